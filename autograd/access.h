@@ -1,0 +1,113 @@
+// What the library's sources may do with nodes beyond their public interface.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "mytorch/autograd/node.h"
+
+namespace mytorch::autograd {
+
+// A function on the gradient of a tensor. Shared by the tensor, for removal, and by the node that
+// made the tensor when the hook was registered, which calls it.
+struct Hook {
+  int64_t id = 0;
+  std::function<Tensor(const Tensor&)> on_gradient;        // before it is used
+  std::function<void(const Tensor&)> on_accumulated;       // leaves: after it was added to grad
+  std::atomic<bool> removed{false};
+};
+
+// Where retain_grad keeps a gradient. The node holds it rather than the tensor, since either may go
+// before the other.
+struct RetainedGrad {
+  std::mutex mutex;
+  Tensor grad;
+};
+
+// Where a node was made, for anomaly mode.
+struct Origin {
+  std::vector<void*> frames;
+  std::string within;  // the node whose gradient was being computed then, if any
+};
+
+struct NodeExtras {
+  struct HookAt {
+    uint32_t input;
+    std::shared_ptr<Hook> hook;
+  };
+  struct RetainAt {
+    uint32_t input;
+    std::shared_ptr<RetainedGrad> slot;
+  };
+  std::mutex mutex;
+  std::vector<HookAt> hooks;
+  std::vector<RetainAt> retained;
+  Origin origin;
+};
+
+struct MetaExtras {
+  std::vector<std::shared_ptr<Hook>> hooks;
+  std::shared_ptr<RetainedGrad> retained;
+};
+
+struct NodeAccess {
+  static void retain(Node* node) { node->retain(); }
+  static void release(Node* node) {
+    if (node->kind_ == Node::kLeaf) {
+      mytorch::release(node->leaf_);
+      return;
+    }
+    // No other thread can add a reference once the count is one: then the caller's is the last.
+    if (node->refs_.load(std::memory_order_acquire) == 1 ||
+        node->refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      Node::destroy(node);
+    }
+  }
+  // Nodes of tensors that are being made: no other thread knows them yet.
+  static void retain_unpublished(Node* node) {
+    node->refs_.store(node->refs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  static bool is_leaf(const Node* node) { return node->kind_ == Node::kLeaf; }
+  static TensorImpl* leaf_tensor(const Node* node) { return node->leaf_; }
+  static void make_leaf(Node* node, TensorImpl* tensor) {
+    node->kind_ = Node::kLeaf;
+    node->leaf_ = tensor;
+    node->sequence_ = UINT64_MAX;  // as soon as all its gradients are there
+    node->refs_.store(1, std::memory_order_relaxed);
+  }
+  static void destroy(Node* node) { Node::destroy(node); }
+  static Node* enclosing(const Node* node) { return node->enclosing_; }
+  static void set_enclosing(Node* node, Node* enclosing) { node->enclosing_ = enclosing; }
+  static std::atomic<uint64_t>& claim(Node* node) { return node->claim_; }
+  static NodeExtras* extras(const Node* node) { return node->extras_; }
+  static NodeExtras& make_extras(Node* node);
+  static void set_edge(Node* node, uint32_t i, Edge to);  // releases what was there
+  static void finish(Node* node);
+};
+
+// An edge that keeps its node.
+class CountedEdge {
+ public:
+  CountedEdge() = default;
+  explicit CountedEdge(Edge edge) : edge_(edge) {
+    if (edge.node != nullptr) NodeAccess::retain(edge.node);
+  }
+  CountedEdge(CountedEdge&& other) noexcept : edge_(std::exchange(other.edge_, {})) {}
+  CountedEdge& operator=(CountedEdge&& other) noexcept {
+    std::swap(edge_, other.edge_);
+    return *this;
+  }
+  ~CountedEdge() {
+    if (edge_.node != nullptr) NodeAccess::release(edge_.node);
+  }
+  const Edge& get() const { return edge_; }
+
+ private:
+  Edge edge_;
+};
+
+}  // namespace mytorch::autograd

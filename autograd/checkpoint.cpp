@@ -1,0 +1,166 @@
+#include "mytorch/autograd/checkpoint.h"
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "autograd/access.h"
+#include "core/types/errors.h"
+#include "mytorch/autograd.h"
+#include "mytorch/autograd/record.h"
+#include "mytorch/autograd/saved_tensor.h"
+
+namespace mytorch::autograd {
+namespace {
+
+struct GeneratorState {
+  explicit GeneratorState(const Generator& g) : generator(g), seed(g.seed()), call(g.call()) {}
+  void restore() const {
+    generator.set_seed(seed);
+    generator.set_call(call);
+  }
+  mutable Generator generator;
+  uint64_t seed;
+  uint64_t call;
+};
+
+// What a saved value looked like, to notice a function that does not repeat itself.
+struct Form {
+  std::vector<int64_t> sizes;
+  ScalarType dtype;
+  explicit Form(const Tensor& t) : sizes(t.sizes().vec()), dtype(t.dtype()) {}
+  bool operator==(const Form&) const = default;
+  std::string str() const { return absl::StrCat(dtype_name(dtype), " ", shape_str(sizes)); }
+};
+
+// Stands for the node in messages of saved inputs.
+class CheckpointInputs final : public Node {
+ public:
+  const char* name() const override { return "checkpoint"; }
+  void apply(Tensor*, Tensor*) override {}
+};
+
+// One call of checkpoint. Kept by the values packed in it.
+class Frame : public std::enable_shared_from_this<Frame> {
+ public:
+  Frame(std::function<std::vector<Tensor>(const std::vector<Tensor>&)> function,
+        const std::vector<Tensor>& inputs, const CheckpointOptions& options)
+      : function_(std::move(function)), layers_(thread_state.layers), wanted_(thread_state.wanted) {
+    generators_.emplace_back(default_generator());
+    for (const Generator& generator : options.generators) generators_.emplace_back(generator);
+    for (const Tensor& input : inputs) {
+      // Saved as an operation would, so that an outer checkpoint need not keep them either.
+      requires_.push_back(input.defined() && requires_grad(input));
+      saved_inputs_.emplace_back(input);
+    }
+  }
+
+  std::vector<Tensor> forward(const std::vector<Tensor>& inputs) {
+    const auto self = shared_from_this();
+    SavedTensorHooks hooks(
+        [self](const Tensor& value) -> SavedTensorHooks::Packed {
+          self->forms_.emplace_back(value);
+          return std::make_shared<Packed>(Packed{self, self->forms_.size() - 1});
+        },
+        [](const SavedTensorHooks::Packed& packed) {
+          const auto& value = *static_cast<const Packed*>(packed.get());
+          return value.frame->unpack(value.index);
+        });
+    in_forward_ = true;
+    std::vector<Tensor> results = function_(inputs);
+    in_forward_ = false;
+    return results;
+  }
+
+ private:
+  struct Packed {
+    std::shared_ptr<Frame> frame;
+    size_t index;
+  };
+
+  // Each value is handed out once: what is not needed again is not kept, and a second backward
+  // computes it again.
+  Tensor unpack(size_t index) {
+    std::lock_guard<std::recursive_mutex> lock(mutex_);
+    if (in_forward_) {
+      fail(ErrorCode::kUnsupported, "[checkpoint] the function runs backward through itself; do that "
+           "outside the checkpoint");
+    }
+    if (index >= values_.size() || !values_[index].defined()) recompute();
+    return std::exchange(values_[index], Tensor());
+  }
+
+  void recompute() {
+    std::vector<Tensor> inputs;
+    for (size_t i = 0; i < saved_inputs_.size(); ++i) {
+      Tensor input = saved_inputs_[i].unpack(owner_.get());
+      if (requires_[i]) {
+        input = input.detach();
+        input.requires_grad_();
+      }
+      inputs.push_back(std::move(input));
+    }
+    std::vector<GeneratorState> now;
+    for (const GeneratorState& state : generators_) now.emplace_back(state.generator);
+    for (const GeneratorState& state : generators_) state.restore();
+    const uint32_t layers = thread_state.layers;
+    const uint32_t wanted = thread_state.wanted;
+    struct Restore {
+      std::function<void()> restore;
+      ~Restore() { restore(); }
+    } restore{[&] {
+      for (const GeneratorState& state : now) state.restore();
+      thread_state.layers = layers;
+      thread_state.wanted = wanted;
+    }};
+
+    values_.clear();
+    EnableGradGuard grad;
+    thread_state.layers = layers_;
+    thread_state.wanted = wanted_;
+    SavedTensorHooks hooks(
+        [this](const Tensor& value) -> SavedTensorHooks::Packed {
+          const size_t index = values_.size();
+          const Form form(value);
+          if (index < forms_.size() && !(form == forms_[index])) {
+            fail(ErrorCode::kValue, "[checkpoint] computed again, saved value ", index, " is ",
+                 form.str(), "; in the forward it was ", forms_[index].str(),
+                 ": the function must compute the same both times");
+          }
+          values_.push_back(value);
+          return nullptr;
+        },
+        // The graph made here is dropped without a backward through it.
+        [](const SavedTensorHooks::Packed&) { return Tensor(); });
+    function_(inputs);
+    if (values_.size() != forms_.size()) {
+      fail(ErrorCode::kValue, "[checkpoint] computed again, ", values_.size(),
+           " values were saved; in the forward ", forms_.size(),
+           ": the function must compute the same both times");
+    }
+  }
+
+  std::function<std::vector<Tensor>(const std::vector<Tensor>&)> function_;
+  NodePtr<CheckpointInputs> owner_ = make_node<CheckpointInputs>(0, 0);
+  std::vector<SavedTensor> saved_inputs_;
+  std::vector<bool> requires_;
+  std::vector<GeneratorState> generators_;
+  uint32_t layers_;
+  uint32_t wanted_;
+  std::vector<Form> forms_;
+  bool in_forward_ = false;
+  std::recursive_mutex mutex_;  // its backward may be run by several threads, and nest
+  std::vector<Tensor> values_;
+};
+
+}  // namespace
+
+std::vector<Tensor> checkpoint(std::function<std::vector<Tensor>(const std::vector<Tensor>&)> function,
+                               const std::vector<Tensor>& inputs,
+                               const CheckpointOptions& options) {
+  if (!grad_enabled()) return function(inputs);
+  return std::make_shared<Frame>(std::move(function), inputs, options)->forward(inputs);
+}
+
+}  // namespace mytorch::autograd

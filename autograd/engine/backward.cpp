@@ -1,0 +1,146 @@
+// backward() and grad().
+#include <exception>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "autograd/engine/gradients.h"
+#include "autograd/engine/task.h"
+#include "autograd/meta.h"
+#include "autograd/operators.h"
+#include "core/types/errors.h"
+#include "mytorch/autograd.h"
+#include "mytorch/autograd/record.h"
+
+namespace mytorch::autograd {
+namespace {
+
+// Backward inside backward uses the stack; beyond this many levels it goes on on a new thread's.
+constexpr int kMaxDepth = 64;
+
+class DepthScope {
+ public:
+  DepthScope() { ++thread_data.depth; }
+  ~DepthScope() { --thread_data.depth; }
+};
+
+void run_task(Task& task) {
+  if (thread_data.depth < kMaxDepth) {
+    DepthScope depth;
+    task.run();
+    return;
+  }
+  std::exception_ptr error;
+  const ThreadState state = thread_state;
+  const ThreadData data = thread_data;
+  std::thread([&] {
+    thread_state.layers = state.layers;
+    thread_state.wanted = state.wanted;
+    thread_state.grad_mode = state.grad_mode;
+    thread_state.inference_mode = state.inference_mode;
+    thread_data.anomaly = data.anomaly;
+    thread_data.check_nan = data.check_nan;
+    thread_data.executing = data.executing;
+    try {
+      DepthScope depth;
+      task.run();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }).join();
+  if (error != nullptr) std::rethrow_exception(error);
+}
+
+// The gradient to begin with at an output, from what the caller gave.
+Tensor first_gradient(const char* op, size_t i, const Tensor& output, const Tensor& given) {
+  if (!given.defined()) {
+    if (output.numel() != 1) {
+      fail(ErrorCode::kValue, "[", op, "] output ", i, " is of shape ", shape_str(output.sizes()),
+           ": a gradient can be left out for one element only");
+    }
+    return op::ones(output.sizes(), output.dtype(), output.device());
+  }
+  Tensor gradient = given;
+  GradInfo info;
+  info.set(*output.impl());
+  if (gradient.dtype() != output.dtype()) {
+    fail(ErrorCode::kType, "[", op, "] gradient ", i, " is ", dtype_name(gradient.dtype()),
+         ", output ", i, " is ", dtype_name(output.dtype()));
+  }
+  fit_gradient_slow(&gradient, info, absl::StrCat(op, ", gradient ", i));
+  return gradient;
+}
+
+void add_roots(const char* op, Task* task, TensorList outputs, TensorList grad_outputs) {
+  if (outputs.empty()) fail(ErrorCode::kValue, "[", op, "] no outputs were given");
+  if (!grad_outputs.empty() && grad_outputs.size() != outputs.size()) {
+    fail(ErrorCode::kValue, "[", op, "] ", grad_outputs.size(), " gradients for ", outputs.size(),
+         " outputs");
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& output = outputs[i];
+    if (!output.defined()) fail(ErrorCode::kValue, "[", op, "] output ", i, " is undefined");
+    const Edge edge = edge_of(output.impl());
+    if (edge.node == nullptr) {
+      fail(ErrorCode::kValue, "[", op, "] output ", i,
+           " does not require grad and was not made by a recorded operation");
+    }
+    task->add_root(edge,
+                   first_gradient(op, i, output, grad_outputs.empty() ? Tensor() : grad_outputs[i]));
+  }
+}
+
+Edge input_edge(const char* op, size_t i, const Tensor& input) {
+  if (!input.defined()) fail(ErrorCode::kValue, "[", op, "] input ", i, " is undefined");
+  const Edge edge = edge_of(input.impl());
+  if (edge.node == nullptr) {
+    fail(ErrorCode::kValue, "[", op, "] input ", i, " does not require grad");
+  }
+  return edge;
+}
+
+}  // namespace
+
+void backward(TensorList outputs, TensorList grad_outputs, bool retain_graph, bool create_graph,
+              TensorList inputs) {
+  Task task({retain_graph || create_graph, create_graph});
+  add_roots("backward", &task, outputs, grad_outputs);
+  std::vector<std::pair<size_t, int32_t>> captures;  // inputs that are no leaves
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Edge edge = input_edge("backward", i, inputs[i]);
+    if (NodeAccess::is_leaf(edge.node)) {
+      task.accumulate(edge);
+    } else {
+      captures.emplace_back(i, task.capture(edge));
+    }
+  }
+  run_task(task);
+  for (const auto& [i, capture] : captures) {
+    Tensor& gradient = task.captured(capture);
+    if (!gradient.defined()) continue;
+    TensorImpl* impl = inputs[i].impl();
+    accumulate_grad(impl, &make_meta(impl).grad, std::move(gradient));
+  }
+}
+
+std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList grad_outputs,
+                         const GradOptions& options) {
+  if (inputs.empty()) fail(ErrorCode::kValue, "[grad] no inputs were given");
+  Task task({options.retain_graph || options.create_graph, options.create_graph});
+  add_roots("grad", &task, outputs, grad_outputs);
+  for (size_t i = 0; i < inputs.size(); ++i) task.capture(input_edge("grad", i, inputs[i]));
+  run_task(task);
+  std::vector<Tensor> gradients;
+  gradients.reserve(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    gradients.push_back(std::move(task.captured(static_cast<int32_t>(i))));
+    if (!gradients.back().defined() && !options.allow_unused) {
+      fail(ErrorCode::kValue, "[grad] no output depends on input ", i,
+           ": give allow_unused = true if an undefined gradient is right for it");
+    }
+  }
+  return gradients;
+}
+
+}  // namespace mytorch::autograd

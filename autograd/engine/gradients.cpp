@@ -1,0 +1,98 @@
+#include "autograd/engine/gradients.h"
+
+#include "autograd/operators.h"
+#include "core/types/errors.h"
+#include "mytorch/grad_mode.h"
+
+namespace mytorch::autograd {
+namespace {
+
+bool writable(const Tensor& gradient) {
+  const TensorImpl* impl = gradient.impl();
+  return impl->refs.load(std::memory_order_acquire) == 1 && impl->base == nullptr &&
+         impl->dense() && impl->storage->refs.load(std::memory_order_acquire) == 1;
+}
+
+}  // namespace
+
+void add_gradient(Tensor* sum, Tensor&& gradient) {
+  if (!gradient.defined()) return;
+  if (!sum->defined()) {
+    *sum = std::move(gradient);
+    return;
+  }
+  if (!grad_enabled()) {
+    if (writable(*sum)) {
+      op::add_(*sum, gradient);
+      return;
+    }
+    if (writable(gradient)) {
+      op::add_(gradient, *sum);
+      *sum = std::move(gradient);
+      return;
+    }
+  }
+  *sum = op::add(*sum, gradient);
+}
+
+void fit_gradient_slow(Tensor* gradient, const GradInfo& info, const std::string& from) {
+  if (info.ndim < 0) return;
+  const Device device(info.device.type, info.device.index);
+  if (!(gradient->sizes() == info.sizes())) {
+    fail(ErrorCode::kShape, "[", from, "] the gradient is of shape ", shape_str(gradient->sizes()),
+         " where the input is of shape ", shape_str(info.sizes()));
+  }
+  if (!is_floating_point(gradient->dtype())) {
+    fail(ErrorCode::kType, "[", from, "] the gradient is of type ", dtype_name(gradient->dtype()),
+         " where the input is ", dtype_name(info.dtype));
+  }
+  if (gradient->device() != device && gradient->dim() != 0) {
+    fail(ErrorCode::kDevice, "[", from, "] the gradient is on ", gradient->device().str(),
+         " where the input is on ", device.str());
+  }
+  *gradient = op::to(*gradient, info.dtype, device);
+}
+
+void run_hooks(Node* node, Tensor* grads) {
+  NodeExtras* extras = NodeAccess::extras(node);
+  std::vector<NodeExtras::HookAt> hooks;
+  std::vector<NodeExtras::RetainAt> retained;
+  {
+    // Called outside the lock: a hook may remove itself, or add others.
+    std::lock_guard<std::mutex> lock(extras->mutex);
+    hooks = extras->hooks;
+    retained = extras->retained;
+  }
+  for (const auto& [input, hook] : hooks) {
+    if (!grads[input].defined() || !hook->on_gradient || hook->removed) continue;
+    Tensor replaced = hook->on_gradient(grads[input]);
+    if (!replaced.defined()) continue;
+    fit_gradient_slow(&replaced, node->infos()[input], "hook");
+    grads[input] = std::move(replaced);
+  }
+  for (const auto& [input, slot] : retained) {
+    if (!grads[input].defined()) continue;
+    std::lock_guard<std::mutex> lock(slot->mutex);
+    if (slot->grad.defined()) {
+      slot->grad = op::add(slot->grad, grads[input]);
+    } else {
+      slot->grad = grads[input].is_view() ? op::contiguous_copy(grads[input]) : grads[input];
+    }
+  }
+}
+
+void run_accumulated_hooks(Node* leaf) {
+  NodeExtras* extras = NodeAccess::extras(leaf);
+  std::vector<NodeExtras::HookAt> hooks;
+  {
+    std::lock_guard<std::mutex> lock(extras->mutex);
+    hooks = extras->hooks;
+  }
+  for (const auto& at : hooks) {
+    if (at.hook->on_accumulated && !at.hook->removed) {
+      at.hook->on_accumulated(Tensor::share(NodeAccess::leaf_tensor(leaf)));
+    }
+  }
+}
+
+}  // namespace mytorch::autograd

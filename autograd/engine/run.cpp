@@ -1,0 +1,256 @@
+// Executing a task: on the calling thread alone, or together with the workers of other devices.
+#include <cmath>
+#include <exception>
+
+#include "autograd/anomaly.h"
+#include "autograd/engine/gradients.h"
+#include "autograd/engine/streams.h"
+#include "autograd/engine/task.h"
+#include "autograd/engine/workers.h"
+#include "autograd/operators.h"
+#include "core/types/errors.h"
+#include "mytorch/grad_mode.h"
+
+namespace mytorch::autograd {
+namespace {
+
+inline void fit_gradient(Tensor* gradient, const GradInfo& info, const Node& from) {
+  const TensorImpl& impl = *gradient->impl();
+  if (impl.abi.dl.ndim == info.ndim && impl.dtype == info.dtype &&
+      impl.abi.dl.device.type == info.device.type &&
+      impl.abi.dl.device.index == info.device.index) [[likely]] {
+    const int64_t* expected = info.sizes().data();
+    bool same = true;
+    for (int32_t i = 0; i < info.ndim; ++i) same &= impl.abi.dl.shape[i] == expected[i];
+    if (same) [[likely]] return;
+  }
+  fit_gradient_slow(gradient, info, from.name());
+}
+
+void check_nan(const Node& node, const Tensor* out) {
+  NoGradGuard no_grad;
+  for (uint32_t i = 0; i < node.num_edges(); ++i) {
+    if (out[i].defined() && op::has_nan(out[i])) {
+      fail(ErrorCode::kValue, "[", node.name(), "] the gradient of input ", i, " contains NaN");
+    }
+  }
+}
+
+// Adds the node to the exception that its execution threw.
+[[noreturn]] void fail_in(const Node& node) {
+  const std::string where =
+      absl::StrCat("\n  in the backward of ", node.name(), describe_origin(node));
+  try {
+    throw;
+  } catch (const Error& error) {
+    throw Error(error.code(), error.what() + where);
+  } catch (const std::exception& error) {
+    // The original is kept, for std::rethrow_if_nested.
+    std::throw_with_nested(
+        Error(ErrorCode::kInternal, absl::StrCat("[", node.name(), "] ", error.what(), where)));
+  }
+}
+
+// The state of the thread while a task runs on it.
+class TaskScope {
+ public:
+  TaskScope(const Task* task, bool pruned, bool create_graph)
+      : task_(std::exchange(thread_data.task, task)),
+        pruned_(std::exchange(thread_data.pruned, pruned ? task : nullptr)),
+        executing_(thread_data.executing),
+        grad_mode_(grad_enabled()) {
+    set_grad_enabled(create_graph);
+  }
+  ~TaskScope() {
+    thread_data.task = task_;
+    thread_data.pruned = pruned_;
+    thread_data.executing = executing_;
+    set_grad_enabled(grad_mode_);
+  }
+
+ private:
+  const Task* task_;
+  const Task* pruned_;
+  const Node* executing_;
+  bool grad_mode_;
+};
+
+}  // namespace
+
+void Task::run() {
+  discover();
+  if (pruned_) prune();
+  TaskScope scope(this, pruned_, options_.create_graph);
+  seed();
+  if (several_devices_) {
+    run_parallel();
+  } else {
+    run_here();
+  }
+  // What the caller does next comes after what was queued for the results.
+  result_streams_.join();
+}
+
+void Task::process(NodeState& state, Tensor* out) {
+  Node* node = state.node;
+  Tensor* grads = state.grads();
+  const bool is_leaf = NodeAccess::is_leaf(node);
+  if (NodeAccess::extras(node) != nullptr) [[unlikely]] run_hooks(node, grads);
+  for (int32_t c = state.captures; c >= 0; c = captures_[c].next) {
+    captures_[c].gradient = grads[captures_[c].edge.get().input];
+  }
+  if (state.executes) {
+    bool any = false;
+    for (uint32_t i = 0; i < node->num_inputs(); ++i) any |= grads[i].defined();
+    if (any) {
+      node->apply(grads, out);
+      if (is_leaf) {
+        if (NodeAccess::extras(node) != nullptr) [[unlikely]] run_accumulated_hooks(node);
+      } else {
+        if (check_nan_) [[unlikely]] check_nan(*node, out);
+        const Edge* edges = node->edges();
+        for (uint32_t i = 0; i < node->num_edges(); ++i) {
+          if (edges[i].node == nullptr || !out[i].defined()) continue;
+          fit_gradient(&out[i], edges[i].node->infos()[edges[i].input], *node);
+        }
+      }
+    }
+    if (!options_.retain_graph) node->release_saved();
+  }
+  for (uint32_t i = 0; i < node->num_inputs(); ++i) grads[i] = Tensor();
+}
+
+template <bool kShared, class Ready>
+void Task::execute(NodeState& state, Ready&& ready) {
+  Node* node = state.node;
+  const uint32_t n = node->num_edges();
+  constexpr uint32_t kFew = 4;
+  Tensor few[kFew];
+  std::vector<Tensor> many;
+  Tensor* out = few;
+  if (n > kFew) {
+    many.resize(n);
+    out = many.data();
+  }
+  process(state, out);
+
+  std::unique_lock<std::mutex> lock;
+  if constexpr (kShared) lock = std::unique_lock<std::mutex>(shared_->mutex);
+  if (state.executes) {
+    const Edge* edges = node->edges();
+    for (uint32_t i = 0; i < n; ++i) {
+      if (edges[i].node == nullptr) continue;
+      NodeState* to = find(edges[i].node);
+      if (!to->reached) continue;
+      if (out[i].defined()) {
+        if (kShared || device_.type > MT_DEVICE_CPU) [[unlikely]] order_streams(*node, *to->node);
+        add_gradient(&to->grads()[edges[i].input], std::move(out[i]));
+      }
+      if (--to->dependencies == 0) ready(to);
+    }
+  }
+  // Nothing leads here any more: the claim can go, unless another run has it.
+  uint64_t mine = uint64_t{id_} << 32 | state.index;
+  std::atomic<uint64_t>& claim = NodeAccess::claim(node);
+  if (claim.load(std::memory_order_relaxed) == mine) claim.store(0, std::memory_order_relaxed);
+  state.many.reset();
+  ++executed_;
+  if ((kShared || device_.type > MT_DEVICE_CPU) &&
+      (NodeAccess::is_leaf(node) || state.captures >= 0)) {
+    result_streams_.add(*node);
+  }
+}
+
+void Task::run_here() {
+  ReadyHeap& heap = memory_->heap;
+  // The best of the ready nodes is held outside the heap, so a chain never touches it.
+  NodeState* next = nullptr;
+  const auto ready = [&](NodeState* state) {
+    if (next != nullptr && next->node->sequence() > state->node->sequence()) {
+      heap.push(state);
+      return;
+    }
+    if (next != nullptr) heap.push(next);
+    next = state;
+  };
+  for (NodeState* state : first_ready()) ready(state);
+  try {
+    while (next != nullptr || !heap.empty()) {
+      NodeState* state;
+      if (next == nullptr ||
+          (!heap.empty() && heap.top_sequence() > next->node->sequence())) {
+        state = heap.pop();
+      } else {
+        state = std::exchange(next, nullptr);
+      }
+      thread_data.executing = state->node;
+      StreamScope stream(*state->node);
+      execute<false>(*state, ready);
+    }
+  } catch (...) {
+    fail_in(*thread_data.executing);
+  }
+}
+
+bool Task::is_local(const Node& node) const {
+  if (node.num_inputs() == 0) return true;
+  const mt_device device = node.infos()[0].device;
+  return device.type <= MT_DEVICE_CPU ||
+         (device.type == local_device_.type && device.index == local_device_.index);
+}
+
+// With the lock held.
+void Task::enqueue(NodeState* state) {
+  ++shared_->outstanding;
+  if (is_local(*state->node)) {
+    memory_->heap.push(state);
+    shared_->changed.notify_one();
+  } else {
+    const mt_device device = state->node->infos()[0].device;
+    DeviceWorkers::get().submit(Device(device.type, device.index), this, state);
+  }
+}
+
+void Task::work(NodeState* state) {
+  bool failed;
+  {
+    std::lock_guard<std::mutex> lock(shared_->mutex);
+    failed = shared_->error != nullptr;
+  }
+  if (!failed) {
+    TaskScope scope(this, pruned_, options_.create_graph);
+    try {
+      thread_data.executing = state->node;
+      StreamScope stream(*state->node);
+      try {
+        execute<true>(*state, [this](NodeState* to) { enqueue(to); });
+      } catch (...) {
+        fail_in(*state->node);
+      }
+    } catch (...) {
+      std::lock_guard<std::mutex> lock(shared_->mutex);
+      if (shared_->error == nullptr) shared_->error = std::current_exception();
+    }
+  }
+  std::lock_guard<std::mutex> lock(shared_->mutex);
+  if (--shared_->outstanding == 0) shared_->changed.notify_one();
+}
+
+void Task::run_parallel() {
+  shared_ = std::make_unique<Shared>();
+  // A run that was started by a worker cannot wait for that worker: it does its part itself.
+  local_device_ = DeviceWorkers::device_of_this_thread();
+  std::unique_lock<std::mutex> lock(shared_->mutex);
+  for (NodeState* state : first_ready()) enqueue(state);
+  ReadyHeap& heap = memory_->heap;
+  while (true) {
+    shared_->changed.wait(lock, [&] { return shared_->outstanding == 0 || !heap.empty(); });
+    if (heap.empty()) break;
+    NodeState* state = heap.pop();
+    lock.unlock();
+    work(state);
+    lock.lock();
+  }
+  if (shared_->error != nullptr) std::rethrow_exception(shared_->error);}
+
+}  // namespace mytorch::autograd

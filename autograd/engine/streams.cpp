@@ -1,0 +1,59 @@
+#include "autograd/engine/streams.h"
+
+#include "core/runtime/device_registry.h"
+#include "core/types/errors.h"
+
+namespace mytorch::autograd {
+namespace {
+
+// `after` waits for `before`, two streams of the device of `info`.
+void wait(const GradInfo& info, void* before, void* after) {
+  if (before == after) return;
+  const DeviceType& type = device_type(info.device_slot);
+  if (type.ops == nullptr || type.ops->record_event == nullptr) return;  // ordered by itself
+  void* event = type.ops->record_event(type.self, info.device.index, before);
+  if (event == nullptr ||
+      type.ops->wait_event(type.self, info.device.index, after, event) != MT_OK) {
+    fail(ErrorCode::kDevice, "[backward] cannot order streams of device ", type.name, ":",
+         info.device.index);
+  }
+  type.ops->destroy_event(type.self, event);
+}
+
+}  // namespace
+
+void StreamScope::enter(const GradInfo& info) {
+  mt_ctx* ctx = context(info.device_slot, info.device);
+  if (ctx->stream == info.stream) return;
+  ctx_ = ctx;
+  saved_ = std::exchange(ctx->stream, info.stream);
+}
+
+void order_streams(const Node& before, const Node& after) {
+  if (!has_stream(before) || !has_stream(after)) return;
+  const GradInfo& from = before.infos()[0];
+  const GradInfo& to = after.infos()[0];
+  if (from.device.type == to.device.type && from.device.index == to.device.index) {
+    wait(from, from.stream, to.stream);
+  }
+}
+
+void StreamSet::add(const Node& node) {
+  if (!has_stream(node)) return;
+  const GradInfo& info = node.infos()[0];
+  for (const GradInfo* known : infos_) {
+    if (known->device.type == info.device.type && known->device.index == info.device.index &&
+        known->stream == info.stream) {
+      return;
+    }
+  }
+  infos_.push_back(&info);
+}
+
+void StreamSet::join() const {
+  for (const GradInfo* info : infos_) {
+    wait(*info, info->stream, context(info->device_slot, info->device)->stream);
+  }
+}
+
+}  // namespace mytorch::autograd

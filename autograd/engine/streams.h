@@ -1,0 +1,48 @@
+// Streams of devices: each node's gradient runs on the stream that its forward ran on.
+#pragma once
+
+#include <vector>
+
+#include "mytorch/autograd/node.h"
+#include "mytorch/thread_state.h"
+
+namespace mytorch::autograd {
+
+// Whether a node's gradients are on a device that has streams.
+inline bool has_stream(const Node& node) {
+  return node.num_inputs() > 0 && node.infos()[0].device.type > MT_DEVICE_CPU;
+}
+
+// Makes the node's stream the thread's current one.
+class StreamScope {
+ public:
+  explicit StreamScope(const Node& node) {
+    if (has_stream(node)) [[unlikely]] enter(node.infos()[0]);
+  }
+  ~StreamScope() {
+    if (ctx_ != nullptr) ctx_->stream = saved_;
+  }
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  void enter(const GradInfo& info);
+  mt_ctx* ctx_ = nullptr;
+  void* saved_ = nullptr;
+};
+
+// Lets the second node's stream wait for what the first's has queued so far.
+void order_streams(const Node& before, const Node& after);
+
+// The streams on which results of a run are made.
+class StreamSet {
+ public:
+  void add(const Node& node);
+  // Lets the thread's current streams wait for them.
+  void join() const;
+
+ private:
+  std::vector<const GradInfo*> infos_;
+};
+
+}  // namespace mytorch::autograd

@@ -1,0 +1,141 @@
+// One run of backward: the part of the graph it goes through, and how far it has come.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "autograd/access.h"
+#include "autograd/engine/streams.h"
+#include "mytorch/autograd/node.h"
+
+namespace mytorch::autograd {
+
+// A node as one run sees it.
+struct NodeState {
+  Node* node = nullptr;
+  uint32_t index = 0;
+  uint32_t dependencies = 0;  // gradients that are still to come
+  int32_t captures = -1;      // the first of the run's captures of its gradients
+  bool executes = true;       // its apply is wanted
+  bool reached = true;        // it executes, or its gradients are captured
+  Tensor one;                 // the gradients so far: of a node with one input
+  std::unique_ptr<Tensor[]> many;
+
+  Tensor* grads() { return many != nullptr ? many.get() : &one; }
+};
+
+// Nodes whose gradients are complete, latest recorded first.
+class ReadyHeap {
+ public:
+  bool empty() const { return heap_.empty(); }
+  uint64_t top_sequence() const { return heap_.front().sequence; }
+  void push(NodeState* state);
+  NodeState* pop();
+  void clear() { heap_.clear(); }
+
+ private:
+  struct Entry {
+    uint64_t sequence;
+    NodeState* state;
+    bool operator<(const Entry& other) const { return sequence < other.sequence; }
+  };
+  std::vector<Entry> heap_;
+};
+
+// Memory of a run that the next run on the thread uses again.
+struct TaskMemory {
+  static constexpr size_t kChunk = 256;
+  std::vector<std::unique_ptr<NodeState[]>> chunks;
+  std::vector<NodeState*> stack;
+  ReadyHeap heap;
+};
+
+struct TaskOptions {
+  bool retain_graph = false;
+  bool create_graph = false;
+};
+
+class Task {
+ public:
+  explicit Task(const TaskOptions& options);
+  ~Task();
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
+  // Before run(): an output with its gradient; an input whose gradient is wanted, captured (then the
+  // number by which captured() knows it) or accumulated into its leaf.
+  void add_root(Edge edge, Tensor gradient);
+  int32_t capture(Edge edge);
+  void accumulate(Edge leaf);
+
+  void run();
+  Tensor& captured(int32_t capture) { return captures_[capture].gradient; }
+
+  // Whether the gradient that goes to a node is needed for what is wanted.
+  bool wants(const Node* node) const;
+  // Executes a node on this thread, of a run that has several devices.
+  void work(NodeState* state);
+
+ private:
+  struct Root {
+    CountedEdge edge;
+    Tensor gradient;
+  };
+  struct Capture {
+    CountedEdge edge;
+    int32_t next = -1;  // of the same node
+    Tensor gradient;
+  };
+  // What runs on several threads at once need beyond.
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    int64_t outstanding = 0;  // ready or being executed
+    std::exception_ptr error;
+  };
+
+  NodeState& at(uint64_t index) const {
+    return memory_->chunks[index / TaskMemory::kChunk][index % TaskMemory::kChunk];
+  }
+  NodeState* find(const Node* node) const;
+  NodeState& find_or_add(Node* node, bool* added);
+  void discover();
+  void prune();
+  void seed();
+  std::vector<NodeState*> first_ready();
+
+  void run_here();
+  void run_parallel();
+  // Executes, and calls ready(state) for each node whose last gradient came.
+  template <bool kShared, class Ready>
+  void execute(NodeState& state, Ready&& ready);
+  void process(NodeState& state, Tensor* out);  // hooks, captures, apply
+  bool is_local(const Node& node) const;        // whether the calling thread executes it
+  void enqueue(NodeState* state);               // on the thread that executes it
+
+  TaskOptions options_;
+  uint32_t id_;
+  uint64_t size_ = 0;      // states in use
+  uint64_t executed_ = 0;  // of them, whose claims are given back
+  bool pruned_ = false;
+  bool check_nan_ = false;
+  Device device_{0, 0};            // of the graph,
+  bool several_devices_ = false;  // unless it has several
+  Device local_device_{0, 0};     // that the calling thread serves beside the CPU
+  StreamSet result_streams_;
+  std::unique_ptr<TaskMemory> memory_;
+  // Nodes that other runs have claimed: leaves shared between threads, mostly.
+  std::unordered_map<const Node*, uint64_t> elsewhere_;
+  std::vector<Root> roots_;
+  std::vector<Capture> captures_;
+  std::vector<CountedEdge> accumulated_;
+  std::unique_ptr<Shared> shared_;
+};
+
+}  // namespace mytorch::autograd

@@ -1,0 +1,49 @@
+// Making gradients fit the inputs that they belong to.
+#include "autograd/access.h"
+#include "autograd/generated.h"
+#include "ops/gradients.h"
+#include "mytorch/ops/to.h"
+#include "mytorch/ops/zeros.h"
+
+namespace mytorch::autograd {
+namespace {
+
+struct Target {
+  IntList sizes;
+  ScalarType dtype;
+  bool known;
+};
+
+// What the tensor at the other end of an edge looks like.
+Target target(const Node* node, uint32_t i) {
+  const Edge& edge = node->edges()[i];
+  if (edge.node == nullptr) return {{}, kFloat32, false};
+  if (NodeAccess::is_leaf(edge.node)) {
+    const TensorImpl* leaf = NodeAccess::leaf_tensor(edge.node);
+    return {leaf->sizes(), leaf->dtype, true};
+  }
+  const GradInfo& info = edge.node->infos()[edge.input];
+  return {info.sizes(), info.dtype, info.ndim >= 0};
+}
+
+}  // namespace
+
+bool fits(const Node* node, uint32_t i, const Tensor& gradient) {
+  const Target to = target(node, i);
+  return !to.known ||
+         (gradient.impl()->dtype == to.dtype && gradient.impl()->sizes() == to.sizes);
+}
+
+Tensor fit_slow(const Node* node, uint32_t i, Tensor gradient) {
+  const Target to = target(node, i);
+  if (!(gradient.sizes() == to.sizes)) gradient = grads::sum_to(gradient, to.sizes);
+  if (gradient.dtype() != to.dtype) gradient = mytorch::to(gradient, to.dtype);
+  return gradient;
+}
+
+Tensor zero_gradient(const Node* node, uint32_t i, const Tensor& like) {
+  const Target to = target(node, i);
+  return mytorch::zeros(to.sizes, to.dtype, like.device());
+}
+
+}  // namespace mytorch::autograd

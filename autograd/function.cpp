@@ -1,0 +1,182 @@
+#include "mytorch/autograd/function.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "autograd/meta.h"
+#include "autograd/view.h"
+#include "core/types/errors.h"
+#include "mytorch/autograd/record.h"
+
+namespace mytorch::autograd {
+
+class FunctionNode final : public Node {
+ public:
+  FunctionNode(const char* name, FunctionBackward backward,
+               std::unique_ptr<FunctionContext> context)
+      : name_(name), backward_(backward), context_(std::move(context)) {
+    context_->node_ = this;
+  }
+  const char* name() const override { return name_; }
+  void apply(Tensor* grads, Tensor* out) override;
+  void release_saved() override {
+    for (SavedTensor& saved : context_->saved_) saved.release();
+  }
+  FunctionContext& context() { return *context_; }
+
+ private:
+  const char* name_;
+  FunctionBackward backward_;
+  std::unique_ptr<FunctionContext> context_;
+};
+
+namespace {
+
+// What the results of a once-differentiable backward lead to.
+class NotDifferentiable final : public Node {
+ public:
+  explicit NotDifferentiable(const char* function) : function_(function) {}
+  const char* name() const override { return "NotDifferentiable"; }
+  void apply(Tensor*, Tensor*) override {
+    fail(ErrorCode::kUnsupported, "[", function_,
+         "] its backward was marked once_differentiable, but is being differentiated");
+  }
+
+ private:
+  const char* function_;
+};
+
+bool contains(const std::vector<Tensor>& list, const Tensor& tensor) {
+  return std::any_of(list.begin(), list.end(), [&](const Tensor& t) { return t.is_same(tensor); });
+}
+
+}  // namespace
+
+std::vector<Tensor> FunctionContext::saved_tensors() const {
+  if (node_ == nullptr) return to_save_;
+  std::vector<Tensor> tensors;
+  tensors.reserve(saved_.size());
+  for (const SavedTensor& saved : saved_) tensors.push_back(saved.unpack(node_));
+  return tensors;
+}
+
+bool FunctionContext::needs_input_grad(size_t i) const {
+  if (node_ != nullptr) return i < node_->num_edges() && node_->wants(static_cast<uint32_t>(i));
+  return i < needs_.size() && needs_[i];
+}
+
+FunctionCall::FunctionCall(const char* name, FunctionBackward backward)
+    : name_(name), backward_(backward), context_(std::make_unique<FunctionContext>()) {}
+
+FunctionContext* FunctionCall::begin() {
+  for (const Tensor& argument : arguments_) {
+    context_->needs_.push_back(any_requires_grad(argument));
+  }
+  return context_.get();
+}
+
+void FunctionCall::finish(std::vector<Tensor>* results) {
+  const bool records = std::find(context_->needs_.begin(), context_->needs_.end(), true) !=
+                       context_->needs_.end();
+  const auto argument_of = [&](const Tensor& result) {
+    const auto it = std::find_if(arguments_.begin(), arguments_.end(), [&](const Tensor& argument) {
+      return argument.defined() && argument.is_same(result);
+    });
+    return it == arguments_.end() ? -1 : static_cast<int>(it - arguments_.begin());
+  };
+  for (const Tensor& dirty : context_->dirty_) {
+    if (!contains(*results, dirty)) {
+      fail(ErrorCode::kValue, "[", name_, "] an argument was marked dirty but is no result");
+    }
+    if (records) check_inplace(dirty, name_);
+    dirty.impl()->bump_version();
+  }
+  if (!records) return;
+
+  FunctionContext& context = *context_;
+  auto node = make_node<FunctionNode>(static_cast<uint32_t>(arguments_.size()),
+                                      static_cast<uint32_t>(results->size()), name_, backward_,
+                                      std::move(context_));
+  for (uint32_t i = 0; i < arguments_.size(); ++i) node->edge(i, arguments_[i]);
+  for (uint32_t i = 0; i < results->size(); ++i) {
+    Tensor& result = (*results)[i];
+    if (!result.defined() || !is_floating_point(result.dtype())) continue;
+    const int argument = argument_of(result);
+    const bool dirty = contains(context.dirty_, result);
+    if (contains(context.non_differentiable_, result)) {
+      if (argument >= 0 && !dirty) result = result.detach();
+      continue;
+    }
+    if (dirty) {
+      if (argument < 0) {
+        fail(ErrorCode::kValue, "[", name_, "] a result was marked dirty but is no argument");
+      }
+      rebase_history(result, node, i, static_cast<uint32_t>(argument));
+      continue;
+    }
+    if (argument >= 0) {
+      // Passed on: a result of its own, so that the argument keeps its history.
+      const Tensor alias = result.detach();
+      for (Tensor& saved : context.to_save_) {
+        if (saved.is_same(result)) saved = Tensor(arguments_[argument]);
+      }
+      result = alias;
+    }
+    set_history(result, node, i);
+  }
+  for (const Tensor& tensor : context.to_save_) {
+    const auto it = std::find_if(results->begin(), results->end(), [&](const Tensor& result) {
+      return result.defined() && tensor.defined() && result.is_same(tensor);
+    });
+    if (it == results->end()) {
+      context.saved_.emplace_back(tensor);
+    } else {
+      context.saved_.push_back(SavedTensor::output(
+          *it, node.get(), static_cast<uint32_t>(it - results->begin())));
+    }
+  }
+  context.to_save_.clear();
+  context.dirty_.clear();
+  context.non_differentiable_.clear();
+}
+
+void FunctionNode::apply(Tensor* grads, Tensor* out) {
+  FunctionContext& context = *context_;
+  std::vector<Tensor> gradients(num_inputs());
+  for (uint32_t i = 0; i < num_inputs(); ++i) {
+    gradients[i] = std::move(grads[i]);
+    if (!gradients[i].defined() && context.materialize_ && infos()[i].ndim >= 0) {
+      gradients[i] = zeros_for(i);
+    }
+  }
+  const bool differentiated = grad_enabled();
+  std::vector<Tensor> results;
+  if (context.once_differentiable_) {
+    NoGradGuard no_grad;
+    results = backward_(&context, gradients);
+  } else {
+    results = backward_(&context, gradients);
+  }
+  // Trailing undefined gradients may be left out or be there in excess.
+  for (size_t i = num_edges(); i < results.size(); ++i) {
+    if (results[i].defined()) {
+      fail(ErrorCode::kValue, "[", name_, "] backward gave ", results.size(), " gradients for ",
+           num_edges(), " arguments");
+    }
+  }
+  if (results.size() < num_edges()) {
+    fail(ErrorCode::kValue, "[", name_, "] backward gave ", results.size(), " gradients for ",
+         num_edges(), " arguments");
+  }
+  for (uint32_t i = 0; i < num_edges(); ++i) {
+    if (!wants(i) || !results[i].defined()) continue;
+    out[i] = std::move(results[i]);
+    if (context.once_differentiable_ && differentiated) {
+      auto refusal = make_node<NotDifferentiable>(0, 1, name_);
+      out[i] = out[i].detach();
+      set_history(out[i], refusal);
+    }
+  }
+}
+
+}  // namespace mytorch::autograd

@@ -1,0 +1,146 @@
+// Operations of one's own, with a gradient of one's own.
+//
+//   struct Cube : autograd::Function<Cube> {
+//     static Tensor forward(autograd::FunctionContext* ctx, const Tensor& x, double scale) {
+//       ctx->save_for_backward({x});
+//       ctx->data["scale"] = scale;
+//       return x * x * x * scale;
+//     }
+//     static std::vector<Tensor> backward(autograd::FunctionContext* ctx,
+//                                         const std::vector<Tensor>& grads) {
+//       const Tensor x = ctx->saved_tensors()[0];
+//       const double scale = std::any_cast<double>(ctx->data["scale"]);
+//       return {grads[0] * x * x * (3 * scale), Tensor()};  // one per argument of forward
+//     }
+//   };
+//   Tensor y = Cube::apply(x, 2.0);
+#pragma once
+
+#include <any>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <unordered_map>
+#include <vector>
+
+#include "mytorch/autograd/node.h"
+#include "mytorch/autograd/saved_tensor.h"
+#include "mytorch/grad_mode.h"
+#include "mytorch/tensor.h"
+
+namespace mytorch::autograd {
+
+class FunctionNode;
+
+// What forward and backward of one call share.
+class FunctionContext {
+ public:
+  // In forward: tensors for backward. Only arguments and results of the call, or tensors that need no
+  // gradient of their own. Calling it again replaces the earlier ones.
+  void save_for_backward(std::vector<Tensor> tensors) { to_save_ = std::move(tensors); }
+  // In forward: arguments that it wrote in place; each has to be a result too.
+  void mark_dirty(std::vector<Tensor> tensors) { dirty_ = std::move(tensors); }
+  // In forward: results that have no gradient.
+  void mark_non_differentiable(std::vector<Tensor> tensors) {
+    non_differentiable_ = std::move(tensors);
+  }
+  // Whether backward sees zeros for results that got no gradient (the default), or undefined tensors.
+  void set_materialize_grads(bool materialize) { materialize_ = materialize; }
+  // backward is not differentiable itself: differentiating its results is an error.
+  void mark_once_differentiable() { once_differentiable_ = true; }
+
+  // In backward: what was saved. Throws when it was overwritten since, or freed.
+  std::vector<Tensor> saved_tensors() const;
+  // Whether the gradient of argument i is wanted. Arguments are counted as forward gets them; the
+  // tensors of a list count one by one.
+  bool needs_input_grad(size_t i) const;
+
+  // Anything else that backward needs.
+  std::unordered_map<std::string, std::any> data;
+
+ private:
+  friend class FunctionNode;
+  friend class FunctionCall;
+
+  std::vector<Tensor> to_save_;
+  std::vector<Tensor> dirty_;
+  std::vector<Tensor> non_differentiable_;
+  std::vector<SavedTensor> saved_;
+  std::vector<bool> needs_;  // before backward
+  const FunctionNode* node_ = nullptr;
+  bool materialize_ = true;
+  bool once_differentiable_ = false;
+};
+
+using FunctionBackward = std::vector<Tensor> (*)(FunctionContext*, const std::vector<Tensor>&);
+
+// The part of Function::apply that does not depend on its types.
+class FunctionCall {
+ public:
+  FunctionCall(const char* name, FunctionBackward backward);
+
+  template <class Arg>
+  void add(const Arg& arg) {
+    if constexpr (std::is_convertible_v<const Arg&, Tensor>) {
+      arguments_.push_back(arg);
+    } else if constexpr (std::is_convertible_v<const Arg&, TensorList>) {
+      for (const Tensor& tensor : TensorList(arg)) arguments_.push_back(tensor);
+    } else {
+      arguments_.emplace_back();
+    }
+  }
+  FunctionContext* begin();  // after all arguments, before forward
+  // Gives the results their history; those that forward merely passed on become aliases.
+  void finish(std::vector<Tensor>* results);
+
+ private:
+  const char* name_;
+  FunctionBackward backward_;
+  std::vector<Tensor> arguments_;
+  std::unique_ptr<FunctionContext> context_;
+};
+
+// Derive with Self as the parameter, and give Self the static functions forward and backward, and, if
+// wanted, `static constexpr const char* kName` for messages. forward runs unrecorded. It returns a
+// Tensor or a std::vector<Tensor>; backward gets a gradient per result, and returns one per argument
+// of forward (undefined for arguments that are no tensors or need none).
+template <class Self>
+class Function {
+ public:
+  template <class... Args>
+  static auto apply(const Args&... args) {
+    FunctionCall call(name(), &Self::backward);
+    (call.add(args), ...);
+    FunctionContext* context = call.begin();
+    using Result = decltype(Self::forward(context, args...));
+    std::vector<Tensor> results;
+    if constexpr (std::is_same_v<Result, Tensor>) {
+      {
+        NoGradGuard no_grad;
+        results.push_back(Self::forward(context, args...));
+      }
+      call.finish(&results);
+      return Tensor(std::move(results[0]));
+    } else {
+      static_assert(std::is_same_v<Result, std::vector<Tensor>>,
+                    "forward returns a Tensor or a std::vector<Tensor>");
+      {
+        NoGradGuard no_grad;
+        results = Self::forward(context, args...);
+      }
+      call.finish(&results);
+      return results;
+    }
+  }
+
+ private:
+  static const char* name() {
+    if constexpr (requires { Self::kName; }) {
+      return Self::kName;
+    } else {
+      return "Function";
+    }
+  }
+};
+
+}  // namespace mytorch::autograd

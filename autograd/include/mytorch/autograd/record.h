@@ -1,0 +1,86 @@
+// What records an operation: the part of autograd that generated wrappers are written in.
+//
+//   Tensor mul_autograd(const Tensor& self, const Operand& other) {
+//     Tensor result;
+//     { LayerMask mask(kLayerAutograd); result = below::mul_Tensor(self, other); }
+//     if (any_requires_grad(self, other)) {
+//       auto node = make_node<MulBackward>(2, 1);
+//       node->edge(0, self);
+//       node->edge(1, other);
+//       if (node->has_edge(0)) node->other_ = SavedTensor(other);
+//       if (node->has_edge(1)) node->self_ = SavedTensor(self);
+//       set_history(result, node);
+//       // node->result_ = SavedTensor::output(result, node.get());
+//     }
+//     return result;
+//   }
+//
+//   const Tensor& mul__autograd(const Tensor& self, const Operand& other) {
+//     NodePtr<MulBackward> node;
+//     if (any_requires_grad(self, other)) {
+//       check_inplace(self, "mul_");
+//       node = make_node<MulBackward>(2, 1);
+//       node->edge(0, self);                     // edge 0 of an in-place node is the tensor written
+//       node->edge(1, other);
+//       if (node->has_edge(0)) node->other_ = SavedTensor::before_write(other.tensor(), self);
+//       if (node->has_edge(1)) node->self_ = SavedTensor::before_write(self, self);
+//     }
+//     { LayerMask mask(kLayerAutograd); below::mul__Tensor(self, other); }
+//     if (node) rebase_history(self, node);
+//     return self;
+//   }
+#pragma once
+
+#include <cstdint>
+
+#include "mytorch/autograd/node.h"
+#include "mytorch/autograd/saved_tensor.h"
+#include "mytorch/grad_mode.h"
+#include "mytorch/tensor.h"
+#include "mytorch/thread_state.h"
+
+namespace mytorch {
+
+namespace autograd {
+
+inline bool requires_grad(const TensorImpl* tensor) { return edge_of(tensor).node != nullptr; }
+inline bool requires_grad(const Tensor& tensor) { return requires_grad(tensor.impl()); }
+inline bool requires_grad(const Operand& operand) { return requires_grad(operand.impl()); }
+inline bool requires_grad(TensorList tensors) {
+  for (const Tensor& tensor : tensors) {
+    if (requires_grad(tensor)) return true;
+  }
+  return false;
+}
+
+// Whether an operation on these is to be recorded: gradient mode is on and one of them wants it.
+template <class... Args>
+bool any_requires_grad(const Args&... args) {
+  return thread_state.grad_mode && (requires_grad(args) || ...);
+}
+
+// Makes `result` output number `output` of the operation that `node` differentiates. Does nothing
+// for results that are not of a floating type.
+void set_history(const Tensor& result, Node* node, uint32_t output = 0);
+// The same for a result that may be a view of `self`, or `self` itself (then nothing is recorded).
+void as_view(const Tensor& result, const Tensor& self, Node* node, uint32_t output = 0);
+// Before an in-place operation on `self` that will be recorded: throws where that is not allowed.
+void check_inplace(const Tensor& self, const char* op);
+// After it: `node`, whose edge 0 led to `self`, becomes what made `self`. Where `self` is a view, its
+// base gets the history, and all views of the base get theirs from it.
+void rebase_history(const Tensor& self, Node* node);
+// For out= forms, which are not differentiable: throws if an argument or `out` wants a gradient.
+[[noreturn]] void fail_out(const char* op);
+template <class... Args>
+void check_out(const char* op, const Args&... args) {
+  if (any_requires_grad(args...)) fail_out(op);
+}
+
+// The gradient of as_strided(input, sizes, strides, offset), whose `grad` is of shape `sizes`, for an
+// input of the given geometry; offsets in elements from the beginning of the storage. Where elements
+// of the view coincide their gradients add up. Made of recorded operations.
+Tensor as_strided_backward(const Tensor& grad, IntList input_sizes, IntList input_strides,
+                           int64_t input_offset, IntList sizes, IntList strides, int64_t offset);
+
+}  // namespace autograd
+}  // namespace mytorch

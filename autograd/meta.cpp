@@ -1,0 +1,94 @@
+#include "autograd/meta.h"
+
+#include <new>
+
+#include "autograd/operators.h"
+#include "core/runtime/cpu_pool.h"
+#include "core/types/errors.h"
+#include "mytorch/autograd/record.h"
+
+namespace mytorch::autograd {
+
+AutogradMeta& make_meta(TensorImpl* tensor) {
+  if (tensor->autograd == nullptr) {
+    uint16_t size_class = 0;
+    void* block = cpu_pool::allocate(sizeof(AutogradMeta), &size_class);
+    if (block == nullptr) fail(ErrorCode::kOutOfMemory, "[autograd] out of memory");
+    auto* meta = new (block) AutogradMeta;
+    meta->size_class = size_class;
+    tensor->autograd = meta;
+  }
+  return *tensor->autograd;
+}
+
+void destroy_meta(TensorImpl* tensor) {
+  AutogradMeta* meta = tensor->autograd;
+  tensor->autograd = nullptr;
+  if (meta->node != nullptr && meta->node != meta->leaf) NodeAccess::release(meta->node);
+  if (meta->leaf != nullptr) NodeAccess::destroy(meta->leaf);
+  delete meta->extras;
+  const uint16_t size_class = meta->size_class;
+  meta->~AutogradMeta();
+  cpu_pool::release(meta, size_class);
+}
+
+void set_node(TensorImpl* tensor, Node* node, uint32_t output) {
+  AutogradMeta& meta = make_meta(tensor);
+  Node* old = meta.node;
+  const uint32_t old_output = meta.output;
+  NodeAccess::retain(node);
+  meta.node = node;
+  meta.output = output;
+  if (old != nullptr && meta.extras != nullptr && meta.extras->retained != nullptr) {
+    if (NodeExtras* extras = NodeAccess::extras(old); extras != nullptr) {
+      std::lock_guard<std::mutex> lock(extras->mutex);
+      std::erase_if(extras->retained, [&](const NodeExtras::RetainAt& at) {
+        return at.slot == meta.extras->retained && at.input == old_output;
+      });
+    }
+    NodeExtras& extras = NodeAccess::make_extras(node);
+    std::lock_guard<std::mutex> lock(extras.mutex);
+    extras.retained.push_back({output, meta.extras->retained});
+  }
+  if (old != nullptr && old != meta.leaf) NodeAccess::release(old);
+}
+
+namespace {
+
+// Whether nobody else can see the gradient's memory, so that it can be kept without a copy.
+bool unshared(const Tensor& gradient) {
+  const TensorImpl* impl = gradient.impl();
+  return impl->refs.load(std::memory_order_acquire) == 1 && impl->base == nullptr &&
+         impl->storage->refs.load(std::memory_order_acquire) == 1;
+}
+
+}  // namespace
+
+void accumulate_grad(const TensorImpl* tensor, Tensor* grad, Tensor&& gradient) {
+  const bool recording = grad_enabled();
+  if (grad->defined()) {
+    // In place, so that pointers to a grad stay good, unless the sum has to be recorded.
+    if (recording) {
+      *grad = op::add(*grad, gradient);
+    } else {
+      op::add_(*grad, gradient);
+    }
+    return;
+  }
+  if (recording) {
+    *grad = op::clone(gradient);
+  } else if (unshared(gradient) &&
+             (gradient.is_contiguous() || gradient.strides() == tensor->strides())) {
+    *grad = std::move(gradient);
+  } else {
+    *grad = op::contiguous_copy(gradient);
+  }
+}
+
+void LeafNode::apply(Tensor* grads, Tensor*) {
+  TensorImpl* tensor = NodeAccess::leaf_tensor(this);
+  std::lock_guard<std::mutex> lock(mutex);
+  accumulate_grad(tensor, &tensor->autograd->grad, std::move(grads[0]));
+}
+
+}  // namespace mytorch::autograd

@@ -1,0 +1,32 @@
+// Block sizes from the sizes of the caches.
+#ifndef MYTORCH_BACKENDS_CPU_OPENMP_GEMM_BLOCKING_H_
+#define MYTORCH_BACKENDS_CPU_OPENMP_GEMM_BLOCKING_H_
+
+#include <cstdint>
+
+namespace mytorch::cpu::gemm_internal {
+
+struct CacheSizes {
+  int64_t l1, l2, l3;  // bytes; l1 is the data cache
+};
+
+// Of the machine, read once.
+const CacheSizes& cache_sizes();
+
+struct Blocking {
+  int64_t mc;  // a multiple of the tile's rows
+  int64_t nc;  // a multiple of the tile's columns
+  int64_t kc;
+};
+
+// For an m x n x k product of `bytes`-wide elements in tiles of tile_rows x tile_cols. Blocks are
+// balanced: 1030 columns of k become three blocks of 344 and not 512, 512 and 6.
+Blocking choose_blocking(int64_t m, int64_t n, int64_t k, int64_t bytes, int64_t tile_rows,
+                         int64_t tile_cols);
+
+inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
+
+}  // namespace mytorch::cpu::gemm_internal
+
+#endif  // MYTORCH_BACKENDS_CPU_OPENMP_GEMM_BLOCKING_H_

@@ -1,0 +1,91 @@
+// Matrix products on the CPU: C = A B and C += A B, batched, for any strides and any mytorch dtype
+// but bool. Every matmul, linear layer and (through im2col) convolution of the backend ends here.
+//
+// How it works
+// ------------
+// A core can multiply far faster than it can read: with two fused multiply-adds of 8 floats a cycle,
+// a product that fetched its operands from memory for each of them would want 128 bytes a cycle. All
+// of the speed comes from using a number many times before it leaves the level of memory it is in
+// (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008; the loop names
+// are those of BLIS). From the inside out, with the figures of AVX2 in float32:
+//
+//   registers  A tile of C, 6 x 16, lives in 12 of the 16 vector registers while k runs. Each step
+//              loads one row of B (2 vectors) and broadcasts 6 elements of A: 8 loads feed 12
+//              multiply-adds, 6 cycles of arithmetic for 4 of loading. 12 independent sums also
+//              cover the latency of the adder (4 cycles x 2 pipes = 8 in flight).
+//   L1         A panel of B, kc x 16, is used by every tile of a column of tiles. It takes up to the
+//              whole L1: it is read as one sequential stream, so the hardware prefetcher hides the
+//              few lines that A and C push out, and a long kc halves the traffic to C.
+//   L2         A block of A, mc x kc, is used by every panel of B; it takes about half the L2.
+//              Streaming it costs 24 bytes per 6 cycles.
+//   L3         A block of B, kc x nc, is used by every block of A.
+//
+//   for jc over n by nc                         B block     -> L3
+//     for pc over k by kc    pack B             (parallel over panels)
+//       for ic over m by mc  pack A             A block     -> L2     (parallel over tasks)
+//         for jr over nc by 16                  B panel     -> L1
+//           for ir over mc by 6                 C tile      -> registers
+//
+// Packing copies a block into the order in which the kernel reads it: unit stride, no TLB misses, no
+// cache-set conflicts for power-of-two row lengths, zeros past the edge so that the kernel needs no
+// masks, and converted to the type of the arithmetic (bfloat16 and float16 to float32). It also makes
+// strides a matter of packing alone: a transposed operand costs a transposing copy, O(mk), and
+// nothing in the O(mnk) loop.
+//
+// Small products skip it. An operand that fits in the L1 and is reached with unit stride is read in
+// place by the same kernel; up to 32 multiplications are plain loops; a single row or column, which
+// is bound by memory, has kernels of its own (matvec-inl.h).
+//
+// The tile is 14 x 32 with AVX-512 (28 of 32 registers), 4 x 8 without AVX. kc, mc and nc come from
+// the sizes of the caches (blocking.cpp). The instruction set is chosen at run time by Highway.
+//
+// Results do not depend on the number of threads: tasks split m and n, never k, so each element of C
+// is summed by one thread, in one order.
+#ifndef MYTORCH_BACKENDS_CPU_OPENMP_GEMM_GEMM_H_
+#define MYTORCH_BACKENDS_CPU_OPENMP_GEMM_GEMM_H_
+
+#include <cstdint>
+
+#include "mytorch/abi.h"
+
+namespace mytorch::cpu {
+
+// Strides are in elements; zero (a broadcast) and negative ones are fine in A and B.
+struct ConstMatrix {
+  const void* data;
+  int64_t row_stride, col_stride;
+};
+struct Matrix {
+  void* data;
+  int64_t row_stride, col_stride;
+};
+
+// For each i in [0, batch): C_i = activation(A_i B_i + bias), or with `accumulate`,
+// C_i = activation(C_i + A_i B_i + bias). A is m x k, B is k x n, C is m x n and overlaps neither.
+// With k = 0 the product is zero.
+//
+// float16 and bfloat16 are multiplied and summed in float32 and rounded once, to nearest even, at the
+// end. Integers wrap around. NaN and infinity propagate as in the sums written out: no product is
+// skipped because a factor is zero.
+struct GemmProblem {
+  enum Activation { none, relu };
+
+  mt_dtype dtype;
+  int64_t m, n, k;
+  ConstMatrix a, b;
+  Matrix c;
+  int64_t batch = 1;
+  int64_t a_batch_stride = 0, b_batch_stride = 0, c_batch_stride = 0;
+  bool accumulate = false;
+  const void* bias = nullptr;  // n elements, one per column; NULL for none
+  int64_t bias_stride = 1;
+  Activation activation = none;  // relu is for floating-point dtypes, and keeps NaN
+};
+
+// MT_OK; MT_ERROR_TYPE for a dtype it does not take; MT_ERROR_SHAPE for a negative size;
+// MT_ERROR_OUT_OF_MEMORY when the context has no scratch memory left. C is untouched on errors.
+int gemm(mt_ctx* ctx, const GemmProblem& problem);
+
+}  // namespace mytorch::cpu
+
+#endif  // MYTORCH_BACKENDS_CPU_OPENMP_GEMM_GEMM_H_

@@ -1,0 +1,136 @@
+// The innermost loop: a tile of C held in registers while k runs.
+#if defined(MYTORCH_GEMM_MICROKERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MYTORCH_GEMM_MICROKERNEL_INL_H_
+#undef MYTORCH_GEMM_MICROKERNEL_INL_H_
+#else
+#define MYTORCH_GEMM_MICROKERNEL_INL_H_
+#endif
+
+#include <array>
+#include <utility>
+
+#include "convert-inl.h"
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mytorch::cpu::gemm_internal {
+namespace HWY_NAMESPACE {
+
+// The tile is kTileRows x (kTileVecs vectors). Its sums, the vectors of one row of B and one
+// broadcast of A must fit the registers: 12 + 2 + 1 of 16 with AVX2, 28 + 2 + 1 of 32 with AVX-512.
+// Multiplications of 64-bit integers are emulated with several temporaries, so their tile is smaller.
+inline constexpr int kTileVecs = 2;
+#if HWY_TARGET <= HWY_AVX3
+template <class C>
+inline constexpr int kTileRows = hwy::IsFloat<C>() ? 14 : 8;
+#elif HWY_TARGET <= HWY_AVX2
+template <class C>
+inline constexpr int kTileRows = hwy::IsFloat<C>() || sizeof(C) == 4 ? 6 : 4;
+#else
+template <class C>
+inline constexpr int kTileRows = 4;
+#endif
+
+template <class C>
+inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<C>()));
+template <class C>
+inline constexpr int kTileCols = kTileVecs * kLanes<C>;
+
+// c[i][j] (+)= sum over p < k of a[i * a_row + p * a_k] * b[p * b_k + j], for a tile whose rows of C
+// are contiguous and `c_row` apart. k is at least 1.
+template <class C>
+using TileFn = void (*)(int64_t k, const C* a, int64_t a_row, int64_t a_k, const C* b, int64_t b_k,
+                        C* c, int64_t c_row, bool add);
+
+// With kPacked, A comes in panels: its rows are 1 apart and its columns kTileRows.
+template <class C, int kRows, int kVecs, bool kPacked>
+void tile(int64_t k, const C* HWY_RESTRICT a, int64_t a_row, int64_t a_k, const C* HWY_RESTRICT b,
+          int64_t b_k, C* HWY_RESTRICT c, int64_t c_row, bool add) {
+  const hn::ScalableTag<C> d;
+  constexpr int kWidth = kLanes<C>;
+  using V = hn::VFromD<decltype(d)>;
+  if constexpr (kPacked) {
+    a_row = 1;
+    a_k = kTileRows<C>;
+  }
+
+  // The tile of C is wanted only at the end, and lies on a page per row.
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) hwy::Prefetch(c + i * c_row);
+
+  V sum[kRows][kVecs];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVecs; ++v) sum[i][v] = hn::Zero(d);
+  }
+
+  // x86 addresses base + {1, 2} * stride directly: one pointer for three rows of A leaves enough
+  // integer registers for the 14-row tile.
+  constexpr int kGroups = (kRows + 2) / 3;
+  const C* rows[kGroups];
+#pragma GCC unroll 8
+  for (int g = 0; g < kGroups; ++g) rows[g] = a + 3 * g * a_row;
+
+#pragma GCC unroll 4
+  for (int64_t p = 0; p < k; ++p) {
+    V row_of_b[kVecs];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVecs; ++v) row_of_b[v] = hn::LoadU(d, b + v * kWidth);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      const V element = hn::Set(d, rows[i / 3][(i % 3) * a_row]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVecs; ++v) {
+        sum[i][v] = multiply_add(element, row_of_b[v], sum[i][v]);
+      }
+    }
+    b += b_k;
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroups; ++g) rows[g] += a_k;
+  }
+
+  if (add) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVecs; ++v) {
+        C* to = c + i * c_row + v * kWidth;
+        hn::StoreU(hn::Add(hn::LoadU(d, to), sum[i][v]), d, to);
+      }
+    }
+  } else {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVecs; ++v) hn::StoreU(sum[i][v], d, c + i * c_row + v * kWidth);
+    }
+  }
+}
+
+template <class C, int kVecs, int... kIndex>
+constexpr auto direct_tiles(std::integer_sequence<int, kIndex...>) {
+  return std::array<TileFn<C>, sizeof...(kIndex)>{&tile<C, kIndex + 1, kVecs, false>...};
+}
+
+// The kernel for a tile of `rows` rows and `vecs` vectors of an A read in place.
+template <class C>
+HWY_INLINE TileFn<C> direct_tile(int64_t rows, int64_t vecs) {
+  using Rows = std::make_integer_sequence<int, kTileRows<C>>;
+  static constexpr auto kOne = direct_tiles<C, 1>(Rows());
+  static constexpr auto kTwo = direct_tiles<C, 2>(Rows());
+  return vecs == 1 ? kOne[rows - 1] : kTwo[rows - 1];
+}
+
+// The same for a packed A, always of kTileRows rows.
+template <class C>
+HWY_INLINE TileFn<C> packed_tile(int64_t vecs) {
+  return vecs == 1 ? &tile<C, kTileRows<C>, 1, true> : &tile<C, kTileRows<C>, 2, true>;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mytorch::cpu::gemm_internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // MYTORCH_GEMM_MICROKERNEL_INL_H_

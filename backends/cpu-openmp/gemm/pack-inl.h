@@ -1,0 +1,147 @@
+// Packing: copies of a block of A or B in the order in which the kernel reads it.
+//
+// A panel holds `kWidth` rows of A, or columns of B (its lanes), for k steps: lane l at step p lies at
+// out[p * kWidth + l]. Lanes past the edge of the matrix are zero.
+#if defined(MYTORCH_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MYTORCH_GEMM_PACK_INL_H_
+#undef MYTORCH_GEMM_PACK_INL_H_
+#else
+#define MYTORCH_GEMM_PACK_INL_H_
+#endif
+
+#include <bit>
+
+#include "convert-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mytorch::cpu::gemm_internal {
+namespace HWY_NAMESPACE {
+
+// How far pack_transposed may write past its panel.
+inline constexpr int64_t kPackSlack = 16;
+
+// Copies kWidth contiguous elements by vectors of halving width: 6 floats are 4 and 2.
+template <int kWidth, class T>
+HWY_INLINE void copy_lanes(const T* HWY_RESTRICT from, Compute<T>* HWY_RESTRICT to) {
+  using C = Compute<T>;
+  constexpr int kMost = static_cast<int>(hn::MaxLanes(hn::ScalableTag<C>()));
+  constexpr int kStep = kWidth >= kMost ? kMost : static_cast<int>(std::bit_floor(unsigned(kWidth)));
+  const hn::CappedTag<C, kStep> d;
+  hn::StoreU(load_compute(d, from), d, to);
+  if constexpr (kWidth > kStep) copy_lanes<kWidth - kStep>(from + kStep, to + kStep);
+}
+
+// The generic way: any strides, and the edge.
+template <int kWidth, class T>
+HWY_INLINE void pack_elements(const T* HWY_RESTRICT from, int64_t lane_stride, int64_t k_stride,
+                              int64_t k, int64_t lanes, Compute<T>* HWY_RESTRICT out) {
+  for (int64_t p = 0; p < k; ++p, from += k_stride, out += kWidth) {
+    for (int64_t l = 0; l < lanes; ++l) out[l] = load_scalar(from[l * lane_stride]);
+    for (int64_t l = lanes; l < kWidth; ++l) out[l] = Compute<T>{};
+  }
+}
+
+#if HWY_TARGET == HWY_SCALAR
+template <int kWidth, class T>
+void pack_transposed(const T* HWY_RESTRICT from, int64_t lane_stride, int64_t k, int64_t lanes,
+                     Compute<T>* HWY_RESTRICT out) {
+  pack_elements<kWidth>(from, lane_stride, 1, k, lanes, out);
+}
+#else
+// Transposes a square of 128-bit vectors in place.
+template <class D>
+HWY_INLINE void transpose(D d, hn::VFromD<D> (&v)[4]) {
+  const hn::Repartition<uint64_t, D> d64;
+  const auto r01_low = hn::BitCast(d64, hn::InterleaveLower(d, v[0], v[1]));
+  const auto r01_high = hn::BitCast(d64, hn::InterleaveUpper(d, v[0], v[1]));
+  const auto r23_low = hn::BitCast(d64, hn::InterleaveLower(d, v[2], v[3]));
+  const auto r23_high = hn::BitCast(d64, hn::InterleaveUpper(d, v[2], v[3]));
+  v[0] = hn::BitCast(d, hn::InterleaveLower(d64, r01_low, r23_low));
+  v[1] = hn::BitCast(d, hn::InterleaveUpper(d64, r01_low, r23_low));
+  v[2] = hn::BitCast(d, hn::InterleaveLower(d64, r01_high, r23_high));
+  v[3] = hn::BitCast(d, hn::InterleaveUpper(d64, r01_high, r23_high));
+}
+template <class D>
+HWY_INLINE void transpose(D d, hn::VFromD<D> (&v)[2]) {
+  const auto low = hn::InterleaveLower(d, v[0], v[1]);
+  v[1] = hn::InterleaveUpper(d, v[0], v[1]);
+  v[0] = low;
+}
+
+// For lanes contiguous along k: squares of 4 x 4 (or 2 x 2) elements are transposed in registers.
+// 128-bit vectors serve every target: a square costs about one instruction per element, against n or
+// m multiply-adds that the element will take part in.
+template <int kWidth, class T>
+void pack_transposed(const T* HWY_RESTRICT from, int64_t lane_stride, int64_t k, int64_t lanes,
+                     Compute<T>* HWY_RESTRICT out) {
+  using C = Compute<T>;
+  const hn::Full128<C> d;
+  constexpr int kSide = 16 / sizeof(C);
+  constexpr int kGroups = (kWidth + kSide - 1) / kSide;
+  static_assert(kGroups * kSide - kWidth <= kPackSlack);
+  const int64_t whole = k / kSide * kSide;
+  // A cache line of each lane at a time: lanes a power of two apart fall on the same set of the L1,
+  // which would lose a line before its next square were read.
+  constexpr int64_t kChunk = 64 / sizeof(T);
+  for (int64_t begin = 0; begin < whole; begin += kChunk) {
+    const int64_t end = begin + kChunk < whole ? begin + kChunk : whole;
+    // Where kWidth is no multiple of kSide the last group spills over the first lanes of the next
+    // step. Groups therefore go from last to first, so that those lanes are written after it.
+#pragma GCC unroll 8
+    for (int g = kGroups - 1; g >= 0; --g) {
+      for (int64_t p = begin; p < end; p += kSide) {
+        hn::VFromD<decltype(d)> square[kSide];
+#pragma GCC unroll 4
+        for (int l = 0; l < kSide; ++l) {
+          const int64_t lane = g * kSide + l;
+          square[l] = lane < lanes ? load_compute(d, from + lane * lane_stride + p) : hn::Zero(d);
+        }
+        transpose(d, square);
+#pragma GCC unroll 4
+        for (int q = 0; q < kSide; ++q) {
+          hn::StoreU(square[q], d, out + (p + q) * kWidth + g * kSide);
+        }
+      }
+    }
+  }
+  pack_elements<kWidth>(from + whole, lane_stride, 1, k - whole, lanes, out + whole * kWidth);
+}
+#endif  // HWY_TARGET == HWY_SCALAR
+
+// Packs `lanes` lanes into panels of kWidth, each kWidth * k elements. May write up to kPackSlack
+// elements past the last, and does not write before the first.
+template <int kWidth, class T>
+void pack_panels(const T* HWY_RESTRICT from, int64_t lane_stride, int64_t k_stride, int64_t k,
+                 int64_t lanes, Compute<T>* HWY_RESTRICT out) {
+  int64_t l = 0;
+  if (lane_stride == 1) {
+    // Several panels at a time, so that what is read at one step is long enough for the prefetcher
+    // and for the price of a TLB entry. More would write to too many places at once.
+    constexpr int64_t kAtATime = kWidth >= 64 ? 1 : 256 / kWidth;
+    const int64_t whole = lanes / kWidth * kWidth;
+    while (l < whole) {
+      const int64_t end = l + kAtATime * kWidth < whole ? l + kAtATime * kWidth : whole;
+      for (int64_t p = 0; p < k; ++p) {
+        const T* row = from + p * k_stride;
+        Compute<T>* to = out + p * kWidth;
+        for (int64_t i = l; i < end; i += kWidth) copy_lanes<kWidth>(row + i, to + i * k);
+      }
+      l = end;
+    }
+  }
+  for (; l < lanes; l += kWidth) {
+    const int64_t rest = lanes - l < kWidth ? lanes - l : kWidth;
+    if (k_stride == 1) {
+      pack_transposed<kWidth>(from + l * lane_stride, lane_stride, k, rest, out + l * k);
+    } else {
+      pack_elements<kWidth>(from + l * lane_stride, lane_stride, k_stride, k, rest, out + l * k);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mytorch::cpu::gemm_internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // MYTORCH_GEMM_PACK_INL_H_

@@ -1,0 +1,117 @@
+// erf and erfc.
+//
+// Near zero both are a polynomial. Away from it float's erf is 1 - exp(-s(x)), which needs no
+// division; the rest is made of erfc(x) = exp(-x^2) * g(t) / (1 + 2 x), t = (x - k) / (x + k): g is
+// smooth enough for one polynomial over the whole tail (the form is Shepherd and Laframboise's,
+// coefficients by Sollya's fpminimax).
+#if defined(MYTORCH_SIMD_ERF_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MYTORCH_SIMD_ERF_INL_H_
+#undef MYTORCH_SIMD_ERF_INL_H_
+#else
+#define MYTORCH_SIMD_ERF_INL_H_
+#endif
+
+#include "backends/cpu-openmp/simd/exp-inl.h"
+#include "backends/cpu-openmp/simd/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mytorch {
+namespace simd {
+namespace HWY_NAMESPACE {
+
+// erfc(x) for x >= 1/2 (float) or 0.7 (double), needs FMA.
+template <class D, class V>
+HWY_INLINE V ErfcTail(D d, V a) {
+  using T = hn::TFromD<D>;
+  const V x = ClampMax(d, a, SetFD(d, 10.1f, 27.3));
+  const V one = hn::Set(d, T(1));
+  const V k = SetFD(d, 2.0f, 4.0);
+  const V t = hn::Div(hn::Sub(x, k), hn::Add(x, k));
+  V g;
+  if constexpr (is_f32<D>) {
+    g = Poly(d, t, 0x1.1554ecp-12, -0x1.48dbaap-12, -0x1.90735p-10, 0x1.3f3898p-10, 0x1.1ecc44p-7,
+             -0x1.06f40ap-7, -0x1.bc36d8p-5, 0x1.4ff9c2p-3, -0x1.54078ap-3, -0x1.7bf5e8p-4);
+  } else {
+    g = Poly(d, t, -0x1.8a124251433d5p-27, -0x1.6dadc75ceeb6ap-27, 0x1.cfcb1c53f1929p-24,
+             0x1.0dd572e10bd5p-24, -0x1.bace6fe25f3fp-21, 0x1.46cc7d0a65216p-22,
+             0x1.7f2dae0933c73p-18, -0x1.78be2e5509dddp-17, -0x1.995a540485258p-16,
+             0x1.3be17da7a7cb9p-13, -0x1.a1df1a287aaefp-13, -0x1.8d4aabf6283bep-11,
+             0x1.49c67275b4c46p-8, -0x1.09623870575d8p-6, 0x1.3079edf6b9aa7p-5,
+             -0x1.0fb06dfebce72p-4, 0x1.7fee004e10c6p-4, -0x1.9ddb23c3e3799p-4,
+             0x1.16ecefcfa543ep-4, 0x1.f7f5df66fc7dep-7, -0x1.1df1ad154a28fp-3);
+  }
+  g = hn::MulAdd(g, t, SetFD(d, 0x1.46e80ep0f, 0x1.3ba5916e9fd7fp0));
+  const V square = hn::Mul(x, x);
+  const V error = hn::MulSub(x, x, square);  // x^2 = square + error, exactly
+  const Scaled<V> e = ExpScaled<0>(d, hn::Neg(square), hn::Neg(error));
+  // g before the last scale, so that a denormal result is rounded once.
+  const V tail = hn::Div(g, hn::MulAdd(hn::Set(d, T(2)), x, one));
+  return hn::Mul(hn::Mul(hn::Mul(e.p, e.s1), tail), e.s2);
+}
+
+// erf(x) for |x| < 0.92 (float) or |x| <= 3/4 (double), from x and its square.
+template <class D, class V>
+HWY_INLINE V ErfPoly(D d, V x, V z) {
+  if constexpr (is_f32<D>) {
+    // Around x instead of from 2 / sqrt(pi), which float does not hold well.
+    return hn::MulAdd(x,
+                      Poly(d, z, 0x1.3f915p-14, -0x1.a2009p-11, 0x1.53efacp-8, -0x1.b7faf2p-6,
+                           0x1.ce2d44p-4, -0x1.81274p-2, 0x1.06eba8p-3),
+                      x);
+  } else {
+    return hn::Mul(x,
+                   Poly(d, z, 0x1.123449dbb231dp-31, 0x1.4d9b0ccbf9b08p-27, -0x1.507c72b64cddcp-23,
+                        0x1.b86b3c7a55225p-20, -0x1.f4ba96647a5efp-17, 0x1.f9a22d809d678p-14,
+                        -0x1.c02dad47de02ep-11, 0x1.565bccf0986bp-8, -0x1.b82ce311e6bf4p-6,
+                        0x1.ce2f21a040d49p-4, -0x1.812746b0379bcp-2, 0x1.20dd750429b6dp0));
+  }
+}
+
+template <class D, class V>
+HWY_INLINE V NodeErf(D d, V a) {
+  using T = hn::TFromD<D>;
+  if constexpr (is_f32<D>) {
+    const V one = hn::Set(d, 1.0f);
+    // 1 - 2^-s(x); at the clamp the power is below half an ulp of 1.
+    const V x = ClampMax(d, hn::Abs(a), hn::Set(d, 3.925f));
+    const V z = hn::Mul(x, x);
+    const V s01 = hn::MulAdd(hn::Set(d, 0x1.a12808p0f), x, hn::Set(d, -0x1.020142p-12f));
+    const V s23 = hn::MulAdd(hn::Set(d, 0x1.3fccd6p-3f), x, hn::Set(d, 0x1.d3db78p-1f));
+    const V s45 = hn::MulAdd(hn::Set(d, 0x1.895ef8p-8f), x, hn::Set(d, -0x1.288b9p-5f));
+    const V s67 = hn::MulAdd(hn::Set(d, 0x1.fa19dep-16f), x, hn::Set(d, -0x1.46fce6p-11f));
+    const V s = hn::MulAdd(hn::MulAdd(hn::MulAdd(s67, z, s45), z, s23), z, s01);
+    const V magic = hn::Set(d, exp2_magic<D>);
+    const V t = hn::Sub(magic, s);
+    const V e = Exp2Reduced(d, hn::Sub(hn::Sub(magic, t), s), t);
+    const V outer = hn::CopySign(hn::Sub(one, e), a);
+    const auto near = hn::Lt(x, hn::Set(d, 0.92f));
+    return hn::IfThenElse(near, ErfPoly(d, a, z), outer);
+  } else if constexpr (HWY_NATIVE_FMA) {
+    const V x = hn::Abs(a);
+    const V tail = hn::CopySign(hn::Sub(hn::Set(d, T(1)), ErfcTail(d, x)), a);
+    return hn::IfThenElse(hn::Lt(x, hn::Set(d, T(0.75))), ErfPoly(d, a, hn::Mul(a, a)), tail);
+  } else {
+    return MapLanes(d, a, [](T v) -> T { return std::erf(v); });
+  }
+}
+
+template <class D, class V>
+HWY_INLINE V NodeErfc(D d, V a) {
+  using T = hn::TFromD<D>;
+  if constexpr (HWY_NATIVE_FMA) {
+    const V x = hn::Abs(a);
+    const V tail = ErfcTail(d, x);
+    const V outer = hn::IfThenElse(hn::Lt(a, hn::Zero(d)), hn::Sub(hn::Set(d, T(2)), tail), tail);
+    const auto inner = hn::Lt(x, SetFD(d, 0.5f, 0.75));
+    return hn::IfThenElse(inner, hn::Sub(hn::Set(d, T(1)), ErfPoly(d, a, hn::Mul(a, a))), outer);
+  } else {
+    return MapLanes(d, a, [](T v) -> T { return std::erfc(v); });
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace simd
+}  // namespace mytorch
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

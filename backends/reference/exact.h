@@ -1,0 +1,164 @@
+// The two domains that the oracle computes in: double for the floating types, int64 for integers
+// and bool. Kernels read whole operands into dense arrays of one domain, work there without care
+// for speed, and round once when they write.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "backends/reference/walk.h"
+#include "mytorch/backend/dtype.h"
+#include "mytorch/backend/tensor.h"
+
+namespace mytorch::reference {
+
+template <class T>
+using Domain = std::conditional_t<sdk::is_float_type<T>, double, int64_t>;
+
+// Calls f(TypeTag<double>) or f(TypeTag<int64_t>).
+template <class F>
+decltype(auto) visit_domain(mt_dtype compute, F&& f) {
+  if (sdk::is_floating(compute)) return f(sdk::TypeTag<double>{});
+  return f(sdk::TypeTag<int64_t>{});
+}
+
+// The float nearest to a double in the direction that keeps "not exact" visible in its last bit, so
+// that rounding it once more, to 16 bits, gives what rounding the double at once would give.
+float round_to_odd(double value);
+
+// A value of a domain as T, rounded once. (sdk::convert goes through float on its way to 16 bits;
+// that is right for conversions, but a result of the oracle is to be the nearest one.)
+template <class T, class E>
+T rounded(E value) {
+  if constexpr (sdk::is_reduced_float<T> && std::is_same_v<E, double>) {
+    return T(round_to_odd(value));
+  } else {
+    return sdk::convert<T>(value);
+  }
+}
+
+// Integers wrap around; overflow of signed numbers would be undefined.
+inline double add(double a, double b) { return a + b; }
+inline double sub(double a, double b) { return a - b; }
+inline double mul(double a, double b) { return a * b; }
+inline int64_t add(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+inline int64_t sub(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+}
+inline int64_t mul(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+
+// A running sum: exact modulo 2^64, or in double with Neumaier's compensation.
+template <class E>
+class Sum {
+ public:
+  void add(E value) {
+    if constexpr (std::is_same_v<E, double>) {
+      const double total = total_ + value;
+      lost_ +=
+          std::abs(total_) >= std::abs(value) ? (total_ - total) + value : (value - total) + total_;
+      total_ = total;
+    } else {
+      total_ = reference::add(total_, value);
+    }
+  }
+  E value() const {
+    if constexpr (std::is_same_v<E, double>) {
+      // Once infinite, what was lost is NaN and says nothing.
+      return std::isfinite(total_) ? total_ + lost_ : total_;
+    } else {
+      return total_;
+    }
+  }
+
+ private:
+  E total_ = 0;
+  E lost_ = 0;
+};
+
+// ---- whole operands
+// --------------------------------------------------------------------------------
+
+// The elements in row-major order, unconverted; T is the dtype's type, or an integer of its size.
+template <class T>
+std::vector<T> read_elements(const sdk::TensorView& tensor) {
+  std::vector<T> values;
+  values.reserve(static_cast<size_t>(tensor.numel()));
+  Walk walk(tensor.shape());
+  const int from = walk.add(tensor);
+  for (bool more = walk.start(); more; more = walk.next()) {
+    values.push_back(*static_cast<const T*>(walk.at(from)));
+  }
+  return values;
+}
+
+template <class T>
+void write_elements(const std::vector<T>& values, const sdk::TensorView& tensor) {
+  Walk walk(tensor.shape());
+  const int to = walk.add(tensor);
+  size_t i = 0;
+  for (bool more = walk.start(); more; more = walk.next()) {
+    *static_cast<T*>(walk.at(to)) = values[i++];
+  }
+}
+
+// The elements converted to `compute`, then taken into the domain E, which is that of `compute`.
+template <class E>
+std::vector<E> read_exact(const sdk::TensorView& tensor, mt_dtype compute) {
+  return sdk::visit_dtype(tensor.dtype(), [&](auto from_tag) {
+    using From = typename decltype(from_tag)::type;
+    return sdk::visit_dtype(compute, [&](auto compute_tag) {
+      using Compute = typename decltype(compute_tag)::type;
+      std::vector<E> values;
+      values.reserve(static_cast<size_t>(tensor.numel()));
+      for (const From value : read_elements<From>(tensor)) {
+        values.push_back(sdk::convert<E>(sdk::convert<Compute>(value)));
+      }
+      return values;
+    });
+  });
+}
+
+template <class E>
+void write_exact(const std::vector<E>& values, const sdk::TensorView& tensor) {
+  sdk::visit_dtype(tensor.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    Walk walk(tensor.shape());
+    const int to = walk.add(tensor);
+    size_t i = 0;
+    for (bool more = walk.start(); more; more = walk.next()) {
+      *static_cast<T*>(walk.at(to)) = rounded<T>(static_cast<E>(values[i++]));
+    }
+  });
+}
+
+// An index operand, of any integer type.
+std::vector<int64_t> read_index(const sdk::TensorView& tensor);
+
+// Elements of `from`, broadcast and converted, into `to`.
+void copy(const sdk::TensorView& from, const sdk::TensorView& to);
+
+// Dimension `dim` of a tensor seen as (outer, size, inner), for kernels along one dimension. A
+// 0-dim tensor is seen as one element.
+struct Along {
+  int64_t outer = 1;
+  int64_t size = 1;
+  int64_t inner = 1;
+
+  Along(const sdk::TensorView& tensor, int64_t dim) {
+    const int ndim = tensor.ndim();
+    if (ndim == 0) return;
+    const int64_t wrapped = dim < 0 ? dim + ndim : dim;
+    for (int d = 0; d < ndim; ++d) {
+      (d < wrapped ? outer : d == wrapped ? size : inner) *= tensor.size(d);
+    }
+  }
+};
+
+}  // namespace mytorch::reference

@@ -1,0 +1,137 @@
+// Kernels led by index values: gather, scatter, scatter_add, nonzero.
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "backends/reference/exact.h"
+#include "backends/reference/kernels.h"
+#include "mytorch/backend/dtype.h"
+#include "mytorch/backend/error.h"
+#include "mytorch/backend/tensor.h"
+
+namespace mytorch::reference {
+namespace {
+
+// Row-major strides of a shape.
+std::vector<int64_t> dense_strides(std::span<const int64_t> shape) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    strides[d] = stride;
+    stride *= shape[d];
+  }
+  return strides;
+}
+
+// Calls f(at, same) for each element of `index` in row-major order: `at`, the row-major position in
+// `indexed` that the index value names; `same`, that of the index element itself in a tensor of
+// shape `beside` (which may be larger than the index). Index values out of range are an Error.
+template <class F>
+void for_each_index(const char* op, const sdk::TensorView& indexed, int64_t dim,
+                    const sdk::TensorView& index, std::span<const int64_t> beside, F&& f) {
+  const std::vector<int64_t> values = read_index(index);
+  if (index.ndim() == 0 || indexed.ndim() == 0) {  // a 0-dim tensor counts as one element
+    for (size_t i = 0; i < values.size(); ++i) {
+      const int64_t size = indexed.numel();
+      if (values[i] < 0 || values[i] >= size) {
+        throw sdk::Error(MT_ERROR_VALUE,
+                         "[" + std::string(op) + "] index " + std::to_string(values[i]) +
+                             " is out of range for dimension 0 of size " + std::to_string(size));
+      }
+      f(static_cast<size_t>(values[i]), i);
+    }
+    return;
+  }
+  const size_t along = static_cast<size_t>(dim < 0 ? dim + indexed.ndim() : dim);
+  const int64_t size = indexed.size(static_cast<int>(along));
+  const std::vector<int64_t> to = dense_strides(indexed.shape());
+  const std::vector<int64_t> from = dense_strides(beside);
+  Walk walk(index.shape());
+  size_t i = 0;
+  for (bool more = walk.start(); more; more = walk.next()) {
+    const int64_t value = values[i++];
+    if (value < 0 || value >= size) {
+      throw sdk::Error(MT_ERROR_VALUE, "[" + std::string(op) + "] index " + std::to_string(value) +
+                                           " is out of range for dimension " +
+                                           std::to_string(along) + " of size " +
+                                           std::to_string(size));
+    }
+    int64_t at = 0;
+    int64_t same = 0;
+    for (size_t d = 0; d < to.size(); ++d) {
+      at += to[d] * (d == along ? value : walk.index()[d]);
+      same += from[d] * walk.index()[d];
+    }
+    f(static_cast<size_t>(at), static_cast<size_t>(same));
+  }
+}
+
+}  // namespace
+
+void gather(mt_ctx& /*ctx*/, const mt_args_gather& args) {
+  const sdk::TensorView self = args.self;
+  const sdk::TensorView index = args.index;
+  sdk::visit_itemsize(self.itemsize(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const std::vector<T> values = read_elements<T>(self);
+    std::vector<T> out(static_cast<size_t>(index.numel()));
+    for_each_index("gather", self, args.dim, index, index.shape(),
+                   [&](size_t at, size_t i) { out[i] = values[at]; });
+    write_elements(out, args.out);
+  });
+}
+
+void scatter(mt_ctx& /*ctx*/, const mt_args_scatter_src& args) {
+  const sdk::TensorView self = args.self;
+  const sdk::TensorView src = args.src;
+  sdk::visit_itemsize(self.itemsize(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    std::vector<T> out = read_elements<T>(self);
+    const std::vector<T> values = read_elements<T>(src);
+    for_each_index("scatter", self, args.dim, args.index, src.shape(),
+                   [&](size_t at, size_t i) { out[at] = values[i]; });
+    write_elements(out, args.out);
+  });
+}
+
+void scatter_add(mt_ctx& /*ctx*/, const mt_args_scatter_add& args) {
+  const sdk::TensorView self = args.self;
+  const sdk::TensorView src = args.src;
+  visit_domain(self.dtype(), [&](auto tag) {
+    using E = typename decltype(tag)::type;
+    const std::vector<E> values = read_exact<E>(src, self.dtype());
+    std::vector<Sum<E>> sums;
+    for (const E start : read_exact<E>(self, self.dtype())) sums.emplace_back().add(start);
+    for_each_index("scatter_add", self, args.dim, args.index, src.shape(),
+                   [&](size_t at, size_t i) { sums[at].add(values[i]); });
+    std::vector<E> out;
+    out.reserve(sums.size());
+    for (const Sum<E>& sum : sums) out.push_back(sum.value());
+    write_exact(out, args.out);
+  });
+}
+
+void nonzero(mt_ctx& ctx, const mt_args_nonzero& args) {
+  const sdk::TensorView self = args.self;
+  std::vector<int64_t> rows;
+  int64_t count = 0;
+  sdk::visit_dtype(self.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    Walk walk(self.shape());
+    const int at = walk.add(self);
+    for (bool more = walk.start(); more; more = walk.next()) {
+      if (!sdk::convert<bool>(*static_cast<const T*>(walk.at(at)))) continue;
+      ++count;
+      rows.insert(rows.end(), walk.index().begin(), walk.index().end());
+    }
+  });
+  const int64_t shape[] = {count, self.ndim()};
+  const mt_tensor* out = ctx.make_output(&ctx, 0, shape, 2);
+  if (out == nullptr) {
+    throw sdk::Error(MT_ERROR_OUT_OF_MEMORY, "[nonzero] no memory for the output");
+  }
+  write_exact(rows, out);
+}
+
+}  // namespace mytorch::reference

@@ -1,0 +1,70 @@
+// Evaluates the nodes of a program for one element.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/reference/node_ops.h"
+#include "mytorch/abi.h"
+#include "mytorch/backend/dtype.h"
+
+namespace mytorch::reference {
+
+// Which nodes to evaluate, in order.
+using Plan = std::vector<int32_t>;
+
+// A program for one computation type; its own copy, which outlives the caller's.
+class Interpreter {
+ public:
+  // Throws Declined for a program that has an operation unknown here, which a newer host may know.
+  Interpreter(const mt_program& program, mt_dtype compute);
+
+  const std::string& op() const { return op_; }
+  bool floating() const { return floating_; }
+  mt_dtype compute() const { return compute_; }
+  int32_t num_nodes() const { return static_cast<int32_t>(nodes_.size()); }
+
+  // The nodes that `roots` need, in order.
+  Plan plan(const std::vector<int32_t>& roots) const;
+  // Those of a plan that are a tensor argument.
+  std::vector<int32_t> inputs(const Plan& plan) const;
+  uint32_t offset(int32_t node) const { return nodes_[static_cast<size_t>(node)].node.offset; }
+
+  // Reads the element of an input node: converted to the computation type where the node is of it.
+  using Load = Value (*)(const void* element);
+  Load load(int32_t node, mt_dtype dtype) const;
+  // Writes the value of a node as an element, rounding once.
+  using Store = void (*)(Value value, void* element);
+  Store store(int32_t node, mt_dtype dtype) const;
+
+  // Fills in what does not change from element to element: constants and scalar arguments.
+  void set_constants(const Plan& plan, const void* args, std::vector<Value>& values) const;
+  // Evaluates the plan's operations. Inputs, constants and state are there already. `states` are
+  // the components of the reduced state and `count` the number of elements reduced; unused in a
+  // step.
+  void run(const Plan& plan, std::vector<Value>& values, const Value* states = nullptr,
+           int64_t count = 0) const;
+
+ private:
+  enum class Kind { kInput, kScalar, kConst, kCast, kCount, kState, kOp };
+  struct Node {
+    mt_node node;
+    Kind kind;
+    const NodeOp* op;
+  };
+
+  bool is_real(int32_t node) const;  // whether its value is a double
+  Value cast(const Node& node, Value value) const;
+
+  std::string op_;
+  mt_dtype compute_;
+  bool floating_;
+  std::vector<Node> nodes_;
+};
+
+// `value` in the integer type `dtype`, its low bits sign- or zero-extended. Bools are kept as they
+// are: they become 0 or 1 where they are written.
+int64_t wrap(int64_t value, mt_dtype dtype);
+
+}  // namespace mytorch::reference

@@ -1,0 +1,36 @@
+// The kernels of the primitives. The host's shape functions have checked shapes, dtypes and
+// argument ranges; only index values are checked here.
+#pragma once
+
+#include "mytorch/abi_ops.h"
+
+namespace mytorch::reference {
+
+void copy_(mt_ctx& ctx, const mt_args_copy_& args);
+void fill_(mt_ctx& ctx, const mt_args_fill_& args);
+void arange(mt_ctx& ctx, const mt_args_arange_start_step& args);
+
+void uniform_(mt_ctx& ctx, const mt_args_uniform_& args);
+void normal_(mt_ctx& ctx, const mt_args_normal_& args);
+void random_(mt_ctx& ctx, const mt_args_random__from& args);
+
+void bmm(mt_ctx& ctx, const mt_args_bmm& args);
+void convolution(mt_ctx& ctx, const mt_args_convolution& args);
+void convolution_backward_input(mt_ctx& ctx, const mt_args_convolution_backward_input& args);
+void convolution_backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& args);
+
+void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args);
+void max_pool2d_backward(mt_ctx& ctx, const mt_args_max_pool2d_with_indices_backward& args);
+void avg_pool2d(mt_ctx& ctx, const mt_args_avg_pool2d& args);
+void avg_pool2d_backward(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args);
+
+void gather(mt_ctx& ctx, const mt_args_gather& args);
+void scatter(mt_ctx& ctx, const mt_args_scatter_src& args);
+void scatter_add(mt_ctx& ctx, const mt_args_scatter_add& args);
+void nonzero(mt_ctx& ctx, const mt_args_nonzero& args);
+
+void cat(mt_ctx& ctx, const mt_args_cat& args);
+void cumsum(mt_ctx& ctx, const mt_args_cumsum& args);
+void sort(mt_ctx& ctx, const mt_args_sort_stable& args);
+
+}  // namespace mytorch::reference

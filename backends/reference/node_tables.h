@@ -1,0 +1,14 @@
+// The tables behind find_node_op.
+#pragma once
+
+#include <span>
+
+#include "backends/reference/node_ops.h"
+
+namespace mytorch::reference {
+
+std::span<const NodeOp> float_ops();
+std::span<const NodeOp> integer_ops();
+std::span<const NodeOp> logic_ops();  // of bools, and `where`: the same in both domains
+
+}  // namespace mytorch::reference

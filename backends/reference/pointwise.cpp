@@ -1,0 +1,97 @@
+// Pointwise programs: one evaluation per element of the outputs' shape.
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/reference/interpreter.h"
+#include "backends/reference/program.h"
+#include "backends/reference/walk.h"
+#include "mytorch/backend/error.h"
+#include "mytorch/backend/tensor.h"
+
+namespace mytorch::reference {
+namespace {
+
+class Pointwise {
+ public:
+  Pointwise(const mt_program& program, mt_dtype compute)
+      : interpreter_(program, compute),
+        outputs_(program.outputs, program.outputs + program.num_outputs) {}
+
+  void run(const void* args) const {
+    std::vector<mt_program_output> wanted;
+    std::vector<int32_t> roots;
+    for (const mt_program_output& output : outputs_) {
+      if (sdk::tensor_at(args, output.offset) == nullptr) continue;
+      wanted.push_back(output);
+      roots.push_back(output.node);
+    }
+    if (wanted.empty()) return;
+
+    const Plan plan = interpreter_.plan(roots);
+    std::vector<Value> values(static_cast<size_t>(interpreter_.num_nodes()));
+    interpreter_.set_constants(plan, args, values);
+
+    Walk walk(sdk::TensorView(sdk::tensor_at(args, wanted[0].offset)).shape());
+    struct Input {
+      int32_t node;
+      int operand;
+      Interpreter::Load load;
+    };
+    struct Output {
+      int32_t node;
+      int operand;
+      Interpreter::Store store;
+    };
+    std::vector<Input> inputs;
+    std::vector<Output> outputs;
+    for (const int32_t node : interpreter_.inputs(plan)) {
+      const sdk::TensorView tensor = sdk::tensor_at(args, interpreter_.offset(node));
+      inputs.push_back({node, walk.add(tensor), interpreter_.load(node, tensor.dtype())});
+    }
+    for (const mt_program_output& output : wanted) {
+      const sdk::TensorView tensor = sdk::tensor_at(args, output.offset);
+      outputs.push_back(
+          {output.node, walk.add(tensor), interpreter_.store(output.node, tensor.dtype())});
+    }
+
+    // All of an element's inputs are read before any output is written, so outputs may be inputs.
+    for (bool more = walk.start(); more; more = walk.next()) {
+      for (const Input& input : inputs) {
+        values[static_cast<size_t>(input.node)] = input.load(walk.at(input.operand));
+      }
+      interpreter_.run(plan, values);
+      for (const Output& output : outputs) {
+        output.store(values[static_cast<size_t>(output.node)], walk.at(output.operand));
+      }
+    }
+  }
+
+ private:
+  Interpreter interpreter_;
+  std::vector<mt_program_output> outputs_;
+};
+
+int run_pointwise(void* self, mt_ctx* ctx, const void* args) {
+  return sdk::guarded(ctx, [&] { static_cast<const Pointwise*>(self)->run(args); });
+}
+
+}  // namespace
+
+void compile_pointwise(const mt_program& program, mt_dtype compute, mt_candidate& candidate) {
+  candidate.self = std::make_unique<Pointwise>(program, compute).release();
+  candidate.run = &run_pointwise;
+}
+
+void compile(const mt_program& program, mt_dtype compute, std::span<const mt_dtype> /*types*/,
+             mt_candidate& candidate) {
+  // Types are looked at in each call: one candidate serves all of them.
+  (program.fold == nullptr ? compile_pointwise : compile_reduce)(program, compute, candidate);
+  candidate.size = sizeof(mt_candidate);
+  candidate.name = "interpreter";
+  candidate.supports = nullptr;
+  candidate.flags = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
+}
+
+}  // namespace mytorch::reference

@@ -1,0 +1,131 @@
+// What one small libtorch call costs. `bench/overhead` holds the same cases, by the same names, for
+// mytorch; `scripts/bench-overhead` runs the two alternately and compares them.
+//
+// Eight floats make the arithmetic vanish, so that the figure is the framework's own share. Each
+// case is written the cheapest way that libtorch's public C++ interface offers: options are built
+// once, nothing that needs no gradient runs with gradients on.
+
+#include <benchmark/benchmark.h>
+#include <torch/torch.h>
+
+#include "blas_library.h"
+
+namespace {
+
+constexpr int64_t kSize = 8;
+constexpr int64_t kChain = 100;
+
+void empty(benchmark::State& state) {
+  at::NoGradGuard no_grad;
+  const at::TensorOptions options = at::TensorOptions().dtype(at::kFloat);
+  for (auto _ : state) benchmark::DoNotOptimize(at::empty({kSize}, options));
+}
+BENCHMARK(empty);
+
+void view(benchmark::State& state) {
+  at::NoGradGuard no_grad;
+  const at::Tensor a = at::ones({kSize});
+  for (auto _ : state) benchmark::DoNotOptimize(a.view({2, 4}));
+}
+BENCHMARK(view);
+
+void transpose(benchmark::State& state) {
+  at::NoGradGuard no_grad;
+  const at::Tensor a = at::ones({2, 4});
+  for (auto _ : state) benchmark::DoNotOptimize(at::transpose(a, 0, 1));
+}
+BENCHMARK(transpose);
+
+void add_out(benchmark::State& state) {
+  at::NoGradGuard no_grad;
+  const at::Tensor a = at::ones({kSize});
+  const at::Tensor b = at::ones({kSize});
+  at::Tensor out = at::empty({kSize});
+  for (auto _ : state) benchmark::DoNotOptimize(at::add_out(out, a, b));
+}
+BENCHMARK(add_out);
+
+void add(benchmark::State& state) {
+  at::NoGradGuard no_grad;
+  const at::Tensor a = at::ones({kSize});
+  const at::Tensor b = at::ones({kSize});
+  for (auto _ : state) benchmark::DoNotOptimize(at::add(a, b));
+}
+BENCHMARK(add);
+
+void add_inplace(benchmark::State& state) {
+  at::NoGradGuard no_grad;
+  at::Tensor a = at::ones({kSize});
+  const at::Tensor b = at::ones({kSize});  // the sum saturates at 2^24: never inf, never denormal
+  for (auto _ : state) benchmark::DoNotOptimize(a.add_(b));
+}
+BENCHMARK(add_inplace);
+
+void relu(benchmark::State& state) {
+  at::NoGradGuard no_grad;
+  const at::Tensor a = at::ones({kSize});
+  for (auto _ : state) benchmark::DoNotOptimize(at::relu(a));
+}
+BENCHMARK(relu);
+
+void sum(benchmark::State& state) {
+  at::NoGradGuard no_grad;
+  const at::Tensor a = at::ones({kSize});
+  for (auto _ : state) benchmark::DoNotOptimize(at::sum(a));
+}
+BENCHMARK(sum);
+
+void square_mm(benchmark::State& state, int64_t n) {
+  at::NoGradGuard no_grad;
+  const at::Tensor a = at::ones({n, n});
+  const at::Tensor b = at::ones({n, n});
+  for (auto _ : state) benchmark::DoNotOptimize(at::mm(a, b));
+}
+
+void mm_2x2(benchmark::State& state) { square_mm(state, 2); }
+BENCHMARK(mm_2x2);
+
+void mm_64x64(benchmark::State& state) { square_mm(state, 64); }
+BENCHMARK(mm_64x64);
+
+// The graph is recorded and dropped: no backward.
+void add_grad(benchmark::State& state) {
+  const at::Tensor a = torch::ones({kSize}, torch::requires_grad());
+  const at::Tensor b = torch::ones({kSize});
+  for (auto _ : state) benchmark::DoNotOptimize(a + b);
+}
+BENCHMARK(add_grad);
+
+void mul_grad(benchmark::State& state) {
+  const at::Tensor a = torch::ones({kSize}, torch::requires_grad());
+  const at::Tensor b = torch::ones({kSize});
+  for (auto _ : state) benchmark::DoNotOptimize(a * b);
+}
+BENCHMARK(mul_grad);
+
+// Forward and backward. One batch is one whole chain, so the time printed is that of one link.
+void chain100(benchmark::State& state) {
+  at::Tensor x = torch::ones({kSize}, torch::requires_grad());
+  const at::Tensor y = torch::ones({kSize});
+  while (state.KeepRunningBatch(kChain)) {
+    at::Tensor h = x;
+    for (int64_t i = 0; i < kChain; ++i) h = h * y;
+    h.sum().backward();
+    x.mutable_grad().reset();
+  }
+}
+BENCHMARK(chain100);
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  at::set_num_threads(1);
+  at::set_num_interop_threads(1);
+  benchmark::AddCustomContext("framework", "libtorch " TORCH_VERSION);
+  benchmark::AddCustomContext("blas", blas_library());
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}

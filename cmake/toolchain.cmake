@@ -1,0 +1,26 @@
+# Compiler flags, a compiler cache and a fast linker where there are any.
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()
+foreach(linker mold lld)
+  find_program(LINKER_${linker} NAMES ${linker} ld.${linker})
+  if(LINKER_${linker} AND (linker STREQUAL "lld" OR CMAKE_CXX_COMPILER_ID STREQUAL "Clang" OR
+     CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12.1))
+    add_link_options(-fuse-ld=${linker})
+    break()
+  endif()
+endforeach()
+
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+# Calls between the library's own functions need no detour through the linkage table.
+add_compile_options(-fno-semantic-interposition -fno-plt)
+add_link_options(-Wl,-z,now -Wl,-Bsymbolic-functions)
+set(MYTORCH_WARNINGS -Wall -Wextra -Wno-unused-parameter)
+
+if(MYTORCH_SANITIZE)
+  add_compile_options(-fsanitize=${MYTORCH_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${MYTORCH_SANITIZE})
+endif()

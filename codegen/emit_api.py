@@ -1,0 +1,151 @@
+"""The public headers: one per operator name, the methods of Tensor, and what the bodies define."""
+
+from __future__ import annotations
+
+from codegen import cpp
+from codegen.model import Op
+
+
+def by_name(ops: list[Op]) -> dict[str, list[Op]]:
+    """Overloads by function name, in the order of the records."""
+    found: dict[str, list[Op]] = {}
+    for op in ops:
+        found.setdefault(op.schema.cpp_name, []).append(op)
+    return found
+
+
+def comment(op: Op, indent: str = "") -> list[str]:
+    words, lines, line = f"{op.doc}".split(), [], indent + "//"
+    for word in words:
+        if len(line) + len(word) + 1 > 98:
+            lines.append(line)
+            line = indent + "//"
+        line += " " + word
+    return [f"{indent}// {op.schema}", *lines, line]
+
+
+def op_header(name: str, ops: list[Op]) -> str:
+    lines = [cpp.BANNER.strip(), f"// {name}: {ops[0].doc}", "#pragma once", "", '#include "mytorch/tensor.h"', "",
+             "namespace mytorch {", ""]
+    for op in ops:
+        s = op.schema
+        w = cpp.written(s)
+        result = "const Tensor&" if w is not None else cpp.return_type(s)
+        lines += comment(op)
+        lines.append(f"{result} {name}({cpp.params(s.args, True)});")
+        if cpp.has_inplace(op):
+            lines.append(f"const Tensor& {name}_({cpp.params(s.args, True)});")
+        if cpp.has_out(op):
+            outs = ", ".join(f"const Tensor& {o}" for o in cpp.out_args(op))
+            rest = cpp.params(s.args, True)
+            lines.append(f"void {name}_out({outs}{', ' if rest else ''}{rest});")
+        lines.append("")
+    lines += ["}  // namespace mytorch", ""]
+    return "\n".join(lines)
+
+
+def methods(ops: list[Op]) -> str:
+    lines = [cpp.BANNER.strip(), "// Methods of Tensor: operators whose record says `forms: [method]`."]
+    for op in ops:
+        if "method" not in op.forms:
+            continue
+        s = op.schema
+        rest = [a for a in s.args if a.name != "self"]
+        result = "const Tensor&" if cpp.written(s) is not None else cpp.return_type(s)
+        lines.append(f"  {result} {s.cpp_name}({cpp.params(rest, True)}) const;")
+        if cpp.has_inplace(op):
+            lines.append(f"  const Tensor& {s.cpp_name}_({cpp.params(rest, True)}) const;")
+    return "\n".join(lines) + "\n"
+
+
+def method_bodies(ops: list[Op]) -> str:
+    found = [op for op in ops if "method" in op.forms]
+    lines = [cpp.BANNER.strip()]
+    lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.cpp_name for op in found})]
+    lines += ["", "namespace mytorch {", ""]
+    for op in found:
+        s = op.schema
+        rest = [a for a in s.args if a.name != "self"]
+        call = ", ".join("*this" if a.name == "self" else a.name for a in s.args)
+        result = "const Tensor&" if cpp.written(s) is not None else cpp.return_type(s)
+        lines.append(f"{result} Tensor::{s.cpp_name}({cpp.params(rest)}) const {{ "
+                     f"return mytorch::{s.cpp_name}({call}); }}")
+        if cpp.has_inplace(op):
+            lines.append(f"const Tensor& Tensor::{s.cpp_name}_({cpp.params(rest)}) const {{ "
+                         f"return mytorch::{s.cpp_name}_({call}); }}")
+    lines += ["", "}  // namespace mytorch", ""]
+    return "\n".join(lines)
+
+
+def bodies(ops: list[Op]) -> str:
+    """Declarations of what the records name: shape functions, views, composites."""
+    lines = [cpp.BANNER.strip(),
+             "// The functions that records name, defined by hand in ops/. Several records may name one.",
+             "#pragma once", "", "#include <tuple>", "", '#include "mytorch/tensor.h"', '#include "ops/spec.h"', "",
+             "namespace mytorch {"]
+    seen: set[str] = set()
+
+    def declare(space: str, result: str, op: Op) -> None:
+        line = f"namespace {space} {{ {result} {op.function}({cpp.params(op.schema.args)}); }}"
+        if line not in seen:
+            seen.add(line)
+            lines.append(line)
+
+    for op in ops:
+        if op.meaning == "view":
+            declare("view", "ViewSpec", op)
+        if op.meaning == "composite":
+            result = "void" if cpp.written(op.schema) is not None else cpp.return_type(op.schema)
+            declare("composite", result, op)
+        if op.meaning == "primitive" or op.kernel_optional:
+            if cpp.written(op.schema) is not None:
+                declare("shape", "void", op)
+            else:
+                n = len(op.schema.returns)
+                specs = "TensorSpec" if n == 1 else "std::tuple<" + ", ".join(["TensorSpec"] * n) + ">"
+                declare("shape", specs, op)
+    lines += ["}  // namespace mytorch", ""]
+    return "\n".join(lines)
+
+
+def below(ops: list[Op]) -> str:
+    """Declarations of each op under the layers, and of its row in the table."""
+    lines = [cpp.BANNER.strip(),
+             "// Each operator under all layers (below::NAME_OVERLOAD), and its row in the table.",
+             "#pragma once", "", '#include "dispatcher/table/op.h"', '#include "mytorch/tensor.h"', "",
+             "namespace mytorch {", "", "namespace entries {"]
+    lines += [f"extern OpEntry {op.schema.struct_id};" for op in ops]
+    lines += ["}  // namespace entries", "", "namespace below {"]
+    for op in ops:
+        s = op.schema
+        if cpp.written(s) is not None:
+            lines.append(f"const Tensor& {s.struct_id}({cpp.params(s.args)});")
+            continue
+        wanted = "const bool* wanted, " if op.derived else ""
+        lines.append(f"{cpp.return_type(s)} {s.struct_id}({wanted}{cpp.params(s.args)});")
+        if cpp.has_inplace(op):
+            lines.append(f"const Tensor& inplace_{s.struct_id}({cpp.params(s.args)});")
+    lines += ["}  // namespace below", "", "// Derived gradient operators through the layers, computing only what is wanted.",
+              "namespace derived {"]
+    for op in ops:
+        if op.derived:
+            lines.append(f"{cpp.return_type(op.schema)} {op.schema.struct_id}(const bool* wanted, "
+                         f"{cpp.params(op.schema.args)});")
+    lines += ["}  // namespace derived", "", "}  // namespace mytorch", ""]
+    return "\n".join(lines)
+
+
+def emit(ops: list[Op]) -> dict[str, str]:
+    files = {}
+    names = by_name(ops)
+    for name, overloads in names.items():
+        files[f"include/mytorch/ops/{name}.h"] = op_header(name, overloads)
+    umbrella = [cpp.BANNER.strip(), "// Every operator.", "#pragma once", ""]
+    umbrella += [f'#include "mytorch/ops/{name}.h"' for name in sorted(names)
+                 if not all(op.derived for op in names[name])]
+    files["include/mytorch/ops.h"] = "\n".join(umbrella) + "\n"
+    files["include/mytorch/tensor_methods.inc"] = methods(ops)
+    files["private/mytorch/generated/bodies.h"] = bodies(ops)
+    files["private/mytorch/generated/below.h"] = below(ops)
+    files["src/methods.cpp"] = method_bodies(ops)
+    return files

@@ -1,0 +1,534 @@
+"""The autograd wrapper and backward node of every differentiable operator."""
+
+from __future__ import annotations
+
+from codegen import cpp
+from codegen.emit_stubs import info, pointwise_head, pointwise_inputs
+from codegen.formula import (Attribute, Binary, BoolOp, Call, Compare, Conditional, Constant, Name, Number,
+                             Save, Sequence, Subscript, Text, Tree, Unary)
+from codegen.model import GradFormula, Op
+from codegen.schema import REQUIRED, Arg
+
+INCLUDES = """\
+#include <limits>
+
+#include "autograd/generated.h"
+#include "dispatcher/frame/call.h"
+#include "dispatcher/frame/dissolve.h"
+#include "mytorch/abi_ops.h"
+#include "mytorch/generated/below.h"
+#include "mytorch/ops/t.h"
+#include "mytorch/ops/transpose.h"
+#include "ops/gradients.h"
+"""
+
+
+def node_name(op: Op) -> str:
+    """AddBackward: what people see."""
+    return "".join(part.capitalize() for part in op.schema.cpp_name.split("_") if part) + "Backward"
+
+
+def node_type(op: Op) -> str:
+    return f"Node_{op.schema.struct_id}"
+
+
+def edge_args(op: Op) -> list[Arg]:
+    """Tensor arguments with an edge, in schema order; the written one first."""
+    g = op.grad
+    named = {o.arg for o in g.outputs} | {a for f in g.formulas for a in f.args} | set(g.zero)
+    w = cpp.written(op.schema)
+    found = [a for a in op.schema.args if (a.is_tensor or a.is_tensor_list) and a.name in named]
+    if w is not None and w not in found:
+        found.insert(0, w)
+    return found
+
+
+def edge_index(op: Op, name: str) -> str:
+    """Edge number as an expression; past a list it depends on the list's length."""
+    fixed, lists = 0, []
+    for a in edge_args(op):
+        if a.name == name:
+            return " + ".join([str(fixed), *lists])
+        if a.is_tensor_list:
+            lists.append(f"{a.name}_len")
+        else:
+            fixed += 1
+    raise KeyError(name)
+
+
+def num_edges(op: Op) -> str:
+    fixed = sum(1 for a in edge_args(op) if not a.is_tensor_list)
+    return " + ".join([str(fixed), *(f"static_cast<uint32_t>({a.name}.size())" for a in edge_args(op) if a.is_tensor_list)])
+
+
+class Formulas:
+    """C++ of formula trees of one op."""
+
+    def __init__(self, op: Op, names: dict[str, list[Op]]):
+        self.op = op
+        self.names = names
+        self.saves = {s.name: s for s in op.grad.saves}
+        self.args = {a.name: a for a in op.schema.args}
+        self.rets = [r.name for r in op.results]
+
+    def grad_index(self, name: str) -> int | None:
+        if name in self.args:
+            return None
+        if name == "grad":
+            return next(i for i, r in enumerate(self.op.results) if r.differentiable)
+        if name.startswith("grad_") and name[5:] in self.rets:
+            return self.rets.index(name[5:])
+        return None
+
+    def incoming(self, tree: Tree) -> set[int]:
+        """Which incoming gradients a tree reads."""
+        found: set[int] = set()
+
+        def walk(t: object) -> None:
+            if isinstance(t, Name) and self.grad_index(t.id) is not None:
+                found.add(self.grad_index(t.id))
+            elif isinstance(t, Subscript) and isinstance(t.value, Name) and t.value.id == "grads":
+                found.add(int(t.index.value))
+                return
+            if isinstance(t, tuple):
+                for item in t:
+                    walk(item)
+            elif hasattr(t, "__dataclass_fields__"):
+                for f in t.__dataclass_fields__:
+                    walk(getattr(t, f))
+
+        walk(tree)
+        return found
+
+    def meta(self, name: str, fact: str) -> str:
+        """A fact about a saved value."""
+        index = self.grad_index(name)
+        if index is not None:
+            tensor = f"grads[{index}]"
+        elif self.saves[name].value:
+            tensor = name
+        else:
+            return {"shape": f"as_list({name}_shape_)", "strides": f"as_list({name}_strides_)", "ndim": f"{name}_ndim_"}.get(fact, f"{name}_{fact}_")
+        if name in self.args and self.args[name].is_tensor_list:
+            return {"len": f"static_cast<int64_t>({tensor}.size())", "shape": f"shapes_of({tensor})"}[fact]
+        return {"shape": f"{tensor}.sizes()", "strides": f"{tensor}.strides()", "dtype": f"{tensor}.dtype()",
+                "device": f"{tensor}.device()", "ndim": f"{tensor}.dim()", "numel": f"{tensor}.numel()",
+                "defined": f"{tensor}.defined()"}[fact]
+
+    def number(self, name: str) -> str:
+        return name
+
+    def call(self, tree: Call) -> str:
+        args = [a for a in tree.args]
+        if tree.receiver is not None:
+            args.insert(0, tree.receiver)
+        if tree.function in ("numel", "len", "shapes") and isinstance(args[0], Name):
+            fact = {"numel": "numel", "len": "len", "shapes": "shape"}[tree.function]
+            return self.meta(args[0].id, fact)
+        if tree.function in ("max", "min"):
+            return f"std::{tree.function}<double>(" + ", ".join(self.cpp(a) for a in args) + ")"
+        parts = [self.cpp(a) for a in args]
+        overloads = self.names.get(tree.function)
+        if overloads is None:
+            assert not tree.kwargs, f"{tree.function}: helper functions take no keywords"
+            return f"grads::{tree.function}(" + ", ".join(parts) + ")"
+        if tree.kwargs:
+            given = dict(tree.kwargs)
+            for op in overloads:
+                rest = list(op.schema.args)[len(parts):]
+                if set(given) <= {a.name for a in rest}:
+                    break
+            else:
+                raise ValueError(f"{self.op.full_name}: no overload of {tree.function} takes {', '.join(given)}")
+            last = max(i for i, a in enumerate(rest) if a.name in given)
+            for a in rest[:last + 1]:
+                if a.name in given:
+                    parts.append(self.cpp(given[a.name]))
+                else:
+                    assert a.default is not REQUIRED, f"{self.op.full_name}: {tree.function} needs {a.name}"
+                    parts.append(cpp.default(a)[3:] if cpp.default(a) != " = {}" else f"{cpp.value_type(a)}()")
+        return f"mytorch::{tree.function}(" + ", ".join(parts) + ")"
+
+    def cpp(self, tree: Tree) -> str:
+        match tree:
+            case Number(value):
+                return cpp.number(value) if isinstance(value, float) else f"int64_t{{{value}}}" if value >= 0 else str(value)
+            case Text(value):
+                return cpp.text(value)
+            case Constant(value):
+                return "{}" if value is None else ("true" if value else "false")
+            case Name(id):
+                index = self.grad_index(id)
+                if index is not None:
+                    return f"grads[{index}]"
+                if id in ("inf", "nan"):
+                    return cpp.number(float(id))
+                return id
+            case Attribute(Name(id), name) if name not in ("mT", "T"):
+                return self.meta(id, name)
+            case Attribute(value, "mT"):
+                return f"mytorch::transpose({self.cpp(value)}, -2, -1)"
+            case Attribute(value, "T"):
+                return f"mytorch::t({self.cpp(value)})"
+            case Attribute(value, name):
+                return {"shape": "{}.sizes()", "dtype": "{}.dtype()", "device": "{}.device()",
+                        "ndim": "{}.dim()"}[name].format(self.cpp(value))
+            case Subscript(Name("grads"), Number(value)):
+                return f"grads[{value}]"
+            case Subscript(Name("wanted"), Number(value)):
+                return f"wanted[{value}]"
+            case Subscript(value, index):
+                return f"element({self.cpp(value)}, {self.cpp(index)})"
+            case Call():
+                return self.call(tree)
+            case Sequence(kind, items):
+                inner = ", ".join(self.cpp(i) for i in items)
+                return f"IntList({{{inner}}})" if kind == "list" else f"std::make_tuple({inner})"
+            case Unary(op, value):
+                return f"({'!' if op == 'not' else op}{self.cpp(value)})"
+            case Binary(op, left, right):
+                if op == "**":
+                    return f"std::pow({self.cpp(left)}, {self.cpp(right)})"
+                if op == "@":
+                    return f"mytorch::matmul({self.cpp(left)}, {self.cpp(right)})"
+                return f"({self.cpp(left)} {'/' if op == '//' else op} {self.cpp(right)})"
+            case Compare(op, Name(id), Constant(None)) if op in ("is", "is not"):
+                defined = self.meta(id, "defined") if id in self.saves else f"is_given({id})"
+                return f"{'!' if op == 'is' else ''}{defined}"
+            case Compare(op, left, right):
+                return f"({self.cpp(left)} {op} {self.cpp(right)})"
+            case BoolOp(op, values):
+                return "(" + (" && " if op == "and" else " || ").join(self.cpp(v) for v in values) + ")"
+            case Conditional(condition, a, b):
+                return f"({self.cpp(condition)} ? {self.cpp(a)} : {self.cpp(b)})"
+        raise ValueError(f"{self.op.full_name}: cannot translate {tree}")
+
+
+# ---- what a node keeps --------------------------------------------------------------------------------
+
+_META_TYPES = {"shape": "Dims", "strides": "Dims", "dtype": "ScalarType", "device": "Device", "ndim": "int64_t", "numel": "int64_t",
+               "len": "int64_t", "defined": "bool"}
+
+
+def is_output(op: Op, name: str) -> bool:
+    return name not in {a.name for a in op.schema.args}
+
+
+def output_number(op: Op, name: str) -> int:
+    return [r.name for r in op.results].index(name)
+
+
+def members(op: Op) -> list[str]:
+    args = {a.name: a for a in op.schema.args}
+    lines = []
+    for save in op.grad.saves:
+        if save.value:
+            kind = "SavedTensor"
+            if save.name in args and args[save.name].is_tensor_list:
+                kind = "SavedTensorList"
+            elif save.name in args and args[save.name].type == "Operand":
+                kind = "SavedOperand"
+            lines.append(f"  {kind} {save.name}_;")
+        else:
+            for fact in sorted(save.meta):
+                kind = _META_TYPES[fact]
+                if fact == "shape" and save.name in args and args[save.name].is_tensor_list:
+                    kind = "std::vector<Dims>"
+                lines.append(f"  {kind} {save.name}_{fact}_{{}};")
+    for name in op.grad.numbers:
+        lines.append(f"  {cpp.value_type(args[name])} {name}_{{}};")
+    for a in edge_args(op):
+        if a.is_tensor_list:
+            lines.append(f"  uint32_t {a.name}_len = 0;")
+    return lines
+
+
+def readers(op: Op, name: str) -> list[str]:
+    """The arguments whose gradient reads a saved value."""
+    found = [o.arg for o in op.grad.outputs if name in o.saves]
+    for f in op.grad.formulas:
+        if any(s.name == name and s.value for s in f.saves):
+            found += f.args
+    return found
+
+
+def save_statements(op: Op, result: str, inplace: bool, outputs: bool) -> list[str]:
+    """Statements that fill the node's members; `outputs`: those that are results of the op."""
+    args = {a.name: a for a in op.schema.args}
+    w = cpp.written(op.schema)
+    target = "self" if inplace and w is None else (w.name if w is not None else "")
+    lines = []
+    for save in op.grad.saves:
+        if is_output(op, save.name) != outputs:
+            continue
+        if is_output(op, save.name):
+            i = output_number(op, save.name)
+            source = result if len(op.results) == 1 else f"std::get<{i}>({result})"
+        else:
+            source = save.name
+        if save.value:
+            if outputs:
+                value = f"SavedTensor::output({source}, node.get(), {output_number(op, save.name)})"
+            elif args[save.name].is_tensor_list:
+                value = f"SavedTensorList({source})"
+            else:
+                kind = "SavedOperand" if args[save.name].type == "Operand" else "SavedTensor"
+                value = f"{kind}::before_write({source}, {target})" if target else f"{kind}({source})"
+            conditions = [f"node->has_edge({edge_index(op, a)})" for a in readers(op, save.name)
+                          if not args[a].is_tensor_list]
+            guard = f"if ({' || '.join(conditions)}) " if conditions and len(conditions) == len(
+                readers(op, save.name)) else ""
+            lines.append(f"    {guard}node->{save.name}_ = {value};")
+        else:
+            for fact in sorted(save.meta):
+                is_list = save.name in args and args[save.name].is_tensor_list
+                value = {"shape": f"shapes_of({source})" if is_list else f"shape_of({source})",
+                         "strides": f"to_dims({source}.strides())",
+                         "dtype": f"dtype_of({source})", "device": f"device_of({source})", "ndim": f"ndim_of({source})",
+                         "numel": f"numel_of({source})", "len": f"static_cast<int64_t>({source}.size())",
+                         "defined": f"is_given({source})"}[fact]
+                lines.append(f"    node->{save.name}_{fact}_ = {value};")
+    if not outputs:
+        for name in op.grad.numbers:
+            lines.append(f"    node->{name}_ = keep({name});")
+    return lines
+
+
+def number_locals(op: Op, names: list[str]) -> list[str]:
+    """Locals of the parameters' own types from the kept values."""
+    args = {a.name: a for a in op.schema.args}
+    return [f"    [[maybe_unused]] const auto {n} = given<{cpp.arg_type(args[n])}>({n}_);" for n in names]
+
+
+# ---- apply ------------------------------------------------------------------------------------------
+
+
+def unpack(op: Op, placeholder: str) -> list[str]:
+    args = {a.name: a for a in op.schema.args}
+    lines = []
+    for save in op.grad.saves:
+        if not save.value:
+            continue
+        n = save.name
+        if n in args and args[n].is_tensor_list:
+            lines.append(f"    const std::vector<Tensor> {n} = {n}_.unpack(this);")
+        elif n in args and args[n].type == "Operand":
+            lines += [f"    const UnpackedOperand {n}_unpacked({n}_, this{', ' + placeholder if placeholder else ''});",
+                      f"    [[maybe_unused]] const Operand {n} = {n}_unpacked.operand();"]
+        elif placeholder and not (n in args and args[n].optional):
+            lines.append(f"    const Tensor {n} = {n}_.defined() ? {n}_.unpack(this) : {placeholder};")
+        else:
+            lines.append(f"    const Tensor {n} = {n}_.defined() ? {n}_.unpack(this) : Tensor();")
+    return lines
+
+
+def apply_derived(op: Op, ops: dict[str, Op]) -> list[str]:
+    g = op.grad
+    lines = []
+    for name in g.zero:
+        e = edge_index(op, name)
+        lines.append(f"    if (wants({e})) out[{e}] = zero_gradient(this, {e}, *given_gradient(grads, {len(op.results)}));")
+    if not g.derived:
+        return lines
+    d = ops[g.derived]
+    rets = [r.name for r in op.results]
+    identity = [o for o in g.outputs if o.identity]
+    computed = {o.arg for o in g.outputs if not o.identity}
+    for o in identity:
+        e = edge_index(op, o.arg)
+        lines.append(f"    if (wants({e})) out[{e}] = fit(this, {e}, grads[0]);")
+    if not computed:
+        return lines
+    order = [next(o for o in g.outputs if o.field == f) for f in d.schema.output_fields]
+    lines.append(f"    const bool wanted[{len(order)}] = {{" + ", ".join(
+        "false" if o.identity else f"wants({edge_index(op, o.arg)})" for o in order) + "};")
+    lines.append("    if (!(" + " || ".join(f"wanted[{i}]" for i in range(len(order))) + ")) return;")
+    lines.append(f"    const Tensor& some = *given_gradient(grads, {len(op.results)});")
+    lines += unpack(op, "some")
+    lines += number_locals(op, list(g.numbers))
+    call = ["wanted"]
+    for a in d.schema.args:
+        if a.name == "grad" and "grad" not in {x.name for x in op.schema.args}:
+            call.append("grads[0]")
+        elif a.name.startswith("grad_") and a.name[5:] in rets:
+            i = rets.index(a.name[5:])
+            call.append(f"(grads[{i}].defined() ? grads[{i}] : zeros_for({i}))")
+        else:
+            call.append(a.name)
+    lines.append(f"    auto results = derived::{d.schema.struct_id}({', '.join(call)});")
+    for i, o in enumerate(order):
+        if o.identity:
+            continue
+        e = edge_index(op, o.arg)
+        source = "results" if len(order) == 1 else f"std::get<{i}>(results)"
+        lines.append(f"    if (wanted[{i}]) out[{e}] = fit(this, {e}, std::move({source}));")
+    return lines
+
+
+def apply_formulas(op: Op, names: dict[str, list[Op]]) -> list[str]:
+    f = Formulas(op, names)
+    lines = unpack(op, "")
+    lines += number_locals(op, list(op.grad.numbers))
+    used: dict[int, int] = {}
+    for formula in op.grad.formulas:
+        for i in f.incoming(formula.formula.tree):
+            used[i] = used.get(i, 0) + 1
+    for name in op.grad.zero:
+        e = edge_index(op, name)
+        lines.append(f"    if (wants({e})) out[{e}] = zero_gradient(this, {e}, *given_gradient(grads, {len(op.results)}));")
+    for formula in op.grad.formulas:
+        lines += one_formula(op, f, formula)
+    return lines
+
+
+def one_formula(op: Op, f: Formulas, formula: GradFormula) -> list[str]:
+    args = {a.name: a for a in op.schema.args}
+    text = f.cpp(formula.formula.tree)
+    incoming = sorted(f.incoming(formula.formula.tree))
+    edges = [edge_index(op, a) for a in formula.args]
+    is_list = len(formula.args) == 1 and args[formula.args[0]].is_tensor_list
+    lines = []
+    if is_list:
+        n = formula.args[0]
+        condition = f"wants_any(this, {edges[0]}, {n}_len)"
+    else:
+        condition = " || ".join(f"wants({e})" for e in edges)
+    if len(incoming) == 1 and len(op.results) > 1:
+        condition = f"grads[{incoming[0]}].defined() && ({condition})"
+    lines.append(f"    if ({condition}) {{")
+    if len(incoming) > 1:
+        lines += [f"      if (!grads[{i}].defined()) grads[{i}] = zeros_for({i});" for i in incoming]
+    if is_list:
+        lines += [f"      std::vector<Tensor> results = {text};",
+                  f"      for (uint32_t i = 0; i < {n}_len; ++i) {{",
+                  f"        if (wants({edges[0]} + i)) out[{edges[0]} + i] = fit(this, {edges[0]} + i, std::move(results[i]));",
+                  "      }"]
+    elif len(edges) == 1:
+        lines.append(f"      out[{edges[0]}] = fit(this, {edges[0]}, {text});")
+    else:
+        lines.append(f"      [[maybe_unused]] const bool wanted[] = {{{', '.join(f'wants({e})' for e in edges)}}};")
+        lines.append(f"      auto results = {text};")
+        for i, e in enumerate(edges):
+            lines.append(f"      if (wanted[{i}]) out[{e}] = fit(this, {e}, std::get<{i}>(results));")
+    lines.append("    }")
+    return lines
+
+
+def node(op: Op, ops: dict[str, Op], names: dict[str, list[Op]]) -> list[str]:
+    g = op.grad
+    released = [s.name for s in g.saves if s.value]
+    lines = [f"struct alignas(16) {node_type(op)} final : Node {{", *members(op),
+             f"  const char* name() const override {{ return {cpp.text(node_name(op))}; }}",
+             "  void apply([[maybe_unused]] Tensor* grads, [[maybe_unused]] Tensor* out) override {"]
+    lines += apply_derived(op, ops) if g.kind == "derived" else apply_formulas(op, names)
+    lines.append("  }")
+    if released:
+        lines.append("  void release_saved() override {")
+        lines += [f"    {n}_.release();" for n in released]
+        lines.append("  }")
+    return lines + ["};", ""]
+
+
+# ---- wrappers ---------------------------------------------------------------------------------------
+
+
+def make_node(op: Op) -> list[str]:
+    results = "static_cast<uint32_t>(result.size())" if op.schema.returns and op.schema.returns[0].list else str(len(op.results))
+    lines = [f"    node = make_node<{node_type(op)}>({num_edges(op)}, {results});"]
+    for a in edge_args(op):
+        if a.is_tensor_list:
+            lines.append(f"    node->{a.name}_len = static_cast<uint32_t>({a.name}.size());")
+    for a in edge_args(op):
+        e = edge_index(op, a.name).replace("_len", "_len")
+        e = " + ".join(p if p.isdigit() else f"node->{p}" for p in e.split(" + "))
+        lines.append(f"    node->{'edges_from' if a.is_tensor_list else 'edge'}({e}, {a.name});")
+    return lines
+
+
+def wrappers(op: Op) -> list[str]:
+    s = op.schema
+    args = cpp.names(s.args)
+    wants = ", ".join(a.name for a in edge_args(op))
+    w = cpp.written(s)
+    lines = []
+
+    def inplace(name: str, target: str, self: str) -> None:
+        lines.extend([f"const Tensor& {name}({cpp.params(s.args)}) {{", f"  NodePtr<{node_type(op)}> node;",
+                      f"  if (any_requires_grad({wants})) {{", f"    check_inplace({self}, {cpp.text(s.cpp_name if w else s.cpp_name + '_')});",
+                      *make_node(op), *save_statements(op, self, True, False), "  }",
+                      "  {", "    LayerMask mask(kLayerAutograd);", f"    below::{target}({args});", "  }",
+                      "  if (node) {", f"    rebase_history({self}, node);", *save_statements(op, self, True, True), "  }",
+                      f"  return {self};", "}", ""])
+
+    if w is not None:
+        inplace(f"wrap_{s.struct_id}", s.struct_id, w.name)
+        return lines
+    result = cpp.return_type(s)
+    lines += [f"{result} wrap_{s.struct_id}({cpp.params(s.args)}) {{", f"  {result} result;",
+              "  {", "    LayerMask mask(kLayerAutograd);", f"    result = below::{s.struct_id}({args});", "  }",
+              f"  if (any_requires_grad({wants})) {{", f"    NodePtr<{node_type(op)}> node;", *make_node(op),
+              *save_statements(op, "result", False, False)]
+    if op.meaning == "view":
+        lines.append(f"    as_view(result, {s.args[0].name}, node);")
+    elif s.returns and s.returns[0].list:
+        lines.append("    for (size_t i = 0; i < result.size(); ++i) set_history(result[i], node, static_cast<uint32_t>(i));")
+    else:
+        for i, r in enumerate(op.results):
+            source = "result" if len(op.results) == 1 else f"std::get<{i}>(result)"
+            if s.returns[i].type == "Tensor" and r.differentiable:
+                lines.append(f"    set_history({source}, node, {i});")
+    lines += [*save_statements(op, "result", False, True), "  }", "  return result;", "}", ""]
+    if cpp.has_inplace(op):
+        inplace(f"wrap_inplace_{s.struct_id}", f"inplace_{s.struct_id}", "self")
+    return lines
+
+
+def dissolving(op: Op) -> list[str]:
+    """A derived op under create_graph: its node operations, recorded."""
+    s = op.schema
+    n_in = len([a for a in s.args if a.is_tensor])
+    lines = [f"{cpp.return_type(s)} wrap_{s.struct_id}(const bool* wanted, {cpp.params(s.args)}) {{", *pointwise_head(op),
+             f"  args.header.compute = pointwise_compute({info(op)}, {{inputs, {n_in}, hosts}});", *pointwise_inputs(op),
+             f"  auto results = dissolve({info(op)}, &args, wanted);"]
+    n = len(op.schema.output_fields)
+    lines.append("  return " + ("std::move(results[0])" if n == 1 else
+                                "{" + ", ".join(f"std::move(results[{i}])" for i in range(n)) + "}") + ";")
+    return lines + ["}", ""]
+
+
+def has_wrapper(op: Op) -> bool:
+    return not op.derived and op.grad.kind in ("derived", "formulas")
+
+
+def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
+    files = {}
+    by_full = {op.full_name: op for op in ops}
+    names: dict[str, list[Op]] = {}
+    for op in ops:
+        names.setdefault(op.schema.cpp_name, []).append(op)
+    installers = []
+    for number, group in buckets.items():
+        found = [op for op in group if has_wrapper(op) or op.derived]
+        if not found:
+            continue
+        calls = {c for op in found for f in op.grad.formulas for c in f.formula.calls if c in names}
+        lines = [cpp.BANNER.strip(), INCLUDES]
+        lines += [f'#include "mytorch/ops/{c}.h"' for c in sorted(calls)]
+        lines += ["", "namespace mytorch {"]
+        lines += [f"extern const OpInfo {info(op)};" for op in found if op.derived]
+        lines += ["namespace autograd {", "namespace {", ""]
+        for op in found:
+            lines += dissolving(op) if op.derived else node(op, by_full, names) + wrappers(op)
+        lines += ["}  // namespace", "", f"void install_{number:02d}() {{"]
+        for op in found:
+            lines.append(f"  entries::{op.schema.struct_id}.autograd[kFunctional] = reinterpret_cast<void*>(&wrap_{op.schema.struct_id});")
+            if not op.derived and cpp.has_inplace(op):
+                lines.append(f"  entries::{op.schema.struct_id}.autograd[kInplace] = reinterpret_cast<void*>(&wrap_inplace_{op.schema.struct_id});")
+        lines += ["}", "", "}  // namespace autograd", "}  // namespace mytorch", ""]
+        files[f"autograd/autograd_{number:02d}.cpp"] = "\n".join(lines)
+        installers.append(f"install_{number:02d}")
+    files["autograd/install.cpp"] = "\n".join([
+        cpp.BANNER.strip(), "namespace mytorch::autograd {", *[f"void {i}();" for i in installers],
+        "// Fills autograd's column of the operator table.", "void install_wrappers() {", *[f"  {i}();" for i in installers], "}",
+        "}  // namespace mytorch::autograd", ""])
+    return files

@@ -1,0 +1,138 @@
+"""What the dispatcher knows of each operator: descriptions, programs, rows of the table."""
+
+from __future__ import annotations
+
+from codegen import cpp
+from codegen.lock import Lock
+from codegen.model import Op
+from codegen.program import Program
+from codegen.schema import REQUIRED, Arg
+
+_ARG_TYPES = {"Tensor": "kTensor", "Operand": "kOperand", "Scalar": "kScalar", "int": "kInt", "bool": "kBool",
+              "float": "kFloat", "str": "kStr", "ScalarType": "kScalarType", "Device": "kDevice",
+              "Generator": "kGenerator"}
+_SCALAR_TYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+_NODE_TYPES = {"COMPUTE": "MT_TYPE_COMPUTE", "BOOL": "MT_TYPE_BOOL", "INDEX": "MT_TYPE_INDEX"}
+
+
+def arg_enum(arg: Arg) -> str:
+    if arg.list and arg.type == "Tensor":
+        return "kTensorList"
+    if arg.list:
+        return "kFloatList" if arg.type == "float" else "kIntList"
+    return _ARG_TYPES[arg.type]
+
+
+def default_text(arg: Arg) -> str:
+    if arg.default is REQUIRED:
+        return "nullptr"
+    if arg.default is None:
+        return '"None"'
+    if isinstance(arg.default, tuple):
+        return cpp.text("[" + ", ".join(str(v) for v in arg.default) + "]")
+    return cpp.text(str(arg.default))
+
+
+def offset(op: Op, name: str) -> str:
+    return f"offsetof(mt_args_{op.schema.struct_id}, {name})" if op.has_kernel else "kNoField"
+
+
+def promotes(op: Op, arg: Arg) -> bool:
+    return arg.is_tensor and op.types.get(arg.name, "same") == "same" and op.meaning in ("pointwise", "reduce")
+
+
+def program(op: Op, p: Program) -> list[str]:
+    sid = f"{op.schema.struct_id}_{p.variant}"
+    lines = [f"const mt_node kNodes_{sid}[] = {{"]
+    for n in p.nodes:
+        a = list(n.args) + [-1] * (3 - len(n.args))
+        field = f"MT_FIELD_{n.field}" if n.op == "scalar" else "0"
+        at = offset(op, n.name) if n.op in ("input", "scalar") else "0"
+        lines.append(f"    {{{cpp.text(n.op)}, {_NODE_TYPES[n.type]}, {{{a[0]}, {a[1]}, {a[2]}}}, {field}, "
+                     f"{n.component}, {at}, 0, {cpp.number(float(n.value))}}},")
+    lines += ["};", f"const mt_program_output kOutputs_{sid}[] = {{"]
+    lines += [f"    {{{o.node}, {offset(op, o.name)}}}," for o in p.outputs]
+    fold = cpp.text(p.fold) if p.fold else "nullptr"
+    dim = offset(op, p.dim) if p.dim else "0"
+    keepdim = offset(op, p.keepdim) if p.keepdim else "0"
+    lines += ["};", f"const mt_program kProgram_{sid} = {{sizeof(mt_program), {cpp.text(op.full_name)}, {p.variant}, 0, "
+              f"0x{p.hash:016x}ull, kNodes_{sid}, {len(p.nodes)}, {len(p.outputs)}, kOutputs_{sid}, {fold}, {p.step}, "
+              f"{dim}, MT_DIM_{p.dim_kind or 'ALL'}, {keepdim}}};"]
+    return lines
+
+
+def signature(op: Op, args: list[Arg], result: str, outs: list[str]) -> str:
+    types = [f"const Tensor&" for _ in outs] + [cpp.arg_type(a) for a in args]
+    return f"{result} (*)({', '.join(types)})"
+
+
+def describe(op: Op, lock: Lock) -> list[str]:
+    s = op.schema
+    sid = s.struct_id
+    lines = []
+    if op.body is not None:
+        for p in op.body.variants:
+            lines += program(op, p)
+        lines.append(f"const mt_program* const kPrograms_{sid}[] = {{" +
+                     ", ".join(f"&kProgram_{sid}_{p.variant}" for p in op.body.variants) + "};")
+    fields = {f.name for f in lock.fields(op.full_name)} if op.has_kernel else set()
+    written = cpp.written(s)
+    if s.args:
+        lines.append(f"const ArgInfo kArgs_{sid}[] = {{")
+        for a in s.args:
+            at = offset(op, a.name) if a.name in fields else "kNoField"
+            flags = [a.optional, a.kw_only, written is a, promotes(op, a)]
+            lines.append(f"    {{{cpp.text(a.name)}, ArgType::{arg_enum(a)}, " +
+                         ", ".join("true" if f else "false" for f in flags) + f", {default_text(a)}, {at}}},")
+        lines.append("};")
+    results = [r for r in op.results]
+    if results:
+        lines.append(f"const OutputInfo kResults_{sid}[] = {{")
+        for r in results:
+            at = offset(op, r.field) if r.field and r.field in fields else "kNoField"
+            dtype = _SCALAR_TYPES.index(r.dtype) if r.dtype else -1
+            lines.append(f"    {{{cpp.text(r.name)}, {at}, {dtype}}},")
+        lines.append("};")
+    result = "const Tensor&" if written is not None else cpp.return_type(s)
+    functional = f"boxed<static_cast<{signature(op, list(s.args), result, [])}>(&{s.cpp_name})>"
+    inplace = out = "nullptr"
+    if cpp.has_inplace(op):
+        inplace = f"boxed<static_cast<{signature(op, list(s.args), 'const Tensor&', [])}>(&{s.cpp_name}_)>"
+    if cpp.has_out(op):
+        out = f"boxed_out<{len(cpp.out_args(op))}, static_cast<{signature(op, list(s.args), 'void', cpp.out_args(op))}>(&{s.cpp_name}_out)>"
+    mask = 0
+    for i, a in enumerate([a for a in s.args if a.is_tensor]):
+        mask |= promotes(op, a) << i
+    b = lambda x: "true" if x else "false"
+    lines += [f"extern const OpInfo kInfo_{sid};",
+              f"const OpInfo kInfo_{sid} = {{{cpp.text(op.full_name)}, {cpp.text(s.cpp_name)}, {cpp.text(str(s))},",
+              f"    {cpp.text(op.doc)},",
+              f"    0x{s.hash:016x}ull, Meaning::k{op.meaning.capitalize()}, Promote::k{op.promote.capitalize()}, "
+              f"{b(op.has_kernel)}, {b(op.derived)}, {b(op.dynamic)}, {b(op.grad.kind != 'none')}, 0x{mask:x},",
+              f"    {'kArgs_' + sid if s.args else 'nullptr'}, {len(s.args)}, "
+              f"{'kResults_' + sid if results else 'nullptr'}, {len(results)}, "
+              f"{f'sizeof(mt_args_{sid})' if op.has_kernel else '0'}, "
+              f"{'kPrograms_' + sid if op.body is not None else 'nullptr'}, "
+              f"{len(op.body.variants) if op.body is not None else 0},",
+              f"    {functional}, {inplace}, {out}}};",
+              f"namespace entries {{ constinit OpEntry {sid}(&kInfo_{sid}); }}", ""]
+    return lines
+
+
+def emit(ops: list[Op], buckets: dict[int, list[Op]], lock: Lock) -> dict[str, str]:
+    files = {}
+    for number, members in buckets.items():
+        lines = [cpp.BANNER.strip(), "#include <cstddef>", "#include <limits>", "", '#include "dispatcher/boxed/boxed.h"',
+                 '#include "dispatcher/table/op.h"', '#include "mytorch/abi_ops.h"']
+        lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.cpp_name for op in members})]
+        lines += ["", "namespace mytorch {", "namespace {", "}  // namespace", ""]
+        for op in members:
+            lines += describe(op, lock)
+        lines += ["}  // namespace mytorch", ""]
+        files[f"src/table_{number:02d}.cpp"] = "\n".join(lines)
+    rows = ", ".join(f"&entries::{op.schema.struct_id}" for op in ops)
+    files["src/table.cpp"] = "\n".join([
+        cpp.BANNER.strip(), '#include "mytorch/generated/below.h"', "", "namespace mytorch {",
+        f"static OpEntry* const kEntries[] = {{{rows}}};",
+        f"const OpTable kGeneratedOps = {{kEntries, {len(ops)}}};", "}  // namespace mytorch", ""])
+    return files

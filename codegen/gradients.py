@@ -1,0 +1,270 @@
+"""Gradient decisions: `grad: auto`, formulas in the body language, and formulas in ops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Callable
+
+from codegen.differentiate import Derived, differentiate, saved_by_output
+from codegen.expr import Body, ExprError, build_pointwise
+from codegen.formula import FormulaError, Save, Sequence, merge_saves, parse_formula
+from codegen.model import GradFormula, Gradient, GradOutput, Op, Result
+from codegen.nodes import BOOL, COMPUTE, INDEX
+from codegen.program import Program
+from codegen.schema import REQUIRED, Arg, Return, Schema
+
+NODE_TYPES = {"same": COMPUTE, "bool": BOOL, "index": INDEX}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`self, mat2: formula` of a record, or its `arg: none` (text "none")."""
+
+    args: tuple[str, ...]
+    text: str
+    line: int
+
+
+Report = Callable[[int, str], None]
+
+
+def gradient_names(results: tuple[Result, ...]) -> dict[str, str]:
+    """The incoming gradient's name for each differentiable result, by the result's name."""
+    differentiable = [r.name for r in results if r.differentiable]
+    if len(differentiable) == 1:
+        return {differentiable[0]: "grad"}
+    return {name: f"grad_{name}" for name in differentiable}
+
+
+def derived_name(schema: Schema) -> tuple[str, str]:
+    """(name, overload): add.Tensor has add_grad.Tensor, exp has exp_grad."""
+    return f"{schema.name}_grad", schema.overload
+
+
+def differentiable_args(schema: Schema, types: dict[str, str]) -> list[str]:
+    return [
+        a.name
+        for a in schema.args
+        if (a.is_tensor or a.is_tensor_list) and types[a.name] in ("same", "any")
+    ]
+
+
+def _no_grad(schema: Schema, with_grad: list[str]) -> tuple[str, ...]:
+    return tuple(
+        a.name for a in schema.args if (a.is_tensor or a.is_tensor_list) and a.name not in with_grad
+    )
+
+
+# ---- pointwise: a derived op ---------------------------------------------------------------------
+
+
+def derive_auto(op: Op) -> tuple[Gradient, Op | None]:
+    """`grad: auto` of a pointwise op: its gradient, and the derived op unless all is zero."""
+    assert op.body is not None
+    wanted = differentiable_args(op.schema, op.types)
+    by_result = gradient_names(op.results)
+    grads = {r.field: by_result[r.name] for r in op.results if r.name in by_result}
+    # An output of a fixed dtype is rounded to it, so it cannot stand for the value computed.
+    results = {r.field: r.name for r in op.results if r.differentiable and not r.dtype}
+    found = differentiate(op.body, "", wanted, grads, results, [a.name for a in op.schema.args])
+    return _derived(op, found, op.body.selector, list(grads.values()), wanted)
+
+
+def derive_formulas(op: Op, entries: list[Entry], report: Report) -> tuple[Gradient, Op | None]:
+    """Formulas of a pointwise op, in the body language: the same kind of derived op."""
+    texts: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    for entry in entries:
+        if len(entry.args) != 1:
+            report(entry.line, "a pointwise op gives one formula for each argument")
+        elif entry.text != "none":
+            texts[entry.args[0]] = entry.text
+            lines[entry.args[0]] = entry.line
+    incoming = list(gradient_names(op.results).values())
+    extra = [Arg(name, "Tensor") for name in incoming]
+    extra += [Arg(r.name, "Tensor") for r in op.results]
+    types = {a: NODE_TYPES[t] for a, t in op.types.items()}
+    types |= {r.name: BOOL for r in op.results if r.dtype == "bool"}
+    args = [*extra[: len(incoming)], *op.schema.args, *extra[len(incoming) :]]
+
+    def build(some: dict[str, str]) -> Body:
+        return build_pointwise("", some, args, types, relaxed=True, as_number=True, unused_ok=True)
+
+    bad = False
+    for arg, text in texts.items():  # each alone first, for the line of the error
+        try:
+            build({arg: text})
+        except ExprError as error:
+            report(lines[arg], f"grad of `{arg}`, {error}")
+            bad = True
+    if bad or not texts:
+        return Gradient("none"), None
+    body = build(texts)
+    zero = tuple(a for i, a in enumerate(texts) if all(_is_zero(p, i) for p in body.variants))
+    outputs = tuple(a for a in texts if a not in zero)
+    programs = body.variants
+    if zero and outputs:
+        body = build({a: texts[a] for a in outputs})
+        programs = body.variants
+    read = {n.name for p in programs for n in p.inputs} - set(incoming)
+    saved = tuple(a.name for a in args if a.name in read)
+    return _derived(
+        op, Derived(programs, outputs, zero, saved), body.selector, incoming, list(texts)
+    )
+
+
+def _is_zero(program: Program, output: int) -> bool:
+    node = program.nodes[program.outputs[output].node]
+    return node.op == "const" and node.value == 0
+
+
+def _derived(
+    op: Op, found: Derived, selector: object, incoming: list[str], wanted: list[str]
+) -> tuple[Gradient, Op | None]:
+    no_grad = _no_grad(op.schema, wanted)
+    if not found.outputs:
+        return Gradient("derived", zero=found.zero, no_grad=no_grad), None
+    fields = ["out"] if len(found.outputs) == 1 else [f"grad_{a}" for a in found.outputs]
+    name, overload = derived_name(op.schema)
+    full_name = f"{name}.{overload}" if overload else name
+    programs = tuple(
+        replace(
+            p,
+            name=full_name,
+            variant=i,
+            outputs=tuple(replace(o, name=f) for o, f in zip(p.outputs, fields)),
+        )
+        for i, p in enumerate(found.programs)
+    )
+    body = Body(programs, selector)
+    read = {n.name for p in programs for n in p.inputs}
+    incoming = [g for g in incoming if g in read]  # of the others nothing depends
+    asked = {c.arg for c in body.conditions}
+    numbers = [
+        a
+        for a in op.schema.args
+        if not a.is_tensor
+        and (a.name in asked or any(a.name == n.name for p in programs for n in p.scalars))
+    ]
+    results = {r.name: r for r in op.results}
+    saved = [
+        a.name for a in op.schema.args if a.is_tensor and (a.name in found.saved or a.name in asked)
+    ]
+    saved += [name for name in found.saved if name in results]
+
+    args = [Arg(g, "Tensor") for g in incoming]
+    args += [Arg(s, "Tensor") if s in results else _plain(op.schema.arg(s)) for s in saved]
+    args += [_plain(a) for a in numbers]
+    returns = tuple(Return("Tensor", "" if len(fields) == 1 else f) for f in fields)
+    schema = Schema(name, overload, tuple(args), returns)
+    types = {g: "same" for g in incoming}
+    types |= {
+        s: op.types.get(s) or ("bool" if results[s].dtype == "bool" else "same") for s in saved
+    }
+
+    reads = saved_by_output(programs)
+    outputs = tuple(
+        GradOutput(
+            arg,
+            fields[i],
+            tuple(s for s in saved if s in reads[i] or s in asked),
+            all(
+                p.nodes[p.outputs[i].node].op == "input"
+                and p.nodes[p.outputs[i].node].name in incoming
+                for p in programs
+            ),
+        )
+        for i, arg in enumerate(found.outputs)
+    )
+    gradient = Gradient(
+        "derived",
+        full_name,
+        outputs,
+        (),
+        found.zero,
+        no_grad,
+        tuple(Save(s, True) for s in saved),
+        tuple(a.name for a in numbers),
+    )
+    doc = (
+        f"The gradient of `{op.full_name}`: "
+        + ", ".join(f"`{f}` with respect to `{a}`" for a, f in zip(found.outputs, fields))
+        + "."
+    )
+    # Under `first` the incoming gradient, which comes first, has the first argument's dtype.
+    promote = "first" if op.promote == "first" else "same"
+    derived = Op(
+        schema,
+        doc,
+        op.path,
+        op.line,
+        "pointwise",
+        body=body,
+        promote=promote,
+        types=types,
+        results=tuple(Result(f, "result" if len(fields) == 1 else f, "", True) for f in fields),
+        grad=Gradient("dissolve"),
+        once_differentiable=op.once_differentiable,
+        deterministic=op.deterministic,
+        tolerance=dict(op.tolerance),
+        derived=True,
+        parent=op.full_name,
+    )
+    return gradient, derived
+
+
+def _plain(arg: Arg) -> Arg:
+    return replace(arg, kw_only=False, default=REQUIRED, alias=None)
+
+
+# ---- the others: formulas in ops -----------------------------------------------------------------
+
+
+def formula_names(op: Op) -> tuple[set[str], set[str]]:
+    """(all names that a gradient formula may use, those that are tensors to save)."""
+    tensors = {a.name for a in op.schema.args if a.is_tensor or a.is_tensor_list}
+    tensors |= {r.name for r in op.results if r.field}
+    names = {a.name for a in op.schema.args} | {r.name for r in op.results}
+    names |= {"grads"} | {
+        f"grad_{r.name}" for r in op.results if r.differentiable and r.name != "result"
+    }
+    if sum(r.differentiable for r in op.results) == 1 and not any(
+        r.list for r in op.schema.returns
+    ):
+        names.add("grad")
+    return names, tensors
+
+
+def formulas(op: Op, entries: list[Entry], report: Report) -> Gradient:
+    """Formulas of a record that is not pointwise."""
+    names, tensors = formula_names(op)
+    found = []
+    for entry in entries:
+        if entry.text == "none":
+            continue
+        joint = {"wanted"} if len(entry.args) > 1 else set()
+        try:
+            formula = parse_formula(entry.text, names | joint, tensors)
+        except FormulaError as error:
+            report(entry.line, f"grad of `{', '.join(entry.args)}`: {error}")
+            continue
+        if (
+            len(entry.args) > 1
+            and isinstance(formula.tree, Sequence)
+            and (len(formula.tree.items) != len(entry.args))
+        ):
+            report(
+                entry.line,
+                f"grad of `{', '.join(entry.args)}`: gives {len(formula.tree.items)} values",
+            )
+        found.append(GradFormula(entry.args, formula, formula.uses))
+    with_grad = [a for f in found for a in f.args]
+    used = {n for f in found for n in f.formula.names}
+    numbers = tuple(a.name for a in op.schema.args if a.name in used and a.name not in tensors)
+    return Gradient(
+        "formulas",
+        formulas=tuple(found),
+        no_grad=_no_grad(op.schema, with_grad),
+        saves=merge_saves(f.saves for f in found),
+        numbers=numbers,
+    )

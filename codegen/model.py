@@ -1,0 +1,111 @@
+"""What a record says, once checked: the classes that emitters read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from codegen.expr import Body
+from codegen.formula import Formula, Save
+from codegen.schema import Schema
+
+
+@dataclass(frozen=True)
+class Result:
+    """One returned value.
+
+    field: in the C argument struct, "" where the value has none (numbers, written arguments).
+    name: by which formulas know it: `result`, or the return's name, or result0, result1, ...
+    dtype: "" is the promoted type; else the name of the ScalarType that it always has.
+    """
+
+    field: str
+    name: str
+    dtype: str
+    differentiable: bool
+
+
+@dataclass(frozen=True)
+class GradOutput:
+    """The gradient of one argument as an output of the derived op.
+
+    field: in the derived op's argument struct. saves: the names it reads besides incoming gradients
+    and numbers. identity: it is the incoming gradient itself, in every variant (so no kernel is
+    needed).
+    """
+
+    arg: str
+    field: str
+    saves: tuple[str, ...]
+    identity: bool
+
+
+@dataclass(frozen=True)
+class GradFormula:
+    """A formula in ops. For several arguments it gives a tuple, and may use `wanted[i]`."""
+
+    args: tuple[str, ...]
+    formula: Formula
+    saves: tuple[Save, ...]
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The gradient decision of a record.
+
+    kind: `none`; `derived`, one fused op with `outputs`; `formulas`; `dissolve`, through the ops of
+    which the op consists. zero: arguments whose gradient is zero everywhere. no_grad: tensor
+    arguments without a gradient. saves: the union of what all entries keep. numbers: other
+    arguments to keep.
+    """
+
+    kind: str
+    derived: str = ""
+    outputs: tuple[GradOutput, ...] = ()
+    formulas: tuple[GradFormula, ...] = ()
+    zero: tuple[str, ...] = ()
+    no_grad: tuple[str, ...] = ()
+    saves: tuple[Save, ...] = ()
+    numbers: tuple[str, ...] = ()
+
+
+@dataclass
+class Op:
+    """One operator.
+
+    meaning: pointwise, reduce, view, composite or primitive. function: what a view, composite or
+    primitive is called. types: for every tensor argument `same`, `bool`, `index` or `any`. parent:
+    of a derived op, the full name of the op whose gradient it is.
+    """
+
+    schema: Schema
+    doc: str
+    path: str
+    line: int
+    meaning: str
+    function: str = ""
+    kernel_optional: bool = False
+    body: Body | None = None
+    promote: str = "same"
+    types: dict[str, str] = field(default_factory=dict)
+    results: tuple[Result, ...] = ()
+    forms: tuple[str, ...] = ()
+    grad: Gradient = Gradient("none")
+    once_differentiable: bool = False
+    cost: dict[str, Formula] = field(default_factory=dict)
+    layout: str = ""
+    layout_of: str = ""
+    dynamic: bool = False
+    samples: str = ""
+    deterministic: bool = True
+    tolerance: dict[str, float] = field(default_factory=dict)
+    derived: bool = False
+    parent: str = ""
+
+    @property
+    def full_name(self) -> str:
+        return self.schema.full_name
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether backends may supply it; then it has an argument struct, locked in ops.lock."""
+        return self.meaning in ("pointwise", "reduce", "primitive") or self.kernel_optional

@@ -1,0 +1,566 @@
+"""Loads ops.yaml: every record becomes a checked Op, and the gradient ops that follow are appended.
+
+All errors of a file are collected, each as `ops.yaml:LINE: [op] message`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from codegen.expr import ExprError, build_pointwise
+from codegen.formula import Formula, FormulaError, parse_formula
+from codegen.gradients import (
+    NODE_TYPES,
+    Entry,
+    derive_auto,
+    derive_formulas,
+    differentiable_args,
+    formula_names,
+    formulas,
+    gradient_names,
+)
+from codegen.model import GradFormula, Gradient, GradOutput, Op, Result
+from codegen.nodes import BOOL, INDEX
+from codegen.reduce import build_reduce
+from codegen.schema import SCALAR_TYPES, Schema, SchemaError, parse_schema
+from codegen.yamlfile import List, Map, Text, Value, YamlError, read
+
+__all__ = [
+    "GradFormula",
+    "Gradient",
+    "GradOutput",
+    "Op",
+    "RecordErrors",
+    "Result",
+    "load",
+    "load_text",
+]
+
+MEANINGS = ("pointwise", "reduce", "view", "composite", "primitive")
+KEYS = (
+    "op",
+    "doc",
+    "forms",
+    *MEANINGS,
+    "kernel",
+    "promote",
+    "types",
+    "result",
+    "grad",
+    "once_differentiable",
+    "cost",
+    "layout",
+    "dynamic",
+    "samples",
+    "deterministic",
+    "tolerance",
+)
+PROMOTE = ("same", "float", "compare", "integral", "widen", "first", "none")
+FORMS = ("method", "inplace")
+TYPES = ("same", "bool", "index", "any")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class RecordErrors(ValueError):
+    """Every error of a file."""
+
+    def __init__(self, messages: list[str]):
+        super().__init__("\n".join(messages))
+        self.messages = messages
+
+
+class _Refused(Exception):
+    """This part of a record was reported and cannot be read further."""
+
+
+@dataclass
+class _Errors:
+    path: str
+    messages: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, line: int, op: str, message: str) -> None:
+        self.messages.append((line, f"{self.path}:{line}: [{op}] {message}"))
+
+    def texts(self) -> list[str]:
+        return [text for _, text in sorted(self.messages, key=lambda m: m[0])]
+
+
+class _Record:
+    """Reads one record."""
+
+    def __init__(self, record: Map, errors: _Errors):
+        self.record = record
+        self.errors = errors
+        self.name = "?"
+
+    def report(self, line: int, message: str) -> None:
+        self.errors.add(line, self.name, message)
+
+    def refuse(self, line: int, message: str) -> _Refused:
+        self.report(line, message)
+        return _Refused()
+
+    # ---- values of keys --------------------------------------------------------------------------
+
+    def text(self, key: str, choices: tuple[str, ...] = ()) -> Text | None:
+        value = self.record.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, Text) or not value.text:
+            self.report(value.line, f"`{key}` is not a text")
+            return None
+        if choices and value.text not in choices:
+            self.report(value.line, f"`{key}: {value.text}` is none of {', '.join(choices)}")
+            return None
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.text(key, ("true", "false"))
+        return default if value is None else value.text == "true"
+
+    def mapping(self, key: str) -> list[tuple[Text, Text]]:
+        value = self.record.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, Map):
+            self.report(value.line, f"`{key}` is not a mapping")
+            return []
+        found = []
+        for name, item in value.items:
+            if isinstance(item, Text) and item.text:
+                found.append((name, item))
+            else:
+                self.report(name.line, f"`{key}.{name.text}` is not a text")
+        return found
+
+    # ---- the record ------------------------------------------------------------------------------
+
+    def read(self) -> tuple[Op, Op | None] | None:
+        try:
+            return self._read()
+        except _Refused:
+            return None
+
+    def _read(self) -> tuple[Op, Op | None]:
+        head = self.record.get("op")
+        if not isinstance(head, Text):
+            raise self.refuse(self.record.line, "a record begins with `op: schema`")
+        self.name = head.text.split("(")[0].strip() or "?"
+        try:
+            schema = parse_schema(head.text)
+        except SchemaError as error:
+            raise self.refuse(head.line, str(error)) from None
+        for key, _ in self.record.items:
+            if key.text not in KEYS:
+                self.report(key.line, f"unknown key `{key.text}`")
+        for name in [a.name for a in schema.args] + [r.name for r in schema.returns]:
+            if name in ("result", "grads", "wanted"):
+                self.report(head.line, f"the name `{name}` is reserved for gradient formulas")
+        doc = self.text("doc")
+        if self.record.get("doc") is None:
+            self.report(head.line, "has no `doc`")
+        given = [m for m in MEANINGS if self.record.get(m) is not None]
+        if len(given) != 1:
+            raise self.refuse(
+                head.line,
+                "has "
+                + (" and ".join(given) if given else "no meaning")
+                + "; give exactly one of "
+                + ", ".join(MEANINGS),
+            )
+        op = Op(schema, doc.text if doc else "", self.errors.path, head.line, given[0])
+        self._attributes(op)
+        before = len(self.errors.messages)
+        self._meaning(op)
+        self._results(op)
+        self._cost(op)
+        if self.record.get("grad") is None:
+            raise self.refuse(
+                head.line, "has no gradient decision: `grad: auto`, `grad: none` or formulas"
+            )
+        if len(self.errors.messages) > before:
+            return op, None  # the gradient's errors would only repeat these
+        return op, self._grad(op)
+
+    def _attributes(self, op: Op) -> None:
+        if (kernel := self.text("kernel", ("optional",))) is not None:
+            op.kernel_optional = True
+            if op.meaning != "composite":
+                self.report(
+                    kernel.line, f"`kernel: optional` on a {op.meaning}; it belongs to composites"
+                )
+        promote = self.text("promote", PROMOTE)
+        default = "none" if op.meaning in ("view", "composite") else "same"
+        op.promote = promote.text if promote else default
+        self._types(op)
+        self._forms(op)
+        op.once_differentiable = self.flag("once_differentiable", False)
+        op.dynamic = self.flag("dynamic", False)
+        op.deterministic = self.flag("deterministic", True)
+        if (samples := self.text("samples")) is not None:
+            op.samples = samples.text
+        if (layout := self.text("layout")) is not None:
+            match = re.fullmatch(r"follow\((\w+)\)", layout.text)
+            op.layout = "follow" if match else layout.text
+            if match:
+                op.layout_of = match.group(1)
+                if match.group(1) not in [a.name for a in op.schema.tensor_args]:
+                    self.report(layout.line, f"`{layout.text}` names no tensor argument")
+            elif layout.text != "any":
+                self.report(
+                    layout.line, f"`layout: {layout.text}` is neither `any` nor `follow(x)`"
+                )
+        for name, value in self.mapping("tolerance"):
+            try:
+                if name.text not in SCALAR_TYPES:
+                    raise ValueError
+                op.tolerance[name.text] = float(value.text)
+            except ValueError:
+                self.report(
+                    name.line,
+                    f"`tolerance` maps a ScalarType to a number, not "
+                    f"`{name.text}: {value.text}`",
+                )
+
+    def _types(self, op: Op) -> None:
+        tensors = [a.name for a in op.schema.args if a.is_tensor or a.is_tensor_list]
+        op.types = dict.fromkeys(tensors, "same")
+        choices = tuple(NODE_TYPES) if op.meaning in ("pointwise", "reduce") else TYPES
+        for name, value in self.mapping("types"):
+            if name.text not in tensors:
+                self.report(name.line, f"`types` names `{name.text}`, which is no tensor argument")
+            elif value.text not in choices:
+                self.report(
+                    name.line, f"`types.{name.text}: {value.text}` is none of {', '.join(choices)}"
+                )
+            else:
+                op.types[name.text] = value.text
+
+    def _forms(self, op: Op) -> None:
+        value = self.record.get("forms")
+        if value is None:
+            return
+        if not isinstance(value, List) or not all(isinstance(i, Text) for i in value.items):
+            self.report(value.line, "`forms` is not a list")
+            return
+        op.forms = tuple(i.text for i in value.items)
+        first = op.schema.args[0] if op.schema.args else None
+        for item in value.items:
+            if item.text not in FORMS:
+                self.report(item.line, f"unknown form `{item.text}`; there are {', '.join(FORMS)}")
+        if len(set(op.forms)) != len(op.forms):
+            self.report(value.line, "a form appears twice")
+        if "method" in op.forms and (
+            first is None
+            or first.name != "self"
+            or first.type != "Tensor"
+            or first.list
+            or first.optional
+        ):
+            self.report(value.line, "a method's first argument is `Tensor self`")
+        if "inplace" in op.forms and (
+            first is None
+            or first.type != "Tensor"
+            or first.list
+            or first.optional
+            or op.schema.mutates
+            or len(op.schema.returns) != 1
+            or not op.schema.returns[0].is_tensor
+            or op.meaning in ("view", "reduce")
+        ):
+            self.report(
+                value.line,
+                "an in-place form needs a first argument `Tensor` and one returned "
+                "Tensor of its shape",
+            )
+
+    # ---- meaning ---------------------------------------------------------------------------------
+
+    def _meaning(self, op: Op) -> None:
+        value = self.record.get(op.meaning)
+        assert value is not None
+        schema = op.schema
+        if op.meaning in ("view", "composite", "primitive"):
+            name = self.text(op.meaning)
+            if name is not None and not _IDENTIFIER.fullmatch(name.text):
+                self.report(name.line, f"`{op.meaning}: {name.text}` is not a function's name")
+            elif name is not None:
+                op.function = name.text
+            if op.meaning == "view" and not all(
+                r.alias and not r.alias.write for r in schema.returns
+            ):
+                self.report(value.line, "a view returns aliases, such as `Tensor(a)`")
+            if op.has_kernel and any(r.alias and not r.alias.write for r in schema.returns):
+                self.report(value.line, "a kernel's outputs are never views of its inputs")
+            return
+        self._check_body_schema(op, value.line)
+        types = {name: NODE_TYPES[t] for name, t in op.types.items()}
+        try:
+            if op.meaning == "pointwise":
+                texts = self._by_return(schema, value, "pointwise")
+                op.body = build_pointwise(schema.full_name, texts, schema.args, types)
+            else:
+                op.body = self._reduce(schema, value, types)
+        except ExprError as error:
+            self.report(value.line, f"{op.meaning}, {error}")
+
+    def _check_body_schema(self, op: Op, line: int) -> None:
+        schema = op.schema
+        allowed = {
+            "Tensor",
+            "Tensor?",
+            "Operand",
+            "Operand?",
+            "Scalar",
+            "Scalar?",
+            "int",
+            "int?",
+            "float",
+            "float?",
+            "bool",
+            "str",
+            "str?",
+        }
+        if op.meaning == "reduce":
+            allowed |= {"ScalarType?"}
+        wrong = [
+            a
+            for a in schema.args
+            if a.type_text not in allowed and not (op.meaning == "reduce" and a.name == "dim")
+        ]
+        if wrong:
+            raise self.refuse(
+                line, f"a {op.meaning} op cannot take `{wrong[0].type_text} {wrong[0].name}`"
+            )
+        if not schema.tensor_args:
+            raise self.refuse(line, f"a {op.meaning} op takes a tensor")
+        if not schema.returns or not all(r.is_tensor and r.alias is None for r in schema.returns):
+            raise self.refuse(line, f"a {op.meaning} op returns new tensors")
+        if schema.mutates:
+            raise self.refuse(line, f"a {op.meaning} op writes to no argument")
+
+    def _by_return(self, schema: Schema, value: Value, key: str) -> dict[str, str]:
+        """The expression of each output field; several outputs are a mapping by return name."""
+        if isinstance(value, Text) and value.text:
+            if len(schema.returns) != 1:
+                raise self.refuse(
+                    value.line, f"`{key}` of several outputs is a mapping by return name"
+                )
+            return {"out": value.text}
+        if not isinstance(value, Map) or not all(isinstance(v, Text) for _, v in value.items):
+            raise self.refuse(value.line, f"`{key}` is not an expression")
+        texts = {k.text: v.text for k, v in value.items}
+        names = [r.name for r in schema.returns]
+        if sorted(texts) != sorted(names):
+            raise self.refuse(
+                value.line,
+                f"`{key}` gives {', '.join(texts)}; the op returns "
+                + (", ".join(names) if all(names) else "values without names"),
+            )
+        return {f: texts[n] for f, n in zip(schema.output_fields, names)}
+
+    def _reduce(self, schema: Schema, value: Value, types: dict[str, str]):
+        if not isinstance(value, Map):
+            raise self.refuse(
+                value.line, "`reduce` is a mapping: {state: ..., step: ..., final: ...}"
+            )
+        record: dict[str, str | dict[str, str]] = {}
+        for key, item in value.items:
+            if key.text not in ("state", "step", "combine", "final"):
+                raise self.refuse(key.line, f"unknown key `reduce.{key.text}`")
+            if key.text == "final":
+                record["final"] = self._by_return(schema, item, "final")
+            elif isinstance(item, Text) and item.text:
+                record[key.text] = item.text
+            else:
+                raise self.refuse(key.line, f"`reduce.{key.text}` is not an expression")
+        if "state" not in record:
+            raise self.refuse(value.line, "`reduce` has no `state`")
+        return build_reduce(
+            schema.full_name, record, schema.args, types, list(schema.output_fields)
+        )
+
+    # ---- results, cost, gradient -----------------------------------------------------------------
+
+    def _fixed_types(self, op: Op) -> dict[str, str]:
+        """The record's `result`, by result name."""
+        value = self.record.get("result")
+        if value is None:
+            return {}
+        names = [r.name or "result" for r in op.schema.returns if r.type == "Tensor"]
+        if isinstance(value, Text):
+            items = [(Text(name, value.line), value) for name in names]
+        else:
+            items = self.mapping("result")
+        fixed = {}
+        for name, dtype in items:
+            if name.text not in names:
+                self.report(name.line, f"`result` names `{name.text}`, which is not returned")
+            elif dtype.text not in SCALAR_TYPES:
+                self.report(name.line, f"`result`: {dtype.text} is not a ScalarType")
+            else:
+                fixed[name.text] = dtype.text
+        return fixed
+
+    def _results(self, op: Op) -> None:
+        fixed = self._fixed_types(op)
+        schema = op.schema
+        fields = iter(schema.output_fields)
+        written = {a.alias.name for a in schema.args if a.alias and a.alias.write}
+        results = []
+        for i, ret in enumerate(schema.returns):
+            is_output = ret.type == "Tensor" and not (ret.alias and ret.alias.name in written)
+            name = ret.name or ("result" if len(schema.returns) == 1 else f"result{i}")
+            dtype = fixed.get(ret.name or "result", "")
+            output_field = next(fields) if is_output else ""
+            if op.body is not None:
+                found = next(o.type for o in op.body.variants[0].outputs if o.name == output_field)
+                dtype = dtype or {BOOL: "bool", INDEX: "int64"}.get(found, "")
+            differentiable = ret.type == "Tensor" and (not dtype or "float" in dtype)
+            results.append(Result(output_field, name, dtype, differentiable))
+        op.results = tuple(results)
+        if op.promote == "compare" and op.body and any(r.dtype != "bool" for r in results):
+            self.report(op.line, "`promote: compare`, but the result is not bool")
+
+    def _cost(self, op: Op) -> None:
+        names = {a.name for a in op.schema.args} | {r.name for r in op.results}
+        for name, value in self.mapping("cost"):
+            if name.text not in ("flops", "bytes"):
+                self.report(name.line, f"unknown key `cost.{name.text}`; there are flops and bytes")
+                continue
+            try:
+                op.cost[name.text] = self._cost_formula(value.text, names, op)
+            except FormulaError as error:
+                self.report(name.line, f"cost.{name.text}: {error}")
+
+    @staticmethod
+    def _cost_formula(text: str, names: set[str], op: Op) -> Formula:
+        tensors = formula_names(op)[1]
+        formula = parse_formula(text, names, tensors)
+        for use in formula.uses:
+            if use.value:
+                raise FormulaError(f"reads the elements of `{use.name}`; a cost sees shapes only")
+        return formula
+
+    def _entries(self, op: Op, value: Map) -> list[Entry]:
+        """The formulas of a `grad` mapping, each tensor argument accounted for once."""
+        needed = differentiable_args(op.schema, op.types)
+        entries, seen = [], set()
+        for key, text in self.mapping("grad"):
+            args = tuple(a.strip() for a in key.text.split(","))
+            for arg in args:
+                if arg not in op.types:
+                    self.report(key.line, f"`grad` names `{arg}`, which is no tensor argument")
+                elif arg in seen:
+                    self.report(key.line, f"`grad` names `{arg}` twice")
+                elif arg not in needed and text.text != "none":
+                    self.report(key.line, f"`{arg}` is {op.types[arg]} and has no gradient")
+                seen.add(arg)
+            entries.append(Entry(args, text.text, key.line))
+        for arg in needed:
+            if arg not in seen:
+                self.report(
+                    value.line, f"`grad` does not say what `{arg}` gets: a formula, or none"
+                )
+        return entries
+
+    def _grad(self, op: Op) -> Op | None:
+        value = self.record.get("grad")
+        assert value is not None
+        line = value.line
+        tensors = tuple(op.types)
+        if op.once_differentiable and not isinstance(value, Map):
+            self.report(line, "`once_differentiable` goes with formulas")
+        if isinstance(value, Text) and value.text == "none":
+            op.grad = Gradient("none", no_grad=tensors)
+            return None
+        if not any(r.differentiable for r in op.results):
+            raise self.refuse(line, "no result is differentiable: say `grad: none`")
+        clash = set(gradient_names(op.results).values()) & {a.name for a in op.schema.args}
+        if clash and not (op.meaning == "composite" and isinstance(value, Text)):
+            raise self.refuse(
+                line, f"the argument `{min(clash)}` has the name of the incoming gradient"
+            )
+        if isinstance(value, Map):
+            before = len(self.errors.messages)
+            entries = self._entries(op, value)
+            if len(self.errors.messages) > before:
+                return None
+            if op.meaning == "pointwise":
+                op.grad, derived = derive_formulas(op, entries, self.report)
+                return derived
+            op.grad = formulas(op, entries, self.report)
+            return None
+        if not isinstance(value, Text) or value.text != "auto":
+            raise self.refuse(line, "`grad` is auto, none, or formulas by argument")
+        if op.meaning == "pointwise":
+            op.grad, derived = derive_auto(op)
+            return derived
+        if op.meaning != "composite":
+            raise self.refuse(line, f"`grad: auto` on a {op.meaning}; write formulas")
+        if op.kernel_optional:
+            raise self.refuse(
+                line, "a composite with a kernel is one node, so it states its gradient"
+            )
+        op.grad = Gradient("dissolve")
+        return None
+
+
+def load_text(text: str, path: str = "ops.yaml") -> list[Op]:
+    """The ops of a file's text. Raises RecordErrors with every error."""
+    errors = _Errors(path)
+    try:
+        document = read(text)
+    except YamlError as error:
+        raise RecordErrors([f"{path}:{error.line}: [?] {error}"]) from None
+    if document is None:
+        return []
+    if not isinstance(document, List):
+        raise RecordErrors([f"{path}:{document.line}: [?] a file is a list of records"])
+    ops: list[Op] = []
+    names: dict[str, Op] = {}
+    for record in document.items:
+        if not isinstance(record, Map):
+            errors.add(record.line, "?", "a record is a mapping")
+            continue
+        found = _Record(record, errors).read()
+        for op in found or ():
+            if op is None:
+                continue
+            other = names.setdefault(op.schema.struct_id, op)
+            if other is not op:
+                what = "the derived gradient op" if op.derived else "the op"
+                errors.add(
+                    op.line,
+                    op.parent or op.full_name,
+                    f"{what} `{op.full_name}` is already defined at line {other.line}",
+                )
+            ops.append(op)
+    if errors.messages:
+        raise RecordErrors(errors.texts())
+    return ops
+
+
+def load(path: str | Path) -> list[Op]:
+    """The ops of a file, each followed by the gradient op that derives from it."""
+    return load_text(Path(path).read_text(), str(path))
+
+
+def main(argv: list[str]) -> int:
+    """`python3 -m codegen.records ops.yaml` checks a file and prints what it holds."""
+    for path in argv or ["ops.yaml"]:
+        try:
+            ops = load(path)
+        except RecordErrors as error:
+            print(error, file=sys.stderr)
+            return 1
+        derived = sum(op.derived for op in ops)
+        print(f"{path}: {len(ops) - derived} records, {derived} derived gradient ops")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

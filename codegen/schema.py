@@ -1,0 +1,422 @@
+"""Operator schemas: `name.overload(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor`.
+
+The syntax is ATen's, with two differences: `Operand` is a tensor or a number, and there is no `out`
+argument, because the `out=` form of every op is derived.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+
+class SchemaError(ValueError):
+    """A schema that does not parse, or that breaks a rule of this file."""
+
+
+class _Required:
+    """The default of an argument that has none."""
+
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED = _Required()
+
+# Base types, and the suffixes that each may carry.
+_SUFFIXES = {
+    "Tensor": ("", "?", "[]", "?[]"),
+    "Operand": ("", "?"),
+    "Scalar": ("", "?"),
+    "int": ("", "?", "[]", "[]?", "[N]", "[N]?"),
+    "float": ("", "?", "[]", "[]?"),
+    "bool": ("", "?"),
+    "str": ("", "?"),
+    "ScalarType": ("", "?"),
+    "Device": ("", "?"),
+    "Generator": ("?",),
+}
+_RETURN_SUFFIXES = {"Tensor": ("", "[]"), "Scalar": ("",), "bool": ("",), "int": ("",)}
+
+SCALAR_TYPES = (
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+)
+
+# Names that would not survive as fields of a C struct or as parameters of a C++ function.
+_KEYWORDS = frozenset(
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl "
+    "concept const const_cast consteval constexpr constinit continue co_await co_return co_yield "
+    "decltype default delete do double dynamic_cast else enum explicit export extern false float "
+    "for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr "
+    "operator or or_eq private protected public register reinterpret_cast requires return short "
+    "signed sizeof static static_assert static_cast struct switch template this thread_local "
+    "throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t "
+    "while xor xor_eq".split()
+)
+
+
+def fnv1a(text: str) -> int:
+    """64-bit FNV-1a of UTF-8 text."""
+    value = 0xCBF29CE484222325
+    for byte in text.encode():
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+@dataclass(frozen=True)
+class Alias:
+    """`(a)`: the value shares memory with others of the same name. `(a!)`: it is written too."""
+
+    name: str
+    write: bool = False
+
+    def __str__(self) -> str:
+        return f"({self.name}{'!' if self.write else ''})"
+
+
+@dataclass(frozen=True)
+class Arg:
+    """One argument. `type` is the base type; `int[2]? x` is type int, list, size 2, optional."""
+
+    name: str
+    type: str
+    optional: bool = False
+    list: bool = False
+    size: int | None = None
+    element_optional: bool = False  # Tensor?[]
+    kw_only: bool = False
+    default: object = field(default=REQUIRED)
+    alias: Alias | None = None
+
+    @property
+    def has_default(self) -> bool:
+        return self.default is not REQUIRED
+
+    @property
+    def is_tensor(self) -> bool:
+        """One tensor operand (not a list): Tensor, Tensor?, Operand or Operand?."""
+        return self.type in ("Tensor", "Operand") and not self.list
+
+    @property
+    def is_tensor_list(self) -> bool:
+        return self.type == "Tensor" and self.list
+
+    @property
+    def is_number(self) -> bool:
+        """One number that a program may read: Scalar, int or float, or an optional one."""
+        return self.type in ("Scalar", "int", "float") and not self.list
+
+    @property
+    def type_text(self) -> str:
+        """The canonical type, without alias: `Tensor?[]`, `int[2]`, `float[]?`."""
+        text = self.type
+        if self.element_optional:
+            text += "?"
+        if self.list:
+            text += f"[{'' if self.size is None else self.size}]"
+        return text + ("?" if self.optional else "")
+
+    def __str__(self) -> str:
+        text = (
+            self.type + (str(self.alias) if self.alias else "") + self.type_text[len(self.type) :]
+        )
+        text += f" {self.name}"
+        return text + (f"={format_default(self.default)}" if self.has_default else "")
+
+
+@dataclass(frozen=True)
+class Return:
+    """One returned value. `name` is empty where the schema gives none."""
+
+    type: str
+    name: str = ""
+    list: bool = False
+    alias: Alias | None = None
+
+    @property
+    def is_tensor(self) -> bool:
+        return self.type == "Tensor" and not self.list
+
+    @property
+    def type_text(self) -> str:
+        return self.type + ("[]" if self.list else "")
+
+    def __str__(self) -> str:
+        text = self.type + (str(self.alias) if self.alias else "") + ("[]" if self.list else "")
+        return text + (f" {self.name}" if self.name else "")
+
+
+@dataclass(frozen=True)
+class Schema:
+    name: str
+    overload: str
+    args: tuple[Arg, ...]
+    returns: tuple[Return, ...]
+
+    @property
+    def full_name(self) -> str:
+        """`add.Tensor`, or `exp` where there is no overload name."""
+        return f"{self.name}.{self.overload}" if self.overload else self.name
+
+    @property
+    def cpp_name(self) -> str:
+        """The C++ function; overloads share it."""
+        return self.name
+
+    @property
+    def struct_id(self) -> str:
+        """`add_Tensor`: unique per schema; in mt_args_add_Tensor and MT_HASH_add_Tensor."""
+        return f"{self.name}_{self.overload}" if self.overload else self.name
+
+    def arg(self, name: str) -> Arg:
+        for arg in self.args:
+            if arg.name == name:
+                return arg
+        raise KeyError(name)
+
+    @property
+    def tensor_args(self) -> tuple[Arg, ...]:
+        return tuple(a for a in self.args if a.is_tensor)
+
+    @property
+    def mutates(self) -> bool:
+        return any(a.alias is not None and a.alias.write for a in self.args)
+
+    @property
+    def output_fields(self) -> tuple[str, ...]:
+        """The argument struct's output fields, one for each returned tensor not itself an argument.
+
+        One output is `out`; of several each is its return name, or `out0`, `out1`, ...
+        """
+        written = {a.alias.name for a in self.args if a.alias and a.alias.write}
+        outputs = [
+            r
+            for r in self.returns
+            if r.type == "Tensor" and not (r.alias and r.alias.name in written)
+        ]
+        if len(outputs) == 1:
+            return ("out",)
+        return tuple(r.name or f"out{i}" for i, r in enumerate(outputs))
+
+    @property
+    def hash(self) -> int:
+        """Over the full name and all names and types, but not defaults: those may change freely."""
+        args = ",".join(
+            ("*" if a.kw_only else "")
+            + a.type
+            + str(a.alias or "")
+            + a.type_text[len(a.type) :]
+            + " "
+            + a.name
+            for a in self.args
+        )
+        returns = ",".join(str(r) for r in self.returns)
+        return fnv1a(f"{self.full_name}({args})->({returns})")
+
+    def __str__(self) -> str:
+        parts, star = [], False
+        for arg in self.args:
+            if arg.kw_only and not star:
+                parts.append("*")
+                star = True
+            parts.append(str(arg))
+        returns = ", ".join(str(r) for r in self.returns)
+        if len(self.returns) != 1:
+            returns = f"({returns})"
+        return f"{self.full_name}({', '.join(parts)}) -> {returns}"
+
+
+def format_default(value: object) -> str:
+    """A default as the schema writes it."""
+    if isinstance(value, str):
+        return value if value in SCALAR_TYPES else f"'{value}'"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(format_default(v) for v in value) + "]"
+    return str(value)
+
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_HEAD = re.compile(rf"\s*({_NAME})(?:\.({_NAME}))?\s*\(")
+_TYPE = re.compile(rf"({_NAME})(\(([a-z])(!?)\))?((?:\?|\[\d*\])*)")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?)")
+
+
+def _split(text: str) -> list[str]:
+    """Splits at commas that are outside of brackets and quotes."""
+    parts, depth, quote, start = [], 0, "", 0
+    for i, c in enumerate(text):
+        if quote:
+            quote = "" if c == quote else quote
+        elif c in "'\"":
+            quote = c
+        elif c in "([":
+            depth += 1
+        elif c in ")]":
+            depth -= 1
+        elif c == "," and depth == 0:
+            parts.append(text[start:i])
+            start = i + 1
+    parts.append(text[start:])
+    return [p.strip() for p in parts] if text.strip() else []
+
+
+def _parse_default(
+    text: str, type_: str, is_list: bool, size: int | None, nullable: bool
+) -> object:
+    def wrong() -> SchemaError:
+        return SchemaError(f"default `{text}` does not fit type {type_}{'[]' if is_list else ''}")
+
+    if text == "None":
+        if not nullable:
+            raise wrong()
+        return None
+    if is_list:
+        if text.startswith("[") and text.endswith("]"):
+            values = [_parse_default(t, type_, False, None, False) for t in _split(text[1:-1])]
+            if size is not None and len(values) != size:
+                raise wrong()
+            return tuple(values)
+        if size is None:
+            raise wrong()
+        return (_parse_default(text, type_, False, None, False),) * size  # int[2] stride=1
+    if text in ("True", "False"):
+        if type_ not in ("bool", "Scalar"):
+            raise wrong()
+        return text == "True"
+    if text[:1] in "'\"" and text[-1:] == text[:1] and len(text) >= 2:
+        if type_ not in ("str", "Device"):
+            raise wrong()
+        return text[1:-1]
+    if type_ == "ScalarType" and text in SCALAR_TYPES:
+        return text
+    if type_ in ("float", "Scalar") and text in ("inf", "-inf", "nan"):
+        return float(text)
+    if _NUMBER.fullmatch(text) and type_ in ("int", "float", "Scalar", "Operand"):
+        if re.fullmatch(r"[+-]?\d+", text):
+            return float(text) if type_ == "float" else int(text)
+        if type_ == "int":
+            raise wrong()
+        return float(text)
+    raise wrong()
+
+
+def _parse_type(text: str, suffixes: dict[str, tuple[str, ...]]):
+    match = _TYPE.fullmatch(text)
+    if not match:
+        raise SchemaError(f"cannot read type `{text}`")
+    base, alias_text, alias_name, write, suffix = match.groups()
+    shape = re.sub(r"\[\d+\]", "[N]", suffix)
+    if base not in suffixes or shape not in suffixes[base]:
+        raise SchemaError(f"unknown type `{text}`")
+    alias = Alias(alias_name, bool(write)) if alias_text else None
+    if alias and base != "Tensor":
+        raise SchemaError(f"only tensors have an alias: `{text}`")
+    size = re.search(r"\[(\d+)\]", suffix)
+    return base, alias, suffix, int(size.group(1)) if size else None
+
+
+def _parse_arg(text: str, kw_only: bool) -> Arg:
+    match = re.fullmatch(rf"(\S+)\s+({_NAME})\s*(?:=\s*(.+))?", text, re.S)
+    if not match:
+        raise SchemaError(f"cannot read argument `{text}`")
+    type_text, name, default_text = match.groups()
+    base, alias, suffix, size = _parse_type(type_text, _SUFFIXES)
+    is_list = "[" in suffix
+    optional = suffix.endswith("?")
+    default = REQUIRED
+    if default_text is not None:
+        default = _parse_default(default_text.strip(), base, is_list, size, optional)
+    return Arg(name, base, optional, is_list, size, suffix == "?[]", kw_only, default, alias)
+
+
+def _parse_return(text: str) -> Return:
+    match = re.fullmatch(rf"(\S+)(?:\s+({_NAME}))?", text)
+    if not match:
+        raise SchemaError(f"cannot read return `{text}`")
+    base, alias, suffix, _ = _parse_type(match.group(1), _RETURN_SUFFIXES)
+    return Return(base, match.group(2) or "", suffix == "[]", alias)
+
+
+def _closing(text: str, start: int) -> int:
+    """The position of the parenthesis that closes the one before `start`."""
+    depth, quote = 1, ""
+    for i in range(start, len(text)):
+        c = text[i]
+        if quote:
+            quote = "" if c == quote else quote
+        elif c in "'\"":
+            quote = c
+        elif c == "(":
+            depth += 1
+        elif c == ")":
+            depth -= 1
+            if depth == 0:
+                return i
+    raise SchemaError("unbalanced parentheses")
+
+
+def parse_schema(text: str) -> Schema:
+    """Parses one schema. Raises SchemaError."""
+    head = _HEAD.match(text)
+    if not head:
+        raise SchemaError("expected `name(` or `name.overload(`")
+    end = _closing(text, head.end())
+    args, kw_only = [], False
+    for part in _split(text[head.end() : end]):
+        if part == "*":
+            if kw_only:
+                raise SchemaError("`*` appears twice")
+            kw_only = True
+        else:
+            args.append(_parse_arg(part, kw_only))
+    tail = re.fullmatch(r"\s*->\s*(.+?)\s*", text[end + 1 :], re.S)
+    if not tail:
+        raise SchemaError("expected `-> returns`")
+    returns_text = tail.group(1)
+    if returns_text.startswith("("):
+        if _closing(returns_text, 1) != len(returns_text) - 1:
+            raise SchemaError(f"cannot read returns `{returns_text}`")
+        returns = tuple(_parse_return(p) for p in _split(returns_text[1:-1]))
+    else:
+        returns = (_parse_return(returns_text),)
+    schema = Schema(head.group(1), head.group(2) or "", tuple(args), returns)
+    _check(schema)
+    return schema
+
+
+def _check(schema: Schema) -> None:
+    seen: set[str] = set()
+    outputs = schema.output_fields
+    for name in [a.name for a in schema.args] + [r.name for r in schema.returns if r.name]:
+        if name in seen:
+            raise SchemaError(f"the name `{name}` is used twice")
+        if name in _KEYWORDS:
+            raise SchemaError(f"the name `{name}` is a keyword of C++")
+        seen.add(name)
+    for arg in schema.args:
+        if arg.name == "header" or arg.name in outputs:
+            raise SchemaError(f"the name `{arg.name}` is reserved")
+    optional_seen = False
+    for arg in schema.args:
+        if not arg.kw_only:
+            if optional_seen and not arg.has_default:
+                raise SchemaError(f"`{arg.name}` has no default but follows one that does")
+            optional_seen = optional_seen or arg.has_default
+    aliases = {a.alias.name for a in schema.args if a.alias}
+    for ret in schema.returns:
+        if ret.alias and ret.alias.name not in aliases:
+            raise SchemaError(f"the returned alias {ret.alias} names no argument")
+    names = [bool(r.name) for r in schema.returns]
+    if any(names) and not all(names):
+        raise SchemaError("name all returns or none")
+    if schema.name.endswith("_out"):
+        raise SchemaError("`out=` forms are derived, not written")

@@ -1,0 +1,109 @@
+// Element types.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "mytorch/abi.h"
+
+namespace mytorch {
+
+enum class ScalarType : uint8_t {
+  kBool,
+  kUInt8,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kFloat16,
+  kBFloat16,
+  kFloat32,
+  kFloat64,
+};
+inline constexpr int kNumScalarTypes = 10;
+
+inline constexpr ScalarType kBool = ScalarType::kBool;
+inline constexpr ScalarType kUInt8 = ScalarType::kUInt8;
+inline constexpr ScalarType kInt8 = ScalarType::kInt8;
+inline constexpr ScalarType kInt16 = ScalarType::kInt16;
+inline constexpr ScalarType kInt32 = ScalarType::kInt32;
+inline constexpr ScalarType kInt64 = ScalarType::kInt64;
+inline constexpr ScalarType kFloat16 = ScalarType::kFloat16;
+inline constexpr ScalarType kBFloat16 = ScalarType::kBFloat16;
+inline constexpr ScalarType kFloat32 = ScalarType::kFloat32;
+inline constexpr ScalarType kFloat64 = ScalarType::kFloat64;
+
+// Storage types of the two 16-bit floats: bits only; arithmetic happens in float.
+struct Half {
+  uint16_t bits = 0;
+  Half() = default;
+  explicit Half(float value);
+  explicit operator float() const;
+};
+struct BFloat16 {
+  uint16_t bits = 0;
+  BFloat16() = default;
+  explicit BFloat16(float value);
+  explicit operator float() const;
+};
+
+namespace detail {
+// Rows of the table below, in the order of ScalarType.
+struct DtypeRow {
+  mt_dtype abi;
+  const char* name;
+};
+inline constexpr DtypeRow kDtypes[kNumScalarTypes] = {
+    {{MT_BOOL, 8, 1}, "bool"},      {{MT_UINT, 8, 1}, "uint8"},    {{MT_INT, 8, 1}, "int8"},
+    {{MT_INT, 16, 1}, "int16"},     {{MT_INT, 32, 1}, "int32"},    {{MT_INT, 64, 1}, "int64"},
+    {{MT_FLOAT, 16, 1}, "float16"}, {{MT_BFLOAT, 16, 1}, "bfloat16"},
+    {{MT_FLOAT, 32, 1}, "float32"}, {{MT_FLOAT, 64, 1}, "float64"},
+};
+}  // namespace detail
+
+constexpr mt_dtype to_abi(ScalarType type) { return detail::kDtypes[static_cast<int>(type)].abi; }
+constexpr const char* dtype_name(ScalarType type) {
+  return detail::kDtypes[static_cast<int>(type)].name;
+}
+// Bytes of one element.
+constexpr int64_t element_size(ScalarType type) { return to_abi(type).bits / 8; }
+constexpr bool is_floating_point(ScalarType type) { return type >= ScalarType::kFloat16; }
+constexpr bool is_integral(ScalarType type, bool include_bool = false) {
+  return type < ScalarType::kFloat16 && (include_bool || type != ScalarType::kBool);
+}
+
+constexpr bool same_dtype(mt_dtype a, mt_dtype b) { return a.code == b.code && a.bits == b.bits; }
+// The ScalarType of a dtype that crossed the C contract; throws Error(kType) for an unknown one.
+ScalarType from_abi(mt_dtype dtype);
+// "float32" -> kFloat32; throws Error(kType).
+ScalarType dtype_from_name(const char* name);
+
+// The type of `a op b` for two tensors of at least one dimension: ATen's promotion table.
+ScalarType promote_types(ScalarType a, ScalarType b);
+
+// Whether a value of `from` may be stored into `to` by out= and in-place forms: never float into
+// integer, never a number into bool.
+constexpr bool can_cast(ScalarType from, ScalarType to) {
+  if (is_floating_point(from) && !is_floating_point(to)) return false;
+  return !(from != ScalarType::kBool && to == ScalarType::kBool);
+}
+
+// The ScalarType of a C++ type.
+template <class T>
+constexpr ScalarType scalar_type_of() {
+  if constexpr (std::is_same_v<T, bool>) return kBool;
+  else if constexpr (std::is_same_v<T, uint8_t>) return kUInt8;
+  else if constexpr (std::is_same_v<T, int8_t>) return kInt8;
+  else if constexpr (std::is_same_v<T, int16_t>) return kInt16;
+  else if constexpr (std::is_same_v<T, int32_t>) return kInt32;
+  else if constexpr (std::is_integral_v<T> && sizeof(T) == 8) return kInt64;
+  else if constexpr (std::is_same_v<T, Half>) return kFloat16;
+  else if constexpr (std::is_same_v<T, BFloat16>) return kBFloat16;
+  else if constexpr (std::is_same_v<T, float>) return kFloat32;
+  else {
+    static_assert(std::is_same_v<T, double>, "not an element type of mytorch");
+    return kFloat64;
+  }
+}
+
+}  // namespace mytorch

@@ -1,0 +1,49 @@
+// Whether operations are recorded for differentiation, per thread.
+#pragma once
+
+namespace mytorch {
+
+bool grad_enabled();
+void set_grad_enabled(bool enabled);
+
+// No gradients are recorded in its scope.
+class NoGradGuard {
+ public:
+  NoGradGuard() : saved_(grad_enabled()) { set_grad_enabled(false); }
+  ~NoGradGuard() { set_grad_enabled(saved_); }
+  NoGradGuard(const NoGradGuard&) = delete;
+  NoGradGuard& operator=(const NoGradGuard&) = delete;
+
+ private:
+  bool saved_;
+};
+
+// Gradients are recorded in its scope, also inside a NoGradGuard.
+class EnableGradGuard {
+ public:
+  EnableGradGuard() : saved_(grad_enabled()) { set_grad_enabled(true); }
+  ~EnableGradGuard() { set_grad_enabled(saved_); }
+  EnableGradGuard(const EnableGradGuard&) = delete;
+  EnableGradGuard& operator=(const EnableGradGuard&) = delete;
+
+ private:
+  bool saved_;
+};
+
+// No gradients, and tensors made in its scope can never take part in differentiation: their views
+// are not tracked and their writes not counted, which is cheaper still.
+class InferenceMode {
+ public:
+  InferenceMode();
+  ~InferenceMode();
+  InferenceMode(const InferenceMode&) = delete;
+  InferenceMode& operator=(const InferenceMode&) = delete;
+
+ private:
+  bool saved_grad_;
+  bool saved_inference_;
+};
+
+bool inference_mode_enabled();
+
+}  // namespace mytorch

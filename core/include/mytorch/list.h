@@ -1,0 +1,109 @@
+// Non-owning lists for arguments. They live as long as the full expression that made them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
+namespace mytorch {
+
+// A list of integers: sizes, strides, dimensions. One integer is a list of one.
+class IntList {
+ public:
+  constexpr IntList() = default;
+  constexpr IntList(const int64_t* data, size_t size) : data_(data), size_(size) {}
+  IntList(std::initializer_list<int64_t> list) {  // NOLINT
+    data_ = list.begin();
+    size_ = list.size();
+  }
+  IntList(const std::vector<int64_t>& list)  // NOLINT
+      : data_(list.data()), size_(list.size()) {}
+  constexpr IntList(int64_t one) : size_(1), one_(one) {}  // NOLINT
+  constexpr IntList(int one) : IntList(int64_t{one}) {}    // NOLINT
+
+  constexpr const int64_t* data() const { return data_ != nullptr ? data_ : &one_; }
+  constexpr size_t size() const { return size_; }
+  constexpr bool empty() const { return size_ == 0; }
+  constexpr const int64_t* begin() const { return data(); }
+  constexpr const int64_t* end() const { return data() + size_; }
+  constexpr int64_t operator[](size_t i) const { return data()[i]; }
+  constexpr int64_t back() const { return data()[size_ - 1]; }
+  std::vector<int64_t> vec() const { return {begin(), end()}; }
+  bool operator==(const IntList& other) const {
+    if (size_ != other.size_) return false;
+    for (size_t i = 0; i < size_; ++i) {
+      if ((*this)[i] != other[i]) return false;
+    }
+    return true;
+  }
+
+ private:
+  const int64_t* data_ = nullptr;  // null: the one element below
+  size_t size_ = 0;
+  int64_t one_ = 0;
+};
+
+// `int[]?`: absent, or a list.
+class OptionalIntList {
+ public:
+  constexpr OptionalIntList() = default;
+  constexpr OptionalIntList(std::nullopt_t) {}                                       // NOLINT
+  constexpr OptionalIntList(IntList list) : list_(list), present_(true) {}           // NOLINT
+  constexpr OptionalIntList(int64_t one) : list_(one), present_(true) {}             // NOLINT
+  constexpr OptionalIntList(int one) : list_(one), present_(true) {}                 // NOLINT
+  OptionalIntList(std::initializer_list<int64_t> list) : list_(list), present_(true) {}  // NOLINT
+  OptionalIntList(const std::vector<int64_t>& list) : list_(list), present_(true) {}     // NOLINT
+
+  constexpr bool has_value() const { return present_; }
+  constexpr const IntList& operator*() const { return list_; }
+  constexpr const IntList* operator->() const { return &list_; }
+
+ private:
+  IntList list_;
+  bool present_ = false;
+};
+
+class FloatList {
+ public:
+  constexpr FloatList() = default;
+  constexpr FloatList(const double* data, size_t size) : data_(data), size_(size) {}
+  FloatList(std::initializer_list<double> list) {  // NOLINT
+    data_ = list.begin();
+    size_ = list.size();
+  }
+  FloatList(const std::vector<double>& list)  // NOLINT
+      : data_(list.data()), size_(list.size()) {}
+  constexpr const double* data() const { return data_; }
+  constexpr size_t size() const { return size_; }
+  constexpr const double* begin() const { return data_; }
+  constexpr const double* end() const { return data_ + size_; }
+  constexpr double operator[](size_t i) const { return data_[i]; }
+
+ private:
+  const double* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+class Tensor;
+
+class TensorList {
+ public:
+  constexpr TensorList() = default;
+  constexpr TensorList(const Tensor* data, size_t size) : data_(data), size_(size) {}
+  TensorList(std::initializer_list<Tensor> list);   // NOLINT
+  TensorList(const std::vector<Tensor>& list);      // NOLINT
+  const Tensor* data() const { return data_; }
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  const Tensor* begin() const { return data_; }
+  const Tensor* end() const;
+  const Tensor& operator[](size_t i) const;
+
+ private:
+  const Tensor* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace mytorch

@@ -1,0 +1,52 @@
+// One number with its category (bool, integer, float).
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "mytorch/abi.h"
+#include "mytorch/dtype.h"
+
+namespace mytorch {
+
+class Scalar {
+ public:
+  constexpr Scalar() : Scalar(int64_t{0}) {}
+  template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
+  constexpr Scalar(T value) {  // NOLINT: numbers are Scalars
+    if constexpr (std::is_floating_point_v<T>) {
+      abi_.v.d = value;
+      abi_.kind = MT_SCALAR_FLOAT;
+    } else {
+      abi_.v.i = static_cast<int64_t>(value);
+      abi_.kind = std::is_same_v<T, bool> ? MT_SCALAR_BOOL : MT_SCALAR_INT;
+    }
+  }
+  constexpr explicit Scalar(mt_scalar abi) : abi_(abi) {}
+
+  constexpr bool is_bool() const { return abi_.kind == MT_SCALAR_BOOL; }
+  constexpr bool is_int() const { return abi_.kind == MT_SCALAR_INT; }
+  constexpr bool is_float() const { return abi_.kind == MT_SCALAR_FLOAT; }
+  constexpr double to_double() const {
+    return is_float() ? abi_.v.d : static_cast<double>(abi_.v.i);
+  }
+  // A float is truncated, as a cast would.
+  constexpr int64_t to_int() const {
+    return is_float() ? static_cast<int64_t>(abi_.v.d) : abi_.v.i;
+  }
+  constexpr bool to_bool() const { return is_float() ? abi_.v.d != 0 : abi_.v.i != 0; }
+  // The type that this number has in promotion: bool, int64 or the default float (float32).
+  constexpr ScalarType type() const {
+    return is_float() ? kFloat32 : is_int() ? kInt64 : kBool;
+  }
+  constexpr const mt_scalar& abi() const { return abi_; }
+  constexpr bool operator==(const Scalar& other) const {
+    return is_float() || other.is_float() ? to_double() == other.to_double()
+                                          : to_int() == other.to_int();
+  }
+
+ private:
+  mt_scalar abi_{};
+};
+
+}  // namespace mytorch

@@ -1,0 +1,240 @@
+// The tensor: a counted reference to an n-dimensional array on a device.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "mytorch/device.h"
+#include "mytorch/dtype.h"
+#include "mytorch/error.h"
+#include "mytorch/generator.h"
+#include "mytorch/list.h"
+#include "mytorch/scalar.h"
+#include "mytorch/tensor_impl.h"
+
+namespace mytorch {
+
+class Tensor;
+
+// An argument that is a Tensor or a number. Numbers take part in promotion by category only, and are
+// passed to kernels as 0-dim operands in the caller's frame, so they cost no allocation. Refers to
+// the tensor it was made from; absent by default.
+class Operand {
+ public:
+  constexpr Operand() noexcept : impl_(nullptr), is_scalar_(false) {}
+  Operand(const Tensor& tensor);  // NOLINT
+  Operand(const Scalar& scalar) : scalar_(scalar), is_scalar_(true) {}  // NOLINT
+  template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
+  Operand(T value) : scalar_(value), is_scalar_(true) {}  // NOLINT
+
+  bool present() const { return impl_ != nullptr || is_scalar_; }
+  bool is_tensor() const { return impl_ != nullptr; }
+  bool is_scalar() const { return is_scalar_; }
+  TensorImpl* impl() const { return impl_; }
+  Tensor tensor() const;
+  const Scalar& scalar() const { return scalar_; }
+  uint32_t layer_flags() const {
+    return impl_ != nullptr ? mytorch::layer_flags(impl_) : 0;
+  }
+
+ private:
+  TensorImpl* impl_ = nullptr;
+  Scalar scalar_;
+  bool is_scalar_ = false;
+};
+
+// Copies share the array. A default-made Tensor is undefined: it stands for "absent" as an argument,
+// and everything but defined() and assignment is an error on it.
+//
+// The operators of ops.yaml are free functions, mytorch/ops/NAME.h each; those that read well as
+// methods are declared below too. `x.method()` is the same operator as `method(x)`.
+class Tensor {
+ public:
+  Tensor() noexcept : impl_(nullptr) {}
+  Tensor(const Tensor& other) : impl_(other.impl_) {
+    if (impl_ != nullptr) detail::retain(impl_);
+  }
+  Tensor(Tensor&& other) noexcept : impl_(std::exchange(other.impl_, nullptr)) {}
+  Tensor& operator=(const Tensor& other) {
+    Tensor copy(other);
+    std::swap(impl_, copy.impl_);
+    return *this;
+  }
+  Tensor& operator=(Tensor&& other) noexcept {
+    std::swap(impl_, other.impl_);
+    return *this;
+  }
+  ~Tensor() { release(impl_); }
+
+  // Takes over one reference.
+  static Tensor adopt(TensorImpl* impl) {
+    Tensor tensor;
+    tensor.impl_ = impl;
+    return tensor;
+  }
+  static Tensor share(TensorImpl* impl) {
+    if (impl != nullptr) detail::retain(impl);
+    return adopt(impl);
+  }
+
+  bool defined() const { return impl_ != nullptr; }
+  TensorImpl* impl() const { return impl_; }
+  TensorImpl* operator->() const = delete;
+  bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
+
+  // -- shape, type, place --
+  int64_t dim() const { return checked()->abi.dl.ndim; }
+  IntList sizes() const { return checked()->sizes(); }
+  IntList strides() const { return checked()->strides(); }  // in elements
+  int64_t size(int64_t dim) const;    // negative counts from the end; throws Error(kShape)
+  int64_t stride(int64_t dim) const;
+  int64_t numel() const { return checked()->numel; }
+  ScalarType dtype() const { return checked()->dtype; }
+  Device device() const { return checked()->device(); }
+  bool is_contiguous() const { return checked()->dense(); }
+  bool is_view() const { return checked()->base != nullptr; }
+  bool is_floating_point() const { return mytorch::is_floating_point(dtype()); }
+  int64_t storage_offset() const { return checked()->offset(); }
+  int64_t element_size() const { return mytorch::element_size(dtype()); }
+  // How often the memory was written through operators; shared by all views.
+  uint64_t version() const { return checked()->storage->abi.version; }
+  std::string str() const;  // values and type, as `operator<<` prints
+
+  // -- memory --
+  // The first element, of a tensor whose type is T; strides apply. A pointer through which the caller
+  // may write marks the storage escaped: from then on nothing cached about its contents is trusted.
+  template <class T>
+  const T* const_data() const {
+    return static_cast<const T*>(const_data_checked(scalar_type_of<T>()));
+  }
+  template <class T>
+  T* data() const {
+    return static_cast<T*>(data_checked(scalar_type_of<T>()));
+  }
+  const void* raw_data() const { return checked()->abi.dl.data; }
+  void* raw_mutable_data() const;
+  // The value of a one-element tensor.
+  Scalar item() const;
+  template <class T>
+  T item() const {
+    if constexpr (std::is_same_v<T, bool>) return item().to_bool();
+    else if constexpr (std::is_floating_point_v<T>) return static_cast<T>(item().to_double());
+    else return static_cast<T>(item().to_int());
+  }
+
+  // -- differentiation (the autograd library must be linked) --
+  bool requires_grad() const { return (checked()->layer_flags & kLayerAutograd) != 0; }
+  // On a leaf of floating type; throws otherwise. Returns itself.
+  const Tensor& requires_grad_(bool requires_grad = true) const;
+  bool is_leaf() const;
+  // The accumulated gradient; undefined before the first backward().
+  Tensor grad() const;
+  void set_grad(const Tensor& grad) const;
+  // Keeps the gradient of a tensor that is not a leaf.
+  void retain_grad() const;
+  // Accumulates d(this)/d(leaf) into the leaves' grad. `gradient` may be absent for one element.
+  void backward(const Tensor& gradient = {}, bool retain_graph = false,
+                bool create_graph = false) const;
+  // Calls `hook` with this tensor's gradient each time it is computed; what it returns, if defined,
+  // replaces the gradient. Gives a number for remove_hook.
+  int64_t register_hook(std::function<Tensor(const Tensor&)> hook) const;
+  void remove_hook(int64_t hook) const;
+  // The name of the operation that made it ("AddBackward"), or "".
+  std::string grad_fn() const;
+  // Shares memory, takes no part in differentiation.
+  Tensor detach() const;
+
+  // -- indexing: one index for the first dimension --
+  Tensor operator[](int64_t index) const;
+
+#include "mytorch/tensor_methods.inc"  // generated from the records with `forms: [method]`
+
+ private:
+  TensorImpl* checked() const {
+    if (impl_ == nullptr) [[unlikely]] fail_undefined();
+    return impl_;
+  }
+  [[noreturn]] static void fail_undefined();
+  const void* const_data_checked(ScalarType type) const;
+  void* data_checked(ScalarType type) const;
+
+  TensorImpl* impl_;
+};
+
+// A number as an operand of a kernel: int64, double or bool by its category, flagged MT_TENSOR_HOST.
+class HostScalar {
+ public:
+  explicit HostScalar(const Scalar& value) : value_(value.abi()) {
+    abi_.dl.data = &value_.v;
+    abi_.dl.device = {MT_DEVICE_CPU, 0};
+    abi_.dl.dtype = value.is_float() ? mt_dtype{MT_FLOAT, 64, 1}
+                    : value.is_int() ? mt_dtype{MT_INT, 64, 1}
+                                     : mt_dtype{MT_BOOL, 8, 1};
+    abi_.dl.shape = abi_.dl.strides = nullptr;
+    abi_.flags = MT_TENSOR_HOST | MT_TENSOR_DENSE;
+  }
+  HostScalar(const HostScalar&) = delete;
+  HostScalar& operator=(const HostScalar&) = delete;
+  const mt_tensor* abi() const { return &abi_; }
+
+ private:
+  mt_scalar value_;
+  mt_tensor abi_{};
+};
+
+// -- tensors from values --
+// A 1-dim tensor of the values, or a 0-dim one of one value. The dtype is the values' own (double
+// gives float32, the default float type) unless given.
+Tensor tensor(std::initializer_list<double> values, ScalarType dtype = kFloat32);
+Tensor tensor(const std::vector<float>& values);
+Tensor tensor(const std::vector<double>& values, ScalarType dtype = kFloat32);
+Tensor tensor(const std::vector<int64_t>& values);
+Tensor scalar_tensor(const Scalar& value, std::optional<ScalarType> dtype = {},
+                     Device device = kCPU);
+// The caller's memory, row-major unless strides are given; it must outlive the tensor, or
+// `release` is called when the last tensor that shares it goes.
+Tensor from_blob(void* data, IntList sizes, ScalarType dtype, Device device = kCPU,
+                 OptionalIntList strides = {}, std::function<void()> release = {});
+
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+
+Tensor operator+(const Tensor& a, const Operand& b);
+Tensor operator-(const Tensor& a, const Operand& b);
+Tensor operator*(const Tensor& a, const Operand& b);
+Tensor operator/(const Tensor& a, const Operand& b);
+Tensor operator+(const Scalar& a, const Tensor& b);
+Tensor operator-(const Scalar& a, const Tensor& b);
+Tensor operator*(const Scalar& a, const Tensor& b);
+Tensor operator/(const Scalar& a, const Tensor& b);
+Tensor operator-(const Tensor& a);
+Tensor operator==(const Tensor& a, const Operand& b);
+Tensor operator!=(const Tensor& a, const Operand& b);
+Tensor operator<(const Tensor& a, const Operand& b);
+Tensor operator<=(const Tensor& a, const Operand& b);
+Tensor operator>(const Tensor& a, const Operand& b);
+Tensor operator>=(const Tensor& a, const Operand& b);
+const Tensor& operator+=(const Tensor& a, const Operand& b);
+const Tensor& operator-=(const Tensor& a, const Operand& b);
+const Tensor& operator*=(const Tensor& a, const Operand& b);
+const Tensor& operator/=(const Tensor& a, const Operand& b);
+
+inline Operand::Operand(const Tensor& tensor) : impl_(tensor.impl()) {}
+inline Tensor Operand::tensor() const { return Tensor::share(impl_); }
+
+inline TensorList::TensorList(std::initializer_list<Tensor> list) {
+  data_ = list.begin();
+  size_ = list.size();
+}
+inline TensorList::TensorList(const std::vector<Tensor>& list)
+    : data_(list.data()), size_(list.size()) {}
+inline const Tensor* TensorList::end() const { return data_ + size_; }
+inline const Tensor& TensorList::operator[](size_t i) const { return data_[i]; }
+
+}  // namespace mytorch

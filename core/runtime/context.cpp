@@ -1,0 +1,149 @@
+#include "core/runtime/context.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "core/runtime/cpu_pool.h"
+#include "core/runtime/device_registry.h"
+#include "core/runtime/parallel.h"
+#include "core/types/errors.h"
+#include "mytorch/version.h"
+
+namespace mytorch {
+
+thread_local constinit ThreadState thread_state __attribute__((tls_model("initial-exec"))) = {};
+
+namespace {
+
+int default_threads() {
+  for (const char* name : {"MYTORCH_NUM_THREADS", "OMP_NUM_THREADS"}) {
+    const char* text = std::getenv(name);
+    if (text != nullptr && std::atoi(text) > 0) return std::min(std::atoi(text), 1024);
+  }
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+}
+
+thread_local int thread_count = 0;  // 0: not asked yet
+thread_local std::string host_error;
+
+void ctx_set_error(mt_ctx* ctx, int status, const char* message) {
+  auto* context = static_cast<Context*>(ctx);
+  context->error_status = status;
+  context->error = message != nullptr ? message : "";
+}
+
+void* ctx_scratch(mt_ctx* ctx, size_t bytes) {
+  auto* context = static_cast<Context*>(ctx);
+  bytes = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
+  while (context->block < context->blocks.size()) {
+    auto& block = context->blocks[context->block];
+    if (context->used + bytes <= block.bytes) {
+      char* data = block.data + context->used;
+      context->used += bytes;
+      return data;
+    }
+    ++context->block;
+    context->used = 0;
+  }
+  const size_t fresh = std::max<size_t>(bytes, 1 << 20);
+  char* data = nullptr;
+  if (context->device.type == MT_DEVICE_CPU) {
+    data = static_cast<char*>(std::aligned_alloc(64, fresh));
+  } else {
+    const DeviceType& type = device_type(device_slot(context->device.type));
+    data = static_cast<char*>(
+        type.ops->allocate(type.self, context->device.index, fresh, context->stream));
+  }
+  if (data == nullptr) return nullptr;
+  context->blocks.push_back({data, fresh});
+  context->block = context->blocks.size() - 1;
+  context->used = bytes;
+  return data;
+}
+
+const mt_tensor* ctx_make_output(mt_ctx* ctx, int32_t index, const int64_t* shape, int32_t ndim) {
+  auto* context = static_cast<Context*>(ctx);
+  if (context->dynamic_output == nullptr) {
+    ctx_set_error(ctx, MT_ERROR_INTERNAL, "make_output is for records marked `dynamic` only");
+    return nullptr;
+  }
+  return context->dynamic_output(context->dynamic_user, index, shape, ndim);
+}
+
+void host_set_error(int, const char* message) { host_error = message != nullptr ? message : ""; }
+
+void host_log(int level, const char* message) {
+  if (level > 0) std::fprintf(stderr, "mytorch: warning: %s\n", message);
+}
+
+const mt_host kHost = {sizeof(mt_host),   MT_ABI_MAJOR,   MT_ABI_MINOR,
+                       MYTORCH_VERSION_STRING, host_set_error, host_log};
+
+// Owns this thread's contexts, of all devices it touched.
+struct ThreadContexts {
+  std::vector<std::unique_ptr<Context>> all;
+  ~ThreadContexts() { std::fill_n(thread_state.contexts, kMaxDeviceTypes, nullptr); }
+};
+thread_local ThreadContexts contexts;
+
+}  // namespace
+
+Context::~Context() {
+  for (Block& block : blocks) {
+    if (device.type == MT_DEVICE_CPU) {
+      std::free(block.data);
+    } else {
+      const DeviceType& type = device_type(device_slot(device.type));
+      type.ops->release(type.self, device.index, block.data, block.bytes, stream);
+    }
+  }
+}
+
+mt_ctx* make_context(int slot, Device device) {
+  for (auto& known : contexts.all) {
+    if (known->device.type == device.type && known->device.index == device.index) {
+      return thread_state.contexts[slot] = known.get();
+    }
+  }
+  auto context = std::make_unique<Context>();
+  mt_ctx& ctx = *context;
+  ctx = {};
+  ctx.size = sizeof(mt_ctx);
+  ctx.device = {device.type, device.index};
+  ctx.host = &kHost;
+  ctx.num_threads = num_threads();
+  ctx.parallel_for = parallel_for;
+  ctx.scratch = ctx_scratch;
+  ctx.set_error = ctx_set_error;
+  ctx.make_output = ctx_make_output;
+  if (slot != kCpuSlot) {
+    const DeviceType& type = device_type(slot);
+    if (type.ops->create_stream != nullptr) {
+      ctx.stream = type.ops->create_stream(type.self, device.index, 0);
+    }
+  }
+  contexts.all.push_back(std::move(context));
+  return thread_state.contexts[slot] = contexts.all.back().get();
+}
+
+const mt_host* host() { return &kHost; }
+
+std::string take_host_error() { return std::exchange(host_error, {}); }
+
+int num_threads() {
+  if (thread_count == 0) thread_count = default_threads();
+  return thread_count;
+}
+
+void set_num_threads(int n) {
+  if (n < 1) fail(ErrorCode::kValue, "[set_num_threads] ", n, " threads: give at least 1");
+  thread_count = n;
+  for (auto& context : contexts.all) context->num_threads = n;
+}
+
+}  // namespace mytorch

@@ -1,0 +1,115 @@
+#include "core/runtime/device_registry.h"
+
+#include <atomic>
+#include <mutex>
+
+#include "absl/strings/str_join.h"
+#include "core/types/errors.h"
+
+namespace mytorch {
+namespace {
+
+// Rows are only ever added; `count` is published last, so readers need no lock.
+struct Registry {
+  Registry() {
+    rows[kCpuSlot].type = MT_DEVICE_CPU;
+    rows[kCpuSlot].name = "cpu";
+    rows[kCpuSlot].count = 1;
+  }
+  std::mutex mutex;
+  DeviceType rows[kMaxDeviceTypes];
+  std::atomic<int> count{1};
+  int32_t next_dynamic = MT_DEVICE_DYNAMIC;
+};
+
+Registry& registry() {
+  static Registry* const instance = new Registry;  // never destroyed: threads may outlive main
+  return *instance;
+}
+
+std::string known_names() {
+  std::string names;
+  for (int i = 0; i < num_device_types(); ++i) {
+    absl::StrAppend(&names, i == 0 ? "" : ", ", device_type(i).name);
+  }
+  return names;
+}
+
+}  // namespace
+
+int num_device_types() { return registry().count.load(std::memory_order_acquire); }
+const DeviceType& device_type(int slot) { return registry().rows[slot]; }
+
+int register_device_type(const char* name, const mt_device_ops* ops, void* self) {
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  int slot = 0;
+  const int count = r.count.load();
+  while (slot < count && r.rows[slot].name != name) ++slot;
+  if (slot < count && ops == nullptr) return slot;
+  if (ops == nullptr) {
+    fail(ErrorCode::kDevice, "[backend] device type '", name,
+         "' is not known, and the backend brings no device functions: set mt_backend::device");
+  }
+  if (slot < count) {
+    fail(ErrorCode::kDevice, "[backend] device type '", name,
+         "' is served already: a second backend for it must leave mt_backend::device NULL");
+  }
+  if (ops->device_count == nullptr || ops->allocate == nullptr || ops->release == nullptr ||
+      ops->copy == nullptr) {
+    fail(ErrorCode::kDevice, "[backend] device type '", name,
+         "' lacks one of device_count, allocate, release, copy, which every device needs");
+  }
+  if (slot == kMaxDeviceTypes) {
+    fail(ErrorCode::kDevice, "[backend] no room for device type '", name, "': ", kMaxDeviceTypes,
+         " types are in use (", known_names(), ")");
+  }
+  DeviceType& row = r.rows[slot];
+  row.type = ops->type != 0 ? ops->type : r.next_dynamic++;
+  row.name = name;
+  row.ops = ops;
+  row.self = self;
+  row.count = ops->device_count(self);
+  r.count.store(slot + 1, std::memory_order_release);
+  return slot;
+}
+
+void (*discover_devices)() = nullptr;
+
+int32_t device_type_from_name(const std::string& name) {
+  if (name == "cpu") return MT_DEVICE_CPU;
+  if (discover_devices != nullptr) discover_devices();
+  for (int i = 0; i < num_device_types(); ++i) {
+    if (device_type(i).name == name) return device_type(i).type;
+  }
+  fail(ErrorCode::kDevice, "[device] no device type is called '", name, "'; there are ",
+       known_names(), ". Is its backend's library where MYTORCH_BACKEND_PATH points?");
+}
+
+std::string device_type_name(int32_t type) {
+  for (int i = 0; i < num_device_types(); ++i) {
+    if (device_type(i).type == type) return device_type(i).name;
+  }
+  return absl::StrCat("device-", type);
+}
+
+int device_slot(int32_t type) {
+  if (type == MT_DEVICE_CPU) return kCpuSlot;
+  for (int i = 0; i < num_device_types(); ++i) {
+    if (device_type(i).type == type) return i;
+  }
+  fail(ErrorCode::kDevice, "[device] no backend serves device type ", type, "; there are ",
+       known_names());
+}
+
+int checked_device_slot(Device device) {
+  const int slot = device_slot(device.type);
+  const DeviceType& row = device_type(slot);
+  if (device.index < 0 || device.index >= row.count) {
+    fail(ErrorCode::kDevice, "[device] there is no ", device.str(), ": ", row.name, " has ",
+         row.count, row.count == 1 ? " device" : " devices");
+  }
+  return slot;
+}
+
+}  // namespace mytorch

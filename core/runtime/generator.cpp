@@ -1,0 +1,31 @@
+#include "mytorch/generator.h"
+
+#include <atomic>
+
+namespace mytorch {
+
+struct Generator::State {
+  std::atomic<uint64_t> seed;
+  std::atomic<uint64_t> call;
+};
+
+Generator::Generator(uint64_t seed) : state_(new State{{seed}, {0}}) {}
+uint64_t Generator::seed() const { return state_->seed; }
+void Generator::set_seed(uint64_t seed) {
+  state_->seed = seed;
+  state_->call = 0;
+}
+uint64_t Generator::call() const { return state_->call; }
+void Generator::set_call(uint64_t call) { state_->call = call; }
+mt_random Generator::next() const {
+  return {state_->seed, state_->call.fetch_add(1, std::memory_order_relaxed), nullptr};
+}
+
+Generator& default_generator() {
+  static Generator* const instance = new Generator(0);
+  return *instance;
+}
+
+void manual_seed(uint64_t seed) { default_generator().set_seed(seed); }
+
+}  // namespace mytorch

@@ -1,0 +1,102 @@
+#include "mytorch/storage.h"
+
+#include <new>
+
+#include "core/runtime/cpu_pool.h"
+#include "core/runtime/device_registry.h"
+#include "core/types/errors.h"
+#include "mytorch/thread_state.h"
+
+namespace mytorch {
+namespace {
+
+// Ids are taken in blocks, so that making a tensor touches no shared line.
+uint64_t next_storage_id() {
+  constexpr uint64_t kBlock = 1 << 16;
+  static std::atomic<uint64_t> next_block{1};
+  thread_local constinit uint64_t next = 0;
+  if (next % kBlock == 0) next = next_block.fetch_add(1, std::memory_order_relaxed) * kBlock;
+  return next++;
+}
+
+constexpr size_t kHeader = 64;  // the Storage of a CPU block lies in front of its data
+constexpr size_t kHeaderRoom = (sizeof(Storage) + kHeader - 1) / kHeader * kHeader;
+
+void destroy_cpu(Storage* storage) {
+  const uint16_t size_class = storage->size_class;
+  storage->~Storage();
+  cpu_pool::release(storage, size_class);
+}
+
+void destroy_on_device(Storage* storage) {
+  const DeviceType& type = device_type(storage->device_slot);
+  mt_ctx* ctx = context(storage->device_slot, {storage->device.type, storage->device.index});
+  type.ops->release(type.self, storage->device.index, storage->data, storage->bytes, ctx->stream);
+  delete storage;
+}
+
+struct WrappedStorage : Storage {
+  void (*release)(void*) = nullptr;
+  void* context = nullptr;
+};
+
+void destroy_wrapped(Storage* storage) {
+  auto* wrapped = static_cast<WrappedStorage*>(storage);
+  if (wrapped->release != nullptr) wrapped->release(wrapped->context);
+  delete wrapped;
+}
+
+[[noreturn]] void fail_out_of_memory(Device device, uint64_t bytes, const std::string& detail) {
+  fail(ErrorCode::kOutOfMemory, "[allocate] ", device.str(), " has no ", bytes, " bytes left", detail,
+       ": use smaller tensors or batches, or free some");
+}
+
+}  // namespace
+
+Storage* allocate_storage(Device device, int device_slot, uint64_t bytes) {
+  if (device_slot == kCpuSlot) {
+    uint16_t size_class = 0;
+    void* block = cpu_pool::allocate(kHeaderRoom + bytes, &size_class);
+    if (block == nullptr) [[unlikely]] {
+      fail_out_of_memory(device, bytes,
+                         absl::StrCat(" (", cpu_pool::stats().large_in_use, " in use)"));
+    }
+    auto* storage = new (block) Storage;
+    storage->abi.id = next_storage_id();
+    storage->size_class = size_class;
+    storage->device = device;
+    storage->data = static_cast<char*>(block) + kHeaderRoom;
+    storage->bytes = bytes;
+    storage->destroy = destroy_cpu;
+    return storage;
+  }
+  const DeviceType& type = device_type(device_slot);
+  mt_ctx* ctx = context(device_slot, {device.type, device.index});
+  void* data = type.ops->allocate(type.self, device.index, bytes, ctx->stream);
+  if (data == nullptr && bytes != 0) fail_out_of_memory(device, bytes, "");
+  auto* storage = new Storage;
+  storage->abi.id = next_storage_id();
+  storage->device_slot = static_cast<uint16_t>(device_slot);
+  storage->device = device;
+  storage->data = data;
+  storage->bytes = bytes;
+  storage->destroy = destroy_on_device;
+  return storage;
+}
+
+Storage* wrap_storage(Device device, void* data, uint64_t bytes, void (*release)(void*),
+                      void* context) {
+  auto* storage = new WrappedStorage;
+  storage->abi.id = next_storage_id();
+  storage->abi.flags = MT_STORAGE_ESCAPED;  // the caller may write to it behind our back
+  storage->device_slot = static_cast<uint16_t>(device_slot(device.type));
+  storage->device = device;
+  storage->data = data;
+  storage->bytes = bytes;
+  storage->destroy = destroy_wrapped;
+  storage->release = release;
+  storage->context = context;
+  return storage;
+}
+
+}  // namespace mytorch

@@ -1,0 +1,64 @@
+// The methods of Tensor that the autograd library implements.
+#include <utility>
+
+#include "core/types/errors.h"
+#include "mytorch/autograd_table.h"
+#include "mytorch/tensor.h"
+
+namespace mytorch {
+
+constinit const AutogradTable* autograd_table = nullptr;
+
+namespace {
+
+// The table, for a call of `method` on a defined tensor.
+const AutogradTable& table(const Tensor& self, const char* method) {
+  if (!self.defined()) {
+    fail(ErrorCode::kValue, "[", method, "] called on an undefined tensor");
+  }
+  if (autograd_table == nullptr) {
+    fail(ErrorCode::kUnsupported, "[", method,
+         "] needs the autograd library: link mytorch (or mytorch_autograd) beside the core");
+  }
+  return *autograd_table;
+}
+
+}  // namespace
+
+const Tensor& Tensor::requires_grad_(bool requires_grad) const {
+  table(*this, "requires_grad_").set_requires_grad(*this, requires_grad);
+  return *this;
+}
+
+bool Tensor::is_leaf() const { return table(*this, "is_leaf").is_leaf(*this); }
+
+Tensor Tensor::grad() const { return table(*this, "grad").grad(*this); }
+
+void Tensor::set_grad(const Tensor& grad) const {
+  table(*this, "set_grad").set_grad(*this, grad);
+}
+
+void Tensor::retain_grad() const { table(*this, "retain_grad").retain_grad(*this); }
+
+void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
+  table(*this, "backward").backward(*this, gradient, retain_graph, create_graph);
+}
+
+int64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
+  return table(*this, "register_hook").register_hook(*this, std::move(hook));
+}
+
+void Tensor::remove_hook(int64_t hook) const {
+  table(*this, "remove_hook").remove_hook(*this, hook);
+}
+
+std::string Tensor::grad_fn() const { return table(*this, "grad_fn").grad_fn(*this); }
+
+// An alias has no base, so writes through either are counted in the shared version, and nothing else
+// of differentiation passes between them.
+Tensor Tensor::detach() const {
+  if (!defined()) fail(ErrorCode::kValue, "[detach] called on an undefined tensor");
+  return adopt(new_alias(impl_));
+}
+
+}  // namespace mytorch

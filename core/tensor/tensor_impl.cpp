@@ -1,0 +1,250 @@
+#include "mytorch/tensor_impl.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <numeric>
+#include <vector>
+
+#include "core/runtime/cpu_pool.h"
+#include "core/runtime/device_registry.h"
+#include "core/types/errors.h"
+#include "mytorch/autograd_table.h"
+#include "mytorch/thread_state.h"
+
+namespace mytorch {
+namespace {
+
+// One allocation for the header and, past kInlineDims, the dimensions behind it.
+TensorImpl* blank(int ndim) {
+  uint16_t size_class = 0;
+  const size_t extra = ndim > kInlineDims ? 2 * sizeof(int64_t) * ndim : 0;
+  void* block = cpu_pool::allocate(sizeof(TensorImpl) + extra, &size_class);
+  if (block == nullptr) fail(ErrorCode::kOutOfMemory, "[tensor] out of memory");
+  auto* impl = new (block) TensorImpl;
+  int64_t* dims = extra != 0 ? reinterpret_cast<int64_t*>(impl + 1) : impl->inline_dims;
+  impl->abi.dl.ndim = ndim;
+  impl->abi.dl.shape = dims;
+  impl->abi.dl.strides = dims + ndim;
+  impl->size_class = size_class;
+  impl->inference = thread_state.inference_mode;
+  return impl;
+}
+
+void set_storage(TensorImpl* impl, Storage* storage, ScalarType dtype, int64_t byte_offset) {
+  impl->storage = storage;
+  impl->abi.storage = &storage->abi;
+  impl->abi.dl.data = static_cast<char*>(storage->data) + byte_offset;
+  impl->abi.dl.device = {storage->device.type, storage->device.index};
+  impl->abi.dl.dtype = to_abi(dtype);
+  impl->device_slot = static_cast<uint8_t>(storage->device_slot);
+  impl->dtype = dtype;
+}
+
+void set_geometry(TensorImpl* impl, IntList sizes, IntList strides) {
+  std::copy(sizes.begin(), sizes.end(), impl->abi.dl.shape);
+  std::copy(strides.begin(), strides.end(), impl->abi.dl.strides);
+  impl->numel = count(sizes);
+  if (is_contiguous(sizes, strides)) impl->abi.flags |= MT_TENSOR_DENSE;
+}
+
+// Bytes of an array, checked: a shape from a file or a user must not wrap around.
+uint64_t checked_bytes(const int64_t* sizes, int ndim, ScalarType dtype) {
+  __int128 bytes = element_size(dtype);
+  bool empty = false;
+  for (int i = 0; i < ndim; ++i) {
+    if (sizes[i] < 0) {
+      fail(ErrorCode::kShape, "[empty] shape ", shape_str({sizes, static_cast<size_t>(ndim)}),
+           " has a negative size");
+    }
+    empty |= sizes[i] == 0;
+  }
+  if (empty) return 0;
+  for (int i = 0; i < ndim; ++i) {
+    bytes *= sizes[i];
+    if (bytes > (__int128{1} << 62)) {
+      fail(ErrorCode::kOutOfMemory, "[empty] shape ",
+           shape_str({sizes, static_cast<size_t>(ndim)}), " has more elements than any memory");
+    }
+  }
+  return static_cast<uint64_t>(bytes);
+}
+
+}  // namespace
+
+int64_t count(IntList sizes) {
+  int64_t n = 1;
+  for (int64_t size : sizes) n *= size;
+  return n;
+}
+
+void contiguous_strides(const int64_t* sizes, int ndim, int64_t* strides) {
+  int64_t stride = 1;
+  for (int i = ndim - 1; i >= 0; --i) {
+    strides[i] = stride;
+    stride *= std::max<int64_t>(sizes[i], 1);
+  }
+}
+
+bool is_contiguous(IntList sizes, IntList strides) {
+  int64_t expected = 1;
+  bool contiguous = true;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    if (sizes[i] == 0) return true;
+    if (sizes[i] != 1 && strides[i] != expected) contiguous = false;
+    expected *= sizes[i];
+  }
+  return contiguous;
+}
+
+TensorImpl* new_tensor(const int64_t* sizes, int ndim, ScalarType dtype, Device device, int slot) {
+  // The number of elements of ordinary shapes; the careful way only where this could wrap.
+  uint64_t elements = 1;
+  bool ordinary = true;
+  for (int i = 0; i < ndim; ++i) {
+    ordinary &= static_cast<uint64_t>(sizes[i]) <= UINT32_MAX && elements <= (uint64_t{1} << 26);
+    elements *= static_cast<uint64_t>(sizes[i]);
+  }
+  const uint64_t bytes =
+      ordinary ? elements * element_size(dtype) : checked_bytes(sizes, ndim, dtype);
+  Storage* storage = allocate_storage(device, slot, bytes);
+  TensorImpl* impl = blank(ndim);
+  set_storage(impl, storage, dtype, 0);
+  int64_t stride = 1;
+  int64_t* shape = impl->abi.dl.shape;
+  for (int i = ndim - 1; i >= 0; --i) {
+    shape[i] = sizes[i];
+    shape[ndim + i] = stride;
+    stride *= sizes[i] > 1 ? sizes[i] : 1;
+  }
+  impl->numel = bytes == 0 ? 0 : count({sizes, static_cast<size_t>(ndim)});
+  impl->abi.flags = MT_TENSOR_DENSE;
+  return impl;
+}
+
+TensorImpl* new_tensor_strided(IntList sizes, IntList strides, ScalarType dtype, Device device) {
+  const int slot = checked_device_slot(device);
+  const uint64_t bytes = checked_bytes(sizes.data(), static_cast<int>(sizes.size()), dtype);
+  Storage* storage = allocate_storage(device, slot, bytes);
+  TensorImpl* impl = blank(static_cast<int>(sizes.size()));
+  set_storage(impl, storage, dtype, 0);
+  set_geometry(impl, sizes, strides);
+  return impl;
+}
+
+TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t offset) {
+  TensorImpl* impl = blank(static_cast<int>(sizes.size()));
+  impl->abi.storage = of->abi.storage;
+  impl->abi.dl.data = static_cast<char*>(of->abi.dl.data) + offset * element_size(of->dtype);
+  impl->abi.dl.device = of->abi.dl.device;
+  impl->abi.dl.dtype = of->abi.dl.dtype;
+  impl->storage = of->storage;
+  impl->dtype = of->dtype;
+  impl->device_slot = of->device_slot;
+  set_geometry(impl, sizes, strides);
+  if (of->inference || thread_state.inference_mode) {
+    // Untracked: it keeps the storage, not the base.
+    impl->inference = of->inference;
+    detail::retain(impl->storage);
+    return impl;
+  }
+  impl->base = of->base != nullptr ? of->base : of;
+  detail::retain(impl->base);
+  return impl;
+}
+
+TensorImpl* new_alias(TensorImpl* of) {
+  TensorImpl* impl = blank(of->abi.dl.ndim);
+  detail::retain(of->storage);
+  const int64_t bytes =
+      static_cast<const char*>(of->abi.dl.data) - static_cast<const char*>(of->storage->data);
+  set_storage(impl, of->storage, of->dtype, bytes);
+  set_geometry(impl, of->sizes(), of->strides());
+  return impl;
+}
+
+TensorImpl* new_tensor_over(Storage* storage, IntList sizes, IntList strides, ScalarType dtype,
+                            int64_t offset) {
+  TensorImpl* impl = blank(static_cast<int>(sizes.size()));
+  set_storage(impl, storage, dtype, offset * element_size(dtype));
+  set_geometry(impl, sizes, strides);
+  return impl;
+}
+
+void destroy_tensor(TensorImpl* impl) {
+  if (impl->autograd != nullptr) [[unlikely]] autograd_table->destroy_meta(impl);
+  if (impl->base != nullptr) {
+    release(impl->base);
+  } else if (impl->storage != nullptr && detail::release_last(impl->storage)) {
+    impl->storage->destroy(impl->storage);
+  }
+  const uint16_t size_class = impl->size_class;
+  impl->~TensorImpl();
+  cpu_pool::release(impl, size_class);
+}
+
+namespace {
+
+struct Extent {
+  const char* begin;
+  const char* end;
+};
+
+// The bytes from the first to past the last element.
+Extent extent(const mt_tensor& t) {
+  int64_t low = 0;
+  int64_t high = 0;
+  for (int i = 0; i < t.dl.ndim; ++i) {
+    if (t.dl.shape[i] == 0) return {nullptr, nullptr};
+    const int64_t reach = (t.dl.shape[i] - 1) * t.dl.strides[i];
+    (reach < 0 ? low : high) += reach;
+  }
+  const int64_t bytes = t.dl.dtype.bits / 8;
+  const char* data = static_cast<const char*>(t.dl.data);
+  return {data + low * bytes, data + (high + 1) * bytes};
+}
+
+bool same_geometry(const mt_tensor& a, const mt_tensor& b) {
+  if (a.dl.data != b.dl.data || a.dl.ndim != b.dl.ndim || !same_dtype(a.dl.dtype, b.dl.dtype)) {
+    return false;
+  }
+  for (int i = 0; i < a.dl.ndim; ++i) {
+    if (a.dl.shape[i] != b.dl.shape[i]) return false;
+    if (a.dl.shape[i] > 1 && a.dl.strides[i] != b.dl.strides[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool has_internal_overlap(const TensorImpl& impl) {
+  if (impl.dense() || impl.numel <= 1) return false;
+  // Sorted by stride, each dimension must step past everything that the smaller ones reach. (Patterns
+  // that interleave without meeting fail this test; ATen calls those "too hard" and so do we.)
+  const int ndim = impl.abi.dl.ndim;
+  std::vector<std::pair<int64_t, int64_t>> dims;  // |stride|, size
+  for (int i = 0; i < ndim; ++i) {
+    if (impl.abi.dl.shape[i] > 1) {
+      dims.emplace_back(std::abs(impl.abi.dl.strides[i]), impl.abi.dl.shape[i]);
+    }
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t reach = 0;
+  for (const auto& [stride, size] : dims) {
+    if (stride <= reach) return true;
+    reach += (size - 1) * stride;
+  }
+  return false;
+}
+
+Overlap overlap(const mt_tensor& a, const mt_tensor& b) {
+  if (a.storage == nullptr || a.storage != b.storage) return Overlap::kNone;
+  const Extent x = extent(a);
+  const Extent y = extent(b);
+  if (x.begin == nullptr || y.begin == nullptr || x.end <= y.begin || y.end <= x.begin) {
+    return Overlap::kNone;
+  }
+  return same_geometry(a, b) ? Overlap::kExact : Overlap::kPartial;
+}
+
+}  // namespace mytorch

@@ -1,0 +1,16 @@
+// Sizes, strides and lists of dimensions while they are computed: no allocation up to six.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/container/inlined_vector.h"
+#include "mytorch/list.h"
+
+namespace mytorch {
+
+using Dims = absl::InlinedVector<int64_t, 6>;
+
+inline IntList as_list(const Dims& dims) { return {dims.data(), dims.size()}; }
+inline Dims to_dims(IntList list) { return Dims(list.begin(), list.end()); }
+
+}  // namespace mytorch

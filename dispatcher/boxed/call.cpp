@@ -1,0 +1,261 @@
+// mytorch::call: overloads, conversions and defaults as ATen's.
+#include "mytorch/call.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/types/errors.h"
+#include "dispatcher/boxed/boxed.h"
+#include "dispatcher/table/op.h"
+
+namespace mytorch {
+
+const Tensor& Value::tensor() const {
+  if (const auto* t = std::get_if<Tensor>(&v_)) return *t;
+  fail(ErrorCode::kType, "[call] the value is ", type_name(), ", not a Tensor");
+}
+
+const std::vector<Tensor>& Value::tensors() const {
+  if (const auto* t = std::get_if<std::vector<Tensor>>(&v_)) return *t;
+  fail(ErrorCode::kType, "[call] the value is ", type_name(), ", not Tensor[]");
+}
+
+Scalar Value::scalar() const {
+  if (const auto* s = std::get_if<Scalar>(&v_)) return *s;
+  fail(ErrorCode::kType, "[call] the value is ", type_name(), ", not a number");
+}
+
+std::string Value::type_name() const {
+  static constexpr const char* kNames[] = {"None",    "Tensor", "Tensor[]",   "Scalar",
+                                           "int[]",   "float[]", "str",       "ScalarType",
+                                           "Device",  "Generator", "handle"};
+  if (const auto* s = std::get_if<Scalar>(&v_)) {
+    return s->is_float() ? "float" : s->is_int() ? "int" : "bool";
+  }
+  if (const auto* h = std::get_if<Handle>(&v_)) return h->type;
+  return kNames[v_.index()];
+}
+
+namespace {
+
+const char* arg_type_name(ArgType type) {
+  static constexpr const char* kNames[] = {"Tensor", "Tensor[]", "Operand", "Scalar", "int",
+                                           "bool",   "float",    "int[]",   "float[]", "str",
+                                           "ScalarType", "Device", "Generator"};
+  return kNames[static_cast<int>(type)];
+}
+
+// Converts `value` to what an argument takes; false if that is not what ATen would do.
+bool convert(const ArgInfo& arg, Value& value) {
+  if (value.is_none()) return arg.optional;
+  const auto& v = value.variant();
+  const auto* scalar = std::get_if<Scalar>(&v);
+  switch (arg.type) {
+    case ArgType::kTensor:
+      return std::holds_alternative<Tensor>(v);
+    case ArgType::kOperand:
+      return std::holds_alternative<Tensor>(v) || scalar != nullptr;
+    case ArgType::kTensorList:
+      return std::holds_alternative<std::vector<Tensor>>(v);
+    case ArgType::kScalar:
+      return scalar != nullptr;
+    case ArgType::kInt:
+      return scalar != nullptr && scalar->is_int();
+    case ArgType::kBool:
+      return scalar != nullptr && !scalar->is_float();
+    case ArgType::kFloat:
+      return scalar != nullptr;
+    case ArgType::kIntList:
+      if (scalar != nullptr && scalar->is_int()) {
+        value = Value(std::vector<int64_t>{scalar->to_int()});
+        return true;
+      }
+      return std::holds_alternative<std::vector<int64_t>>(v);
+    case ArgType::kFloatList:
+      if (const auto* ints = std::get_if<std::vector<int64_t>>(&v)) {
+        value = Value(std::vector<double>(ints->begin(), ints->end()));
+        return true;
+      }
+      return std::holds_alternative<std::vector<double>>(v);
+    case ArgType::kStr:
+      return std::holds_alternative<std::string>(v);
+    case ArgType::kScalarType:
+      return std::holds_alternative<ScalarType>(v);
+    case ArgType::kDevice:
+      if (const auto* name = std::get_if<std::string>(&v)) {
+        value = Value(Device(*name));
+        return true;
+      }
+      return std::holds_alternative<Device>(v);
+    case ArgType::kGenerator:
+      return std::holds_alternative<Generator>(v);
+  }
+  return false;
+}
+
+// The value of a default as the schema writes it.
+Value default_value(const ArgInfo& arg) {
+  const std::string text = arg.default_text;
+  if (text == "None") return {};
+  switch (arg.type) {
+    case ArgType::kIntList:
+    case ArgType::kFloatList: {
+      std::vector<int64_t> ints;
+      std::vector<double> floats;
+      for (const char* at = text.c_str() + 1; *at != ']' && *at != '\0';) {
+        char* end = nullptr;
+        floats.push_back(std::strtod(at, &end));
+        ints.push_back(static_cast<int64_t>(floats.back()));
+        at = end + std::strspn(end, ", ");
+      }
+      return arg.type == ArgType::kIntList ? Value(std::move(ints)) : Value(std::move(floats));
+    }
+    case ArgType::kStr:
+      return Value(text);
+    case ArgType::kScalarType:
+      return Value(dtype_from_name(text.c_str()));
+    case ArgType::kDevice:
+      return Value(Device(text));
+    default:
+      break;
+  }
+  if (text == "True" || text == "False") return Value(text == "True");
+  if (arg.type != ArgType::kFloat && text.find_first_not_of("-0123456789") == std::string::npos) {
+    return Value(static_cast<int64_t>(std::strtoll(text.c_str(), nullptr, 10)));
+  }
+  return Value(std::strtod(text.c_str(), nullptr));
+}
+
+struct Bound {
+  std::vector<Value> args;
+  std::string why;  // empty: the overload takes the call
+};
+
+Bound bind_args(const OpInfo& op, const std::vector<Value>& positional,
+           const std::vector<NamedValue>& named) {
+  Bound bound;
+  bound.args.resize(op.num_args);
+  std::vector<bool> given(op.num_args, false);
+  if (positional.size() > static_cast<size_t>(op.num_args)) {
+    bound.why = absl::StrCat("it takes ", op.num_args, " arguments, not ", positional.size());
+    return bound;
+  }
+  auto set = [&](int i, const Value& value) {
+    bound.args[i] = value;
+    given[i] = true;
+    if (!convert(op.args[i], bound.args[i])) {
+      bound.why = absl::StrCat("'", op.args[i].name, "' takes ", arg_type_name(op.args[i].type),
+                               op.args[i].optional ? "?" : "", ", not ", value.type_name());
+    }
+  };
+  for (size_t i = 0; i < positional.size() && bound.why.empty(); ++i) {
+    if (op.args[i].kw_only) {
+      bound.why = absl::StrCat("'", op.args[i].name, "' must be given by name");
+    } else {
+      set(static_cast<int>(i), positional[i]);
+    }
+  }
+  for (const auto& [name, value] : named) {
+    if (!bound.why.empty()) return bound;
+    int at = 0;
+    while (at < op.num_args && name != op.args[at].name) ++at;
+    if (at == op.num_args) {
+      bound.why = absl::StrCat("it has no argument '", piece(name), "'");
+    } else if (given[at]) {
+      bound.why = absl::StrCat("'", piece(name), "' is given twice");
+    } else {
+      set(at, value);
+    }
+  }
+  for (int i = 0; i < op.num_args && bound.why.empty(); ++i) {
+    if (given[i]) continue;
+    if (op.args[i].default_text == nullptr) {
+      bound.why = absl::StrCat("'", op.args[i].name, "' is missing");
+    } else {
+      bound.args[i] = default_value(op.args[i]);
+    }
+  }
+  return bound;
+}
+
+using Boxed = void (*)(const Value*, std::vector<Value>*);
+
+std::vector<Value> run(const OpInfo& op, Boxed form, const std::vector<Value>& args) {
+  if (form == nullptr) {
+    fail(ErrorCode::kValue, "[", op.base, "] ", op.name, " has no such form");
+  }
+  std::vector<Value> results;
+  form(args.data(), &results);
+  return results;
+}
+
+}  // namespace
+
+std::vector<Value> call_entry(const OpEntry& entry, std::vector<Value> args) {
+  Bound bound = bind_args(*entry.info, args, {});
+  if (!bound.why.empty()) {
+    fail(ErrorCode::kType, "[", entry.info->base, "] ", entry.info->schema, ": ", bound.why);
+  }
+  return run(*entry.info, entry.info->boxed, bound.args);
+}
+
+std::vector<Value> call(std::string_view name, std::vector<Value> args,
+                        std::vector<NamedValue> named) {
+  const size_t dot = name.find('.');
+  std::string base(name.substr(0, dot));
+  const std::string overload(dot == std::string_view::npos ? "" : name.substr(dot + 1));
+  std::vector<OpEntry*> overloads = find_overloads(base);
+  // "add_" is the in-place form of add, unless an op of that name exists (copy_).
+  bool inplace = false;
+  if (overloads.empty() && base.size() > 1 && base.back() == '_') {
+    base.pop_back();
+    overloads = find_overloads(base);
+    inplace = true;
+  }
+  if (overloads.empty()) {
+    fail(ErrorCode::kValue, "[call] there is no operator '", name, "': see `mytorch ops`");
+  }
+  // The outputs, if the out= form is meant; several are given as out0, out1, ... or by their names.
+  std::vector<Value> outs;
+  std::vector<NamedValue> rest;
+  for (auto& [key, value] : named) {
+    if (key == "out") {
+      outs.push_back(value);
+    } else {
+      rest.emplace_back(key, value);
+    }
+  }
+  if (outs.size() == 1 && std::holds_alternative<std::vector<Tensor>>(outs[0].variant())) {
+    const std::vector<Tensor> tensors = outs[0].tensors();
+    outs.assign(tensors.begin(), tensors.end());
+  }
+  std::string reasons;
+  for (const OpEntry* entry : overloads) {
+    const OpInfo& op = *entry->info;
+    if (dot != std::string_view::npos && absl::StrCat(base, ".", overload) != op.name) continue;
+    Bound bound = bind_args(op, args, rest);
+    if (!bound.why.empty()) {
+      absl::StrAppend(&reasons, "\n  ", op.schema, ": ", bound.why);
+      continue;
+    }
+    if (inplace) return run(op, op.boxed_inplace, bound.args);
+    if (outs.empty()) return run(op, op.boxed, bound.args);
+    if (op.boxed_out != nullptr && outs.size() != static_cast<size_t>(op.num_outputs)) {
+      fail(ErrorCode::kValue, "[", op.base, "] has ", op.num_outputs, " results, but ", outs.size(),
+           " outputs are given");
+    }
+    bound.args.insert(bound.args.begin(), outs.begin(), outs.end());
+    return run(op, op.boxed_out, bound.args);
+  }
+  fail(ErrorCode::kType, "[", base, "] no overload takes these arguments:", reasons);
+}
+
+std::vector<std::string> operator_names() {
+  std::vector<std::string> names;
+  for (const OpEntry* entry : all_ops()) names.emplace_back(entry->info->name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace mytorch

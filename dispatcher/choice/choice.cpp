@@ -1,0 +1,295 @@
+#include "dispatcher/choice/choice.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "core/runtime/context.h"
+#include "core/runtime/device_registry.h"
+#include "core/types/errors.h"
+#include "dispatcher/choice/state.h"
+#include "mytorch/backends.h"
+
+namespace mytorch {
+namespace {
+
+int decline(void*, mt_ctx*, const void*) { return MT_DECLINED; }
+
+
+struct Backends {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Backend>> all;
+};
+Backends& all_backends() {
+  static Backends* const instance = new Backends;
+  return *instance;
+}
+
+// The pinned backend of each device type, for all threads.
+std::atomic<const Backend*> pins[kMaxDeviceTypes];
+
+bool is_oracle(const Candidate& candidate) {
+  return (candidate.backend->abi.flags & MT_BACKEND_ORACLE) != 0;
+}
+
+uint32_t needed_flags(const OpInfo& op) {
+  return op.meaning == Meaning::kPointwise
+             ? MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES
+         : op.meaning == Meaning::kReduce ? MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES
+                                          : uint32_t{MT_TAKES_STRIDED};
+}
+
+bool unconditional(const OpInfo& op, const Candidate& candidate) {
+  return candidate.abi.supports == nullptr && !candidate.compiled &&
+         (candidate.abi.flags & needed_flags(op)) == needed_flags(op);
+}
+
+int run_one(OpState& state, int slot, const Candidate& candidate, mt_ctx* ctx, const void* args) {
+  const mt_candidate* kernel = &candidate.abi;
+  if (candidate.compiled) {
+    kernel = static_cast<CompiledOp*>(candidate.abi.self)->find(args);
+    if (kernel == nullptr) return MT_DECLINED;
+  }
+  const Fit f = fit(*state.entry->info, *kernel, args);
+  if (f.takes) {
+    if (kernel->supports != nullptr && kernel->supports(kernel->self, args) != nullptr) {
+      return MT_DECLINED;
+    }
+    return kernel->run(kernel->self, ctx, args);
+  }
+  return f.convertible ? run_converted(state, slot, *kernel, ctx, args) : MT_DECLINED;
+}
+
+// The slot of an op with several or conditional candidates.
+int choose(void* self, mt_ctx* ctx, const void* args) {
+  auto* ref = static_cast<OpState::Ref*>(self);
+  OpState& state = *ref->state;
+  const CandidateList* list = state.lists[ref->slot].load(std::memory_order_acquire);
+  const Backend* pinned = pins[ref->slot].load(std::memory_order_acquire);
+  if (pinned != nullptr) {
+    for (const Candidate& candidate : list->ordered) {
+      if (candidate.backend != pinned) continue;
+      const int status = run_one(state, ref->slot, candidate, ctx, args);
+      if (status != MT_DECLINED) return status;
+    }
+  }
+  for (const Candidate& candidate : list->ordered) {
+    if (candidate.backend == pinned || is_oracle(candidate)) continue;
+    const int status = run_one(state, ref->slot, candidate, ctx, args);
+    if (status != MT_DECLINED) return status;
+  }
+  return MT_DECLINED;
+}
+
+std::mutex state_mutex;
+
+// Publishes what a call on this device type runs now.
+void resolve(OpState& state, int slot) {
+  const CandidateList* list = state.lists[slot].load(std::memory_order_acquire);
+  const Slot* result = &OpEntry::kDeclines;
+  if (list != nullptr && !list->ordered.empty()) {
+    const Backend* pinned = pins[slot].load(std::memory_order_acquire);
+    const Candidate& first = list->ordered.front();
+    const bool plain = pinned == nullptr || first.backend == pinned;
+    result = plain && !is_oracle(first) && unconditional(*state.entry->info, first)
+                 ? &list->direct
+                 : &state.choice[slot];
+  }
+  state.entry->slots[slot].store(result, std::memory_order_release);
+}
+
+void add_candidate(OpEntry& entry, int slot, const Candidate& candidate) {
+  OpState& state = state_of(entry);
+  std::lock_guard<std::mutex> lock(state.mutex);
+  const CandidateList* old = state.lists[slot].load();
+  auto list = std::make_unique<CandidateList>();
+  if (old != nullptr) list->ordered = old->ordered;
+  list->ordered.push_back(candidate);
+  std::stable_sort(list->ordered.begin(), list->ordered.end(),
+                   [](const Candidate& a, const Candidate& b) {
+                     if (is_oracle(a) != is_oracle(b)) return is_oracle(b);
+                     return a.abi.priority > b.abi.priority;
+                   });
+  list->direct = {list->ordered.front().abi.run, list->ordered.front().abi.self};
+  list->all_take_alias = std::all_of(
+      list->ordered.begin(), list->ordered.end(),
+      [](const Candidate& c) { return c.compiled || (c.abi.flags & MT_TAKES_ALIAS) != 0; });
+  state.lists[slot].store(list.get(), std::memory_order_release);
+  state.kept.push_back(std::move(list));
+  resolve(state, slot);
+}
+
+template <class T>
+T copy_sized(const T* from) {
+  T to{};
+  std::memcpy(&to, from, std::min(from->size, sizeof(T)));
+  to.size = sizeof(T);
+  return to;
+}
+
+void check_contract(const mt_backend& abi, const std::string& path) {
+  const std::string where = path.empty() ? "a registered backend" : path;
+  if (abi.abi_major != MT_ABI_MAJOR) {
+    fail(ErrorCode::kUnsupported, "[backend] ", where, " speaks contract version ", abi.abi_major,
+         ", this mytorch speaks ", MT_ABI_MAJOR, ": rebuild one of them");
+  }
+  if (abi.name == nullptr || abi.device_type == nullptr) {
+    fail(ErrorCode::kValue, "[backend] ", where, " did not set its name and device_type");
+  }
+  if (abi.num_candidates != 0 && abi.candidates == nullptr) {
+    fail(ErrorCode::kValue, "[backend] ", where, " has ", abi.num_candidates,
+         " candidates but no table of them");
+  }
+}
+
+}  // namespace
+
+const Slot OpEntry::kDeclines = {decline, nullptr};
+
+OpState& state_of(OpEntry& entry) {
+  std::lock_guard<std::mutex> lock(state_mutex);
+  if (entry.state == nullptr) {
+    auto* state = new OpState;
+    state->entry = &entry;
+    for (int i = 0; i < kMaxDeviceTypes; ++i) {
+      state->refs[i] = {state, i};
+      state->choice[i] = {choose, &state->refs[i]};
+    }
+    entry.state = state;
+  }
+  return *entry.state;
+}
+
+const Backend& add_backend(const mt_backend& given, const std::string& path) {
+  check_contract(given, path);
+  auto backend = std::make_unique<Backend>();
+  backend->abi = given;
+  backend->name = given.name;
+  backend->version = given.version != nullptr ? given.version : "";
+  backend->path = path;
+  Backends& b = all_backends();
+  {
+    std::lock_guard<std::mutex> lock(b.mutex);
+    for (const auto& known : b.all) {
+      if (known->name == backend->name) {
+        fail(ErrorCode::kValue, "[backend] a backend called '", backend->name,
+             "' is loaded already", known->path.empty() ? "" : ", from ", known->path);
+      }
+    }
+  }
+  backend->device_slot = register_device_type(given.device_type, given.device, given.self);
+  const Backend* kept = backend.get();
+  {
+    std::lock_guard<std::mutex> lock(b.mutex);
+    b.all.push_back(std::move(backend));
+  }
+  for (int64_t i = 0; i < given.num_candidates; ++i) {
+    // Candidates are laid out with the backend's own size, which may differ from ours.
+    const auto* first = reinterpret_cast<const char*>(given.candidates);
+    const size_t step = given.candidates->size;
+    mt_candidate abi = copy_sized(reinterpret_cast<const mt_candidate*>(first + i * step));
+    OpEntry* entry = abi.op != nullptr ? find_op(abi.op) : nullptr;
+    // An op that this mytorch does not have, or under another hash, is not an error: the plug-in may
+    // be newer or older than the framework.
+    if (entry == nullptr || abi.run == nullptr || entry->info->hash != abi.hash) continue;
+    add_candidate(*entry, kept->device_slot, {kept, abi, false});
+  }
+  if (kept->abi.compile != nullptr) {
+    for (OpEntry* entry : all_ops()) {
+      if (entry->info->num_programs == 0) continue;
+      OpState& state = state_of(*entry);
+      auto compiled = std::make_unique<CompiledOp>(entry, kept);
+      mt_candidate abi{};
+      abi.size = sizeof(abi);
+      abi.op = entry->info->name;
+      abi.hash = entry->info->hash;
+      abi.name = "compiled";
+      abi.priority = kept->abi.compile_priority;
+      abi.flags = MT_TAKES_ALIAS;
+      abi.self = compiled.get();
+      {
+        std::lock_guard<std::mutex> lock(state.mutex);
+        state.compiled.push_back(std::move(compiled));
+      }
+      add_candidate(*entry, kept->device_slot, {kept, abi, true});
+    }
+  }
+  return *kept;
+}
+
+std::vector<const Backend*> backends() {
+  Backends& b = all_backends();
+  std::lock_guard<std::mutex> lock(b.mutex);
+  std::vector<const Backend*> result;
+  for (const auto& backend : b.all) result.push_back(backend.get());
+  return result;
+}
+
+std::vector<Candidate> candidates(const OpEntry& entry, int device_slot) {
+  if (entry.state == nullptr) return {};
+  const CandidateList* list = entry.state->lists[device_slot].load(std::memory_order_acquire);
+  return list != nullptr ? list->ordered : std::vector<Candidate>{};
+}
+
+bool takes_alias(const OpEntry& entry, int device_slot) {
+  if (entry.state == nullptr) return false;
+  const CandidateList* list = entry.state->lists[device_slot].load(std::memory_order_acquire);
+  return list != nullptr && list->all_take_alias;
+}
+
+Prefer::Prefer(const std::string& device_type, const std::string& backend)
+    : slot_(mytorch::device_slot(device_type_from_name(device_type))) {
+  load_default_backends();
+  const Backend* found = nullptr;
+  std::vector<std::string> names;
+  for (const Backend* known : backends()) {
+    if (known->device_slot != slot_) continue;
+    names.push_back(known->name);
+    if (known->name == backend) found = known;
+  }
+  if (found == nullptr) {
+    fail(ErrorCode::kValue, "[prefer] no backend '", backend, "' serves ", device_type,
+         "; loaded are: ", absl::StrJoin(names, ", "));
+  }
+  saved_ = pins[slot_].exchange(found);
+  for (OpEntry* entry : all_ops()) {
+    if (entry->state != nullptr) resolve(*entry->state, slot_);
+  }
+}
+
+Prefer::~Prefer() {
+  pins[slot_].store(static_cast<const Backend*>(saved_));
+  for (OpEntry* entry : all_ops()) {
+    if (entry->state != nullptr) resolve(*entry->state, slot_);
+  }
+}
+
+bool after_failure(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args, int status) {
+  if (status == MT_DECLINED && load_default_backends()) {
+    // The first call of the process: the kernels have only now been loaded.
+    ScratchScope scratch(ctx);
+    const Slot* now = entry.slots[slot].load(std::memory_order_acquire);
+    status = now->run(now->self, ctx, args);
+  }
+  if (status == MT_OK) return true;
+  if (status == MT_DECLINED) return false;
+  std::string message = std::exchange(static_cast<Context*>(ctx)->error, {});
+  if (message.empty()) message = absl::StrCat("the kernel failed with status ", status);
+  if (message[0] != '[') message = absl::StrCat("[", entry.info->base, "] ", message);
+  if (status < MT_ERROR_SHAPE || status > MT_ERROR_INTERNAL) status = MT_ERROR_INTERNAL;
+  throw Error(static_cast<ErrorCode>(status), message);
+}
+
+std::vector<SlowPaths> slow_paths() {
+  std::vector<SlowPaths> result;
+  for (OpEntry* entry : all_ops()) {
+    if (entry->state == nullptr) continue;
+    SlowPaths s{entry->info->name, entry->state->conversions.load(), entry->state->dissolved.load(),
+                entry->state->fallbacks.load()};
+    if (s.conversions + s.dissolved + s.fallbacks != 0) result.push_back(s);
+  }
+  return result;
+}
+
+}  // namespace mytorch

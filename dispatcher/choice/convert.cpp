@@ -1,0 +1,143 @@
+// Simple kernels are allowed to be simple: this hands them dense operands of one type and shape.
+#include <cstring>
+#include <vector>
+
+#include "core/runtime/device_registry.h"
+#include "core/types/errors.h"
+#include "dispatcher/choice/state.h"
+#include "dispatcher/table/fields.h"
+#include "mytorch/abi_ops.h"
+
+namespace mytorch {
+namespace {
+
+IntList sizes_of(const mt_tensor* t) { return {t->dl.shape, static_cast<size_t>(t->dl.ndim)}; }
+
+// What one operand must be for a candidate that takes only the simple case.
+struct Wanted {
+  bool dense;
+  bool typed;
+  mt_dtype dtype;
+  bool shaped;
+  IntList shape;
+
+  bool met_by(const mt_tensor* t) const {
+    if (dense && (t->flags & MT_TENSOR_DENSE) == 0) return false;
+    if (typed && !same_dtype(t->dl.dtype, dtype)) return false;
+    return !shaped || sizes_of(t) == shape;
+  }
+};
+
+// The shape of a pointwise call: that of any wanted output.
+IntList call_shape(const OpInfo& op, const void* args) {
+  IntList shape;
+  for_each_output(op, args, [&](const mt_tensor*& t, const OutputInfo&) { shape = sizes_of(t); });
+  return shape;
+}
+
+Wanted wanted_input(const OpInfo& op, const mt_candidate& candidate, const void* args,
+                    const ArgInfo& arg) {
+  const bool typed = (op.meaning == Meaning::kPointwise || op.meaning == Meaning::kReduce) &&
+                     arg.promotes && (candidate.flags & MT_TAKES_MIXED_DTYPES) == 0;
+  const bool shaped =
+      op.meaning == Meaning::kPointwise && (candidate.flags & MT_TAKES_BROADCAST) == 0;
+  return {(candidate.flags & MT_TAKES_STRIDED) == 0, typed, header(args).compute, shaped,
+          shaped ? call_shape(op, args) : IntList()};
+}
+
+// Outputs of the promoted type are computed in the computation type.
+Wanted wanted_output(const OpInfo& op, const mt_candidate& candidate, const void* args,
+                     const OutputInfo& output) {
+  const bool typed = op.meaning == Meaning::kPointwise && output.dtype < 0 &&
+                     op.promote != Promote::kCompare &&
+                     (candidate.flags & MT_TAKES_MIXED_DTYPES) == 0;
+  return {(candidate.flags & MT_TAKES_STRIDED) == 0, typed, header(args).compute, false, {}};
+}
+
+const OpEntry& copy_entry() {
+  static const OpEntry* const entry = find_op("copy_");
+  return *entry;
+}
+
+void copy(int slot, mt_ctx* ctx, const mt_tensor* to, const mt_tensor* from) {
+  mt_args_copy_ args{};
+  args.header.size = sizeof(args);
+  args.header.compute = to->dl.dtype;
+  args.self = to;
+  args.src = from;
+  if (!run_kernel(copy_entry(), slot, ctx, &args)) fail_no_kernel(copy_entry(), slot, &args);
+}
+
+bool can_copy(int slot) {
+  return copy_entry().slots[slot].load(std::memory_order_acquire) != &OpEntry::kDeclines;
+}
+
+Tensor temporary(int slot, const mt_tensor* operand, const Wanted& wanted, const mt_ctx* ctx) {
+  const IntList sizes = wanted.shaped ? wanted.shape : sizes_of(operand);
+  const mt_dtype dtype = wanted.typed ? wanted.dtype : operand->dl.dtype;
+  return Tensor::adopt(new_tensor(sizes.data(), static_cast<int>(sizes.size()), from_abi(dtype),
+                                  Device(ctx->device.type, ctx->device.index), slot));
+}
+
+}  // namespace
+
+Fit fit(const OpInfo& op, const mt_candidate& candidate, const void* args) {
+  bool takes = true;
+  for_each_input(op, args, [&](const mt_tensor*& t, const ArgInfo& arg) {
+    takes = takes && wanted_input(op, candidate, args, arg).met_by(t);
+  });
+  int slot = kCpuSlot;
+  for_each_output(op, args, [&](const mt_tensor*& t, const OutputInfo& output) {
+    slot = device_slot(t->dl.device.type);
+    takes = takes && wanted_output(op, candidate, args, output).met_by(t);
+  });
+  // The copy itself can only be done by a kernel that takes strides and types.
+  const bool is_copy = std::strcmp(op.name, "copy_") == 0;
+  return {takes, !is_copy && can_copy(slot)};
+}
+
+int run_converted(OpState& state, int slot, const mt_candidate& candidate, mt_ctx* ctx,
+                  const void* args) {
+  const OpInfo& op = *state.entry->info;
+  std::vector<char> copy_of_args(static_cast<const char*>(args),
+                                 static_cast<const char*>(args) + op.args_size);
+  void* simple = copy_of_args.data();
+  std::vector<std::vector<const mt_tensor*>> lists;
+  for (int i = 0; i < op.num_args; ++i) {
+    if (op.args[i].type != ArgType::kTensorList || op.args[i].offset == kNoField) continue;
+    auto& list = field<mt_tensor_list>(simple, op.args[i].offset);
+    lists.emplace_back(list.data, list.data + list.size);
+    list.data = lists.back().data();
+  }
+  std::vector<Tensor> kept;
+  struct Back {
+    const mt_tensor* to;
+    const mt_tensor* from;
+  };
+  std::vector<Back> back;
+  auto replace = [&](const mt_tensor*& operand, const Wanted& wanted, bool read, bool written) {
+    if (wanted.met_by(operand)) return;
+    kept.push_back(temporary(slot, operand, wanted, ctx));
+    const mt_tensor* dense = &kept.back().impl()->abi;
+    if (read) copy(slot, ctx, dense, operand);
+    if (written) back.push_back({operand, dense});
+    operand = dense;
+    state.conversions.fetch_add(1, std::memory_order_relaxed);
+  };
+  for_each_input(op, simple, [&](const mt_tensor*& operand, const ArgInfo& arg) {
+    replace(operand, wanted_input(op, candidate, args, arg), true, arg.written);
+  });
+  for_each_output(op, simple, [&](const mt_tensor*& operand, const OutputInfo& output) {
+    replace(operand, wanted_output(op, candidate, args, output), false, true);
+  });
+  if (candidate.supports != nullptr && candidate.supports(candidate.self, simple) != nullptr) {
+    return MT_DECLINED;
+  }
+  const int status = candidate.run(candidate.self, ctx, simple);
+  if (status == MT_OK) {
+    for (const Back& b : back) copy(slot, ctx, b.to, b.from);
+  }
+  return status;
+}
+
+}  // namespace mytorch

@@ -1,0 +1,180 @@
+// The last resort: another device's op on the CPU, where the user allowed it, and the error where not.
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/strings/str_join.h"
+#include "core/runtime/context.h"
+#include "core/runtime/device_registry.h"
+#include "core/types/errors.h"
+#include "dispatcher/choice/state.h"
+#include "dispatcher/table/fields.h"
+#include "mytorch/backends.h"
+
+namespace mytorch {
+namespace {
+
+std::string describe_operands(const OpInfo& op, const void* args) {
+  std::vector<std::string> parts;
+  for_each_input(op, args, [&](const mt_tensor*& t, const ArgInfo& arg) {
+    parts.push_back(absl::StrCat(arg.name, ": ", dtype_name(from_abi(t->dl.dtype)),
+                                 shape_str({t->dl.shape, static_cast<size_t>(t->dl.ndim)})));
+  });
+  return absl::StrJoin(parts, ", ");
+}
+
+std::string why_not(const OpInfo& op, const Candidate& candidate, const void* args) {
+  if ((candidate.backend->abi.flags & MT_BACKEND_ORACLE) != 0)
+    return "is the oracle, which is used only when pinned";
+  const mt_candidate* kernel = &candidate.abi;
+  if (candidate.compiled) {
+    kernel = static_cast<CompiledOp*>(candidate.abi.self)->find(args);
+    if (kernel == nullptr) return "does not compile this program for these types";
+  }
+  if (kernel->supports != nullptr) {
+    if (const char* reason = kernel->supports(kernel->self, args)) return reason;
+  }
+  const Fit f = fit(op, *kernel, args);
+  return !f.takes && !f.convertible ? "takes only dense operands, and there is no copy_ kernel"
+                                    : "declined when it was run";
+}
+
+std::atomic<int> fallback_allowed{-1};  // -1: as the environment says
+
+bool fallback_is_allowed() {
+  int allowed = fallback_allowed.load();
+  if (allowed < 0) {
+    const char* text = std::getenv("MYTORCH_FALLBACK");
+    allowed = text != nullptr && std::atoi(text) != 0 ? 1 : 0;
+    fallback_allowed.store(allowed);
+  }
+  return allowed != 0;
+}
+
+}  // namespace
+
+void allow_fallback(bool allow) { fallback_allowed.store(allow ? 1 : 0); }
+
+void fail_no_kernel(const OpEntry& entry, int device_slot, const void* args) {
+  const OpInfo& op = *entry.info;
+  std::string text =
+      absl::StrCat("[", op.base, "] no kernel of ", op.name, " on ", device_type(device_slot).name,
+                   " takes (", describe_operands(op, args), ").");
+  const auto list = candidates(entry, device_slot);
+  if (list.empty()) {
+    const auto loaded = backends();
+    absl::StrAppend(&text, " No backend offers one;");
+    if (loaded.empty()) {
+      absl::StrAppend(&text,
+                      " none is loaded: set MYTORCH_BACKEND_PATH to the folder of the backends, or "
+                      "call load_backend.");
+    } else {
+      absl::StrAppend(&text, " loaded are ",
+                      absl::StrJoin(loaded, ", ",
+                                    [](std::string* out, const Backend* b) {
+                                      absl::StrAppend(out, b->name);
+                                    }),
+                      ".");
+    }
+  }
+  for (const Candidate& candidate : list) {
+    absl::StrAppend(&text, "\n  ", candidate.backend->name, "/",
+                    candidate.abi.name != nullptr ? candidate.abi.name : "?", ": ",
+                    why_not(op, candidate, args));
+  }
+  if (device_slot != kCpuSlot) {
+    absl::StrAppend(&text,
+                    "\nTo let it run on the CPU, with copies both ways, call "
+                    "mytorch::allow_fallback(true) or set MYTORCH_FALLBACK=1.");
+  }
+  throw Error(ErrorCode::kUnsupported, text);
+}
+
+namespace {
+
+// A CPU twin of a device tensor: the bytes it spans, under the same strides.
+struct Mirror {
+  Tensor host;
+  const mt_tensor* device = nullptr;
+  void* device_begin = nullptr;
+  uint64_t bytes = 0;
+};
+
+Mirror mirror(const mt_tensor* t, int slot, mt_ctx* ctx) {
+  Mirror m;
+  m.device = t;
+  int64_t low = 0;
+  int64_t high = 0;
+  bool empty = false;
+  for (int i = 0; i < t->dl.ndim; ++i) {
+    empty |= t->dl.shape[i] == 0;
+    const int64_t reach = (t->dl.shape[i] - 1) * t->dl.strides[i];
+    (reach < 0 ? low : high) += reach;
+  }
+  const ScalarType dtype = from_abi(t->dl.dtype);
+  m.bytes = empty ? 0 : (high - low + 1) * element_size(dtype);
+  m.device_begin = static_cast<char*>(t->dl.data) + low * element_size(dtype);
+  Storage* storage = allocate_storage(kCPU, kCpuSlot, m.bytes);
+  const size_t ndim = static_cast<size_t>(t->dl.ndim);
+  m.host = Tensor::adopt(new_tensor_over(storage, {t->dl.shape, ndim}, {t->dl.strides, ndim}, dtype,
+                                         empty ? 0 : -low));
+  if (m.bytes != 0) {
+    const DeviceType& type = device_type(slot);
+    if (type.ops->copy(type.self, t->dl.device.index, MT_COPY_TO_HOST, storage->data,
+                       m.device_begin, m.bytes, ctx->stream) != MT_OK ||
+        (type.ops->synchronize != nullptr &&
+         type.ops->synchronize(type.self, t->dl.device.index, ctx->stream) != MT_OK)) {
+      fail(ErrorCode::kDevice, "[fallback] copying from ", type.name, " failed: ",
+           take_host_error());
+    }
+  }
+  return m;
+}
+
+}  // namespace
+
+void run_fallback(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args) {
+  const OpInfo& op = *entry.info;
+  if (slot == kCpuSlot || op.dynamic || !fallback_is_allowed()) fail_no_kernel(entry, slot, args);
+  OpState& state = state_of(const_cast<OpEntry&>(entry));
+  if (state.fallbacks.fetch_add(1) == 0) {
+    std::fprintf(stderr, "mytorch: warning: [%s] runs on the CPU for %s: no kernel there takes it\n",
+                 op.base, device_type(slot).name.c_str());
+  }
+  std::vector<char> copy(static_cast<const char*>(args),
+                         static_cast<const char*>(args) + op.args_size);
+  std::vector<Mirror> inputs;
+  std::vector<Mirror> outputs;
+  std::vector<std::vector<const mt_tensor*>> lists;
+  for (int i = 0; i < op.num_args; ++i) {
+    if (op.args[i].type != ArgType::kTensorList || op.args[i].offset == kNoField) continue;
+    auto& list = field<mt_tensor_list>(copy.data(), op.args[i].offset);
+    lists.emplace_back(list.data, list.data + list.size);
+    list.data = lists.back().data();
+  }
+  for_each_input(op, copy.data(), [&](const mt_tensor*& t, const ArgInfo& arg) {
+    if ((t->flags & MT_TENSOR_HOST) != 0) return;
+    auto& to = arg.written ? outputs : inputs;
+    to.push_back(mirror(t, slot, ctx));
+    t = &to.back().host.impl()->abi;
+  });
+  for_each_output(op, copy.data(), [&](const mt_tensor*& t, const OutputInfo&) {
+    outputs.push_back(mirror(t, slot, ctx));
+    t = &outputs.back().host.impl()->abi;
+  });
+  mt_ctx* cpu = context(kCpuSlot, {MT_DEVICE_CPU, 0});
+  if (!run_kernel(entry, kCpuSlot, cpu, copy.data())) fail_no_kernel(entry, slot, args);
+  const DeviceType& type = device_type(slot);
+  for (const Mirror& m : outputs) {
+    if (m.bytes == 0) continue;
+    if (type.ops->copy(type.self, m.device->dl.device.index, MT_COPY_TO_DEVICE, m.device_begin,
+                       m.host.impl()->storage->data, m.bytes, ctx->stream) != MT_OK ||
+        (type.ops->synchronize != nullptr &&
+         type.ops->synchronize(type.self, m.device->dl.device.index, ctx->stream) != MT_OK)) {
+      fail(ErrorCode::kDevice, "[fallback] copying to ", type.name, " failed: ",
+           take_host_error());
+    }
+  }
+}
+
+
+}  // namespace mytorch

@@ -1,0 +1,76 @@
+#include "dispatcher/frame/call.h"
+
+#include "core/runtime/device_registry.h"
+#include "core/types/errors.h"
+
+namespace mytorch {
+
+Tensor make_output(const TensorSpec& spec) {
+  if (spec.strides.empty()) {
+    return Tensor::adopt(new_tensor(spec.sizes.data(), static_cast<int>(spec.sizes.size()),
+                                    spec.dtype, spec.device, checked_device_slot(spec.device)));
+  }
+  return Tensor::adopt(new_tensor_strided(as_list(spec.sizes), as_list(spec.strides), spec.dtype,
+                                          spec.device));
+}
+
+const mt_tensor* DynamicOutputs::make(void* self, int32_t index, const int64_t* shape,
+                                      int32_t ndim) {
+  auto* outputs = static_cast<DynamicOutputs*>(self);
+  if (index < 0 || static_cast<size_t>(index) >= outputs->specs_.size()) return nullptr;
+  TensorSpec spec = outputs->specs_[index];
+  spec.sizes.assign(shape, shape + ndim);
+  spec.strides.clear();
+  outputs->outputs_[index] = make_output(spec);
+  return &outputs->outputs_[index].impl()->abi;
+}
+
+void DynamicOutputs::run(const OpEntry& entry, const void* args) {
+  const Device device = specs_[0].device;
+  const int slot = checked_device_slot(device);
+  auto* ctx = static_cast<Context*>(context(slot, {device.type, device.index}));
+  ctx->dynamic_output = make;
+  ctx->dynamic_user = this;
+  struct Reset {
+    Context* ctx;
+    ~Reset() { ctx->dynamic_output = nullptr; }
+  } reset{ctx};
+  if (!run_kernel(entry, slot, ctx, args)) run_fallback(entry, slot, ctx, args);
+}
+
+Tensor DynamicOutputs::take(int index) {
+  if (!outputs_[index].defined()) {
+    fail(ErrorCode::kInternal, "[", op_.base, "] the kernel did not make output ", index);
+  }
+  return std::move(outputs_[index]);
+}
+
+namespace {
+
+void assign(const OpInfo& op, const Tensor& to, const Tensor& result, bool inplace) {
+  required(to, op, inplace ? "self" : "out");
+  check_out(op, to.impl(), result.sizes(), result.dtype(), result.device(), inplace);
+  to.copy_(result);
+}
+
+}  // namespace
+
+void assign_inplace(const OpInfo& op, const Tensor& self, const Tensor& result) {
+  assign(op, self, result, true);
+}
+
+void assign_out(const OpInfo& op, const Tensor& out, const Tensor& result) {
+  assign(op, out, result, false);
+}
+
+void refuse_out_gradient(const OpInfo& op) {
+  fail(ErrorCode::kValue, "[", op.base,
+       "] the out= form is not differentiable, and one of its tensors requires a gradient: use the "
+       "functional form, or call it inside NoGradGuard");
+}
+
+uint32_t refuse_arguments(const OpInfo& op, const char* why) {
+  fail(ErrorCode::kValue, why[0] == '[' ? "" : absl::StrCat("[", op.base, "] "), why);
+}
+
+}  // namespace mytorch

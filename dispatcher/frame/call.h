@@ -1,0 +1,133 @@
+// The pieces that generated operators are made of.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/container/inlined_vector.h"
+#include "core/runtime/context.h"
+#include "core/tensor/spec.h"
+#include "dispatcher/choice/choice.h"
+#include "dispatcher/frame/outputs.h"
+#include "dispatcher/frame/pointwise.h"
+#include "mytorch/tensor.h"
+
+namespace mytorch {
+
+// ---- arguments as fields of the argument struct ---------------------------------------------------
+
+inline mt_scalar abi_value(const Scalar& x) { return x.abi(); }
+inline mt_scalar abi_value(const std::optional<Scalar>& x) {
+  return x.has_value() ? x->abi() : mt_scalar{};
+}
+inline mt_optional_int abi_value(std::optional<int64_t> x) { return {x.value_or(0), x.has_value()}; }
+inline mt_optional_int abi_value(std::optional<bool> x) { return {x.value_or(false), x.has_value()}; }
+inline mt_optional_float abi_value(std::optional<double> x) { return {x.value_or(0), x.has_value()}; }
+inline mt_int_list abi_value(const IntList& x) { return {x.data(), static_cast<int64_t>(x.size())}; }
+inline mt_int_list abi_value(const OptionalIntList& x) {
+  return x.has_value() ? abi_value(*x) : mt_int_list{};
+}
+inline mt_float_list abi_value(FloatList x) { return {x.data(), static_cast<int64_t>(x.size())}; }
+inline mt_float_list abi_value(const std::optional<FloatList>& x) {
+  return x.has_value() ? abi_value(*x) : mt_float_list{};
+}
+inline mt_dtype abi_value(ScalarType x) { return to_abi(x); }
+inline mt_dtype abi_value(std::optional<ScalarType> x) {
+  return x.has_value() ? to_abi(*x) : mt_dtype{};
+}
+inline mt_device abi_value(Device x) { return {x.type, x.index}; }
+inline mt_device abi_value(std::optional<Device> x) {
+  return x.has_value() ? mt_device{x->type, x->index} : mt_device{};
+}
+
+// Takes a call number from the generator, or from the default one.
+inline mt_random random_call(const std::optional<Generator>& generator) {
+  return (generator.has_value() ? *generator : default_generator()).next();
+}
+
+class TensorListArg {
+ public:
+  explicit TensorListArg(TensorList list) {
+    for (const Tensor& tensor : list) pointers_.push_back(optional_abi(tensor));
+  }
+  mt_tensor_list abi() const { return {pointers_.data(), static_cast<int64_t>(pointers_.size())}; }
+
+ private:
+  absl::InlinedVector<const mt_tensor*, 8> pointers_;
+};
+
+// Strings cross the contract zero-terminated.
+class StrArg {
+ public:
+  explicit StrArg(std::string_view text) : text_(text), present_(true) {}
+  explicit StrArg(std::optional<std::string_view> text)
+      : text_(text.value_or("")), present_(text.has_value()) {}
+  const char* abi() const { return present_ ? text_.c_str() : nullptr; }
+
+ private:
+  std::string text_;
+  bool present_;
+};
+
+inline const mt_tensor* required(const OperandArg& operand, const OpInfo& op, const char* arg) {
+  if (operand.abi() == nullptr) [[unlikely]] return required_slow(op, arg);
+  return operand.abi();
+}
+
+// ---- results --------------------------------------------------------------------------------------
+
+Tensor make_output(const TensorSpec& spec);
+
+inline Tensor make_view(const Tensor& of, const ViewSpec& spec) {
+  return Tensor::adopt(new_view(of.impl(), as_list(spec.sizes), as_list(spec.strides), spec.offset));
+}
+
+template <size_t n>
+TensorImpl* first_of(TensorImpl* const (&outputs)[n]) {
+  for (TensorImpl* output : outputs) {
+    if (output != nullptr) return output;
+  }
+  return nullptr;
+}
+
+// Collects the outputs of a record marked `dynamic`, which its kernel asks for.
+class DynamicOutputs {
+ public:
+  DynamicOutputs(const OpInfo& op, std::initializer_list<TensorSpec> specs)
+      : op_(op), specs_(specs), outputs_(specs.size()) {}
+  void run(const OpEntry& entry, const void* args);
+  Tensor take(int index);
+
+ private:
+  static const mt_tensor* make(void* self, int32_t index, const int64_t* shape, int32_t ndim);
+  const OpInfo& op_;
+  std::vector<TensorSpec> specs_;
+  std::vector<Tensor> outputs_;
+};
+
+// ---- calls ----------------------------------------------------------------------------------------
+
+// Runs the kernel on the device of `out`. False when none takes the call: the caller then computes
+// what the record's composite says.
+inline bool try_kernel(const OpEntry& entry, TensorImpl* out, const void* args) {
+  mt_ctx* ctx = context(out->device_slot, out->abi.dl.device);
+  return run_kernel(entry, out->device_slot, ctx, args);
+}
+
+// The same for an op that has no other meaning: the allowed fallback, or an Error.
+inline void run_primitive(const OpEntry& entry, TensorImpl* out, const void* args) {
+  mt_ctx* ctx = context(out->device_slot, out->abi.dl.device);
+  if (!run_kernel(entry, out->device_slot, ctx, args)) [[unlikely]] {
+    run_fallback(entry, out->device_slot, ctx, args);
+  }
+}
+
+// Stores a result in `self` or `out`, after the checks of those forms; recorded where it must be.
+void assign_inplace(const OpInfo& op, const Tensor& self, const Tensor& result);
+void assign_out(const OpInfo& op, const Tensor& out, const Tensor& result);
+
+[[noreturn]] void refuse_out_gradient(const OpInfo& op);
+// The variant of a call that no body of the record covers; never returns.
+[[noreturn]] uint32_t refuse_arguments(const OpInfo& op, const char* why);
+
+}  // namespace mytorch

@@ -1,0 +1,104 @@
+#include "dispatcher/frame/outputs.h"
+
+#include "core/types/errors.h"
+#include "dispatcher/choice/choice.h"
+#include "dispatcher/table/fields.h"
+#include "mytorch/abi_ops.h"
+
+namespace mytorch {
+
+const mt_tensor* required_slow(const OpInfo& op, const char* arg) {
+  fail(ErrorCode::kValue, "[", op.base, "] argument '", arg,
+       "' is an undefined tensor: only optional arguments may be left undefined");
+}
+
+bool on_one_device(const OpInfo& op, const void* args) {
+  const mt_device* first = nullptr;
+  bool one = true;
+  for_each_input(op, args, [&](const mt_tensor*& t, const ArgInfo&) {
+    if ((t->flags & MT_TENSOR_HOST) != 0) return;
+    if (first == nullptr) first = &t->dl.device;
+    one = one && t->dl.device.type == first->type && t->dl.device.index == first->index;
+  });
+  return one;
+}
+
+void fail_devices(const OpInfo& op, const void* args) {
+  std::string text;
+  for_each_input(op, args, [&](const mt_tensor*& t, const ArgInfo& arg) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", arg.name, " on ",
+                    Device(t->dl.device.type, t->dl.device.index).str());
+  });
+  fail(ErrorCode::kDevice, "[", op.base, "] the tensors are on different devices (", text,
+       "): move them to one with to(device)");
+}
+
+void check_writable(const OpInfo& op, const TensorImpl* self) {
+  if (has_internal_overlap(*self)) {
+    fail(ErrorCode::kValue, "[", op.base, "] the tensor to write, of shape ",
+         shape_str(self->sizes()), " and strides ", shape_str(self->strides()),
+         ", has elements that share memory (an expanded tensor?): clone() it first");
+  }
+  if (self->inference && !thread_state.inference_mode) {
+    fail(ErrorCode::kValue, "[", op.base,
+         "] a tensor made in inference mode cannot be written outside of it: clone() it first");
+  }
+}
+
+void check_out(const OpInfo& op, const TensorImpl* out, IntList sizes, ScalarType from,
+               Device device, bool inplace) {
+  const char* what = inplace ? "self" : "out";
+  if (!(out->sizes() == sizes)) {
+    fail(ErrorCode::kShape, "[", op.base, "] the result has shape ", shape_str(sizes), ", but ",
+         what, " has shape ", shape_str(out->sizes()),
+         inplace ? ": use the form that is not in-place" : ": give an out of that shape");
+  }
+  if (!can_cast(from, out->dtype)) {
+    fail(ErrorCode::kType, "[", op.base, "] a result of type ", dtype_name(from),
+         " cannot be stored in ", what, " of type ", dtype_name(out->dtype));
+  }
+  if (!(out->device() == device)) {
+    fail(ErrorCode::kDevice, "[", op.base, "] the result is on ", device.str(), ", but ", what,
+         " is on ", out->device().str());
+  }
+  check_writable(op, out);
+}
+
+void copy_into(const Tensor& to, const Tensor& from) {
+  static const OpEntry* const entry = find_op("copy_");
+  mt_args_copy_ args{};
+  args.header.size = sizeof(args);
+  args.header.compute = to.impl()->abi.dl.dtype;
+  args.self = &to.impl()->abi;
+  args.src = &from.impl()->abi;
+  const int slot = to.impl()->device_slot;
+  mt_ctx* ctx = context(slot, to.impl()->abi.dl.device);
+  if (!run_kernel(*entry, slot, ctx, &args)) run_fallback(*entry, slot, ctx, &args);
+}
+
+KernelInto::KernelInto(const OpEntry& entry, const Tensor& out, IntList sizes, ScalarType dtype,
+                       Device device, const void* args, bool inplace)
+    : out_(out), target_(out) {
+  const OpInfo& op = *entry.info;
+  TensorImpl* impl = out.impl();
+  check_out(op, impl, sizes, dtype, device, inplace);
+  bool direct = impl->dtype == dtype;
+  for_each_input(op, args, [&](const mt_tensor*& t, const ArgInfo&) {
+    const Overlap o = overlap(impl->abi, *t);
+    if (o == Overlap::kPartial ||
+        (o == Overlap::kExact && !takes_alias(entry, impl->device_slot))) {
+      direct = false;
+    }
+  });
+  if (!direct) {
+    target_ = Tensor::adopt(new_tensor(sizes.data(), static_cast<int>(sizes.size()), dtype, device,
+                                       impl->device_slot));
+  }
+}
+
+void KernelInto::finish() {
+  if (!target_.is_same(out_)) copy_into(out_, target_);
+  out_.impl()->bump_version();
+}
+
+}  // namespace mytorch

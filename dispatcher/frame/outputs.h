@@ -1,0 +1,59 @@
+// Checks that every call makes on its operands and on the tensors that its results go to.
+#pragma once
+
+#include "dispatcher/table/op.h"
+#include "mytorch/tensor.h"
+
+namespace mytorch {
+
+// The operand of an argument that must be given; throws Error(kValue) for an undefined tensor.
+const mt_tensor* required_slow(const OpInfo& op, const char* arg);
+inline const mt_tensor* required(const Tensor& tensor, const OpInfo& op, const char* arg) {
+  if (!tensor.defined()) [[unlikely]] return required_slow(op, arg);
+  return &tensor.impl()->abi;
+}
+inline const mt_tensor* optional_abi(const Tensor& tensor) {
+  return tensor.defined() ? &tensor.impl()->abi : nullptr;
+}
+inline uint32_t layer_flags(const Tensor& tensor) {
+  return tensor.defined() ? layer_flags(tensor.impl()) : 0;
+}
+inline uint32_t layer_flags(const Operand& operand) { return operand.layer_flags(); }
+inline uint32_t layer_flags(TensorList tensors) {
+  uint32_t flags = 0;
+  for (const Tensor& tensor : tensors) flags |= layer_flags(tensor);
+  return flags;
+}
+
+// Whether all tensors of a call are on one device, HOST operands aside.
+bool on_one_device(const OpInfo& op, const void* args);
+[[noreturn]] void fail_devices(const OpInfo& op, const void* args);
+
+// Throws unless a result of type `from` and shape `sizes` may go to `out`.
+void check_out(const OpInfo& op, const TensorImpl* out, IntList sizes, ScalarType from,
+               Device device, bool inplace);
+
+// An out= result of a kernel that is not pointwise: `out` is checked against what the shape function
+// said; target() is a temporary where out overlaps an input (or is exactly one and a candidate does
+// not take that), is of another type, or not dense in a way the call needs.
+class KernelInto {
+ public:
+  KernelInto(const OpEntry& entry, const Tensor& out, IntList sizes, ScalarType dtype, Device device,
+             const void* args, bool inplace);
+  TensorImpl* target() const { return target_.impl(); }
+  const Tensor& target_tensor() const { return target_; }
+  void finish();
+
+ private:
+  Tensor out_;
+  Tensor target_;
+};
+
+// Copies `from` into `to`, of the same shape, through the copy_ kernel, below every layer.
+void copy_into(const Tensor& to, const Tensor& from);
+
+// Refuses writes that would be lost or wrong: to memory that several elements share, to an inference
+// tensor outside inference mode.
+void check_writable(const OpInfo& op, const TensorImpl* self);
+
+}  // namespace mytorch

@@ -1,0 +1,316 @@
+#include "dispatcher/frame/pointwise.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/runtime/device_registry.h"
+#include "core/types/dims.h"
+#include "core/types/errors.h"
+#include "dispatcher/frame/dissolve.h"
+#include "dispatcher/frame/outputs.h"
+#include "dispatcher/frame/promotion.h"
+#include "dispatcher/table/fields.h"
+
+namespace mytorch {
+namespace {
+
+bool is_host(const mt_tensor* t) { return (t->flags & MT_TENSOR_HOST) != 0; }
+
+IntList sizes_of(const mt_tensor* t) { return {t->dl.shape, static_cast<size_t>(t->dl.ndim)}; }
+
+// The computation and result type of a promotion rule, from the operands' own.
+struct Types {
+  ScalarType compute;
+  ScalarType result;
+};
+
+Types apply_rule(const OpInfo& op, ScalarType promoted) {
+  switch (op.promote) {
+    case Promote::kFloat:
+      if (!is_floating_point(promoted)) promoted = kFloat32;
+      return {promoted, promoted};
+    case Promote::kCompare:
+      return {promoted, kBool};
+    case Promote::kIntegral:
+      if (is_floating_point(promoted)) {
+        fail(ErrorCode::kType, "[", op.base, "] takes integers and bools, not ",
+             dtype_name(promoted));
+      }
+      return {promoted, promoted};
+    case Promote::kWiden:
+      if (!is_floating_point(promoted)) promoted = kInt64;
+      return {promoted, promoted};
+    case Promote::kNone:
+    case Promote::kSame:
+    case Promote::kFirst:
+      break;
+  }
+  return {promoted, promoted};
+}
+
+// The category of a number may raise that of the tensors; below, nothing changes.
+bool number_is_lower(ScalarType number, ScalarType tensor) {
+  if (is_floating_point(tensor)) return true;
+  if (is_floating_point(number)) return false;
+  return tensor != kBool || number == kBool;
+}
+
+bool same_shape(const mt_tensor* a, const mt_tensor* b) {
+  if (a->dl.ndim != b->dl.ndim) return false;
+  for (int i = 0; i < a->dl.ndim; ++i) {
+    if (a->dl.shape[i] != b->dl.shape[i]) return false;
+  }
+  return true;
+}
+
+// The common case: dense tensors of one type, shape and device, and numbers that do not raise the
+// type. Returns the first tensor, or null when the call needs the general way.
+const mt_tensor* uniform(const OpInfo& op, const PointwiseInputs& in) {
+  const mt_tensor* first = nullptr;
+  for (int i = 0; i < in.n; ++i) {
+    const mt_tensor* t = in.inputs[i];
+    const bool promotes = (op.input_promotes >> i & 1) != 0;
+    if (t == nullptr) continue;
+    if (t->storage == nullptr) {
+      if (first == nullptr || !promotes ||
+          !number_is_lower(from_abi(t->dl.dtype), reinterpret_cast<const TensorImpl*>(first)->dtype))
+        return nullptr;
+      continue;
+    }
+    if ((t->flags & (MT_TENSOR_DENSE | MT_TENSOR_HOST)) != MT_TENSOR_DENSE || !promotes) {
+      return nullptr;
+    }
+    if (first == nullptr) {
+      first = t;
+    } else if (dtype_bits(t->dl.dtype) != dtype_bits(first->dl.dtype) || !same_shape(t, first) ||
+               t->dl.device.type != first->dl.device.type ||
+               t->dl.device.index != first->dl.device.index) {
+      return nullptr;
+    }
+  }
+  return first;
+}
+
+// What the general way finds out about a call.
+struct Plan {
+  Dims sizes;
+  Dims strides;  // of outputs
+  ScalarType compute;
+  ScalarType result;
+  Device device;
+  int slot;
+};
+
+// The device of the call; 0-dim CPU tensors beside tensors of another become HOST operands.
+Device common_device(const OpInfo& op, const PointwiseInputs& in) {
+  const mt_tensor* leader = nullptr;
+  for (int i = 0; i < in.n; ++i) {
+    const mt_tensor* t = in.inputs[i];
+    if (t == nullptr || is_host(t)) continue;
+    if (leader == nullptr || (leader->dl.ndim == 0 && leader->dl.device.type == MT_DEVICE_CPU)) {
+      leader = t;
+    }
+  }
+  if (leader == nullptr) return kCPU;
+  const Device device(leader->dl.device.type, leader->dl.device.index);
+  for (int i = 0; i < in.n; ++i) {
+    const mt_tensor* t = in.inputs[i];
+    if (t == nullptr || is_host(t)) continue;
+    if (t->dl.device.type == device.type && t->dl.device.index == device.index) continue;
+    if (t->dl.ndim == 0 && t->dl.device.type == MT_DEVICE_CPU) {
+      in.hosts[i] = *t;
+      in.hosts[i].flags |= MT_TENSOR_HOST;
+      in.inputs[i] = &in.hosts[i];
+      continue;
+    }
+    fail(ErrorCode::kDevice, "[", op.base, "] the tensors are on different devices (",
+         device.str(), " and ", Device(t->dl.device.type, t->dl.device.index).str(),
+         "): move them to one with to(device)");
+  }
+  return device;
+}
+
+Dims broadcast_sizes(const OpInfo& op, const PointwiseInputs& in) {
+  Dims sizes;
+  for (int i = 0; i < in.n; ++i) {
+    const mt_tensor* t = in.inputs[i];
+    if (t == nullptr) continue;
+    const size_t ndim = static_cast<size_t>(t->dl.ndim);
+    if (ndim > sizes.size()) sizes.insert(sizes.begin(), ndim - sizes.size(), 1);
+    for (size_t k = 0; k < ndim; ++k) {
+      int64_t& size = sizes[sizes.size() - ndim + k];
+      const int64_t mine = t->dl.shape[k];
+      if (mine == size || mine == 1) continue;
+      if (size != 1) {
+        std::string shapes;
+        for (int j = 0; j < in.n; ++j) {
+          if (in.inputs[j] == nullptr || in.inputs[j]->storage == nullptr) continue;
+          absl::StrAppend(&shapes, shapes.empty() ? "" : " and ",
+                          shape_str(sizes_of(in.inputs[j])));
+        }
+        fail(ErrorCode::kShape, "[", op.base, "] shapes ", shapes,
+             " do not broadcast: counted from the last dimension, sizes must be equal or 1, and ",
+             size, " meets ", mine, " in dimension ", static_cast<int64_t>(k) - t->dl.ndim);
+      }
+      size = mine;
+    }
+  }
+  return sizes;
+}
+
+// ATen's order: dimensions sorted by the operands' strides, the first operand that tells them apart
+// deciding; then packed. (TensorIterator::reorder_dimensions.)
+Dims output_strides(const PointwiseInputs& in, const Dims& sizes) {
+  const int ndim = static_cast<int>(sizes.size());
+  Dims strides(ndim);
+  bool all_dense = true;
+  for (int i = 0; i < in.n; ++i) {
+    const mt_tensor* t = in.inputs[i];
+    if (t == nullptr || is_host(t)) continue;
+    all_dense = all_dense && (t->flags & MT_TENSOR_DENSE) != 0;
+  }
+  if (all_dense || ndim <= 1) {
+    contiguous_strides(sizes.data(), ndim, strides.data());
+    return strides;
+  }
+  auto stride_of = [&](const mt_tensor* t, int dim) -> int64_t {
+    const int own = dim - (ndim - t->dl.ndim);
+    return own < 0 || t->dl.shape[own] == 1 ? 0 : t->dl.strides[own];
+  };
+  // 1: dim a is the slower one and must come after b in the fastest-first order.
+  auto slower = [&](int a, int b) {
+    for (int i = 0; i < in.n; ++i) {
+      const mt_tensor* t = in.inputs[i];
+      if (t == nullptr || is_host(t)) continue;
+      const int64_t sa = stride_of(t, a);
+      const int64_t sb = stride_of(t, b);
+      if (sa == 0 || sb == 0) continue;
+      if (sa != sb) return sa > sb ? 1 : -1;
+      if (sizes[a] > sizes[b]) return 1;
+    }
+    return 0;
+  };
+  Dims order(ndim);
+  for (int i = 0; i < ndim; ++i) order[i] = ndim - 1 - i;
+  for (int i = 1; i < ndim; ++i) {
+    int at = i;
+    for (int before = i - 1; before >= 0; --before) {
+      const int c = slower(order[before], order[at]);
+      if (c > 0) {
+        std::swap(order[before], order[at]);
+        at = before;
+      } else if (c < 0) {
+        break;
+      }
+    }
+  }
+  int64_t stride = 1;
+  for (int dim : order) {
+    strides[dim] = stride;
+    stride *= std::max<int64_t>(sizes[dim], 1);
+  }
+  return strides;
+}
+
+Types types_of(const OpInfo& op, const PointwiseInputs& in) {
+  ResultType type;
+  for (int i = 0; i < in.n; ++i) {
+    const mt_tensor* t = in.inputs[i];
+    if (t == nullptr || (op.input_promotes >> i & 1) == 0) continue;
+    type.add(t);
+    if (op.promote == Promote::kFirst) break;
+  }
+  if (type.empty()) {  // only bool and index operands: they are their own type
+    for (int i = 0; i < in.n; ++i) {
+      if (in.inputs[i] != nullptr) type.add(in.inputs[i]);
+    }
+  }
+  return apply_rule(op, type.get());
+}
+
+Plan plan(const OpInfo& op, const PointwiseInputs& in) {
+  const Types types = types_of(op, in);
+  const Device device = common_device(op, in);
+  Plan p{broadcast_sizes(op, in), {}, types.compute, types.result, device,
+         device_slot(device.type)};
+  p.strides = output_strides(in, p.sizes);
+  return p;
+}
+
+ScalarType output_type(const OutputInfo& output, ScalarType promoted) {
+  return output.dtype >= 0 ? static_cast<ScalarType>(output.dtype) : promoted;
+}
+
+}  // namespace
+
+mt_dtype pointwise_compute(const OpInfo& op, PointwiseInputs in) {
+  return to_abi(types_of(op, in).compute);
+}
+
+void pointwise_outputs(const OpInfo& op, PointwiseInputs in, mt_args_header* header,
+                       TensorImpl** outputs, const bool* wanted) {
+  if (const mt_tensor* first = uniform(op, in); first != nullptr) [[likely]] {
+    const auto* impl = reinterpret_cast<const TensorImpl*>(first);
+    Types types{impl->dtype, impl->dtype};
+    if (op.promote != Promote::kSame) types = apply_rule(op, impl->dtype);
+    header->compute = to_abi(types.compute);
+    for (int i = 0; i < op.num_outputs; ++i) {
+      if (wanted != nullptr && !wanted[i]) continue;
+      outputs[i] = new_tensor(first->dl.shape, first->dl.ndim,
+                              output_type(op.outputs[i], types.result), impl->device(),
+                              impl->device_slot);
+    }
+    return;
+  }
+  const Plan p = plan(op, in);
+  header->compute = to_abi(p.compute);
+  for (int i = 0; i < op.num_outputs; ++i) {
+    if (wanted != nullptr && !wanted[i]) continue;
+    outputs[i] = new_tensor_strided(as_list(p.sizes), as_list(p.strides),
+                                    output_type(op.outputs[i], p.result), p.device);
+  }
+}
+
+PointwiseInto::PointwiseInto(const OpEntry& entry, PointwiseInputs in, mt_args_header* header,
+                             const Tensor& out, bool inplace)
+    : out_(out), target_(out) {
+  const OpInfo& op = *entry.info;
+  required(out, op, inplace ? "self" : "out");
+  TensorImpl* impl = out.impl();
+  if (const mt_tensor* first = uniform(op, in);
+      first != nullptr && impl->dense() && same_shape(first, &impl->abi)) [[likely]] {
+    const auto* like = reinterpret_cast<const TensorImpl*>(first);
+    Types types{like->dtype, like->dtype};
+    if (op.promote != Promote::kSame) types = apply_rule(op, like->dtype);
+    header->compute = to_abi(types.compute);
+    if (output_type(op.outputs[0], types.result) == impl->dtype && !impl->inference) {
+      // Dense and of one shape and type: an input is this memory exactly, or overlaps it partially.
+      bool apart = impl->device_slot == like->device_slot;
+      for (int i = 0; i < in.n && apart; ++i) {
+        const mt_tensor* t = in.inputs[i];
+        apart = t == nullptr || t->storage != impl->abi.storage ||
+                t->dl.data == impl->abi.dl.data;
+      }
+      if (apart) return;
+    }
+  }
+  const Plan p = plan(op, in);
+  header->compute = to_abi(p.compute);
+  const ScalarType type = output_type(op.outputs[0], p.result);
+  check_out(op, impl, as_list(p.sizes), type, p.device, inplace);
+  for (int i = 0; i < in.n; ++i) {
+    if (in.inputs[i] == nullptr) continue;
+    if (overlap(impl->abi, *in.inputs[i]) == Overlap::kPartial) {
+      target_ = Tensor::adopt(
+          new_tensor_strided(as_list(p.sizes), as_list(p.strides), impl->dtype, p.device));
+      return;
+    }
+  }
+}
+
+void PointwiseInto::finish() {
+  if (!target_.is_same(out_)) [[unlikely]] copy_into(out_, target_);
+  out_.impl()->bump_version();
+}
+
+}  // namespace mytorch

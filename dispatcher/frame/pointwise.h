@@ -1,0 +1,70 @@
+// What happens before and after a pointwise kernel: promotion, broadcasting, the outputs.
+#pragma once
+
+#include <new>
+
+#include "dispatcher/choice/choice.h"
+#include "dispatcher/table/op.h"
+#include "mytorch/tensor.h"
+
+namespace mytorch {
+
+// A Tensor or number as an operand in the caller's frame.
+class OperandArg {
+ public:
+  explicit OperandArg(const Operand& operand) {
+    if (operand.is_tensor()) {
+      abi_ = &operand.impl()->abi;
+    } else if (operand.is_scalar()) {
+      abi_ = (new (&scalar_) HostScalar(operand.scalar()))->abi();
+    }
+  }
+  OperandArg(const OperandArg&) = delete;
+  OperandArg& operator=(const OperandArg&) = delete;
+  const mt_tensor* abi() const { return abi_; }
+
+ private:
+  const mt_tensor* abi_ = nullptr;
+  alignas(HostScalar) unsigned char scalar_[sizeof(HostScalar)];
+};
+
+// The tensor arguments of a call in schema order; NULL is an absent optional. `hosts` is where 0-dim
+// CPU tensors beside device tensors become HOST operands (room for n, untouched otherwise).
+struct PointwiseInputs {
+  const mt_tensor** inputs;
+  int n;
+  mt_tensor* hosts;
+};
+
+// Sets header->compute and makes the outputs: all of the broadcast shape, in ATen's stride order. Of
+// several outputs those are left null that `wanted`, where given, does not want.
+void pointwise_outputs(const OpInfo& op, PointwiseInputs inputs, mt_args_header* header,
+                       TensorImpl** outputs, const bool* wanted = nullptr);
+
+// The out= and in-place forms, where `out` is given. The constructor checks shape, type and aliasing,
+// before anything is written. target() is what the kernel writes: `out` itself, or a temporary where
+// `out` overlaps an input in another way than being exactly it. finish() brings the temporary home
+// and counts the write.
+class PointwiseInto {
+ public:
+  PointwiseInto(const OpEntry& entry, PointwiseInputs inputs, mt_args_header* header,
+                const Tensor& out, bool inplace);
+  TensorImpl* target() const { return target_.impl(); }
+  void finish();
+
+ private:
+  Tensor out_;
+  Tensor target_;
+};
+
+// Runs the kernel, or where there is none, the node operations of the op's program, or the allowed
+// fallback.
+void run_program_slow(const OpEntry& entry, TensorImpl* out, const void* args);
+inline void run_pointwise(const OpEntry& entry, TensorImpl* out, const void* args) {
+  mt_ctx* ctx = context(out->device_slot, out->abi.dl.device);
+  if (!run_kernel(entry, out->device_slot, ctx, args)) [[unlikely]] {
+    run_program_slow(entry, out, args);
+  }
+}
+
+}  // namespace mytorch

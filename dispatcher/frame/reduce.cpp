@@ -1,0 +1,97 @@
+#include "dispatcher/frame/reduce.h"
+
+#include <cstring>
+
+#include "core/types/errors.h"
+#include "dispatcher/frame/outputs.h"
+
+namespace mytorch {
+namespace {
+
+// Folds that have no value for no elements.
+bool needs_elements(const OpInfo& op) {
+  const char* fold = op.programs[0]->fold;
+  for (const char* name : {"max", "min", "argmax", "argmin"}) {
+    if (std::strcmp(fold, name) == 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+ReduceSpec reduce_spec(const OpInfo& op, const Tensor& self, const ReduceDims& dims,
+                       std::optional<ScalarType> dtype) {
+  required(self, op, "self");
+  const TensorImpl& impl = *self.impl();
+  const int64_t ndim = impl.abi.dl.ndim;
+  ReduceSpec spec;
+  spec.compute = dtype.value_or(impl.dtype);
+  switch (op.promote) {
+    case Promote::kWiden:
+      if (!dtype.has_value() && !is_floating_point(spec.compute)) spec.compute = kInt64;
+      break;
+    case Promote::kFloat:
+      if (!is_floating_point(spec.compute)) {
+        fail(ErrorCode::kType, "[", op.base, "] has no result in ", dtype_name(spec.compute),
+             ": convert with to(), or give a floating dtype where it has that argument");
+      }
+      break;
+    case Promote::kIntegral:
+      if (is_floating_point(spec.compute)) {
+        fail(ErrorCode::kType, "[", op.base, "] takes integers and bools, not ",
+             dtype_name(spec.compute));
+      }
+      break;
+    default:
+      break;
+  }
+  spec.result = op.promote == Promote::kCompare ? kBool : spec.compute;
+
+  // An empty list means all dimensions, as in ATen.
+  uint64_t reduced = 0;
+  const bool all = !dims.dims.has_value() || dims.dims->empty();
+  if (ndim > 64) fail(ErrorCode::kShape, "[", op.base, "] more than 64 dimensions");
+  if (all) {
+    reduced = ~uint64_t{0};
+  } else {
+    for (int64_t dim : *dims.dims) {
+      const uint64_t bit = uint64_t{1} << wrap_dim(dim, ndim, op.base);
+      if ((reduced & bit) != 0) {
+        fail(ErrorCode::kShape, "[", op.base, "] dim ", dim, " occurs twice in ",
+             shape_str(*dims.dims));
+      }
+      reduced |= bit;
+    }
+  }
+  int64_t count = 1;
+  bool empty_result = false;
+  for (int64_t i = 0; i < ndim; ++i) {
+    const int64_t size = impl.abi.dl.shape[i];
+    if ((reduced >> i & 1) != 0) {
+      count *= size;
+      if (dims.keepdim) spec.sizes.push_back(1);
+    } else {
+      empty_result |= size == 0;
+      spec.sizes.push_back(size);
+    }
+  }
+  if (count == 0 && !empty_result && needs_elements(op)) {
+    fail(ErrorCode::kShape, "[", op.base, "] a tensor of shape ", shape_str(impl.sizes()),
+         " has no elements to reduce, and ", op.base, " of nothing is not defined");
+  }
+  return spec;
+}
+
+void reduce_outputs(const OpInfo& op, const Tensor& self, const ReduceDims& dims,
+                    std::optional<ScalarType> dtype, mt_args_header* header, TensorImpl** outputs) {
+  const ReduceSpec spec = reduce_spec(op, self, dims, dtype);
+  header->compute = to_abi(spec.compute);
+  for (int i = 0; i < op.num_outputs; ++i) {
+    const int8_t fixed = op.outputs[i].dtype;
+    outputs[i] = new_tensor(spec.sizes.data(), static_cast<int>(spec.sizes.size()),
+                            fixed >= 0 ? static_cast<ScalarType>(fixed) : spec.result,
+                            self.device(), self.impl()->device_slot);
+  }
+}
+
+}  // namespace mytorch

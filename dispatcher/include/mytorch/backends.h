@@ -1,0 +1,52 @@
+// Which backends are loaded, and which of them is asked first.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mytorch/abi.h"
+#include "mytorch/device.h"
+
+namespace mytorch {
+
+// Loads a backend's shared library, for the life of the process. Throws Error(kIo) when the file is
+// not a backend, naming the reason; the process goes on as before.
+void load_backend(const std::string& path);
+// Registers a backend that is linked into the program (static, sanitizer and test builds).
+void register_backend(mt_backend_init_fn init);
+
+// The libraries of the directories in MYTORCH_BACKEND_PATH (separated by ':'), or, where that is not
+// set, of mytorch/backends beside the library. Called by the first operator that needs a kernel; a
+// library that cannot be loaded is reported by `mytorch info` and once on stderr.
+// Returns whether this call did it: false from the second on.
+bool load_default_backends();
+
+struct BackendInfo {
+  std::string name;
+  std::string version;
+  std::string device_type;
+  std::string path;
+  std::string description;
+  std::string error;  // why it could not be loaded, else ""
+};
+std::vector<BackendInfo> backend_infos();
+
+// Asks the named backend first for calls on devices of this type, for all threads, while it lives.
+// Scopes nest; the innermost wins. The oracle ("reference") can only be chosen so.
+class Prefer {
+ public:
+  Prefer(const std::string& device_type, const std::string& backend);
+  ~Prefer();
+  Prefer(const Prefer&) = delete;
+  Prefer& operator=(const Prefer&) = delete;
+
+ private:
+  int slot_;
+  const void* saved_;
+};
+
+// Whether an op without a kernel on its device may run on the CPU, with copies both ways. Off unless
+// MYTORCH_FALLBACK=1.
+void allow_fallback(bool allow);
+
+}  // namespace mytorch

@@ -1,0 +1,180 @@
+// Finding and opening the shared libraries of backends.
+#include <dirent.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+
+#include "core/runtime/context.h"
+#include "core/runtime/device_registry.h"
+#include "core/types/errors.h"
+#include "dispatcher/choice/choice.h"
+#include "mytorch/backends.h"
+
+namespace mytorch {
+namespace {
+
+struct Failed {
+  std::string path;
+  std::string error;
+};
+
+struct Loader {
+  std::recursive_mutex mutex;
+  std::vector<std::string> loaded;  // paths
+  std::vector<Failed> failed;
+  bool defaults_done = false;
+};
+Loader& loader() {
+  static Loader* const instance = new Loader;
+  return *instance;
+}
+
+void run_init(mt_backend_init_fn init, const std::string& path) {
+  mt_backend backend{};
+  backend.size = sizeof(backend);
+  backend.abi_major = MT_ABI_MAJOR;
+  backend.abi_minor = MT_ABI_MINOR;
+  take_host_error();
+  int status = MT_ERROR_INTERNAL;
+  const std::string where = path.empty() ? "a registered backend" : path;
+  try {
+    status = init(host(), &backend);
+  } catch (...) {
+    fail(ErrorCode::kInternal, "[backend] mt_backend_init of ", where,
+         " threw: a C function must return a status instead");
+  }
+  const std::string message = take_host_error();
+  if (status == MT_DECLINED) {
+    fail(ErrorCode::kUnsupported, "[backend] ", where, " cannot serve this machine: ",
+         message.empty() ? "it gave no reason" : message);
+  }
+  if (status != MT_OK) {
+    fail(ErrorCode::kInternal, "[backend] mt_backend_init of ", where, " failed with status ",
+         status, message.empty() ? "" : ": ", message);
+  }
+  add_backend(backend, path);
+}
+
+std::string library_directory() {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void*>(&run_init), &info) == 0 || info.dli_fname == nullptr) return "";
+  const std::string file = info.dli_fname;
+  const size_t slash = file.rfind('/');
+  return slash == std::string::npos ? "." : file.substr(0, slash);
+}
+
+std::vector<std::string> libraries_in(const std::string& directory) {
+  std::vector<std::string> paths;
+  DIR* dir = opendir(directory.c_str());
+  if (dir == nullptr) return paths;
+  while (const dirent* entry = readdir(dir)) {
+    const std::string name = entry->d_name;
+    if (name.size() > 3 && name.compare(name.size() - 3, 3, ".so") == 0) {
+      paths.push_back(directory + "/" + name);
+    }
+  }
+  closedir(dir);
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::vector<std::string> default_libraries() {
+  if (const char* list = std::getenv("MYTORCH_BACKEND_PATH")) {
+    std::vector<std::string> paths;
+    std::string rest = list;
+    while (!rest.empty()) {
+      const size_t colon = rest.find(':');
+      const std::string one = rest.substr(0, colon);
+      rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
+      if (one.empty()) continue;
+      if (one.size() > 3 && one.compare(one.size() - 3, 3, ".so") == 0) {
+        paths.push_back(one);
+        continue;
+      }
+      const auto found = libraries_in(one);
+      paths.insert(paths.end(), found.begin(), found.end());
+    }
+    return paths;
+  }
+  // Beside the library, or, for a program that contains it, in the lib directory next to its bin.
+  const std::string base = library_directory();
+  for (const char* below : {"/mytorch/backends", "/../lib/mytorch/backends"}) {
+    const auto found = libraries_in(base + below);
+    if (!found.empty()) return found;
+  }
+  return {};
+}
+
+// Lets Device("name") find devices that default backends bring.
+[[maybe_unused]] const bool kDiscovers = [] {
+  discover_devices = [] { load_default_backends(); };
+  return true;
+}();
+
+}  // namespace
+
+void load_backend(const std::string& path) {
+  Loader& l = loader();
+  std::lock_guard<std::recursive_mutex> lock(l.mutex);
+  if (std::find(l.loaded.begin(), l.loaded.end(), path) != l.loaded.end()) return;
+  // RTLD_LOCAL: two backends may bring different versions of the same library.
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* reason = dlerror();
+    fail(ErrorCode::kIo, "[backend] cannot open ", path, ": ",
+         reason != nullptr ? reason : "no reason given");
+  }
+  auto* init = reinterpret_cast<mt_backend_init_fn>(dlsym(library, "mt_backend_init"));
+  if (init == nullptr) {
+    fail(ErrorCode::kIo, "[backend] ", path,
+         " is no backend: it does not export mt_backend_init (mytorch/abi.h)");
+  }
+  run_init(init, path);
+  l.loaded.push_back(path);
+}
+
+void register_backend(mt_backend_init_fn init) {
+  std::lock_guard<std::recursive_mutex> lock(loader().mutex);
+  run_init(init, "");
+}
+
+bool load_default_backends() {
+  Loader& l = loader();
+  std::lock_guard<std::recursive_mutex> lock(l.mutex);
+  if (l.defaults_done) return false;
+  l.defaults_done = true;
+  for (const std::string& path : default_libraries()) {
+    try {
+      load_backend(path);
+    } catch (const Error& error) {
+      l.failed.push_back({path, error.what()});
+      // A backend that finds no hardware of its kind is the ordinary case; anything else is news.
+      if (error.code() != ErrorCode::kUnsupported) {
+        std::fprintf(stderr, "mytorch: warning: %s\n", error.what());
+      }
+    }
+  }
+  return true;
+}
+
+std::vector<BackendInfo> backend_infos() {
+  load_default_backends();
+  std::vector<BackendInfo> result;
+  for (const Backend* backend : backends()) {
+    const char* description =
+        backend->abi.describe != nullptr ? backend->abi.describe(backend->abi.self) : nullptr;
+    result.push_back({backend->name, backend->version, backend->abi.device_type, backend->path,
+                      description != nullptr ? description : "", ""});
+  }
+  Loader& l = loader();
+  std::lock_guard<std::recursive_mutex> lock(l.mutex);
+  for (const Failed& failed : l.failed) {
+    result.push_back({"", "", "", failed.path, "", failed.error});
+  }
+  return result;
+}
+
+}  // namespace mytorch

@@ -1,0 +1,124 @@
+// What the program knows about an operator. OpInfo is generated from its record; OpEntry is its row
+// in the table.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "mytorch/abi.h"
+#include "mytorch/call.h"
+#include "mytorch/dtype.h"
+#include "mytorch/thread_state.h"
+
+namespace mytorch {
+
+enum class ArgType : uint8_t {
+  kTensor,
+  kTensorList,
+  kOperand,
+  kScalar,
+  kInt,
+  kBool,
+  kFloat,
+  kIntList,
+  kFloatList,
+  kStr,
+  kScalarType,
+  kDevice,
+  kGenerator,
+};
+
+enum class Meaning : uint8_t { kPointwise, kReduce, kView, kComposite, kPrimitive };
+
+// How the types of the operands give the type to compute in and the type of the result
+// (docs/records.md, "promote").
+enum class Promote : uint8_t { kNone, kSame, kFloat, kCompare, kIntegral, kWiden, kFirst };
+
+inline constexpr uint32_t kNoField = UINT32_MAX;
+
+struct ArgInfo {
+  const char* name;
+  ArgType type;
+  bool optional;
+  bool kw_only;
+  bool written;         // Tensor(a!)
+  bool promotes;        // takes part in promotion, and is converted to the computation type
+  const char* default_text;  // as in the schema, null where the argument must be given
+  uint32_t offset;      // of its field in the argument struct, kNoField if none
+};
+
+struct OutputInfo {
+  const char* name;
+  uint32_t offset;      // kNoField where it is no output of the kernel (a view, a written argument)
+  int8_t dtype;         // a fixed ScalarType, or -1: the promoted type
+};
+
+struct OpInfo {
+  const char* name;     // "add.Tensor"
+  const char* base;     // "add"
+  const char* schema;
+  const char* doc;
+  uint64_t hash;
+  Meaning meaning;
+  Promote promote;
+  bool has_kernel;      // kernels may be registered for it
+  bool derived;         // made by differentiation of another record
+  bool dynamic;
+  bool differentiable;
+  uint32_t input_promotes;  // pointwise: bit i, the i-th tensor argument takes part in promotion
+  const ArgInfo* args;
+  int32_t num_args;
+  const OutputInfo* outputs;
+  int32_t num_outputs;
+  uint32_t args_size;   // of the argument struct
+  const mt_program* const* programs;  // one per variant; null where the meaning is no program
+  int32_t num_programs;
+  // Calls the functional form with one boxed value per argument, in schema order. `inplace` and `out`
+  // are the other forms, null where the op has none (`out` takes the outputs after the arguments).
+  void (*boxed)(const Value* args, std::vector<Value>* results);
+  void (*boxed_inplace)(const Value* args, std::vector<Value>* results);
+  void (*boxed_out)(const Value* args, std::vector<Value>* results);
+};
+
+// A kernel, callable without looking further.
+struct Slot {
+  mt_run_fn run;
+  void* self;
+};
+
+// The forms of an operator that a layer wraps.
+enum Form : int { kFunctional = 0, kInplace = 1 };
+
+struct OpState;  // candidates, owned by choice/
+
+struct OpEntry {
+  // What a call on a device of this type runs: the only candidate where it takes every call, else the
+  // choice between them; a slot that declines where there is none. Never null.
+  std::atomic<const Slot*> slots[kMaxDeviceTypes] = {{&kDeclines}, {&kDeclines}, {&kDeclines},
+                                                      {&kDeclines}, {&kDeclines}, {&kDeclines},
+                                                      {&kDeclines}, {&kDeclines}};
+  static_assert(kMaxDeviceTypes == 8);
+  // The layers' wrappers, of the same signature as the form they wrap; null: the layer ignores the op.
+  void* autograd[2] = {nullptr, nullptr};
+  const OpInfo* info = nullptr;
+  OpState* state = nullptr;
+
+  constexpr explicit OpEntry(const OpInfo* info_) : info(info_) {}
+  static const Slot kDeclines;  // returns MT_DECLINED
+};
+
+// The generated table: every operator of ops.yaml.
+struct OpTable {
+  OpEntry* const* entries;
+  int32_t size;
+};
+extern const OpTable kGeneratedOps;
+
+// Operators by name ("add.Tensor"), those registered at run time included; null if there is none.
+OpEntry* find_op(std::string_view full_name);
+// All overloads of "add", in the order of the records.
+std::vector<OpEntry*> find_overloads(std::string_view base);
+std::vector<OpEntry*> all_ops();
+
+}  // namespace mytorch

@@ -1,0 +1,36 @@
+#include "mytorch/nn/data/dataset.h"
+
+#include <utility>
+#include <vector>
+
+#include "core/types/errors.h"
+#include "nn/data/gather.h"
+
+namespace mytorch::nn::data {
+
+Batch Dataset::get_batch(IntList indices) const {
+  check_indices("Dataset", indices, size());
+  std::vector<Tensor> data;
+  std::vector<Tensor> targets;
+  data.reserve(indices.size());
+  for (size_t i = 0; i < indices.size(); ++i) {
+    Example example = get(indices[i]);
+    if (!example.data.defined()) {
+      fail(ErrorCode::kValue, "[Dataset] get(", indices[i],
+           ") gave an example whose data are undefined: return a tensor");
+    }
+    const bool has_target = example.target.defined();
+    if (i != 0 && has_target == targets.empty()) {
+      fail(ErrorCode::kValue, "[Dataset] of the examples ", indices[0], " and ", indices[i],
+           " one has a target and one has none: give all of them a target, or none");
+    }
+    data.push_back(std::move(example.data));
+    if (has_target) targets.push_back(std::move(example.target));
+  }
+  Batch batch;
+  batch.data = stack_examples(data, indices);
+  if (!targets.empty()) batch.target = stack_examples(targets, indices);
+  return batch;
+}
+
+}  // namespace mytorch::nn::data

@@ -1,0 +1,74 @@
+#include "nn/data/idx_file.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "core/types/errors.h"
+#include "nn/data/byte_source.h"
+#include "nn/data/host_tensor.h"
+
+namespace mytorch::nn::data {
+namespace {
+
+uint32_t big_endian(const uint8_t* bytes) {
+  return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3];
+}
+
+void read_exactly(ByteSource& source, void* to, size_t bytes, const char* what) {
+  const size_t got = source.read(to, bytes);
+  if (got != bytes) {
+    source.fail_file(absl::StrCat("is cut short: it ends after ", got, " of the ", bytes,
+                                  " bytes of its ", what, "; get it again"));
+  }
+}
+
+void check_magic(const ByteSource& source, const uint8_t* magic, int ndim) {
+  const uint32_t expected = 0x800u + static_cast<uint32_t>(ndim);
+  const uint32_t found = big_endian(magic);
+  if (found == expected) return;
+  if (found >> 16 == 0 && (found & 0xff00) == 0x800) {
+    source.fail_file(absl::StrCat("is an array of ", found & 0xff, " dimensions where one of ",
+                                  ndim, " is needed: have images and labels been swapped?"));
+  }
+  source.fail_file(absl::StrFormat(
+      "begins with 0x%08x, and not with 0x%08x as an IDX array of bytes with %d dimensions does: "
+      "give the file as it was published",
+      found, expected, ndim));
+}
+
+}  // namespace
+
+Tensor read_idx(const std::string& path, int ndim) {
+  ByteSource source(path);
+  uint8_t magic[4];
+  read_exactly(source, magic, sizeof(magic), "header");
+  check_magic(source, magic, ndim);
+  std::vector<int64_t> sizes;
+  uint64_t bytes = 1;
+  for (int i = 0; i < ndim; ++i) {
+    uint8_t size[4];
+    read_exactly(source, size, sizeof(size), "header");
+    sizes.push_back(big_endian(size));
+    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(sizes.back()), &bytes)) {
+      bytes = UINT64_MAX;
+      break;
+    }
+  }
+  if (bytes > source.limit()) {
+    source.fail_file(absl::StrCat("is cut short: its header promises an array of ",
+                                  shape_str(sizes),
+                                  " bytes, more than the file can hold; get it "
+                                  "again"));
+  }
+  Tensor array = fresh_host_tensor(sizes, kUInt8);
+  read_exactly(source, fresh_data(array), bytes, "array");
+  uint8_t extra;
+  if (source.read(&extra, 1) != 0) {
+    source.fail_file(absl::StrCat("goes on after the ", shape_str(sizes),
+                                  " bytes that its header promises: get it again"));
+  }
+  return array;
+}
+
+}  // namespace mytorch::nn::data

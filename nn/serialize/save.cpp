@@ -1,0 +1,76 @@
+#include <algorithm>
+#include <bit>
+
+#include "core/types/errors.h"
+#include "mytorch/grad_mode.h"
+#include "mytorch/nn/serialize.h"
+#include "nn/serialize/atomic_file.h"
+#include "nn/serialize/safetensors_header.h"
+
+namespace mytorch::nn {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+using Entry = SafetensorsFile::Entry;
+
+// Entries by name, whose bytes lie in order of falling element size, so that each tensor is aligned
+// to its elements for readers that map the file.
+std::vector<Entry> lay_out(const TensorMap& tensors) {
+  std::vector<Entry> entries;
+  for (const auto& [name, tensor] : tensors) {
+    if (name == kMetadataKey) {
+      fail(ErrorCode::kValue, "[save_safetensors] a tensor is named '", kMetadataKey,
+           "', which the format keeps for itself: rename it");
+    }
+    if (!tensor.defined()) {
+      fail(ErrorCode::kValue, "[save_safetensors] tensor '", shown(name),
+           "' is undefined: leave it out, or give it a value");
+    }
+    if (tensor.impl()->abi.layout != 0) {
+      fail(ErrorCode::kUnsupported, "[save_safetensors] tensor '", shown(name),
+           "' is packed for one backend: unpack it first");
+    }
+    entries.push_back({name, tensor.dtype(), tensor.sizes().vec(), 0, 0});
+  }
+  std::vector<Entry*> order;
+  for (Entry& entry : entries) order.push_back(&entry);
+  std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+    return element_size(a->dtype) > element_size(b->dtype);
+  });
+  int64_t offset = 0;
+  for (Entry* entry : order) {
+    entry->begin = offset;
+    entry->end = offset += count(entry->shape) * element_size(entry->dtype);
+  }
+  return entries;
+}
+
+// The tensor's elements in row-major order in host memory; itself where it is so already.
+Tensor host_contiguous(const Tensor& tensor) {
+  NoGradGuard no_grad;
+  const Tensor host = tensor.device().is_cpu() ? tensor : tensor.to(kCPU);
+  return host.is_contiguous() ? host : host.contiguous();
+}
+
+}  // namespace
+
+void save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata) {
+  SafetensorsHeader header{lay_out(tensors), metadata};
+  const std::string json = format_header(header);
+  AtomicFile file("save_safetensors", path);
+  const uint64_t length = json.size();
+  static_assert(sizeof(length) == kPrefixBytes);
+  file.write(&length, sizeof(length));
+  file.write(json.data(), json.size());
+  std::sort(header.entries.begin(), header.entries.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  for (const Entry& entry : header.entries) {
+    const Tensor host = host_contiguous(tensors.at(entry.name));
+    file.write(host.raw_data(), static_cast<size_t>(entry.end - entry.begin));
+  }
+  file.commit();
+}
+
+}  // namespace mytorch::nn

@@ -1,0 +1,207 @@
+// Copies, conversions, and moves between devices.
+#include <cstring>
+
+#include "core/runtime/context.h"
+#include "core/runtime/device_registry.h"
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/copy_.h"
+#include "mytorch/ops/empty.h"
+#include "mytorch/ops/fill_.h"
+#include "mytorch/ops/to.h"
+#include "ops/creation.h"
+
+namespace mytorch {
+namespace {
+
+// One side of a transfer.
+struct Place {
+  explicit Place(Device device)
+      : slot(checked_device_slot(device)), device(device), type(&device_type(slot)) {
+    if (!device.is_cpu()) stream = context(slot, {device.type, device.index})->stream;
+  }
+  int slot;
+  Device device;
+  const DeviceType* type;
+  void* stream = nullptr;
+};
+
+void check(int status, const Place& place, const char* what) {
+  if (status == MT_OK) return;
+  fail(static_cast<ErrorCode>(status), "[copy_] ", what, " on ", place.device.str(), " failed: ",
+       take_host_error());
+}
+
+void synchronize(const Place& place) {
+  check(place.type->ops->synchronize(place.type->self, place.device.index, place.stream), place,
+        "waiting");
+}
+
+void copy_on(const Place& place, int kind, void* to, const void* from, size_t bytes) {
+  check(place.type->ops->copy(place.type->self, place.device.index, kind, to, from, bytes,
+                              place.stream),
+        place, "the copy");
+}
+
+// `stream` of the one waits until what the other has queued so far is done.
+void wait_for(const Place& waiting, const Place& other) {
+  const mt_device_ops& ops = *other.type->ops;
+  void* event = ops.record_event(other.type->self, other.device.index, other.stream);
+  const int status =
+      ops.wait_event(waiting.type->self, waiting.device.index, waiting.stream, event);
+  ops.destroy_event(other.type->self, event);
+  check(status, waiting, "waiting for another stream");
+}
+
+// Moves the bytes of one contiguous tensor into another of its type and shape. On return `from` may
+// be freed or written; `to` is ready for its device's stream, or, on the CPU, ready.
+// `asynchronous`: the caller keeps host memory alive and unread until the stream has come so far.
+void transfer(const Tensor& to, const Tensor& from, bool asynchronous) {
+  const size_t bytes = static_cast<size_t>(from.numel() * from.element_size());
+  void* target = to.impl()->abi.dl.data;
+  const void* source = from.raw_data();
+  const Place there(to.device());
+  const Place here(from.device());
+  if (there.device.is_cpu()) {
+    copy_on(here, MT_COPY_TO_HOST, target, source, bytes);
+    if (!asynchronous) synchronize(here);
+  } else if (here.device.is_cpu()) {
+    copy_on(there, MT_COPY_TO_DEVICE, target, source, bytes);
+    if (!asynchronous) synchronize(there);
+  } else if (there.slot == here.slot && here.type->ops->copy_peer != nullptr) {
+    wait_for(there, here);
+    check(here.type->ops->copy_peer(here.type->self, there.device.index, target, here.device.index,
+                                    source, bytes, there.stream),
+          there, "the copy between devices");
+    wait_for(here, there);  // the source's memory may be used again on its own stream
+  } else {
+    const Tensor staged = empty(from.sizes(), from.dtype(), kCPU);
+    transfer(staged, from, false);
+    transfer(to, staged, false);
+  }
+}
+
+Tensor converted(const Tensor& self, ScalarType dtype, Device device, bool non_blocking,
+                 bool copy) {
+  if (!copy && dtype == self.dtype() && device == self.device()) return self;
+  Tensor out = new_like(self, dtype, device);
+  copy_(out, self, non_blocking);
+  return out;
+}
+
+template <class T>
+T load(const void* data) {
+  T value;
+  std::memcpy(&value, data, sizeof(T));
+  return value;
+}
+
+}  // namespace
+
+namespace shape {
+
+void copy_(const Tensor& self, const Tensor& src, bool) {
+  const IntList to = self.sizes();
+  const IntList from = src.sizes();
+  bool fits = from.size() <= to.size();
+  for (size_t i = 0; fits && i < from.size(); ++i) {
+    const int64_t size = from[from.size() - 1 - i];
+    fits = size == 1 || size == to[to.size() - 1 - i];
+  }
+  if (!fits) {
+    fail(ErrorCode::kShape, "[copy_] shape ", shape_str(from), " does not broadcast to ",
+         shape_str(to));
+  }
+}
+
+void fill_(const Tensor& self, const Operand& value) {
+  self.sizes();
+  if (value.is_tensor() && value.impl()->abi.dl.ndim != 0) {
+    fail(ErrorCode::kShape, "[fill_] value has shape ", shape_str(value.impl()->sizes()),
+         ", but only a number or a 0-dim tensor fills: use copy_ for the rest");
+  }
+}
+
+}  // namespace shape
+
+namespace composite {
+
+void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
+  if (self.numel() == 0) return;
+  if (self.device() == src.device()) {
+    fail(ErrorCode::kUnsupported, "[copy_] no backend copies ", dtype_name(src.dtype()), " to ",
+         dtype_name(self.dtype()), " on ", self.device().str(),
+         ": load one for this device (MYTORCH_BACKEND_PATH)");
+  }
+  // Only dense bytes move. Kernels on either side pack, convert and spread; conversion happens where
+  // the narrower type is sent.
+  const LayerMask below(~0u);
+  const ScalarType type =
+      src.element_size() <= self.element_size() ? src.dtype() : self.dtype();
+  Tensor from = src;
+  if (type != src.dtype() || !src.is_contiguous()) {
+    from = mytorch::empty(src.sizes(), type, src.device());
+    mytorch::copy_(from, src);
+  }
+  const bool direct =
+      self.is_contiguous() && self.dtype() == type && self.sizes() == from.sizes();
+  const Tensor to = direct ? self : mytorch::empty(from.sizes(), type, self.device());
+  // A temporary on the host's side must not go before the stream has read or written it.
+  const bool lasting = self.device().is_cpu() ? direct : from.is_same(src);
+  transfer(to, from, non_blocking && lasting);
+  if (!direct) mytorch::copy_(self, to);
+}
+
+void zero_(const Tensor& self) { fill_(self, 0); }
+
+Tensor clone(const Tensor& self) {
+  return converted(self, self.dtype(), self.device(), false, true);
+}
+
+Tensor contiguous(const Tensor& self) {
+  if (self.is_contiguous()) return self;
+  Tensor out = mytorch::empty(self.sizes(), self.dtype(), self.device());
+  mytorch::copy_(out, self);
+  return out;
+}
+
+Tensor to_dtype(const Tensor& self, ScalarType dtype, bool non_blocking, bool copy) {
+  return converted(self, dtype, self.device(), non_blocking, copy);
+}
+
+Tensor to_device(const Tensor& self, Device device, std::optional<ScalarType> dtype,
+                 bool non_blocking, bool copy) {
+  return converted(self, dtype.value_or(self.dtype()), device, non_blocking, copy);
+}
+
+Tensor to_other(const Tensor& self, const Tensor& other, bool non_blocking, bool copy) {
+  return converted(self, other.dtype(), other.device(), non_blocking, copy);
+}
+
+Scalar item(const Tensor& self) {
+  if (self.numel() != 1) {
+    fail(ErrorCode::kShape, "[item] a tensor of shape ", shape_str(self.sizes()), " has ",
+         self.numel(), " elements, not one");
+  }
+  const LayerMask below(~0u);
+  const Tensor host = to(self, kCPU);
+  const void* data = host.raw_data();
+  switch (host.dtype()) {
+    case kBool: return load<uint8_t>(data) != 0;
+    case kUInt8: return load<uint8_t>(data);
+    case kInt8: return load<int8_t>(data);
+    case kInt16: return load<int16_t>(data);
+    case kInt32: return load<int32_t>(data);
+    case kInt64: return load<int64_t>(data);
+    case kFloat16: return static_cast<float>(load<Half>(data));
+    case kBFloat16: return static_cast<float>(load<BFloat16>(data));
+    case kFloat32: return load<float>(data);
+    case kFloat64: return load<double>(data);
+  }
+  fail(ErrorCode::kInternal, "[item] unknown type");
+}
+
+}  // namespace composite
+
+Scalar Tensor::item() const { return composite::item(*this); }
+
+}  // namespace mytorch

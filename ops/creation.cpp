@@ -1,0 +1,237 @@
+// Tensors from nothing: empty, filled, ranges.
+#include "ops/creation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "core/runtime/device_registry.h"
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/arange.h"
+#include "mytorch/ops/empty.h"
+#include "mytorch/ops/eq.h"
+#include "mytorch/ops/fill_.h"
+#include "mytorch/ops/full.h"
+#include "mytorch/ops/lt.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/reshape.h"
+#include "mytorch/ops/sub.h"
+#include "mytorch/ops/to.h"
+#include "mytorch/ops/where.h"
+
+namespace mytorch {
+namespace {
+
+int slot_of(Device device) { return device.is_cpu() ? kCpuSlot : checked_device_slot(device); }
+
+Tensor filled(Tensor tensor, const Scalar& value) {
+  fill_(tensor, value);
+  return tensor;
+}
+
+// The type of numbers in a result whose type was not given.
+ScalarType type_of_numbers(std::initializer_list<Scalar> numbers) {
+  for (const Scalar& number : numbers) {
+    if (number.is_float()) return kFloat32;
+  }
+  return kInt64;
+}
+
+// How many values start + i * step lie before `end`; -1 where there is no answer.
+int64_t count_integers(int64_t start, int64_t end, int64_t step) {
+  // In 128 bits: end - start may need 65.
+  const __int128 span = static_cast<__int128>(end) - start;
+  const __int128 stride = step;
+  const __int128 n = (span + stride - (stride > 0 ? 1 : -1)) / stride;
+  return n > std::numeric_limits<int64_t>::max() ? -1 : static_cast<int64_t>(n);
+}
+
+int64_t count_reals(double start, double end, double step) {
+  const double n = std::ceil((end - start) / step);
+  return n >= 9.2e18 ? -1 : static_cast<int64_t>(n);
+}
+
+template <class T>
+void check_range(T start, T end, T step) {
+  if (step == 0) fail(ErrorCode::kValue, "[arange] step is 0: give another");
+  if (step > 0 ? end < start : end > start) {
+    fail(ErrorCode::kValue, "[arange] a step of ", step, " never leads from ", start, " to ", end,
+         ": change its sign, or swap the ends");
+  }
+}
+
+}  // namespace
+
+Dims packed_like(IntList sizes, IntList strides) {
+  const int ndim = static_cast<int>(sizes.size());
+  Dims order(ndim);  // fastest first
+  for (int i = 0; i < ndim; ++i) order[i] = ndim - 1 - i;
+  // Whether a lies outside of b: 1 yes, -1 no, 0 where a broadcast dimension does not tell.
+  auto outside = [&](int64_t a, int64_t b) {
+    if (strides[a] == 0 || strides[b] == 0) return 0;
+    if (strides[a] != strides[b]) return strides[a] > strides[b] ? 1 : -1;
+    return sizes[a] > sizes[b] ? 1 : 0;
+  };
+  for (int i = 1; i < ndim; ++i) {
+    int at = i;
+    for (int before = i - 1; before >= 0; --before) {
+      const int c = outside(order[before], order[at]);
+      if (c > 0) {
+        std::swap(order[before], order[at]);
+        at = before;
+      } else if (c < 0) {
+        break;
+      }
+    }
+  }
+  Dims packed(ndim);
+  int64_t stride = 1;
+  for (int64_t dim : order) {
+    packed[dim] = stride;
+    stride *= std::max<int64_t>(sizes[dim], 1);
+  }
+  return packed;
+}
+
+Tensor new_like(const Tensor& self, ScalarType dtype, Device device) {
+  const IntList sizes = self.sizes();
+  if (self.is_contiguous()) {
+    return Tensor::adopt(new_tensor(sizes.data(), static_cast<int>(sizes.size()), dtype, device,
+                                    slot_of(device)));
+  }
+  const Dims packed = packed_like(sizes, self.strides());
+  return Tensor::adopt(new_tensor_strided(sizes, as_list(packed), dtype, device));
+}
+
+Tensor scalar_tensor(const Scalar& value, std::optional<ScalarType> dtype, Device device) {
+  return full(IntList(), value, dtype.value_or(kFloat32), device);
+}
+
+namespace shape {
+
+TensorSpec arange(const Scalar& start, const Scalar& end, const Scalar& step,
+                  std::optional<ScalarType> dtype, std::optional<Device> device) {
+  const ScalarType type = dtype.value_or(type_of_numbers({start, end, step}));
+  if (type == kBool) fail(ErrorCode::kType, "[arange] there are no ranges of bools");
+  for (const Scalar& number : {start, end, step}) {
+    if (!std::isfinite(number.to_double())) {
+      fail(ErrorCode::kValue, "[arange] start, end and step must be finite, not ",
+           number.to_double());
+    }
+  }
+  int64_t n = 0;
+  if (is_integral(type)) {  // fractions are dropped first, as ATen does
+    check_range(start.to_int(), end.to_int(), step.to_int());
+    n = count_integers(start.to_int(), end.to_int(), step.to_int());
+  } else {
+    check_range(start.to_double(), end.to_double(), step.to_double());
+    n = count_reals(start.to_double(), end.to_double(), step.to_double());
+  }
+  if (n < 0) fail(ErrorCode::kShape, "[arange] the range has more values than any memory");
+  return {{n}, type, device.value_or(kCPU), {}};
+}
+
+}  // namespace shape
+
+namespace composite {
+
+Tensor empty(IntList size, std::optional<ScalarType> dtype, std::optional<Device> device) {
+  const Device place = device.value_or(kCPU);
+  return Tensor::adopt(new_tensor(size.data(), static_cast<int>(size.size()),
+                                  dtype.value_or(kFloat32), place, slot_of(place)));
+}
+
+Tensor empty_strided(IntList size, IntList stride, std::optional<ScalarType> dtype,
+                     std::optional<Device> device) {
+  if (size.size() != stride.size()) {
+    fail(ErrorCode::kShape, "[empty_strided] size ", shape_str(size), " and stride ",
+         shape_str(stride), " differ in length");
+  }
+  const Dims packed = packed_like(size, stride);
+  for (size_t i = 0; i < size.size(); ++i) {
+    if (count(size) != 0 && size[i] > 1 && packed[i] != stride[i]) {
+      fail(ErrorCode::kShape, "[empty_strided] strides ", shape_str(stride), " of size ",
+           shape_str(size), " leave gaps or overlap: make a packed tensor and view it");
+    }
+  }
+  return Tensor::adopt(
+      new_tensor_strided(size, stride, dtype.value_or(kFloat32), device.value_or(kCPU)));
+}
+
+Tensor empty_like(const Tensor& self, std::optional<ScalarType> dtype,
+                  std::optional<Device> device) {
+  return new_like(self, dtype.value_or(self.dtype()), device.value_or(self.device()));
+}
+
+Tensor zeros(IntList size, std::optional<ScalarType> dtype, std::optional<Device> device) {
+  return filled(mytorch::empty(size, dtype, device), 0);
+}
+
+Tensor zeros_like(const Tensor& self, std::optional<ScalarType> dtype,
+                  std::optional<Device> device) {
+  return filled(empty_like(self, dtype, device), 0);
+}
+
+Tensor ones(IntList size, std::optional<ScalarType> dtype, std::optional<Device> device) {
+  return filled(mytorch::empty(size, dtype, device), 1);
+}
+
+Tensor ones_like(const Tensor& self, std::optional<ScalarType> dtype,
+                 std::optional<Device> device) {
+  return filled(empty_like(self, dtype, device), 1);
+}
+
+Tensor full(IntList size, const Scalar& fill_value, std::optional<ScalarType> dtype,
+            std::optional<Device> device) {
+  return filled(mytorch::empty(size, dtype.value_or(fill_value.type()), device), fill_value);
+}
+
+Tensor full_like(const Tensor& self, const Scalar& fill_value, std::optional<ScalarType> dtype,
+                 std::optional<Device> device) {
+  return filled(empty_like(self, dtype, device), fill_value);
+}
+
+Tensor arange_end(const Scalar& end, std::optional<ScalarType> dtype,
+                  std::optional<Device> device) {
+  return mytorch::arange(0, end, 1, dtype, device);
+}
+
+Tensor arange_start(const Scalar& start, const Scalar& end, std::optional<ScalarType> dtype,
+                    std::optional<Device> device) {
+  return mytorch::arange(start, end, 1, dtype, device);
+}
+
+Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,
+                std::optional<ScalarType> dtype, std::optional<Device> device) {
+  const ScalarType type = dtype.value_or(kFloat32);
+  if (type == kBool) fail(ErrorCode::kType, "[linspace] there are no ranges of bools");
+  if (steps < 0) fail(ErrorCode::kValue, "[linspace] ", steps, " steps: give at least 0");
+  if (steps <= 1) return mytorch::full({steps}, start, type, device);
+  const double first = start.to_double();
+  const double last = end.to_double();
+  const double step = (last - first) / static_cast<double>(steps - 1);
+  // float32 holds every index up to 2^24.
+  const bool wide = type == kFloat64 || is_integral(type) || steps > (int64_t{1} << 24);
+  const Tensor i = mytorch::arange(0, steps, 1, wide ? kFloat64 : kFloat32, device);
+  // From the nearer end, so that both ends are exact.
+  const Tensor low = add(mul(i, step), first);
+  const Tensor high = add(mul(sub(i, static_cast<double>(steps - 1)), step), last);
+  return to(where(lt(i, steps / 2), low, high), type);
+}
+
+Tensor eye_m(int64_t n, int64_t m, std::optional<ScalarType> dtype, std::optional<Device> device) {
+  if (n < 0 || m < 0) {
+    fail(ErrorCode::kShape, "[eye] ", n, " rows and ", m, " columns: give at least 0 of each");
+  }
+  const Tensor row = mytorch::reshape(mytorch::arange(n, kInt64, device), {n, 1});
+  return to(eq(row, mytorch::arange(m, kInt64, device)), dtype.value_or(kFloat32));
+}
+
+Tensor eye(int64_t n, std::optional<ScalarType> dtype, std::optional<Device> device) {
+  return eye_m(n, n, dtype, device);
+}
+
+}  // namespace composite
+}  // namespace mytorch

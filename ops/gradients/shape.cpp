@@ -1,0 +1,63 @@
+// Undoing broadcasts, conversions and reductions in shape.
+#include "core/types/dims.h"
+#include "core/types/errors.h"
+#include "mytorch/ops/reshape.h"
+#include "mytorch/ops/sum.h"
+#include "mytorch/ops/to.h"
+#include "mytorch/ops/zeros.h"
+#include "ops/gradients.h"
+
+namespace mytorch::grads {
+namespace {
+
+// Sizes with the reduced ones as 1; an absent or empty list reduces all.
+Dims reduced_sizes(IntList shape, OptionalIntList dim) {
+  const int64_t ndim = static_cast<int64_t>(shape.size());
+  if (!dim.has_value() || dim->empty()) return Dims(shape.size(), 1);
+  Dims sizes = to_dims(shape);
+  if (ndim == 0) return sizes;
+  for (int64_t d : *dim) sizes[wrap_dim(d, ndim, "backward")] = 1;
+  return sizes;
+}
+
+}  // namespace
+
+Tensor sum_to(const Tensor& x, IntList shape) {
+  if (x.sizes() == shape) return x;
+  const IntList sizes = x.sizes();
+  const size_t lead = sizes.size() - shape.size();
+  Dims spread;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (i < lead || (shape[i - lead] == 1 && sizes[i] != 1)) {
+      spread.push_back(static_cast<int64_t>(i));
+    }
+  }
+  // Nothing was spread where leading sizes of 1 were only added.
+  const Tensor total = spread.empty() ? x : sum(x, as_list(spread), true, x.dtype());
+  return lead == 0 ? total : reshape(total, shape);
+}
+
+Tensor zeros_like_shape(const Tensor& like, IntList shape) {
+  return zeros(shape, like.dtype(), like.device());
+}
+
+Tensor copy_backward(const Tensor& grad, IntList shape, ScalarType dtype, Device device) {
+  return to(sum_to(grad, shape), device, dtype);
+}
+
+Tensor with_reduced_dims(const Tensor& x, IntList shape, OptionalIntList dim, bool keepdim) {
+  if (keepdim || shape.empty()) return x;
+  const Dims sizes = reduced_sizes(shape, dim);
+  return reshape(x, as_list(sizes));
+}
+
+int64_t reduced_count(IntList shape, OptionalIntList dim) {
+  const Dims kept = reduced_sizes(shape, dim);
+  int64_t n = 1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (kept[i] != shape[i]) n *= shape[i];
+  }
+  return n;
+}
+
+}  // namespace mytorch::grads

@@ -1,0 +1,226 @@
+// Random numbers. What is drawn depends on the generator's seed and call and on an element's row-major
+// index alone, never on strides, threads or backend.
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/copy_.h"
+#include "mytorch/ops/dropout.h"
+#include "mytorch/ops/empty.h"
+#include "mytorch/ops/clone.h"
+#include "mytorch/ops/lt.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/native_dropout.h"
+#include "mytorch/ops/native_dropout_backward.h"
+#include "mytorch/ops/normal_.h"
+#include "mytorch/ops/ones_like.h"
+#include "mytorch/ops/rand.h"
+#include "mytorch/ops/random_.h"
+#include "mytorch/ops/sort.h"
+#include "mytorch/ops/to.h"
+#include "mytorch/ops/uniform_.h"
+#include "mytorch/ops/zeros_like.h"
+#include "ops/creation.h"
+#include "ops/gradients.h"
+
+namespace mytorch {
+namespace {
+
+void check_floating(const Tensor& tensor, const char* op) {
+  if (!tensor.is_floating_point()) {
+    fail(ErrorCode::kType, "[", op, "] draws real numbers, which ", dtype_name(tensor.dtype()),
+         " does not hold");
+  }
+}
+
+void check_probability(double p, const char* op) {
+  if (!(p >= 0 && p <= 1)) fail(ErrorCode::kValue, "[", op, "] p is ", p, ": give one in [0, 1]");
+}
+
+struct Range {
+  int64_t low;
+  int64_t high;
+};
+
+// The integers that a type holds without gaps.
+Range integers_of(ScalarType type) {
+  auto symmetric = [](int digits) { return Range{-(int64_t{1} << digits), int64_t{1} << digits}; };
+  switch (type) {
+    case kBool: return {0, 1};
+    case kUInt8: return {0, 255};
+    case kInt8: return {-128, 127};
+    case kInt16: return {-32768, 32767};
+    case kInt32: return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+    case kInt64: return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
+    case kFloat16: return symmetric(11);
+    case kBFloat16: return symmetric(8);
+    case kFloat32: return symmetric(24);
+    case kFloat64: return symmetric(53);
+  }
+  fail(ErrorCode::kInternal, "[random_] unknown type");
+}
+
+// Whether each element's uniform number is below `p`, in the shape of `like`.
+Tensor draw_below(const Operand& p, const Tensor& like, ScalarType type,
+                  const std::optional<Generator>& generator) {
+  return lt(rand(like.sizes(), type, like.device(), generator), p);
+}
+
+ScalarType uniform_type(ScalarType type) { return type == kFloat64 ? kFloat64 : kFloat32; }
+
+// The generator as it was before its last call number was taken.
+Generator before_last_call(const std::optional<Generator>& generator) {
+  const Generator& used = generator.has_value() ? *generator : default_generator();
+  Generator replay(used.seed());
+  replay.set_call(used.call() - 1);
+  return replay;
+}
+
+}  // namespace
+
+namespace shape {
+
+void uniform_(const Tensor& self, double from, double to, std::optional<Generator>) {
+  check_floating(self, "uniform_");
+  if (!(from <= to) || !std::isfinite(to - from)) {
+    fail(ErrorCode::kValue, "[uniform_] from ", from, " to ", to, " is no finite interval");
+  }
+}
+
+void normal_(const Tensor& self, double, double std, std::optional<Generator>) {
+  check_floating(self, "normal_");
+  if (!(std >= 0)) fail(ErrorCode::kValue, "[normal_] std is ", std, ": give at least 0");
+}
+
+void random_(const Tensor& self, int64_t from, std::optional<int64_t> to,
+             std::optional<Generator>) {
+  const Range range = integers_of(self.dtype());
+  if (to.has_value() && from >= *to) {
+    fail(ErrorCode::kValue, "[random_] no integer is at least ", from, " and below ", *to);
+  }
+  if (from < range.low || from > range.high || (to.has_value() && *to - 1 > range.high)) {
+    fail(ErrorCode::kValue, "[random_] ", dtype_name(self.dtype()), " holds the integers from ",
+         range.low, " to ", range.high, ", not all of [", from, ", ",
+         to.has_value() ? absl::StrCat(*to) : "the largest]", to.has_value() ? ")" : "");
+  }
+}
+
+std::tuple<TensorSpec, TensorSpec> native_dropout(const Tensor& input, double p,
+                                                  std::optional<bool>, std::optional<Generator>) {
+  check_probability(p, "native_dropout");
+  check_floating(input, "native_dropout");
+  TensorSpec output = like(input);
+  if (!input.is_contiguous()) output.strides = packed_like(input.sizes(), input.strides());
+  TensorSpec mask = output;
+  mask.dtype = kBool;
+  return {output, mask};
+}
+
+}  // namespace shape
+
+namespace composite {
+
+Tensor rand(IntList size, std::optional<ScalarType> dtype, std::optional<Device> device,
+            std::optional<Generator> generator) {
+  Tensor out = mytorch::empty(size, dtype, device);
+  uniform_(out, 0, 1, generator);
+  return out;
+}
+
+Tensor rand_like(const Tensor& self, std::optional<ScalarType> dtype, std::optional<Device> device,
+                 std::optional<Generator> generator) {
+  Tensor out = new_like(self, dtype.value_or(self.dtype()), device.value_or(self.device()));
+  uniform_(out, 0, 1, generator);
+  return out;
+}
+
+Tensor randn(IntList size, std::optional<ScalarType> dtype, std::optional<Device> device,
+             std::optional<Generator> generator) {
+  Tensor out = mytorch::empty(size, dtype, device);
+  normal_(out, 0, 1, generator);
+  return out;
+}
+
+Tensor randn_like(const Tensor& self, std::optional<ScalarType> dtype,
+                  std::optional<Device> device, std::optional<Generator> generator) {
+  Tensor out = new_like(self, dtype.value_or(self.dtype()), device.value_or(self.device()));
+  normal_(out, 0, 1, generator);
+  return out;
+}
+
+Tensor randint_low(int64_t low, int64_t high, IntList size, std::optional<ScalarType> dtype,
+                   std::optional<Device> device, std::optional<Generator> generator) {
+  if (low >= high) {
+    fail(ErrorCode::kValue, "[randint] no integer is at least ", low, " and below ", high);
+  }
+  Tensor out = mytorch::empty(size, dtype.value_or(kInt64), device);
+  random_(out, low, high, generator);
+  return out;
+}
+
+Tensor randint(int64_t high, IntList size, std::optional<ScalarType> dtype,
+               std::optional<Device> device, std::optional<Generator> generator) {
+  return randint_low(0, high, size, dtype, device, generator);
+}
+
+Tensor randperm(int64_t n, std::optional<ScalarType> dtype, std::optional<Device> device,
+                std::optional<Generator> generator) {
+  const ScalarType type = dtype.value_or(kInt64);
+  if (n < 0) fail(ErrorCode::kShape, "[randperm] n is ", n, ": give at least 0");
+  if (n > 0 && n - 1 > integers_of(type).high) {
+    fail(ErrorCode::kType, "[randperm] ", dtype_name(type), " does not hold every integer below ",
+         n);
+  }
+  // Equal keys of 63 bits are rarer than a memory error; the stable sort then keeps their order.
+  Tensor keys = mytorch::empty(n, kInt64, device);
+  random_(keys, 0, std::nullopt, generator);
+  return to(std::get<1>(sort(keys, true, 0, false)), type);
+}
+
+Tensor bernoulli(const Tensor& self, std::optional<Generator> generator) {
+  check_floating(self, "bernoulli");
+  return to(draw_below(self, self, uniform_type(self.dtype()), generator), self.dtype());
+}
+
+Tensor bernoulli_p(const Tensor& self, double p, std::optional<Generator> generator) {
+  check_probability(p, "bernoulli");
+  return to(draw_below(p, self, uniform_type(self.dtype()), generator), self.dtype());
+}
+
+void bernoulli_float_(const Tensor& self, double p, std::optional<Generator> generator) {
+  check_probability(p, "bernoulli_");
+  copy_(self, draw_below(p, self, uniform_type(self.dtype()), generator));
+}
+
+void bernoulli_tensor_(const Tensor& self, const Tensor& p, std::optional<Generator> generator) {
+  check_floating(p, "bernoulli_");
+  copy_(self, draw_below(p, self, uniform_type(p.dtype()), generator));
+}
+
+Tensor dropout(const Tensor& input, double p, bool train, std::optional<Generator> generator) {
+  check_probability(p, "dropout");
+  if (!train || p == 0 || input.numel() == 0) return input;
+  if (p == 1) return mul(input, 0);  // of NaN and infinities NaN, as any dropped element
+  return std::get<0>(mytorch::native_dropout(input, p, true, generator));
+}
+
+std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::optional<bool> train,
+                                          std::optional<Generator> generator) {
+  if (!train.value_or(true)) return {mytorch::clone(input), ones_like(input, kBool)};
+  if (p == 1) return {mul(input, 0), zeros_like(input, kBool)};
+  // The call already took a number for the kernel that might have run: with the same one, the mask
+  // is the same whether a backend has that kernel or not.
+  Tensor mask = draw_below(1 - p, input, kFloat32, before_last_call(generator));
+  Tensor output = native_dropout_backward(input, mask, grads::dropout_scale(p, train));
+  return {std::move(output), std::move(mask)};
+}
+
+}  // namespace composite
+
+double grads::dropout_scale(double p, std::optional<bool> train) {
+  if (!train.value_or(true)) return 1;
+  return p == 1 ? 0 : 1 / (1 - p);
+}
+
+}  // namespace mytorch

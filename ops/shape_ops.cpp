@@ -1,0 +1,218 @@
+// Joining, repeating and reordering.
+#include <algorithm>
+
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/arange.h"
+#include "mytorch/ops/cat.h"
+#include "mytorch/ops/gt.h"
+#include "mytorch/ops/lt.h"
+#include "mytorch/ops/masked_fill.h"
+#include "mytorch/ops/sub.h"
+#include "mytorch/ops/zeros.h"
+#include "ops/geometry.h"
+
+namespace mytorch {
+namespace shape {
+namespace {
+
+// ATen passes over 1-dim tensors of no elements: the "nothing yet" that loops begin with.
+bool is_passed_over(const Tensor& tensor) { return tensor.dim() == 1 && tensor.sizes()[0] == 0; }
+
+}  // namespace
+
+TensorSpec cat(TensorList tensors, int64_t dim) {
+  if (tensors.empty()) fail(ErrorCode::kValue, "[cat] the list of tensors is empty");
+  const Tensor* first = nullptr;
+  ScalarType dtype = tensors[0].dtype();
+  for (const Tensor& tensor : tensors) {
+    if (tensor.dim() == 0) {
+      fail(ErrorCode::kShape, "[cat] a 0-dim tensor cannot be joined: use stack");
+    }
+    dtype = promote_types(dtype, tensor.dtype());
+    if (first == nullptr && !is_passed_over(tensor)) first = &tensor;
+  }
+  if (first == nullptr) {
+    wrap_dim(dim, 1, "cat");
+    return {Dims{0}, dtype, tensors[0].device(), {}};
+  }
+  dim = wrap_dim(dim, first->dim(), "cat");
+  Dims sizes = to_dims(first->sizes());
+  sizes[dim] = 0;
+  for (const Tensor& tensor : tensors) {
+    if (is_passed_over(tensor)) continue;
+    bool fits = tensor.dim() == first->dim();
+    for (int64_t d = 0; fits && d < first->dim(); ++d) {
+      fits = d == dim || tensor.sizes()[d] == sizes[d];
+    }
+    if (!fits) {
+      fail(ErrorCode::kShape, "[cat] shapes ", shape_str(first->sizes()), " and ",
+           shape_str(tensor.sizes()), " differ outside of dimension ", dim);
+    }
+    sizes[dim] += tensor.sizes()[dim];
+  }
+  return {std::move(sizes), dtype, first->device(), {}};
+}
+
+}  // namespace shape
+
+namespace composite {
+namespace {
+
+// Column minus row, over the last two dimensions of `self`: 0 on the main diagonal.
+Tensor diagonal_numbers(const Tensor& self, const char* op) {
+  if (self.dim() < 2) {
+    fail(ErrorCode::kShape, "[", op, "] shape ", shape_str(self.sizes()),
+         " has fewer than two dimensions");
+  }
+  const Tensor rows = mytorch::arange(self.size(-2), kInt64, self.device());
+  const Tensor columns = mytorch::arange(self.size(-1), kInt64, self.device());
+  return mytorch::sub(columns, rows.unsqueeze(1));
+}
+
+}  // namespace
+
+Tensor stack(TensorList tensors, int64_t dim) {
+  if (tensors.empty()) fail(ErrorCode::kValue, "[stack] the list of tensors is empty");
+  dim = wrap_dim(dim, tensors[0].dim() + 1, "stack");
+  std::vector<Tensor> raised;
+  raised.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) {
+    if (!(tensor.sizes() == tensors[0].sizes())) {
+      fail(ErrorCode::kShape, "[stack] shapes ", shape_str(tensors[0].sizes()), " and ",
+           shape_str(tensor.sizes()), " differ");
+    }
+    raised.push_back(tensor.unsqueeze(dim));
+  }
+  return mytorch::cat(raised, dim);
+}
+
+Tensor hstack(TensorList tensors) {
+  if (tensors.empty()) fail(ErrorCode::kValue, "[hstack] the list of tensors is empty");
+  std::vector<Tensor> raised;
+  for (const Tensor& tensor : tensors) {
+    raised.push_back(tensor.dim() == 0 ? tensor.reshape(1) : tensor);
+  }
+  return mytorch::cat(raised, raised[0].dim() == 1 ? 0 : 1);
+}
+
+Tensor vstack(TensorList tensors) {
+  if (tensors.empty()) fail(ErrorCode::kValue, "[vstack] the list of tensors is empty");
+  std::vector<Tensor> raised;
+  for (const Tensor& tensor : tensors) {
+    raised.push_back(tensor.dim() == 0   ? tensor.reshape({1, 1})
+                     : tensor.dim() == 1 ? tensor.unsqueeze(0)
+                                         : tensor);
+  }
+  return mytorch::cat(raised, 0);
+}
+
+Tensor repeat(const Tensor& self, IntList repeats) {
+  const int64_t lead = static_cast<int64_t>(repeats.size()) - self.dim();
+  if (lead < 0) {
+    fail(ErrorCode::kShape, "[repeat] repeats ", shape_str(repeats),
+         " has fewer numbers than shape ", shape_str(self.sizes()), " has dimensions");
+  }
+  // (s0, s1) -> (1, s0, 1, s1) -> (r0, s0, r1, s1) -> (r0 * s0, r1 * s1)
+  Dims single, expanded, sizes;
+  for (int64_t i = 0; i < static_cast<int64_t>(repeats.size()); ++i) {
+    if (repeats[i] < 0) {
+      fail(ErrorCode::kValue, "[repeat] repeats ", shape_str(repeats), " has the negative ",
+           repeats[i]);
+    }
+    const int64_t size = i < lead ? 1 : self.sizes()[i - lead];
+    single.insert(single.end(), {1, size});
+    expanded.insert(expanded.end(), {repeats[i], size});
+    sizes.push_back(repeats[i] * size);
+  }
+  return self.reshape(as_list(single)).expand(as_list(expanded)).clone().reshape(as_list(sizes));
+}
+
+Tensor tile(const Tensor& self, IntList dims) {
+  Dims repeats(std::max<int64_t>(self.dim() - static_cast<int64_t>(dims.size()), 0), 1);
+  repeats.insert(repeats.end(), dims.begin(), dims.end());
+  return self.repeat(as_list(repeats));
+}
+
+Tensor repeat_interleave(const Tensor& self, int64_t repeats, std::optional<int64_t> dim) {
+  if (repeats < 0) {
+    fail(ErrorCode::kValue, "[repeat_interleave] repeats ", repeats, " is negative");
+  }
+  const Tensor source = !dim.has_value() || self.dim() == 0 ? self.reshape(-1) : self;
+  const int64_t along = wrap_dim(dim.value_or(0), source.dim(), "repeat_interleave");
+  Dims expanded = to_dims(source.sizes());
+  expanded.insert(expanded.begin() + along + 1, repeats);
+  Dims sizes = to_dims(source.sizes());
+  sizes[along] *= repeats;
+  return source.unsqueeze(along + 1).expand(as_list(expanded)).clone().reshape(as_list(sizes));
+}
+
+Tensor flip(const Tensor& self, IntList dims) {
+  const Dims wrapped = geometry::wrap_dims(dims, self.dim(), "flip");
+  if (self.dim() == 0 || wrapped.empty()) return self.clone();
+  Tensor result = self;
+  for (const int64_t dim : wrapped) {
+    const int64_t last = self.sizes()[dim] - 1;
+    result = result.index_select(dim, mytorch::arange(last, -1, -1, kInt64, self.device()));
+  }
+  return result;
+}
+
+Tensor roll(const Tensor& self, IntList shifts, IntList dims) {
+  if (dims.empty() && shifts.size() == 1) {
+    return self.reshape(-1).roll(shifts, 0).reshape(self.sizes());
+  }
+  if (shifts.size() != dims.size()) {
+    fail(ErrorCode::kShape, "[roll] shifts ", shape_str(shifts), " and dims ", shape_str(dims),
+         " have different lengths");
+  }
+  Tensor result = self.clone();
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int64_t dim = wrap_dim(dims[i], self.dim(), "roll");
+    const int64_t size = self.dim() == 0 ? 1 : self.sizes()[dim];
+    if (self.numel() == 0 || size == 1) continue;
+    const int64_t first = ((-(shifts[i] % size)) % size + size) % size;  // which comes first
+    if (first == 0) continue;
+    result = mytorch::cat(
+        {result.narrow(dim, first, size - first), result.narrow(dim, 0, first)}, dim);
+  }
+  return result;
+}
+
+Tensor tril(const Tensor& self, int64_t diagonal) {
+  return mytorch::masked_fill(self, mytorch::gt(diagonal_numbers(self, "tril"), diagonal), 0);
+}
+
+Tensor triu(const Tensor& self, int64_t diagonal) {
+  return mytorch::masked_fill(self, mytorch::lt(diagonal_numbers(self, "triu"), diagonal), 0);
+}
+
+std::vector<Tensor> meshgrid(TensorList tensors, std::string_view indexing) {
+  if (tensors.empty()) fail(ErrorCode::kValue, "[meshgrid] the list of tensors is empty");
+  if (indexing != "ij" && indexing != "xy") {
+    fail(ErrorCode::kValue, "[meshgrid] indexing '", indexing, "' is neither 'ij' nor 'xy'");
+  }
+  Dims sizes;
+  for (const Tensor& tensor : tensors) {
+    if (tensor.dim() > 1) {
+      fail(ErrorCode::kShape, "[meshgrid] takes 0-dim and 1-dim tensors, not one of shape ",
+           shape_str(tensor.sizes()));
+    }
+    if (tensor.dtype() != tensors[0].dtype()) {
+      fail(ErrorCode::kType, "[meshgrid] the tensors are ", dtype_name(tensors[0].dtype()),
+           " and ", dtype_name(tensor.dtype()), ": give all the same type");
+    }
+    sizes.push_back(tensor.numel());
+  }
+  const bool swap = indexing == "xy" && tensors.size() >= 2;
+  std::vector<Tensor> result;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    Dims shape(tensors.size(), 1);
+    shape[i] = sizes[i];
+    const Tensor grid = tensors[i].reshape(as_list(shape)).expand(as_list(sizes));
+    result.push_back(swap ? grid.transpose(0, 1) : grid);
+  }
+  return result;
+}
+
+}  // namespace composite
+}  // namespace mytorch

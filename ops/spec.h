@@ -1,0 +1,5 @@
+// For bodies of records: the results of shape and view functions, and errors.
+#pragma once
+
+#include "core/tensor/spec.h"
+#include "core/types/errors.h"

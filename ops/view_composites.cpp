@@ -1,0 +1,184 @@
+// Operators that are views composed of other views.
+#include <algorithm>
+
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/as_strided_relative.h"
+#include "ops/geometry.h"
+
+namespace mytorch::composite {
+namespace {
+
+// Pieces of the given sizes along a dimension, which they fill.
+std::vector<Tensor> pieces(const Tensor& self, IntList sizes, int64_t dim) {
+  std::vector<Tensor> result;
+  result.reserve(sizes.size());
+  int64_t start = 0;
+  for (const int64_t size : sizes) {
+    result.push_back(self.slice(dim, start, start + size));
+    start += size;
+  }
+  return result;
+}
+
+int64_t split_dim(const Tensor& self, int64_t dim, const char* op) {
+  if (self.dim() == 0) fail(ErrorCode::kShape, "[", op, "] a 0-dim tensor cannot be split");
+  return wrap_dim(dim, self.dim(), op);
+}
+
+}  // namespace
+
+Tensor as_strided(const Tensor& self, IntList size, IntList stride,
+                  std::optional<int64_t> storage_offset) {
+  const int64_t own = self.storage_offset();
+  return mytorch::as_strided_relative(self, size, stride, storage_offset.value_or(own) - own);
+}
+
+Tensor t(const Tensor& self) {
+  if (self.dim() > 2) {
+    fail(ErrorCode::kShape, "[t] a tensor of at most 2 dimensions has a transpose, not of shape ",
+         shape_str(self.sizes()), ": use transpose, permute or mT");
+  }
+  return self.transpose(0, self.dim() == 2 ? 1 : 0);
+}
+
+Tensor mT(const Tensor& self) {
+  if (self.dim() < 2) {
+    fail(ErrorCode::kShape, "[mT] shape ", shape_str(self.sizes()),
+         " has fewer than two dimensions");
+  }
+  return self.transpose(-2, -1);
+}
+
+Tensor numpy_T(const Tensor& self) {
+  Dims order(self.dim());
+  for (int64_t i = 0; i < self.dim(); ++i) order[i] = self.dim() - 1 - i;
+  return self.permute(as_list(order));
+}
+
+Tensor reshape(const Tensor& self, IntList shape) {
+  const Dims sizes = geometry::infer_shape(shape, self.numel(), "reshape");
+  if (geometry::view_strides(self.sizes(), self.strides(), as_list(sizes)).has_value()) {
+    return self.view(as_list(sizes));
+  }
+  return self.contiguous().view(as_list(sizes));
+}
+
+Tensor expand_as(const Tensor& self, const Tensor& other) { return self.expand(other.sizes()); }
+
+Tensor broadcast_to(const Tensor& self, IntList size) { return self.expand(size); }
+
+Tensor view_as(const Tensor& self, const Tensor& other) { return self.view(other.sizes()); }
+
+Tensor reshape_as(const Tensor& self, const Tensor& other) { return self.reshape(other.sizes()); }
+
+Tensor narrow(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
+  if (self.dim() == 0) fail(ErrorCode::kShape, "[narrow] a 0-dim tensor cannot be narrowed");
+  dim = wrap_dim(dim, self.dim(), "narrow");
+  const int64_t size = self.sizes()[dim];
+  const int64_t first = start < 0 ? start + size : start;
+  if (length < 0 || first < 0 || first > size || length > size - first) {
+    fail(ErrorCode::kShape, "[narrow] start ", start, " and length ", length,
+         " do not lie within dimension ", dim, " of shape ", shape_str(self.sizes()));
+  }
+  return self.slice(dim, first, first + length);
+}
+
+Tensor flatten(const Tensor& self, int64_t start_dim, int64_t end_dim) {
+  start_dim = wrap_dim(start_dim, self.dim(), "flatten");
+  end_dim = wrap_dim(end_dim, self.dim(), "flatten");
+  if (start_dim > end_dim) {
+    fail(ErrorCode::kShape, "[flatten] start_dim ", start_dim, " comes after end_dim ", end_dim);
+  }
+  if (self.dim() == 0) return self.reshape(1);
+  if (start_dim == end_dim) return self;
+  const IntList sizes = self.sizes();
+  Dims shape(sizes.begin(), sizes.begin() + start_dim);
+  shape.push_back(
+      geometry::product({sizes.data() + start_dim, static_cast<size_t>(end_dim - start_dim + 1)}));
+  shape.insert(shape.end(), sizes.begin() + end_dim + 1, sizes.end());
+  return self.reshape(as_list(shape));
+}
+
+Tensor unflatten(const Tensor& self, int64_t dim, IntList sizes) {
+  if (self.dim() == 0) fail(ErrorCode::kShape, "[unflatten] a 0-dim tensor has no dimension");
+  dim = wrap_dim(dim, self.dim(), "unflatten");
+  if (sizes.empty()) fail(ErrorCode::kShape, "[unflatten] sizes is empty");
+  const IntList old = self.sizes();
+  const Dims inner = geometry::infer_shape(sizes, old[dim], "unflatten");
+  Dims shape(old.begin(), old.begin() + dim);
+  shape.insert(shape.end(), inner.begin(), inner.end());
+  shape.insert(shape.end(), old.begin() + dim + 1, old.end());
+  return self.view(as_list(shape));
+}
+
+std::vector<Tensor> split(const Tensor& self, int64_t split_size, int64_t dim) {
+  dim = split_dim(self, dim, "split");
+  const int64_t size = self.sizes()[dim];
+  if (split_size < 0 || (split_size == 0 && size != 0)) {
+    fail(ErrorCode::kValue, "[split] split_size ", split_size, " is not positive");
+  }
+  // Nothing to split is one piece of nothing.
+  const int64_t n =
+      split_size == 0 ? 1 : std::max<int64_t>(size / split_size + (size % split_size != 0), 1);
+  std::vector<int64_t> sizes(n, split_size);
+  sizes.back() = size - split_size * (n - 1);
+  return pieces(self, sizes, dim);
+}
+
+std::vector<Tensor> split_sizes(const Tensor& self, IntList split_sizes, int64_t dim) {
+  dim = split_dim(self, dim, "split");
+  int64_t sum = 0;
+  for (const int64_t size : split_sizes) {
+    if (size < 0) {
+      fail(ErrorCode::kValue, "[split] sizes ", shape_str(split_sizes), " has the negative ", size);
+    }
+    sum += size;
+  }
+  if (sum != self.sizes()[dim]) {
+    fail(ErrorCode::kShape, "[split] sizes ", shape_str(split_sizes), " add up to ", sum,
+         ", but dimension ", dim, " has size ", self.sizes()[dim]);
+  }
+  return pieces(self, split_sizes, dim);
+}
+
+std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
+  dim = split_dim(self, dim, "chunk");
+  if (chunks <= 0) fail(ErrorCode::kValue, "[chunk] chunks ", chunks, " is not positive");
+  const int64_t size = self.sizes()[dim];
+  if (size == 0) return pieces(self, std::vector<int64_t>(chunks, 0), dim);
+  return self.split((size - 1) / chunks + 1, dim);
+}
+
+std::vector<Tensor> unbind(const Tensor& self, int64_t dim) {
+  dim = split_dim(self, dim, "unbind");
+  std::vector<Tensor> result;
+  result.reserve(self.sizes()[dim]);
+  for (int64_t i = 0; i < self.sizes()[dim]; ++i) result.push_back(self.select(dim, i));
+  return result;
+}
+
+Tensor movedim(const Tensor& self, IntList source, IntList destination) {
+  if (source.size() != destination.size()) {
+    fail(ErrorCode::kShape, "[movedim] source ", shape_str(source), " and destination ",
+         shape_str(destination), " have different lengths");
+  }
+  const int64_t ndim = self.dim();
+  const Dims from = geometry::wrap_dims(source, ndim, "movedim");
+  const Dims to = geometry::wrap_dims(destination, ndim, "movedim");
+  if (ndim == 0) return self;
+  Dims order(ndim, -1);
+  for (size_t i = 0; i < from.size(); ++i) order[to[i]] = from[i];
+  int64_t next = 0;  // the others fill the gaps in their own order
+  for (int64_t& dim : order) {
+    if (dim >= 0) continue;
+    while (std::find(from.begin(), from.end(), next) != from.end()) ++next;
+    dim = next++;
+  }
+  return self.permute(as_list(order));
+}
+
+Tensor swapaxes(const Tensor& self, int64_t axis0, int64_t axis1) {
+  return self.transpose(axis0, axis1);
+}
+
+}  // namespace mytorch::composite

@@ -1,0 +1,241 @@
+// Views: the geometry of each. Nothing here allocates for tensors of up to six dimensions.
+#include <algorithm>
+#include <limits>
+
+#include "mytorch/generated/bodies.h"
+#include "ops/geometry.h"
+
+namespace mytorch::view {
+namespace {
+
+ViewSpec same(const Tensor& self) {
+  return {to_dims(self.sizes()), to_dims(self.strides()), 0};
+}
+
+void remove_dim(ViewSpec& spec, int64_t dim) {
+  spec.sizes.erase(spec.sizes.begin() + dim);
+  spec.strides.erase(spec.strides.begin() + dim);
+}
+
+}  // namespace
+
+ViewSpec view(const Tensor& self, IntList size) {
+  Dims sizes = geometry::infer_shape(size, self.numel(), "view");
+  std::optional<Dims> strides =
+      geometry::view_strides(self.sizes(), self.strides(), as_list(sizes));
+  if (!strides.has_value()) {
+    fail(ErrorCode::kShape, "[view] a tensor of shape ", shape_str(self.sizes()), " and strides ",
+         shape_str(self.strides()), " cannot be seen as ", shape_str(as_list(sizes)),
+         " without a copy: use reshape");
+  }
+  return {std::move(sizes), *std::move(strides), 0};
+}
+
+ViewSpec alias(const Tensor& self) { return same(self); }
+
+ViewSpec transpose(const Tensor& self, int64_t dim0, int64_t dim1) {
+  const int64_t ndim = self.dim();
+  dim0 = wrap_dim(dim0, ndim, "transpose");
+  dim1 = wrap_dim(dim1, ndim, "transpose");
+  ViewSpec spec = same(self);
+  if (ndim == 0) return spec;
+  std::swap(spec.sizes[dim0], spec.sizes[dim1]);
+  std::swap(spec.strides[dim0], spec.strides[dim1]);
+  return spec;
+}
+
+ViewSpec permute(const Tensor& self, IntList dims) {
+  const int64_t ndim = self.dim();
+  if (static_cast<int64_t>(dims.size()) != ndim) {
+    fail(ErrorCode::kShape, "[permute] dims ", shape_str(dims), " does not name the ", ndim,
+         " dimensions of shape ", shape_str(self.sizes()), " once each");
+  }
+  ViewSpec spec;
+  for (const int64_t dim : geometry::wrap_dims(dims, ndim, "permute")) {
+    spec.sizes.push_back(self.sizes()[dim]);
+    spec.strides.push_back(self.strides()[dim]);
+  }
+  return spec;
+}
+
+ViewSpec squeeze(const Tensor& self) {
+  ViewSpec spec;
+  for (size_t i = 0; i < self.sizes().size(); ++i) {
+    if (self.sizes()[i] == 1) continue;
+    spec.sizes.push_back(self.sizes()[i]);
+    spec.strides.push_back(self.strides()[i]);
+  }
+  return spec;
+}
+
+ViewSpec squeeze(const Tensor& self, int64_t dim) {
+  dim = wrap_dim(dim, self.dim(), "squeeze");
+  ViewSpec spec = same(self);
+  if (self.dim() > 0 && spec.sizes[dim] == 1) remove_dim(spec, dim);
+  return spec;
+}
+
+ViewSpec squeeze(const Tensor& self, IntList dim) {
+  Dims dims = geometry::wrap_dims(dim, self.dim(), "squeeze");
+  std::sort(dims.rbegin(), dims.rend());
+  ViewSpec spec = same(self);
+  if (self.dim() == 0) return spec;
+  for (const int64_t d : dims) {
+    if (spec.sizes[d] == 1) remove_dim(spec, d);
+  }
+  return spec;
+}
+
+ViewSpec unsqueeze(const Tensor& self, int64_t dim) {
+  dim = wrap_dim(dim, self.dim() + 1, "unsqueeze");
+  ViewSpec spec = same(self);
+  const int64_t stride = dim < self.dim() ? spec.sizes[dim] * spec.strides[dim] : 1;
+  spec.sizes.insert(spec.sizes.begin() + dim, 1);
+  spec.strides.insert(spec.strides.begin() + dim, stride);
+  return spec;
+}
+
+ViewSpec expand(const Tensor& self, IntList size) {
+  const int64_t lead = static_cast<int64_t>(size.size()) - self.dim();
+  if (lead < 0) {
+    fail(ErrorCode::kShape, "[expand] size ", shape_str(size),
+         " has fewer dimensions than the tensor, of shape ", shape_str(self.sizes()));
+  }
+  ViewSpec spec{to_dims(size), Dims(size.size(), 0), 0};
+  for (int64_t i = 0; i < static_cast<int64_t>(size.size()); ++i) {
+    if (i < lead) {
+      if (size[i] < 0) {
+        fail(ErrorCode::kShape, "[expand] size ", shape_str(size), " has ", size[i],
+             " in a new dimension: -1 keeps only a size that exists");
+      }
+      continue;
+    }
+    const int64_t own = self.sizes()[i - lead];
+    if (size[i] == -1 || size[i] == own) {
+      spec.sizes[i] = own;
+      spec.strides[i] = self.strides()[i - lead];
+    } else if (own != 1 || size[i] < 0) {
+      fail(ErrorCode::kShape, "[expand] shape ", shape_str(self.sizes()), " does not expand to ",
+           shape_str(size), ": size ", own, " in dimension ", i - lead, " cannot become ", size[i]);
+    }
+  }
+  return spec;
+}
+
+ViewSpec select(const Tensor& self, int64_t dim, int64_t index) {
+  if (self.dim() == 0) {
+    fail(ErrorCode::kShape, "[select] a 0-dim tensor has no dimension to select from: use item()");
+  }
+  dim = wrap_dim(dim, self.dim(), "select");
+  ViewSpec spec = same(self);
+  const int64_t size = spec.sizes[dim];
+  if (index < -size || index >= size) {
+    fail(ErrorCode::kValue, "[select] index ", index, " is out of range for dimension ", dim,
+         " of shape ", shape_str(self.sizes()));
+  }
+  spec.offset = (index < 0 ? index + size : index) * spec.strides[dim];
+  remove_dim(spec, dim);
+  return spec;
+}
+
+ViewSpec slice(const Tensor& self, int64_t dim, std::optional<int64_t> start,
+               std::optional<int64_t> end, int64_t step) {
+  if (self.dim() == 0) fail(ErrorCode::kShape, "[slice] a 0-dim tensor cannot be sliced");
+  dim = wrap_dim(dim, self.dim(), "slice");
+  if (step <= 0) fail(ErrorCode::kValue, "[slice] step ", step, " is not positive");
+  ViewSpec spec = same(self);
+  const int64_t size = spec.sizes[dim];
+  // As in Python, bounds outside of the dimension are clipped, not refused.
+  const auto bound = [size](int64_t value) {
+    return std::clamp<int64_t>(value < 0 ? value + size : value, 0, size);
+  };
+  const int64_t first = bound(start.value_or(0));
+  const int64_t last =
+      std::max(first, bound(end.value_or(std::numeric_limits<int64_t>::max())));
+  spec.sizes[dim] = (last - first) / step + ((last - first) % step != 0);
+  spec.offset = first * spec.strides[dim];
+  // A stride that is never used may be anything; this one cannot overflow.
+  if (spec.sizes[dim] > 1) spec.strides[dim] *= step;
+  return spec;
+}
+
+ViewSpec diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
+  const int64_t ndim = self.dim();
+  if (ndim < 2) {
+    fail(ErrorCode::kShape, "[diagonal] shape ", shape_str(self.sizes()),
+         " has fewer than two dimensions");
+  }
+  dim1 = wrap_dim(dim1, ndim, "diagonal");
+  dim2 = wrap_dim(dim2, ndim, "diagonal");
+  if (dim1 == dim2) {
+    fail(ErrorCode::kShape, "[diagonal] dim1 and dim2 are both dimension ", dim1);
+  }
+  ViewSpec spec = same(self);
+  const int64_t rows = spec.sizes[dim1], columns = spec.sizes[dim2];
+  const int64_t row_stride = spec.strides[dim1], column_stride = spec.strides[dim2];
+  int64_t length = 0;
+  if (offset >= 0) {
+    length = offset < columns ? std::min(rows, columns - offset) : 0;
+    if (length > 0) spec.offset = offset * column_stride;
+  } else {
+    length = offset > -rows ? std::min(rows + offset, columns) : 0;
+    if (length > 0) spec.offset = -offset * row_stride;
+  }
+  remove_dim(spec, std::max(dim1, dim2));
+  remove_dim(spec, std::min(dim1, dim2));
+  spec.sizes.push_back(length);
+  spec.strides.push_back(row_stride + column_stride);
+  return spec;
+}
+
+ViewSpec unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
+  dimension = wrap_dim(dimension, self.dim(), "unfold");
+  const int64_t length = self.dim() == 0 ? 1 : self.sizes()[dimension];
+  if (size < 0 || size > length) {
+    fail(ErrorCode::kShape, "[unfold] windows of ", size, " elements do not fit dimension ",
+         dimension, " of shape ", shape_str(self.sizes()));
+  }
+  if (step <= 0) fail(ErrorCode::kValue, "[unfold] step ", step, " is not positive");
+  ViewSpec spec = same(self);
+  if (self.dim() == 0) {
+    spec.sizes.push_back(size);
+    spec.strides.push_back(1);
+    return spec;
+  }
+  const int64_t stride = spec.strides[dimension];
+  spec.sizes[dimension] = (length - size) / step + 1;
+  if (spec.sizes[dimension] > 1) spec.strides[dimension] = stride * step;
+  spec.sizes.push_back(size);
+  spec.strides.push_back(stride);
+  return spec;
+}
+
+ViewSpec as_strided_relative(const Tensor& self, IntList size, IntList stride, int64_t offset) {
+  if (size.size() != stride.size()) {
+    fail(ErrorCode::kShape, "[as_strided] size ", shape_str(size), " and stride ",
+         shape_str(stride), " have different lengths");
+  }
+  bool empty = false;
+  for (size_t i = 0; i < size.size(); ++i) {
+    if (size[i] < 0 || stride[i] < 0) {
+      fail(ErrorCode::kShape, "[as_strided] size ", shape_str(size), " or stride ",
+           shape_str(stride), " is negative");
+    }
+    empty = empty || size[i] == 0;
+  }
+  const int64_t first = self.storage_offset() + offset;
+  // In 128 bits: an overflowing sum must not pass for one that fits.
+  __int128 end = static_cast<__int128>(first) + (empty ? 0 : 1);
+  for (size_t i = 0; i < size.size() && !empty; ++i) {
+    end += static_cast<__int128>(size[i] - 1) * stride[i];
+  }
+  const auto capacity =
+      static_cast<int64_t>(self.impl()->storage->bytes) / self.element_size();
+  if (first < 0 || end > capacity) {
+    fail(ErrorCode::kShape, "[as_strided] size ", shape_str(size), ", stride ", shape_str(stride),
+         " and offset ", first, " reach outside of the storage, of ", capacity, " elements");
+  }
+  return {to_dims(size), to_dims(stride), offset};
+}
+
+}  // namespace mytorch::view

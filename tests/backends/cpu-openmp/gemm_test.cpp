@@ -1,0 +1,740 @@
+// The matrix product against the definition: sums in double (or exact wrapping integers) over naive
+// loops, for every dtype, stride, shape class and option, on one thread and on several.
+#include "backends/cpu-openmp/gemm/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "hwy/targets.h"
+
+namespace mytorch::cpu {
+namespace {
+
+// ---- a host -----------------------------------------------------------------------------------------
+
+// The context of a call: pieces run on real threads, scratch ends in a guard that every kernel must
+// leave alone, and starts out as NaN, so that reading what was never written shows.
+class Host {
+ public:
+  explicit Host(int threads) {
+    ctx_.size = sizeof(ctx_);
+    ctx_.device = {MT_DEVICE_CPU, 0};
+    ctx_.num_threads = threads;
+    ctx_.stream = this;
+    ctx_.parallel_for = parallel_for;
+    ctx_.scratch = scratch;
+    ctx_.set_error = [](mt_ctx* ctx, int, const char* message) { self(ctx).error = message; };
+  }
+
+  mt_ctx* ctx() { return &ctx_; }
+
+  bool guards_intact() const {
+    for (const auto& block : blocks_) {
+      for (size_t i = 0; i < kGuard; ++i) {
+        if (block.memory[block.offset + block.bytes + i] != kGuardByte) return false;
+      }
+    }
+    return true;
+  }
+
+  bool out_of_memory = false;
+  bool one_piece = false;  // run every loop as one piece on the caller's thread
+  std::string error;
+  std::atomic<int> pieces{0};
+  int64_t scratch_calls() const { return static_cast<int64_t>(blocks_.size()); }
+
+ private:
+  static constexpr size_t kGuard = 256;
+  static constexpr unsigned char kGuardByte = 0xA5;
+  struct Block {
+    std::unique_ptr<unsigned char[]> memory;
+    size_t offset, bytes;
+  };
+
+  static Host& self(mt_ctx* ctx) { return *static_cast<Host*>(ctx->stream); }
+
+  static void parallel_for(mt_ctx* ctx, int64_t begin, int64_t end, int64_t grain,
+                           mt_range_fn body, void* user) {
+    Host& host = self(ctx);
+    const int64_t most = std::max<int64_t>(1, (end - begin) / grain);
+    const int64_t pieces = host.one_piece ? 1 : std::min<int64_t>(ctx->num_threads, most);
+    std::vector<std::thread> threads;
+    for (int64_t i = 0; i < pieces; ++i) {
+      const int64_t b = begin + (end - begin) * i / pieces;
+      const int64_t e = begin + (end - begin) * (i + 1) / pieces;
+      ++host.pieces;
+      if (pieces == 1) {
+        body(user, b, e);
+      } else {
+        threads.emplace_back([=] { body(user, b, e); });
+      }
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  static void* scratch(mt_ctx* ctx, size_t bytes) {
+    Host& host = self(ctx);
+    if (host.out_of_memory) return nullptr;
+    Block block;
+    block.memory.reset(new unsigned char[bytes + 64 + kGuard]);
+    block.bytes = bytes;
+    const auto address = reinterpret_cast<uintptr_t>(block.memory.get());
+    block.offset = (64 - address % 64) % 64;
+    std::memset(block.memory.get(), 0xFF, block.offset + bytes);  // NaN in every format
+    std::memset(block.memory.get() + block.offset + bytes, kGuardByte, kGuard);
+    host.blocks_.push_back(std::move(block));
+    return host.blocks_.back().memory.get() + host.blocks_.back().offset;
+  }
+
+  mt_ctx ctx_{};
+  std::vector<Block> blocks_;
+};
+
+// ---- element types ----------------------------------------------------------------------------------
+
+struct Half {
+  uint16_t bits;
+};
+struct Brain {
+  uint16_t bits;
+};
+
+double to_double(Brain x) {
+  return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16));
+}
+double to_double(Half x) {
+  const double sign = (x.bits & 0x8000) != 0 ? -1 : 1;
+  const int exponent = (x.bits >> 10) & 31;
+  const int fraction = x.bits & 1023;
+  if (exponent == 31) {
+    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * HUGE_VAL;
+  }
+  return exponent == 0 ? sign * std::ldexp(fraction, -24)
+                       : sign * std::ldexp(1024 + fraction, exponent - 25);
+}
+template <class T>
+double to_double(T x) {
+  return static_cast<double>(x);
+}
+
+// Nearest, ties to even, written over all 2^16 values so that it shares nothing with the code tested.
+template <class T>
+T nearest(double value) {
+  if (std::isnan(value)) return T{0x7FFF};
+  uint16_t low = 0, high = std::is_same_v<T, Half> ? 0x7C00 : 0x7F80;  // ordered magnitudes
+  const double magnitude = std::fabs(value);
+  while (high - low > 1) {
+    const auto middle = static_cast<uint16_t>((low + high) / 2);
+    (to_double(T{middle}) <= magnitude ? low : high) = middle;
+  }
+  const double below = to_double(T{low});
+  // The value that infinity stands for in rounding is one step past the largest finite one.
+  const double above = std::isinf(to_double(T{high}))
+                           ? below + (below - to_double(T{static_cast<uint16_t>(low - 1)}))
+                           : to_double(T{high});
+  const double middle = (below + above) / 2;
+  const bool up = magnitude > middle || (magnitude == middle && (low & 1) != 0);
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  return T{static_cast<uint16_t>(sign | (up ? high : low))};
+}
+
+template <class T>
+struct Traits;
+#define MYTORCH_TRAITS(TYPE, CODE)                                   \
+  template <>                                                        \
+  struct Traits<TYPE> {                                              \
+    static constexpr mt_dtype dtype = {CODE, 8 * sizeof(TYPE), 1};   \
+    static constexpr bool integer = CODE == MT_INT || CODE == MT_UINT; \
+  }
+MYTORCH_TRAITS(float, MT_FLOAT);
+MYTORCH_TRAITS(double, MT_FLOAT);
+MYTORCH_TRAITS(Half, MT_FLOAT);
+MYTORCH_TRAITS(Brain, MT_BFLOAT);
+MYTORCH_TRAITS(int8_t, MT_INT);
+MYTORCH_TRAITS(uint8_t, MT_UINT);
+MYTORCH_TRAITS(int16_t, MT_INT);
+MYTORCH_TRAITS(int32_t, MT_INT);
+MYTORCH_TRAITS(int64_t, MT_INT);
+#undef MYTORCH_TRAITS
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {}
+  uint64_t next() {
+    state_ ^= state_ << 13;
+    state_ ^= state_ >> 7;
+    state_ ^= state_ << 17;
+    return state_;
+  }
+  double unit() { return static_cast<double>(next() >> 11) * 0x1p-52 - 1.0; }  // [-1, 1)
+
+ private:
+  uint64_t state_;
+};
+
+template <class T>
+T random_value(Random& random) {
+  if constexpr (Traits<T>::integer) {
+    return static_cast<T>(random.next());  // the full range, so that sums wrap
+  } else if constexpr (sizeof(T) == 2) {
+    return nearest<T>(random.unit());
+  } else {
+    return static_cast<T>(random.unit());
+  }
+}
+
+// ---- a matrix with any strides ----------------------------------------------------------------------
+
+enum class Layout { row_major, col_major, padded_rows, padded_cols, gaps, reversed };
+constexpr Layout kLayouts[] = {Layout::row_major,   Layout::col_major, Layout::padded_rows,
+                               Layout::padded_cols, Layout::gaps,      Layout::reversed};
+
+// `batch` matrices inside a buffer of exactly the elements they span, so that AddressSanitizer sees
+// any read or write past them; elements between them hold a pattern that must survive.
+template <class T>
+struct Tensor3 {
+  int64_t batch, rows, cols;
+  int64_t row_stride, col_stride, batch_stride;
+  std::vector<T> buffer;
+  int64_t origin = 0;
+
+  Tensor3(int64_t batch_, int64_t rows_, int64_t cols_, Layout layout)
+      : batch(batch_), rows(rows_), cols(cols_) {
+    switch (layout) {
+      case Layout::row_major:
+        row_stride = cols, col_stride = 1;
+        break;
+      case Layout::col_major:
+        row_stride = 1, col_stride = rows;
+        break;
+      case Layout::padded_rows:
+        row_stride = cols + 3, col_stride = 1;
+        break;
+      case Layout::padded_cols:
+        row_stride = 1, col_stride = rows + 5;
+        break;
+      case Layout::gaps:
+        row_stride = 2 * cols + 1, col_stride = 2;
+        break;
+      case Layout::reversed:
+        row_stride = -(cols + 1), col_stride = 1;
+        break;
+    }
+    const int64_t row_span = std::abs(row_stride) * std::max<int64_t>(0, rows - 1);
+    const int64_t span = row_span + col_stride * std::max<int64_t>(0, cols - 1) + 1;
+    batch_stride = span;
+    if (row_stride < 0) origin = row_span;
+    if (rows > 0 && cols > 0) buffer.resize(static_cast<size_t>(span * batch));
+  }
+
+  int64_t index(int64_t g, int64_t i, int64_t j) const {
+    return origin + g * batch_stride + i * row_stride + j * col_stride;
+  }
+  T& at(int64_t g, int64_t i, int64_t j) { return buffer[static_cast<size_t>(index(g, i, j))]; }
+  const T& at(int64_t g, int64_t i, int64_t j) const {
+    return buffer[static_cast<size_t>(index(g, i, j))];
+  }
+  T* data() { return buffer.empty() ? nullptr : buffer.data() + origin; }
+};
+
+template <class T>
+Tensor3<T> random_tensor(int64_t batch, int64_t rows, int64_t cols, Layout layout, uint64_t seed) {
+  Tensor3<T> tensor(batch, rows, cols, layout);
+  Random random(seed);
+  for (T& value : tensor.buffer) value = random_value<T>(random);
+  return tensor;
+}
+
+// ---- one case ---------------------------------------------------------------------------------------
+
+struct Case {
+  int64_t m, n, k;
+  Layout a = Layout::row_major, b = Layout::row_major, c = Layout::row_major;
+  int64_t batch = 1;
+  bool accumulate = false;
+  bool bias = false;
+  bool relu = false;
+  int threads = 1;
+};
+
+std::string describe(const Case& x) {
+  return std::to_string(x.m) + "x" + std::to_string(x.n) + "x" + std::to_string(x.k) + " batch " +
+         std::to_string(x.batch) + " layouts " + std::to_string(static_cast<int>(x.a)) +
+         std::to_string(static_cast<int>(x.b)) + std::to_string(static_cast<int>(x.c)) +
+         (x.accumulate ? " accumulate" : "") + (x.bias ? " bias" : "") + (x.relu ? " relu" : "") +
+         " threads " + std::to_string(x.threads);
+}
+
+template <class T>
+bool equal_bits(const T& a, const T& b) {
+  return std::memcmp(&a, &b, sizeof(T)) == 0;
+}
+
+template <class T>
+GemmProblem problem_of(const Case& x, Tensor3<T>& a, Tensor3<T>& b, Tensor3<T>& c) {
+  GemmProblem p{};
+  p.dtype = Traits<T>::dtype;
+  p.m = x.m;
+  p.n = x.n;
+  p.k = x.k;
+  p.a = {a.data(), a.row_stride, a.col_stride};
+  p.b = {b.data(), b.row_stride, b.col_stride};
+  p.c = {c.data(), c.row_stride, c.col_stride};
+  p.batch = x.batch;
+  p.a_batch_stride = a.batch_stride;
+  p.b_batch_stride = b.batch_stride;
+  p.c_batch_stride = c.batch_stride;
+  p.accumulate = x.accumulate;
+  p.activation = x.relu ? GemmProblem::relu : GemmProblem::none;
+  return p;
+}
+
+template <class T>
+void check(const Case& x) {
+  SCOPED_TRACE(describe(x));
+  Tensor3<T> a = random_tensor<T>(x.batch, x.m, x.k, x.a, 1);
+  Tensor3<T> b = random_tensor<T>(x.batch, x.k, x.n, x.b, 2);
+  Tensor3<T> c = random_tensor<T>(x.batch, x.m, x.n, x.c, 3);
+  const Tensor3<T> before = c;
+  constexpr int64_t kBiasStride = 2;
+  Tensor3<T> bias = random_tensor<T>(1, x.n, 1, Layout::padded_cols, 4);
+  bias = random_tensor<T>(1, x.n * kBiasStride, 1, Layout::row_major, 4);
+
+  Host host(x.threads);
+  GemmProblem p = problem_of(x, a, b, c);
+  if (x.bias) {
+    p.bias = bias.data();
+    p.bias_stride = kBiasStride;
+  }
+  ASSERT_EQ(gemm(host.ctx(), p), MT_OK) << host.error;
+  EXPECT_TRUE(host.guards_intact());
+
+  // What lies between the elements of C must not change.
+  std::vector<bool> written(c.buffer.size());
+  int wrong = 0;
+  for (int64_t g = 0; g < x.batch; ++g) {
+    for (int64_t i = 0; i < x.m; ++i) {
+      for (int64_t j = 0; j < x.n; ++j) {
+        written[static_cast<size_t>(c.index(g, i, j))] = true;
+        const T got = c.at(g, i, j);
+        const T* bias_at = x.bias ? bias.data() + j * kBiasStride : nullptr;
+        if constexpr (Traits<T>::integer) {
+          uint64_t sum = x.accumulate ? static_cast<uint64_t>(before.at(g, i, j)) : 0;
+          for (int64_t q = 0; q < x.k; ++q) {
+            sum += static_cast<uint64_t>(a.at(g, i, q)) * static_cast<uint64_t>(b.at(g, q, j));
+          }
+          if (bias_at != nullptr) sum += static_cast<uint64_t>(*bias_at);
+          if (got != static_cast<T>(sum) && ++wrong < 5) {
+            ADD_FAILURE() << "at " << g << "," << i << "," << j << ": " << +got << " for "
+                          << +static_cast<T>(sum);
+          }
+        } else {
+          double sum = x.accumulate ? to_double(before.at(g, i, j)) : 0;
+          double magnitude = std::fabs(sum);
+          for (int64_t q = 0; q < x.k; ++q) {
+            const double product = to_double(a.at(g, i, q)) * to_double(b.at(g, q, j));
+            sum += product;
+            magnitude += std::fabs(product);
+          }
+          if (bias_at != nullptr) {
+            sum += to_double(*bias_at);
+            magnitude += std::fabs(to_double(*bias_at));
+          }
+          if (x.relu) sum = std::max(sum, 0.0);
+          // The bound of a sum in any order, in the type of the arithmetic, and one rounding.
+          const double unit = sizeof(T) == 8 ? 0x1p-53 : 0x1p-24;
+          const double last = std::is_same_v<T, Brain> ? 0x1p-8
+                              : std::is_same_v<T, Half> ? 0x1p-11
+                                                        : 0;
+          const double bound = static_cast<double>(x.k + 3) * unit * magnitude * 1.01 +
+                               std::fabs(sum) * last +
+                               (std::is_same_v<T, Half> ? 0x1p-25 : 0x1p-1000);
+          const double error = std::fabs(to_double(got) - sum);
+          if (!(error <= bound) && ++wrong < 5) {
+            ADD_FAILURE() << "at " << g << "," << i << "," << j << ": " << to_double(got)
+                          << " for " << sum << ", off by " << error << " of " << bound;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+  for (size_t e = 0; e < c.buffer.size(); ++e) {
+    if (!written[e] && !equal_bits(c.buffer[e], before.buffer[e])) {
+      ADD_FAILURE() << "wrote outside of C, element " << e;
+      break;
+    }
+  }
+}
+
+template <class T>
+class GemmTest : public ::testing::Test {};
+using AllTypes =
+    ::testing::Types<float, double, Half, Brain, int8_t, uint8_t, int16_t, int32_t, int64_t>;
+TYPED_TEST_SUITE(GemmTest, AllTypes);
+
+// Around every edge of the tiles of every instruction set: 4, 6 and 14 rows, 8, 16 and 32 columns.
+TYPED_TEST(GemmTest, SmallShapes) {
+  for (const int64_t m : {1, 2, 3, 5, 6, 7, 8, 13, 14, 15, 29}) {
+    for (const int64_t n : {1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 65}) {
+      for (const int64_t k : {1, 2, 3, 4, 5, 8, 17, 64}) check<TypeParam>({m, n, k});
+    }
+  }
+}
+
+TYPED_TEST(GemmTest, EveryLayout) {
+  for (const Layout a : kLayouts) {
+    for (const Layout b : kLayouts) {
+      for (const Layout c : kLayouts) {
+        check<TypeParam>({17, 35, 19, a, b, c});
+        check<TypeParam>({1, 37, 21, a, b, c, 1, true});
+        check<TypeParam>({37, 1, 21, a, b, c});
+        check<TypeParam>({3, 2, 3, a, b, c, 1, true});
+      }
+      check<TypeParam>({61, 150, 47, a, b});
+      check<TypeParam>({150, 61, 47, a, b, Layout::col_major, 1, true, true});
+    }
+  }
+}
+
+TYPED_TEST(GemmTest, Empty) {
+  for (const bool accumulate : {false, true}) {
+    for (const bool bias : {false, true}) {
+      check<TypeParam>({0, 5, 4, {}, {}, {}, 1, accumulate, bias});
+      check<TypeParam>({5, 0, 4, {}, {}, {}, 1, accumulate, bias});
+      check<TypeParam>({5, 4, 0, {}, {}, {}, 1, accumulate, bias});
+      check<TypeParam>({1, 1, 0, {}, {}, {}, 2, accumulate, bias});
+      check<TypeParam>({70, 90, 0, {}, {}, Layout::gaps, 1, accumulate, bias});
+      check<TypeParam>({5, 4, 3, {}, {}, {}, 0, accumulate, bias});
+      check<TypeParam>({0, 0, 0, {}, {}, {}, 1, accumulate, bias});
+    }
+  }
+}
+
+// More than one block of k, so that partial sums meet in C or wait beside it; and of m and n.
+TYPED_TEST(GemmTest, SeveralBlocks) {
+  check<TypeParam>({37, 45, 1300});
+  check<TypeParam>({37, 45, 1301, Layout::col_major, Layout::col_major, Layout::gaps, 1, true, true});
+  check<TypeParam>({700, 33, 600, Layout::padded_cols});
+  check<TypeParam>({20, 5000, 17, {}, Layout::col_major});
+  check<TypeParam>({1, 3000, 700, {}, {}, {}, 1, true, true});
+  check<TypeParam>({1, 300, 5000, Layout::gaps, Layout::col_major, {}, 1, true, true});
+}
+
+TYPED_TEST(GemmTest, Threads) {
+  for (const int threads : {2, 3, 8}) {
+    check<TypeParam>({150, 170, 190, {}, {}, {}, 1, true, true, false, threads});
+    check<TypeParam>({9, 1500, 301, {}, Layout::col_major, {}, 1, false, true, false, threads});
+    check<TypeParam>({1500, 9, 301, Layout::col_major, {}, {}, 1, false, true, false, threads});
+    check<TypeParam>({1, 2000, 700, {}, {}, {}, 1, true, false, false, threads});
+    check<TypeParam>({60, 70, 80, {}, {}, {}, 33, true, true, false, threads});
+  }
+}
+
+TYPED_TEST(GemmTest, Batches) {
+  for (const Layout c : {Layout::row_major, Layout::col_major, Layout::gaps}) {
+    check<TypeParam>({2, 2, 2, {}, {}, c, 50});
+    check<TypeParam>({1, 33, 40, {}, {}, c, 5, true, true});
+    check<TypeParam>({33, 1, 40, {}, {}, c, 5, true, true});
+    check<TypeParam>({19, 21, 23, Layout::col_major, {}, c, 6, false, true});
+  }
+}
+
+template <class T>
+class FloatingGemmTest : public ::testing::Test {};
+using FloatingTypes = ::testing::Types<float, double, Half, Brain>;
+TYPED_TEST_SUITE(FloatingGemmTest, FloatingTypes);
+
+TYPED_TEST(FloatingGemmTest, Relu) {
+  for (const Layout c : {Layout::row_major, Layout::col_major, Layout::gaps}) {
+    for (const bool bias : {false, true}) {
+      check<TypeParam>({2, 3, 4, {}, {}, c, 1, false, bias, true});
+      check<TypeParam>({1, 70, 40, {}, {}, c, 1, true, bias, true});
+      check<TypeParam>({70, 1, 40, {}, {}, c, 1, true, bias, true});
+      check<TypeParam>({65, 47, 30, {}, {}, c, 2, true, bias, true});
+      check<TypeParam>({40, 50, 900, {}, {}, c, 1, true, bias, true, 3});
+    }
+  }
+}
+
+template <class T>
+T special(double value) {
+  if constexpr (sizeof(T) == 2) {
+    return nearest<T>(value);
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+// One NaN or infinity in A or B reaches exactly the elements whose sums contain it, times zero too.
+TYPED_TEST(FloatingGemmTest, NanAndInfinityReachExactlyTheirSums) {
+  using T = TypeParam;
+  struct Shape {
+    int64_t m, n, k;
+  };
+  for (const Shape s : {Shape{2, 2, 2}, Shape{7, 9, 5}, Shape{1, 70, 33}, Shape{70, 1, 33},
+                        Shape{45, 50, 600}, Shape{13, 130, 20}, Shape{150, 300, 40}}) {
+    for (const Layout layout : {Layout::row_major, Layout::col_major, Layout::gaps}) {
+      for (const double bad : {std::nan(""), static_cast<double>(INFINITY)}) {
+        SCOPED_TRACE(std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k));
+        const Case x = {s.m, s.n, s.k, layout, layout, layout};
+        Tensor3<T> a(1, s.m, s.k, layout), b(1, s.k, s.n, layout), c(1, s.m, s.n, layout);
+        const int64_t row = s.m - 1, column = s.n / 2, inner = s.k - 1;
+        a.at(0, row, inner) = special<T>(bad);  // B is all zeros: bad * 0 is NaN
+        Host host(2);
+        ASSERT_EQ(gemm(host.ctx(), problem_of(x, a, b, c)), MT_OK);
+        for (int64_t i = 0; i < s.m; ++i) {
+          for (int64_t j = 0; j < s.n; ++j) {
+            ASSERT_EQ(std::isnan(to_double(c.at(0, i, j))), i == row) << i << "," << j;
+          }
+        }
+        a.at(0, row, inner) = special<T>(0);
+        b.at(0, inner, column) = special<T>(bad);
+        GemmProblem p = problem_of(x, a, b, c);
+        p.activation = GemmProblem::relu;  // keeps NaN
+        ASSERT_EQ(gemm(host.ctx(), p), MT_OK);
+        for (int64_t i = 0; i < s.m; ++i) {
+          for (int64_t j = 0; j < s.n; ++j) {
+            ASSERT_EQ(std::isnan(to_double(c.at(0, i, j))), j == column) << i << "," << j;
+          }
+        }
+        // An infinite product stays infinite, with its sign.
+        if (std::isinf(bad)) {
+          for (int64_t i = 0; i < s.m; ++i) a.at(0, i, inner) = special<T>(i % 2 == 0 ? 1 : -1);
+          p.activation = GemmProblem::none;
+          ASSERT_EQ(gemm(host.ctx(), p), MT_OK);
+          for (int64_t i = 0; i < s.m; ++i) {
+            ASSERT_EQ(to_double(c.at(0, i, column)), i % 2 == 0 ? bad : -bad);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Without `accumulate`, what C held before must not matter, even NaN.
+TYPED_TEST(FloatingGemmTest, OldContentsOfCAreNotRead) {
+  using T = TypeParam;
+  for (const int64_t size : {1, 2, 5, 16, 45, 130}) {
+    for (const int64_t k : {int64_t{0}, size, int64_t{700}}) {
+      const Case x = {size, size, k};
+      Tensor3<T> a = random_tensor<T>(1, size, k, x.a, 1), b = random_tensor<T>(1, k, size, x.b, 2);
+      Tensor3<T> c(1, size, size, x.c);
+      std::fill(c.buffer.begin(), c.buffer.end(), special<T>(std::nan("")));
+      Host host(1);
+      ASSERT_EQ(gemm(host.ctx(), problem_of(x, a, b, c)), MT_OK);
+      for (const T value : c.buffer) ASSERT_FALSE(std::isnan(to_double(value)));
+    }
+  }
+}
+
+// Every float16 and bfloat16 goes through a product with one unchanged (NaN stays some NaN).
+template <class T>
+class NarrowGemmTest : public ::testing::Test {};
+using NarrowTypes = ::testing::Types<Half, Brain>;
+TYPED_TEST_SUITE(NarrowGemmTest, NarrowTypes);
+
+TYPED_TEST(NarrowGemmTest, EveryValueSurvivesAProductWithTheIdentity) {
+  using T = TypeParam;
+  constexpr int64_t kColumns = 1024;
+  const Case x = {64, kColumns, 1};
+  Tensor3<T> a(1, 64, 1, x.a), b(1, 1, kColumns, x.b), c(1, 64, kColumns, x.c);
+  for (T& value : a.buffer) value = special<T>(1);
+  for (uint32_t first = 0; first < 65536; first += kColumns) {
+    for (int64_t j = 0; j < kColumns; ++j) {
+      b.at(0, 0, j).bits = static_cast<uint16_t>(first + static_cast<uint32_t>(j));
+    }
+    Host host(1);
+    ASSERT_EQ(gemm(host.ctx(), problem_of(x, a, b, c)), MT_OK);
+    for (int64_t j = 0; j < kColumns; ++j) {
+      const double value = to_double(b.at(0, 0, j)), got = to_double(c.at(0, 63, j));
+      if (std::isnan(value)) {
+        ASSERT_TRUE(std::isnan(got));
+      } else {
+        ASSERT_EQ(value, got);
+      }
+    }
+  }
+}
+
+// A sum of two values rounds to nearest even: all exponents, ties included.
+TYPED_TEST(NarrowGemmTest, SumsRoundToNearestEven) {
+  using T = TypeParam;
+  constexpr int64_t kColumns = 500;
+  for (const int64_t m : {2, 1}) {
+    for (int round = 0; round < 60; ++round) {
+      const Case x = {m, kColumns, 2};
+      Tensor3<T> a(1, m, 2, x.a), b(1, 2, kColumns, x.b), c(1, m, kColumns, x.c);
+      for (T& value : a.buffer) value = special<T>(1);
+      Random random(static_cast<uint64_t>(round) + 1);
+      for (int64_t j = 0; j < kColumns; ++j) {
+        const double large = to_double(T{static_cast<uint16_t>(random.next())});
+        b.at(0, 0, j) = special<T>(large);
+        // Close enough in exponent that float32 holds the exact sum.
+        b.at(0, 1, j) = special<T>(std::ldexp(large, -static_cast<int>(random.next() % 10)) *
+                                   (random.next() % 2 == 0 ? 1 : -1));
+      }
+      Host host(1);
+      ASSERT_EQ(gemm(host.ctx(), problem_of(x, a, b, c)), MT_OK);
+      for (int64_t j = 0; j < kColumns; ++j) {
+        const double sum = to_double(b.at(0, 0, j)) + to_double(b.at(0, 1, j));
+        if (!std::isfinite(sum) || std::fabs(sum) > std::numeric_limits<float>::max()) continue;
+        ASSERT_EQ(to_double(c.at(0, m - 1, j)), to_double(special<T>(sum)))
+            << to_double(b.at(0, 0, j)) << " + " << to_double(b.at(0, 1, j));
+      }
+    }
+  }
+}
+
+// ---- what does not depend on the type ---------------------------------------------------------------
+
+TEST(GemmTest, BroadcastOperands) {
+  // Stride 0 along k, along a row, and over the batch.
+  std::vector<float> a = {1, 2, 3}, b = {2, 4};
+  std::vector<float> c(4 * 3 * 40);
+  GemmProblem p{};
+  p.dtype = Traits<float>::dtype;
+  p.m = 3, p.n = 40, p.k = 50, p.batch = 4;
+  p.a = {a.data(), 1, 0};
+  p.b = {b.data(), 0, 0};
+  p.c = {c.data(), 40, 1};
+  p.c_batch_stride = 120;
+  Host host(1);
+  ASSERT_EQ(gemm(host.ctx(), p), MT_OK);
+  for (int64_t e = 0; e < 480; ++e) {
+    ASSERT_EQ(c[static_cast<size_t>(e)], 100.0f * static_cast<float>(e % 120 / 40 + 1));
+  }
+}
+
+TEST(GemmTest, SharedRightOperandIsOneTallerProduct) {
+  Tensor3<float> a = random_tensor<float>(1, 60, 20, Layout::row_major, 1);
+  Tensor3<float> b = random_tensor<float>(1, 20, 30, Layout::row_major, 2);
+  Tensor3<float> whole(1, 60, 30, Layout::row_major), parts(1, 60, 30, Layout::row_major);
+  Host host(1);
+  GemmProblem p = problem_of<float>({60, 30, 20}, a, b, whole);
+  ASSERT_EQ(gemm(host.ctx(), p), MT_OK);
+  p.m = 12, p.batch = 5;
+  p.a_batch_stride = 12 * 20, p.b_batch_stride = 0, p.c_batch_stride = 12 * 30;
+  p.c.data = parts.data();
+  ASSERT_EQ(gemm(host.ctx(), p), MT_OK);
+  EXPECT_EQ(whole.buffer, parts.buffer);
+}
+
+TEST(GemmTest, SameBitsForAnyNumberOfThreads) {
+  for (const auto& [m, n, k] : {std::tuple{300, 200, 700}, {1, 3000, 999}, {7, 900, 1200}}) {
+    for (const Layout layout : {Layout::row_major, Layout::col_major}) {
+      std::vector<float> first;
+      for (const int threads : {1, 2, 5}) {
+        for (const bool one_piece : {false, true}) {
+          Tensor3<float> a = random_tensor<float>(1, m, k, layout, 1);
+          Tensor3<float> b = random_tensor<float>(1, k, n, layout, 2);
+          Tensor3<float> c(1, m, n, Layout::row_major);
+          Host host(threads);
+          host.one_piece = one_piece;
+          ASSERT_EQ(gemm(host.ctx(), problem_of<float>({m, n, k}, a, b, c)), MT_OK);
+          if (first.empty()) first = c.buffer;
+          ASSERT_EQ(c.buffer, first) << m << " " << threads << " " << one_piece;
+        }
+      }
+    }
+  }
+}
+
+TEST(GemmTest, LargeProductsUseTheThreadsAndSmallOnesNeitherThreadsNorScratch) {
+  const auto run = [](int64_t size, int64_t batch, Host& host) {
+    Tensor3<float> a = random_tensor<float>(batch, size, size, Layout::row_major, 1);
+    Tensor3<float> b = random_tensor<float>(batch, size, size, Layout::row_major, 2);
+    Tensor3<float> c(batch, size, size, Layout::row_major);
+    Case x = {size, size, size};
+    x.batch = batch;
+    EXPECT_EQ(gemm(host.ctx(), problem_of(x, a, b, c)), MT_OK);
+  };
+  Host small(4), large(4), batched(4);
+  run(32, 1, small);
+  EXPECT_EQ(small.pieces, 0);
+  EXPECT_EQ(small.scratch_calls(), 0);
+  run(300, 1, large);
+  EXPECT_GE(large.pieces, 4);
+  EXPECT_EQ(large.scratch_calls(), 1);
+  run(32, 100, batched);
+  EXPECT_EQ(batched.pieces, 4);  // once over the batch, not once per product
+}
+
+TEST(GemmTest, Errors) {
+  Host host(1);
+  float c[4] = {7, 7, 7, 7};
+  float x[4] = {1, 2, 3, 4};
+  GemmProblem p{};
+  p.dtype = Traits<float>::dtype;
+  p.m = p.n = p.k = 2;
+  p.a = p.b = {x, 2, 1};
+  p.c = {c, 2, 1};
+
+  GemmProblem bad = p;
+  bad.dtype = {MT_BOOL, 8, 1};
+  EXPECT_EQ(gemm(host.ctx(), bad), MT_ERROR_TYPE);
+  EXPECT_EQ(host.error, "[gemm] there is no matrix product for this dtype");
+  bad.dtype = {MT_FLOAT, 8, 1};
+  EXPECT_EQ(gemm(host.ctx(), bad), MT_ERROR_TYPE);
+  bad = p;
+  bad.dtype = Traits<int32_t>::dtype;
+  bad.activation = GemmProblem::relu;
+  EXPECT_EQ(gemm(host.ctx(), bad), MT_ERROR_TYPE);
+  bad = p;
+  bad.k = -1;
+  EXPECT_EQ(gemm(host.ctx(), bad), MT_ERROR_SHAPE);
+  for (const float value : c) EXPECT_EQ(value, 7);
+
+  host.out_of_memory = true;
+  EXPECT_EQ(gemm(host.ctx(), p), MT_OK);  // needs none
+  EXPECT_EQ(c[3], 22);
+  Tensor3<float> a = random_tensor<float>(1, 300, 300, Layout::row_major, 1);
+  Tensor3<float> b = random_tensor<float>(1, 300, 300, Layout::row_major, 2);
+  Tensor3<float> large(1, 300, 300, Layout::row_major);
+  EXPECT_EQ(gemm(host.ctx(), problem_of<float>({300, 300, 300}, a, b, large)),
+            MT_ERROR_OUT_OF_MEMORY);
+  for (const float value : large.buffer) ASSERT_EQ(value, 0);
+}
+
+// The rest of this file runs on the best instruction set of the machine; this repeats the hard shapes
+// on each of the others it has.
+TEST(GemmTest, EveryInstructionSet) {
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    for (const Layout layout : {Layout::row_major, Layout::col_major, Layout::gaps}) {
+      for (const int64_t k : {5, 520}) {
+        const Case cases[] = {{29, 67, k, layout, layout, {}, 1, true, true, false, 2},
+                              {1, 67, k, layout, layout, {}, 1, false, true},
+                              {100, 300, k, layout, layout, layout, 1, true}};
+        for (const Case& x : cases) {
+          check<float>(x);
+          check<double>(x);
+          check<Half>(x);
+          check<Brain>(x);
+          check<int8_t>(x);
+          check<int16_t>(x);
+          check<int32_t>(x);
+          check<int64_t>(x);
+        }
+      }
+    }
+    hwy::SetSupportedTargetsForTest(0);
+  }
+}
+
+}  // namespace
+}  // namespace mytorch::cpu

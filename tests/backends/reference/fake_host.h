@@ -1,0 +1,231 @@
+// A host, a context and tensors small enough for tests of a backend alone: no libmytorch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "mytorch/abi.h"
+#include "mytorch/backend/dtype.h"
+#include "mytorch/backend/tensor.h"
+
+extern "C" int mytorch_reference_init(const mt_host*, mt_backend*);
+
+namespace mytorch::testing {
+
+using Shape = std::vector<int64_t>;
+
+// A tensor, or a view of one: they share storage. Converts to the operand that kernels take.
+class TestTensor {
+ public:
+  TestTensor() = default;
+
+  // Contiguous; every value converted to T.
+  template <class T, class V = double>
+  static TestTensor of(Shape shape, const std::vector<V>& values) {
+    TestTensor tensor = empty(sdk::dtype_of<T>, std::move(shape));
+    for (size_t i = 0; i < values.size(); ++i) {
+      tensor.view().data<T>()[i] = sdk::convert<T>(static_cast<V>(values[i]));
+    }
+    return tensor;
+  }
+  // Contiguous, each byte 0xA5, so that what a kernel forgets to write shows.
+  static TestTensor empty(mt_dtype dtype, Shape shape) {
+    TestTensor tensor;
+    int64_t numel = 1;
+    Shape strides(shape.size());
+    for (size_t d = shape.size(); d-- > 0;) {
+      strides[d] = numel;
+      numel *= shape[d];
+    }
+    tensor.bytes_ =
+        std::make_shared<std::vector<char>>(static_cast<size_t>(numel * sdk::itemsize(dtype)) + 1);
+    std::fill(tensor.bytes_->begin(), tensor.bytes_->end(), '\xA5');
+    tensor.set(dtype, std::move(shape), std::move(strides), tensor.bytes_->data());
+    return tensor;
+  }
+  template <class T>
+  static TestTensor host(T value) {
+    TestTensor tensor = of<T, T>({}, {value});
+    tensor.state_->tensor.flags |= MT_TENSOR_HOST;
+    return tensor;
+  }
+
+  // The same memory seen otherwise; `offset` in elements.
+  TestTensor as_strided(Shape shape, Shape strides, int64_t offset = 0) const {
+    TestTensor view;
+    view.bytes_ = bytes_;
+    view.set(dtype(), std::move(shape), std::move(strides),
+             static_cast<char*>(this->view().raw()) + offset * sdk::itemsize(dtype()));
+    return view;
+  }
+  // Every dimension reversed.
+  TestTensor reversed() const {
+    const sdk::TensorView v = view();
+    return as_strided(Shape(v.shape().rbegin(), v.shape().rend()),
+                      Shape(v.strides().rbegin(), v.strides().rend()));
+  }
+
+  operator const mt_tensor*() const { return state_ ? &state_->tensor : nullptr; }  // NOLINT
+  sdk::TensorView view() const { return &state_->tensor; }
+  mt_dtype dtype() const { return state_->tensor.dl.dtype; }
+
+  // Row-major, converted to T.
+  template <class T>
+  std::vector<T> values() const {
+    std::vector<T> result;
+    const sdk::TensorView v = view();
+    for (int64_t i = 0; i < v.numel(); ++i) {
+      int64_t rest = i;
+      int64_t offset = 0;
+      for (int d = v.ndim() - 1; d >= 0; --d) {
+        offset += rest % v.size(d) * v.stride(d);
+        rest /= v.size(d);
+      }
+      result.push_back(sdk::visit_dtype(v.dtype(), [&](auto tag) {
+        using E = typename decltype(tag)::type;
+        return sdk::convert<T>(v.data<E>()[offset]);
+      }));
+    }
+    return result;
+  }
+
+ private:
+  struct State {
+    mt_tensor tensor{};
+    Shape shape;
+    Shape strides;
+  };
+
+  void set(mt_dtype dtype, Shape shape, Shape strides, char* data) {
+    state_ = std::make_shared<State>();
+    state_->shape = std::move(shape);
+    state_->strides = std::move(strides);
+    mt_dltensor& dl = state_->tensor.dl;
+    dl.data = data;
+    dl.device = {MT_DEVICE_CPU, 0};
+    dl.ndim = static_cast<int32_t>(state_->shape.size());
+    dl.dtype = dtype;
+    dl.shape = state_->shape.data();
+    dl.strides = state_->strides.data();
+  }
+
+  std::shared_ptr<std::vector<char>> bytes_;
+  std::shared_ptr<State> state_;
+};
+
+// A context that remembers the last error and the outputs made. With threads > 1 loops are cut into
+// pieces of `grain`, run in turn from the last one on.
+class TestContext {
+ public:
+  explicit TestContext(int32_t threads = 1) {
+    ctx_.base.size = sizeof(mt_ctx);
+    ctx_.base.device = {MT_DEVICE_CPU, 0};
+    ctx_.base.num_threads = threads;
+    ctx_.owner = this;
+    ctx_.base.parallel_for = [](mt_ctx*, int64_t begin, int64_t end, int64_t grain, mt_range_fn body,
+                                void* user) {
+      for (int64_t e = end; e > begin;) {
+        const int64_t b = begin + (e - begin - 1) / grain * grain;
+        body(user, b, e);
+        e = b;
+      }
+    };
+    ctx_.base.scratch = [](mt_ctx* ctx, size_t bytes) -> void* {
+      TestContext& self = owner(ctx);
+      if (self.out_of_memory) return nullptr;
+      self.scratch_.emplace_back(bytes + 64);
+      const auto address = reinterpret_cast<uintptr_t>(self.scratch_.back().data());
+      return reinterpret_cast<void*>((address + 63) / 64 * 64);
+    };
+    ctx_.base.set_error = [](mt_ctx* ctx, int, const char* message) {
+      owner(ctx).error = message;
+    };
+    ctx_.base.make_output = [](mt_ctx* ctx, int32_t, const int64_t* shape,
+                               int32_t ndim) -> const mt_tensor* {
+      TestContext& self = owner(ctx);
+      self.outputs.push_back(
+          TestTensor::empty(sdk::dtype_of<int64_t>, Shape(shape, shape + ndim)));
+      return self.outputs.back();
+    };
+  }
+  TestContext(const TestContext&) = delete;
+
+  mt_ctx* get() { return &ctx_.base; }
+
+  std::string error;
+  std::vector<TestTensor> outputs;
+  bool out_of_memory = false;
+
+ private:
+  struct Ctx {
+    mt_ctx base{};
+    TestContext* owner = nullptr;
+  };
+  static TestContext& owner(mt_ctx* ctx) { return *reinterpret_cast<Ctx*>(ctx)->owner; }
+
+  Ctx ctx_;
+  std::deque<std::vector<char>> scratch_;
+};
+
+// The reference backend, loaded once.
+inline const mt_backend& reference() {
+  static mt_host host{};
+  static const mt_backend backend = [] {
+    host.size = sizeof(mt_host);
+    host.abi_major = MT_ABI_MAJOR;
+    host.abi_minor = MT_ABI_MINOR;
+    mt_backend filled{};
+    filled.size = sizeof(mt_backend);
+    if (mytorch_reference_init(&host, &filled) != MT_OK) std::abort();
+    return filled;
+  }();
+  return backend;
+}
+
+// Runs the reference kernel of an op on an argument struct whose header it completes. Returns the
+// status; the message is in context.error.
+template <class Args>
+int run_op(std::string_view op, Args& args, mt_dtype compute, TestContext& context) {
+  args.header.size = sizeof(Args);
+  args.header.compute = compute;
+  for (int64_t i = 0; i < reference().num_candidates; ++i) {
+    const mt_candidate& candidate = reference().candidates[i];
+    if (candidate.op == op) return candidate.run(candidate.self, context.get(), &args);
+  }
+  context.error = "no such op: " + std::string(op);
+  return -1;
+}
+template <class Args>
+std::string run_op(std::string_view op, Args& args, mt_dtype compute) {
+  TestContext context;
+  const int status = run_op(op, args, compute, context);
+  return status == MT_OK ? "" : "status " + std::to_string(status) + ": " + context.error;
+}
+
+inline mt_int_list list(const std::vector<int64_t>& values) {
+  static const int64_t none = 0;
+  return {values.empty() ? &none : values.data(), static_cast<int64_t>(values.size())};
+}
+inline mt_scalar scalar(int64_t value) {
+  mt_scalar s{};
+  s.v.i = value;
+  s.kind = MT_SCALAR_INT;
+  return s;
+}
+inline mt_scalar scalar(int value) { return scalar(int64_t{value}); }
+inline mt_scalar scalar(double value) {
+  mt_scalar s{};
+  s.v.d = value;
+  s.kind = MT_SCALAR_FLOAT;
+  return s;
+}
+
+}  // namespace mytorch::testing
