@@ -3,17 +3,15 @@
 #include <new>
 
 #include "autograd/operators.h"
-#include "core/runtime/cpu_pool.h"
-#include "core/types/errors.h"
+#include "autograd/pool.h"
 #include "mytorch/autograd/record.h"
 
 namespace mytorch::autograd {
 
 AutogradMeta& make_meta(TensorImpl* tensor) {
   if (tensor->autograd == nullptr) {
-    uint16_t size_class = 0;
-    void* block = cpu_pool::allocate(sizeof(AutogradMeta), &size_class);
-    if (block == nullptr) fail(ErrorCode::kOutOfMemory, "[autograd] out of memory");
+    uint8_t size_class = 0;
+    void* block = pool::allocate(sizeof(AutogradMeta), &size_class);
     auto* meta = new (block) AutogradMeta;
     meta->size_class = size_class;
     tensor->autograd = meta;
@@ -27,9 +25,9 @@ void destroy_meta(TensorImpl* tensor) {
   if (meta->node != nullptr && meta->node != meta->leaf) NodeAccess::release(meta->node);
   if (meta->leaf != nullptr) NodeAccess::destroy(meta->leaf);
   delete meta->extras;
-  const uint16_t size_class = meta->size_class;
+  const uint8_t size_class = meta->size_class;
   meta->~AutogradMeta();
-  cpu_pool::release(meta, size_class);
+  pool::release(meta, size_class);
 }
 
 void set_node(TensorImpl* tensor, Node* node, uint32_t output) {

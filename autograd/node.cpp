@@ -6,7 +6,7 @@
 #include "autograd/anomaly.h"
 #include "autograd/engine/task.h"
 #include "autograd/operators.h"
-#include "core/runtime/cpu_pool.h"
+#include "autograd/pool.h"
 #include "core/types/errors.h"
 #include "mytorch/thread_state.h"
 
@@ -29,14 +29,10 @@ void GradInfo::set(const TensorImpl& like) {
 }
 
 void* Node::allocate(size_t bytes, uint8_t* size_class) {
-  uint16_t wide = 0;
-  void* block = cpu_pool::allocate(bytes, &wide);
-  if (block == nullptr) fail(ErrorCode::kOutOfMemory, "[autograd] out of memory");
-  *size_class = static_cast<uint8_t>(wide);
-  return block;
+  return pool::allocate(bytes, size_class);
 }
 
-void Node::deallocate(void* block, uint8_t size_class) { cpu_pool::release(block, size_class); }
+void Node::deallocate(void* block, uint8_t size_class) { pool::release(block, size_class); }
 
 void Node::record_origin() {
   NodeExtras& extras = NodeAccess::make_extras(this);
@@ -79,7 +75,7 @@ void NodeAccess::finish(Node* node) {
     if (edges[i].node != nullptr) release(edges[i].node);
   }
   for (uint32_t i = 0; i < num_inputs; ++i) infos[i].~GradInfo();
-  Node::deallocate(node, size_class);
+  pool::release(node, size_class);
 }
 
 NodeExtras& NodeAccess::make_extras(Node* node) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <utility>
 
+#include "autograd/generated.h"
 #include "autograd/meta.h"
 #include "autograd/operators.h"
 #include "core/types/errors.h"
@@ -177,7 +178,8 @@ constexpr AutogradTable kTable = {
 };
 
 // The library is linked whole, as part of libmytorch, so that this is never dropped.
-[[maybe_unused]] const bool installed = (autograd_table = &kTable, true);
+[[maybe_unused]] const bool installed =
+    (autograd_table = &kTable, install_wrappers(), true);
 
 }  // namespace
 

@@ -1,14 +1,39 @@
 # mytorch_backend(NAME sources...): a backend as a shared library in lib/mytorch/backends, with hidden
-# symbols, against the SDK alone. Its objects, under the init function NAME_init (dashes become
+# symbols, against the SDK alone. Its objects, under the init function mytorch_NAME_init (dashes become
 # underscores), are also there as mytorch_backend_NAME_objects, for static and sanitizer builds.
+# mytorch_backend_options(NAME DEFINITIONS ... INCLUDES ... LIBRARIES ...): what its sources need.
 
 function(mytorch_backend name)
   string(REPLACE "-" "_" id ${name})
-  add_library(mytorch_backend_${id} MODULE ${ARGN})
-  target_link_libraries(mytorch_backend_${id} PRIVATE mytorch_backend_sdk)
-  target_include_directories(mytorch_backend_${id} PRIVATE ${CMAKE_SOURCE_DIR})
-  target_compile_options(mytorch_backend_${id} PRIVATE ${MYTORCH_WARNINGS})
+  set(objects mytorch_backend_${id}_objects)
+  add_library(${objects} OBJECT ${ARGN})
+  target_link_libraries(${objects} PUBLIC mytorch_backend_sdk)
+  target_include_directories(${objects} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_options(${objects} PRIVATE ${MYTORCH_WARNINGS})
+  target_compile_definitions(${objects} PRIVATE MYTORCH_BACKEND_INIT=mytorch_${id}_init)
+  set_target_properties(${objects} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+
+  # The one symbol that a loader looks for.
+  set(entry ${CMAKE_CURRENT_BINARY_DIR}/${id}_entry.c)
+  file(CONFIGURE OUTPUT ${entry} CONTENT [[
+#include "mytorch/abi.h"
+int mytorch_@id@_init(const mt_host* host, mt_backend* backend);
+MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
+  return mytorch_@id@_init(host, backend);
+}
+]] @ONLY)
+  add_library(mytorch_backend_${id} MODULE ${entry})
+  target_link_libraries(mytorch_backend_${id} PRIVATE ${objects})
   set_target_properties(mytorch_backend_${id} PROPERTIES
-    PREFIX "" OUTPUT_NAME mytorch_${id} CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    PREFIX "" OUTPUT_NAME mytorch_${id} LINKER_LANGUAGE CXX C_VISIBILITY_PRESET hidden
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/mytorch/backends)
+endfunction()
+
+function(mytorch_backend_options name)
+  string(REPLACE "-" "_" id ${name})
+  cmake_parse_arguments(given "" "" "DEFINITIONS;INCLUDES;LIBRARIES" ${ARGN})
+  set(objects mytorch_backend_${id}_objects)
+  target_compile_definitions(${objects} PRIVATE ${given_DEFINITIONS})
+  target_include_directories(${objects} PRIVATE ${given_INCLUDES})
+  target_link_libraries(${objects} PUBLIC ${given_LIBRARIES})
 endfunction()

@@ -93,7 +93,7 @@ def bodies(ops: list[Op]) -> str:
 
     for op in ops:
         if op.meaning == "view":
-            declare("view", "ViewSpec", op)
+            declare("views", "ViewSpec", op)
         if op.meaning == "composite":
             result = "void" if cpp.written(op.schema) is not None else cpp.return_type(op.schema)
             declare("composite", result, op)

@@ -108,7 +108,8 @@ class Formulas:
         elif self.saves[name].value:
             tensor = name
         else:
-            return {"shape": f"as_list({name}_shape_)", "strides": f"as_list({name}_strides_)", "ndim": f"{name}_ndim_"}.get(fact, f"{name}_{fact}_")
+            is_list = name in self.args and self.args[name].is_tensor_list
+            return {"shape": f"{name}_shape_" if is_list else f"as_list({name}_shape_)", "strides": f"as_list({name}_strides_)", "ndim": f"{name}_ndim_"}.get(fact, f"{name}_{fact}_")
         if name in self.args and self.args[name].is_tensor_list:
             return {"len": f"static_cast<int64_t>({tensor}.size())", "shape": f"shapes_of({tensor})"}[fact]
         return {"shape": f"{tensor}.sizes()", "strides": f"{tensor}.strides()", "dtype": f"{tensor}.dtype()",
@@ -343,7 +344,7 @@ def apply_derived(op: Op, ops: dict[str, Op]) -> list[str]:
     lines.append(f"    const bool wanted[{len(order)}] = {{" + ", ".join(
         "false" if o.identity else f"wants({edge_index(op, o.arg)})" for o in order) + "};")
     lines.append("    if (!(" + " || ".join(f"wanted[{i}]" for i in range(len(order))) + ")) return;")
-    lines.append(f"    const Tensor& some = *given_gradient(grads, {len(op.results)});")
+    lines.append(f"    [[maybe_unused]] const Tensor& some = *given_gradient(grads, {len(op.results)});")
     lines += unpack(op, "some")
     lines += number_locals(op, list(g.numbers))
     call = ["wanted"]
@@ -456,7 +457,7 @@ def wrappers(op: Op) -> list[str]:
         lines.extend([f"const Tensor& {name}({cpp.params(s.args)}) {{", f"  NodePtr<{node_type(op)}> node;",
                       f"  if (any_requires_grad({wants})) {{", f"    check_inplace({self}, {cpp.text(s.cpp_name if w else s.cpp_name + '_')});",
                       *make_node(op), *save_statements(op, self, True, False), "  }",
-                      "  {", "    LayerMask mask(kLayerAutograd);", f"    below::{target}({args});", "  }",
+                      "  {", "    LayerMask below_autograd(kLayerAutograd);", f"    below::{target}({args});", "  }",
                       "  if (node) {", f"    rebase_history({self}, node);", *save_statements(op, self, True, True), "  }",
                       f"  return {self};", "}", ""])
 
@@ -465,7 +466,7 @@ def wrappers(op: Op) -> list[str]:
         return lines
     result = cpp.return_type(s)
     lines += [f"{result} wrap_{s.struct_id}({cpp.params(s.args)}) {{", f"  {result} result;",
-              "  {", "    LayerMask mask(kLayerAutograd);", f"    result = below::{s.struct_id}({args});", "  }",
+              "  {", "    LayerMask below_autograd(kLayerAutograd);", f"    result = below::{s.struct_id}({args});", "  }",
               f"  if (any_requires_grad({wants})) {{", f"    NodePtr<{node_type(op)}> node;", *make_node(op),
               *save_statements(op, "result", False, False)]
     if op.meaning == "view":

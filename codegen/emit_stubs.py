@@ -313,7 +313,7 @@ def below(op: Op) -> list[str]:
     elif op.meaning == "view":
         first = s.args[0].name
         lines = [f"Tensor {s.struct_id}({cpp.params(s.args)}) {{", f"  required({first}, {info(op)}, {cpp.text(first)});",
-                 f"  return make_view({first}, view::{op.function}({cpp.names(s.args)}));", "}"]
+                 f"  return make_view({first}, views::{op.function}({cpp.names(s.args)}));", "}"]
     elif op.has_kernel:
         lines = kernel(op)
     else:

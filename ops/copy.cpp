@@ -27,8 +27,8 @@ struct Place {
 
 void check(int status, const Place& place, const char* what) {
   if (status == MT_OK) return;
-  fail(static_cast<ErrorCode>(status), "[copy_] ", what, " on ", place.device.str(), " failed: ",
-       take_host_error());
+  fail(static_cast<ErrorCode>(status), "[copy_] ", what, " on ", place.device.str(),
+       " failed: ", take_host_error());
 }
 
 void synchronize(const Place& place) {
@@ -132,18 +132,16 @@ void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
          dtype_name(self.dtype()), " on ", self.device().str(),
          ": load one for this device (MYTORCH_BACKEND_PATH)");
   }
-  // Only dense bytes move. Kernels on either side pack, convert and spread; conversion happens where
-  // the narrower type is sent.
+  // Only dense bytes move. Kernels on either side pack, convert and spread; conversion happens
+  // where the narrower type is sent.
   const LayerMask below(~0u);
-  const ScalarType type =
-      src.element_size() <= self.element_size() ? src.dtype() : self.dtype();
+  const ScalarType type = src.element_size() <= self.element_size() ? src.dtype() : self.dtype();
   Tensor from = src;
   if (type != src.dtype() || !src.is_contiguous()) {
     from = mytorch::empty(src.sizes(), type, src.device());
     mytorch::copy_(from, src);
   }
-  const bool direct =
-      self.is_contiguous() && self.dtype() == type && self.sizes() == from.sizes();
+  const bool direct = self.is_contiguous() && self.dtype() == type && self.sizes() == from.sizes();
   const Tensor to = direct ? self : mytorch::empty(from.sizes(), type, self.device());
   // A temporary on the host's side must not go before the stream has read or written it.
   const bool lasting = self.device().is_cpu() ? direct : from.is_same(src);
@@ -186,16 +184,26 @@ Scalar item(const Tensor& self) {
   const Tensor host = to(self, kCPU);
   const void* data = host.raw_data();
   switch (host.dtype()) {
-    case kBool: return load<uint8_t>(data) != 0;
-    case kUInt8: return load<uint8_t>(data);
-    case kInt8: return load<int8_t>(data);
-    case kInt16: return load<int16_t>(data);
-    case kInt32: return load<int32_t>(data);
-    case kInt64: return load<int64_t>(data);
-    case kFloat16: return static_cast<float>(load<Half>(data));
-    case kBFloat16: return static_cast<float>(load<BFloat16>(data));
-    case kFloat32: return load<float>(data);
-    case kFloat64: return load<double>(data);
+    case kBool:
+      return load<uint8_t>(data) != 0;
+    case kUInt8:
+      return load<uint8_t>(data);
+    case kInt8:
+      return load<int8_t>(data);
+    case kInt16:
+      return load<int16_t>(data);
+    case kInt32:
+      return load<int32_t>(data);
+    case kInt64:
+      return load<int64_t>(data);
+    case kFloat16:
+      return static_cast<float>(load<Half>(data));
+    case kBFloat16:
+      return static_cast<float>(load<BFloat16>(data));
+    case kFloat32:
+      return load<float>(data);
+    case kFloat64:
+      return load<double>(data);
   }
   fail(ErrorCode::kInternal, "[item] unknown type");
 }

@@ -98,8 +98,8 @@ Dims packed_like(IntList sizes, IntList strides) {
 Tensor new_like(const Tensor& self, ScalarType dtype, Device device) {
   const IntList sizes = self.sizes();
   if (self.is_contiguous()) {
-    return Tensor::adopt(new_tensor(sizes.data(), static_cast<int>(sizes.size()), dtype, device,
-                                    slot_of(device)));
+    return Tensor::adopt(
+        new_tensor(sizes.data(), static_cast<int>(sizes.size()), dtype, device, slot_of(device)));
   }
   const Dims packed = packed_like(sizes, self.strides());
   return Tensor::adopt(new_tensor_strided(sizes, as_list(packed), dtype, device));

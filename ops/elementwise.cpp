@@ -30,10 +30,14 @@ namespace {
 
 double largest(ScalarType type) {
   switch (type) {
-    case kFloat16: return 65504.0;
-    case kBFloat16: return 3.3895313892515355e38;  // (2 - 2^-7) * 2^127
-    case kFloat32: return std::numeric_limits<float>::max();
-    default: return std::numeric_limits<double>::max();
+    case kFloat16:
+      return 65504.0;
+    case kBFloat16:
+      return 3.3895313892515355e38;  // (2 - 2^-7) * 2^127
+    case kFloat32:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
   }
 }
 

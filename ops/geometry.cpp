@@ -58,8 +58,7 @@ std::optional<Dims> view_strides(IntList sizes, IntList strides, IntList to) {
   int64_t covered = 1;
   for (int64_t d = static_cast<int64_t>(sizes.size()) - 1; d >= 0; --d) {
     chunk *= sizes[d];
-    const bool ends =
-        d == 0 || (sizes[d - 1] != 1 && strides[d - 1] != chunk * base_stride);
+    const bool ends = d == 0 || (sizes[d - 1] != 1 && strides[d - 1] != chunk * base_stride);
     if (!ends) continue;
     while (view >= 0 && (covered < chunk || to[view] == 1)) {
       result[view] = covered * base_stride;

@@ -1,9 +1,10 @@
-// What gradient formulas of ops.yaml call beside operators. All are made of differentiable operators,
+// What gradient formulas of ops.yaml call beside operators. All are made of differentiable ones,
 // so that gradients of gradients need nothing more. `grad` is the incoming gradient.
 #pragma once
 
 #include <optional>
 
+#include "core/types/dims.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::grads {
@@ -48,5 +49,57 @@ Tensor logsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& 
 // ---- random (random.cpp) ----
 // The factor of the elements that dropout keeps.
 double dropout_scale(double p, std::optional<bool> train);
+
+// ---- views and joining (gradients/views.cpp) ----
+Tensor permute_backward(const Tensor& grad, IntList dims);
+// Of as_strided(input, size, stride) `offset` elements after the input's first element; memory that
+// several elements share is counted once for the input, and adds up for the view.
+Tensor as_strided_backward(const Tensor& grad, IntList input_sizes, IntList input_strides,
+                           IntList size, IntList stride, int64_t offset);
+Tensor constant_pad_nd_backward(const Tensor& grad, IntList pad);
+std::vector<Tensor> cat_backward(const Tensor& grad, const std::vector<Dims>& shapes, int64_t dim);
+Tensor index_select_backward(const Tensor& grad, IntList shape, int64_t dim, const Tensor& index);
+
+// ---- products, convolution, pooling (gradients/products.cpp) ----
+// x * factor, and x itself for a factor of 1.
+Tensor maybe_multiply(const Tensor& x, const Scalar& factor);
+Tensor linear_backward_input(const Tensor& grad, const Tensor& weight);
+Tensor linear_backward_weight(const Tensor& grad, const Tensor& input, IntList weight_shape);
+// `convolution` without bias.
+Tensor convolution_like(const Tensor& input, const Tensor& weight, IntList stride,
+                        IntList padding, IntList dilation, bool transposed,
+                        IntList output_padding, int64_t groups);
+// The sum over all dimensions but 1.
+Tensor sum_to_channel(const Tensor& grad);
+// The elements of the planes of `grad` at the indices that max_pool2d_with_indices gave.
+Tensor max_pool2d_gather(const Tensor& grad, const Tensor& indices);
+
+// ---- softmax and normalization (gradients/normalization.cpp) ----
+// `grads` are those of all results of the op, undefined where a result was not used.
+Tensor softmax_backward_output(const Tensor& grad, const Tensor& grad_output,
+                               const Tensor& output, int64_t dim);
+Tensor log_softmax_backward_grad(const Tensor& grad, const Tensor& output, int64_t dim);
+Tensor log_softmax_backward_output(const Tensor& grad, const Tensor& grad_output,
+                                   const Tensor& output, int64_t dim);
+std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(
+    const Tensor* grads, const Tensor& input, IntList normalized_shape, const Tensor& mean,
+    const Tensor& rstd, const Tensor& weight, bool want_input, bool want_weight, bool want_bias);
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> layer_norm_double_backward(
+    const Tensor* grads, const Tensor& grad_out, const Tensor& input, IntList normalized_shape,
+    const Tensor& mean, const Tensor& rstd, const Tensor& weight, IntList output_mask);
+std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(
+    const Tensor* grads, const Tensor& input, const Tensor& weight, const Tensor& mean,
+    const Tensor& var, double eps, bool want_input, bool want_weight, bool want_bias);
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> batch_norm_double_backward(
+    const Tensor* grads, const Tensor& grad_out, const Tensor& input, const Tensor& weight,
+    const Tensor& mean, const Tensor& var, double eps, IntList output_mask);
+
+// ---- embedding (embedding.cpp) and attention (attention.cpp) ----
+Tensor embedding_dense_double_backward(const Tensor& grad, const Tensor& indices,
+                                       int64_t num_weights, int64_t padding_idx,
+                                       bool scale_grad_by_freq);
+std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
+    const Tensor& grad, const Tensor& query, const Tensor& key, const Tensor& value,
+    const Tensor& attn_mask, bool is_causal, double scale);
 
 }  // namespace mytorch::grads

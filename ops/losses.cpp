@@ -50,7 +50,8 @@ Tensor reduce(const Tensor& terms, std::string_view reduction, const char* op) {
   fail_reduction(reduction, op);
 }
 
-// ---- losses of class indices -----------------------------------------------------------------------
+// ---- losses of class indices
+// -----------------------------------------------------------------------
 
 int64_t class_dim(size_t ndim) { return ndim == 1 ? 0 : 1; }
 
@@ -177,8 +178,8 @@ Tensor binary_cross_entropy(const Tensor& self, const Tensor& target, const Tens
 Tensor binary_cross_entropy_with_logits(const Tensor& self, const Tensor& target,
                                         const Tensor& weight, const Tensor& pos_weight,
                                         std::string_view reduction) {
-  return reduce(binary_cross_entropy_with_logits_terms(self, target, weight, pos_weight),
-                reduction, "binary_cross_entropy_with_logits");
+  return reduce(binary_cross_entropy_with_logits_terms(self, target, weight, pos_weight), reduction,
+                "binary_cross_entropy_with_logits");
 }
 
 Tensor kl_div(const Tensor& self, const Tensor& target, std::string_view reduction,
@@ -223,8 +224,7 @@ Tensor nll_loss_backward(const Tensor& grad_output, IntList input_size, const Te
 
 Tensor nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight,
                 std::string_view reduction, int64_t ignore_index) {
-  return std::get<0>(
-      mytorch::nll_loss_forward(self, target, weight, reduction, ignore_index));
+  return std::get<0>(mytorch::nll_loss_forward(self, target, weight, reduction, ignore_index));
 }
 
 }  // namespace composite
@@ -238,8 +238,7 @@ Tensor cross_entropy_of_probabilities(const Tensor& log_p, const Tensor& target,
   const int64_t classes = log_p.size(dim);
   Tensor wanted = target;
   if (label_smoothing > 0) {
-    wanted = add(mul(target, 1 - label_smoothing),
-                 label_smoothing / static_cast<double>(classes));
+    wanted = add(mul(target, 1 - label_smoothing), label_smoothing / static_cast<double>(classes));
   }
   Tensor terms = mul(log_p, wanted);
   if (weight.defined()) terms = mul(terms, weight);
@@ -293,8 +292,8 @@ Tensor cross_entropy(const Tensor& self, const Tensor& target, const Tensor& wei
     if (ignore_index >= 0) {
       fail(ErrorCode::kValue, "[cross_entropy] ignore_index is for targets of class indices");
     }
-    return cross_entropy_of_probabilities(log_p, target, weight_by_dim, reduction,
-                                          label_smoothing, dim);
+    return cross_entropy_of_probabilities(log_p, target, weight_by_dim, reduction, label_smoothing,
+                                          dim);
   }
   const Tensor hard = mytorch::nll_loss(log_p, target, weight, reduction, ignore_index);
   if (label_smoothing == 0) return hard;

@@ -1,14 +1,14 @@
-// Random numbers. What is drawn depends on the generator's seed and call and on an element's row-major
-// index alone, never on strides, threads or backend.
+// Random numbers. What is drawn depends on the generator's seed and call and on an element's
+// row-major index alone, never on strides, threads or backend.
 #include <cmath>
 #include <limits>
 #include <tuple>
 
 #include "mytorch/generated/bodies.h"
+#include "mytorch/ops/clone.h"
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/dropout.h"
 #include "mytorch/ops/empty.h"
-#include "mytorch/ops/clone.h"
 #include "mytorch/ops/lt.h"
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/native_dropout.h"
@@ -47,16 +47,26 @@ struct Range {
 Range integers_of(ScalarType type) {
   auto symmetric = [](int digits) { return Range{-(int64_t{1} << digits), int64_t{1} << digits}; };
   switch (type) {
-    case kBool: return {0, 1};
-    case kUInt8: return {0, 255};
-    case kInt8: return {-128, 127};
-    case kInt16: return {-32768, 32767};
-    case kInt32: return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
-    case kInt64: return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
-    case kFloat16: return symmetric(11);
-    case kBFloat16: return symmetric(8);
-    case kFloat32: return symmetric(24);
-    case kFloat64: return symmetric(53);
+    case kBool:
+      return {0, 1};
+    case kUInt8:
+      return {0, 255};
+    case kInt8:
+      return {-128, 127};
+    case kInt16:
+      return {-32768, 32767};
+    case kInt32:
+      return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+    case kInt64:
+      return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
+    case kFloat16:
+      return symmetric(11);
+    case kBFloat16:
+      return symmetric(8);
+    case kFloat32:
+      return symmetric(24);
+    case kFloat64:
+      return symmetric(53);
   }
   fail(ErrorCode::kInternal, "[random_] unknown type");
 }
@@ -142,8 +152,8 @@ Tensor randn(IntList size, std::optional<ScalarType> dtype, std::optional<Device
   return out;
 }
 
-Tensor randn_like(const Tensor& self, std::optional<ScalarType> dtype,
-                  std::optional<Device> device, std::optional<Generator> generator) {
+Tensor randn_like(const Tensor& self, std::optional<ScalarType> dtype, std::optional<Device> device,
+                  std::optional<Generator> generator) {
   Tensor out = new_like(self, dtype.value_or(self.dtype()), device.value_or(self.device()));
   normal_(out, 0, 1, generator);
   return out;

@@ -172,8 +172,8 @@ Tensor roll(const Tensor& self, IntList shifts, IntList dims) {
     if (self.numel() == 0 || size == 1) continue;
     const int64_t first = ((-(shifts[i] % size)) % size + size) % size;  // which comes first
     if (first == 0) continue;
-    result = mytorch::cat(
-        {result.narrow(dim, first, size - first), result.narrow(dim, 0, first)}, dim);
+    result =
+        mytorch::cat({result.narrow(dim, first, size - first), result.narrow(dim, 0, first)}, dim);
   }
   return result;
 }
@@ -198,8 +198,8 @@ std::vector<Tensor> meshgrid(TensorList tensors, std::string_view indexing) {
            shape_str(tensor.sizes()));
     }
     if (tensor.dtype() != tensors[0].dtype()) {
-      fail(ErrorCode::kType, "[meshgrid] the tensors are ", dtype_name(tensors[0].dtype()),
-           " and ", dtype_name(tensor.dtype()), ": give all the same type");
+      fail(ErrorCode::kType, "[meshgrid] the tensors are ", dtype_name(tensors[0].dtype()), " and ",
+           dtype_name(tensor.dtype()), ": give all the same type");
     }
     sizes.push_back(tensor.numel());
   }

@@ -5,12 +5,10 @@
 #include "mytorch/generated/bodies.h"
 #include "ops/geometry.h"
 
-namespace mytorch::view {
+namespace mytorch::views {
 namespace {
 
-ViewSpec same(const Tensor& self) {
-  return {to_dims(self.sizes()), to_dims(self.strides()), 0};
-}
+ViewSpec same(const Tensor& self) { return {to_dims(self.sizes()), to_dims(self.strides()), 0}; }
 
 void remove_dim(ViewSpec& spec, int64_t dim) {
   spec.sizes.erase(spec.sizes.begin() + dim);
@@ -150,8 +148,7 @@ ViewSpec slice(const Tensor& self, int64_t dim, std::optional<int64_t> start,
     return std::clamp<int64_t>(value < 0 ? value + size : value, 0, size);
   };
   const int64_t first = bound(start.value_or(0));
-  const int64_t last =
-      std::max(first, bound(end.value_or(std::numeric_limits<int64_t>::max())));
+  const int64_t last = std::max(first, bound(end.value_or(std::numeric_limits<int64_t>::max())));
   spec.sizes[dim] = (last - first) / step + ((last - first) % step != 0);
   spec.offset = first * spec.strides[dim];
   // A stride that is never used may be anything; this one cannot overflow.
@@ -229,8 +226,7 @@ ViewSpec as_strided_relative(const Tensor& self, IntList size, IntList stride, i
   for (size_t i = 0; i < size.size() && !empty; ++i) {
     end += static_cast<__int128>(size[i] - 1) * stride[i];
   }
-  const auto capacity =
-      static_cast<int64_t>(self.impl()->storage->bytes) / self.element_size();
+  const auto capacity = static_cast<int64_t>(self.impl()->storage->bytes) / self.element_size();
   if (first < 0 || end > capacity) {
     fail(ErrorCode::kShape, "[as_strided] size ", shape_str(size), ", stride ", shape_str(stride),
          " and offset ", first, " reach outside of the storage, of ", capacity, " elements");
@@ -238,4 +234,4 @@ ViewSpec as_strided_relative(const Tensor& self, IntList size, IntList stride, i
   return {to_dims(size), to_dims(stride), offset};
 }
 
-}  // namespace mytorch::view
+}  // namespace mytorch::views

@@ -19,7 +19,7 @@ inline void fit_gradient(Tensor* gradient, const GradInfo& info, const Node& fro
   if (impl.abi.dl.ndim == info.ndim && impl.dtype == info.dtype &&
       impl.abi.dl.device.type == info.device.type &&
       impl.abi.dl.device.index == info.device.index) [[likely]] {
-    const int64_t* expected = info.sizes().data();
+    const int64_t* expected = info.sizes_data();
     bool same = true;
     for (int32_t i = 0; i < info.ndim; ++i) same &= impl.abi.dl.shape[i] == expected[i];
     if (same) [[likely]] return;

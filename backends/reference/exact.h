@@ -110,33 +110,11 @@ void write_elements(const std::vector<T>& values, const sdk::TensorView& tensor)
 
 // The elements converted to `compute`, then taken into the domain E, which is that of `compute`.
 template <class E>
-std::vector<E> read_exact(const sdk::TensorView& tensor, mt_dtype compute) {
-  return sdk::visit_dtype(tensor.dtype(), [&](auto from_tag) {
-    using From = typename decltype(from_tag)::type;
-    return sdk::visit_dtype(compute, [&](auto compute_tag) {
-      using Compute = typename decltype(compute_tag)::type;
-      std::vector<E> values;
-      values.reserve(static_cast<size_t>(tensor.numel()));
-      for (const From value : read_elements<From>(tensor)) {
-        values.push_back(sdk::convert<E>(sdk::convert<Compute>(value)));
-      }
-      return values;
-    });
-  });
-}
+std::vector<E> read_exact(const sdk::TensorView& tensor, mt_dtype compute);
 
+// Writes values in row-major order, each rounded once.
 template <class E>
-void write_exact(const std::vector<E>& values, const sdk::TensorView& tensor) {
-  sdk::visit_dtype(tensor.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    Walk walk(tensor.shape());
-    const int to = walk.add(tensor);
-    size_t i = 0;
-    for (bool more = walk.start(); more; more = walk.next()) {
-      *static_cast<T*>(walk.at(to)) = rounded<T>(static_cast<E>(values[i++]));
-    }
-  });
-}
+void write_exact(const std::vector<E>& values, const sdk::TensorView& tensor);
 
 // An index operand, of any integer type.
 std::vector<int64_t> read_index(const sdk::TensorView& tensor);

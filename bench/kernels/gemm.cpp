@@ -1,21 +1,22 @@
 // How near the matrix product comes to the machine's own limit.
 //
-// The limit is measured first, in the same run: multiply-adds on independent sums in registers, on
-// one thread and on all. Every benchmark then reports GFLOP/s and its percentage of that peak (`peak`),
-// or, where memory is the limit, GB/s. Built with a CBLAS (MYTORCH_BENCH_CBLAS), the same products
-// go through it as `blas/...`, right after ours, so that both see the same machine.
+// The limit is measured in the same run, before and after every benchmark: multiply-adds on
+// independent sums in registers, on as many threads. A benchmark reports GFLOP/s, their percentage
+// of that peak and, for products bound by memory, GB/s of operands. Built with a CBLAS
+// (MYTORCH_BENCH_CBLAS), the same products go through it as `blas/...`, right after ours, so that
+// both see the same machine.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/kernels/gemm.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
-
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch::bench {
 namespace HWY_NAMESPACE {
 
-// Runs 12 independent sums, enough for any latency up to 6 cycles on two pipes and few enough to stay
-// in 16 registers. Returns the floating-point operations done, and a value that depends on them all.
+// Runs 12 independent sums, enough for any latency up to 6 cycles on two pipes and few enough to
+// stay in 16 registers. Returns the floating-point operations done, and a value that depends on
+// them all.
 double multiply_adds(long steps, float* result) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
@@ -23,8 +24,11 @@ double multiply_adds(long steps, float* result) {
   using V = hn::VFromD<decltype(d)>;
   const V factor = hn::Set(d, 0.5f + result[0]);
   const V term = hn::Set(d, 1.0f + result[0]);
-  V s0 = term, s1 = term, s2 = term, s3 = term, s4 = term, s5 = term;
-  V s6 = term, s7 = term, s8 = term, s9 = term, s10 = term, s11 = term;
+  // Equal sums would be the same sum to a compiler, and the peak would come out several times too
+  // high.
+  const auto start = [&](int i) HWY_ATTR { return hn::Set(d, static_cast<float>(i) + result[0]); };
+  V s0 = start(0), s1 = start(1), s2 = start(2), s3 = start(3), s4 = start(4), s5 = start(5);
+  V s6 = start(6), s7 = start(7), s8 = start(8), s9 = start(9), s10 = start(10), s11 = start(11);
   for (long i = 0; i < steps; ++i) {
     s0 = hn::MulAdd(s0, factor, term);
     s1 = hn::MulAdd(s1, factor, term);
@@ -53,13 +57,12 @@ HWY_AFTER_NAMESPACE();
 
 #include <benchmark/benchmark.h>
 #include <omp.h>
+#include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -77,7 +80,8 @@ HWY_EXPORT(multiply_adds);
 
 using cpu::GemmProblem;
 
-// ---- a context --------------------------------------------------------------------------------------
+// ---- a context
+// --------------------------------------------------------------------------------------
 
 void openmp_for(mt_ctx* ctx, int64_t begin, int64_t end, int64_t grain, mt_range_fn body,
                 void* user) {
@@ -113,39 +117,38 @@ mt_ctx make_context(int threads) {
   return ctx;
 }
 
-// ---- the peak ---------------------------------------------------------------------------------------
+// ---- the peak
+// ---------------------------------------------------------------------------------------
 
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+// One thread is timed by its processor time, which other programs cannot stretch; several by the
+// clock on the wall, since they wait for each other.
+double seconds(int threads) {
+  timespec now;
+  clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// In GFLOP/s: the best of several windows, as clocks rise and neighbours come and go.
+// GFLOP/s of `threads` threads that only multiply and add: the best of a few milliseconds. Clocks
+// move from minute to minute, so it is measured anew beside every benchmark.
 double measure_peak(int threads) {
-  constexpr long kSteps = 2'000'000;
+  constexpr long kSteps = 200'000;
   double best = 0;
-  for (int round = 0; round < 12; ++round) {
+  for (int round = 0; round < 10; ++round) {
     double flops = 0;
-    const double start = seconds();
+    const double start = seconds(threads);
 #pragma omp parallel num_threads(threads) reduction(+ : flops)
     {
       float value = 0;
       flops += HWY_DYNAMIC_DISPATCH(multiply_adds)(kSteps, &value);
       benchmark::DoNotOptimize(value);
     }
-    best = std::max(best, flops / (seconds() - start) * 1e-9);
+    best = std::max(best, flops / (seconds(threads) - start) * 1e-9);
   }
   return best;
 }
 
-double peak(int threads) {
-  static std::vector<double> known;
-  if (static_cast<int>(known.size()) <= threads) known.resize(static_cast<size_t>(threads) + 1);
-  double& value = known[static_cast<size_t>(threads)];
-  if (value == 0) value = measure_peak(threads);
-  return value;
-}
-
-// ---- products ---------------------------------------------------------------------------------------
+// ---- products
+// ---------------------------------------------------------------------------------------
 
 struct Shape {
   int64_t m, n, k;
@@ -190,28 +193,27 @@ GemmProblem make_problem(const Shape& s, Operands& x) {
   return p;
 }
 
-// Threads wait spinning inside OpenMP, so the clock on the wall is the one that counts.
-void report(benchmark::State& state, const Shape& s, int threads) {
+void report(benchmark::State& state, const Shape& s, int threads, double peak_before) {
+  const double peak = std::max(peak_before, measure_peak(threads));
   const double products = static_cast<double>(s.batch) * s.m * s.n * s.k;
-  const double done = static_cast<double>(state.iterations());
-  state.counters["GFLOP/s"] =
-      benchmark::Counter(2e-9 * products * done, benchmark::Counter::kIsRate);
-  state.counters["peak%"] = benchmark::Counter(2e-7 * products * done / peak(threads),
-                                               benchmark::Counter::kIsRate);
   const double elements = static_cast<double>(s.batch) * (s.m * s.k + s.k * s.n + s.m * s.n);
-  state.counters["GB/s"] =
-      benchmark::Counter(4e-9 * elements * done, benchmark::Counter::kIsRate);
+  const double done = static_cast<double>(state.iterations());
+  using benchmark::Counter;
+  state.counters["GFLOP/s"] = Counter(2e-9 * products * done, Counter::kIsRate);
+  state.counters["peak%"] = Counter(2e-7 * products * done / peak, Counter::kIsRate);
+  state.counters["GB/s"] = Counter(4e-9 * elements * done, Counter::kIsRate);
 }
 
 void ours(benchmark::State& state, Shape shape, int threads) {
   Operands x = make_operands(shape);
   const GemmProblem problem = make_problem(shape, x);
   mt_ctx ctx = make_context(threads);
+  const double peak = measure_peak(threads);
   for (auto _ : state) {
     if (cpu::gemm(&ctx, problem) != MT_OK) state.SkipWithError("gemm failed");
     benchmark::ClobberMemory();
   }
-  report(state, shape, threads);
+  report(state, shape, threads, peak);
 }
 
 #ifdef MYTORCH_BENCH_CBLAS
@@ -219,6 +221,7 @@ void blas(benchmark::State& state, Shape s, int threads) {
   Operands x = make_operands(s);
   if (openblas_set_num_threads != nullptr) openblas_set_num_threads(threads);
   const int m = static_cast<int>(s.m), n = static_cast<int>(s.n), k = static_cast<int>(s.k);
+  const double peak = measure_peak(threads);
   for (auto _ : state) {
     for (int64_t g = 0; g < s.batch; ++g) {
       cblas_sgemm(CblasRowMajor, s.transpose_a ? CblasTrans : CblasNoTrans,
@@ -228,17 +231,20 @@ void blas(benchmark::State& state, Shape s, int threads) {
     }
     benchmark::ClobberMemory();
   }
-  report(state, s, threads);
+  report(state, s, threads, peak);
 }
 #endif
 
 void add(const std::string& name, Shape shape, int threads) {
-  const std::string size = std::to_string(shape.m) + "x" + std::to_string(shape.n) + "x" +
-                           std::to_string(shape.k);
+  const std::string size =
+      std::to_string(shape.m) + "x" + std::to_string(shape.n) + "x" + std::to_string(shape.k);
   const std::string tail = name + "/" + size + "/threads:" + std::to_string(threads);
-  benchmark::RegisterBenchmark(("gemm/" + tail).c_str(), ours, shape, threads)->UseRealTime();
+  const auto configure = [threads](benchmark::internal::Benchmark* benchmark) {
+    if (threads > 1) benchmark->UseRealTime();
+  };
+  configure(benchmark::RegisterBenchmark(("gemm/" + tail).c_str(), ours, shape, threads));
 #ifdef MYTORCH_BENCH_CBLAS
-  benchmark::RegisterBenchmark(("blas/" + tail).c_str(), blas, shape, threads)->UseRealTime();
+  configure(benchmark::RegisterBenchmark(("blas/" + tail).c_str(), blas, shape, threads));
 #endif
 }
 
@@ -250,7 +256,8 @@ void add_all(int threads) {
     add("transposed_a", {size, size, size, true, false}, threads);
     add("transposed_b", {size, size, size, false, true}, threads);
   }
-  // A 784-32-10 perceptron at batch 64: forward, the gradients of weights, that of the hidden layer.
+  // A 784-32-10 perceptron at batch 64: forward, the gradients of weights, that of the hidden
+  // layer.
   add("mlp_forward1", {64, 32, 784, false, true}, threads);
   add("mlp_weight1", {32, 784, 64, true, false}, threads);
   add("mlp_input1", {64, 784, 32, false, false}, threads);
@@ -274,9 +281,8 @@ void add_all(int threads) {
 
 int main(int argc, char** argv) {
   const int threads = omp_get_max_threads();
-  std::printf("multiply-add peak: %.1f GFLOP/s on 1 thread", mytorch::bench::peak(1));
-  if (threads > 1) std::printf(", %.1f on %d", mytorch::bench::peak(threads), threads);
-  std::printf("\n");
+  std::printf("multiply-add peak: %.1f GFLOP/s on 1 thread, %.1f on %d\n",
+              mytorch::bench::measure_peak(1), mytorch::bench::measure_peak(threads), threads);
   std::fflush(stdout);
   mytorch::bench::add_all(1);
   if (threads > 1) mytorch::bench::add_all(threads);

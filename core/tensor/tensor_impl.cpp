@@ -148,6 +148,8 @@ TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t off
     detail::retain(impl->storage);
     return impl;
   }
+  impl->no_grad_view = !thread_state.grad_mode;
+  impl->view_version = static_cast<uint32_t>(of->abi.storage->version);
   impl->base = of->base != nullptr ? of->base : of;
   detail::retain(impl->base);
   return impl;

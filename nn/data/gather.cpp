@@ -4,6 +4,7 @@
 
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
+#include "mytorch/ops/stack.h"
 #include "nn/data/host_tensor.h"
 
 namespace mytorch::nn::data {
@@ -52,9 +53,7 @@ Tensor stack_examples(const std::vector<Tensor>& examples, IntList indices) {
   for (size_t i = 1; i < examples.size(); ++i) {
     check_alike(examples[i], indices[i], first, indices[0]);
   }
-  if (!first.device().is_cpu()) {
-    fail(ErrorCode::kDevice, "[Dataset] unsupported");
-  }
+  if (!first.device().is_cpu()) return stack(examples);
   Tensor batch = fresh_host_tensor(batch_sizes(examples.size(), first.sizes()), first.dtype());
   const size_t bytes = static_cast<size_t>(first.numel() * first.element_size());
   char* to = fresh_data<char>(batch);
@@ -69,7 +68,7 @@ Tensor stack_examples(const std::vector<Tensor>& examples, IntList indices) {
 Tensor gather_rows(const Tensor& from, IntList indices) {
   NoGradGuard no_grad;
   if (!from.device().is_cpu()) {
-    fail(ErrorCode::kDevice, "[Dataset] unsupported");
+    return from.index_select(0, tensor(indices.vec()).to(from.device()));
   }
   const IntList row{from.sizes().data() + 1, from.sizes().size() - 1};
   Tensor batch = fresh_host_tensor(batch_sizes(indices.size(), row), from.dtype());

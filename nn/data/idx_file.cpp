@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "core/types/errors.h"
 #include "nn/data/byte_source.h"
 #include "nn/data/host_tensor.h"
@@ -31,10 +30,10 @@ void check_magic(const ByteSource& source, const uint8_t* magic, int ndim) {
     source.fail_file(absl::StrCat("is an array of ", found & 0xff, " dimensions where one of ",
                                   ndim, " is needed: have images and labels been swapped?"));
   }
-  source.fail_file(absl::StrFormat(
-      "begins with 0x%08x, and not with 0x%08x as an IDX array of bytes with %d dimensions does: "
-      "give the file as it was published",
-      found, expected, ndim));
+  source.fail_file(absl::StrCat("begins with 0x", absl::Hex(found, absl::kZeroPad8), ", not 0x",
+                                absl::Hex(expected, absl::kZeroPad8),
+                                " as an IDX array of bytes with ", ndim,
+                                " dimensions does: give the file as it was published"));
 }
 
 }  // namespace

@@ -277,6 +277,12 @@ SafetensorsHeader parse_header(std::string_view json, uint64_t data_bytes,
     fail_header(path,
                 "its header does not begin with '{': the file is damaged, or of another format");
   }
+  // The JSON library takes a zero byte for the end of its input, and would not see what comes
+  // after.
+  if (const size_t zero = json.find('\0'); zero != json.npos) {
+    fail_header(path, absl::StrCat("its header is not JSON at byte ", zero + 1,
+                                   " (a zero byte): the file is damaged, or of another format"));
+  }
   SafetensorsHeader header;
   HeaderReader reader(path, &header);
   nlohmann::json::sax_parse(json.begin(), json.end(), &reader);

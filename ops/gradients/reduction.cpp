@@ -57,9 +57,9 @@ Tensor product_before(const Tensor& x, int64_t dim) {
   if (n == 0) return x;
   Tensor y = cat({ones_like(narrow(x, dim, 0, 1)), narrow(x, dim, 0, n - 1)}, dim);
   for (int64_t step = 1; step < n; step *= 2) {
-    y = cat({narrow(y, dim, 0, step),
-             mul(narrow(y, dim, step, n - step), narrow(y, dim, 0, n - step))},
-            dim);
+    y = cat(
+        {narrow(y, dim, 0, step), mul(narrow(y, dim, step, n - step), narrow(y, dim, 0, n - step))},
+        dim);
   }
   return y;
 }
@@ -70,13 +70,13 @@ Tensor product_of_others(const Tensor& x, int64_t dim) {
     const Tensor after = flip(product_before(flip(x, dim), dim), dim);
     return mul(product_before(x, dim), after);
   }
-  // The same values in fewer passes, but dividing; not to be differentiated where elements are zero.
+  // The same values in fewer passes, but dividing; not to be differentiated where elements are
+  // zero.
   const Tensor zero = eq(x, 0);
   const Tensor zeros = sum(zero, dim, true);
   const Tensor nonzero = where(zero, 1, x);
   const Tensor product = prod(nonzero, dim, true);
-  return where(zero, masked(eq(zeros, 1), product),
-               where(eq(zeros, 0), div(product, nonzero), 0));
+  return where(zero, masked(eq(zeros, 1), product), where(eq(zeros, 0), div(product, nonzero), 0));
 }
 
 }  // namespace
@@ -108,8 +108,7 @@ Tensor prod_dim_backward(const Tensor& grad, const Tensor& self, int64_t dim, bo
 
 Tensor extremum_backward(const Tensor& grad, const Tensor& self, const Tensor& result,
                          OptionalIntList dim, bool keepdim) {
-  const Tensor chosen =
-      attains(self, with_reduced_dims(result, self.sizes(), dim, keepdim));
+  const Tensor chosen = attains(self, with_reduced_dims(result, self.sizes(), dim, keepdim));
   const Tensor outer = with_reduced_dims(grad, self.sizes(), dim, keepdim);
   return masked(chosen, div(outer, sum(chosen, dim, true)));
 }

@@ -1,4 +1,4 @@
-#include "blocking.h"
+#include "backends/cpu-openmp/gemm/blocking.h"
 
 #include <unistd.h>
 
@@ -39,8 +39,8 @@ Blocking choose_blocking(int64_t m, int64_t n, int64_t k, int64_t bytes, int64_t
   blocking.kc = balanced(k, kc, 1);
   blocking.mc = balanced(m, caches.l2 / 2 / (blocking.kc * bytes), tile_rows);
   // A quarter of the L3, which other cores use too; more would not reuse A better.
-  blocking.nc = balanced(n, std::min<int64_t>(caches.l3 / 4 / (blocking.kc * bytes), 4096),
-                         tile_cols);
+  blocking.nc =
+      balanced(n, std::min<int64_t>(caches.l3 / 4 / (blocking.kc * bytes), 4096), tile_cols);
   return blocking;
 }
 

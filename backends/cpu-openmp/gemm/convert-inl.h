@@ -6,8 +6,8 @@
 #define MYTORCH_GEMM_CONVERT_INL_H_
 #endif
 
+#include "backends/cpu-openmp/gemm/storage.h"
 #include "hwy/highway.h"
-#include "storage.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {
@@ -58,8 +58,7 @@ HWY_INLINE void store_compute(D d, hn::VFromD<D> value, T* to) {
     const auto bits = hn::BitCast(du, value);
     const auto high = hn::ShiftRight<16>(bits);
     const auto odd = hn::And(high, hn::Set(du, 1));
-    const auto rounded =
-        hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFF))));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFF))));
     const auto nan = hn::RebindMask(du, hn::IsNaN(value));
     const auto result = hn::IfThenElse(nan, hn::Or(high, hn::Set(du, 0x40)), rounded);
     hn::StoreU(hn::TruncateTo(du16, result), du16, reinterpret_cast<uint16_t*>(to));

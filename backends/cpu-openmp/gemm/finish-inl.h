@@ -6,7 +6,7 @@
 #define MYTORCH_GEMM_FINISH_INL_H_
 #endif
 
-#include "convert-inl.h"
+#include "backends/cpu-openmp/gemm/convert-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -38,8 +38,8 @@ void finish_tile(const Compute<T>* HWY_RESTRICT sums, int64_t sums_row, int64_t 
   using C = Compute<T>;
   const hn::ScalableTag<C> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const bool vectors = c_col == 1 && (finish.bias == nullptr || finish.bias_col == 0 ||
-                                      finish.bias_col == 1);
+  const bool vectors =
+      c_col == 1 && (finish.bias == nullptr || finish.bias_col == 0 || finish.bias_col == 1);
   for (int64_t i = 0; i < rows; ++i) {
     const C* from = sums + i * sums_row;
     T* to = c + i * c_row;

@@ -1,6 +1,6 @@
-#include "gemm.h"
+#include "backends/cpu-openmp/gemm/gemm.h"
 
-#include "job.h"
+#include "backends/cpu-openmp/gemm/job.h"
 
 namespace mytorch::cpu {
 namespace {

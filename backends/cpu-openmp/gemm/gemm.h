@@ -3,17 +3,18 @@
 //
 // How it works
 // ------------
-// A core can multiply far faster than it can read: with two fused multiply-adds of 8 floats a cycle,
-// a product that fetched its operands from memory for each of them would want 128 bytes a cycle. All
-// of the speed comes from using a number many times before it leaves the level of memory it is in
-// (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008; the loop names
-// are those of BLIS). From the inside out, with the figures of AVX2 in float32:
+// A core can multiply far faster than it can read: with two fused multiply-adds of 8 floats a
+// cycle, a product that fetched its operands from memory for each of them would want 128 bytes a
+// cycle. All of the speed comes from using a number many times before it leaves the level of memory
+// it is in (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008; the
+// loop names are those of BLIS). From the inside out, with the figures of AVX2 in float32:
 //
 //   registers  A tile of C, 6 x 16, lives in 12 of the 16 vector registers while k runs. Each step
 //              loads one row of B (2 vectors) and broadcasts 6 elements of A: 8 loads feed 12
 //              multiply-adds, 6 cycles of arithmetic for 4 of loading. 12 independent sums also
 //              cover the latency of the adder (4 cycles x 2 pipes = 8 in flight).
-//   L1         A panel of B, kc x 16, is used by every tile of a column of tiles. It takes up to the
+//   L1         A panel of B, kc x 16, is used by every tile of a column of tiles. It takes up to
+//   the
 //              whole L1: it is read as one sequential stream, so the hardware prefetcher hides the
 //              few lines that A and C push out, and a long kc halves the traffic to C.
 //   L2         A block of A, mc x kc, is used by every panel of B; it takes about half the L2.
@@ -26,11 +27,11 @@
 //         for jr over nc by 16                  B panel     -> L1
 //           for ir over mc by 6                 C tile      -> registers
 //
-// Packing copies a block into the order in which the kernel reads it: unit stride, no TLB misses, no
-// cache-set conflicts for power-of-two row lengths, zeros past the edge so that the kernel needs no
-// masks, and converted to the type of the arithmetic (bfloat16 and float16 to float32). It also makes
-// strides a matter of packing alone: a transposed operand costs a transposing copy, O(mk), and
-// nothing in the O(mnk) loop.
+// Packing copies a block into the order in which the kernel reads it: unit stride, no TLB misses,
+// no cache-set conflicts for power-of-two row lengths, zeros past the edge so that the kernel needs
+// no masks, and converted to the type of the arithmetic (bfloat16 and float16 to float32). It also
+// makes strides a matter of packing alone: a transposed operand costs a transposing copy, O(mk),
+// and nothing in the O(mnk) loop.
 //
 // Small products skip it. An operand that fits in the L1 and is reached with unit stride is read in
 // place by the same kernel; up to 32 multiplications are plain loops; a single row or column, which
@@ -39,8 +40,8 @@
 // The tile is 14 x 32 with AVX-512 (28 of 32 registers), 4 x 8 without AVX. kc, mc and nc come from
 // the sizes of the caches (blocking.cpp). The instruction set is chosen at run time by Highway.
 //
-// Results do not depend on the number of threads: tasks split m and n, never k, so each element of C
-// is summed by one thread, in one order.
+// Results do not depend on the number of threads: tasks split m and n, never k, so each element of
+// C is summed by one thread, in one order.
 #ifndef MYTORCH_BACKENDS_CPU_OPENMP_GEMM_GEMM_H_
 #define MYTORCH_BACKENDS_CPU_OPENMP_GEMM_GEMM_H_
 
@@ -64,9 +65,9 @@ struct Matrix {
 // C_i = activation(C_i + A_i B_i + bias). A is m x k, B is k x n, C is m x n and overlaps neither.
 // With k = 0 the product is zero.
 //
-// float16 and bfloat16 are multiplied and summed in float32 and rounded once, to nearest even, at the
-// end. Integers wrap around. NaN and infinity propagate as in the sums written out: no product is
-// skipped because a factor is zero.
+// float16 and bfloat16 are multiplied and summed in float32 and rounded once, to nearest even, at
+// the end. Integers wrap around. NaN and infinity propagate as in the sums written out: no product
+// is skipped because a factor is zero.
 struct GemmProblem {
   enum Activation { none, relu };
 

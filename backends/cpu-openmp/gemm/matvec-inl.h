@@ -1,5 +1,5 @@
-// One row, or a few, times a matrix: Y = X B. Each element of B is used so few times that the speed is
-// that of reading B, and B is read once, in the order in which it lies in memory.
+// One row, or a few, times a matrix: Y = X B. Each element of B is used so few times that the speed
+// is that of reading B, and B is read once, in the order in which it lies in memory.
 #if defined(MYTORCH_GEMM_MATVEC_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_GEMM_MATVEC_INL_H_
 #undef MYTORCH_GEMM_MATVEC_INL_H_
@@ -9,17 +9,17 @@
 
 #include <algorithm>
 
-#include "convert-inl.h"
-#include "finish-inl.h"
+#include "backends/cpu-openmp/gemm/convert-inl.h"
+#include "backends/cpu-openmp/gemm/finish-inl.h"
+#include "backends/cpu-openmp/gemm/job.h"
 #include "hwy/highway.h"
-#include "job.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {
 namespace HWY_NAMESPACE {
 
-// Sums of kRows rows of X, `x_row` apart, against kCols columns of B, each contiguous. Short of eight
-// sums, which cover the latency of the adder, each is kept in two halves.
+// Sums of kRows rows of X, `x_row` apart, against kCols columns of B, each contiguous. Short of
+// eight sums, which cover the latency of the adder, each is kept in two halves.
 template <int kRows, int kCols, class T>
 HWY_INLINE void dot_tile(const Compute<T>* HWY_RESTRICT x, int64_t x_row, const T* HWY_RESTRICT b,
                          int64_t b_col, int64_t k, Compute<T>* HWY_RESTRICT y, int64_t y_row) {
@@ -69,8 +69,8 @@ HWY_INLINE void dot_tile(const Compute<T>* HWY_RESTRICT x, int64_t x_row, const 
   }
 }
 
-// All columns of a piece. The tile fills 12 of 16 registers; how many columns share a tile may depend
-// on the piece only at its end, whose place does not depend on the threads.
+// All columns of a piece. The tile fills 12 of 16 registers; how many columns share a tile may
+// depend on the piece only at its end, whose place does not depend on the threads.
 template <int kRows, class T>
 HWY_INLINE void dot_columns(const Compute<T>* x, int64_t x_row, const T* b, int64_t b_col,
                             int64_t k, int64_t cols, Compute<T>* y, int64_t y_row) {
@@ -82,7 +82,8 @@ HWY_INLINE void dot_columns(const Compute<T>* x, int64_t x_row, const T* b, int6
   for (; j < cols; ++j) dot_tile<kRows, 1>(x, x_row, b + j * b_col, b_col, k, y + j, y_row);
 }
 
-// y += x B over four rows of B at a time, each contiguous: y is loaded and stored once for the four.
+// y += x B over four rows of B at a time, each contiguous: y is loaded and stored once for the
+// four.
 template <class T>
 HWY_INLINE void add_rows(const Compute<T>* HWY_RESTRICT x, const T* HWY_RESTRICT b, int64_t b_k,
                          int64_t k, int64_t cols, Compute<T>* HWY_RESTRICT y) {
@@ -129,8 +130,8 @@ struct MatvecArgs {
   T* c;
 };
 
-// Threads take pieces of so many columns, a multiple of every tile's and vector's, which keeps tails
-// in the same places however many threads there are.
+// Threads take pieces of so many columns, a multiple of every tile's and vector's, which keeps
+// tails in the same places however many threads there are.
 inline constexpr int64_t kMatvecCols = 192;
 inline constexpr int64_t kMatvecRows = 4;
 
@@ -169,8 +170,8 @@ void matvec_columns(void* user, int64_t begin, int64_t end) {
 }
 
 // Whether the kernels above take the job: one row and a B contiguous one way or the other, or a few
-// rows and long contiguous columns (a linear layer on a small batch), which the packed product would
-// have to transpose.
+// rows and long contiguous columns (a linear layer on a small batch), which the packed product
+// would have to transpose.
 inline bool is_matvec(const Job& job) {
   if (job.m == 1) return job.b_col == 1 || job.b_k == 1;
   return job.m <= kMatvecRows && job.b_k == 1 && job.k >= 64;

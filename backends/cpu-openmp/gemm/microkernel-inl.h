@@ -9,7 +9,7 @@
 #include <array>
 #include <utility>
 
-#include "convert-inl.h"
+#include "backends/cpu-openmp/gemm/convert-inl.h"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
@@ -19,14 +19,15 @@ namespace HWY_NAMESPACE {
 
 // The tile is kTileRows x (kTileVecs vectors). Its sums, the vectors of one row of B and one
 // broadcast of A must fit the registers: 12 + 2 + 1 of 16 with AVX2, 28 + 2 + 1 of 32 with AVX-512.
-// Multiplications of 64-bit integers are emulated with several temporaries, so their tile is smaller.
+// Multiplications of 64-bit integers are emulated with several temporaries, so their tile is
+// smaller.
 inline constexpr int kTileVecs = 2;
 #if HWY_TARGET <= HWY_AVX3
 template <class C>
 inline constexpr int kTileRows = hwy::IsFloat<C>() ? 14 : 8;
 #elif HWY_TARGET <= HWY_AVX2
 template <class C>
-inline constexpr int kTileRows = hwy::IsFloat<C>() || sizeof(C) == 4 ? 6 : 4;
+inline constexpr int kTileRows = hwy::IsFloat<C>() || sizeof(C) == 4 ? 6 : 3;
 #else
 template <class C>
 inline constexpr int kTileRows = 4;
@@ -35,10 +36,10 @@ inline constexpr int kTileRows = 4;
 template <class C>
 inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<C>()));
 template <class C>
-inline constexpr int kTileCols = kTileVecs * kLanes<C>;
+inline constexpr int kTileCols = kTileVecs* kLanes<C>;
 
-// c[i][j] (+)= sum over p < k of a[i * a_row + p * a_k] * b[p * b_k + j], for a tile whose rows of C
-// are contiguous and `c_row` apart. k is at least 1.
+// c[i][j] (+)= sum over p < k of a[i * a_row + p * a_k] * b[p * b_k + j], for a tile whose rows of
+// C are contiguous and `c_row` apart. k is at least 1.
 template <class C>
 using TileFn = void (*)(int64_t k, const C* a, int64_t a_row, int64_t a_k, const C* b, int64_t b_k,
                         C* c, int64_t c_row, bool add);

@@ -1,7 +1,7 @@
 // Packing: copies of a block of A or B in the order in which the kernel reads it.
 //
-// A panel holds `kWidth` rows of A, or columns of B (its lanes), for k steps: lane l at step p lies at
-// out[p * kWidth + l]. Lanes past the edge of the matrix are zero.
+// A panel holds `kWidth` rows of A, or columns of B (its lanes), for k steps: lane l at step p lies
+// at out[p * kWidth + l]. Lanes past the edge of the matrix are zero.
 #if defined(MYTORCH_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_GEMM_PACK_INL_H_
 #undef MYTORCH_GEMM_PACK_INL_H_
@@ -11,7 +11,7 @@
 
 #include <bit>
 
-#include "convert-inl.h"
+#include "backends/cpu-openmp/gemm/convert-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -26,7 +26,8 @@ template <int kWidth, class T>
 HWY_INLINE void copy_lanes(const T* HWY_RESTRICT from, Compute<T>* HWY_RESTRICT to) {
   using C = Compute<T>;
   constexpr int kMost = static_cast<int>(hn::MaxLanes(hn::ScalableTag<C>()));
-  constexpr int kStep = kWidth >= kMost ? kMost : static_cast<int>(std::bit_floor(unsigned(kWidth)));
+  constexpr int kStep =
+      kWidth >= kMost ? kMost : static_cast<int>(std::bit_floor(unsigned(kWidth)));
   const hn::CappedTag<C, kStep> d;
   hn::StoreU(load_compute(d, from), d, to);
   if constexpr (kWidth > kStep) copy_lanes<kWidth - kStep>(from + kStep, to + kStep);
@@ -70,8 +71,8 @@ HWY_INLINE void transpose(D d, hn::VFromD<D> (&v)[2]) {
 }
 
 // For lanes contiguous along k: squares of 4 x 4 (or 2 x 2) elements are transposed in registers.
-// 128-bit vectors serve every target: a square costs about one instruction per element, against n or
-// m multiply-adds that the element will take part in.
+// 128-bit vectors serve every target: a square costs about one instruction per element, against n
+// or m multiply-adds that the element will take part in.
 template <int kWidth, class T>
 void pack_transposed(const T* HWY_RESTRICT from, int64_t lane_stride, int64_t k, int64_t lanes,
                      Compute<T>* HWY_RESTRICT out) {

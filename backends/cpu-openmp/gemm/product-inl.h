@@ -9,13 +9,13 @@
 #include <algorithm>
 #include <atomic>
 
-#include "blocking.h"
-#include "finish-inl.h"
+#include "backends/cpu-openmp/gemm/blocking.h"
+#include "backends/cpu-openmp/gemm/finish-inl.h"
+#include "backends/cpu-openmp/gemm/job.h"
+#include "backends/cpu-openmp/gemm/matvec-inl.h"
+#include "backends/cpu-openmp/gemm/microkernel-inl.h"
+#include "backends/cpu-openmp/gemm/pack-inl.h"
 #include "hwy/highway.h"
-#include "job.h"
-#include "matvec-inl.h"
-#include "microkernel-inl.h"
-#include "pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {
@@ -24,11 +24,11 @@ namespace HWY_NAMESPACE {
 // Everything about a product that follows from its shape, so that a batch decides it once.
 struct Plan {
   Blocking block;
-  int workers;            // that share the product
-  bool pack_a, pack_b;    // otherwise read in place
+  int workers;                     // that share the product
+  bool pack_a, pack_b;             // otherwise read in place
   int64_t row_blocks, col_blocks;  // tasks of one (mc-aligned rows) x (panels) grid
-  int64_t chunk_rows;     // rows of C worked on between two changes of the k block
-  bool keep_sums;         // partial sums do not fit in C's type, and wait in `sums`
+  int64_t chunk_rows;              // rows of C worked on between two changes of the k block
+  bool keep_sums;                  // partial sums do not fit in C's type, and wait in `sums`
   // Elements of the computation type in the workspace.
   int64_t b_size, a_slot_size, sums_size;
 
@@ -63,15 +63,15 @@ Plan make_plan(const Job& job, int workers) {
     block = choose_blocking(job.m, job.n, job.k, kBytes, kRows, kCols);
   }
 
-  // Reading B in place needs contiguous rows, and pays when a panel stays in the L1 while the rows of
-  // A pass by, or when there are too few of them to repay a copy.
+  // Reading B in place needs contiguous rows, and pays when a panel stays in the L1 while the rows
+  // of A pass by, or when there are too few of them to repay a copy.
   plan.pack_b = !(kComputesInPlace<T> && job.b_col == 1 &&
-                  (job.m <= kRows || (job.m <= 32 * kRows && panel_fits_l1(job.b_k * kBytes, block.kc,
-                                                                           kCols * kBytes))));
-  // The kernel broadcasts elements of A one at a time, so any strides serve, and a line read in place
-  // is used up before it leaves the L1. A copy pays when many panels of B reuse it.
-  plan.pack_a = !(kComputesInPlace<T> && (job.n <= 8 * kCols || job.m <= 2 * kRows ||
-                                          job.m * job.k * kBytes <= l1 / 2));
+                  (job.m <= kRows || (job.m <= 32 * kRows &&
+                                      panel_fits_l1(job.b_k * kBytes, block.kc, kCols * kBytes))));
+  // The kernel broadcasts elements of A one at a time, so any strides serve, and a line read in
+  // place is used up before it leaves the L1. A copy pays when many panels of B reuse it.
+  plan.pack_a = !(kComputesInPlace<T> &&
+                  (job.n <= 8 * kCols || job.m <= 2 * kRows || job.m * job.k * kBytes <= l1 / 2));
 
   plan.keep_sums = !kComputesInPlace<T> && block.kc < job.k;
   plan.chunk_rows = job.m;
@@ -86,8 +86,8 @@ Plan make_plan(const Job& job, int workers) {
   plan.row_blocks = one_block ? 1 : divide_up(rows, block.mc);
   plan.col_blocks = 1;
   if (workers > 1) {
-    // Several tasks per worker even out cores of unequal speed. Rows are split first: each task packs
-    // its own rows of A, so tasks that share rows repeat that work.
+    // Several tasks per worker even out cores of unequal speed. Rows are split first: each task
+    // packs its own rows of A, so tasks that share rows repeat that work.
     const int64_t wanted = 4 * static_cast<int64_t>(workers);
     if (plan.row_blocks < wanted) {
       plan.row_blocks = std::max(plan.row_blocks, std::min(wanted, divide_up(rows, 4 * kRows)));
@@ -242,8 +242,8 @@ class Product {
     }
   }
 
-  // One call of the kernel: `rows` x `cols` of its kernel_rows x vecs sums belong to C, at (i, j) of
-  // the current block.
+  // One call of the kernel: `rows` x `cols` of its kernel_rows x vecs sums belong to C, at (i, j)
+  // of the current block.
   HWY_INLINE void run_tile(TileFn<C> kernel, const C* a, const C* b, int64_t b_k, int64_t i,
                            int64_t rows, int64_t kernel_rows, int64_t j, int64_t cols,
                            int64_t vecs) const {
@@ -339,8 +339,8 @@ int run_product(mt_ctx* ctx, const Job& job) {
     return static_cast<int>(std::clamp(work / kWorthAThread, 1.0, double{1} * ctx->num_threads));
   };
   const int shared = workers_for(products);
-  const int over_batch = static_cast<int>(std::min<int64_t>(workers_for(products * job.batch),
-                                                            job.batch));
+  const int over_batch =
+      static_cast<int>(std::min<int64_t>(workers_for(products * job.batch), job.batch));
   if (over_batch > shared || (over_batch > 1 && job.batch >= 8 * over_batch)) {
     const Plan plan = make_plan<T>(job, 1);
     return with_workspace<C>(ctx, plan.size() * over_batch, [&](C* workspace) HWY_ATTR {

@@ -40,8 +40,8 @@ struct ComputeType<uint16_t> {
 template <class T>
 using Compute = typename ComputeType<T>::type;
 
-// True when elements are multiplied in the type they are stored in, so that kernels can read A and B
-// in place and keep partial sums in C.
+// True when elements are multiplied in the type they are stored in, so that kernels can read A and
+// B in place and keep partial sums in C.
 template <class T>
 inline constexpr bool kComputesInPlace = std::is_same_v<T, Compute<T>>;
 

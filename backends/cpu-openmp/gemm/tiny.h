@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "job.h"
-#include "storage.h"
+#include "backends/cpu-openmp/gemm/job.h"
+#include "backends/cpu-openmp/gemm/storage.h"
 
 namespace mytorch::cpu::gemm_internal {
 

@@ -33,7 +33,7 @@ HWY_INLINE V PowInDouble(DD dd, V x, V y) {
   V log2x = hn::Add(s.e, log2m);
   log2x = hn::IfThenElse(hn::Eq(x, hn::Zero(dd)), hn::Neg(SetInf(dd)), log2x);
   log2x = hn::IfThenElse(hn::Eq(x, SetInf(dd)), SetInf(dd), log2x);
-  // Float's results end well inside [2^-200, 2^200]; so one scale will do.
+  // What float can hold ends well inside [2^-200, 2^200], so one scale will do.
   const V power = Clamp(dd, hn::Mul(y, log2x), hn::Set(dd, -200.0), hn::Set(dd, 200.0));
   const V magic = hn::Set(dd, round_magic<DD> + 1023);
   const V r0 = hn::Add(power, magic);

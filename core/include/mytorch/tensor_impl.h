@@ -31,7 +31,9 @@ struct TensorImpl {
   ScalarType dtype = ScalarType::kFloat32;
   uint8_t device_slot = 0;
   bool inference = false;   // made in inference mode: no version, no view tracking
-  uint16_t size_class = 0;  // of the pool it came from
+  bool no_grad_view = false;  // a view made while no gradients were recorded
+  uint16_t size_class = 0;    // of the pool it came from
+  uint32_t view_version = 0;  // of the storage when this view was made (its low bits)
   int64_t numel = 0;
   Storage* storage = nullptr;   // counted by a root; a view's is kept by its base
   TensorImpl* base = nullptr;   // counted; the root that owns the storage, null for a root

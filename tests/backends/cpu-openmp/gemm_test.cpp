@@ -23,7 +23,8 @@
 namespace mytorch::cpu {
 namespace {
 
-// ---- a host -----------------------------------------------------------------------------------------
+// ---- a host
+// -----------------------------------------------------------------------------------------
 
 // The context of a call: pieces run on real threads, scratch ends in a guard that every kernel must
 // leave alone, and starts out as NaN, so that reading what was never written shows.
@@ -66,8 +67,8 @@ class Host {
 
   static Host& self(mt_ctx* ctx) { return *static_cast<Host*>(ctx->stream); }
 
-  static void parallel_for(mt_ctx* ctx, int64_t begin, int64_t end, int64_t grain,
-                           mt_range_fn body, void* user) {
+  static void parallel_for(mt_ctx* ctx, int64_t begin, int64_t end, int64_t grain, mt_range_fn body,
+                           void* user) {
     Host& host = self(ctx);
     const int64_t most = std::max<int64_t>(1, (end - begin) / grain);
     const int64_t pieces = host.one_piece ? 1 : std::min<int64_t>(ctx->num_threads, most);
@@ -103,7 +104,8 @@ class Host {
   std::vector<Block> blocks_;
 };
 
-// ---- element types ----------------------------------------------------------------------------------
+// ---- element types
+// ----------------------------------------------------------------------------------
 
 struct Half {
   uint16_t bits;
@@ -130,7 +132,8 @@ double to_double(T x) {
   return static_cast<double>(x);
 }
 
-// Nearest, ties to even, written over all 2^16 values so that it shares nothing with the code tested.
+// Nearest, ties to even, written over all 2^16 values so that it shares nothing with the code
+// tested.
 template <class T>
 T nearest(double value) {
   if (std::isnan(value)) return T{0x7FFF};
@@ -151,12 +154,21 @@ T nearest(double value) {
   return T{static_cast<uint16_t>(sign | (up ? high : low))};
 }
 
+template <class Exact, class T>
+Exact exact(T x) {
+  if constexpr (std::is_same_v<Exact, double>) {
+    return to_double(x);
+  } else {
+    return static_cast<Exact>(x);  // modulo 2^64, as the sums wrap
+  }
+}
+
 template <class T>
 struct Traits;
-#define MYTORCH_TRAITS(TYPE, CODE)                                   \
-  template <>                                                        \
-  struct Traits<TYPE> {                                              \
-    static constexpr mt_dtype dtype = {CODE, 8 * sizeof(TYPE), 1};   \
+#define MYTORCH_TRAITS(TYPE, CODE)                                     \
+  template <>                                                          \
+  struct Traits<TYPE> {                                                \
+    static constexpr mt_dtype dtype = {CODE, 8 * sizeof(TYPE), 1};     \
     static constexpr bool integer = CODE == MT_INT || CODE == MT_UINT; \
   }
 MYTORCH_TRAITS(float, MT_FLOAT);
@@ -196,7 +208,8 @@ T random_value(Random& random) {
   }
 }
 
-// ---- a matrix with any strides ----------------------------------------------------------------------
+// ---- a matrix with any strides
+// ----------------------------------------------------------------------
 
 enum class Layout { row_major, col_major, padded_rows, padded_cols, gaps, reversed };
 constexpr Layout kLayouts[] = {Layout::row_major,   Layout::col_major, Layout::padded_rows,
@@ -258,7 +271,8 @@ Tensor3<T> random_tensor(int64_t batch, int64_t rows, int64_t cols, Layout layou
   return tensor;
 }
 
-// ---- one case ---------------------------------------------------------------------------------------
+// ---- one case
+// ---------------------------------------------------------------------------------------
 
 struct Case {
   int64_t m, n, k;
@@ -310,8 +324,7 @@ void check(const Case& x) {
   Tensor3<T> c = random_tensor<T>(x.batch, x.m, x.n, x.c, 3);
   const Tensor3<T> before = c;
   constexpr int64_t kBiasStride = 2;
-  Tensor3<T> bias = random_tensor<T>(1, x.n, 1, Layout::padded_cols, 4);
-  bias = random_tensor<T>(1, x.n * kBiasStride, 1, Layout::row_major, 4);
+  Tensor3<T> bias = random_tensor<T>(1, x.n * kBiasStride, 1, Layout::row_major, 4);
 
   Host host(x.threads);
   GemmProblem p = problem_of(x, a, b, c);
@@ -322,6 +335,18 @@ void check(const Case& x) {
   ASSERT_EQ(gemm(host.ctx(), p), MT_OK) << host.error;
   EXPECT_TRUE(host.guards_intact());
 
+  // Exact copies of the operands: rows of A, and columns of B.
+  using Exact = std::conditional_t<Traits<T>::integer, uint64_t, double>;
+  std::vector<Exact> rows, columns;
+  for (int64_t g = 0; g < x.batch; ++g) {
+    for (int64_t i = 0; i < x.m; ++i) {
+      for (int64_t q = 0; q < x.k; ++q) rows.push_back(exact<Exact>(a.at(g, i, q)));
+    }
+    for (int64_t j = 0; j < x.n; ++j) {
+      for (int64_t q = 0; q < x.k; ++q) columns.push_back(exact<Exact>(b.at(g, q, j)));
+    }
+  }
+
   // What lies between the elements of C must not change.
   std::vector<bool> written(c.buffer.size());
   int wrong = 0;
@@ -330,12 +355,12 @@ void check(const Case& x) {
       for (int64_t j = 0; j < x.n; ++j) {
         written[static_cast<size_t>(c.index(g, i, j))] = true;
         const T got = c.at(g, i, j);
+        const Exact* row = rows.data() + (g * x.m + i) * x.k;
+        const Exact* column = columns.data() + (g * x.n + j) * x.k;
         const T* bias_at = x.bias ? bias.data() + j * kBiasStride : nullptr;
         if constexpr (Traits<T>::integer) {
           uint64_t sum = x.accumulate ? static_cast<uint64_t>(before.at(g, i, j)) : 0;
-          for (int64_t q = 0; q < x.k; ++q) {
-            sum += static_cast<uint64_t>(a.at(g, i, q)) * static_cast<uint64_t>(b.at(g, q, j));
-          }
+          for (int64_t q = 0; q < x.k; ++q) sum += row[q] * column[q];
           if (bias_at != nullptr) sum += static_cast<uint64_t>(*bias_at);
           if (got != static_cast<T>(sum) && ++wrong < 5) {
             ADD_FAILURE() << "at " << g << "," << i << "," << j << ": " << +got << " for "
@@ -345,7 +370,7 @@ void check(const Case& x) {
           double sum = x.accumulate ? to_double(before.at(g, i, j)) : 0;
           double magnitude = std::fabs(sum);
           for (int64_t q = 0; q < x.k; ++q) {
-            const double product = to_double(a.at(g, i, q)) * to_double(b.at(g, q, j));
+            const double product = row[q] * column[q];
             sum += product;
             magnitude += std::fabs(product);
           }
@@ -356,7 +381,7 @@ void check(const Case& x) {
           if (x.relu) sum = std::max(sum, 0.0);
           // The bound of a sum in any order, in the type of the arithmetic, and one rounding.
           const double unit = sizeof(T) == 8 ? 0x1p-53 : 0x1p-24;
-          const double last = std::is_same_v<T, Brain> ? 0x1p-8
+          const double last = std::is_same_v<T, Brain>  ? 0x1p-8
                               : std::is_same_v<T, Half> ? 0x1p-11
                                                         : 0;
           const double bound = static_cast<double>(x.k + 3) * unit * magnitude * 1.01 +
@@ -364,8 +389,8 @@ void check(const Case& x) {
                                (std::is_same_v<T, Half> ? 0x1p-25 : 0x1p-1000);
           const double error = std::fabs(to_double(got) - sum);
           if (!(error <= bound) && ++wrong < 5) {
-            ADD_FAILURE() << "at " << g << "," << i << "," << j << ": " << to_double(got)
-                          << " for " << sum << ", off by " << error << " of " << bound;
+            ADD_FAILURE() << "at " << g << "," << i << "," << j << ": " << to_double(got) << " for "
+                          << sum << ", off by " << error << " of " << bound;
           }
         }
       }
@@ -427,7 +452,8 @@ TYPED_TEST(GemmTest, Empty) {
 // More than one block of k, so that partial sums meet in C or wait beside it; and of m and n.
 TYPED_TEST(GemmTest, SeveralBlocks) {
   check<TypeParam>({37, 45, 1300});
-  check<TypeParam>({37, 45, 1301, Layout::col_major, Layout::col_major, Layout::gaps, 1, true, true});
+  check<TypeParam>(
+      {37, 45, 1301, Layout::col_major, Layout::col_major, Layout::gaps, 1, true, true});
   check<TypeParam>({700, 33, 600, Layout::padded_cols});
   check<TypeParam>({20, 5000, 17, {}, Layout::col_major});
   check<TypeParam>({1, 3000, 700, {}, {}, {}, 1, true, true});
@@ -599,7 +625,8 @@ TYPED_TEST(NarrowGemmTest, SumsRoundToNearestEven) {
   }
 }
 
-// ---- what does not depend on the type ---------------------------------------------------------------
+// ---- what does not depend on the type
+// ---------------------------------------------------------------
 
 TEST(GemmTest, BroadcastOperands) {
   // Stride 0 along k, along a row, and over the batch.
@@ -709,8 +736,8 @@ TEST(GemmTest, Errors) {
   for (const float value : large.buffer) ASSERT_EQ(value, 0);
 }
 
-// The rest of this file runs on the best instruction set of the machine; this repeats the hard shapes
-// on each of the others it has.
+// The rest of this file runs on the best instruction set of the machine; this repeats the hard
+// shapes on each of the others it has.
 TEST(GemmTest, EveryInstructionSet) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     SCOPED_TRACE(hwy::TargetName(target));
@@ -719,7 +746,7 @@ TEST(GemmTest, EveryInstructionSet) {
       for (const int64_t k : {5, 520}) {
         const Case cases[] = {{29, 67, k, layout, layout, {}, 1, true, true, false, 2},
                               {1, 67, k, layout, layout, {}, 1, false, true},
-                              {100, 300, k, layout, layout, layout, 1, true}};
+                              {50, 130, k, layout, layout, layout, 1, true}};
         for (const Case& x : cases) {
           check<float>(x);
           check<double>(x);

@@ -130,8 +130,8 @@ class TestContext {
     ctx_.base.device = {MT_DEVICE_CPU, 0};
     ctx_.base.num_threads = threads;
     ctx_.owner = this;
-    ctx_.base.parallel_for = [](mt_ctx*, int64_t begin, int64_t end, int64_t grain, mt_range_fn body,
-                                void* user) {
+    ctx_.base.parallel_for = [](mt_ctx*, int64_t begin, int64_t end, int64_t grain,
+                                mt_range_fn body, void* user) {
       for (int64_t e = end; e > begin;) {
         const int64_t b = begin + (e - begin - 1) / grain * grain;
         body(user, b, e);
@@ -145,14 +145,11 @@ class TestContext {
       const auto address = reinterpret_cast<uintptr_t>(self.scratch_.back().data());
       return reinterpret_cast<void*>((address + 63) / 64 * 64);
     };
-    ctx_.base.set_error = [](mt_ctx* ctx, int, const char* message) {
-      owner(ctx).error = message;
-    };
+    ctx_.base.set_error = [](mt_ctx* ctx, int, const char* message) { owner(ctx).error = message; };
     ctx_.base.make_output = [](mt_ctx* ctx, int32_t, const int64_t* shape,
                                int32_t ndim) -> const mt_tensor* {
       TestContext& self = owner(ctx);
-      self.outputs.push_back(
-          TestTensor::empty(sdk::dtype_of<int64_t>, Shape(shape, shape + ndim)));
+      self.outputs.push_back(TestTensor::empty(sdk::dtype_of<int64_t>, Shape(shape, shape + ndim)));
       return self.outputs.back();
     };
   }

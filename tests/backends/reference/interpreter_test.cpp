@@ -57,9 +57,8 @@ void expect_same(const char* op, T got, T expected, const std::string& at) {
 }
 
 const std::vector<double> kNumbers = {
-    0.0, -0.0, 1,    -1,   0.5,    -0.5,  1.5,  2.5,   -2.5, 0.1,     3,       -3,   7,
-    88,  -88,  1e-8, -1e-8, 0.99999, 1e-40, 1e20, -1e20, 700,  123456.7, -1e300, 1e300, kInf,
-    -kInf, kNaN};
+    0.0, -0.0, 1,     -1,      0.5,   -0.5, 1.5,   2.5, -2.5,     0.1,    3,     -3,   7,     88,
+    -88, 1e-8, -1e-8, 0.99999, 1e-40, 1e20, -1e20, 700, 123456.7, -1e300, 1e300, kInf, -kInf, kNaN};
 
 TEST(InterpreterTest, UnaryFloat) {
   using F = double (*)(double);
@@ -169,10 +168,9 @@ TEST(InterpreterTest, BinaryFloat) {
     expect_same(c.op, apply<double>(c.op, {{c.a}, {c.b}})[0], c.expected,
                 std::to_string(c.a) + ", " + std::to_string(c.b));
   }
-  // In float the quotient rounds to 1 before it is truncated, as in ATen.
-  EXPECT_EQ(apply<float>("trunc_divide", {{16777216.0f * 3}, {16777216.0f * 3}})[0], 1);
-  const float a = std::nextafter(3.0f, 0.0f);
-  EXPECT_EQ(apply<float>("trunc_divide", {{a * 1e7f}, {1e7f}})[0], std::trunc(a * 1e7f / 1e7f));
+  // The quotient is 4.9999999806: a float kernel sees 5, and so does ATen.
+  EXPECT_EQ(apply<float>("trunc_divide", {{0x1.89374cp-10f}, {0x1.3a92a4p-12f}})[0], 5);
+  EXPECT_EQ(apply<double>("trunc_divide", {{0x1.89374cp-10}, {0x1.3a92a4p-12}})[0], 4);
 }
 
 TEST(InterpreterTest, Compare) {
@@ -252,7 +250,8 @@ TEST(InterpreterTest, Integers) {
 TEST(InterpreterTest, NarrowIntegersWrapAtEachNode) {
   EXPECT_EQ(apply<int8_t>("add", {{127}, {1}}), (std::vector<int8_t>{-128}));
   EXPECT_EQ(apply<uint8_t>("neg", {{1}}), (std::vector<uint8_t>{255}));
-  EXPECT_EQ(apply<uint8_t>("bitwise_left_shift", {{255, 1}, {1, 8}}), (std::vector<uint8_t>{254, 0}));
+  EXPECT_EQ(apply<uint8_t>("bitwise_left_shift", {{255, 1}, {1, 8}}),
+            (std::vector<uint8_t>{254, 0}));
   EXPECT_EQ(apply<uint8_t>("bitwise_right_shift", {{255}, {9}}), (std::vector<uint8_t>{0}));
   EXPECT_EQ(apply<int8_t>("bitwise_right_shift", {{-128}, {7}}), (std::vector<int8_t>{-1}));
   // (100 + 100) / 2 with int8 is -28, not 100.
@@ -273,8 +272,8 @@ TEST(InterpreterTest, IntegerDivisionByZero) {
   for (const char* op : {"floor_divide", "trunc_divide", "remainder", "fmod"}) {
     std::string error;
     apply<int32_t>(op, {{1, 2}, {1, 0}}, &error);
-    EXPECT_EQ(error, "status " + std::to_string(MT_ERROR_VALUE) +
-                         ": [test] integer division by zero")
+    EXPECT_EQ(error,
+              "status " + std::to_string(MT_ERROR_VALUE) + ": [test] integer division by zero")
         << op;
   }
 }
@@ -320,8 +319,8 @@ TEST(InterpreterTest, LogicWhereAndCasts) {
 }
 
 TEST(InterpreterTest, ReducedFloatsRoundOnce) {
-  // 1 + 2^-11 + 2^-30 lies just above the middle of two halves. Rounded to float on the way it would
-  // become the middle, and then go down to 1.
+  // 1 + 2^-11 + 2^-30 lies just above the middle of two halves. Rounded to float on the way it
+  // would become the middle, and then go down to 1.
   TestProgram program;
   program.output(0, program.op("add", C, program.input(0), program.input(1)));
   const TestTensor a = TestTensor::of<double>({}, {1 + 0x1p-11});
@@ -379,8 +378,7 @@ TEST(InterpreterTest, ScalarsAreSeenInTheComputationType) {
 TEST(InterpreterTest, StridesBroadcastMixedDtypesHostAndUnwanted) {
   // out[i][j] = a[i][j] (transposed, float) + b[j] (int64, every second) * c (host).
   const TestTensor a = TestTensor::of<float>({3, 2}, {1, 2, 3, 4, 5, 6}).reversed();
-  const TestTensor b =
-      TestTensor::of<int64_t>({6}, {10, -1, 20, -1, 30, -1}).as_strided({3}, {2});
+  const TestTensor b = TestTensor::of<int64_t>({6}, {10, -1, 20, -1, 30, -1}).as_strided({3}, {2});
   const TestTensor c = TestTensor::host<double>(0.5);
   const TestTensor out = TestTensor::empty(sdk::dtype_of<double>, {3, 2}).reversed();
   TestProgram program;

@@ -17,7 +17,8 @@ constexpr int32_t C = MT_TYPE_COMPUTE;
 
 // The components of a fold's state over all of `values`, which have type T.
 template <class T>
-std::vector<double> fold_all(const char* fold, const std::vector<double>& values, int components = 1) {
+std::vector<double> fold_all(const char* fold, const std::vector<double>& values,
+                             int components = 1) {
   TestProgram program;
   const bool logic = std::string(fold) == "all" || std::string(fold) == "any";
   int32_t step = program.input(0);
@@ -29,9 +30,7 @@ std::vector<double> fold_all(const char* fold, const std::vector<double>& values
   args.in[0] = in;
   std::vector<TestTensor> outs;
   for (int c = 0; c < components; ++c) {
-    program.output(c, program.state(c, logic             ? MT_TYPE_BOOL
-                                       : index && c == 0 ? MT_TYPE_INDEX
-                                                         : C));
+    program.output(c, program.state(c, logic ? MT_TYPE_BOOL : index && c == 0 ? MT_TYPE_INDEX : C));
     outs.push_back(TestTensor::empty(sdk::dtype_of<double>, {}));
     args.out[c] = outs.back();
   }
@@ -112,8 +111,8 @@ TEST(ReduceTest, LogSumExp) {
 }
 
 // sum(x * x) / n over some dimensions of the 2 x 3 x 4 tensor 0 ... 23, by MT_DIM_LIST.
-std::vector<double> mean_square(const TestTensor& in, const std::vector<int64_t>* dims, Shape out_shape,
-                                bool keepdim) {
+std::vector<double> mean_square(const TestTensor& in, const std::vector<int64_t>* dims,
+                                Shape out_shape, bool keepdim) {
   TestProgram program;
   const int32_t x = program.input(0);
   program.fold("sum", program.op("mul", C, x, x), MT_DIM_LIST);
@@ -238,8 +237,8 @@ TEST(ReduceTest, EmptyAndZeroDim) {
 }
 
 TEST(ReduceTest, MeanOfNothingIsNaN) {
-  EXPECT_TRUE(std::isnan(
-      mean_square(TestTensor::empty(sdk::dtype_of<float>, {0}), nullptr, {}, false)[0]));
+  EXPECT_TRUE(
+      std::isnan(mean_square(TestTensor::empty(sdk::dtype_of<float>, {0}), nullptr, {}, false)[0]));
 }
 
 TEST(ReduceTest, BroadcastInputsAndFinalScalars) {

@@ -87,8 +87,8 @@ class TestProgram {
     // Candidates live forever; keeping them here lets leak checkers see that.
     static std::deque<mt_candidate> compiled;
     mt_candidate& candidate = compiled.emplace_back();
-    const int status = reference().compile(reference().self, &program_, compute, nullptr, 0,
-                                           &candidate);
+    const int status =
+        reference().compile(reference().self, &program_, compute, nullptr, 0, &candidate);
     if (status != MT_OK) return "compile: status " + std::to_string(status);
     args.header.size = sizeof(ProgramArgs);
     args.header.compute = compute;

@@ -220,7 +220,9 @@ TEST_P(DataLoaderTest, RecordsNoGradientsAndRunsWorkersOnOneThread) {
   EXPECT_TRUE(grad_enabled());
   EXPECT_EQ(dataset->threads.count(std::this_thread::get_id()), GetParam() == 0 ? 1u : 0u);
   EXPECT_LE(static_cast<int>(dataset->threads.size()), std::max(GetParam(), 1));
-  if (GetParam() > 0) EXPECT_EQ(dataset->most_threads, 1);
+  if (GetParam() > 0) {
+    EXPECT_EQ(dataset->most_threads, 1);
+  }
 }
 
 TEST(DataLoaderOptionsTest, RefusesWhatMakesNoSense) {

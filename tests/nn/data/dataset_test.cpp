@@ -94,7 +94,7 @@ TEST(TensorDatasetTest, RefusesTensorsThatDisagree) {
   });
   expect_error(ErrorCode::kShape, {"data"}, [] { TensorDataset(iota({})); });
   expect_error(ErrorCode::kShape, {"target"}, [] { TensorDataset(iota({1}), iota({})); });
-  expect_error(ErrorCode::kValue, {"undefined"}, [] { TensorDataset(Tensor()); });
+  expect_error(ErrorCode::kValue, {"undefined"}, [] { TensorDataset{Tensor()}; });
 }
 
 TEST(TensorDatasetTest, RefusesIndicesOutsideOfTheData) {

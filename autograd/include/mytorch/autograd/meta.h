@@ -20,7 +20,7 @@ struct AutogradMeta {
   // Views: the version of the storage that `node` belongs to. After a write it is made anew.
   uint64_t version = 0;
   uint32_t output = 0;  // of `node`
-  uint16_t size_class = 0;
+  uint8_t size_class = 0;
   autograd::MetaExtras* extras = nullptr;  // hooks and other rarities
   Tensor grad;
 };

@@ -53,9 +53,8 @@ struct GradInfo {
   GradInfo(const GradInfo&) = delete;
   GradInfo& operator=(const GradInfo&) = delete;
   void set(const TensorImpl& like);
-  IntList sizes() const {
-    return {ndim > kInline ? heap_sizes : inline_sizes, static_cast<size_t>(ndim < 0 ? 0 : ndim)};
-  }
+  const int64_t* sizes_data() const { return ndim > kInline ? heap_sizes : inline_sizes; }
+  IntList sizes() const { return {sizes_data(), static_cast<size_t>(ndim < 0 ? 0 : ndim)}; }
 };
 
 // An operation recorded for differentiation. Counted by the tensors it made and by the edges that

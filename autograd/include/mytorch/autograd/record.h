@@ -17,7 +17,7 @@
 //
 //   const Tensor& mul__autograd(const Tensor& self, const Operand& other) {
 //     NodePtr<MulBackward> node;
-//     if (any_requires_grad(self, other)) {
+//     if (any_requires_grad_write(self, other)) {
 //       check_inplace(self, "mul_");
 //       node = make_node<MulBackward>(2, 1);
 //       node->edge(0, self);                     // edge 0 of an in-place node is the tensor written
@@ -57,6 +57,14 @@ inline bool requires_grad(TensorList tensors) {
 template <class... Args>
 bool any_requires_grad(const Args&... args) {
   return thread_state.grad_mode && (requires_grad(args) || ...);
+}
+
+// The same for an operation that writes `written`. A view of a base that requires grad counts even
+// where it is a constant itself, since the write is the base's too.
+template <class... Args>
+bool any_requires_grad_write(const Tensor& written, const Args&... args) {
+  return thread_state.grad_mode && ((layer_flags(written.impl()) & kLayerAutograd) != 0 ||
+                                    (requires_grad(args) || ...));
 }
 
 // Makes `result` output number `output` of the operation that `node` differentiates. Does nothing

@@ -257,7 +257,7 @@ inline double normal_quantile(double p) {
 }
 
 // A standard normal number from one draw: the top bit is the sign, the others, k, give the tail
-// p = (k + 1/2) * 2^-w, so that both tails reach equally far (6.3 and 9.0 standard deviations).
+// p = (k + 1/2) * 2^-w, so that both tails reach equally far (6.3 and 9.1 standard deviations).
 inline float normal_of_bits(uint32_t bits) {
   const float k = static_cast<float>(static_cast<int32_t>(bits & 0x7FFFFFFFu));
   const float x = normal_quantile(mul(k, 0x1p-32f) + 0x1p-33f);

@@ -1,0 +1,59 @@
+// Blocks for nodes and metas: a free list per size on each thread, over core's pool.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+namespace mytorch::autograd::pool {
+
+inline constexpr size_t kStep = 64;
+inline constexpr uint8_t kClasses = 12;  // class c: (c + 1) * kStep bytes; larger blocks: core's classes
+// Per thread; beyond it blocks go back to core's pool, which has a limit of its own.
+inline constexpr size_t kMaxCachedBytes = size_t{8} << 20;
+
+struct Block {
+  Block* next;
+};
+// Plain data, so that access needs no initialization check.
+struct Cache {
+  Block* free[kClasses];
+  size_t bytes;
+  bool watched;  // emptied at the thread's end
+};
+extern thread_local constinit Cache cache __attribute__((tls_model("initial-exec")));
+
+// Throws Error(kOutOfMemory).
+void* allocate_slow(size_t bytes, uint8_t* size_class);
+void release_slow(void* block, uint8_t size_class);
+
+inline void* allocate(size_t bytes, uint8_t* size_class) {
+  const size_t c = (bytes - 1) / kStep;
+  if (c < kClasses) [[likely]] {
+    if (Block* block = cache.free[c]; block != nullptr) [[likely]] {
+      cache.free[c] = block->next;
+      cache.bytes -= (c + 1) * kStep;
+      *size_class = static_cast<uint8_t>(c);
+      return block;
+    }
+  }
+  return allocate_slow(bytes, size_class);
+}
+
+// A sanitizer must see every block come and go.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kCached = false;
+#else
+inline constexpr bool kCached = true;
+#endif
+
+inline void release(void* block, uint8_t size_class) {
+  if (kCached && size_class < kClasses && cache.watched && cache.bytes < kMaxCachedBytes) [[likely]] {
+    cache.bytes += (size_class + size_t{1}) * kStep;
+    cache.free[size_class] = new (block) Block{cache.free[size_class]};
+    return;
+  }
+  release_slow(block, size_class);
+}
+
+}  // namespace mytorch::autograd::pool

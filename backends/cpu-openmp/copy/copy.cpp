@@ -1,0 +1,114 @@
+// copy_: any strides, any dtypes, a source that broadcasts. It runs as a pointwise loop whose span
+// moves bytes; dense copies of one dtype go past the loop.
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cpu-openmp/copy/stream.h"
+#include "backends/cpu-openmp/pointwise/job.h"
+#include "backends/cpu-openmp/registry.h"
+#include "mytorch/abi_ops.h"
+#include "mytorch/backend/dtype.h"
+#include "mytorch/backend/kernel.h"
+#include "mytorch/backend/parallel.h"
+
+namespace mytorch::cpu {
+namespace {
+
+constexpr int64_t kGrainBytes = 256 * 1024;
+
+template <int64_t kItemsize>
+bool move_span(const void* const* inputs, void* const* outputs, const Scalars& /*scalars*/,
+               int64_t n) {
+  if (outputs[0] != inputs[0]) {
+    std::memcpy(outputs[0], inputs[0], static_cast<size_t>(n * kItemsize));
+  }
+  return true;
+}
+
+Span move_of(int64_t itemsize) {
+  switch (itemsize) {
+    case 1:
+      return move_span<1>;
+    case 2:
+      return move_span<2>;
+    case 4:
+      return move_span<4>;
+    default:
+      return move_span<8>;
+  }
+}
+
+void copy_bytes(mt_ctx& ctx, void* to, const void* from, int64_t bytes) {
+  if (to == from) return;
+  const bool stream = bytes >= kStreamBytes;
+  sdk::parallel_for(ctx, 0, (bytes + 63) / 64, kGrainBytes / 64,
+                    [&](int64_t begin, int64_t end) noexcept {
+                      begin *= 64;
+                      end = std::min(end * 64, bytes);
+                      char* t = static_cast<char*>(to) + begin;
+                      const char* f = static_cast<const char*>(from) + begin;
+                      if (stream) {
+                        stream_copy(t, f, end - begin);
+                        stream_fence();
+                      } else {
+                        std::memcpy(t, f, static_cast<size_t>(end - begin));
+                      }
+                    });
+}
+
+// The last dimension but one along which the source is contiguous where its last is not, or -1.
+int transposed_dim(const Job& job) {
+  const Loop& loop = job.loop;
+  const int last = loop.ndim() - 1;
+  const int64_t itemsize = job.operands[1].itemsize;
+  const int64_t inner = loop.stride(1, last);
+  if (inner == itemsize || inner == 0 || loop.inner_size() < 8) return -1;
+  for (int d = 0; d < last; ++d) {
+    if (loop.stride(1, d) == itemsize && loop.size(d) >= 8) return d;
+  }
+  return -1;
+}
+
+void copy(mt_ctx& ctx, const mt_args_copy_& args) {
+  const sdk::TensorView to(args.self), from(args.src);
+  const int64_t n = to.numel();
+  if (n == 0) return;
+  const bool same = sdk::same_dtype(to.dtype(), from.dtype());
+  if (same && sdk::same_shape(to, from) && to.is_dense() && from.is_dense()) {
+    copy_bytes(ctx, to.raw(), from.raw(), n * to.itemsize());
+    return;
+  }
+  Job job;
+  job.span = move_of(to.itemsize());
+  job.num_outputs = job.num_inputs = 1;
+  job.operands[0] = make_output(args.self, to.dtype(), to.dtype());
+  job.operands[1] = make_input(args.src, to.dtype(), to.dtype());
+  const sdk::TensorView views[] = {to, from};
+  job.loop.build(to.shape(), views);
+  if (same && job.loop.is_dense(0, to.itemsize()) && job.loop.is_dense(1, to.itemsize())) {
+    copy_bytes(ctx, to.raw(), from.raw(), n * to.itemsize());
+    return;
+  }
+  job.stream = n * to.itemsize() >= kStreamBytes;
+  const int64_t grain = std::max<int64_t>(1, kGrainBytes / to.itemsize() / kTile);
+  if (const int across = transposed_dim(job); across >= 0) {
+    const int64_t blocks = num_blocks(job, across);
+    sdk::parallel_for(ctx, 0, blocks, std::max<int64_t>(1, blocks * grain * kTile / n),
+                      [&](int64_t b, int64_t e) noexcept { run_blocks(job, across, b, e); });
+    return;
+  }
+  const bool rows = job.loop.ndim() == 1 || job.loop.inner_size() >= 32;
+  sdk::parallel_for(ctx, 0, (n + kTile - 1) / kTile, grain, [&](int64_t b, int64_t e) noexcept {
+    (rows ? run_rows : run_tiles)(job, b * kTile, std::min(e * kTile, n));
+  });
+}
+
+}  // namespace
+
+void register_copy(Candidates& candidates) {
+  candidates.push_back(sdk::kernel<&copy>("copy_", MT_HASH_copy_, "vector_copy", 0,
+                                          MT_TAKES_STRIDED | MT_TAKES_BROADCAST |
+                                              MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS));
+}
+
+}  // namespace mytorch::cpu

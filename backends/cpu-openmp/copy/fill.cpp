@@ -1,0 +1,71 @@
+// fill_: one value, of any dtype, into a tensor of any dtype and strides.
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cpu-openmp/copy/stream.h"
+#include "backends/cpu-openmp/pointwise/loop.h"
+#include "backends/cpu-openmp/pointwise/stage.h"
+#include "backends/cpu-openmp/registry.h"
+#include "mytorch/abi_ops.h"
+#include "mytorch/backend/kernel.h"
+#include "mytorch/backend/parallel.h"
+
+namespace mytorch::cpu {
+namespace {
+
+constexpr int64_t kGrainBytes = 256 * 1024;
+
+void fill(mt_ctx& ctx, const mt_args_fill_& args) {
+  const sdk::TensorView to(args.self);
+  const int64_t n = to.numel();
+  if (n == 0) return;
+  const int64_t itemsize = to.itemsize();
+  const Operand value = make_input(args.value, to.dtype(), to.dtype());
+  // A line of it, which is also a whole number of elements.
+  alignas(64) char line[64];
+  load_run(value, value.data, 0, 64 / itemsize, line);
+
+  Loop loop;
+  loop.build(to.shape(), {&to, 1});
+  const bool dense = loop.is_dense(0, itemsize) || n == 1;
+  const bool stream = dense && n * itemsize >= kStreamBytes;
+  char* data = to.data<char>();
+  sdk::parallel_for(ctx, 0, n, kGrainBytes / itemsize, [&](int64_t begin, int64_t end) noexcept {
+    if (stream) {
+      stream_fill(data + begin * itemsize, line, (end - begin) * itemsize);
+      stream_fence();
+      return;
+    }
+    if (dense) {
+      repeat(line, itemsize, end - begin, data + begin * itemsize);
+      return;
+    }
+    Cursor cursor(loop, 1, begin);
+    alignas(64) char tile[kTile * 8];
+    const int64_t stride = loop.inner_stride(0);
+    const int64_t width = std::min(loop.inner_size(), kTile);
+    if (stride != itemsize) repeat(line, itemsize, width, tile);
+    while (begin < end) {
+      int64_t run = std::min(cursor.left(), end - begin);
+      char* at = data + cursor.offset(0);
+      if (stride == itemsize) {
+        repeat(line, itemsize, run, at);
+      } else {
+        run = std::min(run, width);
+        scatter_run(tile, at, stride, run, itemsize);
+      }
+      cursor.advance(run);
+      begin += run;
+    }
+  });
+}
+
+}  // namespace
+
+void register_fill(Candidates& candidates) {
+  candidates.push_back(sdk::kernel<&fill>("fill_", MT_HASH_fill_, "vector_fill", 0,
+                                          MT_TAKES_STRIDED | MT_TAKES_BROADCAST |
+                                              MT_TAKES_MIXED_DTYPES));
+}
+
+}  // namespace mytorch::cpu

@@ -1,0 +1,247 @@
+#include "backends/cpu-openmp/pointwise/driver.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "backends/cpu-openmp/copy/stream.h"
+#include "backends/cpu-openmp/pointwise/job.h"
+#include "backends/cpu-openmp/pointwise/lane.h"
+#include "mytorch/backend/error.h"
+#include "mytorch/backend/parallel.h"
+
+namespace mytorch::cpu {
+namespace {
+
+// What one thread must have to do, in additions, for another to be worth waking: some 10 us.
+constexpr int64_t kGrain = 64 * 1024;
+// Rows shorter than this are gathered into tiles.
+constexpr int64_t kShortRow = 128;
+
+int64_t grain_of(int64_t cost) { return std::max<int64_t>(kGrain / cost, kTile); }
+
+bool is_dtype(const mt_tensor* t, mt_dtype dtype) {
+  return std::memcmp(&t->dl.dtype, &dtype, sizeof(dtype)) == 0;
+}
+
+bool same_sizes(const mt_tensor* a, const mt_tensor* b) {
+  if (a->dl.ndim != b->dl.ndim) return false;
+  for (int32_t d = 0; d < a->dl.ndim; ++d) {
+    if (a->dl.shape[d] != b->dl.shape[d]) return false;
+  }
+  return true;
+}
+
+int64_t numel_of(const mt_tensor* t) {
+  int64_t n = 1;
+  for (int32_t d = 0; d < t->dl.ndim; ++d) n *= t->dl.shape[d];
+  return n;
+}
+
+mt_dtype tile_dtype(int32_t type, Lane lane) {
+  return type == MT_TYPE_BOOL ? sdk::dtype_of<bool> : kLaneDtype[lane];
+}
+
+void set_scalars(const PointwiseCall& call, Scalars& scalars) {
+  for (int32_t i = 0; i < call.program.num_scalars; ++i) {
+    scalars.value[i] = number_of(call.args, call.program.scalars[i], call.compute);
+  }
+  if (sdk::is_bool(call.compute)) scalars.not_mask = 1;
+  scalars.self = call.program.self;
+}
+
+int refuse_zero(mt_ctx* ctx, const char* base) {
+  const std::string message = "[" + std::string(base) + "] integer division by zero";
+  if (ctx->set_error != nullptr) ctx->set_error(ctx, MT_ERROR_VALUE, message.c_str());
+  return MT_ERROR_VALUE;
+}
+
+// Whether every operand is there, dense, of one shape and of the type that spans take.
+bool is_simple(const PointwiseCall& call, Lane lane) {
+  const PointwiseProgram& program = call.program;
+  const mt_tensor* first = call.outputs[0];
+  if (first == nullptr) return false;
+  const auto fits = [&](const mt_tensor* t, int32_t type) {
+    return t != nullptr && (t->flags & MT_TENSOR_DENSE) != 0 && is_dtype(t, tile_dtype(type, lane)) &&
+           same_sizes(t, first);
+  };
+  for (int32_t i = 0; i < program.num_outputs; ++i) {
+    if (!fits(call.outputs[i], program.outputs[i].type)) return false;
+  }
+  for (int32_t i = 0; i < program.num_inputs; ++i) {
+    if (!fits(call.inputs[i], program.inputs[i].type)) return false;
+  }
+  return true;
+}
+
+// Spans over whole dense operands.
+int run_simple(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane, int64_t n) {
+  const PointwiseProgram& program = call.program;
+  Scalars scalars;
+  set_scalars(call, scalars);
+  const void* inputs[kMaxInputs];
+  void* outputs[kMaxOutputs];
+  for (int32_t i = 0; i < program.num_inputs; ++i) inputs[i] = sdk::TensorView(call.inputs[i]).raw();
+  for (int32_t i = 0; i < program.num_outputs; ++i) {
+    outputs[i] = sdk::TensorView(call.outputs[i]).raw();
+  }
+  if (n <= grain_of(program.cost) || ctx->num_threads <= 1) {
+    return span(inputs, outputs, scalars, n) ? MT_OK : refuse_zero(ctx, call.base);
+  }
+  std::atomic<bool> refused{false};
+  // Whole cache lines of bytes, so that no two threads share one.
+  constexpr int64_t kUnit = 64;
+  sdk::parallel_for(*ctx, 0, (n + kUnit - 1) / kUnit, grain_of(program.cost) / kUnit,
+                    [&](int64_t begin, int64_t end) noexcept {
+                      begin *= kUnit;
+                      end = std::min(end * kUnit, n);
+                      const void* in[kMaxInputs];
+                      void* out[kMaxOutputs];
+                      const auto shift = [&](int32_t type) {
+                        return begin * (type == MT_TYPE_BOOL ? 1 : kLaneBytes[lane]);
+                      };
+                      for (int32_t i = 0; i < program.num_inputs; ++i) {
+                        in[i] = static_cast<const char*>(inputs[i]) + shift(program.inputs[i].type);
+                      }
+                      for (int32_t i = 0; i < program.num_outputs; ++i) {
+                        out[i] = static_cast<char*>(outputs[i]) + shift(program.outputs[i].type);
+                      }
+                      if (!span(in, out, scalars, end - begin)) refused.store(true);
+                    });
+  return refused.load() ? refuse_zero(ctx, call.base) : MT_OK;
+}
+
+// Describes the operands to the job; returns the tensors in its order.
+void set_operands(const PointwiseCall& call, Lane lane, Job& job, const mt_tensor** tensors) {
+  const PointwiseProgram& program = call.program;
+  job.num_outputs = program.num_outputs;
+  job.num_inputs = program.num_inputs;
+  for (int k = 0; k < job.num_operands(); ++k) {
+    const bool output = job.is_output(k);
+    const int i = output ? k : k - job.num_outputs;
+    tensors[k] = output ? call.outputs[i] : call.inputs[i];
+    if (tensors[k] == nullptr) continue;
+    const int32_t type = (output ? program.outputs : program.inputs)[i].type;
+    const mt_dtype tile = tile_dtype(type, lane);
+    const mt_dtype compute = type == MT_TYPE_BOOL ? tile : call.compute;
+    job.operands[k] = output ? make_output(tensors[k], compute, tile)
+                             : make_input(tensors[k], compute, tile);
+  }
+}
+
+// Operands of the output's shape, dense, and single elements: a line.
+bool make_line(Job& job, const mt_tensor* const* tensors, const mt_tensor* shaped, int64_t n) {
+  for (int k = 0; k < job.num_operands(); ++k) {
+    const mt_tensor* t = tensors[k];
+    if (t == nullptr) continue;
+    const bool dense = (t->flags & MT_TENSOR_DENSE) != 0 && same_sizes(t, shaped);
+    if (!dense && (job.is_output(k) || numel_of(t) != 1)) return false;
+    job.loop.set_stride(k, dense ? job.operands[k].itemsize : 0);
+  }
+  job.loop.set_line(n);
+  return true;
+}
+
+void make_loop(Job& job, const mt_tensor* const* tensors, const mt_tensor* shaped) {
+  sdk::TensorView views[kMaxOperands];
+  // Absent operands are read as the output is, and not looked at.
+  for (int k = 0; k < job.num_operands(); ++k) {
+    views[k] = tensors[k] != nullptr ? tensors[k] : shaped;
+  }
+  job.loop.build(sdk::TensorView(shaped).shape(),
+                 std::span(views, static_cast<size_t>(job.num_operands())));
+}
+
+// A dimension along which an input is contiguous where the loop's last one is far apart, or -1.
+int transposed_dim(const Job& job) {
+  const Loop& loop = job.loop;
+  const int last = loop.ndim() - 1;
+  if (loop.inner_size() < 8) return -1;
+  for (int k = job.num_outputs; k < job.num_operands(); ++k) {
+    const Operand& operand = job.operands[k];
+    const int64_t inner = loop.stride(k, last);
+    if (operand.data == nullptr || inner == operand.itemsize || inner == 0) continue;
+    for (int d = 0; d < last; ++d) {
+      if (loop.stride(k, d) == operand.itemsize && loop.size(d) >= 8) return d;
+    }
+  }
+  return -1;
+}
+
+// Whether storing past the caches pays: a large result that no input shares memory with.
+bool should_stream(const Job& job, int64_t n) {
+  for (int k = 0; k < job.num_outputs; ++k) {
+    const Operand& output = job.operands[k];
+    if (output.data == nullptr || n * output.itemsize < kStreamBytes) return false;
+    for (int i = job.num_outputs; i < job.num_operands(); ++i) {
+      if (job.operands[i].data == output.data) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+int run_call(mt_ctx* ctx, const PointwiseCall& call) {
+  const PointwiseProgram& program = call.program;
+  const Lane lane = lane_of(call.compute);
+  const Span span = program.spans.fn[lane];
+  if (span == nullptr) return MT_DECLINED;
+  const mt_tensor* shaped = nullptr;
+  for (int32_t i = 0; i < program.num_outputs && shaped == nullptr; ++i) shaped = call.outputs[i];
+  if (shaped == nullptr) return MT_OK;
+  const int64_t n = numel_of(shaped);
+  if (n == 0) return MT_OK;
+  if (is_simple(call, lane) && n * kLaneBytes[lane] < kStreamBytes) {
+    return run_simple(ctx, call, span, lane, n);
+  }
+  return sdk::guarded(ctx, [&] {
+    Job job;
+    job.span = span;
+    job.cost = program.cost;
+    set_scalars(call, job.scalars);
+    const mt_tensor* tensors[kMaxOperands];
+    set_operands(call, lane, job, tensors);
+    if (!make_line(job, tensors, shaped, n)) make_loop(job, tensors, shaped);
+    job.stream = should_stream(job, n);
+    const int across = transposed_dim(job);
+    if (across >= 0) {
+      const int64_t blocks = num_blocks(job, across);
+      const int64_t grain = std::max<int64_t>(1, grain_of(job.cost + 2) * blocks / n);
+      sdk::parallel_for(*ctx, 0, blocks, grain, [&](int64_t b, int64_t e) noexcept {
+        run_blocks(job, across, b, e);
+      });
+    } else {
+      const bool rows = job.loop.ndim() == 1 || job.loop.inner_size() >= kShortRow;
+      const int64_t units = (n + kTile - 1) / kTile;
+      sdk::parallel_for(*ctx, 0, units, std::max<int64_t>(1, grain_of(job.cost + 2) / kTile),
+                        [&](int64_t b, int64_t e) noexcept {
+                          (rows ? run_rows : run_tiles)(job, b * kTile, std::min(e * kTile, n));
+                        });
+    }
+    if (job.refused.load()) {
+      throw sdk::Error(MT_ERROR_VALUE,
+                       "[" + std::string(call.base) + "] integer division by zero");
+    }
+  });
+}
+
+int run_pointwise(void* self, mt_ctx* ctx, const void* args) noexcept {
+  const PointwiseOp& op = *static_cast<const PointwiseOp*>(self);
+  const auto& header = *static_cast<const mt_args_header*>(args);
+  if (header.variant >= static_cast<uint32_t>(op.num_variants)) return MT_DECLINED;
+  PointwiseCall call{op.variants[header.variant], op.base, header.compute, args, {}, {}};
+  const PointwiseProgram& program = call.program;
+  if (is_narrow(header.compute) && !program.narrow && !sdk::is_floating(header.compute)) {
+    return MT_DECLINED;
+  }
+  for (int32_t i = 0; i < program.num_inputs; ++i) {
+    call.inputs[i] = sdk::tensor_at(args, program.inputs[i].offset);
+  }
+  for (int32_t i = 0; i < program.num_outputs; ++i) {
+    call.outputs[i] = sdk::tensor_at(args, program.outputs[i].offset);
+  }
+  return run_call(ctx, call);
+}
+
+}  // namespace mytorch::cpu

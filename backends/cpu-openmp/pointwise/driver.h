@@ -1,0 +1,24 @@
+// Runs a span over operands of any layout, dtype and size.
+#pragma once
+
+#include "backends/cpu-openmp/pointwise/programs.h"
+#include "mytorch/abi.h"
+
+namespace mytorch::cpu {
+
+// A call of one program. Absent inputs are NULL where no wanted output needs them; unwanted outputs
+// are NULL. `base` is the op's name, for errors.
+struct PointwiseCall {
+  const PointwiseProgram& program;
+  const char* base;
+  mt_dtype compute;
+  const void* args;
+  const mt_tensor* inputs[kMaxInputs];
+  const mt_tensor* outputs[kMaxOutputs];
+};
+int run_call(mt_ctx* ctx, const PointwiseCall& call);
+
+// The kernel of ops known ahead of time; `self` is a PointwiseOp.
+int run_pointwise(void* self, mt_ctx* ctx, const void* args) noexcept;
+
+}  // namespace mytorch::cpu

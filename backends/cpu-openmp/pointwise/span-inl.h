@@ -1,0 +1,164 @@
+// What generated spans are written with: loads and stores of each node type, and the loop.
+#if defined(MYTORCH_CPU_SPAN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MYTORCH_CPU_SPAN_INL_H_
+#undef MYTORCH_CPU_SPAN_INL_H_
+#else
+#define MYTORCH_CPU_SPAN_INL_H_
+#endif
+
+#include <cstring>
+#include <type_traits>
+
+#include "backends/cpu-openmp/pointwise/span.h"
+#include "backends/cpu-openmp/simd/arith-inl.h"
+#include "backends/cpu-openmp/simd/erf-inl.h"
+#include "backends/cpu-openmp/simd/exp-inl.h"
+#include "backends/cpu-openmp/simd/log-inl.h"
+#include "backends/cpu-openmp/simd/logic-inl.h"
+#include "backends/cpu-openmp/simd/pow-inl.h"
+#include "backends/cpu-openmp/simd/trig-inl.h"
+#include "hwy/highway.h"
+
+// The body of a loop: inlined at each call, and compiled for the target at hand.
+#ifndef MYTORCH_STEP
+#define MYTORCH_STEP HWY_ATTR __attribute__((always_inline))
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace mytorch {
+namespace cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using namespace simd::HWY_NAMESPACE;  // NOLINT: the node functions
+
+template <class T>
+HWY_INLINE T NumberOf(const Number& number) {
+  if constexpr (std::is_same_v<T, float>) {
+    return number.f32;
+  } else if constexpr (std::is_same_v<T, double>) {
+    return number.f64;
+  } else if constexpr (std::is_same_v<T, int32_t>) {
+    return number.i32;
+  } else {
+    return number.i64;
+  }
+}
+
+template <class D>
+HWY_INLINE hn::VFromD<D> ScalarNode(D d, const Scalars& scalars, int index) {
+  return hn::Set(d, NumberOf<hn::TFromD<D>>(scalars.value[index]));
+}
+
+template <class D>
+HWY_INLINE hn::VFromD<D> ConstNode(D d, double value) {
+  return hn::Set(d, static_cast<hn::TFromD<D>>(value));
+}
+
+// Bytes that are zero or not, as a mask.
+template <class D>
+HWY_INLINE hn::Mask<D> LoadMask(D d, const uint8_t* from) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Not(hn::Eq(hn::Set(d, hn::TFromD<D>(from[0] != 0)), hn::Zero(d)));
+#else
+  const hn::Rebind<uint8_t, D> d8;
+  const hn::Rebind<int32_t, D> d32;
+  const auto bytes = hn::PromoteTo(d32, hn::LoadU(d8, from));
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    return hn::RebindMask(d, hn::Gt(bytes, hn::Zero(d32)));
+  } else {
+    const hn::Rebind<int64_t, D> d64;
+    return hn::RebindMask(d, hn::Gt(hn::PromoteTo(d64, bytes), hn::Zero(d64)));
+  }
+#endif
+}
+
+template <class D>
+HWY_INLINE void StoreMask(D d, hn::Mask<D> mask, uint8_t* to) {
+#if HWY_TARGET == HWY_SCALAR
+  to[0] = hn::AllTrue(d, mask);
+#else
+  const hn::RebindToUnsigned<D> du;
+  const hn::Rebind<uint8_t, D> d8;
+  constexpr int kTop = sizeof(hn::TFromD<D>) * 8 - 1;
+  const auto bits = hn::BitCast(du, hn::VecFromMask(d, mask));
+  hn::StoreU(hn::TruncateTo(d8, hn::ShiftRight<kTop>(bits)), d8, to);
+#endif
+}
+
+template <class D>
+HWY_INLINE hn::VFromD<D> LoadNode(D d, const hn::TFromD<D>* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE void StoreNode(D d, hn::VFromD<D> v, hn::TFromD<D>* to) {
+  hn::StoreU(v, d, to);
+}
+
+// Whether a lane of an integer divisor is zero; floats divide by anything.
+template <class D, class V>
+HWY_INLINE bool RefusesDivisor(D d, V divisor) {
+  if constexpr (is_float<D>) {
+    return false;
+  } else {
+    return AnyZero(d, divisor);
+  }
+}
+
+template <class D, class V>
+HWY_INLINE V NotNode(D d, V a, const Scalars& scalars) {
+  return hn::Xor(a, hn::Set(d, static_cast<hn::TFromD<D>>(scalars.not_mask)));
+}
+
+// The room that one operand's last elements get. Inputs are padded with ones, which no operation
+// minds: zeros would be refused as divisors.
+template <class P, size_t kCount>
+struct TailRoom {
+  using Value = std::remove_const_t<P>;
+  alignas(64) Value values[kCount];
+
+  TailRoom() {}  // NOLINT: uninitialized on purpose
+
+  HWY_INLINE P* fill(P* from, size_t n) {
+    if constexpr (std::is_const_v<P>) {
+      for (size_t i = 0; i < kCount; ++i) values[i] = Value(1);
+      std::memcpy(values, from, n * sizeof(Value));
+    }
+    return values;
+  }
+  HWY_INLINE void give_back(P* to, size_t n) {
+    if constexpr (!std::is_const_v<P>) {
+      if (to != nullptr) std::memcpy(to, values, n * sizeof(Value));
+    }
+  }
+};
+
+// Calls step(pointers...) for each vector of `n` elements; what is left passes through padded room.
+// `P` is const for inputs. `kUnroll` copies of the body hide the loop's own instructions; programs
+// that are long enough without get one.
+template <int kUnroll, class D, class F, class... P>
+HWY_INLINE void ForSpan(D d, int64_t n, F&& step, P*... p) {
+  constexpr size_t kMax = hn::MaxLanes(D());
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  if constexpr (kUnroll > 1) {
+    for (; i + 2 * lanes <= n; i += 2 * lanes) {
+      step((p + i)...);
+      step((p + i + lanes)...);
+    }
+  }
+  [&](TailRoom<P, kMax>&&... room) MYTORCH_STEP {
+    for (; i < n; i += lanes) {
+      const bool whole = i + lanes <= n;
+      const size_t rest = static_cast<size_t>(n - i);
+      step((HWY_LIKELY(whole) ? p + i : room.fill(p + i, rest))...);
+      if (HWY_UNLIKELY(!whole)) (room.give_back(p == nullptr ? nullptr : p + i, rest), ...);
+    }
+  }(TailRoom<P, kMax>()...);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace cpu
+}  // namespace mytorch
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

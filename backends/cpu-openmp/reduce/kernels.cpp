@@ -1,0 +1,247 @@
+// The reduce ops, as candidates; how a reduction is shared out among threads.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/cpu-openmp/pointwise/compile.h"
+#include "backends/cpu-openmp/pointwise/lane.h"
+#include "backends/cpu-openmp/reduce/reduction.h"
+#include "backends/cpu-openmp/registry.h"
+#include "mytorch/backend/error.h"
+#include "mytorch/backend/parallel.h"
+
+namespace mytorch::cpu {
+namespace {
+
+constexpr int64_t kGrain = 64 * 1024;  // elements worth a thread
+constexpr int64_t kPiece = 64 * 1024;  // of what is reduced, where one output's share is split
+constexpr int64_t kMaxPieces = 64;
+// With fewer outputs than this the reduced elements are split. Not by how many threads there are:
+// results do not depend on that.
+constexpr int64_t kFewGroups = 16;
+
+struct Room {
+  alignas(64) char bytes[kMaxComponents][kStates * 8];
+  States states() {
+    States states;
+    for (int k = 0; k < kMaxComponents; ++k) states.component[k] = bytes[k];
+    return states;
+  }
+};
+
+void run_whole(mt_ctx& ctx, Reduction& job) {
+  const int64_t work = std::max<int64_t>(job.reduced(), 1);
+  sdk::parallel_for(ctx, 0, job.kept(), std::max<int64_t>(1, kGrain / work),
+                    [&](int64_t begin, int64_t end) noexcept {
+                      Room room;
+                      const States states = room.states();
+                      while (begin < end) {
+                        const int64_t n = job.group(begin, end);
+                        job.fns().reset(states, n);
+                        job.fold(states, begin, n, 0, job.reduced());
+                        job.finish(states, begin, n);
+                        begin += n;
+                      }
+                    });
+}
+
+void run_split(mt_ctx& ctx, Reduction& job, int64_t pieces) {
+  const int64_t kept = job.kept();
+  const int64_t length = (job.reduced() + pieces - 1) / pieces;
+  // Components, then pieces, then outputs.
+  char* memory = sdk::scratch<char>(ctx, pieces * kept * kMaxComponents * 8);
+  const auto states_of = [&](int64_t piece, int64_t begin) {
+    States states;
+    for (int k = 0; k < kMaxComponents; ++k) {
+      const int64_t itemsize = sdk::itemsize(job.fns().types[k]);
+      states.component[k] = memory + (k * pieces + piece) * kept * 8 + begin * itemsize;
+    }
+    return states;
+  };
+  sdk::parallel_for(ctx, 0, pieces, 1, [&](int64_t first, int64_t last) noexcept {
+    for (int64_t p = first; p < last; ++p) {
+      job.fns().reset(states_of(p, 0), kept);
+      for (int64_t begin = 0; begin < kept;) {
+        const int64_t n = job.group(begin, kept);
+        job.fold(states_of(p, begin), begin, n, std::min(p * length, job.reduced()),
+                 std::min((p + 1) * length, job.reduced()));
+        begin += n;
+      }
+    }
+  });
+  // Neighbours first: the error of a sum grows with the depth of the tree.
+  for (int64_t width = 1; width < pieces; width *= 2) {
+    for (int64_t p = 0; p + width < pieces; p += 2 * width) {
+      job.fns().merge(states_of(p, 0), states_of(p + width, 0), kept);
+    }
+  }
+  for (int64_t begin = 0; begin < kept;) {
+    const int64_t n = std::min(kept - begin, kStates);
+    job.finish(states_of(0, begin), begin, n);
+    begin += n;
+  }
+}
+
+// All of a small dense tensor, without anything built. False where the call is not that simple.
+bool run_small(const ReduceProgram& program, mt_dtype compute, const void* args) {
+  constexpr int64_t kSmall = 32 * 1024;
+  const mt_tensor* x = sdk::tensor_at(args, program.input);
+  if (program.step != nullptr || program.end != nullptr || program.num_outputs != 1 ||
+      (x->flags & MT_TENSOR_DENSE) == 0 || !sdk::same_dtype(x->dl.dtype, compute)) {
+    return false;
+  }
+  const int32_t ndim = x->dl.ndim;
+  bool all = program.dim_field == MT_DIM_ALL || ndim == 1;
+  if (program.dim_field == MT_DIM_LIST && !all) {
+    const auto list = sdk::field_at<mt_int_list>(args, program.dim_offset);
+    all = list.data == nullptr || list.size == 0;
+  }
+  int64_t n = 1;
+  for (int32_t d = 0; d < ndim; ++d) n *= x->dl.shape[d];
+  const FoldFns* fns = find_fold(program.fold, lane_of(compute));
+  const mt_tensor* out = sdk::tensor_at(args, program.outputs[0].offset);
+  if (!all || n > kSmall || fns == nullptr || out == nullptr ||
+      !sdk::same_dtype(fns->input, x->dl.dtype)) {
+    return false;
+  }
+  int64_t room[kMaxComponents];
+  const States states{{room, room + 1, room + 2}};
+  fns->reset(states, 1);
+  fns->along(states, 0, sdk::TensorView(x).raw(), n, 0);
+  const int component = program.outputs[0].component;
+  void* to = sdk::TensorView(out).raw();
+  if (sdk::is_dtype<double>(fns->types[component]) && sdk::is_dtype<float>(out->dl.dtype)) {
+    *static_cast<float*>(to) = static_cast<float>(*static_cast<double*>(states.component[component]));
+    return true;
+  }
+  const auto convert = simd::get_convert(fns->types[component], out->dl.dtype);
+  if (convert == nullptr) return false;
+  convert(states.component[component], to, 1);
+  return true;
+}
+
+}  // namespace
+
+int run_reduce_program(mt_ctx* ctx, const ReduceProgram& program, const char* base,
+                       const void* args) noexcept {
+  const mt_dtype compute = static_cast<const mt_args_header*>(args)->compute;
+  return sdk::guarded(ctx, [&] {
+    if (run_small(program, compute, args)) return;
+    Reduction job(program, compute, args);
+    if (job.kept() == 0) return;
+    const int64_t groups = job.across() ? (job.kept() + kStates - 1) / kStates : job.kept();
+    const int64_t per_piece =
+        std::max<int64_t>(1, kPiece / (job.across() ? std::min(job.kept(), kStates) : 1));
+    const int64_t pieces = std::min(job.reduced() / per_piece, kMaxPieces);
+    if (groups < kFewGroups && pieces > 1) {
+      run_split(*ctx, job, pieces);
+    } else {
+      run_whole(*ctx, job);
+    }
+    if (job.refused()) {
+      throw sdk::Error(MT_ERROR_VALUE, "[" + std::string(base) + "] integer division by zero");
+    }
+  });
+}
+
+int run_reduce(void* self, mt_ctx* ctx, const void* args) noexcept {
+  const ReduceOp& op = *static_cast<const ReduceOp*>(self);
+  const auto& header = *static_cast<const mt_args_header*>(args);
+  if (header.variant >= static_cast<uint32_t>(op.num_variants)) return MT_DECLINED;
+  return run_reduce_program(ctx, op.variants[header.variant], op.base, args);
+}
+
+void register_reduce(Candidates& candidates) {
+  for (const ReduceOp& op : programs().reduce) {
+    mt_candidate candidate{};
+    candidate.size = sizeof(candidate);
+    candidate.op = op.name;
+    candidate.hash = op.hash;
+    candidate.name = "vector_fold";
+    candidate.flags = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES;
+    candidate.run = &run_reduce;
+    candidate.self = const_cast<ReduceOp*>(&op);
+    candidates.push_back(candidate);
+  }
+}
+
+// ---- programs that were not known ahead of time
+
+namespace {
+
+Fold fold_named(std::string_view name) {
+  constexpr std::string_view kNames[] = {"sum", "prod", "max", "min",     "argmax",
+                                         "argmin", "all", "any", "welford", "logsumexp"};
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    if (name == kNames[i]) return static_cast<Fold>(i);
+  }
+  throw sdk::Declined{};
+}
+
+struct CompiledReduce {
+  std::string base;
+  std::unique_ptr<TileProgram> step;
+  std::unique_ptr<TileProgram> end;
+  std::vector<ReduceOutput> outputs;
+  ReduceProgram program{};
+};
+
+int run_compiled(void* self, mt_ctx* ctx, const void* args) noexcept {
+  const auto& compiled = *static_cast<const CompiledReduce*>(self);
+  return run_reduce_program(ctx, compiled.program, compiled.base.c_str(), args);
+}
+
+}  // namespace
+
+void compile_reduce(const mt_program& program, mt_dtype compute, mt_candidate& candidate) {
+  auto made = std::make_unique<CompiledReduce>();
+  const std::string_view name = program.name;
+  made->base = std::string(name.substr(0, name.find('.')));
+  ReduceProgram& reduce = made->program;
+  reduce.fold = fold_named(program.fold);
+  reduce.dim_field = program.dim_field;
+  reduce.dim_offset = program.dim_offset;
+  if (find_fold(reduce.fold, lane_of(compute)) == nullptr) throw sdk::Declined{};
+
+  // One input; where it is folded as it is there is no step.
+  const mt_node* input = nullptr;
+  for (int32_t i = 0; i < program.num_nodes; ++i) {
+    const mt_node& node = program.nodes[i];
+    if (std::string_view(node.op) != "input") continue;
+    if (input != nullptr || node.type != MT_TYPE_COMPUTE) throw sdk::Declined{};
+    input = &node;
+  }
+  if (input == nullptr) throw sdk::Declined{};
+  reduce.input = input->offset;
+  const mt_node& step = program.nodes[program.step];
+  const bool logic = reduce.fold == Fold::kAll || reduce.fold == Fold::kAny;
+  const bool plain = &step == input || (logic && std::string_view(step.op) == "cast" &&
+                                        &program.nodes[step.a[0]] == input);
+  if (!plain) {
+    const mt_program_output root[] = {{program.step, 0}};
+    made->step = std::make_unique<TileProgram>(program, compute, root);
+    reduce.step = &made->step->program();
+    if (reduce.step->num_inputs != 1) throw sdk::Declined{};
+  }
+  std::vector<mt_program_output> computed;
+  for (int32_t i = 0; i < program.num_outputs; ++i) {
+    const mt_program_output& output = program.outputs[i];
+    const mt_node& node = program.nodes[output.node];
+    const bool state = std::string_view(node.op) == "state";
+    if (!state) computed.push_back(output);
+    made->outputs.push_back({output.offset, node.type, state ? node.component : -1});
+  }
+  if (!computed.empty()) {
+    made->end = std::make_unique<TileProgram>(program, compute, computed);
+    reduce.end = &made->end->program();
+  }
+  reduce.outputs = made->outputs.data();
+  reduce.num_outputs = static_cast<int32_t>(made->outputs.size());
+  candidate.run = &run_compiled;
+  candidate.self = made.release();
+}
+
+}  // namespace mytorch::cpu

@@ -1,0 +1,275 @@
+#include "backends/cpu-openmp/reduce/reduction.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <vector>
+
+#include "backends/cpu-openmp/pointwise/lane.h"
+#include "mytorch/backend/error.h"
+
+namespace mytorch::cpu {
+namespace {
+
+// Runs this short are folded as columns, which vectors can do.
+constexpr int64_t kShortRun = 32;
+
+// Which dimensions are reduced. No list, an empty one and a 0-dim input mean all of them.
+uint64_t reduced_mask(const ReduceProgram& program, const void* args, int ndim) {
+  const auto bit = [&](int64_t dim) { return uint64_t{1} << (dim < 0 ? dim + ndim : dim); };
+  if (ndim == 0) return 0;
+  switch (program.dim_field) {
+    case MT_DIM_LIST: {
+      const auto list = sdk::field_at<mt_int_list>(args, program.dim_offset);
+      if (list.data == nullptr || list.size == 0) break;
+      uint64_t mask = 0;
+      for (int64_t i = 0; i < list.size; ++i) mask |= bit(list.data[i]);
+      return mask;
+    }
+    case MT_DIM_INT:
+      return bit(sdk::field_at<int64_t>(args, program.dim_offset));
+    case MT_DIM_OPTIONAL_INT: {
+      const auto dim = sdk::field_at<mt_optional_int>(args, program.dim_offset);
+      if (dim.present != 0) return bit(dim.value);
+      break;
+    }
+    default:
+      break;
+  }
+  return ~uint64_t{0};
+}
+
+void set_scalars(const PointwiseProgram* program, const void* args, mt_dtype compute,
+                 Scalars& scalars) {
+  if (program == nullptr) return;
+  for (int32_t i = 0; i < program->num_scalars; ++i) {
+    scalars.value[i] = number_of(args, program->scalars[i], compute);
+  }
+  if (sdk::is_bool(compute)) scalars.not_mask = 1;
+  scalars.self = program->self;
+}
+
+bool is_arg(Fold fold) { return fold == Fold::kArgmax || fold == Fold::kArgmin; }
+
+int64_t magnitude(int64_t stride) { return stride < 0 ? -stride : stride; }
+
+}  // namespace
+
+Reduction::Reduction(const ReduceProgram& program, mt_dtype compute, const void* args)
+    : program_(program), compute_(compute), args_(args) {
+  const sdk::TensorView x(sdk::tensor_at(args, program.input));
+  const int ndim = x.ndim();
+  sdk::check_ndim(static_cast<size_t>(ndim));
+  const uint64_t mask = reduced_mask(program, args, ndim);
+
+  int64_t kept_shape[sdk::kMaxDims], reduced_shape[sdk::kMaxDims];
+  int64_t kept_strides[1 + kMaxOutputs][sdk::kMaxDims], reduced_strides[1][sdk::kMaxDims];
+  size_t kept = 0, reduced = 0;
+  for (int d = 0; d < ndim; ++d) {
+    if ((mask >> d & 1) != 0) {
+      reduced_shape[reduced] = x.size(d);
+      reduced_strides[0][reduced++] = x.stride(d) * x.itemsize();
+      continue;
+    }
+    kept_shape[kept] = x.size(d);
+    kept_strides[0][kept] = x.stride(d) * x.itemsize();
+    for (int k = 0; k < program.num_outputs; ++k) {
+      const mt_tensor* out = sdk::tensor_at(args, program.outputs[k].offset);
+      if (out == nullptr) {
+        kept_strides[1 + k][kept] = 0;
+        continue;
+      }
+      // With keepdim the output has the reduced dimensions too, of size 1.
+      const sdk::TensorView view(out);
+      const int at = view.ndim() == ndim ? d : static_cast<int>(kept);
+      kept_strides[1 + k][kept] = view.stride(at) * view.itemsize();
+    }
+    ++kept;
+  }
+  // The index of argmax counts in the order of the shape.
+  reduced_.build({reduced_shape, reduced}, reduced_strides, 1, !is_arg(program.fold));
+  kept_.build({kept_shape, kept}, kept_strides, 1 + program.num_outputs, true);
+
+  set_fold();
+  const mt_dtype through = program.step == nullptr && fns_->input.code == MT_BOOL ? staged_ : compute;
+  input_ = make_input(x.get(), through, staged_);
+  direct_ = input_.convert == nullptr && program.step == nullptr;
+  if (kept_.numel() > 1) {
+    const int64_t inner = magnitude(reduced_.inner_stride(0));
+    const int64_t outer = magnitude(kept_.inner_stride(0));
+    across_ = reduced_.numel() <= 1 || outer < inner ||
+              (reduced_.inner_size() < kShortRun && kept_.inner_size() >= kShortRun);
+  }
+  set_scalars(program.step, args, compute, step_scalars_);
+  set_scalars(program.end, args, compute, end_scalars_);
+  int computed = 0;
+  for (int k = 0; k < program.num_outputs; ++k) {
+    const ReduceOutput& output = program.outputs[k];
+    const mt_tensor* out = sdk::tensor_at(args, output.offset);
+    wanted_[k] = out != nullptr;
+    const int in_end = output.component < 0 ? computed++ : -1;
+    if (out == nullptr) continue;
+    mt_dtype tile = kLaneDtype[lane_of(compute)];
+    mt_dtype passes = compute;
+    if (in_end >= 0) {
+      if (program.end->outputs[in_end].type == MT_TYPE_BOOL) tile = passes = sdk::dtype_of<bool>;
+    } else {
+      tile = fns_->types[output.component];
+      if (output.type != MT_TYPE_COMPUTE || sdk::is_floating(compute)) passes = tile;
+    }
+    outputs_[k] = make_output(out, passes, tile);
+  }
+}
+
+// Chooses the fold and what input tiles are.
+void Reduction::set_fold() {
+  Lane lane = lane_of(compute_);
+  // Indices in int32 would not do.
+  if (is_arg(program_.fold) && reduced_.numel() > std::numeric_limits<int32_t>::max()) {
+    lane = lane == kFloat32 ? kFloat64 : lane == kInt32 ? kInt64 : lane;
+  }
+  fns_ = find_fold(program_.fold, lane);
+  if (fns_ == nullptr) throw sdk::Declined{};
+  staged_ = fns_->input;
+  if (program_.step == nullptr) return;
+  const Lane steps = lane_of(compute_);
+  if (program_.step->spans.fn[steps] == nullptr) throw sdk::Declined{};
+  staged_ = kLaneDtype[steps];
+  const mt_dtype result = program_.step->outputs[0].type == MT_TYPE_BOOL ? sdk::dtype_of<bool>
+                                                                         : kLaneDtype[steps];
+  if (!sdk::same_dtype(result, fns_->input)) after_step_ = simd::get_convert(result, fns_->input);
+}
+
+int64_t Reduction::group(int64_t begin, int64_t end) const {
+  int64_t n = std::min(end - begin, kStates);
+  // Columns lie in one row of the outputs.
+  if (across_) n = std::min(n, kept_.inner_size() - begin % kept_.inner_size());
+  return n;
+}
+
+const void* Reduction::step(char* tile, char* other, char* third, int64_t n) {
+  if (program_.step == nullptr) return tile;
+  const void* in[1] = {tile};
+  void* out[1] = {other};
+  if (!program_.step->spans.fn[lane_of(compute_)](in, out, step_scalars_, n)) {
+    refused_.store(true, std::memory_order_relaxed);
+  }
+  if (after_step_ == nullptr) return other;
+  after_step_(other, third, n);
+  return third;
+}
+
+void Reduction::fold_one(const States& states, int64_t j, const char* base, int64_t from,
+                         int64_t to) {
+  const auto run = [&](const char* x, int64_t stride, int64_t n) {
+    if (direct_ && stride == input_.itemsize) {
+      fns_->along(states, j, x, n, from);
+      from += n;
+      return;
+    }
+    alignas(64) char tile[kTile * 8], other[kTile * 8], third[kTile * 8];
+    for (int64_t i = 0; i < n; i += kTile) {
+      const int64_t count = std::min(n - i, kTile);
+      load_run(input_, x + i * stride, stride, count, tile);
+      fns_->along(states, j, step(tile, other, third, count), count, from);
+      from += count;
+    }
+  };
+  if (reduced_.ndim() == 1) {
+    const int64_t stride = reduced_.inner_stride(0);
+    run(base + from * stride, stride, to - from);
+    return;
+  }
+  Cursor cursor(reduced_, 1, from);
+  while (from < to) {
+    const int64_t n = std::min(to - from, cursor.left());
+    run(base + cursor.offset(0), reduced_.inner_stride(0), n);
+    cursor.advance(n);
+  }
+}
+
+void Reduction::fold_rows(const States& states, const char* base, int64_t n, int64_t from,
+                          int64_t to) {
+  const int64_t column_stride = kept_.inner_stride(0);
+  const bool direct = direct_ && (column_stride == input_.itemsize || n == 1);
+  const int64_t row_stride = reduced_.inner_stride(0);
+  const int64_t batch = std::max<int64_t>(1, kTile / n);
+  const int64_t itemsize = sdk::itemsize(fns_->input);
+  Cursor cursor(reduced_, 1, from);
+  while (from < to) {
+    int64_t rows = std::min(to - from, cursor.left());
+    const char* x = base + cursor.offset(0);
+    if (direct) {
+      fns_->across(states, x, row_stride, rows, n, from);
+    } else {
+      alignas(64) char tile[kTile * 8], other[kTile * 8], third[kTile * 8];
+      rows = std::min(rows, batch);
+      for (int64_t r = 0; r < rows; ++r) {
+        load_run(input_, x + r * row_stride, column_stride, n, tile + r * n * input_.tile_itemsize);
+      }
+      fns_->across(states, step(tile, other, third, rows * n), n * itemsize, rows, n, from);
+    }
+    cursor.advance(rows);
+    from += rows;
+  }
+}
+
+void Reduction::fold(const States& states, int64_t begin, int64_t n, int64_t from, int64_t to) {
+  if (from >= to) return;
+  Cursor cursor(kept_, 1, begin);
+  if (across_) {
+    fold_rows(states, input_.data + cursor.offset(0), n, from, to);
+    return;
+  }
+  for (int64_t j = 0; j < n; ++j) {
+    fold_one(states, j, input_.data + cursor.offset(0), from, to);
+    cursor.advance(1);
+  }
+}
+
+void Reduction::store_output(int index, const void* tile, int64_t begin, int64_t n) {
+  const Operand& output = outputs_[index];
+  Cursor cursor(kept_, 2 + index, begin);
+  const char* from = static_cast<const char*>(tile);
+  for (int64_t i = 0; i < n;) {
+    const int64_t run = std::min(n - i, cursor.left());
+    store_run(output, from + i * output.tile_itemsize, output.data + cursor.offset(1 + index),
+              kept_.inner_stride(1 + index), run);
+    cursor.advance(run);
+    i += run;
+  }
+}
+
+void Reduction::finish(const States& states, int64_t begin, int64_t n) {
+  alignas(64) char computed[kMaxOutputs][kStates * 8];
+  if (program_.end != nullptr) {
+    const PointwiseProgram& end = *program_.end;
+    const Lane lane = lane_of(compute_);
+    alignas(64) char tiles[kMaxInputs][kStates * 8];
+    const void* in[kMaxInputs];
+    void* out[kMaxOutputs];
+    for (int32_t i = 0; i < end.num_inputs; ++i) {
+      in[i] = tiles[i];
+      const uint32_t component = end.inputs[i].offset;
+      if (component == kCountLeaf) {
+        const int64_t count = reduced();
+        simd::get_convert(sdk::dtype_of<int64_t>, kLaneDtype[lane])(&count, tiles[i], 1);
+        repeat(tiles[i], kLaneBytes[lane], n, tiles[i]);
+        continue;
+      }
+      const mt_dtype type =
+          end.inputs[i].type == MT_TYPE_BOOL ? sdk::dtype_of<bool> : kLaneDtype[lane];
+      simd::get_convert(fns_->types[component], type)(states.component[component], tiles[i], n);
+    }
+    for (int32_t i = 0; i < end.num_outputs; ++i) out[i] = computed[i];
+    if (!end.spans.fn[lane](in, out, end_scalars_, n)) refused_.store(true);
+  }
+  int next = 0;
+  for (int k = 0; k < program_.num_outputs; ++k) {
+    const int component = program_.outputs[k].component;
+    const void* tile = component < 0 ? computed[next++] : states.component[component];
+    if (wanted_[k]) store_output(k, tile, begin, n);
+  }
+}
+
+}  // namespace mytorch::cpu

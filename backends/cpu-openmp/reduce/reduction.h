@@ -1,0 +1,65 @@
+// A call of a reduction on its way through the driver.
+#pragma once
+
+#include <atomic>
+
+#include "backends/cpu-openmp/pointwise/loop.h"
+#include "backends/cpu-openmp/pointwise/stage.h"
+#include "backends/cpu-openmp/reduce/fold.h"
+
+namespace mytorch::cpu {
+
+// Outputs whose states are kept together.
+inline constexpr int64_t kStates = 512;
+
+class Reduction {
+ public:
+  Reduction(const ReduceProgram& program, mt_dtype compute, const void* args);
+
+  int64_t kept() const { return kept_.numel(); }
+  int64_t reduced() const { return reduced_.numel(); }
+  // How many outputs, from number `begin` on, fold() takes at once.
+  int64_t group(int64_t begin, int64_t end) const;
+  // Whether a group's elements are neighbours, rather than those of one output.
+  bool across() const { return across_; }
+  const FoldFns& fns() const { return *fns_; }
+
+  // Folds the reduced elements [from, to) of outputs [begin, begin + n) into states 0 to n - 1.
+  void fold(const States& states, int64_t begin, int64_t n, int64_t from, int64_t to);
+  // Computes and stores outputs [begin, begin + n) from their states.
+  void finish(const States& states, int64_t begin, int64_t n);
+
+  bool refused() const { return refused_.load(); }
+
+ private:
+  void set_fold();
+  void fold_one(const States& states, int64_t j, const char* base, int64_t from, int64_t to);
+  void fold_rows(const States& states, const char* base, int64_t n, int64_t from, int64_t to);
+  // From a tile of the input's to what is folded.
+  const void* step(char* tile, char* other, char* third, int64_t n);
+  void store_output(int index, const void* tile, int64_t begin, int64_t n);
+
+  const ReduceProgram& program_;
+  const mt_dtype compute_;
+  const void* args_;
+  const FoldFns* fns_ = nullptr;
+  mt_dtype staged_;  // the type of input tiles
+  Operand input_;
+  simd::ConvertFn after_step_ = nullptr;
+  Scalars step_scalars_;
+  Scalars end_scalars_;
+  bool across_ = false;
+  bool direct_ = false;  // the input's memory can be folded where it lies
+  Loop kept_;     // operand 0: the input, then the outputs
+  Loop reduced_;  // operand 0: the input
+  Operand outputs_[kMaxOutputs];
+  bool wanted_[kMaxOutputs] = {};
+  std::atomic<bool> refused_{false};
+};
+
+// The kernel of ops known ahead of time; `self` is a ReduceOp.
+int run_reduce(void* self, mt_ctx* ctx, const void* args) noexcept;
+int run_reduce_program(mt_ctx* ctx, const ReduceProgram& program, const char* base,
+                       const void* args) noexcept;
+
+}  // namespace mytorch::cpu

@@ -1,0 +1,10 @@
+// All of mytorch for model code: tensors, operators, autograd, nn, optimizers, data.
+#pragma once
+
+#include "mytorch/autograd.h"
+#include "mytorch/backends.h"
+#include "mytorch/nn.h"
+#include "mytorch/ops.h"
+#include "mytorch/tensor.h"
+#include "mytorch/threads.h"
+#include "mytorch/version.h"

@@ -1,0 +1,165 @@
+// index and index_put: NumPy's indexing by several tensors. All of them become one index into a
+// tensor whose indexed dimensions are flattened into one.
+#include <algorithm>
+
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/ge.h"
+#include "mytorch/ops/index_select.h"
+#include "mytorch/ops/logical_or.h"
+#include "mytorch/ops/lt.h"
+#include "mytorch/ops/masked_fill.h"
+#include "mytorch/ops/nonzero.h"
+#include "mytorch/ops/scatter.h"
+#include "mytorch/ops/scatter_add.h"
+#include "ops/geometry.h"
+#include "ops/indexing.h"
+
+namespace mytorch::composite {
+namespace {
+
+struct Flattened {
+  Tensor flat;   // (before..., product of the indexed sizes, after...)
+  Tensor index;  // 1-dim, into dimension `dim` of flat
+  int64_t dim = 0;
+  Dims result;       // the shape of what is indexed
+  Dims permuted;     // the sizes before flattening, the indexed dimensions side by side
+  Dims order;        // their places in the tensor indexed
+  bool all = false;  // no index at all: everything
+};
+
+// One entry for each dimension of `self`, undefined where everything is taken; masks become the
+// indices of what they keep. A 0-dim mask indexes a new dimension.
+std::vector<Tensor> one_per_dim(Tensor& self, TensorList indices, const char* op) {
+  std::vector<Tensor> result;
+  for (const Tensor& index : indices) {
+    if (!index.defined()) {
+      result.emplace_back();
+      continue;
+    }
+    const int64_t at = static_cast<int64_t>(result.size());
+    if (index.dtype() == kInt64 || index.dtype() == kInt32) {
+      result.push_back(index);
+      continue;
+    }
+    if (index.dtype() != kBool && index.dtype() != kUInt8) {
+      fail(ErrorCode::kType, "[", op, "] index ", at, " is ", dtype_name(index.dtype()),
+           ": indices are int64, int32 or bool");
+    }
+    if (index.dim() == 0) {
+      self = self.unsqueeze(std::min(at, self.dim()));
+      result.push_back(mytorch::nonzero(index.reshape(1)).select(1, 0));
+      continue;
+    }
+    for (int64_t d = 0; d < index.dim(); ++d) {
+      if (at + d >= self.dim() || self.sizes()[at + d] != index.sizes()[d]) {
+        fail(ErrorCode::kShape, "[", op, "] a mask of shape ", shape_str(index.sizes()),
+             " does not fit dimension ", at, " and those after it of shape ",
+             shape_str(self.sizes()));
+      }
+    }
+    const Tensor kept = mytorch::nonzero(index);
+    for (int64_t d = 0; d < index.dim(); ++d) result.push_back(kept.select(1, d));
+  }
+  if (static_cast<int64_t>(result.size()) > self.dim()) {
+    fail(ErrorCode::kShape, "[", op, "] ", result.size(), " indices for a tensor of shape ",
+         shape_str(self.sizes()));
+  }
+  result.resize(self.dim());
+  return result;
+}
+
+// The indices as one into the product of `sizes`. Out of range in any dimension is out of range.
+Tensor one_index(const std::vector<Tensor>& indices, IntList sizes, IntList shape) {
+  if (indices.size() == 1) return indexing::from_front(indices[0], sizes[0]).reshape(-1);
+  const int64_t total = geometry::product(sizes);
+  Tensor sum, wrong;
+  int64_t step = total;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    step = sizes[i] == 0 ? 0 : step / sizes[i];
+    const Tensor index = indexing::from_front(indices[i], sizes[i]);
+    const Tensor outside = mytorch::logical_or(mytorch::lt(index, 0), mytorch::ge(index, sizes[i]));
+    const Tensor part = index * step;
+    sum = sum.defined() ? sum + part : part;
+    wrong = wrong.defined() ? mytorch::logical_or(wrong, outside) : outside;
+  }
+  return mytorch::masked_fill(sum, wrong, total).expand(shape).reshape(-1);
+}
+
+Flattened flatten_indexed(const Tensor& of, TensorList indices, const char* op) {
+  Tensor self = of;
+  const std::vector<Tensor> expanded = one_per_dim(self, indices, op);
+  std::vector<Tensor> given;
+  Dims shape, indexed_sizes, places;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (!expanded[d].defined()) continue;
+    const Tensor& index = expanded[d];
+    shape = geometry::broadcast_shapes(as_list(shape), index.sizes(), op);
+    given.push_back(index.device() == self.device() ? index : index.to(self.device()));
+    indexed_sizes.push_back(self.sizes()[d]);
+    places.push_back(d);
+  }
+  Flattened f;
+  if (given.empty()) {
+    f.flat = self;
+    f.result = to_dims(self.sizes());
+    f.all = true;
+    return f;
+  }
+  // Neighbours keep their place in the result; others go to the front, as in NumPy.
+  const bool together = places.back() - places.front() + 1 == static_cast<int64_t>(places.size());
+  f.dim = together ? places.front() : 0;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (!expanded[d].defined()) f.order.push_back(d);
+  }
+  f.order.insert(f.order.begin() + f.dim, places.begin(), places.end());
+  Dims flat;
+  for (int64_t i = 0; i < self.dim(); ++i) {
+    const int64_t size = self.sizes()[f.order[i]];
+    f.permuted.push_back(size);
+    const bool is_indexed = i >= f.dim && i < f.dim + static_cast<int64_t>(places.size());
+    if (!is_indexed) {
+      flat.push_back(size);
+      f.result.push_back(size);
+    } else if (i == f.dim) {
+      flat.push_back(geometry::product(as_list(indexed_sizes)));
+      f.result.insert(f.result.end(), shape.begin(), shape.end());
+    }
+  }
+  f.flat = (together ? self : self.permute(as_list(f.order))).reshape(as_list(flat));
+  f.index = one_index(given, as_list(indexed_sizes), as_list(shape));
+  return f;
+}
+
+}  // namespace
+
+Tensor index(const Tensor& self, TensorList indices) {
+  const Flattened f = flatten_indexed(self, indices, "index");
+  if (f.all) return f.flat.clone();
+  return mytorch::index_select(f.flat, f.dim, f.index).reshape(as_list(f.result));
+}
+
+Tensor index_put(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
+  if (self.dtype() != values.dtype()) {
+    fail(ErrorCode::kType, "[index_put] self is ", dtype_name(self.dtype()), " and values are ",
+         dtype_name(values.dtype()), ": convert one of them");
+  }
+  const Flattened f = flatten_indexed(self, indices, "index_put");
+  if (geometry::broadcast_shapes(values.sizes(), as_list(f.result), "index_put") != f.result) {
+    fail(ErrorCode::kShape, "[index_put] values of shape ", shape_str(values.sizes()),
+         " do not broadcast to what is indexed, of shape ", shape_str(as_list(f.result)));
+  }
+  const bool move = values.numel() == 1 && !(values.device() == self.device());
+  const Tensor source = (move ? values.to(self.device()) : values).expand(as_list(f.result));
+  if (f.all) return accumulate ? self + source : source.clone();
+  Dims sizes = to_dims(f.flat.sizes());
+  sizes[f.dim] = f.index.numel();
+  const Tensor index = indexing::along(f.index, f.dim, as_list(sizes));
+  const Tensor written =
+      accumulate ? mytorch::scatter_add(f.flat, f.dim, index, source.reshape(as_list(sizes)))
+                 : mytorch::scatter(f.flat, f.dim, index, source.reshape(as_list(sizes)));
+  Dims back(f.order.size());
+  for (size_t i = 0; i < back.size(); ++i) back[f.order[i]] = static_cast<int64_t>(i);
+  return written.reshape(as_list(f.permuted)).permute(as_list(back)).reshape(self.sizes());
+}
+
+}  // namespace mytorch::composite

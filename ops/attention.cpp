@@ -1,0 +1,166 @@
+// Scaled dot-product attention.
+#include "mytorch/ops/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/amax.h"
+#include "mytorch/ops/dropout.h"
+#include "mytorch/ops/eq.h"
+#include "mytorch/ops/logical_not.h"
+#include "mytorch/ops/masked_fill.h"
+#include "mytorch/ops/matmul.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/ones.h"
+#include "mytorch/ops/softmax.h"
+#include "mytorch/ops/softmax_backward.h"
+#include "mytorch/ops/triu.h"
+#include "ops/geometry.h"
+#include "ops/gradients.h"
+
+namespace mytorch {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// softmax(query @ key.mT * scale + mask), of shape (..., L, S).
+Tensor weights(const Tensor& query, const Tensor& key, const Tensor& attn_mask, bool is_causal,
+               double scale) {
+  // Half of the scale on each side, so that 16-bit products do not overflow before it.
+  const double root = std::sqrt(std::abs(scale));
+  Tensor scores = mytorch::matmul(mytorch::mul(query, scale < 0 ? -root : root),
+                                  mytorch::mul(key, root).transpose(-2, -1));
+  if (is_causal) {
+    const Tensor all = mytorch::ones({query.size(-2), key.size(-2)}, kBool, query.device());
+    scores = mytorch::masked_fill(scores, mytorch::triu(all, 1), -kInfinity);
+  }
+  if (!attn_mask.defined()) return mytorch::softmax(scores, -1);
+  scores = attn_mask.dtype() == kBool
+               ? mytorch::masked_fill(scores, mytorch::logical_not(attn_mask), -kInfinity)
+               : mytorch::add(scores, attn_mask);
+  Tensor result = mytorch::softmax(scores, -1);
+  if (scores.numel() == 0) return result;
+  // A row that keeps nothing attends to nothing; its softmax is 0 / 0.
+  const Tensor nothing = mytorch::eq(mytorch::amax(scores, -1, true), -kInfinity);
+  return mytorch::masked_fill(result, nothing, 0);
+}
+
+void check_operands(const Tensor& query, const Tensor& key, const Tensor& value,
+                    const Tensor& attn_mask, const char* op) {
+  if (query.dim() < 2 || key.dim() < 2 || value.dim() < 2 || query.size(-1) != key.size(-1) ||
+      key.size(-2) != value.size(-2)) {
+    fail(ErrorCode::kShape, "[", op, "] query ", shape_str(query.sizes()), ", key ",
+         shape_str(key.sizes()), " and value ", shape_str(value.sizes()),
+         " are not (..., L, E), (..., S, E) and (..., S, V)");
+  }
+  if (!query.is_floating_point() || query.dtype() != key.dtype() ||
+      query.dtype() != value.dtype()) {
+    fail(ErrorCode::kType, "[", op, "] query, key and value are ", dtype_name(query.dtype()), ", ",
+         dtype_name(key.dtype()), " and ", dtype_name(value.dtype()),
+         ": they must be of one floating type");
+  }
+  if (attn_mask.defined() && attn_mask.dtype() != kBool && attn_mask.dtype() != query.dtype()) {
+    fail(ErrorCode::kType, "[", op, "] attn_mask is ", dtype_name(attn_mask.dtype()),
+         ": it must be bool, or ", dtype_name(query.dtype()), " as query is");
+  }
+}
+
+Dims batch_sizes(const Tensor& x) { return Dims(x.sizes().begin(), x.sizes().end() - 2); }
+
+// Heads of key and value shared by groups of query heads, written out.
+Tensor repeat_heads(const Tensor& x, int64_t heads) {
+  const int64_t own = x.dim() < 3 ? 0 : x.size(-3);
+  if (own == 0 || heads % own != 0) {
+    fail(ErrorCode::kShape, "[scaled_dot_product_attention] ", heads,
+         " query heads do not divide among the heads of shape ", shape_str(x.sizes()));
+  }
+  return own == heads ? x : x.repeat_interleave(heads / own, -3);
+}
+
+}  // namespace
+
+namespace shape {
+
+TensorSpec attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                     const Tensor& attn_mask, bool /*is_causal*/, double /*scale*/) {
+  check_operands(query, key, value, attn_mask, "attention");
+  if (batch_sizes(query) != batch_sizes(key) || batch_sizes(query) != batch_sizes(value)) {
+    fail(ErrorCode::kShape, "[attention] query ", shape_str(query.sizes()), ", key ",
+         shape_str(key.sizes()), " and value ", shape_str(value.sizes()),
+         " differ in their leading dimensions");
+  }
+  Dims scores = batch_sizes(query);
+  scores.insert(scores.end(), {query.size(-2), key.size(-2)});
+  if (attn_mask.defined() &&
+      geometry::broadcast_shapes(attn_mask.sizes(), as_list(scores), "attention") != scores) {
+    fail(ErrorCode::kShape, "[attention] attn_mask, of shape ", shape_str(attn_mask.sizes()),
+         ", does not broadcast to ", shape_str(as_list(scores)));
+  }
+  scores.back() = value.size(-1);
+  return like(query, std::move(scores));
+}
+
+}  // namespace shape
+
+namespace composite {
+
+Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                 const Tensor& attn_mask, bool is_causal, double scale) {
+  return mytorch::matmul(weights(query, key, attn_mask, is_causal, scale), value);
+}
+
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const Tensor& attn_mask, double dropout_p, bool is_causal,
+                                    std::optional<double> scale, bool enable_gqa) {
+  const char* op = "scaled_dot_product_attention";
+  check_operands(query, key, value, attn_mask, op);
+  if (is_causal && attn_mask.defined()) {
+    fail(ErrorCode::kValue, "[", op, "] give either attn_mask or is_causal");
+  }
+  const Tensor k = enable_gqa && query.dim() >= 3 ? repeat_heads(key, query.size(-3)) : key;
+  const Tensor v = enable_gqa && query.dim() >= 3 ? repeat_heads(value, query.size(-3)) : value;
+  const double factor =
+      scale.value_or(1 / std::sqrt(static_cast<double>(std::max<int64_t>(query.size(-1), 1))));
+  Dims batch = geometry::broadcast_shapes(as_list(batch_sizes(query)), as_list(batch_sizes(k)), op);
+  batch = geometry::broadcast_shapes(as_list(batch), as_list(batch_sizes(v)), op);
+  const auto expanded = [&](const Tensor& x) {
+    Dims sizes = batch;
+    sizes.insert(sizes.end(), x.sizes().end() - 2, x.sizes().end());
+    return x.sizes() == as_list(sizes) ? x : x.expand(as_list(sizes));
+  };
+  const Tensor q = expanded(query);
+  if (dropout_p == 0) {
+    return mytorch::attention(q, expanded(k), expanded(v), attn_mask, is_causal, factor);
+  }
+  // Dropped weights would have to be kept for the gradient, so here every step is its own.
+  return mytorch::matmul(
+      mytorch::dropout(weights(q, expanded(k), attn_mask, is_causal, factor), dropout_p, true),
+      expanded(v));
+}
+
+}  // namespace composite
+
+namespace grads {
+
+// Computes the weights again instead of keeping them: they are larger than everything else.
+std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
+    const Tensor& grad, const Tensor& query, const Tensor& key, const Tensor& value,
+    const Tensor& attn_mask, bool is_causal, double scale) {
+  const Tensor p = weights(query, key, attn_mask, is_causal, scale);
+  const Tensor d_value = mytorch::matmul(p.transpose(-2, -1), grad);
+  const Tensor d_scores =
+      mytorch::softmax_backward(mytorch::matmul(grad, value.transpose(-2, -1)), p, -1);
+  const Tensor scaled = mytorch::mul(d_scores, scale);
+  Tensor d_mask;
+  if (attn_mask.defined() && attn_mask.dtype() != kBool) {
+    d_mask = sum_to(d_scores, attn_mask.sizes());
+  }
+  return {mytorch::matmul(scaled, key), mytorch::matmul(scaled.transpose(-2, -1), query), d_value,
+          d_mask};
+}
+
+}  // namespace grads
+}  // namespace mytorch

@@ -1,0 +1,249 @@
+// Convolutions of 1, 2 and 3 spatial dimensions, and their transposes.
+#include "mytorch/ops/convolution.h"
+
+#include <algorithm>
+
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/constant_pad_nd.h"
+#include "ops/geometry.h"
+
+namespace mytorch {
+namespace {
+
+struct Window {
+  IntList stride, padding, dilation, output_padding;
+  bool transposed;
+  int64_t groups;
+};
+
+void check_list(IntList list, int64_t n, int64_t least, const char* name, const char* op) {
+  if (static_cast<int64_t>(list.size()) != n) {
+    fail(ErrorCode::kShape, "[", op, "] ", name, " has ", list.size(), " values for ", n,
+         " spatial dimensions");
+  }
+  for (const int64_t value : list) {
+    if (value < least) {
+      fail(ErrorCode::kValue, "[", op, "] ", name, " ", shape_str(list), " has ", value,
+           ": the least is ", least);
+    }
+  }
+}
+
+// The shape of the result for operands of these shapes.
+Dims result_sizes(IntList input, IntList weight, const Window& w, const char* op) {
+  const int64_t n = static_cast<int64_t>(input.size()) - 2;
+  if (n < 1 || n > 3 || weight.size() != input.size()) {
+    fail(ErrorCode::kShape, "[", op, "] input of shape ", shape_str(input), " and weight of shape ",
+         shape_str(weight), " must have as many dimensions, from 3 to 5");
+  }
+  check_list(w.stride, n, 1, "stride", op);
+  check_list(w.padding, n, 0, "padding", op);
+  check_list(w.dilation, n, 1, "dilation", op);
+  check_list(w.output_padding, n, 0, "output_padding", op);
+  if (w.groups <= 0) fail(ErrorCode::kValue, "[", op, "] groups ", w.groups, " is not positive");
+  if (weight[0] % w.groups != 0) {
+    fail(ErrorCode::kShape, "[", op, "] the ", weight[0], " channels of weight ", shape_str(weight),
+         " do not divide into ", w.groups, " groups");
+  }
+  const int64_t channels = w.transposed ? weight[0] : weight[1] * w.groups;
+  if (input[1] != channels) {
+    fail(ErrorCode::kShape, "[", op, "] input has ", input[1], " channels, but weight ",
+         shape_str(weight), " with groups ", w.groups, " expects ", channels);
+  }
+  Dims sizes = {input[0], w.transposed ? weight[1] * w.groups : weight[0]};
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t size = input[2 + i], kernel = weight[2 + i];
+    if (kernel < 1) {
+      fail(ErrorCode::kShape, "[", op, "] weight ", shape_str(weight), " has an empty window");
+    }
+    const int64_t reach = w.dilation[i] * (kernel - 1) + 1;
+    if (w.transposed) {
+      if (w.output_padding[i] >= std::max(w.stride[i], w.dilation[i])) {
+        fail(ErrorCode::kValue, "[", op, "] output_padding ", shape_str(w.output_padding),
+             " must be smaller than stride ", shape_str(w.stride), " or dilation ",
+             shape_str(w.dilation));
+      }
+      sizes.push_back((size - 1) * w.stride[i] - 2 * w.padding[i] + reach + w.output_padding[i]);
+    } else {
+      if (size + 2 * w.padding[i] < reach) {
+        fail(ErrorCode::kShape, "[", op, "] the window of ", reach, " elements in spatial ",
+             "dimension ", i, " is larger than the padded input, of ", size + 2 * w.padding[i]);
+      }
+      sizes.push_back((size + 2 * w.padding[i] - reach) / w.stride[i] + 1);
+    }
+    if (sizes.back() < 1) {
+      fail(ErrorCode::kShape, "[", op, "] input ", shape_str(input), " and weight ",
+           shape_str(weight), " would give size ", sizes.back(), " in spatial dimension ", i);
+    }
+  }
+  return sizes;
+}
+
+void check_types(const Tensor& a, const char* a_name, const Tensor& b, const char* b_name,
+                 const char* op) {
+  if (a.dtype() != b.dtype()) {
+    fail(ErrorCode::kType, "[", op, "] ", a_name, " is ", dtype_name(a.dtype()), " and ", b_name,
+         " is ", dtype_name(b.dtype()), ": convert one of them");
+  }
+}
+
+void check_grad(const Tensor& grad_output, const Dims& expected, const char* op) {
+  if (!(grad_output.sizes() == as_list(expected))) {
+    fail(ErrorCode::kShape, "[", op, "] grad_output has shape ", shape_str(grad_output.sizes()),
+         ", but the convolution gives ", shape_str(as_list(expected)));
+  }
+}
+
+// conv1d, conv2d and conv3d: also of inputs without a batch dimension.
+Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
+                IntList padding, IntList dilation, bool transposed, IntList output_padding,
+                int64_t groups, int64_t n, const char* op) {
+  if (weight.dim() != n + 2) {
+    fail(ErrorCode::kShape, "[", op, "] weight has shape ", shape_str(weight.sizes()),
+         ": it must have ", n + 2, " dimensions");
+  }
+  if (input.dim() != n + 2 && input.dim() != n + 1) {
+    fail(ErrorCode::kShape, "[", op, "] input has shape ", shape_str(input.sizes()),
+         ": it must have ", n + 2, " dimensions, or ", n + 1, " without a batch");
+  }
+  const Dims s = geometry::for_each_dim(stride, n, op, "stride");
+  const Dims p = geometry::for_each_dim(padding, n, op, "padding");
+  const Dims d = geometry::for_each_dim(dilation, n, op, "dilation");
+  const Dims o = geometry::for_each_dim(output_padding, n, op, "output_padding");
+  const bool batched = input.dim() == n + 2;
+  const Tensor x = batched ? input : input.unsqueeze(0);
+  // Errors under the name that the caller used.
+  result_sizes(x.sizes(), weight.sizes(),
+               {as_list(s), as_list(p), as_list(d), as_list(o), transposed, groups}, op);
+  const Tensor result = mytorch::convolution(x, weight, bias, as_list(s), as_list(p), as_list(d),
+                                             transposed, as_list(o), groups);
+  return batched ? result : result.squeeze(0);
+}
+
+Tensor convolve_padded(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                       IntList stride, std::string_view padding, IntList dilation, int64_t groups,
+                       int64_t n, const char* op) {
+  if (padding == "valid") {
+    return convolve(input, weight, bias, stride, 0, dilation, false, 0, groups, n, op);
+  }
+  if (padding != "same") {
+    fail(ErrorCode::kValue, "[", op, "] padding '", padding, "' is neither 'valid' nor 'same'");
+  }
+  if (weight.dim() != n + 2) {
+    fail(ErrorCode::kShape, "[", op, "] weight has shape ", shape_str(weight.sizes()),
+         ": it must have ", n + 2, " dimensions");
+  }
+  for (const int64_t s : stride) {
+    if (s != 1) fail(ErrorCode::kValue, "[", op, "] padding 'same' takes stride 1, not ", s);
+  }
+  const Dims d = geometry::for_each_dim(dilation, n, op, "dilation");
+  Dims both(n);
+  Dims after(2 * n, 0);  // what is left over where the sides differ, as constant_pad_nd takes it
+  bool even = true;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t total = d[i] * (weight.sizes()[2 + i] - 1);
+    both[i] = total / 2;
+    after[2 * (n - 1 - i) + 1] = total % 2;
+    even = even && total % 2 == 0;
+  }
+  const Tensor x = even ? input : mytorch::constant_pad_nd(input, as_list(after));
+  return convolve(x, weight, bias, stride, as_list(both), as_list(d), false, 0, groups, n, op);
+}
+
+}  // namespace
+
+namespace shape {
+
+TensorSpec convolution(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                       IntList stride, IntList padding, IntList dilation, bool transposed,
+                       IntList output_padding, int64_t groups) {
+  const char* op = "convolution";
+  Dims sizes = result_sizes(input.sizes(), weight.sizes(),
+                            {stride, padding, dilation, output_padding, transposed, groups}, op);
+  check_types(input, "input", weight, "weight", op);
+  if (bias.defined()) {
+    check_types(input, "input", bias, "bias", op);
+    if (bias.dim() != 1 || bias.sizes()[0] != sizes[1]) {
+      fail(ErrorCode::kShape, "[", op, "] bias has shape ", shape_str(bias.sizes()),
+           ", but there are ", sizes[1], " output channels");
+    }
+  }
+  return like(input, std::move(sizes));
+}
+
+TensorSpec convolution_backward_input(const Tensor& grad_output, const Tensor& weight,
+                                      IntList input_size, IntList stride, IntList padding,
+                                      IntList dilation, bool transposed, IntList output_padding,
+                                      int64_t groups) {
+  const char* op = "convolution_backward_input";
+  check_types(grad_output, "grad_output", weight, "weight", op);
+  check_grad(grad_output,
+             result_sizes(input_size, weight.sizes(),
+                          {stride, padding, dilation, output_padding, transposed, groups}, op),
+             op);
+  return like(grad_output, to_dims(input_size));
+}
+
+TensorSpec convolution_backward_weight(const Tensor& grad_output, const Tensor& input,
+                                       IntList weight_size, IntList stride, IntList padding,
+                                       IntList dilation, bool transposed, IntList output_padding,
+                                       int64_t groups) {
+  const char* op = "convolution_backward_weight";
+  check_types(grad_output, "grad_output", input, "input", op);
+  check_grad(grad_output,
+             result_sizes(input.sizes(), weight_size,
+                          {stride, padding, dilation, output_padding, transposed, groups}, op),
+             op);
+  return like(grad_output, to_dims(weight_size));
+}
+
+}  // namespace shape
+
+namespace composite {
+
+Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
+              IntList padding, IntList dilation, int64_t groups) {
+  return convolve(input, weight, bias, stride, padding, dilation, false, 0, groups, 1, "conv1d");
+}
+
+Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
+              IntList padding, IntList dilation, int64_t groups) {
+  return convolve(input, weight, bias, stride, padding, dilation, false, 0, groups, 2, "conv2d");
+}
+
+Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
+              IntList padding, IntList dilation, int64_t groups) {
+  return convolve(input, weight, bias, stride, padding, dilation, false, 0, groups, 3, "conv3d");
+}
+
+Tensor conv1d_padding(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
+                      std::string_view padding, IntList dilation, int64_t groups) {
+  return convolve_padded(input, weight, bias, stride, padding, dilation, groups, 1, "conv1d");
+}
+
+Tensor conv2d_padding(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
+                      std::string_view padding, IntList dilation, int64_t groups) {
+  return convolve_padded(input, weight, bias, stride, padding, dilation, groups, 2, "conv2d");
+}
+
+Tensor conv3d_padding(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
+                      std::string_view padding, IntList dilation, int64_t groups) {
+  return convolve_padded(input, weight, bias, stride, padding, dilation, groups, 3, "conv3d");
+}
+
+Tensor conv_transpose1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                        IntList stride, IntList padding, IntList output_padding, int64_t groups,
+                        IntList dilation) {
+  return convolve(input, weight, bias, stride, padding, dilation, true, output_padding, groups, 1,
+                  "conv_transpose1d");
+}
+
+Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                        IntList stride, IntList padding, IntList output_padding, int64_t groups,
+                        IntList dilation) {
+  return convolve(input, weight, bias, stride, padding, dilation, true, output_padding, groups, 2,
+                  "conv_transpose2d");
+}
+
+}  // namespace composite
+}  // namespace mytorch

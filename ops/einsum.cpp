@@ -1,0 +1,313 @@
+// einsum: sums of products named by letters, contracted two operands at a time as batched products
+// of matrices.
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/bmm.h"
+#include "mytorch/ops/diagonal.h"
+#include "mytorch/ops/sum.h"
+#include "ops/geometry.h"
+
+namespace mytorch::composite {
+namespace {
+
+// A label is a letter (0 to 51), or a dimension that an ellipsis stands for (52 and on, the last
+// dimension of every ellipsis being the same label, as they broadcast from the right).
+using Labels = absl::InlinedVector<int, 8>;
+constexpr int kLetters = 52;
+constexpr int kMaxDims = 64;
+
+int letter(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  return -1;
+}
+
+[[noreturn]] void refuse(std::string_view equation, const std::string& why) {
+  fail(ErrorCode::kValue, "[einsum] equation '", equation, "': ", why);
+}
+
+// One term's labels; an ellipsis stands for `ellipsis_dims` dimensions (-1: it has yet to be seen
+// how many, and must appear at most once).
+struct Term {
+  std::string letters;  // '.' is the ellipsis
+  bool has_ellipsis = false;
+};
+
+Term parse_term(std::string_view text, std::string_view equation) {
+  Term term;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == ' ') continue;
+    if (c == '.') {
+      if (term.has_ellipsis || text.substr(i, 3) != "...") {
+        refuse(equation, "an ellipsis is '...', once in a term");
+      }
+      term.has_ellipsis = true;
+      term.letters += '.';
+      i += 2;
+    } else if (letter(c) >= 0) {
+      term.letters += c;
+    } else {
+      refuse(equation, absl::StrCat("'", std::string(1, c), "' is not a letter"));
+    }
+  }
+  return term;
+}
+
+Labels expand_term(const Term& term, int64_t ellipsis_dims, int64_t widest) {
+  Labels labels;
+  for (const char c : term.letters) {
+    if (c != '.') {
+      labels.push_back(letter(c));
+      continue;
+    }
+    for (int64_t d = widest - ellipsis_dims; d < widest; ++d) {
+      labels.push_back(kLetters + static_cast<int>(d));
+    }
+  }
+  return labels;
+}
+
+struct Factor {
+  Tensor tensor;
+  Labels labels;  // one for each dimension, all different
+};
+
+// A repeated label takes the diagonal.
+Factor take_diagonals(Factor operand, std::string_view equation) {
+  for (size_t i = 0; i < operand.labels.size(); ++i) {
+    for (size_t j = operand.labels.size(); --j > i;) {
+      if (operand.labels[i] != operand.labels[j]) continue;
+      if (operand.tensor.sizes()[i] != operand.tensor.sizes()[j]) {
+        refuse(equation, absl::StrCat("a repeated letter stands for sizes ",
+                                      operand.tensor.sizes()[i], " and ", operand.tensor.sizes()[j],
+                                      " of shape ", shape_str(operand.tensor.sizes())));
+      }
+      operand.tensor =
+          mytorch::diagonal(operand.tensor, 0, static_cast<int64_t>(i), static_cast<int64_t>(j))
+              .movedim(-1, static_cast<int64_t>(i));
+      operand.labels.erase(operand.labels.begin() + static_cast<int64_t>(j));
+    }
+  }
+  return operand;
+}
+
+bool has(const Labels& labels, int label) {
+  return std::find(labels.begin(), labels.end(), label) != labels.end();
+}
+
+// The operand with its dimensions in the order `to`; labels that it lacks become size 1.
+Tensor arrange(const Factor& operand, const Labels& to) {
+  Dims order;
+  for (const int label : to) {
+    const auto found = std::find(operand.labels.begin(), operand.labels.end(), label);
+    if (found != operand.labels.end()) order.push_back(found - operand.labels.begin());
+  }
+  Tensor result = operand.tensor.permute(as_list(order));
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (!has(operand.labels, to[i])) result = result.unsqueeze(static_cast<int64_t>(i));
+  }
+  return result;
+}
+
+int64_t size_of(const Factor& operand, int label) {
+  const auto found = std::find(operand.labels.begin(), operand.labels.end(), label);
+  return found == operand.labels.end() ? 1 : operand.tensor.sizes()[found - operand.labels.begin()];
+}
+
+// Sums over the labels that are not in `keep`.
+Factor sum_out(Factor operand, const Labels& keep) {
+  Dims dims;
+  Labels left;
+  for (size_t i = 0; i < operand.labels.size(); ++i) {
+    if (has(keep, operand.labels[i])) {
+      left.push_back(operand.labels[i]);
+    } else {
+      dims.push_back(static_cast<int64_t>(i));
+    }
+  }
+  if (dims.empty()) return operand;
+  return {mytorch::sum(operand.tensor, as_list(dims), false, operand.tensor.dtype()), left};
+}
+
+// The product of two operands, summed over the labels that are not in `keep`.
+Factor contract(Factor a, Factor b, const Labels& keep) {
+  // Labels of one operand only, wanted nowhere else, are summed before the product.
+  const auto alone = [&](Factor x, const Factor& y) {
+    Labels stays = keep;
+    for (const int label : x.labels) {
+      // A size of 1 beside a larger one broadcasts, so it does not pair with the other's.
+      if (has(y.labels, label) && (size_of(y, label) != 1 || size_of(x, label) == 1)) {
+        stays.push_back(label);
+      }
+    }
+    return sum_out(std::move(x), stays);
+  };
+  a = alone(std::move(a), b);
+  b = alone(std::move(b), a);
+  Labels batch, rows, columns, inner;
+  const auto sort_label = [&](int label) {
+    const int64_t n = size_of(a, label), m = size_of(b, label);
+    const bool in_a = has(a.labels, label), in_b = has(b.labels, label);
+    if (!has(keep, label)) {
+      inner.push_back(label);
+    } else if (in_a && (!in_b || (m == 1 && n != 1))) {
+      rows.push_back(label);
+    } else if (in_b && (!in_a || (n == 1 && m != 1))) {
+      columns.push_back(label);
+    } else {
+      batch.push_back(label);
+    }
+  };
+  for (const int label : a.labels) sort_label(label);
+  for (const int label : b.labels) {
+    if (!has(a.labels, label)) sort_label(label);
+  }
+  const auto measure = [&](const Labels& labels, Dims& sizes) {
+    int64_t n = 1;
+    for (const int label : labels) {
+      const int64_t size = size_of(a, label) == 1 ? size_of(b, label) : size_of(a, label);
+      sizes.push_back(size);
+      n *= size;
+    }
+    return n;
+  };
+  Dims sizes, inner_sizes;
+  const int64_t batch_size = measure(batch, sizes);
+  const int64_t row_size = measure(rows, sizes);
+  const int64_t column_size = measure(columns, sizes);
+  const int64_t inner_size = measure(inner, inner_sizes);
+  // Labels of size 1 in the operand that they do not belong to are dropped by the reshape.
+  const auto join = [](std::initializer_list<const Labels*> parts) {
+    Labels all;
+    for (const Labels* part : parts) all.insert(all.end(), part->begin(), part->end());
+    return all;
+  };
+  const auto ordered = [&](const Factor& x, const Labels& wanted) {
+    Labels order = wanted;
+    for (const int label : x.labels) {
+      if (!has(wanted, label)) order.push_back(label);  // of size 1
+    }
+    return arrange(x, order);
+  };
+  const Tensor left =
+      ordered(a, join({&batch, &rows, &inner})).reshape({batch_size, row_size, inner_size});
+  const Tensor right =
+      ordered(b, join({&batch, &inner, &columns})).reshape({batch_size, inner_size, column_size});
+  return {mytorch::bmm(left, right).reshape(as_list(sizes)), join({&batch, &rows, &columns})};
+}
+
+}  // namespace
+
+Tensor einsum(std::string_view equation, TensorList tensors, OptionalIntList path) {
+  if (tensors.empty()) fail(ErrorCode::kValue, "[einsum] the list of tensors is empty");
+  const size_t arrow = equation.find("->");
+  std::string_view left = equation.substr(0, arrow);
+  std::vector<Term> terms;
+  for (;;) {
+    const size_t comma = left.find(',');
+    terms.push_back(parse_term(left.substr(0, comma), equation));
+    if (comma == std::string_view::npos) break;
+    left.remove_prefix(comma + 1);
+  }
+  if (terms.size() != tensors.size()) {
+    refuse(equation,
+           absl::StrCat("it names ", terms.size(), " operands, but there are ", tensors.size()));
+  }
+  // How many dimensions each ellipsis stands for.
+  std::vector<int64_t> ellipsis(terms.size(), 0);
+  int64_t widest = 0;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    const int64_t named =
+        static_cast<int64_t>(terms[i].letters.size()) - (terms[i].has_ellipsis ? 1 : 0);
+    ellipsis[i] = tensors[i].dim() - named;
+    if (ellipsis[i] < 0 || (ellipsis[i] > 0 && !terms[i].has_ellipsis)) {
+      refuse(equation, absl::StrCat("operand ", i, " is named with ", named,
+                                    " letters, but has shape ", shape_str(tensors[i].sizes())));
+    }
+    widest = std::max(widest, ellipsis[i]);
+    if (tensors[i].dtype() != tensors[0].dtype()) {
+      fail(ErrorCode::kType, "[einsum] operands are ", dtype_name(tensors[0].dtype()), " and ",
+           dtype_name(tensors[i].dtype()), ": convert one of them");
+    }
+  }
+  if (widest > kMaxDims) refuse(equation, "too many dimensions");
+  std::vector<Factor> operands;
+  std::array<int, kLetters + kMaxDims> uses{};
+  std::array<int64_t, kLetters + kMaxDims> sizes;
+  sizes.fill(1);
+  for (size_t i = 0; i < terms.size(); ++i) {
+    Factor operand{tensors[i], expand_term(terms[i], ellipsis[i], widest)};
+    for (const int label : operand.labels) ++uses[label];
+    operand = take_diagonals(std::move(operand), equation);
+    for (size_t d = 0; d < operand.labels.size(); ++d) {
+      int64_t& size = sizes[operand.labels[d]];
+      const int64_t own = operand.tensor.sizes()[d];
+      if (size != 1 && own != 1 && own != size) {
+        refuse(equation, absl::StrCat("operand ", i, ", of shape ", shape_str(tensors[i].sizes()),
+                                      ", has size ", own, " where another has ", size));
+      }
+      if (size == 1) size = own;
+    }
+    operands.push_back(std::move(operand));
+  }
+  // The result's labels: given, or the ellipsis and then the letters used once, in ASCII order.
+  Labels output;
+  if (arrow != std::string_view::npos) {
+    const Term term = parse_term(equation.substr(arrow + 2), equation);
+    output = expand_term(term, widest, widest);
+    for (size_t i = 0; i < output.size(); ++i) {
+      if (uses[output[i]] == 0) refuse(equation, "the result has a letter that no operand has");
+      if (std::find(output.begin() + static_cast<int64_t>(i) + 1, output.end(), output[i]) !=
+          output.end()) {
+        refuse(equation, "the result has a letter twice");
+      }
+    }
+  } else {
+    for (int64_t d = 0; d < widest; ++d) output.push_back(kLetters + static_cast<int>(d));
+    for (int label = 0; label < kLetters; ++label) {
+      if (uses[label] == 1) output.push_back(label);
+    }
+  }
+  // What a step keeps: the result's labels, and those that an operand yet to come needs.
+  const auto kept = [&](size_t skip_a, size_t skip_b) {
+    Labels keep = output;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (i == skip_a || i == skip_b) continue;
+      keep.insert(keep.end(), operands[i].labels.begin(), operands[i].labels.end());
+    }
+    return keep;
+  };
+  if (path.has_value() && path->size() != 2 * (operands.size() - 1)) {
+    fail(ErrorCode::kValue, "[einsum] path ", shape_str(*path), " is not ", operands.size() - 1,
+         " pairs of operands");
+  }
+  if (operands.size() == 1) operands[0] = sum_out(operands[0], output);
+  // A contracted pair leaves its places, and its product goes to the end (or, by default, the
+  // front).
+  for (size_t step = 0; operands.size() > 1; ++step) {
+    int64_t i = 0, j = 1;
+    if (path.has_value()) {
+      i = std::min((*path)[2 * step], (*path)[2 * step + 1]);
+      j = std::max((*path)[2 * step], (*path)[2 * step + 1]);
+      if (i < 0 || j >= static_cast<int64_t>(operands.size()) || i == j) {
+        fail(ErrorCode::kValue, "[einsum] path ", shape_str(*path), " names operands ", i, " and ",
+             j, " of ", operands.size());
+      }
+    }
+    Factor product =
+        contract(operands[i], operands[j], kept(static_cast<size_t>(i), static_cast<size_t>(j)));
+    operands.erase(operands.begin() + j);
+    operands.erase(operands.begin() + i);
+    operands.insert(path.has_value() ? operands.end() : operands.begin(), std::move(product));
+  }
+  const Factor& last = operands[0];
+  Dims shape;
+  for (const int label : output) shape.push_back(sizes[label]);
+  return arrange(last, output).expand(as_list(shape));
+}
+
+}  // namespace mytorch::composite

@@ -1,0 +1,110 @@
+// Rows of a table by index.
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/div.h"
+#include "mytorch/ops/embedding_dense_backward.h"
+#include "mytorch/ops/eq.h"
+#include "mytorch/ops/index_add.h"
+#include "mytorch/ops/index_select.h"
+#include "mytorch/ops/masked_fill.h"
+#include "mytorch/ops/ones.h"
+#include "mytorch/ops/zeros.h"
+#include "ops/geometry.h"
+#include "ops/gradients.h"
+#include "ops/precision.h"
+
+namespace mytorch {
+namespace {
+
+void check_indices(const Tensor& indices, const char* op) {
+  if (indices.dtype() != kInt64 && indices.dtype() != kInt32) {
+    fail(ErrorCode::kType, "[", op, "] indices are ", dtype_name(indices.dtype()),
+         ": they must be int64 or int32");
+  }
+}
+
+// Rows of gradients as they are added to the table: none at the padding index, and divided by how
+// often the index occurs where that is asked for.
+Tensor weighted_rows(const Tensor& rows, const Tensor& index, int64_t num_weights,
+                     int64_t padding_idx, bool scale_grad_by_freq) {
+  Tensor result = rows;
+  if (padding_idx >= 0) {
+    result = mytorch::masked_fill(result, mytorch::eq(index, padding_idx).unsqueeze(1), 0);
+  }
+  if (scale_grad_by_freq) {
+    const Tensor one = mytorch::ones(index.numel(), rows.dtype(), rows.device());
+    const Tensor counts =
+        mytorch::index_add(mytorch::zeros(num_weights, rows.dtype(), rows.device()), 0, index, one);
+    result = mytorch::div(result, mytorch::index_select(counts, 0, index).unsqueeze(1));
+  }
+  return result;
+}
+
+}  // namespace
+
+namespace shape {
+
+TensorSpec embedding(const Tensor& weight, const Tensor& indices, int64_t /*padding_idx*/,
+                     bool /*scale_grad_by_freq*/) {
+  if (weight.dim() != 2) {
+    fail(ErrorCode::kShape, "[embedding] weight has shape ", shape_str(weight.sizes()),
+         ": it must be 2-dim");
+  }
+  check_indices(indices, "embedding");
+  Dims sizes = to_dims(indices.sizes());
+  sizes.push_back(weight.sizes()[1]);
+  return like(weight, std::move(sizes));
+}
+
+TensorSpec embedding_dense_backward(const Tensor& grad_output, const Tensor& indices,
+                                    int64_t num_weights, int64_t /*padding_idx*/,
+                                    bool /*scale_grad_by_freq*/) {
+  const char* op = "embedding_dense_backward";
+  check_indices(indices, op);
+  const IntList sizes = grad_output.sizes();
+  if (sizes.size() != indices.sizes().size() + 1 ||
+      !(IntList(sizes.data(), sizes.size() - 1) == indices.sizes())) {
+    fail(ErrorCode::kShape, "[", op, "] grad_output has shape ", shape_str(sizes),
+         ", which is not that of indices, ", shape_str(indices.sizes()), ", and a row");
+  }
+  if (num_weights < 0) fail(ErrorCode::kValue, "[", op, "] num_weights ", num_weights);
+  return like(grad_output, {num_weights, sizes.back()});
+}
+
+}  // namespace shape
+
+namespace composite {
+
+Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t /*padding_idx*/,
+                 bool /*scale_grad_by_freq*/) {
+  Dims sizes = to_dims(indices.sizes());
+  sizes.push_back(weight.sizes()[1]);
+  return mytorch::index_select(weight, 0, indices.reshape(-1)).reshape(as_list(sizes));
+}
+
+Tensor embedding_dense_backward(const Tensor& grad_output, const Tensor& indices,
+                                int64_t num_weights, int64_t padding_idx, bool scale_grad_by_freq) {
+  const int64_t width = grad_output.sizes().back();
+  const Tensor index = indices.reshape(-1);
+  const Tensor rows = weighted_rows(widened(grad_output).reshape({index.numel(), width}), index,
+                                    num_weights, padding_idx, scale_grad_by_freq);
+  const Tensor table = mytorch::zeros({num_weights, width}, rows.dtype(), rows.device());
+  return mytorch::index_add(table, 0, index, rows).to(grad_output.dtype());
+}
+
+}  // namespace composite
+
+namespace grads {
+
+Tensor embedding_dense_double_backward(const Tensor& grad, const Tensor& indices,
+                                       int64_t num_weights, int64_t padding_idx,
+                                       bool scale_grad_by_freq) {
+  const Tensor index = indices.reshape(-1);
+  const Tensor rows = weighted_rows(mytorch::index_select(grad, 0, index), index, num_weights,
+                                    padding_idx, scale_grad_by_freq);
+  Dims sizes = to_dims(indices.sizes());
+  sizes.push_back(grad.sizes()[1]);
+  return rows.reshape(as_list(sizes));
+}
+
+}  // namespace grads
+}  // namespace mytorch

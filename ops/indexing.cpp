@@ -1,0 +1,276 @@
+// Picking and writing elements by index tensors: gather, scatter, and what is made of them.
+#include "ops/indexing.h"
+
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/eq.h"
+#include "mytorch/ops/gather.h"
+#include "mytorch/ops/index_select.h"
+#include "mytorch/ops/lt.h"
+#include "mytorch/ops/max.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/nonzero.h"
+#include "mytorch/ops/scatter.h"
+#include "mytorch/ops/scatter_add.h"
+#include "mytorch/ops/where.h"
+#include "mytorch/ops/zeros.h"
+#include "ops/geometry.h"
+
+namespace mytorch {
+namespace indexing {
+
+Tensor along(const Tensor& index, int64_t dim, IntList shape) {
+  Dims single(shape.size(), 1);
+  if (!single.empty()) single[dim] = index.numel();
+  return index.reshape(as_list(single)).expand(shape);
+}
+
+Tensor from_front(const Tensor& index, int64_t size) {
+  const Tensor wide = index.to(kInt64);
+  return mytorch::where(mytorch::lt(wide, 0), wide + size, wide);
+}
+
+}  // namespace indexing
+
+namespace shape {
+namespace {
+
+void check_index_type(const Tensor& index, const char* op, bool or_int32) {
+  if (index.dtype() == kInt64 || (or_int32 && index.dtype() == kInt32)) return;
+  fail(ErrorCode::kType, "[", op, "] the index is ", dtype_name(index.dtype()), ": it must be ",
+       or_int32 ? "int64 or int32" : "int64");
+}
+
+int64_t size_or_one(const Tensor& x, int64_t dim) { return x.dim() == 0 ? 1 : x.sizes()[dim]; }
+int64_t dims_or_one(const Tensor& x) { return x.dim() == 0 ? 1 : x.dim(); }
+
+// gather and scatter: `index` has self's dimensions, and is nowhere larger than `bound`, outside of
+// dimension `free` (-1: none is free).
+void check_index_shape(const Tensor& index, const Tensor& bound, const char* name, int64_t free,
+                       const char* op) {
+  if (dims_or_one(index) != dims_or_one(bound)) {
+    fail(ErrorCode::kShape, "[", op, "] the index, of shape ", shape_str(index.sizes()), ", and ",
+         name, ", of shape ", shape_str(bound.sizes()), ", must have as many dimensions");
+  }
+  for (int64_t d = 0; d < dims_or_one(bound); ++d) {
+    if (d != free && size_or_one(index, d) > size_or_one(bound, d)) {
+      fail(ErrorCode::kShape, "[", op, "] the index, of shape ", shape_str(index.sizes()),
+           ", is larger in dimension ", d, " than ", name, ", of shape ", shape_str(bound.sizes()));
+    }
+  }
+}
+
+TensorSpec scattered(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                     const char* op) {
+  dim = wrap_dim(dim, self.dim(), op);
+  if (self.dtype() != src.dtype()) {
+    fail(ErrorCode::kType, "[", op, "] self is ", dtype_name(self.dtype()), " and src is ",
+         dtype_name(src.dtype()), ": convert one of them");
+  }
+  if (index.numel() != 0) {
+    check_index_type(index, op, false);
+    check_index_shape(index, self, "self", dim, op);
+    check_index_shape(index, src, "src", -1, op);
+  }
+  return like(self);
+}
+
+}  // namespace
+
+TensorSpec gather(const Tensor& self, int64_t dim, const Tensor& index) {
+  dim = wrap_dim(dim, self.dim(), "gather");
+  if (index.numel() != 0) {
+    check_index_type(index, "gather", false);
+    check_index_shape(index, self, "self", dim, "gather");
+  }
+  return like(self, to_dims(index.sizes()));
+}
+
+TensorSpec scatter(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+  return scattered(self, dim, index, src, "scatter");
+}
+
+TensorSpec scatter_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+  return scattered(self, dim, index, src, "scatter_add");
+}
+
+TensorSpec index_select(const Tensor& self, int64_t dim, const Tensor& index) {
+  dim = wrap_dim(dim, self.dim(), "index_select");
+  check_index_type(index, "index_select", true);
+  if (index.dim() > 1) {
+    fail(ErrorCode::kShape, "[index_select] the index has shape ", shape_str(index.sizes()),
+         ": it must be 1-dim");
+  }
+  if (self.dim() == 0) {
+    if (index.numel() != 1) {
+      fail(ErrorCode::kShape, "[index_select] a 0-dim tensor takes one index, not ", index.numel());
+    }
+    return like(self);
+  }
+  Dims sizes = to_dims(self.sizes());
+  sizes[dim] = index.numel();
+  return like(self, std::move(sizes));
+}
+
+// The number of rows is the kernel's to find.
+TensorSpec nonzero(const Tensor& self) { return {Dims{0, self.dim()}, kInt64, self.device(), {}}; }
+
+}  // namespace shape
+
+namespace composite {
+namespace {
+
+// index_add, index_copy and index_fill: their 0-dim tensors count as 1-dim.
+Tensor at_least_1d(const Tensor& x) { return x.dim() == 0 ? x.reshape(1) : x; }
+
+void check_slices(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                  const char* op) {
+  shape::check_index_type(index, op, true);
+  if (index.dim() > 1) {
+    fail(ErrorCode::kShape, "[", op, "] the index has shape ", shape_str(index.sizes()),
+         ": it must be 1-dim");
+  }
+  if (self.dtype() != source.dtype()) {
+    fail(ErrorCode::kType, "[", op, "] self is ", dtype_name(self.dtype()), " and source is ",
+         dtype_name(source.dtype()), ": convert one of them");
+  }
+  Dims expected = to_dims(at_least_1d(self).sizes());
+  expected[dim] = index.numel();
+  if (!(at_least_1d(source).sizes() == as_list(expected))) {
+    fail(ErrorCode::kShape, "[", op, "] source has shape ", shape_str(source.sizes()),
+         ", but an index of ", index.numel(), " elements in dimension ", dim, " of shape ",
+         shape_str(self.sizes()), " takes ", shape_str(as_list(expected)));
+  }
+}
+
+}  // namespace
+
+Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
+  dim = wrap_dim(dim, self.dim(), "index_select");
+  const Tensor wide = index.to(kInt64);
+  if (self.dim() == 0) {
+    return mytorch::gather(self.reshape(1), 0, wide.reshape(1)).reshape(IntList());
+  }
+  Dims sizes = to_dims(self.sizes());
+  sizes[dim] = index.numel();
+  return mytorch::gather(self, dim, indexing::along(wide, dim, as_list(sizes)));
+}
+
+Tensor scatter_value(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
+  const Tensor source = scalar_tensor(value, self.dtype(), self.device());
+  return mytorch::scatter(self, dim, index, source.expand(index.sizes()));
+}
+
+Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                 const Scalar& alpha) {
+  dim = wrap_dim(dim, self.dim(), "index_add");
+  check_slices(self, dim, index, source, "index_add");
+  const Tensor added = at_least_1d(alpha == Scalar(1) ? source : mytorch::mul(source, alpha));
+  return mytorch::scatter_add(at_least_1d(self), dim,
+                              indexing::along(index.to(kInt64), dim, added.sizes()),
+                              added.to(self.dtype()))
+      .reshape(self.sizes());
+}
+
+Tensor index_copy(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+  dim = wrap_dim(dim, self.dim(), "index_copy");
+  check_slices(self, dim, index, source, "index_copy");
+  const Tensor copied = at_least_1d(source);
+  return mytorch::scatter(at_least_1d(self), dim,
+                          indexing::along(index.to(kInt64), dim, copied.sizes()), copied)
+      .reshape(self.sizes());
+}
+
+Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
+  dim = wrap_dim(dim, self.dim(), "index_fill");
+  shape::check_index_type(index, "index_fill", true);
+  if (index.dim() > 1) {
+    fail(ErrorCode::kShape, "[index_fill] the index has shape ", shape_str(index.sizes()),
+         ": it must be 1-dim");
+  }
+  const Tensor filled = at_least_1d(self);
+  Dims sizes = to_dims(filled.sizes());
+  sizes[dim] = index.numel();
+  // As in ATen, negative indices count from the end here.
+  const Tensor wrapped = indexing::from_front(index, filled.sizes()[dim]);
+  return mytorch::scatter(filled, dim, indexing::along(wrapped, dim, as_list(sizes)), value)
+      .reshape(self.sizes());
+}
+
+Tensor masked_select(const Tensor& self, const Tensor& mask) {
+  if (mask.dtype() != kBool) {
+    fail(ErrorCode::kType, "[masked_select] the mask is ", dtype_name(mask.dtype()),
+         ": it must be bool");
+  }
+  const Dims sizes = geometry::broadcast_shapes(self.sizes(), mask.sizes(), "masked_select");
+  const Tensor chosen = mytorch::nonzero(mask.expand(as_list(sizes)).reshape(-1)).select(1, 0);
+  return mytorch::index_select(self.expand(as_list(sizes)).reshape(-1), 0, chosen);
+}
+
+Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& source) {
+  if (mask.dtype() != kBool) {
+    fail(ErrorCode::kType, "[masked_scatter] the mask is ", dtype_name(mask.dtype()),
+         ": it must be bool");
+  }
+  if (self.dtype() != source.dtype()) {
+    fail(ErrorCode::kType, "[masked_scatter] self is ", dtype_name(self.dtype()), " and source is ",
+         dtype_name(source.dtype()), ": convert one of them");
+  }
+  const Dims sizes = geometry::broadcast_shapes(self.sizes(), mask.sizes(), "masked_scatter");
+  const Tensor chosen = mytorch::nonzero(mask.expand(as_list(sizes)).reshape(-1)).select(1, 0);
+  const int64_t n = chosen.numel();
+  if (n > source.numel()) {
+    fail(ErrorCode::kShape, "[masked_scatter] the mask has ", n, " true elements, but source ",
+         source.numel());
+  }
+  return mytorch::scatter(self.expand(as_list(sizes)).reshape(-1), 0, chosen,
+                          source.reshape(-1).narrow(0, 0, n))
+      .reshape(as_list(sizes));
+}
+
+Tensor take(const Tensor& self, const Tensor& index) {
+  shape::check_index_type(index, "take", false);
+  const Tensor positions = indexing::from_front(index, self.numel()).reshape(-1);
+  return mytorch::index_select(self.reshape(-1), 0, positions).reshape(index.sizes());
+}
+
+Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<int64_t> dim) {
+  shape::check_index_type(indices, "take_along_dim", false);
+  if (!dim.has_value()) return mytorch::gather(self.reshape(-1), 0, indices.reshape(-1));
+  if (self.dim() != indices.dim()) {
+    fail(ErrorCode::kShape, "[take_along_dim] self, of shape ", shape_str(self.sizes()),
+         ", and the indices, of shape ", shape_str(indices.sizes()),
+         ", must have as many dimensions");
+  }
+  const int64_t along = wrap_dim(*dim, self.dim(), "take_along_dim");
+  if (self.dim() == 0) return mytorch::gather(self, 0, indices);
+  // Both broadcast, each keeping its own size along `dim`.
+  Dims own = to_dims(self.sizes()), chosen = to_dims(indices.sizes());
+  own[along] = chosen[along] = 1;
+  const Dims sizes = geometry::broadcast_shapes(as_list(own), as_list(chosen), "take_along_dim");
+  own = chosen = sizes;
+  own[along] = self.sizes()[along];
+  chosen[along] = indices.sizes()[along];
+  return mytorch::gather(self.expand(as_list(own)), along, indices.expand(as_list(chosen)));
+}
+
+Tensor one_hot(const Tensor& self, int64_t num_classes) {
+  shape::check_index_type(self, "one_hot", false);
+  if (num_classes == 0 || num_classes < -1) {
+    fail(ErrorCode::kValue, "[one_hot] num_classes ", num_classes, " is neither positive nor -1");
+  }
+  if (num_classes == -1) {
+    if (self.numel() == 0) {
+      fail(ErrorCode::kValue,
+           "[one_hot] a tensor of no elements does not tell the number of "
+           "classes: give num_classes");
+    }
+    num_classes = mytorch::max(self).item().to_int() + 1;
+  }
+  Dims sizes = to_dims(self.sizes());
+  sizes.push_back(num_classes);
+  const Tensor cold = mytorch::zeros(as_list(sizes), kInt64, self.device());
+  return mytorch::scatter(cold, -1, self.unsqueeze(-1), 1);
+}
+
+}  // namespace composite
+}  // namespace mytorch

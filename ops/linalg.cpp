@@ -1,0 +1,312 @@
+// Matrix products. All of them are made of bmm; backends may do mm, addmm, baddbmm and linear in
+// one.
+#include <algorithm>
+
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/addmm.h"
+#include "mytorch/ops/bmm.h"
+#include "mytorch/ops/diagonal.h"
+#include "mytorch/ops/dot.h"
+#include "mytorch/ops/mm.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/mv.h"
+#include "mytorch/ops/sum.h"
+#include "ops/geometry.h"
+
+namespace mytorch {
+namespace {
+
+void check_types(const Tensor& a, const Tensor& b, const char* op) {
+  if (a.dtype() != b.dtype()) {
+    fail(ErrorCode::kType, "[", op, "] operands are ", dtype_name(a.dtype()), " and ",
+         dtype_name(b.dtype()), ": convert one of them");
+  }
+  if (a.dtype() == kBool) {
+    fail(ErrorCode::kType, "[", op, "] bool has no sum of products: convert to a number type");
+  }
+}
+
+[[noreturn]] void fail_inner(const Tensor& a, const Tensor& b, int64_t n, int64_t m,
+                             const char* op) {
+  fail(ErrorCode::kShape, "[", op, "] shapes ", shape_str(a.sizes()), " and ", shape_str(b.sizes()),
+       ": inner dimensions ", n, " and ", m, " differ");
+}
+
+void check_matrices(const Tensor& a, const Tensor& b, const char* op) {
+  if (a.dim() != 2 || b.dim() != 2) {
+    fail(ErrorCode::kShape, "[", op, "] shapes ", shape_str(a.sizes()), " and ",
+         shape_str(b.sizes()), " are not both matrices: use matmul");
+  }
+  if (a.sizes()[1] != b.sizes()[0]) fail_inner(a, b, a.sizes()[1], b.sizes()[0], op);
+  check_types(a, b, op);
+}
+
+void check_batches(const Tensor& a, const Tensor& b, const char* op) {
+  if (a.dim() != 3 || b.dim() != 3) {
+    fail(ErrorCode::kShape, "[", op, "] shapes ", shape_str(a.sizes()), " and ",
+         shape_str(b.sizes()), " are not both 3-dim: use matmul");
+  }
+  if (a.sizes()[0] != b.sizes()[0]) {
+    fail(ErrorCode::kShape, "[", op, "] shapes ", shape_str(a.sizes()), " and ",
+         shape_str(b.sizes()), ": batch sizes ", a.sizes()[0], " and ", b.sizes()[0], " differ");
+  }
+  if (a.sizes()[2] != b.sizes()[1]) fail_inner(a, b, a.sizes()[2], b.sizes()[1], op);
+  check_types(a, b, op);
+}
+
+// The result of addmm and baddbmm: `self` broadcasts to the product's shape.
+TensorSpec added(const Tensor& self, const Tensor& product_of, Dims sizes, const Scalar& beta,
+                 const Scalar& alpha, const char* op) {
+  check_types(self, product_of, op);
+  if (geometry::broadcast_shapes(self.sizes(), as_list(sizes), op) != sizes) {
+    fail(ErrorCode::kShape, "[", op, "] self, of shape ", shape_str(self.sizes()),
+         ", does not broadcast to the product's shape ", shape_str(as_list(sizes)));
+  }
+  if (!self.is_floating_point() && (beta.is_float() || alpha.is_float())) {
+    fail(ErrorCode::kType, "[", op, "] beta and alpha must be integers for ",
+         dtype_name(self.dtype()), " tensors");
+  }
+  return like(product_of, std::move(sizes));
+}
+
+Tensor scaled_sum(const Tensor& self, const Tensor& product, const Scalar& beta,
+                  const Scalar& alpha) {
+  const Tensor scaled = alpha == Scalar(1) ? product : mytorch::mul(product, alpha);
+  // With beta 0 not even a NaN in self counts, as in BLAS.
+  if (beta == Scalar(0)) return scaled;
+  return mytorch::add(beta == Scalar(1) ? self : mytorch::mul(self, beta), scaled);
+}
+
+// All dimensions but the last one as one.
+Tensor as_rows(const Tensor& x) {
+  const int64_t width = x.sizes().back();
+  const int64_t rows = geometry::product({x.sizes().data(), static_cast<size_t>(x.dim() - 1)});
+  return x.reshape({rows, width});
+}
+
+Dims leading(const Tensor& x, int64_t without) {
+  return Dims(x.sizes().begin(), x.sizes().end() - without);
+}
+
+}  // namespace
+
+namespace shape {
+
+TensorSpec bmm(const Tensor& self, const Tensor& mat2) {
+  check_batches(self, mat2, "bmm");
+  return like(self, {self.sizes()[0], self.sizes()[1], mat2.sizes()[2]});
+}
+
+TensorSpec mm(const Tensor& self, const Tensor& mat2) {
+  check_matrices(self, mat2, "mm");
+  return like(self, {self.sizes()[0], mat2.sizes()[1]});
+}
+
+TensorSpec addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
+                 const Scalar& alpha) {
+  check_matrices(mat1, mat2, "addmm");
+  return added(self, mat1, {mat1.sizes()[0], mat2.sizes()[1]}, beta, alpha, "addmm");
+}
+
+TensorSpec baddbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2,
+                   const Scalar& beta, const Scalar& alpha) {
+  check_batches(batch1, batch2, "baddbmm");
+  return added(self, batch1, {batch1.sizes()[0], batch1.sizes()[1], batch2.sizes()[2]}, beta, alpha,
+               "baddbmm");
+}
+
+TensorSpec linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  if (weight.dim() != 1 && weight.dim() != 2) {
+    fail(ErrorCode::kShape, "[linear] weight has shape ", shape_str(weight.sizes()),
+         ": it must be (out, in) or (in)");
+  }
+  if (input.dim() == 0 || input.sizes().back() != weight.sizes().back()) {
+    fail(ErrorCode::kShape, "[linear] input of shape ", shape_str(input.sizes()),
+         " does not end in the ", weight.sizes().back(), " features of weight, of shape ",
+         shape_str(weight.sizes()));
+  }
+  check_types(input, weight, "linear");
+  Dims sizes = leading(input, 1);
+  if (weight.dim() == 2) sizes.push_back(weight.sizes()[0]);
+  if (bias.defined()) {
+    check_types(input, bias, "linear");
+    const int64_t out = weight.dim() == 2 ? weight.sizes()[0] : 1;
+    const bool fits =
+        bias.numel() == out && bias.dim() <= 1 && (bias.dim() == 1 ? weight.dim() == 2 : true);
+    if (!fits) {
+      fail(ErrorCode::kShape, "[linear] bias has shape ", shape_str(bias.sizes()),
+           ", but weight, of shape ", shape_str(weight.sizes()), ", gives ", out, " features");
+    }
+  }
+  return like(input, std::move(sizes));
+}
+
+}  // namespace shape
+
+namespace composite {
+
+Tensor mm(const Tensor& self, const Tensor& mat2) {
+  return mytorch::bmm(self.unsqueeze(0), mat2.unsqueeze(0)).squeeze(0);
+}
+
+Tensor addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
+             const Scalar& alpha) {
+  return scaled_sum(self, mytorch::mm(mat1, mat2), beta, alpha);
+}
+
+Tensor baddbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,
+               const Scalar& alpha) {
+  return scaled_sum(self, mytorch::bmm(batch1, batch2), beta, alpha);
+}
+
+Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  const Tensor matrix = weight.dim() == 1 ? weight.unsqueeze(0) : weight;
+  const Tensor rows = as_rows(input);
+  const Tensor product = bias.defined() ? mytorch::addmm(bias, rows, matrix.transpose(0, 1))
+                                        : mytorch::mm(rows, matrix.transpose(0, 1));
+  Dims sizes = leading(input, 1);
+  if (weight.dim() == 2) sizes.push_back(weight.sizes()[0]);
+  return product.view(as_list(sizes));
+}
+
+Tensor mv(const Tensor& self, const Tensor& vec) {
+  if (self.dim() != 2 || vec.dim() != 1) {
+    fail(ErrorCode::kShape, "[mv] shapes ", shape_str(self.sizes()), " and ",
+         shape_str(vec.sizes()), " are not a matrix and a vector: use matmul");
+  }
+  if (self.sizes()[1] != vec.sizes()[0]) {
+    fail_inner(self, vec, self.sizes()[1], vec.sizes()[0], "mv");
+  }
+  check_types(self, vec, "mv");
+  return mytorch::mm(self, vec.unsqueeze(1)).squeeze(1);
+}
+
+Tensor dot(const Tensor& self, const Tensor& tensor) {
+  if (self.dim() != 1 || tensor.dim() != 1) {
+    fail(ErrorCode::kShape, "[dot] shapes ", shape_str(self.sizes()), " and ",
+         shape_str(tensor.sizes()), " are not both vectors: use matmul");
+  }
+  if (self.numel() != tensor.numel()) {
+    fail_inner(self, tensor, self.numel(), tensor.numel(), "dot");
+  }
+  check_types(self, tensor, "dot");
+  return mytorch::mm(self.unsqueeze(0), tensor.unsqueeze(1)).reshape(IntList());
+}
+
+Tensor outer(const Tensor& self, const Tensor& vec2) {
+  if (self.dim() != 1 || vec2.dim() != 1) {
+    fail(ErrorCode::kShape, "[outer] shapes ", shape_str(self.sizes()), " and ",
+         shape_str(vec2.sizes()), " are not both vectors");
+  }
+  return mytorch::mul(self.unsqueeze(1), vec2);
+}
+
+// Batches of a matrix each: one of the operands has at most two dimensions, so its product with a
+// batch can be one large product of matrices.
+static Tensor matmul_folded(const Tensor& batch, const Tensor& other) {
+  Dims sizes = leading(batch, 1);
+  const Tensor rows = as_rows(batch);
+  if (other.dim() == 1) return mytorch::mv(rows, other).view(as_list(sizes));
+  sizes.push_back(other.sizes()[1]);
+  return mytorch::mm(rows, other).view(as_list(sizes));
+}
+
+static Tensor matmul_batched(const Tensor& self, const Tensor& other) {
+  const Tensor a = self.dim() == 1 ? self.unsqueeze(0) : self;
+  const Tensor b = other.dim() == 1 ? other.unsqueeze(1) : other;
+  Dims sizes = geometry::broadcast_shapes(as_list(leading(a, 2)), as_list(leading(b, 2)), "matmul");
+  const int64_t batch = geometry::product(as_list(sizes));
+  const auto as_batch = [&](const Tensor& x) {
+    Dims expanded = sizes;
+    expanded.insert(expanded.end(), x.sizes().end() - 2, x.sizes().end());
+    return x.expand(as_list(expanded)).reshape({batch, x.size(-2), x.size(-1)});
+  };
+  const Tensor product = mytorch::bmm(as_batch(a), as_batch(b));
+  if (self.dim() > 1) sizes.push_back(a.size(-2));
+  if (other.dim() > 1) sizes.push_back(b.size(-1));
+  return product.view(as_list(sizes));
+}
+
+Tensor matmul(const Tensor& self, const Tensor& other) {
+  const int64_t n = self.dim(), m = other.dim();
+  if (n == 0 || m == 0) {
+    fail(ErrorCode::kShape, "[matmul] shapes ", shape_str(self.sizes()), " and ",
+         shape_str(other.sizes()), ": both operands need at least one dimension");
+  }
+  const int64_t inner = other.size(m == 1 ? 0 : -2);
+  if (self.sizes().back() != inner) fail_inner(self, other, self.sizes().back(), inner, "matmul");
+  check_types(self, other, "matmul");
+  if (n == 1 && m == 1) return mytorch::dot(self, other);
+  if (n == 2 && m == 1) return mytorch::mv(self, other);
+  if (n == 1 && m == 2) return mytorch::mm(self.unsqueeze(0), other).squeeze(0);
+  if (n == 2 && m == 2) return mytorch::mm(self, other);
+  if (m <= 2) return matmul_folded(self, other);
+  if (n <= 2) {
+    // A (B) = (B^T A^T)^T, folded where B^T is a matrix without a copy.
+    const Tensor flipped = other.transpose(-2, -1);
+    const Dims rows = {flipped.numel() / std::max<int64_t>(inner, 1), inner};
+    if (flipped.numel() > 0 &&
+        geometry::view_strides(flipped.sizes(), flipped.strides(), as_list(rows)).has_value()) {
+      const Tensor product = matmul_folded(flipped, n == 1 ? self : self.transpose(0, 1));
+      return n == 1 ? product : product.transpose(-2, -1);
+    }
+  }
+  return matmul_batched(self, other);
+}
+
+Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, IntList dims_other) {
+  if (dims_self.size() != dims_other.size()) {
+    fail(ErrorCode::kShape, "[tensordot] dims ", shape_str(dims_self), " and ",
+         shape_str(dims_other), " have different lengths");
+  }
+  check_types(self, other, "tensordot");
+  const Dims a_dims = geometry::wrap_dims(dims_self, self.dim(), "tensordot");
+  const Dims b_dims = geometry::wrap_dims(dims_other, other.dim(), "tensordot");
+  Tensor a = self, b = other;
+  int64_t inner = 1;
+  for (size_t i = 0; i < a_dims.size() && self.dim() > 0 && other.dim() > 0; ++i) {
+    const int64_t n = self.sizes()[a_dims[i]], m = other.sizes()[b_dims[i]];
+    if (n == m) {
+      inner *= n;
+    } else if (n == 1) {  // broadcasts: its partner is summed alone
+      b = mytorch::sum(b, b_dims[i], true, b.dtype());
+    } else if (m == 1) {
+      a = mytorch::sum(a, a_dims[i], true, a.dtype());
+    } else {
+      fail_inner(self, other, n, m, "tensordot");
+    }
+  }
+  const auto other_dims = [](const Tensor& x, const Dims& dims, Dims& sizes) {
+    Dims rest;
+    for (int64_t d = 0; d < x.dim(); ++d) {
+      if (std::find(dims.begin(), dims.end(), d) != dims.end()) continue;
+      rest.push_back(d);
+      sizes.push_back(x.sizes()[d]);
+    }
+    return rest;
+  };
+  Dims sizes;
+  Dims a_order = other_dims(a, a_dims, sizes);
+  const int64_t rows = geometry::product(as_list(sizes));
+  Dims b_sizes;
+  const Dims b_rest = other_dims(b, b_dims, b_sizes);
+  const int64_t columns = geometry::product(as_list(b_sizes));
+  sizes.insert(sizes.end(), b_sizes.begin(), b_sizes.end());
+  if (self.dim() > 0) a_order.insert(a_order.end(), a_dims.begin(), a_dims.end());
+  Dims b_order = other.dim() > 0 ? b_dims : Dims();
+  b_order.insert(b_order.end(), b_rest.begin(), b_rest.end());
+  return mytorch::mm(a.permute(as_list(a_order)).reshape({rows, inner}),
+                     b.permute(as_list(b_order)).reshape({inner, columns}))
+      .reshape(as_list(sizes));
+}
+
+Tensor trace(const Tensor& self) {
+  if (self.dim() != 2) {
+    fail(ErrorCode::kShape, "[trace] shape ", shape_str(self.sizes()), " is not a matrix");
+  }
+  return mytorch::sum(mytorch::diagonal(self));
+}
+
+}  // namespace composite
+}  // namespace mytorch

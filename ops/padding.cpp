@@ -1,0 +1,88 @@
+// Padding: with a constant, or with elements of the tensor itself.
+#include <algorithm>
+#include <cstdint>
+
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/constant_pad_nd.h"
+#include "mytorch/ops/full.h"
+#include "mytorch/ops/index_select.h"
+#include "ops/geometry.h"
+
+namespace mytorch::composite {
+namespace {
+
+void check_pairs(const Tensor& self, IntList pad) {
+  if (pad.size() % 2 != 0 || static_cast<int64_t>(pad.size() / 2) > self.dim()) {
+    fail(ErrorCode::kShape, "[pad] pad ", shape_str(pad),
+         " is not a (before, after) pair for each of the last dimensions of shape ",
+         shape_str(self.sizes()));
+  }
+}
+
+[[noreturn]] void fail_too_much(const Tensor& self, IntList pad, int64_t dim,
+                                std::string_view mode) {
+  fail(ErrorCode::kShape, "[pad] pad ", shape_str(pad), " in mode '", mode,
+       "' is too much for dimension ", dim, " of shape ", shape_str(self.sizes()));
+}
+
+// Which element of a dimension of `size` stands at position i, which may lie outside.
+int64_t source(int64_t i, int64_t size, std::string_view mode) {
+  if (mode == "replicate") return i < 0 ? 0 : i >= size ? size - 1 : i;
+  if (mode == "circular") return i < 0 ? i + size : i >= size ? i - size : i;
+  return i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i;  // reflect
+}
+
+}  // namespace
+
+Tensor constant_pad_nd(const Tensor& self, IntList pad, const Scalar& value) {
+  check_pairs(self, pad);
+  Dims sizes = to_dims(self.sizes());
+  Tensor from = self;
+  for (size_t i = 0; i < pad.size() / 2; ++i) {
+    const int64_t dim = self.dim() - 1 - static_cast<int64_t>(i);
+    const int64_t before = pad[2 * i], after = pad[2 * i + 1];
+    const int64_t size = sizes[dim];
+    sizes[dim] = size + before + after;
+    if (sizes[dim] < 0) fail_too_much(self, pad, dim, "constant");
+    const int64_t first = std::min(std::max<int64_t>(-before, 0), size);
+    const int64_t last = std::max(first, size - std::max<int64_t>(-after, 0));
+    from = from.slice(dim, first, last);
+  }
+  const Tensor result = mytorch::full(as_list(sizes), value, self.dtype(), self.device());
+  Tensor to = result;
+  for (size_t i = 0; i < pad.size() / 2; ++i) {
+    const int64_t dim = self.dim() - 1 - static_cast<int64_t>(i);
+    to = to.narrow(dim, std::min(std::max<int64_t>(pad[2 * i], 0), sizes[dim]), from.sizes()[dim]);
+  }
+  to.copy_(from);
+  return result;
+}
+
+Tensor pad(const Tensor& self, IntList pad, std::string_view mode, std::optional<double> value) {
+  if (mode == "constant") return mytorch::constant_pad_nd(self, pad, value.value_or(0.0));
+  if (mode != "reflect" && mode != "replicate" && mode != "circular") {
+    fail(ErrorCode::kValue, "[pad] mode '", mode,
+         "' is none of 'constant', 'reflect', 'replicate' and 'circular'");
+  }
+  if (value.has_value() && *value != 0) {
+    fail(ErrorCode::kValue, "[pad] mode '", mode, "' takes no value");
+  }
+  check_pairs(self, pad);
+  Tensor result = self;
+  for (size_t i = 0; i < pad.size() / 2; ++i) {
+    const int64_t dim = self.dim() - 1 - static_cast<int64_t>(i);
+    const int64_t before = pad[2 * i], after = pad[2 * i + 1];
+    if (before == 0 && after == 0) continue;
+    const int64_t size = self.sizes()[dim];
+    const int64_t most = mode == "reflect" ? size - 1 : mode == "circular" ? size : INT64_MAX;
+    if (before > most || after > most || size == 0 || size + before + after < 0) {
+      fail_too_much(self, pad, dim, mode);
+    }
+    std::vector<int64_t> index;
+    for (int64_t at = -before; at < size + after; ++at) index.push_back(source(at, size, mode));
+    result = mytorch::index_select(result, dim, tensor(index).to(self.device()));
+  }
+  return result.is_same(self) ? self.clone() : result;
+}
+
+}  // namespace mytorch::composite

@@ -1,0 +1,268 @@
+// Pooling over windows, and resizing.
+#include <algorithm>
+#include <cmath>
+
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/adaptive_avg_pool2d.h"
+#include "mytorch/ops/avg_pool2d.h"
+#include "mytorch/ops/div.h"
+#include "mytorch/ops/index_select.h"
+#include "mytorch/ops/masked_fill.h"
+#include "mytorch/ops/max_pool2d_with_indices.h"
+#include "mytorch/ops/sum.h"
+#include "ops/geometry.h"
+
+namespace mytorch {
+namespace {
+
+struct Window {
+  Dims kernel, stride, padding, dilation;
+  bool ceil_mode;
+};
+
+Window window(IntList kernel, IntList stride, IntList padding, IntList dilation, bool ceil_mode,
+              int64_t n, const char* op) {
+  Window w;
+  w.kernel = geometry::for_each_dim(kernel, n, op, "kernel_size");
+  w.stride = stride.empty() ? w.kernel : geometry::for_each_dim(stride, n, op, "stride");
+  w.padding = geometry::for_each_dim(padding, n, op, "padding");
+  w.dilation = geometry::for_each_dim(dilation, n, op, "dilation");
+  w.ceil_mode = ceil_mode;
+  for (int64_t i = 0; i < n; ++i) {
+    if (w.kernel[i] < 1 || w.stride[i] < 1 || w.dilation[i] < 1) {
+      fail(ErrorCode::kValue, "[", op, "] kernel_size ", shape_str(as_list(w.kernel)), ", stride ",
+           shape_str(as_list(w.stride)), " and dilation ", shape_str(as_list(w.dilation)),
+           " must be positive");
+    }
+    // More would make windows of padding only.
+    if (w.padding[i] < 0 || w.padding[i] > ((w.kernel[i] - 1) * w.dilation[i] + 1) / 2) {
+      fail(ErrorCode::kValue, "[", op, "] padding ", shape_str(as_list(w.padding)),
+           " must lie between 0 and half of the window ", shape_str(as_list(w.kernel)));
+    }
+  }
+  return w;
+}
+
+// Input of `n` spatial dimensions, with channels and, or without, a batch.
+Dims pooled_sizes(IntList input, const Window& w, int64_t n, const char* op) {
+  const int64_t ndim = static_cast<int64_t>(input.size());
+  if (ndim != n + 1 && ndim != n + 2) {
+    fail(ErrorCode::kShape, "[", op, "] input has shape ", shape_str(input), ": it must have ",
+         n + 2, " dimensions, or ", n + 1, " without a batch");
+  }
+  Dims sizes = to_dims(input);
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t size = input[ndim - n + i];
+    const int64_t room = size + 2 * w.padding[i] - w.dilation[i] * (w.kernel[i] - 1) - 1;
+    int64_t out = room < 0 ? 0 : room / w.stride[i] + 1;
+    if (w.ceil_mode && room >= -w.stride[i] + 1) {
+      out = (room + w.stride[i] - 1) / w.stride[i] + 1;
+      // The last window must begin inside of the input or of the padding before it.
+      if ((out - 1) * w.stride[i] >= size + w.padding[i]) --out;
+    }
+    if (size == 0 || out < 1) {
+      fail(ErrorCode::kShape, "[", op, "] the window ", shape_str(as_list(w.kernel)),
+           " with padding ", shape_str(as_list(w.padding)), " does not fit input of shape ",
+           shape_str(input));
+    }
+    sizes[ndim - n + i] = out;
+  }
+  return sizes;
+}
+
+void check_average(const Tensor& self, std::optional<int64_t> divisor_override, const char* op) {
+  if (!self.is_floating_point()) {
+    fail(ErrorCode::kType, "[", op, "] input is ", dtype_name(self.dtype()),
+         ": means need a floating type");
+  }
+  if (divisor_override.has_value() && *divisor_override == 0) {
+    fail(ErrorCode::kValue, "[", op, "] divisor_override is 0");
+  }
+}
+
+void check_adaptive(const Tensor& self, IntList output_size, int64_t n, const char* op) {
+  check_average(self, {}, op);
+  bool fits = self.dim() == n + 1 || self.dim() == n + 2;
+  for (int64_t i = 1; fits && i <= n; ++i) fits = self.size(-i) > 0;
+  if (!fits) {
+    fail(ErrorCode::kShape, "[", op, "] input has shape ", shape_str(self.sizes()),
+         ": it must have ", n + 2, " dimensions, or ", n + 1,
+         " without a batch, the spatial ones not empty");
+  }
+  for (const int64_t size : output_size) {
+    if (size < 0) {
+      fail(ErrorCode::kValue, "[", op, "] output_size ", shape_str(output_size), " is negative");
+    }
+  }
+}
+
+// Means over `out` windows of dimension `dim`, of which the i-th holds the elements from
+// floor(i * size / out) up to ceil((i + 1) * size / out). Sums what each window holds, and nothing
+// else, so that an infinity or NaN stays in its own windows.
+Tensor adaptive_mean(const Tensor& x, int64_t dim, int64_t out) {
+  const int64_t size = x.size(dim);
+  int64_t width = 0;
+  const auto begin = [&](int64_t i) { return i * size / out; };
+  const auto end = [&](int64_t i) { return ((i + 1) * size + out - 1) / out; };
+  for (int64_t i = 0; i < out; ++i) width = std::max(width, end(i) - begin(i));
+  std::vector<int64_t> index, beyond;
+  std::vector<int64_t> count;
+  for (int64_t i = 0; i < out; ++i) {
+    count.push_back(end(i) - begin(i));
+    for (int64_t j = 0; j < width; ++j) {
+      index.push_back(std::min(begin(i) + j, size - 1));
+      beyond.push_back(begin(i) + j >= end(i));
+    }
+  }
+  dim = wrap_dim(dim, x.dim(), "adaptive_avg_pool");
+  const auto along = [&](const std::vector<int64_t>& values, IntList shape) {
+    Dims sizes(x.dim() + static_cast<int64_t>(shape.size()) - 1, 1);
+    std::copy(shape.begin(), shape.end(), sizes.begin() + dim);
+    return tensor(values).to(x.device()).reshape(as_list(sizes));
+  };
+  Dims windows = to_dims(x.sizes());
+  windows[dim] = out;
+  windows.insert(windows.begin() + dim + 1, width);
+  const Tensor picked =
+      mytorch::index_select(x, dim, tensor(index).to(x.device())).reshape(as_list(windows));
+  const Tensor kept = mytorch::masked_fill(picked, along(beyond, {out, width}).to(kBool), 0);
+  return mytorch::div(mytorch::sum(kept, dim + 1), along(count, out).to(x.dtype()));
+}
+
+}  // namespace
+
+namespace shape {
+
+std::tuple<TensorSpec, TensorSpec> max_pool2d_with_indices(const Tensor& self, IntList kernel_size,
+                                                           IntList stride, IntList padding,
+                                                           IntList dilation, bool ceil_mode) {
+  const char* op = "max_pool2d";
+  const Dims sizes = pooled_sizes(
+      self.sizes(), window(kernel_size, stride, padding, dilation, ceil_mode, 2, op), 2, op);
+  return {like(self, sizes), {sizes, kInt64, self.device(), {}}};
+}
+
+TensorSpec max_pool2d_with_indices_backward(const Tensor& grad_output, IntList input_size,
+                                            const Tensor& indices) {
+  const char* op = "max_pool2d_with_indices_backward";
+  if (!(grad_output.sizes() == indices.sizes())) {
+    fail(ErrorCode::kShape, "[", op, "] grad_output has shape ", shape_str(grad_output.sizes()),
+         ", but indices have shape ", shape_str(indices.sizes()));
+  }
+  const size_t ndim = grad_output.sizes().size();
+  if (indices.dtype() != kInt64 || input_size.size() != ndim || ndim < 3) {
+    fail(ErrorCode::kShape, "[", op, "] input_size ", shape_str(input_size),
+         " does not fit int64 indices of shape ", shape_str(indices.sizes()));
+  }
+  for (size_t d = 0; d + 2 < ndim; ++d) {
+    if (input_size[d] != grad_output.sizes()[d]) {
+      fail(ErrorCode::kShape, "[", op, "] input_size ", shape_str(input_size),
+           " and grad_output of shape ", shape_str(grad_output.sizes()), " differ in dimension ",
+           d);
+    }
+  }
+  return like(grad_output, to_dims(input_size));
+}
+
+TensorSpec avg_pool2d(const Tensor& self, IntList kernel_size, IntList stride, IntList padding,
+                      bool ceil_mode, bool /*count_include_pad*/,
+                      std::optional<int64_t> divisor_override) {
+  const char* op = "avg_pool2d";
+  check_average(self, divisor_override, op);
+  return like(self, pooled_sizes(self.sizes(),
+                                 window(kernel_size, stride, padding, 1, ceil_mode, 2, op), 2, op));
+}
+
+TensorSpec avg_pool2d_backward(const Tensor& grad_output, IntList input_size, IntList kernel_size,
+                               IntList stride, IntList padding, bool ceil_mode,
+                               bool /*count_include_pad*/,
+                               std::optional<int64_t> divisor_override) {
+  const char* op = "avg_pool2d_backward";
+  check_average(grad_output, divisor_override, op);
+  const Dims expected =
+      pooled_sizes(input_size, window(kernel_size, stride, padding, 1, ceil_mode, 2, op), 2, op);
+  if (!(grad_output.sizes() == as_list(expected))) {
+    fail(ErrorCode::kShape, "[", op, "] grad_output has shape ", shape_str(grad_output.sizes()),
+         ", but pooling gives ", shape_str(as_list(expected)));
+  }
+  return like(grad_output, to_dims(input_size));
+}
+
+}  // namespace shape
+
+namespace composite {
+
+Tensor max_pool2d(const Tensor& self, IntList kernel_size, IntList stride, IntList padding,
+                  IntList dilation, bool ceil_mode) {
+  const Window w = window(kernel_size, stride, padding, dilation, ceil_mode, 2, "max_pool2d");
+  return std::get<0>(mytorch::max_pool2d_with_indices(self, as_list(w.kernel), as_list(w.stride),
+                                                      as_list(w.padding), as_list(w.dilation),
+                                                      ceil_mode));
+}
+
+Tensor max_pool1d(const Tensor& self, IntList kernel_size, IntList stride, IntList padding,
+                  IntList dilation, bool ceil_mode) {
+  const char* op = "max_pool1d";
+  const Window w = window(kernel_size, stride, padding, dilation, ceil_mode, 1, op);
+  pooled_sizes(self.sizes(), w, 1, op);
+  return std::get<0>(mytorch::max_pool2d_with_indices(self.unsqueeze(-2), {1, w.kernel[0]},
+                                                      {1, w.stride[0]}, {0, w.padding[0]},
+                                                      {1, w.dilation[0]}, ceil_mode))
+      .squeeze(-2);
+}
+
+Tensor avg_pool1d(const Tensor& self, IntList kernel_size, IntList stride, IntList padding,
+                  bool ceil_mode, bool count_include_pad) {
+  const char* op = "avg_pool1d";
+  const Window w = window(kernel_size, stride, padding, 1, ceil_mode, 1, op);
+  pooled_sizes(self.sizes(), w, 1, op);
+  return mytorch::avg_pool2d(self.unsqueeze(-2), {1, w.kernel[0]}, {1, w.stride[0]},
+                             {0, w.padding[0]}, ceil_mode, count_include_pad)
+      .squeeze(-2);
+}
+
+Tensor adaptive_avg_pool2d(const Tensor& self, IntList output_size) {
+  const char* op = "adaptive_avg_pool2d";
+  const Dims out = geometry::for_each_dim(output_size, 2, op, "output_size");
+  check_adaptive(self, as_list(out), 2, op);
+  const int64_t height = self.size(-2), width = self.size(-1);
+  if (out[0] > 0 && out[1] > 0 && height % out[0] == 0 && width % out[1] == 0) {
+    const Dims kernel = {height / out[0], width / out[1]};
+    return mytorch::avg_pool2d(self, as_list(kernel), as_list(kernel));
+  }
+  return adaptive_mean(adaptive_mean(self, -2, out[0]), -1, out[1]);
+}
+
+Tensor adaptive_avg_pool1d(const Tensor& self, IntList output_size) {
+  const char* op = "adaptive_avg_pool1d";
+  const Dims out = geometry::for_each_dim(output_size, 1, op, "output_size");
+  check_adaptive(self, as_list(out), 1, op);
+  return mytorch::adaptive_avg_pool2d(self.unsqueeze(-2), {1, out[0]}).squeeze(-2);
+}
+
+Tensor upsample_nearest2d(const Tensor& self, IntList output_size, std::optional<double> scales_h,
+                          std::optional<double> scales_w) {
+  const char* op = "upsample_nearest2d";
+  const Dims out = geometry::for_each_dim(output_size, 2, op, "output_size");
+  if (self.dim() != 4 || self.size(-2) == 0 || self.size(-1) == 0 || out[0] <= 0 || out[1] <= 0) {
+    fail(ErrorCode::kShape, "[", op, "] cannot resize input of shape ", shape_str(self.sizes()),
+         " to ", shape_str(as_list(out)), ": input is (N, C, H, W), and no size is 0");
+  }
+  const auto resize = [&](const Tensor& x, int64_t dim, int64_t to, std::optional<double> scale) {
+    const int64_t from = x.size(dim);
+    if (from == to && !scale.has_value()) return x;
+    // In float, as ATen has it, so that the same elements are chosen.
+    const float step = scale.has_value() && *scale > 0
+                           ? static_cast<float>(1.0 / *scale)
+                           : static_cast<float>(from) / static_cast<float>(to);
+    std::vector<int64_t> index(to);
+    for (int64_t i = 0; i < to; ++i) {
+      index[i] = std::min(static_cast<int64_t>(std::floor(static_cast<float>(i) * step)), from - 1);
+    }
+    return mytorch::index_select(x, dim, tensor(index).to(x.device()));
+  };
+  return resize(resize(self, 2, out[0], scales_h), 3, out[1], scales_w);
+}
+
+}  // namespace composite
+}  // namespace mytorch

@@ -1,0 +1,402 @@
+// In-place operations and views.
+#include <cmath>
+
+#include "mytorch/autograd.h"
+#include "mytorch/autograd/record.h"
+#include "tests/autograd/util.h"
+
+namespace mytorch {
+namespace {
+
+using autograd::grad;
+
+TEST(InPlace, OnANonLeaf) {
+  const Tensor x = leaf({2, 3});
+  const Tensor y = mul(x, 2.0);
+  mul_(y, 5.0);
+  EXPECT_EQ(y.grad_fn(), "MulBackward");
+  sum(y).backward();
+  EXPECT_EQ(values(x.grad()), (Values{10, 10}));
+}
+
+TEST(InPlace, MakesAPlainTensorPartOfTheGraph) {
+  const Tensor w = leaf({2, 3});
+  const Tensor b = plain({5, 7});
+  EXPECT_FALSE(b.requires_grad());
+  mul_(b, w);
+  EXPECT_TRUE(b.requires_grad());
+  EXPECT_FALSE(b.is_leaf());
+  sum(b).backward();
+  EXPECT_EQ(values(w.grad()), (Values{5, 7}));
+}
+
+TEST(InPlace, LeavesAreRefused) {
+  const Tensor x = leaf({1, 2});
+  EXPECT_ERROR(mul_(x, 2.0), "[mul_]");
+  EXPECT_ERROR(mul_(x, 2.0), "leaf");
+  EXPECT_ERROR(mul_(view(x, {2}), 2.0), "view of a leaf");
+  EXPECT_ERROR(zero_(select(x, 0, 1)), "view of a leaf");
+  EXPECT_EQ(values(x), (Values{1, 2}));
+  NoGradGuard no_grad;
+  mul_(x, 2.0);
+  mul_(view(x, {2}), 2.0);
+  EXPECT_EQ(values(x), (Values{4, 8}));
+  EXPECT_TRUE(x.is_leaf());
+  EXPECT_TRUE(x.requires_grad());
+}
+
+TEST(InPlace, SavedOutput) {
+  const Tensor x = leaf({-1, 2});
+  const Tensor y = mul(x, 3.0);
+  relu_(y);
+  sum(y).backward();
+  EXPECT_EQ(values(x.grad()), (Values{0, 3}));
+}
+
+TEST(InPlace, SavedInputIsTheValueBefore) {
+  const Tensor x = leaf({0.5});
+  const Tensor y = mul(x, 1.0);
+  sin_(y);
+  sum(y).backward();
+  EXPECT_NEAR(values(x.grad())[0], std::cos(0.5), 1e-12);
+}
+
+TEST(InPlace, WithItself) {
+  const Tensor x = leaf({3});
+  const Tensor y = mul(x, 2.0);
+  mul_(y, y);
+  EXPECT_EQ(values(y), (Values{36}));
+  y.backward();
+  EXPECT_EQ(values(x.grad()), (Values{24}));
+}
+
+TEST(InPlace, HigherOrderThroughSavedCopy) {
+  const Tensor x = leaf({3});
+  const Tensor y = mul(x, 1.0);
+  mul_(y, y);
+  const Tensor g = grad({y}, {x}, {}, {.create_graph = true})[0];
+  EXPECT_EQ(values(g), (Values{6}));
+  EXPECT_EQ(values(grad({g}, {x})[0]), (Values{2}));
+}
+
+TEST(InPlace, HigherOrderThroughSavedOutput) {
+  const Tensor x = leaf({0.5});
+  const Tensor y = mul(x, 1.0);
+  exp_(y);
+  const Tensor g = grad({y}, {x}, {}, {.create_graph = true})[0];
+  EXPECT_NEAR(values(grad({g}, {x})[0])[0], std::exp(0.5), 1e-12);
+}
+
+TEST(Versions, OverwrittenInputIsAnErrorNamingBoth) {
+  const Tensor x = leaf({1, 2});
+  const Tensor h = mul(x, 2.0);
+  const Tensor y = mul(h, h);
+  add_(h, 1.0);
+  EXPECT_ERROR(sum(y).backward({}, true), "[MulBackward]");
+  EXPECT_ERROR(sum(y).backward({}, true), "add_");
+  EXPECT_ERROR(sum(y).backward({}, true), "(2,)");
+}
+
+TEST(Versions, OverwrittenOutput) {
+  const Tensor x = leaf({1});
+  const Tensor y = exp(x);
+  mul_(y, 2.0);
+  EXPECT_ERROR(y.backward(), "[ExpBackward]");
+  EXPECT_ERROR(y.backward(), "mul_");
+}
+
+TEST(Versions, UnrecordedWritesCount) {
+  const Tensor x = leaf({1});
+  const Tensor w = plain({2});
+  const Tensor y = mul(x, w);
+  {
+    NoGradGuard no_grad;
+    mul_(w, 2.0);
+  }
+  EXPECT_ERROR(y.backward(), "not recorded");
+  const Tensor z = exp(x);
+  mul_(z.detach(), 2.0);
+  EXPECT_ERROR(z.backward(), "[ExpBackward]");
+}
+
+TEST(Versions, WritesThroughViewsCount) {
+  const Tensor x = leaf({1, 2});
+  const Tensor w = plain({2, 3});
+  const Tensor first = select(w, 0, 0);
+  const Tensor y = mul(x, w);
+  mul_(first, 2.0);
+  EXPECT_ERROR(sum(y).backward(), "overwritten");
+}
+
+TEST(Versions, WritesThatNobodyNeedsAreFine) {
+  const Tensor x = leaf({1, 2});
+  const Tensor y = mul(x, 2.0);
+  const Tensor z = add(y, 1.0);
+  mul_(y, 3.0);
+  sum(z).backward();
+  EXPECT_EQ(values(x.grad()), (Values{2, 2}));
+}
+
+// ---- views --------------------------------------------------------------------------------------------
+
+TEST(View, Gradients) {
+  const Tensor x = counting({2, 3}).requires_grad_();
+  const Tensor row = select(transpose(x, 0, 1), 0, 2);
+  EXPECT_TRUE(row.is_view());
+  sum(mul(row, row)).backward();
+  EXPECT_EQ(values(x.grad()), (Values{0, 0, 4, 0, 0, 10}));
+}
+
+TEST(View, WriteReachesTheBase) {
+  const Tensor x = leaf({1, 2, 3});
+  const Tensor y = mul(x, 1.0);
+  mul_(select(y, 0, 1), 10.0);
+  EXPECT_EQ(values(y), (Values{1, 20, 3}));
+  sum(y).backward();
+  EXPECT_EQ(values(x.grad()), (Values{1, 10, 1}));
+}
+
+TEST(View, WriteToTheBaseReachesViews) {
+  const Tensor x = leaf({1, 2, 3});
+  const Tensor y = mul(x, 1.0);
+  const Tensor v = select(y, 0, 1);
+  EXPECT_EQ(v.grad_fn(), "SelectBackward");
+  mul_(y, 10.0);
+  EXPECT_EQ(v.grad_fn(), "AsStridedBackward");
+  v.backward();
+  EXPECT_EQ(values(x.grad()), (Values{0, 10, 0}));
+}
+
+TEST(View, WriteReachesSiblings) {
+  const Tensor x = counting({2, 2}).requires_grad_();
+  const Tensor y = mul(x, 1.0);
+  const Tensor row = select(y, 0, 1);
+  const Tensor column = select(y, 1, 1);
+  mul_(row, 10.0);
+  sum(mul(column, plain({1, 2}))).backward();
+  EXPECT_EQ(values(x.grad()), (Values{0, 1, 0, 20}));
+}
+
+TEST(View, ChainsOfViewsFollowTheBase) {
+  const Tensor x = counting({2, 3}).requires_grad_();
+  const Tensor y = mul(x, 1.0);
+  const Tensor v = select(transpose(y, 0, 1), 0, 1);  // column 1
+  mul_(v, v);
+  sum(y).backward();
+  EXPECT_EQ(values(x.grad()), (Values{1, 2, 1, 1, 8, 1}));
+}
+
+TEST(View, MadeBeforeTheBaseHadAHistory) {
+  const Tensor w = leaf({2, 3});
+  const Tensor base = plain({5, 7});
+  const Tensor v = select(base, 0, 1);
+  EXPECT_FALSE(v.requires_grad());
+  mul_(base, w);
+  EXPECT_TRUE(v.requires_grad());
+  EXPECT_FALSE(v.is_leaf());
+  const Tensor y = mul(v, 10.0);
+  EXPECT_TRUE(y.requires_grad());
+  y.backward();
+  EXPECT_EQ(values(w.grad()), (Values{0, 70}));
+}
+
+TEST(View, WriteToAViewGivesThePlainBaseAHistory) {
+  const Tensor w = leaf({3});
+  const Tensor base = plain({5, 7});
+  const Tensor other = view(base, {2, 1});  // made before
+  mul_(select(base, 0, 1), select(w, 0, 0));
+  EXPECT_TRUE(base.requires_grad());
+  EXPECT_EQ(base.grad_fn(), "CopySlices");
+  EXPECT_EQ(values(base), (Values{5, 21}));
+  sum(mul(base, base)).backward({}, true);
+  EXPECT_EQ(values(w.grad()), (Values{2 * 21 * 7}));
+  w.set_grad({});
+  sum(other).backward();
+  EXPECT_EQ(values(w.grad()), (Values{7}));
+}
+
+TEST(View, CopyIntoSlices) {
+  const Tensor a = leaf({1, 2});
+  const Tensor b = leaf({3, 4});
+  const Tensor all = zeros({2, 2}, kFloat64);
+  copy_(select(all, 0, 0), a);
+  copy_(select(all, 0, 1), b);
+  copy_(select(all, 0, 0), mul(b, 10.0));  // a is overwritten
+  sum(mul(all, all)).backward();
+  EXPECT_EQ(values(b.grad()), (Values{6 + 2 * 30 * 10, 8 + 2 * 40 * 10}));
+  EXPECT_EQ(values(a.grad()), (Values{0, 0}));
+}
+
+TEST(View, ZeroThroughAView) {
+  const Tensor x = leaf({1, 2, 3});
+  const Tensor y = mul(x, 2.0);
+  zero_(select(y, 0, 0));
+  sum(y).backward();
+  EXPECT_EQ(values(x.grad()), (Values{0, 2, 2}));
+}
+
+TEST(View, SavedOutputOfAWriteToAView) {
+  const Tensor x = leaf({0.5, 1});
+  const Tensor y = mul(x, 1.0);
+  const Tensor v = select(y, 0, 0);
+  exp_(v);
+  const Tensor g = grad({v}, {x}, {}, {.create_graph = true})[0];
+  EXPECT_NEAR(values(g)[0], std::exp(0.5), 1e-12);
+  EXPECT_EQ(values(g)[1], 0);
+  const Tensor gg = grad({sum(g)}, {x})[0];
+  EXPECT_NEAR(values(gg)[0], std::exp(0.5), 1e-12);
+  EXPECT_EQ(values(gg)[1], 0);
+}
+
+TEST(View, HigherOrderThroughWrites) {
+  const Tensor x = leaf({2, 3});
+  const Tensor y = mul(x, x);
+  mul_(select(y, 0, 0), select(x, 0, 1));  // y0 = x0^2 x1
+  const Tensor g = grad({sum(y)}, {x}, {}, {.create_graph = true})[0];
+  EXPECT_EQ(values(g), (Values{12, 4 + 6}));
+  const Tensor gg = grad({select(g, 0, 0)}, {x})[0];  // of 2 x0 x1
+  EXPECT_EQ(values(gg), (Values{6, 4}));
+}
+
+TEST(View, RepeatedWrites) {
+  const Tensor x = leaf({1, 1, 1});
+  const Tensor y = mul(x, 1.0);
+  const Tensor v = select(y, 0, 2);
+  for (int i = 0; i < 3; ++i) mul_(v, 2.0);
+  for (int i = 0; i < 2; ++i) mul_(y, 3.0);
+  mul_(v, 2.0);
+  sum(y).backward();
+  EXPECT_EQ(values(x.grad()), (Values{9, 9, 9 * 16}));
+}
+
+TEST(View, OutputsOfUnbind) {
+  const Tensor x = counting({2, 2}).requires_grad_();
+  const Tensor y = mul(x, 1.0);
+  const std::vector<Tensor> rows = unbind(y);
+  sum(mul(rows[0], rows[1])).backward({}, true);
+  EXPECT_EQ(values(x.grad()), (Values{2, 3, 0, 1}));
+  x.set_grad({});
+  mul_(rows[0], 10.0);
+  sum(add(y, rows[1])).backward();
+  EXPECT_EQ(values(x.grad()), (Values{10, 10, 3, 3}));
+}
+
+TEST(View, RequiresGradOnAView) {
+  const Tensor base = plain({1, 2});
+  const Tensor v = select(base, 0, 1);
+  v.requires_grad_();
+  EXPECT_TRUE(v.is_leaf());
+  EXPECT_FALSE(base.requires_grad());
+  mul(v, 3.0).backward();
+  EXPECT_EQ(values(v.grad()), (Values{3}));
+  EXPECT_ERROR(mul_(v, 2.0), "leaf");
+}
+
+// A view from before a leaf required grad is a constant; writes in no-grad mode do not change that.
+TEST(View, MadeBeforeALeafRequiredGrad) {
+  const Tensor base = plain({1, 2});
+  const Tensor v = select(base, 0, 1);
+  base.requires_grad_();
+  EXPECT_EQ(v.grad_fn(), "");
+  EXPECT_FALSE(mul(v, 2.0).requires_grad());
+  EXPECT_ERROR(mul_(v, 2.0), "leaf");
+  {
+    NoGradGuard no_grad;
+    mul_(base, 3.0);
+  }
+  EXPECT_FALSE(mul(v, 2.0).requires_grad());
+}
+
+TEST(View, UnrecordedWriteKeepsTheHistory) {
+  const Tensor x = leaf({1, 2});
+  const Tensor y = mul(x, 2.0);
+  const Tensor v = select(y, 0, 1);
+  {
+    NoGradGuard no_grad;
+    add_(y, 100.0);
+  }
+  EXPECT_EQ(v.grad_fn(), "SelectBackward");
+  v.backward();
+  EXPECT_EQ(values(x.grad()), (Values{0, 2}));
+}
+
+TEST(NoGradView, IsAConstantAndCannotBeWrittenAmbiguously) {
+  const Tensor x = leaf({1, 2});
+  const Tensor y = mul(x, 1.0);
+  Tensor v;
+  {
+    NoGradGuard no_grad;
+    v = select(y, 0, 1);
+  }
+  EXPECT_EQ(v.grad_fn(), "");
+  EXPECT_FALSE(mul(v, 2.0).requires_grad());
+  EXPECT_ERROR(mul_(v, 2.0), "no-grad mode");
+  EXPECT_ERROR(mul_(view(v, {1}), x), "no-grad mode");
+  {
+    NoGradGuard no_grad;
+    mul_(v, 2.0);
+  }
+  EXPECT_FALSE(mul(v, 2.0).requires_grad());
+  mul_(y, 2.0);
+  EXPECT_ERROR(mul(v, 2.0), "no-grad mode");
+  // Of a plain base too, as soon as a write is to be recorded.
+  const Tensor base = plain({1, 2});
+  {
+    NoGradGuard no_grad;
+    v = select(base, 0, 1);
+  }
+  mul_(v, 2.0);
+  EXPECT_ERROR(mul_(v, select(x, 0, 0)), "no-grad mode");
+}
+
+TEST(Detached, WritesAreCountedButNotRecorded) {
+  const Tensor x = leaf({1, 2});
+  const Tensor y = mul(x, 2.0);
+  const Tensor d = y.detach();
+  mul_(d, 3.0);
+  EXPECT_EQ(values(y), (Values{6, 12}));
+  EXPECT_EQ(y.grad_fn(), "MulBackward");
+  sum(y).backward();
+  EXPECT_EQ(values(x.grad()), (Values{2, 2}));
+}
+
+// ---- as_strided ---------------------------------------------------------------------------------------
+
+TEST(AsStrided, OverlappingView) {
+  const Tensor x = leaf({1, 2, 3, 4});
+  const Tensor windows = as_strided(x, {3, 2}, {1, 1}, 0);
+  sum(mul(windows, tensor({1, 10}, kFloat64))).backward();
+  EXPECT_EQ(values(x.grad()), (Values{1, 11, 11, 10}));
+}
+
+TEST(AsStrided, RepeatedElements) {
+  const Tensor g = autograd::as_strided_backward(counting({2, 3}), IntList(2), IntList(1), 0,
+                                                 {2, 3}, {1, 0}, 0);
+  EXPECT_EQ(values(g), (Values{0 + 1 + 2, 3 + 4 + 5}));
+}
+
+TEST(AsStrided, InputThatOverlaps) {
+  // The input shows one element twice; each gets half.
+  const Tensor g =
+      autograd::as_strided_backward(plain({6}), IntList(2), IntList(int64_t{0}), 0, IntList(1), IntList(1), 0);
+  EXPECT_EQ(values(g), (Values{3, 3}));
+}
+
+TEST(AsStrided, InputWithGapsAndOffset) {
+  const Tensor g = autograd::as_strided_backward(plain({1, 2}), IntList(3), IntList(2), 4, IntList(2),
+                                                 IntList(4), 4);
+  EXPECT_EQ(values(g), (Values{1, 0, 2}));
+  // Elements of the view that are none of the input's lead nowhere.
+  const Tensor h = autograd::as_strided_backward(plain({1, 2}), IntList(2), IntList(2), 0, IntList(2),
+                                                 IntList(1), 0);
+  EXPECT_EQ(values(h), (Values{1, 0}));
+}
+
+TEST(AsStrided, Empty) {
+  const Tensor g = autograd::as_strided_backward(zeros({0, 2}, kFloat64), IntList(3), IntList(1), 0,
+                                                 {0, 2}, {2, 1}, 0);
+  EXPECT_EQ(values(g), (Values{0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace mytorch

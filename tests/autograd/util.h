@@ -1,0 +1,48 @@
+// Helpers of the autograd tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "mytorch/error.h"
+#include "mytorch/grad_mode.h"
+#include "mytorch/ops.h"
+#include "mytorch/tensor.h"
+
+namespace mytorch {
+
+inline std::vector<double> values(const Tensor& t) {
+  NoGradGuard no_grad;
+  const Tensor host = mytorch::clone(mytorch::reshape(mytorch::to(t, kFloat64), -1));
+  const double* data = host.const_data<double>();
+  return {data, data + host.numel()};
+}
+using Values = std::vector<double>;
+
+inline Tensor plain(std::initializer_list<double> list) { return tensor(list, kFloat64); }
+inline Tensor leaf(std::initializer_list<double> list) { return plain(list).requires_grad_(); }
+// 0, 1, 2, ... of a shape.
+inline Tensor counting(IntList sizes) {
+  return mytorch::clone(mytorch::view(mytorch::arange(count(sizes), kFloat64), sizes));
+}
+
+// The message of the Error that `f` throws; "" if it throws none.
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+#define EXPECT_ERROR(statement, part)                                    \
+  do {                                                                   \
+    const std::string message_ = ::mytorch::error_of([&] { statement; }); \
+    EXPECT_NE(message_.find(part), std::string::npos)                    \
+        << "expected an error with \"" << part << "\", got \"" << message_ << "\""; \
+  } while (false)
+
+}  // namespace mytorch
