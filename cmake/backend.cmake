@@ -24,6 +24,9 @@ MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
 ]] @ONLY)
   add_library(mytorch_backend_${id} MODULE ${entry})
   target_link_libraries(mytorch_backend_${id} PRIVATE ${objects})
+  # Hidden visibility does not cover the standard library's own templates.
+  target_link_options(mytorch_backend_${id} PRIVATE
+    -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/backend.exports)
   set_target_properties(mytorch_backend_${id} PROPERTIES
     PREFIX "" OUTPUT_NAME mytorch_${id} LINKER_LANGUAGE CXX C_VISIBILITY_PRESET hidden
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/mytorch/backends)

@@ -157,7 +157,7 @@ def selector(body: Body, op: Op) -> str:
         if isinstance(tree, Leaf):
             if tree.error:
                 return f"refuse_arguments(kInfo_{op.schema.struct_id}, {text(tree.error)})"
-            return f"{tree.variant}u"
+            return f"uint16_t{{{tree.variant}}}"
         return f"({condition(tree.condition, args)} ? {walk(tree.if_true)} : {walk(tree.if_false)})"
 
     return walk(body.selector)

@@ -143,7 +143,7 @@ def span_code(code: SpanCode) -> list[str]:
     p = code.program
     lines = [f"// {code.comment}", "template <class D>",
              f"bool {code.name}(const void* const* in, void* const* out, const Scalars& s, int64_t n) {{",
-             "  using T = hn::TFromD<D>;", "  const D d;"]
+             "  using T [[maybe_unused]] = hn::TFromD<D>;", "  const D d;"]
     inputs = [i for i, n in enumerate(p.nodes) if n.op == "input"]
     scalars = [i for i, n in enumerate(p.nodes) if n.op == "scalar"]
     divides = False

@@ -100,7 +100,7 @@ def pointwise_head(op: Op) -> list[str]:
              f"  const mt_tensor* inputs[{len(inputs)}] = {{" +
              ", ".join(input_value(op, a) for a in inputs) + "};",
              f"  mt_tensor hosts[{len(inputs)}];",
-             f"  args.header = {{sizeof(args), {{}}, {cpp.selector(op.body, op)}}};", *after]
+             f"  args.header = {{sizeof(args), {{}}, {cpp.selector(op.body, op)}, 0}};", *after]
     return lines
 
 
@@ -173,7 +173,7 @@ def reduce_head(op: Op) -> list[str]:
     s = op.schema
     before, after = prepare(op, False)
     return [f"  mt_args_{s.struct_id} args;", *before,
-            f"  args.header = {{sizeof(args), {{}}, {cpp.selector(op.body, op)}}};", *after]
+            f"  args.header = {{sizeof(args), {{}}, {cpp.selector(op.body, op)}, 0}};", *after]
 
 
 def tensor_input(op: Op) -> str:
@@ -215,7 +215,7 @@ def reduce_into(op: Op) -> list[str]:
 def kernel_head(op: Op) -> list[str]:
     s = op.schema
     before, after = prepare(op, False)
-    lines = [f"  mt_args_{s.struct_id} args;", *before, "  args.header = {sizeof(args), {}, 0};"]
+    lines = [f"  mt_args_{s.struct_id} args;", *before, "  args.header = {sizeof(args), {}, 0, 0};"]
     shaped = f"shape::{op.function}({cpp.names(s.args)})"
     if cpp.written(s) is not None:
         lines.append(f"  {shaped};")
@@ -348,6 +348,8 @@ def public(op: Op) -> list[str]:
         return lines
     result = "const Tensor&" if cpp.written(s) is not None else cpp.return_type(s)
 
+    w = cpp.written(s)
+
     def form(name: str, target: str, column: str) -> None:
         lines.append(f"{result if column == 'kFunctional' else 'const Tensor&'} {name}({cpp.params(s.args)}) {{")
         if layered(op):
@@ -356,7 +358,9 @@ def public(op: Op) -> list[str]:
             lines.append(f"      return reinterpret_cast<decltype(&below::{target})>(layer)({args});")
             lines.append("    }")
             lines.append("  }")
-        lines.append(f"  return below::{target}({args});")
+        # An op that no layer wraps and no kernel serves is its composite.
+        direct = op.meaning == "composite" and not op.has_kernel and not layered(op) and w is None
+        lines.append(f"  return composite::{op.function}({args});" if direct else f"  return below::{target}({args});")
         lines.append("}")
 
     form(s.cpp_name, s.struct_id, "kFunctional")

@@ -80,8 +80,7 @@ HWY_EXPORT(multiply_adds);
 
 using cpu::GemmProblem;
 
-// ---- a context
-// --------------------------------------------------------------------------------------
+// ---- a context --------------------------------------------------------------------------------
 
 void openmp_for(mt_ctx* ctx, int64_t begin, int64_t end, int64_t grain, mt_range_fn body,
                 void* user) {
@@ -117,8 +116,7 @@ mt_ctx make_context(int threads) {
   return ctx;
 }
 
-// ---- the peak
-// ---------------------------------------------------------------------------------------
+// ---- the peak ---------------------------------------------------------------------------------
 
 // One thread is timed by its processor time, which other programs cannot stretch; several by the
 // clock on the wall, since they wait for each other.
@@ -147,8 +145,7 @@ double measure_peak(int threads) {
   return best;
 }
 
-// ---- products
-// ---------------------------------------------------------------------------------------
+// ---- products ---------------------------------------------------------------------------------
 
 struct Shape {
   int64_t m, n, k;

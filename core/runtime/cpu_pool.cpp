@@ -9,51 +9,36 @@
 #include <utility>
 #include <vector>
 
-// A sanitizer must see every block come and go, or it could not see its misuse.
-#if defined(__SANITIZE_ADDRESS__)
-#define MYTORCH_POOLED 0
-#else
-#define MYTORCH_POOLED 1
-#endif
-
 namespace mytorch::cpu_pool {
+
+namespace detail {
+thread_local constinit ThreadCache cache __attribute__((tls_model("initial-exec"))) = {};
+}  // namespace detail
+
 namespace {
 
+using detail::cache;
+using detail::FreeBlock;
+
 constexpr size_t kAlignment = 64;
-// Size classes: four per power of two, so at most a quarter of a block is lost.
-// Class c = 4*log2 + quarter stands for (4 + quarter) << (log2 - 2) bytes.
-constexpr int kSmallLimit = 1 << 16;           // up to here blocks are cached per thread
 constexpr size_t kThreadCacheBytes = 1 << 20;  // per thread, for all classes together
 constexpr size_t kLargeCacheBytes = size_t{4} << 30;
+constexpr int kNumClasses = kFineClasses + 1 + 4 * 40;
 
 uint16_t class_of(size_t bytes) {
-  if (bytes <= 64) return 4 * 6;
-  const int log2 = std::bit_width(bytes - 1) - 1;  // 2^log2 < bytes <= 2^(log2+1)
+  if (bytes <= kFineLimit) return static_cast<uint16_t>(bytes == 0 ? 1 : (bytes + 63) / 64);
+  const int log2 = std::bit_width(bytes - 1) - 1;  // 2^log2 < bytes <= 2^(log2+1), log2 >= 10
   const size_t quarter = size_t{1} << (log2 - 2);
   const size_t step = (bytes - 1 - (size_t{1} << log2)) / quarter;  // 0..3
-  return static_cast<uint16_t>(4 * log2 + step + 1);
+  return static_cast<uint16_t>(kFineClasses + 4 * (log2 - 10) + step + 1);
 }
 
 size_t bytes_of(uint16_t size_class) {
-  const int log2 = size_class / 4;
-  return (size_t{1} << log2) + (size_t{size_class} % 4) * (size_t{1} << (log2 - 2));
+  if (size_class <= kFineClasses) return size_t{size_class} * 64;
+  const int coarse = size_class - kFineClasses - 1;
+  const int log2 = 10 + coarse / 4;
+  return (size_t{1} << log2) + (size_t{1} + coarse % 4) * (size_t{1} << (log2 - 2));
 }
-
-struct FreeBlock {
-  FreeBlock* next;
-};
-
-constexpr int kNumSmallClasses = 4 * 16 + 1;  // up to 64 KiB
-constexpr int kNumClasses = 4 * 48;
-
-// Plain data, so that access needs no initialization check; the Reaper below frees it.
-struct ThreadCache {
-  FreeBlock* free[kNumSmallClasses];
-  size_t bytes;
-  bool watched;
-  bool dead;
-};
-thread_local constinit ThreadCache cache __attribute__((tls_model("initial-exec"))) = {};
 
 void empty_thread_cache() {
   for (FreeBlock*& head : cache.free) {
@@ -65,9 +50,10 @@ void empty_thread_cache() {
 struct Reaper {
   ~Reaper() {
     empty_thread_cache();
+    cache.limit = 0;
     cache.dead = true;
   }
-  void touch() {}
+  void watch() { cache.limit = kThreadCacheBytes; }
 };
 thread_local Reaper reaper;
 
@@ -133,35 +119,30 @@ void release_large(void* block, uint16_t size_class) {
 
 }  // namespace
 
-void* allocate(size_t bytes, uint16_t* size_class) {
+void* detail::allocate_slow(size_t bytes, uint16_t* size_class) {
   if (bytes > (size_t{1} << 46)) return nullptr;
   const uint16_t c = class_of(bytes);
   *size_class = c;
-  if (!MYTORCH_POOLED) return std::aligned_alloc(kAlignment, (bytes + 63) / 64 * 64);
-  if (c < kNumSmallClasses) [[likely]] {
-    if (FreeBlock* block = cache.free[c]; block != nullptr) [[likely]] {
-      cache.free[c] = block->next;
-      cache.bytes -= bytes_of(c);
-      return block;
-    }
-    return std::aligned_alloc(kAlignment, (bytes_of(c) + 63) / 64 * 64);
+  if (!kPooled) return std::aligned_alloc(kAlignment, (bytes + 63) / 64 * 64);
+  if (c >= kNumSmallClasses) return allocate_large(bytes_of(c), c);
+  if (FreeBlock* block = cache.free[c]; block != nullptr) {
+    cache.free[c] = block->next;
+    cache.bytes -= bytes_of(c);
+    return block;
   }
-  return allocate_large(bytes_of(c), c);
+  return std::aligned_alloc(kAlignment, bytes_of(c));
 }
 
-void release(void* block, uint16_t size_class) {
-  if (!MYTORCH_POOLED) return std::free(block);
+void detail::release_slow(void* block, uint16_t size_class) {
+  if (!kPooled) return std::free(block);
   if (size_class >= kNumSmallClasses) return release_large(block, size_class);
-  const size_t bytes = bytes_of(size_class);
-  if (cache.dead || cache.bytes + bytes > kThreadCacheBytes) [[unlikely]] return std::free(block);
-  if (!cache.watched) [[unlikely]] {
-    cache.watched = true;
-    reaper.touch();
-  }
+  if (cache.limit == 0 && !cache.dead) reaper.watch();
+  const size_t bytes = cache.bytes + bytes_of(size_class);
+  if (bytes > cache.limit) return std::free(block);
   auto* free_block = static_cast<FreeBlock*>(block);
   free_block->next = cache.free[size_class];
   cache.free[size_class] = free_block;
-  cache.bytes += bytes;
+  cache.bytes = bytes;
 }
 
 void trim() {

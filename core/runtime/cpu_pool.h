@@ -8,10 +8,64 @@
 
 namespace mytorch::cpu_pool {
 
+// Size classes: multiples of 64 bytes up to 1 KiB, then four per power of two, so that at most a
+// quarter of a block is lost.
+inline constexpr size_t kFineLimit = 1024;
+inline constexpr int kFineClasses = static_cast<int>(kFineLimit / 64);        // classes 1..16
+inline constexpr int kNumSmallClasses = kFineClasses + 1 + 4 * 6;             // up to 64 KiB
+
+namespace detail {
+struct FreeBlock {
+  FreeBlock* next;
+};
+// Plain data, so that access needs no initialization check.
+struct ThreadCache {
+  FreeBlock* free[kNumSmallClasses];
+  size_t bytes;
+  size_t limit;  // 0 until the thread's end is watched, and after it
+  bool dead;
+};
+extern thread_local constinit ThreadCache cache __attribute__((tls_model("initial-exec")));
+
+void* allocate_slow(size_t bytes, uint16_t* size_class);
+void release_slow(void* block, uint16_t size_class);
+
+// A sanitizer must see every block come and go, or it could not see its misuse.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kPooled = false;
+#else
+inline constexpr bool kPooled = true;
+#endif
+}  // namespace detail
+
 // A block of at least `bytes`, 64-byte aligned, and the class to release it with. Null when out of
 // memory (after the caches were emptied).
-void* allocate(size_t bytes, uint16_t* size_class);
-void release(void* block, uint16_t size_class);
+inline void* allocate(size_t bytes, uint16_t* size_class) {
+  if (detail::kPooled && bytes <= kFineLimit) [[likely]] {
+    const size_t c = (bytes + 63) / 64;
+    if (detail::FreeBlock* block = detail::cache.free[c]; block != nullptr) [[likely]] {
+      detail::cache.free[c] = block->next;
+      detail::cache.bytes -= c * 64;
+      *size_class = static_cast<uint16_t>(c);
+      return block;
+    }
+  }
+  return detail::allocate_slow(bytes, size_class);
+}
+
+inline void release(void* block, uint16_t size_class) {
+  if (detail::kPooled && size_class <= kFineClasses) [[likely]] {
+    const size_t bytes = size_t{size_class} * 64 + detail::cache.bytes;
+    if (bytes <= detail::cache.limit) [[likely]] {
+      auto* free_block = static_cast<detail::FreeBlock*>(block);
+      free_block->next = detail::cache.free[size_class];
+      detail::cache.free[size_class] = free_block;
+      detail::cache.bytes = bytes;
+      return;
+    }
+  }
+  detail::release_slow(block, size_class);
+}
 
 // Returns cached blocks to the system: this thread's small ones and all large ones.
 void trim();

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "core/runtime/cpu_pool.h"
+#include "core/runtime/cpu_block.h"
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
 #include "mytorch/thread_state.h"
@@ -17,15 +18,6 @@ uint64_t next_storage_id() {
   thread_local constinit uint64_t next = 0;
   if (next % kBlock == 0) next = next_block.fetch_add(1, std::memory_order_relaxed) * kBlock;
   return next++;
-}
-
-constexpr size_t kHeader = 64;  // the Storage of a CPU block lies in front of its data
-constexpr size_t kHeaderRoom = (sizeof(Storage) + kHeader - 1) / kHeader * kHeader;
-
-void destroy_cpu(Storage* storage) {
-  const uint16_t size_class = storage->size_class;
-  storage->~Storage();
-  cpu_pool::release(storage, size_class);
 }
 
 void destroy_on_device(Storage* storage) {
@@ -46,6 +38,8 @@ void destroy_wrapped(Storage* storage) {
   delete wrapped;
 }
 
+void destroy_cpu(Storage* storage) { cpu_pool::release(storage, storage->size_class); }
+
 [[noreturn]] void fail_out_of_memory(Device device, uint64_t bytes, const std::string& detail) {
   fail(ErrorCode::kOutOfMemory, "[allocate] ", device.str(), " has no ", bytes, " bytes left", detail,
        ": use smaller tensors or batches, or free some");
@@ -53,23 +47,27 @@ void destroy_wrapped(Storage* storage) {
 
 }  // namespace
 
-Storage* allocate_storage(Device device, int device_slot, uint64_t bytes) {
-  if (device_slot == kCpuSlot) {
-    uint16_t size_class = 0;
-    void* block = cpu_pool::allocate(kHeaderRoom + bytes, &size_class);
-    if (block == nullptr) [[unlikely]] {
-      fail_out_of_memory(device, bytes,
-                         absl::StrCat(" (", cpu_pool::stats().large_in_use, " in use)"));
-    }
-    auto* storage = new (block) Storage;
-    storage->abi.id = next_storage_id();
-    storage->size_class = size_class;
-    storage->device = device;
-    storage->data = static_cast<char*>(block) + kHeaderRoom;
-    storage->bytes = bytes;
-    storage->destroy = destroy_cpu;
-    return storage;
+Storage* allocate_cpu_block(Device device, size_t between, uint64_t bytes) {
+  constexpr size_t kLine = 64;
+  const size_t front = (sizeof(Storage) + between + kLine - 1) / kLine * kLine;
+  uint16_t size_class = 0;
+  void* block = cpu_pool::allocate(front + bytes, &size_class);
+  if (block == nullptr) [[unlikely]] {
+    fail_out_of_memory(device, bytes,
+                       absl::StrCat(" (", cpu_pool::stats().large_in_use, " in use)"));
   }
+  auto* storage = new (block) Storage;
+  storage->abi.id = next_storage_id();
+  storage->size_class = size_class;
+  storage->device = device;
+  storage->data = static_cast<char*>(block) + front;
+  storage->bytes = bytes;
+  storage->destroy = destroy_cpu;
+  return storage;
+}
+
+Storage* allocate_storage(Device device, int device_slot, uint64_t bytes) {
+  if (device_slot == kCpuSlot) return allocate_cpu_block(device, 0, bytes);
   const DeviceType& type = device_type(device_slot);
   mt_ctx* ctx = context(device_slot, {device.type, device.index});
   void* data = type.ops->allocate(type.self, device.index, bytes, ctx->stream);

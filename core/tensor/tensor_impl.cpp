@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/runtime/cpu_block.h"
 #include "core/runtime/cpu_pool.h"
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
@@ -15,20 +16,31 @@
 namespace mytorch {
 namespace {
 
-// One allocation for the header and, past kInlineDims, the dimensions behind it.
-TensorImpl* blank(int ndim) {
-  uint16_t size_class = 0;
-  const size_t extra = ndim > kInlineDims ? 2 * sizeof(int64_t) * ndim : 0;
-  void* block = cpu_pool::allocate(sizeof(TensorImpl) + extra, &size_class);
-  if (block == nullptr) fail(ErrorCode::kOutOfMemory, "[tensor] out of memory");
+// The size class of a header that lies in its storage's own block.
+constexpr uint16_t kEmbedded = UINT16_MAX;
+
+size_t header_bytes(int ndim) {
+  return sizeof(TensorImpl) + (ndim > kInlineDims ? 2 * sizeof(int64_t) * ndim : 0);
+}
+
+// Makes a header in given memory; past kInlineDims the dimensions lie behind it.
+TensorImpl* construct(void* block, int ndim, uint16_t size_class) {
   auto* impl = new (block) TensorImpl;
-  int64_t* dims = extra != 0 ? reinterpret_cast<int64_t*>(impl + 1) : impl->inline_dims;
+  int64_t* dims =
+      ndim > kInlineDims ? reinterpret_cast<int64_t*>(impl + 1) : impl->inline_dims;
   impl->abi.dl.ndim = ndim;
   impl->abi.dl.shape = dims;
   impl->abi.dl.strides = dims + ndim;
   impl->size_class = size_class;
   impl->inference = thread_state.inference_mode;
   return impl;
+}
+
+TensorImpl* blank(int ndim) {
+  uint16_t size_class = 0;
+  void* block = cpu_pool::allocate(header_bytes(ndim), &size_class);
+  if (block == nullptr) fail(ErrorCode::kOutOfMemory, "[tensor] out of memory");
+  return construct(block, ndim, size_class);
 }
 
 void set_storage(TensorImpl* impl, Storage* storage, ScalarType dtype, int64_t byte_offset) {
@@ -107,9 +119,16 @@ TensorImpl* new_tensor(const int64_t* sizes, int ndim, ScalarType dtype, Device 
   }
   const uint64_t bytes =
       ordinary ? elements * element_size(dtype) : checked_bytes(sizes, ndim, dtype);
-  Storage* storage = allocate_storage(device, slot, bytes);
-  TensorImpl* impl = blank(ndim);
-  set_storage(impl, storage, dtype, 0);
+  TensorImpl* impl;
+  if (slot == kCpuSlot) [[likely]] {
+    Storage* storage = allocate_cpu_block(device, header_bytes(ndim), bytes);
+    impl = construct(storage + 1, ndim, kEmbedded);
+    set_storage(impl, storage, dtype, 0);
+  } else {
+    Storage* storage = allocate_storage(device, slot, bytes);
+    impl = blank(ndim);
+    set_storage(impl, storage, dtype, 0);
+  }
   int64_t stride = 1;
   int64_t* shape = impl->abi.dl.shape;
   for (int i = ndim - 1; i >= 0; --i) {
@@ -175,14 +194,16 @@ TensorImpl* new_tensor_over(Storage* storage, IntList sizes, IntList strides, Sc
 
 void destroy_tensor(TensorImpl* impl) {
   if (impl->autograd != nullptr) [[unlikely]] autograd_table->destroy_meta(impl);
-  if (impl->base != nullptr) {
-    release(impl->base);
-  } else if (impl->storage != nullptr && detail::release_last(impl->storage)) {
-    impl->storage->destroy(impl->storage);
-  }
+  TensorImpl* const base = impl->base;
+  Storage* const storage = impl->storage;
   const uint16_t size_class = impl->size_class;
   impl->~TensorImpl();
-  cpu_pool::release(impl, size_class);
+  if (size_class != kEmbedded) cpu_pool::release(impl, size_class);
+  if (base != nullptr) {
+    release(base);
+  } else if (storage != nullptr && detail::release_last(storage)) {
+    storage->destroy(storage);
+  }
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
 #include "dispatcher/choice/state.h"
+#include "dispatcher/frame/dissolve.h"
 #include "mytorch/backends.h"
 
 namespace mytorch {
@@ -28,6 +29,8 @@ Backends& all_backends() {
 
 // The pinned backend of each device type, for all threads.
 std::atomic<const Backend*> pins[kMaxDeviceTypes];
+
+std::atomic<Kernels> restricted{Kernels::kAll};
 
 bool is_oracle(const Candidate& candidate) {
   return (candidate.backend->abi.flags & MT_BACKEND_ORACLE) != 0;
@@ -61,10 +64,21 @@ int run_one(OpState& state, int slot, const Candidate& candidate, mt_ctx* ctx, c
   return f.convertible ? run_converted(state, slot, *kernel, ctx, args) : MT_DECLINED;
 }
 
+// Whether the ops that a call consists of are to run instead of a kernel. Copies stay: conversions,
+// also of the operands of other kernels, rest on them.
+bool must_dissolve(const OpInfo& op, const void* args) {
+  if (op.meaning == Meaning::kComposite) return std::strcmp(op.name, "copy_") != 0;
+  return can_dissolve(op, args);
+}
+
 // The slot of an op with several or conditional candidates.
 int choose(void* self, mt_ctx* ctx, const void* args) {
   auto* ref = static_cast<OpState::Ref*>(self);
   OpState& state = *ref->state;
+  const Kernels allowed = restricted.load(std::memory_order_relaxed);
+  if (allowed == Kernels::kPrimitives && must_dissolve(*state.entry->info, args)) {
+    return MT_DECLINED;
+  }
   const CandidateList* list = state.lists[ref->slot].load(std::memory_order_acquire);
   const Backend* pinned = pins[ref->slot].load(std::memory_order_acquire);
   if (pinned != nullptr) {
@@ -74,6 +88,7 @@ int choose(void* self, mt_ctx* ctx, const void* args) {
       if (status != MT_DECLINED) return status;
     }
   }
+  if (allowed == Kernels::kPreferred) return MT_DECLINED;
   for (const Candidate& candidate : list->ordered) {
     if (candidate.backend == pinned || is_oracle(candidate)) continue;
     const int status = run_one(state, ref->slot, candidate, ctx, args);
@@ -91,7 +106,8 @@ void resolve(OpState& state, int slot) {
   if (list != nullptr && !list->ordered.empty()) {
     const Backend* pinned = pins[slot].load(std::memory_order_acquire);
     const Candidate& first = list->ordered.front();
-    const bool plain = pinned == nullptr || first.backend == pinned;
+    const bool plain = (pinned == nullptr || first.backend == pinned) &&
+                       restricted.load() != Kernels::kPrimitives;
     result = plain && !is_oracle(first) && unconditional(*state.entry->info, first)
                  ? &list->direct
                  : &state.choice[slot];
@@ -264,6 +280,23 @@ Prefer::~Prefer() {
     if (entry->state != nullptr) resolve(*entry->state, slot_);
   }
 }
+
+namespace {
+void restrict_kernels(Kernels kernels) {
+  restricted.store(kernels);
+  for (OpEntry* entry : all_ops()) {
+    if (entry->state == nullptr) continue;
+    for (int slot = 0; slot < kMaxDeviceTypes; ++slot) resolve(*entry->state, slot);
+  }
+}
+}  // namespace
+
+RestrictKernels::RestrictKernels(Kernels kernels) : saved_(restricted.load()) {
+  load_default_backends();
+  restrict_kernels(kernels);
+}
+
+RestrictKernels::~RestrictKernels() { restrict_kernels(saved_); }
 
 bool after_failure(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args, int status) {
   if (status == MT_DECLINED && load_default_backends()) {

@@ -69,7 +69,7 @@ void refuse_out_gradient(const OpInfo& op) {
        "functional form, or call it inside NoGradGuard");
 }
 
-uint32_t refuse_arguments(const OpInfo& op, const char* why) {
+uint16_t refuse_arguments(const OpInfo& op, const char* why) {
   fail(ErrorCode::kValue, why[0] == '[' ? "" : absl::StrCat("[", op.base, "] "), why);
 }
 

@@ -128,6 +128,6 @@ void assign_out(const OpInfo& op, const Tensor& out, const Tensor& result);
 
 [[noreturn]] void refuse_out_gradient(const OpInfo& op);
 // The variant of a call that no body of the record covers; never returns.
-[[noreturn]] uint32_t refuse_arguments(const OpInfo& op, const char* why);
+[[noreturn]] uint16_t refuse_arguments(const OpInfo& op, const char* why);
 
 }  // namespace mytorch

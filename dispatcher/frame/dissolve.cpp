@@ -199,6 +199,12 @@ std::vector<Tensor> fold(const mt_program& p, const Tensor& x, const Dims2& d, i
        " needs a kernel: it is not made of other operators");
 }
 
+// Whether fold() above knows this kind.
+bool foldable(std::string_view kind) {
+  return kind == "sum" || kind == "max" || kind == "min" || kind == "welford" ||
+         kind == "logsumexp";
+}
+
 bool plain(const mt_program& p) {
   const bool passes = p.num_outputs == 1 && is(p.nodes[p.outputs[0].node], "state");
   return is(p.nodes[p.step], "input") && passes;
@@ -209,7 +215,7 @@ bool plain(const mt_program& p) {
 bool can_dissolve(const OpInfo& op, const void* args) {
   if (op.num_programs == 0) return false;
   const mt_program& p = *op.programs[header(args).variant];
-  if (p.fold != nullptr) return !plain(p);
+  if (p.fold != nullptr) return foldable(p.fold) && !plain(p);
   // A node operation's own program is that one node.
   const mt_node& last = p.nodes[p.outputs[0].node];
   return !(p.num_outputs == 1 && std::strcmp(last.op, op.base) == 0);

@@ -254,6 +254,7 @@ void pointwise_outputs(const OpInfo& op, PointwiseInputs in, mt_args_header* hea
     Types types{impl->dtype, impl->dtype};
     if (op.promote != Promote::kSame) types = apply_rule(op, impl->dtype);
     header->compute = to_abi(types.compute);
+    if (types.compute == impl->dtype) header->flags = MT_ARGS_UNIFORM;
     for (int i = 0; i < op.num_outputs; ++i) {
       if (wanted != nullptr && !wanted[i]) continue;
       outputs[i] = new_tensor(first->dl.shape, first->dl.ndim,
@@ -291,7 +292,10 @@ PointwiseInto::PointwiseInto(const OpEntry& entry, PointwiseInputs in, mt_args_h
         apart = t == nullptr || t->storage != impl->abi.storage ||
                 t->dl.data == impl->abi.dl.data;
       }
-      if (apart) return;
+      if (apart) {
+        if (types.compute == like->dtype) header->flags = MT_ARGS_UNIFORM;
+        return;
+      }
     }
   }
   const Plan p = plan(op, in);

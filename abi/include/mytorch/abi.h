@@ -146,10 +146,16 @@ typedef struct mt_random {
 //   str, str?                                    const char*
 //   ScalarType, ScalarType?                      mt_dtype          (bits = 0 when absent)
 //   Generator?                                   mt_random
+// What the host has found out about the operands of a pointwise call, so that kernels need not.
+enum {
+  MT_ARGS_UNIFORM = 1u  // all dense and of one shape, the inputs of the computation type (HOST
+                        // operands aside), the outputs of the types that the program gives them
+};
 typedef struct mt_args_header {
   size_t size;
   mt_dtype compute;  // the type to compute in: what the operands promote to, before widening f16/bf16
-  uint32_t variant;  // which of the record's bodies applies, where its arguments choose between several
+  uint16_t variant;  // which of the record's bodies applies, where its arguments choose between several
+  uint16_t flags;    // MT_ARGS_*
 } mt_args_header;
 
 // ---- the context of a call -------------------------------------------------------------------------

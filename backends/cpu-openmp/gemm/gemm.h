@@ -33,12 +33,14 @@
 // makes strides a matter of packing alone: a transposed operand costs a transposing copy, O(mk),
 // and nothing in the O(mnk) loop.
 //
-// Small products skip it. An operand that fits in the L1 and is reached with unit stride is read in
-// place by the same kernel; up to 32 multiplications are plain loops; a single row or column, which
-// is bound by memory, has kernels of its own (matvec-inl.h).
+// Small products skip it: up to 64 multiplications are plain loops, and otherwise the same kernel
+// reads A or B in place where a copy would not be repaid (make_plan in product-inl.h decides). One
+// row or column, and up to four where the other operand would have to be transposed, is bound by
+// memory and has kernels of its own (matvec-inl.h).
 //
-// The tile is 14 x 32 with AVX-512 (28 of 32 registers), 4 x 8 without AVX. kc, mc and nc come from
-// the sizes of the caches (blocking.cpp). The instruction set is chosen at run time by Highway.
+// The tile is 14 x 32 with AVX-512, 28 of 32 registers. kc, mc and nc come from the sizes of the
+// caches (blocking.cpp). Highway compiles the kernels once per instruction set and chooses at run
+// time.
 //
 // Results do not depend on the number of threads: tasks split m and n, never k, so each element of
 // C is summed by one thread, in one order.

@@ -206,7 +206,7 @@ int run_compiled(void* self, mt_ctx* ctx, const void* args) noexcept {
   const auto& compiled = *static_cast<const CompiledPointwise*>(self);
   const auto& header = *static_cast<const mt_args_header*>(args);
   const PointwiseProgram& program = compiled.tiles.program();
-  PointwiseCall call{program, compiled.base.c_str(), header.compute, args, {}, {}};
+  PointwiseCall call(program, compiled.base.c_str(), header.compute, args);
   for (int32_t i = 0; i < program.num_inputs; ++i) {
     call.inputs[i] = sdk::tensor_at(args, program.inputs[i].offset);
   }

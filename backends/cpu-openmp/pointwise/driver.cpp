@@ -1,7 +1,7 @@
 #include "backends/cpu-openmp/pointwise/driver.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <string>
 
 #include "backends/cpu-openmp/copy/stream.h"
@@ -21,7 +21,7 @@ constexpr int64_t kShortRow = 128;
 int64_t grain_of(int64_t cost) { return std::max<int64_t>(kGrain / cost, kTile); }
 
 bool is_dtype(const mt_tensor* t, mt_dtype dtype) {
-  return std::memcmp(&t->dl.dtype, &dtype, sizeof(dtype)) == 0;
+  return std::bit_cast<uint32_t>(t->dl.dtype) == std::bit_cast<uint32_t>(dtype);
 }
 
 bool same_sizes(const mt_tensor* a, const mt_tensor* b) {
@@ -74,20 +74,11 @@ bool is_simple(const PointwiseCall& call, Lane lane) {
   return true;
 }
 
-// Spans over whole dense operands.
-int run_simple(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane, int64_t n) {
+// Pieces of dense operands on several threads.
+[[gnu::noinline]] int run_parallel(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane,
+                              int64_t n, const void* const* inputs, void* const* outputs,
+                              const Scalars& scalars) {
   const PointwiseProgram& program = call.program;
-  Scalars scalars;
-  set_scalars(call, scalars);
-  const void* inputs[kMaxInputs];
-  void* outputs[kMaxOutputs];
-  for (int32_t i = 0; i < program.num_inputs; ++i) inputs[i] = sdk::TensorView(call.inputs[i]).raw();
-  for (int32_t i = 0; i < program.num_outputs; ++i) {
-    outputs[i] = sdk::TensorView(call.outputs[i]).raw();
-  }
-  if (n <= grain_of(program.cost) || ctx->num_threads <= 1) {
-    return span(inputs, outputs, scalars, n) ? MT_OK : refuse_zero(ctx, call.base);
-  }
   std::atomic<bool> refused{false};
   // Whole cache lines of bytes, so that no two threads share one.
   constexpr int64_t kUnit = 64;
@@ -109,6 +100,23 @@ int run_simple(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane, int
                       if (!span(in, out, scalars, end - begin)) refused.store(true);
                     });
   return refused.load() ? refuse_zero(ctx, call.base) : MT_OK;
+}
+
+// Spans over whole dense operands.
+int run_simple(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane, int64_t n) {
+  const PointwiseProgram& program = call.program;
+  Scalars scalars;
+  set_scalars(call, scalars);
+  const void* inputs[kMaxInputs];
+  void* outputs[kMaxOutputs];
+  for (int32_t i = 0; i < program.num_inputs; ++i) inputs[i] = sdk::TensorView(call.inputs[i]).raw();
+  for (int32_t i = 0; i < program.num_outputs; ++i) {
+    outputs[i] = sdk::TensorView(call.outputs[i]).raw();
+  }
+  if (n <= grain_of(program.cost) || ctx->num_threads <= 1) {
+    return span(inputs, outputs, scalars, n) ? MT_OK : refuse_zero(ctx, call.base);
+  }
+  return run_parallel(ctx, call, span, lane, n, inputs, outputs, scalars);
 }
 
 // Describes the operands to the job; returns the tensors in its order.
@@ -180,21 +188,10 @@ bool should_stream(const Job& job, int64_t n) {
   return true;
 }
 
-}  // namespace
-
-int run_call(mt_ctx* ctx, const PointwiseCall& call) {
+// Apart from run_call, whose frame stays small.
+[[gnu::noinline]] int run_general(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane,
+                             const mt_tensor* shaped, int64_t n) noexcept {
   const PointwiseProgram& program = call.program;
-  const Lane lane = lane_of(call.compute);
-  const Span span = program.spans.fn[lane];
-  if (span == nullptr) return MT_DECLINED;
-  const mt_tensor* shaped = nullptr;
-  for (int32_t i = 0; i < program.num_outputs && shaped == nullptr; ++i) shaped = call.outputs[i];
-  if (shaped == nullptr) return MT_OK;
-  const int64_t n = numel_of(shaped);
-  if (n == 0) return MT_OK;
-  if (is_simple(call, lane) && n * kLaneBytes[lane] < kStreamBytes) {
-    return run_simple(ctx, call, span, lane, n);
-  }
   return sdk::guarded(ctx, [&] {
     Job job;
     job.span = span;
@@ -226,11 +223,29 @@ int run_call(mt_ctx* ctx, const PointwiseCall& call) {
   });
 }
 
+}  // namespace
+
+int run_call(mt_ctx* ctx, const PointwiseCall& call) {
+  const PointwiseProgram& program = call.program;
+  const Lane lane = lane_of(call.compute);
+  const Span span = program.spans.fn[lane];
+  if (span == nullptr) return MT_DECLINED;
+  const mt_tensor* shaped = nullptr;
+  for (int32_t i = 0; i < program.num_outputs && shaped == nullptr; ++i) shaped = call.outputs[i];
+  if (shaped == nullptr) return MT_OK;
+  const int64_t n = numel_of(shaped);
+  if (n == 0) return MT_OK;
+  if (is_simple(call, lane) && n * kLaneBytes[lane] < kStreamBytes) {
+    return run_simple(ctx, call, span, lane, n);
+  }
+  return run_general(ctx, call, span, lane, shaped, n);
+}
+
 int run_pointwise(void* self, mt_ctx* ctx, const void* args) noexcept {
   const PointwiseOp& op = *static_cast<const PointwiseOp*>(self);
   const auto& header = *static_cast<const mt_args_header*>(args);
   if (header.variant >= static_cast<uint32_t>(op.num_variants)) return MT_DECLINED;
-  PointwiseCall call{op.variants[header.variant], op.base, header.compute, args, {}, {}};
+  PointwiseCall call(op.variants[header.variant], op.base, header.compute, args);
   const PointwiseProgram& program = call.program;
   if (is_narrow(header.compute) && !program.narrow && !sdk::is_floating(header.compute)) {
     return MT_DECLINED;

@@ -9,10 +9,15 @@ namespace mytorch::cpu {
 // A call of one program. Absent inputs are NULL where no wanted output needs them; unwanted outputs
 // are NULL. `base` is the op's name, for errors.
 struct PointwiseCall {
+  PointwiseCall(const PointwiseProgram& program_, const char* base_, mt_dtype compute_,
+                const void* args_)
+      : program(program_), base(base_), compute(compute_), args(args_) {}  // NOLINT: see below
+
   const PointwiseProgram& program;
   const char* base;
   mt_dtype compute;
   const void* args;
+  // Set by the caller, as many as the program has; clearing all would show in small calls.
   const mt_tensor* inputs[kMaxInputs];
   const mt_tensor* outputs[kMaxOutputs];
 };

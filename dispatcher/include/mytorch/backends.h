@@ -45,6 +45,23 @@ class Prefer {
   const void* saved_;
 };
 
+// Narrows which kernels may run, for all threads, while it lives: for tests. The innermost scope wins.
+enum class Kernels {
+  kAll,
+  kPreferred,   // only those of the backend that Prefer names; what it declines dissolves
+  kPrimitives,  // those of ops that cannot dissolve; all others are run as the ops they consist of
+};
+class RestrictKernels {
+ public:
+  explicit RestrictKernels(Kernels kernels);
+  ~RestrictKernels();
+  RestrictKernels(const RestrictKernels&) = delete;
+  RestrictKernels& operator=(const RestrictKernels&) = delete;
+
+ private:
+  Kernels saved_;
+};
+
 // Whether an op without a kernel on its device may run on the CPU, with copies both ways. Off unless
 // MYTORCH_FALLBACK=1.
 void allow_fallback(bool allow);

@@ -37,7 +37,7 @@ void parallel_for(mt_ctx& ctx, int64_t begin, int64_t end, int64_t grain, F&& bo
       Body* body;
       std::atomic<bool> failed{false};
       std::exception_ptr error;
-    } job{std::addressof(body)};
+    } job{std::addressof(body), {}, {}};
     ctx.parallel_for(
         &ctx, begin, end, grain,
         [](void* user, int64_t b, int64_t e) {

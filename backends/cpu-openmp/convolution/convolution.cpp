@@ -1,0 +1,200 @@
+// Operands are brought to dense arrays of the type that is computed in, which costs nothing where
+// they are that already; 16-bit floats compute in float32, so that sums are rounded once.
+#include "backends/cpu-openmp/convolution/convolution.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "backends/cpu-openmp/convolution/by_columns.h"
+#include "backends/cpu-openmp/convolution/direct.h"
+#include "backends/cpu-openmp/convolution/geometry.h"
+#include "backends/cpu-openmp/indexing/move.h"
+#include "mytorch/abi_ops.h"
+#include "mytorch/backend.h"
+
+namespace mytorch::cpu {
+namespace {
+
+using sdk::TensorView;
+
+// Signed overflow is undefined, unsigned sums have the same bits; bools count.
+template <class T>
+struct ComputeIn {
+  using type = T;
+};
+template <>
+struct ComputeIn<bool> {
+  using type = int32_t;
+};
+template <>
+struct ComputeIn<sdk::Half> {
+  using type = float;
+};
+template <>
+struct ComputeIn<sdk::BFloat16> {
+  using type = float;
+};
+
+// An operand as a dense array of T; one that is written goes back with finish().
+template <class T>
+class Operand {
+ public:
+  Operand(mt_ctx& ctx, const TensorView& tensor, bool read) : ctx_(ctx), tensor_(tensor) {
+    if (!tensor) return;
+    if (tensor.is<T>() && tensor.is_dense()) {
+      data_ = tensor.data<T>();
+      return;
+    }
+    int64_t stride = 1;
+    for (int d = tensor.ndim() - 1; d >= 0; --d) {
+      strides_[d] = stride;
+      stride *= tensor.size(d);
+    }
+    copy_ = *tensor.get();
+    copy_.dl.dtype = sdk::dtype_of<T>;
+    copy_.dl.strides = strides_;
+    copy_.dl.byte_offset = 0;
+    copy_.dl.data = data_ = sdk::scratch<T>(ctx, tensor.numel());
+    copy_.flags = MT_TENSOR_DENSE;
+    copied_ = true;
+    if (read) move(ctx, tensor, &copy_);
+  }
+  Operand(const Operand&) = delete;
+
+  T* data() const { return data_; }
+  void finish() {
+    if (copied_) move(ctx_, &copy_, tensor_);
+  }
+
+ private:
+  mt_ctx& ctx_;
+  TensorView tensor_;
+  T* data_ = nullptr;
+  bool copied_ = false;
+  mt_tensor copy_;
+  int64_t strides_[8];
+};
+
+// Calls f(Tag) with the type to compute in.
+template <class F>
+void with_compute(mt_dtype dtype, F&& f) {
+  sdk::visit_dtype(dtype, [&](auto tag) {
+    f(sdk::TypeTag<typename ComputeIn<typename decltype(tag)::type>::type>{});
+  });
+}
+
+template <class T>
+void fill(const TensorView& tensor, T* data, const T* bias, int64_t channels) {
+  const int64_t n = tensor.numel();
+  const int64_t plane = n == 0 ? 1 : n / (tensor.size(0) * channels);
+  for (int64_t i = 0; i < n; ++i) data[i] = bias == nullptr ? T{} : bias[i / plane % channels];
+}
+
+// small = f(big, weight) + bias.
+void run_small(mt_ctx& ctx, const Geometry& g, const TensorView& big, const TensorView& weight,
+               const TensorView& bias, const TensorView& out) {
+  if (out.numel() == 0) return;
+  with_compute(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    Operand<T> to(ctx, out, false);
+    const Operand<T> b(ctx, bias, true);
+    if (g.depth() == 0 || g.big_plane() == 0) {
+      fill(out, to.data(), b.data(), g.groups * g.small_channels);
+    } else {
+      const Operand<T> from(ctx, big, true);
+      const Operand<T> w(ctx, weight, true);
+      if (!direct_small(ctx, g, from.data(), w.data(), b.data(), to.data())) {
+        small_from_big<T>(ctx, g, from.data(), w.data(), b.data(), to.data());
+      }
+    }
+    to.finish();
+  });
+}
+
+// big = f(small, weight) + bias.
+void run_big(mt_ctx& ctx, const Geometry& g, const TensorView& small, const TensorView& weight,
+             const TensorView& bias, const TensorView& out) {
+  if (out.numel() == 0) return;
+  with_compute(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    Operand<T> to(ctx, out, false);
+    const Operand<T> b(ctx, bias, true);
+    if (g.small_channels == 0 || g.small_plane() == 0) {
+      fill(out, to.data(), b.data(), g.groups * g.big_channels);
+    } else {
+      const Operand<T> from(ctx, small, true);
+      const Operand<T> w(ctx, weight, true);
+      if (!direct_big(ctx, g, from.data(), w.data(), b.data(), to.data())) {
+        big_from_small<T>(ctx, g, from.data(), w.data(), b.data(), to.data());
+      }
+    }
+    to.finish();
+  });
+}
+
+void run_weight(mt_ctx& ctx, const Geometry& g, const TensorView& big, const TensorView& small,
+                const TensorView& out) {
+  if (out.numel() == 0) return;
+  with_compute(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    Operand<T> to(ctx, out, false);
+    if (g.empty()) {
+      std::fill_n(to.data(), out.numel(), T{});
+    } else {
+      const Operand<T> b(ctx, big, true);
+      const Operand<T> s(ctx, small, true);
+      if (!direct_weight(ctx, g, b.data(), s.data(), to.data())) {
+        weight_from_both<T>(ctx, g, b.data(), s.data(), to.data());
+      }
+    }
+    to.finish();
+  });
+}
+
+void convolution(mt_ctx& ctx, const mt_args_convolution& args) {
+  const TensorView input = args.input;
+  const TensorView out = args.out;
+  const TensorView weight = args.weight;
+  if (args.transposed != 0) {
+    run_big(ctx, geometry(out.shape(), weight.shape(), input.shape(), args), input, weight,
+            args.bias, out);
+  } else {
+    run_small(ctx, geometry(input.shape(), weight.shape(), out.shape(), args), input, weight,
+              args.bias, out);
+  }
+}
+
+void backward_input(mt_ctx& ctx, const mt_args_convolution_backward_input& args) {
+  const TensorView grad = args.grad_output;
+  const TensorView out = args.out;
+  const TensorView weight = args.weight;
+  if (args.transposed != 0) {
+    run_small(ctx, geometry(grad.shape(), weight.shape(), out.shape(), args), grad, weight, nullptr,
+              out);
+  } else {
+    run_big(ctx, geometry(out.shape(), weight.shape(), grad.shape(), args), grad, weight, nullptr,
+            out);
+  }
+}
+
+void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& args) {
+  const bool transposed = args.transposed != 0;
+  const TensorView big = transposed ? args.grad_output : args.input;
+  const TensorView small = transposed ? args.input : args.grad_output;
+  const TensorView out = args.out;
+  run_weight(ctx, geometry(big.shape(), out.shape(), small.shape(), args), big, small, out);
+}
+
+}  // namespace
+
+void register_convolution(Candidates& candidates) {
+  constexpr uint32_t kTakes = MT_TAKES_STRIDED;
+  candidates.push_back(
+      sdk::kernel<&convolution>("convolution", MT_HASH_convolution, "columns", 0, kTakes));
+  candidates.push_back(sdk::kernel<&backward_input>(
+      "convolution_backward_input", MT_HASH_convolution_backward_input, "columns", 0, kTakes));
+  candidates.push_back(sdk::kernel<&backward_weight>(
+      "convolution_backward_weight", MT_HASH_convolution_backward_weight, "columns", 0, kTakes));
+}
+
+}  // namespace mytorch::cpu

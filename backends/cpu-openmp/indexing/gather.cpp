@@ -1,0 +1,144 @@
+// gather is one loop over the index's elements in memory order: along `dim` self stands still, and
+// the index value says where it is read. index_select moves whole blocks instead.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "backends/cpu-openmp/indexing/indexing.h"
+#include "backends/cpu-openmp/indexing/move.h"
+#include "backends/cpu-openmp/indexing/range.h"
+#include "mytorch/abi_ops.h"
+#include "mytorch/backend.h"
+
+namespace mytorch::cpu {
+namespace {
+
+using sdk::TensorView;
+
+// What a dimension is to a kernel that indexes along it; a 0-dim tensor is one element along 0.
+struct Dim {
+  int64_t number = 0, size = 1, stride = 0;
+
+  Dim(const TensorView& tensor, int64_t dim) {
+    if (tensor.ndim() == 0) return;
+    number = dim < 0 ? dim + tensor.ndim() : dim;
+    size = tensor.size(static_cast<int>(number));
+    stride = tensor.stride(static_cast<int>(number));
+  }
+};
+
+void gather(mt_ctx& ctx, const mt_args_gather& args) {
+  const TensorView self = args.self;
+  const TensorView out = args.out;
+  const IndexOperand operand(ctx, args.index);
+  const TensorView index = operand.view();
+  const Dim dim(self, args.dim);
+  sdk::check_ndim(static_cast<size_t>(out.ndim()));
+  int64_t fixed[sdk::kMaxDims];  // self's strides, none along dim
+  for (int d = 0; d < out.ndim(); ++d) {
+    fixed[d] = d == dim.number || d >= self.ndim() ? 0 : self.stride(d);
+  }
+  // A 0-dim index on a 1-dim self, or the other way around, has one element along dim.
+  const sdk::StridedLoop<3> loop(out.shape(),
+                                 {out.get()->dl.strides,
+                                  index.ndim() == out.ndim() ? index.get()->dl.strides : fixed,
+                                  fixed});
+  sdk::visit_itemsize(self.itemsize(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    sdk::parallel_for(ctx, 0, loop.numel(), 8192, [&](int64_t begin, int64_t end) {
+      loop.for_each_run(begin, end, [&](const std::array<int64_t, 3>& at, int64_t n) {
+        T* to = out.data<T>() + at[0];
+        const int64_t* which = index.data<const int64_t>() + at[1];
+        const T* from = self.data<const T>() + at[2];
+        const int64_t ts = loop.inner_stride(0), is = loop.inner_stride(1);
+        const int64_t fs = loop.inner_stride(2), along = dim.stride, size = dim.size;
+        for (int64_t i = 0; i < n; ++i) {
+          const int64_t value = which[i * is];
+          if (!in_range(value, size)) fail_index("gather", value, dim.number, size);
+          to[i * ts] = from[i * fs + value * along];
+        }
+      });
+    });
+  });
+}
+
+void index_select(mt_ctx& ctx, const mt_args_index_select& args) {
+  const TensorView self = args.self;
+  const TensorView out = args.out;
+  const IndexOperand operand(ctx, args.index);
+  const TensorView index = operand.view();
+  const Dim dim(self, args.dim);
+  const Dim out_dim(out, args.dim);
+  const int64_t count = index.numel();
+  const int64_t index_stride = index.ndim() == 0 ? 0 : index.stride(0);
+  const int64_t* which = index.data<const int64_t>();
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t value = which[i * index_stride];
+    if (!in_range(value, dim.size)) fail_index("index_select", value, dim.number, dim.size);
+  }
+  if (out.numel() == 0) return;
+  // A loop over one slice; the index is a loop outside of it where slices are contiguous blocks,
+  // and inside otherwise.
+  sdk::check_ndim(static_cast<size_t>(out.ndim()));
+  int64_t shape[sdk::kMaxDims], to_strides[sdk::kMaxDims], from_strides[sdk::kMaxDims];
+  size_t kept = 0;
+  for (int d = 0; d < out.ndim(); ++d) {
+    if (d == dim.number) continue;
+    shape[kept] = out.size(d);
+    to_strides[kept] = out.stride(d);
+    from_strides[kept++] = self.ndim() == 0 ? 0 : self.stride(d);
+  }
+  const sdk::StridedLoop<2> slice(std::span<const int64_t>(shape, kept),
+                                  {to_strides, from_strides});
+  const int64_t ts = slice.inner_stride(0), fs = slice.inner_stride(1);
+  const int64_t run = slice.inner_size();
+  const bool blocks = (ts == 1 && fs == 1 && run >= 8) || slice.ndim() == 0;
+  const int64_t pieces = slice.numel() / run;  // of a slice, a run each
+  sdk::visit_itemsize(self.itemsize(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* to = out.data<T>();
+    const T* from = self.data<const T>();
+    if (blocks) {
+      const int64_t grain = 1 + 32768 / (run * static_cast<int64_t>(sizeof(T)));
+      sdk::parallel_for(ctx, 0, pieces * count, grain, [&](int64_t begin, int64_t end) noexcept {
+        for (int64_t i = begin; i < end;) {
+          const int64_t piece = i / count;
+          const int64_t last = std::min(end, (piece + 1) * count);
+          slice.for_each_run(piece * run, piece * run + 1,
+                             [&](const std::array<int64_t, 2>& at, int64_t) {
+                               for (; i < last; ++i) {
+                                 const int64_t j = i - piece * count;
+                                 std::memcpy(to + at[0] + j * out_dim.stride,
+                                             from + at[1] + which[j * index_stride] * dim.stride,
+                                             static_cast<size_t>(run) * sizeof(T));
+                               }
+                             });
+        }
+      });
+      return;
+    }
+    const int64_t grain = 1 + 16384 / count;
+    sdk::parallel_for(ctx, 0, slice.numel(), grain, [&](int64_t begin, int64_t end) noexcept {
+      slice.for_each_run(begin, end, [&](const std::array<int64_t, 2>& at, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) {
+          T* t = to + at[0] + i * ts;
+          const T* f = from + at[1] + i * fs;
+          for (int64_t j = 0; j < count; ++j) {
+            t[j * out_dim.stride] = f[which[j * index_stride] * dim.stride];
+          }
+        }
+      });
+    });
+  });
+}
+
+}  // namespace
+
+void register_gather(Candidates& candidates) {
+  candidates.push_back(
+      sdk::kernel<&gather>("gather", MT_HASH_gather, "memory_order", 0, MT_TAKES_STRIDED));
+  candidates.push_back(sdk::kernel<&index_select>("index_select", MT_HASH_index_select, "blocks", 0,
+                                                  MT_TAKES_STRIDED));
+}
+
+}  // namespace mytorch::cpu

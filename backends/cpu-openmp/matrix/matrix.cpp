@@ -1,0 +1,209 @@
+#include "backends/cpu-openmp/matrix/matrix.h"
+
+#include <array>
+#include <cstdint>
+
+#include "backends/cpu-openmp/gemm/gemm.h"
+#include "backends/cpu-openmp/indexing/move.h"
+#include "mytorch/abi_ops.h"
+#include "mytorch/backend.h"
+
+namespace mytorch::cpu {
+namespace {
+
+using sdk::TensorView;
+
+// A status that gemm() has set the message of, on its way to the caller of the kernel.
+int done(int status, const char* op) {
+  if (status != MT_OK) {
+    throw sdk::Error(status, std::string("[") + op + "] the matrix product failed");
+  }
+  return status;
+}
+
+// C = A B of the last two dimensions, batched over the first of three.
+GemmProblem product(const TensorView& a, const TensorView& b, const TensorView& c) {
+  GemmProblem p;
+  p.dtype = c.dtype();
+  p.m = a.size(-2);
+  p.k = a.size(-1);
+  p.n = b.size(-1);
+  p.a = {a.raw(), a.stride(-2), a.stride(-1)};
+  p.b = {b.raw(), b.stride(-2), b.stride(-1)};
+  p.c = {c.raw(), c.stride(-2), c.stride(-1)};
+  if (c.ndim() == 3) {
+    p.batch = c.size(0);
+    p.a_batch_stride = a.stride(0);
+    p.b_batch_stride = b.stride(0);
+    p.c_batch_stride = c.stride(0);
+  }
+  return p;
+}
+
+void bmm(mt_ctx& ctx, const mt_args_bmm& args) {
+  done(gemm(&ctx, product(args.self, args.mat2, args.out)), "bmm");
+}
+
+void mm(mt_ctx& ctx, const mt_args_mm& args) {
+  done(gemm(&ctx, product(args.self, args.mat2, args.out)), "mm");
+}
+
+// The same product with rows and columns exchanged: C^T = B^T A^T.
+GemmProblem flipped(const GemmProblem& p) {
+  GemmProblem q = p;
+  q.m = p.n;
+  q.n = p.m;
+  q.a = {p.b.data, p.b.col_stride, p.b.row_stride};
+  q.b = {p.a.data, p.a.col_stride, p.a.row_stride};
+  q.c = {p.c.data, p.c.col_stride, p.c.row_stride};
+  q.a_batch_stride = p.b_batch_stride;
+  q.b_batch_stride = p.a_batch_stride;
+  return q;
+}
+
+bool equals(const mt_scalar& scalar, int64_t value) {
+  return scalar.kind == MT_SCALAR_FLOAT ? scalar.v.d == static_cast<double>(value)
+                                        : scalar.v.i == value;
+}
+
+// out = beta * self + alpha * out, `self` broadcast; without `with_self`, out = alpha * out.
+void blend(mt_ctx& ctx, const TensorView& self, const TensorView& out, const mt_scalar& beta,
+           const mt_scalar& alpha, bool with_self) {
+  const auto loop = sdk::make_loop<2>(out.shape(), {out, with_self ? self : out});
+  sdk::visit_dtype(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_same_v<T, bool>) {
+      throw sdk::Error(MT_ERROR_TYPE, "[addmm] bool has no sum of products");
+    } else {
+      // Unsigned arithmetic wraps where signed arithmetic would be undefined.
+      using W = typename std::conditional_t<std::is_integral_v<T>, std::type_identity<uint64_t>,
+                                            std::type_identity<sdk::Widened<T>>>::type;
+      const W b = static_cast<W>(sdk::to<std::conditional_t<sdk::is_float_type<T>, W, int64_t>>(beta));
+      const W a =
+          static_cast<W>(sdk::to<std::conditional_t<sdk::is_float_type<T>, W, int64_t>>(alpha));
+      T* to = out.data<T>();
+      const T* from = self.data<const T>();
+      sdk::parallel_for(ctx, 0, loop.numel(), 16384, [&](int64_t begin, int64_t end) noexcept {
+        loop.for_each_run(begin, end, [&](const std::array<int64_t, 2>& at, int64_t n) {
+          T* y = to + at[0];
+          const T* x = from + at[1];
+          const int64_t ys = loop.inner_stride(0);
+          const int64_t xs = loop.inner_stride(1);
+          for (int64_t i = 0; i < n; ++i) {
+            W value = a * static_cast<W>(y[i * ys]);
+            if (with_self) value = b * static_cast<W>(x[i * xs]) + value;
+            y[i * ys] = T(value);
+          }
+        });
+      });
+    }
+  });
+}
+
+// beta * self + alpha * product. `self` broadcasts to the product's shape.
+void added(mt_ctx& ctx, const TensorView& self, GemmProblem p, const TensorView& out,
+           const mt_scalar& beta, const mt_scalar& alpha, const char* op) {
+  const bool plain = equals(alpha, 1) || p.k == 0;
+  // With beta 0 not even a NaN in self counts.
+  if (equals(beta, 0)) {
+    done(gemm(&ctx, p), op);
+    if (!plain) blend(ctx, self, out, beta, alpha, false);
+    return;
+  }
+  if (!plain || !equals(beta, 1)) {
+    done(gemm(&ctx, p), op);
+    blend(ctx, self, out, beta, alpha, true);
+    return;
+  }
+  std::array<int64_t, sdk::kMaxDims> strides;
+  sdk::broadcast_strides(self, out.shape(), strides.data());
+  const int ndim = out.ndim();
+  const bool one_batch = ndim == 2 || p.batch == 1 || strides[0] == 0;
+  if (one_batch && (strides[ndim - 2] == 0 || p.m == 1)) {
+    p.bias = self.raw();
+    p.bias_stride = strides[ndim - 1];
+  } else if (one_batch && (strides[ndim - 1] == 0 || p.n == 1)) {
+    p = flipped(p);
+    p.bias = self.raw();
+    p.bias_stride = strides[ndim - 2];
+  } else {
+    move(ctx, self, out);
+    p.accumulate = true;
+  }
+  done(gemm(&ctx, p), op);
+}
+
+void addmm(mt_ctx& ctx, const mt_args_addmm& args) {
+  added(ctx, args.self, product(args.mat1, args.mat2, args.out), args.out, args.beta, args.alpha,
+        "addmm");
+}
+
+void baddbmm(mt_ctx& ctx, const mt_args_baddbmm& args) {
+  added(ctx, args.self, product(args.batch1, args.batch2, args.out), args.out, args.beta,
+        args.alpha, "baddbmm");
+}
+
+// Leading dimensions of the input that lie in memory as one are one; two are a batch of matrices;
+// of more, the outer ones are a loop.
+void linear(mt_ctx& ctx, const mt_args_linear& args) {
+  const TensorView input = args.input;
+  const TensorView weight = args.weight;
+  const TensorView out = args.out;
+  const TensorView bias = args.bias;
+  GemmProblem p;
+  p.dtype = out.dtype();
+  p.k = input.size(-1);
+  p.n = weight.ndim() == 2 ? weight.size(0) : 1;
+  const int64_t out_step = weight.ndim() == 2 ? out.stride(-1) : 1;
+  // weight^T, (in, out)
+  p.b = {weight.raw(), weight.stride(-1), weight.ndim() == 2 ? weight.stride(0) : 0};
+  if (bias) {
+    p.bias = bias.raw();
+    p.bias_stride = bias.ndim() == 1 ? bias.stride(0) : 0;
+  }
+  const auto at = [&](const TensorView& tensor, int64_t offset) {
+    return static_cast<void*>(tensor.data<char>() + offset * tensor.itemsize());
+  };
+  const size_t lead = static_cast<size_t>(input.ndim() - 1);
+  const sdk::StridedLoop<2> rows(input.shape().first(lead),
+                                 {input.get()->dl.strides, out.get()->dl.strides});
+  if (rows.numel() == 0) return;
+  const int dims = rows.ndim();
+  p.m = rows.inner_size();
+  const int64_t in_row = rows.inner_stride(0);
+  const int64_t out_row = rows.inner_stride(1);
+  if (dims >= 2) {
+    p.batch = rows.shape()[static_cast<size_t>(dims - 2)];
+    p.a_batch_stride = rows.stride(0, dims - 2);
+    p.c_batch_stride = rows.stride(1, dims - 2);
+  }
+  const int64_t together = p.m * p.batch;
+  std::array<int64_t, 2> offset{};
+  std::array<int64_t, sdk::kMaxDims> index{};
+  for (int64_t i = 0; i < rows.numel(); i += together) {
+    p.a = {at(input, offset[0]), in_row, input.stride(-1)};
+    p.c = {at(out, offset[1]), out_row, out_step};
+    done(gemm(&ctx, p), "linear");
+    for (int d = dims - 3; d >= 0; --d) {
+      offset[0] += rows.stride(0, d);
+      offset[1] += rows.stride(1, d);
+      if (++index[static_cast<size_t>(d)] < rows.shape()[static_cast<size_t>(d)]) break;
+      index[static_cast<size_t>(d)] = 0;
+      offset[0] -= rows.shape()[static_cast<size_t>(d)] * rows.stride(0, d);
+      offset[1] -= rows.shape()[static_cast<size_t>(d)] * rows.stride(1, d);
+    }
+  }
+}
+
+}  // namespace
+
+void register_matrix(Candidates& candidates) {
+  constexpr uint32_t kTakes = MT_TAKES_STRIDED;
+  candidates.push_back(sdk::kernel<&bmm>("bmm", MT_HASH_bmm, "packed_gemm", 0, kTakes));
+  candidates.push_back(sdk::kernel<&mm>("mm", MT_HASH_mm, "packed_gemm", 0, kTakes));
+  candidates.push_back(sdk::kernel<&addmm>("addmm", MT_HASH_addmm, "packed_gemm", 0, kTakes));
+  candidates.push_back(sdk::kernel<&baddbmm>("baddbmm", MT_HASH_baddbmm, "packed_gemm", 0, kTakes));
+  candidates.push_back(sdk::kernel<&linear>("linear", MT_HASH_linear, "packed_gemm", 0, kTakes));
+}
+
+}  // namespace mytorch::cpu

@@ -1,0 +1,238 @@
+// Random fills. Chunks of the row-major order are drawn on any thread in any order; an element's
+// bits depend on its index alone.
+#include "backends/cpu-openmp/random/random.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <type_traits>
+
+#include "backends/cpu-openmp/random/bits.h"
+#include "backends/cpu-openmp/simd/convert.h"
+#include "mytorch/abi_ops.h"
+#include "mytorch/backend.h"
+#include "mytorch/backend/philox.h"
+
+namespace mytorch::cpu {
+namespace {
+
+namespace philox = sdk::philox;
+using sdk::TensorView;
+
+template <class T>
+using BitsOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+
+void draw(const philox::Stream& stream, int64_t first, int64_t n, uint32_t* bits) {
+  random_bits32(stream.seed, stream.call, static_cast<uint64_t>(first) / 4, n, bits);
+}
+void draw(const philox::Stream& stream, int64_t first, int64_t n, uint64_t* bits) {
+  random_bits64(stream.seed, stream.call, static_cast<uint64_t>(first) / 4, n, bits);
+}
+
+// Calls body(first, n) for chunks of the elements.
+template <class F>
+void for_each_chunk(mt_ctx& ctx, int64_t numel, F&& body) {
+  const int64_t chunks = (numel + kRandomChunk - 1) / kRandomChunk;
+  sdk::parallel_for(ctx, 0, chunks, 8, [&](int64_t begin, int64_t end) noexcept {
+    for (int64_t c = begin; c < end; ++c) {
+      const int64_t first = c * kRandomChunk;
+      body(first, std::min(kRandomChunk, numel - first));
+    }
+  });
+}
+
+// make(first, n, out) gives elements [first, first + n); `out` has room for a whole chunk.
+template <class T, class F>
+void fill(mt_ctx& ctx, const TensorView& self, F&& make) {
+  const auto loop = sdk::make_loop<1>(self.shape(), {self}, sdk::Order::kRowMajor);
+  T* data = self.data<T>();
+  const int64_t stride = loop.inner_stride(0);
+  const bool dense = loop.ndim() == 0 || (loop.ndim() == 1 && stride == 1);
+  for_each_chunk(ctx, loop.numel(), [&](int64_t first, int64_t n) {
+    if (dense && n == kRandomChunk) return make(first, n, data + first);
+    alignas(64) T values[kRandomChunk];
+    make(first, n, values);
+    const T* from = values;
+    loop.for_each_run(first, first + n, [&](const std::array<int64_t, 1>& at, int64_t count) {
+      T* to = data + at[0];
+      for (int64_t i = 0; i < count; ++i) to[i * stride] = from[i];
+      from += count;
+    });
+  });
+}
+
+void uniform_(mt_ctx& ctx, const mt_args_uniform_& args) {
+  const philox::Stream stream(args.generator);
+  sdk::visit_floating(TensorView(args.self).dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using W = sdk::Widened<T>;
+    const W low = static_cast<W>(sdk::convert<T>(args.from));
+    const W high = static_cast<W>(sdk::convert<T>(args.to));
+    fill<T>(ctx, args.self, [&](int64_t first, int64_t n, T* out) {
+      alignas(64) BitsOf<T> bits[kRandomChunk];
+      draw(stream, first, n, bits);
+      if constexpr (std::is_same_v<T, W>) {
+        uniform_of_bits(bits, low, high, out);
+      } else {
+        for (int64_t i = 0; i < n; ++i) {
+          const W u = philox::uniform_of_bits<T>(bits[i]);
+          const T value = sdk::convert<T>(philox::mul(u, high - low) + low);
+          out[i] = static_cast<W>(value) < high ? value : sdk::convert<T>(low);
+        }
+      }
+    });
+  });
+}
+
+void normal_(mt_ctx& ctx, const mt_args_normal_& args) {
+  const philox::Stream stream(args.generator);
+  sdk::visit_floating(TensorView(args.self).dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using W = sdk::Widened<T>;
+    const W mean = static_cast<W>(args.mean);
+    const W std = static_cast<W>(args.std);
+    const simd::ConvertFn narrow = simd::get_convert(sdk::dtype_of<W>, sdk::dtype_of<T>);
+    fill<T>(ctx, args.self, [&](int64_t first, int64_t n, T* out) {
+      alignas(64) BitsOf<W> bits[kRandomChunk];
+      draw(stream, first, n, bits);
+      if constexpr (std::is_same_v<T, W>) {
+        normal_of_bits(bits, mean, std, out);
+      } else {
+        alignas(64) W values[kRandomChunk];
+        normal_of_bits(bits, mean, std, values);
+        narrow(values, out, n);
+      }
+    });
+  });
+}
+
+// Lemire's multiplication on the first draw; the few that it rejects go on by the definition.
+void random_(mt_ctx& ctx, const mt_args_random__from& args) {
+  const philox::Stream stream(args.generator);
+  sdk::visit_dtype(TensorView(args.self).dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const uint64_t from = static_cast<uint64_t>(args.from);
+    const uint64_t range = args.to.present != 0
+                               ? static_cast<uint64_t>(args.to.value) - from
+                               : static_cast<uint64_t>(philox::largest_random<T>()) - from + 1;
+    const auto number = [&](uint64_t below) {
+      return sdk::convert<T>(static_cast<int64_t>(from + below));
+    };
+    if (range != 0 && range <= uint64_t{1} << 32) {
+      const uint32_t rejected = static_cast<uint32_t>((uint64_t{1} << 32) % range);
+      fill<T>(ctx, args.self, [&](int64_t first, int64_t n, T* out) {
+        alignas(64) uint32_t bits[kRandomChunk];
+        draw(stream, first, n, bits);
+        for (int64_t i = 0; i < n; ++i) {
+          const uint64_t product = uint64_t{bits[i]} * range;
+          out[i] = number(static_cast<uint32_t>(product) >= rejected
+                              ? product >> 32
+                              : philox::below(stream, first + i, range));
+        }
+      });
+      return;
+    }
+    const uint64_t rejected = range == 0 ? 0 : (0 - range) % range;
+    fill<T>(ctx, args.self, [&](int64_t first, int64_t n, T* out) {
+      alignas(64) uint64_t bits[kRandomChunk];
+      draw(stream, first, n, bits);
+      for (int64_t i = 0; i < n; ++i) {
+        if (range == 0) {
+          out[i] = number(bits[i]);
+        } else if (bits[i] * range >= rejected) {
+          out[i] = number(static_cast<uint64_t>((static_cast<unsigned __int128>(bits[i]) * range) >> 64));
+        } else {
+          out[i] = number(philox::below(stream, first + i, range));
+        }
+      }
+    });
+  });
+}
+
+// ---- dropout
+
+// Elements [first, first + n) of a tensor into `to`, or `from` into the tensor, in row-major order.
+template <class T>
+void read(const TensorView& tensor, const sdk::StridedLoop<1>& loop, int64_t first, int64_t n,
+          T* to) {
+  const T* data = tensor.data<const T>();
+  loop.for_each_run(first, first + n, [&](const std::array<int64_t, 1>& at, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) *to++ = data[at[0] + i * loop.inner_stride(0)];
+  });
+}
+template <class T>
+void write(const T* from, const TensorView& tensor, const sdk::StridedLoop<1>& loop, int64_t first,
+           int64_t n) {
+  T* data = tensor.data<T>();
+  loop.for_each_run(first, first + n, [&](const std::array<int64_t, 1>& at, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) data[at[0] + i * loop.inner_stride(0)] = *from++;
+  });
+}
+
+template <class T>
+T dropped(T x, bool kept, double scale) {
+  if constexpr (std::is_integral_v<T>) {
+    return sdk::convert<T>(static_cast<double>(kept ? x : T(0)) * scale);
+  } else {
+    using W = sdk::Widened<T>;
+    return sdk::convert<T>(static_cast<W>(x) * (kept ? W(1) : W(0)) * static_cast<W>(scale));
+  }
+}
+
+void native_dropout(mt_ctx& ctx, const mt_args_native_dropout& args) {
+  const TensorView input = args.input;
+  const TensorView output = args.output;
+  const TensorView mask = args.mask;
+  const bool train = args.train.present == 0 || args.train.value != 0;
+  // Not in training everything is kept as it is.
+  const float keep = train ? static_cast<float>(1 - args.p) : 2.0f;
+  const double scale = !train ? 1 : args.p == 1 ? 0 : 1 / (1 - args.p);
+  const philox::Stream stream(args.generator);
+  const auto order = sdk::Order::kRowMajor;
+  const auto in_loop = sdk::make_loop<1>(input.shape(), {input}, order);
+  const auto out_loop = sdk::make_loop<1>(input.shape(), {output ? output : input}, order);
+  const auto mask_loop = sdk::make_loop<1>(input.shape(), {mask ? mask : input}, order);
+  const auto flat = [](const sdk::StridedLoop<1>& loop) {
+    return loop.ndim() == 0 || (loop.ndim() == 1 && loop.inner_stride(0) == 1);
+  };
+  const bool in_place = input.is<float>() && flat(in_loop) && flat(out_loop) && train;
+  sdk::visit_dtype(input.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for_each_chunk(ctx, in_loop.numel(), [&](int64_t first, int64_t n) {
+      alignas(64) uint32_t bits[kRandomChunk];
+      alignas(64) uint8_t kept[kRandomChunk];
+      draw(stream, first, n, bits);
+      const bool fast = in_place && output;
+      dropout_of_bits(bits, keep, n, fast ? input.data<const float>() + first : nullptr,
+                      static_cast<float>(scale), fast ? output.data<float>() + first : nullptr,
+                      kept);
+      if (output && !fast) {
+        alignas(64) T values[kRandomChunk];
+        read(input, in_loop, first, n, values);
+        if (train) {
+          for (int64_t i = 0; i < n; ++i) values[i] = dropped(values[i], kept[i] != 0, scale);
+        }
+        write(values, output, out_loop, first, n);
+      }
+      if (mask && flat(mask_loop)) {
+        std::memcpy(mask.data<uint8_t>() + first, kept, static_cast<size_t>(n));
+      } else if (mask) {
+        write(kept, mask, mask_loop, first, n);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void register_random(Candidates& candidates) {
+  constexpr uint32_t kTakes = MT_TAKES_STRIDED;
+  candidates.push_back(sdk::kernel<&uniform_>("uniform_", MT_HASH_uniform_, "philox", 0, kTakes));
+  candidates.push_back(sdk::kernel<&normal_>("normal_", MT_HASH_normal_, "philox", 0, kTakes));
+  candidates.push_back(
+      sdk::kernel<&random_>("random_.from", MT_HASH_random__from, "philox", 0, kTakes));
+  candidates.push_back(sdk::kernel<&native_dropout>("native_dropout", MT_HASH_native_dropout,
+                                                    "philox", 0, kTakes));
+}
+
+}  // namespace mytorch::cpu

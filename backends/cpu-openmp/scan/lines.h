@@ -1,0 +1,119 @@
+// Operands seen as lines along one dimension: kernels that work along a dimension stage a few lines
+// at a time as dense rows of their computation type, so that any strides and dtypes are one case.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "mytorch/backend.h"
+
+namespace mytorch::cpu {
+
+// How many lines are staged together: those that are neighbours in memory share cache lines.
+inline constexpr int64_t kLinesTogether = 16;
+
+// The lines along `dim` of operands that agree in every other dimension. A 0-dim operand is a line
+// of one element.
+template <int N>
+struct Lines {
+  sdk::StridedLoop<N> loop;     // over the lines
+  std::array<int64_t, N> step;  // between neighbours of a line
+  std::array<int64_t, N> size;  // of a line
+
+  int64_t count() const { return loop.numel(); }
+
+  // Calls f(offsets, n) for lines [begin, end), n of them at once: line i of operand k begins at
+  // offsets[k] + i * loop.inner_stride(k).
+  template <class F>
+  void for_each(int64_t begin, int64_t end, F&& f) const {
+    loop.for_each_run(begin, end, [&](std::array<int64_t, N> at, int64_t n) {
+      for (int64_t i = 0; i < n; i += kLinesTogether) {
+        f(static_cast<const std::array<int64_t, N>&>(at), std::min(kLinesTogether, n - i));
+        for (int k = 0; k < N; ++k) at[k] += kLinesTogether * loop.inner_stride(k);
+      }
+    });
+  }
+};
+
+template <int N>
+Lines<N> make_lines(const std::array<sdk::TensorView, N>& operands, int64_t dim) {
+  const int ndim = operands[0].ndim();
+  sdk::check_ndim(static_cast<size_t>(ndim));
+  std::array<int64_t, N> step{};
+  std::array<int64_t, N> size;
+  size.fill(1);
+  int64_t shape[sdk::kMaxDims];
+  int64_t strides[N][sdk::kMaxDims];
+  std::array<const int64_t*, N> pointers;
+  for (int k = 0; k < N; ++k) pointers[static_cast<size_t>(k)] = strides[k];
+  size_t kept = 0;
+  const int along = static_cast<int>(dim < 0 ? dim + ndim : dim);
+  for (int d = 0; d < ndim; ++d) {
+    for (int k = 0; k < N; ++k) {
+      const sdk::TensorView& operand = operands[static_cast<size_t>(k)];
+      if (d == along) {
+        step[static_cast<size_t>(k)] = operand.stride(d);
+        size[static_cast<size_t>(k)] = operand.size(d);
+      } else {
+        strides[k][kept] = operand.stride(d);
+      }
+    }
+    if (d != along) shape[kept++] = operands[0].size(d);
+  }
+  return {sdk::StridedLoop<N>(std::span<const int64_t>(shape, kept), pointers), step, size};
+}
+
+// Lines into rows of `to`, `pitch` apart. `next` lies between lines.
+template <class T, class W>
+void load_lines(const T* from, int64_t step, int64_t next, int64_t size, int64_t count, W* to,
+                int64_t pitch) {
+  if (count > 1 && std::abs(next) < std::abs(step)) {
+    for (int64_t k = 0; k < size; ++k) {
+      for (int64_t i = 0; i < count; ++i) {
+        to[i * pitch + k] = sdk::convert<W>(from[k * step + i * next]);
+      }
+    }
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const T* line = from + i * next;
+    W* row = to + i * pitch;
+    for (int64_t k = 0; k < size; ++k) row[k] = sdk::convert<W>(line[k * step]);
+  }
+}
+
+template <class W, class T>
+void store_lines(const W* from, int64_t pitch, T* to, int64_t step, int64_t next, int64_t size,
+                 int64_t count) {
+  if (count > 1 && std::abs(next) < std::abs(step)) {
+    for (int64_t k = 0; k < size; ++k) {
+      for (int64_t i = 0; i < count; ++i) {
+        to[k * step + i * next] = sdk::convert<T>(from[i * pitch + k]);
+      }
+    }
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    T* line = to + i * next;
+    const W* row = from + i * pitch;
+    for (int64_t k = 0; k < size; ++k) line[k * step] = sdk::convert<T>(row[k]);
+  }
+}
+
+// Scratch memory for parallel loops, which may not ask for it: one part per worker. Runs
+// body(part, begin, end) over [0, n); the parts are `elements` of T each.
+template <class T, class F>
+void parallel_with_scratch(mt_ctx& ctx, int64_t n, int64_t grain, int64_t elements, F&& body) {
+  if (n <= 0) return;
+  const int64_t workers =
+      std::clamp<int64_t>(n / std::max<int64_t>(grain, 1), 1, std::max(ctx.num_threads, 1));
+  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+  const int64_t part = (elements + kLine - 1) / kLine * kLine + kLine;
+  T* memory = sdk::scratch<T>(ctx, part * workers);
+  sdk::parallel_for(ctx, 0, workers, 1, [&](int64_t first, int64_t last) {
+    body(memory + first * part, n * first / workers, n * last / workers);
+  });
+}
+
+}  // namespace mytorch::cpu

@@ -1,0 +1,307 @@
+"""The inputs that operators are tested with: derived from the records by kind, and read from
+tests/samples/*.yaml. tests/samples/README.md describes the form; samples.json is its JSON, where
+`nan`, `inf` and `-inf` are texts. Derived cases use three keys more: a tensor with `special: true`
+has NaN, infinities, zeros and huge values among its elements; `may_fail: true` says that an error is
+fine as long as every backend gives it; `gradcheck: true` says that the gradient is compared with
+differences (in float64).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from pathlib import Path
+
+import yaml
+
+from codegen.expr import ExprError
+from codegen.model import Op
+from codegen.program import evaluate
+from codegen.schema import Arg
+
+FOLDER = Path(__file__).parent.parent / "tests" / "samples"
+KEYS = {"shape", "dtype", "low", "high", "values", "layout", "unique", "sorted", "grad"}
+CASE_KEYS = {"op", "args", "error"}
+COMBINATIONS = 6  # of non-tensor arguments that get the few most telling cases each
+
+
+class SampleError(ValueError):
+    """A sample that does not fit its record; the text says where."""
+
+
+def _numbers(value):
+    """NaN and infinities as texts: JSON has none."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, dict):
+        return {k: _numbers(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_numbers(v) for v in value]
+    return value
+
+
+def _check(op: Op, case: dict, where: str) -> None:
+    unknown = set(case) - CASE_KEYS
+    if unknown:
+        raise SampleError(f"{where}: unknown key {sorted(unknown)[0]!r}")
+    args = {a.name: a for a in op.schema.args}
+    for name, value in case.get("args", {}).items():
+        if name not in args:
+            raise SampleError(f"{where}: {op.full_name} has no argument {name!r}")
+        tensors = value if isinstance(value, list) and args[name].is_tensor_list else [value]
+        for tensor in tensors:
+            if isinstance(tensor, dict) and args[name].type in ("Tensor", "Operand"):
+                if set(tensor) - KEYS:
+                    raise SampleError(f"{where}: unknown key {sorted(set(tensor) - KEYS)[0]!r} of {name}")
+                if "shape" not in tensor and "values" not in tensor:
+                    raise SampleError(f"{where}: {name} has neither shape nor values")
+
+
+def special(ops: list[Op], folder: Path = FOLDER) -> dict[str, list[dict]]:
+    """The samples of the folder's files, by op."""
+    known = {op.full_name: op for op in ops}
+    found: dict[str, list[dict]] = {}
+    for path in sorted(folder.glob("*.yaml")):
+        for index, case in enumerate(yaml.safe_load(path.read_text()) or []):
+            where = f"{path.name}: case {index + 1}"
+            op = known.get(case.get("op"))
+            if op is None:
+                raise SampleError(f"{where}: there is no operator {case.get('op')!r}")
+            _check(op, case, where)
+            found.setdefault(op.full_name, []).append(_numbers(case))
+    return found
+
+
+def _choices(op: Op, arg: Arg) -> list:
+    """Values of a non-tensor argument that lead to every variant of the body."""
+    conditions = [c for c in (op.body.conditions if op.body else ()) if c.arg == arg.name]
+    found = []
+    for c in conditions:
+        if c.kind == "str_eq":
+            found.append(c.value)
+        elif c.kind == "flag":
+            found += [True, False]
+        elif c.kind == "num_cmp":
+            whole = int(c.value) if float(c.value).is_integer() else c.value
+            found += [whole, whole + 1] if c.op != "<" else [whole + 1, whole]
+    if arg.has_default and arg.default not in found:
+        found.insert(0, arg.default)
+    if not found:
+        found = {"Scalar": [2], "float": [0.5], "int": [1], "bool": [False]}.get(arg.type, [None])
+    return list(dict.fromkeys(found))
+
+
+def _combinations(op: Op) -> list[dict]:
+    """Settings of the arguments that are no tensors, and None for absent ones."""
+    names, values = [], []
+    for arg in op.schema.args:
+        if arg.is_tensor:
+            if arg.optional:
+                names.append(arg.name)
+                values.append([True, None])
+        elif arg.type in ("Scalar", "int", "float", "str", "bool") and not arg.list:
+            names.append(arg.name)
+            values.append(_choices(op, arg))
+    found = []
+    for setting in itertools.product(*values):
+        combination = dict(zip(names, setting))
+        try:
+            op.body.select(combination)
+        except ExprError:
+            continue
+        found.append(combination)
+    return found
+
+
+def _tensors(op: Op, combination: dict) -> list[Arg]:
+    return [a for a in op.schema.args
+            if a.is_tensor and not (a.name in combination and combination[a.name] is None)]
+
+
+def _plain(combination: dict, op: Op) -> dict:
+    """The arguments of a combination that have to be written, without tensors."""
+    found = {}
+    for arg in op.schema.args:
+        if arg.is_tensor:
+            if arg.optional and combination.get(arg.name, True) is None and not arg.has_default:
+                found[arg.name] = None
+        elif arg.name in combination and not (arg.has_default and arg.default == combination[arg.name]):
+            found[arg.name] = combination[arg.name]
+    return found
+
+
+def _domain(op: Op, combination: dict) -> tuple[float, float]:
+    """A range of inputs where the body is finite: that of most functions, else where logarithms and
+    arc functions are."""
+    rng = random.Random(0)
+    for low, high in ((-1.0, 1.0), (0.1, 0.9), (1.1, 2.0)):
+        for _ in range(40):
+            values = {n: (v if v is not True else rng.uniform(low, high)) for n, v in combination.items()}
+            for arg in _tensors(op, combination):
+                is_bool = op.types.get(arg.name) == "bool"
+                values[arg.name] = rng.random() < 0.5 if is_bool else rng.uniform(low, high)
+            try:
+                program = op.body.select(values)
+                found = evaluate(program, {n.name: values[n.name] for n in program.inputs + program.scalars})
+                if not all(math.isfinite(v) for v in found.values()):
+                    break
+            except (ArithmeticError, ValueError, TypeError):
+                break
+        else:
+            return low, high
+    return 0.1, 0.9
+
+
+def _tensor(op: Op, arg: Arg, shape: list[int], **keys) -> dict:
+    spec = {"shape": shape, **keys}
+    if op.types.get(arg.name) == "bool":
+        spec["dtype"] = "bool"
+        for key in ("low", "high", "special"):
+            spec.pop(key, None)
+    elif "special" not in keys and "low" not in keys:
+        spec.update(low=-4, high=4)
+    return spec
+
+
+def pointwise(op: Op) -> list[dict]:
+    """Every layout, broadcast and kind of operand; NaN, infinities and extremes; gradients."""
+    cases = []
+    layouts = ("transposed", "contiguous", "sliced", "broadcast")
+    for number, combination in enumerate(_combinations(op)[:COMBINATIONS]):
+        tensors = _tensors(op, combination)
+        rest = _plain(combination, op)
+
+        def case(shapes, layout=None, keys=None, **more):
+            args = {}
+            for i, arg in enumerate(tensors):
+                shape = shapes(i) if callable(shapes) else shapes
+                extra = dict(keys or {})
+                if layout is not None:
+                    extra["layout"] = layout(i) if callable(layout) else layout
+                args[arg.name] = _tensor(op, arg, list(shape), **extra)
+            cases.append({"op": op.full_name, "args": {**args, **rest}, **more})
+
+        case([3, 5])
+        case([271], keys={"special": True})
+        low, high = _domain(op, combination)
+        if op.grad.kind != "none":
+            case([2, 3], keys={"low": low, "high": high}, gradcheck=True)
+        if number > 0:
+            continue
+        if low > 0:
+            case([67], keys={"low": low, "high": high})
+        case([4, 3], "transposed")
+        case([2, 7], "sliced")
+        case([5, 3], "broadcast")
+        case([2, 3, 4], lambda i: layouts[i % 4])
+        case([6], lambda i: layouts[(i + 2) % 4])
+        if len(tensors) > 1:
+            shapes = ([3, 1, 4], [5, 1], [1, 1, 4], [3, 5, 4], [])
+            case(lambda i: shapes[i % 5])
+            case(lambda i: [] if i else [2, 3])
+            case(lambda i: [2, 3] if i else [])
+            case(lambda i: [0, 3] if i else [1, 3])
+        case([0, 3])
+        case([])
+        case([1, 3, 1])
+        case([37, 29], "transposed", {"special": True})
+        case([1100], "sliced")
+        for number_given in (2, -0.75, True):
+            args = {}
+            for i, arg in enumerate(tensors):
+                scalar = arg.type == "Operand"
+                args[arg.name] = number_given if scalar else _tensor(op, arg, [2, 3])
+            if any(a.type == "Operand" for a in tensors) and any(a.type == "Tensor" for a in tensors):
+                cases.append({"op": op.full_name, "args": {**args, **rest}})
+        same = [a for a in tensors if op.types.get(a.name) != "bool"]
+        if len(same) > 1:
+            for types in (("float32", "int64"), ("int32", "float64"), ("uint8", "int8"), ("float16", "bfloat16"),
+                          ("bool", "float32"), ("int64", "float16")):
+                args = {a.name: _tensor(op, a, [3, 4], low=0, high=3) for a in tensors}
+                for i, arg in enumerate(same):
+                    args[arg.name]["dtype"] = types[i % 2]
+                cases.append({"op": op.full_name, "args": {**args, **rest}, "may_fail": True})
+            args = {a.name: _tensor(op, a, [3] if i == 0 else []) for i, a in enumerate(tensors)}
+            for i, arg in enumerate(same):
+                args[arg.name]["dtype"] = "float32" if i == 0 else "float64"
+            cases.append({"op": op.full_name, "args": {**args, **rest}})
+    return cases
+
+
+def _dims(op: Op) -> list[tuple[list[int], object]]:
+    """Shapes with the `dim` to reduce them by."""
+    dim = next((a for a in op.schema.args if a.name == "dim"), None)
+    if dim is None:
+        return [([3, 4, 5], ()), ([], ()), ([1000], ()), ([1], ())]
+    if dim.list:
+        found = [([3, 4, 5], [0]), ([3, 4, 5], [1]), ([3, 4, 5], [-1]), ([3, 4, 5], [0, 2]),
+                 ([3, 4, 5], [-1, 1]), ([3, 4, 5], [0, 1, 2]), ([1, 3, 1], [0]), ([1000], [0]),
+                 ([7, 300], [1]), ([300, 7], [0]), ([2, 3, 2, 3], [1, 2])]
+        if dim.has_default:
+            found += [([3, 4, 5], ()), ([], ())]
+        return found
+    found = [([3, 4, 5], 0), ([3, 4, 5], 1), ([3, 4, 5], -1), ([], 0), ([1, 3, 1], 1), ([1000], 0),
+             ([7, 300], 1), ([300, 7], 0)]
+    return found + ([([3, 4, 5], ())] if dim.has_default else [])
+
+
+def reduce(op: Op) -> list[dict]:
+    """One, several and all dimensions, counted from either end; layouts; nothing to reduce; NaN."""
+    keeps = any(a.name == "keepdim" for a in op.schema.args)
+    cases = []
+
+    def case(shape, dim, keepdim=False, keys=None, **more):
+        args = {"self": {"shape": shape, "low": -4, "high": 4, **(keys or {})}}
+        if dim != ():
+            args["dim"] = dim
+        if keepdim:
+            args["keepdim"] = True
+        cases.append({"op": op.full_name, "args": args, **more})
+
+    dims = _dims(op)
+    for shape, dim in dims:
+        case(shape, dim)
+    if keeps:
+        for shape, dim in dims[:3]:
+            case(shape, dim, True)
+    for shape, dim in dims[:5]:
+        for layout in ("transposed", "sliced", "broadcast"):
+            case(shape, dim, keys={"layout": layout})
+    for shape, dim in dims:
+        wide = [n * 5 for n in shape]
+        case(wide, dim, keys={"special": True, "low": -2, "high": 2})
+    empties = {0: [0, 3], 1: [3, 0], -1: [2, 3, 0]}
+    first = dims[0][1]
+    for at, shape in empties.items():
+        dim = () if first == () else [at] if isinstance(first, list) else at
+        case(shape, dim, may_fail=True)
+        if dim != ():
+            case([0, 4] if at else [4, 0], dim, may_fail=True)
+    if op.grad.kind != "none":
+        for shape, dim in (([2, 3, 2], dims[0][1]), ([3, 2], dims[0][1]), ([1, 3], dims[0][1])):
+            case(shape, dim, keys={"low": 0.2, "high": 2, "unique": True}, gradcheck=True)
+        if keeps:
+            case([2, 3], dims[0][1], True, {"low": -2, "high": 2, "unique": True}, gradcheck=True)
+    return cases
+
+
+def derive(op: Op) -> list[dict]:
+    if op.meaning == "pointwise":
+        return pointwise(op)
+    if op.meaning == "reduce":
+        return reduce(op)
+    return []
+
+
+def collect(ops: list[Op]) -> list[dict]:
+    """Every case, in the order of the records. Raises SampleError where a record has none."""
+    given = special(ops)
+    cases = []
+    for op in ops:
+        found = derive(op) + given.get(op.full_name, [])
+        if not any("error" not in case for case in found):
+            raise SampleError(
+                f"{op.path}:{op.line}: [{op.full_name}] has no sample: give at least one in tests/samples/")
+        cases += found
+    return cases

@@ -1,0 +1,18 @@
+// Neural networks: modules, losses, optimizers, data, files. For programs; inside the project include
+// the parts.
+#pragma once
+
+#include "mytorch/nn/activation.h"     // IWYU pragma: export
+#include "mytorch/nn/container.h"      // IWYU pragma: export
+#include "mytorch/nn/conv.h"           // IWYU pragma: export
+#include "mytorch/nn/data.h"           // IWYU pragma: export
+#include "mytorch/nn/dropout.h"        // IWYU pragma: export
+#include "mytorch/nn/functional.h"     // IWYU pragma: export
+#include "mytorch/nn/init.h"           // IWYU pragma: export
+#include "mytorch/nn/linear.h"         // IWYU pragma: export
+#include "mytorch/nn/loss.h"           // IWYU pragma: export
+#include "mytorch/nn/module.h"         // IWYU pragma: export
+#include "mytorch/nn/normalization.h"  // IWYU pragma: export
+#include "mytorch/nn/optim.h"          // IWYU pragma: export
+#include "mytorch/nn/pooling.h"        // IWYU pragma: export
+#include "mytorch/nn/serialize.h"      // IWYU pragma: export

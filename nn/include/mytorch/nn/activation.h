@@ -1,0 +1,159 @@
+// Activation functions as modules. Each is the operator of its name: mytorch/nn/functional.h.
+#pragma once
+
+#include <cstdint>
+
+#include "mytorch/nn/module.h"
+
+namespace mytorch::nn {
+
+class ReLU final : public Module {
+ public:
+  Tensor forward(const Tensor& input) override;
+};
+
+class ReLU6 final : public Module {
+ public:
+  Tensor forward(const Tensor& input) override;
+};
+
+class SELU final : public Module {
+ public:
+  Tensor forward(const Tensor& input) override;
+};
+
+class SiLU final : public Module {
+ public:
+  Tensor forward(const Tensor& input) override;
+};
+
+class Mish final : public Module {
+ public:
+  Tensor forward(const Tensor& input) override;
+};
+
+class Tanh final : public Module {
+ public:
+  Tensor forward(const Tensor& input) override;
+};
+
+class Sigmoid final : public Module {
+ public:
+  Tensor forward(const Tensor& input) override;
+};
+
+class LogSigmoid final : public Module {
+ public:
+  Tensor forward(const Tensor& input) override;
+};
+
+class Softsign final : public Module {
+ public:
+  Tensor forward(const Tensor& input) override;
+};
+
+class Hardsigmoid final : public Module {
+ public:
+  Tensor forward(const Tensor& input) override;
+};
+
+class Hardswish final : public Module {
+ public:
+  Tensor forward(const Tensor& input) override;
+};
+
+class LeakyReLU final : public Module {
+ public:
+  explicit LeakyReLU(double negative_slope = 0.01) : negative_slope_(negative_slope) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  double negative_slope_;
+};
+
+// max(x, 0) + weight * min(x, 0), with a trained weight for all channels or one for each (dimension 1).
+class PReLU final : public Module {
+ public:
+  explicit PReLU(int64_t num_parameters = 1, double init = 0.25);
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+  Tensor weight;
+};
+
+class ELU final : public Module {
+ public:
+  explicit ELU(double alpha = 1) : alpha_(alpha) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  double alpha_;
+};
+
+class CELU final : public Module {
+ public:
+  explicit CELU(double alpha = 1) : alpha_(alpha) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  double alpha_;
+};
+
+enum class Gelu { kExact, kTanh };
+
+class GELU final : public Module {
+ public:
+  explicit GELU(Gelu kind = Gelu::kExact) : kind_(kind) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  Gelu kind_;
+};
+
+class Softplus final : public Module {
+ public:
+  explicit Softplus(double beta = 1, double threshold = 20) : beta_(beta), threshold_(threshold) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  double beta_;
+  double threshold_;
+};
+
+class Hardtanh final : public Module {
+ public:
+  explicit Hardtanh(double min = -1, double max = 1);
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  double min_;
+  double max_;
+};
+
+class Softmax final : public Module {
+ public:
+  explicit Softmax(int64_t dim = -1) : dim_(dim) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  int64_t dim_;
+};
+
+class LogSoftmax final : public Module {
+ public:
+  explicit LogSoftmax(int64_t dim = -1) : dim_(dim) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  int64_t dim_;
+};
+
+}  // namespace mytorch::nn

@@ -1,0 +1,14 @@
+// Everything for training, for programs; inside the project include the parts.
+#pragma once
+
+#include "mytorch/nn/optim/adagrad.h"    // IWYU pragma: export
+#include "mytorch/nn/optim/adam.h"       // IWYU pragma: export
+#include "mytorch/nn/optim/clip.h"       // IWYU pragma: export
+#include "mytorch/nn/optim/optimizer.h"  // IWYU pragma: export
+#include "mytorch/nn/optim/rmsprop.h"    // IWYU pragma: export
+#include "mytorch/nn/optim/schedule.h"   // IWYU pragma: export
+#include "mytorch/nn/optim/sgd.h"        // IWYU pragma: export
+
+namespace mytorch {
+namespace optim = nn::optim;
+}  // namespace mytorch

@@ -1,0 +1,33 @@
+// Adagrad.
+#pragma once
+
+#include <vector>
+
+#include "mytorch/nn/optim/optimizer.h"
+
+namespace mytorch::nn::optim {
+
+struct AdagradOptions {
+  double lr = 1e-2;
+  double lr_decay = 0;
+  double weight_decay = 0;
+  double initial_accumulator = 0;
+  double eps = 1e-10;
+  bool maximize = false;
+};
+
+// Duchi et al., "Adaptive subgradient methods for online learning and stochastic optimization" (JMLR
+// 2011). With g the gradient plus weight_decay * p, in step t = 1, 2, ...:
+//
+//   s = s + g^2,   p = p - lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)
+class Adagrad final : public OptimizerWith<AdagradOptions> {
+ public:
+  explicit Adagrad(std::vector<Tensor> parameters, AdagradOptions options = {});
+
+ private:
+  void check(const AdagradOptions& options) const override;
+  void update(size_t group, Slot& slot, const Tensor& gradient) override;
+  Numbers numbers(size_t group) override;
+};
+
+}  // namespace mytorch::nn::optim

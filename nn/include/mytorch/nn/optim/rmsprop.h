@@ -1,0 +1,35 @@
+// RMSprop.
+#pragma once
+
+#include <vector>
+
+#include "mytorch/nn/optim/optimizer.h"
+
+namespace mytorch::nn::optim {
+
+struct RMSpropOptions {
+  double lr = 1e-2;
+  double alpha = 0.99;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;
+  bool centered = false;
+  bool maximize = false;
+};
+
+// Hinton's lectures (Coursera, 2012), and Graves, "Generating sequences with recurrent neural
+// networks" (2013), for `centered`. With g the gradient plus weight_decay * p:
+//
+//   v = alpha * v + (1 - alpha) * g^2,   a = alpha * a + (1 - alpha) * g   (a = 0 unless centered)
+//   b = momentum * b + g / (sqrt(v - a^2) + eps),   p = p - lr * b
+class RMSprop final : public OptimizerWith<RMSpropOptions> {
+ public:
+  explicit RMSprop(std::vector<Tensor> parameters, RMSpropOptions options = {});
+
+ private:
+  void check(const RMSpropOptions& options) const override;
+  void update(size_t group, Slot& slot, const Tensor& gradient) override;
+  Numbers numbers(size_t group) override;
+};
+
+}  // namespace mytorch::nn::optim

@@ -1,0 +1,158 @@
+// Learning rates that change during training.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "mytorch/nn/optim/optimizer.h"
+
+namespace mytorch::nn::optim {
+
+// The rate in step 0, 1, ... of a group that began with `base_lr`. Steps are whatever the program
+// calls step() after: batches or epochs.
+using LRCurve = std::function<double(double base_lr, int64_t step)>;
+
+namespace curves {
+// base * gamma^(step / size), rounded down.
+LRCurve step(int64_t size, double gamma = 0.1);
+// base * gamma^(milestones reached).
+LRCurve multi_step(std::vector<int64_t> milestones, double gamma = 0.1);
+// base * gamma^step.
+LRCurve exponential(double gamma);
+// From base to `min_lr` in `half_period` steps along half a cosine, and back (Loshchilov and Hutter,
+// "SGDR", ICLR 2017, without restarts).
+LRCurve cosine(int64_t half_period, double min_lr = 0);
+// From base * from to base * to in `steps` steps, and constant then: a warm-up.
+LRCurve linear(double from, double to, int64_t steps);
+// base * factor(step).
+LRCurve lambda(std::function<double(int64_t)> factor);
+// One curve after the other, each for its number of steps, its own steps counted from 0; the last one
+// for ever: sequence({{linear(0.1, 1, 100), 100}, {cosine(900), 900}}).
+LRCurve sequence(std::vector<std::pair<LRCurve, int64_t>> parts);
+}  // namespace curves
+
+// Sets the rates of an optimizer, which has to outlive it: those of step 0 when it is made.
+class LRScheduler {
+ public:
+  LRScheduler(Optimizer& optimizer, LRCurve curve);
+  virtual ~LRScheduler() = default;
+  LRScheduler(const LRScheduler&) = delete;
+  LRScheduler& operator=(const LRScheduler&) = delete;
+
+  void step() { move_to(step_ + 1); }
+  int64_t steps() const { return step_; }
+  TensorMap state_dict() const;
+  // Throws Error(kValue), and changes nothing, for another number of groups.
+  void load_state_dict(const TensorMap& state);
+
+ protected:
+  Optimizer& optimizer() const { return optimizer_; }
+  virtual void move_to(int64_t step);
+
+ private:
+  Optimizer& optimizer_;
+  LRCurve curve_;
+  std::vector<double> base_;  // of each group
+  int64_t step_ = 0;
+};
+
+class StepLR final : public LRScheduler {
+ public:
+  StepLR(Optimizer& optimizer, int64_t step_size, double gamma = 0.1)
+      : LRScheduler(optimizer, curves::step(step_size, gamma)) {}
+};
+
+class MultiStepLR final : public LRScheduler {
+ public:
+  MultiStepLR(Optimizer& optimizer, std::vector<int64_t> milestones, double gamma = 0.1)
+      : LRScheduler(optimizer, curves::multi_step(std::move(milestones), gamma)) {}
+};
+
+class ExponentialLR final : public LRScheduler {
+ public:
+  ExponentialLR(Optimizer& optimizer, double gamma)
+      : LRScheduler(optimizer, curves::exponential(gamma)) {}
+};
+
+class CosineAnnealingLR final : public LRScheduler {
+ public:
+  CosineAnnealingLR(Optimizer& optimizer, int64_t half_period, double min_lr = 0)
+      : LRScheduler(optimizer, curves::cosine(half_period, min_lr)) {}
+};
+
+class LinearLR final : public LRScheduler {
+ public:
+  LinearLR(Optimizer& optimizer, double from = 1.0 / 3, double to = 1, int64_t steps = 5)
+      : LRScheduler(optimizer, curves::linear(from, to, steps)) {}
+};
+
+class LambdaLR final : public LRScheduler {
+ public:
+  LambdaLR(Optimizer& optimizer, std::function<double(int64_t)> factor)
+      : LRScheduler(optimizer, curves::lambda(std::move(factor))) {}
+};
+
+class SequentialLR final : public LRScheduler {
+ public:
+  SequentialLR(Optimizer& optimizer, std::vector<std::pair<LRCurve, int64_t>> parts)
+      : LRScheduler(optimizer, curves::sequence(std::move(parts))) {}
+};
+
+struct OneCycleOptions {
+  double pct_start = 0.3;           // the part of the steps in which the rate rises
+  double div_factor = 25;           // the first rate is max_lr / div_factor
+  double final_div_factor = 1e4;    // the last one is the first / final_div_factor
+  bool cosine = true;               // along half a cosine; else linear
+  bool cycle_momentum = true;       // the other way round; a momentum of 0 stays 0
+  double base_momentum = 0.85;
+  double max_momentum = 0.95;
+};
+
+// Up to max_lr and down again (Smith and Topin, "Super-convergence", 2018), over `total_steps` steps;
+// one more step is an Error(kValue).
+class OneCycleLR final : public LRScheduler {
+ public:
+  OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps,
+             OneCycleOptions options = {});
+
+ private:
+  void move_to(int64_t step) override;
+
+  int64_t total_steps_;
+  OneCycleOptions options_;
+};
+
+struct PlateauOptions {
+  bool maximize = false;     // the metric is better when it is larger
+  double factor = 0.1;
+  int64_t patience = 10;     // steps without improvement that are borne
+  double threshold = 1e-4;   // the least improvement that counts
+  bool relative = true;      // whether `threshold` is relative to the best so far
+  int64_t cooldown = 0;      // steps after a reduction in which nothing is counted
+  double min_lr = 0;
+  double eps = 1e-8;         // smaller changes of the rate are not made
+};
+
+// Multiplies the rates by `factor` when a metric no longer improves. NaN is no improvement.
+class ReduceLROnPlateau final {
+ public:
+  explicit ReduceLROnPlateau(Optimizer& optimizer, PlateauOptions options = {});
+  void step(double metric);
+  double best() const { return best_; }
+  TensorMap state_dict() const;
+  void load_state_dict(const TensorMap& state);
+
+ private:
+  bool improves(double metric) const;
+
+  Optimizer& optimizer_;
+  PlateauOptions options_;
+  double best_;
+  int64_t bad_steps_ = 0;
+  int64_t cooling_ = 0;
+};
+
+}  // namespace mytorch::nn::optim

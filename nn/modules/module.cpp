@@ -1,0 +1,291 @@
+#include "mytorch/nn/module.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <ostream>
+#include <set>
+
+#include <cxxabi.h>
+
+#include "core/types/errors.h"
+#include "mytorch/grad_mode.h"
+#include "mytorch/ops/clone.h"
+#include "mytorch/ops/to.h"
+
+namespace mytorch::nn {
+namespace {
+
+// The name of the object's class without its namespaces.
+std::string class_name(const Module& module) {
+  const char* mangled = typeid(module).name();
+  int status = 0;
+  char* text = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
+  std::string name = text != nullptr ? text : mangled;
+  std::free(text);
+  const size_t arguments = name.find('<');  // of a template, which have namespaces of their own
+  const size_t colon = name.rfind("::", arguments);
+  return colon == std::string::npos ? name : name.substr(colon + 2);
+}
+
+// By way of integers: a member of a derived class lies outside of the Module that is its base.
+std::ptrdiff_t distance(const void* from, const void* to) {
+  return static_cast<std::ptrdiff_t>(reinterpret_cast<uintptr_t>(to) -
+                                     reinterpret_cast<uintptr_t>(from));
+}
+
+template <class T>
+T& at_distance(const void* from, std::ptrdiff_t place) {
+  return *reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(place));
+}
+
+std::string join(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : absl::StrCat(prefix, ".", name);
+}
+
+// The same tensor in a new place, with its part in differentiation.
+Tensor as_leaf(Tensor tensor, bool requires_grad) {
+  if (requires_grad) tensor.requires_grad_();
+  return tensor;
+}
+
+}  // namespace
+
+Tensor Module::forward(const Tensor& /*input*/) {
+  fail(ErrorCode::kUnsupported, "[", class_name(*this),
+       "] has no forward of one tensor: override it, or call the forward that it has");
+}
+
+// ---- registration -----------------------------------------------------------------------------------
+
+void Module::check_name(const std::string& name) const {
+  if (name.empty() || name.find('.') != std::string::npos) {
+    fail(ErrorCode::kValue, "[", class_name(*this), "] a part cannot be named '", name,
+         "': give a name that is not empty and has no '.'");
+  }
+  const auto named = [&](const auto& entry) { return entry.name == name; };
+  if (std::any_of(tensors_.begin(), tensors_.end(), named) ||
+      std::any_of(children_.begin(), children_.end(), named)) {
+    fail(ErrorCode::kValue, "[", class_name(*this), "] already has a part named '", name, "'");
+  }
+}
+
+void Module::register_parameter(std::string name, Tensor& member) {
+  check_name(name);
+  if (member.defined()) member.requires_grad_();
+  tensors_.push_back({std::move(name), distance(this, &member), Role::kParameter});
+}
+
+void Module::register_buffer(std::string name, Tensor& member, bool persistent) {
+  check_name(name);
+  tensors_.push_back({std::move(name), distance(this, &member),
+                      persistent ? Role::kBuffer : Role::kTransientBuffer});
+}
+
+void Module::register_module(std::string name, Module& member) {
+  check_name(name);
+  if (&member == this) {
+    fail(ErrorCode::kValue, "[", class_name(*this), "] cannot be its own part '", name, "'");
+  }
+  ChildEntry entry;
+  entry.name = std::move(name);
+  entry.place = distance(this, &member);
+  children_.push_back(std::move(entry));
+}
+
+void Module::add_shared(std::string name, std::shared_ptr<Module> module, Copy copy) {
+  check_name(name);
+  if (module == nullptr) {
+    fail(ErrorCode::kValue, "[", class_name(*this), "] the module '", name, "' is null");
+  }
+  ChildEntry entry;
+  entry.name = std::move(name);
+  entry.shared = std::move(module);
+  entry.copy = copy;
+  children_.push_back(std::move(entry));
+}
+
+Tensor& Module::resolve(const TensorEntry& entry) const {
+  return at_distance<Tensor>(this, entry.place);
+}
+
+Module& Module::resolve(const ChildEntry& entry) const {
+  return entry.shared != nullptr ? *entry.shared : at_distance<Module>(this, entry.place);
+}
+
+// ---- lists ------------------------------------------------------------------------------------------
+
+void Module::visit(const std::string& prefix, const Visit& visit) const {
+  for (const TensorEntry& entry : tensors_) {
+    Tensor& tensor = resolve(entry);
+    if (tensor.defined()) visit(join(prefix, entry.name), tensor, entry.role);
+  }
+  for (const ChildEntry& entry : children_) {
+    resolve(entry).visit(join(prefix, entry.name), visit);
+  }
+}
+
+std::vector<NamedTensor> Module::unique(bool parameters) const {
+  std::vector<NamedTensor> list;
+  std::set<const void*> seen;
+  visit("", [&](const std::string& name, Tensor& tensor, Role role) {
+    if ((role == Role::kParameter) != parameters) return;
+    if (seen.insert(tensor.impl()).second) list.emplace_back(name, tensor);
+  });
+  return list;
+}
+
+std::vector<NamedTensor> Module::named_parameters() const { return unique(true); }
+std::vector<NamedTensor> Module::named_buffers() const { return unique(false); }
+
+std::vector<Tensor> Module::parameters() const {
+  std::vector<Tensor> list;
+  for (NamedTensor& named : unique(true)) list.push_back(std::move(named.second));
+  return list;
+}
+
+std::vector<std::pair<std::string, Module*>> Module::named_children() {
+  std::vector<std::pair<std::string, Module*>> list;
+  for (const ChildEntry& entry : children_) list.emplace_back(entry.name, &resolve(entry));
+  return list;
+}
+
+void Module::list_modules(const std::string& prefix,
+                          std::vector<std::pair<std::string, Module*>>& list) {
+  const auto is_this = [this](const auto& named) { return named.second == this; };
+  if (std::any_of(list.begin(), list.end(), is_this)) return;
+  list.emplace_back(prefix, this);
+  for (const ChildEntry& entry : children_) {
+    resolve(entry).list_modules(join(prefix, entry.name), list);
+  }
+}
+
+std::vector<std::pair<std::string, Module*>> Module::named_modules() {
+  std::vector<std::pair<std::string, Module*>> list;
+  list_modules("", list);
+  return list;
+}
+
+void Module::apply(const std::function<void(Module&)>& function) {
+  for (const ChildEntry& entry : children_) resolve(entry).apply(function);
+  function(*this);
+}
+
+int64_t Module::num_parameters(bool trainable_only) const {
+  int64_t count = 0;
+  for (const Tensor& parameter : parameters()) {
+    if (!trainable_only || parameter.requires_grad()) count += parameter.numel();
+  }
+  return count;
+}
+
+// ---- modes and conversions --------------------------------------------------------------------------
+
+void Module::train(bool on) {
+  apply([on](Module& module) { module.training_ = on; });
+}
+
+void Module::requires_grad(bool on) {
+  for (const Tensor& parameter : parameters()) parameter.requires_grad_(on);
+}
+
+void Module::zero_grad() {
+  for (const Tensor& parameter : parameters()) parameter.set_grad({});
+}
+
+// All tensors are made before the first is replaced, so that an error changes nothing.
+void Module::convert(const std::function<Tensor(const Tensor&)>& function) {
+  NoGradGuard no_grad;
+  std::map<const TensorImpl*, Tensor> made;
+  std::vector<std::pair<Tensor*, Tensor>> places;
+  visit("", [&](const std::string&, Tensor& tensor, Role) {
+    const auto [at, is_new] = made.try_emplace(tensor.impl());
+    if (is_new) {
+      // What needs no conversion stays the same tensor, which optimizers may hold.
+      Tensor converted = function(tensor);
+      if (!converted.is_same(tensor)) {
+        converted = as_leaf(converted.detach(), tensor.requires_grad());
+        if (const Tensor grad = tensor.grad(); grad.defined()) converted.set_grad(function(grad));
+      }
+      at->second = std::move(converted);
+    }
+    places.emplace_back(&tensor, at->second);
+  });
+  for (auto& [place, tensor] : places) *place = std::move(tensor);
+}
+
+void Module::to(Device device) {
+  convert([&](const Tensor& tensor) { return mytorch::to(tensor, device); });
+}
+
+void Module::to(ScalarType dtype) {
+  if (!is_floating_point(dtype)) {
+    fail(ErrorCode::kType, "[Module::to] modules have floating types, not ", dtype_name(dtype));
+  }
+  convert([&](const Tensor& tensor) {
+    return tensor.is_floating_point() ? mytorch::to(tensor, dtype) : tensor;
+  });
+}
+
+void Module::to(Device device, ScalarType dtype) {
+  to(dtype);
+  to(device);
+}
+
+void Module::unshare(CloneMemo& memo) {
+  NoGradGuard no_grad;
+  for (const TensorEntry& entry : tensors_) {
+    Tensor& tensor = resolve(entry);
+    if (!tensor.defined()) continue;
+    const auto [at, is_new] = memo.tensors.try_emplace(tensor.impl());
+    if (is_new) at->second = as_leaf(mytorch::clone(tensor).detach(), tensor.requires_grad());
+    tensor = at->second;
+  }
+  for (ChildEntry& entry : children_) {
+    if (entry.shared == nullptr) {
+      resolve(entry).unshare(memo);
+      continue;
+    }
+    const auto [at, is_new] = memo.modules.try_emplace(entry.shared.get());
+    if (is_new) {
+      at->second = entry.copy != nullptr ? entry.copy(*entry.shared) : nullptr;
+      if (at->second == nullptr) {
+        fail(ErrorCode::kUnsupported, "[clone] ", class_name(*entry.shared), " '", entry.name,
+             "' cannot be copied: register it by a shared_ptr to its own, copyable class");
+      }
+      at->second->unshare(memo);
+    }
+    entry.shared = at->second;
+  }
+}
+
+// ---- text -------------------------------------------------------------------------------------------
+
+std::string Module::describe() const { return absl::StrCat(class_name(*this), "()"); }
+
+void Module::print(std::string& out, int depth) const {
+  std::string line = describe();
+  if (children_.empty()) {
+    out += line;
+    return;
+  }
+  if (!line.empty() && line.back() == ')') line.pop_back();
+  absl::StrAppend(&out, line, line.empty() || line.back() == '(' ? "" : ",", "\n");
+  const std::string indent(static_cast<size_t>(2 * depth + 2), ' ');
+  for (const ChildEntry& entry : children_) {
+    absl::StrAppend(&out, indent, "(", entry.name, "): ");
+    resolve(entry).print(out, depth + 1);
+    out += '\n';
+  }
+  out.append(static_cast<size_t>(2 * depth), ' ');
+  out += ')';
+}
+
+std::string Module::str() const {
+  std::string text;
+  print(text, 0);
+  return text;
+}
+
+std::ostream& operator<<(std::ostream& out, const Module& module) { return out << module.str(); }
+
+}  // namespace mytorch::nn

@@ -1,0 +1,48 @@
+#include "mytorch/nn/optim/adagrad.h"
+
+#include <utility>
+
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/full_like.h"
+#include "mytorch/ops/neg.h"
+#include "mytorch/ops/sqrt.h"
+
+namespace mytorch::nn::optim {
+
+Adagrad::Adagrad(std::vector<Tensor> parameters, AdagradOptions options)
+    : OptimizerWith("Adagrad", {"sum"}) {
+  add_group(std::move(parameters), options);
+}
+
+void Adagrad::check(const AdagradOptions& options) const {
+  check_option(options.lr >= 0, "lr", options.lr, "a rate that is not negative");
+  check_option(options.lr_decay >= 0, "lr_decay", options.lr_decay, "0 or more");
+  check_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
+  check_option(options.initial_accumulator >= 0, "initial_accumulator",
+               options.initial_accumulator, "0 or more");
+  check_option(options.eps >= 0, "eps", options.eps, "0 or more");
+}
+
+Optimizer::Numbers Adagrad::numbers(size_t group) {
+  AdagradOptions& options = options_[group];
+  return {{"lr", &options.lr},
+          {"lr_decay", &options.lr_decay},
+          {"weight_decay", &options.weight_decay},
+          {"initial_accumulator", &options.initial_accumulator},
+          {"eps", &options.eps}};
+}
+
+void Adagrad::update(size_t group, Slot& slot, const Tensor& given) {
+  const AdagradOptions& options = options_[group];
+  Tensor gradient = options.maximize ? neg(given) : given;
+  if (options.weight_decay != 0) gradient = add(gradient, slot.parameter, options.weight_decay);
+  Tensor& sum = slot.state[0];
+  if (!sum.defined()) sum = full_like(slot.parameter, options.initial_accumulator);
+  sum.addcmul_(gradient, gradient);
+  const Tensor divisor = sqrt(sum);
+  divisor.add_(options.eps);
+  const double before = static_cast<double>(slot.step - 1);
+  slot.parameter.addcdiv_(gradient, divisor, -options.lr / (1 + before * options.lr_decay));
+}
+
+}  // namespace mytorch::nn::optim

@@ -1,0 +1,199 @@
+#include "mytorch/nn/optim/optimizer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "core/types/errors.h"
+#include "mytorch/grad_mode.h"
+#include "mytorch/ops/zeros_like.h"
+
+namespace mytorch::nn::optim {
+
+Optimizer::Optimizer(const char* name, std::vector<const char*> state_names)
+    : name_(name), state_names_(std::move(state_names)) {}
+
+void Optimizer::check_option(bool good, const char* option, double value,
+                             const char* bound) const {
+  if (!good) fail(ErrorCode::kValue, "[", name_, "] ", option, " is ", value, ": give ", bound);
+}
+
+void Optimizer::append_group(std::vector<Tensor> parameters) {
+  if (parameters.empty()) {
+    fail(ErrorCode::kValue, "[", name_, "] there are no parameters to optimize");
+  }
+  std::vector<Slot> slots;
+  const auto holds = [](const std::vector<Slot>& group, const Tensor& parameter) {
+    return std::any_of(group.begin(), group.end(), [&](const Slot& slot) {
+      return slot.parameter.is_same(parameter);
+    });
+  };
+  for (Tensor& parameter : parameters) {
+    const auto refuse = [&](const char* reason) {
+      fail(ErrorCode::kValue, "[", name_, "] parameter ", slots.size(), " of group ",
+           groups_.size(), " ", reason);
+    };
+    if (!parameter.defined()) refuse("is undefined");
+    if (!parameter.is_leaf()) {
+      refuse("is the result of an operation: give the leaves it was made of, or its detach()");
+    }
+    if (!parameter.is_floating_point()) refuse("is not of a floating type");
+    if (holds(slots, parameter)) refuse("occurs twice");
+    for (const std::vector<Slot>& group : groups_) {
+      if (holds(group, parameter)) refuse("is in another group already");
+    }
+    slots.push_back(Slot{.parameter = std::move(parameter), .state = {}});
+  }
+  groups_.push_back(std::move(slots));
+}
+
+void Optimizer::step() {
+  NoGradGuard no_grad;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (Slot& slot : groups_[g]) {
+      const Tensor gradient = slot.parameter.grad();
+      if (!gradient.defined()) continue;
+      ++slot.step;
+      update(g, slot, gradient);
+    }
+  }
+}
+
+void Optimizer::zero_grad() {
+  for (std::vector<Slot>& group : groups_) {
+    for (Slot& slot : group) slot.parameter.set_grad({});
+  }
+}
+
+void Optimizer::check_group(size_t group) const {
+  if (group >= groups_.size()) {
+    fail(ErrorCode::kValue, "[", name_, "] there is no group ", group, " among ", groups_.size());
+  }
+}
+
+std::vector<Tensor> Optimizer::parameters(size_t group) const {
+  check_group(group);
+  std::vector<Tensor> list;
+  for (const Slot& slot : groups_[group]) list.push_back(slot.parameter);
+  return list;
+}
+
+// `numbers` gives places to write to, which const callers leave alone.
+Optimizer::Numbers Optimizer::numbers_of(size_t group) const {
+  check_group(group);
+  return const_cast<Optimizer*>(this)->numbers(group);
+}
+
+double* Optimizer::find(size_t group, const char* a, const char* b) const {
+  for (const Number& number : numbers_of(group)) {
+    if (std::strcmp(number.name, a) == 0 || std::strcmp(number.name, b) == 0) return number.value;
+  }
+  return nullptr;
+}
+
+double Optimizer::lr(size_t group) const { return *find(group, "lr", "lr"); }
+
+void Optimizer::set_lr(size_t group, double lr) {
+  check_option(lr >= 0, "lr", lr, "a rate that is not negative");
+  *find(group, "lr", "lr") = lr;
+}
+
+double Optimizer::momentum(size_t group) const {
+  const double* momentum = find(group, "momentum", "beta1");
+  return momentum != nullptr ? *momentum : 0;
+}
+
+void Optimizer::set_momentum(size_t group, double momentum) {
+  double* place = find(group, "momentum", "beta1");
+  if (place == nullptr) {
+    fail(ErrorCode::kUnsupported, "[", name_, "] has no momentum to set");
+  }
+  check_option(momentum >= 0, "momentum", momentum, "a number that is not negative");
+  *place = momentum;
+}
+
+// ---- state ------------------------------------------------------------------------------------------
+
+TensorMap Optimizer::state_dict() const {
+  TensorMap state;
+  size_t index = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (const Number& number : numbers_of(g)) {
+      state[absl::StrCat("group", g, ".", number.name)] = scalar_tensor(*number.value, kFloat64);
+    }
+    for (const Slot& slot : groups_[g]) {
+      const std::string prefix = absl::StrCat("parameter", index++, ".");
+      if (slot.step == 0) continue;
+      state[prefix + "step"] = scalar_tensor(slot.step, kInt64);
+      for (size_t i = 0; i < state_names_.size(); ++i) {
+        if (slot.state[i].defined()) state[prefix + state_names_[i]] = slot.state[i].detach();
+      }
+    }
+  }
+  return state;
+}
+
+void Optimizer::load_state_dict(const TensorMap& state) {
+  NoGradGuard no_grad;
+  std::map<std::string, Tensor> rest(state.begin(), state.end());
+  const auto take = [&](const std::string& name) {
+    const auto found = rest.find(name);
+    if (found == rest.end()) return Tensor();
+    Tensor tensor = found->second;
+    rest.erase(found);
+    if (!tensor.defined()) {
+      fail(ErrorCode::kValue, "[", name_, "] the state's '", name, "' is undefined");
+    }
+    return tensor;
+  };
+  const auto take_number = [&](const std::string& name) {
+    Tensor tensor = take(name);
+    if (tensor.defined() && tensor.numel() != 1) {
+      fail(ErrorCode::kShape, "[", name_, "] the state's '", name, "' has shape ",
+           shape_str(tensor.sizes()), " and is no single number");
+    }
+    return tensor;
+  };
+  // Everything is read before the first change.
+  std::vector<std::pair<double*, double>> numbers;
+  std::vector<std::vector<Slot>> groups = groups_;
+  size_t index = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (const Number& number : numbers_of(g)) {
+      const std::string name = absl::StrCat("group", g, ".", number.name);
+      const Tensor value = take_number(name);
+      if (!value.defined()) {
+        fail(ErrorCode::kValue, "[", name_, "] the state has no '", name, "'");
+      }
+      numbers.emplace_back(number.value, value.item<double>());
+    }
+    for (Slot& slot : groups[g]) {
+      const std::string prefix = absl::StrCat("parameter", index++, ".");
+      const Tensor step = take_number(prefix + "step");
+      slot.step = step.defined() ? step.item<int64_t>() : 0;
+      for (size_t i = 0; i < state_names_.size(); ++i) {
+        const std::string name = prefix + state_names_[i];
+        const Tensor saved = take(name);
+        slot.state[i] = {};
+        if (!saved.defined()) continue;
+        if (!(saved.sizes() == slot.parameter.sizes())) {
+          fail(ErrorCode::kShape, "[", name_, "] the state's '", name, "' has shape ",
+               shape_str(saved.sizes()), ", the parameter's is ",
+               shape_str(slot.parameter.sizes()));
+        }
+        slot.state[i] = zeros_like(slot.parameter);
+        slot.state[i].copy_(saved);
+      }
+    }
+  }
+  if (!rest.empty()) {
+    fail(ErrorCode::kValue, "[", name_, "] the state has '", rest.begin()->first, "'",
+         rest.size() == 1 ? "" : absl::StrCat(" and ", rest.size() - 1, " other names"),
+         ", which this optimizer does not have");
+  }
+  for (const auto& [place, value] : numbers) *place = value;
+  groups_ = std::move(groups);
+}
+
+}  // namespace mytorch::nn::optim

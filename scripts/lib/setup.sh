@@ -1,0 +1,50 @@
+# Installs what a bare Debian 12 lacks. Sourced by the scripts beside this folder:
+#
+#   need build          what the build needs
+#   need test           and what the tests and checks need
+
+build_packages=(
+  g++ cmake ninja-build python3 python3-yaml ccache mold ca-certificates
+  libabsl-dev libhwy-dev nlohmann-json3-dev zlib1g-dev libcli11-dev
+)
+test_packages=(
+  git libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy
+)
+
+say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
+
+installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }
+
+need() {
+  local wanted=("${build_packages[@]}") missing=() package
+  [ "$1" = test ] && wanted+=("${test_packages[@]}")
+  command -v dpkg-query >/dev/null || return 0  # not Debian: the user brings the packages
+  for package in "${wanted[@]}"; do
+    installed "$package" || missing+=("$package")
+  done
+  [ "${#missing[@]}" -eq 0 ] && return 0
+  say "installing ${missing[*]}"
+  local root=()
+  [ "$(id -u)" -eq 0 ] || root=(sudo)
+  "${root[@]}" apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends \
+    "${missing[@]}" >/dev/null
+}
+
+# build PRESET [cmake options] -- [targets]: configures once, builds what changed.
+build() {
+  local preset=$1 options=() targets=()
+  shift
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
+  [ $# -gt 0 ] && shift
+  targets=("$@")
+  say "building $preset"
+  if [ ! -f "build/$preset/build.ninja" ] || [ "${#options[@]}" -gt 0 ]; then
+    cmake --preset "$preset" "${options[@]}" >"build-$preset.log" 2>&1 || {
+      cat "build-$preset.log" >&2
+      return 1
+    }
+    rm -f "build-$preset.log"
+  fi
+  cmake --build "build/$preset" ${targets[@]:+--target "${targets[@]}"} -- --quiet
+}

@@ -1,0 +1,86 @@
+// The cpu-openmp backend, loaded once, and its kernels by op.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mytorch/abi_ops.h"
+#include "tests/backends/reference/fake_host.h"
+
+extern "C" int mytorch_cpu_openmp_init(const mt_host*, mt_backend*);
+
+namespace mytorch::testing {
+
+inline const mt_backend& cpu() {
+  static mt_host host{};
+  static const mt_backend backend = [] {
+    host.size = sizeof(mt_host);
+    host.abi_major = MT_ABI_MAJOR;
+    mt_backend filled{};
+    filled.size = sizeof(mt_backend);
+    if (mytorch_cpu_openmp_init(&host, &filled) != MT_OK) std::abort();
+    return filled;
+  }();
+  return backend;
+}
+
+inline const mt_candidate* cpu_kernel(std::string_view op) {
+  for (int64_t i = 0; i < cpu().num_candidates; ++i) {
+    if (cpu().candidates[i].op == op) return &cpu().candidates[i];
+  }
+  return nullptr;
+}
+
+template <class Args>
+int run_cpu(std::string_view op, Args& args, mt_dtype compute, TestContext& context) {
+  args.header.size = sizeof(Args);
+  args.header.compute = compute;
+  const mt_candidate* kernel = cpu_kernel(op);
+  if (kernel == nullptr) {
+    context.error = "no such op: " + std::string(op);
+    return -1;
+  }
+  return kernel->run(kernel->self, context.get(), &args);
+}
+template <class Args>
+std::string run_cpu(std::string_view op, Args& args, mt_dtype compute, int threads = 1) {
+  TestContext context(threads);
+  const int status = run_cpu(op, args, compute, context);
+  return status == MT_OK ? "" : "status " + std::to_string(status) + ": " + context.error;
+}
+
+inline constexpr mt_dtype kAllDtypes[] = {
+    sdk::dtype_of<bool>,    sdk::dtype_of<uint8_t>,   sdk::dtype_of<int8_t>,
+    sdk::dtype_of<int16_t>, sdk::dtype_of<int32_t>,   sdk::dtype_of<int64_t>,
+    sdk::dtype_of<sdk::Half>, sdk::dtype_of<sdk::BFloat16>, sdk::dtype_of<float>,
+    sdk::dtype_of<double>};
+
+// A tensor of a dtype known at run time, from doubles.
+inline TestTensor tensor_of(mt_dtype dtype, Shape shape, const std::vector<double>& values) {
+  return sdk::visit_dtype(dtype, [&](auto tag) {
+    return TestTensor::of<typename decltype(tag)::type, double>(std::move(shape), values);
+  });
+}
+
+// With the flag that the framework sets on dense tensors, which opens the kernels' short ways.
+inline TestTensor dense(TestTensor tensor) {
+  const_cast<mt_tensor*>(static_cast<const mt_tensor*>(tensor))->flags |= MT_TENSOR_DENSE;
+  return tensor;
+}
+
+// Values that all dtypes hold apart from bool: small, of either sign where the dtype has signs.
+inline std::vector<double> small_values(int64_t n, mt_dtype dtype, int seed = 1) {
+  std::vector<double> values(static_cast<size_t>(n));
+  uint32_t state = static_cast<uint32_t>(seed) * 2654435761u + 12345u;
+  for (double& value : values) {
+    state = state * 1664525u + 1013904223u;
+    value = static_cast<double>(state >> 24) / 8 - 16;
+    if (!sdk::is_floating(dtype)) value = static_cast<double>(static_cast<int>(value));
+    if (dtype.code == MT_UINT || dtype.code == MT_BOOL) value = value < 0 ? -value : value;
+    if (dtype.code == MT_BOOL) value = static_cast<int>(value) % 2;
+  }
+  return values;
+}
+
+}  // namespace mytorch::testing

@@ -1,0 +1,289 @@
+// The driver of pointwise ops: layouts, dtypes, sizes, errors, and programs compiled at run time.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/backends/cpu-openmp/built_program.h"
+#include "tests/backends/cpu-openmp/cpu_backend.h"
+
+
+namespace mytorch::testing {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr mt_dtype kFloat = sdk::dtype_of<float>;
+
+mt_args_add_Tensor add_args(const TestTensor& self, const TestTensor& other, const TestTensor& out,
+                            mt_scalar alpha = scalar(1)) {
+  mt_args_add_Tensor args{};
+  args.self = self;
+  args.other = other;
+  args.alpha = alpha;
+  args.header.variant = alpha.kind == MT_SCALAR_INT && alpha.v.i == 1 ? 0 : 1;
+  args.out = out;
+  return args;
+}
+
+TEST(Pointwise, EverySmallSizeWithNothingWrittenBeyond) {
+  for (int64_t n = 0; n < 70; ++n) {
+    const std::vector<double> a = small_values(n, kFloat, 1), b = small_values(n, kFloat, 2);
+    const TestTensor x = dense(tensor_of(kFloat, {n}, a)), y = dense(tensor_of(kFloat, {n}, b));
+    const TestTensor room = tensor_of(kFloat, {n + 1}, std::vector<double>(n + 1, 77));
+    const TestTensor out = dense(room.as_strided({n}, {1}));
+    auto args = add_args(x, y, out);
+    ASSERT_EQ(run_cpu("add.Tensor", args, kFloat), "");
+    const std::vector<double> got = room.values<double>();
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(got[i], a[i] + b[i]) << n << " " << i;
+    ASSERT_EQ(got[n], 77) << n;
+  }
+}
+
+// Every way in which an operand can lie, of a (3, 5, 130) result.
+struct Layout {
+  const char* name;
+  Shape shape, strides;
+  int64_t size, offset;
+};
+const Layout kLayouts[] = {
+    {"dense", {3, 5, 130}, {650, 130, 1}, 1950, 0},
+    {"transposed", {3, 5, 130}, {1, 3, 15}, 1950, 0},
+    {"inner turned", {3, 5, 130}, {650, 1, 5}, 1950, 0},
+    {"every second", {3, 5, 130}, {1300, 260, 2}, 3900, 0},
+    {"backwards", {3, 5, 130}, {650, 130, -1}, 1950, 129},
+    {"all backwards", {3, 5, 130}, {-650, -130, -1}, 1950, 1949},
+    {"row", {130}, {1}, 130, 0},
+    {"column", {5, 1}, {1, 1}, 5, 0},
+    {"plane", {3, 1, 130}, {130, 130, 1}, 390, 0},
+    {"expanded", {3, 5, 130}, {0, 130, 1}, 650, 0},
+    {"one element", {1, 1}, {1, 1}, 1, 0},
+    {"0-dim", {}, {}, 1, 0},
+};
+
+TEST(Pointwise, LayoutsOfBothInputsAndTheOutput) {
+  for (const Layout& first : kLayouts) {
+    for (const Layout& second : kLayouts) {
+      for (const Layout& result : kLayouts) {
+        if (result.shape.size() != 3 || result.shape[1] == 1 || result.strides[0] == 0) continue;
+        const auto make = [](const Layout& layout, int seed) {
+          return tensor_of(kFloat, {layout.size}, small_values(layout.size, kFloat, seed))
+              .as_strided(layout.shape, layout.strides, layout.offset);
+        };
+        const TestTensor x = make(first, 1), y = make(second, 2), out = make(result, 3);
+        auto args = add_args(x, y, out, scalar(3));
+        auto expected = args;
+        const TestTensor wanted = TestTensor::empty(kFloat, {3, 5, 130});
+        ASSERT_EQ(run_cpu("add.Tensor", args, kFloat, 3), "");
+        expected.out = wanted;
+        BuiltProgram program("add.Tensor");
+        const int32_t a = program.input(0), b = program.input(1), s = program.scalar();
+        const int32_t product = program.op("mul", MT_TYPE_COMPUTE, s, b);
+        program.output(0, program.op("add", MT_TYPE_COMPUTE, a, product));
+        ProgramArgs plain;
+        plain.in[0] = x;
+        plain.in[1] = y;
+        plain.scalar = scalar(3);
+        plain.out[0] = wanted;
+        ASSERT_EQ(program.run(reference(), plain, kFloat), "");
+        ASSERT_EQ(out.values<float>(), wanted.values<float>())
+            << first.name << " + " << second.name << " -> " << result.name;
+      }
+    }
+  }
+}
+
+TEST(Pointwise, SmallInnerDimensions) {
+  const int64_t n = 7 * 11 * 13 * 3;
+  const TestTensor x = tensor_of(kFloat, {7 * 11 * 13 * 6}, small_values(n * 2, kFloat))
+                           .as_strided({7, 11, 13, 3}, {858, 78, 6, 2});
+  const TestTensor y = tensor_of(kFloat, {11, 1, 3}, small_values(33, kFloat, 4));
+  const TestTensor out = TestTensor::empty(kFloat, {7, 11, 13, 3});
+  auto args = add_args(x, y, out);
+  ASSERT_EQ(run_cpu("add.Tensor", args, kFloat, 4), "");
+  const auto a = x.values<float>(), b = y.values<float>(), got = out.values<float>();
+  for (int64_t i = 0; i < n; ++i) {
+    ASSERT_EQ(got[i], a[i] + b[i / 39 % 11 * 3 + i % 3]) << i;
+  }
+}
+
+// One program for every dtype of operands, computation and result, against the oracle.
+TEST(Pointwise, MixedDtypes) {
+  for (const mt_dtype compute : kAllDtypes) {
+    for (const mt_dtype from : kAllDtypes) {
+      for (const mt_dtype to : kAllDtypes) {
+        // The oracle lets 1 + 1 of bools be 2 until it is written.
+        if (sdk::is_bool(compute) && !sdk::is_bool(to)) continue;
+        const TestTensor x = tensor_of(from, {300}, small_values(300, from));
+        const TestTensor y = tensor_of(compute, {300}, small_values(300, compute, 2));
+        const TestTensor got = TestTensor::empty(to, {300}), want = TestTensor::empty(to, {300});
+        auto args = add_args(x, y, got);
+        ASSERT_EQ(run_cpu("add.Tensor", args, compute), "");
+        BuiltProgram program("add.Tensor");
+        const int32_t a = program.input(0), b = program.input(1);
+        program.output(0, program.op("add", MT_TYPE_COMPUTE, a, b));
+        ProgramArgs plain;
+        plain.in[0] = x;
+        plain.in[1] = y;
+        plain.out[0] = want;
+        ASSERT_EQ(program.run(reference(), plain, compute), "");
+        const auto g = got.values<double>(), w = want.values<double>();
+        for (size_t i = 0; i < g.size(); ++i) {
+          ASSERT_NEAR(g[i], w[i], sdk::is_floating(compute) ? std::abs(w[i]) * 1e-2 : 0)
+              << sdk::dtype_name(from) << " in " << sdk::dtype_name(compute) << " to "
+              << sdk::dtype_name(to) << " at " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(Pointwise, InPlaceAndLarge) {
+  const int64_t n = 3'000'001;  // past the size that is streamed
+  const std::vector<double> a = small_values(n, kFloat, 1), b = small_values(n, kFloat, 2);
+  const TestTensor x = dense(tensor_of(kFloat, {n}, a)), y = dense(tensor_of(kFloat, {n}, b));
+  const TestTensor out = dense(TestTensor::empty(kFloat, {n}));
+  auto args = add_args(x, y, out);
+  ASSERT_EQ(run_cpu("add.Tensor", args, kFloat, 2), "");
+  args.out = x;
+  ASSERT_EQ(run_cpu("add.Tensor", args, kFloat, 2), "");
+  EXPECT_EQ(out.values<float>(), x.values<float>());
+  const auto got = out.values<double>();
+  for (int64_t i = 0; i < n; i += 997) ASSERT_EQ(got[i], a[i] + b[i]);
+  ASSERT_EQ(got[n - 1], a[n - 1] + b[n - 1]);
+}
+
+TEST(Pointwise, NumbersAndNaN) {
+  const TestTensor x = dense(tensor_of(kFloat, {4}, {kNaN, kInf, -kInf, 1}));
+  const TestTensor out = dense(TestTensor::empty(kFloat, {4}));
+  const TestTensor half = TestTensor::host<double>(0.5);
+  auto args = add_args(x, half, out);
+  ASSERT_EQ(run_cpu("add.Tensor", args, kFloat), "");
+  const auto got = out.values<double>();
+  EXPECT_TRUE(std::isnan(got[0]));
+  EXPECT_EQ(got[1], kInf);
+  EXPECT_EQ(got[2], -kInf);
+  EXPECT_EQ(got[3], 1.5);
+}
+
+template <class T>
+std::string divide(const char* op, std::vector<double> a, std::vector<double> b,
+                   std::vector<double>* got) {
+  mt_args_floor_divide args{};
+  const int64_t n = static_cast<int64_t>(a.size());
+  const TestTensor x = TestTensor::of<T>({n}, a), y = TestTensor::of<T>({n}, b);
+  const TestTensor out = TestTensor::empty(sdk::dtype_of<T>, {n});
+  args.self = x;
+  args.other = y;
+  args.out = out;
+  const std::string error = run_cpu(op, args, sdk::dtype_of<T>);
+  *got = out.values<double>();
+  return error;
+}
+
+TEST(Pointwise, IntegerDivision) {
+  std::vector<double> got;
+  EXPECT_EQ(divide<int32_t>("floor_divide", {7, -7, 7, -7, -2147483648.0}, {2, 2, -2, -2, -1}, &got),
+            "");
+  EXPECT_EQ(got, (std::vector<double>{3, -4, -4, 3, -2147483648.0}));
+  EXPECT_EQ(divide<int8_t>("floor_divide", {-128, 127}, {-1, 2}, &got), "");
+  EXPECT_EQ(got, (std::vector<double>{-128, 63}));
+  EXPECT_EQ(divide<int64_t>("floor_divide", {1, 2, 3}, {1, 0, 1}, &got),
+            "status 5: [floor_divide] integer division by zero");
+  EXPECT_EQ(divide<uint8_t>("floor_divide", {200}, {0}, &got),
+            "status 5: [floor_divide] integer division by zero");
+  EXPECT_EQ(divide<float>("floor_divide", {1}, {0}, &got), "");
+  EXPECT_EQ(got, std::vector<double>{kInf});
+}
+
+TEST(Pointwise, NotOfBoolIsLogical) {
+  mt_args_bitwise_not args{};
+  const TestTensor x = TestTensor::of<bool>({3}, std::vector<double>{0, 1, 1});
+  const TestTensor out = TestTensor::empty(sdk::dtype_of<bool>, {3});
+  args.self = x;
+  args.out = out;
+  ASSERT_EQ(run_cpu("bitwise_not", args, sdk::dtype_of<bool>), "");
+  EXPECT_EQ(out.values<int>(), (std::vector<int>{1, 0, 0}));
+  const TestTensor bytes = TestTensor::of<uint8_t>({2}, std::vector<double>{0, 170});
+  const TestTensor out8 = TestTensor::empty(sdk::dtype_of<uint8_t>, {2});
+  args.self = bytes;
+  args.out = out8;
+  ASSERT_EQ(run_cpu("bitwise_not", args, sdk::dtype_of<uint8_t>), "");
+  EXPECT_EQ(out8.values<int>(), (std::vector<int>{255, 85}));
+}
+
+TEST(Pointwise, WhereReadsBoolsOfAnyLayout) {
+  mt_args_where_self args{};
+  const TestTensor c = TestTensor::of<bool>({40}, small_values(40, sdk::dtype_of<bool>));
+  const TestTensor x = tensor_of(kFloat, {4, 20}, std::vector<double>(80, kNaN));
+  const TestTensor y = tensor_of(kFloat, {20}, small_values(20, kFloat));
+  const TestTensor out = TestTensor::empty(kFloat, {2, 20});
+  const TestTensor condition = c.as_strided({2, 20}, {1, 2});
+  args.condition = condition;
+  const TestTensor nan = x.as_strided({2, 20}, {20, 1});
+  args.self = nan;
+  args.other = y;
+  args.out = out;
+  ASSERT_EQ(run_cpu("where.self", args, kFloat), "");
+  const auto flags = condition.values<int>();
+  const auto got = out.values<float>(), other = y.values<float>();
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (flags[i] != 0) {
+      EXPECT_TRUE(std::isnan(got[i])) << i;
+    } else {
+      EXPECT_EQ(got[i], other[i % 20]) << i;
+    }
+  }
+}
+
+TEST(Pointwise, UnwantedOutputsAndAbsentInputs) {
+  mt_args_mul_grad_Tensor args{};
+  const TestTensor grad = dense(tensor_of(kFloat, {9}, small_values(9, kFloat)));
+  const TestTensor other = dense(tensor_of(kFloat, {9}, small_values(9, kFloat, 2)));
+  const TestTensor out = dense(TestTensor::empty(kFloat, {9}));
+  args.grad = grad;
+  args.other = other;  // self is only needed for the other's gradient
+  args.grad_self = out;
+  ASSERT_EQ(run_cpu("mul_grad.Tensor", args, kFloat), "");
+  const auto g = grad.values<float>(), o = other.values<float>(), got = out.values<float>();
+  for (size_t i = 0; i < 9; ++i) EXPECT_EQ(got[i], g[i] * o[i]);
+}
+
+// ---- programs compiled at run time
+
+TEST(Compile, TruncatesAfterEachNode) {
+  for (const mt_dtype compute : kAllDtypes) {
+    BuiltProgram program;
+    const int32_t a = program.input(0), b = program.input(1), s = program.scalar();
+    const int32_t c = program.constant(2);
+    const int32_t product = program.op("mul", MT_TYPE_COMPUTE, a, b);
+    const int32_t sum = program.op("add", MT_TYPE_COMPUTE, product, s);
+    const int32_t less = program.op("lt", MT_TYPE_BOOL, sum, a);
+    const int32_t most = program.op("maximum", MT_TYPE_COMPUTE, sum, c);
+    program.output(0, program.op("where", MT_TYPE_COMPUTE, less, most, b)).output(1, less);
+    ProgramArgs args;
+    const TestTensor x = tensor_of(compute, {700}, small_values(700, compute, 5));
+    const TestTensor y = tensor_of(compute, {700}, small_values(700, compute, 6));
+    args.in[0] = x;
+    args.in[1] = y;
+    args.scalar = scalar(40);
+    TestTensor values[2], flags[2];
+    for (int i = 0; i < 2; ++i) {
+      values[i] = TestTensor::empty(compute, {700});
+      flags[i] = TestTensor::empty(sdk::dtype_of<bool>, {700});
+      args.out[0] = values[i];
+      args.out[1] = flags[i];
+      ASSERT_EQ(program.run(i == 0 ? cpu() : reference(), args, compute, 2), "");
+    }
+    EXPECT_EQ(flags[0].values<int>(), flags[1].values<int>()) << sdk::dtype_name(compute);
+    const auto got = values[0].values<double>(), want = values[1].values<double>();
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i], want[i]) << sdk::dtype_name(compute) << " " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mytorch::testing

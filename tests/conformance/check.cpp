@@ -1,0 +1,244 @@
+#include "tests/conformance/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "mytorch/backends.h"
+#include "mytorch/error.h"
+#include "tests/conformance/compare.h"
+#include "tests/conformance/elements.h"
+
+namespace mytorch::conformance {
+namespace {
+
+// What a call came to.
+struct Outcome {
+  std::vector<Value> results;
+  std::optional<ErrorCode> error;
+  std::string message;
+};
+
+Outcome run(const Case& c, const Arguments& arguments) {
+  Outcome outcome;
+  try {
+    outcome.results = call_named(c.op->name, arguments);
+  } catch (const Error& error) {
+    outcome.error = error.code();
+    outcome.message = error.what();
+  }
+  return outcome;
+}
+
+// A refusal that says so, rather than an operator that has no kernel or broke.
+bool is_refusal(const Outcome& outcome) {
+  return outcome.error == ErrorCode::kType || outcome.error == ErrorCode::kValue ||
+         outcome.error == ErrorCode::kShape;
+}
+
+class Checker {
+ public:
+  Checker(const Options& options, std::ostream& out) : options_(options), out_(out), device_(options.device) {}
+
+  Report run_all(const std::vector<OpRecord>& catalog);
+
+ private:
+  void run_op(const OpRecord& op);
+  // Whether the case ran (true) or was refused by everyone (false).
+  bool run_case(const Case& c, const Fail& fail);
+  void compare(const Case& c, const Arguments& arguments, const Outcome& found,
+               const Outcome& expected, const Tolerance& tolerance, const std::string& check,
+               const Fail& fail);
+  void check_inputs_unchanged(const Case& c, const Arguments& arguments, const Arguments& before,
+                              const Fail& fail);
+  void report(const Case& c, const std::string& check, const std::string& what);
+  bool selected(const OpRecord& op) const;
+
+  const Options& options_;
+  std::ostream& out_;
+  Device device_;
+  Report report_;
+};
+
+bool Checker::selected(const OpRecord& op) const {
+  if (options_.only.empty()) return true;
+  const std::string base = op.name.substr(0, op.name.find('.'));
+  return std::any_of(options_.only.begin(), options_.only.end(),
+                     [&](const std::string& name) { return name == op.name || name == base; });
+}
+
+void Checker::report(const Case& c, const std::string& check, const std::string& what) {
+  std::string arguments = "(not made)";
+  try {
+    arguments = describe(make_arguments(c, options_.seed, kCPU, c.dtype));
+  } catch (const std::exception&) {
+  }
+  report_.failures.push_back({c.op->name, c.number, check, arguments, what});
+  out_ << "FAIL " << c.op->name << " [" << check << "] " << arguments << "\n  " << what
+       << "\n  mytorch check";
+  if (!options_.backend.empty()) out_ << " --backend " << options_.backend;
+  if (options_.device != "cpu") out_ << " --device " << options_.device;
+  out_ << " --only " << c.op->name << " --seed " << options_.seed << " --case " << c.number
+       << std::endl;
+}
+
+void Checker::compare(const Case& c, const Arguments& arguments, const Outcome& found,
+                      const Outcome& expected, const Tolerance& tolerance, const std::string& check,
+                      const Fail& fail) {
+  if (found.error.has_value() || expected.error.has_value()) {
+    if (found.error != expected.error) {
+      fail(check, found.error.has_value() ? "failed: " + found.message
+                                          : "gave a result, expected: " + expected.message);
+    }
+    return;
+  }
+  for (size_t i = 0; i < expected.results.size(); ++i) {
+    const std::string what = difference(*c.op, arguments, found.results[i], expected.results[i],
+                                        tolerance, check == "composite");
+    if (!what.empty()) fail(check, "result " + std::to_string(i) + " " + what);
+  }
+}
+
+void Checker::check_inputs_unchanged(const Case& c, const Arguments& arguments,
+                                     const Arguments& before, const Fail& fail) {
+  for (size_t i = 0; i < arguments.values.size(); ++i) {
+    const auto& [name, value] = arguments.values[i];
+    const auto* tensor = std::get_if<Tensor>(&value.variant());
+    if (tensor == nullptr || !tensor->defined() || c.op->arg(name)->written) continue;
+    if (storage_bytes(*tensor) != storage_bytes(before.values[i].second.tensor())) {
+      fail("inputs", "the call changed its argument '" + name + "'");
+    }
+  }
+}
+
+bool Checker::run_case(const Case& c, const Fail& fail) {
+  const Arguments reference_arguments = make_arguments(c, options_.seed, kCPU, c.dtype);
+  const Arguments arguments = make_arguments(c, options_.seed, device_, c.dtype);
+  const Arguments before = copy_of(arguments);
+  const Tolerance tolerance{c.op->random(), 1};
+
+  Outcome expected;
+  {
+    Prefer oracle("cpu", "reference");
+    RestrictKernels alone(Kernels::kPreferred);
+    expected = run(c, reference_arguments);
+  }
+  std::optional<Prefer> pin;
+  if (!options_.backend.empty()) pin.emplace(options_.device, options_.backend);
+  const Outcome found = run(c, arguments);
+
+  if (c.sample->contains("error")) {
+    for (const Outcome* outcome : {&expected, &found}) {
+      const std::string who = outcome == &expected ? "error (reference)" : "error";
+      if (!outcome->error.has_value()) {
+        fail(who, "gave a result, expected an error that says '" + c.error() + "'");
+      } else if (outcome->message.find(c.error()) == std::string::npos) {
+        fail(who, "says '" + outcome->message + "', expected '" + c.error() + "'");
+      }
+    }
+    return true;
+  }
+  if (expected.error.has_value() && (!c.may_fail() || !is_refusal(expected))) {
+    // Types that an operator does not take are refused by everyone; run_op sees that some are taken.
+    if (!c.typed || !is_refusal(expected)) fail("reference", "failed: " + expected.message);
+  }
+  compare(c, reference_arguments, found, expected, tolerance, "functional", fail);
+  check_inputs_unchanged(c, arguments, before, fail);
+  if (found.error.has_value()) return false;
+  for (size_t i = 0; i < arguments.values.size(); ++i) {
+    const auto& [name, value] = arguments.values[i];
+    if (!c.op->arg(name)->written) continue;
+    const std::string what = difference(*c.op, reference_arguments, value,
+                                        reference_arguments.values[i].second, tolerance);
+    if (!what.empty()) fail("functional", "argument '" + name + "' " + what);
+  }
+  if (expected.error.has_value()) return true;
+
+  check_geometry(c, before, found.results, fail);
+  check_out_form(c, before, found.results, fail);
+  check_inplace_form(c, before, found.results, fail);
+  // Rounding after each operation is what the half types are too coarse for.
+  if (!c.special() && c.dtype != kFloat16 && c.dtype != kBFloat16 && !c.op->unspecified()) {
+    RestrictKernels primitives(Kernels::kPrimitives);
+    const Arguments own = copy_of(before);
+    compare(c, reference_arguments, run(c, own), expected, {c.op->random(), 16}, "composite", fail);
+  }
+  if (options_.gradients) check_gradient(c, options_.seed, device_, fail);
+  return true;
+}
+
+void Checker::run_op(const OpRecord& op) {
+  Score& score = report_.scores[op.name];
+  std::map<const Json*, std::pair<int, int>> taken;  // by sample: types that ran, and were refused
+  std::map<const Json*, Case> example;
+  std::map<int, int> kinds;  // quick: kinds of types that were tried
+  for (const Case& c : cases_of(op)) {
+    if (options_.number >= 0 && c.number != options_.number) continue;
+    if (!options_.dtype.empty() && options_.dtype != dtype_name(c.dtype)) continue;
+    if (options_.quick) {
+      const int kind = c.sample->contains("error") ? 4
+                       : c.dtype == kFloat16 || c.dtype == kBFloat16 ? 3
+                       : is_floating_point(c.dtype)                  ? 2
+                       : c.dtype == kBool                            ? 0
+                                                                     : 1;
+      if (kinds[kind]++ > 0) continue;
+    }
+    bool failed = false;
+    const Fail fail = [&](const std::string& check, const std::string& what) {
+      failed = true;
+      report(c, check, what);
+    };
+    bool ran = true;
+    try {
+      ran = run_case(c, fail);
+    } catch (const std::exception& error) {
+      fail("harness", error.what());
+    }
+    ++score.cases;
+    score.failed += failed ? 1 : 0;
+    score.refused += ran ? 0 : 1;
+    if (c.typed && !c.may_fail()) {
+      ++(ran ? taken[c.sample].first : taken[c.sample].second);
+      example.insert({c.sample, c});
+    }
+  }
+  if (options_.number >= 0 || !options_.dtype.empty() || options_.quick) return;
+  for (const auto& [sample, counts] : taken) {
+    if (counts.first > 0) continue;
+    ++score.failed;
+    report(example.at(sample), "types", "no type is taken by this sample");
+  }
+}
+
+Report Checker::run_all(const std::vector<OpRecord>& catalog) {
+  for (const OpRecord& op : catalog) {
+    if (!selected(op)) continue;
+    run_op(op);
+    const Score& score = report_.scores[op.name];
+    report_.cases += score.cases;
+    report_.failed += score.failed;
+    if (options_.verbose) {
+      out_ << op.name << ": " << score.cases << " cases, " << score.cases - score.failed << " passed, "
+           << score.failed << " failed, " << score.refused << " types refused" << std::endl;
+    }
+  }
+  out_ << report_.cases << " cases, " << std::max(0, report_.cases - report_.failed) << " passed, "
+       << report_.failed << " failed (seed " << options_.seed << ")" << std::endl;
+  return report_;
+}
+
+}  // namespace
+
+std::vector<Value> call_named(const std::string& name, const Arguments& arguments,
+                              const std::vector<Tensor>& outs) {
+  std::vector<NamedValue> named = arguments.named();
+  if (!outs.empty()) named.emplace_back("out", outs.size() == 1 ? Value(outs[0]) : Value(outs));
+  return call(name, {}, std::move(named));
+}
+
+Report check(const std::vector<OpRecord>& catalog, const Options& options, std::ostream& out) {
+  return Checker(options, out).run_all(catalog);
+}
+
+}  // namespace mytorch::conformance

@@ -1,0 +1,15 @@
+// The commands of `mytorch`. Each adds its arguments to the parser, and runs when it was chosen.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace mytorch::tools {
+
+// What a command came to: the status of the process.
+using Run = std::function<int()>;
+
+Run add_info(CLI::App& app);
+Run add_ops(CLI::App& app);
+Run add_check(CLI::App& app);
+
+}  // namespace mytorch::tools

@@ -1,0 +1,126 @@
+// `mytorch ops`: coverage, and one operator in full.
+#include <algorithm>
+#include <iomanip>
+#include <iostream>
+#include <memory>
+#include <set>
+
+#include "core/runtime/device_registry.h"
+#include "dispatcher/choice/choice.h"
+#include "dispatcher/table/op.h"
+#include "mytorch/backends.h"
+#include "mytorch/error.h"
+#include "tests/conformance/catalog.h"
+#include "tools/commands.h"
+
+namespace mytorch::tools {
+namespace {
+
+std::string flag_names(const Candidate& candidate) {
+  static constexpr std::pair<uint32_t, const char*> kNames[] = {
+      {MT_TAKES_STRIDED, "strided"},
+      {MT_TAKES_BROADCAST, "broadcast"},
+      {MT_TAKES_MIXED_DTYPES, "mixed_dtypes"},
+      {MT_TAKES_ALIAS, "alias"},
+  };
+  std::string text;
+  for (const auto& [flag, name] : kNames) {
+    if ((candidate.abi.flags & flag) != 0) text += std::string(text.empty() ? "" : ", ") + name;
+  }
+  return text.empty() ? "dense operands of one type" : text;
+}
+
+std::vector<int> device_slots() {
+  std::set<int> slots;
+  for (const Backend* backend : backends()) slots.insert(backend->device_slot);
+  return {slots.begin(), slots.end()};
+}
+
+int coverage(bool derived) {
+  const auto all = backends();
+  const auto catalog = conformance::load_catalog(conformance::share_folder());
+  std::cout << std::left << std::setw(44) << "operator" << std::setw(11) << "meaning";
+  for (const Backend* backend : all) std::cout << std::setw(14) << backend->name;
+  std::cout << "\n";
+  std::vector<int> kernels(all.size(), 0);
+  for (const auto& op : catalog) {
+    if (op.derived && !derived) continue;
+    const OpEntry* entry = find_op(op.name);
+    std::cout << std::setw(44) << op.name << std::setw(11) << op.meaning;
+    for (size_t i = 0; i < all.size(); ++i) {
+      std::string cell = op.meaning == "view" || !op.has_kernel ? "-" : "dissolves";
+      if (op.has_kernel && entry != nullptr) {
+        for (const Candidate& c : candidates(*entry, all[i]->device_slot)) {
+          if (c.backend != all[i]) continue;
+          cell = c.compiled && cell != "kernel" ? "compiled" : "kernel";
+        }
+        if (cell == "dissolves" && op.meaning == "primitive") cell = "MISSING";
+        kernels[i] += cell == "kernel" || cell == "compiled";
+      }
+      std::cout << std::setw(14) << cell;
+    }
+    std::cout << "\n";
+  }
+  std::cout << std::setw(55) << "kernels";
+  for (int n : kernels) std::cout << std::setw(14) << n;
+  std::cout << "\n";
+  return 0;
+}
+
+void print_one(const conformance::OpRecord& op) {
+  std::cout << op.schema << "\n  " << op.doc << "\n  meaning: " << op.meaning
+            << (op.kernel_optional ? ", a backend may supply a kernel" : "");
+  if (op.promote != "none") std::cout << "; promotion: " << op.promote;
+  std::cout << "\n  forms: function" << (op.out ? ", out=" : "") << (op.inplace ? ", in-place" : "")
+            << "\n  gradient: ";
+  if (op.gradient == "derived") {
+    std::cout << (op.derived_gradient.empty() ? "zero" : "by " + op.derived_gradient);
+  } else if (op.gradient == "dissolve") {
+    std::cout << "through the operators it consists of";
+  } else if (op.gradient == "formulas") {
+    for (size_t i = 0; i < op.formulas.size(); ++i) std::cout << (i ? "; " : "") << op.formulas[i];
+  } else {
+    std::cout << "none";
+  }
+  std::cout << "\n";
+  const OpEntry* entry = find_op(op.name);
+  if (entry == nullptr || !op.has_kernel) return;
+  for (int slot : device_slots()) {
+    std::cout << "  kernels on " << device_type(slot).name << ", in the order they are asked:\n";
+    const auto found = candidates(*entry, slot);
+    if (found.empty()) std::cout << "    none\n";
+    for (const Candidate& c : found) {
+      const bool oracle = (c.backend->abi.flags & MT_BACKEND_ORACLE) != 0;
+      std::cout << "    " << c.backend->name << "/" << (c.abi.name != nullptr ? c.abi.name : "?")
+                << ", priority " << c.abi.priority << ", takes " << flag_names(c)
+                << (c.abi.supports != nullptr ? ", conditional" : "")
+                << (oracle ? "; only when preferred" : "") << "\n";
+    }
+  }
+}
+
+int one(const std::string& name) {
+  bool found = false;
+  for (const auto& op : conformance::load_catalog(conformance::share_folder())) {
+    if (op.name != name && op.name.substr(0, op.name.find('.')) != name) continue;
+    print_one(op);
+    found = true;
+  }
+  if (!found) throw Error(ErrorCode::kValue, "there is no operator '" + name + "': see `mytorch ops`");
+  return 0;
+}
+
+}  // namespace
+
+Run add_ops(CLI::App& app) {
+  auto name = std::make_shared<std::string>();
+  auto derived = std::make_shared<bool>(false);
+  app.add_option("name", *name, "an operator: its full name, or all overloads of a base name");
+  app.add_flag("--derived", *derived, "also list the operators that gradients are made of");
+  return [name, derived] {
+    load_default_backends();
+    return name->empty() ? coverage(*derived) : one(*name);
+  };
+}
+
+}  // namespace mytorch::tools
