@@ -32,7 +32,7 @@ int info() {
   for (const std::string& name : types) {
     const DeviceType& type = device_type(device_slot(device_type_from_name(name)));
     int count = 1;
-    if (type.ops != nullptr && type.ops->count != nullptr) count = type.ops->count(type.self);
+    if (type.ops != nullptr) count = type.count;
     for (int i = 0; i < count; ++i) {
       std::cout << "  " << Device(device_type_from_name(name), i).str() << "\n";
     }

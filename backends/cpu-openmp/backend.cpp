@@ -21,6 +21,16 @@ constexpr void (*kFamilies[])(Candidates&) = {
     register_reduce,
     register_copy,
     register_fill,
+    register_creation,
+    register_random,
+    register_scan,
+    register_sorting,
+    register_cat,
+    register_scatter,
+    register_gather,
+    register_pooling,
+    register_convolution,
+    register_matrix,
 };
 
 const Candidates& candidates() {

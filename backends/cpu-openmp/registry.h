@@ -14,5 +14,15 @@ void register_pointwise(Candidates& candidates);
 void register_reduce(Candidates& candidates);
 void register_copy(Candidates& candidates);
 void register_fill(Candidates& candidates);
+void register_creation(Candidates& candidates);
+void register_random(Candidates& candidates);
+void register_scan(Candidates& candidates);
+void register_sorting(Candidates& candidates);
+void register_cat(Candidates& candidates);
+void register_scatter(Candidates& candidates);
+void register_gather(Candidates& candidates);
+void register_pooling(Candidates& candidates);
+void register_convolution(Candidates& candidates);
+void register_matrix(Candidates& candidates);
 
 }  // namespace mytorch::cpu

@@ -1,6 +1,6 @@
-// Pointwise, reduce and copy kernels against the machine's own limit: the bandwidth of the best copy,
-// measured before every benchmark in the same run. Calls go through the candidates' pointers, as the
-// dispatcher's do; the small ones show what a kernel costs before its first element.
+// Pointwise, reduce and copy kernels against the machine's own limit: the bandwidth of the best
+// copy, measured before every benchmark in the same run. Calls go through the candidates' pointers,
+// as the dispatcher's do; the small ones show what a kernel costs before its first element.
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
@@ -36,7 +36,7 @@ struct Context : mt_ctx {
     parallel_for = [](mt_ctx* ctx, int64_t begin, int64_t end, int64_t grain, mt_range_fn body,
                       void* user) {
       const int64_t pieces = std::clamp<int64_t>((end - begin) / grain, 1, ctx->num_threads);
-#pragma omp parallel for schedule(static, 1) num_threads(static_cast<int>(pieces))
+#pragma omp parallel for schedule(static, 1) num_threads(static_cast <int>(pieces))
       for (int64_t i = 0; i < pieces; ++i) {
         body(user, begin + (end - begin) * i / pieces, begin + (end - begin) * (i + 1) / pieces);
       }
@@ -80,8 +80,8 @@ struct Matrix {
   std::shared_ptr<float> memory;
 
   Matrix(int ndim, int64_t rows, int64_t cols)
-      : memory(static_cast<float*>(std::aligned_alloc(
-                   64, static_cast<size_t>((rows * cols * 4 + 63) / 64 * 64))),
+      : memory(static_cast<float*>(
+                   std::aligned_alloc(64, static_cast<size_t>((rows * cols * 4 + 63) / 64 * 64))),
                std::free) {
     std::fill_n(memory.get(), rows * cols, 1.0f);
     set(ndim, rows, cols, cols, 1);
@@ -246,15 +246,18 @@ void sum(benchmark::State& state, int64_t dim) {
   run(state, "sum.dim_IntList", args, 4.0 * static_cast<double>(n));
 }
 BENCHMARK_CAPTURE(sum, all, -1)->Args({8, 8})->Args({kLarge, kLarge})->UseRealTime();
-BENCHMARK_CAPTURE(sum, rows, 1)->Args({kLarge, 4096})->Args({kLarge, 64})->Args({kLarge, 8})
+BENCHMARK_CAPTURE(sum, rows, 1)
+    ->Args({kLarge, 4096})
+    ->Args({kLarge, 64})
+    ->Args({kLarge, 8})
     ->UseRealTime();
 BENCHMARK_CAPTURE(sum, columns, 0)->Args({kLarge, 4096})->Args({kLarge, 64})->UseRealTime();
 
 void argmax(benchmark::State& state) {
   const Matrix a(1, 1, kLarge);
   Matrix out(1, 1, 2);
-  out.tensor.dl = {out.memory.get(), {MT_DEVICE_CPU, 0}, 0, {MT_INT, 64, 1}, out.shape, out.strides,
-                   0};
+  out.tensor.dl = {out.memory.get(), {MT_DEVICE_CPU, 0}, 0, {MT_INT, 64, 1},
+                   out.shape,        out.strides,        0};
   mt_args_argmax args{};
   args.self = &a.tensor;
   args.out = &out.tensor;

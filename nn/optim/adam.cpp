@@ -12,10 +12,6 @@
 namespace mytorch::nn::optim {
 namespace {
 
-constexpr size_t kMean = 0, kSquare = 1, kLargest = 2;
-
-const std::vector<const char*> kStateNames = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
-
 // One step from a gradient that includes what weight decay adds to it. The corrections of the moments
 // are numbers, so they are put into the step size and eps:
 //   m / c1 / (sqrt(v / c2) + eps) = sqrt(c2) / c1 * m / (sqrt(v) + eps * sqrt(c2))
@@ -39,50 +35,50 @@ void adam_step(Slot& slot, const Tensor& gradient, const Options& options) {
 
 }  // namespace
 
-Adam::Adam(std::vector<Tensor> parameters, AdamOptions options)
-    : OptimizerWith("Adam", kStateNames) {
-  add_group(std::move(parameters), options);
+template <class Options, bool decoupled>
+AdamOf<Options, decoupled>::AdamOf(std::vector<Tensor> parameters, Options options)
+    : OptimizerWith<Options>(decoupled ? "AdamW" : "Adam",
+                             {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}) {
+  this->add_group(std::move(parameters), options);
 }
 
-AdamW::AdamW(std::vector<Tensor> parameters, AdamWOptions options)
-    : OptimizerWith("AdamW", kStateNames) {
-  add_group(std::move(parameters), options);
+template <class Options, bool decoupled>
+void AdamOf<Options, decoupled>::check(const Options& options) const {
+  const auto below_one = [&](const char* name, double beta) {
+    this->check_option(beta >= 0 && beta < 1, name, beta, "one from 0 up to, but not, 1");
+  };
+  this->check_option(options.lr >= 0, "lr", options.lr, "a rate that is not negative");
+  below_one("beta1", options.beta1);
+  below_one("beta2", options.beta2);
+  this->check_option(options.eps >= 0, "eps", options.eps, "0 or more");
+  this->check_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
 }
 
-// The two have the same options, and check and name them alike.
-#define MYTORCH_ADAM_OPTIONS(Class)                                                               \
-  void Class::check(const Class##Options& options) const {                                        \
-    check_option(options.lr >= 0, "lr", options.lr, "a rate that is not negative");               \
-    check_option(options.beta1 >= 0 && options.beta1 < 1, "beta1", options.beta1,                 \
-                 "one from 0 up to but without 1");                                               \
-    check_option(options.beta2 >= 0 && options.beta2 < 1, "beta2", options.beta2,                 \
-                 "one from 0 up to but without 1");                                               \
-    check_option(options.eps >= 0, "eps", options.eps, "0 or more");                              \
-    check_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");   \
-  }                                                                                               \
-  Optimizer::Numbers Class::numbers(size_t group) {                                               \
-    Class##Options& options = options_[group];                                                    \
-    return {{"lr", &options.lr},                                                                  \
-            {"beta1", &options.beta1},                                                            \
-            {"beta2", &options.beta2},                                                            \
-            {"eps", &options.eps},                                                                \
-            {"weight_decay", &options.weight_decay}};                                             \
-  }
-MYTORCH_ADAM_OPTIONS(Adam)
-MYTORCH_ADAM_OPTIONS(AdamW)
-#undef MYTORCH_ADAM_OPTIONS
+template <class Options, bool decoupled>
+Optimizer::Numbers AdamOf<Options, decoupled>::numbers(size_t group) {
+  Options& options = this->options_[group];
+  return {{"lr", &options.lr},
+          {"beta1", &options.beta1},
+          {"beta2", &options.beta2},
+          {"eps", &options.eps},
+          {"weight_decay", &options.weight_decay}};
+}
 
-void Adam::update(size_t group, Slot& slot, const Tensor& given) {
-  const AdamOptions& options = options_[group];
+template <class Options, bool decoupled>
+void AdamOf<Options, decoupled>::update(size_t group, Optimizer::Slot& slot, const Tensor& given) {
+  const Options& options = this->options_[group];
   Tensor gradient = options.maximize ? neg(given) : given;
-  if (options.weight_decay != 0) gradient = add(gradient, slot.parameter, options.weight_decay);
+  if (options.weight_decay != 0) {
+    if constexpr (decoupled) {
+      slot.parameter.mul_(1 - options.lr * options.weight_decay);
+    } else {
+      gradient = add(gradient, slot.parameter, options.weight_decay);
+    }
+  }
   adam_step(slot, gradient, options);
 }
 
-void AdamW::update(size_t group, Slot& slot, const Tensor& given) {
-  const AdamWOptions& options = options_[group];
-  if (options.weight_decay != 0) slot.parameter.mul_(1 - options.lr * options.weight_decay);
-  adam_step(slot, options.maximize ? neg(given) : given, options);
-}
+template class AdamOf<AdamOptions, false>;
+template class AdamOf<AdamWOptions, true>;
 
 }  // namespace mytorch::nn::optim

@@ -1,5 +1,6 @@
 #include "mytorch/nn/optim/schedule.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -64,7 +65,7 @@ double cycle(int64_t step, int64_t total_steps, const OneCycleOptions& options, 
              double top, double end) {
   const double turn = options.pct_start * static_cast<double>(total_steps) - 1;
   const double at = static_cast<double>(step);
-  if (at <= turn) return between(start, top, at / turn, options.cosine);
+  if (at <= turn) return turn == 0 ? top : between(start, top, at / turn, options.cosine);
   const double length = static_cast<double>(total_steps - 1) - turn;
   return between(top, end, (at - turn) / length, options.cosine);
 }

@@ -155,6 +155,7 @@ TEST(Backward, GradModeIsRestored) {
     EXPECT_TRUE(inside);
     EXPECT_FALSE(grad_enabled());
   }
+  x.set_grad({});
   y.backward();
   EXPECT_FALSE(inside);
   EXPECT_TRUE(grad_enabled());

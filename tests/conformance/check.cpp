@@ -129,8 +129,9 @@ bool Checker::run_case(const Case& c, const Fail& fail) {
   const Outcome found = run(c, arguments);
 
   if (c.sample->contains("error")) {
-    for (const Outcome* outcome : {&expected, &found}) {
-      const std::string who = outcome == &expected ? "error (reference)" : "error";
+    const std::pair<const char*, const Outcome*> both[] = {{"error (reference)", &expected},
+                                                           {"error", &found}};
+    for (const auto& [who, outcome] : both) {
       if (!outcome->error.has_value()) {
         fail(who, "gave a result, expected an error that says '" + c.error() + "'");
       } else if (outcome->message.find(c.error()) == std::string::npos) {

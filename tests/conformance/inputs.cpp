@@ -21,10 +21,6 @@ constexpr ScalarType kAllTypes[] = {kFloat32,  kFloat64, kInt64, kInt32, kBool,
                                     kFloat16, kBFloat16, kUInt8, kInt8,  kInt16};
 
 // JSON has no NaN: such numbers are texts.
-bool is_number(const Json& json) {
-  return json.is_number() || json.is_boolean() || json == "nan" || json == "inf" || json == "-inf";
-}
-
 double number(const Json& json) {
   if (json.is_string()) {
     const std::string text = json;

@@ -19,7 +19,8 @@ namespace mytorch::autograd {
 // 1, for outputs of one element.
 //   retain_graph  keep what was saved, so that backward may run again
 //   create_graph  record the computation of the gradients, so that they can be differentiated; the
-//                 graph is then kept too
+//                 graph is then kept too. A leaf's grad then holds a graph that holds the leaf: reset
+//                 it with set_grad({}) when done, or use grad(), which has no such cycle
 // Throws Error(kValue) for an output that does not require grad; Error(kShape, kType, kDevice) for a
 // gradient that does not fit.
 void backward(TensorList outputs, TensorList grad_outputs = {}, bool retain_graph = false,

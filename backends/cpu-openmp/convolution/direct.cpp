@@ -52,20 +52,20 @@ void for_each_row(const Line& line, const Spatial& size, const Spatial& origin, 
   }
 }
 
-// `channels` planes of each image into rows of the line, zeros around them and up to the slack.
+// `channels` planes of each image into rows of the line, `pitch` apart, with zeros around them and up
+// to the slack behind the last one.
 template <class T>
 void lay_out(const Line& line, const T* from, int64_t image_pitch, int64_t images, int64_t channels,
-             const Spatial& size, const Spatial& origin, T* to) {
+             const Spatial& size, const Spatial& origin, T* to, int64_t pitch) {
   const int64_t first = std::max<int64_t>(0, -origin[2]);
   const int64_t last = std::min(size[2], line.padded[2] - origin[2]);
   const bool whole = origin == Spatial{0, 0, 0} && size == line.padded;
-  if (!whole) std::fill(to, to + channels * line.length(), T{});
-  std::fill(to + channels * line.length(), to + channels * line.length() + kTileSlack, T{});
+  std::fill(to + (whole ? channels * pitch : 0), to + channels * pitch + kTileSlack, T{});
   const int64_t plane = volume(size);
   for (int64_t c = 0; c < channels; ++c) {
     for (int64_t j = 0; j < images; ++j) {
       const T* source = from + j * image_pitch + c * plane;
-      T* target = to + c * line.length() + j * line.plane;
+      T* target = to + c * pitch + j * line.plane;
       if (whole) {
         std::memcpy(target, source, static_cast<size_t>(plane) * sizeof(T));
       } else if (first < last) {
@@ -76,9 +76,7 @@ void lay_out(const Line& line, const T* from, int64_t image_pitch, int64_t image
       }
     }
     // What a chunk of fewer images leaves unused is read, too.
-    if (whole && images < line.together) {
-      std::fill(to + c * line.length() + images * line.plane, to + (c + 1) * line.length(), T{});
-    }
+    if (whole) std::fill(to + c * pitch + images * line.plane, to + (c + 1) * pitch, T{});
   }
 }
 
@@ -141,7 +139,7 @@ void correlate_images(mt_ctx& ctx, const Geometry& g, const Line& line, const T*
           const int64_t first = task / g.groups * line.together;
           const int64_t images = std::min(line.together, g.batch - first);
           lay_out(line, big + first * big_image + group * g.big_channels * g.big_plane(), big_image,
-                  images, g.big_channels, g.big, origin, buffer);
+                  images, g.big_channels, g.big, origin, buffer, line.length());
           for (int64_t t = 0; t < tiles; ++t) {
             const int64_t base = (group * tiles + t) * tile;
             correlate(buffer, shift, depth, packed + base * depth, offsets + base, tile,
@@ -213,7 +211,7 @@ bool gradient(mt_ctx& ctx, const Geometry& g, const T* big, const T* small, T* w
   shifts(g, line, shift);
   for (int64_t k = depth; k < taps; ++k) shift[k] = 0;
   const int64_t image = g.big_channels * line.length() + kTileSlack;
-  const int64_t pitch = line.length();
+  const int64_t pitch = line.length() + kTileSlack;  // the last vector of a row reads zeros
   const int64_t big_image = g.groups * g.big_channels * g.big_plane();
   const int64_t small_image = g.groups * g.small_channels * g.small_plane();
   // A fixed number of parts of the batch, summed in order: the same bits on any number of threads.
@@ -234,13 +232,13 @@ bool gradient(mt_ctx& ctx, const Geometry& g, const T* big, const T* small, T* w
             const int64_t first = chunk * line.together;
             const int64_t images = std::min(line.together, g.batch - first);
             lay_out(line, big + first * big_image + group * g.big_channels * g.big_plane(),
-                    big_image, images, g.big_channels, g.big, g.padding, buffer);
+                    big_image, images, g.big_channels, g.big, g.padding, buffer, line.length());
             for (int64_t t = 0; t < tiles; ++t) {
               const int64_t channels = std::min(kTileChannels, g.small_channels - t * kTileChannels);
               lay_out(line,
                       small + first * small_image +
                           (group * g.small_channels + t * kTileChannels) * g.small_plane(),
-                      small_image, images, channels, g.small, {0, 0, 0}, grad);
+                      small_image, images, channels, g.small, {0, 0, 0}, grad, pitch);
               if (channels < kTileChannels) {
                 std::fill(grad + channels * pitch, grad + kTileChannels * pitch + kTileSlack, T{});
               }

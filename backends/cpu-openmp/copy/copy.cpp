@@ -106,9 +106,9 @@ void copy(mt_ctx& ctx, const mt_args_copy_& args) {
 }  // namespace
 
 void register_copy(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&copy>("copy_", MT_HASH_copy_, "vector_copy", 0,
-                                          MT_TAKES_STRIDED | MT_TAKES_BROADCAST |
-                                              MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS));
+  candidates.push_back(sdk::kernel<&copy>(
+      "copy_", MT_HASH_copy_, "vector_copy", 0,
+      MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS));
 }
 
 }  // namespace mytorch::cpu

@@ -63,9 +63,9 @@ void fill(mt_ctx& ctx, const mt_args_fill_& args) {
 }  // namespace
 
 void register_fill(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&fill>("fill_", MT_HASH_fill_, "vector_fill", 0,
-                                          MT_TAKES_STRIDED | MT_TAKES_BROADCAST |
-                                              MT_TAKES_MIXED_DTYPES));
+  candidates.push_back(
+      sdk::kernel<&fill>("fill_", MT_HASH_fill_, "vector_fill", 0,
+                         MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES));
 }
 
 }  // namespace mytorch::cpu

@@ -5,8 +5,8 @@
 
 namespace mytorch::cpu {
 
-// Results of this size and more are stored past the caches: they would push everything else out, and
-// a store through the cache first reads the line that it overwrites.
+// Results of this size and more are stored past the caches: they would push everything else out,
+// and a store through the cache first reads the line that it overwrites.
 inline constexpr int64_t kStreamBytes = int64_t{8} << 20;
 
 // Copies with non-temporal stores where whole lines are written. Call stream_fence() once all of a

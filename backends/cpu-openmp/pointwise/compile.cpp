@@ -103,7 +103,10 @@ TileProgram::TileProgram(const mt_program& program, mt_dtype compute,
     }
     const NodeSpan* found = find_node(name, node.type, operand);
     if (found == nullptr || found->spans.fn[lane_] == nullptr) throw sdk::Declined{};
-    Step step{found->spans.fn[lane_], {}, found->arity, place.index,
+    Step step{found->spans.fn[lane_],
+              {},
+              found->arity,
+              place.index,
               narrow && node.type == MT_TYPE_COMPUTE};
     for (int k = 0; k < found->arity; ++k) {
       step.args[k] = places[static_cast<size_t>(node.a[k])];
@@ -139,8 +142,7 @@ bool TileProgram::run(const void* const* inputs, void* const* outputs, const Sca
   alignas(64) char tiles[kMaxTiles * kTileBytes];
   const int64_t width = std::min(n, kValues);
   for (const Constant& constant : self.constants_) {
-    const Number value =
-        constant.scalar >= 0 ? scalars.value[constant.scalar] : constant.value;
+    const Number value = constant.scalar >= 0 ? scalars.value[constant.scalar] : constant.value;
     repeat(&value, constant.logical ? 1 : kLaneBytes[self.lane_], width,
            tiles + constant.tile * kTileBytes);
   }

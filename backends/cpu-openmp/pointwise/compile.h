@@ -14,8 +14,10 @@ namespace mytorch::cpu {
 class TileProgram {
  public:
   // `roots` become the outputs, with the offsets and types given. Nodes "state" and "count" become
-  // inputs: Slot::offset is the component, or kCountLeaf. Throws Declined for what no span computes.
-  TileProgram(const mt_program& program, mt_dtype compute, std::span<const mt_program_output> roots);
+  // inputs: Slot::offset is the component, or kCountLeaf. Throws Declined for what no span
+  // computes.
+  TileProgram(const mt_program& program, mt_dtype compute,
+              std::span<const mt_program_output> roots);
   TileProgram(const TileProgram&) = delete;
 
   const PointwiseProgram& program() const { return program_; }

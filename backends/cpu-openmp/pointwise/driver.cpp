@@ -62,8 +62,8 @@ bool is_simple(const PointwiseCall& call, Lane lane) {
   const mt_tensor* first = call.outputs[0];
   if (first == nullptr) return false;
   const auto fits = [&](const mt_tensor* t, int32_t type) {
-    return t != nullptr && (t->flags & MT_TENSOR_DENSE) != 0 && is_dtype(t, tile_dtype(type, lane)) &&
-           same_sizes(t, first);
+    return t != nullptr && (t->flags & MT_TENSOR_DENSE) != 0 &&
+           is_dtype(t, tile_dtype(type, lane)) && same_sizes(t, first);
   };
   for (int32_t i = 0; i < program.num_outputs; ++i) {
     if (!fits(call.outputs[i], program.outputs[i].type)) return false;
@@ -76,8 +76,8 @@ bool is_simple(const PointwiseCall& call, Lane lane) {
 
 // Pieces of dense operands on several threads.
 [[gnu::noinline]] int run_parallel(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane,
-                              int64_t n, const void* const* inputs, void* const* outputs,
-                              const Scalars& scalars) {
+                                   int64_t n, const void* const* inputs, void* const* outputs,
+                                   const Scalars& scalars) {
   const PointwiseProgram& program = call.program;
   std::atomic<bool> refused{false};
   // Whole cache lines of bytes, so that no two threads share one.
@@ -109,7 +109,8 @@ int run_simple(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane, int
   set_scalars(call, scalars);
   const void* inputs[kMaxInputs];
   void* outputs[kMaxOutputs];
-  for (int32_t i = 0; i < program.num_inputs; ++i) inputs[i] = sdk::TensorView(call.inputs[i]).raw();
+  for (int32_t i = 0; i < program.num_inputs; ++i)
+    inputs[i] = sdk::TensorView(call.inputs[i]).raw();
   for (int32_t i = 0; i < program.num_outputs; ++i) {
     outputs[i] = sdk::TensorView(call.outputs[i]).raw();
   }
@@ -132,8 +133,8 @@ void set_operands(const PointwiseCall& call, Lane lane, Job& job, const mt_tenso
     const int32_t type = (output ? program.outputs : program.inputs)[i].type;
     const mt_dtype tile = tile_dtype(type, lane);
     const mt_dtype compute = type == MT_TYPE_BOOL ? tile : call.compute;
-    job.operands[k] = output ? make_output(tensors[k], compute, tile)
-                             : make_input(tensors[k], compute, tile);
+    job.operands[k] =
+        output ? make_output(tensors[k], compute, tile) : make_input(tensors[k], compute, tile);
   }
 }
 
@@ -190,7 +191,7 @@ bool should_stream(const Job& job, int64_t n) {
 
 // Apart from run_call, whose frame stays small.
 [[gnu::noinline]] int run_general(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane,
-                             const mt_tensor* shaped, int64_t n) noexcept {
+                                  const mt_tensor* shaped, int64_t n) noexcept {
   const PointwiseProgram& program = call.program;
   return sdk::guarded(ctx, [&] {
     Job job;
@@ -205,9 +206,8 @@ bool should_stream(const Job& job, int64_t n) {
     if (across >= 0) {
       const int64_t blocks = num_blocks(job, across);
       const int64_t grain = std::max<int64_t>(1, grain_of(job.cost + 2) * blocks / n);
-      sdk::parallel_for(*ctx, 0, blocks, grain, [&](int64_t b, int64_t e) noexcept {
-        run_blocks(job, across, b, e);
-      });
+      sdk::parallel_for(*ctx, 0, blocks, grain,
+                        [&](int64_t b, int64_t e) noexcept { run_blocks(job, across, b, e); });
     } else {
       const bool rows = job.loop.ndim() == 1 || job.loop.inner_size() >= kShortRow;
       const int64_t units = (n + kTile - 1) / kTile;
@@ -217,8 +217,7 @@ bool should_stream(const Job& job, int64_t n) {
                         });
     }
     if (job.refused.load()) {
-      throw sdk::Error(MT_ERROR_VALUE,
-                       "[" + std::string(call.base) + "] integer division by zero");
+      throw sdk::Error(MT_ERROR_VALUE, "[" + std::string(call.base) + "] integer division by zero");
     }
   });
 }

@@ -25,8 +25,8 @@ struct Job {
   bool is_output(int k) const { return k < num_outputs; }
 };
 
-// Elements [begin, end) in the loop's order, by rows: an operand that a row holds as spans want it is
-// read or written in place.
+// Elements [begin, end) in the loop's order, by rows: an operand that a row holds as spans want it
+// is read or written in place.
 void run_rows(Job& job, int64_t begin, int64_t end);
 // The same for short rows: tiles span several of them.
 void run_tiles(Job& job, int64_t begin, int64_t end);

@@ -33,9 +33,9 @@ struct ReduceOutput {
 // outputs by `end` (NULL: each is a component of the state).
 struct ReduceProgram {
   Fold fold;
-  int32_t dim_field;    // MT_DIM_*
+  int32_t dim_field;  // MT_DIM_*
   uint32_t dim_offset;
-  uint32_t input;       // offset of the tensor
+  uint32_t input;  // offset of the tensor
   const PointwiseProgram* step;
   const PointwiseProgram* end;  // Slot::offset of its inputs is a component or kCountLeaf
   const ReduceOutput* outputs;

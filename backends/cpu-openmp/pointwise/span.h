@@ -63,10 +63,10 @@ struct PointwiseProgram {
   int32_t num_inputs;
   int32_t num_scalars;
   int32_t num_outputs;
-  int32_t cost;       // of an element, in additions
-  bool narrow;        // int32 gives what 8 and 16 bits would, once truncated
+  int32_t cost;  // of an element, in additions
+  bool narrow;   // int32 gives what 8 and 16 bits would, once truncated
   SpanFns spans;
-  const void* self;   // goes to the span in Scalars::self
+  const void* self;  // goes to the span in Scalars::self
 };
 
 }  // namespace mytorch::cpu

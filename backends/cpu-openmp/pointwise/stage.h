@@ -13,9 +13,10 @@ inline constexpr int64_t kTile = 1024;  // elements; an operand's tile is 8 KiB 
 
 struct Operand {
   char* data = nullptr;
-  int64_t itemsize = 0;               // in memory
-  int64_t tile_itemsize = 0;          // in tiles
-  simd::ConvertFn convert = nullptr;  // from memory to tiles, of an output the other way; NULL: none
+  int64_t itemsize = 0;       // in memory
+  int64_t tile_itemsize = 0;  // in tiles
+  simd::ConvertFn convert =
+      nullptr;  // from memory to tiles, of an output the other way; NULL: none
   // A second step after `convert`: what is computed in 8 or 16 bits passes through that type on the
   // way to its tile, and integers on the way back. NULL: one is enough.
   simd::ConvertFn then = nullptr;

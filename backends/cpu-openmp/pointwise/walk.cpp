@@ -129,8 +129,8 @@ void run_tiles(Job& job, int64_t begin, int64_t end) {
       Cursor cursor(job.loop, count, begin);
       for (int64_t i = 0; i < n;) {
         const int64_t run = std::min(n - i, cursor.left());
-        gather_run(operand.data + cursor.offset(k), job.loop.inner_stride(k), run,
-                   operand.itemsize, to + i * operand.itemsize);
+        gather_run(operand.data + cursor.offset(k), job.loop.inner_stride(k), run, operand.itemsize,
+                   to + i * operand.itemsize);
         cursor.advance(run);
         i += run;
       }

@@ -1,5 +1,5 @@
-// max, min, argmax, argmin, all and any. NaN is better than every number, and the first of equals is
-// kept.
+// max, min, argmax, argmin, all and any. NaN is better than every number, and the first of equals
+// is kept.
 #include "backends/cpu-openmp/reduce/fold.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -116,8 +116,13 @@ void Merge(const States& into, const States& from, int64_t n) {
 template <bool kLargest, class T>
 constexpr FoldFns Make() {
   using O = Order<kLargest>;
-  return {1,           {sdk::dtype_of<T>, {}, {}}, sdk::dtype_of<T>, Reset<O, T>,
-          Along<O, T>, Across<O, T>,               Merge<O, T>};
+  return {1,
+          {sdk::dtype_of<T>, {}, {}},
+          sdk::dtype_of<T>,
+          Reset<O, T>,
+          Along<O, T>,
+          Across<O, T>,
+          Merge<O, T>};
 }
 
 // ---- argmax and argmin: the index, in integers of the values' width, then the value
@@ -133,7 +138,8 @@ void ArgReset(const States& s, int64_t n) {
   }
 }
 
-// Whether (x, at) beats (best, index) when it is not known which comes first. Of two NaNs the first.
+// Whether (x, at) beats (best, index) when it is not known which comes first. Of two NaNs the
+// first.
 template <class O, class T>
 HWY_INLINE bool ArgBetter(T x, Index<T> at, T best, Index<T> index) {
   if (O::Better(x, best)) return true;

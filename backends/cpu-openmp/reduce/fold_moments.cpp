@@ -123,8 +123,8 @@ void Across(const States& s, const void* data, int64_t stride, int64_t rows, int
       const auto old_mean = hn::LoadU(d, means + j);
       const auto delta = hn::Sub(mean, old_mean);
       const auto joined = hn::MulAdd(delta, share, old_mean);
-      const auto joined2 = hn::Add(
-          hn::LoadU(d, m2s + j), hn::MulAdd(hn::Mul(delta, delta), hn::Mul(before, share), m2));
+      const auto joined2 = hn::Add(hn::LoadU(d, m2s + j),
+                                   hn::MulAdd(hn::Mul(delta, delta), hn::Mul(before, share), m2));
       hn::StoreU(total, d, counts + j);
       hn::StoreU(hn::IfThenElse(fresh, mean, joined), d, means + j);
       hn::StoreU(hn::IfThenElse(fresh, m2, joined2), d, m2s + j);
@@ -143,7 +143,9 @@ void Across(const States& s, const void* data, int64_t stride, int64_t rows, int
 }
 
 void Merge(const States& into, const States& from, int64_t n) {
-  const auto at = [&](int k, int64_t j) { return static_cast<const double*>(from.component[k])[j]; };
+  const auto at = [&](int k, int64_t j) {
+    return static_cast<const double*>(from.component[k])[j];
+  };
   for (int64_t j = 0; j < n; ++j) JoinMoments(into, j, at(0, j), at(1, j), at(2, j));
 }
 
@@ -264,8 +266,13 @@ void SumMerge(const States& into, const States& from, int64_t n) {
 
 template <class T>
 constexpr FoldFns MakeLogsumexp() {
-  return {2,           {sdk::dtype_of<T>, sdk::dtype_of<double>, {}}, sdk::dtype_of<T>, SumReset<T>,
-          SumAlong<T>, SumAcross<T>,                                  SumMerge<T>};
+  return {2,
+          {sdk::dtype_of<T>, sdk::dtype_of<double>, {}},
+          sdk::dtype_of<T>,
+          SumReset<T>,
+          SumAlong<T>,
+          SumAcross<T>,
+          SumMerge<T>};
 }
 
 }  // namespace

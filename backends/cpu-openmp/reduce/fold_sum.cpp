@@ -65,7 +65,8 @@ Total<T> Block(const T* x, int64_t n) {
   const hn::ScalableTag<T> d;
   using V = hn::VFromD<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  V a0 = hn::Set(d, T(Op::kIdentity)), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0;
+  V a0 = hn::Set(d, T(Op::kIdentity)), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0,
+    a7 = a0;
   int64_t i = 0;
   for (; i + 8 * lanes <= n; i += 8 * lanes) {
     a0 = Op::Of(d, a0, hn::LoadU(d, x + i));
@@ -176,15 +177,20 @@ void Merge(const States& into, const States& from, int64_t n) {
 
 template <class Op, class T>
 constexpr FoldFns Make() {
-  return {1,           {sdk::dtype_of<Total<T>>, {}, {}}, sdk::dtype_of<T>, Reset<Op, T>,
-          Along<Op, T>, Across<Op, T>,                    Merge<Op, T>};
+  return {1,
+          {sdk::dtype_of<Total<T>>, {}, {}},
+          sdk::dtype_of<T>,
+          Reset<Op, T>,
+          Along<Op, T>,
+          Across<Op, T>,
+          Merge<Op, T>};
 }
 
 }  // namespace
 
 const FoldFns* SumFolds() {
-  static constexpr FoldFns table[] = {Make<Add, float>(),      Make<Add, double>(),
-                                      Make<Add, int64_t>(),    Make<Multiply, float>(),
+  static constexpr FoldFns table[] = {Make<Add, float>(),       Make<Add, double>(),
+                                      Make<Add, int64_t>(),     Make<Multiply, float>(),
                                       Make<Multiply, double>(), Make<Multiply, int64_t>()};
   return table;
 }

@@ -114,7 +114,8 @@ bool run_small(const ReduceProgram& program, mt_dtype compute, const void* args)
   const int component = program.outputs[0].component;
   void* to = sdk::TensorView(out).raw();
   if (sdk::is_dtype<double>(fns->types[component]) && sdk::is_dtype<float>(out->dl.dtype)) {
-    *static_cast<float*>(to) = static_cast<float>(*static_cast<double*>(states.component[component]));
+    *static_cast<float*>(to) =
+        static_cast<float>(*static_cast<double*>(states.component[component]));
     return true;
   }
   const auto convert = simd::get_convert(fns->types[component], out->dl.dtype);
@@ -173,8 +174,8 @@ void register_reduce(Candidates& candidates) {
 namespace {
 
 Fold fold_named(std::string_view name) {
-  constexpr std::string_view kNames[] = {"sum", "prod", "max", "min",     "argmax",
-                                         "argmin", "all", "any", "welford", "logsumexp"};
+  constexpr std::string_view kNames[] = {"sum",    "prod", "max", "min",     "argmax",
+                                         "argmin", "all",  "any", "welford", "logsumexp"};
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if (name == kNames[i]) return static_cast<Fold>(i);
   }

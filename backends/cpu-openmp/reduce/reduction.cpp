@@ -91,7 +91,8 @@ Reduction::Reduction(const ReduceProgram& program, mt_dtype compute, const void*
   kept_.build({kept_shape, kept}, kept_strides, 1 + program.num_outputs, true);
 
   set_fold();
-  const mt_dtype through = program.step == nullptr && fns_->input.code == MT_BOOL ? staged_ : compute;
+  const mt_dtype through =
+      program.step == nullptr && fns_->input.code == MT_BOOL ? staged_ : compute;
   input_ = make_input(x.get(), through, staged_);
   direct_ = input_.convert == nullptr && program.step == nullptr;
   if (kept_.numel() > 1) {
@@ -135,8 +136,8 @@ void Reduction::set_fold() {
   const Lane steps = lane_of(compute_);
   if (program_.step->spans.fn[steps] == nullptr) throw sdk::Declined{};
   staged_ = kLaneDtype[steps];
-  const mt_dtype result = program_.step->outputs[0].type == MT_TYPE_BOOL ? sdk::dtype_of<bool>
-                                                                         : kLaneDtype[steps];
+  const mt_dtype result =
+      program_.step->outputs[0].type == MT_TYPE_BOOL ? sdk::dtype_of<bool> : kLaneDtype[steps];
   if (!sdk::same_dtype(result, fns_->input)) after_step_ = simd::get_convert(result, fns_->input);
 }
 

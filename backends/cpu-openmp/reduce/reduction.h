@@ -50,8 +50,8 @@ class Reduction {
   Scalars end_scalars_;
   bool across_ = false;
   bool direct_ = false;  // the input's memory can be folded where it lies
-  Loop kept_;     // operand 0: the input, then the outputs
-  Loop reduced_;  // operand 0: the input
+  Loop kept_;            // operand 0: the input, then the outputs
+  Loop reduced_;         // operand 0: the input
   Operand outputs_[kMaxOutputs];
   bool wanted_[kMaxOutputs] = {};
   std::atomic<bool> refused_{false};

@@ -38,12 +38,16 @@ TEST(Copy, Layouts) {
   for (const mt_dtype dtype : {sdk::dtype_of<uint8_t>, sdk::dtype_of<int16_t>,
                                sdk::dtype_of<int32_t>, sdk::dtype_of<int64_t>}) {
     const int64_t rows = 70, cols = 300;
-    const TestTensor base = tensor_of(dtype, {rows * cols * 2}, small_values(rows * cols * 2, dtype));
-    const TestTensor sources[] = {
-        base.as_strided({rows, cols}, {cols, 1}), base.as_strided({rows, cols}, {1, rows}),
-        base.as_strided({rows, cols}, {2 * cols, 2}), base.as_strided({rows, cols}, {1, 2 * rows}),
-        base.as_strided({rows, cols}, {-cols, -1}, rows * cols - 1),
-        base.as_strided({cols}, {1}), base.as_strided({rows, 1}, {1, 1}), base.as_strided({}, {})};
+    const TestTensor base =
+        tensor_of(dtype, {rows * cols * 2}, small_values(rows * cols * 2, dtype));
+    const TestTensor sources[] = {base.as_strided({rows, cols}, {cols, 1}),
+                                  base.as_strided({rows, cols}, {1, rows}),
+                                  base.as_strided({rows, cols}, {2 * cols, 2}),
+                                  base.as_strided({rows, cols}, {1, 2 * rows}),
+                                  base.as_strided({rows, cols}, {-cols, -1}, rows * cols - 1),
+                                  base.as_strided({cols}, {1}),
+                                  base.as_strided({rows, 1}, {1, 1}),
+                                  base.as_strided({}, {})};
     for (const TestTensor& source : sources) {
       for (const Shape& strides : {Shape{cols, 1}, Shape{1, rows}, Shape{2 * cols, 2}}) {
         const TestTensor to = TestTensor::empty(dtype, {rows * cols * 2});

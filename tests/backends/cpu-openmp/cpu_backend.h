@@ -50,11 +50,11 @@ std::string run_cpu(std::string_view op, Args& args, mt_dtype compute, int threa
   return status == MT_OK ? "" : "status " + std::to_string(status) + ": " + context.error;
 }
 
-inline constexpr mt_dtype kAllDtypes[] = {
-    sdk::dtype_of<bool>,    sdk::dtype_of<uint8_t>,   sdk::dtype_of<int8_t>,
-    sdk::dtype_of<int16_t>, sdk::dtype_of<int32_t>,   sdk::dtype_of<int64_t>,
-    sdk::dtype_of<sdk::Half>, sdk::dtype_of<sdk::BFloat16>, sdk::dtype_of<float>,
-    sdk::dtype_of<double>};
+inline constexpr mt_dtype kAllDtypes[] = {sdk::dtype_of<bool>,      sdk::dtype_of<uint8_t>,
+                                          sdk::dtype_of<int8_t>,    sdk::dtype_of<int16_t>,
+                                          sdk::dtype_of<int32_t>,   sdk::dtype_of<int64_t>,
+                                          sdk::dtype_of<sdk::Half>, sdk::dtype_of<sdk::BFloat16>,
+                                          sdk::dtype_of<float>,     sdk::dtype_of<double>};
 
 // A tensor of a dtype known at run time, from doubles.
 inline TestTensor tensor_of(mt_dtype dtype, Shape shape, const std::vector<double>& values) {

@@ -9,7 +9,6 @@
 #include "tests/backends/cpu-openmp/built_program.h"
 #include "tests/backends/cpu-openmp/cpu_backend.h"
 
-
 namespace mytorch::testing {
 namespace {
 
@@ -185,8 +184,8 @@ std::string divide(const char* op, std::vector<double> a, std::vector<double> b,
 
 TEST(Pointwise, IntegerDivision) {
   std::vector<double> got;
-  EXPECT_EQ(divide<int32_t>("floor_divide", {7, -7, 7, -7, -2147483648.0}, {2, 2, -2, -2, -1}, &got),
-            "");
+  EXPECT_EQ(
+      divide<int32_t>("floor_divide", {7, -7, 7, -7, -2147483648.0}, {2, 2, -2, -2, -1}, &got), "");
   EXPECT_EQ(got, (std::vector<double>{3, -4, -4, 3, -2147483648.0}));
   EXPECT_EQ(divide<int8_t>("floor_divide", {-128, 127}, {-1, 2}, &got), "");
   EXPECT_EQ(got, (std::vector<double>{-128, 63}));

@@ -16,8 +16,8 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr mt_dtype kFloat = sdk::dtype_of<float>;
 constexpr mt_dtype kIndex = sdk::dtype_of<int64_t>;
-constexpr const char* kFolds[] = {"sum", "prod", "max", "min",     "argmax",
-                                  "argmin", "all", "any", "welford", "logsumexp"};
+constexpr const char* kFolds[] = {"sum",    "prod", "max", "min",     "argmax",
+                                  "argmin", "all",  "any", "welford", "logsumexp"};
 
 // A program whose outputs are the components of the state.
 BuiltProgram states_of(const std::string& fold) {
@@ -46,13 +46,17 @@ void compare(const std::string& fold, const TestTensor& x, mt_dtype compute,
     for (int k = 0; k < 3; ++k) {
       const bool index = k == 0 && fold.substr(0, 3) == "arg";
       const bool logic = fold == "all" || fold == "any";
-      out[i][k] =
-          TestTensor::empty(index ? kIndex : logic ? sdk::dtype_of<bool> : compute, out_shape);
+      out[i][k] = TestTensor::empty(index   ? kIndex
+                                    : logic ? sdk::dtype_of<bool>
+                                            : compute,
+                                    out_shape);
       args.out[k] = out[i][k];
     }
     ASSERT_EQ(program.run(i == 0 ? cpu() : reference(), args, compute, threads), "");
   }
-  const int outputs = fold == "welford" ? 3 : fold.substr(0, 3) == "arg" || fold == "logsumexp" ? 2 : 1;
+  const int outputs = fold == "welford"                                   ? 3
+                      : fold.substr(0, 3) == "arg" || fold == "logsumexp" ? 2
+                                                                          : 1;
   for (int k = 0; k < outputs; ++k) {
     const auto got = out[0][k].values<double>(), want = out[1][k].values<double>();
     for (size_t i = 0; i < got.size(); ++i) {
@@ -113,8 +117,11 @@ TEST(Reduce, EveryDtype) {
 
 TEST(Reduce, NaNAndInfinity) {
   for (const char* fold : kFolds) {
-    for (const auto& values : std::vector<std::vector<double>>{
-             {1, kNaN, 3}, {kInf, 1, 2}, {-kInf, -kInf, -kInf}, {kInf, -kInf, 0}, {kNaN, kNaN, kInf}}) {
+    for (const auto& values : std::vector<std::vector<double>>{{1, kNaN, 3},
+                                                               {kInf, 1, 2},
+                                                               {-kInf, -kInf, -kInf},
+                                                               {kInf, -kInf, 0},
+                                                               {kNaN, kNaN, kInf}}) {
       std::vector<double> along, across;
       for (int repeat = 0; repeat < 50; ++repeat) {
         along.insert(along.end(), values.begin(), values.end());
@@ -131,7 +138,8 @@ TEST(Reduce, NothingToFold) {
     compare(fold, TestTensor::empty(kFloat, {4, 0}), kFloat, {1}, {4}, 1, 0);
     compare(fold, TestTensor::empty(kFloat, {0, 4}), kFloat, {1}, {0}, 1, 0);
   }
-  for (const char* fold : kFolds) compare(fold, tensor_of(kFloat, {}, {2.5}), kFloat, {}, {}, 1, 1e-6);
+  for (const char* fold : kFolds)
+    compare(fold, tensor_of(kFloat, {}, {2.5}), kFloat, {}, {}, 1, 1e-6);
 }
 
 TEST(Reduce, LargeSumsAreAccurateAndDoNotDependOnThreads) {

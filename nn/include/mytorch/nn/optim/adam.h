@@ -17,7 +17,7 @@ struct AdamOptions {
   bool maximize = false;
 };
 
-// An aggregate of its own, for its own default.
+// Its own type for the sake of one default.
 struct AdamWOptions {
   double lr = 1e-3;
   double beta1 = 0.9;
@@ -28,31 +28,29 @@ struct AdamWOptions {
   bool maximize = false;
 };
 
+// Adam, and AdamW, whose weight decay is `decoupled` from the gradient.
+template <class Options, bool decoupled>
+class AdamOf final : public OptimizerWith<Options> {
+ public:
+  explicit AdamOf(std::vector<Tensor> parameters, Options options = {});
+
+ private:
+  void check(const Options& options) const override;
+  void update(size_t group, Optimizer::Slot& slot, const Tensor& gradient) override;
+  Optimizer::Numbers numbers(size_t group) override;
+};
+extern template class AdamOf<AdamOptions, false>;
+extern template class AdamOf<AdamWOptions, true>;
+
 // Kingma and Ba, "Adam: a method for stochastic optimization" (ICLR 2015). With g the gradient plus
-// weight_decay * p:
+// weight_decay * p, in step t = 1, 2, ...:
 //
 //   m = beta1 * m + (1 - beta1) * g,   v = beta2 * v + (1 - beta2) * g^2
 //   p = p - lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
-class Adam final : public OptimizerWith<AdamOptions> {
- public:
-  explicit Adam(std::vector<Tensor> parameters, AdamOptions options = {});
+using Adam = AdamOf<AdamOptions, false>;
 
- private:
-  void check(const AdamOptions& options) const override;
-  void update(size_t group, Slot& slot, const Tensor& gradient) override;
-  Numbers numbers(size_t group) override;
-};
-
-// Adam whose weight decay is not part of g: p = p * (1 - lr * weight_decay) first. Loshchilov and
+// The same with g the gradient alone, and p = p * (1 - lr * weight_decay) before. Loshchilov and
 // Hutter, "Decoupled weight decay regularization" (ICLR 2019).
-class AdamW final : public OptimizerWith<AdamWOptions> {
- public:
-  explicit AdamW(std::vector<Tensor> parameters, AdamWOptions options = {});
-
- private:
-  void check(const AdamWOptions& options) const override;
-  void update(size_t group, Slot& slot, const Tensor& gradient) override;
-  Numbers numbers(size_t group) override;
-};
+using AdamW = AdamOf<AdamWOptions, true>;
 
 }  // namespace mytorch::nn::optim

@@ -1,0 +1,88 @@
+#include "backends/cpu-openmp/pooling/rows.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu-openmp/pooling/rows.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, which includes this file once for each instruction set.
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mytorch {
+namespace cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Every stride-th element, strides 1 and 2. Reads stride * lanes elements.
+template <class D>
+HWY_INLINE hn::VFromD<D> Every(D d, const float* x, int64_t stride) {
+  if (stride == 1) return hn::LoadU(d, x);
+#if HWY_TARGET == HWY_SCALAR
+  return hn::LoadU(d, x);
+#else
+  hn::VFromD<D> even, odd;
+  hn::LoadInterleaved2(d, x, even, odd);
+  return even;
+#endif
+}
+
+// How many outputs can be done by whole vectors that read nothing past x[(n - 1) * stride].
+HWY_INLINE int64_t Whole(int64_t stride, int64_t n, int64_t lanes) {
+  if (stride > 2 || n == 0) return 0;
+  const int64_t readable = (n - 1) * stride + 1;
+  return readable / (stride * lanes) * lanes;
+}
+
+void MaxRow(const float* x, int64_t stride, int64_t index, int64_t n, float* best,
+            int32_t* which) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t whole = Whole(stride, n, lanes);
+  const auto step = hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<int32_t>(stride)));
+  int64_t i = 0;
+  for (; i < whole; i += lanes) {
+    const auto value = Every(d, x + i * stride, stride);
+    const auto old = hn::LoadU(d, best + i);
+    // Not (value <= old): greater, or one of them NaN; an old NaN stays unless the value is one.
+    const auto takes = hn::Or(hn::Gt(value, old), hn::Ne(value, value));
+    const auto at = hn::Add(step, hn::Set(di, static_cast<int32_t>(index + i * stride)));
+    hn::StoreU(hn::IfThenElse(takes, value, old), d, best + i);
+    hn::StoreU(hn::IfThenElse(hn::RebindMask(di, takes), at, hn::LoadU(di, which + i)), di,
+               which + i);
+  }
+  mytorch::cpu::max_row<float>(x + i * stride, stride, index + i * stride, n - i, best + i,
+                               which + i);
+}
+
+void AddRow(const float* x, int64_t stride, int64_t n, float* sum) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t whole = Whole(stride, n, lanes);
+  int64_t i = 0;
+  for (; i < whole; i += lanes) {
+    hn::StoreU(hn::Add(hn::LoadU(d, sum + i), Every(d, x + i * stride, stride)), d, sum + i);
+  }
+  mytorch::cpu::add_row<float>(x + i * stride, stride, n - i, sum + i);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace cpu
+}  // namespace mytorch
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mytorch::cpu {
+
+HWY_EXPORT(MaxRow);
+HWY_EXPORT(AddRow);
+
+void max_row(const float* x, int64_t stride, int64_t index, int64_t n, float* best,
+             int32_t* which) {
+  HWY_DYNAMIC_DISPATCH(MaxRow)(x, stride, index, n, best, which);
+}
+void add_row(const float* x, int64_t stride, int64_t n, float* sum) {
+  HWY_DYNAMIC_DISPATCH(AddRow)(x, stride, n, sum);
+}
+
+}  // namespace mytorch::cpu
+#endif  // HWY_ONCE

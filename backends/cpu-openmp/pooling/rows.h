@@ -1,0 +1,30 @@
+// One tap of a window for all outputs of a row at once: what pooling does in its innermost loop.
+#pragma once
+
+#include <cstdint>
+
+namespace mytorch::cpu {
+
+// best[i] = max(best[i], x[i * stride]) with where it was found, index + i * stride. The first of
+// the largest stays; a NaN always replaces.
+template <class W>
+inline void max_row(const W* x, int64_t stride, int64_t index, int64_t n, W* best,
+                    int32_t* which) {
+  for (int64_t i = 0; i < n; ++i) {
+    const W value = x[i * stride];
+    const bool takes = value > best[i] || value != value;
+    best[i] = takes ? value : best[i];
+    which[i] = takes ? static_cast<int32_t>(index + i * stride) : which[i];
+  }
+}
+void max_row(const float* x, int64_t stride, int64_t index, int64_t n, float* best,
+             int32_t* which);
+
+// sum[i] += x[i * stride]
+template <class W>
+inline void add_row(const W* x, int64_t stride, int64_t n, W* sum) {
+  for (int64_t i = 0; i < n; ++i) sum[i] += x[i * stride];
+}
+void add_row(const float* x, int64_t stride, int64_t n, float* sum);
+
+}  // namespace mytorch::cpu

@@ -1,0 +1,26 @@
+// Handwritten digits: an MLP and a CNN on MNIST.
+//
+//   mnist --model cnn --data DIR --threads 4 --save cnn.safetensors
+//
+// prints a line per epoch:
+//
+//   epoch 3/10 loss 0.0213 accuracy 94.52% time 0.11s samples/s 545000
+
+#include <cstdio>
+#include <exception>
+
+#include "options.h"
+#include "train.h"
+
+int main(int argc, char** argv) {
+  int status = 0;
+  try {
+    const std::optional<Options> options = parse_options(argc, argv, &status);
+    if (options.has_value()) run(*options);
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "mnist: %s\n", error.what());
+    return 1;
+  }
+  return status;
+}

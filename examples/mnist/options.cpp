@@ -1,0 +1,47 @@
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <iostream>
+
+#include "models.h"
+
+std::optional<Options> parse_options(int argc, char** argv, int* status) {
+  Options options;
+  CLI::App app("Trains a small network on MNIST, or on a data set that comes in its format.", "mnist");
+  const auto natural = CLI::Range(int64_t{1}, int64_t{1} << 31);
+  app.add_option("--model", options.model, "Which network")
+      ->check(CLI::IsMember(model_names()))
+      ->capture_default_str();
+  app.add_option("--data", options.data,
+                 "Directory with the four files of MNIST, plain or gzipped; by default that of "
+                 "Debian's package dataset-fashion-mnist");
+  app.add_option("--device", options.device, "Where to compute: cpu, cuda, ...")
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "Threads to compute with; all processors by default")
+      ->check(CLI::Range(1, 4096));
+  auto* epochs = app.add_option("--epochs", options.epochs,
+                                "How often to go through the training images; 0 only measures the "
+                                "accuracy. By default 10 for mlp, 5 for cnn")
+                     ->check(CLI::Range(int64_t{0}, int64_t{1} << 31));
+  app.add_option("--batch", options.batch, "Images in a step")
+      ->check(natural)
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "Of the random numbers")->capture_default_str();
+  auto* lr = app.add_option("--lr", options.lr, "Largest learning rate; by default the model's own")
+                 ->check([](const std::string& text) {
+                     return std::strtod(text.c_str(), nullptr) > 0 ? "" : "not above 0";
+                   });
+  app.add_option("--save", options.save, "Write the network to this file after each epoch");
+  app.add_option("--load", options.load, "Begin with the network of this file");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    *status = app.exit(error, std::cout, std::cerr) == 0 ? 0 : 1;
+    return std::nullopt;
+  }
+  const Recipe recipe = recipe_of(options.model);
+  if (epochs->empty()) options.epochs = recipe.epochs;
+  if (lr->empty()) options.lr = recipe.lr;
+  return options;
+}

@@ -1,0 +1,123 @@
+#include "train.h"
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include "progress.h"
+
+using mytorch::Device;
+using mytorch::Error;
+using mytorch::ErrorCode;
+using mytorch::Tensor;
+namespace nn = mytorch::nn;
+namespace data = mytorch::nn::data;
+
+namespace {
+
+struct Epoch {
+  double loss;     // mean over the images
+  double seconds;  // of the training alone, not of the measuring after it
+  int64_t images;
+};
+
+Tensor on(Device device, const Tensor& tensor) {
+  return device.is_cpu() ? tensor : tensor.to(device);
+}
+
+Epoch train_epoch(Task& task, data::DataLoader& loader, Device device, const std::string& label) {
+  const int64_t total = loader.dataset().size();
+  Progress progress(label, total);
+  task.network().train();
+  const auto start = std::chrono::steady_clock::now();
+  double loss_sum = 0;
+  int64_t images = 0;
+  for (const data::Batch& batch : loader) {
+    const Tensor loss = task.loss(on(device, batch.data), on(device, batch.target));
+    loss.backward();
+    task.step();
+    const double value = loss.item<double>();
+    loss_sum += value * static_cast<double>(batch.size());
+    images += batch.size();
+    progress.update(images, value);
+  }
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+  return {loss_sum / static_cast<double>(images), wall.count(), images};
+}
+
+// The part of the images whose largest score is that of the right class.
+double accuracy(Task& task, const std::shared_ptr<const data::MNIST>& test, Device device) {
+  mytorch::NoGradGuard no_grad;
+  task.network().eval();
+  int64_t correct = 0;
+  data::DataLoader loader(test, {.batch_size = 1000});
+  for (const data::Batch& batch : loader) {
+    const Tensor guess = task.network()(on(device, batch.data)).argmax(1);
+    correct += guess.eq(on(device, batch.target)).sum().item<int64_t>();
+  }
+  return static_cast<double>(correct) / static_cast<double>(test->size());
+}
+
+void save(Task& task, const Options& options) {
+  nn::save_safetensors(options.save, task.network().state_dict(), {{"model", options.model}});
+}
+
+void load(Task& task, const Options& options) {
+  const nn::SafetensorsFile file(options.load);
+  const auto found = file.metadata().find("model");
+  if (found != file.metadata().end() && found->second != options.model) {
+    throw Error(ErrorCode::kValue, "[--load] " + options.load + " has the network " +
+                                       found->second + ": add --model " + found->second);
+  }
+  task.network().load(options.load);
+}
+
+// Hours of training must not end in a file that cannot be written.
+void check_can_save(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  std::error_code ignored;
+  if (!parent.empty() && !std::filesystem::is_directory(parent, ignored)) {
+    throw Error(ErrorCode::kIo, "[--save] there is no directory " + parent.string());
+  }
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw Error(ErrorCode::kIo, "[--save] " + path + " is a directory: name a file");
+  }
+}
+
+}  // namespace
+
+void run(const Options& options) {
+  if (options.threads > 0) mytorch::set_num_threads(options.threads);
+  if (!options.save.empty()) check_can_save(options.save);
+  mytorch::manual_seed(options.seed);
+  mytorch::load_default_backends();
+  const Device device(options.device);
+  const std::string directory = options.data.empty() ? data::default_data_dir() : options.data;
+  const auto test = std::make_shared<const data::MNIST>(directory, data::Split::kTest);
+  const std::unique_ptr<Task> task = make_task(options.model, device);
+  if (!options.load.empty()) load(*task, options);
+  if (options.epochs == 0) {
+    std::printf("accuracy %.2f%%\n", 100 * accuracy(*task, test, device));
+    if (!options.save.empty()) save(*task, options);
+    return;
+  }
+
+  data::DataLoader loader(
+      data::MNIST(directory, data::Split::kTrain),
+      {.batch_size = options.batch, .shuffle = true, .seed = options.seed});
+  task->begin(options.lr, options.epochs * loader.size());
+  for (int64_t epoch = 1; epoch <= options.epochs; ++epoch) {
+    const std::string label =
+        "epoch " + std::to_string(epoch) + "/" + std::to_string(options.epochs);
+    const Epoch result = train_epoch(*task, loader, device, label);
+    const double correct = accuracy(*task, test, device);
+    std::printf("%s loss %.4f accuracy %.2f%% time %.2fs samples/s %.0f\n", label.c_str(),
+                result.loss, 100 * correct, result.seconds,
+                static_cast<double>(result.images) / result.seconds);
+    std::fflush(stdout);
+    if (!options.save.empty()) save(*task, options);
+  }
+}

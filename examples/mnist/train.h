@@ -1,0 +1,10 @@
+// Training and measuring.
+#pragma once
+
+#include <cstdint>
+
+#include "models.h"
+#include "options.h"
+
+// Does what the options say, and prints a line per epoch.
+void run(const Options& options);
