@@ -16,8 +16,8 @@ namespace mytorch::autograd {
 // made the tensor when the hook was registered, which calls it.
 struct Hook {
   int64_t id = 0;
-  std::function<Tensor(const Tensor&)> on_gradient;        // before it is used
-  std::function<void(const Tensor&)> on_accumulated;       // leaves: after it was added to grad
+  std::function<Tensor(const Tensor&)> on_gradient;   // before it is used
+  std::function<void(const Tensor&)> on_accumulated;  // leaves: after it was added to grad
   std::atomic<bool> removed{false};
 };
 

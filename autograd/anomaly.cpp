@@ -41,7 +41,8 @@ std::string readable(const char* symbol) {
   if (open == std::string::npos || plus == std::string::npos || plus == open + 1) return line;
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> name(
-      abi::__cxa_demangle(line.substr(open + 1, plus - open - 1).c_str(), nullptr, nullptr, &status),
+      abi::__cxa_demangle(line.substr(open + 1, plus - open - 1).c_str(), nullptr, nullptr,
+                          &status),
       &std::free);
   if (status != 0) return line;
   return line.substr(0, open + 1) + name.get() + line.substr(plus);

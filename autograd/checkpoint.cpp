@@ -84,7 +84,8 @@ class Frame : public std::enable_shared_from_this<Frame> {
   Tensor unpack(size_t index) {
     std::lock_guard<std::recursive_mutex> lock(mutex_);
     if (in_forward_) {
-      fail(ErrorCode::kUnsupported, "[checkpoint] the function runs backward through itself; do that "
+      fail(ErrorCode::kUnsupported,
+           "[checkpoint] the function runs backward through itself; do that "
            "outside the checkpoint");
     }
     if (index >= values_.size() || !values_[index].defined()) recompute();
@@ -156,9 +157,9 @@ class Frame : public std::enable_shared_from_this<Frame> {
 
 }  // namespace
 
-std::vector<Tensor> checkpoint(std::function<std::vector<Tensor>(const std::vector<Tensor>&)> function,
-                               const std::vector<Tensor>& inputs,
-                               const CheckpointOptions& options) {
+std::vector<Tensor> checkpoint(
+    std::function<std::vector<Tensor>(const std::vector<Tensor>&)> function,
+    const std::vector<Tensor>& inputs, const CheckpointOptions& options) {
   if (!grad_enabled()) return function(inputs);
   return std::make_shared<Frame>(std::move(function), inputs, options)->forward(inputs);
 }

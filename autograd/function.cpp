@@ -76,8 +76,8 @@ FunctionContext* FunctionCall::begin() {
 }
 
 void FunctionCall::finish(std::vector<Tensor>* results) {
-  const bool records = std::find(context_->needs_.begin(), context_->needs_.end(), true) !=
-                       context_->needs_.end();
+  const bool records =
+      std::find(context_->needs_.begin(), context_->needs_.end(), true) != context_->needs_.end();
   const auto argument_of = [&](const Tensor& result) {
     const auto it = std::find_if(arguments_.begin(), arguments_.end(), [&](const Tensor& argument) {
       return argument.defined() && argument.is_same(result);
@@ -131,8 +131,8 @@ void FunctionCall::finish(std::vector<Tensor>* results) {
     if (it == results->end()) {
       context.saved_.emplace_back(tensor);
     } else {
-      context.saved_.push_back(SavedTensor::output(
-          *it, node.get(), static_cast<uint32_t>(it - results->begin())));
+      context.saved_.push_back(
+          SavedTensor::output(*it, node.get(), static_cast<uint32_t>(it - results->begin())));
     }
   }
   context.to_save_.clear();

@@ -21,7 +21,8 @@ std::vector<double> read(const Tensor& tensor) {
   return {data, data + host.numel()};
 }
 
-// A tensor of the form of `like`, strides included where its elements are distinct, with these values.
+// A tensor of the form of `like`, strides included where its elements are distinct, with these
+// values.
 Tensor write(const std::vector<double>& values, const Tensor& like) {
   NoGradGuard no_grad;
   const Tensor host = op::empty(like.sizes(), kFloat64, kCPU);
@@ -33,8 +34,8 @@ Tensor write(const std::vector<double>& values, const Tensor& like) {
   } else {
     const int64_t extent = geometry.high() - geometry.low();
     const Tensor memory = op::empty(IntList(extent), like.dtype(), like.device());
-    result = op::as_strided(memory, geometry.sizes, geometry.strides,
-                            geometry.offset - geometry.low());
+    result =
+        op::as_strided(memory, geometry.sizes, geometry.strides, geometry.offset - geometry.low());
   }
   op::copy_(result, host);
   return result.detach();
@@ -103,7 +104,8 @@ class Checker {
     return function_(inputs_);
   }
 
-  // The weighted sum's gradients, zeros where undefined; run twice, to see whether they are the same.
+  // The weighted sum's gradients, zeros where undefined; run twice, to see whether they are the
+  // same.
   std::vector<std::vector<double>> gradients(const Weights& weights) {
     std::vector<std::vector<double>> first = gradients_once(weights);
     const std::vector<std::vector<double>> second = gradients_once(weights);
@@ -111,12 +113,12 @@ class Checker {
       for (size_t j = 0; j < first[i].size(); ++j) {
         const double a = first[i][j];
         const double b = second[i][j];
-        if (a == b || (std::isnan(a) && std::isnan(b)) ||
-            std::abs(a - b) <= options_.nondet_tol) {
+        if (a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= options_.nondet_tol) {
           continue;
         }
         report(absl::StrCat("[gradcheck] backward is not deterministic: the gradient of input ", i,
-                            ", element ", index_str(inputs_[i].sizes(), j), " was ", a, ", then ", b));
+                            ", element ", index_str(inputs_[i].sizes(), j), " was ", a, ", then ",
+                            b));
       }
     }
     return first;
@@ -191,9 +193,10 @@ class Checker {
         if (!std::isnan(excess) && excess <= worst) continue;
         worst = std::isnan(excess) ? worst : excess;
         report(absl::StrCat("[gradcheck] the gradient of input ", i, ", element ",
-                            index_str(inputs_[i].sizes(), j), ", of a weighted sum of the outputs is ",
-                            found, " by backward and ", numeric, " by differences (off by ", error,
-                            ", allowed ", options_.atol + options_.rtol * std::abs(numeric), ")"));
+                            index_str(inputs_[i].sizes(), j),
+                            ", of a weighted sum of the outputs is ", found, " by backward and ",
+                            numeric, " by differences (off by ", error, ", allowed ",
+                            options_.atol + options_.rtol * std::abs(numeric), ")"));
       }
     }
   }

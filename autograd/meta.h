@@ -11,8 +11,8 @@ namespace mytorch::autograd {
 // The meta of a tensor, made if it has none.
 AutogradMeta& make_meta(TensorImpl* tensor);
 void destroy_meta(TensorImpl* tensor);
-// Makes `node` (not counted yet) what the tensor's gradient goes to. What hangs on the tensor rather
-// than on its former node, which is retain_grad, moves along.
+// Makes `node` (not counted yet) what the tensor's gradient goes to. What hangs on the tensor
+// rather than on its former node, which is retain_grad, moves along.
 void set_node(TensorImpl* tensor, Node* node, uint32_t output);
 
 // The tensor whose history a view follows, or the tensor itself.
@@ -34,8 +34,8 @@ class LeafNode final : public Node {
   std::mutex mutex;
 };
 
-// Adds `gradient` to `grad`, which may be undefined, of a tensor; takes the buffer where nobody else
-// has it.
+// Adds `gradient` to `grad`, which may be undefined, of a tensor; takes the buffer where nobody
+// else has it.
 void accumulate_grad(const TensorImpl* tensor, Tensor* grad, Tensor&& gradient);
 
 }  // namespace mytorch::autograd

@@ -19,7 +19,8 @@ void GradInfo::set(const TensorImpl& like) {
   if (ndim > kInline) delete[] heap_sizes;
   ndim = -1;
   int64_t* sizes = inline_sizes;
-  if (n > kInline) [[unlikely]] sizes = heap_sizes = new int64_t[n];
+  if (n > kInline) [[unlikely]]
+    sizes = heap_sizes = new int64_t[n];
   std::copy_n(like.abi.dl.shape, n, sizes);
   ndim = n;
   dtype = like.dtype;

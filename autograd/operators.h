@@ -1,5 +1,5 @@
-// The operators that the library itself computes with, in one place. They are recorded like anybody's
-// where gradient mode is on, which is what makes gradients differentiable again.
+// The operators that the library itself computes with, in one place. They are recorded like
+// anybody's where gradient mode is on, which is what makes gradients differentiable again.
 #pragma once
 
 #include "mytorch/tensor.h"
@@ -12,7 +12,7 @@ Tensor div(const Tensor& a, const Tensor& b);
 Tensor clamp_min(const Tensor& a, double low);
 void copy_(const Tensor& to, const Tensor& from);
 void zero_(const Tensor& a);
-Tensor clone(const Tensor& a);  // contiguous
+Tensor clone(const Tensor& a);            // contiguous
 Tensor contiguous_copy(const Tensor& a);  // with memory of its own
 Tensor to(const Tensor& a, ScalarType dtype, Device device);
 Tensor empty(IntList sizes, ScalarType dtype, Device device);

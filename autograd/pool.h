@@ -8,7 +8,8 @@
 namespace mytorch::autograd::pool {
 
 inline constexpr size_t kStep = 64;
-inline constexpr uint8_t kClasses = 12;  // class c: (c + 1) * kStep bytes; larger blocks: core's classes
+inline constexpr uint8_t kClasses =
+    12;  // class c: (c + 1) * kStep bytes; larger blocks: core's classes
 // Per thread; beyond it blocks go back to core's pool, which has a limit of its own.
 inline constexpr size_t kMaxCachedBytes = size_t{8} << 20;
 
@@ -48,7 +49,8 @@ inline constexpr bool kCached = true;
 #endif
 
 inline void release(void* block, uint8_t size_class) {
-  if (kCached && size_class < kClasses && cache.watched && cache.bytes < kMaxCachedBytes) [[likely]] {
+  if (kCached && size_class < kClasses && cache.watched && cache.bytes < kMaxCachedBytes)
+      [[likely]] {
     cache.bytes += (size_class + size_t{1}) * kStep;
     cache.free[size_class] = new (block) Block{cache.free[size_class]};
     return;

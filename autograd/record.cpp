@@ -33,19 +33,22 @@ void check_inplace(const Tensor& self, const char* op) {
          "] writes an inference tensor outside inference mode: clone() it first");
   }
   if (is_grad_leaf(impl)) {
-    fail(ErrorCode::kValue, "[", op,
-         "] writes a leaf that requires grad, which would lose it as a place for gradients: use the "
-         "functional form, or a NoGradGuard if the write is not to be differentiated");
+    fail(
+        ErrorCode::kValue, "[", op,
+        "] writes a leaf that requires grad, which would lose it as a place for gradients: use the "
+        "functional form, or a NoGradGuard if the write is not to be differentiated");
   }
   if (impl->base == nullptr) return;
   if (is_grad_leaf(impl->base)) {
     fail(ErrorCode::kValue, "[", op,
-         "] writes a view of a leaf that requires grad: use the functional form, or a NoGradGuard if "
+         "] writes a view of a leaf that requires grad: use the functional form, or a NoGradGuard "
+         "if "
          "the write is not to be differentiated");
   }
   if (impl->no_grad_view) {
     fail(ErrorCode::kValue, "[", op,
-         "] writes, with gradients enabled, a view that was made in no-grad mode: whether the write is "
+         "] writes, with gradients enabled, a view that was made in no-grad mode: whether the "
+         "write is "
          "to be differentiated is ambiguous. Do both in the same mode");
   }
 }

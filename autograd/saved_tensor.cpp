@@ -127,9 +127,10 @@ SavedTensor SavedTensor::output(const Tensor& result, const Node*, uint32_t outp
 
 Tensor SavedTensor::unpack_slow(const Node* owner) const {
   if (state_ == kReleased) {
-    fail(ErrorCode::kValue, "[", owner->name(),
-         "] backward a second time through a part of the graph whose saved values were freed by the "
-         "first: give retain_graph = true to all but the last");
+    fail(
+        ErrorCode::kValue, "[", owner->name(),
+        "] backward a second time through a part of the graph whose saved values were freed by the "
+        "first: give retain_graph = true to all but the last");
   }
   if (state_ == kPacked) {
     Tensor values;
@@ -155,11 +156,12 @@ Tensor SavedTensor::unpack_slow(const Node* owner) const {
 void SavedTensor::fail_version(const Node* owner) const {
   const char* op = find_writer(impl_->storage->abi.id, version_);
   const std::string writer =
-      op != nullptr ? absl::StrCat("by ", op)
-                    : "by an operation that was not recorded (in no-grad mode, or on a detached alias)";
+      op != nullptr
+          ? absl::StrCat("by ", op)
+          : "by an operation that was not recorded (in no-grad mode, or on a detached alias)";
   fail(ErrorCode::kValue, "[", owner->name(), "] a value saved for this gradient, ",
-       state_ == kOutput ? "its own result, a " : "a ", dtype_name(impl_->dtype), " tensor of shape ",
-       shape_str(impl_->sizes()), ", was overwritten: it is at version ",
+       state_ == kOutput ? "its own result, a " : "a ", dtype_name(impl_->dtype),
+       " tensor of shape ", shape_str(impl_->sizes()), ", was overwritten: it is at version ",
        impl_->storage->abi.version, ", saved at version ", version_, ". It was written ", writer,
        ". Write a copy instead, or write it before the value is used");
 }

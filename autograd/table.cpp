@@ -1,6 +1,4 @@
 // The methods of Tensor that concern differentiation, as core calls them.
-#include "mytorch/autograd_table.h"
-
 #include <atomic>
 #include <utility>
 
@@ -10,6 +8,7 @@
 #include "core/types/errors.h"
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/record.h"
+#include "mytorch/autograd_table.h"
 
 namespace mytorch::autograd {
 namespace {
@@ -38,7 +37,8 @@ void set_requires_grad(const Tensor& self, bool requires_grad) {
   }
   if (impl->inference && !thread_state.inference_mode) {
     fail(ErrorCode::kValue,
-         "[requires_grad_] an inference tensor cannot require grad: clone() it outside inference mode");
+         "[requires_grad_] an inference tensor cannot require grad: clone() it outside inference "
+         "mode");
   }
   AutogradMeta& meta = make_meta(impl);
   if (meta.leaf == nullptr) {
@@ -178,8 +178,7 @@ constexpr AutogradTable kTable = {
 };
 
 // The library is linked whole, as part of libmytorch, so that this is never dropped.
-[[maybe_unused]] const bool installed =
-    (autograd_table = &kTable, install_wrappers(), true);
+[[maybe_unused]] const bool installed = (autograd_table = &kTable, install_wrappers(), true);
 
 }  // namespace
 
@@ -190,8 +189,10 @@ int64_t register_post_accumulate_hook(const Tensor& leaf,
   }
   const Edge edge = hooked_edge("register_post_accumulate_hook", leaf);
   if (!NodeAccess::is_leaf(edge.node)) {
-    fail(ErrorCode::kValue, "[register_post_accumulate_hook] only leaves accumulate gradients; this "
-         "tensor was made by ", edge.node->name());
+    fail(ErrorCode::kValue,
+         "[register_post_accumulate_hook] only leaves accumulate gradients; this "
+         "tensor was made by ",
+         edge.node->name());
   }
   auto hook = std::make_shared<Hook>();
   hook->on_accumulated = std::move(function);

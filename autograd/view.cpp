@@ -70,8 +70,7 @@ Tensor drop_repeated(Tensor grad, Geometry* geometry) {
 // Positions, from `low` on, of the elements in row-major order.
 Tensor positions(const Geometry& geometry, int64_t low, int64_t extent, Device device) {
   const Tensor all = op::arange(extent, device);
-  return op::flatten(
-      op::as_strided(all, geometry.sizes, geometry.strides, geometry.offset - low));
+  return op::flatten(op::as_strided(all, geometry.sizes, geometry.strides, geometry.offset - low));
 }
 
 }  // namespace
@@ -89,8 +88,8 @@ Tensor as_strided_backward(const Tensor& grad, IntList input_sizes, IntList inpu
   const int64_t extent = std::max(input.high(), view.high()) - low;
   Tensor buffer = op::zeros(IntList(extent), grad.dtype(), grad.device());
   if (view.overlaps()) {
-    buffer = op::index_add(buffer, positions(view, low, extent, grad.device()),
-                           op::flatten(gradient));
+    buffer =
+        op::index_add(buffer, positions(view, low, extent, grad.device()), op::flatten(gradient));
   } else {
     op::copy_(op::as_strided(buffer, view.sizes, view.strides, view.offset - low), gradient);
   }
@@ -116,8 +115,8 @@ void CopySlices::apply(Tensor* grads, Tensor* out) {
   const int64_t low = std::min(base_.low(), view_.low());
   const int64_t extent = std::max(base_.high(), view_.high()) - low;
   const bool covered = extent == count(base_.sizes);
-  const Tensor memory = (covered ? op::empty : op::zeros)(IntList(extent), grads[0].dtype(),
-                                                          grads[0].device());
+  const Tensor memory =
+      (covered ? op::empty : op::zeros)(IntList(extent), grads[0].dtype(), grads[0].device());
   Tensor all = op::as_strided(memory, base_.sizes, base_.strides, base_.offset - low);
   op::copy_(all, grads[0]);
   grads[0] = Tensor();
@@ -156,8 +155,8 @@ Edge edge_of_view(const TensorImpl* view) {
   const TensorImpl* root = view->base;
   const AutogradMeta* root_meta = root->autograd;
   const uint64_t now = view->storage->abi.version;
-  const bool root_recorded = root_meta != nullptr && root_meta->node != nullptr &&
-                             !NodeAccess::is_leaf(root_meta->node);
+  const bool root_recorded =
+      root_meta != nullptr && root_meta->node != nullptr && !NodeAccess::is_leaf(root_meta->node);
   const bool stale =
       root_recorded &&
       (meta != nullptr ? root_meta->version > meta->version
@@ -170,7 +169,8 @@ Edge edge_of_view(const TensorImpl* view) {
   }
   if (view->no_grad_view) {
     fail(ErrorCode::kValue,
-         "[view] a view that was made in no-grad mode is used with gradients enabled after its base, "
+         "[view] a view that was made in no-grad mode is used with gradients enabled after its "
+         "base, "
          "or another view of it, was written in place by a recorded operation: whether its values "
          "are to be differentiated is ambiguous. Make the view again");
   }

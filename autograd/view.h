@@ -31,7 +31,8 @@ struct Geometry {
 // What made a view of which only the geometry is known: as_strided of its base.
 class AsStridedBackward final : public Node {
  public:
-  AsStridedBackward(Geometry base, Geometry view) : base_(std::move(base)), view_(std::move(view)) {}
+  AsStridedBackward(Geometry base, Geometry view)
+      : base_(std::move(base)), view_(std::move(view)) {}
   const char* name() const override { return "AsStridedBackward"; }
   void apply(Tensor* grads, Tensor* out) override;
 
@@ -40,9 +41,9 @@ class AsStridedBackward final : public Node {
   Geometry view_;
 };
 
-// What made a base that was written through a view by the operation of `fn`: the gradient of the part
-// written goes through `fn`, that of the rest to what made the base before. Edge 0 leads to the base
-// before; the others are fn's.
+// What made a base that was written through a view by the operation of `fn`: the gradient of the
+// part written goes through `fn`, that of the rest to what made the base before. Edge 0 leads to
+// the base before; the others are fn's.
 class CopySlices final : public Node {
  public:
   // Takes over one reference to fn.

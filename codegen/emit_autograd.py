@@ -455,7 +455,7 @@ def wrappers(op: Op) -> list[str]:
 
     def inplace(name: str, target: str, self: str) -> None:
         lines.extend([f"const Tensor& {name}({cpp.params(s.args)}) {{", f"  NodePtr<{node_type(op)}> node;",
-                      f"  if (any_requires_grad({wants})) {{", f"    check_inplace({self}, {cpp.text(s.cpp_name if w else s.cpp_name + '_')});",
+                      f"  if (any_requires_grad_write({self}, {wants})) {{", f"    check_inplace({self}, {cpp.text(s.cpp_name if w else s.cpp_name + '_')});",
                       *make_node(op), *save_statements(op, self, True, False), "  }",
                       "  {", "    LayerMask below_autograd(kLayerAutograd);", f"    below::{target}({args});", "  }",
                       "  if (node) {", f"    rebase_history({self}, node);", *save_statements(op, self, True, True), "  }",

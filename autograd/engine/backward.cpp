@@ -86,8 +86,8 @@ void add_roots(const char* op, Task* task, TensorList outputs, TensorList grad_o
       fail(ErrorCode::kValue, "[", op, "] output ", i,
            " does not require grad and was not made by a recorded operation");
     }
-    task->add_root(edge,
-                   first_gradient(op, i, output, grad_outputs.empty() ? Tensor() : grad_outputs[i]));
+    task->add_root(
+        edge, first_gradient(op, i, output, grad_outputs.empty() ? Tensor() : grad_outputs[i]));
   }
 }
 

@@ -17,12 +17,13 @@ namespace {
 inline void fit_gradient(Tensor* gradient, const GradInfo& info, const Node& from) {
   const TensorImpl& impl = *gradient->impl();
   if (impl.abi.dl.ndim == info.ndim && impl.dtype == info.dtype &&
-      impl.abi.dl.device.type == info.device.type &&
-      impl.abi.dl.device.index == info.device.index) [[likely]] {
+      impl.abi.dl.device.type == info.device.type && impl.abi.dl.device.index == info.device.index)
+      [[likely]] {
     const int64_t* expected = info.sizes_data();
     bool same = true;
     for (int32_t i = 0; i < info.ndim; ++i) same &= impl.abi.dl.shape[i] == expected[i];
-    if (same) [[likely]] return;
+    if (same) [[likely]]
+      return;
   }
   fit_gradient_slow(gradient, info, from.name());
 }
@@ -95,7 +96,8 @@ void Task::process(NodeState& state, Tensor* out) {
   Node* node = state.node;
   Tensor* grads = state.grads();
   const bool is_leaf = NodeAccess::is_leaf(node);
-  if (NodeAccess::extras(node) != nullptr) [[unlikely]] run_hooks(node, grads);
+  if (NodeAccess::extras(node) != nullptr) [[unlikely]]
+    run_hooks(node, grads);
   for (int32_t c = state.captures; c >= 0; c = captures_[c].next) {
     captures_[c].gradient = grads[captures_[c].edge.get().input];
   }
@@ -105,9 +107,11 @@ void Task::process(NodeState& state, Tensor* out) {
     if (any) {
       node->apply(grads, out);
       if (is_leaf) {
-        if (NodeAccess::extras(node) != nullptr) [[unlikely]] run_accumulated_hooks(node);
+        if (NodeAccess::extras(node) != nullptr) [[unlikely]]
+          run_accumulated_hooks(node);
       } else {
-        if (check_nan_) [[unlikely]] check_nan(*node, out);
+        if (check_nan_) [[unlikely]]
+          check_nan(*node, out);
         const Edge* edges = node->edges();
         for (uint32_t i = 0; i < node->num_edges(); ++i) {
           if (edges[i].node == nullptr || !out[i].defined()) continue;
@@ -143,7 +147,8 @@ void Task::execute(NodeState& state, Ready&& ready) {
       NodeState* to = find(edges[i].node);
       if (!to->reached) continue;
       if (out[i].defined()) {
-        if (kShared || device_.type > MT_DEVICE_CPU) [[unlikely]] order_streams(*node, *to->node);
+        if (kShared || device_.type > MT_DEVICE_CPU) [[unlikely]]
+          order_streams(*node, *to->node);
         add_gradient(&to->grads()[edges[i].input], std::move(out[i]));
       }
       if (--to->dependencies == 0) ready(to);
@@ -177,8 +182,7 @@ void Task::run_here() {
   try {
     while (next != nullptr || !heap.empty()) {
       NodeState* state;
-      if (next == nullptr ||
-          (!heap.empty() && heap.top_sequence() > next->node->sequence())) {
+      if (next == nullptr || (!heap.empty() && heap.top_sequence() > next->node->sequence())) {
         state = heap.pop();
       } else {
         state = std::exchange(next, nullptr);
@@ -251,6 +255,7 @@ void Task::run_parallel() {
     work(state);
     lock.lock();
   }
-  if (shared_->error != nullptr) std::rethrow_exception(shared_->error);}
+  if (shared_->error != nullptr) std::rethrow_exception(shared_->error);
+}
 
 }  // namespace mytorch::autograd

@@ -17,7 +17,8 @@ inline bool has_stream(const Node& node) {
 class StreamScope {
  public:
   explicit StreamScope(const Node& node) {
-    if (has_stream(node)) [[unlikely]] enter(node.infos()[0]);
+    if (has_stream(node)) [[unlikely]]
+      enter(node.infos()[0]);
   }
   ~StreamScope() {
     if (ctx_ != nullptr) ctx_->stream = saved_;

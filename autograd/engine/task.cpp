@@ -42,10 +42,7 @@ NodeState* ReadyHeap::pop() {
 }
 
 Task::Task(const TaskOptions& options)
-    : options_(options),
-      id_(new_id()),
-      check_nan_(thread_data.check_nan),
-      memory_(take_memory()) {}
+    : options_(options), id_(new_id()), check_nan_(thread_data.check_nan), memory_(take_memory()) {}
 
 Task::~Task() {
   if (executed_ < size_) {
@@ -81,9 +78,9 @@ void Task::accumulate(Edge leaf) {
 }
 
 NodeState* Task::find(const Node* node) const {
-  const uint64_t claim =
-      NodeAccess::claim(const_cast<Node*>(node)).load(std::memory_order_relaxed);
-  if (claim >> 32 == id_) [[likely]] return &at(claim & UINT32_MAX);
+  const uint64_t claim = NodeAccess::claim(const_cast<Node*>(node)).load(std::memory_order_relaxed);
+  if (claim >> 32 == id_) [[likely]]
+    return &at(claim & UINT32_MAX);
   if (elsewhere_.empty()) return nullptr;
   const auto it = elsewhere_.find(node);
   return it != elsewhere_.end() ? &at(it->second) : nullptr;

@@ -68,8 +68,8 @@ class Task {
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
-  // Before run(): an output with its gradient; an input whose gradient is wanted, captured (then the
-  // number by which captured() knows it) or accumulated into its leaf.
+  // Before run(): an output with its gradient; an input whose gradient is wanted, captured (then
+  // the number by which captured() knows it) or accumulated into its leaf.
   void add_root(Edge edge, Tensor gradient);
   int32_t capture(Edge edge);
   void accumulate(Edge leaf);
@@ -125,7 +125,7 @@ class Task {
   uint64_t executed_ = 0;  // of them, whose claims are given back
   bool pruned_ = false;
   bool check_nan_ = false;
-  Device device_{0, 0};            // of the graph,
+  Device device_{0, 0};           // of the graph,
   bool several_devices_ = false;  // unless it has several
   Device local_device_{0, 0};     // that the calling thread serves beside the CPU
   StreamSet result_streams_;

@@ -34,9 +34,7 @@ bool Tensor::is_leaf() const { return table(*this, "is_leaf").is_leaf(*this); }
 
 Tensor Tensor::grad() const { return table(*this, "grad").grad(*this); }
 
-void Tensor::set_grad(const Tensor& grad) const {
-  table(*this, "set_grad").set_grad(*this, grad);
-}
+void Tensor::set_grad(const Tensor& grad) const { table(*this, "set_grad").set_grad(*this, grad); }
 
 void Tensor::retain_grad() const { table(*this, "retain_grad").retain_grad(*this); }
 
@@ -54,8 +52,8 @@ void Tensor::remove_hook(int64_t hook) const {
 
 std::string Tensor::grad_fn() const { return table(*this, "grad_fn").grad_fn(*this); }
 
-// An alias has no base, so writes through either are counted in the shared version, and nothing else
-// of differentiation passes between them.
+// An alias has no base, so writes through either are counted in the shared version, and nothing
+// else of differentiation passes between them.
 Tensor Tensor::detach() const {
   if (!defined()) fail(ErrorCode::kValue, "[detach] called on an undefined tensor");
   return adopt(new_alias(impl_));

@@ -54,10 +54,20 @@ void set_storage(TensorImpl* impl, Storage* storage, ScalarType dtype, int64_t b
 }
 
 void set_geometry(TensorImpl* impl, IntList sizes, IntList strides) {
-  std::copy(sizes.begin(), sizes.end(), impl->abi.dl.shape);
-  std::copy(strides.begin(), strides.end(), impl->abi.dl.strides);
-  impl->numel = count(sizes);
-  if (is_contiguous(sizes, strides)) impl->abi.flags |= MT_TENSOR_DENSE;
+  int64_t* const shape = impl->abi.dl.shape;
+  int64_t* const steps = impl->abi.dl.strides;
+  const int64_t* const from_sizes = sizes.data();
+  const int64_t* const from_strides = strides.data();
+  int64_t expected = 1;
+  bool contiguous = true;
+  for (int64_t i = static_cast<int64_t>(sizes.size()) - 1; i >= 0; --i) {
+    const int64_t size = shape[i] = from_sizes[i];
+    const int64_t step = steps[i] = from_strides[i];
+    contiguous = contiguous && (size == 1 || step == expected);
+    expected = static_cast<int64_t>(static_cast<uint64_t>(expected) * static_cast<uint64_t>(size));
+  }
+  impl->numel = expected;
+  if (contiguous || expected == 0) impl->abi.flags |= MT_TENSOR_DENSE;
 }
 
 // Bytes of an array, checked: a shape from a file or a user must not wrap around.
@@ -85,16 +95,18 @@ uint64_t checked_bytes(const int64_t* sizes, int ndim, ScalarType dtype) {
 }  // namespace
 
 int64_t count(IntList sizes) {
-  int64_t n = 1;
-  for (int64_t size : sizes) n *= size;
-  return n;
+  uint64_t n = 1;
+  for (int64_t size : sizes) n *= static_cast<uint64_t>(size);
+  return static_cast<int64_t>(n);
 }
 
 void contiguous_strides(const int64_t* sizes, int ndim, int64_t* strides) {
   int64_t stride = 1;
   for (int i = ndim - 1; i >= 0; --i) {
     strides[i] = stride;
-    stride *= std::max<int64_t>(sizes[i], 1);
+    // Unsigned: an empty tensor may have other sizes whose product no integer holds.
+    stride = static_cast<int64_t>(static_cast<uint64_t>(stride) *
+                                  static_cast<uint64_t>(std::max<int64_t>(sizes[i], 1)));
   }
 }
 
@@ -104,7 +116,8 @@ bool is_contiguous(IntList sizes, IntList strides) {
   for (size_t i = sizes.size(); i-- > 0;) {
     if (sizes[i] == 0) return true;
     if (sizes[i] != 1 && strides[i] != expected) contiguous = false;
-    expected *= sizes[i];
+    expected = static_cast<int64_t>(static_cast<uint64_t>(expected) *
+                                    static_cast<uint64_t>(sizes[i]));
   }
   return contiguous;
 }
@@ -134,7 +147,8 @@ TensorImpl* new_tensor(const int64_t* sizes, int ndim, ScalarType dtype, Device 
   for (int i = ndim - 1; i >= 0; --i) {
     shape[i] = sizes[i];
     shape[ndim + i] = stride;
-    stride *= sizes[i] > 1 ? sizes[i] : 1;
+    stride = static_cast<int64_t>(static_cast<uint64_t>(stride) *
+                                  static_cast<uint64_t>(sizes[i] > 1 ? sizes[i] : 1));
   }
   impl->numel = bytes == 0 ? 0 : count({sizes, static_cast<size_t>(ndim)});
   impl->abi.flags = MT_TENSOR_DENSE;
@@ -167,7 +181,7 @@ TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t off
     detail::retain(impl->storage);
     return impl;
   }
-  impl->no_grad_view = !thread_state.grad_mode;
+  impl->no_grad_view = !thread_state.grad_mode || of->no_grad_view;
   impl->view_version = static_cast<uint32_t>(of->abi.storage->version);
   impl->base = of->base != nullptr ? of->base : of;
   detail::retain(impl->base);

@@ -78,7 +78,7 @@ void copy_into(const Tensor& to, const Tensor& from) {
 
 KernelInto::KernelInto(const OpEntry& entry, const Tensor& out, IntList sizes, ScalarType dtype,
                        Device device, const void* args, bool inplace)
-    : out_(out), target_(out) {
+    : out_(out) {
   const OpInfo& op = *entry.info;
   TensorImpl* impl = out.impl();
   check_out(op, impl, sizes, dtype, device, inplace);
@@ -91,13 +91,13 @@ KernelInto::KernelInto(const OpEntry& entry, const Tensor& out, IntList sizes, S
     }
   });
   if (!direct) {
-    target_ = Tensor::adopt(new_tensor(sizes.data(), static_cast<int>(sizes.size()), dtype, device,
+    temporary_ = Tensor::adopt(new_tensor(sizes.data(), static_cast<int>(sizes.size()), dtype, device,
                                        impl->device_slot));
   }
 }
 
 void KernelInto::finish() {
-  if (!target_.is_same(out_)) copy_into(out_, target_);
+  if (temporary_.defined()) copy_into(out_, temporary_);
   out_.impl()->bump_version();
 }
 

@@ -40,13 +40,13 @@ class KernelInto {
  public:
   KernelInto(const OpEntry& entry, const Tensor& out, IntList sizes, ScalarType dtype, Device device,
              const void* args, bool inplace);
-  TensorImpl* target() const { return target_.impl(); }
-  const Tensor& target_tensor() const { return target_; }
+  TensorImpl* target() const { return target_tensor().impl(); }
+  const Tensor& target_tensor() const { return temporary_.defined() ? temporary_ : out_; }
   void finish();
 
  private:
-  Tensor out_;
-  Tensor target_;
+  const Tensor& out_;
+  Tensor temporary_;
 };
 
 // Copies `from` into `to`, of the same shape, through the copy_ kernel, below every layer.

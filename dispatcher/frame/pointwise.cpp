@@ -274,7 +274,7 @@ void pointwise_outputs(const OpInfo& op, PointwiseInputs in, mt_args_header* hea
 
 PointwiseInto::PointwiseInto(const OpEntry& entry, PointwiseInputs in, mt_args_header* header,
                              const Tensor& out, bool inplace)
-    : out_(out), target_(out) {
+    : out_(out), target_(out.impl()) {
   const OpInfo& op = *entry.info;
   required(out, op, inplace ? "self" : "out");
   TensorImpl* impl = out.impl();
@@ -305,15 +305,16 @@ PointwiseInto::PointwiseInto(const OpEntry& entry, PointwiseInputs in, mt_args_h
   for (int i = 0; i < in.n; ++i) {
     if (in.inputs[i] == nullptr) continue;
     if (overlap(impl->abi, *in.inputs[i]) == Overlap::kPartial) {
-      target_ = Tensor::adopt(
+      temporary_ = Tensor::adopt(
           new_tensor_strided(as_list(p.sizes), as_list(p.strides), impl->dtype, p.device));
+      target_ = temporary_.impl();
       return;
     }
   }
 }
 
 void PointwiseInto::finish() {
-  if (!target_.is_same(out_)) [[unlikely]] copy_into(out_, target_);
+  if (temporary_.defined()) [[unlikely]] copy_into(out_, temporary_);
   out_.impl()->bump_version();
 }
 

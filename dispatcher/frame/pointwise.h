@@ -49,12 +49,13 @@ class PointwiseInto {
  public:
   PointwiseInto(const OpEntry& entry, PointwiseInputs inputs, mt_args_header* header,
                 const Tensor& out, bool inplace);
-  TensorImpl* target() const { return target_.impl(); }
+  TensorImpl* target() const { return target_; }
   void finish();
 
  private:
-  Tensor out_;
-  Tensor target_;
+  const Tensor& out_;
+  TensorImpl* target_;
+  Tensor temporary_;
 };
 
 // Runs the kernel, or where there is none, the node operations of the op's program, or the allowed

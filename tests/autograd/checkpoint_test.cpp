@@ -56,7 +56,8 @@ TEST(Checkpoint, KeepsNoIntermediateValues) {
 
 TEST(Checkpoint, GradRetainAndCreateGraph) {
   const auto f = [](const Tensors& in) {
-    return checkpoint([](const Tensors& x) { return Tensors{mul(exp(x[0]), mul(x[0], x[1]))}; }, in);
+    return checkpoint([](const Tensors& x) { return Tensors{mul(exp(x[0]), mul(x[0], x[1]))}; },
+                      in);
   };
   const Tensors inputs = {leaf({0.5, 1}), leaf({2, -1})};
   EXPECT_EQ(autograd::gradcheck(f, inputs).message, "");

@@ -1,5 +1,5 @@
-// Graphs that span devices: each device's part runs on a thread of its own, the CPU's on the caller's.
-// The nodes here do their work themselves, so that a device needs no kernels.
+// Graphs that span devices: each device's part runs on a thread of its own, the CPU's on the
+// caller's. The nodes here do their work themselves, so that a device needs no kernels.
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -38,7 +38,8 @@ Device fake_device(int index) {
 // The one value of a tensor, on another device, multiplied.
 Tensor moved(const Tensor& x, Device device, double factor) {
   const int64_t size = 1;
-  const Tensor y = Tensor::adopt(new_tensor(&size, 1, kFloat64, device, checked_device_slot(device)));
+  const Tensor y =
+      Tensor::adopt(new_tensor(&size, 1, kFloat64, device, checked_device_slot(device)));
   *static_cast<double*>(y.impl()->abi.dl.data) =
       *static_cast<const double*>(x.impl()->abi.dl.data) * factor;
   return y;
@@ -112,7 +113,8 @@ TEST(Devices, BranchesMeetAgain) {
 TEST(Devices, ExceptionsReachTheCaller) {
   Log log;
   const Tensor x = leaf({1});
-  const Tensor h = move(x, fake_device(0), 2, &log, [] { throw std::runtime_error("on the device"); });
+  const Tensor h =
+      move(x, fake_device(0), 2, &log, [] { throw std::runtime_error("on the device"); });
   const Tensor y = add(move(h, kCPU, 3, &log), x);
   EXPECT_ERROR(y.backward({}, true), "on the device");
   EXPECT_ERROR(y.backward({}, true), "MoveBackward");

@@ -344,7 +344,8 @@ TEST(Inference, CannotBeSavedOrWritten) {
   EXPECT_EQ(values(mul(x, clone(t))), (Values{30}));
 }
 
-// ---- nodes that misbehave ---------------------------------------------------------------------------
+// ---- nodes that misbehave
+// ---------------------------------------------------------------------------
 
 struct BadNode final : autograd::Node {
   std::function<void(Tensor* grads, Tensor* out)> body;
@@ -369,7 +370,9 @@ TEST(Node, WrongGradientsAreErrorsThatNameTheNode) {
   };
   EXPECT_ERROR(run([](Tensor*, Tensor* out) { out[0] = plain({1, 2, 3}); }), "[BadBackward]");
   EXPECT_ERROR(run([](Tensor*, Tensor* out) { out[0] = plain({1, 2, 3}); }), "(3,)");
-  EXPECT_ERROR(run([](Tensor*, Tensor* out) { out[0] = tensor(std::vector<int64_t>{1, 2}); }),
+  EXPECT_ERROR(run([](Tensor*, Tensor* out) {
+                 out[0] = tensor(std::vector<int64_t>{1, 2});
+               }),
                "int64");
   EXPECT_FALSE(x.grad().defined());
   // Another floating type is what promotion made of the input.

@@ -62,7 +62,9 @@ struct Forgotten : autograd::Function<Forgotten> {
   static Tensor forward(autograd::FunctionContext*, const Tensor& x, const Tensor& y) {
     return mul(x, y);
   }
-  static Tensors backward(autograd::FunctionContext*, const Tensors&) { return {Tensor(), Tensor()}; }
+  static Tensors backward(autograd::FunctionContext*, const Tensors&) {
+    return {Tensor(), Tensor()};
+  }
 };
 
 TEST(Gradcheck, MissingGradientIsFound) {

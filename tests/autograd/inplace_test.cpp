@@ -137,7 +137,8 @@ TEST(Versions, WritesThatNobodyNeedsAreFine) {
   EXPECT_EQ(values(x.grad()), (Values{2, 2}));
 }
 
-// ---- views --------------------------------------------------------------------------------------------
+// ---- views
+// --------------------------------------------------------------------------------------------
 
 TEST(View, Gradients) {
   const Tensor x = counting({2, 3}).requires_grad_();
@@ -360,7 +361,8 @@ TEST(Detached, WritesAreCountedButNotRecorded) {
   EXPECT_EQ(values(x.grad()), (Values{2, 2}));
 }
 
-// ---- as_strided ---------------------------------------------------------------------------------------
+// ---- as_strided
+// ---------------------------------------------------------------------------------------
 
 TEST(AsStrided, OverlappingView) {
   const Tensor x = leaf({1, 2, 3, 4});
@@ -370,25 +372,25 @@ TEST(AsStrided, OverlappingView) {
 }
 
 TEST(AsStrided, RepeatedElements) {
-  const Tensor g = autograd::as_strided_backward(counting({2, 3}), IntList(2), IntList(1), 0,
-                                                 {2, 3}, {1, 0}, 0);
+  const Tensor g =
+      autograd::as_strided_backward(counting({2, 3}), IntList(2), IntList(1), 0, {2, 3}, {1, 0}, 0);
   EXPECT_EQ(values(g), (Values{0 + 1 + 2, 3 + 4 + 5}));
 }
 
 TEST(AsStrided, InputThatOverlaps) {
   // The input shows one element twice; each gets half.
-  const Tensor g =
-      autograd::as_strided_backward(plain({6}), IntList(2), IntList(int64_t{0}), 0, IntList(1), IntList(1), 0);
+  const Tensor g = autograd::as_strided_backward(plain({6}), IntList(2), IntList(int64_t{0}), 0,
+                                                 IntList(1), IntList(1), 0);
   EXPECT_EQ(values(g), (Values{3, 3}));
 }
 
 TEST(AsStrided, InputWithGapsAndOffset) {
-  const Tensor g = autograd::as_strided_backward(plain({1, 2}), IntList(3), IntList(2), 4, IntList(2),
-                                                 IntList(4), 4);
+  const Tensor g = autograd::as_strided_backward(plain({1, 2}), IntList(3), IntList(2), 4,
+                                                 IntList(2), IntList(4), 4);
   EXPECT_EQ(values(g), (Values{1, 0, 2}));
   // Elements of the view that are none of the input's lead nowhere.
-  const Tensor h = autograd::as_strided_backward(plain({1, 2}), IntList(2), IntList(2), 0, IntList(2),
-                                                 IntList(1), 0);
+  const Tensor h = autograd::as_strided_backward(plain({1, 2}), IntList(2), IntList(2), 0,
+                                                 IntList(2), IntList(1), 0);
   EXPECT_EQ(values(h), (Values{1, 0}));
 }
 

@@ -38,10 +38,10 @@ std::string error_of(F&& f) {
   }
   return "";
 }
-#define EXPECT_ERROR(statement, part)                                    \
-  do {                                                                   \
-    const std::string message_ = ::mytorch::error_of([&] { statement; }); \
-    EXPECT_NE(message_.find(part), std::string::npos)                    \
+#define EXPECT_ERROR(statement, part)                                               \
+  do {                                                                              \
+    const std::string message_ = ::mytorch::error_of([&] { statement; });           \
+    EXPECT_NE(message_.find(part), std::string::npos)                               \
         << "expected an error with \"" << part << "\", got \"" << message_ << "\""; \
   } while (false)
 

@@ -1,5 +1,5 @@
-// Differentiation of recorded operations. `Tensor` has the everyday part as methods (requires_grad_,
-// backward, grad, register_hook, ...); this header adds the rest. Own operations:
+// Differentiation of recorded operations. `Tensor` has the everyday part as methods
+// (requires_grad_, backward, grad, register_hook, ...); this header adds the rest. Own operations:
 // mytorch/autograd/function.h; less memory for more time: mytorch/autograd/checkpoint.h; testing
 // gradients: mytorch/autograd/gradcheck.h.
 #pragma once
@@ -15,14 +15,14 @@
 namespace mytorch::autograd {
 
 // Adds d(outputs)/d(leaf), weighted by `grad_outputs`, to the grad of every leaf that the outputs
-// were computed from, or only of `inputs` where given. A missing or undefined grad_output stands for
-// 1, for outputs of one element.
+// were computed from, or only of `inputs` where given. A missing or undefined grad_output stands
+// for 1, for outputs of one element.
 //   retain_graph  keep what was saved, so that backward may run again
 //   create_graph  record the computation of the gradients, so that they can be differentiated; the
-//                 graph is then kept too. A leaf's grad then holds a graph that holds the leaf: reset
-//                 it with set_grad({}) when done, or use grad(), which has no such cycle
-// Throws Error(kValue) for an output that does not require grad; Error(kShape, kType, kDevice) for a
-// gradient that does not fit.
+//                 graph is then kept too. A leaf's grad then holds a graph that holds the leaf:
+//                 reset it with set_grad({}) when done, or use grad(), which has no such cycle
+// Throws Error(kValue) for an output that does not require grad; Error(kShape, kType, kDevice) for
+// a gradient that does not fit.
 void backward(TensorList outputs, TensorList grad_outputs = {}, bool retain_graph = false,
               bool create_graph = false, TensorList inputs = {});
 
@@ -36,8 +36,8 @@ struct GradOptions {
 std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList grad_outputs = {},
                          const GradOptions& options = {});
 
-// Calls `hook` with a leaf each time its grad has been accumulated, for optimizers and communication
-// that begin before the backward has ended. Gives a number for Tensor::remove_hook.
+// Calls `hook` with a leaf each time its grad has been accumulated, for optimizers and
+// communication that begin before the backward has ended. Gives a number for Tensor::remove_hook.
 int64_t register_post_accumulate_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook);
 
 // While one is alive on a thread, each node made there remembers where it was made, and a backward

@@ -240,10 +240,80 @@ int run_call(mt_ctx* ctx, const PointwiseCall& call) {
   return run_general(ctx, call, span, lane, shaped, n);
 }
 
+namespace {
+
+// The lane of a type that spans take as it is, or -1.
+int exact_lane(mt_dtype dtype) {
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (std::bit_cast<uint32_t>(dtype) == std::bit_cast<uint32_t>(kLaneDtype[lane])) return lane;
+  }
+  return -1;
+}
+
+// Small calls whose operands the host found uniform: nothing to look at but the pointers. A number
+// among them is spread over a few elements on the stack. MT_DECLINED for any other call.
+int run_uniform(mt_ctx* ctx, const PointwiseOp& op, const PointwiseProgram& program,
+                mt_dtype compute, const void* args) {
+  const int lane = exact_lane(compute);
+  if (lane < 0) return MT_DECLINED;
+  const Span span = program.spans.fn[lane];
+  if (span == nullptr) return MT_DECLINED;
+  int64_t n = -1;
+  void* outputs[kMaxOutputs];
+  for (int32_t i = 0; i < program.num_outputs; ++i) {
+    const mt_tensor* t = sdk::tensor_at(args, program.outputs[i].offset);
+    outputs[i] = t != nullptr ? t->dl.data : nullptr;
+    if (t != nullptr && n < 0) n = numel_of(t);
+  }
+  const int64_t bytes = n * kLaneBytes[lane];
+  if (bytes >= kStreamBytes || (n > grain_of(program.cost) && ctx->num_threads > 1)) {
+    return MT_DECLINED;
+  }
+  constexpr int64_t kRoom = 1024;
+  alignas(64) char room[kRoom];
+  bool room_taken = false;
+  const void* inputs[kMaxInputs];
+  for (int32_t i = 0; i < program.num_inputs; ++i) {
+    const mt_tensor* t = sdk::tensor_at(args, program.inputs[i].offset);
+    if (t == nullptr) return MT_DECLINED;
+    inputs[i] = t->dl.data;
+    if ((t->flags & MT_TENSOR_HOST) == 0) continue;
+    if (room_taken || bytes > kRoom || program.inputs[i].type != MT_TYPE_COMPUTE) {
+      return MT_DECLINED;
+    }
+    room_taken = true;
+    inputs[i] = room;
+    const auto spread = [&](auto tag) {
+      using T = decltype(tag);
+      const T value = sdk::scalar_value<T>(t);
+      for (int64_t k = 0; k < n; ++k) reinterpret_cast<T*>(room)[k] = value;
+    };
+    switch (lane) {
+      case kFloat32: spread(float{}); break;
+      case kFloat64: spread(double{}); break;
+      case kInt32: spread(int32_t{}); break;
+      default: spread(int64_t{}); break;
+    }
+  }
+  Scalars scalars;
+  for (int32_t i = 0; i < program.num_scalars; ++i) {
+    scalars.value[i] = number_of(args, program.scalars[i], compute);
+  }
+  scalars.self = program.self;
+  if (n <= 0) return MT_OK;
+  return span(inputs, outputs, scalars, n) ? MT_OK : refuse_zero(ctx, op.base);
+}
+
+}  // namespace
+
 int run_pointwise(void* self, mt_ctx* ctx, const void* args) noexcept {
   const PointwiseOp& op = *static_cast<const PointwiseOp*>(self);
   const auto& header = *static_cast<const mt_args_header*>(args);
   if (header.variant >= static_cast<uint32_t>(op.num_variants)) return MT_DECLINED;
+  if ((header.flags & MT_ARGS_UNIFORM) != 0) {
+    const int status = run_uniform(ctx, op, op.variants[header.variant], header.compute, args);
+    if (status != MT_DECLINED) return status;
+  }
   PointwiseCall call(op.variants[header.variant], op.base, header.compute, args);
   const PointwiseProgram& program = call.program;
   if (is_narrow(header.compute) && !program.narrow && !sdk::is_floating(header.compute)) {

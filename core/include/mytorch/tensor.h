@@ -130,7 +130,7 @@ class Tensor {
   }
 
   // -- differentiation (the autograd library must be linked) --
-  bool requires_grad() const { return (checked()->layer_flags & kLayerAutograd) != 0; }
+  bool requires_grad() const { return (mytorch::layer_flags(checked()) & kLayerAutograd) != 0; }
   // On a leaf of floating type; throws otherwise. Returns itself.
   const Tensor& requires_grad_(bool requires_grad = true) const;
   bool is_leaf() const;

@@ -19,8 +19,8 @@ struct CheckpointOptions {
 // when it comes to the first of these values. `function` has to compute the same both times; it may
 // use other tensors that require grad. Works with backward and grad, create_graph and retain_graph,
 // and inside itself.
-std::vector<Tensor> checkpoint(std::function<std::vector<Tensor>(const std::vector<Tensor>&)> function,
-                               const std::vector<Tensor>& inputs,
-                               const CheckpointOptions& options = {});
+std::vector<Tensor> checkpoint(
+    std::function<std::vector<Tensor>(const std::vector<Tensor>&)> function,
+    const std::vector<Tensor>& inputs, const CheckpointOptions& options = {});
 
 }  // namespace mytorch::autograd

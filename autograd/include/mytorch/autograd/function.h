@@ -35,8 +35,8 @@ class FunctionNode;
 // What forward and backward of one call share.
 class FunctionContext {
  public:
-  // In forward: tensors for backward. Only arguments and results of the call, or tensors that need no
-  // gradient of their own. Calling it again replaces the earlier ones.
+  // In forward: tensors for backward. Only arguments and results of the call, or tensors that need
+  // no gradient of their own. Calling it again replaces the earlier ones.
   void save_for_backward(std::vector<Tensor> tensors) { to_save_ = std::move(tensors); }
   // In forward: arguments that it wrote in place; each has to be a result too.
   void mark_dirty(std::vector<Tensor> tensors) { dirty_ = std::move(tensors); }
@@ -44,7 +44,8 @@ class FunctionContext {
   void mark_non_differentiable(std::vector<Tensor> tensors) {
     non_differentiable_ = std::move(tensors);
   }
-  // Whether backward sees zeros for results that got no gradient (the default), or undefined tensors.
+  // Whether backward sees zeros for results that got no gradient (the default), or undefined
+  // tensors.
   void set_materialize_grads(bool materialize) { materialize_ = materialize; }
   // backward is not differentiable itself: differentiating its results is an error.
   void mark_once_differentiable() { once_differentiable_ = true; }
@@ -100,10 +101,10 @@ class FunctionCall {
   std::unique_ptr<FunctionContext> context_;
 };
 
-// Derive with Self as the parameter, and give Self the static functions forward and backward, and, if
-// wanted, `static constexpr const char* kName` for messages. forward runs unrecorded. It returns a
-// Tensor or a std::vector<Tensor>; backward gets a gradient per result, and returns one per argument
-// of forward (undefined for arguments that are no tensors or need none).
+// Derive with Self as the parameter, and give Self the static functions forward and backward, and,
+// if wanted, `static constexpr const char* kName` for messages. forward runs unrecorded. It returns
+// a Tensor or a std::vector<Tensor>; backward gets a gradient per result, and returns one per
+// argument of forward (undefined for arguments that are no tensors or need none).
 template <class Self>
 class Function {
  public:

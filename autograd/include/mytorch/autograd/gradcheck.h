@@ -31,9 +31,9 @@ struct GradcheckResult {
 };
 
 // Compares the gradients of function(inputs) with central differences, for each float64 input that
-// requires grad. `function` must be deterministic and must not change its inputs. Non-differentiable
-// and undefined outputs are passed over. Throws Error for inputs that cannot be checked: those that
-// require grad have to be float64, and one at least has to require grad.
+// requires grad. `function` must be deterministic and must not change its inputs.
+// Non-differentiable and undefined outputs are passed over. Throws Error for inputs that cannot be
+// checked: those that require grad have to be float64, and one at least has to require grad.
 GradcheckResult gradcheck(const TensorFunction& function, const std::vector<Tensor>& inputs,
                           const GradcheckOptions& options = {});
 

@@ -34,7 +34,8 @@ struct Edge {
   uint32_t input = 0;
 };
 
-// The edge that leads to a tensor, not counted. A view whose base was written has another one since.
+// The edge that leads to a tensor, not counted. A view whose base was written has another one
+// since.
 Edge edge_of_view(const TensorImpl* view);
 inline Edge edge_of(const TensorImpl* tensor) {
   if (tensor == nullptr) return {};
@@ -45,9 +46,8 @@ inline Edge edge_of(const TensorImpl* tensor) {
   } else {
     // edge_of_view may be changing these on another thread.
     meta = __atomic_load_n(&tensor->autograd, __ATOMIC_ACQUIRE);
-    if (meta == nullptr ||
-        __atomic_load_n(&meta->version, __ATOMIC_ACQUIRE) != tensor->storage->abi.version)
-        [[unlikely]] {
+    if (meta == nullptr || __atomic_load_n(&meta->version, __ATOMIC_ACQUIRE) !=
+                               tensor->storage->abi.version) [[unlikely]] {
       return edge_of_view(tensor);
     }
   }

@@ -19,17 +19,17 @@ struct NodeExtras;
 
 // What autograd keeps per thread. Plain data, so that access needs no initialization check.
 struct ThreadData {
-  uint64_t sequence = 0;             // of the next node made on this thread
-  bool anomaly = false;              // an AnomalyMode is alive
-  bool check_nan = false;            // and looks for NaN
-  const Task* task = nullptr;        // the innermost backward that runs on this thread
-  const Task* pruned = nullptr;      // the same where only part of its graph is wanted
-  const Node* executing = nullptr;   // the node whose gradient that computes now
-  const char* inplace_op = nullptr;  // the in-place operation that check_inplace last allowed
+  uint64_t sequence = 0;              // of the next node made on this thread
+  bool anomaly = false;               // an AnomalyMode is alive
+  bool check_nan = false;             // and looks for NaN
+  const Task* task = nullptr;         // the innermost backward that runs on this thread
+  const Task* pruned = nullptr;       // the same where only part of its graph is wanted
+  const Node* executing = nullptr;    // the node whose gradient that computes now
+  const char* inplace_op = nullptr;   // the in-place operation that check_inplace last allowed
   SavedTensorHooks* hooks = nullptr;  // the innermost hooks on saved tensors
-  Node* doomed = nullptr;            // nodes to destroy, linked: destruction does not recurse
+  Node* doomed = nullptr;             // nodes to destroy, linked: destruction does not recurse
   bool destroying = false;
-  int depth = 0;                     // of backward calls nested on this thread
+  int depth = 0;  // of backward calls nested on this thread
 };
 extern thread_local constinit ThreadData thread_data __attribute__((tls_model("initial-exec")));
 
@@ -66,9 +66,10 @@ class Node {
 
   // "AddBackward".
   virtual const char* name() const = 0;
-  // `grads` has one entry per input of the node (output of the forward operation), undefined where no
-  // gradient came, though never all of them; `out` one undefined tensor per edge, to be set where
-  // wants(i). May take the tensors out of `grads`. Runs with the gradient mode of `create_graph`.
+  // `grads` has one entry per input of the node (output of the forward operation), undefined where
+  // no gradient came, though never all of them; `out` one undefined tensor per edge, to be set
+  // where wants(i). May take the tensors out of `grads`. Runs with the gradient mode of
+  // `create_graph`.
   virtual void apply(Tensor* grads, Tensor* out) = 0;
   // Frees what was saved for apply, after which apply throws.
   virtual void release_saved() {}
@@ -121,12 +122,9 @@ class Node {
   enum Kind : uint8_t { kPlain, kLeaf };
 
   // A leaf's node lives in its tensor, so who keeps the node keeps the tensor.
-  void retain() {
-    (kind_ == kLeaf ? leaf_->refs : refs_).fetch_add(1, std::memory_order_relaxed);
-  }
+  void retain() { (kind_ == kLeaf ? leaf_->refs : refs_).fetch_add(1, std::memory_order_relaxed); }
   static bool wanted_by_task(const Node* to);
-  void finish_init(uint16_t edges_at, uint8_t size_class, uint32_t num_edges,
-                   uint32_t num_inputs) {
+  void finish_init(uint16_t edges_at, uint8_t size_class, uint32_t num_edges, uint32_t num_inputs) {
     edges_at_ = edges_at;
     size_class_ = size_class;
     num_edges_ = num_edges;
@@ -134,7 +132,8 @@ class Node {
     sequence_ = thread_data.sequence++;
     for (uint32_t i = 0; i < num_edges; ++i) new (edges() + i) Edge;
     for (uint32_t i = 0; i < num_inputs; ++i) new (infos() + i) GradInfo;
-    if (thread_data.anomaly) [[unlikely]] record_origin();
+    if (thread_data.anomaly) [[unlikely]]
+      record_origin();
   }
   void record_origin();
   static void* allocate(size_t bytes, uint8_t* size_class);
@@ -154,7 +153,7 @@ class Node {
   NodeExtras* extras_ = nullptr;  // hooks and other rarities
   union {
     TensorImpl* leaf_ = nullptr;  // of a leaf's node: its tensor, not counted
-    Node* enclosing_;             // of an in-place node on a view: the node of the base that owns it
+    Node* enclosing_;  // of an in-place node on a view: the node of the base that owns it
   };
 };
 
@@ -191,8 +190,8 @@ template <class T, class... Args>
 auto make_node(uint32_t num_edges, uint32_t num_inputs, Args&&... args) {
   static_assert(sizeof(T) % alignof(Edge) == 0 && sizeof(T) < 65536 && alignof(T) <= 64);
   uint8_t size_class = 0;
-  void* block = Node::allocate(
-      sizeof(T) + num_edges * sizeof(Edge) + num_inputs * sizeof(GradInfo), &size_class);
+  void* block = Node::allocate(sizeof(T) + num_edges * sizeof(Edge) + num_inputs * sizeof(GradInfo),
+                               &size_class);
   T* node;
   try {
     node = new (block) T(std::forward<Args>(args)...);

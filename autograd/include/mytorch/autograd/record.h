@@ -20,7 +20,7 @@
 //     if (any_requires_grad_write(self, other)) {
 //       check_inplace(self, "mul_");
 //       node = make_node<MulBackward>(2, 1);
-//       node->edge(0, self);                     // edge 0 of an in-place node is the tensor written
+//       node->edge(0, self);  // edge 0 of an in-place node leads to the tensor written
 //       node->edge(1, other);
 //       if (node->has_edge(0)) node->other_ = SavedTensor::before_write(other.tensor(), self);
 //       if (node->has_edge(1)) node->self_ = SavedTensor::before_write(self, self);
@@ -39,9 +39,7 @@
 #include "mytorch/tensor.h"
 #include "mytorch/thread_state.h"
 
-namespace mytorch {
-
-namespace autograd {
+namespace mytorch::autograd {
 
 inline bool requires_grad(const TensorImpl* tensor) { return edge_of(tensor).node != nullptr; }
 inline bool requires_grad(const Tensor& tensor) { return requires_grad(tensor.impl()); }
@@ -63,8 +61,8 @@ bool any_requires_grad(const Args&... args) {
 // where it is a constant itself, since the write is the base's too.
 template <class... Args>
 bool any_requires_grad_write(const Tensor& written, const Args&... args) {
-  return thread_state.grad_mode && ((layer_flags(written.impl()) & kLayerAutograd) != 0 ||
-                                    (requires_grad(args) || ...));
+  return thread_state.grad_mode &&
+         ((layer_flags(written.impl()) & kLayerAutograd) != 0 || (requires_grad(args) || ...));
 }
 
 // Makes `result` output number `output` of the operation that `node` differentiates. Does nothing
@@ -74,8 +72,8 @@ void set_history(const Tensor& result, Node* node, uint32_t output = 0);
 void as_view(const Tensor& result, const Tensor& self, Node* node, uint32_t output = 0);
 // Before an in-place operation on `self` that will be recorded: throws where that is not allowed.
 void check_inplace(const Tensor& self, const char* op);
-// After it: `node`, whose edge 0 led to `self`, becomes what made `self`. Where `self` is a view, its
-// base gets the history, and all views of the base get theirs from it.
+// After it: `node`, whose edge 0 led to `self`, becomes what made `self`. Where `self` is a view,
+// its base gets the history, and all views of the base get theirs from it.
 void rebase_history(const Tensor& self, Node* node);
 // For out= forms, which are not differentiable: throws if an argument or `out` wants a gradient.
 [[noreturn]] void fail_out(const char* op);
@@ -84,11 +82,10 @@ void check_out(const char* op, const Args&... args) {
   if (any_requires_grad(args...)) fail_out(op);
 }
 
-// The gradient of as_strided(input, sizes, strides, offset), whose `grad` is of shape `sizes`, for an
-// input of the given geometry; offsets in elements from the beginning of the storage. Where elements
-// of the view coincide their gradients add up. Made of recorded operations.
+// The gradient of as_strided(input, sizes, strides, offset), whose `grad` is of shape `sizes`, for
+// an input of the given geometry; offsets in elements from the beginning of the storage. Where
+// elements of the view coincide their gradients add up. Made of recorded operations.
 Tensor as_strided_backward(const Tensor& grad, IntList input_sizes, IntList input_strides,
                            int64_t input_offset, IntList sizes, IntList strides, int64_t offset);
 
-}  // namespace autograd
-}  // namespace mytorch
+}  // namespace mytorch::autograd

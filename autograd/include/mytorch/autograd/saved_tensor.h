@@ -9,8 +9,8 @@
 
 namespace mytorch::autograd {
 
-// Remembers the version of what it keeps: a value that was overwritten since is an error, not a wrong
-// gradient. Movable only. An undefined tensor is saved as such.
+// Remembers the version of what it keeps: a value that was overwritten since is an error, not a
+// wrong gradient. Movable only. An undefined tensor is saved as such.
 class SavedTensor {
  public:
   SavedTensor() = default;
@@ -30,9 +30,9 @@ class SavedTensor {
   }
   // An input of an operation that then writes `written`: where both share memory, a copy is saved.
   static SavedTensor before_write(const Tensor& input, const Tensor& written);
-  // An output of the operation that `owner` differentiates, its output number `output`. Call it after
-  // the operation and after set_history, rebase_history or as_view. Keeps no reference to the result
-  // itself, since the result keeps the node.
+  // An output of the operation that `owner` differentiates, its output number `output`. Call it
+  // after the operation and after set_history, rebase_history or as_view. Keeps no reference to the
+  // result itself, since the result keeps the node.
   static SavedTensor output(const Tensor& result, const Node* owner, uint32_t output = 0);
 
   SavedTensor(SavedTensor&& other) noexcept { swap(other); }
@@ -44,8 +44,8 @@ class SavedTensor {
     if (impl_ != nullptr || extra_ != nullptr) reset();
   }
 
-  // The tensor, with its place in the graph. `owner` is the node that saved it, for messages and for
-  // outputs. Throws Error(kValue) when the values were overwritten or freed.
+  // The tensor, with its place in the graph. `owner` is the node that saved it, for messages and
+  // for outputs. Throws Error(kValue) when the values were overwritten or freed.
   Tensor unpack(const Node* owner) const {
     if (state_ == kOriginal && version_ == impl_->storage->abi.version) [[likely]] {
       return Tensor::share(impl_);

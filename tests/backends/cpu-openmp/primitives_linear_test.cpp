@@ -1,0 +1,288 @@
+// Matrix products and convolutions against the oracle.
+#include <string>
+#include <vector>
+
+#include "backends/cpu-openmp/convolution/convolution.h"
+#include "backends/cpu-openmp/matrix/matrix.h"
+#include "tests/backends/cpu-openmp/primitives_test.h"
+
+namespace mytorch::testing {
+namespace {
+
+bool has_products(mt_dtype dtype) { return !sdk::is_bool(dtype); }
+
+// The product of the last two of three dimensions by the oracle.
+TestTensor product(const TestTensor& a, const TestTensor& b) {
+  TestTensor out = TestTensor::empty(
+      a.dtype(), {a.view().size(0), a.view().size(1), b.view().size(2)});
+  mt_args_bmm args{};
+  args.self = a;
+  args.mat2 = b;
+  args.out = out;
+  EXPECT_EQ(run_op("bmm", args, a.dtype()), "");
+  return out;
+}
+
+TEST(Matrix, BmmIsTheDefinition) {
+  Random random(1);
+  for (const mt_dtype dtype : dtypes_where(has_products)) {
+    for (const Shape& s : {Shape{1, 2, 2, 2}, Shape{3, 5, 7, 4}, Shape{2, 1, 9, 33},
+                           Shape{2, 40, 0, 3}, Shape{0, 2, 2, 2}, Shape{2, 33, 65, 1}}) {
+      const TestTensor a = random.filled(dtype, {s[0], s[1], s[2]});
+      const TestTensor b = random.filled(dtype, {s[0], s[2], s[3]});
+      const TestTensor out = random.tensor(dtype, {s[0], s[1], s[3]});
+      mt_args_bmm args{};
+      args.self = a;
+      args.mat2 = b;
+      args.out = out;
+      TestContext context(3);
+      ASSERT_EQ(run_cpu(cpu::register_matrix, "bmm", args, context), MT_OK) << context.error;
+      expect_near(out, product(a, b), 4, 20, "bmm");
+    }
+  }
+}
+
+TestTensor matrix_of(const TestTensor& batch) {
+  const sdk::TensorView v = batch.view();
+  return batch.as_strided({v.size(1), v.size(2)}, {v.stride(1), v.stride(2)});
+}
+
+TEST(Matrix, AddmmBroadcastsScalesAndIgnoresWithBetaZero) {
+  Random random(2);
+  const int64_t m = 6, k = 5, n = 9;
+  for (const mt_dtype dtype : dtypes_where(has_products)) {
+    for (const Shape& shape : {Shape{m, n}, Shape{n}, Shape{1, n}, Shape{m, 1}, Shape{}, Shape{1}}) {
+      for (const double beta : {0.0, 1.0, 2.0}) {
+        for (const double alpha : {1.0, 3.0}) {
+          const TestTensor a = random.filled(dtype, {1, m, k});
+          const TestTensor b = random.filled(dtype, {1, k, n});
+          TestTensor self = random.filled(dtype, shape);
+          if (beta == 0 && sdk::same_dtype(dtype, sdk::dtype_of<float>)) {
+            sdk::TensorView v = self.view();
+            Random::for_each_element(v, [&](int64_t at) { v.data<float>()[at] = NAN; });
+          }
+          const TestTensor out = random.tensor(dtype, {m, n});
+          mt_args_addmm args{};
+          args.self = self;
+          args.mat1 = matrix_of(a);
+          args.mat2 = matrix_of(b);
+          const TestTensor mat1 = matrix_of(a), mat2 = matrix_of(b);
+          args.mat1 = mat1;
+          args.mat2 = mat2;
+          args.beta = scalar(static_cast<int64_t>(beta));
+          args.alpha = sdk::is_floating(dtype) ? scalar(alpha) : scalar(static_cast<int64_t>(alpha));
+          args.out = out;
+          TestContext context(2);
+          ASSERT_EQ(run_cpu(cpu::register_matrix, "addmm", args, context), MT_OK) << context.error;
+          // In doubles, by the definition; integers here are too small to wrap in 16 bits.
+          if (dtype.bits == 8) continue;
+          const auto x = a.values<double>(), y = b.values<double>();
+          const auto z = self.values<double>();
+          std::vector<double> expected;
+          for (int64_t i = 0; i < m; ++i) {
+            for (int64_t j = 0; j < n; ++j) {
+              double sum = 0;
+              for (int64_t p = 0; p < k; ++p) {
+                sum += x[static_cast<size_t>(i * k + p)] * y[static_cast<size_t>(p * n + j)];
+              }
+              const int64_t rows = shape.size() == 2 ? shape[0] : 1;
+              const int64_t cols = shape.empty() ? 1 : shape.back();
+              const int64_t at = (rows == 1 ? 0 : i) * cols + (cols == 1 ? 0 : j);
+              expected.push_back(alpha * sum +
+                                 (beta == 0 ? 0 : beta * z[static_cast<size_t>(at)]));
+            }
+          }
+          expect_near(out, TestTensor::of<double>({m, n}, expected), 8, 20, "addmm");
+        }
+      }
+    }
+  }
+}
+
+TEST(Matrix, LinearTakesAnyLeadingDimensions) {
+  Random random(3);
+  const int64_t in = 6, features = 4;
+  for (const mt_dtype dtype : {sdk::dtype_of<float>, sdk::dtype_of<sdk::BFloat16>,
+                               sdk::dtype_of<int32_t>}) {
+    for (const Shape& lead : {Shape{}, Shape{3}, Shape{2, 3}, Shape{2, 3, 2}, Shape{2, 1, 3, 2},
+                              Shape{0, 3}}) {
+      for (const bool with_bias : {false, true}) {
+        for (const bool flat_weight : {false, true}) {
+          Shape shape = lead;
+          shape.push_back(in);
+          Shape out_shape = lead;
+          if (!flat_weight) out_shape.push_back(features);
+          const TestTensor x = random.filled(dtype, shape);
+          const TestTensor w =
+              random.filled(dtype, flat_weight ? Shape{in} : Shape{features, in});
+          const TestTensor b = random.filled(dtype, flat_weight ? Shape{} : Shape{features});
+          const TestTensor out = random.tensor(dtype, out_shape);
+          mt_args_linear args{};
+          args.input = x;
+          args.weight = w;
+          if (with_bias) args.bias = b;
+          args.out = out;
+          TestContext context(2);
+          ASSERT_EQ(run_cpu(cpu::register_matrix, "linear", args, context), MT_OK) << context.error;
+          const auto xs = x.values<double>(), ws = w.values<double>(), bs = b.values<double>();
+          std::vector<double> expected;
+          const size_t rows = xs.size() / in;
+          const size_t n = flat_weight ? 1 : features;
+          for (size_t r = 0; r < rows; ++r) {
+            for (size_t f = 0; f < n; ++f) {
+              double sum = with_bias ? bs[f] : 0;
+              for (size_t p = 0; p < in; ++p) sum += xs[r * in + p] * ws[f * in + p];
+              expected.push_back(sum);
+            }
+          }
+          expect_near(out, TestTensor::of<double>(out_shape, expected), 4, 20, "linear");
+        }
+      }
+    }
+  }
+}
+
+// ---- convolutions
+
+struct Case {
+  int64_t batch, groups, big_channels, small_channels;  // channels in a group
+  Shape size, kernel, stride, padding, dilation;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {2, 1, 1, 16, {28, 28}, {3, 3}, {1, 1}, {0, 0}, {1, 1}},
+      {3, 1, 3, 5, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+      {3, 1, 3, 8, {9, 11}, {3, 2}, {1, 1}, {2, 1}, {2, 3}},
+      {2, 1, 2, 4, {9, 8}, {3, 3}, {2, 3}, {1, 0}, {1, 2}},
+      {2, 1, 6, 9, {5, 5}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+      {2, 1, 6, 9, {5, 5}, {1, 1}, {2, 2}, {1, 1}, {1, 1}},
+      {2, 4, 1, 1, {8, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+      {2, 3, 1, 2, {8, 9}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+      {2, 2, 3, 4, {6, 6}, {3, 3}, {1, 1}, {3, 3}, {1, 1}},
+      {5, 1, 4, 12, {17}, {5}, {1}, {2}, {1}},
+      {2, 1, 4, 3, {17}, {5}, {3}, {2}, {2}},
+      {2, 1, 2, 5, {5, 6, 7}, {2, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}},
+      {1, 1, 2, 3, {5, 6, 7}, {2, 3, 3}, {2, 1, 2}, {1, 1, 1}, {1, 2, 1}},
+      {1, 1, 3, 4, {40, 40}, {5, 5}, {1, 1}, {2, 2}, {1, 1}},
+      {0, 1, 3, 4, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+      {2, 1, 0, 4, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+      {9, 1, 8, 10, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+  };
+  return all;
+}
+
+struct Shapes {
+  Shape big, small, weight;
+};
+Shapes shapes_of(const Case& c) {
+  Shapes s{{c.batch, c.groups * c.big_channels},
+           {c.batch, c.groups * c.small_channels},
+           {c.groups * c.small_channels, c.big_channels}};
+  for (size_t d = 0; d < c.size.size(); ++d) {
+    const int64_t reach = c.dilation[d] * (c.kernel[d] - 1) + 1;
+    s.big.push_back(c.size[d]);
+    s.small.push_back((c.size[d] + 2 * c.padding[d] - reach) / c.stride[d] + 1);
+    s.weight.push_back(c.kernel[d]);
+  }
+  return s;
+}
+
+template <class Args>
+void set_window(Args& args, const Case& c, bool transposed) {
+  static const std::vector<int64_t> none(3, 0);
+  args.stride = list(c.stride);
+  args.padding = list(c.padding);
+  args.dilation = list(c.dilation);
+  args.transposed = transposed;
+  args.output_padding = {none.data(), static_cast<int64_t>(c.size.size())};
+  args.groups = c.groups;
+}
+
+enum class What { kForward, kInput, kWeight };
+
+// Runs one of the three by both backends, with as many threads.
+void compare(const Case& c, What what, bool transposed, mt_dtype dtype, Random& random,
+             bool special = false) {
+  const Shapes s = shapes_of(c);
+  const Shape& input_shape = transposed ? s.small : s.big;
+  const Shape& output_shape = transposed ? s.big : s.small;
+  const TestTensor input = random.filled(dtype, input_shape, special);
+  const TestTensor output = random.filled(dtype, output_shape);
+  const TestTensor weight = random.filled(dtype, s.weight);
+  const TestTensor bias = random.filled(dtype, {output_shape[1]});
+  const Shape& result = what == What::kForward ? output_shape
+                        : what == What::kInput ? input_shape
+                                               : s.weight;
+  const TestTensor expected = TestTensor::empty(dtype, result);
+  const TestTensor actual = random.tensor(dtype, result);
+  TestContext context(2);
+  int status = -1;
+  std::string error;
+  const char* op = "convolution";
+  const auto both = [&](auto& args) {
+    set_window(args, c, transposed);
+    args.header.compute = dtype;
+    args.out = expected;
+    error = run_op(op, args, dtype);
+    args.out = actual;
+    status = run_cpu(cpu::register_convolution, op, args, context);
+  };
+  if (what == What::kForward) {
+    mt_args_convolution args{};
+    args.input = input;
+    args.weight = weight;
+    if (random.below(2) == 0) args.bias = bias;
+    both(args);
+  } else if (what == What::kInput) {
+    op = "convolution_backward_input";
+    mt_args_convolution_backward_input args{};
+    args.grad_output = output;
+    args.weight = weight;
+    args.input_size = list(input_shape);
+    both(args);
+  } else {
+    op = "convolution_backward_weight";
+    mt_args_convolution_backward_weight args{};
+    args.grad_output = output;
+    args.input = input;
+    args.weight_size = list(s.weight);
+    both(args);
+  }
+  ASSERT_EQ(error, "");
+  ASSERT_EQ(status, MT_OK) << context.error;
+  const size_t n = static_cast<size_t>(&c - cases().data());
+  expect_near(actual, expected, 8, 60,
+              std::string(op) + (transposed ? " transposed, case " : ", case ") + std::to_string(n));
+}
+
+void compare_all(What what, bool transposed) {
+  Random random(static_cast<uint32_t>(what) * 2 + transposed + 10);
+  for (const Case& c : cases()) {
+    for (const mt_dtype dtype : {sdk::dtype_of<float>, sdk::dtype_of<double>,
+                                 sdk::dtype_of<sdk::Half>, sdk::dtype_of<sdk::BFloat16>,
+                                 sdk::dtype_of<int64_t>, sdk::dtype_of<uint8_t>,
+                                 sdk::dtype_of<bool>}) {
+      compare(c, what, transposed, dtype, random);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Convolution, Forward) { compare_all(What::kForward, false); }
+TEST(Convolution, BackwardInput) { compare_all(What::kInput, false); }
+TEST(Convolution, BackwardWeight) { compare_all(What::kWeight, false); }
+TEST(Convolution, TransposedForward) { compare_all(What::kForward, true); }
+TEST(Convolution, TransposedBackwardInput) { compare_all(What::kInput, true); }
+TEST(Convolution, TransposedBackwardWeight) { compare_all(What::kWeight, true); }
+
+TEST(Convolution, InfinityAndNanStayWhereTheyAre) {
+  Random random(20);
+  for (const What what : {What::kForward, What::kWeight}) {
+    compare(cases()[1], what, false, sdk::dtype_of<float>, random, true);
+    compare(cases()[3], what, false, sdk::dtype_of<double>, random, true);
+  }
+}
+
+}  // namespace
+}  // namespace mytorch::testing

@@ -1,0 +1,145 @@
+// Kernels of cpu-openmp against those of reference, on random operands of any dtype and stride.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backends/cpu-openmp/registry.h"
+#include "mytorch/abi_ops.h"
+#include "tests/backends/reference/fake_host.h"
+
+namespace mytorch::testing {
+
+inline const std::vector<mt_dtype>& all_dtypes() {
+  static const std::vector<mt_dtype> dtypes = {
+      sdk::dtype_of<bool>,    sdk::dtype_of<uint8_t>,  sdk::dtype_of<int8_t>,
+      sdk::dtype_of<int16_t>, sdk::dtype_of<int32_t>,  sdk::dtype_of<int64_t>,
+      sdk::dtype_of<float>,   sdk::dtype_of<double>,   sdk::dtype_of<sdk::Half>,
+      sdk::dtype_of<sdk::BFloat16>};
+  return dtypes;
+}
+inline std::vector<mt_dtype> dtypes_where(bool (*wanted)(mt_dtype)) {
+  std::vector<mt_dtype> result;
+  for (const mt_dtype dtype : all_dtypes()) {
+    if (wanted(dtype)) result.push_back(dtype);
+  }
+  return result;
+}
+
+class Random {
+ public:
+  explicit Random(uint32_t seed) : engine_(seed) {}
+  int64_t below(int64_t n) { return n <= 0 ? 0 : static_cast<int64_t>(engine_() % static_cast<uint64_t>(n)); }
+  double number() { return std::uniform_real_distribution<double>(-2, 2)(engine_); }
+
+  // Values that every dtype holds: small integers for integers, uniform numbers for floats.
+  void fill(const TestTensor& tensor, bool special = false) {
+    const sdk::TensorView v = tensor.view();
+    sdk::visit_dtype(v.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      for_each_element(v, [&](int64_t offset) {
+        double value = sdk::is_floating(v.dtype()) ? number() : static_cast<double>(below(7)) - 2;
+        if (special && sdk::is_floating(v.dtype())) {
+          const int64_t which = below(12);
+          if (which == 0) value = std::numeric_limits<double>::quiet_NaN();
+          if (which == 1) value = std::numeric_limits<double>::infinity();
+          if (which == 2) value = -std::numeric_limits<double>::infinity();
+          if (which == 3) value = -0.0;
+          if (which == 4) value = 0.0;
+        }
+        v.data<T>()[offset] = sdk::convert<T>(value);
+      });
+    });
+  }
+
+  template <class F>
+  static void for_each_element(const sdk::TensorView& v, F&& f) {
+    for (int64_t i = 0; i < v.numel(); ++i) {
+      int64_t rest = i;
+      int64_t offset = 0;
+      for (int d = v.ndim() - 1; d >= 0; --d) {
+        offset += rest % v.size(d) * v.stride(d);
+        rest /= v.size(d);
+      }
+      f(offset);
+    }
+  }
+
+  // A tensor of a shape in one of several layouts: dense, dimensions reversed, with gaps, backwards.
+  TestTensor tensor(mt_dtype dtype, const Shape& shape) { return laid_out(dtype, shape, below(4)); }
+  TestTensor laid_out(mt_dtype dtype, const Shape& shape, int64_t layout) {
+    if (layout == 0 || shape.empty()) return TestTensor::empty(dtype, shape);
+    if (layout == 1) {
+      return TestTensor::empty(dtype, Shape(shape.rbegin(), shape.rend())).reversed();
+    }
+    Shape larger = shape;
+    for (int64_t& size : larger) size = 2 * size + 1;
+    const TestTensor whole = TestTensor::empty(dtype, larger);
+    Shape strides(whole.view().strides().begin(), whole.view().strides().end());
+    int64_t offset = 0;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      strides[d] *= 2;
+      if (layout == 3 && shape[d] > 0) {
+        offset += (shape[d] - 1) * strides[d];
+        strides[d] = -strides[d];
+      }
+    }
+    return whole.as_strided(shape, strides, offset);
+  }
+  TestTensor filled(mt_dtype dtype, const Shape& shape, bool special = false) {
+    const TestTensor result = tensor(dtype, shape);
+    fill(result, special);
+    return result;
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+inline const mt_candidate& cpu_kernel(void (*family)(cpu::Candidates&), std::string_view op) {
+  cpu::Candidates* const list = new cpu::Candidates;  // the result refers to it
+  family(*list);
+  for (const mt_candidate& candidate : *list) {
+    if (candidate.op == op) return candidate;
+  }
+  ADD_FAILURE() << "no kernel for " << op;
+  std::abort();
+}
+
+template <class Args>
+int run_cpu(void (*family)(cpu::Candidates&), std::string_view op, Args& args, TestContext& context) {
+  args.header.size = sizeof(Args);
+  const mt_candidate& kernel = cpu_kernel(family, op);
+  return kernel.run(kernel.self, context.get(), &args);
+}
+
+// Equal, or within `ulps` units of the dtype's last place at the magnitude of `scale` and the value.
+inline void expect_near(const TestTensor& actual, const TestTensor& expected, double ulps,
+                        double scale, const std::string& what) {
+  const mt_dtype dtype = actual.dtype();
+  const auto a = actual.values<double>();
+  const auto b = expected.values<double>();
+  ASSERT_EQ(a.size(), b.size()) << what;
+  const double eps = sdk::same_dtype(dtype, sdk::dtype_of<float>)         ? 0x1p-23
+                     : sdk::same_dtype(dtype, sdk::dtype_of<double>)      ? 0x1p-52
+                     : sdk::same_dtype(dtype, sdk::dtype_of<sdk::Half>)   ? 0x1p-10
+                     : sdk::same_dtype(dtype, sdk::dtype_of<sdk::BFloat16>) ? 0x1p-7
+                                                                          : 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    const double tolerance = ulps * eps * std::max(scale, std::abs(b[i]));
+    if (std::abs(a[i] - b[i]) <= tolerance) continue;
+    FAIL() << what << " " << sdk::dtype_name(dtype) << " of shape "
+           << sdk::shape_text(actual.view().shape()) << ", element " << i << ": " << a[i]
+           << ", expected " << b[i];
+  }
+}
+
+}  // namespace mytorch::testing
