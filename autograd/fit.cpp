@@ -16,6 +16,8 @@ struct Target {
 
 // What the tensor at the other end of an edge looks like.
 Target target(const Node* node, uint32_t i) {
+  // The node of a write to a view: edge 0 belongs to the base, whose node cuts the view out of it.
+  if (i == 0 && NodeAccess::enclosing(node) != nullptr) return {{}, kFloat32, false};
   const Edge& edge = node->edges()[i];
   if (edge.node == nullptr) return {{}, kFloat32, false};
   if (NodeAccess::is_leaf(edge.node)) {

@@ -248,7 +248,7 @@ def readers(op: Op, name: str) -> list[str]:
     """The arguments whose gradient reads a saved value."""
     found = [o.arg for o in op.grad.outputs if name in o.saves]
     for f in op.grad.formulas:
-        if any(s.name == name and s.value for s in f.saves):
+        if any(s.name == name for s in f.saves):
             found += f.args
     return found
 

@@ -43,8 +43,8 @@ void MaxRow(const float* x, int64_t stride, int64_t index, int64_t n, float* bes
   for (; i < whole; i += lanes) {
     const auto value = Every(d, x + i * stride, stride);
     const auto old = hn::LoadU(d, best + i);
-    // Not (value <= old): greater, or one of them NaN; an old NaN stays unless the value is one.
-    const auto takes = hn::Or(hn::Gt(value, old), hn::Ne(value, value));
+    // Ne is false of a NaN and itself where comparisons are ordered ones.
+    const auto takes = hn::Or(hn::Gt(value, old), hn::IsNaN(value));
     const auto at = hn::Add(step, hn::Set(di, static_cast<int32_t>(index + i * stride)));
     hn::StoreU(hn::IfThenElse(takes, value, old), d, best + i);
     hn::StoreU(hn::IfThenElse(hn::RebindMask(di, takes), at, hn::LoadU(di, which + i)), di,

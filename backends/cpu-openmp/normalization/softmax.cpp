@@ -1,0 +1,153 @@
+// softmax and log_softmax along any dimension. Lines that are dense rows of float or double are
+// worked on in place; others are staged, some at a time, as such rows.
+#include <algorithm>
+#include <array>
+#include <type_traits>
+
+#include "backends/cpu-openmp/normalization/normalization.h"
+#include "backends/cpu-openmp/normalization/rows.h"
+#include "backends/cpu-openmp/scan/lines.h"
+#include "mytorch/abi_ops.h"
+#include "mytorch/backend.h"
+
+namespace mytorch::cpu {
+namespace {
+
+using sdk::TensorView;
+
+// Calls row(inputs, n, to) for each line of `out` along `dim`, in the type that Out computes in.
+template <class Out, class In, size_t kInputs, class F>
+void for_each_line(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs,
+                   const TensorView& out, int64_t dim, F&& row) {
+  using W = sdk::Widened<Out>;
+  constexpr int kOperands = static_cast<int>(kInputs) + 1;
+  std::array<TensorView, kInputs + 1> operands;
+  std::copy(inputs.begin(), inputs.end(), operands.begin());
+  operands[kInputs] = out;
+  const auto lines = make_lines<kOperands>(operands, dim);
+  const int64_t n = lines.size[0];
+  if (n == 0) return;
+  constexpr bool kSame = std::is_same_v<In, W> && std::is_same_v<Out, W>;
+  const bool rows = kSame && std::all_of(lines.step.begin(), lines.step.end(),
+                                         [&](int64_t step) { return step == 1 || n == 1; });
+  const int64_t grain = 1 + 8192 / n;
+  if constexpr (kSame) {
+    if (rows) {
+      sdk::parallel_for(ctx, 0, lines.count(), grain, [&](int64_t begin, int64_t end) noexcept {
+        lines.loop.for_each_run(begin, end, [&](const auto& at, int64_t count) {
+          for (int64_t i = 0; i < count; ++i) {
+            std::array<const W*, kInputs> from;
+            for (size_t k = 0; k < kInputs; ++k) {
+              from[k] = inputs[k].template data<const W>() + at[k] +
+                        i * lines.loop.inner_stride(static_cast<int>(k));
+            }
+            row(from, n, out.data<W>() + at[kInputs] +
+                             i * lines.loop.inner_stride(static_cast<int>(kInputs)));
+          }
+        });
+      });
+      return;
+    }
+  }
+  // An odd number of cache lines apart, rows do not compete for the same places in the L1.
+  const int64_t pitch = n + 16;
+  parallel_with_scratch<W>(
+      ctx, lines.count(), grain, kOperands * kLinesTogether * pitch,
+      [&](W* part, int64_t begin, int64_t end) {
+        W* to = part + static_cast<int64_t>(kInputs) * kLinesTogether * pitch;
+        lines.for_each(begin, end, [&](const auto& at, int64_t count) {
+          for (size_t k = 0; k < kInputs; ++k) {
+            load_lines(inputs[k].template data<const In>() + at[k], lines.step[k],
+                       lines.loop.inner_stride(static_cast<int>(k)), n, count,
+                       part + static_cast<int64_t>(k) * kLinesTogether * pitch, pitch);
+          }
+          for (int64_t i = 0; i < count; ++i) {
+            std::array<const W*, kInputs> from;
+            for (size_t k = 0; k < kInputs; ++k) {
+              from[k] = part + (static_cast<int64_t>(k) * kLinesTogether + i) * pitch;
+            }
+            row(from, n, to + i * pitch);
+          }
+          store_lines(to, pitch, out.data<Out>() + at[kInputs], lines.step[kInputs],
+                      lines.loop.inner_stride(static_cast<int>(kInputs)), n, count);
+        });
+      });
+}
+
+struct Softmax {
+  template <class W>
+  void operator()(const std::array<const W*, 1>& x, int64_t n, W* to) const {
+    softmax_row(x[0], n, to);
+  }
+};
+struct LogSoftmax {
+  template <class W>
+  void operator()(const std::array<const W*, 1>& x, int64_t n, W* to) const {
+    log_softmax_row(x[0], n, to);
+  }
+};
+struct SoftmaxGradient {
+  template <class W>
+  void operator()(const std::array<const W*, 2>& x, int64_t n, W* to) const {
+    softmax_gradient_row(x[0], x[1], n, to);
+  }
+};
+struct LogSoftmaxGradient {
+  template <class W>
+  void operator()(const std::array<const W*, 2>& x, int64_t n, W* to) const {
+    log_softmax_gradient_row(x[0], x[1], n, to);
+  }
+};
+
+// The input is converted to the output's type, and that to the one it computes in.
+template <class Row, class Args>
+void forward(mt_ctx& ctx, const Args& args) {
+  const TensorView self = args.self;
+  sdk::visit_floating(TensorView(args.out).dtype(), [&](auto tag) {
+    using Out = typename decltype(tag)::type;
+    if (sdk::same_dtype(self.dtype(), sdk::dtype_of<Out>)) {
+      return for_each_line<Out, Out, 1>(ctx, {self}, args.out, args.dim, Row());
+    }
+    sdk::visit_dtype(self.dtype(), [&](auto in_tag) {
+      for_each_line<Out, typename decltype(in_tag)::type, 1>(ctx, {self}, args.out, args.dim,
+                                                             Row());
+    });
+  });
+}
+
+template <class Row, class Args>
+void backward(mt_ctx& ctx, const Args& args) {
+  sdk::visit_floating(TensorView(args.out).dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if (!TensorView(args.grad_output).template is<T>() || !TensorView(args.output).template is<T>()) {
+      throw sdk::Declined{};
+    }
+    for_each_line<T, T, 2>(ctx, {args.grad_output, args.output}, args.out, args.dim, Row());
+  });
+}
+
+void softmax(mt_ctx& ctx, const mt_args_softmax_int& args) { forward<Softmax>(ctx, args); }
+void log_softmax(mt_ctx& ctx, const mt_args_log_softmax_int& args) {
+  forward<LogSoftmax>(ctx, args);
+}
+void softmax_backward(mt_ctx& ctx, const mt_args_softmax_backward& args) {
+  backward<SoftmaxGradient>(ctx, args);
+}
+void log_softmax_backward(mt_ctx& ctx, const mt_args_log_softmax_backward& args) {
+  backward<LogSoftmaxGradient>(ctx, args);
+}
+
+}  // namespace
+
+void register_softmax(Candidates& candidates) {
+  constexpr uint32_t kTakes = MT_TAKES_STRIDED;
+  candidates.push_back(sdk::kernel<&softmax>("softmax.int", MT_HASH_softmax_int, "rows", 0, kTakes));
+  candidates.push_back(
+      sdk::kernel<&log_softmax>("log_softmax.int", MT_HASH_log_softmax_int, "rows", 0, kTakes));
+  candidates.push_back(sdk::kernel<&softmax_backward>("softmax_backward", MT_HASH_softmax_backward,
+                                                      "rows", 0, kTakes));
+  candidates.push_back(sdk::kernel<&log_softmax_backward>(
+      "log_softmax_backward", MT_HASH_log_softmax_backward, "rows", 0, kTakes));
+}
+
+}  // namespace mytorch::cpu
