@@ -1,6 +1,7 @@
 // Making gradients fit the inputs that they belong to.
 #include "autograd/access.h"
 #include "autograd/generated.h"
+#include "core/types/errors.h"
 #include "ops/gradients.h"
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/zeros.h"
@@ -41,6 +42,11 @@ Tensor fit_slow(const Node* node, uint32_t i, Tensor gradient) {
   if (!(gradient.sizes() == to.sizes)) gradient = grads::sum_to(gradient, to.sizes);
   if (gradient.dtype() != to.dtype) gradient = mytorch::to(gradient, to.dtype);
   return gradient;
+}
+
+void fail_no_gradient(const char* op, const char* arg) {
+  fail(ErrorCode::kUnsupported, "[", op, "] has no gradient with respect to '", arg,
+       "', which requires one: pass ", arg, ".detach() if it is to be constant");
 }
 
 Tensor zero_gradient(const Node* node, uint32_t i, const Tensor& like) {

@@ -75,6 +75,13 @@ inline Tensor fit(const Node* node, uint32_t i, Tensor gradient) {
 // Zeros of the input of edge i.
 Tensor zero_gradient(const Node* node, uint32_t i, const Tensor& like);
 
+// Throws where an argument requires a gradient that the operator does not have.
+[[noreturn]] void fail_no_gradient(const char* op, const char* arg);
+template <class T>
+void refuse_gradient(const T& value, const char* op, const char* arg) {
+  if (requires_grad(value)) [[unlikely]] fail_no_gradient(op, arg);
+}
+
 inline const Tensor* given_gradient(const Tensor* grads, int n) {
   for (int i = 0; i < n; ++i) {
     if (grads[i].defined()) return &grads[i];

@@ -277,8 +277,10 @@ def save_statements(op: Op, result: str, inplace: bool, outputs: bool) -> list[s
                 value = f"{kind}::before_write({source}, {target})" if target else f"{kind}({source})"
             conditions = [f"node->has_edge({edge_index(op, a)})" for a in readers(op, save.name)
                           if not args[a].is_tensor_list]
-            guard = f"if ({' || '.join(conditions)}) " if conditions and len(conditions) == len(
-                readers(op, save.name)) else ""
+            # An optional argument is always saved: whether it is there chooses the body.
+            optional = save.name in args and args[save.name].optional
+            guard = f"if ({' || '.join(conditions)}) " if conditions and not optional and len(
+                conditions) == len(readers(op, save.name)) else ""
             lines.append(f"    {guard}node->{save.name}_ = {value};")
         else:
             for fact in sorted(save.meta):
@@ -314,7 +316,8 @@ def unpack(op: Op, placeholder: str) -> list[str]:
         if n in args and args[n].is_tensor_list:
             lines.append(f"    const std::vector<Tensor> {n} = {n}_.unpack(this);")
         elif n in args and args[n].type == "Operand":
-            lines += [f"    const UnpackedOperand {n}_unpacked({n}_, this{', ' + placeholder if placeholder else ''});",
+            stand_in = f", {placeholder}" if placeholder and not args[n].optional else ""
+            lines += [f"    const UnpackedOperand {n}_unpacked({n}_, this{stand_in});",
                       f"    [[maybe_unused]] const Operand {n} = {n}_unpacked.operand();"]
         elif placeholder and not (n in args and args[n].optional):
             lines.append(f"    const Tensor {n} = {n}_.defined() ? {n}_.unpack(this) : {placeholder};")
@@ -433,6 +436,15 @@ def node(op: Op, ops: dict[str, Op], names: dict[str, list[Op]]) -> list[str]:
 # ---- wrappers ---------------------------------------------------------------------------------------
 
 
+def refusals(op: Op) -> list[str]:
+    """An argument that has no gradient must not want one: nothing is silently without gradient."""
+    w = cpp.written(op.schema)
+    return [f"    refuse_gradient({a.name}, {cpp.text(op.schema.cpp_name)}, {cpp.text(a.name)});"
+            for a in op.schema.args
+            if a.name in op.grad.no_grad and a is not w and not a.is_tensor_list and op.types.get(a.name) != "bool"
+            and op.types.get(a.name) != "index"]
+
+
 def make_node(op: Op) -> list[str]:
     results = "static_cast<uint32_t>(result.size())" if op.schema.returns and op.schema.returns[0].list else str(len(op.results))
     lines = [f"    node = make_node<{node_type(op)}>({num_edges(op)}, {results});"]
@@ -444,6 +456,15 @@ def make_node(op: Op) -> list[str]:
         e = " + ".join(p if p.isdigit() else f"node->{p}" for p in e.split(" + "))
         lines.append(f"    node->{'edges_from' if a.is_tensor_list else 'edge'}({e}, {a.name});")
     return lines
+
+
+def read_gradients(op: Op) -> set[int]:
+    """The results whose incoming gradient some formula reads; the others require none."""
+    every = set(range(len(op.results)))
+    if op.grad.kind != "formulas" or any("grads" in f.formula.names for f in op.grad.formulas):
+        return every
+    f = Formulas(op, {})
+    return set().union(*(f.incoming(x.formula.tree) for x in op.grad.formulas)) or every
 
 
 def wrappers(op: Op) -> list[str]:
@@ -467,8 +488,9 @@ def wrappers(op: Op) -> list[str]:
     result = cpp.return_type(s)
     lines += [f"{result} wrap_{s.struct_id}({cpp.params(s.args)}) {{", f"  {result} result;",
               "  {", "    LayerMask below_autograd(kLayerAutograd);", f"    result = below::{s.struct_id}({args});", "  }",
-              f"  if (any_requires_grad({wants})) {{", f"    NodePtr<{node_type(op)}> node;", *make_node(op),
+              f"  if (any_requires_grad({wants})) {{", *refusals(op), f"    NodePtr<{node_type(op)}> node;", *make_node(op),
               *save_statements(op, "result", False, False)]
+    read = read_gradients(op)
     if op.meaning == "view":
         lines.append(f"    as_view(result, {s.args[0].name}, node);")
     elif s.returns and s.returns[0].list:
@@ -476,7 +498,7 @@ def wrappers(op: Op) -> list[str]:
     else:
         for i, r in enumerate(op.results):
             source = "result" if len(op.results) == 1 else f"std::get<{i}>(result)"
-            if s.returns[i].type == "Tensor" and r.differentiable:
+            if s.returns[i].type == "Tensor" and r.differentiable and i in read:
                 lines.append(f"    set_history({source}, node, {i});")
     lines += [*save_statements(op, "result", False, True), "  }", "  return result;", "}", ""]
     if cpp.has_inplace(op):

@@ -1,5 +1,5 @@
-"""ops.json: the records in machine-readable form, and samples.json: the inputs to test them with, for
-`mytorch check`, documentation and tools."""
+"""What `mytorch check`, documentation and tools read: ops.json, the records in machine-readable form,
+samples.json, the inputs to test them with, and goldens/, PyTorch's results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 from codegen import cpp
 from codegen.model import Op
-from codegen.samples import SampleError, collect
+from codegen.samples import FOLDER, SampleError, collect
 
 
 def _node_ops(op: Op) -> list[str]:
@@ -51,7 +51,9 @@ def emit(ops: list[Op]) -> dict[str, str]:
         cases = collect(ops)
     except SampleError as error:
         sys.exit(str(error))
+    goldens = (FOLDER.parent / "goldens").glob("*.json")
     return {
+        **{f"share/goldens/{path.name}": path.read_text() for path in goldens},
         "share/ops.json": json.dumps([record(op) for op in ops], indent=1) + "\n",
         "share/samples.json": _lines(cases),
     }

@@ -14,6 +14,8 @@ namespace mytorch::grads {
 Tensor sum_to(const Tensor& x, IntList shape);
 // Zeros of the type and device of `like`.
 Tensor zeros_like_shape(const Tensor& like, IntList shape);
+// `x` with zeros behind it in every dimension in which `shape` is larger.
+Tensor padded_to(const Tensor& x, IntList shape);
 Tensor copy_backward(const Tensor& grad, IntList shape, ScalarType dtype, Device device);
 // The result of a reduction over `dim` of a tensor of `shape`, with the reduced dimensions as 1.
 Tensor with_reduced_dims(const Tensor& x, IntList shape, OptionalIntList dim, bool keepdim);

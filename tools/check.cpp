@@ -12,7 +12,7 @@
 namespace mytorch::tools {
 namespace {
 
-int run(conformance::Options options, const std::string& seed) {
+int run(conformance::Options options, const std::string& seed, bool goldens) {
   load_default_backends();
   options.seed = seed == "random" ? std::random_device()() : std::stoull(seed);
   if (!options.backend.empty()) {
@@ -27,7 +27,8 @@ int run(conformance::Options options, const std::string& seed) {
     }
   }
   const auto catalog = conformance::load_catalog(conformance::share_folder());
-  const auto report = conformance::check(catalog, options, std::cout);
+  const auto report = goldens ? conformance::check_goldens(catalog, options, std::cout)
+                              : conformance::check(catalog, options, std::cout);
   if (report.cases == 0) throw Error(ErrorCode::kValue, "nothing to check: no operator or case of that name");
   return report.ok() ? 0 : 1;
 }
@@ -37,6 +38,7 @@ int run(conformance::Options options, const std::string& seed) {
 Run add_check(CLI::App& app) {
   auto options = std::make_shared<conformance::Options>();
   auto seed = std::make_shared<std::string>("0");
+  auto goldens = std::make_shared<bool>(false);
   app.add_option("--backend", options->backend, "the backend to test; default: what the dispatcher chooses");
   app.add_option("--device", options->device, "the device type, where no backend is named");
   app.add_option("--only", options->only, "operators, by full or base name");
@@ -46,7 +48,8 @@ Run add_check(CLI::App& app) {
   app.add_flag("--quick", options->quick, "one case for each operator and kind of type");
   app.add_flag("--gradients,!--no-gradients", options->gradients, "compare gradients with differences");
   app.add_flag("--verbose", options->verbose, "a line for each operator");
-  return [options, seed] { return run(*options, *seed); };
+  app.add_flag("--goldens", *goldens, "compare with results of PyTorch instead");
+  return [=] { return run(*options, *seed, *goldens); };
 }
 
 }  // namespace mytorch::tools

@@ -1,6 +1,7 @@
 #include "dispatcher/frame/dissolve.h"
 
 #include <cstring>
+#include <limits>
 #include <optional>
 
 #include "core/types/errors.h"
@@ -43,7 +44,7 @@ class Evaluation {
       : args_(args), program_(*op.programs[header(args).variant]) {
     compute_ = from_abi(header(args).compute);
     // Bools compute as numbers; what is not zero is true at the end.
-    if (compute_ == kBool) compute_ = kUInt8;
+    if (compute_ == kBool) compute_ = kInt64;
     values_.resize(program_.num_nodes);
     for_each_input(op, args, [&](const mt_tensor*& t, const ArgInfo&) {
       if ((t->flags & MT_TENSOR_HOST) == 0) {
@@ -120,9 +121,13 @@ class Evaluation {
       case MT_FIELD_INT:
         return Value(field<int64_t>(args_, node.offset));
       case MT_FIELD_FLOAT:
-        return Value(field<double>(args_, node.offset));
-      default:
-        return Value(Scalar(field<mt_scalar>(args_, node.offset)));
+        return is_floating_point(compute_)
+                   ? Value(field<double>(args_, node.offset))
+                   : Value(static_cast<int64_t>(field<double>(args_, node.offset)));
+      default: {
+        const Scalar value(field<mt_scalar>(args_, node.offset));
+        return is_floating_point(compute_) ? Value(value) : Value(value.to_int());
+      }
     }
   }
 
@@ -191,7 +196,10 @@ std::vector<Tensor> fold(const mt_program& p, const Tensor& x, const Dims2& d, i
     return {scalar_tensor(count, x.dtype(), x.device()), shaped, m2};
   }
   if (kind == "logsumexp") {
-    const Tensor top = reduce("amax", x, true);
+    // The largest of nothing: minus infinity.
+    const Tensor top = count != 0 ? reduce("amax", x, true)
+                                  : reduce("sum.dim_IntList", x, true) -
+                                        std::numeric_limits<double>::infinity();
     const Tensor sum = reduce("sum.dim_IntList", call_one("exp", {x - top}), d.keepdim);
     return {d.keepdim ? top : call_one("reshape", {top, sum.sizes()}), sum};
   }

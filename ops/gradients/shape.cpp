@@ -1,6 +1,7 @@
 // Undoing broadcasts, conversions and reductions in shape.
 #include "core/types/dims.h"
 #include "core/types/errors.h"
+#include "mytorch/ops/cat.h"
 #include "mytorch/ops/reshape.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/to.h"
@@ -35,6 +36,19 @@ Tensor sum_to(const Tensor& x, IntList shape) {
   // Nothing was spread where leading sizes of 1 were only added.
   const Tensor total = spread.empty() ? x : sum(x, as_list(spread), true, x.dtype());
   return lead == 0 ? total : reshape(total, shape);
+}
+
+Tensor padded_to(const Tensor& x, IntList shape) {
+  if (x.sizes() == shape) return x;
+  Tensor padded = x;
+  for (int64_t dim = 0; dim < x.dim(); ++dim) {
+    const int64_t lacking = shape[static_cast<size_t>(dim)] - padded.size(dim);
+    if (lacking == 0) continue;
+    Dims sizes = to_dims(padded.sizes());
+    sizes[static_cast<size_t>(dim)] = lacking;
+    padded = cat({padded, zeros_like_shape(x, as_list(sizes))}, dim);
+  }
+  return padded;
 }
 
 Tensor zeros_like_shape(const Tensor& like, IntList shape) {

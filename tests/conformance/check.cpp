@@ -59,20 +59,12 @@ class Checker {
   void check_inputs_unchanged(const Case& c, const Arguments& arguments, const Arguments& before,
                               const Fail& fail);
   void report(const Case& c, const std::string& check, const std::string& what);
-  bool selected(const OpRecord& op) const;
 
   const Options& options_;
   std::ostream& out_;
   Device device_;
   Report report_;
 };
-
-bool Checker::selected(const OpRecord& op) const {
-  if (options_.only.empty()) return true;
-  const std::string base = op.name.substr(0, op.name.find('.'));
-  return std::any_of(options_.only.begin(), options_.only.end(),
-                     [&](const std::string& name) { return name == op.name || name == base; });
-}
 
 void Checker::report(const Case& c, const std::string& check, const std::string& what) {
   std::string arguments = "(not made)";
@@ -222,7 +214,7 @@ void Checker::run_op(const OpRecord& op) {
 
 Report Checker::run_all(const std::vector<OpRecord>& catalog) {
   for (const OpRecord& op : catalog) {
-    if (!selected(op)) continue;
+    if (!options_.selects(op)) continue;
     run_op(op);
     const Score& score = report_.scores[op.name];
     report_.cases += score.cases;
@@ -238,6 +230,14 @@ Report Checker::run_all(const std::vector<OpRecord>& catalog) {
 }
 
 }  // namespace
+
+bool Options::selects(const OpRecord& op) const {
+  if (only.empty()) return true;
+  const std::string base = op.name.substr(0, op.name.find('.'));
+  return std::any_of(only.begin(), only.end(), [&](const std::string& name) {
+    return name == op.name || name == base;
+  });
+}
 
 std::vector<Value> call_named(const std::string& name, const Arguments& arguments,
                               const std::vector<Tensor>& outs) {

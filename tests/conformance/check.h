@@ -23,6 +23,8 @@ struct Options {
   bool quick = false;             // one case for each operator and kind of type
   bool gradients = true;
   bool verbose = false;           // a line for each operator
+
+  bool selects(const OpRecord& op) const;
 };
 
 struct Failure {
@@ -66,6 +68,9 @@ void check_geometry(const Case& c, const Arguments& arguments, const std::vector
 // Gradients, and gradients of gradients, against differences, in float64. False where the case is
 // none for that.
 bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fail);
+
+// Replays PyTorch's results and gradients (tests/goldens, made by scripts/make-goldens).
+Report check_goldens(const std::vector<OpRecord>& catalog, const Options& options, std::ostream& out);
 
 // Runs the checks, writes failures with their reproducers as they come, and a summary at the end.
 Report check(const std::vector<OpRecord>& catalog, const Options& options, std::ostream& out);

@@ -51,6 +51,9 @@ struct Arguments {
 // case's own.
 Arguments make_arguments(const Case& c, uint64_t seed, Device device, ScalarType dtype);
 
+// The same with the elements that golden cases have, by the rule of codegen/golden.py.
+Arguments make_golden_arguments(const Case& c, Device device);
+
 // Deep copies with the same geometry; what shares memory does not share it afterwards.
 Tensor copy_of(const Tensor& tensor);
 Arguments copy_of(const Arguments& arguments);
@@ -58,7 +61,7 @@ Arguments copy_of(const Arguments& arguments);
 // A tensor's memory from its storage's beginning to its end, as bytes on the CPU.
 std::string storage_bytes(const Tensor& tensor);
 
-// Elements in logical order as text for reports, at most `limit`.
+// The arguments in words: types, shapes, and what is no tensor.
 std::string describe(const Arguments& arguments);
 
 }  // namespace mytorch::conformance

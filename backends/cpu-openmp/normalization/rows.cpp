@@ -53,7 +53,7 @@ HWY_INLINE T Max(const T* x, int64_t n) {
   const hn::ScalableTag<T> d;
   const T lowest = -std::numeric_limits<T>::infinity();
   auto best = hn::Set(d, lowest);
-  auto nan = hn::Zero(d);  // x - x is zero of finite numbers; NaN of NaN and infinities
+  auto nan = hn::Zero(d);  // all bits set, itself a NaN, in the lanes that met one
   ForEach<T>(n, [&](auto load, auto) HWY_ATTR {
     const auto v = load(x, lowest);
     best = hn::Max(best, v);
@@ -140,13 +140,14 @@ HWY_INLINE T Spread(const T* x, int64_t n, T mean) {
 }
 
 template <class T>
-HWY_INLINE void Sums(const T* g, const T* x, int64_t n, T* sum, T* product) {
+HWY_INLINE void Sums(const T* g, const T* x, int64_t n, T mean, T* sum, T* product) {
   const hn::ScalableTag<T> d;
+  const auto center = hn::Set(d, mean);
   auto a = hn::Zero(d), b = hn::Zero(d);
   ForEach<T>(n, [&](auto load, auto) HWY_ATTR {
     const auto v = load(g, T(0));
     a = hn::Add(a, v);
-    b = hn::MulAdd(v, load(x, T(0)), b);
+    b = hn::MulAdd(v, hn::Sub(load(x, mean), center), b);
   });
   *sum = Sum(d, a);
   *product = Sum(d, b);
@@ -209,8 +210,8 @@ HWY_INLINE void Parameter(const T* g, const T* x, int64_t n, T mean, T rstd, T* 
   }                                                                                               \
   T Sum##S(const T* x, int64_t n) { return SumRow(x, n); }                                        \
   T Spread##S(const T* x, int64_t n, T mean) { return Spread(x, n, mean); }                       \
-  void Sums##S(const T* g, const T* x, int64_t n, T* sum, T* product) {                           \
-    Sums(g, x, n, sum, product);                                                                  \
+  void Sums##S(const T* g, const T* x, int64_t n, T mean, T* sum, T* product) {                   \
+    Sums(g, x, n, mean, sum, product);                                                                  \
   }                                                                                               \
   void Normalize##S(const T* x, int64_t n, T mean, T rstd, const T* weight, const T* bias,        \
                     T* to) {                                                                      \
@@ -266,8 +267,8 @@ namespace mytorch::cpu {
   T spread_row(const T* x, int64_t n, T mean) {                                                   \
     return HWY_DYNAMIC_DISPATCH(Spread##S)(x, n, mean);                                           \
   }                                                                                               \
-  void sums_row(const T* g, const T* x, int64_t n, T* sum, T* product) {                          \
-    HWY_DYNAMIC_DISPATCH(Sums##S)(g, x, n, sum, product);                                         \
+  void sums_row(const T* g, const T* x, int64_t n, T mean, T* sum, T* product) {                  \
+    HWY_DYNAMIC_DISPATCH(Sums##S)(g, x, n, mean, sum, product);                                         \
   }                                                                                               \
   void normalize_row(const T* x, int64_t n, T mean, T rstd, const T* weight, const T* bias,       \
                      T* to) {                                                                     \

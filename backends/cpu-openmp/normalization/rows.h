@@ -16,8 +16,8 @@ namespace mytorch::cpu {
   /* The sum of x, and of the squared distances from `mean`. */                                 \
   T sum_row(const T* x, int64_t n);                                                             \
   T spread_row(const T* x, int64_t n, T mean);                                                  \
-  /* The sums of g and of g * x. */                                                             \
-  void sums_row(const T* g, const T* x, int64_t n, T* sum, T* product);                         \
+  /* The sums of g and of g * (x - mean). */                                                    \
+  void sums_row(const T* g, const T* x, int64_t n, T mean, T* sum, T* product);                 \
   /* ((x - mean) * rstd) * weight + bias, either of which may be NULL. */                       \
   void normalize_row(const T* x, int64_t n, T mean, T rstd, const T* weight, const T* bias,     \
                      T* to);                                                                    \

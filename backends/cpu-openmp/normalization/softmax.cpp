@@ -99,7 +99,7 @@ struct LogSoftmaxGradient {
   }
 };
 
-// The input is converted to the output's type, and that to the one it computes in.
+// The input may be of any type; it is converted to the one that the output computes in.
 template <class Row, class Args>
 void forward(mt_ctx& ctx, const Args& args) {
   const TensorView self = args.self;

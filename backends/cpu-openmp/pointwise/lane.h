@@ -38,6 +38,8 @@ inline Number number_of(const void* args, const ScalarSlot& slot, mt_dtype compu
         const int64_t value = sdk::scalar_at<int64_t>(args, node);
         if constexpr (sdk::is_float_type<T>) {
           return 0;
+        } else if constexpr (std::is_same_v<T, bool>) {
+          return static_cast<int32_t>(value);  // bools compute as numbers
         } else {
           return static_cast<int32_t>(sdk::convert<T>(value));
         }

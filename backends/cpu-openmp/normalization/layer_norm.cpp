@@ -1,0 +1,124 @@
+// Layer normalization: a row is read once, and its mean, its spread around the mean and its result
+// are computed while it is in the L1. Gradients of the parameters are summed over a fixed number of
+// parts of the rows, and the parts in order.
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cpu-openmp/normalization/normalization.h"
+#include "backends/cpu-openmp/normalization/row_major.h"
+#include "backends/cpu-openmp/normalization/rows.h"
+#include "backends/cpu-openmp/scan/lines.h"
+#include "mytorch/abi_ops.h"
+#include "mytorch/backend.h"
+
+namespace mytorch::cpu {
+namespace {
+
+using sdk::TensorView;
+
+int64_t product(const mt_int_list& list) {
+  int64_t n = 1;
+  for (int64_t i = 0; i < list.size; ++i) n *= list.data[i];
+  return n;
+}
+
+bool wanted(const mt_int_list& mask, int64_t i, const mt_tensor* out) {
+  return out != nullptr && (mask.size <= i || mask.data[i] != 0);
+}
+
+void forward(mt_ctx& ctx, const mt_args_native_layer_norm& args) {
+  const TensorView input = args.input;
+  const int64_t n = product(args.normalized_shape);
+  if (n == 0 || input.numel() == 0) throw sdk::Declined{};
+  const int64_t rows = input.numel() / n;
+  sdk::visit_floating(input.dtype(), [&](auto tag) {
+    using W = sdk::Widened<typename decltype(tag)::type>;
+    const W* weight = parameter<W>(ctx, args.weight, n);
+    const W* bias = parameter<W>(ctx, args.bias, n);
+    const RowMajor<W> x(input);
+    const RowMajor<W> out(args.out != nullptr ? args.out : args.input);
+    const RowMajor<W> means(args.mean != nullptr ? args.mean : args.input);
+    const RowMajor<W> rstds(args.rstd != nullptr ? args.rstd : args.input);
+    parallel_with_scratch<W>(
+        ctx, rows, 1 + 8192 / n, 2 * n, [&](W* part, int64_t begin, int64_t end) {
+          for (int64_t row = begin; row < end; ++row) {
+            const W* from = x.read(row * n, n, part);
+            W mean = sum_row(from, n) / static_cast<W>(n);
+            const W var = spread_row(from, n, mean) / static_cast<W>(n);
+            W rstd = W(1) / std::sqrt(var + static_cast<W>(args.eps));
+            if (args.out != nullptr) {
+              W* to = out.write(row * n, part + n);
+              normalize_row(from, n, mean, rstd, weight, bias, to);
+              out.finish(row * n, n, part + n);
+            }
+            if (args.mean != nullptr) means.put(row, 1, &mean);
+            if (args.rstd != nullptr) rstds.put(row, 1, &rstd);
+          }
+        });
+  });
+}
+
+void backward(mt_ctx& ctx, const mt_args_native_layer_norm_backward& args) {
+  const TensorView input = args.input;
+  const int64_t n = product(args.normalized_shape);
+  if (n == 0 || input.numel() == 0) throw sdk::Declined{};
+  const int64_t rows = input.numel() / n;
+  const bool want_x = wanted(args.output_mask, 0, args.grad_input);
+  const bool want_weight = wanted(args.output_mask, 1, args.grad_weight);
+  const bool want_bias = wanted(args.output_mask, 2, args.grad_bias);
+  sdk::visit_floating(input.dtype(), [&](auto tag) {
+    using W = sdk::Widened<typename decltype(tag)::type>;
+    const W* weight = parameter<W>(ctx, args.weight, n);
+    const W* means = parameter<W>(ctx, args.mean, rows);
+    const W* rstds = parameter<W>(ctx, args.rstd, rows);
+    const RowMajor<W> x(input);
+    const RowMajor<W> grad(args.grad_out);
+    const RowMajor<W> out(want_x ? args.grad_input : args.input);
+    const bool sums = want_weight || want_bias;
+    const int64_t parts = sums ? std::min<int64_t>(rows, 16) : std::min<int64_t>(rows, 256);
+    W* partial = sums ? sdk::scratch<W>(ctx, 2 * parts * n) : nullptr;
+    const int64_t grain = 1 + 8192 * parts / input.numel();
+    parallel_with_scratch<W>(ctx, parts, grain, 4 * n, [&](W* memory, int64_t begin, int64_t end) {
+      for (int64_t part = begin; part < end; ++part) {
+        W* own = sums ? partial + 2 * part * n : nullptr;
+        if (sums) std::fill(own, own + 2 * n, W{});
+        for (int64_t row = rows * part / parts; row < rows * (part + 1) / parts; ++row) {
+          const W* from = x.read(row * n, n, memory);
+          const W* g = grad.read(row * n, n, memory + n);
+          const W mean = means[row], rstd = rstds[row];
+          if (sums) parameter_row(g, from, n, mean, rstd, own, own + n);
+          if (!want_x) continue;
+          const W* h = g;
+          if (weight != nullptr) {
+            normalize_row(g, n, W(0), W(1), weight, static_cast<const W*>(nullptr), memory + 2 * n);
+            h = memory + 2 * n;
+          }
+          W sum, along;
+          sums_row(h, from, n, mean, &sum, &along);
+          const W count = static_cast<W>(n);
+          combine_row(h, from, n, mean, rstd, -rstd * rstd * rstd * (along / count),
+                      -rstd * (sum / count), out.write(row * n, memory + 3 * n));
+          out.finish(row * n, n, memory + 3 * n);
+        }
+      }
+    });
+    if (!sums) return;
+    for (int64_t part = 1; part < parts; ++part) {
+      for (int64_t i = 0; i < 2 * n; ++i) partial[i] += partial[2 * part * n + i];
+    }
+    if (want_weight) RowMajor<W>(args.grad_weight).put(0, n, partial);
+    if (want_bias) RowMajor<W>(args.grad_bias).put(0, n, partial + n);
+  });
+}
+
+}  // namespace
+
+void register_layer_norm(Candidates& candidates) {
+  candidates.push_back(sdk::kernel<&forward>("native_layer_norm", MT_HASH_native_layer_norm, "rows",
+                                             0, MT_TAKES_STRIDED));
+  candidates.push_back(sdk::kernel<&backward>("native_layer_norm_backward",
+                                              MT_HASH_native_layer_norm_backward, "rows", 0,
+                                              MT_TAKES_STRIDED));
+}
+
+}  // namespace mytorch::cpu

@@ -1,0 +1,66 @@
+// A tensor's elements by ranges of their row-major order, as dense arrays of the type that is
+// computed in: in place where it is such an array already, else through a buffer.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "mytorch/backend.h"
+
+namespace mytorch::cpu {
+
+template <class W>
+class RowMajor {
+ public:
+  explicit RowMajor(const sdk::TensorView& tensor)
+      : tensor_(tensor),
+        loop_(sdk::make_loop<1>(tensor.shape(), {tensor}, sdk::Order::kRowMajor)),
+        direct_(tensor.is<W>() && tensor.is_dense()) {}
+
+  bool direct() const { return direct_; }
+  const W* read(int64_t first, int64_t n, W* buffer) const {
+    if (direct_) return tensor_.data<W>() + first;
+    visit(first, n, buffer, [](auto& element, W& staged) { staged = sdk::convert<W>(element); });
+    return buffer;
+  }
+  // Where results for the range go before finish().
+  W* write(int64_t first, W* buffer) const {
+    return direct_ ? tensor_.data<W>() + first : buffer;
+  }
+  void finish(int64_t first, int64_t n, W* buffer) const {
+    if (!direct_) put(first, n, buffer);
+  }
+  void put(int64_t first, int64_t n, W* values) const {
+    visit(first, n, values, [](auto& element, W& staged) {
+      element = sdk::convert<std::remove_reference_t<decltype(element)>>(staged);
+    });
+  }
+
+ private:
+  template <class F>
+  void visit(int64_t first, int64_t n, W* buffer, F&& f) const {
+    sdk::visit_dtype(tensor_.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* data = tensor_.data<T>();
+      const int64_t stride = loop_.inner_stride(0);
+      loop_.for_each_run(first, first + n, [&](const std::array<int64_t, 1>& at, int64_t count) {
+        T* run = data + at[0];
+        for (int64_t i = 0; i < count; ++i) f(run[i * stride], *buffer++);
+      });
+    });
+  }
+
+  sdk::TensorView tensor_;
+  sdk::StridedLoop<1> loop_;
+  bool direct_;
+};
+
+// An optional parameter of n elements, whole.
+template <class W>
+const W* parameter(mt_ctx& ctx, const mt_tensor* tensor, int64_t n) {
+  if (tensor == nullptr) return nullptr;
+  const RowMajor<W> elements{sdk::TensorView(tensor)};
+  return elements.read(0, n, elements.direct() ? nullptr : sdk::scratch<W>(ctx, n));
+}
+
+}  // namespace mytorch::cpu

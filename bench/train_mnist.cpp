@@ -1,0 +1,210 @@
+// Trains a small network on MNIST and times each epoch. `bench/peers/train_mnist_libtorch` is the same
+// program in libtorch; `scripts/bench-mnist` runs the two alternately and compares them.
+//
+//   train_mnist --data DIR [--model mlp|cnn] [--epochs N] [--batch N] [--threads N] [--lr X]
+//               [--seed N] [--benchmark_format=console|json]
+//
+// An epoch's time is that of its training alone: shuffling and gathering batches are in it, reading
+// the files and measuring the accuracy on the test images are not.
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <exception>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "mytorch/mytorch.h"
+
+namespace {
+
+using mytorch::Tensor;
+namespace nn = mytorch::nn;
+namespace data = mytorch::nn::data;
+
+struct Options {
+  std::string data;
+  std::string model = "mlp";
+  int64_t epochs = 1;
+  int64_t batch = 64;
+  int threads = 1;
+  double lr = 0;  // 0: the model's own
+  uint64_t seed = 1;
+  bool json = false;
+};
+
+struct Epoch {
+  double loss;
+  double accuracy;  // of the test images, in [0, 1]
+  double wall_seconds;
+  double cpu_seconds;
+  double samples_per_second;
+};
+
+template <typename T>
+T parse(const std::string& name, const std::string& text, T (*convert)(const char*, char**),
+        T smallest) {
+  char* end = nullptr;
+  const T value = convert(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !(value >= smallest)) {
+    throw std::invalid_argument(name + ": bad value '" + text + "'");
+  }
+  return value;
+}
+
+Options parse_options(int argc, char** argv) {
+  const auto integer = [](const char* s, char** end) { return std::strtol(s, end, 10); };
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    std::string name = argv[i];
+    std::string value;
+    if (const size_t equals = name.find('='); equals != std::string::npos) {
+      value = name.substr(equals + 1);
+      name.resize(equals);
+    } else if (i + 1 < argc) {
+      value = argv[++i];
+    } else {
+      throw std::invalid_argument(name + ": needs a value");
+    }
+    if (name == "--data") {
+      options.data = value;
+    } else if (name == "--model" && (value == "mlp" || value == "cnn")) {
+      options.model = value;
+    } else if (name == "--epochs") {
+      options.epochs = parse<long>(name, value, integer, 1);
+    } else if (name == "--batch") {
+      options.batch = parse<long>(name, value, integer, 1);
+    } else if (name == "--threads") {
+      options.threads = static_cast<int>(parse<long>(name, value, integer, 1));
+    } else if (name == "--lr") {
+      options.lr = parse<double>(name, value, std::strtod, 0);
+    } else if (name == "--seed") {
+      options.seed = static_cast<uint64_t>(parse<long>(name, value, integer, 0));
+    } else if (name == "--benchmark_format" && (value == "console" || value == "json")) {
+      options.json = value == "json";
+    } else {
+      throw std::invalid_argument(name + " " + value + ": not understood");
+    }
+  }
+  if (options.data.empty()) throw std::invalid_argument("--data DIR is needed");
+  if (options.lr == 0) options.lr = options.model == "mlp" ? 0.5 : 0.01;
+  return options;
+}
+
+nn::Sequential make_model(const std::string& model) {
+  if (model == "mlp") {
+    return nn::Sequential(nn::Flatten(), nn::Linear(784, 32), nn::ReLU(), nn::Linear(32, 10));
+  }
+  return nn::Sequential(nn::Conv2d(1, 16, 3, {.padding = 1}), nn::ReLU(), nn::MaxPool2d(2),
+                        nn::Conv2d(16, 32, 3, {.padding = 1}), nn::ReLU(), nn::MaxPool2d(2),
+                        nn::Flatten(), nn::Linear(1568, 128), nn::ReLU(), nn::Linear(128, 10));
+}
+
+double test_accuracy(nn::Sequential& model, const std::shared_ptr<const data::MNIST>& test) {
+  const mytorch::NoGradGuard no_grad;
+  int64_t correct = 0;
+  data::DataLoader loader(test, {.batch_size = 1000});
+  for (const data::Batch& batch : loader) {
+    correct += model(batch.data).argmax(1).eq(batch.target).sum().item<int64_t>();
+  }
+  return static_cast<double>(correct) / static_cast<double>(test->size());
+}
+
+Epoch train_epoch(nn::Sequential& model, nn::optim::SGD& sgd, data::DataLoader& loader,
+                  const std::shared_ptr<const data::MNIST>& test, const Options& options) {
+  const auto n = static_cast<double>(loader.dataset().size());
+  const Tensor one_hot = mytorch::eye(10);
+  double loss_sum = 0;
+  const std::clock_t cpu_start = std::clock();
+  const auto start = std::chrono::steady_clock::now();
+  for (const data::Batch& batch : loader) {
+    sgd.zero_grad();
+    const Tensor output = model(batch.data);
+    const Tensor loss = options.model == "mlp"
+                            ? mytorch::mse_loss(output, one_hot.index_select(0, batch.target))
+                            : mytorch::cross_entropy(output, batch.target);
+    loss.backward();
+    sgd.step();
+    loss_sum += loss.item<double>() * static_cast<double>(batch.size());
+  }
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+  Epoch epoch;
+  epoch.wall_seconds = wall.count();
+  epoch.cpu_seconds = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
+  epoch.loss = loss_sum / n;
+  epoch.samples_per_second = n / epoch.wall_seconds;
+  epoch.accuracy = test_accuracy(model, test);
+  return epoch;
+}
+
+void print_line(const Epoch& epoch, int64_t index, int64_t count) {
+  std::printf("epoch %ld/%ld loss %.4f accuracy %.2f%% time %.2fs samples/s %.0f\n",
+              static_cast<long>(index + 1), static_cast<long>(count), epoch.loss,
+              100 * epoch.accuracy, epoch.wall_seconds, epoch.samples_per_second);
+  std::fflush(stdout);
+}
+
+// As Google Benchmark writes it; Python's json module reads NaN and Infinity.
+std::string json_number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6e", value);
+  return text;
+}
+
+// Google Benchmark's own JSON, so that one script reads the figures of both programs.
+void print_json(const std::vector<Epoch>& epochs, const Options& options) {
+  const std::string name = options.model + "_epoch";
+  std::printf("{\n  \"context\": {\"framework\": \"mytorch %s\", ", MYTORCH_VERSION_STRING);
+  std::printf("\"threads\": %d, \"batch\": %ld},\n  \"benchmarks\": [\n", options.threads,
+              static_cast<long>(options.batch));
+  for (size_t i = 0; i < epochs.size(); ++i) {
+    const Epoch& epoch = epochs[i];
+    std::printf("    {\"name\": \"%s\", \"run_name\": \"%s\", \"run_type\": \"iteration\", ",
+                name.c_str(), name.c_str());
+    std::printf("\"repetitions\": %zu, \"repetition_index\": %zu, \"threads\": 1, ", epochs.size(),
+                i);
+    std::printf("\"iterations\": 1, \"real_time\": %.6f, \"cpu_time\": %.6f, ",
+                1e3 * epoch.wall_seconds, 1e3 * epoch.cpu_seconds);
+    std::printf("\"time_unit\": \"ms\", \"items_per_second\": %.1f, ", epoch.samples_per_second);
+    std::printf("\"loss\": %s, \"accuracy\": %.6f}%s\n", json_number(epoch.loss).c_str(),
+                epoch.accuracy, i + 1 < epochs.size() ? "," : "");
+  }
+  std::printf("  ]\n}\n");
+}
+
+void run(const Options& options) {
+  mytorch::set_num_threads(options.threads);
+  mytorch::manual_seed(options.seed);
+  mytorch::load_default_backends();
+  data::DataLoader loader(
+      data::MNIST(options.data, data::Split::kTrain),
+      {.batch_size = options.batch, .shuffle = true, .seed = options.seed});
+  const auto test = std::make_shared<const data::MNIST>(options.data, data::Split::kTest);
+  nn::Sequential model = make_model(options.model);
+  const double momentum = options.model == "cnn" ? 0.9 : 0;
+  nn::optim::SGD sgd(model.parameters(), {.lr = options.lr, .momentum = momentum});
+  std::vector<Epoch> epochs;
+  for (int64_t i = 0; i < options.epochs; ++i) {
+    epochs.push_back(train_epoch(model, sgd, loader, test, options));
+    if (!options.json) print_line(epochs.back(), i, options.epochs);
+  }
+  if (options.json) print_json(epochs, options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run(parse_options(argc, argv));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "train_mnist: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

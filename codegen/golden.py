@@ -1,0 +1,62 @@
+"""The elements of golden cases, which are not stored: a rule in integers, so that every language and
+compiler finds the same ones. tests/conformance/inputs.cpp has the same rule."""
+
+from __future__ import annotations
+
+import math
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+TEXTS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def number(value: object) -> object:
+    """A number as JSON holds it."""
+    return TEXTS[value] if isinstance(value, str) else value
+
+
+def flat(value: object) -> list:
+    return [x for item in value for x in flat(item)] if isinstance(value, list) else [number(value)]
+
+
+def shape_of(spec: dict) -> list[int]:
+    if "shape" in spec:
+        return list(spec["shape"])
+    shape, value = [], spec["values"]
+    while isinstance(value, list):
+        shape.append(len(value))
+        value = value[0] if value else 0
+    return shape
+
+
+def elements(spec: dict, dtype: str, tensor: int) -> list:
+    """The elements, in row-major order, of the call's `tensor`-th tensor (from 0). Of an expanded one
+    those of its memory."""
+    shape = shape_of(spec)
+    if spec.get("layout") == "broadcast" and shape and shape[0] > 0:
+        shape = [1] + shape[1:]
+    count = math.prod(shape)
+    if "values" in spec:
+        given = flat(spec["values"])
+        return [given[i % len(given)] for i in range(count)] if given else []
+    found = []
+    for i in range(count):
+        r = (i * 37 + tensor * 11 + 5) % 101
+        if dtype == "bool":
+            found.append(r % 2 == 1)
+        elif dtype in FLOATS:
+            low, high = (math.floor(number(spec.get(k, d)) * 64) for k, d in (("low", -1), ("high", 1)))
+            found.append((low + (high - low) * r // 101) / 64)
+        else:
+            low = math.ceil(number(spec.get("low", -1)))
+            high = math.ceil(number(spec["high"])) if "high" in spec else 2
+            low = max(low, 0) if dtype == "uint8" else low
+            found.append(low + r % max(high - low, 1))
+    if spec.get("sorted") and shape and shape[-1] > 0:
+        rows = [sorted(found[i:i + shape[-1]]) for i in range(0, count, shape[-1])]
+        found = [x for row in rows for x in row]
+    return found
+
+
+def dtype_of(spec: dict, type_: str, open_: str) -> str:
+    """The type of a tensor whose argument's type in the record is `type_`."""
+    return spec.get("dtype") or {"bool": "bool", "index": "int64"}.get(type_, open_)

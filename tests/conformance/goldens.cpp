@@ -1,0 +1,203 @@
+// PyTorch's results and gradients, replayed.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <sstream>
+
+#include "mytorch/backends.h"
+#include "mytorch/error.h"
+#include "tests/conformance/check.h"
+#include "tests/conformance/elements.h"
+
+namespace mytorch::conformance {
+namespace {
+
+double as_number(const Json& json) {
+  if (json.is_string()) return json == "nan" ? NAN : json == "inf" ? INFINITY : -INFINITY;
+  return json.is_boolean() ? json.get<bool>() : json.get<double>();
+}
+
+// How close a result computed in `dtype` has to come to one with 9 digits.
+double relative(ScalarType dtype) {
+  switch (dtype) {
+    case kFloat16: return 2e-3;
+    case kBFloat16: return 1.6e-2;
+    case kFloat32: return 2e-5;
+    default: return 2e-8;
+  }
+}
+
+std::string compare_values(const std::vector<Element>& found, const Json& expected, ScalarType dtype) {
+  if (found.size() != expected.size()) return "has another number of elements";
+  double top = 0;
+  for (const Json& value : expected) {
+    if (std::isfinite(as_number(value))) top = std::max(top, std::abs(as_number(value)));
+  }
+  for (size_t i = 0; i < found.size(); ++i) {
+    bool equal;
+    if (!found[i].is_float) {
+      equal = expected[i].is_number_integer() && found[i].i == expected[i].get<int64_t>();
+    } else {
+      const double want = as_number(expected[i]);
+      const double got = found[i].d;
+      // Sums that cancel are only as exact as their terms, which were near the largest result.
+      equal = std::isnan(want)   ? std::isnan(got)
+              : std::isinf(want) ? got == want
+                                 : std::abs(got - want) <= relative(dtype) * (std::abs(want) + top / 64);
+      if (want == 0 && got == 0 && dtype == kFloat64) equal = std::signbit(want) == std::signbit(got);
+    }
+    if (equal) continue;
+    std::ostringstream out;
+    out.precision(12);
+    out << "element " << i << " is " << found[i].as_double() << ", PyTorch gives " << expected[i];
+    return out.str();
+  }
+  return "";
+}
+
+std::string compare_one(const Value& found, const Json& expected) {
+  if (!expected.is_array()) {
+    const double want = as_number(expected);
+    const double got = found.scalar().to_double();
+    const bool equal = std::isnan(want) ? std::isnan(got) : std::abs(got - want) <= 2e-8 * std::abs(want);
+    return equal ? "" : "is " + std::to_string(got) + ", PyTorch gives " + expected.dump();
+  }
+  const Tensor& tensor = found.tensor();
+  const std::vector<int64_t> shape = expected[1].get<std::vector<int64_t>>();
+  if (dtype_name(tensor.dtype()) != expected[0].get<std::string>() || tensor.sizes().vec() != shape) {
+    std::string own = dtype_name(tensor.dtype());
+    return "is " + own + Json(tensor.sizes().vec()).dump() + ", PyTorch gives " +
+           expected[0].get<std::string>() + expected[1].dump();
+  }
+  return compare_values(elements_of(tensor), expected[2], tensor.dtype());
+}
+
+// The gradients of the results, weighted by 1, 1.25, 1.5, ... and added up.
+void check_gradients(const Case& c, const Arguments& given, const Json& expected, const Fail& fail) {
+  Arguments arguments;
+  std::map<std::string, Tensor> leaves;
+  for (const auto& [name, value] : given.values) {
+    const auto* tensor = std::get_if<Tensor>(&value.variant());
+    const bool leaf = tensor != nullptr && tensor->defined() && tensor->dtype() == kFloat64 &&
+                      expected.contains(name);
+    if (leaf) {
+      const Tensor fresh = copy_of(*tensor).detach();
+      leaves[name] = fresh.requires_grad_();
+      arguments.values.emplace_back(name, fresh);
+    } else {
+      arguments.values.emplace_back(name, value);
+    }
+  }
+  if (leaves.empty()) return;
+  Tensor total;
+  for (const Value& result : call_named(c.op->name, arguments)) {
+    std::vector<Tensor> tensors;
+    if (const auto* one = std::get_if<Tensor>(&result.variant())) tensors = {*one};
+    if (const auto* list = std::get_if<std::vector<Tensor>>(&result.variant())) tensors = *list;
+    for (const Tensor& t : tensors) {
+      if (!t.defined() || !t.requires_grad()) continue;
+      std::vector<double> weights(static_cast<size_t>(t.numel()));
+      for (size_t i = 0; i < weights.size(); ++i) weights[i] = 1 + 0.25 * static_cast<double>(i);
+      Tensor w = tensor(weights, kFloat64);
+      w = call("view", {w, t.sizes().vec()})[0].tensor();
+      if (!t.device().is_cpu()) w = call("to.device", {w, t.device()})[0].tensor();
+      const Tensor sum = call("sum", {call("mul", {t, w})[0]})[0].tensor();
+      total = total.defined() ? call("add", {total, sum})[0].tensor() : sum;
+    }
+  }
+  if (!total.defined()) {
+    fail("gradient", "no result has a gradient");
+    return;
+  }
+  total.backward();
+  for (const auto& [name, leaf] : leaves) {
+    const Json& want = expected.at(name);
+    const Tensor grad = leaf.grad();
+    if (!grad.defined()) {
+      const bool zero = std::all_of(want.begin(), want.end(), [](const Json& x) { return x == 0; });
+      if (!zero) fail("gradient", "of '" + name + "' is absent");
+      continue;
+    }
+    std::vector<Element> found = elements_of(grad);
+    for (Element& e : found) e.d += 0.0;  // zeros have no sign here
+    Json unsigned_zeros = want;
+    for (Json& value : unsigned_zeros) {
+      if (value == 0) value = 0;
+    }
+    const std::string what = compare_values(found, unsigned_zeros, kFloat64);
+    if (!what.empty()) fail("gradient", "of '" + name + "': " + what);
+  }
+}
+
+void check_one(const Case& c, const Arguments& arguments, const Json& golden, const Fail& fail) {
+  try {
+    const std::vector<Value> results = call_named(c.op->name, arguments);
+    std::vector<Value> flat;
+    for (const Value& result : results) {
+      if (const auto* list = std::get_if<std::vector<Tensor>>(&result.variant())) {
+        flat.insert(flat.end(), list->begin(), list->end());
+      } else {
+        flat.push_back(result);
+      }
+    }
+    const Json& expected = golden.at("out");
+    if (flat.size() != expected.size()) {
+      fail("golden", "has " + std::to_string(flat.size()) + " results, PyTorch " + std::to_string(expected.size()));
+      return;
+    }
+    for (size_t i = 0; i < flat.size(); ++i) {
+      const std::string what = compare_one(flat[i], expected[i]);
+      if (!what.empty()) fail("golden", "result " + std::to_string(i) + " " + what);
+    }
+    if (golden.contains("grad")) check_gradients(c, arguments, golden.at("grad"), fail);
+  } catch (const Error& error) {
+    fail("golden", std::string("failed: ") + error.what());
+  }
+}
+
+}  // namespace
+
+Report check_goldens(const std::vector<OpRecord>& catalog, const Options& options, std::ostream& out) {
+  std::map<std::string, const OpRecord*> known;
+  for (const OpRecord& op : catalog) known[op.name] = &op;
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(share_folder() + "/goldens")) {
+    files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  std::optional<Prefer> pin;
+  if (!options.backend.empty()) pin.emplace(options.device, options.backend);
+  Report report;
+  for (const auto& file : files) {
+    int line = 1;
+    std::ifstream stream(file);
+    for (const Json& golden : Json::parse(stream)) {
+      ++line;
+      const auto op = known.find(golden.at("op").get<std::string>());
+      if (op == known.end() || !options.selects(*op->second)) continue;
+      const Case c{op->second, &golden, line, false,
+                   dtype_from_name(golden.at("dtype").get<std::string>().c_str())};
+      const Arguments arguments = make_golden_arguments(c, Device(options.device));
+      bool failed = false;
+      check_one(c, arguments, golden, [&](const std::string& check, const std::string& what) {
+        failed = true;
+        report.failures.push_back({c.op->name, line, check, describe(arguments), what});
+        out << "FAIL " << c.op->name << " [" << check << "] " << describe(arguments) << "\n  " << what
+            << "\n  " << file.filename().string() << ":" << line << std::endl;
+      });
+      Score& score = report.scores[c.op->name];
+      ++score.cases;
+      score.failed += failed;
+      ++report.cases;
+      report.failed += failed;
+    }
+  }
+  out << report.cases << " golden cases, " << report.cases - report.failed << " passed, " << report.failed
+      << " failed" << std::endl;
+  return report;
+}
+
+}  // namespace mytorch::conformance
