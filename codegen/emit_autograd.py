@@ -268,7 +268,9 @@ def save_statements(op: Op, result: str, inplace: bool, outputs: bool) -> list[s
         else:
             source = save.name
         if save.value:
-            if outputs:
+            if outputs and output_number(op, save.name) not in read_gradients(op):
+                value = f"SavedTensor({source})"  # has no history, so no cycle
+            elif outputs:
                 value = f"SavedTensor::output({source}, node.get(), {output_number(op, save.name)})"
             elif args[save.name].is_tensor_list:
                 value = f"SavedTensorList({source})"

@@ -74,7 +74,10 @@ Range integers_of(ScalarType type) {
 // Whether each element's uniform number is below `p`, in the shape of `like`.
 Tensor draw_below(const Operand& p, const Tensor& like, ScalarType type,
                   const std::optional<Generator>& generator) {
-  return lt(rand(like.sizes(), type, like.device(), generator), p);
+  // In the layout of `like`, as a kernel that draws and compares in one pass gives it.
+  Tensor drawn = new_like(like, type, like.device());
+  uniform_(drawn, 0, 1, generator);
+  return lt(drawn, p);
 }
 
 ScalarType uniform_type(ScalarType type) { return type == kFloat64 ? kFloat64 : kFloat32; }

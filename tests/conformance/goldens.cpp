@@ -20,13 +20,13 @@ double as_number(const Json& json) {
   return json.is_boolean() ? json.get<bool>() : json.get<double>();
 }
 
-// How close a result computed in `dtype` has to come to one with 9 digits.
+// How close a result computed in `dtype` has to come to one with 8 digits.
 double relative(ScalarType dtype) {
   switch (dtype) {
     case kFloat16: return 2e-3;
     case kBFloat16: return 1.6e-2;
     case kFloat32: return 2e-5;
-    default: return 2e-8;
+    default: return 1e-7;
   }
 }
 

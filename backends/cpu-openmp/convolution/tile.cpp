@@ -17,6 +17,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int64_t kWide = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM ? 8 : 4;
 constexpr int64_t kVectors = 3;
 
+// Loops over a tile are unrolled, or its sums would not be in registers.
+
 template <int64_t kChannels, int64_t kVecs, class T>
 HWY_INLINE void CorrelateTile(const T* HWY_RESTRICT image, const int64_t* HWY_RESTRICT shift,
                               int64_t taps, const T* HWY_RESTRICT weight, int64_t weight_pitch,
@@ -25,7 +27,9 @@ HWY_INLINE void CorrelateTile(const T* HWY_RESTRICT image, const int64_t* HWY_RE
   using V = hn::VFromD<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   V sums[kChannels][kVecs];
+#pragma GCC unroll 8
   for (int64_t o = 0; o < kChannels; ++o) {
+#pragma GCC unroll 8
     for (int64_t v = 0; v < kVecs; ++v) {
       sums[o][v] = bias == nullptr ? hn::Zero(d) : hn::Set(d, bias[o]);
     }
@@ -33,13 +37,18 @@ HWY_INLINE void CorrelateTile(const T* HWY_RESTRICT image, const int64_t* HWY_RE
   for (int64_t k = 0; k < taps; ++k) {
     const T* x = image + shift[k];
     V in[kVecs];
+#pragma GCC unroll 8
     for (int64_t v = 0; v < kVecs; ++v) in[v] = hn::LoadU(d, x + v * lanes);
+#pragma GCC unroll 8
     for (int64_t o = 0; o < kChannels; ++o) {
       const V w = hn::Set(d, weight[k * weight_pitch + o]);
+#pragma GCC unroll 8
       for (int64_t v = 0; v < kVecs; ++v) sums[o][v] = hn::MulAdd(w, in[v], sums[o][v]);
     }
   }
+#pragma GCC unroll 8
   for (int64_t o = 0; o < kChannels; ++o) {
+#pragma GCC unroll 8
     for (int64_t v = 0; v < kVecs; ++v) hn::StoreU(sums[o][v], d, out + o * pitch + v * lanes);
   }
 }
@@ -75,7 +84,9 @@ HWY_INLINE void Accumulate(const T* HWY_RESTRICT grad, int64_t pitch, const T* H
   for (int64_t k = 0; k < taps; k += kTileTaps) {
     for (int64_t o = 0; o < kTileChannels; o += kWide) {
       V acc[kWide][kTileTaps];
+#pragma GCC unroll 8
       for (int64_t i = 0; i < kWide; ++i) {
+#pragma GCC unroll 8
         for (int64_t j = 0; j < kTileTaps; ++j) acc[i][j] = hn::Zero(d);
       }
       const T* x0 = image + shift[k];
@@ -86,6 +97,7 @@ HWY_INLINE void Accumulate(const T* HWY_RESTRICT grad, int64_t pitch, const T* H
         const V a = hn::LoadU(d, x0 + p);
         const V b = hn::LoadU(d, x1 + p);
         const V c = hn::LoadU(d, x2 + p);
+#pragma GCC unroll 8
         for (int64_t i = 0; i < kWide; ++i) {
           const V s = hn::LoadU(d, g + i * pitch + p);
           acc[i][0] = hn::MulAdd(s, a, acc[i][0]);
@@ -93,7 +105,9 @@ HWY_INLINE void Accumulate(const T* HWY_RESTRICT grad, int64_t pitch, const T* H
           acc[i][2] = hn::MulAdd(s, c, acc[i][2]);
         }
       }
+#pragma GCC unroll 8
       for (int64_t i = 0; i < kWide; ++i) {
+#pragma GCC unroll 8
         for (int64_t j = 0; j < kTileTaps; ++j) {
           sums[(o + i) * taps + k + j] += hn::GetLane(hn::SumOfLanes(d, acc[i][j]));
         }

@@ -75,7 +75,7 @@ HWY_INLINE V NodeErf(D d, V a) {
     const V one = hn::Set(d, 1.0f);
     // Like Abramowitz and Stegun's 7.1.28, 1 - 1 / p(x)^8; at the clamp the quotient is below half
     // an ulp of 1.
-    const V x = ClampMax(d, hn::Abs(a), hn::Set(d, 3.925f));
+    const V x = ClampMax(d, hn::Abs(a), hn::Set(d, 4.0f));
     const V z = hn::Mul(x, x);
     const V p01 = hn::MulAdd(hn::Set(d, 0x1.4367dap-3f), x, hn::Set(d, 0x1.fe5902p-1f));
     const V p23 = hn::MulAdd(hn::Set(d, 0x1.236ae2p-4f), x, hn::Set(d, 0x1.a926fp-5f));

@@ -1,0 +1,100 @@
+#include "mytorch/nn/init.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "mytorch/ops/empty.h"
+#include "tests/nn/data/expect_error.h"
+#include "tests/nn/values.h"
+
+namespace mytorch::nn::init {
+namespace {
+
+using mytorch::testing::expect_error;
+using mytorch::testing::values;
+
+struct Moments {
+  double mean, variance, largest;
+};
+
+Moments moments(const Tensor& tensor) {
+  const std::vector<double> all = values(tensor);
+  Moments m{0, 0, 0};
+  for (double x : all) m.mean += x / static_cast<double>(all.size());
+  for (double x : all) {
+    m.variance += (x - m.mean) * (x - m.mean) / static_cast<double>(all.size());
+    m.largest = std::max(m.largest, std::abs(x));
+  }
+  return m;
+}
+
+// 64 outputs of 32 channels through windows of 5 x 3: fans 480 and 960.
+class InitTest : public ::testing::Test {
+ protected:
+  void expect_uniform(double deviation) {
+    const Moments m = moments(weight_);
+    expect_moments(m, deviation);
+    EXPECT_LE(m.largest, std::sqrt(3.0) * deviation * (1 + 1e-6));
+  }
+  void expect_normal(double deviation) {
+    const Moments m = moments(weight_);
+    expect_moments(m, deviation);
+    EXPECT_GT(m.largest, 3 * deviation);  // no bounded distribution of that deviation
+  }
+
+  Tensor weight_ = empty({64, 32, 5, 3}).requires_grad_();
+  Generator generator_{5};
+
+ private:
+  void expect_moments(const Moments& m, double deviation) {
+    const double n = static_cast<double>(weight_.numel());
+    EXPECT_NEAR(m.mean, 0, 6 * deviation / std::sqrt(n));
+    EXPECT_NEAR(m.variance, deviation * deviation, 10 * deviation * deviation / std::sqrt(n));
+  }
+};
+
+TEST_F(InitTest, DeviationsAreThePublishedOnes) {
+  EXPECT_EQ(fans(weight_).in, 480);
+  EXPECT_EQ(fans(weight_).out, 960);
+  expect_uniform((xavier_uniform_(weight_, 2, generator_), 2 * std::sqrt(2.0 / 1440)));
+  expect_normal((xavier_normal_(weight_, 1, generator_), std::sqrt(2.0 / 1440)));
+  expect_uniform((kaiming_uniform_(weight_, {}, generator_), std::sqrt(2.0 / 480)));
+  expect_normal((kaiming_normal_(
+                     weight_, {.mode = FanMode::kOut, .nonlinearity = Nonlinearity::kTanh},
+                     generator_),
+                 5.0 / 3 / std::sqrt(960.0)));
+  expect_uniform((kaiming_uniform_(weight_, {.negative_slope = std::sqrt(5.0)}, generator_),
+                  std::sqrt(1.0 / 3 / 480)));
+  EXPECT_TRUE(weight_.requires_grad());
+  EXPECT_TRUE(weight_.is_leaf());
+}
+
+TEST_F(InitTest, SameGeneratorSameValues) {
+  normal_(weight_, 0, 1, Generator(9));
+  const std::vector<double> first = values(weight_);
+  normal_(weight_, 0, 1, Generator(9));
+  EXPECT_EQ(values(weight_), first);
+  normal_(weight_, 0, 1, Generator(10));
+  EXPECT_NE(values(weight_), first);
+}
+
+TEST_F(InitTest, ConstantsAndGains) {
+  for (double value : values(constant_(weight_, 2.5))) ASSERT_EQ(value, 2.5);
+  for (double value : values(ones_(weight_))) ASSERT_EQ(value, 1);
+  for (double value : values(zeros_(weight_))) ASSERT_EQ(value, 0);
+  EXPECT_EQ(gain(Nonlinearity::kLinear), 1);
+  EXPECT_EQ(gain(Nonlinearity::kReLU), std::sqrt(2.0));
+  EXPECT_DOUBLE_EQ(gain(Nonlinearity::kLeakyReLU, 0.5), std::sqrt(2 / 1.25));
+}
+
+TEST_F(InitTest, FewDimensionsAndNoElements) {
+  expect_error(ErrorCode::kShape, {"[init]", "(3,)"}, [] { xavier_normal_(empty({3})); });
+  EXPECT_EQ(kaiming_uniform_(empty({3, 0})).numel(), 0);
+}
+
+}  // namespace
+}  // namespace mytorch::nn::init

@@ -1,0 +1,275 @@
+// Optimizers against the published rules, written out in doubles.
+#include "mytorch/nn/optim/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mytorch/nn/optim/adagrad.h"
+#include "mytorch/nn/optim/adam.h"
+#include "mytorch/nn/optim/rmsprop.h"
+#include "mytorch/nn/optim/sgd.h"
+#include "mytorch/ops/zeros.h"
+#include "tests/nn/data/expect_error.h"
+#include "tests/nn/values.h"
+
+namespace mytorch::nn::optim {
+namespace {
+
+using mytorch::testing::expect_error;
+using mytorch::testing::expect_values;
+using mytorch::testing::filled;
+using mytorch::testing::values;
+
+constexpr int kSteps = 6;
+constexpr double kStart[3] = {1.5, -0.75, 0.0};
+
+// The gradient of element `i` in step `t` = 1, 2, ...
+double gradient(int t, int i) { return std::sin(1.7 * t + i) * (i + 1) + 0.25; }
+
+Tensor parameter() {
+  return filled({3}, {kStart[0], kStart[1], kStart[2]}, kFloat64).requires_grad_();
+}
+
+void give_gradient(const Tensor& parameter, int t) {
+  parameter.set_grad(filled({3}, {gradient(t, 0), gradient(t, 1), gradient(t, 2)}, kFloat64));
+}
+
+// One element's rule: gets p, g and t, keeps what it needs, returns the new p.
+using Rule = std::function<double(double p, double g, int t)>;
+
+// That the optimizer takes the same way as a fresh rule for each element.
+void expect_follows(Optimizer& optimizer, const std::function<Rule()>& make_rule) {
+  const Tensor p = optimizer.parameters(0)[0];
+  std::vector<Rule> rules = {make_rule(), make_rule(), make_rule()};
+  std::vector<double> expected(kStart, kStart + 3);
+  for (int t = 1; t <= kSteps; ++t) {
+    give_gradient(p, t);
+    optimizer.step();
+    for (int i = 0; i < 3; ++i) {
+      auto at = static_cast<size_t>(i);
+      expected[at] = rules[at](expected[at], gradient(t, i), t);
+    }
+    SCOPED_TRACE("step " + std::to_string(t));
+    expect_values(p, expected, 1e-12);
+  }
+}
+
+Rule sgd_rule(SGDOptions o) {
+  return [o, b = 0.0](double p, double g, int t) mutable {
+    if (o.maximize) g = -g;
+    g += o.weight_decay * p;
+    b = t == 1 ? g : o.momentum * b + (1 - o.dampening) * g;
+    if (o.momentum == 0) return p - o.lr * g;
+    return p - o.lr * (o.nesterov ? g + o.momentum * b : b);
+  };
+}
+
+TEST(SGDTest, FollowsItsRule) {
+  for (const SGDOptions& options : {
+           SGDOptions{.lr = 0.1},
+           SGDOptions{.lr = 0.1, .weight_decay = 0.3},
+           SGDOptions{.lr = 0.1, .momentum = 0.9},
+           SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.3},
+           SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.4, .weight_decay = 0.3},
+           SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.3, .nesterov = true},
+           SGDOptions{.lr = 0.1, .momentum = 0.5, .weight_decay = 0.2, .maximize = true},
+       }) {
+    SGD sgd({parameter()}, options);
+    expect_follows(sgd, [&] { return sgd_rule(options); });
+  }
+}
+
+template <class Options>
+Rule adam_rule(Options o, bool decoupled) {
+  return [=, m = 0.0, v = 0.0, largest = 0.0](double p, double g, int t) mutable {
+    if (o.maximize) g = -g;
+    if (decoupled) {
+      p -= o.lr * o.weight_decay * p;
+    } else {
+      g += o.weight_decay * p;
+    }
+    m = o.beta1 * m + (1 - o.beta1) * g;
+    v = o.beta2 * v + (1 - o.beta2) * g * g;
+    largest = std::max(largest, v);
+    const double m_hat = m / (1 - std::pow(o.beta1, t));
+    const double v_hat = (o.amsgrad ? largest : v) / (1 - std::pow(o.beta2, t));
+    return p - o.lr * m_hat / (std::sqrt(v_hat) + o.eps);
+  };
+}
+
+TEST(AdamTest, FollowsItsRule) {
+  for (const AdamOptions& options : {
+           AdamOptions{},
+           AdamOptions{.lr = 0.1, .beta1 = 0.8, .beta2 = 0.7, .eps = 0.1, .weight_decay = 0.3},
+           AdamOptions{.lr = 0.1, .beta2 = 0.5, .amsgrad = true},
+           AdamOptions{.lr = 0.1, .beta1 = 0, .beta2 = 0, .eps = 0.5, .maximize = true},
+       }) {
+    Adam adam({parameter()}, options);
+    expect_follows(adam, [&] { return adam_rule(options, false); });
+  }
+}
+
+TEST(AdamWTest, FollowsItsRule) {
+  EXPECT_EQ(AdamW({parameter()}).options().weight_decay, 0.01);
+  for (const AdamWOptions& options : {AdamWOptions{}, AdamWOptions{.lr = 0.1, .weight_decay = 0.3},
+                                      AdamWOptions{.lr = 0.1, .amsgrad = true}}) {
+    AdamW adamw({parameter()}, options);
+    expect_follows(adamw, [&] { return adam_rule(options, true); });
+  }
+}
+
+Rule rmsprop_rule(RMSpropOptions o) {
+  return [o, v = 0.0, a = 0.0, b = 0.0](double p, double g, int) mutable {
+    g += o.weight_decay * p;
+    v = o.alpha * v + (1 - o.alpha) * g * g;
+    if (o.centered) a = o.alpha * a + (1 - o.alpha) * g;
+    b = o.momentum * b + g / (std::sqrt(v - a * a) + o.eps);
+    return p - o.lr * b;
+  };
+}
+
+TEST(RMSpropTest, FollowsItsRule) {
+  for (const RMSpropOptions& options : {
+           RMSpropOptions{},
+           RMSpropOptions{.lr = 0.05, .alpha = 0.7, .eps = 0.01, .weight_decay = 0.2},
+           RMSpropOptions{.lr = 0.05, .alpha = 0.7, .momentum = 0.6},
+           RMSpropOptions{.lr = 0.05, .alpha = 0.7, .momentum = 0.6, .centered = true},
+       }) {
+    RMSprop rmsprop({parameter()}, options);
+    expect_follows(rmsprop, [&] { return rmsprop_rule(options); });
+  }
+}
+
+TEST(AdagradTest, FollowsItsRule) {
+  for (const AdagradOptions& options :
+       {AdagradOptions{},
+        AdagradOptions{.lr = 0.2, .lr_decay = 0.5, .weight_decay = 0.1, .initial_accumulator = 2}}) {
+    Adagrad adagrad({parameter()}, options);
+    expect_follows(adagrad, [&]() -> Rule {
+      return [o = options, s = options.initial_accumulator](double p, double g, int t) mutable {
+        g += o.weight_decay * p;
+        s += g * g;
+        return p - o.lr / (1 + (t - 1) * o.lr_decay) * g / (std::sqrt(s) + o.eps);
+      };
+    });
+  }
+}
+
+TEST(OptimizerTest, GroupsHaveTheirOwnOptions) {
+  const Tensor a = parameter(), b = parameter();
+  SGD sgd({a}, {.lr = 1});
+  sgd.add_group({b}, {.lr = 0.5});
+  a.set_grad(filled({3}, {1, 1, 1}, kFloat64));
+  b.set_grad(filled({3}, {1, 1, 1}, kFloat64));
+  sgd.step();
+  expect_values(a, {0.5, -1.75, -1});
+  expect_values(b, {1, -1.25, -0.5});
+  sgd.set_lr(1, 4);
+  EXPECT_EQ(sgd.lr(0), 1);
+  EXPECT_EQ(sgd.lr(1), 4);
+  expect_error(ErrorCode::kValue, {"group 2"}, [&] { sgd.set_lr(2, 1); });
+  expect_error(ErrorCode::kValue, {"lr", "-1"}, [&] { sgd.set_lr(0, -1); });
+  sgd.zero_grad();
+  EXPECT_FALSE(a.grad().defined() || b.grad().defined());
+}
+
+TEST(OptimizerTest, PassesOverParametersWithoutGradient) {
+  const Tensor a = parameter(), b = parameter();
+  SGD sgd({a, b}, {.lr = 1, .weight_decay = 0.5});
+  give_gradient(b, 1);
+  sgd.step();
+  expect_values(a, {kStart[0], kStart[1], kStart[2]});
+  EXPECT_NE(values(b)[0], kStart[0]);
+  EXPECT_TRUE(a.requires_grad() && a.is_leaf());
+}
+
+TEST(OptimizerTest, NotANumberAndNoElementsGoThrough) {
+  const Tensor p = parameter(), none = zeros({0}).requires_grad_();
+  Adam adam({p, none});
+  p.set_grad(filled({3}, {NAN, 1, 1}, kFloat64));
+  none.set_grad(zeros({0}));
+  adam.step();
+  EXPECT_TRUE(std::isnan(values(p)[0]));
+  EXPECT_NEAR(values(p)[1], kStart[1] - 1e-3, 1e-9);
+}
+
+TEST(OptimizerTest, RefusesWhatItCannotOptimize) {
+  const Tensor p = parameter();
+  expect_error(ErrorCode::kValue, {"[SGD]", "no parameters"}, [] { SGD(std::vector<Tensor>{}); });
+  expect_error(ErrorCode::kValue, {"undefined"}, [] { SGD({Tensor()}); });
+  expect_error(ErrorCode::kValue, {"leaves"}, [&] { SGD({p * 2}); });
+  expect_error(ErrorCode::kValue, {"twice"}, [&] { SGD({p, p}); });
+  expect_error(ErrorCode::kValue, {"floating"}, [] { SGD({zeros({1}, kInt64)}); });
+  expect_error(ErrorCode::kValue, {"[SGD]", "lr", "nan"}, [&] { SGD({p}, {.lr = NAN}); });
+  expect_error(ErrorCode::kValue, {"nesterov"}, [&] { SGD({p}, {.nesterov = true}); });
+  expect_error(ErrorCode::kValue, {"[Adam]", "beta2"}, [&] { Adam({p}, {.beta2 = 1}); });
+  SGD sgd({p});
+  expect_error(ErrorCode::kValue, {"another group"}, [&] { sgd.add_group({p}, {}); });
+  EXPECT_EQ(sgd.num_groups(), 1u);
+  Adagrad adagrad({p});
+  EXPECT_EQ(adagrad.momentum(), 0);
+  expect_error(ErrorCode::kUnsupported, {"momentum"}, [&] { adagrad.set_momentum(0, 0.5); });
+}
+
+// Trains some steps, saves, and goes on with the same gradients in a second optimizer.
+template <class Optimizer, class Options>
+void expect_resumes(Options options) {
+  const Tensor a = parameter(), b = parameter();
+  Optimizer first({a}, options);
+  for (int t = 1; t <= 3; ++t) {
+    give_gradient(a, t);
+    first.step();
+  }
+  Options other;
+  other.lr = 99;
+  Optimizer second({b}, other);
+  second.load_state_dict(first.state_dict());
+  EXPECT_EQ(second.lr(), options.lr);
+  b.detach().copy_(a.detach());
+  for (int t = 4; t <= 6; ++t) {
+    give_gradient(a, t);
+    give_gradient(b, t);
+    first.step();
+    second.step();
+  }
+  EXPECT_EQ(values(b), values(a));
+}
+
+TEST(OptimizerStateTest, TrainingResumesExactly) {
+  expect_resumes<SGD>(SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1});
+  expect_resumes<Adam>(AdamOptions{.lr = 0.1, .weight_decay = 0.1});
+  expect_resumes<AdamW>(AdamWOptions{.lr = 0.1});
+  expect_resumes<RMSprop>(RMSpropOptions{.lr = 0.1, .momentum = 0.5});
+  expect_resumes<Adagrad>(AdagradOptions{.lr = 0.1, .lr_decay = 0.5});
+}
+
+TEST(OptimizerStateTest, RefusesOtherStatesAndChangesNothing) {
+  const Tensor p = parameter();
+  SGD sgd({p}, {.lr = 0.1, .momentum = 0.9});
+  give_gradient(p, 1);
+  sgd.step();
+  const TensorMap good = sgd.state_dict();
+  ASSERT_EQ(good.count("parameter0.momentum"), 1u);
+
+  TensorMap state = good;
+  state["group0.lr"] = scalar_tensor(5.0);
+  state.erase("group0.momentum");
+  expect_error(ErrorCode::kValue, {"[SGD]", "group0.momentum"}, [&] { sgd.load_state_dict(state); });
+  state = good;
+  state["group0.lr"] = scalar_tensor(5.0);
+  state["parameter1.momentum"] = zeros({3});
+  expect_error(ErrorCode::kValue, {"parameter1.momentum"}, [&] { sgd.load_state_dict(state); });
+  state = good;
+  state["group0.lr"] = scalar_tensor(5.0);
+  state["parameter0.momentum"] = zeros({4});
+  expect_error(ErrorCode::kShape, {"(4,)", "(3,)"}, [&] { sgd.load_state_dict(state); });
+  EXPECT_EQ(sgd.lr(), 0.1);
+}
+
+}  // namespace
+}  // namespace mytorch::nn::optim

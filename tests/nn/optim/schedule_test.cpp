@@ -1,0 +1,154 @@
+// Schedules against their closed forms.
+#include "mytorch/nn/optim/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <numbers>
+
+#include "mytorch/nn/optim/adam.h"
+#include "mytorch/nn/optim/sgd.h"
+#include "mytorch/ops/zeros.h"
+#include "tests/nn/data/expect_error.h"
+
+namespace mytorch::nn::optim {
+namespace {
+
+using mytorch::testing::expect_error;
+
+// Two groups, of rates 0.5 and 2.
+class ScheduleTest : public ::testing::Test {
+ protected:
+  ScheduleTest() { sgd_.add_group({zeros({1}).requires_grad_()}, {.lr = 2, .momentum = 0.5}); }
+
+  // That the rates of steps 0, 1, ... are base * factor(step).
+  void expect_factors(LRScheduler& schedule, int steps, const std::function<double(int)>& factor) {
+    for (int t = 0; t < steps; ++t) {
+      ASSERT_NEAR(sgd_.lr(0), 0.5 * factor(t), 1e-12) << "step " << t;
+      ASSERT_NEAR(sgd_.lr(1), 2 * factor(t), 1e-12) << "step " << t;
+      ASSERT_EQ(schedule.steps(), t);
+      schedule.step();
+    }
+  }
+
+  SGD sgd_{{zeros({1}).requires_grad_()}, {.lr = 0.5}};
+};
+
+TEST_F(ScheduleTest, Step) {
+  StepLR schedule(sgd_, 3, 0.5);
+  expect_factors(schedule, 8, [](int t) { return t < 3 ? 1 : t < 6 ? 0.5 : 0.25; });
+}
+
+TEST_F(ScheduleTest, MultiStep) {
+  MultiStepLR schedule(sgd_, {5, 2}, 0.1);
+  expect_factors(schedule, 7, [](int t) { return t < 2 ? 1 : t < 5 ? 0.1 : 0.01; });
+}
+
+TEST_F(ScheduleTest, Exponential) {
+  ExponentialLR schedule(sgd_, 0.9);
+  expect_factors(schedule, 5, [](int t) { return std::pow(0.9, t); });
+}
+
+TEST_F(ScheduleTest, Cosine) {
+  CosineAnnealingLR schedule(sgd_, 4);
+  expect_factors(schedule, 9, [](int t) { return 0.5 + 0.5 * std::cos(std::numbers::pi * t / 4); });
+  EXPECT_NEAR(curves::cosine(4, 0.1)(0.5, 4), 0.1, 1e-12);
+  EXPECT_NEAR(curves::cosine(4, 0.1)(0.5, 2), 0.3, 1e-12);
+}
+
+TEST_F(ScheduleTest, Linear) {
+  LinearLR schedule(sgd_, 0.2, 1, 4);
+  expect_factors(schedule, 7, [](int t) { return t < 4 ? 0.2 + 0.2 * t : 1; });
+}
+
+TEST_F(ScheduleTest, Lambda) {
+  LambdaLR schedule(sgd_, [](int64_t t) { return 1.0 / static_cast<double>(t + 1); });
+  expect_factors(schedule, 4, [](int t) { return 1.0 / (t + 1); });
+}
+
+TEST_F(ScheduleTest, SequenceCountsEachPartsOwnSteps) {
+  SequentialLR schedule(sgd_, {{curves::linear(0, 1, 2), 2}, {curves::exponential(0.5), 1}});
+  expect_factors(schedule, 6, [](int t) { return t < 2 ? 0.5 * t : std::pow(0.5, t - 2); });
+}
+
+TEST_F(ScheduleTest, OneCycle) {
+  OneCycleLR schedule(sgd_, 1, 10, {.cosine = false});
+  // From 1 / 25 in step 0 to 1 in step 2, and to 1 / 25e4 in step 9; momentum the other way.
+  const double low = 1.0 / 25, end = low / 1e4;
+  for (int t = 0; t < 10; ++t) {
+    const double rate = t <= 2 ? low + (1 - low) * t / 2 : 1 + (end - 1) * (t - 2) / 7;
+    const double momentum = t <= 2 ? 0.95 - 0.05 * t : 0.85 + 0.1 * (t - 2) / 7;
+    EXPECT_NEAR(sgd_.lr(0), rate, 1e-12) << t;
+    EXPECT_NEAR(sgd_.lr(1), rate, 1e-12) << t;
+    EXPECT_EQ(sgd_.momentum(0), 0) << t;
+    EXPECT_NEAR(sgd_.momentum(1), momentum, 1e-12) << t;
+    if (t < 9) schedule.step();
+  }
+  expect_error(ErrorCode::kValue, {"[OneCycleLR]", "10"}, [&] { schedule.step(); });
+  EXPECT_EQ(schedule.steps(), 9);
+}
+
+TEST_F(ScheduleTest, OneCycleAlongCosines) {
+  Adam adam({zeros({1}).requires_grad_()});
+  OneCycleLR schedule(adam, 1, 20);  // rises for 5 steps
+  EXPECT_NEAR(adam.lr(), 0.04, 1e-12);
+  EXPECT_NEAR(adam.momentum(), 0.95, 1e-12);
+  schedule.step();
+  EXPECT_NEAR(adam.lr(), 0.04 + 0.96 * (1 - std::cos(std::numbers::pi / 5)) / 2, 1e-12);
+  OneCycleLR shortest(adam, 3, 1, {.pct_start = 1});
+  EXPECT_EQ(adam.lr(), 3);
+}
+
+TEST_F(ScheduleTest, ResumesFromItsState) {
+  StepLR first(sgd_, 2, 0.5);
+  for (int i = 0; i < 5; ++i) first.step();
+  const double rate = sgd_.lr(0);
+  sgd_.set_lr(0, 77);
+  StepLR second(sgd_, 2, 0.5);
+  second.load_state_dict(first.state_dict());
+  EXPECT_EQ(sgd_.lr(0), rate);
+  EXPECT_EQ(second.steps(), 5);
+  expect_error(ErrorCode::kValue, {"base_lr"}, [&] {
+    second.load_state_dict({{"step", scalar_tensor(3, kInt64)}, {"base_lr", zeros({3})}});
+  });
+  EXPECT_EQ(second.steps(), 5);
+}
+
+TEST_F(ScheduleTest, RefusesNonsense) {
+  expect_error(ErrorCode::kValue, {"[StepLR]", "0"}, [&] { StepLR(sgd_, 0); });
+  expect_error(ErrorCode::kValue, {"[CosineAnnealingLR]"}, [&] { CosineAnnealingLR(sgd_, 0); });
+  expect_error(ErrorCode::kValue, {"[OneCycleLR]"}, [&] { OneCycleLR(sgd_, 1, 0); });
+  expect_error(ErrorCode::kValue, {"[SequentialLR]"}, [&] { SequentialLR(sgd_, {}); });
+  expect_error(ErrorCode::kValue, {"factor"}, [&] { ReduceLROnPlateau(sgd_, {.factor = 1}); });
+}
+
+TEST_F(ScheduleTest, PlateauReducesWhenNothingImproves) {
+  ReduceLROnPlateau schedule(sgd_, {.factor = 0.5, .patience = 1, .threshold = 0.1, .cooldown = 1,
+                                    .min_lr = 0.2});
+  // Metric, and the rate of the first group after it. 9.5 is less than a tenth better than 10.
+  const double steps[][2] = {{10, 0.5}, {9.5, 0.5}, {NAN, 0.25}, {10, 0.25}, {10, 0.25},
+                             {10, 0.2}, {1, 0.2},   {2, 0.2},    {2, 0.2}};
+  for (const auto& [metric, rate] : steps) {
+    schedule.step(metric);
+    EXPECT_EQ(sgd_.lr(0), rate) << "after " << metric;
+  }
+  EXPECT_EQ(schedule.best(), 1);
+  EXPECT_EQ(sgd_.lr(1), 0.25);
+  ReduceLROnPlateau other(sgd_);
+  other.load_state_dict(schedule.state_dict());
+  EXPECT_EQ(other.best(), 1);
+}
+
+TEST_F(ScheduleTest, PlateauOfAMetricThatGrows) {
+  ReduceLROnPlateau schedule(sgd_, {.maximize = true, .factor = 0.5, .patience = 0, .threshold = 0.5,
+                                    .relative = false});
+  schedule.step(1);
+  schedule.step(1.6);
+  EXPECT_EQ(sgd_.lr(0), 0.5);
+  schedule.step(2);
+  EXPECT_EQ(sgd_.lr(0), 0.25);
+}
+
+}  // namespace
+}  // namespace mytorch::nn::optim
