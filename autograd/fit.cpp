@@ -2,9 +2,9 @@
 #include "autograd/access.h"
 #include "autograd/generated.h"
 #include "core/types/errors.h"
-#include "ops/gradients.h"
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/zeros.h"
+#include "ops/gradients.h"
 
 namespace mytorch::autograd {
 namespace {
@@ -33,8 +33,7 @@ Target target(const Node* node, uint32_t i) {
 
 bool fits(const Node* node, uint32_t i, const Tensor& gradient) {
   const Target to = target(node, i);
-  return !to.known ||
-         (gradient.impl()->dtype == to.dtype && gradient.impl()->sizes() == to.sizes);
+  return !to.known || (gradient.impl()->dtype == to.dtype && gradient.impl()->sizes() == to.sizes);
 }
 
 Tensor fit_slow(const Node* node, uint32_t i, Tensor gradient) {

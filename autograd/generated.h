@@ -46,8 +46,8 @@ class SavedOperand {
   bool is_scalar_ = false;
 };
 
-// The saved operand for the length of one apply. `otherwise` stands in where nothing was saved because
-// no wanted gradient reads it.
+// The saved operand for the length of one apply. `otherwise` stands in where nothing was saved
+// because no wanted gradient reads it.
 class UnpackedOperand {
  public:
   UnpackedOperand(const SavedOperand& saved, const Node* owner, const Tensor& otherwise = {})
@@ -69,7 +69,8 @@ class UnpackedOperand {
 Tensor fit_slow(const Node* node, uint32_t i, Tensor gradient);
 bool fits(const Node* node, uint32_t i, const Tensor& gradient);
 inline Tensor fit(const Node* node, uint32_t i, Tensor gradient) {
-  if (!gradient.defined() || fits(node, i, gradient)) [[likely]] return gradient;
+  if (!gradient.defined() || fits(node, i, gradient)) [[likely]]
+    return gradient;
   return fit_slow(node, i, std::move(gradient));
 }
 // Zeros of the input of edge i.
@@ -79,7 +80,8 @@ Tensor zero_gradient(const Node* node, uint32_t i, const Tensor& like);
 [[noreturn]] void fail_no_gradient(const char* op, const char* arg);
 template <class T>
 void refuse_gradient(const T& value, const char* op, const char* arg) {
-  if (requires_grad(value)) [[unlikely]] fail_no_gradient(op, arg);
+  if (requires_grad(value)) [[unlikely]]
+    fail_no_gradient(op, arg);
 }
 
 inline const Tensor* given_gradient(const Tensor* grads, int n) {
@@ -95,7 +97,8 @@ inline bool wants_any(const Node* node, uint32_t first, uint32_t n) {
   return false;
 }
 
-// ---- facts of values, and arguments kept beyond the call ------------------------------------------
+// ---- facts of values, and arguments kept beyond the call
+// ------------------------------------------
 
 inline Dims shape_of(const Tensor& t) { return t.defined() ? to_dims(t.sizes()) : Dims(); }
 inline Dims shape_of(const Operand& o) {

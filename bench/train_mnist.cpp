@@ -1,5 +1,5 @@
-// Trains a small network on MNIST and times each epoch. `bench/peers/train_mnist_libtorch` is the same
-// program in libtorch; `scripts/bench-mnist` runs the two alternately and compares them.
+// Trains a small network on MNIST and times each epoch. `bench/peers/train_mnist_libtorch` is the
+// same program in libtorch; `scripts/bench-mnist` runs the two alternately and compares them.
 //
 //   train_mnist --data DIR [--model mlp|cnn] [--epochs N] [--batch N] [--threads N] [--lr X]
 //               [--seed N] [--benchmark_format=console|json]
@@ -182,9 +182,8 @@ void run(const Options& options) {
   mytorch::set_num_threads(options.threads);
   mytorch::manual_seed(options.seed);
   mytorch::load_default_backends();
-  data::DataLoader loader(
-      data::MNIST(options.data, data::Split::kTrain),
-      {.batch_size = options.batch, .shuffle = true, .seed = options.seed});
+  data::DataLoader loader(data::MNIST(options.data, data::Split::kTrain),
+                          {.batch_size = options.batch, .shuffle = true, .seed = options.seed});
   const auto test = std::make_shared<const data::MNIST>(options.data, data::Split::kTest);
   nn::Sequential model = make_model(options.model);
   const double momentum = options.model == "cnn" ? 0.9 : 0;

@@ -41,12 +41,17 @@ Fans fans(const Tensor& tensor) {
 
 double gain(Nonlinearity nonlinearity, double negative_slope) {
   switch (nonlinearity) {
-    case Nonlinearity::kTanh: return 5.0 / 3;
-    case Nonlinearity::kReLU: return std::sqrt(2.0);
-    case Nonlinearity::kLeakyReLU: return std::sqrt(2 / (1 + negative_slope * negative_slope));
-    case Nonlinearity::kSELU: return 0.75;  // PyTorch's, found by experiment
+    case Nonlinearity::kTanh:
+      return 5.0 / 3;
+    case Nonlinearity::kReLU:
+      return std::sqrt(2.0);
+    case Nonlinearity::kLeakyReLU:
+      return std::sqrt(2 / (1 + negative_slope * negative_slope));
+    case Nonlinearity::kSELU:
+      return 0.75;  // PyTorch's, found by experiment
     case Nonlinearity::kLinear:
-    case Nonlinearity::kSigmoid: break;
+    case Nonlinearity::kSigmoid:
+      break;
   }
   return 1;
 }
@@ -61,8 +66,7 @@ double xavier_deviation(const Tensor& tensor, double gain) {
 double kaiming_deviation(const Tensor& tensor, const KaimingOptions& options) {
   const Fans fan = fans(tensor);
   const int64_t count = options.mode == FanMode::kIn ? fan.in : fan.out;
-  return gain(options.nonlinearity, options.negative_slope) /
-         std::sqrt(static_cast<double>(count));
+  return gain(options.nonlinearity, options.negative_slope) / std::sqrt(static_cast<double>(count));
 }
 
 // Nothing is drawn for a tensor of no elements, whose deviation may be infinite.

@@ -68,9 +68,8 @@ Tensor maybe_multiply(const Tensor& x, const Scalar& factor);
 Tensor linear_backward_input(const Tensor& grad, const Tensor& weight);
 Tensor linear_backward_weight(const Tensor& grad, const Tensor& input, IntList weight_shape);
 // `convolution` without bias.
-Tensor convolution_like(const Tensor& input, const Tensor& weight, IntList stride,
-                        IntList padding, IntList dilation, bool transposed,
-                        IntList output_padding, int64_t groups);
+Tensor convolution_like(const Tensor& input, const Tensor& weight, IntList stride, IntList padding,
+                        IntList dilation, bool transposed, IntList output_padding, int64_t groups);
 // The sum over all dimensions but 1.
 Tensor sum_to_channel(const Tensor& grad);
 // The elements of the planes of `grad` at the indices that max_pool2d_with_indices gave.
@@ -78,20 +77,24 @@ Tensor max_pool2d_gather(const Tensor& grad, const Tensor& indices);
 
 // ---- softmax and normalization (gradients/normalization.cpp) ----
 // `grads` are those of all results of the op, undefined where a result was not used.
-Tensor softmax_backward_output(const Tensor& grad, const Tensor& grad_output,
-                               const Tensor& output, int64_t dim);
+Tensor softmax_backward_output(const Tensor& grad, const Tensor& grad_output, const Tensor& output,
+                               int64_t dim);
 Tensor log_softmax_backward_grad(const Tensor& grad, const Tensor& output, int64_t dim);
 Tensor log_softmax_backward_output(const Tensor& grad, const Tensor& grad_output,
                                    const Tensor& output, int64_t dim);
-std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(
-    const Tensor* grads, const Tensor& input, IntList normalized_shape, const Tensor& mean,
-    const Tensor& rstd, const Tensor& weight, bool want_input, bool want_weight, bool want_bias);
+std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor* grads, const Tensor& input,
+                                                       IntList normalized_shape, const Tensor& mean,
+                                                       const Tensor& rstd, const Tensor& weight,
+                                                       bool want_input, bool want_weight,
+                                                       bool want_bias);
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> layer_norm_double_backward(
     const Tensor* grads, const Tensor& grad_out, const Tensor& input, IntList normalized_shape,
     const Tensor& mean, const Tensor& rstd, const Tensor& weight, IntList output_mask);
-std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(
-    const Tensor* grads, const Tensor& input, const Tensor& weight, const Tensor& mean,
-    const Tensor& var, double eps, bool want_input, bool want_weight, bool want_bias);
+std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor* grads, const Tensor& input,
+                                                       const Tensor& weight, const Tensor& mean,
+                                                       const Tensor& var, double eps,
+                                                       bool want_input, bool want_weight,
+                                                       bool want_bias);
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> batch_norm_double_backward(
     const Tensor* grads, const Tensor& grad_out, const Tensor& input, const Tensor& weight,
     const Tensor& mean, const Tensor& var, double eps, IntList output_mask);

@@ -23,13 +23,15 @@ int run(conformance::Options options, const std::string& seed, bool goldens) {
       found = true;
     }
     if (!found) {
-      throw Error(ErrorCode::kValue, "no backend '" + options.backend + "' is loaded: see `mytorch info`");
+      throw Error(ErrorCode::kValue,
+                  "no backend '" + options.backend + "' is loaded: see `mytorch info`");
     }
   }
   const auto catalog = conformance::load_catalog(conformance::share_folder());
   const auto report = goldens ? conformance::check_goldens(catalog, options, std::cout)
                               : conformance::check(catalog, options, std::cout);
-  if (report.cases == 0) throw Error(ErrorCode::kValue, "nothing to check: no operator or case of that name");
+  if (report.cases == 0)
+    throw Error(ErrorCode::kValue, "nothing to check: no operator or case of that name");
   return report.ok() ? 0 : 1;
 }
 
@@ -39,14 +41,16 @@ Run add_check(CLI::App& app) {
   auto options = std::make_shared<conformance::Options>();
   auto seed = std::make_shared<std::string>("0");
   auto goldens = std::make_shared<bool>(false);
-  app.add_option("--backend", options->backend, "the backend to test; default: what the dispatcher chooses");
+  app.add_option("--backend", options->backend,
+                 "the backend to test; default: what the dispatcher chooses");
   app.add_option("--device", options->device, "the device type, where no backend is named");
   app.add_option("--only", options->only, "operators, by full or base name");
   app.add_option("--dtype", options->dtype, "only this type, like float32");
   app.add_option("--seed", *seed, "of the inputs: a number, or `random`");
   app.add_option("--case", options->number, "one case of an operator, by its number");
   app.add_flag("--quick", options->quick, "one case for each operator and kind of type");
-  app.add_flag("--gradients,!--no-gradients", options->gradients, "compare gradients with differences");
+  app.add_flag("--gradients,!--no-gradients", options->gradients,
+               "compare gradients with differences");
   app.add_flag("--verbose", options->verbose, "a line for each operator");
   app.add_flag("--goldens", *goldens, "compare with results of PyTorch instead");
   return [=] { return run(*options, *seed, *goldens); };

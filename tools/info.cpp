@@ -26,7 +26,8 @@ int info() {
     types.insert(backend.device_type);
     std::cout << "  " << backend.name << " " << backend.version << " for " << backend.device_type;
     if (!backend.description.empty()) std::cout << ": " << backend.description;
-    std::cout << "\n    " << (backend.path.empty() ? "registered by the program" : backend.path) << "\n";
+    std::cout << "\n    " << (backend.path.empty() ? "registered by the program" : backend.path)
+              << "\n";
   }
   std::cout << "devices:\n";
   for (const std::string& name : types) {

@@ -106,7 +106,8 @@ int one(const std::string& name) {
     print_one(op);
     found = true;
   }
-  if (!found) throw Error(ErrorCode::kValue, "there is no operator '" + name + "': see `mytorch ops`");
+  if (!found)
+    throw Error(ErrorCode::kValue, "there is no operator '" + name + "': see `mytorch ops`");
   return 0;
 }
 

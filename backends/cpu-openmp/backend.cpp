@@ -17,20 +17,9 @@ namespace {
 
 // One line for each file of kernels; the functions are declared in registry.h.
 constexpr void (*kFamilies[])(Candidates&) = {
-    register_pointwise,
-    register_reduce,
-    register_copy,
-    register_fill,
-    register_creation,
-    register_random,
-    register_scan,
-    register_sorting,
-    register_cat,
-    register_scatter,
-    register_gather,
-    register_pooling,
-    register_convolution,
-    register_matrix,
+    register_pointwise, register_reduce,  register_copy,        register_fill,   register_creation,
+    register_random,    register_scan,    register_sorting,     register_cat,    register_scatter,
+    register_gather,    register_pooling, register_convolution, register_matrix,
 };
 
 const Candidates& candidates() {

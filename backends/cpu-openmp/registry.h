@@ -1,5 +1,5 @@
-// Where kernel files hand in their candidates. A file of kernels defines one function, declared here
-// and listed in backend.cpp; it appends what it has.
+// Where kernel files hand in their candidates. A file of kernels defines one function, declared
+// here and listed in backend.cpp; it appends what it has.
 #pragma once
 
 #include <vector>

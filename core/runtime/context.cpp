@@ -81,7 +81,7 @@ void host_log(int level, const char* message) {
   if (level > 0) std::fprintf(stderr, "mytorch: warning: %s\n", message);
 }
 
-const mt_host kHost = {sizeof(mt_host),   MT_ABI_MAJOR,   MT_ABI_MINOR,
+const mt_host kHost = {sizeof(mt_host),        MT_ABI_MAJOR,   MT_ABI_MINOR,
                        MYTORCH_VERSION_STRING, host_set_error, host_log};
 
 // Owns this thread's contexts, of all devices it touched.
@@ -93,15 +93,28 @@ thread_local ThreadContexts contexts;
 
 }  // namespace
 
-Context::~Context() {
-  for (Block& block : blocks) {
-    if (device.type == MT_DEVICE_CPU) {
-      std::free(block.data);
-    } else {
-      const DeviceType& type = device_type(device_slot(device.type));
-      type.ops->release(type.self, device.index, block.data, block.bytes, stream);
-    }
+namespace {
+
+void free_block(const Context& context, const Context::Block& block) {
+  if (context.device.type == MT_DEVICE_CPU) {
+    std::free(block.data);
+    return;
   }
+  const DeviceType& type = device_type(device_slot(context.device.type));
+  type.ops->release(type.self, context.device.index, block.data, block.bytes, context.stream);
+}
+
+}  // namespace
+
+void Context::keep_largest_block() {
+  std::sort(blocks.begin(), blocks.end(),
+            [](const Block& a, const Block& b) { return a.bytes > b.bytes; });
+  for (size_t i = 1; i < blocks.size(); ++i) free_block(*this, blocks[i]);
+  blocks.resize(1);
+}
+
+Context::~Context() {
+  for (const Block& block : blocks) free_block(*this, block);
 }
 
 mt_ctx* make_context(int slot, Device device) {

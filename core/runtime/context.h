@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "mytorch/abi.h"
-#include "mytorch/threads.h"
 #include "mytorch/thread_state.h"
+#include "mytorch/threads.h"
 
 namespace mytorch {
 
@@ -26,31 +26,25 @@ struct Context : mt_ctx {
                                      int32_t ndim) = nullptr;
   void* dynamic_user = nullptr;
 
+  // Frees all scratch but the largest block, so that growing requests do not add up.
+  void keep_largest_block();
   ~Context();
 };
 
-// Gives back the scratch that a kernel took, when it returns.
-class ScratchScope {
- public:
-  explicit ScratchScope(mt_ctx* ctx)
-      : ctx_(static_cast<Context*>(ctx)), block_(ctx_->block), used_(ctx_->used) {}
-  ~ScratchScope() {
-    ctx_->block = block_;
-    ctx_->used = used_;
-  }
-  ScratchScope(const ScratchScope&) = delete;
-  ScratchScope& operator=(const ScratchScope&) = delete;
-
- private:
-  Context* ctx_;
-  size_t block_;
-  size_t used_;
-};
+// Gives back the scratch that a kernel took, when it has returned. On a stream the next kernel's
+// use of it is ordered behind this one's.
+inline void release_scratch(mt_ctx* ctx) {
+  auto* context = static_cast<Context*>(ctx);
+  if (context->used == 0) return;
+  if (context->blocks.size() > 1) [[unlikely]]
+    context->keep_largest_block();
+  context->block = 0;
+  context->used = 0;
+}
 
 // What init and device functions of backends see.
 const mt_host* host();
 // The message of the last host-level error on this thread (mt_host::set_error), cleared by reading.
 std::string take_host_error();
-
 
 }  // namespace mytorch

@@ -11,8 +11,8 @@ namespace mytorch::cpu_pool {
 // Size classes: multiples of 64 bytes up to 1 KiB, then four per power of two, so that at most a
 // quarter of a block is lost.
 inline constexpr size_t kFineLimit = 1024;
-inline constexpr int kFineClasses = static_cast<int>(kFineLimit / 64);        // classes 1..16
-inline constexpr int kNumSmallClasses = kFineClasses + 1 + 4 * 6;             // up to 64 KiB
+inline constexpr int kFineClasses = static_cast<int>(kFineLimit / 64);  // classes 1..16
+inline constexpr int kNumSmallClasses = kFineClasses + 1 + 4 * 6;       // up to 64 KiB
 
 namespace detail {
 struct FreeBlock {

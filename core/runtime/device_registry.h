@@ -14,8 +14,8 @@ namespace mytorch {
 inline constexpr int kCpuSlot = 0;
 
 struct DeviceType {
-  int32_t type = 0;          // DLPack's code or a run-time one
-  std::string name;          // "cpu"
+  int32_t type = 0;                    // DLPack's code or a run-time one
+  std::string name;                    // "cpu"
   const mt_device_ops* ops = nullptr;  // null for the CPU, which core serves itself
   void* self = nullptr;
   int count = 0;  // devices present

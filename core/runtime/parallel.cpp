@@ -17,7 +17,8 @@ namespace {
 thread_local constinit bool inside = false;  // a body is running on this thread
 
 // Piece `i` of `pieces` of [begin, end), the longer pieces first.
-void run_piece(int64_t begin, int64_t end, int64_t i, int64_t pieces, mt_range_fn body, void* user) {
+void run_piece(int64_t begin, int64_t end, int64_t i, int64_t pieces, mt_range_fn body,
+               void* user) {
   const int64_t n = end - begin;
   const int64_t size = n / pieces;
   const int64_t longer = n % pieces;
@@ -56,8 +57,7 @@ class Pool {
       start_.wait(lock, [&] { return round_ != seen; });
       seen = round_;
       if (id >= pieces_) continue;
-      const auto [body, user, begin, end, pieces] =
-          std::tuple(body_, user_, begin_, end_, pieces_);
+      const auto [body, user, begin, end, pieces] = std::tuple(body_, user_, begin_, end_, pieces_);
       lock.unlock();
       run_piece(begin, end, id, pieces, body, user);
       lock.lock();
@@ -100,7 +100,7 @@ void parallel_for(mt_ctx* ctx, int64_t begin, int64_t end, int64_t grain, mt_ran
     return;
   }
 #if defined(MYTORCH_OPENMP)
-#pragma omp parallel for schedule(static, 1) num_threads(static_cast<int>(pieces))
+#pragma omp parallel for schedule(static, 1) num_threads(static_cast <int>(pieces))
   for (int64_t i = 0; i < pieces; ++i) {
     const bool saved = inside;
     inside = true;

@@ -2,8 +2,8 @@
 
 #include <new>
 
-#include "core/runtime/cpu_pool.h"
 #include "core/runtime/cpu_block.h"
+#include "core/runtime/cpu_pool.h"
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
 #include "mytorch/thread_state.h"
@@ -41,8 +41,8 @@ void destroy_wrapped(Storage* storage) {
 void destroy_cpu(Storage* storage) { cpu_pool::release(storage, storage->size_class); }
 
 [[noreturn]] void fail_out_of_memory(Device device, uint64_t bytes, const std::string& detail) {
-  fail(ErrorCode::kOutOfMemory, "[allocate] ", device.str(), " has no ", bytes, " bytes left", detail,
-       ": use smaller tensors or batches, or free some");
+  fail(ErrorCode::kOutOfMemory, "[allocate] ", device.str(), " has no ", bytes, " bytes left",
+       detail, ": use smaller tensors or batches, or free some");
 }
 
 }  // namespace

@@ -22,9 +22,7 @@ struct ViewSpec {
   int64_t offset = 0;
 };
 
-inline TensorSpec like(const Tensor& x) {
-  return {to_dims(x.sizes()), x.dtype(), x.device(), {}};
-}
+inline TensorSpec like(const Tensor& x) { return {to_dims(x.sizes()), x.dtype(), x.device(), {}}; }
 inline TensorSpec like(const Tensor& x, Dims sizes) {
   return {std::move(sizes), x.dtype(), x.device(), {}};
 }

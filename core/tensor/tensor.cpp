@@ -10,9 +10,10 @@
 namespace mytorch {
 
 void Tensor::fail_undefined() {
-  fail(ErrorCode::kValue,
-       "[tensor] this Tensor is undefined: it was default-made, moved from, or stands for an absent "
-       "result (the gradient before backward(), say); test defined() first");
+  fail(
+      ErrorCode::kValue,
+      "[tensor] this Tensor is undefined: it was default-made, moved from, or stands for an absent "
+      "result (the gradient before backward(), say); test defined() first");
 }
 
 int64_t Tensor::size(int64_t dim) const {
@@ -66,16 +67,26 @@ void store(void* to, const double* from, int64_t n) {
 
 void store(ScalarType type, void* to, const double* from, int64_t n) {
   switch (type) {
-    case kBool: return store<bool>(to, from, n);
-    case kUInt8: return store<uint8_t>(to, from, n);
-    case kInt8: return store<int8_t>(to, from, n);
-    case kInt16: return store<int16_t>(to, from, n);
-    case kInt32: return store<int32_t>(to, from, n);
-    case kInt64: return store<int64_t>(to, from, n);
-    case kFloat16: return store<Half>(to, from, n);
-    case kBFloat16: return store<BFloat16>(to, from, n);
-    case kFloat32: return store<float>(to, from, n);
-    case kFloat64: return store<double>(to, from, n);
+    case kBool:
+      return store<bool>(to, from, n);
+    case kUInt8:
+      return store<uint8_t>(to, from, n);
+    case kInt8:
+      return store<int8_t>(to, from, n);
+    case kInt16:
+      return store<int16_t>(to, from, n);
+    case kInt32:
+      return store<int32_t>(to, from, n);
+    case kInt64:
+      return store<int64_t>(to, from, n);
+    case kFloat16:
+      return store<Half>(to, from, n);
+    case kBFloat16:
+      return store<BFloat16>(to, from, n);
+    case kFloat32:
+      return store<float>(to, from, n);
+    case kFloat64:
+      return store<double>(to, from, n);
   }
 }
 
@@ -125,11 +136,10 @@ Tensor from_blob(void* data, IntList sizes, ScalarType dtype, Device device,
     last += std::max<int64_t>(sizes[i] - 1, 0) * steps[i];
   }
   const uint64_t bytes = count(sizes) == 0 ? 0 : (last + 1) * mytorch::element_size(dtype);
-  Storage* storage =
-      release != nullptr
-          ? wrap_storage(device, data, bytes, run_release,
-                         new std::function<void()>(std::move(release)))
-          : wrap_storage(device, data, bytes, nullptr, nullptr);
+  Storage* storage = release != nullptr
+                         ? wrap_storage(device, data, bytes, run_release,
+                                        new std::function<void()>(std::move(release)))
+                         : wrap_storage(device, data, bytes, nullptr, nullptr);
   return Tensor::adopt(new_tensor_over(storage, sizes, steps, dtype, 0));
 }
 

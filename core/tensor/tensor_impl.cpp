@@ -26,8 +26,7 @@ size_t header_bytes(int ndim) {
 // Makes a header in given memory; past kInlineDims the dimensions lie behind it.
 TensorImpl* construct(void* block, int ndim, uint16_t size_class) {
   auto* impl = new (block) TensorImpl;
-  int64_t* dims =
-      ndim > kInlineDims ? reinterpret_cast<int64_t*>(impl + 1) : impl->inline_dims;
+  int64_t* dims = ndim > kInlineDims ? reinterpret_cast<int64_t*>(impl + 1) : impl->inline_dims;
   impl->abi.dl.ndim = ndim;
   impl->abi.dl.shape = dims;
   impl->abi.dl.strides = dims + ndim;
@@ -85,8 +84,8 @@ uint64_t checked_bytes(const int64_t* sizes, int ndim, ScalarType dtype) {
   for (int i = 0; i < ndim; ++i) {
     bytes *= sizes[i];
     if (bytes > (__int128{1} << 62)) {
-      fail(ErrorCode::kOutOfMemory, "[empty] shape ",
-           shape_str({sizes, static_cast<size_t>(ndim)}), " has more elements than any memory");
+      fail(ErrorCode::kOutOfMemory, "[empty] shape ", shape_str({sizes, static_cast<size_t>(ndim)}),
+           " has more elements than any memory");
     }
   }
   return static_cast<uint64_t>(bytes);
@@ -116,8 +115,8 @@ bool is_contiguous(IntList sizes, IntList strides) {
   for (size_t i = sizes.size(); i-- > 0;) {
     if (sizes[i] == 0) return true;
     if (sizes[i] != 1 && strides[i] != expected) contiguous = false;
-    expected = static_cast<int64_t>(static_cast<uint64_t>(expected) *
-                                    static_cast<uint64_t>(sizes[i]));
+    expected =
+        static_cast<int64_t>(static_cast<uint64_t>(expected) * static_cast<uint64_t>(sizes[i]));
   }
   return contiguous;
 }
@@ -207,7 +206,8 @@ TensorImpl* new_tensor_over(Storage* storage, IntList sizes, IntList strides, Sc
 }
 
 void destroy_tensor(TensorImpl* impl) {
-  if (impl->autograd != nullptr) [[unlikely]] autograd_table->destroy_meta(impl);
+  if (impl->autograd != nullptr) [[unlikely]]
+    autograd_table->destroy_meta(impl);
   TensorImpl* const base = impl->base;
   Storage* const storage = impl->storage;
   const uint16_t size_class = impl->size_class;
@@ -256,8 +256,9 @@ bool same_geometry(const mt_tensor& a, const mt_tensor& b) {
 
 bool has_internal_overlap(const TensorImpl& impl) {
   if (impl.dense() || impl.numel <= 1) return false;
-  // Sorted by stride, each dimension must step past everything that the smaller ones reach. (Patterns
-  // that interleave without meeting fail this test; ATen calls those "too hard" and so do we.)
+  // Sorted by stride, each dimension must step past everything that the smaller ones reach.
+  // (Patterns that interleave without meeting fail this test; ATen calls those "too hard" and so do
+  // we.)
   const int ndim = impl.abi.dl.ndim;
   std::vector<std::pair<int64_t, int64_t>> dims;  // |stride|, size
   for (int i = 0; i < ndim; ++i) {

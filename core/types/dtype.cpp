@@ -64,7 +64,8 @@ ScalarType dtype_from_name(const char* name) {
     if (std::strcmp(detail::kDtypes[i].name, name) == 0) return static_cast<ScalarType>(i);
   }
   std::string known;
-  for (const auto& row : detail::kDtypes) absl::StrAppend(&known, known.empty() ? "" : ", ", row.name);
+  for (const auto& row : detail::kDtypes)
+    absl::StrAppend(&known, known.empty() ? "" : ", ", row.name);
   fail(ErrorCode::kType, "[dtype] no element type is called '", name, "'; there are ", known);
 }
 

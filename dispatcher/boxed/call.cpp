@@ -27,9 +27,9 @@ Scalar Value::scalar() const {
 }
 
 std::string Value::type_name() const {
-  static constexpr const char* kNames[] = {"None",    "Tensor", "Tensor[]",   "Scalar",
-                                           "int[]",   "float[]", "str",       "ScalarType",
-                                           "Device",  "Generator", "handle"};
+  static constexpr const char* kNames[] = {"None",   "Tensor",    "Tensor[]", "Scalar",
+                                           "int[]",  "float[]",   "str",      "ScalarType",
+                                           "Device", "Generator", "handle"};
   if (const auto* s = std::get_if<Scalar>(&v_)) {
     return s->is_float() ? "float" : s->is_int() ? "int" : "bool";
   }
@@ -40,9 +40,9 @@ std::string Value::type_name() const {
 namespace {
 
 const char* arg_type_name(ArgType type) {
-  static constexpr const char* kNames[] = {"Tensor", "Tensor[]", "Operand", "Scalar", "int",
-                                           "bool",   "float",    "int[]",   "float[]", "str",
-                                           "ScalarType", "Device", "Generator"};
+  static constexpr const char* kNames[] = {"Tensor",     "Tensor[]", "Operand",  "Scalar",  "int",
+                                           "bool",       "float",    "int[]",    "float[]", "str",
+                                           "ScalarType", "Device",   "Generator"};
   return kNames[static_cast<int>(type)];
 }
 
@@ -133,7 +133,7 @@ struct Bound {
 };
 
 Bound bind_args(const OpInfo& op, const std::vector<Value>& positional,
-           const std::vector<NamedValue>& named) {
+                const std::vector<NamedValue>& named) {
   Bound bound;
   bound.args.resize(op.num_args);
   std::vector<bool> given(op.num_args, false);

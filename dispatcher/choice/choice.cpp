@@ -17,7 +17,6 @@ namespace {
 
 int decline(void*, mt_ctx*, const void*) { return MT_DECLINED; }
 
-
 struct Backends {
   std::mutex mutex;
   std::vector<std::unique_ptr<Backend>> all;
@@ -106,8 +105,8 @@ void resolve(OpState& state, int slot) {
   if (list != nullptr && !list->ordered.empty()) {
     const Backend* pinned = pins[slot].load(std::memory_order_acquire);
     const Candidate& first = list->ordered.front();
-    const bool plain = (pinned == nullptr || first.backend == pinned) &&
-                       restricted.load() != Kernels::kPrimitives;
+    const bool plain =
+        (pinned == nullptr || first.backend == pinned) && restricted.load() != Kernels::kPrimitives;
     result = plain && !is_oracle(first) && unconditional(*state.entry->info, first)
                  ? &list->direct
                  : &state.choice[slot];
@@ -206,8 +205,8 @@ const Backend& add_backend(const mt_backend& given, const std::string& path) {
     const size_t step = given.candidates->size;
     mt_candidate abi = copy_sized(reinterpret_cast<const mt_candidate*>(first + i * step));
     OpEntry* entry = abi.op != nullptr ? find_op(abi.op) : nullptr;
-    // An op that this mytorch does not have, or under another hash, is not an error: the plug-in may
-    // be newer or older than the framework.
+    // An op that this mytorch does not have, or under another hash, is not an error: the plug-in
+    // may be newer or older than the framework.
     if (entry == nullptr || abi.run == nullptr || entry->info->hash != abi.hash) continue;
     add_candidate(*entry, kept->device_slot, {kept, abi, false});
   }
@@ -298,12 +297,15 @@ RestrictKernels::RestrictKernels(Kernels kernels) : saved_(restricted.load()) {
 
 RestrictKernels::~RestrictKernels() { restrict_kernels(saved_); }
 
-bool after_failure(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args, int status) {
-  if (status == MT_DECLINED && load_default_backends()) {
-    // The first call of the process: the kernels have only now been loaded.
-    ScratchScope scratch(ctx);
+bool after_failure(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args, int status,
+                   const Slot* ran) {
+  if (status == MT_DECLINED) {
+    load_default_backends();
     const Slot* now = entry.slots[slot].load(std::memory_order_acquire);
-    status = now->run(now->self, ctx, args);
+    if (now != ran) {
+      status = now->run(now->self, ctx, args);
+      release_scratch(ctx);
+    }
   }
   if (status == MT_OK) return true;
   if (status == MT_DECLINED) return false;

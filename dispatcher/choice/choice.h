@@ -1,10 +1,11 @@
-// Which kernel a call runs. A backend's candidates for an op on a device type are asked in order: the
-// pinned backend first, then by priority. The oracle is asked only when pinned.
+// Which kernel a call runs. A backend's candidates for an op on a device type are asked in order:
+// the pinned backend first, then by priority. The oracle is asked only when pinned.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "core/runtime/context.h"
 #include "dispatcher/table/op.h"
 #include "mytorch/abi.h"
 
@@ -37,24 +38,28 @@ struct Reason {
   std::string text;
 };
 
-// The slow end of run_kernel: the first call of a process loads the default backends and tries again;
-// a kernel's error is thrown; false when no kernel takes the call.
-bool after_failure(const OpEntry& entry, int device_slot, mt_ctx* ctx, const void* args, int status);
+// The slow end of run_kernel, after `ran` gave `status`: the first calls of a process load the
+// default backends (or wait for the thread that does) and try again; a kernel's error is thrown;
+// false when no kernel takes the call.
+bool after_failure(const OpEntry& entry, int device_slot, mt_ctx* ctx, const void* args, int status,
+                   const Slot* ran);
 
 // Runs the op's kernel. False when there is none for this call: the caller then dissolves the op.
 // Throws the kernel's Error.
 inline bool run_kernel(const OpEntry& entry, int device_slot, mt_ctx* ctx, const void* args) {
   const Slot* slot = entry.slots[device_slot].load(std::memory_order_acquire);
   const int status = slot->run(slot->self, ctx, args);
-  if (status == MT_OK) [[likely]] return true;
-  return after_failure(entry, device_slot, ctx, args, status);
+  release_scratch(ctx);
+  if (status == MT_OK) [[likely]]
+    return true;
+  return after_failure(entry, device_slot, ctx, args, status, slot);
 }
 
 // Whether every candidate takes an output that is exactly one of its inputs.
 bool takes_alias(const OpEntry& entry, int device_slot);
 
-// Throws the Error of an op without a kernel for this call: op, device, dtypes, every candidate with
-// its reason, and how to allow the fallback.
+// Throws the Error of an op without a kernel for this call: op, device, dtypes, every candidate
+// with its reason, and how to allow the fallback.
 [[noreturn]] void fail_no_kernel(const OpEntry& entry, int device_slot, const void* args);
 // Runs the op on the CPU with copies of its operands, where the user allowed it (allow_fallback, or
 // MYTORCH_FALLBACK=1); warns once per op. Otherwise, as fail_no_kernel.

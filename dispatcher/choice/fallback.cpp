@@ -1,4 +1,5 @@
-// The last resort: another device's op on the CPU, where the user allowed it, and the error where not.
+// The last resort: another device's op on the CPU, where the user allowed it, and the error where
+// not.
 #include <cstdio>
 #include <cstdlib>
 
@@ -68,12 +69,11 @@ void fail_no_kernel(const OpEntry& entry, int device_slot, const void* args) {
                       " none is loaded: set MYTORCH_BACKEND_PATH to the folder of the backends, or "
                       "call load_backend.");
     } else {
-      absl::StrAppend(&text, " loaded are ",
-                      absl::StrJoin(loaded, ", ",
-                                    [](std::string* out, const Backend* b) {
-                                      absl::StrAppend(out, b->name);
-                                    }),
-                      ".");
+      absl::StrAppend(
+          &text, " loaded are ",
+          absl::StrJoin(loaded, ", ",
+                        [](std::string* out, const Backend* b) { absl::StrAppend(out, b->name); }),
+          ".");
     }
   }
   for (const Candidate& candidate : list) {
@@ -123,8 +123,8 @@ Mirror mirror(const mt_tensor* t, int slot, mt_ctx* ctx) {
                        m.device_begin, m.bytes, ctx->stream) != MT_OK ||
         (type.ops->synchronize != nullptr &&
          type.ops->synchronize(type.self, t->dl.device.index, ctx->stream) != MT_OK)) {
-      fail(ErrorCode::kDevice, "[fallback] copying from ", type.name, " failed: ",
-           take_host_error());
+      fail(ErrorCode::kDevice, "[fallback] copying from ", type.name,
+           " failed: ", take_host_error());
     }
   }
   return m;
@@ -137,7 +137,8 @@ void run_fallback(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args)
   if (slot == kCpuSlot || op.dynamic || !fallback_is_allowed()) fail_no_kernel(entry, slot, args);
   OpState& state = state_of(const_cast<OpEntry&>(entry));
   if (state.fallbacks.fetch_add(1) == 0) {
-    std::fprintf(stderr, "mytorch: warning: [%s] runs on the CPU for %s: no kernel there takes it\n",
+    std::fprintf(stderr,
+                 "mytorch: warning: [%s] runs on the CPU for %s: no kernel there takes it\n",
                  op.base, device_type(slot).name.c_str());
   }
   std::vector<char> copy(static_cast<const char*>(args),
@@ -170,11 +171,9 @@ void run_fallback(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args)
                        m.host.impl()->storage->data, m.bytes, ctx->stream) != MT_OK ||
         (type.ops->synchronize != nullptr &&
          type.ops->synchronize(type.self, m.device->dl.device.index, ctx->stream) != MT_OK)) {
-      fail(ErrorCode::kDevice, "[fallback] copying to ", type.name, " failed: ",
-           take_host_error());
+      fail(ErrorCode::kDevice, "[fallback] copying to ", type.name, " failed: ", take_host_error());
     }
   }
 }
-
 
 }  // namespace mytorch

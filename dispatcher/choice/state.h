@@ -1,6 +1,6 @@
 // What choice/ keeps for each operator. Lists are immutable and replaced whole, so that calls read
-// them without a lock; the replaced ones are kept, because a call may still be reading them (backends
-// are registered a handful of times in a process).
+// them without a lock; the replaced ones are kept, because a call may still be reading them
+// (backends are registered a handful of times in a process).
 #pragma once
 
 #include <memory>

@@ -10,8 +10,8 @@ Tensor make_output(const TensorSpec& spec) {
     return Tensor::adopt(new_tensor(spec.sizes.data(), static_cast<int>(spec.sizes.size()),
                                     spec.dtype, spec.device, checked_device_slot(spec.device)));
   }
-  return Tensor::adopt(new_tensor_strided(as_list(spec.sizes), as_list(spec.strides), spec.dtype,
-                                          spec.device));
+  return Tensor::adopt(
+      new_tensor_strided(as_list(spec.sizes), as_list(spec.strides), spec.dtype, spec.device));
 }
 
 const mt_tensor* DynamicOutputs::make(void* self, int32_t index, const int64_t* shape,

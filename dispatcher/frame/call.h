@@ -14,16 +14,25 @@
 
 namespace mytorch {
 
-// ---- arguments as fields of the argument struct ---------------------------------------------------
+// ---- arguments as fields of the argument struct
+// ---------------------------------------------------
 
 inline mt_scalar abi_value(const Scalar& x) { return x.abi(); }
 inline mt_scalar abi_value(const std::optional<Scalar>& x) {
   return x.has_value() ? x->abi() : mt_scalar{};
 }
-inline mt_optional_int abi_value(std::optional<int64_t> x) { return {x.value_or(0), x.has_value()}; }
-inline mt_optional_int abi_value(std::optional<bool> x) { return {x.value_or(false), x.has_value()}; }
-inline mt_optional_float abi_value(std::optional<double> x) { return {x.value_or(0), x.has_value()}; }
-inline mt_int_list abi_value(const IntList& x) { return {x.data(), static_cast<int64_t>(x.size())}; }
+inline mt_optional_int abi_value(std::optional<int64_t> x) {
+  return {x.value_or(0), x.has_value()};
+}
+inline mt_optional_int abi_value(std::optional<bool> x) {
+  return {x.value_or(false), x.has_value()};
+}
+inline mt_optional_float abi_value(std::optional<double> x) {
+  return {x.value_or(0), x.has_value()};
+}
+inline mt_int_list abi_value(const IntList& x) {
+  return {x.data(), static_cast<int64_t>(x.size())};
+}
 inline mt_int_list abi_value(const OptionalIntList& x) {
   return x.has_value() ? abi_value(*x) : mt_int_list{};
 }
@@ -70,16 +79,19 @@ class StrArg {
 };
 
 inline const mt_tensor* required(const OperandArg& operand, const OpInfo& op, const char* arg) {
-  if (operand.abi() == nullptr) [[unlikely]] return required_slow(op, arg);
+  if (operand.abi() == nullptr) [[unlikely]]
+    return required_slow(op, arg);
   return operand.abi();
 }
 
-// ---- results --------------------------------------------------------------------------------------
+// ---- results
+// --------------------------------------------------------------------------------------
 
 Tensor make_output(const TensorSpec& spec);
 
 inline Tensor make_view(const Tensor& of, const ViewSpec& spec) {
-  return Tensor::adopt(new_view(of.impl(), as_list(spec.sizes), as_list(spec.strides), spec.offset));
+  return Tensor::adopt(
+      new_view(of.impl(), as_list(spec.sizes), as_list(spec.strides), spec.offset));
 }
 
 template <size_t n>
@@ -105,7 +117,8 @@ class DynamicOutputs {
   std::vector<Tensor> outputs_;
 };
 
-// ---- calls ----------------------------------------------------------------------------------------
+// ---- calls
+// ----------------------------------------------------------------------------------------
 
 // Runs the kernel on the device of `out`. False when none takes the call: the caller then computes
 // what the record's composite says.

@@ -103,7 +103,8 @@ class Evaluation {
     }
     Tensor tensor;
     if ((t->flags & MT_TENSOR_HOST) != 0) {
-      // A copy of a 0-dim CPU tensor's header in the caller's frame: its memory is still the tensor's.
+      // A copy of a 0-dim CPU tensor's header in the caller's frame: its memory is still the
+      // tensor's.
       tensor = scalar_tensor(from_blob(t->dl.data, {}, from_abi(t->dl.dtype)).item(),
                              from_abi(t->dl.dtype), device_);
     } else {
@@ -171,8 +172,7 @@ Dims2 reduced_dims(const mt_program& p, const void* args, int64_t ndim) {
     result.dims.push_back(wrap_dim(field<int64_t>(args, p.dim_offset), ndim, p.name));
   } else if (p.dim_field == MT_DIM_OPTIONAL_INT &&
              field<mt_optional_int>(args, p.dim_offset).present != 0) {
-    result.dims.push_back(
-        wrap_dim(field<mt_optional_int>(args, p.dim_offset).value, ndim, p.name));
+    result.dims.push_back(wrap_dim(field<mt_optional_int>(args, p.dim_offset).value, ndim, p.name));
   } else {
     all();
   }
@@ -197,9 +197,9 @@ std::vector<Tensor> fold(const mt_program& p, const Tensor& x, const Dims2& d, i
   }
   if (kind == "logsumexp") {
     // The largest of nothing: minus infinity.
-    const Tensor top = count != 0 ? reduce("amax", x, true)
-                                  : reduce("sum.dim_IntList", x, true) -
-                                        std::numeric_limits<double>::infinity();
+    const Tensor top =
+        count != 0 ? reduce("amax", x, true)
+                   : reduce("sum.dim_IntList", x, true) - std::numeric_limits<double>::infinity();
     const Tensor sum = reduce("sum.dim_IntList", call_one("exp", {x - top}), d.keepdim);
     return {d.keepdim ? top : call_one("reshape", {top, sum.sizes()}), sum};
   }

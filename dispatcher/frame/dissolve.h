@@ -1,5 +1,5 @@
-// Running a program as the operators that its nodes are: where no kernel takes a call, and where the
-// computation of a derived gradient is itself recorded.
+// Running a program as the operators that its nodes are: where no kernel takes a call, and where
+// the computation of a derived gradient is itself recorded.
 #pragma once
 
 #include <vector>
@@ -17,8 +17,8 @@ mt_dtype pointwise_compute(const OpInfo& op, PointwiseInputs inputs);
 // plain argument, are what other programs dissolve into.
 bool can_dissolve(const OpInfo& op, const void* args);
 
-// The outputs of the program that header(args).variant names, undefined where `wanted` does not want
-// one. The operators go through the layers.
+// The outputs of the program that header(args).variant names, undefined where `wanted` does not
+// want one. The operators go through the layers.
 std::vector<Tensor> dissolve(const OpInfo& op, const void* args, const bool* wanted = nullptr);
 
 }  // namespace mytorch

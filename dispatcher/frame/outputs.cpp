@@ -91,8 +91,8 @@ KernelInto::KernelInto(const OpEntry& entry, const Tensor& out, IntList sizes, S
     }
   });
   if (!direct) {
-    temporary_ = Tensor::adopt(new_tensor(sizes.data(), static_cast<int>(sizes.size()), dtype, device,
-                                       impl->device_slot));
+    temporary_ = Tensor::adopt(
+        new_tensor(sizes.data(), static_cast<int>(sizes.size()), dtype, device, impl->device_slot));
   }
 }
 

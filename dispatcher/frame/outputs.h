@@ -9,7 +9,8 @@ namespace mytorch {
 // The operand of an argument that must be given; throws Error(kValue) for an undefined tensor.
 const mt_tensor* required_slow(const OpInfo& op, const char* arg);
 inline const mt_tensor* required(const Tensor& tensor, const OpInfo& op, const char* arg) {
-  if (!tensor.defined()) [[unlikely]] return required_slow(op, arg);
+  if (!tensor.defined()) [[unlikely]]
+    return required_slow(op, arg);
   return &tensor.impl()->abi;
 }
 inline const mt_tensor* optional_abi(const Tensor& tensor) {
@@ -33,13 +34,13 @@ bool on_one_device(const OpInfo& op, const void* args);
 void check_out(const OpInfo& op, const TensorImpl* out, IntList sizes, ScalarType from,
                Device device, bool inplace);
 
-// An out= result of a kernel that is not pointwise: `out` is checked against what the shape function
-// said; target() is a temporary where out overlaps an input (or is exactly one and a candidate does
-// not take that), is of another type, or not dense in a way the call needs.
+// An out= result of a kernel that is not pointwise: `out` is checked against what the shape
+// function said; target() is a temporary where out overlaps an input (or is exactly one and a
+// candidate does not take that), is of another type, or not dense in a way the call needs.
 class KernelInto {
  public:
-  KernelInto(const OpEntry& entry, const Tensor& out, IntList sizes, ScalarType dtype, Device device,
-             const void* args, bool inplace);
+  KernelInto(const OpEntry& entry, const Tensor& out, IntList sizes, ScalarType dtype,
+             Device device, const void* args, bool inplace);
   TensorImpl* target() const { return target_tensor().impl(); }
   const Tensor& target_tensor() const { return temporary_.defined() ? temporary_ : out_; }
   void finish();
@@ -52,8 +53,8 @@ class KernelInto {
 // Copies `from` into `to`, of the same shape, through the copy_ kernel, below every layer.
 void copy_into(const Tensor& to, const Tensor& from);
 
-// Refuses writes that would be lost or wrong: to memory that several elements share, to an inference
-// tensor outside inference mode.
+// Refuses writes that would be lost or wrong: to memory that several elements share, to an
+// inference tensor outside inference mode.
 void check_writable(const OpInfo& op, const TensorImpl* self);
 
 }  // namespace mytorch

@@ -73,7 +73,8 @@ const mt_tensor* uniform(const OpInfo& op, const PointwiseInputs& in) {
     if (t == nullptr) continue;
     if (t->storage == nullptr) {
       if (first == nullptr || !promotes ||
-          !number_is_lower(from_abi(t->dl.dtype), reinterpret_cast<const TensorImpl*>(first)->dtype))
+          !number_is_lower(from_abi(t->dl.dtype),
+                           reinterpret_cast<const TensorImpl*>(first)->dtype))
         return nullptr;
       continue;
     }
@@ -123,8 +124,8 @@ Device common_device(const OpInfo& op, const PointwiseInputs& in) {
       in.inputs[i] = &in.hosts[i];
       continue;
     }
-    fail(ErrorCode::kDevice, "[", op.base, "] the tensors are on different devices (",
-         device.str(), " and ", Device(t->dl.device.type, t->dl.device.index).str(),
+    fail(ErrorCode::kDevice, "[", op.base, "] the tensors are on different devices (", device.str(),
+         " and ", Device(t->dl.device.type, t->dl.device.index).str(),
          "): move them to one with to(device)");
   }
   return device;
@@ -257,9 +258,9 @@ void pointwise_outputs(const OpInfo& op, PointwiseInputs in, mt_args_header* hea
     if (types.compute == impl->dtype) header->flags = MT_ARGS_UNIFORM;
     for (int i = 0; i < op.num_outputs; ++i) {
       if (wanted != nullptr && !wanted[i]) continue;
-      outputs[i] = new_tensor(first->dl.shape, first->dl.ndim,
-                              output_type(op.outputs[i], types.result), impl->device(),
-                              impl->device_slot);
+      outputs[i] =
+          new_tensor(first->dl.shape, first->dl.ndim, output_type(op.outputs[i], types.result),
+                     impl->device(), impl->device_slot);
     }
     return;
   }
@@ -289,8 +290,7 @@ PointwiseInto::PointwiseInto(const OpEntry& entry, PointwiseInputs in, mt_args_h
       bool apart = impl->device_slot == like->device_slot;
       for (int i = 0; i < in.n && apart; ++i) {
         const mt_tensor* t = in.inputs[i];
-        apart = t == nullptr || t->storage != impl->abi.storage ||
-                t->dl.data == impl->abi.dl.data;
+        apart = t == nullptr || t->storage != impl->abi.storage || t->dl.data == impl->abi.dl.data;
       }
       if (apart) {
         if (types.compute == like->dtype) header->flags = MT_ARGS_UNIFORM;
@@ -314,7 +314,8 @@ PointwiseInto::PointwiseInto(const OpEntry& entry, PointwiseInputs in, mt_args_h
 }
 
 void PointwiseInto::finish() {
-  if (temporary_.defined()) [[unlikely]] copy_into(out_, temporary_);
+  if (temporary_.defined()) [[unlikely]]
+    copy_into(out_, temporary_);
   out_.impl()->bump_version();
 }
 

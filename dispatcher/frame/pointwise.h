@@ -28,23 +28,23 @@ class OperandArg {
   alignas(HostScalar) unsigned char scalar_[sizeof(HostScalar)];
 };
 
-// The tensor arguments of a call in schema order; NULL is an absent optional. `hosts` is where 0-dim
-// CPU tensors beside device tensors become HOST operands (room for n, untouched otherwise).
+// The tensor arguments of a call in schema order; NULL is an absent optional. `hosts` is where
+// 0-dim CPU tensors beside device tensors become HOST operands (room for n, untouched otherwise).
 struct PointwiseInputs {
   const mt_tensor** inputs;
   int n;
   mt_tensor* hosts;
 };
 
-// Sets header->compute and makes the outputs: all of the broadcast shape, in ATen's stride order. Of
-// several outputs those are left null that `wanted`, where given, does not want.
+// Sets header->compute and makes the outputs: all of the broadcast shape, in ATen's stride order.
+// Of several outputs those are left null that `wanted`, where given, does not want.
 void pointwise_outputs(const OpInfo& op, PointwiseInputs inputs, mt_args_header* header,
                        TensorImpl** outputs, const bool* wanted = nullptr);
 
-// The out= and in-place forms, where `out` is given. The constructor checks shape, type and aliasing,
-// before anything is written. target() is what the kernel writes: `out` itself, or a temporary where
-// `out` overlaps an input in another way than being exactly it. finish() brings the temporary home
-// and counts the write.
+// The out= and in-place forms, where `out` is given. The constructor checks shape, type and
+// aliasing, before anything is written. target() is what the kernel writes: `out` itself, or a
+// temporary where `out` overlaps an input in another way than being exactly it. finish() brings the
+// temporary home and counts the write.
 class PointwiseInto {
  public:
   PointwiseInto(const OpEntry& entry, PointwiseInputs inputs, mt_args_header* header,

@@ -48,8 +48,8 @@ void run_init(mt_backend_init_fn init, const std::string& path) {
   }
   const std::string message = take_host_error();
   if (status == MT_DECLINED) {
-    fail(ErrorCode::kUnsupported, "[backend] ", where, " cannot serve this machine: ",
-         message.empty() ? "it gave no reason" : message);
+    fail(ErrorCode::kUnsupported, "[backend] ", where,
+         " cannot serve this machine: ", message.empty() ? "it gave no reason" : message);
   }
   if (status != MT_OK) {
     fail(ErrorCode::kInternal, "[backend] mt_backend_init of ", where, " failed with status ",
@@ -60,7 +60,8 @@ void run_init(mt_backend_init_fn init, const std::string& path) {
 
 std::string library_directory() {
   Dl_info info;
-  if (dladdr(reinterpret_cast<void*>(&run_init), &info) == 0 || info.dli_fname == nullptr) return "";
+  if (dladdr(reinterpret_cast<void*>(&run_init), &info) == 0 || info.dli_fname == nullptr)
+    return "";
   const std::string file = info.dli_fname;
   const size_t slash = file.rfind('/');
   return slash == std::string::npos ? "." : file.substr(0, slash);

@@ -42,28 +42,28 @@ struct ArgInfo {
   ArgType type;
   bool optional;
   bool kw_only;
-  bool written;         // Tensor(a!)
-  bool promotes;        // takes part in promotion, and is converted to the computation type
+  bool written;              // Tensor(a!)
+  bool promotes;             // takes part in promotion, and is converted to the computation type
   const char* default_text;  // as in the schema, null where the argument must be given
-  uint32_t offset;      // of its field in the argument struct, kNoField if none
+  uint32_t offset;           // of its field in the argument struct, kNoField if none
 };
 
 struct OutputInfo {
   const char* name;
-  uint32_t offset;      // kNoField where it is no output of the kernel (a view, a written argument)
-  int8_t dtype;         // a fixed ScalarType, or -1: the promoted type
+  uint32_t offset;  // kNoField where it is no output of the kernel (a view, a written argument)
+  int8_t dtype;     // a fixed ScalarType, or -1: the promoted type
 };
 
 struct OpInfo {
-  const char* name;     // "add.Tensor"
-  const char* base;     // "add"
+  const char* name;  // "add.Tensor"
+  const char* base;  // "add"
   const char* schema;
   const char* doc;
   uint64_t hash;
   Meaning meaning;
   Promote promote;
-  bool has_kernel;      // kernels may be registered for it
-  bool derived;         // made by differentiation of another record
+  bool has_kernel;  // kernels may be registered for it
+  bool derived;     // made by differentiation of another record
   bool dynamic;
   bool differentiable;
   uint32_t input_promotes;  // pointwise: bit i, the i-th tensor argument takes part in promotion
@@ -71,11 +71,12 @@ struct OpInfo {
   int32_t num_args;
   const OutputInfo* outputs;
   int32_t num_outputs;
-  uint32_t args_size;   // of the argument struct
+  uint32_t args_size;                 // of the argument struct
   const mt_program* const* programs;  // one per variant; null where the meaning is no program
   int32_t num_programs;
-  // Calls the functional form with one boxed value per argument, in schema order. `inplace` and `out`
-  // are the other forms, null where the op has none (`out` takes the outputs after the arguments).
+  // Calls the functional form with one boxed value per argument, in schema order. `inplace` and
+  // `out` are the other forms, null where the op has none (`out` takes the outputs after the
+  // arguments).
   void (*boxed)(const Value* args, std::vector<Value>* results);
   void (*boxed_inplace)(const Value* args, std::vector<Value>* results);
   void (*boxed_out)(const Value* args, std::vector<Value>* results);
@@ -93,13 +94,14 @@ enum Form : int { kFunctional = 0, kInplace = 1 };
 struct OpState;  // candidates, owned by choice/
 
 struct OpEntry {
-  // What a call on a device of this type runs: the only candidate where it takes every call, else the
-  // choice between them; a slot that declines where there is none. Never null.
+  // What a call on a device of this type runs: the only candidate where it takes every call, else
+  // the choice between them; a slot that declines where there is none. Never null.
   std::atomic<const Slot*> slots[kMaxDeviceTypes] = {{&kDeclines}, {&kDeclines}, {&kDeclines},
-                                                      {&kDeclines}, {&kDeclines}, {&kDeclines},
-                                                      {&kDeclines}, {&kDeclines}};
+                                                     {&kDeclines}, {&kDeclines}, {&kDeclines},
+                                                     {&kDeclines}, {&kDeclines}};
   static_assert(kMaxDeviceTypes == 8);
-  // The layers' wrappers, of the same signature as the form they wrap; null: the layer ignores the op.
+  // The layers' wrappers, of the same signature as the form they wrap; null: the layer ignores the
+  // op.
   void* autograd[2] = {nullptr, nullptr};
   const OpInfo* info = nullptr;
   OpState* state = nullptr;

@@ -11,9 +11,9 @@ namespace optim = mytorch::optim;
 
 namespace {
 
-// 784-32-10, trained to give 1 for the right class and 0 for the others, by plain gradient descent. At
-// the rates that make it quick most of the hidden units would die in the first steps, so it warms up;
-// then the rate falls to zero.
+// 784-32-10, trained to give 1 for the right class and 0 for the others, by plain gradient descent.
+// At the rates that make it quick most of the hidden units would die in the first steps, so it
+// warms up; then the rate falls to zero.
 class Mlp final : public Task {
  public:
   explicit Mlp(Device device) : one_hot_(mytorch::eye(10).to(device)) {
@@ -47,8 +47,8 @@ class Mlp final : public Task {
   std::optional<optim::SequentialLR> schedule_;
 };
 
-// Two convolutions and two linear layers, on cross entropy. One cycle of the rate is what lets so few
-// epochs suffice.
+// Two convolutions and two linear layers, on cross entropy. One cycle of the rate is what lets so
+// few epochs suffice.
 class Cnn final : public Task {
  public:
   explicit Cnn(Device device) { network_.to(device); }
@@ -69,10 +69,10 @@ class Cnn final : public Task {
   }
 
  private:
-  nn::Sequential network_{nn::Conv2d(1, 16, 3), nn::ReLU(), nn::MaxPool2d(2),
-                          nn::Conv2d(16, 32, 3), nn::ReLU(), nn::MaxPool2d(2),
-                          nn::Flatten(), nn::Linear(800, 128), nn::ReLU(), nn::Dropout(0.25),
-                          nn::Linear(128, 10)};
+  nn::Sequential network_{nn::Conv2d(1, 16, 3),  nn::ReLU(),           nn::MaxPool2d(2),
+                          nn::Conv2d(16, 32, 3), nn::ReLU(),           nn::MaxPool2d(2),
+                          nn::Flatten(),         nn::Linear(800, 128), nn::ReLU(),
+                          nn::Dropout(0.25),     nn::Linear(128, 10)};
   std::optional<optim::AdamW> adam_;
   std::optional<optim::OneCycleLR> schedule_;
   int64_t left_ = 0;

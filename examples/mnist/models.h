@@ -16,7 +16,8 @@ struct Recipe {
 std::vector<std::string> model_names();
 Recipe recipe_of(const std::string& model);
 
-// What is trained: a network from images (n, 1, 28, 28) to scores (n, 10), and what its scores cost.
+// What is trained: a network from images (n, 1, 28, 28) to scores (n, 10), and what its scores
+// cost.
 class Task {
  public:
   virtual ~Task() = default;

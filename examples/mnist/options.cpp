@@ -8,7 +8,8 @@
 
 std::optional<Options> parse_options(int argc, char** argv, int* status) {
   Options options;
-  CLI::App app("Trains a small network on MNIST, or on a data set that comes in its format.", "mnist");
+  CLI::App app("Trains a small network on MNIST, or on a data set that comes in its format.",
+               "mnist");
   const auto natural = CLI::Range(int64_t{1}, int64_t{1} << 31);
   app.add_option("--model", options.model, "Which network")
       ->check(CLI::IsMember(model_names()))
@@ -30,8 +31,8 @@ std::optional<Options> parse_options(int argc, char** argv, int* status) {
   app.add_option("--seed", options.seed, "Of the random numbers")->capture_default_str();
   auto* lr = app.add_option("--lr", options.lr, "Largest learning rate; by default the model's own")
                  ->check([](const std::string& text) {
-                     return std::strtod(text.c_str(), nullptr) > 0 ? "" : "not above 0";
-                   });
+                   return std::strtod(text.c_str(), nullptr) > 0 ? "" : "not above 0";
+                 });
   app.add_option("--save", options.save, "Write the network to this file after each epoch");
   app.add_option("--load", options.load, "Begin with the network of this file");
   try {

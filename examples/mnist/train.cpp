@@ -105,9 +105,8 @@ void run(const Options& options) {
     return;
   }
 
-  data::DataLoader loader(
-      data::MNIST(directory, data::Split::kTrain),
-      {.batch_size = options.batch, .shuffle = true, .seed = options.seed});
+  data::DataLoader loader(data::MNIST(directory, data::Split::kTrain),
+                          {.batch_size = options.batch, .shuffle = true, .seed = options.seed});
   task->begin(options.lr, options.epochs * loader.size());
   for (int64_t epoch = 1; epoch <= options.epochs; ++epoch) {
     const std::string label =

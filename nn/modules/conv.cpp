@@ -28,10 +28,9 @@ void reset(const Tensor& weight, const Tensor& bias) {
 // What a convolution's options add to its description, where they are not the usual ones.
 std::string extras(const std::string& padding, const std::string& dilation, int64_t groups,
                    bool bias) {
-  return absl::StrCat(padding == "0" ? "" : ", padding=" + padding,
-                      dilation == "1" ? "" : ", dilation=" + dilation,
-                      groups == 1 ? "" : absl::StrCat(", groups=", groups),
-                      bias ? "" : ", bias=false", ")");
+  return absl::StrCat(
+      padding == "0" ? "" : ", padding=" + padding, dilation == "1" ? "" : ", dilation=" + dilation,
+      groups == 1 ? "" : absl::StrCat(", groups=", groups), bias ? "" : ", bias=false", ")");
 }
 
 }  // namespace
@@ -40,9 +39,9 @@ Conv1d::Conv1d(int64_t in_channels, int64_t out_channels, int64_t kernel_size,
                Conv1dOptions options)
     : options_(options) {
   check_channels("Conv1d", in_channels, out_channels, options.groups);
-  check_at_least("Conv1d", 1, {{"kernel_size", kernel_size},
-                               {"stride", options.stride},
-                               {"dilation", options.dilation}});
+  check_at_least(
+      "Conv1d", 1,
+      {{"kernel_size", kernel_size}, {"stride", options.stride}, {"dilation", options.dilation}});
   check_at_least("Conv1d", 0, {{"padding", options.padding}});
   weight = empty({out_channels, in_channels / options.groups, kernel_size}, kFloat32);
   if (options.bias) bias = empty({out_channels}, kFloat32);
@@ -68,17 +67,19 @@ std::string Conv1d::describe() const {
 Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, Size2 kernel_size, Conv2dOptions options)
     : options_(options) {
   check_channels("Conv2d", in_channels, out_channels, options.groups);
-  check_at_least("Conv2d", 1, {{"the height of kernel_size", kernel_size.height()},
-                               {"the width of kernel_size", kernel_size.width()},
-                               {"the height of stride", options.stride.height()},
-                               {"the width of stride", options.stride.width()},
-                               {"the height of dilation", options.dilation.height()},
-                               {"the width of dilation", options.dilation.width()}});
-  check_at_least("Conv2d", 0, {{"the height of padding", options.padding.height()},
-                               {"the width of padding", options.padding.width()}});
-  weight = empty({out_channels, in_channels / options.groups, kernel_size.height(),
-                  kernel_size.width()},
-                 kFloat32);
+  check_at_least("Conv2d", 1,
+                 {{"the height of kernel_size", kernel_size.height()},
+                  {"the width of kernel_size", kernel_size.width()},
+                  {"the height of stride", options.stride.height()},
+                  {"the width of stride", options.stride.width()},
+                  {"the height of dilation", options.dilation.height()},
+                  {"the width of dilation", options.dilation.width()}});
+  check_at_least("Conv2d", 0,
+                 {{"the height of padding", options.padding.height()},
+                  {"the width of padding", options.padding.width()}});
+  weight =
+      empty({out_channels, in_channels / options.groups, kernel_size.height(), kernel_size.width()},
+            kFloat32);
   if (options.bias) bias = empty({out_channels}, kFloat32);
   register_parameter("weight", weight);
   register_parameter("bias", bias);
@@ -93,11 +94,11 @@ Tensor Conv2d::forward(const Tensor& input) {
 }
 
 std::string Conv2d::describe() const {
-  return absl::StrCat("Conv2d(", weight.size(1) * options_.groups, ", ", weight.size(0),
-                      ", kernel_size=", text(Size2(weight.size(2), weight.size(3))),
-                      ", stride=", text(options_.stride),
-                      extras(text(options_.padding), text(options_.dilation), options_.groups,
-                             bias.defined()));
+  return absl::StrCat(
+      "Conv2d(", weight.size(1) * options_.groups, ", ", weight.size(0),
+      ", kernel_size=", text(Size2(weight.size(2), weight.size(3))),
+      ", stride=", text(options_.stride),
+      extras(text(options_.padding), text(options_.dilation), options_.groups, bias.defined()));
 }
 
 }  // namespace mytorch::nn

@@ -15,19 +15,26 @@ namespace {
 
 const char* name(Reduction reduction) {
   switch (reduction) {
-    case Reduction::kNone: return "none";
-    case Reduction::kSum: return "sum";
-    case Reduction::kMean: break;
+    case Reduction::kNone:
+      return "none";
+    case Reduction::kSum:
+      return "sum";
+    case Reduction::kMean:
+      break;
   }
   return "mean";
 }
 
 const char* name(KLReduction reduction) {
   switch (reduction) {
-    case KLReduction::kNone: return "none";
-    case KLReduction::kSum: return "sum";
-    case KLReduction::kBatchMean: return "batchmean";
-    case KLReduction::kMean: break;
+    case KLReduction::kNone:
+      return "none";
+    case KLReduction::kSum:
+      return "sum";
+    case KLReduction::kBatchMean:
+      return "batchmean";
+    case KLReduction::kMean:
+      break;
   }
   return "mean";
 }

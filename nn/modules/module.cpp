@@ -1,11 +1,11 @@
 #include "mytorch/nn/module.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <ostream>
 #include <set>
-
-#include <cxxabi.h>
 
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
@@ -55,7 +55,8 @@ Tensor Module::forward(const Tensor& /*input*/) {
        "] has no forward of one tensor: override it, or call the forward that it has");
 }
 
-// ---- registration -----------------------------------------------------------------------------------
+// ---- registration
+// -----------------------------------------------------------------------------------
 
 void Module::check_name(const std::string& name) const {
   if (name.empty() || name.find('.') != std::string::npos) {
@@ -112,7 +113,8 @@ Module& Module::resolve(const ChildEntry& entry) const {
   return entry.shared != nullptr ? *entry.shared : at_distance<Module>(this, entry.place);
 }
 
-// ---- lists ------------------------------------------------------------------------------------------
+// ---- lists
+// ------------------------------------------------------------------------------------------
 
 void Module::visit(const std::string& prefix, const Visit& visit) const {
   for (const TensorEntry& entry : tensors_) {
@@ -178,7 +180,8 @@ int64_t Module::num_parameters(bool trainable_only) const {
   return count;
 }
 
-// ---- modes and conversions --------------------------------------------------------------------------
+// ---- modes and conversions
+// --------------------------------------------------------------------------
 
 void Module::train(bool on) {
   apply([on](Module& module) { module.training_ = on; });
@@ -258,7 +261,8 @@ void Module::unshare(CloneMemo& memo) {
   }
 }
 
-// ---- text -------------------------------------------------------------------------------------------
+// ---- text
+// -------------------------------------------------------------------------------------------
 
 std::string Module::describe() const { return absl::StrCat(class_name(*this), "()"); }
 

@@ -48,8 +48,8 @@ void BatchNorm::reset_parameters() {
 Tensor BatchNorm::forward(const Tensor& input) {
   if (input.dim() < min_dim_ || input.dim() > max_dim_ || input.size(1) != num_features_) {
     fail(ErrorCode::kShape, "[", name_, "] input ", shape_str(input.sizes()), " does not have ",
-         min_dim_, min_dim_ == max_dim_ ? "" : absl::StrCat(" to ", max_dim_),
-         " dimensions with ", num_features_, " channels in dimension 1");
+         min_dim_, min_dim_ == max_dim_ ? "" : absl::StrCat(" to ", max_dim_), " dimensions with ",
+         num_features_, " channels in dimension 1");
   }
   const bool tracks = running_mean.defined();
   double momentum = options_.momentum.value_or(0);
@@ -58,16 +58,15 @@ Tensor BatchNorm::forward(const Tensor& input) {
     num_batches_tracked.add_(1);
     if (!options_.momentum.has_value()) momentum = 1 / num_batches_tracked.item<double>();
   }
-  return batch_norm(input, weight, bias, running_mean, running_var, training() || !tracks,
-                    momentum, options_.eps);
+  return batch_norm(input, weight, bias, running_mean, running_var, training() || !tracks, momentum,
+                    options_.eps);
 }
 
 std::string BatchNorm::describe() const {
-  return absl::StrCat(
-      name_, "(", num_features_, ", eps=", options_.eps, ", momentum=",
-      options_.momentum.has_value() ? absl::StrCat(*options_.momentum) : "none",
-      ", affine=", text(options_.affine),
-      ", track_running_stats=", text(options_.track_running_stats), ")");
+  return absl::StrCat(name_, "(", num_features_, ", eps=", options_.eps, ", momentum=",
+                      options_.momentum.has_value() ? absl::StrCat(*options_.momentum) : "none",
+                      ", affine=", text(options_.affine),
+                      ", track_running_stats=", text(options_.track_running_stats), ")");
 }
 
 LayerNorm::LayerNorm(IntList normalized_shape, LayerNormOptions options)

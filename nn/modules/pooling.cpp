@@ -9,10 +9,11 @@ namespace mytorch::nn {
 
 MaxPool2d::MaxPool2d(Size2 kernel_size, MaxPool2dOptions options)
     : kernel_size_(kernel_size), stride_(options.stride.value_or(kernel_size)), options_(options) {
-  check_at_least("MaxPool2d", 1, {{"the height of kernel_size", kernel_size.height()},
-                                  {"the width of kernel_size", kernel_size.width()},
-                                  {"the height of stride", stride_.height()},
-                                  {"the width of stride", stride_.width()}});
+  check_at_least("MaxPool2d", 1,
+                 {{"the height of kernel_size", kernel_size.height()},
+                  {"the width of kernel_size", kernel_size.width()},
+                  {"the height of stride", stride_.height()},
+                  {"the width of stride", stride_.width()}});
 }
 
 Tensor MaxPool2d::forward(const Tensor& input) {
@@ -28,10 +29,11 @@ std::string MaxPool2d::describe() const {
 
 AvgPool2d::AvgPool2d(Size2 kernel_size, AvgPool2dOptions options)
     : kernel_size_(kernel_size), stride_(options.stride.value_or(kernel_size)), options_(options) {
-  check_at_least("AvgPool2d", 1, {{"the height of kernel_size", kernel_size.height()},
-                                  {"the width of kernel_size", kernel_size.width()},
-                                  {"the height of stride", stride_.height()},
-                                  {"the width of stride", stride_.width()}});
+  check_at_least("AvgPool2d", 1,
+                 {{"the height of kernel_size", kernel_size.height()},
+                  {"the width of kernel_size", kernel_size.width()},
+                  {"the height of stride", stride_.height()},
+                  {"the width of stride", stride_.width()}});
 }
 
 Tensor AvgPool2d::forward(const Tensor& input) {

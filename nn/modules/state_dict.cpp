@@ -55,12 +55,12 @@ LoadReport Module::load_state_dict(const TensorMap& state, bool strict) {
     if (known.count(name) == 0) report.unexpected.push_back(name);
   }
   if (strict && !(report.missing.empty() && report.unexpected.empty())) {
-    fail(ErrorCode::kValue, "[load_state_dict] the names differ: ",
-         report.missing.empty() ? "" : absl::StrCat("missing ", some_names(report.missing)),
-         report.missing.empty() || report.unexpected.empty() ? "" : "; ",
-         report.unexpected.empty() ? ""
-                                   : absl::StrCat("unexpected ", some_names(report.unexpected)),
-         ". Load the state of the same module, or with strict = false what fits");
+    fail(
+        ErrorCode::kValue, "[load_state_dict] the names differ: ",
+        report.missing.empty() ? "" : absl::StrCat("missing ", some_names(report.missing)),
+        report.missing.empty() || report.unexpected.empty() ? "" : "; ",
+        report.unexpected.empty() ? "" : absl::StrCat("unexpected ", some_names(report.unexpected)),
+        ". Load the state of the same module, or with strict = false what fits");
   }
   if (!misfits.empty()) fail(ErrorCode::kShape, "[load_state_dict] ", misfits);
   NoGradGuard no_grad;

@@ -18,8 +18,8 @@ void Adagrad::check(const AdagradOptions& options) const {
   check_option(options.lr >= 0, "lr", options.lr, "a rate that is not negative");
   check_option(options.lr_decay >= 0, "lr_decay", options.lr_decay, "0 or more");
   check_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
-  check_option(options.initial_accumulator >= 0, "initial_accumulator",
-               options.initial_accumulator, "0 or more");
+  check_option(options.initial_accumulator >= 0, "initial_accumulator", options.initial_accumulator,
+               "0 or more");
   check_option(options.eps >= 0, "eps", options.eps, "0 or more");
 }
 

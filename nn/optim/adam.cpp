@@ -12,8 +12,8 @@
 namespace mytorch::nn::optim {
 namespace {
 
-// One step from a gradient that includes what weight decay adds to it. The corrections of the moments
-// are numbers, so they are put into the step size and eps:
+// One step from a gradient that includes what weight decay adds to it. The corrections of the
+// moments are numbers, so they are put into the step size and eps:
 //   m / c1 / (sqrt(v / c2) + eps) = sqrt(c2) / c1 * m / (sqrt(v) + eps * sqrt(c2))
 template <class Slot, class Options>
 void adam_step(Slot& slot, const Tensor& gradient, const Options& options) {

@@ -34,9 +34,8 @@ LRCurve multi_step(std::vector<int64_t> milestones, double gamma) {
 }
 
 LRCurve exponential(double gamma) {
-  return [=](double base, int64_t step) {
-    return base * std::pow(gamma, static_cast<double>(step));
-  };
+  return
+      [=](double base, int64_t step) { return base * std::pow(gamma, static_cast<double>(step)); };
 }
 
 LRCurve cosine(int64_t half_period, double min_lr) {
@@ -51,8 +50,7 @@ LRCurve cosine(int64_t half_period, double min_lr) {
 LRCurve linear(double from, double to, int64_t steps) {
   check_steps("LinearLR", "steps", steps);
   return [=](double base, int64_t step) {
-    const double part =
-        static_cast<double>(std::min(step, steps)) / static_cast<double>(steps);
+    const double part = static_cast<double>(std::min(step, steps)) / static_cast<double>(steps);
     return base * (from + (to - from) * part);
   };
 }

@@ -14,8 +14,7 @@ namespace mytorch::nn::optim {
 Optimizer::Optimizer(const char* name, std::vector<const char*> state_names)
     : name_(name), state_names_(std::move(state_names)) {}
 
-void Optimizer::check_option(bool good, const char* option, double value,
-                             const char* bound) const {
+void Optimizer::check_option(bool good, const char* option, double value, const char* bound) const {
   if (!good) fail(ErrorCode::kValue, "[", name_, "] ", option, " is ", value, ": give ", bound);
 }
 
@@ -25,9 +24,8 @@ void Optimizer::append_group(std::vector<Tensor> parameters) {
   }
   std::vector<Slot> slots;
   const auto holds = [](const std::vector<Slot>& group, const Tensor& parameter) {
-    return std::any_of(group.begin(), group.end(), [&](const Slot& slot) {
-      return slot.parameter.is_same(parameter);
-    });
+    return std::any_of(group.begin(), group.end(),
+                       [&](const Slot& slot) { return slot.parameter.is_same(parameter); });
   };
   for (Tensor& parameter : parameters) {
     const auto refuse = [&](const char* reason) {
@@ -113,7 +111,8 @@ void Optimizer::set_momentum(size_t group, double momentum) {
   *place = momentum;
 }
 
-// ---- state ------------------------------------------------------------------------------------------
+// ---- state
+// ------------------------------------------------------------------------------------------
 
 TensorMap Optimizer::state_dict() const {
   TensorMap state;

@@ -51,7 +51,8 @@ void LRScheduler::load_state_dict(const TensorMap& state) {
   move_to(step);
 }
 
-// ---- one cycle --------------------------------------------------------------------------------------
+// ---- one cycle
+// --------------------------------------------------------------------------------------
 
 namespace {
 
@@ -111,7 +112,8 @@ void OneCycleLR::move_to(int64_t step) {
   }
 }
 
-// ---- plateau ----------------------------------------------------------------------------------------
+// ---- plateau
+// ----------------------------------------------------------------------------------------
 
 ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, PlateauOptions options)
     : optimizer_(optimizer),
@@ -119,8 +121,7 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, PlateauOptions option
       best_(options.maximize ? -std::numeric_limits<double>::infinity()
                              : std::numeric_limits<double>::infinity()) {
   if (!(options.factor < 1)) {
-    fail(ErrorCode::kValue, "[ReduceLROnPlateau] factor is ", options.factor,
-         ": give one below 1");
+    fail(ErrorCode::kValue, "[ReduceLROnPlateau] factor is ", options.factor, ": give one below 1");
   }
 }
 

@@ -20,7 +20,9 @@ struct OpArg {
   bool differentiable = false;  // takes part in gradient checks
 
   bool is_tensor() const { return type.starts_with("Tensor") || type.starts_with("Operand"); }
-  bool is_tensor_list() const { return type.starts_with("Tensor[") || type.starts_with("Tensor?["); }
+  bool is_tensor_list() const {
+    return type.starts_with("Tensor[") || type.starts_with("Tensor?[");
+  }
 };
 
 struct OpRecord {
@@ -46,8 +48,8 @@ struct OpRecord {
   std::vector<Json> samples;
 
   bool differentiable() const { return gradient != "none"; }
-  bool writes() const;      // an argument is written, as by copy_
-  bool random() const;      // takes a generator
+  bool writes() const;       // an argument is written, as by copy_
+  bool random() const;       // takes a generator
   bool unspecified() const;  // leaves its result's values open, as `empty`
   const OpArg* arg(const std::string& arg_name) const;
 };

@@ -45,7 +45,8 @@ bool changes(const OpRecord& op, const std::string& arg) {
 
 class Checker {
  public:
-  Checker(const Options& options, std::ostream& out) : options_(options), out_(out), device_(options.device) {}
+  Checker(const Options& options, std::ostream& out)
+      : options_(options), out_(out), device_(options.device) {}
 
   Report run_all(const std::vector<OpRecord>& catalog);
 
@@ -141,7 +142,8 @@ bool Checker::run_case(const Case& c, const Fail& fail) {
     return true;
   }
   if (expected.error.has_value() && (!c.may_fail() || !is_refusal(expected))) {
-    // Types that an operator does not take are refused by everyone; run_op sees that some are taken.
+    // Types that an operator does not take are refused by everyone; run_op sees that some are
+    // taken.
     if (!c.typed || !is_refusal(expected)) fail("reference", "failed: " + expected.message);
   }
   compare(c, reference_arguments, found, expected, tolerance, "functional", fail);
@@ -178,7 +180,7 @@ void Checker::run_op(const OpRecord& op) {
     if (options_.number >= 0 && c.number != options_.number) continue;
     if (!options_.dtype.empty() && options_.dtype != dtype_name(c.dtype)) continue;
     if (options_.quick) {
-      const int kind = c.sample->contains("error") ? 4
+      const int kind = c.sample->contains("error")                   ? 4
                        : c.dtype == kFloat16 || c.dtype == kBFloat16 ? 3
                        : is_floating_point(c.dtype)                  ? 2
                        : c.dtype == kBool                            ? 0
@@ -220,8 +222,9 @@ Report Checker::run_all(const std::vector<OpRecord>& catalog) {
     report_.cases += score.cases;
     report_.failed += score.failed;
     if (options_.verbose) {
-      out_ << op.name << ": " << score.cases << " cases, " << score.cases - score.failed << " passed, "
-           << score.failed << " failed, " << score.refused << " types refused" << std::endl;
+      out_ << op.name << ": " << score.cases << " cases, " << score.cases - score.failed
+           << " passed, " << score.failed << " failed, " << score.refused << " types refused"
+           << std::endl;
     }
   }
   out_ << report_.cases << " cases, " << std::max(0, report_.cases - report_.failed) << " passed, "
@@ -234,9 +237,8 @@ Report Checker::run_all(const std::vector<OpRecord>& catalog) {
 bool Options::selects(const OpRecord& op) const {
   if (only.empty()) return true;
   const std::string base = op.name.substr(0, op.name.find('.'));
-  return std::any_of(only.begin(), only.end(), [&](const std::string& name) {
-    return name == op.name || name == base;
-  });
+  return std::any_of(only.begin(), only.end(),
+                     [&](const std::string& name) { return name == op.name || name == base; });
 }
 
 std::vector<Value> call_named(const std::string& name, const Arguments& arguments,

@@ -19,10 +19,10 @@ struct Options {
   std::vector<std::string> only;  // full or base names of operators; empty: all
   std::string dtype;              // "": every type
   uint64_t seed = 0;
-  int number = -1;                // of a case; -1: all
-  bool quick = false;             // one case for each operator and kind of type
+  int number = -1;     // of a case; -1: all
+  bool quick = false;  // one case for each operator and kind of type
   bool gradients = true;
-  bool verbose = false;           // a line for each operator
+  bool verbose = false;  // a line for each operator
 
   bool selects(const OpRecord& op) const;
 };
@@ -30,7 +30,7 @@ struct Options {
 struct Failure {
   std::string op;
   int number;
-  std::string check;      // "functional", "out=", "in-place", "composite", "gradcheck", ...
+  std::string check;  // "functional", "out=", "in-place", "composite", "gradcheck", ...
   std::string arguments;
   std::string what;
 };
@@ -70,7 +70,8 @@ void check_geometry(const Case& c, const Arguments& arguments, const std::vector
 bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fail);
 
 // Replays PyTorch's results and gradients (tests/goldens, made by scripts/make-goldens).
-Report check_goldens(const std::vector<OpRecord>& catalog, const Options& options, std::ostream& out);
+Report check_goldens(const std::vector<OpRecord>& catalog, const Options& options,
+                     std::ostream& out);
 
 // Runs the checks, writes failures with their reproducers as they come, and a summary at the end.
 Report check(const std::vector<OpRecord>& catalog, const Options& options, std::ostream& out);

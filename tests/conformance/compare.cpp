@@ -9,19 +9,27 @@ namespace {
 
 double epsilon(ScalarType dtype) {
   switch (dtype) {
-    case kFloat16: return 0x1p-10;
-    case kBFloat16: return 0x1p-7;
-    case kFloat32: return 0x1p-23;
-    default: return 0x1p-52;
+    case kFloat16:
+      return 0x1p-10;
+    case kBFloat16:
+      return 0x1p-7;
+    case kFloat32:
+      return 0x1p-23;
+    default:
+      return 0x1p-52;
   }
 }
 
 double default_relative(ScalarType dtype) {
   switch (dtype) {
-    case kFloat16: return 2e-3;
-    case kBFloat16: return 1.6e-2;
-    case kFloat32: return 1e-5;
-    default: return 1e-12;
+    case kFloat16:
+      return 2e-3;
+    case kBFloat16:
+      return 1.6e-2;
+    case kFloat32:
+      return 1e-5;
+    default:
+      return 1e-12;
   }
 }
 
@@ -86,8 +94,10 @@ std::vector<double> operand_sizes(const Arguments& arguments, const Tensor& resu
 std::string text(const Element& e) {
   std::ostringstream out;
   out.precision(17);
-  if (e.is_float) out << e.d;
-  else out << e.i;
+  if (e.is_float)
+    out << e.d;
+  else
+    out << e.i;
   return out.str();
 }
 
@@ -103,7 +113,8 @@ std::string index_text(int64_t linear, const std::vector<int64_t>& shape) {
 }
 
 std::string tensor_difference(const OpRecord& op, const Arguments& arguments, const Tensor& found,
-                              const Tensor& expected, const Tolerance& tolerance, bool values_only) {
+                              const Tensor& expected, const Tolerance& tolerance,
+                              bool values_only) {
   if (found.defined() != expected.defined()) {
     return found.defined() ? "is defined, expected none" : "is undefined";
   }
@@ -160,7 +171,8 @@ std::vector<double> Tolerance::allowed(const OpRecord& op, const Arguments& argu
   const ScalarType dtype = expected.dtype();
   const double eps = epsilon(dtype);
   const auto own = op.tolerance.find(dtype_name(dtype));
-  const double relative = (own != op.tolerance.end() ? own->second : default_relative(dtype)) * factor;
+  const double relative =
+      (own != op.tolerance.end() ? own->second : default_relative(dtype)) * factor;
   std::vector<double> terms(elements.size(), 0.0);
   double steps = 8 * factor;
   if (op.meaning == "pointwise") {
@@ -195,14 +207,16 @@ std::string difference(const OpRecord& op, const Arguments& arguments, const Val
                        const Value& expected, const Tolerance& tolerance, bool values_only) {
   const auto& a = found.variant();
   const auto& b = expected.variant();
-  if (a.index() != b.index()) return "is " + found.type_name() + ", expected " + expected.type_name();
+  if (a.index() != b.index())
+    return "is " + found.type_name() + ", expected " + expected.type_name();
   if (const auto* tensor = std::get_if<Tensor>(&b)) {
     return tensor_difference(op, arguments, found.tensor(), *tensor, tolerance, values_only);
   }
   if (const auto* list = std::get_if<std::vector<Tensor>>(&b)) {
     const auto& got = found.tensors();
     if (got.size() != list->size()) {
-      return "has " + std::to_string(got.size()) + " tensors, expected " + std::to_string(list->size());
+      return "has " + std::to_string(got.size()) + " tensors, expected " +
+             std::to_string(list->size());
     }
     for (size_t i = 0; i < got.size(); ++i) {
       const std::string what =

@@ -11,15 +11,15 @@
 namespace mytorch::conformance {
 
 // How close results have to be. Integers, bools, views, copies and random numbers have to be equal.
-// Floats may differ by `relative`, and by `steps` rounding errors of what went into the element: where
-// a sum cancels, its error is relative to its terms, not to itself.
+// Floats may differ by `relative`, and by `steps` rounding errors of what went into the element:
+// where a sum cancels, its error is relative to its terms, not to itself.
 struct Tolerance {
   bool exact = false;
   double factor = 1;  // loosens both, for a program that rounds after each operation
 
   // Of one result: the largest difference from each expected element.
-  std::vector<double> allowed(const OpRecord& op, const Arguments& arguments, const Tensor& expected,
-                              const std::vector<Element>& elements) const;
+  std::vector<double> allowed(const OpRecord& op, const Arguments& arguments,
+                              const Tensor& expected, const std::vector<Element>& elements) const;
 };
 
 // "" when equal: types, shapes, strides (unless `values_only`) and elements; NaN equals NaN, and an

@@ -8,16 +8,26 @@ namespace {
 template <class F>
 auto visit(ScalarType dtype, F f) {
   switch (dtype) {
-    case kBool: return f(bool{});
-    case kUInt8: return f(uint8_t{});
-    case kInt8: return f(int8_t{});
-    case kInt16: return f(int16_t{});
-    case kInt32: return f(int32_t{});
-    case kInt64: return f(int64_t{});
-    case kFloat16: return f(Half{});
-    case kBFloat16: return f(BFloat16{});
-    case kFloat32: return f(float{});
-    case kFloat64: break;
+    case kBool:
+      return f(bool{});
+    case kUInt8:
+      return f(uint8_t{});
+    case kInt8:
+      return f(int8_t{});
+    case kInt16:
+      return f(int16_t{});
+    case kInt32:
+      return f(int32_t{});
+    case kInt64:
+      return f(int64_t{});
+    case kFloat16:
+      return f(Half{});
+    case kBFloat16:
+      return f(BFloat16{});
+    case kFloat32:
+      return f(float{});
+    case kFloat64:
+      break;
   }
   return f(double{});
 }

@@ -44,7 +44,8 @@ struct Guarded {
     const std::string after = storage_bytes(tensor);
     const size_t size = static_cast<size_t>(tensor.element_size());
     std::vector<bool> mine(before.size() / size, false);
-    for_each_offset(tensor.sizes().vec(), strides, [&](int64_t offset) { mine[offset + kGuard] = true; });
+    for_each_offset(tensor.sizes().vec(), strides,
+                    [&](int64_t offset) { mine[offset + kGuard] = true; });
     for (size_t i = 0; i < mine.size(); ++i) {
       if (!mine[i] && before.compare(i * size, size, after, i * size, size) != 0) return false;
     }
@@ -58,9 +59,9 @@ bool may_round_apart(const OpRecord& op) {
   if (op.meaning == "view") return false;
   if (op.meaning != "pointwise") return true;
   static const std::set<std::string> kFunctions = {
-      "pow",  "atan2", "rsqrt", "exp",  "exp2", "expm1", "log",   "log2", "log10", "log1p", "sin",  "cos",
-      "tan",  "asin",  "acos",  "atan", "sinh", "cosh",  "tanh",  "asinh", "acosh", "atanh", "erf", "erfc",
-      "sigmoid"};
+      "pow",   "atan2", "rsqrt", "exp",   "exp2", "expm1", "log",    "log2", "log10",
+      "log1p", "sin",   "cos",   "tan",   "asin", "acos",  "atan",   "sinh", "cosh",
+      "tanh",  "asinh", "acosh", "atanh", "erf",  "erfc",  "sigmoid"};
   return std::any_of(op.nodes.begin(), op.nodes.end(),
                      [](const std::string& node) { return kFunctions.contains(node); });
 }
@@ -95,7 +96,8 @@ void check_out_form(const Case& c, const Arguments& arguments, const std::vector
         fail(check, "resized an output of the right shape to " + shape_text(tensors[i]));
         continue;
       }
-      const std::string what = difference(*c.op, arguments, tensors[i], expected[i], tolerance, true);
+      const std::string what =
+          difference(*c.op, arguments, tensors[i], expected[i], tolerance, true);
       if (!what.empty()) fail(check, "result " + std::to_string(i) + " " + what);
       if (!outs[i].intact()) fail(check, "wrote outside of its output");
     }
@@ -118,15 +120,18 @@ void check_inplace_form(const Case& c, const Arguments& arguments,
   try {
     returned = call_named(name, own);
   } catch (const Error& error) {
-    if (fits) fail("in-place", std::string("failed: ") + error.what());
-    else if (storage_bytes(self) != before) fail("in-place", "was refused, but wrote to self");
+    if (fits)
+      fail("in-place", std::string("failed: ") + error.what());
+    else if (storage_bytes(self) != before)
+      fail("in-place", "was refused, but wrote to self");
     return;
   }
   if (!fits) {
     fail("in-place", "was not refused: result " + shape_text(result) + " into " + shape_text(self));
     return;
   }
-  if (!returned.empty() && !returned[0].tensor().is_same(self)) fail("in-place", "did not return self");
+  if (!returned.empty() && !returned[0].tensor().is_same(self))
+    fail("in-place", "did not return self");
   const Tensor as_self = call("to.dtype", {result, self.dtype()})[0].tensor();
   const Tolerance tolerance{!may_round_apart(*c.op) && result.dtype() == self.dtype(), 1};
   const std::string what = difference(*c.op, arguments, self, as_self, tolerance, true);
@@ -138,7 +143,8 @@ void check_geometry(const Case& c, const Arguments& arguments, const std::vector
   if (c.op->meaning != "pointwise") return;
   std::vector<int64_t> shape;
   bool first = true;
-  std::optional<std::vector<int64_t>> order;  // the strides that all operands have, if dense and equal
+  std::optional<std::vector<int64_t>>
+      order;  // the strides that all operands have, if dense and equal
   bool agree = true;
   for (const auto& [name, value] : arguments.values) {
     const auto* tensor = std::get_if<Tensor>(&value.variant());
@@ -150,8 +156,10 @@ void check_geometry(const Case& c, const Arguments& arguments, const std::vector
       int64_t& size = shape[rank - own.size() + d];
       if (size == 1) size = own[d];
     }
-    if (first) order = tensor->strides().vec();
-    else agree = agree && order == tensor->strides().vec();
+    if (first)
+      order = tensor->strides().vec();
+    else
+      agree = agree && order == tensor->strides().vec();
     first = false;
   }
   for (const Value& value : results) {
@@ -166,8 +174,10 @@ void check_geometry(const Case& c, const Arguments& arguments, const std::vector
       // Dense operands of one stride order give a result of that order.
       int64_t reach = 1;
       for (size_t d = 0; d < shape.size(); ++d) reach += (shape[d] - 1) * (*order)[d];
-      if (reach == result.numel() && order->size() == shape.size() && result.strides().vec() != *order) {
-        fail("geometry", "is " + shape_text(result) + ", though its operands are dense in another order");
+      if (reach == result.numel() && order->size() == shape.size() &&
+          result.strides().vec() != *order) {
+        fail("geometry",
+             "is " + shape_text(result) + ", though its operands are dense in another order");
       }
     }
   }

@@ -1,8 +1,7 @@
 // Gradients against differences.
-#include "mytorch/autograd/gradcheck.h"
-
 #include <algorithm>
 
+#include "mytorch/autograd/gradcheck.h"
 #include "mytorch/error.h"
 #include "tests/conformance/check.h"
 #include "tests/conformance/elements.h"
@@ -52,7 +51,9 @@ bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fai
     const OpArg* arg = op.arg(name);
     if (arg == nullptr || !arg->differentiable) continue;
     auto add = [&](const Tensor& t, int item) {
-      if (!t.defined() || t.dtype() != kFloat64 || opts_out(*c.sample, arguments.values[i].first, item)) return;
+      if (!t.defined() || t.dtype() != kFloat64 ||
+          opts_out(*c.sample, arguments.values[i].first, item))
+        return;
       Tensor leaf = copy_of(t).detach();
       if (t.numel() > 0 && elements_of(t).size() > 200) return;
       leaves.push_back(leaf.requires_grad_());
@@ -74,7 +75,8 @@ bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fai
     Arguments own;
     for (const auto& [name, value] : arguments.values) {
       const auto* generator = std::get_if<Generator>(&value.variant());
-      own.values.emplace_back(name, generator != nullptr ? Value(Generator(generator->seed())) : value);
+      own.values.emplace_back(name,
+                              generator != nullptr ? Value(Generator(generator->seed())) : value);
     }
     for (size_t k = 0; k < places.size(); ++k) {
       Value& value = own.values[places[k].argument].second;

@@ -17,7 +17,7 @@
 namespace mytorch::conformance {
 namespace {
 
-constexpr ScalarType kAllTypes[] = {kFloat32,  kFloat64, kInt64, kInt32, kBool,
+constexpr ScalarType kAllTypes[] = {kFloat32, kFloat64,  kInt64, kInt32, kBool,
                                     kFloat16, kBFloat16, kUInt8, kInt8,  kInt16};
 
 // JSON has no NaN: such numbers are texts.
@@ -58,7 +58,8 @@ ScalarType type_of(const OpRecord& op, const std::string& arg, const Json& spec,
   return open;
 }
 
-void flatten(const Json& json, std::vector<Json>* values, std::vector<int64_t>* shape, size_t depth) {
+void flatten(const Json& json, std::vector<Json>* values, std::vector<int64_t>* shape,
+             size_t depth) {
   if (!json.is_array()) {
     values->push_back(json);
     return;
@@ -86,8 +87,8 @@ Element special_element(ScalarType dtype, bool tame, Random& random) {
   const double huge = tame ? 8.25 : dtype == kFloat16 ? 6e4 : dtype == kFloat64 ? 1e300 : 1e38;
   const double tiny = tame ? 1e-3 : dtype == kFloat16 ? 6e-8 : dtype == kFloat64 ? 1e-310 : 1e-40;
   const double some = tame ? 5 : 100;
-  const double values[] = {std::nan(""), inf,  -inf, 0.0, -0.0, 1.0,  -1.0, 0.5,   -0.5,
-                           huge,         -huge, tiny, -tiny, some, -some, 2.0, 1e-3, 6.5};
+  const double values[] = {std::nan(""), inf,   -inf, 0.0,   -0.0, 1.0,   -1.0, 0.5,  -0.5,
+                           huge,         -huge, tiny, -tiny, some, -some, 2.0,  1e-3, 6.5};
   return Element::of_float(values[random.integer(0, 18)]);
 }
 
@@ -99,7 +100,8 @@ struct Source {
 };
 
 // codegen/golden.py has the same rule, in integers.
-std::vector<Element> golden_elements(const Json& spec, ScalarType dtype, int64_t count, int64_t tensor) {
+std::vector<Element> golden_elements(const Json& spec, ScalarType dtype, int64_t count,
+                                     int64_t tensor) {
   std::vector<Element> elements;
   auto bound = [&](const char* key, double otherwise) {
     return spec.contains(key) ? number(spec.at(key)) : otherwise;
@@ -160,7 +162,7 @@ std::vector<Element> draw(const Json& spec, ScalarType dtype, int64_t count, Sou
 struct Geometry {
   std::vector<int64_t> memory;  // the shape of the memory that is allocated
   std::vector<int64_t> strides;
-  std::vector<int64_t> drawn;   // the shape whose elements differ
+  std::vector<int64_t> drawn;  // the shape whose elements differ
 };
 
 std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape) {
@@ -203,7 +205,8 @@ Tensor place(const std::vector<int64_t>& shape, const Geometry& g, ScalarType dt
   auto* bytes = static_cast<char*>(memory.raw_mutable_data());
   for (int64_t i = 0; i < linear[0]; ++i) store(Element::of_int(1 + i % 3), dtype, bytes, i);
   int64_t next = 0;
-  for_each_offset(g.drawn, g.strides, [&](int64_t offset) { store(elements[next++], dtype, bytes, offset); });
+  for_each_offset(g.drawn, g.strides,
+                  [&](int64_t offset) { store(elements[next++], dtype, bytes, offset); });
   if (!device.is_cpu()) memory = call("to.device", {memory, device})[0].tensor();
   return Tensor::adopt(new_view(memory.impl(), shape, g.strides, 0));
 }
@@ -242,8 +245,9 @@ Value make_value(const OpRecord& op, const OpArg& arg, const Json& json, Source&
   if (arg.is_tensor_list()) {
     std::vector<Tensor> tensors;
     for (const Json& item : json) {
-      tensors.push_back(item.is_null() ? Tensor()
-                                       : make_tensor(item, type_of(op, arg.name, item, open), source, device));
+      tensors.push_back(item.is_null()
+                            ? Tensor()
+                            : make_tensor(item, type_of(op, arg.name, item, open), source, device));
     }
     return tensors;
   }
@@ -304,7 +308,8 @@ std::vector<Case> cases_of(const OpRecord& op) {
       const OpArg* arg = op.arg(name);
       if (arg == nullptr) continue;
       const auto type = op.types.find(name);
-      const bool fixed = type != op.types.end() && (type->second == "bool" || type->second == "index");
+      const bool fixed =
+          type != op.types.end() && (type->second == "bool" || type->second == "index");
       for (const Json* spec : tensor_specs(*arg, value)) open |= leaves_type_open(*spec) && !fixed;
     }
     Case c{&op, &sample, 0, open};
@@ -345,7 +350,8 @@ Arguments make(const Case& c, Source source, uint64_t seed, Device device, Scala
   for (const OpArg& arg : c.op->args) {
     const auto given = c.sample->at("args").find(arg.name);
     if (given != c.sample->at("args").end()) {
-      arguments.values.emplace_back(arg.name, make_value(*c.op, arg, *given, source, device, dtype));
+      arguments.values.emplace_back(arg.name,
+                                    make_value(*c.op, arg, *given, source, device, dtype));
     } else if (arg.name == "generator") {
       arguments.values.emplace_back(arg.name, Generator(seed));
     } else if (arg.name == "device") {
@@ -359,7 +365,8 @@ Arguments make(const Case& c, Source source, uint64_t seed, Device device, Scala
 
 Arguments make_arguments(const Case& c, uint64_t seed, Device device, ScalarType dtype) {
   uint64_t mixed = seed * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(c.number);
-  for (char letter : c.op->name) mixed = (mixed ^ static_cast<unsigned char>(letter)) * 0x100000001b3u;
+  for (char letter : c.op->name)
+    mixed = (mixed ^ static_cast<unsigned char>(letter)) * 0x100000001b3u;
   return make(c, {Random(mixed)}, mixed, device, dtype);
 }
 
@@ -400,7 +407,8 @@ Arguments copy_of(const Arguments& arguments) {
 
 std::string storage_bytes(const Tensor& tensor) {
   if (!tensor.defined()) return "";
-  const int64_t elements = static_cast<int64_t>(tensor.impl()->storage->bytes) / tensor.element_size();
+  const int64_t elements =
+      static_cast<int64_t>(tensor.impl()->storage->bytes) / tensor.element_size();
   Tensor flat = Tensor::adopt(new_view(tensor.impl(), {elements}, {1}, -tensor.storage_offset()));
   if (!flat.device().is_cpu()) flat = call("to.device", {flat, kCPU})[0].tensor();
   return {static_cast<const char*>(flat.raw_data()),
@@ -438,8 +446,10 @@ std::string describe(const Arguments& arguments) {
       }
       out << ")";
     } else if (const auto* s = std::get_if<Scalar>(&v)) {
-      if (s->is_float()) out << s->to_double();
-      else out << s->to_int();
+      if (s->is_float())
+        out << s->to_double();
+      else
+        out << s->to_int();
     } else if (const auto* ints = std::get_if<std::vector<int64_t>>(&v)) {
       out << "[";
       for (size_t i = 0; i < ints->size(); ++i) out << (i ? ", " : "") << (*ints)[i];

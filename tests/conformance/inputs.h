@@ -12,7 +12,8 @@
 
 namespace mytorch::conformance {
 
-// SplitMix64 (Steele, Lea, Flood 2014): apart from the framework's generators, which are tested here.
+// SplitMix64 (Steele, Lea, Flood 2014): apart from the framework's generators, which are tested
+// here.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -28,8 +29,8 @@ class Random {
 struct Case {
   const OpRecord* op = nullptr;
   const Json* sample = nullptr;
-  int number = 0;            // among the op's cases: `--case`
-  bool typed = false;        // the sample leaves types open
+  int number = 0;      // among the op's cases: `--case`
+  bool typed = false;  // the sample leaves types open
   ScalarType dtype = kFloat32;
   std::string error() const { return sample->value("error", ""); }
   bool may_fail() const { return sample->value("may_fail", false); }

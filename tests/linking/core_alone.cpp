@@ -1,13 +1,12 @@
-// core without anything above it: tensors from values, views, and a clear error where autograd would
-// be needed.
+// core without anything above it: tensors from values, views, and a clear error where autograd
+// would be needed.
 #include <cstdio>
 
 #include "mytorch/tensor.h"
 
 int main() {
   const mytorch::Tensor x = mytorch::tensor({1, 2, 3, 4});
-  const mytorch::Tensor half =
-      mytorch::Tensor::adopt(mytorch::new_view(x.impl(), {2}, {2}, 1));
+  const mytorch::Tensor half = mytorch::Tensor::adopt(mytorch::new_view(x.impl(), {2}, {2}, 1));
   if (half.const_data<float>()[2] != 4 || x.numel() != 4) return 1;
   try {
     x.requires_grad_();

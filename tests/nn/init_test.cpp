@@ -63,10 +63,10 @@ TEST_F(InitTest, DeviationsAreThePublishedOnes) {
   expect_uniform((xavier_uniform_(weight_, 2, generator_), 2 * std::sqrt(2.0 / 1440)));
   expect_normal((xavier_normal_(weight_, 1, generator_), std::sqrt(2.0 / 1440)));
   expect_uniform((kaiming_uniform_(weight_, {}, generator_), std::sqrt(2.0 / 480)));
-  expect_normal((kaiming_normal_(
-                     weight_, {.mode = FanMode::kOut, .nonlinearity = Nonlinearity::kTanh},
-                     generator_),
-                 5.0 / 3 / std::sqrt(960.0)));
+  expect_normal(
+      (kaiming_normal_(weight_, {.mode = FanMode::kOut, .nonlinearity = Nonlinearity::kTanh},
+                       generator_),
+       5.0 / 3 / std::sqrt(960.0)));
   expect_uniform((kaiming_uniform_(weight_, {.negative_slope = std::sqrt(5.0)}, generator_),
                   std::sqrt(1.0 / 3 / 480)));
   EXPECT_TRUE(weight_.requires_grad());

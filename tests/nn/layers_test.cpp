@@ -104,8 +104,9 @@ TEST(BatchNormTest, NormalizesAndTracks) {
   const double s = std::sqrt(1.1 + 1e-5), t = std::sqrt(20.9 + 1e-5);
   expect_values(norm(x), {0.8 / s, 1 + 2 * 8 / t, 2.8 / s, 1 + 2 * 28 / t}, 1e-5);
   EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 1);
-  expect_error(ErrorCode::kShape, {"[BatchNorm1d]", "(2, 3)", "2 channels"},
-               [&] { norm(filled({2, 3}, {1, 2, 3, 4, 5, 6})); });
+  expect_error(ErrorCode::kShape, {"[BatchNorm1d]", "(2, 3)", "2 channels"}, [&] {
+    norm(filled({2, 3}, {1, 2, 3, 4, 5, 6}));
+  });
 }
 
 TEST(BatchNormTest, WithoutMomentumAveragesPlainly) {
@@ -155,7 +156,8 @@ TEST(EmbeddingTest, GathersRows) {
   expect_values(y, {5, 6, 3, 4, 5, 6});
   sum(y).backward();
   expect_values(embedding.weight.grad(), {0, 0, 0, 0, 2, 2});
-  expect_error(ErrorCode::kValue, {"[Embedding]", "3"}, [] { Embedding(3, 1, {.padding_idx = 3}); });
+  expect_error(ErrorCode::kValue, {"[Embedding]", "3"},
+               [] { Embedding(3, 1, {.padding_idx = 3}); });
 }
 
 TEST(ActivationTest, ComputesItsFunction) {
@@ -171,8 +173,8 @@ TEST(ActivationTest, ComputesItsFunction) {
   expect_values(Softplus(2)(x), {std::log1p(e(-4)) / 2, std::log1p(e(1)) / 2, NAN});
   expect_values(LogSigmoid()(x), {-std::log1p(e(2)), -std::log1p(e(-0.5)), NAN});
   expect_values(Hardtanh(-1, 0.25)(x), {-1, 0.25, NAN});
-  expect_values(GELU()(x), {-1 - std::erf(-std::sqrt(2.0)), 0.25 * (1 + std::erf(std::sqrt(0.125))),
-                            NAN});
+  expect_values(GELU()(x),
+                {-1 - std::erf(-std::sqrt(2.0)), 0.25 * (1 + std::erf(std::sqrt(0.125))), NAN});
   const double inner = std::sqrt(2 / M_PI) * (0.5 + 0.044715 * 0.125);
   EXPECT_NEAR(values(GELU(Gelu::kTanh)(x))[1], 0.25 * (1 + std::tanh(inner)), 1e-6);
   const Tensor logits = filled({1, 2}, {0, std::log(3.0)});
@@ -204,8 +206,9 @@ TEST(LossTest, ReducesItsTerms) {
   const Tensor p = filled({2}, {0.25, 0.5}), t = filled({2}, {1, 0});
   expect_values(BCELoss()(p, t), {(std::log(4.0) + std::log(2.0)) / 2});
   expect_values(BCEWithLogitsLoss()(filled({2}, {0, 0}), t), {std::log(2.0)});
-  expect_values(KLDivLoss(KLReduction::kBatchMean)(filled({1, 2}, {-1, -2}), filled({1, 2}, {0.5, 0.5})),
-                {0.5 * (std::log(0.5) + 1) + 0.5 * (std::log(0.5) + 2)});
+  expect_values(
+      KLDivLoss(KLReduction::kBatchMean)(filled({1, 2}, {-1, -2}), filled({1, 2}, {0.5, 0.5})),
+      {0.5 * (std::log(0.5) + 1) + 0.5 * (std::log(0.5) + 2)});
 }
 
 }  // namespace

@@ -236,7 +236,8 @@ TEST(StateDictTest, KeepsSpecialValues) {
 
 TEST(ContainerTest, SequentialTakesModulesPointersAndFunctions) {
   auto shared = std::make_shared<Linear>(2, 2);
-  Sequential net(shared, [](const Tensor& x) { return x * 0; }, Sequential());
+  Sequential net(
+      shared, [](const Tensor& x) { return x * 0; }, Sequential());
   net.push_back("last", Linear(2, 1));
   EXPECT_EQ(net.size(), 4u);
   EXPECT_EQ(&net[0], shared.get());

@@ -1,5 +1,5 @@
-// The contract between mytorch and a backend, in C11. This header includes nothing of mytorch, and it
-// is the only thing that the two sides share: a backend is a shared library that exports
+// The contract between mytorch and a backend, in C11. This header includes nothing of mytorch, and
+// it is the only thing that the two sides share: a backend is a shared library that exports
 //
 //     int mt_backend_init(const mt_host* host, mt_backend* backend);
 //
@@ -24,9 +24,10 @@ extern "C" {
 #define MT_ABI_MAJOR 1u
 #define MT_ABI_MINOR 0u
 
-// ---- status ----------------------------------------------------------------------------------------
-// The codes of mytorch::Error, plus MT_DECLINED: "this candidate does not take this call", after
-// which the next candidate is asked. A kernel that declines has touched nothing.
+// ---- status
+// ---------------------------------------------------------------------------------------- The
+// codes of mytorch::Error, plus MT_DECLINED: "this candidate does not take this call", after which
+// the next candidate is asked. A kernel that declines has touched nothing.
 enum {
   MT_OK = 0,
   MT_DECLINED = 1,
@@ -40,8 +41,9 @@ enum {
   MT_ERROR_INTERNAL = 9
 };
 
-// ---- tensors ---------------------------------------------------------------------------------------
-// Device types and dtype codes are DLPack's (DLDevice, DLDataType). Types allocated at run time, for
+// ---- tensors
+// --------------------------------------------------------------------------------------- Device
+// types and dtype codes are DLPack's (DLDevice, DLDataType). Types allocated at run time, for
 // devices DLPack does not know, start at MT_DEVICE_DYNAMIC.
 enum { MT_DEVICE_CPU = 1, MT_DEVICE_CUDA = 2, MT_DEVICE_DYNAMIC = 0x10000 };
 enum { MT_INT = 0, MT_UINT = 1, MT_FLOAT = 2, MT_BFLOAT = 4, MT_COMPLEX = 5, MT_BOOL = 6 };
@@ -69,8 +71,8 @@ typedef struct mt_dltensor {
   uint64_t byte_offset;
 } mt_dltensor;
 
-// What tensors that share memory share. `version` counts writes; a cache keyed on (id, version) must
-// ignore a storage that is MT_STORAGE_ESCAPED, because writes to it can no longer be counted.
+// What tensors that share memory share. `version` counts writes; a cache keyed on (id, version)
+// must ignore a storage that is MT_STORAGE_ESCAPED, because writes to it can no longer be counted.
 enum { MT_STORAGE_ESCAPED = 1u };
 typedef struct mt_storage {
   uint64_t id;  // never reused in a process
@@ -91,7 +93,8 @@ typedef struct mt_tensor {
   uint32_t layout;  // 0 = strided; others are made by explicit pack operations only
 } mt_tensor;
 
-// ---- non-tensor arguments --------------------------------------------------------------------------
+// ---- non-tensor arguments
+// --------------------------------------------------------------------------
 enum { MT_SCALAR_NONE = 0, MT_SCALAR_BOOL = 1, MT_SCALAR_INT = 2, MT_SCALAR_FLOAT = 3 };
 typedef struct mt_scalar {
   union {
@@ -153,12 +156,15 @@ enum {
 };
 typedef struct mt_args_header {
   size_t size;
-  mt_dtype compute;  // the type to compute in: what the operands promote to, before widening f16/bf16
-  uint16_t variant;  // which of the record's bodies applies, where its arguments choose between several
-  uint16_t flags;    // MT_ARGS_*
+  mt_dtype
+      compute;  // the type to compute in: what the operands promote to, before widening f16/bf16
+  uint16_t
+      variant;  // which of the record's bodies applies, where its arguments choose between several
+  uint16_t flags;  // MT_ARGS_*
 } mt_args_header;
 
-// ---- the context of a call -------------------------------------------------------------------------
+// ---- the context of a call
+// -------------------------------------------------------------------------
 typedef struct mt_ctx mt_ctx;
 typedef struct mt_host mt_host;
 typedef void (*mt_range_fn)(void* user, int64_t begin, int64_t end);
@@ -175,8 +181,9 @@ struct mt_ctx {
   // except the last. Calls inside a body run in place. The body must not throw.
   void (*parallel_for)(mt_ctx*, int64_t begin, int64_t end, int64_t grain, mt_range_fn body,
                        void* user);
-  // Memory of the context's device, 64-byte aligned, valid until the kernel returns (on a stream: until
-  // the work it queued has run). NULL when out of memory. Not to be called inside parallel_for.
+  // Memory of the context's device, 64-byte aligned, valid until the kernel returns (on a stream:
+  // until the work it queued has run). NULL when out of memory. Not to be called inside
+  // parallel_for.
   void* (*scratch)(mt_ctx*, size_t bytes);
   // Sets the message that goes with the status returned next.
   void (*set_error)(mt_ctx*, int status, const char* message);
@@ -184,8 +191,9 @@ struct mt_ctx {
   const mt_tensor* (*make_output)(mt_ctx*, int32_t index, const int64_t* shape, int32_t ndim);
 };
 
-// ---- kernels ---------------------------------------------------------------------------------------
-// What a candidate takes beyond dense, same-shaped, same-typed, non-overlapping operands. The host
+// ---- kernels
+// --------------------------------------------------------------------------------------- What a
+// candidate takes beyond dense, same-shaped, same-typed, non-overlapping operands. The host
 // converts around a candidate that does not say so.
 enum {
   MT_TAKES_STRIDED = 1u,       // any strides, in inputs and outputs
@@ -200,20 +208,21 @@ typedef const char* (*mt_supports_fn)(void* self, const void* args);
 
 typedef struct mt_candidate {
   size_t size;
-  const char* op;         // "add.Tensor"
-  uint64_t hash;          // of the schema it was written for: MT_HASH_add_Tensor in mytorch/abi_ops.h
-  const char* name;       // of the kernel, for people: "packed_gemm"
-  int32_t priority;       // the highest is asked first; 0 for an ordinary kernel
-  uint32_t flags;         // MT_TAKES_*
+  const char* op;    // "add.Tensor"
+  uint64_t hash;     // of the schema it was written for: MT_HASH_add_Tensor in mytorch/abi_ops.h
+  const char* name;  // of the kernel, for people: "packed_gemm"
+  int32_t priority;  // the highest is asked first; 0 for an ordinary kernel
+  uint32_t flags;    // MT_TAKES_*
   mt_supports_fn supports;  // NULL: always
   mt_run_fn run;
   void* self;  // passed to both; the backend's own data
 } mt_candidate;
 
-// ---- programs --------------------------------------------------------------------------------------
-// The body of a pointwise or reduce record, in static single assignment. Node k computes value k from
-// values before it. `op` is the name of a node operation (docs/records.md lists them; each is itself
-// an operator of the same name) or one of
+// ---- programs
+// -------------------------------------------------------------------------------------- The body
+// of a pointwise or reduce record, in static single assignment. Node k computes value k from values
+// before it. `op` is the name of a node operation (docs/records.md lists them; each is itself an
+// operator of the same name) or one of
 //   "input"   tensor argument;  `offset` of its field in the argument struct
 //   "scalar"  number argument;  `offset` likewise (mt_scalar, int64_t or double by `field`)
 //   "const"   `value`
@@ -239,15 +248,16 @@ typedef struct mt_program_output {
 } mt_program_output;
 
 // A reduction folds, over the reduced dimensions, the value of node `step` into a state of kind
-// `fold`: "sum", "prod", "max", "min", "argmax", "argmin", "all", "any", "welford" (count, mean, m2)
-// or "logsumexp" (max, sum). argmax and argmin have the state (index, value); ties take the first
-// index; NaN wins. The outputs' nodes then read the state. `fold` is NULL for pointwise programs.
+// `fold`: "sum", "prod", "max", "min", "argmax", "argmin", "all", "any", "welford" (count, mean,
+// m2) or "logsumexp" (max, sum). argmax and argmin have the state (index, value); ties take the
+// first index; NaN wins. The outputs' nodes then read the state. `fold` is NULL for pointwise
+// programs.
 typedef struct mt_program {
   size_t size;
   const char* name;  // the op
   uint32_t variant;  // of the op's bodies; matches mt_args_header::variant
   uint32_t reserved;
-  uint64_t hash;     // of everything below
+  uint64_t hash;  // of everything below
   const mt_node* nodes;
   int32_t num_nodes;
   int32_t num_outputs;
@@ -260,13 +270,14 @@ typedef struct mt_program {
 } mt_program;
 enum { MT_DIM_LIST = 0, MT_DIM_INT = 1, MT_DIM_OPTIONAL_INT = 2, MT_DIM_ALL = 3 };
 
-// ---- a device --------------------------------------------------------------------------------------
-// What a backend that brings a device must supply. A backend for an existing device leaves
+// ---- a device
+// -------------------------------------------------------------------------------------- What a
+// backend that brings a device must supply. A backend for an existing device leaves
 // `mt_backend::device` NULL. All functions may be called from any thread.
 enum { MT_COPY_TO_DEVICE = 0, MT_COPY_TO_HOST = 1, MT_COPY_ON_DEVICE = 2 };
 typedef struct mt_device_ops {
   size_t size;
-  int32_t type;  // a DLPack code; 0 asks the host for a run-time type
+  int32_t type;             // a DLPack code; 0 asks the host for a run-time type
   int32_t host_accessible;  // 1 when host code may read device pointers
   int (*device_count)(void* self);
   void* (*allocate)(void* self, int32_t index, size_t bytes, void* stream);  // NULL: out of memory
@@ -288,7 +299,8 @@ typedef struct mt_device_ops {
                    size_t bytes, void* stream);
 } mt_device_ops;
 
-// ---- a backend -------------------------------------------------------------------------------------
+// ---- a backend
+// -------------------------------------------------------------------------------------
 struct mt_host {
   size_t size;
   uint32_t abi_major;
@@ -303,21 +315,23 @@ typedef struct mt_backend {
   size_t size;
   uint32_t abi_major;
   uint32_t abi_minor;
-  const char* name;         // "cpu-openmp"
+  const char* name;  // "cpu-openmp"
   const char* version;
   const char* device_type;  // "cpu", "cuda", "npu": the name in mytorch::Device
   void* self;               // passed to the functions below and to the device's
   const mt_device_ops* device;
   const mt_candidate* candidates;
   int64_t num_candidates;
-  // Optional: makes a kernel of a program for given types. `compute` is the computation type, `types`
-  // those of the program's inputs in node order and then of its outputs. Fills `candidate` (its op,
-  // hash and priority are the caller's) or returns MT_DECLINED. The candidate lives forever.
+  // Optional: makes a kernel of a program for given types. `compute` is the computation type,
+  // `types` those of the program's inputs in node order and then of its outputs. Fills `candidate`
+  // (its op, hash and priority are the caller's) or returns MT_DECLINED. The candidate lives
+  // forever.
   int (*compile)(void* self, const mt_program* program, mt_dtype compute, const mt_dtype* types,
                  int32_t num_types, mt_candidate* candidate);
   int32_t compile_priority;
   uint32_t flags;  // MT_BACKEND_*
-  const char* (*describe)(void* self);  // for `mytorch info`: instruction sets, driver versions, ...
+  const char* (*describe)(
+      void* self);  // for `mytorch info`: instruction sets, driver versions, ...
 } mt_backend;
 enum {
   MT_BACKEND_ORACLE = 1u  // never chosen unless pinned, or as the fallback that the user allowed

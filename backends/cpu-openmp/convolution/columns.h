@@ -22,9 +22,9 @@ struct Inside {
   }
 };
 
-// Calls f(row in columns, offset in `big` of the element for x = 0, inside) for each tap of channels
-// [c0, c1) and each row of `small` in [r0, r1), rows counted over both outer dimensions; `inside` is
-// empty where the whole row lies in the padding.
+// Calls f(row in columns, offset in `big` of the element for x = 0, inside) for each tap of
+// channels [c0, c1) and each row of `small` in [r0, r1), rows counted over both outer dimensions;
+// `inside` is empty where the whole row lies in the padding.
 template <class F>
 void for_each_tap_row(const Geometry& g, int64_t c0, int64_t c1, int64_t r0, int64_t r1, F&& f) {
   int64_t row = 0;
@@ -35,10 +35,8 @@ void for_each_tap_row(const Geometry& g, int64_t c0, int64_t c1, int64_t r0, int
           const int64_t offset = k * g.dilation[2] - g.padding[2];
           const Inside x(offset, g.stride[2], g.small[2], g.big[2]);
           for (int64_t r = r0; r < r1; ++r) {
-            const int64_t z =
-                r / g.small[1] * g.stride[0] - g.padding[0] + i * g.dilation[0];
-            const int64_t y =
-                r % g.small[1] * g.stride[1] - g.padding[1] + j * g.dilation[1];
+            const int64_t z = r / g.small[1] * g.stride[0] - g.padding[0] + i * g.dilation[0];
+            const int64_t y = r % g.small[1] * g.stride[1] - g.padding[1] + j * g.dilation[1];
             const bool seen = z >= 0 && z < g.big[0] && y >= 0 && y < g.big[1];
             const int64_t at = ((c * g.big[0] + z) * g.big[1] + y) * g.big[2] + offset;
             f(row, r, at, seen ? x : Inside(0, 1, 0, 0));

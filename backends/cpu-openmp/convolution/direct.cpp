@@ -33,8 +33,8 @@ struct Line {
   int64_t length() const { return together * plane; }
   // The end of the last position with a window.
   int64_t positions(const Geometry& g, int64_t images) const {
-    return (images - 1) * plane +
-           ((g.small[0] - 1) * padded[1] + g.small[1] - 1) * padded[2] + g.small[2];
+    return (images - 1) * plane + ((g.small[0] - 1) * padded[1] + g.small[1] - 1) * padded[2] +
+           g.small[2];
   }
 };
 
@@ -52,8 +52,8 @@ void for_each_row(const Line& line, const Spatial& size, const Spatial& origin, 
   }
 }
 
-// `channels` planes of each image into rows of the line, `pitch` apart, with zeros around them and up
-// to the slack behind the last one.
+// `channels` planes of each image into rows of the line, `pitch` apart, with zeros around them and
+// up to the slack behind the last one.
 template <class T>
 void lay_out(const Line& line, const T* from, int64_t image_pitch, int64_t images, int64_t channels,
              const Spatial& size, const Spatial& origin, T* to, int64_t pitch) {
@@ -203,7 +203,9 @@ bool backward(mt_ctx& ctx, const Geometry& g, const T* small, const T* weight, c
 template <class T>
 bool gradient(mt_ctx& ctx, const Geometry& g, const T* big, const T* small, T* weight) {
   const Line line(g, sizeof(T));
-  if (!suits<T>(g, line) || g.small_channels < 4) return false;
+  // Few output channels leave most of a tile empty; with groups that is still better than products
+  // of matrices of one row each.
+  if (!suits<T>(g, line) || (g.small_channels < 4 && g.groups == 1)) return false;
   const int64_t depth = g.depth();
   const int64_t taps = round_up(depth, kTileTaps);
   const int64_t tiles = (g.small_channels + kTileChannels - 1) / kTileChannels;
@@ -227,14 +229,15 @@ bool gradient(mt_ctx& ctx, const Geometry& g, const T* big, const T* small, T* w
           const int64_t part = task / g.groups;
           T* own = sums + task * sums_of_task;
           std::fill(own, own + sums_of_task, T{});
-          for (int64_t chunk = line.chunks * part / parts;
-               chunk < line.chunks * (part + 1) / parts; ++chunk) {
+          for (int64_t chunk = line.chunks * part / parts; chunk < line.chunks * (part + 1) / parts;
+               ++chunk) {
             const int64_t first = chunk * line.together;
             const int64_t images = std::min(line.together, g.batch - first);
             lay_out(line, big + first * big_image + group * g.big_channels * g.big_plane(),
                     big_image, images, g.big_channels, g.big, g.padding, buffer, line.length());
             for (int64_t t = 0; t < tiles; ++t) {
-              const int64_t channels = std::min(kTileChannels, g.small_channels - t * kTileChannels);
+              const int64_t channels =
+                  std::min(kTileChannels, g.small_channels - t * kTileChannels);
               lay_out(line,
                       small + first * small_image +
                           (group * g.small_channels + t * kTileChannels) * g.small_plane(),
@@ -267,21 +270,21 @@ bool gradient(mt_ctx& ctx, const Geometry& g, const T* big, const T* small, T* w
 
 }  // namespace
 
-#define MYTORCH_CPU_DIRECT(T)                                                                    \
-  template <>                                                                                    \
-  bool direct_small<T>(mt_ctx & ctx, const Geometry& g, const T* big, const T* weight,           \
-                       const T* bias, T* small) {                                                \
-    return forward(ctx, g, big, weight, bias, small);                                            \
-  }                                                                                              \
-  template <>                                                                                    \
-  bool direct_big<T>(mt_ctx & ctx, const Geometry& g, const T* small, const T* weight,           \
-                     const T* bias, T* big) {                                                    \
-    return backward(ctx, g, small, weight, bias, big);                                           \
-  }                                                                                              \
-  template <>                                                                                    \
-  bool direct_weight<T>(mt_ctx & ctx, const Geometry& g, const T* big, const T* small,           \
-                        T* weight) {                                                             \
-    return gradient(ctx, g, big, small, weight);                                                 \
+#define MYTORCH_CPU_DIRECT(T)                                                          \
+  template <>                                                                          \
+  bool direct_small<T>(mt_ctx & ctx, const Geometry& g, const T* big, const T* weight, \
+                       const T* bias, T* small) {                                      \
+    return forward(ctx, g, big, weight, bias, small);                                  \
+  }                                                                                    \
+  template <>                                                                          \
+  bool direct_big<T>(mt_ctx & ctx, const Geometry& g, const T* small, const T* weight, \
+                     const T* bias, T* big) {                                          \
+    return backward(ctx, g, small, weight, bias, big);                                 \
+  }                                                                                    \
+  template <>                                                                          \
+  bool direct_weight<T>(mt_ctx & ctx, const Geometry& g, const T* big, const T* small, \
+                        T* weight) {                                                   \
+    return gradient(ctx, g, big, small, weight);                                       \
   }
 MYTORCH_CPU_DIRECT(float)
 MYTORCH_CPU_DIRECT(double)

@@ -29,14 +29,14 @@ bool direct_weight(mt_ctx&, const Geometry&, const T* /*big*/, const T* /*small*
   return false;
 }
 
-#define MYTORCH_CPU_DIRECT(T)                                                                    \
-  template <>                                                                                    \
-  bool direct_small<T>(mt_ctx & ctx, const Geometry& g, const T* big, const T* weight,           \
-                       const T* bias, T* small);                                                 \
-  template <>                                                                                    \
-  bool direct_big<T>(mt_ctx & ctx, const Geometry& g, const T* small, const T* weight,           \
-                     const T* bias, T* big);                                                     \
-  template <>                                                                                    \
+#define MYTORCH_CPU_DIRECT(T)                                                          \
+  template <>                                                                          \
+  bool direct_small<T>(mt_ctx & ctx, const Geometry& g, const T* big, const T* weight, \
+                       const T* bias, T* small);                                       \
+  template <>                                                                          \
+  bool direct_big<T>(mt_ctx & ctx, const Geometry& g, const T* small, const T* weight, \
+                     const T* bias, T* big);                                           \
+  template <>                                                                          \
   bool direct_weight<T>(mt_ctx & ctx, const Geometry& g, const T* big, const T* small, T* weight)
 MYTORCH_CPU_DIRECT(float);
 MYTORCH_CPU_DIRECT(double);

@@ -18,8 +18,7 @@ inline constexpr int64_t kTileSlack = 128;
 void correlate(const float* image, const int64_t* shift, int64_t taps, const float* weight,
                const float* bias, int64_t channels, int64_t positions, float* out, int64_t pitch);
 void correlate(const double* image, const int64_t* shift, int64_t taps, const double* weight,
-               const double* bias, int64_t channels, int64_t positions, double* out,
-               int64_t pitch);
+               const double* bias, int64_t channels, int64_t positions, double* out, int64_t pitch);
 
 // sums[o * taps + k] += sum over p of grad[o * pitch + p] * image[shift[k] + p], for o in [0,
 // kTileChannels) and k in [0, taps), taps a multiple of kTileTaps. Beyond `positions` both operands

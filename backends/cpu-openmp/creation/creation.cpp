@@ -26,8 +26,8 @@ void arange(mt_ctx& ctx, const mt_args_arange_start_step& args) {
         if constexpr (std::is_same_v<E, double>) {
           data[i * stride] = sdk::convert<T>(start + sdk::philox::mul(step, static_cast<E>(i)));
         } else {
-          const uint64_t value = static_cast<uint64_t>(start) +
-                                 static_cast<uint64_t>(step) * static_cast<uint64_t>(i);
+          const uint64_t value =
+              static_cast<uint64_t>(start) + static_cast<uint64_t>(step) * static_cast<uint64_t>(i);
           data[i * stride] = sdk::convert<T>(static_cast<int64_t>(value));
         }
       }

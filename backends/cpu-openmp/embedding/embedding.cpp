@@ -1,10 +1,11 @@
 // Rows of a table. The gradient is added up in the order of the indices; threads share its columns,
 // so that none waits for another whichever rows the indices name.
+#include "backends/cpu-openmp/embedding/embedding.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 
-#include "backends/cpu-openmp/embedding/embedding.h"
 #include "backends/cpu-openmp/indexing/move.h"
 #include "backends/cpu-openmp/indexing/range.h"
 #include "mytorch/abi_ops.h"
@@ -35,8 +36,7 @@ void embedding(mt_ctx& ctx, const mt_args_embedding& args) {
     sdk::parallel_for(ctx, 0, loop.numel(), grain, [&](int64_t begin, int64_t end) {
       loop.for_each_run(begin, end, [&](const std::array<int64_t, 2>& at, int64_t n) {
         for (int64_t i = 0; i < n; ++i) {
-          const int64_t value =
-              index.data<const int64_t>()[at[0] + i * loop.inner_stride(0)];
+          const int64_t value = index.data<const int64_t>()[at[0] + i * loop.inner_stride(0)];
           if (!in_range(value, table)) fail_index("embedding", value, 0, table);
           const T* from = weight.data<const T>() + value * row;
           T* to = out.data<T>() + at[1] + i * loop.inner_stride(1);

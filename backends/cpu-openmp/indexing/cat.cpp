@@ -102,8 +102,8 @@ void nonzero(mt_ctx& ctx, const mt_args_nonzero& args) {
 }  // namespace
 
 void register_cat(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&cat>("cat", MT_HASH_cat, "blocks", 0,
-                                         MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES));
+  candidates.push_back(
+      sdk::kernel<&cat>("cat", MT_HASH_cat, "blocks", 0, MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES));
   candidates.push_back(
       sdk::kernel<&nonzero>("nonzero", MT_HASH_nonzero, "two_passes", 0, MT_TAKES_STRIDED));
 }

@@ -39,10 +39,9 @@ void gather(mt_ctx& ctx, const mt_args_gather& args) {
     fixed[d] = d == dim.number || d >= self.ndim() ? 0 : self.stride(d);
   }
   // A 0-dim index on a 1-dim self, or the other way around, has one element along dim.
-  const sdk::StridedLoop<3> loop(out.shape(),
-                                 {out.get()->dl.strides,
-                                  index.ndim() == out.ndim() ? index.get()->dl.strides : fixed,
-                                  fixed});
+  const sdk::StridedLoop<3> loop(
+      out.shape(),
+      {out.get()->dl.strides, index.ndim() == out.ndim() ? index.get()->dl.strides : fixed, fixed});
   sdk::visit_itemsize(self.itemsize(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     sdk::parallel_for(ctx, 0, loop.numel(), 8192, [&](int64_t begin, int64_t end) {

@@ -53,10 +53,10 @@ void scatter_lines(mt_ctx& ctx, const Call& call, W* out, const TensorView& out_
   int64_t no_strides[1] = {0};
   int64_t one[1] = {1};
   mt_tensor flat_index = *index.get();
-  const int64_t size = out_view.ndim() == 0
-                           ? 1
-                           : out_view.size(static_cast<int>(call.dim < 0 ? call.dim + out_view.ndim()
-                                                                         : call.dim));
+  const int64_t size =
+      out_view.ndim() == 0
+          ? 1
+          : out_view.size(static_cast<int>(call.dim < 0 ? call.dim + out_view.ndim() : call.dim));
   const int64_t number = out_view.ndim() == 0 || call.dim >= 0 ? std::max<int64_t>(call.dim, 0)
                                                                : call.dim + out_view.ndim();
   int64_t along = 0;
@@ -98,8 +98,7 @@ void scatter_lines(mt_ctx& ctx, const Call& call, W* out, const TensorView& out_
   };
   if (lines.count() == 1 && ctx.num_threads > 1 && length >= 65536 && size >= 4096) {
     // Every thread reads all of the indices, and keeps those of its own targets.
-    sdk::parallel_for(ctx, 0, size, 2048,
-                      [&](int64_t low, int64_t high) { run(0, 1, low, high); });
+    sdk::parallel_for(ctx, 0, size, 2048, [&](int64_t low, int64_t high) { run(0, 1, low, high); });
     return;
   }
   const int64_t grain = 1 + 8192 / std::max<int64_t>(length, 1);

@@ -78,7 +78,8 @@ void blend(mt_ctx& ctx, const TensorView& self, const TensorView& out, const mt_
       // Unsigned arithmetic wraps where signed arithmetic would be undefined.
       using W = typename std::conditional_t<std::is_integral_v<T>, std::type_identity<uint64_t>,
                                             std::type_identity<sdk::Widened<T>>>::type;
-      const W b = static_cast<W>(sdk::to<std::conditional_t<sdk::is_float_type<T>, W, int64_t>>(beta));
+      const W b =
+          static_cast<W>(sdk::to<std::conditional_t<sdk::is_float_type<T>, W, int64_t>>(beta));
       const W a =
           static_cast<W>(sdk::to<std::conditional_t<sdk::is_float_type<T>, W, int64_t>>(alpha));
       T* to = out.data<T>();

@@ -1,4 +1,5 @@
-// bmm, mm, addmm, baddbmm and linear: operands' strides go straight to gemm(), which needs no copies.
+// bmm, mm, addmm, baddbmm and linear: operands' strides go straight to gemm(), which needs no
+// copies.
 #pragma once
 
 #include "backends/cpu-openmp/registry.h"

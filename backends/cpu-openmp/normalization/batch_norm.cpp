@@ -20,7 +20,8 @@ constexpr int64_t kShort = 8;
 struct Planes {
   int64_t batch, channels, size;
 
-  explicit Planes(const TensorView& input) : batch(input.size(0)), channels(input.size(1)), size(1) {
+  explicit Planes(const TensorView& input)
+      : batch(input.size(0)), channels(input.size(1)), size(1) {
     for (int d = 2; d < input.ndim(); ++d) size *= input.size(d);
     if (size < kShort || batch == 0 || channels == 0) throw sdk::Declined{};
   }
@@ -55,7 +56,8 @@ void forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
             }
             W mean = static_cast<W>(sum) / count;
             for (int64_t i = 0; i < planes.batch; ++i) {
-              spread += static_cast<double>(spread_row(x.read(planes.first(i, c), n, part), n, mean));
+              spread +=
+                  static_cast<double>(spread_row(x.read(planes.first(i, c), n, part), n, mean));
             }
             W var = static_cast<W>(spread) / count;
             if (args.mean != nullptr) means.put(c, 1, &mean);

@@ -39,22 +39,22 @@ void forward(mt_ctx& ctx, const mt_args_native_layer_norm& args) {
     const RowMajor<W> out(args.out != nullptr ? args.out : args.input);
     const RowMajor<W> means(args.mean != nullptr ? args.mean : args.input);
     const RowMajor<W> rstds(args.rstd != nullptr ? args.rstd : args.input);
-    parallel_with_scratch<W>(
-        ctx, rows, 1 + 8192 / n, 2 * n, [&](W* part, int64_t begin, int64_t end) {
-          for (int64_t row = begin; row < end; ++row) {
-            const W* from = x.read(row * n, n, part);
-            W mean = sum_row(from, n) / static_cast<W>(n);
-            const W var = spread_row(from, n, mean) / static_cast<W>(n);
-            W rstd = W(1) / std::sqrt(var + static_cast<W>(args.eps));
-            if (args.out != nullptr) {
-              W* to = out.write(row * n, part + n);
-              normalize_row(from, n, mean, rstd, weight, bias, to);
-              out.finish(row * n, n, part + n);
-            }
-            if (args.mean != nullptr) means.put(row, 1, &mean);
-            if (args.rstd != nullptr) rstds.put(row, 1, &rstd);
-          }
-        });
+    parallel_with_scratch<W>(ctx, rows, 1 + 8192 / n, 2 * n,
+                             [&](W* part, int64_t begin, int64_t end) {
+                               for (int64_t row = begin; row < end; ++row) {
+                                 const W* from = x.read(row * n, n, part);
+                                 W mean = sum_row(from, n) / static_cast<W>(n);
+                                 const W var = spread_row(from, n, mean) / static_cast<W>(n);
+                                 W rstd = W(1) / std::sqrt(var + static_cast<W>(args.eps));
+                                 if (args.out != nullptr) {
+                                   W* to = out.write(row * n, part + n);
+                                   normalize_row(from, n, mean, rstd, weight, bias, to);
+                                   out.finish(row * n, n, part + n);
+                                 }
+                                 if (args.mean != nullptr) means.put(row, 1, &mean);
+                                 if (args.rstd != nullptr) rstds.put(row, 1, &rstd);
+                               }
+                             });
   });
 }
 

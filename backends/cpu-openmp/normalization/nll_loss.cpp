@@ -38,10 +38,9 @@ struct Scores {
       if (d != class_dim) strides[kept++] = scores.stride(d);
     }
     const bool same = third && third.ndim() == target.ndim();
-    return sdk::StridedLoop<3>(target.shape(),
-                               {target.get()->dl.strides, strides,
-                                same ? third.get()->dl.strides : none},
-                               sdk::Order::kRowMajor);
+    return sdk::StridedLoop<3>(
+        target.shape(), {target.get()->dl.strides, strides, same ? third.get()->dl.strides : none},
+        sdk::Order::kRowMajor);
   }
 
   // Calls f(class, offset of the scores, offset in the third) for the targets in [begin, end) that

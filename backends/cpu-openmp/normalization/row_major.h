@@ -24,9 +24,7 @@ class RowMajor {
     return buffer;
   }
   // Where results for the range go before finish().
-  W* write(int64_t first, W* buffer) const {
-    return direct_ ? tensor_.data<W>() + first : buffer;
-  }
+  W* write(int64_t first, W* buffer) const { return direct_ ? tensor_.data<W>() + first : buffer; }
   void finish(int64_t first, int64_t n, W* buffer) const {
     if (!direct_) put(first, n, buffer);
   }

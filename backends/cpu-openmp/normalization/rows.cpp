@@ -29,6 +29,15 @@ HWY_INLINE void ForEach(int64_t n, F&& body) {
          [&](hn::VFromD<decltype(d)> v, T* p) HWY_ATTR { hn::StoreU(v, d, p + i); });
   }
   if (i == n) return;
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+  // Masked loads and stores do not touch memory of lanes that are off.
+  const auto some = hn::FirstN(d, static_cast<size_t>(n - i));
+  body(
+      [&](const T* p, T fill) HWY_ATTR {
+        return hn::IfThenElse(some, hn::MaskedLoad(some, d, p + i), hn::Set(d, fill));
+      },
+      [&](hn::VFromD<decltype(d)> v, T* p) HWY_ATTR { hn::BlendedStore(v, some, d, p + i); });
+#else
   body(
       [&](const T* p, T fill) HWY_ATTR {
         HWY_ALIGN T part[hn::MaxLanes(d)];
@@ -40,6 +49,7 @@ HWY_INLINE void ForEach(int64_t n, F&& body) {
         hn::Store(v, d, part);
         for (int64_t j = 0; i + j < n; ++j) p[i + j] = part[j];
       });
+#endif
 }
 
 template <class D, class V>
@@ -75,9 +85,7 @@ HWY_INLINE void Softmax(const T* from, int64_t n, T* to) {
     store(e, to);
   });
   const auto total = hn::Set(d, Sum(d, sum));
-  ForEach<T>(n, [&](auto load, auto store) HWY_ATTR {
-    store(hn::Div(load(to, T(0)), total), to);
-  });
+  ForEach<T>(n, [&](auto load, auto store) HWY_ATTR { store(hn::Div(load(to, T(0)), total), to); });
 }
 
 template <class T>
@@ -91,18 +99,16 @@ HWY_INLINE void LogSoftmax(const T* from, int64_t n, T* to) {
     sum = hn::Add(sum, vec::NodeExp(d, hn::Sub(load(from, lowest), max)));
   });
   const auto log = hn::Set(d, std::log(Sum(d, sum)));
-  ForEach<T>(n, [&](auto load, auto store) HWY_ATTR {
-    store(hn::Sub(hn::Sub(load(from, T(0)), max), log), to);
-  });
+  ForEach<T>(n, [&](auto load, auto store)
+                    HWY_ATTR { store(hn::Sub(hn::Sub(load(from, T(0)), max), log), to); });
 }
 
 template <class T>
 HWY_INLINE void SoftmaxGradient(const T* g, const T* y, int64_t n, T* to) {
   const hn::ScalableTag<T> d;
   auto sum = hn::Zero(d);
-  ForEach<T>(n, [&](auto load, auto) HWY_ATTR {
-    sum = hn::MulAdd(load(g, T(0)), load(y, T(0)), sum);
-  });
+  ForEach<T>(
+      n, [&](auto load, auto) HWY_ATTR { sum = hn::MulAdd(load(g, T(0)), load(y, T(0)), sum); });
   const auto total = hn::Set(d, Sum(d, sum));
   ForEach<T>(n, [&](auto load, auto store) HWY_ATTR {
     const auto out = load(y, T(0));
@@ -170,9 +176,8 @@ template <class T>
 HWY_INLINE void Scale(const T* x, int64_t n, T mean, T scale, T shift, T* to) {
   const hn::ScalableTag<T> d;
   const auto center = hn::Set(d, mean), a = hn::Set(d, scale), b = hn::Set(d, shift);
-  ForEach<T>(n, [&](auto load, auto store) HWY_ATTR {
-    store(hn::MulAdd(hn::Sub(load(x, T(0)), center), a, b), to);
-  });
+  ForEach<T>(n, [&](auto load, auto store)
+                    HWY_ATTR { store(hn::MulAdd(hn::Sub(load(x, T(0)), center), a, b), to); });
 }
 
 template <class T>
@@ -199,33 +204,33 @@ HWY_INLINE void Parameter(const T* g, const T* x, int64_t n, T mean, T rstd, T* 
   });
 }
 
-#define MYTORCH_CPU_ROWS(T, S)                                                                    \
-  void Softmax##S(const T* from, int64_t n, T* to) { Softmax(from, n, to); }                      \
-  void LogSoftmax##S(const T* from, int64_t n, T* to) { LogSoftmax(from, n, to); }                \
-  void SoftmaxGradient##S(const T* g, const T* y, int64_t n, T* to) {                             \
-    SoftmaxGradient(g, y, n, to);                                                                 \
-  }                                                                                               \
-  void LogSoftmaxGradient##S(const T* g, const T* y, int64_t n, T* to) {                          \
-    LogSoftmaxGradient(g, y, n, to);                                                              \
-  }                                                                                               \
-  T Sum##S(const T* x, int64_t n) { return SumRow(x, n); }                                        \
-  T Spread##S(const T* x, int64_t n, T mean) { return Spread(x, n, mean); }                       \
-  void Sums##S(const T* g, const T* x, int64_t n, T mean, T* sum, T* product) {                   \
-    Sums(g, x, n, mean, sum, product);                                                                  \
-  }                                                                                               \
-  void Normalize##S(const T* x, int64_t n, T mean, T rstd, const T* weight, const T* bias,        \
-                    T* to) {                                                                      \
-    Normalize(x, n, mean, rstd, weight, bias, to);                                                \
-  }                                                                                               \
-  void Scale##S(const T* x, int64_t n, T mean, T scale, T shift, T* to) {                         \
-    Scale(x, n, mean, scale, shift, to);                                                          \
-  }                                                                                               \
-  void Combine##S(const T* g, const T* x, int64_t n, T mean, T a, T b, T c, T* to) {              \
-    Combine(g, x, n, mean, a, b, c, to);                                                          \
-  }                                                                                               \
-  void Parameter##S(const T* g, const T* x, int64_t n, T mean, T rstd, T* weight_sum,             \
-                    T* bias_sum) {                                                                \
-    Parameter(g, x, n, mean, rstd, weight_sum, bias_sum);                                         \
+#define MYTORCH_CPU_ROWS(T, S)                                                             \
+  void Softmax##S(const T* from, int64_t n, T* to) { Softmax(from, n, to); }               \
+  void LogSoftmax##S(const T* from, int64_t n, T* to) { LogSoftmax(from, n, to); }         \
+  void SoftmaxGradient##S(const T* g, const T* y, int64_t n, T* to) {                      \
+    SoftmaxGradient(g, y, n, to);                                                          \
+  }                                                                                        \
+  void LogSoftmaxGradient##S(const T* g, const T* y, int64_t n, T* to) {                   \
+    LogSoftmaxGradient(g, y, n, to);                                                       \
+  }                                                                                        \
+  T Sum##S(const T* x, int64_t n) { return SumRow(x, n); }                                 \
+  T Spread##S(const T* x, int64_t n, T mean) { return Spread(x, n, mean); }                \
+  void Sums##S(const T* g, const T* x, int64_t n, T mean, T* sum, T* product) {            \
+    Sums(g, x, n, mean, sum, product);                                                     \
+  }                                                                                        \
+  void Normalize##S(const T* x, int64_t n, T mean, T rstd, const T* weight, const T* bias, \
+                    T* to) {                                                               \
+    Normalize(x, n, mean, rstd, weight, bias, to);                                         \
+  }                                                                                        \
+  void Scale##S(const T* x, int64_t n, T mean, T scale, T shift, T* to) {                  \
+    Scale(x, n, mean, scale, shift, to);                                                   \
+  }                                                                                        \
+  void Combine##S(const T* g, const T* x, int64_t n, T mean, T a, T b, T c, T* to) {       \
+    Combine(g, x, n, mean, a, b, c, to);                                                   \
+  }                                                                                        \
+  void Parameter##S(const T* g, const T* x, int64_t n, T mean, T rstd, T* weight_sum,      \
+                    T* bias_sum) {                                                         \
+    Parameter(g, x, n, mean, rstd, weight_sum, bias_sum);                                  \
   }
 MYTORCH_CPU_ROWS(float, Float)
 MYTORCH_CPU_ROWS(double, Double)
@@ -239,50 +244,50 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu {
 
-#define MYTORCH_CPU_ROWS(T, S)                                                                    \
-  HWY_EXPORT(Softmax##S);                                                                         \
-  HWY_EXPORT(LogSoftmax##S);                                                                      \
-  HWY_EXPORT(SoftmaxGradient##S);                                                                 \
-  HWY_EXPORT(LogSoftmaxGradient##S);                                                              \
-  HWY_EXPORT(Sum##S);                                                                             \
-  HWY_EXPORT(Spread##S);                                                                          \
-  HWY_EXPORT(Sums##S);                                                                            \
-  HWY_EXPORT(Normalize##S);                                                                       \
-  HWY_EXPORT(Scale##S);                                                                           \
-  HWY_EXPORT(Combine##S);                                                                         \
-  HWY_EXPORT(Parameter##S);                                                                       \
-  void softmax_row(const T* from, int64_t n, T* to) {                                             \
-    HWY_DYNAMIC_DISPATCH(Softmax##S)(from, n, to);                                                \
-  }                                                                                               \
-  void log_softmax_row(const T* from, int64_t n, T* to) {                                         \
-    HWY_DYNAMIC_DISPATCH(LogSoftmax##S)(from, n, to);                                             \
-  }                                                                                               \
-  void softmax_gradient_row(const T* g, const T* y, int64_t n, T* to) {                           \
-    HWY_DYNAMIC_DISPATCH(SoftmaxGradient##S)(g, y, n, to);                                        \
-  }                                                                                               \
-  void log_softmax_gradient_row(const T* g, const T* y, int64_t n, T* to) {                       \
-    HWY_DYNAMIC_DISPATCH(LogSoftmaxGradient##S)(g, y, n, to);                                     \
-  }                                                                                               \
-  T sum_row(const T* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(Sum##S)(x, n); }                 \
-  T spread_row(const T* x, int64_t n, T mean) {                                                   \
-    return HWY_DYNAMIC_DISPATCH(Spread##S)(x, n, mean);                                           \
-  }                                                                                               \
-  void sums_row(const T* g, const T* x, int64_t n, T mean, T* sum, T* product) {                  \
-    HWY_DYNAMIC_DISPATCH(Sums##S)(g, x, n, mean, sum, product);                                         \
-  }                                                                                               \
-  void normalize_row(const T* x, int64_t n, T mean, T rstd, const T* weight, const T* bias,       \
-                     T* to) {                                                                     \
-    HWY_DYNAMIC_DISPATCH(Normalize##S)(x, n, mean, rstd, weight, bias, to);                       \
-  }                                                                                               \
-  void scale_row(const T* x, int64_t n, T mean, T scale, T shift, T* to) {                        \
-    HWY_DYNAMIC_DISPATCH(Scale##S)(x, n, mean, scale, shift, to);                                 \
-  }                                                                                               \
-  void combine_row(const T* g, const T* x, int64_t n, T mean, T a, T b, T c, T* to) {             \
-    HWY_DYNAMIC_DISPATCH(Combine##S)(g, x, n, mean, a, b, c, to);                                 \
-  }                                                                                               \
-  void parameter_row(const T* g, const T* x, int64_t n, T mean, T rstd, T* weight_sum,            \
-                     T* bias_sum) {                                                               \
-    HWY_DYNAMIC_DISPATCH(Parameter##S)(g, x, n, mean, rstd, weight_sum, bias_sum);                \
+#define MYTORCH_CPU_ROWS(T, S)                                                              \
+  HWY_EXPORT(Softmax##S);                                                                   \
+  HWY_EXPORT(LogSoftmax##S);                                                                \
+  HWY_EXPORT(SoftmaxGradient##S);                                                           \
+  HWY_EXPORT(LogSoftmaxGradient##S);                                                        \
+  HWY_EXPORT(Sum##S);                                                                       \
+  HWY_EXPORT(Spread##S);                                                                    \
+  HWY_EXPORT(Sums##S);                                                                      \
+  HWY_EXPORT(Normalize##S);                                                                 \
+  HWY_EXPORT(Scale##S);                                                                     \
+  HWY_EXPORT(Combine##S);                                                                   \
+  HWY_EXPORT(Parameter##S);                                                                 \
+  void softmax_row(const T* from, int64_t n, T* to) {                                       \
+    HWY_DYNAMIC_DISPATCH(Softmax##S)(from, n, to);                                          \
+  }                                                                                         \
+  void log_softmax_row(const T* from, int64_t n, T* to) {                                   \
+    HWY_DYNAMIC_DISPATCH(LogSoftmax##S)(from, n, to);                                       \
+  }                                                                                         \
+  void softmax_gradient_row(const T* g, const T* y, int64_t n, T* to) {                     \
+    HWY_DYNAMIC_DISPATCH(SoftmaxGradient##S)(g, y, n, to);                                  \
+  }                                                                                         \
+  void log_softmax_gradient_row(const T* g, const T* y, int64_t n, T* to) {                 \
+    HWY_DYNAMIC_DISPATCH(LogSoftmaxGradient##S)(g, y, n, to);                               \
+  }                                                                                         \
+  T sum_row(const T* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(Sum##S)(x, n); }           \
+  T spread_row(const T* x, int64_t n, T mean) {                                             \
+    return HWY_DYNAMIC_DISPATCH(Spread##S)(x, n, mean);                                     \
+  }                                                                                         \
+  void sums_row(const T* g, const T* x, int64_t n, T mean, T* sum, T* product) {            \
+    HWY_DYNAMIC_DISPATCH(Sums##S)(g, x, n, mean, sum, product);                             \
+  }                                                                                         \
+  void normalize_row(const T* x, int64_t n, T mean, T rstd, const T* weight, const T* bias, \
+                     T* to) {                                                               \
+    HWY_DYNAMIC_DISPATCH(Normalize##S)(x, n, mean, rstd, weight, bias, to);                 \
+  }                                                                                         \
+  void scale_row(const T* x, int64_t n, T mean, T scale, T shift, T* to) {                  \
+    HWY_DYNAMIC_DISPATCH(Scale##S)(x, n, mean, scale, shift, to);                           \
+  }                                                                                         \
+  void combine_row(const T* g, const T* x, int64_t n, T mean, T a, T b, T c, T* to) {       \
+    HWY_DYNAMIC_DISPATCH(Combine##S)(g, x, n, mean, a, b, c, to);                           \
+  }                                                                                         \
+  void parameter_row(const T* g, const T* x, int64_t n, T mean, T rstd, T* weight_sum,      \
+                     T* bias_sum) {                                                         \
+    HWY_DYNAMIC_DISPATCH(Parameter##S)(g, x, n, mean, rstd, weight_sum, bias_sum);          \
   }
 MYTORCH_CPU_ROWS(float, Float)
 MYTORCH_CPU_ROWS(double, Double)

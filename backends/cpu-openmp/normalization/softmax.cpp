@@ -41,8 +41,9 @@ void for_each_line(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs,
               from[k] = inputs[k].template data<const W>() + at[k] +
                         i * lines.loop.inner_stride(static_cast<int>(k));
             }
-            row(from, n, out.data<W>() + at[kInputs] +
-                             i * lines.loop.inner_stride(static_cast<int>(kInputs)));
+            row(from, n,
+                out.data<W>() + at[kInputs] +
+                    i * lines.loop.inner_stride(static_cast<int>(kInputs)));
           }
         });
       });
@@ -119,7 +120,8 @@ template <class Row, class Args>
 void backward(mt_ctx& ctx, const Args& args) {
   sdk::visit_floating(TensorView(args.out).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if (!TensorView(args.grad_output).template is<T>() || !TensorView(args.output).template is<T>()) {
+    if (!TensorView(args.grad_output).template is<T>() ||
+        !TensorView(args.output).template is<T>()) {
       throw sdk::Declined{};
     }
     for_each_line<T, T, 2>(ctx, {args.grad_output, args.output}, args.out, args.dim, Row());
@@ -141,7 +143,8 @@ void log_softmax_backward(mt_ctx& ctx, const mt_args_log_softmax_backward& args)
 
 void register_softmax(Candidates& candidates) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  candidates.push_back(sdk::kernel<&softmax>("softmax.int", MT_HASH_softmax_int, "rows", 0, kTakes));
+  candidates.push_back(
+      sdk::kernel<&softmax>("softmax.int", MT_HASH_softmax_int, "rows", 0, kTakes));
   candidates.push_back(
       sdk::kernel<&log_softmax>("log_softmax.int", MT_HASH_log_softmax_int, "rows", 0, kTakes));
   candidates.push_back(sdk::kernel<&softmax_backward>("softmax_backward", MT_HASH_softmax_backward,

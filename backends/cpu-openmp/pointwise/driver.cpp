@@ -289,10 +289,18 @@ int run_uniform(mt_ctx* ctx, const PointwiseOp& op, const PointwiseProgram& prog
       for (int64_t k = 0; k < n; ++k) reinterpret_cast<T*>(room)[k] = value;
     };
     switch (lane) {
-      case kFloat32: spread(float{}); break;
-      case kFloat64: spread(double{}); break;
-      case kInt32: spread(int32_t{}); break;
-      default: spread(int64_t{}); break;
+      case kFloat32:
+        spread(float{});
+        break;
+      case kFloat64:
+        spread(double{});
+        break;
+      case kInt32:
+        spread(int32_t{});
+        break;
+      default:
+        spread(int64_t{});
+        break;
     }
   }
   Scalars scalars;

@@ -1,5 +1,5 @@
-// Tensors as planes: the leading dimensions are a list, each plane is worked on as dense rows of the
-// type that is computed in, staged where it is not that already.
+// Tensors as planes: the leading dimensions are a list, each plane is worked on as dense rows of
+// the type that is computed in, staged where it is not that already.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ class Planes {
   explicit Planes(const sdk::TensorView& tensor)
       : tensor_(tensor), h(tensor.size(-2)), w(tensor.size(-1)) {
     for (int d = 0; d < tensor.ndim() - 2; ++d) count *= tensor.size(d);
-    direct_ = tensor.is<W>() && (w <= 1 || tensor.stride(-1) == 1) &&
-              (h <= 1 || tensor.stride(-2) == w);
+    direct_ =
+        tensor.is<W>() && (w <= 1 || tensor.stride(-1) == 1) && (h <= 1 || tensor.stride(-2) == w);
   }
 
   int64_t size() const { return h * w; }

@@ -1,5 +1,5 @@
-// A row of outputs at a time, one tap of the window after the other in the window's row-major order,
-// so that the first of equal elements is found first and inner loops run along memory.
+// A row of outputs at a time, one tap of the window after the other in the window's row-major
+// order, so that the first of equal elements is found first and inner loops run along memory.
 #include "backends/cpu-openmp/pooling/pooling.h"
 
 #include <algorithm>
@@ -62,6 +62,10 @@ void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
     const auto first = [](int64_t start, int64_t step) {
       return start >= 0 ? start : start + (-start + step - 1) / step * step;
     };
+    const auto half = [](const Window& w, int64_t out, int64_t size) {
+      return w.kernel == 2 && w.stride == 2 && w.padding == 0 && w.dilation == 1 && 2 * out <= size;
+    };
+    const bool halves = half(wh, oh, in.h) && half(ww, ow, in.w);
     // Per worker: staged planes, then the row of places.
     const int64_t in_size = in.staging(), out_size = oh * ow;
     const int64_t words = (out_size + 1) / 2 + out_size + (in_size + out_size);
@@ -75,10 +79,13 @@ void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
           for (int64_t plane = begin; plane < end; ++plane) {
             const W* x = in.read(plane, staged_in);
             W* best = args.out != nullptr ? out.write(plane, staged_out) : staged_out;
-            int64_t* which =
-                args.indices != nullptr ? indices.write(plane, places) : places;
+            int64_t* which = args.indices != nullptr ? indices.write(plane, places) : places;
             for (int64_t oy = 0; oy < oh; ++oy) {
               W* row = best + oy * ow;
+              if (halves) {
+                max_2x2_row(x + 2 * oy * in.w, in.w, 2 * oy * in.w, ow, row, which + oy * ow);
+                continue;
+              }
               std::fill(row, row + ow, lowest<W>());
               const int64_t y0 = first(oy * wh.stride - wh.padding, wh.dilation);
               for (int64_t ox = 0; ox < ow; ++ox) {
@@ -259,10 +266,9 @@ void register_pooling(Candidates& candidates) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
   candidates.push_back(sdk::kernel<&max_pool2d>(
       "max_pool2d_with_indices", MT_HASH_max_pool2d_with_indices, "rows", 0, kTakes));
-  candidates.push_back(
-      sdk::kernel<&max_pool2d_backward>("max_pool2d_with_indices_backward",
-                                        MT_HASH_max_pool2d_with_indices_backward, "planes", 0,
-                                        kTakes));
+  candidates.push_back(sdk::kernel<&max_pool2d_backward>("max_pool2d_with_indices_backward",
+                                                         MT_HASH_max_pool2d_with_indices_backward,
+                                                         "planes", 0, kTakes));
   candidates.push_back(
       sdk::kernel<&avg_pool2d>("avg_pool2d", MT_HASH_avg_pool2d, "rows", 0, kTakes));
   candidates.push_back(sdk::kernel<&avg_pool2d_backward>(

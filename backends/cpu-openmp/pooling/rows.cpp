@@ -32,15 +32,25 @@ HWY_INLINE int64_t Whole(int64_t stride, int64_t n, int64_t lanes) {
   return readable / (stride * lanes) * lanes;
 }
 
-void MaxRow(const float* x, int64_t stride, int64_t index, int64_t n, float* best,
-            int32_t* which) {
+// Calls body(d, i) for the vectors of n outputs: whole ones, then ones of four, and returns how
+// many that were.
+template <class F>
+HWY_INLINE int64_t ForVectors(int64_t stride, int64_t n, F&& body) {
   const hn::ScalableTag<float> d;
-  const hn::RebindToSigned<decltype(d)> di;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t whole = Whole(stride, n, lanes);
-  const auto step = hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<int32_t>(stride)));
   int64_t i = 0;
-  for (; i < whole; i += lanes) {
+  for (const int64_t whole = Whole(stride, n, lanes); i < whole; i += lanes) body(d, i);
+#if HWY_TARGET != HWY_SCALAR
+  const hn::CappedTag<float, 4> d4;
+  for (const int64_t whole = i + Whole(stride, n - i, 4); i < whole; i += 4) body(d4, i);
+#endif
+  return i;
+}
+
+void MaxRow(const float* x, int64_t stride, int64_t index, int64_t n, float* best, int32_t* which) {
+  const int64_t i = ForVectors(stride, n, [&](auto d, int64_t i) HWY_ATTR {
+    const hn::RebindToSigned<decltype(d)> di;
+    const auto step = hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<int32_t>(stride)));
     const auto value = Every(d, x + i * stride, stride);
     const auto old = hn::LoadU(d, best + i);
     // Ne is false of a NaN and itself where comparisons are ordered ones.
@@ -49,19 +59,47 @@ void MaxRow(const float* x, int64_t stride, int64_t index, int64_t n, float* bes
     hn::StoreU(hn::IfThenElse(takes, value, old), d, best + i);
     hn::StoreU(hn::IfThenElse(hn::RebindMask(di, takes), at, hn::LoadU(di, which + i)), di,
                which + i);
-  }
+  });
   mytorch::cpu::max_row<float>(x + i * stride, stride, index + i * stride, n - i, best + i,
                                which + i);
 }
 
-void AddRow(const float* x, int64_t stride, int64_t n, float* sum) {
-  const hn::ScalableTag<float> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t whole = Whole(stride, n, lanes);
+void Max2x2Row(const float* top, int64_t pitch, int64_t index, int64_t n, float* best,
+               int64_t* which) {
   int64_t i = 0;
-  for (; i < whole; i += lanes) {
-    hn::StoreU(hn::Add(hn::LoadU(d, sum + i), Every(d, x + i * stride, stride)), d, sum + i);
+#if HWY_TARGET != HWY_SCALAR
+  const hn::CappedTag<float, 8> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto twice = hn::Add(hn::Iota(di, 0), hn::Iota(di, 0));
+  for (; i + lanes <= n; i += lanes) {
+    hn::VFromD<decltype(d)> taps[4];
+    hn::LoadInterleaved2(d, top + 2 * i, taps[0], taps[1]);
+    hn::LoadInterleaved2(d, top + pitch + 2 * i, taps[2], taps[3]);
+    const int64_t first = index + 2 * i;
+    const int64_t places[] = {first, first + 1, first + pitch, first + pitch + 1};
+    auto value = taps[0];
+    auto at = hn::Set(di, static_cast<int32_t>(places[0]));
+    for (int k = 1; k < 4; ++k) {
+      const auto takes = hn::Or(hn::Gt(taps[k], value), hn::IsNaN(taps[k]));
+      value = hn::IfThenElse(takes, taps[k], value);
+      at = hn::IfThenElse(hn::RebindMask(di, takes), hn::Set(di, static_cast<int32_t>(places[k])),
+                          at);
+    }
+    at = hn::Add(at, twice);
+    hn::StoreU(value, d, best + i);
+    HWY_ALIGN int32_t part[hn::MaxLanes(di)];
+    hn::Store(at, di, part);
+    for (int64_t j = 0; j < lanes; ++j) which[i + j] = part[j];
   }
+#endif
+  mytorch::cpu::max_2x2_row<float>(top + 2 * i, pitch, index + 2 * i, n - i, best + i, which + i);
+}
+
+void AddRow(const float* x, int64_t stride, int64_t n, float* sum) {
+  const int64_t i = ForVectors(stride, n, [&](auto d, int64_t i) HWY_ATTR {
+    hn::StoreU(hn::Add(hn::LoadU(d, sum + i), Every(d, x + i * stride, stride)), d, sum + i);
+  });
   mytorch::cpu::add_row<float>(x + i * stride, stride, n - i, sum + i);
 }
 
@@ -74,11 +112,16 @@ HWY_AFTER_NAMESPACE();
 namespace mytorch::cpu {
 
 HWY_EXPORT(MaxRow);
+HWY_EXPORT(Max2x2Row);
 HWY_EXPORT(AddRow);
 
 void max_row(const float* x, int64_t stride, int64_t index, int64_t n, float* best,
              int32_t* which) {
   HWY_DYNAMIC_DISPATCH(MaxRow)(x, stride, index, n, best, which);
+}
+void max_2x2_row(const float* top, int64_t pitch, int64_t index, int64_t n, float* best,
+                 int64_t* which) {
+  HWY_DYNAMIC_DISPATCH(Max2x2Row)(top, pitch, index, n, best, which);
 }
 void add_row(const float* x, int64_t stride, int64_t n, float* sum) {
   HWY_DYNAMIC_DISPATCH(AddRow)(x, stride, n, sum);

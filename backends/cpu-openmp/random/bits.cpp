@@ -51,15 +51,18 @@ HWY_INLINE Counter<V> Philox(D d, V number, uint64_t seed, uint64_t call, uint32
                   hn::Or(hn::And(hn::ShiftRight<32>(number), hn::Set(d, uint64_t{0xFFFF})),
                          hn::Set(d, uint64_t{draw} << 16)),
                   hn::Set(d, call & 0xFFFFFFFFu), hn::Set(d, call >> 32)};
-  uint32_t k0 = static_cast<uint32_t>(seed);
-  uint32_t k1 = static_cast<uint32_t>(seed >> 32);
+  V k0 = hn::Set(d, seed & 0xFFFFFFFFu);
+  V k1 = hn::Set(d, seed >> 32);
+  const V w0 = hn::Set(d, uint64_t{0x9E3779B9u});
+  const V w1 = hn::Set(d, uint64_t{0xBB67AE85u});
+#pragma GCC unroll 10
   for (int round = 0; round < 10; ++round) {
     const V a = hn::MulEven(hn::BitCast(d32, c.c0), m0);
     const V b = hn::MulEven(hn::BitCast(d32, c.c2), m1);
-    c = {hn::Xor(hn::Xor(hn::ShiftRight<32>(b), c.c1), hn::Set(d, uint64_t{k0})), b,
-         hn::Xor(hn::Xor(hn::ShiftRight<32>(a), c.c3), hn::Set(d, uint64_t{k1})), a};
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
+    c = {hn::Xor(hn::Xor(hn::ShiftRight<32>(b), c.c1), k0), b,
+         hn::Xor(hn::Xor(hn::ShiftRight<32>(a), c.c3), k1), a};
+    k0 = hn::Add(k0, w0);
+    k1 = hn::Add(k1, w1);
   }
   return c;
 }
@@ -183,8 +186,8 @@ HWY_INLINE V Central(D d, V q) {
   using T = hn::TFromD<D>;
   const V r = hn::Sub(hn::Set(d, T(0.180625)), Product(q, q));
   if constexpr (sizeof(T) == 4) {
-    return hn::Div(Product(q, Horner(d, r, 5.9109374720e+01f, 1.5929113202e+02f,
-                                     5.0434271938e+01f, 3.3871327179e+00f)),
+    return hn::Div(Product(q, Horner(d, r, 5.9109374720e+01f, 1.5929113202e+02f, 5.0434271938e+01f,
+                                     3.3871327179e+00f)),
                    Horner(d, r, 6.7187563600e+01f, 7.8757757664e+01f, 1.7895169469e+01f, 1.0f));
   } else {
     return hn::Div(
@@ -238,8 +241,8 @@ HWY_INLINE void Normal(const Unsigned<T>* bits, T mean, T std, T* out) {
       x = hn::IfThenElse(outer, Tail(d, root), x);
       if constexpr (sizeof(T) == 8) {
         // Once in 10^10 numbers the far tail, which is left to the definition.
-        const auto far = hn::And(hn::VecFromMask(d, hn::Gt(root, hn::Set(d, T(5)))),
-                                 hn::VecFromMask(d, outer));
+        const auto far =
+            hn::And(hn::VecFromMask(d, hn::Gt(root, hn::Set(d, T(5)))), hn::VecFromMask(d, outer));
         if (HWY_UNLIKELY(!hn::AllFalse(d, hn::MaskFromVec(far)))) {
           HWY_ALIGN T lanes[hn::MaxLanes(d)];
           hn::Store(x, d, lanes);

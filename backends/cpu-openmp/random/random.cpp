@@ -140,7 +140,8 @@ void random_(mt_ctx& ctx, const mt_args_random__from& args) {
         if (range == 0) {
           out[i] = number(bits[i]);
         } else if (bits[i] * range >= rejected) {
-          out[i] = number(static_cast<uint64_t>((static_cast<unsigned __int128>(bits[i]) * range) >> 64));
+          out[i] = number(
+              static_cast<uint64_t>((static_cast<unsigned __int128>(bits[i]) * range) >> 64));
         } else {
           out[i] = number(philox::below(stream, first + i, range));
         }
@@ -231,8 +232,8 @@ void register_random(Candidates& candidates) {
   candidates.push_back(sdk::kernel<&normal_>("normal_", MT_HASH_normal_, "philox", 0, kTakes));
   candidates.push_back(
       sdk::kernel<&random_>("random_.from", MT_HASH_random__from, "philox", 0, kTakes));
-  candidates.push_back(sdk::kernel<&native_dropout>("native_dropout", MT_HASH_native_dropout,
-                                                    "philox", 0, kTakes));
+  candidates.push_back(
+      sdk::kernel<&native_dropout>("native_dropout", MT_HASH_native_dropout, "philox", 0, kTakes));
 }
 
 }  // namespace mytorch::cpu

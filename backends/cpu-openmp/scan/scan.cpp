@@ -3,6 +3,7 @@
 #include "backends/cpu-openmp/scan/scan.h"
 
 #include <cstdint>
+#include <cstdlib>
 #include <type_traits>
 
 #include "backends/cpu-openmp/indexing/move.h"
@@ -15,12 +16,26 @@ namespace {
 
 using sdk::TensorView;
 
-// In place where the operands are one tensor.
-template <class T>
-void scan(mt_ctx& ctx, const TensorView& from, const TensorView& to, int64_t dim) {
+// Sums kLines lines at once: side by side, they do not wait for each other's additions.
+template <int64_t kLines, class T>
+void scan_lines(const T* in, int64_t in_step, int64_t in_next, T* out, int64_t out_step,
+                int64_t out_next, int64_t size) {
   // Unsigned sums wrap without being undefined.
   using Sum = std::conditional_t<sdk::is_float_type<T>, double, uint64_t>;
   using Wide = std::conditional_t<sdk::is_float_type<T>, double, int64_t>;
+  Sum sums[kLines] = {};
+  for (int64_t k = 0; k < size; ++k) {
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kLines; ++i) {
+      sums[i] += static_cast<Sum>(sdk::convert<Wide>(in[k * in_step + i * in_next]));
+      out[k * out_step + i * out_next] = sdk::convert<T>(static_cast<Wide>(sums[i]));
+    }
+  }
+}
+
+// In place where the operands are one tensor.
+template <class T>
+void scan(mt_ctx& ctx, const TensorView& from, const TensorView& to, int64_t dim) {
   const auto lines = make_lines<2>({to, from}, dim);
   const int64_t size = lines.size[0];
   const int64_t out_step = lines.step[0], in_step = lines.step[1];
@@ -30,19 +45,17 @@ void scan(mt_ctx& ctx, const TensorView& from, const TensorView& to, int64_t dim
     lines.for_each(begin, end, [&](const std::array<int64_t, 2>& at, int64_t n) {
       T* out = to.data<T>() + at[0];
       const T* in = from.data<const T>() + at[1];
-      Sum sums[kLinesTogether] = {};
-      const auto step = [&](int64_t k, int64_t i) {
-        sums[i] += static_cast<Sum>(sdk::convert<Wide>(in[k * in_step + i * in_next]));
-        out[k * out_step + i * out_next] = sdk::convert<T>(static_cast<Wide>(sums[i]));
+      int64_t i = 0;
+      const auto run = [&](auto count) {
+        scan_lines<decltype(count)::value>(in + i * in_next, in_step, in_next, out + i * out_next,
+                                           out_step, out_next, size);
+        i += count;
       };
-      // Side by side, the sums of several lines do not wait for each other.
-      for (int64_t k = 0; k < size; ++k) {
-        if (n == kLinesTogether) {
-          for (int64_t i = 0; i < kLinesTogether; ++i) step(k, i);
-        } else {
-          for (int64_t i = 0; i < n; ++i) step(k, i);
-        }
+      if (n == kLinesTogether && std::abs(in_next) < std::abs(in_step)) {
+        run(std::integral_constant<int64_t, kLinesTogether>());  // columns of a cache line
       }
+      while (i + 4 <= n) run(std::integral_constant<int64_t, 4>());
+      while (i < n) run(std::integral_constant<int64_t, 1>());
     });
   });
 }

@@ -24,9 +24,7 @@ inline SortKey<T> sort_key(T value, bool descending) {
     using W = sdk::Widened<T>;
     const W wide = static_cast<W>(value);
     const K bits = std::bit_cast<K>(wide + W(0));  // -0 + 0 = 0
-    key = wide != wide          ? std::numeric_limits<K>::max()
-          : (bits & kTop) != 0 ? ~bits
-                                : bits | kTop;
+    key = wide != wide ? std::numeric_limits<K>::max() : (bits & kTop) != 0 ? ~bits : bits | kTop;
   } else if constexpr (std::is_signed_v<T>) {
     using S = std::make_signed_t<K>;
     key = static_cast<K>(static_cast<S>(value)) ^ kTop;

@@ -1,5 +1,5 @@
-// Lines are sorted as (key, position) pairs: by insertion where short, by comparison in between, and
-// by radix, one pass per byte of the key that varies, where long.
+// Lines are sorted as (key, position) pairs: by insertion where short, by comparison in between,
+// and by radix, one pass per byte of the key that varies, where long.
 #include "backends/cpu-openmp/sorting/sorting.h"
 
 #include <algorithm>

@@ -16,7 +16,7 @@ struct Device {
   constexpr Device() = default;
   constexpr Device(int32_t type, int32_t index) : type(type), index(index) {}
   // "cpu", "cuda", "cuda:1", or any name that a loaded backend brought; throws Error(kDevice).
-  Device(const char* name);              // NOLINT: implicit, so that `x.to("cuda")` reads well
+  Device(const char* name);  // NOLINT: implicit, so that `x.to("cuda")` reads well
   Device(const std::string& name) : Device(name.c_str()) {}  // NOLINT
 
   bool is_cpu() const { return type == MT_DEVICE_CPU; }

@@ -54,8 +54,9 @@ struct DtypeRow {
   const char* name;
 };
 inline constexpr DtypeRow kDtypes[kNumScalarTypes] = {
-    {{MT_BOOL, 8, 1}, "bool"},      {{MT_UINT, 8, 1}, "uint8"},    {{MT_INT, 8, 1}, "int8"},
-    {{MT_INT, 16, 1}, "int16"},     {{MT_INT, 32, 1}, "int32"},    {{MT_INT, 64, 1}, "int64"},
+    {{MT_BOOL, 8, 1}, "bool"},      {{MT_UINT, 8, 1}, "uint8"},
+    {{MT_INT, 8, 1}, "int8"},       {{MT_INT, 16, 1}, "int16"},
+    {{MT_INT, 32, 1}, "int32"},     {{MT_INT, 64, 1}, "int64"},
     {{MT_FLOAT, 16, 1}, "float16"}, {{MT_BFLOAT, 16, 1}, "bfloat16"},
     {{MT_FLOAT, 32, 1}, "float32"}, {{MT_FLOAT, 64, 1}, "float64"},
 };
@@ -91,15 +92,24 @@ constexpr bool can_cast(ScalarType from, ScalarType to) {
 // The ScalarType of a C++ type.
 template <class T>
 constexpr ScalarType scalar_type_of() {
-  if constexpr (std::is_same_v<T, bool>) return kBool;
-  else if constexpr (std::is_same_v<T, uint8_t>) return kUInt8;
-  else if constexpr (std::is_same_v<T, int8_t>) return kInt8;
-  else if constexpr (std::is_same_v<T, int16_t>) return kInt16;
-  else if constexpr (std::is_same_v<T, int32_t>) return kInt32;
-  else if constexpr (std::is_integral_v<T> && sizeof(T) == 8) return kInt64;
-  else if constexpr (std::is_same_v<T, Half>) return kFloat16;
-  else if constexpr (std::is_same_v<T, BFloat16>) return kBFloat16;
-  else if constexpr (std::is_same_v<T, float>) return kFloat32;
+  if constexpr (std::is_same_v<T, bool>)
+    return kBool;
+  else if constexpr (std::is_same_v<T, uint8_t>)
+    return kUInt8;
+  else if constexpr (std::is_same_v<T, int8_t>)
+    return kInt8;
+  else if constexpr (std::is_same_v<T, int16_t>)
+    return kInt16;
+  else if constexpr (std::is_same_v<T, int32_t>)
+    return kInt32;
+  else if constexpr (std::is_integral_v<T> && sizeof(T) == 8)
+    return kInt64;
+  else if constexpr (std::is_same_v<T, Half>)
+    return kFloat16;
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    return kBFloat16;
+  else if constexpr (std::is_same_v<T, float>)
+    return kFloat32;
   else {
     static_assert(std::is_same_v<T, double>, "not an element type of mytorch");
     return kFloat64;

@@ -8,10 +8,10 @@
 
 namespace mytorch {
 
-// A counter-based generator: a seed, and the number of the next call. Each random operator takes one
-// call number, and every element of its result is a function of (seed, call, index) alone (Philox
-// 4x32-10, Salmon et al., SC 2011), so results do not depend on threads, vector width or backend.
-// Copies share the state. Thread-safe.
+// A counter-based generator: a seed, and the number of the next call. Each random operator takes
+// one call number, and every element of its result is a function of (seed, call, index) alone
+// (Philox 4x32-10, Salmon et al., SC 2011), so results do not depend on threads, vector width or
+// backend. Copies share the state. Thread-safe.
 class Generator {
  public:
   explicit Generator(uint64_t seed);

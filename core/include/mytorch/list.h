@@ -49,10 +49,10 @@ class IntList {
 class OptionalIntList {
  public:
   constexpr OptionalIntList() = default;
-  constexpr OptionalIntList(std::nullopt_t) {}                                       // NOLINT
-  constexpr OptionalIntList(IntList list) : list_(list), present_(true) {}           // NOLINT
-  constexpr OptionalIntList(int64_t one) : list_(one), present_(true) {}             // NOLINT
-  constexpr OptionalIntList(int one) : list_(one), present_(true) {}                 // NOLINT
+  constexpr OptionalIntList(std::nullopt_t) {}                                           // NOLINT
+  constexpr OptionalIntList(IntList list) : list_(list), present_(true) {}               // NOLINT
+  constexpr OptionalIntList(int64_t one) : list_(one), present_(true) {}                 // NOLINT
+  constexpr OptionalIntList(int one) : list_(one), present_(true) {}                     // NOLINT
   OptionalIntList(std::initializer_list<int64_t> list) : list_(list), present_(true) {}  // NOLINT
   OptionalIntList(const std::vector<int64_t>& list) : list_(list), present_(true) {}     // NOLINT
 
@@ -92,8 +92,8 @@ class TensorList {
  public:
   constexpr TensorList() = default;
   constexpr TensorList(const Tensor* data, size_t size) : data_(data), size_(size) {}
-  TensorList(std::initializer_list<Tensor> list);   // NOLINT
-  TensorList(const std::vector<Tensor>& list);      // NOLINT
+  TensorList(std::initializer_list<Tensor> list);  // NOLINT
+  TensorList(const std::vector<Tensor>& list);     // NOLINT
   const Tensor* data() const { return data_; }
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }

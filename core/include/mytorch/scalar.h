@@ -36,9 +36,7 @@ class Scalar {
   }
   constexpr bool to_bool() const { return is_float() ? abi_.v.d != 0 : abi_.v.i != 0; }
   // The type that this number has in promotion: bool, int64 or the default float (float32).
-  constexpr ScalarType type() const {
-    return is_float() ? kFloat32 : is_int() ? kInt64 : kBool;
-  }
+  constexpr ScalarType type() const { return is_float() ? kFloat32 : is_int() ? kInt64 : kBool; }
   constexpr const mt_scalar& abi() const { return abi_; }
   constexpr bool operator==(const Scalar& other) const {
     return is_float() || other.is_float() ? to_double() == other.to_double()

@@ -9,8 +9,8 @@
 
 namespace mytorch {
 
-// One block of device memory, counted. Its address never changes. Made by allocate_storage (memory of
-// the framework) or wrap_storage (the caller's).
+// One block of device memory, counted. Its address never changes. Made by allocate_storage (memory
+// of the framework) or wrap_storage (the caller's).
 struct alignas(16) Storage {
   mt_storage abi{};  // id, version, flags: what kernels may know
   std::atomic<uint32_t> refs{1};

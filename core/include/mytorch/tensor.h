@@ -23,13 +23,13 @@ namespace mytorch {
 
 class Tensor;
 
-// An argument that is a Tensor or a number. Numbers take part in promotion by category only, and are
-// passed to kernels as 0-dim operands in the caller's frame, so they cost no allocation. Refers to
-// the tensor it was made from; absent by default.
+// An argument that is a Tensor or a number. Numbers take part in promotion by category only, and
+// are passed to kernels as 0-dim operands in the caller's frame, so they cost no allocation. Refers
+// to the tensor it was made from; absent by default.
 class Operand {
  public:
   constexpr Operand() noexcept : impl_(nullptr), is_scalar_(false) {}
-  Operand(const Tensor& tensor);  // NOLINT
+  Operand(const Tensor& tensor);                                        // NOLINT
   Operand(const Scalar& scalar) : scalar_(scalar), is_scalar_(true) {}  // NOLINT
   template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
   Operand(T value) : scalar_(value), is_scalar_(true) {}  // NOLINT
@@ -40,9 +40,7 @@ class Operand {
   TensorImpl* impl() const { return impl_; }
   Tensor tensor() const;
   const Scalar& scalar() const { return scalar_; }
-  uint32_t layer_flags() const {
-    return impl_ != nullptr ? mytorch::layer_flags(impl_) : 0;
-  }
+  uint32_t layer_flags() const { return impl_ != nullptr ? mytorch::layer_flags(impl_) : 0; }
 
  private:
   TensorImpl* impl_ = nullptr;
@@ -50,8 +48,8 @@ class Operand {
   bool is_scalar_ = false;
 };
 
-// Copies share the array. A default-made Tensor is undefined: it stands for "absent" as an argument,
-// and everything but defined() and assignment is an error on it.
+// Copies share the array. A default-made Tensor is undefined: it stands for "absent" as an
+// argument, and everything but defined() and assignment is an error on it.
 //
 // The operators of ops.yaml are free functions, mytorch/ops/NAME.h each; those that read well as
 // methods are declared below too. `x.method()` is the same operator as `method(x)`.
@@ -93,7 +91,7 @@ class Tensor {
   int64_t dim() const { return checked()->abi.dl.ndim; }
   IntList sizes() const { return checked()->sizes(); }
   IntList strides() const { return checked()->strides(); }  // in elements
-  int64_t size(int64_t dim) const;    // negative counts from the end; throws Error(kShape)
+  int64_t size(int64_t dim) const;  // negative counts from the end; throws Error(kShape)
   int64_t stride(int64_t dim) const;
   int64_t numel() const { return checked()->numel; }
   ScalarType dtype() const { return checked()->dtype; }
@@ -108,8 +106,9 @@ class Tensor {
   std::string str() const;  // values and type, as `operator<<` prints
 
   // -- memory --
-  // The first element, of a tensor whose type is T; strides apply. A pointer through which the caller
-  // may write marks the storage escaped: from then on nothing cached about its contents is trusted.
+  // The first element, of a tensor whose type is T; strides apply. A pointer through which the
+  // caller may write marks the storage escaped: from then on nothing cached about its contents is
+  // trusted.
   template <class T>
   const T* const_data() const {
     return static_cast<const T*>(const_data_checked(scalar_type_of<T>()));
@@ -124,9 +123,12 @@ class Tensor {
   Scalar item() const;
   template <class T>
   T item() const {
-    if constexpr (std::is_same_v<T, bool>) return item().to_bool();
-    else if constexpr (std::is_floating_point_v<T>) return static_cast<T>(item().to_double());
-    else return static_cast<T>(item().to_int());
+    if constexpr (std::is_same_v<T, bool>)
+      return item().to_bool();
+    else if constexpr (std::is_floating_point_v<T>)
+      return static_cast<T>(item().to_double());
+    else
+      return static_cast<T>(item().to_int());
   }
 
   // -- differentiation (the autograd library must be linked) --
@@ -158,7 +160,8 @@ class Tensor {
 
  private:
   TensorImpl* checked() const {
-    if (impl_ == nullptr) [[unlikely]] fail_undefined();
+    if (impl_ == nullptr) [[unlikely]]
+      fail_undefined();
     return impl_;
   }
   [[noreturn]] static void fail_undefined();
@@ -168,7 +171,8 @@ class Tensor {
   TensorImpl* impl_;
 };
 
-// A number as an operand of a kernel: int64, double or bool by its category, flagged MT_TENSOR_HOST.
+// A number as an operand of a kernel: int64, double or bool by its category, flagged
+// MT_TENSOR_HOST.
 class HostScalar {
  public:
   explicit HostScalar(const Scalar& value) : value_(value.abi()) {

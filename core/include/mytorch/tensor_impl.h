@@ -30,13 +30,13 @@ struct TensorImpl {
   uint32_t layer_flags = 0;
   ScalarType dtype = ScalarType::kFloat32;
   uint8_t device_slot = 0;
-  bool inference = false;   // made in inference mode: no version, no view tracking
+  bool inference = false;     // made in inference mode: no version, no view tracking
   bool no_grad_view = false;  // a view made while no gradients were recorded
   uint16_t size_class = 0;    // of the pool it came from
   uint32_t view_version = 0;  // of the storage when this view was made (its low bits)
   int64_t numel = 0;
-  Storage* storage = nullptr;   // counted by a root; a view's is kept by its base
-  TensorImpl* base = nullptr;   // counted; the root that owns the storage, null for a root
+  Storage* storage = nullptr;  // counted by a root; a view's is kept by its base
+  TensorImpl* base = nullptr;  // counted; the root that owns the storage, null for a root
   AutogradMeta* autograd = nullptr;
   int64_t inline_dims[2 * kInlineDims];  // shape, then strides, up to kInlineDims dimensions
 
@@ -54,7 +54,8 @@ struct TensorImpl {
 
 inline const mt_tensor* to_abi(const TensorImpl* impl) { return &impl->abi; }
 
-// The layers that a tensor calls for. A view follows its base, whose history may be younger than it.
+// The layers that a tensor calls for. A view follows its base, whose history may be younger than
+// it.
 inline uint32_t layer_flags(const TensorImpl* impl) {
   return impl->layer_flags | (impl->base != nullptr ? impl->base->layer_flags : 0);
 }

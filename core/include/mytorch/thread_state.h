@@ -8,7 +8,8 @@
 
 namespace mytorch {
 
-// Device types that can be in use at once in a process: the CPU, CUDA, and those brought by backends.
+// Device types that can be in use at once in a process: the CPU, CUDA, and those brought by
+// backends.
 inline constexpr int kMaxDeviceTypes = 8;
 
 struct ThreadState {
@@ -30,7 +31,8 @@ inline bool layers_wanted(uint32_t tensor_flags) {
 mt_ctx* make_context(int device_slot, Device device);
 inline mt_ctx* context(int device_slot, mt_device device) {
   mt_ctx* ctx = thread_state.contexts[device_slot];
-  if (ctx != nullptr && ctx->device.index == device.index) [[likely]] return ctx;
+  if (ctx != nullptr && ctx->device.index == device.index) [[likely]]
+    return ctx;
   return make_context(device_slot, Device(device.type, device.index));
 }
 

@@ -15,10 +15,10 @@ void load_backend(const std::string& path);
 // Registers a backend that is linked into the program (static, sanitizer and test builds).
 void register_backend(mt_backend_init_fn init);
 
-// The libraries of the directories in MYTORCH_BACKEND_PATH (separated by ':'), or, where that is not
-// set, of mytorch/backends beside the library. Called by the first operator that needs a kernel; a
-// library that cannot be loaded is reported by `mytorch info` and once on stderr.
-// Returns whether this call did it: false from the second on.
+// The libraries of the directories in MYTORCH_BACKEND_PATH (separated by ':'), or, where that is
+// not set, of mytorch/backends beside the library. Called by the first operator that needs a
+// kernel; a library that cannot be loaded is reported by `mytorch info` and once on stderr. Returns
+// whether this call did it: false from the second on.
 bool load_default_backends();
 
 struct BackendInfo {
@@ -45,7 +45,8 @@ class Prefer {
   const void* saved_;
 };
 
-// Narrows which kernels may run, for all threads, while it lives: for tests. The innermost scope wins.
+// Narrows which kernels may run, for all threads, while it lives: for tests. The innermost scope
+// wins.
 enum class Kernels {
   kAll,
   kPreferred,   // only those of the backend that Prefer names; what it declines dissolves
@@ -62,8 +63,8 @@ class RestrictKernels {
   Kernels saved_;
 };
 
-// Whether an op without a kernel on its device may run on the CPU, with copies both ways. Off unless
-// MYTORCH_FALLBACK=1.
+// Whether an op without a kernel on its device may run on the CPU, with copies both ways. Off
+// unless MYTORCH_FALLBACK=1.
 void allow_fallback(bool allow);
 
 }  // namespace mytorch

@@ -1,5 +1,5 @@
-// Neural networks: modules, losses, optimizers, data, files. For programs; inside the project include
-// the parts.
+// Neural networks: modules, losses, optimizers, data, files. For programs; inside the project
+// include the parts.
 #pragma once
 
 #include "mytorch/nn/activation.h"     // IWYU pragma: export

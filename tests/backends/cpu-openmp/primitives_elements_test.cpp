@@ -36,7 +36,8 @@ void expect_same(Family family, std::string_view op, Args& args, const mt_tensor
 
 TEST(RandomFills, AreTheDefinitionBitForBit) {
   Random random(1);
-  for (const Shape& shape : {Shape{}, Shape{1}, Shape{7}, Shape{3000}, Shape{5, 13, 33}, Shape{0}}) {
+  for (const Shape& shape :
+       {Shape{}, Shape{1}, Shape{7}, Shape{3000}, Shape{5, 13, 33}, Shape{0}}) {
     for (const mt_dtype dtype : dtypes_where(sdk::is_floating)) {
       mt_args_uniform_ uniform{};
       uniform.from = -1.5;
@@ -52,9 +53,9 @@ TEST(RandomFills, AreTheDefinitionBitForBit) {
                   random);
     }
     for (const mt_dtype dtype : all_dtypes()) {
-      for (const mt_optional_int to : {mt_optional_int{1, 1}, mt_optional_int{100, 1},
-                                       mt_optional_int{int64_t{3} << 31, 1},
-                                       mt_optional_int{int64_t{3} << 61, 1}, mt_optional_int{0, 0}}) {
+      for (const mt_optional_int to :
+           {mt_optional_int{1, 1}, mt_optional_int{100, 1}, mt_optional_int{int64_t{3} << 31, 1},
+            mt_optional_int{int64_t{3} << 61, 1}, mt_optional_int{0, 0}}) {
         mt_args_random__from args{};
         args.from = to.present != 0 ? -3 : 0;
         args.to = to;
@@ -95,8 +96,7 @@ TEST(RandomFills, DropoutKeepsWhereTheUniformNumberIsSmall) {
       TestContext context(2);
       ASSERT_EQ(run_cpu(cpu::register_random, "native_dropout", args, context), MT_OK);
       const sdk::philox::Stream stream(args.generator);
-      const auto x = input.values<double>(), y = output.values<double>(),
-                 m = mask.values<double>();
+      const auto x = input.values<double>(), y = output.values<double>(), m = mask.values<double>();
       for (size_t i = 0; i < x.size(); ++i) {
         const float u = sdk::philox::uniform_of_bits<float>(stream.bits32(static_cast<int64_t>(i)));
         const bool kept = u < static_cast<float>(0.7);
@@ -126,9 +126,8 @@ TestTensor indices(Random& random, const Shape& shape, int64_t below, mt_dtype d
   const sdk::TensorView v = index.view();
   sdk::visit_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    Random::for_each_element(v, [&](int64_t at) {
-      v.data<T>()[at] = sdk::convert<T>(random.below(below));
-    });
+    Random::for_each_element(
+        v, [&](int64_t at) { v.data<T>()[at] = sdk::convert<T>(random.below(below)); });
   });
   return index;
 }
@@ -214,8 +213,8 @@ TEST(Indexing, IndexSelectIsGatherOfWholeSlices) {
     for (const int64_t dim : {0, 1, 2}) {
       const Shape shape = {5, 6, 20};
       const TestTensor self = random.filled(dtype, shape);
-      const TestTensor index = indices(random, {9}, shape[static_cast<size_t>(dim)],
-                                       sdk::dtype_of<int64_t>);
+      const TestTensor index =
+          indices(random, {9}, shape[static_cast<size_t>(dim)], sdk::dtype_of<int64_t>);
       Shape out_shape = shape;
       out_shape[static_cast<size_t>(dim)] = 9;
       const TestTensor out = random.tensor(dtype, out_shape);
@@ -276,8 +275,8 @@ TEST(Lines, CumsumOfEveryPairOfTypes) {
         mt_args_cumsum args{};
         args.self = self;
         args.dim = dim;
-        expect_same(cpu::register_scan, "cumsum", args, &mt_args_cumsum::out, to, {3, 20, 4}, random,
-                    8, 20);
+        expect_same(cpu::register_scan, "cumsum", args, &mt_args_cumsum::out, to, {3, 20, 4},
+                    random, 8, 20);
       }
     }
   }

@@ -13,8 +13,8 @@ bool has_products(mt_dtype dtype) { return !sdk::is_bool(dtype); }
 
 // The product of the last two of three dimensions by the oracle.
 TestTensor product(const TestTensor& a, const TestTensor& b) {
-  TestTensor out = TestTensor::empty(
-      a.dtype(), {a.view().size(0), a.view().size(1), b.view().size(2)});
+  TestTensor out =
+      TestTensor::empty(a.dtype(), {a.view().size(0), a.view().size(1), b.view().size(2)});
   mt_args_bmm args{};
   args.self = a;
   args.mat2 = b;
@@ -51,7 +51,8 @@ TEST(Matrix, AddmmBroadcastsScalesAndIgnoresWithBetaZero) {
   Random random(2);
   const int64_t m = 6, k = 5, n = 9;
   for (const mt_dtype dtype : dtypes_where(has_products)) {
-    for (const Shape& shape : {Shape{m, n}, Shape{n}, Shape{1, n}, Shape{m, 1}, Shape{}, Shape{1}}) {
+    for (const Shape& shape :
+         {Shape{m, n}, Shape{n}, Shape{1, n}, Shape{m, 1}, Shape{}, Shape{1}}) {
       for (const double beta : {0.0, 1.0, 2.0}) {
         for (const double alpha : {1.0, 3.0}) {
           const TestTensor a = random.filled(dtype, {1, m, k});
@@ -70,7 +71,8 @@ TEST(Matrix, AddmmBroadcastsScalesAndIgnoresWithBetaZero) {
           args.mat1 = mat1;
           args.mat2 = mat2;
           args.beta = scalar(static_cast<int64_t>(beta));
-          args.alpha = sdk::is_floating(dtype) ? scalar(alpha) : scalar(static_cast<int64_t>(alpha));
+          args.alpha =
+              sdk::is_floating(dtype) ? scalar(alpha) : scalar(static_cast<int64_t>(alpha));
           args.out = out;
           TestContext context(2);
           ASSERT_EQ(run_cpu(cpu::register_matrix, "addmm", args, context), MT_OK) << context.error;
@@ -88,8 +90,7 @@ TEST(Matrix, AddmmBroadcastsScalesAndIgnoresWithBetaZero) {
               const int64_t rows = shape.size() == 2 ? shape[0] : 1;
               const int64_t cols = shape.empty() ? 1 : shape.back();
               const int64_t at = (rows == 1 ? 0 : i) * cols + (cols == 1 ? 0 : j);
-              expected.push_back(alpha * sum +
-                                 (beta == 0 ? 0 : beta * z[static_cast<size_t>(at)]));
+              expected.push_back(alpha * sum + (beta == 0 ? 0 : beta * z[static_cast<size_t>(at)]));
             }
           }
           expect_near(out, TestTensor::of<double>({m, n}, expected), 8, 20, "addmm");
@@ -102,10 +103,10 @@ TEST(Matrix, AddmmBroadcastsScalesAndIgnoresWithBetaZero) {
 TEST(Matrix, LinearTakesAnyLeadingDimensions) {
   Random random(3);
   const int64_t in = 6, features = 4;
-  for (const mt_dtype dtype : {sdk::dtype_of<float>, sdk::dtype_of<sdk::BFloat16>,
-                               sdk::dtype_of<int32_t>}) {
-    for (const Shape& lead : {Shape{}, Shape{3}, Shape{2, 3}, Shape{2, 3, 2}, Shape{2, 1, 3, 2},
-                              Shape{0, 3}}) {
+  for (const mt_dtype dtype :
+       {sdk::dtype_of<float>, sdk::dtype_of<sdk::BFloat16>, sdk::dtype_of<int32_t>}) {
+    for (const Shape& lead :
+         {Shape{}, Shape{3}, Shape{2, 3}, Shape{2, 3, 2}, Shape{2, 1, 3, 2}, Shape{0, 3}}) {
       for (const bool with_bias : {false, true}) {
         for (const bool flat_weight : {false, true}) {
           Shape shape = lead;
@@ -113,8 +114,7 @@ TEST(Matrix, LinearTakesAnyLeadingDimensions) {
           Shape out_shape = lead;
           if (!flat_weight) out_shape.push_back(features);
           const TestTensor x = random.filled(dtype, shape);
-          const TestTensor w =
-              random.filled(dtype, flat_weight ? Shape{in} : Shape{features, in});
+          const TestTensor w = random.filled(dtype, flat_weight ? Shape{in} : Shape{features, in});
           const TestTensor b = random.filled(dtype, flat_weight ? Shape{} : Shape{features});
           const TestTensor out = random.tensor(dtype, out_shape);
           mt_args_linear args{};
@@ -253,17 +253,18 @@ void compare(const Case& c, What what, bool transposed, mt_dtype dtype, Random& 
   ASSERT_EQ(status, MT_OK) << context.error;
   const size_t n = static_cast<size_t>(&c - cases().data());
   // Sums of up to 3000 products of numbers below 4, in another order.
-  expect_near(actual, expected, 8, 400,
-              std::string(op) + (transposed ? " transposed, case " : ", case ") + std::to_string(n));
+  expect_near(
+      actual, expected, 8, 400,
+      std::string(op) + (transposed ? " transposed, case " : ", case ") + std::to_string(n));
 }
 
 void compare_all(What what, bool transposed) {
   Random random(static_cast<uint32_t>(what) * 2 + transposed + 10);
   for (const Case& c : cases()) {
-    for (const mt_dtype dtype : {sdk::dtype_of<float>, sdk::dtype_of<double>,
-                                 sdk::dtype_of<sdk::Half>, sdk::dtype_of<sdk::BFloat16>,
-                                 sdk::dtype_of<int64_t>, sdk::dtype_of<uint8_t>,
-                                 sdk::dtype_of<bool>}) {
+    for (const mt_dtype dtype :
+         {sdk::dtype_of<float>, sdk::dtype_of<double>, sdk::dtype_of<sdk::Half>,
+          sdk::dtype_of<sdk::BFloat16>, sdk::dtype_of<int64_t>, sdk::dtype_of<uint8_t>,
+          sdk::dtype_of<bool>}) {
       compare(c, what, transposed, dtype, random);
       if (::testing::Test::HasFatalFailure()) return;
     }

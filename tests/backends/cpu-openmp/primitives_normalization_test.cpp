@@ -18,7 +18,8 @@ TestTensor doubles(const Shape& shape, const Values& values) {
 }
 mt_dtype wide(mt_dtype dtype) { return dtype.bits == 16 ? sdk::dtype_of<float> : dtype; }
 
-const std::vector<Shape> kShapes = {{7}, {3, 5}, {4, 33}, {2, 3, 40}, {2, 1000}, {1, 1}, {40, 18, 3}};
+const std::vector<Shape> kShapes = {{7},       {3, 5}, {4, 33},    {2, 3, 40},
+                                    {2, 1000}, {1, 1}, {40, 18, 3}};
 
 // Calls f(index of element k) for each line of a dense tensor.
 template <class F>
@@ -166,8 +167,7 @@ TEST(LayerNorm, ForwardAndBackward) {
           const size_t columns = static_cast<size_t>(n);
           const auto group = [&](size_t i) { return i / columns; };
           Values means, vars;
-          const Normalized hat =
-              normalize(xs, static_cast<size_t>(rows), eps, group, means, vars);
+          const Normalized hat = normalize(xs, static_cast<size_t>(rows), eps, group, means, vars);
           Values y(xs.size()), h(xs.size()), dw(columns), db(columns);
           for (size_t i = 0; i < xs.size(); ++i) {
             const size_t c = i % columns;
@@ -343,8 +343,9 @@ TEST(Embedding, RowsAndTheirGradient) {
       const TestTensor weight = random.filled(dtype, {rows, width});
       const TestTensor index = random.tensor(sdk::dtype_of<int32_t>, shape);
       const sdk::TensorView iv = index.view();
-      Random::for_each_element(
-          iv, [&](int64_t at) { iv.data<int32_t>()[at] = static_cast<int32_t>(random.below(rows)); });
+      Random::for_each_element(iv, [&](int64_t at) {
+        iv.data<int32_t>()[at] = static_cast<int32_t>(random.below(rows));
+      });
       Shape out_shape = shape;
       out_shape.push_back(width);
       const TestTensor out = random.tensor(dtype, out_shape);
@@ -356,7 +357,8 @@ TEST(Embedding, RowsAndTheirGradient) {
       const auto is = index.values<int64_t>();
       Values expected;
       for (const int64_t i : is) {
-        for (int64_t k = 0; k < width; ++k) expected.push_back(ws[static_cast<size_t>(i * width + k)]);
+        for (int64_t k = 0; k < width; ++k)
+          expected.push_back(ws[static_cast<size_t>(i * width + k)]);
       }
       expect_near(out, doubles(out_shape, expected), 0, 1, "embedding");
 

@@ -19,9 +19,9 @@ namespace mytorch::testing {
 
 inline const std::vector<mt_dtype>& all_dtypes() {
   static const std::vector<mt_dtype> dtypes = {
-      sdk::dtype_of<bool>,    sdk::dtype_of<uint8_t>,  sdk::dtype_of<int8_t>,
-      sdk::dtype_of<int16_t>, sdk::dtype_of<int32_t>,  sdk::dtype_of<int64_t>,
-      sdk::dtype_of<float>,   sdk::dtype_of<double>,   sdk::dtype_of<sdk::Half>,
+      sdk::dtype_of<bool>,         sdk::dtype_of<uint8_t>, sdk::dtype_of<int8_t>,
+      sdk::dtype_of<int16_t>,      sdk::dtype_of<int32_t>, sdk::dtype_of<int64_t>,
+      sdk::dtype_of<float>,        sdk::dtype_of<double>,  sdk::dtype_of<sdk::Half>,
       sdk::dtype_of<sdk::BFloat16>};
   return dtypes;
 }
@@ -36,7 +36,9 @@ inline std::vector<mt_dtype> dtypes_where(bool (*wanted)(mt_dtype)) {
 class Random {
  public:
   explicit Random(uint32_t seed) : engine_(seed) {}
-  int64_t below(int64_t n) { return n <= 0 ? 0 : static_cast<int64_t>(engine_() % static_cast<uint64_t>(n)); }
+  int64_t below(int64_t n) {
+    return n <= 0 ? 0 : static_cast<int64_t>(engine_() % static_cast<uint64_t>(n));
+  }
   double number() { return std::uniform_real_distribution<double>(-2, 2)(engine_); }
 
   // Values that every dtype holds: small integers for integers, uniform numbers for floats.
@@ -72,7 +74,8 @@ class Random {
     }
   }
 
-  // A tensor of a shape in one of several layouts: dense, dimensions reversed, with gaps, backwards.
+  // A tensor of a shape in one of several layouts: dense, dimensions reversed, with gaps,
+  // backwards.
   TestTensor tensor(mt_dtype dtype, const Shape& shape) { return laid_out(dtype, shape, below(4)); }
   TestTensor laid_out(mt_dtype dtype, const Shape& shape, int64_t layout) {
     if (layout == 0 || shape.empty()) return TestTensor::empty(dtype, shape);
@@ -114,24 +117,26 @@ inline const mt_candidate& cpu_kernel(void (*family)(cpu::Candidates&), std::str
 }
 
 template <class Args>
-int run_cpu(void (*family)(cpu::Candidates&), std::string_view op, Args& args, TestContext& context) {
+int run_cpu(void (*family)(cpu::Candidates&), std::string_view op, Args& args,
+            TestContext& context) {
   args.header.size = sizeof(Args);
   const mt_candidate& kernel = cpu_kernel(family, op);
   return kernel.run(kernel.self, context.get(), &args);
 }
 
-// Equal, or within `ulps` units of the dtype's last place at the magnitude of `scale` and the value.
+// Equal, or within `ulps` units of the dtype's last place at the magnitude of `scale` and the
+// value.
 inline void expect_near(const TestTensor& actual, const TestTensor& expected, double ulps,
                         double scale, const std::string& what) {
   const mt_dtype dtype = actual.dtype();
   const auto a = actual.values<double>();
   const auto b = expected.values<double>();
   ASSERT_EQ(a.size(), b.size()) << what;
-  const double eps = sdk::same_dtype(dtype, sdk::dtype_of<float>)         ? 0x1p-23
-                     : sdk::same_dtype(dtype, sdk::dtype_of<double>)      ? 0x1p-52
-                     : sdk::same_dtype(dtype, sdk::dtype_of<sdk::Half>)   ? 0x1p-10
+  const double eps = sdk::same_dtype(dtype, sdk::dtype_of<float>)           ? 0x1p-23
+                     : sdk::same_dtype(dtype, sdk::dtype_of<double>)        ? 0x1p-52
+                     : sdk::same_dtype(dtype, sdk::dtype_of<sdk::Half>)     ? 0x1p-10
                      : sdk::same_dtype(dtype, sdk::dtype_of<sdk::BFloat16>) ? 0x1p-7
-                                                                          : 0;
+                                                                            : 0;
   for (size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
     const double tolerance = ulps * eps * std::max(scale, std::abs(b[i]));

@@ -23,7 +23,8 @@
 #define MYTORCH_SIMD_COMMON_LIST(X)                                                                \
   X(Add, NodeAdd(d, a, b))                                                                         \
   X(Sub, NodeSub(d, a, b))                                                                         \
-  X(Mul, NodeMul(d, a, b)) X(Neg, NodeNeg(d, a)) X(Abs, NodeAbs(d, a)) X(Sign, NodeSign(d, a)) X(  \
+  X(Mul, NodeMul(d, a, b))                                                                         \
+  X(Neg, NodeNeg(d, a)) X(Abs, NodeAbs(d, a)) X(Sign, NodeSign(d, a)) X(                           \
       Maximum, NodeMaximum(d, a, b)) X(Minimum, NodeMinimum(d, a, b)) X(Fmod, NodeFmod(d, a, b))   \
       X(Remainder, NodeRemainder(d, a, b)) X(TruncDivide, NodeTruncDivide(d, a, b)) X(             \
           FloorDivide, NodeFloorDivide(d, a, b)) X(Floor, NodeFloor(d, a)) X(Ceil, NodeCeil(d, a)) \
@@ -41,12 +42,13 @@
                                       X(AnyZero, hn::Set(d, AnyZero(d, b) ? 1 : 0))
 #define MYTORCH_SIMD_FLOAT_LIST(X) \
   X(Div, NodeDiv(d, a, b)) X(Sqrt, NodeSqrt(d, a)) X(Rsqrt, NodeRsqrt(d, a))
-#define MYTORCH_SIMD_INT_LIST(X)                                             \
-  X(Pow, NodePow(d, a, b))                                                   \
-  X(BitwiseAnd, NodeBitwiseAnd(d, a, b))                                     \
-  X(BitwiseOr, NodeBitwiseOr(d, a, b))                                       \
-  X(BitwiseXor, NodeBitwiseXor(d, a, b)) X(BitwiseNot, NodeBitwiseNot(d, a)) \
-      X(ShiftLeft, NodeBitwiseLeftShift(d, a, b)) X(ShiftRight, NodeBitwiseRightShift(d, a, b))
+#define MYTORCH_SIMD_INT_LIST(X)                                                  \
+  X(Pow, NodePow(d, a, b))                                                        \
+  X(BitwiseAnd, NodeBitwiseAnd(d, a, b))                                          \
+  X(BitwiseOr, NodeBitwiseOr(d, a, b))                                            \
+  X(BitwiseXor, NodeBitwiseXor(d, a, b))                                          \
+  X(BitwiseNot, NodeBitwiseNot(d, a)) X(ShiftLeft, NodeBitwiseLeftShift(d, a, b)) \
+      X(ShiftRight, NodeBitwiseRightShift(d, a, b))
 #endif
 
 HWY_BEFORE_NAMESPACE();

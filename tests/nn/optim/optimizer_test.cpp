@@ -148,7 +148,8 @@ TEST(RMSpropTest, FollowsItsRule) {
 TEST(AdagradTest, FollowsItsRule) {
   for (const AdagradOptions& options :
        {AdagradOptions{},
-        AdagradOptions{.lr = 0.2, .lr_decay = 0.5, .weight_decay = 0.1, .initial_accumulator = 2}}) {
+        AdagradOptions{
+            .lr = 0.2, .lr_decay = 0.5, .weight_decay = 0.1, .initial_accumulator = 2}}) {
     Adagrad adagrad({parameter()}, options);
     expect_follows(adagrad, [&]() -> Rule {
       return [o = options, s = options.initial_accumulator](double p, double g, int t) mutable {
@@ -259,7 +260,8 @@ TEST(OptimizerStateTest, RefusesOtherStatesAndChangesNothing) {
   TensorMap state = good;
   state["group0.lr"] = scalar_tensor(5.0);
   state.erase("group0.momentum");
-  expect_error(ErrorCode::kValue, {"[SGD]", "group0.momentum"}, [&] { sgd.load_state_dict(state); });
+  expect_error(ErrorCode::kValue, {"[SGD]", "group0.momentum"},
+               [&] { sgd.load_state_dict(state); });
   state = good;
   state["group0.lr"] = scalar_tensor(5.0);
   state["parameter1.momentum"] = zeros({3});

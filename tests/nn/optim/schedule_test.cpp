@@ -124,8 +124,8 @@ TEST_F(ScheduleTest, RefusesNonsense) {
 }
 
 TEST_F(ScheduleTest, PlateauReducesWhenNothingImproves) {
-  ReduceLROnPlateau schedule(sgd_, {.factor = 0.5, .patience = 1, .threshold = 0.1, .cooldown = 1,
-                                    .min_lr = 0.2});
+  ReduceLROnPlateau schedule(
+      sgd_, {.factor = 0.5, .patience = 1, .threshold = 0.1, .cooldown = 1, .min_lr = 0.2});
   // Metric, and the rate of the first group after it. 9.5 is less than a tenth better than 10.
   const double steps[][2] = {{10, 0.5}, {9.5, 0.5}, {NAN, 0.25}, {10, 0.25}, {10, 0.25},
                              {10, 0.2}, {1, 0.2},   {2, 0.2},    {2, 0.2}};
@@ -141,8 +141,8 @@ TEST_F(ScheduleTest, PlateauReducesWhenNothingImproves) {
 }
 
 TEST_F(ScheduleTest, PlateauOfAMetricThatGrows) {
-  ReduceLROnPlateau schedule(sgd_, {.maximize = true, .factor = 0.5, .patience = 0, .threshold = 0.5,
-                                    .relative = false});
+  ReduceLROnPlateau schedule(
+      sgd_, {.maximize = true, .factor = 0.5, .patience = 0, .threshold = 0.5, .relative = false});
   schedule.step(1);
   schedule.step(1.6);
   EXPECT_EQ(sgd_.lr(0), 0.5);

@@ -72,7 +72,8 @@ class LeakyReLU final : public Module {
   double negative_slope_;
 };
 
-// max(x, 0) + weight * min(x, 0), with a trained weight for all channels or one for each (dimension 1).
+// max(x, 0) + weight * min(x, 0), with a trained weight for all channels or one for each (dimension
+// 1).
 class PReLU final : public Module {
  public:
   explicit PReLU(int64_t num_parameters = 1, double init = 0.25);

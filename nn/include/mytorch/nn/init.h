@@ -23,7 +23,8 @@ const Tensor& uniform_(const Tensor& tensor, double from = 0, double to = 1,
 const Tensor& normal_(const Tensor& tensor, double mean = 0, double std = 1,
                       MaybeGenerator generator = {});
 
-// How many inputs an output is made of, and outputs an input goes into; of a weight (out, in, window
+// How many inputs an output is made of, and outputs an input goes into; of a weight (out, in,
+// window
 // ...). Throws Error(kShape) for fewer than two dimensions.
 struct Fans {
   int64_t in;

@@ -45,8 +45,9 @@ struct LoadReport {
 //
 // A copy of a module has the same parameters, as a copy of a Tensor has the same memory; `clone`
 // gives one with parameters of its own. What is registered is found by its place in the object, so
-// copies and moves need no registration of their own, and a member may be assigned: `decoder.weight =
-// encoder.weight` ties the two. The one thing to avoid is to copy only a base of a module's class.
+// copies and moves need no registration of their own, and a member may be assigned: `decoder.weight
+// = encoder.weight` ties the two. The one thing to avoid is to copy only a base of a module's
+// class.
 class Module {
  public:
   virtual ~Module() = default;
@@ -55,15 +56,15 @@ class Module {
   virtual Tensor forward(const Tensor& input);
   Tensor operator()(const Tensor& input) { return forward(input); }
 
-  // -- what it consists of, in the order of registration, children after its own; a tensor that occurs
-  // more than once is listed once, under its first name ("hidden.weight") --
+  // -- what it consists of, in the order of registration, children after its own; a tensor that
+  // occurs more than once is listed once, under its first name ("hidden.weight") --
   std::vector<Tensor> parameters() const;
   std::vector<NamedTensor> named_parameters() const;
   std::vector<NamedTensor> named_buffers() const;
   std::vector<std::pair<std::string, Module*>> named_children();
   // Itself, as "", then its children and theirs.
   std::vector<std::pair<std::string, Module*>> named_modules();
-  void apply(const std::function<void(Module&)>& function);  // to children first, then to itself
+  void apply(const std::function<void(Module&)>& function);   // to children first, then to itself
   int64_t num_parameters(bool trainable_only = false) const;  // elements
 
   // -- its state: parameters and persistent buffers by name --
@@ -157,8 +158,7 @@ class Module {
   Module& resolve(const ChildEntry& entry) const;
   void visit(const std::string& prefix, const Visit& visit) const;
   std::vector<NamedTensor> unique(bool parameters) const;
-  void list_modules(const std::string& prefix,
-                    std::vector<std::pair<std::string, Module*>>& list);
+  void list_modules(const std::string& prefix, std::vector<std::pair<std::string, Module*>>& list);
   void unshare(CloneMemo& memo);
   void convert(const std::function<Tensor(const Tensor&)>& function);
   void print(std::string& out, int depth) const;
@@ -168,7 +168,8 @@ class Module {
   bool training_ = true;
 };
 
-// The same module with parameters and buffers of its own, of the same values; what is tied stays tied.
+// The same module with parameters and buffers of its own, of the same values; what is tied stays
+// tied.
 template <class M>
 M clone(const M& module) {
   static_assert(std::is_base_of_v<Module, M>, "clone takes a module");

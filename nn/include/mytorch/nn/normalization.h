@@ -16,19 +16,19 @@ struct BatchNormOptions {
   bool track_running_stats = true;       // without, evaluation uses the batch's statistics too
 };
 
-// Normalizes each channel (dimension 1): in training by the statistics of the batch, which also move
-// the running ones; in evaluation by the running ones.
+// Normalizes each channel (dimension 1): in training by the statistics of the batch, which also
+// move the running ones; in evaluation by the running ones.
 class BatchNorm : public Module {
  public:
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
   void reset_parameters();
 
-  Tensor weight;                // (channels), ones; undefined without `affine`
-  Tensor bias;                  // (channels), zeros; undefined without `affine`
-  Tensor running_mean;          // undefined without `track_running_stats`, as the next two
-  Tensor running_var;           // unbiased
-  Tensor num_batches_tracked;   // 0-dim int64
+  Tensor weight;               // (channels), ones; undefined without `affine`
+  Tensor bias;                 // (channels), zeros; undefined without `affine`
+  Tensor running_mean;         // undefined without `track_running_stats`, as the next two
+  Tensor running_var;          // unbiased
+  Tensor num_batches_tracked;  // 0-dim int64
 
  protected:
   BatchNorm(const char* name, int64_t num_features, BatchNormOptions options, int64_t min_dim,

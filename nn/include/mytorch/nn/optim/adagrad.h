@@ -16,8 +16,8 @@ struct AdagradOptions {
   bool maximize = false;
 };
 
-// Duchi et al., "Adaptive subgradient methods for online learning and stochastic optimization" (JMLR
-// 2011). With g the gradient plus weight_decay * p, in step t = 1, 2, ...:
+// Duchi et al., "Adaptive subgradient methods for online learning and stochastic optimization"
+// (JMLR 2011). With g the gradient plus weight_decay * p, in step t = 1, 2, ...:
 //
 //   s = s + g^2,   p = p - lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)
 class Adagrad final : public OptimizerWith<AdagradOptions> {

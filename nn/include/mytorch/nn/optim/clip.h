@@ -6,10 +6,10 @@
 
 namespace mytorch::nn::optim {
 
-// Scales all gradients of the parameters by one factor, so that their norm of order `norm_type` (inf:
-// the largest magnitude), taken as one vector, is at most `max_norm`. Returns the norm before, on the
-// first gradient's device; the host waits for it only with `error_if_nonfinite`, which throws
-// Error(kValue), gradients unchanged, where it is NaN or infinite.
+// Scales all gradients of the parameters by one factor, so that their norm of order `norm_type`
+// (inf: the largest magnitude), taken as one vector, is at most `max_norm`. Returns the norm
+// before, on the first gradient's device; the host waits for it only with `error_if_nonfinite`,
+// which throws Error(kValue), gradients unchanged, where it is NaN or infinite.
 Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type = 2,
                        bool error_if_nonfinite = false);
 

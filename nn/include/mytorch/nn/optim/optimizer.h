@@ -43,8 +43,8 @@ class Optimizer {
   double momentum(size_t group = 0) const;
   void set_momentum(size_t group, double momentum);
 
-  // The numbers among the options ("group0.lr") and what has been accumulated for each parameter, by
-  // its place in the order of all groups ("parameter0.momentum").
+  // The numbers among the options ("group0.lr") and what has been accumulated for each parameter,
+  // by its place in the order of all groups ("parameter0.momentum").
   TensorMap state_dict() const;
   // Throws Error(kValue, kShape) and changes nothing unless the names and shapes are those of an
   // optimizer of the same class and parameters.

@@ -22,15 +22,15 @@ LRCurve step(int64_t size, double gamma = 0.1);
 LRCurve multi_step(std::vector<int64_t> milestones, double gamma = 0.1);
 // base * gamma^step.
 LRCurve exponential(double gamma);
-// From base to `min_lr` in `half_period` steps along half a cosine, and back (Loshchilov and Hutter,
-// "SGDR", ICLR 2017, without restarts).
+// From base to `min_lr` in `half_period` steps along half a cosine, and back (Loshchilov and
+// Hutter, "SGDR", ICLR 2017, without restarts).
 LRCurve cosine(int64_t half_period, double min_lr = 0);
 // From base * from to base * to in `steps` steps, and constant then: a warm-up.
 LRCurve linear(double from, double to, int64_t steps);
 // base * factor(step).
 LRCurve lambda(std::function<double(int64_t)> factor);
-// One curve after the other, each for its number of steps, its own steps counted from 0; the last one
-// for ever: sequence({{linear(0.1, 1, 100), 100}, {cosine(900), 900}}).
+// One curve after the other, each for its number of steps, its own steps counted from 0; the last
+// one for ever: sequence({{linear(0.1, 1, 100), 100}, {cosine(900), 900}}).
 LRCurve sequence(std::vector<std::pair<LRCurve, int64_t>> parts);
 }  // namespace curves
 
@@ -102,17 +102,17 @@ class SequentialLR final : public LRScheduler {
 };
 
 struct OneCycleOptions {
-  double pct_start = 0.3;           // the part of the steps in which the rate rises
-  double div_factor = 25;           // the first rate is max_lr / div_factor
-  double final_div_factor = 1e4;    // the last one is the first / final_div_factor
-  bool cosine = true;               // along half a cosine; else linear
-  bool cycle_momentum = true;       // the other way round; a momentum of 0 stays 0
+  double pct_start = 0.3;         // the part of the steps in which the rate rises
+  double div_factor = 25;         // the first rate is max_lr / div_factor
+  double final_div_factor = 1e4;  // the last one is the first / final_div_factor
+  bool cosine = true;             // along half a cosine; else linear
+  bool cycle_momentum = true;     // the other way round; a momentum of 0 stays 0
   double base_momentum = 0.85;
   double max_momentum = 0.95;
 };
 
-// Up to max_lr and down again (Smith and Topin, "Super-convergence", 2018), over `total_steps` steps;
-// one more step is an Error(kValue).
+// Up to max_lr and down again (Smith and Topin, "Super-convergence", 2018), over `total_steps`
+// steps; one more step is an Error(kValue).
 class OneCycleLR final : public LRScheduler {
  public:
   OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps,
@@ -126,14 +126,14 @@ class OneCycleLR final : public LRScheduler {
 };
 
 struct PlateauOptions {
-  bool maximize = false;     // the metric is better when it is larger
+  bool maximize = false;  // the metric is better when it is larger
   double factor = 0.1;
-  int64_t patience = 10;     // steps without improvement that are borne
-  double threshold = 1e-4;   // the least improvement that counts
-  bool relative = true;      // whether `threshold` is relative to the best so far
-  int64_t cooldown = 0;      // steps after a reduction in which nothing is counted
+  int64_t patience = 10;    // steps without improvement that are borne
+  double threshold = 1e-4;  // the least improvement that counts
+  bool relative = true;     // whether `threshold` is relative to the best so far
+  int64_t cooldown = 0;     // steps after a reduction in which nothing is counted
   double min_lr = 0;
-  double eps = 1e-8;         // smaller changes of the rate are not made
+  double eps = 1e-8;  // smaller changes of the rate are not made
 };
 
 // Multiplies the rates by `factor` when a metric no longer improves. NaN is no improvement.
