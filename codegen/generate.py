@@ -12,7 +12,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from codegen import emit_abi, emit_api, emit_autograd, emit_cpu, emit_stubs, emit_table, emit_tests
+from codegen import (emit_abi, emit_api, emit_autograd, emit_cpu, emit_docs, emit_stubs, emit_table,
+                     emit_tests)
 from codegen.lock import LockError, check_and_update
 from codegen.model import Op
 from codegen.records import RecordErrors, load
@@ -63,6 +64,7 @@ def main() -> int:
     files.update(emit_table.emit(ops, parts, lock))
     files.update(emit_autograd.emit(ops, parts))
     files.update(emit_tests.emit(ops))
+    files.update(emit_docs.emit(ops))
     files.update(emit_cpu.emit(ops, lock))
     write_all(files, args.out)
     for name in sorted(files):

@@ -82,8 +82,8 @@ void check_can_save(const std::string& path) {
   if (!parent.empty() && !std::filesystem::is_directory(parent, ignored)) {
     throw Error(ErrorCode::kIo, "[--save] there is no directory " + parent.string());
   }
-  if (std::filesystem::is_directory(path, ignored)) {
-    throw Error(ErrorCode::kIo, "[--save] " + path + " is a directory: name a file");
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+    throw Error(ErrorCode::kIo, "[--save] " + path + " is no ordinary file: give another name");
   }
 }
 

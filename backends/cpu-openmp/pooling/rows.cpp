@@ -64,33 +64,44 @@ void MaxRow(const float* x, int64_t stride, int64_t index, int64_t n, float* bes
                                which + i);
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// As many outputs as there are lanes.
+template <class D>
+HWY_INLINE void Max2x2(D d, const float* top, int64_t pitch, int64_t first, float* best,
+                       int64_t* which) {
+  const hn::RebindToSigned<D> di;
+  hn::VFromD<D> taps[4];
+  hn::LoadInterleaved2(d, top, taps[0], taps[1]);
+  hn::LoadInterleaved2(d, top + pitch, taps[2], taps[3]);
+  const int64_t places[] = {first, first + 1, first + pitch, first + pitch + 1};
+  auto value = taps[0];
+  auto at = hn::Set(di, static_cast<int32_t>(places[0]));
+  for (int k = 1; k < 4; ++k) {
+    const auto takes = hn::Or(hn::Gt(taps[k], value), hn::IsNaN(taps[k]));
+    value = hn::IfThenElse(takes, taps[k], value);
+    at =
+        hn::IfThenElse(hn::RebindMask(di, takes), hn::Set(di, static_cast<int32_t>(places[k])), at);
+  }
+  const auto iota = hn::Iota(di, 0);
+  hn::StoreU(value, d, best);
+  HWY_ALIGN int32_t part[hn::MaxLanes(di)];
+  hn::Store(hn::Add(at, hn::Add(iota, iota)), di, part);
+  for (size_t j = 0; j < hn::Lanes(d); ++j) which[j] = part[j];
+}
+#endif
+
 void Max2x2Row(const float* top, int64_t pitch, int64_t index, int64_t n, float* best,
                int64_t* which) {
   int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
-  const hn::CappedTag<float, 8> d;
-  const hn::RebindToSigned<decltype(d)> di;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto twice = hn::Add(hn::Iota(di, 0), hn::Iota(di, 0));
+  const hn::CappedTag<float, 8> d8;
+  const hn::CappedTag<float, 4> d4;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d8));
   for (; i + lanes <= n; i += lanes) {
-    hn::VFromD<decltype(d)> taps[4];
-    hn::LoadInterleaved2(d, top + 2 * i, taps[0], taps[1]);
-    hn::LoadInterleaved2(d, top + pitch + 2 * i, taps[2], taps[3]);
-    const int64_t first = index + 2 * i;
-    const int64_t places[] = {first, first + 1, first + pitch, first + pitch + 1};
-    auto value = taps[0];
-    auto at = hn::Set(di, static_cast<int32_t>(places[0]));
-    for (int k = 1; k < 4; ++k) {
-      const auto takes = hn::Or(hn::Gt(taps[k], value), hn::IsNaN(taps[k]));
-      value = hn::IfThenElse(takes, taps[k], value);
-      at = hn::IfThenElse(hn::RebindMask(di, takes), hn::Set(di, static_cast<int32_t>(places[k])),
-                          at);
-    }
-    at = hn::Add(at, twice);
-    hn::StoreU(value, d, best + i);
-    HWY_ALIGN int32_t part[hn::MaxLanes(di)];
-    hn::Store(at, di, part);
-    for (int64_t j = 0; j < lanes; ++j) which[i + j] = part[j];
+    Max2x2(d8, top + 2 * i, pitch, index + 2 * i, best + i, which + i);
+  }
+  for (; i + 4 <= n; i += 4) {
+    Max2x2(d4, top + 2 * i, pitch, index + 2 * i, best + i, which + i);
   }
 #endif
   mytorch::cpu::max_2x2_row<float>(top + 2 * i, pitch, index + 2 * i, n - i, best + i, which + i);

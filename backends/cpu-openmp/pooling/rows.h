@@ -29,7 +29,9 @@ inline void max_2x2_row(const W* top, int64_t pitch, int64_t index, int64_t n, W
     int64_t at = 2 * i;
     for (const int64_t place : places) {
       const W x = top[place];
-      if (x > value || x != x) value = x, at = place;
+      const bool takes = x > value || x != x;
+      value = takes ? x : value;
+      at = takes ? place : at;
     }
     best[i] = value;
     which[i] = index + at;

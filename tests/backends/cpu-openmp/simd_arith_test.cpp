@@ -19,21 +19,24 @@
 
 // What a loop computes. Masks come out as 1 and 0, by NodeFromMask.
 #ifndef MYTORCH_SIMD_ARITH_LISTS
+// It never settles on these lists.
+// clang-format off
 #define MYTORCH_SIMD_ARITH_LISTS
 #define MYTORCH_SIMD_COMMON_LIST(X)                                                                \
   X(Add, NodeAdd(d, a, b))                                                                         \
   X(Sub, NodeSub(d, a, b))                                                                         \
   X(Mul, NodeMul(d, a, b))                                                                         \
-  X(Neg, NodeNeg(d, a)) X(Abs, NodeAbs(d, a)) X(Sign, NodeSign(d, a)) X(                           \
-      Maximum, NodeMaximum(d, a, b)) X(Minimum, NodeMinimum(d, a, b)) X(Fmod, NodeFmod(d, a, b))   \
-      X(Remainder, NodeRemainder(d, a, b)) X(TruncDivide, NodeTruncDivide(d, a, b)) X(             \
-          FloorDivide, NodeFloorDivide(d, a, b)) X(Floor, NodeFloor(d, a)) X(Ceil, NodeCeil(d, a)) \
-          X(Trunc, NodeTrunc(d, a)) X(Round, NodeRound(d, a)) X(                                   \
-              Eq, NodeFromMask(d, NodeEq(d, a, b))) X(Ne, NodeFromMask(d, NodeNe(d, a, b)))        \
-              X(Lt, NodeFromMask(d, NodeLt(d, a, b))) X(Le, NodeFromMask(d, NodeLe(d, a, b))) X(   \
-                  Gt, NodeFromMask(d, NodeGt(d, a, b))) X(Ge, NodeFromMask(d, NodeGe(d, a, b)))    \
-                  X(Isnan, NodeFromMask(d, NodeIsnan(d, a))) X(                                    \
-                      And, NodeFromMask(d, NodeLogicalAnd(d, NodeToMask(d, a), NodeToMask(d, b)))) \
+  X(Neg, NodeNeg(d, a))                                                                            \
+  X(Abs, NodeAbs(d, a))                                                                            \
+  X(Sign, NodeSign(d, a)) X(Maximum, NodeMaximum(d, a, b)) X(Minimum, NodeMinimum(d, a, b)) X(     \
+      Fmod, NodeFmod(d, a, b)) X(Remainder, NodeRemainder(d, a, b))                                \
+      X(TruncDivide, NodeTruncDivide(d, a, b)) X(FloorDivide, NodeFloorDivide(d, a, b)) X(         \
+          Floor, NodeFloor(d, a)) X(Ceil, NodeCeil(d, a)) X(Trunc, NodeTrunc(d, a))                \
+          X(Round, NodeRound(d, a)) X(Eq, NodeFromMask(d, NodeEq(d, a, b))) X(                     \
+              Ne, NodeFromMask(d, NodeNe(d, a, b))) X(Lt, NodeFromMask(d, NodeLt(d, a, b)))        \
+              X(Le, NodeFromMask(d, NodeLe(d, a, b))) X(Gt, NodeFromMask(d, NodeGt(d, a, b))) X(   \
+                  Ge, NodeFromMask(d, NodeGe(d, a, b))) X(Isnan, NodeFromMask(d, NodeIsnan(d, a))) \
+                  X(And, NodeFromMask(d, NodeLogicalAnd(d, NodeToMask(d, a), NodeToMask(d, b))))   \
                       X(Or, NodeFromMask(d, NodeLogicalOr(d, NodeToMask(d, a), NodeToMask(d, b)))) \
                           X(Xor, NodeFromMask(                                                     \
                                      d, NodeLogicalXor(d, NodeToMask(d, a), NodeToMask(d, b))))    \
@@ -42,13 +45,14 @@
                                       X(AnyZero, hn::Set(d, AnyZero(d, b) ? 1 : 0))
 #define MYTORCH_SIMD_FLOAT_LIST(X) \
   X(Div, NodeDiv(d, a, b)) X(Sqrt, NodeSqrt(d, a)) X(Rsqrt, NodeRsqrt(d, a))
-#define MYTORCH_SIMD_INT_LIST(X)                                                  \
-  X(Pow, NodePow(d, a, b))                                                        \
-  X(BitwiseAnd, NodeBitwiseAnd(d, a, b))                                          \
-  X(BitwiseOr, NodeBitwiseOr(d, a, b))                                            \
-  X(BitwiseXor, NodeBitwiseXor(d, a, b))                                          \
-  X(BitwiseNot, NodeBitwiseNot(d, a)) X(ShiftLeft, NodeBitwiseLeftShift(d, a, b)) \
-      X(ShiftRight, NodeBitwiseRightShift(d, a, b))
+#define MYTORCH_SIMD_INT_LIST(X)         \
+  X(Pow, NodePow(d, a, b))               \
+  X(BitwiseAnd, NodeBitwiseAnd(d, a, b)) \
+  X(BitwiseOr, NodeBitwiseOr(d, a, b))   \
+  X(BitwiseXor, NodeBitwiseXor(d, a, b)) \
+  X(BitwiseNot, NodeBitwiseNot(d, a))    \
+  X(ShiftLeft, NodeBitwiseLeftShift(d, a, b)) X(ShiftRight, NodeBitwiseRightShift(d, a, b))
+// clang-format on
 #endif
 
 HWY_BEFORE_NAMESPACE();
