@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codegen import cpp
-from codegen.emit_stubs import info, pointwise_head, pointwise_inputs
+from codegen.emit_stubs import info, pointwise_head, set_inputs
 from codegen.formula import (Attribute, Binary, BoolOp, Call, Compare, Conditional, Constant, Name, Number,
                              Save, Sequence, Subscript, Text, Tree, Unary)
 from codegen.model import GradFormula, Op
@@ -511,9 +511,8 @@ def wrappers(op: Op) -> list[str]:
 def dissolving(op: Op) -> list[str]:
     """A derived op under create_graph: its node operations, recorded."""
     s = op.schema
-    n_in = len([a for a in s.args if a.is_tensor])
     lines = [f"{cpp.return_type(s)} wrap_{s.struct_id}(const bool* wanted, {cpp.params(s.args)}) {{", *pointwise_head(op),
-             f"  args.header.compute = pointwise_compute({info(op)}, {{inputs, {n_in}, hosts}});", *pointwise_inputs(op),
+             f"  args.header.compute = pointwise_compute({info(op)}, {{inputs, hosts}});", *set_inputs(op),
              f"  auto results = dissolve({info(op)}, &args, wanted);"]
     n = len(op.schema.output_fields)
     lines.append("  return " + ("std::move(results[0])" if n == 1 else

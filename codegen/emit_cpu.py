@@ -239,7 +239,7 @@ class Spans:
 
 def lanes_of(op: Op, p: Program) -> list[str]:
     lanes: list[str] = []
-    if op.promote != "integral" and takes_floats(p):
+    if op.takes("float") and takes_floats(p):
         lanes += FLOATS
     if op.promote != "float" and not op.derived and takes_integers(p):
         lanes += INTEGERS

@@ -10,9 +10,12 @@ PROMOTION = {
     "same": "The operands' common type, which is also the result's.",
     "float": "The operands' common type; integers and bools become float32.",
     "compare": "Computed in the operands' common type; the result is bool.",
-    "integral": "The operands' common type, which has to be an integer type or bool.",
     "widen": "The operand's type; integers and bools become int64.",
     "first": "The first tensor's type, to which the others are converted.",
+}
+ONLY = {
+    "number": ", but no bools", "integer": ", integers only", "integral": ", integers and bools only",
+    "float": ", floats only",
 }
 KINDS = {
     "pointwise": "Elementwise", "reduce": "Reductions", "view": "Views: the result shares memory",
@@ -76,6 +79,7 @@ def _section(op: Op) -> list[str]:
             if arg.is_tensor or arg.is_tensor_list:
                 kind = op.types.get(arg.name, "same")
                 part = {"same": "yes" if op.promote != "none" else "no", "any": "no"}.get(kind, f"no, {kind}")
+                part += ONLY.get(op.accepts.get(arg.name), "")
             lines.append(f"| `{arg.name}` | {arg.type_text} | {_default(arg)} | {part} |")
         lines.append("")
     lines += [f"**Forms:** {_forms(op)}", ""]

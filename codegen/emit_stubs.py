@@ -99,24 +99,28 @@ def pointwise_head(op: Op) -> list[str]:
     lines = [f"  mt_args_{s.struct_id} args;", *before,
              f"  const mt_tensor* inputs[{len(inputs)}] = {{" +
              ", ".join(input_value(op, a) for a in inputs) + "};",
-             f"  mt_tensor hosts[{len(inputs)}];",
+             f"  mt_tensor hosts[{len(inputs)}];", *set_inputs(op),
              f"  args.header = {{sizeof(args), {{}}, {cpp.selector(op.body, op)}, 0}};", *after]
     return lines
 
 
-def pointwise_inputs(op: Op) -> list[str]:
+def set_inputs(op: Op, indent: str = "  ") -> list[str]:
     inputs = [a for a in op.schema.args if a.is_tensor]
-    return [f"  args.{a.name} = inputs[{i}];" for i, a in enumerate(inputs)]
+    return [f"{indent}args.{a.name} = inputs[{i}];" for i, a in enumerate(inputs)]
+
+
+def pointwise_inputs(op: Op) -> list[str]:
+    """Again: the general way may have replaced an operand."""
+    return ["  if (args.header.flags == 0) [[unlikely]] {", *set_inputs(op, "    "), "  }"]
 
 
 def pointwise(op: Op) -> list[str]:
     s = op.schema
-    n_in = len([a for a in s.args if a.is_tensor])
     outs = fields(op)
     wanted = "const bool* wanted, " if op.derived else ""
     lines = [f"{cpp.return_type(s)} {s.struct_id}({wanted}{cpp.params(s.args)}) {{", *pointwise_head(op),
              f"  TensorImpl* outputs[{len(outs)}] = {{}};",
-             f"  pointwise_outputs({info(op)}, {{inputs, {n_in}, hosts}}, &args.header, outputs"
+             f"  pointwise_outputs({info(op)}, {{inputs, hosts}}, &args.header, outputs"
              f"{', wanted' if op.derived else ''});"]
     for i in range(len(outs)):
         lines.append(f"  Tensor out_{i} = Tensor::adopt(outputs[{i}]);")
@@ -143,13 +147,15 @@ def give(n: int) -> str:
 
 def pointwise_into(op: Op, inplace: bool) -> list[str]:
     """The shared body of the in-place and out= forms: writes `out`."""
-    n_in = len([a for a in op.schema.args if a.is_tensor])
     lines = pointwise_head(op)
-    lines += [f"  PointwiseInto into({entry(op)}, {{inputs, {n_in}, hosts}}, &args.header, "
-              f"{'self, true' if inplace else 'out, false'});"]
+    out = "self" if inplace else "out"
+    lines += ["  Tensor temporary;",
+              f"  TensorImpl* const into = pointwise_into({info(op)}, {{inputs, hosts}}, &args.header, "
+              f"{out}, {'true' if inplace else 'false'}, &temporary);"]
     lines += pointwise_inputs(op)
-    lines += [f"  args.{fields(op)[0]} = &into.target()->abi;",
-              f"  run_pointwise({entry(op)}, into.target(), &args);", "  into.finish();"]
+    lines += [f"  args.{fields(op)[0]} = &into->abi;",
+              f"  run_pointwise({entry(op)}, into, &args);",
+              f"  finish_into({out}, temporary);"]
     return lines
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codegen import cpp
 from codegen.lock import Lock
-from codegen.model import Op
+from codegen.model import ACCEPTS, Op
 from codegen.program import Program
 from codegen.schema import REQUIRED, Arg
 
@@ -12,6 +12,7 @@ _ARG_TYPES = {"Tensor": "kTensor", "Operand": "kOperand", "Scalar": "kScalar", "
               "float": "kFloat", "str": "kStr", "ScalarType": "kScalarType", "Device": "kDevice",
               "Generator": "kGenerator"}
 _SCALAR_TYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+ANY_TYPE = (1 << len(_SCALAR_TYPES)) - 1
 _NODE_TYPES = {"COMPUTE": "MT_TYPE_COMPUTE", "BOOL": "MT_TYPE_BOOL", "INDEX": "MT_TYPE_INDEX"}
 
 
@@ -39,6 +40,17 @@ def offset(op: Op, name: str) -> str:
 
 def promotes(op: Op, arg: Arg) -> bool:
     return arg.is_tensor and op.types.get(arg.name, "same") == "same" and op.meaning in ("pointwise", "reduce")
+
+
+def accepted_types(op: Op, arg: Arg) -> int:
+    """The types that an operand may have, as bits: what the frame checks for pointwise ops and reductions."""
+    if op.meaning not in ("pointwise", "reduce"):
+        return ANY_TYPE
+    if op.types.get(arg.name) == "bool":
+        return 1
+    categories = ACCEPTS.get(op.accepts.get(arg.name, ""), ("bool", "integer", "float"))
+    category = lambda name: "bool" if name == "bool" else "float" if "float" in name else "integer"
+    return sum((category(name) in categories) << i for i, name in enumerate(_SCALAR_TYPES))
 
 
 def program(op: Op, p: Program) -> list[str]:
@@ -93,6 +105,17 @@ def describe(op: Op, lock: Lock) -> list[str]:
             dtype = _SCALAR_TYPES.index(r.dtype) if r.dtype else -1
             lines.append(f"    {{{cpp.text(r.name)}, {at}, {dtype}}},")
         lines.append("};")
+    # Fields lie in ABI order, so what an older schema lacks begins with the first field past its own.
+    older = []
+    if op.has_kernel and len(lock.hashes(op.full_name)) > 1:
+        known = lock.fields(op.full_name)
+        lines.append(f"const OlderSchema kOlder_{sid}[] = {{")
+        for h in lock.hashes(op.full_name)[1:]:
+            first = f"offsetof(mt_args_{sid}, {known[h.num_fields].name})" if h.num_fields < len(known) else \
+                f"sizeof(mt_args_{sid})"
+            lines.append(f"    {{0x{h.hash:016x}ull, {first}}},")
+        lines.append("};")
+        older = [f"kOlder_{sid}", str(len(lock.hashes(op.full_name)) - 1)]
     result = "const Tensor&" if written is not None else cpp.return_type(s)
     functional = f"boxed<static_cast<{signature(op, list(s.args), result, [])}>(&{s.cpp_name})>"
     inplace = out = "nullptr"
@@ -100,21 +123,28 @@ def describe(op: Op, lock: Lock) -> list[str]:
         inplace = f"boxed<static_cast<{signature(op, list(s.args), 'const Tensor&', [])}>(&{s.cpp_name}_)>"
     if cpp.has_out(op):
         out = f"boxed_out<{len(cpp.out_args(op))}, static_cast<{signature(op, list(s.args), 'void', cpp.out_args(op))}>(&{s.cpp_name}_out)>"
-    mask = 0
-    for i, a in enumerate([a for a in s.args if a.is_tensor]):
-        mask |= promotes(op, a) << i
+    inputs = [a for a in s.args if a.is_tensor]
+    mask = sum(promotes(op, a) << i for i, a in enumerate(inputs))
+    accepts = [accepted_types(op, a) for a in inputs]
+    accepted = any(bits != ANY_TYPE for bits in accepts)
+    if accepted:
+        lines.append(f"const uint16_t kAccepts_{sid}[] = {{" + ", ".join(f"0x{bits:x}" for bits in accepts) + "};")
+    uniform = ANY_TYPE if mask == (1 << len(inputs)) - 1 else 0
+    for bits in accepts:
+        uniform &= bits
     b = lambda x: "true" if x else "false"
     lines += [f"extern const OpInfo kInfo_{sid};",
               f"const OpInfo kInfo_{sid} = {{{cpp.text(op.full_name)}, {cpp.text(s.cpp_name)}, {cpp.text(str(s))},",
               f"    {cpp.text(op.doc)},",
               f"    0x{s.hash:016x}ull, Meaning::k{op.meaning.capitalize()}, Promote::k{op.promote.capitalize()}, "
-              f"{b(op.has_kernel)}, {b(op.derived)}, {b(op.dynamic)}, {b(op.grad.kind != 'none')}, 0x{mask:x},",
+              f"{b(op.has_kernel)}, {b(op.derived)}, {b(op.dynamic)}, {b(op.grad.kind != 'none')}, 0x{mask:x}, "
+              f"{len(inputs)}, 0x{uniform:x}, {f'kAccepts_{sid}' if accepted else 'nullptr'},",
               f"    {'kArgs_' + sid if s.args else 'nullptr'}, {len(s.args)}, "
               f"{'kResults_' + sid if results else 'nullptr'}, {len(results)}, "
               f"{f'sizeof(mt_args_{sid})' if op.has_kernel else '0'}, "
               f"{'kPrograms_' + sid if op.body is not None else 'nullptr'}, "
               f"{len(op.body.variants) if op.body is not None else 0},",
-              f"    {functional}, {inplace}, {out}}};",
+              f"    {', '.join([functional, inplace, out] + older)}}};",
               f"namespace entries {{ constinit OpEntry {sid}(&kInfo_{sid}); }}", ""]
     return lines
 

@@ -9,6 +9,15 @@ from codegen.formula import Formula, Save
 from codegen.schema import Schema
 
 
+# Classes of types that an argument may be confined to.
+ACCEPTS: dict[str, tuple[str, ...]] = {
+    "number": ("integer", "float"),
+    "integer": ("integer",),
+    "integral": ("bool", "integer"),
+    "float": ("float",),
+}
+
+
 @dataclass(frozen=True)
 class Result:
     """One returned value.
@@ -73,8 +82,9 @@ class Op:
     """One operator.
 
     meaning: pointwise, reduce, view, composite or primitive. function: what a view, composite or
-    primitive is called. types: for every tensor argument `same`, `bool`, `index` or `any`. parent:
-    of a derived op, the full name of the op whose gradient it is.
+    primitive is called. types: for every tensor argument `same`, `bool`, `index` or `any`. accepts:
+    of arguments that are `same`, the class of types outside of which they are refused, one of
+    ACCEPTS. parent: of a derived op, the full name of the op whose gradient it is.
     """
 
     schema: Schema
@@ -87,6 +97,7 @@ class Op:
     body: Body | None = None
     promote: str = "same"
     types: dict[str, str] = field(default_factory=dict)
+    accepts: dict[str, str] = field(default_factory=dict)
     results: tuple[Result, ...] = ()
     forms: tuple[str, ...] = ()
     grad: Gradient = Gradient("none")
@@ -104,6 +115,13 @@ class Op:
     @property
     def full_name(self) -> str:
         return self.schema.full_name
+
+    def takes(self, category: str) -> bool:
+        """Whether operands may be of a category: `bool`, `integer` or `float`."""
+        operands = [a.name for a in self.schema.tensor_args if self.types[a.name] == "same"]
+        return not operands or any(
+            category in ACCEPTS.get(self.accepts.get(a, ""), (category,)) for a in operands
+        )
 
     @property
     def has_kernel(self) -> bool:

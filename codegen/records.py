@@ -22,7 +22,7 @@ from codegen.gradients import (
     formulas,
     gradient_names,
 )
-from codegen.model import GradFormula, Gradient, GradOutput, Op, Result
+from codegen.model import ACCEPTS, GradFormula, Gradient, GradOutput, Op, Result
 from codegen.nodes import BOOL, INDEX
 from codegen.reduce import build_reduce
 from codegen.schema import SCALAR_TYPES, Schema, SchemaError, parse_schema
@@ -58,7 +58,7 @@ KEYS = (
     "deterministic",
     "tolerance",
 )
-PROMOTE = ("same", "float", "compare", "integral", "widen", "first", "none")
+PROMOTE = ("same", "float", "compare", "widen", "first", "none")
 FORMS = ("method", "inplace")
 TYPES = ("same", "bool", "index", "any")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -228,7 +228,7 @@ class _Record:
     def _types(self, op: Op) -> None:
         tensors = [a.name for a in op.schema.args if a.is_tensor or a.is_tensor_list]
         op.types = dict.fromkeys(tensors, "same")
-        choices = tuple(NODE_TYPES) if op.meaning in ("pointwise", "reduce") else TYPES
+        choices = (*NODE_TYPES, *ACCEPTS) if op.meaning in ("pointwise", "reduce") else TYPES
         for name, value in self.mapping("types"):
             if name.text not in tensors:
                 self.report(name.line, f"`types` names `{name.text}`, which is no tensor argument")
@@ -236,6 +236,8 @@ class _Record:
                 self.report(
                     name.line, f"`types.{name.text}: {value.text}` is none of {', '.join(choices)}"
                 )
+            elif value.text in ACCEPTS:
+                op.accepts[name.text] = value.text
             else:
                 op.types[name.text] = value.text
 

@@ -220,7 +220,8 @@ def pointwise(op: Op) -> list[dict]:
         case([1, 3, 1])
         case([37, 29], "transposed", special_values)
         case([1100], "sliced")
-        for number_given in (2, True) if op.promote == "integral" else (2, -0.75, True):
+        categories = {2: "integer", -0.75: "float", True: "bool"}
+        for number_given in (n for n, category in categories.items() if op.takes(category)):
             args = {}
             for i, arg in enumerate(tensors):
                 scalar = arg.type == "Operand"

@@ -20,14 +20,13 @@ void remove_dim(ViewSpec& spec, int64_t dim) {
 ViewSpec view(const Tensor& self, IntList size) {
   if (self.is_contiguous()) {
     // A dense tensor is seen under any shape of as many elements, without further thought.
-    ViewSpec spec;
-    spec.sizes.assign(size.begin(), size.end());
-    spec.strides.resize(size.size());
+    ViewSpec spec{Dims(size.begin(), size.end()), Dims(size.size()), 0};
+    int64_t* const strides = spec.strides.data();
     int64_t elements = 1;
     for (size_t i = size.size(); i-- > 0;) {
       if (size[i] <= 0) elements = -1;
       if (elements < 0) break;
-      spec.strides[i] = elements;
+      strides[i] = elements;
       elements *= size[i];
     }
     if (elements == self.numel()) return spec;

@@ -147,9 +147,11 @@ void Task::execute(NodeState& state, Ready&& ready) {
       NodeState* to = find(edges[i].node);
       if (!to->reached) continue;
       if (out[i].defined()) {
-        if (kShared || device_.type > MT_DEVICE_CPU) [[unlikely]]
-          order_streams(*node, *to->node);
-        add_gradient(&to->grads()[edges[i].input], std::move(out[i]));
+        if (kShared || device_.type > MT_DEVICE_CPU) [[unlikely]] {
+          add_on_stream(*to, edges[i].input, std::move(out[i]));
+        } else {
+          add_gradient(&to->grads()[edges[i].input], std::move(out[i]));
+        }
       }
       if (--to->dependencies == 0) ready(to);
     }
@@ -160,8 +162,9 @@ void Task::execute(NodeState& state, Ready&& ready) {
   if (claim.load(std::memory_order_relaxed) == mine) claim.store(0, std::memory_order_relaxed);
   state.many.reset();
   ++executed_;
+  // Hooks may have kept a gradient too.
   if ((kShared || device_.type > MT_DEVICE_CPU) &&
-      (NodeAccess::is_leaf(node) || state.captures >= 0)) {
+      (NodeAccess::is_leaf(node) || state.captures >= 0 || NodeAccess::extras(node) != nullptr)) {
     result_streams_.add(*node);
   }
 }

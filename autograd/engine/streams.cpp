@@ -1,5 +1,6 @@
 #include "autograd/engine/streams.h"
 
+#include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
 
@@ -12,12 +13,14 @@ void wait(const GradInfo& info, void* before, void* after) {
   const DeviceType& type = device_type(info.device_slot);
   if (type.ops == nullptr || type.ops->record_event == nullptr) return;  // ordered by itself
   void* event = type.ops->record_event(type.self, info.device.index, before);
-  if (event == nullptr ||
-      type.ops->wait_event(type.self, info.device.index, after, event) != MT_OK) {
-    fail(ErrorCode::kDevice, "[backward] cannot order streams of device ", type.name, ":",
-         info.device.index);
+  const bool waits = event != nullptr && type.ops->wait_event(type.self, info.device.index, after,
+                                                              event) == MT_OK;
+  if (event != nullptr) type.ops->destroy_event(type.self, event);
+  if (!waits) {
+    const std::string reason = take_host_error();
+    fail(ErrorCode::kDevice, "[backward] cannot order the streams of ", type.name, ":",
+         info.device.index, reason.empty() ? "" : ": ", reason);
   }
-  type.ops->destroy_event(type.self, event);
 }
 
 }  // namespace
@@ -29,13 +32,10 @@ void StreamScope::enter(const GradInfo& info) {
   saved_ = std::exchange(ctx->stream, info.stream);
 }
 
-void order_streams(const Node& before, const Node& after) {
-  if (!has_stream(before) || !has_stream(after)) return;
-  const GradInfo& from = before.infos()[0];
-  const GradInfo& to = after.infos()[0];
-  if (from.device.type == to.device.type && from.device.index == to.device.index) {
-    wait(from, from.stream, to.stream);
-  }
+void wait_for_current(const Node& node) {
+  if (!has_stream(node)) return;
+  const GradInfo& info = node.infos()[0];
+  wait(info, context(info.device_slot, info.device)->stream, info.stream);
 }
 
 void StreamSet::add(const Node& node) {

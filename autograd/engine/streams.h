@@ -13,7 +13,7 @@ inline bool has_stream(const Node& node) {
   return node.num_inputs() > 0 && node.infos()[0].device.type > MT_DEVICE_CPU;
 }
 
-// Makes the node's stream the thread's current one.
+// Makes the node's stream the thread's current one of its device.
 class StreamScope {
  public:
   explicit StreamScope(const Node& node) {
@@ -32,8 +32,9 @@ class StreamScope {
   void* saved_ = nullptr;
 };
 
-// Lets the second node's stream wait for what the first's has queued so far.
-void order_streams(const Node& before, const Node& after);
+// Lets the node's stream wait for what the thread has queued so far on its current stream of that
+// device: where a gradient that goes to the node was made.
+void wait_for_current(const Node& node);
 
 // The streams on which results of a run are made.
 class StreamSet {

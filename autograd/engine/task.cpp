@@ -191,8 +191,14 @@ void Task::prune() {
 void Task::seed() {
   for (Root& root : roots_) {
     NodeState* state = find(root.edge.get().node);
-    add_gradient(&state->grads()[root.edge.get().input], std::move(root.gradient));
+    add_on_stream(*state, root.edge.get().input, std::move(root.gradient));
   }
+}
+
+void Task::add_on_stream(NodeState& state, uint32_t input, Tensor&& gradient) {
+  wait_for_current(*state.node);
+  StreamScope stream(*state.node);
+  add_gradient(&state.grads()[input], std::move(gradient));
 }
 
 std::vector<NodeState*> Task::first_ready() {

@@ -39,6 +39,7 @@ void ctx_set_error(mt_ctx* ctx, int status, const char* message) {
 
 void* ctx_scratch(mt_ctx* ctx, size_t bytes) {
   auto* context = static_cast<Context*>(ctx);
+  if (bytes > SIZE_MAX - 63) return nullptr;
   bytes = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
   while (context->block < context->blocks.size()) {
     auto& block = context->blocks[context->block];

@@ -1,13 +1,53 @@
 // One block of host memory for everything that a new tensor needs.
 #pragma once
 
+#include <new>
+
+#include "core/runtime/cpu_pool.h"
 #include "mytorch/storage.h"
 
 namespace mytorch {
 
+// Ids are taken in blocks, so that making a tensor touches no shared line.
+inline constexpr uint64_t kStorageIdBlock = uint64_t{1} << 16;
+extern thread_local constinit uint64_t next_storage_id_
+    __attribute__((tls_model("initial-exec")));  // a multiple of the above: none are left
+uint64_t first_storage_id_of_block();
+inline uint64_t next_storage_id() {
+  const uint64_t id = next_storage_id_;
+  if (id % kStorageIdBlock == 0) [[unlikely]]
+    return first_storage_id_of_block();
+  next_storage_id_ = id + 1;
+  return id;
+}
+
+void destroy_cpu_block(Storage* storage);
+[[noreturn]] void fail_cpu_memory(Device device, uint64_t bytes);
+
+struct CpuBlock {
+  Storage* storage;
+  void* data;
+};
+
 // A Storage, `between` bytes for the caller directly behind it (the tensor's header), and behind
 // those, 64-byte aligned, `bytes` of data: all freed together, when the storage's last reference
 // goes. Throws Error(kOutOfMemory).
-Storage* allocate_cpu_block(Device device, size_t between, uint64_t bytes);
+inline CpuBlock allocate_cpu_block(Device device, size_t between, uint64_t bytes) {
+  constexpr size_t kLine = 64;
+  const size_t front = (sizeof(Storage) + between + kLine - 1) / kLine * kLine;
+  uint16_t size_class = 0;
+  void* block = cpu_pool::allocate(front + bytes, &size_class);
+  if (block == nullptr) [[unlikely]]
+    fail_cpu_memory(device, bytes);
+  void* const data = static_cast<char*>(block) + front;
+  auto* storage = new (block) Storage;
+  storage->abi.id = next_storage_id();
+  storage->size_class = size_class;
+  storage->device = device;
+  storage->data = data;
+  storage->bytes = bytes;
+  storage->destroy = destroy_cpu_block;
+  return {storage, data};
+}
 
 }  // namespace mytorch

@@ -1,6 +1,8 @@
 #include "core/runtime/device_registry.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <mutex>
 
 #include "absl/strings/str_join.h"
@@ -55,21 +57,46 @@ int register_device_type(const char* name, const mt_device_ops* ops, void* self)
     fail(ErrorCode::kDevice, "[backend] device type '", name,
          "' is served already: a second backend for it must leave mt_backend::device NULL");
   }
-  if (ops->device_count == nullptr || ops->allocate == nullptr || ops->release == nullptr ||
-      ops->copy == nullptr) {
+  mt_device_ops known{};
+  std::memcpy(&known, ops, std::min(ops->size, sizeof(known)));
+  known.size = sizeof(known);
+  if (known.device_count == nullptr || known.allocate == nullptr || known.release == nullptr ||
+      known.copy == nullptr) {
     fail(ErrorCode::kDevice, "[backend] device type '", name,
          "' lacks one of device_count, allocate, release, copy, which every device needs");
+  }
+  const bool orders_streams = known.synchronize != nullptr && known.record_event != nullptr &&
+                              known.wait_event != nullptr && known.destroy_event != nullptr;
+  if (known.create_stream != nullptr && !orders_streams) {
+    fail(ErrorCode::kDevice, "[backend] device type '", name,
+         "' has streams, but lacks one of synchronize, record_event, wait_event, destroy_event, "
+         "with which they are ordered");
+  }
+  if (known.create_stream == nullptr) {
+    known.record_event = nullptr;
+    known.wait_event = nullptr;
+  }
+  for (int i = 0; i < count; ++i) {
+    if (known.type != 0 && known.type == r.rows[i].type) {
+      fail(ErrorCode::kDevice, "[backend] device type '", name, "' has the DLPack code ",
+           known.type, ", which is that of '", r.rows[i].name, "'");
+    }
+  }
+  const int devices = known.device_count(self);
+  if (devices < 0) {
+    fail(ErrorCode::kDevice, "[backend] device type '", name, "' gave ", devices,
+         " as the number of its devices");
   }
   if (slot == kMaxDeviceTypes) {
     fail(ErrorCode::kDevice, "[backend] no room for device type '", name, "': ", kMaxDeviceTypes,
          " types are in use (", known_names(), ")");
   }
   DeviceType& row = r.rows[slot];
-  row.type = ops->type != 0 ? ops->type : r.next_dynamic++;
+  row.type = known.type != 0 ? known.type : r.next_dynamic++;
   row.name = name;
-  row.ops = ops;
+  row.ops = new mt_device_ops(known);  // as the row, for good
   row.self = self;
-  row.count = ops->device_count(self);
+  row.count = devices;
   r.count.store(slot + 1, std::memory_order_release);
   return slot;
 }

@@ -16,13 +16,15 @@ inline constexpr int kCpuSlot = 0;
 struct DeviceType {
   int32_t type = 0;                    // DLPack's code or a run-time one
   std::string name;                    // "cpu"
-  const mt_device_ops* ops = nullptr;  // null for the CPU, which core serves itself
+  const mt_device_ops* ops = nullptr;  // null for the CPU, which core serves itself. Streams and
+                                       // events are all there or all null (one queue, in order)
   void* self = nullptr;
   int count = 0;  // devices present
 };
 
-// Adds a type (or finds the one of that name, and fills in `ops` if it had none). Returns its slot;
-// throws Error(kDevice) when another backend already serves the memory of that type.
+// Adds a type, or, where `ops` is null, finds the one of that name. Returns its slot. Throws
+// Error(kDevice) when another backend serves that type already, or `ops` lacks what every device
+// needs. Of `ops` a copy is kept; a function that its `size` does not cover counts as null.
 int register_device_type(const char* name, const mt_device_ops* ops, void* self);
 
 // Set by the dispatcher: loads the default backends, so that a device can be named before the first

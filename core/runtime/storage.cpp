@@ -11,15 +11,6 @@
 namespace mytorch {
 namespace {
 
-// Ids are taken in blocks, so that making a tensor touches no shared line.
-uint64_t next_storage_id() {
-  constexpr uint64_t kBlock = 1 << 16;
-  static std::atomic<uint64_t> next_block{1};
-  thread_local constinit uint64_t next = 0;
-  if (next % kBlock == 0) next = next_block.fetch_add(1, std::memory_order_relaxed) * kBlock;
-  return next++;
-}
-
 void destroy_on_device(Storage* storage) {
   const DeviceType& type = device_type(storage->device_slot);
   mt_ctx* ctx = context(storage->device_slot, {storage->device.type, storage->device.index});
@@ -38,8 +29,6 @@ void destroy_wrapped(Storage* storage) {
   delete wrapped;
 }
 
-void destroy_cpu(Storage* storage) { cpu_pool::release(storage, storage->size_class); }
-
 [[noreturn]] void fail_out_of_memory(Device device, uint64_t bytes, const std::string& detail) {
   fail(ErrorCode::kOutOfMemory, "[allocate] ", device.str(), " has no ", bytes, " bytes left",
        detail, ": use smaller tensors or batches, or free some");
@@ -47,27 +36,23 @@ void destroy_cpu(Storage* storage) { cpu_pool::release(storage, storage->size_cl
 
 }  // namespace
 
-Storage* allocate_cpu_block(Device device, size_t between, uint64_t bytes) {
-  constexpr size_t kLine = 64;
-  const size_t front = (sizeof(Storage) + between + kLine - 1) / kLine * kLine;
-  uint16_t size_class = 0;
-  void* block = cpu_pool::allocate(front + bytes, &size_class);
-  if (block == nullptr) [[unlikely]] {
-    fail_out_of_memory(device, bytes,
-                       absl::StrCat(" (", cpu_pool::stats().large_in_use, " in use)"));
-  }
-  auto* storage = new (block) Storage;
-  storage->abi.id = next_storage_id();
-  storage->size_class = size_class;
-  storage->device = device;
-  storage->data = static_cast<char*>(block) + front;
-  storage->bytes = bytes;
-  storage->destroy = destroy_cpu;
-  return storage;
+thread_local constinit uint64_t next_storage_id_ __attribute__((tls_model("initial-exec"))) = 0;
+
+uint64_t first_storage_id_of_block() {
+  static std::atomic<uint64_t> next_block{1};
+  const uint64_t id = next_block.fetch_add(1, std::memory_order_relaxed) * kStorageIdBlock;
+  next_storage_id_ = id + 1;
+  return id;
+}
+
+void destroy_cpu_block(Storage* storage) { cpu_pool::release(storage, storage->size_class); }
+
+void fail_cpu_memory(Device device, uint64_t bytes) {
+  fail_out_of_memory(device, bytes, absl::StrCat(" (", cpu_pool::stats().large_in_use, " in use)"));
 }
 
 Storage* allocate_storage(Device device, int device_slot, uint64_t bytes) {
-  if (device_slot == kCpuSlot) return allocate_cpu_block(device, 0, bytes);
+  if (device_slot == kCpuSlot) return allocate_cpu_block(device, 0, bytes).storage;
   const DeviceType& type = device_type(device_slot);
   mt_ctx* ctx = context(device_slot, {device.type, device.index});
   void* data = type.ops->allocate(type.self, device.index, bytes, ctx->stream);

@@ -24,7 +24,7 @@ size_t header_bytes(int ndim) {
 }
 
 // Makes a header in given memory; past kInlineDims the dimensions lie behind it.
-TensorImpl* construct(void* block, int ndim, uint16_t size_class) {
+inline TensorImpl* construct(void* block, int ndim, uint16_t size_class) {
   auto* impl = new (block) TensorImpl;
   int64_t* dims = ndim > kInlineDims ? reinterpret_cast<int64_t*>(impl + 1) : impl->inline_dims;
   impl->abi.dl.ndim = ndim;
@@ -35,24 +35,32 @@ TensorImpl* construct(void* block, int ndim, uint16_t size_class) {
   return impl;
 }
 
-TensorImpl* blank(int ndim) {
+inline TensorImpl* blank(int ndim) {
   uint16_t size_class = 0;
   void* block = cpu_pool::allocate(header_bytes(ndim), &size_class);
-  if (block == nullptr) fail(ErrorCode::kOutOfMemory, "[tensor] out of memory");
+  if (block == nullptr) [[unlikely]]
+    fail(ErrorCode::kOutOfMemory, "[tensor] out of memory");
   return construct(block, ndim, size_class);
 }
 
-void set_storage(TensorImpl* impl, Storage* storage, ScalarType dtype, int64_t byte_offset) {
+inline void set_storage(TensorImpl* impl, Storage* storage, int slot, Device device, void* data,
+                        ScalarType dtype) {
   impl->storage = storage;
   impl->abi.storage = &storage->abi;
-  impl->abi.dl.data = static_cast<char*>(storage->data) + byte_offset;
-  impl->abi.dl.device = {storage->device.type, storage->device.index};
+  impl->abi.dl.data = data;
+  impl->abi.dl.device = {device.type, device.index};
   impl->abi.dl.dtype = to_abi(dtype);
-  impl->device_slot = static_cast<uint8_t>(storage->device_slot);
+  impl->device_slot = static_cast<uint8_t>(slot);
   impl->dtype = dtype;
 }
 
-void set_geometry(TensorImpl* impl, IntList sizes, IntList strides) {
+// `offset` in bytes.
+void set_storage(TensorImpl* impl, Storage* storage, ScalarType dtype, int64_t offset) {
+  set_storage(impl, storage, storage->device_slot, storage->device,
+              static_cast<char*>(storage->data) + offset, dtype);
+}
+
+inline void set_geometry(TensorImpl* impl, IntList sizes, IntList strides) {
   int64_t* const shape = impl->abi.dl.shape;
   int64_t* const steps = impl->abi.dl.strides;
   const int64_t* const from_sizes = sizes.data();
@@ -129,28 +137,32 @@ TensorImpl* new_tensor(const int64_t* sizes, int ndim, ScalarType dtype, Device 
     ordinary &= static_cast<uint64_t>(sizes[i]) <= UINT32_MAX && elements <= (uint64_t{1} << 26);
     elements *= static_cast<uint64_t>(sizes[i]);
   }
-  const uint64_t bytes =
-      ordinary ? elements * element_size(dtype) : checked_bytes(sizes, ndim, dtype);
+  uint64_t bytes = elements * static_cast<uint64_t>(element_size(dtype));
+  if (!ordinary) [[unlikely]] {
+    bytes = checked_bytes(sizes, ndim, dtype);
+    if (bytes == 0) elements = 0;
+  }
   TensorImpl* impl;
   if (slot == kCpuSlot) [[likely]] {
-    Storage* storage = allocate_cpu_block(device, header_bytes(ndim), bytes);
-    impl = construct(storage + 1, ndim, kEmbedded);
-    set_storage(impl, storage, dtype, 0);
+    const CpuBlock block = allocate_cpu_block(device, header_bytes(ndim), bytes);
+    impl = construct(block.storage + 1, ndim, kEmbedded);
+    set_storage(impl, block.storage, kCpuSlot, device, block.data, dtype);
   } else {
     Storage* storage = allocate_storage(device, slot, bytes);
     impl = blank(ndim);
     set_storage(impl, storage, dtype, 0);
   }
+  impl->numel = static_cast<int64_t>(elements);
+  impl->abi.flags = MT_TENSOR_DENSE;
   int64_t stride = 1;
-  int64_t* shape = impl->abi.dl.shape;
+  int64_t* const shape = ndim > kInlineDims ? impl->abi.dl.shape : impl->inline_dims;
   for (int i = ndim - 1; i >= 0; --i) {
-    shape[i] = sizes[i];
+    const int64_t size = sizes[i];
+    shape[i] = size;
     shape[ndim + i] = stride;
     stride = static_cast<int64_t>(static_cast<uint64_t>(stride) *
-                                  static_cast<uint64_t>(sizes[i] > 1 ? sizes[i] : 1));
+                                  static_cast<uint64_t>(size > 1 ? size : 1));
   }
-  impl->numel = bytes == 0 ? 0 : count({sizes, static_cast<size_t>(ndim)});
-  impl->abi.flags = MT_TENSOR_DENSE;
   return impl;
 }
 

@@ -24,7 +24,7 @@ Device::Device(const char* name) {
 }
 
 std::string Device::str() const {
-  if (type == MT_DEVICE_CPU) return "cpu";
+  if (type == MT_DEVICE_CPU && index == 0) return "cpu";
   return absl::StrCat(device_type_name(type), ":", index);
 }
 

@@ -128,6 +128,9 @@ void boxed_out(const Value* args, std::vector<Value>* results) {
   for (int i = 0; i < outs; ++i) results->push_back(args[i]);
 }
 
+// The value of an argument's default, as the schema writes it.
+Value default_value(const struct ArgInfo& arg);
+
 // Calls one operator with positional values (converted and completed by its defaults).
 std::vector<Value> call_entry(const struct OpEntry& entry, std::vector<Value> args);
 

@@ -37,6 +37,38 @@ std::string Value::type_name() const {
   return kNames[v_.index()];
 }
 
+Value default_value(const ArgInfo& arg) {
+  const std::string text = arg.default_text;
+  if (text == "None") return {};
+  switch (arg.type) {
+    case ArgType::kIntList:
+    case ArgType::kFloatList: {
+      std::vector<int64_t> ints;
+      std::vector<double> floats;
+      for (const char* at = text.c_str() + 1; *at != ']' && *at != '\0';) {
+        char* end = nullptr;
+        floats.push_back(std::strtod(at, &end));
+        ints.push_back(static_cast<int64_t>(floats.back()));
+        at = end + std::strspn(end, ", ");
+      }
+      return arg.type == ArgType::kIntList ? Value(std::move(ints)) : Value(std::move(floats));
+    }
+    case ArgType::kStr:
+      return Value(text);
+    case ArgType::kScalarType:
+      return Value(dtype_from_name(text.c_str()));
+    case ArgType::kDevice:
+      return Value(Device(text));
+    default:
+      break;
+  }
+  if (text == "True" || text == "False") return Value(text == "True");
+  if (arg.type != ArgType::kFloat && text.find_first_not_of("-0123456789") == std::string::npos) {
+    return Value(static_cast<int64_t>(std::strtoll(text.c_str(), nullptr, 10)));
+  }
+  return Value(std::strtod(text.c_str(), nullptr));
+}
+
 namespace {
 
 const char* arg_type_name(ArgType type) {
@@ -94,39 +126,6 @@ bool convert(const ArgInfo& arg, Value& value) {
   return false;
 }
 
-// The value of a default as the schema writes it.
-Value default_value(const ArgInfo& arg) {
-  const std::string text = arg.default_text;
-  if (text == "None") return {};
-  switch (arg.type) {
-    case ArgType::kIntList:
-    case ArgType::kFloatList: {
-      std::vector<int64_t> ints;
-      std::vector<double> floats;
-      for (const char* at = text.c_str() + 1; *at != ']' && *at != '\0';) {
-        char* end = nullptr;
-        floats.push_back(std::strtod(at, &end));
-        ints.push_back(static_cast<int64_t>(floats.back()));
-        at = end + std::strspn(end, ", ");
-      }
-      return arg.type == ArgType::kIntList ? Value(std::move(ints)) : Value(std::move(floats));
-    }
-    case ArgType::kStr:
-      return Value(text);
-    case ArgType::kScalarType:
-      return Value(dtype_from_name(text.c_str()));
-    case ArgType::kDevice:
-      return Value(Device(text));
-    default:
-      break;
-  }
-  if (text == "True" || text == "False") return Value(text == "True");
-  if (arg.type != ArgType::kFloat && text.find_first_not_of("-0123456789") == std::string::npos) {
-    return Value(static_cast<int64_t>(std::strtoll(text.c_str(), nullptr, 10)));
-  }
-  return Value(std::strtod(text.c_str(), nullptr));
-}
-
 struct Bound {
   std::vector<Value> args;
   std::string why;  // empty: the overload takes the call
@@ -179,6 +178,54 @@ Bound bind_args(const OpInfo& op, const std::vector<Value>& positional,
   return bound;
 }
 
+// The outputs among the named values of a call: one as `out`, all as a list `out`, or each by its
+// name or as out0, out1, ...
+struct Outs {
+  std::vector<Value> values;  // in the op's order; None where one is not given
+  int given = 0;
+  std::vector<NamedValue> rest;
+  std::string why;  // empty: they can be what they say
+};
+
+Outs take_outs(const OpInfo& op, const std::vector<NamedValue>& named) {
+  Outs outs;
+  outs.values.resize(op.num_outputs);
+  auto is_argument = [&](std::string_view name) {
+    for (int i = 0; i < op.num_args; ++i) {
+      if (name == op.args[i].name) return true;
+    }
+    return false;
+  };
+  auto place = [&](std::string_view name) {
+    for (int i = 0; i < op.num_outputs && op.num_outputs > 1; ++i) {
+      if (name == op.outputs[i].name || name == absl::StrCat("out", i)) return i;
+    }
+    return name == "out" ? 0 : -1;
+  };
+  auto set = [&](std::string_view name, int at, const Value& value) {
+    if (!std::holds_alternative<Tensor>(value.variant())) {
+      outs.why = absl::StrCat("'", piece(name), "' takes Tensor, not ", value.type_name());
+    } else if (at < op.num_outputs && outs.values[at].is_none()) {
+      outs.values[at] = value;
+    } else if (at < op.num_outputs) {
+      outs.why = absl::StrCat("'", piece(name), "' is given twice");
+    }
+    ++outs.given;
+  };
+  for (const auto& [name, value] : named) {
+    const int at = is_argument(name) ? -1 : place(name);
+    if (at < 0) {
+      outs.rest.emplace_back(name, value);
+    } else if (const auto* list = std::get_if<std::vector<Tensor>>(&value.variant());
+               list != nullptr && name == "out") {
+      for (size_t i = 0; i < list->size(); ++i) set(name, static_cast<int>(i), (*list)[i]);
+    } else {
+      set(name, at, value);
+    }
+  }
+  return outs;
+}
+
 using Boxed = void (*)(const Value*, std::vector<Value>*);
 
 std::vector<Value> run(const OpInfo& op, Boxed form, const std::vector<Value>& args) {
@@ -216,36 +263,39 @@ std::vector<Value> call(std::string_view name, std::vector<Value> args,
   if (overloads.empty()) {
     fail(ErrorCode::kValue, "[call] there is no operator '", name, "': see `mytorch ops`");
   }
-  // The outputs, if the out= form is meant; several are given as out0, out1, ... or by their names.
-  std::vector<Value> outs;
-  std::vector<NamedValue> rest;
-  for (auto& [key, value] : named) {
-    if (key == "out") {
-      outs.push_back(value);
-    } else {
-      rest.emplace_back(key, value);
+  if (dot != std::string_view::npos) {
+    const std::string full = overload.empty() ? base : absl::StrCat(base, ".", overload);
+    std::vector<OpEntry*> named_so;
+    std::string known;
+    for (OpEntry* entry : overloads) {
+      if (full == entry->info->name) named_so.push_back(entry);
+      absl::StrAppend(&known, known.empty() ? "" : ", ", entry->info->name);
     }
-  }
-  if (outs.size() == 1 && std::holds_alternative<std::vector<Tensor>>(outs[0].variant())) {
-    const std::vector<Tensor> tensors = outs[0].tensors();
-    outs.assign(tensors.begin(), tensors.end());
+    if (named_so.empty()) {
+      fail(ErrorCode::kValue, "[call] there is no operator '", full, "'; there are ", known);
+    }
+    overloads = std::move(named_so);
   }
   std::string reasons;
   for (const OpEntry* entry : overloads) {
     const OpInfo& op = *entry->info;
-    if (dot != std::string_view::npos && absl::StrCat(base, ".", overload) != op.name) continue;
-    Bound bound = bind_args(op, args, rest);
+    const Outs outs = take_outs(op, named);
+    Bound bound = bind_args(op, args, outs.rest);
+    if (bound.why.empty()) bound.why = outs.why;
+    if (bound.why.empty() && inplace && outs.given != 0) {
+      bound.why = "the in-place form writes its first argument and takes no 'out'";
+    }
     if (!bound.why.empty()) {
       absl::StrAppend(&reasons, "\n  ", op.schema, ": ", bound.why);
       continue;
     }
     if (inplace) return run(op, op.boxed_inplace, bound.args);
-    if (outs.empty()) return run(op, op.boxed, bound.args);
-    if (op.boxed_out != nullptr && outs.size() != static_cast<size_t>(op.num_outputs)) {
-      fail(ErrorCode::kValue, "[", op.base, "] has ", op.num_outputs, " results, but ", outs.size(),
-           " outputs are given");
+    if (outs.given == 0) return run(op, op.boxed, bound.args);
+    if (op.boxed_out != nullptr && outs.given != op.num_outputs) {
+      fail(ErrorCode::kValue, "[", op.base, "] has ", op.num_outputs, " results, but ", outs.given,
+           outs.given == 1 ? " output is given" : " outputs are given");
     }
-    bound.args.insert(bound.args.begin(), outs.begin(), outs.end());
+    bound.args.insert(bound.args.begin(), outs.values.begin(), outs.values.end());
     return run(op, op.boxed_out, bound.args);
   }
   fail(ErrorCode::kType, "[", base, "] no overload takes these arguments:", reasons);

@@ -1,6 +1,7 @@
 #include "dispatcher/choice/choice.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -37,23 +38,28 @@ bool is_oracle(const Candidate& candidate) {
 
 uint32_t needed_flags(const OpInfo& op) {
   return op.meaning == Meaning::kPointwise
-             ? MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES
+             ? MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS
          : op.meaning == Meaning::kReduce ? MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES
                                           : uint32_t{MT_TAKES_STRIDED};
 }
 
 bool unconditional(const OpInfo& op, const Candidate& candidate) {
   return candidate.abi.supports == nullptr && !candidate.compiled &&
+         candidate.knows >= op.args_size &&
          (candidate.abi.flags & needed_flags(op)) == needed_flags(op);
 }
 
 int run_one(OpState& state, int slot, const Candidate& candidate, mt_ctx* ctx, const void* args) {
+  const OpInfo& op = *state.entry->info;
   const mt_candidate* kernel = &candidate.abi;
   if (candidate.compiled) {
     kernel = static_cast<CompiledOp*>(candidate.abi.self)->find(args);
     if (kernel == nullptr) return MT_DECLINED;
   }
-  const Fit f = fit(*state.entry->info, *kernel, args);
+  if (candidate.knows < op.args_size && unknown_argument(op, candidate.knows, args) != nullptr) {
+    return MT_DECLINED;
+  }
+  const Fit f = fit(op, *kernel, slot, args);
   if (f.takes) {
     if (kernel->supports != nullptr && kernel->supports(kernel->self, args) != nullptr) {
       return MT_DECLINED;
@@ -114,7 +120,8 @@ void resolve(OpState& state, int slot) {
   state.entry->slots[slot].store(result, std::memory_order_release);
 }
 
-void add_candidate(OpEntry& entry, int slot, const Candidate& candidate) {
+void add_candidate(OpEntry& entry, const Candidate& candidate) {
+  const int slot = candidate.backend->device_slot;
   OpState& state = state_of(entry);
   std::lock_guard<std::mutex> lock(state.mutex);
   const CandidateList* old = state.lists[slot].load();
@@ -143,6 +150,7 @@ T copy_sized(const T* from) {
   return to;
 }
 
+// What the backend's structs begin with. Version 1's are the smallest there are.
 void check_contract(const mt_backend& abi, const std::string& path) {
   const std::string where = path.empty() ? "a registered backend" : path;
   if (abi.abi_major != MT_ABI_MAJOR) {
@@ -156,6 +164,25 @@ void check_contract(const mt_backend& abi, const std::string& path) {
     fail(ErrorCode::kValue, "[backend] ", where, " has ", abi.num_candidates,
          " candidates but no table of them");
   }
+  if (abi.num_candidates != 0 && abi.candidates->size < sizeof(mt_candidate)) {
+    fail(ErrorCode::kValue, "[backend] ", where, " has candidates of ", abi.candidates->size,
+         " bytes, fewer than any version of the contract: set mt_candidate::size in each");
+  }
+}
+
+// The backends that MYTORCH_PREFER names, which are pinned as soon as they are there.
+bool named_by_environment(const std::string& backend) {
+  const char* list = std::getenv("MYTORCH_PREFER");
+  if (list == nullptr) return false;
+  const std::string padded = absl::StrCat(",", list, ",");
+  return padded.find(absl::StrCat(",", backend, ",")) != std::string::npos;
+}
+
+void pin(int slot, const Backend* backend) {
+  pins[slot].store(backend);
+  for (OpEntry* entry : all_ops()) {
+    if (OpState* state = entry->state.load(std::memory_order_acquire)) resolve(*state, slot);
+  }
 }
 
 }  // namespace
@@ -164,16 +191,16 @@ const Slot OpEntry::kDeclines = {decline, nullptr};
 
 OpState& state_of(OpEntry& entry) {
   std::lock_guard<std::mutex> lock(state_mutex);
-  if (entry.state == nullptr) {
+  if (entry.state.load(std::memory_order_relaxed) == nullptr) {
     auto* state = new OpState;
     state->entry = &entry;
     for (int i = 0; i < kMaxDeviceTypes; ++i) {
       state->refs[i] = {state, i};
       state->choice[i] = {choose, &state->refs[i]};
     }
-    entry.state = state;
+    entry.state.store(state, std::memory_order_release);
   }
-  return *entry.state;
+  return *entry.state.load(std::memory_order_relaxed);
 }
 
 const Backend& add_backend(const mt_backend& given, const std::string& path) {
@@ -203,12 +230,10 @@ const Backend& add_backend(const mt_backend& given, const std::string& path) {
     // Candidates are laid out with the backend's own size, which may differ from ours.
     const auto* first = reinterpret_cast<const char*>(given.candidates);
     const size_t step = given.candidates->size;
-    mt_candidate abi = copy_sized(reinterpret_cast<const mt_candidate*>(first + i * step));
+    const mt_candidate abi = copy_sized(reinterpret_cast<const mt_candidate*>(first + i * step));
+    // Nor is an op an error that this mytorch does not have.
     OpEntry* entry = abi.op != nullptr ? find_op(abi.op) : nullptr;
-    // An op that this mytorch does not have, or under another hash, is not an error: the plug-in
-    // may be newer or older than the framework.
-    if (entry == nullptr || abi.run == nullptr || entry->info->hash != abi.hash) continue;
-    add_candidate(*entry, kept->device_slot, {kept, abi, false});
+    if (entry != nullptr) register_candidate(*entry, *kept, abi);
   }
   if (kept->abi.compile != nullptr) {
     for (OpEntry* entry : all_ops()) {
@@ -227,10 +252,17 @@ const Backend& add_backend(const mt_backend& given, const std::string& path) {
         std::lock_guard<std::mutex> lock(state.mutex);
         state.compiled.push_back(std::move(compiled));
       }
-      add_candidate(*entry, kept->device_slot, {kept, abi, true});
+      add_candidate(*entry, {kept, abi, true});
     }
   }
+  if (named_by_environment(kept->name)) pin(kept->device_slot, kept);
   return *kept;
+}
+
+void register_candidate(OpEntry& entry, const Backend& backend, const mt_candidate& candidate) {
+  const uint32_t knows = known_fields(*entry.info, candidate.hash);
+  if (candidate.run == nullptr || knows == 0) return;
+  add_candidate(entry, {&backend, candidate, false, knows});
 }
 
 std::vector<const Backend*> backends() {
@@ -242,14 +274,16 @@ std::vector<const Backend*> backends() {
 }
 
 std::vector<Candidate> candidates(const OpEntry& entry, int device_slot) {
-  if (entry.state == nullptr) return {};
-  const CandidateList* list = entry.state->lists[device_slot].load(std::memory_order_acquire);
+  const OpState* state = entry.state.load(std::memory_order_acquire);
+  if (state == nullptr) return {};
+  const CandidateList* list = state->lists[device_slot].load(std::memory_order_acquire);
   return list != nullptr ? list->ordered : std::vector<Candidate>{};
 }
 
 bool takes_alias(const OpEntry& entry, int device_slot) {
-  if (entry.state == nullptr) return false;
-  const CandidateList* list = entry.state->lists[device_slot].load(std::memory_order_acquire);
+  const OpState* state = entry.state.load(std::memory_order_acquire);
+  if (state == nullptr) return false;
+  const CandidateList* list = state->lists[device_slot].load(std::memory_order_acquire);
   return list != nullptr && list->all_take_alias;
 }
 
@@ -267,25 +301,19 @@ Prefer::Prefer(const std::string& device_type, const std::string& backend)
     fail(ErrorCode::kValue, "[prefer] no backend '", backend, "' serves ", device_type,
          "; loaded are: ", absl::StrJoin(names, ", "));
   }
-  saved_ = pins[slot_].exchange(found);
-  for (OpEntry* entry : all_ops()) {
-    if (entry->state != nullptr) resolve(*entry->state, slot_);
-  }
+  saved_ = pins[slot_].load();
+  pin(slot_, found);
 }
 
-Prefer::~Prefer() {
-  pins[slot_].store(static_cast<const Backend*>(saved_));
-  for (OpEntry* entry : all_ops()) {
-    if (entry->state != nullptr) resolve(*entry->state, slot_);
-  }
-}
+Prefer::~Prefer() { pin(slot_, static_cast<const Backend*>(saved_)); }
 
 namespace {
 void restrict_kernels(Kernels kernels) {
   restricted.store(kernels);
   for (OpEntry* entry : all_ops()) {
-    if (entry->state == nullptr) continue;
-    for (int slot = 0; slot < kMaxDeviceTypes; ++slot) resolve(*entry->state, slot);
+    OpState* state = entry->state.load(std::memory_order_acquire);
+    if (state == nullptr) continue;
+    for (int slot = 0; slot < kMaxDeviceTypes; ++slot) resolve(*state, slot);
   }
 }
 }  // namespace
@@ -319,9 +347,10 @@ bool after_failure(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args
 std::vector<SlowPaths> slow_paths() {
   std::vector<SlowPaths> result;
   for (OpEntry* entry : all_ops()) {
-    if (entry->state == nullptr) continue;
-    SlowPaths s{entry->info->name, entry->state->conversions.load(), entry->state->dissolved.load(),
-                entry->state->fallbacks.load()};
+    const OpState* state = entry->state.load(std::memory_order_acquire);
+    if (state == nullptr) continue;
+    SlowPaths s{entry->info->name, state->conversions.load(), state->dissolved.load(),
+                state->fallbacks.load()};
     if (s.conversions + s.dissolved + s.fallbacks != 0) result.push_back(s);
   }
   return result;

@@ -23,6 +23,9 @@ struct Candidate {
   const Backend* backend;
   mt_candidate abi;
   bool compiled;  // made from the op's program by mt_backend::compile
+  // Of the argument struct it knows the fields before this offset (it was built for an older
+  // schema).
+  uint32_t knows = UINT32_MAX;
 };
 
 // Registers what a backend's init filled in; throws Error naming the backend on a bad contract.
@@ -31,12 +34,6 @@ std::vector<const Backend*> backends();
 
 // The candidates of an op on a device type, in the order in which they are asked.
 std::vector<Candidate> candidates(const OpEntry& entry, int device_slot);
-
-// In words, for one candidate and a call: why it was not taken, or "".
-struct Reason {
-  Candidate candidate;
-  std::string text;
-};
 
 // The slow end of run_kernel, after `ran` gave `status`: the first calls of a process load the
 // default backends (or wait for the thread that does) and try again; a kernel's error is thrown;

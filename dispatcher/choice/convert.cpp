@@ -11,6 +11,18 @@
 namespace mytorch {
 namespace {
 
+// What the conversion rests on is not itself converted.
+bool is_copy(const OpInfo& op) { return std::strcmp(op.name, "copy_") == 0; }
+
+// Whether an output is exactly one of the inputs; other overlaps never reach a kernel.
+bool aliases_input(const OpInfo& op, const void* args, const mt_tensor* output) {
+  bool found = false;
+  for_each_input(op, args, [&](const mt_tensor*& t, const ArgInfo& arg) {
+    found = found || (!arg.written && overlap(*t, *output) != Overlap::kNone);
+  });
+  return found;
+}
+
 IntList sizes_of(const mt_tensor* t) { return {t->dl.shape, static_cast<size_t>(t->dl.ndim)}; }
 
 // What one operand must be for a candidate that takes only the simple case.
@@ -81,19 +93,18 @@ Tensor temporary(int slot, const mt_tensor* operand, const Wanted& wanted, const
 
 }  // namespace
 
-Fit fit(const OpInfo& op, const mt_candidate& candidate, const void* args) {
+Fit fit(const OpInfo& op, const mt_candidate& candidate, int slot, const void* args) {
   bool takes = true;
+  const bool alias = (candidate.flags & MT_TAKES_ALIAS) != 0;
   for_each_input(op, args, [&](const mt_tensor*& t, const ArgInfo& arg) {
     takes = takes && wanted_input(op, candidate, args, arg).met_by(t);
   });
-  int slot = kCpuSlot;
   for_each_output(op, args, [&](const mt_tensor*& t, const OutputInfo& output) {
-    slot = device_slot(t->dl.device.type);
-    takes = takes && wanted_output(op, candidate, args, output).met_by(t);
+    takes = takes && wanted_output(op, candidate, args, output).met_by(t) &&
+            (alias || !aliases_input(op, args, t));
   });
   // The copy itself can only be done by a kernel that takes strides and types.
-  const bool is_copy = std::strcmp(op.name, "copy_") == 0;
-  return {takes, !is_copy && can_copy(slot)};
+  return {takes, !is_copy(op) && can_copy(slot)};
 }
 
 int run_converted(OpState& state, int slot, const mt_candidate& candidate, mt_ctx* ctx,
@@ -115,8 +126,9 @@ int run_converted(OpState& state, int slot, const mt_candidate& candidate, mt_ct
     const mt_tensor* from;
   };
   std::vector<Back> back;
-  auto replace = [&](const mt_tensor*& operand, const Wanted& wanted, bool read, bool written) {
-    if (wanted.met_by(operand)) return;
+  auto replace = [&](const mt_tensor*& operand, const Wanted& wanted, bool read, bool written,
+                     bool always = false) {
+    if (!always && wanted.met_by(operand)) return;
     kept.push_back(temporary(slot, operand, wanted, ctx));
     const mt_tensor* dense = &kept.back().impl()->abi;
     if (read) copy(slot, ctx, dense, operand);
@@ -128,7 +140,10 @@ int run_converted(OpState& state, int slot, const mt_candidate& candidate, mt_ct
     replace(operand, wanted_input(op, candidate, args, arg), true, arg.written);
   });
   for_each_output(op, simple, [&](const mt_tensor*& operand, const OutputInfo& output) {
-    replace(operand, wanted_output(op, candidate, args, output), false, true);
+    // Asked of the call as it came: inputs may have been replaced above.
+    const bool shared =
+        (candidate.flags & MT_TAKES_ALIAS) == 0 && aliases_input(op, args, operand);
+    replace(operand, wanted_output(op, candidate, args, output), false, true, shared);
   });
   if (candidate.supports != nullptr && candidate.supports(candidate.self, simple) != nullptr) {
     return MT_DECLINED;

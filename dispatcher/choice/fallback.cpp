@@ -23,7 +23,8 @@ std::string describe_operands(const OpInfo& op, const void* args) {
   return absl::StrJoin(parts, ", ");
 }
 
-std::string why_not(const OpInfo& op, const Candidate& candidate, const void* args) {
+std::string why_not(const OpInfo& op, const Candidate& candidate, int device_slot,
+                    const void* args) {
   if ((candidate.backend->abi.flags & MT_BACKEND_ORACLE) != 0)
     return "is the oracle, which is used only when pinned";
   const mt_candidate* kernel = &candidate.abi;
@@ -31,10 +32,15 @@ std::string why_not(const OpInfo& op, const Candidate& candidate, const void* ar
     kernel = static_cast<CompiledOp*>(candidate.abi.self)->find(args);
     if (kernel == nullptr) return "does not compile this program for these types";
   }
+  if (candidate.knows < op.args_size) {
+    if (const char* name = unknown_argument(op, candidate.knows, args)) {
+      return absl::StrCat("was built for an older schema, without '", name, "'");
+    }
+  }
   if (kernel->supports != nullptr) {
     if (const char* reason = kernel->supports(kernel->self, args)) return reason;
   }
-  const Fit f = fit(op, *kernel, args);
+  const Fit f = fit(op, *kernel, device_slot, args);
   return !f.takes && !f.convertible ? "takes only dense operands, and there is no copy_ kernel"
                                     : "declined when it was run";
 }
@@ -68,6 +74,9 @@ void fail_no_kernel(const OpEntry& entry, int device_slot, const void* args) {
       absl::StrAppend(&text,
                       " none is loaded: set MYTORCH_BACKEND_PATH to the folder of the backends, or "
                       "call load_backend.");
+      for (const BackendInfo& info : backend_infos()) {
+        if (!info.error.empty()) absl::StrAppend(&text, "\n  ", info.error);
+      }
     } else {
       absl::StrAppend(
           &text, " loaded are ",
@@ -79,7 +88,7 @@ void fail_no_kernel(const OpEntry& entry, int device_slot, const void* args) {
   for (const Candidate& candidate : list) {
     absl::StrAppend(&text, "\n  ", candidate.backend->name, "/",
                     candidate.abi.name != nullptr ? candidate.abi.name : "?", ": ",
-                    why_not(op, candidate, args));
+                    why_not(op, candidate, device_slot, args));
   }
   if (device_slot != kCpuSlot) {
     absl::StrAppend(&text,

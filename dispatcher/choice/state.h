@@ -51,15 +51,25 @@ struct OpState {
 // The state of an op, made on first use.
 OpState& state_of(OpEntry& entry);
 
-// Why `candidate` does not take a call as it is ("" when it does), and whether the host can mend it
-// by converting operands.
+// Whether a candidate takes a call by its flags, and whether the host can see to it that it does.
 struct Fit {
   bool takes;        // as it is
-  bool convertible;  // after dense, same-typed copies
+  bool convertible;  // with copies of the operands that do not fit
 };
-Fit fit(const OpInfo& op, const mt_candidate& candidate, const void* args);
+Fit fit(const OpInfo& op, const mt_candidate& candidate, int device_slot, const void* args);
 // Runs a candidate on dense copies of the operands, and copies its outputs back.
 int run_converted(OpState& state, int device_slot, const mt_candidate& candidate, mt_ctx* ctx,
                   const void* args);
+
+// Which fields of the argument struct a kernel knows that was built for the schema with this hash:
+// those before this offset, UINT32_MAX for the current schema, 0 for one that never was the op's.
+uint32_t known_fields(const OpInfo& op, uint64_t hash);
+// The first argument or output past those that the call does not leave at its default; null if the
+// call says nothing that such a kernel does not know.
+const char* unknown_argument(const OpInfo& op, uint32_t knows, const void* args);
+
+// Makes a backend's kernel a candidate for calls on its device type. Kernels for other schemas than
+// the op's own, present and past, are passed over: the plug-in may be newer than the framework.
+void register_candidate(OpEntry& entry, const Backend& backend, const mt_candidate& candidate);
 
 }  // namespace mytorch

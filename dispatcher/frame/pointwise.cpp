@@ -31,12 +31,6 @@ Types apply_rule(const OpInfo& op, ScalarType promoted) {
       return {promoted, promoted};
     case Promote::kCompare:
       return {promoted, kBool};
-    case Promote::kIntegral:
-      if (is_floating_point(promoted)) {
-        fail(ErrorCode::kType, "[", op.base, "] takes integers and bools, not ",
-             dtype_name(promoted));
-      }
-      return {promoted, promoted};
     case Promote::kWiden:
       if (!is_floating_point(promoted)) promoted = kInt64;
       return {promoted, promoted};
@@ -48,6 +42,11 @@ Types apply_rule(const OpInfo& op, ScalarType promoted) {
   return {promoted, promoted};
 }
 
+// Whether a call with dense operands of this type alone needs no closer look at their types.
+inline bool is_uniform_type(const OpInfo& op, ScalarType type) {
+  return (op.uniform_types >> static_cast<int>(type) & 1) != 0;
+}
+
 // The category of a number may raise that of the tensors; below, nothing changes.
 bool number_is_lower(ScalarType number, ScalarType tensor) {
   if (is_floating_point(tensor)) return true;
@@ -55,41 +54,51 @@ bool number_is_lower(ScalarType number, ScalarType tensor) {
   return tensor != kBool || number == kBool;
 }
 
-bool same_shape(const mt_tensor* a, const mt_tensor* b) {
-  if (a->dl.ndim != b->dl.ndim) return false;
-  for (int i = 0; i < a->dl.ndim; ++i) {
-    if (a->dl.shape[i] != b->dl.shape[i]) return false;
+inline bool same_shape(const mt_tensor* a, const mt_tensor* b) {
+  const int32_t ndim = a->dl.ndim;
+  if (ndim != b->dl.ndim) return false;
+  const int64_t* const x = a->dl.shape;
+  const int64_t* const y = b->dl.shape;
+  for (int32_t i = 0; i < ndim; ++i) {
+    if (x[i] != y[i]) return false;
   }
   return true;
 }
 
+// Device, number of dimensions and type, which lie side by side in a DLTensor, as two words.
+inline bool same_kind(const mt_tensor* a, const mt_tensor* b) {
+  static_assert(offsetof(mt_dltensor, ndim) == offsetof(mt_dltensor, device) + 8 &&
+                offsetof(mt_dltensor, dtype) == offsetof(mt_dltensor, device) + 12);
+  return std::memcmp(&a->dl.device, &b->dl.device, 16) == 0;
+}
+
 // The common case: dense tensors of one type, shape and device, and numbers that do not raise the
 // type. Returns the first tensor, or null when the call needs the general way.
-const mt_tensor* uniform(const OpInfo& op, const PointwiseInputs& in) {
+inline const mt_tensor* uniform(const OpInfo& op, PointwiseInputs in) {
   const mt_tensor* first = nullptr;
-  for (int i = 0; i < in.n; ++i) {
+  const int n = op.num_inputs;
+  for (int i = 0; i < n; ++i) {
     const mt_tensor* t = in.inputs[i];
-    const bool promotes = (op.input_promotes >> i & 1) != 0;
     if (t == nullptr) continue;
     if (t->storage == nullptr) {
-      if (first == nullptr || !promotes ||
-          !number_is_lower(from_abi(t->dl.dtype),
-                           reinterpret_cast<const TensorImpl*>(first)->dtype))
+      const ScalarType number = from_abi(t->dl.dtype);
+      if (first == nullptr || !is_uniform_type(op, number) ||
+          !number_is_lower(number, reinterpret_cast<const TensorImpl*>(first)->dtype)) {
         return nullptr;
+      }
       continue;
     }
-    if ((t->flags & (MT_TENSOR_DENSE | MT_TENSOR_HOST)) != MT_TENSOR_DENSE || !promotes) {
-      return nullptr;
-    }
+    if ((t->flags & (MT_TENSOR_DENSE | MT_TENSOR_HOST)) != MT_TENSOR_DENSE) return nullptr;
     if (first == nullptr) {
       first = t;
-    } else if (dtype_bits(t->dl.dtype) != dtype_bits(first->dl.dtype) || !same_shape(t, first) ||
-               t->dl.device.type != first->dl.device.type ||
-               t->dl.device.index != first->dl.device.index) {
+    } else if (!same_kind(t, first) || !same_shape(t, first)) {
       return nullptr;
     }
   }
-  return first;
+  return first != nullptr &&
+                 is_uniform_type(op, reinterpret_cast<const TensorImpl*>(first)->dtype)
+             ? first
+             : nullptr;
 }
 
 // What the general way finds out about a call.
@@ -99,13 +108,12 @@ struct Plan {
   ScalarType compute;
   ScalarType result;
   Device device;
-  int slot;
 };
 
 // The device of the call; 0-dim CPU tensors beside tensors of another become HOST operands.
-Device common_device(const OpInfo& op, const PointwiseInputs& in) {
+Device common_device(const OpInfo& op, PointwiseInputs in) {
   const mt_tensor* leader = nullptr;
-  for (int i = 0; i < in.n; ++i) {
+  for (int i = 0; i < op.num_inputs; ++i) {
     const mt_tensor* t = in.inputs[i];
     if (t == nullptr || is_host(t)) continue;
     if (leader == nullptr || (leader->dl.ndim == 0 && leader->dl.device.type == MT_DEVICE_CPU)) {
@@ -114,7 +122,7 @@ Device common_device(const OpInfo& op, const PointwiseInputs& in) {
   }
   if (leader == nullptr) return kCPU;
   const Device device(leader->dl.device.type, leader->dl.device.index);
-  for (int i = 0; i < in.n; ++i) {
+  for (int i = 0; i < op.num_inputs; ++i) {
     const mt_tensor* t = in.inputs[i];
     if (t == nullptr || is_host(t)) continue;
     if (t->dl.device.type == device.type && t->dl.device.index == device.index) continue;
@@ -131,9 +139,9 @@ Device common_device(const OpInfo& op, const PointwiseInputs& in) {
   return device;
 }
 
-Dims broadcast_sizes(const OpInfo& op, const PointwiseInputs& in) {
+Dims broadcast_sizes(const OpInfo& op, PointwiseInputs in) {
   Dims sizes;
-  for (int i = 0; i < in.n; ++i) {
+  for (int i = 0; i < op.num_inputs; ++i) {
     const mt_tensor* t = in.inputs[i];
     if (t == nullptr) continue;
     const size_t ndim = static_cast<size_t>(t->dl.ndim);
@@ -144,7 +152,7 @@ Dims broadcast_sizes(const OpInfo& op, const PointwiseInputs& in) {
       if (mine == size || mine == 1) continue;
       if (size != 1) {
         std::string shapes;
-        for (int j = 0; j < in.n; ++j) {
+        for (int j = 0; j < op.num_inputs; ++j) {
           if (in.inputs[j] == nullptr || in.inputs[j]->storage == nullptr) continue;
           absl::StrAppend(&shapes, shapes.empty() ? "" : " and ",
                           shape_str(sizes_of(in.inputs[j])));
@@ -161,11 +169,11 @@ Dims broadcast_sizes(const OpInfo& op, const PointwiseInputs& in) {
 
 // ATen's order: dimensions sorted by the operands' strides, the first operand that tells them apart
 // deciding; then packed. (TensorIterator::reorder_dimensions.)
-Dims output_strides(const PointwiseInputs& in, const Dims& sizes) {
+Dims output_strides(const OpInfo& op, PointwiseInputs in, const Dims& sizes) {
   const int ndim = static_cast<int>(sizes.size());
   Dims strides(ndim);
   bool all_dense = true;
-  for (int i = 0; i < in.n; ++i) {
+  for (int i = 0; i < op.num_inputs; ++i) {
     const mt_tensor* t = in.inputs[i];
     if (t == nullptr || is_host(t)) continue;
     all_dense = all_dense && (t->flags & MT_TENSOR_DENSE) != 0;
@@ -180,7 +188,7 @@ Dims output_strides(const PointwiseInputs& in, const Dims& sizes) {
   };
   // 1: dim a is the slower one and must come after b in the fastest-first order.
   auto slower = [&](int a, int b) {
-    for (int i = 0; i < in.n; ++i) {
+    for (int i = 0; i < op.num_inputs; ++i) {
       const mt_tensor* t = in.inputs[i];
       if (t == nullptr || is_host(t)) continue;
       const int64_t sa = stride_of(t, a);
@@ -213,28 +221,28 @@ Dims output_strides(const PointwiseInputs& in, const Dims& sizes) {
   return strides;
 }
 
-Types types_of(const OpInfo& op, const PointwiseInputs& in) {
+Types types_of(const OpInfo& op, PointwiseInputs in) {
+  if (op.accepts != nullptr) check_types(op, in.inputs);
   ResultType type;
-  for (int i = 0; i < in.n; ++i) {
+  for (int i = 0; i < op.num_inputs; ++i) {
     const mt_tensor* t = in.inputs[i];
     if (t == nullptr || (op.input_promotes >> i & 1) == 0) continue;
     type.add(t);
     if (op.promote == Promote::kFirst) break;
   }
   if (type.empty()) {  // only bool and index operands: they are their own type
-    for (int i = 0; i < in.n; ++i) {
+    for (int i = 0; i < op.num_inputs; ++i) {
       if (in.inputs[i] != nullptr) type.add(in.inputs[i]);
     }
   }
   return apply_rule(op, type.get());
 }
 
-Plan plan(const OpInfo& op, const PointwiseInputs& in) {
+Plan plan(const OpInfo& op, PointwiseInputs in) {
   const Types types = types_of(op, in);
   const Device device = common_device(op, in);
-  Plan p{broadcast_sizes(op, in), {}, types.compute, types.result, device,
-         device_slot(device.type)};
-  p.strides = output_strides(in, p.sizes);
+  Plan p{broadcast_sizes(op, in), {}, types.compute, types.result, device};
+  p.strides = output_strides(op, in, p.sizes);
   return p;
 }
 
@@ -273,50 +281,68 @@ void pointwise_outputs(const OpInfo& op, PointwiseInputs in, mt_args_header* hea
   }
 }
 
-PointwiseInto::PointwiseInto(const OpEntry& entry, PointwiseInputs in, mt_args_header* header,
-                             const Tensor& out, bool inplace)
-    : out_(out), target_(out.impl()) {
-  const OpInfo& op = *entry.info;
-  required(out, op, inplace ? "self" : "out");
-  TensorImpl* impl = out.impl();
-  if (const mt_tensor* first = uniform(op, in);
-      first != nullptr && impl->dense() && same_shape(first, &impl->abi)) [[likely]] {
-    const auto* like = reinterpret_cast<const TensorImpl*>(first);
-    Types types{like->dtype, like->dtype};
-    if (op.promote != Promote::kSame) types = apply_rule(op, like->dtype);
-    header->compute = to_abi(types.compute);
-    if (output_type(op.outputs[0], types.result) == impl->dtype && !impl->inference) {
-      // Dense and of one shape and type: an input is this memory exactly, or overlaps it partially.
-      bool apart = impl->device_slot == like->device_slot;
-      for (int i = 0; i < in.n && apart; ++i) {
-        const mt_tensor* t = in.inputs[i];
-        apart = t == nullptr || t->storage != impl->abi.storage || t->dl.data == impl->abi.dl.data;
-      }
-      if (apart) {
-        if (types.compute == like->dtype) header->flags = MT_ARGS_UNIFORM;
-        return;
-      }
-    }
+namespace {
+
+// The common case of a call that writes `out`: every tensor is dense, of out's kind and shape, and
+// apart from it or exactly it. Numbers do not raise the type.
+inline bool uniform_into(const OpInfo& op, PointwiseInputs in, const TensorImpl* out) {
+  if (!is_uniform_type(op, out->dtype) || op.promote != Promote::kSame ||
+      op.outputs[0].dtype >= 0 || !out->dense() || out->inference) {
+    return false;
   }
-  const Plan p = plan(op, in);
-  header->compute = to_abi(p.compute);
-  const ScalarType type = output_type(op.outputs[0], p.result);
-  check_out(op, impl, as_list(p.sizes), type, p.device, inplace);
-  for (int i = 0; i < in.n; ++i) {
-    if (in.inputs[i] == nullptr) continue;
-    if (overlap(impl->abi, *in.inputs[i]) == Overlap::kPartial) {
-      temporary_ = Tensor::adopt(
-          new_tensor_strided(as_list(p.sizes), as_list(p.strides), impl->dtype, p.device));
-      target_ = temporary_.impl();
-      return;
+  const mt_tensor* first = nullptr;
+  const int n = op.num_inputs;
+  for (int i = 0; i < n; ++i) {
+    const mt_tensor* t = in.inputs[i];
+    if (t == nullptr) continue;
+    if (t->storage == nullptr) {
+      const ScalarType number = from_abi(t->dl.dtype);
+      if (first == nullptr || !is_uniform_type(op, number) ||
+          !number_is_lower(number, out->dtype)) {
+        return false;
+      }
+      continue;
     }
+    if ((t->flags & (MT_TENSOR_DENSE | MT_TENSOR_HOST)) != MT_TENSOR_DENSE ||
+        !same_kind(t, &out->abi) || !same_shape(t, &out->abi) ||
+        (t->storage == out->abi.storage && t->dl.data != out->abi.dl.data)) {
+      return false;
+    }
+    first = t;
   }
+  return first != nullptr;
 }
 
-void PointwiseInto::finish() {
-  if (temporary_.defined()) [[unlikely]]
-    copy_into(out_, temporary_);
-  out_.impl()->bump_version();
+[[gnu::noinline]] TensorImpl* general_into(const OpInfo& op, PointwiseInputs in,
+                                           mt_args_header* header, const Tensor& out, bool inplace,
+                                           Tensor* temporary) {
+  required(out, op, inplace ? "self" : "out");
+  const Plan p = plan(op, in);
+  header->compute = to_abi(p.compute);
+  TensorImpl* const impl = out.impl();
+  check_out(op, impl, as_list(p.sizes), output_type(op.outputs[0], p.result), p.device, inplace);
+  for (int i = 0; i < op.num_inputs; ++i) {
+    if (in.inputs[i] == nullptr) continue;
+    if (overlap(impl->abi, *in.inputs[i]) == Overlap::kPartial) {
+      *temporary = Tensor::adopt(
+          new_tensor_strided(as_list(p.sizes), as_list(p.strides), impl->dtype, p.device));
+      return temporary->impl();
+    }
+  }
+  return impl;
+}
+
+}  // namespace
+
+TensorImpl* pointwise_into(const OpInfo& op, PointwiseInputs in, mt_args_header* header,
+                           const Tensor& out, bool inplace, Tensor* temporary) {
+  TensorImpl* const impl = out.impl();
+  if (impl != nullptr && uniform_into(op, in, impl)) [[likely]] {
+    header->compute = impl->abi.dl.dtype;
+    header->flags = MT_ARGS_UNIFORM;
+    return impl;
+  }
+  return general_into(op, in, header, out, inplace, temporary);
 }
 
 }  // namespace mytorch

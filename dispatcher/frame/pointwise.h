@@ -4,6 +4,7 @@
 #include <new>
 
 #include "dispatcher/choice/choice.h"
+#include "dispatcher/frame/outputs.h"
 #include "dispatcher/table/op.h"
 #include "mytorch/tensor.h"
 
@@ -29,34 +30,31 @@ class OperandArg {
 };
 
 // The tensor arguments of a call in schema order; NULL is an absent optional. `hosts` is where
-// 0-dim CPU tensors beside device tensors become HOST operands (room for n, untouched otherwise).
+// 0-dim CPU tensors beside device tensors become HOST operands (room for as many, untouched
+// otherwise).
 struct PointwiseInputs {
   const mt_tensor** inputs;
-  int n;
   mt_tensor* hosts;
 };
 
-// Sets header->compute and makes the outputs: all of the broadcast shape, in ATen's stride order.
+// Both functions below set header->compute, and header->flags where no inputs[i] was replaced.
+
+// Makes the outputs: all of the broadcast shape, in ATen's stride order.
 // Of several outputs those are left null that `wanted`, where given, does not want.
 void pointwise_outputs(const OpInfo& op, PointwiseInputs inputs, mt_args_header* header,
                        TensorImpl** outputs, const bool* wanted = nullptr);
 
-// The out= and in-place forms, where `out` is given. The constructor checks shape, type and
-// aliasing, before anything is written. target() is what the kernel writes: `out` itself, or a
-// temporary where `out` overlaps an input in another way than being exactly it. finish() brings the
-// temporary home and counts the write.
-class PointwiseInto {
- public:
-  PointwiseInto(const OpEntry& entry, PointwiseInputs inputs, mt_args_header* header,
-                const Tensor& out, bool inplace);
-  TensorImpl* target() const { return target_; }
-  void finish();
-
- private:
-  const Tensor& out_;
-  TensorImpl* target_;
-  Tensor temporary_;
-};
+// The out= and in-place forms, where `out` is given. Checks shape, type and aliasing before
+// anything is written. Returns what the kernel writes: `out` itself, or *temporary where `out`
+// overlaps an input in another way than being exactly it. finish_into brings that home and counts
+// the write.
+TensorImpl* pointwise_into(const OpInfo& op, PointwiseInputs inputs, mt_args_header* header,
+                           const Tensor& out, bool inplace, Tensor* temporary);
+inline void finish_into(const Tensor& out, const Tensor& temporary) {
+  if (temporary.defined()) [[unlikely]]
+    copy_into(out, temporary);
+  out.impl()->bump_version();
+}
 
 // Runs the kernel, or where there is none, the node operations of the op's program, or the allowed
 // fallback.

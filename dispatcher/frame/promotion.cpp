@@ -1,5 +1,7 @@
 #include "dispatcher/frame/promotion.h"
 
+#include "core/types/errors.h"
+
 namespace mytorch {
 namespace {
 
@@ -10,7 +12,44 @@ ScalarType combine(ScalarType high, ScalarType low) {
   return high;
 }
 
+constexpr bool takes(uint16_t types, ScalarType type) {
+  return (types >> static_cast<int>(type) & 1) != 0;
+}
+
+// What an operand may be, and how to get there.
+struct Advice {
+  const char* expected;
+  const char* mend;
+};
+
+Advice advice(uint16_t types) {
+  const bool floats = takes(types, kFloat32), integers = takes(types, kInt64);
+  const bool bools = takes(types, kBool);
+  if (bools && !floats && !integers) return {"a bool", "compare it, as in ne(x, 0)"};
+  if (floats && integers) return {"numbers", "convert it with to(), or use a logical operator"};
+  return {floats ? "floats" : bools ? "integers and bools" : "integers", "convert it with to()"};
+}
+
 }  // namespace
+
+void check_types(const OpInfo& op, const mt_tensor* const* operands) {
+  int at = 0;
+  for (int i = 0; i < op.num_args; ++i) {
+    const ArgInfo& arg = op.args[i];
+    if (arg.type != ArgType::kTensor && arg.type != ArgType::kOperand) continue;
+    const uint16_t types = op.accepts[at];
+    const mt_tensor* operand = operands[at++];
+    if (operand == nullptr || takes(types, from_abi(operand->dl.dtype))) continue;
+    const Advice how = advice(types);
+    fail(ErrorCode::kType, "[", op.base, "] takes ", how.expected, ", but ", arg.name, " is ",
+         dtype_name(from_abi(operand->dl.dtype)), ": ", how.mend);
+  }
+}
+
+void refuse_fraction(const OpInfo& op, const char* arg, double value, mt_dtype compute) {
+  fail(ErrorCode::kType, "[", op.base, "] ", arg, " is ", value, ", but the computation is in ",
+       dtype_name(from_abi(compute)), ": give a whole number, or convert an operand with to()");
+}
 
 void ResultType::add(const mt_tensor* operand) {
   const bool number = operand->storage == nullptr;

@@ -26,21 +26,16 @@ ReduceSpec reduce_spec(const OpInfo& op, const Tensor& self, const ReduceDims& d
   const int64_t ndim = impl.abi.dl.ndim;
   ReduceSpec spec;
   spec.compute = dtype.value_or(impl.dtype);
+  if (op.accepts != nullptr && (op.accepts[0] >> static_cast<int>(spec.compute) & 1) == 0) {
+    fail(ErrorCode::kType, "[", op.base, "] has no result in ", dtype_name(spec.compute),
+         ": convert with to(), or give a floating dtype where it has that argument");
+  }
   switch (op.promote) {
     case Promote::kWiden:
       if (!dtype.has_value() && !is_floating_point(spec.compute)) spec.compute = kInt64;
       break;
     case Promote::kFloat:
-      if (!is_floating_point(spec.compute)) {
-        fail(ErrorCode::kType, "[", op.base, "] has no result in ", dtype_name(spec.compute),
-             ": convert with to(), or give a floating dtype where it has that argument");
-      }
-      break;
-    case Promote::kIntegral:
-      if (is_floating_point(spec.compute)) {
-        fail(ErrorCode::kType, "[", op.base, "] takes integers and bools, not ",
-             dtype_name(spec.compute));
-      }
+      if (!is_floating_point(spec.compute)) spec.compute = kFloat32;
       break;
     default:
       break;

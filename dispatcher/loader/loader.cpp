@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <mutex>
 
@@ -124,8 +125,9 @@ std::vector<std::string> default_libraries() {
       const std::string one = rest.substr(0, colon);
       rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
       if (one.empty()) continue;
-      if (one.size() > 3 && one.compare(one.size() - 3, 3, ".so") == 0) {
-        paths.push_back(one);
+      std::error_code ignored;
+      if (!std::filesystem::is_directory(one, ignored)) {
+        paths.push_back(one);  // a library; what is neither is reported like a damaged one
         continue;
       }
       const auto found = libraries_in(one);
@@ -140,6 +142,29 @@ std::vector<std::string> default_libraries() {
     if (!found.empty()) return found;
   }
   return {};
+}
+
+// A name in MYTORCH_PREFER that no backend has is a mistake that would otherwise go unnoticed.
+void check_preferences() {
+  const char* list = std::getenv("MYTORCH_PREFER");
+  std::string rest = list != nullptr ? list : "";
+  while (!rest.empty()) {
+    const size_t comma = rest.find(',');
+    const std::string name = rest.substr(0, comma);
+    rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+    std::string loaded;
+    bool found = false;
+    for (const Backend* backend : backends()) {
+      found = found || backend->name == name;
+      absl::StrAppend(&loaded, loaded.empty() ? "" : ", ", backend->name);
+    }
+    if (!found) {
+      std::fprintf(stderr,
+                   "mytorch: warning: [backend] MYTORCH_PREFER names '%s', which is not loaded "
+                   "(loaded: %s)\n",
+                   name.c_str(), loaded.empty() ? "none" : loaded.c_str());
+    }
+  }
 }
 
 // Lets Device("name") find devices that default backends bring.
@@ -192,6 +217,7 @@ bool load_default_backends() {
       }
     }
   }
+  check_preferences();
   return true;
 }
 

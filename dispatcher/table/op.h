@@ -33,7 +33,7 @@ enum class Meaning : uint8_t { kPointwise, kReduce, kView, kComposite, kPrimitiv
 
 // How the types of the operands give the type to compute in and the type of the result
 // (docs/records.md, "promote").
-enum class Promote : uint8_t { kNone, kSame, kFloat, kCompare, kIntegral, kWiden, kFirst };
+enum class Promote : uint8_t { kNone, kSame, kFloat, kCompare, kWiden, kFirst };
 
 inline constexpr uint32_t kNoField = UINT32_MAX;
 
@@ -54,6 +54,12 @@ struct OutputInfo {
   int8_t dtype;     // a fixed ScalarType, or -1: the promoted type
 };
 
+// The schema of an earlier release, for which kernels may have been built.
+struct OlderSchema {
+  uint64_t hash;
+  uint32_t first_new;  // offset of the first field of the argument struct that it did not have
+};
+
 struct OpInfo {
   const char* name;  // "add.Tensor"
   const char* base;  // "add"
@@ -67,6 +73,11 @@ struct OpInfo {
   bool dynamic;
   bool differentiable;
   uint32_t input_promotes;  // pointwise: bit i, the i-th tensor argument takes part in promotion
+  int16_t num_inputs;       // tensor arguments
+  // Pointwise: the types, as bits, that operands of one type may have without a closer look; none
+  // where an operand does not take part in promotion.
+  uint16_t uniform_types;
+  const uint16_t* accepts;  // of each tensor argument the types it may have, as bits; null: any
   const ArgInfo* args;
   int32_t num_args;
   const OutputInfo* outputs;
@@ -80,6 +91,8 @@ struct OpInfo {
   void (*boxed)(const Value* args, std::vector<Value>* results);
   void (*boxed_inplace)(const Value* args, std::vector<Value>* results);
   void (*boxed_out)(const Value* args, std::vector<Value>* results);
+  const OlderSchema* older = nullptr;
+  int32_t num_older = 0;
 };
 
 // A kernel, callable without looking further.
@@ -104,7 +117,7 @@ struct OpEntry {
   // op.
   void* autograd[2] = {nullptr, nullptr};
   const OpInfo* info = nullptr;
-  OpState* state = nullptr;
+  std::atomic<OpState*> state{nullptr};
 
   constexpr explicit OpEntry(const OpInfo* info_) : info(info_) {}
   static const Slot kDeclines;  // returns MT_DECLINED

@@ -46,6 +46,7 @@ bool keeps_zero_sign(const std::string& op) {
 
 std::string compare_values(const std::vector<Element>& found, const Json& expected,
                            ScalarType dtype, bool zero_sign) {
+  if (expected.is_null()) return "";  // random, or never written
   if (found.size() != expected.size()) return "has another number of elements";
   double top = 0;
   for (const Json& value : expected) {
@@ -93,26 +94,35 @@ std::string compare_one(const std::string& op, const Value& found, const Json& e
   return compare_values(elements_of(tensor), expected[2], tensor.dtype(), keeps_zero_sign(op));
 }
 
-// The gradients of the results, weighted by 1, 1.25, 1.5, ... and added up.
-void check_gradients(const Case& c, const Arguments& given, const Json& expected,
-                     const Fail& fail) {
-  Arguments arguments;
-  std::map<std::string, Tensor> leaves;
-  for (const auto& [name, value] : given.values) {
-    const auto* tensor = std::get_if<Tensor>(&value.variant());
-    const bool leaf = tensor != nullptr && tensor->defined() && tensor->dtype() == kFloat64 &&
-                      expected.contains(name);
-    if (leaf) {
-      const Tensor fresh = copy_of(*tensor).detach();
-      leaves[name] = fresh.requires_grad_();
-      arguments.values.emplace_back(name, fresh);
-    } else {
-      arguments.values.emplace_back(name, value);
+// A leaf that stands in for an argument, and what the call gets: a written argument is no leaf.
+Tensor leaf_for(const Tensor& tensor) { return copy_of(tensor).detach().requires_grad_(); }
+
+bool is_double(const Tensor& tensor) { return tensor.defined() && tensor.dtype() == kFloat64; }
+
+// Puts leaves in the place of the arguments whose gradients are known.
+std::map<std::string, std::vector<Tensor>> track(const OpRecord& op, const Json& expected,
+                                                 Arguments* arguments) {
+  std::map<std::string, std::vector<Tensor>> leaves;
+  for (auto& [name, value] : arguments->values) {
+    if (!expected.contains(name)) continue;
+    if (const auto* tensor = std::get_if<Tensor>(&value.variant())) {
+      if (!is_double(*tensor)) continue;
+      leaves[name] = {leaf_for(*tensor)};
+      const Tensor& leaf = leaves[name][0];
+      value = op.arg(name)->written ? call("clone", {leaf})[0].tensor() : leaf;
+    } else if (const auto* list = std::get_if<std::vector<Tensor>>(&value.variant())) {
+      if (!std::all_of(list->begin(), list->end(), is_double)) continue;
+      for (const Tensor& tensor : *list) leaves[name].push_back(leaf_for(tensor));
+      value = leaves[name];
     }
   }
-  if (leaves.empty()) return;
+  return leaves;
+}
+
+// The results, weighted by 1, 1.25, 1.5, ... and added up; undefined if none has a gradient.
+Tensor weighted_sum(const std::vector<Value>& results) {
   Tensor total;
-  for (const Value& result : call_named(c.op->name, arguments)) {
+  for (const Value& result : results) {
     std::vector<Tensor> tensors;
     if (const auto* one = std::get_if<Tensor>(&result.variant())) tensors = {*one};
     if (const auto* list = std::get_if<std::vector<Tensor>>(&result.variant())) tensors = *list;
@@ -127,45 +137,83 @@ void check_gradients(const Case& c, const Arguments& given, const Json& expected
       total = total.defined() ? call("add", {total, sum})[0].tensor() : sum;
     }
   }
+  return total;
+}
+
+void check_gradients(const Case& c, Arguments arguments, const Json& expected, const Fail& fail) {
+  const auto leaves = track(*c.op, expected, &arguments);
+  if (leaves.empty()) return;
+  const Tensor total = weighted_sum(call_named(c.op->name, arguments));
   if (!total.defined()) {
     fail("gradient", "no result has a gradient");
     return;
   }
   total.backward();
-  for (const auto& [name, leaf] : leaves) {
-    const Json& want = expected.at(name);
-    const Tensor grad = leaf.grad();
-    if (!grad.defined()) {
-      const bool zero = std::all_of(want.begin(), want.end(), [](const Json& x) { return x == 0; });
-      if (!zero) fail("gradient", "of '" + name + "' is absent");
-      continue;
+  for (const auto& [name, list] : leaves) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      const Json& own = expected.at(name);
+      const Json& want = c.op->arg(name)->is_tensor_list() ? own.at(i) : own;
+      const Tensor grad = list[i].grad();
+      if (!grad.defined()) {
+        const bool zero =
+            std::all_of(want.begin(), want.end(), [](const Json& x) { return x == 0; });
+        if (!zero) fail("gradient", "of '" + name + "' is absent");
+        continue;
+      }
+      const std::string what = compare_values(elements_of(grad), want, kFloat64, false);
+      if (!what.empty()) fail("gradient", "of '" + name + "': " + what);
     }
-    const std::string what = compare_values(elements_of(grad), want, kFloat64, false);
-    if (!what.empty()) fail("gradient", "of '" + name + "': " + what);
+  }
+}
+
+// What PyTorch refuses because of its types is refused, with a reason.
+void check_refused(const Case& c, const Arguments& arguments, const Json& golden,
+                   const Fail& fail) {
+  try {
+    call_named(c.op->name, arguments);
+    fail("golden", "gave a result, PyTorch says: " + golden.at("error").get<std::string>());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kType) {
+      fail("golden", std::string("failed with another error than of types: ") + error.what());
+    }
+  }
+}
+
+void check_results(const Case& c, const Arguments& given, const Json& golden, const Fail& fail) {
+  const Arguments arguments = copy_of(given);
+  std::vector<Value> flat;
+  for (const Value& result : call_named(c.op->name, arguments)) {
+    if (const auto* list = std::get_if<std::vector<Tensor>>(&result.variant())) {
+      flat.insert(flat.end(), list->begin(), list->end());
+    } else {
+      flat.push_back(result);
+    }
+  }
+  const Json& expected = golden.at("out");
+  if (flat.size() != expected.size()) {
+    fail("golden", "has " + std::to_string(flat.size()) + " results, PyTorch " +
+                       std::to_string(expected.size()));
+    return;
+  }
+  for (size_t i = 0; i < flat.size(); ++i) {
+    const std::string what = compare_one(c.op->name, flat[i], expected[i]);
+    if (!what.empty()) fail("golden", "result " + std::to_string(i) + " " + what);
+  }
+  if (!golden.contains("after")) return;
+  for (const auto& [name, want] : golden.at("after").items()) {
+    const Tensor& tensor = arguments.find(name)->tensor();
+    const std::string what = compare_values(elements_of(tensor), want, tensor.dtype(), false);
+    if (!what.empty()) fail("golden", "argument '" + name + "' afterwards: " + what);
   }
 }
 
 void check_one(const Case& c, const Arguments& arguments, const Json& golden, const Fail& fail) {
+  if (golden.contains("error")) {
+    check_refused(c, arguments, golden, fail);
+    return;
+  }
   try {
-    const std::vector<Value> results = call_named(c.op->name, arguments);
-    std::vector<Value> flat;
-    for (const Value& result : results) {
-      if (const auto* list = std::get_if<std::vector<Tensor>>(&result.variant())) {
-        flat.insert(flat.end(), list->begin(), list->end());
-      } else {
-        flat.push_back(result);
-      }
-    }
-    const Json& expected = golden.at("out");
-    if (flat.size() != expected.size()) {
-      fail("golden", "has " + std::to_string(flat.size()) + " results, PyTorch " +
-                         std::to_string(expected.size()));
-      return;
-    }
-    for (size_t i = 0; i < flat.size(); ++i) {
-      const std::string what = compare_one(c.op->name, flat[i], expected[i]);
-      if (!what.empty()) fail("golden", "result " + std::to_string(i) + " " + what);
-    }
+    check_results(c, arguments, golden, fail);
     if (golden.contains("grad")) check_gradients(c, arguments, golden.at("grad"), fail);
   } catch (const Error& error) {
     fail("golden", std::string("failed: ") + error.what());

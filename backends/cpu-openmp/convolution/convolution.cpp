@@ -8,6 +8,7 @@
 #include "backends/cpu-openmp/convolution/by_columns.h"
 #include "backends/cpu-openmp/convolution/direct.h"
 #include "backends/cpu-openmp/convolution/geometry.h"
+#include "backends/cpu-openmp/convolution/implicit.h"
 #include "backends/cpu-openmp/indexing/move.h"
 #include "mytorch/abi_ops.h"
 #include "mytorch/backend.h"
@@ -103,7 +104,8 @@ void run_small(mt_ctx& ctx, const Geometry& g, const TensorView& big, const Tens
     } else {
       const Operand<T> from(ctx, big, true);
       const Operand<T> w(ctx, weight, true);
-      if (!direct_small(ctx, g, from.data(), w.data(), b.data(), to.data())) {
+      if (!implicit_small(ctx, g, from.data(), w.data(), b.data(), to.data()) &&
+          !direct_small(ctx, g, from.data(), w.data(), b.data(), to.data())) {
         small_from_big<T>(ctx, g, from.data(), w.data(), b.data(), to.data());
       }
     }
@@ -124,7 +126,8 @@ void run_big(mt_ctx& ctx, const Geometry& g, const TensorView& small, const Tens
     } else {
       const Operand<T> from(ctx, small, true);
       const Operand<T> w(ctx, weight, true);
-      if (!direct_big(ctx, g, from.data(), w.data(), b.data(), to.data())) {
+      if (!implicit_big(ctx, g, from.data(), w.data(), b.data(), to.data()) &&
+          !direct_big(ctx, g, from.data(), w.data(), b.data(), to.data())) {
         big_from_small<T>(ctx, g, from.data(), w.data(), b.data(), to.data());
       }
     }
@@ -143,7 +146,8 @@ void run_weight(mt_ctx& ctx, const Geometry& g, const TensorView& big, const Ten
     } else {
       const Operand<T> b(ctx, big, true);
       const Operand<T> s(ctx, small, true);
-      if (!direct_weight(ctx, g, b.data(), s.data(), to.data())) {
+      if (!implicit_weight(ctx, g, b.data(), s.data(), to.data()) &&
+          !direct_weight(ctx, g, b.data(), s.data(), to.data())) {
         weight_from_both<T>(ctx, g, b.data(), s.data(), to.data());
       }
     }

@@ -250,58 +250,71 @@ int exact_lane(mt_dtype dtype) {
   return -1;
 }
 
-// Small calls whose operands the host found uniform: nothing to look at but the pointers. A number
-// among them is spread over a few elements on the stack. MT_DECLINED for any other call.
-int run_uniform(mt_ctx* ctx, const PointwiseOp& op, const PointwiseProgram& program,
-                mt_dtype compute, const void* args) {
+template <class T>
+void spread(const mt_tensor* number, int64_t n, void* to) {
+  std::fill_n(static_cast<T*>(to), n, sdk::scalar_value<T>(number));
+}
+
+// Small calls with a number among the operands: it is spread over a few elements on the stack.
+[[gnu::noinline]] int run_with_number(mt_ctx* ctx, const PointwiseOp& op,
+                                      const PointwiseProgram& program, int lane, const void* args,
+                                      const void** inputs, void* const* outputs,
+                                      const Scalars& scalars, int64_t n) {
+  alignas(64) char room[1024];
+  if (n * kLaneBytes[lane] > static_cast<int64_t>(sizeof(room))) return MT_DECLINED;
+  bool room_taken = false;
+  for (int32_t i = 0; i < program.num_inputs; ++i) {
+    const mt_tensor* t = sdk::tensor_at(args, program.inputs[i].offset);
+    if ((t->flags & MT_TENSOR_HOST) == 0) continue;
+    if (room_taken || program.inputs[i].type != MT_TYPE_COMPUTE) return MT_DECLINED;
+    room_taken = true;
+    inputs[i] = room;
+    switch (lane) {
+      case kFloat32:
+        spread<float>(t, n, room);
+        break;
+      case kFloat64:
+        spread<double>(t, n, room);
+        break;
+      case kInt32:
+        spread<int32_t>(t, n, room);
+        break;
+      default:
+        spread<int64_t>(t, n, room);
+        break;
+    }
+  }
+  return program.spans.fn[lane](inputs, outputs, scalars, n) ? MT_OK : refuse_zero(ctx, op.base);
+}
+
+// Small calls whose operands the host found uniform: nothing to look at but the pointers.
+// MT_DECLINED for any other call.
+inline int run_uniform(mt_ctx* ctx, const PointwiseOp& op, const PointwiseProgram& program,
+                       mt_dtype compute, const void* args) {
   const int lane = exact_lane(compute);
   if (lane < 0) return MT_DECLINED;
   const Span span = program.spans.fn[lane];
   if (span == nullptr) return MT_DECLINED;
-  int64_t n = -1;
+  const mt_tensor* shaped = nullptr;
   void* outputs[kMaxOutputs];
   for (int32_t i = 0; i < program.num_outputs; ++i) {
     const mt_tensor* t = sdk::tensor_at(args, program.outputs[i].offset);
-    outputs[i] = t != nullptr ? t->dl.data : nullptr;
-    if (t != nullptr && n < 0) n = numel_of(t);
+    outputs[i] = nullptr;
+    if (t == nullptr) continue;
+    outputs[i] = t->dl.data;
+    shaped = t;
   }
-  const int64_t bytes = n * kLaneBytes[lane];
-  if (bytes >= kStreamBytes || (n > grain_of(program.cost) && ctx->num_threads > 1)) {
+  const int64_t n = numel_of(shaped);
+  if (n * program.cost > kGrain && (ctx->num_threads > 1 || n * kLaneBytes[lane] >= kStreamBytes)) {
     return MT_DECLINED;
   }
-  constexpr int64_t kRoom = 1024;
-  alignas(64) char room[kRoom];
-  bool room_taken = false;
+  uint32_t flags = 0;
   const void* inputs[kMaxInputs];
   for (int32_t i = 0; i < program.num_inputs; ++i) {
     const mt_tensor* t = sdk::tensor_at(args, program.inputs[i].offset);
     if (t == nullptr) return MT_DECLINED;
     inputs[i] = t->dl.data;
-    if ((t->flags & MT_TENSOR_HOST) == 0) continue;
-    if (room_taken || bytes > kRoom || program.inputs[i].type != MT_TYPE_COMPUTE) {
-      return MT_DECLINED;
-    }
-    room_taken = true;
-    inputs[i] = room;
-    const auto spread = [&](auto tag) {
-      using T = decltype(tag);
-      const T value = sdk::scalar_value<T>(t);
-      for (int64_t k = 0; k < n; ++k) reinterpret_cast<T*>(room)[k] = value;
-    };
-    switch (lane) {
-      case kFloat32:
-        spread(float{});
-        break;
-      case kFloat64:
-        spread(double{});
-        break;
-      case kInt32:
-        spread(int32_t{});
-        break;
-      default:
-        spread(int64_t{});
-        break;
-    }
+    flags |= t->flags;
   }
   Scalars scalars;
   for (int32_t i = 0; i < program.num_scalars; ++i) {
@@ -309,6 +322,9 @@ int run_uniform(mt_ctx* ctx, const PointwiseOp& op, const PointwiseProgram& prog
   }
   scalars.self = program.self;
   if (n <= 0) return MT_OK;
+  if ((flags & MT_TENSOR_HOST) != 0) [[unlikely]] {
+    return run_with_number(ctx, op, program, lane, args, inputs, outputs, scalars, n);
+  }
   return span(inputs, outputs, scalars, n) ? MT_OK : refuse_zero(ctx, op.base);
 }
 

@@ -9,21 +9,19 @@
 
 namespace mytorch {
 
-// A list of integers: sizes, strides, dimensions. One integer is a list of one.
+// A list of integers: sizes, strides, dimensions. One integer is a list of one. Two words, so that
+// calls pass it in registers.
 class IntList {
  public:
-  constexpr IntList() = default;
-  constexpr IntList(const int64_t* data, size_t size) : data_(data), size_(size) {}
-  IntList(std::initializer_list<int64_t> list) {  // NOLINT
-    data_ = list.begin();
-    size_ = list.size();
-  }
-  IntList(const std::vector<int64_t>& list)  // NOLINT
-      : data_(list.data()), size_(list.size()) {}
-  constexpr IntList(int64_t one) : size_(1), one_(one) {}  // NOLINT
-  constexpr IntList(int one) : IntList(int64_t{one}) {}    // NOLINT
+  constexpr IntList() : data_(nullptr), size_(0), kind_(kMany) {}
+  constexpr IntList(const int64_t* data, size_t size)
+      : data_(data), size_(static_cast<uint32_t>(size)), kind_(kMany) {}
+  IntList(std::initializer_list<int64_t> list) : IntList(list.begin(), list.size()) {}  // NOLINT
+  IntList(const std::vector<int64_t>& list) : IntList(list.data(), list.size()) {}      // NOLINT
+  constexpr IntList(int64_t one) : one_(one), size_(1), kind_(kOne) {}                  // NOLINT
+  constexpr IntList(int one) : IntList(int64_t{one}) {}                                 // NOLINT
 
-  constexpr const int64_t* data() const { return data_ != nullptr ? data_ : &one_; }
+  constexpr const int64_t* data() const { return kind_ == kOne ? &one_ : data_; }
   constexpr size_t size() const { return size_; }
   constexpr bool empty() const { return size_ == 0; }
   constexpr const int64_t* begin() const { return data(); }
@@ -40,29 +38,33 @@ class IntList {
   }
 
  private:
-  const int64_t* data_ = nullptr;  // null: the one element below
-  size_t size_ = 0;
-  int64_t one_ = 0;
+  friend class OptionalIntList;
+  enum Kind : uint32_t { kMany, kOne, kAbsent };
+  union {
+    const int64_t* data_;
+    int64_t one_;  // kOne
+  };
+  uint32_t size_;
+  Kind kind_;
 };
 
 // `int[]?`: absent, or a list.
 class OptionalIntList {
  public:
-  constexpr OptionalIntList() = default;
-  constexpr OptionalIntList(std::nullopt_t) {}                                           // NOLINT
-  constexpr OptionalIntList(IntList list) : list_(list), present_(true) {}               // NOLINT
-  constexpr OptionalIntList(int64_t one) : list_(one), present_(true) {}                 // NOLINT
-  constexpr OptionalIntList(int one) : list_(one), present_(true) {}                     // NOLINT
-  OptionalIntList(std::initializer_list<int64_t> list) : list_(list), present_(true) {}  // NOLINT
-  OptionalIntList(const std::vector<int64_t>& list) : list_(list), present_(true) {}     // NOLINT
+  constexpr OptionalIntList() { list_.kind_ = IntList::kAbsent; }
+  constexpr OptionalIntList(std::nullopt_t) : OptionalIntList() {}       // NOLINT
+  constexpr OptionalIntList(IntList list) : list_(list) {}               // NOLINT
+  constexpr OptionalIntList(int64_t one) : list_(one) {}                 // NOLINT
+  constexpr OptionalIntList(int one) : list_(one) {}                     // NOLINT
+  OptionalIntList(std::initializer_list<int64_t> list) : list_(list) {}  // NOLINT
+  OptionalIntList(const std::vector<int64_t>& list) : list_(list) {}     // NOLINT
 
-  constexpr bool has_value() const { return present_; }
+  constexpr bool has_value() const { return list_.kind_ != IntList::kAbsent; }
   constexpr const IntList& operator*() const { return list_; }
   constexpr const IntList* operator->() const { return &list_; }
 
  private:
   IntList list_;
-  bool present_ = false;
 };
 
 class FloatList {

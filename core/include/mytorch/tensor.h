@@ -28,24 +28,23 @@ class Tensor;
 // to the tensor it was made from; absent by default.
 class Operand {
  public:
-  constexpr Operand() noexcept : impl_(nullptr), is_scalar_(false) {}
-  Operand(const Tensor& tensor);                                        // NOLINT
-  Operand(const Scalar& scalar) : scalar_(scalar), is_scalar_(true) {}  // NOLINT
+  constexpr Operand() noexcept = default;
+  Operand(const Tensor& tensor);                            // NOLINT
+  Operand(const Scalar& scalar) : scalar_(scalar.abi()) {}  // NOLINT
   template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
-  Operand(T value) : scalar_(value), is_scalar_(true) {}  // NOLINT
+  Operand(T value) : Operand(Scalar(value)) {}  // NOLINT
 
-  bool present() const { return impl_ != nullptr || is_scalar_; }
+  bool present() const { return is_tensor() || is_scalar(); }
   bool is_tensor() const { return impl_ != nullptr; }
-  bool is_scalar() const { return is_scalar_; }
+  bool is_scalar() const { return scalar_.kind != MT_SCALAR_NONE; }
   TensorImpl* impl() const { return impl_; }
   Tensor tensor() const;
-  const Scalar& scalar() const { return scalar_; }
+  Scalar scalar() const { return Scalar(scalar_); }
   uint32_t layer_flags() const { return impl_ != nullptr ? mytorch::layer_flags(impl_) : 0; }
 
  private:
   TensorImpl* impl_ = nullptr;
-  Scalar scalar_;
-  bool is_scalar_ = false;
+  mt_scalar scalar_{};  // MT_SCALAR_NONE beside a tensor
 };
 
 // Copies share the array. A default-made Tensor is undefined: it stands for "absent" as an

@@ -15,8 +15,8 @@ void load_backend(const std::string& path);
 // Registers a backend that is linked into the program (static, sanitizer and test builds).
 void register_backend(mt_backend_init_fn init);
 
-// The libraries of the directories in MYTORCH_BACKEND_PATH (separated by ':'), or, where that is
-// not set, of mytorch/backends beside the library. Called by the first operator that needs a
+// The libraries and directories of libraries in MYTORCH_BACKEND_PATH (separated by ':'), or, where
+// that is not set, those of mytorch/backends beside the library. Called by the first operator that needs a
 // kernel; a library that cannot be loaded is reported by `mytorch info` and once on stderr. Returns
 // whether this call did it: false from the second on.
 bool load_default_backends();
@@ -32,7 +32,8 @@ struct BackendInfo {
 std::vector<BackendInfo> backend_infos();
 
 // Asks the named backend first for calls on devices of this type, for all threads, while it lives.
-// Scopes nest; the innermost wins. The oracle ("reference") can only be chosen so.
+// Scopes nest; the innermost wins. Outside of any scope those are asked first that MYTORCH_PREFER
+// names (separated by ','). The oracle ("reference") can only be chosen so.
 class Prefer {
  public:
   Prefer(const std::string& device_type, const std::string& backend);

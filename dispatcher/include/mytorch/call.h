@@ -59,7 +59,8 @@ using NamedValue = std::pair<std::string_view, Value>;
 
 // Calls an operator: `name` is "add.Tensor", or "add", whose overloads are then tried in the order
 // of the records, as ATen does. "add_" and "add_.Tensor" are the in-place forms; with an argument
-// named "out" the out= form is called. Missing arguments take their defaults. One Value per result.
+// named "out" the out= form is called; several outputs are a list named "out", or each by its name
+// or as "out0", "out1", ... Missing arguments take their defaults. One Value per result.
 // Throws Error(kValue) for an unknown operator, and Error(kType) that lists every overload with the
 // reason why it does not take the arguments.
 std::vector<Value> call(std::string_view name, std::vector<Value> args,

@@ -1,0 +1,322 @@
+#include "backends/cpu-openmp/convolution/gathered.h"
+
+#include <algorithm>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu-openmp/convolution/gathered.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, which includes this file once for each instruction set.
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mytorch {
+namespace cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A tile of 6 rows and 2 vectors keeps 12 sums in registers, which hides the latency of two adders;
+// beside them 16 registers hold two vectors of the panel and a broadcast element. Its 6 pointers
+// into the image fit the integer registers.
+constexpr int64_t kTileRows = 6;
+
+// Loops over a tile are unrolled, or its sums would not be in registers.
+template <int64_t kRows, int64_t kVecs, class T>
+HWY_INLINE void Tile(const Gathered<T>& g, const int32_t* HWY_RESTRICT place, T* HWY_RESTRICT out) {
+  const hn::ScalableTag<T> d;
+  using V = hn::VFromD<decltype(d)>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const T* rows[kRows];
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i) rows[i] = g.image + place[i];
+  V sums[kRows][kVecs];
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+    for (int64_t v = 0; v < kVecs; ++v) {
+      sums[i][v] = g.accumulate         ? hn::LoadU(d, out + (i * kVecs + v) * lanes)
+                   : g.start != nullptr ? hn::LoadU(d, g.start + v * lanes)
+                                        : hn::Zero(d);
+    }
+  }
+  const int32_t* HWY_RESTRICT step = g.step;
+  const int32_t* const end = step + g.steps;
+  const T* HWY_RESTRICT panel = g.panel;
+  if constexpr (kVecs == 1) {
+    // Even and odd steps apart, for as many independent sums as with two vectors.
+    V odd[kRows];
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kRows; ++i) odd[i] = hn::Zero(d);
+    for (; step + 2 <= end; step += 2) {
+      const int64_t at0 = step[0], at1 = step[1];
+      const V b0 = hn::LoadU(d, panel);
+      const V b1 = hn::LoadU(d, panel + lanes);
+#pragma GCC unroll 8
+      for (int64_t i = 0; i < kRows; ++i) {
+        sums[i][0] = hn::MulAdd(hn::Set(d, rows[i][at0]), b0, sums[i][0]);
+        odd[i] = hn::MulAdd(hn::Set(d, rows[i][at1]), b1, odd[i]);
+      }
+      panel += 2 * lanes;
+    }
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kRows; ++i) sums[i][0] = hn::Add(sums[i][0], odd[i]);
+  }
+  for (; step != end; ++step) {
+    const int64_t at = *step;
+    V b[kVecs];
+#pragma GCC unroll 2
+    for (int64_t v = 0; v < kVecs; ++v) b[v] = hn::LoadU(d, panel + v * lanes);
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kRows; ++i) {
+      const V a = hn::Set(d, rows[i][at]);
+#pragma GCC unroll 2
+      for (int64_t v = 0; v < kVecs; ++v) sums[i][v] = hn::MulAdd(a, b[v], sums[i][v]);
+    }
+    panel += kVecs * lanes;
+  }
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+    for (int64_t v = 0; v < kVecs; ++v) {
+      hn::StoreU(sums[i][v], d, out + (i * kVecs + v) * lanes);
+    }
+  }
+}
+
+template <int64_t kVecs, class T>
+HWY_INLINE void Tiles(const Gathered<T>& g) {
+  const int64_t width = kVecs * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  const int32_t* place = g.place;
+  T* out = g.out;
+  // Tiles of nearly equal height: 9 rows are 5 and 4 rather than 6 and 3, since a tile of few rows
+  // cannot hide the latency of its sums.
+  const int64_t tiles = (g.rows + kTileRows - 1) / kTileRows;
+  const int64_t height = g.rows / tiles;
+  const int64_t higher = g.rows % tiles;
+  for (int64_t t = 0; t < tiles; ++t) {
+    const int64_t rows = height + (t < higher);
+    switch (rows) {
+      case 6:
+        Tile<6, kVecs>(g, place, out);
+        break;
+      case 5:
+        Tile<5, kVecs>(g, place, out);
+        break;
+      case 4:
+        Tile<4, kVecs>(g, place, out);
+        break;
+      case 3:
+        Tile<3, kVecs>(g, place, out);
+        break;
+      case 2:
+        Tile<2, kVecs>(g, place, out);
+        break;
+      default:
+        Tile<1, kVecs>(g, place, out);
+    }
+    place += rows;
+    out += rows * width;
+  }
+}
+
+template <class T>
+HWY_INLINE void Product(const Gathered<T>& g) {
+  if (g.rows == 0) return;
+  if (g.vectors == 2) {
+    Tiles<2>(g);
+  } else {
+    Tiles<1>(g);
+  }
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// Transposes the squares of 128 bits in each block of 128 bits.
+template <class D>
+HWY_INLINE void TransposeBlocks(D d, hn::VFromD<D>* v) {
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    const auto low = hn::InterleaveLower(d, v[0], v[1]);
+    v[1] = hn::InterleaveUpper(d, v[0], v[1]);
+    v[0] = low;
+  } else {
+    const hn::Repartition<uint64_t, D> d64;
+    const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, v[0], v[1]));
+    const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, v[0], v[1]));
+    const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, v[2], v[3]));
+    const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, v[2], v[3]));
+    v[0] = hn::BitCast(d, hn::InterleaveLower(d64, low01, low23));
+    v[1] = hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23));
+    v[2] = hn::BitCast(d, hn::InterleaveLower(d64, high01, high23));
+    v[3] = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
+  }
+}
+
+#if HWY_TARGET <= HWY_AVX2
+constexpr int64_t kSquareBytes = 32;
+#else
+constexpr int64_t kSquareBytes = 16;
+#endif
+
+template <class T>
+HWY_INLINE void Square(const T* HWY_RESTRICT from, int64_t from_pitch, T* HWY_RESTRICT to,
+                       int64_t to_pitch) {
+  constexpr int64_t kSide = kSquareBytes / sizeof(T);
+  const hn::CappedTag<T, kSide> d;
+  using V = hn::VFromD<decltype(d)>;
+  V v[kSide];
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kSide; ++i) v[i] = hn::LoadU(d, from + i * from_pitch);
+#if HWY_TARGET <= HWY_AVX2
+  constexpr int64_t kHalf = kSide / 2;
+  TransposeBlocks(d, v);
+  TransposeBlocks(d, v + kHalf);
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kHalf; ++i) {
+    hn::StoreU(hn::ConcatLowerLower(d, v[kHalf + i], v[i]), d, to + i * to_pitch);
+    hn::StoreU(hn::ConcatUpperUpper(d, v[kHalf + i], v[i]), d, to + (kHalf + i) * to_pitch);
+  }
+#else
+  TransposeBlocks(d, v);
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kSide; ++i) hn::StoreU(v[i], d, to + i * to_pitch);
+#endif
+}
+#endif  // HWY_TARGET != HWY_SCALAR
+
+template <class T>
+HWY_INLINE void Transpose(const T* from, int64_t from_pitch, int64_t rows, int64_t cols, T* to,
+                          int64_t to_pitch) {
+#if HWY_TARGET != HWY_SCALAR
+  constexpr int64_t kSide = kSquareBytes / sizeof(T);
+  if (rows >= kSide && cols >= kSide) {
+    // The last squares of a row and of a column overlap those before.
+    for (int64_t r = 0; r < rows; r += kSide) {
+      r = std::min(r, rows - kSide);
+      for (int64_t c = 0; c < cols; c += kSide) {
+        c = std::min(c, cols - kSide);
+        Square(from + r * from_pitch + c, from_pitch, to + c * to_pitch + r, to_pitch);
+      }
+    }
+    return;
+  }
+#endif
+  for (int64_t c = 0; c < cols; ++c) {
+    for (int64_t r = 0; r < rows; ++r) to[c * to_pitch + r] = from[r * from_pitch + c];
+  }
+}
+
+// Whole vectors, the last of which overlaps the one before.
+template <class D, class T>
+HWY_INLINE void CopyRowsBy(D d, const T* HWY_RESTRICT from, int64_t from_pitch, int64_t rows,
+                           int64_t width, T* HWY_RESTRICT to, int64_t to_pitch) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i + lanes < width; i += lanes) {
+      hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+    }
+    hn::StoreU(hn::LoadU(d, from + width - lanes), d, to + width - lanes);
+    from += from_pitch;
+    to += to_pitch;
+  }
+}
+
+template <class T>
+HWY_INLINE void CopyRows(const T* from, int64_t from_pitch, int64_t rows, int64_t width, T* to,
+                         int64_t to_pitch) {
+  const hn::CappedTag<T, 32 / sizeof(T)> whole;
+  const hn::CappedTag<T, 16 / sizeof(T)> half;
+  const hn::CappedTag<T, 1> one;
+  if (width >= static_cast<int64_t>(hn::Lanes(whole))) {
+    CopyRowsBy(whole, from, from_pitch, rows, width, to, to_pitch);
+  } else if (width >= static_cast<int64_t>(hn::Lanes(half))) {
+    CopyRowsBy(half, from, from_pitch, rows, width, to, to_pitch);
+  } else if (width > 0) {
+    CopyRowsBy(one, from, from_pitch, rows, width, to, to_pitch);
+  }
+}
+
+template <class T>
+HWY_INLINE void AddTo(T* HWY_RESTRICT to, const T* HWY_RESTRICT from, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::LoadU(d, from + i)), d, to + i);
+  }
+  for (; i < n; ++i) to[i] += from[i];
+}
+
+int64_t LanesFloat() { return static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
+int64_t LanesDouble() { return static_cast<int64_t>(hn::Lanes(hn::ScalableTag<double>())); }
+void ProductFloat(const Gathered<float>& g) { Product(g); }
+void ProductDouble(const Gathered<double>& g) { Product(g); }
+void TransposeFloat(const float* from, int64_t from_pitch, int64_t rows, int64_t cols, float* to,
+                    int64_t to_pitch) {
+  Transpose(from, from_pitch, rows, cols, to, to_pitch);
+}
+void TransposeDouble(const double* from, int64_t from_pitch, int64_t rows, int64_t cols, double* to,
+                     int64_t to_pitch) {
+  Transpose(from, from_pitch, rows, cols, to, to_pitch);
+}
+void CopyRowsFloat(const float* from, int64_t from_pitch, int64_t rows, int64_t width, float* to,
+                   int64_t to_pitch) {
+  CopyRows(from, from_pitch, rows, width, to, to_pitch);
+}
+void CopyRowsDouble(const double* from, int64_t from_pitch, int64_t rows, int64_t width, double* to,
+                    int64_t to_pitch) {
+  CopyRows(from, from_pitch, rows, width, to, to_pitch);
+}
+void AddToFloat(float* to, const float* from, int64_t n) { AddTo(to, from, n); }
+void AddToDouble(double* to, const double* from, int64_t n) { AddTo(to, from, n); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace cpu
+}  // namespace mytorch
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mytorch::cpu {
+
+HWY_EXPORT(LanesFloat);
+HWY_EXPORT(LanesDouble);
+HWY_EXPORT(ProductFloat);
+HWY_EXPORT(ProductDouble);
+HWY_EXPORT(TransposeFloat);
+HWY_EXPORT(TransposeDouble);
+HWY_EXPORT(CopyRowsFloat);
+HWY_EXPORT(CopyRowsDouble);
+HWY_EXPORT(AddToFloat);
+HWY_EXPORT(AddToDouble);
+
+int64_t vector_lanes(float) { return HWY_DYNAMIC_DISPATCH(LanesFloat)(); }
+int64_t vector_lanes(double) { return HWY_DYNAMIC_DISPATCH(LanesDouble)(); }
+
+void gathered_product(const Gathered<float>& product) {
+  HWY_DYNAMIC_DISPATCH(ProductFloat)(product);
+}
+void gathered_product(const Gathered<double>& product) {
+  HWY_DYNAMIC_DISPATCH(ProductDouble)(product);
+}
+void transpose(const float* from, int64_t from_pitch, int64_t rows, int64_t cols, float* to,
+               int64_t to_pitch) {
+  HWY_DYNAMIC_DISPATCH(TransposeFloat)(from, from_pitch, rows, cols, to, to_pitch);
+}
+void transpose(const double* from, int64_t from_pitch, int64_t rows, int64_t cols, double* to,
+               int64_t to_pitch) {
+  HWY_DYNAMIC_DISPATCH(TransposeDouble)(from, from_pitch, rows, cols, to, to_pitch);
+}
+void copy_rows(const float* from, int64_t from_pitch, int64_t rows, int64_t width, float* to,
+               int64_t to_pitch) {
+  HWY_DYNAMIC_DISPATCH(CopyRowsFloat)(from, from_pitch, rows, width, to, to_pitch);
+}
+void copy_rows(const double* from, int64_t from_pitch, int64_t rows, int64_t width, double* to,
+               int64_t to_pitch) {
+  HWY_DYNAMIC_DISPATCH(CopyRowsDouble)(from, from_pitch, rows, width, to, to_pitch);
+}
+void add_to(float* to, const float* from, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(AddToFloat)(to, from, n);
+}
+void add_to(double* to, const double* from, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(AddToDouble)(to, from, n);
+}
+
+}  // namespace mytorch::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,187 @@
+// Windows over images, whichever way a convolution goes, and the images cut into chunks: pieces of
+// one, or several small ones, whose padded image fits a cache.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "backends/cpu-openmp/convolution/geometry.h"
+
+namespace mytorch::cpu {
+
+// At grid position p, the tap at t sees source element origin + p * step + t, zero outside; along
+// each dimension. The result of position p belongs at first + p * apart of the target.
+struct Windows {
+  struct Tap {
+    Spatial at;     // each from 0
+    int64_t index;  // in the kernel, row-major
+  };
+  Spatial source, grid, step, origin;
+  Spatial reach = {0, 0, 0};  // of the farthest tap
+  std::vector<Tap> taps;
+  Spatial target, first, apart;
+
+  void add_tap(const Spatial& at, int64_t index) {
+    taps.push_back({at, index});
+    for (size_t d = 0; d < 3; ++d) reach[d] = std::max(reach[d], at[d]);
+  }
+  // Whether rows of the grid, and rows next to each other, are contiguous in the target.
+  bool fills_target() const { return grid == target; }
+};
+
+// The windows that `small` sees `big` through.
+inline Windows windows_on_big(const Geometry& g) {
+  Windows w{g.big, g.small, g.stride, {-g.padding[0], -g.padding[1], -g.padding[2]}};
+  w.target = g.small;
+  w.first = {0, 0, 0};
+  w.apart = {1, 1, 1};
+  int64_t index = 0;
+  for (int64_t i = 0; i < g.kernel[0]; ++i) {
+    for (int64_t j = 0; j < g.kernel[1]; ++j) {
+      for (int64_t k = 0; k < g.kernel[2]; ++k) {
+        w.add_tap({i * g.dilation[0], j * g.dilation[1], k * g.dilation[2]}, index++);
+      }
+    }
+  }
+  return w;
+}
+
+// The reverse: the elements of `big` that are `phase` modulo the stride (with the padding counted),
+// and the elements of `small` whose windows they are in. Each such tap sees them at distances of 1,
+// so a transposed convolution of stride s is s convolutions of stride 1 along each dimension.
+inline Windows windows_on_small(const Geometry& g, const Spatial& phase) {
+  Windows w{g.small, {}, {1, 1, 1}, {}};
+  w.target = g.big;
+  w.apart = g.stride;
+  // Along a dimension: element stride * q + phase - padding meets tap t, with
+  // t * dilation = stride * back + phase, at q - back of `small`.
+  std::array<std::vector<int64_t>, 3> tap, back;
+  std::array<int64_t, 3> farthest{};
+  for (size_t d = 0; d < 3; ++d) {
+    for (int64_t t = 0; t < g.kernel[d]; ++t) {
+      if (t * g.dilation[d] % g.stride[d] != phase[d]) continue;
+      tap[d].push_back(t);
+      back[d].push_back(t * g.dilation[d] / g.stride[d]);
+      farthest[d] = back[d].back();
+    }
+    const int64_t lead = g.padding[d] - phase[d];
+    const int64_t q0 = lead <= 0 ? 0 : (lead + g.stride[d] - 1) / g.stride[d];
+    w.first[d] = q0 * g.stride[d] - lead;
+    w.grid[d] = std::max<int64_t>(0, (g.big[d] - w.first[d] + g.stride[d] - 1) / g.stride[d]);
+    w.origin[d] = q0 - farthest[d];
+  }
+  for (size_t i = 0; i < tap[0].size(); ++i) {
+    for (size_t j = 0; j < tap[1].size(); ++j) {
+      for (size_t k = 0; k < tap[2].size(); ++k) {
+        w.add_tap({farthest[0] - back[0][i], farthest[1] - back[1][j], farthest[2] - back[2][k]},
+                  (tap[0][i] * g.kernel[1] + tap[1][j]) * g.kernel[2] + tap[2][k]);
+      }
+    }
+  }
+  return w;
+}
+
+// Boxes of the grid, of several images together where the grid is small. Depends on the shapes
+// alone, not on the number of threads.
+struct Chunks {
+  int64_t batch;
+  int64_t together;  // images
+  Spatial box;       // of the grid
+  Spatial boxes;     // along each dimension
+  Spatial window;    // of the source that a box sees
+  int64_t pitch;     // of a channel, elements
+
+  struct Chunk {
+    int64_t image, images;
+    Spatial begin, size;  // of the grid
+    int64_t positions() const { return images * volume(size); }
+  };
+
+  // About `wanted` positions in a chunk.
+  Chunks(const Windows& w, int64_t batch, int64_t wanted) : batch(batch), box(w.grid) {
+    const auto cut = [&](size_t d, int64_t most) {
+      const int64_t pieces = (w.grid[d] + most - 1) / most;
+      box[d] = (w.grid[d] + pieces - 1) / pieces;
+    };
+    if (volume(box) > 2 * wanted) {
+      if (box[2] > 4 * wanted) cut(2, 2 * wanted);
+      cut(1, std::max<int64_t>(1, wanted / box[2]));
+      cut(0, std::max<int64_t>(1, wanted / (box[1] * box[2])));
+    }
+    together = std::clamp<int64_t>(wanted / volume(box), 1, batch);
+    if (box != w.grid) together = 1;
+    for (size_t d = 0; d < 3; ++d) {
+      boxes[d] = (w.grid[d] + box[d] - 1) / box[d];
+      window[d] = (box[d] - 1) * w.step[d] + w.reach[d] + 1;
+    }
+    // An odd number of cache lines apart, so that channels do not compete for the same sets.
+    constexpr int64_t kLine = 16;
+    pitch = (together * volume(window) / kLine | 1) + 2;
+    pitch *= kLine;
+  }
+
+  int64_t batches() const { return (batch + together - 1) / together; }
+  int64_t count() const { return batches() * volume(boxes); }
+  int64_t most_positions() const { return together * volume(box); }
+
+  Chunk chunk(const Windows& w, int64_t i) const {
+    Chunk c;
+    const int64_t place = i % volume(boxes);
+    c.image = i / volume(boxes) * together;
+    c.images = std::min(together, batch - c.image);
+    const Spatial at = {place / (boxes[1] * boxes[2]), place / boxes[2] % boxes[1],
+                        place % boxes[2]};
+    for (size_t d = 0; d < 3; ++d) {
+      c.begin[d] = at[d] * box[d];
+      c.size[d] = std::min(box[d], w.grid[d] - c.begin[d]);
+    }
+    return c;
+  }
+
+  // Where in a chunk's image its positions see tap 0, in the order (image, z, y, x).
+  void positions(const Windows& w, const Chunk& c, int32_t* to) const {
+    for (int64_t j = 0; j < c.images; ++j) {
+      for (int64_t z = 0; z < c.size[0]; ++z) {
+        for (int64_t y = 0; y < c.size[1]; ++y) {
+          const int64_t row = ((j * window[0] + z * w.step[0]) * window[1] + y * w.step[1]);
+          for (int64_t x = 0; x < c.size[2]; ++x) {
+            *to++ = static_cast<int32_t>(row * window[2] + x * w.step[2]);
+          }
+        }
+      }
+    }
+  }
+  // Offsets of (channel, tap) from it.
+  void taps(const Windows& w, int64_t channels, int32_t* to) const {
+    for (int64_t c = 0; c < channels; ++c) {
+      for (const Windows::Tap& tap : w.taps) {
+        *to++ = static_cast<int32_t>(
+            c * pitch + (tap.at[0] * window[1] + tap.at[1]) * window[2] + tap.at[2]);
+      }
+    }
+  }
+
+  // Calls f(position, offset in a plane of the target, length, image) for runs of positions along
+  // target rows; elements of a run are apart[2] apart.
+  template <class F>
+  void for_each_run(const Windows& w, const Chunk& c, F&& f) const {
+    const bool joined = w.fills_target() && c.size[2] == w.grid[2];
+    const int64_t rows = joined ? 1 : c.size[1];
+    const int64_t length = joined ? c.size[1] * c.size[2] : c.size[2];
+    int64_t position = 0;
+    for (int64_t j = 0; j < c.images; ++j) {
+      for (int64_t z = 0; z < c.size[0]; ++z) {
+        for (int64_t y = 0; y < rows; ++y, position += length) {
+          const int64_t tz = w.first[0] + (c.begin[0] + z) * w.apart[0];
+          const int64_t ty = w.first[1] + (c.begin[1] + y) * w.apart[1];
+          const int64_t tx = w.first[2] + c.begin[2] * w.apart[2];
+          f(position, (tz * w.target[1] + ty) * w.target[2] + tx, length, j);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace mytorch::cpu

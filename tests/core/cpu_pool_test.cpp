@@ -1,0 +1,176 @@
+// Host memory: blocks come back, and running out of it loses nothing.
+#include "core/runtime/cpu_pool.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "core/runtime/device_registry.h"
+#include "mytorch/tensor.h"
+#include "tests/nn/data/expect_error.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// As without a sanitizer: no memory is a null pointer, not the end of the process.
+extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
+#endif
+
+namespace mytorch {
+namespace {
+
+using testing::expect_error;
+
+constexpr bool kPooled = cpu_pool::detail::kPooled;
+
+struct Block {
+  explicit Block(size_t bytes) : data(cpu_pool::allocate(bytes, &size_class)) {}
+  void release() { cpu_pool::release(data, size_class); }
+  uint16_t size_class = 0;
+  void* data;
+};
+
+TEST(CpuPoolTest, BlocksAreAlignedAndLargeEnough) {
+  std::vector<size_t> sizes;
+  for (size_t power = 0; power <= 24; ++power) {
+    for (size_t near : {size_t{1} << power, size_t{5} << power >> 2, size_t{7} << power >> 2}) {
+      sizes.insert(sizes.end(), {near - 1, near, near + 1});
+    }
+  }
+  std::vector<Block> blocks;
+  for (size_t bytes : sizes) {
+    blocks.emplace_back(bytes);
+    ASSERT_NE(blocks.back().data, nullptr) << bytes;
+    ASSERT_EQ(reinterpret_cast<uintptr_t>(blocks.back().data) % 64, 0u) << bytes;
+    // Each byte is the block's own; a sanitizer, or a neighbour's pattern, would tell.
+    std::memset(blocks.back().data, static_cast<int>(blocks.size() % 251), bytes);
+  }
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const auto* bytes = static_cast<const unsigned char*>(blocks[i].data);
+    const auto pattern = static_cast<unsigned char>((i + 1) % 251);
+    ASSERT_TRUE(std::all_of(bytes, bytes + sizes[i], [&](unsigned char b) { return b == pattern; }))
+        << sizes[i];
+    blocks[i].release();
+  }
+}
+
+TEST(CpuPoolTest, ReusesBlocksOfOneSize) {
+  if (!kPooled) GTEST_SKIP() << "a sanitizer sees every block come and go";
+  for (size_t bytes : {1, 64, 1000, 5000, 60000, 1 << 20, 9 << 20}) {
+    Block first(bytes);
+    void* const data = first.data;
+    first.release();
+    Block second(bytes);
+    EXPECT_EQ(second.data, data) << bytes;
+    second.release();
+  }
+}
+
+TEST(CpuPoolTest, CountsLargeBlocks) {
+  if (!kPooled) GTEST_SKIP() << "nothing is kept";
+  cpu_pool::trim();
+  const cpu_pool::Stats before = cpu_pool::stats();
+  EXPECT_EQ(before.large_cached, 0u);
+  Block block(size_t{3} << 20);
+  EXPECT_GE(cpu_pool::stats().large_in_use, before.large_in_use + (3u << 20));
+  EXPECT_LE(cpu_pool::stats().large_in_use, before.large_in_use + (4u << 20));
+  block.release();
+  EXPECT_EQ(cpu_pool::stats().large_in_use, before.large_in_use);
+  EXPECT_GE(cpu_pool::stats().large_cached, 3u << 20);
+  cpu_pool::trim();
+  EXPECT_EQ(cpu_pool::stats().large_cached, 0u);
+}
+
+TEST(CpuPoolTest, BlocksWanderBetweenThreads) {
+  std::vector<Block> blocks;
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 200; ++i) blocks.emplace_back(static_cast<size_t>(i * 397 % 70000));
+    std::thread([&] {
+      for (Block& block : blocks) block.release();
+      blocks.clear();
+      for (int i = 0; i < 100; ++i) blocks.emplace_back(static_cast<size_t>(i * 31));
+    }).join();
+    for (Block& block : blocks) block.release();
+    blocks.clear();
+  }
+}
+
+TEST(OutOfMemoryTest, ImpossibleSizesAreErrors) {
+  const cpu_pool::Stats before = cpu_pool::stats();
+  auto make = [](const std::vector<int64_t>& sizes) {
+    Tensor::adopt(new_tensor(sizes.data(), static_cast<int>(sizes.size()), kFloat32, kCPU, 0));
+  };
+  // 2^62 bytes; products that wrap in 64 bits, to something small, and to 0.
+  expect_error(ErrorCode::kOutOfMemory, {"cpu", "4611686018427387904 bytes"},
+               [&] { make({int64_t{1} << 60}); });
+  const int64_t big = int64_t{1} << 32;
+  expect_error(ErrorCode::kOutOfMemory, {"(4294967296, 4294967296, 2)", "any memory"},
+               [&] { make({big, big, 2}); });
+  expect_error(ErrorCode::kOutOfMemory, {"any memory"}, [&] { make({big, big + 1}); });
+  expect_error(ErrorCode::kOutOfMemory, {"any memory"}, [&] { make({INT64_MAX}); });
+  expect_error(ErrorCode::kShape, {"(3, -2)", "negative"}, [&] { make({3, -2}); });
+  expect_error(ErrorCode::kShape, {"negative"}, [&] { make({0, -2}); });
+  expect_error(ErrorCode::kShape, {"negative"}, [&] { make({-2, -2}); });
+  expect_error(ErrorCode::kOutOfMemory, {"any memory"},
+               [&] { Tensor::adopt(new_tensor_strided({big, big}, {big, 1}, kFloat32, kCPU)); });
+  EXPECT_EQ(cpu_pool::stats().large_in_use, before.large_in_use);
+  EXPECT_EQ(tensor({1, 2}).numel(), 2);
+}
+
+// In a process of its own, whose memory is limited: what is there stays as it is, what is freed can
+// be had again, in blocks of another size too.
+int exhaust() {
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t limit = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)) + (size_t{400} << 20);
+  const rlimit limits{limit, limit};
+  if (setrlimit(RLIMIT_AS, &limits) != 0) return 1;
+  auto make = [](int64_t mebibytes) {
+    const int64_t size = mebibytes << 18;
+    Tensor x = Tensor::adopt(new_tensor(&size, 1, kFloat32, kCPU, 0));
+    std::fill_n(x.data<float>(), 1000, static_cast<float>(mebibytes));
+    return x;
+  };
+  std::vector<Tensor> all;
+  try {
+    while (all.size() < 100) all.push_back(make(32));
+    return 2;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kOutOfMemory) return 3;
+    if (std::string(error.what()).find("33554432 bytes") == std::string::npos) return 4;
+  }
+  if (all.size() < 4) return 5;
+  for (const Tensor& x : all) {
+    if (x.const_data<float>()[999] != 32) return 6;
+  }
+  if (tensor({1, 2}).numel() != 2) return 7;
+  all.clear();
+  try {
+    make(200);  // the cached blocks of 32 MiB have to go for it
+  } catch (const Error&) {
+    return 8;
+  }
+  return 0;
+}
+
+TEST(OutOfMemoryTest, LosesNothing) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need address space without limit";
+#else
+  const pid_t child = fork();
+  if (child == 0) _exit(exhaust());
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+#endif
+}
+
+}  // namespace
+}  // namespace mytorch

@@ -1,0 +1,298 @@
+// Which candidate runs, and what is said when none does.
+#include "dispatcher/choice/choice.h"
+
+#include <cstdlib>
+
+#include "mytorch/backends.h"
+#include "mytorch/ops.h"
+#include "tests/dispatcher/util.h"
+
+namespace mytorch {
+namespace {
+
+using testing::add_backend_with;
+using testing::bare;
+using testing::expect_error;
+using testing::fill_out;
+using testing::TestKernel;
+using testing::Values;
+using testing::values;
+
+constexpr uint32_t kAll =
+    MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
+
+// A kernel of a binary pointwise op whose every result is `value`; all have the same fields.
+TestKernel gives(const std::string& op, const std::string& name, float value, int32_t priority = 0,
+                 std::function<const char*(const void*)> supports = nullptr) {
+  return {op, name, priority, kAll,
+          [value](mt_ctx*, const void* args) {
+            return fill_out(static_cast<const mt_args_hypot*>(args)->out, value);
+          },
+          std::move(supports)};
+}
+
+// A kernel that does something else.
+TestKernel runs(const std::string& op, const std::string& name,
+                std::function<int(mt_ctx*, const void*)> run, int32_t priority = 0) {
+  return {op, name, priority, kAll, std::move(run)};
+}
+
+Tensor x() { return tensor({3.0}).to(bare().device()); }
+
+std::vector<std::string> names_of(const char* op) {
+  std::vector<std::string> names;
+  for (const Candidate& c : candidates(*find_op(op), bare().slot())) {
+    if (!c.compiled) names.emplace_back(c.abi.name);
+  }
+  return names;
+}
+
+TEST(ChoiceTest, AsksByPriorityThenInOrderOfRegistration) {
+  bare();
+  add_backend_with("order-1", "bare", {gives("hypot", "low", 1, -1), gives("hypot", "first", 2)});
+  EXPECT_EQ(values(hypot(x(), x())), Values{2});
+  add_backend_with("order-2", "bare", {gives("hypot", "high", 3, 5), gives("hypot", "second", 4)});
+  EXPECT_EQ(names_of("hypot"), (std::vector<std::string>{"high", "first", "second", "low"}));
+  EXPECT_EQ(values(hypot(x(), x())), Values{3});
+}
+
+TEST(ChoiceTest, GoesOnWhereACandidateDeclines) {
+  bare();
+  int asked = 0;
+  add_backend_with("declines", "bare",
+                   {gives("atan2", "conditional", 1, 9,
+                          [&asked](const void*) {
+                            ++asked;
+                            return "it is the wrong time of day";
+                          }),
+                    runs("atan2", "late", [](mt_ctx*, const void*) { return int{MT_DECLINED}; }, 8),
+                    gives("atan2", "takes", 5, 7)});
+  EXPECT_EQ(values(atan2(x(), x())), Values{5});
+  EXPECT_EQ(asked, 1);
+}
+
+TEST(ChoiceTest, TheErrorNamesEveryCandidateAndItsReason) {
+  bare();
+  add_backend_with("reasons", "bare",
+                   {gives("remainder.Tensor", "conditional", 1, 9,
+                          [](const void*) { return "only on Sundays"; }),
+                    runs("remainder.Tensor", "late",
+                         [](mt_ctx*, const void*) { return int{MT_DECLINED}; }),
+                    {"remainder.Tensor", "simple", -1, 0,
+                     [](mt_ctx*, const void*) { return int{MT_OK}; }}});
+  add_backend_with("reasons-oracle", "bare", {gives("remainder.Tensor", "definition", 7)},
+                   MT_BACKEND_ORACLE);
+  const Tensor two = tensor({1, 2, 3, 4}).to(bare().device());
+  const Tensor strided = Tensor::adopt(new_view(two.impl(), {2}, {2}, 0));
+  expect_error(ErrorCode::kUnsupported,
+               {"[remainder] no kernel of remainder.Tensor on bare takes",
+                "(self: float32(2,), other: float32(2,))",
+                "\n  reasons/conditional: only on Sundays",
+                "\n  reasons/late: declined when it was run",
+                "\n  reasons/simple: takes only dense operands, and there is no copy_ kernel",
+                "\n  reasons-oracle/definition: is the oracle", "MYTORCH_FALLBACK=1"},
+               [&] { remainder(strided, strided); });
+}
+
+TEST(ChoiceTest, TheErrorSaysWhichBackendsThereAre) {
+  const Tensor m = tensor({1.0}).to(bare().device()).view({1, 1, 1});
+  expect_error(ErrorCode::kUnsupported,
+               {"[bmm]", "No backend offers one", "bare", "self: float32(1, 1, 1)"},
+               [&] { bmm(m, m); });
+}
+
+TEST(ChoiceTest, KernelErrorsBecomeErrors) {
+  bare();
+  int status = 0;
+  const char* message = "";
+  add_backend_with("fails", "bare",
+                   {runs("fmod.Tensor", "fails", [&](mt_ctx* ctx, const void*) {
+                      if (message != nullptr) ctx->set_error(ctx, status, message);
+                      return status;
+                    })});
+  for (int code = MT_ERROR_SHAPE; code <= MT_ERROR_INTERNAL; ++code) {
+    status = code;
+    message = "what was wrong";
+    expect_error(static_cast<ErrorCode>(code), {"[fmod] what was wrong"}, [] { fmod(x(), x()); });
+  }
+  message = "[inner] already begins so";
+  try {
+    fmod(x(), x());
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[inner] already begins so");
+  }
+  message = nullptr;  // and the last call's message is not this one's
+  expect_error(ErrorCode::kInternal, {"[fmod] the kernel failed with status 9"},
+               [] { fmod(x(), x()); });
+  status = 12345;
+  expect_error(ErrorCode::kInternal, {"status 12345"}, [] { fmod(x(), x()); });
+  status = -1;
+  expect_error(ErrorCode::kInternal, {"status -1"}, [] { fmod(x(), x()); });
+}
+
+TEST(PinTest, ScopesNest) {
+  bare();
+  add_backend_with("pin-a", "bare", {gives("copysign.Tensor", "a", 1, 9)});
+  add_backend_with("pin-b", "bare", {gives("copysign.Tensor", "b", 2)});
+  add_backend_with("pin-c", "bare", {gives("copysign.Tensor", "c", 3)}, MT_BACKEND_ORACLE);
+  auto result = [] { return values(copysign(x(), x()))[0]; };
+  EXPECT_EQ(result(), 1);
+  {
+    const Prefer b("bare", "pin-b");
+    EXPECT_EQ(result(), 2);
+    {
+      const Prefer oracle("bare", "pin-c");
+      EXPECT_EQ(result(), 3);
+      const Prefer a("bare", "pin-a");
+      EXPECT_EQ(result(), 1);
+    }
+    EXPECT_EQ(result(), 2);
+  }
+  EXPECT_EQ(result(), 1);
+  // Pinning a backend for one type of device says nothing of the others.
+  const Prefer reference("cpu", "reference");
+  EXPECT_EQ(result(), 1);
+}
+
+TEST(PinTest, TheOthersTakeWhatThePinnedOneDeclines) {
+  bare();
+  add_backend_with("pin-some", "bare",
+                   {gives("logaddexp", "some", 1, 0, [](const void*) { return "no"; })});
+  add_backend_with("pin-rest", "bare", {gives("logaddexp", "rest", 2)});
+  const Prefer some("bare", "pin-some");
+  EXPECT_EQ(values(logaddexp(x(), x())), Values{2});
+  // Unless nothing but the pinned one is allowed; then the op dissolves, and its nodes lack kernels.
+  const RestrictKernels restricted(Kernels::kPreferred);
+  expect_error(ErrorCode::kUnsupported, {}, [] { logaddexp(x(), x()); });
+}
+
+TEST(PinTest, UnknownNamesAreErrors) {
+  bare();
+  expect_error(ErrorCode::kValue, {"[prefer] no backend 'nobody' serves bare", "bare"},
+               [] { Prefer("bare", "nobody"); });
+  expect_error(ErrorCode::kDevice, {"'nowhere'"}, [] { Prefer("nowhere", "reference"); });
+  expect_error(ErrorCode::kValue, {"'reference' serves bare"}, [] { Prefer("bare", "reference"); });
+}
+
+TEST(PinTest, TheEnvironmentPinsFromTheStart) {
+  bare();
+  setenv("MYTORCH_PREFER", "someone-else,env-b", 1);
+  add_backend_with("env-a", "bare", {gives("fmin", "a", 1, 9)});
+  add_backend_with("env-b", "bare", {gives("fmin", "b", 2)});
+  unsetenv("MYTORCH_PREFER");
+  EXPECT_EQ(values(fmin(x(), x())), Values{2});
+  {
+    const Prefer a("bare", "env-a");
+    EXPECT_EQ(values(fmin(x(), x())), Values{1});
+  }
+  EXPECT_EQ(values(fmin(x(), x())), Values{2});
+}
+
+TEST(RegisterTest, RefusesWhatBreaksTheContract) {
+  auto refused = [](ErrorCode code, const char* part, mt_backend_init_fn init) {
+    const size_t before = backends().size();
+    expect_error(code, {"[backend]", part}, [&] { register_backend(init); });
+    EXPECT_EQ(backends().size(), before);
+  };
+  refused(ErrorCode::kUnsupported, "contract version 2", [](const mt_host*, mt_backend* b) {
+    b->abi_major = 2;
+    return int{MT_OK};
+  });
+  refused(ErrorCode::kValue, "name and device_type",
+          [](const mt_host*, mt_backend*) { return int{MT_OK}; });
+  refused(ErrorCode::kValue, "'reference' is loaded already", [](const mt_host*, mt_backend* b) {
+    load_default_backends();
+    b->name = "reference";
+    b->device_type = "cpu";
+    return int{MT_OK};
+  });
+  refused(ErrorCode::kValue, "3 candidates but no table", [](const mt_host*, mt_backend* b) {
+    b->name = "untabled";
+    b->device_type = "cpu";
+    b->num_candidates = 3;
+    return int{MT_OK};
+  });
+  refused(ErrorCode::kValue, "mt_candidate::size", [](const mt_host*, mt_backend* b) {
+    static const mt_candidate sizeless[2] = {};
+    b->name = "sizeless";
+    b->device_type = "cpu";
+    b->candidates = sizeless;
+    b->num_candidates = 2;
+    return int{MT_OK};
+  });
+  refused(ErrorCode::kDevice, "'unheard-of' is not known", [](const mt_host*, mt_backend* b) {
+    b->name = "placeless";
+    b->device_type = "unheard-of";
+    return int{MT_OK};
+  });
+  refused(ErrorCode::kUnsupported, "cannot serve this machine: no such chip",
+          [](const mt_host* host, mt_backend*) {
+            host->set_error(MT_DECLINED, "no such chip");
+            return int{MT_DECLINED};
+          });
+  refused(ErrorCode::kInternal, "failed with status 8: the driver is too old",
+          [](const mt_host* host, mt_backend*) {
+            host->set_error(MT_ERROR_IO, "the driver is too old");
+            return int{MT_ERROR_IO};
+          });
+  refused(ErrorCode::kInternal, "threw", [](const mt_host*, mt_backend*) -> int { throw 1; });
+}
+
+TEST(RegisterTest, PassesOverWhatItDoesNotKnow) {
+  bare();
+  TestKernel other = gives("fmax", "other schema", 1);
+  other.hash = 12345;
+  add_backend_with("newer-ops", "bare", {other, gives("fmax", "known", 2)});
+  EXPECT_EQ(names_of("fmax"), std::vector<std::string>{"known"});
+  static mt_candidate unknown[2];
+  unknown[0] = unknown[1] = {};
+  unknown[0].size = unknown[1].size = sizeof(mt_candidate);
+  unknown[0].op = "op_of_another_time";
+  unknown[1].op = "fmax";
+  unknown[1].hash = MT_HASH_fmax;  // and no function
+  register_backend([](const mt_host*, mt_backend* b) {
+    b->name = "unknown-ops";
+    b->device_type = "bare";
+    b->candidates = unknown;
+    b->num_candidates = 2;
+    return int{MT_OK};
+  });
+  EXPECT_EQ(names_of("fmax"), std::vector<std::string>{"known"});
+}
+
+// The tables of a backend built against a later minor version are longer than ours.
+TEST(RegisterTest, TakesLongerStructs) {
+  bare();
+  struct Longer {
+    mt_candidate known;
+    void* more[3];
+  };
+  static Longer table[2];
+  const char* const kNames[] = {"first", "second"};
+  for (int i = 0; i < 2; ++i) {
+    table[i] = {{}, {&table, &table, &table}};
+    mt_candidate& c = table[i].known;
+    c.size = sizeof(Longer);
+    c.op = i == 0 ? "maximum" : "minimum";
+    c.hash = i == 0 ? MT_HASH_maximum : MT_HASH_minimum;
+    c.name = kNames[i];
+    c.flags = kAll;
+    c.run = [](void*, mt_ctx*, const void* args) {
+      return fill_out(static_cast<const mt_args_maximum*>(args)->out, 42);
+    };
+  }
+  register_backend([](const mt_host*, mt_backend* b) {
+    b->name = "longer";
+    b->device_type = "bare";
+    b->candidates = &table[0].known;
+    b->num_candidates = 2;
+    b->abi_minor = 99;
+    return int{MT_OK};
+  });
+  EXPECT_EQ(names_of("minimum"), std::vector<std::string>{"second"});
+  EXPECT_EQ(values(minimum(x(), x())), Values{42});
+}
+
+}  // namespace
+}  // namespace mytorch

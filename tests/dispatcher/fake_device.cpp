@@ -1,0 +1,348 @@
+#include "tests/dispatcher/fake_device.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "core/runtime/device_registry.h"
+#include "dispatcher/table/fields.h"
+#include "dispatcher/table/op.h"
+#include "mytorch/backends.h"
+
+extern "C" int mytorch_reference_init(const mt_host* host, mt_backend* backend);
+
+namespace mytorch::testing {
+namespace {
+
+// How far each stream had come, by its number, when something happened: a vector clock.
+class Clock {
+ public:
+  uint64_t of(int stream) const {
+    return static_cast<size_t>(stream) < at_.size() ? at_[static_cast<size_t>(stream)] : 0;
+  }
+  void tick(int stream) {
+    if (at_.size() <= static_cast<size_t>(stream)) at_.resize(static_cast<size_t>(stream) + 1);
+    ++at_[static_cast<size_t>(stream)];
+  }
+  void merge(const Clock& other) {
+    at_.resize(std::max(at_.size(), other.at_.size()));
+    for (size_t i = 0; i < other.at_.size(); ++i) at_[i] = std::max(at_[i], other.at_[i]);
+  }
+
+ private:
+  std::vector<uint64_t> at_;
+};
+
+struct Stream {
+  int number;
+  Clock clock;
+};
+
+struct Access {
+  int stream;
+  uint64_t time;
+  std::string by;
+};
+
+struct Block {
+  size_t bytes;
+  std::vector<Access> writes;  // at most one
+  std::vector<Access> reads;   // since the write
+};
+
+}  // namespace
+
+struct FakeDevice::State {
+  struct Wrapped {
+    State* device;
+    std::string op;
+    mt_candidate inner;
+  };
+
+  FakeOptions options;
+  mutable std::mutex mutex;
+  DeviceCalls calls;
+  std::vector<std::string> races;
+  std::string failing;
+  std::map<char*, Block> blocks;
+  Clock host;  // what the host has waited for: everything queued later comes after it
+  std::vector<std::unique_ptr<Stream>> streams;
+  mt_device_ops ops{};
+  std::vector<mt_candidate> candidates;
+  std::vector<std::unique_ptr<Wrapped>> wrapped;
+  int (*compile_inner)(void*, const mt_program*, mt_dtype, const mt_dtype*, int32_t,
+                       mt_candidate*) = nullptr;
+  void* self_inner = nullptr;
+
+  bool fails(const char* function) const { return failing == function; }
+  void begin(Stream& stream) {
+    stream.clock.merge(host);
+    stream.clock.tick(stream.number);
+  }
+  void check(const Stream& stream, const std::vector<Access>& before, const std::string& by) {
+    for (const Access& access : before) {
+      if (stream.clock.of(access.stream) >= access.time) continue;
+      races.push_back(by + " on stream " + std::to_string(stream.number) + " does not wait for " +
+                      access.by + " on stream " + std::to_string(access.stream));
+    }
+  }
+  // Work that has begun on the stream reads or writes the memory.
+  void use(Stream& stream, const void* data, bool writes, const std::string& by) {
+    auto at = blocks.upper_bound(static_cast<char*>(const_cast<void*>(data)));
+    if (at == blocks.begin()) return;
+    --at;
+    if (static_cast<const char*>(data) >= at->first + at->second.bytes) return;
+    Block& block = at->second;
+    check(stream, block.writes, by);
+    const Access access{stream.number, stream.clock.of(stream.number), by};
+    if (writes) {
+      check(stream, block.reads, by);
+      block.reads.clear();
+      block.writes = {access};
+    } else {
+      block.reads.push_back(access);
+    }
+  }
+  void use_operands(Stream& stream, const std::string& op, const void* args) {
+    const OpInfo& info = *find_op(op)->info;
+    for_each_input(info, args, [&](const mt_tensor*& t, const ArgInfo& arg) {
+      if ((t->flags & MT_TENSOR_HOST) == 0) use(stream, t->dl.data, arg.written, op);
+    });
+    for_each_output(info, args, [&](const mt_tensor*& t, const OutputInfo&) {
+      use(stream, t->dl.data, true, op);
+    });
+  }
+  mt_candidate wrap(const std::string& op, const mt_candidate& inner) {
+    wrapped.push_back(std::make_unique<Wrapped>(Wrapped{this, op, inner}));
+    mt_candidate outer = inner;
+    outer.self = wrapped.back().get();
+    outer.supports = nullptr;
+    outer.run = [](void* self, mt_ctx* ctx, const void* args) {
+      const auto& w = *static_cast<Wrapped*>(self);
+      State& s = *w.device;
+      {
+        std::lock_guard<std::mutex> lock(s.mutex);
+        auto& stream = *static_cast<Stream*>(ctx->stream);
+        s.begin(stream);
+        s.use_operands(stream, w.op, args);
+        ++s.calls.kernels;
+      }
+      return w.inner.run(w.inner.self, ctx, args);
+    };
+    return outer;
+  }
+};
+
+namespace {
+
+using State = FakeDevice::State;
+
+State& state_of(void* self) { return *static_cast<State*>(self); }
+
+mt_device_ops device_functions() {
+  mt_device_ops ops{};
+  ops.size = sizeof(ops);
+  ops.device_count = [](void* self) { return state_of(self).options.devices; };
+  ops.allocate = [](void* self, int32_t, size_t bytes, void*) -> void* {
+    State& s = state_of(self);
+    std::lock_guard<std::mutex> lock(s.mutex);
+    if (s.fails("allocate")) return nullptr;
+    void* data = std::aligned_alloc(64, (std::max<size_t>(bytes, 1) + 63) / 64 * 64);
+    s.blocks[static_cast<char*>(data)] = {std::max<size_t>(bytes, 1), {}, {}};
+    ++s.calls.blocks;
+    return data;
+  };
+  ops.release = [](void* self, int32_t, void* data, size_t, void*) {
+    State& s = state_of(self);
+    std::lock_guard<std::mutex> lock(s.mutex);
+    s.blocks.erase(static_cast<char*>(data));
+    --s.calls.blocks;
+    std::free(data);
+  };
+  ops.copy = [](void* self, int32_t, int32_t kind, void* to, const void* from, size_t bytes,
+                void* stream) {
+    State& s = state_of(self);
+    std::lock_guard<std::mutex> lock(s.mutex);
+    if (s.fails("copy")) return int{MT_ERROR_DEVICE};
+    auto& on = *static_cast<Stream*>(stream);
+    s.begin(on);
+    if (kind != MT_COPY_TO_DEVICE) s.use(on, from, false, "a copy to the host");
+    if (kind != MT_COPY_TO_HOST) s.use(on, to, true, "a copy to the device");
+    ++s.calls.copies[kind];
+    std::memcpy(to, from, bytes);
+    return int{MT_OK};
+  };
+  ops.create_stream = [](void* self, int32_t, int32_t) -> void* {
+    State& s = state_of(self);
+    std::lock_guard<std::mutex> lock(s.mutex);
+    s.streams.push_back(std::make_unique<Stream>(Stream{s.calls.streams++, {}}));
+    return s.streams.back().get();
+  };
+  ops.synchronize = [](void* self, int32_t, void* stream) {
+    State& s = state_of(self);
+    std::lock_guard<std::mutex> lock(s.mutex);
+    if (s.fails("synchronize")) return int{MT_ERROR_DEVICE};
+    ++s.calls.synchronizations;
+    s.host.merge(static_cast<Stream*>(stream)->clock);
+    return int{MT_OK};
+  };
+  ops.record_event = [](void* self, int32_t, void* stream) -> void* {
+    State& s = state_of(self);
+    std::lock_guard<std::mutex> lock(s.mutex);
+    if (s.fails("record_event")) return nullptr;
+    ++s.calls.events_recorded;
+    return new Clock(static_cast<Stream*>(stream)->clock);
+  };
+  ops.wait_event = [](void* self, int32_t, void* stream, void* event) {
+    State& s = state_of(self);
+    std::lock_guard<std::mutex> lock(s.mutex);
+    if (s.fails("wait_event")) return int{MT_ERROR_DEVICE};
+    ++s.calls.events_waited;
+    Clock& waiting = stream != nullptr ? static_cast<Stream*>(stream)->clock : s.host;
+    waiting.merge(*static_cast<Clock*>(event));
+    return int{MT_OK};
+  };
+  ops.query_event = [](void*, void*) { return 1; };
+  ops.destroy_event = [](void* self, void* event) {
+    State& s = state_of(self);
+    std::lock_guard<std::mutex> lock(s.mutex);
+    ++s.calls.events_destroyed;
+    delete static_cast<Clock*>(event);
+  };
+  ops.copy_peer = [](void* self, int32_t, void* to, int32_t, const void* from, size_t bytes,
+                     void* stream) {
+    State& s = state_of(self);
+    std::lock_guard<std::mutex> lock(s.mutex);
+    auto& on = *static_cast<Stream*>(stream);
+    s.begin(on);
+    s.use(on, from, false, "a copy between devices");
+    s.use(on, to, true, "a copy between devices");
+    ++s.calls.peer_copies;
+    std::memcpy(to, from, bytes);
+    return int{MT_OK};
+  };
+  return ops;
+}
+
+// An init function gets no data of its own; it is called by register_backend before that returns.
+std::function<int(const mt_host*, mt_backend*)> current_init;
+
+void register_with(std::function<int(const mt_host*, mt_backend*)> init) {
+  static std::mutex mutex;
+  std::lock_guard<std::mutex> lock(mutex);
+  current_init = std::move(init);
+  register_backend([](const mt_host* host, mt_backend* backend) {
+    return current_init(host, backend);
+  });
+}
+
+int fill(State& s, const mt_host* host, mt_backend* backend) {
+  mt_backend reference{};
+  reference.size = sizeof(reference);
+  if (const int status = mytorch_reference_init(host, &reference); status != MT_OK) return status;
+  for (int64_t i = 0; i < reference.num_candidates; ++i) {
+    const mt_candidate& inner = reference.candidates[i];
+    if (s.options.has_kernel && !s.options.has_kernel(inner.op)) continue;
+    s.candidates.push_back(s.wrap(inner.op, inner));
+  }
+  s.compile_inner = reference.compile;
+  s.self_inner = reference.self;
+  s.ops = device_functions();
+  backend->name = s.options.name.c_str();
+  backend->version = "1.0";
+  backend->device_type = s.options.name.c_str();
+  backend->self = &s;
+  backend->device = &s.ops;
+  backend->candidates = s.candidates.data();
+  backend->num_candidates = static_cast<int64_t>(s.candidates.size());
+  backend->compile = [](void* self, const mt_program* program, mt_dtype compute,
+                        const mt_dtype* types, int32_t num_types, mt_candidate* candidate) {
+    State& s = state_of(self);
+    if (s.options.compiles && !s.options.compiles(*program)) return int{MT_DECLINED};
+    const int status =
+        s.compile_inner(s.self_inner, program, compute, types, num_types, candidate);
+    if (status == MT_OK) {
+      std::lock_guard<std::mutex> lock(s.mutex);
+      *candidate = s.wrap(program->name, *candidate);
+    }
+    return status;
+  };
+  return MT_OK;
+}
+
+}  // namespace
+
+FakeDevice& FakeDevice::create(FakeOptions options) {
+  auto* state = new State;  // as the backend, for good
+  state->options = std::move(options);
+  register_with([state](const mt_host* host, mt_backend* backend) {
+    return fill(*state, host, backend);
+  });
+  return *new FakeDevice(state);
+}
+
+Device FakeDevice::device(int index) const {
+  return Device(device_type_from_name(state_->options.name), index);
+}
+
+int FakeDevice::slot() const { return device_slot(device().type); }
+
+DeviceCalls FakeDevice::calls() const {
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->calls;
+}
+
+std::vector<std::string> FakeDevice::take_races() {
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  return std::exchange(state_->races, {});
+}
+
+void FakeDevice::let_fail(const std::string& function) {
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->failing = function;
+}
+
+void add_backend_with(const std::string& name, const std::string& device_type,
+                      std::vector<TestKernel> kernels, uint32_t flags) {
+  struct Held {
+    std::string name;
+    std::string device_type;
+    std::vector<TestKernel> kernels;
+    std::vector<mt_candidate> candidates;
+  };
+  auto* held = new Held{name, device_type, std::move(kernels), {}};  // as the backend, for good
+  for (TestKernel& kernel : held->kernels) {
+    mt_candidate candidate{};
+    candidate.size = sizeof(candidate);
+    candidate.op = kernel.op.c_str();
+    candidate.hash = kernel.hash != 0 ? kernel.hash : find_op(kernel.op)->info->hash;
+    candidate.name = kernel.name.c_str();
+    candidate.priority = kernel.priority;
+    candidate.flags = kernel.flags;
+    candidate.self = &kernel;
+    candidate.run = [](void* self, mt_ctx* ctx, const void* args) {
+      return static_cast<TestKernel*>(self)->run(ctx, args);
+    };
+    if (kernel.supports) {
+      candidate.supports = [](void* self, const void* args) {
+        return static_cast<TestKernel*>(self)->supports(args);
+      };
+    }
+    held->candidates.push_back(candidate);
+  }
+  register_with([held, flags](const mt_host*, mt_backend* backend) {
+    backend->name = held->name.c_str();
+    backend->version = "1.0";
+    backend->device_type = held->device_type.c_str();
+    backend->candidates = held->candidates.data();
+    backend->num_candidates = static_cast<int64_t>(held->candidates.size());
+    backend->flags = flags;
+    return int{MT_OK};
+  });
+}
+
+}  // namespace mytorch::testing

@@ -1,0 +1,63 @@
+// Helpers of the dispatcher's tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/runtime/device_registry.h"
+#include "dispatcher/choice/choice.h"
+#include "dispatcher/table/fields.h"
+#include "mytorch/abi_ops.h"
+#include "mytorch/tensor.h"
+#include "tests/dispatcher/fake_device.h"
+#include "tests/nn/data/expect_error.h"
+
+namespace mytorch::testing {
+
+using Values = std::vector<double>;
+
+// The elements in row-major order.
+inline Values values(const Tensor& tensor) {
+  const Tensor flat = tensor.detach().to(kCPU).to(kFloat64).contiguous().view({-1});
+  const double* data = flat.const_data<double>();
+  return {data, data + flat.numel()};
+}
+
+// A device with nothing but memory.
+inline FakeDevice& bare() {
+  static FakeDevice& device = FakeDevice::create(
+      {"bare", 1, [](const std::string&) { return false; }, [](const mt_program&) { return false; }});
+  return device;
+}
+
+// A device with every kernel that the reference backend has.
+inline FakeDevice& full() {
+  static FakeDevice& device = FakeDevice::create({"full", 2, nullptr, nullptr});
+  return device;
+}
+
+// How often calls of an op went one of the slow ways.
+inline SlowPaths slow_paths_of(const std::string& op) {
+  for (const SlowPaths& paths : slow_paths()) {
+    if (paths.op == op) return paths;
+  }
+  return {op, 0, 0, 0};
+}
+
+// The elements of a dense float32 operand.
+inline float* floats(const mt_tensor* t) { return static_cast<float*>(t->dl.data); }
+inline int64_t numel(const mt_tensor* t) {
+  return count({t->dl.shape, static_cast<size_t>(t->dl.ndim)});
+}
+
+// A kernel body for a binary op on dense float32 operands: every result is `value`.
+inline int fill_out(const mt_tensor* out, float value) {
+  std::fill_n(floats(out), numel(out), value);
+  return MT_OK;
+}
+
+}  // namespace mytorch::testing
