@@ -134,7 +134,7 @@ inline Dims keep(IntList list) { return to_dims(list); }
 inline std::optional<Dims> keep(const OptionalIntList& list) {
   return list.has_value() ? std::optional<Dims>(to_dims(*list)) : std::nullopt;
 }
-inline std::string keep(std::string_view text) { return std::string(text); }
+inline std::string keep(const Str& text) { return std::string(text); }
 inline std::optional<std::string> keep(const std::optional<std::string_view>& text) {
   return text.has_value() ? std::optional<std::string>(std::string(*text)) : std::nullopt;
 }
@@ -152,7 +152,7 @@ auto given(const T& kept) {
   } else if constexpr (std::is_same_v<T, std::optional<Dims>>) {
     return kept.has_value() ? OptionalIntList(as_list(*kept)) : OptionalIntList();
   } else if constexpr (std::is_same_v<T, std::string>) {
-    return std::string_view(kept);
+    return Str(kept);
   } else if constexpr (std::is_same_v<T, std::optional<std::string>>) {
     return kept.has_value() ? std::optional<std::string_view>(*kept) : std::nullopt;
   } else {

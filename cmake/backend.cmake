@@ -30,6 +30,7 @@ MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
   set_target_properties(mytorch_backend_${id} PROPERTIES
     PREFIX "" OUTPUT_NAME mytorch_${id} LINKER_LANGUAGE CXX C_VISIBILITY_PRESET hidden
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/mytorch/backends)
+  set_property(GLOBAL APPEND PROPERTY MYTORCH_BACKENDS mytorch_backend_${id})
 endfunction()
 
 function(mytorch_backend_options name)

@@ -27,7 +27,7 @@ def arg_type(arg: Arg) -> str:
     if arg.type == "Scalar":
         return "std::optional<Scalar>" if arg.optional else "const Scalar&"
     if arg.type == "str":
-        return "std::optional<std::string_view>" if arg.optional else "std::string_view"
+        return "std::optional<std::string_view>" if arg.optional else "Str"
     if arg.type == "Generator":
         return "std::optional<Generator>"
     if arg.list:
@@ -41,7 +41,7 @@ def arg_type(arg: Arg) -> str:
 def value_type(arg: Arg) -> str:
     """The type that keeps an argument beyond the call."""
     kinds = {"TensorList": "std::vector<Tensor>", "const Tensor&": "Tensor", "const Operand&": "Operand",
-             "const Scalar&": "Scalar", "std::string_view": "std::string",
+             "const Scalar&": "Scalar", "Str": "std::string",
              "std::optional<std::string_view>": "std::optional<std::string>", "IntList": "Dims",
              "OptionalIntList": "std::optional<Dims>", "FloatList": "std::vector<double>",
              "std::optional<FloatList>": "std::optional<std::vector<double>>"}

@@ -1,33 +1,68 @@
-"""The reference pages: docs/ops/NAME.md for every operator, with all its overloads, and an index."""
+"""The operator reference: docs/ops/FAMILY.md for each section of ops.yaml, and an index.
+
+A family is what stands under one `# ==== title ====` of the file, so a record's page is decided where
+the record is.
+"""
 
 from __future__ import annotations
 
-from codegen import cpp
+import re
+
+from codegen import cpp, yamlfile
 from codegen.model import Op
-from codegen.schema import Arg
 
 PROMOTION = {
-    "same": "The operands' common type, which is also the result's.",
-    "float": "The operands' common type; integers and bools become float32.",
+    "same": "Computed in the operands' common type, which is also the result's.",
+    "float": "Computed in the operands' common type; integers and bools become float32.",
     "compare": "Computed in the operands' common type; the result is bool.",
-    "widen": "The operand's type; integers and bools become int64.",
-    "first": "The first tensor's type, to which the others are converted.",
-}
-ONLY = {
-    "number": ", but no bools", "integer": ", integers only", "integral": ", integers and bools only",
-    "float": ", floats only",
+    "widen": "Computed in the operand's type; integers and bools become int64.",
+    "first": "Computed in the first tensor's type, to which the others are converted.",
 }
 KINDS = {
-    "pointwise": "Elementwise", "reduce": "Reductions", "view": "Views: the result shares memory",
-    "composite": "Made of other operators", "primitive": "Primitives",
+    "pointwise": "elementwise", "reduce": "reduction", "view": "view",
+    "composite": "composite", "primitive": "**primitive**",
 }
+MEANINGS = {
+    "view": "A view: the result shares the memory of `{0}`.",
+    "composite": "Made of other operators, by `{1}` in `ops/`.",
+    "primitive": "A primitive: its meaning is its kernel, and every backend has to bring one.",
+}
+CATEGORIES = {"bool": "bool", "integer": "integers", "float": "floats"}
+_SECTION = re.compile(r"^# ====+ (.+?) =+$")
 
 
-def _default(arg: Arg) -> str:
-    return f"`{cpp_text(arg.default)}`" if arg.has_default else ""
+def _sections(source: str) -> list[tuple[int, str]]:
+    """The line and the title of each section, in order."""
+    found = []
+    for number, line in enumerate(source.splitlines(), 1):
+        if match := _SECTION.match(line):
+            found.append((number, match[1].split(":")[0]))
+    return found
 
 
-def cpp_text(value: object) -> str:
+def _family(op: Op, sections: list[tuple[int, str]]) -> str:
+    title = "other operators"
+    for line, name in sections:
+        if line > op.line:
+            break
+        title = name
+    return title[0].upper() + title[1:]
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def _bodies(source: str) -> dict[str, yamlfile.Map]:
+    """The records as they are written, by full name."""
+    found = {}
+    for record in yamlfile.read(source).items:
+        head = record.get("op")
+        found[head.text.split("(")[0].strip()] = record
+    return found
+
+
+def _text_of(value: object) -> str:
     if value is None:
         return "None"
     if isinstance(value, bool):
@@ -37,85 +72,176 @@ def cpp_text(value: object) -> str:
     return str(value)
 
 
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+
+
+def _arguments(op: Op) -> list[str]:
+    if not op.schema.args:
+        return []
+    lines = ["| argument | type | default | promotion |", "|---|---|---|---|"]
+    for arg in op.schema.args:
+        part = ""
+        if arg.is_tensor or arg.is_tensor_list:
+            kind = op.types.get(arg.name, "same")
+            takes_part = op.promote != "none" and kind == "same"
+            part = "takes part" if takes_part else "its own type" if kind in ("same", "any") else kind
+        default = f"`{_cell(_text_of(arg.default))}`" if arg.has_default else ""
+        lines.append(f"| `{arg.name}` | {arg.type_text} | {default} | {part} |")
+    return [*lines, ""]
+
+
 def _forms(op: Op) -> str:
     name = op.schema.cpp_name
     forms = [f"`mytorch::{name}(...)`"]
     if cpp.has_out(op):
-        forms.append(f"`mytorch::{name}_out(out, ...)`")
+        forms.append(f"`mytorch::{name}_out({', '.join(cpp.out_args(op))}, ...)`")
     if cpp.has_inplace(op):
         forms.append(f"`mytorch::{name}_(...)`")
     if "method" in op.forms:
-        forms.append(f"`x.{name}(...)`")
+        forms.append(f"`x.{name}(...)`" + (f", `x.{name}_(...)`" if cpp.has_inplace(op) else ""))
     return ", ".join(forms)
 
 
-def _gradient(op: Op) -> list[str]:
+def _types(op: Op) -> str:
+    parts = []
+    if op.meaning in ("pointwise", "reduce"):
+        only_floats = op.meaning == "reduce" and op.promote == "float"
+        categories = [text for category, text in CATEGORIES.items()
+                      if op.takes(category) and (category == "float" or not only_floats)]
+        parts.append(f"takes {_listed(categories)}.")
+    if op.meaning == "reduce" and op.promote == "float":
+        parts.append("Computed in the operand's type.")
+    elif op.promote in PROMOTION:
+        parts.append(PROMOTION[op.promote])
+    fixed = [r for r in op.results if r.dtype and op.promote != "compare"]
+    parts += [f"`{r.name}` is {r.dtype}." for r in fixed]
+    return " ".join(parts)
+
+
+def _meaning(op: Op, record: yamlfile.Map) -> list[str]:
+    body = record.get(op.meaning)
+    lines = []
+    if op.meaning == "reduce" and isinstance(body, yamlfile.Map):
+        text = [f"{key.text}: {_written(value)}" for key, value in body.items]
+        lines += ["Folds the elements of the reduced dimensions:", "", "```", *text, "```"]
+    elif op.meaning == "pointwise":
+        if isinstance(body, yamlfile.Map):
+            text = [f"{key.text} = {_written(value)}" for key, value in body.items]
+        else:
+            text = _written(body).split("\n")
+        lines += ["For every element:", "", "```", *text, "```"]
+    else:
+        first = op.schema.args[0].name if op.schema.args else ""
+        lines.append(MEANINGS[op.meaning].format(first, op.function))
+    if op.kernel_optional:
+        lines.append("A backend may do it in one kernel.")
+    return [*lines, ""]
+
+
+def _written(value: yamlfile.Value) -> str:
+    return re.sub(r"[ \t]+", " ", value.text) if isinstance(value, yamlfile.Text) else ""
+
+
+def _gradient(op: Op, derived: dict[str, Op]) -> list[str]:
     grad = op.grad
     if grad.kind == "none":
-        return ["Not differentiable."]
+        return ["**Gradient:** none.", ""]
     lines = []
     if grad.kind == "dissolve":
-        lines.append("Differentiated through the operators it is made of.")
-    if grad.kind == "derived" and grad.derived:
-        lines.append(f"Derived from the definition, as one operator, `{grad.derived}`.")
+        lines.append("**Gradient:** through the operators it is made of.")
+    elif grad.kind == "derived" and grad.derived:
+        own = derived[grad.derived]
+        lines.append(f"**Gradient:** derived from the definition, as one operator, `{own.schema}`.")
+    else:
+        lines.append("**Gradient:**")
     for formula in grad.formulas:
         lines.append(f"- {', '.join(f'`{a}`' for a in formula.args)}: `{formula.formula.text}`")
     if grad.zero:
-        lines.append(f"Zero everywhere for {', '.join(f'`{a}`' for a in grad.zero)}.")
+        lines.append(f"- zero for {', '.join(f'`{a}`' for a in grad.zero)}")
     none = [a for a in grad.no_grad if op.types.get(a) not in ("bool", "index")]
     if none:
-        lines.append(f"None for {', '.join(f'`{a}`' for a in none)}.")
+        lines.append(f"- none for {', '.join(f'`{a}`' for a in none)}")
     if op.once_differentiable:
-        lines.append("The gradient itself cannot be differentiated.")
-    return lines
+        lines.append("- itself without a gradient")
+    if len(lines) > 1:
+        lines.insert(1, "")
+    return [*lines, ""]
 
 
-def _section(op: Op) -> list[str]:
-    lines = [f"## `{op.full_name}`", "", "```", str(op.schema), "```", "", op.doc, ""]
-    if op.schema.args:
-        lines += ["| argument | type | default | takes part in promotion |", "|---|---|---|---|"]
-        for arg in op.schema.args:
-            part = ""
-            if arg.is_tensor or arg.is_tensor_list:
-                kind = op.types.get(arg.name, "same")
-                part = {"same": "yes" if op.promote != "none" else "no", "any": "no"}.get(kind, f"no, {kind}")
-                part += ONLY.get(op.accepts.get(arg.name), "")
-            lines.append(f"| `{arg.name}` | {arg.type_text} | {_default(arg)} | {part} |")
-        lines.append("")
+def _sample(value: object) -> str:
+    """An argument of a sample, as short as it is clear."""
+    if isinstance(value, dict) and "shape" in value:
+        shape = ", ".join(map(str, value["shape"])) + ("," if len(value["shape"]) == 1 else "")
+        return f"{value['dtype']}({shape})" if "dtype" in value else f"({shape})"
+    if isinstance(value, dict) and "values" in value:
+        return _text_of(value["values"]).replace(" ", "")
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "[" + ", ".join(_sample(v) for v in value) + "]"
+    return repr(value) if isinstance(value, str) else _text_of(value)
+
+
+def _refused(samples: list[dict]) -> list[str]:
+    lines = []
+    for case in samples:
+        if "error" in case:
+            args = ", ".join(f"{name}={_sample(value)}" for name, value in case.get("args", {}).items())
+            lines.append(f"- `{args}`: \"{case['error']}\"")
+    return ["**Refused**, with a message that says:", "", *lines, ""] if lines else []
+
+
+def _section(op: Op, record: yamlfile.Map, samples: list[dict], derived: dict[str, Op]) -> list[str]:
+    lines = [f"### `{op.full_name}`", "", "```", str(op.schema), "```", "", op.doc, ""]
+    lines += _meaning(op, record)
+    lines += _arguments(op)
     lines += [f"**Forms:** {_forms(op)}", ""]
-    if op.promote in PROMOTION:
-        lines += [f"**Types:** {PROMOTION[op.promote]}", ""]
-    if op.body is not None:
-        lines += ["**Definition**, as the program that every backend is given:", "", "```"]
-        for program in op.body.variants:
-            lines += program.text.splitlines()
-        lines += ["```", ""]
-    elif op.kernel_optional:
-        lines += ["Made of other operators; a backend may do it in one kernel.", ""]
+    if types := _types(op):
+        lines += [f"**Types:** {types}", ""]
+    lines += _gradient(op, derived)
     if op.cost:
         lines += ["**Cost:** " + ", ".join(f"{k} `{f.text}`" for k, f in op.cost.items()), ""]
-    lines += ["**Gradient**", "", *_gradient(op), ""]
-    return lines
+    if not op.deterministic:
+        lines += ["Two runs may differ in the last bits.", ""]
+    return lines + _refused(samples)
 
 
-def emit(ops: list[Op]) -> dict[str, str]:
-    pages: dict[str, list[Op]] = {}
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _row(name: str, overloads: list[Op], page: str) -> str:
+    kinds = ", ".join(dict.fromkeys(KINDS[op.meaning] for op in overloads))
+    gradient = "yes" if any(op.grad.kind != "none" for op in overloads) else ""
+    return f"| [`{name}`]({page}#{name}) | {kinds} | {gradient} | {_cell(overloads[0].doc)} |"
+
+
+def emit(ops: list[Op], source: str, samples: dict[str, list[dict]]) -> dict[str, str]:
+    """`source` is the text of ops.yaml, `samples` the hand-written ones by operator."""
+    sections, records = _sections(source), _bodies(source)
+    derived = {op.full_name: op for op in ops if op.derived}
+    by_name: dict[str, list[Op]] = {}
     for op in ops:
         if not op.derived:
-            pages.setdefault(op.schema.cpp_name, []).append(op)
+            by_name.setdefault(op.schema.cpp_name, []).append(op)
+    families: dict[str, list[str]] = {}
+    for name, overloads in by_name.items():
+        families.setdefault(_family(overloads[0], sections), []).append(name)
+
     files = {}
-    for name, overloads in pages.items():
-        lines = [f"# {name}", "", f'`#include "mytorch/ops/{name}.h"`', ""]
-        for op in overloads:
-            lines += _section(op)
-        files[f"docs/ops/{name}.md"] = "\n".join(lines).rstrip() + "\n"
-    index = ["# Operators", ""]
-    for kind, title in KINDS.items():
-        found = sorted(((n, o[0]) for n, o in pages.items() if o[0].meaning == kind), key=lambda x: x[0])
-        if not found:
-            continue
-        index += [f"## {title}", ""]
-        index += [f"- [`{name}`]({name}.md): {op.doc}" for name, op in found]
+    count = sum(len(overloads) for overloads in by_name.values())
+    index = ["# Operators", "",
+             f"{len(by_name)} operators with {count} overloads. What is called primitive has no meaning but "
+             "a kernel; everything else dissolves into primitives and elementwise operations.", ""]
+    for title, names in families.items():
+        page = f"{_slug(title)}.md"
+        lines = [f"# {title}", "", "[All operators](index.md)", ""]
+        index += [f"## [{title}]({page})", "", "| operator | kind | gradient | |", "|---|---|---|---|"]
+        for name in names:
+            lines += [f"## {name}", "", f'`#include "mytorch/ops/{name}.h"`', ""]
+            for op in by_name[name]:
+                lines += _section(op, records[op.full_name], samples.get(op.full_name, []), derived)
+            index.append(_row(name, by_name[name], page))
         index.append("")
+        files[f"docs/ops/{page}"] = "\n".join(lines).rstrip() + "\n"
     files["docs/ops/index.md"] = "\n".join(index).rstrip() + "\n"
     return files

@@ -12,6 +12,7 @@ INCLUDES = """\
 #include "dispatcher/frame/call.h"
 #include "dispatcher/frame/outputs.h"
 #include "dispatcher/frame/pointwise.h"
+#include "dispatcher/frame/promotion.h"
 #include "dispatcher/frame/reduce.h"
 #include "mytorch/abi_ops.h"
 #include "mytorch/generated/below.h"
@@ -114,6 +115,24 @@ def pointwise_inputs(op: Op) -> list[str]:
     return ["  if (args.header.flags == 0) [[unlikely]] {", *set_inputs(op, "    "), "  }"]
 
 
+def check_numbers(op: Op) -> list[str]:
+    """Numbers that do not promote must fit a computation in integers, where the variant reads them."""
+    if op.derived or op.promote == "float" or not (op.takes("integer") or op.takes("bool")):
+        return []
+    lines = []
+    for a in op.schema.args:
+        if a.type != "Scalar" or a.optional:
+            continue
+        reading = [p.variant for p in op.body.variants if any(n.name == a.name for n in p.scalars)]
+        if not reading:
+            continue
+        guard = ""
+        if len(reading) < len(op.body.variants):
+            guard = "if (" + " || ".join(f"args.header.variant == {v}" for v in reading) + ") "
+        lines.append(f"  {guard}check_number({info(op)}, {cpp.text(a.name)}, {a.name}, args.header.compute);")
+    return lines
+
+
 def pointwise(op: Op) -> list[str]:
     s = op.schema
     outs = fields(op)
@@ -124,7 +143,7 @@ def pointwise(op: Op) -> list[str]:
              f"{', wanted' if op.derived else ''});"]
     for i in range(len(outs)):
         lines.append(f"  Tensor out_{i} = Tensor::adopt(outputs[{i}]);")
-    lines += pointwise_inputs(op)
+    lines += check_numbers(op) + pointwise_inputs(op)
     for i, f in enumerate(outs):
         lines.append(f"  args.{f} = " + (f"optional_abi(out_{i});" if op.derived else f"&outputs[{i}]->abi;"))
     if op.derived and len(outs) > 1:
@@ -152,7 +171,7 @@ def pointwise_into(op: Op, inplace: bool) -> list[str]:
     lines += ["  Tensor temporary;",
               f"  TensorImpl* const into = pointwise_into({info(op)}, {{inputs, hosts}}, &args.header, "
               f"{out}, {'true' if inplace else 'false'}, &temporary);"]
-    lines += pointwise_inputs(op)
+    lines += check_numbers(op) + pointwise_inputs(op)
     lines += [f"  args.{fields(op)[0]} = &into->abi;",
               f"  run_pointwise({entry(op)}, into, &args);",
               f"  finish_into({out}, temporary);"]

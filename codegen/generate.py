@@ -17,6 +17,7 @@ from codegen import (emit_abi, emit_api, emit_autograd, emit_cpu, emit_docs, emi
 from codegen.lock import LockError, check_and_update
 from codegen.model import Op
 from codegen.records import RecordErrors, load
+from codegen.samples import special
 from codegen.schema import fnv1a
 
 BUCKETS = 32  # about eight ops each; fixed, so that a new record moves no other
@@ -64,7 +65,7 @@ def main() -> int:
     files.update(emit_table.emit(ops, parts, lock))
     files.update(emit_autograd.emit(ops, parts))
     files.update(emit_tests.emit(ops))
-    files.update(emit_docs.emit(ops))
+    files.update(emit_docs.emit(ops, args.ops.read_text(), special(ops)))
     files.update(emit_cpu.emit(ops, lock))
     write_all(files, args.out)
     for name in sorted(files):

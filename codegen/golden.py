@@ -50,7 +50,7 @@ def elements(spec: dict, dtype: str, tensor: int) -> list:
             low = math.ceil(number(spec.get("low", -1)))
             high = math.ceil(number(spec["high"])) if "high" in spec else 2
             low = max(low, 0) if dtype == "uint8" else low
-            found.append(low + r % max(high - low, 1))
+            found.append(low + (r if spec.get("unique") else r % max(high - low, 1)))
     if spec.get("sorted") and shape and shape[-1] > 0:
         rows = [sorted(found[i:i + shape[-1]]) for i in range(0, count, shape[-1])]
         found = [x for row in rows for x in row]

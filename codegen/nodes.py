@@ -306,7 +306,11 @@ SUGAR: dict[str, tuple[str, str]] = {
     "lerp": ("x y w", "x + w * (y - x) if abs(w) < 0.5 else y - (y - x) * (1 - w)"),
     "isinf": ("x", "abs(x) == inf"),
     "isfinite": ("x", "abs(x) < inf"),
-    "hypot": ("x y", "_hypot(maximum(abs(x), abs(y)), minimum(abs(x), abs(y)))"),
+    "hypot": (
+        "x y",
+        "inf if abs(x) == inf or abs(y) == inf else "
+        "_hypot(maximum(abs(x), abs(y)), minimum(abs(x), abs(y)))",
+    ),
     "softplus": ("x", "maximum(x, 0) + log1p(exp(-abs(x)))"),
     "log_sigmoid": ("x", "minimum(x, 0) - log1p(exp(-abs(x)))"),
     "silu": ("x", "x * sigmoid(x)"),
@@ -314,13 +318,8 @@ SUGAR: dict[str, tuple[str, str]] = {
     "xlogy": ("x y", "y if isnan(y) else 0 if x == 0 else x * log(y)"),
 }
 HIDDEN_SUGAR: dict[str, tuple[str, str]] = {
-    # big >= small >= 0. Where big is 0 or inf the quotient says nothing: the answer is big (or the
-    # NaN).
-    "_hypot": (
-        "big small",
-        "big + small if big == 0 or big == inf else "
-        "big * sqrt(1 + (small / big) * (small / big))",
-    ),
+    # big >= small >= 0, and finite.
+    "_hypot": ("big small", "0 if big == 0 else big * sqrt(1 + (small / big) * (small / big))"),
     # Where big is infinite the difference would be NaN.
     "_logaddexp": ("big small", "big if abs(big) == inf else big + log1p(exp(small - big))"),
 }

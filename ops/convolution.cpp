@@ -121,8 +121,8 @@ Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias, I
 }
 
 Tensor convolve_padded(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                       IntList stride, std::string_view padding, IntList dilation, int64_t groups,
-                       int64_t n, const char* op) {
+                       IntList stride, Str padding, IntList dilation, int64_t groups, int64_t n,
+                       const char* op) {
   if (padding == "valid") {
     return convolve(input, weight, bias, stride, 0, dilation, false, 0, groups, n, op);
   }
@@ -217,17 +217,17 @@ Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias, Int
 }
 
 Tensor conv1d_padding(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
-                      std::string_view padding, IntList dilation, int64_t groups) {
+                      Str padding, IntList dilation, int64_t groups) {
   return convolve_padded(input, weight, bias, stride, padding, dilation, groups, 1, "conv1d");
 }
 
 Tensor conv2d_padding(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
-                      std::string_view padding, IntList dilation, int64_t groups) {
+                      Str padding, IntList dilation, int64_t groups) {
   return convolve_padded(input, weight, bias, stride, padding, dilation, groups, 2, "conv2d");
 }
 
 Tensor conv3d_padding(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
-                      std::string_view padding, IntList dilation, int64_t groups) {
+                      Str padding, IntList dilation, int64_t groups) {
   return convolve_padded(input, weight, bias, stride, padding, dilation, groups, 3, "conv3d");
 }
 

@@ -36,7 +36,7 @@ struct Term {
   bool has_ellipsis = false;
 };
 
-Term parse_term(std::string_view text, std::string_view equation) {
+Term parse_term(std::string_view text, Str equation) {
   Term term;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -77,7 +77,7 @@ struct Factor {
 };
 
 // A repeated label takes the diagonal.
-Factor take_diagonals(Factor operand, std::string_view equation) {
+Factor take_diagonals(Factor operand, Str equation) {
   for (size_t i = 0; i < operand.labels.size(); ++i) {
     for (size_t j = operand.labels.size(); --j > i;) {
       if (operand.labels[i] != operand.labels[j]) continue;
@@ -202,7 +202,7 @@ Factor contract(Factor a, Factor b, const Labels& keep) {
 
 }  // namespace
 
-Tensor einsum(std::string_view equation, TensorList tensors, OptionalIntList path) {
+Tensor einsum(Str equation, TensorList tensors, OptionalIntList path) {
   if (tensors.empty()) fail(ErrorCode::kValue, "[einsum] the list of tensors is empty");
   const size_t arrow = equation.find("->");
   std::string_view left = equation.substr(0, arrow);

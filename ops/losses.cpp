@@ -43,7 +43,7 @@ void check_reduction(std::string_view reduction, const char* op) {
   }
 }
 
-Tensor reduce(const Tensor& terms, std::string_view reduction, const char* op) {
+Tensor reduce(const Tensor& terms, Str reduction, const char* op) {
   if (reduction == "none") return terms;
   if (reduction == "mean") return mean(terms);
   if (reduction == "sum") return sum(terms);
@@ -63,7 +63,7 @@ Dims target_sizes(IntList scores) {
 }
 
 void check_targets(IntList scores, ScalarType dtype, const Tensor& target, const Tensor& weight,
-                   std::string_view reduction) {
+                   Str reduction) {
   check_reduction(reduction, "nll_loss");
   if (scores.empty()) {
     fail(ErrorCode::kShape, "[nll_loss] a 0-dim input has no classes: give (C,) or (N, C, ...)");
@@ -122,8 +122,7 @@ Tensor total(const Targets& t, ScalarType type) {
 namespace shape {
 
 std::tuple<TensorSpec, TensorSpec> nll_loss_forward(const Tensor& self, const Tensor& target,
-                                                    const Tensor& weight,
-                                                    std::string_view reduction, int64_t) {
+                                                    const Tensor& weight, Str reduction, int64_t) {
   if (!self.is_floating_point()) {
     fail(ErrorCode::kType, "[nll_loss] input is ", dtype_name(self.dtype()),
          ": log-probabilities are floats");
@@ -135,7 +134,7 @@ std::tuple<TensorSpec, TensorSpec> nll_loss_forward(const Tensor& self, const Te
 }
 
 TensorSpec nll_loss_backward(const Tensor& grad_output, IntList input_size, const Tensor& target,
-                             const Tensor& weight, std::string_view reduction, int64_t,
+                             const Tensor& weight, Str reduction, int64_t,
                              const Tensor& total_weight) {
   check_targets(input_size, grad_output.dtype(), target, weight, reduction);
   const IntList expected = reduction == "none" ? target.sizes() : IntList();
@@ -151,39 +150,36 @@ TensorSpec nll_loss_backward(const Tensor& grad_output, IntList input_size, cons
 
 namespace composite {
 
-Tensor mse_loss(const Tensor& self, const Tensor& target, std::string_view reduction) {
+Tensor mse_loss(const Tensor& self, const Tensor& target, Str reduction) {
   return reduce(mse_loss_terms(self, target), reduction, "mse_loss");
 }
 
-Tensor l1_loss(const Tensor& self, const Tensor& target, std::string_view reduction) {
+Tensor l1_loss(const Tensor& self, const Tensor& target, Str reduction) {
   return reduce(l1_loss_terms(self, target), reduction, "l1_loss");
 }
 
-Tensor smooth_l1_loss(const Tensor& self, const Tensor& target, std::string_view reduction,
-                      double beta) {
+Tensor smooth_l1_loss(const Tensor& self, const Tensor& target, Str reduction, double beta) {
   return reduce(smooth_l1_loss_terms(self, target, beta), reduction, "smooth_l1_loss");
 }
 
-Tensor huber_loss(const Tensor& self, const Tensor& target, std::string_view reduction,
-                  double delta) {
+Tensor huber_loss(const Tensor& self, const Tensor& target, Str reduction, double delta) {
   return reduce(huber_loss_terms(self, target, delta), reduction, "huber_loss");
 }
 
 Tensor binary_cross_entropy(const Tensor& self, const Tensor& target, const Tensor& weight,
-                            std::string_view reduction) {
+                            Str reduction) {
   return reduce(binary_cross_entropy_terms(self, target, weight), reduction,
                 "binary_cross_entropy");
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& self, const Tensor& target,
                                         const Tensor& weight, const Tensor& pos_weight,
-                                        std::string_view reduction) {
+                                        Str reduction) {
   return reduce(binary_cross_entropy_with_logits_terms(self, target, weight, pos_weight), reduction,
                 "binary_cross_entropy_with_logits");
 }
 
-Tensor kl_div(const Tensor& self, const Tensor& target, std::string_view reduction,
-              bool log_target) {
+Tensor kl_div(const Tensor& self, const Tensor& target, Str reduction, bool log_target) {
   const Tensor terms = kl_div_terms(self, target, log_target);
   if (reduction != "batchmean") return reduce(terms, reduction, "kl_div");
   if (terms.dim() == 0) fail(ErrorCode::kShape, "[kl_div] \"batchmean\" of a 0-dim input");
@@ -191,7 +187,7 @@ Tensor kl_div(const Tensor& self, const Tensor& target, std::string_view reducti
 }
 
 std::tuple<Tensor, Tensor> nll_loss_forward(const Tensor& self, const Tensor& target,
-                                            const Tensor& weight, std::string_view reduction,
+                                            const Tensor& weight, Str reduction,
                                             int64_t ignore_index) {
   const Targets t = targets(target, weight, ignore_index);
   const int64_t dim = class_dim(self.sizes().size());
@@ -209,7 +205,7 @@ std::tuple<Tensor, Tensor> nll_loss_forward(const Tensor& self, const Tensor& ta
 }
 
 Tensor nll_loss_backward(const Tensor& grad_output, IntList input_size, const Tensor& target,
-                         const Tensor& weight, std::string_view reduction, int64_t ignore_index,
+                         const Tensor& weight, Str reduction, int64_t ignore_index,
                          const Tensor& total_weight) {
   const Targets t = targets(target, weight, ignore_index);
   const int64_t dim = class_dim(input_size.size());
@@ -222,8 +218,8 @@ Tensor nll_loss_backward(const Tensor& grad_output, IntList input_size, const Te
                           mytorch::unsqueeze(chosen, dim));
 }
 
-Tensor nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight,
-                std::string_view reduction, int64_t ignore_index) {
+Tensor nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, Str reduction,
+                int64_t ignore_index) {
   return std::get<0>(mytorch::nll_loss_forward(self, target, weight, reduction, ignore_index));
 }
 
@@ -233,8 +229,8 @@ namespace {
 
 // Targets that are probabilities.
 Tensor cross_entropy_of_probabilities(const Tensor& log_p, const Tensor& target,
-                                      const Tensor& weight, std::string_view reduction,
-                                      double label_smoothing, int64_t dim) {
+                                      const Tensor& weight, Str reduction, double label_smoothing,
+                                      int64_t dim) {
   const int64_t classes = log_p.size(dim);
   Tensor wanted = target;
   if (label_smoothing > 0) {
@@ -250,8 +246,7 @@ Tensor cross_entropy_of_probabilities(const Tensor& log_p, const Tensor& target,
 
 // The mean over the classes of -log p, in the reduction of nll_loss: what label smoothing mixes in.
 Tensor smooth_part(const Tensor& log_p, const Tensor& target, const Tensor& weight,
-                   const Tensor& weight_by_dim, std::string_view reduction, int64_t ignore_index,
-                   int64_t dim) {
+                   const Tensor& weight_by_dim, Str reduction, int64_t ignore_index, int64_t dim) {
   const Tensor weighted = weight.defined() ? mul(log_p, weight_by_dim) : log_p;
   const Tensor valid = ne(target, ignore_index);
   const Tensor terms = where(valid, neg(mean(weighted, dim)), 0);
@@ -265,8 +260,8 @@ Tensor smooth_part(const Tensor& log_p, const Tensor& target, const Tensor& weig
 
 namespace composite {
 
-Tensor cross_entropy(const Tensor& self, const Tensor& target, const Tensor& weight,
-                     std::string_view reduction, int64_t ignore_index, double label_smoothing) {
+Tensor cross_entropy(const Tensor& self, const Tensor& target, const Tensor& weight, Str reduction,
+                     int64_t ignore_index, double label_smoothing) {
   check_reduction(reduction, "cross_entropy");
   if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
     fail(ErrorCode::kValue, "[cross_entropy] label_smoothing is ", label_smoothing,

@@ -19,14 +19,13 @@ void check_pairs(const Tensor& self, IntList pad) {
   }
 }
 
-[[noreturn]] void fail_too_much(const Tensor& self, IntList pad, int64_t dim,
-                                std::string_view mode) {
+[[noreturn]] void fail_too_much(const Tensor& self, IntList pad, int64_t dim, Str mode) {
   fail(ErrorCode::kShape, "[pad] pad ", shape_str(pad), " in mode '", mode,
        "' is too much for dimension ", dim, " of shape ", shape_str(self.sizes()));
 }
 
 // Which element of a dimension of `size` stands at position i, which may lie outside.
-int64_t source(int64_t i, int64_t size, std::string_view mode) {
+int64_t source(int64_t i, int64_t size, Str mode) {
   if (mode == "replicate") return i < 0 ? 0 : i >= size ? size - 1 : i;
   if (mode == "circular") return i < 0 ? i + size : i >= size ? i - size : i;
   return i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i;  // reflect
@@ -58,7 +57,7 @@ Tensor constant_pad_nd(const Tensor& self, IntList pad, const Scalar& value) {
   return result;
 }
 
-Tensor pad(const Tensor& self, IntList pad, std::string_view mode, std::optional<double> value) {
+Tensor pad(const Tensor& self, IntList pad, Str mode, std::optional<double> value) {
   if (mode == "constant") return mytorch::constant_pad_nd(self, pad, value.value_or(0.0));
   if (mode != "reflect" && mode != "replicate" && mode != "circular") {
     fail(ErrorCode::kValue, "[pad] mode '", mode,

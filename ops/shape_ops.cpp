@@ -186,7 +186,7 @@ Tensor triu(const Tensor& self, int64_t diagonal) {
   return mytorch::masked_fill(self, mytorch::lt(diagonal_numbers(self, "triu"), diagonal), 0);
 }
 
-std::vector<Tensor> meshgrid(TensorList tensors, std::string_view indexing) {
+std::vector<Tensor> meshgrid(TensorList tensors, Str indexing) {
   if (tensors.empty()) fail(ErrorCode::kValue, "[meshgrid] the list of tensors is empty");
   if (indexing != "ij" && indexing != "xy") {
     fail(ErrorCode::kValue, "[meshgrid] indexing '", indexing, "' is neither 'ij' nor 'xy'");

@@ -162,9 +162,8 @@ void Task::execute(NodeState& state, Ready&& ready) {
   if (claim.load(std::memory_order_relaxed) == mine) claim.store(0, std::memory_order_relaxed);
   state.many.reset();
   ++executed_;
-  // Hooks may have kept a gradient too.
   if ((kShared || device_.type > MT_DEVICE_CPU) &&
-      (NodeAccess::is_leaf(node) || state.captures >= 0 || NodeAccess::extras(node) != nullptr)) {
+      (NodeAccess::is_leaf(node) || state.captures >= 0)) {
     result_streams_.add(*node);
   }
 }

@@ -13,8 +13,8 @@ void wait(const GradInfo& info, void* before, void* after) {
   const DeviceType& type = device_type(info.device_slot);
   if (type.ops == nullptr || type.ops->record_event == nullptr) return;  // ordered by itself
   void* event = type.ops->record_event(type.self, info.device.index, before);
-  const bool waits = event != nullptr && type.ops->wait_event(type.self, info.device.index, after,
-                                                              event) == MT_OK;
+  const bool waits =
+      event != nullptr && type.ops->wait_event(type.self, info.device.index, after, event) == MT_OK;
   if (event != nullptr) type.ops->destroy_event(type.self, event);
   if (!waits) {
     const std::string reason = take_host_error();

@@ -118,8 +118,8 @@ class Task {
   void process(NodeState& state, Tensor* out);  // hooks, captures, apply
   // Adds to a gradient of a node, on the node's stream, which then has waited for all of its parts.
   void add_on_stream(NodeState& state, uint32_t input, Tensor&& gradient);
-  bool is_local(const Node& node) const;        // whether the calling thread executes it
-  void enqueue(NodeState* state);               // on the thread that executes it
+  bool is_local(const Node& node) const;  // whether the calling thread executes it
+  void enqueue(NodeState* state);         // on the thread that executes it
 
   TaskOptions options_;
   uint32_t id_;

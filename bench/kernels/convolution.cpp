@@ -120,9 +120,8 @@ void add_activation(const std::string& name, int threads, IntList shape) {
   const std::vector<int64_t> sizes(shape.begin(), shape.end());
   double n = 1;
   for (const int64_t size : sizes) n *= static_cast<double>(size);
-  add(name + "/forward", threads, {.bytes = bytes(2 * n)}, [sizes] {
-    return [x = rand(sizes) - 0.5] { benchmark::DoNotOptimize(relu(x)); };
-  });
+  add(name + "/forward", threads, {.bytes = bytes(2 * n)},
+      [sizes] { return [x = rand(sizes) - 0.5] { benchmark::DoNotOptimize(relu(x)); }; });
   add(name + "/gradient", threads, {.bytes = bytes(3 * n)}, [sizes] {
     return [x = relu(rand(sizes) - 0.5), grad = rand(sizes)] {
       benchmark::DoNotOptimize(relu_grad(grad, x));

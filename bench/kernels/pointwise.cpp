@@ -1,305 +1,588 @@
-// Pointwise, reduce and copy kernels against the machine's own limit: the bandwidth of the best
-// copy, measured before every benchmark in the same run. Calls go through the candidates' pointers,
-// as the dispatcher's do; the small ones show what a kernel costs before its first element.
-#include <benchmark/benchmark.h>
-#include <omp.h>
+// Pointwise, reduce and copy kernels against the machine's own limit, with one and with two
+// threads: bandwidth, measured in turns with the kernel on the same memory. A line has
+//   GB/s     the operands' bytes, each counted once, over the kernel's time
+//   copy     what the best of three copies reaches (vectors, streaming stores, memcpy); read and
+//            write, the same for what only reads or only writes
+//   %copy    the kernel's share of it; %read and %write where that is the fairer limit
+// All are medians over the rounds. `threads` is the last argument; the others are sizes.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "bench/kernels/pointwise.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
 
-#include <algorithm>
+HWY_BEFORE_NAMESPACE();
+namespace mytorch::bench {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+void copy_vectors(const float* from, float* to, int64_t n) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto a = hn::LoadU(d, from + i), b = hn::LoadU(d, from + i + lanes);
+    hn::StoreU(a, d, to + i);
+    hn::StoreU(b, d, to + i + lanes);
+  }
+}
+
+// Four streams, because the prefetchers of one stop at the end of a page.
+float read_vectors(const float* from, int64_t n) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), part = n / 4;
+  auto a = hn::Zero(d), b = a, c = a, e = a, f = a, g = a, h = a, k = a;
+  const float *p = from, *q = p + part, *r = q + part, *s = r + part;
+  for (int64_t i = 0; i + 2 * lanes <= part; i += 2 * lanes) {
+    a = hn::Add(a, hn::LoadU(d, p + i));
+    b = hn::Add(b, hn::LoadU(d, p + i + lanes));
+    c = hn::Add(c, hn::LoadU(d, q + i));
+    e = hn::Add(e, hn::LoadU(d, q + i + lanes));
+    f = hn::Add(f, hn::LoadU(d, r + i));
+    g = hn::Add(g, hn::LoadU(d, r + i + lanes));
+    h = hn::Add(h, hn::LoadU(d, s + i));
+    k = hn::Add(k, hn::LoadU(d, s + i + lanes));
+  }
+  a = hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, e)), hn::Add(hn::Add(f, g), hn::Add(h, k)));
+  return hn::GetLane(hn::SumOfLanes(d, a));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mytorch::bench
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include <benchmark/benchmark.h>
+
 #include <chrono>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
-#include <string_view>
-#include <vector>
+#include <functional>
 
 #include "backends/cpu-openmp/copy/stream.h"
+#include "bench/kernels/host.h"
 #include "mytorch/abi_ops.h"
-#include "mytorch/backend/dtype.h"
-
-extern "C" int mytorch_cpu_openmp_init(const mt_host*, mt_backend*);
 
 namespace mytorch::bench {
 namespace {
 
-constexpr int64_t kLarge = int64_t{16} << 20;  // floats: 64 MiB an operand
+HWY_EXPORT(copy_vectors);
+HWY_EXPORT(read_vectors);
 
-// ---- a host
+constexpr mt_dtype kF32 = sdk::dtype_of<float>;
+constexpr int64_t kCached = 1 << 14;    // floats: 64 KiB an operand, in the L2 cache
+constexpr int64_t kMedium = 1 << 18;    // 1 MiB, in the L3 cache
+constexpr int64_t kLarge = 1 << 24;     // 64 MiB, in memory
+constexpr double kRoundSeconds = 1e-3;  // of each thing measured, before the next has its turn
+constexpr double kSeconds = 0.4;        // of all rounds
+constexpr int kMinRounds = 9, kMaxRounds = 101;
 
-struct Context : mt_ctx {
-  std::vector<std::unique_ptr<char[]>> blocks;
-  char* arena = nullptr;
+// ---- the limits
 
-  Context() : mt_ctx{} {
-    size = sizeof(mt_ctx);
-    device = {MT_DEVICE_CPU, 0};
-    num_threads = omp_get_max_threads();
-    parallel_for = [](mt_ctx* ctx, int64_t begin, int64_t end, int64_t grain, mt_range_fn body,
-                      void* user) {
-      const int64_t pieces = std::clamp<int64_t>((end - begin) / grain, 1, ctx->num_threads);
-#pragma omp parallel for schedule(static, 1) num_threads(static_cast <int>(pieces))
-      for (int64_t i = 0; i < pieces; ++i) {
-        body(user, begin + (end - begin) * i / pieces, begin + (end - begin) * (i + 1) / pieces);
-      }
-    };
-    scratch = [](mt_ctx* ctx, size_t bytes) -> void* {
-      Context& self = *static_cast<Context*>(ctx);
-      if (self.arena == nullptr) {
-        self.arena = static_cast<char*>(std::aligned_alloc(64, size_t{64} << 20));
-      }
-      return bytes <= size_t{64} << 20 ? self.arena : nullptr;
-    };
-    set_error = [](mt_ctx*, int, const char* message) { std::abort(); };
+double seconds_of(const auto& f) {
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+// One thing measured, again and again: how often it runs in a round, and its seconds.
+class Contender {
+ public:
+  Contender(std::function<void()> run, double bytes) : run_(std::move(run)), bytes_(bytes) {
+    run_();
+    const double once = seconds_of(run_);
+    repeats_ = std::clamp<int>(static_cast<int>(kRoundSeconds / once), 1, 10000);
   }
+  void round() {
+    const double seconds = seconds_of([&] {
+                             for (int i = 0; i < repeats_; ++i) run_();
+                           }) /
+                           repeats_;
+    seconds_.push_back(seconds);
+  }
+  double seconds() const { return median(seconds_); }
+  double rate() const { return bytes_ / seconds() / 1e9; }
+
+ private:
+  std::function<void()> run_;
+  double bytes_;
+  int repeats_ = 1;
+  std::vector<double> seconds_;
 };
 
-Context& context() {
-  static Context ctx;
-  return ctx;
+// f(begin, end) for pieces of [0, n) on the context's threads.
+void on_threads(int64_t n, const auto& f) {
+  const int threads = context().num_threads;
+#pragma omp parallel num_threads(threads)
+  {
+    const int64_t t = omp_get_thread_num(), line = 16;
+    f(n / line * t / threads * line, n / line * (t + 1) / threads * line);
+  }
 }
 
-const mt_candidate& kernel(std::string_view op) {
-  static const mt_backend backend = [] {
-    static mt_host host{};
-    host.size = sizeof(host);
-    host.abi_major = MT_ABI_MAJOR;
-    mt_backend filled{};
-    filled.size = sizeof(filled);
-    mytorch_cpu_openmp_init(&host, &filled);
-    return filled;
-  }();
-  for (int64_t i = 0; i < backend.num_candidates; ++i) {
-    if (backend.candidates[i].op == op) return backend.candidates[i];
-  }
-  std::abort();
+float sink;
+
+std::vector<Contender> copies(float* from, float* to, int64_t n) {
+  const double bytes = 8.0 * static_cast<double>(n);
+  std::vector<Contender> all;
+  all.emplace_back(
+      [=] {
+        on_threads(n, [=](int64_t b, int64_t e) {
+          HWY_DYNAMIC_DISPATCH(copy_vectors)(from + b, to + b, e - b);
+        });
+      },
+      bytes);
+  all.emplace_back(
+      [=] {
+        on_threads(n, [=](int64_t b, int64_t e) {
+          cpu::stream_copy(to + b, from + b, (e - b) * 4);
+          cpu::stream_fence();
+        });
+      },
+      bytes);
+  all.emplace_back(
+      [=] {
+        on_threads(n, [=](int64_t b, int64_t e) {
+          std::memcpy(to + b, from + b, static_cast<size_t>(e - b) * 4);
+        });
+      },
+      bytes);
+  return all;
 }
 
-// A float tensor of up to two dimensions, over memory of its own or another's.
-struct Matrix {
-  int64_t shape[2], strides[2];
-  mt_tensor tensor{};
-  std::shared_ptr<float> memory;
-
-  Matrix(int ndim, int64_t rows, int64_t cols)
-      : memory(static_cast<float*>(
-                   std::aligned_alloc(64, static_cast<size_t>((rows * cols * 4 + 63) / 64 * 64))),
-               std::free) {
-    std::fill_n(memory.get(), rows * cols, 1.0f);
-    set(ndim, rows, cols, cols, 1);
-  }
-  Matrix(const Matrix& of, int ndim, int64_t rows, int64_t cols, int64_t row_stride,
-         int64_t col_stride)
-      : memory(of.memory) {
-    set(ndim, rows, cols, row_stride, col_stride);
-  }
-  void set(int ndim, int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride) {
-    const bool dense = col_stride == 1 && (ndim < 2 || row_stride == cols);
-    shape[0] = ndim == 2 ? rows : rows * cols;
-    shape[1] = cols;
-    strides[0] = ndim == 2 ? row_stride : col_stride;
-    strides[1] = col_stride;
-    tensor.dl = {memory.get(), {MT_DEVICE_CPU, 0}, ndim, {MT_FLOAT, 32, 1}, shape, strides, 0};
-    tensor.flags = dense ? MT_TENSOR_DENSE : 0;
-  }
-};
-
-// ---- the limit
-
-double seconds(const std::chrono::steady_clock::time_point& since) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
+std::vector<Contender> reads(const float* from, int64_t n) {
+  std::vector<Contender> all;
+  all.emplace_back(
+      [=] {
+        on_threads(n, [=](int64_t b, int64_t e) {
+          const float sum = HWY_DYNAMIC_DISPATCH(read_vectors)(from + b, e - b);
+          if (sum == -1) sink = sum;
+        });
+      },
+      4.0 * static_cast<double>(n));
+  return all;
 }
 
-// Bytes read and written per second by the better of memcpy and streaming stores.
-double copy_bandwidth() {
-  static const Matrix from(1, 1, kLarge), to(1, 1, kLarge);
-  double best = 0;
-  for (int repeat = 0; repeat < 6; ++repeat) {
-    const auto start = std::chrono::steady_clock::now();
-#pragma omp parallel
-    {
-      const int64_t threads = omp_get_num_threads(), part = kLarge / threads;
-      float* t = to.memory.get() + part * omp_get_thread_num();
-      const float* f = from.memory.get() + part * omp_get_thread_num();
-      if (repeat % 2 == 0) {
-        std::memcpy(t, f, static_cast<size_t>(part) * 4);
-      } else {
-        cpu::stream_copy(t, f, part * 4);
-        cpu::stream_fence();
-      }
-    }
-    best = std::max(best, 2.0 * 4 * kLarge / seconds(start));
-  }
-  return best;
+std::vector<Contender> writes(float* to, int64_t n) {
+  std::vector<Contender> all;
+  alignas(64) static const float line[16] = {};
+  all.emplace_back(
+      [=] {
+        on_threads(n, [=](int64_t b, int64_t e) {
+          cpu::stream_fill(to + b, line, (e - b) * 4);
+          cpu::stream_fence();
+        });
+      },
+      4.0 * static_cast<double>(n));
+  all.emplace_back(
+      [=] { on_threads(n, [=](int64_t b, int64_t e) { std::fill(to + b, to + e, 1.0f); }); },
+      4.0 * static_cast<double>(n));
+  return all;
 }
 
+// ---- a kernel
+
+// Measures the kernel in turns with the limits that `inputs` and `out` suggest.
 template <class Args>
-void run(benchmark::State& state, const char* op, Args& args, double bytes) {
+void measure(benchmark::State& state, const char* op, Args& args,
+             std::initializer_list<const Tensor*> inputs, const Tensor& out,
+             mt_dtype compute = kF32) {
   args.header.size = sizeof(args);
-  args.header.compute = {MT_FLOAT, 32, 1};
+  args.header.compute = compute;
   const mt_candidate& candidate = kernel(op);
-  const double copy = bytes > 1e6 ? copy_bandwidth() : 0;
   if (candidate.run(candidate.self, &context(), &args) != MT_OK) {
     state.SkipWithError("the kernel refused");
     return;
   }
+  double read = 0;
+  const Tensor* large = *inputs.begin();
+  for (const Tensor* input : inputs) {
+    read += static_cast<double>(input->bytes());
+    if (input->bytes() > large->bytes()) large = input;
+  }
+  const auto written = static_cast<double>(out.bytes());
+  Contender ours([&] { candidate.run(candidate.self, &context(), &args); }, read + written);
+
+  auto* from = reinterpret_cast<float*>(large->data());
+  auto* to = reinterpret_cast<float*>(out.data());
+  const int64_t n = large->bytes() / 4, m = out.bytes() / 4;
+  std::vector<Contender> copy = 8 * m < n   ? copies(from, from + n / 2, n / 2)
+                                : 8 * n < m ? copies(to, to + m / 2, m / 2)
+                                            : copies(from, to, std::min(n, m));
+  const char* other_name = 8 * m < n ? "read" : "write";
+  std::vector<Contender> other;
+  if (8 * m < n) other = reads(from, n);
+  if (8 * n < m) other = writes(to, m);
   const auto start = std::chrono::steady_clock::now();
-  for (auto _ : state) candidate.run(candidate.self, &context(), &args);
-  if (bytes <= 1e6) return;
-  const double rate = bytes * static_cast<double>(state.iterations()) / seconds(start);
-  const double limit = std::max(copy, copy_bandwidth());
-  state.counters["GB/s"] = rate / 1e9;
-  state.counters["%copy"] = 100 * rate / limit;
+  for (int rounds = 0; rounds < kMaxRounds; ++rounds) {
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    if (rounds >= kMinRounds && spent.count() > kSeconds) break;
+    ours.round();
+    for (Contender& c : copy) c.round();
+    for (Contender& c : other) c.round();
+  }
+  for (auto _ : state) state.SetIterationTime(ours.seconds());
+  const auto best = [](const std::vector<Contender>& all) {
+    double rate = 0;
+    for (const Contender& c : all) rate = std::max(rate, c.rate());
+    return rate;
+  };
+  state.counters["GB/s"] = ours.rate();
+  state.counters["copy"] = best(copy);
+  state.counters["%copy"] = 100 * ours.rate() / best(copy);
+  if (other.empty()) return;
+  state.counters[other_name] = best(other);
+  state.counters[std::string("%") + other_name] = 100 * ours.rate() / best(other);
 }
 
-void add(benchmark::State& state) {
-  const int64_t n = state.range(0);
-  const Matrix a(1, 1, n), b(1, 1, n), out(1, 1, n);
-  mt_args_add_Tensor args{};
-  args.self = &a.tensor;
-  args.other = &b.tensor;
-  args.out = &out.tensor;
-  run(state, "add.Tensor", args, 12.0 * static_cast<double>(n));
-}
-BENCHMARK(add)->Arg(8)->Arg(1024)->Arg(kLarge)->UseRealTime();
-
-void mul(benchmark::State& state) {
-  const int64_t n = state.range(0);
-  const Matrix a(1, 1, n), b(1, 1, n), out(1, 1, n);
-  mt_args_mul_Tensor args{};
-  args.self = &a.tensor;
-  args.other = &b.tensor;
-  args.out = &out.tensor;
-  run(state, "mul.Tensor", args, 12.0 * static_cast<double>(n));
-}
-BENCHMARK(mul)->Arg(kLarge)->UseRealTime();
-
-void add_number(benchmark::State& state) {
-  const int64_t n = state.range(0);
-  const Matrix a(1, 1, n), out(1, 1, n);
-  Matrix number(1, 1, 1);
-  number.tensor.dl.ndim = 0;
-  number.tensor.flags |= MT_TENSOR_HOST;
-  mt_args_add_Tensor args{};
-  args.self = &a.tensor;
-  args.other = &number.tensor;
-  args.out = &out.tensor;
-  run(state, "add.Tensor", args, 8.0 * static_cast<double>(n));
-}
-BENCHMARK(add_number)->Arg(8)->Arg(kLarge)->UseRealTime();
-
-void add_in_place(benchmark::State& state) {
-  const int64_t n = state.range(0);
-  const Matrix a(1, 1, n), b(1, 1, n);
-  mt_args_add_Tensor args{};
-  args.self = &a.tensor;
-  args.other = &b.tensor;
-  args.out = &a.tensor;
-  run(state, "add.Tensor", args, 12.0 * static_cast<double>(n));
-}
-BENCHMARK(add_in_place)->Arg(kLarge)->UseRealTime();
+using Shape = std::vector<int64_t>;
 
 template <class Args>
-void unary(benchmark::State& state, const char* op) {
-  const int64_t n = state.range(0);
-  const Matrix a(1, 1, n), out(1, 1, n);
+void unary(benchmark::State& state, const char* op, const Tensor& a, const Tensor& out) {
   Args args{};
-  args.self = &a.tensor;
-  args.out = &out.tensor;
-  run(state, op, args, 8.0 * static_cast<double>(n));
+  args.self = a.get();
+  args.out = out.get();
+  measure(state, op, args, {&a}, out);
 }
-void relu(benchmark::State& state) { unary<mt_args_relu>(state, "relu"); }
-void exp(benchmark::State& state) { unary<mt_args_exp>(state, "exp"); }
-BENCHMARK(relu)->Arg(kLarge)->UseRealTime();
-BENCHMARK(exp)->Arg(1024)->Arg(kLarge)->UseRealTime();
+template <class Args>
+void binary(benchmark::State& state, const char* op, const Tensor& a, const Tensor& b,
+            const Tensor& out, mt_dtype compute = kF32) {
+  Args args{};
+  args.self = a.get();
+  args.other = b.get();
+  args.out = out.get();
+  measure(state, op, args, {&a, &b}, out, compute);
+}
+void add_to(benchmark::State& state, const Tensor& a, const Tensor& b, const Tensor& out,
+            mt_dtype compute = kF32) {
+  binary<mt_args_add_Tensor>(state, "add.Tensor", a, b, out, compute);
+}
 
-void add_transposed(benchmark::State& state) {
-  const int64_t side = state.range(0);
-  const Matrix a(2, side, side), out(2, side, side);
-  const Matrix turned(a, 2, side, side, 1, side);
-  mt_args_add_Tensor args{};
-  args.self = &a.tensor;
-  args.other = &turned.tensor;
-  args.out = &out.tensor;
-  run(state, "add.Tensor", args, 12.0 * static_cast<double>(side * side));
+// ---- dense operands of one type
+
+void add(benchmark::State& state) {
+  const Shape shape{state.range(0)};
+  const Tensor a(kF32, shape), b(kF32, shape), out(kF32, shape);
+  add_to(state, a, b, out);
 }
-BENCHMARK(add_transposed)->Arg(4096)->UseRealTime();
+void mul(benchmark::State& state) {
+  const Shape shape{state.range(0)};
+  const Tensor a(kF32, shape), b(kF32, shape), out(kF32, shape);
+  binary<mt_args_mul_Tensor>(state, "mul.Tensor", a, b, out);
+}
+void relu(benchmark::State& state) {
+  const Shape shape{state.range(0)};
+  const Tensor a(kF32, shape), out(kF32, shape);
+  unary<mt_args_relu>(state, "relu", a, out);
+}
+void relu_grad(benchmark::State& state) {
+  const Shape shape{state.range(0)};
+  const Tensor grad(kF32, shape), result(kF32, shape), out(kF32, shape);
+  mt_args_relu_grad args{};
+  args.grad = grad.get();
+  args.result = result.get();
+  args.out = out.get();
+  measure(state, "relu_grad", args, {&grad, &result}, out);
+}
+void add_in_place(benchmark::State& state) {
+  const Shape shape{state.range(0)};
+  const Tensor a(kF32, shape), b(kF32, shape);
+  add_to(state, a, b, a);
+}
+void add_number(benchmark::State& state) {
+  const Shape shape{state.range(0)};
+  const Tensor a(kF32, shape), number(kF32, {}), out(kF32, shape);
+  add_to(state, a, number, out);
+}
+void greater(benchmark::State& state) {
+  const Shape shape{state.range(0)};
+  const Tensor a(kF32, shape), b(kF32, shape), out(sdk::dtype_of<bool>, shape);
+  binary<mt_args_gt_Tensor>(state, "gt.Tensor", a, b, out);
+}
+void add_double(benchmark::State& state) {
+  const Shape shape{state.range(0)};
+  const mt_dtype f64 = sdk::dtype_of<double>;
+  const Tensor a(f64, shape), b(f64, shape), out(f64, shape);
+  add_to(state, a, b, out, f64);
+}
+void exp(benchmark::State& state) {
+  const Shape shape{state.range(0)};
+  const Tensor a(kF32, shape), out(kF32, shape);
+  unary<mt_args_exp>(state, "exp", a, out);
+}
+
+// ---- other dtypes
+
+template <class T>
+void add_same(benchmark::State& state) {
+  const Shape shape{state.range(0)};
+  const mt_dtype dtype = sdk::dtype_of<T>;
+  const Tensor a(dtype, shape), b(dtype, shape), out(dtype, shape);
+  add_to(state, a, b, out, dtype);
+}
+template <class T>
+void add_to_float(benchmark::State& state) {
+  const Shape shape{state.range(0)};
+  const Tensor a(kF32, shape), b(sdk::dtype_of<T>, shape), out(kF32, shape);
+  add_to(state, a, b, out);
+}
+template <class From, class To>
+void convert(benchmark::State& state) {
+  const Shape shape{state.range(0)};
+  const Tensor from(sdk::dtype_of<From>, shape), to(sdk::dtype_of<To>, shape);
+  mt_args_copy_ args{};
+  args.self = to.get();
+  args.src = from.get();
+  measure(state, "copy_", args, {&from}, to);
+}
+
+// ---- broadcasts and strides: rows of state.range(0), as many as make state.range(1) elements
 
 void add_row(benchmark::State& state) {
-  const int64_t cols = state.range(0), rows = kLarge / cols;
-  const Matrix a(2, rows, cols), out(2, rows, cols), row(1, 1, cols);
-  mt_args_add_Tensor args{};
-  args.self = &a.tensor;
-  args.other = &row.tensor;
-  args.out = &out.tensor;
-  run(state, "add.Tensor", args, 8.0 * static_cast<double>(kLarge));
+  const int64_t cols = state.range(0), rows = state.range(1) / cols;
+  const Tensor a(kF32, {rows, cols}), b(kF32, {cols}), out(kF32, {rows, cols});
+  add_to(state, a, b, out);
 }
-BENCHMARK(add_row)->Arg(64)->Arg(4096)->UseRealTime();
+void add_column(benchmark::State& state) {
+  const int64_t cols = state.range(0), rows = state.range(1) / cols;
+  const Tensor a(kF32, {rows, cols}), b(kF32, {rows, 1}), out(kF32, {rows, cols});
+  add_to(state, a, b, out);
+}
+void add_outer(benchmark::State& state) {
+  const int64_t cols = state.range(0), rows = state.range(1) / cols;
+  const Tensor a(kF32, {rows, 1}), b(kF32, {1, cols}), out(kF32, {rows, cols});
+  add_to(state, a, b, out);
+}
+void add_channel(benchmark::State& state) {
+  const int64_t pixels = state.range(0), images = state.range(1) / pixels / 64;
+  const Tensor a(kF32, {images, 64, pixels}), b(kF32, {64, 1}), out(kF32, {images, 64, pixels});
+  add_to(state, a, b, out);
+}
+// The left half of twice as wide rows.
+void add_sliced(benchmark::State& state) {
+  const int64_t cols = state.range(0), rows = state.range(1) / cols;
+  const Tensor whole(kF32, {rows, 2 * cols}), b(kF32, {rows, cols}), out(kF32, {rows, cols});
+  add_to(state, whole.view({rows, cols}, {2 * cols, 1}), b, out);
+}
+void add_transposed(benchmark::State& state) {
+  const int64_t side = state.range(0);
+  const Tensor a(kF32, {side, side}), out(kF32, {side, side});
+  add_to(state, a, a.view({side, side}, {1, side}), out);
+}
+void copy_transposed(benchmark::State& state) {
+  const int64_t side = state.range(0);
+  const Tensor a(kF32, {side, side}), out(kF32, {side, side});
+  mt_args_copy_ args{};
+  const Tensor turned = a.view({side, side}, {1, side});
+  args.self = out.get();
+  args.src = turned.get();
+  measure(state, "copy_", args, {&a}, out);
+}
 
-void sum(benchmark::State& state, int64_t dim) {
-  const int64_t n = state.range(0), cols = state.range(1);
-  const Matrix a(dim < 0 && cols == n ? 1 : 2, n / cols, cols);
-  Matrix out(1, 1, dim < 0 ? 1 : dim == 0 ? cols : n / cols);
-  if (dim < 0) out.tensor.dl.ndim = 0;
-  mt_args_sum_dim_IntList args{};
-  args.self = &a.tensor;
+// ---- reductions
+
+template <class Args>
+void reduce(benchmark::State& state, const char* op, const Tensor& a, int64_t dim,
+            const Tensor& out) {
+  Args args{};
+  args.self = a.get();
   args.dim = {dim < 0 ? nullptr : &dim, dim < 0 ? 0 : 1};
-  args.out = &out.tensor;
-  run(state, "sum.dim_IntList", args, 4.0 * static_cast<double>(n));
+  args.out = out.get();
+  measure(state, op, args, {&a}, out);
 }
-BENCHMARK_CAPTURE(sum, all, -1)->Args({8, 8})->Args({kLarge, kLarge})->UseRealTime();
-BENCHMARK_CAPTURE(sum, rows, 1)
-    ->Args({kLarge, 4096})
-    ->Args({kLarge, 64})
-    ->Args({kLarge, 8})
-    ->UseRealTime();
-BENCHMARK_CAPTURE(sum, columns, 0)->Args({kLarge, 4096})->Args({kLarge, 64})->UseRealTime();
-
-void argmax(benchmark::State& state) {
-  const Matrix a(1, 1, kLarge);
-  Matrix out(1, 1, 2);
-  out.tensor.dl = {out.memory.get(), {MT_DEVICE_CPU, 0}, 0, {MT_INT, 64, 1},
-                   out.shape,        out.strides,        0};
+void sum(benchmark::State& state) {
+  const Tensor a(kF32, {state.range(0)}), out(kF32, {});
+  reduce<mt_args_sum_dim_IntList>(state, "sum.dim_IntList", a, -1, out);
+}
+void sum_rows(benchmark::State& state) {
+  const int64_t cols = state.range(0), rows = state.range(1) / cols;
+  const Tensor a(kF32, {rows, cols}), out(kF32, {rows});
+  reduce<mt_args_sum_dim_IntList>(state, "sum.dim_IntList", a, 1, out);
+}
+void sum_columns(benchmark::State& state) {
+  const int64_t cols = state.range(0), rows = state.range(1) / cols;
+  const Tensor a(kF32, {rows, cols}), out(kF32, {cols});
+  reduce<mt_args_sum_dim_IntList>(state, "sum.dim_IntList", a, 0, out);
+}
+void amax_rows(benchmark::State& state) {
+  const int64_t cols = state.range(0), rows = state.range(1) / cols;
+  const Tensor a(kF32, {rows, cols}), out(kF32, {rows});
+  reduce<mt_args_amax>(state, "amax", a, 1, out);
+}
+void amax_columns(benchmark::State& state) {
+  const int64_t cols = state.range(0), rows = state.range(1) / cols;
+  const Tensor a(kF32, {rows, cols}), out(kF32, {cols});
+  reduce<mt_args_amax>(state, "amax", a, 0, out);
+}
+void argmax_rows(benchmark::State& state) {
+  const int64_t cols = state.range(0), rows = state.range(1) / cols;
+  const Tensor a(kF32, {rows, cols}), out(sdk::dtype_of<int64_t>, {rows});
   mt_args_argmax args{};
-  args.self = &a.tensor;
-  args.out = &out.tensor;
-  run(state, "argmax", args, 4.0 * kLarge);
+  args.self = a.get();
+  args.dim = {1, 1};
+  args.out = out.get();
+  measure(state, "argmax", args, {&a}, out);
 }
-BENCHMARK(argmax)->UseRealTime();
-
-void var(benchmark::State& state) {
-  const Matrix a(2, 4096, kLarge / 4096), out(1, 1, 4096);
+void var_rows(benchmark::State& state) {
+  const int64_t cols = state.range(0), rows = state.range(1) / cols;
+  const Tensor a(kF32, {rows, cols}), out(kF32, {rows});
   const int64_t dim = 1;
   mt_args_var_correction args{};
-  args.self = &a.tensor;
+  args.self = a.get();
   args.dim = {&dim, 1};
   args.correction.kind = MT_SCALAR_INT;
   args.correction.v.i = 1;
-  args.out = &out.tensor;
-  run(state, "var.correction", args, 4.0 * kLarge);
+  args.out = out.get();
+  measure(state, "var.correction", args, {&a}, out);
 }
-BENCHMARK(var)->UseRealTime();
+
+// ---- copies and fills
 
 void copy(benchmark::State& state) {
-  const Matrix a(2, 4096, 4096), out(2, 4096, 4096);
-  const Matrix turned(a, 2, 4096, 4096, 1, 4096);
+  const Shape shape{state.range(0)};
+  const Tensor from(kF32, shape), to(kF32, shape);
   mt_args_copy_ args{};
-  args.self = &out.tensor;
-  args.src = state.range(0) != 0 ? &turned.tensor : &a.tensor;
-  run(state, "copy_", args, 8.0 * kLarge);
+  args.self = to.get();
+  args.src = from.get();
+  measure(state, "copy_", args, {&from}, to);
 }
-BENCHMARK(copy)->ArgName("transposed")->Arg(0)->Arg(1)->UseRealTime();
-
 void fill(benchmark::State& state) {
-  const Matrix out(1, 1, kLarge);
-  Matrix number(1, 1, 1);
-  number.tensor.dl.ndim = 0;
+  const Tensor to(kF32, {state.range(0)}), number(kF32, {});
   mt_args_fill_ args{};
-  args.self = &out.tensor;
-  args.value = &number.tensor;
-  run(state, "fill_", args, 4.0 * kLarge);
+  args.self = to.get();
+  args.value = number.get();
+  measure(state, "fill_", args, {&number}, to);
 }
-BENCHMARK(fill)->UseRealTime();
+
+// ---- small calls: what a kernel costs before its first element
+
+void small_add(benchmark::State& state) {
+  const Shape shape{state.range(0)};
+  const Tensor a(kF32, shape), b(kF32, shape), out(kF32, shape);
+  mt_args_add_Tensor args{};
+  args.header.size = sizeof(args);
+  args.header.compute = kF32;
+  args.self = a.get();
+  args.other = b.get();
+  args.out = out.get();
+  const mt_candidate& candidate = kernel("add.Tensor");
+  for (auto _ : state) candidate.run(candidate.self, &context(), &args);
+}
+
+void small_sum(benchmark::State& state) {
+  const Tensor a(kF32, {state.range(0)}), out(kF32, {});
+  mt_args_sum_dim_IntList args{};
+  args.header.size = sizeof(args);
+  args.header.compute = kF32;
+  args.self = a.get();
+  args.out = out.get();
+  const mt_candidate& candidate = kernel("sum.dim_IntList");
+  for (auto _ : state) candidate.run(candidate.self, &context(), &args);
+}
+
+// Once with each number of threads.
+void add_benchmark(const char* name, void (*run)(benchmark::State&),
+                   std::initializer_list<Shape> all) {
+  const size_t last = all.begin()->size();
+  auto* b = benchmark::RegisterBenchmark(name, [=](benchmark::State& state) {
+    context().num_threads = static_cast<int>(state.range(last));
+    run(state);
+  });
+  for (const Shape& args : all) {
+    for (const int64_t threads : {1, 2}) {
+      Shape with = args;
+      with.push_back(threads);
+      b->Args(with);
+    }
+  }
+  b->UseManualTime()->Iterations(1);
+}
+
+void add_all() {
+  add_benchmark("add", add, {{kCached}, {kMedium}, {kLarge}});
+  add_benchmark("mul", mul, {{kLarge}});
+  add_benchmark("relu", relu, {{kCached}, {kMedium}, {kLarge}});
+  add_benchmark("relu_grad", relu_grad, {{kLarge}});
+  add_benchmark("add_in_place", add_in_place, {{kMedium}, {kLarge}});
+  add_benchmark("add_number", add_number, {{kMedium}, {kLarge}});
+  add_benchmark("greater", greater, {{kLarge}});
+  add_benchmark("add_double", add_double, {{kLarge / 2}});
+  add_benchmark("exp", exp, {{kLarge}});
+  add_benchmark("add_same<Half>", add_same<sdk::Half>, {{kMedium}, {kLarge}});
+  add_benchmark("add_same<BFloat16>", add_same<sdk::BFloat16>, {{kMedium}, {kLarge}});
+  add_benchmark("add_same<int64>", add_same<int64_t>, {{kLarge / 2}});
+  add_benchmark("add_same<uint8>", add_same<uint8_t>, {{kLarge}});
+  add_benchmark("add_to_float<int32>", add_to_float<int32_t>, {{kMedium}, {kLarge}});
+  add_benchmark("add_to_float<int64>", add_to_float<int64_t>, {{kMedium}, {kLarge}});
+  add_benchmark("add_to_float<uint8>", add_to_float<uint8_t>, {{kLarge}});
+  add_benchmark("add_to_float<bool>", add_to_float<bool>, {{kLarge}});
+  add_benchmark("convert<int64, float>", convert<int64_t, float>, {{kMedium}, {kLarge}});
+  add_benchmark("convert<float, int64>", convert<float, int64_t>, {{kLarge}});
+  add_benchmark("convert<uint8, float>", convert<uint8_t, float>, {{kLarge}});
+  add_benchmark("convert<float, BFloat16>", convert<float, sdk::BFloat16>, {{kLarge}});
+  add_benchmark("convert<Half, float>", convert<sdk::Half, float>, {{kLarge}});
+  add_benchmark("add_row", add_row,
+                {{3, kLarge},
+                 {10, kLarge},
+                 {33, kLarge},
+                 {64, kLarge},
+                 {1000, kLarge},
+                 {4096, kLarge},
+                 {64, kMedium},
+                 {1000, kMedium}});
+  add_benchmark("add_column", add_column,
+                {{3, kLarge},
+                 {10, kLarge},
+                 {33, kLarge},
+                 {64, kLarge},
+                 {1000, kLarge},
+                 {4096, kLarge},
+                 {64, kMedium}});
+  add_benchmark("add_outer", add_outer, {{64, kLarge}, {4096, kLarge}, {512, kMedium}});
+  add_benchmark("add_channel", add_channel, {{49, kLarge}, {784, kLarge}});
+  add_benchmark("add_sliced", add_sliced, {{10, kLarge}, {64, kLarge}, {1000, kLarge}});
+  add_benchmark("add_transposed", add_transposed, {{256}, {1024}, {4096}, {4000}});
+  add_benchmark("copy_transposed", copy_transposed, {{256}, {1024}, {4096}, {4000}});
+  add_benchmark("sum", sum, {{kCached}, {kMedium}, {kLarge}, {4 * kLarge}});
+  add_benchmark("sum_rows", sum_rows,
+                {{3, kLarge},
+                 {8, kLarge},
+                 {10, kLarge},
+                 {33, kLarge},
+                 {64, kLarge},
+                 {200, kLarge},
+                 {4096, kLarge},
+                 {10, kMedium},
+                 {512, kMedium}});
+  add_benchmark("sum_columns", sum_columns,
+                {{3, kLarge},
+                 {10, kLarge},
+                 {33, kLarge},
+                 {64, kLarge},
+                 {1000, kLarge},
+                 {4096, kLarge},
+                 {64, kMedium},
+                 {512, kMedium}});
+  add_benchmark("amax_rows", amax_rows, {{10, kLarge}, {64, kLarge}, {4096, kLarge}});
+  add_benchmark("amax_columns", amax_columns, {{64, kLarge}, {4096, kLarge}});
+  add_benchmark("argmax_rows", argmax_rows, {{10, kLarge}, {4096, kLarge}});
+  add_benchmark("var_rows", var_rows, {{64, kLarge}, {4096, kLarge}});
+  add_benchmark("copy", copy, {{kMedium}, {kLarge}});
+  add_benchmark("fill", fill, {{kMedium}, {kLarge}});
+  for (const int64_t n : {8, 1024}) {
+    benchmark::RegisterBenchmark("small_add", small_add)->Arg(n);
+    benchmark::RegisterBenchmark("small_sum", small_sum)->Arg(n);
+  }
+}
 
 }  // namespace
 }  // namespace mytorch::bench
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  mytorch::bench::add_all();
+  benchmark::RunSpecifiedBenchmarks();
+}
+#endif  // HWY_ONCE

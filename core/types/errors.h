@@ -17,6 +17,7 @@ const T& piece(const T& part) {
   return part;
 }
 inline absl::string_view piece(std::string_view part) { return {part.data(), part.size()}; }
+inline absl::string_view piece(const Str& part) { return {part.data(), part.size()}; }
 inline const std::string& piece(const std::string& part) { return part; }
 template <size_t n>
 inline const char* piece(const char (&part)[n]) {

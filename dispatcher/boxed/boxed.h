@@ -66,6 +66,10 @@ struct As<std::string_view> {
   static std::string_view get(const Value& v) { return std::get<std::string>(v.variant()); }
 };
 template <>
+struct As<Str> {
+  static Str get(const Value& v) { return As<std::string_view>::get(v); }
+};
+template <>
 struct As<ScalarType> {
   static ScalarType get(const Value& v) { return std::get<ScalarType>(v.variant()); }
 };

@@ -215,8 +215,9 @@ const Backend& add_backend(const mt_backend& given, const std::string& path) {
     std::lock_guard<std::mutex> lock(b.mutex);
     for (const auto& known : b.all) {
       if (known->name == backend->name) {
-        fail(ErrorCode::kValue, "[backend] a backend called '", backend->name,
-             "' is loaded already", known->path.empty() ? "" : ", from ", known->path);
+        fail(ErrorCode::kValue, "[backend] ", path.empty() ? "a registered backend" : path,
+             " is called '", backend->name, "', and a backend of that name is there already",
+             known->path.empty() ? "" : ", from ", known->path);
       }
     }
   }
@@ -231,7 +232,7 @@ const Backend& add_backend(const mt_backend& given, const std::string& path) {
     const auto* first = reinterpret_cast<const char*>(given.candidates);
     const size_t step = given.candidates->size;
     const mt_candidate abi = copy_sized(reinterpret_cast<const mt_candidate*>(first + i * step));
-    // Nor is an op an error that this mytorch does not have.
+    // An op that this mytorch does not have is no error: the plug-in may be newer.
     OpEntry* entry = abi.op != nullptr ? find_op(abi.op) : nullptr;
     if (entry != nullptr) register_candidate(*entry, *kept, abi);
   }

@@ -141,8 +141,7 @@ int run_converted(OpState& state, int slot, const mt_candidate& candidate, mt_ct
   });
   for_each_output(op, simple, [&](const mt_tensor*& operand, const OutputInfo& output) {
     // Asked of the call as it came: inputs may have been replaced above.
-    const bool shared =
-        (candidate.flags & MT_TAKES_ALIAS) == 0 && aliases_input(op, args, operand);
+    const bool shared = (candidate.flags & MT_TAKES_ALIAS) == 0 && aliases_input(op, args, operand);
     replace(operand, wanted_output(op, candidate, args, output), false, true, shared);
   });
   if (candidate.supports != nullptr && candidate.supports(candidate.self, simple) != nullptr) {

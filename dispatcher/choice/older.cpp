@@ -79,9 +79,8 @@ bool at_default(const ArgInfo& arg, const void* args) {
     }
     case ArgType::kScalarType: {
       const auto& given = field<mt_dtype>(args, arg.offset);
-      return value.is_none()
-                 ? given.bits == 0
-                 : same_dtype(given, to_abi(std::get<ScalarType>(value.variant())));
+      return value.is_none() ? given.bits == 0
+                             : same_dtype(given, to_abi(std::get<ScalarType>(value.variant())));
     }
     case ArgType::kDevice: {
       const auto& given = field<mt_device>(args, arg.offset);

@@ -69,7 +69,7 @@ uint32_t known_fields(const OpInfo& op, uint64_t hash);
 const char* unknown_argument(const OpInfo& op, uint32_t knows, const void* args);
 
 // Makes a backend's kernel a candidate for calls on its device type. Kernels for other schemas than
-// the op's own, present and past, are passed over: the plug-in may be newer than the framework.
+// the op's own, present and past, are passed over.
 void register_candidate(OpEntry& entry, const Backend& backend, const mt_candidate& candidate);
 
 }  // namespace mytorch

@@ -224,9 +224,14 @@ bool can_dissolve(const OpInfo& op, const void* args) {
   if (op.num_programs == 0) return false;
   const mt_program& p = *op.programs[header(args).variant];
   if (p.fold != nullptr) return foldable(p.fold) && !plain(p);
-  // A node operation's own program is that one node.
-  const mt_node& last = p.nodes[p.outputs[0].node];
-  return !(p.num_outputs == 1 && std::strcmp(last.op, op.base) == 0);
+  // A node operation's own program is that one node. (With more it is not: `add` with an alpha.)
+  if (p.num_outputs != 1 || !is(p.nodes[p.outputs[0].node], op.base)) return true;
+  int operations = 0;
+  for (int i = 0; i < p.num_nodes; ++i) {
+    const mt_node& n = p.nodes[i];
+    operations += !is(n, "input") && !is(n, "scalar") && !is(n, "const") && !is(n, "cast");
+  }
+  return operations > 1;
 }
 
 std::vector<Tensor> dissolve(const OpInfo& op, const void* args, const bool* wanted) {

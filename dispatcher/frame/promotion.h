@@ -1,5 +1,6 @@
-// The types of a call. ATen's result type of several operands: tensors with dimensions decide before 0-dim tensors, and
-// those before numbers, unless the lesser is of a higher category (bool < integer < float).
+// The types of a call. ATen's result type of several operands: tensors with dimensions decide
+// before 0-dim tensors, and those before numbers, unless the lesser is of a higher category (bool <
+// integer < float).
 #pragma once
 
 #include <cmath>

@@ -66,6 +66,11 @@ void run_init(mt_backend_init_fn init, const std::string& path) {
 // The dynamic linker maps a file without looking at its length, and a truncated one kills the
 // process with SIGBUS: so its segments are checked against its size before.
 void check_complete(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    fail(ErrorCode::kIo, "[backend] ", path, " is not a file: name a backend's shared library");
+  }
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) fail(ErrorCode::kIo, "[backend] cannot open ", path, ": ", std::strerror(errno));
   const uint64_t size = static_cast<uint64_t>(file.tellg());

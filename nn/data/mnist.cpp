@@ -64,9 +64,24 @@ Tensor checked_labels(const Tensor& bytes, const std::string& path) {
   return labels;
 }
 
-// Division, not a product with 1/255, which would be off by an ulp for half of the values.
+// x / 255, to the bit, without dividing: a product with 1/255 would be off by an ulp for half of
+// the values, so 1/255 is taken as a sum. The first part has so few bits that its product is exact.
+constexpr float kHigh = 0x1.01p-8f;
+constexpr float kLow = static_cast<float>(1.0 / 255.0 - 0x1.01p-8);
+constexpr float unit_float(uint8_t x) {
+  const auto value = static_cast<float>(x);
+  return value * kHigh + value * kLow;
+}
+constexpr bool is_division() {
+  for (int x = 0; x < 256; ++x) {
+    if (unit_float(static_cast<uint8_t>(x)) != static_cast<float>(x) / 255.0f) return false;
+  }
+  return true;
+}
+static_assert(is_division());
+
 void to_unit_floats(const uint8_t* __restrict from, float* __restrict to) {
-  for (int64_t i = 0; i < kPixels; ++i) to[i] = static_cast<float>(from[i]) / 255.0f;
+  for (int64_t i = 0; i < kPixels; ++i) to[i] = unit_float(from[i]);
 }
 
 }  // namespace

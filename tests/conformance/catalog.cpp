@@ -26,6 +26,7 @@ OpRecord record(const Json& json) {
   op.doc = json.at("doc");
   op.meaning = json.at("meaning");
   op.promote = json.at("promote");
+  op.fold = json.at("fold");
   op.gradient = json.at("grad").at("kind");
   op.derived_gradient = json.at("grad").at("derived");
   for (const Json& formula : json.at("grad").at("formulas")) {

@@ -31,6 +31,7 @@ struct OpRecord {
   std::string doc;
   std::string meaning;
   std::string promote;
+  std::string fold;      // of reductions
   std::string gradient;  // in words: none, derived, formulas, dissolve
   std::string derived_gradient;
   std::vector<std::string> formulas;

@@ -22,6 +22,10 @@ struct Tolerance {
                               const Tensor& expected, const std::vector<Element>& elements) const;
 };
 
+// Means and variances of infinities depend on the order of additions: there whatever is not finite
+// counts as equal.
+bool undefined_moment(const OpRecord& op, double a, double b);
+
 // "" when equal: types, shapes, strides (unless `values_only`) and elements; NaN equals NaN, and an
 // infinity itself. Else what differs, with the worst element.
 std::string difference(const OpRecord& op, const Arguments& arguments, const Value& found,

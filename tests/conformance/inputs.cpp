@@ -118,7 +118,9 @@ std::vector<Element> golden_elements(const Json& spec, ScalarType dtype, int64_t
       auto low = static_cast<int64_t>(std::ceil(bound("low", -1)));
       const auto high = static_cast<int64_t>(std::ceil(bound("high", 2)));
       if (dtype == kUInt8) low = std::max<int64_t>(low, 0);
-      elements.push_back(Element::of_int(low + r % std::max<int64_t>(high - low, 1)));
+      const bool unique = spec.value("unique", false);
+      elements.push_back(
+          Element::of_int(low + (unique ? r : r % std::max<int64_t>(high - low, 1))));
     }
   }
   return elements;

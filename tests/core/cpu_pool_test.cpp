@@ -110,15 +110,17 @@ TEST(OutOfMemoryTest, ImpossibleSizesAreErrors) {
   expect_error(ErrorCode::kOutOfMemory, {"cpu", "4611686018427387904 bytes"},
                [&] { make({int64_t{1} << 60}); });
   const int64_t big = int64_t{1} << 32;
-  expect_error(ErrorCode::kOutOfMemory, {"(4294967296, 4294967296, 2)", "any memory"},
-               [&] { make({big, big, 2}); });
+  expect_error(ErrorCode::kOutOfMemory, {"(4294967296, 4294967296, 2)", "any memory"}, [&] {
+    make({big, big, 2});
+  });
   expect_error(ErrorCode::kOutOfMemory, {"any memory"}, [&] { make({big, big + 1}); });
   expect_error(ErrorCode::kOutOfMemory, {"any memory"}, [&] { make({INT64_MAX}); });
   expect_error(ErrorCode::kShape, {"(3, -2)", "negative"}, [&] { make({3, -2}); });
   expect_error(ErrorCode::kShape, {"negative"}, [&] { make({0, -2}); });
   expect_error(ErrorCode::kShape, {"negative"}, [&] { make({-2, -2}); });
-  expect_error(ErrorCode::kOutOfMemory, {"any memory"},
-               [&] { Tensor::adopt(new_tensor_strided({big, big}, {big, 1}, kFloat32, kCPU)); });
+  expect_error(ErrorCode::kOutOfMemory, {"any memory"}, [&] {
+    Tensor::adopt(new_tensor_strided({big, big}, {big, 1}, kFloat32, kCPU));
+  });
   EXPECT_EQ(cpu_pool::stats().large_in_use, before.large_in_use);
   EXPECT_EQ(tensor({1, 2}).numel(), 2);
 }

@@ -140,9 +140,8 @@ TEST(RegisterTest, RefusesWhatIsNoDevice) {
   refused("lacks one of", [](mt_device_ops& ops) { ops.copy = nullptr; });
   refused("lacks one of", [](mt_device_ops& ops) { ops.size = offsetof(mt_device_ops, copy); });
   refused("has streams, but lacks", [](mt_device_ops& ops) { ops.wait_event = nullptr; });
-  refused("has streams, but lacks", [](mt_device_ops& ops) {
-    ops.size = offsetof(mt_device_ops, destroy_event);
-  });
+  refused("has streams, but lacks",
+          [](mt_device_ops& ops) { ops.size = offsetof(mt_device_ops, destroy_event); });
   refused("that of 'cpu'", [](mt_device_ops& ops) { ops.type = MT_DEVICE_CPU; });
   refused("gave -1", [](mt_device_ops& ops) { ops.device_count = [](void*) { return -1; }; });
   EXPECT_EQ(num_device_types(), before);
@@ -176,15 +175,14 @@ TEST(DeviceMemoryTest, ComesFromTheDeviceAndGoesBack) {
   const size_t before = npu.log.blocks.size();
   {
     const int64_t sizes[] = {3, 5};
-    const Tensor x =
-        Tensor::adopt(new_tensor(sizes, 2, kFloat64, Device(npu.type, 1), npu.slot));
+    const Tensor x = Tensor::adopt(new_tensor(sizes, 2, kFloat64, Device(npu.type, 1), npu.slot));
     EXPECT_EQ(x.device(), Device(npu.type, 1));
     EXPECT_EQ(x.impl()->abi.dl.device.index, 1);
     EXPECT_EQ(npu.log.blocks.at(const_cast<void*>(x.raw_data())), 15 * sizeof(double));
     const Tensor view = Tensor::adopt(new_view(x.impl(), {5}, {1}, 5));
     EXPECT_EQ(view.device(), x.device());
-    const Tensor empty = Tensor::adopt(
-        new_tensor_strided({0, 4}, {4, 1}, kFloat32, Device(npu.type, 0)));
+    const Tensor empty =
+        Tensor::adopt(new_tensor_strided({0, 4}, {4, 1}, kFloat32, Device(npu.type, 0)));
     EXPECT_EQ(empty.numel(), 0);
     EXPECT_EQ(npu.log.blocks.size(), before + 1);
   }

@@ -61,13 +61,14 @@ TEST(DtypeTest, CrossesTheContract) {
     EXPECT_EQ(from_abi(to_abi(type(i))), type(i));
     EXPECT_EQ(dtype_from_name(dtype_name(type(i))), type(i));
     EXPECT_EQ(element_size(type(i)), to_abi(type(i)).bits / 8);
-    EXPECT_EQ(is_floating_point(type(i)), std::string(dtype_name(type(i))).find("float") !=
-                                              std::string::npos);
+    EXPECT_EQ(is_floating_point(type(i)),
+              std::string(dtype_name(type(i))).find("float") != std::string::npos);
     EXPECT_NE(is_floating_point(type(i)), is_integral(type(i), true));
   }
   EXPECT_FALSE(is_integral(kBool));
-  expect_error(ErrorCode::kType, {"[dtype]", "code 5", "64 bits"},
-               [] { from_abi({MT_COMPLEX, 64, 1}); });
+  expect_error(ErrorCode::kType, {"[dtype]", "code 5", "64 bits"}, [] {
+    from_abi({MT_COMPLEX, 64, 1});
+  });
   expect_error(ErrorCode::kType, {"4 lanes"}, [] { from_abi({MT_FLOAT, 32, 4}); });
   expect_error(ErrorCode::kType, {"0 bits"}, [] { from_abi({}); });
   expect_error(ErrorCode::kType, {"'float'", "float32", "bool"}, [] { dtype_from_name("float"); });

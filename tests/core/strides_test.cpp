@@ -94,7 +94,8 @@ TEST_F(OverlapTest, OfATensorWithItself) {
   for (int i = 0; i < 20000; ++i) {
     const Geometry g = random.next();
     const List elements = g.elements();
-    const bool twice = std::set<int64_t>(elements.begin(), elements.end()).size() != elements.size();
+    const bool twice =
+        std::set<int64_t>(elements.begin(), elements.end()).size() != elements.size();
     const bool said = has_internal_overlap(*make(g).impl());
     // An overlap is never missed. Interleaved patterns may be refused without one, as by ATen.
     ASSERT_LE(twice, said) << "case " << i;
@@ -119,10 +120,18 @@ TEST_F(OverlapTest, OfTwoTensors) {
     std::sort(y.begin(), y.end());
     List both;
     std::set_intersection(x.begin(), x.end(), y.begin(), y.end(), std::back_inserter(both));
-    if (!both.empty()) ASSERT_NE(said, Overlap::kNone) << "case " << i;
-    if (said == Overlap::kExact) ASSERT_TRUE(same) << "case " << i;
-    if (same && !x.empty()) ASSERT_EQ(said, Overlap::kExact) << "case " << i;
-    if (x.empty() || y.empty()) ASSERT_EQ(said, Overlap::kNone) << "case " << i;
+    if (!both.empty()) {
+      ASSERT_NE(said, Overlap::kNone) << "case " << i;
+    }
+    if (said == Overlap::kExact) {
+      ASSERT_TRUE(same) << "case " << i;
+    }
+    if (same && !x.empty()) {
+      ASSERT_EQ(said, Overlap::kExact) << "case " << i;
+    }
+    if (x.empty() || y.empty()) {
+      ASSERT_EQ(said, Overlap::kNone) << "case " << i;
+    }
     ++counts[static_cast<int>(said)];
   }
   for (int n : counts) EXPECT_GT(n, 500);

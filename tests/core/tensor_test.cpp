@@ -150,8 +150,9 @@ TEST(FromBlobTest, UsesTheCallersMemory) {
 
 TEST(FromBlobTest, RefusesNonsense) {
   float memory[4] = {};
-  expect_error(ErrorCode::kShape, {"[from_blob]", "2 sizes", "1 strides"},
-               [&] { from_blob(memory, {2, 2}, kFloat32, kCPU, IntList{1}); });
+  expect_error(ErrorCode::kShape, {"[from_blob]", "2 sizes", "1 strides"}, [&] {
+    from_blob(memory, {2, 2}, kFloat32, kCPU, IntList{1});
+  });
   expect_error(ErrorCode::kShape, {"[from_blob]", "negative"},
                [&] { from_blob(memory, {-1}, kFloat32); });
   expect_error(ErrorCode::kShape, {"[from_blob]", "negative"},

@@ -50,8 +50,8 @@ class SimpleKernelTest : public ::testing::Test {
   SimpleKernelTest() {
     copies();
     static const bool registered = [] {
-      add_backend_with("simple", "copies", {{"hypot", "simple", 0, 0, simple},
-                                            {"maximum", "simple", 0, 0, simple}});
+      add_backend_with("simple", "copies",
+                       {{"hypot", "simple", 0, 0, simple}, {"maximum", "simple", 0, 0, simple}});
       return true;
     }();
     (void)registered;
@@ -120,6 +120,30 @@ TEST_F(SimpleKernelTest, NeverSeesItsOutputAmongItsInputs) {
   EXPECT_EQ(values(x), (Values{91, 81, 71}));
 }
 
+TEST_F(SimpleKernelTest, OutOfMemoryOnTheWay) {
+  const Tensor turned = matrix().t();
+  const Tensor out = on_device(tensor({7, 7, 7, 7, 7, 7})).view({3, 2});
+  const int64_t blocks = copies().calls().blocks;
+  copies().let_fail("allocate");
+  expect_error(ErrorCode::kOutOfMemory, {"copies:0", "24 bytes"},
+               [&] { hypot_out(out, turned, turned); });
+  copies().let_fail("");
+  EXPECT_EQ(copies().calls().blocks, blocks);
+  EXPECT_EQ(values(out), Values(6, 7));
+}
+
+// A kernel may take everything but that.
+TEST_F(SimpleKernelTest, AliasesAreAFlagOfTheirOwn) {
+  add_backend_with("no-alias", "copies",
+                   {{"fmin", "no alias", 9,
+                     MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES, simple}});
+  const Tensor x = on_device(tensor({1, 2, 3}));
+  EXPECT_EQ(values(fmin(x, x)), (Values{-9, -18, -27}));
+  fmin_out(x, x, x);
+  EXPECT_EQ(values(x), (Values{-9, -18, -27}));
+  EXPECT_EQ(slow_paths_of("fmin").conversions, 1u);
+}
+
 TEST_F(SimpleKernelTest, IsAskedAboutTheCallThatItWouldGet) {
   static int asked = 0;
   add_backend_with("asks", "copies",
@@ -137,44 +161,55 @@ TEST_F(SimpleKernelTest, IsAskedAboutTheCallThatItWouldGet) {
   EXPECT_EQ(asked, 1);
   // What it then declines is as if it had not been asked: nothing was written.
   const Tensor out = on_device(tensor({5, 5, 5}));
-  expect_error(ErrorCode::kUnsupported, {"asks/asks: not six"},
-               [&] { atan2_out(out, on_device(tensor({1, 2, 3})), 1.0); });
+  expect_error(ErrorCode::kUnsupported, {"asks/asks: not six"}, [&] {
+    atan2_out(out, on_device(tensor({1, 2, 3})), 1.0);
+  });
   EXPECT_EQ(values(out), Values(3, 5));
 }
 
 // Reductions and primitives: dense, and of the type to compute in; lists of tensors too.
 TEST(SimpleKernelsTest, ListsOfTensors) {
   copies();
-  add_backend_with("cats", "copies",
-                   {{"cat", "rows", 0, 0, [](mt_ctx*, const void* given) {
-                       const auto& args = *static_cast<const mt_args_cat*>(given);
-                       float* to = floats(args.out);
-                       for (int64_t i = 0; i < args.tensors.size; ++i) {
-                         const mt_tensor* t = args.tensors.data[i];
-                         EXPECT_NE(t->flags & MT_TENSOR_DENSE, 0u);
-                         to = std::copy_n(floats(t), numel(t), to);
-                       }
-                       return int{MT_OK};
-                     }}});
+  add_backend_with("cats", "copies", {{"cat", "rows", 0, 0, [](mt_ctx*, const void* given) {
+                                         const auto& args = *static_cast<const mt_args_cat*>(given);
+                                         float* to = floats(args.out);
+                                         for (int64_t i = 0; i < args.tensors.size; ++i) {
+                                           const mt_tensor* t = args.tensors.data[i];
+                                           EXPECT_NE(t->flags & MT_TENSOR_DENSE, 0u);
+                                           to = std::copy_n(floats(t), numel(t), to);
+                                         }
+                                         return int{MT_OK};
+                                       }}});
   const Tensor turned = matrix().t();
   const std::vector<Tensor> list = {turned, matrix().view({3, 2})};
   const TensorImpl* const first = list[0].impl();
   EXPECT_EQ(values(cat(list)), (Values{1, 4, 2, 5, 3, 6, 1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(list[0].impl(), first);  // the caller's list is untouched
   EXPECT_EQ(slow_paths_of("cat").conversions, 1u);
+  // And the next candidate gets the call as it was, when one declines after all.
+  static const void* seen = nullptr;
+  add_backend_with(
+      "cats-again", "copies",
+      {{"cat", "declines", 9, 0, [](mt_ctx*, const void*) { return int{MT_DECLINED}; }},
+       {"cat", "looks", 8, MT_TAKES_STRIDED, [](mt_ctx*, const void* given) {
+          seen = static_cast<const mt_args_cat*>(given)->tensors.data[0]->dl.data;
+          return int{MT_DECLINED};
+        }}});
+  EXPECT_EQ(values(cat(list)), (Values{1, 4, 2, 5, 3, 6, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(seen, turned.raw_data());
 }
 
 TEST(SimpleKernelsTest, WrittenArguments) {
   copies();
-  add_backend_with("fills", "copies",
-                   {{"uniform_", "counts", 0, 0, [](mt_ctx*, const void* given) {
-                       const auto& args = *static_cast<const mt_args_uniform_*>(given);
-                       EXPECT_NE(args.self->flags & MT_TENSOR_DENSE, 0u);
-                       for (int64_t i = 0; i < numel(args.self); ++i) {
-                         floats(args.self)[i] += static_cast<float>(i);
-                       }
-                       return int{MT_OK};
-                     }}});
+  add_backend_with("fills", "copies", {{"uniform_", "counts", 0, 0, [](mt_ctx*, const void* given) {
+                                          const auto& args =
+                                              *static_cast<const mt_args_uniform_*>(given);
+                                          EXPECT_NE(args.self->flags & MT_TENSOR_DENSE, 0u);
+                                          for (int64_t i = 0; i < numel(args.self); ++i) {
+                                            floats(args.self)[i] += static_cast<float>(i);
+                                          }
+                                          return int{MT_OK};
+                                        }}});
   const Tensor memory = on_device(tensor({10, 20, 30, 40}));
   const Tensor odd = Tensor::adopt(new_view(memory.impl(), {2}, {2}, 1));
   odd.uniform_();
@@ -184,23 +219,13 @@ TEST(SimpleKernelsTest, WrittenArguments) {
 
 TEST(SimpleKernelsTest, KeepsTheErrorOfAKernel) {
   copies();
-  add_backend_with("breaks", "copies", {{"fmod.Tensor", "breaks", 0, 0, [](mt_ctx* ctx, const void*) {
-                                           ctx->set_error(ctx, MT_ERROR_VALUE, "it broke");
-                                           return int{MT_ERROR_VALUE};
-                                         }}});
+  add_backend_with("breaks", "copies",
+                   {{"fmod.Tensor", "breaks", 0, 0, [](mt_ctx* ctx, const void*) {
+                       ctx->set_error(ctx, MT_ERROR_VALUE, "it broke");
+                       return int{MT_ERROR_VALUE};
+                     }}});
   const Tensor turned = matrix().t();
   expect_error(ErrorCode::kValue, {"[fmod] it broke"}, [&] { fmod(turned, turned); });
-}
-
-TEST(SimpleKernelsTest, OutOfMemoryOnTheWay) {
-  const Tensor turned = matrix().t();
-  const Tensor out = on_device(tensor({1, 2, 3, 4, 5, 6}).view({2, 3}).t());
-  const int64_t blocks = copies().calls().blocks;
-  copies().let_fail("allocate");
-  expect_error(ErrorCode::kOutOfMemory, {"copies:0"}, [&] { cat({turned, turned}); });
-  copies().let_fail("");
-  EXPECT_EQ(copies().calls().blocks, blocks);
-  EXPECT_EQ(values(out), (Values{1, 4, 2, 5, 3, 6}));
 }
 
 }  // namespace

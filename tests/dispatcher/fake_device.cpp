@@ -235,9 +235,8 @@ void register_with(std::function<int(const mt_host*, mt_backend*)> init) {
   static std::mutex mutex;
   std::lock_guard<std::mutex> lock(mutex);
   current_init = std::move(init);
-  register_backend([](const mt_host* host, mt_backend* backend) {
-    return current_init(host, backend);
-  });
+  register_backend(
+      [](const mt_host* host, mt_backend* backend) { return current_init(host, backend); });
 }
 
 int fill(State& s, const mt_host* host, mt_backend* backend) {
@@ -263,8 +262,7 @@ int fill(State& s, const mt_host* host, mt_backend* backend) {
                         const mt_dtype* types, int32_t num_types, mt_candidate* candidate) {
     State& s = state_of(self);
     if (s.options.compiles && !s.options.compiles(*program)) return int{MT_DECLINED};
-    const int status =
-        s.compile_inner(s.self_inner, program, compute, types, num_types, candidate);
+    const int status = s.compile_inner(s.self_inner, program, compute, types, num_types, candidate);
     if (status == MT_OK) {
       std::lock_guard<std::mutex> lock(s.mutex);
       *candidate = s.wrap(program->name, *candidate);
@@ -279,9 +277,8 @@ int fill(State& s, const mt_host* host, mt_backend* backend) {
 FakeDevice& FakeDevice::create(FakeOptions options) {
   auto* state = new State;  // as the backend, for good
   state->options = std::move(options);
-  register_with([state](const mt_host* host, mt_backend* backend) {
-    return fill(*state, host, backend);
-  });
+  register_with(
+      [state](const mt_host* host, mt_backend* backend) { return fill(*state, host, backend); });
   return *new FakeDevice(state);
 }
 

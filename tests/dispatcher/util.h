@@ -29,8 +29,9 @@ inline Values values(const Tensor& tensor) {
 
 // A device with nothing but memory.
 inline FakeDevice& bare() {
-  static FakeDevice& device = FakeDevice::create(
-      {"bare", 1, [](const std::string&) { return false; }, [](const mt_program&) { return false; }});
+  static FakeDevice& device =
+      FakeDevice::create({"bare", 1, [](const std::string&) { return false; },
+                          [](const mt_program&) { return false; }});
   return device;
 }
 

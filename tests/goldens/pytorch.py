@@ -111,6 +111,30 @@ def attention(query, key, value, mask, causal, scale):
     return F.softmax(scores.masked_fill(empty, 0), -1).masked_fill(empty, 0) @ value
 
 
+def binary_cross_entropy_terms(x, y, weight):
+    terms = F.binary_cross_entropy(x, y, reduction="none")
+    return terms if weight is None else weight * terms  # PyTorch has no gradient of the weight
+
+
+def binary_cross_entropy_with_logits_terms(x, y, weight, pos_weight):
+    if pos_weight is not None and pos_weight.requires_grad:  # nor of this one: its own formula
+        terms = (1 - y) * x - ((pos_weight - 1) * y + 1) * F.logsigmoid(x)
+    else:
+        terms = F.binary_cross_entropy_with_logits(x, y, pos_weight=pos_weight, reduction="none")
+    return terms if weight is None else weight * terms
+
+
+def by_dimension(name):
+    """A reduction that PyTorch has of one dimension at a time."""
+    def call(x, dim, keepdim):
+        dims = range(x.dim()) if not dim else [d % max(x.dim(), 1) for d in dim]
+        x = x != 0
+        for d in sorted(dims, reverse=True):
+            x = getattr(x, name)(d, keepdim)
+        return x
+    return call
+
+
 def scaled_dot_product_attention(query, key, value, mask, dropout_p, causal, scale, enable_gqa):
     if dropout_p != 0:
         raise Missing("random")
@@ -199,15 +223,16 @@ TWINS = {
     "l1_loss_terms": losses(F.l1_loss),
     "smooth_l1_loss_terms": lambda x, y, beta: F.smooth_l1_loss(x, y, reduction="none", beta=beta),
     "huber_loss_terms": lambda x, y, delta: F.huber_loss(x, y, reduction="none", delta=delta),
-    "binary_cross_entropy_terms": lambda x, y, w: F.binary_cross_entropy(x, y, weight=w, reduction="none"),
-    "binary_cross_entropy_with_logits_terms": lambda x, y, w, p: F.binary_cross_entropy_with_logits(
-        x, y, weight=w, pos_weight=p, reduction="none"),
+    "binary_cross_entropy_terms": binary_cross_entropy_terms,
+    "binary_cross_entropy_with_logits_terms": binary_cross_entropy_with_logits_terms,
+    "all.dims": by_dimension("all"),
+    "any.dims": by_dimension("any"),
     "kl_div_terms": lambda x, y, log: F.kl_div(x, y, reduction="none", log_target=log),
     "kl_div": lambda x, y, reduction, log: F.kl_div(x, y, reduction=reduction, log_target=log),
     "full": lambda size, value, dtype, device: torch.full(size, value, dtype=dtype),
     "to.device": lambda x, device, type_, non_blocking, copy: x.to(device, type_ or x.dtype, copy=copy),
     "convolution_backward_input": convolution_backward(0),
-    "convolution_backward_weight": lambda grad_output, x, *rest: convolution_backward(1)(grad_output, x, *rest),
+    "convolution_backward_weight": convolution_backward(1),
     "max_pool2d_with_indices_backward": max_pool2d_backward,
     "avg_pool2d_backward": lambda grad, size, *rest: aten.avg_pool2d_backward(
         grad, torch.zeros(size, dtype=grad.dtype), *rest),
@@ -218,8 +243,11 @@ TWINS = {
     "as_strided_relative": lambda x, size, stride, offset: x.as_strided(size, stride, x.storage_offset() + offset),
     "attention": attention,
     "scaled_dot_product_attention": scaled_dot_product_attention,
-    "softmax_backward": lambda grad, out, dim: aten._softmax_backward_data(grad, out, dim, out.dtype),
-    "log_softmax_backward": lambda grad, out, dim: aten._log_softmax_backward_data(grad, out, dim, out.dtype),
+    # These are wrong for operands that are not contiguous.
+    "softmax_backward": lambda grad, out, dim: aten._softmax_backward_data(
+        grad.contiguous(), out.contiguous(), dim, out.dtype),
+    "log_softmax_backward": lambda grad, out, dim: aten._log_softmax_backward_data(
+        grad.contiguous(), out.contiguous(), dim, out.dtype),
     "native_layer_norm": native_layer_norm,
     "native_layer_norm_backward": native_layer_norm_backward,
     "rms_norm": rms_norm,

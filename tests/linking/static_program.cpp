@@ -11,7 +11,7 @@
 extern "C" int mytorch_reference_init(const mt_host* host, mt_backend* backend);
 
 int main() {
-  setenv("MYTORCH_BACKEND_PATH", "/nonexistent", 1);
+  setenv("MYTORCH_BACKEND_PATH", "", 1);
   mytorch::register_backend(&mytorch_reference_init);
   const mytorch::Prefer reference("cpu", "reference");
   const mytorch::Tensor x = mytorch::tensor({1, 2, 3}).requires_grad_();

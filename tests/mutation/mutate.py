@@ -3,16 +3,19 @@
 
     python3 tests/mutation/mutate.py [op ...]
 
-Changes the program of every pointwise and reduce record in turn: another operation for one node, a
-constant off by a little, operands swapped, a result negated. Each mutant is evaluated, in Python, on
-the inputs of the goldens; if it gives PyTorch's results nevertheless, it has survived, and the exit
-status is 1. A mutant that computes the same function on every finite input (an operation swapped for
-an equal one) is found by evaluating it on random inputs beside the original, and left out.
+Changes the program of every pointwise and reduce record, and of every gradient that is a program, in turn: another operation for one node, a
+constant off by a little or of the other sign, operands exchanged, a result negated. Each mutant is
+evaluated, in Python, on the inputs of the goldens; if it gives PyTorch's results nevertheless, it has
+survived, and the exit status is 1. A mutant that computes the same function (an operation swapped for
+an equal one) is found by evaluating it on random inputs beside the original, and left out; the numbers
+among them vary too, so that goldens of default arguments alone are not enough.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import json
 import math
 import random
@@ -23,6 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from codegen import golden  # noqa: E402
+from codegen.expr import ExprError  # noqa: E402
+from codegen.gradients import gradient_names  # noqa: E402
 from codegen.nodes import BOOL, COMPUTE  # noqa: E402
 from codegen.program import evaluate  # noqa: E402
 from codegen.records import load  # noqa: E402
@@ -48,6 +53,10 @@ SWAPS = {"sub", "div", "pow", "floor_divide", "trunc_divide", "remainder", "fmod
          "gt", "ge", "bitwise_left_shift", "bitwise_right_shift"}
 
 
+# What arithmetic raises outside of its domain.
+FAILURES = (ArithmeticError, ValueError, TypeError, AttributeError)
+
+
 def mutants(program):
     """Changed programs, each with what was changed."""
 
@@ -66,8 +75,14 @@ def mutants(program):
             yield "where swapped", with_node(i, dataclasses.replace(node, args=(c, b, a)))
         if node.op == "const" and isinstance(node.value, (int, float)) and node.type == COMPUTE and \
                 math.isfinite(node.value):
-            yield f"{node.value} -> {node.value + 0.25}", with_node(
-                i, dataclasses.replace(node, value=float(node.value) + 0.25))
+            for value in {node.value + 0.25, -node.value} - {node.value}:
+                yield f"{node.value} -> {value}", with_node(i, dataclasses.replace(node, value=float(value)))
+    kinds = ("scalar",) if program.fold else ("input", "scalar")
+    operands = [(i, n) for i, n in enumerate(program.nodes) if n.op in kinds and n.type == COMPUTE]
+    for (i, a), (j, b) in itertools.combinations(operands, 2):
+        nodes = list(program.nodes)
+        nodes[i], nodes[j] = b, a
+        yield f"{a.name} and {b.name} exchanged", dataclasses.replace(program, nodes=tuple(nodes))
     if program.fold in FOLDS:
         yield f"{program.fold} -> {FOLDS[program.fold]}", dataclasses.replace(program, fold=FOLDS[program.fold])
     for k, output in enumerate(program.outputs):
@@ -104,8 +119,8 @@ def broadcast(shape, other):
     return [y if x == 1 else x for x, y in zip(a, b)]
 
 
-def pick(values, shape, to, linear):
-    """The element that a broadcast tensor has at a linear index of the result."""
+def position(shape, to, linear):
+    """Which element a tensor, broadcast to a shape, has at a linear index of that."""
     strides, step = [], 1
     for n in reversed(shape):
         strides.insert(0, 0 if n == 1 else step)
@@ -115,7 +130,7 @@ def pick(values, shape, to, linear):
     for n, stride in zip(reversed(to), reversed(strides)):
         at += linear % n * stride
         linear //= n
-    return values[at]
+    return at
 
 
 class Golden:
@@ -144,7 +159,7 @@ class Golden:
                 self.values[arg.name] = given
         self.usable = len(dtypes) == 1 and not dtypes & {"float16", "bfloat16"}
         self.integer = self.usable and next(iter(dtypes)) not in golden.FLOATS and \
-            op.promote in ("same", "compare", "integral", "widen", "first") and \
+            op.promote != "float" and \
             not any(isinstance(v, float) for v in self.values.values())
         self.bool = dtypes == {"bool"}
         self.wraps = {"int8": 8, "uint8": 8, "int16": 16, "int32": 32}.get(next(iter(dtypes), ""), 0)
@@ -152,11 +167,10 @@ class Golden:
         self.expected = [out[2] if isinstance(out, list) else [out] for out in case["out"]]
 
     def _elements(self, tensors):
-        shape = []
-        for _, _, own in tensors.values():
-            shape = broadcast(shape, own)
-        return [{name: pick(found, memory, shape, i) for name, (found, memory, _) in tensors.items()}
-                for i in range(math.prod(shape))]
+        self.shapes = {name: shape for name, (_, _, shape) in tensors.items()}
+        self.shape = functools.reduce(broadcast, self.shapes.values())
+        return [{name: found[position(memory, self.shape, i)] for name, (found, memory, _) in tensors.items()}
+                for i in range(math.prod(self.shape))]
 
     def _reduce_groups(self, tensors):
         (name, (found, memory, shape)), = tensors.items()
@@ -164,20 +178,15 @@ class Golden:
         rank = len(shape)
         dims = range(rank) if dim is None or dim == () or dim == [] else [dim] if isinstance(dim, int) else dim
         reduced = {d % max(rank, 1) for d in dims}
-        groups: dict[tuple, list] = {}
-        for i in range(math.prod(shape)):
-            index, rest = [], i
-            for n in reversed(shape):
-                index.insert(0, rest % n)
-                rest //= n
+        kept = [range(n) for d, n in enumerate(shape) if d not in reduced]
+        groups: dict[tuple, list] = {key: [] for key in itertools.product(*kept)}
+        for i, index in enumerate(itertools.product(*map(range, shape))):
             key = tuple(x for d, x in enumerate(index) if d not in reduced)
-            groups.setdefault(key, []).append(pick(found, memory, shape, i))
+            groups[key].append(found[position(memory, shape, i)])
         return [{name: groups[key]} for key in sorted(groups)]
 
-    def inputs(self, program, group):
-        return {n.name: group.get(n.name, self.values.get(n.name)) for n in program.inputs + program.scalars}
-
     def selector(self):
+        """What chooses the variant: the arguments, with True for tensors."""
         present = {a.name: True for a in self.op.schema.args if a.is_tensor and
                    (self.groups and a.name in self.groups[0] or self.values.get(a.name) is not None)}
         return {**self.values, **present}
@@ -185,8 +194,8 @@ class Golden:
     def agrees(self, program, mutant) -> bool:
         for k, group in enumerate(self.groups):
             try:
-                found = run(program, mutant, self.inputs(program, group), self.integer)
-            except (ArithmeticError, ValueError, TypeError, AttributeError):
+                found = run(program, mutant, needed(program, {**self.values, **group}), self.integer)
+            except FAILURES:
                 return False
             for output, expected in zip(program.outputs, self.expected):
                 value, want = found[output.name], golden.number(expected[k])
@@ -199,31 +208,161 @@ class Golden:
         return True
 
 
-def equivalent(op, program, mutant, settings) -> bool:
-    """Whether a mutant computes the same function, as far as random numbers tell."""
-    rng = random.Random(1)
-    for setting in settings:
-        for _ in range(150):
-            kind = rng.choice([lambda: rng.uniform(-8, 8), lambda: rng.uniform(0, 1),
-                               lambda: float(rng.randint(-3, 3))])
-            inputs = {}
-            for n in program.inputs + program.scalars:
-                if setting.get(n.name) is not None and setting[n.name] is not True:
-                    inputs[n.name] = setting[n.name]
-                elif op.types.get(n.name) == "bool":
-                    inputs[n.name] = rng.random() < 0.5
-                else:
-                    inputs[n.name] = [kind() for _ in range(4)] if program.fold else kind()
+class GoldenGradient(Golden):
+    """The same case's gradients, for the programs of the derived operator."""
+
+    def __init__(self, op, derived, case):
+        super().__init__(op, case)
+        self.derived = derived
+        self.gradients = case.get("grad", {})
+        self.usable = self.usable and op.meaning == "pointwise" and bool(self.gradients)
+
+    def selector(self):
+        return {**super().selector(), **{n: True for n in (*incoming(self.op), *(r.name for r in self.op.results))}}
+
+    def agrees(self, program, mutant) -> bool:
+        outputs = [o for o in self.op.grad.outputs if o.arg in self.gradients]
+        sums = {o.arg: [0.0] * math.prod(self.shapes[o.arg]) for o in outputs}
+        for k, group in enumerate(self.groups):
+            weights = dict.fromkeys(incoming(self.op), 1 + 0.25 * k)
             try:
-                a = evaluate(program, inputs)
-            except (ArithmeticError, ValueError, TypeError, AttributeError):
-                continue
-            try:
-                if not all(same(a[o], b) for o, b in run(program, mutant, inputs, False).items()):
-                    return False
-            except (ArithmeticError, ValueError, TypeError, AttributeError):
+                found = run(program, mutant, needed(program, with_results(self.op, {**self.values, **group}) | weights),
+                            False)
+            except FAILURES:
                 return False
+            for o in outputs:
+                sums[o.arg][position(self.shapes[o.arg], self.shape, k)] += found[o.field]
+        return all(same(a, golden.number(b)) for o in outputs for a, b in zip(sums[o.arg], self.gradients[o.arg]))
+
+
+def needed(program, values):
+    return {n.name: values.get(n.name) for n in program.inputs + program.scalars}
+
+
+def incoming(op):
+    """The names of the incoming gradients."""
+    return tuple(gradient_names(op.results).values())
+
+
+def with_results(op, values):
+    """The values with those of the op's results, by the names that gradients know them by."""
+    program = op.body.select(values)
+    found = evaluate(program, needed(program, values))
+    return {**values, **{r.name: found[r.field] for r in op.results}}
+
+
+ORDINARY = [lambda rng: rng.uniform(-8, 8), lambda rng: rng.uniform(0, 1), lambda rng: float(rng.randint(-3, 3))]
+SPECIAL = (math.nan, math.inf, -math.inf, 0.0, -0.0)
+
+
+def draw(op, setting, rng, integer, special):
+    """Random arguments."""
+    kind = rng.choice(ORDINARY)
+
+    def element():
+        if integer:
+            return rng.randint(-9, 9)
+        return rng.choice(SPECIAL) if special and rng.random() < 0.15 else kind(rng)
+
+    values = dict(setting)
+    for arg in op.schema.args:
+        if setting.get(arg.name) is None:
+            continue
+        if arg.is_tensor:
+            if op.types.get(arg.name) == "bool":
+                values[arg.name] = rng.random() < 0.5
+            elif op.meaning == "reduce":
+                values[arg.name] = [element() for _ in range(rng.randint(0, 4))]
+            else:
+                values[arg.name] = element()
+        elif arg.is_number and rng.random() < 0.7 and not isinstance(setting[arg.name], bool):
+            values[arg.name] = rng.randint(-3, 3) if integer or arg.type == "int" else rng.choice(ORDINARY)(rng)
+    return values
+
+
+def smooth(op, values, name) -> bool:
+    """Whether the op has a derivative there: elsewhere its gradient is a choice, which goldens need not
+    know."""
+    def at(x):
+        program = op.body.select(values)
+        return list(evaluate(program, needed(program, {**values, name: x})).values())
+
+    h, x = 1e-6, values[name]
+    for left, middle, right in zip(at(x - h), at(x), at(x + h)):
+        if not all(map(math.isfinite, (left, middle, right))) or \
+                abs((right - middle) - (middle - left)) > 1e-3 * (h + abs(right - left)):
+            return False
     return True
+
+
+def equivalent(op, derived, program, mutant, settings) -> bool:
+    """Whether a mutant of a program of `op`, or of `derived`, its gradient, computes the same function,
+    as far as random numbers tell."""
+    rng = random.Random(1)
+    integers = op.promote != "float" and op.takes("integer") and derived is None
+    compared = 0
+    for trial in range(600):
+        integer = integers and trial % 3 == 2
+        try:
+            values = draw(op, rng.choice(settings), rng, integer, derived is None)
+            if derived is not None:
+                values = with_results(op, values) | {name: rng.uniform(-2, 2) for name in incoming(op)}
+            if (derived or op).body.select(values).variant != program.variant:
+                continue
+            inputs = needed(program, values)
+            a = evaluate(program, inputs, integer=integer)
+        except (ExprError, *FAILURES):
+            continue
+        wanted = list(a)
+        if derived is not None:
+            given = [o for o in op.grad.outputs if values.get(o.arg) is not None]
+            if not all(math.isfinite(x) for x in a.values()) or \
+                    not all(smooth(op, values, o.arg) for o in given):
+                continue
+            wanted = [o.field for o in given]
+        compared += 1
+        try:
+            found = run(program, mutant, inputs, integer)
+            if not all(same(a[o], found[o]) for o in wanted):
+                return False
+        except FAILURES:
+            return False
+    return compared > 0
+
+
+class Examination:
+    """Counts what becomes of mutants."""
+
+    def __init__(self):
+        self.caught, self.same_function = 0, 0
+        self.survived, self.wrong, self.without = [], [], []
+
+    def programs(self, op, derived, goldens):
+        """Every mutant of the op's programs, or of those of its gradient, against the goldens of its variant."""
+        body, name = (derived or op).body, (derived or op).full_name
+        chosen: dict[int, list] = {}
+        for g in goldens:
+            if g.usable and g.groups:
+                chosen.setdefault(body.select(g.selector()).variant, []).append(g)
+        for program in body.variants:
+            mine = chosen.get(program.variant, [])
+            where = f"{name} (variant {program.variant})"
+            if not mine:
+                self.without.append(where)
+                continue
+            # The unchanged program has to agree, or the comparison means nothing.
+            mine = [g for g in mine if g.agrees(program, program)]
+            if not mine:
+                self.wrong.append(where)
+                continue
+            settings = [Golden.selector(g) for g in mine]
+            for what, mutant in mutants(program):
+                if not all(g.agrees(program, mutant) for g in mine):
+                    self.caught += 1
+                elif equivalent(op, derived, program, mutant, settings):
+                    self.same_function += 1
+                else:
+                    self.survived.append(f"{where}: {what}")
 
 
 def main() -> int:
@@ -232,43 +371,25 @@ def main() -> int:
     cases: dict[str, list] = {}
     for path in sorted((ROOT / "tests" / "goldens").glob("*.json")):
         for case in json.loads(path.read_text()):
-            cases.setdefault(case["op"], []).append(case)
-    caught, survived, wrong, without = 0, [], [], []
+            if "out" in case and all(not isinstance(o, list) or o[2] is not None for o in case["out"]):
+                cases.setdefault(case["op"], []).append(case)
+    found = Examination()
     for name, op in ops.items():
         if op.body is None or op.derived or only and name not in only:
             continue
-        if name not in cases:
-            without.append(name)
-            continue
-        goldens: dict[int, list] = {}
-        for case in cases[name]:
-            g = Golden(op, case)
-            if g.usable and g.groups:
-                goldens.setdefault(op.body.select(g.selector()).variant, []).append(g)
-        for program in op.body.variants:
-            mine = goldens.get(program.variant, [])
-            if not mine:
-                without.append(f"{name} (variant {program.variant})")
-                continue
-            # The unchanged program has to agree, or the comparison means nothing.
-            mine = [g for g in mine if g.agrees(program, program)]
-            if not mine:
-                wrong.append(name)
-                continue
-            settings = [g.selector() for g in mine]
-            for what, mutant in mutants(program):
-                if not all(g.agrees(program, mutant) for g in mine):
-                    caught += 1
-                elif not equivalent(op, program, mutant, settings):
-                    survived.append(f"{name} (variant {program.variant}): {what}")
-    print(f"{caught} mutants caught, {len(survived)} survived")
-    for line in survived:
+        found.programs(op, None, [Golden(op, case) for case in cases.get(name, [])])
+        derived = ops.get(op.grad.derived)
+        if derived is not None:
+            found.programs(op, derived, [GoldenGradient(op, derived, case) for case in cases.get(name, [])])
+    print(f"{found.caught} mutants caught, {len(found.survived)} survived, "
+          f"{found.same_function} compute the same")
+    for line in found.survived:
         print("  survived:", line)
-    for line in wrong:
+    for line in found.wrong:
         print("  the record itself disagrees with every golden:", line)
-    if without:
-        print(f"  without goldens in PyTorch {len(without)}:", ", ".join(without))
-    return 1 if survived or wrong or caught == 0 else 0
+    for line in found.without:
+        print("  without goldens:", line)
+    return 1 if found.survived or found.wrong or found.without or found.caught == 0 else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #include "backends/cpu-openmp/convolution/gathered.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/convolution/gathered.cpp"
@@ -46,6 +47,7 @@ HWY_INLINE void Tile(const Gathered<T>& g, const int32_t* HWY_RESTRICT place, T*
     V odd[kRows];
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kRows; ++i) odd[i] = hn::Zero(d);
+#pragma GCC unroll 2
     for (; step + 2 <= end; step += 2) {
       const int64_t at0 = step[0], at1 = step[1];
       const V b0 = hn::LoadU(d, panel);
@@ -60,7 +62,8 @@ HWY_INLINE void Tile(const Gathered<T>& g, const int32_t* HWY_RESTRICT place, T*
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kRows; ++i) sums[i][0] = hn::Add(sums[i][0], odd[i]);
   }
-  for (; step != end; ++step) {
+#pragma GCC unroll 4
+  for (; step < end; ++step) {
     const int64_t at = *step;
     V b[kVecs];
 #pragma GCC unroll 2
@@ -92,30 +95,32 @@ HWY_INLINE void Tiles(const Gathered<T>& g) {
   const int64_t tiles = (g.rows + kTileRows - 1) / kTileRows;
   const int64_t height = g.rows / tiles;
   const int64_t higher = g.rows % tiles;
-  for (int64_t t = 0; t < tiles; ++t) {
-    const int64_t rows = height + (t < higher);
+  int64_t t = 0;
+  const auto run = [&](auto rows, int64_t until) HWY_ATTR {
+    for (; t < until; ++t) {
+      Tile<rows(), kVecs>(g, place, out);
+      place += rows();
+      out += rows() * width;
+    }
+  };
+  const auto run_height = [&](int64_t rows, int64_t until) HWY_ATTR {
     switch (rows) {
       case 6:
-        Tile<6, kVecs>(g, place, out);
-        break;
+        return run(std::integral_constant<int64_t, 6>(), until);
       case 5:
-        Tile<5, kVecs>(g, place, out);
-        break;
+        return run(std::integral_constant<int64_t, 5>(), until);
       case 4:
-        Tile<4, kVecs>(g, place, out);
-        break;
+        return run(std::integral_constant<int64_t, 4>(), until);
       case 3:
-        Tile<3, kVecs>(g, place, out);
-        break;
+        return run(std::integral_constant<int64_t, 3>(), until);
       case 2:
-        Tile<2, kVecs>(g, place, out);
-        break;
+        return run(std::integral_constant<int64_t, 2>(), until);
       default:
-        Tile<1, kVecs>(g, place, out);
+        return run(std::integral_constant<int64_t, 1>(), until);
     }
-    place += rows;
-    out += rows * width;
-  }
+  };
+  if (higher > 0) run_height(height + 1, higher);
+  run_height(height, tiles);
 }
 
 template <class T>

@@ -159,8 +159,7 @@ void Correlation<T>::store(const Chunks& chunks, const Chunks::Chunk& chunk,
                            const T* sums) const {
   const int64_t plane = volume(w.target);
   const int64_t width = panels.width(panel), real = panels.real(panel);
-  T* const to =
-      target + ((chunk.image * groups + group) * out + panels.first(panel)) * plane;
+  T* const to = target + ((chunk.image * groups + group) * out + panels.first(panel)) * plane;
   chunks.for_each_run(w, chunk, [&](int64_t position, int64_t at, int64_t length, int64_t image) {
     T* run = to + image * groups * out * plane + at;
     const T* from = sums + position * width;
@@ -185,14 +184,14 @@ bool Correlation<T>::run() const {
   const int64_t padded = panels.padded();
 
   T* packed = sdk::scratch<T>(ctx, groups * padded * in * taps);
-  sdk::parallel_for(ctx, 0, groups * panels.count, 1 + 65536 / (1 + in * taps * padded / panels.count),
-                    [&](int64_t begin, int64_t end) {
-                      for (int64_t i = begin; i < end; ++i) {
-                        const int64_t group = i / panels.count;
-                        pack(panels, blocks, group, i % panels.count,
-                             packed + group * padded * in * taps);
-                      }
-                    });
+  sdk::parallel_for(
+      ctx, 0, groups * panels.count, 1 + 65536 / (1 + in * taps * padded / panels.count),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t group = i / panels.count;
+          pack(panels, blocks, group, i % panels.count, packed + group * padded * in * taps);
+        }
+      });
   T* offsets = nullptr;
   if (bias != nullptr) {
     offsets = sdk::scratch<T>(ctx, groups * padded);
@@ -240,7 +239,8 @@ bool Correlation<T>::run() const {
               g.panel = packed + (group * in + c0) * taps * padded +
                         panels.first(panel) * (c1 - c0) * taps;
               g.vectors = panels.vectors(panel);
-              g.start = offsets == nullptr ? nullptr : offsets + group * padded + panels.first(panel);
+              g.start =
+                  offsets == nullptr ? nullptr : offsets + group * padded + panels.first(panel);
               g.accumulate = c0 > 0;
               g.out = sums + (panel - first) % kept * sums_size;
               gathered_product(g);
@@ -386,20 +386,20 @@ bool weight_from_windows(mt_ctx& ctx, const Geometry& g, const T* big, const T* 
         }
       });
 
-  sdk::parallel_for(
-      ctx, 0, g.groups * panels.count, 1 + 65536 / (parts * depth * 2 * panels.lanes),
-      [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t group = i / panels.count, panel = i % panels.count;
-          const int64_t width = panels.width(panel);
-          T* total = sums + group * sums_size + panels.first(panel) * depth;
-          for (int64_t part = 1; part < parts; ++part) {
-            add_to(total, total + part * g.groups * sums_size, depth * width);
-          }
-          transpose(total, width, depth, panels.real(panel),
-                    weight + (group * g.small_channels + panels.first(panel)) * depth, depth);
-        }
-      });
+  sdk::parallel_for(ctx, 0, g.groups * panels.count, 1 + 65536 / (parts * depth * 2 * panels.lanes),
+                    [&](int64_t begin, int64_t end) {
+                      for (int64_t i = begin; i < end; ++i) {
+                        const int64_t group = i / panels.count, panel = i % panels.count;
+                        const int64_t width = panels.width(panel);
+                        T* total = sums + group * sums_size + panels.first(panel) * depth;
+                        for (int64_t part = 1; part < parts; ++part) {
+                          add_to(total, total + part * g.groups * sums_size, depth * width);
+                        }
+                        transpose(total, width, depth, panels.real(panel),
+                                  weight + (group * g.small_channels + panels.first(panel)) * depth,
+                                  depth);
+                      }
+                    });
   return true;
 }
 

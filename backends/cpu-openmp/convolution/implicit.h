@@ -44,7 +44,8 @@ bool implicit_weight(mt_ctx&, const Geometry&, const T* /*big*/, const T* /*smal
   bool implicit_big<T>(mt_ctx & ctx, const Geometry& g, const T* small, const T* weight, \
                        const T* bias, T* big);                                           \
   template <>                                                                            \
-  bool implicit_weight<T>(mt_ctx & ctx, const Geometry& g, const T* big, const T* small, T* weight)
+  bool implicit_weight<T>(mt_ctx & ctx, const Geometry& g, const T* big, const T* small, \
+                          T* weight)
 MYTORCH_CPU_IMPLICIT(float);
 MYTORCH_CPU_IMPLICIT(double);
 #undef MYTORCH_CPU_IMPLICIT

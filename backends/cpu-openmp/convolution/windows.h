@@ -33,8 +33,11 @@ struct Windows {
 
 // The windows that `small` sees `big` through.
 inline Windows windows_on_big(const Geometry& g) {
-  Windows w{g.big, g.small, g.stride, {-g.padding[0], -g.padding[1], -g.padding[2]}};
-  w.target = g.small;
+  Windows w;
+  w.source = g.big;
+  w.grid = w.target = g.small;
+  w.step = g.stride;
+  w.origin = {-g.padding[0], -g.padding[1], -g.padding[2]};
   w.first = {0, 0, 0};
   w.apart = {1, 1, 1};
   int64_t index = 0;
@@ -52,7 +55,9 @@ inline Windows windows_on_big(const Geometry& g) {
 // and the elements of `small` whose windows they are in. Each such tap sees them at distances of 1,
 // so a transposed convolution of stride s is s convolutions of stride 1 along each dimension.
 inline Windows windows_on_small(const Geometry& g, const Spatial& phase) {
-  Windows w{g.small, {}, {1, 1, 1}, {}};
+  Windows w;
+  w.source = g.small;
+  w.step = {1, 1, 1};
   w.target = g.big;
   w.apart = g.stride;
   // Along a dimension: element stride * q + phase - padding meets tap t, with
@@ -157,8 +162,8 @@ struct Chunks {
   void taps(const Windows& w, int64_t channels, int32_t* to) const {
     for (int64_t c = 0; c < channels; ++c) {
       for (const Windows::Tap& tap : w.taps) {
-        *to++ = static_cast<int32_t>(
-            c * pitch + (tap.at[0] * window[1] + tap.at[1]) * window[2] + tap.at[2]);
+        *to++ = static_cast<int32_t>(c * pitch + (tap.at[0] * window[1] + tap.at[1]) * window[2] +
+                                     tap.at[2]);
       }
     }
   }

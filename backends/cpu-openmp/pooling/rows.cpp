@@ -1,5 +1,7 @@
 #include "backends/cpu-openmp/pooling/rows.h"
 
+#include <algorithm>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/pooling/rows.cpp"
 #include "hwy/foreach_target.h"
@@ -73,38 +75,48 @@ HWY_INLINE void Max2x2(D d, const float* top, int64_t pitch, int64_t first, floa
   hn::VFromD<D> taps[4];
   hn::LoadInterleaved2(d, top, taps[0], taps[1]);
   hn::LoadInterleaved2(d, top + pitch, taps[2], taps[3]);
-  const int64_t places[] = {first, first + 1, first + pitch, first + pitch + 1};
+  const int64_t places[] = {0, 1, pitch, pitch + 1};
+  const auto iota = hn::Iota(di, static_cast<int32_t>(first));
   auto value = taps[0];
-  auto at = hn::Set(di, static_cast<int32_t>(places[0]));
+  // Relative to the first tap; its own place is twice its lane.
+  auto at = hn::Zero(di);
   for (int k = 1; k < 4; ++k) {
     const auto takes = hn::Or(hn::Gt(taps[k], value), hn::IsNaN(taps[k]));
     value = hn::IfThenElse(takes, taps[k], value);
     at =
         hn::IfThenElse(hn::RebindMask(di, takes), hn::Set(di, static_cast<int32_t>(places[k])), at);
   }
-  const auto iota = hn::Iota(di, 0);
   hn::StoreU(value, d, best);
-  HWY_ALIGN int32_t part[hn::MaxLanes(di)];
-  hn::Store(hn::Add(at, hn::Add(iota, iota)), di, part);
-  for (size_t j = 0; j < hn::Lanes(d); ++j) which[j] = part[j];
+  at = hn::Add(at, hn::Add(iota, hn::Iota(di, 0)));
+  const hn::Half<decltype(di)> half;
+  const hn::Rebind<int64_t, decltype(half)> wide;
+  hn::StoreU(hn::PromoteTo(wide, hn::LowerHalf(half, at)), wide, which);
+  hn::StoreU(hn::PromoteTo(wide, hn::UpperHalf(half, at)), wide, which + hn::Lanes(half));
+}
+
+// Whole vectors, the last of which overlaps the one before.
+template <class D>
+HWY_INLINE void Max2x2By(D d, const float* top, int64_t pitch, int64_t index, int64_t n,
+                         float* best, int64_t* which) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < n; i += lanes) {
+    i = std::min(i, n - lanes);
+    Max2x2(d, top + 2 * i, pitch, index + 2 * i, best + i, which + i);
+  }
 }
 #endif
 
 void Max2x2Row(const float* top, int64_t pitch, int64_t index, int64_t n, float* best,
                int64_t* which) {
-  int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
   const hn::CappedTag<float, 8> d8;
   const hn::CappedTag<float, 4> d4;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d8));
-  for (; i + lanes <= n; i += lanes) {
-    Max2x2(d8, top + 2 * i, pitch, index + 2 * i, best + i, which + i);
+  if (n >= static_cast<int64_t>(hn::Lanes(d8))) {
+    return Max2x2By(d8, top, pitch, index, n, best, which);
   }
-  for (; i + 4 <= n; i += 4) {
-    Max2x2(d4, top + 2 * i, pitch, index + 2 * i, best + i, which + i);
-  }
+  if (n >= 4) return Max2x2By(d4, top, pitch, index, n, best, which);
 #endif
-  mytorch::cpu::max_2x2_row<float>(top + 2 * i, pitch, index + 2 * i, n - i, best + i, which + i);
+  mytorch::cpu::max_2x2_row<float>(top, pitch, index, n, best, which);
 }
 
 void AddRow(const float* x, int64_t stride, int64_t n, float* sum) {

@@ -1,10 +1,12 @@
-// Non-owning lists for arguments. They live as long as the full expression that made them.
+// Non-owning arguments: lists and text. They live as long as the full expression that made them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace mytorch {
@@ -65,6 +67,16 @@ class OptionalIntList {
 
  private:
   IntList list_;
+};
+
+// Text as an argument. Made from what reads as text and from nothing else: were it a plain
+// string_view, the 0 in conv2d(x, w, b, 1, 0) could be a null `const char*`.
+class Str : public std::string_view {
+ public:
+  template <class T>
+  requires(std::is_convertible_v<const T&, std::string_view> && !std::is_integral_v<T> &&
+           !std::is_null_pointer_v<T>) constexpr Str(const T& text)
+      : std::string_view(text) {}  // NOLINT
 };
 
 class FloatList {

@@ -16,9 +16,9 @@ void load_backend(const std::string& path);
 void register_backend(mt_backend_init_fn init);
 
 // The libraries and directories of libraries in MYTORCH_BACKEND_PATH (separated by ':'), or, where
-// that is not set, those of mytorch/backends beside the library. Called by the first operator that needs a
-// kernel; a library that cannot be loaded is reported by `mytorch info` and once on stderr. Returns
-// whether this call did it: false from the second on.
+// that is not set, those of mytorch/backends beside the library. Called by the first operator that
+// needs a kernel; a library that cannot be loaded is reported by `mytorch info` and once on stderr.
+// Returns whether this call did it: false from the second on.
 bool load_default_backends();
 
 struct BackendInfo {

@@ -1,0 +1,34 @@
+# `cmake --install build/release --prefix DIR`: the library with its backends beside it, the public
+# headers, the reference pages, and a package for find_package(mytorch), which gives
+#
+#   mytorch::mytorch      the framework
+#   mytorch::backend_sdk  headers for a backend of one's own; nothing to link
+#
+# DIR may be moved afterwards: nothing in it names a place.
+
+include(CMakePackageConfigHelpers)
+
+target_compile_features(mytorch_headers INTERFACE cxx_std_20)
+target_compile_features(mytorch_backend_sdk INTERFACE cxx_std_20)
+set_target_properties(mytorch_headers PROPERTIES EXPORT_NAME headers)
+set_target_properties(mytorch_backend_sdk PROPERTIES EXPORT_NAME backend_sdk)
+foreach(target mytorch_headers mytorch_backend_sdk)
+  target_include_directories(${target} INTERFACE $<INSTALL_INTERFACE:include>)
+endforeach()
+
+install(TARGETS mytorch mytorch_headers mytorch_backend_sdk EXPORT mytorch LIBRARY DESTINATION lib)
+get_property(backends GLOBAL PROPERTY MYTORCH_BACKENDS)
+foreach(backend ${backends})
+  install(TARGETS ${backend} LIBRARY DESTINATION lib/mytorch/backends)
+endforeach()
+foreach(room abi core dispatcher autograd nn backends/sdk)
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/${room}/include/mytorch DESTINATION include)
+endforeach()
+install(DIRECTORY ${MYTORCH_GENERATED}/include/mytorch DESTINATION include)
+install(DIRECTORY ${MYTORCH_GENERATED}/docs/ops DESTINATION share/doc/mytorch)
+file(GLOB pages CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/docs/*.md)
+install(FILES ${pages} DESTINATION share/doc/mytorch)
+
+install(EXPORT mytorch NAMESPACE mytorch:: FILE mytorchConfig.cmake DESTINATION lib/cmake/mytorch)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/mytorchConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/mytorchConfigVersion.cmake DESTINATION lib/cmake/mytorch)

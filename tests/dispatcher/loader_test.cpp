@@ -1,0 +1,190 @@
+// Shared libraries that are no backends, or not quite; and where backends are looked for.
+#include <elf.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "mytorch/backends.h"
+#include "mytorch/ops.h"
+#include "tests/dispatcher/util.h"
+#include "tests/nn/data/temp_directory.h"
+
+namespace mytorch {
+namespace {
+
+using testing::expect_error;
+using testing::read_file;
+using testing::TempDirectory;
+using testing::Values;
+using testing::values;
+using testing::write_file;
+
+std::string odd(const std::string& kind) {
+  return std::string(MYTORCH_ODD_BACKENDS) + "/" + kind + ".so";
+}
+
+class LoaderTest : public ::testing::Test {
+ protected:
+  std::string with(const std::string& bytes) const {
+    write_file(directory_.file("backend.so"), bytes);
+    return directory_.file("backend.so");
+  }
+  // That the file is refused, with its name and these words, and nothing has changed.
+  void refused(ErrorCode code, const std::string& path, const std::string& part) const {
+    const size_t before = backend_infos().size();
+    expect_error(code, {"[backend]", path, part}, [&] { load_backend(path); });
+    EXPECT_EQ(backend_infos().size(), before);
+  }
+  TempDirectory directory_;
+};
+
+TEST_F(LoaderTest, WhatIsNoLibrary) {
+  refused(ErrorCode::kIo, directory_.file("missing.so"), "No such file");
+  refused(ErrorCode::kIo, directory_.path(), "is not a file");
+  refused(ErrorCode::kIo, with(""), "no shared library");
+  refused(ErrorCode::kIo, with("\x7f"), "no shared library");
+  refused(ErrorCode::kIo, with("#!/bin/sh\necho no\n" + std::string(5000, ' ')),
+          "no shared library");
+  refused(ErrorCode::kIo, "/dev/null", "is not a file");
+  ASSERT_EQ(mkfifo(directory_.file("pipe.so").c_str(), 0600), 0);
+  refused(ErrorCode::kIo, directory_.file("pipe.so"), "is not a file");
+}
+
+TEST_F(LoaderTest, LibrariesOfOtherMachines) {
+  std::string bytes = read_file(odd("newer"));
+  bytes[EI_CLASS] = ELFCLASS32;
+  refused(ErrorCode::kIo, with(bytes), "64-bit");
+  bytes = read_file(odd("newer"));
+  bytes[offsetof(Elf64_Ehdr, e_machine)] = EM_68K;
+  refused(ErrorCode::kIo, with(bytes), "cannot open");
+}
+
+TEST_F(LoaderTest, EveryTruncation) {
+  const std::string whole = read_file(odd("newer"));
+  ASSERT_GT(whole.size(), 4096u);
+  // What is cut off at the end, behind the last segment, nobody reads.
+  const auto* elf = reinterpret_cast<const Elf64_Ehdr*>(whole.data());
+  size_t needed = 0;
+  for (int i = 0; i < elf->e_phnum; ++i) {
+    Elf64_Phdr segment;
+    std::memcpy(&segment, whole.data() + elf->e_phoff + i * sizeof(segment), sizeof(segment));
+    if (segment.p_type == PT_LOAD) needed = std::max(needed, segment.p_offset + segment.p_filesz);
+  }
+  for (size_t length = 0; length < needed; length += length < 64 ? 1 : 7) {
+    refused(ErrorCode::kIo, with(whole.substr(0, length)),
+            length < sizeof(Elf64_Ehdr) ? "no shared library" : "truncated");
+  }
+}
+
+TEST_F(LoaderTest, LibrariesThatAreNoBackends) {
+  refused(ErrorCode::kIo, odd("no_symbol"), "does not export mt_backend_init");
+  refused(ErrorCode::kIo, odd("unresolved"), "symbol_that_nobody_has");
+}
+
+TEST_F(LoaderTest, BackendsThatCannotBeUsed) {
+  refused(ErrorCode::kUnsupported, odd("other_major"), "speaks contract version 2");
+  refused(ErrorCode::kUnsupported, odd("no_hardware"), "there is no such chip here");
+}
+
+TEST_F(LoaderTest, ANewerBackendWorks) {
+  load_backend(odd("newer"));
+  load_backend(odd("newer"));  // there already
+  const Tensor x = tensor({1, 2});
+  const Prefer newer("cpu", "newer");
+  EXPECT_EQ(values(heaviside(x, x)), (Values{42, 42}));
+  EXPECT_EQ(values(x + x), (Values{2, 4}));  // by another
+  bool listed = false;
+  for (const BackendInfo& info : backend_infos()) {
+    listed |= info.name == "newer" && info.version == "99" && info.path == odd("newer");
+  }
+  EXPECT_TRUE(listed);
+  std::filesystem::copy_file(odd("newer"), directory_.file("copy.so"));
+  refused(ErrorCode::kValue, directory_.file("copy.so"), odd("newer"));
+}
+
+// ---- where backends are looked for: in processes of their own, which have loaded nothing yet ----
+
+class BackendPathDeathTest : public LoaderTest {
+ protected:
+  BackendPathDeathTest() { ::testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+};
+
+#define EXPECT_IN_NEW_PROCESS(statement, said)            \
+  EXPECT_EXIT(                                            \
+      {                                                   \
+        statement;                                        \
+        std::exit(::testing::Test::HasFailure() ? 1 : 0); \
+      },                                                  \
+      ::testing::ExitedWithCode(0), said)
+
+std::string build_folder() {
+  return std::filesystem::path(MYTORCH_ODD_BACKENDS).parent_path().parent_path().string();
+}
+
+void finds_files_and_folders() {
+  const std::string list = "/nonexistent:" + odd("newer") + "::" + odd("no_hardware") + ":" +
+                           odd("no_symbol") + ":" + build_folder() + "/lib/mytorch/backends";
+  setenv("MYTORCH_BACKEND_PATH", list.c_str(), 1);
+  EXPECT_EQ(values(tensor({1, 2}) + 1), (Values{2, 3}));
+  std::vector<std::string> names;
+  std::string failed;
+  for (const BackendInfo& info : backend_infos()) {
+    if (info.error.empty()) names.push_back(info.name);
+    failed += info.error + "\n";
+  }
+  EXPECT_EQ(names.front(), "newer");
+  EXPECT_NE(std::find(names.begin(), names.end(), "cpu-openmp"), names.end());
+  for (const char* part : {"/nonexistent", "no_symbol.so", "no such chip"}) {
+    EXPECT_NE(failed.find(part), std::string::npos) << part << " in:\n" << failed;
+  }
+}
+
+TEST_F(BackendPathDeathTest, FindsFilesAndFolders) {
+  // Said once on stderr; a backend without hardware of its kind is no news.
+  EXPECT_IN_NEW_PROCESS(
+      finds_files_and_folders(),
+      "^mytorch: warning: \\[backend\\] cannot open /nonexistent: No such file or "
+      "directory\nmytorch: warning: \\[backend\\] [^\n]*no_symbol.so is no backend"
+      "[^\n]*\n$");
+}
+
+void says_that_there_is_none(const char* path, const char* part) {
+  setenv("MYTORCH_BACKEND_PATH", path, 1);
+  expect_error(ErrorCode::kUnsupported,
+               {"no kernel", "none is loaded", "MYTORCH_BACKEND_PATH", part}, [] {
+                 tensor({1, 2}) + 1;
+               });
+  expect_error(ErrorCode::kUnsupported, {"none is loaded"}, [] { tensor({1, 2}) + 1; });
+  // What needs no kernel still works.
+  EXPECT_EQ(tensor({1, 2}).view({2, 1}).numel(), 2);
+}
+
+TEST_F(BackendPathDeathTest, SaysThatThereIsNone) {
+  EXPECT_IN_NEW_PROCESS(says_that_there_is_none("", ""), "^$");
+  const std::string damaged = with("nothing of use");
+  EXPECT_IN_NEW_PROCESS(says_that_there_is_none(damaged.c_str(), "is no shared library"),
+                        "backend.so is no shared library");
+  EXPECT_IN_NEW_PROCESS(says_that_there_is_none("/nonexistent", "No such file"), "/nonexistent");
+}
+
+void prefers_by_name() {
+  setenv("MYTORCH_PREFER", "nobody,reference", 1);
+  const Tensor x = tensor({0.5});
+  EXPECT_EQ(values(x + x), Values{1});
+  // The oracle is asked, though only when pinned.
+  expect_error(ErrorCode::kShape, {"bmm"}, [&] { bmm(x, x); });
+  const auto list = candidates(*find_op("bmm"), kCpuSlot);
+  EXPECT_GE(list.size(), 2u);
+}
+
+TEST_F(BackendPathDeathTest, PrefersByName) {
+  EXPECT_IN_NEW_PROCESS(
+      prefers_by_name(),
+      "^mytorch: warning: \\[backend\\] MYTORCH_PREFER names 'nobody', which is not "
+      "loaded \\(loaded: cpu-openmp, reference\\)\n$");
+}
+
+}  // namespace
+}  // namespace mytorch

@@ -1,0 +1,75 @@
+// Backends that a loader meets once in its life. CMakeLists.txt builds this file once for each
+// kind, into a library that is named after it.
+#include "mytorch/abi.h"
+#include "mytorch/abi_ops.h"
+
+#if defined(ODD_NO_SYMBOL)
+
+MT_EXPORT int some_other_plugin(void) { return 0; }
+
+#elif defined(ODD_UNRESOLVED)
+
+int symbol_that_nobody_has(void);
+MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
+  (void)host, (void)backend;
+  return symbol_that_nobody_has();
+}
+
+#elif defined(ODD_OTHER_MAJOR)
+
+MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
+  (void)host;
+  backend->abi_major = MT_ABI_MAJOR + 1;
+  backend->name = "other-major";
+  backend->device_type = "cpu";
+  return MT_OK;
+}
+
+#elif defined(ODD_NO_HARDWARE)
+
+MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
+  (void)backend;
+  host->set_error(MT_DECLINED, "there is no such chip here");
+  return MT_DECLINED;
+}
+
+#elif defined(ODD_NEWER)
+
+// Built against a later minor version, whose structs have more at their ends.
+typedef struct newer_candidate {
+  mt_candidate known;
+  const char* more[3];
+} newer_candidate;
+
+static int run(void* self, mt_ctx* ctx, const void* given) {
+  const mt_args_heaviside* args = (const mt_args_heaviside*)given;
+  float* out = (float*)args->out->dl.data;
+  int64_t n = 1;
+  (void)self, (void)ctx;
+  for (int i = 0; i < args->out->dl.ndim; ++i) n *= args->out->dl.shape[i];
+  for (int64_t i = 0; i < n; ++i) out[i] = 42;
+  return MT_OK;
+}
+
+static const newer_candidate kCandidates[] = {
+    {{sizeof(newer_candidate), "an_op_of_that_version", 1, "unknown", 9, 0, 0, run, 0},
+     {"", "", ""}},
+    {{sizeof(newer_candidate), "heaviside", MT_HASH_heaviside, "newer", 9, 0, 0, run, 0},
+     {"", "", ""}},
+};
+
+MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
+  if (host->abi_major != MT_ABI_MAJOR || backend->size < sizeof(mt_backend))
+    return MT_ERROR_INTERNAL;
+  backend->abi_minor = 99;
+  backend->name = "newer";
+  backend->version = "99";
+  backend->device_type = "cpu";
+  backend->candidates = &kCandidates[0].known;
+  backend->num_candidates = 2;
+  return MT_OK;
+}
+
+#else
+#error "which one?"
+#endif

@@ -1,0 +1,206 @@
+// Kernels that were built for an older schema of an op.
+#include <cstddef>
+#include <limits>
+
+#include "dispatcher/boxed/boxed.h"
+#include "dispatcher/choice/state.h"
+#include "mytorch/call.h"
+#include "tests/dispatcher/util.h"
+
+namespace mytorch {
+namespace {
+
+using testing::bare;
+
+// An op as it is, which first had only `self` and `out`, then `alpha` too, then the others.
+struct Args {
+  mt_args_header header;
+  const mt_tensor* self;
+  const mt_tensor* out;
+  mt_scalar alpha;
+  int64_t count;
+  mt_optional_int limit;
+  double scale;
+  mt_optional_float bound;
+  const char* mode;
+  mt_int_list dims;
+  mt_int_list pads;
+  mt_dtype dtype;
+  mt_device device;
+  const mt_tensor* weight;
+  const mt_tensor* second;
+};
+
+constexpr uint64_t kHash = 3, kWithAlpha = 2, kFirst = 1;
+
+#define AT(name) static_cast<uint32_t>(offsetof(Args, name))
+constexpr ArgInfo kArgs[] = {
+    {"self", ArgType::kTensor, false, false, false, false, nullptr, AT(self)},
+    {"alpha", ArgType::kScalar, false, true, false, false, "1", AT(alpha)},
+    {"count", ArgType::kInt, false, true, false, false, "-1", AT(count)},
+    {"limit", ArgType::kInt, true, true, false, false, "None", AT(limit)},
+    {"scale", ArgType::kFloat, false, true, false, false, "0.5", AT(scale)},
+    {"bound", ArgType::kFloat, true, true, false, false, "2.0", AT(bound)},
+    {"mode", ArgType::kStr, false, true, false, false, "mean", AT(mode)},
+    {"dims", ArgType::kIntList, true, true, false, false, "None", AT(dims)},
+    {"pads", ArgType::kIntList, false, true, false, false, "[0, 1]", AT(pads)},
+    {"dtype", ArgType::kScalarType, true, true, false, false, "None", AT(dtype)},
+    {"device", ArgType::kDevice, true, true, false, false, "None", AT(device)},
+    {"weight", ArgType::kTensor, true, true, false, false, "None", AT(weight)},
+};
+constexpr OutputInfo kOutputs[] = {{"out", AT(out), -1}, {"second", AT(second), -1}};
+constexpr OlderSchema kOlder[] = {{kWithAlpha, AT(count)}, {kFirst, AT(alpha)}};
+#undef AT
+
+OpInfo op_info() {
+  OpInfo info{};
+  info.name = "grown";
+  info.base = "grown";
+  info.hash = kHash;
+  info.meaning = Meaning::kPrimitive;
+  info.promote = Promote::kNone;
+  info.has_kernel = true;
+  info.args = kArgs;
+  info.num_args = static_cast<int32_t>(std::size(kArgs));
+  info.outputs = kOutputs;
+  info.num_outputs = 2;
+  info.args_size = sizeof(Args);
+  info.older = kOlder;
+  info.num_older = 2;
+  return info;
+}
+
+constexpr int64_t kPads[] = {0, 1};
+constexpr int64_t kOtherPads[] = {0, 2};
+constexpr int64_t kShortPads[] = {0};
+
+class OlderTest : public ::testing::Test {
+ protected:
+  OlderTest() {
+    args_.header.size = sizeof(Args);
+    args_.self = args_.out = &x_.impl()->abi;
+    args_.alpha = Scalar(1).abi();
+    args_.count = -1;
+    args_.scale = 0.5;
+    args_.bound = {2.0, 1};
+    args_.mode = "mean";
+    args_.pads = {kPads, 2};
+  }
+
+  // What a kernel that knows the schema with this hash does not know of the call.
+  std::string unknown(uint64_t hash) const {
+    const char* name = unknown_argument(info_, known_fields(info_, hash), &args_);
+    return name != nullptr ? name : "";
+  }
+
+  const OpInfo info_ = op_info();
+  const Tensor x_ = tensor({1.0}).to(bare().device());
+  Args args_{};
+};
+
+TEST_F(OlderTest, DefaultsSayNothingNew) {
+  EXPECT_EQ(unknown(kHash), "");
+  EXPECT_EQ(unknown(kWithAlpha), "");
+  EXPECT_EQ(unknown(kFirst), "");
+  EXPECT_EQ(known_fields(info_, kHash), UINT32_MAX);
+  EXPECT_EQ(known_fields(info_, 99), 0u);
+}
+
+TEST_F(OlderTest, WhatAKernelKnowsMayHaveAnyValue) {
+  args_.alpha = Scalar(7).abi();
+  EXPECT_EQ(unknown(kWithAlpha), "");
+  EXPECT_EQ(unknown(kFirst), "alpha");
+}
+
+TEST_F(OlderTest, EveryKindOfArgument) {
+  const Args plain = args_;
+  auto expect_told = [&](const char* name, auto change) {
+    args_ = plain;
+    change(args_);
+    EXPECT_EQ(unknown(kFirst), name);
+    EXPECT_EQ(unknown(kHash), "");
+  };
+  expect_told("alpha", [](Args& a) { a.alpha = Scalar(1.0).abi(); });  // of another category
+  expect_told("alpha", [](Args& a) { a.alpha = mt_scalar{}; });
+  expect_told("count", [](Args& a) { a.count = 0; });
+  expect_told("limit", [](Args& a) { a.limit = {0, 1}; });
+  expect_told("scale", [](Args& a) { a.scale = 0.25; });
+  expect_told("scale", [](Args& a) { a.scale = std::numeric_limits<double>::quiet_NaN(); });
+  expect_told("bound", [](Args& a) { a.bound = {2.5, 1}; });
+  expect_told("bound", [](Args& a) { a.bound = {}; });
+  expect_told("mode", [](Args& a) { a.mode = "sum"; });
+  expect_told("mode", [](Args& a) { a.mode = nullptr; });
+  expect_told("dims", [](Args& a) { a.dims = {kPads, 0}; });  // an empty list is given
+  expect_told("pads", [](Args& a) { a.pads = {kOtherPads, 2}; });
+  expect_told("pads", [](Args& a) { a.pads = {kShortPads, 1}; });
+  expect_told("dtype", [](Args& a) { a.dtype = to_abi(kFloat32); });
+  expect_told("device", [](Args& a) { a.device = {MT_DEVICE_CPU, 0}; });
+  expect_told("weight", [](Args& a) { a.weight = a.self; });
+  expect_told("second", [](Args& a) { a.second = a.self; });  // an output that is wanted
+}
+
+TEST_F(OlderTest, TheChoiceDeclinesForThem) {
+  const int slot = bare().slot();
+  static const OpInfo info = op_info();
+  static OpEntry entry(&info);
+  static Backend old_backend, new_backend;
+  old_backend.name = "old";
+  new_backend.name = "new";
+  old_backend.device_slot = new_backend.device_slot = slot;
+  static int ran = 0;
+  mt_candidate candidate{};
+  candidate.size = sizeof(candidate);
+  candidate.op = "grown";
+  candidate.flags = MT_TAKES_STRIDED | MT_TAKES_ALIAS;
+  candidate.name = "first";
+  candidate.hash = kFirst;
+  candidate.priority = 9;
+  candidate.run = [](void*, mt_ctx*, const void*) {
+    ran = 1;
+    return int{MT_OK};
+  };
+  register_candidate(entry, old_backend, candidate);
+  mt_ctx* ctx = context(slot, {bare().device().type, 0});
+  auto run = [&] {
+    ran = 0;
+    return run_kernel(entry, slot, ctx, &args_) ? ran : -1;
+  };
+  EXPECT_EQ(run(), 1);
+  args_.count = 5;
+  EXPECT_EQ(run(), -1);
+  testing::expect_error(ErrorCode::kUnsupported,
+                        {"old/first: was built for an older schema, without "
+                         "'count'"},
+                        [&] { fail_no_kernel(entry, slot, &args_); });
+  candidate.name = "current";
+  candidate.hash = kHash;
+  candidate.priority = 0;
+  candidate.run = [](void*, mt_ctx*, const void*) {
+    ran = 2;
+    return int{MT_OK};
+  };
+  register_candidate(entry, new_backend, candidate);
+  EXPECT_EQ(run(), 2);
+  args_.count = -1;
+  EXPECT_EQ(run(), 1);
+  candidate.hash = 99;
+  register_candidate(entry, new_backend, candidate);
+  EXPECT_EQ(candidates(entry, slot).size(), 2u);
+}
+
+TEST(DefaultTest, EveryDefaultOfEveryRecordIsReadable) {
+  int defaults = 0;
+  for (const OpEntry* entry : all_ops()) {
+    for (int i = 0; i < entry->info->num_args; ++i) {
+      const ArgInfo& arg = entry->info->args[i];
+      if (arg.default_text == nullptr) continue;
+      const Value value = default_value(arg);
+      EXPECT_EQ(value.is_none(), std::string(arg.default_text) == "None") << entry->info->schema;
+      ++defaults;
+    }
+  }
+  EXPECT_GT(defaults, 100);
+}
+
+}  // namespace
+}  // namespace mytorch
