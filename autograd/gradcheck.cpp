@@ -1,5 +1,6 @@
 #include "mytorch/autograd/gradcheck.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <utility>
@@ -152,21 +153,33 @@ class Checker {
     return values;
   }
 
-  // The outputs, weighted and summed, for each of the weights.
-  std::vector<double> weighted(const std::vector<Tensor>& inputs,
-                               const std::vector<Weights>& all) const {
+  // The outputs with a weight, by their place among all.
+  std::vector<std::vector<double>> values_at(const std::vector<Tensor>& inputs,
+                                             const std::vector<Weights>& all) const {
     NoGradGuard no_grad;
     const std::vector<Tensor> outputs = function_(inputs);
-    std::vector<double> sums(all.size(), 0.0);
+    std::vector<std::vector<double>> values(outputs.size());
     for (size_t k = 0; k < outputs.size(); ++k) {
-      std::vector<double> values;
-      for (size_t p = 0; p < all.size(); ++p) {
-        if (k >= all[p].size() || all[p][k].empty()) continue;
-        if (values.empty()) values = read(outputs[k]);
-        for (size_t e = 0; e < values.size(); ++e) sums[p] += all[p][k][e] * values[e];
+      const bool weighted = std::any_of(all.begin(), all.end(), [&](const Weights& weights) {
+        return k < weights.size() && !weights[k].empty();
+      });
+      if (weighted) values[k] = read(outputs[k]);
+    }
+    return values;
+  }
+
+  // The weighted sum of the outputs' differences: large outputs that the input does not change
+  // leave no rounding error, as they would in a difference of sums.
+  static double weigh_differences(const Weights& weights,
+                                  const std::vector<std::vector<double>>& above,
+                                  const std::vector<std::vector<double>>& below) {
+    double sum = 0;
+    for (size_t k = 0; k < weights.size(); ++k) {
+      for (size_t e = 0; e < weights[k].size(); ++e) {
+        sum += weights[k][e] * (above[k][e] - below[k][e]);
       }
     }
-    return sums;
+    return sum;
   }
 
   void compare(size_t i, const std::vector<Weights>& all,
@@ -178,13 +191,13 @@ class Checker {
       const double x = values[j];
       values[j] = x + options_.eps;
       inputs[i] = write(values, inputs_[i]);
-      const std::vector<double> above = weighted(inputs, all);
+      const auto above = values_at(inputs, all);
       values[j] = x - options_.eps;
       inputs[i] = write(values, inputs_[i]);
-      const std::vector<double> below = weighted(inputs, all);
+      const auto below = values_at(inputs, all);
       values[j] = x;
       for (size_t p = 0; p < all.size(); ++p) {
-        const double numeric = (above[p] - below[p]) / (2 * options_.eps);
+        const double numeric = weigh_differences(all[p], above, below) / (2 * options_.eps);
         const double found = analytic[p][i][j];
         const double error = std::abs(found - numeric);
         const double excess = error - (options_.atol + options_.rtol * std::abs(numeric));

@@ -1,9 +1,10 @@
-# Runs codegen while configuring, so that the list of generated files is known; a change of a record or
-# of codegen configures again. Files are rewritten only when their content changes.
+# Runs codegen while configuring, so that the list of generated files is known; a change of a record, of
+# codegen or of test data configures again. Files are rewritten only when their content changes.
 
 set(MYTORCH_GENERATED ${CMAKE_BINARY_DIR}/generated)
 find_program(PYTHON3 NAMES python3 REQUIRED)
-file(GLOB codegen_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/codegen/*.py)
+file(GLOB codegen_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/codegen/*.py
+  ${CMAKE_SOURCE_DIR}/tests/samples/*.yaml ${CMAKE_SOURCE_DIR}/tests/goldens/*.json)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
   ${CMAKE_SOURCE_DIR}/ops.yaml ${CMAKE_SOURCE_DIR}/abi/ops.lock ${codegen_sources})
 execute_process(

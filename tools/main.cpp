@@ -1,6 +1,7 @@
 // The `mytorch` command.
 #include <functional>
 #include <iostream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,11 +22,24 @@ int main(int argc, char** argv) {
   add("ops", "which backend has a kernel for which operator, or all about one operator",
       mytorch::tools::add_ops);
   add("check", "tests a backend's operators against the oracle", mytorch::tools::add_check);
-  CLI11_PARSE(app, argc, argv);
   try {
-    for (const auto& [command, run] : commands) {
-      if (command->parsed()) return run();
+    if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
+      throw CLI::ValidationError("there is no command '" + std::string(argv[1]) +
+                                 "': info, ops or check");
     }
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error, std::cout, std::cerr) == 0 ? 0 : 1;
+  }
+  try {
+    int status = 1;
+    for (const auto& [command, run] : commands) {
+      if (command->parsed()) status = run();
+    }
+    if (!std::cout.flush()) {
+      throw mytorch::Error(mytorch::ErrorCode::kIo, "cannot write to standard output");
+    }
+    return status;
   } catch (const std::exception& error) {
     std::cerr << "mytorch: " << error.what() << "\n";
   }

@@ -135,6 +135,21 @@ class LoadTest(unittest.TestCase):
             ],
         )
 
+    def test_classes_of_types(self):
+        text = """\
+- op: f(Tensor self, Operand other, Tensor mask) -> Tensor
+  doc: Some.
+  types: {self: number, other: integral, mask: bool}
+  pointwise: self + other if mask else self
+  grad: none
+"""
+        f = by_name(text)["f"]
+        self.assertEqual(f.types, {"self": "same", "other": "same", "mask": "bool"})
+        self.assertEqual(f.accepts, {"self": "number", "other": "integral"})
+        self.assertEqual([f.takes(c) for c in ("bool", "integer", "float")], [True] * 3)
+        only = by_name(text.replace("self: number", "self: float").replace("integral", "float"))["f"]
+        self.assertEqual([only.takes(c) for c in ("bool", "integer", "float")], [False, False, True])
+
     def test_plain_attributes(self):
         add = self.ops["add.Tensor"]
         self.assertEqual(
@@ -336,6 +351,7 @@ class RefusalTest(unittest.TestCase):
             "pointwise: number(self)\ngrad: none\ntypes: {self: any}",
             "is none of same, bool, index",
         )
+        self.record("composite: f\ngrad: none\ntypes: {self: float}", "is none of same, bool, index, any")
         self.record(self.P + "\nresult: float31", "is not a ScalarType")
         self.record(self.P + "\nresult: {x: int64}", "`x`, which is not returned")
         self.record(self.P + "\npromote: compare", "the result is not bool")

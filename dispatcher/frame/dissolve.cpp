@@ -44,7 +44,8 @@ class Evaluation {
       : args_(args), program_(*op.programs[header(args).variant]) {
     compute_ = from_abi(header(args).compute);
     // Bools compute as numbers; what is not zero is true at the end.
-    if (compute_ == kBool) compute_ = kInt64;
+    bools_ = compute_ == kBool;
+    if (bools_) compute_ = kInt64;
     values_.resize(program_.num_nodes);
     for_each_input(op, args, [&](const mt_tensor*& t, const ArgInfo&) {
       if ((t->flags & MT_TENSOR_HOST) == 0) {
@@ -97,8 +98,10 @@ class Evaluation {
           return Value(*static_cast<const double*>(t->dl.data));
         case MT_INT:
           return Value(*static_cast<const int64_t*>(t->dl.data));
-        default:
-          return Value(*static_cast<const bool*>(t->dl.data));
+        default: {  // in computations bools are 0 and 1
+          const bool value = *static_cast<const bool*>(t->dl.data);
+          return node.type == MT_TYPE_COMPUTE ? Value(int64_t{value}) : Value(value);
+        }
       }
     }
     Tensor tensor;
@@ -110,7 +113,9 @@ class Evaluation {
     } else {
       tensor = Tensor::share(const_cast<TensorImpl*>(reinterpret_cast<const TensorImpl*>(t)));
     }
-    if (node.type == MT_TYPE_COMPUTE) return Value(converted(tensor, compute_));
+    if (node.type == MT_TYPE_COMPUTE) {
+      return Value(converted(bools_ ? converted(tensor, kBool) : tensor, compute_));
+    }
     if (node.type == MT_TYPE_BOOL && tensor.dtype() != kBool) {
       return Value(call_one("ne", {tensor, int64_t{0}}));
     }
@@ -127,7 +132,8 @@ class Evaluation {
                    : Value(static_cast<int64_t>(field<double>(args_, node.offset)));
       default: {
         const Scalar value(field<mt_scalar>(args_, node.offset));
-        return is_floating_point(compute_) ? Value(value) : Value(value.to_int());
+        return value.is_float() && is_floating_point(compute_) ? Value(value)
+                                                               : Value(value.to_int());
       }
     }
   }
@@ -143,6 +149,7 @@ class Evaluation {
   const void* args_;
   const mt_program& program_;
   ScalarType compute_;
+  bool bools_;  // what kInt64 stands for
   Device device_;
   std::vector<Value> values_;
   std::vector<Tensor> states_;

@@ -95,10 +95,8 @@ inline const mt_tensor* uniform(const OpInfo& op, PointwiseInputs in) {
       return nullptr;
     }
   }
-  return first != nullptr &&
-                 is_uniform_type(op, reinterpret_cast<const TensorImpl*>(first)->dtype)
-             ? first
-             : nullptr;
+  if (first == nullptr) return nullptr;
+  return is_uniform_type(op, reinterpret_cast<const TensorImpl*>(first)->dtype) ? first : nullptr;
 }
 
 // What the general way finds out about a call.

@@ -1,21 +1,18 @@
 // Finding and opening the shared libraries of backends.
 #include <dirent.h>
 #include <dlfcn.h>
-#include <elf.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
 #include "dispatcher/choice/choice.h"
+#include "dispatcher/loader/library_check.h"
 #include "mytorch/backends.h"
 
 namespace mytorch {
@@ -61,40 +58,6 @@ void run_init(mt_backend_init_fn init, const std::string& path) {
          status, message.empty() ? "" : ": ", message);
   }
   add_backend(backend, path);
-}
-
-// The dynamic linker maps a file without looking at its length, and a truncated one kills the
-// process with SIGBUS: so its segments are checked against its size before.
-void check_complete(const std::string& path) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    fail(ErrorCode::kIo, "[backend] ", path, " is not a file: name a backend's shared library");
-  }
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) fail(ErrorCode::kIo, "[backend] cannot open ", path, ": ", std::strerror(errno));
-  const uint64_t size = static_cast<uint64_t>(file.tellg());
-  auto damaged = [&](const char* what) {
-    fail(ErrorCode::kIo, "[backend] ", path, " is ", what, ": copy or build it again");
-  };
-  Elf64_Ehdr elf{};
-  file.seekg(0);
-  if (!file.read(reinterpret_cast<char*>(&elf), sizeof(elf)) ||
-      std::memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0) {
-    damaged("no shared library");
-  }
-  if (elf.e_ident[EI_CLASS] != ELFCLASS64 || elf.e_phentsize != sizeof(Elf64_Phdr)) {
-    damaged("not a 64-bit shared library");
-  }
-  file.seekg(static_cast<std::streamoff>(elf.e_phoff));
-  for (int i = 0; i < elf.e_phnum; ++i) {
-    Elf64_Phdr segment{};
-    if (!file.read(reinterpret_cast<char*>(&segment), sizeof(segment))) damaged("truncated");
-    if (segment.p_type == PT_LOAD &&
-        (segment.p_offset > size || segment.p_filesz > size - segment.p_offset)) {
-      damaged("truncated");
-    }
-  }
 }
 
 std::string library_directory() {
@@ -184,7 +147,7 @@ void load_backend(const std::string& path) {
   Loader& l = loader();
   std::lock_guard<std::recursive_mutex> lock(l.mutex);
   if (std::find(l.loaded.begin(), l.loaded.end(), path) != l.loaded.end()) return;
-  check_complete(path);
+  check_library(path);
   // RTLD_LOCAL: two backends may bring different versions of the same library.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {

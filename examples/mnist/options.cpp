@@ -1,6 +1,7 @@
 #include "options.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <iostream>
 
@@ -28,10 +29,14 @@ std::optional<Options> parse_options(int argc, char** argv, int* status) {
   app.add_option("--batch", options.batch, "Images in a step")
       ->check(natural)
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "Of the random numbers")->capture_default_str();
+  app.add_option("--seed", options.seed, "Of the random numbers")
+      ->check(
+          [](const std::string& text) { return text[0] == '-' ? "not a whole number from 0" : ""; })
+      ->capture_default_str();
   auto* lr = app.add_option("--lr", options.lr, "Largest learning rate; by default the model's own")
                  ->check([](const std::string& text) {
-                   return std::strtod(text.c_str(), nullptr) > 0 ? "" : "not above 0";
+                   const double value = std::strtod(text.c_str(), nullptr);
+                   return value > 0 && std::isfinite(value) ? "" : "not a number above 0";
                  });
   app.add_option("--save", options.save, "Write the network to this file after each epoch");
   app.add_option("--load", options.load, "Begin with the network of this file");

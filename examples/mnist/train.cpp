@@ -1,7 +1,11 @@
 #include "train.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -61,6 +65,17 @@ double accuracy(Task& task, const std::shared_ptr<const data::MNIST>& test, Devi
   return static_cast<double>(correct) / static_cast<double>(test->size());
 }
 
+std::shared_ptr<const data::MNIST> load_images(const std::string& directory, data::Split split) {
+  auto images = std::make_shared<const data::MNIST>(directory, split);
+  if (images->size() == 0) {
+    throw Error(ErrorCode::kIo,
+                "[--data] there are no images " +
+                    std::string(split == data::Split::kTrain ? "to train with" : "to test with") +
+                    " in " + directory);
+  }
+  return images;
+}
+
 void save(Task& task, const Options& options) {
   nn::save_safetensors(options.save, task.network().state_dict(), {{"model", options.model}});
 }
@@ -77,14 +92,32 @@ void load(Task& task, const Options& options) {
 
 // Hours of training must not end in a file that cannot be written.
 void check_can_save(const std::string& path) {
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  std::error_code ignored;
-  if (!parent.empty() && !std::filesystem::is_directory(parent, ignored)) {
-    throw Error(ErrorCode::kIo, "[--save] there is no directory " + parent.string());
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (error && status.type() == fs::file_type::none) {
+    throw Error(ErrorCode::kIo, "[--save] " + path + ": " + error.message());
   }
-  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
     throw Error(ErrorCode::kIo, "[--save] " + path + " is no ordinary file: give another name");
   }
+  if (!fs::exists(status) && fs::is_symlink(fs::symlink_status(path, error))) {
+    throw Error(ErrorCode::kIo, "[--save] " + path + " is a link that leads nowhere");
+  }
+  fs::path parent = fs::path(path).parent_path();
+  if (parent.empty()) parent = ".";
+  if (!fs::is_directory(parent, error)) {
+    throw Error(ErrorCode::kIo, "[--save] there is no directory " + parent.string());
+  }
+  // Whether a file can be made there is best known by making one.
+  const fs::path probe = parent / (".mnist-" + std::to_string(::getpid()) + ".tmp");
+  std::FILE* file = std::fopen(probe.c_str(), "wx");
+  if (file == nullptr) {
+    throw Error(ErrorCode::kIo,
+                "[--save] no file can be made in " + parent.string() + ": " + std::strerror(errno));
+  }
+  std::fclose(file);
+  fs::remove(probe, error);
 }
 
 }  // namespace
@@ -96,7 +129,7 @@ void run(const Options& options) {
   mytorch::load_default_backends();
   const Device device(options.device);
   const std::string directory = options.data.empty() ? data::default_data_dir() : options.data;
-  const auto test = std::make_shared<const data::MNIST>(directory, data::Split::kTest);
+  const auto test = load_images(directory, data::Split::kTest);
   const std::unique_ptr<Task> task = make_task(options.model, device);
   if (!options.load.empty()) load(*task, options);
   if (options.epochs == 0) {
@@ -105,7 +138,7 @@ void run(const Options& options) {
     return;
   }
 
-  data::DataLoader loader(data::MNIST(directory, data::Split::kTrain),
+  data::DataLoader loader(load_images(directory, data::Split::kTrain),
                           {.batch_size = options.batch, .shuffle = true, .seed = options.seed});
   task->begin(options.lr, options.epochs * loader.size());
   for (int64_t epoch = 1; epoch <= options.epochs; ++epoch) {

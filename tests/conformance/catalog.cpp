@@ -9,11 +9,15 @@
 namespace mytorch::conformance {
 namespace {
 
-Json read_json(const std::filesystem::path& path) {
+// Calls use(element) for every element of a file's array.
+template <class F>
+void for_each_in(const std::filesystem::path& path, F use) {
   std::ifstream file(path);
   if (!file) throw Error(ErrorCode::kIo, "[check] cannot read " + path.string());
   try {
-    return Json::parse(file);
+    Json all = Json::parse(file);
+    if (!all.is_array()) throw Error(ErrorCode::kIo, "[check] " + path.string() + " is no list");
+    for (Json& element : all) use(element);
   } catch (const Json::exception& error) {
     throw Error(ErrorCode::kIo, "[check] " + path.string() + ": " + error.what());
   }
@@ -80,14 +84,19 @@ const OpArg* OpRecord::arg(const std::string& arg_name) const {
 std::vector<OpRecord> load_catalog(const std::string& folder) {
   std::vector<OpRecord> ops;
   std::map<std::string, size_t> index;
-  for (const Json& json : read_json(folder + "/ops.json")) {
+  for_each_in(folder + "/ops.json", [&](const Json& json) {
     ops.push_back(record(json));
     index[ops.back().name] = ops.size() - 1;
-  }
-  for (Json& sample : read_json(folder + "/samples.json")) {
+  });
+  const std::string samples = folder + "/samples.json";
+  for_each_in(samples, [&](Json& sample) {
     const std::string name = sample.at("op");
-    ops.at(index.at(name)).samples.push_back(std::move(sample));
-  }
+    const auto found = index.find(name);
+    if (found == index.end()) {
+      throw Error(ErrorCode::kIo, "[check] " + samples + ": there is no operator '" + name + "'");
+    }
+    ops[found->second].samples.push_back(std::move(sample));
+  });
   return ops;
 }
 

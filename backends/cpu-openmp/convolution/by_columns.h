@@ -1,5 +1,7 @@
-// The three computations as matrix products with tiles of columns. Tiles depend on the geometry
-// alone, so results do not depend on the number of threads.
+// The three computations as matrix products with tiles of columns: for integers, for infinite
+// weights, whose products with the padding must not be in `big`, and for windows so large that
+// implicit.h does not copy what they see. Tiles depend on the geometry alone, so results do not
+// depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -38,8 +40,8 @@ inline int64_t columns_bytes(int64_t elements, int64_t item) {
 
 // small = weight * columns(big) + bias.
 template <class T>
-void small_from_big(mt_ctx& ctx, const Geometry& g, const T* big, const T* weight, const T* bias,
-                    T* small) {
+void small_by_columns(mt_ctx& ctx, const Geometry& g, const T* big, const T* weight, const T* bias,
+                      T* small) {
   const Tiles tiles(g, sizeof(T));
   const int64_t depth = g.depth();
   const int64_t plane = g.small_plane();
@@ -80,7 +82,7 @@ void small_from_big(mt_ctx& ctx, const Geometry& g, const T* big, const T* weigh
 
 // big = the sum of weight^T * small over the taps, + bias.
 template <class T>
-void big_from_small(mt_ctx& ctx, const Geometry& g, const T* small, const T* weight, const T* bias,
+void big_by_columns(mt_ctx& ctx, const Geometry& g, const T* small, const T* weight, const T* bias,
                     T* big) {
   const Tiles tiles(g, sizeof(T));
   const int64_t plane = g.small_plane();
@@ -133,7 +135,7 @@ void big_from_small(mt_ctx& ctx, const Geometry& g, const T* small, const T* wei
 // weight = the sum over images of small * columns(big)^T. Images are summed in a fixed number of
 // parts, and the parts in order.
 template <class T>
-void weight_from_both(mt_ctx& ctx, const Geometry& g, const T* big, const T* small, T* weight) {
+void weight_by_columns(mt_ctx& ctx, const Geometry& g, const T* big, const T* small, T* weight) {
   const Tiles tiles(g, sizeof(T));
   const int64_t depth = g.depth();
   const int64_t plane = g.small_plane();

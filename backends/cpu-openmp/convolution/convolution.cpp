@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "backends/cpu-openmp/convolution/by_columns.h"
-#include "backends/cpu-openmp/convolution/direct.h"
 #include "backends/cpu-openmp/convolution/geometry.h"
 #include "backends/cpu-openmp/convolution/implicit.h"
 #include "backends/cpu-openmp/indexing/move.h"
@@ -104,9 +103,12 @@ void run_small(mt_ctx& ctx, const Geometry& g, const TensorView& big, const Tens
     } else {
       const Operand<T> from(ctx, big, true);
       const Operand<T> w(ctx, weight, true);
-      if (!implicit_small(ctx, g, from.data(), w.data(), b.data(), to.data()) &&
-          !direct_small(ctx, g, from.data(), w.data(), b.data(), to.data())) {
-        small_from_big<T>(ctx, g, from.data(), w.data(), b.data(), to.data());
+      bool done = false;
+      if constexpr (std::is_floating_point_v<T>) {
+        done = implicit_small(ctx, g, from.data(), w.data(), b.data(), to.data());
+      }
+      if (!done) {
+        small_by_columns<T>(ctx, g, from.data(), w.data(), b.data(), to.data());
       }
     }
     to.finish();
@@ -126,9 +128,12 @@ void run_big(mt_ctx& ctx, const Geometry& g, const TensorView& small, const Tens
     } else {
       const Operand<T> from(ctx, small, true);
       const Operand<T> w(ctx, weight, true);
-      if (!implicit_big(ctx, g, from.data(), w.data(), b.data(), to.data()) &&
-          !direct_big(ctx, g, from.data(), w.data(), b.data(), to.data())) {
-        big_from_small<T>(ctx, g, from.data(), w.data(), b.data(), to.data());
+      bool done = false;
+      if constexpr (std::is_floating_point_v<T>) {
+        done = implicit_big(ctx, g, from.data(), w.data(), b.data(), to.data());
+      }
+      if (!done) {
+        big_by_columns<T>(ctx, g, from.data(), w.data(), b.data(), to.data());
       }
     }
     to.finish();
@@ -146,9 +151,12 @@ void run_weight(mt_ctx& ctx, const Geometry& g, const TensorView& big, const Ten
     } else {
       const Operand<T> b(ctx, big, true);
       const Operand<T> s(ctx, small, true);
-      if (!implicit_weight(ctx, g, b.data(), s.data(), to.data()) &&
-          !direct_weight(ctx, g, b.data(), s.data(), to.data())) {
-        weight_from_both<T>(ctx, g, b.data(), s.data(), to.data());
+      bool done = false;
+      if constexpr (std::is_floating_point_v<T>) {
+        done = implicit_weight(ctx, g, b.data(), s.data(), to.data());
+      }
+      if (!done) {
+        weight_by_columns<T>(ctx, g, b.data(), s.data(), to.data());
       }
     }
     to.finish();

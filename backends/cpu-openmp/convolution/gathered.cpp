@@ -302,19 +302,23 @@ void gathered_product(const Gathered<double>& product) {
 }
 void transpose(const float* from, int64_t from_pitch, int64_t rows, int64_t cols, float* to,
                int64_t to_pitch) {
-  HWY_DYNAMIC_DISPATCH(TransposeFloat)(from, from_pitch, rows, cols, to, to_pitch);
+  HWY_DYNAMIC_DISPATCH(TransposeFloat)
+  (from, from_pitch, rows, cols, to, to_pitch);
 }
 void transpose(const double* from, int64_t from_pitch, int64_t rows, int64_t cols, double* to,
                int64_t to_pitch) {
-  HWY_DYNAMIC_DISPATCH(TransposeDouble)(from, from_pitch, rows, cols, to, to_pitch);
+  HWY_DYNAMIC_DISPATCH(TransposeDouble)
+  (from, from_pitch, rows, cols, to, to_pitch);
 }
 void copy_rows(const float* from, int64_t from_pitch, int64_t rows, int64_t width, float* to,
                int64_t to_pitch) {
-  HWY_DYNAMIC_DISPATCH(CopyRowsFloat)(from, from_pitch, rows, width, to, to_pitch);
+  HWY_DYNAMIC_DISPATCH(CopyRowsFloat)
+  (from, from_pitch, rows, width, to, to_pitch);
 }
 void copy_rows(const double* from, int64_t from_pitch, int64_t rows, int64_t width, double* to,
                int64_t to_pitch) {
-  HWY_DYNAMIC_DISPATCH(CopyRowsDouble)(from, from_pitch, rows, width, to, to_pitch);
+  HWY_DYNAMIC_DISPATCH(CopyRowsDouble)
+  (from, from_pitch, rows, width, to, to_pitch);
 }
 void add_to(float* to, const float* from, int64_t n) {
   HWY_DYNAMIC_DISPATCH(AddToFloat)(to, from, n);

@@ -1,14 +1,16 @@
-// Convolutions as matrix products whose matrix of columns is never made: a padded piece of the
-// image lies in the cache, and the kernel finds an element of the matrix at the sum of two offsets,
-// one of the window's position and one of the tap. So windows of any stride and dilation read what
-// they need, no position outside the result is computed, and what is copied is the image itself,
-// not a multiple of it. Vectors run along output channels.
+// Convolutions as matrix products whose matrix of columns is never made. A padded piece of the
+// image lies in the cache, and the element of a window's position and a tap is found at the sum of
+// two offsets, one of each. So windows of any stride and dilation read what they need, and what is
+// copied is the image itself, not a multiple of it. Of the three computations,
 //
-//   positions x taps  times  taps x channels   small from big, and big from small
-//   taps x positions  times  positions x channels   the gradient of the weight
+//   small, big:   positions x taps  times  taps x channels
+//   weight:       taps x positions  times  positions x channels
 //
-// Padding takes part as zeros where the definition of `small` pads, as in PyTorch: zero times
-// infinity is NaN in `small` and in the gradient of the weight. `big` has no such terms.
+// and vectors run along channels (gathered.h), or where these or the taps are few, along rows of
+// the image (tile.h).
+//
+// The padding takes part as zeros in `small` and the weight, as in PyTorch, where zero times
+// infinity is NaN. `big` has no terms of padding.
 #pragma once
 
 #include <cstdint>
@@ -18,36 +20,15 @@
 
 namespace mytorch::cpu {
 
-// The three computations of geometry.h on dense arrays. False, with nothing written or to be
-// computed again, where another way is better or must be taken.
+// The three computations of geometry.h on dense arrays of float or double. False where another way
+// has to be taken; the result then is untouched, or to be computed again.
 template <class T>
-bool implicit_small(mt_ctx&, const Geometry&, const T* /*big*/, const T* /*weight*/,
-                    const T* /*bias*/, T* /*small*/) {
-  return false;
-}
+bool implicit_small(mt_ctx& ctx, const Geometry& g, const T* big, const T* weight, const T* bias,
+                    T* small);
 template <class T>
-bool implicit_big(mt_ctx&, const Geometry&, const T* /*small*/, const T* /*weight*/,
-                  const T* /*bias*/, T* /*big*/) {
-  return false;
-}
+bool implicit_big(mt_ctx& ctx, const Geometry& g, const T* small, const T* weight, const T* bias,
+                  T* big);
 template <class T>
-bool implicit_weight(mt_ctx&, const Geometry&, const T* /*big*/, const T* /*small*/,
-                     T* /*weight*/) {
-  return false;
-}
-
-#define MYTORCH_CPU_IMPLICIT(T)                                                          \
-  template <>                                                                            \
-  bool implicit_small<T>(mt_ctx & ctx, const Geometry& g, const T* big, const T* weight, \
-                         const T* bias, T* small);                                       \
-  template <>                                                                            \
-  bool implicit_big<T>(mt_ctx & ctx, const Geometry& g, const T* small, const T* weight, \
-                       const T* bias, T* big);                                           \
-  template <>                                                                            \
-  bool implicit_weight<T>(mt_ctx & ctx, const Geometry& g, const T* big, const T* small, \
-                          T* weight)
-MYTORCH_CPU_IMPLICIT(float);
-MYTORCH_CPU_IMPLICIT(double);
-#undef MYTORCH_CPU_IMPLICIT
+bool implicit_weight(mt_ctx& ctx, const Geometry& g, const T* big, const T* small, T* weight);
 
 }  // namespace mytorch::cpu

@@ -1,5 +1,9 @@
 #include "backends/cpu-openmp/convolution/tile.h"
 
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/convolution/tile.cpp"
 #include "hwy/foreach_target.h"
@@ -12,128 +16,232 @@ namespace cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// With 32 registers a tile of 8 x 3 vectors holds 24 sums, which hides the latency of two adders;
-// with 16 registers it is two tiles of 4 x 3.
-constexpr int64_t kWide = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM ? 8 : 4;
-constexpr int64_t kVectors = 3;
+// With 32 registers a tile holds 24 sums, with 16 it holds 12: enough for the latency of two
+// adders.
+constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM;
+constexpr int64_t kWide = kManyRegisters ? 8 : 4;  // channels
+constexpr int64_t kVectors = 3;                    // beside them
+constexpr int64_t kMostVectors = 6;                // for a single channel
 
 // Loops over a tile are unrolled, or its sums would not be in registers.
 
+// Vectors `first` to `first + kVecs` of each row; the last vector of a row ends where the row does.
 template <int64_t kChannels, int64_t kVecs, class T>
-HWY_INLINE void CorrelateTile(const T* HWY_RESTRICT image, const int64_t* HWY_RESTRICT shift,
-                              int64_t taps, const T* HWY_RESTRICT weight, int64_t weight_pitch,
-                              const T* HWY_RESTRICT bias, T* HWY_RESTRICT out, int64_t pitch) {
+HWY_INLINE void ProductTiles(const RowsProduct<T>& r, int64_t o, int64_t first) {
   const hn::ScalableTag<T> d;
   using V = hn::VFromD<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  V sums[kChannels][kVecs];
+  const bool narrow = r.width < lanes;
+  int64_t x[kVecs];
 #pragma GCC unroll 8
-  for (int64_t o = 0; o < kChannels; ++o) {
-#pragma GCC unroll 8
-    for (int64_t v = 0; v < kVecs; ++v) {
-      sums[o][v] = bias == nullptr ? hn::Zero(d) : hn::Set(d, bias[o]);
-    }
+  for (int64_t v = 0; v < kVecs; ++v) {
+    x[v] = narrow ? 0 : std::min((first + v) * lanes, r.width - lanes);
   }
-  for (int64_t k = 0; k < taps; ++k) {
-    const T* x = image + shift[k];
-    V in[kVecs];
+  const T* HWY_RESTRICT image = r.image;
+  const T* HWY_RESTRICT start = r.start + o;
+  const int32_t* HWY_RESTRICT const step = r.step;
+  const int64_t steps = r.steps, panel_pitch = r.panel_pitch, plane = r.out_plane;
+  T* HWY_RESTRICT out = r.out + o * plane;
+  for (int64_t y = 0; y < r.rows; ++y, image += r.image_pitch, out += r.out_pitch) {
+    V sums[kChannels][kVecs];
 #pragma GCC unroll 8
-    for (int64_t v = 0; v < kVecs; ++v) in[v] = hn::LoadU(d, x + v * lanes);
+    for (int64_t i = 0; i < kChannels; ++i) {
+      const V value = hn::Set(d, start[i]);
 #pragma GCC unroll 8
-    for (int64_t o = 0; o < kChannels; ++o) {
-      const V w = hn::Set(d, weight[k * weight_pitch + o]);
-#pragma GCC unroll 8
-      for (int64_t v = 0; v < kVecs; ++v) sums[o][v] = hn::MulAdd(w, in[v], sums[o][v]);
+      for (int64_t v = 0; v < kVecs; ++v) sums[i][v] = value;
     }
-  }
+    const T* HWY_RESTRICT panel = r.panel + o;
+#pragma GCC unroll 3
+    for (int64_t s = 0; s < steps; ++s, panel += panel_pitch) {
+      const T* at = image + step[s];
+      V in[kVecs];
 #pragma GCC unroll 8
-  for (int64_t o = 0; o < kChannels; ++o) {
+      for (int64_t v = 0; v < kVecs; ++v) in[v] = hn::LoadU(d, at + x[v]);
 #pragma GCC unroll 8
-    for (int64_t v = 0; v < kVecs; ++v) hn::StoreU(sums[o][v], d, out + o * pitch + v * lanes);
+      for (int64_t i = 0; i < kChannels; ++i) {
+        const V w = hn::Set(d, panel[i]);
+#pragma GCC unroll 8
+        for (int64_t v = 0; v < kVecs; ++v) sums[i][v] = hn::MulAdd(w, in[v], sums[i][v]);
+      }
+    }
+    if (HWY_UNLIKELY(narrow)) {
+      HWY_ALIGN T part[kChannels * hn::MaxLanes(d)];
+#pragma GCC unroll 8
+      for (int64_t i = 0; i < kChannels; ++i) hn::Store(sums[i][0], d, part + i * lanes);
+      for (int64_t i = 0; i < kChannels; ++i) {
+        std::memcpy(out + i * plane, part + i * lanes, static_cast<size_t>(r.width) * sizeof(T));
+      }
+      continue;
+    }
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kChannels; ++i) {
+#pragma GCC unroll 8
+      for (int64_t v = 0; v < kVecs; ++v) hn::StoreU(sums[i][v], d, out + i * plane + x[v]);
+    }
   }
 }
 
-template <class T>
-HWY_INLINE void Correlate(const T* image, const int64_t* shift, int64_t taps, const T* weight,
-                          const T* bias, int64_t channels, int64_t positions, T* out,
-                          int64_t pitch) {
+template <int64_t kChannels, class T>
+HWY_INLINE void ProductRows(const RowsProduct<T>& r, int64_t o) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
-  if (channels == 1) {
-    constexpr int64_t kMany = 6;
-    for (int64_t p = 0; p < positions; p += kMany * lanes) {
-      CorrelateTile<1, kMany>(image + p, shift, taps, weight, 1, bias, out + p, pitch);
+  constexpr int64_t kMost = kChannels == 1 ? kMostVectors : kVectors;
+  // Tiles of nearly equal width: 4 vectors are 2 and 2 rather than 3 and 1.
+  const int64_t vectors = (r.width + lanes - 1) / lanes;
+  int64_t tiles = (vectors + kMost - 1) / kMost;
+  for (int64_t first = 0; first < vectors; --tiles) {
+    const int64_t count = (vectors - first + tiles - 1) / tiles;
+    switch (count) {
+      case 1:
+        ProductTiles<kChannels, 1>(r, o, first);
+        break;
+      case 2:
+        ProductTiles<kChannels, 2>(r, o, first);
+        break;
+      case 3:
+        ProductTiles<kChannels, 3>(r, o, first);
+        break;
+      default:
+        if constexpr (kMost > 3) {
+          if (count == 4) ProductTiles<kChannels, 4>(r, o, first);
+          if (count == 5) ProductTiles<kChannels, 5>(r, o, first);
+          if (count == 6) ProductTiles<kChannels, 6>(r, o, first);
+        }
     }
-    return;
+    first += count;
   }
-  for (int64_t p = 0; p < positions; p += kVectors * lanes) {
-    for (int64_t o = 0; o < kTileChannels; o += kWide) {
-      CorrelateTile<kWide, kVectors>(image + p, shift, taps, weight + o, kTileChannels,
-                                     bias == nullptr ? nullptr : bias + o, out + o * pitch + p,
-                                     pitch);
+}
+
+template <class T>
+HWY_INLINE void Product(const RowsProduct<T>& r) {
+  int64_t o = 0;
+  for (; o + kWide <= r.channels; o += kWide) ProductRows<kWide>(r, o);
+  if constexpr (kWide == 8) {
+    for (; o + 4 <= r.channels; o += 4) ProductRows<4>(r, o);
+  }
+  for (; o + 2 <= r.channels; o += 2) ProductRows<2>(r, o);
+  if (o < r.channels) ProductRows<1>(r, o);
+}
+
+// Steps of a tile of so many channels.
+template <int64_t kChannels>
+constexpr int64_t kTileSteps = kChannels == 1   ? 9
+                               : kChannels == 2 ? 5
+                                                : (kManyRegisters ? 6 : 3);
+
+template <int64_t kChannels, class T>
+HWY_INLINE void GradientTile(const RowsGradient<T>& r, int64_t o, const int32_t* step, T* out) {
+  constexpr int64_t kSteps = kTileSteps<kChannels>;
+  const hn::ScalableTag<T> d;
+  using V = hn::VFromD<decltype(d)>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  V sums[kChannels][kSteps];
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kChannels; ++i) {
+#pragma GCC unroll 16
+    for (int64_t s = 0; s < kSteps; ++s) {
+      sums[i][s] = r.accumulate ? hn::LoadU(d, out + (i * kSteps + s) * lanes) : hn::Zero(d);
+    }
+  }
+  const T* grad[kChannels];
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kChannels; ++i) {
+    grad[i] = r.grad + std::min(o + i, r.channels - 1) * r.grad_plane;
+  }
+  // The last vector of a row ends where the row does; what was in the one before counts as zero, in
+  // both factors, as the other may be infinite.
+  const int64_t whole = r.width / lanes * lanes;
+  const bool narrow = whole == 0;
+  const auto fresh = hn::Not(hn::FirstN(d, static_cast<size_t>(whole + lanes - r.width)));
+  const auto inside = hn::FirstN(d, static_cast<size_t>(r.width));
+  const int64_t last = r.width - lanes;
+  const auto load_last = [&](const T* row) HWY_ATTR {
+    return narrow ? hn::MaskedLoad(inside, d, row)
+                  : hn::IfThenElseZero(fresh, hn::LoadU(d, row + last));
+  };
+  const T* image[kSteps];
+#pragma GCC unroll 16
+  for (int64_t s = 0; s < kSteps; ++s) image[s] = r.image + step[s];
+  for (int64_t y = 0; y < r.rows; ++y) {
+    for (int64_t x = 0; x < whole; x += lanes) {
+      V g[kChannels];
+#pragma GCC unroll 8
+      for (int64_t i = 0; i < kChannels; ++i) g[i] = hn::LoadU(d, grad[i] + x);
+#pragma GCC unroll 16
+      for (int64_t s = 0; s < kSteps; ++s) {
+        const V b = hn::LoadU(d, image[s] + x);
+#pragma GCC unroll 8
+        for (int64_t i = 0; i < kChannels; ++i) sums[i][s] = hn::MulAdd(g[i], b, sums[i][s]);
+      }
+    }
+    if (whole < r.width) {
+      V g[kChannels];
+#pragma GCC unroll 8
+      for (int64_t i = 0; i < kChannels; ++i) g[i] = load_last(grad[i]);
+#pragma GCC unroll 16
+      for (int64_t s = 0; s < kSteps; ++s) {
+        const V b = load_last(image[s]);
+#pragma GCC unroll 8
+        for (int64_t i = 0; i < kChannels; ++i) sums[i][s] = hn::MulAdd(g[i], b, sums[i][s]);
+      }
+    }
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kChannels; ++i) grad[i] += r.grad_pitch;
+#pragma GCC unroll 16
+    for (int64_t s = 0; s < kSteps; ++s) image[s] += r.image_pitch;
+  }
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kChannels; ++i) {
+#pragma GCC unroll 16
+    for (int64_t s = 0; s < kSteps; ++s) {
+      hn::StoreU(sums[i][s], d, out + (i * kSteps + s) * lanes);
+    }
+  }
+}
+
+template <int64_t kChannels, class T>
+HWY_INLINE void GradientTiles(const RowsGradient<T>& r) {
+  constexpr int64_t kSteps = kTileSteps<kChannels>;
+  const int64_t size = kChannels * kSteps * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  T* out = r.sums;
+  for (int64_t o = 0; o < r.channels; o += kChannels) {
+    for (int64_t s = 0; s < r.steps; s += kSteps, out += size) {
+      GradientTile<kChannels>(r, o, r.step + s, out);
     }
   }
 }
 
 template <class T>
-HWY_INLINE void Accumulate(const T* HWY_RESTRICT grad, int64_t pitch, const T* HWY_RESTRICT image,
-                           const int64_t* HWY_RESTRICT shift, int64_t taps, int64_t positions,
-                           T* HWY_RESTRICT sums) {
+HWY_INLINE void Gradient(const RowsGradient<T>& r) {
+  if (r.channels == 1) return GradientTiles<1>(r);
+  if (r.channels == 2) return GradientTiles<2>(r);
+  GradientTiles<4>(r);
+}
+
+template <class T>
+HWY_INLINE RowTile TileOf(int64_t channels) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  if (channels == 1) return {1, kTileSteps<1>, lanes};
+  if (channels == 2) return {2, kTileSteps<2>, lanes};
+  return {4, kTileSteps<4>, lanes};
+}
+
+template <class T>
+HWY_INLINE void SumLanes(const T* HWY_RESTRICT from, int64_t n, T* HWY_RESTRICT to) {
   const hn::ScalableTag<T> d;
-  using V = hn::VFromD<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t k = 0; k < taps; k += kTileTaps) {
-    for (int64_t o = 0; o < kTileChannels; o += kWide) {
-      V acc[kWide][kTileTaps];
-#pragma GCC unroll 8
-      for (int64_t i = 0; i < kWide; ++i) {
-#pragma GCC unroll 8
-        for (int64_t j = 0; j < kTileTaps; ++j) acc[i][j] = hn::Zero(d);
-      }
-      const T* x0 = image + shift[k];
-      const T* x1 = image + shift[k + 1];
-      const T* x2 = image + shift[k + 2];
-      const T* g = grad + o * pitch;
-      for (int64_t p = 0; p < positions; p += lanes) {
-        const V a = hn::LoadU(d, x0 + p);
-        const V b = hn::LoadU(d, x1 + p);
-        const V c = hn::LoadU(d, x2 + p);
-#pragma GCC unroll 8
-        for (int64_t i = 0; i < kWide; ++i) {
-          const V s = hn::LoadU(d, g + i * pitch + p);
-          acc[i][0] = hn::MulAdd(s, a, acc[i][0]);
-          acc[i][1] = hn::MulAdd(s, b, acc[i][1]);
-          acc[i][2] = hn::MulAdd(s, c, acc[i][2]);
-        }
-      }
-#pragma GCC unroll 8
-      for (int64_t i = 0; i < kWide; ++i) {
-#pragma GCC unroll 8
-        for (int64_t j = 0; j < kTileTaps; ++j) {
-          sums[(o + i) * taps + k + j] += hn::GetLane(hn::SumOfLanes(d, acc[i][j]));
-        }
-      }
-    }
+  for (int64_t i = 0; i < n; ++i) {
+    to[i] = hn::GetLane(hn::SumOfLanes(d, hn::LoadU(d, from + i * lanes)));
   }
 }
 
-void CorrelateFloat(const float* image, const int64_t* shift, int64_t taps, const float* weight,
-                    const float* bias, int64_t channels, int64_t positions, float* out,
-                    int64_t pitch) {
-  Correlate(image, shift, taps, weight, bias, channels, positions, out, pitch);
-}
-void CorrelateDouble(const double* image, const int64_t* shift, int64_t taps, const double* weight,
-                     const double* bias, int64_t channels, int64_t positions, double* out,
-                     int64_t pitch) {
-  Correlate(image, shift, taps, weight, bias, channels, positions, out, pitch);
-}
-void AccumulateFloat(const float* grad, int64_t pitch, const float* image, const int64_t* shift,
-                     int64_t taps, int64_t positions, float* sums) {
-  Accumulate(grad, pitch, image, shift, taps, positions, sums);
-}
-void AccumulateDouble(const double* grad, int64_t pitch, const double* image, const int64_t* shift,
-                      int64_t taps, int64_t positions, double* sums) {
-  Accumulate(grad, pitch, image, shift, taps, positions, sums);
-}
+void ProductFloat(const RowsProduct<float>& r) { Product(r); }
+void ProductDouble(const RowsProduct<double>& r) { Product(r); }
+void GradientFloat(const RowsGradient<float>& r) { Gradient(r); }
+void GradientDouble(const RowsGradient<double>& r) { Gradient(r); }
+RowTile TileFloat(int64_t channels) { return TileOf<float>(channels); }
+RowTile TileDouble(int64_t channels) { return TileOf<double>(channels); }
+void SumLanesFloat(const float* from, int64_t n, float* to) { SumLanes(from, n, to); }
+void SumLanesDouble(const double* from, int64_t n, double* to) { SumLanes(from, n, to); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
@@ -143,29 +251,34 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu {
 
-HWY_EXPORT(CorrelateFloat);
-HWY_EXPORT(CorrelateDouble);
-HWY_EXPORT(AccumulateFloat);
-HWY_EXPORT(AccumulateDouble);
+HWY_EXPORT(ProductFloat);
+HWY_EXPORT(ProductDouble);
+HWY_EXPORT(GradientFloat);
+HWY_EXPORT(GradientDouble);
+HWY_EXPORT(TileFloat);
+HWY_EXPORT(TileDouble);
+HWY_EXPORT(SumLanesFloat);
+HWY_EXPORT(SumLanesDouble);
 
-void correlate(const float* image, const int64_t* shift, int64_t taps, const float* weight,
-               const float* bias, int64_t channels, int64_t positions, float* out, int64_t pitch) {
-  HWY_DYNAMIC_DISPATCH(CorrelateFloat)
-  (image, shift, taps, weight, bias, channels, positions, out, pitch);
+void rows_product(const RowsProduct<float>& product) {
+  HWY_DYNAMIC_DISPATCH(ProductFloat)(product);
 }
-void correlate(const double* image, const int64_t* shift, int64_t taps, const double* weight,
-               const double* bias, int64_t channels, int64_t positions, double* out,
-               int64_t pitch) {
-  HWY_DYNAMIC_DISPATCH(CorrelateDouble)
-  (image, shift, taps, weight, bias, channels, positions, out, pitch);
+void rows_product(const RowsProduct<double>& product) {
+  HWY_DYNAMIC_DISPATCH(ProductDouble)(product);
 }
-void accumulate(const float* grad, int64_t pitch, const float* image, const int64_t* shift,
-                int64_t taps, int64_t positions, float* sums) {
-  HWY_DYNAMIC_DISPATCH(AccumulateFloat)(grad, pitch, image, shift, taps, positions, sums);
+void rows_gradient(const RowsGradient<float>& gradient) {
+  HWY_DYNAMIC_DISPATCH(GradientFloat)(gradient);
 }
-void accumulate(const double* grad, int64_t pitch, const double* image, const int64_t* shift,
-                int64_t taps, int64_t positions, double* sums) {
-  HWY_DYNAMIC_DISPATCH(AccumulateDouble)(grad, pitch, image, shift, taps, positions, sums);
+void rows_gradient(const RowsGradient<double>& gradient) {
+  HWY_DYNAMIC_DISPATCH(GradientDouble)(gradient);
+}
+RowTile row_tile(float, int64_t channels) { return HWY_DYNAMIC_DISPATCH(TileFloat)(channels); }
+RowTile row_tile(double, int64_t channels) { return HWY_DYNAMIC_DISPATCH(TileDouble)(channels); }
+void sum_lanes(const float* from, int64_t n, float* to) {
+  HWY_DYNAMIC_DISPATCH(SumLanesFloat)(from, n, to);
+}
+void sum_lanes(const double* from, int64_t n, double* to) {
+  HWY_DYNAMIC_DISPATCH(SumLanesDouble)(from, n, to);
 }
 
 }  // namespace mytorch::cpu

@@ -27,6 +27,12 @@ struct Windows {
     taps.push_back({at, index});
     for (size_t d = 0; d < 3; ++d) reach[d] = std::max(reach[d], at[d]);
   }
+  // Where in a plane of the target a position's result belongs.
+  int64_t place(const Spatial& position) const {
+    Spatial at;
+    for (size_t d = 0; d < 3; ++d) at[d] = first[d] + position[d] * apart[d];
+    return (at[0] * target[1] + at[1]) * target[2] + at[2];
+  }
   // Whether rows of the grid, and rows next to each other, are contiguous in the target.
   bool fills_target() const { return grid == target; }
 };
@@ -60,8 +66,8 @@ inline Windows windows_on_small(const Geometry& g, const Spatial& phase) {
   w.step = {1, 1, 1};
   w.target = g.big;
   w.apart = g.stride;
-  // Along a dimension: element stride * q + phase - padding meets tap t, with
-  // t * dilation = stride * back + phase, at q - back of `small`.
+  // Along a dimension: element stride * q + phase - padding meets tap t, with t * dilation = stride
+  // * back + phase, at q - back of `small`.
   std::array<std::vector<int64_t>, 3> tap, back;
   std::array<int64_t, 3> farthest{};
   for (size_t d = 0; d < 3; ++d) {
@@ -179,10 +185,7 @@ struct Chunks {
     for (int64_t j = 0; j < c.images; ++j) {
       for (int64_t z = 0; z < c.size[0]; ++z) {
         for (int64_t y = 0; y < rows; ++y, position += length) {
-          const int64_t tz = w.first[0] + (c.begin[0] + z) * w.apart[0];
-          const int64_t ty = w.first[1] + (c.begin[1] + y) * w.apart[1];
-          const int64_t tx = w.first[2] + c.begin[2] * w.apart[2];
-          f(position, (tz * w.target[1] + ty) * w.target[2] + tx, length, j);
+          f(position, w.place({c.begin[0] + z, c.begin[1] + y, c.begin[2]}), length, j);
         }
       }
     }

@@ -80,12 +80,9 @@ void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
             const W* x = in.read(plane, staged_in);
             W* best = args.out != nullptr ? out.write(plane, staged_out) : staged_out;
             int64_t* which = args.indices != nullptr ? indices.write(plane, places) : places;
-            for (int64_t oy = 0; oy < oh; ++oy) {
+            if (halves) max_2x2_plane(x, in.w, in.size(), oh, ow, best, which);
+            for (int64_t oy = 0; oy < oh && !halves; ++oy) {
               W* row = best + oy * ow;
-              if (halves) {
-                max_2x2_row(x + 2 * oy * in.w, in.w, 2 * oy * in.w, ow, row, which + oy * ow);
-                continue;
-              }
               std::fill(row, row + ow, lowest<W>());
               const int64_t y0 = first(oy * wh.stride - wh.padding, wh.dilation);
               for (int64_t ox = 0; ox < ow; ++ox) {

@@ -67,56 +67,65 @@ void MaxRow(const float* x, int64_t stride, int64_t index, int64_t n, float* bes
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// As many outputs as there are lanes.
+// As many outputs as there are lanes, of the windows at `top`, whose first element has `index`.
 template <class D>
-HWY_INLINE void Max2x2(D d, const float* top, int64_t pitch, int64_t first, float* best,
+HWY_INLINE void Max2x2(D d, const float* top, int64_t pitch, int64_t index, float* best,
                        int64_t* which) {
   const hn::RebindToSigned<D> di;
-  hn::VFromD<D> taps[4];
-  hn::LoadInterleaved2(d, top, taps[0], taps[1]);
-  hn::LoadInterleaved2(d, top + pitch, taps[2], taps[3]);
-  const int64_t places[] = {0, 1, pitch, pitch + 1};
-  const auto iota = hn::Iota(di, static_cast<int32_t>(first));
-  auto value = taps[0];
-  // Relative to the first tap; its own place is twice its lane.
-  auto at = hn::Zero(di);
-  for (int k = 1; k < 4; ++k) {
-    const auto takes = hn::Or(hn::Gt(taps[k], value), hn::IsNaN(taps[k]));
-    value = hn::IfThenElse(takes, taps[k], value);
-    at =
-        hn::IfThenElse(hn::RebindMask(di, takes), hn::Set(di, static_cast<int32_t>(places[k])), at);
-  }
-  hn::StoreU(value, d, best);
-  at = hn::Add(at, hn::Add(iota, hn::Iota(di, 0)));
+  using V = hn::VFromD<D>;
+  V a, b, c, e;
+  hn::LoadInterleaved2(d, top, a, b);
+  hn::LoadInterleaved2(d, top + pitch, c, e);
+  const auto takes = [](V x, V over) HWY_ATTR { return hn::Or(hn::Gt(x, over), hn::IsNaN(x)); };
+  const auto right_above = takes(b, a), right_below = takes(e, c);
+  const V above = hn::IfThenElse(right_above, b, a);
+  const V below = hn::IfThenElse(right_below, e, c);
+  const auto lower = takes(below, above);
+  hn::StoreU(hn::IfThenElse(lower, below, above), d, best);
+  // Relative to each window's first element.
+  const auto one = hn::Set(di, 1);
+  const auto row = hn::Set(di, static_cast<int32_t>(pitch));
+  const auto at_above = hn::IfThenElseZero(hn::RebindMask(di, right_above), one);
+  const auto at_below = hn::Add(row, hn::IfThenElseZero(hn::RebindMask(di, right_below), one));
+  const auto lane = hn::Iota(di, 0);
+  const auto first = hn::Add(hn::Set(di, static_cast<int32_t>(index)), hn::Add(lane, lane));
+  const auto at = hn::Add(first, hn::IfThenElse(hn::RebindMask(di, lower), at_below, at_above));
   const hn::Half<decltype(di)> half;
   const hn::Rebind<int64_t, decltype(half)> wide;
   hn::StoreU(hn::PromoteTo(wide, hn::LowerHalf(half, at)), wide, which);
   hn::StoreU(hn::PromoteTo(wide, hn::UpperHalf(half, at)), wide, which + hn::Lanes(half));
 }
-
-// Whole vectors, the last of which overlaps the one before.
-template <class D>
-HWY_INLINE void Max2x2By(D d, const float* top, int64_t pitch, int64_t index, int64_t n,
-                         float* best, int64_t* which) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < n; i += lanes) {
-    i = std::min(i, n - lanes);
-    Max2x2(d, top + 2 * i, pitch, index + 2 * i, best + i, which + i);
-  }
-}
 #endif
 
-void Max2x2Row(const float* top, int64_t pitch, int64_t index, int64_t n, float* best,
-               int64_t* which) {
+void Max2x2Plane(const float* x, int64_t pitch, int64_t size, int64_t rows, int64_t n, float* best,
+                 int64_t* which) {
+  for (int64_t y = 0; y < rows; ++y) {
+    const int64_t index = 2 * y * pitch;
+    const float* top = x + index;
+    int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
-  const hn::CappedTag<float, 8> d8;
-  const hn::CappedTag<float, 4> d4;
-  if (n >= static_cast<int64_t>(hn::Lanes(d8))) {
-    return Max2x2By(d8, top, pitch, index, n, best, which);
-  }
-  if (n >= 4) return Max2x2By(d4, top, pitch, index, n, best, which);
+    const hn::CappedTag<float, 8> d8;
+    const hn::CappedTag<float, 4> d4;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d8));
+    // Vectors may run over into the next row, whose results come later.
+    while (i < n && index + pitch + 2 * (i + lanes) <= size && y * n + i + lanes <= rows * n) {
+      Max2x2(d8, top + 2 * i, pitch, index + 2 * i, best + i, which + i);
+      i += lanes;
+    }
+    // At the end they may not, and overlap the one before.
+    for (; i < n && n >= lanes; i += lanes) {
+      i = std::min(i, n - lanes);
+      Max2x2(d8, top + 2 * i, pitch, index + 2 * i, best + i, which + i);
+    }
+    for (; i < n && n >= 4; i += 4) {
+      i = std::min(i, n - 4);
+      Max2x2(d4, top + 2 * i, pitch, index + 2 * i, best + i, which + i);
+    }
 #endif
-  mytorch::cpu::max_2x2_row<float>(top, pitch, index, n, best, which);
+    mytorch::cpu::max_2x2_row<float>(top + 2 * i, pitch, index + 2 * i, n - i, best + i, which + i);
+    best += n;
+    which += n;
+  }
 }
 
 void AddRow(const float* x, int64_t stride, int64_t n, float* sum) {
@@ -135,16 +144,16 @@ HWY_AFTER_NAMESPACE();
 namespace mytorch::cpu {
 
 HWY_EXPORT(MaxRow);
-HWY_EXPORT(Max2x2Row);
+HWY_EXPORT(Max2x2Plane);
 HWY_EXPORT(AddRow);
 
 void max_row(const float* x, int64_t stride, int64_t index, int64_t n, float* best,
              int32_t* which) {
   HWY_DYNAMIC_DISPATCH(MaxRow)(x, stride, index, n, best, which);
 }
-void max_2x2_row(const float* top, int64_t pitch, int64_t index, int64_t n, float* best,
-                 int64_t* which) {
-  HWY_DYNAMIC_DISPATCH(Max2x2Row)(top, pitch, index, n, best, which);
+void max_2x2_plane(const float* x, int64_t pitch, int64_t size, int64_t rows, int64_t n,
+                   float* best, int64_t* which) {
+  HWY_DYNAMIC_DISPATCH(Max2x2Plane)(x, pitch, size, rows, n, best, which);
 }
 void add_row(const float* x, int64_t stride, int64_t n, float* sum) {
   HWY_DYNAMIC_DISPATCH(AddRow)(x, stride, n, sum);

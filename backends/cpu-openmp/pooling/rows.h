@@ -37,8 +37,17 @@ inline void max_2x2_row(const W* top, int64_t pitch, int64_t index, int64_t n, W
     which[i] = index + at;
   }
 }
-void max_2x2_row(const float* top, int64_t pitch, int64_t index, int64_t n, float* best,
-                 int64_t* which);
+// `rows` rows of `n` such windows in a plane of `size` elements.
+template <class W>
+inline void max_2x2_plane(const W* x, int64_t pitch, int64_t /*size*/, int64_t rows, int64_t n,
+                          W* best, int64_t* which) {
+  for (int64_t y = 0; y < rows; ++y) {
+    const int64_t index = 2 * y * pitch;
+    max_2x2_row(x + index, pitch, index, n, best + y * n, which + y * n);
+  }
+}
+void max_2x2_plane(const float* x, int64_t pitch, int64_t size, int64_t rows, int64_t n,
+                   float* best, int64_t* which);
 
 // sum[i] += x[i * stride]
 template <class W>

@@ -1,0 +1,309 @@
+// Convolutions and their gradients against the oracle.
+#include "backends/cpu-openmp/convolution/convolution.h"
+
+#include <hwy/targets.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/backends/cpu-openmp/primitives_test.h"
+
+namespace mytorch::testing {
+namespace {
+
+struct Case {
+  int64_t batch, groups, big_channels, small_channels;  // channels in a group
+  Shape size, kernel, stride, padding, dilation;
+};
+
+std::string text(const Case& c) {
+  std::string result = std::to_string(c.batch) + " images, " + std::to_string(c.groups) +
+                       " groups of " + std::to_string(c.big_channels) + " and " +
+                       std::to_string(c.small_channels) + " channels";
+  const auto add = [&](const char* name, const Shape& shape) {
+    result += std::string(", ") + name;
+    for (const int64_t size : shape) result += " " + std::to_string(size);
+  };
+  add("size", c.size);
+  add("kernel", c.kernel);
+  add("stride", c.stride);
+  add("padding", c.padding);
+  add("dilation", c.dilation);
+  return result;
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {2, 1, 1, 16, {28, 28}, {3, 3}, {1, 1}, {0, 0}, {1, 1}},
+      {3, 1, 3, 5, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+      {3, 1, 3, 8, {9, 11}, {3, 2}, {1, 1}, {2, 1}, {2, 3}},
+      {2, 1, 2, 4, {9, 8}, {3, 3}, {2, 3}, {1, 0}, {1, 2}},
+      {2, 1, 6, 9, {5, 5}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+      {2, 1, 6, 9, {5, 5}, {1, 1}, {2, 2}, {1, 1}, {1, 1}},
+      {2, 4, 1, 1, {8, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+      {2, 3, 1, 2, {8, 9}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+      {2, 2, 3, 4, {6, 6}, {3, 3}, {1, 1}, {3, 3}, {1, 1}},
+      {5, 1, 4, 12, {17}, {5}, {1}, {2}, {1}},
+      {2, 1, 4, 3, {17}, {5}, {3}, {2}, {2}},
+      {2, 1, 2, 5, {5, 6, 7}, {2, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}},
+      {1, 1, 2, 3, {5, 6, 7}, {2, 3, 3}, {2, 1, 2}, {1, 1, 1}, {1, 2, 1}},
+      {1, 1, 3, 4, {40, 40}, {5, 5}, {1, 1}, {2, 2}, {1, 1}},
+      {0, 1, 3, 4, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+      {2, 1, 0, 4, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+      {9, 1, 8, 10, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+      // Images in several boxes; channels in several blocks, and panels; rows in several pieces.
+      {1, 1, 5, 17, {37, 41}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+      {2, 1, 60, 9, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+      {1, 1, 35, 40, {6, 5}, {3, 3}, {2, 1}, {1, 1}, {1, 1}},
+      {1, 1, 2, 9, {1500}, {3}, {1}, {1}, {1}},
+      {1, 1, 20, 9, {1500}, {3}, {1}, {0}, {2}},
+      {1, 9, 1, 1, {33, 34}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+  };
+  return all;
+}
+
+struct Shapes {
+  Shape big, small, weight;
+};
+Shapes shapes_of(const Case& c) {
+  Shapes s{{c.batch, c.groups * c.big_channels},
+           {c.batch, c.groups * c.small_channels},
+           {c.groups * c.small_channels, c.big_channels}};
+  for (size_t d = 0; d < c.size.size(); ++d) {
+    const int64_t reach = c.dilation[d] * (c.kernel[d] - 1) + 1;
+    s.big.push_back(c.size[d]);
+    s.small.push_back((c.size[d] + 2 * c.padding[d] - reach) / c.stride[d] + 1);
+    s.weight.push_back(c.kernel[d]);
+  }
+  return s;
+}
+
+template <class Args>
+void set_window(Args& args, const Case& c, bool transposed) {
+  static const std::vector<int64_t> none(3, 0);
+  args.stride = list(c.stride);
+  args.padding = list(c.padding);
+  args.dilation = list(c.dilation);
+  args.transposed = transposed;
+  args.output_padding = {none.data(), static_cast<int64_t>(c.size.size())};
+  args.groups = c.groups;
+}
+
+enum class What { kForward, kInput, kWeight };
+
+// Runs one of the three by both backends, with as many threads.
+void compare(const Case& c, What what, bool transposed, mt_dtype dtype, Random& random,
+             bool special = false) {
+  const Shapes s = shapes_of(c);
+  const Shape& input_shape = transposed ? s.small : s.big;
+  const Shape& output_shape = transposed ? s.big : s.small;
+  const TestTensor input = random.filled(dtype, input_shape, special);
+  const TestTensor output = random.filled(dtype, output_shape);
+  const TestTensor weight = random.filled(dtype, s.weight);
+  const TestTensor bias = random.filled(dtype, {output_shape[1]});
+  const Shape& result = what == What::kForward ? output_shape
+                        : what == What::kInput ? input_shape
+                                               : s.weight;
+  const TestTensor expected = TestTensor::empty(dtype, result);
+  const TestTensor actual = random.tensor(dtype, result);
+  TestContext context(2);
+  int status = -1;
+  std::string error;
+  const char* op = "convolution";
+  const auto both = [&](auto& args) {
+    set_window(args, c, transposed);
+    args.header.compute = dtype;
+    args.out = expected;
+    error = run_op(op, args, dtype);
+    args.out = actual;
+    status = run_cpu(cpu::register_convolution, op, args, context);
+  };
+  if (what == What::kForward) {
+    mt_args_convolution args{};
+    args.input = input;
+    args.weight = weight;
+    if (random.below(2) == 0) args.bias = bias;
+    both(args);
+  } else if (what == What::kInput) {
+    op = "convolution_backward_input";
+    mt_args_convolution_backward_input args{};
+    args.grad_output = output;
+    args.weight = weight;
+    args.input_size = list(input_shape);
+    both(args);
+  } else {
+    op = "convolution_backward_weight";
+    mt_args_convolution_backward_weight args{};
+    args.grad_output = output;
+    args.input = input;
+    args.weight_size = list(s.weight);
+    both(args);
+  }
+  ASSERT_EQ(error, "");
+  ASSERT_EQ(status, MT_OK) << context.error;
+  // Sums of up to 3000 products of numbers below 4, in another order.
+  expect_near(actual, expected, 8, 400,
+              std::string(op) + (transposed ? " transposed, " : ", ") + text(c));
+}
+
+void compare_all(What what, bool transposed) {
+  Random random(static_cast<uint32_t>(what) * 2 + transposed + 10);
+  for (const Case& c : cases()) {
+    for (const mt_dtype dtype :
+         {sdk::dtype_of<float>, sdk::dtype_of<double>, sdk::dtype_of<sdk::Half>,
+          sdk::dtype_of<sdk::BFloat16>, sdk::dtype_of<int64_t>, sdk::dtype_of<uint8_t>,
+          sdk::dtype_of<bool>}) {
+      compare(c, what, transposed, dtype, random);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Convolution, Forward) { compare_all(What::kForward, false); }
+TEST(Convolution, BackwardInput) { compare_all(What::kInput, false); }
+TEST(Convolution, BackwardWeight) { compare_all(What::kWeight, false); }
+TEST(Convolution, TransposedForward) { compare_all(What::kForward, true); }
+TEST(Convolution, TransposedBackwardInput) { compare_all(What::kInput, true); }
+TEST(Convolution, TransposedBackwardWeight) { compare_all(What::kWeight, true); }
+
+// Any window on any image.
+Case random_case(Random& random) {
+  const auto from = [&](int64_t least, int64_t most) {
+    return least + random.below(most + 1 - least);
+  };
+  for (;;) {
+    const size_t dims = static_cast<size_t>(from(1, 3));
+    Case c{from(1, 3), random.below(3) == 0 ? from(2, 3) : 1, from(1, 24), from(1, 36)};
+    double products = static_cast<double>(c.batch * c.groups * c.big_channels * c.small_channels);
+    for (size_t d = 0; d < dims; ++d) {
+      c.size.push_back(from(1, dims == 1 ? 60 : dims == 2 ? 20 : 7));
+      c.kernel.push_back(from(1, 4));
+      c.stride.push_back(from(1, 3));
+      c.padding.push_back(from(0, 3));
+      c.dilation.push_back(from(1, 3));
+      const int64_t room = c.size[d] + 2 * c.padding[d] - c.dilation[d] * (c.kernel[d] - 1) - 1;
+      products *= room < 0 ? 0 : static_cast<double>((room / c.stride[d] + 1) * c.kernel[d]);
+    }
+    if (products > 0 && products < 2e5) return c;
+  }
+}
+
+// Each instruction set has its own tiles.
+TEST(Convolution, AnyWindowOnEveryTarget) {
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    Random random(30);
+    for (int i = 0; i < 80; ++i) {
+      const Case c = random_case(random);
+      for (const What what : {What::kForward, What::kInput, What::kWeight}) {
+        const mt_dtype dtype = i % 2 == 0 ? sdk::dtype_of<float> : sdk::dtype_of<double>;
+        compare(c, what, i % 4 >= 2, dtype, random);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+    hwy::SetSupportedTargetsForTest(0);
+  }
+}
+
+TEST(Convolution, TheNumberOfThreadsDoesNotMatter) {
+  Random random(40);
+  for (const Case& c : {Case{9, 1, 16, 32, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                        Case{9, 1, 1, 16, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                        Case{2, 3, 20, 33, {9, 7}, {3, 3}, {2, 2}, {1, 1}, {1, 1}}}) {
+    const Shapes s = shapes_of(c);
+    const TestTensor big = random.filled(sdk::dtype_of<float>, s.big);
+    const TestTensor small = random.filled(sdk::dtype_of<float>, s.small);
+    const TestTensor weight = random.filled(sdk::dtype_of<float>, s.weight);
+    std::vector<std::vector<float>> results;
+    for (const int threads : {1, 2, 3, 7}) {
+      const TestTensor forward = TestTensor::empty(sdk::dtype_of<float>, s.small);
+      const TestTensor input = TestTensor::empty(sdk::dtype_of<float>, s.big);
+      const TestTensor gradient = TestTensor::empty(sdk::dtype_of<float>, s.weight);
+      TestContext context(threads);
+      mt_args_convolution a{};
+      set_window(a, c, false);
+      a.input = big;
+      a.weight = weight;
+      a.out = forward;
+      ASSERT_EQ(run_cpu(cpu::register_convolution, "convolution", a, context), MT_OK);
+      mt_args_convolution_backward_input b{};
+      set_window(b, c, false);
+      b.grad_output = small;
+      b.weight = weight;
+      b.input_size = list(s.big);
+      b.out = input;
+      ASSERT_EQ(run_cpu(cpu::register_convolution, "convolution_backward_input", b, context),
+                MT_OK);
+      mt_args_convolution_backward_weight w{};
+      set_window(w, c, false);
+      w.grad_output = small;
+      w.input = big;
+      w.weight_size = list(s.weight);
+      w.out = gradient;
+      ASSERT_EQ(run_cpu(cpu::register_convolution, "convolution_backward_weight", w, context),
+                MT_OK);
+      std::vector<float> all = forward.values<float>();
+      for (const TestTensor* more : {&input, &gradient}) {
+        const std::vector<float> values = more->values<float>();
+        all.insert(all.end(), values.begin(), values.end());
+      }
+      results.push_back(std::move(all));
+    }
+    for (const auto& result : results) EXPECT_EQ(result, results[0]) << text(c);
+  }
+}
+
+// As in PyTorch: the padding takes part in a convolution as zeros, and zero times infinity is NaN;
+// a transposed convolution and the gradient of the input have no terms of padding.
+TEST(Convolution, InfiniteWeightsMeetThePaddingOnlyWhereThereIsSome) {
+  for (const int64_t channels : {1, 4, 12}) {
+    const TestTensor x = TestTensor::empty(sdk::dtype_of<float>, {1, channels, 4, 4});
+    const TestTensor weight = TestTensor::empty(sdk::dtype_of<float>, {channels, channels, 3, 3});
+    std::fill_n(x.view().data<float>(), x.view().numel(), 1.0f);
+    std::fill_n(weight.view().data<float>(), weight.view().numel(), 1.0f);
+    const int64_t taps = 9;
+    for (int64_t i = 0; i < channels * channels; ++i) {
+      weight.view().data<float>()[i * taps] = INFINITY;
+    }
+    const Case c{1, 1, channels, channels, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+    const TestTensor out = TestTensor::empty(sdk::dtype_of<float>, {1, channels, 4, 4});
+    TestContext context(1);
+    mt_args_convolution a{};
+    set_window(a, c, false);
+    a.input = x;
+    a.weight = weight;
+    a.out = out;
+    ASSERT_EQ(run_cpu(cpu::register_convolution, "convolution", a, context), MT_OK);
+    const auto forward = out.values<float>();
+    mt_args_convolution_backward_input b{};
+    set_window(b, c, false);
+    b.grad_output = x;
+    b.weight = weight;
+    b.input_size = list({1, channels, 4, 4});
+    b.out = out;
+    ASSERT_EQ(run_cpu(cpu::register_convolution, "convolution_backward_input", b, context), MT_OK);
+    const auto input = out.values<float>();
+    for (size_t i = 0; i < forward.size(); ++i) {
+      const size_t y = i / 4 % 4, x_ = i % 4;
+      // The infinite tap is the first: it sees the padding above and to the left.
+      EXPECT_EQ(std::isnan(forward[i]), y == 0 || x_ == 0) << i;
+      EXPECT_FALSE(std::isnan(input[i])) << i;
+      // It is seen by all windows but those below and to the right of the last.
+      EXPECT_EQ(std::isinf(input[i]), y < 3 && x_ < 3) << i;
+    }
+  }
+}
+
+TEST(Convolution, InfinityAndNanStayWhereTheyAre) {
+  Random random(20);
+  for (const What what : {What::kForward, What::kWeight}) {
+    compare(cases()[1], what, false, sdk::dtype_of<float>, random, true);
+    compare(cases()[3], what, false, sdk::dtype_of<double>, random, true);
+  }
+}
+
+}  // namespace
+}  // namespace mytorch::testing
