@@ -30,6 +30,10 @@ MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
   set_target_properties(mytorch_backend_${id} PROPERTIES
     PREFIX "" OUTPUT_NAME mytorch_${id} LINKER_LANGUAGE CXX C_VISIBILITY_PRESET hidden
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/mytorch/backends)
+  # Installed as it was built, so that its checksum stays true.
+  set_target_properties(mytorch_backend_${id} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "")
+  add_custom_command(TARGET mytorch_backend_${id} POST_BUILD VERBATIM
+    COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/cmake/seal.py $<TARGET_FILE:mytorch_backend_${id}>)
   set_property(GLOBAL APPEND PROPERTY MYTORCH_BACKENDS mytorch_backend_${id})
 endfunction()
 

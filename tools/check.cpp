@@ -72,7 +72,8 @@ Run add_check(CLI::App& app) {
         const char* end = text.data() + text.size();
         const auto read = std::from_chars(text.data(), end, value);
         const bool number = read.ec == std::errc() && read.ptr == end;
-        return number || text == "random" ? "" : "neither a whole number from 0 nor `random`";
+        if (number || text == "random") return std::string();
+        return "'" + text + "' is neither a whole number from 0 nor `random`";
       });
   app.add_option("--case", options->number, "one case of an operator, by its number");
   app.add_flag("--quick", options->quick, "one case for each operator and kind of type");

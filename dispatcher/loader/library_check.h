@@ -1,5 +1,5 @@
 // Looks at a shared library before the dynamic linker does, which maps a file without looking at
-// its length, believes what its tables say, and dies with the process where they are wrong.
+// its length, believes everything that it says, and dies with the process where that is wrong.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 namespace mytorch {
 
 // Throws Error(kIo) that names the file and what is wrong with it: it is missing, no file, no
-// shared library of this kind of machine, cut short, or its tables contradict each other. Damage
-// inside code and data cannot be seen.
+// shared library of this kind of machine, cut short, or, where the build sealed it with a checksum
+// (cmake/seal.py), changed in any bit.
 void check_library(const std::string& path);
 
 }  // namespace mytorch

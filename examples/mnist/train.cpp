@@ -113,8 +113,8 @@ void check_can_save(const std::string& path) {
   const fs::path probe = parent / (".mnist-" + std::to_string(::getpid()) + ".tmp");
   std::FILE* file = std::fopen(probe.c_str(), "wx");
   if (file == nullptr) {
-    throw Error(ErrorCode::kIo,
-                "[--save] no file can be made in " + parent.string() + ": " + std::strerror(errno));
+    throw Error(ErrorCode::kIo, "[--save] " + path + ": no file can be made in " + parent.string() +
+                                    ": " + std::strerror(errno));
   }
   std::fclose(file);
   fs::remove(probe, error);
