@@ -191,7 +191,8 @@ TEST(ListTest, OneNumberIsAList) {
   EXPECT_TRUE(OptionalIntList(IntList()).has_value());  // an empty list is given, not absent
   EXPECT_EQ(OptionalIntList(3)->vec(), (std::vector<int64_t>{3}));
   const Tensor x = tensor({1.0});
-  const TensorList two{x, x};
+  const std::vector<Tensor> both{x, x};
+  const TensorList two(both);
   EXPECT_EQ(two.size(), 2u);
   EXPECT_TRUE(two[1].is_same(x));
 }

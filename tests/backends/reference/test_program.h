@@ -84,8 +84,8 @@ class TestProgram {
     program_.num_nodes = static_cast<int32_t>(nodes_.size());
     program_.outputs = outputs_.data();
     program_.num_outputs = static_cast<int32_t>(outputs_.size());
-    // Candidates live forever; keeping them here lets leak checkers see that.
-    static std::deque<mt_candidate> compiled;
+    // Candidates live forever; keeping them here, to the very end, lets leak checkers see that.
+    static auto& compiled = *new std::deque<mt_candidate>;
     mt_candidate& candidate = compiled.emplace_back();
     const int status =
         reference().compile(reference().self, &program_, compute, nullptr, 0, &candidate);
