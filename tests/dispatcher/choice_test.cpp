@@ -196,6 +196,7 @@ TEST(PinTest, TheEnvironmentPinsFromTheStart) {
 }
 
 TEST(RegisterTest, RefusesWhatBreaksTheContract) {
+  load_default_backends();
   auto refused = [](ErrorCode code, const char* part, mt_backend_init_fn init) {
     const size_t before = backends().size();
     expect_error(code, {"[backend]", part}, [&] { register_backend(init); });
@@ -208,7 +209,6 @@ TEST(RegisterTest, RefusesWhatBreaksTheContract) {
   refused(ErrorCode::kValue, "name and device_type",
           [](const mt_host*, mt_backend*) { return int{MT_OK}; });
   refused(ErrorCode::kValue, "is called 'reference', and", [](const mt_host*, mt_backend* b) {
-    load_default_backends();
     b->name = "reference";
     b->device_type = "cpu";
     return int{MT_OK};
