@@ -64,9 +64,8 @@ std::string library_directory() {
   Dl_info info;
   if (dladdr(reinterpret_cast<void*>(&run_init), &info) == 0 || info.dli_fname == nullptr)
     return "";
-  const std::string file = info.dli_fname;
-  const size_t slash = file.rfind('/');
-  return slash == std::string::npos ? "." : file.substr(0, slash);
+  std::error_code ignored;
+  return std::filesystem::weakly_canonical(info.dli_fname, ignored).parent_path().string();
 }
 
 std::vector<std::string> libraries_in(const std::string& directory) {

@@ -19,6 +19,7 @@ struct Correlation {
   mt_ctx& ctx;
   const Windows& w;
   int64_t batch, groups, in, out;  // channels in a group
+  int64_t kernel;                  // taps of the weight
   const T* source;
   const T* weight;
   WeightStrides strides;
@@ -67,15 +68,25 @@ template <class T>
 void Correlation<T>::pack(const Plan& plan, int64_t group, int64_t panel) const {
   const int64_t real = plan.panels.real(panel), width = plan.panels.width(panel);
   const int64_t first = plan.panels.first(panel);
+  // Where all taps are there, they are in their order.
+  const bool whole = taps() == kernel;
   for (int64_t c0 = 0; c0 < in; c0 += plan.layout.block) {
     const int64_t c1 = std::min(c0 + plan.layout.block, in);
     T* to = panel_weights(plan, group, panel, c0, c1);
-    for (int64_t c = c0; c < c1; ++c) {
-      const T* from = weight + group * strides.group + first * strides.out + c * strides.in;
-      for (const Windows::Tap& tap : w.taps) {
-        for (int64_t o = 0; o < real; ++o) to[o] = from[o * strides.out + tap.index];
-        std::fill(to + real, to + width, T{});
-        to += width;
+    const T* from = weight + group * strides.group + first * strides.out + c0 * strides.in;
+    if (real < width) std::fill(to, to + (c1 - c0) * taps() * width, T{});
+    if (whole && strides.in == kernel) {
+      transpose(from, strides.out, real, (c1 - c0) * kernel, to, width);
+      continue;
+    }
+    for (int64_t c = c0; c < c1; ++c, from += strides.in, to += taps() * width) {
+      if (whole) {
+        transpose(from, strides.out, real, kernel, to, width);
+        continue;
+      }
+      for (int64_t t = 0; t < taps(); ++t) {
+        const T* tap = from + w.taps[static_cast<size_t>(t)].index;
+        for (int64_t o = 0; o < real; ++o) to[t * width + o] = tap[o * strides.out];
       }
     }
   }
@@ -217,6 +228,7 @@ bool small_from_big(mt_ctx& ctx, const Geometry& g, const T* big, const T* weigh
                         g.groups,
                         g.big_channels,
                         g.small_channels,
+                        g.taps(),
                         big,
                         weight,
                         {g.small_channels * depth, depth, g.taps()},
@@ -226,16 +238,11 @@ bool small_from_big(mt_ctx& ctx, const Geometry& g, const T* big, const T* weigh
 }
 
 template <class T>
-bool all_finite(const T* x, int64_t n) {
-  T sum{};
-  for (int64_t i = 0; i < n; ++i) sum += x[i] - x[i];
-  return sum == T{};
-}
-
-template <class T>
 bool big_from_small(mt_ctx& ctx, const Geometry& g, const T* small, const T* weight, const T* bias,
                     T* big) {
   const int64_t depth = g.depth();
+  // A few channels apart from each other are better scattered.
+  if (g.big_channels < kFewChannels && g.stride[2] != 1) return false;
   // The zeros around `small` are no terms of the sums.
   if (!all_finite(weight, g.groups * g.small_channels * depth)) return false;
   for (int64_t i = 0; i < volume(g.stride); ++i) {
@@ -248,6 +255,7 @@ bool big_from_small(mt_ctx& ctx, const Geometry& g, const T* small, const T* wei
                                      g.groups,
                                      g.small_channels,
                                      g.big_channels,
+                                     g.taps(),
                                      small,
                                      weight,
                                      {g.small_channels * depth, g.taps(), depth},

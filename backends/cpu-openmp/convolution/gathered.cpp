@@ -249,6 +249,22 @@ HWY_INLINE void AddTo(T* HWY_RESTRICT to, const T* HWY_RESTRICT from, int64_t n)
   for (; i < n; ++i) to[i] += from[i];
 }
 
+template <class T>
+HWY_INLINE bool AllFinite(const T* HWY_RESTRICT x, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  // Zero, or NaN where one is not finite.
+  auto differences = hn::Zero(d);
+  T rest{};
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto v = hn::LoadU(d, x + i);
+    differences = hn::Add(differences, hn::Sub(v, v));
+  }
+  for (; i < n; ++i) rest += x[i] - x[i];
+  return rest == T{} && hn::AllTrue(d, hn::Eq(differences, hn::Zero(d)));
+}
+
 int64_t LanesFloat() { return static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
 int64_t LanesDouble() { return static_cast<int64_t>(hn::Lanes(hn::ScalableTag<double>())); }
 void ProductFloat(const Gathered<float>& g) { Product(g); }
@@ -271,6 +287,8 @@ void CopyRowsDouble(const double* from, int64_t from_pitch, int64_t rows, int64_
 }
 void AddToFloat(float* to, const float* from, int64_t n) { AddTo(to, from, n); }
 void AddToDouble(double* to, const double* from, int64_t n) { AddTo(to, from, n); }
+bool AllFiniteFloat(const float* x, int64_t n) { return AllFinite(x, n); }
+bool AllFiniteDouble(const double* x, int64_t n) { return AllFinite(x, n); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
@@ -290,6 +308,8 @@ HWY_EXPORT(CopyRowsFloat);
 HWY_EXPORT(CopyRowsDouble);
 HWY_EXPORT(AddToFloat);
 HWY_EXPORT(AddToDouble);
+HWY_EXPORT(AllFiniteFloat);
+HWY_EXPORT(AllFiniteDouble);
 
 int64_t vector_lanes(float) { return HWY_DYNAMIC_DISPATCH(LanesFloat)(); }
 int64_t vector_lanes(double) { return HWY_DYNAMIC_DISPATCH(LanesDouble)(); }
@@ -326,6 +346,8 @@ void add_to(float* to, const float* from, int64_t n) {
 void add_to(double* to, const double* from, int64_t n) {
   HWY_DYNAMIC_DISPATCH(AddToDouble)(to, from, n);
 }
+bool all_finite(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(AllFiniteFloat)(x, n); }
+bool all_finite(const double* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(AllFiniteDouble)(x, n); }
 
 }  // namespace mytorch::cpu
 #endif  // HWY_ONCE

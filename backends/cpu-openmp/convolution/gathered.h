@@ -46,4 +46,7 @@ void copy_rows(const double* from, int64_t from_pitch, int64_t rows, int64_t wid
 void add_to(float* to, const float* from, int64_t n);
 void add_to(double* to, const double* from, int64_t n);
 
+bool all_finite(const float* x, int64_t n);
+bool all_finite(const double* x, int64_t n);
+
 }  // namespace mytorch::cpu

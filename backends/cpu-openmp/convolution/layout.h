@@ -21,11 +21,13 @@ inline constexpr int64_t kTasks = 16;
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// Fewer leave most of a vector along channels empty.
+inline constexpr int64_t kFewChannels = 8;
+
 // Vectors along rows of the image (tile.h) or along channels (gathered.h)? Channels are wasted
 // where they are few, and need transpositions, which show beside few taps; rows have to be of
 // neighbours, and their ends are wasted.
 inline bool along_rows(const Windows& w, int64_t in, int64_t out) {
-  constexpr int64_t kFewChannels = 8;
   constexpr int64_t kFewTerms = 32;
   if (w.step[2] != 1 || w.apart[2] != 1) return false;
   const int64_t terms = in * static_cast<int64_t>(w.taps.size());

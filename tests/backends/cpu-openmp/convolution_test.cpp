@@ -260,7 +260,8 @@ TEST(Convolution, TheNumberOfThreadsDoesNotMatter) {
 // a transposed convolution and the gradient of the input have no terms of padding.
 TEST(Convolution, InfiniteWeightsMeetThePaddingOnlyWhereThereIsSome) {
   for (const int64_t channels : {1, 4, 12}) {
-    const TestTensor x = TestTensor::empty(sdk::dtype_of<float>, {1, channels, 4, 4});
+    const Shape shape = {1, channels, 4, 4};
+    const TestTensor x = TestTensor::empty(sdk::dtype_of<float>, shape);
     const TestTensor weight = TestTensor::empty(sdk::dtype_of<float>, {channels, channels, 3, 3});
     std::fill_n(x.view().data<float>(), x.view().numel(), 1.0f);
     std::fill_n(weight.view().data<float>(), weight.view().numel(), 1.0f);
@@ -269,7 +270,7 @@ TEST(Convolution, InfiniteWeightsMeetThePaddingOnlyWhereThereIsSome) {
       weight.view().data<float>()[i * taps] = INFINITY;
     }
     const Case c{1, 1, channels, channels, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
-    const TestTensor out = TestTensor::empty(sdk::dtype_of<float>, {1, channels, 4, 4});
+    const TestTensor out = TestTensor::empty(sdk::dtype_of<float>, shape);
     TestContext context(1);
     mt_args_convolution a{};
     set_window(a, c, false);
@@ -282,7 +283,7 @@ TEST(Convolution, InfiniteWeightsMeetThePaddingOnlyWhereThereIsSome) {
     set_window(b, c, false);
     b.grad_output = x;
     b.weight = weight;
-    b.input_size = list({1, channels, 4, 4});
+    b.input_size = list(shape);
     b.out = out;
     ASSERT_EQ(run_cpu(cpu::register_convolution, "convolution_backward_input", b, context), MT_OK);
     const auto input = out.values<float>();

@@ -373,6 +373,40 @@ TEST(Pooling, MaximaAndTheirGradient) {
   }
 }
 
+// Vectors run over the ends of rows, but not over that of a plane.
+TEST(Pooling, HalvesOfEveryWidth) {
+  Random random(13);
+  const mt_dtype dtype = sdk::dtype_of<float>;
+  const Shape kernel = {2}, padding = {0}, dilation = {1};
+  for (int64_t h = 2; h <= 6; ++h) {
+    for (int64_t w = 2; w <= 37; ++w) {
+      const Shape shape = {2, h / 2, w / 2};
+      const TestTensor self = TestTensor::empty(dtype, {2, h, w});
+      random.fill(self, true);
+      mt_args_max_pool2d_with_indices args{};
+      args.self = self;
+      args.kernel_size = list(kernel), args.padding = list(padding);
+      args.dilation = list(dilation);
+      args.header.compute = dtype;
+      TestTensor best[2], places[2];
+      for (int i = 0; i < 2; ++i) {
+        best[i] = TestTensor::empty(dtype, shape);
+        places[i] = TestTensor::empty(sdk::dtype_of<int64_t>, shape);
+        args.out = best[i], args.indices = places[i];
+        if (i == 0) {
+          ASSERT_EQ(run_op("max_pool2d_with_indices", args, dtype), "");
+        } else {
+          TestContext context(2);
+          ASSERT_EQ(run_cpu(cpu::register_pooling, "max_pool2d_with_indices", args, context),
+                    MT_OK);
+        }
+      }
+      expect_near(best[1], best[0], 0, 1, "max_pool2d");
+      ASSERT_EQ(places[1].values<int64_t>(), places[0].values<int64_t>()) << h << " x " << w;
+    }
+  }
+}
+
 TEST(Pooling, MeansAndTheirGradient) {
   Random random(12);
   for (const Pool& p : kPools) {
