@@ -84,6 +84,7 @@ class Checker {
       return weights;
     };
     std::vector<Weights> all;
+    all.reserve(static_cast<size_t>(options_.projections));
     for (int p = 0; p < options_.projections; ++p) all.push_back(weigh(used));
     if (used.size() > 1) {
       for (size_t k : used) all.push_back(weigh({k}));
@@ -279,7 +280,7 @@ GradcheckResult gradgradcheck(const TensorFunction& function, const std::vector<
     std::vector<Tensor> roots;
     std::vector<Tensor> seeds;
     for (size_t s = 0; s < used.size(); ++s) {
-      const Tensor seed = with_seeds[num_inputs + s];
+      const Tensor& seed = with_seeds[num_inputs + s];
       roots.push_back(outputs[used[s]]);
       seeds.push_back(outputs[used[s]].dtype() == kFloat64
                           ? seed

@@ -239,7 +239,7 @@ Tensor cross_entropy_of_probabilities(const Tensor& log_p, const Tensor& target,
   Tensor terms = mul(log_p, wanted);
   if (weight.defined()) terms = mul(terms, weight);
   if (reduction == "none") return neg(sum(terms, dim));
-  const Tensor loss = neg(sum(terms));
+  Tensor loss = neg(sum(terms));
   if (reduction == "sum") return loss;
   return div(loss, static_cast<double>(log_p.numel()) / static_cast<double>(classes));
 }
@@ -249,7 +249,7 @@ Tensor smooth_part(const Tensor& log_p, const Tensor& target, const Tensor& weig
                    const Tensor& weight_by_dim, Str reduction, int64_t ignore_index, int64_t dim) {
   const Tensor weighted = weight.defined() ? mul(log_p, weight_by_dim) : log_p;
   const Tensor valid = ne(target, ignore_index);
-  const Tensor terms = where(valid, neg(mean(weighted, dim)), 0);
+  Tensor terms = where(valid, neg(mean(weighted, dim)), 0);
   if (reduction == "none") return terms;
   if (reduction == "sum") return sum(terms);
   return div(sum(terms, {}, false, total_type(log_p.dtype())),
@@ -290,7 +290,7 @@ Tensor cross_entropy(const Tensor& self, const Tensor& target, const Tensor& wei
     return cross_entropy_of_probabilities(log_p, target, weight_by_dim, reduction, label_smoothing,
                                           dim);
   }
-  const Tensor hard = mytorch::nll_loss(log_p, target, weight, reduction, ignore_index);
+  Tensor hard = mytorch::nll_loss(log_p, target, weight, reduction, ignore_index);
   if (label_smoothing == 0) return hard;
   const Tensor smooth =
       smooth_part(log_p, target, weight, weight_by_dim, reduction, ignore_index, dim);

@@ -47,7 +47,7 @@ Tensor constant_pad_nd(const Tensor& self, IntList pad, const Scalar& value) {
     const int64_t last = std::max(first, size - std::max<int64_t>(-after, 0));
     from = from.slice(dim, first, last);
   }
-  const Tensor result = mytorch::full(as_list(sizes), value, self.dtype(), self.device());
+  Tensor result = mytorch::full(as_list(sizes), value, self.dtype(), self.device());
   Tensor to = result;
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     const int64_t dim = self.dim() - 1 - static_cast<int64_t>(i);

@@ -75,7 +75,7 @@ std::vector<std::string> libraries_in(const std::string& directory) {
   while (const dirent* entry = readdir(dir)) {
     const std::string name = entry->d_name;
     if (name.size() > 3 && name.compare(name.size() - 3, 3, ".so") == 0) {
-      paths.push_back(directory + "/" + name);
+      paths.push_back(absl::StrCat(directory, "/", name));
     }
   }
   closedir(dir);
@@ -105,7 +105,7 @@ std::vector<std::string> default_libraries() {
   // Beside the library, or, for a program that contains it, in the lib directory next to its bin.
   const std::string base = library_directory();
   for (const char* below : {"/mytorch/backends", "/../lib/mytorch/backends"}) {
-    const auto found = libraries_in(base + below);
+    auto found = libraries_in(base + below);
     if (!found.empty()) return found;
   }
   return {};

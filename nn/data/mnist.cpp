@@ -130,7 +130,7 @@ Batch MNIST::get_batch(IntList indices) const {
 std::string default_data_dir() {
   const char* chosen = std::getenv(kDataVariable);
   const bool set = chosen != nullptr && *chosen != '\0';
-  const std::string directory = set ? chosen : kDebianDirectory;
+  std::string directory = set ? chosen : kDebianDirectory;
   if (!find_file(directory, Split::kTrain, "images", 3).empty()) return directory;
   fail(ErrorCode::kIo, "[default_data_dir] no train-images-idx3-ubyte[.gz] in ", directory,
        set ? absl::StrCat(", which ", kDataVariable, " names") : "",
