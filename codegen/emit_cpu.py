@@ -68,6 +68,16 @@ def cost(p: Program) -> int:
     return max(1, sum(_COST.get(n.op, 1) for n in p.nodes if n.op in NODE_OPS))
 
 
+def is_cheap(p: Program) -> bool:
+    """Whether memory, not arithmetic, decides how long it takes."""
+    return cost(p) <= 8
+
+
+def streams(p: Program) -> bool:
+    """Whether its span can store past the caches."""
+    return is_cheap(p) and all(o.type == COMPUTE for o in p.outputs)
+
+
 def _operand(p: Program, n: Node) -> str:
     return p.nodes[n.args[0]].type if n.args else n.type
 
@@ -179,7 +189,7 @@ def span_code(code: SpanCode) -> list[str]:
         place(i, f"const auto v{i} = {_expression(p, n)};")
     for k, o in enumerate(p.outputs):
         kind = "uint8_t" if o.type == BOOL else "T"
-        params.append(f"{kind}* o{k}")
+        params.append(f"auto o{k}" if streams(p) else f"{kind}* o{k}")
         pointers.append(f"static_cast<{kind}*>(out[{k}])")
         store = f"{'StoreMask' if o.type == BOOL else 'StoreNode'}(d, v{o.node}, o{k});"
         body.append(f"if (want{k}) {{")
@@ -189,11 +199,10 @@ def span_code(code: SpanCode) -> list[str]:
         at = body.index("if (want0) {")
         body = body[:at] + [body[at + 1].strip()]
         lines.remove("  const bool want0 = out[0] != nullptr;")
-    unroll = 2 if cost(p) <= 8 else 1
     if divides:
         lines.append("  bool zero = false;")
-    lines.append(f"  ForSpan<{unroll}>(")
-    lines.append(f"      d, n, [&]({', '.join(params)}) MYTORCH_STEP {{")
+    lines.append(f"  ForSpan<{2 if is_cheap(p) else 1}, {str(streams(p)).lower()}>(")
+    lines.append(f"      d, n, s, [&]({', '.join(params)}) MYTORCH_STEP {{")
     lines += ["        " + text for text in body]
     lines.append("      },")
     lines.append("      " + ", ".join(pointers) + ");")
@@ -301,7 +310,7 @@ class Tables:
                              [f"{{{at(o.name) if o.name else 0}, MT_TYPE_{o.type}}}" for o in p.outputs])
         part = lambda name, items: f"{name}_{where}" if items else "nullptr"
         return (f"{{{part('kInputs', inputs)}, {part('kScalars', scalars)}, kOutputs_{where}, {len(inputs)}, "
-                f"{len(scalars)}, {len(p.outputs)}, {cost(p)}, {'true' if is_narrow(p) else 'false'}, {{}}, nullptr}}")
+                f"{len(scalars)}, {len(p.outputs)}, {cost(p)}, {str(is_narrow(p)).lower()}, {str(streams(p)).lower()}, {{}}, nullptr}}")
 
     def spans(self, target: str, code: SpanCode) -> None:
         self.fill.append(f"  {target} = files[{code.place[0]}][{code.place[1]}];")

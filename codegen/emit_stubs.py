@@ -229,6 +229,8 @@ def reduce_into(op: Op) -> list[str]:
         lines += [f"  KernelInto into_{i}({entry(op)}, {o}, as_list(spec.sizes), {kind}, "
                   f"{tensor_input(op)}.device(), &args, false);",
                   f"  args.{f} = &into_{i}.target()->abi;"]
+    if len(fields(op)) > 1:
+        lines.append(f"  check_apart({info(op)}, {{{', '.join(cpp.out_args(op))}}});")
     lines.append(f"  run_pointwise({entry(op)}, into_0.target(), &args);")
     lines += [f"  into_{i}.finish();" for i in range(len(fields(op)))]
     return lines
@@ -290,6 +292,8 @@ def kernel_into(op: Op, inplace: bool) -> list[str]:
         lines += [f"  required({o}, {info(op)}, {cpp.text(o)});",
                   f"  KernelInto into_{i}({entry(op)}, {o}, as_list(spec_{i}.sizes), spec_{i}.dtype, spec_{i}.device, "
                   f"&args, {'true' if inplace else 'false'});", f"  args.{f} = &into_{i}.target()->abi;"]
+    if len(targets) > 1:
+        lines.append(f"  check_apart({info(op)}, {{{', '.join(targets)}}});")
     if op.meaning == "composite":
         lines.append(f"  if (!try_kernel({entry(op)}, into_0.target(), &args)) {{")
         if len(targets) == 1:
@@ -308,8 +312,17 @@ def writing_kernel(op: Op) -> list[str]:
     """A primitive that writes an argument (copy_, fill_, the random ones)."""
     s = op.schema
     w = cpp.written(s).name
-    lines = [f"const Tensor& {s.struct_id}({cpp.params(s.args)}) {{", *kernel_head(op),
-             f"  check_writable({info(op)}, {w}.impl());",
+    head = kernel_head(op)
+    # Inputs that share some elements with what is written are read from copies.
+    apart = []
+    for a in s.args:
+        if a.is_tensor and a.name != w:
+            apart += [f"  Tensor {a.name}_apart;",
+                      f"  if (overlaps_partly({w}.impl(), {a.name}.impl())) [[unlikely]] {{",
+                      f"    {a.name}_apart = copy_of({a.name}.impl());",
+                      f"    args.{a.name} = &{a.name}_apart.impl()->abi;", "  }"]
+    lines = [f"const Tensor& {s.struct_id}({cpp.params(s.args)}) {{", *head,
+             f"  check_writable({info(op)}, {w}.impl());", *apart,
              f"  args.header.compute = {w}.impl()->abi.dl.dtype;"]
     if op.meaning == "composite":
         lines += [f"  if (!on_one_device({info(op)}, &args) || !try_kernel({entry(op)}, {w}.impl(), &args)) {{",
@@ -414,7 +427,8 @@ def public(op: Op) -> list[str]:
                 lines.append(f"  assign_out({info(op)}, {outs[0]}, {call});")
             else:
                 lines.append(f"  auto results = {call};")
-                lines += [f"  assign_out({info(op)}, {o}, std::get<{i}>(results));" for i, o in enumerate(outs)]
+                gets = ", ".join(f"std::get<{i}>(results)" for i in range(len(outs)))
+                lines.append(f"  assign_outs({info(op)}, {{{', '.join(outs)}}}, {{{gets}}});")
         lines.append("}")
     return lines
 

@@ -63,6 +63,19 @@ void assign_out(const OpInfo& op, const Tensor& out, const Tensor& result) {
   assign(op, out, result, false);
 }
 
+void assign_outs(const OpInfo& op, std::initializer_list<Tensor> outs,
+                 std::initializer_list<Tensor> results) {
+  const Tensor* result = results.begin();
+  for (const Tensor& out : outs) {
+    required(out, op, "out");
+    check_out(op, out.impl(), result->sizes(), result->dtype(), result->device(), false);
+    ++result;
+  }
+  check_apart(op, outs);
+  result = results.begin();
+  for (const Tensor& out : outs) out.copy_(*result++);
+}
+
 void refuse_out_gradient(const OpInfo& op) {
   fail(ErrorCode::kValue, "[", op.base,
        "] the out= form is not differentiable, and one of its tensors requires a gradient: use the "

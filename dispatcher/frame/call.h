@@ -138,6 +138,9 @@ inline void run_primitive(const OpEntry& entry, TensorImpl* out, const void* arg
 // Stores a result in `self` or `out`, after the checks of those forms; recorded where it must be.
 void assign_inplace(const OpInfo& op, const Tensor& self, const Tensor& result);
 void assign_out(const OpInfo& op, const Tensor& out, const Tensor& result);
+// The same for several, none of which is written before all are checked.
+void assign_outs(const OpInfo& op, std::initializer_list<Tensor> outs,
+                 std::initializer_list<Tensor> results);
 
 [[noreturn]] void refuse_out_gradient(const OpInfo& op);
 // The variant of a call that no body of the record covers; never returns.

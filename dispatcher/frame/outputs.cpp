@@ -76,6 +76,25 @@ void copy_into(const Tensor& to, const Tensor& from) {
   if (!run_kernel(*entry, slot, ctx, &args)) run_fallback(*entry, slot, ctx, &args);
 }
 
+void check_apart(const OpInfo& op, std::initializer_list<Tensor> outputs) {
+  for (auto a = outputs.begin(); a != outputs.end(); ++a) {
+    for (auto b = outputs.begin(); b != a; ++b) {
+      if (a->defined() && b->defined() &&
+          overlap(a->impl()->abi, b->impl()->abi) != Overlap::kNone) {
+        fail(ErrorCode::kValue, "[", op.base,
+             "] two of the outputs overlap in memory: give each its own");
+      }
+    }
+  }
+}
+
+Tensor copy_of(const TensorImpl* input) {
+  const Tensor copy = Tensor::adopt(new_tensor(input->abi.dl.shape, input->abi.dl.ndim,
+                                               input->dtype, input->device(), input->device_slot));
+  copy_into(copy, Tensor::share(const_cast<TensorImpl*>(input)));
+  return copy;
+}
+
 KernelInto::KernelInto(const OpEntry& entry, const Tensor& out, IntList sizes, ScalarType dtype,
                        Device device, const void* args, bool inplace)
     : out_(out) {

@@ -50,6 +50,16 @@ class KernelInto {
   Tensor temporary_;
 };
 
+// Refuses two outputs of one call that share memory: each would overwrite the other.
+void check_apart(const OpInfo& op, std::initializer_list<Tensor> outputs);
+
+// Whether an input of an op that writes `written` shares memory with it in another way than being
+// exactly it; a copy is then read in its place.
+inline bool overlaps_partly(const TensorImpl* written, const TensorImpl* input) {
+  return input != nullptr && overlap(written->abi, input->abi) == Overlap::kPartial;
+}
+Tensor copy_of(const TensorImpl* input);
+
 // Copies `from` into `to`, of the same shape, through the copy_ kernel, below every layer.
 void copy_into(const Tensor& to, const Tensor& from);
 

@@ -155,6 +155,32 @@ TEST(OutTest, PartialOverlapGoesThroughATemporary) {
   }
 }
 
+TEST(OutTest, CopiesBetweenOverlappingParts) {
+  for (const int64_t n : {8, 70000}) {
+    for (const int64_t shift : {1, 3}) {
+      std::vector<double> numbers(static_cast<size_t>(n));
+      for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i);
+      for (const bool up : {false, true}) {
+        const Tensor memory = tensor(numbers, kFloat64);
+        const Tensor low = slice(memory, 0, n - shift);
+        const Tensor high = slice(memory, shift, n - shift);
+        (up ? high : low).copy_(up ? low : high);
+        std::vector<double> expected = numbers;
+        for (int64_t i = 0; i < n - shift; ++i) {
+          expected[static_cast<size_t>(up ? i + shift : i)] =
+              numbers[static_cast<size_t>(up ? i : i + shift)];
+        }
+        ASSERT_EQ(values(memory), expected) << n << " by " << shift << (up ? " up" : " down");
+      }
+    }
+  }
+  const Tensor m = tensor({1, 2, 3, 4}).view({2, 2});
+  m.copy_(m.t());
+  EXPECT_EQ(values(m), (Values{1, 3, 2, 4}));
+  m.copy_(m);
+  EXPECT_EQ(values(m), (Values{1, 3, 2, 4}));
+}
+
 TEST(OutTest, StridedOutsAreWrittenInPlace) {
   const Tensor memory = tensor({0, 0, 0, 0, 0, 0});
   const Tensor even = Tensor::adopt(new_view(memory.impl(), {3}, {2}, 0));
@@ -209,6 +235,12 @@ TEST(OutTest, SeveralOutputs) {
   });
   expect_error(ErrorCode::kShape, {"[sort]"},
                [&] { sort_out(wrong, tensor(std::vector<int64_t>{0}), x); });
+  EXPECT_EQ(values(wrong), (Values{7, 7, 7}));
+  // Into one memory, they would overwrite each other.
+  const Tensor memory = tensor(std::vector<int64_t>{0, 0, 0, 0});
+  expect_error(ErrorCode::kValue, {"overlap"}, [&] {
+    sort_out(slice(memory, 0, 3), slice(memory, 1, 3), tensor(std::vector<int64_t>{3, 1, 2}));
+  });
 }
 
 TEST(OutTest, GradientsAreNotLostSilently) {

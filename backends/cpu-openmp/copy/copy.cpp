@@ -17,9 +17,10 @@ namespace {
 constexpr int64_t kGrainBytes = 256 * 1024;
 
 template <int64_t kItemsize>
-bool move_span(const void* const* inputs, void* const* outputs, const Scalars& /*scalars*/,
-               int64_t n) {
-  if (outputs[0] != inputs[0]) {
+bool move_span(const void* const* inputs, void* const* outputs, const Scalars& scalars, int64_t n) {
+  if (scalars.stream) {
+    stream_copy(outputs[0], inputs[0], n * kItemsize);
+  } else if (outputs[0] != inputs[0]) {
     std::memcpy(outputs[0], inputs[0], static_cast<size_t>(n * kItemsize));
   }
   return true;
@@ -56,19 +57,6 @@ void copy_bytes(mt_ctx& ctx, void* to, const void* from, int64_t bytes) {
                     });
 }
 
-// The last dimension but one along which the source is contiguous where its last is not, or -1.
-int transposed_dim(const Job& job) {
-  const Loop& loop = job.loop;
-  const int last = loop.ndim() - 1;
-  const int64_t itemsize = job.operands[1].itemsize;
-  const int64_t inner = loop.stride(1, last);
-  if (inner == itemsize || inner == 0 || loop.inner_size() < 8) return -1;
-  for (int d = 0; d < last; ++d) {
-    if (loop.stride(1, d) == itemsize && loop.size(d) >= 8) return d;
-  }
-  return -1;
-}
-
 void copy(mt_ctx& ctx, const mt_args_copy_& args) {
   const sdk::TensorView to(args.self), from(args.src);
   const int64_t n = to.numel();
@@ -80,6 +68,7 @@ void copy(mt_ctx& ctx, const mt_args_copy_& args) {
   }
   Job job;
   job.span = move_of(to.itemsize());
+  job.moves = true;
   job.num_outputs = job.num_inputs = 1;
   job.operands[0] = make_output(args.self, to.dtype(), to.dtype());
   job.operands[1] = make_input(args.src, to.dtype(), to.dtype());
@@ -90,17 +79,9 @@ void copy(mt_ctx& ctx, const mt_args_copy_& args) {
     return;
   }
   job.stream = n * to.itemsize() >= kStreamBytes;
-  const int64_t grain = std::max<int64_t>(1, kGrainBytes / to.itemsize() / kTile);
-  if (const int across = transposed_dim(job); across >= 0) {
-    const int64_t blocks = num_blocks(job, across);
-    sdk::parallel_for(ctx, 0, blocks, std::max<int64_t>(1, blocks * grain * kTile / n),
-                      [&](int64_t b, int64_t e) noexcept { run_blocks(job, across, b, e); });
-    return;
-  }
-  const bool rows = job.loop.ndim() == 1 || job.loop.inner_size() >= 32;
-  sdk::parallel_for(ctx, 0, (n + kTile - 1) / kTile, grain, [&](int64_t b, int64_t e) noexcept {
-    (rows ? run_rows : run_tiles)(job, b * kTile, std::min(e * kTile, n));
-  });
+  job.span_streams = true;
+  job.grain = kGrainBytes / to.itemsize();
+  run_job(ctx, job);
 }
 
 }  // namespace

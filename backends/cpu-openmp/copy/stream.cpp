@@ -40,6 +40,31 @@ void StreamCopy(void* to, const void* from, int64_t bytes) {
   std::memcpy(t, f, static_cast<size_t>(bytes));
 }
 
+void MoveRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t rows,
+              int64_t bytes, bool stream) {
+  uint8_t* t = static_cast<uint8_t*>(to);
+  const uint8_t* f = static_cast<const uint8_t*>(from);
+  const hn::ScalableTag<uint8_t> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const bool aligned = (reinterpret_cast<uintptr_t>(t) | static_cast<uintptr_t>(to_stride) |
+                        static_cast<uintptr_t>(bytes)) %
+                           static_cast<uintptr_t>(lanes) ==
+                       0;
+  for (; rows > 0; --rows, t += to_stride, f += from_stride) {
+    if (stream && !aligned) {
+      StreamCopy(t, f, bytes);
+      continue;
+    }
+    int64_t i = 0;
+    if (stream) {
+      for (; i < bytes; i += lanes) hn::Stream(hn::LoadU(d, f + i), d, t + i);
+    } else {
+      for (; i + lanes <= bytes; i += lanes) hn::StoreU(hn::LoadU(d, f + i), d, t + i);
+    }
+    for (; i < bytes; ++i) t[i] = f[i];
+  }
+}
+
 void StreamFill(void* to, const void* pattern, int64_t bytes) {
   uint8_t* t = static_cast<uint8_t*>(to);
   const uint8_t* line = static_cast<const uint8_t*>(pattern);
@@ -72,18 +97,22 @@ HWY_INLINE void Plain(const char* from, int64_t from_stride, char* to, int64_t t
   }
 }
 
-// Squares of the side that vectors have.
+// Squares of the side that vectors have; with kPart only the first `width` elements of each row
+// are wanted. Spelled out: compilers leave loops over arrays of vectors in memory.
 template <class T>
 struct Square {
   static constexpr int64_t kSide = 8;
-  static HWY_INLINE void Move(const char* from, int64_t from_stride, char* to, int64_t to_stride) {
+  template <bool kPart>
+  static HWY_INLINE void Move(const char* from, int64_t from_stride, char* to, int64_t to_stride,
+                              int64_t width) {
     T block[kSide][kSide];
     for (int64_t r = 0; r < kSide; ++r) {
       T row[kSide];
       std::memcpy(row, from + r * from_stride, sizeof(row));
       for (int64_t c = 0; c < kSide; ++c) block[c][r] = row[c];
     }
-    for (int64_t c = 0; c < kSide; ++c) std::memcpy(to + c * to_stride, block[c], sizeof(block[c]));
+    const int64_t count = kPart ? width : kSide;
+    for (int64_t c = 0; c < count; ++c) std::memcpy(to + c * to_stride, block[c], sizeof(block[c]));
   }
 };
 
@@ -91,54 +120,106 @@ struct Square {
 template <>
 struct Square<uint32_t> {
   static constexpr int64_t kSide = 8;
-  static HWY_INLINE void Move(const char* from, int64_t from_stride, char* to, int64_t to_stride) {
+  template <bool kPart>
+  static HWY_INLINE void Move(const char* from, int64_t from_stride, char* to, int64_t to_stride,
+                              int64_t width) {
     const hn::CappedTag<uint32_t, 8> d;
     const hn::Repartition<uint64_t, decltype(d)> dw;
     using V = hn::VFromD<decltype(d)>;
     const auto load = [&](int64_t r) HWY_ATTR {
       return hn::LoadU(d, reinterpret_cast<const uint32_t*>(from + r * from_stride));
     };
-    // Pairs, then fours, within 128 bits; at last the halves.
-    V a[8], b[8];
-    for (int i = 0; i < 8; i += 2) {
-      const V x = load(i), y = load(i + 1);
-      a[i] = hn::InterleaveLower(d, x, y);
-      a[i + 1] = hn::InterleaveUpper(d, x, y);
-    }
-    for (int i = 0; i < 8; i += 4) {
-      for (int k = 0; k < 2; ++k) {
-        const auto x = hn::BitCast(dw, a[i + k]), y = hn::BitCast(dw, a[i + k + 2]);
-        b[i + 2 * k] = hn::BitCast(d, hn::InterleaveLower(dw, x, y));
-        b[i + 2 * k + 1] = hn::BitCast(d, hn::InterleaveUpper(dw, x, y));
-      }
-    }
-    for (int i = 0; i < 4; ++i) {
-      hn::StoreU(hn::ConcatLowerLower(d, b[i + 4], b[i]), d,
-                 reinterpret_cast<uint32_t*>(to + i * to_stride));
-      hn::StoreU(hn::ConcatUpperUpper(d, b[i + 4], b[i]), d,
-                 reinterpret_cast<uint32_t*>(to + (i + 4) * to_stride));
-    }
+    const auto low = [&](V x, V y) HWY_ATTR {
+      return hn::BitCast(d, hn::InterleaveLower(dw, hn::BitCast(dw, x), hn::BitCast(dw, y)));
+    };
+    const auto high = [&](V x, V y) HWY_ATTR {
+      return hn::BitCast(d, hn::InterleaveUpper(dw, hn::BitCast(dw, x), hn::BitCast(dw, y)));
+    };
+    const auto store = [&](int64_t c, V v) HWY_ATTR {
+      if (kPart && c >= width) return;
+      hn::StoreU(v, d, reinterpret_cast<uint32_t*>(to + c * to_stride));
+    };
+    // Pairs of rows, then fours, within 128 bits; at last the halves.
+    const V r0 = load(0), r1 = load(1), r2 = load(2), r3 = load(3);
+    const V p0 = hn::InterleaveLower(d, r0, r1), p1 = hn::InterleaveUpper(d, r0, r1);
+    const V p2 = hn::InterleaveLower(d, r2, r3), p3 = hn::InterleaveUpper(d, r2, r3);
+    const V f0 = low(p0, p2), f1 = high(p0, p2), f2 = low(p1, p3), f3 = high(p1, p3);
+    const V r4 = load(4), r5 = load(5), r6 = load(6), r7 = load(7);
+    const V p4 = hn::InterleaveLower(d, r4, r5), p5 = hn::InterleaveUpper(d, r4, r5);
+    const V p6 = hn::InterleaveLower(d, r6, r7), p7 = hn::InterleaveUpper(d, r6, r7);
+    const V f4 = low(p4, p6), f5 = high(p4, p6), f6 = low(p5, p7), f7 = high(p5, p7);
+    store(0, hn::ConcatLowerLower(d, f4, f0));
+    store(1, hn::ConcatLowerLower(d, f5, f1));
+    store(2, hn::ConcatLowerLower(d, f6, f2));
+    store(3, hn::ConcatLowerLower(d, f7, f3));
+    store(4, hn::ConcatUpperUpper(d, f4, f0));
+    store(5, hn::ConcatUpperUpper(d, f5, f1));
+    store(6, hn::ConcatUpperUpper(d, f6, f2));
+    store(7, hn::ConcatUpperUpper(d, f7, f3));
   }
 };
 template <>
 struct Square<uint64_t> {
   static constexpr int64_t kSide = 4;
-  static HWY_INLINE void Move(const char* from, int64_t from_stride, char* to, int64_t to_stride) {
+  template <bool kPart>
+  static HWY_INLINE void Move(const char* from, int64_t from_stride, char* to, int64_t to_stride,
+                              int64_t width) {
     const hn::CappedTag<uint64_t, 4> d;
     using V = hn::VFromD<decltype(d)>;
-    V a[4];
-    for (int i = 0; i < 4; i += 2) {
-      const V x = hn::LoadU(d, reinterpret_cast<const uint64_t*>(from + i * from_stride));
-      const V y = hn::LoadU(d, reinterpret_cast<const uint64_t*>(from + (i + 1) * from_stride));
-      a[i] = hn::InterleaveLower(d, x, y);
-      a[i + 1] = hn::InterleaveUpper(d, x, y);
-    }
-    for (int i = 0; i < 2; ++i) {
-      hn::StoreU(hn::ConcatLowerLower(d, a[i + 2], a[i]), d,
-                 reinterpret_cast<uint64_t*>(to + i * to_stride));
-      hn::StoreU(hn::ConcatUpperUpper(d, a[i + 2], a[i]), d,
-                 reinterpret_cast<uint64_t*>(to + (i + 2) * to_stride));
-    }
+    const auto load = [&](int64_t r) HWY_ATTR {
+      return hn::LoadU(d, reinterpret_cast<const uint64_t*>(from + r * from_stride));
+    };
+    const auto store = [&](int64_t c, V v) HWY_ATTR {
+      if (kPart && c >= width) return;
+      hn::StoreU(v, d, reinterpret_cast<uint64_t*>(to + c * to_stride));
+    };
+    const V r0 = load(0), r1 = load(1), r2 = load(2), r3 = load(3);
+    const V p0 = hn::InterleaveLower(d, r0, r1), p1 = hn::InterleaveUpper(d, r0, r1);
+    const V p2 = hn::InterleaveLower(d, r2, r3), p3 = hn::InterleaveUpper(d, r2, r3);
+    store(0, hn::ConcatLowerLower(d, p2, p0));
+    store(1, hn::ConcatLowerLower(d, p3, p1));
+    store(2, hn::ConcatUpperUpper(d, p2, p0));
+    store(3, hn::ConcatUpperUpper(d, p3, p1));
+  }
+};
+template <>
+struct Square<uint16_t> {
+  static constexpr int64_t kSide = 8;
+  template <bool kPart>
+  static HWY_INLINE void Move(const char* from, int64_t from_stride, char* to, int64_t to_stride,
+                              int64_t width) {
+    const hn::CappedTag<uint16_t, 8> d;
+    const hn::Repartition<uint32_t, decltype(d)> dw;
+    const hn::Repartition<uint64_t, decltype(d)> dq;
+    using V = hn::VFromD<decltype(d)>;
+    const auto load = [&](int64_t r) HWY_ATTR {
+      return hn::LoadU(d, reinterpret_cast<const uint16_t*>(from + r * from_stride));
+    };
+    const auto by4 = [&](bool upper, V x, V y) HWY_ATTR {
+      const auto a = hn::BitCast(dw, x), b = hn::BitCast(dw, y);
+      return hn::BitCast(d, upper ? hn::InterleaveUpper(dw, a, b) : hn::InterleaveLower(dw, a, b));
+    };
+    const auto store = [&](int64_t c, V x, V y) HWY_ATTR {
+      const auto a = hn::BitCast(dq, x), b = hn::BitCast(dq, y);
+      if (!kPart || c < width) {
+        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dq, a, b)), d,
+                   reinterpret_cast<uint16_t*>(to + c * to_stride));
+      }
+      if (!kPart || c + 1 < width) {
+        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dq, a, b)), d,
+                   reinterpret_cast<uint16_t*>(to + (c + 1) * to_stride));
+      }
+    };
+    const V r0 = load(0), r1 = load(1), r2 = load(2), r3 = load(3);
+    const V r4 = load(4), r5 = load(5), r6 = load(6), r7 = load(7);
+    const V p0 = hn::InterleaveLower(d, r0, r1), p1 = hn::InterleaveUpper(d, r0, r1);
+    const V p2 = hn::InterleaveLower(d, r2, r3), p3 = hn::InterleaveUpper(d, r2, r3);
+    const V p4 = hn::InterleaveLower(d, r4, r5), p5 = hn::InterleaveUpper(d, r4, r5);
+    const V p6 = hn::InterleaveLower(d, r6, r7), p7 = hn::InterleaveUpper(d, r6, r7);
+    store(0, by4(false, p0, p2), by4(false, p4, p6));
+    store(2, by4(true, p0, p2), by4(true, p4, p6));
+    store(4, by4(false, p1, p3), by4(false, p5, p7));
+    store(6, by4(true, p1, p3), by4(true, p5, p7));
   }
 };
 #endif
@@ -150,15 +231,27 @@ HWY_INLINE void TransposeOf(const char* from, int64_t from_stride, char* to, int
   constexpr int64_t kItem = static_cast<int64_t>(sizeof(T));
   int64_t c = 0;
   for (; c + kSide <= cols; c += kSide) {
+    const char* f = from + c * kItem;
+    char* t = to + c * to_stride;
     int64_t r = 0;
     for (; r + kSide <= rows; r += kSide) {
-      Square<T>::Move(from + r * from_stride + c * kItem, from_stride,
-                      to + c * to_stride + r * kItem, to_stride);
+      Square<T>::template Move<false>(f + r * from_stride, from_stride, t + r * kItem, to_stride,
+                                      kSide);
     }
-    Plain<T>(from + r * from_stride + c * kItem, from_stride, to + c * to_stride + r * kItem,
-             to_stride, rows - r, kSide);
+    Plain<T>(f + r * from_stride, from_stride, t + r * kItem, to_stride, rows - r, kSide);
   }
-  Plain<T>(from + c * kItem, from_stride, to + c * to_stride, to_stride, rows, cols - c);
+  if (c == cols) return;
+  // What a square reads beyond its columns must belong to a row further down.
+  const int64_t width = cols - c;
+  const int64_t beyond = (kSide - width) * kItem;
+  const char* f = from + c * kItem;
+  char* t = to + c * to_stride;
+  int64_t r = 0;
+  for (; r + kSide <= rows && beyond <= (rows - r - kSide) * from_stride; r += kSide) {
+    Square<T>::template Move<true>(f + r * from_stride, from_stride, t + r * kItem, to_stride,
+                                   width);
+  }
+  Plain<T>(f + r * from_stride, from_stride, t + r * kItem, to_stride, rows - r, width);
 }
 
 void Transpose(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t rows,
@@ -185,11 +278,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu {
 HWY_EXPORT(StreamCopy);
+HWY_EXPORT(MoveRows);
 HWY_EXPORT(StreamFill);
 HWY_EXPORT(Transpose);
 
 void stream_copy(void* to, const void* from, int64_t bytes) {
   HWY_DYNAMIC_DISPATCH(StreamCopy)(to, from, bytes);
+}
+void move_rows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t rows,
+               int64_t bytes, bool stream) {
+  HWY_DYNAMIC_DISPATCH(MoveRows)(to, to_stride, from, from_stride, rows, bytes, stream);
 }
 void stream_fill(void* to, const void* pattern, int64_t bytes) {
   HWY_DYNAMIC_DISPATCH(StreamFill)(to, pattern, bytes);

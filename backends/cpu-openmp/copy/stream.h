@@ -13,6 +13,9 @@ inline constexpr int64_t kStreamBytes = int64_t{8} << 20;
 // thread's are done.
 void stream_copy(void* to, const void* from, int64_t bytes);
 void stream_fence();
+// The same for rows of `bytes` bytes, or through the caches.
+void move_rows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t rows,
+               int64_t bytes, bool stream);
 // Repeats the 64 bytes at `pattern`, `to` being aligned to the period of the pattern.
 void stream_fill(void* to, const void* pattern, int64_t bytes);
 

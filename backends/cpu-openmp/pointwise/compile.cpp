@@ -131,6 +131,7 @@ TileProgram::TileProgram(const mt_program& program, mt_dtype compute,
               static_cast<int32_t>(outputs_.size()),
               static_cast<int32_t>(cost),
               true,  // each step truncates
+              false,
               {},
               this};
   program_.spans.fn[lane_] = &TileProgram::run;

@@ -15,8 +15,6 @@ namespace {
 
 // What one thread must have to do, in additions, for another to be worth waking: some 10 us.
 constexpr int64_t kGrain = 64 * 1024;
-// Rows shorter than this are gathered into tiles.
-constexpr int64_t kShortRow = 128;
 
 int64_t grain_of(int64_t cost) { return std::max<int64_t>(kGrain / cost, kTile); }
 
@@ -98,15 +96,33 @@ bool is_simple(const PointwiseCall& call, Lane lane) {
                         out[i] = static_cast<char*>(outputs[i]) + shift(program.outputs[i].type);
                       }
                       if (!span(in, out, scalars, end - begin)) refused.store(true);
+                      if (scalars.stream) stream_fence();
                     });
   return refused.load() ? refuse_zero(ctx, call.base) : MT_OK;
 }
 
+// Whether storing past the caches pays: large results that no input shares memory with.
+bool should_stream(const PointwiseCall& call, int64_t n) {
+  const PointwiseProgram& program = call.program;
+  for (int32_t k = 0; k < program.num_outputs; ++k) {
+    const mt_tensor* output = call.outputs[k];
+    if (output == nullptr) continue;
+    if (n * (output->dl.dtype.bits / 8) < kStreamBytes) return false;
+    for (int32_t i = 0; i < program.num_inputs; ++i) {
+      const mt_tensor* input = call.inputs[i];
+      if (input != nullptr && input->dl.data == output->dl.data) return false;
+    }
+  }
+  return true;
+}
+
 // Spans over whole dense operands.
-int run_simple(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane, int64_t n) {
+int run_simple(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane, int64_t n,
+               bool stream) {
   const PointwiseProgram& program = call.program;
   Scalars scalars;
   set_scalars(call, scalars);
+  scalars.stream = stream;
   const void* inputs[kMaxInputs];
   void* outputs[kMaxOutputs];
   for (int32_t i = 0; i < program.num_inputs; ++i)
@@ -115,7 +131,9 @@ int run_simple(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane, int
     outputs[i] = sdk::TensorView(call.outputs[i]).raw();
   }
   if (n <= grain_of(program.cost) || ctx->num_threads <= 1) {
-    return span(inputs, outputs, scalars, n) ? MT_OK : refuse_zero(ctx, call.base);
+    const bool taken = span(inputs, outputs, scalars, n);
+    if (stream) stream_fence();
+    return taken ? MT_OK : refuse_zero(ctx, call.base);
   }
   return run_parallel(ctx, call, span, lane, n, inputs, outputs, scalars);
 }
@@ -161,34 +179,6 @@ void make_loop(Job& job, const mt_tensor* const* tensors, const mt_tensor* shape
                  std::span(views, static_cast<size_t>(job.num_operands())));
 }
 
-// A dimension along which an input is contiguous where the loop's last one is far apart, or -1.
-int transposed_dim(const Job& job) {
-  const Loop& loop = job.loop;
-  const int last = loop.ndim() - 1;
-  if (loop.inner_size() < 8) return -1;
-  for (int k = job.num_outputs; k < job.num_operands(); ++k) {
-    const Operand& operand = job.operands[k];
-    const int64_t inner = loop.stride(k, last);
-    if (operand.data == nullptr || inner == operand.itemsize || inner == 0) continue;
-    for (int d = 0; d < last; ++d) {
-      if (loop.stride(k, d) == operand.itemsize && loop.size(d) >= 8) return d;
-    }
-  }
-  return -1;
-}
-
-// Whether storing past the caches pays: a large result that no input shares memory with.
-bool should_stream(const Job& job, int64_t n) {
-  for (int k = 0; k < job.num_outputs; ++k) {
-    const Operand& output = job.operands[k];
-    if (output.data == nullptr || n * output.itemsize < kStreamBytes) return false;
-    for (int i = job.num_outputs; i < job.num_operands(); ++i) {
-      if (job.operands[i].data == output.data) return false;
-    }
-  }
-  return true;
-}
-
 // Apart from run_call, whose frame stays small.
 [[gnu::noinline]] int run_general(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane,
                                   const mt_tensor* shaped, int64_t n) noexcept {
@@ -196,26 +186,14 @@ bool should_stream(const Job& job, int64_t n) {
   return sdk::guarded(ctx, [&] {
     Job job;
     job.span = span;
-    job.cost = program.cost;
+    job.grain = grain_of(program.cost + 2);  // moving the operands costs something too
     set_scalars(call, job.scalars);
     const mt_tensor* tensors[kMaxOperands];
     set_operands(call, lane, job, tensors);
     if (!make_line(job, tensors, shaped, n)) make_loop(job, tensors, shaped);
-    job.stream = should_stream(job, n);
-    const int across = transposed_dim(job);
-    if (across >= 0) {
-      const int64_t blocks = num_blocks(job, across);
-      const int64_t grain = std::max<int64_t>(1, grain_of(job.cost + 2) * blocks / n);
-      sdk::parallel_for(*ctx, 0, blocks, grain,
-                        [&](int64_t b, int64_t e) noexcept { run_blocks(job, across, b, e); });
-    } else {
-      const bool rows = job.loop.ndim() == 1 || job.loop.inner_size() >= kShortRow;
-      const int64_t units = (n + kTile - 1) / kTile;
-      sdk::parallel_for(*ctx, 0, units, std::max<int64_t>(1, grain_of(job.cost + 2) / kTile),
-                        [&](int64_t b, int64_t e) noexcept {
-                          (rows ? run_rows : run_tiles)(job, b * kTile, std::min(e * kTile, n));
-                        });
-    }
+    job.stream = should_stream(call, n);
+    job.span_streams = program.streams;
+    run_job(*ctx, job);
     if (job.refused.load()) {
       throw sdk::Error(MT_ERROR_VALUE, "[" + std::string(call.base) + "] integer division by zero");
     }
@@ -234,8 +212,9 @@ int run_call(mt_ctx* ctx, const PointwiseCall& call) {
   if (shaped == nullptr) return MT_OK;
   const int64_t n = numel_of(shaped);
   if (n == 0) return MT_OK;
-  if (is_simple(call, lane) && n * kLaneBytes[lane] < kStreamBytes) {
-    return run_simple(ctx, call, span, lane, n);
+  if (is_simple(call, lane)) {
+    const bool stream = n * kLaneBytes[lane] >= kStreamBytes && should_stream(call, n);
+    if (!stream || program.streams) return run_simple(ctx, call, span, lane, n, stream);
   }
   return run_general(ctx, call, span, lane, shaped, n);
 }

@@ -140,4 +140,42 @@ class Cursor {
   int64_t offset_[kMaxOperands];
 };
 
+// The same for one operand, also by whole rows.
+class RowCursor {
+ public:
+  RowCursor(const Loop& loop, int operand, int64_t begin) : loop_(loop), operand_(operand) {
+    for (int d = loop.ndim() - 1; d >= 0; --d) {
+      index_[d] = begin % loop.size(d);
+      begin /= loop.size(d);
+      offset_ += index_[d] * loop.stride(operand, d);
+    }
+  }
+
+  int64_t offset() const { return offset_; }
+  int64_t left() const { return loop_.inner_size() - index_[loop_.ndim() - 1]; }
+  // How many rows lie at the stride of the last dimension but one; 0 in the middle of a row.
+  int64_t rows_left() const {
+    const int d = loop_.ndim() - 2;
+    return d < 0 || index_[d + 1] != 0 ? 0 : loop_.size(d) - index_[d];
+  }
+  void advance(int64_t n) { move(loop_.ndim() - 1, n); }             // n <= left()
+  void advance_rows(int64_t rows) { move(loop_.ndim() - 2, rows); }  // rows <= rows_left()
+
+ private:
+  void move(int d, int64_t n) {
+    index_[d] += n;
+    offset_ += n * loop_.stride(operand_, d);
+    while (index_[d] == loop_.size(d) && d > 0) {
+      offset_ += loop_.stride(operand_, d - 1) - index_[d] * loop_.stride(operand_, d);
+      index_[d] = 0;
+      ++index_[--d];
+    }
+  }
+
+  const Loop& loop_;
+  int operand_;
+  int64_t index_[sdk::kMaxDims];
+  int64_t offset_ = 0;
+};
+
 }  // namespace mytorch::cpu

@@ -132,28 +132,82 @@ struct TailRoom {
   }
 };
 
+// An output that is stored past the caches.
+template <class T>
+struct Past {
+  T* to;
+};
+template <class D>
+HWY_INLINE void StoreNode(D d, hn::VFromD<D> v, Past<hn::TFromD<D>> past) {
+  hn::Stream(v, d, past.to);
+}
+
+template <class P>
+HWY_INLINE auto PastOutput(P* p) {
+  if constexpr (std::is_const_v<P>) {
+    return p;
+  } else {
+    return Past<P>{p};
+  }
+}
+
+// How many elements lie before the first whole line of the outputs, which are the pointers to what
+// is not const; `n` where they share none.
+template <class... P>
+HWY_INLINE int64_t BeforeLine(int64_t n, P*... p) {
+  int64_t before = -1;
+  const auto look = [&]<class T>(T* pointer) {
+    if (std::is_const_v<T> || pointer == nullptr) return;
+    constexpr uintptr_t kLine = 64;
+    const uintptr_t missing = (kLine - reinterpret_cast<uintptr_t>(pointer) % kLine) % kLine;
+    const int64_t here = static_cast<int64_t>(missing / sizeof(T));
+    before = before < 0 || before == here ? here : n;
+  };
+  (look(p), ...);
+  return before < 0 ? n : HWY_MIN(before, n);
+}
+
 // Calls step(pointers...) for each vector of `n` elements; what is left passes through padded room.
 // `P` is const for inputs. `kUnroll` copies of the body hide the loop's own instructions; programs
-// that are long enough without get one.
-template <int kUnroll, class D, class F, class... P>
-HWY_INLINE void ForSpan(D d, int64_t n, F&& step, P*... p) {
+// that are long enough without get one. With kStreams, whole lines of the outputs are stored past
+// the caches where the scalars ask for it: step(...) then gets an output as a Past.
+template <int kUnroll, bool kStreams, class D, class F, class... P>
+HWY_INLINE void ForSpan(D d, int64_t n, const Scalars& scalars, F&& step, P*... p) {
   constexpr size_t kMax = hn::MaxLanes(D());
+  constexpr int64_t kLine = 64 / sizeof(hn::TFromD<D>);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  if constexpr (kUnroll > 1) {
-    for (; i + 2 * lanes <= n; i += 2 * lanes) {
-      step((p + i)...);
-      step((p + i + lanes)...);
-    }
+  bool streams = kStreams && kMax > 1 && HWY_UNLIKELY(scalars.stream);
+  int64_t end = n;
+  if constexpr (kStreams && kMax > 1) {
+    if (streams) end = BeforeLine(n, p...);
   }
-  [&](TailRoom<P, kMax>&&... room) MYTORCH_STEP {
-    for (; i < n; i += lanes) {
-      const bool whole = i + lanes <= n;
-      const size_t rest = static_cast<size_t>(n - i);
-      step((HWY_LIKELY(whole) ? p + i : room.fill(p + i, rest))...);
-      if (HWY_UNLIKELY(!whole)) (room.give_back(p == nullptr ? nullptr : p + i, rest), ...);
+  for (int64_t i = 0;;) {
+    if constexpr (kUnroll > 1) {
+      for (; i + 2 * lanes <= end; i += 2 * lanes) {
+        step((p + i)...);
+        step((p + i + lanes)...);
+      }
     }
-  }(TailRoom<P, kMax>()...);
+    [&](TailRoom<P, kMax>&&... room) MYTORCH_STEP {
+      for (; i < end; i += lanes) {
+        const bool whole = i + lanes <= end;
+        const size_t rest = static_cast<size_t>(end - i);
+        step((HWY_LIKELY(whole) ? p + i : room.fill(p + i, rest))...);
+        if (HWY_UNLIKELY(!whole)) (room.give_back(p == nullptr ? nullptr : p + i, rest), ...);
+      }
+    }(TailRoom<P, kMax>()...);
+    if (HWY_LIKELY(!streams)) return;
+    if constexpr (kStreams && kMax > 1) {
+      for (i = end; i + kLine <= n; i += kLine) {
+        step(PastOutput(p + i)...);
+        if constexpr (kMax < kLine) {
+          for (int64_t k = lanes; k < kLine; k += lanes) step(PastOutput(p + i + k)...);
+        }
+      }
+    }
+    streams = false;
+    end = n;
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -28,6 +28,7 @@ struct Scalars {
   Number value[kMaxScalars];  // of the "scalar" nodes in node order, in the type of the span
   int64_t not_mask = -1;      // what bitwise_not flips: every bit; of a bool only the lowest
   const void* self = nullptr;
+  bool stream = false;  // store results past the caches; only programs that say `streams` do
 };
 
 // Computes `n` elements. Operands are dense arrays of the span's type; those of type BOOL are bytes
@@ -65,6 +66,7 @@ struct PointwiseProgram {
   int32_t num_outputs;
   int32_t cost;  // of an element, in additions
   bool narrow;   // int32 gives what 8 and 16 bits would, once truncated
+  bool streams;  // the spans heed Scalars::stream
   SpanFns spans;
   const void* self;  // goes to the span in Scalars::self
 };

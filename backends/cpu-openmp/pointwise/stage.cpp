@@ -1,8 +1,8 @@
 #include "backends/cpu-openmp/pointwise/stage.h"
 
-#include <algorithm>
 #include <cstring>
 
+#include "backends/cpu-openmp/copy/rows.h"
 #include "mytorch/backend/dtype.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/tensor.h"
@@ -25,13 +25,6 @@ template <class T>
 void scatter_of(const T* from, char* to, int64_t stride, int64_t n) {
   for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * stride, from + i, sizeof(T));
 }
-template <class T>
-void repeat_of(const void* value, int64_t n, T* to) {
-  T element;
-  std::memcpy(&element, value, sizeof(T));
-  std::fill_n(to, n, element);
-}
-
 // Calls f with a pointer of the unsigned type of `itemsize` bytes.
 template <class F>
 void visit(int64_t itemsize, F&& f) {
@@ -101,7 +94,7 @@ void scatter_run(const void* from, char* to, int64_t stride, int64_t n, int64_t 
 }
 
 void repeat(const void* value, int64_t itemsize, int64_t n, void* to) {
-  visit(itemsize, [&]<class T>(T*) { repeat_of(value, n, static_cast<T*>(to)); });
+  gather_rows(value, 0, 0, 1, n, itemsize, to);
 }
 
 void load_run(const Operand& operand, const char* from, int64_t stride, int64_t n, void* tile) {

@@ -1,70 +1,121 @@
 // The ways to walk over operands that are not simply dense.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
+#include "backends/cpu-openmp/copy/rows.h"
 #include "backends/cpu-openmp/copy/stream.h"
 #include "backends/cpu-openmp/pointwise/job.h"
+#include "mytorch/backend/parallel.h"
 
 namespace mytorch::cpu {
 namespace {
 
-// Where a span reads and writes: pointers by the span's own numbering, inputs and outputs apart.
-struct Pointers {
-  const void* inputs[kMaxInputs];
-  void* outputs[kMaxOutputs];
-};
+constexpr int64_t kLine = 64;
+// Rows shorter than this are gathered into tiles.
+constexpr int64_t kShortRow = 128;
+// A row that does not consist of whole lines is streamed only from this many bytes on.
+constexpr int64_t kLongRow = 16 * 1024;
 
-struct Tiles {
-  alignas(64) char of[kMaxOperands][kTile * 8];
-};
+// Whether every output is dense in the loop's order and of the type computed in.
+bool has_plain_outputs(const Job& job) {
+  for (int k = 0; k < job.num_outputs; ++k) {
+    const Operand& output = job.operands[k];
+    if (output.data != nullptr &&
+        (output.convert != nullptr || !job.loop.is_dense(k, output.itemsize))) {
+      return false;
+    }
+  }
+  return true;
+}
 
-void call(Job& job, const Pointers& at, int64_t n) {
+bool has_whole_rows(const Job& job) {
+  const Loop& loop = job.loop;
+  for (int k = 0; k < job.num_outputs; ++k) {
+    const int64_t bytes = loop.inner_size() * job.operands[k].itemsize;
+    if (bytes < kLongRow && bytes % kLine != 0) return false;
+  }
+  return true;
+}
+
+// Whether every tile of an input holds the same: a row, again and again.
+bool has_equal_tiles(const Job& job, int k) {
+  for (int d = 0; d + 1 < job.loop.ndim(); ++d) {
+    if (job.loop.stride(k, d) != 0) return false;
+  }
+  return job.tile % job.loop.inner_size() == 0;
+}
+
+// Elements of a tile that begins and ends with rows and with lines of 4-byte elements, if possible.
+int64_t tile_of(int64_t row) {
+  const int64_t unit = std::lcm(row, kLine / 4);
+  return unit <= kTile ? kTile / unit * unit : kTile;
+}
+
+}  // namespace
+
+void Tiles::set_absent(const Job& job, Pointers& at) {
+  for (int k = 0; k < job.num_operands(); ++k) {
+    if (!job.is_absent(k)) continue;
+    if (!job.is_output(k)) std::memset(of[k], 1, sizeof(of[k]));
+    at.set(job, k, job.is_output(k) ? nullptr : of[k]);
+  }
+}
+
+void call_span(Job& job, const Pointers& at, int64_t n) {
   if (!job.span(at.inputs, at.outputs, job.scalars, n)) {
     job.refused.store(true, std::memory_order_relaxed);
   }
 }
 
-void set(Job& job, Pointers& at, int k, void* pointer) {
-  if (job.is_output(k)) {
-    at.outputs[k] = pointer;
-  } else {
-    at.inputs[k - job.num_outputs] = pointer;
-  }
-}
-
-// Absent inputs read ones, whatever their type: nobody looks at what comes of them.
-void set_absent(Job& job, Pointers& at, Tiles& tiles) {
-  for (int k = 0; k < job.num_operands(); ++k) {
-    if (job.operands[k].data != nullptr) continue;
-    if (!job.is_output(k)) std::memset(tiles.of[k], 1, sizeof(tiles.of[k]));
-    set(job, at, k, job.is_output(k) ? nullptr : tiles.of[k]);
-  }
-}
-
-void store(const Job& job, const Operand& operand, const void* tile, char* to, int64_t stride,
-           int64_t n) {
-  if (job.stream && operand.convert == nullptr && stride == operand.itemsize) {
+void store_tile(const Job& job, const Operand& operand, const void* tile, char* to, int64_t stride,
+                int64_t n) {
+  if (!job.stream || stride != operand.itemsize) {
+    store_run(operand, tile, to, stride, n);
+  } else if (operand.convert == nullptr) {
     stream_copy(to, tile, n * operand.itemsize);
   } else {
-    store_run(operand, tile, to, stride, n);
+    alignas(64) char raw[kTile * 8];
+    convert_run(operand, tile, raw, n);
+    stream_copy(to, raw, n * operand.itemsize);
   }
 }
 
-}  // namespace
+void gather(const Loop& loop, int operand, const Operand& from, int64_t begin, int64_t n,
+            void* to) {
+  char* at = static_cast<char*>(to);
+  const int last = loop.ndim() - 1;
+  const int64_t inner = loop.stride(operand, last);
+  for (RowCursor cursor(loop, operand, begin); n > 0;) {
+    const char* x = from.data + cursor.offset();
+    const int64_t rows = std::min(cursor.rows_left(), n / loop.size(last));
+    int64_t count;
+    if (rows > 1) {
+      count = rows * loop.size(last);
+      gather_rows(x, loop.stride(operand, last - 1), inner, rows, loop.size(last), from.itemsize,
+                  at);
+      cursor.advance_rows(rows);
+    } else {
+      count = std::min(cursor.left(), n);
+      gather_run(x, inner, count, from.itemsize, at);
+      cursor.advance(count);
+    }
+    at += count * from.itemsize;
+    n -= count;
+  }
+}
 
 void run_rows(Job& job, int64_t begin, int64_t end) {
   const int count = job.num_operands();
   Tiles tiles;
   Pointers at;
-  set_absent(job, at, tiles);
+  tiles.set_absent(job, at);
   bool direct[kMaxOperands];
   bool all_direct = true;
   const char* repeated[kMaxOperands] = {};  // the element that a tile is filled with
   for (int k = 0; k < count; ++k) {
-    const Operand& operand = job.operands[k];
-    direct[k] = operand.convert == nullptr && job.loop.inner_stride(k) == operand.itemsize &&
-                !(job.stream && job.is_output(k));
-    all_direct = all_direct && (direct[k] || operand.data == nullptr);
+    direct[k] = job.is_direct(k);
+    all_direct = all_direct && (direct[k] || job.is_absent(k));
   }
   Cursor cursor(job.loop, count, begin);
   while (begin < end) {
@@ -74,7 +125,7 @@ void run_rows(Job& job, int64_t begin, int64_t end) {
       const Operand& operand = job.operands[k];
       if (operand.data == nullptr) continue;
       char* from = operand.data + cursor.offset(k);
-      set(job, at, k, direct[k] ? from : tiles.of[k]);
+      at.set(job, k, direct[k] ? from : tiles.of[k]);
       if (direct[k] || job.is_output(k)) continue;
       const int64_t stride = job.loop.inner_stride(k);
       if (stride != 0) {
@@ -86,63 +137,55 @@ void run_rows(Job& job, int64_t begin, int64_t end) {
         repeated[k] = from;
       }
     }
-    call(job, at, n);
+    call_span(job, at, n);
     for (int k = 0; k < job.num_outputs; ++k) {
       const Operand& operand = job.operands[k];
       if (operand.data == nullptr || direct[k]) continue;
-      store(job, operand, tiles.of[k], operand.data + cursor.offset(k), job.loop.inner_stride(k),
-            n);
+      store_tile(job, operand, tiles.of[k], operand.data + cursor.offset(k),
+                 job.loop.inner_stride(k), n);
     }
     cursor.advance(n);
     begin += n;
   }
-  if (job.stream) stream_fence();
 }
 
 void run_tiles(Job& job, int64_t begin, int64_t end) {
   const int count = job.num_operands();
   Tiles tiles;
   Pointers at;
-  set_absent(job, at, tiles);
-  bool dense[kMaxOperands];
+  tiles.set_absent(job, at);
+  bool dense[kMaxOperands], direct[kMaxOperands], fixed[kMaxOperands];
   for (int k = 0; k < count; ++k) {
     dense[k] = job.loop.is_dense(k, job.operands[k].itemsize);
+    direct[k] = dense[k] && job.is_direct(k);
+    fixed[k] = !job.is_output(k) && has_equal_tiles(job, k);
   }
+  const int64_t first = begin;
   alignas(64) char raw[kTile * 8];
   while (begin < end) {
-    const int64_t n = std::min(end - begin, kTile);
+    const int64_t n = std::min(end - begin, job.tile);
     for (int k = 0; k < count; ++k) {
       const Operand& operand = job.operands[k];
       if (operand.data == nullptr) continue;
       char* linear = operand.data + begin * operand.itemsize;
-      if (dense[k] && operand.convert == nullptr) {
-        set(job, at, k, linear);
-        continue;
-      }
-      set(job, at, k, tiles.of[k]);
-      if (job.is_output(k)) continue;
+      at.set(job, k, direct[k] ? linear : tiles.of[k]);
+      if (direct[k] || job.is_output(k) || (fixed[k] && begin != first)) continue;
       if (dense[k]) {
         load_run(operand, linear, operand.itemsize, n, tiles.of[k]);
-        continue;
+      } else if (operand.convert == nullptr) {
+        gather(job.loop, k, operand, begin, n, tiles.of[k]);
+      } else {
+        gather(job.loop, k, operand, begin, n, raw);
+        convert_run(operand, raw, tiles.of[k], n);
       }
-      char* to = operand.convert == nullptr ? tiles.of[k] : raw;
-      Cursor cursor(job.loop, count, begin);
-      for (int64_t i = 0; i < n;) {
-        const int64_t run = std::min(n - i, cursor.left());
-        gather_run(operand.data + cursor.offset(k), job.loop.inner_stride(k), run, operand.itemsize,
-                   to + i * operand.itemsize);
-        cursor.advance(run);
-        i += run;
-      }
-      if (operand.convert != nullptr) convert_run(operand, raw, tiles.of[k], n);
     }
-    call(job, at, n);
+    call_span(job, at, n);
     for (int k = 0; k < job.num_outputs; ++k) {
       const Operand& operand = job.operands[k];
-      if (operand.data == nullptr || at.outputs[k] != tiles.of[k]) continue;
+      if (operand.data == nullptr || direct[k]) continue;
       if (dense[k]) {
-        store_run(operand, tiles.of[k], operand.data + begin * operand.itemsize, operand.itemsize,
-                  n);
+        store_tile(job, operand, tiles.of[k], operand.data + begin * operand.itemsize,
+                   operand.itemsize, n);
         continue;
       }
       const char* from = tiles.of[k];
@@ -150,10 +193,10 @@ void run_tiles(Job& job, int64_t begin, int64_t end) {
         convert_run(operand, tiles.of[k], raw, n);
         from = raw;
       }
-      Cursor cursor(job.loop, count, begin);
+      RowCursor cursor(job.loop, k, begin);
       for (int64_t i = 0; i < n;) {
         const int64_t run = std::min(n - i, cursor.left());
-        scatter_run(from + i * operand.itemsize, operand.data + cursor.offset(k),
+        scatter_run(from + i * operand.itemsize, operand.data + cursor.offset(),
                     job.loop.inner_stride(k), run, operand.itemsize);
         cursor.advance(run);
         i += run;
@@ -163,98 +206,29 @@ void run_tiles(Job& job, int64_t begin, int64_t end) {
   }
 }
 
-// ---- blocks
-
-namespace {
-
-constexpr int64_t kBlockRows = 32;   // along `across`
-constexpr int64_t kBlockCols = 128;  // along the last dimension
-
-int64_t pieces(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
-
-struct BlockTiles {
-  alignas(64) char of[kMaxInputs][kBlockRows * kBlockCols * 8];
-};
-
-}  // namespace
-
-int64_t num_blocks(const Job& job, int across) {
-  const int64_t rows = job.loop.size(across);
-  const int64_t cols = job.loop.inner_size();
-  const int64_t outer = job.loop.numel() / (rows * cols);
-  return outer * pieces(rows, kBlockRows) * pieces(cols, kBlockCols);
-}
-
-void run_blocks(Job& job, int across, int64_t begin, int64_t end) {
-  const Loop& loop = job.loop;
-  const int count = job.num_operands();
-  const int last = loop.ndim() - 1;
-  const int64_t rows = loop.size(across), cols = loop.inner_size();
-  const int64_t row_blocks = pieces(rows, kBlockRows), col_blocks = pieces(cols, kBlockCols);
-  Tiles tiles;
-  BlockTiles blocks;
-  Pointers at;
-  set_absent(job, at, tiles);
-  for (; begin < end; ++begin) {
-    const int64_t c0 = begin % col_blocks * kBlockCols;
-    const int64_t r0 = begin / col_blocks % row_blocks * kBlockRows;
-    const int64_t c = std::min(kBlockCols, cols - c0), r = std::min(kBlockRows, rows - r0);
-    // Where the other dimensions stand.
-    int64_t rest = begin / col_blocks / row_blocks;
-    int64_t offsets[kMaxOperands];
-    for (int k = 0; k < count; ++k) {
-      offsets[k] = c0 * loop.stride(k, last) + r0 * loop.stride(k, across);
-    }
-    for (int d = last - 1; d >= 0; --d) {
-      if (d == across) continue;
-      for (int k = 0; k < count; ++k) offsets[k] += rest % loop.size(d) * loop.stride(k, d);
-      rest /= loop.size(d);
-    }
-    const auto turned = [&](int k) {
-      return loop.stride(k, across) == job.operands[k].itemsize &&
-             loop.stride(k, last) != job.operands[k].itemsize;
-    };
-    for (int k = job.num_outputs; k < count; ++k) {
-      const Operand& operand = job.operands[k];
-      if (operand.data == nullptr || !turned(k)) continue;
-      transpose(operand.data + offsets[k], loop.stride(k, last), blocks.of[k - job.num_outputs],
-                kBlockCols * operand.itemsize, c, r, operand.itemsize);
-    }
-    for (int64_t i = 0; i < r; ++i) {
-      const auto row_of = [&](int k) {
-        return job.operands[k].data + offsets[k] + i * loop.stride(k, across);
-      };
-      const auto direct = [&](int k) {
-        return job.operands[k].convert == nullptr &&
-               loop.stride(k, last) == job.operands[k].itemsize &&
-               !(job.stream && job.is_output(k));
-      };
-      for (int k = 0; k < count; ++k) {
-        const Operand& operand = job.operands[k];
-        if (operand.data == nullptr) continue;
-        char* pointer = tiles.of[k];
-        if (direct(k)) {
-          pointer = row_of(k);
-        } else if (!job.is_output(k) && turned(k)) {
-          char* row = blocks.of[k - job.num_outputs] + i * kBlockCols * operand.itemsize;
-          if (operand.convert == nullptr) {
-            pointer = row;
-          } else {
-            convert_run(operand, row, pointer, c);
-          }
-        } else if (!job.is_output(k)) {
-          load_run(operand, row_of(k), loop.stride(k, last), c, pointer);
-        }
-        set(job, at, k, pointer);
-      }
-      call(job, at, c);
-      for (int k = 0; k < job.num_outputs; ++k) {
-        if (job.operands[k].data == nullptr || direct(k)) continue;
-        store(job, job.operands[k], tiles.of[k], row_of(k), loop.stride(k, last), c);
-      }
-    }
+void run_job(mt_ctx& ctx, Job& job) {
+  job.scalars.stream = job.stream && job.span_streams && has_plain_outputs(job);
+  const int64_t n = job.loop.numel();
+  const auto run = [&](int64_t units, int64_t grain, auto&& piece) {
+    sdk::parallel_for(ctx, 0, units, std::max<int64_t>(1, grain),
+                      [&](int64_t begin, int64_t end) noexcept {
+                        piece(begin, end);
+                        if (job.stream) stream_fence();
+                      });
+  };
+  if (const int across = transposed_dim(job); across >= 0) {
+    const int64_t blocks = num_blocks(job, across);
+    run(blocks, job.grain * blocks / n,
+        [&](int64_t begin, int64_t end) { run_blocks(job, across, begin, end); });
+    return;
   }
-  if (job.stream) stream_fence();
+  if (run_repeated(ctx, job)) return;
+  const bool rows = job.loop.ndim() == 1 ||
+                    (job.loop.inner_size() >= kShortRow && (!job.stream || has_whole_rows(job)));
+  job.tile = rows ? kTile : tile_of(job.loop.inner_size());
+  run((n + job.tile - 1) / job.tile, job.grain / job.tile, [&](int64_t begin, int64_t end) {
+    (rows ? run_rows : run_tiles)(job, begin * job.tile, std::min(end * job.tile, n));
+  });
 }
 
 }  // namespace mytorch::cpu

@@ -10,6 +10,8 @@
 namespace mytorch::cpu {
 
 inline constexpr int kMaxComponents = 3;
+// States that are folded side by side.
+inline constexpr int64_t kMaxStates = 4096;
 
 struct States {
   void* component[kMaxComponents];
@@ -22,11 +24,15 @@ struct FoldFns {
   void (*reset)(const States& states, int64_t n);
   // Folds n neighbours into state j. `first` is the index of the first among all that is reduced.
   void (*along)(const States& states, int64_t j, const void* x, int64_t n, int64_t first);
-  // Folds rows of n neighbours, `stride` bytes apart, element j into state j.
+  // Folds rows of n <= kMaxStates neighbours, `stride` bytes apart, element j into state j.
   void (*across)(const States& states, const void* x, int64_t stride, int64_t rows, int64_t n,
                  int64_t first);
   // Joins the states of what comes after.
   void (*merge)(const States& into, const States& from, int64_t n);
+  // reset() and along() for `rows` rows of n neighbours, `stride` bytes apart, and as many states
+  // from j on; NULL: no faster than one by one.
+  void (*each)(const States& states, int64_t j, const void* x, int64_t stride, int64_t rows,
+               int64_t n);
 };
 
 // The fold of values computed in `lane`, on this CPU; NULL where it has no meaning. Sums of float32

@@ -7,6 +7,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
 #include "backends/cpu-openmp/pointwise/span-inl.h"
+#include "backends/cpu-openmp/reduce/eight-inl.h"
 #include "hwy/highway.h"
 #include "mytorch/backend/dtype.h"
 
@@ -113,6 +114,24 @@ void Merge(const States& into, const States& from, int64_t n) {
   for (int64_t j = 0; j < n; ++j) a[j] = O::Better(b[j], a[j]) ? b[j] : a[j];
 }
 
+template <class O, class T>
+void Each(const States& s, int64_t j, const void* data, int64_t stride, int64_t rows, int64_t n) {
+  T* best = static_cast<T*>(s.component[0]) + j;
+  int64_t done = 0;
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (has_eight<T>) {
+    done =
+        FoldEights<O>(data, stride, rows, n, O::template Worst<T>(),
+                      [&](int64_t r, auto v) HWY_ATTR { hn::StoreU(v, EightTag<T>(), best + r); });
+  }
+#endif
+  const char* x = static_cast<const char*>(data);
+  for (; done < rows; ++done) {
+    best[done] = O::template Worst<T>();
+    Along<O, T>(s, j + done, x + done * stride, n, 0);
+  }
+}
+
 template <bool kLargest, class T>
 constexpr FoldFns Make() {
   using O = Order<kLargest>;
@@ -122,7 +141,8 @@ constexpr FoldFns Make() {
           Reset<O, T>,
           Along<O, T>,
           Across<O, T>,
-          Merge<O, T>};
+          Merge<O, T>,
+          Each<O, T>};
 }
 
 // ---- argmax and argmin: the index, in integers of the values' width, then the value
@@ -255,7 +275,8 @@ constexpr FoldFns MakeArg() {
           ArgReset<O, T>,
           ArgAlong<O, T>,
           ArgAcross<O, T>,
-          ArgMerge<O, T>};
+          ArgMerge<O, T>,
+          nullptr};
 }
 
 // ---- all and any, of bytes that are zero or not: their min and max
@@ -305,7 +326,8 @@ struct Bytes {
     }
   }
   static constexpr FoldFns Make() {
-    return {1, {sdk::dtype_of<bool>, {}, {}}, sdk::dtype_of<bool>, Reset, Along, Across, Merge};
+    return {1,      {sdk::dtype_of<bool>, {}, {}}, sdk::dtype_of<bool>, Reset, Along, Across, Merge,
+            nullptr};
   }
 };
 

@@ -152,7 +152,7 @@ void Merge(const States& into, const States& from, int64_t n) {
 template <class T>
 constexpr FoldFns MakeWelford() {
   constexpr mt_dtype f64 = sdk::dtype_of<double>;
-  return {3, {f64, f64, f64}, sdk::dtype_of<T>, Reset, Along<T>, Across<T>, Merge};
+  return {3, {f64, f64, f64}, sdk::dtype_of<T>, Reset, Along<T>, Across<T>, Merge, nullptr};
 }
 
 // ---- logsumexp: exp(x - max), where x == max is 1 even if both are infinite
@@ -272,7 +272,8 @@ constexpr FoldFns MakeLogsumexp() {
           SumReset<T>,
           SumAlong<T>,
           SumAcross<T>,
-          SumMerge<T>};
+          SumMerge<T>,
+          nullptr};
 }
 
 }  // namespace

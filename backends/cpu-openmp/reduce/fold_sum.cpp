@@ -1,4 +1,6 @@
 // sum and prod.
+#include <algorithm>
+
 #include "backends/cpu-openmp/reduce/fold.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -6,6 +8,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
 #include "backends/cpu-openmp/pointwise/span-inl.h"
+#include "backends/cpu-openmp/reduce/eight-inl.h"
 #include "hwy/highway.h"
 #include "mytorch/backend/dtype.h"
 
@@ -59,7 +62,92 @@ HWY_INLINE Total<hn::TFromD<D>> Lanes(D d, V v) {
 // A block is short enough for float32: each of 64 or more running sums takes 32 elements, and the
 // sums of blocks are added in double.
 constexpr int64_t kBlock = 2048;
+// What is long is read in four streams this far apart: one alone waits wherever a page ends and the
+// prefetchers begin anew.
+constexpr int64_t kStreams = 4;
+constexpr int64_t kApart = 32 * 1024;
 
+// The sum, in vectors, of a block: kBlock neighbours, or a quarter of that from each stream.
+template <class Op, class D, class T>
+HWY_INLINE hn::VFromD<D> BlockVector(D d, const T* x) {
+  using V = hn::VFromD<D>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  V a0 = hn::Set(d, T(Op::kIdentity)), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0,
+    a7 = a0;
+  for (const T* end = x + kBlock; x < end; x += 8 * lanes) {
+    a0 = Op::Of(d, a0, hn::LoadU(d, x));
+    a1 = Op::Of(d, a1, hn::LoadU(d, x + lanes));
+    a2 = Op::Of(d, a2, hn::LoadU(d, x + 2 * lanes));
+    a3 = Op::Of(d, a3, hn::LoadU(d, x + 3 * lanes));
+    a4 = Op::Of(d, a4, hn::LoadU(d, x + 4 * lanes));
+    a5 = Op::Of(d, a5, hn::LoadU(d, x + 5 * lanes));
+    a6 = Op::Of(d, a6, hn::LoadU(d, x + 6 * lanes));
+    a7 = Op::Of(d, a7, hn::LoadU(d, x + 7 * lanes));
+  }
+  a0 = Op::Of(d, Op::Of(d, a0, a1), Op::Of(d, a2, a3));
+  return Op::Of(d, a0, Op::Of(d, Op::Of(d, a4, a5), Op::Of(d, a6, a7)));
+}
+template <class Op, class D, class T>
+HWY_INLINE hn::VFromD<D> StreamsVector(D d, const T* x) {
+  using V = hn::VFromD<D>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  V a0 = hn::Set(d, T(Op::kIdentity)), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0,
+    a7 = a0;
+  for (const T* end = x + kBlock / kStreams; x < end; x += 2 * lanes) {
+    a0 = Op::Of(d, a0, hn::LoadU(d, x));
+    a1 = Op::Of(d, a1, hn::LoadU(d, x + lanes));
+    a2 = Op::Of(d, a2, hn::LoadU(d, x + kApart));
+    a3 = Op::Of(d, a3, hn::LoadU(d, x + kApart + lanes));
+    a4 = Op::Of(d, a4, hn::LoadU(d, x + 2 * kApart));
+    a5 = Op::Of(d, a5, hn::LoadU(d, x + 2 * kApart + lanes));
+    a6 = Op::Of(d, a6, hn::LoadU(d, x + 3 * kApart));
+    a7 = Op::Of(d, a7, hn::LoadU(d, x + 3 * kApart + lanes));
+  }
+  a0 = Op::Of(d, Op::Of(d, a0, a1), Op::Of(d, a2, a3));
+  return Op::Of(d, a0, Op::Of(d, Op::Of(d, a4, a5), Op::Of(d, a6, a7)));
+}
+
+// Joins a vector of values to the totals.
+template <class Op, class D, class V>
+HWY_INLINE void Join(D d, V v, Total<hn::TFromD<D>>* totals) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, float>) {
+#if HWY_TARGET == HWY_SCALAR
+    totals[0] = Op::One(totals[0], double{hn::GetLane(v)});
+#else
+    const hn::Repartition<double, D> dd;
+    const hn::Half<D> dh;
+    const size_t lanes = hn::Lanes(dd);
+    hn::StoreU(Op::Of(dd, hn::LoadU(dd, totals), hn::PromoteTo(dd, hn::LowerHalf(dh, v))), dd,
+               totals);
+    hn::StoreU(Op::Of(dd, hn::LoadU(dd, totals + lanes), hn::PromoteTo(dd, hn::UpperHalf(dh, v))),
+               dd, totals + lanes);
+#endif
+  } else {
+    hn::StoreU(Op::Of(d, hn::LoadU(d, totals), v), d, totals);
+  }
+}
+
+// The total of `count` blocks, and of what lies between them and their other streams.
+template <class Op, class T>
+Total<T> Blocks(const T* x, int64_t count) {
+  const hn::ScalableTag<T> d;
+  constexpr size_t kLanes = hn::MaxLanes(d);
+  alignas(64) Total<T> totals[kLanes];
+  for (Total<T>& total : totals) total = Op::kIdentity;
+  constexpr int64_t kFar = kStreams * kApart / kBlock;  // blocks
+  for (; count >= kFar; count -= kFar, x += kFar * kBlock) {
+    for (int64_t i = 0; i < kApart; i += kBlock / kStreams) {
+      Join<Op>(d, StreamsVector<Op>(d, x + i), totals);
+    }
+  }
+  for (; count > 0; --count, x += kBlock) Join<Op>(d, BlockVector<Op>(d, x), totals);
+  for (size_t width = kLanes / 2; width > 0; width /= 2) {
+    for (size_t i = 0; i < width; ++i) totals[i] = Op::One(totals[i], totals[i + width]);
+  }
+  return totals[0];
+}
+
+// A block of any length.
 template <class Op, class T>
 Total<T> Block(const T* x, int64_t n) {
   const hn::ScalableTag<T> d;
@@ -109,32 +197,26 @@ void Along(const States& s, int64_t j, const void* data, int64_t n, int64_t /*fi
       total *= Block<Op>(wide, count);
     }
   } else {
-    for (int64_t i = 0; i < n; i += kBlock) {
-      total = Op::One(total, Block<Op>(x + i, HWY_MIN(n - i, kBlock)));
+    if (n >= kBlock) {
+      total = Op::One(total, Blocks<Op>(x, n / kBlock));
+      x += n / kBlock * kBlock;
+      n %= kBlock;
     }
+    total = Op::One(total, Block<Op>(x, n));
   }
 }
 
-// Joins a vector of values to the totals.
-template <class Op, class D, class V>
-HWY_INLINE void Join(D d, V v, Total<hn::TFromD<D>>* totals) {
-  if constexpr (std::is_same_v<hn::TFromD<D>, float>) {
-#if HWY_TARGET == HWY_SCALAR
-    totals[0] = Op::One(totals[0], double{hn::GetLane(v)});
-#else
-    const hn::Repartition<double, D> dd;
-    const hn::Half<D> dh;
-    const size_t lanes = hn::Lanes(dd);
-    hn::StoreU(Op::Of(dd, hn::LoadU(dd, totals), hn::PromoteTo(dd, hn::LowerHalf(dh, v))), dd,
-               totals);
-    hn::StoreU(Op::Of(dd, hn::LoadU(dd, totals + lanes), hn::PromoteTo(dd, hn::UpperHalf(dh, v))),
-               dd, totals + lanes);
-#endif
-  } else {
-    hn::StoreU(Op::Of(d, hn::LoadU(d, totals), v), d, totals);
-  }
+// One row, joined to the totals.
+template <class Op, class T>
+HWY_INLINE void JoinRow(const T* x, int64_t n, Total<T>* totals) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t j = 0;
+  for (; j + lanes <= n; j += lanes) Join<Op>(d, hn::LoadU(d, x + j), totals + j);
+  for (; j < n; ++j) totals[j] = Op::One(totals[j], Total<T>(x[j]));
 }
 
+// Four rows at once, far apart for the reason given at kApart. float32 is added up over 32 rows.
 template <class Op, class T>
 void Across(const States& s, const void* data, int64_t stride, int64_t rows, int64_t n,
             int64_t /*first*/) {
@@ -142,29 +224,66 @@ void Across(const States& s, const void* data, int64_t stride, int64_t rows, int
   Total<T>* totals = static_cast<Total<T>*>(s.component[0]);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const char* top = static_cast<const char*>(data);
-  constexpr int64_t kRows = std::is_same_v<Op, Add> ? 8 : 1;  // see Along
-  while (rows > 0) {
-    const int64_t count = rows >= kRows ? kRows : 1;
-    const auto at = [&](int64_t r, int64_t j) {
-      return reinterpret_cast<const T*>(top + r * stride) + j;
-    };
-    int64_t j = 0;
-    for (; j + lanes <= n; j += lanes) {
-      auto v = hn::LoadU(d, at(0, j));
-      if (count == 8) {
-        const auto a = Op::Of(d, v, hn::LoadU(d, at(1, j)));
-        const auto b = Op::Of(d, hn::LoadU(d, at(2, j)), hn::LoadU(d, at(3, j)));
-        const auto e = Op::Of(d, hn::LoadU(d, at(4, j)), hn::LoadU(d, at(5, j)));
-        const auto f = Op::Of(d, hn::LoadU(d, at(6, j)), hn::LoadU(d, at(7, j)));
-        v = Op::Of(d, Op::Of(d, a, b), Op::Of(d, e, f));
+  const auto at = [&](int64_t r) { return reinterpret_cast<const T*>(top + r * stride); };
+  int64_t r = 0;
+  // See Along for products.
+  if constexpr (std::is_same_v<Op, Add> || !std::is_same_v<T, float>) {
+    constexpr bool kWide = std::is_same_v<T, Total<T>>;
+    constexpr int64_t kRows = 8;
+    alignas(64) T room[kWide ? 1 : kMaxStates];
+    T* sums;
+    if constexpr (kWide) {
+      sums = totals;
+    } else {
+      sums = room;
+    }
+    const int64_t quarter = rows / kStreams, whole = n / lanes * lanes;
+    for (int64_t q = 0; q < quarter;) {
+      if (!kWide) std::fill_n(sums, n, T(Op::kIdentity));
+      for (const int64_t end = HWY_MIN(q + kRows, quarter); q < end; ++q) {
+        const T *x0 = at(q), *x1 = at(q + quarter), *x2 = at(q + 2 * quarter),
+                *x3 = at(q + 3 * quarter);
+        for (int64_t j = 0; j < whole; j += lanes) {
+          const auto a = Op::Of(d, hn::LoadU(d, x0 + j), hn::LoadU(d, x1 + j));
+          const auto b = Op::Of(d, hn::LoadU(d, x2 + j), hn::LoadU(d, x3 + j));
+          hn::StoreU(Op::Of(d, hn::LoadU(d, sums + j), Op::Of(d, a, b)), d, sums + j);
+        }
+        for (int64_t j = whole; j < n; ++j) {
+          for (const T* x : {x0, x1, x2, x3}) {
+            totals[j] = Op::One(totals[j], Total<T>(x[j]));
+          }
+        }
       }
-      Join<Op>(d, v, totals + j);
+      if (!kWide) JoinRow<Op>(sums, whole, totals);
     }
-    for (; j < n; ++j) {
-      for (int64_t r = 0; r < count; ++r) totals[j] = Op::One(totals[j], Total<T>(*at(r, j)));
+    r = kStreams * quarter;
+  }
+  for (; r < rows; ++r) JoinRow<Op>(at(r), n, totals);
+}
+
+// Longer rows are left to along(): it adds up in double sooner.
+template <class Op, class T>
+void Each(const States& s, int64_t j, const void* data, int64_t stride, int64_t rows, int64_t n) {
+  Total<T>* totals = static_cast<Total<T>*>(s.component[0]) + j;
+  int64_t done = 0;
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (has_eight<T>) {
+    const EightTag<T> d;
+    const hn::Repartition<double, decltype(d)> dd;
+    const hn::Half<decltype(d)> dh;
+    if (n <= kBlock / 4) {
+      done =
+          FoldEights<Op>(data, stride, rows, n, T(Op::kIdentity), [&](int64_t r, auto v) HWY_ATTR {
+            hn::StoreU(hn::PromoteTo(dd, hn::LowerHalf(dh, v)), dd, totals + r);
+            hn::StoreU(hn::PromoteTo(dd, hn::UpperHalf(dh, v)), dd, totals + r + 4);
+          });
     }
-    top += count * stride;
-    rows -= count;
+  }
+#endif
+  const char* x = static_cast<const char*>(data);
+  for (; done < rows; ++done) {
+    totals[done] = Op::kIdentity;
+    Along<Op, T>(s, j + done, x + done * stride, n, 0);
   }
 }
 
@@ -183,7 +302,8 @@ constexpr FoldFns Make() {
           Reset<Op, T>,
           Along<Op, T>,
           Across<Op, T>,
-          Merge<Op, T>};
+          Merge<Op, T>,
+          std::is_same_v<Op, Add> ? Each<Op, T> : nullptr};
 }
 
 }  // namespace

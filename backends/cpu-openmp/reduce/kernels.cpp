@@ -19,12 +19,13 @@ namespace {
 constexpr int64_t kGrain = 64 * 1024;  // elements worth a thread
 constexpr int64_t kPiece = 64 * 1024;  // of what is reduced, where one output's share is split
 constexpr int64_t kMaxPieces = 64;
+constexpr int64_t kMaxPieceStates = 64 * 1024;  // of all pieces: writing them costs, too
 // With fewer outputs than this the reduced elements are split. Not by how many threads there are:
 // results do not depend on that.
 constexpr int64_t kFewGroups = 16;
 
 struct Room {
-  alignas(64) char bytes[kMaxComponents][kStates * 8];
+  alignas(64) char bytes[kMaxComponents][kMaxStates * 8];
   States states() {
     States states;
     for (int k = 0; k < kMaxComponents; ++k) states.component[k] = bytes[k];
@@ -40,7 +41,6 @@ void run_whole(mt_ctx& ctx, Reduction& job) {
                       const States states = room.states();
                       while (begin < end) {
                         const int64_t n = job.group(begin, end);
-                        job.fns().reset(states, n);
                         job.fold(states, begin, n, 0, job.reduced());
                         job.finish(states, begin, n);
                         begin += n;
@@ -63,7 +63,6 @@ void run_split(mt_ctx& ctx, Reduction& job, int64_t pieces) {
   };
   sdk::parallel_for(ctx, 0, pieces, 1, [&](int64_t first, int64_t last) noexcept {
     for (int64_t p = first; p < last; ++p) {
-      job.fns().reset(states_of(p, 0), kept);
       for (int64_t begin = 0; begin < kept;) {
         const int64_t n = job.group(begin, kept);
         job.fold(states_of(p, begin), begin, n, std::min(p * length, job.reduced()),
@@ -78,11 +77,7 @@ void run_split(mt_ctx& ctx, Reduction& job, int64_t pieces) {
       job.fns().merge(states_of(p, 0), states_of(p + width, 0), kept);
     }
   }
-  for (int64_t begin = 0; begin < kept;) {
-    const int64_t n = std::min(kept - begin, kStates);
-    job.finish(states_of(0, begin), begin, n);
-    begin += n;
-  }
+  job.finish(states_of(0, 0), 0, kept);
 }
 
 // All of a small dense tensor, without anything built. False where the call is not that simple.
@@ -136,7 +131,8 @@ int run_reduce_program(mt_ctx* ctx, const ReduceProgram& program, const char* ba
     const int64_t groups = job.across() ? (job.kept() + kStates - 1) / kStates : job.kept();
     const int64_t per_piece =
         std::max<int64_t>(1, kPiece / (job.across() ? std::min(job.kept(), kStates) : 1));
-    const int64_t pieces = std::min(job.reduced() / per_piece, kMaxPieces);
+    const int64_t pieces = std::min({job.reduced() / per_piece, kMaxPieces,
+                                     std::max<int64_t>(kMaxPieceStates / job.kept(), 1)});
     if (groups < kFewGroups && pieces > 1) {
       run_split(*ctx, job, pieces);
     } else {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "backends/cpu-openmp/copy/rows.h"
 #include "backends/cpu-openmp/pointwise/lane.h"
 #include "mytorch/backend/error.h"
 
@@ -13,6 +14,9 @@ namespace {
 
 // Runs this short are folded as columns, which vectors can do.
 constexpr int64_t kShortRun = 32;
+// Rows of this many columns are wide enough for vectors; narrower ones are joined.
+constexpr int64_t kWide = 64;
+constexpr int64_t kJoined = 16;
 
 // Which dimensions are reduced. No list, an empty one and a 0-dim input mean all of them.
 uint64_t reduced_mask(const ReduceProgram& program, const void* args, int ndim) {
@@ -95,11 +99,20 @@ Reduction::Reduction(const ReduceProgram& program, mt_dtype compute, const void*
       program.step == nullptr && fns_->input.code == MT_BOOL ? staged_ : compute;
   input_ = make_input(x.get(), through, staged_);
   direct_ = input_.convert == nullptr && program.step == nullptr;
+  each_ = fns_->each != nullptr && direct_ && reduced_.ndim() == 1 &&
+          reduced_.inner_stride(0) == input_.itemsize;
   if (kept_.numel() > 1) {
     const int64_t inner = magnitude(reduced_.inner_stride(0));
     const int64_t outer = magnitude(kept_.inner_stride(0));
     across_ = reduced_.numel() <= 1 || outer < inner ||
-              (reduced_.inner_size() < kShortRun && kept_.inner_size() >= kShortRun);
+              (!each_ && reduced_.inner_size() < kShortRun && kept_.inner_size() >= kShortRun);
+  }
+  each_ = each_ && !across_;
+  if (across_ && direct_ && kept_.inner_stride(0) == input_.itemsize) {
+    group_ = kMaxStates;
+  } else if (across_ && kept_.inner_stride(0) != input_.itemsize) {
+    group_ = std::clamp<int64_t>(kTile / std::max<int64_t>(reduced_.inner_size(), 1), kShortRun,
+                                 kStates);
   }
   set_scalars(program.step, args, compute, step_scalars_);
   set_scalars(program.end, args, compute, end_scalars_);
@@ -142,7 +155,7 @@ void Reduction::set_fold() {
 }
 
 int64_t Reduction::group(int64_t begin, int64_t end) const {
-  int64_t n = std::min(end - begin, kStates);
+  int64_t n = std::min(end - begin, group_);
   // Columns lie in one row of the outputs.
   if (across_) n = std::min(n, kept_.inner_size() - begin % kept_.inner_size());
   return n;
@@ -189,6 +202,41 @@ void Reduction::fold_one(const States& states, int64_t j, const char* base, int6
   }
 }
 
+namespace {
+
+struct WideStates {
+  alignas(64) char bytes[kMaxComponents][kMaxStates * 8];
+};
+
+}  // namespace
+
+// Rows of a few columns, one behind the other: several are one row of as many times the columns,
+// whose states are merged at last.
+void Reduction::fold_narrow(const States& states, const char* x, int64_t rows, int64_t n,
+                            int64_t from) {
+  const int64_t stride = n * input_.itemsize;
+  const int64_t joined = kJoined * std::max<int64_t>(1, 2 * kWide / (kJoined * n));
+  const int64_t wide = joined * n;
+  if (rows >= 4 * joined) {
+    WideStates room;
+    States sums;
+    const auto at = [&](int64_t j) {
+      States some;
+      for (int k = 0; k < kMaxComponents; ++k) {
+        some.component[k] = room.bytes[k] + j * sdk::itemsize(fns_->types[k]);
+      }
+      return some;
+    };
+    sums = at(0);
+    fns_->reset(sums, wide);
+    fns_->across(sums, x, joined * stride, rows / joined, wide, from);
+    for (int64_t j = 0; j < wide; j += n) fns_->merge(states, at(j), n);
+    x += rows / joined * joined * stride;
+    rows %= joined;
+  }
+  fns_->across(states, x, stride, rows, n, from);
+}
+
 void Reduction::fold_rows(const States& states, const char* base, int64_t n, int64_t from,
                           int64_t to) {
   const int64_t column_stride = kept_.inner_stride(0);
@@ -196,17 +244,28 @@ void Reduction::fold_rows(const States& states, const char* base, int64_t n, int
   const int64_t row_stride = reduced_.inner_stride(0);
   const int64_t batch = std::max<int64_t>(1, kTile / n);
   const int64_t itemsize = sdk::itemsize(fns_->input);
+  const bool narrow = direct && row_stride == n * input_.itemsize && !is_arg(program_.fold) &&
+                      (n < kWide || (n % kJoined != 0 && n * kJoined <= kMaxStates));
   Cursor cursor(reduced_, 1, from);
   while (from < to) {
     int64_t rows = std::min(to - from, cursor.left());
     const char* x = base + cursor.offset(0);
-    if (direct) {
+    if (narrow) {
+      fold_narrow(states, x, rows, n, from);
+    } else if (direct) {
       fns_->across(states, x, row_stride, rows, n, from);
     } else {
       alignas(64) char tile[kTile * 8], other[kTile * 8], third[kTile * 8];
       rows = std::min(rows, batch);
-      for (int64_t r = 0; r < rows; ++r) {
-        load_run(input_, x + r * row_stride, column_stride, n, tile + r * n * input_.tile_itemsize);
+      if (column_stride == input_.itemsize) {
+        for (int64_t r = 0; r < rows; ++r) {
+          load_run(input_, x + r * row_stride, column_stride, n,
+                   tile + r * n * input_.tile_itemsize);
+        }
+      } else {
+        char* raw = input_.convert == nullptr ? tile : other;
+        gather_rows(x, row_stride, column_stride, rows, n, input_.itemsize, raw);
+        if (input_.convert != nullptr) convert_run(input_, raw, tile, rows * n);
       }
       fns_->across(states, step(tile, other, third, rows * n), n * itemsize, rows, n, from);
     }
@@ -216,15 +275,23 @@ void Reduction::fold_rows(const States& states, const char* base, int64_t n, int
 }
 
 void Reduction::fold(const States& states, int64_t begin, int64_t n, int64_t from, int64_t to) {
+  if (!each_ || from >= to) fns_->reset(states, n);
   if (from >= to) return;
   Cursor cursor(kept_, 1, begin);
   if (across_) {
     fold_rows(states, input_.data + cursor.offset(0), n, from, to);
     return;
   }
-  for (int64_t j = 0; j < n; ++j) {
-    fold_one(states, j, input_.data + cursor.offset(0), from, to);
-    cursor.advance(1);
+  for (int64_t j = 0; j < n;) {
+    const char* x = input_.data + cursor.offset(0);
+    const int64_t rows = each_ ? std::min(n - j, cursor.left()) : 1;
+    if (each_) {
+      fns_->each(states, j, x + from * input_.itemsize, kept_.inner_stride(0), rows, to - from);
+    } else {
+      fold_one(states, j, x, from, to);
+    }
+    cursor.advance(rows);
+    j += rows;
   }
 }
 
@@ -242,6 +309,17 @@ void Reduction::store_output(int index, const void* tile, int64_t begin, int64_t
 }
 
 void Reduction::finish(const States& states, int64_t begin, int64_t n) {
+  for (int64_t i = 0; i < n; i += kStates) {
+    States some;
+    for (int k = 0; k < kMaxComponents; ++k) {
+      some.component[k] =
+          static_cast<char*>(states.component[k]) + i * sdk::itemsize(fns_->types[k]);
+    }
+    finish_some(some, begin + i, std::min(n - i, kStates));
+  }
+}
+
+void Reduction::finish_some(const States& states, int64_t begin, int64_t n) {
   alignas(64) char computed[kMaxOutputs][kStates * 8];
   if (program_.end != nullptr) {
     const PointwiseProgram& end = *program_.end;

@@ -9,7 +9,7 @@
 
 namespace mytorch::cpu {
 
-// Outputs whose states are kept together.
+// Outputs that are computed from their states, and stored, together.
 inline constexpr int64_t kStates = 512;
 
 class Reduction {
@@ -24,7 +24,8 @@ class Reduction {
   bool across() const { return across_; }
   const FoldFns& fns() const { return *fns_; }
 
-  // Folds the reduced elements [from, to) of outputs [begin, begin + n) into states 0 to n - 1.
+  // Folds the reduced elements [from, to) of outputs [begin, begin + n) into the fresh states 0 to
+  // n - 1.
   void fold(const States& states, int64_t begin, int64_t n, int64_t from, int64_t to);
   // Computes and stores outputs [begin, begin + n) from their states.
   void finish(const States& states, int64_t begin, int64_t n);
@@ -35,6 +36,8 @@ class Reduction {
   void set_fold();
   void fold_one(const States& states, int64_t j, const char* base, int64_t from, int64_t to);
   void fold_rows(const States& states, const char* base, int64_t n, int64_t from, int64_t to);
+  void fold_narrow(const States& states, const char* x, int64_t rows, int64_t n, int64_t from);
+  void finish_some(const States& states, int64_t begin, int64_t n);
   // From a tile of the input's to what is folded.
   const void* step(char* tile, char* other, char* third, int64_t n);
   void store_output(int index, const void* tile, int64_t begin, int64_t n);
@@ -49,6 +52,8 @@ class Reduction {
   Scalars step_scalars_;
   Scalars end_scalars_;
   bool across_ = false;
+  bool each_ = false;  // rows in one piece, folded several at once
+  int64_t group_ = kStates;
   bool direct_ = false;  // the input's memory can be folded where it lies
   Loop kept_;            // operand 0: the input, then the outputs
   Loop reduced_;         // operand 0: the input

@@ -1,0 +1,45 @@
+"""What the dispatcher is told of schemas that released kernels were built for."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+from codegen import emit_table
+from codegen.lock import check_and_update
+from codegen.records import load_text
+
+FIRST = """\
+- op: grown(Tensor self) -> Tensor
+  doc: Grows.
+  primitive: grown
+  grad: none
+"""
+SECOND = FIRST.replace("(Tensor self)", "(Tensor self, int count=1)")
+THIRD = FIRST.replace("(Tensor self)", "(Tensor self, int count=1, *, Scalar alpha=2)")
+
+
+class TableTest(unittest.TestCase):
+    def emitted(self, *versions: str) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "ops.lock"
+            for number, text in enumerate(versions):
+                ops = load_text(text)
+                lock = check_and_update(ops, path, write=True, since=f"1.{number}")
+            return emit_table.emit(ops, {0: ops}, lock)["src/table_00.cpp"]
+
+    def test_a_new_op_has_no_older_schema(self):
+        self.assertNotIn("OlderSchema", self.emitted(THIRD))
+
+    def test_older_schemas_name_the_first_field_that_they_lack(self):
+        hashes = [load_text(text)[0].schema.hash for text in (FIRST, SECOND)]
+        text = self.emitted(FIRST, SECOND, THIRD)
+        self.assertIn(
+            "const OlderSchema kOlder_grown[] = {\n"
+            f"    {{0x{hashes[1]:016x}ull, offsetof(mt_args_grown, alpha)}},\n"
+            f"    {{0x{hashes[0]:016x}ull, offsetof(mt_args_grown, count)}},\n"
+            "};", text)
+        self.assertIn(", kOlder_grown, 2};", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
