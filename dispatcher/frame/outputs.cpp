@@ -89,8 +89,8 @@ void check_apart(const OpInfo& op, std::initializer_list<Tensor> outputs) {
 }
 
 Tensor copy_of(const TensorImpl* input) {
-  const Tensor copy = Tensor::adopt(new_tensor(input->abi.dl.shape, input->abi.dl.ndim,
-                                               input->dtype, input->device(), input->device_slot));
+  Tensor copy = Tensor::adopt(new_tensor(input->abi.dl.shape, input->abi.dl.ndim, input->dtype,
+                                         input->device(), input->device_slot));
   copy_into(copy, Tensor::share(const_cast<TensorImpl*>(input)));
   return copy;
 }
