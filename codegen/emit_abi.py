@@ -1,26 +1,42 @@
-"""mytorch/abi_ops.h: the argument structs and hashes that kernels are written against, in C11."""
+"""mytorch/abi_ops/NAME.h: the argument structs and hashes that kernels are written against, in C11.
+
+A header for each function name, so that a new record rebuilds what uses it; mytorch/abi_ops.h has all.
+"""
 
 from __future__ import annotations
 
 from codegen.cpp import BANNER
+from codegen.emit_api import by_name
 from codegen.lock import Lock
 from codegen.model import Op
 
 
-def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
+def header(name: str, ops: list[Op], lock: Lock) -> str:
+    guard = f"MYTORCH_ABI_OPS_{name.upper()}_H_"
     lines = [BANNER.strip(),
-             "// The argument struct of each operator that kernels may implement, and the hash of its schema.",
-             "#ifndef MYTORCH_ABI_OPS_H_", "#define MYTORCH_ABI_OPS_H_", "",
-             '#include "mytorch/abi.h"', ""]
+             f"// {name} for kernels: the argument struct of each overload, and the hash of its schema.",
+             f"#ifndef {guard}", f"#define {guard}", "", '#include "mytorch/abi.h"', ""]
     for op in ops:
-        if not op.has_kernel:
-            continue
         sid = op.schema.struct_id
         lines += [f"// {op.schema}", f"#define MT_HASH_{sid} 0x{op.schema.hash:016x}ull",
                   f"typedef struct mt_args_{sid} {{", "  mt_args_header header;"]
         lines += [f"  {f.c_type} {f.name};" for f in lock.fields(op.full_name)]
         lines += [f"}} mt_args_{sid};", ""]
-    lines += ["#endif  // MYTORCH_ABI_OPS_H_", ""]
-    text = "\n".join(lines)
+    return "\n".join(lines + [f"#endif  // {guard}", ""])
+
+
+def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     # Backends get a folder of their own, in which nothing of the framework lies.
-    return {"include/mytorch/abi_ops.h": text, "backend/include/mytorch/abi_ops.h": text}
+    folder = "backend/include/mytorch"
+    names = by_name([op for op in ops if op.has_kernel])
+    files = {f"{folder}/abi_ops/{name}.h": header(name, group, lock) for name, group in names.items()}
+    files[f"{folder}/abi_ops.h"] = "\n".join(
+        [BANNER.strip(), "// Every operator that kernels may implement.", "#ifndef MYTORCH_ABI_OPS_H_",
+         "#define MYTORCH_ABI_OPS_H_", "", *(f'#include "mytorch/abi_ops/{name}.h"' for name in sorted(names)), "",
+         "#endif  // MYTORCH_ABI_OPS_H_", ""])
+    return files
+
+
+def includes(ops: list[Op]) -> list[str]:
+    """For sources that use the structs of these ops."""
+    return [f'#include "mytorch/abi_ops/{n}.h"' for n in sorted({op.schema.cpp_name for op in ops if op.has_kernel})]

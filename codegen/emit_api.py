@@ -108,10 +108,10 @@ def bodies(ops: list[Op]) -> str:
     return "\n".join(lines)
 
 
-def below(ops: list[Op]) -> str:
-    """Declarations of each op under the layers, and of its row in the table."""
+def below(name: str, ops: list[Op]) -> str:
+    """Declarations of an op under the layers, and of its row in the table, for all overloads."""
     lines = [cpp.BANNER.strip(),
-             "// Each operator under all layers (below::NAME_OVERLOAD), and its row in the table.",
+             f"// {name} under all layers (below::NAME_OVERLOAD), and its row in the table.",
              "#pragma once", "", '#include "dispatcher/table/op.h"', '#include "mytorch/tensor.h"', "",
              "namespace mytorch {", "", "namespace entries {"]
     lines += [f"extern OpEntry {op.schema.struct_id};" for op in ops]
@@ -125,14 +125,18 @@ def below(ops: list[Op]) -> str:
         lines.append(f"{cpp.return_type(s)} {s.struct_id}({wanted}{cpp.params(s.args)});")
         if cpp.has_inplace(op):
             lines.append(f"const Tensor& inplace_{s.struct_id}({cpp.params(s.args)});")
-    lines += ["}  // namespace below", "", "// Derived gradient operators through the layers, computing only what is wanted.",
-              "namespace derived {"]
-    for op in ops:
-        if op.derived:
-            lines.append(f"{cpp.return_type(op.schema)} {op.schema.struct_id}(const bool* wanted, "
-                         f"{cpp.params(op.schema.args)});")
-    lines += ["}  // namespace derived", "", "}  // namespace mytorch", ""]
-    return "\n".join(lines)
+    lines += ["}  // namespace below", ""]
+    if ops[0].derived:
+        lines += ["// Through the layers, computing only what is wanted.", "namespace derived {"]
+        lines += [f"{cpp.return_type(op.schema)} {op.schema.struct_id}(const bool* wanted, "
+                  f"{cpp.params(op.schema.args)});" for op in ops]
+        lines += ["}  // namespace derived", ""]
+    return "\n".join(lines + ["}  // namespace mytorch", ""])
+
+
+def below_includes(ops: list[Op]) -> list[str]:
+    """For sources that call these ops under the layers."""
+    return [f'#include "mytorch/generated/below/{n}.h"' for n in sorted({op.schema.cpp_name for op in ops})]
 
 
 def emit(ops: list[Op]) -> dict[str, str]:
@@ -140,12 +144,12 @@ def emit(ops: list[Op]) -> dict[str, str]:
     names = by_name(ops)
     for name, overloads in names.items():
         files[f"include/mytorch/ops/{name}.h"] = op_header(name, overloads)
+        files[f"private/mytorch/generated/below/{name}.h"] = below(name, overloads)
     umbrella = [cpp.BANNER.strip(), "// Every operator.", "#pragma once", ""]
     umbrella += [f'#include "mytorch/ops/{name}.h"' for name in sorted(names)
                  if not all(op.derived for op in names[name])]
     files["include/mytorch/ops.h"] = "\n".join(umbrella) + "\n"
     files["include/mytorch/tensor_methods.inc"] = methods(ops)
     files["private/mytorch/generated/bodies.h"] = bodies(ops)
-    files["private/mytorch/generated/below.h"] = below(ops)
     files["src/methods.cpp"] = method_bodies(ops)
     return files

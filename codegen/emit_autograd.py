@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codegen import cpp
+from codegen import cpp, emit_abi, emit_api
 from codegen.emit_stubs import info, pointwise_head, set_inputs
 from codegen.formula import (Attribute, Binary, BoolOp, Call, Compare, Conditional, Constant, Name, Number,
                              Save, Sequence, Subscript, Text, Tree, Unary)
@@ -15,8 +15,6 @@ INCLUDES = """\
 #include "autograd/generated.h"
 #include "dispatcher/frame/call.h"
 #include "dispatcher/frame/dissolve.h"
-#include "mytorch/abi_ops.h"
-#include "mytorch/generated/below.h"
 #include "mytorch/ops/t.h"
 #include "mytorch/ops/transpose.h"
 #include "ops/gradients.h"
@@ -536,7 +534,8 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
         if not found:
             continue
         calls = {c for op in found for f in op.grad.formulas for c in f.formula.calls if c in names}
-        lines = [cpp.BANNER.strip(), INCLUDES]
+        below = found + [by_full[op.grad.derived] for op in found if op.grad.kind == "derived" and op.grad.derived]
+        lines = [cpp.BANNER.strip(), INCLUDES.strip(), *emit_abi.includes(found), *emit_api.below_includes(below)]
         lines += [f'#include "mytorch/ops/{c}.h"' for c in sorted(calls)]
         lines += ["", "namespace mytorch {"]
         lines += [f"extern const OpInfo {info(op)};" for op in found if op.derived]

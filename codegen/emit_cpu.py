@@ -15,8 +15,9 @@ from codegen.lock import Lock
 from codegen.model import Op
 from codegen.nodes import BOOL, COMPUTE, NODE_OPS
 from codegen.program import Output, Program
+from codegen.schema import fnv1a
 
-FILE_COST = 840  # of the spans in one file, in instantiated nodes: some seconds of compilation
+FILES = 20  # that the spans are spread over, some seconds of compilation each; fixed, so that a new one moves no other
 
 # Nodes on COMPUTE that exist for integers. div, of integers, is only reached by dissolving.
 _INTEGER = {
@@ -48,10 +49,6 @@ class SpanCode:
     comment: str
     lanes: set[str] = field(default_factory=set)
     place: tuple[int, int] = (-1, -1)
-
-    @property
-    def cost(self) -> int:
-        return sum(1 + _COST.get(n.op, 1) // 4 for n in self.program.nodes) * len(self.lanes)
 
 
 def shape_of(p: Program) -> str:
@@ -406,13 +403,12 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
         node_spans.append((p, spans.add(p, f"node_cast_{p.outputs[0].type.lower()}", "the node cast", list(LANES))))
 
     files: dict[str, str] = {}
-    groups: list[list[SpanCode]] = [[]]
+    groups: dict[int, list[SpanCode]] = {}
     for code in spans.by_shape.values():
-        if groups[-1] and sum(c.cost for c in groups[-1]) + code.cost > FILE_COST:
-            groups.append([])
-        code.place = (len(groups) - 1, len(groups[-1]))
-        groups[-1].append(code)
-    for number, group in enumerate(groups):
+        group = groups.setdefault(fnv1a(code.name) % FILES, [])
+        code.place = (fnv1a(code.name) % FILES, len(group))
+        group.append(code)
+    for number, group in groups.items():
         files[f"cpu/spans_{number:02d}.cpp"] = span_file(number, group)
 
     tables = Tables()
@@ -424,14 +420,14 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
         types = [n.type for n in p.nodes if n.op == "input"]
         tables.nodes.append(f"    {{{cpp.text(p.name)}, MT_TYPE_{p.outputs[0].type}, MT_TYPE_{types[0]}, {len(types)}, "
                             f"{cost(p)}, files[{code.place[0]}][{code.place[1]}]}},")
-    numbers = [f"{k:02d}" for k in range(len(groups))]
+    numbers = [f"{k:02d}" for k in sorted(groups)]
     lines = [cpp.BANNER.strip(), "#include <cstddef>", "#include <vector>", "",
              '#include "backends/cpu-openmp/pointwise/programs.h"', '#include "mytorch/abi_ops.h"', "",
              "namespace mytorch::cpu {"]
     lines += [f"const SpanFns* best_spans_{k}();" for k in numbers]
     lines += ["namespace {", ""] + tables.lines
     lines += ["", "// The spans for this CPU, by file.", "const SpanFns* const* span_files() {",
-              "  static const SpanFns* const files[] = {" + ", ".join(f"best_spans_{k}()" for k in numbers) + "};",
+              "  static const SpanFns* const files[] = {" + ", ".join(f"best_spans_{k:02d}()" if k in groups else "nullptr" for k in range(FILES)) + "};",
               "  return files;", "}", "",
               "}  // namespace", ""]
     lines += ["const Programs& programs() {",

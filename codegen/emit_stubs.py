@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codegen import cpp
+from codegen import cpp, emit_abi, emit_api
 from codegen.model import Op
 from codegen.schema import Arg
 
@@ -14,8 +14,6 @@ INCLUDES = """\
 #include "dispatcher/frame/pointwise.h"
 #include "dispatcher/frame/promotion.h"
 #include "dispatcher/frame/reduce.h"
-#include "mytorch/abi_ops.h"
-#include "mytorch/generated/below.h"
 #include "mytorch/generated/bodies.h"
 """
 
@@ -436,7 +434,7 @@ def public(op: Op) -> list[str]:
 def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
     files = {}
     for number, members in buckets.items():
-        lines = [cpp.BANNER.strip(), INCLUDES]
+        lines = [cpp.BANNER.strip(), INCLUDES.strip(), *emit_abi.includes(members), *emit_api.below_includes(members)]
         lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.cpp_name for op in members})]
         lines += ["", "namespace mytorch {", ""]
         lines += [f"extern const OpInfo {info(op)};" for op in members]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codegen import cpp
+from codegen import cpp, emit_abi
 from codegen.lock import Lock
 from codegen.model import ACCEPTS, Op
 from codegen.program import Program
@@ -153,7 +153,7 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]], lock: Lock) -> dict[str, s
     files = {}
     for number, members in buckets.items():
         lines = [cpp.BANNER.strip(), "#include <cstddef>", "#include <limits>", "", '#include "dispatcher/boxed/boxed.h"',
-                 '#include "dispatcher/table/op.h"', '#include "mytorch/abi_ops.h"']
+                 '#include "dispatcher/table/op.h"', *emit_abi.includes(members)]
         lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.cpp_name for op in members})]
         lines += ["", "namespace mytorch {", "namespace {", "}  // namespace", ""]
         for op in members:
@@ -162,7 +162,8 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]], lock: Lock) -> dict[str, s
         files[f"src/table_{number:02d}.cpp"] = "\n".join(lines)
     rows = ", ".join(f"&entries::{op.schema.struct_id}" for op in ops)
     files["src/table.cpp"] = "\n".join([
-        cpp.BANNER.strip(), '#include "mytorch/generated/below.h"', "", "namespace mytorch {",
+        cpp.BANNER.strip(), '#include "dispatcher/table/op.h"', "", "namespace mytorch {", "namespace entries {",
+        *(f"extern OpEntry {op.schema.struct_id};" for op in ops), "}  // namespace entries", "",
         f"static OpEntry* const kEntries[] = {{{rows}}};",
         f"const OpTable kGeneratedOps = {{kEntries, {len(ops)}}};", "}  // namespace mytorch", ""])
     return files

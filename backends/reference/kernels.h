@@ -2,7 +2,27 @@
 // argument ranges; only index values are checked here.
 #pragma once
 
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/arange.h"
+#include "mytorch/abi_ops/avg_pool2d.h"
+#include "mytorch/abi_ops/avg_pool2d_backward.h"
+#include "mytorch/abi_ops/bmm.h"
+#include "mytorch/abi_ops/cat.h"
+#include "mytorch/abi_ops/convolution.h"
+#include "mytorch/abi_ops/convolution_backward_input.h"
+#include "mytorch/abi_ops/convolution_backward_weight.h"
+#include "mytorch/abi_ops/copy_.h"
+#include "mytorch/abi_ops/cumsum.h"
+#include "mytorch/abi_ops/fill_.h"
+#include "mytorch/abi_ops/gather.h"
+#include "mytorch/abi_ops/max_pool2d_with_indices.h"
+#include "mytorch/abi_ops/max_pool2d_with_indices_backward.h"
+#include "mytorch/abi_ops/nonzero.h"
+#include "mytorch/abi_ops/normal_.h"
+#include "mytorch/abi_ops/random_.h"
+#include "mytorch/abi_ops/scatter.h"
+#include "mytorch/abi_ops/scatter_add.h"
+#include "mytorch/abi_ops/sort.h"
+#include "mytorch/abi_ops/uniform_.h"
 
 namespace mytorch::reference {
 

@@ -58,7 +58,18 @@ HWY_AFTER_NAMESPACE();
 
 #include "backends/cpu-openmp/copy/stream.h"
 #include "bench/kernels/host.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/add.h"
+#include "mytorch/abi_ops/amax.h"
+#include "mytorch/abi_ops/argmax.h"
+#include "mytorch/abi_ops/copy_.h"
+#include "mytorch/abi_ops/exp.h"
+#include "mytorch/abi_ops/fill_.h"
+#include "mytorch/abi_ops/gt.h"
+#include "mytorch/abi_ops/mul.h"
+#include "mytorch/abi_ops/relu.h"
+#include "mytorch/abi_ops/relu_grad.h"
+#include "mytorch/abi_ops/sum.h"
+#include "mytorch/abi_ops/var.h"
 
 namespace mytorch::bench {
 namespace {

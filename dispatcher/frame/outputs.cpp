@@ -3,7 +3,7 @@
 #include "core/types/errors.h"
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/table/fields.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/copy_.h"
 
 namespace mytorch {
 

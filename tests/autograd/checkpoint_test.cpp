@@ -4,6 +4,13 @@
 
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/gradcheck.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/exp.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/ones.h"
+#include "mytorch/ops/outer.h"
+#include "mytorch/ops/rand.h"
+#include "mytorch/ops/sum.h"
 #include "tests/autograd/util.h"
 
 namespace mytorch {

@@ -10,6 +10,8 @@
 #include "core/runtime/device_registry.h"
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/record.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/mul.h"
 #include "tests/autograd/util.h"
 
 namespace mytorch {

@@ -5,6 +5,12 @@
 
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/record.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/clone.h"
+#include "mytorch/ops/exp.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/sum.h"
+#include "mytorch/ops/zeros.h"
 #include "tests/autograd/util.h"
 
 namespace mytorch {

@@ -3,6 +3,11 @@
 
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/gradcheck.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/exp.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/select.h"
+#include "mytorch/ops/sum.h"
 #include "tests/autograd/util.h"
 
 namespace mytorch {

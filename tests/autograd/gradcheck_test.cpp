@@ -5,6 +5,16 @@
 
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/function.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/clone.h"
+#include "mytorch/ops/div.h"
+#include "mytorch/ops/exp.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/select.h"
+#include "mytorch/ops/sin.h"
+#include "mytorch/ops/sum.h"
+#include "mytorch/ops/transpose.h"
+#include "mytorch/ops/zeros.h"
 #include "tests/autograd/util.h"
 
 namespace mytorch {

@@ -1,5 +1,8 @@
 // Hooks and retained gradients.
 #include "mytorch/autograd.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/sum.h"
 #include "tests/autograd/util.h"
 
 namespace mytorch {

@@ -3,6 +3,20 @@
 
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/record.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/as_strided.h"
+#include "mytorch/ops/copy_.h"
+#include "mytorch/ops/exp.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/relu.h"
+#include "mytorch/ops/select.h"
+#include "mytorch/ops/sin.h"
+#include "mytorch/ops/sum.h"
+#include "mytorch/ops/transpose.h"
+#include "mytorch/ops/unbind.h"
+#include "mytorch/ops/view.h"
+#include "mytorch/ops/zero_.h"
+#include "mytorch/ops/zeros.h"
 #include "tests/autograd/util.h"
 
 namespace mytorch {

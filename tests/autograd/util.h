@@ -8,7 +8,11 @@
 
 #include "mytorch/error.h"
 #include "mytorch/grad_mode.h"
-#include "mytorch/ops.h"
+#include "mytorch/ops/arange.h"
+#include "mytorch/ops/clone.h"
+#include "mytorch/ops/reshape.h"
+#include "mytorch/ops/to.h"
+#include "mytorch/ops/view.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch {

@@ -1,7 +1,7 @@
 // Calls by name with values whose types are known only at run time.
 #include "mytorch/call.h"
 #include "mytorch/grad_mode.h"
-#include "mytorch/ops.h"
+#include "mytorch/tensor.h"
 #include "tests/dispatcher/util.h"
 
 namespace mytorch {

@@ -3,8 +3,20 @@
 
 #include <cstdlib>
 
+#include "mytorch/abi_ops/fmax.h"
+#include "mytorch/abi_ops/hypot.h"
+#include "mytorch/abi_ops/maximum.h"
+#include "mytorch/abi_ops/minimum.h"
 #include "mytorch/backends.h"
-#include "mytorch/ops.h"
+#include "mytorch/ops/atan2.h"
+#include "mytorch/ops/bmm.h"
+#include "mytorch/ops/copysign.h"
+#include "mytorch/ops/fmin.h"
+#include "mytorch/ops/fmod.h"
+#include "mytorch/ops/hypot.h"
+#include "mytorch/ops/logaddexp.h"
+#include "mytorch/ops/minimum.h"
+#include "mytorch/ops/remainder.h"
 #include "tests/dispatcher/util.h"
 
 namespace mytorch {

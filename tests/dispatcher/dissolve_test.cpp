@@ -2,7 +2,19 @@
 #include <cmath>
 
 #include "mytorch/backends.h"
-#include "mytorch/ops.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/addcmul.h"
+#include "mytorch/ops/clamp.h"
+#include "mytorch/ops/gelu.h"
+#include "mytorch/ops/hypot.h"
+#include "mytorch/ops/layer_norm.h"
+#include "mytorch/ops/linalg_vector_norm.h"
+#include "mytorch/ops/log_softmax.h"
+#include "mytorch/ops/logsumexp.h"
+#include "mytorch/ops/mean.h"
+#include "mytorch/ops/silu.h"
+#include "mytorch/ops/softmax.h"
+#include "mytorch/ops/var.h"
 #include "tests/dispatcher/util.h"
 
 namespace mytorch {

@@ -2,7 +2,18 @@
 #include <cstdlib>
 
 #include "mytorch/backends.h"
-#include "mytorch/ops.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/arange.h"
+#include "mytorch/ops/cat.h"
+#include "mytorch/ops/empty.h"
+#include "mytorch/ops/exp.h"
+#include "mytorch/ops/gather.h"
+#include "mytorch/ops/mm.h"
+#include "mytorch/ops/neg.h"
+#include "mytorch/ops/ones.h"
+#include "mytorch/ops/sqrt.h"
+#include "mytorch/ops/sum.h"
+#include "mytorch/ops/zeros.h"
 #include "tests/dispatcher/util.h"
 
 namespace mytorch {

@@ -7,7 +7,8 @@
 #include <filesystem>
 
 #include "mytorch/backends.h"
-#include "mytorch/ops.h"
+#include "mytorch/ops/bmm.h"
+#include "mytorch/ops/heaviside.h"
 #include "tests/dispatcher/util.h"
 #include "tests/nn/data/temp_directory.h"
 

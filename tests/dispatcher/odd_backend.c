@@ -1,7 +1,7 @@
 // Backends that a loader meets once in its life. CMakeLists.txt builds this file once for each
 // kind, into a library that is named after it.
 #include "mytorch/abi.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/heaviside.h"
 
 #if defined(ODD_NO_SYMBOL)
 

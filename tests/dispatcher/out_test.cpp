@@ -1,6 +1,17 @@
 // What out= and in-place forms may write to, and that a refused call has written nothing.
 #include "mytorch/grad_mode.h"
-#include "mytorch/ops.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/bmm.h"
+#include "mytorch/ops/cat.h"
+#include "mytorch/ops/copy_.h"
+#include "mytorch/ops/cumsum.h"
+#include "mytorch/ops/eq.h"
+#include "mytorch/ops/mm.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/neg.h"
+#include "mytorch/ops/softmax.h"
+#include "mytorch/ops/sort.h"
+#include "mytorch/ops/sum.h"
 #include "tests/dispatcher/util.h"
 
 namespace mytorch {

@@ -4,7 +4,8 @@
 #include <thread>
 
 #include "mytorch/autograd.h"
-#include "mytorch/ops.h"
+#include "mytorch/ops/full.h"
+#include "mytorch/ops/mm.h"
 #include "tests/dispatcher/util.h"
 
 namespace mytorch {

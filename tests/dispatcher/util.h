@@ -11,7 +11,6 @@
 #include "core/runtime/device_registry.h"
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/table/fields.h"
-#include "mytorch/abi_ops.h"
 #include "mytorch/tensor.h"
 #include "tests/dispatcher/fake_device.h"
 #include "tests/nn/data/expect_error.h"

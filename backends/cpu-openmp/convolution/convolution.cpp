@@ -9,7 +9,9 @@
 #include "backends/cpu-openmp/convolution/geometry.h"
 #include "backends/cpu-openmp/convolution/implicit.h"
 #include "backends/cpu-openmp/indexing/move.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/convolution.h"
+#include "mytorch/abi_ops/convolution_backward_input.h"
+#include "mytorch/abi_ops/convolution_backward_weight.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {

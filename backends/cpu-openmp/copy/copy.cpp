@@ -6,7 +6,7 @@
 #include "backends/cpu-openmp/copy/stream.h"
 #include "backends/cpu-openmp/pointwise/job.h"
 #include "backends/cpu-openmp/registry.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/copy_.h"
 #include "mytorch/backend/dtype.h"
 #include "mytorch/backend/kernel.h"
 #include "mytorch/backend/parallel.h"

@@ -6,7 +6,7 @@
 #include "backends/cpu-openmp/pointwise/loop.h"
 #include "backends/cpu-openmp/pointwise/stage.h"
 #include "backends/cpu-openmp/registry.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/fill_.h"
 #include "mytorch/backend/kernel.h"
 #include "mytorch/backend/parallel.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/arange.h"
 #include "mytorch/backend.h"
 #include "mytorch/backend/philox.h"
 

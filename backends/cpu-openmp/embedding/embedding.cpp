@@ -8,7 +8,8 @@
 
 #include "backends/cpu-openmp/indexing/move.h"
 #include "backends/cpu-openmp/indexing/range.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/embedding.h"
+#include "mytorch/abi_ops/embedding_dense_backward.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {

@@ -1,11 +1,13 @@
 // cat copies each tensor into its part of the output. nonzero counts, in fixed chunks of the
 // row-major order, how many elements each has, and then knows where each chunk's rows go.
+#include "mytorch/abi_ops/cat.h"
+
 #include <algorithm>
 #include <array>
 
 #include "backends/cpu-openmp/indexing/indexing.h"
 #include "backends/cpu-openmp/indexing/move.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/nonzero.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {

@@ -1,5 +1,7 @@
 // gather is one loop over the index's elements in memory order: along `dim` self stands still, and
 // the index value says where it is read. index_select moves whole blocks instead.
+#include "mytorch/abi_ops/gather.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -7,7 +9,7 @@
 #include "backends/cpu-openmp/indexing/indexing.h"
 #include "backends/cpu-openmp/indexing/move.h"
 #include "backends/cpu-openmp/indexing/range.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/index_select.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {

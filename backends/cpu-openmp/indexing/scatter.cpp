@@ -1,6 +1,8 @@
 // scatter and scatter_add. Elements that meet at one target differ only along `dim`, so lines along
 // it are independent: threads share the lines, and each goes along `dim` in order, which makes the
 // result that of a row-major loop. A single long line is shared by its targets instead.
+#include "mytorch/abi_ops/scatter.h"
+
 #include <array>
 #include <type_traits>
 
@@ -8,7 +10,7 @@
 #include "backends/cpu-openmp/indexing/move.h"
 #include "backends/cpu-openmp/indexing/range.h"
 #include "backends/cpu-openmp/scan/lines.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/scatter_add.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {

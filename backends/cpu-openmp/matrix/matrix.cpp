@@ -5,7 +5,11 @@
 
 #include "backends/cpu-openmp/gemm/gemm.h"
 #include "backends/cpu-openmp/indexing/move.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/addmm.h"
+#include "mytorch/abi_ops/baddbmm.h"
+#include "mytorch/abi_ops/bmm.h"
+#include "mytorch/abi_ops/linear.h"
+#include "mytorch/abi_ops/mm.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {

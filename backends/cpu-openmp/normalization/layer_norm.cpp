@@ -8,7 +8,8 @@
 #include "backends/cpu-openmp/normalization/row_major.h"
 #include "backends/cpu-openmp/normalization/rows.h"
 #include "backends/cpu-openmp/scan/lines.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/native_layer_norm.h"
+#include "mytorch/abi_ops/native_layer_norm_backward.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {

@@ -6,7 +6,8 @@
 #include "backends/cpu-openmp/indexing/range.h"
 #include "backends/cpu-openmp/normalization/normalization.h"
 #include "backends/cpu-openmp/normalization/row_major.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/nll_loss_backward.h"
+#include "mytorch/abi_ops/nll_loss_forward.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {

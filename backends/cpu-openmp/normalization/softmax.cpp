@@ -1,5 +1,7 @@
 // softmax and log_softmax along any dimension. Lines that are dense rows of float or double are
 // worked on in place; others are staged, some at a time, as such rows.
+#include "mytorch/abi_ops/softmax.h"
+
 #include <algorithm>
 #include <array>
 #include <type_traits>
@@ -7,7 +9,9 @@
 #include "backends/cpu-openmp/normalization/normalization.h"
 #include "backends/cpu-openmp/normalization/rows.h"
 #include "backends/cpu-openmp/scan/lines.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/log_softmax.h"
+#include "mytorch/abi_ops/log_softmax_backward.h"
+#include "mytorch/abi_ops/softmax_backward.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {

@@ -11,7 +11,10 @@
 #include "backends/cpu-openmp/pooling/planes.h"
 #include "backends/cpu-openmp/pooling/rows.h"
 #include "backends/cpu-openmp/scan/lines.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/avg_pool2d.h"
+#include "mytorch/abi_ops/avg_pool2d_backward.h"
+#include "mytorch/abi_ops/max_pool2d_with_indices.h"
+#include "mytorch/abi_ops/max_pool2d_with_indices_backward.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {

@@ -9,7 +9,10 @@
 
 #include "backends/cpu-openmp/random/bits.h"
 #include "backends/cpu-openmp/simd/convert.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/native_dropout.h"
+#include "mytorch/abi_ops/normal_.h"
+#include "mytorch/abi_ops/random_.h"
+#include "mytorch/abi_ops/uniform_.h"
 #include "mytorch/backend.h"
 #include "mytorch/backend/philox.h"
 

@@ -8,7 +8,7 @@
 
 #include "backends/cpu-openmp/indexing/move.h"
 #include "backends/cpu-openmp/scan/lines.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/cumsum.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {

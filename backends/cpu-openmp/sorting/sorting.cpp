@@ -8,7 +8,8 @@
 
 #include "backends/cpu-openmp/scan/lines.h"
 #include "backends/cpu-openmp/sorting/keys.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/sort.h"
+#include "mytorch/abi_ops/topk.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {

@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "mytorch/abi_ops/convolution.h"
+#include "mytorch/abi_ops/convolution_backward_input.h"
+#include "mytorch/abi_ops/convolution_backward_weight.h"
 #include "tests/backends/cpu-openmp/primitives_test.h"
 
 namespace mytorch::testing {

@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "mytorch/abi_ops/copy_.h"
+#include "mytorch/abi_ops/fill_.h"
 #include "tests/backends/cpu-openmp/cpu_backend.h"
 
 namespace mytorch::testing {

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "mytorch/abi_ops.h"
 #include "tests/backends/reference/fake_host.h"
 
 extern "C" int mytorch_cpu_openmp_init(const mt_host*, mt_backend*);

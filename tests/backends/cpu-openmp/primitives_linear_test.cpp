@@ -3,6 +3,9 @@
 #include <vector>
 
 #include "backends/cpu-openmp/matrix/matrix.h"
+#include "mytorch/abi_ops/addmm.h"
+#include "mytorch/abi_ops/bmm.h"
+#include "mytorch/abi_ops/linear.h"
 #include "tests/backends/cpu-openmp/primitives_test.h"
 
 namespace mytorch::testing {

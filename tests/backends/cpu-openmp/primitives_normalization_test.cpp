@@ -6,6 +6,18 @@
 
 #include "backends/cpu-openmp/embedding/embedding.h"
 #include "backends/cpu-openmp/normalization/normalization.h"
+#include "mytorch/abi_ops/batch_norm_training.h"
+#include "mytorch/abi_ops/batch_norm_training_backward.h"
+#include "mytorch/abi_ops/embedding.h"
+#include "mytorch/abi_ops/embedding_dense_backward.h"
+#include "mytorch/abi_ops/log_softmax.h"
+#include "mytorch/abi_ops/log_softmax_backward.h"
+#include "mytorch/abi_ops/native_layer_norm.h"
+#include "mytorch/abi_ops/native_layer_norm_backward.h"
+#include "mytorch/abi_ops/nll_loss_backward.h"
+#include "mytorch/abi_ops/nll_loss_forward.h"
+#include "mytorch/abi_ops/softmax.h"
+#include "mytorch/abi_ops/softmax_backward.h"
 #include "tests/backends/cpu-openmp/primitives_test.h"
 
 namespace mytorch::testing {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "backends/cpu-openmp/registry.h"
-#include "mytorch/abi_ops.h"
 #include "tests/backends/reference/fake_host.h"
 
 namespace mytorch::testing {

@@ -6,6 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "mytorch/abi_ops/linalg_vector_norm.h"
+#include "mytorch/abi_ops/max.h"
+#include "mytorch/abi_ops/sum.h"
+#include "mytorch/abi_ops/var.h"
 #include "tests/backends/cpu-openmp/built_program.h"
 #include "tests/backends/cpu-openmp/cpu_backend.h"
 

@@ -7,7 +7,12 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/arange.h"
+#include "mytorch/abi_ops/copy_.h"
+#include "mytorch/abi_ops/fill_.h"
+#include "mytorch/abi_ops/normal_.h"
+#include "mytorch/abi_ops/random_.h"
+#include "mytorch/abi_ops/uniform_.h"
 #include "mytorch/backend/philox.h"
 #include "tests/backends/reference/fake_host.h"
 

@@ -6,7 +6,13 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/cat.h"
+#include "mytorch/abi_ops/cumsum.h"
+#include "mytorch/abi_ops/gather.h"
+#include "mytorch/abi_ops/nonzero.h"
+#include "mytorch/abi_ops/scatter.h"
+#include "mytorch/abi_ops/scatter_add.h"
+#include "mytorch/abi_ops/sort.h"
 #include "tests/backends/reference/fake_host.h"
 
 namespace mytorch::testing {

@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/bmm.h"
+#include "mytorch/abi_ops/convolution.h"
+#include "mytorch/abi_ops/convolution_backward_input.h"
+#include "mytorch/abi_ops/convolution_backward_weight.h"
 #include "tests/backends/reference/fake_host.h"
 
 namespace mytorch::testing {

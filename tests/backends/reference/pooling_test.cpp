@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/avg_pool2d.h"
+#include "mytorch/abi_ops/avg_pool2d_backward.h"
+#include "mytorch/abi_ops/max_pool2d_with_indices.h"
+#include "mytorch/abi_ops/max_pool2d_with_indices_backward.h"
 #include "tests/backends/reference/fake_host.h"
 
 namespace mytorch::testing {

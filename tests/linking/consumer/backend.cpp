@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "mytorch/abi_ops.h"
+#include "mytorch/abi_ops/hypot.h"
 
 namespace sdk = mytorch::sdk;
 
