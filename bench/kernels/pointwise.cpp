@@ -25,21 +25,22 @@ void copy_vectors(const float* from, float* to, int64_t n) {
   }
 }
 
-// Four streams, because the prefetchers of one stop at the end of a page.
+// Two streams, because the prefetchers of one stop at the end of a page, and not at the same place
+// of their pages.
 float read_vectors(const float* from, int64_t n) {
   const hn::ScalableTag<float> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), part = n / 4;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), part = (n / 2 - 16) / 1024 * 1024;
   auto a = hn::Zero(d), b = a, c = a, e = a, f = a, g = a, h = a, k = a;
-  const float *p = from, *q = p + part, *r = q + part, *s = r + part;
-  for (int64_t i = 0; i + 2 * lanes <= part; i += 2 * lanes) {
+  const float *p = from, *q = p + part + 16;
+  for (int64_t i = 0; i + 4 * lanes <= part; i += 4 * lanes) {
     a = hn::Add(a, hn::LoadU(d, p + i));
     b = hn::Add(b, hn::LoadU(d, p + i + lanes));
     c = hn::Add(c, hn::LoadU(d, q + i));
     e = hn::Add(e, hn::LoadU(d, q + i + lanes));
-    f = hn::Add(f, hn::LoadU(d, r + i));
-    g = hn::Add(g, hn::LoadU(d, r + i + lanes));
-    h = hn::Add(h, hn::LoadU(d, s + i));
-    k = hn::Add(k, hn::LoadU(d, s + i + lanes));
+    f = hn::Add(f, hn::LoadU(d, p + i + 2 * lanes));
+    g = hn::Add(g, hn::LoadU(d, p + i + 3 * lanes));
+    h = hn::Add(h, hn::LoadU(d, q + i + 2 * lanes));
+    k = hn::Add(k, hn::LoadU(d, q + i + 3 * lanes));
   }
   a = hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, e)), hn::Add(hn::Add(f, g), hn::Add(h, k)));
   return hn::GetLane(hn::SumOfLanes(d, a));

@@ -62,12 +62,13 @@ HWY_INLINE Total<hn::TFromD<D>> Lanes(D d, V v) {
 // A block is short enough for float32: each of 64 or more running sums takes 32 elements, and the
 // sums of blocks are added in double.
 constexpr int64_t kBlock = 2048;
-// What is long is read in four streams this far apart: one alone waits wherever a page ends and the
-// prefetchers begin anew.
-constexpr int64_t kStreams = 4;
-constexpr int64_t kApart = 32 * 1024;
+// What is long is read in two streams, halves of it: one alone waits wherever a page ends and the
+// prefetchers begin anew. The second begins some lines further into its page, for the same lines of
+// two pages share a place in the cache.
+constexpr int64_t kFarBlocks = 16;
+constexpr int64_t kSkew = 16;
 
-// The sum, in vectors, of a block: kBlock neighbours, or a quarter of that from each stream.
+// The sum, in vectors, of a block: kBlock neighbours, or half of that from x and half from y.
 template <class Op, class D, class T>
 HWY_INLINE hn::VFromD<D> BlockVector(D d, const T* x) {
   using V = hn::VFromD<D>;
@@ -88,20 +89,21 @@ HWY_INLINE hn::VFromD<D> BlockVector(D d, const T* x) {
   return Op::Of(d, a0, Op::Of(d, Op::Of(d, a4, a5), Op::Of(d, a6, a7)));
 }
 template <class Op, class D, class T>
-HWY_INLINE hn::VFromD<D> StreamsVector(D d, const T* x) {
+HWY_INLINE hn::VFromD<D> StreamsVector(D d, const T* x, const T* y) {
   using V = hn::VFromD<D>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   V a0 = hn::Set(d, T(Op::kIdentity)), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0,
     a7 = a0;
-  for (const T* end = x + kBlock / kStreams; x < end; x += 2 * lanes) {
+  // Line by line.
+  for (const T* end = x + kBlock / 2; x < end; x += 4 * lanes, y += 4 * lanes) {
     a0 = Op::Of(d, a0, hn::LoadU(d, x));
     a1 = Op::Of(d, a1, hn::LoadU(d, x + lanes));
-    a2 = Op::Of(d, a2, hn::LoadU(d, x + kApart));
-    a3 = Op::Of(d, a3, hn::LoadU(d, x + kApart + lanes));
-    a4 = Op::Of(d, a4, hn::LoadU(d, x + 2 * kApart));
-    a5 = Op::Of(d, a5, hn::LoadU(d, x + 2 * kApart + lanes));
-    a6 = Op::Of(d, a6, hn::LoadU(d, x + 3 * kApart));
-    a7 = Op::Of(d, a7, hn::LoadU(d, x + 3 * kApart + lanes));
+    a4 = Op::Of(d, a4, hn::LoadU(d, y));
+    a5 = Op::Of(d, a5, hn::LoadU(d, y + lanes));
+    a2 = Op::Of(d, a2, hn::LoadU(d, x + 2 * lanes));
+    a3 = Op::Of(d, a3, hn::LoadU(d, x + 3 * lanes));
+    a6 = Op::Of(d, a6, hn::LoadU(d, y + 2 * lanes));
+    a7 = Op::Of(d, a7, hn::LoadU(d, y + 3 * lanes));
   }
   a0 = Op::Of(d, Op::Of(d, a0, a1), Op::Of(d, a2, a3));
   return Op::Of(d, a0, Op::Of(d, Op::Of(d, a4, a5), Op::Of(d, a6, a7)));
@@ -127,20 +129,20 @@ HWY_INLINE void Join(D d, V v, Total<hn::TFromD<D>>* totals) {
   }
 }
 
-// The total of `count` blocks, and of what lies between them and their other streams.
+// The total of `count` blocks at x; where there is a y, of so many halves of blocks at each.
 template <class Op, class T>
-Total<T> Blocks(const T* x, int64_t count) {
+Total<T> Blocks(const T* x, const T* y, int64_t count) {
   const hn::ScalableTag<T> d;
   constexpr size_t kLanes = hn::MaxLanes(d);
   alignas(64) Total<T> totals[kLanes];
   for (Total<T>& total : totals) total = Op::kIdentity;
-  constexpr int64_t kFar = kStreams * kApart / kBlock;  // blocks
-  for (; count >= kFar; count -= kFar, x += kFar * kBlock) {
-    for (int64_t i = 0; i < kApart; i += kBlock / kStreams) {
-      Join<Op>(d, StreamsVector<Op>(d, x + i), totals);
+  if (y == nullptr) {
+    for (; count > 0; --count, x += kBlock) Join<Op>(d, BlockVector<Op>(d, x), totals);
+  } else {
+    for (; count > 0; --count, x += kBlock / 2, y += kBlock / 2) {
+      Join<Op>(d, StreamsVector<Op>(d, x, y), totals);
     }
   }
-  for (; count > 0; --count, x += kBlock) Join<Op>(d, BlockVector<Op>(d, x), totals);
   for (size_t width = kLanes / 2; width > 0; width /= 2) {
     for (size_t i = 0; i < width; ++i) totals[i] = Op::One(totals[i], totals[i + width]);
   }
@@ -197,8 +199,15 @@ void Along(const States& s, int64_t j, const void* data, int64_t n, int64_t /*fi
       total *= Block<Op>(wide, count);
     }
   } else {
+    if (n >= kFarBlocks * kBlock) {
+      const int64_t count = (n - kSkew) / kBlock, half = count * kBlock / 2;
+      total = Op::One(total, Blocks<Op>(x, x + half + kSkew, count));
+      total = Op::One(total, Block<Op>(x + half, kSkew));
+      x += 2 * half + kSkew;
+      n -= 2 * half + kSkew;
+    }
     if (n >= kBlock) {
-      total = Op::One(total, Blocks<Op>(x, n / kBlock));
+      total = Op::One(total, Blocks<Op, T>(x, nullptr, n / kBlock));
       x += n / kBlock * kBlock;
       n %= kBlock;
     }
@@ -216,7 +225,8 @@ HWY_INLINE void JoinRow(const T* x, int64_t n, Total<T>* totals) {
   for (; j < n; ++j) totals[j] = Op::One(totals[j], Total<T>(x[j]));
 }
 
-// Four rows at once, far apart for the reason given at kApart. float32 is added up over 32 rows.
+// Four rows at once, far apart for the reason given at kFarBlocks. float32 is added up over 32
+// rows.
 template <class Op, class T>
 void Across(const States& s, const void* data, int64_t stride, int64_t rows, int64_t n,
             int64_t /*first*/) {
@@ -237,7 +247,7 @@ void Across(const States& s, const void* data, int64_t stride, int64_t rows, int
     } else {
       sums = room;
     }
-    const int64_t quarter = rows / kStreams, whole = n / lanes * lanes;
+    const int64_t quarter = rows / 4, whole = n / lanes * lanes;
     for (int64_t q = 0; q < quarter;) {
       if (!kWide) std::fill_n(sums, n, T(Op::kIdentity));
       for (const int64_t end = HWY_MIN(q + kRows, quarter); q < end; ++q) {
@@ -256,7 +266,7 @@ void Across(const States& s, const void* data, int64_t stride, int64_t rows, int
       }
       if (!kWide) JoinRow<Op>(sums, whole, totals);
     }
-    r = kStreams * quarter;
+    r = 4 * quarter;
   }
   for (; r < rows; ++r) JoinRow<Op>(at(r), n, totals);
 }

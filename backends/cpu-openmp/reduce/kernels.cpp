@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kGrain = 64 * 1024;  // elements worth a thread
 constexpr int64_t kPiece = 64 * 1024;  // of what is reduced, where one output's share is split
-constexpr int64_t kMaxPieces = 64;
+constexpr int64_t kMaxPieces = 32;     // few, so that they are long
 constexpr int64_t kMaxPieceStates = 64 * 1024;  // of all pieces: writing them costs, too
 // With fewer outputs than this the reduced elements are split. Not by how many threads there are:
 // results do not depend on that.
