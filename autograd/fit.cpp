@@ -1,5 +1,6 @@
 // Making gradients fit the inputs that they belong to.
 #include "autograd/access.h"
+#include "autograd/engine/gradients.h"
 #include "autograd/generated.h"
 #include "core/types/errors.h"
 #include "mytorch/ops/to.h"
@@ -31,13 +32,9 @@ Target target(const Node* node, uint32_t i) {
 
 }  // namespace
 
-bool fits(const Node* node, uint32_t i, const Tensor& gradient) {
+Tensor fit(const Node* node, uint32_t i, Tensor gradient) {
   const Target to = target(node, i);
-  return !to.known || (gradient.impl()->dtype == to.dtype && gradient.impl()->sizes() == to.sizes);
-}
-
-Tensor fit_slow(const Node* node, uint32_t i, Tensor gradient) {
-  const Target to = target(node, i);
+  if (!gradient.defined() || !to.known) return gradient;
   if (!(gradient.sizes() == to.sizes)) gradient = grads::sum_to(gradient, to.sizes);
   if (gradient.dtype() != to.dtype) gradient = mytorch::to(gradient, to.dtype);
   return gradient;

@@ -65,14 +65,10 @@ class UnpackedOperand {
   bool is_scalar_;
 };
 
-// The gradient of edge i as its input needs it: summed over broadcast dimensions, of its type.
-Tensor fit_slow(const Node* node, uint32_t i, Tensor gradient);
-bool fits(const Node* node, uint32_t i, const Tensor& gradient);
-inline Tensor fit(const Node* node, uint32_t i, Tensor gradient) {
-  if (!gradient.defined() || fits(node, i, gradient)) [[likely]]
-    return gradient;
-  return fit_slow(node, i, std::move(gradient));
-}
+struct GeneratedNode : Node {
+  GeneratedNode() : Node(kUnfitted) {}
+};
+
 // Zeros of the input of edge i.
 Tensor zero_gradient(const Node* node, uint32_t i, const Tensor& like);
 

@@ -48,7 +48,11 @@ class CopySlices final : public Node {
  public:
   // Takes over one reference to fn.
   CopySlices(Node* fn, uint32_t self_edge, Geometry base, Geometry view)
-      : fn_(fn), self_edge_(self_edge), base_(std::move(base)), view_(std::move(view)) {}
+      : Node(NodeAccess::is_unfitted(fn) ? kUnfitted : kPlain),
+        fn_(fn),
+        self_edge_(self_edge),
+        base_(std::move(base)),
+        view_(std::move(view)) {}
   ~CopySlices() override { NodeAccess::release(fn_); }
   const char* name() const override { return "CopySlices"; }
   void apply(Tensor* grads, Tensor* out) override;

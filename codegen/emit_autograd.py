@@ -340,7 +340,7 @@ def apply_derived(op: Op, ops: dict[str, Op]) -> list[str]:
     computed = {o.arg for o in g.outputs if not o.identity}
     for o in identity:
         e = edge_index(op, o.arg)
-        lines.append(f"    if (wants({e})) out[{e}] = fit(this, {e}, grads[0]);")
+        lines.append(f"    if (wants({e})) out[{e}] = grads[0];")
     if not computed:
         return lines
     order = [next(o for o in g.outputs if o.field == f) for f in d.schema.output_fields]
@@ -365,7 +365,7 @@ def apply_derived(op: Op, ops: dict[str, Op]) -> list[str]:
             continue
         e = edge_index(op, o.arg)
         source = "results" if len(order) == 1 else f"std::get<{i}>(results)"
-        lines.append(f"    if (wanted[{i}]) out[{e}] = fit(this, {e}, std::move({source}));")
+        lines.append(f"    if (wanted[{i}]) out[{e}] = std::move({source});")
     return lines
 
 
@@ -405,15 +405,15 @@ def one_formula(op: Op, f: Formulas, formula: GradFormula) -> list[str]:
     if is_list:
         lines += [f"      std::vector<Tensor> results = {text};",
                   f"      for (uint32_t i = 0; i < {n}_len; ++i) {{",
-                  f"        if (wants({edges[0]} + i)) out[{edges[0]} + i] = fit(this, {edges[0]} + i, std::move(results[i]));",
+                  f"        if (wants({edges[0]} + i)) out[{edges[0]} + i] = std::move(results[i]);",
                   "      }"]
     elif len(edges) == 1:
-        lines.append(f"      out[{edges[0]}] = fit(this, {edges[0]}, {text});")
+        lines.append(f"      out[{edges[0]}] = {text};")
     else:
         lines.append(f"      [[maybe_unused]] const bool wanted[] = {{{', '.join(f'wants({e})' for e in edges)}}};")
         lines.append(f"      auto results = {text};")
         for i, e in enumerate(edges):
-            lines.append(f"      if (wanted[{i}]) out[{e}] = fit(this, {e}, std::get<{i}>(results));")
+            lines.append(f"      if (wanted[{i}]) out[{e}] = std::move(std::get<{i}>(results));")
     lines.append("    }")
     return lines
 
@@ -421,7 +421,7 @@ def one_formula(op: Op, f: Formulas, formula: GradFormula) -> list[str]:
 def node(op: Op, ops: dict[str, Op], names: dict[str, list[Op]]) -> list[str]:
     g = op.grad
     released = [s.name for s in g.saves if s.value]
-    lines = [f"struct alignas(16) {node_type(op)} final : Node {{", *members(op),
+    lines = [f"struct alignas(16) {node_type(op)} final : GeneratedNode {{", *members(op),
              f"  const char* name() const override {{ return {cpp.text(node_name(op))}; }}",
              "  void apply([[maybe_unused]] Tensor* grads, [[maybe_unused]] Tensor* out) override {"]
     lines += apply_derived(op, ops) if g.kind == "derived" else apply_formulas(op, names)

@@ -137,7 +137,7 @@ def pointwise(op: Op) -> list[str]:
     wanted = "const bool* wanted, " if op.derived else ""
     lines = [f"{cpp.return_type(s)} {s.struct_id}({wanted}{cpp.params(s.args)}) {{", *pointwise_head(op),
              f"  TensorImpl* outputs[{len(outs)}] = {{}};",
-             f"  pointwise_outputs({info(op)}, {{inputs, hosts}}, &args.header, outputs"
+             f"  pointwise_outputs<Promote::k{op.promote.capitalize()}>({info(op)}, inputs, hosts, &args.header, outputs"
              f"{', wanted' if op.derived else ''});"]
     for i in range(len(outs)):
         lines.append(f"  Tensor out_{i} = Tensor::adopt(outputs[{i}]);")
@@ -167,7 +167,7 @@ def pointwise_into(op: Op, inplace: bool) -> list[str]:
     lines = pointwise_head(op)
     out = "self" if inplace else "out"
     lines += ["  Tensor temporary;",
-              f"  TensorImpl* const into = pointwise_into({info(op)}, {{inputs, hosts}}, &args.header, "
+              f"  TensorImpl* const into = pointwise_into<Promote::k{op.promote.capitalize()}>({info(op)}, inputs, hosts, &args.header, "
               f"{out}, {'true' if inplace else 'false'}, &temporary);"]
     lines += check_numbers(op) + pointwise_inputs(op)
     lines += [f"  args.{fields(op)[0]} = &into->abi;",

@@ -8,6 +8,10 @@ namespace mytorch::autograd {
 // sum += gradient; `sum` may be undefined. Adds in place where nobody else has one of the buffers.
 void add_gradient(Tensor* sum, Tensor&& gradient);
 
+// The gradient of a node's edge i as its input needs it: summed over broadcast dimensions, of its
+// type.
+Tensor fit(const Node* node, uint32_t i, Tensor gradient);
+
 // Checks that a gradient fits the input of a node that it goes to. A floating type other than the
 // input's is converted, as promotion did forward; a 0-dim gradient is moved to the input's device.
 // Throws Error(kShape, kType, kDevice); `from` says who computed it.

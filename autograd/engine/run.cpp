@@ -14,18 +14,24 @@
 namespace mytorch::autograd {
 namespace {
 
-inline void fit_gradient(Tensor* gradient, const GradInfo& info, const Node& from) {
-  const TensorImpl& impl = *gradient->impl();
-  if (impl.abi.dl.ndim == info.ndim && impl.dtype == info.dtype &&
-      impl.abi.dl.device.type == info.device.type && impl.abi.dl.device.index == info.device.index)
-      [[likely]] {
-    const int64_t* expected = info.sizes_data();
-    bool same = true;
-    for (int32_t i = 0; i < info.ndim; ++i) same &= impl.abi.dl.shape[i] == expected[i];
-    if (same) [[likely]]
-      return;
+inline bool is_like(const TensorImpl& impl, const GradInfo& info) {
+  if (impl.abi.dl.ndim != info.ndim || impl.dtype != info.dtype ||
+      impl.abi.dl.device.type != info.device.type ||
+      impl.abi.dl.device.index != info.device.index) {
+    return false;
   }
-  fit_gradient_slow(gradient, info, from.name());
+  const int64_t* expected = info.sizes_data();
+  for (int32_t i = 0; i < info.ndim; ++i) {
+    if (impl.abi.dl.shape[i] != expected[i]) return false;
+  }
+  return true;
+}
+
+[[gnu::noinline]] void make_fit(const Node& from, uint32_t i, Tensor* gradient) {
+  const Edge& edge = from.edges()[i];
+  const GradInfo& info = edge.node->infos()[edge.input];
+  if (NodeAccess::is_unfitted(&from)) *gradient = fit(&from, i, std::move(*gradient));
+  if (!is_like(*gradient->impl(), info)) fit_gradient_slow(gradient, info, from.name());
 }
 
 void check_nan(const Node& node, const Tensor* out) {
@@ -92,7 +98,7 @@ void Task::run() {
   result_streams_.join();
 }
 
-void Task::process(NodeState& state, Tensor* out) {
+[[gnu::always_inline]] inline void Task::process(NodeState& state, Tensor* out) {
   Node* node = state.node;
   Tensor* grads = state.grads();
   const bool is_leaf = NodeAccess::is_leaf(node);
@@ -112,11 +118,6 @@ void Task::process(NodeState& state, Tensor* out) {
       } else {
         if (check_nan_) [[unlikely]]
           check_nan(*node, out);
-        const Edge* edges = node->edges();
-        for (uint32_t i = 0; i < node->num_edges(); ++i) {
-          if (edges[i].node == nullptr || !out[i].defined()) continue;
-          fit_gradient(&out[i], edges[i].node->infos()[edges[i].input], *node);
-        }
       }
     }
     if (!options_.retain_graph) node->release_saved();
@@ -138,12 +139,22 @@ void Task::execute(NodeState& state, Ready&& ready) {
   }
   process(state, out);
 
+  const Edge* const edges = node->edges();
+  const auto fit_one = [&](uint32_t i) {
+    const Edge& edge = edges[i];
+    if (edge.node == nullptr || !out[i].defined()) return;
+    if (!is_like(*out[i].impl(), edge.node->infos()[edge.input])) [[unlikely]]
+      make_fit(*node, i, &out[i]);
+  };
   std::unique_lock<std::mutex> lock;
-  if constexpr (kShared) lock = std::unique_lock<std::mutex>(shared_->mutex);
+  if constexpr (kShared) {
+    for (uint32_t i = 0; i < n; ++i) fit_one(i);
+    lock = std::unique_lock<std::mutex>(shared_->mutex);
+  }
   if (state.executes) {
-    const Edge* edges = node->edges();
     for (uint32_t i = 0; i < n; ++i) {
       if (edges[i].node == nullptr) continue;
+      if constexpr (!kShared) fit_one(i);
       NodeState* to = find(edges[i].node);
       if (!to->reached) continue;
       if (out[i].defined()) {

@@ -166,6 +166,33 @@ TensorImpl* new_tensor(const int64_t* sizes, int ndim, ScalarType dtype, Device 
   return impl;
 }
 
+TensorImpl* new_dense_like(const TensorImpl& like, ScalarType dtype) {
+  const int ndim = like.abi.dl.ndim;
+  if (like.device_slot != kCpuSlot || ndim > kInlineDims) [[unlikely]] {
+    return new_tensor(like.abi.dl.shape, ndim, dtype, like.device(), like.device_slot);
+  }
+  // Its elements are somewhere in memory, so this cannot wrap.
+  const uint64_t bytes =
+      static_cast<uint64_t>(like.numel) * static_cast<uint64_t>(element_size(dtype));
+  const Device device = like.device();
+  const CpuBlock block = allocate_cpu_block(device, sizeof(TensorImpl), bytes);
+  auto* impl = new (block.storage + 1) TensorImpl;
+  impl->abi = like.abi;
+  impl->abi.dl.data = block.data;
+  impl->abi.dl.shape = impl->inline_dims;
+  impl->abi.dl.strides = impl->inline_dims + ndim;
+  impl->abi.storage = &block.storage->abi;
+  if (dtype != like.dtype) impl->abi.dl.dtype = to_abi(dtype);
+  impl->dtype = dtype;
+  impl->size_class = kEmbedded;
+  impl->inference = thread_state.inference_mode;
+  impl->numel = like.numel;
+  impl->storage = block.storage;
+  // All of them: a fixed number of words costs less than the right one.
+  std::memcpy(impl->inline_dims, like.inline_dims, sizeof(impl->inline_dims));
+  return impl;
+}
+
 TensorImpl* new_tensor_strided(IntList sizes, IntList strides, ScalarType dtype, Device device) {
   const int slot = checked_device_slot(device);
   const uint64_t bytes = checked_bytes(sizes.data(), static_cast<int>(sizes.size()), dtype);

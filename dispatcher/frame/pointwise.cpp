@@ -42,61 +42,11 @@ Types apply_rule(const OpInfo& op, ScalarType promoted) {
   return {promoted, promoted};
 }
 
-// Whether a call with dense operands of this type alone needs no closer look at their types.
-inline bool is_uniform_type(const OpInfo& op, ScalarType type) {
-  return (op.uniform_types >> static_cast<int>(type) & 1) != 0;
-}
-
 // The category of a number may raise that of the tensors; below, nothing changes.
 bool number_is_lower(ScalarType number, ScalarType tensor) {
   if (is_floating_point(tensor)) return true;
   if (is_floating_point(number)) return false;
   return tensor != kBool || number == kBool;
-}
-
-inline bool same_shape(const mt_tensor* a, const mt_tensor* b) {
-  const int32_t ndim = a->dl.ndim;
-  if (ndim != b->dl.ndim) return false;
-  const int64_t* const x = a->dl.shape;
-  const int64_t* const y = b->dl.shape;
-  for (int32_t i = 0; i < ndim; ++i) {
-    if (x[i] != y[i]) return false;
-  }
-  return true;
-}
-
-// Device, number of dimensions and type, which lie side by side in a DLTensor, as two words.
-inline bool same_kind(const mt_tensor* a, const mt_tensor* b) {
-  static_assert(offsetof(mt_dltensor, ndim) == offsetof(mt_dltensor, device) + 8 &&
-                offsetof(mt_dltensor, dtype) == offsetof(mt_dltensor, device) + 12);
-  return std::memcmp(&a->dl.device, &b->dl.device, 16) == 0;
-}
-
-// The common case: dense tensors of one type, shape and device, and numbers that do not raise the
-// type. Returns the first tensor, or null when the call needs the general way.
-inline const mt_tensor* uniform(const OpInfo& op, PointwiseInputs in) {
-  const mt_tensor* first = nullptr;
-  const int n = op.num_inputs;
-  for (int i = 0; i < n; ++i) {
-    const mt_tensor* t = in.inputs[i];
-    if (t == nullptr) continue;
-    if (t->storage == nullptr) {
-      const ScalarType number = from_abi(t->dl.dtype);
-      if (first == nullptr || !is_uniform_type(op, number) ||
-          !number_is_lower(number, reinterpret_cast<const TensorImpl*>(first)->dtype)) {
-        return nullptr;
-      }
-      continue;
-    }
-    if ((t->flags & (MT_TENSOR_DENSE | MT_TENSOR_HOST)) != MT_TENSOR_DENSE) return nullptr;
-    if (first == nullptr) {
-      first = t;
-    } else if (!same_kind(t, first) || !same_shape(t, first)) {
-      return nullptr;
-    }
-  }
-  if (first == nullptr) return nullptr;
-  return is_uniform_type(op, reinterpret_cast<const TensorImpl*>(first)->dtype) ? first : nullptr;
 }
 
 // What the general way finds out about a call.
@@ -254,22 +204,18 @@ mt_dtype pointwise_compute(const OpInfo& op, PointwiseInputs in) {
   return to_abi(types_of(op, in).compute);
 }
 
-void pointwise_outputs(const OpInfo& op, PointwiseInputs in, mt_args_header* header,
-                       TensorImpl** outputs, const bool* wanted) {
-  if (const mt_tensor* first = uniform(op, in); first != nullptr) [[likely]] {
-    const auto* impl = reinterpret_cast<const TensorImpl*>(first);
-    Types types{impl->dtype, impl->dtype};
-    if (op.promote != Promote::kSame) types = apply_rule(op, impl->dtype);
-    header->compute = to_abi(types.compute);
-    if (types.compute == impl->dtype) header->flags = MT_ARGS_UNIFORM;
-    for (int i = 0; i < op.num_outputs; ++i) {
-      if (wanted != nullptr && !wanted[i]) continue;
-      outputs[i] =
-          new_tensor(first->dl.shape, first->dl.ndim, output_type(op.outputs[i], types.result),
-                     impl->device(), impl->device_slot);
-    }
-    return;
+bool numbers_are_lower(const OpInfo& op, const mt_tensor* const* inputs, ScalarType tensor) {
+  for (int i = 0; i < op.num_inputs; ++i) {
+    const mt_tensor* t = inputs[i];
+    if (t == nullptr || t->storage != nullptr) continue;
+    const ScalarType number = from_abi(t->dl.dtype);
+    if (!is_uniform_type(op, number) || !number_is_lower(number, tensor)) return false;
   }
+  return true;
+}
+
+void general_outputs(const OpInfo& op, PointwiseInputs in, mt_args_header* header,
+                     TensorImpl** outputs, const bool* wanted) {
   const Plan p = plan(op, in);
   header->compute = to_abi(p.compute);
   for (int i = 0; i < op.num_outputs; ++i) {
@@ -279,41 +225,8 @@ void pointwise_outputs(const OpInfo& op, PointwiseInputs in, mt_args_header* hea
   }
 }
 
-namespace {
-
-// The common case of a call that writes `out`: every tensor is dense, of out's kind and shape, and
-// apart from it or exactly it. Numbers do not raise the type.
-inline bool uniform_into(const OpInfo& op, PointwiseInputs in, const TensorImpl* out) {
-  if (!is_uniform_type(op, out->dtype) || op.promote != Promote::kSame ||
-      op.outputs[0].dtype >= 0 || !out->dense() || out->inference) {
-    return false;
-  }
-  const mt_tensor* first = nullptr;
-  const int n = op.num_inputs;
-  for (int i = 0; i < n; ++i) {
-    const mt_tensor* t = in.inputs[i];
-    if (t == nullptr) continue;
-    if (t->storage == nullptr) {
-      const ScalarType number = from_abi(t->dl.dtype);
-      if (first == nullptr || !is_uniform_type(op, number) ||
-          !number_is_lower(number, out->dtype)) {
-        return false;
-      }
-      continue;
-    }
-    if ((t->flags & (MT_TENSOR_DENSE | MT_TENSOR_HOST)) != MT_TENSOR_DENSE ||
-        !same_kind(t, &out->abi) || !same_shape(t, &out->abi) ||
-        (t->storage == out->abi.storage && t->dl.data != out->abi.dl.data)) {
-      return false;
-    }
-    first = t;
-  }
-  return first != nullptr;
-}
-
-[[gnu::noinline]] TensorImpl* general_into(const OpInfo& op, PointwiseInputs in,
-                                           mt_args_header* header, const Tensor& out, bool inplace,
-                                           Tensor* temporary) {
+TensorImpl* general_into(const OpInfo& op, PointwiseInputs in, mt_args_header* header,
+                         const Tensor& out, bool inplace, Tensor* temporary) {
   required(out, op, inplace ? "self" : "out");
   const Plan p = plan(op, in);
   header->compute = to_abi(p.compute);
@@ -328,19 +241,6 @@ inline bool uniform_into(const OpInfo& op, PointwiseInputs in, const TensorImpl*
     }
   }
   return impl;
-}
-
-}  // namespace
-
-TensorImpl* pointwise_into(const OpInfo& op, PointwiseInputs in, mt_args_header* header,
-                           const Tensor& out, bool inplace, Tensor* temporary) {
-  TensorImpl* const impl = out.impl();
-  if (impl != nullptr && uniform_into(op, in, impl)) [[likely]] {
-    header->compute = impl->abi.dl.dtype;
-    header->flags = MT_ARGS_UNIFORM;
-    return impl;
-  }
-  return general_into(op, in, header, out, inplace, temporary);
 }
 
 }  // namespace mytorch

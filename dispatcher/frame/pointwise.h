@@ -5,6 +5,7 @@
 
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/frame/outputs.h"
+#include "dispatcher/frame/uniform.h"
 #include "dispatcher/table/op.h"
 #include "mytorch/tensor.h"
 
@@ -37,19 +38,56 @@ struct PointwiseInputs {
   mt_tensor* hosts;
 };
 
+// What the functions below do with any call but the common one.
+void general_outputs(const OpInfo& op, PointwiseInputs inputs, mt_args_header* header,
+                     TensorImpl** outputs, const bool* wanted);
+TensorImpl* general_into(const OpInfo& op, PointwiseInputs inputs, mt_args_header* header,
+                         const Tensor& out, bool inplace, Tensor* temporary);
+
 // Both functions below set header->compute, and header->flags where no inputs[i] was replaced.
 
 // Makes the outputs: all of the broadcast shape, in ATen's stride order.
 // Of several outputs those are left null that `wanted`, where given, does not want.
-void pointwise_outputs(const OpInfo& op, PointwiseInputs inputs, mt_args_header* header,
-                       TensorImpl** outputs, const bool* wanted = nullptr);
+template <Promote promote, int n, int m>
+[[gnu::always_inline]] inline void pointwise_outputs(const OpInfo& op,
+                                                     const mt_tensor* (&inputs)[n],
+                                                     mt_tensor (&hosts)[n], mt_args_header* header,
+                                                     TensorImpl* (&outputs)[m],
+                                                     const bool* wanted = nullptr) {
+  const TensorImpl* const like = uniform(op, inputs);
+  if (like == nullptr || !computes_in<promote>(like->dtype)) [[unlikely]] {
+    general_outputs(op, {inputs, hosts}, header, outputs, wanted);
+    return;
+  }
+  header->compute = like->abi.dl.dtype;
+  header->flags = MT_ARGS_UNIFORM;
+  const ScalarType result = promote == Promote::kCompare ? ScalarType::kBool : like->dtype;
+  for (int i = 0; i < m; ++i) {
+    if (wanted != nullptr && !wanted[i]) continue;
+    const int8_t fixed = op.outputs[i].dtype;
+    outputs[i] = new_dense_like(*like, fixed >= 0 ? static_cast<ScalarType>(fixed) : result);
+  }
+}
 
 // The out= and in-place forms, where `out` is given. Checks shape, type and aliasing before
 // anything is written. Returns what the kernel writes: `out` itself, or *temporary where `out`
 // overlaps an input in another way than being exactly it. finish_into brings that home and counts
 // the write.
-TensorImpl* pointwise_into(const OpInfo& op, PointwiseInputs inputs, mt_args_header* header,
-                           const Tensor& out, bool inplace, Tensor* temporary);
+template <Promote promote, int n>
+[[gnu::always_inline]] inline TensorImpl* pointwise_into(const OpInfo& op,
+                                                         const mt_tensor* (&inputs)[n],
+                                                         mt_tensor (&hosts)[n],
+                                                         mt_args_header* header, const Tensor& out,
+                                                         bool inplace, Tensor* temporary) {
+  TensorImpl* const impl = out.impl();
+  if (promote == Promote::kCompare || impl == nullptr || !uniform_into(op, inputs, impl) ||
+      !computes_in<promote>(impl->dtype)) [[unlikely]] {
+    return general_into(op, {inputs, hosts}, header, out, inplace, temporary);
+  }
+  header->compute = impl->abi.dl.dtype;
+  header->flags = MT_ARGS_UNIFORM;
+  return impl;
+}
 inline void finish_into(const Tensor& out, const Tensor& temporary) {
   if (temporary.defined()) [[unlikely]]
     copy_into(out, temporary);

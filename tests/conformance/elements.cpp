@@ -62,6 +62,10 @@ void store(const Element& value, ScalarType dtype, char* memory, int64_t index) 
 Element load(ScalarType dtype, const char* memory, int64_t index) {
   return visit(dtype, [&](auto zero) {
     using T = decltype(zero);
+    // A byte that nobody wrote is no bool: it shows as another number.
+    if constexpr (std::is_same_v<T, bool>) {
+      return Element::of_int(static_cast<unsigned char>(memory[index]));
+    }
     T stored;
     std::memcpy(&stored, memory + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
     if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {

@@ -48,7 +48,7 @@ void set_scalars(const PointwiseCall& call, Scalars& scalars) {
   scalars.self = call.program.self;
 }
 
-int refuse_zero(mt_ctx* ctx, const char* base) {
+[[gnu::noinline, gnu::cold]] int refuse_zero(mt_ctx* ctx, const char* base) {
   const std::string message = "[" + std::string(base) + "] integer division by zero";
   if (ctx->set_error != nullptr) ctx->set_error(ctx, MT_ERROR_VALUE, message.c_str());
   return MT_ERROR_VALUE;
@@ -266,57 +266,17 @@ void spread(const mt_tensor* number, int64_t n, void* to) {
   return program.spans.fn[lane](inputs, outputs, scalars, n) ? MT_OK : refuse_zero(ctx, op.base);
 }
 
-// Small calls whose operands the host found uniform: nothing to look at but the pointers.
-// MT_DECLINED for any other call.
-inline int run_uniform(mt_ctx* ctx, const PointwiseOp& op, const PointwiseProgram& program,
-                       mt_dtype compute, const void* args) {
-  const int lane = exact_lane(compute);
-  if (lane < 0) return MT_DECLINED;
-  const Span span = program.spans.fn[lane];
-  if (span == nullptr) return MT_DECLINED;
-  const mt_tensor* shaped = nullptr;
-  void* outputs[kMaxOutputs];
-  for (int32_t i = 0; i < program.num_outputs; ++i) {
-    const mt_tensor* t = sdk::tensor_at(args, program.outputs[i].offset);
-    outputs[i] = nullptr;
-    if (t == nullptr) continue;
-    outputs[i] = t->dl.data;
-    shaped = t;
-  }
-  const int64_t n = numel_of(shaped);
-  if (n * program.cost > kGrain && (ctx->num_threads > 1 || n * kLaneBytes[lane] >= kStreamBytes)) {
-    return MT_DECLINED;
-  }
-  uint32_t flags = 0;
-  const void* inputs[kMaxInputs];
-  for (int32_t i = 0; i < program.num_inputs; ++i) {
-    const mt_tensor* t = sdk::tensor_at(args, program.inputs[i].offset);
-    if (t == nullptr) return MT_DECLINED;
-    inputs[i] = t->dl.data;
-    flags |= t->flags;
-  }
-  Scalars scalars;
+[[gnu::noinline]] void read_numbers(const PointwiseProgram& program, mt_dtype compute,
+                                    const void* args, Scalars& scalars) {
   for (int32_t i = 0; i < program.num_scalars; ++i) {
     scalars.value[i] = number_of(args, program.scalars[i], compute);
   }
-  scalars.self = program.self;
-  if (n <= 0) return MT_OK;
-  if ((flags & MT_TENSOR_HOST) != 0) [[unlikely]] {
-    return run_with_number(ctx, op, program, lane, args, inputs, outputs, scalars, n);
-  }
-  return span(inputs, outputs, scalars, n) ? MT_OK : refuse_zero(ctx, op.base);
 }
 
-}  // namespace
-
-int run_pointwise(void* self, mt_ctx* ctx, const void* args) noexcept {
+// Any call, once its operands are looked at.
+[[gnu::noinline]] int run_described(void* self, mt_ctx* ctx, const void* args) noexcept {
   const PointwiseOp& op = *static_cast<const PointwiseOp*>(self);
   const auto& header = *static_cast<const mt_args_header*>(args);
-  if (header.variant >= static_cast<uint32_t>(op.num_variants)) return MT_DECLINED;
-  if ((header.flags & MT_ARGS_UNIFORM) != 0) {
-    const int status = run_uniform(ctx, op, op.variants[header.variant], header.compute, args);
-    if (status != MT_DECLINED) return status;
-  }
   PointwiseCall call(op.variants[header.variant], op.base, header.compute, args);
   const PointwiseProgram& program = call.program;
   if (is_narrow(header.compute) && !program.narrow && !sdk::is_floating(header.compute)) {
@@ -329,6 +289,53 @@ int run_pointwise(void* self, mt_ctx* ctx, const void* args) noexcept {
     call.outputs[i] = sdk::tensor_at(args, program.outputs[i].offset);
   }
   return run_call(ctx, call);
+}
+
+}  // namespace
+
+// Small calls whose operands the host found uniform have nothing to look at but the pointers. What
+// is rare stands in functions of its own, so that this one keeps little alive.
+int run_pointwise(void* self, mt_ctx* ctx, const void* args) noexcept {
+  const PointwiseOp& op = *static_cast<const PointwiseOp*>(self);
+  const auto& header = *static_cast<const mt_args_header*>(args);
+  if (header.variant >= static_cast<uint32_t>(op.num_variants)) return MT_DECLINED;
+  const PointwiseProgram& program = op.variants[header.variant];
+  const int lane = exact_lane(header.compute);
+  if ((header.flags & MT_ARGS_UNIFORM) == 0 || lane < 0) return run_described(self, ctx, args);
+  const Span span = program.spans.fn[lane];
+  if (span == nullptr) return run_described(self, ctx, args);
+  const mt_tensor* shaped = nullptr;
+  void* outputs[kMaxOutputs];
+  for (int32_t i = 0; i < program.num_outputs; ++i) {
+    const mt_tensor* t = sdk::tensor_at(args, program.outputs[i].offset);
+    outputs[i] = nullptr;
+    if (t == nullptr) continue;
+    outputs[i] = t->dl.data;
+    shaped = t;
+  }
+  const int64_t n = numel_of(shaped);
+  if (n * program.cost > kGrain && (ctx->num_threads > 1 || n * kLaneBytes[lane] >= kStreamBytes)) {
+    return run_described(self, ctx, args);
+  }
+  uint32_t flags = 0;
+  const void* inputs[kMaxInputs];
+  for (int32_t i = 0; i < program.num_inputs; ++i) {
+    const mt_tensor* t = sdk::tensor_at(args, program.inputs[i].offset);
+    if (t == nullptr) return run_described(self, ctx, args);
+    inputs[i] = t->dl.data;
+    flags |= t->flags;
+  }
+  if (n <= 0) return MT_OK;
+  Scalars scalars;
+  scalars.self = program.self;
+  if (program.num_scalars != 0) read_numbers(program, header.compute, args, scalars);
+  if ((flags & MT_TENSOR_HOST) != 0) [[unlikely]] {
+    const int status = run_with_number(ctx, op, program, lane, args, inputs, outputs, scalars, n);
+    return status != MT_DECLINED ? status : run_described(self, ctx, args);
+  }
+  if (span(inputs, outputs, scalars, n)) [[likely]]
+    return MT_OK;
+  return refuse_zero(ctx, op.base);
 }
 
 }  // namespace mytorch::cpu

@@ -63,6 +63,8 @@ inline uint32_t layer_flags(const TensorImpl* impl) {
 // A root with its own, uninitialized, contiguous memory. Counted once.
 TensorImpl* new_tensor(const int64_t* sizes, int ndim, ScalarType dtype, Device device,
                        int device_slot);
+// The same in the shape, and on the device, of a dense tensor.
+TensorImpl* new_dense_like(const TensorImpl& like, ScalarType dtype);
 // The same with given strides (dense in some permutation of the dimensions, no overlap).
 TensorImpl* new_tensor_strided(IntList sizes, IntList strides, ScalarType dtype, Device device);
 // A view of `of`'s memory: `offset` in elements from of's first element. Its base is of's root.

@@ -109,7 +109,11 @@ class Node {
   Tensor zeros_for(uint32_t input) const;
 
  protected:
-  Node() = default;
+  // kUnfitted: the gradients that apply makes may yet have to be summed over the dimensions in
+  // which an input was broadcast, and converted to its type; the engine does.
+  enum Kind : uint8_t { kPlain, kLeaf, kUnfitted };
+
+  explicit Node(Kind kind = kPlain) : kind_(kind) {}
   virtual ~Node() = default;
 
  private:
@@ -118,8 +122,6 @@ class Node {
   template <class T, class... Args>
   friend auto make_node(uint32_t num_edges, uint32_t num_inputs, Args&&... args);
   friend struct NodeAccess;  // the library's own sources
-
-  enum Kind : uint8_t { kPlain, kLeaf };
 
   // A leaf's node lives in its tensor, so who keeps the node keeps the tensor.
   void retain() { (kind_ == kLeaf ? leaf_->refs : refs_).fetch_add(1, std::memory_order_relaxed); }
