@@ -134,6 +134,7 @@ std::vector<Element> draw(const Json& spec, ScalarType dtype, int64_t count, Sou
   const bool given = spec.contains("low") || spec.contains("high");
   const double low = spec.contains("low") ? number(spec.at("low")) : -1;
   const double high = spec.contains("high") ? number(spec.at("high")) : 1;
+  const double away = spec.contains("away") ? number(spec.at("away")) : 0;  // from 0
   std::set<std::pair<int64_t, double>> seen;
   while (static_cast<int64_t>(elements.size()) < count) {
     Element e;
@@ -148,7 +149,9 @@ std::vector<Element> draw(const Json& spec, ScalarType dtype, int64_t count, Sou
       to = std::max(to, from + 1);
       e = Element::of_int(random.integer(from, to));
     } else {
-      e = Element::of_float(random.uniform(low, high));
+      double value = random.uniform(low, high);
+      while (std::abs(value) < away) value = random.uniform(low, high);
+      e = Element::of_float(value);
     }
     if (spec.value("unique", false) && dtype != kBool) {
       const Element stored = round_trip(e, dtype);
