@@ -2,8 +2,9 @@
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Of precompiled headers the cache has to believe that macros and times do not matter.
-  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  # Of precompiled headers the cache has to believe that macros and times do not matter; what a file
+  # includes it takes from the compiler, rather than preprocessing the file once more.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
 endif()

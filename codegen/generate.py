@@ -20,14 +20,16 @@ from codegen.records import RecordErrors, load
 from codegen.samples import special
 from codegen.schema import fnv1a
 
-BUCKETS = 32  # about eight ops each; fixed, so that a new record moves no other
+BUCKETS = 12  # some seconds of compilation each; fixed, so that a new record moves no other
 
 
 def buckets(ops: list[Op]) -> dict[int, list[Op]]:
     """By function name, so that overloads and a name's derived gradient keep together."""
+    names = {op.full_name: op.schema.cpp_name for op in ops}
     found: dict[int, list[Op]] = {i: [] for i in range(BUCKETS)}
     for op in ops:
-        found[fnv1a(op.schema.cpp_name) % BUCKETS].append(op)
+        name = names[op.parent] if op.derived else op.schema.cpp_name
+        found[fnv1a(name) % BUCKETS].append(op)
     return {i: members for i, members in found.items() if members}
 
 
