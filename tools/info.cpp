@@ -1,16 +1,31 @@
 // `mytorch info`.
+#include <iomanip>
 #include <iostream>
 #include <set>
 
 #include "core/runtime/device_registry.h"
 #include "mytorch/abi.h"
 #include "mytorch/backends.h"
+#include "mytorch/choice.h"
 #include "mytorch/threads.h"
 #include "mytorch/version.h"
 #include "tools/commands.h"
 
 namespace mytorch::tools {
 namespace {
+
+void print_choice() {
+  const ChoiceTable table = choice_table();
+  std::cout << "choice of kernels: "
+            << (choice() == Choice::kMeasured ? "as measured, else by priority" : "by priority")
+            << "\n  " << table.path << "\n    " << table.entries << " kinds of calls measured";
+  if (table.entries > 0) {
+    std::cout << ", hash " << std::hex << std::setw(16) << std::setfill('0') << table.hash
+              << std::dec << std::setfill(' ');
+  }
+  std::cout << "\n";
+  if (!table.problem.empty()) std::cout << "    " << table.problem << "\n";
+}
 
 int info() {
   std::cout << "mytorch " << MYTORCH_VERSION_STRING << ", backend contract " << MT_ABI_MAJOR << "."
@@ -29,6 +44,7 @@ int info() {
     std::cout << "\n    " << (backend.path.empty() ? "registered by the program" : backend.path)
               << "\n";
   }
+  print_choice();
   std::cout << "devices:\n";
   for (const std::string& name : types) {
     const DeviceType& type = device_type(device_slot(device_type_from_name(name)));

@@ -1,55 +1,151 @@
 #include "dispatcher/choice/choice.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_join.h"
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
+#include "dispatcher/choice/measured.h"
+#include "dispatcher/choice/observe.h"
 #include "dispatcher/choice/state.h"
 #include "dispatcher/frame/dissolve.h"
-#include "mytorch/backends.h"
 
 namespace mytorch {
 namespace {
 
 int decline(void*, mt_ctx*, const void*) { return MT_DECLINED; }
 
-struct Backends {
-  std::mutex mutex;
-  std::vector<std::unique_ptr<Backend>> all;
-};
-Backends& all_backends() {
-  static Backends* const instance = new Backends;
-  return *instance;
+// Whether the ops that a call consists of are to run instead of a kernel. Copies stay: conversions,
+// also of the operands of other kernels, rest on them.
+bool must_dissolve(const OpInfo& op, const void* args) {
+  if (op.meaning == Meaning::kComposite) return std::strcmp(op.name, "copy_") != 0;
+  return can_dissolve(op, args);
 }
 
-// The pinned backend of each device type, for all threads.
-std::atomic<const Backend*> pins[kMaxDeviceTypes];
+int run_by_priority(OpState& state, int slot, const Candidate* but, mt_ctx* ctx, const void* args) {
+  const CandidateList* list = state.lists[slot].load(std::memory_order_acquire);
+  for (const Candidate& candidate : list->ordered) {
+    if (&candidate == but || candidate.is_oracle()) continue;
+    const int status = run_one(state, slot, candidate, ctx, args);
+    if (status != MT_DECLINED) return status;
+  }
+  return MT_DECLINED;
+}
+
+// The slot of an op of which calls were measured, where nothing else is to be heeded.
+int choose_measured(void* self, mt_ctx* ctx, const void* args) {
+  const auto& ref = *static_cast<const OpState::Ref*>(self);
+  OpState& state = *ref.state;
+  const Candidate* winner = nullptr;
+  if (is_worth_looking(*state.signature, args)) {
+    const Winners* winners = state.winners[ref.slot].load(std::memory_order_acquire);
+    winner = winners->find(signature(*state.signature, *ctx, args));
+    if (winner != nullptr) {
+      const int status = run_one(state, ref.slot, *winner, ctx, args);
+      if (status != MT_DECLINED) return status;
+    }
+  } else {
+    const Candidate& first = state.lists[ref.slot].load(std::memory_order_acquire)->ordered.front();
+    if (first.unconditional) return first.abi.run(first.abi.self, ctx, args);
+  }
+  return run_by_priority(state, ref.slot, winner, ctx, args);
+}
+
+// The slot of an op with several or conditional candidates.
+int choose(void* self, mt_ctx* ctx, const void* args) {
+  const auto& ref = *static_cast<const OpState::Ref*>(self);
+  OpState& state = *ref.state;
+  if (anybody_observes()) observed({state.entry, ref.slot, ctx, args});
+  const Kernels allowed = restricted.load(std::memory_order_relaxed);
+  if (allowed == Kernels::kPrimitives && must_dissolve(*state.entry->info, args)) {
+    return MT_DECLINED;
+  }
+  const Backend* pinned = pinned_backend(state, ref.slot);
+  if (pinned != nullptr) {
+    const CandidateList* list = state.lists[ref.slot].load(std::memory_order_acquire);
+    for (const Candidate& candidate : list->ordered) {
+      if (candidate.backend != pinned) continue;
+      const int status = run_one(state, ref.slot, candidate, ctx, args);
+      if (status != MT_DECLINED) return status;
+    }
+  }
+  if (allowed == Kernels::kPreferred) return MT_DECLINED;
+  if (pinned == nullptr && choice_mode.load(std::memory_order_relaxed) == Choice::kMeasured &&
+      is_worth_looking(*state.signature, args)) {
+    const uint64_t key = signature(*state.signature, *ctx, args);
+    const auto find = [&]() -> const Candidate* {
+      const Winners* winners = state.winners[ref.slot].load(std::memory_order_acquire);
+      return winners != nullptr ? winners->find(key) : nullptr;
+    };
+    const Candidate* winner = find();
+    if (winner == nullptr && tunings.load(std::memory_order_relaxed) > 0) {
+      tune(state, ref.slot, ctx, args, key);
+      winner = find();
+    }
+    if (winner != nullptr) {
+      const int status = run_one(state, ref.slot, *winner, ctx, args);
+      if (status != MT_DECLINED) return status;
+    }
+  }
+  return run_by_priority(state, ref.slot, nullptr, ctx, args);
+}
+
+std::mutex state_mutex;
+
+bool several_kernels(const CandidateList& list) {
+  int n = 0;
+  for (const Candidate& c : list.ordered) n += c.is_oracle() ? 0 : 1;
+  return n > 1;
+}
+
+// What the table says of an op, for its candidates of now. With the state's mutex held.
+void renew_winners(OpState& state, int slot, const CandidateList& list) {
+  std::unique_ptr<Winners> winners;
+  if (choice_mode.load() == Choice::kMeasured && several_kernels(list)) {
+    const auto found = MeasuredTable::get().of(state.entry->info->name, device_label(slot));
+    if (!found.empty()) winners = std::make_unique<Winners>(found.size());
+    for (const Measurement& m : found) {
+      // Timings are in order; a candidate that is not there any more is passed over.
+      for (const Timing& t : m.timings) {
+        const auto c = std::find_if(list.ordered.begin(), list.ordered.end(), [&](const auto& x) {
+          return !x.is_oracle() && candidate_id(x) == t.candidate;
+        });
+        if (c == list.ordered.end()) continue;
+        winners->add(m.signature, &*c);
+        break;
+      }
+    }
+  }
+  state.winners[slot].store(winners.get(), std::memory_order_release);
+  if (winners != nullptr) state.kept_winners.push_back(std::move(winners));
+}
+
+}  // namespace
 
 std::atomic<Kernels> restricted{Kernels::kAll};
+std::atomic<Choice> choice_mode{Choice::kPriority};
+std::atomic<int> tunings{0};
+std::atomic<const Backend*> pins[kMaxDeviceTypes];
 
-bool is_oracle(const Candidate& candidate) {
-  return (candidate.backend->abi.flags & MT_BACKEND_ORACLE) != 0;
+const Slot OpEntry::kDeclines = {decline, nullptr};
+
+Winners::Winners(size_t size) {
+  size_t capacity = 8;
+  while (capacity < 2 * size) capacity *= 2;
+  mask_ = capacity - 1;
+  entries_.resize(capacity);
 }
 
-uint32_t needed_flags(const OpInfo& op) {
-  return op.meaning == Meaning::kPointwise
-             ? MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS
-         : op.meaning == Meaning::kReduce ? MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES
-                                          : uint32_t{MT_TAKES_STRIDED};
-}
-
-bool unconditional(const OpInfo& op, const Candidate& candidate) {
-  return candidate.abi.supports == nullptr && !candidate.compiled &&
-         candidate.knows >= op.args_size &&
-         (candidate.abi.flags & needed_flags(op)) == needed_flags(op);
+void Winners::add(uint64_t signature, const Candidate* candidate) {
+  size_t i = signature & mask_;
+  while (entries_[i].candidate != nullptr) i = (i + 1) & mask_;
+  entries_[i] = {signature, candidate};
 }
 
 int run_one(OpState& state, int slot, const Candidate& candidate, mt_ctx* ctx, const void* args) {
+  if (candidate.unconditional) return candidate.abi.run(candidate.abi.self, ctx, args);
   const OpInfo& op = *state.entry->info;
   const mt_candidate* kernel = &candidate.abi;
   if (candidate.compiled) {
@@ -69,262 +165,55 @@ int run_one(OpState& state, int slot, const Candidate& candidate, mt_ctx* ctx, c
   return f.convertible ? run_converted(state, slot, *kernel, ctx, args) : MT_DECLINED;
 }
 
-// Whether the ops that a call consists of are to run instead of a kernel. Copies stay: conversions,
-// also of the operands of other kernels, rest on them.
-bool must_dissolve(const OpInfo& op, const void* args) {
-  if (op.meaning == Meaning::kComposite) return std::strcmp(op.name, "copy_") != 0;
-  return can_dissolve(op, args);
-}
-
-// The slot of an op with several or conditional candidates.
-int choose(void* self, mt_ctx* ctx, const void* args) {
-  auto* ref = static_cast<OpState::Ref*>(self);
-  OpState& state = *ref->state;
-  const Kernels allowed = restricted.load(std::memory_order_relaxed);
-  if (allowed == Kernels::kPrimitives && must_dissolve(*state.entry->info, args)) {
-    return MT_DECLINED;
-  }
-  const CandidateList* list = state.lists[ref->slot].load(std::memory_order_acquire);
-  const Backend* pinned = pins[ref->slot].load(std::memory_order_acquire);
-  if (pinned != nullptr) {
-    for (const Candidate& candidate : list->ordered) {
-      if (candidate.backend != pinned) continue;
-      const int status = run_one(state, ref->slot, candidate, ctx, args);
-      if (status != MT_DECLINED) return status;
-    }
-  }
-  if (allowed == Kernels::kPreferred) return MT_DECLINED;
-  for (const Candidate& candidate : list->ordered) {
-    if (candidate.backend == pinned || is_oracle(candidate)) continue;
-    const int status = run_one(state, ref->slot, candidate, ctx, args);
-    if (status != MT_DECLINED) return status;
-  }
-  return MT_DECLINED;
-}
-
-std::mutex state_mutex;
-
-// Publishes what a call on this device type runs now.
 void resolve(OpState& state, int slot) {
   const CandidateList* list = state.lists[slot].load(std::memory_order_acquire);
-  const Slot* result = &OpEntry::kDeclines;
-  if (list != nullptr && !list->ordered.empty()) {
-    const Backend* pinned = pins[slot].load(std::memory_order_acquire);
-    const Candidate& first = list->ordered.front();
-    const bool plain =
-        (pinned == nullptr || first.backend == pinned) && restricted.load() != Kernels::kPrimitives;
-    result = plain && !is_oracle(first) && unconditional(*state.entry->info, first)
-                 ? &list->direct
-                 : &state.choice[slot];
+  if (list == nullptr || list->ordered.empty()) {
+    state.entry->slots[slot].store(&OpEntry::kDeclines, std::memory_order_release);
+    return;
+  }
+  renew_winners(state, slot, *list);
+  const Backend* pinned = pinned_backend(state, slot);
+  const Candidate& first = list->ordered.front();
+  const bool looked_at = anybody_observes() || restricted.load() == Kernels::kPrimitives ||
+                         (tunings.load() > 0 && several_kernels(*list));
+  const Slot* result = &state.choice[slot];
+  if (!looked_at && pinned == nullptr && state.winners[slot].load() != nullptr) {
+    result = &state.measured[slot];
+  } else if (!looked_at && (pinned == nullptr || first.backend == pinned) && !first.is_oracle() &&
+             first.unconditional) {
+    result = &list->direct;
   }
   state.entry->slots[slot].store(result, std::memory_order_release);
 }
 
-void add_candidate(OpEntry& entry, const Candidate& candidate) {
-  const int slot = candidate.backend->device_slot;
-  OpState& state = state_of(entry);
-  std::lock_guard<std::mutex> lock(state.mutex);
-  const CandidateList* old = state.lists[slot].load();
-  auto list = std::make_unique<CandidateList>();
-  if (old != nullptr) list->ordered = old->ordered;
-  list->ordered.push_back(candidate);
-  std::stable_sort(list->ordered.begin(), list->ordered.end(),
-                   [](const Candidate& a, const Candidate& b) {
-                     if (is_oracle(a) != is_oracle(b)) return is_oracle(b);
-                     return a.abi.priority > b.abi.priority;
-                   });
-  list->direct = {list->ordered.front().abi.run, list->ordered.front().abi.self};
-  list->all_take_alias = std::all_of(
-      list->ordered.begin(), list->ordered.end(),
-      [](const Candidate& c) { return c.compiled || (c.abi.flags & MT_TAKES_ALIAS) != 0; });
-  state.lists[slot].store(list.get(), std::memory_order_release);
-  state.kept.push_back(std::move(list));
-  resolve(state, slot);
-}
-
-template <class T>
-T copy_sized(const T* from) {
-  T to{};
-  std::memcpy(&to, from, std::min(from->size, sizeof(T)));
-  to.size = sizeof(T);
-  return to;
-}
-
-// What the backend's structs begin with. Version 1's are the smallest there are.
-void check_contract(const mt_backend& abi, const std::string& path) {
-  const std::string where = path.empty() ? "a registered backend" : path;
-  if (abi.abi_major != MT_ABI_MAJOR) {
-    fail(ErrorCode::kUnsupported, "[backend] ", where, " speaks contract version ", abi.abi_major,
-         ", this mytorch speaks ", MT_ABI_MAJOR, ": rebuild one of them");
-  }
-  if (abi.name == nullptr || abi.device_type == nullptr) {
-    fail(ErrorCode::kValue, "[backend] ", where, " did not set its name and device_type");
-  }
-  if (abi.num_candidates != 0 && abi.candidates == nullptr) {
-    fail(ErrorCode::kValue, "[backend] ", where, " has ", abi.num_candidates,
-         " candidates but no table of them");
-  }
-  if (abi.num_candidates != 0 && abi.candidates->size < sizeof(mt_candidate)) {
-    fail(ErrorCode::kValue, "[backend] ", where, " has candidates of ", abi.candidates->size,
-         " bytes, fewer than any version of the contract: set mt_candidate::size in each");
-  }
-}
-
-// The backends that MYTORCH_PREFER names, which are pinned as soon as they are there.
-bool named_by_environment(const std::string& backend) {
-  const char* list = std::getenv("MYTORCH_PREFER");
-  if (list == nullptr) return false;
-  const std::string padded = absl::StrCat(",", list, ",");
-  return padded.find(absl::StrCat(",", backend, ",")) != std::string::npos;
-}
-
-void pin(int slot, const Backend* backend) {
-  pins[slot].store(backend);
+void resolve_all(int slot) {
   for (OpEntry* entry : all_ops()) {
-    if (OpState* state = entry->state.load(std::memory_order_acquire)) resolve(*state, slot);
+    OpState* state = entry->state.load(std::memory_order_acquire);
+    if (state == nullptr) continue;
+    std::lock_guard<std::mutex> lock(state->mutex);
+    resolve(*state, slot);
   }
 }
 
-}  // namespace
-
-const Slot OpEntry::kDeclines = {decline, nullptr};
+void resolve_all() {
+  for (int slot = 0; slot < num_device_types(); ++slot) resolve_all(slot);
+}
 
 OpState& state_of(OpEntry& entry) {
   std::lock_guard<std::mutex> lock(state_mutex);
   if (entry.state.load(std::memory_order_relaxed) == nullptr) {
     auto* state = new OpState;
     state->entry = &entry;
+    state->signature = std::make_unique<SignaturePlan>(*entry.info);
     for (int i = 0; i < kMaxDeviceTypes; ++i) {
       state->refs[i] = {state, i};
       state->choice[i] = {choose, &state->refs[i]};
+      state->measured[i] = {choose_measured, &state->refs[i]};
     }
     entry.state.store(state, std::memory_order_release);
   }
   return *entry.state.load(std::memory_order_relaxed);
 }
-
-const Backend& add_backend(const mt_backend& given, const std::string& path) {
-  check_contract(given, path);
-  auto backend = std::make_unique<Backend>();
-  backend->abi = given;
-  backend->name = given.name;
-  backend->version = given.version != nullptr ? given.version : "";
-  backend->path = path;
-  Backends& b = all_backends();
-  {
-    std::lock_guard<std::mutex> lock(b.mutex);
-    for (const auto& known : b.all) {
-      if (known->name == backend->name) {
-        fail(ErrorCode::kValue, "[backend] ", path.empty() ? "a registered backend" : path,
-             " is called '", backend->name, "', and a backend of that name is there already",
-             known->path.empty() ? "" : ", from ", known->path);
-      }
-    }
-  }
-  backend->device_slot = register_device_type(given.device_type, given.device, given.self);
-  const Backend* kept = backend.get();
-  {
-    std::lock_guard<std::mutex> lock(b.mutex);
-    b.all.push_back(std::move(backend));
-  }
-  for (int64_t i = 0; i < given.num_candidates; ++i) {
-    // Candidates are laid out with the backend's own size, which may differ from ours.
-    const auto* first = reinterpret_cast<const char*>(given.candidates);
-    const size_t step = given.candidates->size;
-    const mt_candidate abi = copy_sized(reinterpret_cast<const mt_candidate*>(first + i * step));
-    // An op that this mytorch does not have is no error: the plug-in may be newer.
-    OpEntry* entry = abi.op != nullptr ? find_op(abi.op) : nullptr;
-    if (entry != nullptr) register_candidate(*entry, *kept, abi);
-  }
-  if (kept->abi.compile != nullptr) {
-    for (OpEntry* entry : all_ops()) {
-      if (entry->info->num_programs == 0) continue;
-      OpState& state = state_of(*entry);
-      auto compiled = std::make_unique<CompiledOp>(entry, kept);
-      mt_candidate abi{};
-      abi.size = sizeof(abi);
-      abi.op = entry->info->name;
-      abi.hash = entry->info->hash;
-      abi.name = "compiled";
-      abi.priority = kept->abi.compile_priority;
-      abi.flags = MT_TAKES_ALIAS;
-      abi.self = compiled.get();
-      {
-        std::lock_guard<std::mutex> lock(state.mutex);
-        state.compiled.push_back(std::move(compiled));
-      }
-      add_candidate(*entry, {kept, abi, true});
-    }
-  }
-  if (named_by_environment(kept->name)) pin(kept->device_slot, kept);
-  return *kept;
-}
-
-void register_candidate(OpEntry& entry, const Backend& backend, const mt_candidate& candidate) {
-  const uint32_t knows = known_fields(*entry.info, candidate.hash);
-  if (candidate.run == nullptr || knows == 0) return;
-  add_candidate(entry, {&backend, candidate, false, knows});
-}
-
-std::vector<const Backend*> backends() {
-  Backends& b = all_backends();
-  std::lock_guard<std::mutex> lock(b.mutex);
-  std::vector<const Backend*> result;
-  for (const auto& backend : b.all) result.push_back(backend.get());
-  return result;
-}
-
-std::vector<Candidate> candidates(const OpEntry& entry, int device_slot) {
-  const OpState* state = entry.state.load(std::memory_order_acquire);
-  if (state == nullptr) return {};
-  const CandidateList* list = state->lists[device_slot].load(std::memory_order_acquire);
-  return list != nullptr ? list->ordered : std::vector<Candidate>{};
-}
-
-bool takes_alias(const OpEntry& entry, int device_slot) {
-  const OpState* state = entry.state.load(std::memory_order_acquire);
-  if (state == nullptr) return false;
-  const CandidateList* list = state->lists[device_slot].load(std::memory_order_acquire);
-  return list != nullptr && list->all_take_alias;
-}
-
-Prefer::Prefer(const std::string& device_type, const std::string& backend)
-    : slot_(mytorch::device_slot(device_type_from_name(device_type))) {
-  load_default_backends();
-  const Backend* found = nullptr;
-  std::vector<std::string> names;
-  for (const Backend* known : backends()) {
-    if (known->device_slot != slot_) continue;
-    names.push_back(known->name);
-    if (known->name == backend) found = known;
-  }
-  if (found == nullptr) {
-    fail(ErrorCode::kValue, "[prefer] no backend '", backend, "' serves ", device_type,
-         "; loaded are: ", absl::StrJoin(names, ", "));
-  }
-  saved_ = pins[slot_].load();
-  pin(slot_, found);
-}
-
-Prefer::~Prefer() { pin(slot_, static_cast<const Backend*>(saved_)); }
-
-namespace {
-void restrict_kernels(Kernels kernels) {
-  restricted.store(kernels);
-  for (OpEntry* entry : all_ops()) {
-    OpState* state = entry->state.load(std::memory_order_acquire);
-    if (state == nullptr) continue;
-    for (int slot = 0; slot < kMaxDeviceTypes; ++slot) resolve(*state, slot);
-  }
-}
-}  // namespace
-
-RestrictKernels::RestrictKernels(Kernels kernels) : saved_(restricted.load()) {
-  load_default_backends();
-  restrict_kernels(kernels);
-}
-
-RestrictKernels::~RestrictKernels() { restrict_kernels(saved_); }
 
 bool after_failure(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args, int status,
                    const Slot* ran) {

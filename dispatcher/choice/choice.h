@@ -1,5 +1,6 @@
 // Which kernel a call runs. A backend's candidates for an op on a device type are asked in order:
-// the pinned backend first, then by priority. The oracle is asked only when pinned.
+// the pinned backend's first, then what was measured to be the fastest (mytorch/choice.h), then by
+// priority. The oracle is asked only when pinned.
 #pragma once
 
 #include <string>
@@ -26,6 +27,9 @@ struct Candidate {
   // Of the argument struct it knows the fields before this offset (it was built for an older
   // schema).
   uint32_t knows = UINT32_MAX;
+  bool unconditional = false;  // takes every call of the op as it is
+
+  bool is_oracle() const { return (backend->abi.flags & MT_BACKEND_ORACLE) != 0; }
 };
 
 // Registers what a backend's init filled in; throws Error naming the backend on a bad contract.

@@ -23,28 +23,6 @@ std::string describe_operands(const OpInfo& op, const void* args) {
   return absl::StrJoin(parts, ", ");
 }
 
-std::string why_not(const OpInfo& op, const Candidate& candidate, int device_slot,
-                    const void* args) {
-  if ((candidate.backend->abi.flags & MT_BACKEND_ORACLE) != 0)
-    return "is the oracle, which is used only when pinned";
-  const mt_candidate* kernel = &candidate.abi;
-  if (candidate.compiled) {
-    kernel = static_cast<CompiledOp*>(candidate.abi.self)->find(args);
-    if (kernel == nullptr) return "does not compile this program for these types";
-  }
-  if (candidate.knows < op.args_size) {
-    if (const char* name = unknown_argument(op, candidate.knows, args)) {
-      return absl::StrCat("was built for an older schema, without '", name, "'");
-    }
-  }
-  if (kernel->supports != nullptr) {
-    if (const char* reason = kernel->supports(kernel->self, args)) return reason;
-  }
-  const Fit f = fit(op, *kernel, device_slot, args);
-  return !f.takes && !f.convertible ? "takes only dense operands, and there is no copy_ kernel"
-                                    : "declined when it was run";
-}
-
 std::atomic<int> fallback_allowed{-1};  // -1: as the environment says
 
 bool fallback_is_allowed() {
@@ -86,9 +64,10 @@ void fail_no_kernel(const OpEntry& entry, int device_slot, const void* args) {
     }
   }
   for (const Candidate& candidate : list) {
+    const std::string reason = why_not(op, candidate, device_slot, args);
     absl::StrAppend(&text, "\n  ", candidate.backend->name, "/",
                     candidate.abi.name != nullptr ? candidate.abi.name : "?", ": ",
-                    why_not(op, candidate, device_slot, args));
+                    reason.empty() ? "declined when it was run" : reason);
   }
   if (device_slot != kCpuSlot) {
     absl::StrAppend(&text,

@@ -9,6 +9,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "dispatcher/choice/choice.h"
+#include "dispatcher/choice/signature.h"
+#include "mytorch/backends.h"
+#include "mytorch/choice.h"
 
 namespace mytorch {
 
@@ -32,16 +35,43 @@ struct CandidateList {
   bool all_take_alias = false;
 };
 
+// The fastest candidate for each kind of call that was measured: a hash table that never changes.
+class Winners {
+ public:
+  explicit Winners(size_t size);
+  void add(uint64_t signature, const Candidate* candidate);
+  const Candidate* find(uint64_t signature) const {
+    for (size_t i = signature & mask_;; i = (i + 1) & mask_) {
+      const Entry& e = entries_[i];
+      if (e.candidate == nullptr || e.signature == signature) return e.candidate;
+    }
+  }
+
+ private:
+  struct Entry {
+    uint64_t signature = 0;
+    const Candidate* candidate = nullptr;
+  };
+  size_t mask_;
+  std::vector<Entry> entries_;
+};
+
 struct OpState {
   OpEntry* entry;
   std::mutex mutex;
   std::atomic<const CandidateList*> lists[kMaxDeviceTypes] = {};
-  Slot choice[kMaxDeviceTypes];  // {choose, &refs[i]}
+  // The backend that is asked first for this op, rather than for all of its device type.
+  std::atomic<const Backend*> pins[kMaxDeviceTypes] = {};
+  std::atomic<const Winners*> winners[kMaxDeviceTypes] = {};  // null where nothing was measured
+  std::unique_ptr<const SignaturePlan> signature;
+  Slot choice[kMaxDeviceTypes];    // {choose, &refs[i]}
+  Slot measured[kMaxDeviceTypes];  // {choose_measured, &refs[i]}
   struct Ref {
     OpState* state;
     int slot;
   } refs[kMaxDeviceTypes];
   std::vector<std::unique_ptr<const CandidateList>> kept;
+  std::vector<std::unique_ptr<const Winners>> kept_winners;
   std::vector<std::unique_ptr<CompiledOp>> compiled;
   std::atomic<uint64_t> conversions{0};
   std::atomic<uint64_t> dissolved{0};
@@ -50,6 +80,36 @@ struct OpState {
 
 // The state of an op, made on first use.
 OpState& state_of(OpEntry& entry);
+
+// Publishes what calls of an op on a device type run now; all ops', on all.
+void resolve(OpState& state, int slot);
+void resolve_all();
+void resolve_all(int slot);
+
+// Once, when the first backend is registered: MYTORCH_CHOICE.
+void choose_as_environment_says();
+
+// The process's settings.
+extern std::atomic<Kernels> restricted;
+extern std::atomic<Choice> choice_mode;
+extern std::atomic<int> tunings;                           // that are alive
+extern std::atomic<const Backend*> pins[kMaxDeviceTypes];  // for all ops without one of their own
+inline const Backend* pinned_backend(const OpState& state, int slot) {
+  const Backend* own = state.pins[slot].load(std::memory_order_acquire);
+  return own != nullptr ? own : pins[slot].load(std::memory_order_acquire);
+}
+
+// Runs a candidate if it takes the call, with copies where the host can make it so; else
+// MT_DECLINED.
+int run_one(OpState& state, int slot, const Candidate& candidate, mt_ctx* ctx, const void* args);
+// Why it does not take a call; "" where it does, as far as can be said without running it.
+std::string why_not(const OpInfo& op, const Candidate& candidate, int slot, const void* args);
+// The name of a candidate in the table of measurements: "cpu-openmp 1.0/packed_gemm".
+std::string candidate_id(const Candidate& candidate);
+// The device types of measurements: "cpu", or with their model.
+std::string device_label(int slot);
+// Measures a call of several candidates for the table, and renews the op's winners.
+void tune(OpState& state, int slot, mt_ctx* ctx, const void* args, uint64_t signature);
 
 // Whether a candidate takes a call by its flags, and whether the host can see to it that it does.
 struct Fit {

@@ -32,18 +32,21 @@ struct BackendInfo {
 std::vector<BackendInfo> backend_infos();
 
 // Asks the named backend first for calls on devices of this type, for all threads, while it lives.
+// With `op`, a full or base name, only for that op: which then goes before a preference for all.
 // Scopes nest; the innermost wins. Outside of any scope those are asked first that MYTORCH_PREFER
-// names (separated by ','). The oracle ("reference") can only be chosen so.
+// names (BACKEND or OP=BACKEND, separated by ','). The oracle ("reference") can only be chosen so.
+// Throws Error(kValue) where there is no such backend or op.
 class Prefer {
  public:
-  Prefer(const std::string& device_type, const std::string& backend);
+  Prefer(const std::string& device_type, const std::string& backend, const std::string& op = "");
   ~Prefer();
   Prefer(const Prefer&) = delete;
   Prefer& operator=(const Prefer&) = delete;
 
  private:
   int slot_;
-  const void* saved_;
+  std::vector<void*> ops_;
+  std::vector<const void*> saved_;
 };
 
 // Narrows which kernels may run, for all threads, while it lives: for tests. The innermost scope

@@ -1,0 +1,176 @@
+// The backends of the process, and what each op has of them.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/runtime/device_registry.h"
+#include "core/types/errors.h"
+#include "dispatcher/choice/pins.h"
+#include "dispatcher/choice/state.h"
+
+namespace mytorch {
+namespace {
+
+struct Backends {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Backend>> all;
+};
+Backends& all_backends() {
+  static Backends* const instance = new Backends;
+  return *instance;
+}
+
+uint32_t needed_flags(const OpInfo& op) {
+  return op.meaning == Meaning::kPointwise
+             ? MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS
+         : op.meaning == Meaning::kReduce ? MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES
+                                          : uint32_t{MT_TAKES_STRIDED};
+}
+
+bool is_unconditional(const OpInfo& op, const Candidate& candidate) {
+  return candidate.abi.supports == nullptr && !candidate.compiled &&
+         candidate.knows >= op.args_size &&
+         (candidate.abi.flags & needed_flags(op)) == needed_flags(op);
+}
+
+void add_candidate(OpEntry& entry, Candidate candidate) {
+  candidate.unconditional = is_unconditional(*entry.info, candidate);
+  const int slot = candidate.backend->device_slot;
+  OpState& state = state_of(entry);
+  std::lock_guard<std::mutex> lock(state.mutex);
+  const CandidateList* old = state.lists[slot].load();
+  auto list = std::make_unique<CandidateList>();
+  if (old != nullptr) list->ordered = old->ordered;
+  list->ordered.push_back(candidate);
+  std::stable_sort(list->ordered.begin(), list->ordered.end(),
+                   [](const Candidate& a, const Candidate& b) {
+                     if (a.is_oracle() != b.is_oracle()) return b.is_oracle();
+                     return a.abi.priority > b.abi.priority;
+                   });
+  list->direct = {list->ordered.front().abi.run, list->ordered.front().abi.self};
+  list->all_take_alias = std::all_of(
+      list->ordered.begin(), list->ordered.end(),
+      [](const Candidate& c) { return c.compiled || (c.abi.flags & MT_TAKES_ALIAS) != 0; });
+  state.lists[slot].store(list.get(), std::memory_order_release);
+  state.kept.push_back(std::move(list));
+  resolve(state, slot);
+}
+
+template <class T>
+T copy_sized(const T* from) {
+  T to{};
+  std::memcpy(&to, from, std::min(from->size, sizeof(T)));
+  to.size = sizeof(T);
+  return to;
+}
+
+// What the backend's structs begin with. Version 1's are the smallest there are.
+void check_contract(const mt_backend& abi, const std::string& path) {
+  const std::string where = path.empty() ? "a registered backend" : path;
+  if (abi.abi_major != MT_ABI_MAJOR) {
+    fail(ErrorCode::kUnsupported, "[backend] ", where, " speaks contract version ", abi.abi_major,
+         ", this mytorch speaks ", MT_ABI_MAJOR, ": rebuild one of them");
+  }
+  if (abi.name == nullptr || abi.device_type == nullptr) {
+    fail(ErrorCode::kValue, "[backend] ", where, " did not set its name and device_type");
+  }
+  if (abi.num_candidates != 0 && abi.candidates == nullptr) {
+    fail(ErrorCode::kValue, "[backend] ", where, " has ", abi.num_candidates,
+         " candidates but no table of them");
+  }
+  if (abi.num_candidates != 0 && abi.candidates->size < sizeof(mt_candidate)) {
+    fail(ErrorCode::kValue, "[backend] ", where, " has candidates of ", abi.candidates->size,
+         " bytes, fewer than any version of the contract: set mt_candidate::size in each");
+  }
+}
+
+}  // namespace
+
+const Backend& add_backend(const mt_backend& given, const std::string& path) {
+  check_contract(given, path);
+  static const bool once = (choose_as_environment_says(), true);
+  (void)once;
+  auto backend = std::make_unique<Backend>();
+  backend->abi = given;
+  backend->name = given.name;
+  backend->version = given.version != nullptr ? given.version : "";
+  backend->path = path;
+  Backends& b = all_backends();
+  {
+    std::lock_guard<std::mutex> lock(b.mutex);
+    for (const auto& known : b.all) {
+      if (known->name == backend->name) {
+        fail(ErrorCode::kValue, "[backend] ", path.empty() ? "a registered backend" : path,
+             " is called '", backend->name, "', and a backend of that name is there already",
+             known->path.empty() ? "" : ", from ", known->path);
+      }
+    }
+  }
+  backend->device_slot = register_device_type(given.device_type, given.device, given.self);
+  const Backend* kept = backend.get();
+  {
+    std::lock_guard<std::mutex> lock(b.mutex);
+    b.all.push_back(std::move(backend));
+  }
+  for (int64_t i = 0; i < given.num_candidates; ++i) {
+    // Candidates are laid out with the backend's own size, which may differ from ours.
+    const auto* first = reinterpret_cast<const char*>(given.candidates);
+    const size_t step = given.candidates->size;
+    const mt_candidate abi = copy_sized(reinterpret_cast<const mt_candidate*>(first + i * step));
+    // An op that this mytorch does not have is no error: the plug-in may be newer.
+    OpEntry* entry = abi.op != nullptr ? find_op(abi.op) : nullptr;
+    if (entry != nullptr) register_candidate(*entry, *kept, abi);
+  }
+  if (kept->abi.compile != nullptr) {
+    for (OpEntry* entry : all_ops()) {
+      if (entry->info->num_programs == 0) continue;
+      OpState& state = state_of(*entry);
+      auto compiled = std::make_unique<CompiledOp>(entry, kept);
+      mt_candidate abi{};
+      abi.size = sizeof(abi);
+      abi.op = entry->info->name;
+      abi.hash = entry->info->hash;
+      abi.name = "compiled";
+      abi.priority = kept->abi.compile_priority;
+      abi.flags = MT_TAKES_ALIAS;
+      abi.self = compiled.get();
+      {
+        std::lock_guard<std::mutex> lock(state.mutex);
+        state.compiled.push_back(std::move(compiled));
+      }
+      add_candidate(*entry, {kept, abi, true});
+    }
+  }
+  pin_from_environment(*kept);
+  return *kept;
+}
+
+void register_candidate(OpEntry& entry, const Backend& backend, const mt_candidate& candidate) {
+  const uint32_t knows = known_fields(*entry.info, candidate.hash);
+  if (candidate.run == nullptr || knows == 0) return;
+  add_candidate(entry, {&backend, candidate, false, knows});
+}
+
+std::vector<const Backend*> backends() {
+  Backends& b = all_backends();
+  std::lock_guard<std::mutex> lock(b.mutex);
+  std::vector<const Backend*> result;
+  for (const auto& backend : b.all) result.push_back(backend.get());
+  return result;
+}
+
+std::vector<Candidate> candidates(const OpEntry& entry, int device_slot) {
+  const OpState* state = entry.state.load(std::memory_order_acquire);
+  if (state == nullptr) return {};
+  const CandidateList* list = state->lists[device_slot].load(std::memory_order_acquire);
+  return list != nullptr ? list->ordered : std::vector<Candidate>{};
+}
+
+bool takes_alias(const OpEntry& entry, int device_slot) {
+  const OpState* state = entry.state.load(std::memory_order_acquire);
+  if (state == nullptr) return false;
+  const CandidateList* list = state->lists[device_slot].load(std::memory_order_acquire);
+  return list != nullptr && list->all_take_alias;
+}
+
+}  // namespace mytorch

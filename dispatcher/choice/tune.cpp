@@ -1,0 +1,276 @@
+// Measuring: each candidate runs the call that is at hand, in turns with the others.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "core/runtime/context.h"
+#include "core/runtime/device_registry.h"
+#include "core/types/errors.h"
+#include "dispatcher/choice/measured.h"
+#include "dispatcher/choice/state.h"
+#include "dispatcher/table/fields.h"
+#include "mytorch/choice.h"
+#include "mytorch/tensor.h"
+
+namespace mytorch {
+namespace {
+
+// For each kind of call; a call that takes longer is run three times with each candidate.
+constexpr double kBudgetSeconds = 0.05;
+constexpr int kMinRounds = 3;
+constexpr int kMaxRounds = 25;
+constexpr double kMinSampleSeconds = 20e-6;  // that a clock can tell
+constexpr double kHopeless = 4;              // times the best
+
+thread_local bool measuring = false;
+
+// The argument struct of a call, whose outputs are safe to be written again and again: what is also
+// read lies in memory of its own.
+class Rehearsal {
+ public:
+  Rehearsal(const OpInfo& op, int slot, mt_ctx* ctx, const void* args)
+      : args_(static_cast<const char*>(args), static_cast<const char*>(args) + op.args_size) {
+    // Candidates may be handed converted operands by the host, through the lists too.
+    lists_.reserve(static_cast<size_t>(op.num_args));
+    for (int i = 0; i < op.num_args; ++i) {
+      if (op.args[i].type != ArgType::kTensorList || op.args[i].offset == kNoField) continue;
+      auto& list = field<mt_tensor_list>(args_.data(), op.args[i].offset);
+      lists_.emplace_back(list.data, list.data + list.size);
+      list.data = lists_.back().data();
+    }
+    for_each_input(op, args_.data(), [&](const mt_tensor*& t, const ArgInfo& arg) {
+      if (arg.written) t = stand_in(*t, slot, ctx, true);
+    });
+    for_each_output(op, args_.data(), [&](const mt_tensor*& t, const OutputInfo&) {
+      bool read = false;
+      for_each_input(op, args, [&](const mt_tensor*& input, const ArgInfo&) {
+        read = read || overlap(*input, *t) != Overlap::kNone;
+      });
+      if (read) t = stand_in(*t, slot, ctx, false);
+    });
+  }
+  Rehearsal(const Rehearsal&) = delete;
+  Rehearsal& operator=(const Rehearsal&) = delete;
+  void* args() { return args_.data(); }
+
+ private:
+  struct StandIn {
+    mt_tensor tensor;
+    Tensor memory;
+  };
+
+  // A tensor of the same geometry over new memory, with the same elements where `filled`.
+  const mt_tensor* stand_in(const mt_tensor& of, int slot, mt_ctx* ctx, bool filled) {
+    int64_t low = 0;
+    int64_t high = 0;
+    for (int32_t d = 0; d < of.dl.ndim; ++d) {
+      if (of.dl.shape[d] == 0) return &of;
+      (of.dl.strides[d] < 0 ? low : high) += (of.dl.shape[d] - 1) * of.dl.strides[d];
+    }
+    const int64_t bytes = of.dl.dtype.bits / 8;
+    const int64_t span[] = {(high - low + 1) * bytes};
+    auto one = std::make_unique<StandIn>();
+    one->memory = Tensor::adopt(
+        new_tensor(span, 1, kUInt8, Device(of.dl.device.type, of.dl.device.index), slot));
+    one->tensor = of;
+    char* memory = static_cast<char*>(one->memory.impl()->abi.dl.data);
+    one->tensor.dl.data = memory - low * bytes;
+    one->tensor.storage = one->memory.impl()->abi.storage;
+    if (filled) {
+      const char* from = static_cast<const char*>(of.dl.data) + low * bytes;
+      const DeviceType& type = device_type(slot);
+      if (type.ops == nullptr) {
+        std::memcpy(memory, from, static_cast<size_t>(span[0]));
+      } else {
+        type.ops->copy(type.self, of.dl.device.index, MT_COPY_ON_DEVICE, memory, from,
+                       static_cast<size_t>(span[0]), ctx->stream);
+      }
+    }
+    kept_.push_back(std::move(one));
+    return &kept_.back()->tensor;
+  }
+
+  std::vector<char> args_;
+  std::vector<std::vector<const mt_tensor*>> lists_;
+  std::vector<std::unique_ptr<StandIn>> kept_;
+};
+
+class Stopwatch {
+ public:
+  Stopwatch(OpState& state, int slot, mt_ctx* ctx, void* args)
+      : state_(state), slot_(slot), ctx_(ctx), args_(args) {}
+
+  // Seconds of one run, of `repeats`; nothing where the candidate does not take the call, or fails.
+  std::optional<double> run(const Candidate& candidate, int repeats) {
+    synchronize();
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < repeats; ++i) {
+      int status;
+      try {
+        status = run_one(state_, slot_, candidate, ctx_, args_);
+      } catch (const Error&) {
+        status = MT_ERROR_INTERNAL;
+      }
+      release_scratch(ctx_);
+      if (status != MT_OK) {
+        static_cast<Context*>(ctx_)->error.clear();  // the call itself will say it again
+        return std::nullopt;
+      }
+    }
+    synchronize();
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+    return std::max(spent.count() / repeats, 1e-9);
+  }
+
+ private:
+  void synchronize() {
+    const DeviceType& type = device_type(slot_);
+    if (type.ops != nullptr && type.ops->synchronize != nullptr) {
+      type.ops->synchronize(type.self, ctx_->device.index, ctx_->stream);
+    }
+  }
+  OpState& state_;
+  int slot_;
+  mt_ctx* ctx_;
+  void* args_;
+};
+
+struct Runner {
+  const Candidate* candidate;
+  double guess;
+  std::vector<double> seconds = {};
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::vector<Timing> measure(OpState& state, int slot, mt_ctx* ctx, const void* args) {
+  Rehearsal rehearsal(*state.entry->info, slot, ctx, args);
+  Stopwatch watch(state, slot, ctx, rehearsal.args());
+  std::vector<Runner> runners;
+  double best = std::numeric_limits<double>::infinity();
+  for (const Candidate& c : state.lists[slot].load(std::memory_order_acquire)->ordered) {
+    // The first run warms caches up, the candidate's own too.
+    if (c.is_oracle() || !watch.run(c, 1)) continue;
+    const std::optional<double> guess = watch.run(c, 1);
+    if (!guess) continue;
+    runners.push_back({&c, *guess});
+    best = std::min(best, *guess);
+  }
+  double round = 0;
+  std::vector<Timing> timings;
+  for (const Runner& r : runners) {
+    if (r.guess > kHopeless * best) {
+      timings.push_back({candidate_id(*r.candidate), r.guess});
+    } else {
+      round += std::max(r.guess, kMinSampleSeconds);
+    }
+  }
+  runners.erase(std::remove_if(runners.begin(), runners.end(),
+                               [&](const Runner& r) { return r.guess > kHopeless * best; }),
+                runners.end());
+  const int rounds =
+      std::clamp(static_cast<int>(kBudgetSeconds / std::max(round, 1e-9)), kMinRounds, kMaxRounds);
+  for (int i = 0; i < rounds; ++i) {
+    for (Runner& r : runners) {
+      const int repeats = std::max(1, static_cast<int>(kMinSampleSeconds / r.guess));
+      if (const auto s = watch.run(*r.candidate, repeats)) r.seconds.push_back(*s);
+    }
+  }
+  for (const Runner& r : runners) {
+    if (!r.seconds.empty()) timings.push_back({candidate_id(*r.candidate), median(r.seconds)});
+  }
+  std::stable_sort(timings.begin(), timings.end(),
+                   [](const Timing& a, const Timing& b) { return a.seconds < b.seconds; });
+  return timings;
+}
+
+}  // namespace
+
+std::string device_label(int slot) {
+  const DeviceType& type = device_type(slot);
+  char model[128] = {};
+  if (type.ops == nullptr || type.ops->device_name == nullptr ||
+      type.ops->device_name(type.self, 0, model, sizeof(model) - 1) != MT_OK) {
+    return type.name;
+  }
+  return absl::StrCat(type.name, " ", model);
+}
+
+void tune(OpState& state, int slot, mt_ctx* ctx, const void* args, uint64_t key) {
+  // What a kernel needs of other ops is not measured on the way; outputs of unknown size cannot be
+  // made twice.
+  const OpInfo& op = *state.entry->info;
+  if (measuring || op.dynamic) return;
+  static std::mutex one_at_a_time;
+  std::lock_guard<std::mutex> lock(one_at_a_time);
+  measuring = true;
+  Measurement m{op.name, device_label(slot), key, describe_call(op, *ctx, args), {}};
+  try {
+    m.timings = measure(state, slot, ctx, args);
+  } catch (const Error&) {
+    // No memory for copies: this kind of call stays unmeasured.
+  }
+  measuring = false;
+  if (m.timings.empty()) return;
+  MeasuredTable::get().add(std::move(m));
+  std::lock_guard<std::mutex> state_lock(state.mutex);
+  resolve(state, slot);
+}
+
+void set_choice(Choice choice) {
+  choice_mode.store(choice);
+  resolve_all();
+}
+
+Choice choice() { return choice_mode.load(); }
+
+Tuning::Tuning() {
+  load_default_backends();
+  saved_ = choice_mode.exchange(Choice::kMeasured);
+  tunings.fetch_add(1);
+  resolve_all();
+}
+
+void Tuning::save() { MeasuredTable::get().save(); }
+
+Tuning::~Tuning() {
+  tunings.fetch_sub(1);
+  choice_mode.store(saved_);
+  resolve_all();
+  try {
+    save();
+  } catch (const Error& error) {
+    std::fprintf(stderr, "mytorch: warning: %s\n", error.what());
+  }
+}
+
+ChoiceTable choice_table() { return MeasuredTable::get().describe(); }
+
+void clear_choice_table() {
+  MeasuredTable::get().clear();
+  resolve_all();
+}
+
+void choose_as_environment_says() {
+  const char* text = std::getenv("MYTORCH_CHOICE");
+  if (text == nullptr || *text == '\0' || std::strcmp(text, "priority") == 0) return;
+  if (std::strcmp(text, "measured") == 0) {
+    choice_mode.store(Choice::kMeasured);
+  } else {
+    std::fprintf(stderr,
+                 "mytorch: warning: MYTORCH_CHOICE=%s is neither priority nor measured, and has no "
+                 "effect\n",
+                 text);
+  }
+}
+
+}  // namespace mytorch
