@@ -34,23 +34,33 @@ int run_by_priority(OpState& state, int slot, const Candidate* but, mt_ctx* ctx,
   return MT_DECLINED;
 }
 
+[[gnu::noinline]] int run_winner(const Winners& winners, const Candidate* winner, mt_ctx* ctx,
+                                 const void* args) {
+  if (winner != nullptr) {
+    const int status = run_one(winners.state, winners.slot, *winner, ctx, args);
+    if (status != MT_DECLINED) return status;
+  }
+  return run_by_priority(winners.state, winners.slot, winner, ctx, args);
+}
+
+// Apart, so that those below keep little alive and end in jumps.
+[[gnu::noinline]] int look_up_any(const Winners& winners, mt_ctx* ctx, const void* args) {
+  return run_winner(winners, winners.find(signature(winners.plan, *ctx, args)), ctx, args);
+}
+
+[[gnu::noinline]] int look_up(const Winners& winners, mt_ctx* ctx, const void* args) {
+  uint64_t key;
+  if (!signatures::simple(winners.plan, *ctx, args, &key)) return look_up_any(winners, ctx, args);
+  const Candidate* winner = winners.find(key);
+  if (winner == nullptr || !winner->unconditional) return run_winner(winners, winner, ctx, args);
+  return winner->abi.run(winner->abi.self, ctx, args);
+}
+
 // The slot of an op of which calls were measured, where nothing else is to be heeded.
 int choose_measured(void* self, mt_ctx* ctx, const void* args) {
-  const auto& ref = *static_cast<const OpState::Ref*>(self);
-  OpState& state = *ref.state;
-  const Candidate* winner = nullptr;
-  if (is_worth_looking(*state.signature, args)) {
-    const Winners* winners = state.winners[ref.slot].load(std::memory_order_acquire);
-    winner = winners->find(signature(*state.signature, *ctx, args));
-    if (winner != nullptr) {
-      const int status = run_one(state, ref.slot, *winner, ctx, args);
-      if (status != MT_DECLINED) return status;
-    }
-  } else {
-    const Candidate& first = state.lists[ref.slot].load(std::memory_order_acquire)->ordered.front();
-    if (first.unconditional) return first.abi.run(first.abi.self, ctx, args);
-  }
-  return run_by_priority(state, ref.slot, winner, ctx, args);
+  const auto& winners = *static_cast<const Winners*>(self);
+  if (is_worth_looking(winners.plan, args)) return look_up(winners, ctx, args);
+  return winners.otherwise.run(winners.otherwise.self, ctx, args);
 }
 
 // The slot of an op with several or conditional candidates.
@@ -105,7 +115,11 @@ void renew_winners(OpState& state, int slot, const CandidateList& list) {
   std::unique_ptr<Winners> winners;
   if (choice_mode.load() == Choice::kMeasured && several_kernels(list)) {
     const auto found = MeasuredTable::get().of(state.entry->info->name, device_label(slot));
-    if (!found.empty()) winners = std::make_unique<Winners>(found.size());
+    if (!found.empty()) {
+      winners = std::make_unique<Winners>(
+          found.size(), *state.signature,
+          list.ordered.front().unconditional ? list.direct : state.choice[slot], state, slot);
+    }
     for (const Measurement& m : found) {
       // Timings are in order; a candidate that is not there any more is passed over.
       for (const Timing& t : m.timings) {
@@ -131,7 +145,13 @@ std::atomic<const Backend*> pins[kMaxDeviceTypes];
 
 const Slot OpEntry::kDeclines = {decline, nullptr};
 
-Winners::Winners(size_t size) {
+Winners::Winners(size_t size, const SignaturePlan& plan_, const Slot& otherwise_, OpState& state_,
+                 int slot_)
+    : plan(plan_),
+      otherwise(otherwise_),
+      state(state_),
+      slot(slot_),
+      chooses{choose_measured, this} {
   size_t capacity = 8;
   while (capacity < 2 * size) capacity *= 2;
   mask_ = capacity - 1;
@@ -177,8 +197,9 @@ void resolve(OpState& state, int slot) {
   const bool looked_at = anybody_observes() || restricted.load() == Kernels::kPrimitives ||
                          (tunings.load() > 0 && several_kernels(*list));
   const Slot* result = &state.choice[slot];
-  if (!looked_at && pinned == nullptr && state.winners[slot].load() != nullptr) {
-    result = &state.measured[slot];
+  const Winners* winners = state.winners[slot].load();
+  if (!looked_at && pinned == nullptr && winners != nullptr) {
+    result = &winners->chooses;
   } else if (!looked_at && (pinned == nullptr || first.backend == pinned) && !first.is_oracle() &&
              first.unconditional) {
     result = &list->direct;
@@ -208,7 +229,6 @@ OpState& state_of(OpEntry& entry) {
     for (int i = 0; i < kMaxDeviceTypes; ++i) {
       state->refs[i] = {state, i};
       state->choice[i] = {choose, &state->refs[i]};
-      state->measured[i] = {choose_measured, &state->refs[i]};
     }
     entry.state.store(state, std::memory_order_release);
   }

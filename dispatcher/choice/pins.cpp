@@ -14,12 +14,6 @@
 namespace mytorch {
 namespace {
 
-// The ops of a full or base name.
-std::vector<OpEntry*> ops_named(const std::string& name) {
-  if (OpEntry* one = find_op(name); one != nullptr) return {one};
-  return find_overloads(name);
-}
-
 const Backend* exchange_pin(OpEntry& entry, int slot, const Backend* backend) {
   OpState& state = state_of(entry);
   std::lock_guard<std::mutex> lock(state.mutex);
@@ -41,19 +35,36 @@ const Backend& find_backend(int slot, const std::string& device_type, const std:
 
 }  // namespace
 
-void pin_from_environment(const Backend& backend) {
+std::vector<Preference> environment_preferences() {
   const char* list = std::getenv("MYTORCH_PREFER");
-  if (list == nullptr) return;
-  for (const std::string& item : std::vector<std::string>(absl::StrSplit(list, ','))) {
+  if (list == nullptr) return {};
+  std::vector<Preference> found;
+  for (const std::string& item :
+       std::vector<std::string>(absl::StrSplit(list, ',', absl::SkipEmpty()))) {
     const size_t equals = item.find('=');
     if (equals == std::string::npos) {
-      if (item != backend.name) continue;
+      found.push_back({"", item});
+    } else {
+      found.push_back({item.substr(0, equals), item.substr(equals + 1)});
+    }
+  }
+  return found;
+}
+
+std::vector<OpEntry*> ops_named(const std::string& name) {
+  if (OpEntry* one = find_op(name); one != nullptr) return {one};
+  return find_overloads(name);
+}
+
+void pin_from_environment(const Backend& backend) {
+  for (const Preference& preference : environment_preferences()) {
+    if (preference.backend != backend.name) continue;
+    if (preference.op.empty()) {
       pins[backend.device_slot].store(&backend);
       resolve_all(backend.device_slot);
-    } else if (item.substr(equals + 1) == backend.name) {
-      for (OpEntry* entry : ops_named(item.substr(0, equals))) {
-        exchange_pin(*entry, backend.device_slot, &backend);
-      }
+    }
+    for (OpEntry* entry : ops_named(preference.op)) {
+      exchange_pin(*entry, backend.device_slot, &backend);
     }
   }
 }

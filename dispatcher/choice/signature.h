@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dispatcher/table/fields.h"
 #include "dispatcher/table/op.h"
 
 namespace mytorch {
@@ -15,26 +16,93 @@ namespace mytorch {
 struct SignaturePlan {
   explicit SignaturePlan(const OpInfo& op);
 
-  std::vector<uint32_t> tensors;
-  std::vector<uint32_t> lists;      // of tensors
-  std::vector<uint32_t> integers;   // int64_t: ints and bools
-  std::vector<uint32_t> int_lists;  // mt_int_list
+  static constexpr int kMaxTensors = 6;  // of more, the others do not count
+  uint32_t tensors[kMaxTensors] = {};
+  int num_tensors = 0;
   // Elements of the first tensor below which nobody looks anything up: such a call takes less than
   // 100 times what that would cost.
   int64_t threshold;
+  bool only_tensors = true;         // no more to look at than those above
+  std::vector<uint32_t> lists;      // of tensors
+  std::vector<uint32_t> integers;   // int64_t: ints and bools
+  std::vector<uint32_t> int_lists;  // mt_int_list
 };
 
-// Equal for sizes that are measured as one.
+// Equal for sizes that are measured as one: the exponent of a float64, and two bits of its
+// fraction.
 inline uint64_t size_bucket(int64_t size) {
-  const auto n = static_cast<uint64_t>(size);
-  if (n < 4) return n;
-  const int e = 63 - std::countl_zero(n);
-  return static_cast<uint64_t>(e) << 2 | (n >> (e - 2) & 3);
+  return std::bit_cast<uint64_t>(static_cast<double>(size)) >> 50;
 }
 
+namespace signatures {
+
+// Words are multiplied by constants of their own and added up, so that no product waits for
+// another.
+inline constexpr uint64_t kFactor[2 * SignaturePlan::kMaxTensors + 1] = {
+    0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb, 0xd6e8feb86659fd93,
+    0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53, 0x87c37b91114253d5, 0x4cf5ad432745937f,
+    0x52dce729da3ed7a9, 0x38495ab5a5b2a3c1, 0xa0761d6478bd642f, 0xe7037ed1a0b428db,
+    0x8ebc6af09c88c6e3};
+
+inline uint64_t finish(uint64_t sum) {
+  sum = (sum ^ sum >> 32) * kFactor[0];
+  return sum ^ sum >> 29;
+}
+
+inline uint64_t sizes_of(const mt_tensor* t) {
+  uint64_t sizes = 0;
+  for (int32_t d = 0; d < t->dl.ndim; ++d) {
+    sizes = std::rotl(sizes, 13) ^ size_bucket(t->dl.shape[d]);
+  }
+  return sizes;
+}
+inline uint64_t kind_of(const mt_tensor* t) {
+  return uint64_t{dtype_bits(t->dl.dtype)} << 32 |
+         uint64_t{t->flags & (MT_TENSOR_DENSE | MT_TENSOR_HOST)} << 16 |
+         static_cast<uint64_t>(t->dl.ndim);
+}
+inline uint64_t start(const mt_ctx& ctx, const void* args) {
+  const mt_args_header& h = header(args);
+  return (uint64_t{dtype_bits(h.compute)} << 32 | uint64_t{h.variant} << 16 |
+          static_cast<uint64_t>(ctx.num_threads)) *
+         kFactor[0];
+}
+
+// Of any call.
+uint64_t general(const SignaturePlan& plan, const mt_ctx& ctx, const void* args);
+
+// The same of calls that have dense tensors and nothing else; false for others.
+inline bool simple(const SignaturePlan& plan, const mt_ctx& ctx, const void* args, uint64_t* key) {
+  if (!plan.only_tensors) return false;
+  uint64_t sum = start(ctx, args);
+  for (int i = 0; i < plan.num_tensors; ++i) {
+    const mt_tensor* t = field<const mt_tensor*>(args, plan.tensors[i]);
+    if (t == nullptr) continue;
+    if ((t->flags & MT_TENSOR_DENSE) == 0) return false;
+    sum += sizes_of(t) * kFactor[2 * i + 1] + kind_of(t) * kFactor[2 * i + 2];
+  }
+  *key = finish(sum);
+  return true;
+}
+
+}  // namespace signatures
+
 // Whether the call is large enough to be looked up.
-bool is_worth_looking(const SignaturePlan& plan, const void* args);
-uint64_t signature(const SignaturePlan& plan, const mt_ctx& ctx, const void* args);
+inline bool is_worth_looking(const SignaturePlan& plan, const void* args) {
+  const mt_tensor* t = field<const mt_tensor*>(args, plan.tensors[0]);
+  if (plan.num_tensors == 0) {
+    const auto* list = plan.lists.empty() ? nullptr : &field<mt_tensor_list>(args, plan.lists[0]);
+    t = list != nullptr && list->size > 0 ? list->data[0] : nullptr;
+  }
+  if (t == nullptr) return false;
+  int64_t n = 1;
+  for (int32_t d = 0; d < t->dl.ndim; ++d) n *= t->dl.shape[d];
+  return n >= plan.threshold;
+}
+
+inline uint64_t signature(const SignaturePlan& plan, const mt_ctx& ctx, const void* args) {
+  return signatures::general(plan, ctx, args);
+}
 
 // Types, shapes and threads, for people: "float32[64,784] float32[784,32] threads=2".
 std::string describe_call(const OpInfo& op, const mt_ctx& ctx, const void* args);

@@ -38,7 +38,9 @@ struct CandidateList {
 // The fastest candidate for each kind of call that was measured: a hash table that never changes.
 class Winners {
  public:
-  explicit Winners(size_t size);
+  // `otherwise`: what runs a call that is too small to be looked up.
+  Winners(size_t size, const SignaturePlan& plan_, const Slot& otherwise_, OpState& state_,
+          int slot_);
   void add(uint64_t signature, const Candidate* candidate);
   const Candidate* find(uint64_t signature) const {
     for (size_t i = signature & mask_;; i = (i + 1) & mask_) {
@@ -46,6 +48,13 @@ class Winners {
       if (e.candidate == nullptr || e.signature == signature) return e.candidate;
     }
   }
+
+  // Copies, so that a call finds all in one place.
+  const SignaturePlan plan;
+  const Slot otherwise;
+  OpState& state;
+  const int slot;
+  const Slot chooses;  // {choose_measured, this}
 
  private:
   struct Entry {
@@ -64,8 +73,7 @@ struct OpState {
   std::atomic<const Backend*> pins[kMaxDeviceTypes] = {};
   std::atomic<const Winners*> winners[kMaxDeviceTypes] = {};  // null where nothing was measured
   std::unique_ptr<const SignaturePlan> signature;
-  Slot choice[kMaxDeviceTypes];    // {choose, &refs[i]}
-  Slot measured[kMaxDeviceTypes];  // {choose_measured, &refs[i]}
+  Slot choice[kMaxDeviceTypes];  // {choose, &refs[i]}
   struct Ref {
     OpState* state;
     int slot;

@@ -12,6 +12,7 @@
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
 #include "dispatcher/choice/choice.h"
+#include "dispatcher/choice/pins.h"
 #include "dispatcher/loader/library_check.h"
 #include "mytorch/backends.h"
 
@@ -113,23 +114,23 @@ std::vector<std::string> default_libraries() {
 
 // A name in MYTORCH_PREFER that no backend has is a mistake that would otherwise go unnoticed.
 void check_preferences() {
-  const char* list = std::getenv("MYTORCH_PREFER");
-  std::string rest = list != nullptr ? list : "";
-  while (!rest.empty()) {
-    const size_t comma = rest.find(',');
-    const std::string name = rest.substr(0, comma);
-    rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+  for (const Preference& preference : environment_preferences()) {
     std::string loaded;
     bool found = false;
     for (const Backend* backend : backends()) {
-      found = found || backend->name == name;
+      found = found || backend->name == preference.backend;
       absl::StrAppend(&loaded, loaded.empty() ? "" : ", ", backend->name);
     }
     if (!found) {
       std::fprintf(stderr,
                    "mytorch: warning: [backend] MYTORCH_PREFER names '%s', which is not loaded "
                    "(loaded: %s)\n",
-                   name.c_str(), loaded.empty() ? "none" : loaded.c_str());
+                   preference.backend.c_str(), loaded.empty() ? "none" : loaded.c_str());
+    }
+    if (!preference.op.empty() && ops_named(preference.op).empty()) {
+      std::fprintf(stderr,
+                   "mytorch: warning: [backend] MYTORCH_PREFER names '%s', which is no operator\n",
+                   preference.op.c_str());
     }
   }
 }

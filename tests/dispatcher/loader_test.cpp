@@ -7,8 +7,10 @@
 #include <filesystem>
 
 #include "mytorch/backends.h"
+#include "mytorch/choice.h"
 #include "mytorch/ops/bmm.h"
 #include "mytorch/ops/heaviside.h"
+#include "mytorch/ops/ones.h"
 #include "tests/dispatcher/util.h"
 #include "tests/nn/data/temp_directory.h"
 
@@ -184,7 +186,30 @@ TEST_F(BackendPathDeathTest, PrefersByName) {
   EXPECT_IN_NEW_PROCESS(
       prefers_by_name(),
       "^mytorch: warning: \\[backend\\] MYTORCH_PREFER names 'nobody', which is not "
-      "loaded \\(loaded: cpu-openmp, reference\\)\n$");
+      "loaded \\(loaded: .*cpu-openmp, reference\\)\n$");
+}
+
+void prefers_for_one_op() {
+  setenv("MYTORCH_PREFER", "bmm=reference,no_such=cpu-openmp", 1);
+  const Tensor x = tensor({0.5});
+  EXPECT_EQ(values(x + x), Values{1});
+  const auto by = [](const char* op, const std::vector<Value>& args) {
+    const auto all = explain(op, args);
+    for (const Candidacy& c : all.at(0).candidates) {
+      if (c.chosen) return all[0].by + " " + c.backend;
+    }
+    return std::string("nobody");
+  };
+  const Tensor m = ones({2, 3, 3});
+  EXPECT_EQ(by("bmm", {m, m}), "pin reference");
+  EXPECT_EQ(by("add", {m, m}).substr(0, 12), "priority cpu");
+}
+
+TEST_F(BackendPathDeathTest, PrefersForOneOp) {
+  EXPECT_IN_NEW_PROCESS(
+      prefers_for_one_op(),
+      "^mytorch: warning: \\[backend\\] MYTORCH_PREFER names 'no_such', which is no "
+      "operator\n$");
 }
 
 }  // namespace
