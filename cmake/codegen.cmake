@@ -6,7 +6,7 @@ find_program(PYTHON3 NAMES python3 REQUIRED)
 file(GLOB codegen_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/codegen/*.py
   ${CMAKE_SOURCE_DIR}/tests/samples/*.yaml ${CMAKE_SOURCE_DIR}/tests/goldens/*.json)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-  ${CMAKE_SOURCE_DIR}/ops.yaml ${CMAKE_SOURCE_DIR}/abi/ops.lock ${codegen_sources})
+  ${CMAKE_SOURCE_DIR}/ops.yaml ${CMAKE_SOURCE_DIR}/bench/suites.yaml ${CMAKE_SOURCE_DIR}/abi/ops.lock ${codegen_sources})
 execute_process(
   COMMAND ${PYTHON3} -m codegen.generate --ops ops.yaml --lock abi/ops.lock --out ${MYTORCH_GENERATED} --write-lock
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}

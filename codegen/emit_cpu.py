@@ -48,6 +48,7 @@ class SpanCode:
     program: Program
     comment: str
     lanes: set[str] = field(default_factory=set)
+    in_place: bool = False  # outputs may be any of the inputs: all are read before one is written
     place: tuple[int, int] = (-1, -1)
 
 
@@ -169,7 +170,8 @@ def span_code(code: SpanCode) -> list[str]:
 
     def place(i: int, text: str) -> None:
         # What a single output needs is computed only where it is wanted.
-        (last[next(iter(needed[i]))] if len(p.outputs) > 1 and len(needed[i]) == 1 else body).append(text)
+        alone = len(p.outputs) > 1 and len(needed[i]) == 1 and not code.in_place
+        (last[next(iter(needed[i]))] if alone else body).append(text)
 
     params, pointers = [], []
     for k, i in enumerate(inputs):
@@ -237,9 +239,10 @@ class Spans:
     def __init__(self) -> None:
         self.by_shape: dict[str, SpanCode] = {}
 
-    def add(self, p: Program, name: str, comment: str, lanes: list[str]) -> SpanCode:
+    def add(self, p: Program, name: str, comment: str, lanes: list[str], in_place: bool = False) -> SpanCode:
         code = self.by_shape.setdefault(shape_of(p), SpanCode(name, p, comment))
         code.lanes |= set(lanes)
+        code.in_place |= in_place
         return code
 
 
@@ -379,7 +382,8 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
         sid = op.schema.struct_id
         if op.meaning == "pointwise":
             pointwise.append((op, [
-                spans.add(p, f"{sid}_{p.variant}", f"{op.full_name}, variant {p.variant}", lanes_of(op, p))
+                spans.add(p, f"{sid}_{p.variant}", f"{op.full_name}, variant {p.variant}", lanes_of(op, p),
+                          not op.derived)
                 for p in op.body.variants]))
             continue
         parts = []

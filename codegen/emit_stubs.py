@@ -176,6 +176,21 @@ def pointwise_into(op: Op, inplace: bool) -> list[str]:
     return lines
 
 
+def pointwise_into_each(op: Op) -> list[str]:
+    """The out= form of an op with several results."""
+    outs = cpp.out_args(op)
+    n = len(outs)
+    lines = pointwise_head(op)
+    lines += [f"  const Tensor* const outs[{n}] = {{" + ", ".join(f"&{o}" for o in outs) + "};",
+              f"  TensorImpl* into[{n}];", f"  Tensor temporaries[{n}];",
+              f"  pointwise_into_each<Promote::k{op.promote.capitalize()}>({info(op)}, inputs, hosts, &args.header, "
+              "outs, into, temporaries);"]
+    lines += check_numbers(op) + pointwise_inputs(op)
+    lines += [f"  args.{f} = &into[{i}]->abi;" for i, f in enumerate(fields(op))]
+    lines.append(f"  run_pointwise({entry(op)}, into[0], &args);")
+    return lines + [f"  finish_into({o}, temporaries[{i}]);" for i, o in enumerate(outs)]
+
+
 # ---- reductions ---------------------------------------------------------------------------------------
 
 
@@ -413,11 +428,11 @@ def public(op: Op) -> list[str]:
                      (", " if s.args else "") + cpp.params(s.args) + ") {")
         own = " | ".join(f"layer_flags({o})" for o in outs)
         lines.append(f"  if (layers_wanted({flags(op)} | {own})) [[unlikely]] refuse_out_gradient({info(op)});")
-        if op.meaning == "pointwise" and len(outs) == 1:
-            lines += pointwise_into(op, False)
+        if op.meaning == "pointwise":
+            lines += pointwise_into(op, False) if len(outs) == 1 else pointwise_into_each(op)
         elif op.meaning == "reduce":
             lines += reduce_into(op)
-        elif op.has_kernel and op.meaning != "pointwise":
+        elif op.has_kernel:
             lines += kernel_into(op, False)
         else:
             call = f"mytorch::{s.cpp_name}({args})"

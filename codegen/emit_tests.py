@@ -7,6 +7,7 @@ import json
 import sys
 
 from codegen import cpp
+from codegen.cost import cost_tree
 from codegen.model import Op
 from codegen.samples import FOLDER, SampleError, collect
 
@@ -37,7 +38,7 @@ def record(op: Op) -> dict:
                   "written": bool(a.alias and a.alias.write)} for a in s.args],
         "results": [{"name": r.name, "dtype": r.dtype, "differentiable": r.differentiable} for r in op.results],
         "fold": op.body.variants[0].fold if op.body is not None else "",
-        "cost": {k: f.text for k, f in op.cost.items()},
+        "cost": {k: cost_tree(f.tree) for k, f in op.cost.items()},
     }
 
 

@@ -257,7 +257,9 @@ def _walk(tree: Tree) -> Iterator[Tree]:
         yield from _walk(child)
 
 
-def _collect_uses(tree: Tree, tensors: frozenset[str], uses: dict[str, set[str]]) -> None:
+def _collect_uses(
+    tree: Tree, tensors: frozenset[str], functions: dict[str, str], uses: dict[str, set[str]]
+) -> None:
     """Notes for each tensor name the facts used of it; the fact `value` stands for its elements."""
 
     def note(name: str, fact: str) -> None:
@@ -268,19 +270,27 @@ def _collect_uses(tree: Tree, tensors: frozenset[str], uses: dict[str, set[str]]
             note(id, "value")
         case Attribute(Name(id), name) if id in tensors and name in META_ATTRIBUTES:
             note(id, name)
-        case Call(function, (Name(id),), (), None) if id in tensors and function in META_FUNCTIONS:
-            note(id, META_FUNCTIONS[function])
+        case Call(function, (Name(id),), (), None) if id in tensors and function in functions:
+            note(id, functions[function])
         case Call("numel", (), (), Name(id)) if id in tensors:
             note(id, "numel")
         case Compare("is" | "is not", Name(id), Constant(None)) if id in tensors:
             note(id, "defined")
         case _:
             for child in _children(tree):
-                _collect_uses(child, tensors, uses)
+                _collect_uses(child, tensors, functions, uses)
 
 
-def parse_formula(text: str, names: Iterable[str], tensors: Iterable[str]) -> Formula:
-    """Parses a formula that may name `names`, of which `tensors` are values that would be saved."""
+def parse_formula(
+    text: str,
+    names: Iterable[str],
+    tensors: Iterable[str],
+    functions: dict[str, str] = META_FUNCTIONS,
+) -> Formula:
+    """Parses a formula that may name `names`, of which `tensors` are values that would be saved.
+
+    functions: those that need only a fact of their argument.
+    """
     text = text.strip().replace("\n", " ")
     try:
         node = ast.parse(text, mode="eval").body
@@ -294,7 +304,7 @@ def parse_formula(text: str, names: Iterable[str], tensors: Iterable[str]) -> Fo
     if unknown:
         raise FormulaError(f"names `{unknown[0]}`, which is neither an argument nor saved")
     uses: dict[str, set[str]] = {}
-    _collect_uses(tree, frozenset(tensors), uses)
+    _collect_uses(tree, frozenset(tensors), functions, uses)
     saves = tuple(
         Save(n, "value" in facts, frozenset(facts - {"value"})) for n, facts in uses.items()
     )

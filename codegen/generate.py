@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from codegen import (emit_abi, emit_api, emit_autograd, emit_cpu, emit_docs, emit_stubs, emit_table,
+from codegen import (emit_abi, emit_api, emit_autograd, emit_bench, emit_cpu, emit_docs, emit_stubs, emit_table,
                      emit_tests)
 from codegen.lock import LockError, check_and_update
 from codegen.model import Op
@@ -67,6 +67,7 @@ def main() -> int:
     files.update(emit_table.emit(ops, parts, lock))
     files.update(emit_autograd.emit(ops, parts))
     files.update(emit_tests.emit(ops))
+    files.update(emit_bench.emit(ops))
     files.update(emit_docs.emit(ops, args.ops.read_text(), special(ops)))
     files.update(emit_cpu.emit(ops, lock))
     write_all(files, args.out)

@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from codegen.cost import FUNCTIONS, cost_tree
 from codegen.expr import ExprError, build_pointwise
 from codegen.formula import Formula, FormulaError, parse_formula
 from codegen.gradients import (
@@ -441,10 +442,11 @@ class _Record:
     @staticmethod
     def _cost_formula(text: str, names: set[str], op: Op) -> Formula:
         tensors = formula_names(op)[1]
-        formula = parse_formula(text, names, tensors)
+        formula = parse_formula(text, names, tensors, FUNCTIONS)
         for use in formula.uses:
             if use.value:
                 raise FormulaError(f"reads the elements of `{use.name}`; a cost sees shapes only")
+        cost_tree(formula.tree)
         return formula
 
     def _entries(self, op: Op, value: Map) -> list[Entry]:

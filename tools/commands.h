@@ -11,5 +11,6 @@ using Run = std::function<int()>;
 Run add_info(CLI::App& app);
 Run add_ops(CLI::App& app);
 Run add_check(CLI::App& app);
+Run add_bench(CLI::App& app);
 
 }  // namespace mytorch::tools

@@ -23,13 +23,15 @@ int main(int argc, char** argv) {
   add("ops", "which backend has a kernel for which operator, or all about one operator",
       mytorch::tools::add_ops);
   add("check", "tests a backend's operators against the oracle", mytorch::tools::add_check);
+  add("bench", "times operators on every backend, beside the machine's own limits",
+      mytorch::tools::add_bench);
   try {
     const bool known = std::any_of(commands.begin(), commands.end(), [&](const auto& command) {
       return argc < 2 || argv[1][0] == '-' || command.first->get_name() == argv[1];
     });
     if (!known) {
       throw CLI::ValidationError("there is no command '" + std::string(argv[1]) +
-                                 "': info, ops or check");
+                                 "': info, ops, check or bench");
     }
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,10 +1,10 @@
 // Convolutions and what stands around them in a network, through the public API.
 //
 // The limit is measured in the same run, beside every benchmark: GFLOP/s and their percentage of
-// the multiply-add peak on as many threads (peak.h). Flops are those of the definition, padding
-// included; what a kernel computes beyond it counts against it. Operations bound by memory give
-// GB/s of operands and results. The cases of `mnist/` are one step of the network of
-// bench/train_mnist.cpp at batch 64: their sum is its time in kernels.
+// the multiply-add peak on as many threads (bench/harness/limits.h). Flops are those of the
+// definition, padding included; what a kernel computes beyond it counts against it. Operations
+// bound by memory give GB/s of operands and results. The cases of `mnist/` are one step of the
+// network of bench/train_mnist.cpp at batch 64: their sum is its time in kernels.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/kernels/peak.h"
+#include "bench/harness/limits.h"
 #include "mytorch/backends.h"
 #include "mytorch/mytorch.h"
 #include "mytorch/ops/relu_grad.h"

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/kernels/peak.h"
+#include "bench/harness/limits.h"
 
 #ifdef MYTORCH_BENCH_CBLAS
 #include <cblas.h>

@@ -5,59 +5,13 @@
 //            write, the same for what only reads or only writes
 //   %copy    the kernel's share of it; %read and %write where that is the fairer limit
 // All are medians over the rounds. `threads` is the last argument; the others are sizes.
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "bench/kernels/pointwise.cpp"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-#include "hwy/highway.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace mytorch::bench {
-namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-void copy_vectors(const float* from, float* to, int64_t n) {
-  const hn::ScalableTag<float> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i + 2 * lanes <= n; i += 2 * lanes) {
-    const auto a = hn::LoadU(d, from + i), b = hn::LoadU(d, from + i + lanes);
-    hn::StoreU(a, d, to + i);
-    hn::StoreU(b, d, to + i + lanes);
-  }
-}
-
-// Two streams, because the prefetchers of one stop at the end of a page, and not at the same place
-// of their pages.
-float read_vectors(const float* from, int64_t n) {
-  const hn::ScalableTag<float> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), part = (n / 2 - 16) / 1024 * 1024;
-  auto a = hn::Zero(d), b = a, c = a, e = a, f = a, g = a, h = a, k = a;
-  const float *p = from, *q = p + part + 16;
-  for (int64_t i = 0; i + 4 * lanes <= part; i += 4 * lanes) {
-    a = hn::Add(a, hn::LoadU(d, p + i));
-    b = hn::Add(b, hn::LoadU(d, p + i + lanes));
-    c = hn::Add(c, hn::LoadU(d, q + i));
-    e = hn::Add(e, hn::LoadU(d, q + i + lanes));
-    f = hn::Add(f, hn::LoadU(d, p + i + 2 * lanes));
-    g = hn::Add(g, hn::LoadU(d, p + i + 3 * lanes));
-    h = hn::Add(h, hn::LoadU(d, q + i + 2 * lanes));
-    k = hn::Add(k, hn::LoadU(d, q + i + 3 * lanes));
-  }
-  a = hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, e)), hn::Add(hn::Add(f, g), hn::Add(h, k)));
-  return hn::GetLane(hn::SumOfLanes(d, a));
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace mytorch::bench
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-
 #include <benchmark/benchmark.h>
 
 #include <chrono>
 #include <functional>
 
-#include "backends/cpu-openmp/copy/stream.h"
+#include "bench/harness/limits.h"
+#include "bench/harness/statistics.h"
 #include "bench/kernels/host.h"
 #include "mytorch/abi_ops/add.h"
 #include "mytorch/abi_ops/amax.h"
@@ -75,9 +29,6 @@ HWY_AFTER_NAMESPACE();
 namespace mytorch::bench {
 namespace {
 
-HWY_EXPORT(copy_vectors);
-HWY_EXPORT(read_vectors);
-
 constexpr mt_dtype kF32 = sdk::dtype_of<float>;
 constexpr int64_t kCached = 1 << 14;    // floats: 64 KiB an operand, in the L2 cache
 constexpr int64_t kMedium = 1 << 18;    // 1 MiB, in the L3 cache
@@ -87,17 +38,6 @@ constexpr double kSeconds = 0.4;        // of all rounds
 constexpr int kMinRounds = 9, kMaxRounds = 101;
 
 // ---- the limits
-
-double seconds_of(const auto& f) {
-  const auto start = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
 
 // One thing measured, again and again: how often it runs in a round, and its seconds.
 class Contender {
@@ -124,73 +64,19 @@ class Contender {
   std::vector<double> seconds_;
 };
 
-// f(begin, end) for pieces of [0, n) on the context's threads.
-void on_threads(int64_t n, const auto& f) {
-  const int threads = context().num_threads;
-#pragma omp parallel num_threads(threads)
-  {
-    const int64_t t = omp_get_thread_num(), line = 16;
-    f(n / line * t / threads * line, n / line * (t + 1) / threads * line);
-  }
-}
-
-volatile float sink;  // where results go that nobody wants
-
-std::vector<Contender> copies(float* from, float* to, int64_t n) {
-  const double bytes = 8.0 * static_cast<double>(n);
+std::vector<Contender> contenders(const Loops& loops, double bytes) {
   std::vector<Contender> all;
-  all.emplace_back(
-      [=] {
-        on_threads(n, [=](int64_t b, int64_t e) {
-          HWY_DYNAMIC_DISPATCH(copy_vectors)(from + b, to + b, e - b);
-        });
-      },
-      bytes);
-  all.emplace_back(
-      [=] {
-        on_threads(n, [=](int64_t b, int64_t e) {
-          cpu::stream_copy(to + b, from + b, (e - b) * 4);
-          cpu::stream_fence();
-        });
-      },
-      bytes);
-  all.emplace_back(
-      [=] {
-        on_threads(n, [=](int64_t b, int64_t e) {
-          std::memcpy(to + b, from + b, static_cast<size_t>(e - b) * 4);
-        });
-      },
-      bytes);
+  for (const auto& loop : loops) all.emplace_back(loop, bytes);
   return all;
 }
-
+std::vector<Contender> copies(const float* from, float* to, int64_t n) {
+  return contenders(copy_loops(from, to, n, context().num_threads), 8.0 * static_cast<double>(n));
+}
 std::vector<Contender> reads(const float* from, int64_t n) {
-  std::vector<Contender> all;
-  all.emplace_back(
-      [=] {
-        on_threads(n, [=](int64_t b, int64_t e) {
-          sink = HWY_DYNAMIC_DISPATCH(read_vectors)(from + b, e - b);
-        });
-      },
-      4.0 * static_cast<double>(n));
-  return all;
+  return contenders(read_loops(from, n, context().num_threads), 4.0 * static_cast<double>(n));
 }
-
 std::vector<Contender> writes(float* to, int64_t n) {
-  std::vector<Contender> all;
-  alignas(64) static const float line[16] = {};
-  all.emplace_back(
-      [=] {
-        on_threads(n, [=](int64_t b, int64_t e) {
-          cpu::stream_fill(to + b, line, (e - b) * 4);
-          cpu::stream_fence();
-        });
-      },
-      4.0 * static_cast<double>(n));
-  all.emplace_back(
-      [=] { on_threads(n, [=](int64_t b, int64_t e) { std::fill(to + b, to + e, 1.0f); }); },
-      4.0 * static_cast<double>(n));
-  return all;
+  return contenders(write_loops(to, n, context().num_threads), 4.0 * static_cast<double>(n));
 }
 
 // ---- a kernel
@@ -596,4 +482,3 @@ int main(int argc, char** argv) {
   mytorch::bench::add_all();
   benchmark::RunSpecifiedBenchmarks();
 }
-#endif  // HWY_ONCE

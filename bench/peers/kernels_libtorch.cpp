@@ -195,6 +195,37 @@ void shapes() {
   }
 }
 
+// Steps of optimizers over one parameter.
+template <class Ours, class Theirs>
+void step(const std::string& name, int64_t n,
+          const std::function<Ours(std::vector<mytorch::Tensor>)>& make_ours,
+          const std::function<Theirs(std::vector<at::Tensor>)>& make_theirs) {
+  const Pair start = uniform({n}), gradient = uniform({n});
+  mytorch::Tensor p = start.ours.clone().requires_grad_();
+  p.set_grad(gradient.ours.clone());
+  at::Tensor q = start.theirs.clone().set_requires_grad(true);
+  q.mutable_grad() = gradient.theirs.clone();
+  Ours ours = make_ours({p});
+  Theirs theirs = make_theirs({q});
+  compare(
+      sized(name, {n}), n, [&] { ours.step(); }, [&] { theirs.step(); });
+}
+
+void optimizers() {
+  namespace optim = mytorch::nn::optim;
+  for (const int64_t n : {10000, 10000000}) {
+    step<optim::AdamW, torch::optim::AdamW>(
+        "AdamW", n, [](auto p) { return optim::AdamW(p, {.lr = 1e-3}); },
+        [](auto p) { return torch::optim::AdamW(p, torch::optim::AdamWOptions(1e-3)); });
+    step<optim::SGD, torch::optim::SGD>(
+        "SGD with momentum", n, [](auto p) { return optim::SGD(p, {.lr = 1e-3, .momentum = 0.9}); },
+        [](auto p) { return torch::optim::SGD(p, torch::optim::SGDOptions(1e-3).momentum(0.9)); });
+    step<optim::RMSprop, torch::optim::RMSprop>(
+        "RMSprop", n, [](auto p) { return optim::RMSprop(p, {.lr = 1e-3}); },
+        [](auto p) { return torch::optim::RMSprop(p, torch::optim::RMSpropOptions(1e-3)); });
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -206,4 +237,5 @@ int main(int argc, char** argv) {
   mathematics();
   elements();
   shapes();
+  optimizers();
 }

@@ -76,16 +76,22 @@ void copy_into(const Tensor& to, const Tensor& from) {
   if (!run_kernel(*entry, slot, ctx, &args)) run_fallback(*entry, slot, ctx, &args);
 }
 
-void check_apart(const OpInfo& op, std::initializer_list<Tensor> outputs) {
-  for (auto a = outputs.begin(); a != outputs.end(); ++a) {
-    for (auto b = outputs.begin(); b != a; ++b) {
-      if (a->defined() && b->defined() &&
-          overlap(a->impl()->abi, b->impl()->abi) != Overlap::kNone) {
+void check_apart(const OpInfo& op, const Tensor* const* outputs, int n) {
+  for (int a = 0; a < n; ++a) {
+    for (int b = 0; b < a; ++b) {
+      if (outputs[a]->defined() && outputs[b]->defined() &&
+          overlap(outputs[a]->impl()->abi, outputs[b]->impl()->abi) != Overlap::kNone) {
         fail(ErrorCode::kValue, "[", op.base,
              "] two of the outputs overlap in memory: give each its own");
       }
     }
   }
+}
+
+void check_apart(const OpInfo& op, std::initializer_list<Tensor> outputs) {
+  std::vector<const Tensor*> pointers;
+  for (const Tensor& t : outputs) pointers.push_back(&t);
+  check_apart(op, pointers.data(), static_cast<int>(pointers.size()));
 }
 
 Tensor copy_of(const TensorImpl* input) {

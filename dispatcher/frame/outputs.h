@@ -52,6 +52,7 @@ class KernelInto {
 
 // Refuses two outputs of one call that share memory: each would overwrite the other.
 void check_apart(const OpInfo& op, std::initializer_list<Tensor> outputs);
+void check_apart(const OpInfo& op, const Tensor* const* outputs, int n);
 
 // Whether an input of an op that writes `written` shares memory with it in another way than being
 // exactly it; a copy is then read in its place.

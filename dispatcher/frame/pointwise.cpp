@@ -225,13 +225,14 @@ void general_outputs(const OpInfo& op, PointwiseInputs in, mt_args_header* heade
   }
 }
 
-TensorImpl* general_into(const OpInfo& op, PointwiseInputs in, mt_args_header* header,
-                         const Tensor& out, bool inplace, Tensor* temporary) {
-  required(out, op, inplace ? "self" : "out");
-  const Plan p = plan(op, in);
-  header->compute = to_abi(p.compute);
+namespace {
+
+// What to write of output `k`: `out`, or a temporary where it shares memory with an input in
+// another way than being exactly it.
+TensorImpl* into_one(const OpInfo& op, PointwiseInputs in, const Plan& p, int k, const Tensor& out,
+                     bool inplace, Tensor* temporary) {
   TensorImpl* const impl = out.impl();
-  check_out(op, impl, as_list(p.sizes), output_type(op.outputs[0], p.result), p.device, inplace);
+  check_out(op, impl, as_list(p.sizes), output_type(op.outputs[k], p.result), p.device, inplace);
   for (int i = 0; i < op.num_inputs; ++i) {
     if (in.inputs[i] == nullptr) continue;
     if (overlap(impl->abi, *in.inputs[i]) == Overlap::kPartial) {
@@ -241,6 +242,25 @@ TensorImpl* general_into(const OpInfo& op, PointwiseInputs in, mt_args_header* h
     }
   }
   return impl;
+}
+
+}  // namespace
+
+TensorImpl* general_into(const OpInfo& op, PointwiseInputs in, mt_args_header* header,
+                         const Tensor& out, bool inplace, Tensor* temporary) {
+  required(out, op, inplace ? "self" : "out");
+  const Plan p = plan(op, in);
+  header->compute = to_abi(p.compute);
+  return into_one(op, in, p, 0, out, inplace, temporary);
+}
+
+void general_into_each(const OpInfo& op, PointwiseInputs in, mt_args_header* header,
+                       const Tensor* const* outs, TensorImpl** into, Tensor* temporaries, int n) {
+  for (int k = 0; k < n; ++k) required(*outs[k], op, op.outputs[k].name);
+  check_apart(op, outs, n);
+  const Plan p = plan(op, in);
+  header->compute = to_abi(p.compute);
+  for (int k = 0; k < n; ++k) into[k] = into_one(op, in, p, k, *outs[k], false, &temporaries[k]);
 }
 
 }  // namespace mytorch

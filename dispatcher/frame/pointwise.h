@@ -43,6 +43,8 @@ void general_outputs(const OpInfo& op, PointwiseInputs inputs, mt_args_header* h
                      TensorImpl** outputs, const bool* wanted);
 TensorImpl* general_into(const OpInfo& op, PointwiseInputs inputs, mt_args_header* header,
                          const Tensor& out, bool inplace, Tensor* temporary);
+void general_into_each(const OpInfo& op, PointwiseInputs inputs, mt_args_header* header,
+                       const Tensor* const* outs, TensorImpl** into, Tensor* temporaries, int n);
 
 // Both functions below set header->compute, and header->flags where no inputs[i] was replaced.
 
@@ -87,6 +89,27 @@ template <Promote promote, int n>
   header->compute = impl->abi.dl.dtype;
   header->flags = MT_ARGS_UNIFORM;
   return impl;
+}
+
+// The same for several outputs, which are apart from each other.
+template <Promote promote, int n, int m>
+inline void pointwise_into_each(const OpInfo& op, const mt_tensor* (&inputs)[n],
+                                mt_tensor (&hosts)[n], mt_args_header* header,
+                                const Tensor* const (&outs)[m], TensorImpl* (&into)[m],
+                                Tensor (&temporaries)[m]) {
+  bool common = promote != Promote::kCompare;
+  for (int i = 0; i < m && common; ++i) {
+    const TensorImpl* const impl = outs[i]->impl();
+    common = impl != nullptr && uniform_into(op, inputs, impl) && computes_in<promote>(impl->dtype);
+    for (int k = 0; k < i && common; ++k) common = outs[k]->impl()->storage != impl->storage;
+  }
+  if (common) [[likely]] {
+    header->compute = outs[0]->impl()->abi.dl.dtype;
+    header->flags = MT_ARGS_UNIFORM;
+    for (int i = 0; i < m; ++i) into[i] = outs[i]->impl();
+    return;
+  }
+  general_into_each(op, {inputs, hosts}, header, outs, into, temporaries, m);
 }
 inline void finish_into(const Tensor& out, const Tensor& temporary) {
   if (temporary.defined()) [[unlikely]]

@@ -2,10 +2,8 @@
 
 #include <utility>
 
-#include "mytorch/ops/add.h"
+#include "mytorch/ops/adagrad_step.h"
 #include "mytorch/ops/full_like.h"
-#include "mytorch/ops/neg.h"
-#include "mytorch/ops/sqrt.h"
 
 namespace mytorch::nn::optim {
 
@@ -34,15 +32,12 @@ Optimizer::Numbers Adagrad::numbers(size_t group) {
 
 void Adagrad::update(size_t group, Slot& slot, const Tensor& given) {
   const AdagradOptions& options = options_[group];
-  Tensor gradient = options.maximize ? neg(given) : given;
-  if (options.weight_decay != 0) gradient = add(gradient, slot.parameter, options.weight_decay);
   Tensor& sum = slot.state[0];
   if (!sum.defined()) sum = full_like(slot.parameter, options.initial_accumulator);
-  sum.addcmul_(gradient, gradient);
-  const Tensor divisor = sqrt(sum);
-  divisor.add_(options.eps);
   const double before = static_cast<double>(slot.step - 1);
-  slot.parameter.addcdiv_(gradient, divisor, -options.lr / (1 + before * options.lr_decay));
+  adagrad_step_out(slot.parameter, sum, slot.parameter, given, sum,
+                   options.lr / (1 + before * options.lr_decay), options.eps, options.weight_decay,
+                   options.maximize ? -1 : 1);
 }
 
 }  // namespace mytorch::nn::optim

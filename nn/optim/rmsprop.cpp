@@ -5,6 +5,7 @@
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/addcmul.h"
 #include "mytorch/ops/neg.h"
+#include "mytorch/ops/rmsprop_step.h"
 #include "mytorch/ops/sqrt.h"
 #include "mytorch/ops/zeros_like.h"
 
@@ -34,6 +35,14 @@ Optimizer::Numbers RMSprop::numbers(size_t group) {
 
 void RMSprop::update(size_t group, Slot& slot, const Tensor& given) {
   const RMSpropOptions& options = options_[group];
+  if (!options.centered && options.momentum == 0) {
+    Tensor& average = slot.state[0];
+    if (!average.defined()) average = zeros_like(slot.parameter);
+    rmsprop_step_out(slot.parameter, average, slot.parameter, given, average, options.lr,
+                     1 - options.alpha, options.eps, options.weight_decay,
+                     options.maximize ? -1 : 1);
+    return;
+  }
   Tensor gradient = options.maximize ? neg(given) : given;
   if (options.weight_decay != 0) gradient = add(gradient, slot.parameter, options.weight_decay);
 

@@ -4,8 +4,9 @@
 
 #include "core/types/errors.h"
 #include "mytorch/ops/add.h"
-#include "mytorch/ops/empty_like.h"
 #include "mytorch/ops/neg.h"
+#include "mytorch/ops/sgd_step.h"
+#include "mytorch/ops/zeros_like.h"
 
 namespace mytorch::nn::optim {
 namespace {
@@ -42,29 +43,17 @@ Optimizer::Numbers SGD::numbers(size_t group) {
 
 void SGD::update(size_t group, Slot& slot, const Tensor& given) {
   const SGDOptions& options = options_[group];
-  const Tensor gradient = options.maximize ? neg(given) : given;
   const Tensor& parameter = slot.parameter;
   const double decay = options.weight_decay;
-  if (options.momentum == 0) return descend(parameter, gradient, options.lr, decay);
-
+  if (options.momentum == 0) {
+    return descend(parameter, options.maximize ? neg(given) : given, options.lr, decay);
+  }
   Tensor& buffer = slot.state[0];
-  if (!buffer.defined()) {
-    buffer = empty_like(parameter);
-    buffer.copy_(gradient);
-    if (decay != 0) buffer.add_(parameter, decay);
-  } else if (options.dampening == 0) {
-    add_out(buffer, gradient, buffer, options.momentum);
-    if (decay != 0) buffer.add_(parameter, decay);
-  } else {
-    buffer.mul_(options.momentum).add_(gradient, 1 - options.dampening);
-    if (decay != 0) buffer.add_(parameter, decay * (1 - options.dampening));
-  }
-  if (options.nesterov) {
-    descend(parameter, gradient, options.lr, decay);
-    parameter.add_(buffer, -options.lr * options.momentum);
-  } else {
-    parameter.add_(buffer, -options.lr);
-  }
+  const bool first = !buffer.defined();  // the buffer then becomes the gradient
+  if (first) buffer = zeros_like(parameter);
+  sgd_step_out(parameter, buffer, parameter, given, buffer, options.lr, options.momentum,
+               first ? 1 : 1 - options.dampening, decay, options.maximize ? -1 : 1,
+               options.nesterov);
 }
 
 }  // namespace mytorch::nn::optim

@@ -48,10 +48,11 @@ OpRecord record(const Json& json) {
   op.once_differentiable = json.at("once_differentiable");
   op.types = json.at("types").get<std::map<std::string, std::string>>();
   op.nodes = json.at("nodes").get<std::set<std::string>>();
+  op.cost = json.at("cost");
   op.tolerance = json.at("tolerance").get<std::map<std::string, double>>();
   const auto none = json.at("grad").at("no_grad").get<std::set<std::string>>();
   for (const Json& a : json.at("args")) {
-    OpArg arg{a.at("name"), a.at("type"), a.at("written"), false};
+    OpArg arg{a.at("name"), a.at("type"), a.at("written"), false, a.at("required")};
     const auto type = op.types.find(arg.name);
     arg.differentiable = arg.is_tensor() && op.differentiable() && !none.contains(arg.name) &&
                          (type == op.types.end() || type->second == "same");

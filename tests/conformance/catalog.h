@@ -18,6 +18,7 @@ struct OpArg {
   std::string type;  // as in the schema: "Tensor?", "int[2]"
   bool written = false;
   bool differentiable = false;  // takes part in gradient checks
+  bool required = false;        // has no default
 
   bool is_tensor() const { return type.starts_with("Tensor") || type.starts_with("Operand"); }
   bool is_tensor_list() const {
@@ -46,6 +47,7 @@ struct OpRecord {
   std::map<std::string, std::string> types;  // of tensor arguments: same, bool, index, any
   std::set<std::string> nodes;               // of the body
   std::map<std::string, double> tolerance;   // by dtype name
+  Json cost;                                 // {flops, bytes}, as codegen/cost.py writes them
   std::vector<Json> samples;
 
   bool differentiable() const { return gradient != "none"; }

@@ -1,6 +1,8 @@
 // What out= and in-place forms may write to, and that a refused call has written nothing.
+#include "mytorch/backends.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/add.h"
+#include "mytorch/ops/arange.h"
 #include "mytorch/ops/bmm.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/copy_.h"
@@ -9,6 +11,7 @@
 #include "mytorch/ops/mm.h"
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/neg.h"
+#include "mytorch/ops/sgd_step.h"
 #include "mytorch/ops/softmax.h"
 #include "mytorch/ops/sort.h"
 #include "mytorch/ops/sum.h"
@@ -262,6 +265,52 @@ TEST(OutTest, GradientsAreNotLostSilently) {
   const NoGradGuard no_grad;
   add_out(out, x, x);
   EXPECT_EQ(values(out), (Values{2, 4}));
+}
+
+// Outputs of a pointwise op with several results may be its inputs, also crosswise, and views of
+// them.
+TEST(OutTest, SeveralResultsReplaceTheirInputs) {
+  const NoGradGuard no_grad;
+  for (const int64_t n : {5, 70, 5000}) {
+    for (const bool strided : {false, true}) {
+      for (const Kernels kernels : {Kernels::kAll, Kernels::kPrimitives}) {
+        const RestrictKernels restrict(kernels);
+        const auto make = [&](double first) {
+          const Tensor memory = arange(2 * n, kFloat32).mul(1e-3).add(first);
+          return strided ? memory.slice(0, 0, 2 * n, 2) : memory.slice(0, 0, n).clone();
+        };
+        const Tensor p = make(1), g = make(2), b = make(3);
+        const auto [stepped, buffer] = sgd_step(p, g, b, 0.5, 0.25);
+        const Tensor p1 = make(1), b1 = make(3);
+        sgd_step_out(p1, b1, p1, g, b1, 0.5, 0.25);
+        EXPECT_EQ(values(p1), values(stepped)) << n;
+        EXPECT_EQ(values(b1), values(buffer)) << n;
+        EXPECT_EQ(p1.version(), p.version() + 1);
+        const Tensor p2 = make(1), b2 = make(3);
+        sgd_step_out(b2, p2, p2, g, b2, 0.5, 0.25);  // each into the other's place
+        EXPECT_EQ(values(b2), values(stepped)) << n;
+        EXPECT_EQ(values(p2), values(buffer)) << n;
+        // Shifted by one: what is read must not be what was written.
+        const Tensor memory = arange(n + 1, kFloat32).mul(1e-3).add(1);
+        const auto [wanted, unused] = sgd_step(slice(memory, 0, n), g, b, 0.5, 0.25);
+        sgd_step_out(slice(memory, 1, n), b.clone(), slice(memory, 0, n), g, b, 0.5, 0.25);
+        EXPECT_EQ(values(slice(memory, 1, n)), values(wanted)) << n;
+      }
+    }
+  }
+}
+
+TEST(OutTest, SeveralResultsAreApart) {
+  const NoGradGuard no_grad;
+  const Tensor x = tensor({1, 2, 3}), y = tensor({4, 5, 6});
+  expect_error(ErrorCode::kValue, {"[sgd_step] two of the outputs overlap"},
+               [&] { sgd_step_out(x, x, x, y, y, 0.5, 0.25); });
+  expect_error(ErrorCode::kShape, {"[sgd_step]", "out has shape (2,)"}, [&] {
+    sgd_step_out(tensor({0, 0}), y, x, y, y, 0.5, 0.25);
+  });
+  expect_error(ErrorCode::kValue, {"[sgd_step]", "new_momentum_buffer"},
+               [&] { sgd_step_out(x, Tensor(), x, y, y, 0.5, 0.25); });
+  EXPECT_EQ(values(x), (Values{1, 2, 3}));
 }
 
 }  // namespace

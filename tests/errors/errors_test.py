@@ -5,6 +5,7 @@ that `--save` would have replaced as it was.
 """
 
 import gzip
+import json
 import os
 import random
 import resource
@@ -370,6 +371,41 @@ class ToolsTest(ProgramTest):
         ]:
             with self.subTest(args=args):
                 self.refused("mytorch", *args, says=says)
+
+    def test_bench(self):
+        results = self.folder / "results.json"
+        results.write_text("[]")
+        for args, says in [
+            ([], ["--suite", "operator"]), (["no_such_operator"], ["no_such_operator", "mytorch ops"]),
+            (["var_mean_"], "no in-place form"), (["--suite", "none"], ["'none'", "pointwise", "matmul"]),
+            (["--suite", "pointwise", "--case", "none"], "no such case"), (["add", "--suite", "norm"], "not both"),
+            (["--suite", "norm", "--shapes", "3"], "--shapes"), (["add", "--case", "x"], "--suite"),
+            (["add", "--shapes", "3,4,5"], ["3 shapes", "2 tensors", "other, self"]),
+            (["add", "--shapes", "3xb,4"], "'b' in '3xb'"), (["add", "--shapes", "3:upside,4"], "upside"),
+            (["add", "--shapes", "3,4"], ["(3,)", "(4,)"]), (["add", "--shapes", "3"], ["'other'", "--shapes"]),
+            (["add", "--shapes", "3,3:of=third"], "third"), (["exp", "--set", "dim=1"], ["no argument 'dim'", "self"]),
+            (["exp", "--set", "dim"], "NAME=VALUE"), (["softmax", "--shapes", "3", "--set", "dim=x"], "'dim'"),
+            (["exp", "--dtype", "float33"], "float33"), (["exp", "--threads", "0"], "--threads"),
+            (["exp", "--cache", "hot"], "--cache"), (["exp", "--backend", "nobody"], ["nobody", "cpu-openmp"]),
+            (["relu_grad", "--form", "out"], "no such form"), (["exp", "--seconds", "x"], "--seconds"),
+            (["exp", "--compare", self.folder / "nowhere"], "nowhere"), (["exp", "--compare", results], results),
+            (["exp", "--shapes", "8", "--seconds", "0.001", "--json", "/no/where.json"], "/no/where.json"),
+        ]:
+            with self.subTest(args=args):
+                self.refused("mytorch", "bench", *args, says=says)
+        self.refused("mytorch", "bench", "exp", env={"MYTORCH_SHARE": str(self.folder)}, says="ops.json")
+
+    def test_bench_writes_what_it_compares(self):
+        results = self.folder / "results.json"
+        few = ("--shapes", "64,64", "--seconds", "0.001", "--backend", "chosen")
+        done = self.run_program("mytorch", "bench", "add", *few, "--json", results)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("mytorch bench add.Tensor --shapes 64,64 --dtype float32 --threads 1", done.stdout)
+        entry = json.loads(results.read_text())["benchmarks"][0]
+        self.assertEqual((entry["case"], entry["time_unit"]), ("add.Tensor/64,64", "ns"))
+        done = self.run_program("mytorch", "bench", "add", *few, "--compare", results)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"add\.Tensor/64,64 .*[0-9]x  chosen")
 
     def test_missing_and_damaged_tables(self):
         self.refused("mytorch", "ops", env={"MYTORCH_SHARE": str(self.folder)}, says=["ops.json", self.folder])

@@ -211,8 +211,38 @@ def squeeze_dims(x, dims):
     return x
 
 
+# As torch.optim's optimizers for single tensors do them, in place and in their order.
+
+
+def sgd_step(p, g, buffer, lr, momentum, rate=1.0, weight_decay=0.0, scale=1.0, nesterov=False):
+    g = (g * scale).add(p, alpha=weight_decay)
+    buffer = buffer.clone().mul_(momentum).add_(g, alpha=rate)
+    g = g.add(buffer, alpha=momentum) if nesterov else buffer
+    return p.add(g, alpha=-lr), buffer
+
+
+def adam_step(p, g, m, v, lr, rate1, rate2, eps, shrink=1.0, weight_decay=0.0, scale=1.0):
+    g = (g * scale).add(p, alpha=weight_decay)
+    m = m.clone().mul_(1 - rate1).add_(g, alpha=rate1)
+    v = v.clone().mul_(1 - rate2).addcmul_(g, g, value=rate2)
+    return p.mul(shrink).addcdiv_(m, v.sqrt().add_(eps), value=-lr), m, v
+
+
+def rmsprop_step(p, g, v, lr, rate, eps, weight_decay=0.0, scale=1.0):
+    g = (g * scale).add(p, alpha=weight_decay)
+    v = v.clone().mul_(1 - rate).addcmul_(g, g, value=rate)
+    return p.addcdiv(g, v.sqrt().add_(eps), value=-lr), v
+
+
+def adagrad_step(p, g, total, lr, eps, weight_decay=0.0, scale=1.0):
+    g = (g * scale).add(p, alpha=weight_decay)
+    total = total.clone().addcmul_(g, g, value=1)
+    return p.addcdiv(g, total.sqrt().add_(eps), value=-lr), total
+
+
 # By full name, with the record's arguments in their order.
 TWINS = {
+    "sgd_step": sgd_step, "adam_step": adam_step, "rmsprop_step": rmsprop_step, "adagrad_step": adagrad_step,
     "trunc_divide": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
     "masked_fill.Tensor": lambda x, mask, value: (
         torch.where(mask, value, x) if isinstance(value, torch.Tensor) and mask.dtype == torch.bool

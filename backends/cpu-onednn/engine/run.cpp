@@ -1,0 +1,39 @@
+#include "backends/cpu-onednn/engine/run.h"
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "backends/cpu-onednn/engine/threads.h"
+
+namespace mytorch::onednn {
+namespace {
+
+// A thread's own calls, so that a repeated one takes no lock: each key has one place.
+struct Bound {
+  Bound(const Key& of, std::shared_ptr<const Plan> shared)
+      : key(of), plan(std::move(shared)), call(*plan) {}
+
+  Key key;
+  std::shared_ptr<const Plan> plan;  // before `call`, which refers to it
+  Call call;
+};
+using Places = std::array<std::unique_ptr<Bound>, 256>;
+
+}  // namespace
+
+void run(mt_ctx& ctx, Key key, std::initializer_list<Data> data, Make make) {
+  thread_local Places places;
+  const int threads = threads_of(ctx);
+  const ThreadScope scope(threads);
+  key.number(int64_t{threads});
+  std::unique_ptr<Bound>& place = places[key.hash() % std::tuple_size_v<Places>];
+  if (place == nullptr || !(place->key == key)) {
+    std::shared_ptr<const Plan> plan = plan_cache().find_or_make(key, make);
+    if (plan == nullptr) throw sdk::Declined{};
+    place = std::make_unique<Bound>(key, std::move(plan));
+  }
+  place->call.run(ctx, std::span(data.begin(), data.size()));
+}
+
+}  // namespace mytorch::onednn

@@ -1,0 +1,140 @@
+// Averages over windows. Maxima are not oneDNN's here: it remembers which element of its window was
+// the largest, and the record gives indices within the plane, of the first of equal ones.
+#include "backends/cpu-onednn/engine/operand.h"
+#include "backends/cpu-onednn/engine/run.h"
+#include "backends/cpu-onednn/registry.h"
+#include "mytorch/abi_ops/avg_pool2d.h"
+#include "mytorch/abi_ops/avg_pool2d_backward.h"
+#include "mytorch/backend.h"
+
+namespace mytorch::onednn {
+namespace {
+
+using sdk::TensorView;
+
+// Windows over a plane of (h, w) that give (oh, ow).
+template <class Args>
+Windows windows(const Args& args, const TensorView& large, const TensorView& small) {
+  const auto list = [](const mt_int_list& values, int d, int64_t absent) {
+    return values.size == 0 ? absent : values.data[values.size == 1 ? 0 : d];
+  };
+  Windows w;
+  for (int d = 0; d < 2; ++d) {
+    const int64_t kernel = list(args.kernel_size, d, 1), stride = list(args.stride, d, kernel);
+    const int64_t padding = list(args.padding, d, 0);
+    const int64_t reach = (small.size(d - 2) - 1) * stride + kernel;
+    w.kernel.push_back(kernel);
+    w.stride.push_back(stride);
+    w.dilation.push_back(0);
+    w.before.push_back(padding);
+    // What the last windows do not reach is not there for them.
+    w.after.push_back(std::max<int64_t>(0, reach - large.size(d - 2) - padding));
+  }
+  return w;
+}
+
+// (N, C, H, W); a tensor without a batch is a batch of one.
+Desc describe_planes(const TensorView& tensor) {
+  if (tensor.ndim() == 4) return describe(tensor);
+  Dims shape = shape_of(tensor);
+  shape.insert(shape.begin(), 1);
+  return describe_dense(tensor.dtype(), shape);
+}
+
+// `small` in the layout of `large`, in which oneDNN works.
+Desc like(const TensorView& large, const TensorView& small) {
+  Desc desc = describe_planes(small);
+  if (large.is_dense() == small.is_dense()) return desc;
+  const Dims shape = {small.size(0), small.size(1), small.size(2), small.size(3)};
+  if (large.is_dense()) return describe_dense(small.dtype(), shape);
+  return describe(small.dtype(), shape,
+                  {shape[1] * shape[2] * shape[3], 1, shape[1] * shape[3], shape[1]});
+}
+
+template <class Args>
+const char* reason(const Args& args, const TensorView& large, const TensorView& small) {
+  for (const TensorView& tensor : {large, small}) {
+    if (const char* why = float_type_reason(tensor.dtype())) return why;
+    if (const char* why = size_reason(tensor)) return why;
+    if (!tensor.is_dense() && !(tensor.ndim() == 4 && is_channels_last(tensor))) {
+      return "an operand is neither row-major nor channels-last";
+    }
+  }
+  if (args.divisor_override.present != 0) return "the divisor is given";
+  const Windows w = windows(args, large, small);
+  for (size_t d = 0; d < 2; ++d) {
+    if (args.count_include_pad != 0 && w.after[d] > w.before[d]) {
+      return "a window reaches beyond the padding, which oneDNN would count";
+    }
+    if (w.before[d] >= w.kernel[d] || w.after[d] >= w.kernel[d]) return "a window is all padding";
+  }
+  return nullptr;
+}
+
+template <class Args>
+dnnl::algorithm algorithm(const Args& args) {
+  return args.count_include_pad != 0 ? dnnl::algorithm::pooling_avg_include_padding
+                                     : dnnl::algorithm::pooling_avg_exclude_padding;
+}
+
+template <class Args>
+Key key(uint64_t kind, const Args& args, const mt_tensor* large, const mt_tensor* small) {
+  Key key(kind, {large, small});
+  key.numbers(args.kernel_size);
+  key.numbers(args.stride);
+  key.numbers(args.padding);
+  key.number(args.count_include_pad);
+  return key;
+}
+
+const char* forward_supports(const mt_args_avg_pool2d& args) {
+  return reason(args, args.self, args.out);
+}
+
+void forward(mt_ctx& ctx, const mt_args_avg_pool2d& args) {
+  const TensorView self = args.self, out = args.out;
+  run(ctx, key(MT_HASH_avg_pool2d, args, args.self, args.out), {self, out}, [&] {
+    const Desc from = describe_planes(self), to = describe_planes(out);
+    Plan plan(
+        pooling(attributes(), algorithm(args), from, like(self, out), windows(args, self, out)));
+    plan.input(DNNL_ARG_SRC, from);
+    plan.output(DNNL_ARG_DST, to);
+    return plan;
+  });
+}
+
+const char* backward_supports(const mt_args_avg_pool2d_backward& args) {
+  return reason(args, args.out, args.grad_output);
+}
+
+void backward(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
+  const TensorView grad = args.grad_output, out = args.out;
+  run(ctx, key(MT_HASH_avg_pool2d_backward, args, args.out, args.grad_output), {grad, out}, [&] {
+    const Desc from = describe_planes(grad), to = describe_planes(out);
+    Plan plan(pooling_backward(attributes(), algorithm(args), to, like(out, grad),
+                               windows(args, out, grad)));
+    plan.input(DNNL_ARG_DIFF_DST, from);
+    plan.output(DNNL_ARG_DIFF_SRC, to);
+    return plan;
+  });
+}
+
+// Of channels-last inputs, and of windows so large that vectors along a row of results stay empty.
+bool forward_pays(const mt_args_avg_pool2d& args) {
+  const TensorView self = args.self;
+  if (self.numel() < 1 << 14) return false;
+  if (!self.is_dense()) return true;
+  const Windows w = windows(args, self, args.out);
+  return w.kernel[0] * w.kernel[1] >= 49;
+}
+
+}  // namespace
+
+void register_pooling(Candidates& candidates) {
+  add_halves<mt_args_avg_pool2d, &forward, &forward_supports, &forward_pays>(
+      candidates, "avg_pool2d", MT_HASH_avg_pool2d, MT_TAKES_STRIDED);
+  candidates.push_back(sdk::kernel<&backward, &backward_supports>(
+      "avg_pool2d_backward", MT_HASH_avg_pool2d_backward, "onednn", kLast, MT_TAKES_STRIDED));
+}
+
+}  // namespace mytorch::onednn

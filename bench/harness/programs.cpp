@@ -1,0 +1,150 @@
+#include "bench/harness/programs.h"
+
+#include <memory>
+
+#include "mytorch/error.h"
+#include "mytorch/grad_mode.h"
+#include "mytorch/nn/optim/adam.h"
+#include "mytorch/nn/optim/sgd.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/empty.h"
+#include "mytorch/ops/mm.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/ones.h"
+#include "mytorch/ops/rand.h"
+#include "mytorch/ops/relu.h"
+#include "mytorch/ops/sum.h"
+#include "mytorch/ops/zeros.h"
+#include "mytorch/tensor.h"
+
+namespace mytorch::bench {
+namespace {
+
+// Keeps a result from being optimized away.
+template <class T>
+void keep(const T& value) {
+  asm volatile("" : : "g"(&value) : "memory");
+}
+
+template <class Body>
+Loop repeat(Body body) {
+  return [body](int64_t n) {
+    for (int64_t i = 0; i < n; ++i) body();
+  };
+}
+
+Tensor leaf(IntList shape) {
+  const Tensor x = rand(shape);
+  x.requires_grad_();
+  return x;
+}
+
+// ---- what a call costs: the same cases, by the same names, as bench/overhead.cpp
+
+Loop product(int64_t n) {
+  return repeat([a = rand({n, n}), b = rand({n, n})] { keep(mm(a, b)); });
+}
+
+template <class Body>
+Loop recording(Body body) {
+  return [body](int64_t n) {
+    const EnableGradGuard grad;
+    for (int64_t i = 0; i < n; ++i) body();
+  };
+}
+
+// ---- optimizers: parameters of many sizes, as a network has, 10 million in all
+
+constexpr double kParameters = 10e6;
+
+std::vector<Tensor> parameters_with_gradients() {
+  std::vector<Tensor> parameters;
+  const auto add = [&](IntList shape) {
+    const Tensor parameter = leaf(shape);
+    parameter.set_grad(rand(shape));
+    parameters.push_back(parameter);
+  };
+  for (int layer = 0; layer < 9; ++layer) {
+    add({1024, 1024});
+    add({1024});
+  }
+  add({1024, 544});
+  add({544});
+  for (int i = 0; i < 10; ++i) add({64});
+  return parameters;
+}
+
+template <class Optimizer, class Options>
+Loop step_of(Options options) {
+  auto optimizer = std::make_shared<Optimizer>(parameters_with_gradients(), options);
+  return repeat([optimizer] { optimizer->step(); });
+}
+
+std::vector<Program> all_programs() {
+  const auto add_up = [](const char* name, auto make) { return Program{name, 0, 0, 1, make}; };
+  std::vector<Program> all = {
+      add_up("empty", [] { return repeat([] { keep(empty({8})); }); }),
+      add_up("view", [] { return repeat([x = rand({8})] {
+                            keep(x.view({2, 4}));
+                          }); }),
+      add_up("transpose",
+             [] {
+               return repeat([x = rand({2, 4})] { keep(x.transpose(0, 1)); });
+             }),
+      add_up("add_out",
+             [] {
+               return repeat([a = rand({8}), b = rand({8}), out = rand({8})] {
+                 mytorch::add_out(out, a, b);
+               });
+             }),
+      add_up("add",
+             [] { return repeat([a = rand({8}), b = rand({8})] { keep(mytorch::add(a, b)); }); }),
+      add_up("add_inplace",
+             [] { return repeat([a = rand({8}), b = zeros({8})] { keep(a.add_(b)); }); }),
+      add_up("relu", [] { return repeat([a = rand({8})] { keep(mytorch::relu(a)); }); }),
+      add_up("sum", [] { return repeat([a = rand({8})] { keep(mytorch::sum(a)); }); }),
+      add_up("mm_2x2", [] { return product(2); }),
+      add_up("mm_64x64", [] { return product(64); }),
+      add_up(
+          "add_grad",
+          [] { return recording([a = leaf({8}), b = rand({8})] { keep(mytorch::add(a, b)); }); }),
+      add_up(
+          "mul_grad",
+          [] { return recording([a = leaf({8}), b = rand({8})] { keep(mytorch::mul(a, b)); }); }),
+      add_up("chain100",
+             [] {
+               return recording([x = leaf({8}), y = ones({8})] {
+                 Tensor z = x;
+                 for (int i = 0; i < 100; ++i) z = z * y;
+                 mytorch::sum(z).backward();
+                 x.set_grad({});
+               });
+             }),
+  };
+  all.back().calls = 100;
+  all[9].flops = 2.0 * 64 * 64 * 64;
+  namespace optim = nn::optim;
+  // Each reads the parameter, its gradient and the state, and writes the parameter and the state.
+  all.push_back({"sgd_10M", 5 * 4 * kParameters, 0, 1, [] {
+                   return step_of<optim::SGD>(optim::SGDOptions{.lr = 1e-3, .momentum = 0.9});
+                 }});
+  all.push_back({"adam_10M", 7 * 4 * kParameters, 0, 1,
+                 [] { return step_of<optim::Adam>(optim::AdamOptions{.lr = 1e-3}); }});
+  all.push_back({"adamw_10M", 7 * 4 * kParameters, 0, 1,
+                 [] { return step_of<optim::AdamW>(optim::AdamWOptions{.lr = 1e-3}); }});
+  return all;
+}
+
+}  // namespace
+
+const Program& find_program(const std::string& name) {
+  static const std::vector<Program>* const all = new std::vector<Program>(all_programs());
+  std::string names;
+  for (const Program& program : *all) {
+    if (program.name == name) return program;
+    names += (names.empty() ? "" : ", ") + program.name;
+  }
+  throw Error(ErrorCode::kValue, "[bench] there is no program '" + name + "'; there are " + names);
+}
+
+}  // namespace mytorch::bench

@@ -1,0 +1,303 @@
+#include "bench/harness/runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <set>
+
+#include "bench/harness/limits.h"
+#include "bench/harness/probe.h"
+#include "bench/harness/subject.h"
+#include "core/runtime/device_registry.h"
+#include "mytorch/backends.h"
+#include "mytorch/error.h"
+#include "mytorch/grad_mode.h"
+#include "mytorch/threads.h"
+
+namespace mytorch::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kBatch = 1e-3;       // seconds of a batch of repetitions, where one takes less
+constexpr double kSkipBatch = 50e-6;  // of repetitions without kernels
+constexpr int kLeastRounds = 7, kMostRounds = 401;
+constexpr int kColdRuns = 2;  // in a round
+
+double seconds_of_batch(Subject& subject, int64_t times) {
+  return seconds_of([&] { subject.run(times); }) / static_cast<double>(times);
+}
+
+// How often to repeat something so that it takes so long.
+int64_t repetitions(Subject& subject, double seconds) {
+  subject.run(1);
+  for (int64_t times = 1;; times *= 4) {
+    const double spent = seconds_of([&] { subject.run(times); });
+    if (spent > seconds / 8 || times > 100'000'000) {
+      const double one = std::max(spent / static_cast<double>(times), 1e-10);
+      return std::max<int64_t>(1, static_cast<int64_t>(seconds / one));
+    }
+  }
+}
+
+// What one backend does with a case.
+struct Contender {
+  std::string backend;  // "" where nothing is pinned
+  std::string label;
+  std::unique_ptr<Probe> probe;
+  std::string kernels;
+  double flops = 0;  // of the kernels that ran
+  int64_t batch = 1;
+  int64_t skip_batch = 0;  // 0: does not run without its kernels
+  bool direct = false;     // there is nothing to choose
+  std::vector<double> warm, cold, kernel, skipped, direct_times;
+};
+
+std::unique_ptr<Prefer> pin(const Contender& c) {
+  return c.backend.empty() ? nullptr : std::make_unique<Prefer>("cpu", c.backend);
+}
+
+std::vector<KernelRun> traced(const std::vector<OpRecord>& catalog, Subject& subject) {
+  Probe probe(catalog, kCpuSlot, {});
+  probe.begin(Probe::Mode::kTrace);
+  subject.run(1);
+  probe.end();
+  return probe.trace();
+}
+
+// Makes the contender ready, or says why the backend takes no part.
+std::string prepare(const std::vector<OpRecord>& catalog, const Case& what, Subject& subject,
+                    Contender& c) {
+  // A composite's work is that of its products and convolutions: what else it consists of differs
+  // from backend to backend.
+  const bool counts_all = what.record != nullptr &&
+                          (what.record->meaning == "pointwise" || what.record->meaning == "reduce");
+  std::vector<KernelRun> runs;
+  try {
+    runs = traced(catalog, subject);
+  } catch (const Error& error) {
+    if (c.backend.empty()) throw;
+    return error.what();
+  }
+  std::set<std::string> kernels, backends;
+  std::vector<const OpEntry*> entries;
+  bool dynamic = false;
+  for (const KernelRun& run : runs) {
+    kernels.insert(run.backend + "/" + run.kernel);
+    backends.insert(run.backend);
+    entries.push_back(run.entry);
+    dynamic |= run.entry->info->dynamic;
+    if (run.has_cost || counts_all) c.flops += run.flops;
+  }
+  for (const std::string& name : kernels) c.kernels += (c.kernels.empty() ? "" : ", ") + name;
+  if (!c.backend.empty() && !backends.contains(c.backend)) {
+    return runs.empty() ? "no kernel runs" : "the call runs " + c.kernels;
+  }
+  if (runs.empty()) return "";
+  c.probe = std::make_unique<Probe>(catalog, kCpuSlot, entries);
+  if (dynamic) return "";
+  c.probe->begin(Probe::Mode::kSkip);
+  c.direct = c.probe->all_direct();
+  try {
+    c.skip_batch = repetitions(subject, kSkipBatch);
+  } catch (const std::exception&) {
+    c.skip_batch = 0;  // something needs the values that the kernels did not compute
+  }
+  c.probe->end();
+  return "";
+}
+
+double without_kernels(Subject& subject, Contender& c, Probe::Mode mode) {
+  c.probe->begin(mode);
+  const double seconds = seconds_of_batch(subject, c.skip_batch);
+  c.probe->end();
+  return seconds;
+}
+
+void split_round(Subject& subject, Contender& c) {
+  c.probe->begin(Probe::Mode::kTime);
+  subject.run(1);
+  c.probe->end();
+  c.kernel.push_back(c.probe->seconds());
+  if (c.skip_batch == 0) return;
+  c.skipped.push_back(without_kernels(subject, c, Probe::Mode::kSkip));
+  c.direct_times.push_back(without_kernels(subject, c, Probe::Mode::kSkipDirect));
+}
+
+// What binds a case, and how long that alone would take.
+class Bound {
+ public:
+  Bound(const Bytes& bytes, double flops, const std::string& dtype, int threads, bool cold)
+      : bytes_(bytes.total()), flops_(flops * (dtype == "float64" ? 2 : 1)) {
+    if (bytes_ == 0 && flops_ == 0) return;
+    const Resource resource = 8 * bytes.written < bytes.read   ? Resource::kRead
+                              : 8 * bytes.read < bytes.written ? Resource::kWrite
+                                                               : Resource::kCopy;
+    const double footprint = cold ? std::max(bytes_, static_cast<double>(beyond_caches())) : bytes_;
+    Limit memory(resource, footprint, threads);
+    Limit arithmetic(Resource::kMultiplyAdd, 0, threads);
+    double operations = 0, rate = 0;
+    for (int i = 0; i < 3; ++i) {
+      operations = std::max(operations, arithmetic.sample());
+      if (bytes_ != 0) rate = std::max(rate, memory.sample());
+    }
+    const bool by_arithmetic = flops_ / operations > (bytes_ == 0 ? 0 : bytes_ / rate);
+    limit_ = std::make_unique<Limit>(std::move(by_arithmetic ? arithmetic : memory));
+  }
+  void sample() {
+    if (limit_ != nullptr) rates_.push_back(limit_->sample());
+  }
+  void fill(Row& row) const {
+    if (limit_ == nullptr) return;
+    const bool arithmetic = limit_->resource() == Resource::kMultiplyAdd;
+    row.limit = resource_name(limit_->resource());
+    row.limit_seconds = (arithmetic ? flops_ : bytes_) / median(rates_);
+  }
+
+ private:
+  double bytes_, flops_;
+  std::unique_ptr<Limit> limit_;
+  std::vector<double> rates_;
+};
+
+class Rounds {
+ public:
+  explicit Rounds(double seconds)
+      : end_(Clock::now() +
+             std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
+  bool next() {
+    ++done_;
+    return done_ <= kLeastRounds || (done_ <= kMostRounds && Clock::now() < end_);
+  }
+
+ private:
+  Clock::time_point end_;
+  int done_ = 0;
+};
+
+void warm_rounds(Subject& subject, std::vector<Contender>& contenders, Bound& bound,
+                 double seconds) {
+  for (Contender& c : contenders) {
+    const auto pinned = pin(c);
+    c.batch = std::min(repetitions(subject, kBatch), subject.most());
+  }
+  for (Rounds rounds(seconds * static_cast<double>(contenders.size())); rounds.next();) {
+    bound.sample();
+    for (Contender& c : contenders) {
+      const auto pinned = pin(c);
+      subject.renew();
+      subject.run(1);
+      c.warm.push_back(seconds_of_batch(subject, c.batch));
+      if (c.probe != nullptr) split_round(subject, c);
+    }
+  }
+}
+
+void cold_rounds(Subject& subject, std::vector<Contender>& contenders, Bound& bound, int threads,
+                 double seconds) {
+  CacheFlush flush(threads);
+  for (Rounds rounds(seconds * static_cast<double>(contenders.size())); rounds.next();) {
+    bound.sample();
+    for (Contender& c : contenders) {
+      const auto pinned = pin(c);
+      subject.renew();
+      for (int i = 0; i < kColdRuns; ++i) {
+        flush.run();
+        c.cold.push_back(seconds_of_batch(subject, 1));
+      }
+    }
+  }
+}
+
+std::vector<std::string> all_backends() {
+  std::vector<std::string> names;
+  for (const Backend* backend : backends()) {
+    const bool oracle = (backend->abi.flags & MT_BACKEND_ORACLE) != 0;
+    if (backend->device_slot == kCpuSlot && !oracle) names.push_back(backend->name);
+  }
+  return names;
+}
+
+std::vector<Contender> contenders_of(const std::vector<OpRecord>& catalog, const Case& c,
+                                     Subject& subject, const Options& options,
+                                     std::ostream& notes) {
+  std::vector<Contender> found;
+  std::vector<std::string> wanted = options.backends;
+  if (traced(catalog, subject).empty()) wanted = {""};
+  if (wanted.empty()) wanted = all_backends();
+  for (const std::string& name : wanted) {
+    Contender contender;
+    contender.label = name.empty() ? "-" : name;
+    contender.backend = name == "chosen" ? "" : name;
+    const auto pinned = pin(contender);
+    const std::string why = prepare(catalog, c, subject, contender);
+    if (why.empty()) {
+      found.push_back(std::move(contender));
+    } else if (!options.backends.empty()) {
+      notes << c.name << ": not on " << name << ": " << why << "\n";
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<Row> measure(const std::vector<OpRecord>& catalog, const Case& c,
+                         const Options& options, std::ostream& notes) {
+  const NoGradGuard no_grad;
+  set_num_threads(options.threads);
+  const auto subject = make_subject(c);
+  std::vector<Contender> contenders = contenders_of(catalog, c, *subject, options, notes);
+  std::vector<Row> rows;
+  if (contenders.empty()) return rows;
+  double flops = subject->flops();
+  if (flops == 0 && c.record != nullptr) flops = contenders.front().flops;
+  const double calls = subject->calls();
+  // Where no kernel runs, nothing is moved.
+  const Bytes bytes = contenders.front().label == "-" ? Bytes() : subject->bytes();
+  for (const bool cold : {false, true}) {
+    if (cold ? !options.cold : !options.warm) continue;
+    Bound bound(bytes, flops, c.dtype, options.threads, cold);
+    if (cold) {
+      cold_rounds(*subject, contenders, bound, options.threads, options.seconds);
+    } else {
+      warm_rounds(*subject, contenders, bound, options.seconds);
+    }
+    for (const Contender& contender : contenders) {
+      Row row;
+      row.what = c;
+      row.backend = contender.label;
+      row.cache = cold ? "cold" : "warm";
+      row.threads = options.threads;
+      row.time = summarize(cold ? contender.cold : contender.warm);
+      for (double* part : {&row.time.median, &row.time.mad, &row.time.least}) *part /= calls;
+      row.bytes = bytes.total();
+      row.flops = flops;
+      row.kernels = contender.kernels;
+      bound.fill(row);
+      if (!cold && !contender.kernel.empty() && !contender.skipped.empty()) {
+        const double direct = median(contender.direct_times);
+        const double selection =
+            contender.direct ? 0 : std::max(0.0, median(contender.skipped) - direct);
+        row.split = {direct / calls, selection / calls, median(contender.kernel) / calls};
+      }
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+Machine measure_machine(int threads) {
+  const auto best = [](Limit limit) {
+    double rate = 0;
+    for (int i = 0; i < 9; ++i) rate = std::max(rate, limit.sample());
+    return rate;
+  };
+  const double bytes = 2 * static_cast<double>(beyond_caches());
+  return {best(Limit(Resource::kCopy, bytes, threads)),
+          best(Limit(Resource::kRead, bytes, threads)),
+          best(Limit(Resource::kMultiplyAdd, 0, threads))};
+}
+
+}  // namespace mytorch::bench

@@ -1,0 +1,327 @@
+#!/usr/bin/env python3
+"""Times the cases of `mytorch bench --suite` in the PyTorch that this Python has.
+
+    torch_ops.py [--suite NAME] [--case NAME ...] [--threads N] [--seconds S] [--json FILE]
+                 [--suites build/release/generated/share/suites.json]
+
+Operators are ATen's by the same names, apart from EXCEPTIONS. A call is repeated by a loop of
+TorchScript, so that no Python stands between calls; where that fails, by Python, and the line says so.
+`mytorch bench --suite NAME --compare FILE` prints the ratios. Of the suite `overhead`
+bench/peers/overhead_libtorch has the same cases in C++.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import socket
+import statistics
+import sys
+import time
+from pathlib import Path
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--suite", default="all")
+parser.add_argument("--case", action="append", default=[])
+parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+parser.add_argument("--seconds", type=float, default=0.4)
+parser.add_argument("--json")
+parser.add_argument("--suites", type=Path,
+                    default=Path(__file__).resolve().parents[2] / "build/release/generated/share/suites.json")
+options = parser.parse_args()
+# Each BLAS has its own pool, which set_num_threads does not reach.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = str(options.threads)
+
+try:
+    import torch
+except ImportError:
+    sys.exit("torch_ops.py: this Python has no PyTorch (Debian: python3-torch, and /usr/bin/python3)")
+
+LABEL = f"torch-{torch.__version__}"
+BATCH = 1e-3  # seconds
+LEAST_ROUNDS, MOST_ROUNDS = 7, 401
+
+
+# ---- arguments ------------------------------------------------------------------------------------
+
+def tensor(spec: dict, dtype: str, made: dict) -> torch.Tensor:
+    shape, layout = list(spec["shape"]), spec.get("layout", "contiguous")
+    memory = list(shape)
+    if layout == "transposed":
+        memory[-1], memory[-2] = memory[-2], memory[-1]
+    elif layout == "sliced":
+        memory[-1] *= 2
+    elif layout == "broadcast":
+        memory[0] = 1
+    elif layout == "channels_last":
+        memory = [memory[0], *memory[2:], memory[1]]
+    kind = getattr(torch, spec.get("dtype", dtype))
+    if "of" in spec:
+        whole = made[spec["of"]].reshape(-1)[:math.prod(memory)].view(memory)
+    elif kind.is_floating_point:
+        whole = torch.empty(memory, dtype=kind).uniform_(spec.get("low", -1), spec.get("high", 1))
+    else:
+        whole = torch.randint(int(spec.get("low", 0)), int(spec.get("high", 2)), memory, dtype=kind)
+    if layout == "transposed":
+        return whole.transpose(-1, -2)
+    if layout == "sliced":
+        return whole[..., ::2]
+    if layout == "broadcast":
+        return whole.expand(shape)
+    if layout == "channels_last":
+        return whole.movedim(-1, 1)
+    return whole
+
+
+INDICES = {"index", "indices"}  # arguments that are int64 without saying so
+
+
+def arguments(case: dict) -> dict:
+    dtype = case.get("dtype", "float32")
+    made: dict = {}
+    for views in (False, True):
+        for name, value in case.get("args", {}).items():
+            if (isinstance(value, dict) and "of" in value) != views:
+                continue
+            kind = "int64" if name in INDICES else dtype
+            if isinstance(value, dict):
+                value = tensor(value, kind, made)
+            elif isinstance(value, list) and value and isinstance(value[0], dict):
+                value = [tensor(v, kind, made) for v in value]
+            made[name] = value
+    return made
+
+
+# ---- where ATen's name or arguments differ: (name, arguments by position) ---------------------------
+
+def _convolution(a: dict, input_: torch.Tensor, weight: torch.Tensor, mask: list) -> tuple[str, list]:
+    return "convolution_backward", [a["grad_output"], input_, weight, None, a["stride"], a["padding"], a["dilation"],
+                                    a["transposed"], a["output_padding"], a["groups"], mask]
+
+
+EXCEPTIONS = {
+    # What relu is inside; its own out= form computes into fresh memory and copies.
+    "relu": lambda a, out: ("clamp_min", [a["self"], 0]) if out else None,
+    "relu_grad": lambda a, out: ("threshold_backward", [a["grad"], a["result"], 0]),
+    "convolution_backward_input": lambda a, out: _convolution(
+        a, torch.empty(a["input_size"]), a["weight"], [True, False, False]),
+    "convolution_backward_weight": lambda a, out: _convolution(
+        a, a["input"], torch.empty(a["weight_size"]), [False, True, False]),
+    "softmax_backward": lambda a, out: (
+        "_softmax_backward_data", [a["grad_output"], a["output"], a["dim"], a["output"].dtype]),
+    "log_softmax_backward": lambda a, out: (
+        "_log_softmax_backward_data", [a["grad_output"], a["output"], a["dim"], a["output"].dtype]),
+    "native_layer_norm_backward": lambda a, out: (
+        "native_layer_norm_backward", [a["grad_out"], a["input"], a["normalized_shape"], a["mean"], a["rstd"],
+                                       a["weight"], torch.zeros_like(a["weight"]), [True, True, True]]),
+    "batch_norm_training_backward": lambda a, out: (
+        "native_batch_norm_backward", [a["grad_out"], a["input"], a["weight"], None, None, a["mean"],
+                                       (a["var"] + a["eps"]).rsqrt(), True, a["eps"], [True, True, True]]),
+    "cross_entropy": lambda a, out: ("cross_entropy_loss", [a["self"], a["target"], None, 1, -100, 0.0]),
+}
+
+
+def aten_call(case: dict, args: dict) -> tuple[str, list, dict]:
+    """ATen's name, its arguments in the order of its schema with defaults, and those by name only."""
+    op = case["op"]
+    if op in EXCEPTIONS and (found := EXCEPTIONS[op](args, case.get("form") == "out")) is not None:
+        return (*found, {})
+    base, _, overload = op.partition(".")
+    schema = getattr(getattr(torch.ops.aten, base), overload or "default")._schema
+    values, named = [], {}
+    for a in schema.arguments:
+        if a.name not in args and not a.has_default_value():
+            raise KeyError(f"aten::{op} needs {a.name!r}")
+        value = args.get(a.name, a.default_value if a.has_default_value() else None)
+        if a.kwarg_only:
+            named[a.name] = value
+        else:
+            values.append(value)
+    return base, values, named
+
+
+# ---- loops ------------------------------------------------------------------------------------------
+
+def ir_type(value) -> str:
+    if isinstance(value, torch.Tensor):
+        return "Tensor"
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind.__name__
+    if isinstance(value, torch.dtype):
+        return "int"
+    if isinstance(value, (list, tuple)) and value:
+        return ir_type(value[0]) + "[]"
+    if isinstance(value, (list, tuple)):
+        return "int[]"
+    raise TypeError(f"{value!r} has no type in TorchScript")
+
+
+def script_loop(op: str, values: list, results: int):
+    """loop(n): makes the call n times. The first result is carried from one round to the next, or the
+    call would be removed as useless."""
+    inputs, names, given = [], [], []
+    for i, value in enumerate(values):
+        if value is None:
+            names.append("%none")
+        else:
+            names.append(f"%a{i}")
+            inputs.append(f"%a{i} : {ir_type(value)}")
+            given.append(value)
+    outputs = ", ".join(f"%r{i} : Tensor" for i in range(results))
+    call = f"aten::{op}({', '.join(names)})"
+    text = f"""graph({', '.join(['%n : int', *inputs])}):
+  %none : NoneType = prim::Constant()
+  %true : bool = prim::Constant[value=1]()
+  {outputs.replace("%r", "%f")} = {call}
+  %last : Tensor = prim::Loop(%n, %true, %f0)
+    block0(%i : int, %carried : Tensor):
+      {outputs} = {call}
+      -> (%true, %r0)
+  return (%last)
+"""
+    function = torch._C._create_function_from_graph("loop", torch._C.parse_ir(text))
+    return lambda n: function(n - 1, *given)
+
+
+def loop_of(case: dict, args: dict):
+    """A loop over the call, and a remark."""
+    op, values, named = aten_call(case, args)
+    call = getattr(torch.ops.aten, op)
+    results = call(*values, **named)
+    outs = [results] if isinstance(results, torch.Tensor) else list(results)
+    flat = [*values, *named.values(), *(outs if case.get("form") == "out" else [])]
+    try:
+        loop = script_loop(op, flat, len(outs))
+        loop(2)
+        return loop, ""
+    except Exception as error:  # whatever this version of TorchScript dislikes
+        remark = f"by Python: {str(error).strip().splitlines()[0]}"
+    if case.get("form") == "out":
+        if len(outs) != 1:
+            raise NotImplementedError(f"several outputs of {op} by Python")
+        named = {**named, "out": outs[0]}
+
+    def python_loop(n: int):
+        for _ in range(n):
+            call(*values, **named)
+    python_loop(1)
+    return python_loop, remark
+
+
+# ---- optimizers: the parameters of bench/harness/programs.cpp -----------------------------------------
+
+def parameters() -> list[torch.Tensor]:
+    shapes = [(1024, 1024), (1024,)] * 9 + [(1024, 544), (544,)] + [(64,)] * 10
+    made = [torch.rand(s, requires_grad=True) for s in shapes]
+    for p in made:
+        p.grad = torch.rand_like(p)
+    return made
+
+
+OPTIMIZERS = {
+    "sgd_10M": lambda p, **more: torch.optim.SGD(p, lr=1e-3, momentum=0.9, **more),
+    "adam_10M": lambda p, **more: torch.optim.Adam(p, lr=1e-3, **more),
+    "adamw_10M": lambda p, **more: torch.optim.AdamW(p, lr=1e-3, **more),
+}
+
+
+def optimizer_loops(name: str):
+    for label, more in [("", {}), ("-foreach", {"foreach": True}), ("-fused", {"fused": True})]:
+        try:
+            optimizer = OPTIMIZERS[name](parameters(), **more)
+            optimizer.step()
+        except Exception:  # this version has no such kind
+            continue
+
+        def loop(n: int, optimizer=optimizer):
+            for _ in range(n):
+                optimizer.step()
+        yield label, loop
+
+
+# ---- measuring ----------------------------------------------------------------------------------------
+
+def seconds_of(loop, n: int) -> float:
+    start = time.perf_counter()
+    loop(n)
+    return time.perf_counter() - start
+
+
+def measure(loop) -> tuple[float, float, int]:
+    """Median and median deviation of a call's seconds, and how many batches there were."""
+    loop(1)
+    n = 1
+    while (spent := seconds_of(loop, n)) < BATCH / 8:
+        n *= 4
+    n = max(1, int(BATCH / (spent / n)))
+    times: list[float] = []
+    end = time.perf_counter() + options.seconds
+    while len(times) < LEAST_ROUNDS or (len(times) < MOST_ROUNDS and time.perf_counter() < end):
+        times.append(seconds_of(loop, n) / n)
+    for _ in range(2):  # outliers, as bench/harness/statistics.cpp
+        middle = statistics.median(times)
+        deviation = statistics.median(abs(t - middle) for t in times)
+        reach = max(5 * 1.4826 * deviation, 1e-3 * middle)
+        times = [t for t in times if abs(t - middle) <= reach]
+    return middle, deviation, len(times)
+
+
+def blas_library() -> str:
+    """The BLAS that this process has: Debian's alternatives decide, and the slowest is the default."""
+    paths = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line}
+    found = sorted(p for p in paths if any(word in p.lower() for word in ("blas", "blis", "mkl")))
+    note = ""
+    if any("/libblas.so" in p or "/blas/" in p for p in found) and not any("open" in p or "blis" in p for p in found):
+        note = " (the reference BLAS: install libopenblas0 or libblis, or matrix products are slow)"
+    return ("BLAS " + ", ".join(found) if found else "BLAS built in") + note
+
+
+def main() -> None:
+    torch.set_num_threads(options.threads)
+    # Fused and specialized graphs would not be the operators any more.
+    for switch in ("_jit_set_profiling_executor", "_jit_set_profiling_mode", "_jit_override_can_fuse_on_cpu",
+                   "_jit_set_texpr_fuser_enabled"):
+        if hasattr(torch._C, switch):
+            getattr(torch._C, switch)(False)
+    cases = [c for c in json.loads(options.suites.read_text()) if options.suite in ("all", c["suite"])
+             and (not options.case or c["name"] in options.case)]
+    if not cases:
+        sys.exit(f"torch_ops.py: no case of suite {options.suite!r} has such a name")
+    results = []
+    print(f"{LABEL}, {options.threads} threads, {blas_library()}")
+    for case in cases:
+        name = case["name"]
+        if "program" in case and name not in OPTIMIZERS:
+            continue
+        try:
+            with torch.no_grad():
+                if name in OPTIMIZERS:
+                    loops = [(label, loop, "") for label, loop in optimizer_loops(name)]
+                else:
+                    loops = [("", *loop_of(case, arguments(case)))]
+                for label, loop, remark in loops:
+                    middle, deviation, rounds = measure(loop)
+                    print(f"{name:26} {LABEL + label:24} {middle * 1e6:12.2f} us  +- "
+                          f"{100 * deviation / middle:.1f} %  {remark}", flush=True)
+                    dtype = case.get("dtype", "float32")
+                    full = f"{name}/{dtype}/threads:{options.threads}/warm/{LABEL}{label}"
+                    results.append({
+                        "name": full, "run_name": full, "run_type": "iteration", "repetitions": 1,
+                        "repetition_index": 0, "threads": options.threads, "iterations": rounds,
+                        "real_time": middle * 1e9, "cpu_time": middle * 1e9, "time_unit": "ns",
+                        "suite": case["suite"], "case": name, "backend": LABEL + label, "cache": "warm",
+                        "dtype": dtype, "deviation": deviation * 1e9})
+        except Exception as error:
+            print(f"{name:26} not here: {str(error).strip().splitlines()[0]}", flush=True)
+    if options.json:
+        context = {"date": time.strftime("%FT%T%z"), "host_name": socket.gethostname(), "executable": "torch_ops.py",
+                   "num_cpus": os.cpu_count(), "library_build_type": "release", "label": LABEL}
+        Path(options.json).write_text(json.dumps({"context": context, "benchmarks": results}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

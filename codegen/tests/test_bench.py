@@ -1,0 +1,83 @@
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+from codegen import emit_bench
+from codegen.cost import FUNCTIONS, cost_tree
+from codegen.formula import FormulaError, parse_formula
+from codegen.records import load
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class CostTest(unittest.TestCase):
+    def tree(self, text: str):
+        names = {"x", "weight", "bias", "groups", "stride"}
+        return cost_tree(parse_formula(text, names, {"x", "weight", "bias"}, FUNCTIONS).tree)
+
+    def test_forms(self):
+        for text, tree in [
+            ("2 * numel(x)", ["*", 2, ["numel", "x"]]),
+            ("x.shape[1] // groups", ["//", ["size", "x", 1], ["arg", "groups"]]),
+            ("nbytes(x) + x.ndim", ["+", ["nbytes", "x"], ["ndim", "x"]]),
+            ("-stride[0]", ["-", 0, ["item", "stride", 0]]),
+            ("1 if bias is None else 2", ["if", ["absent", "bias"], 1, 2]),
+            ("1 if bias is not None and not groups else 0.5",
+             ["if", ["and", ["not", ["absent", "bias"]], ["not", ["arg", "groups"]]], 1, 0.5]),
+            ("x.shape[x.ndim - 2]", ["size", "x", ["-", ["ndim", "x"], 2]]),
+        ]:
+            with self.subTest(text=text):
+                self.assertEqual(self.tree(text), tree)
+
+    def test_refuses(self):
+        for text in ["log(groups)", "groups ** 2", "x.strides[0]", "[1, 2]", "'a'"]:
+            with self.subTest(text=text), self.assertRaises(FormulaError):
+                self.tree(text)
+
+
+class SuitesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.ops = load(str(ROOT / "ops.yaml"))
+
+    def emit(self, text: str) -> list:
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write(text)
+            file.flush()
+            return json.loads(emit_bench.emit(self.ops, Path(file.name))["share/suites.json"])
+
+    def test_suites_of_the_project(self):
+        cases = json.loads(emit_bench.emit(self.ops)["share/suites.json"])
+        self.assertEqual({c["suite"] for c in cases},
+                         {"overhead", "pointwise", "reduce", "matmul", "conv", "norm", "index", "optim"})
+
+    def test_a_case(self):
+        self.assertEqual(self.emit("a:\n- {name: b, op: exp, args: {self: {shape: [3]}}}"),
+                         [{"suite": "a", "name": "b", "op": "exp", "args": {"self": {"shape": [3]}}}])
+
+    def test_refuses(self):
+        for case, says in [
+            ("{op: exp}", "no name"),
+            ("{name: x}", "either an op or a program"),
+            ("{name: x, op: exp, program: y}", "either an op or a program"),
+            ("{name: x, op: nothing}", "no operator 'nothing'"),
+            ("{name: x, op: exp, speed: 1}", "unknown key 'speed'"),
+            ("{name: x, op: exp, args: {}}", "needs 'self'"),
+            ("{name: x, op: exp, args: {other: 1}}", "no argument 'other'"),
+            ("{name: x, op: exp, args: {self: {dtype: float32}}}", "has no shape"),
+            ("{name: x, op: exp, args: {self: {shape: [1], size: 2}}}", "unknown key 'size'"),
+            ("{name: x, op: exp, args: {self: {shape: [1], layout: odd}}}", "unknown layout"),
+            ("{name: x, op: exp, args: {self: {shape: [1], of: y}}}", "view of 'y'"),
+            ("{name: x, op: exp, form: odd, args: {self: {shape: [1]}}}", "unknown form"),
+            ("{name: x, op: relu_grad, form: out, args: {grad: {shape: [1]}, result: {shape: [1]}}}", "no form 'out'"),
+            ("{name: x, op: exp, args: {self: {shape: [1]}}}\n- {name: x, op: exp, args: {self: {shape: [1]}}}",
+             "two cases"),
+        ]:
+            with self.subTest(case=case), self.assertRaises(SystemExit) as caught:
+                self.emit(f"suite:\n- {case}")
+            self.assertIn(says, str(caught.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()

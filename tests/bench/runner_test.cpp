@@ -1,0 +1,246 @@
+// What is measured is what was asked for; how long it takes is the machine's business.
+#include "bench/harness/runner.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "bench/harness/limits.h"
+#include "bench/harness/probe.h"
+#include "bench/harness/report.h"
+#include "core/runtime/device_registry.h"
+#include "mytorch/backends.h"
+#include "mytorch/call.h"
+#include "mytorch/error.h"
+#include "mytorch/tensor.h"
+
+namespace mytorch::bench {
+namespace {
+
+class Runner : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    load_default_backends();
+    catalog_ = new auto(conformance::load_catalog(conformance::share_folder()));
+  }
+  static Case named(const std::string& op, const char* args) {
+    Case c;
+    c.name = op;
+    c.record = find_record(*catalog_, op).record;
+    c.args = Json::parse(args);
+    return c;
+  }
+  static std::vector<Row> rows(const Case& c, std::vector<std::string> backends,
+                               std::string* notes = nullptr) {
+    Options options;
+    options.backends = std::move(backends);
+    options.seconds = 0.002;
+    std::ostringstream text;
+    auto found = measure(*catalog_, c, options, text);
+    if (notes != nullptr) *notes = text.str();
+    return found;
+  }
+  static inline std::vector<OpRecord>* catalog_ = nullptr;
+};
+
+TEST_F(Runner, RowsOfBackends) {
+  const Case c = named("add.Tensor", R"({"self": {"shape": [64]}, "other": {"shape": [64]}})");
+  const auto found = rows(c, {"cpu-openmp", "reference", "chosen"});
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0].backend, "cpu-openmp");
+  EXPECT_EQ(found[0].kernels.substr(0, 11), "cpu-openmp/");
+  EXPECT_EQ(found[2].kernels, found[0].kernels);
+  for (const Row& row : found) {
+    EXPECT_GT(row.time.median, 0);
+    EXPECT_EQ(row.bytes, 3 * 64 * 4);
+    EXPECT_GE(row.time.samples, 5u);
+  }
+  ASSERT_TRUE(found[0].split.has_value());
+  EXPECT_GT(found[0].split->frontend, 0);
+  EXPECT_GT(found[0].split->kernel, 0);
+  EXPECT_LT(found[0].split->kernel, 1e-3);
+  EXPECT_EQ(found[0].flops, 64);  // of self + other, the body where alpha is 1
+}
+
+TEST_F(Runner, WithoutBackendsTheOracleIsLeftOut) {
+  for (const Row& row : rows(named("exp", R"({"self": {"shape": [64]}})"), {})) {
+    EXPECT_NE(row.backend, "reference");
+  }
+}
+
+TEST_F(Runner, ABackendThatTakesNoPartSaysWhy) {
+  std::string notes;
+  const Case view = named("view", R"({"self": {"shape": [6]}, "size": [2, 3]})");
+  const auto of_view = rows(view, {"cpu-openmp"}, &notes);
+  ASSERT_EQ(of_view.size(), 1u);  // no kernel runs, whatever is pinned
+  EXPECT_EQ(of_view[0].backend, "-");
+  EXPECT_EQ(of_view[0].limit, "");
+}
+
+TEST_F(Runner, CompositesCountTheirProducts) {
+  const auto found = rows(
+      named("matmul", R"({"self": {"shape": [8, 16]}, "other": {"shape": [16, 4]}})"), {"chosen"});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].flops, 2 * 8 * 16 * 4);
+}
+
+TEST_F(Runner, ColdCaches) {
+  Options options;
+  options.warm = false;
+  options.cold = true;
+  options.seconds = 0.001;
+  options.backends = {"chosen"};
+  std::ostringstream notes;
+  const Case c = named("exp", R"({"self": {"shape": [1024]}})");
+  const auto found = measure(*catalog_, c, options, notes);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].cache, "cold");
+  EXPECT_FALSE(found[0].split.has_value());
+  EXPECT_GT(found[0].time.median, rows(c, {"chosen"})[0].time.median);
+}
+
+TEST_F(Runner, CallsAreAsBeforeAfterwards) {
+  const Tensor x = call("ones", {std::vector<int64_t>{4}})[0].tensor();
+  std::vector<KernelRun> runs;
+  {
+    Probe probe(*catalog_, kCpuSlot, {});
+    probe.begin(Probe::Mode::kTrace);
+    call("add", {x, x});
+    probe.end();
+    runs = probe.trace();
+    ASSERT_EQ(runs.size(), 1u);
+    EXPECT_STREQ(runs[0].entry->info->name, "add.Tensor");
+    EXPECT_EQ(runs[0].flops, 4);
+    // Without its kernel the call leaves what is there.
+    const Tensor out = call("zeros", {std::vector<int64_t>{4}})[0].tensor();
+    for (const auto mode : {Probe::Mode::kSkip, Probe::Mode::kSkipDirect}) {
+      probe.begin(mode);
+      call("add", {x, x}, {{"out", Value(out)}});
+      probe.end();
+      EXPECT_EQ(out.const_data<float>()[0], 0);
+    }
+    probe.begin(Probe::Mode::kTime);
+    call("add", {x, x}, {{"out", Value(out)}});
+    EXPECT_EQ(out.const_data<float>()[0], 2);
+    EXPECT_GT(probe.seconds(), 0);
+    // Goes away in the middle.
+  }
+  EXPECT_EQ(call("add", {x, x})[0].tensor().const_data<float>()[3], 2);
+}
+
+TEST_F(Runner, Limits) {
+  for (const Resource resource :
+       {Resource::kCopy, Resource::kRead, Resource::kWrite, Resource::kMultiplyAdd}) {
+    for (const int threads : {1, 2}) {
+      Limit limit(resource, 1 << 16, threads);
+      EXPECT_GT(limit.sample(), 1e8) << resource_name(resource);
+      EXPECT_LT(limit.sample(), 1e13) << resource_name(resource);
+    }
+  }
+  // The loops do what they are called, to the last element.
+  std::vector<float> from(1000), to(1008);
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
+  float* const aligned = to.data() + (16 - reinterpret_cast<uintptr_t>(to.data()) / 4 % 16) % 16;
+  for (const auto& copy : copy_loops(from.data(), aligned, 992, 2)) {
+    std::fill_n(aligned, 992, 0.0f);
+    copy();
+    EXPECT_TRUE(std::equal(from.begin(), from.begin() + 992, aligned));
+  }
+}
+
+// ---- results as files
+
+std::vector<Row> made_rows() {
+  Row row;
+  row.what.suite = "pointwise";
+  row.what.name = "add_16M";
+  row.what.program = "add";
+  row.backend = "ours";
+  row.cache = "warm";
+  row.threads = 2;
+  row.time = summarize({2e-3, 2e-3, 2e-3});
+  row.bytes = 2e6;
+  return {row};
+}
+
+TEST(Report, Durations) {
+  EXPECT_EQ(duration_text(0), "0 ns");
+  EXPECT_EQ(duration_text(1.234e-9), "1.23 ns");
+  EXPECT_EQ(duration_text(12.34e-6), "12.3 us");
+  EXPECT_EQ(duration_text(0.1234), "123 ms");
+  EXPECT_EQ(duration_text(999.9e-6), "1.00 ms");
+  EXPECT_EQ(duration_text(3), "3.00 s");
+}
+
+class Results : public ::testing::Test {
+ protected:
+  std::string write(const std::string& text) {
+    const std::string path = ::testing::TempDir() + "mytorch_bench_results.json";
+    std::ofstream(path) << text;
+    return path;
+  }
+  std::string compared(const std::string& text) {
+    std::ostringstream out;
+    print_comparison(made_rows(), read_results(write(text)), out);
+    return out.str();
+  }
+};
+
+TEST_F(Results, OurOwnCanBeRead) {
+  const auto json = to_json(made_rows(), {1, 2, 3}, 2);
+  const auto& entry = json.at("benchmarks").at(0);
+  for (const char* key : {"name", "run_name", "run_type", "iterations", "real_time", "cpu_time",
+                          "time_unit", "threads"}) {
+    EXPECT_TRUE(entry.contains(key)) << key;
+  }
+  EXPECT_EQ(entry.at("bytes_per_second"), 1e9);
+  const auto others = read_results(write(json.dump()));
+  ASSERT_EQ(others.size(), 1u);
+  EXPECT_EQ(others[0].name, "add_16M");
+  EXPECT_EQ(others[0].label, "ours");
+  EXPECT_EQ(others[0].threads, 2);
+  EXPECT_DOUBLE_EQ(others[0].seconds, 2e-3);
+}
+
+TEST_F(Results, RatiosByCase) {
+  // Google Benchmark's own: repetitions, of which the median counts, in other units.
+  const std::string text = compared(R"({"context": {}, "benchmarks": [
+      {"name": "add_16M/threads:2", "real_time": 1.0, "time_unit": "ms"},
+      {"name": "add_16M/threads:2", "real_time": 6000.0, "time_unit": "us"},
+      {"name": "add_16M/threads:2", "real_time": 9.0, "time_unit": "ms"},
+      {"name": "other", "real_time": 1.0, "time_unit": "ms"}]})");
+  EXPECT_NE(text.find("3.00x"), std::string::npos) << text;
+  EXPECT_NE(text.find("over 1 case"), std::string::npos) << text;
+  const std::string aggregate = compared(R"({"context": {"label": "torch"}, "benchmarks": [
+      {"name": "add_16M_median", "run_name": "add_16M", "run_type": "aggregate",
+       "aggregate_name": "median", "real_time": 1.0, "time_unit": "ms"},
+      {"name": "add_16M_mean", "run_name": "add_16M", "run_type": "aggregate",
+       "aggregate_name": "mean", "real_time": 9.0, "time_unit": "ms"}]})");
+  EXPECT_NE(aggregate.find("0.50x"), std::string::npos) << aggregate;
+  EXPECT_NE(aggregate.find("torch"), std::string::npos) << aggregate;
+}
+
+TEST_F(Results, OfOtherThreadsOrTypesAreNotCompared) {
+  for (const char* other : {R"("threads": 1, "dtype": "float32", "cache": "warm")",
+                            R"("threads": 2, "dtype": "float64", "cache": "warm")",
+                            R"("threads": 2, "dtype": "float32", "cache": "cold")"}) {
+    const std::string text = compared(std::string(R"({"context": {}, "benchmarks": [
+        {"name": "x", "case": "add_16M", "real_time": 1.0, "time_unit": "ms", )") +
+                                      other + "}]}");
+    EXPECT_NE(text.find("not in the file: add_16M"), std::string::npos) << text;
+  }
+}
+
+TEST_F(Results, BadFiles) {
+  EXPECT_THROW(read_results("/no/such/file.json"), Error);
+  for (const char* text : {"", "[]", "{}", R"({"context": {}, "benchmarks": [{}]})",
+                           R"({"context": {}, "benchmarks": [{"name": "x", "real_time": "y"}]})",
+                           R"({"context": {}, "benchmarks":
+                               [{"name": "x", "real_time": 1, "time_unit": "days"}]})"}) {
+    EXPECT_THROW(read_results(write(text)), Error) << text;
+  }
+}
+
+}  // namespace
+}  // namespace mytorch::bench
