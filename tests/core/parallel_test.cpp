@@ -93,11 +93,11 @@ TEST_F(ParallelTest, NestedCallsRunInPlace) {
 }
 
 TEST_F(ParallelTest, ASinglePieceMayNestToo) {
-  int64_t sum = 0;
+  std::atomic<int64_t> sum{0};
   sdk::parallel_for(*cpu(), 0, 1, 1, [&](int64_t, int64_t) {
     sdk::parallel_for(*cpu(), 0, 100, 1, [&](int64_t b, int64_t e) { sum += e - b; });
   });
-  EXPECT_EQ(sum, 100);
+  EXPECT_EQ(sum.load(), 100);
   EXPECT_EQ(pieces_of(0, 100, 1).size(), 4u);  // and the next call is parallel again
 }
 
