@@ -1,5 +1,6 @@
 // `mytorch bench`.
 #include <algorithm>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <set>
@@ -47,7 +48,7 @@ void check_backends(const std::vector<std::string>& names) {
     if (known.contains(name)) continue;
     std::string list;
     for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
-    refuse("no backend '" + name + "' serves the CPU; there are " + list);
+    refuse("no backend '" + name + "' serves the CPU; there are " + list + ": see `mytorch info`");
   }
 }
 
@@ -112,6 +113,9 @@ int bench_command(const BenchArguments& given) {
   // Before minutes of measurements, so that a wrong name costs none of them.
   std::vector<bench::Other> others;
   if (!given.compare.empty()) others = bench::read_results(given.compare);
+  if (!given.json.empty() && !std::ofstream(given.json, std::ios::app)) {
+    throw Error(ErrorCode::kIo, "[bench] cannot write " + given.json);
+  }
 
   bench::Options options;
   options.backends = given.backends;

@@ -210,7 +210,11 @@ std::vector<Case> suite_cases(const std::vector<OpRecord>& catalog, const std::s
   std::vector<Case> cases;
   std::set<std::string> suites;
   try {
-    for (const Json& json : Json::parse(file)) {
+    const Json all = Json::parse(file);
+    if (!all.is_array() || all.empty()) {
+      throw Error(ErrorCode::kIo, "[bench] " + path + " is no list of cases");
+    }
+    for (const Json& json : all) {
       Case c;
       c.suite = json.at("suite");
       suites.insert(c.suite);
@@ -220,7 +224,13 @@ std::vector<Case> suite_cases(const std::vector<OpRecord>& catalog, const std::s
       c.form = form_of(json.value("form", ""));
       c.args = json.value("args", Json::object());
       c.dtype = json.value("dtype", c.dtype);
-      if (c.program.empty()) c.record = find_record(catalog, json.at("op")).record;
+      if (c.program.empty()) {
+        const std::string op = json.at("op");
+        const auto found = std::find_if(catalog.begin(), catalog.end(),
+                                        [&](const OpRecord& record) { return record.name == op; });
+        if (found == catalog.end()) refuse(path + ": there is no operator '" + op + "'");
+        c.record = &*found;
+      }
       cases.push_back(std::move(c));
     }
   } catch (const Json::exception& error) {

@@ -388,7 +388,7 @@ class ToolsTest(ProgramTest):
             (["exp", "--dtype", "float33"], "float33"), (["exp", "--threads", "0"], "--threads"),
             (["exp", "--cache", "hot"], "--cache"), (["exp", "--backend", "nobody"], ["nobody", "cpu-openmp"]),
             (["relu_grad", "--form", "out"], "no such form"), (["exp", "--seconds", "x"], "--seconds"),
-            (["exp", "--compare", self.folder / "nowhere"], "nowhere"), (["exp", "--compare", results], results),
+            (["exp", "--compare", self.folder / "nowhere"], "nowhere"), (["exp", "--compare", results], [results]),
             (["exp", "--shapes", "8", "--seconds", "0.001", "--json", "/no/where.json"], "/no/where.json"),
         ]:
             with self.subTest(args=args):
@@ -419,6 +419,11 @@ class ToolsTest(ProgramTest):
                     self.refused("mytorch", "check", "--only", "neg", "--quick", env={"MYTORCH_SHARE": str(share)},
                                  says=name)
             (share / name).write_bytes(whole)
+        for content in (b"", b"{", b"{}", b"[]", b"[1]", b"[{}]", b'[{"suite": "norm", "name": "b", "op": "nothing"}]'):
+            (share / "suites.json").write_bytes(content)
+            for what in (["--suite", "norm"], ["exp"]):
+                with self.subTest(file="suites.json", content=content[:20], what=what):
+                    self.refused("mytorch", "bench", *what, env={"MYTORCH_SHARE": str(share)}, says="suites.json")
 
 
 if __name__ == "__main__":
