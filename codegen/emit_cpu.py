@@ -17,7 +17,7 @@ from codegen.nodes import BOOL, COMPUTE, NODE_OPS
 from codegen.program import Output, Program
 from codegen.schema import fnv1a
 
-FILES = 20  # that the spans are spread over, some seconds of compilation each; fixed, so that a new one moves no other
+FILES = 12  # that the spans are spread over, some seconds of compilation each; fixed, so that a new one moves no other
 
 # Nodes on COMPUTE that exist for integers. div, of integers, is only reached by dissolving.
 _INTEGER = {

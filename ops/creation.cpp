@@ -105,6 +105,12 @@ Tensor new_like(const Tensor& self, ScalarType dtype, Device device) {
   return Tensor::adopt(new_tensor_strided(sizes, as_list(packed), dtype, device));
 }
 
+TensorSpec spec_like(const Tensor& self) {
+  TensorSpec spec = like(self);
+  if (!self.is_contiguous()) spec.strides = packed_like(self.sizes(), self.strides());
+  return spec;
+}
+
 Tensor scalar_tensor(const Scalar& value, std::optional<ScalarType> dtype, Device device) {
   return full(IntList(), value, dtype.value_or(kFloat32), device);
 }

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "core/tensor/spec.h"
 #include "core/types/dims.h"
 #include "mytorch/tensor.h"
 
@@ -14,5 +15,7 @@ Dims packed_like(IntList sizes, IntList strides);
 
 // Uninitialized, in the shape and order of strides of `self`.
 Tensor new_like(const Tensor& self, ScalarType dtype, Device device);
+// What it makes, of the same type and on the same device.
+TensorSpec spec_like(const Tensor& self);
 
 }  // namespace mytorch

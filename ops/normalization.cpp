@@ -18,6 +18,7 @@
 #include "mytorch/ops/rsqrt.h"
 #include "mytorch/ops/sub.h"
 #include "mytorch/ops/var_mean.h"
+#include "ops/creation.h"
 #include "ops/geometry.h"
 #include "ops/precision.h"
 
@@ -157,7 +158,7 @@ std::tuple<TensorSpec, TensorSpec, TensorSpec> native_layer_norm(const Tensor& i
   for (size_t i = input.dim() - normalized_shape.size(); i < stats.sizes.size(); ++i) {
     stats.sizes[i] = 1;
   }
-  return {like(input), stats, stats};
+  return {spec_like(input), stats, stats};
 }
 
 std::tuple<TensorSpec, TensorSpec, TensorSpec> native_layer_norm_backward(

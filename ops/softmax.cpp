@@ -8,6 +8,7 @@
 #include "mytorch/ops/sub.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/zeros_like.h"
+#include "ops/creation.h"
 #include "ops/precision.h"
 
 namespace mytorch {
@@ -22,7 +23,7 @@ TensorSpec like_floating(const Tensor& self, int64_t dim, std::optional<ScalarTy
     fail(ErrorCode::kType, "[", op, "] gives fractions, which ", dtype_name(type),
          " cannot hold: give a floating dtype");
   }
-  TensorSpec spec = like(self);
+  TensorSpec spec = spec_like(self);
   spec.dtype = type;
   return spec;
 }
@@ -32,7 +33,9 @@ TensorSpec like_both(const Tensor& grad_output, const Tensor& output, int64_t di
     fail(ErrorCode::kShape, "[", op, "] grad_output has shape ", shape_str(grad_output.sizes()),
          ", but output has shape ", shape_str(output.sizes()));
   }
-  return like_floating(output, dim, std::nullopt, op);
+  TensorSpec spec = like_floating(output, dim, std::nullopt, op);
+  spec.strides = spec_like(grad_output).strides;  // of two operands the first decides
+  return spec;
 }
 
 }  // namespace

@@ -12,5 +12,7 @@ Run add_info(CLI::App& app);
 Run add_ops(CLI::App& app);
 Run add_check(CLI::App& app);
 Run add_bench(CLI::App& app);
+Run add_tune(CLI::App& app);
+Run add_explain(CLI::App& app);
 
 }  // namespace mytorch::tools

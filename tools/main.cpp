@@ -25,13 +25,16 @@ int main(int argc, char** argv) {
   add("check", "tests a backend's operators against the oracle", mytorch::tools::add_check);
   add("bench", "times operators on every backend, beside the machine's own limits",
       mytorch::tools::add_bench);
+  add("tune", "measures which kernel is the fastest, for MYTORCH_CHOICE=measured",
+      mytorch::tools::add_tune);
+  add("explain", "which kernel a call takes, and why not another", mytorch::tools::add_explain);
   try {
     const bool known = std::any_of(commands.begin(), commands.end(), [&](const auto& command) {
       return argc < 2 || argv[1][0] == '-' || command.first->get_name() == argv[1];
     });
     if (!known) {
       throw CLI::ValidationError("there is no command '" + std::string(argv[1]) +
-                                 "': info, ops, check or bench");
+                                 "': info, ops, check, bench, tune or explain");
     }
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -39,9 +39,6 @@ inline void append_linear(dnnl::post_ops& ops, float scale) {
   ops.append_eltwise(dnnl::algorithm::eltwise_linear, scale, 0.0f);
 }
 
-// Whether gradients of normalizations want to be given the shift, which they have no use for.
-inline constexpr bool kBackwardTakesShift = false;
-
 #else
 
 template <class P, class... Args>
@@ -57,8 +54,6 @@ typename P::primitive_desc describe_backward(const Attr& attr, const Hint& hint,
 inline void append_linear(dnnl::post_ops& ops, float scale) {
   ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_linear, scale, 0.0f);
 }
-
-inline constexpr bool kBackwardTakesShift = true;
 
 #endif
 

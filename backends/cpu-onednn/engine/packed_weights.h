@@ -48,16 +48,14 @@ class PackedWeights {
   };
   using Entries = std::list<Entry>;  // the last used first
 
-  static uint64_t hash(uint64_t storage, const void* data);
-  Entries::iterator find(uint64_t hash, uint64_t storage, const void* data, const Desc& given,
-                         const Desc& wanted);
+  Entries::iterator find(uint64_t storage, const void* data, const Desc& given, const Desc& wanted);
   void drop_copy(Entry& entry);
   void drop_oldest();
 
   const size_t most_bytes_, most_entries_;
   mutable std::mutex mutex_;
   Entries entries_;
-  std::unordered_multimap<uint64_t, Entries::iterator> index_;
+  std::unordered_multimap<uint64_t, Entries::iterator> index_;  // by storage
   size_t bytes_ = 0;
 };
 

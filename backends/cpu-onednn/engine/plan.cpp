@@ -59,10 +59,10 @@ Plan::Plan(const Description& description) : description_(description) {
 }
 
 void Plan::add(int argument, const Desc& given, Role role) {
-  if (given.is_zero()) return operands_.push_back({argument, role, given, given, {}, {}});
   Operand operand{argument, role, given, description_.query_md(dnnl::query::exec_arg_md, argument),
                   {},       {}};
-  if (operand.wanted != given) {
+  if (operand.wanted.is_zero()) operand.given = operand.wanted;  // not an operand of this primitive
+  if (operand.wanted != operand.given && !operand.given.is_zero()) {
     const bool out = role == Role::kOutput;
     const dnnl::reorder::primitive_desc made(engine(), out ? operand.wanted : given, engine(),
                                              out ? given : operand.wanted, attributes());

@@ -95,7 +95,6 @@ void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
   const bool want_bias = wanted(args.output_mask, 2, args.grad_bias);
   const bool sums = want_weight || want_bias;
   const bool makes_weight = weight && sums;
-  const bool takes_shift = want_bias && kBackwardTakesShift;
   const auto sum = [&](bool made, bool kept, const mt_tensor* out) -> float* {
     return made ? or_scratch(ctx, kept ? out : nullptr, n) : nullptr;
   };
@@ -106,7 +105,7 @@ void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
   run(ctx, key,
       {args.grad_out, input, args.mean, args.var, weight, args.grad_input,
        sum(makes_weight, want_weight, args.grad_weight), sum(want_bias, true, args.grad_bias),
-       sum(takes_shift, false, nullptr)},
+       sum(want_bias, false, nullptr)},
       [&] {
         normalization_flags flags = normalization_flags::none;
         if (weight) flags |= normalization_flags::use_scale;
@@ -123,7 +122,8 @@ void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
         plan.output(DNNL_ARG_DIFF_SRC, describe(args.grad_input));
         plan.output(DNNL_ARG_DIFF_SCALE, makes_weight ? channels : Desc());
         plan.output(DNNL_ARG_DIFF_SHIFT, want_bias ? channels : Desc());
-        plan.input(DNNL_ARG_SHIFT, takes_shift ? channels : Desc());
+        // Some versions want to be given the shift, which they have no use for.
+        plan.input(DNNL_ARG_SHIFT, want_bias ? channels : Desc());
         return plan;
       });
 }

@@ -108,12 +108,11 @@ void backward(mt_ctx& ctx, const mt_args_native_layer_norm_backward& args) {
     return made ? or_scratch(ctx, kept ? out : nullptr, rows.length) : nullptr;
   };
   const bool makes_weight = weight && sums;
-  const bool takes_shift = want_bias && kBackwardTakesShift;
   const int64_t which = (weight ? 1 : 0) | (sums ? 2 : 0) | (want_bias ? 4 : 0);
   run(ctx, key_of(MT_HASH_native_layer_norm_backward, rows, 0, which),
       {args.grad_out, input, args.mean, variance, weight, args.grad_input,
        sum(makes_weight, want_weight, args.grad_weight), sum(want_bias, true, args.grad_bias),
-       sum(takes_shift, false, nullptr)},
+       sum(want_bias, false, nullptr)},
       [&] {
         normalization_flags flags = normalization_flags::none;
         if (weight) flags |= normalization_flags::use_scale;
@@ -129,7 +128,8 @@ void backward(mt_ctx& ctx, const mt_args_native_layer_norm_backward& args) {
         plan.output(DNNL_ARG_DIFF_SRC, rows.data());
         plan.output(DNNL_ARG_DIFF_SCALE, makes_weight ? rows.parameters() : Desc());
         plan.output(DNNL_ARG_DIFF_SHIFT, want_bias ? rows.parameters() : Desc());
-        plan.input(DNNL_ARG_SHIFT, takes_shift ? rows.parameters() : Desc());
+        // Some versions want to be given the shift, which they have no use for.
+        plan.input(DNNL_ARG_SHIFT, want_bias ? rows.parameters() : Desc());
         return plan;
       });
 }

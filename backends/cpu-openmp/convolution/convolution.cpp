@@ -1,6 +1,6 @@
 // Operands are brought to dense arrays of the type that is computed in, which costs nothing where
 // they are that already; 16-bit floats compute in float32, so that sums are rounded once.
-#include "backends/cpu-openmp/convolution/convolution.h"
+#include "mytorch/abi_ops/convolution.h"
 
 #include <algorithm>
 #include <type_traits>
@@ -9,7 +9,7 @@
 #include "backends/cpu-openmp/convolution/geometry.h"
 #include "backends/cpu-openmp/convolution/implicit.h"
 #include "backends/cpu-openmp/indexing/move.h"
-#include "mytorch/abi_ops/convolution.h"
+#include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/convolution_backward_input.h"
 #include "mytorch/abi_ops/convolution_backward_weight.h"
 #include "mytorch/backend.h"

@@ -1,10 +1,9 @@
 // Ranges: every value from its own index, start + step * i, so that errors do not add up. Floating
 // types compute in double and round once.
-#include "backends/cpu-openmp/creation/creation.h"
-
 #include <cstdint>
 #include <type_traits>
 
+#include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/arange.h"
 #include "mytorch/backend.h"
 #include "mytorch/backend/philox.h"

@@ -1,6 +1,6 @@
 // Rows of a table. The gradient is added up in the order of the indices; threads share its columns,
 // so that none waits for another whichever rows the indices name.
-#include "backends/cpu-openmp/embedding/embedding.h"
+#include "mytorch/abi_ops/embedding.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 
 #include "backends/cpu-openmp/indexing/move.h"
 #include "backends/cpu-openmp/indexing/range.h"
-#include "mytorch/abi_ops/embedding.h"
+#include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/embedding_dense_backward.h"
 #include "mytorch/backend.h"
 

@@ -1,10 +1,9 @@
-#include "backends/cpu-openmp/matrix/matrix.h"
-
 #include <array>
 #include <cstdint>
 
 #include "backends/cpu-openmp/gemm/gemm.h"
 #include "backends/cpu-openmp/indexing/move.h"
+#include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/addmm.h"
 #include "mytorch/abi_ops/baddbmm.h"
 #include "mytorch/abi_ops/bmm.h"

@@ -3,9 +3,9 @@
 // which run along the channels.
 #include <cmath>
 
-#include "backends/cpu-openmp/normalization/normalization.h"
 #include "backends/cpu-openmp/normalization/row_major.h"
 #include "backends/cpu-openmp/normalization/rows.h"
+#include "backends/cpu-openmp/registry.h"
 #include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/abi_ops/batch_norm_training.h"
 #include "mytorch/abi_ops/batch_norm_training_backward.h"

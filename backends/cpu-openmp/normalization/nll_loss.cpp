@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "backends/cpu-openmp/indexing/range.h"
-#include "backends/cpu-openmp/normalization/normalization.h"
 #include "backends/cpu-openmp/normalization/row_major.h"
+#include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/nll_loss_backward.h"
 #include "mytorch/abi_ops/nll_loss_forward.h"
 #include "mytorch/backend.h"
@@ -118,7 +118,10 @@ void backward(mt_ctx& ctx, const mt_args_nll_loss_backward& args) {
   const TensorView grad = args.grad_output;
   const TensorView target = args.target;
   const TensorView out = args.out;
-  if (!target.is<int64_t>() || !sdk::same_dtype(grad.dtype(), out.dtype())) throw sdk::Declined{};
+  if (!target.is<int64_t>() || !sdk::same_dtype(grad.dtype(), out.dtype()) ||
+      !sdk::is_floating(out.dtype())) {
+    throw sdk::Declined{};
+  }
   const std::string_view reduction = args.reduction;
   const bool none = reduction == "none";
   const Scores scores(out, target, none ? grad : TensorView());

@@ -6,8 +6,8 @@
 #include <array>
 #include <type_traits>
 
-#include "backends/cpu-openmp/normalization/normalization.h"
 #include "backends/cpu-openmp/normalization/rows.h"
+#include "backends/cpu-openmp/registry.h"
 #include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/abi_ops/log_softmax.h"
 #include "mytorch/abi_ops/log_softmax_backward.h"

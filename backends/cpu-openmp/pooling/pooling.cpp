@@ -1,7 +1,5 @@
 // A row of outputs at a time, one tap of the window after the other in the window's row-major
 // order, so that the first of equal elements is found first and inner loops run along memory.
-#include "backends/cpu-openmp/pooling/pooling.h"
-
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -10,6 +8,7 @@
 #include "backends/cpu-openmp/indexing/move.h"
 #include "backends/cpu-openmp/pooling/planes.h"
 #include "backends/cpu-openmp/pooling/rows.h"
+#include "backends/cpu-openmp/registry.h"
 #include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/abi_ops/avg_pool2d.h"
 #include "mytorch/abi_ops/avg_pool2d_backward.h"

@@ -1,13 +1,12 @@
 // Random fills. Chunks of the row-major order are drawn on any thread in any order; an element's
 // bits depend on its index alone.
-#include "backends/cpu-openmp/random/random.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <type_traits>
 
 #include "backends/cpu-openmp/random/bits.h"
+#include "backends/cpu-openmp/registry.h"
 #include "backends/cpu-openmp/simd/convert.h"
 #include "mytorch/abi_ops/native_dropout.h"
 #include "mytorch/abi_ops/normal_.h"

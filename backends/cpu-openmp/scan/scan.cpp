@@ -1,12 +1,11 @@
 // Running sums. Floating types add up in double, as in ATen: a running sum is the one place where
 // rounding errors pile up in order.
-#include "backends/cpu-openmp/scan/scan.h"
-
 #include <cstdint>
 #include <cstdlib>
 #include <type_traits>
 
 #include "backends/cpu-openmp/indexing/move.h"
+#include "backends/cpu-openmp/registry.h"
 #include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/abi_ops/cumsum.h"
 #include "mytorch/backend.h"

@@ -1,11 +1,10 @@
 // Lines are sorted as (key, position) pairs: by insertion where short, by comparison in between,
 // and by radix, one pass per byte of the key that varies, where long.
-#include "backends/cpu-openmp/sorting/sorting.h"
-
 #include <algorithm>
 #include <array>
 #include <utility>
 
+#include "backends/cpu-openmp/registry.h"
 #include "backends/cpu-openmp/scan/lines.h"
 #include "backends/cpu-openmp/sorting/keys.h"
 #include "mytorch/abi_ops/sort.h"

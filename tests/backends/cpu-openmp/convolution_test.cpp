@@ -1,5 +1,5 @@
 // Convolutions and their gradients against the oracle.
-#include "backends/cpu-openmp/convolution/convolution.h"
+#include "mytorch/abi_ops/convolution.h"
 
 #include <hwy/targets.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "mytorch/abi_ops/convolution.h"
+#include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/convolution_backward_input.h"
 #include "mytorch/abi_ops/convolution_backward_weight.h"
 #include "tests/backends/cpu-openmp/primitives_test.h"

@@ -3,12 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu-openmp/creation/creation.h"
 #include "backends/cpu-openmp/indexing/indexing.h"
-#include "backends/cpu-openmp/pooling/pooling.h"
-#include "backends/cpu-openmp/random/random.h"
-#include "backends/cpu-openmp/scan/scan.h"
-#include "backends/cpu-openmp/sorting/sorting.h"
+#include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/arange.h"
 #include "mytorch/abi_ops/avg_pool2d.h"
 #include "mytorch/abi_ops/avg_pool2d_backward.h"

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu-openmp/matrix/matrix.h"
+#include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/addmm.h"
 #include "mytorch/abi_ops/bmm.h"
 #include "mytorch/abi_ops/linear.h"

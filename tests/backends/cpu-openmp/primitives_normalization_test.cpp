@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu-openmp/embedding/embedding.h"
-#include "backends/cpu-openmp/normalization/normalization.h"
+#include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/batch_norm_training.h"
 #include "mytorch/abi_ops/batch_norm_training_backward.h"
 #include "mytorch/abi_ops/embedding.h"
