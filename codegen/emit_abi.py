@@ -12,7 +12,7 @@ from codegen.model import Op
 
 
 def header(name: str, ops: list[Op], lock: Lock) -> str:
-    guard = f"MYTORCH_ABI_OPS_{name.upper()}_H_"
+    guard = f"MYTORCH_ABI_OPS_H_{name.upper()}"
     lines = [BANNER.strip(),
              f"// {name} for kernels: the argument struct of each overload, and the hash of its schema.",
              f"#ifndef {guard}", f"#define {guard}", "", '#include "mytorch/abi.h"', ""]
