@@ -127,7 +127,7 @@ TEST(OutOfMemoryTest, ImpossibleSizesAreErrors) {
 
 // In a process of its own, whose memory is limited: what is there stays as it is, what is freed can
 // be had again, in blocks of another size too.
-int exhaust() {
+[[maybe_unused]] int exhaust() {
   size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   const rlim_t limit = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)) + (size_t{400} << 20);
