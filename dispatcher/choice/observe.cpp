@@ -30,10 +30,12 @@ bool anybody_observes() { return observers.load(std::memory_order_relaxed) > 0; 
 bool observed(const KernelCall& call) {
   Observe* const observer = innermost;
   if (observer == nullptr) return false;
-  // What it calls itself is not for it.
-  innermost = observer->outer_;
+  // What it calls itself is not for it. It may throw.
+  struct Aside {
+    Observe* self;
+    ~Aside() { innermost = self; }
+  } const aside{std::exchange(innermost, observer->outer_)};
   observer->seen_(call);
-  innermost = observer;
   return true;
 }
 

@@ -89,10 +89,12 @@ inline bool simple(const SignaturePlan& plan, const mt_ctx& ctx, const void* arg
 
 // Whether the call is large enough to be looked up.
 inline bool is_worth_looking(const SignaturePlan& plan, const void* args) {
-  const mt_tensor* t = field<const mt_tensor*>(args, plan.tensors[0]);
-  if (plan.num_tensors == 0) {
-    const auto* list = plan.lists.empty() ? nullptr : &field<mt_tensor_list>(args, plan.lists[0]);
-    t = list != nullptr && list->size > 0 ? list->data[0] : nullptr;
+  const mt_tensor* t = nullptr;
+  if (plan.num_tensors > 0) [[likely]] {
+    t = field<const mt_tensor*>(args, plan.tensors[0]);
+  } else if (!plan.lists.empty()) {
+    const auto& list = field<mt_tensor_list>(args, plan.lists[0]);
+    t = list.size > 0 ? list.data[0] : nullptr;
   }
   if (t == nullptr) return false;
   int64_t n = 1;

@@ -166,7 +166,7 @@ TEST_F(MeasuredTest, RunsOnCopiesWhatItWouldWriteTwice) {
 }
 
 TEST_F(MeasuredTest, LeavesOutCandidatesThatFail) {
-  std::atomic<int> runs{0};
+  static std::atomic<int> runs{0};  // the kernel stays registered
   add_backend_with("measured-fails", "timed",
                    {{"xlogy.Tensor", "fails", 9, kAll, [](mt_ctx* ctx, const void*) {
                        ctx->set_error(ctx, MT_ERROR_VALUE, "no luck");
