@@ -13,6 +13,7 @@
 
 #include "dispatcher/choice/observe.h"
 #include "dispatcher/choice/signature.h"
+#include "dispatcher/choice/state.h"
 #include "dispatcher/choice/table_file.h"
 #include "mytorch/abi_ops/copysign.h"
 #include "mytorch/backends.h"
@@ -278,6 +279,32 @@ TEST_F(MeasuredTest, CallsOfDifferentKindsDiffer) {
   }
   copysign(large(), large());
   EXPECT_EQ(seen[6], seen[0]);
+}
+
+// Even where the table has something for them.
+TEST_F(MeasuredTest, SmallCallsAreNotLookedUp) {
+  add_two_kernels();
+  Measurement m;
+  for (const Tensor& x : {small(), large()}) {
+    {
+      const Observe observe([&](const KernelCall& call) {
+        if (std::string(call.entry->info->base) != "copysign") return;
+        m = {call.entry->info->name,
+             device_label(call.slot),
+             signature(SignaturePlan(*call.entry->info), *call.ctx, call.args),
+             "by hand",
+             {}};
+      });
+      copysign(x, x);
+    }
+    for (const Candidate& c : candidates(*find_op("copysign.Tensor"), timed().slot())) {
+      if (c.backend->name == "measured-2") m.timings = {{candidate_id(c), 1e-6}};
+    }
+    MeasuredTable::get().add(m);
+  }
+  set_choice(Choice::kMeasured);
+  EXPECT_EQ(values(copysign(large(), large()))[0], 2);
+  EXPECT_EQ(values(copysign(small(), small()))[0], 1);
 }
 
 // ---- explanations, and pins of one op
