@@ -29,9 +29,11 @@ need() {
   "${root[@]}" apt-get update -qq
   DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends \
     "${missing[@]}" >/dev/null
+  found_more=yes
 }
 
-# build PRESET [cmake options] -- [targets]: configures once, builds what changed.
+# build PRESET [cmake options] -- [targets]: configures once (and when `need` has brought something that
+# the last time left out), builds what changed.
 build() {
   local preset=$1 options=() targets=()
   shift
@@ -39,7 +41,7 @@ build() {
   [ $# -gt 0 ] && shift
   targets=("$@")
   say "building $preset"
-  if [ ! -f "build/$preset/build.ninja" ] || [ "${#options[@]}" -gt 0 ]; then
+  if [ ! -f "build/$preset/build.ninja" ] || [ "${#options[@]}" -gt 0 ] || [ -n "${found_more:-}" ]; then
     cmake --preset "$preset" "${options[@]}" >"build-$preset.log" 2>&1 || {
       cat "build-$preset.log" >&2
       return 1
