@@ -1,6 +1,7 @@
 # Half of the time that a file takes is the parsing of the same headers. mytorch_precompile(TARGET) has
-# them parsed once for all rooms; mytorch_precompile_test(TARGET) for all tests of the framework. Files
-# still include what they use: build with -DMYTORCH_PRECOMPILE=OFF to see that they do.
+# them parsed once for all rooms; mytorch_precompile_test(TARGET) for all tests of the framework, and
+# mytorch_precompile_tool(TARGET) for the tools and the libraries behind them. Files still include what
+# they use: build with -DMYTORCH_PRECOMPILE=OFF to see that they do.
 option(MYTORCH_PRECOMPILE "Parse common headers once" ON)
 
 set(mytorch_common_headers <algorithm> <atomic> <cmath> <cstring> <functional> <limits> <memory> <mutex>
@@ -27,4 +28,14 @@ endfunction()
 
 function(mytorch_precompile_test target)
   mytorch_precompile_as(tests ${target} <gtest/gtest.h> <mytorch/tensor.h>)
+endfunction()
+
+function(mytorch_precompile_tool target)
+  # A library's code is not compiled as a program's is: they cannot share a header.
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    mytorch_precompile_as(programs ${target} <iostream> <CLI/CLI.hpp> <nlohmann/json.hpp> <mytorch/tensor.h>)
+  else()
+    mytorch_precompile_as(harness ${target} <nlohmann/json.hpp> <mytorch/tensor.h>)
+  endif()
 endfunction()
