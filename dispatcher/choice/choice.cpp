@@ -1,6 +1,7 @@
 #include "dispatcher/choice/choice.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -34,26 +35,17 @@ int run_by_priority(OpState& state, int slot, const Candidate* but, mt_ctx* ctx,
   return MT_DECLINED;
 }
 
-[[gnu::noinline]] int run_winner(const Winners& winners, const Candidate* winner, mt_ctx* ctx,
-                                 const void* args) {
-  if (winner != nullptr) {
-    const int status = run_one(winners.state, winners.slot, *winner, ctx, args);
-    if (status != MT_DECLINED) return status;
-  }
-  return run_by_priority(winners.state, winners.slot, winner, ctx, args);
-}
-
 // Apart, so that those below keep little alive and end in jumps.
 [[gnu::noinline]] int look_up_any(const Winners& winners, mt_ctx* ctx, const void* args) {
-  return run_winner(winners, winners.find(signature(winners.plan, *ctx, args)), ctx, args);
+  const Slot& found = winners.find(signature(winners.plan, *ctx, args)).runs;
+  return found.run(found.self, ctx, args);
 }
 
 [[gnu::noinline]] int look_up(const Winners& winners, mt_ctx* ctx, const void* args) {
   uint64_t key;
   if (!signatures::simple(winners.plan, *ctx, args, &key)) return look_up_any(winners, ctx, args);
-  const Candidate* winner = winners.find(key);
-  if (winner == nullptr || !winner->unconditional) return run_winner(winners, winner, ctx, args);
-  return winner->abi.run(winner->abi.self, ctx, args);
+  const Slot& found = winners.find(key).runs;
+  return found.run(found.self, ctx, args);
 }
 
 // The slot of an op of which calls were measured, where nothing else is to be heeded.
@@ -87,7 +79,7 @@ int choose(void* self, mt_ctx* ctx, const void* args) {
     const uint64_t key = signature(*state.signature, *ctx, args);
     const auto find = [&]() -> const Candidate* {
       const Winners* winners = state.winners[ref.slot].load(std::memory_order_acquire);
-      return winners != nullptr ? winners->find(key) : nullptr;
+      return winners != nullptr ? winners->find(key).candidate : nullptr;
     };
     const Candidate* winner = find();
     if (winner == nullptr && tunings.load(std::memory_order_relaxed) > 0) {
@@ -152,16 +144,31 @@ Winners::Winners(size_t size, const SignaturePlan& plan_, const Slot& otherwise_
       state(state_),
       slot(slot_),
       chooses{choose_measured, this} {
-  size_t capacity = 8;
-  while (capacity < 2 * size) capacity *= 2;
-  mask_ = capacity - 1;
-  entries_.resize(capacity);
+  const auto capacity = std::bit_ceil(std::max<size_t>(2 * size, 8));
+  shift_ = 64 - std::countr_zero(capacity);
+  asked_.push_back({*this, nullptr});
+  // Found places run on behind the last index by as many as there are at most.
+  entries_.resize(capacity + size + 1, {0, nullptr, {ask, &asked_.back()}});
 }
 
 void Winners::add(uint64_t signature, const Candidate* candidate) {
-  size_t i = signature & mask_;
-  while (entries_[i].candidate != nullptr) i = (i + 1) & mask_;
-  entries_[i] = {signature, candidate};
+  Slot runs = {candidate->abi.run, candidate->abi.self};
+  if (!candidate->unconditional) {
+    asked_.push_back({*this, candidate});
+    runs = {ask, &asked_.back()};
+  }
+  Entry* e = &entries_[signature >> shift_];
+  while (e->signature != 0) ++e;
+  *e = {signature, candidate, runs};
+}
+
+int Winners::ask(void* self, mt_ctx* ctx, const void* args) {
+  const auto& [winners, candidate] = *static_cast<const Asked*>(self);
+  if (candidate != nullptr) {
+    const int status = run_one(winners.state, winners.slot, *candidate, ctx, args);
+    if (status != MT_DECLINED) return status;
+  }
+  return run_by_priority(winners.state, winners.slot, candidate, ctx, args);
 }
 
 int run_one(OpState& state, int slot, const Candidate& candidate, mt_ctx* ctx, const void* args) {

@@ -77,7 +77,7 @@ Explanation explain_call(const KernelCall& call) {
   }
   const Winners* winners = state.winners[call.slot].load(std::memory_order_acquire);
   if (pinned == nullptr && winners != nullptr && is_worth_looking(*state.signature, call.args)) {
-    const Candidate* winner = winners->find(key);
+    const Candidate* winner = winners->find(key).candidate;
     if (winner != nullptr && choose_first([&](const Candidate& c) { return &c == winner; })) {
       e.by = "measured";
       return e;

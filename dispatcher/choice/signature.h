@@ -44,28 +44,31 @@ inline constexpr uint64_t kFactor[2 * SignaturePlan::kMaxTensors + 1] = {
     0x52dce729da3ed7a9, 0x38495ab5a5b2a3c1, 0xa0761d6478bd642f, 0xe7037ed1a0b428db,
     0x8ebc6af09c88c6e3};
 
-inline uint64_t finish(uint64_t sum) {
-  sum = (sum ^ sum >> 32) * kFactor[0];
-  return sum ^ sum >> 29;
-}
+// The upper bits depend on all of the sum: tables are indexed by them. Never 0, which stands for no
+// signature.
+inline uint64_t finish(uint64_t sum) { return sum * kFactor[0] | 1; }
 
 inline uint64_t sizes_of(const mt_tensor* t) {
+  const auto joined = [](uint64_t sizes, int64_t size) {
+    return std::rotl(sizes, 13) ^ size_bucket(size);
+  };
+  // What most operands of a look-up are, without a loop.
+  if (t->dl.ndim == 2) return joined(size_bucket(t->dl.shape[0]), t->dl.shape[1]);
   uint64_t sizes = 0;
-  for (int32_t d = 0; d < t->dl.ndim; ++d) {
-    sizes = std::rotl(sizes, 13) ^ size_bucket(t->dl.shape[d]);
+  const int64_t* const end = t->dl.shape + t->dl.ndim;
+  for (const int64_t* size = t->dl.shape; size != end; ++size) {
+    sizes = joined(sizes, *size);
   }
   return sizes;
 }
 inline uint64_t kind_of(const mt_tensor* t) {
-  return uint64_t{dtype_bits(t->dl.dtype)} << 32 |
-         uint64_t{t->flags & (MT_TENSOR_DENSE | MT_TENSOR_HOST)} << 16 |
-         static_cast<uint64_t>(t->dl.ndim);
+  const uint64_t type = uint64_t{dtype_bits(t->dl.dtype)} << 32 | static_cast<uint32_t>(t->dl.ndim);
+  return type + (uint64_t{t->flags & (MT_TENSOR_DENSE | MT_TENSOR_HOST)} << 16);
 }
 inline uint64_t start(const mt_ctx& ctx, const void* args) {
   const mt_args_header& h = header(args);
-  return (uint64_t{dtype_bits(h.compute)} << 32 | uint64_t{h.variant} << 16 |
-          static_cast<uint64_t>(ctx.num_threads)) *
-         kFactor[0];
+  const uint64_t type = uint64_t{h.variant} << 32 | dtype_bits(h.compute);
+  return type + (static_cast<uint64_t>(ctx.num_threads) << 48);
 }
 
 // Of any call.
@@ -75,11 +78,13 @@ uint64_t general(const SignaturePlan& plan, const mt_ctx& ctx, const void* args)
 inline bool simple(const SignaturePlan& plan, const mt_ctx& ctx, const void* args, uint64_t* key) {
   if (!plan.only_tensors) return false;
   uint64_t sum = start(ctx, args);
-  for (int i = 0; i < plan.num_tensors; ++i) {
-    const mt_tensor* t = field<const mt_tensor*>(args, plan.tensors[i]);
+  const uint64_t* factor = kFactor + 1;
+  const uint32_t* const end = plan.tensors + plan.num_tensors;
+  for (const uint32_t* at = plan.tensors; at != end; ++at, factor += 2) {
+    const mt_tensor* t = field<const mt_tensor*>(args, *at);
     if (t == nullptr) continue;
     if ((t->flags & MT_TENSOR_DENSE) == 0) return false;
-    sum += sizes_of(t) * kFactor[2 * i + 1] + kind_of(t) * kFactor[2 * i + 2];
+    sum += sizes_of(t) * factor[0] + kind_of(t) * factor[1];
   }
   *key = finish(sum);
   return true;

@@ -3,6 +3,7 @@
 // (backends are registered a handful of times in a process).
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -42,11 +43,16 @@ class Winners {
   Winners(size_t size, const SignaturePlan& plan_, const Slot& otherwise_, OpState& state_,
           int slot_);
   void add(uint64_t signature, const Candidate* candidate);
-  const Candidate* find(uint64_t signature) const {
-    for (size_t i = signature & mask_;; i = (i + 1) & mask_) {
-      const Entry& e = entries_[i];
-      if (e.candidate == nullptr || e.signature == signature) return e.candidate;
-    }
+
+  struct Entry {
+    uint64_t signature = 0;
+    const Candidate* candidate = nullptr;  // null: such calls were not measured
+    Slot runs;                             // it where it takes the call, else the others
+  };
+  const Entry& find(uint64_t signature) const {
+    const Entry* e = &entries_[signature >> shift_];
+    while (e->signature != signature && e->signature != 0) ++e;
+    return *e;
   }
 
   // Copies, so that a call finds all in one place.
@@ -57,12 +63,17 @@ class Winners {
   const Slot chooses;  // {choose_measured, this}
 
  private:
-  struct Entry {
-    uint64_t signature = 0;
-    const Candidate* candidate = nullptr;
+  // The winner is asked first, then the others by priority.
+  struct Asked {
+    const Winners& winners;
+    const Candidate* candidate;
   };
-  size_t mask_;
-  std::vector<Entry> entries_;
+  static int ask(void* self, mt_ctx* ctx, const void* args);
+
+  int shift_;
+  std::vector<Entry>
+      entries_;  // an empty one comes last: what is not found ends there at the latest
+  std::deque<Asked> asked_;
 };
 
 struct OpState {
