@@ -9,7 +9,7 @@ function(mytorch_backend name)
   add_library(${objects} OBJECT ${ARGN})
   target_link_libraries(${objects} PUBLIC mytorch_backend_sdk)
   target_include_directories(${objects} PRIVATE ${CMAKE_SOURCE_DIR})
-  target_compile_options(${objects} PRIVATE ${MYTORCH_WARNINGS})
+  target_compile_options(${objects} PRIVATE "$<$<COMPILE_LANGUAGE:C,CXX>:${MYTORCH_WARNINGS}>")
   target_compile_definitions(${objects} PRIVATE MYTORCH_BACKEND_INIT=mytorch_${id}_init)
   set_target_properties(${objects} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 

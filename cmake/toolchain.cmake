@@ -7,6 +7,7 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
 endif()
 foreach(linker mold lld)
   find_program(LINKER_${linker} NAMES ${linker} ld.${linker})
@@ -21,7 +22,8 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 # Tests and tools ask, compare and print: the time that they take to compile outweighs the time they run.
 set(MYTORCH_QUICK_COMPILE $<$<CONFIG:Release>:-O1>)
 # Calls between the library's own functions need no detour through the linkage table.
-add_compile_options(-fno-semantic-interposition -fno-plt)
+add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fno-semantic-interposition>
+  $<$<COMPILE_LANGUAGE:C,CXX>:-fno-plt>)
 add_link_options(-Wl,-z,now -Wl,-Bsymbolic-functions)
 set(MYTORCH_WARNINGS -Wall -Wextra -Wno-unused-parameter)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
@@ -30,6 +32,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
 endif()
 
 if(MYTORCH_SANITIZE)
-  add_compile_options(-fsanitize=${MYTORCH_SANITIZE} -fno-omit-frame-pointer)
+  add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${MYTORCH_SANITIZE}>
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>)
   add_link_options(-fsanitize=${MYTORCH_SANITIZE})
 endif()

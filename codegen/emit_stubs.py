@@ -280,8 +280,13 @@ def kernel(op: Op) -> list[str]:
         lines += [f"  outputs.run({entry(op)}, &args);"]
         lines += [f"  Tensor out_{i} = outputs.take({i});" for i in range(len(outs))]
     else:
+        layout = ""
+        if op.layout_of:
+            followed = " || ".join(f"is_channels_last({name})" for name in op.layout_of)
+            lines.append(f"  const bool channels_last = {followed};")
+            layout = ", channels_last"
         for i, f in enumerate(outs):
-            lines += [f"  Tensor out_{i} = make_output(spec_{i});", f"  args.{f} = &out_{i}.impl()->abi;"]
+            lines += [f"  Tensor out_{i} = make_output(spec_{i}{layout});", f"  args.{f} = &out_{i}.impl()->abi;"]
         if op.meaning == "composite":
             lines += [f"  if (!try_kernel({entry(op)}, out_0.impl(), &args)) {{",
                       f"    return composite::{op.function}({cpp.names(s.args)});", "  }"]
@@ -449,7 +454,8 @@ def public(op: Op) -> list[str]:
 def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
     files = {}
     for number, members in buckets.items():
-        lines = [cpp.BANNER.strip(), INCLUDES.strip(), *emit_abi.includes(members), *emit_api.below_includes(members)]
+        layouts = ['#include "dispatcher/frame/layout.h"'] if any(op.layout_of for op in members) else []
+        lines = [cpp.BANNER.strip(), INCLUDES.strip(), *layouts, *emit_abi.includes(members), *emit_api.below_includes(members)]
         lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.cpp_name for op in members})]
         lines += ["", "namespace mytorch {", ""]
         lines += [f"extern const OpInfo {info(op)};" for op in members]

@@ -12,8 +12,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from codegen import (emit_abi, emit_api, emit_autograd, emit_bench, emit_cpu, emit_docs, emit_stubs, emit_table,
-                     emit_tests)
+from codegen import (emit_abi, emit_api, emit_autograd, emit_bench, emit_cpu, emit_cuda, emit_docs, emit_stubs,
+                     emit_table, emit_tests)
 from codegen.lock import LockError, check_and_update
 from codegen.model import Op
 from codegen.records import RecordErrors, load
@@ -70,6 +70,7 @@ def main() -> int:
     files.update(emit_bench.emit(ops))
     files.update(emit_docs.emit(ops, args.ops.read_text(), special(ops)))
     files.update(emit_cpu.emit(ops, lock))
+    files.update(emit_cuda.emit(ops))
     write_all(files, args.out)
     for name in sorted(files):
         if name.endswith(".cpp"):

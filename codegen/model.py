@@ -84,7 +84,7 @@ class Op:
     meaning: pointwise, reduce, view, composite or primitive. function: what a view, composite or
     primitive is called. types: for every tensor argument `same`, `bool`, `index` or `any`. accepts:
     of arguments that are `same`, the class of types outside of which they are refused, one of
-    ACCEPTS. parent: of a derived op, the full name of the op whose gradient it is.
+    ACCEPTS. layout_of: the arguments that `layout: follow(...)` names. parent: of a derived op, the full name of the op whose gradient it is.
     """
 
     schema: Schema
@@ -104,7 +104,7 @@ class Op:
     once_differentiable: bool = False
     cost: dict[str, Formula] = field(default_factory=dict)
     layout: str = ""
-    layout_of: str = ""
+    layout_of: tuple[str, ...] = ()
     dynamic: bool = False
     samples: str = ""
     deterministic: bool = True

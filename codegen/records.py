@@ -203,17 +203,7 @@ class _Record:
         op.deterministic = self.flag("deterministic", True)
         if (samples := self.text("samples")) is not None:
             op.samples = samples.text
-        if (layout := self.text("layout")) is not None:
-            match = re.fullmatch(r"follow\((\w+)\)", layout.text)
-            op.layout = "follow" if match else layout.text
-            if match:
-                op.layout_of = match.group(1)
-                if match.group(1) not in [a.name for a in op.schema.tensor_args]:
-                    self.report(layout.line, f"`{layout.text}` names no tensor argument")
-            elif layout.text != "any":
-                self.report(
-                    layout.line, f"`layout: {layout.text}` is neither `any` nor `follow(x)`"
-                )
+        self._layout(op)
         for name, value in self.mapping("tolerance"):
             try:
                 if name.text not in SCALAR_TYPES:
@@ -225,6 +215,31 @@ class _Record:
                     f"`tolerance` maps a ScalarType to a number, not "
                     f"`{name.text}: {value.text}`",
                 )
+
+    def _layout(self, op: Op) -> None:
+        """`follow` is for results that are allocated for a kernel; others have the layout of what
+        they are made by."""
+        layout = self.text("layout")
+        if layout is None:
+            return
+        match = re.fullmatch(r"follow\((\w+(?:, *\w+)*)\)", layout.text)
+        op.layout = "follow" if match else layout.text
+        if not match:
+            if layout.text != "any":
+                self.report(
+                    layout.line, f"`layout: {layout.text}` is neither `any` nor `follow(x, ...)`"
+                )
+            return
+        op.layout_of = tuple(re.split(", *", match.group(1)))
+        for name in op.layout_of:
+            if name not in [a.name for a in op.schema.tensor_args]:
+                self.report(layout.line, f"`{layout.text}`: `{name}` names no tensor argument")
+        if op.meaning in ("pointwise", "reduce") or not op.has_kernel or op.dynamic:
+            self.report(
+                layout.line,
+                f"`{layout.text}` is of primitives and of composites with a kernel whose results "
+                "have a shape that is known before",
+            )
 
     def _types(self, op: Op) -> None:
         tensors = [a.name for a in op.schema.args if a.is_tensor or a.is_tensor_list]

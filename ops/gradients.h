@@ -74,6 +74,9 @@ Tensor convolution_like(const Tensor& input, const Tensor& weight, IntList strid
 Tensor sum_to_channel(const Tensor& grad);
 // The elements of the planes of `grad` at the indices that max_pool2d_with_indices gave.
 Tensor max_pool2d_gather(const Tensor& grad, const Tensor& indices);
+// `grad` channels-last where an input of this shape and strides was: what comes from a vector of
+// features is row-major. A copy only where a plane has several elements.
+Tensor in_layout_of(const Tensor& grad, IntList input_shape, IntList input_strides);
 
 // ---- softmax and normalization (gradients/normalization.cpp) ----
 // `grads` are those of all results of the op, undefined where a result was not used.

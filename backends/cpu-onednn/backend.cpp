@@ -13,8 +13,8 @@ namespace mytorch::onednn {
 namespace {
 
 constexpr void (*kFamilies[])(Candidates&) = {
-    register_matrix,     register_linear,     register_convolution,
-    register_batch_norm, register_layer_norm, register_pooling,
+    register_matrix,     register_linear,  register_convolution, register_batch_norm,
+    register_layer_norm, register_pooling, register_gelu,        register_copy,
 };
 
 const Candidates& candidates() {

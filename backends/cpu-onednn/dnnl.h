@@ -165,4 +165,24 @@ inline Description pooling_backward(const Attr& attr, dnnl::algorithm algorithm,
       w.before, w.after);
 }
 
+inline Description activation_backward(const Attr& attr, dnnl::algorithm algorithm,
+                                       const Desc& data) {
+  constexpr float kNoParameter = 0;
+  const auto hint = describe_forward<dnnl::eltwise_forward>(attr, dnnl::prop_kind::forward_training,
+                                                            algorithm, data,
+#if DNNL_VERSION_MAJOR >= 3
+                                                            data,
+#endif
+                                                            kNoParameter, kNoParameter);
+  return describe_backward<dnnl::eltwise_backward>(attr, hint, algorithm, data, data,
+#if DNNL_VERSION_MAJOR >= 3
+                                                   data,
+#endif
+                                                   kNoParameter, kNoParameter);
+}
+
+inline Description reordering(const Attr& attr, const Desc& from, const Desc& to) {
+  return dnnl::reorder::primitive_desc(engine(), from, engine(), to, attr);
+}
+
 }  // namespace mytorch::onednn

@@ -16,6 +16,8 @@ void register_convolution(Candidates& candidates);
 void register_batch_norm(Candidates& candidates);
 void register_layer_norm(Candidates& candidates);
 void register_pooling(Candidates& candidates);
+void register_gelu(Candidates& candidates);
+void register_copy(Candidates& candidates);
 
 // Asked before the ordinary kernels of cpu-openmp, whose priority is 0, where oneDNN was measured
 // to be faster; after them elsewhere, where a pin or a measured choice takes them.

@@ -168,7 +168,7 @@ class LoadTest(unittest.TestCase):
                 softmax.promote,
                 softmax.function,
             ),
-            ("follow", "self", True, True, "none", "softmax"),
+            ("follow", ("self",), True, True, "none", "softmax"),
         )
         self.assertFalse(self.ops["mse"].has_kernel)
         self.assertFalse(self.ops["transpose.int"].has_kernel)
@@ -340,7 +340,16 @@ class RefusalTest(unittest.TestCase):
         self.record(self.P + "\nkernel: optional", "`kernel: optional` on a pointwise")
         self.record("composite: f\nkernel: always\ngrad: auto", "`kernel: always` is none of")
         self.record(self.P + "\ndynamic: yes", "`dynamic: yes` is none of")
-        self.record(self.P + "\nlayout: follow(x)", "names no tensor argument")
+        primitive = "primitive: p\ngrad: none\n"
+        self.record(primitive + "layout: follow(x)", "`x` names no tensor argument")
+        self.record(primitive + "layout: follow(self, x)", "`x` names no tensor argument")
+        self.record(self.P + "\nlayout: follow(self)", "is of primitives and of composites")
+        self.record(
+            "composite: f\ngrad: none\nlayout: follow(self)", "is of primitives and of composites"
+        )
+        self.record(
+            primitive + "dynamic: true\nlayout: follow(self)", "is of primitives and of composites"
+        )
         self.record(self.P + "\nlayout: dense", "neither `any` nor")
         self.record(self.P + "\ntolerance: {float31: 1}", "maps a ScalarType")
         self.record(self.P + "\ntolerance: {float32: low}", "maps a ScalarType")

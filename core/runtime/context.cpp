@@ -46,12 +46,13 @@ void* ctx_scratch(mt_ctx* ctx, size_t bytes) {
     if (context->used + bytes <= block.bytes) {
       char* data = block.data + context->used;
       context->used += bytes;
+      context->taken += bytes;
       return data;
     }
     ++context->block;
     context->used = 0;
   }
-  const size_t fresh = std::max<size_t>(bytes, 1 << 20);
+  const size_t fresh = std::max<size_t>({bytes, context->blocks.empty() ? context->wanted : 0, 1 << 20});
   char* data = nullptr;
   if (context->device.type == MT_DEVICE_CPU) {
     data = static_cast<char*>(std::aligned_alloc(64, fresh));
@@ -64,6 +65,7 @@ void* ctx_scratch(mt_ctx* ctx, size_t bytes) {
   context->blocks.push_back({data, fresh});
   context->block = context->blocks.size() - 1;
   context->used = bytes;
+  context->taken += bytes;
   return data;
 }
 
@@ -107,11 +109,10 @@ void free_block(const Context& context, const Context::Block& block) {
 
 }  // namespace
 
-void Context::keep_largest_block() {
-  std::sort(blocks.begin(), blocks.end(),
-            [](const Block& a, const Block& b) { return a.bytes > b.bytes; });
-  for (size_t i = 1; i < blocks.size(); ++i) free_block(*this, blocks[i]);
-  blocks.resize(1);
+void Context::join_blocks() {
+  for (const Block& each : blocks) free_block(*this, each);
+  blocks.clear();
+  wanted = taken;
 }
 
 Context::~Context() {

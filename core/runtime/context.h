@@ -13,21 +13,25 @@ namespace mytorch {
 struct Context : mt_ctx {
   std::string error;  // of the last kernel that returned a status
   int error_status = MT_OK;
-  // Scratch is a bump over blocks that stay; a call returns what it took by resetting the mark.
+  // Scratch is a bump over blocks that stay; a call returns what it took by resetting the mark. After
+  // a call that needed several blocks the next one gets a single one of their size.
   struct Block {
     char* data;
     size_t bytes;
   };
   std::vector<Block> blocks;
   size_t block = 0;
-  size_t used = 0;
+  size_t used = 0;    // of that block
+  size_t taken = 0;   // by this call
+  size_t wanted = 0;  // of the next block, at least
   // Where make_output puts outputs of records marked `dynamic`; set around such a call.
   const mt_tensor* (*dynamic_output)(void* user, int32_t index, const int64_t* shape,
                                      int32_t ndim) = nullptr;
   void* dynamic_user = nullptr;
 
-  // Frees all scratch but the largest block, so that growing requests do not add up.
-  void keep_largest_block();
+  // Frees all blocks: the next is as large as what this call took, so that neither several requests of
+  // a call need memory anew each time, nor growing ones add up.
+  void join_blocks();
   ~Context();
 };
 
@@ -37,9 +41,10 @@ inline void release_scratch(mt_ctx* ctx) {
   auto* context = static_cast<Context*>(ctx);
   if (context->used == 0) return;
   if (context->blocks.size() > 1) [[unlikely]]
-    context->keep_largest_block();
+    context->join_blocks();
   context->block = 0;
   context->used = 0;
+  context->taken = 0;
 }
 
 // What init and device functions of backends see.

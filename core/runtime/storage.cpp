@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "core/runtime/context.h"
 #include "core/runtime/cpu_block.h"
 #include "core/runtime/cpu_pool.h"
 #include "core/runtime/device_registry.h"
@@ -56,7 +57,10 @@ Storage* allocate_storage(Device device, int device_slot, uint64_t bytes) {
   const DeviceType& type = device_type(device_slot);
   mt_ctx* ctx = context(device_slot, {device.type, device.index});
   void* data = type.ops->allocate(type.self, device.index, bytes, ctx->stream);
-  if (data == nullptr && bytes != 0) fail_out_of_memory(device, bytes, "");
+  if (data == nullptr && bytes != 0) {
+    const std::string why = take_host_error();
+    fail_out_of_memory(device, bytes, why.empty() ? "" : absl::StrCat(" (", why, ")"));
+  }
   auto* storage = new Storage;
   storage->abi.id = next_storage_id();
   storage->device_slot = static_cast<uint16_t>(device_slot);

@@ -21,15 +21,18 @@ Tensor stack_examples(const std::vector<Tensor>& examples, IntList indices);
 // Rows of a contiguous tensor of at least one dimension.
 Tensor gather_rows(const Tensor& from, IntList indices);
 
-// Asks for row `indices[i + 2]` of `rows` while row i is worked on. Shuffled rows come in no order
-// that the processor could guess; without this a gather takes twice as long.
+// Asks for row `indices[i + 4]` of `rows` while row i is worked on. Shuffled rows come in no order
+// that the processor could guess; without this a gather takes three times as long. The outer caches
+// take more requests at a time than the innermost.
 inline void prefetch_row(const void* rows, size_t row_bytes, IntList indices, size_t i) {
-  constexpr size_t kAhead = 2;
+  constexpr size_t kAhead = 4;
   constexpr size_t kLine = 64;
   constexpr size_t kMost = 1024;  // past this the processor has seen that the row goes on
   if (i + kAhead >= indices.size()) return;
   const auto* row = static_cast<const char*>(rows) + indices[i + kAhead] * row_bytes;
-  for (size_t at = 0; at < std::min(row_bytes, kMost); at += kLine) __builtin_prefetch(row + at);
+  for (size_t at = 0; at < std::min(row_bytes, kMost); at += kLine) {
+    __builtin_prefetch(row + at, 0, 1);
+  }
 }
 
 }  // namespace mytorch::nn::data

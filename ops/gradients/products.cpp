@@ -1,5 +1,6 @@
 // Gradients of matrix products, convolutions and pooling.
 #include "core/types/dims.h"
+#include "dispatcher/frame/layout.h"
 #include "mytorch/ops/convolution.h"
 #include "mytorch/ops/gather.h"
 #include "mytorch/ops/mm.h"
@@ -54,6 +55,20 @@ Tensor sum_to_channel(const Tensor& grad) {
 
 Tensor max_pool2d_gather(const Tensor& grad, const Tensor& indices) {
   return mytorch::gather(grad.flatten(-2), -1, indices.flatten(-2)).reshape(indices.sizes());
+}
+
+Tensor in_layout_of(const Tensor& grad, IntList input_shape, IntList input_strides) {
+  if (!is_channels_last(input_shape, input_strides) || is_channels_last(grad)) return grad;
+  Dims to_last = {0}, sizes = {grad.size(0)}, back = {0, grad.dim() - 1};
+  for (int64_t d = 2; d < grad.dim(); ++d) {
+    to_last.push_back(d);
+    sizes.push_back(grad.size(d));
+    back.push_back(d - 1);
+  }
+  to_last.push_back(1);
+  sizes.push_back(grad.size(1));
+  // The view has strides of its own also in dimensions of size 1, which tell the layout.
+  return grad.permute(as_list(to_last)).contiguous().view(as_list(sizes)).permute(as_list(back));
 }
 
 }  // namespace mytorch::grads

@@ -195,6 +195,10 @@ Geometry geometry(const std::vector<int64_t>& shape, const std::string& layout) 
     g.memory[0] = g.drawn[0] = 1;
     g.strides = dense_strides(g.memory);
     g.strides[0] = 0;
+  } else if (layout == "channels_last" && n >= 3) {
+    std::rotate(g.memory.begin() + 1, g.memory.begin() + 2, g.memory.end());
+    g.strides = dense_strides(g.memory);
+    std::rotate(g.strides.begin() + 1, g.strides.end() - 1, g.strides.end());
   }
   return g;
 }

@@ -226,6 +226,10 @@ TEST(StreamTest, ScratchIsTheDevicesMemory) {
     EXPECT_NE(ctx->scratch(ctx, 5 << 20), nullptr);
     EXPECT_EQ(npu.log.blocks.size(), before + 2);
     release_scratch(ctx);
+    EXPECT_EQ(npu.log.blocks.size(), before);
+    EXPECT_NE(ctx->scratch(ctx, 100), nullptr);
+    EXPECT_NE(ctx->scratch(ctx, 5 << 20), nullptr);
+    release_scratch(ctx);
     EXPECT_EQ(npu.log.blocks.size(), before + 1);
   }).join();
   EXPECT_EQ(npu.log.blocks.size(), before);  // gone with the thread

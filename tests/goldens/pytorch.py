@@ -39,6 +39,8 @@ def placed(values: torch.Tensor, layout: str) -> torch.Tensor:
         view = memory[..., ::2]
         view.copy_(values)
         return view
+    if layout == "channels_last" and values.dim() >= 3:
+        return values.movedim(1, -1).contiguous().movedim(-1, 1)
     return values
 
 

@@ -30,11 +30,9 @@ Problem problem(const mt_args_convolution_backward_weight& args) {
 void make_small(mt_ctx& ctx, const Key& key, const Problem& p, const TensorView& bias) {
   run(ctx, key, {p.big, p.weight, p.small, bias}, [&] {
     const Desc b = bias ? describe_dense(bias.dtype(), shape_of(bias)) : Desc();
-    const Made made = make_with_layouts(p, [&](const Layouts& l) {
-      return convolution(attributes(), l.wanted_big, l.wanted_weight, b, l.wanted_small, p.windows);
-    });
-    const Layouts& l = made.layouts;
-    Plan plan(made.description);
+    const Layouts l(p);
+    Plan plan(
+        convolution(attributes(), l.wanted_big, l.wanted_weight, b, l.wanted_small, p.windows));
     plan.input(DNNL_ARG_SRC, l.big);
     plan.weights(DNNL_ARG_WEIGHTS, l.weight);
     plan.output(DNNL_ARG_DST, l.small);
@@ -46,12 +44,9 @@ void make_small(mt_ctx& ctx, const Key& key, const Problem& p, const TensorView&
 // big of small
 void make_big(mt_ctx& ctx, const Key& key, const Problem& p) {
   run(ctx, key, {p.small, p.weight, p.big}, [&] {
-    const Made made = make_with_layouts(p, [&](const Layouts& l) {
-      return convolution_backward_data(attributes(), l.wanted_big, l.wanted_weight, l.wanted_small,
-                                       p.windows);
-    });
-    const Layouts& l = made.layouts;
-    Plan plan(made.description);
+    const Layouts l(p);
+    Plan plan(convolution_backward_data(attributes(), l.wanted_big, l.wanted_weight, l.wanted_small,
+                                        p.windows));
     plan.input(DNNL_ARG_DIFF_DST, l.small);
     plan.weights(DNNL_ARG_WEIGHTS, l.weight);
     plan.output(DNNL_ARG_DIFF_SRC, l.big);
@@ -104,12 +99,9 @@ void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& arg
   const Key key = Problem::key(MT_HASH_convolution_backward_weight, args,
                                {args.grad_output, args.input, args.out});
   run(ctx, key, {p.big, p.small, p.weight}, [&] {
-    const Made made = make_with_layouts(p, [&](const Layouts& l) {
-      return convolution_backward_weights(attributes(), l.wanted_big, l.wanted_weight,
-                                          l.wanted_small, p.windows);
-    });
-    const Layouts& l = made.layouts;
-    Plan plan(made.description);
+    const Layouts l(p);
+    Plan plan(convolution_backward_weights(attributes(), l.wanted_big, l.wanted_weight,
+                                           l.wanted_small, p.windows));
     plan.input(DNNL_ARG_SRC, l.big);
     plan.input(DNNL_ARG_DIFF_DST, l.small);
     plan.output(DNNL_ARG_DIFF_WEIGHTS, l.weight);
@@ -137,14 +129,16 @@ const char* reason(const mt_args_convolution& args) {
 }
 
 // Where oneDNN with its reorders is faster than cpu-openmp, by 3 % to 3 times, with AVX2 and 2
-// threads. Products and channels-last operands soon are, since there nothing or less is reordered;
-// of row-major images with windows those with enough to do, and enough terms to a sum. Of such,
-// sums over images and windows are faster in cpu-openmp: that is most gradients of weights.
+// threads. Channels-last operands always are: cpu-openmp would be given row-major copies of them.
+// Products soon are, since nothing or less is reordered there; of row-major images with windows
+// those with enough to do, and enough terms to a sum. Of such, sums over images and windows are
+// faster in cpu-openmp: that is most gradients of weights.
 bool pays(const Problem& p, int64_t terms, bool sums_over_images) {
+  for (const TensorView& image : {p.big, p.small}) {
+    if (!image.is_dense() && is_channels_last(image)) return true;
+  }
   const double work = p.work();
   if (p.pointwise()) return work >= 5e5;
-  const bool last = !p.big.is_dense() && is_channels_last(p.big);
-  if (last && p.depthwise()) return work >= 1e6;
   return !sums_over_images && work >= 1e7 && terms >= 64;
 }
 

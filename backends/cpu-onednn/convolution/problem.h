@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <string_view>
 
 #include "backends/cpu-onednn/engine/key.h"
 #include "backends/cpu-onednn/engine/operand.h"
@@ -50,7 +49,6 @@ struct Problem {
     if (weight.size(1) < 8) return 0;
     return weight.numel() / (weight.size(1) * groups);
   }
-  bool depthwise() const { return groups > 1 && weight.size(1) == 1 && weight.size(0) == groups; }
 
   // Windows of one element, side by side: matrix products of the operands as they lie in memory.
   bool pointwise() const {
@@ -87,21 +85,23 @@ struct Problem {
   }
 };
 
-// The layouts of the three operands in memory and the ones to ask oneDNN for: big and small as they
-// are where `keep` is set and that is possible, else as oneDNN likes them best.
+// The layouts of the three operands in memory and the ones to ask oneDNN for. Blocks of channels
+// make windows fast and cost a reorder of row-major images that come and go, which is bound by
+// memory: a tenth of the time of 3 x 3 windows of 64 channels, but more than is gained where there
+// is one element to a window. Those are products of row-major images as they are. Channels-last
+// images stay as they are too: oneDNN has kernels for that layout. (With AVX2 they take from 0.86
+// to 1.23 of the time of blocks with reorders, the most of 64 channels of 56 x 56, measured.)
 struct Layouts {
   Desc big, weight, small;  // in memory
   Desc wanted_big, wanted_weight, wanted_small;
-  bool kept;
 
-  Layouts(const Problem& p, bool keep)
+  explicit Layouts(const Problem& p)
       : big(describe(p.big)), weight(describe_weight(p)), small(describe(p.small)) {
     const bool plain = p.big.is_dense() && p.small.is_dense() && p.pointwise();
     const bool last = is_channels_last(p.big) && is_channels_last(p.small);
-    kept = keep && (plain || last);
     const mt_dtype dtype = p.weight.dtype();
-    wanted_big = kept ? big : describe_any(dtype, shape_of(p.big));
-    wanted_small = kept ? small : describe_any(dtype, shape_of(p.small));
+    wanted_big = plain || last ? big : describe_any(dtype, shape_of(p.big));
+    wanted_small = plain || last ? small : describe_any(dtype, shape_of(p.small));
     wanted_weight = describe_any(dtype, weight_shape(p));
   }
 
@@ -122,27 +122,5 @@ struct Layouts {
     return describe(p.weight.dtype(), shape, strides);
   }
 };
-
-struct Made {
-  Layouts layouts;
-  Description description;
-};
-
-// Blocks of channels make windows fast and cost a reorder of what comes and goes, which is bound by
-// memory: a tenth of the time of 3 x 3 windows of 64 channels, but more than is gained where there
-// is one element to a window. Those are products of row-major images as they are. Channels-last
-// images stay as they are too: oneDNN has kernels for that layout, of which only the one for
-// windows without AVX-512, in version 2, is slower than reorders (74 against 138 GFLOP/s with 64
-// channels, measured).
-template <class Describe>
-Made make_with_layouts(const Problem& p, const Describe& describe) {
-  const Layouts as_is(p, true);
-  const Description description = describe(as_is);
-  const bool slow = as_is.kept && !p.pointwise() && p.weight.size(1) >= 8 &&
-                    std::string_view(description.impl_info_str()) == "jit:avx2";
-  if (!slow) return {as_is, description};
-  const Layouts blocked(p, false);
-  return {blocked, describe(blocked)};
-}
 
 }  // namespace mytorch::onednn

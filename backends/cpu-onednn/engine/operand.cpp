@@ -34,21 +34,6 @@ bool is_packed(const TensorView& tensor) {
   return true;
 }
 
-bool is_channels_last(const TensorView& tensor) {
-  if (tensor.ndim() < 3) return false;
-  int64_t expected = 1;
-  const auto follows = [&](int d) {
-    if (tensor.size(d) != 1 && tensor.stride(d) != expected) return false;
-    expected *= tensor.size(d);
-    return true;
-  };
-  if (!follows(1)) return false;
-  for (int d = tensor.ndim() - 1; d >= 2; --d) {
-    if (!follows(d)) return false;
-  }
-  return follows(0);
-}
-
 Dims shape_of(const TensorView& tensor) { return {tensor.shape().begin(), tensor.shape().end()}; }
 
 Dims row_major_strides(const Dims& shape) {

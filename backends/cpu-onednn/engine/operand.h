@@ -5,6 +5,7 @@
 
 #include "backends/cpu-onednn/dnnl.h"
 #include "mytorch/backend.h"
+#include "mytorch/backend/layout.h"
 
 namespace mytorch::onednn {
 
@@ -13,8 +14,7 @@ dnnl::memory::data_type data_type(mt_dtype dtype);
 
 // Whether the elements lie side by side, in some order of the dimensions.
 bool is_packed(const sdk::TensorView& tensor);
-// Whether the channels, dimension 1 of at least 3, vary fastest, and the rest is row-major.
-bool is_channels_last(const sdk::TensorView& tensor);
+using sdk::is_channels_last;
 
 // As the tensor lies in memory. Row-major and channels-last tensors get the strides that oneDNN's
 // own formats have, also in dimensions of size 1, so that descriptors compare equal.

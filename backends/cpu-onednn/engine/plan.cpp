@@ -28,16 +28,12 @@ void execute(const dnnl::primitive& primitive, std::span<const dnnl_exec_arg_t> 
       "oneDNN failed to run a primitive");
 }
 
-void point_at_scratch(mt_ctx& ctx, const dnnl::memory& memory, const Desc& desc) {
-  point_at(memory, sdk::scratch<char>(ctx, static_cast<int64_t>(desc.get_size())));
-}
-
-void reorder(mt_ctx& ctx, const dnnl::primitive& primitive, const Desc& scratchpad,
+void reorder(const dnnl::primitive& primitive, const Desc& scratchpad, char* scratch,
              dnnl_memory_t from, dnnl_memory_t to) {
   std::array<dnnl_exec_arg_t, 3> arguments = {{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {}}};
   if (scratchpad.get_size() == 0) return execute(primitive, std::span(arguments).first(2));
   const dnnl::memory memory = without_data(scratchpad);
-  point_at_scratch(ctx, memory, scratchpad);
+  point_at(memory, scratch);
   arguments[2] = {DNNL_ARG_SCRATCHPAD, memory.get()};
   execute(primitive, arguments);
 }
@@ -80,11 +76,21 @@ int Plan::conversions() const {
 // ---- calls --------------------------------------------------------------------------------------
 
 Call::Call(const Plan& plan) : plan_(plan) {
+  size_t bytes = 0, reorders = 0;
+  const auto take = [&](const Desc& desc) {
+    const size_t at = bytes;
+    bytes += (desc.get_size() + 63) / 64 * 64;
+    return at;
+  };
   for (const Plan::Operand& o : plan.operands_) {
     Operand own;
     if (!o.given.is_zero()) {
       own.wanted = without_data(o.wanted);
-      if (exists(o.reorder)) own.given = without_data(o.given);
+      if (exists(o.reorder)) {
+        own.given = without_data(o.given);
+        own.scratch = take(o.wanted);
+        reorders = std::max(reorders, o.reorder_scratchpad.get_size());
+      }
       own.place = arguments_.size();
       arguments_.push_back({o.argument, own.wanted.get()});
     }
@@ -92,28 +98,35 @@ Call::Call(const Plan& plan) : plan_(plan) {
   }
   if (plan.scratchpad_.get_size() != 0) {
     scratchpad_ = without_data(plan.scratchpad_);
+    scratchpad_at_ = take(plan.scratchpad_);
     arguments_.push_back({DNNL_ARG_SCRATCHPAD, scratchpad_.get()});
   }
+  reorders_at_ = bytes;
+  scratch_bytes_ = bytes + reorders;
 }
 
 // The operand as the primitive wants it: of what earlier calls left, or in scratch memory.
-dnnl::memory Call::converted(mt_ctx& ctx, size_t i, const Data& data) {
+dnnl::memory Call::converted(char* scratch, size_t i, const Data& data) {
   const Plan::Operand& o = plan_.operands_[i];
   const Operand& own = operands_[i];
   const auto fill = [&](const dnnl::memory& to) {
-    reorder(ctx, o.reorder, o.reorder_scratchpad, own.given.get(), to.get());
+    reorder(o.reorder, o.reorder_scratchpad, scratch + reorders_at_, own.given.get(), to.get());
   };
   if (o.role == Plan::Role::kWeights && data.storage != nullptr) {
     const dnnl::memory kept =
         packed_weights().find_or_pack(*data.storage, data.pointer, o.given, o.wanted, fill);
     if (exists(kept)) return kept;
   }
-  point_at_scratch(ctx, own.wanted, o.wanted);
+  point_at(own.wanted, scratch + own.scratch);
   fill(own.wanted);
   return own.wanted;
 }
 
 void Call::run(mt_ctx& ctx, std::span<const Data> data) {
+  // All at once: the host keeps one block from call to call, and memory beyond it is new each time,
+  // which for large operands takes as long as a reorder.
+  char* const scratch =
+      scratch_bytes_ == 0 ? nullptr : sdk::scratch<char>(ctx, static_cast<int64_t>(scratch_bytes_));
   // Holds what other threads may drop from the cache meanwhile.
   dnnl::memory kept;
   for (size_t i = 0; i < operands_.size(); ++i) {
@@ -126,19 +139,19 @@ void Call::run(mt_ctx& ctx, std::span<const Data> data) {
     }
     point_at(own.given, data[i].pointer);
     if (o.role == Plan::Role::kOutput) {
-      point_at_scratch(ctx, own.wanted, o.wanted);
+      point_at(own.wanted, scratch + own.scratch);
     } else {
-      const dnnl::memory memory = converted(ctx, i, data[i]);
+      const dnnl::memory memory = converted(scratch, i, data[i]);
       arguments_[own.place].memory = memory.get();
       if (o.role == Plan::Role::kWeights) kept = memory;
     }
   }
-  if (exists(scratchpad_)) point_at_scratch(ctx, scratchpad_, plan_.scratchpad_);
+  if (exists(scratchpad_)) point_at(scratchpad_, scratch + scratchpad_at_);
   execute(plan_.primitive_, arguments_);
   for (size_t i = 0; i < operands_.size(); ++i) {
     const Plan::Operand& o = plan_.operands_[i];
     if (o.role != Plan::Role::kOutput || !exists(o.reorder)) continue;
-    reorder(ctx, o.reorder, o.reorder_scratchpad, operands_[i].wanted.get(),
+    reorder(o.reorder, o.reorder_scratchpad, scratch + reorders_at_, operands_[i].wanted.get(),
             operands_[i].given.get());
   }
 }

@@ -78,14 +78,16 @@ class Call {
  private:
   struct Operand {
     dnnl::memory given, wanted;
-    size_t place = 0;  // among the arguments
+    size_t place = 0;    // among the arguments
+    size_t scratch = 0;  // where in scratch memory it is converted
   };
-  dnnl::memory converted(mt_ctx& ctx, size_t i, const Data& data);
+  dnnl::memory converted(char* scratch, size_t i, const Data& data);
 
   const Plan& plan_;
   std::vector<Operand> operands_;
   dnnl::memory scratchpad_;
   std::vector<dnnl_exec_arg_t> arguments_;
+  size_t scratchpad_at_ = 0, reorders_at_ = 0, scratch_bytes_ = 0;  // in scratch memory
 };
 
 }  // namespace mytorch::onednn

@@ -1,6 +1,7 @@
 // Batch normalization by the statistics of the batch, of row-major and of channels-last inputs.
 #include "backends/cpu-onednn/engine/operand.h"
 #include "backends/cpu-onednn/engine/run.h"
+#include "backends/cpu-onednn/normalization/normalization.h"
 #include "backends/cpu-onednn/registry.h"
 #include "mytorch/abi_ops/batch_norm_training.h"
 #include "mytorch/abi_ops/batch_norm_training_backward.h"
@@ -9,7 +10,6 @@
 namespace mytorch::onednn {
 namespace {
 
-using dnnl::normalization_flags;
 using sdk::TensorView;
 
 // The operands of the size of the input. oneDNN works on them in the input's layout, whatever
@@ -37,13 +37,9 @@ const char* vector_reason(std::initializer_list<const mt_tensor*> vectors) {
   return nullptr;
 }
 
-Desc channels_of(const TensorView& input) {
-  return describe_dense(sdk::dtype_of<float>, {input.size(1)});
-}
-
-// Where a result goes that nobody wants.
-float* or_scratch(mt_ctx& ctx, const mt_tensor* out, int64_t n) {
-  return out != nullptr ? TensorView(out).data<float>() : sdk::scratch<float>(ctx, n);
+Normalized channels_of(const TensorView& input) {
+  const Desc channels = describe_dense(sdk::dtype_of<float>, {input.size(1)});
+  return {describe(input), channels, channels};
 }
 
 const char* forward_supports(const mt_args_batch_norm_training& args) {
@@ -53,78 +49,45 @@ const char* forward_supports(const mt_args_batch_norm_training& args) {
 
 void forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
   const TensorView input = args.input, weight = args.weight, bias = args.bias;
-  const float eps = static_cast<float>(args.eps);
   Key key(MT_HASH_batch_norm_training, {args.input, args.weight, args.bias, args.out});
   key.number(args.eps);
   run(ctx, key,
       {input, or_scratch(ctx, args.out, input.numel()), or_scratch(ctx, args.mean, input.size(1)),
        or_scratch(ctx, args.var, input.size(1)), weight, bias},
       [&] {
-        normalization_flags flags = normalization_flags::none;
-        if (weight) flags |= normalization_flags::use_scale;
-        if (bias) flags |= normalization_flags::use_shift;
-        const Desc data = describe(input), channels = channels_of(input);
-        Plan plan(batch_norm(attributes(), data, eps, flags));
-        plan.input(DNNL_ARG_SRC, data);
-        plan.output(DNNL_ARG_DST, args.out != nullptr ? describe(args.out) : data);
-        plan.output(DNNL_ARG_MEAN, channels);
-        plan.output(DNNL_ARG_VARIANCE, channels);
-        plan.input(DNNL_ARG_SCALE, weight ? channels : Desc());
-        plan.input(DNNL_ARG_SHIFT, bias ? channels : Desc());
-        return plan;
+        const Normalized n = channels_of(input);
+        const Desc out = args.out != nullptr ? describe(args.out) : n.data;
+        return normalize(n, out, weight, bias, [&](dnnl::normalization_flags flags) {
+          return batch_norm(attributes(), n.data, static_cast<float>(args.eps), flags);
+        });
       });
 }
 
-bool wanted(const mt_int_list& mask, int64_t i, const mt_tensor* out) {
-  return out != nullptr && (mask.size <= i || mask.data[i] != 0);
-}
-
 const char* backward_supports(const mt_args_batch_norm_training_backward& args) {
-  if (!wanted(args.output_mask, 0, args.grad_input)) return "only parameters' gradients are wanted";
-  if (args.weight == nullptr && wanted(args.output_mask, 1, args.grad_weight)) {
-    return "the gradient of a weight that is absent is wanted";
-  }
+  if (const char* why = Gradients(args).reason()) return why;
   if (const char* why = data_reason({args.input, args.grad_out, args.grad_input})) return why;
   return vector_reason({args.weight, args.mean, args.var, args.grad_weight, args.grad_bias});
 }
 
 void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
-  const TensorView input = args.input, weight = args.weight;
-  const int64_t n = input.size(1);
-  const bool want_weight = wanted(args.output_mask, 1, args.grad_weight);
-  const bool want_bias = wanted(args.output_mask, 2, args.grad_bias);
-  const bool sums = want_weight || want_bias;
-  const bool makes_weight = weight && sums;
-  const auto sum = [&](bool made, bool kept, const mt_tensor* out) -> float* {
-    return made ? or_scratch(ctx, kept ? out : nullptr, n) : nullptr;
-  };
+  const TensorView input = args.input;
+  const Gradients gradients(args);
+  const int64_t channels = input.size(1);
   Key key(MT_HASH_batch_norm_training_backward,
           {args.input, args.weight, args.grad_out, args.grad_input});
-  key.number(int64_t{sums} | int64_t{want_bias} << 1);
+  key.number(gradients.which());
   key.number(args.eps);
   run(ctx, key,
-      {args.grad_out, input, args.mean, args.var, weight, args.grad_input,
-       sum(makes_weight, want_weight, args.grad_weight), sum(want_bias, true, args.grad_bias),
-       sum(want_bias, false, nullptr)},
+      {args.grad_out, input, args.mean, args.var, args.weight, args.grad_input,
+       gradients.weight(ctx, args.grad_weight, channels),
+       gradients.bias(ctx, args.grad_bias, channels), gradients.bias(ctx, nullptr, channels)},
       [&] {
-        normalization_flags flags = normalization_flags::none;
-        if (weight) flags |= normalization_flags::use_scale;
-        if (want_bias) flags |= normalization_flags::use_shift;
-        const Desc data = describe(input), channels = channels_of(input);
-        Plan plan(batch_norm_backward(
-            attributes(), sums ? dnnl::prop_kind::backward : dnnl::prop_kind::backward_data, data,
-            static_cast<float>(args.eps), flags));
-        plan.input(DNNL_ARG_DIFF_DST, describe(args.grad_out));
-        plan.input(DNNL_ARG_SRC, data);
-        plan.input(DNNL_ARG_MEAN, channels);
-        plan.input(DNNL_ARG_VARIANCE, channels);
-        plan.input(DNNL_ARG_SCALE, weight ? channels : Desc());
-        plan.output(DNNL_ARG_DIFF_SRC, describe(args.grad_input));
-        plan.output(DNNL_ARG_DIFF_SCALE, makes_weight ? channels : Desc());
-        plan.output(DNNL_ARG_DIFF_SHIFT, want_bias ? channels : Desc());
-        // Some versions want to be given the shift, which they have no use for.
-        plan.input(DNNL_ARG_SHIFT, want_bias ? channels : Desc());
-        return plan;
+        const Normalized n = channels_of(input);
+        return gradients.plan(n, describe(args.grad_out), describe(args.grad_input),
+                              [&](dnnl::prop_kind kind, dnnl::normalization_flags flags) {
+                                return batch_norm_backward(attributes(), kind, n.data,
+                                                           static_cast<float>(args.eps), flags);
+                              });
       });
 }
 

@@ -4,6 +4,7 @@
 
 #include "backends/cpu-onednn/engine/operand.h"
 #include "backends/cpu-onednn/engine/run.h"
+#include "backends/cpu-onednn/normalization/normalization.h"
 #include "backends/cpu-onednn/registry.h"
 #include "mytorch/abi_ops/native_layer_norm.h"
 #include "mytorch/abi_ops/native_layer_norm_backward.h"
@@ -12,7 +13,6 @@
 namespace mytorch::onednn {
 namespace {
 
-using dnnl::normalization_flags;
 using sdk::TensorView;
 
 struct Rows {
@@ -22,36 +22,31 @@ struct Rows {
     for (int64_t i = 0; i < normalized.size; ++i) length *= normalized.data[i];
     count = length == 0 ? 0 : input.numel() / length;
   }
-  Desc data() const { return describe_dense(sdk::dtype_of<float>, {count, length}); }
-  Desc statistics() const { return describe_dense(sdk::dtype_of<float>, {count}); }
-  Desc parameters() const { return describe_dense(sdk::dtype_of<float>, {length}); }
+  Normalized layouts() const {
+    const mt_dtype dtype = sdk::dtype_of<float>;
+    return {describe_dense(dtype, {count, length}), describe_dense(dtype, {count}),
+            describe_dense(dtype, {length})};
+  }
+  Key key(uint64_t kind, double eps, int64_t which) const {
+    Key key(kind);
+    for (const int64_t n : {count, length, which}) key.number(n);
+    key.number(eps);
+    return key;
+  }
 };
 
-const char* reason(const TensorView& input, const TensorView& weight,
+const char* reason(const TensorView& input, std::initializer_list<TensorView> parameters,
                    const mt_int_list& normalized) {
   if (const char* why = float_type_reason(input.dtype())) return why;
   if (const char* why = size_reason(input)) return why;
-  if (weight && !weight.is<float>()) return "[dtype] the parameters are not float32";
+  for (const TensorView& parameter : parameters) {
+    if (parameter && !parameter.is<float>()) return "[dtype] the parameters are not float32";
+  }
   return Rows(input, normalized).length == 1 ? "rows of one element" : nullptr;
 }
 
-// Where a result goes that nobody wants.
-float* or_scratch(mt_ctx& ctx, const mt_tensor* out, int64_t n) {
-  return out != nullptr ? TensorView(out).data<float>() : sdk::scratch<float>(ctx, n);
-}
-
 const char* forward_supports(const mt_args_native_layer_norm& args) {
-  if (args.bias != nullptr && !TensorView(args.bias).is<float>()) {
-    return "[dtype] the parameters are not float32";
-  }
-  return reason(args.input, args.weight, args.normalized_shape);
-}
-
-Key key_of(uint64_t kind, const Rows& rows, double eps, int64_t which) {
-  Key key(kind);
-  for (const int64_t n : {rows.count, rows.length, which}) key.number(n);
-  key.number(eps);
-  return key;
+  return reason(args.input, {args.weight, args.bias}, args.normalized_shape);
 }
 
 void forward(mt_ctx& ctx, const mt_args_native_layer_norm& args) {
@@ -60,97 +55,62 @@ void forward(mt_ctx& ctx, const mt_args_native_layer_norm& args) {
   const float eps = static_cast<float>(args.eps);
   float* const variance = or_scratch(ctx, args.rstd, rows.count);
   const int64_t which = (weight ? 1 : 0) | (bias ? 2 : 0);
-  run(ctx, key_of(MT_HASH_native_layer_norm, rows, args.eps, which),
+  run(ctx, rows.key(MT_HASH_native_layer_norm, args.eps, which),
       {input, or_scratch(ctx, args.out, input.numel()), or_scratch(ctx, args.mean, rows.count),
        variance, weight, bias},
       [&] {
-        normalization_flags flags = normalization_flags::none;
-        if (weight) flags |= normalization_flags::use_scale;
-        if (bias) flags |= normalization_flags::use_shift;
-        Plan plan(layer_norm(attributes(), rows.data(), rows.statistics(), eps, flags));
-        plan.input(DNNL_ARG_SRC, rows.data());
-        plan.output(DNNL_ARG_DST, rows.data());
-        plan.output(DNNL_ARG_MEAN, rows.statistics());
-        plan.output(DNNL_ARG_VARIANCE, rows.statistics());
-        plan.input(DNNL_ARG_SCALE, weight ? rows.parameters() : Desc());
-        plan.input(DNNL_ARG_SHIFT, bias ? rows.parameters() : Desc());
-        return plan;
+        const Normalized n = rows.layouts();
+        return normalize(n, n.data, weight, bias, [&](dnnl::normalization_flags flags) {
+          return layer_norm(attributes(), n.data, n.statistics, eps, flags);
+        });
       });
   for (int64_t i = 0; i < rows.count; ++i) variance[i] = 1.0f / std::sqrt(variance[i] + eps);
 }
 
-bool wanted(const mt_int_list& mask, int64_t i, const mt_tensor* out) {
-  return out != nullptr && (mask.size <= i || mask.data[i] != 0);
-}
-
 const char* backward_supports(const mt_args_native_layer_norm_backward& args) {
-  if (!wanted(args.output_mask, 0, args.grad_input)) return "only parameters' gradients are wanted";
-  if (args.weight == nullptr && wanted(args.output_mask, 1, args.grad_weight)) {
-    return "the gradient of a weight that is absent is wanted";
-  }
+  if (const char* why = Gradients(args).reason()) return why;
   for (const mt_tensor* operand : {args.grad_out, args.mean, args.rstd}) {
     if (const char* why = float_type_reason(operand->dl.dtype)) return why;
   }
-  return reason(args.input, args.weight, args.normalized_shape);
+  return reason(args.input, {args.weight}, args.normalized_shape);
 }
 
 void backward(mt_ctx& ctx, const mt_args_native_layer_norm_backward& args) {
-  const TensorView input = args.input, weight = args.weight;
+  const TensorView input = args.input;
   const Rows rows(input, args.normalized_shape);
-  const bool want_weight = wanted(args.output_mask, 1, args.grad_weight);
-  const bool want_bias = wanted(args.output_mask, 2, args.grad_bias);
-  const bool sums = want_weight || want_bias;
+  const Gradients gradients(args);
   // What `rstd` says of variance and eps together.
   float* const variance = sdk::scratch<float>(ctx, rows.count);
   const float* const rstd = TensorView(args.rstd).data<const float>();
   for (int64_t i = 0; i < rows.count; ++i) variance[i] = 1.0f / (rstd[i] * rstd[i]);
-  const auto sum = [&](bool made, bool kept, const mt_tensor* out) -> float* {
-    return made ? or_scratch(ctx, kept ? out : nullptr, rows.length) : nullptr;
-  };
-  const bool makes_weight = weight && sums;
-  const int64_t which = (weight ? 1 : 0) | (sums ? 2 : 0) | (want_bias ? 4 : 0);
-  run(ctx, key_of(MT_HASH_native_layer_norm_backward, rows, 0, which),
-      {args.grad_out, input, args.mean, variance, weight, args.grad_input,
-       sum(makes_weight, want_weight, args.grad_weight), sum(want_bias, true, args.grad_bias),
-       sum(want_bias, false, nullptr)},
+  run(ctx, rows.key(MT_HASH_native_layer_norm_backward, 0, gradients.which()),
+      {args.grad_out, input, args.mean, variance, args.weight, args.grad_input,
+       gradients.weight(ctx, args.grad_weight, rows.length),
+       gradients.bias(ctx, args.grad_bias, rows.length), gradients.bias(ctx, nullptr, rows.length)},
       [&] {
-        normalization_flags flags = normalization_flags::none;
-        if (weight) flags |= normalization_flags::use_scale;
-        if (want_bias) flags |= normalization_flags::use_shift;
-        Plan plan(layer_norm_backward(
-            attributes(), sums ? dnnl::prop_kind::backward : dnnl::prop_kind::backward_data,
-            rows.data(), rows.statistics(), 0, flags));
-        plan.input(DNNL_ARG_DIFF_DST, rows.data());
-        plan.input(DNNL_ARG_SRC, rows.data());
-        plan.input(DNNL_ARG_MEAN, rows.statistics());
-        plan.input(DNNL_ARG_VARIANCE, rows.statistics());
-        plan.input(DNNL_ARG_SCALE, weight ? rows.parameters() : Desc());
-        plan.output(DNNL_ARG_DIFF_SRC, rows.data());
-        plan.output(DNNL_ARG_DIFF_SCALE, makes_weight ? rows.parameters() : Desc());
-        plan.output(DNNL_ARG_DIFF_SHIFT, want_bias ? rows.parameters() : Desc());
-        // Some versions want to be given the shift, which they have no use for.
-        plan.input(DNNL_ARG_SHIFT, want_bias ? rows.parameters() : Desc());
-        return plan;
+        const Normalized n = rows.layouts();
+        return gradients.plan(
+            n, n.data, n.data, [&](dnnl::prop_kind kind, dnnl::normalization_flags flags) {
+              return layer_norm_backward(attributes(), kind, n.data, n.statistics, 0, flags);
+            });
       });
 }
 
 // Below, what surrounds oneDNN's kernel weighs more.
-constexpr int64_t kLargeNumel = 1 << 15;
-
-bool forward_pays(const mt_args_native_layer_norm& args) {
-  return TensorView(args.input).numel() >= kLargeNumel;
-}
-bool backward_pays(const mt_args_native_layer_norm_backward& args) {
-  return TensorView(args.input).numel() >= kLargeNumel;
+template <class Args>
+bool pays(const Args& args) {
+  return TensorView(args.input).numel() >= 1 << 15;
 }
 
 }  // namespace
 
 void register_layer_norm(Candidates& candidates) {
-  add_halves<mt_args_native_layer_norm, &forward, &forward_supports, &forward_pays>(
-      candidates, "native_layer_norm", MT_HASH_native_layer_norm, 0);
-  add_halves<mt_args_native_layer_norm_backward, &backward, &backward_supports, &backward_pays>(
-      candidates, "native_layer_norm_backward", MT_HASH_native_layer_norm_backward, 0);
+  add_halves<mt_args_native_layer_norm, &forward, &forward_supports,
+             &pays<mt_args_native_layer_norm>>(candidates, "native_layer_norm",
+                                               MT_HASH_native_layer_norm, 0);
+  add_halves<mt_args_native_layer_norm_backward, &backward, &backward_supports,
+             &pays<mt_args_native_layer_norm_backward>>(candidates, "native_layer_norm_backward",
+                                                        MT_HASH_native_layer_norm_backward, 0);
 }
 
 }  // namespace mytorch::onednn

@@ -120,12 +120,18 @@ void backward(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
 }
 
 // Of channels-last inputs, and of windows so large that vectors along a row of results stay empty.
+bool is_large(const TensorView& image) { return image.numel() >= 1 << 14; }
+
 bool forward_pays(const mt_args_avg_pool2d& args) {
   const TensorView self = args.self;
-  if (self.numel() < 1 << 14) return false;
+  if (!is_large(self)) return false;
   if (!self.is_dense()) return true;
   const Windows w = windows(args, self, args.out);
   return w.kernel[0] * w.kernel[1] >= 49;
+}
+bool backward_pays(const mt_args_avg_pool2d_backward& args) {
+  const TensorView out = args.out;
+  return is_large(out) && !out.is_dense();
 }
 
 }  // namespace
@@ -133,8 +139,8 @@ bool forward_pays(const mt_args_avg_pool2d& args) {
 void register_pooling(Candidates& candidates) {
   add_halves<mt_args_avg_pool2d, &forward, &forward_supports, &forward_pays>(
       candidates, "avg_pool2d", MT_HASH_avg_pool2d, MT_TAKES_STRIDED);
-  candidates.push_back(sdk::kernel<&backward, &backward_supports>(
-      "avg_pool2d_backward", MT_HASH_avg_pool2d_backward, "onednn", kLast, MT_TAKES_STRIDED));
+  add_halves<mt_args_avg_pool2d_backward, &backward, &backward_supports, &backward_pays>(
+      candidates, "avg_pool2d_backward", MT_HASH_avg_pool2d_backward, MT_TAKES_STRIDED);
 }
 
 }  // namespace mytorch::onednn

@@ -202,13 +202,13 @@ void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& arg
 }  // namespace
 
 void register_convolution(Candidates& candidates) {
-  constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  candidates.push_back(
-      sdk::kernel<&convolution>("convolution", MT_HASH_convolution, "columns", 0, kTakes));
-  candidates.push_back(sdk::kernel<&backward_input>(
-      "convolution_backward_input", MT_HASH_convolution_backward_input, "columns", 0, kTakes));
+  // Row-major operands: others would be copied to scratch memory first, which is better done where
+  // it is counted. So backends that have kernels for channels-last images are asked first.
+  candidates.push_back(sdk::kernel<&convolution>("convolution", MT_HASH_convolution, "columns"));
+  candidates.push_back(sdk::kernel<&backward_input>("convolution_backward_input",
+                                                    MT_HASH_convolution_backward_input, "columns"));
   candidates.push_back(sdk::kernel<&backward_weight>(
-      "convolution_backward_weight", MT_HASH_convolution_backward_weight, "columns", 0, kTakes));
+      "convolution_backward_weight", MT_HASH_convolution_backward_weight, "columns"));
 }
 
 }  // namespace mytorch::cpu

@@ -18,71 +18,49 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kLine = 64;
 
-// The bytes before the first whole line of `to`.
-HWY_INLINE int64_t head(const void* to, int64_t bytes) {
-  const int64_t over = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % kLine);
-  return std::min(bytes, over == 0 ? 0 : kLine - over);
-}
-
-void StreamCopy(void* to, const void* from, int64_t bytes) {
-  uint8_t* t = static_cast<uint8_t*>(to);
-  const uint8_t* f = static_cast<const uint8_t*>(from);
-  const int64_t first = head(t, bytes);
-  std::memcpy(t, f, static_cast<size_t>(first));
-  t += first, f += first, bytes -= first;
+// Runs `bytes` bytes of `to` in three parts: edge(begin, end) for what lies before its first whole
+// line and after the last, and between them stores vector(begin) past the caches, vector by vector.
+template <class Edge, class F>
+HWY_INLINE void StreamLines(uint8_t* to, int64_t bytes, Edge&& edge, F&& vector) {
   const hn::CappedTag<uint8_t, kLine> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t over = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % kLine);
+  int64_t i = std::min(bytes, over == 0 ? 0 : kLine - over);
+  if (i > 0) edge(int64_t{0}, i);
   if constexpr (hn::MaxLanes(d) >= 16) {
-    for (; bytes >= kLine; t += kLine, f += kLine, bytes -= kLine) {
-      for (int64_t i = 0; i < kLine; i += lanes) hn::Stream(hn::LoadU(d, f + i), d, t + i);
+    for (; i + kLine <= bytes; i += kLine) {
+      for (int64_t k = i; k < i + kLine; k += lanes) hn::Stream(vector(d, k), d, to + k);
     }
   }
-  std::memcpy(t, f, static_cast<size_t>(bytes));
+  if (i < bytes) edge(i, bytes);
 }
 
 void MoveRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t rows,
               int64_t bytes, bool stream) {
   uint8_t* t = static_cast<uint8_t*>(to);
   const uint8_t* f = static_cast<const uint8_t*>(from);
-  const hn::ScalableTag<uint8_t> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const bool aligned = (reinterpret_cast<uintptr_t>(t) | static_cast<uintptr_t>(to_stride) |
-                        static_cast<uintptr_t>(bytes)) %
-                           static_cast<uintptr_t>(lanes) ==
-                       0;
   for (; rows > 0; --rows, t += to_stride, f += from_stride) {
-    if (stream && !aligned) {
-      StreamCopy(t, f, bytes);
-      continue;
-    }
-    int64_t i = 0;
+    const auto copy = [&](int64_t begin, int64_t end) {
+      std::memcpy(t + begin, f + begin, static_cast<size_t>(end - begin));
+    };
     if (stream) {
-      for (; i < bytes; i += lanes) hn::Stream(hn::LoadU(d, f + i), d, t + i);
+      StreamLines(t, bytes, copy, [&](auto d, int64_t i) HWY_ATTR { return hn::LoadU(d, f + i); });
     } else {
-      for (; i + lanes <= bytes; i += lanes) hn::StoreU(hn::LoadU(d, f + i), d, t + i);
+      copy(0, bytes);
     }
-    for (; i < bytes; ++i) t[i] = f[i];
   }
 }
 
 void StreamFill(void* to, const void* pattern, int64_t bytes) {
   uint8_t* t = static_cast<uint8_t*>(to);
   const uint8_t* line = static_cast<const uint8_t*>(pattern);
-  const int64_t first = head(t, bytes);
-  std::memcpy(t, line, static_cast<size_t>(first));
-  t += first, bytes -= first;
   // Elements are aligned, so that lines begin with a whole one.
-  const hn::CappedTag<uint8_t, kLine> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  if constexpr (hn::MaxLanes(d) >= 16) {
-    const auto v = hn::LoadU(d, line);
-    for (; bytes >= kLine; t += kLine, bytes -= kLine) {
-      for (int64_t i = 0; i < kLine; i += lanes) hn::Stream(v, d, t + i);
+  const auto fill = [&](int64_t begin, int64_t end) {
+    for (; begin < end; begin += kLine) {
+      std::memcpy(t + begin, line, static_cast<size_t>(std::min(end - begin, kLine)));
     }
-  }
-  for (; bytes > 0; t += kLine, bytes -= kLine) {
-    std::memcpy(t, line, static_cast<size_t>(std::min(bytes, kLine)));
-  }
+  };
+  StreamLines(t, bytes, fill, [&](auto d, int64_t) HWY_ATTR { return hn::LoadU(d, line); });
 }
 
 // ---- transposes
@@ -277,13 +255,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mytorch::cpu {
-HWY_EXPORT(StreamCopy);
 HWY_EXPORT(MoveRows);
 HWY_EXPORT(StreamFill);
 HWY_EXPORT(Transpose);
 
 void stream_copy(void* to, const void* from, int64_t bytes) {
-  HWY_DYNAMIC_DISPATCH(StreamCopy)(to, from, bytes);
+  move_rows(to, 0, from, 0, 1, bytes, true);
 }
 void move_rows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t rows,
                int64_t bytes, bool stream) {

@@ -35,14 +35,16 @@ struct Plan {
   int64_t size() const { return b_size + workers * a_slot_size + sums_size; }
 };
 
-// Whether `rows` rows of `bytes` each, `stride` bytes apart, stay in the L1 together with what else
+// A thread is worth waking for some ten microseconds of work: so many products.
+inline constexpr double kWorthAThread = 5e5;
+
+// How many rows of `bytes` each, `stride` bytes apart, stay in the L1 together with what else
 // passes through. An L1 finds a line by its address modulo 4 KiB: rows a power of two apart fall on
 // few of its sets.
-inline bool panel_fits_l1(int64_t stride, int64_t rows, int64_t bytes) {
+inline int64_t rows_in_l1(int64_t stride, int64_t bytes) {
   const int64_t apart = std::clamp<int64_t>(stride & -stride, 64, 4096);
   const int64_t lines = (bytes + 63) / 64;
-  const int64_t room = std::max<int64_t>(1, 4096 / apart / lines) * (cache_sizes().l1 / 4096 / 2);
-  return rows <= room;
+  return std::max<int64_t>(1, 4096 / apart / lines) * (cache_sizes().l1 / 4096 / 2);
 }
 
 template <class T>
@@ -64,10 +66,19 @@ Plan make_plan(const Job& job, int workers) {
   }
 
   // Reading B in place needs contiguous rows, and pays when a panel stays in the L1 while the rows
-  // of A pass by, or when there are too few of them to repay a copy.
-  plan.pack_b = !(kComputesInPlace<T> && job.b_col == 1 &&
-                  (job.m <= kRows || (job.m <= 32 * kRows &&
-                                      panel_fits_l1(job.b_k * kBytes, block.kc, kCols * kBytes))));
+  // of A pass by, or when there are too few of them to repay a copy. A panel may be cut for that,
+  // as long as the loads and stores of C do not show.
+  constexpr int64_t kLeastDepth = 128;
+  const int64_t depth = std::min(block.kc, rows_in_l1(job.b_k * kBytes, kCols * kBytes));
+  plan.pack_b = true;
+  if (kComputesInPlace<T> && job.b_col == 1) {
+    if (job.m <= kRows) {
+      plan.pack_b = false;
+    } else if (job.m <= 32 * kRows && depth >= std::min(block.kc, kLeastDepth)) {
+      plan.pack_b = false;
+      block.kc = divide_up(job.k, divide_up(job.k, depth));
+    }
+  }
   // The kernel broadcasts elements of A one at a time, so any strides serve, and a line read in
   // place is used up before it leaves the L1. A copy pays when many panels of B reuse it.
   plan.pack_a = !(kComputesInPlace<T> &&
@@ -86,21 +97,34 @@ Plan make_plan(const Job& job, int workers) {
   plan.row_blocks = one_block ? 1 : divide_up(rows, block.mc);
   plan.col_blocks = 1;
   if (workers > 1) {
-    // Several tasks per worker even out cores of unequal speed. Rows are split first: each task
-    // packs its own rows of A, so tasks that share rows repeat that work.
-    const int64_t wanted = 4 * static_cast<int64_t>(workers);
+    // Several tasks per worker even out cores of unequal speed, where each is worth its start. Rows
+    // are split first: each task packs its own rows of A, so tasks that share rows repeat that
+    // work.
+    const double each = static_cast<double>(job.m) * job.n * job.k / workers;
+    const int64_t wanted =
+        workers * static_cast<int64_t>(std::clamp(each / kWorthAThread, 1.0, 4.0));
     if (plan.row_blocks < wanted) {
       plan.row_blocks = std::max(plan.row_blocks, std::min(wanted, divide_up(rows, 4 * kRows)));
-      block.mc = round_up(divide_up(rows, plan.row_blocks), kRows);
+      // Rows in place make tiles of any height; packed ones lie in whole tiles.
+      block.mc = round_up(divide_up(rows, plan.row_blocks), plan.pack_a ? kRows : 1);
       plan.row_blocks = divide_up(rows, block.mc);
     }
     if (plan.row_blocks < wanted) {
       plan.col_blocks = std::min(divide_up(wanted, plan.row_blocks), panels);
+      // As many for each worker, where that is possible.
+      for (int64_t more = plan.col_blocks; more < std::min(panels, plan.col_blocks + workers);
+           ++more) {
+        if (plan.row_blocks * more % workers == 0) {
+          plan.col_blocks = more;
+          break;
+        }
+      }
     }
   }
 
-  // In place, only the partial last panel of B is copied.
-  plan.b_size = (plan.pack_b ? panels : (job.n % kCols != 0)) * kCols * block.kc + kPackSlack;
+  // In place, only the partial last panel of B is copied, in its whole length.
+  plan.b_size =
+      (plan.pack_b ? panels * block.kc : (job.n % kCols != 0) * job.k) * kCols + kPackSlack;
   plan.a_slot_size = plan.pack_a ? round_up(block.mc * block.kc + kPackSlack, 64 / kBytes) : 0;
   plan.sums_size = plan.keep_sums ? plan.chunk_rows * block.nc : 0;
   plan.b_size = round_up(plan.b_size, 64 / kBytes);
@@ -130,8 +154,13 @@ class Product {
       m_ = std::min(plan_.chunk_rows, job_.m - m0_);
       for (j0_ = 0; j0_ < job_.n; j0_ += plan_.block.nc) {
         n_ = std::min(plan_.block.nc, job_.n - j0_);
-        for (p0_ = 0; p0_ < job_.k; p0_ += plan_.block.kc) {
-          k_ = std::min(plan_.block.kc, job_.k - p0_);
+        panels_ = divide_up(n_, kCols);
+        if (!plan_.pack_b) {
+          run_in_place();
+          continue;
+        }
+        for (int64_t p0 = 0; p0 < job_.k; p0 += plan_.block.kc) {
+          part_ = {p0, std::min(plan_.block.kc, job_.k - p0)};
           run_block();
         }
       }
@@ -142,19 +171,33 @@ class Product {
   static constexpr int64_t kRows = kTileRows<C>;
   static constexpr int64_t kCols = kTileCols<C>;
 
+  // A part of the sums: products [begin, begin + k) of each.
+  struct Part {
+    int64_t begin, k;
+  };
+
+  // Tasks share a packed part of B, which the next one replaces.
   void run_block() {
-    panels_ = divide_up(n_, kCols);
-    if (plan_.pack_b) {
-      // Half a cycle per element: a few thousand are needed to repay waking a thread.
-      const int64_t worth_a_thread = divide_up(16384, kCols);
-      if (plan_.workers == 1 || panels_ * k_ <= worth_a_thread) {
-        pack_b_panels(this, 0, panels_);
-      } else {
-        ctx_->parallel_for(ctx_, 0, panels_, divide_up(worth_a_thread, k_), &pack_b_panels, this);
-      }
-    } else if (n_ % kCols != 0) {
-      pack_panels<kCols>(b_at(panels_ - 1), job_.b_col, job_.b_k, k_, n_ % kCols, b_pack_);
+    // Half a cycle per element: a few thousand are needed to repay waking a thread.
+    const int64_t worth_a_thread = divide_up(16384, kCols);
+    if (plan_.workers == 1 || panels_ * part_.k <= worth_a_thread) {
+      pack_b_panels(this, 0, panels_);
+    } else {
+      ctx_->parallel_for(ctx_, 0, panels_, divide_up(worth_a_thread, part_.k), &pack_b_panels,
+                         this);
     }
+    run_tasks();
+  }
+
+  // Each task goes through all parts by itself.
+  void run_in_place() {
+    if (n_ % kCols != 0) {
+      pack_panels<kCols>(b_at(panels_ - 1, 0), job_.b_col, job_.b_k, job_.k, n_ % kCols, b_pack_);
+    }
+    run_tasks();
+  }
+
+  void run_tasks() {
     if (plan_.workers == 1) {
       for (int64_t row_block = 0; row_block < plan_.row_blocks; ++row_block) {
         run_task(row_block, 0, a_slots_);
@@ -165,15 +208,16 @@ class Product {
     }
   }
 
-  const T* b_at(int64_t panel) const {
-    return b_ + p0_ * job_.b_k + (j0_ + panel * kCols) * job_.b_col;
+  const T* b_at(int64_t panel, int64_t p0) const {
+    return b_ + p0 * job_.b_k + (j0_ + panel * kCols) * job_.b_col;
   }
 
   static void pack_b_panels(void* user, int64_t begin, int64_t end) {
     const auto& self = *static_cast<const Product*>(user);
-    pack_panels<kCols>(self.b_at(begin), self.job_.b_col, self.job_.b_k, self.k_,
+    const Part& part = self.part_;
+    pack_panels<kCols>(self.b_at(begin, part.begin), self.job_.b_col, self.job_.b_k, part.k,
                        std::min(end * kCols, self.n_) - begin * kCols,
-                       self.b_pack_ + begin * kCols * self.k_);
+                       self.b_pack_ + begin * kCols * part.k);
   }
 
   // Worker w owns slot w for its packed A, and takes tasks until none is left. Which worker takes
@@ -201,28 +245,41 @@ class Product {
       j_end = panels_ * (col_block + 1) / plan_.col_blocks;
     }
     if (i_begin >= i_end || j_begin >= j_end) return;
-    const T* a = a_ + (m0_ + i_begin) * job_.a_row + p0_ * job_.a_k;
+    if (plan_.pack_b) {
+      run_part(part_, i_begin, i_end, j_begin, j_end, slot);
+      return;
+    }
+    for (int64_t p0 = 0; p0 < job_.k; p0 += plan_.block.kc) {
+      const Part part = {p0, std::min(plan_.block.kc, job_.k - p0)};
+      run_part(part, i_begin, i_end, j_begin, j_end, slot);
+    }
+  }
+
+  // Rows [i_begin, i_end) and panels [j_begin, j_end) of the current block.
+  void run_part(const Part& part, int64_t i_begin, int64_t i_end, int64_t j_begin, int64_t j_end,
+                C* slot) const {
+    const T* a = a_ + (m0_ + i_begin) * job_.a_row + part.begin * job_.a_k;
     if (plan_.pack_a) {
-      pack_panels<kRows>(a, job_.a_row, job_.a_k, k_, i_end - i_begin, slot);
+      pack_panels<kRows>(a, job_.a_row, job_.a_k, part.k, i_end - i_begin, slot);
     }
     for (int64_t j = j_begin; j < j_end; ++j) {
       const int64_t cols = std::min(kCols, n_ - j * kCols);
       const C* b;
       int64_t b_k = kCols;
       if (plan_.pack_b) {
-        b = b_pack_ + j * kCols * k_;
+        b = b_pack_ + j * kCols * part.k;
       } else if (cols < kCols) {
-        b = b_pack_;
+        b = b_pack_ + part.begin * kCols;
       } else {
-        b = reinterpret_cast<const C*>(b_at(j));
+        b = reinterpret_cast<const C*>(b_at(j, part.begin));
         b_k = job_.b_k;
       }
       const int64_t vecs = divide_up(cols, kLanes<C>);
       if (plan_.pack_a) {
         const TileFn<C> kernel = packed_tile<C>(vecs);
         for (int64_t i = i_begin; i < i_end; i += kRows) {
-          run_tile(kernel, slot + (i - i_begin) * k_, b, b_k, i, std::min(kRows, i_end - i), kRows,
-                   j * kCols, cols, vecs);
+          run_tile(kernel, part, slot + (i - i_begin) * part.k, b, b_k, i,
+                   std::min(kRows, i_end - i), kRows, j * kCols, cols, vecs);
         }
       } else {
         // Tiles of nearly equal height: 8 rows are 4 and 4 rather than 6 and 2, since a tile of few
@@ -233,7 +290,7 @@ class Product {
         int64_t i = i_begin;
         for (int64_t t = 0; t < tiles; ++t) {
           const int64_t rows = height + (t < higher);
-          run_tile(direct_tile<C>(rows, vecs),
+          run_tile(direct_tile<C>(rows, vecs), part,
                    reinterpret_cast<const C*>(a) + (i - i_begin) * job_.a_row, b, b_k, i, rows,
                    rows, j * kCols, cols, vecs);
           i += rows;
@@ -244,18 +301,18 @@ class Product {
 
   // One call of the kernel: `rows` x `cols` of its kernel_rows x vecs sums belong to C, at (i, j)
   // of the current block.
-  HWY_INLINE void run_tile(TileFn<C> kernel, const C* a, const C* b, int64_t b_k, int64_t i,
-                           int64_t rows, int64_t kernel_rows, int64_t j, int64_t cols,
+  HWY_INLINE void run_tile(TileFn<C> kernel, const Part& part, const C* a, const C* b, int64_t b_k,
+                           int64_t i, int64_t rows, int64_t kernel_rows, int64_t j, int64_t cols,
                            int64_t vecs) const {
-    const bool first = p0_ == 0;
-    const bool last = p0_ + k_ == job_.k;
+    const bool first = part.begin == 0;
+    const bool last = part.begin + part.k == job_.k;
     const int64_t row = m0_ + i, col = j0_ + j;
     T* c = c_ + row * job_.c_row + col * job_.c_col;
     const bool has_epilogue = last && (job_.bias != nullptr || job_.relu);
     const bool accumulate = job_.accumulate || !first;
     if constexpr (kComputesInPlace<T>) {
       if (job_.c_col == 1 && rows == kernel_rows && cols == vecs * kLanes<C> && !has_epilogue) {
-        kernel(k_, a, job_.a_row, job_.a_k, b, b_k, c, job_.c_row, accumulate);
+        kernel(part.k, a, job_.a_row, job_.a_k, b, b_k, c, job_.c_row, accumulate);
         return;
       }
     }
@@ -266,7 +323,7 @@ class Product {
       sums_row = plan_.block.nc;
       sums = sums_ + i * sums_row + j;
     }
-    kernel(k_, a, job_.a_row, job_.a_k, b, b_k, sums, sums_row, plan_.keep_sums && !first);
+    kernel(part.k, a, job_.a_row, job_.a_k, b, b_k, sums, sums_row, plan_.keep_sums && !first);
     if (plan_.keep_sums && !last) return;
     const T* bias = static_cast<const T*>(job_.bias);
     const Finish<T> finish = {
@@ -285,8 +342,10 @@ class Product {
   C* const b_pack_;
   C* const a_slots_;
   C* const sums_;
-  // The current block: rows [m0, m0 + m), columns [j0, j0 + n), and [p0, p0 + k) of the sums.
-  int64_t m0_, m_, j0_, n_, p0_, k_;
+  // The current block: rows [m0, m0 + m), columns [j0, j0 + n), and a part of the sums where B is
+  // packed.
+  int64_t m0_, m_, j0_, n_;
+  Part part_;
   int64_t panels_;
   std::atomic<int64_t> next_task_{0};
 };
@@ -332,8 +391,6 @@ template <class T>
 int run_product(mt_ctx* ctx, const Job& job) {
   using C = Compute<T>;
   if (is_matvec(job)) return matvec<T>(ctx, job);
-  // A thread is worth waking for some ten microseconds of work.
-  constexpr double kWorthAThread = 5e5;
   const double products = static_cast<double>(job.m) * job.n * job.k;
   const auto workers_for = [&](double work) {
     return static_cast<int>(std::clamp(work / kWorthAThread, 1.0, double{1} * ctx->num_threads));

@@ -63,22 +63,27 @@ void move(mt_ctx& ctx, const sdk::TensorView& from, const sdk::TensorView& to) {
   });
 }
 
+mt_tensor dense_copy(mt_ctx& ctx, const sdk::TensorView& from, mt_dtype dtype, int64_t* strides) {
+  sdk::check_ndim(static_cast<size_t>(from.ndim()));
+  int64_t stride = 1;
+  for (int d = from.ndim() - 1; d >= 0; --d) {
+    strides[d] = stride;
+    stride *= from.size(d);
+  }
+  mt_tensor copy = *from.get();
+  copy.dl.dtype = dtype;
+  copy.dl.data = sdk::scratch<char>(ctx, from.numel() * sdk::itemsize(dtype));
+  copy.dl.byte_offset = 0;
+  copy.dl.strides = strides;
+  copy.flags = MT_TENSOR_DENSE;
+  move(ctx, from, &copy);
+  return copy;
+}
+
 IndexOperand::IndexOperand(mt_ctx& ctx, const mt_tensor* index) : tensor_(index) {
   const sdk::TensorView view = index;
   if (view.is<int64_t>()) return;
-  sdk::check_ndim(static_cast<size_t>(view.ndim()));
-  int64_t stride = 1;
-  for (int d = view.ndim() - 1; d >= 0; --d) {
-    strides_[d] = stride;
-    stride *= view.size(d);
-  }
-  copy_ = *index;
-  copy_.dl.dtype = sdk::dtype_of<int64_t>;
-  copy_.dl.data = sdk::scratch<int64_t>(ctx, view.numel());
-  copy_.dl.byte_offset = 0;
-  copy_.dl.strides = strides_;
-  copy_.flags = MT_TENSOR_DENSE;
-  move(ctx, view, &copy_);
+  copy_ = dense_copy(ctx, view, sdk::dtype_of<int64_t>, strides_);
   tensor_ = &copy_;
 }
 

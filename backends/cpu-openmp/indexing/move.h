@@ -10,6 +10,9 @@ namespace mytorch::cpu {
 // Elements of `from`, broadcast and converted, into `to`. The two do not overlap.
 void move(mt_ctx& ctx, const sdk::TensorView& from, const sdk::TensorView& to);
 
+// A dense copy of `from`, converted, in scratch memory; its strides lie in `strides`.
+mt_tensor dense_copy(mt_ctx& ctx, const sdk::TensorView& from, mt_dtype dtype, int64_t* strides);
+
 // An index operand of any integer type: itself where it is int64, else a dense copy in scratch
 // memory. Sorting, gathering and scattering are then compiled for one index type.
 class IndexOperand {

@@ -1,4 +1,4 @@
-// The error of an index value beyond its dimension.
+// Index values beyond their dimension, and their error.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,11 @@ namespace mytorch::cpu {
                                        " of size " + std::to_string(size));
 }
 
-// One comparison: a negative index is a huge unsigned one.
-inline bool in_range(int64_t value, int64_t size) {
-  return static_cast<uint64_t>(value) < static_cast<uint64_t>(size);
+// Whether low <= value < high, in one comparison: what is below is huge as an unsigned number.
+inline bool in_range(int64_t value, int64_t low, int64_t high) {
+  return static_cast<uint64_t>(value) - static_cast<uint64_t>(low) <
+         static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
 }
+inline bool in_range(int64_t value, int64_t size) { return in_range(value, 0, size); }
 
 }  // namespace mytorch::cpu

@@ -1,9 +1,12 @@
 // scatter and scatter_add. Elements that meet at one target differ only along `dim`, so lines along
 // it are independent: threads share the lines, and each goes along `dim` in order, which makes the
-// result that of a row-major loop. A single long line is shared by its targets instead.
+// result that of a row-major loop. A single long line is shared by its targets instead. What a line
+// starts as is copied just before it is added to, while it stays in the cache.
 #include "mytorch/abi_ops/scatter.h"
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <type_traits>
 
 #include "backends/cpu-openmp/indexing/indexing.h"
@@ -17,6 +20,9 @@ namespace mytorch::cpu {
 namespace {
 
 using sdk::TensorView;
+
+constexpr int64_t kStep = 8;  // elements of a dense line put in one step: a cache line of indices
+constexpr int64_t kAhead = 512;  // and how far ahead indices are fetched: prefetchers stop at pages
 
 struct Set {
   template <class T>
@@ -39,142 +45,154 @@ struct Add {
   }
 };
 
-struct Call {
-  const char* op;
-  int64_t dim;
-  TensorView index, src;
+// Its operands, all of as many dimensions. The loop goes through the index, and through the others
+// as if they had its shape.
+class Call {
+ public:
+  Call(mt_ctx& ctx, const char* op, int64_t dim, const TensorView& index, const TensorView& src,
+       const TensorView& self, const TensorView& out)
+      : op_(op), tensors_{*index.get(), *src.get(), *self.get(), *out.get()} {
+    // A source that is the output itself must be read before it is overwritten.
+    if (src.raw() == out.raw() && src.numel() != 0) {
+      tensors_[1] = dense_copy(ctx, src, src.dtype(), strides_);
+    }
+    static constexpr int64_t kOne[1] = {1}, kNone[1] = {0};
+    for (mt_tensor& tensor : tensors_) {
+      if (tensor.dl.ndim != 0) continue;  // else one element
+      tensor.dl.ndim = 1;
+      tensor.dl.shape = const_cast<int64_t*>(kOne);
+      tensor.dl.strides = const_cast<int64_t*>(kNone);
+    }
+    dim_ = dim < 0 ? dim + this->out().ndim() : dim;
+    // The output starts as self: here, if the index leaves lines out, else line by line.
+    for (int d = 0; d < this->out().ndim(); ++d) {
+      if (d == dim_ || this->index().size(d) == this->out().size(d)) continue;
+      if (self.raw() != out.raw()) move(ctx, self, out);
+      tensors_[2] = tensors_[3];
+      break;
+    }
+  }
+  Call(const Call&) = delete;
+
+  const char* op() const { return op_; }
+  int64_t dim() const { return dim_; }
+  TensorView index() const { return &tensors_[0]; }
+  TensorView src() const { return &tensors_[1]; }
+  TensorView self() const { return &tensors_[2]; }
+  TensorView out() const { return &tensors_[3]; }
+
+ private:
+  const char* op_;
+  int64_t dim_;
+  mt_tensor tensors_[4];
+  int64_t strides_[sdk::kMaxDims];
 };
 
-// How the loop over an index sees its three operands, all of the index's shape.
-template <class Op, class W, class T>
-void scatter_lines(mt_ctx& ctx, const Call& call, W* out, const TensorView& out_view) {
-  const TensorView& index = call.index;
-  if (index.numel() == 0) return;
-  // Operands of other shapes are seen through the index's shape; 0-dim ones as one element.
-  mt_tensor shaped[2] = {*out_view.get(), *call.src.get()};
-  int64_t no_strides[1] = {0};
-  int64_t one[1] = {1};
-  mt_tensor flat_index = *index.get();
-  const int64_t size =
-      out_view.ndim() == 0
-          ? 1
-          : out_view.size(static_cast<int>(call.dim < 0 ? call.dim + out_view.ndim() : call.dim));
-  const int64_t number = out_view.ndim() == 0 || call.dim >= 0 ? std::max<int64_t>(call.dim, 0)
-                                                               : call.dim + out_view.ndim();
-  int64_t along = 0;
-  if (out_view.ndim() != 0) along = out_view.stride(static_cast<int>(number));
-  for (mt_tensor* t : {&shaped[0], &shaped[1], &flat_index}) {
-    if (t->dl.ndim != 0) continue;
-    t->dl.ndim = 1;
-    t->dl.shape = one;
-    t->dl.strides = no_strides;
+// Calls f(line, element) for all of n lines; lines that are neighbours in memory go side by side.
+template <class F>
+void for_each_of_lines(int64_t n, int64_t next, int64_t length, int64_t step, F&& f) {
+  if (n > 1 && std::abs(next) < std::abs(step)) {
+    for (int64_t k = 0; k < length; ++k) {
+      for (int64_t i = 0; i < n; ++i) f(i, k);
+    }
+  } else {
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t k = 0; k < length; ++k) f(i, k);
+    }
   }
-  const auto lines = make_lines<3>({&flat_index, &shaped[0], &shaped[1]}, number);
-  const int64_t length = lines.size[0];
-  const int64_t is = lines.step[0], ss = lines.step[2];
-  const int64_t in = lines.loop.inner_stride(0), on = lines.loop.inner_stride(1);
-  const int64_t sn = lines.loop.inner_stride(2);
-  const int64_t* which = index.data<const int64_t>();
-  const T* src = call.src.data<const T>();
-  const auto run = [&](int64_t begin, int64_t end, int64_t low, int64_t high) {
-    lines.for_each(begin, end, [&](const std::array<int64_t, 3>& at, int64_t n) {
-      const int64_t* w = which + at[0];
-      W* o = out + at[1];
-      const T* s = src + at[2];
-      const auto put = [&](int64_t k, int64_t i) {
-        const int64_t value = w[k * is + i * in];
-        if (!in_range(value, size)) fail_index(call.op, value, number, size);
-        if (value < low || value >= high) return;
-        Op::put(o[value * along + i * on], sdk::convert<W>(s[k * ss + i * sn]));
+}
+
+// Lines of T are put together where they lie, or, for sums of 16-bit floats, which are kept in
+// float32 and rounded once, as rows of W beside.
+template <class Op, class W, class T>
+void scatter_lines(mt_ctx& ctx, const Call& call) {
+  constexpr bool kBeside = !std::is_same_v<W, T>;
+  const auto lines = make_lines<4>({call.index(), call.src(), call.self(), call.out()}, call.dim());
+  const auto& step = lines.step;
+  const std::array<int64_t, 4> next = {lines.loop.inner_stride(0), lines.loop.inner_stride(1),
+                                       lines.loop.inner_stride(2), lines.loop.inner_stride(3)};
+  const int64_t length = lines.size[0], size = lines.size[3];
+  const bool copies = call.self().raw() != call.out().raw();
+  // Elements [low, high) of lines [begin, end).
+  const auto run = [&](W* rows, int64_t begin, int64_t end, int64_t low, int64_t high) {
+    const int64_t part = high - low;
+    lines.for_each(begin, end, [&](const std::array<int64_t, 4>& at, int64_t n) {
+      const int64_t* index = call.index().data<const int64_t>() + at[0];
+      const T* src = call.src().data<const T>() + at[1];
+      const T* self = call.self().data<const T>() + at[2] + low * step[2];
+      T* out = call.out().data<T>() + at[3] + low * step[3];
+      const auto put = [&](W* to, int64_t to_step, int64_t value, T x) {
+        if (in_range(value, low, high)) [[likely]] {
+          Op::put(to[(value - low) * to_step], sdk::convert<W>(x));
+        } else if (!in_range(value, size)) {
+          fail_index(call.op(), value, call.dim(), size);
+        }
       };
-      if (n > 1 && std::abs(in) < std::abs(is)) {
-        for (int64_t k = 0; k < length; ++k) {
-          for (int64_t i = 0; i < n; ++i) put(k, i);
+      const auto put_all = [&](W* to, int64_t to_step, int64_t to_next) {
+        const int64_t is = step[0], in = next[0], ss = step[1], sn = next[1];
+        if (is != 1 || ss != 1 || to_step != 1) {
+          for_each_of_lines(n, in, length, is, [&](int64_t i, int64_t k) {
+            put(to + i * to_next, to_step, index[k * is + i * in], src[k * ss + i * sn]);
+          });
+          return;
         }
+        for (int64_t i = 0; i < n; ++i, index += in, src += sn, to += to_next) {
+          int64_t k = 0;
+          for (; k + kStep <= length; k += kStep) {
+            __builtin_prefetch(index + k + kAhead);
+#pragma GCC unroll 8
+            for (int64_t j = k; j < k + kStep; ++j) put(to, 1, index[j], src[j]);
+          }
+          for (; k < length; ++k) put(to, 1, index[k], src[k]);
+        }
+      };
+      if constexpr (kBeside) {
+        load_lines(self, step[2], next[2], part, n, rows, part);
+        put_all(rows, 1, part);
+        store_lines(rows, part, out, step[3], next[3], part, n);
       } else {
-        for (int64_t i = 0; i < n; ++i) {
-          for (int64_t k = 0; k < length; ++k) put(k, i);
+        if (copies && step[2] == 1 && step[3] == 1) {
+          for (int64_t i = 0; i < n; ++i) std::copy_n(self + i * next[2], part, out + i * next[3]);
+        } else if (copies) {
+          for_each_of_lines(n, next[3], part, step[3], [&](int64_t i, int64_t k) {
+            out[k * step[3] + i * next[3]] = self[k * step[2] + i * next[2]];
+          });
         }
+        put_all(out, step[3], next[3]);
       }
     });
   };
-  if (lines.count() == 1 && ctx.num_threads > 1 && length >= 65536 && size >= 4096) {
+  const int64_t count = lines.count();
+  const int64_t work = length + (copies || kBeside ? size : 0);  // of a line
+  if (count == 1 && work >= 65536 && size >= 4096) {
     // Every thread reads all of the indices, and keeps those of its own targets.
-    sdk::parallel_for(ctx, 0, size, 2048, [&](int64_t low, int64_t high) { run(0, 1, low, high); });
+    W* row = kBeside ? sdk::scratch<W>(ctx, size) : nullptr;
+    sdk::parallel_for(ctx, 0, size, 2048, [&](int64_t low, int64_t high) {
+      run(kBeside ? row + low : nullptr, 0, 1, low, high);
+    });
     return;
   }
-  const int64_t grain = 1 + 8192 / std::max<int64_t>(length, 1);
-  sdk::parallel_for(ctx, 0, lines.count(), grain,
-                    [&](int64_t begin, int64_t end) { run(begin, end, 0, size); });
-}
-
-// out starts as self; in an in-place call it is self already. A source that is the output itself
-// must be read before it is overwritten.
-Call prepare(mt_ctx& ctx, const char* op, const TensorView& self, int64_t dim,
-             const IndexOperand& index, const TensorView& src, const TensorView& out,
-             mt_tensor& src_copy, int64_t* strides) {
-  Call call{op, dim, index.view(), src};
-  if (src.raw() == out.raw() && src.numel() != 0) {
-    src_copy = *src.get();
-    int64_t stride = 1;
-    for (int d = src.ndim() - 1; d >= 0; --d) {
-      strides[d] = stride;
-      stride *= src.size(d);
-    }
-    src_copy.dl.strides = strides;
-    src_copy.dl.data = sdk::scratch<char>(ctx, src.numel() * src.itemsize());
-    src_copy.dl.byte_offset = 0;
-    src_copy.flags = MT_TENSOR_DENSE;
-    move(ctx, src, &src_copy);
-    call.src = &src_copy;
-  }
-  if (self.raw() != out.raw()) move(ctx, self, out);
-  return call;
+  const int64_t grain = 1 + 8192 / std::max<int64_t>(work, 1);
+  parallel_with_scratch<W>(
+      ctx, count, grain, kBeside ? std::min(count, kLinesTogether) * size : 0,
+      [&](W* rows, int64_t begin, int64_t end) { run(rows, begin, end, 0, size); });
 }
 
 void scatter(mt_ctx& ctx, const mt_args_scatter_src& args) {
-  const TensorView out = args.out;
   const IndexOperand index(ctx, args.index);
-  mt_tensor src;
-  int64_t strides[sdk::kMaxDims];
-  const Call call =
-      prepare(ctx, "scatter", args.self, args.dim, index, args.src, out, src, strides);
-  sdk::visit_itemsize(out.itemsize(), [&](auto tag) {
+  const Call call(ctx, "scatter", args.dim, index.view(), args.src, args.self, args.out);
+  sdk::visit_itemsize(call.out().itemsize(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    scatter_lines<Set, T, T>(ctx, call, out.data<T>(), out);
+    scatter_lines<Set, T, T>(ctx, call);
   });
 }
 
 void scatter_add(mt_ctx& ctx, const mt_args_scatter_add& args) {
-  const TensorView out = args.out;
   const IndexOperand index(ctx, args.index);
-  mt_tensor src;
-  int64_t strides[sdk::kMaxDims];
-  const Call call =
-      prepare(ctx, "scatter_add", args.self, args.dim, index, args.src, out, src, strides);
-  sdk::visit_dtype(out.dtype(), [&](auto tag) {
+  const Call call(ctx, "scatter_add", args.dim, index.view(), args.src, args.self, args.out);
+  sdk::visit_dtype(call.out().dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if constexpr (sdk::is_reduced_float<T>) {
-      // Sums of 16-bit numbers are kept in float32 and rounded once.
-      mt_tensor wide = *out.get();
-      int64_t dense[sdk::kMaxDims];
-      int64_t stride = 1;
-      for (int d = out.ndim() - 1; d >= 0; --d) {
-        dense[d] = stride;
-        stride *= out.size(d);
-      }
-      float* sums = sdk::scratch<float>(ctx, out.numel());
-      wide.dl.data = sums;
-      wide.dl.byte_offset = 0;
-      wide.dl.dtype = sdk::dtype_of<float>;
-      wide.dl.strides = dense;
-      wide.flags = MT_TENSOR_DENSE;
-      move(ctx, out, &wide);
-      scatter_lines<Add, float, T>(ctx, call, sums, &wide);
-      move(ctx, &wide, out);
-    } else {
-      scatter_lines<Add, T, T>(ctx, call, out.data<T>(), out);
-    }
+    scatter_lines<Add, sdk::Widened<T>, T>(ctx, call);
   });
 }
 

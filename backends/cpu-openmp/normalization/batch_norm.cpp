@@ -1,6 +1,7 @@
 // Batch normalization: threads share the channels, and a channel's planes are gone over while they
 // are in the L2. Inputs of short planes, such as (N, C), are left to the ops that this consists of,
 // which run along the channels.
+#include <algorithm>
 #include <cmath>
 
 #include "backends/cpu-openmp/normalization/row_major.h"
@@ -50,17 +51,21 @@ void forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
     parallel_with_scratch<W>(
         ctx, planes.channels, planes.grain(), 2 * n, [&](W* part, int64_t begin, int64_t end) {
           for (int64_t c = begin; c < end; ++c) {
-            // Over many planes the sums of planes are added up in double.
-            double sum = 0, spread = 0;
+            // Around the mean of one plane: see layer_norm_row(). Over many planes the sums of
+            // planes are added up in double.
+            W plane_sum, plane_squares;
+            moments_row(x.read(planes.first(0, c), n, part), n, W(0), &plane_sum, &plane_squares);
+            const W center = center_of(plane_sum, n);
+            double sum = 0, squares = 0;
             for (int64_t i = 0; i < planes.batch; ++i) {
-              sum += static_cast<double>(sum_row(x.read(planes.first(i, c), n, part), n));
+              moments_row(x.read(planes.first(i, c), n, part), n, center, &plane_sum,
+                          &plane_squares);
+              sum += static_cast<double>(plane_sum);
+              squares += static_cast<double>(plane_squares);
             }
-            W mean = static_cast<W>(sum) / count;
-            for (int64_t i = 0; i < planes.batch; ++i) {
-              spread +=
-                  static_cast<double>(spread_row(x.read(planes.first(i, c), n, part), n, mean));
-            }
-            W var = static_cast<W>(spread) / count;
+            const double off = sum / static_cast<double>(count);
+            W mean = static_cast<W>(static_cast<double>(center) + off);
+            W var = static_cast<W>(std::max(squares / static_cast<double>(count) - off * off, 0.0));
             if (args.mean != nullptr) means.put(c, 1, &mean);
             if (args.var != nullptr) vars.put(c, 1, &var);
             if (args.out == nullptr) continue;

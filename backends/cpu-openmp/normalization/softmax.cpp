@@ -6,7 +6,9 @@
 #include <array>
 #include <type_traits>
 
+#include "backends/cpu-openmp/copy/stream.h"
 #include "backends/cpu-openmp/normalization/rows.h"
+#include "backends/cpu-openmp/normalization/softmax_rows.h"
 #include "backends/cpu-openmp/registry.h"
 #include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/abi_ops/log_softmax.h"
@@ -19,10 +21,11 @@ namespace {
 
 using sdk::TensorView;
 
-// Calls row(inputs, n, to) for each line of `out` along `dim`, in the type that Out computes in.
+// Calls rows(inputs, to, count, n, past) for lines of `out` along `dim`, in the type that Out
+// computes in.
 template <class Out, class In, size_t kInputs, class F>
 void for_each_line(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs,
-                   const TensorView& out, int64_t dim, F&& row) {
+                   const TensorView& out, int64_t dim, F&& rows) {
   using W = sdk::Widened<Out>;
   constexpr int kOperands = static_cast<int>(kInputs) + 1;
   std::array<TensorView, kInputs + 1> operands;
@@ -32,24 +35,25 @@ void for_each_line(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs,
   const int64_t n = lines.size[0];
   if (n == 0) return;
   constexpr bool kSame = std::is_same_v<In, W> && std::is_same_v<Out, W>;
-  const bool rows = kSame && std::all_of(lines.step.begin(), lines.step.end(),
-                                         [&](int64_t step) { return step == 1 || n == 1; });
+  const bool dense = kSame && std::all_of(lines.step.begin(), lines.step.end(),
+                                          [&](int64_t step) { return step == 1 || n == 1; });
   const int64_t grain = 1 + 8192 / n;
   if constexpr (kSame) {
-    if (rows) {
+    if (dense) {
+      constexpr int64_t kItem = static_cast<int64_t>(sizeof(W));
+      const bool large = out.numel() * kItem >= kStreamBytes;
       sdk::parallel_for(ctx, 0, lines.count(), grain, [&](int64_t begin, int64_t end) noexcept {
         lines.loop.for_each_run(begin, end, [&](const auto& at, int64_t count) {
-          for (int64_t i = 0; i < count; ++i) {
-            std::array<const W*, kInputs> from;
-            for (size_t k = 0; k < kInputs; ++k) {
-              from[k] = inputs[k].template data<const W>() + at[k] +
-                        i * lines.loop.inner_stride(static_cast<int>(k));
-            }
-            row(from, n,
-                out.data<W>() + at[kInputs] +
-                    i * lines.loop.inner_stride(static_cast<int>(kInputs)));
+          std::array<Rows<const W>, kInputs> from;
+          for (size_t k = 0; k < kInputs; ++k) {
+            from[k] = {inputs[k].template data<const W>() + at[k],
+                       lines.loop.inner_stride(static_cast<int>(k))};
           }
+          const Rows<W> to = {out.data<W>() + at[kInputs],
+                              lines.loop.inner_stride(static_cast<int>(kInputs))};
+          rows(from, to, count, n, large && whole_lines(to.first, to.step * kItem, n * kItem));
         });
+        if (large) stream_fence();
       });
       return;
     }
@@ -66,13 +70,11 @@ void for_each_line(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs,
                        lines.loop.inner_stride(static_cast<int>(k)), n, count,
                        part + static_cast<int64_t>(k) * kLinesTogether * pitch, pitch);
           }
-          for (int64_t i = 0; i < count; ++i) {
-            std::array<const W*, kInputs> from;
-            for (size_t k = 0; k < kInputs; ++k) {
-              from[k] = part + (static_cast<int64_t>(k) * kLinesTogether + i) * pitch;
-            }
-            row(from, n, to + i * pitch);
+          std::array<Rows<const W>, kInputs> from;
+          for (size_t k = 0; k < kInputs; ++k) {
+            from[k] = {part + static_cast<int64_t>(k) * kLinesTogether * pitch, pitch};
           }
+          rows(from, Rows<W>{to, pitch}, count, n, false);
           store_lines(to, pitch, out.data<Out>() + at[kInputs], lines.step[kInputs],
                       lines.loop.inner_stride(static_cast<int>(kInputs)), n, count);
         });
@@ -81,26 +83,30 @@ void for_each_line(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs,
 
 struct Softmax {
   template <class W>
-  void operator()(const std::array<const W*, 1>& x, int64_t n, W* to) const {
-    softmax_row(x[0], n, to);
+  void operator()(const std::array<Rows<const W>, 1>& x, Rows<W> to, int64_t count, int64_t n,
+                  bool past) const {
+    softmax_rows(x[0], to, count, n, past);
   }
 };
 struct LogSoftmax {
   template <class W>
-  void operator()(const std::array<const W*, 1>& x, int64_t n, W* to) const {
-    log_softmax_row(x[0], n, to);
+  void operator()(const std::array<Rows<const W>, 1>& x, Rows<W> to, int64_t count, int64_t n,
+                  bool past) const {
+    log_softmax_rows(x[0], to, count, n, past);
   }
 };
 struct SoftmaxGradient {
   template <class W>
-  void operator()(const std::array<const W*, 2>& x, int64_t n, W* to) const {
-    softmax_gradient_row(x[0], x[1], n, to);
+  void operator()(const std::array<Rows<const W>, 2>& x, Rows<W> to, int64_t count, int64_t n,
+                  bool past) const {
+    softmax_gradient_rows(x[0], x[1], to, count, n, past);
   }
 };
 struct LogSoftmaxGradient {
   template <class W>
-  void operator()(const std::array<const W*, 2>& x, int64_t n, W* to) const {
-    log_softmax_gradient_row(x[0], x[1], n, to);
+  void operator()(const std::array<Rows<const W>, 2>& x, Rows<W> to, int64_t count, int64_t n,
+                  bool past) const {
+    log_softmax_gradient_rows(x[0], x[1], to, count, n, past);
   }
 };
 

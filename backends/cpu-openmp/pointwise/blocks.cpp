@@ -159,7 +159,7 @@ void run_blocks(Job& job, int across, int64_t begin, int64_t end) {
         }
         at.set(job, k, pointer);
       }
-      call_span(job, at, block.cols);
+      call_span(job, job.scalars, at, block.cols);
       for (int k = 0; k < job.num_outputs; ++k) {
         if (ways[k] != Way::kTile) continue;
         store_tile(job, job.operands[k], tiles.of[k],

@@ -21,7 +21,7 @@ struct Job {
   // Results are to go past the caches: the span does it where it can (Scalars::stream), or they
   // are computed in tiles that are then copied.
   bool stream = false;
-  bool span_streams = false;         // the span heeds Scalars::stream
+  bool span_streams = false;         // the span heeds Scalars::stream and ::single
   bool moves = false;                // the span's output is its input
   int64_t tile = kTile;              // elements that run_tiles takes at once, at most kTile
   std::atomic<bool> refused{false};  // an integer division by zero
@@ -33,6 +33,11 @@ struct Job {
   bool is_direct(int k) const {
     return operands[k].convert == nullptr && loop.inner_stride(k) == operands[k].itemsize &&
            !(is_output(k) && stream && !scalars.stream);
+  }
+  // Whether the element that a row repeats can be read by the span where it lies.
+  bool is_single(int k) const {
+    return !is_output(k) && !is_absent(k) && operands[k].convert == nullptr &&
+           loop.inner_stride(k) == 0 && span_streams && !scalars.stream && num_inputs > 1;
   }
 };
 
@@ -63,7 +68,7 @@ struct Tiles {
   void set_absent(const Job& job, Pointers& at);
 };
 
-void call_span(Job& job, const Pointers& at, int64_t n);
+void call_span(Job& job, const Scalars& scalars, const Pointers& at, int64_t n);
 // Stores n <= kTile elements of an output that lie in a tile.
 void store_tile(const Job& job, const Operand& operand, const void* tile, char* to, int64_t stride,
                 int64_t n);

@@ -104,54 +104,23 @@ class Loop {
   std::array<std::array<int64_t, sdk::kMaxDims>, kMaxOperands> strides_;
 };
 
-// A position in a loop, moved by rows; keeps the byte offset of each operand.
+// A position in a loop, moved along a row or by whole rows; keeps the byte offsets of operands
+// [first, last).
 class Cursor {
  public:
-  Cursor(const Loop& loop, int operands, int64_t begin) : loop_(loop), operands_(operands) {
-    for (int k = 0; k < operands; ++k) offset_[k] = 0;
+  Cursor(const Loop& loop, int operands, int64_t begin) : Cursor(loop, 0, operands, begin) {}
+  Cursor(const Loop& loop, int first, int last, int64_t begin)
+      : loop_(loop), first_(first), last_(last) {
+    for (int k = first; k < last; ++k) offset_[k] = 0;
     for (int d = loop.ndim() - 1; d >= 0; --d) {
       index_[d] = begin % loop.size(d);
       begin /= loop.size(d);
-      for (int k = 0; k < operands; ++k) offset_[k] += index_[d] * loop.stride(k, d);
+      for (int k = first; k < last; ++k) offset_[k] += index_[d] * loop.stride(k, d);
     }
   }
 
   int64_t offset(int operand) const { return offset_[operand]; }
   // How many elements are left of the row.
-  int64_t left() const { return loop_.inner_size() - index_[loop_.ndim() - 1]; }
-  // Moves on by n <= left() elements.
-  void advance(int64_t n) {
-    int d = loop_.ndim() - 1;
-    index_[d] += n;
-    for (int k = 0; k < operands_; ++k) offset_[k] += n * loop_.stride(k, d);
-    while (index_[d] == loop_.size(d) && d > 0) {
-      for (int k = 0; k < operands_; ++k) {
-        offset_[k] += loop_.stride(k, d - 1) - index_[d] * loop_.stride(k, d);
-      }
-      index_[d] = 0;
-      ++index_[--d];
-    }
-  }
-
- private:
-  const Loop& loop_;
-  int operands_;
-  int64_t index_[sdk::kMaxDims];
-  int64_t offset_[kMaxOperands];
-};
-
-// The same for one operand, also by whole rows.
-class RowCursor {
- public:
-  RowCursor(const Loop& loop, int operand, int64_t begin) : loop_(loop), operand_(operand) {
-    for (int d = loop.ndim() - 1; d >= 0; --d) {
-      index_[d] = begin % loop.size(d);
-      begin /= loop.size(d);
-      offset_ += index_[d] * loop.stride(operand, d);
-    }
-  }
-
-  int64_t offset() const { return offset_; }
   int64_t left() const { return loop_.inner_size() - index_[loop_.ndim() - 1]; }
   // How many rows lie at the stride of the last dimension but one; 0 in the middle of a row.
   int64_t rows_left() const {
@@ -164,18 +133,20 @@ class RowCursor {
  private:
   void move(int d, int64_t n) {
     index_[d] += n;
-    offset_ += n * loop_.stride(operand_, d);
+    for (int k = first_; k < last_; ++k) offset_[k] += n * loop_.stride(k, d);
     while (index_[d] == loop_.size(d) && d > 0) {
-      offset_ += loop_.stride(operand_, d - 1) - index_[d] * loop_.stride(operand_, d);
+      for (int k = first_; k < last_; ++k) {
+        offset_[k] += loop_.stride(k, d - 1) - index_[d] * loop_.stride(k, d);
+      }
       index_[d] = 0;
       ++index_[--d];
     }
   }
 
   const Loop& loop_;
-  int operand_;
+  int first_, last_;
   int64_t index_[sdk::kMaxDims];
-  int64_t offset_ = 0;
+  int64_t offset_[kMaxOperands];
 };
 
 }  // namespace mytorch::cpu

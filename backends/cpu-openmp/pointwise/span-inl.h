@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "backends/cpu-openmp/pointwise/span.h"
 #include "backends/cpu-openmp/simd/arith-inl.h"
@@ -167,10 +168,53 @@ HWY_INLINE int64_t BeforeLine(int64_t n, P*... p) {
   return before < 0 ? n : HWY_MIN(before, n);
 }
 
+// Where an operand's next vector lies, and how far from one to the next: nothing, if all are one.
+template <class P>
+struct Stretch {
+  P* at;
+  int64_t by;
+};
+template <class P, size_t kCount>
+HWY_INLINE Stretch<P> StretchOf(P* p, TailRoom<P, kCount>& room, int64_t lanes, bool single) {
+  if constexpr (std::is_const_v<P>) {
+    if (single) {
+      for (size_t i = 0; i < kCount; ++i) room.values[i] = *p;
+      return {room.values, 0};
+    }
+  }
+  return {p, lanes};
+}
+
+// As ForSpan, where bit i of `single` says that the i-th pointer is to a single element.
+template <class D, class F, size_t... kIndex, class... P>
+HWY_INLINE void ForSingles(D d, int64_t n, uint32_t single, F&& step,
+                           std::index_sequence<kIndex...>, P*... p) {
+  constexpr size_t kMax = hn::MaxLanes(D());
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  [&](TailRoom<P, kMax>&&... room) MYTORCH_STEP {
+    [&](Stretch<P>... s) MYTORCH_STEP {
+      for (; n >= 2 * lanes; n -= 2 * lanes) {
+        step(s.at...);
+        step((s.at + s.by)...);
+        ((s.at += 2 * s.by), ...);
+      }
+      [&](TailRoom<P, kMax>&&... rest) MYTORCH_STEP {
+        for (; n > 0; n -= lanes) {
+          const size_t count = static_cast<size_t>(HWY_MIN(n, lanes));
+          step(rest.fill(s.at, count)...);
+          (rest.give_back(p == nullptr ? nullptr : s.at, count), ...);
+          ((s.at += s.by), ...);
+        }
+      }(TailRoom<P, kMax>()...);
+    }(StretchOf(p, room, lanes, (single >> kIndex & 1) != 0)...);
+  }(TailRoom<P, kMax>()...);
+}
+
 // Calls step(pointers...) for each vector of `n` elements; what is left passes through padded room.
 // `P` is const for inputs. `kUnroll` copies of the body hide the loop's own instructions; programs
 // that are long enough without get one. With kStreams, whole lines of the outputs are stored past
-// the caches where the scalars ask for it: step(...) then gets an output as a Past.
+// the caches where the scalars ask for it: step(...) then gets an output as a Past. These programs
+// also take inputs of a single element.
 template <int kUnroll, bool kStreams, class D, class F, class... P>
 HWY_INLINE void ForSpan(D d, int64_t n, const Scalars& scalars, F&& step, P*... p) {
   constexpr size_t kMax = hn::MaxLanes(D());
@@ -178,6 +222,12 @@ HWY_INLINE void ForSpan(D d, int64_t n, const Scalars& scalars, F&& step, P*... 
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   bool streams = kStreams && kMax > 1 && HWY_UNLIKELY(scalars.stream);
   int64_t end = n;
+  if constexpr (kStreams && (int{std::is_const_v<P>} + ...) > 1) {
+    if (HWY_UNLIKELY(scalars.single != 0)) {
+      ForSingles(d, n, scalars.single, step, std::index_sequence_for<P...>(), p...);
+      return;
+    }
+  }
   if constexpr (kStreams && kMax > 1) {
     if (streams) end = BeforeLine(n, p...);
   }

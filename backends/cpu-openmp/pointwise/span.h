@@ -28,7 +28,10 @@ struct Scalars {
   Number value[kMaxScalars];  // of the "scalar" nodes in node order, in the type of the span
   int64_t not_mask = -1;      // what bitwise_not flips: every bit; of a bool only the lowest
   const void* self = nullptr;
-  bool stream = false;  // store results past the caches; only programs that say `streams` do
+  // Only programs that say `streams` heed these, one at a time: to store results past the caches,
+  // and which inputs (bit i: input i of two or more) are one element that counts for all.
+  bool stream = false;
+  uint8_t single = 0;
 };
 
 // Computes `n` elements. Operands are dense arrays of the span's type; those of type BOOL are bytes
@@ -66,7 +69,7 @@ struct PointwiseProgram {
   int32_t num_outputs;
   int32_t cost;  // of an element, in additions
   bool narrow;   // int32 gives what 8 and 16 bits would, once truncated
-  bool streams;  // the spans heed Scalars::stream
+  bool streams;  // the spans heed Scalars::stream and ::single
   SpanFns spans;
   const void* self;  // goes to the span in Scalars::self
 };

@@ -46,10 +46,13 @@ bool has_equal_tiles(const Job& job, int k) {
   return job.tile % job.loop.inner_size() == 0;
 }
 
-// Elements of a tile that begins and ends with rows and with lines of 4-byte elements, if possible.
-int64_t tile_of(int64_t row) {
+// Elements of a tile that begins and ends with rows and with lines of 4-byte elements, if possible;
+// if not, with rows, unless lines that two tiles share would be streamed.
+int64_t tile_of(const Job& job) {
+  const int64_t row = job.loop.inner_size();
   const int64_t unit = std::lcm(row, kLine / 4);
-  return unit <= kTile ? kTile / unit * unit : kTile;
+  if (unit <= kTile) return kTile / unit * unit;
+  return row <= kTile && !job.stream ? kTile / row * row : kTile;
 }
 
 }  // namespace
@@ -62,8 +65,8 @@ void Tiles::set_absent(const Job& job, Pointers& at) {
   }
 }
 
-void call_span(Job& job, const Pointers& at, int64_t n) {
-  if (!job.span(at.inputs, at.outputs, job.scalars, n)) {
+void call_span(Job& job, const Scalars& scalars, const Pointers& at, int64_t n) {
+  if (!job.span(at.inputs, at.outputs, scalars, n)) {
     job.refused.store(true, std::memory_order_relaxed);
   }
 }
@@ -86,8 +89,8 @@ void gather(const Loop& loop, int operand, const Operand& from, int64_t begin, i
   char* at = static_cast<char*>(to);
   const int last = loop.ndim() - 1;
   const int64_t inner = loop.stride(operand, last);
-  for (RowCursor cursor(loop, operand, begin); n > 0;) {
-    const char* x = from.data + cursor.offset();
+  for (Cursor cursor(loop, operand, operand + 1, begin); n > 0;) {
+    const char* x = from.data + cursor.offset(operand);
     const int64_t rows = std::min(cursor.rows_left(), n / loop.size(last));
     int64_t count;
     if (rows > 1) {
@@ -105,22 +108,58 @@ void gather(const Loop& loop, int operand, const Operand& from, int64_t begin, i
   }
 }
 
+namespace {
+
+// All operands lie as the span wants them: `rows` rows of n elements, one after the other.
+void run_direct(Job& job, const Scalars& scalars, const Cursor& cursor, int64_t rows, int64_t n) {
+  const int outer = std::max(job.loop.ndim() - 2, 0);
+  Pointers at;
+  int64_t next_input[kMaxInputs], next_output[kMaxOutputs];
+  for (int k = 0; k < job.num_operands(); ++k) {
+    at.set(job, k, job.operands[k].data + cursor.offset(k));
+    int64_t& next = job.is_output(k) ? next_output[k] : next_input[k - job.num_outputs];
+    next = job.loop.stride(k, outer);
+  }
+  for (;;) {
+    call_span(job, scalars, at, n);
+    if (--rows == 0) return;
+    for (int i = 0; i < job.num_inputs; ++i) {
+      at.inputs[i] = static_cast<const char*>(at.inputs[i]) + next_input[i];
+    }
+    for (int i = 0; i < job.num_outputs; ++i) {
+      at.outputs[i] = static_cast<char*>(at.outputs[i]) + next_output[i];
+    }
+  }
+}
+
+}  // namespace
+
 void run_rows(Job& job, int64_t begin, int64_t end) {
   const int count = job.num_operands();
   Tiles tiles;
   Pointers at;
   tiles.set_absent(job, at);
+  Scalars scalars = job.scalars;
   bool direct[kMaxOperands];
   bool all_direct = true;
   const char* repeated[kMaxOperands] = {};  // the element that a tile is filled with
   for (int k = 0; k < count; ++k) {
-    direct[k] = job.is_direct(k);
-    all_direct = all_direct && (direct[k] || job.is_absent(k));
+    direct[k] = job.is_direct(k) || job.is_single(k);
+    if (job.is_single(k)) scalars.single |= static_cast<uint8_t>(1 << (k - job.num_outputs));
+    all_direct = all_direct && direct[k] && !job.is_absent(k);
   }
+  const int64_t inner = job.loop.inner_size();
   Cursor cursor(job.loop, count, begin);
   while (begin < end) {
-    const int64_t row = std::min(end - begin, cursor.left());
-    const int64_t n = all_direct ? row : std::min(row, kTile);
+    if (all_direct) {
+      const int64_t rows = std::min(cursor.rows_left(), (end - begin) / inner);
+      const int64_t n = rows > 0 ? inner : std::min(end - begin, cursor.left());
+      run_direct(job, scalars, cursor, std::max<int64_t>(rows, 1), n);
+      rows > 0 ? cursor.advance_rows(rows) : cursor.advance(n);
+      begin += std::max<int64_t>(rows, 1) * n;
+      continue;
+    }
+    const int64_t n = std::min({end - begin, cursor.left(), kTile});
     for (int k = 0; k < count; ++k) {
       const Operand& operand = job.operands[k];
       if (operand.data == nullptr) continue;
@@ -132,12 +171,11 @@ void run_rows(Job& job, int64_t begin, int64_t end) {
         load_run(operand, from, stride, n, tiles.of[k]);
       } else if (repeated[k] != from) {
         // The whole of what this row or a later one may ask for.
-        load_run(operand, from, 0, std::min({kTile, job.loop.inner_size(), end - begin}),
-                 tiles.of[k]);
+        load_run(operand, from, 0, std::min({kTile, inner, end - begin}), tiles.of[k]);
         repeated[k] = from;
       }
     }
-    call_span(job, at, n);
+    call_span(job, scalars, at, n);
     for (int k = 0; k < job.num_outputs; ++k) {
       const Operand& operand = job.operands[k];
       if (operand.data == nullptr || direct[k]) continue;
@@ -179,7 +217,7 @@ void run_tiles(Job& job, int64_t begin, int64_t end) {
         convert_run(operand, raw, tiles.of[k], n);
       }
     }
-    call_span(job, at, n);
+    call_span(job, job.scalars, at, n);
     for (int k = 0; k < job.num_outputs; ++k) {
       const Operand& operand = job.operands[k];
       if (operand.data == nullptr || direct[k]) continue;
@@ -193,10 +231,10 @@ void run_tiles(Job& job, int64_t begin, int64_t end) {
         convert_run(operand, tiles.of[k], raw, n);
         from = raw;
       }
-      RowCursor cursor(job.loop, k, begin);
+      Cursor cursor(job.loop, k, k + 1, begin);
       for (int64_t i = 0; i < n;) {
         const int64_t run = std::min(n - i, cursor.left());
-        scatter_run(from + i * operand.itemsize, operand.data + cursor.offset(),
+        scatter_run(from + i * operand.itemsize, operand.data + cursor.offset(k),
                     job.loop.inner_stride(k), run, operand.itemsize);
         cursor.advance(run);
         i += run;
@@ -225,7 +263,7 @@ void run_job(mt_ctx& ctx, Job& job) {
   if (run_repeated(ctx, job)) return;
   const bool rows = job.loop.ndim() == 1 ||
                     (job.loop.inner_size() >= kShortRow && (!job.stream || has_whole_rows(job)));
-  job.tile = rows ? kTile : tile_of(job.loop.inner_size());
+  job.tile = rows ? kTile : tile_of(job);
   run((n + job.tile - 1) / job.tile, job.grain / job.tile, [&](int64_t begin, int64_t end) {
     (rows ? run_rows : run_tiles)(job, begin * job.tile, std::min(end * job.tile, n));
   });

@@ -2,8 +2,10 @@
 // the type that is computed in, staged where it is not that already.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <string>
 
 #include "mytorch/backend.h"
 
@@ -79,18 +81,68 @@ class Planes {
 struct Window {
   int64_t kernel, stride, padding, dilation;
 
-  // The outputs x for which tap k lies inside: x * stride - padding + k * dilation in [0, size).
-  struct Range {
-    int64_t first, last;
-  };
   int64_t place(int64_t x, int64_t k) const { return x * stride - padding + k * dilation; }
-  Range range(int64_t k, int64_t out, int64_t size) const {
-    const int64_t offset = k * dilation - padding;
-    const int64_t first = offset >= 0 ? 0 : (-offset + stride - 1) / stride;
-    const int64_t last = size - offset <= 0 ? 0 : (size - offset + stride - 1) / stride;
-    return {std::min(first, out), std::max(std::min(first, out), std::min(last, out))};
+  // The first tap of output x that is not before the input.
+  int64_t first(int64_t x) const {
+    const int64_t start = place(x, 0);
+    return start >= 0 ? start : start + (-start + dilation - 1) / dilation * dilation;
   }
 };
+
+// Vectors may read and write so many elements beyond the end of rows in between.
+inline constexpr int64_t kRoom = 16;
+
+// A row taken apart by the stride of the windows: element x is number (x + padding) / stride of
+// phase (x + padding) % stride. There tap k of all windows is one contiguous piece, whatever the
+// stride, with what is beyond the row around it.
+class Phases {
+ public:
+  Phases(const Window& window, int64_t size, int64_t outputs) : window_(window), size_(size) {
+    const int64_t taps = (window.kernel - 1) * window.dilation / window.stride + outputs;
+    length_ = std::max(taps, (window.padding + size - 1) / window.stride + 1) + kRoom;
+  }
+
+  int64_t size() const { return window_.stride * length_; }
+  int64_t stride() const { return window_.stride; }
+  int64_t row_size() const { return size_; }
+  // Where tap k of the first window is.
+  int64_t tap(int64_t k) const { return place(k * window_.dilation); }
+  // Where element x is, and those that lie a multiple of the stride behind it.
+  int64_t element(int64_t x) const { return place(x + window_.padding); }
+
+  template <class W>
+  void split(const W* row, W* apart) const {
+    each(row, apart, [](const W& from, W& to) { to = from; });
+  }
+  template <class W>
+  void join(const W* apart, W* row) const {
+    each(row, apart, [](W& to, const W& from) { to = from; });
+  }
+
+ private:
+  int64_t place(int64_t at) const { return at % window_.stride * length_ + at / window_.stride; }
+  template <class Row, class Apart, class F>
+  void each(Row* row, Apart* apart, F&& f) const {
+    const int64_t stride = window_.stride;
+    for (int64_t x = 0; x < std::min(stride, size_); ++x) {
+      Apart* piece = apart + element(x);
+      for (int64_t i = x; i < size_; i += stride) f(row[i], *piece++);
+    }
+  }
+
+  Window window_;
+  int64_t size_, length_;
+};
+
+// An index into a plane of `size` elements that came from outside.
+inline int64_t checked_place(int64_t index, int64_t size) {
+  if (static_cast<uint64_t>(index) >= static_cast<uint64_t>(size)) {
+    throw sdk::Error(MT_ERROR_VALUE,
+                     "[max_pool2d_with_indices_backward] index " + std::to_string(index) +
+                         " is out of range for a plane of " + std::to_string(size) + " elements");
+  }
+  return index;
+}
 
 // Two numbers, one for both, or none: `h` and `w`.
 inline std::array<int64_t, 2> pair(const mt_int_list& list, std::array<int64_t, 2> absent) {

@@ -1,13 +1,13 @@
-// A row of outputs at a time, one tap of the window after the other in the window's row-major
-// order, so that the first of equal elements is found first and inner loops run along memory.
+// Of row-major planes, along rows and then across them: see separable.h.
 #include <algorithm>
 #include <limits>
-#include <string>
 #include <type_traits>
 
 #include "backends/cpu-openmp/indexing/move.h"
+#include "backends/cpu-openmp/pooling/channels_last.h"
 #include "backends/cpu-openmp/pooling/planes.h"
 #include "backends/cpu-openmp/pooling/rows.h"
+#include "backends/cpu-openmp/pooling/separable.h"
 #include "backends/cpu-openmp/registry.h"
 #include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/abi_ops/avg_pool2d.h"
@@ -22,12 +22,6 @@ namespace {
 using sdk::TensorView;
 
 int64_t grain(int64_t work) { return 1 + 8192 / std::max<int64_t>(work, 1); }
-
-template <class W>
-constexpr W lowest() {
-  using Limits = std::numeric_limits<W>;
-  return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-}
 
 struct Windows {
   Window h, w;
@@ -56,52 +50,38 @@ void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
   sdk::visit_dtype(self.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using W = sdk::Widened<T>;
+    const Window &wh = windows.h, &ww = windows.w;
+    if constexpr (std::is_same_v<T, W>) {
+      if (all_channels_last({self, args.out, args.indices})) {
+        return max_channels_last<T>(ctx, self, wh, ww, args.out, args.indices);
+      }
+    }
     const Planes<W> in(self);
     const Planes<W> out(some_out.get() == args.out ? args.out : args.indices);
     const Planes<int64_t> indices(args.indices != nullptr ? TensorView(args.indices) : some_out);
-    const int64_t oh = out.h, ow = out.w;
-    const Window &wh = windows.h, &ww = windows.w;
-    const auto first = [](int64_t start, int64_t step) {
-      return start >= 0 ? start : start + (-start + step - 1) / step * step;
-    };
+    const Pool pool{wh, ww, in.h, in.w, out.h, out.w};
     const auto half = [](const Window& w, int64_t out, int64_t size) {
       return w.kernel == 2 && w.stride == 2 && w.padding == 0 && w.dilation == 1 && 2 * out <= size;
     };
-    const bool halves = half(wh, oh, in.h) && half(ww, ow, in.w);
-    // Per worker: staged planes, then the row of places.
-    const int64_t in_size = in.staging(), out_size = oh * ow;
-    const int64_t words = (out_size + 1) / 2 + out_size + (in_size + out_size);
+    const bool halves = half(wh, out.h, in.h) && half(ww, out.w, in.w);
+    // Per worker: staged planes.
+    const int64_t in_size = in.staging(), out_size = out.size();
+    const int64_t words = (halves ? 0 : pool.max_words()) + out_size + (in_size + out_size);
     parallel_with_scratch<int64_t>(
-        ctx, in.count, grain(out_size * wh.kernel * ww.kernel), words,
+        ctx, in.count, grain(out_size * (wh.kernel + ww.kernel)), words,
         [&](int64_t* part, int64_t begin, int64_t end) {
           int64_t* places = part;
-          int32_t* row_places = reinterpret_cast<int32_t*>(places + out_size);
-          W* staged_in = reinterpret_cast<W*>(places + out_size + (out_size + 1) / 2);
+          W* staged_in = reinterpret_cast<W*>(places + out_size);
           W* staged_out = staged_in + in_size;
+          int64_t* memory = places + out_size + (in_size + out_size);
           for (int64_t plane = begin; plane < end; ++plane) {
             const W* x = in.read(plane, staged_in);
             W* best = args.out != nullptr ? out.write(plane, staged_out) : staged_out;
             int64_t* which = args.indices != nullptr ? indices.write(plane, places) : places;
-            if (halves) max_2x2_plane(x, in.w, in.size(), oh, ow, best, which);
-            for (int64_t oy = 0; oy < oh && !halves; ++oy) {
-              W* row = best + oy * ow;
-              std::fill(row, row + ow, lowest<W>());
-              const int64_t y0 = first(oy * wh.stride - wh.padding, wh.dilation);
-              for (int64_t ox = 0; ox < ow; ++ox) {
-                const int64_t x0 = first(ox * ww.stride - ww.padding, ww.dilation);
-                row_places[ox] = static_cast<int32_t>(y0 * in.w + x0);
-              }
-              for (int64_t ky = 0; ky < wh.kernel; ++ky) {
-                const int64_t y = wh.place(oy, ky);
-                if (y < 0 || y >= in.h) continue;
-                for (int64_t kx = 0; kx < ww.kernel; ++kx) {
-                  const auto range = ww.range(kx, ow, in.w);
-                  const int64_t at = y * in.w + ww.place(range.first, kx);
-                  max_row(x + at, ww.stride, at, range.last - range.first, row + range.first,
-                          row_places + range.first);
-                }
-              }
-              std::copy(row_places, row_places + ow, which + oy * ow);
+            if (halves) {
+              max_2x2_plane(x, in.w, in.size(), out.h, out.w, best, which);
+            } else {
+              max_plane(pool, x, best, which, memory);
             }
             if (args.out != nullptr) out.finish(plane, staged_out);
             if (args.indices != nullptr) indices.finish(plane, places);
@@ -115,6 +95,11 @@ void max_pool2d_backward(mt_ctx& ctx, const mt_args_max_pool2d_with_indices_back
   sdk::visit_dtype(TensorView(args.out).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using W = std::conditional_t<std::is_same_v<T, bool>, uint8_t, sdk::Widened<T>>;
+    if constexpr (std::is_same_v<T, W>) {
+      if (all_channels_last({args.out, args.grad_output, operand.view()})) {
+        return max_backward_channels_last<T>(ctx, args.grad_output, operand.view(), args.out);
+      }
+    }
     const Planes<W> grad(args.grad_output);
     const Planes<W> out(args.out);
     const Planes<int64_t> indices(operand.view());
@@ -130,13 +115,7 @@ void max_pool2d_backward(mt_ctx& ctx, const mt_args_max_pool2d_with_indices_back
             W* to = out.write(plane, staged_out);
             std::fill(to, to + size, W{});
             for (int64_t i = 0; i < grad.size(); ++i) {
-              const int64_t index = which[i];
-              if (static_cast<uint64_t>(index) >= static_cast<uint64_t>(size)) {
-                throw sdk::Error(MT_ERROR_VALUE, "[max_pool2d_with_indices_backward] index " +
-                                                     std::to_string(index) +
-                                                     " is out of range for a plane of " +
-                                                     std::to_string(size) + " elements");
-              }
+              const int64_t index = checked_place(which[i], size);
               if constexpr (std::is_same_v<T, bool>) {
                 to[index] |= g[i];
               } else {
@@ -172,37 +151,40 @@ Divisor divisor_of(const Args& args) {
           args.count_include_pad != 0};
 }
 
+// Calls f(pool, from, to, counts, row_counts, memory) for planes, `large` ones being pooled to
+// `pooled` ones or gradients going the other way. `words` are those that f needs.
 template <class Args, class F>
 void average(mt_ctx& ctx, const Args& args, const TensorView& from, const TensorView& to,
-             const TensorView& large, const TensorView& pooled, F&& plane_of) {
+             const TensorView& large, const TensorView& pooled, int64_t (Pool::*words)() const,
+             F&& f) {
   const Windows windows = Windows::of(args, {1, 1});
   const Divisor divisor = divisor_of(args);
   if (to.numel() == 0) return;
+  const Pool pool{windows.h,      windows.w,       large.size(-2),
+                  large.size(-1), pooled.size(-2), pooled.size(-1)};
   sdk::visit_floating(to.dtype(), [&](auto tag) {
     using W = sdk::Widened<typename decltype(tag)::type>;
     const Planes<W> in(from);
     const Planes<W> out(to);
-    const int64_t h = large.size(-2), w = large.size(-1);
-    const int64_t oh = pooled.size(-2), ow = pooled.size(-1);
-    const int64_t work = oh * ow * windows.h.kernel * windows.w.kernel;
-    parallel_with_scratch<W>(
-        ctx, out.count, grain(work), in.staging() + out.staging() + 2 * ow,
-        [&](W* part, int64_t begin, int64_t end) {
-          W* counts = part;  // along a row
-          W* row = counts + ow;
-          W* staged_in = row + ow;
+    const int64_t work = pool.oh * (windows.h.kernel * pool.w + windows.w.kernel * pool.ow);
+    const int64_t own = in.staging() + out.staging() + pool.ow + pool.oh;
+    parallel_with_scratch<int64_t>(
+        ctx, out.count, grain(work), own + (pool.*words)(),
+        [&](int64_t* part, int64_t begin, int64_t end) {
+          W* counts = reinterpret_cast<W*>(part);
+          W* row_counts = counts + pool.ow;
+          W* staged_in = row_counts + pool.oh;
           W* staged_out = staged_in + in.staging();
-          for (int64_t x = 0; x < ow; ++x) {
-            counts[x] = static_cast<W>(divisor.given != 0 ? 1 : divisor.along(windows.w, x, w));
+          for (int64_t x = 0; x < pool.ow; ++x) {
+            counts[x] = static_cast<W>(divisor.given != 0 ? 1 : divisor.along(pool.ww, x, pool.w));
           }
-          const auto count_of_row = [&](int64_t y) {
-            return static_cast<W>(divisor.given != 0 ? divisor.given
-                                                     : divisor.along(windows.h, y, h));
-          };
+          for (int64_t y = 0; y < pool.oh; ++y) {
+            row_counts[y] = static_cast<W>(divisor.given != 0 ? divisor.given
+                                                              : divisor.along(pool.wh, y, pool.h));
+          }
           for (int64_t plane = begin; plane < end; ++plane) {
-            const W* x = in.read(plane, staged_in);
-            W* y = out.write(plane, staged_out);
-            plane_of(windows, x, y, h, w, oh, ow, counts, count_of_row, row);
+            W* results = out.write(plane, staged_out);
+            f(pool, in.read(plane, staged_in), results, counts, row_counts, part + own);
             out.finish(plane, staged_out);
           }
         });
@@ -210,53 +192,13 @@ void average(mt_ctx& ctx, const Args& args, const TensorView& from, const Tensor
 }
 
 void avg_pool2d(mt_ctx& ctx, const mt_args_avg_pool2d& args) {
-  average(ctx, args, args.self, args.out, args.self, args.out,
-          [](const Windows& windows, const auto* x, auto* y, int64_t h, int64_t w, int64_t oh,
-             int64_t ow, const auto* counts, auto&& count_of_row, auto* /*row*/) {
-            using W = std::remove_reference_t<decltype(*y)>;
-            for (int64_t oy = 0; oy < oh; ++oy) {
-              W* sum = y + oy * ow;
-              std::fill(sum, sum + ow, W{});
-              for (int64_t ky = 0; ky < windows.h.kernel; ++ky) {
-                const int64_t at = windows.h.place(oy, ky);
-                if (at < 0 || at >= h) continue;
-                for (int64_t kx = 0; kx < windows.w.kernel; ++kx) {
-                  const auto range = windows.w.range(kx, ow, w);
-                  add_row(x + at * w + windows.w.place(range.first, kx), windows.w.stride,
-                          range.last - range.first, sum + range.first);
-                }
-              }
-              const W count = count_of_row(oy);
-              // A window of padding only is 0, also where nothing is counted.
-              for (int64_t ox = 0; ox < ow; ++ox) {
-                sum[ox] = sum[ox] == 0 ? W{} : sum[ox] / (count * counts[ox]);
-              }
-            }
-          });
+  average(ctx, args, args.self, args.out, args.self, args.out, &Pool::mean_words,
+          [](const auto&... plane) { mean_plane(plane...); });
 }
 
 void avg_pool2d_backward(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
-  average(ctx, args, args.grad_output, args.out, args.out, args.grad_output,
-          [](const Windows& windows, const auto* x, auto* y, int64_t h, int64_t w, int64_t oh,
-             int64_t ow, const auto* counts, auto&& count_of_row, auto* row) {
-            using W = std::remove_reference_t<decltype(*y)>;
-            std::fill(y, y + h * w, W{});
-            for (int64_t oy = 0; oy < oh; ++oy) {
-              const W count = count_of_row(oy);
-              for (int64_t ox = 0; ox < ow; ++ox) row[ox] = x[oy * ow + ox] / (count * counts[ox]);
-              for (int64_t ky = 0; ky < windows.h.kernel; ++ky) {
-                const int64_t at = windows.h.place(oy, ky);
-                if (at < 0 || at >= h) continue;
-                for (int64_t kx = 0; kx < windows.w.kernel; ++kx) {
-                  const auto range = windows.w.range(kx, ow, w);
-                  W* to = y + at * w + windows.w.place(0, kx);
-                  for (int64_t ox = range.first; ox < range.last; ++ox) {
-                    to[ox * windows.w.stride] += row[ox];
-                  }
-                }
-              }
-            }
-          });
+  average(ctx, args, args.grad_output, args.out, args.out, args.grad_output, &Pool::gradient_words,
+          [](const auto&... plane) { mean_gradient_plane(plane...); });
 }
 
 }  // namespace

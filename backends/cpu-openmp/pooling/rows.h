@@ -1,22 +1,82 @@
-// One tap of a window for all outputs of a row at once: what pooling does in its innermost loop.
+// What pooling does in its innermost loops: for all windows along a row at once, or for all
+// channels of one window.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
+
+#include "backends/cpu-openmp/pooling/planes.h"
 
 namespace mytorch::cpu {
 
-// best[i] = max(best[i], x[i * stride]) with where it was found, index + i * stride. The first of
-// the largest stays; a NaN always replaces.
 template <class W>
-inline void max_row(const W* x, int64_t stride, int64_t index, int64_t n, W* best, int32_t* which) {
-  for (int64_t i = 0; i < n; ++i) {
-    const W value = x[i * stride];
-    const bool takes = value > best[i] || value != value;
-    best[i] = takes ? value : best[i];
-    which[i] = takes ? static_cast<int32_t>(index + i * stride) : which[i];
-  }
+constexpr W lowest() {
+  using Limits = std::numeric_limits<W>;
+  return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
 }
-void max_row(const float* x, int64_t stride, int64_t index, int64_t n, float* best, int32_t* which);
+
+// The steps of separable.h for elements of any type, and for floats of the CPU's instruction set.
+template <class W>
+struct PlainRows {
+  static void split(const Phases& phases, const W* row, W* apart) { phases.split(row, apart); }
+  // The largest of the taps of n windows and where it is: column x of the row has place row + x.
+  // `start` has the first column of each window. The first of the largest counts; a NaN always
+  // replaces.
+  static void max_taps(const W* apart, const int64_t* taps, const Window& window, int64_t row,
+                       const int32_t* start, int64_t n, W* best, int32_t* which) {
+    for (int64_t i = 0; i < n; ++i) {
+      W value = apart[taps[0] + i];
+      int64_t at = row + start[i];
+      for (int64_t k = 1; k < window.kernel; ++k) {
+        const W x = apart[taps[k] + i];
+        const bool takes = x > value || x != x;
+        value = takes ? x : value;
+        at = takes ? row + window.place(i, k) : at;
+      }
+      best[i] = value;
+      which[i] = static_cast<int32_t>(at);
+    }
+  }
+  // The same for `count` rows of these.
+  static void max_rows(const W* const* values, const int32_t* const* places, int64_t count,
+                       int64_t n, W* best, int64_t* which) {
+    for (int64_t i = 0; i < n; ++i) {
+      W value = values[0][i];
+      int32_t at = places[0][i];
+      for (int64_t k = 1; k < count; ++k) {
+        const W x = values[k][i];
+        const bool takes = x > value || x != x;
+        value = takes ? x : value;
+        at = takes ? places[k][i] : at;
+      }
+      best[i] = value;
+      which[i] = at;
+    }
+  }
+
+  static W sum(const W* x, int64_t n) {
+    W sum{};
+    for (int64_t i = 0; i < n; ++i) sum += x[i];
+    return sum;
+  }
+  // Of `count` rows, `pitch` apart.
+  static void sum_rows(const W* x, int64_t pitch, int64_t count, int64_t n, W* to) {
+    std::fill(to, to + n, W{});
+    for (int64_t k = 0; k < count; ++k) add(x + k * pitch, n, to);
+  }
+  static void sum_taps(const W* apart, const int64_t* taps, int64_t count, int64_t n, W* to) {
+    std::fill(to, to + n, W{});
+    for (int64_t k = 0; k < count; ++k) add(apart + taps[k], n, to);
+  }
+  static void add(const W* x, int64_t n, W* to) {
+    for (int64_t i = 0; i < n; ++i) to[i] += x[i];
+  }
+  // x / (count * counts), but 0 of 0: also of a window of padding only, where nothing is counted.
+  static void divide(const W* x, const W* counts, W count, int64_t n, W* to) {
+    for (int64_t i = 0; i < n; ++i) to[i] = x[i] == 0 ? W{} : x[i] / (count * counts[i]);
+  }
+};
 
 // The most common window, 2 x 2 with stride 2, all taps at once: of rows `top` and `top + pitch`,
 // whose first element has `index`.
@@ -49,11 +109,25 @@ inline void max_2x2_plane(const W* x, int64_t pitch, int64_t /*size*/, int64_t r
 void max_2x2_plane(const float* x, int64_t pitch, int64_t size, int64_t rows, int64_t n,
                    float* best, int64_t* which);
 
-// sum[i] += x[i * stride]
+// The largest of the elements image[at[t] + i] over the taps t, with which[t], the place of the
+// tap; `start` where there is none. The first of the largest stays; a NaN always replaces.
 template <class W>
-inline void add_row(const W* x, int64_t stride, int64_t n, W* sum) {
-  for (int64_t i = 0; i < n; ++i) sum[i] += x[i * stride];
+inline void max_channels(const W* image, const int64_t* at, const int32_t* which, int64_t taps,
+                         int32_t start, int64_t n, W* best, int64_t* places) {
+  for (int64_t i = 0; i < n; ++i) {
+    W value = lowest<W>();
+    int32_t place = start;
+    for (int64_t t = 0; t < taps; ++t) {
+      const W x = image[at[t] + i];
+      const bool takes = x > value || x != x;
+      value = takes ? x : value;
+      place = takes ? which[t] : place;
+    }
+    best[i] = value;
+    places[i] = place;
+  }
 }
-void add_row(const float* x, int64_t stride, int64_t n, float* sum);
+void max_channels(const float* image, const int64_t* at, const int32_t* which, int64_t taps,
+                  int32_t start, int64_t n, float* best, int64_t* places);
 
 }  // namespace mytorch::cpu

@@ -68,34 +68,16 @@ constexpr int64_t kBlock = 2048;
 constexpr int64_t kFarBlocks = 16;
 constexpr int64_t kSkew = 16;
 
-// The sum, in vectors, of a block: kBlock neighbours, or half of that from x and half from y.
+// The sum, in vectors, of `steps` times eight vectors: four at x and four at y, which both move on
+// by `by` elements a step. One stream is two that lie side by side.
 template <class Op, class D, class T>
-HWY_INLINE hn::VFromD<D> BlockVector(D d, const T* x) {
-  using V = hn::VFromD<D>;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  V a0 = hn::Set(d, T(Op::kIdentity)), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0,
-    a7 = a0;
-  for (const T* end = x + kBlock; x < end; x += 8 * lanes) {
-    a0 = Op::Of(d, a0, hn::LoadU(d, x));
-    a1 = Op::Of(d, a1, hn::LoadU(d, x + lanes));
-    a2 = Op::Of(d, a2, hn::LoadU(d, x + 2 * lanes));
-    a3 = Op::Of(d, a3, hn::LoadU(d, x + 3 * lanes));
-    a4 = Op::Of(d, a4, hn::LoadU(d, x + 4 * lanes));
-    a5 = Op::Of(d, a5, hn::LoadU(d, x + 5 * lanes));
-    a6 = Op::Of(d, a6, hn::LoadU(d, x + 6 * lanes));
-    a7 = Op::Of(d, a7, hn::LoadU(d, x + 7 * lanes));
-  }
-  a0 = Op::Of(d, Op::Of(d, a0, a1), Op::Of(d, a2, a3));
-  return Op::Of(d, a0, Op::Of(d, Op::Of(d, a4, a5), Op::Of(d, a6, a7)));
-}
-template <class Op, class D, class T>
-HWY_INLINE hn::VFromD<D> StreamsVector(D d, const T* x, const T* y) {
+HWY_INLINE hn::VFromD<D> Eights(D d, const T* x, const T* y, int64_t by, int64_t steps) {
   using V = hn::VFromD<D>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   V a0 = hn::Set(d, T(Op::kIdentity)), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0,
     a7 = a0;
   // Line by line.
-  for (const T* end = x + kBlock / 2; x < end; x += 4 * lanes, y += 4 * lanes) {
+  for (; steps > 0; --steps, x += by, y += by) {
     a0 = Op::Of(d, a0, hn::LoadU(d, x));
     a1 = Op::Of(d, a1, hn::LoadU(d, x + lanes));
     a4 = Op::Of(d, a4, hn::LoadU(d, y));
@@ -134,14 +116,13 @@ template <class Op, class T>
 Total<T> Blocks(const T* x, const T* y, int64_t count) {
   const hn::ScalableTag<T> d;
   constexpr size_t kLanes = hn::MaxLanes(d);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   alignas(64) Total<T> totals[kLanes];
   for (Total<T>& total : totals) total = Op::kIdentity;
-  if (y == nullptr) {
-    for (; count > 0; --count, x += kBlock) Join<Op>(d, BlockVector<Op>(d, x), totals);
-  } else {
-    for (; count > 0; --count, x += kBlock / 2, y += kBlock / 2) {
-      Join<Op>(d, StreamsVector<Op>(d, x, y), totals);
-    }
+  const int64_t by = y == nullptr ? 8 * lanes : 4 * lanes, steps = kBlock / (8 * lanes);
+  if (y == nullptr) y = x + 4 * lanes;
+  for (; count > 0; --count, x += steps * by, y += steps * by) {
+    Join<Op>(d, Eights<Op>(d, x, y, by, steps), totals);
   }
   for (size_t width = kLanes / 2; width > 0; width /= 2) {
     for (size_t i = 0; i < width; ++i) totals[i] = Op::One(totals[i], totals[i + width]);
@@ -153,25 +134,11 @@ Total<T> Blocks(const T* x, const T* y, int64_t count) {
 template <class Op, class T>
 Total<T> Block(const T* x, int64_t n) {
   const hn::ScalableTag<T> d;
-  using V = hn::VFromD<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  V a0 = hn::Set(d, T(Op::kIdentity)), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0,
-    a7 = a0;
-  int64_t i = 0;
-  for (; i + 8 * lanes <= n; i += 8 * lanes) {
-    a0 = Op::Of(d, a0, hn::LoadU(d, x + i));
-    a1 = Op::Of(d, a1, hn::LoadU(d, x + i + lanes));
-    a2 = Op::Of(d, a2, hn::LoadU(d, x + i + 2 * lanes));
-    a3 = Op::Of(d, a3, hn::LoadU(d, x + i + 3 * lanes));
-    a4 = Op::Of(d, a4, hn::LoadU(d, x + i + 4 * lanes));
-    a5 = Op::Of(d, a5, hn::LoadU(d, x + i + 5 * lanes));
-    a6 = Op::Of(d, a6, hn::LoadU(d, x + i + 6 * lanes));
-    a7 = Op::Of(d, a7, hn::LoadU(d, x + i + 7 * lanes));
-  }
-  for (; i + lanes <= n; i += lanes) a0 = Op::Of(d, a0, hn::LoadU(d, x + i));
-  a0 = Op::Of(d, Op::Of(d, a0, a1), Op::Of(d, a2, a3));
-  a4 = Op::Of(d, Op::Of(d, a4, a5), Op::Of(d, a6, a7));
-  Total<T> total = Lanes<Op>(d, Op::Of(d, a0, a4));
+  int64_t i = n / (8 * lanes) * (8 * lanes);
+  auto sum = Eights<Op>(d, x, x + 4 * lanes, 8 * lanes, n / (8 * lanes));
+  for (; i + lanes <= n; i += lanes) sum = Op::Of(d, sum, hn::LoadU(d, x + i));
+  Total<T> total = Lanes<Op>(d, sum);
   for (; i < n; ++i) total = Op::One(total, Total<T>(x[i]));
   return total;
 }

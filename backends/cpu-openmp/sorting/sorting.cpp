@@ -1,5 +1,6 @@
 // Lines are sorted as (key, position) pairs: by insertion where short, by comparison in between,
-// and by radix, one pass per byte of the key that varies, where long.
+// and by radix, one pass per byte of the key that varies, where long. topk makes pairs only of the
+// few that a bar leaves, where few are wanted.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -62,25 +63,76 @@ P* sort_items(P* items, P* other, int64_t n, int key_bytes) {
   return items;
 }
 
-// The first k in order. Few of many go through a heap whose top is the worst of the kept: most
-// elements then cost one comparison.
-template <class P>
-void select_items(P* items, int64_t n, int64_t k) {
-  if (k >= n) {
-    std::sort(items, items + n);
-  } else if (k <= n / 8) {
-    std::make_heap(items, items + k);
-    for (int64_t i = k; i < n; ++i) {
-      if (!(items[i] < items[0])) continue;
-      std::pop_heap(items, items + k);
-      items[k - 1] = items[i];
-      std::push_heap(items, items + k);
-    }
-    std::sort_heap(items, items + k);
-  } else {
-    std::nth_element(items, items + k, items + n);
-    std::sort(items, items + k);
+constexpr int64_t kScan = 64;       // elements of a line that are looked at together
+constexpr int64_t kChampions = 64;  // that are challenged together
+constexpr int64_t kFewOfMany = 4;   // elements for each group, at least
+
+template <class T>
+constexpr int64_t kLine = 64 / sizeof(T);  // elements of a cache line
+
+// How many groups to find k elements by: enough that the k best seldom share one.
+int64_t groups_of(int64_t k) { return (4 * k + kChampions - 1) / kChampions * kChampions; }
+
+// Whether x sorts before y. Of NaNs it knows nothing.
+template <bool kDescending, class T>
+bool before(T x, T y) {
+  using W = sdk::Widened<T>;
+  return kDescending ? static_cast<W>(x) > static_cast<W>(y)
+                     : static_cast<W>(x) < static_cast<W>(y);
+}
+
+// The two loops that every element passes through; the compiler turns them into vectors.
+template <bool kDescending, class T>
+void challenge(T* __restrict champions, const T* __restrict x) {
+  for (int64_t i = 0; i < kChampions; ++i) {
+    champions[i] = before<kDescending>(x[i], champions[i]) ? x[i] : champions[i];
   }
+}
+// Whether any of kScan neighbours may be as good as `bar`.
+template <bool kDescending, class T>
+bool any_reaches(const T* x, T bar) {
+  SortKey<T> any = 0;
+  for (int64_t i = 0; i < kScan; ++i)
+    any |= static_cast<SortKey<T>>(!before<kDescending>(bar, x[i]));
+  return any != 0;
+}
+
+// The first k of n neighbours, in order. Few of many are found in two passes. First the elements
+// challenge the champion of their group; the k-th best champion is the bar, for at least k elements
+// reach it, and not many more. The second pass, over what the caches hold, collects those, and
+// fetches the next line. A champion need only be some element of its group for that, so that NaNs
+// are left to the keys.
+template <bool kDescending, class T, class P>
+void select_items(const T* x, const T* next, int64_t n, int64_t k, P* items, T* champions) {
+  const auto item = [&](int64_t i) { return P(sort_key(x[i], kDescending), i); };
+  const int64_t groups = groups_of(k);
+  int64_t count = 0;
+  if (groups <= n / kFewOfMany) {
+    std::copy_n(x, groups, champions);
+    for (int64_t i = groups; i + groups <= n; i += groups) {
+      for (int64_t g = 0; g < groups; g += kChampions) {
+        challenge<kDescending>(champions + g, x + i + g);
+      }
+    }
+    for (int64_t g = 0; g < groups; ++g) items[g] = P(sort_key(champions[g], kDescending), g);
+    std::nth_element(items, items + k - 1, items + groups);
+    const T bar = champions[items[k - 1].position()];
+    const auto worst = items[k - 1].key();
+    for (int64_t i = 0; i < n; i += kScan) {
+      const int64_t end = std::min(i + kScan, n);
+      for (int64_t j = i; j < end; j += kLine<T>) __builtin_prefetch(next + j);
+      if (end - i == kScan && !any_reaches<kDescending>(x + i, bar)) continue;
+      for (int64_t j = i; j < end; ++j) {
+        if (before<kDescending>(bar, x[j])) continue;
+        items[count] = item(j);
+        if (items[count].key() <= worst) ++count;
+      }
+    }
+  } else {
+    for (; count < n; ++count) items[count] = item(count);
+  }
+  if (count > k) std::nth_element(items, items + k, items + count);
+  std::sort(items, items + k);
 }
 
 struct Request {
@@ -106,20 +158,30 @@ void order_lines(mt_ctx& ctx, const Request& request) {
   const int64_t step_in = lines.step[0], step_value = lines.step[1], step_index = lines.step[2];
   const T* in = self.data<const T>();
   const int64_t grain = 1 + 2048 / n;
+  // Items, then what sorting needs as much of, or the elements of a line and the champions.
   parallel_with_scratch<P>(
-      ctx, lines.count(), grain, 2 * n, [&](P* items, int64_t begin, int64_t end) {
-        P* other = items + n;
+      ctx, lines.count(), grain, 3 * n, [&](P* items, int64_t begin, int64_t end) {
+        T* const line = reinterpret_cast<T*>(items + n);
         lines.for_each(begin, end, [&](const std::array<int64_t, 3>& at, int64_t count) {
           for (int64_t i = 0; i < count; ++i) {
             const T* from = in + at[0] + i * next_in;
-            for (int64_t k = 0; k < n; ++k) {
-              items[k] = P(sort_key(from[k * step_in], request.descending), k);
-            }
             const P* sorted = items;
             if (request.all) {
-              sorted = sort_items(items, other, n, static_cast<int>(sizeof(SortKey<T>)));
+              for (int64_t k = 0; k < n; ++k) {
+                items[k] = P(sort_key(from[k * step_in], request.descending), k);
+              }
+              sorted = sort_items(items, items + n, n, static_cast<int>(sizeof(SortKey<T>)));
             } else {
-              select_items(items, n, keep);
+              const T* x = from;
+              if (step_in != 1) {
+                for (int64_t k = 0; k < n; ++k) line[k] = from[k * step_in];
+                x = line;
+              }
+              if (request.descending) {
+                select_items<true>(x, from + next_in, n, keep, items, line + n);
+              } else {
+                select_items<false>(x, from + next_in, n, keep, items, line + n);
+              }
             }
             if (request.values) {
               T* to = request.values.data<T>() + at[1] + i * next_value;

@@ -193,19 +193,18 @@ int conversions(const Convolution& c, bool last) {
   const TestTensor x = laid(floats(c.big())), w = floats(c.weight()), y = laid(result(c.small()));
   const mt_args_convolution args = large(c, x, w, y);
   const onednn::Problem p(args, x.view(), w.view(), y.view());
-  const onednn::Made made = onednn::make_with_layouts(p, [&](const onednn::Layouts& l) {
-    return onednn::convolution(onednn::attributes(), l.wanted_big, l.wanted_weight, onednn::Desc(),
-                               l.wanted_small, p.windows);
-  });
-  onednn::Plan plan(made.description);
-  plan.input(DNNL_ARG_SRC, made.layouts.big);
-  plan.output(DNNL_ARG_DST, made.layouts.small);
+  const onednn::Layouts l(p);
+  onednn::Plan plan(onednn::convolution(onednn::attributes(), l.wanted_big, l.wanted_weight,
+                                        onednn::Desc(), l.wanted_small, p.windows));
+  plan.input(DNNL_ARG_SRC, l.big);
+  plan.output(DNNL_ARG_DST, l.small);
   return plan.conversions();
 }
 
 TEST(OnednnConvolution, WhatNeedsNoReorderHasNone) {
   Convolution c;
   EXPECT_EQ(conversions(c, false), 2);  // windows over rows: blocks of channels
+  EXPECT_EQ(conversions(c, true), 0);
   c.kernel = 1, c.padding = c.zero;
   EXPECT_EQ(conversions(c, true), 0);
   EXPECT_EQ(conversions(c, false), 0);

@@ -1,4 +1,4 @@
-// The cpu-openmp backend, loaded once, and its kernels by op.
+// The cpu-openmp backend, and tensors to try it on.
 #pragma once
 
 #include <string>
@@ -11,42 +11,15 @@ extern "C" int mytorch_cpu_openmp_init(const mt_host*, mt_backend*);
 
 namespace mytorch::testing {
 
-inline const mt_backend& cpu() {
-  static mt_host host{};
-  static const mt_backend backend = [] {
-    host.size = sizeof(mt_host);
-    host.abi_major = MT_ABI_MAJOR;
-    mt_backend filled{};
-    filled.size = sizeof(mt_backend);
-    if (mytorch_cpu_openmp_init(&host, &filled) != MT_OK) std::abort();
-    return filled;
-  }();
-  return backend;
-}
-
-inline const mt_candidate* cpu_kernel(std::string_view op) {
-  for (int64_t i = 0; i < cpu().num_candidates; ++i) {
-    if (cpu().candidates[i].op == op) return &cpu().candidates[i];
-  }
-  return nullptr;
-}
+inline const mt_backend& cpu() { return loaded<mytorch_cpu_openmp_init>(); }
 
 template <class Args>
 int run_cpu(std::string_view op, Args& args, mt_dtype compute, TestContext& context) {
-  args.header.size = sizeof(Args);
-  args.header.compute = compute;
-  const mt_candidate* kernel = cpu_kernel(op);
-  if (kernel == nullptr) {
-    context.error = "no such op: " + std::string(op);
-    return -1;
-  }
-  return kernel->run(kernel->self, context.get(), &args);
+  return run_on(cpu(), op, args, compute, context);
 }
 template <class Args>
 std::string run_cpu(std::string_view op, Args& args, mt_dtype compute, int threads = 1) {
-  TestContext context(threads);
-  const int status = run_cpu(op, args, compute, context);
-  return status == MT_OK ? "" : "status " + std::to_string(status) + ": " + context.error;
+  return run_on(cpu(), op, args, compute, threads);
 }
 
 inline constexpr mt_dtype kAllDtypes[] = {sdk::dtype_of<bool>,      sdk::dtype_of<uint8_t>,

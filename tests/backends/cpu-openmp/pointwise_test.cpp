@@ -216,6 +216,42 @@ TEST(Pointwise, NotOfBoolIsLogical) {
   EXPECT_EQ(out8.values<int>(), (std::vector<int>{255, 85}));
 }
 
+// Inputs of one element a row: every length, of which none, the first, the second or both inputs
+// are such, also into an input's memory.
+TEST(Pointwise, RowsOfSingleElements) {
+  for (const int64_t n : {128, 129, 135, 136, 144, 150, 200}) {
+    for (const int which : {0, 1, 2, 3, 4}) {
+      const int64_t rows = 7;
+      const auto make = [&](bool column, int seed) {
+        const int64_t size = column ? rows : rows * n;
+        const TestTensor x = tensor_of(kFloat, {size}, small_values(size, kFloat, seed));
+        return x.as_strided({rows, n}, column ? Shape{1, 0} : Shape{n, 1});
+      };
+      const TestTensor x = make((which & 1) != 0, 1), y = make((which & 2) != 0, 2);
+      const TestTensor out = which == 4 ? x : make(false, 3);
+      const auto a = x.values<float>(), b = y.values<float>();
+      auto args = add_args(x, y, out);
+      ASSERT_EQ(run_cpu("add.Tensor", args, kFloat, 2), "");
+      const auto got = out.values<float>();
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], a[i] + b[i]) << n << " " << which;
+      // A condition of bytes beside floats.
+      const TestTensor c = TestTensor::of<bool>({rows}, small_values(rows, sdk::dtype_of<bool>));
+      const TestTensor condition = c.as_strided({rows, n}, {1, 0});
+      mt_args_where_self where{};
+      where.condition = condition, where.self = x, where.other = y;
+      const TestTensor chosen = make(false, 4);
+      const auto first = x.values<float>(), second = y.values<float>();
+      where.out = chosen;
+      ASSERT_EQ(run_cpu("where.self", where, kFloat, 2), "");
+      const auto flags = condition.values<int>();
+      const auto result = chosen.values<float>();
+      for (size_t i = 0; i < result.size(); ++i) {
+        ASSERT_EQ(result[i], flags[i] != 0 ? first[i] : second[i]) << n << " " << which;
+      }
+    }
+  }
+}
+
 TEST(Pointwise, WhereReadsBoolsOfAnyLayout) {
   mt_args_where_self args{};
   const TestTensor c = TestTensor::of<bool>({40}, small_values(40, sdk::dtype_of<bool>));

@@ -421,6 +421,52 @@ TEST(Pooling, HalvesOfEveryWidth) {
   }
 }
 
+// Vectors run along channels, of which some are left over.
+TEST(Pooling, MaximaOfChannelsLastImages) {
+  Random random(14);
+  const Shape kernel = {3, 2}, stride = {2, 1}, padding = {1, 1}, dilation = {1, 2};
+  const auto last = [](mt_dtype dtype, int64_t c, int64_t h, int64_t w) {
+    const TestTensor memory = TestTensor::empty(dtype, {2, h, w, c});
+    return memory.as_strided({2, c, h, w}, {h * w * c, 1, w * c, c});
+  };
+  for (const mt_dtype dtype : all_dtypes()) {
+    for (const int64_t c : {2, 3, 4, 7, 8, 13, 50}) {
+      const TestTensor self = last(dtype, c, 5, 6), grad = last(dtype, c, 3, 6);
+      random.fill(self, true);
+      random.fill(grad);
+      const TestTensor best[2] = {TestTensor::empty(dtype, {2, c, 3, 6}), last(dtype, c, 3, 6)};
+      const mt_dtype index = sdk::dtype_of<int64_t>;
+      const TestTensor places[2] = {TestTensor::empty(index, {2, c, 3, 6}), last(index, c, 3, 6)};
+      const TestTensor back[2] = {TestTensor::empty(dtype, {2, c, 5, 6}), last(dtype, c, 5, 6)};
+      mt_args_max_pool2d_with_indices args{};
+      args.header.compute = dtype;
+      args.self = self;
+      args.kernel_size = list(kernel), args.stride = list(stride);
+      args.padding = list(padding), args.dilation = list(dilation);
+      mt_args_max_pool2d_with_indices_backward gradient{};
+      gradient.header.compute = dtype;
+      gradient.grad_output = grad;
+      const Shape size = {2, c, 5, 6};
+      gradient.input_size = list(size);
+      TestContext context(5);
+      args.out = best[0], args.indices = places[0];
+      ASSERT_EQ(run_op("max_pool2d_with_indices", args, dtype), "");
+      args.out = best[1], args.indices = places[1];
+      ASSERT_EQ(run_cpu(cpu::register_pooling, "max_pool2d_with_indices", args, context), MT_OK);
+      const std::string what = std::to_string(c) + " channels";
+      expect_near(best[1], best[0], 0, 1, what);
+      ASSERT_EQ(places[1].values<int64_t>(), places[0].values<int64_t>()) << what;
+      gradient.indices = places[0], gradient.out = back[0];
+      ASSERT_EQ(run_op("max_pool2d_with_indices_backward", gradient, dtype), "");
+      gradient.indices = places[1], gradient.out = back[1];
+      ASSERT_EQ(
+          run_cpu(cpu::register_pooling, "max_pool2d_with_indices_backward", gradient, context),
+          MT_OK);
+      expect_near(back[1], back[0], 4, 4, what);
+    }
+  }
+}
+
 TEST(Pooling, MeansAndTheirGradient) {
   Random random(12);
   for (const Pool& p : kPools) {

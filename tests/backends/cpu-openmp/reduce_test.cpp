@@ -169,6 +169,27 @@ TEST(Reduce, LargeSumsAreAccurateAndDoNotDependOnThreads) {
   }
 }
 
+// No element is left out or taken twice: by blocks, in one stream and in two.
+TEST(Reduce, SumsOfEveryKindOfLength) {
+  for (const int64_t n : {1, 7, 8, 63, 64, 65, 2047, 2048, 2049, 5001, 32768, 32784, 40001}) {
+    std::vector<double> values(static_cast<size_t>(n));
+    double expected = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      values[static_cast<size_t>(i)] = static_cast<double>(i * 7919 % 1013 - 500);
+      expected += values[static_cast<size_t>(i)];
+    }
+    for (const mt_dtype dtype : {kFloat, sdk::dtype_of<double>, sdk::dtype_of<int64_t>}) {
+      mt_args_sum_dim_IntList args{};
+      const TestTensor x = dense(tensor_of(dtype, {n}, values));
+      const TestTensor out = TestTensor::empty(dtype, {});
+      args.self = x;
+      args.out = out;
+      ASSERT_EQ(run_cpu("sum.dim_IntList", args, dtype), "");
+      ASSERT_EQ(out.values<double>()[0], expected) << n;
+    }
+  }
+}
+
 TEST(Reduce, OpsWithStepsAndEnds) {
   const TestTensor x = tensor_of(kFloat, {2, 3}, {1, 2, 4, -3, 0, 3});
   const TestTensor out = TestTensor::empty(kFloat, {2, 1});

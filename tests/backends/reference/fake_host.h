@@ -172,8 +172,9 @@ class TestContext {
   std::deque<std::vector<char>> scratch_;
 };
 
-// The reference backend, loaded once.
-inline const mt_backend& reference() {
+// A backend, loaded once, by its function.
+template <int (*init)(const mt_host*, mt_backend*)>
+const mt_backend& loaded() {
   static mt_host host{};
   static const mt_backend backend = [] {
     host.size = sizeof(mt_host);
@@ -181,30 +182,56 @@ inline const mt_backend& reference() {
     host.abi_minor = MT_ABI_MINOR;
     mt_backend filled{};
     filled.size = sizeof(mt_backend);
-    if (mytorch_reference_init(&host, &filled) != MT_OK) std::abort();
+    if (init(&host, &filled) != MT_OK) std::abort();
     return filled;
   }();
   return backend;
 }
+inline const mt_backend& reference() { return loaded<mytorch_reference_init>(); }
 
-// Runs the reference kernel of an op on an argument struct whose header it completes. Returns the
-// status; the message is in context.error.
+// The candidate that takes the call; NULL, and every candidate's reason, where none does.
+template <class Args>
+const mt_candidate* taker(const mt_backend& backend, std::string_view op, Args& args,
+                          std::string* reasons) {
+  args.header.size = sizeof(Args);
+  for (int64_t i = 0; i < backend.num_candidates; ++i) {
+    const mt_candidate& candidate = backend.candidates[i];
+    if (candidate.op != op) continue;
+    const char* why =
+        candidate.supports == nullptr ? nullptr : candidate.supports(candidate.self, &args);
+    if (why == nullptr) return &candidate;
+    *reasons += std::string(candidate.name) + ": " + why + "\n";
+  }
+  if (reasons->empty()) *reasons = "no such op: " + std::string(op);
+  return nullptr;
+}
+
+// Runs it, on an argument struct whose header it completes. Returns the status; the message is in
+// context.error.
+template <class Args>
+int run_on(const mt_backend& backend, std::string_view op, Args& args, mt_dtype compute,
+           TestContext& context) {
+  args.header.compute = compute;
+  const mt_candidate* candidate = taker(backend, op, args, &context.error);
+  return candidate == nullptr ? -1 : candidate->run(candidate->self, context.get(), &args);
+}
+// Empty, or what went wrong.
+template <class Args>
+std::string run_on(const mt_backend& backend, std::string_view op, Args& args, mt_dtype compute,
+                   int threads = 1) {
+  TestContext context(threads);
+  const int status = run_on(backend, op, args, compute, context);
+  return status == MT_OK ? "" : "status " + std::to_string(status) + ": " + context.error;
+}
+
+// The same by the reference backend.
 template <class Args>
 int run_op(std::string_view op, Args& args, mt_dtype compute, TestContext& context) {
-  args.header.size = sizeof(Args);
-  args.header.compute = compute;
-  for (int64_t i = 0; i < reference().num_candidates; ++i) {
-    const mt_candidate& candidate = reference().candidates[i];
-    if (candidate.op == op) return candidate.run(candidate.self, context.get(), &args);
-  }
-  context.error = "no such op: " + std::string(op);
-  return -1;
+  return run_on(reference(), op, args, compute, context);
 }
 template <class Args>
 std::string run_op(std::string_view op, Args& args, mt_dtype compute) {
-  TestContext context;
-  const int status = run_op(op, args, compute, context);
-  return status == MT_OK ? "" : "status " + std::to_string(status) + ": " + context.error;
+  return run_on(reference(), op, args, compute);
 }
 
 inline mt_int_list list(const std::vector<int64_t>& values) {

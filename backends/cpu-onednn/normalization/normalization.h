@@ -1,0 +1,100 @@
+// What batch and layer normalization share: the operands of oneDNN's two primitives are the same,
+// over other dimensions.
+#pragma once
+
+#include "backends/cpu-onednn/dnnl.h"
+#include "backends/cpu-onednn/engine/plan.h"
+#include "mytorch/backend.h"
+
+namespace mytorch::onednn {
+
+// The layouts to work in: of input and result, of mean and variance, of weight and bias.
+struct Normalized {
+  Desc data, statistics, parameters;
+};
+
+// Where a result goes that nobody wants.
+inline float* or_scratch(mt_ctx& ctx, const mt_tensor* out, int64_t n) {
+  return out != nullptr ? sdk::TensorView(out).data<float>() : sdk::scratch<float>(ctx, n);
+}
+
+inline dnnl::normalization_flags affine(bool weight, bool bias) {
+  auto flags = dnnl::normalization_flags::none;
+  if (weight) flags |= dnnl::normalization_flags::use_scale;
+  if (bias) flags |= dnnl::normalization_flags::use_shift;
+  return flags;
+}
+
+// A plan for input, result, mean, variance, weight and bias; `describe` makes the primitive, given
+// the flags.
+template <class Describe>
+Plan normalize(const Normalized& n, const Desc& out, const sdk::TensorView& weight,
+               const sdk::TensorView& bias, Describe&& describe) {
+  Plan plan(describe(affine(bool{weight}, bool{bias})));
+  plan.input(DNNL_ARG_SRC, n.data);
+  plan.output(DNNL_ARG_DST, out);
+  plan.output(DNNL_ARG_MEAN, n.statistics);
+  plan.output(DNNL_ARG_VARIANCE, n.statistics);
+  plan.input(DNNL_ARG_SCALE, weight ? n.parameters : Desc());
+  plan.input(DNNL_ARG_SHIFT, bias ? n.parameters : Desc());
+  return plan;
+}
+
+// Which gradients a call wants, and which oneDNN makes for that.
+class Gradients {
+ public:
+  template <class Args>
+  explicit Gradients(const Args& args)
+      : input_(wanted(args.output_mask, 0, args.grad_input)),
+        weight_(wanted(args.output_mask, 1, args.grad_weight)),
+        bias_(wanted(args.output_mask, 2, args.grad_bias)),
+        scaled_(args.weight != nullptr) {}
+
+  // Why they cannot be made; NULL for no reason.
+  const char* reason() const {
+    if (!input_) return "only parameters' gradients are wanted";
+    return !scaled_ && weight_ ? "the gradient of a weight that is absent is wanted" : nullptr;
+  }
+  // Different for different plans.
+  int64_t which() const { return int64_t{scaled_} | int64_t{sums()} << 1 | int64_t{bias_} << 2; }
+
+  // Where the sums of n channels or columns go: of the weight, of the bias, and the bias itself,
+  // which some versions want to be given and have no use for.
+  float* weight(mt_ctx& ctx, const mt_tensor* out, int64_t n) const {
+    return makes_weight() ? or_scratch(ctx, weight_ ? out : nullptr, n) : nullptr;
+  }
+  float* bias(mt_ctx& ctx, const mt_tensor* out, int64_t n) const {
+    return bias_ ? or_scratch(ctx, out, n) : nullptr;
+  }
+
+  // A plan for the gradient of the result, input, mean, variance, weight, the gradient of the
+  // input, and the three above; `describe` makes the primitive, given its kind and the flags.
+  template <class Describe>
+  Plan plan(const Normalized& n, const Desc& grad_out, const Desc& grad_input,
+            Describe&& describe) const {
+    using Kind = dnnl::prop_kind;
+    Plan plan(describe(sums() ? Kind::backward : Kind::backward_data, affine(scaled_, bias_)));
+    plan.input(DNNL_ARG_DIFF_DST, grad_out);
+    plan.input(DNNL_ARG_SRC, n.data);
+    plan.input(DNNL_ARG_MEAN, n.statistics);
+    plan.input(DNNL_ARG_VARIANCE, n.statistics);
+    plan.input(DNNL_ARG_SCALE, scaled_ ? n.parameters : Desc());
+    plan.output(DNNL_ARG_DIFF_SRC, grad_input);
+    plan.output(DNNL_ARG_DIFF_SCALE, makes_weight() ? n.parameters : Desc());
+    plan.output(DNNL_ARG_DIFF_SHIFT, bias_ ? n.parameters : Desc());
+    plan.input(DNNL_ARG_SHIFT, bias_ ? n.parameters : Desc());
+    return plan;
+  }
+
+ private:
+  static bool wanted(const mt_int_list& mask, int64_t i, const mt_tensor* out) {
+    return out != nullptr && (mask.size <= i || mask.data[i] != 0);
+  }
+  bool sums() const { return weight_ || bias_; }
+  bool makes_weight() const { return scaled_ && sums(); }
+
+  bool input_, weight_, bias_;
+  bool scaled_;  // there is a weight
+};
+
+}  // namespace mytorch::onednn

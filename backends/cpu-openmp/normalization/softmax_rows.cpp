@@ -1,0 +1,274 @@
+// Exponentials and memory bind about equally, so that one must not wait for the other: while a row
+// is exponentiated, the row before it is finished and stored, the largest element of the next one
+// is found, and the one after that is on its way from memory.
+#include "backends/cpu-openmp/normalization/softmax_rows.h"
+
+#include <cmath>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu-openmp/normalization/softmax_rows.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, which includes this file once for each instruction set.
+#include "backends/cpu-openmp/normalization/row-inl.h"
+#include "backends/cpu-openmp/simd/exp-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mytorch {
+namespace cpu {
+namespace HWY_NAMESPACE {
+namespace vec = mytorch::simd::HWY_NAMESPACE;
+
+// Rows of so many bytes lie in the L1 together with their neighbours.
+constexpr int64_t kShortBytes = 8192;
+template <class T>
+constexpr int64_t kShort = kShortBytes / static_cast<int64_t>(sizeof(T));
+
+// The largest and the smallest element, but for NaNs: any number may come of those, because a NaN
+// reaches every result through the sum.
+template <class T>
+struct Range {
+  Vec<T> high, low;
+
+  HWY_INLINE Range()
+      : high(hn::Set(hn::ScalableTag<T>(), -std::numeric_limits<T>::infinity())),
+        low(hn::Set(hn::ScalableTag<T>(), std::numeric_limits<T>::infinity())) {}
+  HWY_INLINE void meet(Vec<T> v) {
+    high = hn::Max(v, high);
+    low = hn::Min(v, low);
+  }
+  HWY_INLINE void add(const Range& other) {
+    high = hn::Max(high, other.high);
+    low = hn::Min(low, other.low);
+  }
+  HWY_INLINE T highest() const { return hn::GetLane(hn::MaxOfLanes(hn::ScalableTag<T>(), high)); }
+  HWY_INLINE T lowest() const { return hn::GetLane(hn::MinOfLanes(hn::ScalableTag<T>(), low)); }
+};
+
+// Exponentials of numbers in [-kNormal, kNormal] are normal numbers.
+template <class T>
+constexpr T kNormal = sizeof(T) == 4 ? T(87) : T(708);
+
+// NodeExp, to the bit, of NaN and of numbers within kNormal: nothing to clamp, and one factor is
+// enough.
+template <class T>
+HWY_INLINE Vec<T> ExpNormal(Vec<T> x) {
+  const hn::ScalableTag<T> d;
+  const auto magic = hn::Set(d, vec::round_magic<decltype(d)> + (sizeof(T) == 4 ? 127 : 1023));
+  const auto t = hn::MulAdd(x, vec::SetFD(d, 0x1.715476p0f, 0x1.71547652b82fep0), magic);
+  const auto p = vec::ExpPoly(d, vec::ReduceLn2(d, x, hn::Sub(t, magic)));
+  const vec::Bits<decltype(d)> bits;
+  const auto scale = hn::ShiftLeft<vec::mantissa_bits<decltype(d)>>(hn::BitCast(bits, t));
+  return hn::Mul(p, hn::BitCast(d, scale));
+}
+
+// A row that has been exponentiated. Softmax is exps * last, log_softmax is (x - max) - last.
+template <class T>
+struct Done {
+  const T* row = nullptr;  // exps, or x
+  T* to = nullptr;
+  T max = 0, last = 0;
+};
+
+template <bool kLog, class T>
+HWY_INLINE void Finish(const auto& part, const Done<T>& done, Vec<T> max, Vec<T> last, bool past) {
+  const Vec<T> v = part.load(done.row, T(0));
+  const Vec<T> out = kLog ? hn::Sub(hn::Sub(v, max), last) : hn::Mul(v, last);
+  if (past) {
+    part.store_past(out, done.to);
+  } else {
+    part.store(out, done.to);
+  }
+}
+
+template <bool kLog, class T>
+HWY_INLINE void Finish(const Done<T>& done, int64_t n, bool past) {
+  const hn::ScalableTag<T> d;
+  const Vec<T> max = hn::Set(d, done.max), last = hn::Set(d, done.last);
+  ForEach<T>(n, [&](const auto& part) MYTORCH_ROW { Finish<kLog>(part, done, max, last, past); });
+}
+
+template <bool kLog, class T>
+HWY_INLINE void SoftmaxRows(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, bool past) {
+  const hn::ScalableTag<T> d;
+  HWY_ALIGN T rooms[2][kShort<T> + hn::MaxLanes(d)];
+  const bool brief = n <= kShort<T>;
+  const auto range_of = [n](const T* x) MYTORCH_ROW {
+    return Fold<T>(n, Range<T>(), [&](const auto& part, Range<T>& range) MYTORCH_ROW {
+      range.meet(part.load(x, x[0]));
+    });
+  };
+  past = past && brief;
+  Done<T> before;
+  Range<T> range = range_of(from.first);
+  for (int64_t row = 0; row < count; ++row) {
+    const T* x = from.first + row * from.step;
+    T* exps = kLog ? nullptr : brief ? rooms[row % 2] : to.first + row * to.step;
+    const T* next = row + 1 < count ? x + from.step : x;
+    const T* soon = row + 2 < count && brief ? next + from.step : x;
+    const T highest = range.highest();
+    const Vec<T> max = hn::Set(d, highest);
+    const Vec<T> before_max = hn::Set(d, before.max), before_last = hn::Set(d, before.last);
+    Vec<T> sum = hn::Zero(d);
+    Range<T> next_range;
+    const auto go = [&](auto&& exp) MYTORCH_ROW {
+      ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
+        const Vec<T> e = exp(hn::Sub(part.load(x, x[0]), max));
+        sum = hn::Add(sum, part.zero_beyond(e));
+        if (!kLog) {
+          if (brief) {
+            part.store_roomy(e, exps);
+          } else {
+            part.store(e, exps);
+          }
+        }
+        next_range.meet(part.load(next, next[0]));
+        part.prefetch(soon);
+        if (before.row != nullptr) Finish<kLog>(part, before, before_max, before_last, past);
+      });
+    };
+    if (range.lowest() - highest >= -kNormal<T>) {
+      go([](Vec<T> v) MYTORCH_ROW { return ExpNormal<T>(v); });
+    } else {
+      go([](Vec<T> v) MYTORCH_ROW { return vec::NodeExp(hn::ScalableTag<T>(), v); });
+    }
+    const T total = SumOf<T>(sum);
+    before = {kLog ? x : exps, to.first + row * to.step, highest,
+              kLog ? std::log(total) : T(1) / total};
+    range = next_range;
+  }
+  Finish<kLog>(before, n, past);
+}
+
+// What is read once more is in the L1 by then; the row after it is on its way meanwhile.
+template <class T>
+HWY_INLINE void SoftmaxGradientRows(Rows<const T> grads, Rows<const T> ys, Rows<T> to,
+                                    int64_t count, int64_t n, bool past) {
+  const hn::ScalableTag<T> d;
+  for (int64_t row = 0; row < count; ++row) {
+    const T* g = grads.first + row * grads.step;
+    const T* y = ys.first + row * ys.step;
+    T* out = to.first + row * to.step;
+    const bool ahead = row + 1 < count && n <= kShort<T>;
+    const T* next_g = ahead ? g + grads.step : g;
+    const T* next_y = ahead ? y + ys.step : y;
+    const auto sum = Fold<T>(n, One<T>(), [&](const auto& part, One<T>& sum) MYTORCH_ROW {
+      sum.a = hn::MulAdd(part.load(g, T(0)), part.load(y, T(0)), sum.a);
+    });
+    const Vec<T> total = hn::Set(d, SumOf<T>(sum.a));
+    ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
+      part.prefetch(next_g);
+      part.prefetch(next_y);
+      const Vec<T> v = part.load(y, T(0));
+      const Vec<T> result = hn::NegMulAdd(v, total, hn::Mul(part.load(g, T(0)), v));
+      if (past) {
+        part.store_past(result, out);
+      } else {
+        part.store(result, out);
+      }
+    });
+  }
+}
+
+template <class T>
+struct SumAndRange {
+  One<T> sum;
+  Range<T> range;
+  HWY_INLINE SumAndRange() : sum(), range() {}
+  HWY_INLINE void add(const SumAndRange& other) {
+    sum.add(other.sum);
+    range.add(other.range);
+  }
+};
+
+template <class T>
+HWY_INLINE void LogSoftmaxGradientRows(Rows<const T> grads, Rows<const T> ys, Rows<T> to,
+                                       int64_t count, int64_t n, bool past) {
+  const hn::ScalableTag<T> d;
+  for (int64_t row = 0; row < count; ++row) {
+    const T* g = grads.first + row * grads.step;
+    const T* y = ys.first + row * ys.step;
+    T* out = to.first + row * to.step;
+    const bool ahead = row + 1 < count && n <= kShort<T>;
+    const T* next_g = ahead ? g + grads.step : g;
+    const T* next_y = ahead ? y + ys.step : y;
+    const auto found =
+        Fold<T>(n, SumAndRange<T>(), [&](const auto& part, SumAndRange<T>& found) MYTORCH_ROW {
+          found.sum.a = hn::Add(found.sum.a, part.load(g, T(0)));
+          found.range.meet(part.load(y, T(0)));
+        });
+    const Vec<T> total = hn::Set(d, SumOf<T>(found.sum.a));
+    const auto go = [&](auto&& exp) MYTORCH_ROW {
+      ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
+        part.prefetch(next_g);
+        part.prefetch(next_y);
+        const Vec<T> e = exp(part.load(y, T(0)));
+        const Vec<T> result = hn::NegMulAdd(e, total, part.load(g, T(0)));
+        if (past) {
+          part.store_past(result, out);
+        } else {
+          part.store(result, out);
+        }
+      });
+    };
+    if (found.range.lowest() >= -kNormal<T> && found.range.highest() <= kNormal<T>) {
+      go([](Vec<T> v) MYTORCH_ROW { return ExpNormal<T>(v); });
+    } else {
+      go([](Vec<T> v) MYTORCH_ROW { return vec::NodeExp(hn::ScalableTag<T>(), v); });
+    }
+  }
+}
+
+#define MYTORCH_CPU_SOFTMAX(T, S)                                                                 \
+  void Softmax##S(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, bool past) {          \
+    SoftmaxRows<false>(from, to, count, n, past);                                                 \
+  }                                                                                               \
+  void LogSoftmax##S(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, bool past) {       \
+    SoftmaxRows<true>(from, to, count, n, past);                                                  \
+  }                                                                                               \
+  void SoftmaxGradient##S(Rows<const T> g, Rows<const T> y, Rows<T> to, int64_t count, int64_t n, \
+                          bool past) {                                                            \
+    SoftmaxGradientRows(g, y, to, count, n, past);                                                \
+  }                                                                                               \
+  void LogSoftmaxGradient##S(Rows<const T> g, Rows<const T> y, Rows<T> to, int64_t count,         \
+                             int64_t n, bool past) {                                              \
+    LogSoftmaxGradientRows(g, y, to, count, n, past);                                             \
+  }
+MYTORCH_CPU_SOFTMAX(float, Float)
+MYTORCH_CPU_SOFTMAX(double, Double)
+#undef MYTORCH_CPU_SOFTMAX
+
+}  // namespace HWY_NAMESPACE
+}  // namespace cpu
+}  // namespace mytorch
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mytorch::cpu {
+
+#define MYTORCH_CPU_SOFTMAX(T, S)                                                              \
+  HWY_EXPORT(Softmax##S);                                                                      \
+  HWY_EXPORT(LogSoftmax##S);                                                                   \
+  HWY_EXPORT(SoftmaxGradient##S);                                                              \
+  HWY_EXPORT(LogSoftmaxGradient##S);                                                           \
+  void softmax_rows(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, bool past) {     \
+    HWY_DYNAMIC_DISPATCH(Softmax##S)(from, to, count, n, past);                                \
+  }                                                                                            \
+  void log_softmax_rows(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, bool past) { \
+    HWY_DYNAMIC_DISPATCH(LogSoftmax##S)(from, to, count, n, past);                             \
+  }                                                                                            \
+  void softmax_gradient_rows(Rows<const T> g, Rows<const T> y, Rows<T> to, int64_t count,      \
+                             int64_t n, bool past) {                                           \
+    HWY_DYNAMIC_DISPATCH(SoftmaxGradient##S)(g, y, to, count, n, past);                        \
+  }                                                                                            \
+  void log_softmax_gradient_rows(Rows<const T> g, Rows<const T> y, Rows<T> to, int64_t count,  \
+                                 int64_t n, bool past) {                                       \
+    HWY_DYNAMIC_DISPATCH(LogSoftmaxGradient##S)(g, y, to, count, n, past);                     \
+  }
+MYTORCH_CPU_SOFTMAX(float, Float)
+MYTORCH_CPU_SOFTMAX(double, Double)
+#undef MYTORCH_CPU_SOFTMAX
+
+}  // namespace mytorch::cpu
+#endif  // HWY_ONCE

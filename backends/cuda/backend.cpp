@@ -1,0 +1,60 @@
+// The backend for NVIDIA GPUs: kernels, cuBLASLt and cuDNN behind the contract.
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "backends/cuda/programs/compile.h"
+#include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/device.h"
+#include "mytorch/backend/kernel.h"
+
+#ifndef MYTORCH_BACKEND_INIT
+#define MYTORCH_BACKEND_INIT mt_backend_init
+#endif
+
+namespace mytorch::cuda {
+namespace {
+
+const Candidates& candidates() {
+  static const Candidates* const all = [] {
+    auto* list = new Candidates;
+#define MYTORCH_CUDA_REGISTER(name) register_##name(*list);
+    MYTORCH_CUDA_FAMILIES(MYTORCH_CUDA_REGISTER)
+#undef MYTORCH_CUDA_REGISTER
+    return list;
+  }();
+  return *all;
+}
+
+// Why there is nothing to run on; "" where there is.
+std::string why_not() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && count > 0) return "";
+  cudaGetLastError();  // is not to be found by the next call
+  if (status == cudaErrorInsufficientDriver) {
+    return "no NVIDIA driver, or one that is older than this CUDA runtime";
+  }
+  if (status == cudaSuccess || status == cudaErrorNoDevice) return "no NVIDIA GPU is visible";
+  return std::string("CUDA does not start: ") + cudaGetErrorString(status);
+}
+
+}  // namespace
+}  // namespace mytorch::cuda
+
+extern "C" MT_EXPORT int MYTORCH_BACKEND_INIT(const mt_host* host, mt_backend* backend) {
+  using namespace mytorch;
+  if (const std::string reason = cuda::why_not(); !reason.empty()) {
+    host->set_error(MT_DECLINED, reason.c_str());
+    return MT_DECLINED;
+  }
+  return sdk::fill_backend(host, backend,
+                           {.name = "cuda",
+                            .version = "1.0",
+                            .device_type = "cuda",
+                            .candidates = cuda::candidates(),
+                            .compile = &sdk::compile_entry<&cuda::compile_program>,
+                            .compile_priority = -10,
+                            .describe = &cuda::describe,
+                            .device = &cuda::device_ops()});
+}

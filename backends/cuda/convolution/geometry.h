@@ -1,0 +1,77 @@
+// What a convolution is, whichever way it goes. A direct convolution maps `big` to `small`, a
+// transposed one `small` to `big`, and so do the gradients with respect to the input: there are
+// three computations, each of one of (big, weight, small) from the other two, over the same terms.
+#pragma once
+
+#include <cstdint>
+
+#include "mytorch/backend.h"
+
+namespace mytorch::cuda {
+
+enum class Target { kSmall, kBig, kWeight };
+
+// Spatial dimensions are aligned at the right: a missing one comes first and is of size 1.
+struct Geometry {
+  int dims = 0;  // spatial ones, 1 to 3
+  int64_t batch = 0, groups = 1;
+  int64_t big_channels = 0, small_channels = 0;  // in a group
+  int64_t big[3], small[3], kernel[3], stride[3], padding[3], dilation[3];
+
+  bool empty() const {
+    int64_t n = batch * big_channels * small_channels;
+    for (int d = 0; d < 3; ++d) n *= big[d] * small[d] * kernel[d];
+    return n == 0;
+  }
+};
+
+// Tensors of shapes (N, groups * big_channels, ...), (groups * small_channels, big_channels, ...)
+// and (N, groups * small_channels, ...).
+template <class Args>
+Geometry geometry(const sdk::TensorView& big, const sdk::TensorView& weight,
+                  const sdk::TensorView& small, const Args& args) {
+  Geometry g;
+  g.dims = weight.ndim() - 2;
+  if (g.dims < 1 || g.dims > 3) {
+    throw sdk::Error(MT_ERROR_UNSUPPORTED, "[convolution] of 1 to 3 spatial dimensions");
+  }
+  const auto put = [&](int64_t(&to)[3], int64_t missing, auto&& value) {
+    for (int d = 0; d < 3; ++d) to[d] = d < 3 - g.dims ? missing : value(d - (3 - g.dims));
+  };
+  const auto listed = [](const mt_int_list& list) {
+    return [&list](int d) { return list.data[list.size == 1 ? 0 : d]; };
+  };
+  g.batch = big.size(0);
+  g.groups = args.groups;
+  g.big_channels = weight.size(1);
+  g.small_channels = weight.size(0) / args.groups;
+  put(g.big, 1, [&](int d) { return big.size(d + 2); });
+  put(g.small, 1, [&](int d) { return small.size(d + 2); });
+  put(g.kernel, 1, [&](int d) { return weight.size(d + 2); });
+  put(g.stride, 1, listed(args.stride));
+  put(g.padding, 0, listed(args.padding));
+  put(g.dilation, 1, listed(args.dilation));
+  return g;
+}
+
+// One of the three computations. The tensor of `target` is written.
+struct Convolution {
+  Geometry geometry;
+  Target target;
+  sdk::TensorView big, weight, small;
+  sdk::TensorView bias;  // may be absent
+  int rank = 0;          // which of the library's proposals, the best guess first
+
+  sdk::TensorView out() const {
+    return target == Target::kSmall ? small : target == Target::kBig ? big : weight;
+  }
+};
+
+// cuDNN; false where it has nothing for this one, before anything is written.
+bool convolve_cudnn(mt_ctx& ctx, const Convolution& call);
+// Any type, any strides, no terms.
+void convolve_direct(mt_ctx& ctx, const Convolution& call);
+// out += bias along dimension 1.
+void add_bias(mt_ctx& ctx, const sdk::TensorView& out, const sdk::TensorView& bias);
+
+}  // namespace mytorch::cuda

@@ -1,0 +1,151 @@
+// gather, index_select and embedding are one loop over the output: along the indexed dimension the
+// source stands still, and the index, repeated where it has no dimension, says where it is read.
+// Where rows are contiguous in both, elements are joined to as many as 16 bytes allow.
+#include <array>
+#include <cstdint>
+
+#include "backends/cuda/indexing/faults.cuh"
+#include "backends/cuda/kernel/element.cuh"
+#include "backends/cuda/kernel/strided.cuh"
+#include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/launch.h"
+#include "mytorch/abi_ops/embedding.h"
+#include "mytorch/abi_ops/gather.h"
+#include "mytorch/abi_ops/index_select.h"
+#include "mytorch/backend.h"
+
+namespace mytorch::cuda {
+namespace {
+
+using sdk::TensorView;
+
+// to[o] = from[f + index[i] * along] for the offsets (o, i, f) of each element.
+template <class T>
+__global__ void __launch_bounds__(256)
+    take(Strided<3> walk, T* to, const void* index, uint32_t index_key, const T* from,
+         int64_t along, Faults faults) {
+  for (int64_t i = first_element(); i < walk.numel; i += grid_step()) {
+    int64_t at[3];
+    walk.offsets(i, at);
+    const int64_t value = load_index(index, at[1], index_key);
+    if (faults.check(value)) to[at[0]] = from[at[2] + value * along];
+  }
+}
+
+struct Call {
+  TensorView out, index, from;
+  const int64_t* index_strides;  // as many as the output has dimensions
+  const int64_t* fixed;          // of `from`, 0 along the indexed dimension
+  int64_t along;                 // the stride of the indexed dimension
+};
+
+bool divides(int64_t bytes, int64_t x) { return x % bytes == 0; }
+
+template <class T>
+void start(mt_ctx& ctx, const Call& call, Strided<3> walk, int64_t joined, const Faults& faults) {
+  int64_t along = call.along;
+  if (joined > 1) {
+    walk.size[0] /= joined;
+    for (int d = 1; d < walk.ndim; ++d) {
+      walk.stride[d][0] /= joined;
+      walk.stride[d][2] /= joined;
+    }
+    walk.finish();
+    along /= joined;
+  }
+  launch(ctx, "take", take<T>, grid_for(ctx, walk.numel, 256), walk, call.out.data<T>(),
+         static_cast<const void*>(call.index.raw()), sdk::dtype_key(call.index.dtype()),
+         static_cast<const T*>(call.from.raw()), along, faults);
+}
+
+void run(mt_ctx& ctx, const Call& call, const Faults& faults) {
+  if (call.out.numel() == 0) return;
+  const Strided<3> walk(sdk::StridedLoop<3>(
+      call.out.shape(), {call.out.get()->dl.strides, call.index_strides, call.fixed}));
+  const int64_t size = call.out.itemsize();
+  // Whether rows are made of pieces of so many bytes.
+  const auto in_pieces = [&](int64_t bytes) {
+    if (walk.ndim == 0 || walk.stride[0][0] != 1 || walk.stride[0][2] != 1 ||
+        walk.stride[0][1] != 0) {
+      return false;
+    }
+    bool fits = divides(bytes, walk.size[0] * size) && divides(bytes, call.along * size) &&
+                divides(bytes, reinterpret_cast<intptr_t>(call.out.raw())) &&
+                divides(bytes, reinterpret_cast<intptr_t>(call.from.raw()));
+    for (int d = 1; d < walk.ndim; ++d) {
+      fits = fits && divides(bytes, walk.stride[d][0] * size) &&
+             divides(bytes, walk.stride[d][2] * size);
+    }
+    return fits;
+  };
+  if (in_pieces(16)) return start<uint4>(ctx, call, walk, 16 / size, faults);
+  if (size < 8 && in_pieces(8)) return start<uint64_t>(ctx, call, walk, 8 / size, faults);
+  if (size < 4 && in_pieces(4)) return start<uint32_t>(ctx, call, walk, 4 / size, faults);
+  sdk::visit_itemsize(
+      size, [&](auto tag) { start<typename decltype(tag)::type>(ctx, call, walk, 1, faults); });
+}
+
+int64_t dim_of(const TensorView& tensor, int64_t dim) {
+  return tensor.ndim() == 0 ? 0 : dim < 0 ? dim + tensor.ndim() : dim;
+}
+
+void gather(mt_ctx& ctx, const mt_args_gather& args) {
+  static const uint32_t site = fault_site("gather");
+  const TensorView self = args.self;
+  const TensorView out = args.out;
+  const TensorView index = args.index;
+  sdk::check_ndim(static_cast<size_t>(out.ndim()));
+  const int64_t dim = dim_of(self, args.dim);
+  int64_t fixed[sdk::kMaxDims], places[sdk::kMaxDims];
+  // A 0-dim index on a 1-dim self, or the other way around, has one element along dim.
+  for (int d = 0; d < out.ndim(); ++d) {
+    fixed[d] = d == dim || d >= self.ndim() ? 0 : self.stride(d);
+    places[d] = index.ndim() == out.ndim() ? index.stride(d) : 0;
+  }
+  const bool scalar = self.ndim() == 0;
+  run(ctx, {out, index, self, places, fixed, scalar ? 0 : self.stride(static_cast<int>(dim))},
+      faults_of(ctx, site, dim, scalar ? 1 : self.size(static_cast<int>(dim))));
+}
+
+void index_select(mt_ctx& ctx, const mt_args_index_select& args) {
+  static const uint32_t site = fault_site("index_select");
+  const TensorView self = args.self;
+  const TensorView out = args.out;
+  const TensorView index = args.index;
+  sdk::check_ndim(static_cast<size_t>(out.ndim()));
+  const int64_t dim = dim_of(self, args.dim);
+  int64_t fixed[sdk::kMaxDims], places[sdk::kMaxDims];
+  for (int d = 0; d < out.ndim(); ++d) {
+    fixed[d] = d == dim || d >= self.ndim() ? 0 : self.stride(d);
+    places[d] = d == dim && index.ndim() != 0 ? index.stride(0) : 0;
+  }
+  const bool scalar = self.ndim() == 0;
+  run(ctx, {out, index, self, places, fixed, scalar ? 0 : self.stride(static_cast<int>(dim))},
+      faults_of(ctx, site, dim, scalar ? 1 : self.size(static_cast<int>(dim))));
+}
+
+void embedding(mt_ctx& ctx, const mt_args_embedding& args) {
+  static const uint32_t site = fault_site("embedding");
+  const TensorView weight = args.weight;
+  const TensorView out = args.out;
+  const TensorView index = args.indices;
+  sdk::check_ndim(static_cast<size_t>(out.ndim()));
+  int64_t fixed[sdk::kMaxDims] = {}, places[sdk::kMaxDims] = {};
+  const int last = out.ndim() - 1;
+  for (int d = 0; d < last; ++d) places[d] = index.stride(d);
+  fixed[last] = weight.stride(1);
+  run(ctx, {out, index, weight, places, fixed, weight.stride(0)},
+      faults_of(ctx, site, 0, weight.size(0)));
+}
+
+}  // namespace
+
+void register_take(Candidates& candidates) {
+  constexpr uint32_t kTakes = MT_TAKES_STRIDED;
+  candidates.push_back(sdk::kernel<&gather>("gather", MT_HASH_gather, "take", 0, kTakes));
+  candidates.push_back(
+      sdk::kernel<&index_select>("index_select", MT_HASH_index_select, "take", 0, kTakes));
+  candidates.push_back(sdk::kernel<&embedding>("embedding", MT_HASH_embedding, "take", 0, kTakes));
+}
+
+}  // namespace mytorch::cuda

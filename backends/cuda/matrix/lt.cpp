@@ -1,0 +1,377 @@
+// Products by cuBLASLt. The library stores columns; row-major operands are their own transposes to
+// it, so that c^T = b^T a^T is asked for. Transposed and sliced operands go by leading dimensions,
+// without copies. What the library proposes for a shape is kept by each thread, with its
+// descriptors.
+#include <cublasLt.h>
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/cuda/kernel/move.h"
+#include "backends/cuda/matrix/product.h"
+#include "backends/cuda/runtime/launch.h"
+#include "mytorch/backend.h"
+
+namespace mytorch::cuda {
+namespace {
+
+using sdk::TensorView;
+
+void check(cublasStatus_t status, const char* what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw sdk::Error(
+      status == CUBLAS_STATUS_ALLOC_FAILED ? MT_ERROR_OUT_OF_MEMORY : MT_ERROR_INTERNAL,
+      std::string(what) + ": " + cublasLtGetStatusString(status));
+}
+#define LT(call) check(call, #call)
+
+// One for each device; threads may share it.
+cublasLtHandle_t handle_of(int32_t device) {
+  static std::mutex mutex;
+  static auto* const handles = new std::unordered_map<int32_t, cublasLtHandle_t>;
+  thread_local std::unordered_map<int32_t, cublasLtHandle_t> known;
+  cublasLtHandle_t& own = known[device];
+  if (own == nullptr) {
+    const std::lock_guard lock(mutex);
+    cublasLtHandle_t& shared = (*handles)[device];
+    if (shared == nullptr) LT(cublasLtCreate(&shared));
+    own = shared;
+  }
+  return own;
+}
+
+// ---- how an operand lies
+
+// As the library sees it: `transposed` says that the columns, not the rows, are contiguous.
+struct Layout {
+  bool transposed;
+  int64_t leading;
+};
+
+std::optional<Layout> layout_of(const Matrix& x, int64_t rows, int64_t cols) {
+  const bool by_rows = (x.col == 1 || cols == 1) && (rows == 1 || x.row >= cols);
+  const bool by_cols = (x.row == 1 || rows == 1) && (cols == 1 || x.col >= rows);
+  // A column that is contiguous is better taken as one than as rows of one element.
+  if (by_cols && (!by_rows || (cols == 1 && rows > 1))) {
+    return Layout{true, cols == 1 ? rows : x.col};
+  }
+  if (by_rows) return Layout{false, rows == 1 ? cols : x.row};
+  return std::nullopt;
+}
+
+// A matrix as an operand of three dimensions.
+struct Operand {
+  int64_t shape[3], strides[3];
+  mt_tensor tensor{};
+
+  Operand(const mt_ctx& ctx, mt_dtype dtype, const Matrix& x, int64_t batch, int64_t rows,
+          int64_t cols)
+      : shape{batch, rows, cols}, strides{x.batch, x.row, x.col} {
+    tensor.dl = {const_cast<void*>(x.data), ctx.device, 3, dtype, shape, strides, 0};
+  }
+  Operand(const Operand&) = delete;
+  TensorView view() const { return &tensor; }
+};
+
+// A dense copy of x, of one matrix where all of the batch are the same.
+Matrix copied(mt_ctx& ctx, mt_dtype dtype, const Matrix& x, int64_t batch, int64_t rows,
+              int64_t cols) {
+  const bool one = x.batch == 0;
+  const Operand from(ctx, dtype, x, one ? 1 : batch, rows, cols);
+  const DenseScratch to(ctx, from.view(), dtype);
+  move(ctx, from.view(), to.view());
+  return {to.view().raw(), cols, 1, one ? 0 : rows * cols};
+}
+
+Product flipped(const Product& p) {
+  const auto turned = [](const Matrix& x) { return Matrix{x.data, x.col, x.row, x.batch}; };
+  Product q = p;
+  q.m = p.n;
+  q.n = p.m;
+  q.a = turned(p.b);
+  q.b = turned(p.a);
+  q.c = turned(p.c);
+  q.self = turned(p.self);
+  return q;
+}
+
+// ---- plans
+
+// Everything that a proposal may depend on.
+struct Key {
+  std::array<int64_t, 18> words;
+  bool operator==(const Key&) const = default;
+};
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    uint64_t hash = 0x9E3779B97F4A7C15u;
+    for (const int64_t word : key.words) {
+      hash = (hash ^ static_cast<uint64_t>(word)) * 0xFF51AFD7ED558CCDu;
+      hash ^= hash >> 32;
+    }
+    return static_cast<size_t>(hash);
+  }
+};
+
+struct Plan {
+  cublasLtMatmulDesc_t product = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr, d = nullptr;
+  cublasLtMatmulAlgo_t algo{};
+  size_t workspace = 0;
+  int proposals = 0;  // 0: the library has nothing
+
+  Plan() = default;
+  Plan(const Plan&) = delete;
+  ~Plan() {
+    if (product != nullptr) cublasLtMatmulDescDestroy(product);
+    for (cublasLtMatrixLayout_t layout : {a, b, c, d}) {
+      if (layout != nullptr) cublasLtMatrixLayoutDestroy(layout);
+    }
+  }
+};
+
+template <class T>
+void set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute, T value) {
+  LT(cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof(value)));
+}
+template <class T>
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+         T value) {
+  LT(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)));
+}
+template <class T>
+void set(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute, T value) {
+  LT(cublasLtMatrixLayoutSetAttribute(layout, attribute, &value, sizeof(value)));
+}
+
+uint32_t alignment(const void* data) {
+  const auto address = reinterpret_cast<uintptr_t>(data) | 256;
+  return static_cast<uint32_t>(address & -address);
+}
+
+struct Types {
+  cudaDataType_t element, scale;
+  cublasComputeType_t compute;
+};
+Types types_of(mt_dtype dtype) {
+  switch (sdk::dtype_key(dtype)) {
+    case sdk::dtype_key(sdk::dtype_of<double>):
+      return {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
+    case sdk::dtype_key(sdk::dtype_of<float>):
+      return {CUDA_R_32F, CUDA_R_32F,
+              tf32_allowed() ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
+    case sdk::dtype_key(sdk::dtype_of<sdk::Half>):
+      return {CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    default:
+      return {CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+  }
+}
+
+// The product as the library is asked: its first factor is b, its second a.
+struct Call {
+  Product p;
+  Layout a, b;
+  int64_t c_leading, self_leading;
+  const void* bias;  // of n elements, added to each row
+};
+
+Key key_of(const mt_ctx& ctx, const Call& call) {
+  const Product& p = call.p;
+  return {{static_cast<int64_t>(sdk::dtype_key(p.dtype)) << 16 | ctx.device.index, p.m, p.n, p.k,
+           p.batch, call.a.leading, call.b.leading, call.c_leading, call.self_leading, p.a.batch,
+           p.b.batch, p.c.batch, p.self.batch,
+           call.a.transposed | call.b.transposed << 1 | (call.bias != nullptr) << 2 |
+               (p.self.absent() ? 0 : 1) << 3 | (p.self.data == p.c.data ? 1 : 0) << 4,
+           p.rank, int64_t{alignment(p.a.data)} << 32 | alignment(p.b.data),
+           int64_t{alignment(p.c.data)} << 32 | alignment(p.self.absent() ? p.c.data : p.self.data),
+           call.bias == nullptr ? 0 : alignment(call.bias)}};
+}
+
+void make_layout(cublasLtMatrixLayout_t* layout, cudaDataType_t type, int64_t rows, int64_t cols,
+                 int64_t leading, int64_t batch, int64_t stride) {
+  LT(cublasLtMatrixLayoutCreate(layout, type, static_cast<uint64_t>(rows),
+                                static_cast<uint64_t>(cols), leading));
+  if (batch == 1) return;
+  set(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(batch));
+  set(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
+}
+
+void make_plan(const mt_ctx& ctx, const Call& call, Plan& plan) {
+  const Product& p = call.p;
+  const Types types = types_of(p.dtype);
+  LT(cublasLtMatmulDescCreate(&plan.product, types.compute, types.scale));
+  const auto op = [](const Layout& x) { return x.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  set(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, op(call.b));
+  set(plan.product, CUBLASLT_MATMUL_DESC_TRANSB, op(call.a));
+  if (call.bias != nullptr) {
+    set(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
+  }
+  const auto factor = [&](cublasLtMatrixLayout_t* to, const Layout& x, int64_t rows, int64_t cols,
+                          int64_t stride) {
+    make_layout(to, types.element, x.transposed ? rows : cols, x.transposed ? cols : rows,
+                x.leading, p.batch, stride);
+  };
+  factor(&plan.a, call.b, p.k, p.n, p.b.batch);
+  factor(&plan.b, call.a, p.m, p.k, p.a.batch);
+  const bool own = !p.self.absent();
+  make_layout(&plan.c, types.element, p.n, p.m, own ? call.self_leading : call.c_leading, p.batch,
+              own ? p.self.batch : p.c.batch);
+  make_layout(&plan.d, types.element, p.n, p.m, call.c_leading, p.batch, p.c.batch);
+
+  struct Preference {
+    cublasLtMatmulPreference_t it = nullptr;
+    ~Preference() {
+      if (it != nullptr) cublasLtMatmulPreferenceDestroy(it);
+    }
+  } preference;
+  LT(cublasLtMatmulPreferenceCreate(&preference.it));
+  const size_t most = (properties(ctx.device.index).major >= 9 ? 32 : 4) * size_t{1024 * 1024};
+  set(preference.it, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most);
+  // Parts of a sum are added in the type that is computed in, not in that of the result.
+  set(preference.it, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  set(preference.it, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(p.b.data));
+  set(preference.it, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(p.a.data));
+  set(preference.it, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+      alignment(own ? p.self.data : p.c.data));
+  set(preference.it, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(p.c.data));
+
+  std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(p.rank + 1));
+  int count = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle_of(ctx.device.index), plan.product, plan.a, plan.b, plan.c, plan.d, preference.it,
+      p.rank + 1, found.data(), &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return;
+  check(status, "cublasLtMatmulAlgoGetHeuristic");
+  if (count <= p.rank || found[static_cast<size_t>(p.rank)].state != CUBLAS_STATUS_SUCCESS) return;
+  plan.algo = found[static_cast<size_t>(p.rank)].algo;
+  plan.workspace = found[static_cast<size_t>(p.rank)].workspaceSize;
+  plan.proposals = count;
+}
+
+// Shapes come back; those of a program that makes up ever new ones are dropped all at once.
+constexpr size_t kMostPlans = 2048;
+
+Plan& plan_of(const mt_ctx& ctx, const Call& call) {
+  thread_local std::unordered_map<Key, Plan, KeyHash> plans;
+  const Key key = key_of(ctx, call);
+  if (const auto found = plans.find(key); found != plans.end()) return found->second;
+  if (plans.size() >= kMostPlans) plans.clear();
+  Plan& plan = plans[key];
+  try {
+    make_plan(ctx, call, plan);
+  } catch (...) {
+    plans.erase(key);
+    throw;
+  }
+  return plan;
+}
+
+bool run(mt_ctx& ctx, const Call& call) {
+  const Product& p = call.p;
+  use_device(ctx);
+  Plan& plan = plan_of(ctx, call);
+  if (plan.proposals == 0) return false;
+  if (call.bias != nullptr) {
+    set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
+  }
+  void* room = plan.workspace == 0 ? nullptr : scratch_bytes(ctx, plan.workspace);
+  const bool wide = p.dtype.bits == 64;
+  const double alpha = sdk::to<double>(p.alpha),
+               beta = p.self.absent() ? 0 : sdk::to<double>(p.beta);
+  const float alpha32 = static_cast<float>(alpha), beta32 = static_cast<float>(beta);
+  void* out = const_cast<void*>(p.c.data);
+  LT(cublasLtMatmul(handle_of(ctx.device.index), plan.product,
+                    wide ? static_cast<const void*>(&alpha) : &alpha32, p.b.data, plan.a, p.a.data,
+                    plan.b, wide ? static_cast<const void*>(&beta) : &beta32,
+                    p.self.absent() ? p.c.data : p.self.data, plan.c, out, plan.d, &plan.algo, room,
+                    plan.workspace, stream_of(ctx)));
+  if (synchronous) queued(ctx, "cublasLtMatmul");
+  return true;
+}
+
+bool is_number(const mt_scalar& scalar, double value) { return sdk::to<double>(scalar) == value; }
+
+}  // namespace
+
+bool tf32_allowed() {
+  static const bool allowed = [] {
+    const char* text = std::getenv("MYTORCH_CUDA_TF32");
+    return text != nullptr && std::strcmp(text, "1") == 0;
+  }();
+  return allowed;
+}
+
+bool multiply_lt(mt_ctx& ctx, const Product& given) {
+  if (given.batch > INT32_MAX) return false;
+  Call call{given, {}, {}, 0, 0, nullptr};
+  Product& p = call.p;
+  std::optional<Layout> c = layout_of(p.c, p.m, p.n);
+  if (c && c->transposed) {
+    p = flipped(p);
+    // The same matrix seen from the other side: its rows are contiguous now.
+    c = Layout{false, c->leading};
+  }
+  const bool direct = c.has_value() && (p.batch == 1 || p.c.batch != 0);
+  const Matrix out = p.c;
+  if (!direct) {
+    const Operand like(ctx, p.dtype, {nullptr, p.n, 1, p.m * p.n}, p.batch, p.m, p.n);
+    const DenseScratch room(ctx, like.view(), p.dtype);
+    p.c = {room.view().raw(), p.n, 1, p.m * p.n};
+    c = Layout{false, p.n};
+  }
+  call.c_leading = call.self_leading = c->leading;
+  if (!p.self.absent()) {
+    const bool repeats = p.batch == 1 || p.self.batch == 0;
+    const auto own = layout_of(p.self, p.m, p.n);
+    if (is_number(p.beta, 1) && repeats && p.dtype.bits != 64 && (p.self.row == 0 || p.m == 1) &&
+        (p.self.col == 1 || p.n == 1) && alignment(p.self.data) >= 16) {
+      call.bias = p.self.data;
+      p.self = {};
+    } else if (own && (!own->transposed || (p.n == 1 && p.self.row >= 1)) &&
+               (p.batch == 1 || p.self.batch != 0)) {
+      call.self_leading = own->transposed ? p.self.row : own->leading;
+    } else {
+      const Operand from(ctx, p.dtype, p.self, p.batch, p.m, p.n);
+      const Operand to(ctx, p.dtype, p.c, p.batch, p.m, p.n);
+      move(ctx, from.view(), to.view());
+      p.self = p.c;
+      call.self_leading = call.c_leading;
+    }
+  }
+  const auto factor = [&](Matrix& x, int64_t rows, int64_t cols) {
+    if (const auto layout = layout_of(x, rows, cols)) return *layout;
+    x = copied(ctx, p.dtype, x, p.batch, rows, cols);
+    return Layout{false, cols};
+  };
+  call.a = factor(p.a, p.m, p.k);
+  call.b = factor(p.b, p.k, p.n);
+  if (!run(ctx, call)) return false;
+  if (!direct) {
+    const Operand from(ctx, p.dtype, p.c, p.batch, p.m, p.n);
+    const Operand to(ctx, p.dtype, out, p.batch, p.m, p.n);
+    move(ctx, from.view(), to.view());
+  }
+  return true;
+}
+
+void multiply(mt_ctx& ctx, const Product& given) {
+  Product p = given;
+  if (p.m == 0 || p.n == 0 || p.batch == 0) return;
+  // With beta 0 not even a NaN in self counts.
+  if (is_number(p.beta, 0)) p.self = {};
+  if (sdk::is_floating(p.dtype) && p.k > 0 && multiply_lt(ctx, p)) return;
+  if (p.rank > 0) throw sdk::Declined{};
+  multiply_tiles(ctx, p);
+}
+
+}  // namespace mytorch::cuda

@@ -1,0 +1,333 @@
+// Batch normalization. A channel's elements are cut into pieces of a fixed length, whose sums are
+// added up in their order; what is summed is taken relative to the channel's first element, so that
+// a large mean costs no digits. Threads lie along the channels where these are neighbours in memory
+// (NHWC), else along the rest.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+
+#include "backends/cuda/kernel/element.cuh"
+#include "backends/cuda/kernel/strided.cuh"
+#include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/launch.h"
+#include "mytorch/abi_ops/batch_norm_training.h"
+#include "mytorch/abi_ops/batch_norm_training_backward.h"
+#include "mytorch/backend.h"
+
+namespace mytorch::cuda {
+namespace {
+
+using sdk::TensorView;
+
+constexpr int kThreads = 256;
+
+// Operands of shape (N, C, ...) as channels and the rest.
+template <int N>
+struct Channels {
+  Strided<N> rest;
+  int64_t count;       // channels
+  int64_t stride[N];   // between channels
+  int64_t length = 0;  // of a piece of the rest
+
+  explicit Channels(const std::array<TensorView, N>& operands) {
+    const TensorView& first = operands[0];
+    sdk::check_ndim(static_cast<size_t>(first.ndim()));
+    int64_t shape[sdk::kMaxDims], strides[N][sdk::kMaxDims];
+    std::array<const int64_t*, N> pointers;
+    size_t kept = 0;
+    for (int d = 0; d < first.ndim(); ++d) {
+      if (d == 1) continue;
+      shape[kept] = first.size(d);
+      for (int k = 0; k < N; ++k) strides[k][kept] = operands[static_cast<size_t>(k)].stride(d);
+      ++kept;
+    }
+    for (int k = 0; k < N; ++k) {
+      pointers[static_cast<size_t>(k)] = strides[k];
+      stride[k] = operands[static_cast<size_t>(k)].stride(1);
+    }
+    rest = Strided<N>(sdk::StridedLoop<N>(std::span<const int64_t>(shape, kept), pointers));
+    count = first.size(1);
+  }
+#ifdef __CUDACC__
+  __device__ __forceinline__ int64_t own() const {
+    return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  }
+  __device__ __forceinline__ int64_t begin() const { return blockIdx.y * length + threadIdx.y; }
+  __device__ __forceinline__ int64_t end() const {
+    const int64_t last = (int64_t{blockIdx.y} + 1) * length;
+    return last < rest.numel ? last : rest.numel;
+  }
+#endif
+};
+
+// Lays threads over the channels and cuts the rest into pieces.
+template <int N>
+Grid grid_of(const mt_ctx& ctx, Channels<N>& channels) {
+  Grid grid;
+  const bool inner = channels.count > 1 && channels.stride[0] == 1;
+  grid.threads = inner ? dim3(32, kThreads / 32) : dim3(1, kThreads);
+  const int64_t across = (channels.count + grid.threads.x - 1) / grid.threads.x;
+  const int64_t busy = 8 * properties(ctx.device.index).multiprocessors;
+  const int64_t most = std::max<int64_t>(1, channels.rest.numel / (4 * grid.threads.y));
+  const int64_t pieces =
+      std::clamp<int64_t>((busy + across - 1) / across, 1, std::min<int64_t>(most, 65535));
+  channels.length = (channels.rest.numel + pieces - 1) / pieces;
+  grid.blocks = dim3(static_cast<unsigned>(across), static_cast<unsigned>(pieces));
+  return grid;
+}
+
+// One number for each channel; may be absent.
+struct PerChannel {
+  void* data = nullptr;
+  uint32_t key = 0;
+  int64_t stride = 0;
+
+  PerChannel() = default;
+  explicit PerChannel(const mt_tensor* tensor) {
+    if (tensor == nullptr) return;
+    const TensorView x = tensor;
+    data = x.raw();
+    key = sdk::dtype_key(x.dtype());
+    stride = x.ndim() == 0 ? 0 : x.stride(0);
+  }
+#ifdef __CUDACC__
+  template <class W>
+  __device__ __forceinline__ W get(int64_t c, W absent) const {
+    return data == nullptr ? absent : load_any<W>(data, c * stride, key);
+  }
+  template <class W>
+  __device__ __forceinline__ void put(int64_t c, W value) const {
+    if (data != nullptr) store_any(data, c * stride, key, value);
+  }
+#endif
+};
+
+// The block's sums of two numbers for each of its channels, added up in a fixed order, to
+// `partial`.
+__device__ __forceinline__ void put_partial(int64_t channel, int64_t channels, double a, double b,
+                                            double2* partial) {
+  __shared__ double2 parts[kThreads];
+  const int own = threadIdx.y * blockDim.x + threadIdx.x;
+  parts[own] = make_double2(a, b);
+  __syncthreads();
+  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+    if (threadIdx.y < half) {
+      const double2 other = parts[own + half * blockDim.x];
+      parts[own].x += other.x;
+      parts[own].y += other.y;
+    }
+    __syncthreads();
+  }
+  if (threadIdx.y == 0 && channel < channels) {
+    partial[channel * gridDim.y + blockIdx.y] = parts[own];
+  }
+}
+
+__device__ __forceinline__ double2 sum_of_pieces(const double2* partial, int64_t channel,
+                                                 int pieces) {
+  double2 sum = make_double2(0, 0);
+  for (int p = 0; p < pieces; ++p) {
+    sum.x += partial[channel * pieces + p].x;
+    sum.y += partial[channel * pieces + p].y;
+  }
+  return sum;
+}
+
+// ---- forward
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    sum_squares(Channels<2> channels, const T* x, double2* partial) {
+  using W = Wide<T>;
+  const int64_t c = channels.own();
+  W sum = 0, squares = 0;
+  if (c < channels.count) {
+    int64_t at[2];
+    channels.rest.offsets(0, at);
+    const W shift = widen(x[c * channels.stride[0] + at[0]]);
+    for (int64_t j = channels.begin(); j < channels.end(); j += blockDim.y) {
+      channels.rest.offsets(j, at);
+      const W value = widen(x[c * channels.stride[0] + at[0]]) - shift;
+      sum += value;
+      squares += value * value;
+    }
+  }
+  put_partial(c, channels.count, static_cast<double>(sum), static_cast<double>(squares), partial);
+}
+
+// Means and variances, and of them what apply() multiplies and adds.
+template <class T>
+__global__ void finish_statistics(Channels<2> channels, int pieces, const T* x,
+                                  const double2* partial, PerChannel weight, PerChannel bias,
+                                  double eps, PerChannel means, PerChannel vars, Wide<T>* terms) {
+  using W = Wide<T>;
+  for (int64_t c = first_element(); c < channels.count; c += grid_step()) {
+    const double2 sums = sum_of_pieces(partial, c, pieces);
+    const double n = static_cast<double>(channels.rest.numel);
+    const double shifted = sums.x / n;
+    const double spread = sums.y / n - shifted * shifted;
+    // A NaN is kept.
+    const W var = static_cast<W>(spread < 0 ? 0 : spread);
+    const W mean = static_cast<W>(static_cast<double>(widen(x[c * channels.stride[0]])) + shifted);
+    means.put(c, mean);
+    vars.put(c, var);
+    terms[3 * c] = mean;
+    terms[3 * c + 1] = weight.get<W>(c, W(1)) / sqrt(var + static_cast<W>(eps));
+    terms[3 * c + 2] = bias.get<W>(c, W(0));
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    apply(Channels<2> channels, const T* x, const Wide<T>* terms, T* y) {
+  const int64_t c = channels.own();
+  if (c >= channels.count) return;
+  const Wide<T> mean = terms[3 * c], scale = terms[3 * c + 1], shift = terms[3 * c + 2];
+  for (int64_t j = channels.begin(); j < channels.end(); j += blockDim.y) {
+    int64_t at[2];
+    channels.rest.offsets(j, at);
+    y[c * channels.stride[1] + at[1]] =
+        convert<T>((widen(x[c * channels.stride[0] + at[0]]) - mean) * scale + shift);
+  }
+}
+
+// Whether two tensors of one shape have their dimensions in one order. The result of what this
+// consists of has the input's: where ours was made otherwise, that is what is to be done.
+bool same_order(const TensorView& a, const TensorView& b) {
+  for (int d = 0; d < a.ndim(); ++d) {
+    for (int e = d + 1; e < a.ndim(); ++e) {
+      if (a.size(d) == 1 || a.size(e) == 1) continue;
+      if ((a.stride(d) < a.stride(e)) != (b.stride(d) < b.stride(e))) return false;
+    }
+  }
+  return true;
+}
+
+void forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
+  const TensorView input = args.input, out = args.out;
+  if (input.numel() == 0 ||
+      (out && (!sdk::same_dtype(out.dtype(), input.dtype()) || !same_order(input, out)))) {
+    throw sdk::Declined{};
+  }
+  visit_floating(input.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    Channels<2> channels({input, out ? out : input});
+    const Grid grid = grid_of(ctx, channels);
+    const int pieces = static_cast<int>(grid.blocks.y);
+    double2* partial = scratch<double2>(ctx, channels.count * pieces);
+    Wide<T>* terms = scratch<Wide<T>>(ctx, 3 * channels.count);
+    const T* x = static_cast<const T*>(input.raw());
+    launch(ctx, "batch_norm_training", sum_squares<T>, grid, channels, x, partial);
+    launch(ctx, "batch_norm_training", finish_statistics<T>, grid_for(ctx, channels.count, 64),
+           channels, pieces, x, static_cast<const double2*>(partial), PerChannel(args.weight),
+           PerChannel(args.bias), args.eps, PerChannel(args.mean), PerChannel(args.var), terms);
+    if (!out) return;
+    launch(ctx, "batch_norm_training", apply<T>, grid, channels, x,
+           static_cast<const Wide<T>*>(terms), out.data<T>());
+  });
+}
+
+// ---- backward
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    sum_gradients(Channels<3> channels, const T* x, const T* grad, PerChannel means,
+                  double2* partial) {
+  using W = Wide<T>;
+  const int64_t c = channels.own();
+  W sum = 0, along = 0;
+  if (c < channels.count) {
+    const W mean = means.get<W>(c, W(0));
+    for (int64_t j = channels.begin(); j < channels.end(); j += blockDim.y) {
+      int64_t at[3];
+      channels.rest.offsets(j, at);
+      const W g = widen(grad[c * channels.stride[1] + at[1]]);
+      sum += g;
+      along += g * (widen(x[c * channels.stride[0] + at[0]]) - mean);
+    }
+  }
+  put_partial(c, channels.count, static_cast<double>(sum), static_cast<double>(along), partial);
+}
+
+template <class W>
+__global__ void finish_gradients(int64_t count, int pieces, double n, const double2* partial,
+                                 PerChannel weight, PerChannel vars, double eps,
+                                 PerChannel weight_grad, PerChannel bias_grad, W* terms) {
+  for (int64_t c = first_element(); c < count; c += grid_step()) {
+    const double2 sums = sum_of_pieces(partial, c, pieces);
+    const W rstd = W(1) / sqrt(vars.get<W>(c, W(1)) + static_cast<W>(eps));
+    const W for_weight = static_cast<W>(sums.y) * rstd;
+    const W for_bias = static_cast<W>(sums.x);
+    weight_grad.put(c, for_weight);
+    bias_grad.put(c, for_bias);
+    const W scale = rstd * weight.get<W>(c, W(1));
+    terms[3 * c] = scale;
+    terms[3 * c + 1] = -scale * rstd * (for_weight / static_cast<W>(n));
+    terms[3 * c + 2] = -scale * (for_bias / static_cast<W>(n));
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) combine(Channels<3> channels, const T* x, const T* grad,
+                                                    PerChannel means, const Wide<T>* terms, T* to) {
+  using W = Wide<T>;
+  const int64_t c = channels.own();
+  if (c >= channels.count) return;
+  const W mean = means.get<W>(c, W(0));
+  const W scale = terms[3 * c], slope = terms[3 * c + 1], shift = terms[3 * c + 2];
+  for (int64_t j = channels.begin(); j < channels.end(); j += blockDim.y) {
+    int64_t at[3];
+    channels.rest.offsets(j, at);
+    const W value = widen(x[c * channels.stride[0] + at[0]]) - mean;
+    const W g = widen(grad[c * channels.stride[1] + at[1]]);
+    to[c * channels.stride[2] + at[2]] = convert<T>(g * scale + value * slope + shift);
+  }
+}
+
+const mt_tensor* wanted(const mt_int_list& mask, int64_t i, const mt_tensor* out) {
+  return mask.size <= i || mask.data[i] != 0 ? out : nullptr;
+}
+
+void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
+  const TensorView input = args.input, grad = args.grad_out;
+  const TensorView out = wanted(args.output_mask, 0, args.grad_input);
+  if (input.numel() == 0 || !sdk::same_dtype(grad.dtype(), input.dtype()) ||
+      (out && (!sdk::same_dtype(out.dtype(), input.dtype()) || !same_order(input, out)))) {
+    throw sdk::Declined{};
+  }
+  visit_floating(input.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using W = Wide<T>;
+    Channels<3> channels({input, grad, out ? out : input});
+    const Grid grid = grid_of(ctx, channels);
+    const int pieces = static_cast<int>(grid.blocks.y);
+    double2* partial = scratch<double2>(ctx, channels.count * pieces);
+    W* terms = scratch<W>(ctx, 3 * channels.count);
+    const T* x = static_cast<const T*>(input.raw());
+    const T* g = static_cast<const T*>(grad.raw());
+    const PerChannel means(args.mean);
+    launch(ctx, "batch_norm_training_backward", sum_gradients<T>, grid, channels, x, g, means,
+           partial);
+    launch(ctx, "batch_norm_training_backward", finish_gradients<W>,
+           grid_for(ctx, channels.count, 64), channels.count, pieces,
+           static_cast<double>(channels.rest.numel), static_cast<const double2*>(partial),
+           PerChannel(args.weight), PerChannel(args.var), args.eps,
+           PerChannel(wanted(args.output_mask, 1, args.grad_weight)),
+           PerChannel(wanted(args.output_mask, 2, args.grad_bias)), terms);
+    if (!out) return;
+    launch(ctx, "batch_norm_training_backward", combine<T>, grid, channels, x, g, means,
+           static_cast<const W*>(terms), out.data<T>());
+  });
+}
+
+}  // namespace
+
+void register_batch_norm(Candidates& candidates) {
+  candidates.push_back(sdk::kernel<&forward>("batch_norm_training", MT_HASH_batch_norm_training,
+                                             "channels", 0, MT_TAKES_STRIDED));
+  candidates.push_back(sdk::kernel<&backward>("batch_norm_training_backward",
+                                              MT_HASH_batch_norm_training_backward, "channels", 0,
+                                              MT_TAKES_STRIDED));
+}
+
+}  // namespace mytorch::cuda

@@ -1,0 +1,350 @@
+// Pooling, an owner for each element of the result. The gradient of means gathers from the windows
+// that an element lies in; that of maxima, whose record has indices alone, adds along planes in
+// order.
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "backends/cuda/indexing/add.h"
+#include "backends/cuda/indexing/faults.cuh"
+#include "backends/cuda/kernel/element.cuh"
+#include "backends/cuda/kernel/move.h"
+#include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/walk.h"
+#include "mytorch/abi_ops/avg_pool2d.h"
+#include "mytorch/abi_ops/avg_pool2d_backward.h"
+#include "mytorch/abi_ops/max_pool2d_with_indices.h"
+#include "mytorch/abi_ops/max_pool2d_with_indices_backward.h"
+#include "mytorch/backend.h"
+
+namespace mytorch::cuda {
+namespace {
+
+using sdk::TensorView;
+
+// Strides and sizes of (N, C, H, W); without a batch, N is 1.
+struct Planes {
+  int64_t n = 1, c, h, w;
+  int64_t sn = 0, sc, sh, sw;
+
+  explicit Planes(const TensorView& x)
+      : c(x.size(-3)),
+        h(x.size(-2)),
+        w(x.size(-1)),
+        sc(x.stride(-3)),
+        sh(x.stride(-2)),
+        sw(x.stride(-1)) {
+    if (x.ndim() < 4) return;
+    n = x.size(0);
+    sn = x.stride(0);
+  }
+  int64_t numel() const { return n * c * h * w; }
+#ifdef __CUDACC__
+  __device__ __forceinline__ int64_t plane(int64_t in, int64_t ic) const {
+    return in * sn + ic * sc;
+  }
+#endif
+};
+
+// Element i of planes in the order in which they lie: channels first or last.
+struct Order {
+  bool wide, channels_last;
+  int64_t c, h, w;
+  Divisor by_c, by_h, by_w;
+
+  explicit Order(const Planes& x)
+      : wide(x.numel() >= int64_t{1} << 31),
+        channels_last(x.c > 1 && x.sc == 1),
+        c(x.c),
+        h(x.h),
+        w(x.w) {
+    if (wide || x.numel() == 0) return;
+    by_c = Divisor(static_cast<uint32_t>(c));
+    by_h = Divisor(static_cast<uint32_t>(h));
+    by_w = Divisor(static_cast<uint32_t>(w));
+  }
+#ifdef __CUDACC__
+  __device__ __forceinline__ int64_t next(int64_t& rest, int64_t size, const Divisor& by) const {
+    const int64_t outer =
+        wide ? rest / size : static_cast<int64_t>(by.divide(static_cast<uint32_t>(rest)));
+    const int64_t index = rest - outer * size;
+    rest = outer;
+    return index;
+  }
+  __device__ __forceinline__ void place(int64_t i, int64_t& n, int64_t& ic, int64_t& y,
+                                        int64_t& x) const {
+    if (channels_last) {
+      ic = next(i, c, by_c);
+      x = next(i, w, by_w);
+      y = next(i, h, by_h);
+    } else {
+      x = next(i, w, by_w);
+      y = next(i, h, by_h);
+      ic = next(i, c, by_c);
+    }
+    n = i;
+  }
+#endif
+};
+
+// Along one of the two dimensions.
+struct Window {
+  int64_t kernel, stride, padding, dilation;
+
+#ifdef __CUDACC__
+  // The first place of window x that is not padding.
+  __device__ __forceinline__ int64_t first(int64_t x) const {
+    const int64_t start = x * stride - padding;
+    return start >= 0 ? start : start + (-start + dilation - 1) / dilation * dilation;
+  }
+  __device__ __forceinline__ int64_t end(int64_t x, int64_t size) const {
+    const int64_t last = x * stride - padding + (kernel - 1) * dilation + 1;
+    return last < size ? last : size;
+  }
+  // How many places of window x a mean counts. With ceil_mode the last window may reach beyond the
+  // padding, which then does not count.
+  __device__ __forceinline__ int64_t count(int64_t x, int64_t size, bool padded) const {
+    const int64_t begin = x * stride - padding;
+    int64_t last = begin + kernel;
+    if (last > size + padding) last = size + padding;
+    if (padded) return last - begin;
+    if (last > size) last = size;
+    return last - (begin > 0 ? begin : 0);
+  }
+#endif
+};
+
+struct Windows {
+  Window h, w;
+};
+
+// Two numbers, one for both, or none.
+std::array<int64_t, 2> pair(const mt_int_list& list, std::array<int64_t, 2> absent) {
+  if (list.size == 0) return absent;
+  return {list.data[0], list.data[list.size - 1]};
+}
+
+template <class Args>
+Windows windows_of(const Args& args, std::array<int64_t, 2> dilation) {
+  const auto kernel = pair(args.kernel_size, {1, 1});
+  const auto stride = pair(args.stride, kernel);
+  const auto padding = pair(args.padding, {0, 0});
+  return {{kernel[0], stride[0], padding[0], dilation[0]},
+          {kernel[1], stride[1], padding[1], dilation[1]}};
+}
+
+// ---- maxima
+
+template <class T>
+__global__ void __launch_bounds__(256)
+    max_windows(Order order, Planes in, Planes out, Planes places, Windows windows, int64_t numel,
+                const T* x, T* best_of, int64_t* index_of) {
+  using W = Wide<T>;
+  using Limits = std::numeric_limits<W>;
+  for (int64_t i = first_element(); i < numel; i += grid_step()) {
+    int64_t n, c, oy, ox;
+    order.place(i, n, c, oy, ox);
+    const T* plane = x + in.plane(n, c);
+    const int64_t y0 = windows.h.first(oy), y1 = windows.h.end(oy, in.h);
+    const int64_t x0 = windows.w.first(ox), x1 = windows.w.end(ox, in.w);
+    W best = Limits::has_infinity ? static_cast<W>(-Limits::infinity()) : Limits::lowest();
+    int64_t index = y0 * in.w + x0;
+    for (int64_t y = y0; y < y1; y += windows.h.dilation) {
+      for (int64_t at = x0; at < x1; at += windows.w.dilation) {
+        const W value = widen(plane[y * in.sh + at * in.sw]);
+        // The first of the largest, but of NaNs the last, as in ATen.
+        if (value > best || value != value) {
+          best = value;
+          index = y * in.w + at;
+        }
+      }
+    }
+    if (best_of != nullptr) {
+      best_of[out.plane(n, c) + oy * out.sh + ox * out.sw] = convert<T>(best);
+    }
+    if (index_of != nullptr) {
+      index_of[places.plane(n, c) + oy * places.sh + ox * places.sw] = index;
+    }
+  }
+}
+
+void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
+  const TensorView self = args.self;
+  const TensorView out = args.out, indices = args.indices;
+  const TensorView some = out ? out : indices;
+  if (!some || some.numel() == 0) return;
+  const Planes shape(some);
+  visit_type(self.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    launch(ctx, "max_windows", max_windows<T>, grid_for(ctx, shape.numel(), 256), Order(shape),
+           Planes(self), out ? Planes(out) : shape, indices ? Planes(indices) : shape,
+           windows_of(args, pair(args.dilation, {1, 1})), shape.numel(),
+           static_cast<const T*>(self.raw()), out ? out.data<T>() : nullptr,
+           indices ? indices.data<int64_t>() : nullptr);
+  });
+}
+
+// A tensor with its planes as lines: (..., H * W).
+struct Lines {
+  std::optional<DenseScratch> copy;
+  mt_tensor tensor;
+  int64_t shape[3], strides[3];
+
+  // Lines that planes do not form become a copy, which has the elements where `filled`.
+  Lines(mt_ctx& ctx, const TensorView& given, mt_dtype dtype, bool filled) {
+    TensorView x = given;
+    const bool joins =
+        x.size(-2) == 1 || x.size(-1) == 1 || x.stride(-2) == x.size(-1) * x.stride(-1);
+    if (!joins || !sdk::same_dtype(x.dtype(), dtype)) {
+      copy.emplace(ctx, x, dtype);
+      if (filled) move(ctx, x, copy->view());
+      x = copy->view();
+    }
+    const Planes p(x);
+    shape[0] = p.n, shape[1] = p.c, shape[2] = p.h * p.w;
+    strides[0] = p.sn, strides[1] = p.sc, strides[2] = p.w == 1 ? p.sh : p.sw;
+    tensor = *x.get();
+    tensor.dl.ndim = 3;
+    tensor.dl.shape = shape;
+    tensor.dl.strides = strides;
+    tensor.flags = 0;
+  }
+  Lines(const Lines&) = delete;
+  TensorView view() const { return &tensor; }
+};
+
+void max_pool2d_backward(mt_ctx& ctx, const mt_args_max_pool2d_with_indices_backward& args) {
+  static const uint32_t site = fault_site("max_pool2d_with_indices_backward");
+  const TensorView out = args.out, grad = args.grad_output, index = args.indices;
+  if (out.numel() == 0) return;
+  // Sums of 16-bit floats are kept in float32.
+  const bool reduced = out.is<sdk::Half>() || out.is<sdk::BFloat16>();
+  const Lines sums(ctx, out, reduced ? sdk::dtype_of<float> : out.dtype(), false);
+  clear(ctx, sums.view());
+  if (grad.numel() != 0) {
+    const Lines from(ctx, grad, grad.dtype(), true);
+    const Lines places(ctx, index, index.dtype(), true);
+    add_along(ctx, places.view(), from.view(), sums.view(), 2,
+              faults_of(ctx, site, out.ndim() - 2, out.size(-2) * out.size(-1)));
+  }
+  if (sums.copy) move(ctx, sums.copy->view(), out);
+}
+
+// ---- means
+
+// What a window's sum is divided by: the product of a number per row and one per column, or what
+// was given.
+struct Mean {
+  Windows windows;
+  int64_t given;
+  bool padded;
+
+#ifdef __CUDACC__
+  template <class W>
+  __device__ __forceinline__ W divisor(int64_t oy, int64_t ox, const Planes& large) const {
+    if (given != 0) return static_cast<W>(given);
+    return static_cast<W>(windows.h.count(oy, large.h, padded)) *
+           static_cast<W>(windows.w.count(ox, large.w, padded));
+  }
+#endif
+};
+
+template <class Args>
+Mean mean_of(const Args& args) {
+  return {windows_of(args, {1, 1}),
+          args.divisor_override.present != 0 ? args.divisor_override.value : 0,
+          args.count_include_pad != 0};
+}
+
+template <class T>
+__global__ void __launch_bounds__(256)
+    mean_windows(Order order, Planes in, Planes out, Mean mean, int64_t numel, const T* x, T* to) {
+  using W = Wide<T>;
+  for (int64_t i = first_element(); i < numel; i += grid_step()) {
+    int64_t n, c, oy, ox;
+    order.place(i, n, c, oy, ox);
+    const T* plane = x + in.plane(n, c);
+    const int64_t y1 = mean.windows.h.end(oy, in.h), x1 = mean.windows.w.end(ox, in.w);
+    W sum = 0;
+    for (int64_t y = mean.windows.h.first(oy); y < y1; ++y) {
+      for (int64_t at = mean.windows.w.first(ox); at < x1; ++at) {
+        sum += widen(plane[y * in.sh + at * in.sw]);
+      }
+    }
+    // A window of padding only is 0, also where nothing is counted.
+    const W value = sum == 0 ? W(0) : sum / mean.divisor<W>(oy, ox, in);
+    to[out.plane(n, c) + oy * out.sh + ox * out.sw] = convert<T>(value);
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(256) mean_gradient(Order order, Planes grad, Planes out,
+                                                     Mean mean, int64_t numel, const T* g, T* to) {
+  using W = Wide<T>;
+  // The windows that place x lies in: [first, last).
+  const auto windows = [](const Window& w, int64_t x, int64_t count, int64_t& first,
+                          int64_t& last) {
+    const int64_t begin = x + w.padding - w.kernel + 1;
+    first = begin <= 0 ? 0 : (begin + w.stride - 1) / w.stride;
+    last = (x + w.padding) / w.stride + 1;
+    if (last > count) last = count;
+  };
+  for (int64_t i = first_element(); i < numel; i += grid_step()) {
+    int64_t n, c, y, x;
+    order.place(i, n, c, y, x);
+    const T* plane = g + grad.plane(n, c);
+    int64_t y0, y1, x0, x1;
+    windows(mean.windows.h, y, grad.h, y0, y1);
+    windows(mean.windows.w, x, grad.w, x0, x1);
+    W sum = 0;
+    for (int64_t oy = y0; oy < y1; ++oy) {
+      for (int64_t ox = x0; ox < x1; ++ox) {
+        sum += widen(plane[oy * grad.sh + ox * grad.sw]) / mean.divisor<W>(oy, ox, out);
+      }
+    }
+    to[out.plane(n, c) + y * out.sh + x * out.sw] = convert<T>(sum);
+  }
+}
+
+void avg_pool2d(mt_ctx& ctx, const mt_args_avg_pool2d& args) {
+  const TensorView out = args.out;
+  if (out.numel() == 0) return;
+  const Planes shape(out);
+  visit_floating(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    launch(ctx, "mean_windows", mean_windows<T>, grid_for(ctx, shape.numel(), 256), Order(shape),
+           Planes(args.self), shape, mean_of(args), shape.numel(),
+           static_cast<const T*>(TensorView(args.self).raw()), out.data<T>());
+  });
+}
+
+void avg_pool2d_backward(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
+  const TensorView out = args.out;
+  if (out.numel() == 0) return;
+  const Planes shape(out);
+  visit_floating(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    launch(ctx, "mean_gradient", mean_gradient<T>, grid_for(ctx, shape.numel(), 256), Order(shape),
+           Planes(args.grad_output), shape, mean_of(args), shape.numel(),
+           static_cast<const T*>(TensorView(args.grad_output).raw()), out.data<T>());
+  });
+}
+
+}  // namespace
+
+void register_pooling(Candidates& candidates) {
+  constexpr uint32_t kTakes = MT_TAKES_STRIDED;
+  candidates.push_back(sdk::kernel<&max_pool2d>(
+      "max_pool2d_with_indices", MT_HASH_max_pool2d_with_indices, "windows", 0, kTakes));
+  candidates.push_back(sdk::kernel<&max_pool2d_backward>("max_pool2d_with_indices_backward",
+                                                         MT_HASH_max_pool2d_with_indices_backward,
+                                                         "planes", 0, kTakes));
+  candidates.push_back(
+      sdk::kernel<&avg_pool2d>("avg_pool2d", MT_HASH_avg_pool2d, "windows", 0, kTakes));
+  candidates.push_back(sdk::kernel<&avg_pool2d_backward>(
+      "avg_pool2d_backward", MT_HASH_avg_pool2d_backward, "gather", 0, kTakes));
+}
+
+}  // namespace mytorch::cuda

@@ -1,0 +1,14 @@
+#include "backends/cuda/programs/compile.h"
+
+#include "backends/cuda/programs/program.h"
+#include "mytorch/backend/error.h"
+
+namespace mytorch::cuda {
+
+void compile_program(const mt_program& program, mt_dtype compute,
+                     std::span<const mt_dtype> /*types*/, mt_candidate& candidate) {
+  if (!Program(program).takes(code_of(compute))) throw sdk::Declined{};
+  (program.fold == nullptr ? compile_pointwise : compile_reduce)(program, candidate);
+}
+
+}  // namespace mytorch::cuda

@@ -1,0 +1,18 @@
+// Programs that were not known ahead of time: mt_backend::compile.
+#pragma once
+
+#include <span>
+
+#include "mytorch/abi.h"
+
+namespace mytorch::cuda {
+
+// The entry of the backend. One candidate serves all types: kernels are made as they are needed.
+void compile_program(const mt_program& program, mt_dtype compute, std::span<const mt_dtype> types,
+                     mt_candidate& candidate);
+
+// pointwise/ and reduce/: programs without and with a fold.
+void compile_pointwise(const mt_program& program, mt_candidate& candidate);
+void compile_reduce(const mt_program& program, mt_candidate& candidate);
+
+}  // namespace mytorch::cuda

@@ -1,0 +1,246 @@
+// Random fills: a thread draws the block of four neighbours in the logical row-major order, so that
+// bits depend on an element's index alone, and stores them at once where the operand is dense.
+#include <cstdint>
+#include <type_traits>
+
+#include "backends/cuda/kernel/element.cuh"
+#include "backends/cuda/kernel/pack.cuh"
+#include "backends/cuda/kernel/strided.cuh"
+#include "backends/cuda/random/philox.cuh"
+#include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/launch.h"
+#include "mytorch/abi_ops/native_dropout.h"
+#include "mytorch/abi_ops/normal_.h"
+#include "mytorch/abi_ops/random_.h"
+#include "mytorch/abi_ops/uniform_.h"
+#include "mytorch/backend.h"
+#include "mytorch/backend/philox.h"
+
+namespace mytorch::cuda {
+namespace {
+
+using sdk::TensorView;
+
+// What a fill is of one element's bits: of 32, and for 64-bit types of the second draw too.
+template <class T>
+struct Uniform {
+  static constexpr bool kTwoDraws = std::is_same_v<T, double>;
+  Wide<T> low, high;
+
+  __device__ T operator()(const philox::Stream&, uint64_t, uint32_t bits, uint32_t more) const {
+    Wide<T> u;
+    if constexpr (kTwoDraws) {
+      u = philox::uniform_of_bits<T>(uint64_t{bits} << 32 | more);
+    } else {
+      u = philox::uniform_of_bits<T>(bits);
+    }
+    const T value = convert<T>(philox::add(philox::mul(u, philox::add(high, -low)), low));
+    return widen(value) < high ? value : convert<T>(low);
+  }
+};
+
+template <class T>
+struct Normal {
+  static constexpr bool kTwoDraws = std::is_same_v<T, double>;
+  Wide<T> mean, std;
+
+  __device__ T operator()(const philox::Stream&, uint64_t, uint32_t bits, uint32_t more) const {
+    Wide<T> z;
+    if constexpr (kTwoDraws) {
+      z = philox::normal_of_bits(uint64_t{bits} << 32 | more);
+    } else {
+      z = philox::normal_of_bits(bits);
+    }
+    return convert<T>(philox::add(philox::mul(z, std), mean));
+  }
+};
+
+template <class T>
+struct Integers {
+  static constexpr bool kTwoDraws = false;  // rarely more: drawn when needed
+  uint64_t from, range;
+
+  __device__ T operator()(const philox::Stream& stream, uint64_t index, uint32_t bits,
+                          uint32_t) const {
+    return convert<T>(static_cast<int64_t>(from + philox::below(stream, index, range, bits)));
+  }
+};
+
+template <class T, class Make>
+__global__ void __launch_bounds__(256)
+    fill_random(Strided<1> walk, bool dense, philox::Stream stream, Make make, T* out) {
+  stream.start();
+  const int64_t blocks = (walk.numel + 3) / 4;
+  for (int64_t b = first_element(); b < blocks; b += grid_step()) {
+    const uint4 first = stream.block(b);
+    uint4 second{};
+    if constexpr (Make::kTwoDraws) second = stream.block(b, 1);
+    const uint32_t bits[4] = {first.x, first.y, first.z, first.w};
+    const uint32_t more[4] = {second.x, second.y, second.z, second.w};
+    Pack<T, 4> values;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) values.at[k] = make(stream, 4 * b + k, bits[k], more[k]);
+    if (dense && 4 * b + 4 <= walk.numel) {
+      *reinterpret_cast<Pack<T, 4>*>(out + 4 * b) = values;
+      continue;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      if (4 * b + k >= walk.numel) break;
+      int64_t at[1];
+      walk.offsets(4 * b + k, at);
+      out[at[0]] = values.at[k];
+    }
+  }
+}
+
+Strided<1> in_order(const TensorView& tensor) {
+  return make_strided<1>(tensor.shape(), {tensor}, sdk::Order::kRowMajor);
+}
+bool flat(const Strided<1>& walk) {
+  return walk.ndim == 0 || (walk.ndim == 1 && walk.stride[0][0] == 1);
+}
+
+template <class T, class Make>
+void fill(mt_ctx& ctx, const mt_tensor* self, const mt_random& generator, const Make& make,
+          const char* name) {
+  const TensorView out = self;
+  if (out.numel() == 0) return;
+  const Strided<1> walk = in_order(out);
+  const bool dense = flat(walk) && aligned(out.raw(), sizeof(Pack<T, 4>));
+  launch(ctx, name, fill_random<T, Make>, grid_for(ctx, (walk.numel + 3) / 4, 256), walk, dense,
+         philox::Stream(generator), make, out.data<T>());
+}
+
+// Of the bounds of a fill, rounded to the element's type first.
+template <class T, class Sdk>
+Wide<T> rounded(double value) {
+  return static_cast<Wide<T>>(sdk::convert<Sdk>(value));
+}
+
+void uniform_(mt_ctx& ctx, const mt_args_uniform_& args) {
+  sdk::visit_floating(TensorView(args.self).dtype(), [&](auto tag) {
+    using S = typename decltype(tag)::type;
+    using T = on_device<S>;
+    fill<T>(ctx, args.self, args.generator,
+            Uniform<T>{rounded<T, S>(args.from), rounded<T, S>(args.to)}, "uniform_");
+  });
+}
+
+void normal_(mt_ctx& ctx, const mt_args_normal_& args) {
+  sdk::visit_floating(TensorView(args.self).dtype(), [&](auto tag) {
+    using T = on_device<typename decltype(tag)::type>;
+    fill<T>(ctx, args.self, args.generator,
+            Normal<T>{static_cast<Wide<T>>(args.mean), static_cast<Wide<T>>(args.std)}, "normal_");
+  });
+}
+
+void random_(mt_ctx& ctx, const mt_args_random__from& args) {
+  sdk::visit_dtype(TensorView(args.self).dtype(), [&](auto tag) {
+    using S = typename decltype(tag)::type;
+    using T = on_device<S>;
+    const uint64_t from = static_cast<uint64_t>(args.from);
+    const uint64_t range = args.to.present != 0
+                               ? static_cast<uint64_t>(args.to.value) - from
+                               : static_cast<uint64_t>(sdk::philox::largest_random<S>()) - from + 1;
+    fill<T>(ctx, args.self, args.generator, Integers<T>{from, range}, "random_");
+  });
+}
+
+// ---- dropout
+
+template <class T>
+__device__ __forceinline__ T dropped(T x, bool kept, double scale) {
+  if constexpr (std::is_integral_v<T>) {
+    return convert<T>(static_cast<double>(kept ? x : T(0)) * scale);
+  } else {
+    using W = Wide<T>;
+    return convert<T>(
+        philox::mul(philox::mul(widen(x), kept ? W(1) : W(0)), static_cast<W>(scale)));
+  }
+}
+
+// Either output may be absent. `dense`: all are flat and aligned.
+template <class T>
+__global__ void __launch_bounds__(256)
+    dropout_elements(Strided<1> in, Strided<1> out, Strided<1> mask, bool dense,
+                     philox::Stream stream, float keep, double scale, bool train, const T* x, T* y,
+                     bool* kept_at) {
+  stream.start();
+  const int64_t blocks = (in.numel + 3) / 4;
+  for (int64_t b = first_element(); b < blocks; b += grid_step()) {
+    const uint4 words = stream.block(b);
+    const uint32_t bits[4] = {words.x, words.y, words.z, words.w};
+    bool kept[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) kept[k] = philox::uniform_of_bits<float>(bits[k]) < keep;
+    if (dense && 4 * b + 4 <= in.numel) {
+      if (y != nullptr) {
+        Pack<T, 4> values = *reinterpret_cast<const Pack<T, 4>*>(x + 4 * b);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          if (train) values.at[k] = dropped(values.at[k], kept[k], scale);
+        }
+        *reinterpret_cast<Pack<T, 4>*>(y + 4 * b) = values;
+      }
+      if (kept_at != nullptr) {
+        *reinterpret_cast<Pack<bool, 4>*>(kept_at + 4 * b) = {kept[0], kept[1], kept[2], kept[3]};
+      }
+      continue;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const int64_t i = 4 * b + k;
+      if (i >= in.numel) break;
+      int64_t at[1];
+      if (y != nullptr) {
+        in.offsets(i, at);
+        const T value = x[at[0]];
+        out.offsets(i, at);
+        y[at[0]] = train ? dropped(value, kept[k], scale) : value;
+      }
+      if (kept_at != nullptr) {
+        mask.offsets(i, at);
+        kept_at[at[0]] = kept[k];
+      }
+    }
+  }
+}
+
+void native_dropout(mt_ctx& ctx, const mt_args_native_dropout& args) {
+  const TensorView input = args.input;
+  const TensorView output = args.output;
+  const TensorView mask = args.mask;
+  if (input.numel() == 0 || (!output && !mask)) return;
+  const bool train = args.train.present == 0 || args.train.value != 0;
+  // Not in training everything is kept as it is.
+  const float keep = train ? static_cast<float>(1 - args.p) : 2.0f;
+  const double scale = !train ? 1 : args.p == 1 ? 0 : 1 / (1 - args.p);
+  const Strided<1> in = in_order(input);
+  const Strided<1> out = in_order(output ? output : input);
+  const Strided<1> places = in_order(mask ? mask : input);
+  visit_type(input.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const bool dense =
+        flat(in) && flat(out) && flat(places) && aligned(input.raw(), sizeof(Pack<T, 4>)) &&
+        (!output || aligned(output.raw(), sizeof(Pack<T, 4>))) && (!mask || aligned(mask.raw(), 4));
+    launch(ctx, "native_dropout", dropout_elements<T>, grid_for(ctx, (in.numel + 3) / 4, 256), in,
+           out, places, dense, philox::Stream(args.generator), keep, scale, train,
+           static_cast<const T*>(input.raw()), output ? output.data<T>() : nullptr,
+           mask ? mask.data<bool>() : nullptr);
+  });
+}
+
+}  // namespace
+
+void register_random(Candidates& candidates) {
+  constexpr uint32_t kTakes = MT_TAKES_STRIDED;
+  candidates.push_back(sdk::kernel<&uniform_>("uniform_", MT_HASH_uniform_, "philox", 0, kTakes));
+  candidates.push_back(sdk::kernel<&normal_>("normal_", MT_HASH_normal_, "philox", 0, kTakes));
+  candidates.push_back(
+      sdk::kernel<&random_>("random_.from", MT_HASH_random__from, "philox", 0, kTakes));
+  candidates.push_back(
+      sdk::kernel<&native_dropout>("native_dropout", MT_HASH_native_dropout, "philox", 0, kTakes));
+}
+
+}  // namespace mytorch::cuda

@@ -1,0 +1,392 @@
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/cuda/programs/compile.h"
+#include "backends/cuda/programs/compiler.h"
+#include "backends/cuda/programs/kernels.h"
+#include "backends/cuda/programs/loop.h"
+#include "backends/cuda/programs/program.h"
+#include "backends/cuda/reduce/counters.h"
+#include "backends/cuda/reduce/text.h"
+#include "backends/cuda/registry.h"
+#include "mytorch/backend/error.h"
+#include "mytorch/backend/tensor.h"
+
+namespace mytorch::cuda {
+namespace {
+
+using namespace reduce_key;
+
+constexpr int64_t kThreads = kReduceThreads;
+constexpr int64_t kLongestRun = 8;  // a state for each of a run's elements has to fit in registers
+
+int64_t power_above(int64_t n) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
+}
+int64_t pieces(int64_t n, int64_t of) { return (n + of - 1) / of; }
+
+// The shape to which all inputs broadcast.
+std::vector<int64_t> common_shape(std::span<const sdk::TensorView> tensors) {
+  std::vector<int64_t> shape;
+  for (const sdk::TensorView& tensor : tensors) {
+    const size_t ndim = static_cast<size_t>(tensor.ndim());
+    if (shape.size() < ndim) shape.insert(shape.begin(), ndim - shape.size(), 1);
+    for (size_t d = 0; d < ndim; ++d) {
+      int64_t& size = shape[shape.size() - ndim + d];
+      if (size == 1) size = tensor.size(static_cast<int>(d));
+    }
+  }
+  sdk::check_ndim(shape.size());
+  return shape;
+}
+
+// Which dimensions are reduced. No list, an empty one and a 0-dim input mean all of them.
+std::vector<bool> reduced_dims(const Program& program, const void* args, size_t ndim) {
+  std::vector<int64_t> dims;
+  switch (program.dim_field) {
+    case MT_DIM_LIST: {
+      const auto list = sdk::field_at<mt_int_list>(args, program.dim_offset);
+      if (list.data != nullptr) dims.assign(list.data, list.data + list.size);
+      break;
+    }
+    case MT_DIM_INT:
+      dims = {sdk::field_at<int64_t>(args, program.dim_offset)};
+      break;
+    case MT_DIM_OPTIONAL_INT: {
+      const auto dim = sdk::field_at<mt_optional_int>(args, program.dim_offset);
+      if (dim.present != 0) dims = {dim.value};
+      break;
+    }
+    default:
+      break;
+  }
+  std::vector<bool> reduced(ndim, dims.empty());
+  if (ndim == 0) return reduced;
+  for (const int64_t dim : dims) {
+    reduced[static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(ndim) : dim)] = true;
+  }
+  return reduced;
+}
+
+class Variant {
+ public:
+  explicit Variant(const mt_program& program) : program_(program) {
+    if (program_.inputs.size() + program_.outputs.size() > Key::kWords * 8 - kOperands) {
+      throw sdk::Declined{};
+    }
+  }
+
+  void run(mt_ctx& ctx, const void* args) {
+    Call call(*this, ctx, args);
+    if (!call.outputs.empty()) call.run();
+  }
+
+ private:
+  struct Tensor {
+    sdk::TensorView view;
+    Code type;
+  };
+
+  struct Call {
+    Call(Variant& variant_, mt_ctx& ctx_, const void* args_)
+        : variant(variant_),
+          program(variant_.program_),
+          ctx(ctx_),
+          args(args_),
+          compute(code_of(static_cast<const mt_args_header*>(args_)->compute)) {
+      if (!program.takes(compute)) throw sdk::Declined{};
+      base.set(kDevice, static_cast<uint8_t>(ctx.device.index));
+      base.set(kCompute, compute);
+      int byte = kOperands;
+      std::vector<sdk::TensorView> shaped;
+      for (const Program::Slot& slot : program.inputs) {
+        const mt_tensor* t = sdk::tensor_at(args, slot.offset);
+        const int at = byte++;
+        if (t == nullptr) continue;
+        shaped.emplace_back(t);
+        if ((t->flags & MT_TENSOR_HOST) != 0) {
+          base.set(at, operand_key(Kind::kNumber, 0));
+          continue;
+        }
+        inputs.push_back({t, code_of(t->dl.dtype)});
+        base.set(at, operand_key(Kind::kElements, inputs.back().type));
+      }
+      for (const Program::Slot& slot : program.outputs) {
+        const mt_tensor* t = sdk::tensor_at(args, slot.offset);
+        const int at = byte++;
+        if (t == nullptr) continue;
+        outputs.push_back({t, code_of(t->dl.dtype)});
+        base.set(at, operand_key(Kind::kElements, outputs.back().type));
+      }
+      if (inputs.empty()) throw sdk::Declined{};
+      make_loops(common_shape(shaped));
+    }
+
+    void make_loops(const std::vector<int64_t>& shape) {
+      const std::vector<bool> is_reduced = reduced_dims(program, args, shape.size());
+      int64_t kept_strides[Loop::kMaxOperands][sdk::kMaxDims];
+      int64_t reduced_strides[Loop::kMaxOperands][sdk::kMaxDims];
+      std::vector<int64_t> kept_shape;
+      std::vector<int64_t> reduced_shape;
+      for (size_t d = 0; d < shape.size(); ++d) {
+        (is_reduced[d] ? reduced_shape : kept_shape).push_back(shape[d]);
+      }
+      for (size_t k = 0; k < inputs.size(); ++k) {
+        int64_t strides[sdk::kMaxDims];
+        sdk::broadcast_strides(inputs[k].view, shape, strides);
+        int kept_at = 0;
+        int reduced_at = 0;
+        for (size_t d = 0; d < shape.size(); ++d) {
+          (is_reduced[d] ? reduced_strides[k][reduced_at++] : kept_strides[k][kept_at++]) =
+              strides[d];
+        }
+      }
+      for (size_t k = 0; k < outputs.size(); ++k) {
+        const sdk::TensorView& view = outputs[k].view;
+        // With keepdim the output has the reduced dimensions too, of size 1.
+        const bool keeps = static_cast<size_t>(view.ndim()) == shape.size();
+        int at = 0;
+        for (size_t d = 0; d < shape.size(); ++d) {
+          if (is_reduced[d]) continue;
+          kept_strides[inputs.size() + k][at] = view.strides()[keeps ? d : static_cast<size_t>(at)];
+          ++at;
+        }
+      }
+      const bool ordered = program.fold == "argmax" || program.fold == "argmin";
+      const int walked = static_cast<int>(inputs.size());
+      reduced = Loop(reduced_shape, reduced_strides, walked,
+                     ordered ? Loop::Order::kShape : Loop::Order::kMemory);
+      kept = Loop(kept_shape, kept_strides, walked + static_cast<int>(outputs.size()),
+                  Loop::Order::kMemory);
+      count = reduced.numel();
+    }
+
+    void run() {
+      if (kept.numel() == 0) return;
+      use_device(ctx);
+      results = kept;
+      // Whichever lies closer together is read side by side.
+      const int64_t along = std::abs(reduced.stride(0, 0));
+      const int64_t across = std::abs(kept.stride(0, 0));
+      const bool columns =
+          kept.numel() > 1 && across != 0 && (reduced.numel() <= 1 || along == 0 || across < along);
+      shape_blocks(columns);
+      fold(columns, split());
+    }
+
+    // Runs, and the threads of a block in both directions.
+    void shape_blocks(bool columns) {
+      Loop& runs = columns ? kept : reduced;
+      const Loop& other = columns ? reduced : kept;
+      run_length = run_of(runs, other);
+      if (run_length > 1) {
+        const int operands =
+            static_cast<int>(inputs.size()) + (columns ? static_cast<int>(outputs.size()) : 0);
+        runs.pack(run_length, operands);
+      }
+      const int64_t work = std::max<int64_t>(reduced.numel(), 1);
+      if (columns) {
+        const int64_t most = power_above(kept.numel());
+        const int64_t share = std::min<int64_t>(power_above(work + 1) / 2, 8);
+        threads_across = std::min(kThreads / share, most);
+        threads_along = kThreads / threads_across;
+      } else {
+        // Several loads for each thread where there are enough rows for all threads.
+        const Properties& p = properties(ctx.device.index);
+        const int64_t resident = int64_t{p.multiprocessors} * p.threads;
+        int64_t threads = power_above(pieces(work, 2 * kReduceUnroll));
+        while (threads < work && threads * kept.numel() * 2 <= resident) threads *= 2;
+        threads_along = std::min(threads, kThreads);
+        threads_across = kThreads / threads_along;
+      }
+      blocks = pieces(kept.numel(), threads_across);
+    }
+
+    // How many neighbours along the innermost dimension of `runs` are loaded at once.
+    int run_of(const Loop& runs, const Loop& other) const {
+      int64_t run = kLongestRun;
+      for (const Tensor& t : inputs) run = std::min<int64_t>(run, 16 / size_of(t.type));
+      for (; run > 1; run /= 2) {
+        bool fits = true;
+        for (size_t k = 0; fits && k < inputs.size(); ++k) {
+          const int operand = static_cast<int>(k);
+          const auto address = reinterpret_cast<uintptr_t>(inputs[k].view.raw());
+          fits = runs.stride(operand, 0) == 1 && runs.packs(operand, static_cast<int>(run)) &&
+                 address % static_cast<uintptr_t>(run * size_of(inputs[k].type)) == 0;
+          for (int d = 0; fits && d < other.ndim(); ++d) {
+            fits = other.stride(operand, d) % run == 0;
+          }
+        }
+        if (fits) break;
+      }
+      return static_cast<int>(run);
+    }
+
+    // Into how many parts what is reduced is cut, so that all of the device has work. Depends on
+    // the device and the shapes only.
+    int64_t split() {
+      // Blocks that a multiprocessor has registers for, twice: in whole waves, and what one ends
+      // early with another takes up.
+      const int64_t resident = int64_t{properties(ctx.device.index).multiprocessors} * 6 * 2;
+      const int64_t block = threads_along * kReduceUnroll;
+      share = std::max<int64_t>(reduced.numel(), 1);
+      if (blocks * 2 > resident || blocks > kCounters || share < 8 * block) return 1;
+      const int64_t wanted = std::min(resident / blocks, share / (2 * block));
+      share = pieces(pieces(share, wanted), block) * block;
+      return pieces(reduced.numel(), share);
+    }
+
+    void write_scalars(Params& params) const {
+      for (const Program::Slot& slot : program.scalars) {
+        params.word(number_bits(args, slot, compute));
+      }
+    }
+    void write_outputs(Params& params) const {
+      for (const Tensor& t : outputs) params.pointer(t.view.raw());
+      for (const mt_node& node : program.nodes) {
+        if (std::string_view(node.op) == "count") {
+          params.word(count_bits(count, node.type, compute));
+        }
+      }
+    }
+    // Numbers of operands in `kept`.
+    std::vector<int> numbers(bool with_inputs, bool with_outputs) const {
+      std::vector<int> list;
+      const int walked = static_cast<int>(inputs.size());
+      for (int k = 0; with_inputs && k < walked; ++k) list.push_back(k);
+      for (int k = 0; with_outputs && k < static_cast<int>(outputs.size()); ++k) {
+        list.push_back(walked + k);
+      }
+      return list;
+    }
+
+    void fold(bool columns, int64_t splits) {
+      const bool is_split = splits > 1;
+      Params params;
+      for (const Program::Slot& slot : program.inputs) {
+        const mt_tensor* t = sdk::tensor_at(args, slot.offset);
+        if (t == nullptr) continue;
+        if ((t->flags & MT_TENSOR_HOST) != 0) {
+          params.word(operand_bits(t, slot.type, compute));
+        } else {
+          params.pointer(sdk::TensorView(t).raw());
+        }
+      }
+      write_scalars(params);
+      write_outputs(params);
+      params.number(kept.numel());
+      params.number(reduced.numel());
+      params.number(share);
+      if (program.divides(compute)) write_faults(ctx, program, variant.site_, params);
+      kept.write(params, numbers(true, true));
+      reduced.write(params, numbers(true, false));
+      if (columns) {
+        for (const int k : numbers(false, true)) params.number(results.stride(k, 0));
+      }
+      if (is_split) {
+        const int64_t states = results.numel() * splits;
+        params.pointer(
+            scratch_bytes(ctx, static_cast<size_t>(state_size(program, compute) * states)));
+        params.pointer(counters_of(ctx));
+      }
+      Key key = base;
+      key.set(kForm, columns ? kColumns : kRows);
+      key.set(kRun, static_cast<uint8_t>(run_length));
+      key.set(kKeptDims, static_cast<uint8_t>(kept.dims()));
+      key.set(kReducedDims, static_cast<uint8_t>(reduced.dims()));
+      key.set(kFlags, static_cast<uint8_t>((is_split ? kSplit : 0) | (kept.wide() ? kWideKept : 0) |
+                                           (reduced.wide() ? kWideReduced : 0)));
+      const auto x = static_cast<unsigned>(columns ? threads_across : threads_along);
+      const auto y = static_cast<unsigned>(columns ? threads_along : threads_across);
+      launch(key, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(splits)), dim3(x, y),
+             params);
+    }
+
+    void launch(const Key& key, dim3 grid, dim3 threads, Params& params) {
+      Function function = variant.kernels_.find(key);
+      if (function == nullptr) [[unlikely]] {
+        function = variant.kernels_.find_or_make(key, ctx.device.index, [&] {
+          return std::string(kPrelude) + std::string(kFolds) + reduce_text(program, key);
+        });
+      }
+      launch_function(ctx, program.base.c_str(), function, grid, threads, params);
+    }
+
+    Variant& variant;
+    const Program& program;
+    mt_ctx& ctx;
+    const void* args;
+    const Code compute;
+    Key base;
+    std::vector<Tensor> inputs;  // in memory
+    std::vector<Tensor> outputs;
+    Loop reduced;  // operands: inputs
+    Loop kept;     // inputs, then outputs
+    Loop results;  // `kept` by single results
+    int64_t count = 0;
+    int run_length = 1;
+    int64_t threads_along = 1;
+    int64_t threads_across = 1;
+    int64_t blocks = 1;
+    int64_t share = 1;
+  };
+
+  const Program program_;
+  KernelTable kernels_;
+  std::atomic<uint32_t> site_{0};
+};
+
+struct Op {
+  std::vector<std::unique_ptr<Variant>> variants;
+  bool takes_any = false;  // the host has chosen the variant already
+};
+
+int run(void* self, mt_ctx* ctx, const void* args) noexcept {
+  const Op& op = *static_cast<const Op*>(self);
+  const auto& header = *static_cast<const mt_args_header*>(args);
+  const size_t variant = op.takes_any ? 0 : header.variant;
+  if (variant >= op.variants.size()) return MT_DECLINED;
+  return sdk::guarded(ctx, [&] { op.variants[variant]->run(*ctx, args); });
+}
+
+void fill(mt_candidate& candidate, std::unique_ptr<Op> op) {
+  candidate.size = sizeof(mt_candidate);
+  candidate.name = "program";
+  candidate.supports = nullptr;
+  candidate.flags = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES;
+  candidate.run = &run;
+  candidate.self = op.release();
+}
+
+}  // namespace
+
+void compile_reduce(const mt_program& program, mt_candidate& candidate) {
+  auto op = std::make_unique<Op>();
+  op->variants.push_back(std::make_unique<Variant>(program));
+  op->takes_any = true;
+  fill(candidate, std::move(op));
+}
+
+void register_reduce(Candidates& candidates) {
+  for (const ProgramOp& known : all_programs()) {
+    if (known.variants[0]->fold == nullptr) continue;
+    auto op = std::make_unique<Op>();
+    for (int32_t v = 0; v < known.num_variants; ++v) {
+      op->variants.push_back(std::make_unique<Variant>(*known.variants[v]));
+    }
+    mt_candidate candidate{};
+    candidate.op = known.name;
+    candidate.hash = known.hash;
+    fill(candidate, std::move(op));
+    candidates.push_back(candidate);
+  }
+}
+
+}  // namespace mytorch::cuda

@@ -1,0 +1,40 @@
+// Where files of kernels hand in their candidates: a file defines register_NAME, which appends what
+// it has. The list below declares them and is what the backend goes through.
+#pragma once
+
+#include <vector>
+
+#include "mytorch/abi.h"
+
+#define MYTORCH_CUDA_FAMILIES(FAMILY) \
+  FAMILY(copy)                        \
+  FAMILY(fill)                        \
+  FAMILY(cat)                         \
+  FAMILY(creation)                    \
+  FAMILY(pointwise)                   \
+  FAMILY(reduce)                      \
+  FAMILY(take)                        \
+  FAMILY(scatter)                     \
+  FAMILY(scatter_add)                 \
+  FAMILY(rows)                        \
+  FAMILY(nonzero)                     \
+  FAMILY(random)                      \
+  FAMILY(matrix)                      \
+  FAMILY(convolution)                 \
+  FAMILY(pooling)                     \
+  FAMILY(scan)                        \
+  FAMILY(sorting)                     \
+  FAMILY(softmax)                     \
+  FAMILY(layer_norm)                  \
+  FAMILY(batch_norm)                  \
+  FAMILY(nll_loss)
+
+namespace mytorch::cuda {
+
+using Candidates = std::vector<mt_candidate>;
+
+#define MYTORCH_CUDA_DECLARE(name) void register_##name(Candidates& candidates);
+MYTORCH_CUDA_FAMILIES(MYTORCH_CUDA_DECLARE)
+#undef MYTORCH_CUDA_DECLARE
+
+}  // namespace mytorch::cuda

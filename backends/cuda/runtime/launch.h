@@ -1,0 +1,76 @@
+// Launches of kernels on the stream of a call.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/cuda/runtime/status.h"
+#include "mytorch/abi.h"
+
+namespace mytorch::cuda {
+
+inline cudaStream_t stream_of(const mt_ctx& ctx) { return static_cast<cudaStream_t>(ctx.stream); }
+
+// Makes the context's device the thread's current one; every kernel does so before it asks CUDA for
+// anything. Costs a comparison where it is already.
+namespace internal {
+extern thread_local constinit int32_t current_device;
+void change_device(int32_t index);
+}  // namespace internal
+inline void use_device(int32_t index) {
+  if (internal::current_device != index) [[unlikely]]
+    internal::change_device(index);
+}
+inline void use_device(const mt_ctx& ctx) { use_device(ctx.device.index); }
+
+// What kernels size themselves by.
+struct Properties {
+  int multiprocessors;
+  int threads;       // resident on a multiprocessor
+  size_t shared;     // the most that a block can be given, in bytes
+  size_t l2;         // bytes
+  int major, minor;  // compute capability
+};
+const Properties& properties(int32_t index);
+
+// MYTORCH_CUDA_SYNC=1: every launch and library call is waited for, so that an error is that of the
+// operator that caused it.
+extern const bool synchronous;
+// To be called after everything that was queued: throws the error of a launch, and under
+// MYTORCH_CUDA_SYNC that of the work itself.
+void queued(const mt_ctx& ctx, const char* what);
+
+struct Grid {
+  dim3 blocks;
+  dim3 threads;
+  size_t shared = 0;  // bytes of dynamic shared memory
+};
+
+// Blocks of `threads` for n pieces of work, at most `waves` times what the device holds at once:
+// the kernel strides over the rest.
+Grid grid_for(const mt_ctx& ctx, int64_t n, int threads, int waves = 8);
+
+// Queues `kernel`. `name` is for error messages.
+template <class... Params, class... Args>
+void launch(mt_ctx& ctx, const char* name, void (*kernel)(Params...), const Grid& grid,
+            const Args&... args) {
+  use_device(ctx);
+  const auto start = [&](Params... params) {
+    void* pointers[] = {static_cast<void*>(&params)..., nullptr};
+    return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid.blocks, grid.threads,
+                            pointers, grid.shared, stream_of(ctx));
+  };
+  check(start(args...), name);
+  if (synchronous) queued(ctx, name);
+}
+
+// Scratch memory on the context's device; throws Error(MT_ERROR_OUT_OF_MEMORY).
+void* scratch_bytes(mt_ctx& ctx, size_t bytes);
+template <class T>
+T* scratch(mt_ctx& ctx, int64_t n) {
+  return static_cast<T*>(scratch_bytes(ctx, static_cast<size_t>(n) * sizeof(T)));
+}
+
+}  // namespace mytorch::cuda

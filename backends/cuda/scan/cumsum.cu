@@ -1,0 +1,200 @@
+// Running sums. Floating types add up in double, as in ATen: a running sum is the one place where
+// rounding errors pile up in order. A thread goes along each line where neighbouring lines are
+// neighbours in memory; else a block does, tile by tile. Few long lines are cut into pieces, whose
+// sums come first. Every order of additions is fixed.
+#include <cstdint>
+#include <cstdlib>
+#include <cub/block/block_reduce.cuh>
+#include <cub/block/block_scan.cuh>
+#include <type_traits>
+
+#include "backends/cuda/kernel/element.cuh"
+#include "backends/cuda/kernel/lines.h"
+#include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/launch.h"
+#include "mytorch/abi_ops/cumsum.h"
+#include "mytorch/backend.h"
+
+namespace mytorch::cuda {
+namespace {
+
+using sdk::TensorView;
+
+constexpr int kThreads = 256;
+constexpr int kItems = 4;
+constexpr int64_t kTile = kThreads * kItems;
+constexpr int64_t kPiece = 16 * kTile;
+
+// Unsigned sums wrap.
+template <class T>
+using Running = std::conditional_t<is_float<T>, double, uint64_t>;
+
+// The operands: what is read, converted to T, and what is written.
+template <class T>
+struct Scan {
+  Lines<2> lines;  // out, in
+  const void* in;
+  uint32_t in_key;
+  T* out;
+
+  __device__ __forceinline__ Running<T> load(int64_t at) const {
+    const T value = in_key == key() ? static_cast<const T*>(in)[at] : load_any<T>(in, at, in_key);
+    if constexpr (is_float<T>) {
+      return static_cast<double>(widen(value));
+    } else {
+      return static_cast<uint64_t>(static_cast<int64_t>(value));
+    }
+  }
+  __device__ __forceinline__ void store(int64_t at, Running<T> sum) const {
+    if constexpr (is_float<T>) {
+      out[at] = convert<T>(sum);
+    } else {
+      out[at] = convert<T>(static_cast<int64_t>(sum));
+    }
+  }
+  static constexpr uint32_t key() {
+    if constexpr (std::is_same_v<T, __half>) {
+      return sdk::dtype_key(sdk::dtype_of<sdk::Half>);
+    } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      return sdk::dtype_key(sdk::dtype_of<sdk::BFloat16>);
+    } else {
+      return sdk::dtype_key(sdk::dtype_of<T>);
+    }
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(128) scan_by_threads(Scan<T> scan) {
+  const int64_t n = scan.lines.size[0];
+  for (int64_t line = first_element(); line < scan.lines.walk.numel; line += grid_step()) {
+    int64_t at[2];
+    scan.lines.walk.offsets(line, at);
+    Running<T> sum = 0;
+    for (int64_t k = 0; k < n; ++k) {
+      sum += scan.load(at[1] + k * scan.lines.step[1]);
+      scan.store(at[0] + k * scan.lines.step[0], sum);
+    }
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    sum_pieces(Scan<T> scan, int64_t pieces, Running<T>* sums) {
+  using Reduce = cub::BlockReduce<Running<T>, kThreads>;
+  __shared__ typename Reduce::TempStorage room;
+  const int64_t n = scan.lines.size[0];
+  for (int64_t b = blockIdx.x; b < scan.lines.walk.numel * pieces; b += gridDim.x) {
+    int64_t at[2];
+    scan.lines.walk.offsets(b / pieces, at);
+    const int64_t first = b % pieces * kPiece;
+    const int64_t last = min(first + kPiece, n);
+    Running<T> sum = 0;
+    for (int64_t k = first + threadIdx.x; k < last; k += kThreads) {
+      sum += scan.load(at[1] + k * scan.lines.step[1]);
+    }
+    sum = Reduce(room).Sum(sum);
+    if (threadIdx.x == 0) sums[b] = sum;
+    __syncthreads();
+  }
+}
+
+// Sums of pieces become what comes before each: a block for each line.
+template <class S>
+__global__ void __launch_bounds__(kThreads) before_pieces(int64_t pieces, S* sums) {
+  using Block = cub::BlockScan<S, kThreads>;
+  __shared__ typename Block::TempStorage room;
+  S* own = sums + blockIdx.x * pieces;
+  S carry = 0;
+  for (int64_t first = 0; first < pieces; first += kThreads) {
+    const int64_t k = first + threadIdx.x;
+    S value = k < pieces ? own[k] : S(0);
+    S total;
+    Block(room).ExclusiveSum(value, value, total);
+    if (k < pieces) own[k] = carry + value;
+    carry += total;
+    __syncthreads();
+  }
+}
+
+// A block for each piece of a line, or for whole lines where `before` is NULL.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    scan_by_blocks(Scan<T> scan, int64_t pieces, int64_t length, const Running<T>* before) {
+  using Block = cub::BlockScan<Running<T>, kThreads>;
+  __shared__ typename Block::TempStorage room;
+  const int64_t n = scan.lines.size[0];
+  for (int64_t b = blockIdx.x; b < scan.lines.walk.numel * pieces; b += gridDim.x) {
+    int64_t at[2];
+    scan.lines.walk.offsets(b / pieces, at);
+    const int64_t begin = b % pieces * length;
+    const int64_t end = min(begin + length, n);
+    Running<T> carry = before == nullptr ? Running<T>(0) : before[b];
+    for (int64_t first = begin; first < end; first += kTile) {
+      Running<T> sums[kItems];
+      const int64_t own = first + threadIdx.x * kItems;
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        sums[i] = own + i < end ? scan.load(at[1] + (own + i) * scan.lines.step[1]) : Running<T>(0);
+      }
+      Running<T> total;
+      Block(room).InclusiveSum(sums, sums, total);
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        if (own + i < end) scan.store(at[0] + (own + i) * scan.lines.step[0], carry + sums[i]);
+      }
+      carry += total;
+      __syncthreads();
+    }
+  }
+}
+
+template <class T>
+void run(mt_ctx& ctx, const TensorView& self, const TensorView& out, int64_t dim) {
+  const Scan<T> scan{make_lines<2>({out, self}, dim), self.raw(), sdk::dtype_key(self.dtype()),
+                     out.data<T>()};
+  const auto& walk = scan.lines.walk;
+  const int64_t n = scan.lines.size[0], count = walk.numel;
+  const bool side_by_side =
+      walk.ndim > 0 && std::abs(walk.stride[0][0]) < std::abs(scan.lines.step[0]);
+  const int64_t busy = 2 * properties(ctx.device.index).multiprocessors;
+  if (n == 1 || (side_by_side && count >= 32 * busy)) {
+    launch(ctx, "cumsum", scan_by_threads<T>, grid_for(ctx, count, 128), scan);
+    return;
+  }
+  Grid grid;
+  grid.threads = dim3(kThreads);
+  const auto blocks = [](int64_t wanted) {
+    return dim3(static_cast<unsigned>(std::min<int64_t>(wanted, 1 << 20)));
+  };
+  if (count >= busy || n <= kPiece) {
+    grid.blocks = blocks(count);
+    launch(ctx, "cumsum", scan_by_blocks<T>, grid, scan, int64_t{1}, n,
+           static_cast<const Running<T>*>(nullptr));
+    return;
+  }
+  const int64_t pieces = (n + kPiece - 1) / kPiece;
+  Running<T>* sums = scratch<Running<T>>(ctx, count * pieces);
+  grid.blocks = blocks(count * pieces);
+  launch(ctx, "cumsum", sum_pieces<T>, grid, scan, pieces, sums);
+  Grid lines = grid;
+  lines.blocks = dim3(static_cast<unsigned>(count));
+  launch(ctx, "cumsum", before_pieces<Running<T>>, lines, pieces, sums);
+  launch(ctx, "cumsum", scan_by_blocks<T>, grid, scan, pieces, kPiece,
+         static_cast<const Running<T>*>(sums));
+}
+
+void cumsum(mt_ctx& ctx, const mt_args_cumsum& args) {
+  const TensorView out = args.out;
+  if (out.numel() == 0) return;
+  visit_type(out.dtype(),
+             [&](auto tag) { run<typename decltype(tag)::type>(ctx, args.self, out, args.dim); });
+}
+
+}  // namespace
+
+void register_scan(Candidates& candidates) {
+  candidates.push_back(sdk::kernel<&cumsum>("cumsum", MT_HASH_cumsum, "pieces", 0,
+                                            MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES));
+}
+
+}  // namespace mytorch::cuda

@@ -1,0 +1,234 @@
+// Operators on a GPU beside its copy bandwidth, and what a call costs beside a bare launch. The
+// same cases for PyTorch are in bench/peers/torch_cuda.py. One line for each: name, microseconds,
+// GB/s.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/cuda/launch.h"
+#include "mytorch/error.h"
+#include "mytorch/grad_mode.h"
+#include "mytorch/mytorch.h"
+
+namespace {
+
+using mytorch::Tensor;
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void wait() { mytorch::empty({1}, mytorch::kFloat32, "cuda").to(mytorch::kCPU); }
+
+// Microseconds of a call: of five batches that fill the queue, the median.
+double measure(const std::function<void()>& run) {
+  for (int i = 0; i < 3; ++i) run();
+  wait();
+  auto start = Clock::now();
+  run();
+  wait();
+  const int times = static_cast<int>(std::clamp(0.02 / since(start), 5.0, 2000.0));
+  std::vector<double> batches;
+  for (int batch = 0; batch < 5; ++batch) {
+    start = Clock::now();
+    for (int i = 0; i < times; ++i) run();
+    wait();
+    batches.push_back(since(start) / times * 1e6);
+  }
+  std::sort(batches.begin(), batches.end());
+  return batches[2];
+}
+
+void report(const char* name, double bytes, const std::function<void()>& run) {
+  try {
+    const double us = measure(run);
+    std::printf("%-30s %10.2f %9.1f\n", name, us, bytes / us / 1e3);
+  } catch (const mytorch::Error& error) {
+    std::printf("%-30s failed: %.120s\n", name, error.what());
+  }
+  std::fflush(stdout);
+}
+
+// What queueing costs the host, while the device keeps up, in nanoseconds: of 200 batches the
+// median.
+void report_host(const char* name, const std::function<void()>& run,
+                 const std::function<void()>& wait_for) {
+  try {
+    std::vector<double> batches;
+    for (int batch = 0; batch < 200; ++batch) {
+      wait_for();
+      const auto start = Clock::now();
+      for (int i = 0; i < 100; ++i) run();
+      batches.push_back(since(start) / 100 * 1e9);
+    }
+    std::sort(batches.begin(), batches.end());
+    std::printf("host: %-22s %10.1f ns\n", name, batches[100]);
+  } catch (const mytorch::Error& error) {
+    std::printf("host: %-22s failed: %.120s\n", name, error.what());
+  }
+  std::fflush(stdout);
+}
+
+Tensor uniform(mytorch::IntList sizes, mytorch::ScalarType dtype = mytorch::kFloat32) {
+  return mytorch::rand(sizes, mytorch::kFloat32, mytorch::kCPU)
+      .to(mytorch::Device("cuda"))
+      .to(dtype);
+}
+
+}  // namespace
+
+int main() try {
+  using namespace mytorch;
+  const NoGradGuard no_grad;
+  const double n = 64 << 20;
+  {
+    const Tensor x = uniform({64 << 20}), y = uniform({64 << 20});
+    const Tensor out = mytorch::empty({64 << 20}, kFloat32, "cuda");
+    report("copy f32 64M", 8 * n, [&] { out.copy_(x); });
+    report("fill f32 64M", 4 * n, [&] { out.fill_(1); });
+    report("add f32 64M", 12 * n, [&] { mytorch::add_out(out, x, y); });
+    report("gelu f32 64M", 8 * n, [&] { mytorch::gelu(x); });
+    const Tensor xh = x.to(kBFloat16), yh = y.to(kBFloat16);
+    report("cast f32 to bf16 64M", 6 * n, [&] { x.to(kBFloat16); });
+    report("add bf16 64M", 6 * n, [&] { mytorch::add(xh, yh); });
+    const Tensor bytes = mytorch::empty({1 << 28}, kUInt8, "cuda").fill_(1);
+    report("cast u8 to f32 256M", 5.0 * (1 << 28), [&] { bytes.to(kFloat32); });
+  }
+  {
+    const Tensor host = mytorch::rand({64 << 20}, kFloat32, kCPU);
+    const Tensor x = host.to("cuda");
+    report("host to device 256 MB", 4 * n, [&] { x.copy_(host); });
+    report("device to host 256 MB", 4 * n, [&] { host.copy_(x); });
+    const Tensor small = mytorch::rand({16}, kFloat32, kCPU), y = small.to("cuda");
+    report("host to device 64 B", 64, [&] { y.copy_(small); });
+    report("device to host 64 B", 64, [&] { small.copy_(y); });
+  }
+  {
+    const int64_t side = 8192;
+    const double all = 4.0 * side * side;
+    const Tensor a = uniform({side, side});
+    const Tensor out = mytorch::empty({side, side}, kFloat32, "cuda");
+    const Tensor half = a.to(kBFloat16), halves = mytorch::empty_like(half);
+    const Tensor byte = mytorch::empty({side, side}, kUInt8, "cuda").fill_(1);
+    report("sum all 8192^2", all, [&] { mytorch::sum(a); });
+    report("sum rows 8192^2", all, [&] { mytorch::sum(a, {1}); });
+    report("sum columns 8192^2", all, [&] { mytorch::sum(a, {0}); });
+    report("transpose f32 8192^2", 2 * all, [&] { out.copy_(mytorch::transpose(a, 0, 1)); });
+    report("transpose bf16 8192^2", all, [&] { mytorch::transpose(half, 0, 1).contiguous(); });
+    report("transpose u8 8192^2", all / 2, [&] { mytorch::transpose(byte, 0, 1).contiguous(); });
+    report("transpose f32 to bf16 8192^2", 1.5 * all,
+           [&] { halves.copy_(mytorch::transpose(a, 0, 1)); });
+    report("A + A^T 8192^2", 3 * all, [&] { mytorch::add(a, mytorch::transpose(a, 0, 1)); });
+    const Tensor box = a.view({256, 64, 64, 64});
+    report("permute 0231 f32", 2 * all, [&] { mytorch::permute(box, {0, 2, 3, 1}).contiguous(); });
+    report("permute 0213 f32", 2 * all, [&] { mytorch::permute(box, {0, 2, 1, 3}).contiguous(); });
+    const Tensor left = mytorch::slice(a, 1, 0, 4096), right = mytorch::slice(a, 1, 4096);
+    report("slice copy f32", all, [&] { left.contiguous(); });
+    const Tensor l = left.contiguous(), r = right.contiguous();
+    report("cat columns f32", 2 * all, [&] { mytorch::cat({l, r}, 1); });
+  }
+  {
+    const Tensor x = uniform({16384, 4096}, kBFloat16), grad = uniform({16384, 4096}, kBFloat16);
+    const Tensor weight = uniform({4096}, kBFloat16), bias = uniform({4096}, kBFloat16);
+    const double all = 2.0 * 16384 * 4096;
+    report("softmax bf16 16384x4096", 2 * all, [&] { mytorch::softmax(x, -1); });
+    report("layer_norm bf16 16384x4096", 2 * all,
+           [&] { mytorch::native_layer_norm(x, {4096}, weight, bias, 1e-5); });
+    const auto [y, mean, rstd] = mytorch::native_layer_norm(x, {4096}, weight, bias, 1e-5);
+    report("layer_norm backward", 3 * all, [&, &mean = mean, &rstd = rstd] {
+      mytorch::native_layer_norm_backward(grad, x, {4096}, mean, rstd, weight);
+    });
+  }
+  {
+    const Tensor x = uniform({8192, 50304}, kBFloat16);
+    const Tensor target = mytorch::randint(50304, {8192}, kInt64, kCPU).to("cuda");
+    const double all = 2.0 * 8192 * 50304;
+    report("cross_entropy bf16", all, [&] { mytorch::cross_entropy(x, target); });
+    const Tensor leaf = x.detach().requires_grad_();
+    report("cross_entropy + backward", 4 * all, [&] {
+      const EnableGradGuard gradients;
+      mytorch::cross_entropy(leaf, target).backward();
+      leaf.set_grad({});
+    });
+  }
+  {
+    const Tensor grad = uniform({16, 1024, 1024}, kBFloat16);
+    const Tensor index = mytorch::randint(50304, {16, 1024}, kInt64, kCPU).to("cuda");
+    report("embedding gradient bf16", 2.0 * 50304 * 1024 + 2.0 * 16 * 1024 * 1024,
+           [&] { mytorch::embedding_dense_backward(grad, index, 50304, -1, false); });
+  }
+  // Operations in place of bytes from here: the last column is TFLOP/s.
+  for (const auto& [dtype, name] : {std::pair{kBFloat16, "bf16"}, {kFloat32, "f32"}}) {
+    for (const int64_t side : {4096, 8192}) {
+      const Tensor a = uniform({side, side}, dtype), b = uniform({side, side}, dtype);
+      report(("matmul " + std::string(name) + " " + std::to_string(side)).c_str(),
+             2e-3 * static_cast<double>(side) * side * side, [&] { mytorch::matmul(a, b); });
+    }
+  }
+  {
+    const Tensor x = uniform({16384, 1024}, kBFloat16);
+    const Tensor weight = uniform({4096, 1024}, kBFloat16), bias = uniform({4096}, kBFloat16);
+    report("linear + bias + gelu bf16", 2e-3 * 16384 * 1024 * 4096,
+           [&] { mytorch::gelu(mytorch::linear(x, weight, bias)); });
+  }
+  struct Conv {
+    int64_t channels, size, kernel, stride, filters;
+  };
+  for (const Conv& c :
+       {Conv{64, 56, 3, 1, 64}, {128, 28, 3, 1, 128}, {256, 14, 3, 1, 256}, {3, 224, 7, 2, 64}}) {
+    const auto last = [](const Tensor& t) {
+      return mytorch::permute(mytorch::permute(t, {0, 2, 3, 1}).contiguous(), {0, 3, 1, 2});
+    };
+    const Tensor x = last(uniform({64, c.channels, c.size, c.size}, kBFloat16));
+    const Tensor w = last(uniform({c.filters, c.channels, c.kernel, c.kernel}, kBFloat16));
+    const int64_t padding = c.kernel / 2;
+    const std::string name = "conv " + std::to_string(c.channels) + "x" + std::to_string(c.size);
+    Tensor y = mytorch::conv2d(x, w, {}, {c.stride, c.stride}, {padding, padding});
+    const double flops = 2e-3 * static_cast<double>(y.numel()) * c.channels * c.kernel * c.kernel;
+    report((name + " forward").c_str(), flops, [&] {
+      mytorch::conv2d(x, w, {}, {c.stride, c.stride}, {padding, padding});
+    });
+    if (c.channels != 3) {
+      report((name + " input gradient").c_str(), flops, [&] {
+        mytorch::convolution_backward_input(y, w, x.sizes(), {c.stride, c.stride},
+                                            {padding, padding}, {1, 1}, false, {0, 0}, 1);
+      });
+    }
+    report((name + " weight gradient").c_str(), flops, [&] {
+      mytorch::convolution_backward_weight(y, x, w.sizes(), {c.stride, c.stride},
+                                           {padding, padding}, {1, 1}, false, {0, 0}, 1);
+    });
+  }
+  {
+    std::vector<Tensor> parameters;
+    for (int i = 0; i < 116; ++i) {  // 122 M
+      parameters.push_back(uniform({1024, 1024}).requires_grad_());
+      parameters.push_back(uniform({1024}).requires_grad_());
+    }
+    nn::optim::AdamW optimizer(parameters);
+    for (const Tensor& p : parameters) p.set_grad(mytorch::zeros(p.sizes(), kFloat32, "cuda"));
+    report("AdamW 122 M", 28.0 * 116 * 1025 * 1024, [&] { optimizer.step(); });
+  }
+  {
+    const Tensor x = uniform({8}), y = uniform({8});
+    const Tensor out = mytorch::empty({8}, kFloat32, "cuda");
+    report_host("bare launch", &launch_nothing, &wait_for_nothing);
+    report_host(
+        "add, 8 floats", [&] { mytorch::add(x, y); }, &wait);
+    report_host(
+        "add_out, 8 floats", [&] { mytorch::add_out(out, x, y); }, &wait);
+    report_host(
+        "fill_, 8 floats", [&] { out.fill_(1); }, &wait);
+    report_host(
+        "empty, 8 floats", [&] { mytorch::empty({8}, kFloat32, "cuda"); }, &wait);
+    report_host("bare launch", &launch_nothing, &wait_for_nothing);
+  }
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}

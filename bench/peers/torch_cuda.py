@@ -1,0 +1,153 @@
+"""The cases of bench/cuda/cases.cpp in PyTorch, measured the same way.
+
+    python3 bench/peers/torch_cuda.py
+"""
+
+import time
+
+import torch
+import torch.nn.functional as F
+
+CUDA = torch.device("cuda")
+
+
+def measure(run) -> float:
+    """Microseconds of a call: of five batches that fill the queue, the median."""
+    for _ in range(3):
+        run()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    run()
+    torch.cuda.synchronize()
+    times = int(min(max(0.02 / (time.perf_counter() - start), 5), 2000))
+    batches = []
+    for _ in range(5):
+        start = time.perf_counter()
+        for _ in range(times):
+            run()
+        torch.cuda.synchronize()
+        batches.append((time.perf_counter() - start) / times * 1e6)
+    return sorted(batches)[2]
+
+
+def report(name: str, size: float, run) -> None:
+    us = measure(run)
+    print(f"{name:30} {us:10.2f} {size / us / 1e3:9.1f}", flush=True)
+
+
+def host_cost(run) -> float:
+    batches = []
+    for _ in range(200):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(100):
+            run()
+        batches.append((time.perf_counter() - start) / 100 * 1e9)
+    return sorted(batches)[100]
+
+
+@torch.no_grad()
+def main() -> None:
+    n = 64 << 20
+    x, y = torch.rand(n, device=CUDA), torch.rand(n, device=CUDA)
+    out = torch.empty(n, device=CUDA)
+    report("copy f32 64M", 8 * n, lambda: out.copy_(x))
+    report("fill f32 64M", 4 * n, lambda: out.fill_(1))
+    report("add f32 64M", 12 * n, lambda: torch.add(x, y, out=out))
+    report("gelu f32 64M", 8 * n, lambda: F.gelu(x))
+    xh, yh = x.bfloat16(), y.bfloat16()
+    report("cast f32 to bf16 64M", 6 * n, lambda: x.bfloat16())
+    report("add bf16 64M", 6 * n, lambda: xh + yh)
+    data = torch.ones(1 << 28, dtype=torch.uint8, device=CUDA)
+    report("cast u8 to f32 256M", 5 << 28, lambda: data.float())
+    host, x = torch.rand(n), torch.rand(n, device=CUDA)
+    report("host to device 256 MB", 4 * n, lambda: x.copy_(host))
+    report("device to host 256 MB", 4 * n, lambda: host.copy_(x))
+    small, y = torch.rand(16), torch.rand(16, device=CUDA)
+    report("host to device 64 B", 64, lambda: y.copy_(small))
+    report("device to host 64 B", 64, lambda: small.copy_(y))
+    side = 8192
+    size = 4 * side * side
+    a = torch.rand(side, side, device=CUDA)
+    out = torch.empty(side, side, device=CUDA)
+    half, byte = a.bfloat16(), torch.ones(side, side, dtype=torch.uint8, device=CUDA)
+    report("sum all 8192^2", size, lambda: a.sum())
+    report("sum rows 8192^2", size, lambda: a.sum(1))
+    report("sum columns 8192^2", size, lambda: a.sum(0))
+    report("transpose f32 8192^2", 2 * size, lambda: out.copy_(a.t()))
+    report("transpose bf16 8192^2", size, lambda: half.t().contiguous())
+    report("transpose u8 8192^2", size / 2, lambda: byte.t().contiguous())
+    halves = torch.empty_like(half)
+    report("transpose f32 to bf16 8192^2", 1.5 * size, lambda: halves.copy_(a.t()))
+    report("A + A^T 8192^2", 3 * size, lambda: a + a.t())
+    box = a.view(256, 64, 64, 64)
+    report("permute 0231 f32", 2 * size, lambda: box.permute(0, 2, 3, 1).contiguous())
+    report("permute 0213 f32", 2 * size, lambda: box.permute(0, 2, 1, 3).contiguous())
+    report("slice copy f32", size, lambda: a[:, :4096].contiguous())
+    left, right = a[:, :4096].contiguous(), a[:, 4096:].contiguous()
+    report("cat columns f32", 2 * size, lambda: torch.cat([left, right], 1))
+    x = torch.rand(16384, 4096, device=CUDA).bfloat16()
+    grad = torch.rand(16384, 4096, device=CUDA).bfloat16()
+    weight, bias = torch.rand(4096, device=CUDA).bfloat16(), torch.rand(4096, device=CUDA).bfloat16()
+    size = 2 * 16384 * 4096
+    report("softmax bf16 16384x4096", 2 * size, lambda: torch.softmax(x, -1))
+    report("layer_norm bf16 16384x4096", 2 * size, lambda: torch.native_layer_norm(x, [4096], weight, bias, 1e-5))
+    _, mean, rstd = torch.native_layer_norm(x, [4096], weight, bias, 1e-5)
+    report("layer_norm backward", 3 * size, lambda: torch.ops.aten.native_layer_norm_backward(
+        grad, x, [4096], mean, rstd, weight, bias, [True, True, True]))
+    x = torch.rand(8192, 50304, device=CUDA).bfloat16()
+    target = torch.randint(50304, (8192,), device=CUDA)
+    size = 2 * 8192 * 50304
+    report("cross_entropy bf16", size, lambda: F.cross_entropy(x, target))
+    leaf = x.clone().requires_grad_()
+
+    def step() -> None:
+        with torch.enable_grad():
+            F.cross_entropy(leaf, target).backward()
+        leaf.grad = None
+
+    report("cross_entropy + backward", 4 * size, step)
+    grad = torch.rand(16, 1024, 1024, device=CUDA).bfloat16()
+    index = torch.randint(50304, (16, 1024), device=CUDA)
+    report("embedding gradient bf16", 2 * 50304 * 1024 + 2 * 16 * 1024 * 1024,
+           lambda: torch.ops.aten.embedding_dense_backward(grad, index, 50304, -1, False))
+    # Operations in place of bytes from here: the last column is TFLOP/s.
+    for dtype, name in ((torch.bfloat16, "bf16"), (torch.float32, "f32")):
+        for side in (4096, 8192):
+            a, b = (torch.rand(side, side, device=CUDA).to(dtype) for _ in range(2))
+            report(f"matmul {name} {side}", 2e-3 * side**3, lambda a=a, b=b: a @ b)
+    x, weight = torch.rand(16384, 1024, device=CUDA).bfloat16(), torch.rand(4096, 1024, device=CUDA).bfloat16()
+    bias = torch.rand(4096, device=CUDA).bfloat16()
+    report("linear + bias + gelu bf16", 2e-3 * 16384 * 1024 * 4096, lambda: F.gelu(F.linear(x, weight, bias)))
+    torch.backends.cudnn.benchmark = True
+    for channels, extent, kernel, stride, filters in (
+            (64, 56, 3, 1, 64), (128, 28, 3, 1, 128), (256, 14, 3, 1, 256), (3, 224, 7, 2, 64)):
+        last = {"memory_format": torch.channels_last}
+        x = torch.rand(64, channels, extent, extent, device=CUDA).bfloat16().to(**last)
+        w = torch.rand(filters, channels, kernel, kernel, device=CUDA).bfloat16().to(**last)
+        conv = {"stride": [stride] * 2, "padding": [kernel // 2] * 2}
+        y = F.conv2d(x, w, **conv)
+        flops = 2e-3 * y.numel() * channels * kernel * kernel
+        name = f"conv {channels}x{extent}"
+        report(f"{name} forward", flops, lambda: F.conv2d(x, w, **conv))
+
+        def backward(mask) -> None:
+            torch.ops.aten.convolution_backward(y, x, w, None, [stride] * 2, [kernel // 2] * 2, [1, 1], False, [0, 0],
+                                                1, mask)
+
+        if channels != 3:
+            report(f"{name} input gradient", flops, lambda: backward([True, False, False]))
+        report(f"{name} weight gradient", flops, lambda: backward([False, True, False]))
+    with torch.enable_grad():
+        parameters = [torch.rand(*s, device=CUDA).requires_grad_() for _ in range(116) for s in ((1024, 1024), (1024,))]
+    for p in parameters:
+        p.grad = torch.zeros_like(p)
+    optimizer = torch.optim.AdamW(parameters, fused=True)
+    report("AdamW 122 M", 28 * 116 * 1025 * 1024, optimizer.step)
+    x, y, out = (torch.rand(8, device=CUDA) for _ in range(3))
+    print(f"host: add, 8 floats          {host_cost(lambda: x + y):10.1f} ns (with Python)")
+    print(f"host: add_out, 8 floats      {host_cost(lambda: torch.add(x, y, out=out)):10.1f} ns (with Python)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,331 @@
+// Pointwise programs and reductions, from the call to the result, on an emulated device: what the
+// host lays out is what kernels read, and results are the oracle's. Needs no GPU.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/pointwise/text.h"
+#include "backends/cuda/programs/program.h"
+#include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/faults.h"
+#include "mytorch/abi_ops.h"
+#include "tests/backends/cuda/emulated/device.h"
+#include "tests/backends/reference/fake_host.h"
+
+namespace mytorch::testing {
+namespace {
+
+const mt_candidate& candidate(const std::string& op) {
+  static const auto* const all = [] {
+    auto* list = new std::vector<mt_candidate>;
+    cuda::register_pointwise(*list);
+    cuda::register_reduce(*list);
+    return list;
+  }();
+  for (const mt_candidate& c : *all) {
+    if (op == c.op) return c;
+  }
+  std::abort();
+}
+
+const mt_program& program_of(const std::string& op, int variant) {
+  for (const cuda::ProgramOp& known : cuda::all_programs()) {
+    if (op == known.name) return *known.variants[variant];
+  }
+  std::abort();
+}
+
+// Runs the call on both and compares what `outs` point at.
+template <class Args>
+void check(const std::string& op, Args args, mt_dtype compute,
+           const std::vector<const mt_tensor * Args::*>& outs, double bound = 1e-5) {
+  args.header.size = sizeof(Args);
+  args.header.compute = compute;
+  std::vector<TestTensor> got;
+  std::vector<TestTensor> want;
+  Args oracle = args;
+  for (const auto out : outs) {
+    const sdk::TensorView view = args.*out;
+    // The same strides, for both.
+    int64_t span = 1;
+    for (int d = 0; d < view.ndim(); ++d) span += (view.size(d) - 1) * view.stride(d);
+    const Shape shape(view.shape().begin(), view.shape().end());
+    const Shape strides(view.strides().begin(), view.strides().end());
+    for (auto* list : {&got, &want}) {
+      list->push_back(TestTensor::empty(view.dtype(), {span}).as_strided(shape, strides));
+    }
+    args.*out = got.back();
+    oracle.*out = want.back();
+    if ((view.get()->flags & MT_TENSOR_DENSE) != 0) {
+      const_cast<mt_tensor*>(args.*out)->flags |= MT_TENSOR_DENSE;
+    }
+  }
+  TestContext context;
+  const mt_candidate& ours = candidate(op);
+  ASSERT_EQ(ours.run(ours.self, context.get(), &args), MT_OK) << context.error;
+  mt_candidate compiled{};
+  compiled.size = sizeof(compiled);
+  const mt_backend& oracles = reference();
+  ASSERT_EQ(oracles.compile(oracles.self, &program_of(op, args.header.variant), compute, nullptr, 0,
+                            &compiled),
+            MT_OK);
+  ASSERT_EQ(compiled.run(compiled.self, context.get(), &oracle), MT_OK) << context.error;
+  for (size_t k = 0; k < outs.size(); ++k) {
+    const std::vector<double> a = got[k].values<double>();
+    const std::vector<double> b = want[k].values<double>();
+    int wrong = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      const bool close =
+          std::isnan(b[i]) ? std::isnan(a[i])
+                           : a[i] == b[i] || std::abs(a[i] - b[i]) <= bound * (1 + std::abs(b[i]));
+      if (!close && ++wrong <= 3) {
+        ADD_FAILURE() << op << " output " << k << " element " << i << " is " << a[i] << ", not "
+                      << b[i];
+      }
+    }
+  }
+}
+
+template <class T>
+TestTensor numbers(Shape shape, int seed = 1) {
+  int64_t n = 1;
+  for (const int64_t s : shape) n *= s;
+  std::vector<double> values;
+  uint32_t state = static_cast<uint32_t>(seed) * 2654435761u + 1;
+  for (int64_t i = 0; i < n; ++i) {
+    state = state * 1664525u + 1013904223u;
+    values.push_back(static_cast<int>(state >> 24) % 41 - 20 + (sdk::is_float_type<T> ? 0.5 : 0));
+  }
+  TestTensor t = TestTensor::of<T, double>(std::move(shape), values);
+  const mt_tensor* abi = t;
+  const_cast<mt_tensor*>(abi)->flags |= MT_TENSOR_DENSE;
+  return t;
+}
+template <class T>
+TestTensor space(Shape shape) {
+  TestTensor t = TestTensor::empty(sdk::dtype_of<T>, std::move(shape));
+  const mt_tensor* abi = t;
+  const_cast<mt_tensor*>(abi)->flags |= MT_TENSOR_DENSE;
+  return t;
+}
+
+using Add = mt_args_add_Tensor;
+
+template <class A, class B, class C, class Out>
+void add(const TestTensor& a, const TestTensor& b, const TestTensor& out, int variant = 1) {
+  Add args{};
+  args.header.variant = static_cast<uint16_t>(variant);
+  args.self = a;
+  args.other = b;
+  args.alpha = scalar(3);
+  args.out = out;
+  check("add.Tensor", args, sdk::dtype_of<C>, {&Add::out}, sizeof(Out) == 2 ? 1e-2 : 1e-5);
+}
+
+TEST(EmulatedPointwise, Lines) {
+  add<float, float, float, float>(numbers<float>({3000}), numbers<float>({3000}, 2),
+                                  space<float>({3000}));
+  add<float, float, float, float>(numbers<float>({7}), TestTensor::host<double>(2.25),
+                                  space<float>({7}));
+  add<int8_t, int8_t, int8_t, int8_t>(numbers<int8_t>({5000}), numbers<int8_t>({5000}, 3),
+                                      space<int8_t>({5000}));
+  add<sdk::BFloat16, float, sdk::BFloat16, sdk::BFloat16>(
+      numbers<sdk::BFloat16>({40, 60}), numbers<float>({1}), space<sdk::BFloat16>({40, 60}));
+  // Not where 16 bytes begin.
+  const TestTensor memory = numbers<float>({3001});
+  add<float, float, float, float>(memory.as_strided({3000}, {1}, 1), numbers<float>({3000}, 2),
+                                  space<float>({3000}));
+}
+
+void walks() {
+  // A row and a column that repeat, and other orders.
+  add<float, float, float, float>(numbers<float>({12, 64}), numbers<float>({64}, 2),
+                                  space<float>({12, 64}));
+  add<float, float, float, float>(numbers<float>({12, 64}), numbers<float>({12, 1}, 2),
+                                  space<float>({12, 64}));
+  add<float, double, float, float>(numbers<float>({5, 1, 7}), numbers<double>({1, 6, 7}, 2),
+                                   space<float>({5, 6, 7}));
+  add<sdk::Half, int64_t, float, sdk::Half>(
+      numbers<sdk::Half>({3, 4, 5, 6}).as_strided({6, 5, 4, 3}, {1, 6, 30, 120}),
+      numbers<int64_t>({4, 1}, 2), space<sdk::Half>({6, 5, 4, 3}));
+  add<bool, bool, bool, bool>(numbers<bool>({9, 9}).reversed(), numbers<bool>({9}),
+                              space<bool>({9, 9}));
+}
+
+// By kernels for these types and layouts, and by the one for all.
+TEST(EmulatedPointwise, Walks) {
+  cuda::general_limit = 0;
+  const int before = cuda::texts_compiled;
+  walks();
+  EXPECT_EQ(cuda::texts_compiled - before, 5);
+}
+TEST(EmulatedPointwise, AnyTypesAndLayouts) {
+  cuda::general_limit = 4096;
+  const int before = cuda::texts_compiled;
+  walks();
+  EXPECT_LE(cuda::texts_compiled - before, 2);  // float32, bool
+  cuda::general_limit = 0;
+}
+
+TEST(EmulatedPointwise, Tiles) {
+  add<float, float, float, float>(numbers<float>({150, 130}),
+                                  numbers<float>({130, 150}, 2).reversed(),
+                                  space<float>({150, 130}));
+  add<sdk::BFloat16, sdk::BFloat16, float, sdk::BFloat16>(
+      numbers<sdk::BFloat16>({3, 90, 70}),
+      numbers<sdk::BFloat16>({3, 70, 90}, 2).as_strided({3, 90, 70}, {6300, 1, 90}),
+      space<sdk::BFloat16>({3, 90, 70}));
+}
+
+TEST(EmulatedPointwise, SeveralOutputsSomeUnwanted) {
+  using Args = mt_args_mul_grad_Tensor;
+  const TestTensor grad = numbers<float>({33});
+  const TestTensor self = numbers<float>({33}, 2);
+  const TestTensor other = numbers<float>({33}, 3);
+  Args args{};
+  args.grad = grad;
+  args.self = self;
+  args.other = other;
+  const TestTensor a = space<float>({33});
+  const TestTensor b = space<float>({33});
+  args.grad_self = a;
+  args.grad_other = b;
+  check("mul_grad.Tensor", args, sdk::dtype_of<float>, {&Args::grad_self, &Args::grad_other});
+  args.grad_self = nullptr;
+  args.other = nullptr;
+  check("mul_grad.Tensor", args, sdk::dtype_of<float>, {&Args::grad_other});
+}
+
+TEST(EmulatedPointwise, Comparisons) {
+  using Args = mt_args_lt_Tensor;
+  const TestTensor a = numbers<int64_t>({50});
+  const TestTensor b = numbers<int64_t>({50}, 2);
+  const TestTensor out = space<bool>({50});
+  Args args{};
+  args.self = a;
+  args.other = b;
+  args.out = out;
+  check("lt.Tensor", args, sdk::dtype_of<int64_t>, {&Args::out});
+}
+
+TEST(EmulatedPointwise, DivisionsByZeroAreNoted) {
+  using Args = mt_args_remainder_Tensor;
+  const TestTensor a = numbers<int32_t>({50});
+  const TestTensor b = TestTensor::of<int32_t, double>({50}, std::vector<double>(50, 3));
+  const TestTensor out = space<int32_t>({50});
+  Args args{};
+  args.self = a;
+  args.other = b;
+  args.out = out;
+  TestContext context;
+  uint32_t& site = cuda::fault_of(*context.get())->site;
+  site = 0;
+  check("remainder.Tensor", args, sdk::dtype_of<int32_t>, {&Args::out});
+  EXPECT_EQ(site, 0u);
+  b.view().data<int32_t>()[49] = 0;
+  args.header.size = sizeof(args);
+  args.header.compute = sdk::dtype_of<int32_t>;
+  const mt_candidate& ours = candidate("remainder.Tensor");
+  ASSERT_EQ(ours.run(ours.self, context.get(), &args), MT_OK) << context.error;
+  EXPECT_EQ(site, 7u);
+}
+
+// ---- reductions
+
+template <class T>
+void sum(const TestTensor& x, std::vector<int64_t> dims, Shape out_shape, bool keepdim = false) {
+  using Args = mt_args_sum_dim_IntList;
+  Args args{};
+  args.self = x;
+  args.dim = list(dims);
+  args.keepdim = keepdim;
+  const TestTensor out = TestTensor::empty(sdk::dtype_of<T>, std::move(out_shape));
+  args.out = out;
+  check("sum.dim_IntList", args, sdk::dtype_of<T>, {&Args::out}, sizeof(T) == 2 ? 1e-2 : 1e-5);
+}
+
+TEST(EmulatedReduce, Sums) {
+  sum<float>(numbers<float>({70, 90}), {}, {});
+  sum<float>(numbers<float>({70, 96}), {1}, {70});
+  sum<float>(numbers<float>({70, 96}), {0}, {96});
+  sum<float>(numbers<float>({70, 33}), {0}, {1, 33}, true);
+  sum<double>(numbers<double>({5, 6, 7, 8}), {0, 2}, {6, 8});
+  sum<double>(numbers<double>({5, 6, 7, 8}), {1, 3}, {5, 7});
+  sum<int64_t>(numbers<bool>({300}), {0}, {});
+  sum<sdk::BFloat16>(numbers<sdk::BFloat16>({17, 24}), {1}, {17});
+  sum<float>(numbers<float>({3, 0}), {1}, {3});
+  sum<float>(numbers<float>({4, 5, 6}).reversed(), {1}, {6, 4});
+  sum<float>(numbers<float>({7}).as_strided({5, 7}, {0, 1}), {0}, {7});
+}
+
+TEST(EmulatedReduce, SplitSums) {
+  sum<float>(numbers<float>({200000}), {}, {});
+  sum<float>(numbers<float>({9000, 16}), {0}, {16});
+  sum<float>(numbers<float>({3, 30001}), {1}, {3});
+}
+
+template <class T>
+void largest(const TestTensor& x, int64_t dim, Shape out_shape, const char* op = "max.dim") {
+  using Args = mt_args_max_dim;
+  static_assert(sizeof(Args) == sizeof(mt_args_min_dim));
+  Args args{};
+  args.self = x;
+  args.dim = dim;
+  const TestTensor values = TestTensor::empty(sdk::dtype_of<T>, out_shape);
+  const TestTensor indices = TestTensor::empty(sdk::dtype_of<int64_t>, out_shape);
+  args.values = values;
+  args.indices = indices;
+  check(op, args, sdk::dtype_of<T>, {&Args::values, &Args::indices}, 0);
+}
+
+TEST(EmulatedReduce, Largest) {
+  largest<float>(numbers<float>({20, 64}), 1, {20});
+  largest<float>(numbers<float>({20, 64}), 0, {64});
+  largest<int8_t>(numbers<int8_t>({64, 40}), -1, {64}, "min.dim");
+  largest<float>(numbers<float>({2, 40000}), 1, {2});
+  largest<double>(numbers<double>({20000, 4}), 0, {4});
+}
+
+TEST(EmulatedReduce, Moments) {
+  using Args = mt_args_var_mean_correction;
+  for (const bool rows : {true, false}) {
+    const TestTensor x = numbers<float>({48, 48});
+    const TestTensor variance = TestTensor::empty(sdk::dtype_of<float>, {48});
+    const TestTensor average = TestTensor::empty(sdk::dtype_of<float>, {48});
+    const std::vector<int64_t> dims = {rows ? 1 : 0};
+    Args args{};
+    args.self = x;
+    args.dim = list(dims);
+    args.correction = scalar(1);
+    args.variance = variance;
+    args.average = average;
+    check("var_mean.correction", args, sdk::dtype_of<float>, {&Args::variance, &Args::average});
+    args.average = nullptr;
+    check("var_mean.correction", args, sdk::dtype_of<float>, {&Args::variance});
+  }
+}
+
+TEST(EmulatedReduce, LogicAndLogSumExp) {
+  using All = mt_args_all_dims;
+  const TestTensor x = numbers<float>({37, 5});
+  const TestTensor out = TestTensor::empty(sdk::dtype_of<bool>, {5});
+  const std::vector<int64_t> dims = {0};
+  All all{};
+  all.self = x;
+  all.dim = list(dims);
+  all.out = out;
+  check("all.dims", all, sdk::dtype_of<float>, {&All::out});
+  using Lse = mt_args_logsumexp;
+  const TestTensor sums = TestTensor::empty(sdk::dtype_of<float>, {5});
+  Lse lse{};
+  lse.self = x;
+  lse.dim = list(dims);
+  lse.out = sums;
+  check("logsumexp", lse, sdk::dtype_of<float>, {&Lse::out});
+}
+
+}  // namespace
+}  // namespace mytorch::testing

@@ -1,0 +1,119 @@
+// Kernels for pointwise programs: that NVRTC takes the text of every one. Needs no GPU.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "backends/cuda/pointwise/text.h"
+#include "backends/cuda/programs/compiler.h"
+#include "tests/backends/cuda/programs/joined.h"
+
+namespace mytorch::cuda {
+namespace {
+
+using namespace pointwise_key;
+
+Code stored(int32_t type, Code compute) {
+  return type == MT_TYPE_BOOL ? kBool : type == MT_TYPE_INDEX ? kInt64 : compute;
+}
+
+Key key_of(const Program& program, Code compute, uint8_t form, Kind input, int run) {
+  Key key;
+  key.set(kCompute, compute);
+  key.set(kForm, form);
+  key.set(kRun, static_cast<uint8_t>(run));
+  if (form != kLine) key.set(kDims, 2);
+  int byte = kOperands;
+  for (const auto& slot : program.inputs) {
+    key.set(byte++, operand_key(input, stored(slot.type, compute)));
+  }
+  for (const auto& slot : program.outputs) {
+    key.set(byte++, operand_key(Kind::kElements, stored(slot.type, compute)));
+  }
+  return key;
+}
+
+void compile_all(Code compute, uint8_t form, Kind input, int run) {
+  Joined joined{std::string(kPrelude)};
+  for (const ProgramOp& op : all_programs()) {
+    for (int32_t v = 0; v < op.num_variants; ++v) {
+      if (op.variants[v]->fold != nullptr) continue;
+      const Program program(*op.variants[v]);
+      if (!program.takes(compute)) continue;
+      // Functions of integers go through double; records promote them, so that few are ever made.
+      const bool is_float = compute >= kFloat16;
+      if (!is_float && v + 1 < op.num_variants) continue;
+      joined.add(pointwise_text(program, key_of(program, compute, form, input, run)));
+    }
+  }
+  joined.compile();
+}
+
+TEST(PointwiseText, EveryProgramInFloat32) { compile_all(kFloat32, kLine, Kind::kElements, 4); }
+TEST(PointwiseText, EveryProgramInBfloat16) {
+  compile_all(kBfloat16, kStrided, Kind::kRepeated, 8);
+}
+TEST(PointwiseText, EveryProgramInInt64) { compile_all(kInt64, kLine, Kind::kSingle, 2); }
+TEST(PointwiseText, EveryProgramInBool) { compile_all(kBool, kWide, Kind::kElements, 1); }
+TEST(PointwiseText, EveryProgramInTiles) { compile_all(kFloat16, kTiled, Kind::kTurned, 1); }
+TEST(PointwiseText, EveryProgramOfAnyTypes) { compile_all(kFloat32, kAny, Kind::kElements, 1); }
+TEST(PointwiseText, EveryProgramOfNumbers) { compile_all(kInt8, kLine, Kind::kNumber, 1); }
+
+// The text of one kernel, so that a change of it is seen.
+TEST(PointwiseText, OfAdd) {
+  for (const ProgramOp& op : all_programs()) {
+    if (std::string(op.name) != "add.Tensor") continue;
+    const Program program(*op.variants[1]);
+    Key key = key_of(program, kBfloat16, kLine, Kind::kElements, 8);
+    EXPECT_EQ(pointwise_text(program, key), R"(
+// add.Tensor
+struct P {
+  const bf16* i0;
+  const bf16* i1;
+  Slot<float> s2;
+  bf16* o0;
+  i64 n;
+};
+FN void body(const P& p, const float v0, const float v1, float& o0) {
+  const float v2 = p.s2.value;
+  const float v3 = node::mul(v2, v1);
+  const float v4 = node::add(v0, v3);
+  o0 = v4;
+}
+extern "C" __global__ void __launch_bounds__(128, 10) kernel(const __grid_constant__ P p) {
+  begin();
+  constexpr int T = 128, V = 8, U = 2;
+  const i64 tile = static_cast<i64>(blockIdx.x) * (T * V * U);
+  if (tile + T * V * U > p.n) {
+#pragma unroll 1
+    for (i64 i = tile + threadIdx.x; i < p.n; i += T) {
+      float y_o0;
+      body(p, input<bf16>(p.i0[i]), input<bf16>(p.i1[i]), y_o0);
+      p.o0[i] = convert<bf16>(y_o0);
+    }
+    return;
+  }
+  const i64 at = tile + threadIdx.x * V;
+  Pack<bf16, V> a_i0[U];
+  Pack<bf16, V> a_i1[U];
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    a_i0[u] = load<V>(p.i0 + at + u * (T * V));
+    a_i1[u] = load<V>(p.i1 + at + u * (T * V));
+  }
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    float y_o0[V];
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      body(p, input<bf16>(a_i0[u].at[k]), input<bf16>(a_i1[u].at[k]), y_o0[k]);
+    }
+    store<V>(p.o0 + at + u * (T * V), y_o0);
+  }
+}
+)");
+  }
+}
+
+}  // namespace
+}  // namespace mytorch::cuda
