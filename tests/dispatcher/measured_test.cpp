@@ -90,7 +90,7 @@ std::atomic<int> first_runs, second_runs;
 void add_two_kernels() {
   static const bool once = [] {
     add_backend_with("measured-1", "timed",
-                     {slow("copysign.Tensor", "slow", 1, 800, &first_runs, 5)});
+                     {slow("copysign.Tensor", "slow", 1, 5000, &first_runs, 5)});
     add_backend_with("measured-2", "timed",
                      {slow("copysign.Tensor", "quick", 2, 50, &second_runs)});
     return true;
