@@ -52,7 +52,8 @@ void* ctx_scratch(mt_ctx* ctx, size_t bytes) {
     ++context->block;
     context->used = 0;
   }
-  const size_t fresh = std::max<size_t>({bytes, context->blocks.empty() ? context->wanted : 0, 1 << 20});
+  const size_t fresh =
+      std::max<size_t>({bytes, context->blocks.empty() ? context->wanted : 0, 1 << 20});
   char* data = nullptr;
   if (context->device.type == MT_DEVICE_CPU) {
     data = static_cast<char*>(std::aligned_alloc(64, fresh));

@@ -13,8 +13,8 @@ namespace mytorch {
 struct Context : mt_ctx {
   std::string error;  // of the last kernel that returned a status
   int error_status = MT_OK;
-  // Scratch is a bump over blocks that stay; a call returns what it took by resetting the mark. After
-  // a call that needed several blocks the next one gets a single one of their size.
+  // Scratch is a bump over blocks that stay; a call returns what it took by resetting the mark.
+  // After a call that needed several blocks the next one gets a single one of their size.
   struct Block {
     char* data;
     size_t bytes;
@@ -29,8 +29,8 @@ struct Context : mt_ctx {
                                      int32_t ndim) = nullptr;
   void* dynamic_user = nullptr;
 
-  // Frees all blocks: the next is as large as what this call took, so that neither several requests of
-  // a call need memory anew each time, nor growing ones add up.
+  // Frees all blocks: the next is as large as what this call took, so that neither several requests
+  // of a call need memory anew each time, nor growing ones add up.
   void join_blocks();
   ~Context();
 };
