@@ -22,7 +22,7 @@ Tensor stack_examples(const std::vector<Tensor>& examples, IntList indices);
 Tensor gather_rows(const Tensor& from, IntList indices);
 
 // Asks for row `indices[i + 4]` of `rows` while row i is worked on. Shuffled rows come in no order
-// that the processor could guess; without this a gather takes three times as long. The outer caches
+// that the processor could guess; without this most of a gather's time is waiting. The outer caches
 // take more requests at a time than the innermost.
 inline void prefetch_row(const void* rows, size_t row_bytes, IntList indices, size_t i) {
   constexpr size_t kAhead = 4;

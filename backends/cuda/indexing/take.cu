@@ -89,39 +89,38 @@ int64_t dim_of(const TensorView& tensor, int64_t dim) {
   return tensor.ndim() == 0 ? 0 : dim < 0 ? dim + tensor.ndim() : dim;
 }
 
-void gather(mt_ctx& ctx, const mt_args_gather& args) {
-  static const uint32_t site = fault_site("gather");
-  const TensorView self = args.self;
-  const TensorView out = args.out;
-  const TensorView index = args.index;
+// Elements of self along `dim`, at the places that index has; index_stride(d) is its stride for
+// dimension d of the output.
+template <class IndexStride>
+void take_along(mt_ctx& ctx, uint32_t site, const TensorView& self, int64_t any_dim,
+                const TensorView& index, const TensorView& out, IndexStride&& index_stride) {
   sdk::check_ndim(static_cast<size_t>(out.ndim()));
-  const int64_t dim = dim_of(self, args.dim);
+  const int64_t dim = dim_of(self, any_dim);
   int64_t fixed[sdk::kMaxDims], places[sdk::kMaxDims];
   // A 0-dim index on a 1-dim self, or the other way around, has one element along dim.
   for (int d = 0; d < out.ndim(); ++d) {
     fixed[d] = d == dim || d >= self.ndim() ? 0 : self.stride(d);
-    places[d] = index.ndim() == out.ndim() ? index.stride(d) : 0;
+    places[d] = index_stride(d, dim);
   }
   const bool scalar = self.ndim() == 0;
   run(ctx, {out, index, self, places, fixed, scalar ? 0 : self.stride(static_cast<int>(dim))},
       faults_of(ctx, site, dim, scalar ? 1 : self.size(static_cast<int>(dim))));
 }
 
+void gather(mt_ctx& ctx, const mt_args_gather& args) {
+  static const uint32_t site = fault_site("gather");
+  const TensorView index = args.index;
+  const TensorView out = args.out;
+  take_along(ctx, site, args.self, args.dim, index, out,
+             [&](int d, int64_t) { return index.ndim() == out.ndim() ? index.stride(d) : 0; });
+}
+
 void index_select(mt_ctx& ctx, const mt_args_index_select& args) {
   static const uint32_t site = fault_site("index_select");
-  const TensorView self = args.self;
-  const TensorView out = args.out;
   const TensorView index = args.index;
-  sdk::check_ndim(static_cast<size_t>(out.ndim()));
-  const int64_t dim = dim_of(self, args.dim);
-  int64_t fixed[sdk::kMaxDims], places[sdk::kMaxDims];
-  for (int d = 0; d < out.ndim(); ++d) {
-    fixed[d] = d == dim || d >= self.ndim() ? 0 : self.stride(d);
-    places[d] = d == dim && index.ndim() != 0 ? index.stride(0) : 0;
-  }
-  const bool scalar = self.ndim() == 0;
-  run(ctx, {out, index, self, places, fixed, scalar ? 0 : self.stride(static_cast<int>(dim))},
-      faults_of(ctx, site, dim, scalar ? 1 : self.size(static_cast<int>(dim))));
+  take_along(ctx, site, args.self, args.dim, index, args.out, [&](int d, int64_t dim) {
+    return d == dim && index.ndim() != 0 ? index.stride(0) : 0;
+  });
 }
 
 void embedding(mt_ctx& ctx, const mt_args_embedding& args) {

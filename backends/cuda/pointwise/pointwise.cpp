@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/cuda/pointwise/text.h"
+#include "backends/cuda/programs/candidate.h"
 #include "backends/cuda/programs/compile.h"
 #include "backends/cuda/programs/compiler.h"
 #include "backends/cuda/programs/kernels.h"
@@ -377,28 +378,6 @@ class Variant {
   KernelTable kernels_;
 };
 
-struct Op {
-  std::vector<std::unique_ptr<Variant>> variants;
-  bool takes_any = false;  // the host has chosen the variant already
-};
-
-int run(void* self, mt_ctx* ctx, const void* args) noexcept {
-  const Op& op = *static_cast<const Op*>(self);
-  const auto& header = *static_cast<const mt_args_header*>(args);
-  const size_t variant = op.takes_any ? 0 : header.variant;
-  if (variant >= op.variants.size()) return MT_DECLINED;
-  return sdk::guarded(ctx, [&] { op.variants[variant]->run(*ctx, args); });
-}
-
-void fill(mt_candidate& candidate, std::unique_ptr<Op> op) {
-  candidate.size = sizeof(mt_candidate);
-  candidate.name = "program";
-  candidate.supports = nullptr;
-  candidate.flags = kTakes;
-  candidate.run = &run;
-  candidate.self = op.release();
-}
-
 }  // namespace
 
 int64_t general_limit = [] {
@@ -407,25 +386,11 @@ int64_t general_limit = [] {
 }();
 
 void compile_pointwise(const mt_program& program, mt_candidate& candidate) {
-  auto op = std::make_unique<Op>();
-  op->variants.push_back(std::make_unique<Variant>(program));
-  op->takes_any = true;
-  fill(candidate, std::move(op));
+  ProgramCandidate<Variant>::fill(program, kTakes, candidate);
 }
 
 void register_pointwise(Candidates& candidates) {
-  for (const ProgramOp& known : all_programs()) {
-    if (known.variants[0]->fold != nullptr) continue;
-    auto op = std::make_unique<Op>();
-    for (int32_t v = 0; v < known.num_variants; ++v) {
-      op->variants.push_back(std::make_unique<Variant>(*known.variants[v]));
-    }
-    mt_candidate candidate{};
-    candidate.op = known.name;
-    candidate.hash = known.hash;
-    fill(candidate, std::move(op));
-    candidates.push_back(candidate);
-  }
+  ProgramCandidate<Variant>::add_all(false, kTakes, candidates);
 }
 
 }  // namespace mytorch::cuda
