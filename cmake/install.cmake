@@ -4,6 +4,7 @@
 #   mytorch::mytorch      the framework
 #   mytorch::backend_sdk  headers for a backend of one's own; nothing to link
 #
+# and the same for pkg-config: mytorch, mytorch-backend-sdk.
 # DIR may be moved afterwards: nothing in it names a place.
 
 include(CMakePackageConfigHelpers)
@@ -15,6 +16,11 @@ set_target_properties(mytorch_backend_sdk PROPERTIES EXPORT_NAME backend_sdk)
 foreach(target mytorch_headers mytorch_backend_sdk)
   target_include_directories(${target} INTERFACE $<INSTALL_INTERFACE:include>)
 endforeach()
+
+# Backends of others, too, export the one symbol that a loader looks for.
+target_link_options(mytorch_backend_sdk INTERFACE
+  "$<INSTALL_INTERFACE:-Wl,--version-script=$<INSTALL_PREFIX>/share/mytorch/backend.exports>")
+install(FILES ${CMAKE_SOURCE_DIR}/cmake/backend.exports DESTINATION share/mytorch)
 
 install(TARGETS mytorch mytorch_headers mytorch_backend_sdk EXPORT mytorch LIBRARY DESTINATION lib)
 get_property(backends GLOBAL PROPERTY MYTORCH_BACKENDS)
@@ -34,3 +40,17 @@ install(FILES ${pages} DESTINATION share/doc/mytorch)
 install(EXPORT mytorch NAMESPACE mytorch:: FILE mytorchConfig.cmake DESTINATION lib/cmake/mytorch)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/mytorchConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/mytorchConfigVersion.cmake DESTINATION lib/cmake/mytorch)
+
+# pkg-config's ${pcfiledir} keeps them movable, too.
+foreach(package mytorch mytorch-backend-sdk)
+  set(libraries "")
+  set(description "Headers for a backend of one's own")
+  if(package STREQUAL "mytorch")
+    set(libraries "Libs: -L\${libdir} -Wl,-rpath,\${libdir} -lmytorch\n")
+    set(description "A deep-learning framework")
+  endif()
+  file(WRITE ${CMAKE_BINARY_DIR}/pkgconfig/${package}.pc
+    "prefix=\${pcfiledir}/../..\nlibdir=\${prefix}/lib\n\nName: ${package}\nDescription: ${description}\n"
+    "Version: ${PROJECT_VERSION}\nCflags: -I\${prefix}/include\n${libraries}")
+  install(FILES ${CMAKE_BINARY_DIR}/pkgconfig/${package}.pc DESTINATION lib/pkgconfig)
+endforeach()

@@ -1,8 +1,15 @@
-# Half of the time that a file takes is the parsing of the same headers. mytorch_precompile(TARGET) has
-# them parsed once for all rooms; mytorch_precompile_test(TARGET) for all tests of the framework, and
-# mytorch_precompile_tool(TARGET) for the tools and the libraries behind them. Files still include what
-# they use: build with -DMYTORCH_PRECOMPILE=OFF to see that they do.
+# Half of the time that a file takes is the parsing of the same headers, and the instantiation of the same
+# templates. Two remedies:
+#
+# Headers are parsed once: mytorch_precompile(TARGET) has those of the framework kept for all rooms,
+# mytorch_precompile_test(TARGET) those of the tests for all tests. Files still include what they use:
+# build with -DMYTORCH_PRECOMPILE=OFF to see that they do.
+#
+# mytorch_together(TARGET FILES) compiles so many sources as one (0: all of them), which instantiates once
+# what they share. Names in unnamed namespaces then have to differ within a room, or their types do.
+# -DMYTORCH_TOGETHER=OFF builds all longer, and one changed file sooner.
 option(MYTORCH_PRECOMPILE "Parse common headers once" ON)
+option(MYTORCH_TOGETHER "Compile several sources of a room as one" ON)
 
 set(mytorch_common_headers <algorithm> <atomic> <cmath> <cstring> <functional> <limits> <memory> <mutex>
   <optional> <string> <string_view> <tuple> <utility> <variant> <vector>)
@@ -30,12 +37,8 @@ function(mytorch_precompile_test target)
   mytorch_precompile_as(tests ${target} <gtest/gtest.h> <mytorch/tensor.h>)
 endfunction()
 
-function(mytorch_precompile_tool target)
-  # A library's code is not compiled as a program's is: they cannot share a header.
-  get_target_property(type ${target} TYPE)
-  if(type STREQUAL "EXECUTABLE")
-    mytorch_precompile_as(programs ${target} <iostream> <CLI/CLI.hpp> <nlohmann/json.hpp> <mytorch/tensor.h>)
-  else()
-    mytorch_precompile_as(harness ${target} <nlohmann/json.hpp> <mytorch/tensor.h>)
+function(mytorch_together target files)
+  if(MYTORCH_TOGETHER)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
   endif()
 endfunction()

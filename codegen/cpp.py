@@ -103,11 +103,16 @@ def names(args: tuple[Arg, ...] | list[Arg]) -> str:
 
 
 def written(schema: Schema) -> Arg | None:
-    """The argument that the op writes, as copy_ does its self."""
+    """The argument that the op writes, as copy_ does its self, and returns."""
     for arg in schema.args:
-        if arg.alias is not None and arg.alias.write:
+        if arg.alias is not None and arg.alias.write and not arg.list:
             return arg
     return None
+
+
+def written_lists(schema: Schema) -> list[Arg]:
+    """The lists of tensors that the op writes; it returns nothing then."""
+    return [a for a in schema.args if a.alias is not None and a.alias.write and a.list]
 
 
 def has_inplace(op: Op) -> bool:

@@ -98,7 +98,7 @@ def bodies(ops: list[Op]) -> str:
             result = "void" if cpp.written(op.schema) is not None else cpp.return_type(op.schema)
             declare("composite", result, op)
         if op.meaning == "primitive" or op.kernel_optional:
-            if cpp.written(op.schema) is not None:
+            if op.schema.mutates:
                 declare("shape", "void", op)
             else:
                 n = len(op.schema.returns)

@@ -7,15 +7,17 @@ from the inputs to what is folded, and the end, from the states to the outputs.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, replace
 
 from codegen import cpp
+from codegen.expr import build_pointwise
 from codegen.graph import Node
 from codegen.lock import Lock
 from codegen.model import Op
 from codegen.nodes import BOOL, COMPUTE, NODE_OPS
 from codegen.program import Output, Program
-from codegen.schema import fnv1a
+from codegen.schema import fnv1a, parse_schema
 
 FILES = 12  # that the spans are spread over, some seconds of compilation each; fixed, so that a new one moves no other
 
@@ -35,6 +37,12 @@ _COST = {"div": 4, "sqrt": 4, "rsqrt": 8, "floor_divide": 16, "remainder": 14, "
          "exp": 16, "exp2": 14, "expm1": 24, "log": 18, "log2": 18, "log10": 18, "log1p": 24, "sin": 24, "cos": 24,
          "tan": 32, "asin": 20, "acos": 20, "atan": 20, "atan2": 30, "sinh": 30, "cosh": 24, "tanh": 24,
          "asinh": 40, "acosh": 40, "atanh": 40, "erf": 30, "erfc": 40, "sigmoid": 24, "pow": 60}
+# Expressions of x that backends/cpu-openmp/simd/fused-inl.h has a function for: whatever program contains
+# one gets that function, unless it needs a costly part of the expression besides.
+_FUSED = {
+    "1 + erf(x * 0.70710678118654752440)": "NodeTwiceNormalCdf",
+    "log1p(exp(x))": "NodeLog1pExp",
+    "tanh(softplus(x))": "NodeTanhSoftplus"}
 _CPP = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t"}
 LANES = ("float32", "float64", "int32", "int64")
 FLOATS, INTEGERS = LANES[:2], LANES[2:]
@@ -134,6 +142,57 @@ def _expression(p: Program, n: Node) -> str:
     return f"Node{name}(d, {', '.join(args)})"
 
 
+@functools.cache
+def _fused_programs() -> list[tuple[Program, str]]:
+    """The programs of _FUSED, the largest first."""
+    args = parse_schema("fused(Tensor x) -> Tensor").args
+    found = [(build_pointwise("fused", {"out": text}, args, {}).variants[0], name) for text, name in _FUSED.items()]
+    return sorted(found, key=lambda pair: -len(pair[0].nodes))
+
+
+def _match(p: Program, at: int, form: Program, node: int, bound: dict[int, int]) -> bool:
+    """Whether the nodes of `p` up to `at` are those of `form` up to `node`; `bound` gets which is which."""
+    a, b = p.nodes[at], form.nodes[node]
+    if node in bound:
+        return bound[node] == at
+    if b.op != "input" and (a.op, a.value.hex(), len(a.args)) != (b.op, b.value.hex(), len(b.args)):
+        return False
+    if a.type != b.type:
+        return False
+    orders = [b.args] if b.op != "input" else [()]
+    if b.op in NODE_OPS and NODE_OPS[b.op].commutative:
+        orders.append(b.args[::-1])
+    for order in orders:
+        trial = {**bound, node: at}
+        if all(_match(p, x, form, y, trial) for x, y in zip(a.args, order)):
+            bound.update(trial)
+            return True
+    return False
+
+
+def fused(p: Program) -> dict[int, tuple[str, int]]:
+    """The nodes that a function of _FUSED computes, with its name and x."""
+    found: dict[int, tuple[str, int]] = {}
+    users: list[set[int]] = [set() for _ in p.nodes]
+    for i, n in enumerate(p.nodes):
+        for a in n.args:
+            users[a].add(i)
+    for o in p.outputs:
+        users[o.node].add(-1)
+    taken: set[int] = set()
+    for form, name in _fused_programs():
+        for i in range(len(p.nodes)):
+            bound: dict[int, int] = {}
+            if i in taken or not _match(p, i, form, form.outputs[0].node, bound):
+                continue
+            inside = {at for node, at in bound.items() if form.nodes[node].op in NODE_OPS}
+            costly = {at for at in inside - {i} if _COST.get(p.nodes[at].op, 1) > 1}
+            if not any(users[at] - inside for at in costly):
+                found[i] = name, next(at for node, at in bound.items() if form.nodes[node].op == "input")
+                taken |= costly | {i}
+    return found
+
+
 def _needed_by(p: Program) -> list[set[int]]:
     """For each node the outputs that need it."""
     needed: list[set[int]] = [set() for _ in p.nodes]
@@ -155,10 +214,15 @@ def span_code(code: SpanCode) -> list[str]:
     inputs = [i for i, n in enumerate(p.nodes) if n.op == "input"]
     scalars = [i for i, n in enumerate(p.nodes) if n.op == "scalar"]
     divides = False
+    calls = fused(p)
+    live = {o.node for o in p.outputs}
+    for i in reversed(range(len(p.nodes))):
+        if i in live:
+            live |= {calls[i][1]} if i in calls else set(p.nodes[i].args)
     for k, i in enumerate(scalars):
         lines.append(f"  const auto v{i} = ScalarNode(d, s, {k});")
     for i, n in enumerate(p.nodes):
-        if n.op == "const":
+        if n.op == "const" and i in live:
             if n.type == BOOL:
                 raise ValueError(f"{code.comment}: a constant of type BOOL")
             lines.append(f"  const auto v{i} = ConstNode(d, {cpp.number(n.value)});")
@@ -180,12 +244,13 @@ def span_code(code: SpanCode) -> list[str]:
         pointers.append(f"static_cast<const {kind}*>(in[{k}])")
         place(i, f"const auto v{i} = {'LoadMask' if p.nodes[i].type == BOOL else 'LoadNode'}(d, i{k});")
     for i, n in enumerate(p.nodes):
-        if n.op not in NODE_OPS and n.op != "cast":
+        if i not in live or (n.op not in NODE_OPS and n.op != "cast"):
             continue
         if n.op in _DIVIDES:
             divides = True
             place(i, f"zero |= RefusesDivisor(d, v{n.args[1]});")
-        place(i, f"const auto v{i} = {_expression(p, n)};")
+        value = f"{calls[i][0]}(d, v{calls[i][1]})" if i in calls else _expression(p, n)
+        place(i, f"const auto v{i} = {value};")
     for k, o in enumerate(p.outputs):
         kind = "uint8_t" if o.type == BOOL else "T"
         params.append(f"auto o{k}" if streams(p) else f"{kind}* o{k}")
@@ -211,9 +276,9 @@ def span_code(code: SpanCode) -> list[str]:
 
 def span_file(number: int, codes: list[SpanCode]) -> str:
     lines = [cpp.BANNER.strip(), "#undef HWY_TARGET_INCLUDE",
-             f'#define HWY_TARGET_INCLUDE "cpu/spans_{number:02d}.cpp"', '#include "hwy/foreach_target.h"',
+             f'#define HWY_TARGET_INCLUDE "cpu/spans_{number:02d}.cpp"', '#include "backends/cpu-openmp/simd/foreach_target.h"',
              "// After foreach_target.h, which includes this file once for each instruction set.",
-             "#include <limits>", "", '#include "backends/cpu-openmp/pointwise/span-inl.h"', '#include "hwy/highway.h"', "",
+             "#include <limits>", "", '#include "backends/cpu-openmp/pointwise/span-inl.h"', '#include "backends/cpu-openmp/simd/highway.h"', "",
              "HWY_BEFORE_NAMESPACE();", "namespace mytorch {", "namespace cpu {", "namespace HWY_NAMESPACE {",
              "namespace {", ""]
     for code in codes:

@@ -55,7 +55,8 @@ def prepare(op: Op, skip_inputs: bool) -> tuple[list[str], list[str]]:
             before.append(f"  StrArg {n}_arg({n});")
             after.append(f"  args.{n} = {n}_arg.abi();")
         elif a.type == "Generator":
-            after.append(f"  args.{n} = random_call({n});")
+            on = next(t.name for t in op.schema.args if t.type == "Tensor")
+            after.append(f"  args.{n} = random_call({n}, {on});")
         elif a.type in ("Scalar", "ScalarType", "Device") or a.list or a.optional:
             after.append(f"  args.{n} = abi_value({n});")
         else:
@@ -257,7 +258,7 @@ def kernel_head(op: Op) -> list[str]:
     before, after = prepare(op, False)
     lines = [f"  mt_args_{s.struct_id} args;", *before, "  args.header = {sizeof(args), {}, 0, 0};"]
     shaped = f"shape::{op.function}({cpp.names(s.args)})"
-    if cpp.written(s) is not None:
+    if s.mutates:
         lines.append(f"  {shaped};")
     elif len(s.returns) == 1:
         lines.append(f"  const TensorSpec spec_0 = {shaped};")
@@ -301,8 +302,10 @@ def kernel_into(op: Op, inplace: bool) -> list[str]:
     lines = kernel_head(op) + ["  args.header.compute = to_abi(spec_0.dtype);"]
     targets = ["self"] if inplace else cpp.out_args(op)
     if op.meaning == "composite":
-        # Where the kernel does not take the call, the functional form is copied.
-        call = f"below::{s.struct_id}({cpp.names(s.args)})"
+        # Where the kernel does not take the call, the functional form is copied; where a random number
+        # was taken for it, its meaning, which takes no other.
+        room = "composite" if any(a.type == "Generator" for a in s.args) else "below"
+        call = f"{room}::{op.function if room == 'composite' else s.struct_id}({cpp.names(s.args)})"
         lines.append(f"  if (!on_one_device({info(op)}, &args)) [[unlikely]] fail_devices({info(op)}, &args);")
     else:
         lines.append(f"  if (!on_one_device({info(op)}, &args)) [[unlikely]] fail_devices({info(op)}, &args);")
@@ -352,11 +355,27 @@ def writing_kernel(op: Op) -> list[str]:
     return lines
 
 
+def list_writing_kernel(op: Op) -> list[str]:
+    """A composite with a kernel that writes lists of tensors (the steps of optimizers)."""
+    s = op.schema
+    lists = cpp.written_lists(s)
+    first = lists[0].name
+    lines = [f"void {s.struct_id}({cpp.params(s.args)}) {{", f"  if ({first}.size() == 0) return;", *kernel_head(op)]
+    for a in lists:
+        lines.append(f"  for (const Tensor& each : {a.name}) check_writable({info(op)}, each.impl());")
+    lines += [f"  args.header.compute = {first}[0].impl()->abi.dl.dtype;",
+              f"  if (on_one_device({info(op)}, &args) && try_kernel({entry(op)}, {first}[0].impl(), &args)) {{"]
+    lines += [f"    for (const Tensor& each : {a.name}) each.impl()->bump_version();" for a in lists]
+    return lines + ["    return;", "  }", f"  composite::{op.function}({cpp.names(s.args)});", "}"]
+
+
 # ---- all together -------------------------------------------------------------------------------------
 
 
 def below(op: Op) -> list[str]:
     s = op.schema
+    if cpp.written_lists(s):
+        return list_writing_kernel(op)
     if cpp.written(s) is not None:
         if op.has_kernel:
             return writing_kernel(op)
@@ -414,6 +433,9 @@ def public(op: Op) -> list[str]:
             lines.append(f"      return reinterpret_cast<decltype(&below::{target})>(layer)({args});")
             lines.append("    }")
             lines.append("  }")
+        if cpp.written_lists(s):
+            flags_of = " | ".join(f"layer_flags({a.name})" for a in cpp.written_lists(s))
+            lines.append(f"  if (layers_wanted({flags_of})) [[unlikely]] refuse_list_gradient({info(op)});")
         # An op that no layer wraps and no kernel serves is its composite.
         direct = op.meaning == "composite" and not op.has_kernel and not layered(op) and w is None
         lines.append(f"  return composite::{op.function}({args});" if direct else f"  return below::{target}({args});")

@@ -93,7 +93,7 @@ def describe(op: Op, lock: Lock) -> list[str]:
         lines.append(f"const ArgInfo kArgs_{sid}[] = {{")
         for a in s.args:
             at = offset(op, a.name) if a.name in fields else "kNoField"
-            flags = [a.optional, a.kw_only, written is a, promotes(op, a)]
+            flags = [a.optional, a.kw_only, a.alias is not None and a.alias.write, promotes(op, a)]
             lines.append(f"    {{{cpp.text(a.name)}, ArgType::{arg_enum(a)}, " +
                          ", ".join("true" if f else "false" for f in flags) + f", {default_text(a)}, {at}}},")
         lines.append("};")
@@ -117,7 +117,9 @@ def describe(op: Op, lock: Lock) -> list[str]:
         lines.append("};")
         older = [f"kOlder_{sid}", str(len(lock.hashes(op.full_name)) - 1)]
     result = "const Tensor&" if written is not None else cpp.return_type(s)
-    functional = f"boxed<static_cast<{signature(op, list(s.args), result, [])}>(&{s.cpp_name})>"
+    function = f"static_cast<{signature(op, list(s.args), result, [])}>(&{s.cpp_name})"
+    lists = "".join(f", {s.args.index(a)}" for a in cpp.written_lists(s))
+    functional = f"boxed_lists<{function}{lists}>" if lists else f"boxed<{function}>"
     inplace = out = "nullptr"
     if cpp.has_inplace(op):
         inplace = f"boxed<static_cast<{signature(op, list(s.args), 'const Tensor&', [])}>(&{s.cpp_name}_)>"

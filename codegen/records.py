@@ -313,6 +313,19 @@ class _Record:
                 self.report(value.line, "a view returns aliases, such as `Tensor(a)`")
             if op.has_kernel and any(r.alias and not r.alias.write for r in schema.returns):
                 self.report(value.line, "a kernel's outputs are never views of its inputs")
+            written = [a for a in schema.args if a.alias and a.alias.write]
+            if any(a.list for a in written) and not (
+                op.meaning == "composite"
+                and op.kernel_optional
+                and getattr(self.record.get("grad"), "text", "") == "none"
+                and not schema.returns
+                and all(a.list for a in written)
+            ):
+                self.report(
+                    value.line,
+                    "an op that writes lists is a composite with `kernel: optional`, `grad: none` "
+                    "and the returns `()`",
+                )
             return
         self._check_body_schema(op, value.line)
         types = {name: NODE_TYPES[t] for name, t in op.types.items()}

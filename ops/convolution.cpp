@@ -245,5 +245,12 @@ Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor&
                   "conv_transpose2d");
 }
 
+Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                        IntList stride, IntList padding, IntList output_padding, int64_t groups,
+                        IntList dilation) {
+  return convolve(input, weight, bias, stride, padding, dilation, true, output_padding, groups, 3,
+                  "conv_transpose3d");
+}
+
 }  // namespace composite
 }  // namespace mytorch

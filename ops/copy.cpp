@@ -3,6 +3,9 @@
 
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
+#include "core/runtime/recording.h"
+#include "dispatcher/frame/outputs.h"
+#include "mytorch/device_memory.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/empty.h"
@@ -63,6 +66,14 @@ void transfer(const Tensor& to, const Tensor& from, bool asynchronous) {
   const void* source = from.raw_data();
   const Place there(to.device());
   const Place here(from.device());
+  if (!asynchronous && there.slot != here.slot && num_recordings() != 0) {
+    for (const Place& place : {there, here}) {
+      check_not_recorded("copy_",
+                         "between a device and memory of the host that is not pinned, or without "
+                         "non_blocking, the host waits",
+                         place.device);
+    }
+  }
   if (there.device.is_cpu()) {
     copy_on(here, MT_COPY_TO_HOST, target, source, bytes);
     if (!asynchronous) synchronize(here);
@@ -129,11 +140,7 @@ namespace composite {
 
 void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   if (self.numel() == 0) return;
-  if (self.device() == src.device()) {
-    fail(ErrorCode::kUnsupported, "[copy_] no backend copies ", dtype_name(src.dtype()), " to ",
-         dtype_name(self.dtype()), " on ", self.device().str(),
-         ": load one for this device (MYTORCH_BACKEND_PATH)");
-  }
+  if (self.device() == src.device()) return copy_into(self, src);  // by the fallback, if at all
   // Only dense bytes move. Kernels on either side pack, convert and spread; conversion happens
   // where the narrower type is sent.
   const LayerMask below(~0u);
@@ -183,6 +190,7 @@ Scalar item(const Tensor& self) {
          self.numel(), " elements, not one");
   }
   const LayerMask below(~0u);
+  check_not_recorded("item", "needs the value on the host", self.device());
   const Tensor host = to(self, kCPU);
   const void* data = host.raw_data();
   switch (host.dtype()) {
@@ -211,6 +219,12 @@ Scalar item(const Tensor& self) {
 }
 
 }  // namespace composite
+
+Tensor pin_memory(const Tensor& tensor, Device device) {
+  Tensor pinned = empty_pinned(tensor.sizes(), tensor.dtype(), device);
+  pinned.copy_(tensor);
+  return pinned;
+}
 
 Scalar Tensor::item() const { return composite::item(*this); }
 

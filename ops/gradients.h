@@ -67,6 +67,12 @@ Tensor index_select_backward(const Tensor& grad, IntList shape, int64_t dim, con
 Tensor maybe_multiply(const Tensor& x, const Scalar& factor);
 Tensor linear_backward_input(const Tensor& grad, const Tensor& weight);
 Tensor linear_backward_weight(const Tensor& grad, const Tensor& input, IntList weight_shape);
+// `product` is linear(input, weight, bias), of no elements where it was not kept.
+std::tuple<Tensor, Tensor, Tensor> linear_gelu_gradient(const Tensor* grads, const Tensor& input,
+                                                        const Tensor& weight, const Tensor& bias,
+                                                        const Tensor& product, Str approximate,
+                                                        bool want_input, bool want_weight,
+                                                        bool want_bias);
 // `convolution` without bias.
 Tensor convolution_like(const Tensor& input, const Tensor& weight, IntList stride, IntList padding,
                         IntList dilation, bool transposed, IntList output_padding, int64_t groups);
@@ -101,6 +107,18 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor* grads, cons
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> batch_norm_double_backward(
     const Tensor* grads, const Tensor& grad_out, const Tensor& input, const Tensor& weight,
     const Tensor& mean, const Tensor& var, double eps, IntList output_mask);
+
+// ---- losses (losses.cpp) ----
+// The gradient of cross_entropy_forward with respect to its scores, from those of its results.
+Tensor cross_entropy_gradient(const Tensor* grads, const Tensor& self, const Tensor& target,
+                              const Tensor& weight, const Tensor& log_sum,
+                              const Tensor& total_weight, Str reduction, int64_t ignore_index,
+                              double label_smoothing);
+// Of cross_entropy_backward: with respect to grad_output, self and log_sum.
+std::tuple<Tensor, Tensor, Tensor> cross_entropy_double_backward(
+    const Tensor& grad, const Tensor& grad_output, const Tensor& self, const Tensor& target,
+    const Tensor& weight, const Tensor& log_sum, const Tensor& total_weight, Str reduction,
+    int64_t ignore_index, double label_smoothing);
 
 // ---- embedding (embedding.cpp) and attention (attention.cpp) ----
 Tensor embedding_dense_double_backward(const Tensor& grad, const Tensor& indices,

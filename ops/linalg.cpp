@@ -1,13 +1,19 @@
-// Matrix products. All of them are made of bmm; backends may do mm, addmm, baddbmm and linear in
-// one.
+// Matrix products. All of them are made of bmm; backends may do mm, addmm, baddbmm, linear and
+// linear_gelu in one.
 #include <algorithm>
+#include <tuple>
 
 #include "mytorch/generated/bodies.h"
+#include "mytorch/grad_mode.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/addmm.h"
 #include "mytorch/ops/bmm.h"
 #include "mytorch/ops/diagonal.h"
 #include "mytorch/ops/dot.h"
+#include "mytorch/ops/empty.h"
+#include "mytorch/ops/gelu.h"
+#include "mytorch/ops/linear.h"
+#include "mytorch/ops/linear_gelu_forward.h"
 #include "mytorch/ops/mm.h"
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/mv.h"
@@ -142,6 +148,17 @@ TensorSpec linear(const Tensor& input, const Tensor& weight, const Tensor& bias)
   return like(input, std::move(sizes));
 }
 
+std::tuple<TensorSpec, TensorSpec> linear_gelu_forward(const Tensor& input, const Tensor& weight,
+                                                       const Tensor& bias, Str, bool keep) {
+  TensorSpec output = shape::linear(input, weight, bias);
+  if (!is_floating_point(output.dtype)) {
+    fail(ErrorCode::kType, "[linear_gelu_forward] gives fractions, which ",
+         dtype_name(output.dtype), " cannot hold");
+  }
+  TensorSpec kept = keep ? output : like(input, {0});
+  return {std::move(output), std::move(kept)};
+}
+
 }  // namespace shape
 
 namespace composite {
@@ -168,6 +185,23 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   Dims sizes = leading(input, 1);
   if (weight.dim() == 2) sizes.push_back(weight.sizes()[0]);
   return product.view(as_list(sizes));
+}
+
+std::tuple<Tensor, Tensor> linear_gelu_forward(const Tensor& input, const Tensor& weight,
+                                               const Tensor& bias, Str approximate, bool keep) {
+  Tensor product = mytorch::linear(input, weight, bias);
+  Tensor output = mytorch::gelu(product, approximate);
+  if (!keep) product = mytorch::empty({0}, product.dtype(), product.device());
+  return {std::move(output), std::move(product)};
+}
+
+Tensor linear_gelu(const Tensor& input, const Tensor& weight, const Tensor& bias, Str approximate) {
+  if (!input.is_floating_point()) {
+    return mytorch::gelu(mytorch::linear(input, weight, bias), approximate);
+  }
+  const bool keep = grad_enabled() && (input.requires_grad() || weight.requires_grad() ||
+                                       (bias.defined() && bias.requires_grad()));
+  return std::get<0>(mytorch::linear_gelu_forward(input, weight, bias, approximate, keep));
 }
 
 Tensor mv(const Tensor& self, const Tensor& vec) {

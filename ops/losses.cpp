@@ -4,14 +4,19 @@
 
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/add.h"
+#include "mytorch/ops/amax.h"
 #include "mytorch/ops/binary_cross_entropy_terms.h"
 #include "mytorch/ops/binary_cross_entropy_with_logits_terms.h"
 #include "mytorch/ops/cross_entropy.h"
+#include "mytorch/ops/cross_entropy_backward.h"
+#include "mytorch/ops/cross_entropy_forward.h"
 #include "mytorch/ops/div.h"
+#include "mytorch/ops/exp.h"
 #include "mytorch/ops/gather.h"
 #include "mytorch/ops/huber_loss_terms.h"
 #include "mytorch/ops/kl_div_terms.h"
 #include "mytorch/ops/l1_loss_terms.h"
+#include "mytorch/ops/log.h"
 #include "mytorch/ops/log_softmax.h"
 #include "mytorch/ops/mean.h"
 #include "mytorch/ops/mse_loss_terms.h"
@@ -20,14 +25,18 @@
 #include "mytorch/ops/neg.h"
 #include "mytorch/ops/nll_loss.h"
 #include "mytorch/ops/nll_loss_forward.h"
+#include "mytorch/ops/ones_like.h"
 #include "mytorch/ops/reshape.h"
 #include "mytorch/ops/scatter.h"
 #include "mytorch/ops/smooth_l1_loss_terms.h"
+#include "mytorch/ops/sub.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/unsqueeze.h"
 #include "mytorch/ops/where.h"
 #include "mytorch/ops/zeros.h"
+#include "ops/gradients.h"
+#include "ops/precision.h"
 
 namespace mytorch {
 namespace {
@@ -90,9 +99,7 @@ void check_targets(IntList scores, ScalarType dtype, const Tensor& target, const
 }
 
 // Sums over a batch leave the range of 16-bit floats.
-ScalarType total_type(ScalarType type) {
-  return type == kFloat16 || type == kBFloat16 ? kFloat32 : type;
-}
+ScalarType total_type(ScalarType type) { return wide_type(type); }
 
 struct Targets {
   Tensor valid;   // not to be ignored
@@ -144,6 +151,41 @@ TensorSpec nll_loss_backward(const Tensor& grad_output, IntList input_size, cons
          ", expected ", shape_str(expected), " and ()");
   }
   return like(grad_output, to_dims(input_size));
+}
+
+std::tuple<TensorSpec, TensorSpec, TensorSpec> cross_entropy_forward(const Tensor& self,
+                                                                     const Tensor& target,
+                                                                     const Tensor& weight,
+                                                                     Str reduction, int64_t,
+                                                                     double) {
+  if (!self.is_floating_point()) {
+    fail(ErrorCode::kType, "[cross_entropy] input is ", dtype_name(self.dtype()),
+         ": scores are floats");
+  }
+  check_targets(self.sizes(), self.dtype(), target, weight, reduction);
+  const Dims sizes = target_sizes(self.sizes());
+  TensorSpec log_sum = like(self, sizes), total = like(self, {});
+  log_sum.dtype = total.dtype = total_type(self.dtype());
+  return {like(self, reduction == "none" ? sizes : Dims()), std::move(log_sum), std::move(total)};
+}
+
+TensorSpec cross_entropy_backward(const Tensor& grad_output, const Tensor& self,
+                                  const Tensor& target, const Tensor& weight, const Tensor& log_sum,
+                                  const Tensor& total_weight, Str reduction, int64_t, double) {
+  if (!self.is_floating_point()) {
+    fail(ErrorCode::kType, "[cross_entropy_backward] self is ", dtype_name(self.dtype()),
+         ": scores are floats");
+  }
+  check_targets(self.sizes(), self.dtype(), target, weight, reduction);
+  const IntList expected = reduction == "none" ? target.sizes() : IntList();
+  if (grad_output.sizes() != expected || total_weight.dim() != 0 ||
+      log_sum.sizes() != target.sizes()) {
+    fail(ErrorCode::kShape, "[cross_entropy_backward] grad_output has shape ",
+         shape_str(grad_output.sizes()), ", log_sum ", shape_str(log_sum.sizes()),
+         " and total_weight ", shape_str(total_weight.sizes()), ", expected ", shape_str(expected),
+         ", ", shape_str(target.sizes()), " and ()");
+  }
+  return like(self, to_dims(self.sizes()));
 }
 
 }  // namespace shape
@@ -256,7 +298,147 @@ Tensor smooth_part(const Tensor& log_p, const Tensor& target, const Tensor& weig
              total(targets(target, weight, ignore_index), log_p.dtype()));
 }
 
+// What of the gradient with respect to score k of target i is factor[i] * p[i, k], what is taken
+// off at its own class, and what off every class (times the class's weight).
+struct Shares {
+  Tensor factor, own,
+      every;  // in the target's shape with the classes as 1; `every` may be undefined
+};
+
+Shares shares_of(const Tensor& scale, const Targets& t, const Tensor& weight, int64_t classes,
+                 double label_smoothing, int64_t dim) {
+  const auto at_classes = [&](const Tensor& x) {
+    return mytorch::unsqueeze(where(t.valid, x, 0), dim);
+  };
+  Shares shares;
+  const Tensor weighted = t.weight.defined() ? mul(scale, t.weight) : scale;
+  if (label_smoothing == 0) {
+    shares.factor = shares.own = at_classes(weighted);
+    return shares;
+  }
+  shares.own = at_classes(mul(weighted, 1 - label_smoothing));
+  shares.every = at_classes(mul(scale, label_smoothing / static_cast<double>(classes)));
+  shares.factor =
+      add(shares.own, weight.defined() ? mul(shares.every, sum(weight))
+                                       : mul(shares.every, static_cast<double>(classes)));
+  return shares;
+}
+
+// The incoming gradient of each target, before weights.
+Tensor scale_of(const Tensor& grad_output, const Tensor& total_weight, Str reduction) {
+  const Tensor grad = widened(grad_output);
+  return reduction == "mean" ? div(grad, total_weight) : grad;
+}
+
+// Weights of classes, for tensors of scores.
+Tensor along_classes(const Tensor& weight, const Tensor& self) {
+  if (!weight.defined() || self.dim() == 1) return weight;
+  Dims sizes(self.dim(), 1);
+  sizes[1] = -1;
+  return mytorch::reshape(weight, as_list(sizes));
+}
+
+Tensor probabilities(const Tensor& self, const Tensor& log_sum, int64_t dim) {
+  return mytorch::exp(sub(widened(self), mytorch::unsqueeze(log_sum, dim)));
+}
+
 }  // namespace
+
+namespace composite {
+
+std::tuple<Tensor, Tensor, Tensor> cross_entropy_forward(const Tensor& self, const Tensor& target,
+                                                         const Tensor& weight, Str reduction,
+                                                         int64_t ignore_index,
+                                                         double label_smoothing) {
+  const int64_t dim = class_dim(self.sizes().size());
+  const Tensor x = widened(self), wide_weight = widened(weight);
+  Tensor log_p = x, log_sum;
+  if (self.numel() == 0) {
+    log_sum = mytorch::zeros(target.sizes(), x.dtype(), x.device());
+  } else {
+    const Tensor largest = mytorch::amax(x, dim, true);
+    const Tensor shifted = sub(x, largest);
+    const Tensor rest = mytorch::log(sum(mytorch::exp(shifted), dim, true));
+    log_p = sub(shifted, rest);
+    log_sum = mytorch::reshape(add(largest, rest), target.sizes());
+  }
+  auto [loss, total_weight] =
+      mytorch::nll_loss_forward(log_p, target, wide_weight, reduction, ignore_index);
+  if (label_smoothing != 0) {
+    const Tensor smooth = smooth_part(log_p, target, wide_weight, along_classes(wide_weight, self),
+                                      reduction, ignore_index, dim);
+    loss = add(mul(loss, 1 - label_smoothing), mul(smooth, label_smoothing));
+  }
+  return {to(loss, self.dtype()), std::move(log_sum), std::move(total_weight)};
+}
+
+Tensor cross_entropy_backward(const Tensor& grad_output, const Tensor& self, const Tensor& target,
+                              const Tensor& weight, const Tensor& log_sum,
+                              const Tensor& total_weight, Str reduction, int64_t ignore_index,
+                              double label_smoothing) {
+  const int64_t dim = class_dim(self.sizes().size());
+  if (self.numel() == 0) return mytorch::zeros(self.sizes(), self.dtype(), self.device());
+  const Tensor wide_weight = widened(weight);
+  const Targets t = targets(target, wide_weight, ignore_index);
+  const Shares shares = shares_of(scale_of(grad_output, total_weight, reduction), t, wide_weight,
+                                  self.size(dim), label_smoothing, dim);
+  // Selected, not multiplied by 0: scores of a target that does not count may be infinite.
+  const Tensor p = where(mytorch::unsqueeze(t.valid, dim), probabilities(self, log_sum, dim), 0);
+  Tensor result = mul(p, shares.factor);
+  if (shares.every.defined()) {
+    result = sub(result, weight.defined() ? mul(shares.every, along_classes(wide_weight, self))
+                                          : shares.every);
+  }
+  const Tensor index = mytorch::unsqueeze(t.index, dim);
+  const Tensor own = sub(mytorch::gather(result, dim, index), shares.own);
+  return to(mytorch::scatter(result, dim, index, own), self.dtype());
+}
+
+}  // namespace composite
+
+namespace grads {
+
+Tensor cross_entropy_gradient(const Tensor* grads, const Tensor& self, const Tensor& target,
+                              const Tensor& weight, const Tensor& log_sum,
+                              const Tensor& total_weight, Str reduction, int64_t ignore_index,
+                              double label_smoothing) {
+  Tensor result;
+  if (grads[0].defined()) {
+    // The weights that count do not depend on the scores.
+    result = mytorch::cross_entropy_backward(grads[0], self, target, weight, log_sum,
+                                             total_weight.detach(), reduction, ignore_index,
+                                             label_smoothing);
+  }
+  if (grads[1].defined()) {
+    const int64_t dim = class_dim(self.sizes().size());
+    const Tensor more =
+        to(mul(probabilities(self, log_sum, dim), mytorch::unsqueeze(grads[1], dim)), self.dtype());
+    result = result.defined() ? add(result, more) : more;
+  }
+  return result;
+}
+
+std::tuple<Tensor, Tensor, Tensor> cross_entropy_double_backward(
+    const Tensor& grad, const Tensor& grad_output, const Tensor& self, const Tensor& target,
+    const Tensor& weight, const Tensor& log_sum, const Tensor& total_weight, Str reduction,
+    int64_t ignore_index, double label_smoothing) {
+  const int64_t dim = class_dim(self.sizes().size());
+  const Tensor wide_weight = widened(weight), v = widened(grad);
+  // The gradient is linear in grad_output.
+  const Tensor of_one = mytorch::cross_entropy_backward(mytorch::ones_like(grad_output), self,
+                                                        target, weight, log_sum, total_weight,
+                                                        reduction, ignore_index, label_smoothing);
+  const Tensor along = mul(v, widened(of_one));
+  const Tensor to_grad = reduction == "none" ? sum(along, dim) : sum(along);
+  const Targets t = targets(target, wide_weight, ignore_index);
+  const Shares shares = shares_of(scale_of(grad_output, total_weight, reduction), t, wide_weight,
+                                  self.size(dim), label_smoothing, dim);
+  const Tensor p = where(mytorch::unsqueeze(t.valid, dim), probabilities(self, log_sum, dim), 0);
+  const Tensor to_self = mul(mul(p, shares.factor), v);
+  return {to(to_grad, grad_output.dtype()), to(to_self, self.dtype()), neg(sum(to_self, dim))};
+}
+
+}  // namespace grads
 
 namespace composite {
 
@@ -271,30 +453,21 @@ Tensor cross_entropy(const Tensor& self, const Tensor& target, const Tensor& wei
     fail(ErrorCode::kShape,
          "[cross_entropy] a 0-dim input has no classes: give (C,) or (N, C, ...)");
   }
+  if (!target.is_floating_point()) {
+    return std::get<0>(mytorch::cross_entropy_forward(self, target, weight, reduction, ignore_index,
+                                                      label_smoothing));
+  }
+  if (target.sizes() != self.sizes()) {
+    fail(ErrorCode::kShape, "[cross_entropy] target has shape ", shape_str(target.sizes()),
+         ": probabilities have the shape of the input, ", shape_str(self.sizes()));
+  }
+  if (ignore_index >= 0) {
+    fail(ErrorCode::kValue, "[cross_entropy] ignore_index is for targets of class indices");
+  }
   const int64_t dim = class_dim(self.sizes().size());
-  const Tensor log_p = mytorch::log_softmax(self, dim);
-  Tensor weight_by_dim = weight;
-  if (weight.defined() && self.dim() > 1) {
-    Dims sizes(self.dim(), 1);
-    sizes[1] = -1;
-    weight_by_dim = mytorch::reshape(weight, as_list(sizes));
-  }
-  if (target.is_floating_point()) {
-    if (target.sizes() != self.sizes()) {
-      fail(ErrorCode::kShape, "[cross_entropy] target has shape ", shape_str(target.sizes()),
-           ": probabilities have the shape of the input, ", shape_str(self.sizes()));
-    }
-    if (ignore_index >= 0) {
-      fail(ErrorCode::kValue, "[cross_entropy] ignore_index is for targets of class indices");
-    }
-    return cross_entropy_of_probabilities(log_p, target, weight_by_dim, reduction, label_smoothing,
-                                          dim);
-  }
-  Tensor hard = mytorch::nll_loss(log_p, target, weight, reduction, ignore_index);
-  if (label_smoothing == 0) return hard;
-  const Tensor smooth =
-      smooth_part(log_p, target, weight, weight_by_dim, reduction, ignore_index, dim);
-  return add(mul(hard, 1 - label_smoothing), to(mul(smooth, label_smoothing), self.dtype()));
+  return cross_entropy_of_probabilities(mytorch::log_softmax(self, dim), target,
+                                        along_classes(weight, self), reduction, label_smoothing,
+                                        dim);
 }
 
 }  // namespace composite

@@ -27,7 +27,7 @@
 namespace mytorch {
 namespace {
 
-void check_floating(const Tensor& tensor, const char* op) {
+void check_drawable(const Tensor& tensor, const char* op) {
   if (!tensor.is_floating_point()) {
     fail(ErrorCode::kType, "[", op, "] draws real numbers, which ", dtype_name(tensor.dtype()),
          " does not hold");
@@ -95,14 +95,14 @@ Generator before_last_call(const std::optional<Generator>& generator) {
 namespace shape {
 
 void uniform_(const Tensor& self, double from, double to, std::optional<Generator>) {
-  check_floating(self, "uniform_");
+  check_drawable(self, "uniform_");
   if (!(from <= to) || !std::isfinite(to - from)) {
     fail(ErrorCode::kValue, "[uniform_] from ", from, " to ", to, " is no finite interval");
   }
 }
 
 void normal_(const Tensor& self, double, double std, std::optional<Generator>) {
-  check_floating(self, "normal_");
+  check_drawable(self, "normal_");
   if (!(std >= 0)) fail(ErrorCode::kValue, "[normal_] std is ", std, ": give at least 0");
 }
 
@@ -122,7 +122,7 @@ void random_(const Tensor& self, int64_t from, std::optional<int64_t> to,
 std::tuple<TensorSpec, TensorSpec> native_dropout(const Tensor& input, double p,
                                                   std::optional<bool>, std::optional<Generator>) {
   check_probability(p, "native_dropout");
-  check_floating(input, "native_dropout");
+  check_drawable(input, "native_dropout");
   TensorSpec output = like(input);
   if (!input.is_contiguous()) output.strides = packed_like(input.sizes(), input.strides());
   TensorSpec mask = output;
@@ -192,7 +192,7 @@ Tensor randperm(int64_t n, std::optional<ScalarType> dtype, std::optional<Device
 }
 
 Tensor bernoulli(const Tensor& self, std::optional<Generator> generator) {
-  check_floating(self, "bernoulli");
+  check_drawable(self, "bernoulli");
   return to(draw_below(self, self, uniform_type(self.dtype()), generator), self.dtype());
 }
 
@@ -207,7 +207,7 @@ void bernoulli_float_(const Tensor& self, double p, std::optional<Generator> gen
 }
 
 void bernoulli_tensor_(const Tensor& self, const Tensor& p, std::optional<Generator> generator) {
-  check_floating(p, "bernoulli_");
+  check_drawable(p, "bernoulli_");
   copy_(self, draw_below(p, self, uniform_type(p.dtype()), generator));
 }
 

@@ -23,6 +23,7 @@ namespace {
 struct BenchArguments {
   CaseOptions cases;
   std::vector<std::string> backends;
+  std::string device = "cpu";
   int threads = 0;
   std::string cache = "warm";
   double seconds = 0.4;
@@ -34,25 +35,28 @@ struct BenchArguments {
   throw Error(ErrorCode::kValue, "[bench] " + what);
 }
 
-void check_backends(const std::vector<std::string>& names) {
+void check_backends(const std::vector<std::string>& names, Device device) {
   std::set<std::string> known = {"chosen"};
   for (const Backend* backend : backends()) {
-    if (backend->device_slot == kCpuSlot) known.insert(backend->name);
+    if (backend->device_slot == checked_device_slot(device)) known.insert(backend->name);
   }
   for (const std::string& name : names) {
     if (known.contains(name)) continue;
     std::string list;
     for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
-    refuse("no backend '" + name + "' serves the CPU; there are " + list + ": see `mytorch info`");
+    refuse("no backend '" + name + "' serves " + device.str() + "; there are " + list +
+           ": see `mytorch info`");
   }
 }
 
 int bench_command(const BenchArguments& given) {
   load_default_backends();
-  check_backends(given.backends);
+  const Device device(given.device);
+  check_backends(given.backends, device);
   const std::string share = conformance::share_folder();
   const auto catalog = conformance::load_catalog(share);
-  const auto cases = select_cases(catalog, share, given.cases, "bench");
+  auto cases = select_cases(catalog, share, given.cases, "bench");
+  for (bench::Case& c : cases) c.device = device;
   // Before minutes of measurements, so that a wrong name costs none of them.
   std::vector<bench::Other> others;
   if (!given.compare.empty()) others = bench::read_results(given.compare);
@@ -66,9 +70,15 @@ int bench_command(const BenchArguments& given) {
   options.warm = given.cache != "cold";
   options.cold = given.cache != "warm";
   options.seconds = given.seconds;
-  const bench::Machine machine = bench::measure_machine(options.threads);
+  options.device = device;
+  const bench::Machine machine =
+      device.is_cpu() ? bench::measure_machine(options.threads) : bench::measure_device(device);
   bench::Table table(std::cout);
-  table.machine(machine, options.threads);
+  if (device.is_cpu()) {
+    table.machine(machine, options.threads);
+  } else {
+    table.device(machine, device);
+  }
   std::vector<bench::Row> rows;
   for (const bench::Case& c : cases) {
     std::vector<bench::Row> of_case;
@@ -102,6 +112,7 @@ Run add_bench(CLI::App& app) {
                  "backends to compare, in turns; `chosen` is what the dispatcher takes; default: "
                  "all but the oracle")
       ->delimiter(',');
+  app.add_option("--device", given->device, "where the tensors are: cpu, cuda, cuda:1, ...");
   app.add_option("--threads", given->threads, "default: as MYTORCH_NUM_THREADS says")
       ->check(CLI::Range(1, 4096));
   app.add_option("--cache", given->cache, "warm, cold (flushed before each call) or both")

@@ -23,6 +23,8 @@ int main(int argc, char** argv) {
   add("ops", "which backend has a kernel for which operator, or all about one operator",
       mytorch::tools::add_ops);
   add("check", "tests a backend's operators against the oracle", mytorch::tools::add_check);
+  add("new-backend", "writes a small project that makes a backend",
+      mytorch::tools::add_new_backend);
   add("bench", "times operators on every backend, beside the machine's own limits",
       mytorch::tools::add_bench);
   add("tune", "measures which kernel is the fastest, for MYTORCH_CHOICE=measured",
@@ -34,7 +36,7 @@ int main(int argc, char** argv) {
     });
     if (!known) {
       throw CLI::ValidationError("there is no command '" + std::string(argv[1]) +
-                                 "': info, ops, check, bench, tune or explain");
+                                 "': info, ops, check, new-backend, bench, tune or explain");
     }
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -7,6 +7,7 @@
 
 #include "core/runtime/device_registry.h"
 #include "dispatcher/choice/choice.h"
+#include "dispatcher/custom/custom.h"
 #include "dispatcher/table/op.h"
 #include "mytorch/backends.h"
 #include "mytorch/error.h"
@@ -36,9 +37,30 @@ std::vector<int> device_slots() {
   return {slots.begin(), slots.end()};
 }
 
+// Those of ops.yaml, then those that backends brought.
+std::vector<conformance::OpRecord> all_records() {
+  auto records = conformance::load_catalog(conformance::share_folder());
+  for (const OpEntry* entry : all_ops()) {
+    if (entry->info->custom == nullptr) continue;
+    conformance::OpRecord record;
+    record.name = entry->info->name;
+    record.schema = entry->info->schema;
+    record.doc = entry->info->doc;
+    record.meaning = "custom";
+    record.promote = "none";
+    record.has_kernel = entry->info->has_kernel;
+    const std::string& gradient = entry->info->custom->spec.gradient;
+    const bool by_operator = entry->info->custom->gradient != nullptr;
+    record.gradient = by_operator ? "derived" : gradient;
+    if (by_operator) record.derived_gradient = gradient;
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
 int coverage(bool derived) {
   const auto all = backends();
-  const auto catalog = conformance::load_catalog(conformance::share_folder());
+  const auto catalog = all_records();
   std::cout << std::left << std::setw(44) << "operator" << std::setw(11) << "meaning";
   for (const Backend* backend : all) std::cout << std::setw(14) << backend->name;
   std::cout << "\n";
@@ -55,6 +77,7 @@ int coverage(bool derived) {
           cell = c.compiled && cell != "kernel" ? "compiled" : "kernel";
         }
         if (cell == "dissolves" && op.meaning == "primitive") cell = "MISSING";
+        if (cell == "dissolves" && op.meaning == "custom") cell = "-";
         kernels[i] += cell == "kernel" || cell == "compiled";
       }
       std::cout << std::setw(14) << cell;
@@ -101,7 +124,7 @@ void print_one(const conformance::OpRecord& op) {
 
 int one(const std::string& name) {
   bool found = false;
-  for (const auto& op : conformance::load_catalog(conformance::share_folder())) {
+  for (const auto& op : all_records()) {
     if (op.name != name && op.name.substr(0, op.name.find('.')) != name) continue;
     print_one(op);
     found = true;

@@ -3,7 +3,7 @@
 
 #include "backends/cpu-openmp/pointwise/compile.h"
 #include "backends/cpu-openmp/registry.h"
-#include "hwy/highway.h"
+#include "hwy/targets.h"
 #include "mytorch/backend/kernel.h"
 
 // A static registration gives the function a name of its own, so that several backends can be

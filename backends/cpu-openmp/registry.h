@@ -26,7 +26,8 @@
   FAMILY(softmax)                    \
   FAMILY(layer_norm)                 \
   FAMILY(batch_norm)                 \
-  FAMILY(nll_loss)
+  FAMILY(nll_loss)                   \
+  FAMILY(cross_entropy)
 
 namespace mytorch::cpu {
 

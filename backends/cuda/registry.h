@@ -24,10 +24,12 @@
   FAMILY(pooling)                     \
   FAMILY(scan)                        \
   FAMILY(sorting)                     \
+  FAMILY(steps)                       \
   FAMILY(softmax)                     \
   FAMILY(layer_norm)                  \
   FAMILY(batch_norm)                  \
-  FAMILY(nll_loss)
+  FAMILY(nll_loss)                    \
+  FAMILY(cross_entropy)
 
 namespace mytorch::cuda {
 

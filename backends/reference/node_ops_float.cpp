@@ -121,6 +121,10 @@ constexpr NodeOp kFloatOps[] = {
     {"isnan", 1, [](const Operands& x) { return whole(std::isnan(x.a.f)); }},
 };
 
+#undef UNARY
+#undef BINARY
+#undef COMPARE
+
 }  // namespace
 
 std::span<const NodeOp> float_ops() { return kFloatOps; }

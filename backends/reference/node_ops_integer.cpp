@@ -150,6 +150,11 @@ constexpr NodeOp kLogicOps[] = {
     {"where", 3, [](const Operands& x) { return x.a.i != 0 ? x.b : x.c; }},
 };
 
+#undef UNARY
+#undef BINARY
+#undef DIVISION
+#undef THROUGH_DOUBLE
+
 }  // namespace
 
 std::span<const NodeOp> integer_ops() { return kIntegerOps; }

@@ -1,6 +1,6 @@
 // Operators on a GPU beside its copy bandwidth, and what a call costs beside a bare launch. The
 // same cases for PyTorch are in bench/peers/torch_cuda.py. One line for each: name, microseconds,
-// GB/s.
+// GB/s. An argument is a part of the names of the cases to run.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -43,7 +43,10 @@ double measure(const std::function<void()>& run) {
   return batches[2];
 }
 
+std::string wanted;  // only cases whose names have this in them
+
 void report(const char* name, double bytes, const std::function<void()>& run) {
+  if (std::string(name).find(wanted) == std::string::npos) return;
   try {
     const double us = measure(run);
     std::printf("%-30s %10.2f %9.1f\n", name, us, bytes / us / 1e3);
@@ -57,6 +60,7 @@ void report(const char* name, double bytes, const std::function<void()>& run) {
 // median.
 void report_host(const char* name, const std::function<void()>& run,
                  const std::function<void()>& wait_for) {
+  if (std::string(name).find(wanted) == std::string::npos) return;
   try {
     std::vector<double> batches;
     for (int batch = 0; batch < 200; ++batch) {
@@ -73,6 +77,21 @@ void report_host(const char* name, const std::function<void()>& run,
   std::fflush(stdout);
 }
 
+// How far a result is from another computation of it, in the sense of norms.
+void compare(const std::function<Tensor()>& found, const std::function<Tensor()>& expected) try {
+  using namespace mytorch;
+  const Tensor a = found().to(kFloat32), b = expected().to(kFloat32);
+  const double error =
+      mytorch::sqrt(mytorch::sum(mytorch::square(mytorch::sub(a, b)))).item<double>();
+  const double size = mytorch::sqrt(mytorch::sum(mytorch::square(b))).item<double>();
+  const bool fits = error <= 1e-2 * size;
+  std::printf("%-30s %10.2e %s\n", "    relative difference", error / size, fits ? "" : "WRONG");
+  std::fflush(stdout);
+} catch (const mytorch::Error& error) {
+  std::printf("    comparison failed: %.120s\n", error.what());
+  std::fflush(stdout);
+}
+
 Tensor uniform(mytorch::IntList sizes, mytorch::ScalarType dtype = mytorch::kFloat32) {
   return mytorch::rand(sizes, mytorch::kFloat32, mytorch::kCPU)
       .to(mytorch::Device("cuda"))
@@ -81,7 +100,8 @@ Tensor uniform(mytorch::IntList sizes, mytorch::ScalarType dtype = mytorch::kFlo
 
 }  // namespace
 
-int main() try {
+int main(int argc, char** argv) try {
+  if (argc > 1) wanted = argv[1];
   using namespace mytorch;
   const NoGradGuard no_grad;
   const double n = 64 << 20;
@@ -139,6 +159,9 @@ int main() try {
     report("layer_norm bf16 16384x4096", 2 * all,
            [&] { mytorch::native_layer_norm(x, {4096}, weight, bias, 1e-5); });
     const auto [y, mean, rstd] = mytorch::native_layer_norm(x, {4096}, weight, bias, 1e-5);
+    report("rms_norm bf16 16384x4096", 2 * all,
+           [&] { mytorch::rms_norm(x, {4096}, weight, 1e-5); });
+    report("dropout bf16 16384x4096", 2 * all, [&] { mytorch::dropout(x, 0.5, true); });
     report("layer_norm backward", 3 * all, [&, &mean = mean, &rstd = rstd] {
       mytorch::native_layer_norm_backward(grad, x, {4096}, mean, rstd, weight);
     });
@@ -148,6 +171,23 @@ int main() try {
     const Tensor target = mytorch::randint(50304, {8192}, kInt64, kCPU).to("cuda");
     const double all = 2.0 * 8192 * 50304;
     report("cross_entropy bf16", all, [&] { mytorch::cross_entropy(x, target); });
+    const Tensor log_p = mytorch::log_softmax(x.to(kFloat32), 1);
+    compare([&] { return mytorch::cross_entropy(x, target); },
+            [&] { return mytorch::nll_loss(log_p, target); });
+    {
+      const auto [loss, log_sum, total] =
+          mytorch::cross_entropy_forward(x, target, {}, "mean", -100, 0);
+      const Tensor one = mytorch::ones_like(loss);
+      const auto backward = [&, &log_sum = log_sum, &total = total] {
+        return mytorch::cross_entropy_backward(one, x, target, {}, log_sum, total, "mean", -100, 0);
+      };
+      report("cross_entropy backward", 2 * all, [&] { backward(); });
+      const Tensor share = mytorch::full({8192, 1}, -1.0, kFloat32, "cuda");
+      const Tensor expected =
+          mytorch::scatter_add(mytorch::exp(log_p), 1, mytorch::unsqueeze(target, 1), share);
+      compare([&] { return mytorch::mul(backward().to(kFloat32), 8192); },
+              [&] { return expected; });
+    }
     const Tensor leaf = x.detach().requires_grad_();
     report("cross_entropy + backward", 4 * all, [&] {
       const EnableGradGuard gradients;
@@ -170,10 +210,20 @@ int main() try {
     }
   }
   {
-    const Tensor x = uniform({16384, 1024}, kBFloat16);
-    const Tensor weight = uniform({4096, 1024}, kBFloat16), bias = uniform({4096}, kBFloat16);
+    const Tensor x = mytorch::sub(uniform({16384, 1024}, kBFloat16), 0.5);
+    const Tensor weight = mytorch::mul(mytorch::sub(uniform({4096, 1024}, kBFloat16), 0.5), 0.25);
+    const Tensor bias = mytorch::sub(uniform({4096}, kBFloat16), 0.5);
     report("linear + bias + gelu bf16", 2e-3 * 16384 * 1024 * 4096,
-           [&] { mytorch::gelu(mytorch::linear(x, weight, bias)); });
+           [&] { mytorch::linear_gelu(x, weight, bias); });
+    report("linear + bias + gelu tanh", 2e-3 * 16384 * 1024 * 4096,
+           [&] { mytorch::linear_gelu(x, weight, bias, "tanh"); });
+    compare([&] { return mytorch::linear_gelu(x, weight, bias, "tanh"); },
+            [&] { return mytorch::gelu(mytorch::linear(x, weight, bias).to(kFloat32), "tanh"); });
+    const Tensor leaf = weight.detach().requires_grad_();
+    report("linear + gelu tanh, kept", 2e-3 * 16384 * 1024 * 4096, [&] {
+      const EnableGradGuard gradients;
+      mytorch::linear_gelu(x, leaf, bias, "tanh");
+    });
   }
   struct Conv {
     int64_t channels, size, kernel, stride, filters;
@@ -189,19 +239,31 @@ int main() try {
     const std::string name = "conv " + std::to_string(c.channels) + "x" + std::to_string(c.size);
     Tensor y = mytorch::conv2d(x, w, {}, {c.stride, c.stride}, {padding, padding});
     const double flops = 2e-3 * static_cast<double>(y.numel()) * c.channels * c.kernel * c.kernel;
+    const Tensor wide_x = x.to(kFloat32), wide_w = w.to(kFloat32), wide_y = y.to(kFloat32);
     report((name + " forward").c_str(), flops, [&] {
       mytorch::conv2d(x, w, {}, {c.stride, c.stride}, {padding, padding});
     });
+    compare(
+        [&] {
+          return mytorch::conv2d(x, w, {}, {c.stride, c.stride}, {padding, padding});
+        },
+        [&] {
+          return mytorch::conv2d(wide_x, wide_w, {}, {c.stride, c.stride}, {padding, padding});
+        });
+    const auto input_gradient = [&](const Tensor& grad, const Tensor& weight) {
+      return mytorch::convolution_backward_input(grad, weight, x.sizes(), {c.stride, c.stride},
+                                                 {padding, padding}, {1, 1}, false, {0, 0}, 1);
+    };
+    const auto weight_gradient = [&](const Tensor& grad, const Tensor& input) {
+      return mytorch::convolution_backward_weight(grad, input, w.sizes(), {c.stride, c.stride},
+                                                  {padding, padding}, {1, 1}, false, {0, 0}, 1);
+    };
     if (c.channels != 3) {
-      report((name + " input gradient").c_str(), flops, [&] {
-        mytorch::convolution_backward_input(y, w, x.sizes(), {c.stride, c.stride},
-                                            {padding, padding}, {1, 1}, false, {0, 0}, 1);
-      });
+      report((name + " input gradient").c_str(), flops, [&] { input_gradient(y, w); });
+      compare([&] { return input_gradient(y, w); }, [&] { return input_gradient(wide_y, wide_w); });
     }
-    report((name + " weight gradient").c_str(), flops, [&] {
-      mytorch::convolution_backward_weight(y, x, w.sizes(), {c.stride, c.stride},
-                                           {padding, padding}, {1, 1}, false, {0, 0}, 1);
-    });
+    report((name + " weight gradient").c_str(), flops, [&] { weight_gradient(y, x); });
+    compare([&] { return weight_gradient(y, x); }, [&] { return weight_gradient(wide_y, wide_x); });
   }
   {
     std::vector<Tensor> parameters;

@@ -64,14 +64,15 @@ Geometry geometry(const std::vector<int64_t>& shape, const std::string& layout) 
 Value of_list(std::vector<int64_t> list) { return list; }
 
 Tensor filled(const Json& spec, const std::vector<int64_t>& shape, ScalarType dtype,
-              double default_high, Generator& generator) {
+              double default_high, Device device, Generator& generator) {
   const Value sizes = of_list(shape);
   if (dtype == kBool) {
-    const Tensor numbers = call("empty", {sizes})[0].tensor();
+    const Tensor numbers = call("empty", {sizes}, {{"device", Value(device)}})[0].tensor();
     call("uniform_", {numbers}, {{"generator", Value(generator)}});
     return call("lt", {numbers, 0.5})[0].tensor();
   }
-  const Tensor tensor = call("empty", {sizes}, {{"dtype", Value(dtype)}})[0].tensor();
+  const Tensor tensor =
+      call("empty", {sizes}, {{"dtype", Value(dtype)}, {"device", Value(device)}})[0].tensor();
   if (is_floating_point(dtype)) {
     call("uniform_", {tensor, spec.value("low", -1.0), spec.value("high", 1.0)},
          {{"generator", Value(generator)}});
@@ -105,7 +106,7 @@ class Maker {
     try {
       if (type == "Generator") return Generator(json.at("seed").get<uint64_t>());
       if (type == "ScalarType") return dtype_from_name(json.get<std::string>().c_str());
-      if (type == "Device") return kCPU;
+      if (type == "Device") return c_.device;
       if (type == "str") return json.get<std::string>();
       if (list && type == "float") return json.get<std::vector<double>>();
       if (list && type == "int") {
@@ -152,7 +153,8 @@ class Maker {
     // Whatever dimension they index, indices below the smallest size are in its range.
     const double high =
         first_.empty() ? 2 : static_cast<double>(*std::min_element(first_.begin(), first_.end()));
-    const Tensor memory = filled(spec, g.memory, dtype, dtype == kInt64 ? high : 10, generator_);
+    const Tensor memory =
+        filled(spec, g.memory, dtype, dtype == kInt64 ? high : 10, c_.device, generator_);
     if (g.memory == shape && g.strides == dense_strides(shape)) return memory;
     return Tensor::adopt(new_view(memory.impl(), shape, g.strides, 0));
   }
@@ -206,6 +208,10 @@ std::vector<Value> with_copies(const std::vector<Value>& args, const std::vector
   for (const size_t i : written) {
     if (const auto* tensor = std::get_if<Tensor>(&args[i].variant())) {
       copies[i] = conformance::copy_of(*tensor);
+    } else if (const auto* list = std::get_if<std::vector<Tensor>>(&args[i].variant())) {
+      std::vector<Tensor> own;
+      for (const Tensor& each : *list) own.push_back(conformance::copy_of(each));
+      copies[i] = std::move(own);
     }
   }
   return copies;
@@ -216,6 +222,9 @@ void restore(const std::vector<Value>& originals, const std::vector<size_t>& wri
   for (const size_t i : written) {
     const auto* from = std::get_if<Tensor>(&originals[i].variant());
     if (from != nullptr && from->defined()) call("copy_", {args[i], *from});
+    if (const auto* list = std::get_if<std::vector<Tensor>>(&originals[i].variant())) {
+      for (size_t k = 0; k < list->size(); ++k) call("copy_", {args[i].tensors()[k], (*list)[k]});
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "mytorch/device.h"
 #include "mytorch/dtype.h"
 #include "tests/conformance/catalog.h"
 
@@ -24,6 +25,7 @@ struct Case {
   Form form = Form::kFunction;
   Json args = Json::object();  // as in samples (tests/samples/README.md)
   std::string dtype = "float32";
+  Device device;  // where its tensors are
 };
 
 // The cases of one suite of `folder`/suites.json, or of all. Throws Error(kValue) for an unknown

@@ -33,16 +33,16 @@ Loop repeat(Body body) {
   };
 }
 
-Tensor leaf(IntList shape) {
-  const Tensor x = rand(shape);
+Tensor leaf(IntList shape, Device d) {
+  const Tensor x = rand(shape, kFloat32, d);
   x.requires_grad_();
   return x;
 }
 
 // ---- what a call costs: the same cases, by the same names, as bench/overhead.cpp
 
-Loop product(int64_t n) {
-  return repeat([a = rand({n, n}), b = rand({n, n})] { keep(mm(a, b)); });
+Loop product(int64_t n, Device d) {
+  return repeat([a = rand({n, n}, kFloat32, d), b = rand({n, n}, kFloat32, d)] { keep(mm(a, b)); });
 }
 
 template <class Body>
@@ -57,11 +57,11 @@ Loop recording(Body body) {
 
 constexpr double kParameters = 10e6;
 
-std::vector<Tensor> parameters_with_gradients() {
+std::vector<Tensor> parameters_with_gradients(Device d) {
   std::vector<Tensor> parameters;
   const auto add = [&](IntList shape) {
-    const Tensor parameter = leaf(shape);
-    parameter.set_grad(rand(shape));
+    const Tensor parameter = leaf(shape, d);
+    parameter.set_grad(rand(shape, kFloat32, d));
     parameters.push_back(parameter);
   };
   for (int layer = 0; layer < 9; ++layer) {
@@ -75,45 +75,61 @@ std::vector<Tensor> parameters_with_gradients() {
 }
 
 template <class Optimizer, class Options>
-Loop step_of(Options options) {
-  auto optimizer = std::make_shared<Optimizer>(parameters_with_gradients(), options);
+Loop step_of(Options options, Device d) {
+  auto optimizer = std::make_shared<Optimizer>(parameters_with_gradients(d), options);
   return repeat([optimizer] { optimizer->step(); });
 }
 
 std::vector<Program> all_programs() {
   const auto add_up = [](const char* name, auto make) { return Program{name, 0, 0, 1, make}; };
   std::vector<Program> all = {
-      add_up("empty", [] { return repeat([] { keep(empty({8})); }); }),
-      add_up("view", [] { return repeat([x = rand({8})] {
-                            keep(x.view({2, 4}));
-                          }); }),
+      add_up("empty", [](Device d) { return repeat([d] { keep(empty({8}, kFloat32, d)); }); }),
+      add_up("view",
+             [](Device d) {
+               return repeat([x = rand({8}, kFloat32, d)] { keep(x.view({2, 4})); });
+             }),
       add_up("transpose",
-             [] {
-               return repeat([x = rand({2, 4})] { keep(x.transpose(0, 1)); });
+             [](Device d) {
+               return repeat([x = rand({2, 4}, kFloat32, d)] { keep(x.transpose(0, 1)); });
              }),
       add_up("add_out",
-             [] {
-               return repeat([a = rand({8}), b = rand({8}), out = rand({8})] {
-                 mytorch::add_out(out, a, b);
-               });
+             [](Device d) {
+               return repeat([a = rand({8}, kFloat32, d), b = rand({8}, kFloat32, d),
+                              out = rand({8}, kFloat32, d)] { mytorch::add_out(out, a, b); });
              }),
       add_up("add",
-             [] { return repeat([a = rand({8}), b = rand({8})] { keep(mytorch::add(a, b)); }); }),
+             [](Device d) {
+               return repeat([a = rand({8}, kFloat32, d), b = rand({8}, kFloat32, d)] {
+                 keep(mytorch::add(a, b));
+               });
+             }),
       add_up("add_inplace",
-             [] { return repeat([a = rand({8}), b = zeros({8})] { keep(a.add_(b)); }); }),
-      add_up("relu", [] { return repeat([a = rand({8})] { keep(mytorch::relu(a)); }); }),
-      add_up("sum", [] { return repeat([a = rand({8})] { keep(mytorch::sum(a)); }); }),
-      add_up("mm_2x2", [] { return product(2); }),
-      add_up("mm_64x64", [] { return product(64); }),
+             [](Device d) {
+               return repeat(
+                   [a = rand({8}, kFloat32, d), b = zeros({8}, kFloat32, d)] { keep(a.add_(b)); });
+             }),
+      add_up("relu",
+             [](Device d) {
+               return repeat([a = rand({8}, kFloat32, d)] { keep(mytorch::relu(a)); });
+             }),
       add_up(
-          "add_grad",
-          [] { return recording([a = leaf({8}), b = rand({8})] { keep(mytorch::add(a, b)); }); }),
-      add_up(
-          "mul_grad",
-          [] { return recording([a = leaf({8}), b = rand({8})] { keep(mytorch::mul(a, b)); }); }),
+          "sum",
+          [](Device d) { return repeat([a = rand({8}, kFloat32, d)] { keep(mytorch::sum(a)); }); }),
+      add_up("mm_2x2", [](Device d) { return product(2, d); }),
+      add_up("mm_64x64", [](Device d) { return product(64, d); }),
+      add_up("add_grad",
+             [](Device d) {
+               return recording(
+                   [a = leaf({8}, d), b = rand({8}, kFloat32, d)] { keep(mytorch::add(a, b)); });
+             }),
+      add_up("mul_grad",
+             [](Device d) {
+               return recording(
+                   [a = leaf({8}, d), b = rand({8}, kFloat32, d)] { keep(mytorch::mul(a, b)); });
+             }),
       add_up("chain100",
-             [] {
-               return recording([x = leaf({8}), y = ones({8})] {
+             [](Device d) {
+               return recording([x = leaf({8}, d), y = ones({8}, kFloat32, d)] {
                  Tensor z = x;
                  for (int i = 0; i < 100; ++i) z = z * y;
                  mytorch::sum(z).backward();
@@ -125,13 +141,14 @@ std::vector<Program> all_programs() {
   all[9].flops = 2.0 * 64 * 64 * 64;
   namespace optim = nn::optim;
   // Each reads the parameter, its gradient and the state, and writes the parameter and the state.
-  all.push_back({"sgd_10M", 5 * 4 * kParameters, 0, 1, [] {
-                   return step_of<optim::SGD>(optim::SGDOptions{.lr = 1e-3, .momentum = 0.9});
+  all.push_back({"sgd_10M", 5 * 4 * kParameters, 0, 1, [](Device d) {
+                   return step_of<optim::SGD>(optim::SGDOptions{.lr = 1e-3, .momentum = 0.9}, d);
                  }});
   all.push_back({"adam_10M", 7 * 4 * kParameters, 0, 1,
-                 [] { return step_of<optim::Adam>(optim::AdamOptions{.lr = 1e-3}); }});
-  all.push_back({"adamw_10M", 7 * 4 * kParameters, 0, 1,
-                 [] { return step_of<optim::AdamW>(optim::AdamWOptions{.lr = 1e-3}); }});
+                 [](Device d) { return step_of<optim::Adam>(optim::AdamOptions{.lr = 1e-3}, d); }});
+  all.push_back({"adamw_10M", 7 * 4 * kParameters, 0, 1, [](Device d) {
+                   return step_of<optim::AdamW>(optim::AdamWOptions{.lr = 1e-3}, d);
+                 }});
   return all;
 }
 

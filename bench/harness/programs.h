@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "mytorch/device.h"
+
 namespace mytorch::bench {
 
 // Something to repeat: does it so many times.
@@ -17,7 +19,7 @@ struct Program {
   double bytes = 0;  // that each repetition has to move
   double flops = 0;
   int calls = 1;  // operations in each repetition, of which results give the time of one
-  std::function<Loop()> make;
+  std::function<Loop(Device)> make;  // for a device
 };
 
 // Throws Error(kValue) for a name that there is not.

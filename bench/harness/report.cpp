@@ -85,6 +85,11 @@ void Table::machine(const Machine& m, int threads) {
        << figure(m.multiply_add * 1e-9) << " GFLOP/s (float32)\n";
 }
 
+void Table::device(const Machine& m, Device device) {
+  out_ << device.str() << ": copy " << figure(m.copy * 1e-9) << " GB/s, products "
+       << figure(m.multiply_add * 1e-12) << " TFLOP/s (bfloat16)\n";
+}
+
 void Table::row(const Row& row) {
   const auto number = [&](const std::string& text) { out_ << std::setw(kNumber) << text; };
   if (!has_head_) {

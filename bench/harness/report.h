@@ -20,6 +20,7 @@ class Table {
  public:
   explicit Table(std::ostream& out) : out_(out) {}
   void machine(const Machine& machine, int threads);
+  void device(const Machine& m, Device device);
   void row(const Row& row);
 
  private:

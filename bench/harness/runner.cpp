@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 
+#include "bench/harness/device_runner.h"
 #include "bench/harness/limits.h"
 #include "bench/harness/probe.h"
 #include "bench/harness/subject.h"
@@ -247,6 +248,7 @@ std::vector<Row> measure(const std::vector<OpRecord>& catalog, const Case& c,
                          const Options& options, std::ostream& notes) {
   const NoGradGuard no_grad;
   set_num_threads(options.threads);
+  if (!options.device.is_cpu()) return measure_on_device(catalog, c, options, notes);
   const auto subject = make_subject(c);
   std::vector<Contender> contenders = contenders_of(catalog, c, *subject, options, notes);
   std::vector<Row> rows;

@@ -69,7 +69,8 @@ class OpSubject final : public Subject {
 
 class ProgramSubject final : public Subject {
  public:
-  explicit ProgramSubject(const Program& program) : program_(program), loop_(program.make()) {
+  ProgramSubject(const Program& program, Device device)
+      : program_(program), loop_(program.make(device)) {
     loop_(1);
   }
   void run(int64_t times) override { loop_(times); }
@@ -86,7 +87,7 @@ class ProgramSubject final : public Subject {
 
 std::unique_ptr<Subject> make_subject(const Case& c) {
   if (c.record != nullptr) return std::make_unique<OpSubject>(c);
-  return std::make_unique<ProgramSubject>(find_program(c.program));
+  return std::make_unique<ProgramSubject>(find_program(c.program), c.device);
 }
 
 }  // namespace mytorch::bench

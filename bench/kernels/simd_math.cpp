@@ -7,15 +7,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/kernels/simd_math.cpp"
-#include "hwy/foreach_target.h"
+#include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once per target.
-#include "backends/cpu-openmp/simd/arith-inl.h"
-#include "backends/cpu-openmp/simd/erf-inl.h"
-#include "backends/cpu-openmp/simd/exp-inl.h"
-#include "backends/cpu-openmp/simd/log-inl.h"
-#include "backends/cpu-openmp/simd/pow-inl.h"
-#include "backends/cpu-openmp/simd/trig-inl.h"
-#include "hwy/highway.h"
+#include "backends/cpu-openmp/simd/highway.h"
 
 // name, expression in vectors x (from the interval) and y (from 0.1 to 3), interval
 #ifndef MYTORCH_SIMD_BENCH_LIST

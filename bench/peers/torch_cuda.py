@@ -1,14 +1,16 @@
 """The cases of bench/cuda/cases.cpp in PyTorch, measured the same way.
 
-    python3 bench/peers/torch_cuda.py
+    python3 bench/peers/torch_cuda.py [PART OF NAMES]
 """
 
+import sys
 import time
 
 import torch
 import torch.nn.functional as F
 
 CUDA = torch.device("cuda")
+WANTED = sys.argv[1] if len(sys.argv) > 1 else ""
 
 
 def measure(run) -> float:
@@ -31,6 +33,8 @@ def measure(run) -> float:
 
 
 def report(name: str, size: float, run) -> None:
+    if WANTED not in name:
+        return
     us = measure(run)
     print(f"{name:30} {us:10.2f} {size / us / 1e3:9.1f}", flush=True)
 
@@ -93,6 +97,8 @@ def main() -> None:
     report("softmax bf16 16384x4096", 2 * size, lambda: torch.softmax(x, -1))
     report("layer_norm bf16 16384x4096", 2 * size, lambda: torch.native_layer_norm(x, [4096], weight, bias, 1e-5))
     _, mean, rstd = torch.native_layer_norm(x, [4096], weight, bias, 1e-5)
+    report("rms_norm bf16 16384x4096", 2 * size, lambda: F.rms_norm(x, [4096], weight, 1e-5))
+    report("dropout bf16 16384x4096", 2 * size, lambda: F.dropout(x, 0.5, True))
     report("layer_norm backward", 3 * size, lambda: torch.ops.aten.native_layer_norm_backward(
         grad, x, [4096], mean, rstd, weight, bias, [True, True, True]))
     x = torch.rand(8192, 50304, device=CUDA).bfloat16()
@@ -100,6 +106,10 @@ def main() -> None:
     size = 2 * 8192 * 50304
     report("cross_entropy bf16", size, lambda: F.cross_entropy(x, target))
     leaf = x.clone().requires_grad_()
+    with torch.enable_grad():
+        loss = F.cross_entropy(leaf, target)
+    report("cross_entropy backward", 2 * size, lambda: torch.autograd.grad(loss, leaf, retain_graph=True))
+    del loss
 
     def step() -> None:
         with torch.enable_grad():
@@ -118,7 +128,10 @@ def main() -> None:
             report(f"matmul {name} {side}", 2e-3 * side**3, lambda a=a, b=b: a @ b)
     x, weight = torch.rand(16384, 1024, device=CUDA).bfloat16(), torch.rand(4096, 1024, device=CUDA).bfloat16()
     bias = torch.rand(4096, device=CUDA).bfloat16()
+    x, weight, bias = x - 0.5, (weight - 0.5) * 0.25, bias - 0.5
     report("linear + bias + gelu bf16", 2e-3 * 16384 * 1024 * 4096, lambda: F.gelu(F.linear(x, weight, bias)))
+    report("linear + bias + gelu tanh", 2e-3 * 16384 * 1024 * 4096,
+           lambda: F.gelu(F.linear(x, weight, bias), approximate="tanh"))
     torch.backends.cudnn.benchmark = True
     for channels, extent, kernel, stride, filters in (
             (64, 56, 3, 1, 64), (128, 28, 3, 1, 128), (256, 14, 3, 1, 256), (3, 224, 7, 2, 64)):

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Times the cases of `mytorch bench --suite` in the PyTorch that this Python has.
 
-    torch_ops.py [--suite NAME] [--case NAME ...] [--threads N] [--seconds S] [--json FILE]
+    torch_ops.py [--suite NAME] [--case NAME ...] [--device cpu|cuda] [--threads N] [--seconds S] [--json FILE]
                  [--suites build/release/generated/share/suites.json]
 
 Operators are ATen's by the same names, apart from EXCEPTIONS. A call is repeated by a loop of
 TorchScript, so that no Python stands between calls; where that fails, by Python, and the line says so.
 `mytorch bench --suite NAME --compare FILE` prints the ratios. Of the suite `overhead`
 bench/peers/overhead_libtorch has the same cases in C++.
+
+On a GPU, as in `mytorch bench --device cuda`, calls are queued and waited for together, and take turns on
+sets of arguments that are larger than its caches; that turn is Python's.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from pathlib import Path
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--suite", default="all")
 parser.add_argument("--case", action="append", default=[])
+parser.add_argument("--device", default="cpu")
 parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
 parser.add_argument("--seconds", type=float, default=0.4)
 parser.add_argument("--json")
@@ -41,7 +45,9 @@ except ImportError:
     sys.exit("torch_ops.py: this Python has no PyTorch (Debian: python3-torch, and /usr/bin/python3)")
 
 LABEL = f"torch-{torch.__version__}"
-BATCH = 1e-3  # seconds
+ON_GPU = options.device != "cpu"
+BATCH = 4e-3 if ON_GPU else 1e-3  # seconds
+BEYOND_CACHES = 256 << 20  # bytes
 LEAST_ROUNDS, MOST_ROUNDS = 7, 401
 
 
@@ -223,6 +229,27 @@ def loop_of(case: dict, args: dict):
         return python_loop, f"by Python: {str(error).strip().splitlines()[0]}"
 
 
+def nbytes(value) -> int:
+    if isinstance(value, (list, tuple)):
+        return sum(nbytes(v) for v in value)
+    return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
+
+
+def turns_of(case: dict):
+    """The same for a GPU: over several sets of arguments."""
+    args = arguments(case)
+    sets = min(16, BEYOND_CACHES // max(nbytes(list(args.values())), 1) + 1)
+    made = [loop_of(case, args)] + [loop_of(case, arguments(case)) for _ in range(sets - 1)]
+    loops = [loop for loop, _ in made]
+    if sets == 1:
+        return made[0]
+
+    def turns(n: int):
+        for i in range(n):
+            loops[i % sets](1)
+    return turns, made[0][1]
+
+
 # ---- optimizers: the parameters of bench/harness/programs.cpp -----------------------------------------
 
 def parameters() -> list[torch.Tensor]:
@@ -257,8 +284,12 @@ def optimizer_loops(name: str):
 # ---- measuring ----------------------------------------------------------------------------------------
 
 def seconds_of(loop, n: int) -> float:
+    if ON_GPU:
+        torch.cuda.synchronize()
     start = time.perf_counter()
     loop(n)
+    if ON_GPU:
+        torch.cuda.synchronize()
     return time.perf_counter() - start
 
 
@@ -293,6 +324,9 @@ def blas_library() -> str:
 
 def main() -> None:
     torch.set_num_threads(options.threads)
+    if ON_GPU:
+        torch.set_default_device(options.device)
+        torch.backends.cudnn.allow_tf32 = False  # the default of products, and of mytorch
     # Fused and specialized graphs would not be the operators any more.
     for switch in ("_jit_set_profiling_executor", "_jit_set_profiling_mode", "_jit_override_can_fuse_on_cpu",
                    "_jit_set_texpr_fuser_enabled"):
@@ -303,7 +337,7 @@ def main() -> None:
     if not cases:
         sys.exit(f"torch_ops.py: no case of suite {options.suite!r} has such a name")
     results = []
-    print(f"{LABEL}, {options.threads} threads, {blas_library()}")
+    print(f"{LABEL}, " + (torch.cuda.get_device_name() if ON_GPU else f"{options.threads} threads, {blas_library()}"))
     for case in cases:
         name = case["name"]
         if "program" in case and name not in OPTIMIZERS:
@@ -313,7 +347,7 @@ def main() -> None:
                 if name in OPTIMIZERS:
                     loops = [(label, loop, "") for label, loop in optimizer_loops(name)]
                 else:
-                    loops = [("", *loop_of(case, arguments(case)))]
+                    loops = [("", *(turns_of(case) if ON_GPU else loop_of(case, arguments(case))))]
                 for label, loop, remark in loops:
                     middle, deviation, rounds = measure(loop)
                     print(f"{name:26} {LABEL + label:24} {middle * 1e6:12.2f} us  +- "

@@ -381,6 +381,12 @@ class RefusalTest(unittest.TestCase):
             "view: a b\ngrad: none", "is not a function's name", op="f(Tensor(a) self) -> Tensor(a)"
         )
         self.record("view: v\ngrad: none", "a view returns aliases")
+        self.record("composite: c\ngrad: none", "writes lists", op="f(Tensor(a!)[] self) -> ()")
+        self.record(
+            "composite: c\nkernel: optional\ngrad: none",
+            "writes lists",
+            op="f(Tensor(a!)[] self) -> Tensor",
+        )
         self.record("primitive: p\ngrad: none", "never views", op="f(Tensor(a) self) -> Tensor(a)")
         self.record(
             "pointwise: self\ngrad: none",

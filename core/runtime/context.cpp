@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 
 #include "core/runtime/cpu_pool.h"
 #include "core/runtime/device_registry.h"
 #include "core/runtime/parallel.h"
+#include "core/runtime/recording.h"
 #include "core/types/errors.h"
 #include "mytorch/version.h"
 
@@ -41,6 +43,11 @@ void* ctx_scratch(mt_ctx* ctx, size_t bytes) {
   auto* context = static_cast<Context*>(ctx);
   if (bytes > SIZE_MAX - 63) return nullptr;
   bytes = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
+  const uint64_t recording = recording_of(*ctx);
+  if (context->stream != context->scratch_stream || recording != context->scratch_recording)
+      [[unlikely]] {
+    context->move_scratch(recording);
+  }
   while (context->block < context->blocks.size()) {
     auto& block = context->blocks[context->block];
     if (context->used + bytes <= block.bytes) {
@@ -88,10 +95,48 @@ void host_log(int level, const char* message) {
 const mt_host kHost = {sizeof(mt_host),        MT_ABI_MAJOR,   MT_ABI_MINOR,
                        MYTORCH_VERSION_STRING, host_set_error, host_log};
 
+// Streams of threads that have ended, for those that begin: graphs of gradients may name a stream
+// longer than its thread lives, so none is ever destroyed.
+struct IdleStreams {
+  struct Stream {
+    Device device;
+    void* stream;
+  };
+  std::mutex mutex;
+  std::vector<Stream> all;
+
+  void* take(Device device) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (!(all[i].device == device)) continue;
+      void* stream = all[i].stream;
+      all.erase(all.begin() + static_cast<std::ptrdiff_t>(i));
+      return stream;
+    }
+    return nullptr;
+  }
+  void give(Device device, void* stream) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    all.push_back({device, stream});
+  }
+};
+IdleStreams& idle_streams() {
+  static IdleStreams* const instance = new IdleStreams;  // threads may outlive main
+  return *instance;
+}
+
 // Owns this thread's contexts, of all devices it touched.
 struct ThreadContexts {
   std::vector<std::unique_ptr<Context>> all;
-  ~ThreadContexts() { std::fill_n(thread_state.contexts, kMaxDeviceTypes, nullptr); }
+  ~ThreadContexts() {
+    std::fill_n(thread_state.contexts, kMaxDeviceTypes, nullptr);
+    for (auto& context : all) {
+      const Device device(context->device.type, context->device.index);
+      void* stream = context->stream;
+      context.reset();  // its memory goes first
+      if (stream != nullptr) idle_streams().give(device, stream);
+    }
+  }
 };
 thread_local ThreadContexts contexts;
 
@@ -105,7 +150,8 @@ void free_block(const Context& context, const Context::Block& block) {
     return;
   }
   const DeviceType& type = device_type(device_slot(context.device.type));
-  type.ops->release(type.self, context.device.index, block.data, block.bytes, context.stream);
+  type.ops->release(type.self, context.device.index, block.data, block.bytes,
+                    context.scratch_stream);
 }
 
 }  // namespace
@@ -114,6 +160,15 @@ void Context::join_blocks() {
   for (const Block& each : blocks) free_block(*this, each);
   blocks.clear();
   wanted = taken;
+}
+
+void Context::move_scratch(uint64_t recording) {
+  for (const Block& each : blocks) free_block(*this, each);
+  blocks.clear();
+  block = 0;
+  used = 0;
+  scratch_stream = stream;
+  scratch_recording = recording;
 }
 
 Context::~Context() {
@@ -140,7 +195,10 @@ mt_ctx* make_context(int slot, Device device) {
   if (slot != kCpuSlot) {
     const DeviceType& type = device_type(slot);
     if (type.ops->create_stream != nullptr) {
-      ctx.stream = type.ops->create_stream(type.self, device.index, 0);
+      ctx.stream = idle_streams().take(device);
+      if (ctx.stream == nullptr) {
+        ctx.stream = type.ops->create_stream(type.self, device.index, 0);
+      }
     }
   }
   contexts.all.push_back(std::move(context));

@@ -24,6 +24,10 @@ struct Context : mt_ctx {
   size_t used = 0;    // of that block
   size_t taken = 0;   // by this call
   size_t wanted = 0;  // of the next block, at least
+  // What the blocks were allocated for: work on another stream is not ordered behind theirs, and
+  // those of a graph that is being recorded are the graph's.
+  void* scratch_stream = nullptr;
+  uint64_t scratch_recording = 0;
   // Where make_output puts outputs of records marked `dynamic`; set around such a call.
   const mt_tensor* (*dynamic_output)(void* user, int32_t index, const int64_t* shape,
                                      int32_t ndim) = nullptr;
@@ -32,6 +36,8 @@ struct Context : mt_ctx {
   // Frees all blocks: the next is as large as what this call took, so that neither several requests
   // of a call need memory anew each time, nor growing ones add up.
   void join_blocks();
+  // The same for all blocks, where the next ones are for another stream or recording.
+  void move_scratch(uint64_t recording);
   ~Context();
 };
 

@@ -17,9 +17,10 @@ void Generator::set_seed(uint64_t seed) {
 }
 uint64_t Generator::call() const { return state_->call; }
 void Generator::set_call(uint64_t call) { state_->call = call; }
-mt_random Generator::next() const {
-  return {state_->seed, state_->call.fetch_add(1, std::memory_order_relaxed), nullptr};
+uint64_t Generator::take(uint64_t calls) const {
+  return state_->call.fetch_add(calls, std::memory_order_relaxed);
 }
+mt_random Generator::next() const { return {state_->seed, take(1), nullptr}; }
 
 Generator& default_generator() {
   static Generator* const instance = new Generator(0);

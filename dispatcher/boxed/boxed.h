@@ -132,6 +132,13 @@ void boxed_out(const Value* args, std::vector<Value>* results) {
   for (int i = 0; i < outs; ++i) results->push_back(args[i]);
 }
 
+// An op that writes lists of tensors: its results are the arguments of these numbers.
+template <auto function, int... lists>
+void boxed_lists(const Value* args, std::vector<Value>* results) {
+  boxed<function>(args, results);
+  (results->push_back(args[lists]), ...);
+}
+
 // The value of an argument's default, as the schema writes it.
 Value default_value(const struct ArgInfo& arg);
 

@@ -7,6 +7,7 @@
 
 #include "core/types/errors.h"
 #include "dispatcher/boxed/boxed.h"
+#include "dispatcher/custom/custom.h"
 #include "dispatcher/table/op.h"
 
 namespace mytorch {
@@ -237,6 +238,10 @@ std::vector<Value> run(const OpInfo& op, Boxed form, const std::vector<Value>& a
   return results;
 }
 
+std::vector<Value> run_functional(const OpInfo& op, const std::vector<Value>& args) {
+  return op.custom != nullptr ? call_custom(*op.custom, args) : run(op, op.boxed, args);
+}
+
 }  // namespace
 
 std::vector<Value> call_entry(const OpEntry& entry, std::vector<Value> args) {
@@ -244,7 +249,7 @@ std::vector<Value> call_entry(const OpEntry& entry, std::vector<Value> args) {
   if (!bound.why.empty()) {
     fail(ErrorCode::kType, "[", entry.info->base, "] ", entry.info->schema, ": ", bound.why);
   }
-  return run(*entry.info, entry.info->boxed, bound.args);
+  return run_functional(*entry.info, bound.args);
 }
 
 std::vector<Value> call(std::string_view name, std::vector<Value> args,
@@ -290,7 +295,7 @@ std::vector<Value> call(std::string_view name, std::vector<Value> args,
       continue;
     }
     if (inplace) return run(op, op.boxed_inplace, bound.args);
-    if (outs.given == 0) return run(op, op.boxed, bound.args);
+    if (outs.given == 0) return run_functional(op, bound.args);
     if (op.boxed_out != nullptr && outs.given != op.num_outputs) {
       fail(ErrorCode::kValue, "[", op.base, "] has ", op.num_outputs, " results, but ", outs.given,
            outs.given == 1 ? " output is given" : " outputs are given");

@@ -7,6 +7,7 @@
 #include "core/types/errors.h"
 #include "dispatcher/choice/pins.h"
 #include "dispatcher/choice/state.h"
+#include "dispatcher/custom/custom.h"
 
 namespace mytorch {
 namespace {
@@ -112,14 +113,17 @@ const Backend& add_backend(const mt_backend& given, const std::string& path) {
     std::lock_guard<std::mutex> lock(b.mutex);
     b.all.push_back(std::move(backend));
   }
+  add_operators_of(*kept);
   for (int64_t i = 0; i < given.num_candidates; ++i) {
     // Candidates are laid out with the backend's own size, which may differ from ours.
     const auto* first = reinterpret_cast<const char*>(given.candidates);
     const size_t step = given.candidates->size;
-    const mt_candidate abi = copy_sized(reinterpret_cast<const mt_candidate*>(first + i * step));
+    mt_candidate abi = copy_sized(reinterpret_cast<const mt_candidate*>(first + i * step));
     // An op that this mytorch does not have is no error: the plug-in may be newer.
     OpEntry* entry = abi.op != nullptr ? find_op(abi.op) : nullptr;
-    if (entry != nullptr) register_candidate(*entry, *kept, abi);
+    if (entry == nullptr) continue;
+    if (abi.hash == 0 && entry->info->custom != nullptr) abi.hash = entry->info->hash;
+    register_candidate(*entry, *kept, abi);
   }
   if (kept->abi.compile != nullptr) {
     for (OpEntry* entry : all_ops()) {

@@ -25,14 +25,15 @@ bool must_dissolve(const OpInfo& op, const void* args) {
   return can_dissolve(op, args);
 }
 
-int run_by_priority(OpState& state, int slot, const Candidate* but, mt_ctx* ctx, const void* args) {
+KernelRan run_by_priority(OpState& state, int slot, const Candidate* but, mt_ctx* ctx,
+                          const void* args) {
   const CandidateList* list = state.lists[slot].load(std::memory_order_acquire);
   for (const Candidate& candidate : list->ordered) {
     if (&candidate == but || candidate.is_oracle()) continue;
     const int status = run_one(state, slot, candidate, ctx, args);
-    if (status != MT_DECLINED) return status;
+    if (status != MT_DECLINED) return {status, &candidate};
   }
-  return MT_DECLINED;
+  return {MT_DECLINED, nullptr};
 }
 
 // Apart, so that those below keep little alive and end in jumps.
@@ -55,43 +56,62 @@ int choose_measured(void* self, mt_ctx* ctx, const void* args) {
   return winners.otherwise.run(winners.otherwise.self, ctx, args);
 }
 
-// The slot of an op with several or conditional candidates.
-int choose(void* self, mt_ctx* ctx, const void* args) {
-  const auto& ref = *static_cast<const OpState::Ref*>(self);
-  OpState& state = *ref.state;
-  if (anybody_observes()) observed({state.entry, ref.slot, ctx, args});
+// Asks the candidates of an op that has several or conditional ones.
+KernelRan run_chosen(OpState& state, int slot, mt_ctx* ctx, const void* args) {
   const Kernels allowed = restricted.load(std::memory_order_relaxed);
   if (allowed == Kernels::kPrimitives && must_dissolve(*state.entry->info, args)) {
-    return MT_DECLINED;
+    return {MT_DECLINED, nullptr};
   }
-  const Backend* pinned = pinned_backend(state, ref.slot);
+  const Backend* pinned = pinned_backend(state, slot);
   if (pinned != nullptr) {
-    const CandidateList* list = state.lists[ref.slot].load(std::memory_order_acquire);
+    const CandidateList* list = state.lists[slot].load(std::memory_order_acquire);
     for (const Candidate& candidate : list->ordered) {
       if (candidate.backend != pinned) continue;
-      const int status = run_one(state, ref.slot, candidate, ctx, args);
-      if (status != MT_DECLINED) return status;
+      const int status = run_one(state, slot, candidate, ctx, args);
+      if (status != MT_DECLINED) return {status, &candidate};
     }
   }
-  if (allowed == Kernels::kPreferred) return MT_DECLINED;
+  if (allowed == Kernels::kPreferred) return {MT_DECLINED, nullptr};
   if (pinned == nullptr && choice_mode.load(std::memory_order_relaxed) == Choice::kMeasured &&
       is_worth_looking(*state.signature, args)) {
     const uint64_t key = signature(*state.signature, *ctx, args);
     const auto find = [&]() -> const Candidate* {
-      const Winners* winners = state.winners[ref.slot].load(std::memory_order_acquire);
+      const Winners* winners = state.winners[slot].load(std::memory_order_acquire);
       return winners != nullptr ? winners->find(key).candidate : nullptr;
     };
     const Candidate* winner = find();
     if (winner == nullptr && tunings.load(std::memory_order_relaxed) > 0) {
-      tune(state, ref.slot, ctx, args, key);
+      tune(state, slot, ctx, args, key);
       winner = find();
     }
     if (winner != nullptr) {
-      const int status = run_one(state, ref.slot, *winner, ctx, args);
-      if (status != MT_DECLINED) return status;
+      const int status = run_one(state, slot, *winner, ctx, args);
+      if (status != MT_DECLINED) return {status, winner};
     }
   }
-  return run_by_priority(state, ref.slot, nullptr, ctx, args);
+  return run_by_priority(state, slot, nullptr, ctx, args);
+}
+
+int run_observed(const KernelCall& call) {
+  OpState& state = *call.entry->state.load(std::memory_order_relaxed);
+  tell_observers(call);
+  Watcher* const watching = watcher();
+  if (watching == nullptr) return run_chosen(state, call.slot, call.ctx, call.args).status;
+  struct Watched {
+    Watcher* watching;
+    const KernelCall& call;
+    KernelRan ran{MT_ERROR_INTERNAL, nullptr};
+    ~Watched() { watching->after(call, ran); }
+  } watched{watching, call};
+  watching->before(call);
+  watched.ran = run_chosen(state, call.slot, call.ctx, call.args);
+  return watched.ran.status;
+}
+
+int choose(void* self, mt_ctx* ctx, const void* args) {
+  const auto& [state, slot] = *static_cast<const OpState::Ref*>(self);
+  if (anybody_observes()) return run_observed({state->entry, slot, ctx, args});
+  return run_chosen(*state, slot, ctx, args).status;
 }
 
 std::mutex state_mutex;
@@ -168,7 +188,7 @@ int Winners::ask(void* self, mt_ctx* ctx, const void* args) {
     const int status = run_one(winners.state, winners.slot, *candidate, ctx, args);
     if (status != MT_DECLINED) return status;
   }
-  return run_by_priority(winners.state, winners.slot, candidate, ctx, args);
+  return run_by_priority(winners.state, winners.slot, candidate, ctx, args).status;
 }
 
 int run_one(OpState& state, int slot, const Candidate& candidate, mt_ctx* ctx, const void* args) {

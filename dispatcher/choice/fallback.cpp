@@ -118,11 +118,43 @@ Mirror mirror(const mt_tensor* t, int slot, mt_ctx* ctx) {
   return m;
 }
 
+// Outputs whose shape the CPU's kernel decides: each is made on the device, as the caller wants it,
+// and gets a twin for the kernel.
+class DynamicTwins {
+ public:
+  // `cpu` null: the op has none.
+  DynamicTwins(mt_ctx* cpu, mt_ctx* device, int slot, std::vector<Mirror>& outputs)
+      : cpu_(static_cast<Context*>(cpu)), device_(device), slot_(slot), outputs_(outputs) {
+    if (cpu_ == nullptr) return;
+    cpu_->dynamic_output = make;
+    cpu_->dynamic_user = this;
+  }
+  ~DynamicTwins() {
+    if (cpu_ != nullptr) cpu_->dynamic_output = nullptr;
+  }
+  DynamicTwins(const DynamicTwins&) = delete;
+  DynamicTwins& operator=(const DynamicTwins&) = delete;
+
+ private:
+  static const mt_tensor* make(void* self, int32_t index, const int64_t* shape, int32_t ndim) {
+    auto* twins = static_cast<DynamicTwins*>(self);
+    mt_ctx* device = twins->device_;
+    const mt_tensor* made = device->make_output(device, index, shape, ndim);
+    if (made == nullptr) return nullptr;
+    twins->outputs_.push_back(mirror(made, twins->slot_, device));
+    return &twins->outputs_.back().host.impl()->abi;
+  }
+  Context* cpu_;
+  mt_ctx* device_;
+  int slot_;
+  std::vector<Mirror>& outputs_;
+};
+
 }  // namespace
 
 void run_fallback(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args) {
   const OpInfo& op = *entry.info;
-  if (slot == kCpuSlot || op.dynamic || !fallback_is_allowed()) fail_no_kernel(entry, slot, args);
+  if (slot == kCpuSlot || !fallback_is_allowed()) fail_no_kernel(entry, slot, args);
   OpState& state = state_of(const_cast<OpEntry&>(entry));
   if (state.fallbacks.fetch_add(1) == 0) {
     std::fprintf(stderr,
@@ -151,6 +183,7 @@ void run_fallback(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args)
     t = &outputs.back().host.impl()->abi;
   });
   mt_ctx* cpu = context(kCpuSlot, {MT_DEVICE_CPU, 0});
+  const DynamicTwins twins(op.dynamic ? cpu : nullptr, ctx, slot, outputs);
   if (!run_kernel(entry, kCpuSlot, cpu, copy.data())) fail_no_kernel(entry, slot, args);
   const DeviceType& type = device_type(slot);
   for (const Mirror& m : outputs) {

@@ -9,34 +9,49 @@
 namespace mytorch {
 namespace {
 
-std::atomic<int> observers{0};  // of all threads
+std::atomic<int> looking{0};  // observers of all threads, and the watcher
+std::atomic<Watcher*> the_watcher{nullptr};
 thread_local Observe* innermost = nullptr;
+
+void one_more() {
+  load_default_backends();
+  if (looking.fetch_add(1) == 0) resolve_all();
+}
+void one_less() {
+  if (looking.fetch_sub(1) == 1) resolve_all();
+}
 
 }  // namespace
 
 Observe::Observe(std::function<void(const KernelCall&)> seen)
     : seen_(std::move(seen)), outer_(std::exchange(innermost, this)) {
-  load_default_backends();
-  if (observers.fetch_add(1) == 0) resolve_all();
+  one_more();
 }
 
 Observe::~Observe() {
   innermost = outer_;
-  if (observers.fetch_sub(1) == 1) resolve_all();
+  one_less();
 }
 
-bool anybody_observes() { return observers.load(std::memory_order_relaxed) > 0; }
+void set_watcher(Watcher* watcher) {
+  const Watcher* before = the_watcher.exchange(watcher);
+  if (before == nullptr && watcher != nullptr) one_more();
+  if (before != nullptr && watcher == nullptr) one_less();
+}
 
-bool observed(const KernelCall& call) {
+bool anybody_observes() { return looking.load(std::memory_order_relaxed) > 0; }
+
+void tell_observers(const KernelCall& call) {
   Observe* const observer = innermost;
-  if (observer == nullptr) return false;
+  if (observer == nullptr) return;
   // What it calls itself is not for it. It may throw.
   struct Aside {
     Observe* self;
     ~Aside() { innermost = self; }
   } const aside{std::exchange(innermost, observer->outer_)};
   observer->seen_(call);
-  return true;
 }
+
+Watcher* watcher() { return the_watcher.load(std::memory_order_acquire); }
 
 }  // namespace mytorch

@@ -1,5 +1,6 @@
-// Seeing the calls of kernels as they are made: for `explain`, for timing kernels alone, and for
-// tests.
+// Seeing the calls of kernels as they are made: for `explain`, the profiler, for timing kernels
+// alone, and for tests. Every op on any thread goes through the choice while anybody looks, so
+// calls are slower then; nobody looking costs nothing.
 #pragma once
 
 #include <functional>
@@ -8,6 +9,8 @@
 
 namespace mytorch {
 
+struct Candidate;
+
 struct KernelCall {
   OpEntry* entry;
   int slot;  // of the device type
@@ -15,8 +18,13 @@ struct KernelCall {
   const void* args;  // the op's argument struct; what it points to lives as long as the call
 };
 
-// While it lives, `seen` is called for each kernel call of this thread, before it runs. Every op on
-// any thread goes through the choice meanwhile, so calls are slower.
+// What became of it.
+struct KernelRan {
+  int status;
+  const Candidate* candidate;  // null where none took the call
+};
+
+// While it lives, `seen` is called for each kernel call of this thread, before it runs.
 class Observe {
  public:
   explicit Observe(std::function<void(const KernelCall&)> seen);
@@ -25,13 +33,29 @@ class Observe {
   Observe& operator=(const Observe&) = delete;
 
  private:
-  friend bool observed(const KernelCall& call);
+  friend void tell_observers(const KernelCall& call);
   std::function<void(const KernelCall&)> seen_;
   Observe* outer_;
 };
 
-// Whether anybody observes; then the thread's observers were told. For choose().
+// Sees the calls of all threads, from whichever makes them. It lives for good: calls may be under
+// way when it is told to look away.
+class Watcher {
+ public:
+  virtual void before(const KernelCall& call) noexcept = 0;
+  // Also after a call that threw (MT_ERROR_INTERNAL).
+  virtual void after(const KernelCall& call, const KernelRan& ran) noexcept = 0;
+
+ protected:
+  ~Watcher() = default;
+};
+// null: nobody watches.
+void set_watcher(Watcher* watcher);
+
+// For choose(): whether anybody looks; then tell_observers() comes before the call, and the
+// watcher, if there is one, is told before and after it.
 bool anybody_observes();
-bool observed(const KernelCall& call);
+void tell_observers(const KernelCall& call);
+Watcher* watcher();
 
 }  // namespace mytorch

@@ -82,6 +82,12 @@ void refuse_out_gradient(const OpInfo& op) {
        "functional form, or call it inside NoGradGuard");
 }
 
+void refuse_list_gradient(const OpInfo& op) {
+  fail(ErrorCode::kValue, "[", op.base,
+       "] it writes tensors that require a gradient, and is not differentiable: call it inside "
+       "NoGradGuard");
+}
+
 uint16_t refuse_arguments(const OpInfo& op, const char* why) {
   fail(ErrorCode::kValue, why[0] == '[' ? "" : absl::StrCat("[", op.base, "] "), why);
 }

@@ -6,6 +6,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "core/runtime/context.h"
+#include "core/runtime/recording.h"
 #include "core/tensor/spec.h"
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/frame/outputs.h"
@@ -49,9 +50,10 @@ inline mt_device abi_value(std::optional<Device> x) {
   return x.has_value() ? mt_device{x->type, x->index} : mt_device{};
 }
 
-// Takes a call number from the generator, or from the default one.
-inline mt_random random_call(const std::optional<Generator>& generator) {
-  return (generator.has_value() ? *generator : default_generator()).next();
+// Takes a call number from the generator, or from the default one, for work on the device of `on`.
+inline mt_random random_call(const std::optional<Generator>& generator, const Tensor& on) {
+  const Generator& from = generator.has_value() ? *generator : default_generator();
+  return num_recordings() == 0 ? from.next() : recorded_draw(from, on.device());
 }
 
 class TensorListArg {
@@ -143,6 +145,7 @@ void assign_outs(const OpInfo& op, std::initializer_list<Tensor> outs,
                  std::initializer_list<Tensor> results);
 
 [[noreturn]] void refuse_out_gradient(const OpInfo& op);
+[[noreturn]] void refuse_list_gradient(const OpInfo& op);
 // The variant of a call that no body of the record covers; never returns.
 [[noreturn]] uint16_t refuse_arguments(const OpInfo& op, const char* why);
 

@@ -43,9 +43,11 @@ class Evaluation {
   Evaluation(const OpInfo& op, const void* args)
       : args_(args), program_(*op.programs[header(args).variant]) {
     compute_ = from_abi(header(args).compute);
-    // Bools compute as numbers; what is not zero is true at the end.
+    // Bools compute as numbers; what is not zero is true at the end. The 16-bit types compute in
+    // float32, as in kernels, and are rounded once.
     bools_ = compute_ == kBool;
     if (bools_) compute_ = kInt64;
+    if (compute_ == kFloat16 || compute_ == kBFloat16) compute_ = kFloat32;
     values_.resize(program_.num_nodes);
     for_each_input(op, args, [&](const mt_tensor*& t, const ArgInfo&) {
       if ((t->flags & MT_TENSOR_HOST) == 0) {
@@ -207,7 +209,9 @@ std::vector<Tensor> fold(const mt_program& p, const Tensor& x, const Dims2& d, i
     const Tensor top =
         count != 0 ? reduce("amax", x, true)
                    : reduce("sum.dim_IntList", x, true) - std::numeric_limits<double>::infinity();
-    const Tensor sum = reduce("sum.dim_IntList", call_one("exp", {x - top}), d.keepdim);
+    // What equals the largest counts as 1, also where that is infinite and x - top no number.
+    const Tensor apart = call_one("where", {call_one("eq", {x, top}), 0.0, x - top});
+    const Tensor sum = reduce("sum.dim_IntList", call_one("exp", {apart}), d.keepdim);
     return {d.keepdim ? top : call_one("reshape", {top, sum.sizes()}), sum};
   }
   fail(ErrorCode::kUnsupported, "[", p.name, "] a fold of kind ", kind,
@@ -251,15 +255,15 @@ std::vector<Tensor> dissolve(const OpInfo& op, const void* args, const bool* wan
     for (int64_t dim : d.dims) count *= x.size(dim);
     run.set_states(fold(p, x, d, count), count);
   }
-  const bool bools = same_dtype(header(args).compute, to_abi(kBool));
+  const ScalarType type = from_abi(header(args).compute);
   std::vector<Tensor> results(p.num_outputs);
   for (int i = 0; i < p.num_outputs; ++i) {
     if (wanted != nullptr && !wanted[i]) continue;
     const mt_node& node = p.nodes[p.outputs[i].node];
     results[i] = run.tensor(p.outputs[i].node);
-    if (bools && node.type == MT_TYPE_COMPUTE) {
-      results[i] = call_one("ne", {results[i], int64_t{0}});
-    }
+    if (node.type != MT_TYPE_COMPUTE) continue;
+    results[i] =
+        type == kBool ? call_one("ne", {results[i], int64_t{0}}) : converted(results[i], type);
   }
   return results;
 }

@@ -120,7 +120,8 @@ inline void finish_into(const Tensor& out, const Tensor& temporary) {
 // Runs the kernel, or where there is none, the node operations of the op's program, or the allowed
 // fallback.
 void run_program_slow(const OpEntry& entry, TensorImpl* out, const void* args);
-inline void run_pointwise(const OpEntry& entry, TensorImpl* out, const void* args) {
+[[gnu::always_inline]] inline void run_pointwise(const OpEntry& entry, TensorImpl* out,
+                                                 const void* args) {
   mt_ctx* ctx = context(out->device_slot, out->abi.dl.device);
   if (!run_kernel(entry, out->device_slot, ctx, args)) [[unlikely]] {
     run_program_slow(entry, out, args);

@@ -14,6 +14,7 @@
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/choice/pins.h"
 #include "dispatcher/loader/library_check.h"
+#include "dispatcher/profiler/profile.h"
 #include "mytorch/backends.h"
 
 namespace mytorch {
@@ -186,6 +187,7 @@ bool load_default_backends() {
     }
   }
   check_preferences();
+  profiler::profile_as_environment_says();
   return true;
 }
 

@@ -93,6 +93,7 @@ struct OpInfo {
   void (*boxed_out)(const Value* args, std::vector<Value>* results);
   const OlderSchema* older = nullptr;
   int32_t num_older = 0;
+  const struct CustomOperator* custom = nullptr;  // of an operator registered at run time
 };
 
 // A kernel, callable without looking further.
@@ -135,5 +136,7 @@ OpEntry* find_op(std::string_view full_name);
 // All overloads of "add", in the order of the records.
 std::vector<OpEntry*> find_overloads(std::string_view base);
 std::vector<OpEntry*> all_ops();
+// Adds an operator, for good. Throws Error(kValue) where there is one of that name.
+void add_op(OpEntry& entry);
 
 }  // namespace mytorch

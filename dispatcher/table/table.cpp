@@ -1,25 +1,32 @@
-#include <algorithm>
 #include <mutex>
+#include <shared_mutex>
 
 #include "absl/container/flat_hash_map.h"
+#include "core/types/errors.h"
 #include "dispatcher/table/op.h"
 
 namespace mytorch {
 namespace {
 
+// Operators are added now and then, and looked up by name often: by threads that then share the
+// lock.
 struct Index {
+  std::shared_mutex mutex;
   absl::flat_hash_map<std::string_view, OpEntry*> by_name;
   absl::flat_hash_map<std::string_view, std::vector<OpEntry*>> by_base;
+  std::vector<OpEntry*> all;
+
+  void add(OpEntry* entry) {
+    by_name.emplace(entry->info->name, entry);
+    by_base[entry->info->base].push_back(entry);
+    all.push_back(entry);
+  }
 };
 
-const Index& index() {
-  static const Index* const built = [] {
+Index& index() {
+  static Index* const built = [] {
     auto* made = new Index;
-    for (int i = 0; i < kGeneratedOps.size; ++i) {
-      OpEntry* entry = kGeneratedOps.entries[i];
-      made->by_name.emplace(entry->info->name, entry);
-      made->by_base[entry->info->base].push_back(entry);
-    }
+    for (int i = 0; i < kGeneratedOps.size; ++i) made->add(kGeneratedOps.entries[i]);
     return made;
   }();
   return *built;
@@ -28,17 +35,33 @@ const Index& index() {
 }  // namespace
 
 OpEntry* find_op(std::string_view full_name) {
-  const auto it = index().by_name.find(full_name);
-  return it != index().by_name.end() ? it->second : nullptr;
+  Index& known = index();
+  std::shared_lock<std::shared_mutex> lock(known.mutex);
+  const auto it = known.by_name.find(full_name);
+  return it != known.by_name.end() ? it->second : nullptr;
 }
 
 std::vector<OpEntry*> find_overloads(std::string_view base) {
-  const auto it = index().by_base.find(base);
-  return it != index().by_base.end() ? it->second : std::vector<OpEntry*>{};
+  Index& known = index();
+  std::shared_lock<std::shared_mutex> lock(known.mutex);
+  const auto it = known.by_base.find(base);
+  return it != known.by_base.end() ? it->second : std::vector<OpEntry*>{};
 }
 
 std::vector<OpEntry*> all_ops() {
-  return {kGeneratedOps.entries, kGeneratedOps.entries + kGeneratedOps.size};
+  Index& known = index();
+  std::shared_lock<std::shared_mutex> lock(known.mutex);
+  return known.all;
+}
+
+void add_op(OpEntry& entry) {
+  Index& known = index();
+  std::unique_lock<std::shared_mutex> lock(known.mutex);
+  if (known.by_name.contains(entry.info->name)) {
+    fail(ErrorCode::kValue, "[register_operator] there is an operator ", entry.info->name,
+         " already");
+  }
+  known.add(&entry);
 }
 
 }  // namespace mytorch

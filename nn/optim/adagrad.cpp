@@ -2,8 +2,7 @@
 
 #include <utility>
 
-#include "mytorch/ops/adagrad_step.h"
-#include "mytorch/ops/full_like.h"
+#include "mytorch/ops/adagrad_steps_.h"
 
 namespace mytorch::nn::optim {
 
@@ -30,14 +29,11 @@ Optimizer::Numbers Adagrad::numbers(size_t group) {
           {"eps", &options.eps}};
 }
 
-void Adagrad::update(size_t group, Slot& slot, const Tensor& given) {
-  const AdagradOptions& options = options_[group];
-  Tensor& sum = slot.state[0];
-  if (!sum.defined()) sum = full_like(slot.parameter, options.initial_accumulator);
-  const double before = static_cast<double>(slot.step - 1);
-  adagrad_step_out(slot.parameter, sum, slot.parameter, given, sum,
-                   options.lr / (1 + before * options.lr_decay), options.eps, options.weight_decay,
-                   options.maximize ? -1 : 1);
+void Adagrad::update(const Batch& batch) {
+  const AdagradOptions& options = options_[batch.group];
+  adagrad_steps_(batch.parameters, batch.gradients, batch.state(0, options.initial_accumulator),
+                 batch.lr, batch.step, options.eps, options.lr_decay, options.weight_decay,
+                 options.maximize);
 }
 
 }  // namespace mytorch::nn::optim

@@ -7,6 +7,12 @@
 
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
+#include "mytorch/graph.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/clone.h"
+#include "mytorch/ops/fill_.h"
+#include "mytorch/ops/full.h"
+#include "mytorch/ops/full_like.h"
 #include "mytorch/ops/zeros_like.h"
 
 namespace mytorch::nn::optim {
@@ -49,13 +55,90 @@ void Optimizer::append_group(std::vector<Tensor> parameters) {
 void Optimizer::step() {
   NoGradGuard no_grad;
   for (size_t g = 0; g < groups_.size(); ++g) {
+    std::vector<Batch> batches;
     for (Slot& slot : groups_[g]) {
-      const Tensor gradient = slot.parameter.grad();
+      Tensor gradient = slot.parameter.grad();
       if (!gradient.defined()) continue;
-      ++slot.step;
-      update(g, slot, gradient);
+      const Device device = slot.parameter.device();
+      auto batch = std::find_if(batches.begin(), batches.end(), [&](const Batch& known) {
+        const Slot& other = *known.slots[0];
+        return other.step == slot.step && other.counter.is_same(slot.counter) &&
+               other.parameter.device() == device;
+      });
+      if (batch == batches.end()) {
+        batch = batches.insert(batch, {.group = g, .lr = rate(g, device), .first = false});
+      }
+      batch->slots.push_back(&slot);
+      batch->parameters.push_back(slot.parameter);
+      batch->gradients.push_back(std::move(gradient));
+    }
+    for (Batch& batch : batches) {
+      count(batch);
+      update(batch);
     }
   }
+}
+
+// ---- what a recorded step reads from the device
+
+// Counts a step of the batch.
+void Optimizer::count(Batch& batch) {
+  const Device device = batch.parameters[0].device();
+  Slot& one = *batch.slots[0];
+  batch.first = !one.counter.defined() && one.step == 0;
+  if (!one.counter.defined() && !is_recorded(device)) {
+    for (Slot* slot : batch.slots) ++slot->step;
+    batch.step = Operand(Scalar(one.step));
+    return;
+  }
+  const auto sharing = std::count_if(
+      groups_[batch.group].begin(), groups_[batch.group].end(),
+      [&](const Slot& slot) { return one.counter.defined() && slot.counter.is_same(one.counter); });
+  if (sharing != static_cast<std::ptrdiff_t>(batch.slots.size())) {
+    // None yet, or one that counts steps of others too.
+    Tensor own;
+    unrecorded(device, [&] {
+      own = one.counter.defined() ? clone(one.counter)
+                                  : full(IntList(nullptr, 0), one.step, kInt64, device);
+    });
+    for (Slot* slot : batch.slots) slot->counter = own;
+  }
+  one.counter.add_(1);
+  batch.step = Operand(one.counter);
+}
+
+// The number itself, until a step is recorded.
+Operand Optimizer::rate(size_t group, Device device) {
+  rates_.resize(groups_.size());
+  for (const Tensor& known : rates_[group]) {
+    if (known.device() == device) return Operand(known);
+  }
+  if (!is_recorded(device)) return Operand(Scalar(lr(group)));
+  unrecorded(device, [&] {
+    rates_[group].push_back(full(IntList(nullptr, 0), lr(group), kFloat64, device));
+  });
+  return Operand(rates_[group].back());
+}
+
+void Optimizer::refresh_rates(size_t group) {
+  if (group >= rates_.size()) return;
+  for (const Tensor& rate : rates_[group]) {
+    unrecorded(rate.device(), [&] { rate.fill_(lr(group)); });
+  }
+}
+
+std::vector<Tensor> Optimizer::Batch::state(size_t i, double value) const {
+  std::vector<Tensor> list;
+  for (Slot* slot : slots) {
+    Tensor& state = slot->state[i];
+    if (!state.defined()) {
+      unrecorded(slot->parameter.device(), [&] {
+        state = value == 0 ? zeros_like(slot->parameter) : full_like(slot->parameter, value);
+      });
+    }
+    list.push_back(state);
+  }
+  return list;
 }
 
 void Optimizer::zero_grad() {
@@ -95,6 +178,7 @@ double Optimizer::lr(size_t group) const { return *find(group, "lr", "lr"); }
 void Optimizer::set_lr(size_t group, double lr) {
   check_option(lr >= 0, "lr", lr, "a rate that is not negative");
   *find(group, "lr", "lr") = lr;
+  refresh_rates(group);
 }
 
 double Optimizer::momentum(size_t group) const {
@@ -123,8 +207,9 @@ TensorMap Optimizer::state_dict() const {
     }
     for (const Slot& slot : groups_[g]) {
       const std::string prefix = absl::StrCat("parameter", index++, ".");
-      if (slot.step == 0) continue;
-      state[prefix + "step"] = scalar_tensor(slot.step, kInt64);
+      const int64_t steps = slot.steps();
+      if (steps == 0) continue;
+      state[prefix + "step"] = scalar_tensor(steps, kInt64);
       for (size_t i = 0; i < state_names_.size(); ++i) {
         if (slot.state[i].defined()) state[prefix + state_names_[i]] = slot.state[i].detach();
       }
@@ -192,6 +277,33 @@ void Optimizer::load_state_dict(const TensorMap& state) {
          ", which this optimizer does not have");
   }
   for (const auto& [place, value] : numbers) *place = value;
+  for (size_t g = 0; g < groups.size(); ++g) refresh_rates(g);
+  adopt(std::move(groups));
+}
+
+// Graphs that were recorded use the tensors that are there, so these stay and are filled anew.
+void Optimizer::adopt(std::vector<std::vector<Slot>> groups) {
+  NoGradGuard no_grad;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (size_t s = 0; s < groups[g].size(); ++s) {
+      Slot& slot = groups[g][s];
+      for (size_t i = 0; i < kMaxState; ++i) {
+        const Tensor& there = groups_[g][s].state[i];
+        if (!there.defined() || !slot.state[i].defined()) continue;
+        there.copy_(slot.state[i]);
+        slot.state[i] = there;
+      }
+      if (!slot.counter.defined()) continue;
+      const bool together = std::all_of(groups[g].begin(), groups[g].end(), [&](const Slot& other) {
+        return !other.counter.is_same(slot.counter) || other.step == slot.step;
+      });
+      if (together) {
+        slot.counter.fill_(slot.step);
+      } else {
+        slot.counter = {};
+      }
+    }
+  }
   groups_ = std::move(groups);
 }
 

@@ -4,10 +4,11 @@
 
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/addcmul.h"
+#include "mytorch/ops/div.h"
+#include "mytorch/ops/mul.h"
 #include "mytorch/ops/neg.h"
-#include "mytorch/ops/rmsprop_step.h"
+#include "mytorch/ops/rmsprop_steps_.h"
 #include "mytorch/ops/sqrt.h"
-#include "mytorch/ops/zeros_like.h"
 
 namespace mytorch::nn::optim {
 
@@ -33,39 +34,37 @@ Optimizer::Numbers RMSprop::numbers(size_t group) {
           {"momentum", &options.momentum}};
 }
 
-void RMSprop::update(size_t group, Slot& slot, const Tensor& given) {
-  const RMSpropOptions& options = options_[group];
+void RMSprop::update(const Batch& batch) {
+  const RMSpropOptions& options = options_[batch.group];
+  const std::vector<Tensor> squares = batch.state(0);
   if (!options.centered && options.momentum == 0) {
-    Tensor& average = slot.state[0];
-    if (!average.defined()) average = zeros_like(slot.parameter);
-    rmsprop_step_out(slot.parameter, average, slot.parameter, given, average, options.lr,
-                     1 - options.alpha, options.eps, options.weight_decay,
-                     options.maximize ? -1 : 1);
+    rmsprop_steps_(batch.parameters, batch.gradients, squares, batch.lr, options.alpha, options.eps,
+                   options.weight_decay, options.maximize);
     return;
   }
-  Tensor gradient = options.maximize ? neg(given) : given;
-  if (options.weight_decay != 0) gradient = add(gradient, slot.parameter, options.weight_decay);
-
-  auto& [square, buffer, mean] = slot.state;
-  if (!square.defined()) square = zeros_like(slot.parameter);
-  if (options.momentum > 0 && !buffer.defined()) buffer = zeros_like(slot.parameter);
-  if (options.centered && !mean.defined()) mean = zeros_like(slot.parameter);
-
-  square.mul_(options.alpha).addcmul_(gradient, gradient, 1 - options.alpha);
-  Tensor divisor;
-  if (options.centered) {
-    mean.lerp_(gradient, 1 - options.alpha);
-    divisor = addcmul(square, mean, mean, -1);
-    divisor.sqrt_();
-  } else {
-    divisor = sqrt(square);
-  }
-  divisor.add_(options.eps);
-  if (options.momentum > 0) {
-    buffer.mul_(options.momentum).addcdiv_(gradient, divisor);
-    slot.parameter.add_(buffer, -options.lr);
-  } else {
-    slot.parameter.addcdiv_(gradient, divisor, -options.lr);
+  const bool momentum = options.momentum > 0;
+  const std::vector<Tensor> buffers = momentum ? batch.state(1) : std::vector<Tensor>();
+  const std::vector<Tensor> means = options.centered ? batch.state(2) : std::vector<Tensor>();
+  for (size_t i = 0; i < squares.size(); ++i) {
+    const Tensor& parameter = batch.parameters[i];
+    Tensor gradient = options.maximize ? neg(batch.gradients[i]) : batch.gradients[i];
+    if (options.weight_decay != 0) gradient = add(gradient, parameter, options.weight_decay);
+    squares[i].mul_(options.alpha).addcmul_(gradient, gradient, 1 - options.alpha);
+    Tensor divisor;
+    if (options.centered) {
+      means[i].lerp_(gradient, 1 - options.alpha);
+      divisor = addcmul(squares[i], means[i], means[i], -1);
+      divisor.sqrt_();
+    } else {
+      divisor = sqrt(squares[i]);
+    }
+    divisor.add_(options.eps);
+    if (momentum) {
+      buffers[i].mul_(options.momentum).addcdiv_(gradient, divisor);
+      parameter.sub_(mul(buffers[i], batch.lr));
+    } else {
+      parameter.sub_(div(gradient, divisor).mul_(batch.lr));
+    }
   }
 }
 

@@ -3,21 +3,10 @@
 #include <utility>
 
 #include "core/types/errors.h"
-#include "mytorch/ops/add.h"
-#include "mytorch/ops/neg.h"
-#include "mytorch/ops/sgd_step.h"
-#include "mytorch/ops/zeros_like.h"
+#include "mytorch/graph.h"
+#include "mytorch/ops/sgd_steps_.h"
 
 namespace mytorch::nn::optim {
-namespace {
-
-// p * (1 - lr * weight_decay) - lr * g, which is p - lr * (g + weight_decay * p), in place.
-void descend(const Tensor& parameter, const Tensor& gradient, double lr, double weight_decay) {
-  if (weight_decay != 0) parameter.mul_(1 - lr * weight_decay);
-  parameter.add_(gradient, -lr);
-}
-
-}  // namespace
 
 SGD::SGD(std::vector<Tensor> parameters, SGDOptions options) : OptimizerWith("SGD", {"momentum"}) {
   add_group(std::move(parameters), options);
@@ -41,19 +30,18 @@ Optimizer::Numbers SGD::numbers(size_t group) {
           {"weight_decay", &options.weight_decay}};
 }
 
-void SGD::update(size_t group, Slot& slot, const Tensor& given) {
-  const SGDOptions& options = options_[group];
-  const Tensor& parameter = slot.parameter;
-  const double decay = options.weight_decay;
-  if (options.momentum == 0) {
-    return descend(parameter, options.maximize ? neg(given) : given, options.lr, decay);
+void SGD::update(const Batch& batch) {
+  const SGDOptions& options = options_[batch.group];
+  const bool momentum = options.momentum != 0;
+  if (batch.first && momentum && options.dampening != 0 &&
+      is_recorded(batch.parameters[0].device())) {
+    fail(ErrorCode::kUnsupported,
+         "[SGD] the first step is not dampened as the others are: take it before recording");
   }
-  Tensor& buffer = slot.state[0];
-  const bool first = !buffer.defined();  // the buffer then becomes the gradient
-  if (first) buffer = zeros_like(parameter);
-  sgd_step_out(parameter, buffer, parameter, given, buffer, options.lr, options.momentum,
-               first ? 1 : 1 - options.dampening, decay, options.maximize ? -1 : 1,
-               options.nesterov);
+  // The first step's buffer is the gradient.
+  sgd_steps_(batch.parameters, batch.gradients, momentum ? batch.state(0) : std::vector<Tensor>(),
+             batch.lr, options.momentum, batch.first ? 0 : options.dampening, options.weight_decay,
+             options.nesterov, options.maximize);
 }
 
 }  // namespace mytorch::nn::optim

@@ -1,8 +1,11 @@
 // Gradients of matrix products, convolutions and pooling.
 #include "core/types/dims.h"
 #include "dispatcher/frame/layout.h"
+#include "mytorch/ops/add.h"
 #include "mytorch/ops/convolution.h"
 #include "mytorch/ops/gather.h"
+#include "mytorch/ops/gelu_grad.h"
+#include "mytorch/ops/linear.h"
 #include "mytorch/ops/mm.h"
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/mv.h"
@@ -37,6 +40,28 @@ Tensor linear_backward_weight(const Tensor& grad, const Tensor& input, IntList w
   const Tensor in = rows(input, weight_shape.back());
   if (weight_shape.size() == 1) return mytorch::mv(in.transpose(0, 1), grad.reshape(-1));
   return mytorch::mm(rows(grad, weight_shape[0]).transpose(0, 1), in);
+}
+
+std::tuple<Tensor, Tensor, Tensor> linear_gelu_gradient(const Tensor* grads, const Tensor& input,
+                                                        const Tensor& weight, const Tensor& bias,
+                                                        const Tensor& product, Str approximate,
+                                                        bool want_input, bool want_weight,
+                                                        bool want_bias) {
+  Tensor grad;  // with respect to the product
+  if (grads[0].defined()) {
+    const bool kept = product.numel() != 0 || grads[0].numel() == 0;
+    const Tensor at = kept ? product : mytorch::linear(input, weight, bias);
+    grad = mytorch::gelu_grad(grads[0], at.view(grads[0].sizes()), approximate);
+  }
+  if (grads[1].defined() && product.numel() != 0) {
+    grad = grad.defined() ? mytorch::add(grad, grads[1]) : grads[1];
+  }
+  std::tuple<Tensor, Tensor, Tensor> result;
+  if (!grad.defined()) return result;
+  if (want_input) std::get<0>(result) = linear_backward_input(grad, weight);
+  if (want_weight) std::get<1>(result) = linear_backward_weight(grad, input, weight.sizes());
+  if (want_bias) std::get<2>(result) = sum_to(grad, bias.sizes());
+  return result;
 }
 
 Tensor convolution_like(const Tensor& input, const Tensor& weight, IntList stride, IntList padding,

@@ -33,6 +33,8 @@ Tensor sum_to(const Tensor& x, IntList shape) {
       spread.push_back(static_cast<int64_t>(i));
     }
   }
+  // Without a view, which whoever keeps the gradient would have to copy.
+  if (lead > 0 && spread.size() == lead) return sum(x, as_list(spread), false, x.dtype());
   // Nothing was spread where leading sizes of 1 were only added.
   const Tensor total = spread.empty() ? x : sum(x, as_list(spread), true, x.dtype());
   return lead == 0 ? total : reshape(total, shape);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "dispatcher/choice/choice.h"
 #include "mytorch/backends.h"
 #include "mytorch/error.h"
 #include "tests/conformance/compare.h"
@@ -14,14 +15,14 @@ namespace mytorch::conformance {
 namespace {
 
 // What a call came to.
-struct Outcome {
+struct Answer {
   std::vector<Value> results;
   std::optional<ErrorCode> error;
   std::string message;
 };
 
-Outcome run(const Case& c, const Arguments& arguments) {
-  Outcome outcome;
+Answer run(const Case& c, const Arguments& arguments) {
+  Answer outcome;
   try {
     outcome.results = call_named(c.op->name, arguments);
     // What only a kernel can see, a device says when it is waited for.
@@ -38,8 +39,30 @@ Outcome run(const Case& c, const Arguments& arguments) {
   return outcome;
 }
 
+// How often slow ways were taken so far: this op dissolved, anything fell back.
+struct Ways {
+  uint64_t dissolved = 0;
+  uint64_t fallbacks = 0;
+};
+
+Ways ways_taken(const std::string& op) {
+  Ways ways;
+  for (const SlowPaths& s : slow_paths()) {
+    ways.fallbacks += s.fallbacks;
+    if (s.op == op) ways.dissolved = s.dissolved;
+  }
+  return ways;
+}
+
+Route route_of(const OpRecord& op, const Ways& before, const Ways& after) {
+  if (after.fallbacks != before.fallbacks) return Route::kFallback;
+  if (op.meaning == "view") return Route::kView;
+  if (!op.has_kernel || after.dissolved != before.dissolved) return Route::kComposite;
+  return Route::kNative;
+}
+
 // A refusal that says so, rather than an operator that has no kernel or broke.
-bool is_refusal(const Outcome& outcome) {
+bool is_refusal(const Answer& outcome) {
   return outcome.error == ErrorCode::kType || outcome.error == ErrorCode::kValue ||
          outcome.error == ErrorCode::kShape;
 }
@@ -61,17 +84,19 @@ class Checker {
   void run_op(const OpRecord& op);
   // Whether the case ran (true) or was refused by everyone (false).
   bool run_case(const Case& c, const Fail& fail);
-  void compare(const Case& c, const Arguments& arguments, const Outcome& found,
-               const Outcome& expected, const Tolerance& tolerance, const std::string& check,
+  void compare(const Case& c, const Arguments& arguments, const Answer& found,
+               const Answer& expected, const Tolerance& tolerance, const std::string& check,
                const Fail& fail);
   void check_inputs_unchanged(const Case& c, const Arguments& arguments, const Arguments& before,
                               const Fail& fail);
   void report(const Case& c, const std::string& check, const std::string& what);
+  void close();  // the outcome
 
   const Options& options_;
   std::ostream& out_;
   Device device_;
   Report report_;
+  Outcome outcome_;  // of the case that runs
 };
 
 void Checker::report(const Case& c, const std::string& check, const std::string& what) {
@@ -80,17 +105,20 @@ void Checker::report(const Case& c, const std::string& check, const std::string&
     arguments = describe(make_arguments(c, options_.seed, kCPU, c.dtype));
   } catch (const std::exception&) {
   }
-  report_.failures.push_back({c.op->name, c.number, check, arguments, what});
-  out_ << "FAIL " << c.op->name << " [" << check << "] " << arguments << "\n  " << what
-       << "\n  mytorch check";
-  if (!options_.backend.empty()) out_ << " --backend " << options_.backend;
-  if (options_.device != "cpu") out_ << " --device " << options_.device;
-  out_ << " --only " << c.op->name << " --seed " << options_.seed << " --case " << c.number
-       << std::endl;
+  outcome_.failures.push_back({c.op->name, c.number, check, arguments, what});
+  out_ << "FAIL " << c.op->name << " [" << check << "] " << arguments << "\n  " << what << "\n  "
+       << reproducer(options_, c.op->name, c.number) << std::endl;
 }
 
-void Checker::compare(const Case& c, const Arguments& arguments, const Outcome& found,
-                      const Outcome& expected, const Tolerance& tolerance, const std::string& check,
+void Checker::close() {
+  report_.scores[outcome_.op].add(outcome_);
+  if (options_.ended) options_.ended(outcome_);
+  report_.failures.insert(report_.failures.end(), outcome_.failures.begin(),
+                          outcome_.failures.end());
+}
+
+void Checker::compare(const Case& c, const Arguments& arguments, const Answer& found,
+                      const Answer& expected, const Tolerance& tolerance, const std::string& check,
                       const Fail& fail) {
   if (found.error.has_value() || expected.error.has_value()) {
     if (found.error != expected.error) {
@@ -100,8 +128,9 @@ void Checker::compare(const Case& c, const Arguments& arguments, const Outcome& 
     return;
   }
   for (size_t i = 0; i < expected.results.size(); ++i) {
-    const std::string what = difference(*c.op, arguments, found.results[i], expected.results[i],
-                                        tolerance, check == "composite");
+    const std::string what =
+        difference(*c.op, arguments, found.results[i], expected.results[i], tolerance,
+                   check == "composite", check == "functional" ? &outcome_.worst : nullptr);
     if (!what.empty()) fail(check, "result " + std::to_string(i) + " " + what);
   }
 }
@@ -126,7 +155,7 @@ bool Checker::run_case(const Case& c, const Fail& fail) {
   const bool bits = c.op->random() && !c.op->differentiable();
   const Tolerance tolerance{bits, 1};
 
-  Outcome expected;
+  Answer expected;
   {
     Prefer oracle("cpu", "reference");
     RestrictKernels alone(Kernels::kPreferred);
@@ -134,17 +163,24 @@ bool Checker::run_case(const Case& c, const Fail& fail) {
   }
   std::optional<Prefer> pin;
   if (!options_.backend.empty()) pin.emplace(options_.device, options_.backend);
-  const Outcome found = run(c, arguments);
+  const Ways before_call = ways_taken(c.op->name);
+  const Answer found = run(c, arguments);
+  outcome_.route = route_of(*c.op, before_call, ways_taken(c.op->name));
 
   if (c.sample->contains("error")) {
-    const std::pair<const char*, const Outcome*> both[] = {{"error (reference)", &expected},
-                                                           {"error", &found}};
+    const std::pair<const char*, const Answer*> both[] = {{"error (reference)", &expected},
+                                                          {"error", &found}};
     for (const auto& [who, outcome] : both) {
       if (!outcome->error.has_value()) {
         fail(who, "gave a result, expected an error that says '" + c.error() + "'");
       } else if (outcome->message.find(c.error()) == std::string::npos) {
         fail(who, "says '" + outcome->message + "', expected '" + c.error() + "'");
       }
+    }
+    if (found.error.has_value() && expected.error.has_value() && found.error != expected.error) {
+      fail("error", "has the code " + std::to_string(static_cast<int>(*found.error)) +
+                        " of abi.h, expected " + std::to_string(static_cast<int>(*expected.error)) +
+                        ": " + found.message);
     }
     return true;
   }
@@ -179,7 +215,6 @@ bool Checker::run_case(const Case& c, const Fail& fail) {
 }
 
 void Checker::run_op(const OpRecord& op) {
-  Score& score = report_.scores[op.name];
   std::map<const Json*, std::pair<int, int>> taken;  // by sample: types that ran, and were refused
   std::map<const Json*, Case> example;
   std::map<int, int> kinds;  // quick: kinds of types that were tried
@@ -194,9 +229,10 @@ void Checker::run_op(const OpRecord& op) {
                                                                      : 1;
       if (kinds[kind]++ > 0) continue;
     }
-    bool failed = false;
+    if (op.name == options_.after_op && c.number <= options_.after_number) continue;
+    if (options_.begins) options_.begins(op.name, c.number);
+    outcome_ = {op.name, c.number};
     const Fail fail = [&](const std::string& check, const std::string& what) {
-      failed = true;
       report(c, check, what);
     };
     bool ran = true;
@@ -205,25 +241,28 @@ void Checker::run_op(const OpRecord& op) {
     } catch (const std::exception& error) {
       fail("harness", error.what());
     }
-    ++score.cases;
-    score.failed += failed ? 1 : 0;
-    score.refused += ran ? 0 : 1;
+    outcome_.refused = !ran;
+    close();
     if (c.typed && !c.may_fail()) {
       ++(ran ? taken[c.sample].first : taken[c.sample].second);
       example.insert({c.sample, c});
     }
   }
   if (options_.number >= 0 || !options_.dtype.empty() || options_.quick) return;
+  if (op.name == options_.after_op) return;  // the other process saw some of them
   for (const auto& [sample, counts] : taken) {
     if (counts.first > 0) continue;
-    ++score.failed;
+    outcome_ = {op.name, -1};
     report(example.at(sample), "types", "no type is taken by this sample");
+    close();
   }
 }
 
 Report Checker::run_all(const std::vector<OpRecord>& catalog) {
+  bool begun = options_.after_op.empty();
   for (const OpRecord& op : catalog) {
-    if (!options_.selects(op)) continue;
+    begun = begun || op.name == options_.after_op;
+    if (!begun || !options_.selects(op)) continue;
     run_op(op);
     const Score& score = report_.scores[op.name];
     report_.cases += score.cases;
@@ -240,6 +279,41 @@ Report Checker::run_all(const std::vector<OpRecord>& catalog) {
 }
 
 }  // namespace
+
+const char* route_name(Route route) {
+  constexpr const char* kNames[] = {"none", "view", "native", "composite", "fallback"};
+  return kNames[static_cast<int>(route)];
+}
+
+void Score::add(const Outcome& outcome) {
+  if (outcome.number >= 0) {
+    ++cases;
+    refused += outcome.refused ? 1 : 0;
+    ++routes[static_cast<int>(outcome.refused ? Route::kNone : outcome.route)];
+  }
+  failed += outcome.failures.empty() ? 0 : 1;
+  worst = std::max(worst, outcome.worst);
+  failures.insert(failures.end(), outcome.failures.begin(), outcome.failures.end());
+}
+
+Route Score::route() const {
+  for (int i = 4; i > 0; --i) {
+    if (routes[i] > 0) return static_cast<Route>(i);
+  }
+  return Route::kNone;
+}
+
+std::string reproducer(const Options& options, const std::string& op, int number) {
+  std::string text = "mytorch check";
+  if (!options.library.empty()) {
+    text += " " + options.library;
+  } else {
+    if (!options.backend.empty()) text += " --backend " + options.backend;
+    if (options.device != "cpu") text += " --device " + options.device;
+  }
+  text += " --only " + op + " --seed " + std::to_string(options.seed);
+  return number >= 0 ? text + " --case " + std::to_string(number) : text;
+}
 
 bool Options::selects(const OpRecord& op) const {
   if (only.empty()) return true;

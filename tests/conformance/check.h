@@ -13,8 +13,50 @@
 
 namespace mytorch::conformance {
 
+struct Failure {
+  std::string op;
+  int number = -1;
+  std::string check;  // "functional", "out=", "in-place", "composite", "gradcheck", ...
+  std::string arguments;
+  std::string what;
+};
+
+// How a call came to its result.
+enum class Route {
+  kNone,       // refused, or wrong before anything ran
+  kView,       // no kernel was needed
+  kNative,     // by a kernel of the op
+  kComposite,  // as the ops that its meaning names, all of them by kernels of the device
+  kFallback,   // wholly or in part on the CPU
+};
+const char* route_name(Route route);
+
+// What became of one case.
+struct Outcome {
+  std::string op;
+  int number = -1;
+  bool refused = false;  // a type that the operator does not take, on the backend and the oracle
+  Route route = Route::kNone;
+  double worst = 0;  // the largest error, of what is allowed: 1 is the bound
+  std::vector<Failure> failures;
+};
+
+// What became of one operator's cases.
+struct Score {
+  int cases = 0;
+  int failed = 0;
+  int refused = 0;
+  int routes[5] = {};  // by Route
+  double worst = 0;
+  std::vector<Failure> failures;
+
+  void add(const Outcome& outcome);
+  Route route() const;  // the slowest that was taken
+};
+
 struct Options {
   std::string backend;  // "": whichever the dispatcher chooses on `device`
+  std::string library;  // of the backend, where it was given as a file
   std::string device = "cpu";
   std::vector<std::string> only;  // full or base names of operators; empty: all
   std::string dtype;              // "": every type
@@ -23,23 +65,14 @@ struct Options {
   bool quick = false;  // one case for each operator and kind of type
   bool gradients = true;
   bool verbose = false;  // a line for each operator
+  // Told of each case before it runs, and of what became of it; the number is -1 for what concerns
+  // an operator as a whole.
+  std::function<void(const std::string& op, int number)> begins;
+  std::function<void(const Outcome&)> ended;
+  std::string after_op;  // where another process stopped: begin behind this operator's case
+  int after_number = -1;
 
   bool selects(const OpRecord& op) const;
-};
-
-struct Failure {
-  std::string op;
-  int number;
-  std::string check;  // "functional", "out=", "in-place", "composite", "gradcheck", ...
-  std::string arguments;
-  std::string what;
-};
-
-// What became of one operator's cases.
-struct Score {
-  int cases = 0;
-  int failed = 0;
-  int refused = 0;  // types that the operator does not take, on the backend and the oracle alike
 };
 
 struct Report {
@@ -49,6 +82,9 @@ struct Report {
   int failed = 0;
   bool ok() const { return failed == 0 && cases > 0; }
 };
+
+// The command that runs one case again.
+std::string reproducer(const Options& options, const std::string& op, int number);
 
 // Collects what is wrong with one case.
 using Fail = std::function<void(const std::string& check, const std::string& what)>;

@@ -131,8 +131,8 @@ std::string index_text(int64_t linear, const std::vector<int64_t>& shape) {
 }
 
 std::string tensor_difference(const OpRecord& op, const Arguments& arguments, const Tensor& found,
-                              const Tensor& expected, const Tolerance& tolerance,
-                              bool values_only) {
+                              const Tensor& expected, const Tolerance& tolerance, bool values_only,
+                              double* worst_error) {
   if (found.defined() != expected.defined()) {
     return found.defined() ? "is defined, expected none" : "is undefined";
   }
@@ -166,8 +166,10 @@ std::string tensor_difference(const OpRecord& op, const Arguments& arguments, co
       excess = want[i].d == got[i].d ? 0 : INFINITY;
     } else {
       const double error = std::abs(got[i].d - want[i].d);
-      excess = error <= allowed[i] ? 0 : allowed[i] > 0 ? error / allowed[i] : INFINITY;
+      excess = error == 0 ? 0 : allowed[i] > 0 ? error / allowed[i] : INFINITY;
     }
+    if (worst_error != nullptr) *worst_error = std::max(*worst_error, excess);
+    if (excess <= 1) excess = 0;
     if (excess == 0) continue;
     ++wrong;
     if (worst < 0 || excess > worst_excess) {
@@ -231,13 +233,14 @@ std::vector<double> Tolerance::allowed(const OpRecord& op, const Arguments& argu
 }
 
 std::string difference(const OpRecord& op, const Arguments& arguments, const Value& found,
-                       const Value& expected, const Tolerance& tolerance, bool values_only) {
+                       const Value& expected, const Tolerance& tolerance, bool values_only,
+                       double* worst) {
   const auto& a = found.variant();
   const auto& b = expected.variant();
   if (a.index() != b.index())
     return "is " + found.type_name() + ", expected " + expected.type_name();
   if (const auto* tensor = std::get_if<Tensor>(&b)) {
-    return tensor_difference(op, arguments, found.tensor(), *tensor, tolerance, values_only);
+    return tensor_difference(op, arguments, found.tensor(), *tensor, tolerance, values_only, worst);
   }
   if (const auto* list = std::get_if<std::vector<Tensor>>(&b)) {
     const auto& got = found.tensors();
@@ -247,7 +250,7 @@ std::string difference(const OpRecord& op, const Arguments& arguments, const Val
     }
     for (size_t i = 0; i < got.size(); ++i) {
       const std::string what =
-          tensor_difference(op, arguments, got[i], (*list)[i], tolerance, values_only);
+          tensor_difference(op, arguments, got[i], (*list)[i], tolerance, values_only, worst);
       if (!what.empty()) return "tensor " + std::to_string(i) + " " + what;
     }
     return "";

@@ -27,9 +27,11 @@ struct Tolerance {
 bool undefined_moment(const OpRecord& op, double a, double b);
 
 // "" when equal: types, shapes, strides (unless `values_only`) and elements; NaN equals NaN, and an
-// infinity itself. Else what differs, with the worst element.
+// infinity itself. Else what differs, with the worst element. `worst` is raised to the largest
+// error of an element, in what is allowed for it: 1 is the bound.
 std::string difference(const OpRecord& op, const Arguments& arguments, const Value& found,
-                       const Value& expected, const Tolerance& tolerance, bool values_only = false);
+                       const Value& expected, const Tolerance& tolerance, bool values_only = false,
+                       double* worst = nullptr);
 
 std::string shape_text(const Tensor& tensor);  // "float32 (2, 3) strides (3, 1)"
 

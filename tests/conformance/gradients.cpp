@@ -1,9 +1,11 @@
 // Gradients against differences.
 #include <algorithm>
+#include <functional>
 
 #include "mytorch/autograd/gradcheck.h"
 #include "mytorch/error.h"
 #include "tests/conformance/check.h"
+#include "tests/conformance/compare.h"
 #include "tests/conformance/elements.h"
 
 namespace mytorch::conformance {
@@ -23,6 +25,50 @@ bool opts_out(const Json& sample, const std::string& arg, int item) {
   const Json& spec = sample.at("args").at(arg);
   const Json& one = item < 0 ? spec : spec.at(item);
   return one.is_object() && !one.value("grad", true);
+}
+
+// The gradients of the sum of all outputs, for those leaves that `wanted` names; the others do not
+// ask for theirs, so that kernels are handed no output for them.
+std::vector<Tensor> gradients_of(
+    const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& function,
+    const std::vector<Tensor>& leaves, const std::vector<bool>& wanted) {
+  std::vector<Tensor> inputs;
+  for (size_t k = 0; k < leaves.size(); ++k) {
+    inputs.push_back(leaves[k].detach());
+    if (wanted[k]) inputs[k].requires_grad_();
+  }
+  Tensor total;
+  for (const Tensor& output : function(inputs)) {
+    if (!output.requires_grad()) continue;
+    const Tensor sum = call("sum", {output})[0].tensor();
+    total = total.defined() ? call("add", {total, sum})[0].tensor() : sum;
+  }
+  if (total.defined()) total.backward();
+  std::vector<Tensor> gradients;
+  for (const Tensor& input : inputs) gradients.push_back(input.grad());
+  return gradients;
+}
+
+// That a gradient is the same whether or not the others are wanted.
+void check_each_alone(
+    const OpRecord& op,
+    const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& function,
+    const std::vector<Tensor>& leaves, const Fail& fail) {
+  if (leaves.size() < 2) return;
+  const std::vector<Tensor> together =
+      gradients_of(function, leaves, std::vector<bool>(leaves.size(), true));
+  for (size_t k = 0; k < leaves.size(); ++k) {
+    std::vector<bool> wanted(leaves.size(), false);
+    wanted[k] = true;
+    const Tensor alone = gradients_of(function, leaves, wanted)[k];
+    if (alone.defined() != together[k].defined()) {
+      fail("gradient alone", "of leaf " + std::to_string(k) + " is there only in company");
+    } else if (alone.defined()) {
+      const std::string what =
+          difference(op, {}, Value(alone), Value(together[k]), {false, 1}, true);
+      if (!what.empty()) fail("gradient alone", "of leaf " + std::to_string(k) + " " + what);
+    }
+  }
 }
 
 }  // namespace
@@ -106,6 +152,11 @@ bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fai
     }
     return outputs;
   };
+  try {
+    check_each_alone(op, function, leaves, fail);
+  } catch (const Error& error) {
+    fail("gradient alone", std::string("failed: ") + error.what());
+  }
   for (const bool second : {false, true}) {
     if (second && op.once_differentiable) break;
     const std::string check = second ? "gradgradcheck" : "gradcheck";

@@ -1,5 +1,6 @@
 // An op without a kernel runs as the ops that its meaning names.
 #include <cmath>
+#include <limits>
 
 #include "mytorch/backends.h"
 #include "mytorch/ops/add.h"
@@ -95,6 +96,19 @@ TEST(DissolveTest, Reductions) {
   expect_close(logsumexp(there, 1), logsumexp(x, 1));
   expect_close(linalg_vector_norm(there), linalg_vector_norm(x));
   EXPECT_EQ(slow_paths_of("var.correction").fallbacks, 0u);
+}
+
+// Nodes of the 16-bit types compute in float32, so that a result is rounded once.
+TEST(DissolveTest, HalfTypesAreRoundedOnce) {
+  const Tensor x = tensor({-2, -0.7, 0.1, 1.3, 3}).to(kFloat16);
+  EXPECT_EQ(values(gelu(on_device(x))), values(gelu(x.to(kFloat32)).to(kFloat16)));
+  EXPECT_EQ(gelu(on_device(x)).dtype(), kFloat16);
+}
+
+TEST(DissolveTest, InfinitiesOfALogarithmOfSums) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const Tensor x = tensor({inf, 1, inf, -inf, -inf, -inf}).view({2, 3});
+  EXPECT_EQ(values(logsumexp(on_device(x), {1})), (Values{inf, -inf}));
 }
 
 TEST(DissolveTest, CompositesAndTheirGradients) {

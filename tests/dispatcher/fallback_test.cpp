@@ -9,7 +9,9 @@
 #include "mytorch/ops/exp.h"
 #include "mytorch/ops/gather.h"
 #include "mytorch/ops/mm.h"
+#include "mytorch/ops/native_dropout.h"
 #include "mytorch/ops/neg.h"
+#include "mytorch/ops/nonzero.h"
 #include "mytorch/ops/ones.h"
 #include "mytorch/ops/sqrt.h"
 #include "mytorch/ops/sum.h"
@@ -85,6 +87,28 @@ TEST_F(FallbackTest, CreationListsAndWrittenArguments) {
   const Tensor there = empty({5}, kFloat32, bare().device()).uniform_(0, 1, b);
   EXPECT_EQ(values(there), values(here));
   EXPECT_EQ(values(zeros({0, 3}, kFloat32, bare().device()) + 1), Values{});
+}
+
+TEST_F(FallbackTest, CopiesAndOutputsWhoseShapeDependsOnData) {
+  const Tensor x = on_device(tensor({0, 2.5, 0, 1}));
+  EXPECT_EQ(values(x.to(kInt64)), (Values{0, 2, 0, 1}));
+  const Tensor places = nonzero(x);
+  EXPECT_EQ(places.device(), bare().device());
+  EXPECT_EQ(values(places), (Values{1, 3}));
+  EXPECT_EQ(places.sizes().vec(), (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(nonzero(x * 0).numel(), 0);
+}
+
+// A call that no kernel takes uses the number that was drawn for it, also into outputs that are
+// given.
+TEST_F(FallbackTest, DropoutIntoOutputsIsTheSame) {
+  const Tensor x = on_device(ones({64}));
+  const auto [kept, mask] = native_dropout(x, 0.5, true, Generator(3));
+  const Tensor out = on_device(ones({64}));
+  const Tensor out_mask = on_device(ones({64}, kBool));
+  native_dropout_out(out, out_mask, x, 0.5, true, Generator(3));
+  EXPECT_EQ(values(out), values(kept));
+  EXPECT_EQ(values(out_mask), values(mask));
 }
 
 TEST_F(FallbackTest, Gradients) {

@@ -103,6 +103,37 @@ def cross_entropy(x, target, weight, reduction, ignore_index, smoothing):
                            label_smoothing=smoothing)
 
 
+def cross_entropy_forward(x, target, weight, reduction, ignore_index, smoothing):
+    valid = target != ignore_index
+    total = (valid if weight is None else weight[target.where(valid, target * 0)] * valid).sum()
+    if reduction == "none":
+        total = total * 0
+    wide = torch.promote_types(x.dtype, torch.float32)
+    return (cross_entropy(x, target, weight, reduction, ignore_index, smoothing),
+            x.to(wide).logsumexp(0 if x.dim() == 1 else 1), total.to(wide).detach())
+
+
+def cross_entropy_backward(grad, x, target, weight, log_sum, total, reduction, ignore_index, smoothing):
+    """The gradient's formula, of sums that do not depend on the input."""
+    dim = 0 if x.dim() == 1 else 1
+    classes = x.shape[dim]
+    valid = (target != ignore_index).unsqueeze(dim)
+    index = target.unsqueeze(dim).where(valid, torch.zeros((), dtype=torch.int64))
+    weights = torch.ones(classes, dtype=x.dtype) if weight is None else weight
+    weights = weights.reshape([-1] + [1] * (x.dim() - 1 - dim)).expand(x.shape)
+    wanted = torch.zeros(x.shape, dtype=x.dtype).scatter(dim, index, 1 - smoothing) + smoothing / classes
+    wanted = wanted * weights
+    p = (x - log_sum.unsqueeze(dim)).exp()
+    scale = grad / total if reduction == "mean" else grad
+    scale = scale.unsqueeze(dim) if reduction == "none" else scale
+    return (scale * valid * (p * wanted.sum(dim, keepdim=True) - wanted)).to(x.dtype)
+
+
+def linear_gelu_forward(x, weight, bias, approximate, keep):
+    product = F.linear(x, weight, bias)
+    return F.gelu(product, approximate=approximate), product if keep else product.new_empty(0)
+
+
 def attention(query, key, value, mask, causal, scale):
     scores = query @ key.mT * scale
     if causal:
@@ -271,6 +302,10 @@ TWINS = {
     "nll_loss_forward": nll_loss_forward,
     "nll_loss_backward": nll_loss_backward,
     "cross_entropy": cross_entropy,
+    "cross_entropy_forward": cross_entropy_forward,
+    "cross_entropy_backward": cross_entropy_backward,
+    "linear_gelu": lambda x, weight, bias, approximate: linear_gelu_forward(x, weight, bias, approximate, True)[0],
+    "linear_gelu_forward": linear_gelu_forward,
     "squeeze.dims": squeeze_dims,
     "as_strided_relative": lambda x, size, stride, offset: x.as_strided(size, stride, x.storage_offset() + offset),
     "attention": attention,

@@ -1,6 +1,7 @@
-# Installs the build, moves the installation, and builds and runs tests/linking/consumer against it.
+# Installs the build, moves the installation, and builds and runs examples/consumer against it:
+# by CMake with the compiler of this build, and by pkg-config with another one where there is one.
 #
-#   cmake -DBUILD=... -DFOLDER=... -DSOURCE=... -DCXX=... -P install_test.cmake
+#   cmake -DBUILD=... -DFOLDER=... -DSOURCE=... -DCC=... -DCXX=... -P install_test.cmake
 
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -28,6 +29,7 @@ file(RENAME ${FOLDER}/first ${FOLDER}/moved)
 set(prefix ${FOLDER}/moved)
 
 foreach(file include/mytorch/mytorch.h include/mytorch/ops/add.h include/mytorch/backend.h include/mytorch/abi_ops.h
+        share/mytorch/ops.json
         share/doc/mytorch/ops/index.md share/doc/mytorch/README.md)
   if(NOT EXISTS ${prefix}/${file})
     message(FATAL_ERROR "${file} was not installed")
@@ -40,8 +42,36 @@ run(${prefix}/bin/mytorch ops add)
 expect("add.Tensor(Tensor self")
 
 run(${CMAKE_COMMAND} -G Ninja -S ${SOURCE} -B ${FOLDER}/build -DCMAKE_PREFIX_PATH=${prefix}
-    -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_BUILD_TYPE=Release)
+    -DCMAKE_C_COMPILER=${CC} -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_BUILD_TYPE=Release)
 run(${CMAKE_COMMAND} --build ${FOLDER}/build)
-run(${FOLDER}/build/consumer ${FOLDER}/build/libanswer.so)
+run(${FOLDER}/build/consumer ${FOLDER}/build/answer.so ${FOLDER}/build/answer_c.so)
 expect("weight 3.0")
-expect("the backend answers")
+expect("answer answers 42")
+expect("answer-c answers 43")
+
+# Other compilers, and what they make, work with this build: a plug-in shares nothing with it but the contract.
+find_program(PKG_CONFIG NAMES pkg-config pkgconf)
+find_program(CLANG clang)
+find_program(CLANGXX clang++)
+if(PKG_CONFIG)
+  set(ENV{PKG_CONFIG_PATH} ${prefix}/lib/pkgconfig)
+  foreach(package mytorch mytorch-backend-sdk)
+    run(${PKG_CONFIG} --cflags --libs ${package})
+    separate_arguments(flags_${package} UNIX_COMMAND "${output}")
+  endforeach()
+  set(strict -std=c11 -Wall -Wextra -Wpedantic -Werror -O1 -shared -fPIC)
+  foreach(compiler ${CC} ${CLANG})
+    get_filename_component(name ${compiler} NAME)
+    run(${compiler} ${strict} ${SOURCE}/backend.c ${flags_mytorch-backend-sdk} -o ${FOLDER}/${name}_c.so)
+    run(${FOLDER}/build/consumer ${FOLDER}/${name}_c.so)
+    expect("answer-c answers 43")
+  endforeach()
+  if(CLANGXX)
+    run(${CLANGXX} -std=c++20 -O1 -shared -fPIC ${SOURCE}/backend.cpp ${flags_mytorch-backend-sdk}
+        -o ${FOLDER}/clang.so)
+    run(${CLANGXX} -std=c++20 ${SOURCE}/program.cpp ${flags_mytorch} -o ${FOLDER}/clang_consumer)
+    run(${FOLDER}/clang_consumer ${FOLDER}/clang.so ${FOLDER}/build/answer_c.so)
+    expect("answer answers 42")
+    expect("answer-c answers 43")
+  endif()
+endif()

@@ -275,6 +275,18 @@ enum { MT_DIM_LIST = 0, MT_DIM_INT = 1, MT_DIM_OPTIONAL_INT = 2, MT_DIM_ALL = 3 
 // backend that brings a device must supply. A backend for an existing device leaves
 // `mt_backend::device` NULL. All functions may be called from any thread.
 enum { MT_COPY_TO_DEVICE = 0, MT_COPY_TO_HOST = 1, MT_COPY_ON_DEVICE = 2 };
+typedef struct mt_memory_stats {
+  size_t size;         // set by the caller
+  uint64_t allocated;  // bytes handed out, as the allocator rounds them
+  uint64_t allocated_peak;
+  uint64_t reserved;  // bytes taken from the driver
+  uint64_t reserved_peak;
+  uint64_t largest_free;  // the largest free block
+  uint64_t blocks;        // handed out
+  uint64_t segments;      // held
+  uint64_t retries;       // how often a request found memory only after caches were given back
+  uint64_t failures;      // and how often not even then
+} mt_memory_stats;
 typedef struct mt_device_ops {
   size_t size;
   int32_t type;             // a DLPack code; 0 asks the host for a run-time type
@@ -297,6 +309,25 @@ typedef struct mt_device_ops {
   int (*device_name)(void* self, int32_t index, char* buffer, size_t bytes);
   int (*copy_peer)(void* self, int32_t to_index, void* to, int32_t from_index, const void* from,
                    size_t bytes, void* stream);
+  // Graphs, all four or none. From begin_graph to end_graph the work that anybody queues on
+  // `stream` is noted and not run; launch_graph queues all of it at once on a stream, as often as
+  // wanted. What `allocate` gives for the stream meanwhile is the graph's until destroy_graph:
+  // released, it serves the same recording only. end_graph returns NULL where what was queued makes
+  // no graph; the recording is over then, too.
+  int (*begin_graph)(void* self, int32_t index, void* stream);
+  void* (*end_graph)(void* self, int32_t index, void* stream);
+  int (*launch_graph)(void* self, int32_t index, void* graph, void* stream);
+  void (*destroy_graph)(void* self, int32_t index, void* graph);
+  // What the device's allocator holds; a text for people, cut to `bytes` with its final zero, of
+  // which the whole length without it is returned; giving back what is cached; peaks begin anew.
+  int (*memory_stats)(void* self, int32_t index, mt_memory_stats* stats);
+  int64_t (*memory_summary)(void* self, int32_t index, char* buffer, size_t bytes);
+  int (*empty_cache)(void* self, int32_t index);
+  int (*reset_peaks)(void* self, int32_t index);
+  // Host memory that devices of this type copy from and to while the host goes on: `copy` returns
+  // before it is done. Released memory is not given out again before those copies are done.
+  void* (*allocate_pinned)(void* self, size_t bytes);  // NULL: out of memory
+  void (*release_pinned)(void* self, void* data, size_t bytes);
 } mt_device_ops;
 
 // ---- a backend
@@ -310,6 +341,27 @@ struct mt_host {
   void (*set_error)(int status, const char* message);
   void (*log)(int level, const char* message);  // 0 info, 1 warning
 };
+
+// An operator of the backend's own, which the framework then calls, differentiates and lists as it
+// does its own. Kernels for it are candidates like others, also of other backends; their `hash` may
+// be 0. Its argument struct has the arguments in the schema's order, then the results, as the table
+// above says.
+enum { MT_MAX_DIMS = 64 };
+typedef struct mt_result {
+  int32_t ndim;
+  mt_dtype dtype;
+  int64_t shape[MT_MAX_DIMS];
+} mt_result;
+typedef struct mt_operator {
+  size_t size;
+  const char* schema;    // "library::name(Tensor x, *, float beta=1) -> Tensor"
+  const char* doc;       // may be NULL
+  const char* gradient;  // "none", or the operator that computes it: see mytorch/operator.h
+  // Shape and type of each result, from the argument struct, in which results are NULL. Fails with
+  // a status and mt_host::set_error.
+  int (*infer)(void* self, const void* args, mt_result* results);
+  void* self;
+} mt_operator;
 
 typedef struct mt_backend {
   size_t size;
@@ -331,7 +383,9 @@ typedef struct mt_backend {
   int32_t compile_priority;
   uint32_t flags;  // MT_BACKEND_*
   const char* (*describe)(
-      void* self);  // for `mytorch info`: instruction sets, driver versions, ...
+      void* self);               // for `mytorch info`: instruction sets, driver versions, ...
+  const mt_operator* operators;  // a gradient's operator before the one that it serves
+  int64_t num_operators;
 } mt_backend;
 enum {
   MT_BACKEND_ORACLE = 1u  // never chosen unless pinned, or as the fallback that the user allowed

@@ -5,10 +5,10 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/copy/stream.cpp"
-#include "hwy/foreach_target.h"
+#include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
+#include "backends/cpu-openmp/simd/highway.h"
 #include "hwy/cache_control.h"
-#include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch {

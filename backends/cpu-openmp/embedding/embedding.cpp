@@ -8,6 +8,7 @@
 
 #include "backends/cpu-openmp/indexing/move.h"
 #include "backends/cpu-openmp/indexing/range.h"
+#include "backends/cpu-openmp/indexing/take.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/embedding_dense_backward.h"
 #include "mytorch/backend.h"
@@ -33,22 +34,34 @@ void embedding(mt_ctx& ctx, const mt_args_embedding& args) {
   const int64_t row = weight.stride(0), from_step = weight.stride(1), to_step = out.stride(-1);
   sdk::visit_itemsize(weight.itemsize(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const int64_t grain = 1 + 32768 / (width * static_cast<int64_t>(sizeof(T)) + 1);
-    sdk::parallel_for(ctx, 0, loop.numel(), grain, [&](int64_t begin, int64_t end) {
-      loop.for_each_run(begin, end, [&](const std::array<int64_t, 2>& at, int64_t n) {
-        for (int64_t i = 0; i < n; ++i) {
-          const int64_t value = index.data<const int64_t>()[at[0] + i * loop.inner_stride(0)];
-          if (!in_range(value, table)) fail_index("embedding", value, 0, table);
-          const T* from = weight.data<const T>() + value * row;
-          T* to = out.data<T>() + at[1] + i * loop.inner_stride(1);
-          if (from_step == 1 && to_step == 1) {
-            std::memcpy(to, from, static_cast<size_t>(width) * sizeof(T));
-          } else {
-            for (int64_t k = 0; k < width; ++k) to[k * to_step] = from[k * from_step];
-          }
-        }
-      });
-    });
+    const int64_t bytes = width * static_cast<int64_t>(sizeof(T));
+    const bool dense = from_step == 1 && to_step == 1;
+    const bool stream = loop.numel() * bytes >= kStreamBytes && bytes >= kStreamRow;
+    const int64_t place = loop.inner_stride(0), to_row = loop.inner_stride(1);
+    sdk::parallel_for(
+        ctx, 0, loop.numel(), 1 + 32768 / (bytes + 1), [&](int64_t begin, int64_t end) {
+          loop.for_each_run(begin, end, [&](const std::array<int64_t, 2>& at, int64_t n) {
+            const int64_t* which = index.data<const int64_t>() + at[0];
+            for (int64_t i = 0; i < n; ++i) {
+              const int64_t value = which[i * place];
+              if (!in_range(value, table)) fail_index("embedding", value, 0, table);
+            }
+            const T* from = weight.data<const T>();
+            T* to = out.data<T>() + at[1];
+            if (dense) {
+              take_rows(reinterpret_cast<char*>(to), to_row * static_cast<int64_t>(sizeof(T)),
+                        reinterpret_cast<const char*>(from), row * static_cast<int64_t>(sizeof(T)),
+                        bytes, 0, n, stream, [&](int64_t i) { return which[i * place]; });
+              return;
+            }
+            for (int64_t i = 0; i < n; ++i) {
+              for (int64_t k = 0; k < width; ++k) {
+                to[i * to_row + k * to_step] = from[which[i * place] * row + k * from_step];
+              }
+            }
+          });
+          if (dense && stream) stream_fence();
+        });
   });
 }
 

@@ -7,7 +7,7 @@
 #endif
 
 #include "backends/cpu-openmp/gemm/storage.h"
-#include "hwy/highway.h"
+#include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {

@@ -1,12 +1,12 @@
 // Instances for float64.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/gemm/gemm_double.cpp"
-#include "hwy/foreach_target.h"
+#include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once per target.
 #include "backends/cpu-openmp/gemm/job.h"
 #include "backends/cpu-openmp/gemm/product-inl.h"
 #include "backends/cpu-openmp/gemm/tiny.h"
-#include "hwy/highway.h"
+#include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {

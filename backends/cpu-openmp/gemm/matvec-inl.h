@@ -12,7 +12,7 @@
 #include "backends/cpu-openmp/gemm/convert-inl.h"
 #include "backends/cpu-openmp/gemm/finish-inl.h"
 #include "backends/cpu-openmp/gemm/job.h"
-#include "hwy/highway.h"
+#include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "backends/cpu-openmp/gemm/convert-inl.h"
+#include "backends/cpu-openmp/simd/highway.h"
 #include "hwy/cache_control.h"
-#include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {

@@ -15,7 +15,7 @@
 #include "backends/cpu-openmp/gemm/matvec-inl.h"
 #include "backends/cpu-openmp/gemm/microkernel-inl.h"
 #include "backends/cpu-openmp/gemm/pack-inl.h"
-#include "hwy/highway.h"
+#include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {

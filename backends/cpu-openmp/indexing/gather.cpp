@@ -9,6 +9,7 @@
 #include "backends/cpu-openmp/indexing/indexing.h"
 #include "backends/cpu-openmp/indexing/move.h"
 #include "backends/cpu-openmp/indexing/range.h"
+#include "backends/cpu-openmp/indexing/take.h"
 #include "mytorch/abi_ops/index_select.h"
 #include "mytorch/backend.h"
 
@@ -133,22 +134,29 @@ void index_select(mt_ctx& ctx, const mt_args_index_select& args) {
     T* to = out.data<T>();
     const T* from = self.data<const T>();
     if (blocks) {
-      const int64_t grain = 1 + 32768 / (run * static_cast<int64_t>(sizeof(T)));
-      sdk::parallel_for(ctx, 0, pieces * count, grain, [&](int64_t begin, int64_t end) noexcept {
-        for (int64_t i = begin; i < end;) {
-          const int64_t piece = i / count;
-          const int64_t last = std::min(end, (piece + 1) * count);
-          slice.for_each_run(piece * run, piece * run + 1,
-                             [&](const std::array<int64_t, 2>& at, int64_t) {
-                               for (; i < last; ++i) {
-                                 const int64_t j = i - piece * count;
-                                 std::memcpy(to + at[0] + j * out_dim.stride,
-                                             from + at[1] + which[j * index_stride] * dim.stride,
-                                             static_cast<size_t>(run) * sizeof(T));
-                               }
-                             });
-        }
-      });
+      const auto row_bytes = [](const Dim& d) {
+        return d.stride * static_cast<int64_t>(sizeof(T));
+      };
+      const int64_t bytes = run * static_cast<int64_t>(sizeof(T));
+      const bool stream =
+          out.numel() * static_cast<int64_t>(sizeof(T)) >= kStreamBytes && bytes >= kStreamRow;
+      sdk::parallel_for(
+          ctx, 0, pieces * count, 1 + 32768 / bytes, [&](int64_t begin, int64_t end) noexcept {
+            for (int64_t i = begin; i < end;) {
+              const int64_t first = i / count * count;
+              const int64_t last = std::min(end, first + count);
+              slice.for_each_run(i / count * run, i / count * run + 1,
+                                 [&](const std::array<int64_t, 2>& at, int64_t) {
+                                   take_rows(reinterpret_cast<char*>(to + at[0]),
+                                             row_bytes(out_dim),
+                                             reinterpret_cast<const char*>(from + at[1]),
+                                             row_bytes(dim), bytes, i - first, last - first, stream,
+                                             [&](int64_t j) { return which[j * index_stride]; });
+                                 });
+              i = last;
+            }
+            if (stream) stream_fence();
+          });
       return;
     }
     const int64_t grain = 1 + 16384 / count;

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
+#include "backends/cpu-openmp/simd/highway.h"
 #include "hwy/cache_control.h"
-#include "hwy/highway.h"
 
 // For lambdas: one that is called, or only for the part at the end, would have its captures in
 // memory.
@@ -35,8 +35,14 @@ class Whole {
   HWY_INLINE void store(Vec<T> v, T* row) const { hn::StoreU(v, d_, row + i_); }
   // For rows that have room for a whole vector at their end.
   HWY_INLINE void store_roomy(Vec<T> v, T* row) const { hn::StoreU(v, d_, row + i_); }
-  // Past the caches. The row consists of whole cache lines.
-  HWY_INLINE void store_past(Vec<T> v, T* row) const { hn::Stream(v, d_, row + i_); }
+  // Past the caches or not; if so, the row consists of whole cache lines.
+  HWY_INLINE void store(Vec<T> v, T* row, bool past) const {
+    if (past) {
+      hn::Stream(v, d_, row + i_);
+    } else {
+      store(v, row);
+    }
+  }
   HWY_INLINE Vec<T> zero_beyond(Vec<T> v) const { return v; }
   HWY_INLINE void prefetch(const T* row) const {
     if (kPrefetches) hwy::Prefetch(row + i_);
@@ -76,7 +82,7 @@ class Part {
   }
 #endif
   HWY_INLINE void store_roomy(Vec<T> v, T* row) const { hn::StoreU(v, d_, row + i_); }
-  HWY_INLINE void store_past(Vec<T> v, T* row) const { store(v, row); }
+  HWY_INLINE void store(Vec<T> v, T* row, bool /*past*/) const { store(v, row); }
   HWY_INLINE Vec<T> zero_beyond(Vec<T> v) const { return hn::IfThenElseZero(mask(), v); }
   HWY_INLINE void prefetch(const T* row) const { hwy::Prefetch(row + i_); }
   HWY_INLINE void prefetch_far(const T* row) const { hwy::Prefetch(row + i_); }

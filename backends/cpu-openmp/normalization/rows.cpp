@@ -4,10 +4,10 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/normalization/rows.cpp"
-#include "hwy/foreach_target.h"
+#include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
 #include "backends/cpu-openmp/normalization/row-inl.h"
-#include "hwy/highway.h"
+#include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch {
@@ -82,11 +82,7 @@ HWY_INLINE void LayerNorm(const T* x, int64_t n, T eps, const T* weight, const T
     Vec<T> v = hn::Mul(hn::Sub(part.load(x, T(0)), middle), scale);
     if (weight != nullptr) v = hn::Mul(v, part.load(weight, T(0)));
     if (bias != nullptr) v = hn::Add(v, part.load(bias, T(0)));
-    if (past) {
-      part.store_past(v, to);
-    } else {
-      part.store(v, to);
-    }
+    part.store(v, to, past);
   });
 }
 
@@ -125,11 +121,7 @@ HWY_INLINE void GradientOfLayerNorm(const LayerNormGradient<T>& row, int64_t n,
     if (weight != nullptr) v = hn::Mul(v, part.load(weight, T(0)));
     const Vec<T> rest = hn::MulAdd(along, hn::Sub(part.load(x, T(0)), center), shift);
     const Vec<T> out = hn::MulAdd(scale, v, rest);
-    if (past) {
-      part.store_past(out, to);
-    } else {
-      part.store(out, to);
-    }
+    part.store(out, to, past);
   });
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <type_traits>
 
 #include "backends/cpu-openmp/copy/stream.h"
 #include "backends/cpu-openmp/normalization/rows.h"
@@ -21,12 +20,40 @@ namespace {
 
 using sdk::TensorView;
 
-// Calls rows(inputs, to, count, n, past) for lines of `out` along `dim`, in the type that Out
-// computes in.
-template <class Out, class In, size_t kInputs, class F>
+// Lines from and to operands of any type. Their functions are the same for all kernels, which stage
+// lines in the type that they compute in.
+template <class W>
+using Load = void (*)(const TensorView& from, int64_t at, int64_t step, int64_t next, int64_t size,
+                      int64_t count, W* to, int64_t pitch);
+template <class W>
+Load<W> loader(mt_dtype dtype) {
+  return sdk::visit_dtype(dtype, [](auto tag) -> Load<W> {
+    using T = typename decltype(tag)::type;
+    return [](const TensorView& from, int64_t at, int64_t step, int64_t next, int64_t size,
+              int64_t count, W* to, int64_t pitch) {
+      load_lines(from.data<const T>() + at, step, next, size, count, to, pitch);
+    };
+  });
+}
+
+template <class W>
+using Store = void (*)(const W* from, int64_t pitch, const TensorView& to, int64_t at, int64_t step,
+                       int64_t next, int64_t size, int64_t count);
+template <class W>
+Store<W> storer(mt_dtype dtype) {
+  return sdk::visit_floating(dtype, [](auto tag) -> Store<W> {
+    using T = typename decltype(tag)::type;
+    return [](const W* from, int64_t pitch, const TensorView& to, int64_t at, int64_t step,
+              int64_t next, int64_t size, int64_t count) {
+      store_lines(from, pitch, to.data<T>() + at, step, next, size, count);
+    };
+  });
+}
+
+// Calls rows(inputs, to, count, n, past) for lines of `out` along `dim`, in W.
+template <class W, size_t kInputs, class F>
 void for_each_line(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs,
                    const TensorView& out, int64_t dim, F&& rows) {
-  using W = sdk::Widened<Out>;
   constexpr int kOperands = static_cast<int>(kInputs) + 1;
   std::array<TensorView, kInputs + 1> operands;
   std::copy(inputs.begin(), inputs.end(), operands.begin());
@@ -34,30 +61,32 @@ void for_each_line(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs,
   const auto lines = make_lines<kOperands>(operands, dim);
   const int64_t n = lines.size[0];
   if (n == 0) return;
-  constexpr bool kSame = std::is_same_v<In, W> && std::is_same_v<Out, W>;
-  const bool dense = kSame && std::all_of(lines.step.begin(), lines.step.end(),
-                                          [&](int64_t step) { return step == 1 || n == 1; });
+  const bool same = std::all_of(operands.begin(), operands.end(),
+                                [](const TensorView& x) { return x.template is<W>(); });
+  const bool dense = same && std::all_of(lines.step.begin(), lines.step.end(),
+                                         [&](int64_t step) { return step == 1 || n == 1; });
   const int64_t grain = 1 + 8192 / n;
-  if constexpr (kSame) {
-    if (dense) {
-      constexpr int64_t kItem = static_cast<int64_t>(sizeof(W));
-      const bool large = out.numel() * kItem >= kStreamBytes;
-      sdk::parallel_for(ctx, 0, lines.count(), grain, [&](int64_t begin, int64_t end) noexcept {
-        lines.loop.for_each_run(begin, end, [&](const auto& at, int64_t count) {
-          std::array<Rows<const W>, kInputs> from;
-          for (size_t k = 0; k < kInputs; ++k) {
-            from[k] = {inputs[k].template data<const W>() + at[k],
-                       lines.loop.inner_stride(static_cast<int>(k))};
-          }
-          const Rows<W> to = {out.data<W>() + at[kInputs],
-                              lines.loop.inner_stride(static_cast<int>(kInputs))};
-          rows(from, to, count, n, large && whole_lines(to.first, to.step * kItem, n * kItem));
-        });
-        if (large) stream_fence();
+  if (dense) {
+    constexpr int64_t kItem = static_cast<int64_t>(sizeof(W));
+    const bool large = out.numel() * kItem >= kStreamBytes;
+    sdk::parallel_for(ctx, 0, lines.count(), grain, [&](int64_t begin, int64_t end) noexcept {
+      lines.loop.for_each_run(begin, end, [&](const auto& at, int64_t count) {
+        std::array<Rows<const W>, kInputs> from;
+        for (size_t k = 0; k < kInputs; ++k) {
+          from[k] = {inputs[k].template data<const W>() + at[k],
+                     lines.loop.inner_stride(static_cast<int>(k))};
+        }
+        const Rows<W> to = {out.data<W>() + at[kInputs],
+                            lines.loop.inner_stride(static_cast<int>(kInputs))};
+        rows(from, to, count, n, large && whole_lines(to.first, to.step * kItem, n * kItem));
       });
-      return;
-    }
+      if (large) stream_fence();
+    });
+    return;
   }
+  std::array<Load<W>, kInputs> load;
+  for (size_t k = 0; k < kInputs; ++k) load[k] = loader<W>(inputs[k].dtype());
+  const Store<W> store = storer<W>(out.dtype());
   // An odd number of cache lines apart, rows do not compete for the same places in the L1.
   const int64_t pitch = n + 16;
   parallel_with_scratch<W>(
@@ -65,18 +94,16 @@ void for_each_line(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs,
       [&](W* part, int64_t begin, int64_t end) {
         W* to = part + static_cast<int64_t>(kInputs) * kLinesTogether * pitch;
         lines.for_each(begin, end, [&](const auto& at, int64_t count) {
-          for (size_t k = 0; k < kInputs; ++k) {
-            load_lines(inputs[k].template data<const In>() + at[k], lines.step[k],
-                       lines.loop.inner_stride(static_cast<int>(k)), n, count,
-                       part + static_cast<int64_t>(k) * kLinesTogether * pitch, pitch);
-          }
           std::array<Rows<const W>, kInputs> from;
           for (size_t k = 0; k < kInputs; ++k) {
-            from[k] = {part + static_cast<int64_t>(k) * kLinesTogether * pitch, pitch};
+            W* staged = part + static_cast<int64_t>(k) * kLinesTogether * pitch;
+            load[k](inputs[k], at[k], lines.step[k], lines.loop.inner_stride(static_cast<int>(k)),
+                    n, count, staged, pitch);
+            from[k] = {staged, pitch};
           }
           rows(from, Rows<W>{to, pitch}, count, n, false);
-          store_lines(to, pitch, out.data<Out>() + at[kInputs], lines.step[kInputs],
-                      lines.loop.inner_stride(static_cast<int>(kInputs)), n, count);
+          store(to, pitch, out, at[kInputs], lines.step[kInputs],
+                lines.loop.inner_stride(static_cast<int>(kInputs)), n, count);
         });
       });
 }
@@ -110,32 +137,30 @@ struct LogSoftmaxGradient {
   }
 };
 
+template <class Row, size_t kInputs>
+void along(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs, const TensorView& out,
+           int64_t dim) {
+  if (out.is<double>()) {
+    for_each_line<double>(ctx, inputs, out, dim, Row());
+  } else {
+    for_each_line<float>(ctx, inputs, out, dim, Row());
+  }
+}
+
 // The input may be of any type; it is converted to the one that the output computes in.
 template <class Row, class Args>
 void forward(mt_ctx& ctx, const Args& args) {
-  const TensorView self = args.self;
-  sdk::visit_floating(TensorView(args.out).dtype(), [&](auto tag) {
-    using Out = typename decltype(tag)::type;
-    if (sdk::same_dtype(self.dtype(), sdk::dtype_of<Out>)) {
-      return for_each_line<Out, Out, 1>(ctx, {self}, args.out, args.dim, Row());
-    }
-    sdk::visit_dtype(self.dtype(), [&](auto in_tag) {
-      for_each_line<Out, typename decltype(in_tag)::type, 1>(ctx, {self}, args.out, args.dim,
-                                                             Row());
-    });
-  });
+  along<Row, 1>(ctx, {args.self}, args.out, args.dim);
 }
 
 template <class Row, class Args>
 void backward(mt_ctx& ctx, const Args& args) {
-  sdk::visit_floating(TensorView(args.out).dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if (!TensorView(args.grad_output).template is<T>() ||
-        !TensorView(args.output).template is<T>()) {
-      throw sdk::Declined{};
-    }
-    for_each_line<T, T, 2>(ctx, {args.grad_output, args.output}, args.out, args.dim, Row());
-  });
+  const mt_dtype dtype = TensorView(args.out).dtype();
+  if (!sdk::same_dtype(TensorView(args.grad_output).dtype(), dtype) ||
+      !sdk::same_dtype(TensorView(args.output).dtype(), dtype)) {
+    throw sdk::Declined{};
+  }
+  along<Row, 2>(ctx, {args.grad_output, args.output}, args.out, args.dim);
 }
 
 void softmax(mt_ctx& ctx, const mt_args_softmax_int& args) { forward<Softmax>(ctx, args); }

@@ -8,11 +8,10 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/normalization/softmax_rows.cpp"
-#include "hwy/foreach_target.h"
+#include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
 #include "backends/cpu-openmp/normalization/row-inl.h"
-#include "backends/cpu-openmp/simd/exp-inl.h"
-#include "hwy/highway.h"
+#include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch {
@@ -63,6 +62,16 @@ HWY_INLINE Vec<T> ExpNormal(Vec<T> x) {
   return hn::Mul(p, hn::BitCast(d, scale));
 }
 
+// Calls go(exp) with what is enough for numbers that are all within kNormal, or not.
+template <class T, class F>
+HWY_INLINE void WithExp(bool normal, F&& go) {
+  if (normal) {
+    go([](Vec<T> v) MYTORCH_ROW { return ExpNormal<T>(v); });
+  } else {
+    go([](Vec<T> v) MYTORCH_ROW { return vec::NodeExp(hn::ScalableTag<T>(), v); });
+  }
+}
+
 // A row that has been exponentiated. Softmax is exps * last, log_softmax is (x - max) - last.
 template <class T>
 struct Done {
@@ -75,11 +84,7 @@ template <bool kLog, class T>
 HWY_INLINE void Finish(const auto& part, const Done<T>& done, Vec<T> max, Vec<T> last, bool past) {
   const Vec<T> v = part.load(done.row, T(0));
   const Vec<T> out = kLog ? hn::Sub(hn::Sub(v, max), last) : hn::Mul(v, last);
-  if (past) {
-    part.store_past(out, done.to);
-  } else {
-    part.store(out, done.to);
-  }
+  part.store(out, done.to, past);
 }
 
 template <bool kLog, class T>
@@ -128,11 +133,7 @@ HWY_INLINE void SoftmaxRows(Rows<const T> from, Rows<T> to, int64_t count, int64
         if (before.row != nullptr) Finish<kLog>(part, before, before_max, before_last, past);
       });
     };
-    if (range.lowest() - highest >= -kNormal<T>) {
-      go([](Vec<T> v) MYTORCH_ROW { return ExpNormal<T>(v); });
-    } else {
-      go([](Vec<T> v) MYTORCH_ROW { return vec::NodeExp(hn::ScalableTag<T>(), v); });
-    }
+    WithExp<T>(range.lowest() - highest >= -kNormal<T>, go);
     const T total = SumOf<T>(sum);
     before = {kLog ? x : exps, to.first + row * to.step, highest,
               kLog ? std::log(total) : T(1) / total};
@@ -141,32 +142,37 @@ HWY_INLINE void SoftmaxRows(Rows<const T> from, Rows<T> to, int64_t count, int64
   Finish<kLog>(before, n, past);
 }
 
+// The rows that a gradient is made of, and those that are fetched meanwhile: the next, or
+// themselves.
+template <class T>
+struct GradientRow {
+  const T *g, *y, *next_g, *next_y;
+  T* out;
+  HWY_INLINE GradientRow(Rows<const T> grads, Rows<const T> ys, Rows<T> to, int64_t row, bool ahead)
+      : g(grads.first + row * grads.step),
+        y(ys.first + row * ys.step),
+        next_g(ahead ? g + grads.step : g),
+        next_y(ahead ? y + ys.step : y),
+        out(to.first + row * to.step) {}
+};
+
 // What is read once more is in the L1 by then; the row after it is on its way meanwhile.
 template <class T>
 HWY_INLINE void SoftmaxGradientRows(Rows<const T> grads, Rows<const T> ys, Rows<T> to,
                                     int64_t count, int64_t n, bool past) {
   const hn::ScalableTag<T> d;
   for (int64_t row = 0; row < count; ++row) {
-    const T* g = grads.first + row * grads.step;
-    const T* y = ys.first + row * ys.step;
-    T* out = to.first + row * to.step;
-    const bool ahead = row + 1 < count && n <= kShort<T>;
-    const T* next_g = ahead ? g + grads.step : g;
-    const T* next_y = ahead ? y + ys.step : y;
+    const GradientRow<T> at(grads, ys, to, row, row + 1 < count && n <= kShort<T>);
     const auto sum = Fold<T>(n, One<T>(), [&](const auto& part, One<T>& sum) MYTORCH_ROW {
-      sum.a = hn::MulAdd(part.load(g, T(0)), part.load(y, T(0)), sum.a);
+      sum.a = hn::MulAdd(part.load(at.g, T(0)), part.load(at.y, T(0)), sum.a);
     });
     const Vec<T> total = hn::Set(d, SumOf<T>(sum.a));
     ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
-      part.prefetch(next_g);
-      part.prefetch(next_y);
-      const Vec<T> v = part.load(y, T(0));
-      const Vec<T> result = hn::NegMulAdd(v, total, hn::Mul(part.load(g, T(0)), v));
-      if (past) {
-        part.store_past(result, out);
-      } else {
-        part.store(result, out);
-      }
+      part.prefetch(at.next_g);
+      part.prefetch(at.next_y);
+      const Vec<T> v = part.load(at.y, T(0));
+      const Vec<T> result = hn::NegMulAdd(v, total, hn::Mul(part.load(at.g, T(0)), v));
+      part.store(result, at.out, past);
     });
   }
 }
@@ -187,40 +193,92 @@ HWY_INLINE void LogSoftmaxGradientRows(Rows<const T> grads, Rows<const T> ys, Ro
                                        int64_t count, int64_t n, bool past) {
   const hn::ScalableTag<T> d;
   for (int64_t row = 0; row < count; ++row) {
-    const T* g = grads.first + row * grads.step;
-    const T* y = ys.first + row * ys.step;
-    T* out = to.first + row * to.step;
-    const bool ahead = row + 1 < count && n <= kShort<T>;
-    const T* next_g = ahead ? g + grads.step : g;
-    const T* next_y = ahead ? y + ys.step : y;
+    const GradientRow<T> at(grads, ys, to, row, row + 1 < count && n <= kShort<T>);
     const auto found =
         Fold<T>(n, SumAndRange<T>(), [&](const auto& part, SumAndRange<T>& found) MYTORCH_ROW {
-          found.sum.a = hn::Add(found.sum.a, part.load(g, T(0)));
-          found.range.meet(part.load(y, T(0)));
+          found.sum.a = hn::Add(found.sum.a, part.load(at.g, T(0)));
+          found.range.meet(part.load(at.y, T(0)));
         });
     const Vec<T> total = hn::Set(d, SumOf<T>(found.sum.a));
     const auto go = [&](auto&& exp) MYTORCH_ROW {
       ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
-        part.prefetch(next_g);
-        part.prefetch(next_y);
-        const Vec<T> e = exp(part.load(y, T(0)));
-        const Vec<T> result = hn::NegMulAdd(e, total, part.load(g, T(0)));
-        if (past) {
-          part.store_past(result, out);
-        } else {
-          part.store(result, out);
-        }
+        part.prefetch(at.next_g);
+        part.prefetch(at.next_y);
+        const Vec<T> e = exp(part.load(at.y, T(0)));
+        const Vec<T> result = hn::NegMulAdd(e, total, part.load(at.g, T(0)));
+        part.store(result, at.out, past);
       });
     };
-    if (found.range.lowest() >= -kNormal<T> && found.range.highest() <= kNormal<T>) {
-      go([](Vec<T> v) MYTORCH_ROW { return ExpNormal<T>(v); });
-    } else {
-      go([](Vec<T> v) MYTORCH_ROW { return vec::NodeExp(hn::ScalableTag<T>(), v); });
-    }
+    WithExp<T>(found.range.lowest() >= -kNormal<T> && found.range.highest() <= kNormal<T>, go);
+  }
+}
+
+template <class T>
+HWY_INLINE void PowerSumRows(Rows<const T> from, int64_t count, int64_t n, T* most, T* sums) {
+  const hn::ScalableTag<T> d;
+  const auto range_of = [n](const T* x) MYTORCH_ROW {
+    return Fold<T>(n, Range<T>(), [&](const auto& part, Range<T>& range) MYTORCH_ROW {
+      range.meet(part.load(x, x[0]));
+    });
+  };
+  Range<T> range = range_of(from.first);
+  for (int64_t row = 0; row < count; ++row) {
+    const T* x = from.first + row * from.step;
+    const T* next = row + 1 < count ? x + from.step : x;
+    const T* soon = row + 2 < count && n <= kShort<T> ? next + from.step : x;
+    const T highest = range.highest();
+    const Vec<T> max = hn::Set(d, highest);
+    Vec<T> sum = hn::Zero(d);
+    Range<T> next_range;
+    const auto go = [&](auto&& exp) MYTORCH_ROW {
+      ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
+        sum = hn::Add(sum, part.zero_beyond(exp(hn::Sub(part.load(x, x[0]), max))));
+        next_range.meet(part.load(next, next[0]));
+        part.prefetch(soon);
+      });
+    };
+    WithExp<T>(range.lowest() - highest >= -kNormal<T>, go);
+    most[row] = highest;
+    sums[row] = SumOf<T>(sum);
+    range = next_range;
+  }
+}
+
+template <class T>
+HWY_INLINE void PowerRows(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, const T* shift,
+                          const T* factor, const T* off, bool past) {
+  const hn::ScalableTag<T> d;
+  for (int64_t row = 0; row < count; ++row) {
+    const T* x = from.first + row * from.step;
+    T* out = to.first + row * to.step;
+    const T* next = row + 1 < count && n <= kShort<T> ? x + from.step : x;
+    const auto range = Fold<T>(n, Range<T>(), [&](const auto& part, Range<T>& range) MYTORCH_ROW {
+      range.meet(part.load(x, x[0]));
+    });
+    const Vec<T> below = hn::Set(d, shift[row]);
+    const Vec<T> times = hn::Set(d, factor[row]), less = hn::Set(d, off[row]);
+    const auto go = [&](auto&& exp) MYTORCH_ROW {
+      ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
+        part.prefetch(next);
+        const Vec<T> e = exp(hn::Sub(part.load(x, x[0]), below));
+        const Vec<T> result = hn::Sub(hn::Mul(e, times), less);
+        part.store(result, out, past);
+      });
+    };
+    WithExp<T>(
+        range.lowest() - shift[row] >= -kNormal<T> && range.highest() - shift[row] <= kNormal<T>,
+        go);
   }
 }
 
 #define MYTORCH_CPU_SOFTMAX(T, S)                                                                 \
+  void PowerSum##S(Rows<const T> from, int64_t count, int64_t n, T* most, T* sum) {               \
+    PowerSumRows(from, count, n, most, sum);                                                      \
+  }                                                                                               \
+  void Power##S(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, const T* shift,         \
+                const T* factor, const T* off, bool past) {                                       \
+    PowerRows(from, to, count, n, shift, factor, off, past);                                      \
+  }                                                                                               \
   void Softmax##S(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, bool past) {          \
     SoftmaxRows<false>(from, to, count, n, past);                                                 \
   }                                                                                               \
@@ -252,6 +310,15 @@ namespace mytorch::cpu {
   HWY_EXPORT(LogSoftmax##S);                                                                   \
   HWY_EXPORT(SoftmaxGradient##S);                                                              \
   HWY_EXPORT(LogSoftmaxGradient##S);                                                           \
+  HWY_EXPORT(PowerSum##S);                                                                     \
+  HWY_EXPORT(Power##S);                                                                        \
+  void power_sum_rows(Rows<const T> from, int64_t count, int64_t n, T* most, T* sum) {         \
+    HWY_DYNAMIC_DISPATCH(PowerSum##S)(from, count, n, most, sum);                              \
+  }                                                                                            \
+  void power_rows(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, const T* shift,    \
+                  const T* factor, const T* off, bool past) {                                  \
+    HWY_DYNAMIC_DISPATCH(Power##S)(from, to, count, n, shift, factor, off, past);              \
+  }                                                                                            \
   void softmax_rows(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, bool past) {     \
     HWY_DYNAMIC_DISPATCH(Softmax##S)(from, to, count, n, past);                                \
   }                                                                                            \

@@ -9,8 +9,9 @@ namespace mytorch::cpu {
 namespace {
 
 constexpr int64_t kBlockRows = 32;  // along `across`
-constexpr int64_t kBlockCols = 64;  // along the last dimension
-constexpr int64_t kSlice = 8;       // columns that are transposed at once
+constexpr int64_t kRowBytes =
+    512;                       // along the last dimension: fewer calls of the span than shorter
+constexpr int64_t kSlice = 8;  // columns that are transposed at once
 constexpr int64_t kLine = 64;
 // What is smaller lies in the caches; fetching it would only cost.
 constexpr int64_t kFetchBytes = int64_t{1} << 20;
@@ -20,8 +21,17 @@ constexpr int64_t kSmall = 8;
 int64_t pieces(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
 
 struct BlockTiles {
-  alignas(64) char of[kMaxInputs][kBlockRows * kBlockCols * 8];
+  alignas(64) char of[kMaxInputs][kBlockRows * kRowBytes];
 };
+
+// Columns of a block: as many as the widest input has in kRowBytes.
+int64_t block_cols(const Job& job) {
+  int64_t itemsize = 1;
+  for (int k = job.num_outputs; k < job.num_operands(); ++k) {
+    if (!job.is_absent(k)) itemsize = std::max(itemsize, job.operands[k].itemsize);
+  }
+  return kRowBytes / itemsize;
+}
 
 struct Block {
   int64_t rows, cols;
@@ -30,18 +40,18 @@ struct Block {
 
 // Rows first: the transposed operand is read along its memory, a few lines of many of its rows,
 // which the prefetchers do not follow, hence fetch().
-Block block_at(const Job& job, int across, int64_t number) {
+Block block_at(const Job& job, int across, int64_t cols, int64_t number) {
   const Loop& loop = job.loop;
   const int last = loop.ndim() - 1;
   const int64_t row_blocks = pieces(loop.size(across), kBlockRows);
-  const int64_t col_blocks = pieces(loop.inner_size(), kBlockCols);
+  const int64_t col_blocks = pieces(loop.inner_size(), cols);
   const int64_t r0 = number % row_blocks * kBlockRows;
   number /= row_blocks;
-  const int64_t c0 = number % col_blocks * kBlockCols;
+  const int64_t c0 = number % col_blocks * cols;
   number /= col_blocks;
   Block block;
   block.rows = std::min(kBlockRows, loop.size(across) - r0);
-  block.cols = std::min(kBlockCols, loop.inner_size() - c0);
+  block.cols = std::min(cols, loop.inner_size() - c0);
   for (int k = 0; k < job.num_operands(); ++k) {
     block.offsets[k] = c0 * loop.stride(k, last) + r0 * loop.stride(k, across);
   }
@@ -94,77 +104,85 @@ int64_t num_blocks(const Job& job, int across) {
   const int64_t rows = job.loop.size(across);
   const int64_t cols = job.loop.inner_size();
   const int64_t outer = job.loop.numel() / (rows * cols);
-  return outer * pieces(rows, kBlockRows) * pieces(cols, kBlockCols);
+  return outer * pieces(rows, kBlockRows) * pieces(cols, block_cols(job));
 }
 
 void run_blocks(Job& job, int across, int64_t begin, int64_t end) {
   const Loop& loop = job.loop;
   const int count = job.num_operands();
   const int last = loop.ndim() - 1;
+  const int64_t width = block_cols(job);
   Tiles tiles;
   BlockTiles blocks;
   Pointers at;
   tiles.set_absent(job, at);
   Way ways[kMaxOperands];
-  for (int k = 0; k < count; ++k) ways[k] = way_of(job, k, across);
+  bool staged = false;  // something is converted, or goes through a tile
+  for (int k = 0; k < count; ++k) {
+    ways[k] = way_of(job, k, across);
+    staged = staged || ways[k] == Way::kTile ||
+             (ways[k] == Way::kTurned && job.operands[k].convert != nullptr);
+  }
   // A copy needs no span between the block and the output.
   const bool moves = job.moves && loop.inner_stride(0) == job.operands[0].itemsize &&
                      ways[1] == Way::kTurned && job.operands[1].convert == nullptr;
   const bool fetches = loop.numel() * job.operands[0].itemsize >= kFetchBytes;
-  const int64_t slice = fetches ? kSlice : kBlockCols;
-  Block block = block_at(job, across, begin);
+  const int64_t slice = fetches ? kSlice : width;
+  Block block = block_at(job, across, width, begin);
   for (; begin < end; ++begin) {
     const bool more = fetches && begin + 1 < end;
-    const Block next = begin + 1 < end ? block_at(job, across, begin + 1) : block;
+    const Block next = begin + 1 < end ? block_at(job, across, width, begin + 1) : block;
     const int64_t next_rows = more ? next.rows : 0, next_cols = more ? next.cols : 0;
-    for (int k = job.num_outputs; k < count; ++k) {
-      if (ways[k] != Way::kTurned) continue;
+    char* row[kMaxOperands];
+    int64_t step[kMaxOperands];  // from a row to the next
+    for (int k = 0; k < count; ++k) {
+      if (ways[k] == Way::kAbsent) continue;
       const Operand& operand = job.operands[k];
       const int64_t stride = loop.stride(k, last), itemsize = operand.itemsize;
-      const char* from = operand.data + block.offsets[k];
+      row[k] = operand.data + block.offsets[k];
+      step[k] = loop.stride(k, across);
+      if (ways[k] != Way::kTurned) continue;
+      const char* from = row[k];
       const char* coming = operand.data + next.offsets[k];
-      char* to = blocks.of[k - job.num_outputs];
+      row[k] = blocks.of[k - job.num_outputs];
+      step[k] = width * itemsize;
       for (int64_t c = 0; c < block.cols; c += slice) {
         fetch(coming + c * stride, stride, std::min(slice, next_cols - c), next_rows * itemsize);
-        transpose(from + c * stride, stride, to + c * itemsize, kBlockCols * itemsize,
+        transpose(from + c * stride, stride, row[k] + c * itemsize, step[k],
                   std::min(slice, block.cols - c), block.rows, itemsize);
       }
     }
     if (moves) {
-      const int64_t itemsize = job.operands[0].itemsize;
-      move_rows(job.operands[0].data + block.offsets[0], loop.stride(0, across), blocks.of[0],
-                kBlockCols * itemsize, block.rows, block.cols * itemsize, job.stream);
+      move_rows(row[0], step[0], row[1], step[1], block.rows, block.cols * job.operands[0].itemsize,
+                job.stream);
       block = next;
       continue;
     }
     for (int64_t i = 0; i < block.rows; ++i) {
       for (int k = 0; k < count; ++k) {
         if (ways[k] == Way::kAbsent) continue;
-        const Operand& operand = job.operands[k];
-        const int64_t stride = loop.stride(k, across);
-        char* pointer = operand.data + block.offsets[k] + i * stride;
-        if (ways[k] == Way::kTurned) {
-          pointer = blocks.of[k - job.num_outputs] + i * kBlockCols * operand.itemsize;
-          if (operand.convert != nullptr) {
-            convert_run(operand, pointer, tiles.of[k], block.cols);
-            pointer = tiles.of[k];
-          }
-        } else if (ways[k] == Way::kTile) {
-          if (!job.is_output(k)) {
-            load_run(operand, pointer, loop.stride(k, last), block.cols, tiles.of[k]);
-          }
-          pointer = tiles.of[k];
-        } else if (!job.is_output(k) && i < next_rows) {
-          fetch(operand.data + next.offsets[k] + i * stride, 0, 1, next_cols * operand.itemsize);
+        at.set(job, k, ways[k] == Way::kTile ? tiles.of[k] : row[k]);
+        if (ways[k] == Way::kDirect && !job.is_output(k) && i < next_rows) {
+          const Operand& operand = job.operands[k];
+          fetch(operand.data + next.offsets[k] + i * step[k], 0, 1, next_cols * operand.itemsize);
         }
-        at.set(job, k, pointer);
+      }
+      for (int k = job.num_outputs; staged && k < count; ++k) {
+        const Operand& operand = job.operands[k];
+        if (ways[k] == Way::kTile) {
+          load_run(operand, row[k], loop.stride(k, last), block.cols, tiles.of[k]);
+        } else if (ways[k] == Way::kTurned && operand.convert != nullptr) {
+          convert_run(operand, row[k], tiles.of[k], block.cols);
+          at.set(job, k, tiles.of[k]);
+        }
       }
       call_span(job, job.scalars, at, block.cols);
-      for (int k = 0; k < job.num_outputs; ++k) {
+      for (int k = 0; staged && k < job.num_outputs; ++k) {
         if (ways[k] != Way::kTile) continue;
-        store_tile(job, job.operands[k], tiles.of[k],
-                   job.operands[k].data + block.offsets[k] + i * loop.stride(k, across),
-                   loop.stride(k, last), block.cols);
+        store_tile(job, job.operands[k], tiles.of[k], row[k], loop.stride(k, last), block.cols);
+      }
+      for (int k = 0; k < count; ++k) {
+        if (ways[k] != Way::kAbsent) row[k] += step[k];
       }
     }
     block = next;

@@ -11,14 +11,7 @@
 #include <utility>
 
 #include "backends/cpu-openmp/pointwise/span.h"
-#include "backends/cpu-openmp/simd/arith-inl.h"
-#include "backends/cpu-openmp/simd/erf-inl.h"
-#include "backends/cpu-openmp/simd/exp-inl.h"
-#include "backends/cpu-openmp/simd/log-inl.h"
-#include "backends/cpu-openmp/simd/logic-inl.h"
-#include "backends/cpu-openmp/simd/pow-inl.h"
-#include "backends/cpu-openmp/simd/trig-inl.h"
-#include "hwy/highway.h"
+#include "backends/cpu-openmp/simd/highway.h"
 
 // The body of a loop: inlined at each call, and compiled for the target at hand.
 #ifndef MYTORCH_STEP
@@ -168,6 +161,10 @@ HWY_INLINE int64_t BeforeLine(int64_t n, P*... p) {
   return before < 0 ? n : HWY_MIN(before, n);
 }
 
+// Without vector instructions nothing is gained by loops for special cases: the plainest serves
+// all.
+inline constexpr bool kVectors = HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR;
+
 // Where an operand's next vector lies, and how far from one to the next: nothing, if all are one.
 template <class P>
 struct Stretch {
@@ -193,10 +190,12 @@ HWY_INLINE void ForSingles(D d, int64_t n, uint32_t single, F&& step,
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   [&](TailRoom<P, kMax>&&... room) MYTORCH_STEP {
     [&](Stretch<P>... s) MYTORCH_STEP {
-      for (; n >= 2 * lanes; n -= 2 * lanes) {
-        step(s.at...);
-        step((s.at + s.by)...);
-        ((s.at += 2 * s.by), ...);
+      if constexpr (kVectors) {
+        for (; n >= 2 * lanes; n -= 2 * lanes) {
+          step(s.at...);
+          step((s.at + s.by)...);
+          ((s.at += 2 * s.by), ...);
+        }
       }
       [&](TailRoom<P, kMax>&&... rest) MYTORCH_STEP {
         for (; n > 0; n -= lanes) {
@@ -220,7 +219,7 @@ HWY_INLINE void ForSpan(D d, int64_t n, const Scalars& scalars, F&& step, P*... 
   constexpr size_t kMax = hn::MaxLanes(D());
   constexpr int64_t kLine = 64 / sizeof(hn::TFromD<D>);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  bool streams = kStreams && kMax > 1 && HWY_UNLIKELY(scalars.stream);
+  bool streams = kStreams && kVectors && HWY_UNLIKELY(scalars.stream);
   int64_t end = n;
   if constexpr (kStreams && (int{std::is_const_v<P>} + ...) > 1) {
     if (HWY_UNLIKELY(scalars.single != 0)) {
@@ -228,11 +227,11 @@ HWY_INLINE void ForSpan(D d, int64_t n, const Scalars& scalars, F&& step, P*... 
       return;
     }
   }
-  if constexpr (kStreams && kMax > 1) {
+  if constexpr (kStreams && kVectors) {
     if (streams) end = BeforeLine(n, p...);
   }
   for (int64_t i = 0;;) {
-    if constexpr (kUnroll > 1) {
+    if constexpr (kUnroll > 1 && kVectors) {
       for (; i + 2 * lanes <= end; i += 2 * lanes) {
         step((p + i)...);
         step((p + i + lanes)...);
@@ -247,7 +246,7 @@ HWY_INLINE void ForSpan(D d, int64_t n, const Scalars& scalars, F&& step, P*... 
       }
     }(TailRoom<P, kMax>()...);
     if (HWY_LIKELY(!streams)) return;
-    if constexpr (kStreams && kMax > 1) {
+    if constexpr (kStreams && kVectors) {
       for (i = end; i + kLine <= n; i += kLine) {
         step(PastOutput(p + i)...);
         if constexpr (kMax < kLine) {

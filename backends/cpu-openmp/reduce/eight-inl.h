@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "hwy/highway.h"
+#include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch {

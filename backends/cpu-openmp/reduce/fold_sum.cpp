@@ -5,11 +5,11 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/reduce/fold_sum.cpp"
-#include "hwy/foreach_target.h"
+#include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
 #include "backends/cpu-openmp/pointwise/span-inl.h"
 #include "backends/cpu-openmp/reduce/eight-inl.h"
-#include "hwy/highway.h"
+#include "backends/cpu-openmp/simd/highway.h"
 #include "mytorch/backend/dtype.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,21 +1,27 @@
 // Convolutions by cuDNN's graph API, of one operation: it is what the library's newer engines are
 // reached by, and says of each engine whether it is deterministic and in which precision it works,
-// so that those which are not can be passed over. Plans are kept by each thread; a plan that is not
-// the library's first is for measured choice (docs/choice.md).
+// so that those which are not can be passed over. The engines that the library proposes for a shape
+// are timed when it comes for the first time, on the operands of that call; plans are kept by each
+// thread. Images of a few channels get more of them: the elements that a window reads of a row.
 #include <cudnn.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "backends/cuda/convolution/geometry.h"
 #include "backends/cuda/kernel/move.h"
 #include "backends/cuda/matrix/product.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/timing.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cuda {
@@ -25,6 +31,7 @@ using sdk::TensorView;
 
 constexpr int64_t kMostWorkspace = int64_t{1} << 30;
 constexpr size_t kMostPlans = 512;
+constexpr size_t kMostTimed = 20;  // plans of a shape
 
 void check(cudnnStatus_t status, const char* what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
@@ -81,7 +88,10 @@ class Node {
     CUDNN(cudnnBackendCreateDescriptor(type, &it_));
   }
   Node(Node&& other) noexcept : it_(std::exchange(other.it_, nullptr)) {}
-  Node& operator=(Node&&) = delete;
+  Node& operator=(Node&& other) noexcept {
+    std::swap(it_, other.it_);
+    return *this;
+  }
   ~Node() {
     if (it_ != nullptr) cudnnBackendDestroyDescriptor(it_);
   }
@@ -198,11 +208,20 @@ bool prefers_channels_last(const Convolution& call) {
          (call.target != Target::kWeight && last(call.weight));
 }
 
+// Whether there is so much to do that a launch or two more, and the first call's measurements, pay.
+bool is_large(const Convolution& call) {
+  const Geometry& g = call.geometry;
+  int64_t terms = call.weight.numel() * g.batch;
+  for (const int64_t size : g.small) terms *= size;
+  return terms >= int64_t{1} << 24;
+}
+
 // ---- plans
 
 struct Plan {
   std::optional<Node> plan;  // absent: the library has nothing
   int64_t workspace = 0;
+  bool final = true;  // false: to be chosen again when there can be timing
 };
 
 cudnnDataType_t type_of(mt_dtype dtype) {
@@ -337,8 +356,10 @@ std::vector<Node> configs_of(const Node& graph, cudnnBackendHeurMode_t mode) {
   return configs;
 }
 
-void make_plan(cudnnHandle_t handle, const Convolution& call, const Form& big, const Form& weight,
-               const Form& small, const std::array<int64_t, 3>& alignment, Plan& result) {
+// The operation, as a graph; nothing where the library does not take it.
+std::optional<Node> graph_of(cudnnHandle_t handle, const Convolution& call, const Form& big,
+                             const Form& weight, const Form& small,
+                             const std::array<int64_t, 3>& alignment) {
   const cudnnDataType_t type = type_of(call.out().dtype());
   const bool wide = type == CUDNN_DATA_DOUBLE;
   const Node x = tensor_node(big, type, kBigId, alignment[0]);
@@ -359,15 +380,22 @@ void make_plan(cudnnHandle_t handle, const Convolution& call, const Form& big, c
   const cudnnBackendAttributeType_t factor = wide ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
   operation.set(names.alpha, factor, 1, wide ? static_cast<const void*>(&one) : &one32);
   operation.set(names.beta, factor, 1, wide ? static_cast<const void*>(&zero) : &zero32);
-  if (!operation.finalize()) return;
+  if (!operation.finalize()) return std::nullopt;
   Node graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-  if (!graph.finalize()) return;
+  if (!graph.finalize()) return std::nullopt;
+  return graph;
+}
 
-  int passed = 0;
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+// Up to `most` plans that can be used, as the library would try them. Always the same ones.
+std::vector<Plan> proposals(cudnnHandle_t handle, const Node& graph, cudnnDataType_t type,
+                            size_t most) {
+  std::vector<Plan> plans;
+  for (const cudnnBackendHeurMode_t mode :
+       {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
     for (const Node& config : configs_of(graph, mode)) {
+      if (plans.size() >= most) return plans;
       if (!acceptable(config, type)) continue;
       Node plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
@@ -377,12 +405,35 @@ void make_plan(cudnnHandle_t handle, const Convolution& call, const Form& big, c
       CUDNN(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                      CUDNN_TYPE_INT64, 1, &count, &workspace));
       if (workspace > kMostWorkspace) continue;
-      if (passed++ < call.rank) continue;
-      result.plan.emplace(std::move(plan));
-      result.workspace = workspace;
-      return;
+      plans.push_back({std::move(plan), workspace});
     }
   }
+  return plans;
+}
+
+// What a plan is run on.
+struct Operands {
+  std::array<void*, 3> data;  // big, weight, small
+  void* room;
+
+  bool run(cudnnHandle_t handle, const Plan& plan) const {
+    const int64_t ids[] = {kBigId, kWeightId, kSmallId};
+    Node pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, data.data());
+    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &room);
+    CUDNN(cudnnBackendFinalize(pack.get()));
+    return cudnnBackendExecute(handle, plan.plan->get(), pack.get()) == CUDNN_STATUS_SUCCESS;
+  }
+};
+
+// MYTORCH_CUDA_CONVOLUTION=first: what the library proposes first, untimed.
+bool timing_allowed() {
+  static const bool allowed = [] {
+    const char* text = std::getenv("MYTORCH_CUDA_CONVOLUTION");
+    return text == nullptr || std::strcmp(text, "first") != 0;
+  }();
+  return allowed;
 }
 
 struct Key {
@@ -430,6 +481,42 @@ int64_t alignment_of(const void* data) {
   return static_cast<int64_t>(address & -address);
 }
 
+// Which of the proposals for a shape has been found the fastest, by whichever thread came first.
+std::optional<size_t> known_best(const Key& key, std::optional<size_t> found) {
+  static std::mutex mutex;
+  static auto* const best = new std::unordered_map<Key, size_t, KeyHash>;
+  const std::lock_guard lock(mutex);
+  if (found) return best->emplace(key, *found).first->second;
+  const auto it = best->find(key);
+  return it == best->end() ? std::nullopt : std::optional<size_t>(it->second);
+}
+
+// `operands` have their values, apart from `room`.
+Plan make_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call, const Key& key,
+               const Node& graph, Operands operands) {
+  const cudnnDataType_t type = type_of(call.out().dtype());
+  const size_t rank = static_cast<size_t>(call.rank);
+  const bool timed = rank == 0 && timing_allowed() && is_large(call);
+  std::optional<size_t> best = timed ? known_best(key, std::nullopt) : rank;
+  const bool can_be_timed = timed && !best && !is_recorded(ctx);
+  std::vector<Plan> plans = proposals(handle, graph, type,
+                                      best           ? *best + 1
+                                      : can_be_timed ? kMostTimed
+                                                     : 1);
+  if (can_be_timed && plans.size() > 1) {
+    int64_t workspace = 0;
+    for (const Plan& plan : plans) workspace = std::max(workspace, plan.workspace);
+    operands.room = workspace == 0 ? nullptr : scratch_bytes(ctx, static_cast<size_t>(workspace));
+    best = known_best(
+        key, fastest(ctx, plans.size(), [&](size_t i) { return operands.run(handle, plans[i]); }));
+  }
+  const size_t chosen = best.value_or(0);
+  if (chosen >= plans.size()) return {};
+  Plan plan = std::move(plans[chosen]);
+  plan.final = !timed || best || can_be_timed;
+  return plan;
+}
+
 bool run(mt_ctx& ctx, const Convolution& call, bool channels_last) {
   thread_local Handles handles;
   thread_local std::unordered_map<Key, Plan, KeyHash> plans;
@@ -437,40 +524,98 @@ bool run(mt_ctx& ctx, const Convolution& call, bool channels_last) {
   Formed big(ctx, call.big, channels_last, call.target == Target::kBig);
   Formed weight(ctx, call.weight, channels_last, call.target == Target::kWeight);
   Formed small(ctx, call.small, channels_last, call.target == Target::kSmall);
-  const std::array<int64_t, 3> alignment = {alignment_of(big.data()), alignment_of(weight.data()),
-                                            alignment_of(small.data())};
+  Operands operands{{big.data(), weight.data(), small.data()}, nullptr};
+  std::array<int64_t, 3> alignment;
+  for (size_t i = 0; i < 3; ++i) alignment[i] = alignment_of(operands.data[i]);
   const Key key = key_of(ctx, call, channels_last, alignment);
   auto found = plans.find(key);
-  if (found == plans.end()) {
+  const bool known = found != plans.end() && (found->second.final || is_recorded(ctx));
+  if (known && !found->second.plan) return false;
+  big.before();
+  weight.before();
+  small.before();
+  if (!known) {
     Plan plan;
     try {
-      make_plan(handle, call, big.form(), weight.form(), small.form(), alignment, plan);
+      if (const std::optional<Node> graph =
+              graph_of(handle, call, big.form(), weight.form(), small.form(), alignment)) {
+        plan = make_plan(ctx, handle, call, key, *graph, operands);
+      }
     } catch (const sdk::Error& error) {
       // A size or an attribute that the library does not take: the same as having no engine.
       if (error.status() != MT_ERROR_INTERNAL) throw;
     }
     if (plans.size() >= kMostPlans) plans.clear();
-    found = plans.emplace(key, std::move(plan)).first;
+    found = plans.insert_or_assign(key, std::move(plan)).first;
+    if (!found->second.plan) return false;
   }
   const Plan& plan = found->second;
-  if (!plan.plan) return false;
-  big.before();
-  weight.before();
-  small.before();
-  void* room =
-      plan.workspace == 0 ? nullptr : scratch_bytes(ctx, static_cast<size_t>(plan.workspace));
-  const int64_t ids[] = {kBigId, kWeightId, kSmallId};
-  void* const data[] = {big.data(), weight.data(), small.data()};
-  Node pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, data);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &room);
-  CUDNN(cudnnBackendFinalize(pack.get()));
-  CUDNN(cudnnBackendExecute(handle, plan.plan->get(), pack.get()));
+  if (plan.workspace != 0) {
+    operands.room = scratch_bytes(ctx, static_cast<size_t>(plan.workspace));
+  }
+  if (!operands.run(handle, plan)) {
+    throw sdk::Error(MT_ERROR_INTERNAL, std::string("cudnnBackendExecute: ") +
+                                            cudnnGetErrorString(CUDNN_STATUS_EXECUTION_FAILED));
+  }
   if (synchronous) queued(ctx, "cudnnBackendExecute");
   big.after();
   weight.after();
   small.after();
+  return true;
+}
+
+// ---- few channels
+
+// Tensor cores work on many channels at once, and the library fills up what is missing for each tap
+// of a window; a window's taps of a row as channels fill them better. How many channels that makes,
+// or 0 where it does not pay. (Not for the gradient of the image, whose elements would meet again.)
+int64_t unfolded_channels(const Convolution& call, bool channels_last) {
+  const Geometry& g = call.geometry;
+  const int64_t channels = g.big_channels * g.kernel[2];
+  const bool pays = channels_last && call.target != Target::kBig && call.rank == 0 &&
+                    call.out().dtype().bits == 16 && g.dims == 2 && g.groups == 1 &&
+                    g.big_channels < 8 && g.kernel[2] > 1 && channels <= 64 && is_large(call);
+  return pays ? (channels + 7) / 8 * 8 : 0;
+}
+
+// A channels-last tensor of 16-bit elements in scratch memory.
+struct Image {
+  int64_t shape[4], strides[4];
+  mt_tensor tensor{};
+
+  Image(mt_ctx& ctx, mt_dtype dtype, int64_t n, int64_t channels, int64_t rows, int64_t columns)
+      : shape{n, channels, rows, columns},
+        strides{rows * columns * channels, 1, columns * channels, channels} {
+    void* data = scratch_bytes(ctx, static_cast<size_t>(n * channels * rows * columns * 2));
+    tensor.dl = {data, ctx.device, 4, dtype, shape, strides, 0};
+  }
+  Image(const Image&) = delete;
+};
+
+bool run_unfolded(mt_ctx& ctx, const Convolution& call, int64_t channels) {
+  const Geometry& g = call.geometry;
+  const mt_dtype dtype = call.out().dtype();
+  Image big(ctx, dtype, g.batch, channels, g.big[1], g.small[2]);
+  Image weight(ctx, dtype, g.small_channels, channels, g.kernel[1], 1);
+  unfold_columns(ctx, g, call.big, channels, big.tensor.dl.data);
+  Convolution unfolded{g,          call.target,  &big.tensor, &weight.tensor,
+                       call.small, TensorView(), call.rank};
+  unfolded.geometry.big_channels = channels;
+  unfolded.geometry.big[2] = g.small[2];
+  unfolded.geometry.kernel[2] = unfolded.geometry.stride[2] = unfolded.geometry.dilation[2] = 1;
+  unfolded.geometry.padding[2] = 0;
+  if (call.target != Target::kWeight) {
+    unfold_weight(ctx, g, call.weight, channels, weight.tensor.dl.data);
+  }
+  if (!run(ctx, unfolded, true)) return false;
+  if (call.target == Target::kWeight) {
+    mt_tensor taps = weight.tensor;
+    int64_t shape[] = {g.small_channels, g.big_channels, g.kernel[1], g.kernel[2]};
+    int64_t strides[] = {g.kernel[1] * channels, 1, channels, g.big_channels};
+    taps.dl.shape = shape;
+    taps.dl.strides = strides;
+    move(ctx, &taps, call.weight);
+  }
   return true;
 }
 
@@ -481,8 +626,10 @@ bool convolve_cudnn(mt_ctx& ctx, const Convolution& call) {
   use_device(ctx);
   const bool channels_last = prefers_channels_last(call);
   // What there is no engine for in one layout there may be one for in the other.
-  const bool done =
-      run(ctx, call, channels_last) || (call.rank == 0 && run(ctx, call, !channels_last));
+  const int64_t channels = unfolded_channels(call, channels_last);
+  const bool done = (channels != 0 && run_unfolded(ctx, call, channels)) ||
+                    run(ctx, call, channels_last) ||
+                    (call.rank == 0 && run(ctx, call, !channels_last));
   if (done && call.bias) add_bias(ctx, call.out(), call.bias);
   return done;
 }

@@ -71,6 +71,13 @@ struct Convolution {
 bool convolve_cudnn(mt_ctx& ctx, const Convolution& call);
 // Any type, any strides, no terms.
 void convolve_direct(mt_ctx& ctx, const Convolution& call);
+// Of 16-bit types and two spatial dimensions: `big` as an image of g.small[2] columns whose
+// channels are the elements that windows read of a row, tap by tap, and the weight for it. Both are
+// written dense, channels last; channels beyond these are zeros.
+void unfold_columns(mt_ctx& ctx, const Geometry& g, const sdk::TensorView& big, int64_t channels,
+                    void* to);
+void unfold_weight(mt_ctx& ctx, const Geometry& g, const sdk::TensorView& weight, int64_t channels,
+                   void* to);
 // out += bias along dimension 1.
 void add_bias(mt_ctx& ctx, const sdk::TensorView& out, const sdk::TensorView& bias);
 

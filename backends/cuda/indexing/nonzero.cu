@@ -7,6 +7,7 @@
 #include "backends/cuda/kernel/element.cuh"
 #include "backends/cuda/kernel/strided.cuh"
 #include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/capture.h"
 #include "backends/cuda/runtime/faults.h"
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/abi_ops/nonzero.h"
@@ -99,6 +100,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void nonzero(mt_ctx& ctx, const mt_args_nonzero& args) {
   const TensorView self = args.self;
+  check_not_captured(ctx, "nonzero", "needs the number of elements that are not zero on the host");
   const int ndim = self.ndim();
   const Elements elements{make_strided<1>(self.shape(), {self}, sdk::Order::kRowMajor), self.raw(),
                           sdk::dtype_key(self.dtype())};

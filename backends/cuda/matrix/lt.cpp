@@ -4,6 +4,7 @@
 // descriptors.
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "backends/cuda/kernel/move.h"
 #include "backends/cuda/matrix/product.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/timing.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cuda {
@@ -181,6 +183,14 @@ struct Call {
   Layout a, b;
   int64_t c_leading, self_leading;
   const void* bias;  // of n elements, added to each row
+
+  cublasLtEpilogue_t epilogue() const {
+    const bool adds = bias != nullptr;
+    if (!p.gelu) return adds ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    if (p.before != nullptr)
+      return adds ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    return adds ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  }
 };
 
 Key key_of(const mt_ctx& ctx, const Call& call) {
@@ -189,10 +199,12 @@ Key key_of(const mt_ctx& ctx, const Call& call) {
            p.batch, call.a.leading, call.b.leading, call.c_leading, call.self_leading, p.a.batch,
            p.b.batch, p.c.batch, p.self.batch,
            call.a.transposed | call.b.transposed << 1 | (call.bias != nullptr) << 2 |
-               (p.self.absent() ? 0 : 1) << 3 | (p.self.data == p.c.data ? 1 : 0) << 4,
+               (p.self.absent() ? 0 : 1) << 3 | (p.self.data == p.c.data ? 1 : 0) << 4 |
+               (p.gelu ? 1 : 0) << 5 | (p.before != nullptr ? 1 : 0) << 6,
            p.rank, int64_t{alignment(p.a.data)} << 32 | alignment(p.b.data),
            int64_t{alignment(p.c.data)} << 32 | alignment(p.self.absent() ? p.c.data : p.self.data),
-           call.bias == nullptr ? 0 : alignment(call.bias)}};
+           int64_t{p.before == nullptr ? 0 : alignment(p.before)} << 32 |
+               (call.bias == nullptr ? 0 : alignment(call.bias))}};
 }
 
 void make_layout(cublasLtMatrixLayout_t* layout, cudaDataType_t type, int64_t rows, int64_t cols,
@@ -204,17 +216,49 @@ void make_layout(cublasLtMatrixLayout_t* layout, cudaDataType_t type, int64_t ro
   set(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
 }
 
-void make_plan(const mt_ctx& ctx, const Call& call, Plan& plan) {
+constexpr size_t kMostTimed = 24;  // proposals for a product
+
+void describe(const Call& call, Plan& plan) {
   const Product& p = call.p;
   const Types types = types_of(p.dtype);
   LT(cublasLtMatmulDescCreate(&plan.product, types.compute, types.scale));
   const auto op = [](const Layout& x) { return x.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
   set(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, op(call.b));
   set(plan.product, CUBLASLT_MATMUL_DESC_TRANSB, op(call.a));
-  if (call.bias != nullptr) {
-    set(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
+  set(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, call.epilogue());
+  if (call.bias != nullptr) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
+  if (p.before != nullptr) {
+    set(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.before);
+    set(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n);
   }
+}
+
+// Aligned as the library asks, which is more than other scratch memory is.
+void* workspace_of(mt_ctx& ctx, size_t bytes) {
+  constexpr uintptr_t kAligned = 256;
+  if (bytes == 0) return nullptr;
+  const auto address = reinterpret_cast<uintptr_t>(scratch_bytes(ctx, bytes + kAligned));
+  return reinterpret_cast<void*>((address + kAligned - 1) / kAligned * kAligned);
+}
+
+cublasStatus_t queue(const mt_ctx& ctx, const Call& call, const Plan& plan, void* room) {
+  const Product& p = call.p;
+  const bool wide = p.dtype.bits == 64;
+  const double alpha = sdk::to<double>(p.alpha),
+               beta = p.self.absent() ? 0 : sdk::to<double>(p.beta);
+  const float alpha32 = static_cast<float>(alpha), beta32 = static_cast<float>(beta);
+  void* out = const_cast<void*>(p.c.data);
+  return cublasLtMatmul(handle_of(ctx.device.index), plan.product,
+                        wide ? static_cast<const void*>(&alpha) : &alpha32, p.b.data, plan.a,
+                        p.a.data, plan.b, wide ? static_cast<const void*>(&beta) : &beta32,
+                        p.self.absent() ? p.c.data : p.self.data, plan.c, out, plan.d, &plan.algo,
+                        room, plan.workspace, stream_of(ctx));
+}
+
+void make_plan(mt_ctx& ctx, const Call& call, Plan& plan) {
+  const Product& p = call.p;
+  const Types types = types_of(p.dtype);
+  describe(call, plan);
   const auto factor = [&](cublasLtMatrixLayout_t* to, const Layout& x, int64_t rows, int64_t cols,
                           int64_t stride) {
     make_layout(to, types.element, x.transposed ? rows : cols, x.transposed ? cols : rows,
@@ -236,32 +280,51 @@ void make_plan(const mt_ctx& ctx, const Call& call, Plan& plan) {
   LT(cublasLtMatmulPreferenceCreate(&preference.it));
   const size_t most = (properties(ctx.device.index).major >= 9 ? 32 : 4) * size_t{1024 * 1024};
   set(preference.it, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most);
-  // Parts of a sum are added in the type that is computed in, not in that of the result.
+  // Parts of a sum are added in the type that is computed in, not in that of the result. With gelu
+  // there are none, so that training, which keeps the sum, and inference give the same bits.
   set(preference.it, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+      static_cast<uint32_t>(p.gelu ? CUBLASLT_REDUCTION_SCHEME_NONE
+                                   : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   set(preference.it, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(p.b.data));
   set(preference.it, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(p.a.data));
   set(preference.it, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
       alignment(own ? p.self.data : p.c.data));
   set(preference.it, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(p.c.data));
 
-  std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(p.rank + 1));
+  // The library's guesses for gelu are up to a fifth slower than the best that it has.
+  const bool timed = p.gelu && p.rank == 0 && !is_recorded(ctx) &&
+                     double(p.m) * double(p.n) * double(p.k) >= double(int64_t{1} << 30);
+  std::vector<cublasLtMatmulHeuristicResult_t> found(timed ? kMostTimed
+                                                           : static_cast<size_t>(p.rank) + 1);
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       handle_of(ctx.device.index), plan.product, plan.a, plan.b, plan.c, plan.d, preference.it,
-      p.rank + 1, found.data(), &count);
+      static_cast<int>(found.size()), found.data(), &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return;
   check(status, "cublasLtMatmulAlgoGetHeuristic");
-  if (count <= p.rank || found[static_cast<size_t>(p.rank)].state != CUBLAS_STATUS_SUCCESS) return;
-  plan.algo = found[static_cast<size_t>(p.rank)].algo;
-  plan.workspace = found[static_cast<size_t>(p.rank)].workspaceSize;
+  found.resize(static_cast<size_t>(count));
+  std::erase_if(found, [](const auto& each) { return each.state != CUBLAS_STATUS_SUCCESS; });
+  size_t chosen = static_cast<size_t>(p.rank);
+  if (chosen >= found.size()) return;
+  if (timed && found.size() > 1) {
+    size_t room = 0;
+    for (const auto& each : found) room = std::max(room, each.workspaceSize);
+    void* const workspace = workspace_of(ctx, room);
+    chosen = fastest(ctx, found.size(), [&](size_t i) {
+      plan.algo = found[i].algo;
+      plan.workspace = found[i].workspaceSize;
+      return queue(ctx, call, plan, workspace) == CUBLAS_STATUS_SUCCESS;
+    });
+  }
+  plan.algo = found[chosen].algo;
+  plan.workspace = found[chosen].workspaceSize;
   plan.proposals = count;
 }
 
 // Shapes come back; those of a program that makes up ever new ones are dropped all at once.
 constexpr size_t kMostPlans = 2048;
 
-Plan& plan_of(const mt_ctx& ctx, const Call& call) {
+Plan& plan_of(mt_ctx& ctx, const Call& call) {
   thread_local std::unordered_map<Key, Plan, KeyHash> plans;
   const Key key = key_of(ctx, call);
   if (const auto found = plans.find(key); found != plans.end()) return found->second;
@@ -281,20 +344,12 @@ bool run(mt_ctx& ctx, const Call& call) {
   use_device(ctx);
   Plan& plan = plan_of(ctx, call);
   if (plan.proposals == 0) return false;
-  if (call.bias != nullptr) {
-    set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
+  if (call.bias != nullptr) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
+  if (p.before != nullptr) {
+    set(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.before);
   }
-  void* room = plan.workspace == 0 ? nullptr : scratch_bytes(ctx, plan.workspace);
-  const bool wide = p.dtype.bits == 64;
-  const double alpha = sdk::to<double>(p.alpha),
-               beta = p.self.absent() ? 0 : sdk::to<double>(p.beta);
-  const float alpha32 = static_cast<float>(alpha), beta32 = static_cast<float>(beta);
-  void* out = const_cast<void*>(p.c.data);
-  LT(cublasLtMatmul(handle_of(ctx.device.index), plan.product,
-                    wide ? static_cast<const void*>(&alpha) : &alpha32, p.b.data, plan.a, p.a.data,
-                    plan.b, wide ? static_cast<const void*>(&beta) : &beta32,
-                    p.self.absent() ? p.c.data : p.self.data, plan.c, out, plan.d, &plan.algo, room,
-                    plan.workspace, stream_of(ctx)));
+  void* const room = workspace_of(ctx, plan.workspace);
+  LT(queue(ctx, call, plan, room));
   if (synchronous) queued(ctx, "cublasLtMatmul");
   return true;
 }
@@ -316,6 +371,7 @@ bool multiply_lt(mt_ctx& ctx, const Product& given) {
   Call call{given, {}, {}, 0, 0, nullptr};
   Product& p = call.p;
   std::optional<Layout> c = layout_of(p.c, p.m, p.n);
+  if (p.gelu && (!c || c->transposed || p.batch != 1 || p.n % 8 != 0)) return false;
   if (c && c->transposed) {
     p = flipped(p);
     // The same matrix seen from the other side: its rows are contiguous now.
@@ -337,6 +393,8 @@ bool multiply_lt(mt_ctx& ctx, const Product& given) {
         (p.self.col == 1 || p.n == 1) && alignment(p.self.data) >= 16) {
       call.bias = p.self.data;
       p.self = {};
+    } else if (p.gelu) {
+      return false;
     } else if (own && (!own->transposed || (p.n == 1 && p.self.row >= 1)) &&
                (p.batch == 1 || p.self.batch != 0)) {
       call.self_leading = own->transposed ? p.self.row : own->leading;

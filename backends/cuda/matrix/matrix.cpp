@@ -1,7 +1,9 @@
-// bmm, mm, addmm, baddbmm, linear. Each is registered once for every proposal of cuBLASLt, the best
-// guess first, so that measured choice (docs/choice.md) can find the fastest for a shape.
+// bmm, mm, addmm, baddbmm, linear, linear_gelu_forward. Each is registered once for every proposal
+// of cuBLASLt, the best guess first, so that measured choice (docs/choice.md) can find the fastest
+// for a shape.
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "backends/cuda/matrix/product.h"
 #include "backends/cuda/registry.h"
@@ -9,6 +11,7 @@
 #include "mytorch/abi_ops/baddbmm.h"
 #include "mytorch/abi_ops/bmm.h"
 #include "mytorch/abi_ops/linear.h"
+#include "mytorch/abi_ops/linear_gelu_forward.h"
 #include "mytorch/abi_ops/mm.h"
 #include "mytorch/backend.h"
 
@@ -113,6 +116,37 @@ void linear(mt_ctx& ctx, const mt_args_linear& args) {
   }
 }
 
+// In one kernel where the library has one: gelu by tanh, of 16-bit floats.
+template <int kRank>
+void linear_gelu(mt_ctx& ctx, const mt_args_linear_gelu_forward& args) {
+  const TensorView input = args.input, weight = args.weight, bias = args.bias, out = args.output;
+  const TensorView kept = args.linear;
+  if (std::string_view(args.approximate) != "tanh" || out.dtype().bits != 16 ||
+      weight.ndim() != 2 || out.numel() == 0 || !out.is_dense() ||
+      (args.keep_linear != 0 && !kept.is_dense())) {
+    throw sdk::Declined{};
+  }
+  const sdk::StridedLoop<1> rows(input.shape().first(static_cast<size_t>(input.ndim() - 1)),
+                                 {input.get()->dl.strides});
+  if (rows.ndim() > 1) throw sdk::Declined{};
+  Product p;
+  p.dtype = out.dtype();
+  p.rank = kRank;
+  p.m = rows.numel();
+  p.n = weight.size(0);
+  p.k = input.size(-1);
+  p.a = {input.raw(), rows.inner_stride(0), input.stride(-1), 0};
+  p.b = {weight.raw(), weight.stride(1), weight.stride(0), 0};
+  p.c = {out.raw(), p.n, 1, 0};
+  if (bias) {
+    p.self = {bias.raw(), 0, bias.ndim() == 1 ? bias.stride(0) : 0, 0};
+    p.beta = {{.i = 1}, MT_SCALAR_INT, 0};
+  }
+  p.gelu = true;
+  if (args.keep_linear != 0) p.before = kept.raw();
+  if (p.k == 0 || !multiply_lt(ctx, p)) throw sdk::Declined{};
+}
+
 template <int kRank>
 void register_rank(Candidates& candidates, const char* name) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
@@ -122,6 +156,8 @@ void register_rank(Candidates& candidates, const char* name) {
   candidates.push_back(
       sdk::kernel<&baddbmm<kRank>>("baddbmm", MT_HASH_baddbmm, name, -kRank, kTakes));
   candidates.push_back(sdk::kernel<&linear<kRank>>("linear", MT_HASH_linear, name, -kRank, kTakes));
+  candidates.push_back(sdk::kernel<&linear_gelu<kRank>>(
+      "linear_gelu_forward", MT_HASH_linear_gelu_forward, name, -kRank, kTakes));
 }
 
 }  // namespace

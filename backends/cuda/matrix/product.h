@@ -22,6 +22,9 @@ struct Product {
   mt_scalar alpha{{.i = 1}, MT_SCALAR_INT, 0};
   mt_scalar beta{{.i = 0}, MT_SCALAR_INT, 0};
   int rank = 0;  // which of the library's proposals, the best guess first
+  // gelu by tanh of the sum, of which a copy goes to `before`, dense, where that is not NULL.
+  bool gelu = false;
+  void* before = nullptr;
 
   Matrix at(const Matrix& matrix, int64_t offset) const {
     Matrix moved = matrix;
@@ -33,7 +36,8 @@ struct Product {
 // Throws sdk::Declined where rank > 0 and the library has fewer proposals.
 void multiply(mt_ctx& ctx, const Product& product);
 
-// cuBLASLt for the floating types, k > 0. False where it has nothing for this product.
+// cuBLASLt for the floating types, k > 0. False where it has nothing for this product, which for
+// one with `gelu` is nearly everything but 16-bit types, a bias and dense results.
 bool multiply_lt(mt_ctx& ctx, const Product& product);
 // A tile at a time, any type, any strides, any k.
 void multiply_tiles(mt_ctx& ctx, const Product& product);

@@ -29,7 +29,7 @@ inline constexpr int kRowBlocks = kPacks <= 4 ? 2 : 1;
 
 // `whole`: rows are made of whole packs of 16 bytes. A width of 0: too long for registers.
 template <class T, int kFew = kFewPacks, int kMany = kManyPacks>
-RowShape row_shape(int64_t rows, int64_t n, bool whole, int most_blocks = 0) {
+RowShape row_shape(int64_t rows, int64_t n, bool whole) {
   RowShape shape{};
   const int width = whole ? kPack<T> : 1;
   const int64_t packs = (n + width - 1) / width;
@@ -39,8 +39,7 @@ RowShape row_shape(int64_t rows, int64_t n, bool whole, int most_blocks = 0) {
   shape.width = width;
   shape.packs = each;
   shape.grid.threads = dim3(static_cast<unsigned>(threads), threads == 32 ? 4 : 1);
-  int64_t blocks = (rows + shape.grid.threads.y - 1) / shape.grid.threads.y;
-  if (most_blocks > 0) blocks = std::min<int64_t>(blocks, most_blocks);
+  const int64_t blocks = (rows + shape.grid.threads.y - 1) / shape.grid.threads.y;
   shape.grid.blocks = dim3(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 30)));
   return shape;
 }

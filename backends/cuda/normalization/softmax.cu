@@ -11,6 +11,7 @@
 
 #include "backends/cuda/kernel/element.cuh"
 #include "backends/cuda/kernel/lines.h"
+#include "backends/cuda/normalization/online.cuh"
 #include "backends/cuda/normalization/rows.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
@@ -24,26 +25,6 @@ namespace mytorch::cuda {
 namespace {
 
 using sdk::TensorView;
-
-template <class W>
-constexpr W kLowest = -std::numeric_limits<W>::infinity();
-
-__device__ __forceinline__ float exponential(float x) { return expf(x); }
-__device__ __forceinline__ double exponential(double x) { return exp(x); }
-__device__ __forceinline__ float logarithm(float x) { return logf(x); }
-__device__ __forceinline__ double logarithm(double x) { return log(x); }
-
-// e^x for a result of T. The 16-bit types need no more than the hardware's 2^x gives.
-template <class T>
-__device__ __forceinline__ Wide<T> power(Wide<T> x) {
-  if constexpr (is_half<T>) {
-    float result;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.4426950408889634f));
-    return result;
-  } else {
-    return exponential(x);
-  }
-}
 
 // ---- rows in registers
 
@@ -114,36 +95,8 @@ __global__ void __launch_bounds__(kRowThreads<kPacks>, kRowBlocks<kPacks>)
 
 // ---- rows that registers do not hold
 
-// The largest of what has been seen, and the sum of the powers relative to it: 0 while all was
-// -inf, or a NaN that was seen.
-template <class T>
-struct Online {
-  using W = Wide<T>;
-  W most = kLowest<W>, sum = 0;
-
-  // Brings the sum to another largest element, no smaller.
-  __device__ __forceinline__ void rise(W to) {
-    if (most != to && most != kLowest<W>) sum *= power<T>(most - to);
-    most = to;
-  }
-  __device__ __forceinline__ void push(W x) {
-    sum += most != kLowest<W> ? power<T>(x - most) : x != x ? x : W(0);
-  }
-};
-
-// Few blocks of many threads, so that the L2 holds the rows that are worked on. What is read for
-// the last time and what is written makes room first.
+// Few blocks of many threads, so that the L2 holds the rows that are worked on.
 constexpr int kLongThreads = 1024;
-
-template <class T>
-__device__ __forceinline__ Pack<T, kPack<T>> load_last(const T* from) {
-  const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(from));
-  return *reinterpret_cast<const Pack<T, kPack<T>>*>(&bits);
-}
-template <class T>
-__device__ __forceinline__ void store_last(T* to, const Pack<T, kPack<T>>& pack) {
-  __stcs(reinterpret_cast<uint4*>(to), *reinterpret_cast<const uint4*>(&pack));
-}
 
 // Rows are read twice, the second time from the L2.
 template <bool kLog, class T>
@@ -156,16 +109,17 @@ __global__ void __launch_bounds__(kLongThreads, 2)
     int64_t at[2];
     rows.offsets(r, at);
     const T* from = x + at[1];
-    Online<T> own;
-#pragma unroll 4
-    for (int64_t k = threadIdx.x * kWidth; k < n; k += blockDim.x * kWidth) {
-      const Elements pack = *reinterpret_cast<const Elements*>(from + k);
-      W most = own.most;
+    PowerSum<T> own;
+    constexpr int kAhead = sizeof(T) == 8 ? 1 : 2;
+    const int64_t step = int64_t{blockDim.x} * kWidth;
+    for (int64_t k = threadIdx.x * kWidth; k < n; k += kAhead * step) {
+      Elements packs[kAhead];
 #pragma unroll
-      for (int i = 0; i < kWidth; ++i) most = Largest()(widen(pack.at[i]), most);
-      own.rise(most);
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) own.push(widen(pack.at[i]));
+      for (int u = 0; u < kAhead; ++u) {
+        packs[u] = k + u * step < n ? *reinterpret_cast<const Elements*>(from + k + u * step)
+                                    : lowest_pack<T, kWidth>();
+      }
+      own.push(packs);
     }
     const W most = row_combine(own.most, Largest(), kLowest<W>);
     own.rise(most);
@@ -173,13 +127,13 @@ __global__ void __launch_bounds__(kLongThreads, 2)
     const W last = kLog ? logarithm(sum) : W(1) / sum;
 #pragma unroll 4
     for (int64_t k = threadIdx.x * kWidth; k < n; k += blockDim.x * kWidth) {
-      Elements pack = load_last(from + k);
+      Elements pack = load_last<T, kWidth>(from + k);
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) {
         const W value = widen(pack.at[i]) - most;
         pack.at[i] = convert<T>(kLog ? value - last : power<T>(value) * last);
       }
-      store_last(y + at[0] + k, pack);
+      store_last<T, kWidth>(y + at[0] + k, pack);
     }
   }
 }
@@ -207,14 +161,14 @@ __global__ void __launch_bounds__(kLongThreads, 1)
     sum = row_sum(sum);
 #pragma unroll 2
     for (int64_t k = threadIdx.x * kWidth; k < n; k += blockDim.x * kWidth) {
-      Elements g = load_last(grad + at[1] + k);
-      const Elements own = load_last(y + at[2] + k);
+      Elements g = load_last<T, kWidth>(grad + at[1] + k);
+      const Elements own = load_last<T, kWidth>(y + at[2] + k);
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) {
         const W value = widen(g.at[i]), before = widen(own.at[i]);
         g.at[i] = convert<T>(kLog ? value - power<T>(before) * sum : (value - sum) * before);
       }
-      store_last(to + at[0] + k, g);
+      store_last<T, kWidth>(to + at[0] + k, g);
     }
   }
 }

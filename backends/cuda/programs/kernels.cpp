@@ -6,12 +6,12 @@
 #include <string_view>
 
 #include "backends/cuda/programs/compiler.h"
+#include "backends/cuda/runtime/driver.h"
 #include "mytorch/backend/error.h"
 
 namespace mytorch::cuda {
 namespace {
 
-// The driver's functions, asked of the runtime, so that nothing is linked with the driver.
 struct Driver {
   decltype(&cuLibraryLoadData) load;
   decltype(&cuLibraryGetKernel) get_kernel;
@@ -21,28 +21,12 @@ struct Driver {
   decltype(&cuGetErrorString) error_string;
 
   Driver() {
-    find("cuLibraryLoadData", &load);
-    find("cuLibraryGetKernel", &get_kernel);
-    find("cuKernelGetFunction", &get_function);
-    find("cuLaunchKernel", &launch);
-    find("cuLaunchKernelEx", &launch_with);
-    find("cuGetErrorString", &error_string);
-  }
-
- private:
-  template <class F>
-  static void find(const char* name, F* function) {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
-#if CUDART_VERSION >= 12050
-    CUDA(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &status));
-#else
-    CUDA(cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &status));
-#endif
-    if (status != cudaDriverEntryPointSuccess || found == nullptr) {
-      throw sdk::Error(MT_ERROR_INTERNAL, std::string("the driver has no ") + name);
-    }
-    *function = reinterpret_cast<F>(found);
+    find_driver_function("cuLibraryLoadData", &load);
+    find_driver_function("cuLibraryGetKernel", &get_kernel);
+    find_driver_function("cuKernelGetFunction", &get_function);
+    find_driver_function("cuLaunchKernel", &launch);
+    find_driver_function("cuLaunchKernelEx", &launch_with);
+    find_driver_function("cuGetErrorString", &error_string);
   }
 };
 

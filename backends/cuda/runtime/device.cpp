@@ -5,164 +5,20 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <mutex>
-#include <stdexcept>
 #include <string>
-#include <vector>
 
-#include "backends/cuda/runtime/faults.h"
+#include "backends/cuda/runtime/answer.h"
+#include "backends/cuda/runtime/capture.h"
+#include "backends/cuda/runtime/gpu.h"
+#include "backends/cuda/runtime/graph.h"
 #include "backends/cuda/runtime/launch.h"
-#include "backends/cuda/runtime/pool.h"
-#include "backends/cuda/runtime/staging.h"
-#include "mytorch/backend/kernel.h"
+#include "backends/cuda/runtime/pinned.h"
 
 namespace mytorch::cuda {
 namespace {
 
-// An event, from a list that keeps those that were destroyed.
-struct Event {
-  cudaEvent_t event;
-  int32_t device;
-};
-
-class Device {
- public:
-  Device(int32_t index, const PoolSettings& settings)
-      : index_(index),
-        pool_({&take_segment, &give_back_segment, &record_for_pool, &passed_for_pool, this},
-              settings) {}
-
-  Pool& pool() { return pool_; }
-  Staging& staging() { return staging_; }
-
-  Event* record(cudaStream_t stream) {
-    use_device(index_);
-    Event* event = nullptr;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (!events_.empty()) {
-        event = events_.back();
-        events_.pop_back();
-      }
-    }
-    if (event == nullptr) {
-      cudaEvent_t fresh = nullptr;
-      CUDA(cudaEventCreateWithFlags(&fresh, cudaEventDisableTiming));
-      event = new Event{fresh, index_};
-    }
-    const cudaError_t status = cudaEventRecord(event->event, stream);
-    if (status != cudaSuccess) {
-      keep(event);
-      fail(status, "cudaEventRecord");
-    }
-    return event;
-  }
-  void keep(Event* event) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    events_.push_back(event);
-  }
-
-  // Once for each pair of devices that copy to each other.
-  void reach(int32_t other) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (std::find(reached_.begin(), reached_.end(), other) != reached_.end()) return;
-    reached_.push_back(other);
-    int can = 0;
-    CUDA(cudaDeviceCanAccessPeer(&can, index_, other));
-    if (can == 0) return;  // CUDA copies through the host
-    const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
-    cudaGetLastError();
-    if (status != cudaErrorPeerAccessAlreadyEnabled) check(status, "cudaDeviceEnablePeerAccess");
-  }
-
- private:
-  static void* take_segment(void* self, size_t bytes) {
-    use_device(static_cast<Device*>(self)->index_);
-    void* data = nullptr;
-    const cudaError_t status = cudaMalloc(&data, bytes);
-    if (status == cudaSuccess) return data;
-    cudaGetLastError();
-    if (status != cudaErrorMemoryAllocation) fail(status, "cudaMalloc");
-    return nullptr;
-  }
-  static void give_back_segment(void* self, void* data) {
-    use_device(static_cast<Device*>(self)->index_);
-    cudaFree(data);  // waits for the device; at the end of the process there may be none any more
-    cudaGetLastError();
-  }
-  static void* record_for_pool(void* self, void* stream) {
-    return static_cast<Device*>(self)->record(static_cast<cudaStream_t>(stream));
-  }
-  static bool passed_for_pool(void* self, void* event, bool wait) {
-    auto* known = static_cast<Event*>(event);
-    const cudaError_t status =
-        wait ? cudaEventSynchronize(known->event) : cudaEventQuery(known->event);
-    if (status == cudaErrorNotReady) {
-      cudaGetLastError();
-      return false;
-    }
-    static_cast<Device*>(self)->keep(known);
-    return true;
-  }
-
-  const int32_t index_;
-  Pool pool_;
-  Staging staging_;
-  std::mutex mutex_;
-  std::vector<Event*> events_;
-  std::vector<int32_t> reached_;
-};
-
-int device_count() {
-  int count = 0;
-  CUDA(cudaGetDeviceCount(&count));
-  return count;
-}
-
-// One for each device, made when the backend is loaded and never destroyed.
-std::vector<std::unique_ptr<Device>>& devices() {
-  static auto* const all = [] {
-    PoolSettings settings;
-    try {
-      settings = PoolSettings::parse(std::getenv("MYTORCH_CUDA_ALLOC"));
-    } catch (const std::invalid_argument& error) {
-      throw sdk::Error(MT_ERROR_VALUE, error.what());
-    }
-    auto* list = new std::vector<std::unique_ptr<Device>>;
-    for (int i = 0; i < device_count(); ++i) list->push_back(std::make_unique<Device>(i, settings));
-    return list;
-  }();
-  return *all;
-}
-Device& device(int32_t index) { return *devices()[static_cast<size_t>(index)]; }
-
 cudaStream_t stream_from(void* stream) { return static_cast<cudaStream_t>(stream); }
-
-// Runs f() and returns MT_OK; an exception becomes its status, its message goes to the host.
-template <class F>
-int answer(F&& f) {
-  return sdk::status_of(std::forward<F>(f), [](int status, const char* message) {
-    const mt_host* host = sdk::host();
-    if (host != nullptr && host->set_error != nullptr) host->set_error(status, message);
-  });
-}
-// The same for functions that return an object, or NULL.
-template <class F>
-void* object_or_null(F&& f) {
-  void* object = nullptr;
-  answer([&] { object = f(); });
-  return object;
-}
-
-void wait_for(cudaStream_t stream) {
-  CUDA(cudaStreamSynchronize(stream));
-  if (const std::string fault = take_fault(stream); !fault.empty()) {
-    throw sdk::Error(MT_ERROR_VALUE, fault);
-  }
-}
 
 bool is_pageable(const void* host) {
   cudaPointerAttributes attributes{};
@@ -175,7 +31,7 @@ bool is_pageable(const void* host) {
 // returns.
 constexpr size_t kInline = 64 << 10;
 
-void copy_to_device(Device& device, char* to, const char* from, size_t bytes, cudaStream_t stream) {
+void copy_to_device(Gpu& device, char* to, const char* from, size_t bytes, cudaStream_t stream) {
   if (bytes <= kInline || !is_pageable(from)) {
     CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
     return;
@@ -195,22 +51,15 @@ void copy_to_device(Device& device, char* to, const char* from, size_t bytes, cu
 
 int count(void*) {
   int n = 0;
-  return answer([&] { n = static_cast<int>(devices().size()); }) == MT_OK ? n : -1;
+  return answer([&] { n = static_cast<int>(num_gpus()); }) == MT_OK ? n : -1;
 }
 
 void* allocate(void*, int32_t index, size_t bytes, void* stream) {
-  return object_or_null([&]() -> void* {
-    Pool& pool = device(index).pool();
-    void* data = pool.allocate(bytes, stream);
-    if (data == nullptr && bytes != 0) {
-      throw sdk::Error(MT_ERROR_OUT_OF_MEMORY, pool.summary());
-    }
-    return data;
-  });
+  return object_or_null([&] { return gpu(index).allocate(bytes, stream); });
 }
 
 void release(void*, int32_t index, void* data, size_t, void* stream) {
-  answer([&] { device(index).pool().release(data, stream); });
+  answer([&] { gpu(index).release(data, stream); });
 }
 
 int copy(void*, int32_t index, int32_t kind, void* to, const void* from, size_t bytes,
@@ -221,15 +70,21 @@ int copy(void*, int32_t index, int32_t kind, void* to, const void* from, size_t 
     auto* target = static_cast<char*>(to);
     const auto* source = static_cast<const char*>(from);
     const cudaStream_t on = stream_from(stream);
+    if (kind != MT_COPY_ON_DEVICE) {
+      const void* host = kind == MT_COPY_TO_DEVICE ? from : to;
+      if (!pinned().note_use(host, index, on) && capture_of(on) != 0 && is_pageable(host)) {
+        check_not_captured(on, "memory of the host that is not pinned cannot be copied by a graph");
+      }
+    }
     if (kind == MT_COPY_TO_DEVICE) {
-      copy_to_device(device(index), target, source, bytes, on);
+      copy_to_device(gpu(index), target, source, bytes, on);
     } else if (kind == MT_COPY_TO_HOST) {
       // To ordinary memory CUDA returns when all is there.
       CUDA(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToHost, on));
     } else {
       CUDA(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToDevice, on));
     }
-    if (synchronous) wait_for(on);
+    if (synchronous && capture_of(on) == 0) wait_for(on);
   });
 }
 
@@ -246,22 +101,27 @@ void* create_stream(void*, int32_t index, int32_t priority) {
   });
 }
 
+// Another stream may get the same handle: nothing of this one may be under way then.
 void destroy_stream(void*, int32_t index, void* stream) {
   answer([&] {
     use_device(index);
+    const cudaError_t status = cudaStreamSynchronize(stream_from(stream));
+    gpu(index).pool().end_of_stream(stream);
     CUDA(cudaStreamDestroy(stream_from(stream)));
+    check(status, "cudaStreamSynchronize");
   });
 }
 
 int synchronize(void*, int32_t index, void* stream) {
   return answer([&] {
     use_device(index);
+    check_not_captured(stream_from(stream), "the host is to wait for the device");
     wait_for(stream_from(stream));
   });
 }
 
 void* record_event(void*, int32_t index, void* stream) {
-  return object_or_null([&] { return device(index).record(stream_from(stream)); });
+  return object_or_null([&] { return gpu(index).record(stream_from(stream)); });
 }
 
 int wait_event(void*, int32_t index, void* stream, void* event) {
@@ -286,7 +146,7 @@ int query_event(void*, void* event) {
 
 void destroy_event(void*, void* event) {
   auto* known = static_cast<Event*>(event);
-  answer([&] { device(known->device).keep(known); });
+  answer([&] { gpu(known->device).keep(known); });
 }
 
 int memory_info(void*, int32_t index, uint64_t* free_bytes, uint64_t* total_bytes) {
@@ -294,7 +154,7 @@ int memory_info(void*, int32_t index, uint64_t* free_bytes, uint64_t* total_byte
     use_device(index);
     size_t free = 0, total = 0;
     CUDA(cudaMemGetInfo(&free, &total));
-    *free_bytes = free + device(index).pool().cached();
+    *free_bytes = free + gpu(index).cached();
     *total_bytes = total;
   });
 }
@@ -311,12 +171,56 @@ int copy_peer(void*, int32_t to_index, void* to, int32_t from_index, const void*
               void* stream) {
   return answer([&] {
     use_device(from_index);
-    device(from_index).reach(to_index);
+    gpu(from_index).reach(to_index);
     use_device(to_index);
-    device(to_index).reach(from_index);
+    gpu(to_index).reach(from_index);
     CUDA(cudaMemcpyPeerAsync(to, to_index, from, from_index, bytes, stream_from(stream)));
-    if (synchronous) wait_for(stream_from(stream));
+    if (synchronous && capture_of(stream_from(stream)) == 0) wait_for(stream_from(stream));
   });
+}
+
+int memory_stats(void*, int32_t index, mt_memory_stats* stats) {
+  return answer([&] {
+    const PoolStats s = gpu(index).stats();
+    mt_memory_stats all{};
+    all.allocated = s.used;
+    all.allocated_peak = s.used_peak;
+    all.reserved = s.reserved;
+    all.reserved_peak = s.reserved_peak;
+    all.largest_free = s.largest_free;
+    all.blocks = s.blocks;
+    all.segments = s.segments;
+    all.retries = s.retries;
+    all.failures = s.failures;
+    all.size = std::min(stats->size, sizeof(all));
+    std::memcpy(stats, &all, all.size);
+  });
+}
+
+int64_t memory_summary(void*, int32_t index, char* buffer, size_t bytes) {
+  std::string text;
+  if (answer([&] { text = gpu(index).summary(); }) != MT_OK) return -1;
+  if (bytes != 0) std::snprintf(buffer, bytes, "%s", text.c_str());
+  return static_cast<int64_t>(text.size());
+}
+
+int empty_cache(void*, int32_t index) {
+  return answer([&] {
+    gpu(index).trim();
+    pinned().trim();
+  });
+}
+
+int reset_peaks(void*, int32_t index) {
+  return answer([&] { gpu(index).reset_peaks(); });
+}
+
+void* allocate_pinned(void*, size_t bytes) {
+  return object_or_null([&] { return pinned().allocate(bytes); });
+}
+
+void release_pinned(void*, void* data, size_t) {
+  answer([&] { pinned().release(data); });
 }
 
 std::string version_text(int version) {  // 13000
@@ -344,6 +248,16 @@ const mt_device_ops& device_ops() {
     filled.memory_info = &memory_info;
     filled.device_name = &device_name;
     filled.copy_peer = &copy_peer;
+    filled.begin_graph = &begin_graph;
+    filled.end_graph = &end_graph;
+    filled.launch_graph = &launch_graph;
+    filled.destroy_graph = &destroy_graph;
+    filled.memory_stats = &memory_stats;
+    filled.memory_summary = &memory_summary;
+    filled.empty_cache = &empty_cache;
+    filled.reset_peaks = &reset_peaks;
+    filled.allocate_pinned = &allocate_pinned;
+    filled.release_pinned = &release_pinned;
     return filled;
   }();
   return ops;
@@ -353,7 +267,7 @@ const char* describe(void*) {
   static const std::string text = [] {
     std::string all;
     answer([&] {
-      for (int i = 0; i < device_count(); ++i) {
+      for (int i = 0; i < static_cast<int>(num_gpus()); ++i) {
         char name[256];
         if (device_name(nullptr, i, name, sizeof(name)) != MT_OK) continue;
         const Properties& p = properties(i);

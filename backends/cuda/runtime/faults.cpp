@@ -2,7 +2,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "backends/cuda/runtime/launch.h"
@@ -27,6 +29,7 @@ struct State {
   std::mutex mutex;
   std::vector<Known> streams;
   std::vector<Site> sites;
+  std::vector<std::pair<void*, void*>> follows;
 };
 
 State& state() {
@@ -70,9 +73,9 @@ uint32_t fault_site(const char* op, const char* message) {
   return static_cast<uint32_t>(s.sites.size());
 }
 
-std::string take_fault(void* stream) {
-  State& s = state();
-  const std::lock_guard<std::mutex> lock(s.mutex);
+namespace {
+
+std::string take(State& s, void* stream) {
   const Known* known = find(s, stream);
   if (known == nullptr) return "";
   auto* word = const_cast<volatile Fault*>(known->host);
@@ -84,6 +87,27 @@ std::string take_fault(void* stream) {
   return "[" + site.op + "] index " + std::to_string(fault.index) +
          " is out of range for dimension " + std::to_string(fault.dim) + " of size " +
          std::to_string(fault.size);
+}
+
+}  // namespace
+
+void follow_faults(void* stream, void* other) {
+  State& s = state();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  const std::pair<void*, void*> both(stream, other);
+  if (std::find(s.follows.begin(), s.follows.end(), both) == s.follows.end()) {
+    s.follows.push_back(both);
+  }
+}
+
+std::string take_fault(void* stream) {
+  State& s = state();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  std::string message = take(s, stream);
+  for (const auto& [follower, other] : s.follows) {
+    if (message.empty() && follower == stream) message = take(s, other);
+  }
+  return message;
 }
 
 }  // namespace mytorch::cuda

@@ -29,6 +29,10 @@ Fault* fault_of(const mt_ctx& ctx);
 // index ("integer division by zero").
 uint32_t fault_site(const char* op, const char* message = nullptr);
 
+// Whoever waits for `stream` is told what kernels of `other` noted, too: those of a graph that was
+// recorded there.
+void follow_faults(void* stream, void* other);
+
 // The message of what was noted on a stream since the last call; "" where all was well. The stream
 // has been waited for.
 std::string take_fault(void* stream);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/runtime/capture.h"
 #include "backends/cuda/runtime/faults.h"
 #include "mytorch/backend/error.h"
 
@@ -61,7 +62,7 @@ void queued(const mt_ctx& ctx, const char* what) {
   const cudaError_t status = cudaGetLastError();
   if (status != cudaSuccess) [[unlikely]]
     fail(status, what);
-  if (!synchronous) return;
+  if (!synchronous || capture_of(stream_of(ctx)) != 0) return;
   check(cudaStreamSynchronize(stream_of(ctx)), what);
   if (const std::string fault = take_fault(ctx.stream); !fault.empty()) {
     throw sdk::Error(MT_ERROR_VALUE, fault);

@@ -22,6 +22,9 @@ class Generator {
   void set_call(uint64_t call);
   // Takes the next call number.
   mt_random next() const;
+  // Takes so many; gives the first.
+  uint64_t take(uint64_t calls) const;
+  bool shares_state(const Generator& other) const { return state_ == other.state_; }
 
  private:
   struct State;

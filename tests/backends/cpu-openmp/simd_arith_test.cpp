@@ -10,12 +10,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/backends/cpu-openmp/simd_arith_test.cpp"
-#include "hwy/foreach_target.h"
+#include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once per target.
-#include "backends/cpu-openmp/simd/arith-inl.h"
-#include "backends/cpu-openmp/simd/logic-inl.h"
-#include "backends/cpu-openmp/simd/pow-inl.h"
-#include "hwy/highway.h"
+#include "backends/cpu-openmp/simd/highway.h"
 
 // What a loop computes. Masks come out as 1 and 0, by NodeFromMask.
 #ifndef MYTORCH_SIMD_ARITH_LISTS

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backends/cpu-openmp/simd/convert.h"
-#include "hwy/highway.h"
+#include "hwy/targets.h"
 
 namespace mytorch::simd {
 namespace {

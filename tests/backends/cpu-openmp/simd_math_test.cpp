@@ -11,15 +11,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/backends/cpu-openmp/simd_math_test.cpp"
-#include "hwy/foreach_target.h"
+#include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once per target.
-#include "backends/cpu-openmp/simd/arith-inl.h"
-#include "backends/cpu-openmp/simd/erf-inl.h"
-#include "backends/cpu-openmp/simd/exp-inl.h"
-#include "backends/cpu-openmp/simd/log-inl.h"
-#include "backends/cpu-openmp/simd/pow-inl.h"
-#include "backends/cpu-openmp/simd/trig-inl.h"
-#include "hwy/highway.h"
+#include "backends/cpu-openmp/simd/highway.h"
 
 // name, reference in a wider type W, largest error in ulp for float and for double.
 #ifndef MYTORCH_SIMD_UNARY_LIST
@@ -46,6 +40,8 @@
   X(Erf, std::erf(x), 3.5, 3)                                                          \
   X(Erfc, std::erfc(x), 3.5, 4)                                                        \
   X(Sigmoid, x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)), 2.5, 3) \
+  X(Log1pExp, (x < 0 ? 0 : x) + std::log1p(std::exp(-std::fabs(x))), 3, 3)             \
+  X(TanhSoftplus, std::tanh(std::log1p(std::exp(x))), 4, 4)                            \
   X(Rsqrt, 1 / std::sqrt(x), 2, 2)                                                     \
   X(Sqrt, std::sqrt(x), 0.5, 0.5)
 #endif
@@ -78,6 +74,13 @@ void RunPow(const T* a, const T* b, T* to, size_t n) {
 void FloatPowLoop(const float* a, const float* b, float* to, size_t n) { RunPow(a, b, to, n); }
 void DoublePowLoop(const double* a, const double* b, double* to, size_t n) { RunPow(a, b, to, n); }
 
+void FloatTwiceNormalCdf(const float* x, float* y, size_t n) {
+  const hn::ScalableTag<float> d;
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    hn::StoreU(NodeTwiceNormalCdf(d, hn::LoadU(d, x + i)), d, y + i);
+  }
+}
+
 void FloatAtan2Loop(const float* a, const float* b, float* to, size_t n) {
   const hn::ScalableTag<float> d;
   for (size_t i = 0; i < n; i += hn::Lanes(d)) {
@@ -101,6 +104,7 @@ MYTORCH_SIMD_UNARY_LIST(MYTORCH_SIMD_EXPORT)
 HWY_EXPORT(FloatPowLoop);
 HWY_EXPORT(DoublePowLoop);
 HWY_EXPORT(FloatAtan2Loop);
+HWY_EXPORT(FloatTwiceNormalCdf);
 
 // |got - want| in units of the last place of T at `want`. The sign of zero and the class of the
 // result must agree exactly; infinity counts as the number after the largest.
@@ -298,6 +302,25 @@ TEST_P(SimdMath, Atan2) {
   for (size_t i = 0; i < a.size(); ++i) {
     ASSERT_LE(UlpError(y[i], std::atan2(double{a[i]}, double{b[i]})), 2)
         << "atan2(" << a[i] << ", " << b[i] << ") = " << y[i];
+  }
+}
+
+// Its digits near 0 are those of 1 + erf: few.
+TEST_P(SimdMath, TwiceNormalCdf) {
+  std::vector<float> x = Inputs<float>(400000);
+  for (size_t i = 0; i < 100000; ++i) x[i + 1000] = static_cast<float>(i) * 12e-5f - 6;
+  std::vector<float> y(x.size());
+  HWY_DYNAMIC_DISPATCH(FloatTwiceNormalCdf)(x.data(), y.data(), x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double want = std::erfc(x[i] * -0.70710678118654752440);
+    if (std::isnan(want)) {
+      ASSERT_TRUE(std::isnan(y[i]));
+    } else {
+      ASSERT_NEAR(y[i], want, 4e-7) << x[i];
+      if (std::abs(x[i]) > 5.7f) {
+        ASSERT_EQ(y[i], x[i] > 0 ? 2.0f : 0.0f) << x[i];
+      }
+    }
   }
 }
 

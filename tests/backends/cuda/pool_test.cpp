@@ -24,6 +24,10 @@ struct FakeMemory {
   std::set<void*> passed_events;
   uintptr_t events = 0;
   bool pass_all = false;
+  std::set<void*> idle;
+  std::map<void*, uint64_t> graphs;             // that streams are recorded into
+  std::map<void*, std::vector<size_t>> mapped;  // pieces of segments that grow
+  uintptr_t next_reserved = uintptr_t{1} << 44;
 
   SegmentSource source() {
     SegmentSource source{};
@@ -50,6 +54,49 @@ struct FakeMemory {
       auto& memory = *static_cast<FakeMemory*>(self);
       return wait || memory.pass_all || memory.passed_events.count(event) != 0;
     };
+    source.idle = [](void* self, void* stream) {
+      return static_cast<FakeMemory*>(self)->idle.count(stream) != 0;
+    };
+    source.graph_of = [](void* self, void* stream) {
+      auto& graphs = static_cast<FakeMemory*>(self)->graphs;
+      const auto found = graphs.find(stream);
+      return found == graphs.end() ? uint64_t{0} : found->second;
+    };
+    source.reserve = [](void* self) {
+      auto& memory = *static_cast<FakeMemory*>(self);
+      void* base = reinterpret_cast<void*>(memory.next_reserved);
+      memory.next_reserved += uintptr_t{1} << 40;
+      memory.mapped[base] = {};
+      return base;
+    };
+    source.unreserve = [](void* self, void* base) {
+      auto& memory = *static_cast<FakeMemory*>(self);
+      ASSERT_EQ(memory.mapped.count(base), 1u);
+      ASSERT_TRUE(memory.mapped[base].empty()) << "there is memory behind it";
+      memory.mapped.erase(base);
+    };
+    source.map = [](void* self, void* base, size_t mapped, size_t bytes) {
+      auto& memory = *static_cast<FakeMemory*>(self);
+      EXPECT_EQ(bytes % (2 * kMiB), 0u);
+      if (bytes > memory.capacity - memory.used) return false;
+      size_t before = 0;
+      for (const size_t piece : memory.mapped.at(base)) before += piece;
+      EXPECT_EQ(before, mapped) << "not at the end";
+      memory.mapped[base].push_back(bytes);
+      memory.used += bytes;
+      memory.segments[base] = mapped + bytes;
+      return true;
+    };
+    source.unmap = [](void* self, void* base, size_t mapped, size_t bytes) {
+      auto& memory = *static_cast<FakeMemory*>(self);
+      EXPECT_EQ(memory.mapped.at(base).back(), bytes) << "not as it was mapped";
+      memory.mapped[base].pop_back();
+      memory.used -= bytes;
+      memory.segments[base] = mapped;
+      if (mapped == 0) memory.segments.erase(base);
+      return true;
+    };
+    if (capacity != SIZE_MAX) source.total = capacity;
     return source;
   }
 };
@@ -75,7 +122,7 @@ TEST(Pool, HandsOutAgainWhatItsStreamReleased) {
 
 TEST(Pool, SegmentsAreAsLargeAsTheHeaderSays) {
   const std::pair<size_t, size_t> sizes[] = {
-      {1, 2 * kMiB},          {kMiB, 2 * kMiB},           {kMiB + 1, 20 * kMiB},
+      {1, 2 * kMiB},          {kMiB / 4, 2 * kMiB},       {kMiB / 4 + 1, 20 * kMiB},
       {10 * kMiB, 20 * kMiB}, {10 * kMiB + 1, 12 * kMiB}, {100 * kMiB, 100 * kMiB}};
   for (const auto& [asked, taken] : sizes) {
     FakeMemory memory;
@@ -101,8 +148,8 @@ TEST(Pool, NeighboursJoin) {
   EXPECT_EQ(pool.stats().used, 0u);
   // One free block is as large as all of them: no new segment.
   const uint64_t before = pool.stats().segments;
-  EXPECT_NE(pool.allocate(kMiB, kA), nullptr);
-  EXPECT_NE(pool.allocate(18 * kMiB, kA), nullptr);
+  for (int i = 0; i < 8; ++i) EXPECT_NE(pool.allocate(kMiB / 4, kA), nullptr);
+  EXPECT_NE(pool.allocate(19 * kMiB, kA), nullptr);
   EXPECT_EQ(pool.stats().segments, before);
 }
 
@@ -113,6 +160,16 @@ TEST(Pool, MemoryUsedByAnotherStreamWaitsForIt) {
   pool.release(data, kB);
   EXPECT_NE(pool.allocate(2 * kMiB, kA), data);
   memory.passed_events.insert(reinterpret_cast<void*>(memory.events));
+  EXPECT_EQ(pool.allocate(2 * kMiB, kA), data);
+}
+
+TEST(Pool, AStreamThatIsIdleIsNotWaitedFor) {
+  FakeMemory memory;
+  memory.idle.insert(kB);
+  Pool pool(memory.source(), {});
+  void* data = pool.allocate(2 * kMiB, kA);
+  pool.release(data, kB);
+  EXPECT_EQ(memory.events, 0u);
   EXPECT_EQ(pool.allocate(2 * kMiB, kA), data);
 }
 
@@ -148,7 +205,14 @@ TEST(Pool, Settings) {
   EXPECT_TRUE(PoolSettings::parse(nullptr).caching);
   EXPECT_FALSE(PoolSettings::parse("off").caching);
   EXPECT_EQ(PoolSettings::parse("max_split_size=20").max_split_size, 20 * kMiB);
-  for (const char* text : {"on", "max_split_size=", "max_split_size=19", "max_split_size=64MB"}) {
+  const PoolSettings several =
+      PoolSettings::parse("expandable,max_split_size=64,collect_above=0.5");
+  EXPECT_TRUE(several.expandable);
+  EXPECT_EQ(several.max_split_size, 64 * kMiB);
+  EXPECT_EQ(several.collect_above, 0.5);
+  EXPECT_TRUE(PoolSettings::parse("async").async);
+  for (const char* text : {"on", "max_split_size=", "max_split_size=19", "max_split_size=64MB",
+                           "expandable,", "off,expandable", "collect_above=2"}) {
     EXPECT_THROW(PoolSettings::parse(text), std::invalid_argument) << text;
   }
   FakeMemory memory;
@@ -159,11 +223,111 @@ TEST(Pool, Settings) {
   EXPECT_EQ(memory.used, 0u);
 }
 
+TEST(Pool, AGraphHasSegmentsOfItsOwn) {
+  FakeMemory memory;
+  Pool pool(memory.source(), {});
+  void* before = pool.allocate(1000, kA);
+  pool.release(before, kA);
+  pool.begin_recording();
+  memory.graphs[kA] = 7;
+  void* first = pool.allocate(1000, kA);
+  EXPECT_NE(first, before);
+  pool.release(first, kA);
+  void* second = pool.allocate(1000, kA);
+  EXPECT_EQ(second, first) << "the recording uses again what it released";
+  pool.release(second, kA);
+  void* result = pool.allocate(3 * kMiB, kA);
+  memory.graphs.clear();
+  pool.end_recording();
+  EXPECT_EQ(pool.allocate(1000, kA), before);
+  for (int i = 0; i < 5000; ++i) {  // more than a segment has
+    ASSERT_NE(pool.allocate(1000, kA), first) << "a replay would write there";
+  }
+  pool.trim();
+  EXPECT_NE(pool.summary().find("graph 7"), std::string::npos) << pool.summary();
+  const size_t held = memory.used;
+  pool.end_of_graph(7);
+  EXPECT_EQ(memory.used, held - 2 * kMiB) << "what is free goes back at once";
+  pool.release(result, kA);
+  EXPECT_EQ(memory.used, held - 22 * kMiB) << "and the rest when it is released";
+  EXPECT_EQ(pool.summary().find("graph 7"), std::string::npos) << pool.summary();
+}
+
+// No event can be behind what a recorded stream did: memory of another one waits for the end.
+TEST(Pool, ReleasedWhileTheStreamIsRecorded) {
+  FakeMemory memory;
+  memory.pass_all = true;
+  Pool pool(memory.source(), {});
+  void* data = pool.allocate(2 * kMiB, kB);
+  pool.begin_recording();
+  memory.graphs[kA] = 3;
+  const uintptr_t events = memory.events;
+  pool.release(data, kA);
+  EXPECT_EQ(memory.events, events);
+  EXPECT_NE(pool.allocate(2 * kMiB, kB), data);
+  memory.graphs.clear();
+  pool.end_recording();
+  EXPECT_EQ(memory.events, events + 1);
+  EXPECT_EQ(pool.allocate(2 * kMiB, kB), data);
+}
+
+// A stream that is made later may have the same handle.
+TEST(Pool, WhatAStreamHadGoesBackWhenItIsGone) {
+  FakeMemory memory;
+  Pool pool(memory.source(), {});
+  void* held = pool.allocate(30 * kMiB, kA);
+  void* cached = pool.allocate(50 * kMiB, kA);
+  void* other = pool.allocate(70 * kMiB, kB);
+  pool.release(cached, kA);
+  pool.release(other, kB);
+  pool.end_of_stream(kA);
+  EXPECT_EQ(memory.used, 100 * kMiB) << "what is free";
+  EXPECT_NE(pool.allocate(20 * kMiB, kA), nullptr);
+  EXPECT_EQ(memory.used, 120 * kMiB);
+  pool.release(held, kA);
+  EXPECT_EQ(memory.used, 90 * kMiB) << "and the rest when it is released";
+  EXPECT_EQ(pool.allocate(70 * kMiB, kB), other);
+}
+
+TEST(Pool, CollectsTheOldestBeyondTheThreshold) {
+  FakeMemory memory;
+  memory.capacity = 1000 * kMiB;
+  Pool pool(memory.source(), PoolSettings::parse("collect_above=0.5"));
+  std::vector<void*> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(pool.allocate(100 * kMiB, kA));
+  for (const size_t i : {2, 0, 1}) pool.release(blocks[i], kA);
+  EXPECT_NE(pool.allocate(150 * kMiB, kA), nullptr);
+  EXPECT_EQ(memory.used, 450 * kMiB) << "one of them went";
+  EXPECT_EQ(memory.segments.count(blocks[2]), 0u) << "the one that was free for the longest";
+}
+
+TEST(Pool, GrowingSegmentsServeGrowingRequests) {
+  FakeMemory memory;
+  memory.capacity = 400 * kMiB;
+  Pool pool(memory.source(), PoolSettings::parse("expandable"));
+  for (size_t mib = 20; mib <= 360; mib += 20) {  // fixed segments would need 3.4 GiB
+    void* data = pool.allocate(mib * kMiB, kA);
+    ASSERT_NE(data, nullptr) << mib;
+    EXPECT_EQ(memory.used, mib * kMiB);
+    pool.release(data, kA);
+  }
+  EXPECT_EQ(pool.stats().retries, 0u);
+  void* small = pool.allocate(5000, kA);
+  pool.trim();
+  EXPECT_EQ(memory.used, 2 * kMiB);
+  pool.release(small, kA);
+}
+
 // Blocks that are handed out lie inside segments and never overlap, whatever happens.
-TEST(Pool, Soak) {
+class Soak : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Pool, Soak,
+                         ::testing::Values("", "expandable", "collect_above=0.5",
+                                           "expandable,max_split_size=20"));
+
+TEST_P(Soak, BlocksLieApart) {
   FakeMemory memory;
   memory.capacity = 700 * kMiB;
-  Pool pool(memory.source(), {});
+  Pool pool(memory.source(), PoolSettings::parse(GetParam()));
   std::mt19937 random(1);
   struct Block {
     size_t bytes;

@@ -14,6 +14,7 @@
 #include "mytorch/ops/conv3d.h"
 #include "mytorch/ops/conv_transpose1d.h"
 #include "mytorch/ops/conv_transpose2d.h"
+#include "mytorch/ops/conv_transpose3d.h"
 #include "mytorch/ops/cross_entropy.h"
 #include "mytorch/ops/dropout.h"
 #include "mytorch/ops/elu.h"
@@ -31,6 +32,7 @@
 #include "mytorch/ops/layer_norm.h"
 #include "mytorch/ops/leaky_relu.h"
 #include "mytorch/ops/linear.h"
+#include "mytorch/ops/linear_gelu.h"
 #include "mytorch/ops/log_sigmoid.h"
 #include "mytorch/ops/log_softmax.h"
 #include "mytorch/ops/max_pool1d.h"
@@ -72,6 +74,7 @@ using mytorch::conv2d;
 using mytorch::conv3d;
 using mytorch::conv_transpose1d;
 using mytorch::conv_transpose2d;
+using mytorch::conv_transpose3d;
 using mytorch::cross_entropy;
 using mytorch::dropout;
 using mytorch::elu;
@@ -89,6 +92,7 @@ using mytorch::l1_loss;
 using mytorch::layer_norm;
 using mytorch::leaky_relu;
 using mytorch::linear;
+using mytorch::linear_gelu;
 using mytorch::log_sigmoid;
 using mytorch::log_softmax;
 using mytorch::max_pool1d;

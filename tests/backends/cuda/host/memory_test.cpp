@@ -1,13 +1,13 @@
 // Memory over many steps: what a step needed, the next ones use again.
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <random>
+#include <string>
 #include <vector>
 
-#include "mytorch/ops/add.h"
-#include "mytorch/ops/empty.h"
-#include "mytorch/ops/fill_.h"
-#include "mytorch/ops/sum.h"
-#include "mytorch/tensor.h"
+#include "mytorch/cuda.h"
+#include "mytorch/mytorch.h"
 #include "tests/backends/cuda/gpu.h"
 
 namespace mytorch::testing {
@@ -36,6 +36,80 @@ TEST_F(Memory, DoesNotGrowWithStepsOfChangingSizes) {
     if (step == 100) after_100 = free_bytes();
   }
   EXPECT_GE(free_bytes(), after_100);
+}
+
+// The same of a network's training: forward, backward, optimizer.
+TEST_F(Memory, DoesNotGrowWithTrainingStepsOfChangingSizes) {
+  manual_seed(1);
+  empty_cache();
+  nn::Sequential model(nn::Conv2d(3, 16, 3, {.padding = 1}), nn::ReLU(), nn::MaxPool2d(2),
+                       nn::Flatten(), nn::Linear(16 * 64, 100), nn::Dropout(0.2), nn::ReLU(),
+                       nn::Linear(100, 10));
+  model.to("cuda");
+  nn::optim::AdamW optimizer(model.parameters());
+  std::mt19937 random(3);
+  MemoryStats after_100;
+  for (int step = 0; step < 1000; ++step) {
+    const int64_t batch = step == 50 ? 128 : 8 + 8 * static_cast<int64_t>(random() % 16);
+    const Tensor x = rand({batch, 3, 16, 16}, kFloat32, "cuda");
+    const Tensor y = randint(10, {batch}, kInt64, "cuda");
+    optimizer.zero_grad();
+    cross_entropy(model(x), y).backward();
+    optimizer.step();
+    if (step == 100) after_100 = memory_stats();
+  }
+  const MemoryStats end = memory_stats();
+  std::printf(
+      "after 1000 steps: %.1f MiB reserved (%.1f after 100), %.0f %% of what is free in pieces\n%s",
+      static_cast<double>(end.reserved) / (1 << 20),
+      static_cast<double>(after_100.reserved) / (1 << 20), 100 * end.fragmentation(),
+      memory_summary().c_str());
+  EXPECT_LE(end.reserved, after_100.reserved);
+  EXPECT_GT(end.allocated_peak, end.allocated);
+}
+
+TEST_F(Memory, Statistics) {
+  if (std::getenv("MYTORCH_CUDA_ALLOC") != nullptr) GTEST_SKIP() << "of the default allocator";
+  empty_cache();
+  reset_peak_memory();
+  const MemoryStats before = memory_stats();
+  {
+    const Tensor x = empty({64 << 20}, kUInt8, "cuda");
+    const MemoryStats with = memory_stats();
+    EXPECT_EQ(with.allocated, before.allocated + (64 << 20));
+    EXPECT_GE(with.reserved, before.reserved + (64 << 20));
+    EXPECT_EQ(with.blocks, before.blocks + 1);
+  }
+  const MemoryStats after = memory_stats();
+  EXPECT_EQ(after.allocated, before.allocated);
+  EXPECT_GE(after.allocated_peak, before.allocated + (64 << 20));
+  EXPECT_GE(after.largest_free, size_t{64} << 20);
+  empty_cache();
+  EXPECT_LT(memory_stats().reserved, after.reserved);
+  EXPECT_NE(cuda::memory_summary().find("fragmented"), std::string::npos);
+  EXPECT_THROW(memory_stats(kCPU), Error);
+}
+
+// Where memory runs out, what is cached is given back first, and then it is said what holds it.
+TEST_F(Memory, CachesAreGivenBackBeforeItRunsOut) {
+  if (std::getenv("MYTORCH_CUDA_ALLOC") != nullptr) GTEST_SKIP() << "of the default allocator";
+  size_t free = 0, total = 0;
+  ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  const auto part = static_cast<int64_t>(free / 10 * 4);
+  { const Tensor cached = empty({part}, kUInt8, "cuda"); }
+  { const Tensor other = empty({part + (int64_t{1} << 30)}, kUInt8, "cuda"); }
+  const uint64_t retries = memory_stats().retries;
+  { const Tensor large = empty({2 * part}, kUInt8, "cuda"); }
+  EXPECT_EQ(memory_stats().retries, retries + 1);
+  const Tensor held = empty({part}, kUInt8, "cuda");
+  try {
+    empty({2 * part}, kUInt8, "cuda");
+    FAIL() << "there is not that much";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory);
+    EXPECT_NE(std::string(error.what()).find("MiB in use in"), std::string::npos) << error.what();
+  }
+  empty_cache();
 }
 
 // A tensor is freed while the device still reads it; what takes its place comes after, on the

@@ -26,7 +26,7 @@ class Adagrad final : public OptimizerWith<AdagradOptions> {
 
  private:
   void check(const AdagradOptions& options) const override;
-  void update(size_t group, Slot& slot, const Tensor& gradient) override;
+  void update(const Batch& batch) override;
   Numbers numbers(size_t group) override;
 };
 

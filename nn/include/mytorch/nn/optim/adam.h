@@ -36,7 +36,7 @@ class AdamOf final : public OptimizerWith<Options> {
 
  private:
   void check(const Options& options) const override;
-  void update(size_t group, Optimizer::Slot& slot, const Tensor& gradient) override;
+  void update(const Optimizer::Batch& batch) override;
   Optimizer::Numbers numbers(size_t group) override;
 };
 extern template class AdamOf<AdamOptions, false>;

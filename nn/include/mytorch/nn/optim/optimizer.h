@@ -23,6 +23,9 @@ namespace mytorch::nn::optim {
 //
 // Parameters are in groups, each with options of its own: `sgd.add_group(head.parameters(), {.lr =
 // 0.01})`. They are changed in place, so the optimizer has to be made after the model was moved.
+//
+// A step may be recorded into a Graph. Replays count as steps; they read the learning rate that
+// set_lr (or a schedule, stepped between replays) has left, and all other options as they were.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -55,7 +58,23 @@ class Optimizer {
   struct Slot {
     Tensor parameter;
     std::array<Tensor, kMaxState> state;  // of the parameter's shape and type
-    int64_t step = 0;                     // this one included, during an update
+    int64_t step = 0;                     // steps so far
+    // Once a step was recorded: their number in device memory, in place of `step`. Of all slots
+    // that step together.
+    Tensor counter;
+    int64_t steps() const { return counter.defined() ? counter.item<int64_t>() : step; }
+  };
+  // Slots of a group that are on one device and have come to the same step.
+  struct Batch {
+    size_t group;
+    std::vector<Slot*> slots;
+    std::vector<Tensor> parameters;
+    std::vector<Tensor> gradients;
+    Operand step;  // this one included
+    Operand lr;
+    bool first;  // whether it is the first step
+    // State i of each slot, made of `value` where there is none yet.
+    std::vector<Tensor> state(size_t i, double value = 0) const;
   };
   struct Number {
     const char* name;
@@ -70,11 +89,17 @@ class Optimizer {
   // Whether `value` is what a bound says: throws Error(kValue) naming the option otherwise.
   void check_option(bool good, const char* option, double value, const char* bound) const;
 
-  // Changes slot.parameter by `gradient`, unrecorded.
-  virtual void update(size_t group, Slot& slot, const Tensor& gradient) = 0;
+  // Changes the parameters by the gradients, inside NoGradGuard.
+  virtual void update(const Batch& batch) = 0;
   virtual Numbers numbers(size_t group) = 0;
 
  private:
+  using Rates = std::vector<Tensor>;  // a group's learning rate, on each device that wants it
+
+  void count(Batch& batch);
+  Operand rate(size_t group, Device device);
+  void refresh_rates(size_t group);
+  void adopt(std::vector<std::vector<Slot>> groups);
   double* find(size_t group, const char* a, const char* b) const;
   Numbers numbers_of(size_t group) const;
   void check_group(size_t group) const;
@@ -82,6 +107,7 @@ class Optimizer {
   const char* name_;
   std::vector<const char*> state_names_;
   std::vector<std::vector<Slot>> groups_;
+  std::vector<Rates> rates_;
 };
 
 // Keeps the options of each group.

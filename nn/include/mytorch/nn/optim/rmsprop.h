@@ -28,7 +28,7 @@ class RMSprop final : public OptimizerWith<RMSpropOptions> {
 
  private:
   void check(const RMSpropOptions& options) const override;
-  void update(size_t group, Slot& slot, const Tensor& gradient) override;
+  void update(const Batch& batch) override;
   Numbers numbers(size_t group) override;
 };
 

@@ -29,7 +29,7 @@ class SGD final : public OptimizerWith<SGDOptions> {
 
  private:
   void check(const SGDOptions& options) const override;
-  void update(size_t group, Slot& slot, const Tensor& gradient) override;
+  void update(const Batch& batch) override;
   Numbers numbers(size_t group) override;
 };
 

@@ -1,0 +1,143 @@
+// Recording calls of operators that were registered at run time: as a function whose backward calls
+// the operator that computes the gradient.
+#include <algorithm>
+#include <any>
+#include <memory>
+#include <utility>
+
+#include "core/types/errors.h"
+#include "dispatcher/custom/custom.h"
+#include "mytorch/autograd/function.h"
+#include "mytorch/autograd/record.h"
+
+namespace mytorch::autograd {
+namespace {
+
+// What backward needs of a call beside its tensors.
+struct Call {
+  const CustomOperator* op;
+  std::vector<Value> args;  // as given; what was saved in their place
+  // For each argument of the gradient's operator where its value comes from.
+  struct Source {
+    enum { kDefault, kGrad, kArgument, kSaved } from = kDefault;
+    size_t at = 0;  // which gradient, argument or saved tensor
+  };
+  std::vector<Source> sources;
+};
+
+// "grad" is 0 of one, "grad3" is 3; -1 for another name.
+int64_t numbered(std::string_view name, std::string_view prefix, size_t count) {
+  if (count == 1 && name == prefix) return 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (name == absl::StrCat(piece(prefix), i)) return static_cast<int64_t>(i);
+  }
+  return -1;
+}
+
+// Which tensors the gradient's operator wants, and from where everything that it wants comes.
+Call plan(const CustomOperator& op, const std::vector<Value>& args,
+          const std::vector<Tensor>& results, std::vector<Tensor>* to_save) {
+  Call call{&op, args, {}};
+  const auto save = [&](const Tensor& tensor) {
+    to_save->push_back(tensor);
+    return Call::Source{Call::Source::kSaved, to_save->size() - 1};
+  };
+  const OpInfo& gradient = *op.gradient->info;
+  for (int i = 0; i < gradient.num_args; ++i) {
+    const std::string_view name = gradient.args[i].name;
+    Call::Source source;
+    size_t a = 0;
+    while (a < op.schema.args.size() && name != op.schema.args[a].name) ++a;
+    if (a < op.schema.args.size()) {
+      const auto* tensor = std::get_if<Tensor>(&args[a].variant());
+      source = tensor != nullptr && tensor->defined() ? save(*tensor)
+                                                      : Call::Source{Call::Source::kArgument, a};
+    } else if (const int64_t g = numbered(name, "grad", results.size()); g >= 0) {
+      source = {Call::Source::kGrad, static_cast<size_t>(g)};
+    } else if (const int64_t r = numbered(name, "result", results.size()); r >= 0) {
+      source = save(results[static_cast<size_t>(r)]);
+    }
+    call.sources.push_back(source);
+  }
+  // Tensors are kept by what was saved, which sees when they are overwritten.
+  for (Value& value : call.args) {
+    if (std::holds_alternative<Tensor>(value.variant())) value = Value();
+  }
+  return call;
+}
+
+std::vector<Tensor> custom_backward(FunctionContext* context, const std::vector<Tensor>& grads) {
+  const auto& call = *std::any_cast<std::shared_ptr<const Call>>(context->data["call"]);
+  const std::vector<Tensor> saved = context->saved_tensors();
+  const OpInfo& gradient = *call.op->gradient->info;
+  std::vector<NamedValue> args;
+  for (size_t i = 0; i < call.sources.size(); ++i) {
+    const Call::Source& source = call.sources[i];
+    const char* name = gradient.args[i].name;
+    switch (source.from) {
+      case Call::Source::kGrad:
+        args.emplace_back(name, grads[source.at]);
+        break;
+      case Call::Source::kArgument:
+        args.emplace_back(name, call.args[source.at]);
+        break;
+      case Call::Source::kSaved:
+        args.emplace_back(name, saved[source.at]);
+        break;
+      case Call::Source::kDefault:
+        break;
+    }
+  }
+  std::vector<Value> results = mytorch::call(gradient.name, {}, std::move(args));
+  // One for each Tensor argument, which backward counts among all arguments.
+  std::vector<Tensor> out;
+  size_t next = 0;
+  for (const ArgInfo& arg : call.op->schema.args) {
+    out.emplace_back();
+    if (arg.type != ArgType::kTensor && arg.type != ArgType::kOperand) continue;
+    if (next == results.size()) {
+      fail(ErrorCode::kInternal, "[", gradient.base, "] gave ", results.size(),
+           " gradients, fewer than ", call.op->info.base, " has Tensor arguments");
+    }
+    const Value& value = results[next++];
+    if (!value.is_none()) out.back() = value.tensor();
+  }
+  return out;
+}
+
+bool any_requires(const std::vector<Tensor>& list) {
+  return std::any_of(list.begin(), list.end(),
+                     [](const Tensor& t) { return any_requires_grad(t); });
+}
+
+std::vector<Value> record(const CustomOperator& op, const std::vector<Value>& args) {
+  FunctionCall call(op.info.base, &custom_backward);
+  for (const Value& value : args) {
+    const auto* tensor = std::get_if<Tensor>(&value.variant());
+    const auto* list = std::get_if<std::vector<Tensor>>(&value.variant());
+    if (tensor != nullptr) {
+      call.add(*tensor);
+    } else if (list != nullptr && any_requires(*list)) {
+      fail(ErrorCode::kUnsupported, "[", op.info.base,
+           "] has no gradient for lists of tensors: take each as an argument of its own, or detach "
+           "them");
+    } else {
+      call.add(0);
+    }
+  }
+  FunctionContext* context = call.begin();
+  std::vector<Tensor> results;
+  for (Value& value : run_custom(op, args)) results.push_back(value.tensor());
+  std::vector<Tensor> to_save;
+  context->data["call"] =
+      std::shared_ptr<const Call>(std::make_shared<Call>(plan(op, args, results, &to_save)));
+  context->save_for_backward(std::move(to_save));
+  call.finish(&results);
+  return {results.begin(), results.end()};
+}
+
+// As the table of core: linked whole.
+[[maybe_unused]] const bool installed = (record_custom = record, true);
+
+}  // namespace
+}  // namespace mytorch::autograd

@@ -1,0 +1,11 @@
+// What simd/highway.h makes available for each instruction set.
+#include "backends/cpu-openmp/simd/arith-inl.h"
+#include "backends/cpu-openmp/simd/convert-inl.h"
+#include "backends/cpu-openmp/simd/erf-inl.h"
+#include "backends/cpu-openmp/simd/exp-inl.h"
+#include "backends/cpu-openmp/simd/fused-inl.h"
+#include "backends/cpu-openmp/simd/log-inl.h"
+#include "backends/cpu-openmp/simd/logic-inl.h"
+#include "backends/cpu-openmp/simd/pow-inl.h"
+#include "backends/cpu-openmp/simd/trig-inl.h"
+#include "hwy/highway.h"

@@ -1,0 +1,139 @@
+// Rows that are fetched ahead: while a row is worked on, the next ones are on their way into shared
+// memory. Each thread fetches and reads its own packs, so that no thread waits for another.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/normalization/rows.cuh"
+
+namespace mytorch::cuda {
+
+// How many rows of each operand a thread has fetched or under way; 1 where packs are no 16 bytes or
+// too many: these are loaded when they are fetched.
+template <class T, int kWidth, int kPacks, int kOperands>
+inline constexpr int kRowsAhead = kWidth != kPack<T> || kPacks* kOperands > 8 ? 1
+                                  : kPacks* kOperands > 2                     ? 2
+                                                                              : 4;
+// The shared memory of a block for them.
+template <class T, int kWidth, int kPacks, int kOperands>
+size_t ahead_bytes(const Grid& grid) {
+  constexpr int kRows = kRowsAhead<T, kWidth, kPacks, kOperands>;
+  return kRows == 1 ? 0 : size_t{16} * kRows * kPacks * kOperands * grid.threads.x * grid.threads.y;
+}
+
+#ifdef __CUDACC__
+
+// Rows of kOperands tensors. Every fetch() is of the row after the last one, and every take() of
+// the oldest that has been fetched.
+template <class T, int kWidth, int kPacks, int kOperands,
+          int kCount = kRowsAhead<T, kWidth, kPacks, kOperands>>
+class RowsAhead {
+ public:
+  using Row = OwnRow<T, kWidth, kPacks>;
+  static constexpr int kRows = kCount;
+
+  __device__ __forceinline__ explicit RowsAhead(int64_t n) : n_(n) {
+    extern __shared__ uint4 room[];
+    const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
+    own_ = static_cast<uint32_t>(__cvta_generic_to_shared(room + thread));
+    apart_ = 16 * blockDim.x * blockDim.y;
+  }
+  // `live`: there is such a row.
+  __device__ __forceinline__ void fetch(const T* const (&rows)[kOperands], bool live) {
+#pragma unroll
+    for (int o = 0; o < kOperands; ++o) {
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) {
+        if (live && Row::place(p) < n_) {
+          asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place(in_, o, p)),
+                       "l"(rows[o] + Row::place(p))
+                       : "memory");
+        }
+      }
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+    in_ = in_ + 1 == kRows ? 0 : in_ + 1;
+  }
+  __device__ __forceinline__ void take(Row (&rows)[kOperands]) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kRows - 1) : "memory");
+#pragma unroll
+    for (int o = 0; o < kOperands; ++o) {
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) {
+        if (Row::place(p) >= n_) continue;
+        auto& bits = *reinterpret_cast<uint4*>(&rows[o].pack[p]);
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+                     : "r"(place(out_, o, p))
+                     : "memory");
+      }
+    }
+    out_ = out_ + 1 == kRows ? 0 : out_ + 1;
+  }
+
+ private:
+  __device__ __forceinline__ uint32_t place(int row, int operand, int pack) const {
+    return own_ + static_cast<uint32_t>((row * kOperands + operand) * kPacks + pack) * apart_;
+  }
+
+  int64_t n_;
+  uint32_t own_, apart_;
+  int in_ = 0, out_ = 0;
+};
+
+template <class T, int kWidth, int kPacks, int kOperands>
+class RowsAhead<T, kWidth, kPacks, kOperands, 1> {
+ public:
+  using Row = OwnRow<T, kWidth, kPacks>;
+  static constexpr int kRows = 1;
+
+  __device__ __forceinline__ explicit RowsAhead(int64_t n) : n_(n) {}
+  __device__ __forceinline__ void fetch(const T* const (&rows)[kOperands], bool live) {
+#pragma unroll
+    for (int o = 0; o < kOperands; ++o) {
+      if (live) rows_[o].load(rows[o], n_);
+    }
+  }
+  __device__ __forceinline__ void take(Row (&rows)[kOperands]) {
+#pragma unroll
+    for (int o = 0; o < kOperands; ++o) rows[o] = rows_[o];
+  }
+
+ private:
+  int64_t n_;
+  Row rows_[kOperands];
+};
+
+// Sums over the threads of a row, kWarps warps at most, with one barrier: the turns use different
+// memory, and whoever writes to that of the turn before the last has seen everybody leave it.
+template <int kWarps, class W, int kSums>
+__device__ __forceinline__ void team_sums(W (&sums)[kSums], int& turn) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+#pragma unroll
+    for (int k = 0; k < kSums; ++k) sums[k] += __shfl_xor_sync(0xFFFFFFFFu, sums[k], step);
+  }
+  if (blockDim.x == 32) return;
+  __shared__ W parts[2][kWarps][kSums];
+  W(*const own)[kSums] = parts[turn];
+  turn ^= 1;
+  if (threadIdx.x % 32 == 0) {
+#pragma unroll
+    for (int k = 0; k < kSums; ++k) own[threadIdx.x / 32][k] = sums[k];
+  }
+  __syncthreads();
+  const int warp = threadIdx.x % kWarps;
+#pragma unroll
+  for (int k = 0; k < kSums; ++k) {
+    sums[k] = warp < static_cast<int>(blockDim.x / 32) ? own[warp][k] : W(0);
+  }
+#pragma unroll
+  for (int step = kWarps / 2; step > 0; step /= 2) {
+#pragma unroll
+    for (int k = 0; k < kSums; ++k) sums[k] += __shfl_xor_sync(0xFFFFFFFFu, sums[k], step);
+  }
+}
+
+#endif  // __CUDACC__
+
+}  // namespace mytorch::cuda

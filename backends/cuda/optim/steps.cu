@@ -1,0 +1,447 @@
+// Steps of optimizers, of all tensors of a network in one launch: the table of their addresses is a
+// parameter of the kernel, and a block finds its piece of a tensor there. What depends on the rate
+// and the number of the step, which may lie in device memory, is computed once by each block.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "backends/cuda/kernel/element.cuh"
+#include "backends/cuda/kernel/pack.cuh"
+#include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/launch.h"
+#include "mytorch/abi_ops/adagrad_steps_.h"
+#include "mytorch/abi_ops/adam_steps_.h"
+#include "mytorch/abi_ops/rmsprop_steps_.h"
+#include "mytorch/abi_ops/sgd_steps_.h"
+#include "mytorch/backend.h"
+
+namespace mytorch::cuda {
+namespace {
+
+using sdk::TensorView;
+
+constexpr int kThreads = 256;
+constexpr int kUnroll = 2;  // 16-byte loads of each list that a thread has under way
+// Elements of a block.
+template <class T>
+constexpr int64_t kChunk = int64_t{kThreads} * kPack<T>* kUnroll * 4;
+
+// A number of the host's, or one in device memory.
+struct Number {
+  double value = 0;
+  const void* data = nullptr;
+  int32_t type = 0;  // of `data`: 0 float64, 1 float32, 2 int64, 3 int32
+
+  explicit Number(const mt_tensor* t) {
+    const TensorView view = t;
+    if ((t->flags & MT_TENSOR_HOST) != 0) {
+      sdk::visit_dtype(view.dtype(), [&](auto tag) {
+        using S = typename decltype(tag)::type;
+        value = sdk::convert<double>(*static_cast<const S*>(t->dl.data));
+      });
+      return;
+    }
+    data = view.raw();
+    const mt_dtype dtype = view.dtype();
+    const bool wide = dtype.bits == 64;
+    type = dtype.code == MT_FLOAT && dtype.bits >= 32 ? (wide ? 0 : 1)
+           : dtype.code == MT_INT && dtype.bits >= 32 ? (wide ? 2 : 3)
+                                                      : -1;
+    if (type < 0) throw sdk::Declined{};
+  }
+
+  __device__ double get() const {
+    if (data == nullptr) return value;
+    switch (type) {
+      case 0:
+        return *static_cast<const double*>(data);
+      case 1:
+        return *static_cast<const float*>(data);
+      case 2:
+        return static_cast<double>(*static_cast<const int64_t*>(data));
+      default:
+        return *static_cast<const int32_t*>(data);
+    }
+  }
+};
+
+// base^n by squaring, in the order of the host's (ops/optimizers.cpp), whose bits it gives.
+__device__ double power(double base, double exponent) {
+  double result = 1;
+  for (int64_t n = static_cast<int64_t>(exponent); n > 0; n >>= 1) {
+    if ((n & 1) != 0) result = __dmul_rn(result, base);
+    base = __dmul_rn(base, base);
+  }
+  return result;
+}
+
+// ---- rules: `at` holds an element of each list, those that are written first; `numbers` is
+// computed once by each block
+
+template <class T, bool kLargest>
+struct Adam {
+  using W = Wide<T>;
+  static constexpr int kLists = kLargest ? 5 : 4;
+  static constexpr int kWritten = kLists - 1;  // the gradient is the last
+  struct Numbers {
+    W lr, rate1, rate2, eps, shrink, decay, scale;
+  };
+  Number lr, step;
+  double beta1, beta2, eps, weight_decay;
+  bool decoupled, maximize;
+
+  // The corrections of the moments are put into the step size and eps, as in ops/optimizers.cpp.
+  __device__ Numbers numbers() const {
+    const double rate = lr.get(), t = step.get();
+    const double root2 = __dsqrt_rn(__dadd_rn(1, -power(beta2, t)));
+    const double one1 = __dadd_rn(1, -power(beta1, t));
+    return {static_cast<W>(__ddiv_rn(__dmul_rn(rate, root2), one1)),
+            static_cast<W>(1 - beta1),
+            static_cast<W>(1 - beta2),
+            static_cast<W>(__dmul_rn(eps, root2)),
+            static_cast<W>(decoupled ? __dadd_rn(1, -__dmul_rn(rate, weight_decay)) : 1.0),
+            static_cast<W>(decoupled ? 0.0 : weight_decay),
+            static_cast<W>(maximize ? -1 : 1)};
+  }
+  __device__ static void apply(const Numbers& n, W (&at)[kLists]) {
+    auto& [parameter, mean, square] = reinterpret_cast<W(&)[3]>(at);
+    const W gradient = n.scale * at[kLists - 1] + n.decay * parameter;
+    mean += n.rate1 * (gradient - mean);
+    square += n.rate2 * (gradient * gradient - square);
+    W under = square;
+    if constexpr (kLargest) {
+      at[3] = at[3] >= square || at[3] != at[3] ? at[3] : square;  // NaN wins
+      under = at[3];
+    }
+    parameter = n.shrink * parameter - n.lr * mean / (sqrt(under) + n.eps);
+  }
+};
+
+template <class T, bool kMomentum>
+struct Sgd {
+  using W = Wide<T>;
+  static constexpr int kLists = kMomentum ? 3 : 2;
+  static constexpr int kWritten = kLists - 1;
+  struct Numbers {
+    W lr, shrink, momentum, rate, decay, scale;
+  };
+  Number lr;
+  double momentum, rate, weight_decay;
+  bool nesterov, maximize;
+
+  __device__ Numbers numbers() const {
+    const double by = lr.get();
+    return {
+        static_cast<W>(by),           static_cast<W>(__dadd_rn(1, -__dmul_rn(by, weight_decay))),
+        static_cast<W>(momentum),     static_cast<W>(rate),
+        static_cast<W>(weight_decay), static_cast<W>(maximize ? -1 : 1)};
+  }
+  __device__ void apply(const Numbers& n, W (&at)[kLists]) const {
+    W gradient = n.scale * at[kLists - 1];
+    if constexpr (kMomentum) {
+      gradient += n.decay * at[0];
+      at[1] = n.momentum * at[1] + n.rate * gradient;
+      at[0] -= n.lr * (nesterov ? gradient + n.momentum * at[1] : at[1]);
+    } else {
+      at[0] = n.shrink * at[0] - n.lr * gradient;
+    }
+  }
+};
+
+template <class T>
+struct RmsProp {
+  using W = Wide<T>;
+  static constexpr int kLists = 3;
+  static constexpr int kWritten = 2;
+  struct Numbers {
+    W lr, rate, eps, decay, scale;
+  };
+  Number lr;
+  double alpha, eps, weight_decay;
+  bool maximize;
+
+  __device__ Numbers numbers() const {
+    return {static_cast<W>(lr.get()), static_cast<W>(1 - alpha), static_cast<W>(eps),
+            static_cast<W>(weight_decay), static_cast<W>(maximize ? -1 : 1)};
+  }
+  __device__ static void apply(const Numbers& n, W (&at)[kLists]) {
+    const W gradient = n.scale * at[2] + n.decay * at[0];
+    at[1] += n.rate * (gradient * gradient - at[1]);
+    at[0] -= n.lr * gradient / (sqrt(at[1]) + n.eps);
+  }
+};
+
+template <class T>
+struct Adagrad {
+  using W = Wide<T>;
+  static constexpr int kLists = 3;
+  static constexpr int kWritten = 2;
+  struct Numbers {
+    W lr, eps, decay, scale;
+  };
+  Number lr, step;
+  double lr_decay, eps, weight_decay;
+  bool maximize;
+
+  __device__ Numbers numbers() const {
+    const double slower = __dadd_rn(1, __dmul_rn(__dadd_rn(step.get(), -1), lr_decay));
+    return {static_cast<W>(__ddiv_rn(lr.get(), slower)), static_cast<W>(eps),
+            static_cast<W>(weight_decay), static_cast<W>(maximize ? -1 : 1)};
+  }
+  __device__ static void apply(const Numbers& n, W (&at)[kLists]) {
+    const W gradient = n.scale * at[2] + n.decay * at[0];
+    at[1] += gradient * gradient;
+    at[0] -= n.lr * gradient / (sqrt(at[1]) + n.eps);
+  }
+};
+
+// ---- the kernel
+
+// Within the 32 KiB that a kernel's parameters may have; a small network's are a small copy.
+constexpr int kManyTensors = 512;
+constexpr int kFewTensors = 24;
+
+template <int kLists, int kTensors>
+struct Table {
+  void* data[kLists][kTensors];
+  int64_t numel[kTensors];
+  uint32_t first[kTensors];  // block
+  int32_t count;
+};
+
+template <class T, class Rule, int kTensors>
+__global__ void __launch_bounds__(kThreads)
+    step_all(const __grid_constant__ Table<Rule::kLists, kTensors> table,
+             const __grid_constant__ Rule rule) {
+  using W = Wide<T>;
+  constexpr int kLists = Rule::kLists;
+  __shared__ typename Rule::Numbers shared;
+  if (threadIdx.x == 0) shared = rule.numbers();
+  // The last tensor that begins at this block or before.
+  int low = 0, high = table.count;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (table.first[middle] <= blockIdx.x) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  const int64_t begin = int64_t{blockIdx.x - table.first[low]} * kChunk<T>;
+  const int64_t rest = table.numel[low] - begin;
+  const int n = static_cast<int>(rest < kChunk<T> ? rest : kChunk<T>);
+  T* lists[kLists];
+  uintptr_t addresses = 0;
+#pragma unroll
+  for (int k = 0; k < kLists; ++k) {
+    lists[k] = static_cast<T*>(table.data[k][low]) + begin;
+    addresses |= reinterpret_cast<uintptr_t>(lists[k]);
+  }
+  __syncthreads();
+  const typename Rule::Numbers numbers = shared;
+  constexpr int kRun = kPack<T>;
+  using Run = Pack<T, kRun>;
+  int done = 0;
+  if (addresses % 16 == 0) {
+    constexpr int kStep = kThreads * kRun;
+    const int whole = n / kRun * kRun;
+    for (int base = threadIdx.x * kRun; base < whole; base += kStep * kUnroll) {
+      Run runs[kUnroll][kLists];
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        if (base + u * kStep >= whole) break;
+#pragma unroll
+        for (int k = 0; k < kLists; ++k) {
+          runs[u][k] = *reinterpret_cast<const Run*>(lists[k] + base + u * kStep);
+        }
+      }
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        if (base + u * kStep >= whole) break;
+#pragma unroll
+        for (int e = 0; e < kRun; ++e) {
+          W at[kLists];
+#pragma unroll
+          for (int k = 0; k < kLists; ++k) at[k] = widen(runs[u][k].at[e]);
+          rule.apply(numbers, at);
+#pragma unroll
+          for (int k = 0; k < Rule::kWritten; ++k) runs[u][k].at[e] = convert<T>(at[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < Rule::kWritten; ++k) {
+          *reinterpret_cast<Run*>(lists[k] + base + u * kStep) = runs[u][k];
+        }
+      }
+    }
+    done = whole;
+  }
+  for (int i = done + threadIdx.x; i < n; i += kThreads) {
+    W at[kLists];
+#pragma unroll
+    for (int k = 0; k < kLists; ++k) at[k] = widen(lists[k][i]);
+    rule.apply(numbers, at);
+#pragma unroll
+    for (int k = 0; k < Rule::kWritten; ++k) lists[k][i] = convert<T>(at[k]);
+  }
+}
+
+// ---- the calls
+
+// Whether element i of both lies at the same place of one gapless piece of memory.
+bool alike(const mt_tensor* t, const mt_tensor* like) {
+  const int32_t ndim = like->dl.ndim;
+  if (t->dl.ndim != ndim || !std::equal(t->dl.shape, t->dl.shape + ndim, like->dl.shape)) {
+    return false;
+  }
+  if ((t->flags & like->flags & MT_TENSOR_DENSE) != 0) return true;
+  int64_t last = 0, numel = 1;
+  for (int32_t d = 0; d < ndim; ++d) {
+    const int64_t size = like->dl.shape[d];
+    if (size != 1 && t->dl.strides[d] != like->dl.strides[d]) return false;
+    last += (size - 1) * like->dl.strides[d];
+    numel *= size;
+  }
+  return numel == 0 || last + 1 == numel;
+}
+
+// The lists of a call, those that are written first; declines what is not dense and of one type
+// for each parameter.
+class Lists {
+ public:
+  explicit Lists(std::initializer_list<mt_tensor_list> lists) : lists_(lists) {
+    for (int64_t i = 0; i < size(); ++i) {
+      for (const mt_tensor_list& list : lists_) {
+        const mt_tensor* like = lists_[0].data[i];
+        if (list.data[i]->dl.dtype.code != like->dl.dtype.code ||
+            list.data[i]->dl.dtype.bits != like->dl.dtype.bits || !alike(list.data[i], like)) {
+          throw sdk::Declined{};
+        }
+      }
+    }
+  }
+  int64_t size() const { return lists_[0].size; }
+  TensorView first(int64_t i) const { return lists_[0].data[i]; }
+  void* data(size_t list, int64_t i) const { return TensorView(lists_[list].data[i]).raw(); }
+
+ private:
+  std::vector<mt_tensor_list> lists_;
+};
+
+template <class T, int kTensors, class Rule>
+void launch_table(mt_ctx& ctx, const char* name, const Lists& lists,
+                  const std::vector<int64_t>& which, const Rule& rule) {
+  Table<Rule::kLists, kTensors> table;
+  size_t next = 0;
+  while (next < which.size()) {
+    uint32_t blocks = 0;
+    int count = 0;
+    for (; next < which.size() && count < kTensors; ++next) {
+      const int64_t i = which[next];
+      const int64_t numel = lists.first(i).numel();
+      const int64_t more = (numel + kChunk<T> - 1) / kChunk<T>;
+      if (more > (int64_t{1} << 31) - 1 - blocks) break;
+      for (int k = 0; k < Rule::kLists; ++k) {
+        table.data[k][count] = lists.data(static_cast<size_t>(k), i);
+      }
+      table.numel[count] = numel;
+      table.first[count] = blocks;
+      blocks += static_cast<uint32_t>(more);
+      ++count;
+    }
+    table.count = count;
+    Grid grid;
+    grid.blocks = dim3(blocks);
+    grid.threads = dim3(kThreads);
+    launch(ctx, name, step_all<T, Rule, kTensors>, grid, table, rule);
+  }
+}
+
+// `make(tag)` gives the rule for elements of a type. A launch for each type that occurs.
+template <class Make>
+void step(mt_ctx& ctx, const char* name, const Lists& lists, Make&& make) {
+  std::vector<int64_t> left;
+  for (int64_t i = 0; i < lists.size(); ++i) {
+    if (lists.first(i).numel() != 0) left.push_back(i);
+  }
+  while (!left.empty()) {
+    const mt_dtype dtype = lists.first(left[0]).dtype();
+    const auto rest = std::stable_partition(left.begin(), left.end(), [&](int64_t i) {
+      return sdk::dtype_key(lists.first(i).dtype()) == sdk::dtype_key(dtype);
+    });
+    const std::vector<int64_t> which(left.begin(), rest);
+    left.erase(left.begin(), rest);
+    visit_floating(dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const auto rule = make(tag);
+      if (which.size() <= kFewTensors) {
+        launch_table<T, kFewTensors>(ctx, name, lists, which, rule);
+      } else {
+        launch_table<T, kManyTensors>(ctx, name, lists, which, rule);
+      }
+    });
+  }
+}
+
+void adam_steps_(mt_ctx& ctx, const mt_args_adam_steps_& args) {
+  const auto make = [&](auto tag, auto largest) {
+    return Adam<typename decltype(tag)::type, decltype(largest)::value>{
+        Number(args.lr), Number(args.step), args.beta1,          args.beta2,
+        args.eps,        args.weight_decay, args.decoupled != 0, args.maximize != 0};
+  };
+  if (args.max_exp_avg_sqs.size == 0) {
+    step(ctx, "adam_steps_", Lists({args.self, args.exp_avgs, args.exp_avg_sqs, args.gradients}),
+         [&](auto tag) { return make(tag, std::false_type{}); });
+  } else {
+    step(ctx, "adam_steps_",
+         Lists({args.self, args.exp_avgs, args.exp_avg_sqs, args.max_exp_avg_sqs, args.gradients}),
+         [&](auto tag) { return make(tag, std::true_type{}); });
+  }
+}
+
+void sgd_steps_(mt_ctx& ctx, const mt_args_sgd_steps_& args) {
+  const auto make = [&](auto tag, auto momentum) {
+    return Sgd<typename decltype(tag)::type, decltype(momentum)::value>{
+        Number(args.lr),   args.momentum,      1 - args.dampening,
+        args.weight_decay, args.nesterov != 0, args.maximize != 0};
+  };
+  if (args.momentum == 0) {
+    step(ctx, "sgd_steps_", Lists({args.self, args.gradients}),
+         [&](auto tag) { return make(tag, std::false_type{}); });
+  } else {
+    step(ctx, "sgd_steps_", Lists({args.self, args.momentum_buffers, args.gradients}),
+         [&](auto tag) { return make(tag, std::true_type{}); });
+  }
+}
+
+void rmsprop_steps_(mt_ctx& ctx, const mt_args_rmsprop_steps_& args) {
+  step(ctx, "rmsprop_steps_", Lists({args.self, args.square_avgs, args.gradients}), [&](auto tag) {
+    return RmsProp<typename decltype(tag)::type>{Number(args.lr), args.alpha, args.eps,
+                                                 args.weight_decay, args.maximize != 0};
+  });
+}
+
+void adagrad_steps_(mt_ctx& ctx, const mt_args_adagrad_steps_& args) {
+  step(ctx, "adagrad_steps_", Lists({args.self, args.sums, args.gradients}), [&](auto tag) {
+    return Adagrad<typename decltype(tag)::type>{Number(args.lr),   Number(args.step),
+                                                 args.lr_decay,     args.eps,
+                                                 args.weight_decay, args.maximize != 0};
+  });
+}
+
+}  // namespace
+
+void register_steps(Candidates& candidates) {
+  constexpr uint32_t kTakes = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES;
+  candidates.push_back(
+      sdk::kernel<&adam_steps_>("adam_steps_", MT_HASH_adam_steps_, "one_launch", 0, kTakes));
+  candidates.push_back(
+      sdk::kernel<&sgd_steps_>("sgd_steps_", MT_HASH_sgd_steps_, "one_launch", 0, kTakes));
+  candidates.push_back(sdk::kernel<&rmsprop_steps_>("rmsprop_steps_", MT_HASH_rmsprop_steps_,
+                                                    "one_launch", 0, kTakes));
+  candidates.push_back(sdk::kernel<&adagrad_steps_>("adagrad_steps_", MT_HASH_adagrad_steps_,
+                                                    "one_launch", 0, kTakes));
+}
+
+}  // namespace mytorch::cuda

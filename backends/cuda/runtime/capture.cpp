@@ -1,0 +1,37 @@
+#include "backends/cuda/runtime/capture.h"
+
+#include <string>
+
+#include "backends/cuda/runtime/launch.h"
+#include "mytorch/backend/error.h"
+
+namespace mytorch::cuda {
+
+namespace internal {
+
+std::atomic<int> captures{0};
+
+uint64_t ask_capture(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  CUDA(cudaStreamGetCaptureInfo(stream, &status, &id));
+  return status == cudaStreamCaptureStatusNone ? 0 : id;
+}
+
+}  // namespace internal
+
+void count_capture(int change) { internal::captures.fetch_add(change); }
+
+void check_not_captured(cudaStream_t stream, const char* what) {
+  if (capture_of(stream) == 0) return;
+  throw sdk::Error(MT_ERROR_UNSUPPORTED,
+                   std::string(what) +
+                       ", but the stream is being recorded into a graph and nothing on it has run: "
+                       "do this before the recording, or after a replay");
+}
+
+void check_not_captured(const mt_ctx& ctx, const char* op, const char* needs) {
+  check_not_captured(stream_of(ctx), ("[" + std::string(op) + "] " + needs).c_str());
+}
+
+}  // namespace mytorch::cuda

@@ -1,0 +1,28 @@
+// Functions of the driver, asked of the runtime, so that nothing is linked with the driver.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "backends/cuda/runtime/status.h"
+#include "mytorch/backend/error.h"
+
+namespace mytorch::cuda {
+
+template <class F>
+void find_driver_function(const char* name, F* function) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+  CUDA(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &status));
+#else
+  CUDA(cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &status));
+#endif
+  if (status != cudaDriverEntryPointSuccess || found == nullptr) {
+    throw sdk::Error(MT_ERROR_INTERNAL, std::string("the driver has no ") + name);
+  }
+  *function = reinterpret_cast<F>(found);
+}
+
+}  // namespace mytorch::cuda

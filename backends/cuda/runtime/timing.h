@@ -1,0 +1,54 @@
+// Which of several ways to compute the same is the fastest, found by running them.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "backends/cuda/runtime/launch.h"
+
+namespace mytorch::cuda {
+
+// Whether the context's stream is being recorded, where nothing can be timed.
+inline bool is_recorded(const mt_ctx& ctx) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  CUDA(cudaStreamIsCapturing(stream_of(ctx), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+// Of `count` ways, run(i) queues one and says whether it could; the first where none could. A later
+// one has to be better by more than timing is exact, so that the same one is found again.
+template <class Run>
+size_t fastest(const mt_ctx& ctx, size_t count, Run&& run) {
+  constexpr int kRounds = 3, kRepeats = 5;
+  constexpr float kBetter = 0.98F;
+  struct Event {
+    cudaEvent_t it = nullptr;
+    Event() { CUDA(cudaEventCreate(&it)); }
+    ~Event() { cudaEventDestroy(it); }
+    Event(const Event&) = delete;
+  } begin, end;
+  std::vector<float> times(count, std::numeric_limits<float>::infinity());
+  for (int round = 0; round < kRounds; ++round) {
+    for (size_t i = 0; i < count; ++i) {
+      if (!run(i)) continue;  // also brings its code to the device
+      CUDA(cudaEventRecord(begin.it, stream_of(ctx)));
+      for (int k = 0; k < kRepeats; ++k) run(i);
+      CUDA(cudaEventRecord(end.it, stream_of(ctx)));
+      CUDA(cudaEventSynchronize(end.it));
+      float time = 0;
+      CUDA(cudaEventElapsedTime(&time, begin.it, end.it));
+      times[i] = std::min(times[i], time);
+    }
+  }
+  size_t best = 0;
+  for (size_t i = 1; i < count; ++i) {
+    if (times[i] < kBetter * times[best]) best = i;
+  }
+  return best;
+}
+
+}  // namespace mytorch::cuda

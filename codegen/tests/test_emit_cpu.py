@@ -1,0 +1,32 @@
+import unittest
+
+from codegen import emit_cpu
+from codegen.expr import build_pointwise
+from codegen.schema import parse_schema
+
+
+def fused(text: str) -> list[str]:
+    args = parse_schema("f(Tensor x, Tensor y) -> Tensor").args
+    program = build_pointwise("f", {"out": text}, args, {}, unused_ok=True).variants[0]
+    return sorted(name for name, _ in emit_cpu.fused(program).values())
+
+
+class FusedTest(unittest.TestCase):
+    def test_found_wherever_it_stands(self):
+        self.assertEqual(fused("y * (1 + erf(0.70710678118654752440 * (x - y)))"), ["NodeTwiceNormalCdf"])
+        self.assertEqual(fused("softplus(x) + log_sigmoid(y)"), ["NodeLog1pExp"] * 2)
+        self.assertEqual(fused("tanh(softplus(x)) * x"), ["NodeTanhSoftplus"])
+
+    def test_not_where_it_differs(self):
+        self.assertEqual(fused("2 + erf(x * 0.70710678118654752440)"), [])
+        self.assertEqual(fused("1 + erf(x * 0.7)"), [])
+        self.assertEqual(fused("1 + erf(x * y)"), [])
+
+    def test_not_where_a_costly_part_is_needed_besides(self):
+        self.assertEqual(fused("erf(x * 0.70710678118654752440) * (1 + erf(x * 0.70710678118654752440))"), [])
+        self.assertEqual(fused("(x * 0.70710678118654752440) * (1 + erf(x * 0.70710678118654752440))"),
+                         ["NodeTwiceNormalCdf"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,20 @@
+// NVIDIA GPUs by number, for who has no other devices.
+#pragma once
+
+#include <string>
+
+#include "mytorch/device_memory.h"
+#include "mytorch/graph.h"
+
+namespace mytorch::cuda {
+
+using mytorch::Graph;
+
+inline Device device(int index = 0) { return Device(MT_DEVICE_CUDA, index); }
+inline MemoryStats memory_stats(int index = 0) { return mytorch::memory_stats(device(index)); }
+inline std::string memory_summary(int index = 0) { return mytorch::memory_summary(device(index)); }
+inline void empty_cache(int index = 0) { mytorch::empty_cache(device(index)); }
+inline void reset_peak_memory(int index = 0) { mytorch::reset_peak_memory(device(index)); }
+inline void synchronize(int index = 0) { mytorch::synchronize(device(index)); }
+
+}  // namespace mytorch::cuda

@@ -1,0 +1,143 @@
+#include "mytorch/graph.h"
+
+#include <utility>
+#include <vector>
+
+#include "core/runtime/context.h"
+#include "core/runtime/device_registry.h"
+#include "core/runtime/recording.h"
+#include "core/types/errors.h"
+
+namespace mytorch {
+namespace {
+
+void check(int status, Device device, const char* what) {
+  if (status == MT_OK) return;
+  fail(static_cast<ErrorCode>(status), "[Graph] ", what, " on ", device.str(),
+       " failed: ", take_host_error());
+}
+
+}  // namespace
+
+struct Graph::Impl {
+  explicit Impl(Device where)
+      : device(where), slot(checked_device_slot(where)), type(device_type(slot)) {}
+  ~Impl() { forget(); }
+
+  mt_ctx* ctx() const { return context(slot, {device.type, device.index}); }
+
+  void forget() {
+    for (const GraphDraws& each : draws) {
+      type.ops->release(type.self, device.index, each.word, sizeof(uint64_t), used);
+    }
+    draws.clear();
+    if (graph != nullptr) type.ops->destroy_graph(type.self, device.index, graph);
+    graph = nullptr;
+  }
+
+  void record(const std::function<void()>& function) {
+    if (device.is_cpu() || type.ops->begin_graph == nullptr || type.ops->end_graph == nullptr ||
+        type.ops->launch_graph == nullptr || type.ops->destroy_graph == nullptr) {
+      fail(ErrorCode::kUnsupported, "[Graph] ", device.str(), " records no graphs");
+    }
+    forget();
+    Recording recording;
+    recording.device = device;
+    recording.slot = slot;
+    recording.stream = stream = used = ctx()->stream;
+    add_recording(&recording);
+    bool begun = false;
+    try {
+      // Whatever was queued before is done, and its errors are told, before anything is recorded.
+      check(type.ops->synchronize(type.self, device.index, stream), device, "waiting");
+      check(type.ops->begin_graph(type.self, device.index, stream), device, "recording");
+      begun = true;
+      function();
+    } catch (...) {
+      if (begun) graph = type.ops->end_graph(type.self, device.index, stream);
+      finish(recording);
+      forget();
+      throw;
+    }
+    graph = type.ops->end_graph(type.self, device.index, stream);
+    finish(recording);
+    if (graph == nullptr) {
+      forget();
+      fail(ErrorCode::kInternal, "[Graph] the recording on ", device.str(),
+           " is no graph: ", take_host_error());
+    }
+  }
+
+  // The generators are where they were: nothing has been drawn.
+  void finish(Recording& recording) {
+    remove_recording(&recording);
+    draws = std::move(recording.draws);
+    for (GraphDraws& each : draws) {
+      each.calls = each.generator.call() - each.first;
+      each.generator.set_call(each.first);
+    }
+  }
+
+  void replay() {
+    if (graph == nullptr) {
+      fail(ErrorCode::kValue, "[Graph] there is nothing to replay: call record() first");
+    }
+    const mt_ctx& on = *ctx();
+    if (find_recording(on) != nullptr) {
+      fail(ErrorCode::kUnsupported,
+           "[Graph] a graph cannot be replayed while another one is recorded");
+    }
+    for (const GraphDraws& each : draws) {
+      if (each.generator.seed() != each.seed) {
+        fail(ErrorCode::kValue, "[Graph] the generator had the seed ", each.seed,
+             " when the graph was recorded, and has ", each.generator.seed(),
+             " now: record it again");
+      }
+    }
+    for (const GraphDraws& each : draws) {
+      const uint64_t call = each.generator.take(each.calls);
+      check(type.ops->copy(type.self, device.index, MT_COPY_TO_DEVICE, each.word, &call,
+                           sizeof(call), on.stream),
+            device, "setting the number of random calls");
+    }
+    used = on.stream;
+    check(type.ops->launch_graph(type.self, device.index, graph, on.stream), device, "the replay");
+  }
+
+  const Device device;
+  const int slot;
+  const DeviceType& type;
+  void* stream = nullptr;  // that was recorded
+  void* used = nullptr;    // that the last replay ran on
+  void* graph = nullptr;
+  std::vector<GraphDraws> draws;
+};
+
+Graph::Graph(Device device) : impl_(std::make_unique<Impl>(device)) {}
+Graph::~Graph() = default;
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+void Graph::record(const std::function<void()>& function) { impl_->record(function); }
+void Graph::replay() { impl_->replay(); }
+bool Graph::recorded() const { return impl_->graph != nullptr; }
+
+// ---- work that is not recorded
+
+bool is_recorded(Device device) { return find_recording(device) != nullptr; }
+
+void unrecorded(Device device, const std::function<void()>& function) {
+  const Recording* recording = find_recording(device);
+  if (recording == nullptr) return function();
+  const DeviceType& type = device_type(recording->slot);
+  mt_ctx* ctx = context(recording->slot, {device.type, device.index});
+  struct Restore {
+    mt_ctx* ctx;
+    void* stream;
+    ~Restore() { ctx->stream = stream; }
+  } restore{ctx, ctx->stream};
+  ctx->stream = side_stream(type, device);
+  function();
+  check(type.ops->synchronize(type.self, device.index, ctx->stream), device, "waiting");
+}
+
+}  // namespace mytorch

@@ -1,0 +1,319 @@
+#include "dispatcher/custom/custom.h"
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "core/runtime/device_registry.h"
+#include "core/types/errors.h"
+#include "dispatcher/frame/call.h"
+#include "dispatcher/frame/outputs.h"
+#include "dispatcher/frame/pointwise.h"
+#include "dispatcher/table/fields.h"
+
+namespace mytorch {
+
+std::vector<Value> (*record_custom)(const CustomOperator&, const std::vector<Value>&) = nullptr;
+
+namespace {
+
+// The argument struct of a call, with what its fields point to.
+class PackedArgs {
+ public:
+  PackedArgs(const OpInfo& op, const std::vector<Value>& args) : bytes_(op.args_size) {
+    for (int i = 0; i < op.num_args; ++i) pack(op, op.args[i], args[static_cast<size_t>(i)]);
+    field<mt_args_header>(bytes_.data(), 0).size = op.args_size;
+  }
+  void set_output(const OutputInfo& output, const Tensor& tensor) {
+    field<const mt_tensor*>(bytes_.data(), output.offset) = &tensor.impl()->abi;
+  }
+  const void* get() const { return bytes_.data(); }
+
+ private:
+  template <class T>
+  void set(const ArgInfo& arg, const T& value) {
+    field<T>(bytes_.data(), arg.offset) = value;
+  }
+  template <class T>
+  static std::optional<T> optional(const Value& value, T (Scalar::*get)() const) {
+    if (value.is_none()) return std::nullopt;
+    return (value.scalar().*get)();
+  }
+
+  void pack(const OpInfo& op, const ArgInfo& arg, const Value& value) {
+    const auto& v = value.variant();
+    switch (arg.type) {
+      case ArgType::kTensor:
+        set(arg, value.is_none() ? nullptr
+                 : arg.optional  ? optional_abi(value.tensor())
+                                 : required(value.tensor(), op, arg.name));
+        break;
+      case ArgType::kOperand:
+        if (std::holds_alternative<Tensor>(v)) {
+          set(arg, required(value.tensor(), op, arg.name));
+        } else {
+          numbers_.push_back(std::make_unique<HostScalar>(value.scalar()));
+          set(arg, numbers_.back()->abi());
+        }
+        break;
+      case ArgType::kTensorList:
+        lists_.push_back(std::make_unique<TensorListArg>(value.tensors()));
+        set(arg, lists_.back()->abi());
+        break;
+      case ArgType::kScalar:
+        set(arg, value.is_none() ? mt_scalar{} : value.scalar().abi());
+        break;
+      case ArgType::kInt:
+      case ArgType::kBool:
+        if (arg.optional) {
+          set(arg, abi_value(optional(value, &Scalar::to_int)));
+        } else {
+          set(arg, value.scalar().to_int());
+        }
+        break;
+      case ArgType::kFloat:
+        if (arg.optional) {
+          set(arg, abi_value(optional(value, &Scalar::to_double)));
+        } else {
+          set(arg, value.scalar().to_double());
+        }
+        break;
+      case ArgType::kIntList:
+        if (const auto* list = std::get_if<std::vector<int64_t>>(&v)) {
+          set(arg, abi_value(IntList(*list)));
+        }
+        break;
+      case ArgType::kFloatList:
+        if (const auto* list = std::get_if<std::vector<double>>(&v)) {
+          set(arg, abi_value(FloatList(*list)));
+        }
+        break;
+      case ArgType::kStr:
+        if (const auto* text = std::get_if<std::string>(&v)) set(arg, text->c_str());
+        break;
+      case ArgType::kScalarType:
+        if (const auto* type = std::get_if<ScalarType>(&v)) set(arg, to_abi(*type));
+        break;
+      case ArgType::kDevice:
+      case ArgType::kGenerator:
+        break;  // no schema made at run time has them
+    }
+  }
+
+  std::vector<char> bytes_;
+  std::vector<std::unique_ptr<HostScalar>> numbers_;
+  std::vector<std::unique_ptr<TensorListArg>> lists_;
+};
+
+uint32_t layers_of(const std::vector<Value>& args) {
+  uint32_t flags = 0;
+  for (const Value& value : args) {
+    if (const auto* tensor = std::get_if<Tensor>(&value.variant())) flags |= layer_flags(*tensor);
+    if (const auto* list = std::get_if<std::vector<Tensor>>(&value.variant())) {
+      flags |= layer_flags(TensorList(*list));
+    }
+  }
+  return flags;
+}
+
+// The first tensor of a call says on which device it is.
+Device device_of(const std::vector<Value>& args) {
+  for (const Value& value : args) {
+    const auto& v = value.variant();
+    if (const auto* tensor = std::get_if<Tensor>(&v); tensor != nullptr && tensor->defined()) {
+      return tensor->device();
+    }
+    if (const auto* list = std::get_if<std::vector<Tensor>>(&v)) {
+      for (const Tensor& tensor : *list) {
+        if (tensor.defined()) return tensor.device();
+      }
+    }
+  }
+  return kCPU;
+}
+
+std::vector<Value> checked_results(const CustomOperator& op, std::vector<Value> results) {
+  if (results.size() != op.schema.outputs.size()) {
+    fail(ErrorCode::kInternal, "[", op.info.base, "] its body gave ", results.size(),
+         " results, its schema says ", op.schema.outputs.size());
+  }
+  for (const Value& value : results) value.tensor();  // throws for anything else
+  return results;
+}
+
+std::vector<Tensor> make_outputs(const CustomOperator& op, const std::vector<Value>& args) {
+  const std::vector<ResultSpec> specs = op.spec.infer(args);
+  if (specs.size() != op.schema.outputs.size()) {
+    fail(ErrorCode::kInternal, "[", op.info.base, "] its infer described ", specs.size(),
+         " results, its schema says ", op.schema.outputs.size());
+  }
+  std::vector<Tensor> outputs;
+  for (const ResultSpec& spec : specs) {
+    outputs.push_back(make_output({to_dims(spec.sizes), spec.dtype, spec.device, {}}));
+  }
+  return outputs;
+}
+
+// What is compared in the choice between names that gradients may have: "grad" or "grad0".
+bool names_gradient(std::string_view name, size_t results) {
+  if (results == 1 && name == "grad") return true;
+  for (size_t i = 0; i < results; ++i) {
+    if (name == absl::StrCat("grad", i)) return true;
+  }
+  return false;
+}
+bool names_result(const Schema& schema, std::string_view name) {
+  if (schema.outputs.size() == 1 && name == "result") return true;
+  for (size_t i = 0; i < schema.outputs.size(); ++i) {
+    if (name == absl::StrCat("result", i)) return true;
+  }
+  return false;
+}
+
+void check_gradient(const CustomOperator& op) {
+  const OpInfo& gradient = *op.gradient->info;
+  for (int i = 0; i < gradient.num_args; ++i) {
+    const std::string_view name = gradient.args[i].name;
+    bool known = names_gradient(name, op.schema.outputs.size()) || names_result(op.schema, name);
+    for (const ArgInfo& arg : op.schema.args) known = known || name == arg.name;
+    if (known || gradient.args[i].default_text != nullptr) continue;
+    fail(ErrorCode::kValue, "[register_operator] ", op.schema.name, ": its gradient ",
+         gradient.schema, " wants '", name,
+         "', which is neither an argument nor grad, grad0, ..., result, result0, ...");
+  }
+}
+
+}  // namespace
+
+CustomOperator::CustomOperator(OperatorSpec given)
+    : spec(std::move(given)), schema(parse_schema(spec.schema)), entry(&info) {
+  info.name = schema.name.c_str();
+  info.base = schema.base.c_str();
+  info.schema = spec.schema.c_str();
+  info.doc = spec.doc.c_str();
+  info.hash = schema.hash;
+  info.meaning = spec.body != nullptr ? Meaning::kComposite : Meaning::kPrimitive;
+  info.promote = Promote::kNone;
+  info.has_kernel = spec.infer != nullptr;
+  info.differentiable = spec.gradient != "none";
+  info.num_inputs = schema.num_inputs;
+  info.args = schema.args.data();
+  info.num_args = static_cast<int32_t>(schema.args.size());
+  info.outputs = schema.outputs.data();
+  info.num_outputs = static_cast<int32_t>(schema.outputs.size());
+  info.args_size = schema.args_size;
+  info.custom = this;
+  const auto refuse = [&](const std::string& why) {
+    fail(ErrorCode::kValue, "[register_operator] ", schema.name, ": ", why);
+  };
+  if (spec.body == nullptr && spec.infer == nullptr) {
+    refuse("it has neither a body nor, for kernels, the function infer");
+  }
+  if (spec.gradient.empty()) {
+    refuse("its gradient has to be decided: \"none\", \"dissolve\", or an operator's name");
+  }
+  if (dissolves() && (spec.body == nullptr || spec.infer != nullptr)) {
+    refuse(spec.body == nullptr
+               ? "without a body there is nothing to dissolve into"
+               : "an operator that kernels may do as one has to name its gradient, "
+                 "or \"none\"");
+  }
+  if (spec.gradient != "none" && !dissolves()) {
+    gradient = find_op(spec.gradient);
+    if (gradient == nullptr) {
+      refuse(absl::StrCat("there is no operator '", spec.gradient,
+                          "': register the gradient's first"));
+    }
+    check_gradient(*this);
+  }
+}
+
+std::vector<Value> call_custom(const CustomOperator& op, const std::vector<Value>& args) {
+  if (op.dissolves()) return checked_results(op, op.spec.body(args));
+  if (op.gradient != nullptr && layers_wanted(layers_of(args))) {
+    if (record_custom == nullptr) {
+      fail(ErrorCode::kUnsupported, "[", op.info.base, "] gradients need libmytorch's autograd");
+    }
+    return record_custom(op, args);
+  }
+  return run_custom(op, args);
+}
+
+std::vector<Value> run_custom(const CustomOperator& op, const std::vector<Value>& args) {
+  const LayerMask masked(kLayerAutograd);
+  if (op.spec.infer == nullptr) return checked_results(op, op.spec.body(args));
+  PackedArgs packed(op.info, args);
+  const std::vector<Tensor> outputs = make_outputs(op, args);
+  for (size_t i = 0; i < outputs.size(); ++i) packed.set_output(op.schema.outputs[i], outputs[i]);
+  if (!on_one_device(op.info, packed.get())) fail_devices(op.info, packed.get());
+  TensorImpl* first = outputs[0].impl();
+  mt_ctx* ctx = context(first->device_slot, first->abi.dl.device);
+  if (!run_kernel(op.entry, first->device_slot, ctx, packed.get())) {
+    if (op.spec.body != nullptr) return checked_results(op, op.spec.body(args));
+    run_fallback(op.entry, first->device_slot, ctx, packed.get());
+  }
+  return {outputs.begin(), outputs.end()};
+}
+
+void register_operator(OperatorSpec spec) {
+  auto op = std::make_unique<CustomOperator>(std::move(spec));
+  add_op(op->entry);
+  op.release();  // for good
+}
+
+// ---- of backends
+
+namespace {
+
+// Shapes and types as a backend's C function says.
+std::vector<ResultSpec> infer_in_c(const mt_operator& abi, const OpInfo& op,
+                                   const std::vector<Value>& args) {
+  const PackedArgs packed(op, args);
+  std::vector<mt_result> results(static_cast<size_t>(op.num_outputs));
+  const int status = abi.infer(abi.self, packed.get(), results.data());
+  if (status != MT_OK) {
+    std::string why = take_host_error();
+    if (why.empty()) why = "its infer failed";
+    const bool known = status >= MT_ERROR_SHAPE && status <= MT_ERROR_INTERNAL;
+    fail(known ? static_cast<ErrorCode>(status) : ErrorCode::kInternal, "[", op.base, "] ", why);
+  }
+  std::vector<ResultSpec> specs;
+  const Device device = device_of(args);
+  for (const mt_result& r : results) {
+    if (r.ndim < 0 || r.ndim > MT_MAX_DIMS) {
+      fail(ErrorCode::kInternal, "[", op.base, "] its infer gave a result of ", r.ndim,
+           " dimensions");
+    }
+    specs.push_back({{r.shape, r.shape + r.ndim}, from_abi(r.dtype), device});
+  }
+  return specs;
+}
+
+}  // namespace
+
+void add_operators_of(const Backend& backend) {
+  for (int64_t i = 0; i < backend.abi.num_operators; ++i) {
+    const auto* first = reinterpret_cast<const char*>(backend.abi.operators);
+    const size_t step = backend.abi.operators->size;
+    mt_operator abi{};
+    std::memcpy(&abi, first + static_cast<size_t>(i) * step, std::min(step, sizeof(abi)));
+    if (abi.schema == nullptr || abi.infer == nullptr) {
+      fail(ErrorCode::kValue, "[backend] ", backend.name, " brings an operator without ",
+           abi.schema == nullptr ? "a schema" : "infer");
+    }
+    // Found by the function when it runs: the operator does not move.
+    auto self = std::make_shared<const OpInfo*>(nullptr);
+    OperatorSpec spec{
+        abi.schema, abi.doc != nullptr ? abi.doc : "", abi.gradient != nullptr ? abi.gradient : "",
+        nullptr,
+        [abi, self](const std::vector<Value>& args) { return infer_in_c(abi, **self, args); }};
+    auto op = std::make_unique<CustomOperator>(std::move(spec));
+    *self = &op->info;
+    add_op(op->entry);
+    op.release();
+  }
+}
+
+}  // namespace mytorch

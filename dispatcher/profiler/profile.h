@@ -1,0 +1,29 @@
+// What a Profile holds, for those who write it down.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dispatcher/profiler/recorder.h"
+#include "mytorch/profiler.h"
+
+namespace mytorch::profiler {
+
+struct Profile::State {
+  Options options;
+  bool running = true;
+  uint64_t since = 0, until = 0;  // nanoseconds
+  std::vector<Events> threads;    // once it has stopped
+  uint64_t dropped() const;
+};
+
+struct Named {
+  std::string op, device, backend, kernel;  // as in KernelTime
+};
+Named names_of(const Events& of, const Event& event);
+
+// MYTORCH_TRACE=FILE and MYTORCH_PROFILE=1: records from now to the process's end. Called once,
+// when the default backends have been loaded.
+void profile_as_environment_says();
+
+}  // namespace mytorch::profiler

@@ -1,0 +1,24 @@
+// The backend "npu": what the host sees of the chip.
+#include "mytorch/backend.h"
+
+#include "device.h"
+#include "kernels.h"
+#include "program.h"
+
+// A test that wraps the backend gives the function another name.
+#ifndef NPU_INIT
+#define NPU_INIT mt_backend_init
+#endif
+
+extern "C" MT_EXPORT int NPU_INIT(const mt_host* host, mt_backend* backend) {
+  namespace sdk = mytorch::sdk;
+  return sdk::fill_backend(
+      host, backend,
+      {.name = "npu",
+       .version = "1.0",
+       .device_type = "npu",
+       .candidates = npu::candidates(),
+       .compile = &sdk::compile_entry<&npu::compile>,
+       .describe = [](void*) { return "a simulated accelerator: memory and streams of its own"; },
+       .device = &npu::device_ops()});
+}

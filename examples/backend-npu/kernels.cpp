@@ -1,0 +1,375 @@
+// Elements are read into dense vectors of double or int64, computed with, and written back: the
+// chip is simulated, so nothing here cares for speed.
+#include "kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "mytorch/abi_ops/arange.h"
+#include "mytorch/abi_ops/bmm.h"
+#include "mytorch/abi_ops/cat.h"
+#include "mytorch/abi_ops/copy_.h"
+#include "mytorch/abi_ops/cumsum.h"
+#include "mytorch/abi_ops/fill_.h"
+#include "mytorch/abi_ops/gather.h"
+#include "mytorch/abi_ops/nonzero.h"
+#include "mytorch/abi_ops/normal_.h"
+#include "mytorch/abi_ops/random_.h"
+#include "mytorch/abi_ops/scatter.h"
+#include "mytorch/abi_ops/scatter_add.h"
+#include "mytorch/abi_ops/sort.h"
+#include "mytorch/abi_ops/uniform_.h"
+#include "mytorch/backend/philox.h"
+#include "operand.h"
+#include "windows.h"
+
+namespace npu {
+namespace {
+
+namespace philox = sdk::philox;
+
+// ---- copies and fills --------------------------------------------------------------------------
+
+void convert_into(const Operand& from, Operand& to) {
+  sdk::visit_dtype(to.dtype, [&](auto to_tag) {
+    using To = typename decltype(to_tag)::type;
+    sdk::visit_dtype(from.dtype, [&](auto from_tag) {
+      using From = typename decltype(from_tag)::type;
+      auto* out = reinterpret_cast<To*>(to.data());
+      const auto* in = reinterpret_cast<const From*>(from.data());
+      Odometer at(to.shape, {to.strides, from.strides_in(to.shape)});
+      for (int64_t i = 0, n = to.numel(); i < n; ++i, at.next()) {
+        out[at.offset(0)] = sdk::convert<To>(in[at.offset(1)]);
+      }
+    });
+  });
+}
+
+void copy_(mt_ctx& ctx, const mt_args_copy_& args) {
+  launch(ctx,
+         [from = Operand(args.src), to = Operand(args.self)]() mutable { convert_into(from, to); });
+}
+
+void fill_(mt_ctx& ctx, const mt_args_fill_& args) {
+  launch(ctx, [from = Operand(args.value), to = Operand(args.self)]() mutable {
+    convert_into(from, to);
+  });
+}
+
+void arange(mt_ctx& ctx, const mt_args_arange_start_step& args) {
+  launch(ctx, [out = Operand(args.out), start = args.start, step = args.step]() mutable {
+    visit_domain(out.dtype, [&](auto zero) {
+      using E = decltype(zero);
+      const E first = sdk::to<E>(start);
+      const E by = sdk::to<E>(step, E(1));
+      std::vector<E> values(static_cast<size_t>(out.numel()));
+      for (size_t i = 0; i < values.size(); ++i) values[i] = first + by * static_cast<E>(i);
+      write(values, out);
+    });
+  });
+}
+
+// ---- random numbers ----------------------------------------------------------------------------
+
+// Element i, in row-major order, becomes value(stream, i): every backend draws the same bits.
+template <class F>
+void fill_randomly(mt_ctx& ctx, const mt_tensor* self, const mt_random& generator, F value) {
+  launch(ctx, [to = Operand(self), stream = philox::Stream(generator), value]() mutable {
+    sdk::visit_dtype(to.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      auto* data = reinterpret_cast<T*>(to.data());
+      Odometer at(to.shape, {to.strides});
+      for (int64_t i = 0, n = to.numel(); i < n; ++i, at.next()) {
+        data[at.offset(0)] = value(tag, stream, i);
+      }
+    });
+  });
+}
+
+void uniform_(mt_ctx& ctx, const mt_args_uniform_& args) {
+  fill_randomly(ctx, args.self, args.generator,
+                [from = args.from, to = args.to](auto tag, const auto& stream, int64_t i) {
+                  using T = typename decltype(tag)::type;
+                  // Of floats alone: the host has refused the others.
+                  if constexpr (sdk::is_float_type<T>)
+                    return philox::uniform<T>(stream, i, from, to);
+                  return T();
+                });
+}
+
+void normal_(mt_ctx& ctx, const mt_args_normal_& args) {
+  fill_randomly(ctx, args.self, args.generator,
+                [mean = args.mean, std = args.std](auto tag, const auto& stream, int64_t i) {
+                  using T = typename decltype(tag)::type;
+                  // Of floats alone: the host has refused the others.
+                  if constexpr (sdk::is_float_type<T>)
+                    return philox::normal<T>(stream, i, mean, std);
+                  return T();
+                });
+}
+
+void random_(mt_ctx& ctx, const mt_args_random__from& args) {
+  fill_randomly(ctx, args.self, args.generator,
+                [from = args.from, to = args.to](auto tag, const auto& stream, int64_t i) {
+                  using T = typename decltype(tag)::type;
+                  const auto low = static_cast<uint64_t>(from);
+                  const uint64_t range =
+                      to.present != 0
+                          ? static_cast<uint64_t>(to.value) - low
+                          : static_cast<uint64_t>(philox::largest_random<T>()) - low + 1;
+                  return philox::integer<T>(stream, i, from, range);
+                });
+}
+
+// ---- products ----------------------------------------------------------------------------------
+
+void bmm(mt_ctx& ctx, const mt_args_bmm& args) {
+  launch(ctx, [a = Operand(args.self), b = Operand(args.mat2), out = Operand(args.out)]() mutable {
+    visit_domain(out.dtype, [&](auto zero) {
+      using E = decltype(zero);
+      const std::vector<E> left = read<E>(a);
+      const std::vector<E> right = read<E>(b);
+      const int64_t rows = a.size(1);
+      const int64_t depth = a.size(2);
+      const int64_t columns = b.size(2);
+      std::vector<E> sums(static_cast<size_t>(out.numel()), E(0));
+      for (int64_t row = 0; row < a.size(0) * rows; ++row) {
+        E* sum = sums.data() + row * columns;
+        for (int64_t k = 0; k < depth; ++k) {
+          const E x = left[static_cast<size_t>(row * depth + k)];
+          const E* y = right.data() + (row / rows * depth + k) * columns;
+          for (int64_t j = 0; j < columns; ++j) sum[j] = plus(sum[j], times(x, y[j]));
+        }
+      }
+      write(sums, out);
+    });
+  });
+}
+
+// ---- along a dimension -------------------------------------------------------------------------
+
+// A tensor as (outer, size, inner) around a dimension.
+struct Along {
+  Along(const Operand& tensor, int64_t dim) {
+    const auto ndim = static_cast<int64_t>(tensor.shape.size());
+    for (int64_t d = 0; d < ndim; ++d) {
+      const int64_t at = dim < 0 ? dim + ndim : dim;
+      (d < at ? outer : d == at ? size : inner) *= tensor.shape[static_cast<size_t>(d)];
+    }
+  }
+  // Calls f(position of its k-th element) for each line.
+  template <class F>
+  void for_each_line(F&& f) const {
+    for (int64_t o = 0; o < outer; ++o) {
+      for (int64_t i = 0; i < inner; ++i) {
+        f([=, this](int64_t k) { return static_cast<size_t>((o * size + k) * inner + i); });
+      }
+    }
+  }
+  int64_t outer = 1;
+  int64_t size = 1;
+  int64_t inner = 1;
+};
+
+void cat(mt_ctx& ctx, const mt_args_cat& args) {
+  std::vector<Operand> tensors;
+  for (int64_t i = 0; i < args.tensors.size; ++i) tensors.emplace_back(args.tensors.data[i]);
+  launch(ctx, [tensors, dim = args.dim, out = Operand(args.out)]() mutable {
+    visit_domain(out.dtype, [&](auto zero) {
+      using E = decltype(zero);
+      std::vector<E> values(static_cast<size_t>(out.numel()));
+      const Along all(out, dim);
+      int64_t begin = 0;
+      for (const Operand& tensor : tensors) {
+        if (tensor.shape.size() != out.shape.size()) continue;  // an empty one of 1 dimension
+        const std::vector<E> part = read<E>(tensor);
+        const Along own(tensor, dim);
+        const int64_t run = own.size * own.inner;
+        for (int64_t o = 0; o < own.outer; ++o) {
+          std::copy_n(part.begin() + o * run, run,
+                      values.begin() + (o * all.size + begin) * all.inner);
+        }
+        begin += own.size;
+      }
+      write(values, out);
+    });
+  });
+}
+
+void cumsum(mt_ctx& ctx, const mt_args_cumsum& args) {
+  launch(ctx, [from = Operand(args.self), dim = args.dim, out = Operand(args.out)]() mutable {
+    visit_domain(out.dtype, [&](auto zero) {
+      using E = decltype(zero);
+      std::vector<E> values = read<E>(from);
+      const Along along(from, dim);
+      along.for_each_line([&](auto at) {
+        for (int64_t k = 1; k < along.size; ++k) {
+          values[at(k)] = plus(values[at(k - 1)], values[at(k)]);
+        }
+      });
+      write(values, out);
+    });
+  });
+}
+
+void sort(mt_ctx& ctx, const mt_args_sort_stable& args) {
+  launch(ctx, [from = Operand(args.self), dim = args.dim, descending = args.descending != 0,
+               values = Operand(args.values), indices = Operand(args.indices)]() mutable {
+    visit_domain(from.dtype, [&](auto zero) {
+      using E = decltype(zero);
+      const std::vector<E> keys = read<E>(from);
+      std::vector<E> sorted(keys.size());
+      std::vector<int64_t> places(keys.size());
+      const Along along(from, dim);
+      std::vector<int64_t> order(static_cast<size_t>(along.size));
+      along.for_each_line([&](auto at) {
+        const auto less = [&](int64_t a, int64_t b) {
+          const E x = keys[at(a)];
+          const E y = keys[at(b)];
+          return x == x && (y != y || x < y);  // NaN is larger than every number
+        };
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+          return descending ? less(b, a) : less(a, b);
+        });
+        for (int64_t k = 0; k < along.size; ++k) {
+          sorted[at(k)] = keys[at(order[static_cast<size_t>(k)])];
+          places[at(k)] = order[static_cast<size_t>(k)];
+        }
+      });
+      if (values.present) write(sorted, values);
+      if (indices.present) write(places, indices);
+    });
+  });
+}
+
+// ---- by index ----------------------------------------------------------------------------------
+
+// Calls f(at, same) for each element of `index`: its place in a dense tensor of `indexed`'s shape,
+// and its own in one of shape `beside`. What is out of range is an error that the stream keeps.
+template <class F>
+void for_each_index(const char* op, const Operand& indexed, int64_t dim, const Operand& index,
+                    const Sizes& beside, F&& f) {
+  const std::vector<int64_t> values = read<int64_t>(index);
+  // A 0-dim tensor counts as one of 1 element.
+  const Sizes shape = indexed.shape.empty() ? Sizes{1} : indexed.shape;
+  const Sizes over = index.shape.empty() ? Sizes{1} : index.shape;
+  const Sizes own = beside.empty() ? Sizes{1} : beside;
+  const auto along = static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(shape.size()) : dim);
+  const auto dense = [](const Sizes& sizes) {
+    Sizes strides(sizes.size(), 1);
+    for (size_t d = sizes.size(); d-- > 1;) strides[d - 1] = strides[d] * sizes[d];
+    return strides;
+  };
+  Sizes to = dense(shape);
+  const int64_t step = std::exchange(to[along], 0);
+  Odometer at(over, {to, dense(own)});
+  for (const int64_t value : values) {
+    if (value < 0 || value >= shape[along]) {
+      throw sdk::Error(MT_ERROR_VALUE, "[" + std::string(op) + "] index " + std::to_string(value) +
+                                           " is out of range for dimension " +
+                                           std::to_string(along) + " of size " +
+                                           std::to_string(shape[along]));
+    }
+    f(static_cast<size_t>(at.offset(0) + value * step), static_cast<size_t>(at.offset(1)));
+    at.next();
+  }
+}
+
+void gather(mt_ctx& ctx, const mt_args_gather& args) {
+  launch(ctx, [self = Operand(args.self), dim = args.dim, index = Operand(args.index),
+               out = Operand(args.out)]() mutable {
+    visit_domain(out.dtype, [&](auto zero) {
+      using E = decltype(zero);
+      const std::vector<E> from = read<E>(self);
+      std::vector<E> values(static_cast<size_t>(index.numel()));
+      for_each_index("gather", self, dim, index, index.shape,
+                     [&](size_t at, size_t i) { values[i] = from[at]; });
+      write(values, out);
+    });
+  });
+}
+
+template <class Args>
+void scatter_with(mt_ctx& ctx, const Args& args, const char* op, bool adds) {
+  launch(ctx, [self = Operand(args.self), dim = args.dim, index = Operand(args.index),
+               src = Operand(args.src), out = Operand(args.out), op, adds]() mutable {
+    visit_domain(out.dtype, [&](auto zero) {
+      using E = decltype(zero);
+      std::vector<E> values = read<E>(self);
+      const std::vector<E> from = read<E>(src);
+      for_each_index(op, self, dim, index, src.shape, [&](size_t at, size_t i) {
+        values[at] = adds ? plus(values[at], from[i]) : from[i];
+      });
+      write(values, out);
+    });
+  });
+}
+void scatter(mt_ctx& ctx, const mt_args_scatter_src& args) {
+  scatter_with(ctx, args, "scatter", false);
+}
+void scatter_add(mt_ctx& ctx, const mt_args_scatter_add& args) {
+  scatter_with(ctx, args, "scatter_add", true);
+}
+
+// Its result's shape depends on its data, so the host has to wait for them.
+void nonzero(mt_ctx& ctx, const mt_args_nonzero& args) {
+  const Operand self = args.self;
+  std::vector<int64_t> rows;
+  int64_t count = 0;
+  launch(ctx, [&] {
+    const std::vector<double> values = read<double>(self);
+    Odometer at(self.shape, {self.strides});
+    for (const double value : values) {
+      if (value != 0) {
+        ++count;
+        rows.insert(rows.end(), at.index().begin(), at.index().end());
+      }
+      at.next();
+    }
+  });
+  static_cast<Stream*>(ctx.stream)->record()->wait();
+  const int64_t shape[] = {count, static_cast<int64_t>(self.shape.size())};
+  const mt_tensor* made = ctx.make_output(&ctx, 0, shape, 2);
+  if (made == nullptr) {
+    throw sdk::Error(MT_ERROR_OUT_OF_MEMORY, "[nonzero] no memory for the output");
+  }
+  launch(ctx, [rows, out = Operand(made)]() mutable { write(rows, out); });
+}
+
+}  // namespace
+
+std::span<const mt_candidate> candidates() {
+  // Strides and types are read as they are. copy_ and fill_ also broadcast; they may write wider
+  // elements than they read, so not over their own input.
+  constexpr uint32_t kAny = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
+  constexpr uint32_t kCopies = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES | MT_TAKES_BROADCAST;
+  static constexpr mt_candidate kPlain[] = {
+      sdk::kernel<&copy_>("copy_", MT_HASH_copy_, "chip", 0, kCopies),
+      sdk::kernel<&fill_>("fill_", MT_HASH_fill_, "chip", 0, kCopies),
+      sdk::kernel<&arange>("arange.start_step", MT_HASH_arange_start_step, "chip", 0, kAny),
+      sdk::kernel<&uniform_>("uniform_", MT_HASH_uniform_, "chip", 0, kAny),
+      sdk::kernel<&normal_>("normal_", MT_HASH_normal_, "chip", 0, kAny),
+      sdk::kernel<&random_>("random_.from", MT_HASH_random__from, "chip", 0, kAny),
+      sdk::kernel<&bmm>("bmm", MT_HASH_bmm, "chip", 0, kAny),
+      sdk::kernel<&cat>("cat", MT_HASH_cat, "chip", 0, kAny),
+      sdk::kernel<&cumsum>("cumsum", MT_HASH_cumsum, "chip", 0, kAny),
+      sdk::kernel<&sort>("sort.stable", MT_HASH_sort_stable, "chip", 0, kAny),
+      sdk::kernel<&gather>("gather", MT_HASH_gather, "chip", 0, kAny),
+      sdk::kernel<&scatter>("scatter.src", MT_HASH_scatter_src, "chip", 0, kAny),
+      sdk::kernel<&scatter_add>("scatter_add", MT_HASH_scatter_add, "chip", 0, kAny),
+      sdk::kernel<&nonzero>("nonzero", MT_HASH_nonzero, "chip", 0, kAny),
+  };
+  static const std::vector<mt_candidate>* const all = [] {
+    auto* list = new std::vector<mt_candidate>(std::begin(kPlain), std::end(kPlain));
+    add_window_kernels(*list);
+    return list;
+  }();
+  return *all;
+}
+
+}  // namespace npu

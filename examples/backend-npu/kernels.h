@@ -1,0 +1,12 @@
+// The kernels of the primitives. Each copies what it is given and queues its work.
+#pragma once
+
+#include <span>
+
+#include "mytorch/abi.h"
+
+namespace npu {
+
+std::span<const mt_candidate> candidates();
+
+}  // namespace npu

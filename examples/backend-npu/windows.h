@@ -1,0 +1,12 @@
+// Convolution, pooling and their gradients.
+#pragma once
+
+#include <vector>
+
+#include "mytorch/abi.h"
+
+namespace npu {
+
+void add_window_kernels(std::vector<mt_candidate>& list);
+
+}  // namespace npu

@@ -1,0 +1,175 @@
+// Steps of optimizers for all parameters of a group, tensor by tensor; kernels take them at once.
+#include <cmath>
+#include <tuple>
+
+#include "core/types/errors.h"
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/adagrad_step.h"
+#include "mytorch/ops/adam_step.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/maximum.h"
+#include "mytorch/ops/neg.h"
+#include "mytorch/ops/rmsprop_step.h"
+#include "mytorch/ops/sgd_step.h"
+#include "mytorch/ops/sqrt.h"
+
+namespace mytorch {
+namespace {
+
+// base^n by squaring: products alone, so that every backend can have its bits.
+double power(double base, int64_t n) {
+  double result = 1;
+  for (; n > 0; n >>= 1) {
+    if ((n & 1) != 0) result *= base;
+    base *= base;
+  }
+  return result;
+}
+
+double number(const Operand& operand) {
+  return (operand.is_tensor() ? operand.tensor().item() : operand.scalar()).to_double();
+}
+
+void check_number(const char* op, const char* name, const Operand& operand) {
+  if (operand.is_tensor() && operand.tensor().dim() != 0) {
+    fail(ErrorCode::kShape, "[", op, "] ", name, " has shape ", shape_str(operand.tensor().sizes()),
+         ": give a number or a 0-dim tensor");
+  }
+}
+
+// That the lists are of one length, and their tensors of one shape and type, which is floating.
+void check_lists(const char* op, TensorList self,
+                 std::initializer_list<std::pair<const char*, TensorList>> others) {
+  for (size_t i = 0; i < self.size(); ++i) {
+    if (!self[i].is_floating_point()) {
+      fail(ErrorCode::kType, "[", op, "] self[", i, "] is ", dtype_name(self[i].dtype()),
+           ": parameters are floats");
+    }
+  }
+  for (const auto& [name, list] : others) {
+    if (list.size() != self.size()) {
+      fail(ErrorCode::kShape, "[", op, "] ", name, " has ", list.size(), " tensors, and self ",
+           self.size());
+    }
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (!(list[i].sizes() == self[i].sizes())) {
+        fail(ErrorCode::kShape, "[", op, "] ", name, "[", i, "] has shape ",
+             shape_str(list[i].sizes()), ", and self[", i, "] ", shape_str(self[i].sizes()));
+      }
+      if (list[i].dtype() != self[i].dtype()) {
+        fail(ErrorCode::kType, "[", op, "] ", name, "[", i, "] is ", dtype_name(list[i].dtype()),
+             ", and self[", i, "] ", dtype_name(self[i].dtype()));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+namespace shape {
+
+void adam_steps_(TensorList self, TensorList gradients, TensorList exp_avgs, TensorList exp_avg_sqs,
+                 TensorList max_exp_avg_sqs, const Operand& lr, const Operand& step, double, double,
+                 double, double, bool, bool) {
+  constexpr const char* kOp = "adam_steps_";
+  check_lists(kOp, self,
+              {{"gradients", gradients}, {"exp_avgs", exp_avgs}, {"exp_avg_sqs", exp_avg_sqs}});
+  if (max_exp_avg_sqs.size() != 0) check_lists(kOp, self, {{"max_exp_avg_sqs", max_exp_avg_sqs}});
+  check_number(kOp, "lr", lr);
+  check_number(kOp, "step", step);
+}
+
+void sgd_steps_(TensorList self, TensorList gradients, TensorList momentum_buffers,
+                const Operand& lr, double momentum, double, double, bool, bool) {
+  constexpr const char* kOp = "sgd_steps_";
+  check_lists(kOp, self, {{"gradients", gradients}});
+  if (momentum != 0) check_lists(kOp, self, {{"momentum_buffers", momentum_buffers}});
+  check_number(kOp, "lr", lr);
+}
+
+void rmsprop_steps_(TensorList self, TensorList gradients, TensorList square_avgs,
+                    const Operand& lr, double, double, double, bool) {
+  check_lists("rmsprop_steps_", self, {{"gradients", gradients}, {"square_avgs", square_avgs}});
+  check_number("rmsprop_steps_", "lr", lr);
+}
+
+void adagrad_steps_(TensorList self, TensorList gradients, TensorList sums, const Operand& lr,
+                    const Operand& step, double, double, double, bool) {
+  check_lists("adagrad_steps_", self, {{"gradients", gradients}, {"sums", sums}});
+  check_number("adagrad_steps_", "lr", lr);
+  check_number("adagrad_steps_", "step", step);
+}
+
+}  // namespace shape
+
+namespace composite {
+
+// The corrections of the moments are numbers, so they are put into the step size and eps:
+//   m / c1 / (sqrt(v / c2) + eps) = sqrt(c2) / c1 * m / (sqrt(v) + eps * sqrt(c2))
+void adam_steps_(TensorList self, TensorList gradients, TensorList exp_avgs, TensorList exp_avg_sqs,
+                 TensorList max_exp_avg_sqs, const Operand& lr, const Operand& step, double beta1,
+                 double beta2, double eps, double weight_decay, bool decoupled, bool maximize) {
+  const double rate = number(lr);
+  const auto t = static_cast<int64_t>(number(step));
+  const double root2 = std::sqrt(1 - power(beta2, t));
+  const double by = rate * root2 / (1 - power(beta1, t));
+  const double shrink = decoupled ? 1 - rate * weight_decay : 1;
+  const double decay = decoupled ? 0 : weight_decay;
+  for (size_t i = 0; i < self.size(); ++i) {
+    const Tensor &parameter = self[i], &mean = exp_avgs[i], &square = exp_avg_sqs[i];
+    if (max_exp_avg_sqs.size() == 0) {
+      adam_step_out(parameter, mean, square, parameter, gradients[i], mean, square, by, 1 - beta1,
+                    1 - beta2, eps * root2, shrink, decay, maximize ? -1 : 1);
+      continue;
+    }
+    const Tensor& largest = max_exp_avg_sqs[i];
+    Tensor gradient = maximize ? neg(gradients[i]) : gradients[i];
+    if (decay != 0) gradient = add(gradient, parameter, decay);
+    if (shrink != 1) parameter.mul_(shrink);
+    mean.lerp_(gradient, 1 - beta1);
+    square.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2);
+    maximum_out(largest, largest, square);
+    parameter.addcdiv_(mean, mytorch::sqrt(largest).add_(eps * root2), -by);
+  }
+}
+
+void sgd_steps_(TensorList self, TensorList gradients, TensorList momentum_buffers,
+                const Operand& lr, double momentum, double dampening, double weight_decay,
+                bool nesterov, bool maximize) {
+  const double rate = number(lr);
+  for (size_t i = 0; i < self.size(); ++i) {
+    const Tensor& parameter = self[i];
+    if (momentum == 0) {
+      // p * (1 - lr * weight_decay) - lr * g, which is p - lr * (g + weight_decay * p), in place.
+      if (weight_decay != 0) parameter.mul_(1 - rate * weight_decay);
+      parameter.add_(gradients[i], maximize ? rate : -rate);
+      continue;
+    }
+    const Tensor& buffer = momentum_buffers[i];
+    sgd_step_out(parameter, buffer, parameter, gradients[i], buffer, rate, momentum, 1 - dampening,
+                 weight_decay, maximize ? -1 : 1, nesterov);
+  }
+}
+
+void rmsprop_steps_(TensorList self, TensorList gradients, TensorList square_avgs,
+                    const Operand& lr, double alpha, double eps, double weight_decay,
+                    bool maximize) {
+  const double rate = number(lr);
+  for (size_t i = 0; i < self.size(); ++i) {
+    rmsprop_step_out(self[i], square_avgs[i], self[i], gradients[i], square_avgs[i], rate,
+                     1 - alpha, eps, weight_decay, maximize ? -1 : 1);
+  }
+}
+
+void adagrad_steps_(TensorList self, TensorList gradients, TensorList sums, const Operand& lr,
+                    const Operand& step, double eps, double lr_decay, double weight_decay,
+                    bool maximize) {
+  const double rate = number(lr) / (1 + (number(step) - 1) * lr_decay);
+  for (size_t i = 0; i < self.size(); ++i) {
+    adagrad_step_out(self[i], sums[i], self[i], gradients[i], sums[i], rate, eps, weight_decay,
+                     maximize ? -1 : 1);
+  }
+}
+
+}  // namespace composite
+}  // namespace mytorch

@@ -1,0 +1,111 @@
+"""Whether `mytorch check` finds what is wrong with a backend.
+
+    python3 faults_test.py MYTORCH FAULTY_SO [--full]
+
+tests/outside/faulty.cpp is a backend with one of these faults at a time. For each the check has to fail, to
+name the promise of the contract or the operator with the case, and, of what else is asked, to fault
+nothing. With --full every operator is asked, not only the faulty one.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+# The fault; what has to be named; for operators, the check of the case, where only one can see it.
+CONTRACT = {
+    "unordered-streams": "events",
+    "leak": "leak",
+    "early-synchronize": "stream-order",
+    "early-event": "event-queries",
+    "early-release": "released-in-use",
+    "overcommit": "out-of-memory",
+    "overlapping-blocks": "apart",
+    "copied-words": "copies",
+    "init-once": "init-twice",
+    "any-major": "other-major",
+    "unknown-schema": "candidates",
+}
+OPERATORS = {
+    "stride": ("gather", None),
+    "alpha": ("add.Tensor", None),
+    "promotion": ("div.Tensor", "functional"),
+    "written-input": ("sqrt", "inputs"),
+    "unwritten-output": ("fill_", None),
+    "alias": ("mul.Tensor", "in-place"),
+    "stride-order": ("sub.Tensor", "out= (strided)"),
+    "random-counter": ("uniform_", "functional"),
+    "null-output": ("mul.Tensor", "process"),
+    "host-scalar": ("mul.Tensor", None),
+    "broadcast": ("maximum", None),
+    "reduce-tail": ("sum.dim_IntList", None),
+    "lost-nan": ("amax", "functional"),
+    "floor-divide": ("floor_divide", None),
+    "error-code": ("gather", "error"),
+    "swallowed-error": ("gather", "error"),
+    "silent-failure": ("bmm", None),
+    "bias": ("convolution", None),
+    "padding": ("avg_pool2d", None),
+    "descending": ("sort.stable", None),
+    "lost-sum": ("scatter_add", None),
+    "bool-copy": ("copy_", None),
+    "negative-dim": ("cat", None),
+    "crash": ("gather", "process"),
+    "hang": ("cumsum", "process"),
+}
+
+mytorch, library = sys.argv[1:3]
+full = "--full" in sys.argv[3:]
+
+
+def check(fault: str, *arguments: str) -> tuple[int, dict, str]:
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        seconds = "1" if fault == "hang" else "60"
+        ran = subprocess.run([mytorch, "check", library, "--json", file.name, "--seconds", seconds, *arguments],
+                             env={**os.environ, "MYTORCH_FAULT": fault}, capture_output=True, text=True)
+        text = open(file.name).read()
+        return ran.returncode, json.loads(text) if text else {}, ran.stdout + ran.stderr
+
+
+def of_contract(fault: str) -> str:
+    promises = [] if full else [CONTRACT[fault]]
+    status, found, said = check(fault, "--contract", *promises)
+    broken = {test["test"] for test in found.get("contract", []) if not test["passed"]}
+    if status == 0 or CONTRACT[fault] not in broken:
+        return f"{fault}: not found by {CONTRACT[fault]}; found by {broken or 'nobody'}\n{said}"
+    return ""
+
+
+def of_operator(fault: str) -> str:
+    op, kind = OPERATORS[fault]
+    status, found, said = check(fault, *([] if full else ["--only", op]))
+    named = [failure for row in found.get("ops", []) if row["op"] == op for failure in row["failures"]]
+    if kind is not None:
+        named = [failure for failure in named if failure["check"] == kind]
+    if status == 0 or not any(failure["case"] >= 0 and op in failure["reproducer"] for failure in named):
+        return f"{fault}: no case of {op} fails by '{kind or 'any'}'\n{said}"
+    return ""
+
+
+def sound() -> str:
+    """The same backend without a fault."""
+    ops = sorted({op for op, _ in OPERATORS.values()})
+    status, _, said = check("", "--contract")
+    if status == 0:
+        status, _, said = check("", "--only", *ops)
+    return said if status != 0 else ""
+
+
+with ThreadPoolExecutor(os.cpu_count()) as pool:
+    jobs = [pool.submit(of_operator, fault) for fault in OPERATORS]
+    failures = [job.result() for job in jobs]
+# Timings matter here: one after the other.
+failures += [of_contract(fault) for fault in CONTRACT] + [sound()]
+failures = [text for text in failures if text]
+for text in failures:
+    print("NOT FOUND", text)
+planted = len(CONTRACT) + len(OPERATORS)
+print(f"{planted - len(failures)} of {planted} faults found")
+sys.exit(1 if failures else 0)

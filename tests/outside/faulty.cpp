@@ -1,0 +1,358 @@
+// The backend of examples/backend-npu with one fault, which MYTORCH_FAULT names: what a check of
+// backends has to find. faults_test.py says where. Or without a fault, and with those entries alone
+// that MYTORCH_ENTRIES lists ("copy_,compile"), to see what others are worth (entries.py).
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "mytorch/abi_ops/add.h"
+#include "mytorch/abi_ops/avg_pool2d.h"
+#include "mytorch/abi_ops/cat.h"
+#include "mytorch/abi_ops/convolution.h"
+#include "mytorch/abi_ops/copy_.h"
+#include "mytorch/abi_ops/fill_.h"
+#include "mytorch/abi_ops/gather.h"
+#include "mytorch/abi_ops/maximum.h"
+#include "mytorch/abi_ops/mul.h"
+#include "mytorch/abi_ops/sort.h"
+#include "mytorch/abi_ops/sub.h"
+#include "mytorch/abi_ops/sum.h"
+#include "mytorch/abi_ops/uniform_.h"
+#include "mytorch/backend.h"
+
+extern "C" int npu_init(const mt_host* host, mt_backend* backend);
+
+namespace {
+
+const std::string& fault() {
+  static const std::string name = [] {
+    const char* text = std::getenv("MYTORCH_FAULT");
+    return std::string(text != nullptr ? text : "");
+  }();
+  return name;
+}
+bool is(const char* name) { return fault() == name; }
+
+mt_backend whole;  // without the fault
+
+// ---- kernels -----------------------------------------------------------------------------------
+
+// A tensor's header that a fault may change; used up before run() returns.
+struct Changed {
+  explicit Changed(const mt_tensor* from) : tensor(*from) {
+    std::copy_n(from->dl.shape, from->dl.ndim, shape);
+    std::copy_n(from->dl.strides, from->dl.ndim, strides);
+    tensor.dl.shape = shape;
+    tensor.dl.strides = strides;
+    tensor.flags &= ~static_cast<uint32_t>(MT_TENSOR_DENSE);
+  }
+  int last() const { return tensor.dl.ndim - 1; }
+  mt_tensor tensor;
+  int64_t shape[64];
+  int64_t strides[64];
+};
+
+using Inner = const mt_candidate&;
+using Faulty = int (*)(Inner inner, mt_ctx* ctx, const void* args);
+
+struct Wrapped {
+  mt_candidate inner;
+  Faulty run;
+};
+
+mt_candidate wrap(const mt_candidate& inner, Faulty run) {
+  mt_candidate outer = inner;
+  outer.self = new Wrapped{inner, run};
+  outer.run = [](void* self, mt_ctx* ctx, const void* args) {
+    const auto& wrapped = *static_cast<Wrapped*>(self);
+    return wrapped.run(wrapped.inner, ctx, args);
+  };
+  return outer;
+}
+
+template <class Args>
+Args copy_of(const void* args) {
+  return *static_cast<const Args*>(args);
+}
+template <class Args>
+int run(Inner inner, mt_ctx* ctx, const Args& args) {
+  return inner.run(inner.self, ctx, &args);
+}
+
+int stride(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<mt_args_gather>(given);
+  Changed self(args.self);
+  if (self.last() >= 0) ++self.strides[self.last()];
+  args.self = &self.tensor;
+  return run(inner, ctx, args);
+}
+int unwritten_output(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<mt_args_fill_>(given);
+  Changed self(args.self);
+  if (self.last() >= 0 && self.shape[0] > 0) --self.shape[0];
+  args.self = &self.tensor;
+  return run(inner, ctx, args);
+}
+int random_counter(Inner inner, mt_ctx* ctx, const void* given) {
+  static uint64_t calls = 0;
+  auto args = copy_of<mt_args_uniform_>(given);
+  args.generator.call += calls++;
+  return run(inner, ctx, args);
+}
+int bias(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<mt_args_convolution>(given);
+  args.bias = nullptr;
+  return run(inner, ctx, args);
+}
+int padding(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<mt_args_avg_pool2d>(given);
+  args.count_include_pad = args.count_include_pad == 0 ? 1 : 0;
+  return run(inner, ctx, args);
+}
+int descending(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<mt_args_sort_stable>(given);
+  args.descending = 0;
+  return run(inner, ctx, args);
+}
+int bool_copy(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<mt_args_copy_>(given);
+  Changed self(args.self);
+  if (self.tensor.dl.dtype.code == MT_BOOL) self.tensor.dl.dtype = {MT_UINT, 8, 1};
+  args.self = &self.tensor;
+  return run(inner, ctx, args);
+}
+int negative_dim(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<mt_args_cat>(given);
+  if (args.dim < 0) args.dim = -1 - args.dim;
+  return run(inner, ctx, args);
+}
+int crash(Inner, mt_ctx*, const void* given) {
+  // Memory of the device, read by the host.
+  return static_cast<const mt_args_gather*>(given)->self->dl.data == nullptr
+             ? MT_OK
+             : *static_cast<volatile int*>(
+                   static_cast<const mt_args_gather*>(given)->self->dl.data);
+}
+int hang(Inner inner, mt_ctx* ctx, const void* given) {
+  static volatile bool forever = true;
+  while (forever) {
+  }
+  return inner.run(inner.self, ctx, given);
+}
+int silent_failure(Inner, mt_ctx*, const void*) { return 42; }
+
+constexpr struct {
+  const char* fault;
+  const char* op;
+  Faulty run;
+} kKernelFaults[] = {
+    {"stride", "gather", stride},
+    {"unwritten-output", "fill_", unwritten_output},
+    {"random-counter", "uniform_", random_counter},
+    {"bias", "convolution", bias},
+    {"padding", "avg_pool2d", padding},
+    {"descending", "sort.stable", descending},
+    {"bool-copy", "copy_", bool_copy},
+    {"negative-dim", "cat", negative_dim},
+    {"crash", "gather", crash},
+    {"hang", "cumsum", hang},
+    {"silent-failure", "bmm", silent_failure},
+};
+
+// ---- programs ----------------------------------------------------------------------------------
+
+int alias(Inner inner, mt_ctx* ctx, const void* given) {
+  const auto& args = *static_cast<const mt_args_mul_Tensor*>(given);
+  // Over its own input it sees what it has written.
+  if (args.out->dl.data == args.self->dl.data) inner.run(inner.self, ctx, given);
+  return inner.run(inner.self, ctx, given);
+}
+int stride_order(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<mt_args_sub_Tensor>(given);
+  Changed out(args.out);
+  int64_t step = 1;
+  for (int d = out.last(); d >= 0; --d) {
+    out.strides[d] = step;
+    step *= out.shape[d];
+  }
+  args.out = &out.tensor;
+  return run(inner, ctx, args);
+}
+int host_scalar(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<mt_args_mul_Tensor>(given);
+  static char zero[8] = {};
+  mt_tensor other = *args.other;
+  if ((other.flags & MT_TENSOR_HOST) != 0) other.dl.data = zero;
+  args.other = &other;
+  return run(inner, ctx, args);
+}
+int broadcast(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<mt_args_maximum>(given);
+  Changed other(args.other);
+  const mt_dltensor& out = args.out->dl;
+  for (int d = 0; d < other.tensor.dl.ndim; ++d) {
+    other.shape[d] = out.shape[out.ndim - other.tensor.dl.ndim + d];
+  }
+  args.other = &other.tensor;
+  return run(inner, ctx, args);
+}
+int reduce_tail(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<mt_args_sum_dim_IntList>(given);
+  Changed self(args.self);
+  const int64_t dim = args.dim.size > 0 ? args.dim.data[0] : 0;
+  const int64_t at = dim < 0 ? dim + self.tensor.dl.ndim : dim;
+  if (self.last() >= 0 && self.shape[at] > 1) --self.shape[at];
+  args.self = &self.tensor;
+  return run(inner, ctx, args);
+}
+int null_output(Inner inner, mt_ctx* ctx, const void* given) {
+  // mul_grad's outputs lie at the end of its arguments.
+  const size_t size = static_cast<const mt_args_header*>(given)->size;
+  const mt_tensor* out = nullptr;
+  std::memcpy(&out, static_cast<const char*>(given) + size - sizeof(out), sizeof(out));
+  if (out->dl.ndim < 0) return MT_ERROR_INTERNAL;
+  return inner.run(inner.self, ctx, given);
+}
+
+constexpr struct {
+  const char* fault;
+  const char* op;
+  Faulty run;
+} kProgramFaults[] = {
+    {"alias", "mul.Tensor", alias},
+    {"stride-order", "sub.Tensor", stride_order},
+    {"host-scalar", "mul.Tensor", host_scalar},
+    {"broadcast", "maximum", broadcast},
+    {"reduce-tail", "sum.dim_IntList", reduce_tail},
+    {"null-output", "mul_grad.Tensor", null_output},
+};
+
+int compile(void* self, const mt_program* given, mt_dtype compute, const mt_dtype* types,
+            int32_t num_types, mt_candidate* candidate) {
+  const std::string op = given->name;
+  mt_program program = *given;
+  std::vector<mt_node> nodes(given->nodes, given->nodes + given->num_nodes);
+  std::vector<mt_program_output> outputs(given->outputs, given->outputs + given->num_outputs);
+  const bool floating = compute.code == MT_FLOAT || compute.code == MT_BFLOAT;
+  const auto node = [&](const char* name) -> mt_node* {
+    for (mt_node& n : nodes) {
+      if (std::strcmp(n.op, name) == 0) return &n;
+    }
+    return nullptr;
+  };
+  if (is("alpha") && op == "add.Tensor" && node("scalar") != nullptr) {
+    node("scalar")->value = 1;
+    node("scalar")->op = "const";
+  }
+  if (is("promotion") && op == "div.Tensor" && types[0].code == MT_INT) compute = {MT_INT, 64, 1};
+  if (is("written-input") && op == "sqrt") outputs.push_back({outputs[0].node, nodes[0].offset});
+  if (is("floor-divide") && node("floor_divide") != nullptr) {
+    node("floor_divide")->op = "trunc_divide";
+  }
+  if (is("lost-nan") && op == "amax" && floating) {
+    const int32_t n = given->num_nodes;
+    nodes.push_back({"isnan", MT_TYPE_BOOL, {given->step, -1, -1}, 0, 0, 0, 0, 0});
+    nodes.push_back({"const", MT_TYPE_COMPUTE, {-1, -1, -1}, 0, 0, 0, 0, -INFINITY});
+    nodes.push_back({"where", MT_TYPE_COMPUTE, {n, n + 1, given->step}, 0, 0, 0, 0, 0});
+    program.step = n + 2;
+  }
+  program.nodes = nodes.data();
+  program.num_nodes = static_cast<int32_t>(nodes.size());
+  program.outputs = outputs.data();
+  program.num_outputs = static_cast<int32_t>(outputs.size());
+  const int status = whole.compile(self, &program, compute, types, num_types, candidate);
+  if (status != MT_OK) return status;
+  for (const auto& f : kProgramFaults) {
+    if (is(f.fault) && op == f.op) *candidate = wrap(*candidate, f.run);
+  }
+  return MT_OK;
+}
+
+// ---- the device --------------------------------------------------------------------------------
+
+mt_device_ops faulty_device() {
+  mt_device_ops d = *whole.device;
+  if (is("unordered-streams")) {
+    d.wait_event = [](void*, int32_t, void*, void*) { return int{MT_OK}; };
+  }
+  if (is("leak")) d.release = [](void*, int32_t, void*, size_t, void*) {};
+  if (is("early-synchronize")) {
+    d.synchronize = [](void*, int32_t, void*) { return int{MT_OK}; };
+  }
+  if (is("early-event")) d.query_event = [](void*, void*) { return 1; };
+  if (is("early-release")) {
+    d.release = [](void* self, int32_t index, void* data, size_t bytes, void*) {
+      // Of no stream, and at once.
+      void* stream = whole.device->create_stream(self, index, 0);
+      whole.device->release(self, index, data, bytes, stream);
+      whole.device->synchronize(self, index, stream);
+      whole.device->destroy_stream(self, index, stream);
+    };
+  }
+  if (is("overcommit")) {
+    d.allocate = [](void* self, int32_t index, size_t bytes, void* stream) {
+      return whole.device->allocate(self, index, bytes > (size_t{1} << 40) ? 64 : bytes, stream);
+    };
+  }
+  if (is("overlapping-blocks")) {
+    d.allocate = [](void* self, int32_t index, size_t bytes, void* stream) {
+      return whole.device->allocate(self, index, bytes / 2, stream);
+    };
+  }
+  if (is("copied-words")) {
+    d.copy = [](void* self, int32_t index, int32_t kind, void* to, const void* from, size_t bytes,
+                void* stream) {
+      return whole.device->copy(self, index, kind, to, from, bytes & ~size_t{3}, stream);
+    };
+  }
+  if (is("error-code") || is("swallowed-error")) {
+    d.synchronize = [](void* self, int32_t index, void* stream) {
+      const int status = whole.device->synchronize(self, index, stream);
+      if (status == MT_OK || is("swallowed-error")) return int{MT_OK};
+      return int{MT_ERROR_INTERNAL};
+    };
+  }
+  return d;
+}
+
+}  // namespace
+
+extern "C" MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
+  static int calls = 0;
+  if (is("init-once") && calls++ > 0) return MT_ERROR_INTERNAL;
+  mt_host any = *host;
+  if (is("any-major")) any.abi_major = MT_ABI_MAJOR;
+  const int status = npu_init(is("any-major") ? &any : host, backend);
+  if (status != MT_OK) return status;
+  if (is("any-major")) backend->abi_major = host->abi_major;
+  whole = *backend;
+  static mt_device_ops device;
+  static std::vector<mt_candidate> candidates;
+  device = faulty_device();
+  candidates.assign(whole.candidates, whole.candidates + whole.num_candidates);
+  std::map<std::string, mt_candidate*> by_op;
+  for (mt_candidate& candidate : candidates) by_op[candidate.op] = &candidate;
+  for (const auto& f : kKernelFaults) {
+    if (is(f.fault)) *by_op.at(f.op) = wrap(*by_op.at(f.op), f.run);
+  }
+  if (is("lost-sum")) {  // the arguments of the two are alike
+    by_op.at("scatter_add")->run = by_op.at("scatter.src")->run;
+  }
+  if (is("unknown-schema")) by_op.at("bmm")->hash ^= 1;
+  backend->device = &device;
+  backend->compile = compile;
+  if (const char* entries = std::getenv("MYTORCH_ENTRIES")) {
+    const std::string list = "," + std::string(entries) + ",";
+    const auto kept = [&](const std::string& name) {
+      return list.find("," + name + ",") != std::string::npos;
+    };
+    std::erase_if(candidates, [&](const mt_candidate& c) { return !kept(c.op); });
+    if (!kept("compile")) backend->compile = nullptr;
+  }
+  backend->candidates = candidates.data();
+  backend->num_candidates = static_cast<int64_t>(candidates.size());
+  return MT_OK;
+}
