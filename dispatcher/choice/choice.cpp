@@ -265,9 +265,13 @@ OpState& state_of(OpEntry& entry) {
 bool after_failure(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args, int status,
                    const Slot* ran) {
   if (status == MT_DECLINED) {
-    load_default_backends();
+    // The first time on a thread even the same slot may do better: a candidate that takes dense
+    // operands only needs the copy_ of the others.
+    thread_local bool loaded = false;
+    const bool first = !std::exchange(loaded, true);
+    if (first) load_default_backends();
     const Slot* now = entry.slots[slot].load(std::memory_order_acquire);
-    if (now != ran) {
+    if (first || now != ran) {
       status = now->run(now->self, ctx, args);
       release_scratch(ctx);
     }

@@ -115,6 +115,8 @@ def cross_entropy_forward(x, target, weight, reduction, ignore_index, smoothing)
 
 def cross_entropy_backward(grad, x, target, weight, log_sum, total, reduction, ignore_index, smoothing):
     """The gradient's formula, of sums that do not depend on the input."""
+    if not x.is_floating_point():
+        raise RuntimeError("scores are floats, as for cross_entropy itself")
     dim = 0 if x.dim() == 1 else 1
     classes = x.shape[dim]
     valid = (target != ignore_index).unsqueeze(dim)
