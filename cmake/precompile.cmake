@@ -6,7 +6,8 @@
 # build with -DMYTORCH_PRECOMPILE=OFF to see that they do.
 #
 # mytorch_together(TARGET FILES) compiles so many sources as one (0: all of them), which instantiates once
-# what they share. Names in unnamed namespaces then have to differ within a room, or their types do.
+# what they share. Names in unnamed namespaces then have to differ within a room: a function whose calls
+# another file's took would go unused, which is an error.
 # -DMYTORCH_TOGETHER=OFF builds all longer, and one changed file sooner.
 option(MYTORCH_PRECOMPILE "Parse common headers once" ON)
 option(MYTORCH_TOGETHER "Compile several sources of a room as one" ON)

@@ -20,6 +20,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/types/errors.h"
+#include "core/types/fnv.h"
 #include "mytorch/version.h"
 
 namespace mytorch {
@@ -32,12 +33,6 @@ constexpr const char* kTitle = "mytorch choice table 1";
 uint32_t checksum(const std::string& text) {
   return static_cast<uint32_t>(
       crc32(0, reinterpret_cast<const Bytef*>(text.data()), static_cast<uInt>(text.size())));
-}
-
-uint64_t fnv1a(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
 }
 
 // Fields are separated by tabs, which none of them has.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/types/errors.h"
+#include "core/types/fnv.h"
 
 namespace mytorch {
 namespace {
@@ -81,12 +82,6 @@ std::vector<std::string_view> pieces(std::string_view text) {
   }
   if (found.size() == 1 && found[0].empty()) found.clear();
   return found;
-}
-
-uint64_t fnv1a(std::string_view text) {
-  uint64_t hash = 0xCBF29CE484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
-  return hash;
 }
 
 class Parser {

@@ -1,5 +1,6 @@
 // Gradients against differences.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "mytorch/autograd/gradcheck.h"
@@ -49,7 +50,8 @@ std::vector<Tensor> gradients_of(
   return gradients;
 }
 
-// That a gradient is the same whether or not the others are wanted.
+// That a gradient is the same whether or not the others are wanted. Another kernel may then compute
+// it, whose rounding is that of sums of about 1, also where they cancel.
 void check_each_alone(
     const OpRecord& op,
     const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& function,
@@ -64,9 +66,22 @@ void check_each_alone(
     if (alone.defined() != together[k].defined()) {
       fail("gradient alone", "of leaf " + std::to_string(k) + " is there only in company");
     } else if (alone.defined()) {
-      const std::string what =
-          difference(op, {}, Value(alone), Value(together[k]), {false, 1}, true);
-      if (!what.empty()) fail("gradient alone", "of leaf " + std::to_string(k) + " " + what);
+      const std::vector<Element> one = elements_of(alone);
+      const std::vector<Element> other = elements_of(together[k]);
+      double largest = 0;
+      for (const Element& e : other) {
+        if (std::isfinite(e.as_double())) largest = std::max(largest, std::abs(e.as_double()));
+      }
+      for (size_t i = 0; i < one.size(); ++i) {
+        const double x = one[i].as_double();
+        const double y = other[i].as_double();
+        if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+        if (std::abs(x - y) <= 1e-9 * (1 + largest)) continue;
+        fail("gradient alone", "of leaf " + std::to_string(k) + " element [" + std::to_string(i) +
+                                   "] is " + std::to_string(x) + ", in company " +
+                                   std::to_string(y));
+        break;
+      }
     }
   }
 }
