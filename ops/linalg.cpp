@@ -78,7 +78,7 @@ TensorSpec added(const Tensor& self, const Tensor& product_of, Dims sizes, const
 
 Tensor scaled_sum(const Tensor& self, const Tensor& product, const Scalar& beta,
                   const Scalar& alpha) {
-  const Tensor scaled = alpha == Scalar(1) ? product : mytorch::mul(product, alpha);
+  Tensor scaled = alpha == Scalar(1) ? product : mytorch::mul(product, alpha);
   // With beta 0 not even a NaN in self counts, as in BLAS.
   if (beta == Scalar(0)) return scaled;
   return mytorch::add(beta == Scalar(1) ? self : mytorch::mul(self, beta), scaled);

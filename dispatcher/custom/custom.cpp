@@ -150,6 +150,7 @@ std::vector<Tensor> make_outputs(const CustomOperator& op, const std::vector<Val
          " results, its schema says ", op.schema.outputs.size());
   }
   std::vector<Tensor> outputs;
+  outputs.reserve(specs.size());
   for (const ResultSpec& spec : specs) {
     outputs.push_back(make_output({to_dims(spec.sizes), spec.dtype, spec.device, {}}));
   }
@@ -260,7 +261,7 @@ std::vector<Value> run_custom(const CustomOperator& op, const std::vector<Value>
 void register_operator(OperatorSpec spec) {
   auto op = std::make_unique<CustomOperator>(std::move(spec));
   add_op(op->entry);
-  op.release();  // for good
+  (void)op.release();  // for good
 }
 
 // ---- of backends
@@ -312,7 +313,7 @@ void add_operators_of(const Backend& backend) {
     auto op = std::make_unique<CustomOperator>(std::move(spec));
     *self = &op->info;
     add_op(op->entry);
-    op.release();
+    (void)op.release();
   }
 }
 

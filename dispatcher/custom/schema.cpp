@@ -18,7 +18,7 @@ struct Field {
 };
 template <class T>
 constexpr Field field_of() {
-  return {sizeof(T), alignof(T)};
+  return {sizeof(T), alignof(T)};  // NOLINT(bugprone-sizeof-expression): pointers are meant
 }
 
 struct TypeInfo {

@@ -58,6 +58,7 @@ std::vector<KernelTime> Profile::times() {
     }
   }
   std::vector<KernelTime> result;
+  result.reserve(found.size());
   for (auto& [key, time] : found) result.push_back(std::move(time));
   std::sort(result.begin(), result.end(), [](const KernelTime& a, const KernelTime& b) {
     return a.self_seconds > b.self_seconds;

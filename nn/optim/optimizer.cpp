@@ -66,7 +66,7 @@ void Optimizer::step() {
                other.parameter.device() == device;
       });
       if (batch == batches.end()) {
-        batch = batches.insert(batch, {.group = g, .lr = rate(g, device), .first = false});
+        batch = batches.insert(batch, {.group = g, .lr = rate(g, device)});
       }
       batch->slots.push_back(&slot);
       batch->parameters.push_back(slot.parameter);

@@ -67,12 +67,12 @@ class Optimizer {
   // Slots of a group that are on one device and have come to the same step.
   struct Batch {
     size_t group;
-    std::vector<Slot*> slots;
-    std::vector<Tensor> parameters;
-    std::vector<Tensor> gradients;
-    Operand step;  // this one included
     Operand lr;
-    bool first;  // whether it is the first step
+    std::vector<Slot*> slots = {};
+    std::vector<Tensor> parameters = {};
+    std::vector<Tensor> gradients = {};
+    Operand step = {};   // this one included
+    bool first = false;  // whether it is the first step
     // State i of each slot, made of `value` where there is none yet.
     std::vector<Tensor> state(size_t i, double value = 0) const;
   };
