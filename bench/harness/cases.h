@@ -25,7 +25,7 @@ struct Case {
   Form form = Form::kFunction;
   Json args = Json::object();  // as in samples (tests/samples/README.md)
   std::string dtype = "float32";
-  Device device;  // where its tensors are
+  Device device = {};  // where its tensors are
 };
 
 // The cases of one suite of `folder`/suites.json, or of all. Throws Error(kValue) for an unknown

@@ -38,7 +38,7 @@ struct Outcome {
   bool refused = false;  // a type that the operator does not take, on the backend and the oracle
   Route route = Route::kNone;
   double worst = 0;  // the largest error, of what is allowed: 1 is the bound
-  std::vector<Failure> failures;
+  std::vector<Failure> failures = {};
 };
 
 // What became of one operator's cases.

@@ -61,7 +61,7 @@ class Optimizer {
     int64_t step = 0;                     // steps so far
     // Once a step was recorded: their number in device memory, in place of `step`. Of all slots
     // that step together.
-    Tensor counter;
+    Tensor counter = {};
     int64_t steps() const { return counter.defined() ? counter.item<int64_t>() : step; }
   };
   // Slots of a group that are on one device and have come to the same step.
