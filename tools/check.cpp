@@ -85,14 +85,14 @@ int check_library(CheckArguments given) {
   if (given.goldens || !options.backend.empty()) {
     throw Error(ErrorCode::kValue, "[check] a library is checked without --backend and --goldens");
   }
-  options.library = std::filesystem::absolute(options.library).string();
+  options.plugin = std::filesystem::absolute(options.plugin).string();
   const auto catalog = known_ops(options);
   const bool all = options.only.empty() && options.number < 0;
   std::vector<conformance::ContractResult> contract;
   bool kept = true;
   if (all) {
-    contract = conformance::check_contract(options.library, given.promises, given.seconds);
-    std::cout << "contract of " << options.library << "\n";
+    contract = conformance::check_contract(options.plugin, given.promises, given.seconds);
+    std::cout << "contract of " << options.plugin << "\n";
     for (const auto& result : contract) {
       kept = kept && result.passed();
       std::cout << "  "
@@ -115,9 +115,9 @@ int check_library(CheckArguments given) {
   // Its name and device, from a process that loads it.
   const auto ended = conformance::run_in_child(
       [&](const conformance::Tell& tell) {
-        load_backend(options.library);
+        load_backend(options.plugin);
         for (const BackendInfo& info : backend_infos()) {
-          if (info.path != options.library) continue;
+          if (info.path != options.plugin) continue;
           tell(info.device_type + " " + info.name);
         }
       },
@@ -129,10 +129,10 @@ int check_library(CheckArguments given) {
       given.seconds);
   if (!ended.well || options.backend.empty()) {
     throw Error(ErrorCode::kIo,
-                "[check] " + options.library + " cannot be loaded: the process " + ended.how);
+                "[check] " + options.plugin + " cannot be loaded: the process " + ended.how);
   }
   const auto prepare = [&] {
-    load_backend(options.library);
+    load_backend(options.plugin);
     allow_fallback(given.fallback);
   };
   const auto report =
@@ -150,7 +150,7 @@ int check_library(CheckArguments given) {
 Run add_check(CLI::App& app) {
   auto given = std::make_shared<CheckArguments>();
   conformance::Options* options = &given->options;
-  app.add_option("library", options->library,
+  app.add_option("library", options->plugin,
                  "a backend's shared library: its contract and its operators, whatever it does");
   app.add_option("--backend", options->backend,
                  "the backend to test; default: what the dispatcher chooses");
@@ -195,7 +195,7 @@ Run add_check(CLI::App& app) {
     std::erase(given->promises, "");
     given->options.seed =
         given->seed == "random" ? std::random_device()() : std::stoull(given->seed);
-    return given->options.library.empty() ? check_loaded(*given) : check_library(*given);
+    return given->options.plugin.empty() ? check_loaded(*given) : check_library(*given);
   };
 }
 

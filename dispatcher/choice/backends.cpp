@@ -107,13 +107,13 @@ const Backend& add_backend(const mt_backend& given, const std::string& path) {
       }
     }
   }
+  add_operators_of(*backend);  // where one of them is refused, the backend is
   backend->device_slot = register_device_type(given.device_type, given.device, given.self);
   const Backend* kept = backend.get();
   {
     std::lock_guard<std::mutex> lock(b.mutex);
     b.all.push_back(std::move(backend));
   }
-  add_operators_of(*kept);
   for (int64_t i = 0; i < given.num_candidates; ++i) {
     // Candidates are laid out with the backend's own size, which may differ from ours.
     const auto* first = reinterpret_cast<const char*>(given.candidates);

@@ -252,7 +252,10 @@ std::vector<Value> run_custom(const CustomOperator& op, const std::vector<Value>
   TensorImpl* first = outputs[0].impl();
   mt_ctx* ctx = context(first->device_slot, first->abi.dl.device);
   if (!run_kernel(op.entry, first->device_slot, ctx, packed.get())) {
-    if (op.spec.body != nullptr) return checked_results(op, op.spec.body(args));
+    if (op.spec.body != nullptr) {
+      const Detour detour(op.entry, first, packed.get());
+      return checked_results(op, op.spec.body(args));
+    }
     run_fallback(op.entry, first->device_slot, ctx, packed.get());
   }
   return {outputs.begin(), outputs.end()};
@@ -292,28 +295,40 @@ std::vector<ResultSpec> infer_in_c(const mt_operator& abi, const OpInfo& op,
   return specs;
 }
 
+OpEntry& add_operator(const mt_operator& abi) {
+  if (abi.schema == nullptr || abi.infer == nullptr) {
+    fail(ErrorCode::kValue, "[register_operator] ",
+         abi.schema == nullptr ? "an operator without a schema"
+                               : abi.schema + std::string(" has no infer"));
+  }
+  // Found by the function when it runs: the operator does not move.
+  auto self = std::make_shared<const OpInfo*>(nullptr);
+  OperatorSpec spec{
+      abi.schema, abi.doc != nullptr ? abi.doc : "", abi.gradient != nullptr ? abi.gradient : "",
+      nullptr,
+      [abi, self](const std::vector<Value>& args) { return infer_in_c(abi, **self, args); }};
+  auto op = std::make_unique<CustomOperator>(std::move(spec));
+  *self = &op->info;
+  add_op(op->entry);
+  return op.release()->entry;  // for good
+}
+
 }  // namespace
 
 void add_operators_of(const Backend& backend) {
-  for (int64_t i = 0; i < backend.abi.num_operators; ++i) {
-    const auto* first = reinterpret_cast<const char*>(backend.abi.operators);
-    const size_t step = backend.abi.operators->size;
-    mt_operator abi{};
-    std::memcpy(&abi, first + static_cast<size_t>(i) * step, std::min(step, sizeof(abi)));
-    if (abi.schema == nullptr || abi.infer == nullptr) {
-      fail(ErrorCode::kValue, "[backend] ", backend.name, " brings an operator without ",
-           abi.schema == nullptr ? "a schema" : "infer");
+  std::vector<OpEntry*> added;
+  try {
+    for (int64_t i = 0; i < backend.abi.num_operators; ++i) {
+      const auto* first = reinterpret_cast<const char*>(backend.abi.operators);
+      const size_t step = backend.abi.operators->size;
+      mt_operator abi{};
+      std::memcpy(&abi, first + static_cast<size_t>(i) * step, std::min(step, sizeof(abi)));
+      added.push_back(&add_operator(abi));
     }
-    // Found by the function when it runs: the operator does not move.
-    auto self = std::make_shared<const OpInfo*>(nullptr);
-    OperatorSpec spec{
-        abi.schema, abi.doc != nullptr ? abi.doc : "", abi.gradient != nullptr ? abi.gradient : "",
-        nullptr,
-        [abi, self](const std::vector<Value>& args) { return infer_in_c(abi, **self, args); }};
-    auto op = std::make_unique<CustomOperator>(std::move(spec));
-    *self = &op->info;
-    add_op(op->entry);
-    (void)op.release();
+  } catch (const Error& error) {  // all or none
+    for (OpEntry* entry : added) remove_op(*entry);
+    fail(error.code(), "[backend] ", backend.path.empty() ? backend.name : backend.path,
+         " brings an operator that is refused: ", error.what());
   }
 }
 

@@ -142,8 +142,7 @@ class Recorder final : public Watcher {
     event.status = static_cast<int16_t>(status);
     ThreadLog& log = log_of_thread();
     std::lock_guard<std::mutex> lock(log.mutex);
-    // A call that began before the recording did.
-    if (!log.open.empty()) close(log, event);
+    close(log, event);
   }
 };
 

@@ -138,5 +138,7 @@ std::vector<OpEntry*> find_overloads(std::string_view base);
 std::vector<OpEntry*> all_ops();
 // Adds an operator, for good. Throws Error(kValue) where there is one of that name.
 void add_op(OpEntry& entry);
+// Takes back what add_op() did, for an operator that nobody has called. It stays in memory.
+void remove_op(OpEntry& entry);
 
 }  // namespace mytorch

@@ -64,4 +64,12 @@ void add_op(OpEntry& entry) {
   known.add(&entry);
 }
 
+void remove_op(OpEntry& entry) {
+  Index& known = index();
+  std::unique_lock<std::shared_mutex> lock(known.mutex);
+  known.by_name.erase(entry.info->name);
+  std::erase(known.by_base[entry.info->base], &entry);
+  std::erase(known.all, &entry);
+}
+
 }  // namespace mytorch

@@ -305,8 +305,8 @@ Route Score::route() const {
 
 std::string reproducer(const Options& options, const std::string& op, int number) {
   std::string text = "mytorch check";
-  if (!options.library.empty()) {
-    text += " " + options.library;
+  if (!options.plugin.empty()) {
+    text += " " + options.plugin;
   } else {
     if (!options.backend.empty()) text += " --backend " + options.backend;
     if (options.device != "cpu") text += " --device " + options.device;

@@ -56,7 +56,7 @@ struct Score {
 
 struct Options {
   std::string backend;  // "": whichever the dispatcher chooses on `device`
-  std::string library;  // of the backend, where it was given as a file
+  std::string plugin;  // the file of the backend, where it was given as one
   std::string device = "cpu";
   std::vector<std::string> only;  // full or base names of operators; empty: all
   std::string dtype;              // "": every type

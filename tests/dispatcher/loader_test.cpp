@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "mytorch/backends.h"
+#include "mytorch/call.h"
 #include "mytorch/choice.h"
 #include "mytorch/ops/bmm.h"
 #include "mytorch/ops/heaviside.h"
@@ -89,6 +90,13 @@ TEST_F(LoaderTest, LibrariesThatAreNoBackends) {
 TEST_F(LoaderTest, BackendsThatCannotBeUsed) {
   refused(ErrorCode::kUnsupported, odd("other_major"), "speaks contract version 2");
   refused(ErrorCode::kUnsupported, odd("no_hardware"), "there is no such chip here");
+}
+
+TEST_F(LoaderTest, ABackendWithAnOperatorThatIsNone) {
+  refused(ErrorCode::kValue, odd("bad_operator"), "odd::bad");
+  refused(ErrorCode::kValue, odd("bad_operator"), "odd::bad");  // and not "already"
+  EXPECT_THROW(call("odd::good", {tensor({1})}), Error);
+  for (const BackendInfo& info : backend_infos()) EXPECT_NE(info.name, "bad-operator");
 }
 
 TEST_F(LoaderTest, ANewerBackendWorks) {

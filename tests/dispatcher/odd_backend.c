@@ -70,6 +70,31 @@ MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
   return MT_OK;
 }
 
+#elif defined(ODD_BAD_OPERATOR)
+
+// Its second operator is none, and so all of it is refused.
+static int infer(void* self, const void* args, mt_result* results) {
+  (void)self, (void)args;
+  results[0].ndim = 0;
+  results[0].dtype = (mt_dtype){MT_FLOAT, 32, 1};
+  return MT_OK;
+}
+
+static const mt_operator kOperators[] = {
+    {sizeof(mt_operator), "odd::good(Tensor x) -> Tensor", "", "none", infer, 0},
+    {sizeof(mt_operator), "odd::bad(Tensor x -> Tensor", "", "none", infer, 0},
+};
+
+MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
+  (void)host;
+  backend->name = "bad-operator";
+  backend->version = "1";
+  backend->device_type = "cpu";
+  backend->operators = kOperators;
+  backend->num_operators = 2;
+  return MT_OK;
+}
+
 #else
 #error "which one?"
 #endif

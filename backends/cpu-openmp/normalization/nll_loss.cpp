@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "backends/cpu-openmp/indexing/range.h"
+#include "backends/cpu-openmp/normalization/losses.h"
 #include "backends/cpu-openmp/normalization/row_major.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/nll_loss_backward.h"
@@ -101,16 +102,7 @@ void forward(mt_ctx& ctx, const mt_args_nll_loss_forward& args) {
         sums[2 * c + 1] = weights;
       }
     });
-    double sum = 0, weights = 0;
-    for (int64_t c = 0; c < chunks; ++c) {
-      sum += sums[2 * c];
-      weights += sums[2 * c + 1];
-    }
-    if (!none) out[0] = sdk::convert<T>(static_cast<W>(reduction == "mean" ? sum / weights : sum));
-    if (args.total_weight != nullptr) {
-      W total = none ? W(0) : static_cast<W>(weights);
-      RowMajor<W>(TensorView(args.total_weight)).put(0, 1, &total);
-    }
+    reduce_losses<W>(sums, chunks, reduction, out, args.total_weight);
   });
 }
 

@@ -18,9 +18,9 @@ struct MemoryStats {
   uint64_t largest_free = 0;  // the largest free block
   uint64_t blocks = 0;        // handed out
   uint64_t segments = 0;      // held
-  uint64_t retries =
-      0;  // how often a request found memory only after free segments were given back
-  uint64_t failures = 0;  // and how often not even then
+  // How often a request found memory only after free segments were given back, and not even then.
+  uint64_t retries = 0;
+  uint64_t failures = 0;
   // The part of the free memory that the largest request could not have, from 0 to 1.
   double fragmentation() const {
     const uint64_t free = reserved - allocated;

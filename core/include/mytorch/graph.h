@@ -20,8 +20,9 @@ namespace mytorch {
 //     sgd.step();
 //   });
 //   for (...) {
-//     x.copy_(images);  y.copy_(labels);  // the graph reads and writes these tensors, whatever is
-//     in them graph.replay();
+//     x.copy_(images);
+//     y.copy_(labels);
+//     graph.replay();  // reads x and y as they are now
 //   }
 //
 // What a replay does is what the recorded calls did, on the same tensors: those that the function
