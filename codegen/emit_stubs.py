@@ -290,6 +290,7 @@ def kernel(op: Op) -> list[str]:
             lines += [f"  Tensor out_{i} = make_output(spec_{i}{layout});", f"  args.{f} = &out_{i}.impl()->abi;"]
         if op.meaning == "composite":
             lines += [f"  if (!try_kernel({entry(op)}, out_0.impl(), &args)) {{",
+                      f"    const Detour detour({entry(op)}, out_0.impl(), &args);",
                       f"    return composite::{op.function}({cpp.names(s.args)});", "  }"]
         else:
             lines.append(f"  run_primitive({entry(op)}, out_0.impl(), &args);")
@@ -316,7 +317,8 @@ def kernel_into(op: Op, inplace: bool) -> list[str]:
     if len(targets) > 1:
         lines.append(f"  check_apart({info(op)}, {{{', '.join(targets)}}});")
     if op.meaning == "composite":
-        lines.append(f"  if (!try_kernel({entry(op)}, into_0.target(), &args)) {{")
+        lines += [f"  if (!try_kernel({entry(op)}, into_0.target(), &args)) {{",
+                  f"    const Detour detour({entry(op)}, into_0.target(), &args);"]
         if len(targets) == 1:
             lines.append(f"    copy_into(into_0.target_tensor(), {call});")
         else:
@@ -346,8 +348,10 @@ def writing_kernel(op: Op) -> list[str]:
              f"  check_writable({info(op)}, {w}.impl());", *apart,
              f"  args.header.compute = {w}.impl()->abi.dl.dtype;"]
     if op.meaning == "composite":
-        lines += [f"  if (!on_one_device({info(op)}, &args) || !try_kernel({entry(op)}, {w}.impl(), &args)) {{",
-                  f"    composite::{op.function}({cpp.names(s.args)});", "  }"]
+        meaning = f"    composite::{op.function}({cpp.names(s.args)});"
+        lines += [f"  if (!on_one_device({info(op)}, &args)) [[unlikely]] {{", meaning,
+                  f"  }} else if (!try_kernel({entry(op)}, {w}.impl(), &args)) {{",
+                  f"    const Detour detour({entry(op)}, {w}.impl(), &args);", meaning, "  }"]
     else:
         lines += [f"  if (!on_one_device({info(op)}, &args)) [[unlikely]] fail_devices({info(op)}, &args);",
                   f"  run_primitive({entry(op)}, {w}.impl(), &args);"]
@@ -366,7 +370,8 @@ def list_writing_kernel(op: Op) -> list[str]:
     lines += [f"  args.header.compute = {first}[0].impl()->abi.dl.dtype;",
               f"  if (on_one_device({info(op)}, &args) && try_kernel({entry(op)}, {first}[0].impl(), &args)) {{"]
     lines += [f"    for (const Tensor& each : {a.name}) each.impl()->bump_version();" for a in lists]
-    return lines + ["    return;", "  }", f"  composite::{op.function}({cpp.names(s.args)});", "}"]
+    return lines + ["    return;", "  }", f"  const Detour detour({entry(op)}, {first}[0].impl(), &args);",
+                    f"  composite::{op.function}({cpp.names(s.args)});", "}"]
 
 
 # ---- all together -------------------------------------------------------------------------------------

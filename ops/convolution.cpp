@@ -29,6 +29,27 @@ void check_list(IntList list, int64_t n, int64_t least, const char* name, const 
   }
 }
 
+// The strides of a new tensor that lies as one with `strides` does; none, which is row-major, where
+// that is not dense.
+Dims dense_strides(IntList sizes, IntList strides) {
+  if (strides.size() != sizes.size()) {
+    fail(ErrorCode::kShape, "[convolution_backward_weight] weight_stride has ", strides.size(),
+         " values for ", sizes.size(), " dimensions");
+  }
+  Dims order;  // innermost first
+  for (size_t d = sizes.size(); d-- > 0;) order.push_back(static_cast<int64_t>(d));
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return strides[a] < strides[b]; });
+  Dims dense(sizes.size(), 1);
+  int64_t stride = 1;
+  for (const int64_t d : order) {
+    if (sizes[d] != 1 && strides[d] != stride) return {};
+    dense[d] = stride;
+    stride *= sizes[d];
+  }
+  return dense;
+}
+
 // The shape of the result for operands of these shapes.
 Dims result_sizes(IntList input, IntList weight, const Window& w, const char* op) {
   const int64_t n = static_cast<int64_t>(input.size()) - 2;
@@ -187,14 +208,16 @@ TensorSpec convolution_backward_input(const Tensor& grad_output, const Tensor& w
 TensorSpec convolution_backward_weight(const Tensor& grad_output, const Tensor& input,
                                        IntList weight_size, IntList stride, IntList padding,
                                        IntList dilation, bool transposed, IntList output_padding,
-                                       int64_t groups) {
+                                       int64_t groups, OptionalIntList weight_stride) {
   const char* op = "convolution_backward_weight";
   check_types(grad_output, "grad_output", input, "input", op);
   check_grad(grad_output,
              result_sizes(input.sizes(), weight_size,
                           {stride, padding, dilation, output_padding, transposed, groups}, op),
              op);
-  return like(grad_output, to_dims(weight_size));
+  TensorSpec spec = like(grad_output, to_dims(weight_size));
+  if (weight_stride.has_value()) spec.strides = dense_strides(weight_size, *weight_stride);
+  return spec;
 }
 
 }  // namespace shape

@@ -99,6 +99,13 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor* grads, cons
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> layer_norm_double_backward(
     const Tensor* grads, const Tensor& grad_out, const Tensor& input, IntList normalized_shape,
     const Tensor& mean, const Tensor& rstd, const Tensor& weight, IntList output_mask);
+std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor* grads, const Tensor& input,
+                                             IntList normalized_shape, const Tensor& rstd,
+                                             const Tensor& weight, bool want_input,
+                                             bool want_weight);
+std::tuple<Tensor, Tensor, Tensor, Tensor> rms_norm_double_backward(
+    const Tensor* grads, const Tensor& grad_out, const Tensor& input, IntList normalized_shape,
+    const Tensor& rstd, const Tensor& weight, IntList output_mask);
 std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor* grads, const Tensor& input,
                                                        const Tensor& weight, const Tensor& mean,
                                                        const Tensor& var, double eps,

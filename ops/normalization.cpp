@@ -15,6 +15,7 @@
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/native_batch_norm.h"
 #include "mytorch/ops/native_layer_norm.h"
+#include "mytorch/ops/native_rms_norm.h"
 #include "mytorch/ops/rsqrt.h"
 #include "mytorch/ops/sub.h"
 #include "mytorch/ops/var_mean.h"
@@ -84,6 +85,12 @@ double unbiasing(int64_t count) {
   return static_cast<double>(count) / static_cast<double>(count - 1);
 }
 
+Dims last_dims(IntList shape) {
+  Dims dims;
+  for (int64_t d = -static_cast<int64_t>(shape.size()); d < 0; ++d) dims.push_back(d);
+  return dims;
+}
+
 Dims all_but_channels(int64_t ndim) {
   Dims dims;
   for (int64_t d = 0; d < ndim; ++d) {
@@ -97,10 +104,27 @@ TensorSpec unwanted_or(TensorSpec spec, IntList mask, size_t i) {
   return spec;
 }
 
-void check_mask(IntList mask, const char* op) {
-  if (mask.size() != 3) {
-    fail(ErrorCode::kValue, "[", op, "] output_mask has ", mask.size(), " values, not 3");
+void check_mask(IntList mask, size_t size, const char* op) {
+  if (mask.size() != size) {
+    fail(ErrorCode::kValue, "[", op, "] output_mask has ", mask.size(), " values, not ", size);
   }
+}
+
+void check_gradient(const Tensor& grad_out, const Tensor& input, const char* op) {
+  if (!(grad_out.sizes() == input.sizes())) {
+    fail(ErrorCode::kShape, "[", op, "] grad_out has shape ", shape_str(grad_out.sizes()),
+         ", but input has shape ", shape_str(input.sizes()));
+  }
+}
+
+// Of the statistics of rows: the last dimensions have size 1.
+TensorSpec row_statistics(const Tensor& input, IntList normalized_shape) {
+  TensorSpec stats = like(input);
+  stats.dtype = wide_type(input.dtype());
+  for (size_t i = input.dim() - normalized_shape.size(); i < stats.sizes.size(); ++i) {
+    stats.sizes[i] = 1;
+  }
+  return stats;
 }
 
 // What a backward op returns for the gradients not wanted.
@@ -153,11 +177,7 @@ std::tuple<TensorSpec, TensorSpec, TensorSpec> native_layer_norm(const Tensor& i
   check_trailing(input, normalized_shape, "layer_norm");
   check_parameter(weight, "weight", normalized_shape, input, "layer_norm");
   check_parameter(bias, "bias", normalized_shape, input, "layer_norm");
-  TensorSpec stats = like(input);
-  stats.dtype = wide_type(input.dtype());
-  for (size_t i = input.dim() - normalized_shape.size(); i < stats.sizes.size(); ++i) {
-    stats.sizes[i] = 1;
-  }
+  const TensorSpec stats = row_statistics(input, normalized_shape);
   return {spec_like(input), stats, stats};
 }
 
@@ -166,15 +186,33 @@ std::tuple<TensorSpec, TensorSpec, TensorSpec> native_layer_norm_backward(
     const Tensor& /*rstd*/, const Tensor& weight, IntList output_mask) {
   const char* op = "native_layer_norm_backward";
   check_trailing(input, normalized_shape, op);
-  check_mask(output_mask, op);
-  if (!(grad_out.sizes() == input.sizes())) {
-    fail(ErrorCode::kShape, "[", op, "] grad_out has shape ", shape_str(grad_out.sizes()),
-         ", but input has shape ", shape_str(input.sizes()));
-  }
+  check_mask(output_mask, 3, op);
+  check_gradient(grad_out, input, op);
   const Tensor& parameter = weight.defined() ? weight : input;
   return {unwanted_or(like(input), output_mask, 0),
           unwanted_or(like(parameter, to_dims(normalized_shape)), output_mask, 1),
           unwanted_or(like(parameter, to_dims(normalized_shape)), output_mask, 2)};
+}
+
+std::tuple<TensorSpec, TensorSpec> native_rms_norm(const Tensor& input, IntList normalized_shape,
+                                                   const Tensor& weight, double /*eps*/) {
+  check_floating(input, "rms_norm");
+  check_trailing(input, normalized_shape, "rms_norm");
+  check_parameter(weight, "weight", normalized_shape, input, "rms_norm");
+  return {spec_like(input), row_statistics(input, normalized_shape)};
+}
+
+std::tuple<TensorSpec, TensorSpec> native_rms_norm_backward(
+    const Tensor& grad_out, const Tensor& input, IntList normalized_shape, const Tensor& /*rstd*/,
+    const Tensor& weight, IntList output_mask) {
+  const char* op = "native_rms_norm_backward";
+  check_floating(input, op);
+  check_trailing(input, normalized_shape, op);
+  check_mask(output_mask, 2, op);
+  check_gradient(grad_out, input, op);
+  const Tensor& parameter = weight.defined() ? weight : input;
+  return {unwanted_or(like(input), output_mask, 0),
+          unwanted_or(like(parameter, to_dims(normalized_shape)), output_mask, 1)};
 }
 
 std::tuple<TensorSpec, TensorSpec, TensorSpec> batch_norm_training(const Tensor& input,
@@ -193,11 +231,8 @@ std::tuple<TensorSpec, TensorSpec, TensorSpec> batch_norm_training_backward(
     const Tensor& /*var*/, double /*eps*/, IntList output_mask) {
   const char* op = "batch_norm_training_backward";
   const int64_t channels = check_channels(input, op);
-  check_mask(output_mask, op);
-  if (!(grad_out.sizes() == input.sizes())) {
-    fail(ErrorCode::kShape, "[", op, "] grad_out has shape ", shape_str(grad_out.sizes()),
-         ", but input has shape ", shape_str(input.sizes()));
-  }
+  check_mask(output_mask, 3, op);
+  check_gradient(grad_out, input, op);
   const Tensor& parameter = weight.defined() ? weight : input;
   return {unwanted_or(like(input), output_mask, 0),
           unwanted_or(like(parameter, {channels}), output_mask, 1),
@@ -212,8 +247,7 @@ std::tuple<Tensor, Tensor, Tensor> native_layer_norm(const Tensor& input, IntLis
                                                      const Tensor& weight, const Tensor& bias,
                                                      double eps) {
   const Tensor x = widened(input);
-  Dims dims;
-  for (int64_t d = -static_cast<int64_t>(normalized_shape.size()); d < 0; ++d) dims.push_back(d);
+  const Dims dims = last_dims(normalized_shape);
   auto [var, mean] = mytorch::var_mean(x, as_list(dims), 0, true);
   const Tensor rstd = mytorch::rsqrt(mytorch::add(var, eps));
   const Tensor normal = mytorch::mul(mytorch::sub(x, mean), rstd);
@@ -237,22 +271,34 @@ Tensor layer_norm(const Tensor& input, IntList normalized_shape, const Tensor& w
   return std::get<0>(mytorch::native_layer_norm(input, normalized_shape, weight, bias, eps));
 }
 
+std::tuple<Tensor, Tensor> native_rms_norm(const Tensor& input, IntList normalized_shape,
+                                           const Tensor& weight, double eps) {
+  const Tensor x = widened(input);
+  const Dims dims = last_dims(normalized_shape);
+  const Tensor square = mytorch::mean(mytorch::mul(x, x), as_list(dims), true);
+  const Tensor rstd = mytorch::rsqrt(mytorch::add(square, eps));
+  return {affine(mytorch::mul(x, rstd), widened(weight), {}).to(input.dtype()), rstd};
+}
+
+std::tuple<Tensor, Tensor> native_rms_norm_backward(const Tensor& grad_out, const Tensor& input,
+                                                    IntList normalized_shape, const Tensor& rstd,
+                                                    const Tensor& weight, IntList output_mask) {
+  const auto terms = normalization::layer_norm_terms(input, normalized_shape, {}, rstd, weight);
+  const auto [dx, dw, db] = normalization::backward(terms, widened(grad_out), output_mask[0] != 0,
+                                                    output_mask[1] != 0, false);
+  const ScalarType type = (weight.defined() ? weight : input).dtype();
+  return {or_empty(dx, input.sizes(), input.dtype(), input.device()),
+          or_empty(dw, normalized_shape, type, input.device())};
+}
+
 Tensor rms_norm(const Tensor& input, IntList normalized_shape, const Tensor& weight,
                 std::optional<double> eps) {
-  check_floating(input, "rms_norm");
-  check_trailing(input, normalized_shape, "rms_norm");
-  check_parameter(weight, "weight", normalized_shape, input, "rms_norm");
   const double epsilon = input.dtype() == kFloat64    ? std::numeric_limits<double>::epsilon()
                          : input.dtype() == kFloat32  ? std::numeric_limits<float>::epsilon()
                          : input.dtype() == kBFloat16 ? 0x1p-7
                                                       : 0x1p-10;
-  Dims dims;
-  for (int64_t d = -static_cast<int64_t>(normalized_shape.size()); d < 0; ++d) dims.push_back(d);
-  const Tensor x = widened(input);
-  const Tensor square = mytorch::mean(mytorch::mul(x, x), as_list(dims), true);
-  const Tensor normal =
-      mytorch::mul(x, mytorch::rsqrt(mytorch::add(square, eps.value_or(epsilon))));
-  return affine(normal, widened(weight), {}).to(input.dtype());
+  return std::get<0>(
+      mytorch::native_rms_norm(input, normalized_shape, weight, eps.value_or(epsilon)));
 }
 
 std::tuple<Tensor, Tensor, Tensor> batch_norm_training(const Tensor& input, const Tensor& weight,

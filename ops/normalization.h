@@ -1,4 +1,5 @@
-// What layer and batch normalization share: out = (x - mean) * rstd * weight + bias.
+// What layer, root-mean-square and batch normalization share: out = (x - mean) * rstd * weight +
+// bias.
 #pragma once
 
 #include <tuple>
@@ -11,13 +12,14 @@ namespace mytorch::normalization {
 // Everything in the type to compute in, and of shapes that broadcast to that of x.
 struct Terms {
   Tensor x;
-  Tensor mean;
-  Tensor rstd;    // 1 / sqrt(var + eps)
+  Tensor mean;    // undefined: 0, whatever x is
+  Tensor rstd;    // 1 / sqrt(var + eps), var the mean of (x - mean)^2
   Tensor weight;  // undefined: 1
   Dims over;      // the dimensions that mean and rstd are taken over
   Dims others;    // those that the gradients of weight and bias are summed over
 };
 
+// Of a root mean square where `mean` is undefined.
 Terms layer_norm_terms(const Tensor& input, IntList normalized_shape, const Tensor& mean,
                        const Tensor& rstd, const Tensor& weight);
 // `mean`, `var` and `weight` of one element per channel.

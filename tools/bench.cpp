@@ -13,7 +13,7 @@
 #include "mytorch/backends.h"
 #include "mytorch/error.h"
 #include "mytorch/threads.h"
-#include "tests/conformance/catalog.h"
+#include "tests/conformance/custom.h"
 #include "tools/case_options.h"
 #include "tools/commands.h"
 
@@ -54,7 +54,7 @@ int bench_command(const BenchArguments& given) {
   const Device device(given.device);
   check_backends(given.backends, device);
   const std::string share = conformance::share_folder();
-  const auto catalog = conformance::load_catalog(share);
+  const auto catalog = conformance::all_records(share);
   auto cases = select_cases(catalog, share, given.cases, "bench");
   for (bench::Case& c : cases) c.device = device;
   // Before minutes of measurements, so that a wrong name costs none of them.

@@ -7,13 +7,19 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <random>
 
+#include "core/runtime/device_registry.h"
+#include "dispatcher/choice/choice.h"
 #include "mytorch/backends.h"
 #include "mytorch/dtype.h"
 #include "mytorch/error.h"
 #include "tests/conformance/contract.h"
+#include "tests/conformance/custom.h"
 #include "tests/conformance/isolate.h"
+#include "tests/conformance/missing.h"
+#include "tests/conformance/models.h"
 #include "tests/conformance/score.h"
 #include "tools/commands.h"
 
@@ -28,11 +34,12 @@ struct CheckArguments {
   bool contract_only = false;
   std::vector<std::string> promises;  // of the contract
   double seconds = 120;
+  std::string model;  // on which missing kernels are ranked
   std::string json;
 };
 
-std::vector<conformance::OpRecord> known_ops(const conformance::Options& options) {
-  auto catalog = conformance::load_catalog(conformance::share_folder());
+void check_names(const std::vector<conformance::OpRecord>& catalog,
+                 const conformance::Options& options) {
   for (const std::string& name : options.only) {
     const bool known = std::any_of(catalog.begin(), catalog.end(), [&](const auto& op) {
       return op.name == name || op.name.substr(0, op.name.find('.')) == name;
@@ -41,7 +48,24 @@ std::vector<conformance::OpRecord> known_ops(const conformance::Options& options
       throw Error(ErrorCode::kValue, "there is no operator '" + name + "': see `mytorch ops`");
     }
   }
-  return catalog;
+}
+
+// Of the operators that backends brought, those that have a kernel on the device.
+std::vector<conformance::OpRecord> custom_on(const std::string& device) {
+  const int slot = checked_device_slot(Device(device));
+  auto records = conformance::custom_records();
+  std::erase_if(records, [&](const conformance::OpRecord& op) {
+    return candidates(*find_op(op.name), slot).empty();
+  });
+  return records;
+}
+
+// Appends the operators that are not in ops.yaml, with samples as the file says.
+void add_custom(std::vector<conformance::OpRecord> custom, const conformance::Options& options,
+                std::vector<conformance::OpRecord>* catalog) {
+  if (!options.samples.empty()) conformance::read_samples(options.samples, custom);
+  for (auto& record : custom) catalog->push_back(std::move(record));
+  check_names(*catalog, options);
 }
 
 void use_backend(conformance::Options& options) {
@@ -56,10 +80,13 @@ void use_backend(conformance::Options& options) {
 
 void write_json(const CheckArguments& given,
                 const std::vector<conformance::ContractResult>& contract,
-                const conformance::Report& report) {
+                const conformance::Report& report,
+                const std::optional<conformance::Ranking>& ranking = {}) {
   if (given.json.empty()) return;
+  conformance::Json json = conformance::to_json(contract, report, given.options);
+  if (ranking.has_value()) json["model"] = conformance::to_json(*ranking);
   std::ofstream file(given.json);
-  file << conformance::to_json(contract, report, given.options).dump(1) << "\n";
+  file << json.dump(1) << "\n";
   if (!file) throw Error(ErrorCode::kIo, "[check] cannot write " + given.json);
 }
 
@@ -68,7 +95,8 @@ int check_loaded(CheckArguments given) {
   load_default_backends();
   conformance::Options& options = given.options;
   if (!options.backend.empty()) use_backend(options);
-  const auto catalog = known_ops(options);
+  auto catalog = conformance::load_catalog(conformance::share_folder());
+  add_custom(custom_on(options.device), options, &catalog);
   const auto report = given.goldens ? conformance::check_goldens(catalog, options, std::cout)
                                     : conformance::check(catalog, options, std::cout);
   if (report.cases == 0) {
@@ -86,7 +114,7 @@ int check_library(CheckArguments given) {
     throw Error(ErrorCode::kValue, "[check] a library is checked without --backend and --goldens");
   }
   options.plugin = std::filesystem::absolute(options.plugin).string();
-  const auto catalog = known_ops(options);
+  auto catalog = conformance::load_catalog(conformance::share_folder());
   const bool all = options.only.empty() && options.number < 0;
   std::vector<conformance::ContractResult> contract;
   bool kept = true;
@@ -108,11 +136,12 @@ int check_library(CheckArguments given) {
       return 1;
     }
   }
-  if (given.contract_only) {
+  if (given.contract_only && given.model.empty()) {
     write_json(given, contract, {});
     return kept ? 0 : 1;
   }
-  // Its name and device, from a process that loads it.
+  // Its name, device and operators, from a process that loads it.
+  std::vector<conformance::OpRecord> custom;
   const auto ended = conformance::run_in_child(
       [&](const conformance::Tell& tell) {
         load_backend(options.plugin);
@@ -120,8 +149,15 @@ int check_library(CheckArguments given) {
           if (info.path != options.plugin) continue;
           tell(info.device_type + " " + info.name);
         }
+        for (const auto& record : conformance::custom_records()) {
+          tell(conformance::describe_custom(record).dump());
+        }
       },
       [&](const std::string& line) {
+        if (line.starts_with("{")) {
+          custom.push_back(conformance::custom_record(conformance::Json::parse(line)));
+          return;
+        }
         const size_t space = line.find(' ');
         options.device = line.substr(0, space);
         options.backend = line.substr(space + 1);
@@ -131,18 +167,27 @@ int check_library(CheckArguments given) {
     throw Error(ErrorCode::kIo,
                 "[check] " + options.plugin + " cannot be loaded: the process " + ended.how);
   }
+  add_custom(std::move(custom), options, &catalog);
   const auto prepare = [&] {
     load_backend(options.plugin);
     allow_fallback(given.fallback);
   };
-  const auto report =
-      conformance::check_in_children(catalog, options, prepare, given.seconds, std::cout);
-  if (report.cases == 0) {
-    throw Error(ErrorCode::kValue, "nothing to check: no operator has such a case");
+  conformance::Report report;
+  if (!given.contract_only) {
+    report = conformance::check_in_children(catalog, options, prepare, given.seconds, std::cout);
+    if (report.cases == 0) {
+      throw Error(ErrorCode::kValue, "nothing to check: no operator has such a case");
+    }
+    conformance::print_table(report, options, std::cout);
   }
-  conformance::print_table(report, options, std::cout);
-  write_json(given, contract, report);
-  return kept && report.ok() ? 0 : 1;
+  std::optional<conformance::Ranking> ranking;
+  if (!given.model.empty()) {
+    ranking = conformance::rank_in_child(given.model, options.device, options.backend, prepare,
+                                         given.seconds);
+    conformance::print_ranking(*ranking, std::cout);
+  }
+  write_json(given, contract, report, ranking);
+  return kept && (given.contract_only || report.ok()) ? 0 : 1;
 }
 
 }  // namespace
@@ -174,6 +219,9 @@ Run add_check(CLI::App& app) {
         if (number || text == "random") return std::string();
         return "'" + text + "' is neither a whole number from 0 nor `random`";
       });
+  app.add_option("--samples", options->samples,
+                 "calls of operators that a library brings, in JSON; default: what their schemas "
+                 "suggest");
   app.add_option("--case", options->number, "one case of an operator, by its number");
   app.add_flag("--quick", options->quick, "one case for each operator and kind of type");
   app.add_flag("--gradients,!--no-gradients", options->gradients,
@@ -188,6 +236,10 @@ Run add_check(CLI::App& app) {
                "of a library, let operators without a kernel run on the CPU");
   app.add_option("--seconds", given->seconds, "of a library, how long one case may take")
       ->check(CLI::Range(0.1, 1e6));
+  app.add_option("--model", given->model,
+                 "of a library, train this network and rank the kernels that are missing by what "
+                 "each would gain; with --contract, without checking operators")
+      ->check(CLI::IsMember(conformance::model_names()));
   app.add_option("--json", given->json, "also write the results to this file");
   return [given, contract] {
     given->contract_only = contract->count() > 0;

@@ -7,11 +7,10 @@
 
 #include "core/runtime/device_registry.h"
 #include "dispatcher/choice/choice.h"
-#include "dispatcher/custom/custom.h"
 #include "dispatcher/table/op.h"
 #include "mytorch/backends.h"
 #include "mytorch/error.h"
-#include "tests/conformance/catalog.h"
+#include "tests/conformance/custom.h"
 #include "tools/commands.h"
 
 namespace mytorch::tools {
@@ -37,25 +36,8 @@ std::vector<int> device_slots() {
   return {slots.begin(), slots.end()};
 }
 
-// Those of ops.yaml, then those that backends brought.
 std::vector<conformance::OpRecord> all_records() {
-  auto records = conformance::load_catalog(conformance::share_folder());
-  for (const OpEntry* entry : all_ops()) {
-    if (entry->info->custom == nullptr) continue;
-    conformance::OpRecord record;
-    record.name = entry->info->name;
-    record.schema = entry->info->schema;
-    record.doc = entry->info->doc;
-    record.meaning = "custom";
-    record.promote = "none";
-    record.has_kernel = entry->info->has_kernel;
-    const std::string& gradient = entry->info->custom->spec.gradient;
-    const bool by_operator = entry->info->custom->gradient != nullptr;
-    record.gradient = by_operator ? "derived" : gradient;
-    if (by_operator) record.derived_gradient = gradient;
-    records.push_back(std::move(record));
-  }
-  return records;
+  return conformance::all_records(conformance::share_folder());
 }
 
 int coverage(bool derived) {

@@ -12,7 +12,7 @@
 #include "mytorch/error.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/threads.h"
-#include "tests/conformance/catalog.h"
+#include "tests/conformance/custom.h"
 #include "tools/case_options.h"
 #include "tools/commands.h"
 
@@ -60,7 +60,7 @@ int explain_command(const TuneArguments& given) {
   const NoGradGuard no_grad;
   if (!given.threads.empty()) set_num_threads(given.threads[0]);
   const std::string share = conformance::share_folder();
-  const auto catalog = conformance::load_catalog(share);
+  const auto catalog = conformance::all_records(share);
   for (const bench::Case& c : select_cases(catalog, share, given.cases, "explain")) {
     if (c.record == nullptr) continue;  // a program of several operators
     const auto calls = explain_case(c);
@@ -76,7 +76,7 @@ int tune_command(const TuneArguments& given) {
   if (given.clear) clear_choice_table();
   if (given.cases.op.empty() && given.cases.suite.empty() && given.clear) return 0;
   const std::string share = conformance::share_folder();
-  const auto catalog = conformance::load_catalog(share);
+  const auto catalog = conformance::all_records(share);
   const auto cases = select_cases(catalog, share, given.cases, "tune");
   std::vector<int> threads = given.threads;
   if (threads.empty()) threads.push_back(num_threads());

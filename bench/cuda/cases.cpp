@@ -1,10 +1,13 @@
 // Operators on a GPU beside its copy bandwidth, and what a call costs beside a bare launch. The
 // same cases for PyTorch are in bench/peers/torch_cuda.py. One line for each: name, microseconds,
-// GB/s. An argument is a part of the names of the cases to run.
+// GB/s. An argument is a part of the names of the cases to run. With MYTORCH_CUDA_TF32=1 products
+// of float32 are called tf32.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -45,8 +48,18 @@ double measure(const std::function<void()>& run) {
 
 std::string wanted;  // only cases whose names have this in them
 
+// Whether a case whose name begins with one of these may be wanted; others' operands are not made.
+bool any_wanted(std::initializer_list<const char*> begins) {
+  return std::any_of(begins.begin(), begins.end(), [](const std::string begin) {
+    return begin.find(wanted) != std::string::npos || wanted.find(begin) != std::string::npos;
+  });
+}
+
+bool reported = false;  // the last case, so that its result is to be compared
+
 void report(const char* name, double bytes, const std::function<void()>& run) {
-  if (std::string(name).find(wanted) == std::string::npos) return;
+  reported = std::string(name).find(wanted) != std::string::npos;
+  if (!reported) return;
   try {
     const double us = measure(run);
     std::printf("%-30s %10.2f %9.1f\n", name, us, bytes / us / 1e3);
@@ -80,6 +93,7 @@ void report_host(const char* name, const std::function<void()>& run,
 // How far a result is from another computation of it, in the sense of norms.
 void compare(const std::function<Tensor()>& found, const std::function<Tensor()>& expected) try {
   using namespace mytorch;
+  if (!reported) return;
   const Tensor a = found().to(kFloat32), b = expected().to(kFloat32);
   const double error =
       mytorch::sqrt(mytorch::sum(mytorch::square(mytorch::sub(a, b)))).item<double>();
@@ -93,9 +107,7 @@ void compare(const std::function<Tensor()>& found, const std::function<Tensor()>
 }
 
 Tensor uniform(mytorch::IntList sizes, mytorch::ScalarType dtype = mytorch::kFloat32) {
-  return mytorch::rand(sizes, mytorch::kFloat32, mytorch::kCPU)
-      .to(mytorch::Device("cuda"))
-      .to(dtype);
+  return mytorch::rand(sizes, mytorch::kFloat32, "cuda").to(dtype);
 }
 
 }  // namespace
@@ -105,7 +117,7 @@ int main(int argc, char** argv) try {
   using namespace mytorch;
   const NoGradGuard no_grad;
   const double n = 64 << 20;
-  {
+  if (any_wanted({"copy", "fill", "add", "gelu", "cast"})) {
     const Tensor x = uniform({64 << 20}), y = uniform({64 << 20});
     const Tensor out = mytorch::empty({64 << 20}, kFloat32, "cuda");
     report("copy f32 64M", 8 * n, [&] { out.copy_(x); });
@@ -118,7 +130,7 @@ int main(int argc, char** argv) try {
     const Tensor bytes = mytorch::empty({1 << 28}, kUInt8, "cuda").fill_(1);
     report("cast u8 to f32 256M", 5.0 * (1 << 28), [&] { bytes.to(kFloat32); });
   }
-  {
+  if (any_wanted({"host to", "device to"})) {
     const Tensor host = mytorch::rand({64 << 20}, kFloat32, kCPU);
     const Tensor x = host.to("cuda");
     report("host to device 256 MB", 4 * n, [&] { x.copy_(host); });
@@ -127,7 +139,7 @@ int main(int argc, char** argv) try {
     report("host to device 64 B", 64, [&] { y.copy_(small); });
     report("device to host 64 B", 64, [&] { small.copy_(y); });
   }
-  {
+  if (any_wanted({"sum", "transpose", "A + A^T", "permute", "slice", "cat"})) {
     const int64_t side = 8192;
     const double all = 4.0 * side * side;
     const Tensor a = uniform({side, side});
@@ -151,22 +163,55 @@ int main(int argc, char** argv) try {
     const Tensor l = left.contiguous(), r = right.contiguous();
     report("cat columns f32", 2 * all, [&] { mytorch::cat({l, r}, 1); });
   }
-  {
+  if (any_wanted({"softmax", "layer_norm", "rms_norm", "dropout"})) {
     const Tensor x = uniform({16384, 4096}, kBFloat16), grad = uniform({16384, 4096}, kBFloat16);
     const Tensor weight = uniform({4096}, kBFloat16), bias = uniform({4096}, kBFloat16);
     const double all = 2.0 * 16384 * 4096;
     report("softmax bf16 16384x4096", 2 * all, [&] { mytorch::softmax(x, -1); });
     report("layer_norm bf16 16384x4096", 2 * all,
            [&] { mytorch::native_layer_norm(x, {4096}, weight, bias, 1e-5); });
-    const auto [y, mean, rstd] = mytorch::native_layer_norm(x, {4096}, weight, bias, 1e-5);
+    const auto [y, mean, rstd] = mytorch::native_layer_norm(x, {4096}, {}, {}, 1e-5);
+    const Tensor wide_x = x.to(kFloat32), wide_grad = grad.to(kFloat32);
+    const Tensor wide_weight = weight.to(kFloat32), wide_bias = bias.to(kFloat32);
+    compare([&] { return mytorch::layer_norm(x, {4096}, weight, bias); },
+            [&] { return mytorch::layer_norm(wide_x, {4096}, wide_weight, wide_bias); });
+    const auto layer_norm_backward = [&, &mean = mean, &rstd = rstd](
+                                         const Tensor& g, const Tensor& of, const Tensor& w) {
+      return mytorch::native_layer_norm_backward(g, of, {4096}, mean, rstd, w);
+    };
+    report("layer_norm backward", 3 * all, [&] { layer_norm_backward(grad, x, weight); });
+    compare([&] { return std::get<0>(layer_norm_backward(grad, x, weight)); },
+            [&] { return std::get<0>(layer_norm_backward(wide_grad, wide_x, wide_weight)); });
+    compare([&] { return std::get<1>(layer_norm_backward(grad, x, weight)); },
+            [&] { return mytorch::sum(mytorch::mul(wide_grad, y), {0}, false, kFloat32); });
     report("rms_norm bf16 16384x4096", 2 * all,
            [&] { mytorch::rms_norm(x, {4096}, weight, 1e-5); });
-    report("dropout bf16 16384x4096", 2 * all, [&] { mytorch::dropout(x, 0.5, true); });
-    report("layer_norm backward", 3 * all, [&, &mean = mean, &rstd = rstd] {
-      mytorch::native_layer_norm_backward(grad, x, {4096}, mean, rstd, weight);
-    });
+    const Tensor inverse = mytorch::rsqrt(mytorch::mean(mytorch::square(wide_x), {-1}, true));
+    const Tensor normal = mytorch::mul(wide_x, inverse);
+    compare([&] { return mytorch::rms_norm(x, {4096}, weight, 1e-5); },
+            [&] { return mytorch::mul(normal, wide_weight); });
+    const auto rms_norm_backward = [&] {
+      return mytorch::native_rms_norm_backward(grad, x, {4096}, inverse, weight);
+    };
+    report("rms_norm backward", 3 * all, [&] { rms_norm_backward(); });
+    compare([&] { return std::get<1>(rms_norm_backward()); },
+            [&] { return mytorch::sum(mytorch::mul(wide_grad, normal), {0}); });
+    compare([&] { return std::get<0>(rms_norm_backward()); },
+            [&] {
+              const Tensor h = mytorch::mul(wide_grad, wide_weight);
+              const Tensor along = mytorch::mean(mytorch::mul(h, normal), {-1}, true);
+              return mytorch::mul(mytorch::sub(h, mytorch::mul(normal, along)), inverse);
+            });
+    report("dropout bf16 16384x4096", 2.5 * all, [&] { mytorch::dropout(x, 0.5, true); });
   }
-  {
+  if (any_wanted({"group_norm"})) {
+    const double all = 2.0 * 64 * 256 * 56 * 56;
+    const Tensor x = uniform({64, 256, 56, 56}, kBFloat16);
+    const Tensor weight = uniform({256}, kBFloat16), bias = uniform({256}, kBFloat16);
+    report("group_norm bf16 64x256x56, 32", 2 * all,
+           [&] { mytorch::group_norm(x, 32, weight, bias); });
+  }
+  if (any_wanted({"cross_entropy"})) {
     const Tensor x = uniform({8192, 50304}, kBFloat16);
     const Tensor target = mytorch::randint(50304, {8192}, kInt64, kCPU).to("cuda");
     const double all = 2.0 * 8192 * 50304;
@@ -195,21 +240,24 @@ int main(int argc, char** argv) try {
       leaf.set_grad({});
     });
   }
-  {
+  if (any_wanted({"embedding"})) {
     const Tensor grad = uniform({16, 1024, 1024}, kBFloat16);
     const Tensor index = mytorch::randint(50304, {16, 1024}, kInt64, kCPU).to("cuda");
     report("embedding gradient bf16", 2.0 * 50304 * 1024 + 2.0 * 16 * 1024 * 1024,
            [&] { mytorch::embedding_dense_backward(grad, index, 50304, -1, false); });
   }
   // Operations in place of bytes from here: the last column is TFLOP/s.
-  for (const auto& [dtype, name] : {std::pair{kBFloat16, "bf16"}, {kFloat32, "f32"}}) {
+  const char* tf32 = std::getenv("MYTORCH_CUDA_TF32");
+  const char* f32 = tf32 != nullptr && std::string(tf32) == "1" ? "tf32" : "f32";
+  for (const auto& [dtype, name] : {std::pair{kBFloat16, "bf16"}, {kFloat32, f32}}) {
     for (const int64_t side : {4096, 8192}) {
+      if (!any_wanted({"matmul"})) continue;
       const Tensor a = uniform({side, side}, dtype), b = uniform({side, side}, dtype);
       report(("matmul " + std::string(name) + " " + std::to_string(side)).c_str(),
              2e-3 * static_cast<double>(side) * side * side, [&] { mytorch::matmul(a, b); });
     }
   }
-  {
+  if (any_wanted({"linear"})) {
     const Tensor x = mytorch::sub(uniform({16384, 1024}, kBFloat16), 0.5);
     const Tensor weight = mytorch::mul(mytorch::sub(uniform({4096, 1024}, kBFloat16), 0.5), 0.25);
     const Tensor bias = mytorch::sub(uniform({4096}, kBFloat16), 0.5);
@@ -230,6 +278,7 @@ int main(int argc, char** argv) try {
   };
   for (const Conv& c :
        {Conv{64, 56, 3, 1, 64}, {128, 28, 3, 1, 128}, {256, 14, 3, 1, 256}, {3, 224, 7, 2, 64}}) {
+    if (!any_wanted({"conv"})) continue;
     const auto last = [](const Tensor& t) {
       return mytorch::permute(mytorch::permute(t, {0, 2, 3, 1}).contiguous(), {0, 3, 1, 2});
     };
@@ -256,7 +305,8 @@ int main(int argc, char** argv) try {
     };
     const auto weight_gradient = [&](const Tensor& grad, const Tensor& input) {
       return mytorch::convolution_backward_weight(grad, input, w.sizes(), {c.stride, c.stride},
-                                                  {padding, padding}, {1, 1}, false, {0, 0}, 1);
+                                                  {padding, padding}, {1, 1}, false, {0, 0}, 1,
+                                                  w.strides());
     };
     if (c.channels != 3) {
       report((name + " input gradient").c_str(), flops, [&] { input_gradient(y, w); });
@@ -265,7 +315,7 @@ int main(int argc, char** argv) try {
     report((name + " weight gradient").c_str(), flops, [&] { weight_gradient(y, x); });
     compare([&] { return weight_gradient(y, x); }, [&] { return weight_gradient(wide_y, wide_x); });
   }
-  {
+  if (any_wanted({"AdamW"})) {
     std::vector<Tensor> parameters;
     for (int i = 0; i < 116; ++i) {  // 122 M
       parameters.push_back(uniform({1024, 1024}).requires_grad_());
@@ -275,7 +325,7 @@ int main(int argc, char** argv) try {
     for (const Tensor& p : parameters) p.set_grad(mytorch::zeros(p.sizes(), kFloat32, "cuda"));
     report("AdamW 122 M", 28.0 * 116 * 1025 * 1024, [&] { optimizer.step(); });
   }
-  {
+  if (any_wanted({"bare", "add,", "add_out,", "fill_,", "empty,"})) {
     const Tensor x = uniform({8}), y = uniform({8});
     const Tensor out = mytorch::empty({8}, kFloat32, "cuda");
     report_host("bare launch", &launch_nothing, &wait_for_nothing);

@@ -156,7 +156,9 @@ std::vector<Json> suggested(const OpRecord& record) {
     }
     return args;
   };
-  if (record.meaning == "pointwise") {
+  if (record.meaning == "custom") {  // its samples are there to be checked
+    for (const int64_t n : {64, 1024}) found.push_back(all_of_shape(Json::array({n, n})));
+  } else if (record.meaning == "pointwise") {
     for (const int64_t n : {8, 1 << 16, 1 << 24}) found.push_back(all_of_shape(Json::array({n})));
   } else if (record.meaning == "reduce") {
     const OpArg* dim = record.arg("dim");
@@ -388,6 +390,7 @@ std::string reproducer(const Case& c, int threads, const std::string& backend) {
     }
     line += " --dtype " + c.dtype;
   }
+  if (!c.device.is_cpu()) line += " --device " + c.device.str();
   line += " --threads " + std::to_string(threads);
   return backend.empty() ? line : line + " --backend " + backend;
 }

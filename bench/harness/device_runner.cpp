@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -16,6 +17,7 @@
 #include "mytorch/device_memory.h"
 #include "mytorch/error.h"
 #include "mytorch/graph.h"
+#include "mytorch/timed_event.h"
 
 namespace mytorch::bench {
 namespace {
@@ -56,14 +58,24 @@ class Turns {
   size_t next_ = 0;
 };
 
+// Seconds from when the device, idle before, comes to what is queued until it is done: by its own
+// clock where it has one.
+double device_seconds(Device device, const std::function<void()>& queue) {
+  synchronize(device);
+  if (TimedEvent::known_by(device)) {
+    const TimedEvent begin(device);
+    queue();
+    return TimedEvent(device).seconds_since(begin);
+  }
+  return seconds_of([&] {
+    queue();
+    synchronize(device);
+  });
+}
+
 // Seconds of a call among `times` that are queued together.
 double queued_seconds(Turns& turns, Device device, int64_t times) {
-  synchronize(device);
-  return seconds_of([&] {
-           turns.run(times);
-           synchronize(device);
-         }) /
-         static_cast<double>(times);
+  return device_seconds(device, [&] { turns.run(times); }) / static_cast<double>(times);
 }
 
 Tensor numbers(std::vector<int64_t> shape, ScalarType dtype, Device device) {
@@ -79,34 +91,59 @@ double best_seconds(Device device, int repetitions, const std::function<void()>&
   run();
   double best = 1e9;
   for (int round = 0; round < 7; ++round) {
-    synchronize(device);
-    const double spent = seconds_of([&] {
+    const double spent = device_seconds(device, [&] {
       for (int i = 0; i < repetitions; ++i) run();
-      synchronize(device);
     });
     best = std::min(best, spent / repetitions);
   }
   return best;
 }
 
+// Work per second at the largest size, up to `most`, for which a device has the memory and a call
+// takes no longer than that tells. `make(n)` gives the call and its work.
+struct Sized {
+  std::function<void()> run;
+  double work;
+};
+double rate_of(Device device, int64_t least, int64_t most, int repetitions,
+               const std::function<Sized(int64_t n)>& make) {
+  constexpr double kLong = 20e-3;  // seconds
+  double rate = 0;
+  for (int64_t n = least; n <= most; n *= 2) {
+    try {
+      const Sized sized = make(n);
+      sized.run();
+      const double once = device_seconds(device, sized.run);
+      rate = sized.work / once;
+      if (once > kLong) break;
+      if (n == most) rate = sized.work / best_seconds(device, repetitions, sized.run);
+    } catch (const Error& error) {
+      if (rate == 0 || error.code() != ErrorCode::kOutOfMemory) throw;
+      break;
+    }
+  }
+  return rate;
+}
+
 // Bytes per second of a copy within the device.
 double copy_rate(Device device) {
-  const int64_t n = int64_t{128} << 20;
-  const Tensor from = numbers({n}, kFloat32, device);
-  const Tensor to = numbers({n}, kFloat32, device);
-  return 8.0 * static_cast<double>(n) / best_seconds(device, 10, [&] {
-           call("copy_", {to, from});
-         });
+  return rate_of(device, 1 << 16, int64_t{128} << 20, 10, [&](int64_t n) -> Sized {
+    const Tensor from = numbers({n}, kFloat32, device);
+    const Tensor to = numbers({n}, kFloat32, device);
+    return {[from, to] { call("copy_", {to, from}); }, 8.0 * static_cast<double>(n)};
+  });
 }
 
 // Operations per second of a large product of matrices: of the tensor cores, where a type has some.
 double product_rate(Device device, ScalarType dtype) {
-  const int64_t n = dtype == kFloat64 ? 4096 : 8192;
-  const Tensor a = numbers({n, n}, dtype, device), b = numbers({n, n}, dtype, device);
-  const Tensor c = numbers({n, n}, dtype, device);
-  return 2.0 * static_cast<double>(n * n * n) / best_seconds(device, 3, [&] {
-           call("mm", {a, b}, {{"out", Value(c)}});
-         });
+  return rate_of(device, 64, dtype == kFloat64 ? 4096 : 8192, 3, [&](int64_t n) -> Sized {
+    const Tensor a = numbers({n, n}, dtype, device), b = numbers({n, n}, dtype, device);
+    const Tensor c = numbers({n, n}, dtype, device);
+    return {[a, b, c] {
+              call("mm", {a, b}, {{"out", Value(c)}});
+            },
+            2.0 * static_cast<double>(n * n * n)};
+  });
 }
 
 // Measured once: a device's clocks move little next to the host's.
@@ -171,12 +208,7 @@ double replayed_seconds(Turns& turns, Device device, int64_t times, int rounds) 
   std::vector<double> all;
   graph.replay();
   for (int i = 0; i < rounds; ++i) {
-    synchronize(device);
-    all.push_back(seconds_of([&] {
-                    graph.replay();
-                    synchronize(device);
-                  }) /
-                  static_cast<double>(times));
+    all.push_back(device_seconds(device, [&] { graph.replay(); }) / static_cast<double>(times));
   }
   return median(all);
 }

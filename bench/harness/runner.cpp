@@ -171,11 +171,22 @@ class Rounds {
     ++done_;
     return done_ <= kLeastRounds || (done_ <= kMostRounds && Clock::now() < end_);
   }
+  bool is_odd() const { return done_ % 2 != 0; }
 
  private:
   Clock::time_point end_;
   int done_ = 0;
 };
+
+// A B, and in the next round B A: what a contender leaves behind, it leaves to each of the others.
+template <class Turn>
+void in_turns(std::vector<Contender>& contenders, const Rounds& rounds, Turn&& turn) {
+  for (size_t i = 0; i < contenders.size(); ++i) {
+    Contender& c = contenders[rounds.is_odd() ? i : contenders.size() - 1 - i];
+    const auto pinned = pin(c);
+    turn(c);
+  }
+}
 
 void warm_rounds(Subject& subject, std::vector<Contender>& contenders, Bound& bound,
                  double seconds) {
@@ -185,13 +196,17 @@ void warm_rounds(Subject& subject, std::vector<Contender>& contenders, Bound& bo
   }
   for (Rounds rounds(seconds * static_cast<double>(contenders.size())); rounds.next();) {
     bound.sample();
-    for (Contender& c : contenders) {
-      const auto pinned = pin(c);
+    in_turns(contenders, rounds, [&](Contender& c) {
       subject.renew();
-      subject.run(1);
+      subject.run(c.batch);  // caches, the allocator and the branch predictor forget the one before
+      subject.renew();
       c.warm.push_back(seconds_of_batch(subject, c.batch));
-      if (c.probe != nullptr) split_round(subject, c);
-    }
+    });
+    in_turns(contenders, rounds, [&](Contender& c) {
+      if (c.probe == nullptr) return;
+      subject.renew();
+      split_round(subject, c);
+    });
   }
 }
 
@@ -200,14 +215,13 @@ void cold_rounds(Subject& subject, std::vector<Contender>& contenders, Bound& bo
   CacheFlush flush(threads);
   for (Rounds rounds(seconds * static_cast<double>(contenders.size())); rounds.next();) {
     bound.sample();
-    for (Contender& c : contenders) {
-      const auto pinned = pin(c);
+    in_turns(contenders, rounds, [&](Contender& c) {
       subject.renew();
       for (int i = 0; i < kColdRuns; ++i) {
         flush.run();
         c.cold.push_back(seconds_of_batch(subject, 1));
       }
-    }
+    });
   }
 }
 

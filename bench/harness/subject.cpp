@@ -2,6 +2,7 @@
 
 #include "bench/harness/arguments.h"
 #include "bench/harness/programs.h"
+#include "dispatcher/custom/custom.h"
 #include "dispatcher/table/op.h"
 #include "mytorch/error.h"
 
@@ -31,8 +32,9 @@ class OpSubject final : public Subject {
       flops_ = evaluate(record_.cost.at("flops"), facts_of(record_, args_, results_));
     }
     const OpInfo& info = *find_op(record_.name)->info;
+    custom_ = c.form == Form::kFunction ? info.custom : nullptr;
     form_ = inplace_ ? info.boxed_inplace : c.form == Form::kOut ? info.boxed_out : info.boxed;
-    if (form_ == nullptr) {
+    if (form_ == nullptr && custom_ == nullptr) {
       throw Error(ErrorCode::kValue, "[bench] " + record_.name + " has no such form");
     }
     outs_ = c.form == Form::kOut ? results_.size() : 0;
@@ -43,7 +45,11 @@ class OpSubject final : public Subject {
   void run(int64_t times) override {
     for (int64_t i = 0; i < times; ++i) {
       results_.clear();
-      form_(args_.data(), &results_);
+      if (custom_ == nullptr) {
+        form_(args_.data(), &results_);
+      } else {
+        results_ = call_custom(*custom_, args_);
+      }
     }
   }
   void renew() override {
@@ -63,6 +69,7 @@ class OpSubject final : public Subject {
   size_t outs_ = 0;
   std::vector<Value> args_, results_;
   void (*form_)(const Value*, std::vector<Value>*) = nullptr;
+  const CustomOperator* custom_ = nullptr;  // in place of a form
   Bytes bytes_;
   double flops_ = 0;
 };

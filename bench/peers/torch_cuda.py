@@ -98,9 +98,15 @@ def main() -> None:
     report("layer_norm bf16 16384x4096", 2 * size, lambda: torch.native_layer_norm(x, [4096], weight, bias, 1e-5))
     _, mean, rstd = torch.native_layer_norm(x, [4096], weight, bias, 1e-5)
     report("rms_norm bf16 16384x4096", 2 * size, lambda: F.rms_norm(x, [4096], weight, 1e-5))
-    report("dropout bf16 16384x4096", 2 * size, lambda: F.dropout(x, 0.5, True))
+    inverse = x.float().square().mean(-1, keepdim=True).rsqrt()
+    report("rms_norm backward", 3 * size, lambda: torch.ops.aten._fused_rms_norm_backward(
+        grad, x, [4096], inverse, weight, [True, True]))
+    report("dropout bf16 16384x4096", 2.5 * size, lambda: F.dropout(x, 0.5, True))
     report("layer_norm backward", 3 * size, lambda: torch.ops.aten.native_layer_norm_backward(
         grad, x, [4096], mean, rstd, weight, bias, [True, True, True]))
+    image = torch.rand(64, 256, 56, 56, device=CUDA).bfloat16()
+    scale, shift = torch.rand(256, device=CUDA).bfloat16(), torch.rand(256, device=CUDA).bfloat16()
+    report("group_norm bf16 64x256x56, 32", 4 * image.numel(), lambda: F.group_norm(image, 32, scale, shift))
     x = torch.rand(8192, 50304, device=CUDA).bfloat16()
     target = torch.randint(50304, (8192,), device=CUDA)
     size = 2 * 8192 * 50304
@@ -122,7 +128,8 @@ def main() -> None:
     report("embedding gradient bf16", 2 * 50304 * 1024 + 2 * 16 * 1024 * 1024,
            lambda: torch.ops.aten.embedding_dense_backward(grad, index, 50304, -1, False))
     # Operations in place of bytes from here: the last column is TFLOP/s.
-    for dtype, name in ((torch.bfloat16, "bf16"), (torch.float32, "f32")):
+    for dtype, name in ((torch.bfloat16, "bf16"), (torch.float32, "f32"), (torch.float32, "tf32")):
+        torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
         for side in (4096, 8192):
             a, b = (torch.rand(side, side, device=CUDA).to(dtype) for _ in range(2))
             report(f"matmul {name} {side}", 2e-3 * side**3, lambda a=a, b=b: a @ b)

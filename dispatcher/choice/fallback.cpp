@@ -7,6 +7,7 @@
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
+#include "dispatcher/choice/observe.h"
 #include "dispatcher/choice/state.h"
 #include "dispatcher/table/fields.h"
 #include "mytorch/backends.h"
@@ -161,6 +162,7 @@ void run_fallback(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args)
                  "mytorch: warning: [%s] runs on the CPU for %s: no kernel there takes it\n",
                  op.base, device_type(slot).name.c_str());
   }
+  const Detour detour({state.entry, slot, ctx, args}, kFellBack);
   std::vector<char> copy(static_cast<const char*>(args),
                          static_cast<const char*>(args) + op.args_size);
   std::vector<Mirror> inputs;

@@ -3,8 +3,10 @@
 #include <atomic>
 #include <utility>
 
+#include "core/runtime/context.h"
 #include "dispatcher/choice/state.h"
 #include "mytorch/backends.h"
+#include "mytorch/tensor_impl.h"
 
 namespace mytorch {
 namespace {
@@ -50,6 +52,19 @@ void tell_observers(const KernelCall& call) {
     ~Aside() { innermost = self; }
   } const aside{std::exchange(innermost, observer->outer_)};
   observer->seen_(call);
+}
+
+Detour::Detour(const KernelCall& call, int how) : call_(call), how_(how), watching_(watcher()) {
+  if (watching_ != nullptr) watching_->before(call_);
+}
+
+Detour::Detour(const OpEntry& entry, const TensorImpl* out, const void* args)
+    : Detour({const_cast<OpEntry*>(&entry), out->device_slot,
+              context(out->device_slot, out->abi.dl.device), args},
+             kDissolved) {}
+
+Detour::~Detour() {
+  if (watching_ != nullptr) watching_->after(call_, {how_, nullptr});
 }
 
 Watcher* watcher() { return the_watcher.load(std::memory_order_acquire); }

@@ -10,6 +10,7 @@
 namespace mytorch {
 
 struct Candidate;
+struct TensorImpl;
 
 struct KernelCall {
   OpEntry* entry;
@@ -20,9 +21,12 @@ struct KernelCall {
 
 // What became of it.
 struct KernelRan {
-  int status;
+  int status;                  // or one of the two below
   const Candidate* candidate;  // null where none took the call
 };
+// Instead of a kernel that is missing: the ops that the call consists of ran, or the CPU.
+constexpr int kDissolved = -1;
+constexpr int kFellBack = -2;
 
 // While it lives, `seen` is called for each kernel call of this thread, before it runs.
 class Observe {
@@ -39,7 +43,8 @@ class Observe {
 };
 
 // Sees the calls of all threads, from whichever makes them. It lives for good: calls may be under
-// way when it is told to look away.
+// way when it is told to look away. A call that no kernel took is told, and then once more as the
+// detour that was made for it, with the calls that this led to inside.
 class Watcher {
  public:
   virtual void before(const KernelCall& call) noexcept = 0;
@@ -51,6 +56,22 @@ class Watcher {
 };
 // null: nobody watches.
 void set_watcher(Watcher* watcher);
+
+// While it lives, what runs is in place of a kernel of the op on that device.
+class Detour {
+ public:
+  Detour(const KernelCall& call, int how);  // kDissolved, kFellBack
+  // A call dissolves whose result is `out`, or lies beside it.
+  Detour(const OpEntry& entry, const TensorImpl* out, const void* args);
+  ~Detour();
+  Detour(const Detour&) = delete;
+  Detour& operator=(const Detour&) = delete;
+
+ private:
+  KernelCall call_;
+  int how_;
+  Watcher* watching_;
+};
 
 // For choose(): whether anybody looks; then tell_observers() comes before the call, and the
 // watcher, if there is one, is told before and after it.

@@ -242,21 +242,35 @@ std::vector<Value> call_custom(const CustomOperator& op, const std::vector<Value
   return run_custom(op, args);
 }
 
+namespace {
+
+// The arguments with the results that a kernel is to write.
+void set_outputs(const CustomOperator& op, const std::vector<Tensor>& outputs, PackedArgs* packed) {
+  for (size_t i = 0; i < outputs.size(); ++i) packed->set_output(op.schema.outputs[i], outputs[i]);
+  if (!on_one_device(op.info, packed->get())) fail_devices(op.info, packed->get());
+}
+
+}  // namespace
+
+void run_custom_into(const CustomOperator& op, const std::vector<Value>& args,
+                     const std::vector<Tensor>& outputs) {
+  PackedArgs packed(op.info, args);
+  set_outputs(op, outputs, &packed);
+  run_primitive(op.entry, outputs[0].impl(), packed.get());
+}
+
 std::vector<Value> run_custom(const CustomOperator& op, const std::vector<Value>& args) {
   const LayerMask masked(kLayerAutograd);
   if (op.spec.infer == nullptr) return checked_results(op, op.spec.body(args));
   PackedArgs packed(op.info, args);
   const std::vector<Tensor> outputs = make_outputs(op, args);
-  for (size_t i = 0; i < outputs.size(); ++i) packed.set_output(op.schema.outputs[i], outputs[i]);
-  if (!on_one_device(op.info, packed.get())) fail_devices(op.info, packed.get());
+  set_outputs(op, outputs, &packed);
   TensorImpl* first = outputs[0].impl();
-  mt_ctx* ctx = context(first->device_slot, first->abi.dl.device);
-  if (!run_kernel(op.entry, first->device_slot, ctx, packed.get())) {
-    if (op.spec.body != nullptr) {
-      const Detour detour(op.entry, first, packed.get());
-      return checked_results(op, op.spec.body(args));
-    }
-    run_fallback(op.entry, first->device_slot, ctx, packed.get());
+  if (op.spec.body == nullptr) {
+    run_primitive(op.entry, first, packed.get());
+  } else if (!try_kernel(op.entry, first, packed.get())) {
+    const Detour detour(op.entry, first, packed.get());
+    return checked_results(op, op.spec.body(args));
   }
   return {outputs.begin(), outputs.end()};
 }
@@ -281,7 +295,8 @@ std::vector<ResultSpec> infer_in_c(const mt_operator& abi, const OpInfo& op,
     std::string why = take_host_error();
     if (why.empty()) why = "its infer failed";
     const bool known = status >= MT_ERROR_SHAPE && status <= MT_ERROR_INTERNAL;
-    fail(known ? static_cast<ErrorCode>(status) : ErrorCode::kInternal, "[", op.base, "] ", why);
+    if (why[0] != '[') why = absl::StrCat("[", op.base, "] ", why);
+    fail(known ? static_cast<ErrorCode>(status) : ErrorCode::kInternal, why);
   }
   std::vector<ResultSpec> specs;
   const Device device = device_of(args);

@@ -28,6 +28,10 @@ std::vector<Value> call_custom(const CustomOperator& op, const std::vector<Value
 // The same below the layers: nothing is recorded.
 std::vector<Value> run_custom(const CustomOperator& op, const std::vector<Value>& args);
 
+// A kernel of it, or the fallback's, writes these results.
+void run_custom_into(const CustomOperator& op, const std::vector<Value>& args,
+                     const std::vector<Tensor>& outputs);
+
 // Set by autograd: calls an operator that has a gradient, and records it where it must be.
 extern std::vector<Value> (*record_custom)(const CustomOperator& op,
                                            const std::vector<Value>& args);

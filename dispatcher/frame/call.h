@@ -9,6 +9,7 @@
 #include "core/runtime/recording.h"
 #include "core/tensor/spec.h"
 #include "dispatcher/choice/choice.h"
+#include "dispatcher/choice/observe.h"
 #include "dispatcher/frame/outputs.h"
 #include "dispatcher/frame/pointwise.h"
 #include "mytorch/tensor.h"
@@ -123,7 +124,7 @@ class DynamicOutputs {
 // ----------------------------------------------------------------------------------------
 
 // Runs the kernel on the device of `out`. False when none takes the call: the caller then computes
-// what the record's composite says.
+// what the record's composite says, as a Detour.
 inline bool try_kernel(const OpEntry& entry, TensorImpl* out, const void* args) {
   mt_ctx* ctx = context(out->device_slot, out->abi.dl.device);
   return run_kernel(entry, out->device_slot, ctx, args);

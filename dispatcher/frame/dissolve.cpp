@@ -6,6 +6,7 @@
 
 #include "core/types/errors.h"
 #include "dispatcher/boxed/boxed.h"
+#include "dispatcher/choice/observe.h"
 #include "dispatcher/choice/state.h"
 #include "dispatcher/frame/outputs.h"
 #include "dispatcher/frame/reduce.h"
@@ -273,6 +274,7 @@ void run_program_slow(const OpEntry& entry, TensorImpl* out, const void* args) {
   mt_ctx* ctx = context(out->device_slot, out->abi.dl.device);
   if (!can_dissolve(op, args)) return run_fallback(entry, out->device_slot, ctx, args);
   state_of(const_cast<OpEntry&>(entry)).dissolved.fetch_add(1, std::memory_order_relaxed);
+  const Detour detour(entry, out, args);
   const mt_program& p = *op.programs[header(args).variant];
   bool wanted[8] = {};
   for (int i = 0; i < p.num_outputs; ++i) {

@@ -26,7 +26,7 @@ inline bool same_kind(const mt_tensor* a, const mt_tensor* b) {
 }
 
 // Of tensors of the same kind.
-inline bool same_shape(const mt_tensor* a, const mt_tensor* b) {
+[[gnu::always_inline]] inline bool same_shape(const mt_tensor* a, const mt_tensor* b) {
   const int32_t ndim = a->dl.ndim;
   const int64_t* const x = a->dl.shape;
   const int64_t* const y = b->dl.shape;
@@ -40,30 +40,45 @@ inline bool is_dense_here(const mt_tensor* t) {
   return (t->flags & (MT_TENSOR_DENSE | MT_TENSOR_HOST)) == MT_TENSOR_DENSE;
 }
 
-// The first tensor of such a call, or null.
-template <int n>
-[[gnu::always_inline]] inline const TensorImpl* uniform(const OpInfo& op,
-                                                        const mt_tensor* const (&inputs)[n]) {
-  const mt_tensor* first = nullptr;
+// What the operands of such a call have in common.
+struct Uniform {
+  const mt_tensor* like;  // that all are compared with; null: the first of them
+  bool tensors = false;   // there are some
   bool numbers = false;
+};
+
+// Whether all tensors are dense, here, of one kind and shape, and `fit`.
+template <int n, class Fit>
+[[gnu::always_inline]] inline bool look_at(const mt_tensor* const (&inputs)[n], Uniform& all,
+                                           Fit&& fit) {
 #pragma GCC unroll 8
   for (int i = 0; i < n; ++i) {
     const mt_tensor* t = inputs[i];
     if (t == nullptr) continue;
     if (t->storage == nullptr) {
-      numbers = true;
+      all.numbers = true;
       continue;
     }
-    if (!is_dense_here(t)) return nullptr;
-    if (first == nullptr) {
-      first = t;
-    } else if (!same_kind(t, first) || !same_shape(t, first)) {
-      return nullptr;
+    if (!is_dense_here(t)) return false;
+    if (all.like == nullptr) {
+      all.like = t;
+    } else if (!same_kind(t, all.like) || !same_shape(t, all.like) || !fit(t)) {
+      return false;
     }
+    all.tensors = true;
   }
-  const auto* impl = reinterpret_cast<const TensorImpl*>(first);
-  if (first == nullptr || !is_uniform_type(op, impl->dtype)) return nullptr;
-  if (numbers && !numbers_are_lower(op, inputs, impl->dtype)) return nullptr;
+  return all.tensors;
+}
+
+// The first tensor of such a call, or null.
+template <int n>
+[[gnu::always_inline]] inline const TensorImpl* uniform(const OpInfo& op,
+                                                        const mt_tensor* const (&inputs)[n]) {
+  Uniform all{nullptr};
+  if (!look_at(inputs, all, [](const mt_tensor*) { return true; })) return nullptr;
+  const auto* impl = reinterpret_cast<const TensorImpl*>(all.like);
+  if (!is_uniform_type(op, impl->dtype)) return nullptr;
+  if (all.numbers && !numbers_are_lower(op, inputs, impl->dtype)) return nullptr;
   return impl;
 }
 
@@ -74,24 +89,12 @@ template <int n>
                                                 const mt_tensor* const (&inputs)[n],
                                                 const TensorImpl* out) {
   if (op.outputs[0].dtype >= 0 || !is_dense_here(&out->abi) || out->inference) return false;
-  const mt_tensor* first = nullptr;
-  bool numbers = false;
-#pragma GCC unroll 8
-  for (int i = 0; i < n; ++i) {
-    const mt_tensor* t = inputs[i];
-    if (t == nullptr) continue;
-    if (t->storage == nullptr) {
-      numbers = true;
-      continue;
-    }
-    if (!is_dense_here(t) || !same_kind(t, &out->abi) || !same_shape(t, &out->abi) ||
-        (t->storage == out->abi.storage && t->dl.data != out->abi.dl.data)) {
-      return false;
-    }
-    first = t;
-  }
-  return first != nullptr && is_uniform_type(op, out->dtype) &&
-         (!numbers || numbers_are_lower(op, inputs, out->dtype));
+  Uniform all{&out->abi};
+  const auto apart = [&](const mt_tensor* t) {
+    return t->storage != out->abi.storage || t->dl.data == out->abi.dl.data;
+  };
+  return look_at(inputs, all, apart) && is_uniform_type(op, out->dtype) &&
+         (!all.numbers || numbers_are_lower(op, inputs, out->dtype));
 }
 
 // Whether the computation on operands of this type is in the same type.

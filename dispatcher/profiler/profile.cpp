@@ -40,7 +40,7 @@ std::vector<KernelTime> Profile::times() {
   std::map<Key, KernelTime> found;
   for (const Events& of : state_->threads) {
     for (const Event& event : of.events) {
-      // What dissolved is told by the calls that it led to.
+      // Told by the detour that followed, or by another kernel.
       if (event.status == MT_DECLINED) continue;
       const Named named = names_of(of, event);
       KernelTime& t = found[{named.op, named.device, named.backend, named.kernel}];
@@ -71,7 +71,7 @@ std::string Profile::table(size_t rows) {
   double kernels = 0;
   uint64_t calls = 0;
   for (const KernelTime& t : all) {
-    if (t.device.empty()) continue;  // a range
+    if (t.backend.empty()) continue;  // a range, or a detour, whose kernels are rows of their own
     kernels += t.self_seconds;
     calls += t.calls;
   }
@@ -82,10 +82,11 @@ std::string Profile::table(size_t rows) {
     const KernelTime& t = all[i];
     const auto n = static_cast<double>(t.calls);
     const bool range = t.device.empty();
+    const bool kernel = !t.backend.empty();
     absl::StrAppendFormat(
         &text, "%-34s %-8s %-26s %9d %11.3f %6s %10.2f %10.2f %8s\n", t.op, t.device,
-        range ? "" : absl::StrCat(t.backend, "/", t.kernel), t.calls, 1e3 * t.self_seconds,
-        range || kernels == 0 ? "" : absl::StrFormat("%.1f", 100 * t.self_seconds / kernels),
+        kernel ? absl::StrCat(t.backend, "/", t.kernel) : t.kernel, t.calls, 1e3 * t.self_seconds,
+        !kernel || kernels == 0 ? "" : absl::StrFormat("%.1f", 100 * t.self_seconds / kernels),
         1e6 * t.seconds / n, 1e6 * t.longest,
         range || t.seconds == 0
             ? ""
@@ -116,7 +117,9 @@ Named names_of(const Events& of, const Event& event) {
     named.backend = c->backend->name;
     named.kernel = c->compiled ? "program" : c->abi.name != nullptr ? c->abi.name : "?";
   }
-  if (event.status == MT_DECLINED) named.kernel = "(dissolved)";
+  if (event.status == MT_DECLINED) named.kernel = "(declined)";
+  if (event.status == kDissolved) named.kernel = "(dissolved)";
+  if (event.status == kFellBack) named.kernel = "(fallback)";
   if (event.status > MT_DECLINED) named.kernel += " (failed)";
   return named;
 }

@@ -12,7 +12,7 @@
 
 namespace mytorch::profiler {
 
-// A kernel call or a range that ended. Times are nanoseconds of the steady clock.
+// A kernel call, a detour or a range that ended. Times are nanoseconds of the steady clock.
 struct Event {
   const OpInfo* op;            // null: a range
   const Candidate* candidate;  // null for a range, and where no kernel took the call or it threw
@@ -23,7 +23,7 @@ struct Event {
   size_t details;  // where its operands begin in `operands`; of a range, its place in `names`
   int32_t device_index;
   int16_t slot;    // of the device type
-  int16_t status;  // MT_OK, MT_DECLINED where the op dissolved, or the error
+  int16_t status;  // MT_OK, MT_DECLINED, the error, or of a detour kDissolved or kFellBack
 };
 
 // What a thread recorded.

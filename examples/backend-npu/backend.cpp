@@ -3,6 +3,8 @@
 
 #include "device.h"
 #include "kernels.h"
+#include "mytorch/backend/operator.h"
+#include "operators.h"
 #include "program.h"
 
 // A test that wraps the backend gives the function another name.
@@ -12,7 +14,7 @@
 
 extern "C" MT_EXPORT int NPU_INIT(const mt_host* host, mt_backend* backend) {
   namespace sdk = mytorch::sdk;
-  return sdk::fill_backend(
+  const int status = sdk::fill_backend(
       host, backend,
       {.name = "npu",
        .version = "1.0",
@@ -21,4 +23,6 @@ extern "C" MT_EXPORT int NPU_INIT(const mt_host* host, mt_backend* backend) {
        .compile = &sdk::compile_entry<&npu::compile>,
        .describe = [](void*) { return "a simulated accelerator: memory and streams of its own"; },
        .device = &npu::device_ops()});
+  if (status == MT_OK) sdk::bring_operators(*backend, npu::operators());
+  return status;
 }

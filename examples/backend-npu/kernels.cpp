@@ -25,6 +25,7 @@
 #include "mytorch/abi_ops/uniform_.h"
 #include "mytorch/backend/philox.h"
 #include "operand.h"
+#include "operators.h"
 #include "windows.h"
 
 namespace npu {
@@ -90,26 +91,28 @@ void fill_randomly(mt_ctx& ctx, const mt_tensor* self, const mt_random& generato
   });
 }
 
+// Of floats alone: the host has refused other types.
+template <class F>
+void fill_with_floats(mt_ctx& ctx, const mt_tensor* self, const mt_random& generator, F draw) {
+  fill_randomly(ctx, self, generator, [draw](auto tag, const auto& stream, int64_t i) {
+    using T = typename decltype(tag)::type;
+    if constexpr (sdk::is_float_type<T>) return draw(T(), stream, i);
+    return T();
+  });
+}
+
 void uniform_(mt_ctx& ctx, const mt_args_uniform_& args) {
-  fill_randomly(ctx, args.self, args.generator,
-                [from = args.from, to = args.to](auto tag, const auto& stream, int64_t i) {
-                  using T = typename decltype(tag)::type;
-                  // Of floats alone: the host has refused the others.
-                  if constexpr (sdk::is_float_type<T>)
-                    return philox::uniform<T>(stream, i, from, to);
-                  return T();
-                });
+  fill_with_floats(ctx, args.self, args.generator,
+                   [from = args.from, to = args.to](auto zero, const auto& stream, int64_t i) {
+                     return philox::uniform<decltype(zero)>(stream, i, from, to);
+                   });
 }
 
 void normal_(mt_ctx& ctx, const mt_args_normal_& args) {
-  fill_randomly(ctx, args.self, args.generator,
-                [mean = args.mean, std = args.std](auto tag, const auto& stream, int64_t i) {
-                  using T = typename decltype(tag)::type;
-                  // Of floats alone: the host has refused the others.
-                  if constexpr (sdk::is_float_type<T>)
-                    return philox::normal<T>(stream, i, mean, std);
-                  return T();
-                });
+  fill_with_floats(ctx, args.self, args.generator,
+                   [mean = args.mean, std = args.std](auto zero, const auto& stream, int64_t i) {
+                     return philox::normal<decltype(zero)>(stream, i, mean, std);
+                   });
 }
 
 void random_(mt_ctx& ctx, const mt_args_random__from& args) {
@@ -367,6 +370,7 @@ std::span<const mt_candidate> candidates() {
   static const std::vector<mt_candidate>* const all = [] {
     auto* list = new std::vector<mt_candidate>(std::begin(kPlain), std::end(kPlain));
     add_window_kernels(*list);
+    add_operator_kernels(*list);
     return list;
   }();
   return *all;

@@ -1,4 +1,4 @@
-// Gradients of softmax, layer and batch normalization, and the gradients of these.
+// Gradients of softmax and of normalization, and the gradients of these.
 #include "ops/normalization.h"
 
 #include "mytorch/ops/add.h"
@@ -7,6 +7,7 @@
 #include "mytorch/ops/mean.h"
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/native_layer_norm_backward.h"
+#include "mytorch/ops/native_rms_norm_backward.h"
 #include "mytorch/ops/neg.h"
 #include "mytorch/ops/sub.h"
 #include "mytorch/ops/sum.h"
@@ -31,14 +32,20 @@ Tensor weighted(const Tensor& x, const Tensor& weight) {
   return weight.defined() && x.defined() ? mytorch::mul(x, weight) : x;
 }
 
-// A normalized tensor's part without its components along 1 and x_hat, over `dims`.
-Tensor projected(const Tensor& v, const Tensor& x_hat, IntList dims) {
-  const Tensor along = mytorch::mean(mytorch::mul(v, x_hat), dims, true);
-  return mytorch::sub(mytorch::sub(v, mytorch::mean(v, dims, true)), mytorch::mul(x_hat, along));
+Tensor centered(const normalization::Terms& terms) {
+  return terms.mean.defined() ? mytorch::sub(terms.x, terms.mean) : terms.x;
 }
 
 Tensor x_hat_of(const normalization::Terms& terms) {
-  return mytorch::mul(mytorch::sub(terms.x, terms.mean), terms.rstd);
+  return mytorch::mul(centered(terms), terms.rstd);
+}
+
+// v without its components along x_hat and, where a mean was taken off, along 1.
+Tensor projected(const Tensor& v, const Tensor& x_hat, const normalization::Terms& terms) {
+  const IntList over = as_list(terms.over);
+  const Tensor along = mytorch::mul(x_hat, mytorch::mean(mytorch::mul(v, x_hat), over, true));
+  const Tensor rest = terms.mean.defined() ? mytorch::sub(v, mytorch::mean(v, over, true)) : v;
+  return mytorch::sub(rest, along);
 }
 
 Tensor sum_others(const Tensor& x, const normalization::Terms& terms) {
@@ -58,11 +65,13 @@ Tensor through_statistics(const normalization::Terms& terms, const Tensor& grad_
   Tensor result;
   if (grad_mean.defined()) result = mytorch::mul(grad_mean, 1 / n);
   if (grad_spread.defined()) {
-    result = plus(result, mytorch::mul(mytorch::mul(grad_spread, factor / n),
-                                       mytorch::sub(terms.x, terms.mean)));
+    result = plus(result, mytorch::mul(mytorch::mul(grad_spread, factor / n), centered(terms)));
   }
   return result.expand(terms.x.sizes());
 }
+
+// d rstd / dx = -rstd^3 * (x - mean) / n
+Tensor cube(const Tensor& rstd) { return mytorch::mul(mytorch::mul(rstd, rstd), rstd); }
 
 Tensor given(const Tensor& gradient, bool wanted) { return wanted ? gradient : Tensor(); }
 
@@ -79,8 +88,7 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Terms& terms, const Tensor& gr
   Tensor dx, dw, db;
   const Tensor x_hat = want_x || want_weight ? x_hat_of(terms) : Tensor();
   if (want_x) {
-    dx = mytorch::mul(terms.rstd,
-                      projected(weighted(grad, terms.weight), x_hat, as_list(terms.over)));
+    dx = mytorch::mul(terms.rstd, projected(weighted(grad, terms.weight), x_hat, terms));
   }
   if (want_weight) dw = sum_others(mytorch::mul(grad, x_hat), terms);
   if (want_bias) db = sum_others(grad, terms);
@@ -99,21 +107,20 @@ DoubleGradients double_backward(const Terms& terms, const Tensor& grad, const Te
   result.grad = plus(times(grad_weight, x_hat), grad_bias);
   if (grad_x.defined()) {
     const Tensor& v = grad_x;
-    const Tensor d_h = mytorch::mul(terms.rstd, projected(v, x_hat, over));
+    const Tensor d_h = mytorch::mul(terms.rstd, projected(v, x_hat, terms));
     result.grad = plus(weighted(d_h, terms.weight), result.grad);
     if (terms.weight.defined()) result.weight = sum_others(mytorch::mul(grad, d_h), terms);
     const Tensor h_along = mytorch::mean(mytorch::mul(h, x_hat), over, true);
     const Tensor v_along = mytorch::mean(mytorch::mul(v, x_hat), over, true);
     const Tensor both = mytorch::add(mytorch::mul(v, h_along), mytorch::mul(h, v_along));
     d_x_hat = plus(mytorch::neg(mytorch::mul(terms.rstd, both)), d_x_hat);
-    result.rstd = mytorch::sum(mytorch::mul(v, projected(h, x_hat, over)), over, true);
+    result.rstd = mytorch::sum(mytorch::mul(v, projected(h, x_hat, terms)), over, true);
   }
   if (d_x_hat.defined()) {
     result.x = mytorch::mul(d_x_hat, terms.rstd);
-    result.mean = mytorch::neg(mytorch::sum(result.x, over, true));
+    if (terms.mean.defined()) result.mean = mytorch::neg(mytorch::sum(result.x, over, true));
     result.rstd =
-        plus(result.rstd,
-             mytorch::sum(mytorch::mul(d_x_hat, mytorch::sub(terms.x, terms.mean)), over, true));
+        plus(result.rstd, mytorch::sum(mytorch::mul(d_x_hat, centered(terms)), over, true));
   }
   if (result.grad.defined()) result.grad = result.grad.expand(terms.x.sizes());
   return result;
@@ -159,9 +166,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor* grads, cons
   }
   if (want_input && (grads[1].defined() || grads[2].defined())) {
     const auto terms = normalization::layer_norm_terms(input, normalized_shape, mean, rstd, weight);
-    // d rstd / dx = -rstd^3 * (x - mean) / n
-    const Tensor cube = mytorch::mul(mytorch::mul(terms.rstd, terms.rstd), terms.rstd);
-    dx = plus(dx, through_statistics(terms, grads[1], times(grads[2], cube), -1));
+    dx = plus(dx, through_statistics(terms, grads[1], times(grads[2], cube(terms.rstd)), -1));
   }
   return {dx, dw, db};
 }
@@ -174,6 +179,34 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> layer_norm_double_backward(
       terms, widened(grad_out), widened(given(grads[0], output_mask[0] != 0)),
       widened(given(grads[1], output_mask[1] != 0)), widened(given(grads[2], output_mask[2] != 0)));
   return {d.grad, d.x, d.mean, d.rstd, weight.defined() ? reshaped(d.weight, weight) : Tensor()};
+}
+
+std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor* grads, const Tensor& input,
+                                             IntList normalized_shape, const Tensor& rstd,
+                                             const Tensor& weight, bool want_input,
+                                             bool want_weight) {
+  Tensor dx, dw;
+  if (grads[0].defined()) {
+    const auto [x, w] = mytorch::native_rms_norm_backward(grads[0], input, normalized_shape, rstd,
+                                                          weight, {want_input, want_weight});
+    dx = given(x, want_input);
+    dw = given(w, want_weight);
+  }
+  if (want_input && grads[1].defined()) {
+    const auto terms = normalization::layer_norm_terms(input, normalized_shape, {}, rstd, weight);
+    dx = plus(dx, through_statistics(terms, {}, times(grads[1], cube(terms.rstd)), -1));
+  }
+  return {dx, dw};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> rms_norm_double_backward(
+    const Tensor* grads, const Tensor& grad_out, const Tensor& input, IntList normalized_shape,
+    const Tensor& rstd, const Tensor& weight, IntList output_mask) {
+  const auto terms = normalization::layer_norm_terms(input, normalized_shape, {}, rstd, weight);
+  const auto d = normalization::double_backward(terms, widened(grad_out),
+                                                widened(given(grads[0], output_mask[0] != 0)),
+                                                widened(given(grads[1], output_mask[1] != 0)), {});
+  return {d.grad, d.x, d.rstd, weight.defined() ? reshaped(d.weight, weight) : Tensor()};
 }
 
 std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor* grads, const Tensor& input,
@@ -211,8 +244,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> batch_norm_double_backward(
                                                 parameter(1), parameter(2));
   Tensor d_var;
   if (d.rstd.defined()) {  // rstd = (var + eps)^-1/2
-    const Tensor cube = mytorch::mul(mytorch::mul(terms.rstd, terms.rstd), terms.rstd);
-    d_var = mytorch::mul(mytorch::mul(d.rstd, cube), -0.5).reshape(var.sizes());
+    d_var = mytorch::mul(mytorch::mul(d.rstd, cube(terms.rstd)), -0.5).reshape(var.sizes());
   }
   return {d.grad, d.x, weight.defined() ? reshaped(d.weight, weight) : Tensor(),
           reshaped(d.mean, mean), d_var};

@@ -9,6 +9,7 @@
 #include "mytorch/backends.h"
 #include "mytorch/error.h"
 #include "tests/conformance/compare.h"
+#include "tests/conformance/custom.h"
 #include "tests/conformance/elements.h"
 
 namespace mytorch::conformance {
@@ -84,6 +85,7 @@ class Checker {
   void run_op(const OpRecord& op);
   // Whether the case ran (true) or was refused by everyone (false).
   bool run_case(const Case& c, const Fail& fail);
+  bool run_custom_case(const Case& c, const Fail& fail);
   void compare(const Case& c, const Arguments& arguments, const Answer& found,
                const Answer& expected, const Tolerance& tolerance, const std::string& check,
                const Fail& fail);
@@ -96,7 +98,8 @@ class Checker {
   std::ostream& out_;
   Device device_;
   Report report_;
-  Outcome outcome_;  // of the case that runs
+  Outcome outcome_;      // of the case that runs
+  std::string refusal_;  // the last one of an operator of a plug-in's own
 };
 
 void Checker::report(const Case& c, const std::string& check, const std::string& what) {
@@ -214,20 +217,35 @@ bool Checker::run_case(const Case& c, const Fail& fail) {
   return true;
 }
 
+bool Checker::run_custom_case(const Case& c, const Fail& fail) {
+  std::optional<Prefer> pin;
+  if (!options_.backend.empty()) pin.emplace(options_.device, options_.backend);
+  const Ways before = ways_taken(c.op->name);
+  const bool ran = check_custom(c, options_.seed, device_, options_.gradients, fail, &refusal_);
+  outcome_.route = route_of(*c.op, before, ways_taken(c.op->name));
+  return ran;
+}
+
 void Checker::run_op(const OpRecord& op) {
+  const bool custom = op.meaning == "custom";
+  bool any = false;                                  // a case was taken
   std::map<const Json*, std::pair<int, int>> taken;  // by sample: types that ran, and were refused
   std::map<const Json*, Case> example;
   std::map<int, int> kinds;  // quick: kinds of types that were tried
-  for (const Case& c : cases_of(op)) {
+  const std::vector<Case> cases = cases_of(op);
+  for (const Case& c : cases) {
     if (options_.number >= 0 && c.number != options_.number) continue;
     if (!options_.dtype.empty() && options_.dtype != dtype_name(c.dtype)) continue;
+    int* kind_of_case = nullptr;
     if (options_.quick) {
       const int kind = c.sample->contains("error")                   ? 4
                        : c.dtype == kFloat16 || c.dtype == kBFloat16 ? 3
                        : is_floating_point(c.dtype)                  ? 2
                        : c.dtype == kBool                            ? 0
                                                                      : 1;
-      if (kinds[kind]++ > 0) continue;
+      if (kinds[kind] > 0) continue;
+      kinds[kind] = 1;
+      kind_of_case = &kinds[kind];
     }
     if (op.name == options_.after_op && c.number <= options_.after_number) continue;
     if (options_.begins) options_.begins(op.name, c.number);
@@ -237,19 +255,31 @@ void Checker::run_op(const OpRecord& op) {
     };
     bool ran = true;
     try {
-      ran = run_case(c, fail);
+      ran = custom ? run_custom_case(c, fail) : run_case(c, fail);
     } catch (const std::exception& error) {
       fail("harness", error.what());
     }
     outcome_.refused = !ran;
     close();
-    if (c.typed && !c.may_fail()) {
+    any = any || ran;
+    // Another one may be taken of those that a schema suggests.
+    if (!ran && c.suggested() && kind_of_case != nullptr) *kind_of_case = 0;
+    if (c.typed && !c.may_fail() && !c.suggested()) {
       ++(ran ? taken[c.sample].first : taken[c.sample].second);
       example.insert({c.sample, c});
     }
   }
-  if (options_.number >= 0 || !options_.dtype.empty() || options_.quick) return;
+  if (options_.number >= 0 || !options_.dtype.empty()) return;
   if (op.name == options_.after_op) return;  // the other process saw some of them
+  if (custom && !any) {
+    outcome_ = {op.name, -1};
+    report(cases.front(), "samples",
+           (options_.samples.empty() ? "no call that its schema suggests is taken: give --samples. "
+                                     : "no sample of " + options_.samples + " is taken. ") +
+               refusal_);
+    close();
+  }
+  if (options_.quick) return;
   for (const auto& [sample, counts] : taken) {
     if (counts.first > 0) continue;
     outcome_ = {op.name, -1};
@@ -311,6 +341,7 @@ std::string reproducer(const Options& options, const std::string& op, int number
     if (!options.backend.empty()) text += " --backend " + options.backend;
     if (options.device != "cpu") text += " --device " + options.device;
   }
+  if (!options.samples.empty()) text += " --samples " + options.samples;
   text += " --only " + op + " --seed " + std::to_string(options.seed);
   return number >= 0 ? text + " --case " + std::to_string(number) : text;
 }

@@ -56,10 +56,11 @@ struct Score {
 
 struct Options {
   std::string backend;  // "": whichever the dispatcher chooses on `device`
-  std::string plugin;  // the file of the backend, where it was given as one
+  std::string plugin;   // the file of the backend, where it was given as one
   std::string device = "cpu";
   std::vector<std::string> only;  // full or base names of operators; empty: all
   std::string dtype;              // "": every type
+  std::string samples;            // a file with those of a plug-in's own operators
   uint64_t seed = 0;
   int number = -1;     // of a case; -1: all
   bool quick = false;  // one case for each operator and kind of type

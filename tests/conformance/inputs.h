@@ -34,7 +34,8 @@ struct Case {
   ScalarType dtype = kFloat32;
   std::string error() const { return sample->value("error", ""); }
   bool may_fail() const { return sample->value("may_fail", false); }
-  bool special() const;  // has NaN or infinities
+  bool suggested() const { return sample->value("suggested", false); }  // see custom.h
+  bool special() const;                                                 // has NaN or infinities
 };
 
 // Every case of an op, one for each type where its sample leaves the type open.

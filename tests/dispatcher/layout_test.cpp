@@ -60,6 +60,21 @@ TEST(Layout, OfConvolutionsFollowsInputOrWeight) {
   expect_last(gradient(y, channels_last(w)), gradient(y, w));
 }
 
+TEST(Layout, OfAWeightsGradientIsTheWeights) {
+  const Tensor x = rand({2, 3, 6, 5}), w = rand({4, 3, 3, 3});
+  const Tensor y = conv2d(x, w);
+  const auto gradient = [&](const Tensor& weight) {
+    return convolution_backward_weight(channels_last(y), x, w.sizes(), {1, 1}, {0, 0}, {1, 1},
+                                       false, {0, 0}, 1, weight.strides());
+  };
+  expect_last(gradient(channels_last(w)), gradient(w));
+  // That of one that is not dense is row-major.
+  EXPECT_TRUE(gradient(rand({1}).expand(w.sizes())).is_contiguous());
+  const Tensor leaf = channels_last(w).detach().requires_grad_();
+  conv2d(x, leaf).sum().backward();
+  EXPECT_EQ(shape_str(leaf.grad().strides()), shape_str(leaf.strides()));
+}
+
 TEST(Layout, OfPoolingFollowsTheInput) {
   const Tensor x = rand({2, 11, 6, 5}), last = channels_last(x);
   const auto [best, places] = max_pool2d_with_indices(x, {2, 2});

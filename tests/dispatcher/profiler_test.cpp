@@ -171,13 +171,28 @@ TEST_F(ProfilerTest, ConversionsAreToldApart) {
   EXPECT_NEAR(outer.seconds - outer.self_seconds, copies.seconds, 1e-9);
 }
 
-TEST_F(ProfilerTest, WhatDissolvesIsToldByItsParts) {
+TEST_F(ProfilerTest, WhatDissolvesIsToldAsAWholeAndByItsParts) {
   const Tensor a = ones({3});
   const RestrictKernels only(Kernels::kPrimitives);
   Profile profile;
   logaddexp(a, a);
-  EXPECT_EQ(time_of(profile, "logaddexp").calls, 0);
-  EXPECT_GE(time_of(profile, "exp").calls, 1);
+  const KernelTime whole = time_of(profile, "logaddexp");
+  EXPECT_EQ(whole.calls, 1);
+  EXPECT_EQ(whole.backend, "");
+  EXPECT_EQ(whole.kernel, "(dissolved)");
+  const KernelTime part = time_of(profile, "exp");
+  EXPECT_GE(part.calls, 1);
+  EXPECT_GT(whole.seconds, part.seconds);
+  EXPECT_LE(whole.self_seconds, whole.seconds - part.seconds);
+}
+
+TEST_F(ProfilerTest, AComposedOperatorIsToldAsAWholeToo) {
+  const Tensor a = ones({3, 3});
+  const RestrictKernels only(Kernels::kPrimitives);
+  Profile profile;
+  a.mm(a);
+  EXPECT_EQ(time_of(profile, "mm").kernel, "(dissolved)");
+  EXPECT_GT(time_of(profile, "mm").seconds, time_of(profile, "bmm").seconds);
 }
 
 TEST_F(ProfilerTest, FailuresAreTold) {

@@ -66,7 +66,7 @@ def losses(function):
 
 
 def convolution_backward(which):
-    def call(grad_output, other, size, stride, padding, dilation, transposed, output_padding, groups):
+    def call(grad_output, other, size, stride, padding, dilation, transposed, output_padding, groups, order=None):
         like = torch.zeros(size, dtype=other.dtype)
         pair = (like, other) if which == 0 else (other, like)
         return aten.convolution_backward(grad_output, *pair, None, stride, padding, dilation, transposed,
@@ -204,11 +204,22 @@ def native_layer_norm_backward(grad, x, shape, mean, rstd, weight, mask):
                          list(range(x.dim() - len(shape))), mask, x)
 
 
+def native_rms_norm(x, shape, weight, eps):
+    rstd = (wide(x).square().mean(list(range(-len(shape), 0)), True) + eps).rsqrt()
+    normal = wide(x) * rstd
+    return (normal if weight is None else normal * weight).to(x.dtype), rstd
+
+
+def native_rms_norm_backward(grad, x, shape, rstd, weight, mask):
+    over, others = list(range(-len(shape), 0)), list(range(x.dim() - len(shape)))
+    x_hat, h = x * rstd, grad if weight is None else grad * weight
+    dx = rstd * (h - x_hat * (h * x_hat).mean(over, True))
+    dw = (grad * x_hat).sum(others) if others else grad * x_hat
+    return tuple(r if wanted else torch.empty(0, dtype=x.dtype) for r, wanted in zip((dx, dw), mask))
+
+
 def rms_norm(x, shape, weight, eps):
-    eps = torch.finfo(x.dtype).eps if eps is None else eps
-    dims = list(range(-len(shape), 0))
-    normal = (wide(x) * (wide(x).square().mean(dims, True) + eps).rsqrt())
-    return (normal if weight is None else normal * weight).to(x.dtype)
+    return native_rms_norm(x, shape, weight, torch.finfo(x.dtype).eps if eps is None else eps)[0]
 
 
 def channels(parameter, x):
@@ -319,6 +330,8 @@ TWINS = {
         grad.contiguous(), out.contiguous(), dim, out.dtype),
     "native_layer_norm": native_layer_norm,
     "native_layer_norm_backward": native_layer_norm_backward,
+    "native_rms_norm": native_rms_norm,
+    "native_rms_norm_backward": native_rms_norm_backward,
     "rms_norm": rms_norm,
     "batch_norm_training": batch_norm_training,
     "batch_norm_training_backward": batch_norm_training_backward,

@@ -144,6 +144,67 @@ int hang(Inner inner, mt_ctx* ctx, const void* given) {
 }
 int silent_failure(Inner, mt_ctx*, const void*) { return 42; }
 
+// Of the operator that the backend brings: examples/backend-npu/operators.cpp.
+struct RmsNorm {
+  mt_args_header header;
+  const mt_tensor* x;
+  double eps;
+  const mt_tensor* out;
+};
+struct RmsNormBackward {
+  mt_args_header header;
+  const mt_tensor* grad;
+  const mt_tensor* x;
+  double eps;
+  const mt_tensor* out;
+};
+int own_unwritten(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<RmsNorm>(given);
+  Changed x(args.x);
+  Changed out(args.out);
+  if (out.shape[0] > 0) x.shape[0] = --out.shape[0];
+  args.x = &x.tensor;
+  args.out = &out.tensor;
+  return run(inner, ctx, args);
+}
+int own_overrun(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<RmsNorm>(given);
+  if (const int status = run(inner, ctx, args); status != MT_OK) return status;
+  Changed out(args.out);  // and once more, an element further on
+  out.tensor.dl.data = static_cast<char*>(out.tensor.dl.data) + out.tensor.dl.dtype.bits / 8;
+  args.out = &out.tensor;
+  if (const int status = run(inner, ctx, args); status != MT_OK) return status;
+  return inner.run(inner.self, ctx, given);
+}
+int own_written_input(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<RmsNorm>(given);
+  if (const int status = run(inner, ctx, args); status != MT_OK) return status;
+  args.out = args.x;
+  return run(inner, ctx, args);
+}
+int own_stride(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<RmsNorm>(given);
+  Changed x(args.x);
+  int64_t step = 1;
+  for (int d = x.last(); d >= 0; --d) {
+    x.strides[d] = step;
+    step *= x.shape[d];
+  }
+  args.x = &x.tensor;
+  return run(inner, ctx, args);
+}
+int own_state(Inner inner, mt_ctx* ctx, const void* given) {
+  static int calls = 0;
+  auto args = copy_of<RmsNorm>(given);
+  args.eps += 0.1 * calls++;
+  return run(inner, ctx, args);
+}
+int own_gradient(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<RmsNormBackward>(given);
+  args.eps += 0.5;
+  return run(inner, ctx, args);
+}
+
 constexpr struct {
   const char* fault;
   const char* op;
@@ -160,6 +221,12 @@ constexpr struct {
     {"crash", "gather", crash},
     {"hang", "cumsum", hang},
     {"silent-failure", "bmm", silent_failure},
+    {"own-unwritten", "npu::rms_norm", own_unwritten},
+    {"own-overrun", "npu::rms_norm", own_overrun},
+    {"own-written-input", "npu::rms_norm", own_written_input},
+    {"own-stride", "npu::rms_norm", own_stride},
+    {"own-state", "npu::rms_norm", own_state},
+    {"own-gradient", "npu::rms_norm_backward", own_gradient},
 };
 
 // ---- programs ----------------------------------------------------------------------------------
@@ -349,7 +416,9 @@ extern "C" MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backen
     const auto kept = [&](const std::string& name) {
       return list.find("," + name + ",") != std::string::npos;
     };
-    std::erase_if(candidates, [&](const mt_candidate& c) { return !kept(c.op); });
+    std::erase_if(candidates, [&](const mt_candidate& c) {
+      return !kept(c.op) && std::strchr(c.op, ':') == nullptr;
+    });
     if (!kept("compile")) backend->compile = nullptr;
   }
   backend->candidates = candidates.data();

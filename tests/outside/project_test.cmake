@@ -1,6 +1,7 @@
 # Builds a backend's project against an installed copy, and runs its tests.
 #
-#   cmake -DPREFIX=... -DFOLDER=... -DSOURCE=... -DCXX=... -DTRAIN=... -DKIND=template|npu|in_tree -P project_test.cmake
+#   cmake -DPREFIX=... -DFOLDER=... -DSOURCE=... -DCXX=... -DTRAIN=... -DKIND=template|npu|in_tree
+#     [-DWHOLE=ON|OFF -DCUDA=ON|OFF -DCUDA_COMPILER=...] -P project_test.cmake
 
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -20,7 +21,10 @@ file(MAKE_DIRECTORY ${FOLDER})
 set(settings)
 if(KIND STREQUAL "in_tree")
   set(project ${SOURCE}/tests/outside/in_tree)
-  set(settings -DSOURCE=${SOURCE})
+  set(settings -DSOURCE=${SOURCE} -DWHOLE=${WHOLE})
+  if(CUDA)
+    list(APPEND settings -DCUDA=ON -DCMAKE_CUDA_COMPILER=${CUDA_COMPILER})
+  endif()
 elseif(KIND STREQUAL "npu")
   set(project ${SOURCE}/examples/backend-npu)
   set(name npu)

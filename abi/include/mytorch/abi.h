@@ -328,6 +328,10 @@ typedef struct mt_device_ops {
   // before it is done. Released memory is not given out again before those copies are done.
   void* (*allocate_pinned)(void* self, size_t bytes);  // NULL: out of memory
   void (*release_pinned)(void* self, void* data, size_t bytes);
+  // Both or none: an event that knows when the stream came to it, otherwise like others; and the
+  // seconds from one such to another on the same device, both of which have come.
+  void* (*record_timed_event)(void* self, int32_t index, void* stream);
+  int (*event_elapsed)(void* self, void* begin, void* end, double* seconds);
 } mt_device_ops;
 
 // ---- a backend

@@ -13,8 +13,7 @@
 //              loads one row of B (2 vectors) and broadcasts 6 elements of A: 8 loads feed 12
 //              multiply-adds, 6 cycles of arithmetic for 4 of loading. 12 independent sums also
 //              cover the latency of the adder (4 cycles x 2 pipes = 8 in flight).
-//   L1         A panel of B, kc x 16, is used by every tile of a column of tiles. It takes up to
-//   the
+//   L1         A panel of B, kc x 16, is used by every tile of a column of tiles. It may fill the
 //              whole L1: it is read as one sequential stream, so the hardware prefetcher hides the
 //              few lines that A and C push out, and a long kc halves the traffic to C.
 //   L2         A block of A, mc x kc, is used by every panel of B; it takes about half the L2.
@@ -22,8 +21,8 @@
 //   L3         A block of B, kc x nc, is used by every block of A.
 //
 //   for jc over n by nc                         B block     -> L3
-//     for pc over k by kc    pack B             (parallel over panels)
-//       for ic over m by mc  pack A             A block     -> L2     (parallel over tasks)
+//     for pc over k by kc    pack B
+//       for ic over m by mc  pack A             A block     -> L2
 //         for jr over nc by 16                  B panel     -> L1
 //           for ir over mc by 6                 C tile      -> registers
 //
@@ -42,8 +41,12 @@
 // caches (blocking.cpp). Highway compiles the kernels once per instruction set and chooses at run
 // time.
 //
-// Results do not depend on the number of threads: tasks split m and n, never k, so each element of
-// C is summed by one thread, in one order.
+// Threads share nothing: C is cut into a rectangle for each, which does all of the above by itself.
+// Packing some of A or B twice costs less than what shared copies did: each line that one core has
+// packed and the other read had to change hands twice (25 to 45 ns a line where this was measured,
+// a third of a 256 x 256 x 256 product), and so had lines of C whose rows went to whoever was free.
+// Results do not depend on the number of threads: k is never split, so each element of C is summed
+// by one thread, in one order.
 #ifndef MYTORCH_BACKENDS_CPU_OPENMP_GEMM_GEMM_H_
 #define MYTORCH_BACKENDS_CPU_OPENMP_GEMM_GEMM_H_
 

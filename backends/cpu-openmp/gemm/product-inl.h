@@ -24,15 +24,13 @@ namespace HWY_NAMESPACE {
 // Everything about a product that follows from its shape, so that a batch decides it once.
 struct Plan {
   Blocking block;
-  int workers;                     // that share the product
-  bool pack_a, pack_b;             // otherwise read in place
-  int64_t row_blocks, col_blocks;  // tasks of one (mc-aligned rows) x (panels) grid
-  int64_t chunk_rows;              // rows of C worked on between two changes of the k block
-  bool keep_sums;                  // partial sums do not fit in C's type, and wait in `sums`
+  bool pack_a, pack_b;  // otherwise read in place
+  int64_t chunk_rows;   // rows of C worked on between two changes of the k block
+  bool keep_sums;       // partial sums do not fit in C's type, and wait in `sums`
   // Elements of the computation type in the workspace.
-  int64_t b_size, a_slot_size, sums_size;
+  int64_t b_size, a_size, sums_size;
 
-  int64_t size() const { return b_size + workers * a_slot_size + sums_size; }
+  int64_t size() const { return b_size + a_size + sums_size; }
 };
 
 // A thread is worth waking for some ten microseconds of work: so many products.
@@ -47,107 +45,84 @@ inline int64_t rows_in_l1(int64_t stride, int64_t bytes) {
   return std::max<int64_t>(1, 4096 / apart / lines) * (cache_sizes().l1 / 4096 / 2);
 }
 
+// A copy of A pays when many panels of B reuse it. The kernel broadcasts its elements one at a
+// time, so any strides serve, and a line read in place is used up before it leaves the L1.
 template <class T>
-Plan make_plan(const Job& job, int workers) {
+bool should_pack_a(const Job& job, int64_t m, int64_t n) {
+  using C = Compute<T>;
+  const int64_t bytes = m * job.k * static_cast<int64_t>(sizeof(C));
+  return !kComputesInPlace<T> ||
+         (n > 8 * kTileCols<C> && m > 2 * kTileRows<C> && bytes > cache_sizes().l1 / 2);
+}
+
+// Reading B in place needs contiguous rows, and pays when a panel of `kc` of them stays in the L1
+// while the rows of A pass by, or when there are too few of those to repay a copy. A panel may be
+// cut for that, as long as the loads and stores of C do not show: returns the depth, or 0.
+template <class T>
+int64_t depth_in_place(const Job& job, int64_t m, int64_t kc) {
+  using C = Compute<T>;
+  constexpr int64_t kBytes = sizeof(C), kLeastDepth = 128;
+  if (!kComputesInPlace<T> || job.b_col != 1) return 0;
+  if (m <= kTileRows<C>) return kc;
+  const int64_t depth = std::min(kc, rows_in_l1(job.b_k * kBytes, kTileCols<C> * kBytes));
+  return m <= 32 * kTileRows<C> && depth >= std::min(kc, kLeastDepth) ? depth : 0;
+}
+
+// For rectangles of m x n, or smaller ones. The depth of a block, on which the order of the sums
+// depends, is that of the whole product.
+template <class T>
+Plan make_plan(const Job& job, int64_t m, int64_t n) {
   using C = Compute<T>;
   constexpr int64_t kRows = kTileRows<C>;
   constexpr int64_t kCols = kTileCols<C>;
   constexpr int64_t kBytes = sizeof(C);
-  const int64_t l1 = cache_sizes().l1;
   Plan plan;
-  plan.workers = workers;
   Blocking& block = plan.block;
   // The divisions of choose_blocking would take longer than a product of 8 x 8 x 8.
-  const bool one_block = workers == 1 && job.k <= 128 && job.m <= 128 && job.n <= 128;
-  if (one_block) {
-    block = {round_up(job.m, kRows), round_up(job.n, kCols), job.k};
+  if (job.k <= 128 && m <= 128 && n <= 128) {
+    block = {round_up(m, kRows), round_up(n, kCols), job.k};
   } else {
-    block = choose_blocking(job.m, job.n, job.k, kBytes, kRows, kCols);
+    block = choose_blocking(m, n, job.k, kBytes, kRows, kCols);
   }
-
-  // Reading B in place needs contiguous rows, and pays when a panel stays in the L1 while the rows
-  // of A pass by, or when there are too few of them to repay a copy. A panel may be cut for that,
-  // as long as the loads and stores of C do not show.
-  constexpr int64_t kLeastDepth = 128;
-  const int64_t depth = std::min(block.kc, rows_in_l1(job.b_k * kBytes, kCols * kBytes));
-  plan.pack_b = true;
-  if (kComputesInPlace<T> && job.b_col == 1) {
-    if (job.m <= kRows) {
-      plan.pack_b = false;
-    } else if (job.m <= 32 * kRows && depth >= std::min(block.kc, kLeastDepth)) {
-      plan.pack_b = false;
-      block.kc = divide_up(job.k, divide_up(job.k, depth));
-    }
-  }
-  // The kernel broadcasts elements of A one at a time, so any strides serve, and a line read in
-  // place is used up before it leaves the L1. A copy pays when many panels of B reuse it.
-  plan.pack_a = !(kComputesInPlace<T> &&
-                  (job.n <= 8 * kCols || job.m <= 2 * kRows || job.m * job.k * kBytes <= l1 / 2));
+  const int64_t depth = depth_in_place<T>(job, job.m, block.kc);
+  plan.pack_b = depth == 0;
+  if (depth != 0 && depth < block.kc) block.kc = divide_up(job.k, divide_up(job.k, depth));
+  plan.pack_a = should_pack_a<T>(job, m, n);
 
   plan.keep_sums = !kComputesInPlace<T> && block.kc < job.k;
-  plan.chunk_rows = job.m;
+  plan.chunk_rows = m;
   if (plan.keep_sums) {
-    plan.chunk_rows = std::min<int64_t>(round_up(job.m, kRows), round_up(1024, kRows));
+    plan.chunk_rows = std::min<int64_t>(round_up(m, kRows), round_up(1024, kRows));
     block.nc = std::min<int64_t>(block.nc, round_up(1024, kCols));
     block.mc = std::min(block.mc, plan.chunk_rows);
   }
 
-  const int64_t panels = divide_up(block.nc, kCols);
-  const int64_t rows = std::min(job.m, plan.chunk_rows);
-  plan.row_blocks = one_block ? 1 : divide_up(rows, block.mc);
-  plan.col_blocks = 1;
-  if (workers > 1) {
-    // Several tasks per worker even out cores of unequal speed, where each is worth its start. Rows
-    // are split first: each task packs its own rows of A, so tasks that share rows repeat that
-    // work.
-    const double each = static_cast<double>(job.m) * job.n * job.k / workers;
-    const int64_t wanted =
-        workers * static_cast<int64_t>(std::clamp(each / kWorthAThread, 1.0, 4.0));
-    if (plan.row_blocks < wanted) {
-      plan.row_blocks = std::max(plan.row_blocks, std::min(wanted, divide_up(rows, 4 * kRows)));
-      // Rows in place make tiles of any height; packed ones lie in whole tiles.
-      block.mc = round_up(divide_up(rows, plan.row_blocks), plan.pack_a ? kRows : 1);
-      plan.row_blocks = divide_up(rows, block.mc);
-    }
-    if (plan.row_blocks < wanted) {
-      plan.col_blocks = std::min(divide_up(wanted, plan.row_blocks), panels);
-      // As many for each worker, where that is possible.
-      for (int64_t more = plan.col_blocks; more < std::min(panels, plan.col_blocks + workers);
-           ++more) {
-        if (plan.row_blocks * more % workers == 0) {
-          plan.col_blocks = more;
-          break;
-        }
-      }
-    }
-  }
-
   // In place, only the partial last panel of B is copied, in its whole length.
   plan.b_size =
-      (plan.pack_b ? panels * block.kc : (job.n % kCols != 0) * job.k) * kCols + kPackSlack;
-  plan.a_slot_size = plan.pack_a ? round_up(block.mc * block.kc + kPackSlack, 64 / kBytes) : 0;
-  plan.sums_size = plan.keep_sums ? plan.chunk_rows * block.nc : 0;
+      (plan.pack_b ? round_up(block.nc, kCols) * block.kc : (job.n % kCols != 0) * job.k * kCols) +
+      kPackSlack;
+  plan.a_size = plan.pack_a ? round_up(block.mc * block.kc + kPackSlack, 64 / kBytes) : 0;
+  plan.sums_size = plan.keep_sums ? round_up(plan.chunk_rows * block.nc, 64 / kBytes) : 0;
   plan.b_size = round_up(plan.b_size, 64 / kBytes);
   return plan;
 }
 
-// One product of the batch, and where its loops stand.
+// A product, or a rectangle of one, by one thread.
 template <class T>
 class Product {
  public:
   using C = Compute<T>;
 
-  // `workspace` holds plan.size() elements. `ctx` may be null when plan.workers is 1.
-  Product(mt_ctx* ctx, const Job& job, const Plan& plan, int64_t index, C* workspace)
-      : ctx_(ctx),
-        job_(job),
+  // `workspace` holds plan.size() elements.
+  Product(const Job& job, const Plan& plan, C* workspace)
+      : job_(job),
         plan_(plan),
-        a_(static_cast<const T*>(job.a) + index * job.a_batch),
-        b_(static_cast<const T*>(job.b) + index * job.b_batch),
-        c_(static_cast<T*>(job.c) + index * job.c_batch),
+        a_(static_cast<const T*>(job.a)),
+        b_(static_cast<const T*>(job.b)),
+        c_(static_cast<T*>(job.c)),
         b_pack_(workspace),
-        a_slots_(b_pack_ + plan.b_size),
-        sums_(a_slots_ + plan.workers * plan.a_slot_size) {}
+        a_pack_(b_pack_ + plan.b_size),
+        sums_(a_pack_ + plan.a_size) {}
 
   void run() {
     for (m0_ = 0; m0_ < job_.m; m0_ += plan_.chunk_rows) {
@@ -155,13 +130,18 @@ class Product {
       for (j0_ = 0; j0_ < job_.n; j0_ += plan_.block.nc) {
         n_ = std::min(plan_.block.nc, job_.n - j0_);
         panels_ = divide_up(n_, kCols);
-        if (!plan_.pack_b) {
-          run_in_place();
-          continue;
+        if (!plan_.pack_b && n_ % kCols != 0) {
+          pack_panels<kCols>(b_at(panels_ - 1, 0), job_.b_col, job_.b_k, job_.k, n_ % kCols,
+                             b_pack_);
         }
         for (int64_t p0 = 0; p0 < job_.k; p0 += plan_.block.kc) {
-          part_ = {p0, std::min(plan_.block.kc, job_.k - p0)};
-          run_block();
+          const Part part = {p0, std::min(plan_.block.kc, job_.k - p0)};
+          if (plan_.pack_b) {
+            pack_panels<kCols>(b_at(0, p0), job_.b_col, job_.b_k, part.k, n_, b_pack_);
+          }
+          for (int64_t i = 0; i < m_; i += plan_.block.mc) {
+            run_part(part, i, std::min(m_, i + plan_.block.mc));
+          }
         }
       }
     }
@@ -176,93 +156,17 @@ class Product {
     int64_t begin, k;
   };
 
-  // Tasks share a packed part of B, which the next one replaces.
-  void run_block() {
-    // Half a cycle per element: a few thousand are needed to repay waking a thread.
-    const int64_t worth_a_thread = divide_up(16384, kCols);
-    if (plan_.workers == 1 || panels_ * part_.k <= worth_a_thread) {
-      pack_b_panels(this, 0, panels_);
-    } else {
-      ctx_->parallel_for(ctx_, 0, panels_, divide_up(worth_a_thread, part_.k), &pack_b_panels,
-                         this);
-    }
-    run_tasks();
-  }
-
-  // Each task goes through all parts by itself.
-  void run_in_place() {
-    if (n_ % kCols != 0) {
-      pack_panels<kCols>(b_at(panels_ - 1, 0), job_.b_col, job_.b_k, job_.k, n_ % kCols, b_pack_);
-    }
-    run_tasks();
-  }
-
-  void run_tasks() {
-    if (plan_.workers == 1) {
-      for (int64_t row_block = 0; row_block < plan_.row_blocks; ++row_block) {
-        run_task(row_block, 0, a_slots_);
-      }
-    } else {
-      next_task_.store(0, std::memory_order_relaxed);
-      ctx_->parallel_for(ctx_, 0, plan_.workers, 1, &work, this);
-    }
-  }
-
   const T* b_at(int64_t panel, int64_t p0) const {
     return b_ + p0 * job_.b_k + (j0_ + panel * kCols) * job_.b_col;
   }
 
-  static void pack_b_panels(void* user, int64_t begin, int64_t end) {
-    const auto& self = *static_cast<const Product*>(user);
-    const Part& part = self.part_;
-    pack_panels<kCols>(self.b_at(begin, part.begin), self.job_.b_col, self.job_.b_k, part.k,
-                       std::min(end * kCols, self.n_) - begin * kCols,
-                       self.b_pack_ + begin * kCols * part.k);
-  }
-
-  // Worker w owns slot w for its packed A, and takes tasks until none is left. Which worker takes
-  // which does not matter to the result. Should the host run all workers on one thread, the first
-  // does everything.
-  static void work(void* user, int64_t begin, int64_t end) {
-    auto& self = *static_cast<Product*>(user);
-    const int64_t tasks = self.plan_.row_blocks * self.plan_.col_blocks;
-    for (int64_t worker = begin; worker < end; ++worker) {
-      for (;;) {
-        const int64_t task = self.next_task_.fetch_add(1, std::memory_order_relaxed);
-        if (task >= tasks) break;
-        self.run_task(task / self.plan_.col_blocks, task % self.plan_.col_blocks,
-                      self.a_slots_ + worker * self.plan_.a_slot_size);
-      }
-    }
-  }
-
-  void run_task(int64_t row_block, int64_t col_block, C* slot) const {
-    const int64_t i_begin = row_block * plan_.block.mc;
-    const int64_t i_end = std::min(m_, i_begin + plan_.block.mc);
-    int64_t j_begin = 0, j_end = panels_;
-    if (plan_.col_blocks > 1) {
-      j_begin = panels_ * col_block / plan_.col_blocks;
-      j_end = panels_ * (col_block + 1) / plan_.col_blocks;
-    }
-    if (i_begin >= i_end || j_begin >= j_end) return;
-    if (plan_.pack_b) {
-      run_part(part_, i_begin, i_end, j_begin, j_end, slot);
-      return;
-    }
-    for (int64_t p0 = 0; p0 < job_.k; p0 += plan_.block.kc) {
-      const Part part = {p0, std::min(plan_.block.kc, job_.k - p0)};
-      run_part(part, i_begin, i_end, j_begin, j_end, slot);
-    }
-  }
-
-  // Rows [i_begin, i_end) and panels [j_begin, j_end) of the current block.
-  void run_part(const Part& part, int64_t i_begin, int64_t i_end, int64_t j_begin, int64_t j_end,
-                C* slot) const {
+  // Rows [i_begin, i_end) of the current block.
+  void run_part(const Part& part, int64_t i_begin, int64_t i_end) const {
     const T* a = a_ + (m0_ + i_begin) * job_.a_row + part.begin * job_.a_k;
     if (plan_.pack_a) {
-      pack_panels<kRows>(a, job_.a_row, job_.a_k, part.k, i_end - i_begin, slot);
+      pack_panels<kRows>(a, job_.a_row, job_.a_k, part.k, i_end - i_begin, a_pack_);
     }
-    for (int64_t j = j_begin; j < j_end; ++j) {
+    for (int64_t j = 0; j < panels_; ++j) {
       const int64_t cols = std::min(kCols, n_ - j * kCols);
       const C* b;
       int64_t b_k = kCols;
@@ -278,7 +182,7 @@ class Product {
       if (plan_.pack_a) {
         const TileFn<C> kernel = packed_tile<C>(vecs);
         for (int64_t i = i_begin; i < i_end; i += kRows) {
-          run_tile(kernel, part, slot + (i - i_begin) * part.k, b, b_k, i,
+          run_tile(kernel, part, a_pack_ + (i - i_begin) * part.k, b, b_k, i,
                    std::min(kRows, i_end - i), kRows, j * kCols, cols, vecs);
         }
       } else {
@@ -333,42 +237,89 @@ class Product {
     finish_tile(sums, sums_row, rows, cols, c, job_.c_row, job_.c_col, finish);
   }
 
-  mt_ctx* const ctx_;
   const Job& job_;
   const Plan& plan_;
   const T* const a_;
   const T* const b_;
   T* const c_;
   C* const b_pack_;
-  C* const a_slots_;
+  C* const a_pack_;
   C* const sums_;
-  // The current block: rows [m0, m0 + m), columns [j0, j0 + n), and a part of the sums where B is
-  // packed.
+  // The current block: rows [m0, m0 + m), columns [j0, j0 + n).
   int64_t m0_, m_, j0_, n_;
-  Part part_;
   int64_t panels_;
-  std::atomic<int64_t> next_task_{0};
 };
 
-// A batch of products too small to share among threads: each worker takes whole ones.
-template <class T>
-struct Batch {
-  const Job* job;
-  const Plan* plan;  // of one worker
-  Compute<T>* workspace;
-  std::atomic<int64_t> next{0};
+// The products of a batch, each cut into rows x cols rectangles. A rectangle belongs to one thread
+// with all that it packs: lines that another core has read or written cost more to write than what
+// it packs twice costs to pack.
+struct Grid {
+  int64_t rows = 1, cols = 1;
+  int64_t size() const { return rows * cols; }
+};
 
+// The grid of at most `workers` rectangles with the least work in its largest one. A packed element
+// costs about a cycle, in which as many products are computed as a panel has columns.
+template <class T>
+Grid choose_grid(const Job& job, int workers) {
+  using C = Compute<T>;
+  constexpr int64_t kCols = kTileCols<C>;
+  const bool packs_b = depth_in_place<T>(job, job.m, job.k) == 0;
+  Grid best;
+  int64_t least = INT64_MAX;
+  for (int64_t rows = 1; rows <= workers; ++rows) {
+    const int64_t cols = workers / rows;
+    const int64_t m = round_up(divide_up(job.m, rows), kTileRows<C>);
+    const int64_t n = round_up(divide_up(job.n, cols), kCols);
+    const int64_t work = m * n + kCols * (should_pack_a<T>(job, m, n) * m + packs_b * n);
+    if (work < least) best = {rows, cols}, least = work;
+  }
+  return best;
+}
+
+template <class T>
+struct Shared {
+  const Job* job;
+  const Plan* plan;  // of the largest rectangle
+  Grid grid;
+  int64_t m, n;  // of a rectangle but the last ones
+  Compute<T>* workspace;
+  std::atomic<int64_t> next;
+
+  Shared(const Job& whole, int workers) : job(&whole) {
+    grid = workers > 1 ? choose_grid<T>(whole, workers) : Grid();
+    m = grid.rows == 1 ? whole.m : divide_up(whole.m, grid.rows);
+    n = grid.cols == 1 ? whole.n : round_up(divide_up(whole.n, grid.cols), kTileCols<Compute<T>>);
+  }
+
+  // What a worker's first rectangle is stays the same from call to call, and so do the lines of C
+  // that its core may have kept. Should the host run all workers on one thread, the first does
+  // nearly everything.
   static void work(void* user, int64_t begin, int64_t end) {
-    auto& self = *static_cast<Batch*>(user);
+    auto& self = *static_cast<Shared*>(user);
+    const int64_t count = self.job->batch * self.grid.size();
     for (int64_t worker = begin; worker < end; ++worker) {
-      for (;;) {
-        const int64_t index = self.next.fetch_add(1, std::memory_order_relaxed);
-        if (index >= self.job->batch) break;
-        Product<T>(nullptr, *self.job, *self.plan, index,
-                   self.workspace + worker * self.plan->size())
-            .run();
+      for (int64_t item = worker; item < count;
+           item = self.next.fetch_add(1, std::memory_order_relaxed)) {
+        self.run(item, self.workspace + worker * self.plan->size());
       }
     }
+  }
+
+  void run(int64_t item, Compute<T>* room) const {
+    const int64_t index = item / grid.size(), part = item % grid.size();
+    const int64_t i = part / grid.cols * m, j = part % grid.cols * n;
+    if (i >= job->m || j >= job->n) return;
+    Job own = *job;
+    own.m = std::min(m, job->m - i);
+    own.n = std::min(n, job->n - j);
+    own.a = static_cast<const T*>(job->a) + index * job->a_batch + i * job->a_row;
+    own.b = static_cast<const T*>(job->b) + index * job->b_batch + j * job->b_col;
+    own.c = static_cast<T*>(job->c) + index * job->c_batch + i * job->c_row + j * job->c_col;
+    if (job->bias != nullptr) {
+      own.bias = static_cast<const T*>(job->bias) + i * job->bias_row + j * job->bias_col;
+    }
+    Product<T>(own, *plan, room).run();
   }
 };
 
@@ -389,26 +340,24 @@ HWY_INLINE int with_workspace(mt_ctx* ctx, int64_t elements, const Run& run) {
 
 template <class T>
 int run_product(mt_ctx* ctx, const Job& job) {
-  using C = Compute<T>;
   if (is_matvec(job)) return matvec<T>(ctx, job);
   const double products = static_cast<double>(job.m) * job.n * job.k;
   const auto workers_for = [&](double work) {
     return static_cast<int>(std::clamp(work / kWorthAThread, 1.0, double{1} * ctx->num_threads));
   };
-  const int shared = workers_for(products);
-  const int over_batch =
-      static_cast<int>(std::min<int64_t>(workers_for(products * job.batch), job.batch));
-  if (over_batch > shared || (over_batch > 1 && job.batch >= 8 * over_batch)) {
-    const Plan plan = make_plan<T>(job, 1);
-    return with_workspace<C>(ctx, plan.size() * over_batch, [&](C* workspace) HWY_ATTR {
-      Batch<T> batch{&job, &plan, workspace};
-      ctx->parallel_for(ctx, 0, over_batch, 1, &Batch<T>::work, &batch);
-    });
-  }
-  const Plan plan = make_plan<T>(job, shared);
-  return with_workspace<C>(ctx, plan.size(), [&](C* workspace) HWY_ATTR {
-    for (int64_t index = 0; index < job.batch; ++index) {
-      Product<T>(ctx, job, plan, index, workspace).run();
+  // Whole products for each thread, where there are enough of them.
+  const int all = workers_for(products * job.batch);
+  Shared<T> shared(job, job.batch >= (all == 1 ? 1 : 8 * all) ? 1 : workers_for(products));
+  const Plan plan = make_plan<T>(job, shared.m, shared.n);
+  shared.plan = &plan;
+  const int64_t workers = std::min<int64_t>(all, job.batch * shared.grid.size());
+  return with_workspace<Compute<T>>(ctx, plan.size() * workers, [&](Compute<T>* room) HWY_ATTR {
+    shared.workspace = room;
+    shared.next.store(workers, std::memory_order_relaxed);
+    if (workers == 1) {
+      Shared<T>::work(&shared, 0, 1);
+    } else {
+      ctx->parallel_for(ctx, 0, workers, 1, &Shared<T>::work, &shared);
     }
   });
 }

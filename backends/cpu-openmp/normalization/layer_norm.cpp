@@ -1,7 +1,7 @@
-// Layer normalization: a row is read from memory once, and its mean, its spread around the mean and
-// its result are computed while it is in the L1 and the next row on its way. So are both sums of a
-// gradient and its share of the parameters' gradients; these are summed over a fixed number of
-// parts of the rows, and the parts in order.
+// Layer and root-mean-square normalization: a row is read from memory once, and its mean, its
+// spread around the mean and its result are computed while it is in the L1 and the next row on its
+// way. So are both sums of a gradient and its share of the parameters' gradients; these are summed
+// over a fixed number of parts of the rows, and the parts in order.
 #include <algorithm>
 #include <cmath>
 
@@ -12,6 +12,8 @@
 #include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/abi_ops/native_layer_norm.h"
 #include "mytorch/abi_ops/native_layer_norm_backward.h"
+#include "mytorch/abi_ops/native_rms_norm.h"
+#include "mytorch/abi_ops/native_rms_norm_backward.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {
@@ -25,8 +27,8 @@ int64_t product(const mt_int_list& list) {
   return n;
 }
 
-bool wanted(const mt_int_list& mask, int64_t i, const mt_tensor* out) {
-  return out != nullptr && (mask.size <= i || mask.data[i] != 0);
+const mt_tensor* wanted(const mt_int_list& mask, int64_t i, const mt_tensor* out) {
+  return mask.size <= i || mask.data[i] != 0 ? out : nullptr;
 }
 
 // Rows of so many bytes are in the L1 when they are fetched one row ahead.
@@ -47,72 +49,100 @@ bool goes_past(const RowMajor<W>& out, int64_t rows, int64_t n) {
          whole_lines(out.write(0, nullptr), bytes, bytes);
 }
 
-void forward(mt_ctx& ctx, const mt_args_native_layer_norm& args) {
-  const TensorView input = args.input;
-  const int64_t n = product(args.normalized_shape);
+// Rows of n elements, and what they become. No mean is taken off where they are not centered.
+struct Normalization {
+  const mt_tensor *input, *weight, *bias;
+  int64_t n;
+  double eps;
+  const mt_tensor *out, *mean, *rstd;  // or NULL
+  bool centered;
+};
+
+void forward(mt_ctx& ctx, const Normalization& call) {
+  const TensorView input = call.input;
+  const int64_t n = call.n;
   if (n == 0 || input.numel() == 0) throw sdk::Declined{};
   const int64_t rows = input.numel() / n;
   sdk::visit_floating(input.dtype(), [&](auto tag) {
     using W = sdk::Widened<typename decltype(tag)::type>;
-    const W* weight = parameter<W>(ctx, args.weight, n);
-    const W* bias = parameter<W>(ctx, args.bias, n);
+    const W* weight = parameter<W>(ctx, call.weight, n);
+    const W* bias = parameter<W>(ctx, call.bias, n);
     const RowMajor<W> x(input);
-    const RowMajor<W> out(args.out != nullptr ? args.out : args.input);
-    const RowMajor<W> means(args.mean != nullptr ? args.mean : args.input);
-    const RowMajor<W> rstds(args.rstd != nullptr ? args.rstd : args.input);
-    const bool past = args.out != nullptr && goes_past(out, rows, n);
+    const RowMajor<W> out(call.out != nullptr ? call.out : call.input);
+    const RowMajor<W> means(call.mean != nullptr ? call.mean : call.input);
+    const RowMajor<W> rstds(call.rstd != nullptr ? call.rstd : call.input);
+    const bool past = call.out != nullptr && goes_past(out, rows, n);
     parallel_with_scratch<W>(
         ctx, rows, 1 + 8192 / n, 2 * n, [&](W* part, int64_t begin, int64_t end) {
           for (int64_t row = begin; row < end; ++row) {
             W mean, rstd;
-            W* to = args.out != nullptr ? out.write(row * n, part + n) : nullptr;
-            layer_norm_row(x.read(row * n, n, part), n, static_cast<W>(args.eps), weight, bias, to,
-                           &mean, &rstd, {after(x, row, end, n), nullptr, past});
+            W* to = call.out != nullptr ? out.write(row * n, part + n) : nullptr;
+            layer_norm_row(x.read(row * n, n, part), n, static_cast<W>(call.eps), weight, bias, to,
+                           call.centered ? &mean : nullptr, &rstd,
+                           {after(x, row, end, n), nullptr, past});
             if (to != nullptr) out.finish(row * n, n, part + n);
-            if (args.mean != nullptr) means.put(row, 1, &mean);
-            if (args.rstd != nullptr) rstds.put(row, 1, &rstd);
+            if (call.mean != nullptr) means.put(row, 1, &mean);
+            if (call.rstd != nullptr) rstds.put(row, 1, &rstd);
           }
           if (past) stream_fence();
         });
   });
 }
 
-void backward(mt_ctx& ctx, const mt_args_native_layer_norm_backward& args) {
-  const TensorView input = args.input;
-  const int64_t n = product(args.normalized_shape);
+void layer_norm(mt_ctx& ctx, const mt_args_native_layer_norm& args) {
+  forward(ctx, {args.input, args.weight, args.bias, product(args.normalized_shape), args.eps,
+                args.out, args.mean, args.rstd, true});
+}
+void rms_norm(mt_ctx& ctx, const mt_args_native_rms_norm& args) {
+  forward(ctx, {args.input, args.weight, nullptr, product(args.normalized_shape), args.eps,
+                args.out, nullptr, args.rstd, false});
+}
+
+// The gradients that are NULL are not wanted; `mean` is NULL where rows are not centered.
+struct Gradients {
+  const mt_tensor *grad, *input, *mean, *rstd, *weight;
+  int64_t n;
+  const mt_tensor *to_input, *to_weight, *to_bias;
+};
+
+void backward(mt_ctx& ctx, const Gradients& call) {
+  const TensorView input = call.input;
+  const int64_t n = call.n;
   if (n == 0 || input.numel() == 0) throw sdk::Declined{};
   const int64_t rows = input.numel() / n;
-  const bool want_x = wanted(args.output_mask, 0, args.grad_input);
-  const bool want_weight = wanted(args.output_mask, 1, args.grad_weight);
-  const bool want_bias = wanted(args.output_mask, 2, args.grad_bias);
+  const bool centered = call.mean != nullptr;
+  const bool want_x = call.to_input != nullptr;
   sdk::visit_floating(input.dtype(), [&](auto tag) {
     using W = sdk::Widened<typename decltype(tag)::type>;
-    const W* weight = parameter<W>(ctx, args.weight, n);
-    const W* means = parameter<W>(ctx, args.mean, rows);
-    const W* rstds = parameter<W>(ctx, args.rstd, rows);
+    const W* weight = parameter<W>(ctx, call.weight, n);
+    const W* means = parameter<W>(ctx, call.mean, rows);
+    const W* rstds = parameter<W>(ctx, call.rstd, rows);
     const RowMajor<W> x(input);
-    const RowMajor<W> grad(args.grad_out);
-    const RowMajor<W> out(want_x ? args.grad_input : args.input);
-    const bool sums = want_weight || want_bias;
-    const int64_t parts = sums ? std::min<int64_t>(rows, 16) : std::min<int64_t>(rows, 256);
-    W* partial = sums ? sdk::scratch<W>(ctx, 2 * parts * n) : nullptr;
+    const RowMajor<W> grad(call.grad);
+    const RowMajor<W> out(want_x ? call.to_input : call.input);
+    const bool sums = call.to_weight != nullptr || call.to_bias != nullptr;
+    const int64_t each = (centered ? 2 : 1) * n;  // of the sums of a part: for the weight, the bias
+    const int64_t parts = std::min<int64_t>(rows, sums ? 16 : 256);
+    W* partial = sums ? sdk::scratch<W>(ctx, parts * each) : nullptr;
     const int64_t grain = 1 + 8192 * parts / input.numel();
     const bool past = want_x && goes_past(out, rows, n);
     parallel_with_scratch<W>(ctx, parts, grain, 3 * n, [&](W* memory, int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part) {
-        W* own = sums ? partial + 2 * part * n : nullptr;
-        if (sums) std::fill(own, own + 2 * n, W{});
+        W* own = sums ? partial + part * each : nullptr;
+        if (sums) std::fill(own, own + each, W{});
         const int64_t last = rows * (part + 1) / parts;
         for (int64_t row = rows * part / parts; row < last; ++row) {
-          LayerNormGradient<W> line{};
+          NormGradient<W> line{};
           line.x = x.read(row * n, n, memory);
           line.g = grad.read(row * n, n, memory + n);
-          line.mean = means[row], line.rstd = rstds[row];
+          line.mean = centered ? means[row] : W(0);
+          line.rstd = rstds[row];
+          line.centered = centered;
           line.weight = weight;
-          if (sums) line.weight_sum = own, line.bias_sum = own + n;
+          line.weight_sum = own;
+          if (sums && centered) line.bias_sum = own + n;
           if (want_x) line.to = out.write(row * n, memory + 2 * n);
-          layer_norm_gradient_row(line, n,
-                                  {after(grad, row, last, n), after(x, row, last, n), past});
+          norm_gradient_row(line, n, {after(grad, row, last, n), after(x, row, last, n), past});
           if (want_x) out.finish(row * n, n, memory + 2 * n);
         }
       }
@@ -120,21 +150,37 @@ void backward(mt_ctx& ctx, const mt_args_native_layer_norm_backward& args) {
     });
     if (!sums) return;
     for (int64_t part = 1; part < parts; ++part) {
-      for (int64_t i = 0; i < 2 * n; ++i) partial[i] += partial[2 * part * n + i];
+      for (int64_t i = 0; i < each; ++i) partial[i] += partial[part * each + i];
     }
-    if (want_weight) RowMajor<W>(args.grad_weight).put(0, n, partial);
-    if (want_bias) RowMajor<W>(args.grad_bias).put(0, n, partial + n);
+    if (call.to_weight != nullptr) RowMajor<W>(call.to_weight).put(0, n, partial);
+    if (call.to_bias != nullptr) RowMajor<W>(call.to_bias).put(0, n, partial + n);
   });
+}
+
+void layer_norm_backward(mt_ctx& ctx, const mt_args_native_layer_norm_backward& args) {
+  backward(ctx, {args.grad_out, args.input, args.mean, args.rstd, args.weight,
+                 product(args.normalized_shape), wanted(args.output_mask, 0, args.grad_input),
+                 wanted(args.output_mask, 1, args.grad_weight),
+                 wanted(args.output_mask, 2, args.grad_bias)});
+}
+void rms_norm_backward(mt_ctx& ctx, const mt_args_native_rms_norm_backward& args) {
+  backward(ctx, {args.grad_out, args.input, nullptr, args.rstd, args.weight,
+                 product(args.normalized_shape), wanted(args.output_mask, 0, args.grad_input),
+                 wanted(args.output_mask, 1, args.grad_weight), nullptr});
 }
 
 }  // namespace
 
 void register_layer_norm(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&forward>("native_layer_norm", MT_HASH_native_layer_norm, "rows",
-                                             0, MT_TAKES_STRIDED));
-  candidates.push_back(sdk::kernel<&backward>("native_layer_norm_backward",
-                                              MT_HASH_native_layer_norm_backward, "rows", 0,
-                                              MT_TAKES_STRIDED));
+  constexpr uint32_t kTakes = MT_TAKES_STRIDED;
+  candidates.push_back(
+      sdk::kernel<&layer_norm>("native_layer_norm", MT_HASH_native_layer_norm, "rows", 0, kTakes));
+  candidates.push_back(sdk::kernel<&layer_norm_backward>(
+      "native_layer_norm_backward", MT_HASH_native_layer_norm_backward, "rows", 0, kTakes));
+  candidates.push_back(
+      sdk::kernel<&rms_norm>("native_rms_norm", MT_HASH_native_rms_norm, "rows", 0, kTakes));
+  candidates.push_back(sdk::kernel<&rms_norm_backward>(
+      "native_rms_norm_backward", MT_HASH_native_rms_norm_backward, "rows", 0, kTakes));
 }
 
 }  // namespace mytorch::cpu

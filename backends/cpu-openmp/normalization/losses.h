@@ -9,8 +9,9 @@
 
 namespace mytorch::cpu {
 
-// `sums` holds a chunk's loss and weight, one after the other. `out` is the loss of one element, which
-// "none" has filled already; `total_weight` (or NULL) becomes the weight of all targets, 0 for "none".
+// `sums` holds a chunk's loss and weight, one after the other. `out` is the loss of one element,
+// which "none" has filled already; `total_weight` (or NULL) becomes the weight of all targets, 0
+// for "none".
 template <class W, class T>
 void reduce_losses(const double* sums, int64_t chunks, std::string_view reduction, T* out,
                    const mt_tensor* total_weight) {

@@ -65,16 +65,20 @@ HWY_INLINE void LayerNorm(const T* x, int64_t n, T eps, const T* weight, const T
   // Squares around the mean of some of the row, the share f of its elements: that is no farther
   // from the mean of all than sqrt(var * (1 - f) / f), so that at most a factor 1 / f cancels
   // below, which a second pass over the row would not be worth.
-  T sum, squares;
-  const int64_t some = HWY_MIN(n, HWY_MAX(n / 16, 64));
-  Moments(x, some, T(0), &sum, &squares);
-  const T center = center_of(sum, some);
+  T sum, squares, center = 0, off = 0;
+  if (mean != nullptr) {
+    const int64_t some = HWY_MIN(n, HWY_MAX(n / 16, 64));
+    Moments(x, some, T(0), &sum, &squares);
+    center = center_of(sum, some);
+  }
   Moments(x, n, center, &sum, &squares);
-  const T off = sum / static_cast<T>(n);
-  *mean = center + off;
+  if (mean != nullptr) {
+    off = sum / static_cast<T>(n);
+    *mean = center + off;
+  }
   *rstd = T(1) / std::sqrt(HWY_MAX(T(0), squares / static_cast<T>(n) - off * off) + eps);
   if (to == nullptr) return;
-  const Vec<T> middle = hn::Set(d, *mean), scale = hn::Set(d, *rstd);
+  const Vec<T> middle = hn::Set(d, center + off), scale = hn::Set(d, *rstd);
   const T* next = context.next;
   const bool past = context.past;
   ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
@@ -87,10 +91,10 @@ HWY_INLINE void LayerNorm(const T* x, int64_t n, T eps, const T* weight, const T
 }
 
 template <class T>
-HWY_INLINE void GradientOfLayerNorm(const LayerNormGradient<T>& row, int64_t n,
-                                    const RowContext<T>& context) {
+HWY_INLINE void GradientOfNorm(const NormGradient<T>& row, int64_t n,
+                               const RowContext<T>& context) {
   const hn::ScalableTag<T> d;
-  const auto [g, x, mean, rstd, weight, weight_sum, bias_sum, to] = row;
+  const auto [g, x, mean, rstd, centered, weight, weight_sum, bias_sum, to] = row;
   const Vec<T> center = hn::Set(d, mean), scale = hn::Set(d, rstd);
   const Vec<T> one = hn::Set(d, T(1));
   Two<T> sums;
@@ -100,15 +104,15 @@ HWY_INLINE void GradientOfLayerNorm(const LayerNormGradient<T>& row, int64_t n,
     const Vec<T> product = hn::Mul(v, hn::Sub(part.load(x, mean), center));
     if (weight_sum != nullptr) {
       part.store(hn::MulAdd(product, scale, part.load(weight_sum, T(0))), weight_sum);
-      part.store(hn::Add(v, part.load(bias_sum, T(0))), bias_sum);
     }
+    if (bias_sum != nullptr) part.store(hn::Add(v, part.load(bias_sum, T(0))), bias_sum);
     sums.a = hn::MulAdd(v, w, sums.a);
     sums.b = hn::MulAdd(product, w, sums.b);
   });
   if (to == nullptr) return;
   const T count = static_cast<T>(n);
   const Vec<T> along = hn::Set(d, -rstd * rstd * rstd * (SumOf<T>(sums.b) / count));
-  const Vec<T> shift = hn::Set(d, -rstd * (SumOf<T>(sums.a) / count));
+  const Vec<T> shift = hn::Set(d, centered ? -rstd * (SumOf<T>(sums.a) / count) : T(0));
   const T* next_g = context.next;
   const T* next_x = context.next_other;
   const bool past = context.past;
@@ -142,9 +146,8 @@ HWY_INLINE void GradientOfLayerNorm(const LayerNormGradient<T>& row, int64_t n,
                     T* rstd, const RowContext<T>& context) {                                      \
     LayerNorm(x, n, eps, weight, bias, to, mean, rstd, context);                                  \
   }                                                                                               \
-  void LayerNormGradient##S(const LayerNormGradient<T>& row, int64_t n,                           \
-                            const RowContext<T>& context) {                                       \
-    GradientOfLayerNorm(row, n, context);                                                         \
+  void NormGradient##S(const NormGradient<T>& row, int64_t n, const RowContext<T>& context) {     \
+    GradientOfNorm(row, n, context);                                                              \
   }
 MYTORCH_CPU_ROWS(float, Float)
 MYTORCH_CPU_ROWS(double, Double)
@@ -158,32 +161,31 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu {
 
-#define MYTORCH_CPU_ROWS(T, S)                                                             \
-  HWY_EXPORT(Moments##S);                                                                  \
-  HWY_EXPORT(Sums##S);                                                                     \
-  HWY_EXPORT(Scale##S);                                                                    \
-  HWY_EXPORT(Combine##S);                                                                  \
-  HWY_EXPORT(LayerNorm##S);                                                                \
-  HWY_EXPORT(LayerNormGradient##S);                                                        \
-  void moments_row(const T* x, int64_t n, T center, T* sum, T* squares) {                  \
-    HWY_DYNAMIC_DISPATCH(Moments##S)(x, n, center, sum, squares);                          \
-  }                                                                                        \
-  void sums_row(const T* g, const T* x, int64_t n, T mean, T* sum, T* product) {           \
-    HWY_DYNAMIC_DISPATCH(Sums##S)(g, x, n, mean, sum, product);                            \
-  }                                                                                        \
-  void scale_row(const T* x, int64_t n, T mean, T scale, T shift, T* to) {                 \
-    HWY_DYNAMIC_DISPATCH(Scale##S)(x, n, mean, scale, shift, to);                          \
-  }                                                                                        \
-  void combine_row(const T* g, const T* x, int64_t n, T mean, T a, T b, T c, T* to) {      \
-    HWY_DYNAMIC_DISPATCH(Combine##S)(g, x, n, mean, a, b, c, to);                          \
-  }                                                                                        \
-  void layer_norm_row(const T* x, int64_t n, T eps, const T* weight, const T* bias, T* to, \
-                      T* mean, T* rstd, const RowContext<T>& context) {                    \
-    HWY_DYNAMIC_DISPATCH(LayerNorm##S)(x, n, eps, weight, bias, to, mean, rstd, context);  \
-  }                                                                                        \
-  void layer_norm_gradient_row(const LayerNormGradient<T>& row, int64_t n,                 \
-                               const RowContext<T>& context) {                             \
-    HWY_DYNAMIC_DISPATCH(LayerNormGradient##S)(row, n, context);                           \
+#define MYTORCH_CPU_ROWS(T, S)                                                                  \
+  HWY_EXPORT(Moments##S);                                                                       \
+  HWY_EXPORT(Sums##S);                                                                          \
+  HWY_EXPORT(Scale##S);                                                                         \
+  HWY_EXPORT(Combine##S);                                                                       \
+  HWY_EXPORT(LayerNorm##S);                                                                     \
+  HWY_EXPORT(NormGradient##S);                                                                  \
+  void moments_row(const T* x, int64_t n, T center, T* sum, T* squares) {                       \
+    HWY_DYNAMIC_DISPATCH(Moments##S)(x, n, center, sum, squares);                               \
+  }                                                                                             \
+  void sums_row(const T* g, const T* x, int64_t n, T mean, T* sum, T* product) {                \
+    HWY_DYNAMIC_DISPATCH(Sums##S)(g, x, n, mean, sum, product);                                 \
+  }                                                                                             \
+  void scale_row(const T* x, int64_t n, T mean, T scale, T shift, T* to) {                      \
+    HWY_DYNAMIC_DISPATCH(Scale##S)(x, n, mean, scale, shift, to);                               \
+  }                                                                                             \
+  void combine_row(const T* g, const T* x, int64_t n, T mean, T a, T b, T c, T* to) {           \
+    HWY_DYNAMIC_DISPATCH(Combine##S)(g, x, n, mean, a, b, c, to);                               \
+  }                                                                                             \
+  void layer_norm_row(const T* x, int64_t n, T eps, const T* weight, const T* bias, T* to,      \
+                      T* mean, T* rstd, const RowContext<T>& context) {                         \
+    HWY_DYNAMIC_DISPATCH(LayerNorm##S)(x, n, eps, weight, bias, to, mean, rstd, context);       \
+  }                                                                                             \
+  void norm_gradient_row(const NormGradient<T>& row, int64_t n, const RowContext<T>& context) { \
+    HWY_DYNAMIC_DISPATCH(NormGradient##S)(row, n, context);                                     \
   }
 MYTORCH_CPU_ROWS(float, Float)
 MYTORCH_CPU_ROWS(double, Double)

@@ -29,12 +29,14 @@ struct RowContext {
 };
 
 template <class T>
-struct LayerNormGradient {
+struct NormGradient {
   const T* g;
   const T* x;
   T mean, rstd;
+  bool centered;    // false: of a root mean square, whose mean is 0, whatever x is
   const T* weight;  // or NULL
-  // These get g * (x - mean) * rstd, and g, added element by element; NULL where not wanted.
+  // These get g * (x - mean) * rstd, and g, added element by element; NULL where not wanted, the
+  // second alone, too.
   T* weight_sum;
   T* bias_sum;
   T* to;  // or NULL
@@ -50,11 +52,11 @@ struct LayerNormGradient {
   /* a * g + b * (x - mean) + c */                                                         \
   void combine_row(const T* g, const T* x, int64_t n, T mean, T a, T b, T c, T* to);       \
   /* ((x - mean) * rstd) * weight + bias, each of which may be NULL, as may be `to`. */    \
+  /* Where `mean` is NULL, 0 takes its place: the root mean square. */                     \
   void layer_norm_row(const T* x, int64_t n, T eps, const T* weight, const T* bias, T* to, \
                       T* mean, T* rstd, const RowContext<T>& context);                     \
   /* Of the row and, in part, of the parameters. */                                        \
-  void layer_norm_gradient_row(const LayerNormGradient<T>& row, int64_t n,                 \
-                               const RowContext<T>& context)
+  void norm_gradient_row(const NormGradient<T>& row, int64_t n, const RowContext<T>& context)
 MYTORCH_CPU_ROWS(float);
 MYTORCH_CPU_ROWS(double);
 #undef MYTORCH_CPU_ROWS

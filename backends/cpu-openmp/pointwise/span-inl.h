@@ -103,8 +103,10 @@ HWY_INLINE V NotNode(D d, V a, const Scalars& scalars) {
   return hn::Xor(a, hn::Set(d, static_cast<hn::TFromD<D>>(scalars.not_mask)));
 }
 
-// The room that one operand's last elements get. Inputs are padded with ones, which no operation
-// minds: zeros would be refused as divisors.
+// Room for the last elements of an operand, which do not fill a vector. They are computed before
+// all others, with those before them: an output may be one of the inputs, and its old values are
+// gone later. What comes of them is kept here until the end. Fewer elements than a vector has are
+// padded with ones, which no operation minds: zeros would be refused as divisors.
 template <class P, size_t kCount>
 struct TailRoom {
   using Value = std::remove_const_t<P>;
@@ -112,16 +114,23 @@ struct TailRoom {
 
   TailRoom() {}  // NOLINT: uninitialized on purpose
 
-  HWY_INLINE P* fill(P* from, size_t n) {
+  // For the last vector of `n` elements at `from`.
+  HWY_INLINE P* take(P* from, int64_t n, int64_t lanes) {
     if constexpr (std::is_const_v<P>) {
+      if (HWY_LIKELY(n >= lanes)) return from + n - lanes;
       for (size_t i = 0; i < kCount; ++i) values[i] = Value(1);
-      std::memcpy(values, from, n * sizeof(Value));
+      std::memcpy(values, from, static_cast<size_t>(n) * sizeof(Value));
     }
     return values;
   }
-  HWY_INLINE void give_back(P* to, size_t n) {
+  HWY_INLINE void give_back(P* to, int64_t n, int64_t lanes) {
     if constexpr (!std::is_const_v<P>) {
-      if (to != nullptr) std::memcpy(to, values, n * sizeof(Value));
+      if (to == nullptr) return;
+      if (HWY_LIKELY(n >= lanes)) {
+        std::memcpy(to + n - lanes, values, static_cast<size_t>(lanes) * sizeof(Value));
+      } else {
+        std::memcpy(to, values, static_cast<size_t>(n) * sizeof(Value));
+      }
     }
   }
 };
@@ -188,22 +197,28 @@ HWY_INLINE void ForSingles(D d, int64_t n, uint32_t single, F&& step,
                            std::index_sequence<kIndex...>, P*... p) {
   constexpr size_t kMax = hn::MaxLanes(D());
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t rest = n & (lanes - 1);
   [&](TailRoom<P, kMax>&&... room) MYTORCH_STEP {
     [&](Stretch<P>... s) MYTORCH_STEP {
-      if constexpr (kVectors) {
-        for (; n >= 2 * lanes; n -= 2 * lanes) {
-          step(s.at...);
-          step((s.at + s.by)...);
-          ((s.at += 2 * s.by), ...);
+      [&](TailRoom<P, kMax>&&... last) MYTORCH_STEP {
+        bool tail = rest != 0;
+        for (int64_t left = n - rest; tail || left > 0;) {
+          if constexpr (kVectors) {
+            for (; !tail && left >= 2 * lanes; left -= 2 * lanes) {
+              step(s.at...);
+              step((s.at + s.by)...);
+              ((s.at += 2 * s.by), ...);
+            }
+            if (!tail && left == 0) break;
+          }
+          step((HWY_UNLIKELY(tail) && s.by != 0 ? last.take(s.at, n, lanes) : s.at)...);
+          if (!tail) {
+            ((s.at += s.by), ...);
+            left -= lanes;
+          }
+          tail = false;
         }
-      }
-      [&](TailRoom<P, kMax>&&... rest) MYTORCH_STEP {
-        for (; n > 0; n -= lanes) {
-          const size_t count = static_cast<size_t>(HWY_MIN(n, lanes));
-          step(rest.fill(s.at, count)...);
-          (rest.give_back(p == nullptr ? nullptr : s.at, count), ...);
-          ((s.at += s.by), ...);
-        }
+        if (rest != 0) (last.give_back(p, n, lanes), ...);
       }(TailRoom<P, kMax>()...);
     }(StretchOf(p, room, lanes, (single >> kIndex & 1) != 0)...);
   }(TailRoom<P, kMax>()...);
@@ -231,19 +246,24 @@ HWY_INLINE void ForSpan(D d, int64_t n, const Scalars& scalars, F&& step, P*... 
     if (streams) end = BeforeLine(n, p...);
   }
   for (int64_t i = 0;;) {
-    if constexpr (kUnroll > 1 && kVectors) {
-      for (; i + 2 * lanes <= end; i += 2 * lanes) {
-        step((p + i)...);
-        step((p + i + lanes)...);
+    const int64_t count = end - i, rest = count & (lanes - 1);
+    [&](TailRoom<P, kMax>&&... last) MYTORCH_STEP {
+      const int64_t begin = i, stop = end - rest;
+      if constexpr (kUnroll > 1 && kVectors) {
+        if (HWY_UNLIKELY(rest != 0)) step(last.take(p + begin, count, lanes)...);
+        for (; i + 2 * lanes <= stop; i += 2 * lanes) {
+          step((p + i)...);
+          step((p + i + lanes)...);
+        }
+        if (i < stop) step((p + i)...);
+      } else {
+        // A long body stands here only once.
+        for (bool tail = rest != 0; tail || i < stop; i += std::exchange(tail, false) ? 0 : lanes) {
+          step((HWY_UNLIKELY(tail) ? last.take(p + begin, count, lanes) : p + i)...);
+        }
       }
-    }
-    [&](TailRoom<P, kMax>&&... room) MYTORCH_STEP {
-      for (; i < end; i += lanes) {
-        const bool whole = i + lanes <= end;
-        const size_t rest = static_cast<size_t>(end - i);
-        step((HWY_LIKELY(whole) ? p + i : room.fill(p + i, rest))...);
-        if (HWY_UNLIKELY(!whole)) (room.give_back(p == nullptr ? nullptr : p + i, rest), ...);
-      }
+      if (HWY_UNLIKELY(rest != 0))
+        (last.give_back(p == nullptr ? nullptr : p + begin, count, lanes), ...);
     }(TailRoom<P, kMax>()...);
     if (HWY_LIKELY(!streams)) return;
     if constexpr (kStreams && kVectors) {

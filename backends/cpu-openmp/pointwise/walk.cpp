@@ -12,8 +12,10 @@ namespace mytorch::cpu {
 namespace {
 
 constexpr int64_t kLine = 64;
-// Rows shorter than this are gathered into tiles.
+// Rows shorter than this are gathered into tiles, and those whose operands all lie as the span
+// wants them if they are shorter than that.
 constexpr int64_t kShortRow = 128;
+constexpr int64_t kShortDirectRow = 96;
 // A row that does not consist of whole lines is streamed only from this many bytes on.
 constexpr int64_t kLongRow = 16 * 1024;
 
@@ -25,6 +27,13 @@ bool has_plain_outputs(const Job& job) {
         (output.convert != nullptr || !job.loop.is_dense(k, output.itemsize))) {
       return false;
     }
+  }
+  return true;
+}
+
+bool has_direct_rows(const Job& job) {
+  for (int k = 0; k < job.num_operands(); ++k) {
+    if (job.is_absent(k) || !(job.is_direct(k) || job.is_single(k))) return false;
   }
   return true;
 }
@@ -261,8 +270,10 @@ void run_job(mt_ctx& ctx, Job& job) {
     return;
   }
   if (run_repeated(ctx, job)) return;
+  const int64_t inner = job.loop.inner_size();
   const bool rows = job.loop.ndim() == 1 ||
-                    (job.loop.inner_size() >= kShortRow && (!job.stream || has_whole_rows(job)));
+                    ((inner >= kShortRow || (inner >= kShortDirectRow && has_direct_rows(job))) &&
+                     (!job.stream || has_whole_rows(job)));
   job.tile = rows ? kTile : tile_of(job);
   run((n + job.tile - 1) / job.tile, job.grain / job.tile, [&](int64_t begin, int64_t end) {
     (rows ? run_rows : run_tiles)(job, begin * job.tile, std::min(end * job.tile, n));

@@ -44,7 +44,16 @@ struct Multiply {
   }
 };
 
-// Joins the lanes of a vector, pairwise, in the type of the total.
+// Joins totals, pairwise.
+template <class Op, class T, size_t kCount>
+HWY_INLINE T Pairwise(T (&totals)[kCount]) {
+  for (size_t width = kCount / 2; width > 0; width /= 2) {
+    for (size_t i = 0; i < width; ++i) totals[i] = Op::One(totals[i], totals[i + width]);
+  }
+  return totals[0];
+}
+
+// Joins the lanes of a vector in the type of the total.
 template <class Op, class D, class V>
 HWY_INLINE Total<hn::TFromD<D>> Lanes(D d, V v) {
   using T = hn::TFromD<D>;
@@ -53,10 +62,7 @@ HWY_INLINE Total<hn::TFromD<D>> Lanes(D d, V v) {
   hn::Store(v, d, lanes);
   Total<T> totals[kLanes];
   for (size_t i = 0; i < kLanes; ++i) totals[i] = lanes[i];
-  for (size_t width = kLanes / 2; width > 0; width /= 2) {
-    for (size_t i = 0; i < width; ++i) totals[i] = Op::One(totals[i], totals[i + width]);
-  }
-  return totals[0];
+  return Pairwise<Op>(totals);
 }
 
 // A block is short enough for float32: each of 64 or more running sums takes 32 elements, and the
@@ -124,10 +130,7 @@ Total<T> Blocks(const T* x, const T* y, int64_t count) {
   for (; count > 0; --count, x += steps * by, y += steps * by) {
     Join<Op>(d, Eights<Op>(d, x, y, by, steps), totals);
   }
-  for (size_t width = kLanes / 2; width > 0; width /= 2) {
-    for (size_t i = 0; i < width; ++i) totals[i] = Op::One(totals[i], totals[i + width]);
-  }
-  return totals[0];
+  return Pairwise<Op>(totals);
 }
 
 // A block of any length.

@@ -13,7 +13,7 @@ namespace mytorch::cuda {
 template <class T, int kWidth, int kPacks, int kOperands>
 inline constexpr int kRowsAhead = kWidth != kPack<T> || kPacks* kOperands > 8 ? 1
                                   : kPacks* kOperands > 2                     ? 2
-                                                                              : 4;
+                                                                              : 3;
 // The shared memory of a block for them.
 template <class T, int kWidth, int kPacks, int kOperands>
 size_t ahead_bytes(const Grid& grid) {
@@ -23,13 +23,13 @@ size_t ahead_bytes(const Grid& grid) {
 
 #ifdef __CUDACC__
 
-// Rows of kOperands tensors. Every fetch() is of the row after the last one, and every take() of
-// the oldest that has been fetched.
-template <class T, int kWidth, int kPacks, int kOperands,
+// Rows of kOperands tensors, `kFull` as those of OwnRow. Every fetch() is of the row after the last
+// one, and every take() of the oldest that has been fetched.
+template <class T, int kWidth, int kPacks, int kOperands, bool kFull = false,
           int kCount = kRowsAhead<T, kWidth, kPacks, kOperands>>
 class RowsAhead {
  public:
-  using Row = OwnRow<T, kWidth, kPacks>;
+  using Row = OwnRow<T, kWidth, kPacks, kFull>;
   static constexpr int kRows = kCount;
 
   __device__ __forceinline__ explicit RowsAhead(int64_t n) : n_(n) {
@@ -44,7 +44,7 @@ class RowsAhead {
     for (int o = 0; o < kOperands; ++o) {
 #pragma unroll
       for (int p = 0; p < kPacks; ++p) {
-        if (live && Row::place(p) < n_) {
+        if (live && Row::holds(p, n_)) {
           asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place(in_, o, p)),
                        "l"(rows[o] + Row::place(p))
                        : "memory");
@@ -60,7 +60,7 @@ class RowsAhead {
     for (int o = 0; o < kOperands; ++o) {
 #pragma unroll
       for (int p = 0; p < kPacks; ++p) {
-        if (Row::place(p) >= n_) continue;
+        if (!Row::holds(p, n_)) continue;
         auto& bits = *reinterpret_cast<uint4*>(&rows[o].pack[p]);
         asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                      : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
@@ -81,10 +81,10 @@ class RowsAhead {
   int in_ = 0, out_ = 0;
 };
 
-template <class T, int kWidth, int kPacks, int kOperands>
-class RowsAhead<T, kWidth, kPacks, kOperands, 1> {
+template <class T, int kWidth, int kPacks, int kOperands, bool kFull>
+class RowsAhead<T, kWidth, kPacks, kOperands, kFull, 1> {
  public:
-  using Row = OwnRow<T, kWidth, kPacks>;
+  using Row = OwnRow<T, kWidth, kPacks, kFull>;
   static constexpr int kRows = 1;
 
   __device__ __forceinline__ explicit RowsAhead(int64_t n) : n_(n) {}
@@ -106,32 +106,52 @@ class RowsAhead<T, kWidth, kPacks, kOperands, 1> {
 
 // Sums over the threads of a row, kWarps warps at most, with one barrier: the turns use different
 // memory, and whoever writes to that of the turn before the last has seen everybody leave it.
-template <int kWarps, class W, int kSums>
-__device__ __forceinline__ void team_sums(W (&sums)[kSums], int& turn) {
+template <int kWarps, class W>
+__device__ __forceinline__ void team_sums(W (&sums)[1], int& turn) {
 #pragma unroll
-  for (int step = 16; step > 0; step /= 2) {
-#pragma unroll
-    for (int k = 0; k < kSums; ++k) sums[k] += __shfl_xor_sync(0xFFFFFFFFu, sums[k], step);
-  }
+  for (int step = 16; step > 0; step /= 2) sums[0] += __shfl_xor_sync(0xFFFFFFFFu, sums[0], step);
   if (blockDim.x == 32) return;
-  __shared__ W parts[2][kWarps][kSums];
-  W(*const own)[kSums] = parts[turn];
+  __shared__ W parts[2][kWarps];
+  W* const own = parts[turn];
   turn ^= 1;
-  if (threadIdx.x % 32 == 0) {
-#pragma unroll
-    for (int k = 0; k < kSums; ++k) own[threadIdx.x / 32][k] = sums[k];
-  }
+  if (threadIdx.x % 32 == 0) own[threadIdx.x / 32] = sums[0];
   __syncthreads();
   const int warp = threadIdx.x % kWarps;
-#pragma unroll
-  for (int k = 0; k < kSums; ++k) {
-    sums[k] = warp < static_cast<int>(blockDim.x / 32) ? own[warp][k] : W(0);
-  }
+  sums[0] = warp < static_cast<int>(blockDim.x / 32) ? own[warp] : W(0);
 #pragma unroll
   for (int step = kWarps / 2; step > 0; step /= 2) {
-#pragma unroll
-    for (int k = 0; k < kSums; ++k) sums[k] += __shfl_xor_sync(0xFFFFFFFFu, sums[k], step);
+    sums[0] += __shfl_xor_sync(0xFFFFFFFFu, sums[0], step);
   }
+}
+
+// Of two at once: each half of a warp adds up one of them.
+template <int kWarps, class W>
+__device__ __forceinline__ void team_sums(W (&sums)[2], int& turn) {
+  const auto add_halves = [](W sum) {
+#pragma unroll
+    for (int step = 8; step > 0; step /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, step);
+    return sum;
+  };
+  const auto give_to_all = [&](W sum) {
+    sums[0] = __shfl_sync(0xFFFFFFFFu, sum, 0);
+    sums[1] = __shfl_sync(0xFFFFFFFFu, sum, 16);
+  };
+  const int half = threadIdx.x / 16 % 2, lane = threadIdx.x % 16;
+  W sum = half == 0 ? sums[0] : sums[1];
+  sum += __shfl_xor_sync(0xFFFFFFFFu, half == 0 ? sums[1] : sums[0], 16);
+  sum = add_halves(sum);
+  if (blockDim.x == 32) return give_to_all(sum);
+  __shared__ W parts[2][2][kWarps];
+  W* const own = parts[turn][half];
+  turn ^= 1;
+  if (lane == 0) own[threadIdx.x / 32] = sum;
+  __syncthreads();
+  sum = 0;
+#pragma unroll
+  for (int warp = 0; warp < kWarps; warp += 16) {
+    if (lane + warp < static_cast<int>(blockDim.x / 32)) sum += own[lane + warp];
+  }
+  give_to_all(add_halves(sum));
 }
 
 #endif  // __CUDACC__

@@ -107,6 +107,23 @@ __device__ __forceinline__ Wide<T> rest_of(const PowerSum<T>& sum) {
   return sum.most == kLowest<W> ? std::numeric_limits<W>::quiet_NaN() : logarithm(sum.sum);
 }
 
+// What becomes of target i, whose scores are at `scores`: its own results, and its part of the
+// sums. `plain` is the sum of its scores.
+template <class T>
+__device__ __forceinline__ void write_term(const Targets& targets, int64_t n, const Faults& faults,
+                                           const T* scores, int64_t i, const int64_t (&at)[3],
+                                           const PowerSum<T>& sum, Wide<T> plain, const Results& to,
+                                           double& terms, double& weights) {
+  using W = Wide<T>;
+  const W rest = rest_of(sum);
+  const int64_t t = load_index(targets.target, at[0], targets.target_key);
+  const Term<W> term = term_of(targets, n, faults, scores, t, sum, rest, plain, to.smoothing);
+  static_cast<W*>(to.log_sum)[i] = sum.most + rest;
+  if (to.terms != nullptr) static_cast<T*>(to.terms)[at[2]] = convert<T>(term.loss);
+  terms += static_cast<double>(term.loss);
+  weights += static_cast<double>(term.weight);
+}
+
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     rows_forward(Targets targets, int64_t n, const T* scores, Results to, Faults faults) {
@@ -138,13 +155,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     own.sum = row_sum(own.sum);
     if (smooth) plain = row_sum(plain);
     if (threadIdx.x != 0) continue;
-    const W rest = rest_of(own);
-    const int64_t t = load_index(targets.target, at[0], targets.target_key);
-    const Term<W> term = term_of(targets, n, faults, from, t, own, rest, plain, to.smoothing);
-    static_cast<W*>(to.log_sum)[r] = own.most + rest;
-    if (to.terms != nullptr) static_cast<T*>(to.terms)[at[2]] = convert<T>(term.loss);
-    sum_of_terms += static_cast<double>(term.loss);
-    weights += static_cast<double>(term.weight);
+    write_term(targets, n, faults, from, r, at, own, plain, to, sum_of_terms, weights);
   }
   if (to.counter != nullptr) finish<T>(to, sum_of_terms, weights);
 }
@@ -170,13 +181,7 @@ __global__ void __launch_bounds__(kThreads)
       }
       own.push(some);
     }
-    const W rest = rest_of(own);
-    const int64_t t = load_index(targets.target, at[0], targets.target_key);
-    const Term<W> term = term_of(targets, n, faults, from, t, own, rest, plain, to.smoothing);
-    static_cast<W*>(to.log_sum)[i] = own.most + rest;
-    if (to.terms != nullptr) static_cast<T*>(to.terms)[at[2]] = convert<T>(term.loss);
-    sum_of_terms += static_cast<double>(term.loss);
-    weights += static_cast<double>(term.weight);
+    write_term(targets, n, faults, from, i, at, own, plain, to, sum_of_terms, weights);
   }
   if (to.counter == nullptr) return;
   row_sums(sum_of_terms, weights);

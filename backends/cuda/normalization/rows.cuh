@@ -122,18 +122,32 @@ __device__ __forceinline__ void row_sums(W& a, W& b) {
   add_lanes();
 }
 
-// The part of a row that a thread holds, as it lies in memory: 16 bytes a pack, whatever the type.
-template <class T, int kWidth, int kPacks>
+// The part of a row of n elements that a thread holds, as it lies in memory: 16 bytes a pack,
+// whatever the type. `kFull`: rows fill the packs of all threads.
+template <class T, int kWidth, int kPacks, bool kFull = false>
 struct OwnRow {
   Pack<T, kWidth> pack[kPacks];
 
-  __device__ __forceinline__ static int64_t place(int p) {
-    return (static_cast<int64_t>(p) * blockDim.x + threadIdx.x) * kWidth;
+  __device__ __forceinline__ static int place(int p) {
+    return static_cast<int>((p * blockDim.x + threadIdx.x) * kWidth);
   }
+  __device__ __forceinline__ static bool holds(int p, int64_t n) { return kFull || place(p) < n; }
+
   __device__ __forceinline__ void load(const T* row, int64_t n) {
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
-      if (place(p) < n) pack[p] = *reinterpret_cast<const Pack<T, kWidth>*>(row + place(p));
+      if (holds(p, n)) pack[p] = *reinterpret_cast<const Pack<T, kWidth>*>(row + place(p));
+    }
+  }
+  // What was computed of the elements is computed again when it is used again, rather than kept in
+  // registers: nothing that the compiler knows of them holds any more.
+  __device__ __forceinline__ void forget() {
+    if constexpr (sizeof(Pack<T, kWidth>) == 16) {
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) {
+        auto& bits = *reinterpret_cast<uint4*>(&pack[p]);
+        asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
+      }
     }
   }
   // Calls f(x) with each element that lies in the row.
@@ -141,7 +155,7 @@ struct OwnRow {
   __device__ __forceinline__ void for_each(int64_t n, F&& f) const {
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
-      if (place(p) >= n) continue;
+      if (!holds(p, n)) continue;
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) f(widen(pack[p].at[k]));
     }
@@ -151,7 +165,7 @@ struct OwnRow {
   __device__ __forceinline__ void store(T* row, int64_t n, F&& f) const {
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
-      if (place(p) >= n) continue;
+      if (!holds(p, n)) continue;
       Pack<T, kWidth> result;
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) result.at[k] = convert<T>(f(widen(pack[p].at[k]), p, k));

@@ -2,8 +2,10 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
+#include <unordered_map>
 
 #include "backends/cuda/programs/compiler.h"
 #include "backends/cuda/runtime/driver.h"
@@ -19,6 +21,7 @@ struct Driver {
   decltype(&cuLaunchKernel) launch;
   decltype(&cuLaunchKernelEx) launch_with;
   decltype(&cuGetErrorString) error_string;
+  decltype(&cuOccupancyMaxActiveBlocksPerMultiprocessor) resident;
 
   Driver() {
     find_driver_function("cuLibraryLoadData", &load);
@@ -27,6 +30,7 @@ struct Driver {
     find_driver_function("cuLaunchKernel", &launch);
     find_driver_function("cuLaunchKernelEx", &launch_with);
     find_driver_function("cuGetErrorString", &error_string);
+    find_driver_function("cuOccupancyMaxActiveBlocksPerMultiprocessor", &resident);
   }
 };
 
@@ -79,6 +83,16 @@ Function load_function(const std::string& text, int32_t device) {
   status = driver().get_function(&function, kernel);
   if (status != CUDA_SUCCESS) fail(status, "loading a compiled kernel");
   return function;
+}
+
+int resident_blocks(Function function, int64_t threads) {
+  thread_local std::unordered_map<Function, int> known;
+  int& blocks = known[function];
+  if (blocks != 0) return blocks;
+  int found = 0;
+  const CUresult status = driver().resident(&found, function, static_cast<int>(threads), 0);
+  if (status != CUDA_SUCCESS) fail(status, "asking for the occupancy of a kernel");
+  return blocks = std::max(found, 1);
 }
 
 namespace {

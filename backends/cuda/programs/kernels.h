@@ -21,6 +21,10 @@ using Function = CUfunc_st*;
 // The kernel named "kernel" of a text, ready on a device. Never unloaded.
 Function load_function(const std::string& text, int32_t device);
 
+// How many blocks of so many threads a multiprocessor holds at once. Asked of the driver once for
+// each kernel.
+int resident_blocks(Function function, int64_t threads);
+
 // What a kernel is specialized by: bytes of its own for each operand, and settings.
 class Key {
  public:

@@ -456,6 +456,22 @@ template <int N, class T>
 FN Pack<T, N> load(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
 }
+// What is read once, and is more than a cache holds.
+template <int N, class T>
+FN Pack<T, N> load_once(const T* from) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(Pack<T, N>) == 16) {
+    u32 words[4];
+    asm("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+        : "l"(from));
+    Pack<T, N> pack;
+    memcpy(&pack, words, 16);
+    return pack;
+  }
+#endif
+  return load<N>(from);
+}
 template <int N, class T, class V>
 FN void store(T* to, const V (&values)[N]) {
   if constexpr (is_half<T> && same<V, float> && N > 1) {

@@ -1,5 +1,7 @@
 // Random fills: a thread draws the block of four neighbours in the logical row-major order, so that
 // bits depend on an element's index alone, and stores them at once where the operand is dense.
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -149,59 +151,107 @@ void random_(mt_ctx& ctx, const mt_args_random__from& args) {
 
 // ---- dropout
 
+// An element is kept where its uniform number is below `keep`: where the 24 bits that the number is
+// made of are below this.
+uint32_t kept_below(float keep) {
+  return static_cast<uint32_t>(std::ceil(std::clamp(double{keep}, 0.0, 1.0) * 0x1p24));
+}
+
 template <class T>
 __device__ __forceinline__ T dropped(T x, bool kept, double scale) {
   if constexpr (std::is_integral_v<T>) {
-    return convert<T>(static_cast<double>(kept ? x : T(0)) * scale);
+    const T own = kept ? x : T(0);
+    return scale == 1 ? own : convert<T>(static_cast<double>(own) * scale);
   } else {
+    // As x * kept * scale: a dropped element keeps its sign, and a NaN.
     using W = Wide<T>;
-    return convert<T>(
-        philox::mul(philox::mul(widen(x), kept ? W(1) : W(0)), static_cast<W>(scale)));
+    return convert<T>(philox::mul(widen(x), kept ? static_cast<W>(scale) : W(0)));
   }
 }
 
-// Either output may be absent. `dense`: all are flat and aligned.
+// Dense operands, by pieces of kPiece elements, which are read and written 16 bytes at a time.
+constexpr int kPiece = 8;
+
+template <class T>
+inline constexpr int kPart = kPack<T> < kPiece ? kPack<T> : kPiece;
+
+template <class T>
+__device__ __forceinline__ Pack<T, kPiece> load_piece(const T* from) {
+  Pack<T, kPiece> all;
+#pragma unroll
+  for (int k = 0; k < kPiece; k += kPart<T>) {
+    const auto part = *reinterpret_cast<const Pack<T, kPart<T>>*>(from + k);
+#pragma unroll
+    for (int i = 0; i < kPart<T>; ++i) all.at[k + i] = part.at[i];
+  }
+  return all;
+}
+template <class T>
+__device__ __forceinline__ void store_piece(T* to, const Pack<T, kPiece>& all) {
+#pragma unroll
+  for (int k = 0; k < kPiece; k += kPart<T>) {
+    Pack<T, kPart<T>> part;
+#pragma unroll
+    for (int i = 0; i < kPart<T>; ++i) part.at[i] = all.at[k + i];
+    *reinterpret_cast<Pack<T, kPart<T>>*>(to + k) = part;
+  }
+}
+
+// Either output may be absent.
+
 template <class T>
 __global__ void __launch_bounds__(256)
-    dropout_elements(Strided<1> in, Strided<1> out, Strided<1> mask, bool dense,
-                     philox::Stream stream, float keep, double scale, bool train, const T* x, T* y,
+    dropout_dense(int64_t pieces, philox::Stream stream, uint32_t below, double scale, const T* x,
+                  T* y, bool* kept_at) {
+  stream.start();
+  for (int64_t i = first_element(); i < pieces; i += grid_step()) {
+    Pack<T, kPiece> values;
+    if (y != nullptr) values = load_piece(x + i * kPiece);
+    uint32_t bits[kPiece];
+#pragma unroll
+    for (int b = 0; b < kPiece / 4; ++b) {
+      const uint4 words = stream.block(i * (kPiece / 4) + b);
+      bits[4 * b] = words.x;
+      bits[4 * b + 1] = words.y;
+      bits[4 * b + 2] = words.z;
+      bits[4 * b + 3] = words.w;
+    }
+    Pack<bool, kPiece> kept;
+#pragma unroll
+    for (int k = 0; k < kPiece; ++k) {
+      kept.at[k] = bits[k] >> 8 < below;
+      if (y != nullptr) values.at[k] = dropped(values.at[k], kept.at[k], scale);
+    }
+    if (y != nullptr) store_piece(y + i * kPiece, values);
+    if (kept_at != nullptr) store_piece(kept_at + i * kPiece, kept);
+  }
+}
+
+// Of any strides, from the element `first` on.
+template <class T>
+__global__ void __launch_bounds__(256)
+    dropout_elements(int64_t first, Strided<1> in, Strided<1> out, Strided<1> mask,
+                     philox::Stream stream, uint32_t below, double scale, const T* x, T* y,
                      bool* kept_at) {
   stream.start();
-  const int64_t blocks = (in.numel + 3) / 4;
-  for (int64_t b = first_element(); b < blocks; b += grid_step()) {
+  for (int64_t b = first / 4 + first_element(); b < (in.numel + 3) / 4; b += grid_step()) {
     const uint4 words = stream.block(b);
     const uint32_t bits[4] = {words.x, words.y, words.z, words.w};
-    bool kept[4];
-#pragma unroll
-    for (int k = 0; k < 4; ++k) kept[k] = philox::uniform_of_bits<float>(bits[k]) < keep;
-    if (dense && 4 * b + 4 <= in.numel) {
-      if (y != nullptr) {
-        Pack<T, 4> values = *reinterpret_cast<const Pack<T, 4>*>(x + 4 * b);
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          if (train) values.at[k] = dropped(values.at[k], kept[k], scale);
-        }
-        *reinterpret_cast<Pack<T, 4>*>(y + 4 * b) = values;
-      }
-      if (kept_at != nullptr) {
-        *reinterpret_cast<Pack<bool, 4>*>(kept_at + 4 * b) = {kept[0], kept[1], kept[2], kept[3]};
-      }
-      continue;
-    }
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const int64_t i = 4 * b + k;
       if (i >= in.numel) break;
+      const bool kept = bits[k] >> 8 < below;
       int64_t at[1];
       if (y != nullptr) {
         in.offsets(i, at);
         const T value = x[at[0]];
         out.offsets(i, at);
-        y[at[0]] = train ? dropped(value, kept[k], scale) : value;
+        y[at[0]] = dropped(value, kept, scale);
       }
       if (kept_at != nullptr) {
         mask.offsets(i, at);
-        kept_at[at[0]] = kept[k];
+        kept_at[at[0]] = kept;
       }
     }
   }
@@ -212,22 +262,33 @@ void native_dropout(mt_ctx& ctx, const mt_args_native_dropout& args) {
   const TensorView output = args.output;
   const TensorView mask = args.mask;
   if (input.numel() == 0 || (!output && !mask)) return;
-  const bool train = args.train.present == 0 || args.train.value != 0;
   // Not in training everything is kept as it is.
-  const float keep = train ? static_cast<float>(1 - args.p) : 2.0f;
+  const bool train = args.train.present == 0 || args.train.value != 0;
+  const uint32_t below = kept_below(train ? static_cast<float>(1 - args.p) : 1.0F);
   const double scale = !train ? 1 : args.p == 1 ? 0 : 1 / (1 - args.p);
   const Strided<1> in = in_order(input);
   const Strided<1> out = in_order(output ? output : input);
   const Strided<1> places = in_order(mask ? mask : input);
+  const philox::Stream stream(args.generator);
   visit_type(input.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const bool dense =
-        flat(in) && flat(out) && flat(places) && aligned(input.raw(), sizeof(Pack<T, 4>)) &&
-        (!output || aligned(output.raw(), sizeof(Pack<T, 4>))) && (!mask || aligned(mask.raw(), 4));
-    launch(ctx, "native_dropout", dropout_elements<T>, grid_for(ctx, (in.numel + 3) / 4, 256), in,
-           out, places, dense, philox::Stream(args.generator), keep, scale, train,
-           static_cast<const T*>(input.raw()), output ? output.data<T>() : nullptr,
-           mask ? mask.data<bool>() : nullptr);
+    const T* x = static_cast<const T*>(input.raw());
+    T* const y = output ? output.data<T>() : nullptr;
+    bool* const kept_at = mask ? mask.data<bool>() : nullptr;
+    const auto whole = [](const TensorView& of) {
+      return !of || aligned(of.raw(), sizeof(Pack<T, kPart<T>>));
+    };
+    const bool dense = flat(in) && flat(out) && flat(places) && whole(input) && whole(output) &&
+                       (!mask || aligned(mask.raw(), kPiece));
+    const int64_t pieces = dense ? in.numel / kPiece : 0;
+    if (pieces != 0) {
+      launch(ctx, "native_dropout", dropout_dense<T>, grid_for(ctx, pieces, 256), pieces, stream,
+             below, scale, x, y, kept_at);
+    }
+    const int64_t left = in.numel - pieces * kPiece;
+    if (left == 0) return;
+    launch(ctx, "native_dropout", dropout_elements<T>, grid_for(ctx, (left + 3) / 4, 256),
+           pieces * kPiece, in, out, places, stream, below, scale, x, y, kept_at);
   });
 }
 

@@ -180,7 +180,9 @@ class Variant {
       const bool columns =
           kept.numel() > 1 && across != 0 && (reduced.numel() <= 1 || along == 0 || across < along);
       shape_blocks(columns);
-      fold(columns, split());
+      const bool is_split = pays_to_split();
+      const Function function = find(key_of(columns, is_split));
+      queue(function, columns, is_split ? splits(function) : 0);
     }
 
     // Runs, and the threads of a block in both directions.
@@ -231,18 +233,32 @@ class Variant {
       return static_cast<int>(run);
     }
 
-    // Into how many parts what is reduced is cut, so that all of the device has work. Depends on
-    // the device and the shapes only.
-    int64_t split() {
-      // Blocks that a multiprocessor has registers for, twice: in whole waves, and what one ends
-      // early with another takes up.
-      const int64_t resident = int64_t{properties(ctx.device.index).multiprocessors} * 6 * 2;
-      const int64_t block = threads_along * kReduceUnroll;
-      share = std::max<int64_t>(reduced.numel(), 1);
-      if (blocks * 2 > resident || blocks > kCounters || share < 8 * block) return 1;
-      const int64_t wanted = std::min(resident / blocks, share / (2 * block));
-      share = pieces(pieces(share, wanted), block) * block;
-      return pieces(reduced.numel(), share);
+    // Whether several blocks are to share what is reduced, so that all of the device has work.
+    bool pays_to_split() const {
+      const int64_t many = int64_t{properties(ctx.device.index).multiprocessors} * 6;
+      return blocks <= many && blocks <= kCounters &&
+             reduced.numel() >= 8 * threads_along * kReduceUnroll;
+    }
+
+    // How many blocks share it: so many that they fill the device once, or a few times where that
+    // leaves less of it idle. Depends on the device, the kernel and the shapes only.
+    int64_t splits(Function function) const {
+      constexpr int64_t kMostWaves = 4;
+      const int64_t resident = int64_t{properties(ctx.device.index).multiprocessors} *
+                               resident_blocks(function, kThreads);
+      int64_t best = 1;
+      double used = 0;
+      for (int64_t waves = 1; waves <= kMostWaves && used < 0.95; ++waves) {
+        const int64_t count = std::max<int64_t>(waves * resident / blocks, 1);
+        const int64_t needed = pieces(count * blocks, resident);
+        const double share =
+            static_cast<double>(count * blocks) / static_cast<double>(needed * resident);
+        if (share > used) {
+          best = count;
+          used = share;
+        }
+      }
+      return std::min(best, reduced.numel() / (2 * threads_along * kReduceUnroll));
     }
 
     void write_scalars(Params& params) const {
@@ -269,8 +285,34 @@ class Variant {
       return list;
     }
 
-    void fold(bool columns, int64_t splits) {
-      const bool is_split = splits > 1;
+    bool exceeds_caches() const {
+      int64_t bytes = 0;
+      for (const Tensor& t : inputs) bytes += t.view.numel() * size_of(t.type);
+      return bytes > static_cast<int64_t>(2 * properties(ctx.device.index).l2);
+    }
+
+    Key key_of(bool columns, bool is_split) const {
+      Key key = base;
+      key.set(kForm, columns ? kColumns : kRows);
+      key.set(kRun, static_cast<uint8_t>(run_length));
+      key.set(kKeptDims, static_cast<uint8_t>(kept.dims()));
+      key.set(kReducedDims, static_cast<uint8_t>(reduced.dims()));
+      key.set(kFlags, static_cast<uint8_t>((is_split ? kSplit : 0) | (kept.wide() ? kWideKept : 0) |
+                                           (reduced.wide() ? kWideReduced : 0) |
+                                           (is_split && exceeds_caches() ? kOnce : 0)));
+      return key;
+    }
+
+    Function find(const Key& key) {
+      if (const Function found = variant.kernels_.find(key)) [[likely]]
+        return found;
+      return variant.kernels_.find_or_make(key, ctx.device.index, [&] {
+        return std::string(kPrelude) + std::string(kFolds) + reduce_text(program, key);
+      });
+    }
+
+    // `splits`: how many blocks share what is reduced; 0: the kernel is not split.
+    void queue(Function function, bool columns, int64_t splits) {
       Params params;
       for (const Program::Slot& slot : program.inputs) {
         const mt_tensor* t = sdk::tensor_at(args, slot.offset);
@@ -285,40 +327,24 @@ class Variant {
       write_outputs(params);
       params.number(kept.numel());
       params.number(reduced.numel());
-      params.number(share);
       if (program.divides(compute)) write_faults(ctx, program, variant.site_, params);
       kept.write(params, numbers(true, true));
       reduced.write(params, numbers(true, false));
       if (columns) {
         for (const int k : numbers(false, true)) params.number(results.stride(k, 0));
       }
-      if (is_split) {
+      if (splits != 0) {
         const int64_t states = results.numel() * splits;
         params.pointer(
             scratch_bytes(ctx, static_cast<size_t>(state_size(program, compute) * states)));
         params.pointer(counters_of(ctx));
       }
-      Key key = base;
-      key.set(kForm, columns ? kColumns : kRows);
-      key.set(kRun, static_cast<uint8_t>(run_length));
-      key.set(kKeptDims, static_cast<uint8_t>(kept.dims()));
-      key.set(kReducedDims, static_cast<uint8_t>(reduced.dims()));
-      key.set(kFlags, static_cast<uint8_t>((is_split ? kSplit : 0) | (kept.wide() ? kWideKept : 0) |
-                                           (reduced.wide() ? kWideReduced : 0)));
       const auto x = static_cast<unsigned>(columns ? threads_across : threads_along);
       const auto y = static_cast<unsigned>(columns ? threads_along : threads_across);
-      launch(key, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(splits)), dim3(x, y),
-             params);
-    }
-
-    void launch(const Key& key, dim3 grid, dim3 threads, Params& params) {
-      Function function = variant.kernels_.find(key);
-      if (function == nullptr) [[unlikely]] {
-        function = variant.kernels_.find_or_make(key, ctx.device.index, [&] {
-          return std::string(kPrelude) + std::string(kFolds) + reduce_text(program, key);
-        });
-      }
-      launch_function(ctx, program.base.c_str(), function, grid, threads, params);
+      launch_function(
+          ctx, program.base.c_str(), function,
+          dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(std::max<int64_t>(splits, 1))),
+          dim3(x, y), params);
     }
 
     Variant& variant;
@@ -337,7 +363,6 @@ class Variant {
     int64_t threads_along = 1;
     int64_t threads_across = 1;
     int64_t blocks = 1;
-    int64_t share = 1;
   };
 
   const Program program_;

@@ -120,7 +120,6 @@ class Text {
     }
     add("  i64 kept;");
     add("  i64 reduced;");
-    add("  i64 share;");
     if (program_.divides(compute_)) add("  Faults faults;");
     const int outputs = static_cast<int>(outputs_.size());
     const int inputs = num_walked();
@@ -204,12 +203,13 @@ class Text {
     add("      for (int u = 0; u < " + u + "; ++u) {");
     add("        i64 to[" + std::to_string(num_walked()) + "];");
     add("        offsets(p.elements, r + u * threads, to);");
+    const std::string load = (key_.get(kFlags) & kOnce) != 0 ? "load_once" : "load";
     int walked = 0;
     for (const Operand& o : inputs_) {
       if (o.kind != Kind::kElements) continue;
       const std::string at = std::to_string(walked++);
       if (is_read(o)) {
-        add("        a_" + o.name + "[u] = load<V>(" + o.name + " + to[" + at + "]);");
+        add("        a_" + o.name + "[u] = " + load + "<V>(" + o.name + " + to[" + at + "]);");
       }
     }
     add("      }");
@@ -256,15 +256,15 @@ class Text {
       add("    const " + std::string(type_name(o.type)) + "* const " + o.name + " = p." + o.name +
           " + at[" + number + "];");
     }
-    add("    const i64 begin = blockIdx.y * p.share;");
-    add("    const i64 end = begin + p.share < p.reduced ? begin + p.share : p.reduced;");
+    // Blocks take turns, so that what is read at a time lies together.
     add("    const i64 threads = blockDim." + along + ";");
-    add("    i64 r = begin + threadIdx." + along + ";");
-    add("    for (; r + (U - 1) * threads < end; r += U * threads) {");
+    add("    const i64 every = gridDim.y * U * threads;");
+    add("    i64 r = blockIdx.y * U * threads + threadIdx." + along + ";");
+    add("    for (; r + (U - 1) * threads < p.reduced; r += every) {");
     pushes("U");
     add("    }");
     add("#pragma unroll 1");
-    add("    for (; r < end; r += threads) {");
+    add("    for (int left = U; left > 0 && r < p.reduced; --left, r += threads) {");
     pushes("1");
     add("    }");
     add("  }");

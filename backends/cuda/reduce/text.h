@@ -18,8 +18,8 @@ inline constexpr int kDevice = 0, kCompute = 1, kForm = 2, kRun = 3, kKeptDims =
 // them, and y shares what is reduced.
 inline constexpr uint8_t kRows = 0, kColumns = 1;
 // What is reduced is shared by blockIdx.y, each of which leaves states, and the last of which joins
-// them, always in the same order; sizes from 2^31 on.
-inline constexpr uint8_t kSplit = 1, kWideKept = 2, kWideReduced = 4;
+// them, always in the same order; sizes from 2^31 on; operands that no cache holds.
+inline constexpr uint8_t kSplit = 1, kWideKept = 2, kWideReduced = 4, kOnce = 8;
 }  // namespace reduce_key
 
 inline constexpr int kReduceThreads = 256;  // the prelude's kThreads
@@ -27,10 +27,10 @@ inline constexpr int kReduceUnroll = 4;     // loads of a thread in flight
 
 // What follows kPrelude and kFolds. The kernel's parameters, in order: each input that is there,
 // the scalars, each output wanted, each "count", how many results (or runs of them), what is
-// reduced (or runs of it), the share of a block, the Faults of a program that divides integers; the
-// walk over results, of inputs and outputs; the walk over what is reduced, of inputs; kColumns: of
-// each output the step between results of a run; kSplit: room for a state of each result and share,
-// and a counter for each blockIdx.x.
+// reduced (or runs of it), the Faults of a program that divides integers; the walk over results, of
+// inputs and outputs; the walk over what is reduced, of inputs; kColumns: of each output the step
+// between results of a run; kSplit: room for a state of each result and blockIdx.y, and a counter
+// for each blockIdx.x.
 std::string reduce_text(const Program& program, const Key& key);
 
 // Bytes of a state.

@@ -149,6 +149,22 @@ void destroy_event(void*, void* event) {
   answer([&] { gpu(known->device).keep(known); });
 }
 
+void* record_timed_event(void*, int32_t index, void* stream) {
+  return object_or_null([&] {
+    check_not_captured(stream_from(stream), "the time is to be taken");
+    return gpu(index).record(stream_from(stream), true);
+  });
+}
+
+int event_elapsed(void*, void* begin, void* end, double* seconds) {
+  return answer([&] {
+    float milliseconds = 0;
+    CUDA(cudaEventElapsedTime(&milliseconds, static_cast<Event*>(begin)->event,
+                              static_cast<Event*>(end)->event));
+    *seconds = static_cast<double>(milliseconds) * 1e-3;
+  });
+}
+
 int memory_info(void*, int32_t index, uint64_t* free_bytes, uint64_t* total_bytes) {
   return answer([&] {
     use_device(index);
@@ -258,6 +274,8 @@ const mt_device_ops& device_ops() {
     filled.reset_peaks = &reset_peaks;
     filled.allocate_pinned = &allocate_pinned;
     filled.release_pinned = &release_pinned;
+    filled.record_timed_event = &record_timed_event;
+    filled.event_elapsed = &event_elapsed;
     return filled;
   }();
   return ops;

@@ -172,20 +172,20 @@ void Gpu::reset_peaks() {
 
 // ---- events
 
-Event* Gpu::record(cudaStream_t stream) {
+Event* Gpu::record(cudaStream_t stream, bool timed) {
   use_device(index_);
   Event* event = nullptr;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!events_.empty()) {
-      event = events_.back();
-      events_.pop_back();
+    if (auto& idle = events_[timed ? 1 : 0]; !idle.empty()) {
+      event = idle.back();
+      idle.pop_back();
     }
   }
   if (event == nullptr) {
     cudaEvent_t fresh = nullptr;
-    CUDA(cudaEventCreateWithFlags(&fresh, cudaEventDisableTiming));
-    event = new Event{fresh, index_};
+    CUDA(cudaEventCreateWithFlags(&fresh, timed ? cudaEventDefault : cudaEventDisableTiming));
+    event = new Event{fresh, index_, timed};
   }
   const cudaError_t status = cudaEventRecord(event->event, stream);
   if (status != cudaSuccess) {
@@ -197,7 +197,7 @@ Event* Gpu::record(cudaStream_t stream) {
 
 void Gpu::keep(Event* event) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  events_.push_back(event);
+  events_[event->timed ? 1 : 0].push_back(event);
 }
 
 bool Gpu::passed(Event* event, bool wait) {

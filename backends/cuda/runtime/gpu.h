@@ -19,6 +19,7 @@ namespace mytorch::cuda {
 struct Event {
   cudaEvent_t event;
   int32_t device;
+  bool timed;
 };
 
 class Gpu {
@@ -40,8 +41,9 @@ class Gpu {
   Pool& pool() { return pool_; }
   Staging& staging() { return staging_; }
 
-  // An event behind what was queued on a stream of the device; `keep` takes it back.
-  Event* record(cudaStream_t stream);
+  // An event behind what was queued on a stream of the device; `keep` takes it back. `timed`: it
+  // knows when.
+  Event* record(cudaStream_t stream, bool timed = false);
   void keep(Event* event);
   // Whether the device has come so far; then the event is taken back.
   bool passed(Event* event, bool wait);
@@ -59,8 +61,8 @@ class Gpu {
   Pool pool_;
   Staging staging_;
   std::mutex mutex_;
-  cudaStream_t aside_ = nullptr;  // where memory of CUDA's pool is given back from recordings
-  std::vector<Event*> events_;
+  cudaStream_t aside_ = nullptr;   // where memory of CUDA's pool is given back from recordings
+  std::vector<Event*> events_[2];  // and those that are timed
   std::vector<int32_t> reached_;
 };
 

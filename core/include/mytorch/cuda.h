@@ -5,10 +5,12 @@
 
 #include "mytorch/device_memory.h"
 #include "mytorch/graph.h"
+#include "mytorch/timed_event.h"
 
 namespace mytorch::cuda {
 
 using mytorch::Graph;
+using mytorch::TimedEvent;
 
 inline Device device(int index = 0) { return Device(MT_DEVICE_CUDA, index); }
 inline MemoryStats memory_stats(int index = 0) { return mytorch::memory_stats(device(index)); }

@@ -18,12 +18,14 @@ struct Options {
   size_t limit = 1'000'000;
 };
 
-// The calls of one kernel for one operator.
+// The calls of one kernel for one operator; or, for an operator that no kernel took, what ran in
+// its place as a whole: the calls that it led to lie inside, and are told by themselves, too.
 struct KernelTime {
   std::string op;       // "add.Tensor", or the name of a Range
   std::string device;   // "cpu", "cuda:1"; "" for a Range
   std::string backend;  // "cpu-openmp"; "" for a Range, and where no kernel took the call
-  std::string kernel;   // "packed_gemm"; "packed_gemm (failed)" of calls that did
+  std::string kernel;   // "packed_gemm"; "packed_gemm (failed)" of calls that did; "(dissolved)",
+                        // "(fallback)" in place of one
   uint64_t calls = 0;
   double seconds = 0;       // from call to return, all calls together
   double self_seconds = 0;  // without the calls that it made itself, of conversions for example

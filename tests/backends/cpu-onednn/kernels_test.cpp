@@ -70,28 +70,39 @@ std::string compare(std::string_view op, Args& args, TestTensor& out, int thread
   return "";
 }
 
-// A convolution of 2 images of 16 x 16 and its gradients, large enough for "onednn_large".
+// A convolution of 4 images of 16 x 16 and its gradients, large enough for "onednn_large".
 struct Convolution {
-  std::vector<int64_t> one = {1, 1}, zero = {0, 0}, stride = one, padding = one, dilation = one;
   int64_t in = 32, out = 64, groups = 1, kernel = 3, transposed = 0, size = 16;
+  int64_t stride = 1, padding = 1, dilation = 1;
+  size_t dims = 2;
 
   int64_t result_size() const {
-    const int64_t reach = dilation[0] * (kernel - 1) + 1;
-    return transposed != 0 ? (size - 1) * stride[0] - 2 * padding[0] + reach
-                           : (size + 2 * padding[0] - reach) / stride[0] + 1;
+    const int64_t reach = dilation * (kernel - 1) + 1;
+    return transposed != 0 ? (size - 1) * stride - 2 * padding + reach
+                           : (size + 2 * padding - reach) / stride + 1;
   }
-  Shape big() const { return {4, in, size, size}; }
-  Shape small() const { return {4, out, result_size(), result_size()}; }
+  Shape shape(int64_t first, int64_t second, int64_t each) const {
+    Shape all(dims + 2, each);
+    all[0] = first, all[1] = second;
+    return all;
+  }
+  Shape big() const { return shape(4, in, size); }
+  Shape small() const { return shape(4, out, result_size()); }
   Shape weight() const {
-    return transposed != 0 ? Shape{in, out / groups, kernel, kernel}
-                           : Shape{out, in / groups, kernel, kernel};
+    return transposed != 0 ? shape(in, out / groups, kernel) : shape(out, in / groups, kernel);
+  }
+  mt_int_list each(int64_t value) const {
+    static const std::vector<int64_t> lists[] = {{0, 0, 0}, {1, 1, 1}, {2, 2, 2}};
+    mt_int_list all = list(lists[value]);
+    all.size = static_cast<int64_t>(dims);
+    return all;
   }
   template <class Args>
   void set(Args& args) const {
-    args.stride = list(stride);
-    args.padding = list(padding);
-    args.dilation = list(dilation);
-    args.output_padding = list(zero);
+    args.stride = each(stride);
+    args.padding = each(padding);
+    args.dilation = each(dilation);
+    args.output_padding = each(0);
     args.transposed = transposed;
     args.groups = groups;
   }
@@ -126,7 +137,7 @@ struct Convolution {
   }
   void check() const {
     check(false, 2);
-    check(true, 2);
+    if (dims == 2) check(true, 2);
   }
 };
 
@@ -136,14 +147,14 @@ TEST(OnednnConvolution, Windows) {
 }
 TEST(OnednnConvolution, Products) {
   Convolution c;
-  c.kernel = 1, c.padding = c.zero, c.in = c.out = 64;
+  c.kernel = 1, c.padding = 0, c.in = c.out = 64;
   c.check();
 }
 TEST(OnednnConvolution, StridesAndDilation) {
   Convolution c;
-  c.stride = {2, 2};
+  c.stride = 2;
   c.check();
-  c.stride = c.one, c.dilation = {2, 2};
+  c.stride = 1, c.dilation = 2;
   c.check();
 }
 TEST(OnednnConvolution, Groups) {
@@ -162,8 +173,19 @@ TEST(OnednnConvolution, Transposed) {
   Convolution c;
   c.transposed = 1, c.in = 64, c.out = 32;
   c.check();
-  c.stride = {2, 2}, c.groups = 2;
+  c.stride = 2, c.groups = 2;
   c.check();
+}
+TEST(OnednnConvolution, OfOneAndThreeDimensions) {
+  for (const size_t dims : {size_t{1}, size_t{3}}) {
+    for (const int64_t transposed : {0, 1}) {
+      Convolution c;
+      c.dims = dims, c.size = dims == 1 ? 500 : 7, c.transposed = transposed;
+      c.check();
+      c.stride = 2, c.groups = 2;
+      c.check();
+    }
+  }
 }
 
 mt_args_convolution large(const Convolution& c, const TestTensor& x, const TestTensor& w,
@@ -205,7 +227,7 @@ TEST(OnednnConvolution, WhatNeedsNoReorderHasNone) {
   Convolution c;
   EXPECT_EQ(conversions(c, false), 2);  // windows over rows: blocks of channels
   EXPECT_EQ(conversions(c, true), 0);
-  c.kernel = 1, c.padding = c.zero;
+  c.kernel = 1, c.padding = 0;
   EXPECT_EQ(conversions(c, true), 0);
   EXPECT_EQ(conversions(c, false), 0);
   c.kernel = 3, c.in = c.out = c.groups = 32;  // depthwise

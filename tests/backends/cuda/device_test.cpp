@@ -106,6 +106,31 @@ TEST_F(Device, StreamsWaitForEvents) {
   ops.destroy_stream(nullptr, 0, other);
 }
 
+TEST_F(Device, TimesItsEvents) {
+  const size_t bytes = size_t{256} << 20;
+  char* a = allocate(bytes);
+  void* events[3];
+  for (int i = 0; i < 3; ++i) {
+    events[i] = ops.record_timed_event(nullptr, 0, stream);
+    ASSERT_NE(events[i], nullptr);
+    for (int k = 0; i < 2 && k < 10 + 40 * i; ++k) {
+      ASSERT_EQ(cudaMemsetAsync(a, k, bytes, static_cast<cudaStream_t>(stream)), cudaSuccess);
+    }
+  }
+  ASSERT_EQ(ops.wait_event(nullptr, 0, nullptr, events[2]), MT_OK);
+  double first = 0, second = 0;
+  ASSERT_EQ(ops.event_elapsed(nullptr, events[0], events[1], &first), MT_OK);
+  ASSERT_EQ(ops.event_elapsed(nullptr, events[1], events[2], &second), MT_OK);
+  EXPECT_GT(first, 1e-4);  // seconds
+  EXPECT_GT(second, 2.5 * first);
+  // One that was not asked to know its time does not.
+  void* other = ops.record_event(nullptr, 0, stream);
+  EXPECT_NE(ops.event_elapsed(nullptr, events[0], other, &first), MT_OK);
+  ops.destroy_event(nullptr, other);
+  for (void* event : events) ops.destroy_event(nullptr, event);
+  release(a);
+}
+
 TEST_F(Device, SaysWhatItIs) {
   EXPECT_GE(ops.device_count(nullptr), 1);
   char name[256] = "";

@@ -151,6 +151,10 @@ Function load_function(const std::string& text, int32_t /*device*/) {
   return static_cast<Function>(run);
 }
 
+int resident_blocks(Function /*function*/, int64_t threads) {
+  return static_cast<int>(properties(0).threads / threads);
+}
+
 void launch_function(const mt_ctx& /*ctx*/, const char* /*what*/, Function function, dim3 blocks,
                      dim3 threads, Params& params) {
   Block b;

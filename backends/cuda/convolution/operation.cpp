@@ -1,0 +1,118 @@
+#include "backends/cuda/convolution/operation.h"
+
+namespace mytorch::cuda {
+namespace {
+
+enum { kBigId = 1, kWeightId = 2, kSmallId = 3 };
+
+Node tensor_node(const Form& form, cudnnDataType_t type, int64_t id, int64_t alignment) {
+  Node node(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  node.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+  node.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, form.ndim, form.size.data());
+  node.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, form.ndim, form.stride.data());
+  node.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
+  node.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
+  CUDNN(cudnnBackendFinalize(node.get()));
+  return node;
+}
+
+Node convolution_node(const Geometry& g, cudnnDataType_t compute) {
+  const int dims = g.dims == 3 ? 3 : 2;
+  const int skip = 3 - dims;
+  Node node(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  node.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+  node.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+  node.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t{dims});
+  node.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, dims, g.dilation + skip);
+  node.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, dims, g.stride + skip);
+  node.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, dims, g.padding + skip);
+  node.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, dims, g.padding + skip);
+  CUDNN(cudnnBackendFinalize(node.get()));
+  return node;
+}
+
+// The names of one operation's attributes.
+struct Names {
+  cudnnBackendDescriptorType_t operation;
+  cudnnBackendAttributeName_t convolution, big, weight, small, alpha, beta;
+};
+constexpr Names kForward = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+constexpr Names kBackwardBig = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+constexpr Names kBackwardWeight = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+
+}  // namespace
+
+cudnnDataType_t cudnn_type_of(mt_dtype dtype) {
+  switch (sdk::dtype_key(dtype)) {
+    case sdk::dtype_key(sdk::dtype_of<double>):
+      return CUDNN_DATA_DOUBLE;
+    case sdk::dtype_key(sdk::dtype_of<float>):
+      return CUDNN_DATA_FLOAT;
+    case sdk::dtype_key(sdk::dtype_of<sdk::Half>):
+      return CUDNN_DATA_HALF;
+    default:
+      return CUDNN_DATA_BFLOAT16;
+  }
+}
+
+std::optional<Node> graph_of(cudnnHandle_t handle, const Convolution& call, const Form& big,
+                             const Form& weight, const Form& small,
+                             const std::array<int64_t, 3>& alignment) {
+  const cudnnDataType_t type = cudnn_type_of(call.out().dtype());
+  const bool wide = type == CUDNN_DATA_DOUBLE;
+  const Node x = tensor_node(big, type, kBigId, alignment[0]);
+  const Node w = tensor_node(weight, type, kWeightId, alignment[1]);
+  const Node y = tensor_node(small, type, kSmallId, alignment[2]);
+  const Node convolution =
+      convolution_node(call.geometry, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT);
+  const Names& names = call.target == Target::kSmall ? kForward
+                       : call.target == Target::kBig ? kBackwardBig
+                                                     : kBackwardWeight;
+  Node operation(names.operation);
+  operation.set(names.convolution, convolution);
+  operation.set(names.big, x);
+  operation.set(names.weight, w);
+  operation.set(names.small, y);
+  const double one = 1, zero = 0;
+  const float one32 = 1, zero32 = 0;
+  const cudnnBackendAttributeType_t factor = wide ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
+  operation.set(names.alpha, factor, 1, wide ? static_cast<const void*>(&one) : &one32);
+  operation.set(names.beta, factor, 1, wide ? static_cast<const void*>(&zero) : &zero32);
+  if (!operation.finalize()) return std::nullopt;
+  Node graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+  if (!graph.finalize()) return std::nullopt;
+  return graph;
+}
+
+bool Operands::run(cudnnHandle_t handle, const Node& plan) const {
+  const int64_t ids[] = {kBigId, kWeightId, kSmallId};
+  Node pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, data.data());
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &room);
+  CUDNN(cudnnBackendFinalize(pack.get()));
+  return cudnnBackendExecute(handle, plan.get(), pack.get()) == CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace mytorch::cuda

@@ -1,0 +1,231 @@
+#include "backends/cuda/convolution/plans.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "backends/cuda/matrix/product.h"
+#include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/timing.h"
+
+namespace mytorch::cuda {
+namespace {
+
+constexpr int64_t kMostWorkspace = int64_t{1} << 30;
+constexpr size_t kMostPlans = 512;
+constexpr size_t kMostTimed = 32;  // plans of a shape
+
+// Deterministic, and as precise as the types say. float32 on tensor cores is TF32.
+bool acceptable(const Node& config, cudnnDataType_t type) {
+  Node engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t to = engine.get();
+  int64_t count = 0;
+  if (cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
+                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+                               &to) != CUDNN_STATUS_SUCCESS) {
+    return false;
+  }
+  cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+  if (cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                               CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count,
+                               notes) != CUDNN_STATUS_SUCCESS) {
+    return false;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    switch (notes[i]) {
+      case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
+      case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
+      case CUDNN_NUMERICAL_NOTE_FFT:
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
+        return false;
+      case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
+      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
+        if (type == CUDNN_DATA_FLOAT && !tf32_allowed()) return false;
+        break;
+      default:
+        break;
+    }
+  }
+  return true;
+}
+
+// The proposals of a kind of heuristic, best first.
+std::vector<Node> configs_of(const Node& graph, cudnnBackendHeurMode_t mode) {
+  std::vector<Node> configs;
+  Node heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+  if (!heuristic.finalize()) return configs;
+  int64_t count = 0;
+  if (cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count,
+                               nullptr) != CUDNN_STATUS_SUCCESS) {
+    return configs;
+  }
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (int64_t i = 0; i < count; ++i) {
+    configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    raw.push_back(configs.back().get());
+  }
+  int64_t found = 0;
+  if (count > 0 && cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &found,
+                                            raw.data()) != CUDNN_STATUS_SUCCESS) {
+    found = 0;
+  }
+  while (static_cast<int64_t>(configs.size()) > found) configs.pop_back();
+  return configs;
+}
+
+// Up to `most` plans that can be used, as the library would try them. Always the same ones.
+std::vector<Plan> proposals(cudnnHandle_t handle, const Node& graph, cudnnDataType_t type,
+                            size_t most) {
+  std::vector<Plan> plans;
+  for (const cudnnBackendHeurMode_t mode :
+       {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
+    for (const Node& config : configs_of(graph, mode)) {
+      if (plans.size() >= most) return plans;
+      if (!acceptable(config, type)) continue;
+      Node plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+      if (!plan.finalize()) continue;
+      int64_t workspace = 0, count = 0;
+      CUDNN(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                     CUDNN_TYPE_INT64, 1, &count, &workspace));
+      if (workspace > kMostWorkspace) continue;
+      plans.push_back({std::move(plan), workspace});
+    }
+  }
+  return plans;
+}
+
+// MYTORCH_CUDA_CONVOLUTION=first: what the library proposes first, untimed.
+bool timing_allowed() {
+  static const bool allowed = [] {
+    const char* text = std::getenv("MYTORCH_CUDA_CONVOLUTION");
+    return text == nullptr || std::strcmp(text, "first") != 0;
+  }();
+  return allowed;
+}
+
+struct KeyHash {
+  size_t operator()(const PlanKey& key) const {
+    uint64_t hash = 0x9E3779B97F4A7C15u;
+    for (const int64_t word : key.words) {
+      hash = (hash ^ static_cast<uint64_t>(word)) * 0xFF51AFD7ED558CCDu;
+      hash ^= hash >> 32;
+    }
+    return static_cast<size_t>(hash);
+  }
+};
+
+// Which of the proposals for a shape has been found the fastest, by whichever thread came first.
+std::optional<size_t> known_best(const PlanKey& key, std::optional<size_t> found) {
+  static std::mutex mutex;
+  static auto* const best = new std::unordered_map<PlanKey, size_t, KeyHash>;
+  const std::lock_guard lock(mutex);
+  if (found) return best->emplace(key, *found).first->second;
+  const auto it = best->find(key);
+  return it == best->end() ? std::nullopt : std::optional<size_t>(it->second);
+}
+
+// `operands` have their values, apart from `room`.
+Plan make_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call, const PlanKey& key,
+               const Node& graph, Operands operands) {
+  const cudnnDataType_t type = cudnn_type_of(call.out().dtype());
+  const size_t rank = static_cast<size_t>(call.rank);
+  const bool timed = rank == 0 && timing_allowed() && is_large(call);
+  std::optional<size_t> best = timed ? known_best(key, std::nullopt) : rank;
+  const bool can_be_timed = timed && !best && !is_recorded(ctx);
+  std::vector<Plan> plans = proposals(handle, graph, type,
+                                      best           ? *best + 1
+                                      : can_be_timed ? kMostTimed
+                                                     : 1);
+  if (can_be_timed && plans.size() > 1) {
+    int64_t workspace = 0;
+    for (const Plan& plan : plans) workspace = std::max(workspace, plan.workspace);
+    operands.room = workspace == 0 ? nullptr : scratch_bytes(ctx, static_cast<size_t>(workspace));
+    best = known_best(key, fastest(ctx, plans.size(),
+                                   [&](size_t i) { return operands.run(handle, *plans[i].plan); }));
+  }
+  const size_t chosen = best.value_or(0);
+  if (chosen >= plans.size()) return {};
+  Plan plan = std::move(plans[chosen]);
+  plan.final = !timed || best || can_be_timed;
+  return plan;
+}
+
+std::unordered_map<PlanKey, Plan, KeyHash>& plans() {
+  thread_local std::unordered_map<PlanKey, Plan, KeyHash> own;
+  return own;
+}
+
+}  // namespace
+
+int64_t alignment_of(const void* data) {
+  const auto address = reinterpret_cast<uintptr_t>(data) | 16;
+  return static_cast<int64_t>(address & -address);
+}
+
+PlanKey key_of(const mt_ctx& ctx, const Convolution& call, bool channels_last,
+               const std::array<int64_t, 3>& alignment) {
+  const Geometry& g = call.geometry;
+  PlanKey key;
+  size_t i = 0;
+  const auto put = [&](int64_t word) { key.words[i++] = word; };
+  put(static_cast<int64_t>(sdk::dtype_key(call.out().dtype())) << 16 | ctx.device.index);
+  put(static_cast<int64_t>(call.target) << 8 | g.dims << 1 | (channels_last ? 1 : 0));
+  put(call.rank);
+  put(g.batch);
+  put(g.groups);
+  put(g.big_channels);
+  put(g.small_channels);
+  for (int d = 0; d < 3; ++d) {
+    put(g.big[d]);
+    put(g.small[d]);
+    put(g.kernel[d]);
+    put(g.stride[d]);
+    put(g.padding[d]);
+    put(g.dilation[d]);
+  }
+  for (const int64_t word : alignment) put(word);
+  return key;
+}
+
+bool is_large(const Convolution& call) {
+  const Geometry& g = call.geometry;
+  int64_t terms = call.weight.numel() * g.batch;
+  for (const int64_t size : g.small) terms *= size;
+  return terms >= int64_t{1} << 24;
+}
+
+const Plan* known_plan(const mt_ctx& ctx, const PlanKey& key) {
+  const auto found = plans().find(key);
+  const bool known = found != plans().end() && (found->second.final || is_recorded(ctx));
+  return known ? &found->second : nullptr;
+}
+
+const Plan& choose_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
+                        const PlanKey& key, const Operands& operands,
+                        const std::function<std::optional<Node>()>& graph) {
+  Plan plan;
+  try {
+    if (const std::optional<Node> made = graph()) {
+      plan = make_plan(ctx, handle, call, key, *made, operands);
+    }
+  } catch (const sdk::Error& error) {
+    // A size or an attribute that the library does not take: the same as having no engine.
+    if (error.status() != MT_ERROR_INTERNAL) throw;
+  }
+  if (plans().size() >= kMostPlans) plans().clear();
+  return plans().insert_or_assign(key, std::move(plan)).first->second;
+}
+
+}  // namespace mytorch::cuda

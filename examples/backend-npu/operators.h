@@ -1,0 +1,14 @@
+// Operators that the chip brings, beside those that every backend may have kernels for.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "mytorch/abi.h"
+
+namespace npu {
+
+std::span<const mt_operator> operators();
+void add_operator_kernels(std::vector<mt_candidate>& candidates);
+
+}  // namespace npu

@@ -1,0 +1,49 @@
+"""Generates an operator as an earlier release had it, and as it is since it gained an argument.
+
+    python3 grow.py ROOT FOLDER
+
+FOLDER/old has what a plug-in of that release was compiled against, FOLDER/new the operator's row and function
+of today, which a program registers. Both come from ops.yaml's generator, by one ops.lock. Prints the sources of
+FOLDER/new, one a line.
+"""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+root, folder = map(Path, sys.argv[1:3])
+sys.path.insert(0, str(root))
+
+from codegen import emit_abi, emit_api, emit_stubs, emit_table  # noqa: E402
+from codegen.generate import buckets, write_all  # noqa: E402
+from codegen.lock import check_and_update  # noqa: E402
+from codegen.records import load  # noqa: E402
+
+RECORD = """
+- op: outside_scale(Tensor self, *, {}) -> Tensor
+  doc: A number times a tensor.
+  pointwise: {}
+  grad: none
+"""
+# The release's version is the header's.
+(folder / "include/mytorch").mkdir(parents=True, exist_ok=True)
+shutil.copy(root / "abi/include/mytorch/abi.h", folder / "include/mytorch/abi.h")
+lock_file = folder / "ops.lock"
+lock_file.unlink(missing_ok=True)
+for name, arguments, body in (("old", "Scalar by=2", "self * by"),
+                              ("new", "Scalar by=2, Scalar plus=0", "self * by + plus")):
+    (folder / f"{name}.yaml").write_text(RECORD.format(arguments, body))
+    ops = load(str(folder / f"{name}.yaml"))
+    lock = check_and_update(ops, lock_file, write=True)
+    parts = buckets(ops)
+    files = emit_abi.emit(ops, lock)
+    if name == "new":
+        files = {**files, **emit_api.emit(ops), **emit_stubs.emit(ops, parts), **emit_table.emit(ops, parts, lock)}
+    # What is of this operator alone; libmytorch has the rest.
+    mine = re.compile(r"/(outside_scale\.h|(ops|table)_\d+\.cpp)$")
+    files = {path: text for path, text in files.items() if mine.search(path)}
+    write_all(files, folder / name)
+for path in sorted(files):
+    if path.endswith(".cpp"):
+        print(folder / "new" / path)
