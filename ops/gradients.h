@@ -76,6 +76,9 @@ std::tuple<Tensor, Tensor, Tensor> linear_gelu_gradient(const Tensor* grads, con
 // `convolution` without bias.
 Tensor convolution_like(const Tensor& input, const Tensor& weight, IntList stride, IntList padding,
                         IntList dilation, bool transposed, IntList output_padding, int64_t groups);
+// Strides of what does not lie row-major. Else none, and kernels that were built before there was
+// the argument serve the call.
+OptionalIntList strides_of_layout(const Tensor& tensor);
 // The sum over all dimensions but 1.
 Tensor sum_to_channel(const Tensor& grad);
 // The elements of the planes of `grad` at the indices that max_pool2d_with_indices gave.

@@ -70,6 +70,11 @@ Tensor convolution_like(const Tensor& input, const Tensor& weight, IntList strid
                               output_padding, groups);
 }
 
+OptionalIntList strides_of_layout(const Tensor& tensor) {
+  if (tensor.is_contiguous()) return {};
+  return tensor.strides();
+}
+
 Tensor sum_to_channel(const Tensor& grad) {
   Dims dims;
   for (int64_t d = 0; d < grad.dim(); ++d) {
