@@ -35,7 +35,7 @@ namespace {
 
 // "binary(mangled+0x12) [0x55]" with the name demangled.
 std::string readable(const char* symbol) {
-  const std::string line = symbol;
+  std::string line = symbol;
   const size_t open = line.find('(');
   const size_t plus = line.find('+', open);
   if (open == std::string::npos || plus == std::string::npos || plus == open + 1) return line;

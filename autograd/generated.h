@@ -93,8 +93,7 @@ inline bool wants_any(const Node* node, uint32_t first, uint32_t n) {
   return false;
 }
 
-// ---- facts of values, and arguments kept beyond the call
-// ------------------------------------------
+// ---- facts of values, and arguments kept beyond the call ----
 
 inline Dims shape_of(const Tensor& t) { return t.defined() ? to_dims(t.sizes()) : Dims(); }
 inline Dims shape_of(const Operand& o) {

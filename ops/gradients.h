@@ -109,6 +109,14 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor* grads, const Tensor& 
 std::tuple<Tensor, Tensor, Tensor, Tensor> rms_norm_double_backward(
     const Tensor* grads, const Tensor& grad_out, const Tensor& input, IntList normalized_shape,
     const Tensor& rstd, const Tensor& weight, IntList output_mask);
+std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor* grads, const Tensor& input,
+                                                       const Tensor& mean, const Tensor& rstd,
+                                                       const Tensor& weight, int64_t group,
+                                                       bool want_input, bool want_weight,
+                                                       bool want_bias);
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> group_norm_double_backward(
+    const Tensor* grads, const Tensor& grad_out, const Tensor& input, const Tensor& mean,
+    const Tensor& rstd, const Tensor& weight, int64_t group, IntList output_mask);
 std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor* grads, const Tensor& input,
                                                        const Tensor& weight, const Tensor& mean,
                                                        const Tensor& var, double eps,

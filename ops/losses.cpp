@@ -59,8 +59,7 @@ Tensor reduce(const Tensor& terms, Str reduction, const char* op) {
   fail_reduction(reduction, op);
 }
 
-// ---- losses of class indices
-// -----------------------------------------------------------------------
+// ---- losses of class indices ----
 
 int64_t class_dim(size_t ndim) { return ndim == 1 ? 0 : 1; }
 

@@ -14,13 +14,16 @@
 #include "mytorch/ops/mean.h"
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/native_batch_norm.h"
+#include "mytorch/ops/native_group_norm.h"
 #include "mytorch/ops/native_layer_norm.h"
+#include "mytorch/ops/native_layer_norm_backward.h"
 #include "mytorch/ops/native_rms_norm.h"
 #include "mytorch/ops/rsqrt.h"
 #include "mytorch/ops/sub.h"
 #include "mytorch/ops/var_mean.h"
 #include "ops/creation.h"
 #include "ops/geometry.h"
+#include "ops/gradients.h"
 #include "ops/precision.h"
 
 namespace mytorch {
@@ -64,6 +67,21 @@ int64_t check_channels(const Tensor& input, const char* op) {
          ": it must be (N, C, ...)");
   }
   return input.sizes()[1];
+}
+
+// The number of channels, which divides into groups.
+int64_t check_groups(const Tensor& input, int64_t groups, const char* op) {
+  const int64_t channels = check_channels(input, op);
+  if (groups <= 0 || channels % groups != 0) {
+    fail(ErrorCode::kValue, "[", op, "] ", channels, " channels do not divide into ", groups,
+         " groups");
+  }
+  return channels;
+}
+
+// The elements of one channel of one sample.
+int64_t plane_of(const Tensor& input) {
+  return geometry::product({input.sizes().data() + 2, static_cast<size_t>(input.dim() - 2)});
 }
 
 // out * weight + bias, each of which may be absent.
@@ -164,6 +182,19 @@ Terms batch_norm_terms(const Tensor& input, const Tensor& mean, const Tensor& va
           dims};
 }
 
+Terms group_norm_terms(const Tensor& input, const Tensor& mean, const Tensor& rstd,
+                       const Tensor& weight, int64_t groups) {
+  const int64_t n = input.sizes()[0], each = input.sizes()[1] / groups;
+  const auto by_group = [&](const Tensor& x) { return widened(x).reshape({n, groups, 1, 1}); };
+  const Tensor factor = weight.defined() ? widened(weight).reshape({1, groups, each, 1}) : Tensor();
+  return {widened(input).reshape({n, groups, each, plane_of(input)}),
+          by_group(mean),
+          by_group(rstd),
+          factor,
+          {2, 3},
+          {0, 3}};
+}
+
 }  // namespace normalization
 
 namespace shape {
@@ -231,6 +262,31 @@ std::tuple<TensorSpec, TensorSpec, TensorSpec> batch_norm_training_backward(
     const Tensor& /*var*/, double /*eps*/, IntList output_mask) {
   const char* op = "batch_norm_training_backward";
   const int64_t channels = check_channels(input, op);
+  check_mask(output_mask, 3, op);
+  check_gradient(grad_out, input, op);
+  const Tensor& parameter = weight.defined() ? weight : input;
+  return {unwanted_or(like(input), output_mask, 0),
+          unwanted_or(like(parameter, {channels}), output_mask, 1),
+          unwanted_or(like(parameter, {channels}), output_mask, 2)};
+}
+
+std::tuple<TensorSpec, TensorSpec, TensorSpec> native_group_norm(const Tensor& input,
+                                                                 const Tensor& weight,
+                                                                 const Tensor& bias, int64_t group,
+                                                                 double /*eps*/) {
+  const int64_t channels = check_groups(input, group, "group_norm");
+  check_parameter(weight, "weight", channels, input, "group_norm");
+  check_parameter(bias, "bias", channels, input, "group_norm");
+  const TensorSpec stats{
+      Dims{input.sizes()[0], group}, wide_type(input.dtype()), input.device(), {}};
+  return {like(input), stats, stats};
+}
+
+std::tuple<TensorSpec, TensorSpec, TensorSpec> native_group_norm_backward(
+    const Tensor& grad_out, const Tensor& input, const Tensor& /*mean*/, const Tensor& /*rstd*/,
+    const Tensor& weight, int64_t group, IntList output_mask) {
+  const char* op = "native_group_norm_backward";
+  const int64_t channels = check_groups(input, group, op);
   check_mask(output_mask, 3, op);
   check_gradient(grad_out, input, op);
   const Tensor& parameter = weight.defined() ? weight : input;
@@ -368,25 +424,50 @@ Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
                                                 training, momentum, eps));
 }
 
+std::tuple<Tensor, Tensor, Tensor> native_group_norm(const Tensor& input, const Tensor& weight,
+                                                     const Tensor& bias, int64_t group,
+                                                     double eps) {
+  const int64_t n = input.sizes()[0], width = input.sizes()[1] / group * plane_of(input);
+  const auto [normal, mean, rstd] =
+      mytorch::native_layer_norm(widened(input).reshape({n, group, width}), width, {}, {}, eps);
+  const Tensor out = affine(normal.reshape(input.sizes()),
+                            normalization::per_channel(widened(weight), input.dim()),
+                            normalization::per_channel(widened(bias), input.dim()))
+                         .to(input.dtype());
+  return {grads::in_layout_of(out, input.sizes(), input.strides()), mean.reshape({n, group}),
+          rstd.reshape({n, group})};
+}
+
+// That of input is the one of a layer norm for grad * weight.
+std::tuple<Tensor, Tensor, Tensor> native_group_norm_backward(
+    const Tensor& grad_out, const Tensor& input, const Tensor& mean, const Tensor& rstd,
+    const Tensor& weight, int64_t group, IntList output_mask) {
+  const auto terms = normalization::group_norm_terms(input, mean, rstd, weight, group);
+  const Tensor grad = widened(grad_out).reshape(terms.x.sizes());
+  Tensor dx;
+  if (output_mask[0] != 0) {
+    const Tensor h = weight.defined() ? mytorch::mul(grad, terms.weight) : grad;
+    const auto row = [&](const Tensor& x, int64_t length) {
+      return x.reshape({input.sizes()[0], group, length});
+    };
+    const int64_t width = terms.x.sizes()[2] * terms.x.sizes()[3];
+    dx = std::get<0>(mytorch::native_layer_norm_backward(row(h, width), row(terms.x, width), width,
+                                                         row(terms.mean, 1), row(terms.rstd, 1), {},
+                                                         {1, 0, 0}));
+  }
+  const auto [none, dw, db] =
+      normalization::backward(terms, grad, false, output_mask[1] != 0, output_mask[2] != 0);
+  const ScalarType type = (weight.defined() ? weight : input).dtype();
+  const int64_t channels = input.sizes()[1];
+  dx = or_empty(dx, input.sizes(), input.dtype(), input.device());
+  return {dx.numel() == 0 ? dx : grads::in_layout_of(dx, input.sizes(), input.strides()),
+          or_empty(dw, channels, type, input.device()),
+          or_empty(db, channels, type, input.device())};
+}
+
 Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias,
                   double eps, bool /*cudnn_enabled*/) {
-  const int64_t channels = check_channels(input, "group_norm");
-  if (num_groups <= 0 || channels % num_groups != 0) {
-    fail(ErrorCode::kValue, "[group_norm] ", channels, " channels do not divide into ", num_groups,
-         " groups");
-  }
-  check_parameter(weight, "weight", channels, input, "group_norm");
-  check_parameter(bias, "bias", channels, input, "group_norm");
-  const int64_t n = input.sizes()[0];
-  const int64_t plane =
-      geometry::product({input.sizes().data() + 2, static_cast<size_t>(input.dim() - 2)});
-  const int64_t width = channels / num_groups * plane;
-  const Tensor normal = std::get<0>(mytorch::native_layer_norm(
-      widened(input).reshape({n, num_groups, width}), width, {}, {}, eps));
-  return affine(normal.reshape(input.sizes()),
-                normalization::per_channel(widened(weight), input.dim()),
-                normalization::per_channel(widened(bias), input.dim()))
-      .to(input.dtype());
+  return std::get<0>(mytorch::native_group_norm(input, weight, bias, num_groups, eps));
 }
 
 Tensor instance_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,

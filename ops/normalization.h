@@ -1,5 +1,5 @@
-// What layer, root-mean-square and batch normalization share: out = (x - mean) * rstd * weight +
-// bias.
+// What layer, root-mean-square, batch and group normalization share: out = (x - mean) * rstd *
+// weight + bias.
 #pragma once
 
 #include <tuple>
@@ -11,7 +11,7 @@ namespace mytorch::normalization {
 
 // Everything in the type to compute in, and of shapes that broadcast to that of x.
 struct Terms {
-  Tensor x;
+  Tensor x;       // of a group norm: (N, groups, channels of a group, elements of a plane)
   Tensor mean;    // undefined: 0, whatever x is
   Tensor rstd;    // 1 / sqrt(var + eps), var the mean of (x - mean)^2
   Tensor weight;  // undefined: 1
@@ -25,6 +25,9 @@ Terms layer_norm_terms(const Tensor& input, IntList normalized_shape, const Tens
 // `mean`, `var` and `weight` of one element per channel.
 Terms batch_norm_terms(const Tensor& input, const Tensor& mean, const Tensor& var,
                        const Tensor& weight, double eps);
+// `mean` and `rstd` of shape (N, groups), `weight` of one element per channel.
+Terms group_norm_terms(const Tensor& input, const Tensor& mean, const Tensor& rstd,
+                       const Tensor& weight, int64_t groups);
 
 // One value per channel, for dimension 1 of an input of `ndim` dimensions. May be undefined.
 Tensor per_channel(const Tensor& x, int64_t ndim);

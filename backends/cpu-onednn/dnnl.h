@@ -91,8 +91,7 @@ inline Description convolution_backward_weights(const Attr& attr, const Desc& sr
       w.before, w.after);
 }
 
-// ---- the others: `data` describes what goes in and what comes out
-// ---------------------------------
+// ---- the others: `data` describes what goes in and what comes out ----
 
 inline auto batch_norm_hint(const Attr& attr, const Desc& data, float eps,
                             dnnl::normalization_flags flags) {

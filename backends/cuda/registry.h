@@ -28,6 +28,7 @@
   FAMILY(softmax)                     \
   FAMILY(layer_norm)                  \
   FAMILY(batch_norm)                  \
+  FAMILY(group_norm)                  \
   FAMILY(nll_loss)                    \
   FAMILY(cross_entropy)
 

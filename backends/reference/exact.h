@@ -82,8 +82,7 @@ class Sum {
   E lost_ = 0;
 };
 
-// ---- whole operands
-// --------------------------------------------------------------------------------
+// ---- whole operands ----
 
 // The elements in row-major order, unconverted; T is the dtype's type, or an integer of its size.
 template <class T>

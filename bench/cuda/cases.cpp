@@ -1,5 +1,6 @@
 // Operators on a GPU beside its copy bandwidth, and what a call costs beside a bare launch. The
-// same cases for PyTorch are in bench/peers/torch_cuda.py. One line for each: name, microseconds,
+// same cases for PyTorch are in bench/peers/torch_cuda.py, those of the host in C++ in
+// bench/peers/host_cuda_libtorch.cpp. One line for each: name, microseconds,
 // GB/s. An argument is a part of the names of the cases to run. With MYTORCH_CUDA_TF32=1 products
 // of float32 are called tf32.
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/cuda/host_cost.h"
 #include "bench/cuda/launch.h"
 #include "mytorch/error.h"
 #include "mytorch/grad_mode.h"
@@ -65,27 +67,6 @@ void report(const char* name, double bytes, const std::function<void()>& run) {
     std::printf("%-30s %10.2f %9.1f\n", name, us, bytes / us / 1e3);
   } catch (const mytorch::Error& error) {
     std::printf("%-30s failed: %.120s\n", name, error.what());
-  }
-  std::fflush(stdout);
-}
-
-// What queueing costs the host, while the device keeps up, in nanoseconds: of 200 batches the
-// median.
-void report_host(const char* name, const std::function<void()>& run,
-                 const std::function<void()>& wait_for) {
-  if (std::string(name).find(wanted) == std::string::npos) return;
-  try {
-    std::vector<double> batches;
-    for (int batch = 0; batch < 200; ++batch) {
-      wait_for();
-      const auto start = Clock::now();
-      for (int i = 0; i < 100; ++i) run();
-      batches.push_back(since(start) / 100 * 1e9);
-    }
-    std::sort(batches.begin(), batches.end());
-    std::printf("host: %-22s %10.1f ns\n", name, batches[100]);
-  } catch (const mytorch::Error& error) {
-    std::printf("host: %-22s failed: %.120s\n", name, error.what());
   }
   std::fflush(stdout);
 }
@@ -205,11 +186,56 @@ int main(int argc, char** argv) try {
     report("dropout bf16 16384x4096", 2.5 * all, [&] { mytorch::dropout(x, 0.5, true); });
   }
   if (any_wanted({"group_norm"})) {
-    const double all = 2.0 * 64 * 256 * 56 * 56;
-    const Tensor x = uniform({64, 256, 56, 56}, kBFloat16);
     const Tensor weight = uniform({256}, kBFloat16), bias = uniform({256}, kBFloat16);
-    report("group_norm bf16 64x256x56, 32", 2 * all,
-           [&] { mytorch::group_norm(x, 32, weight, bias); });
+    const Tensor wide_weight = weight.to(kFloat32), wide_bias = bias.to(kFloat32);
+    // In blocks' shared memory, with neighbouring channels, and of groups too long for a block.
+    const auto cases = [&](const std::string& name, const Tensor& x, const Tensor& grad) {
+      const double all = 2.0 * static_cast<double>(x.numel());
+      const Tensor wide_x = x.to(kFloat32), wide_grad = grad.to(kFloat32);
+      report(("group_norm bf16 " + name).c_str(), 2 * all,
+             [&] { mytorch::group_norm(x, 32, weight, bias); });
+      // Each group a row of a layer norm, which is checked by itself.
+      const Tensor rows = wide_x.contiguous().view({x.size(0), 32, -1});
+      const auto [normal, mean, rstd] =
+          mytorch::native_layer_norm(rows, {rows.size(2)}, {}, {}, 1e-5);
+      const Tensor normals = normal.reshape(x.sizes());
+      const Tensor by_weight = wide_weight.view({1, 256, 1, 1});
+      compare([&] { return mytorch::group_norm(x, 32, weight, bias); },
+              [&] {
+                return mytorch::addcmul(wide_bias.view({1, 256, 1, 1}), normals, by_weight);
+              });
+      const Tensor means = mean.reshape({x.size(0), 32}), rstds = rstd.reshape({x.size(0), 32});
+      const auto backward = [&] {
+        return mytorch::native_group_norm_backward(grad, x, means, rstds, weight, 32);
+      };
+      report(("group_norm backward " + name).c_str(), 3 * all, [&] { backward(); });
+      compare([&] { return std::get<0>(backward()); },
+              [&, &mean = mean, &rstd = rstd] {
+                const Tensor h = mytorch::mul(wide_grad, by_weight).reshape(rows.sizes());
+                return std::get<0>(mytorch::native_layer_norm_backward(h, rows, {rows.size(2)},
+                                                                       mean, rstd, {}, {1, 0, 0}))
+                    .reshape(x.sizes());
+              });
+      compare([&] { return std::get<1>(backward()); },
+              [&] {
+                return mytorch::sum(mytorch::mul(wide_grad, normals), {0, 2, 3});
+              });
+      compare([&] { return std::get<2>(backward()); },
+              [&] {
+                return mytorch::sum(wide_grad, {0, 2, 3});
+              });
+    };
+    const auto image = [&](mytorch::IntList sizes) {
+      return std::pair{uniform(sizes, kBFloat16), uniform(sizes, kBFloat16)};
+    };
+    const auto [x, grad] = image({32, 256, 56, 56});
+    cases("32x256x56", x, grad);
+    const auto [big_x, big_grad] = image({64, 256, 56, 56});
+    cases("64x256x56", big_x, big_grad);
+    const auto [nhwc_x, nhwc_grad] = image({32, 56, 56, 256});
+    cases("32x256x56 NHWC", nhwc_x.permute({0, 3, 1, 2}), nhwc_grad.permute({0, 3, 1, 2}));
+    const auto [long_x, long_grad] = image({4, 256, 160, 160});
+    cases("4x256x160", long_x, long_grad);
   }
   if (any_wanted({"cross_entropy"})) {
     const Tensor x = uniform({8192, 50304}, kBFloat16);
@@ -325,19 +351,17 @@ int main(int argc, char** argv) try {
     for (const Tensor& p : parameters) p.set_grad(mytorch::zeros(p.sizes(), kFloat32, "cuda"));
     report("AdamW 122 M", 28.0 * 116 * 1025 * 1024, [&] { optimizer.step(); });
   }
-  if (any_wanted({"bare", "add,", "add_out,", "fill_,", "empty,"})) {
+  if (any_wanted({"host:"})) {
     const Tensor x = uniform({8}), y = uniform({8});
     const Tensor out = mytorch::empty({8}, kFloat32, "cuda");
-    report_host("bare launch", &launch_nothing, &wait_for_nothing);
-    report_host(
-        "add, 8 floats", [&] { mytorch::add(x, y); }, &wait);
-    report_host(
-        "add_out, 8 floats", [&] { mytorch::add_out(out, x, y); }, &wait);
-    report_host(
-        "fill_, 8 floats", [&] { out.fill_(1); }, &wait);
-    report_host(
-        "empty, 8 floats", [&] { mytorch::empty({8}, kFloat32, "cuda"); }, &wait);
-    report_host("bare launch", &launch_nothing, &wait_for_nothing);
+    bench::print_host_costs({
+        {"bare launch", &launch_nothing, &wait_for_nothing},
+        {"bare launch, <<<>>>", &launch_nothing_by_runtime, &wait_for_nothing},
+        {"add, 8 floats", [&] { mytorch::add(x, y); }, &wait},
+        {"add_out, 8 floats", [&] { mytorch::add_out(out, x, y); }, &wait},
+        {"fill_, 8 floats", [&] { out.fill_(1); }, &wait},
+        {"empty, 8 floats", [&] { mytorch::empty({8}, kFloat32, "cuda"); }, &wait},
+    });
   }
   return 0;
 } catch (const std::exception& error) {

@@ -104,9 +104,25 @@ def main() -> None:
     report("dropout bf16 16384x4096", 2.5 * size, lambda: F.dropout(x, 0.5, True))
     report("layer_norm backward", 3 * size, lambda: torch.ops.aten.native_layer_norm_backward(
         grad, x, [4096], mean, rstd, weight, bias, [True, True, True]))
-    image = torch.rand(64, 256, 56, 56, device=CUDA).bfloat16()
     scale, shift = torch.rand(256, device=CUDA).bfloat16(), torch.rand(256, device=CUDA).bfloat16()
-    report("group_norm bf16 64x256x56, 32", 4 * image.numel(), lambda: F.group_norm(image, 32, scale, shift))
+    for name, (n, extent), last in (("32x256x56", (32, 56), False), ("64x256x56", (64, 56), False),
+                                    ("32x256x56 NHWC", (32, 56), True), ("4x256x160", (4, 160), False)):
+        image, slope = (torch.rand(n, 256, extent, extent, device=CUDA).bfloat16() for _ in range(2))
+        if last:
+            image, slope = (t.to(memory_format=torch.channels_last) for t in (image, slope))
+        plane, size = extent * extent, 2 * image.numel()
+        report(f"group_norm bf16 {name}", 2 * size, lambda: F.group_norm(image, 32, scale, shift))
+        if last:  # the operator by itself has no such layout
+            leaf = image.requires_grad_()
+            with torch.enable_grad():
+                out = F.group_norm(leaf, 32, scale.requires_grad_(), shift.requires_grad_())
+            report(f"group_norm backward {name}", 3 * size, lambda: torch.autograd.grad(
+                out, (leaf, scale, shift), slope, retain_graph=True))
+            scale, shift = scale.detach(), shift.detach()
+            continue
+        _, mean, rstd = torch.native_group_norm(image, scale, shift, n, 256, plane, 32, 1e-5)
+        report(f"group_norm backward {name}", 3 * size, lambda: torch.ops.aten.native_group_norm_backward(
+            slope, image, mean, rstd, scale, n, 256, plane, 32, [True, True, True]))
     x = torch.rand(8192, 50304, device=CUDA).bfloat16()
     target = torch.randint(50304, (8192,), device=CUDA)
     size = 2 * 8192 * 50304

@@ -16,8 +16,7 @@
 
 namespace mytorch {
 
-// ---- arguments as fields of the argument struct
-// ---------------------------------------------------
+// ---- arguments as fields of the argument struct ----
 
 inline mt_scalar abi_value(const Scalar& x) { return x.abi(); }
 inline mt_scalar abi_value(const std::optional<Scalar>& x) {
@@ -87,8 +86,7 @@ inline const mt_tensor* required(const OperandArg& operand, const OpInfo& op, co
   return operand.abi();
 }
 
-// ---- results
-// --------------------------------------------------------------------------------------
+// ---- results ----
 
 Tensor make_output(const TensorSpec& spec);
 
@@ -120,8 +118,7 @@ class DynamicOutputs {
   std::vector<Tensor> outputs_;
 };
 
-// ---- calls
-// ----------------------------------------------------------------------------------------
+// ---- calls ----
 
 // Runs the kernel on the device of `out`. False when none takes the call: the caller then computes
 // what the record's composite says, as a Detour.

@@ -55,8 +55,7 @@ Tensor Module::forward(const Tensor& /*input*/) {
        "] has no forward of one tensor: override it, or call the forward that it has");
 }
 
-// ---- registration
-// -----------------------------------------------------------------------------------
+// ---- registration ----
 
 void Module::check_name(const std::string& name) const {
   if (name.empty() || name.find('.') != std::string::npos) {
@@ -113,8 +112,7 @@ Module& Module::resolve(const ChildEntry& entry) const {
   return entry.shared != nullptr ? *entry.shared : at_distance<Module>(this, entry.place);
 }
 
-// ---- lists
-// ------------------------------------------------------------------------------------------
+// ---- lists ----
 
 void Module::visit(const std::string& prefix, const Visit& visit) const {
   for (const TensorEntry& entry : tensors_) {
@@ -180,8 +178,7 @@ int64_t Module::num_parameters(bool trainable_only) const {
   return count;
 }
 
-// ---- modes and conversions
-// --------------------------------------------------------------------------
+// ---- modes and conversions ----
 
 void Module::train(bool on) {
   apply([on](Module& module) { module.training_ = on; });
@@ -261,8 +258,7 @@ void Module::unshare(CloneMemo& memo) {
   }
 }
 
-// ---- text
-// -------------------------------------------------------------------------------------------
+// ---- text ----
 
 std::string Module::describe() const { return absl::StrCat(class_name(*this), "()"); }
 
@@ -274,13 +270,13 @@ void Module::print(std::string& out, int depth) const {
   }
   if (!line.empty() && line.back() == ')') line.pop_back();
   absl::StrAppend(&out, line, line.empty() || line.back() == '(' ? "" : ",", "\n");
-  const std::string indent(static_cast<size_t>(2 * depth + 2), ' ');
+  const std::string indent(2 * static_cast<size_t>(depth + 1), ' ');
   for (const ChildEntry& entry : children_) {
     absl::StrAppend(&out, indent, "(", entry.name, "): ");
     resolve(entry).print(out, depth + 1);
     out += '\n';
   }
-  out.append(static_cast<size_t>(2 * depth), ' ');
+  out.append(2 * static_cast<size_t>(depth), ' ');
   out += ')';
 }
 

@@ -42,10 +42,11 @@ Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type,
     if (norm_type_of(grad.dtype()) == kFloat64) dtype = kFloat64;
   }
   std::vector<Tensor> norms;
+  norms.reserve(grads.size());
   for (const Tensor& grad : grads) {
     norms.push_back(to(linalg_vector_norm(grad, norm_type, {}, false, dtype), device));
   }
-  const Tensor total = norms.size() == 1 ? norms[0] : linalg_vector_norm(stack(norms), norm_type);
+  Tensor total = norms.size() == 1 ? norms[0] : linalg_vector_norm(stack(norms), norm_type);
   if (error_if_nonfinite) {
     const double value = total.item<double>();
     if (!std::isfinite(value)) {

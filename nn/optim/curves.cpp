@@ -21,7 +21,8 @@ void check_steps(const char* schedule, const char* name, int64_t steps) {
 LRCurve step(int64_t size, double gamma) {
   check_steps("StepLR", "step_size", size);
   return [=](double base, int64_t step) {
-    return base * std::pow(gamma, static_cast<double>(step / size));
+    const int64_t decays = step / size;
+    return base * std::pow(gamma, static_cast<double>(decays));
   };
 }
 

@@ -195,8 +195,7 @@ void Optimizer::set_momentum(size_t group, double momentum) {
   *place = momentum;
 }
 
-// ---- state
-// ------------------------------------------------------------------------------------------
+// ---- state ----
 
 TensorMap Optimizer::state_dict() const {
   TensorMap state;

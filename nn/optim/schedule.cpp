@@ -51,8 +51,7 @@ void LRScheduler::load_state_dict(const TensorMap& state) {
   move_to(step);
 }
 
-// ---- one cycle
-// --------------------------------------------------------------------------------------
+// ---- one cycle ----
 
 namespace {
 
@@ -112,8 +111,7 @@ void OneCycleLR::move_to(int64_t step) {
   }
 }
 
-// ---- plateau
-// ----------------------------------------------------------------------------------------
+// ---- plateau ----
 
 ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, PlateauOptions options)
     : optimizer_(optimizer),

@@ -241,6 +241,7 @@ void check_bytes(const Entry& entry, uint64_t data_bytes, const std::string& pat
 // a file would mean different things to different readers.
 void check_cover(const std::vector<Entry>& entries, uint64_t data_bytes, const std::string& path) {
   std::vector<const Entry*> order;
+  order.reserve(entries.size());
   for (const Entry& entry : entries) order.push_back(&entry);
   std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
     return std::pair(a->begin, a->end) < std::pair(b->begin, b->end);

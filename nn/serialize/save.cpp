@@ -34,6 +34,7 @@ std::vector<Entry> lay_out(const TensorMap& tensors) {
     entries.push_back({name, tensor.dtype(), tensor.sizes().vec(), 0, 0});
   }
   std::vector<Entry*> order;
+  order.reserve(entries.size());
   for (Entry& entry : entries) order.push_back(&entry);
   std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
     return element_size(a->dtype) > element_size(b->dtype);

@@ -6,6 +6,7 @@
 #include "mytorch/ops/exp.h"
 #include "mytorch/ops/mean.h"
 #include "mytorch/ops/mul.h"
+#include "mytorch/ops/native_group_norm_backward.h"
 #include "mytorch/ops/native_layer_norm_backward.h"
 #include "mytorch/ops/native_rms_norm_backward.h"
 #include "mytorch/ops/neg.h"
@@ -207,6 +208,45 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> rms_norm_double_backward(
                                                 widened(given(grads[0], output_mask[0] != 0)),
                                                 widened(given(grads[1], output_mask[1] != 0)), {});
   return {d.grad, d.x, d.rstd, weight.defined() ? reshaped(d.weight, weight) : Tensor()};
+}
+
+std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor* grads, const Tensor& input,
+                                                       const Tensor& mean, const Tensor& rstd,
+                                                       const Tensor& weight, int64_t group,
+                                                       bool want_input, bool want_weight,
+                                                       bool want_bias) {
+  Tensor dx, dw, db;
+  if (grads[0].defined()) {
+    const auto [x, w, b] = mytorch::native_group_norm_backward(
+        grads[0], input, mean, rstd, weight, group, {want_input, want_weight, want_bias});
+    dx = given(x, want_input);
+    dw = given(w, want_weight);
+    db = given(b, want_bias);
+  }
+  if (want_input && (grads[1].defined() || grads[2].defined())) {
+    const auto terms = normalization::group_norm_terms(input, mean, rstd, weight, group);
+    const auto by_group = [&](const Tensor& x) { return reshaped(x, terms.rstd); };
+    const Tensor through = through_statistics(terms, by_group(grads[1]),
+                                              times(by_group(grads[2]), cube(terms.rstd)), -1);
+    dx = plus(dx, through.reshape(input.sizes()));
+  }
+  return {dx, dw, db};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> group_norm_double_backward(
+    const Tensor* grads, const Tensor& grad_out, const Tensor& input, const Tensor& mean,
+    const Tensor& rstd, const Tensor& weight, int64_t group, IntList output_mask) {
+  const auto terms = normalization::group_norm_terms(input, mean, rstd, weight, group);
+  const auto like_x = [&](const Tensor& x) { return reshaped(widened(x), terms.x); };
+  const auto parameter = [&](size_t i) {
+    const Tensor x = widened(given(grads[i], output_mask[i] != 0));
+    return x.defined() ? x.reshape({1, group, terms.x.sizes()[2], 1}) : x;
+  };
+  const auto d = normalization::double_backward(terms, like_x(grad_out),
+                                                like_x(given(grads[0], output_mask[0] != 0)),
+                                                parameter(1), parameter(2));
+  return {reshaped(d.grad, input), reshaped(d.x, input), reshaped(d.mean, mean),
+          reshaped(d.rstd, rstd), weight.defined() ? reshaped(d.weight, weight) : Tensor()};
 }
 
 std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor* grads, const Tensor& input,

@@ -45,7 +45,7 @@ Tensor quotient_or_zero(const Tensor& a, const Tensor& b) {
 
 // Where `self` has the value of the extremum; of a NaN, where NaN is.
 Tensor attains(const Tensor& self, const Tensor& extremum) {
-  const Tensor same = eq(self, extremum);
+  Tensor same = eq(self, extremum);
   if (!self.is_floating_point()) return same;
   return logical_or(same, logical_and(isnan(self), isnan(extremum)));
 }

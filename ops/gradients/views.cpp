@@ -53,21 +53,21 @@ int64_t extent(IntList sizes, IntList strides) {
 namespace composite {
 
 Tensor select_backward(const Tensor& grad_output, IntList input_sizes, int64_t dim, int64_t index) {
-  const Tensor result = zeros_for(grad_output, input_sizes);
+  Tensor result = zeros_for(grad_output, input_sizes);
   result.select(dim, index).copy_(grad_output);
   return result;
 }
 
 Tensor slice_backward(const Tensor& grad_output, IntList input_sizes, int64_t dim,
                       std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) {
-  const Tensor result = zeros_for(grad_output, input_sizes);
+  Tensor result = zeros_for(grad_output, input_sizes);
   result.slice(dim, start, end, step).copy_(grad_output);
   return result;
 }
 
 Tensor diagonal_backward(const Tensor& grad_output, IntList input_sizes, int64_t offset,
                          int64_t dim1, int64_t dim2) {
-  const Tensor result = zeros_for(grad_output, input_sizes);
+  Tensor result = zeros_for(grad_output, input_sizes);
   result.diagonal(offset, dim1, dim2).copy_(grad_output);
   return result;
 }

@@ -350,8 +350,7 @@ TEST(Inference, CannotBeSavedOrWritten) {
   EXPECT_EQ(values(mul(x, clone(t))), (Values{30}));
 }
 
-// ---- nodes that misbehave
-// ---------------------------------------------------------------------------
+// ---- nodes that misbehave ----
 
 struct BadNode final : autograd::Node {
   std::function<void(Tensor* grads, Tensor* out)> body;

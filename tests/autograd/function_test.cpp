@@ -210,8 +210,7 @@ TEST(Function, WrongNumberOfGradients) {
   EXPECT_ERROR(WrongCount::apply(leaf({1}), leaf({2})).backward(), "1 gradients for 2 arguments");
 }
 
-// ---- backward inside backward
-// -------------------------------------------------------------------------
+// ---- backward inside backward ----
 
 struct Reentrant : Function<Reentrant> {
   static Tensor forward(FunctionContext* ctx, const Tensor& x, int64_t levels) {

@@ -151,8 +151,7 @@ TEST(Versions, WritesThatNobodyNeedsAreFine) {
   EXPECT_EQ(values(x.grad()), (Values{2, 2}));
 }
 
-// ---- views
-// --------------------------------------------------------------------------------------------
+// ---- views ----
 
 TEST(View, Gradients) {
   const Tensor x = counting({2, 3}).requires_grad_();
@@ -375,8 +374,7 @@ TEST(Detached, WritesAreCountedButNotRecorded) {
   EXPECT_EQ(values(x.grad()), (Values{2, 2}));
 }
 
-// ---- as_strided
-// ---------------------------------------------------------------------------------------
+// ---- as_strided ----
 
 TEST(AsStrided, OverlappingView) {
   const Tensor x = leaf({1, 2, 3, 4});

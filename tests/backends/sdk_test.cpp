@@ -16,8 +16,7 @@
 namespace mytorch::testing {
 namespace {
 
-// ---- types
-// -----------------------------------------------------------------------------------------
+// ---- types ----
 
 TEST(DtypeTest, EveryHalfSurvivesFloat) {
   for (uint32_t bits = 0; bits < 0x10000u; ++bits) {
@@ -96,8 +95,7 @@ TEST(DtypeTest, ConversionsNeverOverflow) {
   EXPECT_EQ(static_cast<float>(sdk::convert<sdk::Half>(int64_t{70000})), INFINITY);
 }
 
-// ---- operands
-// --------------------------------------------------------------------------------------
+// ---- operands ----
 
 TEST(TensorViewTest, Dense) {
   const TestTensor dense = TestTensor::empty(sdk::dtype_of<float>, {2, 3});
@@ -130,8 +128,7 @@ TEST(ScalarTest, KindsAndAbsence) {
   EXPECT_EQ(sdk::to_optional(mt_optional_int{5, 1}), 5);
 }
 
-// ---- loops
-// -----------------------------------------------------------------------------------------
+// ---- loops ----
 
 // All offsets that a loop visits over [0, numel), in pieces of `piece`.
 template <int N>
@@ -249,8 +246,7 @@ TEST(ScratchTest, AlignedOrAnError) {
   EXPECT_EQ(context.error, "no 800 bytes of scratch memory");
 }
 
-// ---- tables
-// ----------------------------------------------------------------------------------------
+// ---- tables ----
 
 struct OldArgs {
   mt_args_header header;
@@ -330,8 +326,7 @@ TEST(BackendTest, WritesOnlyWhatTheHostKnows) {
   EXPECT_EQ(sdk::fill_backend(&loader, &backend, {}), MT_ERROR_UNSUPPORTED);
 }
 
-// ---- random numbers
-// --------------------------------------------------------------------------------
+// ---- random numbers ----
 
 namespace philox = sdk::philox;
 

@@ -222,6 +222,26 @@ def rms_norm(x, shape, weight, eps):
     return native_rms_norm(x, shape, weight, torch.finfo(x.dtype).eps if eps is None else eps)[0]
 
 
+def in_groups(x, group):
+    """x as (N, group, channels of a group, elements of a plane)."""
+    return x.reshape(x.shape[0], group, x.shape[1] // group, math.prod(x.shape[2:]))
+
+
+def native_group_norm(x, weight, bias, group, eps):
+    # aten.native_group_norm leaves the gradients of mean and rstd out.
+    var, mean = torch.var_mean(in_groups(wide(x), group), (2, 3), unbiased=False)
+    return F.group_norm(x, group, weight, bias, eps), mean, (var + eps).rsqrt()
+
+
+def native_group_norm_backward(grad, x, mean, rstd, weight, group, mask):
+    of_group = (*mean.shape, 1, 1)
+    h = None if weight is None else weight.reshape(1, group, -1, 1)
+    rstd = rstd.reshape(of_group)
+    dx, dw, db = norm_backward(in_groups(grad, group), (in_groups(x, group) - mean.reshape(of_group)) * rstd, rstd,
+                               h, (2, 3), (0, 3), mask, x)
+    return dx.reshape(x.shape) if mask[0] else dx, dw.flatten(), db.flatten()
+
+
 def channels(parameter, x):
     return None if parameter is None else parameter.reshape([-1] + [1] * (x.dim() - 2))
 
@@ -333,6 +353,8 @@ TWINS = {
     "native_rms_norm": native_rms_norm,
     "native_rms_norm_backward": native_rms_norm_backward,
     "rms_norm": rms_norm,
+    "native_group_norm": native_group_norm,
+    "native_group_norm_backward": native_group_norm_backward,
     "batch_norm_training": batch_norm_training,
     "batch_norm_training_backward": batch_norm_training_backward,
     "native_batch_norm": native_batch_norm,

@@ -21,13 +21,17 @@
 extern "C" {
 #endif
 
+// The major rises when something locked changes, and then nothing older loads; the minor with the
+// first thing appended after a release. Whoever reads a struct asks its `size`, not the minor,
+// which is there to be told: 1.1 appended graphs, memory statistics, pinned memory, timed events
+// and operators from outside.
 #define MT_ABI_MAJOR 1u
-#define MT_ABI_MINOR 0u
+#define MT_ABI_MINOR 1u
 
-// ---- status
-// ---------------------------------------------------------------------------------------- The
-// codes of mytorch::Error, plus MT_DECLINED: "this candidate does not take this call", after which
-// the next candidate is asked. A kernel that declines has touched nothing.
+// ---- status ----
+//
+// The codes of mytorch::Error, plus MT_DECLINED: "this candidate does not take this call", after
+// which the next candidate is asked. A kernel that declines has touched nothing.
 enum {
   MT_OK = 0,
   MT_DECLINED = 1,
@@ -41,10 +45,10 @@ enum {
   MT_ERROR_INTERNAL = 9
 };
 
-// ---- tensors
-// --------------------------------------------------------------------------------------- Device
-// types and dtype codes are DLPack's (DLDevice, DLDataType). Types allocated at run time, for
-// devices DLPack does not know, start at MT_DEVICE_DYNAMIC.
+// ---- tensors ----
+//
+// Device types and dtype codes are DLPack's (DLDevice, DLDataType). Types allocated at run time,
+// for devices DLPack does not know, start at MT_DEVICE_DYNAMIC.
 enum { MT_DEVICE_CPU = 1, MT_DEVICE_CUDA = 2, MT_DEVICE_DYNAMIC = 0x10000 };
 enum { MT_INT = 0, MT_UINT = 1, MT_FLOAT = 2, MT_BFLOAT = 4, MT_COMPLEX = 5, MT_BOOL = 6 };
 
@@ -93,8 +97,8 @@ typedef struct mt_tensor {
   uint32_t layout;  // 0 = strided; others are made by explicit pack operations only
 } mt_tensor;
 
-// ---- non-tensor arguments
-// --------------------------------------------------------------------------
+// ---- non-tensor arguments ----
+
 enum { MT_SCALAR_NONE = 0, MT_SCALAR_BOOL = 1, MT_SCALAR_INT = 2, MT_SCALAR_FLOAT = 3 };
 typedef struct mt_scalar {
   union {
@@ -163,8 +167,8 @@ typedef struct mt_args_header {
   uint16_t flags;  // MT_ARGS_*
 } mt_args_header;
 
-// ---- the context of a call
-// -------------------------------------------------------------------------
+// ---- the context of a call ----
+
 typedef struct mt_ctx mt_ctx;
 typedef struct mt_host mt_host;
 typedef void (*mt_range_fn)(void* user, int64_t begin, int64_t end);
@@ -191,9 +195,9 @@ struct mt_ctx {
   const mt_tensor* (*make_output)(mt_ctx*, int32_t index, const int64_t* shape, int32_t ndim);
 };
 
-// ---- kernels
-// --------------------------------------------------------------------------------------- What a
-// candidate takes beyond dense, same-shaped, same-typed, non-overlapping operands. The host
+// ---- kernels ----
+//
+// What a candidate takes beyond dense, same-shaped, same-typed, non-overlapping operands. The host
 // converts around a candidate that does not say so.
 enum {
   MT_TAKES_STRIDED = 1u,       // any strides, in inputs and outputs
@@ -218,11 +222,11 @@ typedef struct mt_candidate {
   void* self;  // passed to both; the backend's own data
 } mt_candidate;
 
-// ---- programs
-// -------------------------------------------------------------------------------------- The body
-// of a pointwise or reduce record, in static single assignment. Node k computes value k from values
-// before it. `op` is the name of a node operation (docs/records.md lists them; each is itself an
-// operator of the same name) or one of
+// ---- programs ----
+//
+// The body of a pointwise or reduce record, in static single assignment. Node k computes value k
+// from values before it. `op` is the name of a node operation (docs/records.md lists them; each is
+// itself an operator of the same name) or one of
 //   "input"   tensor argument;  `offset` of its field in the argument struct
 //   "scalar"  number argument;  `offset` likewise (mt_scalar, int64_t or double by `field`)
 //   "const"   `value`
@@ -270,9 +274,9 @@ typedef struct mt_program {
 } mt_program;
 enum { MT_DIM_LIST = 0, MT_DIM_INT = 1, MT_DIM_OPTIONAL_INT = 2, MT_DIM_ALL = 3 };
 
-// ---- a device
-// -------------------------------------------------------------------------------------- What a
-// backend that brings a device must supply. A backend for an existing device leaves
+// ---- a device ----
+//
+// What a backend that brings a device must supply. A backend for an existing device leaves
 // `mt_backend::device` NULL. All functions may be called from any thread.
 enum { MT_COPY_TO_DEVICE = 0, MT_COPY_TO_HOST = 1, MT_COPY_ON_DEVICE = 2 };
 typedef struct mt_memory_stats {
@@ -334,8 +338,8 @@ typedef struct mt_device_ops {
   int (*event_elapsed)(void* self, void* begin, void* end, double* seconds);
 } mt_device_ops;
 
-// ---- a backend
-// -------------------------------------------------------------------------------------
+// ---- a backend ----
+
 struct mt_host {
   size_t size;
   uint32_t abi_major;

@@ -156,24 +156,37 @@ struct GradientRow {
         out(to.first + row * to.step) {}
 };
 
-// What is read once more is in the L1 by then; the row after it is on its way meanwhile.
+// While a row is finished and stored, the products of the next one are added up, and the one after
+// that is on its way into the L2: reading never waits for storing. Longer rows, of which that would
+// take too much room, go one by one.
 template <class T>
 HWY_INLINE void SoftmaxGradientRows(Rows<const T> grads, Rows<const T> ys, Rows<T> to,
                                     int64_t count, int64_t n, bool past) {
   const hn::ScalableTag<T> d;
+  const bool brief = n <= kShort<T>;
+  Vec<T> sum = hn::Zero(d);
   for (int64_t row = 0; row < count; ++row) {
-    const GradientRow<T> at(grads, ys, to, row, row + 1 < count && n <= kShort<T>);
-    const auto sum = Fold<T>(n, One<T>(), [&](const auto& part, One<T>& sum) MYTORCH_ROW {
-      sum.a = hn::MulAdd(part.load(at.g, T(0)), part.load(at.y, T(0)), sum.a);
-    });
-    const Vec<T> total = hn::Set(d, SumOf<T>(sum.a));
+    const GradientRow<T> at(grads, ys, to, row, brief && row + 1 < count);
+    const bool more = brief && row + 2 < count;
+    const T* soon_g = more ? at.next_g + grads.step : at.g;
+    const T* soon_y = more ? at.next_y + ys.step : at.y;
+    if (!brief || row == 0) {
+      sum = hn::Zero(d);
+      ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
+        sum = hn::MulAdd(part.load(at.g, T(0)), part.load(at.y, T(0)), sum);
+      });
+    }
+    const Vec<T> total = hn::Set(d, SumOf<T>(sum));
+    Vec<T> next_sum = hn::Zero(d);
     ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
-      part.prefetch(at.next_g);
-      part.prefetch(at.next_y);
+      part.prefetch_far(soon_g);
+      part.prefetch_far(soon_y);
+      next_sum = hn::MulAdd(part.load(at.next_g, T(0)), part.load(at.next_y, T(0)), next_sum);
       const Vec<T> v = part.load(at.y, T(0));
       const Vec<T> result = hn::NegMulAdd(v, total, hn::Mul(part.load(at.g, T(0)), v));
       part.store(result, at.out, past);
     });
+    sum = next_sum;
   }
 }
 

@@ -21,14 +21,18 @@ struct Job {
   // Results are to go past the caches: the span does it where it can (Scalars::stream), or they
   // are computed in tiles that are then copied.
   bool stream = false;
-  bool span_streams = false;         // the span heeds Scalars::stream and ::single
+  bool span_streams = false;         // the span heeds Scalars::stream and ::rows
   bool moves = false;                // the span's output is its input
   int64_t tile = kTile;              // elements that run_tiles takes at once, at most kTile
   std::atomic<bool> refused{false};  // an integer division by zero
 
   int num_operands() const { return num_inputs + num_outputs; }
   bool is_output(int k) const { return k < num_outputs; }
+  // Among the operands as a span numbers them, inputs first.
+  int place(int k) const { return is_output(k) ? num_inputs + k : k - num_outputs; }
   bool is_absent(int k) const { return operands[k].data == nullptr; }
+  // Whether the span heeds Scalars::rows.
+  bool takes_rows() const { return span_streams && !scalars.stream && num_inputs > 1; }
   // Whether rows of the loop can be read or written by the span where they lie.
   bool is_direct(int k) const {
     return operands[k].convert == nullptr && loop.inner_stride(k) == operands[k].itemsize &&
@@ -37,7 +41,7 @@ struct Job {
   // Whether the element that a row repeats can be read by the span where it lies.
   bool is_single(int k) const {
     return !is_output(k) && !is_absent(k) && operands[k].convert == nullptr &&
-           loop.inner_stride(k) == 0 && span_streams && !scalars.stream && num_inputs > 1;
+           loop.inner_stride(k) == 0 && takes_rows();
   }
 };
 

@@ -174,61 +174,67 @@ HWY_INLINE int64_t BeforeLine(int64_t n, P*... p) {
 // all.
 inline constexpr bool kVectors = HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR;
 
-// Where an operand's next vector lies, and how far from one to the next: nothing, if all are one.
+// Where a row of an operand begins, and how far the loop goes on in it: not at all, if one element
+// counts for the whole row, of which the room then has as many as a turn of the loop takes.
 template <class P>
 struct Stretch {
   P* at;
   int64_t by;
 };
 template <class P, size_t kCount>
-HWY_INLINE Stretch<P> StretchOf(P* p, TailRoom<P, kCount>& room, int64_t lanes, bool single) {
+HWY_INLINE Stretch<P> StretchOf(P* p, TailRoom<P, kCount>& room, int64_t turn, bool single) {
   if constexpr (std::is_const_v<P>) {
     if (single) {
       for (size_t i = 0; i < kCount; ++i) room.values[i] = *p;
       return {room.values, 0};
     }
   }
-  return {p, lanes};
+  return {p, turn};
 }
 
-// As ForSpan, where bit i of `single` says that the i-th pointer is to a single element.
+template <class P>
+HWY_INLINE P* NextRow(P* p, int64_t by) {
+  using Byte = std::conditional_t<std::is_const_v<P>, const char, char>;
+  return reinterpret_cast<P*>(reinterpret_cast<Byte*>(p) + by);
+}
+
+// As ForSpan, for one row after the other. Little may happen between short rows, so their parts are
+// as many for each: the rest, a single vector, turns of two.
 template <class D, class F, size_t... kIndex, class... P>
-HWY_INLINE void ForSingles(D d, int64_t n, uint32_t single, F&& step,
-                           std::index_sequence<kIndex...>, P*... p) {
+HWY_INLINE void ForRows(D d, int64_t n, const SpanRows& rows, F&& step,
+                        std::index_sequence<kIndex...>, P*... p) {
   constexpr size_t kMax = hn::MaxLanes(D());
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t rest = n & (lanes - 1);
-  [&](TailRoom<P, kMax>&&... room) MYTORCH_STEP {
-    [&](Stretch<P>... s) MYTORCH_STEP {
-      [&](TailRoom<P, kMax>&&... last) MYTORCH_STEP {
-        bool tail = rest != 0;
-        for (int64_t left = n - rest; tail || left > 0;) {
-          if constexpr (kVectors) {
-            for (; !tail && left >= 2 * lanes; left -= 2 * lanes) {
-              step(s.at...);
-              step((s.at + s.by)...);
-              ((s.at += 2 * s.by), ...);
-            }
-            if (!tail && left == 0) break;
+  const int64_t turn = kVectors ? 2 * lanes : lanes;
+  const int64_t rest = n & (lanes - 1), turns = n & -turn;
+  const bool one = kVectors && (n & lanes) != 0;
+  [&](TailRoom<P, 2 * kMax>&&... room) MYTORCH_STEP {
+    [&](TailRoom<P, kMax>&&... last) MYTORCH_STEP {
+      for (int64_t row = rows.count;;) {
+        [&](Stretch<P>... s) MYTORCH_STEP {
+          for (bool tail = rest != 0, more = tail || one; more;
+               more = std::exchange(tail, false) && one) {
+            step((s.by == 0 ? s.at : tail ? last.take(p, n, lanes) : p + turns)...);
           }
-          step((HWY_UNLIKELY(tail) && s.by != 0 ? last.take(s.at, n, lanes) : s.at)...);
-          if (!tail) {
+          for (int64_t i = 0; i < turns; i += turn) {
+            step(s.at...);
+            if constexpr (kVectors) step((s.at + lanes)...);
             ((s.at += s.by), ...);
-            left -= lanes;
           }
-          tail = false;
-        }
+        }(StretchOf(p, room, turn, (rows.single >> kIndex & 1) != 0)...);
         if (rest != 0) (last.give_back(p, n, lanes), ...);
-      }(TailRoom<P, kMax>()...);
-    }(StretchOf(p, room, lanes, (single >> kIndex & 1) != 0)...);
-  }(TailRoom<P, kMax>()...);
+        if (--row == 0) return;
+        ((p = NextRow(p, rows.by[kIndex])), ...);
+      }
+    }(TailRoom<P, kMax>()...);
+  }(TailRoom<P, 2 * kMax>()...);
 }
 
 // Calls step(pointers...) for each vector of `n` elements; what is left passes through padded room.
 // `P` is const for inputs. `kUnroll` copies of the body hide the loop's own instructions; programs
 // that are long enough without get one. With kStreams, whole lines of the outputs are stored past
 // the caches where the scalars ask for it: step(...) then gets an output as a Past. These programs
-// also take inputs of a single element.
+// also take rows.
 template <int kUnroll, bool kStreams, class D, class F, class... P>
 HWY_INLINE void ForSpan(D d, int64_t n, const Scalars& scalars, F&& step, P*... p) {
   constexpr size_t kMax = hn::MaxLanes(D());
@@ -237,8 +243,8 @@ HWY_INLINE void ForSpan(D d, int64_t n, const Scalars& scalars, F&& step, P*... 
   bool streams = kStreams && kVectors && HWY_UNLIKELY(scalars.stream);
   int64_t end = n;
   if constexpr (kStreams && (int{std::is_const_v<P>} + ...) > 1) {
-    if (HWY_UNLIKELY(scalars.single != 0)) {
-      ForSingles(d, n, scalars.single, step, std::index_sequence_for<P...>(), p...);
+    if (HWY_UNLIKELY(scalars.rows != nullptr)) {
+      ForRows(d, n, *scalars.rows, step, std::index_sequence_for<P...>(), p...);
       return;
     }
   }
@@ -267,12 +273,8 @@ HWY_INLINE void ForSpan(D d, int64_t n, const Scalars& scalars, F&& step, P*... 
     }(TailRoom<P, kMax>()...);
     if (HWY_LIKELY(!streams)) return;
     if constexpr (kStreams && kVectors) {
-      for (i = end; i + kLine <= n; i += kLine) {
-        step(PastOutput(p + i)...);
-        if constexpr (kMax < kLine) {
-          for (int64_t k = lanes; k < kLine; k += lanes) step(PastOutput(p + i + k)...);
-        }
-      }
+      const int64_t lines = end + (n - end) / kLine * kLine;
+      for (i = end; i < lines; i += lanes) step(PastOutput(p + i)...);
     }
     streams = false;
     end = n;

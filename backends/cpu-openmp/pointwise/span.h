@@ -23,15 +23,25 @@ union Number {
 
 inline constexpr int kMaxScalars = 8;
 
+inline constexpr int kMaxInputs = 8;
+inline constexpr int kMaxOutputs = 6;
+
+// Rows for one call of a span: short ones would not be worth a call each.
+struct SpanRows {
+  int64_t count = 1;
+  uint32_t single = 0;  // bit i: of input i a row has one element, which counts for all
+  int64_t by[kMaxInputs + kMaxOutputs];  // bytes to the next row: of the inputs, then the outputs
+};
+
 // What a span reads besides its operands.
 struct Scalars {
   Number value[kMaxScalars];  // of the "scalar" nodes in node order, in the type of the span
   int64_t not_mask = -1;      // what bitwise_not flips: every bit; of a bool only the lowest
   const void* self = nullptr;
   // Only programs that say `streams` heed these, one at a time: to store results past the caches,
-  // and which inputs (bit i: input i of two or more) are one element that counts for all.
+  // and, with two inputs or more, that there are rows of `n` elements.
   bool stream = false;
-  uint8_t single = 0;
+  const SpanRows* rows = nullptr;
 };
 
 // Computes `n` elements. Operands are dense arrays of the span's type; those of type BOOL are bytes
@@ -44,9 +54,6 @@ using Span = bool (*)(const void* const* inputs, void* const* outputs, const Sca
 struct SpanFns {
   Span fn[kLanes];
 };
-
-inline constexpr int kMaxInputs = 8;
-inline constexpr int kMaxOutputs = 6;
 
 // A tensor argument or an output; `type` is MT_TYPE_COMPUTE, MT_TYPE_BOOL or MT_TYPE_INDEX.
 struct Slot {
@@ -69,7 +76,7 @@ struct PointwiseProgram {
   int32_t num_outputs;
   int32_t cost;  // of an element, in additions
   bool narrow;   // int32 gives what 8 and 16 bits would, once truncated
-  bool streams;  // the spans heed Scalars::stream and ::single
+  bool streams;  // the spans heed Scalars::stream and ::rows
   SpanFns spans;
   const void* self;  // goes to the span in Scalars::self
 };

@@ -12,10 +12,11 @@ namespace mytorch::cpu {
 namespace {
 
 constexpr int64_t kLine = 64;
-// Rows shorter than this are gathered into tiles, and those whose operands all lie as the span
-// wants them if they are shorter than that.
+// Rows shorter than this are gathered into tiles; those whose operands all lie as the span wants
+// them if they are shorter than that, or than the last where the span takes many by one call.
 constexpr int64_t kShortRow = 128;
 constexpr int64_t kShortDirectRow = 96;
+constexpr int64_t kShortSpanRow = 56;
 // A row that does not consist of whole lines is streamed only from this many bytes on.
 constexpr int64_t kLongRow = 16 * 1024;
 
@@ -119,24 +120,28 @@ void gather(const Loop& loop, int operand, const Operand& from, int64_t begin, i
 
 namespace {
 
-// All operands lie as the span wants them: `rows` rows of n elements, one after the other.
-void run_direct(Job& job, const Scalars& scalars, const Cursor& cursor, int64_t rows, int64_t n) {
+// All operands lie as the span wants them: `rows` rows of n elements, one after the other, by one
+// call where the scalars have `spans`.
+void run_direct(Job& job, const Scalars& scalars, SpanRows& spans, const Cursor& cursor,
+                int64_t rows, int64_t n) {
   const int outer = std::max(job.loop.ndim() - 2, 0);
   Pointers at;
-  int64_t next_input[kMaxInputs], next_output[kMaxOutputs];
   for (int k = 0; k < job.num_operands(); ++k) {
     at.set(job, k, job.operands[k].data + cursor.offset(k));
-    int64_t& next = job.is_output(k) ? next_output[k] : next_input[k - job.num_outputs];
-    next = job.loop.stride(k, outer);
+    spans.by[job.place(k)] = job.loop.stride(k, outer);
+  }
+  if (scalars.rows != nullptr) {
+    spans.count = rows;
+    return call_span(job, scalars, at, n);
   }
   for (;;) {
     call_span(job, scalars, at, n);
     if (--rows == 0) return;
     for (int i = 0; i < job.num_inputs; ++i) {
-      at.inputs[i] = static_cast<const char*>(at.inputs[i]) + next_input[i];
+      at.inputs[i] = static_cast<const char*>(at.inputs[i]) + spans.by[i];
     }
     for (int i = 0; i < job.num_outputs; ++i) {
-      at.outputs[i] = static_cast<char*>(at.outputs[i]) + next_output[i];
+      at.outputs[i] = static_cast<char*>(at.outputs[i]) + spans.by[job.num_inputs + i];
     }
   }
 }
@@ -149,21 +154,24 @@ void run_rows(Job& job, int64_t begin, int64_t end) {
   Pointers at;
   tiles.set_absent(job, at);
   Scalars scalars = job.scalars;
+  SpanRows spans;
   bool direct[kMaxOperands];
   bool all_direct = true;
   const char* repeated[kMaxOperands] = {};  // the element that a tile is filled with
   for (int k = 0; k < count; ++k) {
     direct[k] = job.is_direct(k) || job.is_single(k);
-    if (job.is_single(k)) scalars.single |= static_cast<uint8_t>(1 << (k - job.num_outputs));
+    if (job.is_single(k)) spans.single |= uint32_t{1} << job.place(k);
     all_direct = all_direct && direct[k] && !job.is_absent(k);
   }
+  // A line without repeated elements is what spans are made for.
+  if (job.takes_rows() && (job.loop.ndim() > 1 || spans.single != 0)) scalars.rows = &spans;
   const int64_t inner = job.loop.inner_size();
   Cursor cursor(job.loop, count, begin);
   while (begin < end) {
     if (all_direct) {
       const int64_t rows = std::min(cursor.rows_left(), (end - begin) / inner);
       const int64_t n = rows > 0 ? inner : std::min(end - begin, cursor.left());
-      run_direct(job, scalars, cursor, std::max<int64_t>(rows, 1), n);
+      run_direct(job, scalars, spans, cursor, std::max<int64_t>(rows, 1), n);
       rows > 0 ? cursor.advance_rows(rows) : cursor.advance(n);
       begin += std::max<int64_t>(rows, 1) * n;
       continue;
@@ -271,9 +279,11 @@ void run_job(mt_ctx& ctx, Job& job) {
   }
   if (run_repeated(ctx, job)) return;
   const int64_t inner = job.loop.inner_size();
-  const bool rows = job.loop.ndim() == 1 ||
-                    ((inner >= kShortRow || (inner >= kShortDirectRow && has_direct_rows(job))) &&
-                     (!job.stream || has_whole_rows(job)));
+  const int64_t shortest = !has_direct_rows(job) ? kShortRow
+                           : job.takes_rows()    ? kShortSpanRow
+                                                 : kShortDirectRow;
+  const bool rows =
+      job.loop.ndim() == 1 || (inner >= shortest && (!job.stream || has_whole_rows(job)));
   job.tile = rows ? kTile : tile_of(job);
   run((n + job.tile - 1) / job.tile, job.grain / job.tile, [&](int64_t begin, int64_t end) {
     (rows ? run_rows : run_tiles)(job, begin * job.tile, std::min(end * job.tile, n));

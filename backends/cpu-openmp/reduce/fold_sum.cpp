@@ -195,8 +195,8 @@ HWY_INLINE void JoinRow(const T* x, int64_t n, Total<T>* totals) {
   for (; j < n; ++j) totals[j] = Op::One(totals[j], Total<T>(x[j]));
 }
 
-// Four rows at once, far apart for the reason given at kFarBlocks. float32 is added up over 32
-// rows.
+// Four rows at once, far apart for the reason given at kFarBlocks. float32 is added up over 64
+// rows, four at a time.
 template <class Op, class T>
 void Across(const States& s, const void* data, int64_t stride, int64_t rows, int64_t n,
             int64_t /*first*/) {
@@ -209,7 +209,7 @@ void Across(const States& s, const void* data, int64_t stride, int64_t rows, int
   // See Along for products.
   if constexpr (std::is_same_v<Op, Add> || !std::is_same_v<T, float>) {
     constexpr bool kWide = std::is_same_v<T, Total<T>>;
-    constexpr int64_t kRows = 8;
+    constexpr int64_t kRows = 16;
     alignas(64) T room[kWide ? 1 : kMaxStates];
     T* sums;
     if constexpr (kWide) {
@@ -271,7 +271,7 @@ template <class Op, class T>
 void Merge(const States& into, const States& from, int64_t n) {
   Total<T>* a = static_cast<Total<T>*>(into.component[0]);
   const Total<T>* b = static_cast<const Total<T>*>(from.component[0]);
-  for (int64_t j = 0; j < n; ++j) a[j] = Op::One(a[j], b[j]);
+  JoinRow<Op>(b, n, a);
 }
 
 template <class Op, class T>

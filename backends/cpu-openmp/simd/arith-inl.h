@@ -74,8 +74,8 @@ HWY_INLINE V NodeMinimum(D d, V a, V b) {
   return KeepNaN(d, a, b, hn::Min(a, b));
 }
 
-// ---- floating point only
-// ---------------------------------------------------------------------------
+// ---- floating point only ----
+
 template <class D, class V>
 HWY_INLINE V NodeDiv(D, V a, V b) {
   static_assert(is_float<D>, "integers have floor_divide and trunc_divide");
@@ -149,9 +149,9 @@ HWY_INLINE V NodeRound(D d, V a) {
   }
 }
 
-// ---- division with rounding
-// ------------------------------------------------------------------------ Whether any lane is
-// zero: the caller refuses an integer division by it.
+// ---- division with rounding ----
+
+// Whether any lane is zero: the caller refuses an integer division by it.
 template <class D, class V>
 HWY_INLINE bool AnyZero(D d, V v) {
   return !hn::AllFalse(d, hn::Eq(v, hn::Zero(d)));

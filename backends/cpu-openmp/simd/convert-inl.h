@@ -23,9 +23,9 @@ struct Bool {
 using Half = hwy::float16_t;
 using BFloat = hwy::bfloat16_t;
 
-// ---- one element
-// ----------------------------------------------------------------------------------- Conversions
-// whose C cast would be undefined out of range.
+// ---- one element ----
+
+// Conversions whose C cast would be undefined out of range.
 template <typename To, typename From>
 HWY_INLINE To TruncateScalar(From x) {
   constexpr From limit = -static_cast<From>(std::numeric_limits<To>::min());
@@ -103,9 +103,9 @@ HWY_INLINE To ConvertScalar(From x) {
   }
 }
 
-// ---- one vector
-// ------------------------------------------------------------------------------------ Where float
-// -> int of the same width is out of range Highway saturates; x86 gives the minimum.
+// ---- one vector ----
+
+// Where float -> int of the same width is out of range Highway saturates; x86 gives the minimum.
 template <class DI, class V>
 HWY_INLINE hn::VFromD<DI> TruncateVector(DI di, V x) {
   using T = hn::TFromD<DI>;
@@ -223,8 +223,8 @@ HWY_INLINE int64_t ConvertVectors(const From* HWY_RESTRICT from, To* HWY_RESTRIC
   return i;
 }
 
-// ---- arrays
-// ----------------------------------------------------------------------------------------
+// ---- arrays ----
+
 template <typename From, typename To>
 void ConvertStep(const void* from, void* to, int64_t n) {
   const From* HWY_RESTRICT f = static_cast<const From*>(from);

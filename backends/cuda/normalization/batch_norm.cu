@@ -8,6 +8,7 @@
 
 #include "backends/cuda/kernel/element.cuh"
 #include "backends/cuda/kernel/strided.cuh"
+#include "backends/cuda/normalization/operands.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/abi_ops/batch_norm_training.h"
@@ -75,32 +76,6 @@ Grid grid_of(const mt_ctx& ctx, Channels<N>& channels) {
   grid.blocks = dim3(static_cast<unsigned>(across), static_cast<unsigned>(pieces));
   return grid;
 }
-
-// One number for each channel; may be absent.
-struct PerChannel {
-  void* data = nullptr;
-  uint32_t key = 0;
-  int64_t stride = 0;
-
-  PerChannel() = default;
-  explicit PerChannel(const mt_tensor* tensor) {
-    if (tensor == nullptr) return;
-    const TensorView x = tensor;
-    data = x.raw();
-    key = sdk::dtype_key(x.dtype());
-    stride = x.ndim() == 0 ? 0 : x.stride(0);
-  }
-#ifdef __CUDACC__
-  template <class W>
-  __device__ __forceinline__ W get(int64_t c, W absent) const {
-    return data == nullptr ? absent : load_any<W>(data, c * stride, key);
-  }
-  template <class W>
-  __device__ __forceinline__ void put(int64_t c, W value) const {
-    if (data != nullptr) store_any(data, c * stride, key, value);
-  }
-#endif
-};
 
 // The block's sums of two numbers for each of its channels, added up in a fixed order, to
 // `partial`.
@@ -282,10 +257,6 @@ __global__ void __launch_bounds__(kThreads) combine(Channels<3> channels, const 
     const W g = widen(grad[c * channels.stride[1] + at[1]]);
     to[c * channels.stride[2] + at[2]] = convert<T>(g * scale + value * slope + shift);
   }
-}
-
-const mt_tensor* wanted(const mt_int_list& mask, int64_t i, const mt_tensor* out) {
-  return mask.size <= i || mask.data[i] != 0 ? out : nullptr;
 }
 
 void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {

@@ -9,6 +9,7 @@
 
 #include "backends/cuda/kernel/element.cuh"
 #include "backends/cuda/normalization/ahead.cuh"
+#include "backends/cuda/normalization/operands.cuh"
 #include "backends/cuda/normalization/rows.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
@@ -74,20 +75,6 @@ struct Factors<true, T, kWidth> {
 };
 
 #endif  // __CUDACC__
-
-// The gradient of a parameter: dense, of any floating type.
-struct Sums {
-  void* data = nullptr;
-  uint32_t key = 0;
-
-  explicit Sums(const mt_tensor* tensor) {
-    if (tensor == nullptr) return;
-    const TensorView x = tensor;
-    if (!x.is_dense() || x.is_host()) throw sdk::Declined{};
-    data = x.raw();
-    key = sdk::dtype_key(x.dtype());
-  }
-};
 
 __device__ __forceinline__ float inverse_root(float x) { return rsqrtf(x); }
 __device__ __forceinline__ double inverse_root(double x) { return rsqrt(x); }
@@ -364,46 +351,10 @@ __global__ void __launch_bounds__(kRowThreads<kPacks>, kPacks == 1 ? 2 : 1)
   }
 }
 
-constexpr int kShares = 16;  // of the owners, for each column
-
-// Column c of the sums of all owners: of the weight below n, of the bias above, where `columns` is
-// 2 n.
-template <class W>
-__global__ void __launch_bounds__(32 * kShares)
-    add_owners(int64_t owners, int64_t n, int64_t columns, const W* partial, Sums weight,
-               Sums bias) {
-  __shared__ W parts[kShares][32];
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
-  W sum = 0;
-  if (column < columns) {
-#pragma unroll 8
-    for (int64_t o = threadIdx.y; o < owners; o += kShares) sum += partial[o * columns + column];
-  }
-  parts[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || column >= columns) return;
-  for (int share = 1; share < kShares; ++share) sum += parts[share][threadIdx.x];
-  const Sums& to = column < n ? weight : bias;
-  if (to.data != nullptr) store_any(to.data, column < n ? column : column - n, to.key, sum);
-}
-
-// A mean or an rstd of each row, in the type that is computed in; may be absent.
-template <class W>
-W* statistic(const mt_tensor* tensor) {
-  if (tensor == nullptr) return nullptr;
-  const TensorView x = tensor;
-  if (!x.is_dense() || x.is_host() || !sdk::is_dtype<W>(x.dtype())) throw sdk::Declined{};
-  return x.data<W>();
-}
-
 int64_t product(const mt_int_list& list) {
   int64_t n = 1;
   for (int64_t i = 0; i < list.size; ++i) n *= list.data[i];
   return n;
-}
-
-const mt_tensor* wanted(const mt_int_list& mask, int64_t i, const mt_tensor* out) {
-  return mask.size <= i || mask.data[i] != 0 ? out : nullptr;
 }
 
 mt_dtype wide_of(mt_dtype dtype) { return dtype.bits == 16 ? sdk::dtype_of<float> : dtype; }

@@ -219,7 +219,7 @@ TEST(Pointwise, NotOfBoolIsLogical) {
 // Inputs of one element a row: every length, of which none, the first, the second or both inputs
 // are such, also into an input's memory.
 TEST(Pointwise, RowsOfSingleElements) {
-  for (const int64_t n : {128, 129, 135, 136, 144, 150, 200}) {
+  for (const int64_t n : {56, 57, 63, 64, 72, 79, 95, 128, 129, 135, 136, 144, 150, 200}) {
     for (const int which : {0, 1, 2, 3, 4}) {
       const int64_t rows = 7;
       const auto make = [&](bool column, int seed) {
@@ -247,6 +247,29 @@ TEST(Pointwise, RowsOfSingleElements) {
       const auto result = chosen.values<float>();
       for (size_t i = 0; i < result.size(); ++i) {
         ASSERT_EQ(result[i], flags[i] != 0 ? first[i] : second[i]) << n << " " << which;
+      }
+    }
+  }
+}
+
+// Rows of a wider matrix, of which one input has one for all: what is between the rows stays as it
+// is.
+TEST(Pointwise, ShortRowsWithGaps) {
+  constexpr int64_t kRows = 5, kGap = 3;
+  for (const mt_dtype dtype : {kFloat, sdk::dtype_of<double>, sdk::dtype_of<int64_t>}) {
+    for (const int64_t n : {20, 56, 61, 64, 72, 99}) {
+      const int64_t pitch = n + kGap, size = kRows * pitch;
+      const TestTensor wide = tensor_of(dtype, {size}, small_values(size, dtype, 1));
+      const TestTensor row = tensor_of(dtype, {n}, small_values(n, dtype, 2));
+      const TestTensor room = tensor_of(dtype, {size}, std::vector<double>(size, 77));
+      const TestTensor x = wide.as_strided({kRows, n}, {pitch, 1});
+      const TestTensor y = row.as_strided({kRows, n}, {0, 1});
+      const TestTensor out = room.as_strided({kRows, n}, {pitch, 1});
+      auto args = add_args(x, y, out);
+      ASSERT_EQ(run_cpu("add.Tensor", args, dtype), "");
+      const auto a = wide.values<double>(), b = row.values<double>(), got = room.values<double>();
+      for (int64_t i = 0; i < size; ++i) {
+        ASSERT_EQ(got[i], i % pitch < n ? a[i] + b[i % pitch] : 77) << n << " " << i;
       }
     }
   }

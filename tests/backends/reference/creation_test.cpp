@@ -121,8 +121,7 @@ TEST(ArangeTest, Values) {
   EXPECT_EQ(arange(scalar(0), scalar(1), TestTensor::empty(sdk::dtype_of<float>, {0})), V{});
 }
 
-// ---- random
-// ----------------------------------------------------------------------------------------
+// ---- random ----
 
 constexpr int64_t kMany = 40000;
 

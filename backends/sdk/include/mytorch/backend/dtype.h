@@ -14,8 +14,7 @@
 namespace mytorch::sdk {
 inline namespace v1 {
 
-// ---- storage types
-// ---------------------------------------------------------------------------------
+// ---- storage types ----
 
 // IEEE 754 binary16 as it lies in memory. Arithmetic happens in float.
 struct Half {
@@ -86,8 +85,7 @@ struct BFloat16 {
 
 static_assert(sizeof(Half) == 2 && sizeof(BFloat16) == 2 && sizeof(bool) == 1);
 
-// ---- dtypes
-// ----------------------------------------------------------------------------------------
+// ---- dtypes ----
 
 template <class T>
 inline constexpr bool is_reduced_float = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
@@ -161,8 +159,7 @@ constexpr const char* dtype_name(mt_dtype dtype) {
   }
 }
 
-// ---- dispatch
-// --------------------------------------------------------------------------------------
+// ---- dispatch ----
 
 template <class T>
 struct TypeTag {
@@ -237,8 +234,7 @@ decltype(auto) visit_itemsize(int64_t bytes, F&& f) {
   throw Error(MT_ERROR_TYPE, "elements of " + std::to_string(bytes) + " bytes are not supported");
 }
 
-// ---- conversions
-// -----------------------------------------------------------------------------------
+// ---- conversions ----
 
 // The type in which elements of T are computed with: float for the 16-bit types, else T.
 template <class T>

@@ -77,8 +77,7 @@ struct Stream {
   }
 };
 
-// ---- arithmetic that is never fused
-// ----------------------------------------------------------------
+// ---- arithmetic that is never fused ----
 
 // a * b, rounded: where a target has fused multiply-add, a product is hidden from the optimizer
 // that would join it with the addition after it.
@@ -101,8 +100,7 @@ inline T horner(T x, T highest, C... rest) {
   return r;
 }
 
-// ---- uniform
-// ---------------------------------------------------------------------------------------
+// ---- uniform ----
 
 // [0, 1), a multiple of 2^-digits, from the upper bits: 24 of them for float, 53 for double, 11 for
 // Half, 8 for BFloat16, so that the value is exact in T and never 1. The 16-bit types give floats.
@@ -137,8 +135,7 @@ inline T uniform(const Stream& stream, int64_t index, double from, double to) {
   return static_cast<W>(value) < high ? value : convert<T>(low);
 }
 
-// ---- integers
-// --------------------------------------------------------------------------------------
+// ---- integers ----
 
 // Element `index` of integers uniform in [0, range), range 0 meaning 2^64. Lemire's multiplication
 // with rejection ("Fast random integer generation in an interval", 2019): the high word of bits *
@@ -183,8 +180,7 @@ inline T integer(const Stream& stream, int64_t index, int64_t from, uint64_t ran
       static_cast<int64_t>(static_cast<uint64_t>(from) + below(stream, index, range)));
 }
 
-// ---- normal
-// ----------------------------------------------------------------------------------------
+// ---- normal ----
 
 // ln x for finite normal x > 0, to about an ulp: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), then
 // ln m = 2 atanh(s) with s = (m - 1) / (m + 1), and a Taylor series in s^2 (s^2 < 0.0295).

@@ -91,8 +91,7 @@ inline bool same_shape(const TensorView& a, const TensorView& b) {
   return true;
 }
 
-// ---- numbers
-// ---------------------------------------------------------------------------------------
+// ---- numbers ----
 
 // The number in a Scalar argument; an absent one is `absent`.
 template <class T>
@@ -131,8 +130,7 @@ inline std::span<const double> to_span(const mt_float_list& list) {
   return {list.data, static_cast<size_t>(list.size)};
 }
 
-// ---- fields of argument structs that a program names by offset
-// -------------------------------------
+// ---- fields of argument structs that a program names by offset ----
 
 template <class T>
 T field_at(const void* args, uint32_t offset) {

@@ -1,0 +1,317 @@
+// Group normalization where the elements of a group lie together and fit a block's shared memory:
+// each group of each sample belongs to a block, and is read once.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/kernel/pack.cuh"
+#include "backends/cuda/normalization/ahead.cuh"
+#include "backends/cuda/normalization/operands.cuh"
+
+namespace mytorch::cuda {
+
+// A tensor of `samples` x (`groups` x `each`) channels x `plane` elements.
+struct Groups {
+  int64_t samples, groups, each, plane;
+
+  int64_t channels() const { return groups * each; }
+  int64_t rows() const { return samples * groups; }
+  int64_t length() const { return each * plane; }  // elements of a group of one sample
+};
+
+// How packs lie in channels: each in one; each in one or more; packs are elements.
+enum class Planes { kPacked, kCut, kElements };
+template <class T, Planes kPlanes>
+inline constexpr int kWidthOf = kPlanes == Planes::kElements ? 1 : kPack<T>;
+
+inline constexpr int kHeldThreads = 512, kHeldWarps = kHeldThreads / 32;
+
+inline int64_t padded(int64_t bytes) { return (bytes + 15) / 16 * 16; }
+
+// Of a warp of `per` for each channel the sums of two, which the gradients need.
+inline int64_t warps_each(int64_t each, int threads) {
+  return threads / 32 > each ? threads / 32 / each : 1;
+}
+
+template <class T>
+size_t held_bytes(const Groups& g) {
+  return static_cast<size_t>(padded(g.length() * sizeof(T)) + 2 * g.each * sizeof(Wide<T>));
+}
+template <class T>
+size_t held_gradient_bytes(const Groups& g, int threads) {
+  const int64_t numbers = g.each + 2 * g.each * warps_each(g.each, threads);
+  return static_cast<size_t>(2 * padded(g.length() * sizeof(T)) + numbers * sizeof(Wide<T>));
+}
+
+#ifdef __CUDACC__
+
+__device__ __forceinline__ float root(float x) { return sqrtf(x); }
+__device__ __forceinline__ double root(double x) { return sqrt(x); }
+
+// Begins to bring a row of n elements to shared memory: thread by thread its own packs.
+template <class T, int kWidth>
+__device__ __forceinline__ void bring(T* to, const T* from, int n) {
+  const int packs = n / kWidth;
+  for (int p = threadIdx.x; p < packs; p += blockDim.x) {
+    if constexpr (kWidth == 1) {
+      to[p] = from[p];
+    } else {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                       static_cast<uint32_t>(__cvta_generic_to_shared(to + p * kWidth))),
+                   "l"(from + p * kWidth)
+                   : "memory");
+    }
+  }
+}
+__device__ __forceinline__ void brought() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// The channels of a thread's packs, from one to the next: a place is divided only once.
+template <Planes kPlanes, int kWidth>
+class ChannelWalk {
+ public:
+  __device__ __forceinline__ explicit ChannelWalk(int plane) : plane_(plane) {
+    const int place = threadIdx.x * kWidth, step = blockDim.x * kWidth;
+    channel_ = place / plane;
+    rest_ = place - channel_ * plane;
+    channel_step_ = step / plane;
+    rest_step_ = step - channel_step_ * plane;
+  }
+  // Calls f(element, k, terms_of(its channel)) for the elements of a pack, and goes on to the next
+  // one.
+  template <class T, class Terms, class F>
+  __device__ __forceinline__ void take(const Pack<T, kWidth>& pack, Terms&& terms_of, F&& f) {
+    int channel = channel_, rest = rest_;
+    auto terms = terms_of(channel);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      f(widen(pack.at[k]), k, terms);
+      if (kPlanes == Planes::kCut && k + 1 < kWidth && ++rest == plane_) {
+        rest = 0;
+        terms = terms_of(++channel);
+      }
+    }
+    channel_ += channel_step_;
+    rest_ += rest_step_;
+    if (rest_ >= plane_) {
+      rest_ -= plane_;
+      ++channel_;
+    }
+  }
+
+ private:
+  int plane_, channel_, rest_, channel_step_, rest_step_;
+};
+
+// A thread's sums of what it reads, relative to the mean of its first pack, so that a large mean
+// costs no digits.
+template <class T, int kWidth>
+struct OwnMoments {
+  using W = Wide<T>;
+  W origin = 0, sum = 0, squares = 0;
+  int count = 0;
+
+  __device__ __forceinline__ void add(const Pack<T, kWidth>& pack) {
+    if (count == 0) {
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) origin += widen(pack.at[k]) * (W(1) / W(kWidth));
+    }
+    count += kWidth;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const W off = widen(pack.at[k]) - origin;
+      sum += off;
+      squares += off * off;
+    }
+  }
+  __device__ __forceinline__ W total() const { return origin * static_cast<W>(count) + sum; }
+  // Of the squared distances from `mean`: those from the own mean, and that one's own.
+  __device__ __forceinline__ W spread(W mean) const {
+    if (count == 0) return W(0);
+    const W n = static_cast<W>(count), own = sum / n, off = origin + own - mean;
+    const W around = squares - sum * own;
+    return (around < W(0) ? W(0) : around) + n * off * off;  // a NaN is kept
+  }
+};
+
+template <Planes kPlanes, class T>
+__global__ void __launch_bounds__(kHeldThreads, 2)
+    normalize_held(int groups, int each, int plane, Wide<T> share, Wide<T> eps, const T* x,
+                   PerChannel weight, PerChannel bias, T* y, Wide<T>* means, Wide<T>* rstds) {
+  using W = Wide<T>;
+  constexpr int kWidth = kWidthOf<T, kPlanes>;
+  using P = Pack<T, kWidth>;
+  extern __shared__ uint4 room[];
+  const int n = each * plane, packs = n / kWidth;
+  T* const row = reinterpret_cast<T*>(room);
+  W* const factors = reinterpret_cast<W*>(room + (n * sizeof(T) + 15) / 16);
+  W* const shifts = factors + each;
+  const int64_t own = blockIdx.x;
+  const auto load_parameters = [&] {
+    const int64_t first_channel = own % groups * each;
+    for (int c = threadIdx.x; c < each; c += blockDim.x) {
+      factors[c] = weight.get<W>(first_channel + c, W(1));
+      shifts[c] = bias.get<W>(first_channel + c, W(0));
+    }
+  };
+  // Each thread keeps its own packs in shared memory.
+  constexpr int kLoads = 4;  // under way
+  OwnMoments<T, kWidth> moments;
+  x += own * n;
+  if (static_cast<int>(threadIdx.x) >= packs) load_parameters();
+  for (int first = threadIdx.x; first < packs; first += kLoads * blockDim.x) {
+    P packs_read[kLoads];
+#pragma unroll
+    for (int j = 0; j < kLoads; ++j) {
+      const int p = first + j * blockDim.x;
+      if (p < packs) packs_read[j] = *reinterpret_cast<const P*>(x + p * kWidth);
+    }
+    if (first == threadIdx.x) load_parameters();  // while these are on their way
+#pragma unroll
+    for (int j = 0; j < kLoads; ++j) {
+      const int p = first + j * blockDim.x;
+      if (p >= packs) break;
+      *reinterpret_cast<P*>(row + p * kWidth) = packs_read[j];
+      moments.add(packs_read[j]);
+    }
+  }
+  int turn = 0;
+  W sum[1] = {moments.total()};
+  team_sums<kHeldWarps>(sum, turn);
+  const W mean = sum[0] * share;
+  W spread[1] = {moments.spread(mean)};
+  team_sums<kHeldWarps>(spread, turn);
+  const W rstd = W(1) / root(spread[0] * share + eps);
+  if (threadIdx.x == 0) {
+    if (means != nullptr) means[own] = mean;
+    if (rstds != nullptr) rstds[own] = rstd;
+  }
+  if (y == nullptr) return;
+  __syncthreads();  // factors and shifts
+  y += own * n;
+  struct Terms {
+    W factor, shift;
+  };
+  const auto terms_of = [&](int c) { return Terms{rstd * factors[c], shifts[c]}; };
+  ChannelWalk<kPlanes, kWidth> walk(plane);
+#pragma unroll 4
+  for (int p = threadIdx.x; p < packs; p += blockDim.x) {
+    P result;
+    walk.take(*reinterpret_cast<const P*>(row + p * kWidth), terms_of,
+              [&](W value, int k, const Terms& terms) {
+                result.at[k] = convert<T>((value - mean) * terms.factor + terms.shift);
+              });
+    *reinterpret_cast<P*>(y + p * kWidth) = result;
+  }
+}
+
+// A warp's sum.
+template <class W>
+__device__ __forceinline__ W lanes_sum(W sum) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, step);
+  return sum;
+}
+
+// `sums`: for each sample the gradients of all weights, then those of all biases; may be NULL, as
+// `to` may.
+template <Planes kPlanes, class T>
+__global__ void __launch_bounds__(kHeldThreads, 2)
+    gradients_held(int groups, int each, int plane, Wide<T> share, const T* grad, const T* x,
+                   const Wide<T>* means, const Wide<T>* rstds, PerChannel weight, T* to,
+                   Wide<T>* sums) {
+  using W = Wide<T>;
+  constexpr int kWidth = kWidthOf<T, kPlanes>;
+  using P = Pack<T, kWidth>;
+  extern __shared__ uint4 room[];
+  const int n = each * plane, packs = n / kWidth;
+  const int64_t own = blockIdx.x;
+  const int units = static_cast<int>((n * sizeof(T) + 15) / 16);
+  T* const row = reinterpret_cast<T*>(room);
+  T* const slopes = reinterpret_cast<T*>(room + units);
+  W* const factors = reinterpret_cast<W*>(room + 2 * units);
+  W* const parts = factors + each;
+  bring<T, kWidth>(row, x + own * n, n);
+  bring<T, kWidth>(slopes, grad + own * n, n);
+  const int64_t sample = own / groups, first_channel = own % groups * each;
+  for (int c = threadIdx.x; c < each; c += blockDim.x) {
+    factors[c] = weight.get<W>(first_channel + c, W(1));
+  }
+  const W mean = means[own], rstd = rstds[own];
+  brought();
+  __syncthreads();
+  // Of each channel the sums of grad * normal and of grad, in parts of a warp each.
+  const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int per = warps > each ? warps / each : 1;
+  for (int part = warp; part < each * per; part += warps) {
+    constexpr int kStep = kPlanes == Planes::kPacked ? kWidth : 1;
+    using Step = Pack<T, kStep>;
+    const int channel = part / per, begin = channel * plane;
+    W along = 0, sum = 0;
+#pragma unroll 2
+    for (int s = (part - channel * per) * 32 + lane; s < plane / kStep; s += 32 * per) {
+      const Step a = *reinterpret_cast<const Step*>(row + begin + s * kStep);
+      const Step b = *reinterpret_cast<const Step*>(slopes + begin + s * kStep);
+#pragma unroll
+      for (int k = 0; k < kStep; ++k) {
+        const W g = widen(b.at[k]);
+        along += g * (widen(a.at[k]) - mean);
+        sum += g;
+      }
+    }
+    along = lanes_sum(along);
+    sum = lanes_sum(sum);
+    if (lane == 0) {
+      parts[2 * part] = along * rstd;
+      parts[2 * part + 1] = sum;
+    }
+  }
+  __syncthreads();
+  if (sums != nullptr) {
+    const int64_t channels = int64_t{groups} * each;
+    W* const own_sums = sums + sample * 2 * channels + first_channel;
+    for (int c = threadIdx.x; c < each; c += blockDim.x) {
+      W along = 0, sum = 0;
+      for (int part = c * per; part < (c + 1) * per; ++part) {
+        along += parts[2 * part];
+        sum += parts[2 * part + 1];
+      }
+      own_sums[c] = along;
+      own_sums[channels + c] = sum;
+    }
+  }
+  if (to == nullptr) return;
+  W along = 0, sum = 0;
+  for (int part = lane; part < each * per; part += 32) {
+    const W factor = factors[part / per];
+    along += factor * parts[2 * part];
+    sum += factor * parts[2 * part + 1];
+  }
+  along = -lanes_sum(along) * share * rstd;
+  sum = -lanes_sum(sum) * share * rstd;
+  to += own * n;
+  // The channel is found for each pack anew: measured, 6 % faster here than a ChannelWalk.
+#pragma unroll 2
+  for (int p = threadIdx.x; p < packs; p += blockDim.x) {
+    const int place = p * kWidth;
+    const P values = *reinterpret_cast<const P*>(row + place);
+    const P own_slopes = *reinterpret_cast<const P*>(slopes + place);
+    int channel = place / plane;
+    int rest = place - channel * plane;
+    P result;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const W normal = (widen(values.at[k]) - mean) * rstd;
+      const W slope = widen(own_slopes.at[k]) * factors[channel] * rstd;
+      result.at[k] = convert<T>(slope + (normal * along + sum));
+      if (kPlanes == Planes::kCut && k + 1 < kWidth && ++rest == plane) {
+        rest = 0;
+        ++channel;
+      }
+    }
+    *reinterpret_cast<P*>(to + place) = result;
+  }
+}
+
+#endif  // __CUDACC__
+
+}  // namespace mytorch::cuda
