@@ -23,7 +23,6 @@ uint32_t& exchange(unsigned) {
   return place;
 }
 
-#pragma GCC diagnostic ignored "-Wunknown-pragmas"  // `unroll` is nvcc's
 namespace device {
 #include "backends/cuda/programs/prelude.cuh"
 // Conversions of the 16-bit floats are the hardware's.
