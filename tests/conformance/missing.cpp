@@ -12,7 +12,8 @@
 #include "dispatcher/profiler/recorder.h"
 #include "mytorch/backends.h"
 #include "mytorch/error.h"
-#include "mytorch/mytorch.h"
+#include "mytorch/generator.h"
+#include "mytorch/tensor.h"
 #include "tests/conformance/isolate.h"
 #include "tests/conformance/models.h"
 

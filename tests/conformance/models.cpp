@@ -4,7 +4,25 @@
 #include <utility>
 
 #include "mytorch/error.h"
-#include "mytorch/mytorch.h"
+#include "mytorch/nn/activation.h"
+#include "mytorch/nn/container.h"
+#include "mytorch/nn/conv.h"
+#include "mytorch/nn/dropout.h"
+#include "mytorch/nn/linear.h"
+#include "mytorch/nn/normalization.h"
+#include "mytorch/nn/optim.h"
+#include "mytorch/nn/pooling.h"
+#include "mytorch/ops/arange.h"
+#include "mytorch/ops/cross_entropy.h"
+#include "mytorch/ops/embedding.h"
+#include "mytorch/ops/eye.h"
+#include "mytorch/ops/gelu.h"
+#include "mytorch/ops/mse_loss.h"
+#include "mytorch/ops/randint.h"
+#include "mytorch/ops/randn.h"
+#include "mytorch/ops/remainder.h"
+#include "mytorch/ops/scaled_dot_product_attention.h"
+#include "mytorch/tensor.h"
 
 namespace mytorch::conformance {
 namespace {
