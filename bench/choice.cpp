@@ -31,8 +31,8 @@ constexpr uint32_t kAll =
 
 template <mt_run_fn run, int32_t priority>
 int init(const mt_host* /*host*/, mt_backend* backend) {
-  static const mt_candidate candidates[] = {{sizeof(mt_candidate), "hypot", MT_HASH_hypot, "hypot",
-                                             priority, kAll, nullptr, run, nullptr}};
+  static const mt_kernel_entry kernels[] = {{sizeof(mt_kernel_entry), "hypot", MT_HASH_hypot,
+                                             "hypot", priority, kAll, nullptr, run, nullptr}};
   *backend = {};
   backend->size = sizeof(*backend);
   backend->abi_major = MT_ABI_MAJOR;
@@ -40,8 +40,8 @@ int init(const mt_host* /*host*/, mt_backend* backend) {
   backend->name = run == nothing ? "does-nothing" : "is-slow";
   backend->version = "1";
   backend->device_type = "cpu";
-  backend->candidates = candidates;
-  backend->num_candidates = 1;
+  backend->kernels = kernels;
+  backend->num_kernels = 1;
   return MT_OK;
 }
 

@@ -36,14 +36,12 @@ const char* takes_floats(const mt_args_minimum& args) {
 int init(const mt_host* host, mt_backend* backend) {
   constexpr uint32_t kAny =
       MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
-  static constexpr mt_candidate kCandidates[] = {
-      sdk::kernel<&largest<mt_args_maximum>>("maximum", MT_HASH_maximum, "any", 1000, kAny),
-      sdk::kernel<&largest<mt_args_minimum>, &takes_floats>("minimum", MT_HASH_minimum, "floats",
-                                                            1000, kAny),
+  static constexpr mt_kernel_entry kKernels[] = {
+      sdk::kernel<&largest<mt_args_maximum>>("any", kAny, 1000),
+      sdk::kernel<&largest<mt_args_minimum>, &takes_floats>("floats", kAny, 1000),
   };
   return sdk::fill_backend(
-      host, backend,
-      {.name = "bench", .version = "1", .device_type = "cpu", .candidates = kCandidates});
+      host, backend, {.name = "bench", .version = "1", .device_type = "cpu", .kernels = kKernels});
 }
 
 // A call that is ready to be made.

@@ -4,11 +4,12 @@
 set(MYTORCH_GENERATED ${CMAKE_BINARY_DIR}/generated)
 find_program(PYTHON3 NAMES python3 REQUIRED)
 file(GLOB codegen_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/codegen/*.py
-  ${CMAKE_SOURCE_DIR}/tests/samples/*.yaml ${CMAKE_SOURCE_DIR}/tests/goldens/*.json)
+  ${CMAKE_SOURCE_DIR}/*/emit.py ${CMAKE_SOURCE_DIR}/backends/*/emit.py
+  ${CMAKE_SOURCE_DIR}/conformance/samples/*.yaml ${CMAKE_SOURCE_DIR}/conformance/goldens/*.json)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
   ${CMAKE_SOURCE_DIR}/ops.yaml ${CMAKE_SOURCE_DIR}/bench/suites.yaml ${CMAKE_SOURCE_DIR}/abi/ops.lock ${codegen_sources})
 execute_process(
-  COMMAND ${PYTHON3} -m codegen.generate --ops ops.yaml --lock abi/ops.lock --out ${MYTORCH_GENERATED} --write-lock
+  COMMAND ${PYTHON3} -m codegen.generate --ops ops.yaml --lock abi/ops.lock --out ${MYTORCH_GENERATED}
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
   OUTPUT_VARIABLE generated RESULT_VARIABLE failed)
 if(failed)
@@ -16,9 +17,11 @@ if(failed)
 endif()
 string(STRIP "${generated}" generated)
 string(REPLACE "\n" ";" generated "${generated}")
-set(MYTORCH_GENERATED_OPS ${generated})
-list(FILTER MYTORCH_GENERATED_OPS INCLUDE REGEX "/src/")
-set(MYTORCH_GENERATED_AUTOGRAD ${generated})
-list(FILTER MYTORCH_GENERATED_AUTOGRAD INCLUDE REGEX "/autograd/")
-set(MYTORCH_GENERATED_CPU ${generated})
-list(FILTER MYTORCH_GENERATED_CPU INCLUDE REGEX "/cpu/")
+
+# mytorch_generated(VARIABLE FOLDER): the generated sources of a folder.
+function(mytorch_generated variable folder)
+  set(sources ${generated})
+  list(FILTER sources INCLUDE REGEX "^${folder}/")
+  list(TRANSFORM sources PREPEND ${MYTORCH_GENERATED}/)
+  set(${variable} ${sources} PARENT_SCOPE)
+endfunction()

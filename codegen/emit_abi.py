@@ -19,7 +19,8 @@ def header(name: str, ops: list[Op], lock: Lock) -> str:
     for op in ops:
         sid = op.schema.struct_id
         lines += [f"// {op.schema}", f"#define MT_HASH_{sid} 0x{op.schema.hash:016x}ull",
-                  f"typedef struct mt_args_{sid} {{", "  mt_args_header header;"]
+                  f"typedef struct mt_args_{sid} {{", f'  MT_OPERATOR("{op.full_name}", MT_HASH_{sid})',
+                  "  mt_args_header header;"]
         lines += [f"  {f.c_type} {f.name};" for f in lock.fields(op.full_name)]
         lines += [f"}} mt_args_{sid};", ""]
     return "\n".join(lines + [f"#endif  // {guard}", ""])

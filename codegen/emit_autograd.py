@@ -14,7 +14,7 @@ INCLUDES = """\
 
 #include "autograd/generated.h"
 #include "dispatcher/frame/call.h"
-#include "dispatcher/frame/dissolve.h"
+#include "dispatcher/frame/decompose.h"
 #include "mytorch/ops/t.h"
 #include "mytorch/ops/transpose.h"
 #include "ops/gradients.h"
@@ -506,12 +506,12 @@ def wrappers(op: Op) -> list[str]:
     return lines
 
 
-def dissolving(op: Op) -> list[str]:
+def decomposing(op: Op) -> list[str]:
     """A derived op under create_graph: its node operations, recorded."""
     s = op.schema
     lines = [f"{cpp.return_type(s)} wrap_{s.struct_id}(const bool* wanted, {cpp.params(s.args)}) {{", *pointwise_head(op),
              f"  args.header.compute = pointwise_compute({info(op)}, {{inputs, hosts}});", *set_inputs(op),
-             f"  auto results = dissolve({info(op)}, &args, wanted);"]
+             f"  auto results = decompose({info(op)}, &args, wanted);"]
     n = len(op.schema.output_fields)
     lines.append("  return " + ("std::move(results[0])" if n == 1 else
                                 "{" + ", ".join(f"std::move(results[{i}])" for i in range(n)) + "}") + ";")
@@ -541,7 +541,7 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
         lines += [f"extern const OpInfo {info(op)};" for op in found if op.derived]
         lines += ["namespace autograd {", "namespace {", ""]
         for op in found:
-            lines += dissolving(op) if op.derived else node(op, by_full, names) + wrappers(op)
+            lines += decomposing(op) if op.derived else node(op, by_full, names) + wrappers(op)
         lines += ["}  // namespace", "", f"void install_{number:02d}() {{"]
         for op in found:
             lines.append(f"  entries::{op.schema.struct_id}.autograd[kFunctional] = reinterpret_cast<void*>(&wrap_{op.schema.struct_id});")

@@ -148,7 +148,7 @@ def _gradient(op: Op, derived: dict[str, Op]) -> list[str]:
     if grad.kind == "none":
         return ["**Gradient:** none.", ""]
     lines = []
-    if grad.kind == "dissolve":
+    if grad.kind == "decompose":
         lines.append("**Gradient:** through the operators it is made of.")
     elif grad.kind == "derived" and grad.derived:
         own = derived[grad.derived]
@@ -231,7 +231,7 @@ def emit(ops: list[Op], source: str, samples: dict[str, list[dict]]) -> dict[str
     count = sum(len(overloads) for overloads in by_name.values())
     index = ["# Operators", "",
              f"{len(by_name)} operators with {count} overloads. What is called primitive has no meaning but "
-             "a kernel; everything else dissolves into primitives and elementwise operations.", ""]
+             "a kernel; everything else decomposes into primitives and elementwise operations.", ""]
     for title, names in families.items():
         page = f"{_slug(title)}.md"
         lines = [f"# {title}", "", "[All operators](index.md)", ""]

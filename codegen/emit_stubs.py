@@ -79,7 +79,7 @@ def flags(op: Op) -> str:
 
 
 def layered(op: Op) -> bool:
-    """Whether a layer wraps the op: those that dissolve above the layers are not looked at."""
+    """Whether a layer wraps the op: those that decompose above the layers are not looked at."""
     if op.derived:
         return True
     return op.grad.kind in ("derived", "formulas")
@@ -290,7 +290,7 @@ def kernel(op: Op) -> list[str]:
             lines += [f"  Tensor out_{i} = make_output(spec_{i}{layout});", f"  args.{f} = &out_{i}.impl()->abi;"]
         if op.meaning == "composite":
             lines += [f"  if (!try_kernel({entry(op)}, out_0.impl(), &args)) {{",
-                      f"    const Detour detour({entry(op)}, out_0.impl(), &args);",
+                      f"    const Substitution substitution({entry(op)}, out_0.impl(), &args);",
                       f"    return composite::{op.function}({cpp.names(s.args)});", "  }"]
         else:
             lines.append(f"  run_primitive({entry(op)}, out_0.impl(), &args);")
@@ -318,7 +318,7 @@ def kernel_into(op: Op, inplace: bool) -> list[str]:
         lines.append(f"  check_apart({info(op)}, {{{', '.join(targets)}}});")
     if op.meaning == "composite":
         lines += [f"  if (!try_kernel({entry(op)}, into_0.target(), &args)) {{",
-                  f"    const Detour detour({entry(op)}, into_0.target(), &args);"]
+                  f"    const Substitution substitution({entry(op)}, into_0.target(), &args);"]
         if len(targets) == 1:
             lines.append(f"    copy_into(into_0.target_tensor(), {call});")
         else:
@@ -351,7 +351,7 @@ def writing_kernel(op: Op) -> list[str]:
         meaning = f"    composite::{op.function}({cpp.names(s.args)});"
         lines += [f"  if (!on_one_device({info(op)}, &args)) [[unlikely]] {{", meaning,
                   f"  }} else if (!try_kernel({entry(op)}, {w}.impl(), &args)) {{",
-                  f"    const Detour detour({entry(op)}, {w}.impl(), &args);", meaning, "  }"]
+                  f"    const Substitution substitution({entry(op)}, {w}.impl(), &args);", meaning, "  }"]
     else:
         lines += [f"  if (!on_one_device({info(op)}, &args)) [[unlikely]] fail_devices({info(op)}, &args);",
                   f"  run_primitive({entry(op)}, {w}.impl(), &args);"]
@@ -370,7 +370,7 @@ def list_writing_kernel(op: Op) -> list[str]:
     lines += [f"  args.header.compute = {first}[0].impl()->abi.dl.dtype;",
               f"  if (on_one_device({info(op)}, &args) && try_kernel({entry(op)}, {first}[0].impl(), &args)) {{"]
     lines += [f"    for (const Tensor& each : {a.name}) each.impl()->bump_version();" for a in lists]
-    return lines + ["    return;", "  }", f"  const Detour detour({entry(op)}, {first}[0].impl(), &args);",
+    return lines + ["    return;", "  }", f"  const Substitution substitution({entry(op)}, {first}[0].impl(), &args);",
                     f"  composite::{op.function}({cpp.names(s.args)});", "}"]
 
 
@@ -451,7 +451,7 @@ def public(op: Op) -> list[str]:
         if layered(op) or op.has_kernel:
             form(s.cpp_name + "_", "inplace_" + s.struct_id, "kInplace")
         else:
-            # Dissolves above the layers: computed, then copied.
+            # Decomposes above the layers: computed, then copied.
             lines += [f"const Tensor& {s.cpp_name}_({cpp.params(s.args)}) {{",
                       f"  assign_inplace({info(op)}, self, mytorch::{s.cpp_name}({args}));", "  return self;", "}"]
     if cpp.has_out(op):

@@ -1,25 +1,27 @@
 """Generates everything that follows from ops.yaml.
 
-    python3 -m codegen.generate --ops ops.yaml --lock abi/ops.lock --out DIR [--write-lock]
+    python3 -m codegen.generate --ops ops.yaml --lock abi/ops.lock [--out DIR] [--lock-mode warn|check|write]
 
-Writes a file only when its content changes, and prints the list of sources, one per line. Files of an
-earlier run that are no longer generated are removed.
+Writes a file only if its content changes, and prints the generated sources, relative to DIR, one per line.
+Files of an earlier run that are no longer generated are removed.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
 
-from codegen import (emit_abi, emit_api, emit_autograd, emit_bench, emit_cpu, emit_cuda, emit_docs, emit_stubs,
-                     emit_table, emit_tests)
-from codegen.lock import LockError, check_and_update
+from codegen import emit_abi, emit_api, emit_autograd, emit_docs, emit_stubs, emit_table
+from codegen.lock import Lock, LockError, check_and_update
 from codegen.model import Op
 from codegen.records import RecordErrors, load
 from codegen.samples import special
 from codegen.schema import fnv1a
 
+ROOT = Path(__file__).resolve().parent.parent
 BUCKETS = 12  # some seconds of compilation each; fixed, so that a new record moves no other
 
 
@@ -31,6 +33,23 @@ def buckets(ops: list[Op]) -> dict[int, list[Op]]:
         name = names[op.parent] if op.derived else op.schema.cpp_name
         found[fnv1a(name) % BUCKETS].append(op)
     return {i: members for i, members in found.items() if members}
+
+
+def emitter(path: Path) -> ModuleType:
+    """The emit.py of a room that reads the records for itself, such as a backend (its folder is no package)."""
+    spec = importlib.util.spec_from_file_location(path.parent.name.replace("-", "_") + "_emit", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def emit_rooms(ops: list[Op], lock: Lock) -> dict[str, str]:
+    """The files of every emit.py outside this folder: `emit(ops, lock)` returns them by name."""
+    files: dict[str, str] = {}
+    for path in sorted([*ROOT.glob("*/emit.py"), *ROOT.glob("backends/*/emit.py")]):
+        files.update(emitter(path).emit(ops, lock))
+    return files
 
 
 def write_all(files: dict[str, str], out: Path) -> None:
@@ -50,15 +69,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ops", required=True, type=Path)
     parser.add_argument("--lock", required=True, type=Path)
-    parser.add_argument("--out", required=True, type=Path)
-    parser.add_argument("--write-lock", action="store_true", help="append new ops and fields to the lock")
+    parser.add_argument("--out", type=Path, help="without it nothing is generated")
+    parser.add_argument("--lock-mode", choices=("warn", "check", "write"), default="warn",
+                        help="what becomes of operators and fields that the lock does not have yet")
     args = parser.parse_args()
     try:
         ops = load(str(args.ops))
-        lock = check_and_update(ops, args.lock, write=args.write_lock)
+        lock = check_and_update(ops, args.lock, args.lock_mode)
     except (RecordErrors, LockError) as error:
         print(error, file=sys.stderr)
         return 1
+    if args.out is None:
+        return 0
     parts = buckets(ops)
     files: dict[str, str] = {}
     files.update(emit_abi.emit(ops, lock))
@@ -66,15 +88,12 @@ def main() -> int:
     files.update(emit_stubs.emit(ops, parts))
     files.update(emit_table.emit(ops, parts, lock))
     files.update(emit_autograd.emit(ops, parts))
-    files.update(emit_tests.emit(ops))
-    files.update(emit_bench.emit(ops))
     files.update(emit_docs.emit(ops, args.ops.read_text(), special(ops)))
-    files.update(emit_cpu.emit(ops, lock))
-    files.update(emit_cuda.emit(ops))
+    files.update(emit_rooms(ops, lock))
     write_all(files, args.out)
     for name in sorted(files):
         if name.endswith(".cpp"):
-            print(args.out / name)
+            print(name)
     return 0
 
 

@@ -1,5 +1,5 @@
 """The elements of golden cases, which are not stored: a rule in integers, so that every language and
-compiler finds the same ones. tests/conformance/inputs.cpp has the same rule."""
+compiler finds the same ones. conformance/inputs.cpp has the same rule."""
 
 from __future__ import annotations
 

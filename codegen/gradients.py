@@ -203,7 +203,7 @@ def _derived(
         promote=promote,
         types=types,
         results=tuple(Result(f, "result" if len(fields) == 1 else f, "", True) for f in fields),
-        grad=Gradient("dissolve"),
+        grad=Gradient("decompose"),
         once_differentiable=op.once_differentiable,
         deterministic=op.deterministic,
         tolerance=dict(op.tolerance),

@@ -14,6 +14,7 @@ the others are of older releases, each with the number of fields that its kernel
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Iterable
@@ -234,13 +235,14 @@ def _merge(op: Op, old: LockedOp | None, since: str, errors: list[str]) -> Locke
 
 
 def check_and_update(
-    ops: Iterable[Op], path: str | Path, write: bool, since: str | None = None
+    ops: Iterable[Op], path: str | Path, mode: str = "check", since: str | None = None
 ) -> Lock:
-    """Compares ops with the lock file and gives the lock that holds for them.
+    """Compares ops with the lock file and returns the lock that holds for them.
 
-    Raises LockError for every change that is not an append. `write` stores appends; without it a
-    file that lacks some is an error too, because it was not committed. `since` is the ABI's
-    version, by default that of the abi.h beside the file.
+    Raises LockError for every change that is not an append. `mode` says what becomes of appends: "write"
+    stores them, "check" refuses them because the file has to be committed with the records, "warn" names
+    them on stderr, which is what a build does. `since` is the ABI's version, by default that of the abi.h
+    beside the file.
     """
     path = Path(path)
     old = parse_lock(path.read_text(), str(path)) if path.exists() else Lock({})
@@ -256,16 +258,17 @@ def check_and_update(
         )
     if errors:
         raise LockError(errors)
-    if write:
+    if mode == "write":
         if not path.exists() or path.read_text() != new.text():
             path.write_text(new.text())
-    else:
-        stale = [n for n in new.ops if n not in old.ops or new.ops[n] != old.ops[n]]
-        if stale:
-            raise LockError(
-                [
-                    f"{path}: [{n}] is not up to date; run codegen with --write-lock and commit it"
-                    for n in sorted(stale)
-                ]
-            )
+        return new
+    stale = [
+        f"{path}: [{n}] is not up to date; run scripts/update-lock and commit the file"
+        for n in sorted(new.ops)
+        if n not in old.ops or new.ops[n] != old.ops[n]
+    ]
+    if stale and mode == "check":
+        raise LockError(stale)
+    for line in stale:
+        print(line, file=sys.stderr)
     return new

@@ -61,7 +61,7 @@ class GradFormula:
 class Gradient:
     """The gradient decision of a record.
 
-    kind: `none`; `derived`, one fused op with `outputs`; `formulas`; `dissolve`, through the ops of
+    kind: `none`; `derived`, one fused op with `outputs`; `formulas`; `decompose`, through the ops of
     which the op consists. zero: arguments whose gradient is zero everywhere. no_grad: tensor
     arguments without a gradient. saves: the union of what all entries keep. numbers: other
     arguments to keep.

@@ -537,7 +537,7 @@ class _Record:
             raise self.refuse(
                 line, "a composite with a kernel is one node, so it states its gradient"
             )
-        op.grad = Gradient("dissolve")
+        op.grad = Gradient("decompose")
         return None
 
 

@@ -1,5 +1,5 @@
 """The inputs that operators are tested with: derived from the records by kind, and read from
-tests/samples/*.yaml. tests/samples/README.md describes the form; samples.json is its JSON, where
+conformance/samples/*.yaml. conformance/samples/README.md describes the form; samples.json is its JSON, where
 `nan`, `inf` and `-inf` are texts. Derived cases use more keys: a tensor with `special: huge` has NaN,
 infinities, zeros and the ends of its type's range among its elements, one with `special: tame` large
 numbers instead of the ends; `may_fail: true` says that an error is fine as long as every backend gives
@@ -21,7 +21,7 @@ from codegen.model import Op
 from codegen.program import evaluate
 from codegen.schema import Arg
 
-FOLDER = Path(__file__).parent.parent / "tests" / "samples"
+FOLDER = Path(__file__).parent.parent / "conformance" / "samples"
 KEYS = {"shape", "dtype", "low", "high", "away", "values", "layout", "unique", "sorted", "grad"}
 CASE_KEYS = {"op", "args", "error"}
 COMBINATIONS = 6  # of non-tensor arguments that get the few most telling cases each
@@ -317,6 +317,6 @@ def collect(ops: list[Op]) -> list[dict]:
         found = derive(op) + given.get(op.full_name, [])
         if not any("error" not in case for case in found):
             raise SampleError(
-                f"{op.path}:{op.line}: [{op.full_name}] has no sample: give at least one in tests/samples/")
+                f"{op.path}:{op.line}: [{op.full_name}] has no sample: give at least one in conformance/samples/")
         cases += found
     return cases

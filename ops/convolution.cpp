@@ -30,8 +30,8 @@ void check_list(IntList list, int64_t n, int64_t least, const char* name, const 
 }
 
 // The strides of a new tensor that lies as one with `strides` does; none, which is row-major, where
-// that is not dense.
-Dims dense_strides(IntList sizes, IntList strides) {
+// that is not contiguous.
+Dims contiguous_strides(IntList sizes, IntList strides) {
   if (strides.size() != sizes.size()) {
     fail(ErrorCode::kShape, "[convolution_backward_weight] weight_stride has ", strides.size(),
          " values for ", sizes.size(), " dimensions");
@@ -40,14 +40,14 @@ Dims dense_strides(IntList sizes, IntList strides) {
   for (size_t d = sizes.size(); d-- > 0;) order.push_back(static_cast<int64_t>(d));
   std::stable_sort(order.begin(), order.end(),
                    [&](int64_t a, int64_t b) { return strides[a] < strides[b]; });
-  Dims dense(sizes.size(), 1);
+  Dims contiguous(sizes.size(), 1);
   int64_t stride = 1;
   for (const int64_t d : order) {
     if (sizes[d] != 1 && strides[d] != stride) return {};
-    dense[d] = stride;
+    contiguous[d] = stride;
     stride *= sizes[d];
   }
-  return dense;
+  return contiguous;
 }
 
 // The shape of the result for operands of these shapes.
@@ -216,7 +216,7 @@ TensorSpec convolution_backward_weight(const Tensor& grad_output, const Tensor& 
                           {stride, padding, dilation, output_padding, transposed, groups}, op),
              op);
   TensorSpec spec = like(grad_output, to_dims(weight_size));
-  if (weight_stride.has_value()) spec.strides = dense_strides(weight_size, *weight_stride);
+  if (weight_stride.has_value()) spec.strides = contiguous_strides(weight_size, *weight_stride);
   return spec;
 }
 

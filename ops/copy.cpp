@@ -141,7 +141,7 @@ namespace composite {
 void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   if (self.numel() == 0) return;
   if (self.device() == src.device()) return copy_into(self, src);  // by the fallback, if at all
-  // Only dense bytes move. Kernels on either side pack, convert and spread; conversion happens
+  // Only contiguous bytes move. Kernels on either side pack, convert and spread; conversion happens
   // where the narrower type is sent.
   const LayerMask below(~0u);
   const ScalarType type = src.element_size() <= self.element_size() ? src.dtype() : self.dtype();

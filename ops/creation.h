@@ -10,7 +10,8 @@
 namespace mytorch {
 
 // Strides of a packed tensor whose dimensions lie in the order of `strides` (ATen's
-// infer_dense_strides): what "like x" means for an x that is a permuted, sliced or broadcast view.
+// infer_contiguous_strides): what "like x" means for an x that is a permuted, sliced or broadcast
+// view.
 Dims packed_like(IntList sizes, IntList strides);
 
 // Uninitialized, in the shape and order of strides of `self`.

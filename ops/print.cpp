@@ -22,14 +22,15 @@ class Printer {
     const NoGradGuard no_grad;
     const bool floating = x.is_floating_point();
     const Tensor values = to(x.device().is_cpu() ? x : to(x, kCPU), floating ? kFloat64 : kInt64);
-    dense_ = contiguous(values);
-    for (int64_t i = 0; i < dense_.numel(); ++i) {
+    contiguous_ = contiguous(values);
+    for (int64_t i = 0; i < contiguous_.numel(); ++i) {
       if (!floating) {
-        const int64_t v = static_cast<const int64_t*>(dense_.raw_data())[i];
+        const int64_t v = static_cast<const int64_t*>(contiguous_.raw_data())[i];
         cells_.push_back(x.dtype() == kBool ? (v != 0 ? "true" : "false") : absl::StrCat(v));
       } else {
         char text[40];
-        std::snprintf(text, sizeof(text), "%.6g", static_cast<const double*>(dense_.raw_data())[i]);
+        std::snprintf(text, sizeof(text), "%.6g",
+                      static_cast<const double*>(contiguous_.raw_data())[i]);
         cells_.push_back(text);
       }
       width_ = std::max(width_, cells_.back().size());
@@ -62,7 +63,7 @@ class Printer {
 
   std::vector<int64_t> sizes_;
   bool abbreviate_;
-  Tensor dense_;
+  Tensor contiguous_;
   std::vector<std::string> cells_;
   size_t width_ = 0;
 };

@@ -19,7 +19,7 @@ void remove_dim(ViewSpec& spec, int64_t dim) {
 
 ViewSpec view(const Tensor& self, IntList size) {
   if (self.is_contiguous()) {
-    // A dense tensor is seen under any shape of as many elements, without further thought.
+    // A contiguous tensor is seen under any shape of as many elements, without further thought.
     ViewSpec spec{Dims(size.begin(), size.end()), Dims(size.size()), 0};
     int64_t* const strides = spec.strides.data();
     int64_t elements = 1;

@@ -8,12 +8,12 @@
 #include "bench/harness/cases.h"
 #include "bench/harness/report.h"
 #include "bench/harness/runner.h"
+#include "conformance/custom.h"
 #include "core/runtime/device_registry.h"
 #include "dispatcher/choice/choice.h"
 #include "mytorch/backends.h"
 #include "mytorch/error.h"
 #include "mytorch/threads.h"
-#include "tests/conformance/custom.h"
 #include "tools/case_options.h"
 #include "tools/commands.h"
 
@@ -110,7 +110,7 @@ Run add_bench(CLI::App& app) {
   add_case_options(app, given->cases);
   app.add_option("--backend", given->backends,
                  "backends to compare, in turns; `chosen` is what the dispatcher takes; default: "
-                 "all but the oracle")
+                 "all but the reference")
       ->delimiter(',');
   app.add_option("--device", given->device, "where the tensors are: cpu, cuda, cuda:1, ...");
   app.add_option("--threads", given->threads, "default: as MYTORCH_NUM_THREADS says")

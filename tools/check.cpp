@@ -1,5 +1,5 @@
 // `mytorch check`.
-#include "tests/conformance/check.h"
+#include "conformance/check.h"
 
 #include <algorithm>
 #include <charconv>
@@ -10,17 +10,17 @@
 #include <optional>
 #include <random>
 
+#include "conformance/contract.h"
+#include "conformance/custom.h"
+#include "conformance/isolate.h"
+#include "conformance/missing.h"
+#include "conformance/models.h"
+#include "conformance/score.h"
 #include "core/runtime/device_registry.h"
 #include "dispatcher/choice/choice.h"
 #include "mytorch/backends.h"
 #include "mytorch/dtype.h"
 #include "mytorch/error.h"
-#include "tests/conformance/contract.h"
-#include "tests/conformance/custom.h"
-#include "tests/conformance/isolate.h"
-#include "tests/conformance/missing.h"
-#include "tests/conformance/models.h"
-#include "tests/conformance/score.h"
 #include "tools/commands.h"
 
 namespace mytorch::tools {
@@ -55,7 +55,7 @@ std::vector<conformance::OpRecord> custom_on(const std::string& device) {
   const int slot = checked_device_slot(Device(device));
   auto records = conformance::custom_records();
   std::erase_if(records, [&](const conformance::OpRecord& op) {
-    return candidates(*find_op(op.name), slot).empty();
+    return kernels(*find_op(op.name), slot).empty();
   });
   return records;
 }

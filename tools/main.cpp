@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
   add("info", "version, devices, backends and settings", mytorch::tools::add_info);
   add("ops", "which backend has a kernel for which operator, or all about one operator",
       mytorch::tools::add_ops);
-  add("check", "tests a backend's operators against the oracle", mytorch::tools::add_check);
+  add("check", "tests a backend's operators against the reference", mytorch::tools::add_check);
   add("new-backend", "writes a small project that makes a backend",
       mytorch::tools::add_new_backend);
   add("bench", "times operators on every backend, beside the machine's own limits",

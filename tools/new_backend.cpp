@@ -7,8 +7,8 @@
 #include <memory>
 #include <sstream>
 
+#include "conformance/catalog.h"
 #include "mytorch/error.h"
-#include "tests/conformance/catalog.h"
 #include "tools/commands.h"
 
 namespace mytorch::tools {

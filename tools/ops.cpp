@@ -5,18 +5,18 @@
 #include <memory>
 #include <set>
 
+#include "conformance/custom.h"
 #include "core/runtime/device_registry.h"
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/table/op.h"
 #include "mytorch/backends.h"
 #include "mytorch/error.h"
-#include "tests/conformance/custom.h"
 #include "tools/commands.h"
 
 namespace mytorch::tools {
 namespace {
 
-std::string flag_names(const Candidate& candidate) {
+std::string flag_names(const KernelEntry& kernel) {
   static constexpr std::pair<uint32_t, const char*> kNames[] = {
       {MT_TAKES_STRIDED, "strided"},
       {MT_TAKES_BROADCAST, "broadcast"},
@@ -25,9 +25,9 @@ std::string flag_names(const Candidate& candidate) {
   };
   std::string text;
   for (const auto& [flag, name] : kNames) {
-    if ((candidate.abi.flags & flag) != 0) text += std::string(text.empty() ? "" : ", ") + name;
+    if ((kernel.abi.flags & flag) != 0) text += std::string(text.empty() ? "" : ", ") + name;
   }
-  return text.empty() ? "dense operands of one type" : text;
+  return text.empty() ? "contiguous operands of one type" : text;
 }
 
 std::vector<int> device_slots() {
@@ -46,28 +46,28 @@ int coverage(bool derived) {
   std::cout << std::left << std::setw(44) << "operator" << std::setw(11) << "meaning";
   for (const Backend* backend : all) std::cout << std::setw(14) << backend->name;
   std::cout << "\n";
-  std::vector<int> kernels(all.size(), 0);
+  std::vector<int> counts(all.size(), 0);
   for (const auto& op : catalog) {
     if (op.derived && !derived) continue;
     const OpEntry* entry = find_op(op.name);
     std::cout << std::setw(44) << op.name << std::setw(11) << op.meaning;
     for (size_t i = 0; i < all.size(); ++i) {
-      std::string cell = op.meaning == "view" || !op.has_kernel ? "-" : "dissolves";
+      std::string cell = op.meaning == "view" || !op.has_kernel ? "-" : "decomposes";
       if (op.has_kernel && entry != nullptr) {
-        for (const Candidate& c : candidates(*entry, all[i]->device_slot)) {
+        for (const KernelEntry& c : kernels(*entry, all[i]->device_slot)) {
           if (c.backend != all[i]) continue;
           cell = c.compiled && cell != "kernel" ? "compiled" : "kernel";
         }
-        if (cell == "dissolves" && op.meaning == "primitive") cell = "MISSING";
-        if (cell == "dissolves" && op.meaning == "custom") cell = "-";
-        kernels[i] += cell == "kernel" || cell == "compiled";
+        if (cell == "decomposes" && op.meaning == "primitive") cell = "MISSING";
+        if (cell == "decomposes" && op.meaning == "custom") cell = "-";
+        counts[i] += cell == "kernel" || cell == "compiled";
       }
       std::cout << std::setw(14) << cell;
     }
     std::cout << "\n";
   }
   std::cout << std::setw(55) << "kernels";
-  for (int n : kernels) std::cout << std::setw(14) << n;
+  for (int n : counts) std::cout << std::setw(14) << n;
   std::cout << "\n";
   return 0;
 }
@@ -80,7 +80,7 @@ void print_one(const conformance::OpRecord& op) {
             << "\n  gradient: ";
   if (op.gradient == "derived") {
     std::cout << (op.derived_gradient.empty() ? "zero" : "by " + op.derived_gradient);
-  } else if (op.gradient == "dissolve") {
+  } else if (op.gradient == "decompose") {
     std::cout << "through the operators it consists of";
   } else if (op.gradient == "formulas") {
     for (size_t i = 0; i < op.formulas.size(); ++i) std::cout << (i ? "; " : "") << op.formulas[i];
@@ -92,14 +92,14 @@ void print_one(const conformance::OpRecord& op) {
   if (entry == nullptr || !op.has_kernel) return;
   for (int slot : device_slots()) {
     std::cout << "  kernels on " << device_type(slot).name << ", in the order they are asked:\n";
-    const auto found = candidates(*entry, slot);
+    const auto found = kernels(*entry, slot);
     if (found.empty()) std::cout << "    none\n";
-    for (const Candidate& c : found) {
-      const bool oracle = (c.backend->abi.flags & MT_BACKEND_ORACLE) != 0;
+    for (const KernelEntry& c : found) {
+      const bool ref = (c.backend->abi.flags & MT_BACKEND_REFERENCE) != 0;
       std::cout << "    " << c.backend->name << "/" << (c.abi.name != nullptr ? c.abi.name : "?")
                 << ", priority " << c.abi.priority << ", takes " << flag_names(c)
                 << (c.abi.supports != nullptr ? ", conditional" : "")
-                << (oracle ? "; only when preferred" : "") << "\n";
+                << (ref ? "; only when preferred" : "") << "\n";
     }
   }
 }

@@ -7,12 +7,12 @@
 
 #include "bench/harness/arguments.h"
 #include "bench/harness/subject.h"
+#include "conformance/custom.h"
 #include "mytorch/backends.h"
 #include "mytorch/choice.h"
 #include "mytorch/error.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/threads.h"
-#include "tests/conformance/custom.h"
 #include "tools/case_options.h"
 #include "tools/commands.h"
 
@@ -39,7 +39,7 @@ std::string time_text(double seconds) {
 
 void print(const Explanation& e) {
   std::cout << e.op << "  " << e.call << "\n";
-  for (const Candidacy& c : e.candidates) {
+  for (const ConsideredKernel& c : e.kernels) {
     std::cout << "  " << (c.chosen ? "* " : "  ") << std::left << std::setw(40)
               << c.backend + "/" + c.kernel << " priority " << std::setw(4) << c.priority;
     if (!c.reason.empty()) {

@@ -10,7 +10,7 @@ namespace {
 bool writable(const Tensor& gradient) {
   const TensorImpl* impl = gradient.impl();
   return impl->refs.load(std::memory_order_acquire) == 1 && impl->base == nullptr &&
-         impl->dense() && impl->storage->refs.load(std::memory_order_acquire) == 1;
+         impl->contiguous() && impl->storage->refs.load(std::memory_order_acquire) == 1;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// oneDNN's primitives as candidates for the CPU, beside cpu-openmp.
+// oneDNN's primitives as kernels for the CPU, beside cpu-openmp.
 #include "backends/cpu-onednn/engine/engine.h"
 #include "backends/cpu-onednn/registry.h"
 #include "mytorch/backend/kernel.h"
@@ -12,14 +12,14 @@
 namespace mytorch::onednn {
 namespace {
 
-constexpr void (*kFamilies[])(Candidates&) = {
+constexpr void (*kFamilies[])(KernelEntries&) = {
     register_matrix,     register_linear,  register_convolution, register_batch_norm,
     register_layer_norm, register_pooling, register_gelu,        register_copy,
 };
 
-const Candidates& candidates() {
-  static const Candidates* const all = [] {
-    auto* list = new Candidates;
+const KernelEntries& kernels() {
+  static const KernelEntries* const all = [] {
+    auto* list = new KernelEntries;
     for (const auto family : kFamilies) family(*list);
     return list;
   }();
@@ -35,6 +35,6 @@ extern "C" MT_EXPORT int MYTORCH_BACKEND_INIT(const mt_host* host, mt_backend* b
                            {.name = "cpu-onednn",
                             .version = "1.0",
                             .device_type = "cpu",
-                            .candidates = onednn::candidates(),
+                            .kernels = onednn::kernels(),
                             .describe = [](void*) { return onednn::describe_engine(); }});
 }

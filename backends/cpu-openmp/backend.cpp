@@ -15,9 +15,9 @@
 namespace mytorch::cpu {
 namespace {
 
-const Candidates& candidates() {
-  static const Candidates* const all = [] {
-    auto* list = new Candidates;
+const KernelEntries& kernels() {
+  static const KernelEntries* const all = [] {
+    auto* list = new KernelEntries;
 #define MYTORCH_CPU_REGISTER(name) register_##name(*list);
     MYTORCH_CPU_FAMILIES(MYTORCH_CPU_REGISTER)
 #undef MYTORCH_CPU_REGISTER
@@ -46,7 +46,7 @@ extern "C" MT_EXPORT int MYTORCH_BACKEND_INIT(const mt_host* host, mt_backend* b
                            {.name = "cpu-openmp",
                             .version = "1.0",
                             .device_type = "cpu",
-                            .candidates = cpu::candidates(),
+                            .kernels = cpu::kernels(),
                             .compile = &sdk::compile_entry<&cpu::compile>,
                             .compile_priority = -10,
                             .describe = &cpu::describe});

@@ -1,4 +1,4 @@
-// Where kernel files hand in their candidates: a file of kernels defines register_NAME, which
+// Where kernel files hand in their kernels: a file of kernels defines register_NAME, which
 // appends what it has. The list below declares them and is what the backend goes through: what is
 // not in it does not compile.
 #pragma once
@@ -31,9 +31,9 @@
 
 namespace mytorch::cpu {
 
-using Candidates = std::vector<mt_candidate>;
+using KernelEntries = std::vector<mt_kernel_entry>;
 
-#define MYTORCH_CPU_DECLARE(name) void register_##name(Candidates& candidates);
+#define MYTORCH_CPU_DECLARE(name) void register_##name(KernelEntries& kernels);
 MYTORCH_CPU_FAMILIES(MYTORCH_CPU_DECLARE)
 #undef MYTORCH_CPU_DECLARE
 

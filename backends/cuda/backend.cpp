@@ -15,9 +15,9 @@
 namespace mytorch::cuda {
 namespace {
 
-const Candidates& candidates() {
-  static const Candidates* const all = [] {
-    auto* list = new Candidates;
+const KernelEntries& kernels() {
+  static const KernelEntries* const all = [] {
+    auto* list = new KernelEntries;
 #define MYTORCH_CUDA_REGISTER(name) register_##name(*list);
     MYTORCH_CUDA_FAMILIES(MYTORCH_CUDA_REGISTER)
 #undef MYTORCH_CUDA_REGISTER
@@ -52,7 +52,7 @@ extern "C" MT_EXPORT int MYTORCH_BACKEND_INIT(const mt_host* host, mt_backend* b
                            {.name = "cuda",
                             .version = "1.0",
                             .device_type = "cuda",
-                            .candidates = cuda::candidates(),
+                            .kernels = cuda::kernels(),
                             .compile = &sdk::compile_entry<&cuda::compile_program>,
                             .compile_priority = -10,
                             .describe = &cuda::describe,

@@ -1,4 +1,4 @@
-// Where files of kernels hand in their candidates: a file defines register_NAME, which appends what
+// Where files of kernels hand in their kernels: a file defines register_NAME, which appends what
 // it has. The list below declares them and is what the backend goes through.
 #pragma once
 
@@ -34,9 +34,9 @@
 
 namespace mytorch::cuda {
 
-using Candidates = std::vector<mt_candidate>;
+using KernelEntries = std::vector<mt_kernel_entry>;
 
-#define MYTORCH_CUDA_DECLARE(name) void register_##name(Candidates& candidates);
+#define MYTORCH_CUDA_DECLARE(name) void register_##name(KernelEntries& kernels);
 MYTORCH_CUDA_FAMILIES(MYTORCH_CUDA_DECLARE)
 #undef MYTORCH_CUDA_DECLARE
 

@@ -1,6 +1,6 @@
-// The two domains that the oracle computes in: double for the floating types, int64 for integers
-// and bool. Kernels read whole operands into dense arrays of one domain, work there without care
-// for speed, and round once when they write.
+// The two domains that the reference computes in: double for the floating types, int64 for integers
+// and bool. Kernels read whole operands into contiguous arrays of one domain, work there without
+// care for speed, and round once when they write.
 #pragma once
 
 #include <cmath>
@@ -30,7 +30,7 @@ decltype(auto) visit_domain(mt_dtype compute, F&& f) {
 float round_to_odd(double value);
 
 // A value of a domain as T, rounded once. (sdk::convert goes through float on its way to 16 bits;
-// that is right for conversions, but a result of the oracle is to be the nearest one.)
+// that is right for conversions, but a result of the reference is to be the nearest one.)
 template <class T, class E>
 T rounded(E value) {
   if constexpr (sdk::is_reduced_float<T> && std::is_same_v<E, double>) {

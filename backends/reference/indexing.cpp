@@ -14,7 +14,7 @@ namespace mytorch::reference {
 namespace {
 
 // Row-major strides of a shape.
-std::vector<int64_t> dense_strides(std::span<const int64_t> shape) {
+std::vector<int64_t> contiguous_strides(std::span<const int64_t> shape) {
   std::vector<int64_t> strides(shape.size());
   int64_t stride = 1;
   for (size_t d = shape.size(); d-- > 0;) {
@@ -45,8 +45,8 @@ void for_each_index(const char* op, const sdk::TensorView& indexed, int64_t dim,
   }
   const size_t along = static_cast<size_t>(dim < 0 ? dim + indexed.ndim() : dim);
   const int64_t size = indexed.size(static_cast<int>(along));
-  const std::vector<int64_t> to = dense_strides(indexed.shape());
-  const std::vector<int64_t> from = dense_strides(beside);
+  const std::vector<int64_t> to = contiguous_strides(indexed.shape());
+  const std::vector<int64_t> from = contiguous_strides(beside);
   Walk walk(index.shape());
   size_t i = 0;
   for (bool more = walk.start(); more; more = walk.next()) {

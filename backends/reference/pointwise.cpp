@@ -79,19 +79,19 @@ int run_pointwise(void* self, mt_ctx* ctx, const void* args) {
 
 }  // namespace
 
-void compile_pointwise(const mt_program& program, mt_dtype compute, mt_candidate& candidate) {
-  candidate.self = std::make_unique<Pointwise>(program, compute).release();
-  candidate.run = &run_pointwise;
+void compile_pointwise(const mt_program& program, mt_dtype compute, mt_kernel_entry& kernel) {
+  kernel.self = std::make_unique<Pointwise>(program, compute).release();
+  kernel.run = &run_pointwise;
 }
 
 void compile(const mt_program& program, mt_dtype compute, std::span<const mt_dtype> /*types*/,
-             mt_candidate& candidate) {
-  // Types are looked at in each call: one candidate serves all of them.
-  (program.fold == nullptr ? compile_pointwise : compile_reduce)(program, compute, candidate);
-  candidate.size = sizeof(mt_candidate);
-  candidate.name = "interpreter";
-  candidate.supports = nullptr;
-  candidate.flags = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
+             mt_kernel_entry& kernel) {
+  // Types are looked at in each call: one kernel serves all of them.
+  (program.fold == nullptr ? compile_pointwise : compile_reduce)(program, compute, kernel);
+  kernel.size = sizeof(mt_kernel_entry);
+  kernel.name = "interpreter";
+  kernel.supports = nullptr;
+  kernel.flags = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
 }
 
 }  // namespace mytorch::reference

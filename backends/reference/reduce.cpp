@@ -171,9 +171,9 @@ int run_reduce(void* self, mt_ctx* ctx, const void* args) {
 
 }  // namespace
 
-void compile_reduce(const mt_program& program, mt_dtype compute, mt_candidate& candidate) {
-  candidate.self = std::make_unique<Reduce>(program, compute).release();
-  candidate.run = &run_reduce;
+void compile_reduce(const mt_program& program, mt_dtype compute, mt_kernel_entry& kernel) {
+  kernel.self = std::make_unique<Reduce>(program, compute).release();
+  kernel.run = &run_reduce;
 }
 
 }  // namespace mytorch::reference

@@ -5,12 +5,12 @@
 #include <map>
 #include <numeric>
 
+#include "conformance/inputs.h"
 #include "dispatcher/boxed/boxed.h"
 #include "dispatcher/table/op.h"
 #include "mytorch/error.h"
 #include "mytorch/tensor.h"
 #include "mytorch/tensor_impl.h"
-#include "tests/conformance/inputs.h"
 
 namespace mytorch::bench {
 namespace {
@@ -22,7 +22,7 @@ using conformance::OpArg;
                                      arg.name + "', not " + value.dump());
 }
 
-std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape) {
+std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size());
   int64_t step = 1;
   for (size_t i = shape.size(); i-- > 0;) {
@@ -32,30 +32,30 @@ std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape) {
   return strides;
 }
 
-// The memory behind a tensor, as a dense shape, and the strides of the tensor in it.
+// The memory behind a tensor, as a contiguous shape, and the strides of the tensor in it.
 struct Geometry {
   std::vector<int64_t> memory;
   std::vector<int64_t> strides;
 };
 
 Geometry geometry(const std::vector<int64_t>& shape, const std::string& layout) {
-  Geometry g{shape, dense_strides(shape)};
+  Geometry g{shape, contiguous_strides(shape)};
   const size_t n = shape.size();
   if (layout == "transposed" && n >= 2) {
     std::swap(g.memory[n - 1], g.memory[n - 2]);
-    g.strides = dense_strides(g.memory);
+    g.strides = contiguous_strides(g.memory);
     std::swap(g.strides[n - 1], g.strides[n - 2]);
   } else if (layout == "sliced" && n >= 1) {
     g.memory[n - 1] *= 2;
-    g.strides = dense_strides(g.memory);
+    g.strides = contiguous_strides(g.memory);
     g.strides[n - 1] *= 2;
   } else if (layout == "broadcast" && n >= 1) {
     g.memory[0] = 1;
-    g.strides = dense_strides(g.memory);
+    g.strides = contiguous_strides(g.memory);
     g.strides[0] = 0;
   } else if (layout == "channels_last" && n >= 3) {
     std::rotate(g.memory.begin() + 1, g.memory.begin() + 2, g.memory.end());
-    g.strides = dense_strides(g.memory);
+    g.strides = contiguous_strides(g.memory);
     std::rotate(g.strides.begin() + 1, g.strides.end() - 1, g.strides.end());
   }
   return g;
@@ -155,7 +155,7 @@ class Maker {
         first_.empty() ? 2 : static_cast<double>(*std::min_element(first_.begin(), first_.end()));
     const Tensor memory =
         filled(spec, g.memory, dtype, dtype == kInt64 ? high : 10, c_.device, generator_);
-    if (g.memory == shape && g.strides == dense_strides(shape)) return memory;
+    if (g.memory == shape && g.strides == contiguous_strides(shape)) return memory;
     return Tensor::adopt(new_view(memory.impl(), shape, g.strides, 0));
   }
 

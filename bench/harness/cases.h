@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "conformance/catalog.h"
 #include "mytorch/device.h"
 #include "mytorch/dtype.h"
-#include "tests/conformance/catalog.h"
 
 namespace mytorch::bench {
 
@@ -23,7 +23,7 @@ struct Case {
   const OpRecord* record = nullptr;  // null for a program
   std::string program;
   Form form = Form::kFunction;
-  Json args = Json::object();  // as in samples (tests/samples/README.md)
+  Json args = Json::object();  // as in samples (conformance/samples/README.md)
   std::string dtype = "float32";
   Device device = {};  // where its tensors are
 };

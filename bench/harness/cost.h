@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "conformance/catalog.h"
 #include "mytorch/call.h"
-#include "tests/conformance/catalog.h"
 
 namespace mytorch {
 struct OpInfo;

@@ -24,14 +24,14 @@ constexpr double kLongEnough = 20e-6;  // for one reading of the clock before an
 struct Probe::Wrapper {
   Probe* probe;
   OpState* state;
-  Candidate original;
+  KernelEntry original;
 };
 
 struct Probe::Watched {
   OpEntry* entry;
   OpState* state;
-  const CandidateList* original;
-  CandidateList wrapped;
+  const KernelList* original;
+  KernelList wrapped;
   std::vector<std::unique_ptr<Wrapper>> wrappers;
 };
 
@@ -45,22 +45,22 @@ Probe::Probe(const std::vector<conformance::OpRecord>& catalog, int device_slot,
     if (!entries.empty() && std::find(entries.begin(), entries.end(), entry) == entries.end()) {
       continue;
     }
-    const CandidateList* list = state->lists[slot_].load(std::memory_order_acquire);
+    const KernelList* list = state->lists[slot_].load(std::memory_order_acquire);
     if (list == nullptr || list->ordered.empty()) continue;
     auto watched = std::make_unique<Watched>(Watched{entry, state, list, *list, {}});
-    for (Candidate& candidate : watched->wrapped.ordered) {
-      watched->wrappers.push_back(std::make_unique<Wrapper>(Wrapper{this, state, candidate}));
-      if (candidate.compiled) {
+    for (KernelEntry& kernel : watched->wrapped.ordered) {
+      watched->wrappers.push_back(std::make_unique<Wrapper>(Wrapper{this, state, kernel}));
+      if (kernel.compiled) {
         // Which kernel it is, and what it takes, follows from the call's types.
-        candidate.compiled = false;
-        candidate.abi.flags =
+        kernel.compiled = false;
+        kernel.abi.flags =
             MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
       }
-      candidate.abi.run = watched->wrappers.back()->original.compiled ? run_compiled : run;
-      candidate.abi.self = watched->wrappers.back().get();
-      if (candidate.abi.supports != nullptr) candidate.abi.supports = supports;
+      kernel.abi.run = watched->wrappers.back()->original.compiled ? run_compiled : run;
+      kernel.abi.self = watched->wrappers.back().get();
+      if (kernel.abi.supports != nullptr) kernel.abi.supports = supports;
     }
-    const mt_candidate& first = watched->wrapped.ordered.front().abi;
+    const mt_kernel_entry& first = watched->wrapped.ordered.front().abi;
     watched->wrapped.direct = {first.run, first.self};
     watched_.push_back(std::move(watched));
   }
@@ -108,11 +108,11 @@ const char* Probe::supports(void* self, const void* args) {
 
 int Probe::run_compiled(void* self, mt_ctx* ctx, const void* args) {
   const auto& wrapper = *static_cast<const Wrapper*>(self);
-  const Candidate& original = wrapper.original;
-  const mt_candidate* kernel = static_cast<CompiledOp*>(original.abi.self)->find(args);
+  const KernelEntry& original = wrapper.original;
+  const mt_kernel_entry* kernel = static_cast<CompiledOp*>(original.abi.self)->find(args);
   if (kernel == nullptr) return MT_DECLINED;
   Wrapper found{wrapper.probe, wrapper.state, {original.backend, *kernel, false, original.knows}};
-  Candidate wrapped = found.original;
+  KernelEntry wrapped = found.original;
   wrapped.abi.run = run;
   wrapped.abi.self = &found;
   if (wrapped.abi.supports != nullptr) wrapped.abi.supports = supports;
@@ -123,7 +123,7 @@ int Probe::run(void* self, mt_ctx* ctx, const void* args) {
   const auto& wrapper = *static_cast<const Wrapper*>(self);
   Probe& probe = *wrapper.probe;
   if (probe.mode_ == Mode::kSkip || probe.mode_ == Mode::kSkipDirect) return MT_OK;
-  const mt_candidate& kernel = wrapper.original.abi;
+  const mt_kernel_entry& kernel = wrapper.original.abi;
   const auto start = Clock::now();
   int status = kernel.run(kernel.self, ctx, args);
   const double once = seconds_since(start);

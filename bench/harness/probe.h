@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "conformance/catalog.h"
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/table/op.h"
-#include "tests/conformance/catalog.h"
 
 namespace mytorch::bench {
 
@@ -22,7 +22,7 @@ struct KernelRun {
   bool has_cost = false;  // its record says them
 };
 
-// Puts itself around the candidates of operators, on one device type. Only calls of one thread at a
+// Puts itself around the kernels of operators, on one device type. Only calls of one thread at a
 // time may be made while a probe watches.
 class Probe {
  public:
@@ -30,7 +30,7 @@ class Probe {
     kTrace,       // notes each kernel that ran
     kTime,        // adds up the time of each kernel, run again and again where it is short
     kSkip,        // does not run the kernels: what remains is the frontend and the selection
-    kSkipDirect,  // the same without selection: the op's slot leads straight to the first candidate
+    kSkipDirect,  // the same without selection: the op's slot leads straight to the first kernel
   };
 
   // Watches the ops of `entries`, or all where it is empty.

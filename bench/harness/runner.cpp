@@ -228,8 +228,8 @@ void cold_rounds(Subject& subject, std::vector<Contender>& contenders, Bound& bo
 std::vector<std::string> all_backends() {
   std::vector<std::string> names;
   for (const Backend* backend : backends()) {
-    const bool oracle = (backend->abi.flags & MT_BACKEND_ORACLE) != 0;
-    if (backend->device_slot == kCpuSlot && !oracle) names.push_back(backend->name);
+    const bool ref = (backend->abi.flags & MT_BACKEND_REFERENCE) != 0;
+    if (backend->device_slot == kCpuSlot && !ref) names.push_back(backend->name);
   }
   return names;
 }

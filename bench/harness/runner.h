@@ -13,7 +13,7 @@ namespace mytorch::bench {
 
 struct Options {
   // Backends to pin; "chosen" is whatever the dispatcher takes. Empty: every one that has a kernel,
-  // apart from the oracle.
+  // apart from the reference.
   std::vector<std::string> backends;
   int threads = 1;
   bool warm = true;

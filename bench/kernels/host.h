@@ -1,4 +1,4 @@
-// The least host that a kernel needs, and tensors for it: the benchmarks here call candidates
+// The least host that a kernel needs, and tensors for it: the benchmarks here call kernels
 // through their pointers, as the dispatcher does.
 #pragma once
 
@@ -50,7 +50,7 @@ inline Context& context() {
   return ctx;
 }
 
-inline const mt_candidate& kernel(std::string_view op) {
+inline const mt_kernel_entry& kernel(std::string_view op) {
   static const mt_backend backend = [] {
     static mt_host host{};
     host.size = sizeof(host);
@@ -60,8 +60,8 @@ inline const mt_candidate& kernel(std::string_view op) {
     mytorch_cpu_openmp_init(&host, &filled);
     return filled;
   }();
-  for (int64_t i = 0; i < backend.num_candidates; ++i) {
-    if (backend.candidates[i].op == op) return backend.candidates[i];
+  for (int64_t i = 0; i < backend.num_kernels; ++i) {
+    if (backend.kernels[i].op == op) return backend.kernels[i];
   }
   std::abort();
 }
@@ -80,7 +80,7 @@ class Tensor {
     const size_t room = (bytes + kHugePage - 1) / kHugePage * kHugePage;
     memory_.reset(static_cast<char*>(std::aligned_alloc(kHugePage, room)), std::free);
     madvise(memory_.get(), room, MADV_HUGEPAGE);
-    set(dtype, MT_TENSOR_DENSE);
+    set(dtype, MT_TENSOR_CONTIGUOUS);
     sdk::visit_dtype(dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
       std::fill_n(reinterpret_cast<T*>(memory_.get()), n, sdk::convert<T>(value));

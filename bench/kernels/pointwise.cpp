@@ -88,8 +88,8 @@ void measure(benchmark::State& state, const char* op, Args& args,
              mt_dtype compute = kF32) {
   args.header.size = sizeof(args);
   args.header.compute = compute;
-  const mt_candidate& candidate = kernel(op);
-  if (candidate.run(candidate.self, &context(), &args) != MT_OK) {
+  const mt_kernel_entry& kernel = kernel(op);
+  if (kernel.run(kernel.self, &context(), &args) != MT_OK) {
     state.SkipWithError("the kernel refused");
     return;
   }
@@ -100,7 +100,7 @@ void measure(benchmark::State& state, const char* op, Args& args,
     if (input->bytes() > large->bytes() || large->data() == out.data()) large = input;
   }
   const auto written = static_cast<double>(out.bytes());
-  Contender ours([&] { candidate.run(candidate.self, &context(), &args); }, read + written);
+  Contender ours([&] { kernel.run(kernel.self, &context(), &args); }, read + written);
 
   auto* from = reinterpret_cast<float*>(large->data());
   auto* to = reinterpret_cast<float*>(out.data());
@@ -157,7 +157,7 @@ void add_to(benchmark::State& state, const Tensor& a, const Tensor& b, const Ten
   binary<mt_args_add_Tensor>(state, "add.Tensor", a, b, out, compute);
 }
 
-// ---- dense operands of one type
+// ---- contiguous operands of one type
 
 void add(benchmark::State& state) {
   const Shape shape{state.range(0)};
@@ -364,8 +364,8 @@ void small_add(benchmark::State& state) {
   args.self = a.get();
   args.other = b.get();
   args.out = out.get();
-  const mt_candidate& candidate = kernel("add.Tensor");
-  for (auto _ : state) candidate.run(candidate.self, &context(), &args);
+  const mt_kernel_entry& kernel = kernel("add.Tensor");
+  for (auto _ : state) kernel.run(kernel.self, &context(), &args);
 }
 
 void small_sum(benchmark::State& state) {
@@ -375,8 +375,8 @@ void small_sum(benchmark::State& state) {
   args.header.compute = kF32;
   args.self = a.get();
   args.out = out.get();
-  const mt_candidate& candidate = kernel("sum.dim_IntList");
-  for (auto _ : state) candidate.run(candidate.self, &context(), &args);
+  const mt_kernel_entry& kernel = kernel("sum.dim_IntList");
+  for (auto _ : state) kernel.run(kernel.self, &context(), &args);
 }
 
 // Once with each number of threads.

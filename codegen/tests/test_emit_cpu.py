@@ -1,8 +1,10 @@
 import unittest
 
-from codegen import emit_cpu
 from codegen.expr import build_pointwise
+from codegen.generate import ROOT, emitter
 from codegen.schema import parse_schema
+
+emit_cpu = emitter(ROOT / "backends" / "cpu-openmp" / "emit.py")
 
 
 def fused(text: str) -> list[str]:

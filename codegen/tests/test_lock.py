@@ -24,13 +24,13 @@ class LockTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.path = Path(folder.name) / "ops.lock"
 
-    def update(self, *schemas: str, write: bool = True, since: str = "1.0"):
-        return check_and_update(ops(*schemas), self.path, write, since)
+    def update(self, *schemas: str, mode: str = "write", since: str = "1.0"):
+        return check_and_update(ops(*schemas), self.path, mode, since)
 
-    def refused(self, message: str, *schemas: str, write: bool = True):
+    def refused(self, message: str, *schemas: str, mode: str = "write"):
         before = self.path.read_text()
         with self.assertRaises(LockError) as caught:
-            self.update(*schemas, write=write)
+            self.update(*schemas, mode=mode)
         self.assertIn(message, str(caught.exception))
         self.assertEqual(self.path.read_text(), before)
 
@@ -50,7 +50,7 @@ class LockTest(unittest.TestCase):
         self.assertLess(text.index("op f.a"), text.index("op g"))
         self.assertEqual(parse_lock(text).text(), text)
         self.assertEqual(
-            self.update("g(Tensor x) -> (Tensor a, Tensor b)", self.BASE, write=False), lock
+            self.update("g(Tensor x) -> (Tensor a, Tensor b)", self.BASE, mode="check"), lock
         )
 
     def test_append(self):
@@ -96,7 +96,7 @@ class LockTest(unittest.TestCase):
             "[f.a] the new argument `k` has no default",
             "f.a(Tensor self, int n, int k, *, Scalar s=1) -> Tensor",
         )
-        self.refused("not up to date", self.BASE, "g(Tensor x) -> Tensor", write=False)
+        self.refused("not up to date", self.BASE, "g(Tensor x) -> Tensor", mode="check")
 
     def test_bad_files(self):
         for text, message in (

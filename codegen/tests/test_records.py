@@ -204,7 +204,7 @@ class LoadTest(unittest.TestCase):
             "add_grad.Tensor(Tensor grad, Scalar alpha) -> (Tensor grad_self, Tensor grad_other)",
         )
         self.assertEqual(
-            (op.parent, op.grad.kind, op.meaning), ("add.Tensor", "dissolve", "pointwise")
+            (op.parent, op.grad.kind, op.meaning), ("add.Tensor", "decompose", "pointwise")
         )
         found = evaluate(op.body.variants[0], {"grad": 2.0, "alpha": 3})
         self.assertEqual(found, {"grad_self": 2.0, "grad_other": 6.0})
@@ -258,7 +258,7 @@ class LoadTest(unittest.TestCase):
         conv = self.ops["convolution"].grad
         self.assertEqual([f.args for f in conv.formulas], [("input", "weight"), ("bias",)])
         self.assertEqual(self.ops["gather"].grad.no_grad, ("index",))
-        self.assertEqual(self.ops["mse"].grad.kind, "dissolve")
+        self.assertEqual(self.ops["mse"].grad.kind, "decompose")
         self.assertEqual(self.ops["lt"].grad.kind, "none")
         self.assertEqual(self.ops["bmm"].cost["flops"].names, {"result", "self"})
 
@@ -350,7 +350,7 @@ class RefusalTest(unittest.TestCase):
         self.record(
             primitive + "dynamic: true\nlayout: follow(self)", "is of primitives and of composites"
         )
-        self.record(self.P + "\nlayout: dense", "neither `any` nor")
+        self.record(self.P + "\nlayout: contiguous", "neither `any` nor")
         self.record(self.P + "\ntolerance: {float31: 1}", "maps a ScalarType")
         self.record(self.P + "\ntolerance: {float32: low}", "maps a ScalarType")
         self.record(self.P + "\ntolerance: 3", "`tolerance` is not a mapping")

@@ -120,9 +120,9 @@ Tensor tensor(const std::vector<int64_t>& values) {
 Tensor from_blob(void* data, IntList sizes, ScalarType dtype, Device device,
                  OptionalIntList strides, std::function<void()> release) {
   checked_device_slot(device);
-  std::vector<int64_t> dense(sizes.size());
-  contiguous_strides(sizes.data(), static_cast<int>(sizes.size()), dense.data());
-  const IntList steps = strides.has_value() ? *strides : IntList(dense);
+  std::vector<int64_t> contiguous(sizes.size());
+  contiguous_strides(sizes.data(), static_cast<int>(sizes.size()), contiguous.data());
+  const IntList steps = strides.has_value() ? *strides : IntList(contiguous);
   if (steps.size() != sizes.size()) {
     fail(ErrorCode::kShape, "[from_blob] ", sizes.size(), " sizes but ", steps.size(),
          " strides: give one stride for each size");

@@ -74,7 +74,7 @@ inline void set_geometry(TensorImpl* impl, IntList sizes, IntList strides) {
     expected = static_cast<int64_t>(static_cast<uint64_t>(expected) * static_cast<uint64_t>(size));
   }
   impl->numel = expected;
-  if (contiguous || expected == 0) impl->abi.flags |= MT_TENSOR_DENSE;
+  if (contiguous || expected == 0) impl->abi.flags |= MT_TENSOR_CONTIGUOUS;
 }
 
 // Bytes of an array, checked: a shape from a file or a user must not wrap around.
@@ -153,7 +153,7 @@ TensorImpl* new_tensor(const int64_t* sizes, int ndim, ScalarType dtype, Device 
     set_storage(impl, storage, dtype, 0);
   }
   impl->numel = static_cast<int64_t>(elements);
-  impl->abi.flags = MT_TENSOR_DENSE;
+  impl->abi.flags = MT_TENSOR_CONTIGUOUS;
   int64_t stride = 1;
   int64_t* const shape = ndim > kInlineDims ? impl->abi.dl.shape : impl->inline_dims;
   for (int i = ndim - 1; i >= 0; --i) {
@@ -166,7 +166,7 @@ TensorImpl* new_tensor(const int64_t* sizes, int ndim, ScalarType dtype, Device 
   return impl;
 }
 
-TensorImpl* new_dense_like(const TensorImpl& like, ScalarType dtype) {
+TensorImpl* new_contiguous_like(const TensorImpl& like, ScalarType dtype) {
   const int ndim = like.abi.dl.ndim;
   if (like.device_slot != kCpuSlot || ndim > kInlineDims) [[unlikely]] {
     return new_tensor(like.abi.dl.shape, ndim, dtype, like.device(), like.device_slot);
@@ -294,7 +294,7 @@ bool same_geometry(const mt_tensor& a, const mt_tensor& b) {
 }  // namespace
 
 bool has_internal_overlap(const TensorImpl& impl) {
-  if (impl.dense() || impl.numel <= 1) return false;
+  if (impl.contiguous() || impl.numel <= 1) return false;
   // Sorted by stride, each dimension must step past everything that the smaller ones reach.
   // (Patterns that interleave without meeting fail this test; ATen calls those "too hard" and so do
   // we.)

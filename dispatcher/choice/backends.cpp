@@ -28,30 +28,29 @@ uint32_t needed_flags(const OpInfo& op) {
                                           : uint32_t{MT_TAKES_STRIDED};
 }
 
-bool is_unconditional(const OpInfo& op, const Candidate& candidate) {
-  return candidate.abi.supports == nullptr && !candidate.compiled &&
-         candidate.knows >= op.args_size &&
-         (candidate.abi.flags & needed_flags(op)) == needed_flags(op);
+bool is_unconditional(const OpInfo& op, const KernelEntry& kernel) {
+  return kernel.abi.supports == nullptr && !kernel.compiled && kernel.knows >= op.args_size &&
+         (kernel.abi.flags & needed_flags(op)) == needed_flags(op);
 }
 
-void add_candidate(OpEntry& entry, Candidate candidate) {
-  candidate.unconditional = is_unconditional(*entry.info, candidate);
-  const int slot = candidate.backend->device_slot;
+void add_kernel(OpEntry& entry, KernelEntry kernel) {
+  kernel.unconditional = is_unconditional(*entry.info, kernel);
+  const int slot = kernel.backend->device_slot;
   OpState& state = state_of(entry);
   std::lock_guard<std::mutex> lock(state.mutex);
-  const CandidateList* old = state.lists[slot].load();
-  auto list = std::make_unique<CandidateList>();
+  const KernelList* old = state.lists[slot].load();
+  auto list = std::make_unique<KernelList>();
   if (old != nullptr) list->ordered = old->ordered;
-  list->ordered.push_back(candidate);
+  list->ordered.push_back(kernel);
   std::stable_sort(list->ordered.begin(), list->ordered.end(),
-                   [](const Candidate& a, const Candidate& b) {
-                     if (a.is_oracle() != b.is_oracle()) return b.is_oracle();
+                   [](const KernelEntry& a, const KernelEntry& b) {
+                     if (a.is_reference() != b.is_reference()) return b.is_reference();
                      return a.abi.priority > b.abi.priority;
                    });
   list->direct = {list->ordered.front().abi.run, list->ordered.front().abi.self};
   list->all_take_alias = std::all_of(
       list->ordered.begin(), list->ordered.end(),
-      [](const Candidate& c) { return c.compiled || (c.abi.flags & MT_TAKES_ALIAS) != 0; });
+      [](const KernelEntry& c) { return c.compiled || (c.abi.flags & MT_TAKES_ALIAS) != 0; });
   state.lists[slot].store(list.get(), std::memory_order_release);
   state.kept.push_back(std::move(list));
   resolve(state, slot);
@@ -75,13 +74,13 @@ void check_contract(const mt_backend& abi, const std::string& path) {
   if (abi.name == nullptr || abi.device_type == nullptr) {
     fail(ErrorCode::kValue, "[backend] ", where, " did not set its name and device_type");
   }
-  if (abi.num_candidates != 0 && abi.candidates == nullptr) {
-    fail(ErrorCode::kValue, "[backend] ", where, " has ", abi.num_candidates,
-         " candidates but no table of them");
+  if (abi.num_kernels != 0 && abi.kernels == nullptr) {
+    fail(ErrorCode::kValue, "[backend] ", where, " has ", abi.num_kernels,
+         " kernels but no table of them");
   }
-  if (abi.num_candidates != 0 && abi.candidates->size < sizeof(mt_candidate)) {
-    fail(ErrorCode::kValue, "[backend] ", where, " has candidates of ", abi.candidates->size,
-         " bytes, fewer than any version of the contract: set mt_candidate::size in each");
+  if (abi.num_kernels != 0 && abi.kernels->size < sizeof(mt_kernel_entry)) {
+    fail(ErrorCode::kValue, "[backend] ", where, " has kernels of ", abi.kernels->size,
+         " bytes, fewer than any version of the contract: set mt_kernel_entry::size in each");
   }
 }
 
@@ -114,23 +113,23 @@ const Backend& add_backend(const mt_backend& given, const std::string& path) {
     std::lock_guard<std::mutex> lock(b.mutex);
     b.all.push_back(std::move(backend));
   }
-  for (int64_t i = 0; i < given.num_candidates; ++i) {
-    // Candidates are laid out with the backend's own size, which may differ from ours.
-    const auto* first = reinterpret_cast<const char*>(given.candidates);
-    const size_t step = given.candidates->size;
-    mt_candidate abi = copy_sized(reinterpret_cast<const mt_candidate*>(first + i * step));
+  for (int64_t i = 0; i < given.num_kernels; ++i) {
+    // KernelEntries are laid out with the backend's own size, which may differ from ours.
+    const auto* first = reinterpret_cast<const char*>(given.kernels);
+    const size_t step = given.kernels->size;
+    mt_kernel_entry abi = copy_sized(reinterpret_cast<const mt_kernel_entry*>(first + i * step));
     // An op that this mytorch does not have is no error: the plug-in may be newer.
     OpEntry* entry = abi.op != nullptr ? find_op(abi.op) : nullptr;
     if (entry == nullptr) continue;
     if (abi.hash == 0 && entry->info->custom != nullptr) abi.hash = entry->info->hash;
-    register_candidate(*entry, *kept, abi);
+    register_kernel(*entry, *kept, abi);
   }
   if (kept->abi.compile != nullptr) {
     for (OpEntry* entry : all_ops()) {
       if (entry->info->num_programs == 0) continue;
       OpState& state = state_of(*entry);
       auto compiled = std::make_unique<CompiledOp>(entry, kept);
-      mt_candidate abi{};
+      mt_kernel_entry abi{};
       abi.size = sizeof(abi);
       abi.op = entry->info->name;
       abi.hash = entry->info->hash;
@@ -142,17 +141,17 @@ const Backend& add_backend(const mt_backend& given, const std::string& path) {
         std::lock_guard<std::mutex> lock(state.mutex);
         state.compiled.push_back(std::move(compiled));
       }
-      add_candidate(*entry, {kept, abi, true});
+      add_kernel(*entry, {kept, abi, true});
     }
   }
   pin_from_environment(*kept);
   return *kept;
 }
 
-void register_candidate(OpEntry& entry, const Backend& backend, const mt_candidate& candidate) {
-  const uint32_t knows = known_fields(*entry.info, candidate.hash);
-  if (candidate.run == nullptr || knows == 0) return;
-  add_candidate(entry, {&backend, candidate, false, knows});
+void register_kernel(OpEntry& entry, const Backend& backend, const mt_kernel_entry& kernel) {
+  const uint32_t knows = known_fields(*entry.info, kernel.hash);
+  if (kernel.run == nullptr || knows == 0) return;
+  add_kernel(entry, {&backend, kernel, false, knows});
 }
 
 std::vector<const Backend*> backends() {
@@ -163,17 +162,17 @@ std::vector<const Backend*> backends() {
   return result;
 }
 
-std::vector<Candidate> candidates(const OpEntry& entry, int device_slot) {
+std::vector<KernelEntry> kernels(const OpEntry& entry, int device_slot) {
   const OpState* state = entry.state.load(std::memory_order_acquire);
   if (state == nullptr) return {};
-  const CandidateList* list = state->lists[device_slot].load(std::memory_order_acquire);
-  return list != nullptr ? list->ordered : std::vector<Candidate>{};
+  const KernelList* list = state->lists[device_slot].load(std::memory_order_acquire);
+  return list != nullptr ? list->ordered : std::vector<KernelEntry>{};
 }
 
 bool takes_alias(const OpEntry& entry, int device_slot) {
   const OpState* state = entry.state.load(std::memory_order_acquire);
   if (state == nullptr) return false;
-  const CandidateList* list = state->lists[device_slot].load(std::memory_order_acquire);
+  const KernelList* list = state->lists[device_slot].load(std::memory_order_acquire);
   return list != nullptr && list->all_take_alias;
 }
 

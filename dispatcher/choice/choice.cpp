@@ -11,7 +11,7 @@
 #include "dispatcher/choice/measured.h"
 #include "dispatcher/choice/observe.h"
 #include "dispatcher/choice/state.h"
-#include "dispatcher/frame/dissolve.h"
+#include "dispatcher/frame/decompose.h"
 
 namespace mytorch {
 namespace {
@@ -20,32 +20,32 @@ int decline(void*, mt_ctx*, const void*) { return MT_DECLINED; }
 
 // Whether the ops that a call consists of are to run instead of a kernel. Copies stay: conversions,
 // also of the operands of other kernels, rest on them.
-bool must_dissolve(const OpInfo& op, const void* args) {
+bool must_decompose(const OpInfo& op, const void* args) {
   if (op.meaning == Meaning::kComposite) return std::strcmp(op.name, "copy_") != 0;
-  return can_dissolve(op, args);
+  return can_decompose(op, args);
 }
 
-KernelRan run_by_priority(OpState& state, int slot, const Candidate* but, mt_ctx* ctx,
+KernelRan run_by_priority(OpState& state, int slot, const KernelEntry* but, mt_ctx* ctx,
                           const void* args) {
-  const CandidateList* list = state.lists[slot].load(std::memory_order_acquire);
-  for (const Candidate& candidate : list->ordered) {
-    if (&candidate == but || candidate.is_oracle()) continue;
-    const int status = run_one(state, slot, candidate, ctx, args);
-    if (status != MT_DECLINED) return {status, &candidate};
+  const KernelList* list = state.lists[slot].load(std::memory_order_acquire);
+  for (const KernelEntry& kernel : list->ordered) {
+    if (&kernel == but || kernel.is_reference()) continue;
+    const int status = run_one(state, slot, kernel, ctx, args);
+    if (status != MT_DECLINED) return {status, &kernel};
   }
   return {MT_DECLINED, nullptr};
 }
 
 // Apart, so that those below keep little alive and end in jumps.
 [[gnu::noinline]] int look_up_any(const Winners& winners, mt_ctx* ctx, const void* args) {
-  const Slot& found = winners.find(signature(winners.plan, *ctx, args)).runs;
+  const BoundKernel& found = winners.find(signature(winners.plan, *ctx, args)).runs;
   return found.run(found.self, ctx, args);
 }
 
 [[gnu::noinline]] int look_up(const Winners& winners, mt_ctx* ctx, const void* args) {
   uint64_t key;
   if (!signatures::simple(winners.plan, *ctx, args, &key)) return look_up_any(winners, ctx, args);
-  const Slot& found = winners.find(key).runs;
+  const BoundKernel& found = winners.find(key).runs;
   return found.run(found.self, ctx, args);
 }
 
@@ -56,30 +56,30 @@ int choose_measured(void* self, mt_ctx* ctx, const void* args) {
   return winners.otherwise.run(winners.otherwise.self, ctx, args);
 }
 
-// Asks the candidates of an op that has several or conditional ones.
+// Asks the kernels of an op that has several or conditional ones.
 KernelRan run_chosen(OpState& state, int slot, mt_ctx* ctx, const void* args) {
   const Kernels allowed = restricted.load(std::memory_order_relaxed);
-  if (allowed == Kernels::kPrimitives && must_dissolve(*state.entry->info, args)) {
+  if (allowed == Kernels::kPrimitives && must_decompose(*state.entry->info, args)) {
     return {MT_DECLINED, nullptr};
   }
   const Backend* pinned = pinned_backend(state, slot);
   if (pinned != nullptr) {
-    const CandidateList* list = state.lists[slot].load(std::memory_order_acquire);
-    for (const Candidate& candidate : list->ordered) {
-      if (candidate.backend != pinned) continue;
-      const int status = run_one(state, slot, candidate, ctx, args);
-      if (status != MT_DECLINED) return {status, &candidate};
+    const KernelList* list = state.lists[slot].load(std::memory_order_acquire);
+    for (const KernelEntry& kernel : list->ordered) {
+      if (kernel.backend != pinned) continue;
+      const int status = run_one(state, slot, kernel, ctx, args);
+      if (status != MT_DECLINED) return {status, &kernel};
     }
   }
   if (allowed == Kernels::kPreferred) return {MT_DECLINED, nullptr};
   if (pinned == nullptr && choice_mode.load(std::memory_order_relaxed) == Choice::kMeasured &&
       is_worth_looking(*state.signature, args)) {
     const uint64_t key = signature(*state.signature, *ctx, args);
-    const auto find = [&]() -> const Candidate* {
+    const auto find = [&]() -> const KernelEntry* {
       const Winners* winners = state.winners[slot].load(std::memory_order_acquire);
-      return winners != nullptr ? winners->find(key).candidate : nullptr;
+      return winners != nullptr ? winners->find(key).kernel : nullptr;
     };
-    const Candidate* winner = find();
+    const KernelEntry* winner = find();
     if (winner == nullptr && tunings.load(std::memory_order_relaxed) > 0) {
       tune(state, slot, ctx, args, key);
       winner = find();
@@ -116,14 +116,14 @@ int choose(void* self, mt_ctx* ctx, const void* args) {
 
 std::mutex state_mutex;
 
-bool several_kernels(const CandidateList& list) {
+bool several_kernels(const KernelList& list) {
   int n = 0;
-  for (const Candidate& c : list.ordered) n += c.is_oracle() ? 0 : 1;
+  for (const KernelEntry& c : list.ordered) n += c.is_reference() ? 0 : 1;
   return n > 1;
 }
 
-// What the table says of an op, for its candidates of now. With the state's mutex held.
-void renew_winners(OpState& state, int slot, const CandidateList& list) {
+// What the table says of an op, for its kernels of now. With the state's mutex held.
+void renew_winners(OpState& state, int slot, const KernelList& list) {
   std::unique_ptr<Winners> winners;
   if (choice_mode.load() == Choice::kMeasured && several_kernels(list)) {
     const auto found = MeasuredTable::get().of(state.entry->info->name, device_label(slot));
@@ -133,10 +133,10 @@ void renew_winners(OpState& state, int slot, const CandidateList& list) {
           list.ordered.front().unconditional ? list.direct : state.choice[slot], state, slot);
     }
     for (const Measurement& m : found) {
-      // Timings are in order; a candidate that is not there any more is passed over.
+      // Timings are in order; a kernel that is not there any more is passed over.
       for (const Timing& t : m.timings) {
         const auto c = std::find_if(list.ordered.begin(), list.ordered.end(), [&](const auto& x) {
-          return !x.is_oracle() && candidate_id(x) == t.candidate;
+          return !x.is_reference() && kernel_id(x) == t.kernel;
         });
         if (c == list.ordered.end()) continue;
         winners->add(m.signature, &*c);
@@ -155,10 +155,10 @@ std::atomic<Choice> choice_mode{Choice::kPriority};
 std::atomic<int> tunings{0};
 std::atomic<const Backend*> pins[kMaxDeviceTypes];
 
-const Slot OpEntry::kDeclines = {decline, nullptr};
+const BoundKernel OpEntry::kDeclines = {decline, nullptr};
 
-Winners::Winners(size_t size, const SignaturePlan& plan_, const Slot& otherwise_, OpState& state_,
-                 int slot_)
+Winners::Winners(size_t size, const SignaturePlan& plan_, const BoundKernel& otherwise_,
+                 OpState& state_, int slot_)
     : plan(plan_),
       otherwise(otherwise_),
       state(state_),
@@ -171,64 +171,64 @@ Winners::Winners(size_t size, const SignaturePlan& plan_, const Slot& otherwise_
   entries_.resize(capacity + size + 1, {0, nullptr, {ask, &asked_.back()}});
 }
 
-void Winners::add(uint64_t signature, const Candidate* candidate) {
-  Slot runs = {candidate->abi.run, candidate->abi.self};
-  if (!candidate->unconditional) {
-    asked_.push_back({*this, candidate});
+void Winners::add(uint64_t signature, const KernelEntry* kernel) {
+  BoundKernel runs = {kernel->abi.run, kernel->abi.self};
+  if (!kernel->unconditional) {
+    asked_.push_back({*this, kernel});
     runs = {ask, &asked_.back()};
   }
   Entry* e = &entries_[signature >> shift_];
   while (e->signature != 0) ++e;
-  *e = {signature, candidate, runs};
+  *e = {signature, kernel, runs};
 }
 
 int Winners::ask(void* self, mt_ctx* ctx, const void* args) {
-  const auto& [winners, candidate] = *static_cast<const Asked*>(self);
-  if (candidate != nullptr) {
-    const int status = run_one(winners.state, winners.slot, *candidate, ctx, args);
+  const auto& [winners, kernel] = *static_cast<const Asked*>(self);
+  if (kernel != nullptr) {
+    const int status = run_one(winners.state, winners.slot, *kernel, ctx, args);
     if (status != MT_DECLINED) return status;
   }
-  return run_by_priority(winners.state, winners.slot, candidate, ctx, args).status;
+  return run_by_priority(winners.state, winners.slot, kernel, ctx, args).status;
 }
 
-int run_one(OpState& state, int slot, const Candidate& candidate, mt_ctx* ctx, const void* args) {
-  if (candidate.unconditional) return candidate.abi.run(candidate.abi.self, ctx, args);
+int run_one(OpState& state, int slot, const KernelEntry& kernel, mt_ctx* ctx, const void* args) {
+  if (kernel.unconditional) return kernel.abi.run(kernel.abi.self, ctx, args);
   const OpInfo& op = *state.entry->info;
-  const mt_candidate* kernel = &candidate.abi;
-  if (candidate.compiled) {
-    kernel = static_cast<CompiledOp*>(candidate.abi.self)->find(args);
-    if (kernel == nullptr) return MT_DECLINED;
+  const mt_kernel_entry* abi = &kernel.abi;
+  if (kernel.compiled) {
+    abi = static_cast<CompiledOp*>(kernel.abi.self)->find(args);
+    if (abi == nullptr) return MT_DECLINED;
   }
-  if (candidate.knows < op.args_size && unknown_argument(op, candidate.knows, args) != nullptr) {
+  if (kernel.knows < op.args_size && unknown_argument(op, kernel.knows, args) != nullptr) {
     return MT_DECLINED;
   }
-  const Fit f = fit(op, *kernel, slot, args);
+  const Fit f = fit(op, *abi, slot, args);
   if (f.takes) {
-    if (kernel->supports != nullptr && kernel->supports(kernel->self, args) != nullptr) {
+    if (abi->supports != nullptr && abi->supports(abi->self, args) != nullptr) {
       return MT_DECLINED;
     }
-    return kernel->run(kernel->self, ctx, args);
+    return abi->run(abi->self, ctx, args);
   }
-  return f.convertible ? run_converted(state, slot, *kernel, ctx, args) : MT_DECLINED;
+  return f.convertible ? run_converted(state, slot, *abi, ctx, args) : MT_DECLINED;
 }
 
 void resolve(OpState& state, int slot) {
-  const CandidateList* list = state.lists[slot].load(std::memory_order_acquire);
+  const KernelList* list = state.lists[slot].load(std::memory_order_acquire);
   if (list == nullptr || list->ordered.empty()) {
     state.entry->slots[slot].store(&OpEntry::kDeclines, std::memory_order_release);
     return;
   }
   renew_winners(state, slot, *list);
   const Backend* pinned = pinned_backend(state, slot);
-  const Candidate& first = list->ordered.front();
+  const KernelEntry& first = list->ordered.front();
   const bool looked_at = anybody_observes() || restricted.load() == Kernels::kPrimitives ||
                          (tunings.load() > 0 && several_kernels(*list));
-  const Slot* result = &state.choice[slot];
+  const BoundKernel* result = &state.choice[slot];
   const Winners* winners = state.winners[slot].load();
   if (!looked_at && pinned == nullptr && winners != nullptr) {
     result = &winners->chooses;
-  } else if (!looked_at && (pinned == nullptr || first.backend == pinned) && !first.is_oracle() &&
-             first.unconditional) {
+  } else if (!looked_at && (pinned == nullptr || first.backend == pinned) &&
+             !first.is_reference() && first.unconditional) {
     result = &list->direct;
   }
   state.entry->slots[slot].store(result, std::memory_order_release);
@@ -263,14 +263,14 @@ OpState& state_of(OpEntry& entry) {
 }
 
 bool after_failure(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args, int status,
-                   const Slot* ran) {
+                   const BoundKernel* ran) {
   if (status == MT_DECLINED) {
-    // The first time on a thread even the same slot may do better: a candidate that takes dense
+    // The first time on a thread even the same slot may do better: a kernel that takes contiguous
     // operands only needs the copy_ of the others.
     thread_local bool loaded = false;
     const bool first = !std::exchange(loaded, true);
     if (first) load_default_backends();
-    const Slot* now = entry.slots[slot].load(std::memory_order_acquire);
+    const BoundKernel* now = entry.slots[slot].load(std::memory_order_acquire);
     if (first || now != ran) {
       status = now->run(now->self, ctx, args);
       release_scratch(ctx);
@@ -290,9 +290,9 @@ std::vector<SlowPaths> slow_paths() {
   for (OpEntry* entry : all_ops()) {
     const OpState* state = entry->state.load(std::memory_order_acquire);
     if (state == nullptr) continue;
-    SlowPaths s{entry->info->name, state->conversions.load(), state->dissolved.load(),
+    SlowPaths s{entry->info->name, state->conversions.load(), state->decomposed.load(),
                 state->fallbacks.load()};
-    if (s.conversions + s.dissolved + s.fallbacks != 0) result.push_back(s);
+    if (s.conversions + s.decomposed + s.fallbacks != 0) result.push_back(s);
   }
   return result;
 }

@@ -6,7 +6,7 @@
 
 namespace mytorch {
 
-const mt_candidate* CompiledOp::find(const void* args) {
+const mt_kernel_entry* CompiledOp::find(const void* args) {
   const OpInfo& op = *entry_->info;
   const mt_args_header& h = header(args);
   if (h.variant >= static_cast<uint32_t>(op.num_programs)) return nullptr;
@@ -27,14 +27,14 @@ const mt_candidate* CompiledOp::find(const void* args) {
   std::lock_guard<std::mutex> lock(mutex_);
   auto [it, fresh] = kernels_.try_emplace(std::move(key), nullptr);
   if (fresh) {
-    auto candidate = std::make_unique<mt_candidate>();
-    candidate->size = sizeof(mt_candidate);
-    candidate->op = op.name;
-    candidate->hash = op.hash;
+    auto kernel = std::make_unique<mt_kernel_entry>();
+    kernel->size = sizeof(mt_kernel_entry);
+    kernel->op = op.name;
+    kernel->hash = op.hash;
     if (backend_->abi.compile(backend_->abi.self, &program, h.compute, types.data(),
-                              static_cast<int32_t>(types.size()), candidate.get()) == MT_OK &&
-        candidate->run != nullptr) {
-      it->second = std::move(candidate);
+                              static_cast<int32_t>(types.size()), kernel.get()) == MT_OK &&
+        kernel->run != nullptr) {
+      it->second = std::move(kernel);
     }
   }
   return it->second.get();

@@ -1,4 +1,5 @@
-// Simple kernels are allowed to be simple: this hands them dense operands of one type and shape.
+// Simple kernels are allowed to be simple: this hands them contiguous operands of one type and
+// shape.
 #include <cstring>
 #include <vector>
 
@@ -25,16 +26,16 @@ bool aliases_input(const OpInfo& op, const void* args, const mt_tensor* output) 
 
 IntList sizes_of(const mt_tensor* t) { return {t->dl.shape, static_cast<size_t>(t->dl.ndim)}; }
 
-// What one operand must be for a candidate that takes only the simple case.
+// What one operand must be for a kernel that takes only the simple case.
 struct Wanted {
-  bool dense;
+  bool contiguous;
   bool typed;
   mt_dtype dtype;
   bool shaped;
   IntList shape;
 
   bool met_by(const mt_tensor* t) const {
-    if (dense && (t->flags & MT_TENSOR_DENSE) == 0) return false;
+    if (contiguous && (t->flags & MT_TENSOR_CONTIGUOUS) == 0) return false;
     if (typed && !same_dtype(t->dl.dtype, dtype)) return false;
     return !shaped || sizes_of(t) == shape;
   }
@@ -47,23 +48,21 @@ IntList call_shape(const OpInfo& op, const void* args) {
   return shape;
 }
 
-Wanted wanted_input(const OpInfo& op, const mt_candidate& candidate, const void* args,
+Wanted wanted_input(const OpInfo& op, const mt_kernel_entry& kernel, const void* args,
                     const ArgInfo& arg) {
   const bool typed = (op.meaning == Meaning::kPointwise || op.meaning == Meaning::kReduce) &&
-                     arg.promotes && (candidate.flags & MT_TAKES_MIXED_DTYPES) == 0;
-  const bool shaped =
-      op.meaning == Meaning::kPointwise && (candidate.flags & MT_TAKES_BROADCAST) == 0;
-  return {(candidate.flags & MT_TAKES_STRIDED) == 0, typed, header(args).compute, shaped,
+                     arg.promotes && (kernel.flags & MT_TAKES_MIXED_DTYPES) == 0;
+  const bool shaped = op.meaning == Meaning::kPointwise && (kernel.flags & MT_TAKES_BROADCAST) == 0;
+  return {(kernel.flags & MT_TAKES_STRIDED) == 0, typed, header(args).compute, shaped,
           shaped ? call_shape(op, args) : IntList()};
 }
 
 // Outputs of the promoted type are computed in the computation type.
-Wanted wanted_output(const OpInfo& op, const mt_candidate& candidate, const void* args,
+Wanted wanted_output(const OpInfo& op, const mt_kernel_entry& kernel, const void* args,
                      const OutputInfo& output) {
   const bool typed = op.meaning == Meaning::kPointwise && output.dtype < 0 &&
-                     op.promote != Promote::kCompare &&
-                     (candidate.flags & MT_TAKES_MIXED_DTYPES) == 0;
-  return {(candidate.flags & MT_TAKES_STRIDED) == 0, typed, header(args).compute, false, {}};
+                     op.promote != Promote::kCompare && (kernel.flags & MT_TAKES_MIXED_DTYPES) == 0;
+  return {(kernel.flags & MT_TAKES_STRIDED) == 0, typed, header(args).compute, false, {}};
 }
 
 const OpEntry& copy_entry() {
@@ -93,21 +92,21 @@ Tensor temporary(int slot, const mt_tensor* operand, const Wanted& wanted, const
 
 }  // namespace
 
-Fit fit(const OpInfo& op, const mt_candidate& candidate, int slot, const void* args) {
+Fit fit(const OpInfo& op, const mt_kernel_entry& kernel, int slot, const void* args) {
   bool takes = true;
-  const bool alias = (candidate.flags & MT_TAKES_ALIAS) != 0;
+  const bool alias = (kernel.flags & MT_TAKES_ALIAS) != 0;
   for_each_input(op, args, [&](const mt_tensor*& t, const ArgInfo& arg) {
-    takes = takes && wanted_input(op, candidate, args, arg).met_by(t);
+    takes = takes && wanted_input(op, kernel, args, arg).met_by(t);
   });
   for_each_output(op, args, [&](const mt_tensor*& t, const OutputInfo& output) {
-    takes = takes && wanted_output(op, candidate, args, output).met_by(t) &&
+    takes = takes && wanted_output(op, kernel, args, output).met_by(t) &&
             (alias || !aliases_input(op, args, t));
   });
   // The copy itself can only be done by a kernel that takes strides and types.
   return {takes, !is_copy(op) && can_copy(slot)};
 }
 
-int run_converted(OpState& state, int slot, const mt_candidate& candidate, mt_ctx* ctx,
+int run_converted(OpState& state, int slot, const mt_kernel_entry& kernel, mt_ctx* ctx,
                   const void* args) {
   const OpInfo& op = *state.entry->info;
   std::vector<char> copy_of_args(static_cast<const char*>(args),
@@ -130,24 +129,24 @@ int run_converted(OpState& state, int slot, const mt_candidate& candidate, mt_ct
                      bool always = false) {
     if (!always && wanted.met_by(operand)) return;
     kept.push_back(temporary(slot, operand, wanted, ctx));
-    const mt_tensor* dense = &kept.back().impl()->abi;
-    if (read) copy(slot, ctx, dense, operand);
-    if (written) back.push_back({operand, dense});
-    operand = dense;
+    const mt_tensor* contiguous = &kept.back().impl()->abi;
+    if (read) copy(slot, ctx, contiguous, operand);
+    if (written) back.push_back({operand, contiguous});
+    operand = contiguous;
     state.conversions.fetch_add(1, std::memory_order_relaxed);
   };
   for_each_input(op, simple, [&](const mt_tensor*& operand, const ArgInfo& arg) {
-    replace(operand, wanted_input(op, candidate, args, arg), true, arg.written);
+    replace(operand, wanted_input(op, kernel, args, arg), true, arg.written);
   });
   for_each_output(op, simple, [&](const mt_tensor*& operand, const OutputInfo& output) {
     // Asked of the call as it came: inputs may have been replaced above.
-    const bool shared = (candidate.flags & MT_TAKES_ALIAS) == 0 && aliases_input(op, args, operand);
-    replace(operand, wanted_output(op, candidate, args, output), false, true, shared);
+    const bool shared = (kernel.flags & MT_TAKES_ALIAS) == 0 && aliases_input(op, args, operand);
+    replace(operand, wanted_output(op, kernel, args, output), false, true, shared);
   });
-  if (candidate.supports != nullptr && candidate.supports(candidate.self, simple) != nullptr) {
+  if (kernel.supports != nullptr && kernel.supports(kernel.self, simple) != nullptr) {
     return MT_DECLINED;
   }
-  const int status = candidate.run(candidate.self, ctx, simple);
+  const int status = kernel.run(kernel.self, ctx, simple);
   if (status == MT_OK) {
     for (const Back& b : back) copy(slot, ctx, b.to, b.from);
   }

@@ -12,29 +12,30 @@
 
 namespace mytorch {
 
-std::string why_not(const OpInfo& op, const Candidate& candidate, int device_slot,
+std::string why_not(const OpInfo& op, const KernelEntry& kernel, int device_slot,
                     const void* args) {
-  if (candidate.is_oracle()) return "is the oracle, which is used only when pinned";
-  const mt_candidate* kernel = &candidate.abi;
-  if (candidate.compiled) {
-    kernel = static_cast<CompiledOp*>(candidate.abi.self)->find(args);
-    if (kernel == nullptr) return "does not compile this program for these types";
+  if (kernel.is_reference()) return "is the reference, which is used only when pinned";
+  const mt_kernel_entry* abi = &kernel.abi;
+  if (kernel.compiled) {
+    abi = static_cast<CompiledOp*>(kernel.abi.self)->find(args);
+    if (abi == nullptr) return "does not compile this program for these types";
   }
-  if (candidate.knows < op.args_size) {
-    if (const char* name = unknown_argument(op, candidate.knows, args)) {
+  if (kernel.knows < op.args_size) {
+    if (const char* name = unknown_argument(op, kernel.knows, args)) {
       return absl::StrCat("was built for an older schema, without '", name, "'");
     }
   }
-  if (kernel->supports != nullptr) {
-    if (const char* reason = kernel->supports(kernel->self, args)) return reason;
+  if (abi->supports != nullptr) {
+    if (const char* reason = abi->supports(abi->self, args)) return reason;
   }
-  const Fit f = fit(op, *kernel, device_slot, args);
-  return f.takes || f.convertible ? "" : "takes only dense operands, and there is no copy_ kernel";
+  const Fit f = fit(op, *abi, device_slot, args);
+  return f.takes || f.convertible ? ""
+                                  : "takes only contiguous operands, and there is no copy_ kernel";
 }
 
-std::string candidate_id(const Candidate& candidate) {
-  return absl::StrCat(candidate.backend->name, " ", candidate.backend->version, "/",
-                      candidate.abi.name != nullptr ? candidate.abi.name : "?");
+std::string kernel_id(const KernelEntry& kernel) {
+  return absl::StrCat(kernel.backend->name, " ", kernel.backend->version, "/",
+                      kernel.abi.name != nullptr ? kernel.abi.name : "?");
 }
 
 namespace {
@@ -43,7 +44,7 @@ Explanation explain_call(const KernelCall& call) {
   const OpInfo& op = *call.entry->info;
   OpState& state = state_of(*call.entry);
   Explanation e{op.name, describe_call(op, *call.ctx, call.args), "priority", {}};
-  const CandidateList* list = state.lists[call.slot].load(std::memory_order_acquire);
+  const KernelList* list = state.lists[call.slot].load(std::memory_order_acquire);
   if (list == nullptr) return e;
   const Backend* pinned = pinned_backend(state, call.slot);
   const uint64_t key = signature(*state.signature, *call.ctx, call.args);
@@ -51,39 +52,40 @@ Explanation explain_call(const KernelCall& call) {
   for (Measurement& m : MeasuredTable::get().of(op.name, device_label(call.slot))) {
     if (m.signature == key) timings = std::move(m.timings);
   }
-  for (const Candidate& c : list->ordered) {
-    Candidacy candidacy;
-    candidacy.backend = c.backend->name;
-    candidacy.kernel = c.abi.name != nullptr ? c.abi.name : "?";
-    candidacy.priority = c.abi.priority;
-    candidacy.reason =
-        c.is_oracle() && pinned == c.backend ? "" : why_not(op, c, call.slot, call.args);
+  for (const KernelEntry& c : list->ordered) {
+    ConsideredKernel considered;
+    considered.backend = c.backend->name;
+    considered.kernel = c.abi.name != nullptr ? c.abi.name : "?";
+    considered.priority = c.abi.priority;
+    considered.reason =
+        c.is_reference() && pinned == c.backend ? "" : why_not(op, c, call.slot, call.args);
     for (const Timing& t : timings) {
-      if (t.candidate == candidate_id(c)) candidacy.seconds = t.seconds;
+      if (t.kernel == kernel_id(c)) considered.seconds = t.seconds;
     }
-    e.candidates.push_back(std::move(candidacy));
+    e.kernels.push_back(std::move(considered));
   }
   const auto choose_first = [&](auto&& fits) {
-    for (size_t i = 0; i < e.candidates.size(); ++i) {
-      if (!e.candidates[i].reason.empty() || !fits(list->ordered[i])) continue;
-      e.candidates[i].chosen = true;
+    for (size_t i = 0; i < e.kernels.size(); ++i) {
+      if (!e.kernels[i].reason.empty() || !fits(list->ordered[i])) continue;
+      e.kernels[i].chosen = true;
       return true;
     }
     return false;
   };
-  if (pinned != nullptr && choose_first([&](const Candidate& c) { return c.backend == pinned; })) {
+  if (pinned != nullptr &&
+      choose_first([&](const KernelEntry& c) { return c.backend == pinned; })) {
     e.by = "pin";
     return e;
   }
   const Winners* winners = state.winners[call.slot].load(std::memory_order_acquire);
   if (pinned == nullptr && winners != nullptr && is_worth_looking(*state.signature, call.args)) {
-    const Candidate* winner = winners->find(key).candidate;
-    if (winner != nullptr && choose_first([&](const Candidate& c) { return &c == winner; })) {
+    const KernelEntry* winner = winners->find(key).kernel;
+    if (winner != nullptr && choose_first([&](const KernelEntry& c) { return &c == winner; })) {
       e.by = "measured";
       return e;
     }
   }
-  choose_first([](const Candidate& c) { return !c.is_oracle(); });
+  choose_first([](const KernelEntry& c) { return !c.is_reference(); });
   return e;
 }
 

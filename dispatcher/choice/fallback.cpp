@@ -45,7 +45,7 @@ void fail_no_kernel(const OpEntry& entry, int device_slot, const void* args) {
   std::string text =
       absl::StrCat("[", op.base, "] no kernel of ", op.name, " on ", device_type(device_slot).name,
                    " takes (", describe_operands(op, args), ").");
-  const auto list = candidates(entry, device_slot);
+  const auto list = kernels(entry, device_slot);
   if (list.empty()) {
     const auto loaded = backends();
     absl::StrAppend(&text, " No backend offers one;");
@@ -64,10 +64,10 @@ void fail_no_kernel(const OpEntry& entry, int device_slot, const void* args) {
           ".");
     }
   }
-  for (const Candidate& candidate : list) {
-    const std::string reason = why_not(op, candidate, device_slot, args);
-    absl::StrAppend(&text, "\n  ", candidate.backend->name, "/",
-                    candidate.abi.name != nullptr ? candidate.abi.name : "?", ": ",
+  for (const KernelEntry& kernel : list) {
+    const std::string reason = why_not(op, kernel, device_slot, args);
+    absl::StrAppend(&text, "\n  ", kernel.backend->name, "/",
+                    kernel.abi.name != nullptr ? kernel.abi.name : "?", ": ",
                     reason.empty() ? "declined when it was run" : reason);
   }
   if (device_slot != kCpuSlot) {
@@ -162,7 +162,7 @@ void run_fallback(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args)
                  "mytorch: warning: [%s] runs on the CPU for %s: no kernel there takes it\n",
                  op.base, device_type(slot).name.c_str());
   }
-  const Detour detour({state.entry, slot, ctx, args}, kFellBack);
+  const Substitution substitution({state.entry, slot, ctx, args}, kFellBack);
   std::vector<char> copy(static_cast<const char*>(args),
                          static_cast<const char*>(args) + op.args_size);
   std::vector<Mirror> inputs;

@@ -1,4 +1,4 @@
-// What was measured: how long each candidate took for a kind of call.
+// What was measured: how long each kernel took for a kind of call.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace mytorch {
 
 struct Timing {
-  std::string candidate;  // candidate_id()
+  std::string kernel;  // kernel_id()
   double seconds;
 };
 

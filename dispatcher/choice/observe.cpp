@@ -54,16 +54,17 @@ void tell_observers(const KernelCall& call) {
   observer->seen_(call);
 }
 
-Detour::Detour(const KernelCall& call, int how) : call_(call), how_(how), watching_(watcher()) {
+Substitution::Substitution(const KernelCall& call, int how)
+    : call_(call), how_(how), watching_(watcher()) {
   if (watching_ != nullptr) watching_->before(call_);
 }
 
-Detour::Detour(const OpEntry& entry, const TensorImpl* out, const void* args)
-    : Detour({const_cast<OpEntry*>(&entry), out->device_slot,
-              context(out->device_slot, out->abi.dl.device), args},
-             kDissolved) {}
+Substitution::Substitution(const OpEntry& entry, const TensorImpl* out, const void* args)
+    : Substitution({const_cast<OpEntry*>(&entry), out->device_slot,
+                    context(out->device_slot, out->abi.dl.device), args},
+                   kDecomposed) {}
 
-Detour::~Detour() {
+Substitution::~Substitution() {
   if (watching_ != nullptr) watching_->after(call_, {how_, nullptr});
 }
 

@@ -9,7 +9,7 @@
 
 namespace mytorch {
 
-struct Candidate;
+struct KernelEntry;
 struct TensorImpl;
 
 struct KernelCall {
@@ -21,11 +21,11 @@ struct KernelCall {
 
 // What became of it.
 struct KernelRan {
-  int status;                  // or one of the two below
-  const Candidate* candidate;  // null where none took the call
+  int status;                 // or one of the two below
+  const KernelEntry* kernel;  // null where none took the call
 };
 // Instead of a kernel that is missing: the ops that the call consists of ran, or the CPU.
-constexpr int kDissolved = -1;
+constexpr int kDecomposed = -1;
 constexpr int kFellBack = -2;
 
 // While it lives, `seen` is called for each kernel call of this thread, before it runs.
@@ -58,14 +58,14 @@ class Watcher {
 void set_watcher(Watcher* watcher);
 
 // While it lives, what runs is in place of a kernel of the op on that device.
-class Detour {
+class Substitution {
  public:
-  Detour(const KernelCall& call, int how);  // kDissolved, kFellBack
-  // A call dissolves whose result is `out`, or lies beside it.
-  Detour(const OpEntry& entry, const TensorImpl* out, const void* args);
-  ~Detour();
-  Detour(const Detour&) = delete;
-  Detour& operator=(const Detour&) = delete;
+  Substitution(const KernelCall& call, int how);  // kDecomposed, kFellBack
+  // A call decomposes whose result is `out`, or lies beside it.
+  Substitution(const OpEntry& entry, const TensorImpl* out, const void* args);
+  ~Substitution();
+  Substitution(const Substitution&) = delete;
+  Substitution& operator=(const Substitution&) = delete;
 
  private:
   KernelCall call_;

@@ -11,7 +11,7 @@ namespace {
 std::string describe(const mt_tensor* t) {
   if (t->storage == nullptr) return "number";
   const auto layout = [&]() -> std::string {
-    if ((t->flags & MT_TENSOR_DENSE) != 0) return "";
+    if ((t->flags & MT_TENSOR_CONTIGUOUS) != 0) return "";
     return absl::StrCat(
         "/", absl::StrJoin(IntList(t->dl.strides, static_cast<size_t>(t->dl.ndim)), ","));
   };
@@ -63,7 +63,7 @@ uint64_t fastest_dim(const mt_tensor* t) {
 
 uint64_t kind_with_layout(const mt_tensor* t) {
   const uint64_t kind = signatures::kind_of(t);
-  return (t->flags & MT_TENSOR_DENSE) != 0 ? kind : kind | (1 + fastest_dim(t)) << 8;
+  return (t->flags & MT_TENSOR_CONTIGUOUS) != 0 ? kind : kind | (1 + fastest_dim(t)) << 8;
 }
 
 }  // namespace

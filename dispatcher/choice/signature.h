@@ -63,7 +63,7 @@ inline uint64_t sizes_of(const mt_tensor* t) {
 }
 inline uint64_t kind_of(const mt_tensor* t) {
   const uint64_t type = uint64_t{dtype_bits(t->dl.dtype)} << 32 | static_cast<uint32_t>(t->dl.ndim);
-  return type + (uint64_t{t->flags & (MT_TENSOR_DENSE | MT_TENSOR_HOST)} << 16);
+  return type + (uint64_t{t->flags & (MT_TENSOR_CONTIGUOUS | MT_TENSOR_HOST)} << 16);
 }
 inline uint64_t start(const mt_ctx& ctx, const void* args) {
   const mt_args_header& h = header(args);
@@ -74,7 +74,7 @@ inline uint64_t start(const mt_ctx& ctx, const void* args) {
 // Of any call.
 uint64_t general(const SignaturePlan& plan, const mt_ctx& ctx, const void* args);
 
-// The same of calls that have dense tensors and nothing else; false for others.
+// The same of calls that have contiguous tensors and nothing else; false for others.
 inline bool simple(const SignaturePlan& plan, const mt_ctx& ctx, const void* args, uint64_t* key) {
   if (!plan.only_tensors) return false;
   uint64_t sum = start(ctx, args);
@@ -83,7 +83,7 @@ inline bool simple(const SignaturePlan& plan, const mt_ctx& ctx, const void* arg
   for (const uint32_t* at = plan.tensors; at != end; ++at, factor += 2) {
     const mt_tensor* t = field<const mt_tensor*>(args, *at);
     if (t == nullptr) continue;
-    if ((t->flags & MT_TENSOR_DENSE) == 0) return false;
+    if ((t->flags & MT_TENSOR_CONTIGUOUS) == 0) return false;
     sum += sizes_of(t) * factor[0] + kind_of(t) * factor[1];
   }
   *key = finish(sum);

@@ -21,33 +21,33 @@ class CompiledOp {
  public:
   CompiledOp(const OpEntry* entry, const Backend* backend) : entry_(entry), backend_(backend) {}
   // The kernel for a call, compiled on first use; null when the backend declines it.
-  const mt_candidate* find(const void* args);
+  const mt_kernel_entry* find(const void* args);
 
  private:
   const OpEntry* entry_;
   const Backend* backend_;
   std::mutex mutex_;
-  absl::flat_hash_map<std::vector<uint32_t>, std::unique_ptr<mt_candidate>> kernels_;
+  absl::flat_hash_map<std::vector<uint32_t>, std::unique_ptr<mt_kernel_entry>> kernels_;
 };
 
-struct CandidateList {
-  std::vector<Candidate> ordered;  // by priority; the oracle's last
-  Slot direct;                     // of the first, if it takes every call
+struct KernelList {
+  std::vector<KernelEntry> ordered;  // by priority; the reference's last
+  BoundKernel direct;                // of the first, if it takes every call
   bool all_take_alias = false;
 };
 
-// The fastest candidate for each kind of call that was measured: a hash table that never changes.
+// The fastest kernel for each kind of call that was measured: a hash table that never changes.
 class Winners {
  public:
   // `otherwise`: what runs a call that is too small to be looked up.
-  Winners(size_t size, const SignaturePlan& plan_, const Slot& otherwise_, OpState& state_,
+  Winners(size_t size, const SignaturePlan& plan_, const BoundKernel& otherwise_, OpState& state_,
           int slot_);
-  void add(uint64_t signature, const Candidate* candidate);
+  void add(uint64_t signature, const KernelEntry* kernel);
 
   struct Entry {
     uint64_t signature = 0;
-    const Candidate* candidate = nullptr;  // null: such calls were not measured
-    Slot runs;                             // it where it takes the call, else the others
+    const KernelEntry* kernel = nullptr;  // null: such calls were not measured
+    BoundKernel runs;                     // it where it takes the call, else the others
   };
   const Entry& find(uint64_t signature) const {
     const Entry* e = &entries_[signature >> shift_];
@@ -57,16 +57,16 @@ class Winners {
 
   // Copies, so that a call finds all in one place.
   const SignaturePlan plan;
-  const Slot otherwise;
+  const BoundKernel otherwise;
   OpState& state;
   const int slot;
-  const Slot chooses;  // {choose_measured, this}
+  const BoundKernel chooses;  // {choose_measured, this}
 
  private:
   // The winner is asked first, then the others by priority.
   struct Asked {
     const Winners& winners;
-    const Candidate* candidate;
+    const KernelEntry* kernel;
   };
   static int ask(void* self, mt_ctx* ctx, const void* args);
 
@@ -79,21 +79,21 @@ class Winners {
 struct OpState {
   OpEntry* entry;
   std::mutex mutex;
-  std::atomic<const CandidateList*> lists[kMaxDeviceTypes] = {};
+  std::atomic<const KernelList*> lists[kMaxDeviceTypes] = {};
   // The backend that is asked first for this op, rather than for all of its device type.
   std::atomic<const Backend*> pins[kMaxDeviceTypes] = {};
   std::atomic<const Winners*> winners[kMaxDeviceTypes] = {};  // null where nothing was measured
   std::unique_ptr<const SignaturePlan> signature;
-  Slot choice[kMaxDeviceTypes];  // {choose, &refs[i]}
+  BoundKernel choice[kMaxDeviceTypes];  // {choose, &refs[i]}
   struct Ref {
     OpState* state;
     int slot;
   } refs[kMaxDeviceTypes];
-  std::vector<std::unique_ptr<const CandidateList>> kept;
+  std::vector<std::unique_ptr<const KernelList>> kept;
   std::vector<std::unique_ptr<const Winners>> kept_winners;
   std::vector<std::unique_ptr<CompiledOp>> compiled;
   std::atomic<uint64_t> conversions{0};
-  std::atomic<uint64_t> dissolved{0};
+  std::atomic<uint64_t> decomposed{0};
   std::atomic<uint64_t> fallbacks{0};
 };
 
@@ -118,26 +118,26 @@ inline const Backend* pinned_backend(const OpState& state, int slot) {
   return own != nullptr ? own : pins[slot].load(std::memory_order_acquire);
 }
 
-// Runs a candidate if it takes the call, with copies where the host can make it so; else
+// Runs a kernel if it takes the call, with copies where the host can make it so; else
 // MT_DECLINED.
-int run_one(OpState& state, int slot, const Candidate& candidate, mt_ctx* ctx, const void* args);
+int run_one(OpState& state, int slot, const KernelEntry& kernel, mt_ctx* ctx, const void* args);
 // Why it does not take a call; "" where it does, as far as can be said without running it.
-std::string why_not(const OpInfo& op, const Candidate& candidate, int slot, const void* args);
-// The name of a candidate in the table of measurements: "cpu-openmp 1.0/packed_gemm".
-std::string candidate_id(const Candidate& candidate);
+std::string why_not(const OpInfo& op, const KernelEntry& kernel, int slot, const void* args);
+// The name of a kernel in the table of measurements: "cpu-openmp 1.0/packed_gemm".
+std::string kernel_id(const KernelEntry& kernel);
 // The device types of measurements: "cpu", or with their model.
 std::string device_label(int slot);
-// Measures a call of several candidates for the table, and renews the op's winners.
+// Measures a call of several kernels for the table, and renews the op's winners.
 void tune(OpState& state, int slot, mt_ctx* ctx, const void* args, uint64_t signature);
 
-// Whether a candidate takes a call by its flags, and whether the host can see to it that it does.
+// Whether a kernel takes a call by its flags, and whether the host can see to it that it does.
 struct Fit {
   bool takes;        // as it is
   bool convertible;  // with copies of the operands that do not fit
 };
-Fit fit(const OpInfo& op, const mt_candidate& candidate, int device_slot, const void* args);
-// Runs a candidate on dense copies of the operands, and copies its outputs back.
-int run_converted(OpState& state, int device_slot, const mt_candidate& candidate, mt_ctx* ctx,
+Fit fit(const OpInfo& op, const mt_kernel_entry& kernel, int device_slot, const void* args);
+// Runs a kernel on contiguous copies of the operands, and copies its outputs back.
+int run_converted(OpState& state, int device_slot, const mt_kernel_entry& kernel, mt_ctx* ctx,
                   const void* args);
 
 // Which fields of the argument struct a kernel knows that was built for the schema with this hash:
@@ -147,8 +147,8 @@ uint32_t known_fields(const OpInfo& op, uint64_t hash);
 // call says nothing that such a kernel does not know.
 const char* unknown_argument(const OpInfo& op, uint32_t knows, const void* args);
 
-// Makes a backend's kernel a candidate for calls on its device type. Kernels for other schemas than
+// Makes a backend's kernel a kernel for calls on its device type. Kernels for other schemas than
 // the op's own, present and past, are passed over.
-void register_candidate(OpEntry& entry, const Backend& backend, const mt_candidate& candidate);
+void register_kernel(OpEntry& entry, const Backend& backend, const mt_kernel_entry& kernel);
 
 }  // namespace mytorch

@@ -42,7 +42,7 @@ std::string to_line(const Measurement& m) {
   for (const Timing& t : m.timings) {
     char seconds[32];
     std::snprintf(seconds, sizeof(seconds), "%.9g", t.seconds);
-    absl::StrAppend(&line, "\t", t.candidate, "=", seconds);
+    absl::StrAppend(&line, "\t", t.kernel, "=", seconds);
   }
   return line;
 }
@@ -61,7 +61,7 @@ bool from_line(const std::string& line, Measurement* m) {
         !(t.seconds > 0)) {
       return false;
     }
-    t.candidate = fields[i].substr(0, at);
+    t.kernel = fields[i].substr(0, at);
     m->timings.push_back(std::move(t));
   }
   return true;
@@ -203,7 +203,7 @@ uint64_t table_hash(const std::vector<Measurement>& measurements) {
   for (const Measurement& m : measurements) {
     // What is chosen, not how long it took.
     std::string text = absl::StrCat(m.op, "\t", m.device, "\t", m.signature);
-    if (!m.timings.empty()) absl::StrAppend(&text, "\t", m.timings.front().candidate);
+    if (!m.timings.empty()) absl::StrAppend(&text, "\t", m.timings.front().kernel);
     hash += fnv1a(text);
   }
   return hash;

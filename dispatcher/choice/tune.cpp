@@ -1,4 +1,4 @@
-// Measuring: each candidate runs the call that is at hand, in turns with the others.
+// Measuring: each kernel runs the call that is at hand, in turns with the others.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -20,7 +20,7 @@
 namespace mytorch {
 namespace {
 
-// For each kind of call; a call that takes longer is run three times with each candidate.
+// For each kind of call; a call that takes longer is run three times with each kernel.
 constexpr double kBudgetSeconds = 0.05;
 constexpr int kMinRounds = 3;
 constexpr int kMaxRounds = 25;
@@ -35,7 +35,7 @@ class Rehearsal {
  public:
   Rehearsal(const OpInfo& op, int slot, mt_ctx* ctx, const void* args)
       : args_(static_cast<const char*>(args), static_cast<const char*>(args) + op.args_size) {
-    // Candidates may be handed converted operands by the host, through the lists too.
+    // KernelEntries may be handed converted operands by the host, through the lists too.
     lists_.reserve(static_cast<size_t>(op.num_args));
     for (int i = 0; i < op.num_args; ++i) {
       if (op.args[i].type != ArgType::kTensorList || op.args[i].offset == kNoField) continue;
@@ -105,14 +105,14 @@ class Stopwatch {
   Stopwatch(OpState& state, int slot, mt_ctx* ctx, void* args)
       : state_(state), slot_(slot), ctx_(ctx), args_(args) {}
 
-  // Seconds of one run, of `repeats`; nothing where the candidate does not take the call, or fails.
-  std::optional<double> run(const Candidate& candidate, int repeats) {
+  // Seconds of one run, of `repeats`; nothing where the kernel does not take the call, or fails.
+  std::optional<double> run(const KernelEntry& kernel, int repeats) {
     synchronize();
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < repeats; ++i) {
       int status;
       try {
-        status = run_one(state_, slot_, candidate, ctx_, args_);
+        status = run_one(state_, slot_, kernel, ctx_, args_);
       } catch (const Error&) {
         status = MT_ERROR_INTERNAL;
       }
@@ -141,7 +141,7 @@ class Stopwatch {
 };
 
 struct Runner {
-  const Candidate* candidate;
+  const KernelEntry* kernel;
   double guess;
   std::vector<double> seconds = {};
 };
@@ -157,9 +157,9 @@ std::vector<Timing> measure(OpState& state, int slot, mt_ctx* ctx, const void* a
   Stopwatch watch(state, slot, ctx, rehearsal.args());
   std::vector<Runner> runners;
   double best = std::numeric_limits<double>::infinity();
-  for (const Candidate& c : state.lists[slot].load(std::memory_order_acquire)->ordered) {
-    // The first run warms caches up, the candidate's own too.
-    if (c.is_oracle() || !watch.run(c, 1)) continue;
+  for (const KernelEntry& c : state.lists[slot].load(std::memory_order_acquire)->ordered) {
+    // The first run warms caches up, the kernel's own too.
+    if (c.is_reference() || !watch.run(c, 1)) continue;
     const std::optional<double> guess = watch.run(c, 1);
     if (!guess) continue;
     runners.push_back({&c, *guess});
@@ -169,7 +169,7 @@ std::vector<Timing> measure(OpState& state, int slot, mt_ctx* ctx, const void* a
   std::vector<Timing> timings;
   for (const Runner& r : runners) {
     if (r.guess > kHopeless * best) {
-      timings.push_back({candidate_id(*r.candidate), r.guess});
+      timings.push_back({kernel_id(*r.kernel), r.guess});
     } else {
       round += std::max(r.guess, kMinSampleSeconds);
     }
@@ -182,11 +182,11 @@ std::vector<Timing> measure(OpState& state, int slot, mt_ctx* ctx, const void* a
   for (int i = 0; i < rounds; ++i) {
     for (Runner& r : runners) {
       const int repeats = std::max(1, static_cast<int>(kMinSampleSeconds / r.guess));
-      if (const auto s = watch.run(*r.candidate, repeats)) r.seconds.push_back(*s);
+      if (const auto s = watch.run(*r.kernel, repeats)) r.seconds.push_back(*s);
     }
   }
   for (const Runner& r : runners) {
-    if (!r.seconds.empty()) timings.push_back({candidate_id(*r.candidate), median(r.seconds)});
+    if (!r.seconds.empty()) timings.push_back({kernel_id(*r.kernel), median(r.seconds)});
   }
   std::stable_sort(timings.begin(), timings.end(),
                    [](const Timing& a, const Timing& b) { return a.seconds < b.seconds; });

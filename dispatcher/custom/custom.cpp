@@ -213,15 +213,15 @@ CustomOperator::CustomOperator(OperatorSpec given)
     refuse("it has neither a body nor, for kernels, the function infer");
   }
   if (spec.gradient.empty()) {
-    refuse("its gradient has to be decided: \"none\", \"dissolve\", or an operator's name");
+    refuse("its gradient has to be decided: \"none\", \"decompose\", or an operator's name");
   }
-  if (dissolves() && (spec.body == nullptr || spec.infer != nullptr)) {
+  if (decomposes() && (spec.body == nullptr || spec.infer != nullptr)) {
     refuse(spec.body == nullptr
-               ? "without a body there is nothing to dissolve into"
+               ? "without a body there is nothing to decompose into"
                : "an operator that kernels may do as one has to name its gradient, "
                  "or \"none\"");
   }
-  if (spec.gradient != "none" && !dissolves()) {
+  if (spec.gradient != "none" && !decomposes()) {
     gradient = find_op(spec.gradient);
     if (gradient == nullptr) {
       refuse(absl::StrCat("there is no operator '", spec.gradient,
@@ -232,7 +232,7 @@ CustomOperator::CustomOperator(OperatorSpec given)
 }
 
 std::vector<Value> call_custom(const CustomOperator& op, const std::vector<Value>& args) {
-  if (op.dissolves()) return checked_results(op, op.spec.body(args));
+  if (op.decomposes()) return checked_results(op, op.spec.body(args));
   if (op.gradient != nullptr && layers_wanted(layers_of(args))) {
     if (record_custom == nullptr) {
       fail(ErrorCode::kUnsupported, "[", op.info.base, "] gradients need libmytorch's autograd");
@@ -269,7 +269,7 @@ std::vector<Value> run_custom(const CustomOperator& op, const std::vector<Value>
   if (op.spec.body == nullptr) {
     run_primitive(op.entry, first, packed.get());
   } else if (!try_kernel(op.entry, first, packed.get())) {
-    const Detour detour(op.entry, first, packed.get());
+    const Substitution substitution(op.entry, first, packed.get());
     return checked_results(op, op.spec.body(args));
   }
   return {outputs.begin(), outputs.end()};

@@ -20,7 +20,7 @@ struct CustomOperator {
   OpInfo info{};
   OpEntry entry;
 
-  bool dissolves() const { return spec.gradient == "dissolve"; }
+  bool decomposes() const { return spec.gradient == "decompose"; }
 };
 
 // Calls it with a value for each argument.

@@ -121,7 +121,7 @@ class DynamicOutputs {
 // ---- calls ----
 
 // Runs the kernel on the device of `out`. False when none takes the call: the caller then computes
-// what the record's composite says, as a Detour.
+// what the record's composite says, as a Substitution.
 inline bool try_kernel(const OpEntry& entry, TensorImpl* out, const void* args) {
   mt_ctx* ctx = context(out->device_slot, out->abi.dl.device);
   return run_kernel(entry, out->device_slot, ctx, args);

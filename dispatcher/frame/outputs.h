@@ -36,7 +36,7 @@ void check_out(const OpInfo& op, const TensorImpl* out, IntList sizes, ScalarTyp
 
 // An out= result of a kernel that is not pointwise: `out` is checked against what the shape
 // function said; target() is a temporary where out overlaps an input (or is exactly one and a
-// candidate does not take that), is of another type, or not dense in a way the call needs.
+// kernel does not take that), is of another type, or not contiguous in a way the call needs.
 class KernelInto {
  public:
   KernelInto(const OpEntry& entry, const Tensor& out, IntList sizes, ScalarType dtype,

@@ -6,7 +6,7 @@
 #include "core/runtime/device_registry.h"
 #include "core/types/dims.h"
 #include "core/types/errors.h"
-#include "dispatcher/frame/dissolve.h"
+#include "dispatcher/frame/decompose.h"
 #include "dispatcher/frame/outputs.h"
 #include "dispatcher/frame/promotion.h"
 #include "dispatcher/table/fields.h"
@@ -120,13 +120,13 @@ Dims broadcast_sizes(const OpInfo& op, PointwiseInputs in) {
 Dims output_strides(const OpInfo& op, PointwiseInputs in, const Dims& sizes) {
   const int ndim = static_cast<int>(sizes.size());
   Dims strides(ndim);
-  bool all_dense = true;
+  bool all_contiguous = true;
   for (int i = 0; i < op.num_inputs; ++i) {
     const mt_tensor* t = in.inputs[i];
     if (t == nullptr || is_host(t)) continue;
-    all_dense = all_dense && (t->flags & MT_TENSOR_DENSE) != 0;
+    all_contiguous = all_contiguous && (t->flags & MT_TENSOR_CONTIGUOUS) != 0;
   }
-  if (all_dense || ndim <= 1) {
+  if (all_contiguous || ndim <= 1) {
     contiguous_strides(sizes.data(), ndim, strides.data());
     return strides;
   }

@@ -67,7 +67,7 @@ template <Promote promote, int n, int m>
   for (int i = 0; i < m; ++i) {
     if (wanted != nullptr && !wanted[i]) continue;
     const int8_t fixed = op.outputs[i].dtype;
-    outputs[i] = new_dense_like(*like, fixed >= 0 ? static_cast<ScalarType>(fixed) : result);
+    outputs[i] = new_contiguous_like(*like, fixed >= 0 ? static_cast<ScalarType>(fixed) : result);
   }
 }
 

@@ -1,5 +1,5 @@
-// The common case of a pointwise call: dense tensors of one type, shape and device, and numbers
-// that do not raise the type. Whether a call is one is found out inline, with the number of
+// The common case of a pointwise call: contiguous tensors of one type, shape and device, and
+// numbers that do not raise the type. Whether a call is one is found out inline, with the number of
 // operands known: this is most of what such a call costs before its kernel.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace mytorch {
 
-// Whether a call with dense operands of this type alone needs no closer look at their types.
+// Whether a call with contiguous operands of this type alone needs no closer look at their types.
 inline bool is_uniform_type(const OpInfo& op, ScalarType type) {
   return (op.uniform_types >> static_cast<int>(type) & 1) != 0;
 }
@@ -36,8 +36,8 @@ inline bool same_kind(const mt_tensor* a, const mt_tensor* b) {
   return true;
 }
 
-inline bool is_dense_here(const mt_tensor* t) {
-  return (t->flags & (MT_TENSOR_DENSE | MT_TENSOR_HOST)) == MT_TENSOR_DENSE;
+inline bool is_contiguous_here(const mt_tensor* t) {
+  return (t->flags & (MT_TENSOR_CONTIGUOUS | MT_TENSOR_HOST)) == MT_TENSOR_CONTIGUOUS;
 }
 
 // What the operands of such a call have in common.
@@ -47,7 +47,7 @@ struct Uniform {
   bool numbers = false;
 };
 
-// Whether all tensors are dense, here, of one kind and shape, and `fit`.
+// Whether all tensors are contiguous, here, of one kind and shape, and `fit`.
 template <int n, class Fit>
 [[gnu::always_inline]] inline bool look_at(const mt_tensor* const (&inputs)[n], Uniform& all,
                                            Fit&& fit) {
@@ -59,7 +59,7 @@ template <int n, class Fit>
       all.numbers = true;
       continue;
     }
-    if (!is_dense_here(t)) return false;
+    if (!is_contiguous_here(t)) return false;
     if (all.like == nullptr) {
       all.like = t;
     } else if (!same_kind(t, all.like) || !same_shape(t, all.like) || !fit(t)) {
@@ -88,7 +88,7 @@ template <int n>
 [[gnu::always_inline]] inline bool uniform_into(const OpInfo& op,
                                                 const mt_tensor* const (&inputs)[n],
                                                 const TensorImpl* out) {
-  if (op.outputs[0].dtype >= 0 || !is_dense_here(&out->abi) || out->inference) return false;
+  if (op.outputs[0].dtype >= 0 || !is_contiguous_here(&out->abi) || out->inference) return false;
   Uniform all{&out->abi};
   const auto apart = [&](const mt_tensor* t) {
     return t->storage != out->abi.storage || t->dl.data == out->abi.dl.data;

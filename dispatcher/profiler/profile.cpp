@@ -113,12 +113,12 @@ Named names_of(const Events& of, const Event& event) {
   const DeviceType& type = device_type(event.slot);
   Named named{event.op->name, type.name, "", ""};
   if (type.count > 1) absl::StrAppend(&named.device, ":", event.device_index);
-  if (const Candidate* c = event.candidate; c != nullptr) {
+  if (const KernelEntry* c = event.kernel; c != nullptr) {
     named.backend = c->backend->name;
     named.kernel = c->compiled ? "program" : c->abi.name != nullptr ? c->abi.name : "?";
   }
   if (event.status == MT_DECLINED) named.kernel = "(declined)";
-  if (event.status == kDissolved) named.kernel = "(dissolved)";
+  if (event.status == kDecomposed) named.kernel = "(decomposed)";
   if (event.status == kFellBack) named.kernel = "(fallback)";
   if (event.status > MT_DECLINED) named.kernel += " (failed)";
   return named;

@@ -134,7 +134,7 @@ class Recorder final : public Watcher {
     Event event{};
     event.end = now();
     event.op = call.entry->info;
-    event.candidate = ran.candidate;
+    event.kernel = ran.kernel;
     event.memory = cpu_pool::stats().large_in_use;
     event.stream = call.ctx->stream;
     event.device_index = index;

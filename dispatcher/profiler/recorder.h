@@ -14,8 +14,8 @@ namespace mytorch::profiler {
 
 // A kernel call, a detour or a range that ended. Times are nanoseconds of the steady clock.
 struct Event {
-  const OpInfo* op;            // null: a range
-  const Candidate* candidate;  // null for a range, and where no kernel took the call or it threw
+  const OpInfo* op;           // null: a range
+  const KernelEntry* kernel;  // null for a range, and where no kernel took the call or it threw
   uint64_t begin, end;
   uint64_t self;    // without the calls that the same thread made meanwhile
   uint64_t memory;  // large host blocks in use at its end, bytes
@@ -23,7 +23,7 @@ struct Event {
   size_t details;  // where its operands begin in `operands`; of a range, its place in `names`
   int32_t device_index;
   int16_t slot;    // of the device type
-  int16_t status;  // MT_OK, MT_DECLINED, the error, or of a detour kDissolved or kFellBack
+  int16_t status;  // MT_OK, MT_DECLINED, the error, or of a detour kDecomposed or kFellBack
 };
 
 // What a thread recorded.

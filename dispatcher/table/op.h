@@ -97,7 +97,7 @@ struct OpInfo {
 };
 
 // A kernel, callable without looking further.
-struct Slot {
+struct BoundKernel {
   mt_run_fn run;
   void* self;
 };
@@ -105,14 +105,14 @@ struct Slot {
 // The forms of an operator that a layer wraps.
 enum Form : int { kFunctional = 0, kInplace = 1 };
 
-struct OpState;  // candidates, owned by choice/
+struct OpState;  // kernels, owned by choice/
 
 struct OpEntry {
-  // What a call on a device of this type runs: the only candidate where it takes every call, else
+  // What a call on a device of this type runs: the only kernel where it takes every call, else
   // the choice between them; a slot that declines where there is none. Never null.
-  std::atomic<const Slot*> slots[kMaxDeviceTypes] = {{&kDeclines}, {&kDeclines}, {&kDeclines},
-                                                     {&kDeclines}, {&kDeclines}, {&kDeclines},
-                                                     {&kDeclines}, {&kDeclines}};
+  std::atomic<const BoundKernel*> slots[kMaxDeviceTypes] = {
+      {&kDeclines}, {&kDeclines}, {&kDeclines}, {&kDeclines},
+      {&kDeclines}, {&kDeclines}, {&kDeclines}, {&kDeclines}};
   static_assert(kMaxDeviceTypes == 8);
   // The layers' wrappers, of the same signature as the form they wrap; null: the layer ignores the
   // op.
@@ -121,7 +121,7 @@ struct OpEntry {
   std::atomic<OpState*> state{nullptr};
 
   constexpr explicit OpEntry(const OpInfo* info_) : info(info_) {}
-  static const Slot kDeclines;  // returns MT_DECLINED
+  static const BoundKernel kDeclines;  // returns MT_DECLINED
 };
 
 // The generated table: every operator of ops.yaml.

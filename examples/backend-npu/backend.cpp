@@ -19,7 +19,7 @@ extern "C" MT_EXPORT int NPU_INIT(const mt_host* host, mt_backend* backend) {
       {.name = "npu",
        .version = "1.0",
        .device_type = "npu",
-       .candidates = npu::candidates(),
+       .kernels = npu::kernels(),
        .compile = &sdk::compile_entry<&npu::compile>,
        .describe = [](void*) { return "a simulated accelerator: memory and streams of its own"; },
        .device = &npu::device_ops()});

@@ -1,5 +1,5 @@
-// Elements are read into dense vectors of double or int64, computed with, and written back: the
-// chip is simulated, so nothing here cares for speed.
+// Elements are read into contiguous vectors of double or int64, computed with, and written back:
+// the chip is simulated, so nothing here cares for speed.
 #include "kernels.h"
 
 #include <algorithm>
@@ -252,8 +252,9 @@ void sort(mt_ctx& ctx, const mt_args_sort_stable& args) {
 
 // ---- by index ----------------------------------------------------------------------------------
 
-// Calls f(at, same) for each element of `index`: its place in a dense tensor of `indexed`'s shape,
-// and its own in one of shape `beside`. What is out of range is an error that the stream keeps.
+// Calls f(at, same) for each element of `index`: its place in a contiguous tensor of `indexed`'s
+// shape, and its own in one of shape `beside`. What is out of range is an error that the stream
+// keeps.
 template <class F>
 void for_each_index(const char* op, const Operand& indexed, int64_t dim, const Operand& index,
                     const Sizes& beside, F&& f) {
@@ -263,14 +264,14 @@ void for_each_index(const char* op, const Operand& indexed, int64_t dim, const O
   const Sizes over = index.shape.empty() ? Sizes{1} : index.shape;
   const Sizes own = beside.empty() ? Sizes{1} : beside;
   const auto along = static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(shape.size()) : dim);
-  const auto dense = [](const Sizes& sizes) {
+  const auto contiguous = [](const Sizes& sizes) {
     Sizes strides(sizes.size(), 1);
     for (size_t d = sizes.size(); d-- > 1;) strides[d - 1] = strides[d] * sizes[d];
     return strides;
   };
-  Sizes to = dense(shape);
+  Sizes to = contiguous(shape);
   const int64_t step = std::exchange(to[along], 0);
-  Odometer at(over, {to, dense(own)});
+  Odometer at(over, {to, contiguous(own)});
   for (const int64_t value : values) {
     if (value < 0 || value >= shape[along]) {
       throw sdk::Error(MT_ERROR_VALUE, "[" + std::string(op) + "] index " + std::to_string(value) +
@@ -346,29 +347,22 @@ void nonzero(mt_ctx& ctx, const mt_args_nonzero& args) {
 
 }  // namespace
 
-std::span<const mt_candidate> candidates() {
+std::span<const mt_kernel_entry> kernels() {
   // Strides and types are read as they are. copy_ and fill_ also broadcast; they may write wider
   // elements than they read, so not over their own input.
   constexpr uint32_t kAny = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
   constexpr uint32_t kCopies = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES | MT_TAKES_BROADCAST;
-  static constexpr mt_candidate kPlain[] = {
-      sdk::kernel<&copy_>("copy_", MT_HASH_copy_, "chip", 0, kCopies),
-      sdk::kernel<&fill_>("fill_", MT_HASH_fill_, "chip", 0, kCopies),
-      sdk::kernel<&arange>("arange.start_step", MT_HASH_arange_start_step, "chip", 0, kAny),
-      sdk::kernel<&uniform_>("uniform_", MT_HASH_uniform_, "chip", 0, kAny),
-      sdk::kernel<&normal_>("normal_", MT_HASH_normal_, "chip", 0, kAny),
-      sdk::kernel<&random_>("random_.from", MT_HASH_random__from, "chip", 0, kAny),
-      sdk::kernel<&bmm>("bmm", MT_HASH_bmm, "chip", 0, kAny),
-      sdk::kernel<&cat>("cat", MT_HASH_cat, "chip", 0, kAny),
-      sdk::kernel<&cumsum>("cumsum", MT_HASH_cumsum, "chip", 0, kAny),
-      sdk::kernel<&sort>("sort.stable", MT_HASH_sort_stable, "chip", 0, kAny),
-      sdk::kernel<&gather>("gather", MT_HASH_gather, "chip", 0, kAny),
-      sdk::kernel<&scatter>("scatter.src", MT_HASH_scatter_src, "chip", 0, kAny),
-      sdk::kernel<&scatter_add>("scatter_add", MT_HASH_scatter_add, "chip", 0, kAny),
-      sdk::kernel<&nonzero>("nonzero", MT_HASH_nonzero, "chip", 0, kAny),
+  static constexpr mt_kernel_entry kPlain[] = {
+      sdk::kernel<&copy_>("chip", kCopies),    sdk::kernel<&fill_>("chip", kCopies),
+      sdk::kernel<&arange>("chip", kAny),      sdk::kernel<&uniform_>("chip", kAny),
+      sdk::kernel<&normal_>("chip", kAny),     sdk::kernel<&random_>("chip", kAny),
+      sdk::kernel<&bmm>("chip", kAny),         sdk::kernel<&cat>("chip", kAny),
+      sdk::kernel<&cumsum>("chip", kAny),      sdk::kernel<&sort>("chip", kAny),
+      sdk::kernel<&gather>("chip", kAny),      sdk::kernel<&scatter>("chip", kAny),
+      sdk::kernel<&scatter_add>("chip", kAny), sdk::kernel<&nonzero>("chip", kAny),
   };
-  static const std::vector<mt_candidate>* const all = [] {
-    auto* list = new std::vector<mt_candidate>(std::begin(kPlain), std::end(kPlain));
+  static const std::vector<mt_kernel_entry>* const all = [] {
+    auto* list = new std::vector<mt_kernel_entry>(std::begin(kPlain), std::end(kPlain));
     add_window_kernels(*list);
     add_operator_kernels(*list);
     return list;

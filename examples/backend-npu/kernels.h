@@ -7,6 +7,6 @@
 
 namespace npu {
 
-std::span<const mt_candidate> candidates();
+std::span<const mt_kernel_entry> kernels();
 
 }  // namespace npu

@@ -102,11 +102,10 @@ std::span<const mt_operator> operators() {
   return kOperators;
 }
 
-void add_operator_kernels(std::vector<mt_candidate>& candidates) {
+void add_operator_kernels(std::vector<mt_kernel_entry>& kernels) {
   constexpr uint32_t kAny = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
-  candidates.push_back(sdk::kernel<&rms_norm>("npu::rms_norm", 0, "chip", 0, kAny));
-  candidates.push_back(
-      sdk::kernel<&rms_norm_backward>("npu::rms_norm_backward", 0, "chip", 0, kAny));
+  kernels.push_back(sdk::kernel_of<&rms_norm>("npu::rms_norm", 0, "chip", kAny));
+  kernels.push_back(sdk::kernel_of<&rms_norm_backward>("npu::rms_norm_backward", 0, "chip", kAny));
 }
 
 }  // namespace npu

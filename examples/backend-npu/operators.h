@@ -9,6 +9,6 @@
 namespace npu {
 
 std::span<const mt_operator> operators();
-void add_operator_kernels(std::vector<mt_candidate>& candidates);
+void add_operator_kernels(std::vector<mt_kernel_entry>& kernels);
 
 }  // namespace npu

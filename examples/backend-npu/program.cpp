@@ -486,7 +486,7 @@ struct Reduce {
   }
 };
 
-// ---- the entries of candidates
+// ---- the entries of kernels
 
 int run_pointwise(void* self, mt_ctx* ctx, const void* args) {
   return sdk::guarded(ctx, [&] {
@@ -512,21 +512,21 @@ int run_reduce(void* self, mt_ctx* ctx, const void* args) {
 }  // namespace
 
 void compile(const mt_program& program, mt_dtype compute, std::span<const mt_dtype> /*types*/,
-             mt_candidate& candidate) {
+             mt_kernel_entry& kernel) {
   const Body body(program, compute);
   if (program.fold == nullptr) {
-    candidate.self = new Pointwise{body};  // for good, as candidates are
-    candidate.run = &run_pointwise;
+    kernel.self = new Pointwise{body};  // for good, as kernels are
+    kernel.run = &run_pointwise;
   } else {
     Fold(program.fold, body.is_real(program.step));  // declines what it does not know
-    candidate.self =
+    kernel.self =
         new Reduce{body, program.fold, program.step, program.dim_offset, program.dim_field};
-    candidate.run = &run_reduce;
+    kernel.run = &run_reduce;
   }
-  candidate.size = sizeof(mt_candidate);
-  candidate.name = "interpreted";
-  candidate.supports = nullptr;
-  candidate.flags = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
+  kernel.size = sizeof(mt_kernel_entry);
+  kernel.name = "interpreted";
+  kernel.supports = nullptr;
+  kernel.flags = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
 }
 
 }  // namespace npu

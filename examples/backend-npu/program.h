@@ -10,6 +10,6 @@ namespace npu {
 
 // Throws sdk::Declined for a program with an operation or a fold that is unknown here.
 void compile(const mt_program& program, mt_dtype compute, std::span<const mt_dtype> types,
-             mt_candidate& candidate);
+             mt_kernel_entry& kernel);
 
 }  // namespace npu

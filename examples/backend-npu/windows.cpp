@@ -339,21 +339,15 @@ void avg_pool_gradient(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
 
 }  // namespace
 
-void add_window_kernels(std::vector<mt_candidate>& list) {
+void add_window_kernels(std::vector<mt_kernel_entry>& list) {
   constexpr uint32_t kAny = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
-  list.push_back(sdk::kernel<&convolution>("convolution", MT_HASH_convolution, "chip", 0, kAny));
-  list.push_back(sdk::kernel<&convolution_input>(
-      "convolution_backward_input", MT_HASH_convolution_backward_input, "chip", 0, kAny));
-  list.push_back(sdk::kernel<&convolution_weight>(
-      "convolution_backward_weight", MT_HASH_convolution_backward_weight, "chip", 0, kAny));
-  list.push_back(sdk::kernel<&max_pool>("max_pool2d_with_indices", MT_HASH_max_pool2d_with_indices,
-                                        "chip", 0, kAny));
-  list.push_back(sdk::kernel<&max_pool_gradient>("max_pool2d_with_indices_backward",
-                                                 MT_HASH_max_pool2d_with_indices_backward, "chip",
-                                                 0, kAny));
-  list.push_back(sdk::kernel<&avg_pool>("avg_pool2d", MT_HASH_avg_pool2d, "chip", 0, kAny));
-  list.push_back(sdk::kernel<&avg_pool_gradient>("avg_pool2d_backward", MT_HASH_avg_pool2d_backward,
-                                                 "chip", 0, kAny));
+  list.push_back(sdk::kernel<&convolution>("chip", kAny));
+  list.push_back(sdk::kernel<&convolution_input>("chip", kAny));
+  list.push_back(sdk::kernel<&convolution_weight>("chip", kAny));
+  list.push_back(sdk::kernel<&max_pool>("chip", kAny));
+  list.push_back(sdk::kernel<&max_pool_gradient>("chip", kAny));
+  list.push_back(sdk::kernel<&avg_pool>("chip", kAny));
+  list.push_back(sdk::kernel<&avg_pool_gradient>("chip", kAny));
 }
 
 }  // namespace npu

@@ -7,6 +7,6 @@
 
 namespace npu {
 
-void add_window_kernels(std::vector<mt_candidate>& list);
+void add_window_kernels(std::vector<mt_kernel_entry>& list);
 
 }  // namespace npu

@@ -2,7 +2,7 @@
 #include "mytorch/abi.h"
 #include "mytorch/abi_ops/hypot.h"
 
-// The host hands a candidate without flags dense operands of one type and shape.
+// The host hands a kernel without flags contiguous operands of one type and shape.
 static int hypot_f32(void* self, mt_ctx* ctx, const void* given) {
   const mt_args_hypot* args = (const mt_args_hypot*)given;
   const mt_dltensor* out = &args->out->dl;
@@ -16,7 +16,7 @@ static int hypot_f32(void* self, mt_ctx* ctx, const void* given) {
   return MT_OK;
 }
 
-static const mt_candidate kCandidates[] = {{.size = sizeof(mt_candidate),
+static const mt_kernel_entry kKernels[] = {{.size = sizeof(mt_kernel_entry),
                                             .op = "hypot",
                                             .hash = MT_HASH_hypot,
                                             .name = "answer",
@@ -29,7 +29,7 @@ MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
   backend->name = "answer-c";
   backend->version = "1.0";
   backend->device_type = "cpu";
-  backend->candidates = kCandidates;
-  backend->num_candidates = 1;
+  backend->kernels = kKernels;
+  backend->num_kernels = 1;
   return MT_OK;
 }

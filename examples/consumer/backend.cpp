@@ -17,12 +17,12 @@ void hypot(mt_ctx& ctx, const mt_args_hypot& args) {
   });
 }
 
-constexpr mt_candidate kCandidates[] = {sdk::kernel<&hypot>("hypot", MT_HASH_hypot, "answer")};
+constexpr mt_kernel_entry kKernels[] = {sdk::kernel<&hypot>("answer")};
 
 }  // namespace
 
 extern "C" MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
   return sdk::fill_backend(
       host, backend,
-      {.name = "answer", .version = "1.0", .device_type = "cpu", .candidates = kCandidates});
+      {.name = "answer", .version = "1.0", .device_type = "cpu", .kernels = kKernels});
 }

@@ -58,8 +58,8 @@ Tensor stack_examples(const std::vector<Tensor>& examples, IntList indices) {
   const size_t bytes = static_cast<size_t>(first.numel() * first.element_size());
   char* to = fresh_data<char>(batch);
   for (const Tensor& example : examples) {
-    const Tensor dense = example.is_contiguous() ? example : example.contiguous();
-    if (bytes != 0) std::memcpy(to, dense.raw_data(), bytes);
+    const Tensor contiguous = example.is_contiguous() ? example : example.contiguous();
+    if (bytes != 0) std::memcpy(to, contiguous.raw_data(), bytes);
     to += bytes;
   }
   return batch;

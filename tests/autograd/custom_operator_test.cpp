@@ -104,10 +104,10 @@ TEST(CustomSchemaTest, SaysWhatItDoesNotUnderstand) {
 
 // ---- of a program
 
-TEST(CustomOperatorTest, DissolvesWithItsGradient) {
+TEST(CustomOperatorTest, DecomposesWithItsGradient) {
   register_operator({.schema = "test::swish(Tensor x, *, float beta=1) -> Tensor",
                      .doc = "x * sigmoid(beta * x)",
-                     .gradient = "dissolve",
+                     .gradient = "decompose",
                      .body = [](const std::vector<Value>& args) -> std::vector<Value> {
                        const Tensor& x = args[0].tensor();
                        return {x * sigmoid(x * args[1].scalar())};
@@ -141,7 +141,7 @@ TEST(CustomOperatorTest, GradientIsAnotherOperator) {
   register_operator(
       {.schema = "test::cube_backward(Tensor grad, Tensor x, *, float scale=1) -> Tensor",
        .doc = "3 scale x^2 grad",
-       .gradient = "dissolve",
+       .gradient = "decompose",
        .body = [](const std::vector<Value>& args) -> std::vector<Value> {
          const Tensor& x = args[1].tensor();
          return {args[0].tensor() * x * x * Scalar(3 * args[2].scalar().to_double())};
@@ -216,9 +216,9 @@ TEST(CustomOperatorTest, RefusesWhatIsUndecided) {
   };
   refused({"test::undecided(Tensor x) -> Tensor", "", "", body}, "its gradient has to be decided");
   refused({"test::empty(Tensor x) -> Tensor", "", "none"}, "neither a body nor");
-  refused({"test::nothing(Tensor x) -> Tensor", "", "dissolve", nullptr,
+  refused({"test::nothing(Tensor x) -> Tensor", "", "decompose", nullptr,
            [](const std::vector<Value>&) { return std::vector<ResultSpec>(1); }},
-          "there is nothing to dissolve into");
+          "there is nothing to decompose into");
   refused({"test::missing(Tensor x) -> Tensor", "", "test::no_such", body},
           "there is no operator 'test::no_such'");
   refused({"test::wants(Tensor x) -> Tensor", "", "mul.Tensor", body}, "wants 'self'");
@@ -248,10 +248,10 @@ int infer_scale(void*, const void* given, mt_result* results) {
   return MT_OK;
 }
 
-// Takes dense operands only, as a simple kernel may.
+// Takes contiguous operands only, as a simple kernel may.
 int run_scale(void*, mt_ctx*, const void* given) {
   const auto& args = *static_cast<const ScaleArgs*>(given);
-  EXPECT_NE(args.x->flags & MT_TENSOR_DENSE, 0u);
+  EXPECT_NE(args.x->flags & MT_TENSOR_CONTIGUOUS, 0u);
   int64_t n = 1;
   for (int i = 0; i < args.x->dl.ndim; ++i) n *= args.x->dl.shape[i];
   for (int64_t i = 0; i < n; ++i) {
@@ -279,20 +279,20 @@ int scale_init(const mt_host*, mt_backend* backend) {
                   "test::scale_by_backward",
                   infer_scale,
                   nullptr};
-  static mt_candidate candidates[2] = {};
+  static mt_kernel_entry kernels[2] = {};
   for (int i = 0; i < 2; ++i) {
-    candidates[i].size = sizeof(mt_candidate);
-    candidates[i].op = i == 0 ? "test::scale_by_backward" : "test::scale_by";
-    candidates[i].name = "loop";
-    candidates[i].run = run_scale;
+    kernels[i].size = sizeof(mt_kernel_entry);
+    kernels[i].op = i == 0 ? "test::scale_by_backward" : "test::scale_by";
+    kernels[i].name = "loop";
+    kernels[i].run = run_scale;
   }
   backend->name = "scaler";
   backend->version = "1";
   backend->device_type = "cpu";
   backend->operators = operators;
   backend->num_operators = 2;
-  backend->candidates = candidates;
-  backend->num_candidates = 2;
+  backend->kernels = kernels;
+  backend->num_kernels = 2;
   return MT_OK;
 }
 

@@ -97,21 +97,21 @@ TEST(DtypeTest, ConversionsNeverOverflow) {
 
 // ---- operands ----
 
-TEST(TensorViewTest, Dense) {
-  const TestTensor dense = TestTensor::empty(sdk::dtype_of<float>, {2, 3});
-  EXPECT_TRUE(dense.view().is_dense());
-  EXPECT_FALSE(dense.reversed().view().is_dense());
-  EXPECT_TRUE(dense.as_strided({2, 1, 3}, {3, 77, 1}).view().is_dense());
-  EXPECT_FALSE(dense.as_strided({2, 2}, {3, 1}).view().is_dense());
-  EXPECT_TRUE(dense.as_strided({2, 0}, {5, 5}).view().is_dense());
-  EXPECT_FALSE(dense.as_strided({3}, {0}).view().is_dense());
-  EXPECT_TRUE(dense.as_strided({}, {}).view().is_dense());
-  EXPECT_EQ(dense.view().size(-1), 3);
-  EXPECT_EQ(dense.view().stride(-2), 3);
-  EXPECT_EQ(dense.view().numel(), 6);
+TEST(TensorViewTest, Contiguous) {
+  const TestTensor contiguous = TestTensor::empty(sdk::dtype_of<float>, {2, 3});
+  EXPECT_TRUE(contiguous.view().is_contiguous());
+  EXPECT_FALSE(contiguous.reversed().view().is_contiguous());
+  EXPECT_TRUE(contiguous.as_strided({2, 1, 3}, {3, 77, 1}).view().is_contiguous());
+  EXPECT_FALSE(contiguous.as_strided({2, 2}, {3, 1}).view().is_contiguous());
+  EXPECT_TRUE(contiguous.as_strided({2, 0}, {5, 5}).view().is_contiguous());
+  EXPECT_FALSE(contiguous.as_strided({3}, {0}).view().is_contiguous());
+  EXPECT_TRUE(contiguous.as_strided({}, {}).view().is_contiguous());
+  EXPECT_EQ(contiguous.view().size(-1), 3);
+  EXPECT_EQ(contiguous.view().stride(-2), 3);
+  EXPECT_EQ(contiguous.view().numel(), 6);
   EXPECT_FALSE(sdk::TensorView());
-  EXPECT_EQ(sdk::shape_text(dense.view().shape()), "(2, 3)");
-  EXPECT_EQ(sdk::shape_text(dense.as_strided({3}, {1}).view().shape()), "(3,)");
+  EXPECT_EQ(sdk::shape_text(contiguous.view().shape()), "(2, 3)");
+  EXPECT_EQ(sdk::shape_text(contiguous.as_strided({3}, {1}).view().shape()), "(3,)");
 }
 
 TEST(ScalarTest, KindsAndAbsence) {
@@ -150,7 +150,7 @@ std::vector<std::array<int64_t, N>> visit(const sdk::StridedLoop<N>& loop, int64
 TEST(StridedLoopTest, VisitsEveryElementInPieces) {
   const Shape shape = {2, 3, 1, 4, 5};
   const std::vector<Shape> layouts = {
-      {60, 20, 20, 5, 1},  // dense
+      {60, 20, 20, 5, 1},  // contiguous
       {1, 2, 6, 6, 24},    // reversed
       {60, 20, 1, 0, 1},   // broadcast
       {100, 30, 9, 6, 1},  // padded rows
@@ -185,24 +185,24 @@ TEST(StridedLoopTest, VisitsEveryElementInPieces) {
 
 TEST(StridedLoopTest, JoinsDimensions) {
   const Shape shape = {2, 3, 4};
-  const Shape dense = {12, 4, 1};
+  const Shape contiguous = {12, 4, 1};
   const Shape reversed = {1, 2, 6};
-  EXPECT_EQ((sdk::StridedLoop<2>(shape, {dense.data(), dense.data()}).ndim()), 1);
+  EXPECT_EQ((sdk::StridedLoop<2>(shape, {contiguous.data(), contiguous.data()}).ndim()), 1);
   EXPECT_EQ((sdk::StridedLoop<1>(shape, {reversed.data()}).ndim()), 1);
   EXPECT_EQ((sdk::StridedLoop<1>(shape, {reversed.data()}, sdk::Order::kRowMajor).ndim()), 3);
-  const sdk::StridedLoop<2> mixed(shape, {dense.data(), reversed.data()});
+  const sdk::StridedLoop<2> mixed(shape, {contiguous.data(), reversed.data()});
   EXPECT_EQ(mixed.ndim(), 3);
   EXPECT_EQ(mixed.inner_stride(0), 1);
   const Shape none = {3, 0, 4};
-  const sdk::StridedLoop<1> empty(none, {dense.data()});
+  const sdk::StridedLoop<1> empty(none, {contiguous.data()});
   EXPECT_EQ(empty.numel(), 0);
   int calls = 0;
   empty.for_each([&](const std::array<int64_t, 1>&) { ++calls; });
   EXPECT_EQ(calls, 0);
-  const sdk::StridedLoop<1> one(Shape{}, {dense.data()});
+  const sdk::StridedLoop<1> one(Shape{}, {contiguous.data()});
   one.for_each([&](const std::array<int64_t, 1>& at) { calls += at[0] == 0 ? 1 : 100; });
   EXPECT_EQ(calls, 1);
-  EXPECT_THROW(sdk::StridedLoop<1>(Shape(65, 1), {dense.data()}), sdk::Error);
+  EXPECT_THROW(sdk::StridedLoop<1>(Shape(65, 1), {contiguous.data()}), sdk::Error);
 }
 
 TEST(StridedLoopTest, Broadcasts) {
@@ -272,12 +272,12 @@ const char* never(const NewArgs& args) {
   return args.added_later == 0 ? "added_later is 0" : nullptr;
 }
 
-constexpr mt_candidate kTable[] = {
-    sdk::kernel<&good_kernel, &never>("good", 17, "simple", 5, MT_TAKES_STRIDED),
-    sdk::kernel<&bad_kernel>("bad", 18, "simple"),
-    sdk::kernel<&hungry_kernel>("hungry", 19, "simple"),
-    sdk::kernel<&odd_kernel>("odd", 20, "simple"),
-    sdk::kernel<&picky_kernel>("picky", 21, "simple"),
+constexpr mt_kernel_entry kTable[] = {
+    sdk::kernel_of<&good_kernel, &never>("good", 17, "simple", MT_TAKES_STRIDED, 5),
+    sdk::kernel_of<&bad_kernel>("bad", 18, "simple"),
+    sdk::kernel_of<&hungry_kernel>("hungry", 19, "simple"),
+    sdk::kernel_of<&odd_kernel>("odd", 20, "simple"),
+    sdk::kernel_of<&picky_kernel>("picky", 21, "simple"),
 };
 
 TEST(KernelTest, EntriesAndStatuses) {
@@ -317,9 +317,9 @@ TEST(BackendTest, WritesOnlyWhatTheHostKnows) {
   std::fill_n(reinterpret_cast<char*>(&backend), sizeof(backend), '\x77');
   backend.size = offsetof(mt_backend, compile);  // as of an older, smaller struct
   ASSERT_EQ(sdk::fill_backend(&loader, &backend,
-                              {.name = "test", .device_type = "cpu", .candidates = kTable}),
+                              {.name = "test", .device_type = "cpu", .kernels = kTable}),
             MT_OK);
-  EXPECT_EQ(backend.num_candidates, 5);
+  EXPECT_EQ(backend.num_kernels, 5);
   EXPECT_EQ(backend.size, offsetof(mt_backend, compile));
   EXPECT_EQ(reinterpret_cast<const unsigned char*>(&backend.compile)[0], 0x77);
   loader.abi_major = MT_ABI_MAJOR + 1;

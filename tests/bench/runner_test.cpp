@@ -63,7 +63,7 @@ TEST_F(Runner, RowsOfBackends) {
   EXPECT_EQ(found[0].flops, 64);  // of self + other, the body where alpha is 1
 }
 
-TEST_F(Runner, WithoutBackendsTheOracleIsLeftOut) {
+TEST_F(Runner, WithoutBackendsTheReferenceIsLeftOut) {
   for (const Row& row : rows(named("exp", R"({"self": {"shape": [64]}})"), {})) {
     EXPECT_NE(row.backend, "reference");
   }

@@ -42,7 +42,7 @@ TEST(ViewTest, AViewOfAViewIsAViewOfTheRoot) {
   EXPECT_EQ(a.impl()->refs.load(), 1u);
 }
 
-TEST(ViewTest, DenseIsSeenThroughOddStrides) {
+TEST(ViewTest, ContiguousIsSeenThroughOddStrides) {
   const Tensor x = tensor({0, 1, 2, 3, 4, 5});
   EXPECT_TRUE(view_of(x, {1, 6}, {99, 1}, 0).is_contiguous());
   EXPECT_TRUE(view_of(x, {0, 3}, {5, 7}, 0).is_contiguous());

@@ -1,4 +1,4 @@
-// Which candidate runs, and what is said when none does.
+// Which kernel runs, and what is said when none does.
 #include "dispatcher/choice/choice.h"
 
 #include <cstdlib>
@@ -56,7 +56,7 @@ Tensor x() { return tensor({3.0}).to(bare().device()); }
 
 std::vector<std::string> names_of(const char* op) {
   std::vector<std::string> names;
-  for (const Candidate& c : candidates(*find_op(op), bare().slot())) {
+  for (const KernelEntry& c : kernels(*find_op(op), bare().slot())) {
     if (!c.compiled) names.emplace_back(c.abi.name);
   }
   return names;
@@ -71,7 +71,7 @@ TEST(ChoiceTest, AsksByPriorityThenInOrderOfRegistration) {
   EXPECT_EQ(values(hypot(x(), x())), Values{3});
 }
 
-TEST(ChoiceTest, GoesOnWhereACandidateDeclines) {
+TEST(ChoiceTest, GoesOnWhereAKernelDeclines) {
   bare();
   int asked = 0;
   add_backend_with("declines", "bare",
@@ -87,7 +87,7 @@ TEST(ChoiceTest, GoesOnWhereACandidateDeclines) {
   EXPECT_EQ(asked, 1);
 }
 
-TEST(ChoiceTest, TheErrorNamesEveryCandidateAndItsReason) {
+TEST(ChoiceTest, TheErrorNamesEveryKernelAndItsReason) {
   bare();
   add_backend_with(
       "reasons", "bare",
@@ -95,8 +95,8 @@ TEST(ChoiceTest, TheErrorNamesEveryCandidateAndItsReason) {
              [](const void*) { return "only on Sundays"; }),
        runs("remainder.Tensor", "late", [](mt_ctx*, const void*) { return int{MT_DECLINED}; }),
        {"remainder.Tensor", "simple", -1, 0, [](mt_ctx*, const void*) { return int{MT_OK}; }}});
-  add_backend_with("reasons-oracle", "bare", {gives("remainder.Tensor", "definition", 7)},
-                   MT_BACKEND_ORACLE);
+  add_backend_with("reasons-reference", "bare", {gives("remainder.Tensor", "definition", 7)},
+                   MT_BACKEND_REFERENCE);
   const Tensor two = tensor({1, 2, 3, 4}).to(bare().device());
   const Tensor strided = Tensor::adopt(new_view(two.impl(), {2}, {2}, 0));
   expect_error(
@@ -104,8 +104,8 @@ TEST(ChoiceTest, TheErrorNamesEveryCandidateAndItsReason) {
       {"[remainder] no kernel of remainder.Tensor on bare takes",
        "(self: float32(2,), other: float32(2,))", "\n  reasons/conditional: only on Sundays",
        "\n  reasons/late: declined when it was run",
-       "\n  reasons/simple: takes only dense operands, and there is no copy_ kernel",
-       "\n  reasons-oracle/definition: is the oracle", "MYTORCH_FALLBACK=1"},
+       "\n  reasons/simple: takes only contiguous operands, and there is no copy_ kernel",
+       "\n  reasons-reference/definition: is the reference", "MYTORCH_FALLBACK=1"},
       [&] { remainder(strided, strided); });
 }
 
@@ -149,14 +149,14 @@ TEST(PinTest, ScopesNest) {
   bare();
   add_backend_with("pin-a", "bare", {gives("copysign.Tensor", "a", 1, 9)});
   add_backend_with("pin-b", "bare", {gives("copysign.Tensor", "b", 2)});
-  add_backend_with("pin-c", "bare", {gives("copysign.Tensor", "c", 3)}, MT_BACKEND_ORACLE);
+  add_backend_with("pin-c", "bare", {gives("copysign.Tensor", "c", 3)}, MT_BACKEND_REFERENCE);
   auto result = [] { return values(copysign(x(), x()))[0]; };
   EXPECT_EQ(result(), 1);
   {
     const Prefer b("bare", "pin-b");
     EXPECT_EQ(result(), 2);
     {
-      const Prefer oracle("bare", "pin-c");
+      const Prefer ref("bare", "pin-c");
       EXPECT_EQ(result(), 3);
       const Prefer a("bare", "pin-a");
       EXPECT_EQ(result(), 1);
@@ -176,7 +176,7 @@ TEST(PinTest, TheOthersTakeWhatThePinnedOneDeclines) {
   add_backend_with("pin-rest", "bare", {gives("logaddexp", "rest", 2)});
   const Prefer some("bare", "pin-some");
   EXPECT_EQ(values(logaddexp(x(), x())), Values{2});
-  // Unless nothing but the pinned one is allowed; then the op dissolves, and its nodes lack
+  // Unless nothing but the pinned one is allowed; then the op decomposes, and its nodes lack
   // kernels.
   const RestrictKernels restricted(Kernels::kPreferred);
   expect_error(ErrorCode::kUnsupported, {}, [] { logaddexp(x(), x()); });
@@ -225,18 +225,18 @@ TEST(RegisterTest, RefusesWhatBreaksTheContract) {
     b->device_type = "cpu";
     return int{MT_OK};
   });
-  refused(ErrorCode::kValue, "3 candidates but no table", [](const mt_host*, mt_backend* b) {
+  refused(ErrorCode::kValue, "3 kernels but no table", [](const mt_host*, mt_backend* b) {
     b->name = "untabled";
     b->device_type = "cpu";
-    b->num_candidates = 3;
+    b->num_kernels = 3;
     return int{MT_OK};
   });
-  refused(ErrorCode::kValue, "mt_candidate::size", [](const mt_host*, mt_backend* b) {
-    static const mt_candidate sizeless[2] = {};
+  refused(ErrorCode::kValue, "mt_kernel_entry::size", [](const mt_host*, mt_backend* b) {
+    static const mt_kernel_entry sizeless[2] = {};
     b->name = "sizeless";
     b->device_type = "cpu";
-    b->candidates = sizeless;
-    b->num_candidates = 2;
+    b->kernels = sizeless;
+    b->num_kernels = 2;
     return int{MT_OK};
   });
   refused(ErrorCode::kDevice, "'unheard-of' is not known", [](const mt_host*, mt_backend* b) {
@@ -263,17 +263,17 @@ TEST(RegisterTest, PassesOverWhatItDoesNotKnow) {
   other.hash = 12345;
   add_backend_with("newer-ops", "bare", {other, gives("fmax", "known", 2)});
   EXPECT_EQ(names_of("fmax"), std::vector<std::string>{"known"});
-  static mt_candidate unknown[2];
+  static mt_kernel_entry unknown[2];
   unknown[0] = unknown[1] = {};
-  unknown[0].size = unknown[1].size = sizeof(mt_candidate);
+  unknown[0].size = unknown[1].size = sizeof(mt_kernel_entry);
   unknown[0].op = "op_of_another_time";
   unknown[1].op = "fmax";
   unknown[1].hash = MT_HASH_fmax;  // and no function
   register_backend([](const mt_host*, mt_backend* b) {
     b->name = "unknown-ops";
     b->device_type = "bare";
-    b->candidates = unknown;
-    b->num_candidates = 2;
+    b->kernels = unknown;
+    b->num_kernels = 2;
     return int{MT_OK};
   });
   EXPECT_EQ(names_of("fmax"), std::vector<std::string>{"known"});
@@ -283,14 +283,14 @@ TEST(RegisterTest, PassesOverWhatItDoesNotKnow) {
 TEST(RegisterTest, TakesLongerStructs) {
   bare();
   struct Longer {
-    mt_candidate known;
+    mt_kernel_entry known;
     void* more[3];
   };
   static Longer table[2];
   const char* const kNames[] = {"first", "second"};
   for (int i = 0; i < 2; ++i) {
     table[i] = {{}, {&table, &table, &table}};
-    mt_candidate& c = table[i].known;
+    mt_kernel_entry& c = table[i].known;
     c.size = sizeof(Longer);
     c.op = i == 0 ? "maximum" : "minimum";
     c.hash = i == 0 ? MT_HASH_maximum : MT_HASH_minimum;
@@ -303,8 +303,8 @@ TEST(RegisterTest, TakesLongerStructs) {
   register_backend([](const mt_host*, mt_backend* b) {
     b->name = "longer";
     b->device_type = "bare";
-    b->candidates = &table[0].known;
-    b->num_candidates = 2;
+    b->kernels = &table[0].known;
+    b->num_kernels = 2;
     b->abi_minor = 99;
     return int{MT_OK};
   });

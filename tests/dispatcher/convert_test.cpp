@@ -36,12 +36,12 @@ FakeDevice& copies() {
 Tensor on_device(const Tensor& x) { return x.to(copies().device()); }
 Tensor matrix() { return on_device(tensor({1, 2, 3, 4, 5, 6}).view({2, 3})); }
 
-// out = self - 10 * other, for dense float32 operands of one shape that are apart from the result;
-// what it is given instead fails the test.
+// out = self - 10 * other, for contiguous float32 operands of one shape that are apart from the
+// result; what it is given instead fails the test.
 int simple(mt_ctx*, const void* given) {
   const auto& args = *static_cast<const mt_args_hypot*>(given);
   for (const mt_tensor* t : {args.self, args.other, args.out}) {
-    EXPECT_NE(t->flags & MT_TENSOR_DENSE, 0u);
+    EXPECT_NE(t->flags & MT_TENSOR_CONTIGUOUS, 0u);
     EXPECT_TRUE(same_dtype(t->dl.dtype, to_abi(kFloat32)));
     EXPECT_EQ(numel(t), numel(args.out));
   }
@@ -75,7 +75,7 @@ TEST_F(SimpleKernelTest, GetsTheSimpleCaseAsItIs) {
   EXPECT_EQ(conversions(), 0u);
 }
 
-TEST_F(SimpleKernelTest, GetsDenseCopiesOfStridedOperands) {
+TEST_F(SimpleKernelTest, GetsContiguousCopiesOfStridedOperands) {
   const Tensor turned = matrix().t();
   const Tensor y = hypot(turned, turned);
   EXPECT_EQ(values(y), (Values{-9, -36, -18, -45, -27, -54}));
@@ -162,7 +162,7 @@ TEST_F(SimpleKernelTest, IsAskedAboutTheCallThatItWouldGet) {
                      },
                      [](const void* given) {
                        const auto& args = *static_cast<const mt_args_atan2*>(given);
-                       EXPECT_NE(args.self->flags & MT_TENSOR_DENSE, 0u);
+                       EXPECT_NE(args.self->flags & MT_TENSOR_CONTIGUOUS, 0u);
                        ++asked;
                        return numel(args.self) == 6 ? nullptr : "not six";
                      }}});
@@ -176,7 +176,7 @@ TEST_F(SimpleKernelTest, IsAskedAboutTheCallThatItWouldGet) {
   EXPECT_EQ(values(out), Values(3, 5));
 }
 
-// Reductions and primitives: dense, and of the type to compute in; lists of tensors too.
+// Reductions and primitives: contiguous, and of the type to compute in; lists of tensors too.
 TEST(SimpleKernelsTest, ListsOfTensors) {
   copies();
   add_backend_with("cats", "copies", {{"cat", "rows", 0, 0, [](mt_ctx*, const void* given) {
@@ -184,7 +184,7 @@ TEST(SimpleKernelsTest, ListsOfTensors) {
                                          float* to = floats(args.out);
                                          for (int64_t i = 0; i < args.tensors.size; ++i) {
                                            const mt_tensor* t = args.tensors.data[i];
-                                           EXPECT_NE(t->flags & MT_TENSOR_DENSE, 0u);
+                                           EXPECT_NE(t->flags & MT_TENSOR_CONTIGUOUS, 0u);
                                            to = std::copy_n(floats(t), numel(t), to);
                                          }
                                          return int{MT_OK};
@@ -195,7 +195,7 @@ TEST(SimpleKernelsTest, ListsOfTensors) {
   EXPECT_EQ(values(cat(list)), (Values{1, 4, 2, 5, 3, 6, 1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(list[0].impl(), first);  // the caller's list is untouched
   EXPECT_EQ(slow_paths_of("cat").conversions, 1u);
-  // And the next candidate gets the call as it was, when one declines after all.
+  // And the next kernel gets the call as it was, when one declines after all.
   static const void* seen = nullptr;
   add_backend_with(
       "cats-again", "copies",
@@ -213,7 +213,7 @@ TEST(SimpleKernelsTest, WrittenArguments) {
   add_backend_with("fills", "copies", {{"uniform_", "counts", 0, 0, [](mt_ctx*, const void* given) {
                                           const auto& args =
                                               *static_cast<const mt_args_uniform_*>(given);
-                                          EXPECT_NE(args.self->flags & MT_TENSOR_DENSE, 0u);
+                                          EXPECT_NE(args.self->flags & MT_TENSOR_CONTIGUOUS, 0u);
                                           for (int64_t i = 0; i < numel(args.self); ++i) {
                                             floats(args.self)[i] += static_cast<float>(i);
                                           }

@@ -60,7 +60,7 @@ struct FakeDevice::State {
   struct Wrapped {
     State* device;
     std::string op;
-    mt_candidate inner;
+    mt_kernel_entry inner;
   };
 
   FakeOptions options;
@@ -72,10 +72,10 @@ struct FakeDevice::State {
   Clock host;  // what the host has waited for: everything queued later comes after it
   std::vector<std::unique_ptr<Stream>> streams;
   mt_device_ops ops{};
-  std::vector<mt_candidate> candidates;
+  std::vector<mt_kernel_entry> kernels;
   std::vector<std::unique_ptr<Wrapped>> wrapped;
   int (*compile_inner)(void*, const mt_program*, mt_dtype, const mt_dtype*, int32_t,
-                       mt_candidate*) = nullptr;
+                       mt_kernel_entry*) = nullptr;
   void* self_inner = nullptr;
 
   bool fails(const char* function) const { return failing == function; }
@@ -116,9 +116,9 @@ struct FakeDevice::State {
       use(stream, t->dl.data, true, op);
     });
   }
-  mt_candidate wrap(const std::string& op, const mt_candidate& inner) {
+  mt_kernel_entry wrap(const std::string& op, const mt_kernel_entry& inner) {
     wrapped.push_back(std::make_unique<Wrapped>(Wrapped{this, op, inner}));
-    mt_candidate outer = inner;
+    mt_kernel_entry outer = inner;
     outer.self = wrapped.back().get();
     outer.supports = nullptr;
     outer.run = [](void* self, mt_ctx* ctx, const void* args) {
@@ -243,10 +243,10 @@ int fill(State& s, const mt_host* host, mt_backend* backend) {
   mt_backend reference{};
   reference.size = sizeof(reference);
   if (const int status = mytorch_reference_init(host, &reference); status != MT_OK) return status;
-  for (int64_t i = 0; i < reference.num_candidates; ++i) {
-    const mt_candidate& inner = reference.candidates[i];
+  for (int64_t i = 0; i < reference.num_kernels; ++i) {
+    const mt_kernel_entry& inner = reference.kernels[i];
     if (s.options.has_kernel && !s.options.has_kernel(inner.op)) continue;
-    s.candidates.push_back(s.wrap(inner.op, inner));
+    s.kernels.push_back(s.wrap(inner.op, inner));
   }
   s.compile_inner = reference.compile;
   s.self_inner = reference.self;
@@ -256,16 +256,16 @@ int fill(State& s, const mt_host* host, mt_backend* backend) {
   backend->device_type = s.options.name.c_str();
   backend->self = &s;
   backend->device = &s.ops;
-  backend->candidates = s.candidates.data();
-  backend->num_candidates = static_cast<int64_t>(s.candidates.size());
+  backend->kernels = s.kernels.data();
+  backend->num_kernels = static_cast<int64_t>(s.kernels.size());
   backend->compile = [](void* self, const mt_program* program, mt_dtype compute,
-                        const mt_dtype* types, int32_t num_types, mt_candidate* candidate) {
+                        const mt_dtype* types, int32_t num_types, mt_kernel_entry* kernel) {
     State& s = state_of(self);
     if (s.options.compiles && !s.options.compiles(*program)) return int{MT_DECLINED};
-    const int status = s.compile_inner(s.self_inner, program, compute, types, num_types, candidate);
+    const int status = s.compile_inner(s.self_inner, program, compute, types, num_types, kernel);
     if (status == MT_OK) {
       std::lock_guard<std::mutex> lock(s.mutex);
-      *candidate = s.wrap(program->name, *candidate);
+      *kernel = s.wrap(program->name, *kernel);
     }
     return status;
   };
@@ -309,34 +309,34 @@ void add_backend_with(const std::string& name, const std::string& device_type,
     std::string name;
     std::string device_type;
     std::vector<TestKernel> kernels;
-    std::vector<mt_candidate> candidates;
+    std::vector<mt_kernel_entry> entries;
   };
   auto* held = new Held{name, device_type, std::move(kernels), {}};  // as the backend, for good
   for (TestKernel& kernel : held->kernels) {
-    mt_candidate candidate{};
-    candidate.size = sizeof(candidate);
-    candidate.op = kernel.op.c_str();
-    candidate.hash = kernel.hash != 0 ? kernel.hash : find_op(kernel.op)->info->hash;
-    candidate.name = kernel.name.c_str();
-    candidate.priority = kernel.priority;
-    candidate.flags = kernel.flags;
-    candidate.self = &kernel;
-    candidate.run = [](void* self, mt_ctx* ctx, const void* args) {
+    mt_kernel_entry entry{};
+    entry.size = sizeof(entry);
+    entry.op = kernel.op.c_str();
+    entry.hash = kernel.hash != 0 ? kernel.hash : find_op(kernel.op)->info->hash;
+    entry.name = kernel.name.c_str();
+    entry.priority = kernel.priority;
+    entry.flags = kernel.flags;
+    entry.self = &kernel;
+    entry.run = [](void* self, mt_ctx* ctx, const void* args) {
       return static_cast<TestKernel*>(self)->run(ctx, args);
     };
     if (kernel.supports) {
-      candidate.supports = [](void* self, const void* args) {
+      entry.supports = [](void* self, const void* args) {
         return static_cast<TestKernel*>(self)->supports(args);
       };
     }
-    held->candidates.push_back(candidate);
+    held->entries.push_back(entry);
   }
   register_with([held, flags](const mt_host*, mt_backend* backend) {
     backend->name = held->name.c_str();
     backend->version = "1.0";
     backend->device_type = held->device_type.c_str();
-    backend->candidates = held->candidates.data();
-    backend->num_candidates = static_cast<int64_t>(held->candidates.size());
+    backend->kernels = held->entries.data();
+    backend->num_kernels = static_cast<int64_t>(held->entries.size());
     backend->flags = flags;
     return int{MT_OK};
   });

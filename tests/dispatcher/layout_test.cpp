@@ -68,7 +68,7 @@ TEST(Layout, OfAWeightsGradientIsTheWeights) {
                                        false, {0, 0}, 1, weight.strides());
   };
   expect_last(gradient(channels_last(w)), gradient(w));
-  // That of one that is not dense is row-major.
+  // That of one that is not contiguous is row-major.
   EXPECT_TRUE(gradient(rand({1}).expand(w.sizes())).is_contiguous());
   const Tensor leaf = channels_last(w).detach().requires_grad_();
   conv2d(x, leaf).sum().backward();

@@ -184,9 +184,9 @@ void prefers_by_name() {
   setenv("MYTORCH_PREFER", "nobody,reference", 1);
   const Tensor x = tensor({0.5});
   EXPECT_EQ(values(x + x), Values{1});
-  // The oracle is asked, though only when pinned.
+  // The reference is asked, though only when pinned.
   expect_error(ErrorCode::kShape, {"bmm"}, [&] { bmm(x, x); });
-  const auto list = candidates(*find_op("bmm"), kCpuSlot);
+  const auto list = kernels(*find_op("bmm"), kCpuSlot);
   EXPECT_GE(list.size(), 2u);
 }
 
@@ -203,7 +203,7 @@ void prefers_for_one_op() {
   EXPECT_EQ(values(x + x), Values{1});
   const auto by = [](const char* op, const std::vector<Value>& args) {
     const auto all = explain(op, args);
-    for (const Candidacy& c : all.at(0).candidates) {
+    for (const ConsideredKernel& c : all.at(0).kernels) {
       if (c.chosen) return all[0].by + " " + c.backend;
     }
     return std::string("nobody");

@@ -139,7 +139,7 @@ TEST_F(MeasuredTest, WritesWhatAnotherProcessReads) {
   EXPECT_EQ(m.call, "float32[200,200] float32[200,200] threads=" +
                         m.call.substr(m.call.find("threads=") + 8));
   ASSERT_EQ(m.timings.size(), 2);
-  EXPECT_NE(m.timings[0].candidate.find("measured-2"), std::string::npos);
+  EXPECT_NE(m.timings[0].kernel.find("measured-2"), std::string::npos);
   EXPECT_LT(m.timings[0].seconds, m.timings[1].seconds);
 }
 
@@ -166,7 +166,7 @@ TEST_F(MeasuredTest, RunsOnCopiesWhatItWouldWriteTwice) {
   EXPECT_EQ(values(x)[17], 6);
 }
 
-TEST_F(MeasuredTest, LeavesOutCandidatesThatFail) {
+TEST_F(MeasuredTest, LeavesOutKernelsThatFail) {
   static std::atomic<int> runs{0};  // the kernel stays registered
   add_backend_with("measured-fails", "timed",
                    {{"xlogy.Tensor", "fails", 9, kAll, [](mt_ctx* ctx, const void*) {
@@ -300,8 +300,8 @@ TEST_F(MeasuredTest, SmallCallsAreNotLookedUp) {
       });
       copysign(x, x);
     }
-    for (const Candidate& c : candidates(*find_op("copysign.Tensor"), timed().slot())) {
-      if (c.backend->name == "measured-2") m.timings = {{candidate_id(c), 1e-6}};
+    for (const KernelEntry& c : kernels(*find_op("copysign.Tensor"), timed().slot())) {
+      if (c.backend->name == "measured-2") m.timings = {{kernel_id(c), 1e-6}};
     }
     MeasuredTable::get().add(m);
   }
@@ -323,26 +323,26 @@ TEST_F(MeasuredTest, ExplainsWhatItChoosesAndWhy) {
   EXPECT_EQ(e.op, "copysign.Tensor");
   EXPECT_EQ(e.by, "priority");
   EXPECT_EQ(e.call.rfind("float32[200,200] float32[200,200]", 0), 0);
-  ASSERT_GE(e.candidates.size(), 2);
-  EXPECT_EQ(e.candidates[0].kernel, "slow");
-  EXPECT_TRUE(e.candidates[0].chosen);
-  EXPECT_LT(e.candidates[0].seconds, 0);
+  ASSERT_GE(e.kernels.size(), 2);
+  EXPECT_EQ(e.kernels[0].kernel, "slow");
+  EXPECT_TRUE(e.kernels[0].chosen);
+  EXPECT_LT(e.kernels[0].seconds, 0);
   {
     Tuning tuning;
     copysign(large(), large());
     e = explained();
   }
   EXPECT_EQ(e.by, "measured");
-  const auto quick = std::find_if(e.candidates.begin(), e.candidates.end(),
-                                  [](const Candidacy& c) { return c.kernel == "quick"; });
-  ASSERT_NE(quick, e.candidates.end());
+  const auto quick = std::find_if(e.kernels.begin(), e.kernels.end(),
+                                  [](const ConsideredKernel& c) { return c.kernel == "quick"; });
+  ASSERT_NE(quick, e.kernels.end());
   EXPECT_TRUE(quick->chosen);
   EXPECT_GT(quick->seconds, 0);
-  EXPECT_GT(e.candidates[0].seconds, quick->seconds);
+  EXPECT_GT(e.kernels[0].seconds, quick->seconds);
   const Prefer pinned("timed", "measured-1", "copysign.Tensor");
   e = explained();
   EXPECT_EQ(e.by, "pin");
-  EXPECT_TRUE(e.candidates[0].chosen);
+  EXPECT_TRUE(e.kernels[0].chosen);
 }
 
 TEST_F(MeasuredTest, PinsOfOneOpGoBeforeThoseOfAll) {

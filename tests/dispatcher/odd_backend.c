@@ -36,10 +36,10 @@ MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
 #elif defined(ODD_NEWER)
 
 // Built against a later minor version, whose structs have more at their ends.
-typedef struct newer_candidate {
-  mt_candidate known;
+typedef struct newer_kernel {
+  mt_kernel_entry known;
   const char* more[3];
-} newer_candidate;
+} newer_kernel;
 
 static int run(void* self, mt_ctx* ctx, const void* given) {
   const mt_args_heaviside* args = (const mt_args_heaviside*)given;
@@ -51,10 +51,10 @@ static int run(void* self, mt_ctx* ctx, const void* given) {
   return MT_OK;
 }
 
-static const newer_candidate kCandidates[] = {
-    {{sizeof(newer_candidate), "an_op_of_that_version", 1, "unknown", 9, 0, 0, run, 0},
+static const newer_kernel kKernels[] = {
+    {{sizeof(newer_kernel), "an_op_of_that_version", 1, "unknown", 9, 0, 0, run, 0},
      {"", "", ""}},
-    {{sizeof(newer_candidate), "heaviside", MT_HASH_heaviside, "newer", 9, 0, 0, run, 0},
+    {{sizeof(newer_kernel), "heaviside", MT_HASH_heaviside, "newer", 9, 0, 0, run, 0},
      {"", "", ""}},
 };
 
@@ -65,8 +65,8 @@ MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
   backend->name = "newer";
   backend->version = "99";
   backend->device_type = "cpu";
-  backend->candidates = &kCandidates[0].known;
-  backend->num_candidates = 2;
+  backend->kernels = &kKernels[0].known;
+  backend->num_kernels = 2;
   return MT_OK;
 }
 

@@ -148,18 +148,18 @@ TEST_F(OlderTest, TheChoiceDeclinesForThem) {
   new_backend.name = "new";
   old_backend.device_slot = new_backend.device_slot = slot;
   static int ran = 0;
-  mt_candidate candidate{};
-  candidate.size = sizeof(candidate);
-  candidate.op = "grown";
-  candidate.flags = MT_TAKES_STRIDED | MT_TAKES_ALIAS;
-  candidate.name = "first";
-  candidate.hash = kFirst;
-  candidate.priority = 9;
-  candidate.run = [](void*, mt_ctx*, const void*) {
+  mt_kernel_entry kernel{};
+  kernel.size = sizeof(kernel);
+  kernel.op = "grown";
+  kernel.flags = MT_TAKES_STRIDED | MT_TAKES_ALIAS;
+  kernel.name = "first";
+  kernel.hash = kFirst;
+  kernel.priority = 9;
+  kernel.run = [](void*, mt_ctx*, const void*) {
     ran = 1;
     return int{MT_OK};
   };
-  register_candidate(entry, old_backend, candidate);
+  register_kernel(entry, old_backend, kernel);
   mt_ctx* ctx = context(slot, {bare().device().type, 0});
   auto run = [&] {
     ran = 0;
@@ -172,20 +172,20 @@ TEST_F(OlderTest, TheChoiceDeclinesForThem) {
                         {"old/first: was built for an older schema, without "
                          "'count'"},
                         [&] { fail_no_kernel(entry, slot, &args_); });
-  candidate.name = "current";
-  candidate.hash = kHash;
-  candidate.priority = 0;
-  candidate.run = [](void*, mt_ctx*, const void*) {
+  kernel.name = "current";
+  kernel.hash = kHash;
+  kernel.priority = 0;
+  kernel.run = [](void*, mt_ctx*, const void*) {
     ran = 2;
     return int{MT_OK};
   };
-  register_candidate(entry, new_backend, candidate);
+  register_kernel(entry, new_backend, kernel);
   EXPECT_EQ(run(), 2);
   args_.count = -1;
   EXPECT_EQ(run(), 1);
-  candidate.hash = 99;
-  register_candidate(entry, new_backend, candidate);
-  EXPECT_EQ(candidates(entry, slot).size(), 2u);
+  kernel.hash = 99;
+  register_kernel(entry, new_backend, kernel);
+  EXPECT_EQ(kernels(entry, slot).size(), 2u);
 }
 
 TEST(DefaultTest, EveryDefaultOfEveryRecordIsReadable) {

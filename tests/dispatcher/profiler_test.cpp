@@ -86,7 +86,7 @@ TEST_F(ProfilerTest, CountsCallsAndSaysWhoMadeThem) {
 TEST_F(ProfilerTest, LeavesTheDirectCallAsItWas) {
   load_default_backends();
   const OpEntry& add = *find_op("add.Tensor");
-  const Slot* before = add.slots[kCpuSlot].load();
+  const BoundKernel* before = add.slots[kCpuSlot].load();
   {
     Profile profile;
     Profile another;
@@ -171,7 +171,7 @@ TEST_F(ProfilerTest, ConversionsAreToldApart) {
   EXPECT_NEAR(outer.seconds - outer.self_seconds, copies.seconds, 1e-9);
 }
 
-TEST_F(ProfilerTest, WhatDissolvesIsToldAsAWholeAndByItsParts) {
+TEST_F(ProfilerTest, WhatDecomposesIsToldAsAWholeAndByItsParts) {
   const Tensor a = ones({3});
   const RestrictKernels only(Kernels::kPrimitives);
   Profile profile;
@@ -179,7 +179,7 @@ TEST_F(ProfilerTest, WhatDissolvesIsToldAsAWholeAndByItsParts) {
   const KernelTime whole = time_of(profile, "logaddexp");
   EXPECT_EQ(whole.calls, 1);
   EXPECT_EQ(whole.backend, "");
-  EXPECT_EQ(whole.kernel, "(dissolved)");
+  EXPECT_EQ(whole.kernel, "(decomposed)");
   const KernelTime part = time_of(profile, "exp");
   EXPECT_GE(part.calls, 1);
   EXPECT_GT(whole.seconds, part.seconds);
@@ -191,7 +191,7 @@ TEST_F(ProfilerTest, AComposedOperatorIsToldAsAWholeToo) {
   const RestrictKernels only(Kernels::kPrimitives);
   Profile profile;
   a.mm(a);
-  EXPECT_EQ(time_of(profile, "mm").kernel, "(dissolved)");
+  EXPECT_EQ(time_of(profile, "mm").kernel, "(decomposed)");
   EXPECT_GT(time_of(profile, "mm").seconds, time_of(profile, "bmm").seconds);
 }
 

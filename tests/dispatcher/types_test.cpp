@@ -24,7 +24,7 @@ TEST(TypesTest, OperandsOutsideOfTheirClassAreRefused) {
   const auto refused = [](const std::initializer_list<std::string>& parts, auto call) {
     expect_error(ErrorCode::kType, parts, call);
   };
-  // Dense operands of one type go another way than the rest.
+  // Contiguous operands of one type go another way than the rest.
   refused({"[sub]", "self is bool", "logical"}, [&] { sub(bools, bools); });
   refused({"[sub]", "other is bool"}, [&] { sub(floats, bools); });
   refused({"[sub]", "other is bool"}, [&] { sub(integers.view({2, 1}), bools); });

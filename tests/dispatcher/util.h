@@ -48,13 +48,13 @@ inline SlowPaths slow_paths_of(const std::string& op) {
   return {op, 0, 0, 0};
 }
 
-// The elements of a dense float32 operand.
+// The elements of a contiguous float32 operand.
 inline float* floats(const mt_tensor* t) { return static_cast<float*>(t->dl.data); }
 inline int64_t numel(const mt_tensor* t) {
   return count({t->dl.shape, static_cast<size_t>(t->dl.ndim)});
 }
 
-// A kernel body for a binary op on dense float32 operands: every result is `value`.
+// A kernel body for a binary op on contiguous float32 operands: every result is `value`.
 inline int fill_out(const mt_tensor* out, float value) {
   std::fill_n(floats(out), numel(out), value);
   return MT_OK;

@@ -369,7 +369,7 @@ def main() -> int:
     ops = {op.full_name: op for op in load(str(ROOT / "ops.yaml"))}
     only = set(sys.argv[1:])
     cases: dict[str, list] = {}
-    for path in sorted((ROOT / "tests" / "goldens").glob("*.json")):
+    for path in sorted((ROOT / "conformance" / "goldens").glob("*.json")):
         for case in json.loads(path.read_text()):
             if "out" in case and all(not isinstance(o, list) or o[2] is not None for o in case["out"]):
                 cases.setdefault(case["op"], []).append(case)

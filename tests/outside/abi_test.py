@@ -24,7 +24,8 @@ def declared(text: str) -> tuple[dict[str, list[str]], list[str]]:
     text = re.sub(r"//[^\n]*", "", text)
     structs = {}
     for match in re.finditer(r"(?:typedef )?struct (mt_\w+) \{(.*?)\n\}", text, re.S):
-        body = re.sub(r"union \{.*?\}", "union", match[2], flags=re.S)  # a field of its own
+        body = re.sub(r"union \{([^}]*)\};", r"\1", match[2])  # unnamed: its members are the struct's
+        body = re.sub(r"union \{.*?\}", "union", body, flags=re.S)  # named: a field of its own
         fields = []
         for line in body.split(";"):
             line = " ".join(line.split())
@@ -36,6 +37,7 @@ def declared(text: str) -> tuple[dict[str, list[str]], list[str]]:
         structs[match[1]] = fields
     constants = [name for block in re.findall(r"\benum \{(.*?)\}", text, re.S)
                  for name in re.findall(r"\b(MT_\w+)\s*=", block)]
+    constants += re.findall(r"#define (MT_\w+) MT_\w+\s", text)  # earlier names
     return structs, constants
 
 

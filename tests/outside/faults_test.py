@@ -25,7 +25,7 @@ CONTRACT = {
     "copied-words": "copies",
     "init-once": "init-twice",
     "any-major": "other-major",
-    "unknown-schema": "candidates",
+    "unknown-schema": "kernels",
 }
 OPERATORS = {
     "stride": ("gather", None),

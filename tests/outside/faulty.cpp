@@ -47,7 +47,7 @@ struct Changed {
     std::copy_n(from->dl.strides, from->dl.ndim, strides);
     tensor.dl.shape = shape;
     tensor.dl.strides = strides;
-    tensor.flags &= ~static_cast<uint32_t>(MT_TENSOR_DENSE);
+    tensor.flags &= ~static_cast<uint32_t>(MT_TENSOR_CONTIGUOUS);
   }
   int last() const { return tensor.dl.ndim - 1; }
   mt_tensor tensor;
@@ -55,16 +55,16 @@ struct Changed {
   int64_t strides[64];
 };
 
-using Inner = const mt_candidate&;
+using Inner = const mt_kernel_entry&;
 using Faulty = int (*)(Inner inner, mt_ctx* ctx, const void* args);
 
 struct Wrapped {
-  mt_candidate inner;
+  mt_kernel_entry inner;
   Faulty run;
 };
 
-mt_candidate wrap(const mt_candidate& inner, Faulty run) {
-  mt_candidate outer = inner;
+mt_kernel_entry wrap(const mt_kernel_entry& inner, Faulty run) {
+  mt_kernel_entry outer = inner;
   outer.self = new Wrapped{inner, run};
   outer.run = [](void* self, mt_ctx* ctx, const void* args) {
     const auto& wrapped = *static_cast<Wrapped*>(self);
@@ -298,7 +298,7 @@ constexpr struct {
 };
 
 int compile(void* self, const mt_program* given, mt_dtype compute, const mt_dtype* types,
-            int32_t num_types, mt_candidate* candidate) {
+            int32_t num_types, mt_kernel_entry* kernel) {
   const std::string op = given->name;
   mt_program program = *given;
   std::vector<mt_node> nodes(given->nodes, given->nodes + given->num_nodes);
@@ -330,10 +330,10 @@ int compile(void* self, const mt_program* given, mt_dtype compute, const mt_dtyp
   program.num_nodes = static_cast<int32_t>(nodes.size());
   program.outputs = outputs.data();
   program.num_outputs = static_cast<int32_t>(outputs.size());
-  const int status = whole.compile(self, &program, compute, types, num_types, candidate);
+  const int status = whole.compile(self, &program, compute, types, num_types, kernel);
   if (status != MT_OK) return status;
   for (const auto& f : kProgramFaults) {
-    if (is(f.fault) && op == f.op) *candidate = wrap(*candidate, f.run);
+    if (is(f.fault) && op == f.op) *kernel = wrap(*kernel, f.run);
   }
   return MT_OK;
 }
@@ -397,11 +397,11 @@ extern "C" MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backen
   if (is("any-major")) backend->abi_major = host->abi_major;
   whole = *backend;
   static mt_device_ops device;
-  static std::vector<mt_candidate> candidates;
+  static std::vector<mt_kernel_entry> kernels;
   device = faulty_device();
-  candidates.assign(whole.candidates, whole.candidates + whole.num_candidates);
-  std::map<std::string, mt_candidate*> by_op;
-  for (mt_candidate& candidate : candidates) by_op[candidate.op] = &candidate;
+  kernels.assign(whole.kernels, whole.kernels + whole.num_kernels);
+  std::map<std::string, mt_kernel_entry*> by_op;
+  for (mt_kernel_entry& kernel : kernels) by_op[kernel.op] = &kernel;
   for (const auto& f : kKernelFaults) {
     if (is(f.fault)) *by_op.at(f.op) = wrap(*by_op.at(f.op), f.run);
   }
@@ -416,12 +416,12 @@ extern "C" MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backen
     const auto kept = [&](const std::string& name) {
       return list.find("," + name + ",") != std::string::npos;
     };
-    std::erase_if(candidates, [&](const mt_candidate& c) {
+    std::erase_if(kernels, [&](const mt_kernel_entry& c) {
       return !kept(c.op) && std::strchr(c.op, ':') == nullptr;
     });
     if (!kept("compile")) backend->compile = nullptr;
   }
-  backend->candidates = candidates.data();
-  backend->num_candidates = static_cast<int64_t>(candidates.size());
+  backend->kernels = kernels.data();
+  backend->num_kernels = static_cast<int64_t>(kernels.size());
   return MT_OK;
 }

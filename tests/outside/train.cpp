@@ -1,4 +1,4 @@
-// Trains small networks (tests/conformance/models.h) on a device:
+// Trains small networks (conformance/models.h) on a device:
 //
 //   train DEVICE [native]
 //
@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "conformance/models.h"
 #include "dispatcher/choice/choice.h"
 #include "mytorch/mytorch.h"
-#include "tests/conformance/models.h"
 
 namespace {
 

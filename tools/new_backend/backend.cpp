@@ -73,7 +73,7 @@ void copy_(mt_ctx& /*ctx*/, const mt_args_copy_& args) {
 }
 
 // Products of batches of matrices: (b, n, k) by (b, k, m). Linear layers and attention consist of
-// them. Without flags in the table below, the operands come dense; float and double are taken.
+// them. Without flags in the table below, the operands come contiguous; float and double are taken.
 template <class T>
 void multiply(const mt_args_bmm& args) {
   const sdk::TensorView out = args.out;
@@ -95,13 +95,13 @@ void bmm(mt_ctx& /*ctx*/, const mt_args_bmm& args) {
   const sdk::TensorView out = args.out;
   if (out.is<float>()) return multiply<float>(args);
   if (out.is<double>()) return multiply<double>(args);
-  throw sdk::Declined{};  // before anything is written: the next candidate is asked
+  throw sdk::Declined{};  // before anything is written: the next kernel is asked
 }
 
 constexpr uint32_t kAnyOperands = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES;
-constexpr mt_candidate kCandidates[] = {
-    sdk::kernel<&copy_>("copy_", MT_HASH_copy_, "strided", 0, kAnyOperands),
-    sdk::kernel<&bmm>("bmm", MT_HASH_bmm, "rows"),
+constexpr mt_kernel_entry kKernels[] = {
+    sdk::kernel<&copy_>("strided", kAnyOperands),
+    sdk::kernel<&bmm>("rows"),
 };
 
 }  // namespace
@@ -111,6 +111,6 @@ extern "C" MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backen
                            {.name = "newchip",
                             .version = "0.1",
                             .device_type = "newchip",
-                            .candidates = kCandidates,
+                            .kernels = kKernels,
                             .device = &kDevice});
 }

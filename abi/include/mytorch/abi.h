@@ -30,8 +30,8 @@ extern "C" {
 
 // ---- status ----
 //
-// The codes of mytorch::Error, plus MT_DECLINED: "this candidate does not take this call", after
-// which the next candidate is asked. A kernel that declines has touched nothing.
+// The codes of mytorch::Error, plus MT_DECLINED: "this kernel does not take this call", after
+// which the next kernel is asked. A kernel that declines has touched nothing.
 enum {
   MT_OK = 0,
   MT_DECLINED = 1,
@@ -88,8 +88,9 @@ typedef struct mt_storage {
 // An operand. Always passed by pointer, so that it can grow.
 enum {
   MT_TENSOR_HOST = 1u,  // 0-dim, its one element readable by the host at dl.data, on any device
-  MT_TENSOR_DENSE = 2u  // contiguous in row-major order
+  MT_TENSOR_CONTIGUOUS = 2u  // in row-major order, without gaps
 };
+#define MT_TENSOR_DENSE MT_TENSOR_CONTIGUOUS  // its name in contract 1.0 and 1.1
 typedef struct mt_tensor {
   mt_dltensor dl;
   const mt_storage* storage;  // NULL for MT_TENSOR_HOST operands made from a number
@@ -155,7 +156,7 @@ typedef struct mt_random {
 //   Generator?                                   mt_random
 // What the host has found out about the operands of a pointwise call, so that kernels need not.
 enum {
-  MT_ARGS_UNIFORM = 1u  // all dense and of one shape, the inputs of the computation type (HOST
+  MT_ARGS_UNIFORM = 1u  // all contiguous and of one shape, the inputs of the computation type (HOST
                         // operands aside), the outputs of the types that the program gives them
 };
 typedef struct mt_args_header {
@@ -197,8 +198,8 @@ struct mt_ctx {
 
 // ---- kernels ----
 //
-// What a candidate takes beyond dense, same-shaped, same-typed, non-overlapping operands. The host
-// converts around a candidate that does not say so.
+// What a kernel accepts beyond contiguous, non-overlapping operands of one shape and dtype. The
+// host converts operands for a kernel that does not set the flag.
 enum {
   MT_TAKES_STRIDED = 1u,       // any strides, in inputs and outputs
   MT_TAKES_BROADCAST = 2u,     // inputs of pointwise ops whose shapes broadcast to the output's
@@ -207,9 +208,10 @@ enum {
 };
 
 typedef int (*mt_run_fn)(void* self, mt_ctx* ctx, const void* args);
-// Returns NULL when the candidate takes this call, else the reason in words, why not.
+// Returns NULL if the kernel takes this call, otherwise the reason why it does not.
 typedef const char* (*mt_supports_fn)(void* self, const void* args);
 
+// A kernel as a backend registers it. `mt_candidate` is its name in contract 1.0 and 1.1.
 typedef struct mt_candidate {
   size_t size;
   const char* op;    // "add.Tensor"
@@ -221,6 +223,16 @@ typedef struct mt_candidate {
   mt_run_fn run;
   void* self;  // passed to both; the backend's own data
 } mt_candidate;
+typedef mt_candidate mt_kernel_entry;
+
+// In the argument struct of an operator: its name and the hash of its schema, for C++.
+#ifdef __cplusplus
+#define MT_OPERATOR(name, hash)                  \
+  static constexpr const char* kOperator = name; \
+  static constexpr uint64_t kSchemaHash = hash;
+#else
+#define MT_OPERATOR(name, hash)
+#endif
 
 // ---- programs ----
 //
@@ -351,7 +363,7 @@ struct mt_host {
 };
 
 // An operator of the backend's own, which the framework then calls, differentiates and lists as it
-// does its own. Kernels for it are candidates like others, also of other backends; their `hash` may
+// does its own. Kernels for it are registered like others, also by other backends; their `hash` may
 // be 0. Its argument struct has the arguments in the schema's order, then the results, as the table
 // above says.
 enum { MT_MAX_DIMS = 64 };
@@ -380,14 +392,20 @@ typedef struct mt_backend {
   const char* device_type;  // "cpu", "cuda", "npu": the name in mytorch::Device
   void* self;               // passed to the functions below and to the device's
   const mt_device_ops* device;
-  const mt_candidate* candidates;
-  int64_t num_candidates;
+  // The second names are those of contract 1.0 and 1.1.
+  union {
+    const mt_kernel_entry* kernels;
+    const mt_kernel_entry* candidates;
+  };
+  union {
+    int64_t num_kernels;
+    int64_t num_candidates;
+  };
   // Optional: makes a kernel of a program for given types. `compute` is the computation type,
-  // `types` those of the program's inputs in node order and then of its outputs. Fills `candidate`
-  // (its op, hash and priority are the caller's) or returns MT_DECLINED. The candidate lives
-  // forever.
+  // `types` those of the program's inputs in node order and then of its outputs. Fills `kernel`
+  // (its op, hash and priority are the caller's) or returns MT_DECLINED. The kernel lives forever.
   int (*compile)(void* self, const mt_program* program, mt_dtype compute, const mt_dtype* types,
-                 int32_t num_types, mt_candidate* candidate);
+                 int32_t num_types, mt_kernel_entry* kernel);
   int32_t compile_priority;
   uint32_t flags;  // MT_BACKEND_*
   const char* (*describe)(
@@ -396,8 +414,9 @@ typedef struct mt_backend {
   int64_t num_operators;
 } mt_backend;
 enum {
-  MT_BACKEND_ORACLE = 1u  // never chosen unless pinned, or as the fallback that the user allowed
+  MT_BACKEND_REFERENCE = 1u  // never chosen unless pinned, or as the fallback that the user allowed
 };
+#define MT_BACKEND_ORACLE MT_BACKEND_REFERENCE  // its name in contract 1.0 and 1.1
 
 #if defined(_WIN32)
 #define MT_EXPORT __declspec(dllexport)

@@ -20,13 +20,13 @@ const char* supports(const mt_args_gelu_grad& args) {
   return size_reason(args.out);
 }
 
-// Dense operands of one shape, so a run of numbers.
+// Contiguous operands of one shape, so a run of numbers.
 void gelu_grad(mt_ctx& ctx, const mt_args_gelu_grad& args) {
   const int64_t n = TensorView(args.out).numel();
   Key key(MT_HASH_gelu_grad);
   key.number(n);
   run(ctx, key, {args.grad, args.self, args.out}, [&] {
-    const Desc data = describe_dense(sdk::dtype_of<float>, {n});
+    const Desc data = describe_contiguous(sdk::dtype_of<float>, {n});
     Plan plan(activation_backward(attributes(), dnnl::algorithm::eltwise_gelu_erf, data));
     plan.input(DNNL_ARG_DIFF_DST, data);
     plan.input(DNNL_ARG_SRC, data);
@@ -37,9 +37,8 @@ void gelu_grad(mt_ctx& ctx, const mt_args_gelu_grad& args) {
 
 }  // namespace
 
-void register_gelu(Candidates& candidates) {
-  candidates.push_back(
-      sdk::kernel<&gelu_grad, &supports>("gelu_grad", MT_HASH_gelu_grad, "onednn", kLast));
+void register_gelu(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&gelu_grad, &supports>("onednn", 0, kLast));
 }
 
 }  // namespace mytorch::onednn

@@ -29,7 +29,7 @@ Problem problem(const mt_args_convolution_backward_weight& args) {
 // small of big
 void make_small(mt_ctx& ctx, const Key& key, const Problem& p, const TensorView& bias) {
   run(ctx, key, {p.big, p.weight, p.small, bias}, [&] {
-    const Desc b = bias ? describe_dense(bias.dtype(), shape_of(bias)) : Desc();
+    const Desc b = bias ? describe_contiguous(bias.dtype(), shape_of(bias)) : Desc();
     const Layouts l(p);
     Plan plan(
         convolution(attributes(), l.wanted_big, l.wanted_weight, b, l.wanted_small, p.windows));
@@ -54,13 +54,13 @@ void make_big(mt_ctx& ctx, const Key& key, const Problem& p) {
   });
 }
 
-// Adds a bias to a dense result, which the primitive that made it cannot do.
+// Adds a bias to a contiguous result, which the primitive that made it cannot do.
 void add_bias(mt_ctx& ctx, const TensorView& out, const TensorView& bias) {
   const int64_t channels = out.size(1), plane = out.numel() / (out.size(0) * channels);
   sdk::visit_floating(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using W = sdk::Widened<T>;
-    const bool last = !out.is_dense();  // channels-last then
+    const bool last = !out.is_contiguous();  // channels-last then
     T* const data = out.data<T>();
     const T* const b = bias.data<const T>();
     const int64_t rows = last ? out.size(0) * plane : out.size(0) * channels;
@@ -121,8 +121,8 @@ const char* reason(const mt_args_convolution& args) {
   const TensorView bias = args.bias, out = args.out;
   if (!bias) return nullptr;
   if (!sdk::same_dtype(bias.dtype(), out.dtype())) return "[dtype] the operands' types differ";
-  if (!bias.is_dense()) return "the bias is not dense";
-  if (args.transposed != 0 && !out.is_dense() && !is_channels_last(out)) {
+  if (!bias.is_contiguous()) return "the bias is not contiguous";
+  if (args.transposed != 0 && !out.is_contiguous() && !is_channels_last(out)) {
     return "the result of a transposed convolution with bias is in an order of its own";
   }
   return nullptr;
@@ -135,7 +135,7 @@ const char* reason(const mt_args_convolution& args) {
 // faster in cpu-openmp: that is most gradients of weights.
 bool pays(const Problem& p, int64_t terms, bool sums_over_images) {
   for (const TensorView& image : {p.big, p.small}) {
-    if (!image.is_dense() && is_channels_last(image)) return true;
+    if (!image.is_contiguous() && is_channels_last(image)) return true;
   }
   const double work = p.work();
   if (p.pointwise()) return work >= 5e5;
@@ -156,17 +156,13 @@ bool weight_pays(const mt_args_convolution_backward_weight& args) {
 
 }  // namespace
 
-void register_convolution(Candidates& candidates) {
+void register_convolution(KernelEntries& kernels) {
   add_halves<mt_args_convolution, &forward, &reason<mt_args_convolution>, &forward_pays>(
-      candidates, "convolution", MT_HASH_convolution, MT_TAKES_STRIDED);
+      kernels, MT_TAKES_STRIDED);
   add_halves<mt_args_convolution_backward_input, &backward_input,
-             &reason<mt_args_convolution_backward_input>, &input_pays>(
-      candidates, "convolution_backward_input", MT_HASH_convolution_backward_input,
-      MT_TAKES_STRIDED);
+             &reason<mt_args_convolution_backward_input>, &input_pays>(kernels, MT_TAKES_STRIDED);
   add_halves<mt_args_convolution_backward_weight, &backward_weight,
-             &reason<mt_args_convolution_backward_weight>, &weight_pays>(
-      candidates, "convolution_backward_weight", MT_HASH_convolution_backward_weight,
-      MT_TAKES_STRIDED);
+             &reason<mt_args_convolution_backward_weight>, &weight_pays>(kernels, MT_TAKES_STRIDED);
 }
 
 }  // namespace mytorch::onednn

@@ -97,7 +97,7 @@ struct Layouts {
 
   explicit Layouts(const Problem& p)
       : big(describe(p.big)), weight(describe_weight(p)), small(describe(p.small)) {
-    const bool plain = p.big.is_dense() && p.small.is_dense() && p.pointwise();
+    const bool plain = p.big.is_contiguous() && p.small.is_contiguous() && p.pointwise();
     const bool last = is_channels_last(p.big) && is_channels_last(p.small);
     const mt_dtype dtype = p.weight.dtype();
     wanted_big = plain || last ? big : describe_any(dtype, shape_of(p.big));
@@ -116,7 +116,7 @@ struct Layouts {
   static Desc describe_weight(const Problem& p) {
     if (p.groups == 1) return describe(p.weight);
     const Dims shape = weight_shape(p);
-    if (p.weight.is_dense()) return describe_dense(p.weight.dtype(), shape);
+    if (p.weight.is_contiguous()) return describe_contiguous(p.weight.dtype(), shape);
     Dims strides(p.weight.strides().begin(), p.weight.strides().end());
     strides.insert(strides.begin(), shape[1] * strides[0]);
     return describe(p.weight.dtype(), shape, strides);

@@ -90,10 +90,10 @@ void copy(mt_ctx& ctx, const mt_args_copy_& args) {
 
 }  // namespace
 
-void register_copy(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&copy, &supports>(
-      "copy_", MT_HASH_copy_, "onednn", kLast,
-      MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS));
+void register_copy(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&copy, &supports>(
+      "onednn", MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS,
+      kLast));
 }
 
 }  // namespace mytorch::onednn

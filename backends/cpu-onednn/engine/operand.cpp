@@ -16,7 +16,7 @@ dnnl::memory::data_type data_type(mt_dtype dtype) {
 }
 
 bool is_packed(const TensorView& tensor) {
-  if (tensor.is_dense()) return true;
+  if (tensor.is_contiguous()) return true;
   // Dimensions from the fastest on: each has to begin where those before it end.
   int64_t expected = 1;
   std::array<bool, sdk::kMaxDims> used{};
@@ -50,7 +50,7 @@ Desc describe(mt_dtype dtype, const Dims& shape, const Dims& strides) {
   return {shape, data_type(dtype), strides};
 }
 
-Desc describe_dense(mt_dtype dtype, const Dims& shape) {
+Desc describe_contiguous(mt_dtype dtype, const Dims& shape) {
   return describe(dtype, shape, row_major_strides(shape));
 }
 
@@ -60,7 +60,7 @@ Desc describe_any(mt_dtype dtype, const Dims& shape) {
 
 Desc describe(const TensorView& tensor) {
   const Dims shape = shape_of(tensor);
-  if (tensor.is_dense()) return describe_dense(tensor.dtype(), shape);
+  if (tensor.is_contiguous()) return describe_contiguous(tensor.dtype(), shape);
   if (!is_channels_last(tensor)) {
     return describe(tensor.dtype(), shape, {tensor.strides().begin(), tensor.strides().end()});
   }

@@ -21,8 +21,8 @@ using sdk::is_channels_last;
 Desc describe(const sdk::TensorView& tensor);
 // The same elements seen in another shape; strides in elements.
 Desc describe(mt_dtype dtype, const Dims& shape, const Dims& strides);
-// Dense and row-major.
-Desc describe_dense(mt_dtype dtype, const Dims& shape);
+// Contiguous and row-major.
+Desc describe_contiguous(mt_dtype dtype, const Dims& shape);
 // In whichever layout the primitive prefers.
 Desc describe_any(mt_dtype dtype, const Dims& shape);
 
@@ -34,7 +34,7 @@ bool is_reference(const Description& description);
 
 // oneDNN's generated code counts elements in 32 bits.
 inline constexpr int64_t kMostElements = INT32_MAX;
-// Why no candidate takes a call with this operand; NULL for no reason.
+// Why no kernel takes a call with this operand; NULL for no reason.
 inline const char* size_reason(const sdk::TensorView& tensor) {
   const int64_t n = tensor.numel();
   if (n == 0) return "an operand has no elements";

@@ -20,11 +20,11 @@ const char* linear_supports(const mt_args_linear& args) {
     if (!sdk::same_dtype(operand.dtype(), weight.dtype()))
       return "[dtype] the operands' types differ";
     if (const char* reason = size_reason(operand)) return reason;
-    if (!operand.is_dense()) return "the input or the result is not dense";
+    if (!operand.is_contiguous()) return "the input or the result is not contiguous";
   }
   if (!bias) return nullptr;
   if (!sdk::same_dtype(bias.dtype(), weight.dtype())) return "[dtype] the operands' types differ";
-  return bias.ndim() == 1 && bias.is_dense() ? nullptr : "the bias is not a dense vector";
+  return bias.ndim() == 1 && bias.is_contiguous() ? nullptr : "the bias is not a contiguous vector";
 }
 
 void linear(mt_ctx& ctx, const mt_args_linear& args) {
@@ -32,10 +32,10 @@ void linear(mt_ctx& ctx, const mt_args_linear& args) {
   const Key key(MT_HASH_linear, {args.input, args.weight, args.bias, args.out});
   run(ctx, key, {input, weight, out, bias}, [&] {
     const int64_t in = input.size(-1), rows = input.numel() / in, outs = weight.size(0);
-    const Desc x = describe_dense(input.dtype(), {rows, in});
+    const Desc x = describe_contiguous(input.dtype(), {rows, in});
     const Desc w = describe_matrix(weight, true);
-    const Desc b = bias ? describe_dense(bias.dtype(), {1, outs}) : Desc();
-    const Desc y = describe_dense(out.dtype(), {rows, outs});
+    const Desc b = bias ? describe_contiguous(bias.dtype(), {1, outs}) : Desc();
+    const Desc y = describe_contiguous(out.dtype(), {rows, outs});
     Plan plan(matmul(attributes(), x, w, b, y));
     plan.input(DNNL_ARG_SRC, x);
     plan.input(DNNL_ARG_WEIGHTS, w);
@@ -47,9 +47,9 @@ void linear(mt_ctx& ctx, const mt_args_linear& args) {
 
 }  // namespace
 
-void register_linear(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&linear, &linear_supports>(
-      "linear", MT_HASH_linear, "onednn_matmul", kLast, MT_TAKES_STRIDED));
+void register_linear(KernelEntries& kernels) {
+  kernels.push_back(
+      sdk::kernel<&linear, &linear_supports>("onednn_matmul", MT_TAKES_STRIDED, kLast));
 }
 
 }  // namespace mytorch::onednn

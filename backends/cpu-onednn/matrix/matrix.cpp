@@ -1,5 +1,5 @@
 // Products of two matrices and of two batches of them, with what is added. These are asked last, so
-// that the smallest products, which take a tenth of a microsecond, find a table with one candidate
+// that the smallest products, which take a tenth of a microsecond, find a table with one kernel
 // in front that takes everything; a measured choice finds those that gain.
 #include <algorithm>
 
@@ -49,7 +49,7 @@ const char* sum_reason(const TensorView& self, const TensorView& a, const Tensor
   if (beta != 0 && beta != 1) return "beta is neither 0 nor 1";
   if (beta == 0) return nullptr;
   if (!sdk::is_dtype<float>(self.dtype())) return float_type_reason(self.dtype());
-  if (!self.is_dense()) return "what is added is not dense";
+  if (!self.is_contiguous()) return "what is added is not contiguous";
   return self.numel() == 0 ? "an operand has no elements" : nullptr;
 }
 
@@ -75,7 +75,7 @@ void sum(mt_ctx& ctx, uint64_t kind, const TensorView& self, const TensorView& a
       Dims shape(n, 1);
       std::copy(self.shape().begin(), self.shape().end(),
                 shape.begin() + static_cast<int64_t>(missing));
-      of_self = describe_dense(self.dtype(), shape);
+      of_self = describe_contiguous(self.dtype(), shape);
       after.append_binary(dnnl::algorithm::binary_add, of_self);
     }
     attr.set_post_ops(after);
@@ -116,17 +116,14 @@ void baddbmm(mt_ctx& ctx, const mt_args_baddbmm& args) {
 
 }  // namespace
 
-void register_matrix(Candidates& candidates) {
+void register_matrix(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  candidates.push_back(sdk::kernel<&product<mt_args_mm, MT_HASH_mm>, &product_supports<mt_args_mm>>(
-      "mm", MT_HASH_mm, "onednn_matmul", kLast, kTakes));
-  candidates.push_back(
-      sdk::kernel<&product<mt_args_bmm, MT_HASH_bmm>, &product_supports<mt_args_bmm>>(
-          "bmm", MT_HASH_bmm, "onednn_matmul", kLast, kTakes));
-  candidates.push_back(
-      sdk::kernel<&addmm, &addmm_supports>("addmm", MT_HASH_addmm, "onednn_matmul", kLast, kTakes));
-  candidates.push_back(sdk::kernel<&baddbmm, &baddbmm_supports>("baddbmm", MT_HASH_baddbmm,
-                                                                "onednn_matmul", kLast, kTakes));
+  kernels.push_back(sdk::kernel<&product<mt_args_mm, MT_HASH_mm>, &product_supports<mt_args_mm>>(
+      "onednn_matmul", kTakes, kLast));
+  kernels.push_back(sdk::kernel<&product<mt_args_bmm, MT_HASH_bmm>, &product_supports<mt_args_bmm>>(
+      "onednn_matmul", kTakes, kLast));
+  kernels.push_back(sdk::kernel<&addmm, &addmm_supports>("onednn_matmul", kTakes, kLast));
+  kernels.push_back(sdk::kernel<&baddbmm, &baddbmm_supports>("onednn_matmul", kTakes, kLast));
 }
 
 }  // namespace mytorch::onednn

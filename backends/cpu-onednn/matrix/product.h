@@ -25,7 +25,7 @@ inline const char* matrix_reason(const sdk::TensorView& t) {
 }
 
 // The last two dimensions, after the batch; where `flipped`, rows and columns change places. Sizes
-// of 1 get strides that leave no doubt about which of the dimensions is the dense one.
+// of 1 get strides that leave no doubt about which of the dimensions is the contiguous one.
 inline Desc describe_matrix(const sdk::TensorView& t, bool flipped = false) {
   Dims shape = shape_of(t);
   Dims strides(t.strides().begin(), t.strides().end());

@@ -21,7 +21,7 @@ const char* data_reason(std::initializer_list<const mt_tensor*> operands) {
     if (tensor.ndim() < 2 || tensor.ndim() > 5) return "inputs have from 2 to 5 dimensions";
     if (const char* why = float_type_reason(tensor.dtype())) return why;
     if (const char* why = size_reason(tensor)) return why;
-    if (!tensor.is_dense() && !is_channels_last(tensor)) {
+    if (!tensor.is_contiguous() && !is_channels_last(tensor)) {
       return "an operand is neither row-major nor channels-last";
     }
   }
@@ -32,13 +32,13 @@ const char* vector_reason(std::initializer_list<const mt_tensor*> vectors) {
   for (const mt_tensor* vector : vectors) {
     if (vector == nullptr) continue;
     if (const char* why = float_type_reason(vector->dl.dtype)) return why;
-    if (!TensorView(vector).is_dense()) return "a parameter or statistic is not dense";
+    if (!TensorView(vector).is_contiguous()) return "a parameter or statistic is not contiguous";
   }
   return nullptr;
 }
 
 Normalized channels_of(const TensorView& input) {
-  const Desc channels = describe_dense(sdk::dtype_of<float>, {input.size(1)});
+  const Desc channels = describe_contiguous(sdk::dtype_of<float>, {input.size(1)});
   return {describe(input), channels, channels};
 }
 
@@ -95,19 +95,16 @@ void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
 template <class Args>
 bool pays(const Args& args) {
   const TensorView input = args.input;
-  return input.numel() >= 1 << 15 && !input.is_dense() && is_channels_last(input);
+  return input.numel() >= 1 << 15 && !input.is_contiguous() && is_channels_last(input);
 }
 
 }  // namespace
 
-void register_batch_norm(Candidates& candidates) {
+void register_batch_norm(KernelEntries& kernels) {
   add_halves<mt_args_batch_norm_training, &forward, &forward_supports,
-             &pays<mt_args_batch_norm_training>>(candidates, "batch_norm_training",
-                                                 MT_HASH_batch_norm_training, MT_TAKES_STRIDED);
+             &pays<mt_args_batch_norm_training>>(kernels, MT_TAKES_STRIDED);
   add_halves<mt_args_batch_norm_training_backward, &backward, &backward_supports,
-             &pays<mt_args_batch_norm_training_backward>>(
-      candidates, "batch_norm_training_backward", MT_HASH_batch_norm_training_backward,
-      MT_TAKES_STRIDED);
+             &pays<mt_args_batch_norm_training_backward>>(kernels, MT_TAKES_STRIDED);
 }
 
 }  // namespace mytorch::onednn

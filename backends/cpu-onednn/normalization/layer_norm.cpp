@@ -1,5 +1,5 @@
-// Layer normalization of dense rows. The records speak of 1 / sqrt(variance + eps), oneDNN of the
-// variance; each is made of the other, of one number to a row.
+// Layer normalization of contiguous rows. The records speak of 1 / sqrt(variance + eps), oneDNN of
+// the variance; each is made of the other, of one number to a row.
 #include <cmath>
 
 #include "backends/cpu-onednn/engine/operand.h"
@@ -24,8 +24,8 @@ struct Rows {
   }
   Normalized layouts() const {
     const mt_dtype dtype = sdk::dtype_of<float>;
-    return {describe_dense(dtype, {count, length}), describe_dense(dtype, {count}),
-            describe_dense(dtype, {length})};
+    return {describe_contiguous(dtype, {count, length}), describe_contiguous(dtype, {count}),
+            describe_contiguous(dtype, {length})};
   }
   Key key(uint64_t kind, double eps, int64_t which) const {
     Key key(kind);
@@ -104,13 +104,11 @@ bool pays(const Args& args) {
 
 }  // namespace
 
-void register_layer_norm(Candidates& candidates) {
+void register_layer_norm(KernelEntries& kernels) {
   add_halves<mt_args_native_layer_norm, &forward, &forward_supports,
-             &pays<mt_args_native_layer_norm>>(candidates, "native_layer_norm",
-                                               MT_HASH_native_layer_norm, 0);
+             &pays<mt_args_native_layer_norm>>(kernels, 0);
   add_halves<mt_args_native_layer_norm_backward, &backward, &backward_supports,
-             &pays<mt_args_native_layer_norm_backward>>(candidates, "native_layer_norm_backward",
-                                                        MT_HASH_native_layer_norm_backward, 0);
+             &pays<mt_args_native_layer_norm_backward>>(kernels, 0);
 }
 
 }  // namespace mytorch::onednn

@@ -38,15 +38,15 @@ Desc describe_planes(const TensorView& tensor) {
   if (tensor.ndim() == 4) return describe(tensor);
   Dims shape = shape_of(tensor);
   shape.insert(shape.begin(), 1);
-  return describe_dense(tensor.dtype(), shape);
+  return describe_contiguous(tensor.dtype(), shape);
 }
 
 // `small` in the layout of `large`, in which oneDNN works.
 Desc like(const TensorView& large, const TensorView& small) {
   Desc desc = describe_planes(small);
-  if (large.is_dense() == small.is_dense()) return desc;
+  if (large.is_contiguous() == small.is_contiguous()) return desc;
   const Dims shape = {small.size(0), small.size(1), small.size(2), small.size(3)};
-  if (large.is_dense()) return describe_dense(small.dtype(), shape);
+  if (large.is_contiguous()) return describe_contiguous(small.dtype(), shape);
   return describe(small.dtype(), shape,
                   {shape[1] * shape[2] * shape[3], 1, shape[1] * shape[3], shape[1]});
 }
@@ -56,7 +56,7 @@ const char* reason(const Args& args, const TensorView& large, const TensorView& 
   for (const TensorView& tensor : {large, small}) {
     if (const char* why = float_type_reason(tensor.dtype())) return why;
     if (const char* why = size_reason(tensor)) return why;
-    if (!tensor.is_dense() && !(tensor.ndim() == 4 && is_channels_last(tensor))) {
+    if (!tensor.is_contiguous() && !(tensor.ndim() == 4 && is_channels_last(tensor))) {
       return "an operand is neither row-major nor channels-last";
     }
   }
@@ -125,22 +125,22 @@ bool is_large(const TensorView& image) { return image.numel() >= 1 << 14; }
 bool forward_pays(const mt_args_avg_pool2d& args) {
   const TensorView self = args.self;
   if (!is_large(self)) return false;
-  if (!self.is_dense()) return true;
+  if (!self.is_contiguous()) return true;
   const Windows w = windows(args, self, args.out);
   return w.kernel[0] * w.kernel[1] >= 49;
 }
 bool backward_pays(const mt_args_avg_pool2d_backward& args) {
   const TensorView out = args.out;
-  return is_large(out) && !out.is_dense();
+  return is_large(out) && !out.is_contiguous();
 }
 
 }  // namespace
 
-void register_pooling(Candidates& candidates) {
-  add_halves<mt_args_avg_pool2d, &forward, &forward_supports, &forward_pays>(
-      candidates, "avg_pool2d", MT_HASH_avg_pool2d, MT_TAKES_STRIDED);
+void register_pooling(KernelEntries& kernels) {
+  add_halves<mt_args_avg_pool2d, &forward, &forward_supports, &forward_pays>(kernels,
+                                                                             MT_TAKES_STRIDED);
   add_halves<mt_args_avg_pool2d_backward, &backward, &backward_supports, &backward_pays>(
-      candidates, "avg_pool2d_backward", MT_HASH_avg_pool2d_backward, MT_TAKES_STRIDED);
+      kernels, MT_TAKES_STRIDED);
 }
 
 }  // namespace mytorch::onednn

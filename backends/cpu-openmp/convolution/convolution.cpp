@@ -1,5 +1,5 @@
-// Operands are brought to dense arrays of the type that is computed in, which costs nothing where
-// they are that already; 16-bit floats compute in float32, so that sums are rounded once.
+// Operands are brought to contiguous arrays of the type that is computed in, which costs nothing
+// where they are that already; 16-bit floats compute in float32, so that sums are rounded once.
 #include "mytorch/abi_ops/convolution.h"
 
 #include <algorithm>
@@ -37,13 +37,13 @@ struct ComputeIn<sdk::BFloat16> {
   using type = float;
 };
 
-// An operand as a dense array of T; one that is written goes back with finish().
+// An operand as a contiguous array of T; one that is written goes back with finish().
 template <class T>
 class Operand {
  public:
   Operand(mt_ctx& ctx, const TensorView& tensor, bool read) : ctx_(ctx), tensor_(tensor) {
     if (!tensor) return;
-    if (tensor.is<T>() && tensor.is_dense()) {
+    if (tensor.is<T>() && tensor.is_contiguous()) {
       data_ = tensor.data<T>();
       return;
     }
@@ -57,7 +57,7 @@ class Operand {
     copy_.dl.strides = strides_;
     copy_.dl.byte_offset = 0;
     copy_.dl.data = data_ = sdk::scratch<T>(ctx, tensor.numel());
-    copy_.flags = MT_TENSOR_DENSE;
+    copy_.flags = MT_TENSOR_CONTIGUOUS;
     copied_ = true;
     if (read) move(ctx, tensor, &copy_);
   }
@@ -201,14 +201,12 @@ void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& arg
 
 }  // namespace
 
-void register_convolution(Candidates& candidates) {
+void register_convolution(KernelEntries& kernels) {
   // Row-major operands: others would be copied to scratch memory first, which is better done where
   // it is counted. So backends that have kernels for channels-last images are asked first.
-  candidates.push_back(sdk::kernel<&convolution>("convolution", MT_HASH_convolution, "columns"));
-  candidates.push_back(sdk::kernel<&backward_input>("convolution_backward_input",
-                                                    MT_HASH_convolution_backward_input, "columns"));
-  candidates.push_back(sdk::kernel<&backward_weight>(
-      "convolution_backward_weight", MT_HASH_convolution_backward_weight, "columns"));
+  kernels.push_back(sdk::kernel<&convolution>("columns"));
+  kernels.push_back(sdk::kernel<&backward_input>("columns"));
+  kernels.push_back(sdk::kernel<&backward_weight>("columns"));
 }
 
 }  // namespace mytorch::cpu

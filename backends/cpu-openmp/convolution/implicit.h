@@ -20,8 +20,8 @@
 
 namespace mytorch::cpu {
 
-// The three computations of geometry.h on dense arrays of float or double. False where another way
-// has to be taken; the result then is untouched, or to be computed again.
+// The three computations of geometry.h on contiguous arrays of float or double. False where another
+// way has to be taken; the result then is untouched, or to be computed again.
 template <class T>
 bool implicit_small(mt_ctx& ctx, const Geometry& g, const T* big, const T* weight, const T* bias,
                     T* small);

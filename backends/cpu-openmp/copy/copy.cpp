@@ -1,5 +1,5 @@
 // copy_: any strides, any dtypes, a source that broadcasts. It runs as a pointwise loop whose span
-// moves bytes; dense copies of one dtype go past the loop.
+// moves bytes; contiguous copies of one dtype go past the loop.
 #include <algorithm>
 #include <cstring>
 
@@ -62,7 +62,7 @@ void copy(mt_ctx& ctx, const mt_args_copy_& args) {
   const int64_t n = to.numel();
   if (n == 0) return;
   const bool same = sdk::same_dtype(to.dtype(), from.dtype());
-  if (same && sdk::same_shape(to, from) && to.is_dense() && from.is_dense()) {
+  if (same && sdk::same_shape(to, from) && to.is_contiguous() && from.is_contiguous()) {
     copy_bytes(ctx, to.raw(), from.raw(), n * to.itemsize());
     return;
   }
@@ -74,7 +74,8 @@ void copy(mt_ctx& ctx, const mt_args_copy_& args) {
   job.operands[1] = make_input(args.src, to.dtype(), to.dtype());
   const sdk::TensorView views[] = {to, from};
   job.loop.build(to.shape(), views);
-  if (same && job.loop.is_dense(0, to.itemsize()) && job.loop.is_dense(1, to.itemsize())) {
+  if (same && job.loop.is_contiguous(0, to.itemsize()) &&
+      job.loop.is_contiguous(1, to.itemsize())) {
     copy_bytes(ctx, to.raw(), from.raw(), n * to.itemsize());
     return;
   }
@@ -86,10 +87,9 @@ void copy(mt_ctx& ctx, const mt_args_copy_& args) {
 
 }  // namespace
 
-void register_copy(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&copy>(
-      "copy_", MT_HASH_copy_, "vector_copy", 0,
-      MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS));
+void register_copy(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&copy>("vector_copy", MT_TAKES_STRIDED | MT_TAKES_BROADCAST |
+                                                          MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS));
 }
 
 }  // namespace mytorch::cpu

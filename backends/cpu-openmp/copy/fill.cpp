@@ -27,8 +27,8 @@ void fill(mt_ctx& ctx, const mt_args_fill_& args) {
 
   Loop loop;
   loop.build(to.shape(), {&to, 1});
-  const bool dense = loop.is_dense(0, itemsize) || n == 1;
-  const bool stream = dense && n * itemsize >= kStreamBytes;
+  const bool contiguous = loop.is_contiguous(0, itemsize) || n == 1;
+  const bool stream = contiguous && n * itemsize >= kStreamBytes;
   char* data = to.data<char>();
   sdk::parallel_for(ctx, 0, n, kGrainBytes / itemsize, [&](int64_t begin, int64_t end) noexcept {
     if (stream) {
@@ -36,7 +36,7 @@ void fill(mt_ctx& ctx, const mt_args_fill_& args) {
       stream_fence();
       return;
     }
-    if (dense) {
+    if (contiguous) {
       repeat(line, itemsize, end - begin, data + begin * itemsize);
       return;
     }
@@ -62,10 +62,9 @@ void fill(mt_ctx& ctx, const mt_args_fill_& args) {
 
 }  // namespace
 
-void register_fill(Candidates& candidates) {
-  candidates.push_back(
-      sdk::kernel<&fill>("fill_", MT_HASH_fill_, "vector_fill", 0,
-                         MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES));
+void register_fill(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&fill>(
+      "vector_fill", MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES));
 }
 
 }  // namespace mytorch::cpu

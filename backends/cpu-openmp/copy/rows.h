@@ -1,4 +1,4 @@
-// Short rows into dense memory.
+// Short rows into contiguous memory.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ void embedding(mt_ctx& ctx, const mt_args_embedding& args) {
   sdk::visit_itemsize(weight.itemsize(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const int64_t bytes = width * static_cast<int64_t>(sizeof(T));
-    const bool dense = from_step == 1 && to_step == 1;
+    const bool contiguous = from_step == 1 && to_step == 1;
     const bool stream = loop.numel() * bytes >= kStreamBytes && bytes >= kStreamRow;
     const int64_t place = loop.inner_stride(0), to_row = loop.inner_stride(1);
     sdk::parallel_for(
@@ -48,7 +48,7 @@ void embedding(mt_ctx& ctx, const mt_args_embedding& args) {
             }
             const T* from = weight.data<const T>();
             T* to = out.data<T>() + at[1];
-            if (dense) {
+            if (contiguous) {
               take_rows(reinterpret_cast<char*>(to), to_row * static_cast<int64_t>(sizeof(T)),
                         reinterpret_cast<const char*>(from), row * static_cast<int64_t>(sizeof(T)),
                         bytes, 0, n, stream, [&](int64_t i) { return which[i * place]; });
@@ -60,12 +60,12 @@ void embedding(mt_ctx& ctx, const mt_args_embedding& args) {
               }
             }
           });
-          if (dense && stream) stream_fence();
+          if (contiguous && stream) stream_fence();
         });
   });
 }
 
-// Sums in `table`, dense rows of W.
+// Sums in `table`, contiguous rows of W.
 template <class T, class W>
 void add_rows(mt_ctx& ctx, const mt_args_embedding_dense_backward& args, const TensorView& index,
               W* table, int64_t table_row, int64_t table_step) {
@@ -129,7 +129,7 @@ void embedding_dense_backward(mt_ctx& ctx, const mt_args_embedding_dense_backwar
       wide.dl.data = sums;
       wide.dl.byte_offset = 0;
       wide.dl.strides = strides;
-      wide.flags = MT_TENSOR_DENSE;
+      wide.flags = MT_TENSOR_CONTIGUOUS;
       add_rows<T, W>(ctx, args, operand.view(), sums, strides[0], 1);
       move(ctx, &wide, out);
     }
@@ -138,12 +138,9 @@ void embedding_dense_backward(mt_ctx& ctx, const mt_args_embedding_dense_backwar
 
 }  // namespace
 
-void register_embedding(Candidates& candidates) {
-  candidates.push_back(
-      sdk::kernel<&embedding>("embedding", MT_HASH_embedding, "rows", 0, MT_TAKES_STRIDED));
-  candidates.push_back(sdk::kernel<&embedding_dense_backward>("embedding_dense_backward",
-                                                              MT_HASH_embedding_dense_backward,
-                                                              "columns", 0, MT_TAKES_STRIDED));
+void register_embedding(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&embedding>("rows", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&embedding_dense_backward>("columns", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cpu

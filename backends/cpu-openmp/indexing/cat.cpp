@@ -103,11 +103,9 @@ void nonzero(mt_ctx& ctx, const mt_args_nonzero& args) {
 
 }  // namespace
 
-void register_cat(Candidates& candidates) {
-  candidates.push_back(
-      sdk::kernel<&cat>("cat", MT_HASH_cat, "blocks", 0, MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES));
-  candidates.push_back(
-      sdk::kernel<&nonzero>("nonzero", MT_HASH_nonzero, "two_passes", 0, MT_TAKES_STRIDED));
+void register_cat(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&cat>("blocks", MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES));
+  kernels.push_back(sdk::kernel<&nonzero>("two_passes", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cpu

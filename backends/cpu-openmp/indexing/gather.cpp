@@ -176,11 +176,9 @@ void index_select(mt_ctx& ctx, const mt_args_index_select& args) {
 
 }  // namespace
 
-void register_gather(Candidates& candidates) {
-  candidates.push_back(
-      sdk::kernel<&gather>("gather", MT_HASH_gather, "memory_order", 0, MT_TAKES_STRIDED));
-  candidates.push_back(sdk::kernel<&index_select>("index_select", MT_HASH_index_select, "blocks", 0,
-                                                  MT_TAKES_STRIDED));
+void register_gather(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&gather>("memory_order", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&index_select>("blocks", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cpu

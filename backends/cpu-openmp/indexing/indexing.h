@@ -5,8 +5,8 @@
 
 namespace mytorch::cpu {
 
-void register_gather(Candidates& candidates);   // gather, index_select
-void register_scatter(Candidates& candidates);  // scatter, scatter_add
-void register_cat(Candidates& candidates);      // cat, nonzero
+void register_gather(KernelEntries& kernels);   // gather, index_select
+void register_scatter(KernelEntries& kernels);  // scatter, scatter_add
+void register_cat(KernelEntries& kernels);      // cat, nonzero
 
 }  // namespace mytorch::cpu

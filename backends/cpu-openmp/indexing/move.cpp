@@ -63,7 +63,8 @@ void move(mt_ctx& ctx, const sdk::TensorView& from, const sdk::TensorView& to) {
   });
 }
 
-mt_tensor dense_copy(mt_ctx& ctx, const sdk::TensorView& from, mt_dtype dtype, int64_t* strides) {
+mt_tensor contiguous_copy(mt_ctx& ctx, const sdk::TensorView& from, mt_dtype dtype,
+                          int64_t* strides) {
   sdk::check_ndim(static_cast<size_t>(from.ndim()));
   int64_t stride = 1;
   for (int d = from.ndim() - 1; d >= 0; --d) {
@@ -75,7 +76,7 @@ mt_tensor dense_copy(mt_ctx& ctx, const sdk::TensorView& from, mt_dtype dtype, i
   copy.dl.data = sdk::scratch<char>(ctx, from.numel() * sdk::itemsize(dtype));
   copy.dl.byte_offset = 0;
   copy.dl.strides = strides;
-  copy.flags = MT_TENSOR_DENSE;
+  copy.flags = MT_TENSOR_CONTIGUOUS;
   move(ctx, from, &copy);
   return copy;
 }
@@ -83,7 +84,7 @@ mt_tensor dense_copy(mt_ctx& ctx, const sdk::TensorView& from, mt_dtype dtype, i
 IndexOperand::IndexOperand(mt_ctx& ctx, const mt_tensor* index) : tensor_(index) {
   const sdk::TensorView view = index;
   if (view.is<int64_t>()) return;
-  copy_ = dense_copy(ctx, view, sdk::dtype_of<int64_t>, strides_);
+  copy_ = contiguous_copy(ctx, view, sdk::dtype_of<int64_t>, strides_);
   tensor_ = &copy_;
 }
 

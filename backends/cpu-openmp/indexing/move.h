@@ -1,4 +1,4 @@
-// Copying inside kernels: between any strides and dtypes, and an index operand as dense int64.
+// Copying inside kernels: between any strides and dtypes, and an index operand as contiguous int64.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,11 @@ namespace mytorch::cpu {
 // Elements of `from`, broadcast and converted, into `to`. The two do not overlap.
 void move(mt_ctx& ctx, const sdk::TensorView& from, const sdk::TensorView& to);
 
-// A dense copy of `from`, converted, in scratch memory; its strides lie in `strides`.
-mt_tensor dense_copy(mt_ctx& ctx, const sdk::TensorView& from, mt_dtype dtype, int64_t* strides);
+// A contiguous copy of `from`, converted, in scratch memory; its strides lie in `strides`.
+mt_tensor contiguous_copy(mt_ctx& ctx, const sdk::TensorView& from, mt_dtype dtype,
+                          int64_t* strides);
 
-// An index operand of any integer type: itself where it is int64, else a dense copy in scratch
+// An index operand of any integer type: itself where it is int64, else a contiguous copy in scratch
 // memory. Sorting, gathering and scattering are then compiled for one index type.
 class IndexOperand {
  public:

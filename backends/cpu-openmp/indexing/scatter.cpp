@@ -21,7 +21,8 @@ namespace {
 
 using sdk::TensorView;
 
-constexpr int64_t kStep = 8;  // elements of a dense line put in one step: a cache line of indices
+constexpr int64_t kStep =
+    8;  // elements of a contiguous line put in one step: a cache line of indices
 constexpr int64_t kAhead = 512;  // and how far ahead indices are fetched: prefetchers stop at pages
 
 struct Set {
@@ -54,7 +55,7 @@ class Call {
       : op_(op), tensors_{*index.get(), *src.get(), *self.get(), *out.get()} {
     // A source that is the output itself must be read before it is overwritten.
     if (src.raw() == out.raw() && src.numel() != 0) {
-      tensors_[1] = dense_copy(ctx, src, src.dtype(), strides_);
+      tensors_[1] = contiguous_copy(ctx, src, src.dtype(), strides_);
     }
     static constexpr int64_t kOne[1] = {1}, kNone[1] = {0};
     for (mt_tensor& tensor : tensors_) {
@@ -198,11 +199,9 @@ void scatter_add(mt_ctx& ctx, const mt_args_scatter_add& args) {
 
 }  // namespace
 
-void register_scatter(Candidates& candidates) {
-  candidates.push_back(
-      sdk::kernel<&scatter>("scatter.src", MT_HASH_scatter_src, "lines", 0, MT_TAKES_STRIDED));
-  candidates.push_back(
-      sdk::kernel<&scatter_add>("scatter_add", MT_HASH_scatter_add, "lines", 0, MT_TAKES_STRIDED));
+void register_scatter(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&scatter>("lines", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&scatter_add>("lines", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cpu

@@ -201,13 +201,13 @@ void linear(mt_ctx& ctx, const mt_args_linear& args) {
 
 }  // namespace
 
-void register_matrix(Candidates& candidates) {
+void register_matrix(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  candidates.push_back(sdk::kernel<&bmm>("bmm", MT_HASH_bmm, "packed_gemm", 0, kTakes));
-  candidates.push_back(sdk::kernel<&mm>("mm", MT_HASH_mm, "packed_gemm", 0, kTakes));
-  candidates.push_back(sdk::kernel<&addmm>("addmm", MT_HASH_addmm, "packed_gemm", 0, kTakes));
-  candidates.push_back(sdk::kernel<&baddbmm>("baddbmm", MT_HASH_baddbmm, "packed_gemm", 0, kTakes));
-  candidates.push_back(sdk::kernel<&linear>("linear", MT_HASH_linear, "packed_gemm", 0, kTakes));
+  kernels.push_back(sdk::kernel<&bmm>("packed_gemm", kTakes));
+  kernels.push_back(sdk::kernel<&mm>("packed_gemm", kTakes));
+  kernels.push_back(sdk::kernel<&addmm>("packed_gemm", kTakes));
+  kernels.push_back(sdk::kernel<&baddbmm>("packed_gemm", kTakes));
+  kernels.push_back(sdk::kernel<&linear>("packed_gemm", kTakes));
 }
 
 }  // namespace mytorch::cpu

@@ -134,12 +134,9 @@ void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
 
 }  // namespace
 
-void register_batch_norm(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&forward>("batch_norm_training", MT_HASH_batch_norm_training,
-                                             "channels", 0, MT_TAKES_STRIDED));
-  candidates.push_back(sdk::kernel<&backward>("batch_norm_training_backward",
-                                              MT_HASH_batch_norm_training_backward, "channels", 0,
-                                              MT_TAKES_STRIDED));
+void register_batch_norm(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&forward>("channels", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&backward>("channels", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cpu

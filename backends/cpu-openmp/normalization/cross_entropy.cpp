@@ -1,6 +1,6 @@
 // Cross-entropy of class indices in one pass over the scores, and its gradient in another. Scores
-// of a target that are dense rows of float or double are worked on in place; others are staged,
-// some targets at a time, as such rows. Sums go in fixed chunks, in order.
+// of a target that are contiguous rows of float or double are worked on in place; others are
+// staged, some targets at a time, as such rows. Sums go in fixed chunks, in order.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -256,11 +256,9 @@ void backward(mt_ctx& ctx, const mt_args_cross_entropy_backward& args) {
 
 }  // namespace
 
-void register_cross_entropy(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&forward>("cross_entropy_forward", MT_HASH_cross_entropy_forward,
-                                             "rows", 0, MT_TAKES_STRIDED));
-  candidates.push_back(sdk::kernel<&backward>(
-      "cross_entropy_backward", MT_HASH_cross_entropy_backward, "rows", 0, MT_TAKES_STRIDED));
+void register_cross_entropy(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&forward>("rows", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&backward>("rows", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cpu

@@ -171,16 +171,12 @@ void rms_norm_backward(mt_ctx& ctx, const mt_args_native_rms_norm_backward& args
 
 }  // namespace
 
-void register_layer_norm(Candidates& candidates) {
+void register_layer_norm(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  candidates.push_back(
-      sdk::kernel<&layer_norm>("native_layer_norm", MT_HASH_native_layer_norm, "rows", 0, kTakes));
-  candidates.push_back(sdk::kernel<&layer_norm_backward>(
-      "native_layer_norm_backward", MT_HASH_native_layer_norm_backward, "rows", 0, kTakes));
-  candidates.push_back(
-      sdk::kernel<&rms_norm>("native_rms_norm", MT_HASH_native_rms_norm, "rows", 0, kTakes));
-  candidates.push_back(sdk::kernel<&rms_norm_backward>(
-      "native_rms_norm_backward", MT_HASH_native_rms_norm_backward, "rows", 0, kTakes));
+  kernels.push_back(sdk::kernel<&layer_norm>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&layer_norm_backward>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&rms_norm>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&rms_norm_backward>("rows", kTakes));
 }
 
 }  // namespace mytorch::cpu

@@ -1,4 +1,4 @@
-// A tensor's elements by ranges of their row-major order, as dense arrays of the type that is
+// A tensor's elements by ranges of their row-major order, as contiguous arrays of the type that is
 // computed in: in place where it is such an array already, else through a buffer.
 #pragma once
 
@@ -15,7 +15,7 @@ class RowMajor {
   explicit RowMajor(const sdk::TensorView& tensor)
       : tensor_(tensor),
         loop_(sdk::make_loop<1>(tensor.shape(), {tensor}, sdk::Order::kRowMajor)),
-        direct_(tensor.is<W>() && tensor.is_dense()) {}
+        direct_(tensor.is<W>() && tensor.is_contiguous()) {}
 
   bool direct() const { return direct_; }
   const W* read(int64_t first, int64_t n, W* buffer) const {

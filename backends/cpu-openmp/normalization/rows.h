@@ -1,4 +1,4 @@
-// Sums over dense rows of floats or doubles, and normalization with them.
+// Sums over contiguous rows of floats or doubles, and normalization with them.
 #pragma once
 
 #include <cmath>

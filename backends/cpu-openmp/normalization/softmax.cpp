@@ -1,5 +1,5 @@
-// softmax and log_softmax along any dimension. Lines that are dense rows of float or double are
-// worked on in place; others are staged, some at a time, as such rows.
+// softmax and log_softmax along any dimension. Lines that are contiguous rows of float or double
+// are worked on in place; others are staged, some at a time, as such rows.
 #include "mytorch/abi_ops/softmax.h"
 
 #include <algorithm>
@@ -63,10 +63,10 @@ void for_each_line(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs,
   if (n == 0) return;
   const bool same = std::all_of(operands.begin(), operands.end(),
                                 [](const TensorView& x) { return x.template is<W>(); });
-  const bool dense = same && std::all_of(lines.step.begin(), lines.step.end(),
-                                         [&](int64_t step) { return step == 1 || n == 1; });
+  const bool contiguous = same && std::all_of(lines.step.begin(), lines.step.end(),
+                                              [&](int64_t step) { return step == 1 || n == 1; });
   const int64_t grain = 1 + 8192 / n;
-  if (dense) {
+  if (contiguous) {
     constexpr int64_t kItem = static_cast<int64_t>(sizeof(W));
     const bool large = out.numel() * kItem >= kStreamBytes;
     sdk::parallel_for(ctx, 0, lines.count(), grain, [&](int64_t begin, int64_t end) noexcept {
@@ -176,16 +176,12 @@ void log_softmax_backward(mt_ctx& ctx, const mt_args_log_softmax_backward& args)
 
 }  // namespace
 
-void register_softmax(Candidates& candidates) {
+void register_softmax(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  candidates.push_back(
-      sdk::kernel<&softmax>("softmax.int", MT_HASH_softmax_int, "rows", 0, kTakes));
-  candidates.push_back(
-      sdk::kernel<&log_softmax>("log_softmax.int", MT_HASH_log_softmax_int, "rows", 0, kTakes));
-  candidates.push_back(sdk::kernel<&softmax_backward>("softmax_backward", MT_HASH_softmax_backward,
-                                                      "rows", 0, kTakes));
-  candidates.push_back(sdk::kernel<&log_softmax_backward>(
-      "log_softmax_backward", MT_HASH_log_softmax_backward, "rows", 0, kTakes));
+  kernels.push_back(sdk::kernel<&softmax>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&log_softmax>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&softmax_backward>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&log_softmax_backward>("rows", kTakes));
 }
 
 }  // namespace mytorch::cpu

@@ -190,7 +190,7 @@ bool TileProgram::run_tile(const void* const* inputs, void* const* outputs, cons
   return true;
 }
 
-// ---- candidates
+// ---- kernels
 
 namespace {
 
@@ -222,17 +222,17 @@ int run_compiled(void* self, mt_ctx* ctx, const void* args) noexcept {
 }  // namespace
 
 void compile(const mt_program& program, mt_dtype compute, std::span<const mt_dtype> /*types*/,
-             mt_candidate& candidate) {
+             mt_kernel_entry& kernel) {
   if (program.fold != nullptr) {
-    compile_reduce(program, compute, candidate);
+    compile_reduce(program, compute, kernel);
   } else {
-    candidate.self = std::make_unique<CompiledPointwise>(program, compute).release();
-    candidate.run = &run_compiled;
+    kernel.self = std::make_unique<CompiledPointwise>(program, compute).release();
+    kernel.run = &run_compiled;
   }
-  candidate.size = sizeof(mt_candidate);
-  candidate.name = "tile_program";
-  candidate.supports = nullptr;
-  candidate.flags = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
+  kernel.size = sizeof(mt_kernel_entry);
+  kernel.name = "tile_program";
+  kernel.supports = nullptr;
+  kernel.flags = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
 }
 
 }  // namespace mytorch::cpu

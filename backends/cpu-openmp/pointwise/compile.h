@@ -61,9 +61,9 @@ class TileProgram {
 
 // The entry of the backend.
 void compile(const mt_program& program, mt_dtype compute, std::span<const mt_dtype> types,
-             mt_candidate& candidate);
+             mt_kernel_entry& kernel);
 
 // reduce/: programs with a fold.
-void compile_reduce(const mt_program& program, mt_dtype compute, mt_candidate& candidate);
+void compile_reduce(const mt_program& program, mt_dtype compute, mt_kernel_entry& kernel);
 
 }  // namespace mytorch::cpu

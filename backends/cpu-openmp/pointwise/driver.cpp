@@ -54,13 +54,13 @@ void set_scalars(const PointwiseCall& call, Scalars& scalars) {
   return MT_ERROR_VALUE;
 }
 
-// Whether every operand is there, dense, of one shape and of the type that spans take.
+// Whether every operand is there, contiguous, of one shape and of the type that spans take.
 bool is_simple(const PointwiseCall& call, Lane lane) {
   const PointwiseProgram& program = call.program;
   const mt_tensor* first = call.outputs[0];
   if (first == nullptr) return false;
   const auto fits = [&](const mt_tensor* t, int32_t type) {
-    return t != nullptr && (t->flags & MT_TENSOR_DENSE) != 0 &&
+    return t != nullptr && (t->flags & MT_TENSOR_CONTIGUOUS) != 0 &&
            is_dtype(t, tile_dtype(type, lane)) && same_sizes(t, first);
   };
   for (int32_t i = 0; i < program.num_outputs; ++i) {
@@ -72,7 +72,7 @@ bool is_simple(const PointwiseCall& call, Lane lane) {
   return true;
 }
 
-// Pieces of dense operands on several threads.
+// Pieces of contiguous operands on several threads.
 [[gnu::noinline]] int run_parallel(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane,
                                    int64_t n, const void* const* inputs, void* const* outputs,
                                    const Scalars& scalars) {
@@ -116,7 +116,7 @@ bool should_stream(const PointwiseCall& call, int64_t n) {
   return true;
 }
 
-// Spans over whole dense operands.
+// Spans over whole contiguous operands.
 int run_simple(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane, int64_t n,
                bool stream) {
   const PointwiseProgram& program = call.program;
@@ -156,14 +156,14 @@ void set_operands(const PointwiseCall& call, Lane lane, Job& job, const mt_tenso
   }
 }
 
-// Operands of the output's shape, dense, and single elements: a line.
+// Operands of the output's shape, contiguous, and single elements: a line.
 bool make_line(Job& job, const mt_tensor* const* tensors, const mt_tensor* shaped, int64_t n) {
   for (int k = 0; k < job.num_operands(); ++k) {
     const mt_tensor* t = tensors[k];
     if (t == nullptr) continue;
-    const bool dense = (t->flags & MT_TENSOR_DENSE) != 0 && same_sizes(t, shaped);
-    if (!dense && (job.is_output(k) || numel_of(t) != 1)) return false;
-    job.loop.set_stride(k, dense ? job.operands[k].itemsize : 0);
+    const bool contiguous = (t->flags & MT_TENSOR_CONTIGUOUS) != 0 && same_sizes(t, shaped);
+    if (!contiguous && (job.is_output(k) || numel_of(t) != 1)) return false;
+    job.loop.set_stride(k, contiguous ? job.operands[k].itemsize : 0);
   }
   job.loop.set_line(n);
   return true;

@@ -78,7 +78,7 @@ class Loop {
   int64_t inner_stride(int operand) const { return strides_[operand][ndim_ - 1]; }
 
   // Whether the operand's elements lie one after the other in the loop's order.
-  bool is_dense(int operand, int64_t itemsize) const {
+  bool is_contiguous(int operand, int64_t itemsize) const {
     int64_t expected = itemsize;
     for (int d = ndim_ - 1; d >= 0; --d) {
       if (strides_[operand][d] != expected) return false;

@@ -1,5 +1,5 @@
-// Span functions: a pointwise program over dense arrays, the unit that codegen emits and everything
-// else in pointwise/ and reduce/ is made of.
+// Span functions: a pointwise program over contiguous arrays, the unit that codegen emits and
+// everything else in pointwise/ and reduce/ is made of.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +44,9 @@ struct Scalars {
   const SpanRows* rows = nullptr;
 };
 
-// Computes `n` elements. Operands are dense arrays of the span's type; those of type BOOL are bytes
-// that are 0 or 1. An output may be NULL (not wanted) or exactly one of the inputs. False after an
-// integer division by zero, which leaves the outputs unspecified.
+// Computes `n` elements. Operands are contiguous arrays of the span's type; those of type BOOL are
+// bytes that are 0 or 1. An output may be NULL (not wanted) or exactly one of the inputs. False
+// after an integer division by zero, which leaves the outputs unspecified.
 using Span = bool (*)(const void* const* inputs, void* const* outputs, const Scalars& scalars,
                       int64_t n);
 

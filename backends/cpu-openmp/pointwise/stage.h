@@ -1,5 +1,5 @@
-// Staging: bringing a few hundred elements of an operand into a dense tile of the type that spans
-// take, and back.
+// Staging: bringing a few hundred elements of an operand into a contiguous tile of the type that
+// spans take, and back.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct Operand {
 Operand make_input(const mt_tensor* tensor, mt_dtype compute, mt_dtype tile);
 Operand make_output(const mt_tensor* tensor, mt_dtype compute, mt_dtype tile);
 
-// From memory's type to the tile's, or back; both dense.
+// From memory's type to the tile's, or back; both contiguous.
 void convert_run(const Operand& operand, const void* from, void* to, int64_t n);
 // Loads n <= kTile elements that lie `stride` bytes apart.
 void load_run(const Operand& operand, const char* from, int64_t stride, int64_t n, void* tile);

@@ -1,4 +1,4 @@
-// The ways to walk over operands that are not simply dense.
+// The ways to walk over operands that are not simply contiguous.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -20,12 +20,12 @@ constexpr int64_t kShortSpanRow = 56;
 // A row that does not consist of whole lines is streamed only from this many bytes on.
 constexpr int64_t kLongRow = 16 * 1024;
 
-// Whether every output is dense in the loop's order and of the type computed in.
+// Whether every output is contiguous in the loop's order and of the type computed in.
 bool has_plain_outputs(const Job& job) {
   for (int k = 0; k < job.num_outputs; ++k) {
     const Operand& output = job.operands[k];
     if (output.data != nullptr &&
-        (output.convert != nullptr || !job.loop.is_dense(k, output.itemsize))) {
+        (output.convert != nullptr || !job.loop.is_contiguous(k, output.itemsize))) {
       return false;
     }
   }
@@ -209,10 +209,10 @@ void run_tiles(Job& job, int64_t begin, int64_t end) {
   Tiles tiles;
   Pointers at;
   tiles.set_absent(job, at);
-  bool dense[kMaxOperands], direct[kMaxOperands], fixed[kMaxOperands];
+  bool contiguous[kMaxOperands], direct[kMaxOperands], fixed[kMaxOperands];
   for (int k = 0; k < count; ++k) {
-    dense[k] = job.loop.is_dense(k, job.operands[k].itemsize);
-    direct[k] = dense[k] && job.is_direct(k);
+    contiguous[k] = job.loop.is_contiguous(k, job.operands[k].itemsize);
+    direct[k] = contiguous[k] && job.is_direct(k);
     fixed[k] = !job.is_output(k) && has_equal_tiles(job, k);
   }
   const int64_t first = begin;
@@ -225,7 +225,7 @@ void run_tiles(Job& job, int64_t begin, int64_t end) {
       char* linear = operand.data + begin * operand.itemsize;
       at.set(job, k, direct[k] ? linear : tiles.of[k]);
       if (direct[k] || job.is_output(k) || (fixed[k] && begin != first)) continue;
-      if (dense[k]) {
+      if (contiguous[k]) {
         load_run(operand, linear, operand.itemsize, n, tiles.of[k]);
       } else if (operand.convert == nullptr) {
         gather(job.loop, k, operand, begin, n, tiles.of[k]);
@@ -238,7 +238,7 @@ void run_tiles(Job& job, int64_t begin, int64_t end) {
     for (int k = 0; k < job.num_outputs; ++k) {
       const Operand& operand = job.operands[k];
       if (operand.data == nullptr || direct[k]) continue;
-      if (dense[k]) {
+      if (contiguous[k]) {
         store_tile(job, operand, tiles.of[k], operand.data + begin * operand.itemsize,
                    operand.itemsize, n);
         continue;

@@ -18,7 +18,7 @@ namespace mytorch::cpu {
 // Whether these images, some of which may be absent, are channels-last and the first of them is
 // nothing else.
 inline bool all_channels_last(std::initializer_list<sdk::TensorView> images) {
-  if (images.begin()->is_dense()) return false;
+  if (images.begin()->is_contiguous()) return false;
   return std::all_of(images.begin(), images.end(), [](const sdk::TensorView& image) {
     return !image || (image.ndim() == 4 && sdk::is_channels_last(image));
   });

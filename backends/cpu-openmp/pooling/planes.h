@@ -1,5 +1,5 @@
-// Tensors as planes: the leading dimensions are a list, each plane is worked on as dense rows of
-// the type that is computed in, staged where it is not that already.
+// Tensors as planes: the leading dimensions are a list, each plane is worked on as contiguous rows
+// of the type that is computed in, staged where it is not that already.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ class Planes {
   explicit Planes(const sdk::TensorView& tensor)
       : tensor_(tensor), h(tensor.size(-2)), w(tensor.size(-1)) {
     for (int d = 0; d < tensor.ndim() - 2; ++d) count *= tensor.size(d);
-    dense_ = tensor.is_dense();
+    contiguous_ = tensor.is_contiguous();
     direct_ =
         tensor.is<W>() && (w <= 1 || tensor.stride(-1) == 1) && (h <= 1 || tensor.stride(-2) == w);
   }
@@ -46,7 +46,7 @@ class Planes {
 
  private:
   int64_t offset(int64_t plane) const {
-    if (dense_) return plane * size();  // without divisions
+    if (contiguous_) return plane * size();  // without divisions
     int64_t at = 0;
     for (int d = tensor_.ndim() - 3; d >= 0; --d) {
       at += plane % tensor_.size(d) * tensor_.stride(d);
@@ -69,7 +69,7 @@ class Planes {
 
   sdk::TensorView tensor_;
   bool direct_ = true;
-  bool dense_ = true;
+  bool contiguous_ = true;
 
  public:
   int64_t count = 1;

@@ -203,17 +203,12 @@ void avg_pool2d_backward(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
 
 }  // namespace
 
-void register_pooling(Candidates& candidates) {
+void register_pooling(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  candidates.push_back(sdk::kernel<&max_pool2d>(
-      "max_pool2d_with_indices", MT_HASH_max_pool2d_with_indices, "rows", 0, kTakes));
-  candidates.push_back(sdk::kernel<&max_pool2d_backward>("max_pool2d_with_indices_backward",
-                                                         MT_HASH_max_pool2d_with_indices_backward,
-                                                         "planes", 0, kTakes));
-  candidates.push_back(
-      sdk::kernel<&avg_pool2d>("avg_pool2d", MT_HASH_avg_pool2d, "rows", 0, kTakes));
-  candidates.push_back(sdk::kernel<&avg_pool2d_backward>(
-      "avg_pool2d_backward", MT_HASH_avg_pool2d_backward, "rows", 0, kTakes));
+  kernels.push_back(sdk::kernel<&max_pool2d>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&max_pool2d_backward>("planes", kTakes));
+  kernels.push_back(sdk::kernel<&avg_pool2d>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&avg_pool2d_backward>("rows", kTakes));
 }
 
 }  // namespace mytorch::cpu

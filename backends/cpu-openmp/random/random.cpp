@@ -49,9 +49,9 @@ void fill(mt_ctx& ctx, const TensorView& self, F&& make) {
   const auto loop = sdk::make_loop<1>(self.shape(), {self}, sdk::Order::kRowMajor);
   T* data = self.data<T>();
   const int64_t stride = loop.inner_stride(0);
-  const bool dense = loop.ndim() == 0 || (loop.ndim() == 1 && stride == 1);
+  const bool contiguous = loop.ndim() == 0 || (loop.ndim() == 1 && stride == 1);
   for_each_chunk(ctx, loop.numel(), [&](int64_t first, int64_t n) {
-    if (dense && n == kRandomChunk) return make(first, n, data + first);
+    if (contiguous && n == kRandomChunk) return make(first, n, data + first);
     alignas(64) T values[kRandomChunk];
     make(first, n, values);
     const T* from = values;
@@ -228,14 +228,12 @@ void native_dropout(mt_ctx& ctx, const mt_args_native_dropout& args) {
 
 }  // namespace
 
-void register_random(Candidates& candidates) {
+void register_random(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  candidates.push_back(sdk::kernel<&uniform_>("uniform_", MT_HASH_uniform_, "philox", 0, kTakes));
-  candidates.push_back(sdk::kernel<&normal_>("normal_", MT_HASH_normal_, "philox", 0, kTakes));
-  candidates.push_back(
-      sdk::kernel<&random_>("random_.from", MT_HASH_random__from, "philox", 0, kTakes));
-  candidates.push_back(
-      sdk::kernel<&native_dropout>("native_dropout", MT_HASH_native_dropout, "philox", 0, kTakes));
+  kernels.push_back(sdk::kernel<&uniform_>("philox", kTakes));
+  kernels.push_back(sdk::kernel<&normal_>("philox", kTakes));
+  kernels.push_back(sdk::kernel<&random_>("philox", kTakes));
+  kernels.push_back(sdk::kernel<&native_dropout>("philox", kTakes));
 }
 
 }  // namespace mytorch::cpu

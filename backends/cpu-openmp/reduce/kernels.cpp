@@ -1,4 +1,4 @@
-// The reduce ops, as candidates; how a reduction is shared out among threads.
+// The reduce ops, as kernels; how a reduction is shared out among threads.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -80,12 +80,13 @@ void run_split(mt_ctx& ctx, Reduction& job, int64_t pieces) {
   job.finish(states_of(0, 0), 0, kept);
 }
 
-// All of a small dense tensor, without anything built. False where the call is not that simple.
+// All of a small contiguous tensor, without anything built. False where the call is not that
+// simple.
 bool run_small(const ReduceProgram& program, mt_dtype compute, const void* args) {
   constexpr int64_t kSmall = 32 * 1024;
   const mt_tensor* x = sdk::tensor_at(args, program.input);
   if (program.step != nullptr || program.end != nullptr || program.num_outputs != 1 ||
-      (x->flags & MT_TENSOR_DENSE) == 0 || !sdk::same_dtype(x->dl.dtype, compute)) {
+      (x->flags & MT_TENSOR_CONTIGUOUS) == 0 || !sdk::same_dtype(x->dl.dtype, compute)) {
     return false;
   }
   const int32_t ndim = x->dl.ndim;
@@ -151,17 +152,17 @@ int run_reduce(void* self, mt_ctx* ctx, const void* args) noexcept {
   return run_reduce_program(ctx, op.variants[header.variant], op.base, args);
 }
 
-void register_reduce(Candidates& candidates) {
+void register_reduce(KernelEntries& kernels) {
   for (const ReduceOp& op : programs().reduce) {
-    mt_candidate candidate{};
-    candidate.size = sizeof(candidate);
-    candidate.op = op.name;
-    candidate.hash = op.hash;
-    candidate.name = "vector_fold";
-    candidate.flags = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES;
-    candidate.run = &run_reduce;
-    candidate.self = const_cast<ReduceOp*>(&op);
-    candidates.push_back(candidate);
+    mt_kernel_entry kernel{};
+    kernel.size = sizeof(kernel);
+    kernel.op = op.name;
+    kernel.hash = op.hash;
+    kernel.name = "vector_fold";
+    kernel.flags = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES;
+    kernel.run = &run_reduce;
+    kernel.self = const_cast<ReduceOp*>(&op);
+    kernels.push_back(kernel);
   }
 }
 
@@ -193,7 +194,7 @@ int run_compiled(void* self, mt_ctx* ctx, const void* args) noexcept {
 
 }  // namespace
 
-void compile_reduce(const mt_program& program, mt_dtype compute, mt_candidate& candidate) {
+void compile_reduce(const mt_program& program, mt_dtype compute, mt_kernel_entry& kernel) {
   auto made = std::make_unique<CompiledReduce>();
   const std::string_view name = program.name;
   made->base = std::string(name.substr(0, name.find('.')));
@@ -237,8 +238,8 @@ void compile_reduce(const mt_program& program, mt_dtype compute, mt_candidate& c
   }
   reduce.outputs = made->outputs.data();
   reduce.num_outputs = static_cast<int32_t>(made->outputs.size());
-  candidate.run = &run_compiled;
-  candidate.self = made.release();
+  kernel.run = &run_compiled;
+  kernel.self = made.release();
 }
 
 }  // namespace mytorch::cpu

@@ -1,5 +1,6 @@
 // Operands seen as lines along one dimension: kernels that work along a dimension stage a few lines
-// at a time as dense rows of their computation type, so that any strides and dtypes are one case.
+// at a time as contiguous rows of their computation type, so that any strides and dtypes are one
+// case.
 #pragma once
 
 #include <algorithm>

@@ -70,9 +70,8 @@ void cumsum(mt_ctx& ctx, const mt_args_cumsum& args) {
 
 }  // namespace
 
-void register_scan(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&cumsum>("cumsum", MT_HASH_cumsum, "lines", 0,
-                                            MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES));
+void register_scan(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&cumsum>("lines", MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES));
 }
 
 }  // namespace mytorch::cpu

@@ -51,23 +51,20 @@ void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& arg
 }
 
 template <int kRank>
-void register_rank(Candidates& candidates, const char* name) {
+void register_rank(KernelEntries& kernels, const char* name) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  candidates.push_back(
-      sdk::kernel<&forward<kRank>>("convolution", MT_HASH_convolution, name, -kRank, kTakes));
-  candidates.push_back(sdk::kernel<&backward_input<kRank>>(
-      "convolution_backward_input", MT_HASH_convolution_backward_input, name, -kRank, kTakes));
-  candidates.push_back(sdk::kernel<&backward_weight<kRank>>(
-      "convolution_backward_weight", MT_HASH_convolution_backward_weight, name, -kRank, kTakes));
+  kernels.push_back(sdk::kernel<&forward<kRank>>(name, kTakes, -kRank));
+  kernels.push_back(sdk::kernel<&backward_input<kRank>>(name, kTakes, -kRank));
+  kernels.push_back(sdk::kernel<&backward_weight<kRank>>(name, kTakes, -kRank));
 }
 
 }  // namespace
 
-void register_convolution(Candidates& candidates) {
-  register_rank<0>(candidates, "cudnn");
-  register_rank<1>(candidates, "cudnn_2");
-  register_rank<2>(candidates, "cudnn_3");
-  register_rank<3>(candidates, "cudnn_4");
+void register_convolution(KernelEntries& kernels) {
+  register_rank<0>(kernels, "cudnn");
+  register_rank<1>(kernels, "cudnn_2");
+  register_rank<2>(kernels, "cudnn_3");
+  register_rank<3>(kernels, "cudnn_4");
 }
 
 }  // namespace mytorch::cuda

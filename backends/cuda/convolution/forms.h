@@ -1,4 +1,4 @@
-// How tensors of a convolution lie for cuDNN: row-major or channels-last, and dense.
+// How tensors of a convolution lie for cuDNN: row-major or channels-last, and contiguous.
 #pragma once
 
 #include <array>

@@ -73,7 +73,7 @@ bool convolve_cudnn(mt_ctx& ctx, const Convolution& call);
 void convolve_direct(mt_ctx& ctx, const Convolution& call);
 // Of 16-bit types and two spatial dimensions: `big` as an image of g.small[2] columns whose
 // channels are the elements that windows read of a row, tap by tap, and the weight for it. Both are
-// written dense, channels last; channels beyond these are zeros.
+// written contiguous, channels last; channels beyond these are zeros.
 void unfold_columns(mt_ctx& ctx, const Geometry& g, const sdk::TensorView& big, int64_t channels,
                     void* to);
 void unfold_weight(mt_ctx& ctx, const Geometry& g, const sdk::TensorView& weight, int64_t channels,

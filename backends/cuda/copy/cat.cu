@@ -1,5 +1,5 @@
-// cat: up to kParts tensors in one launch where everything is dense and of one dtype; else a copy
-// of each.
+// cat: up to kParts tensors in one launch where everything is contiguous and of one dtype; else a
+// copy of each.
 #include <algorithm>
 #include <vector>
 
@@ -71,14 +71,14 @@ void cat_as(mt_ctx& ctx, const std::vector<Piece>& pieces, int dim, int64_t inne
   }
 }
 
-bool cat_dense(mt_ctx& ctx, const std::vector<Piece>& pieces, int dim, const TensorView& out) {
-  if (!out.is_dense()) return false;
+bool cat_contiguous(mt_ctx& ctx, const std::vector<Piece>& pieces, int dim, const TensorView& out) {
+  if (!out.is_contiguous()) return false;
   int64_t inner = out.itemsize();
   for (int d = dim + 1; d < out.ndim(); ++d) inner *= out.size(d);
   // What all addresses and lengths are multiples of.
   uint64_t bits = reinterpret_cast<uintptr_t>(out.raw()) | 16;
   for (const auto& [tensor, begin] : pieces) {
-    if (!sdk::same_dtype(tensor.dtype(), out.dtype()) || !tensor.is_dense()) return false;
+    if (!sdk::same_dtype(tensor.dtype(), out.dtype()) || !tensor.is_contiguous()) return false;
     if (tensor.numel() * tensor.itemsize() >= kMaxWalk) return false;
     bits |= reinterpret_cast<uintptr_t>(tensor.raw());
     bits |= static_cast<uint64_t>(tensor.size(dim) * inner) | static_cast<uint64_t>(begin * inner);
@@ -108,7 +108,7 @@ void cat(mt_ctx& ctx, const mt_args_cat& args) {
     if (tensor.numel() != 0) pieces.push_back({tensor, begin});
     begin += tensor.size(dim);
   }
-  if (pieces.empty() || cat_dense(ctx, pieces, dim, out)) return;
+  if (pieces.empty() || cat_contiguous(ctx, pieces, dim, out)) return;
   for (const auto& [tensor, at] : pieces) {
     mt_tensor part = *out.get();
     part.dl.shape = tensor.get()->dl.shape;
@@ -121,9 +121,8 @@ void cat(mt_ctx& ctx, const mt_args_cat& args) {
 
 }  // namespace
 
-void register_cat(Candidates& candidates) {
-  candidates.push_back(
-      sdk::kernel<&cat>("cat", MT_HASH_cat, "rows", 0, MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES));
+void register_cat(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&cat>("rows", MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES));
 }
 
 }  // namespace mytorch::cuda

@@ -1,5 +1,5 @@
-// Conversions. Dense ones, which every cast of a network is, are compiled for each pair of dtypes
-// and move 16 bytes at a time; strided ones look at the source's dtype when they run.
+// Conversions. Contiguous ones, which every cast of a network is, are compiled for each pair of
+// dtypes and move 16 bytes at a time; strided ones look at the source's dtype when they run.
 #include <algorithm>
 #include <cstdint>
 
@@ -70,8 +70,8 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void convert_dense(mt_ctx& ctx, int64_t n, mt_dtype to_type, void* to, mt_dtype from_type,
-                   const void* from) {
+void convert_contiguous(mt_ctx& ctx, int64_t n, mt_dtype to_type, void* to, mt_dtype from_type,
+                        const void* from) {
   visit_type(to_type, [&](auto to_tag) {
     visit_type(from_type, [&](auto from_tag) {
       using To = typename decltype(to_tag)::type;

@@ -58,17 +58,17 @@ void copy(mt_ctx& ctx, const mt_tensor* to_tensor, const mt_tensor* from_tensor)
     return;
   }
   const CopyLoop loop = sdk::make_loop<2>(to.shape(), {to, from});
-  const bool dense =
+  const bool contiguous =
       loop.ndim() == 0 || (loop.ndim() == 1 && loop.stride(0, 0) == 1 && loop.stride(1, 0) == 1);
   const int64_t itemsize = to.itemsize();
-  if (dense && same) {
+  if (contiguous && same) {
     if (to.raw() == from.raw()) return;
     use_device(ctx);
     CUDA(cudaMemcpyAsync(to.raw(), from.raw(), static_cast<size_t>(loop.numel() * itemsize),
                          cudaMemcpyDeviceToDevice, stream_of(ctx)));
     queued(ctx, "cudaMemcpyAsync");
-  } else if (dense) {
-    convert_dense(ctx, loop.numel(), to.dtype(), to.raw(), from.dtype(), from.raw());
+  } else if (contiguous) {
+    convert_contiguous(ctx, loop.numel(), to.dtype(), to.raw(), from.dtype(), from.raw());
   } else if (!copy_transposed(ctx, loop, to.dtype(), to.raw(), from.dtype(), from.raw())) {
     if (!same) {
       convert_strided(ctx, loop, to.dtype(), to.raw(), from.dtype(), from.raw());
@@ -81,10 +81,9 @@ void copy(mt_ctx& ctx, const mt_tensor* to_tensor, const mt_tensor* from_tensor)
   }
 }
 
-void register_copy(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&copy_entry>(
-      "copy_", MT_HASH_copy_, "copy", 0,
-      MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS));
+void register_copy(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&copy_entry>(
+      "copy", MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS));
 }
 
 }  // namespace mytorch::cuda

@@ -17,12 +17,12 @@ using CopyLoop = sdk::StridedLoop<2>;
 
 // Of one dtype, which only matters by its size: 1, 2, 4, 8 or 16 bytes.
 void move_strided(mt_ctx& ctx, const CopyLoop& loop, int64_t itemsize, void* to, const void* from);
-// Through tiles in shared memory, where `to` is dense along its last dimension and `from` along
-// another one; false where that is not so, or not worth it, or for conversions that are rare.
+// Through tiles in shared memory, where `to` is contiguous along its last dimension and `from`
+// along another one; false where that is not so, or not worth it, or for conversions that are rare.
 bool copy_transposed(mt_ctx& ctx, const CopyLoop& loop, mt_dtype to_type, void* to,
                      mt_dtype from_type, const void* from);
-void convert_dense(mt_ctx& ctx, int64_t n, mt_dtype to_type, void* to, mt_dtype from_type,
-                   const void* from);
+void convert_contiguous(mt_ctx& ctx, int64_t n, mt_dtype to_type, void* to, mt_dtype from_type,
+                        const void* from);
 void convert_strided(mt_ctx& ctx, const CopyLoop& loop, mt_dtype to_type, void* to,
                      mt_dtype from_type, const void* from);
 

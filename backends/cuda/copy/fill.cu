@@ -22,7 +22,8 @@ constexpr int kPerThread = 4;  // packs
 
 // `head` elements come before the first that is aligned to 16 bytes.
 template <class T>
-__global__ void __launch_bounds__(kThreads) fill_dense(T* to, int64_t n, int64_t head, T value) {
+__global__ void __launch_bounds__(kThreads)
+    fill_contiguous(T* to, int64_t n, int64_t head, T value) {
   Pack<T, kPack<T>> pack;
 #pragma unroll
   for (int k = 0; k < kPack<T>; ++k) pack.at[k] = value;
@@ -67,7 +68,7 @@ void fill(mt_ctx& ctx, const mt_tensor* tensor, const void* value) {
       const int64_t head = std::min<int64_t>(n, (16 - over) % 16 / sizeof(T));
       const int64_t share = int64_t{kThreads} * kPerThread * kPack<T>;
       const Grid grid{dim3(static_cast<unsigned>((n + share - 1) / share)), dim3(kThreads)};
-      launch(ctx, "fill_dense", fill_dense<T>, grid, data, n, head, bits);
+      launch(ctx, "fill_contiguous", fill_contiguous<T>, grid, data, n, head, bits);
       return;
     }
     for_each_walk<kDims>(loop, [&](const Walk<1, kDims>& walk, const std::array<int64_t, 1>& at) {
@@ -77,10 +78,9 @@ void fill(mt_ctx& ctx, const mt_tensor* tensor, const void* value) {
   });
 }
 
-void register_fill(Candidates& candidates) {
-  candidates.push_back(
-      sdk::kernel<&fill_entry>("fill_", MT_HASH_fill_, "fill", 0,
-                               MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES));
+void register_fill(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&fill_entry>(
+      "fill", MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES));
 }
 
 }  // namespace mytorch::cuda

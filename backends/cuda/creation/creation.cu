@@ -41,9 +41,8 @@ void arange(mt_ctx& ctx, const mt_args_arange_start_step& args) {
 
 }  // namespace
 
-void register_creation(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&arange>("arange.start_step", MT_HASH_arange_start_step, "range",
-                                            0, MT_TAKES_STRIDED));
+void register_creation(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&arange>("range", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cuda

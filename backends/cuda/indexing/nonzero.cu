@@ -138,9 +138,8 @@ void nonzero(mt_ctx& ctx, const mt_args_nonzero& args) {
 
 }  // namespace
 
-void register_nonzero(Candidates& candidates) {
-  candidates.push_back(
-      sdk::kernel<&nonzero>("nonzero", MT_HASH_nonzero, "tiles", 0, MT_TAKES_STRIDED));
+void register_nonzero(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&nonzero>("tiles", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cuda

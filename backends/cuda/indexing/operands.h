@@ -39,7 +39,7 @@ class ScatterOperands {
   sdk::TensorView out() const { return &tensors_[3]; }
 
  private:
-  std::optional<DenseScratch> copy_;
+  std::optional<ContiguousScratch> copy_;
   mt_tensor tensors_[4];
   int dim_;
 };

@@ -244,7 +244,7 @@ void embedding_dense_backward(mt_ctx& ctx, const mt_args_embedding_dense_backwar
   TensorView grad = args.grad_output;
   // The gradient's rows are one step apart, or become so.
   const sdk::StridedLoop<1> rows(index.shape(), {grad.get()->dl.strides}, sdk::Order::kRowMajor);
-  std::optional<DenseScratch> copy;
+  std::optional<ContiguousScratch> copy;
   if (rows.ndim() > 1) {
     copy.emplace(ctx, grad, grad.dtype());
     move(ctx, grad, copy->view());
@@ -271,10 +271,8 @@ void embedding_dense_backward(mt_ctx& ctx, const mt_args_embedding_dense_backwar
 
 }  // namespace
 
-void register_rows(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&embedding_dense_backward>("embedding_dense_backward",
-                                                              MT_HASH_embedding_dense_backward,
-                                                              "sorted_rows", 0, MT_TAKES_STRIDED));
+void register_rows(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&embedding_dense_backward>("sorted_rows", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cuda

@@ -20,8 +20,8 @@ namespace {
 
 using sdk::TensorView;
 
-// Operands of the walks: the index, the source, the output, the winners (dense, in the output's
-// shape), and the position along the dimension.
+// Operands of the walks: the index, the source, the output, the winners (contiguous, in the
+// output's shape), and the position along the dimension.
 constexpr int kOperands = 5;
 
 __global__ void __launch_bounds__(256)
@@ -62,20 +62,21 @@ void scatter(mt_ctx& ctx, const mt_args_scatter_src& args) {
     throw sdk::Error(MT_ERROR_UNSUPPORTED, "[scatter] 2^32 elements and more along a dimension");
   }
   int64_t out_fixed[sdk::kMaxDims], winner_fixed[sdk::kMaxDims], position[sdk::kMaxDims];
-  int64_t dense = 1, step = 0;
+  int64_t contiguous = 1, step = 0;
   for (int d = out.ndim() - 1; d >= 0; --d) {
     out_fixed[d] = d == dim ? 0 : out.stride(d);
-    winner_fixed[d] = d == dim ? 0 : dense;
+    winner_fixed[d] = d == dim ? 0 : contiguous;
     position[d] = d == dim ? 1 : 0;
-    if (d == dim) step = dense;
-    dense *= out.size(d);
+    if (d == dim) step = contiguous;
+    contiguous *= out.size(d);
   }
   const Strided<kOperands> walk(sdk::StridedLoop<kOperands>(
       index.shape(),
       {index.get()->dl.strides, src.get()->dl.strides, out_fixed, winner_fixed, position}));
-  unsigned* winners = scratch<unsigned>(ctx, dense);
+  unsigned* winners = scratch<unsigned>(ctx, contiguous);
   use_device(ctx);
-  CUDA(cudaMemsetAsync(winners, 0, static_cast<size_t>(dense) * sizeof(unsigned), stream_of(ctx)));
+  CUDA(cudaMemsetAsync(winners, 0, static_cast<size_t>(contiguous) * sizeof(unsigned),
+                       stream_of(ctx)));
   const Grid grid = grid_for(ctx, walk.numel, 256);
   const void* indices = index.raw();
   const uint32_t key = sdk::dtype_key(index.dtype());
@@ -91,9 +92,8 @@ void scatter(mt_ctx& ctx, const mt_args_scatter_src& args) {
 
 }  // namespace
 
-void register_scatter(Candidates& candidates) {
-  candidates.push_back(
-      sdk::kernel<&scatter>("scatter.src", MT_HASH_scatter_src, "winners", 0, MT_TAKES_STRIDED));
+void register_scatter(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&scatter>("winners", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cuda

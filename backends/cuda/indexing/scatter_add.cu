@@ -170,7 +170,7 @@ void scatter_add(mt_ctx& ctx, const mt_args_scatter_add& args) {
     return add_rows(ctx, op, faults);
   }
   if (out.is<sdk::Half>() || out.is<sdk::BFloat16>()) {
-    const DenseScratch sums(ctx, out, sdk::dtype_of<float>);
+    const ContiguousScratch sums(ctx, out, sdk::dtype_of<float>);
     move(ctx, op.self(), sums.view());
     if (index.numel() != 0) add_along(ctx, index, op.src(), sums.view(), dim, faults);
     move(ctx, sums.view(), out);
@@ -190,9 +190,8 @@ void add_along(mt_ctx& ctx, const TensorView& index, const TensorView& src, cons
   });
 }
 
-void register_scatter_add(Candidates& candidates) {
-  candidates.push_back(
-      sdk::kernel<&scatter_add>("scatter_add", MT_HASH_scatter_add, "lines", 0, MT_TAKES_STRIDED));
+void register_scatter_add(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&scatter_add>("lines", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cuda

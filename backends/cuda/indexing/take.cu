@@ -139,12 +139,11 @@ void embedding(mt_ctx& ctx, const mt_args_embedding& args) {
 
 }  // namespace
 
-void register_take(Candidates& candidates) {
+void register_take(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  candidates.push_back(sdk::kernel<&gather>("gather", MT_HASH_gather, "take", 0, kTakes));
-  candidates.push_back(
-      sdk::kernel<&index_select>("index_select", MT_HASH_index_select, "take", 0, kTakes));
-  candidates.push_back(sdk::kernel<&embedding>("embedding", MT_HASH_embedding, "take", 0, kTakes));
+  kernels.push_back(sdk::kernel<&gather>("take", kTakes));
+  kernels.push_back(sdk::kernel<&index_select>("take", kTakes));
+  kernels.push_back(sdk::kernel<&embedding>("take", kTakes));
 }
 
 }  // namespace mytorch::cuda

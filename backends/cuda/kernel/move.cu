@@ -38,7 +38,7 @@ void start(mt_ctx& ctx, const TensorView& from, const TensorView& to) {
 void move(mt_ctx& ctx, const TensorView& from, const TensorView& to) {
   if (to.numel() == 0) return;
   if (sdk::same_dtype(from.dtype(), to.dtype())) {
-    if (sdk::same_shape(from, to) && from.is_dense() && to.is_dense()) {
+    if (sdk::same_shape(from, to) && from.is_contiguous() && to.is_contiguous()) {
       use_device(ctx);
       CUDA(cudaMemcpyAsync(to.raw(), from.raw(), static_cast<size_t>(to.numel() * to.itemsize()),
                            cudaMemcpyDeviceToDevice, stream_of(ctx)));
@@ -79,7 +79,7 @@ void clear(mt_ctx& ctx, const TensorView& to) {
   });
 }
 
-DenseScratch::DenseScratch(mt_ctx& ctx, const TensorView& like, mt_dtype dtype)
+ContiguousScratch::ContiguousScratch(mt_ctx& ctx, const TensorView& like, mt_dtype dtype)
     : tensor_(*like.get()) {
   sdk::check_ndim(static_cast<size_t>(like.ndim()));
   int64_t stride = 1;
@@ -91,7 +91,7 @@ DenseScratch::DenseScratch(mt_ctx& ctx, const TensorView& like, mt_dtype dtype)
   tensor_.dl.dtype = dtype;
   tensor_.dl.byte_offset = 0;
   tensor_.dl.data = scratch_bytes(ctx, static_cast<size_t>(stride * sdk::itemsize(dtype)));
-  tensor_.flags = MT_TENSOR_DENSE;
+  tensor_.flags = MT_TENSOR_CONTIGUOUS;
 }
 
 }  // namespace mytorch::cuda

@@ -14,11 +14,11 @@ void move(mt_ctx& ctx, const sdk::TensorView& from, const sdk::TensorView& to);
 // Zeros.
 void clear(mt_ctx& ctx, const sdk::TensorView& to);
 
-// A dense tensor of the shape of another one, in scratch memory.
-class DenseScratch {
+// A contiguous tensor of the shape of another one, in scratch memory.
+class ContiguousScratch {
  public:
-  DenseScratch(mt_ctx& ctx, const sdk::TensorView& like, mt_dtype dtype);
-  DenseScratch(const DenseScratch&) = delete;
+  ContiguousScratch(mt_ctx& ctx, const sdk::TensorView& like, mt_dtype dtype);
+  ContiguousScratch(const ContiguousScratch&) = delete;
   sdk::TensorView view() const { return &tensor_; }
 
  private:

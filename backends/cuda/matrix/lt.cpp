@@ -83,12 +83,12 @@ struct Operand {
   TensorView view() const { return &tensor; }
 };
 
-// A dense copy of x, of one matrix where all of the batch are the same.
+// A contiguous copy of x, of one matrix where all of the batch are the same.
 Matrix copied(mt_ctx& ctx, mt_dtype dtype, const Matrix& x, int64_t batch, int64_t rows,
               int64_t cols) {
   const bool one = x.batch == 0;
   const Operand from(ctx, dtype, x, one ? 1 : batch, rows, cols);
-  const DenseScratch to(ctx, from.view(), dtype);
+  const ContiguousScratch to(ctx, from.view(), dtype);
   move(ctx, from.view(), to.view());
   return {to.view().raw(), cols, 1, one ? 0 : rows * cols};
 }
@@ -381,7 +381,7 @@ bool multiply_lt(mt_ctx& ctx, const Product& given) {
   const Matrix out = p.c;
   if (!direct) {
     const Operand like(ctx, p.dtype, {nullptr, p.n, 1, p.m * p.n}, p.batch, p.m, p.n);
-    const DenseScratch room(ctx, like.view(), p.dtype);
+    const ContiguousScratch room(ctx, like.view(), p.dtype);
     p.c = {room.view().raw(), p.n, 1, p.m * p.n};
     c = Layout{false, p.n};
   }

@@ -122,8 +122,8 @@ void linear_gelu(mt_ctx& ctx, const mt_args_linear_gelu_forward& args) {
   const TensorView input = args.input, weight = args.weight, bias = args.bias, out = args.output;
   const TensorView kept = args.linear;
   if (std::string_view(args.approximate) != "tanh" || out.dtype().bits != 16 ||
-      weight.ndim() != 2 || out.numel() == 0 || !out.is_dense() ||
-      (args.keep_linear != 0 && !kept.is_dense())) {
+      weight.ndim() != 2 || out.numel() == 0 || !out.is_contiguous() ||
+      (args.keep_linear != 0 && !kept.is_contiguous())) {
     throw sdk::Declined{};
   }
   const sdk::StridedLoop<1> rows(input.shape().first(static_cast<size_t>(input.ndim() - 1)),
@@ -148,25 +148,23 @@ void linear_gelu(mt_ctx& ctx, const mt_args_linear_gelu_forward& args) {
 }
 
 template <int kRank>
-void register_rank(Candidates& candidates, const char* name) {
+void register_rank(KernelEntries& kernels, const char* name) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  candidates.push_back(sdk::kernel<&bmm<kRank>>("bmm", MT_HASH_bmm, name, -kRank, kTakes));
-  candidates.push_back(sdk::kernel<&mm<kRank>>("mm", MT_HASH_mm, name, -kRank, kTakes));
-  candidates.push_back(sdk::kernel<&addmm<kRank>>("addmm", MT_HASH_addmm, name, -kRank, kTakes));
-  candidates.push_back(
-      sdk::kernel<&baddbmm<kRank>>("baddbmm", MT_HASH_baddbmm, name, -kRank, kTakes));
-  candidates.push_back(sdk::kernel<&linear<kRank>>("linear", MT_HASH_linear, name, -kRank, kTakes));
-  candidates.push_back(sdk::kernel<&linear_gelu<kRank>>(
-      "linear_gelu_forward", MT_HASH_linear_gelu_forward, name, -kRank, kTakes));
+  kernels.push_back(sdk::kernel<&bmm<kRank>>(name, kTakes, -kRank));
+  kernels.push_back(sdk::kernel<&mm<kRank>>(name, kTakes, -kRank));
+  kernels.push_back(sdk::kernel<&addmm<kRank>>(name, kTakes, -kRank));
+  kernels.push_back(sdk::kernel<&baddbmm<kRank>>(name, kTakes, -kRank));
+  kernels.push_back(sdk::kernel<&linear<kRank>>(name, kTakes, -kRank));
+  kernels.push_back(sdk::kernel<&linear_gelu<kRank>>(name, kTakes, -kRank));
 }
 
 }  // namespace
 
-void register_matrix(Candidates& candidates) {
-  register_rank<0>(candidates, "cublaslt");
-  register_rank<1>(candidates, "cublaslt_2");
-  register_rank<2>(candidates, "cublaslt_3");
-  register_rank<3>(candidates, "cublaslt_4");
+void register_matrix(KernelEntries& kernels) {
+  register_rank<0>(kernels, "cublaslt");
+  register_rank<1>(kernels, "cublaslt_2");
+  register_rank<2>(kernels, "cublaslt_3");
+  register_rank<3>(kernels, "cublaslt_4");
 }
 
 }  // namespace mytorch::cuda

@@ -22,7 +22,7 @@ struct Product {
   mt_scalar alpha{{.i = 1}, MT_SCALAR_INT, 0};
   mt_scalar beta{{.i = 0}, MT_SCALAR_INT, 0};
   int rank = 0;  // which of the library's proposals, the best guess first
-  // gelu by tanh of the sum, of which a copy goes to `before`, dense, where that is not NULL.
+  // gelu by tanh of the sum, of which a copy goes to `before`, contiguous, where that is not NULL.
   bool gelu = false;
   void* before = nullptr;
 
@@ -37,7 +37,7 @@ struct Product {
 void multiply(mt_ctx& ctx, const Product& product);
 
 // cuBLASLt for the floating types, k > 0. False where it has nothing for this product, which for
-// one with `gelu` is nearly everything but 16-bit types, a bias and dense results.
+// one with `gelu` is nearly everything but 16-bit types, a bias and contiguous results.
 bool multiply_lt(mt_ctx& ctx, const Product& product);
 // A tile at a time, any type, any strides, any k.
 void multiply_tiles(mt_ctx& ctx, const Product& product);

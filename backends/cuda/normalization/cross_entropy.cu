@@ -326,7 +326,7 @@ void check_operands(const TensorView& self, const TensorView& target, const Tens
                     const TensorView& weight, double smoothing) {
   // Weights of classes in the smooth part are for the operator's own body.
   if (self.numel() == 0 || !sdk::is_integral(target.dtype()) || target.is_host() || !log_sum ||
-      !log_sum.is_dense() || (weight && (smoothing != 0 || weight.is_host()))) {
+      !log_sum.is_contiguous() || (weight && (smoothing != 0 || weight.is_host()))) {
     throw sdk::Declined{};
   }
 }
@@ -428,11 +428,9 @@ void backward(mt_ctx& ctx, const mt_args_cross_entropy_backward& args) {
 
 }  // namespace
 
-void register_cross_entropy(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&forward>("cross_entropy_forward", MT_HASH_cross_entropy_forward,
-                                             "online", 0, MT_TAKES_STRIDED));
-  candidates.push_back(sdk::kernel<&backward>(
-      "cross_entropy_backward", MT_HASH_cross_entropy_backward, "online", 0, MT_TAKES_STRIDED));
+void register_cross_entropy(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&forward>("online", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&backward>("online", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cuda

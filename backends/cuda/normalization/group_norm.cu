@@ -45,7 +45,7 @@ struct Layout {
     groups.groups = group;
     groups.each = input.size(1) / group;
     groups.plane = input.numel() / (input.size(0) * input.size(1));
-    last = !input.is_dense();
+    last = !input.is_contiguous();
     add(input, input);
     for (const TensorView& other : others) {
       if (other) add(other, input);
@@ -55,7 +55,8 @@ struct Layout {
 
  private:
   void add(const TensorView& x, const TensorView& input) {
-    if (!sdk::same_dtype(x.dtype(), input.dtype()) || !(last ? channels_last(x) : x.is_dense())) {
+    if (!sdk::same_dtype(x.dtype(), input.dtype()) ||
+        !(last ? channels_last(x) : x.is_contiguous())) {
       throw sdk::Declined{};
     }
     packs = packs && aligned(x.raw());
@@ -238,12 +239,9 @@ void backward(mt_ctx& ctx, const mt_args_native_group_norm_backward& args) {
 
 }  // namespace
 
-void register_group_norm(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&forward>("native_group_norm", MT_HASH_native_group_norm,
-                                             "groups", 0, MT_TAKES_STRIDED));
-  candidates.push_back(sdk::kernel<&backward>("native_group_norm_backward",
-                                              MT_HASH_native_group_norm_backward, "groups", 0,
-                                              MT_TAKES_STRIDED));
+void register_group_norm(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&forward>("groups", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&backward>("groups", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cuda

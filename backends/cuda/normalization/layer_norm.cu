@@ -24,7 +24,7 @@ namespace {
 
 using sdk::TensorView;
 
-// A parameter, dense, of T or of the type that T computes in; may be absent.
+// A parameter, contiguous, of T or of the type that T computes in; may be absent.
 struct Vector {
   const void* data = nullptr;
   bool wide = false;
@@ -33,7 +33,7 @@ struct Vector {
     if (tensor == nullptr) return;
     const TensorView x = tensor;
     const bool same = sdk::same_dtype(x.dtype(), dtype);
-    if (!x.is_dense() || x.is_host() || !aligned(x.raw()) ||
+    if (!x.is_contiguous() || x.is_host() || !aligned(x.raw()) ||
         (!same && !sdk::same_dtype(x.dtype(), wide_dtype))) {
       throw sdk::Declined{};
     }
@@ -394,8 +394,8 @@ bool is_full(const RowShape& shape, int64_t n) {
   return n == int64_t{shape.grid.threads.x} * shape.packs * shape.width;
 }
 
-void check_dense(const TensorView& x) {
-  if (x && !x.is_dense()) throw sdk::Declined{};
+void check_contiguous(const TensorView& x) {
+  if (x && !x.is_contiguous()) throw sdk::Declined{};
 }
 
 // Rows of n elements, and what they become; a mean only where they are centered.
@@ -412,8 +412,8 @@ void forward(mt_ctx& ctx, const Normalization& call) {
   const TensorView input = call.input, out = call.out;
   const int64_t n = call.n;
   if (n == 0 || input.numel() == 0) throw sdk::Declined{};
-  check_dense(input);
-  check_dense(out);
+  check_contiguous(input);
+  check_contiguous(out);
   const int64_t rows = input.numel() / n;
   visit_floating(input.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -462,9 +462,9 @@ void backward(mt_ctx& ctx, const Gradients& call) {
   const int64_t n = call.n;
   if (n == 0 || input.numel() == 0) throw sdk::Declined{};
   const int64_t rows = input.numel() / n;
-  check_dense(input);
-  check_dense(grad);
-  check_dense(out);
+  check_contiguous(input);
+  check_contiguous(grad);
+  check_contiguous(out);
   if (!sdk::same_dtype(grad.dtype(), input.dtype()) ||
       (out && !sdk::same_dtype(out.dtype(), input.dtype()))) {
     throw sdk::Declined{};
@@ -521,16 +521,12 @@ void rms_norm_backward(mt_ctx& ctx, const mt_args_native_rms_norm_backward& args
 
 }  // namespace
 
-void register_layer_norm(Candidates& candidates) {
+void register_layer_norm(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  candidates.push_back(
-      sdk::kernel<&layer_norm>("native_layer_norm", MT_HASH_native_layer_norm, "rows", 0, kTakes));
-  candidates.push_back(sdk::kernel<&layer_norm_backward>(
-      "native_layer_norm_backward", MT_HASH_native_layer_norm_backward, "rows", 0, kTakes));
-  candidates.push_back(
-      sdk::kernel<&rms_norm>("native_rms_norm", MT_HASH_native_rms_norm, "rows", 0, kTakes));
-  candidates.push_back(sdk::kernel<&rms_norm_backward>(
-      "native_rms_norm_backward", MT_HASH_native_rms_norm_backward, "rows", 0, kTakes));
+  kernels.push_back(sdk::kernel<&layer_norm>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&layer_norm_backward>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&rms_norm>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&rms_norm_backward>("rows", kTakes));
 }
 
 }  // namespace mytorch::cuda

@@ -139,11 +139,9 @@ void backward(mt_ctx& ctx, const mt_args_nll_loss_backward& args) {
 
 }  // namespace
 
-void register_nll_loss(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&forward>("nll_loss_forward", MT_HASH_nll_loss_forward,
-                                             "targets", 0, MT_TAKES_STRIDED));
-  candidates.push_back(sdk::kernel<&backward>("nll_loss_backward", MT_HASH_nll_loss_backward,
-                                              "targets", 0, MT_TAKES_STRIDED));
+void register_nll_loss(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&forward>("targets", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&backward>("targets", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cuda

@@ -39,7 +39,7 @@ struct PerChannel {
 #endif
 };
 
-// The gradient of a parameter: dense, of any floating type.
+// The gradient of a parameter: contiguous, of any floating type.
 struct Sums {
   void* data = nullptr;
   uint32_t key = 0;
@@ -47,7 +47,7 @@ struct Sums {
   explicit Sums(const mt_tensor* tensor) {
     if (tensor == nullptr) return;
     const sdk::TensorView x = tensor;
-    if (!x.is_dense() || x.is_host()) throw sdk::Declined{};
+    if (!x.is_contiguous() || x.is_host()) throw sdk::Declined{};
     data = x.raw();
     key = sdk::dtype_key(x.dtype());
   }
@@ -58,7 +58,7 @@ template <class W>
 W* statistic(const mt_tensor* tensor) {
   if (tensor == nullptr) return nullptr;
   const sdk::TensorView x = tensor;
-  if (!x.is_dense() || x.is_host() || !sdk::is_dtype<W>(x.dtype())) throw sdk::Declined{};
+  if (!x.is_contiguous() || x.is_host() || !sdk::is_dtype<W>(x.dtype())) throw sdk::Declined{};
   return x.data<W>();
 }
 

@@ -368,16 +368,12 @@ void log_softmax_backward(mt_ctx& ctx, const mt_args_log_softmax_backward& args)
 
 }  // namespace
 
-void register_softmax(Candidates& candidates) {
+void register_softmax(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  candidates.push_back(
-      sdk::kernel<&softmax>("softmax.int", MT_HASH_softmax_int, "rows", 0, kTakes));
-  candidates.push_back(
-      sdk::kernel<&log_softmax>("log_softmax.int", MT_HASH_log_softmax_int, "rows", 0, kTakes));
-  candidates.push_back(sdk::kernel<&softmax_backward>("softmax_backward", MT_HASH_softmax_backward,
-                                                      "rows", 0, kTakes));
-  candidates.push_back(sdk::kernel<&log_softmax_backward>(
-      "log_softmax_backward", MT_HASH_log_softmax_backward, "rows", 0, kTakes));
+  kernels.push_back(sdk::kernel<&softmax>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&log_softmax>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&softmax_backward>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&log_softmax_backward>("rows", kTakes));
 }
 
 }  // namespace mytorch::cuda

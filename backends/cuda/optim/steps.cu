@@ -295,7 +295,7 @@ bool alike(const mt_tensor* t, const mt_tensor* like) {
   if (t->dl.ndim != ndim || !std::equal(t->dl.shape, t->dl.shape + ndim, like->dl.shape)) {
     return false;
   }
-  if ((t->flags & like->flags & MT_TENSOR_DENSE) != 0) return true;
+  if ((t->flags & like->flags & MT_TENSOR_CONTIGUOUS) != 0) return true;
   int64_t last = 0, numel = 1;
   for (int32_t d = 0; d < ndim; ++d) {
     const int64_t size = like->dl.shape[d];
@@ -306,8 +306,8 @@ bool alike(const mt_tensor* t, const mt_tensor* like) {
   return numel == 0 || last + 1 == numel;
 }
 
-// The lists of a call, those that are written first; declines what is not dense and of one type
-// for each parameter.
+// The lists of a call, those that are written first; declines what is not contiguous and of one
+// type for each parameter.
 class Lists {
  public:
   explicit Lists(std::initializer_list<mt_tensor_list> lists) : lists_(lists) {
@@ -432,16 +432,12 @@ void adagrad_steps_(mt_ctx& ctx, const mt_args_adagrad_steps_& args) {
 
 }  // namespace
 
-void register_steps(Candidates& candidates) {
+void register_steps(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES;
-  candidates.push_back(
-      sdk::kernel<&adam_steps_>("adam_steps_", MT_HASH_adam_steps_, "one_launch", 0, kTakes));
-  candidates.push_back(
-      sdk::kernel<&sgd_steps_>("sgd_steps_", MT_HASH_sgd_steps_, "one_launch", 0, kTakes));
-  candidates.push_back(sdk::kernel<&rmsprop_steps_>("rmsprop_steps_", MT_HASH_rmsprop_steps_,
-                                                    "one_launch", 0, kTakes));
-  candidates.push_back(sdk::kernel<&adagrad_steps_>("adagrad_steps_", MT_HASH_adagrad_steps_,
-                                                    "one_launch", 0, kTakes));
+  kernels.push_back(sdk::kernel<&adam_steps_>("one_launch", kTakes));
+  kernels.push_back(sdk::kernel<&sgd_steps_>("one_launch", kTakes));
+  kernels.push_back(sdk::kernel<&rmsprop_steps_>("one_launch", kTakes));
+  kernels.push_back(sdk::kernel<&adagrad_steps_>("one_launch", kTakes));
 }
 
 }  // namespace mytorch::cuda

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "backends/cuda/pointwise/text.h"
-#include "backends/cuda/programs/candidate.h"
 #include "backends/cuda/programs/compile.h"
 #include "backends/cuda/programs/compiler.h"
+#include "backends/cuda/programs/kernel.h"
 #include "backends/cuda/programs/kernels.h"
 #include "backends/cuda/programs/loop.h"
 #include "backends/cuda/programs/program.h"
@@ -119,10 +119,11 @@ class Variant {
     return true;
   }
 
-  // Whether element i of both lies at the same place: dense, or of equal strides and without gaps.
+  // Whether element i of both lies at the same place: contiguous, or of equal strides and without
+  // gaps.
   static bool is_alike(const mt_tensor* t, const mt_tensor* shaped) {
     if (!same_sizes(t, shaped)) return false;
-    return (t->flags & shaped->flags & MT_TENSOR_DENSE) != 0;
+    return (t->flags & shaped->flags & MT_TENSOR_CONTIGUOUS) != 0;
   }
 
   [[gnu::noinline]] void run_strided(mt_ctx& ctx, const void* args, const mt_tensor* shaped) {
@@ -385,12 +386,12 @@ int64_t general_limit = [] {
   return text != nullptr ? std::atoll(text) : int64_t{4096};
 }();
 
-void compile_pointwise(const mt_program& program, mt_candidate& candidate) {
-  ProgramCandidate<Variant>::fill(program, kTakes, candidate);
+void compile_pointwise(const mt_program& program, mt_kernel_entry& kernel) {
+  ProgramKernel<Variant>::fill(program, kTakes, kernel);
 }
 
-void register_pointwise(Candidates& candidates) {
-  ProgramCandidate<Variant>::add_all(false, kTakes, candidates);
+void register_pointwise(KernelEntries& kernels) {
+  ProgramKernel<Variant>::add_all(false, kTakes, kernels);
 }
 
 }  // namespace mytorch::cuda

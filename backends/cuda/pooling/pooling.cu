@@ -188,7 +188,7 @@ void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
 
 // A tensor with its planes as lines: (..., H * W).
 struct Lines {
-  std::optional<DenseScratch> copy;
+  std::optional<ContiguousScratch> copy;
   mt_tensor tensor;
   int64_t shape[3], strides[3];
 
@@ -334,17 +334,12 @@ void avg_pool2d_backward(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
 
 }  // namespace
 
-void register_pooling(Candidates& candidates) {
+void register_pooling(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  candidates.push_back(sdk::kernel<&max_pool2d>(
-      "max_pool2d_with_indices", MT_HASH_max_pool2d_with_indices, "windows", 0, kTakes));
-  candidates.push_back(sdk::kernel<&max_pool2d_backward>("max_pool2d_with_indices_backward",
-                                                         MT_HASH_max_pool2d_with_indices_backward,
-                                                         "planes", 0, kTakes));
-  candidates.push_back(
-      sdk::kernel<&avg_pool2d>("avg_pool2d", MT_HASH_avg_pool2d, "windows", 0, kTakes));
-  candidates.push_back(sdk::kernel<&avg_pool2d_backward>(
-      "avg_pool2d_backward", MT_HASH_avg_pool2d_backward, "gather", 0, kTakes));
+  kernels.push_back(sdk::kernel<&max_pool2d>("windows", kTakes));
+  kernels.push_back(sdk::kernel<&max_pool2d_backward>("planes", kTakes));
+  kernels.push_back(sdk::kernel<&avg_pool2d>("windows", kTakes));
+  kernels.push_back(sdk::kernel<&avg_pool2d_backward>("gather", kTakes));
 }
 
 }  // namespace mytorch::cuda

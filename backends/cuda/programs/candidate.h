@@ -1,4 +1,4 @@
-// Candidates made of programs: the kernels of an op's variants behind one entry.
+// KernelEntries made of programs: the kernels of an op's variants behind one entry.
 #pragma once
 
 #include <memory>
@@ -12,42 +12,42 @@ namespace mytorch::cuda {
 
 // Variant is made from an mt_program and has `void run(mt_ctx&, const void* args)`.
 template <class Variant>
-class ProgramCandidate {
+class ProgramKernel {
  public:
   // Of one program, for a call whose variant the host has chosen. `flags` are MT_TAKES_*.
-  static void fill(const mt_program& program, uint32_t flags, mt_candidate& candidate) {
-    auto* made = new ProgramCandidate;  // candidates live forever
+  static void fill(const mt_program& program, uint32_t flags, mt_kernel_entry& kernel) {
+    auto* made = new ProgramKernel;  // kernels live forever
     made->variants_.push_back(std::make_unique<Variant>(program));
     made->takes_any_ = true;
-    made->fill(flags, candidate);
+    made->fill(flags, kernel);
   }
   // Of every op of ops.yaml that folds, or of every one that does not.
-  static void add_all(bool folds, uint32_t flags, Candidates& candidates) {
+  static void add_all(bool folds, uint32_t flags, KernelEntries& kernels) {
     for (const ProgramOp& op : all_programs()) {
       if ((op.variants[0]->fold != nullptr) != folds) continue;
-      auto* made = new ProgramCandidate;
+      auto* made = new ProgramKernel;
       for (int32_t v = 0; v < op.num_variants; ++v) {
         made->variants_.push_back(std::make_unique<Variant>(*op.variants[v]));
       }
-      mt_candidate candidate{};
-      candidate.op = op.name;
-      candidate.hash = op.hash;
-      made->fill(flags, candidate);
-      candidates.push_back(candidate);
+      mt_kernel_entry kernel{};
+      kernel.op = op.name;
+      kernel.hash = op.hash;
+      made->fill(flags, kernel);
+      kernels.push_back(kernel);
     }
   }
 
  private:
-  void fill(uint32_t flags, mt_candidate& candidate) {
-    candidate.size = sizeof(mt_candidate);
-    candidate.name = "program";
-    candidate.supports = nullptr;
-    candidate.flags = flags;
-    candidate.run = &run;
-    candidate.self = this;
+  void fill(uint32_t flags, mt_kernel_entry& kernel) {
+    kernel.size = sizeof(mt_kernel_entry);
+    kernel.name = "program";
+    kernel.supports = nullptr;
+    kernel.flags = flags;
+    kernel.run = &run;
+    kernel.self = this;
   }
   static int run(void* self, mt_ctx* ctx, const void* args) noexcept {
-    const auto& op = *static_cast<const ProgramCandidate*>(self);
+    const auto& op = *static_cast<const ProgramKernel*>(self);
     const size_t variant = op.takes_any_ ? 0 : static_cast<const mt_args_header*>(args)->variant;
     if (variant >= op.variants_.size()) return MT_DECLINED;
     return sdk::guarded(ctx, [&] { op.variants_[variant]->run(*ctx, args); });

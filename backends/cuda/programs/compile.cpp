@@ -6,9 +6,9 @@
 namespace mytorch::cuda {
 
 void compile_program(const mt_program& program, mt_dtype compute,
-                     std::span<const mt_dtype> /*types*/, mt_candidate& candidate) {
+                     std::span<const mt_dtype> /*types*/, mt_kernel_entry& kernel) {
   if (!Program(program).takes(code_of(compute))) throw sdk::Declined{};
-  (program.fold == nullptr ? compile_pointwise : compile_reduce)(program, candidate);
+  (program.fold == nullptr ? compile_pointwise : compile_reduce)(program, kernel);
 }
 
 }  // namespace mytorch::cuda

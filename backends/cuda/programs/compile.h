@@ -7,12 +7,12 @@
 
 namespace mytorch::cuda {
 
-// The entry of the backend. One candidate serves all types: kernels are made as they are needed.
+// The entry of the backend. One kernel serves all types: kernels are made as they are needed.
 void compile_program(const mt_program& program, mt_dtype compute, std::span<const mt_dtype> types,
-                     mt_candidate& candidate);
+                     mt_kernel_entry& kernel);
 
 // pointwise/ and reduce/: programs without and with a fold.
-void compile_pointwise(const mt_program& program, mt_candidate& candidate);
-void compile_reduce(const mt_program& program, mt_candidate& candidate);
+void compile_pointwise(const mt_program& program, mt_kernel_entry& kernel);
+void compile_reduce(const mt_program& program, mt_kernel_entry& kernel);
 
 }  // namespace mytorch::cuda

@@ -1,5 +1,5 @@
 // Random fills: a thread draws the block of four neighbours in the logical row-major order, so that
-// bits depend on an element's index alone, and stores them at once where the operand is dense.
+// bits depend on an element's index alone, and stores them at once where the operand is contiguous.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -70,7 +70,7 @@ struct Integers {
 
 template <class T, class Make>
 __global__ void __launch_bounds__(256)
-    fill_random(Strided<1> walk, bool dense, philox::Stream stream, Make make, T* out) {
+    fill_random(Strided<1> walk, bool contiguous, philox::Stream stream, Make make, T* out) {
   stream.start();
   const int64_t blocks = (walk.numel + 3) / 4;
   for (int64_t b = first_element(); b < blocks; b += grid_step()) {
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(256)
     Pack<T, 4> values;
 #pragma unroll
     for (int k = 0; k < 4; ++k) values.at[k] = make(stream, 4 * b + k, bits[k], more[k]);
-    if (dense && 4 * b + 4 <= walk.numel) {
+    if (contiguous && 4 * b + 4 <= walk.numel) {
       *reinterpret_cast<Pack<T, 4>*>(out + 4 * b) = values;
       continue;
     }
@@ -109,9 +109,9 @@ void fill(mt_ctx& ctx, const mt_tensor* self, const mt_random& generator, const 
   const TensorView out = self;
   if (out.numel() == 0) return;
   const Strided<1> walk = in_order(out);
-  const bool dense = flat(walk) && aligned(out.raw(), sizeof(Pack<T, 4>));
-  launch(ctx, name, fill_random<T, Make>, grid_for(ctx, (walk.numel + 3) / 4, 256), walk, dense,
-         philox::Stream(generator), make, out.data<T>());
+  const bool contiguous = flat(walk) && aligned(out.raw(), sizeof(Pack<T, 4>));
+  launch(ctx, name, fill_random<T, Make>, grid_for(ctx, (walk.numel + 3) / 4, 256), walk,
+         contiguous, philox::Stream(generator), make, out.data<T>());
 }
 
 // Of the bounds of a fill, rounded to the element's type first.
@@ -169,7 +169,7 @@ __device__ __forceinline__ T dropped(T x, bool kept, double scale) {
   }
 }
 
-// Dense operands, by pieces of kPiece elements, which are read and written 16 bytes at a time.
+// Contiguous operands, by pieces of kPiece elements, which are read and written 16 bytes at a time.
 constexpr int kPiece = 8;
 
 template <class T>
@@ -201,8 +201,8 @@ __device__ __forceinline__ void store_piece(T* to, const Pack<T, kPiece>& all) {
 
 template <class T>
 __global__ void __launch_bounds__(256)
-    dropout_dense(int64_t pieces, philox::Stream stream, uint32_t below, double scale, const T* x,
-                  T* y, bool* kept_at) {
+    dropout_contiguous(int64_t pieces, philox::Stream stream, uint32_t below, double scale,
+                       const T* x, T* y, bool* kept_at) {
   stream.start();
   for (int64_t i = first_element(); i < pieces; i += grid_step()) {
     Pack<T, kPiece> values;
@@ -278,12 +278,12 @@ void native_dropout(mt_ctx& ctx, const mt_args_native_dropout& args) {
     const auto whole = [](const TensorView& of) {
       return !of || aligned(of.raw(), sizeof(Pack<T, kPart<T>>));
     };
-    const bool dense = flat(in) && flat(out) && flat(places) && whole(input) && whole(output) &&
-                       (!mask || aligned(mask.raw(), kPiece));
-    const int64_t pieces = dense ? in.numel / kPiece : 0;
+    const bool contiguous = flat(in) && flat(out) && flat(places) && whole(input) &&
+                            whole(output) && (!mask || aligned(mask.raw(), kPiece));
+    const int64_t pieces = contiguous ? in.numel / kPiece : 0;
     if (pieces != 0) {
-      launch(ctx, "native_dropout", dropout_dense<T>, grid_for(ctx, pieces, 256), pieces, stream,
-             below, scale, x, y, kept_at);
+      launch(ctx, "native_dropout", dropout_contiguous<T>, grid_for(ctx, pieces, 256), pieces,
+             stream, below, scale, x, y, kept_at);
     }
     const int64_t left = in.numel - pieces * kPiece;
     if (left == 0) return;
@@ -294,14 +294,12 @@ void native_dropout(mt_ctx& ctx, const mt_args_native_dropout& args) {
 
 }  // namespace
 
-void register_random(Candidates& candidates) {
+void register_random(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  candidates.push_back(sdk::kernel<&uniform_>("uniform_", MT_HASH_uniform_, "philox", 0, kTakes));
-  candidates.push_back(sdk::kernel<&normal_>("normal_", MT_HASH_normal_, "philox", 0, kTakes));
-  candidates.push_back(
-      sdk::kernel<&random_>("random_.from", MT_HASH_random__from, "philox", 0, kTakes));
-  candidates.push_back(
-      sdk::kernel<&native_dropout>("native_dropout", MT_HASH_native_dropout, "philox", 0, kTakes));
+  kernels.push_back(sdk::kernel<&uniform_>("philox", kTakes));
+  kernels.push_back(sdk::kernel<&normal_>("philox", kTakes));
+  kernels.push_back(sdk::kernel<&random_>("philox", kTakes));
+  kernels.push_back(sdk::kernel<&native_dropout>("philox", kTakes));
 }
 
 }  // namespace mytorch::cuda

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/cuda/programs/candidate.h"
 #include "backends/cuda/programs/compile.h"
 #include "backends/cuda/programs/compiler.h"
+#include "backends/cuda/programs/kernel.h"
 #include "backends/cuda/programs/kernels.h"
 #include "backends/cuda/programs/loop.h"
 #include "backends/cuda/programs/program.h"
@@ -372,12 +372,12 @@ class Variant {
 
 }  // namespace
 
-void compile_reduce(const mt_program& program, mt_candidate& candidate) {
-  ProgramCandidate<Variant>::fill(program, kTakes, candidate);
+void compile_reduce(const mt_program& program, mt_kernel_entry& kernel) {
+  ProgramKernel<Variant>::fill(program, kTakes, kernel);
 }
 
-void register_reduce(Candidates& candidates) {
-  ProgramCandidate<Variant>::add_all(true, kTakes, candidates);
+void register_reduce(KernelEntries& kernels) {
+  ProgramKernel<Variant>::add_all(true, kTakes, kernels);
 }
 
 }  // namespace mytorch::cuda

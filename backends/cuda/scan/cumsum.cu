@@ -192,9 +192,8 @@ void cumsum(mt_ctx& ctx, const mt_args_cumsum& args) {
 
 }  // namespace
 
-void register_scan(Candidates& candidates) {
-  candidates.push_back(sdk::kernel<&cumsum>("cumsum", MT_HASH_cumsum, "pieces", 0,
-                                            MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES));
+void register_scan(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&cumsum>("pieces", MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES));
 }
 
 }  // namespace mytorch::cuda

@@ -224,10 +224,9 @@ void topk(mt_ctx& ctx, const mt_args_topk& args) {
 
 }  // namespace
 
-void register_sorting(Candidates& candidates) {
-  candidates.push_back(
-      sdk::kernel<&sort>("sort.stable", MT_HASH_sort_stable, "radix", 0, MT_TAKES_STRIDED));
-  candidates.push_back(sdk::kernel<&topk>("topk", MT_HASH_topk, "radix", 0, MT_TAKES_STRIDED));
+void register_sorting(KernelEntries& kernels) {
+  kernels.push_back(sdk::kernel<&sort>("radix", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&topk>("radix", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cuda

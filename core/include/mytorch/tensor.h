@@ -95,7 +95,7 @@ class Tensor {
   int64_t numel() const { return checked()->numel; }
   ScalarType dtype() const { return checked()->dtype; }
   Device device() const { return checked()->device(); }
-  bool is_contiguous() const { return checked()->dense(); }
+  bool is_contiguous() const { return checked()->contiguous(); }
   bool is_view() const { return checked()->base != nullptr; }
   bool is_floating_point() const { return mytorch::is_floating_point(dtype()); }
   int64_t storage_offset() const { return checked()->offset(); }
@@ -181,7 +181,7 @@ class HostScalar {
                     : value.is_int() ? mt_dtype{MT_INT, 64, 1}
                                      : mt_dtype{MT_BOOL, 8, 1};
     abi_.dl.shape = abi_.dl.strides = nullptr;
-    abi_.flags = MT_TENSOR_HOST | MT_TENSOR_DENSE;
+    abi_.flags = MT_TENSOR_HOST | MT_TENSOR_CONTIGUOUS;
   }
   HostScalar(const HostScalar&) = delete;
   HostScalar& operator=(const HostScalar&) = delete;

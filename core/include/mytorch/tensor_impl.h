@@ -42,7 +42,7 @@ struct TensorImpl {
 
   IntList sizes() const { return {abi.dl.shape, static_cast<size_t>(abi.dl.ndim)}; }
   IntList strides() const { return {abi.dl.strides, static_cast<size_t>(abi.dl.ndim)}; }
-  bool dense() const { return (abi.flags & MT_TENSOR_DENSE) != 0; }
+  bool contiguous() const { return (abi.flags & MT_TENSOR_CONTIGUOUS) != 0; }
   Device device() const { return {abi.dl.device.type, abi.dl.device.index}; }
   // Elements between the storage's beginning and the first element.
   int64_t offset() const {
@@ -63,8 +63,8 @@ inline uint32_t layer_flags(const TensorImpl* impl) {
 // A root with its own, uninitialized, contiguous memory. Counted once.
 TensorImpl* new_tensor(const int64_t* sizes, int ndim, ScalarType dtype, Device device,
                        int device_slot);
-// The same in the shape, and on the device, of a dense tensor.
-TensorImpl* new_dense_like(const TensorImpl& like, ScalarType dtype);
+// The same in the shape, and on the device, of a contiguous tensor.
+TensorImpl* new_contiguous_like(const TensorImpl& like, ScalarType dtype);
 // The same with given strides (dense in some permutation of the dimensions, no overlap).
 TensorImpl* new_tensor_strided(IntList sizes, IntList strides, ScalarType dtype, Device device);
 // A view of `of`'s memory: `offset` in elements from of's first element. Its base is of's root.

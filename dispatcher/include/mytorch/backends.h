@@ -34,8 +34,8 @@ std::vector<BackendInfo> backend_infos();
 // Asks the named backend first for calls on devices of this type, for all threads, while it lives.
 // With `op`, a full or base name, only for that op: which then goes before a preference for all.
 // Scopes nest; the innermost wins. Outside of any scope those are asked first that MYTORCH_PREFER
-// names (BACKEND or OP=BACKEND, separated by ','). The oracle ("reference") can only be chosen so.
-// Throws Error(kValue) where there is no such backend or op.
+// names (BACKEND or OP=BACKEND, separated by ','). The reference ("reference") can only be chosen
+// so. Throws Error(kValue) where there is no such backend or op.
 class Prefer {
  public:
   Prefer(const std::string& device_type, const std::string& backend, const std::string& op = "");
@@ -53,8 +53,8 @@ class Prefer {
 // wins.
 enum class Kernels {
   kAll,
-  kPreferred,   // only those of the backend that Prefer names; what it declines dissolves
-  kPrimitives,  // those of ops that cannot dissolve; all others are run as the ops they consist of
+  kPreferred,   // only those of the backend that Prefer names; what it declines decomposes
+  kPrimitives,  // those of ops that cannot decompose; all others are run as the ops they consist of
 };
 class RestrictKernels {
  public:

@@ -50,7 +50,7 @@ ChoiceTable choice_table();
 void clear_choice_table();
 
 // What an operator's call came to.
-struct Candidacy {
+struct ConsideredKernel {
   std::string backend;
   std::string kernel;
   int32_t priority = 0;
@@ -62,7 +62,7 @@ struct Explanation {
   std::string op;    // "addmm"
   std::string call;  // types and shapes of its operands
   std::string by;    // "pin", "measured" or "priority"
-  std::vector<Candidacy> candidates;
+  std::vector<ConsideredKernel> kernels;
 };
 // Calls an operator by name, and tells of every kernel call that this led to: of the operator
 // itself, or of those that it consists of. Throws what the call throws.

@@ -3,7 +3,7 @@
 //
 //   register_operator({.schema = "demo::swish(Tensor x, *, float beta=1) -> Tensor",
 //                      .doc = "x * sigmoid(beta * x)",
-//                      .gradient = "dissolve",
+//                      .gradient = "decompose",
 //                      .body = [](const std::vector<Value>& args) -> std::vector<Value> {
 //                        const Tensor& x = args[0].tensor();
 //                        return {x * sigmoid(x * args[1].scalar())};
@@ -33,7 +33,7 @@ struct OperatorSpec {
   std::string schema;
   std::string doc;
   // The decision about its derivative, which has to be made:
-  //   "dissolve"  through what `body` calls
+  //   "decompose"  through what `body` calls
   //   "none"      its results have no history
   //   an operator's name: it is called with the arguments that it names: `grad` (`grad0`, `grad1`,
   //   ... where there are several results), the arguments of this operator and, as `result` or

@@ -24,7 +24,7 @@ struct KernelTime {
   std::string op;       // "add.Tensor", or the name of a Range
   std::string device;   // "cpu", "cuda:1"; "" for a Range
   std::string backend;  // "cpu-openmp"; "" for a Range, and where no kernel took the call
-  std::string kernel;   // "packed_gemm"; "packed_gemm (failed)" of calls that did; "(dissolved)",
+  std::string kernel;   // "packed_gemm"; "packed_gemm (failed)" of calls that did; "(decomposed)",
                         // "(fallback)" in place of one
   uint64_t calls = 0;
   double seconds = 0;       // from call to return, all calls together

@@ -20,7 +20,7 @@ Key key_of(int64_t n) {
 }
 
 Plan square_product(int64_t n) {
-  const Desc square = describe_dense(sdk::dtype_of<float>, {n, n});
+  const Desc square = describe_contiguous(sdk::dtype_of<float>, {n, n});
   Plan plan(matmul(attributes(), square, square, Desc(), square));
   plan.input(DNNL_ARG_SRC, square);
   plan.input(DNNL_ARG_WEIGHTS, square);
@@ -98,7 +98,7 @@ TEST(PlanCache, ThreadsShareIt) {
 struct Weight {
   std::vector<float> values = std::vector<float>(16 * 16, 1.0f);
   mt_storage storage{1, 0, 0, 0};
-  Desc given = describe_dense(sdk::dtype_of<float>, {16, 16});
+  Desc given = describe_contiguous(sdk::dtype_of<float>, {16, 16});
   Desc wanted = describe(sdk::dtype_of<float>, {16, 16}, {1, 16});
   int packed = 0;
 

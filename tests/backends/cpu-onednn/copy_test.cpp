@@ -53,9 +53,9 @@ void expect_copies(const Shape& shape, const std::vector<int>& dims) {
     ASSERT_EQ(to.values<double>(), from.values<double>());
   }
   const TestTensor back = permuted(TestTensor::empty(sdk::dtype_of<To>, shape), dims);
-  const TestTensor dense =
+  const TestTensor contiguous =
       TestTensor::of<From>(Shape(v.shape().begin(), v.shape().end()), from.values<double>());
-  ASSERT_EQ(copy(back, dense, 2), "");
+  ASSERT_EQ(copy(back, contiguous, 2), "");
   ASSERT_EQ(back.values<double>(), from.values<double>());
 }
 

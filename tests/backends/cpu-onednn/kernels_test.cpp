@@ -1,4 +1,4 @@
-// What the candidates take and why not, what is reordered, and on how many threads they run.
+// What the kernels take and why not, what is reordered, and on how many threads they run.
 // Numbers are the conformance tests'; those of large problems are here, where oneDNN's layouts
 // differ.
 #include <dirent.h>
@@ -196,13 +196,13 @@ mt_args_convolution large(const Convolution& c, const TestTensor& x, const TestT
   return args;
 }
 
-TEST(OnednnConvolution, LargeOnesAreAskedFirstAndEachIsTakenByOneCandidate) {
+TEST(OnednnConvolution, LargeOnesAreAskedFirstAndEachIsTakenByOneKernel) {
   Convolution c;
   for (const int64_t in : {2, 64}) {
     c.in = in;
     const TestTensor x = floats(c.big()), w = floats(c.weight()), y = result(c.small());
     mt_args_convolution args = large(c, x, w, y);
-    const mt_candidate* taken = taker("convolution", args);
+    const mt_kernel_entry* taken = taker("convolution", args);
     ASSERT_NE(taken, nullptr);
     EXPECT_STREQ(taken->name, in == 2 ? "onednn" : "onednn_large");
     EXPECT_EQ(taken->priority > 0, in == 64);

@@ -14,7 +14,7 @@ namespace mytorch::testing {
 inline const mt_backend& onednn_backend() { return loaded<mytorch_cpu_onednn_init>(); }
 
 template <class Args>
-const mt_candidate* taker(std::string_view op, Args& args, std::string* reasons = nullptr) {
+const mt_kernel_entry* taker(std::string_view op, Args& args, std::string* reasons = nullptr) {
   std::string unread;
   return taker(onednn_backend(), op, args, reasons == nullptr ? &unread : reasons);
 }

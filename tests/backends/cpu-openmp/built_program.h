@@ -1,4 +1,4 @@
-// A program built in a test, run by this backend or by the oracle.
+// A program built in a test, run by this backend or by the reference.
 #pragma once
 
 #include <cstddef>
@@ -58,15 +58,15 @@ class BuiltProgram {
     program_.num_nodes = static_cast<int32_t>(nodes_.size());
     program_.outputs = outputs_.data();
     program_.num_outputs = static_cast<int32_t>(outputs_.size());
-    static std::deque<mt_candidate> compiled;  // candidates live forever
-    mt_candidate& candidate = compiled.emplace_back();
-    if (backend.compile(backend.self, &program_, compute, nullptr, 0, &candidate) != MT_OK) {
+    static std::deque<mt_kernel_entry> compiled;  // kernels live forever
+    mt_kernel_entry& kernel = compiled.emplace_back();
+    if (backend.compile(backend.self, &program_, compute, nullptr, 0, &kernel) != MT_OK) {
       return "declined";
     }
     args.header.size = sizeof(args);
     args.header.compute = compute;
     TestContext context(threads);
-    const int status = candidate.run(candidate.self, context.get(), &args);
+    const int status = kernel.run(kernel.self, context.get(), &args);
     return status == MT_OK ? "" : "status " + std::to_string(status) + ": " + context.error;
   }
 

@@ -1,4 +1,4 @@
-// Convolutions and their gradients against the oracle.
+// Convolutions and their gradients against the reference.
 #include "mytorch/abi_ops/convolution.h"
 
 #include <hwy/targets.h>

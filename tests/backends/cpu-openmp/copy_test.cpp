@@ -66,7 +66,7 @@ TEST(Copy, Layouts) {
   }
 }
 
-TEST(Copy, LargeDenseAndTransposed) {
+TEST(Copy, LargeContiguousAndTransposed) {
   const int64_t side = 1700;
   const mt_dtype dtype = sdk::dtype_of<int32_t>;
   TestTensor x = TestTensor::empty(dtype, {side, side});

@@ -35,9 +35,9 @@ inline TestTensor tensor_of(mt_dtype dtype, Shape shape, const std::vector<doubl
   });
 }
 
-// With the flag that the framework sets on dense tensors, which opens the kernels' short ways.
-inline TestTensor dense(TestTensor tensor) {
-  const_cast<mt_tensor*>(static_cast<const mt_tensor*>(tensor))->flags |= MT_TENSOR_DENSE;
+// With the flag that the framework sets on contiguous tensors, which opens the kernels' short ways.
+inline TestTensor contiguous(TestTensor tensor) {
+  const_cast<mt_tensor*>(static_cast<const mt_tensor*>(tensor))->flags |= MT_TENSOR_CONTIGUOUS;
   return tensor;
 }
 

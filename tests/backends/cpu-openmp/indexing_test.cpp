@@ -28,7 +28,7 @@ TestTensor indices(Random& random, const Shape& shape, int64_t below) {
   return tensor;
 }
 
-TEST(IndexingSizes, EveryLengthOfDenseLines) {
+TEST(IndexingSizes, EveryLengthOfContiguousLines) {
   Random random(1);
   for (int64_t length = 1; length < 20; ++length) {
     const TestTensor self = TestTensor::empty(kFloat, {5, 30});
@@ -160,14 +160,14 @@ TEST(Topk, FewOfMany) {
           data[2 * i + 1] = sdk::convert<T>(99.0);
         }
       });
-      const TestTensor dense = TestTensor::empty(dtype, {kN});
+      const TestTensor contiguous = TestTensor::empty(dtype, {kN});
       sdk::visit_dtype(dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
         for (int64_t i = 0; i < kN; ++i) {
-          dense.view().data<T>()[i] = whole.view().data<T>()[2 * i];
+          contiguous.view().data<T>()[i] = whole.view().data<T>()[2 * i];
         }
       });
-      const auto x = dense.values<double>();
+      const auto x = contiguous.values<double>();
       for (const bool largest : {false, true}) {
         std::vector<int64_t> order(kN);
         std::iota(order.begin(), order.end(), 0);
@@ -177,7 +177,7 @@ TEST(Topk, FewOfMany) {
           return p < q || (p == p && q != q);
         });
         for (const int64_t k : {1, 10, 120, 130, 1999}) {
-          for (const TestTensor& self : {dense, strided}) {
+          for (const TestTensor& self : {contiguous, strided}) {
             const TestTensor top = TestTensor::empty(dtype, {k});
             const TestTensor where = TestTensor::empty(kIndex, {k});
             mt_args_topk args{};

@@ -35,9 +35,10 @@ mt_args_add_Tensor add_args(const TestTensor& self, const TestTensor& other, con
 TEST(Pointwise, EverySmallSizeWithNothingWrittenBeyond) {
   for (int64_t n = 0; n < 70; ++n) {
     const std::vector<double> a = small_values(n, kFloat, 1), b = small_values(n, kFloat, 2);
-    const TestTensor x = dense(tensor_of(kFloat, {n}, a)), y = dense(tensor_of(kFloat, {n}, b));
+    const TestTensor x = contiguous(tensor_of(kFloat, {n}, a)),
+                     y = contiguous(tensor_of(kFloat, {n}, b));
     const TestTensor room = tensor_of(kFloat, {n + 1}, std::vector<double>(n + 1, 77));
-    const TestTensor out = dense(room.as_strided({n}, {1}));
+    const TestTensor out = contiguous(room.as_strided({n}, {1}));
     auto args = add_args(x, y, out);
     ASSERT_EQ(run_cpu("add.Tensor", args, kFloat), "");
     const std::vector<double> got = room.values<double>();
@@ -53,7 +54,7 @@ struct Layout {
   int64_t size, offset;
 };
 const Layout kLayouts[] = {
-    {"dense", {3, 5, 130}, {650, 130, 1}, 1950, 0},
+    {"contiguous", {3, 5, 130}, {650, 130, 1}, 1950, 0},
     {"transposed", {3, 5, 130}, {1, 3, 15}, 1950, 0},
     {"inner turned", {3, 5, 130}, {650, 1, 5}, 1950, 0},
     {"every second", {3, 5, 130}, {1300, 260, 2}, 3900, 0},
@@ -111,12 +112,12 @@ TEST(Pointwise, SmallInnerDimensions) {
   }
 }
 
-// One program for every dtype of operands, computation and result, against the oracle.
+// One program for every dtype of operands, computation and result, against the reference.
 TEST(Pointwise, MixedDtypes) {
   for (const mt_dtype compute : kAllDtypes) {
     for (const mt_dtype from : kAllDtypes) {
       for (const mt_dtype to : kAllDtypes) {
-        // The oracle lets 1 + 1 of bools be 2 until it is written.
+        // The reference lets 1 + 1 of bools be 2 until it is written.
         if (sdk::is_bool(compute) && !sdk::is_bool(to)) continue;
         const TestTensor x = tensor_of(from, {300}, small_values(300, from));
         const TestTensor y = tensor_of(compute, {300}, small_values(300, compute, 2));
@@ -145,8 +146,9 @@ TEST(Pointwise, MixedDtypes) {
 TEST(Pointwise, InPlaceAndLarge) {
   const int64_t n = 3'000'001;  // past the size that is streamed
   const std::vector<double> a = small_values(n, kFloat, 1), b = small_values(n, kFloat, 2);
-  const TestTensor x = dense(tensor_of(kFloat, {n}, a)), y = dense(tensor_of(kFloat, {n}, b));
-  const TestTensor out = dense(TestTensor::empty(kFloat, {n}));
+  const TestTensor x = contiguous(tensor_of(kFloat, {n}, a)),
+                   y = contiguous(tensor_of(kFloat, {n}, b));
+  const TestTensor out = contiguous(TestTensor::empty(kFloat, {n}));
   auto args = add_args(x, y, out);
   ASSERT_EQ(run_cpu("add.Tensor", args, kFloat, 2), "");
   args.out = x;
@@ -158,8 +160,8 @@ TEST(Pointwise, InPlaceAndLarge) {
 }
 
 TEST(Pointwise, NumbersAndNaN) {
-  const TestTensor x = dense(tensor_of(kFloat, {4}, {kNaN, kInf, -kInf, 1}));
-  const TestTensor out = dense(TestTensor::empty(kFloat, {4}));
+  const TestTensor x = contiguous(tensor_of(kFloat, {4}, {kNaN, kInf, -kInf, 1}));
+  const TestTensor out = contiguous(TestTensor::empty(kFloat, {4}));
   const TestTensor half = TestTensor::host<double>(0.5);
   auto args = add_args(x, half, out);
   ASSERT_EQ(run_cpu("add.Tensor", args, kFloat), "");
@@ -301,9 +303,9 @@ TEST(Pointwise, WhereReadsBoolsOfAnyLayout) {
 
 TEST(Pointwise, UnwantedOutputsAndAbsentInputs) {
   mt_args_mul_grad_Tensor args{};
-  const TestTensor grad = dense(tensor_of(kFloat, {9}, small_values(9, kFloat)));
-  const TestTensor other = dense(tensor_of(kFloat, {9}, small_values(9, kFloat, 2)));
-  const TestTensor out = dense(TestTensor::empty(kFloat, {9}));
+  const TestTensor grad = contiguous(tensor_of(kFloat, {9}, small_values(9, kFloat)));
+  const TestTensor other = contiguous(tensor_of(kFloat, {9}, small_values(9, kFloat, 2)));
+  const TestTensor out = contiguous(TestTensor::empty(kFloat, {9}));
   args.grad = grad;
   args.other = other;  // self is only needed for the other's gradient
   args.grad_self = out;

@@ -1,4 +1,4 @@
-// Windows of every kind against the oracle, with infinities and NaNs among the elements.
+// Windows of every kind against the reference, with infinities and NaNs among the elements.
 #include <string>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Random fills, ranges, indexing, sorting, running sums and pooling against the oracle.
+// Random fills, ranges, indexing, sorting, running sums and pooling against the reference.
 #include <limits>
 #include <string>
 #include <vector>
@@ -29,7 +29,7 @@
 namespace mytorch::testing {
 namespace {
 
-using Family = void (*)(cpu::Candidates&);
+using Family = void (*)(cpu::KernelEntries&);
 
 // Runs an op with `out` (a field of Args) from both backends and expects the same bits.
 template <class Args>

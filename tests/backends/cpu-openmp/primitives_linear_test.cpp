@@ -1,4 +1,4 @@
-// Matrix products against the oracle.
+// Matrix products against the reference.
 #include <string>
 #include <vector>
 
@@ -13,7 +13,7 @@ namespace {
 
 bool has_products(mt_dtype dtype) { return !sdk::is_bool(dtype); }
 
-// The product of the last two of three dimensions by the oracle.
+// The product of the last two of three dimensions by the reference.
 TestTensor product(const TestTensor& a, const TestTensor& b) {
   TestTensor out =
       TestTensor::empty(a.dtype(), {a.view().size(0), a.view().size(1), b.view().size(2)});

@@ -32,7 +32,7 @@ mt_dtype wide(mt_dtype dtype) { return dtype.bits == 16 ? sdk::dtype_of<float> :
 const std::vector<Shape> kShapes = {{7},       {3, 5}, {4, 33},    {2, 3, 40},
                                     {2, 1000}, {1, 1}, {40, 18, 3}};
 
-// Calls f(index of element k) for each line of a dense tensor.
+// Calls f(index of element k) for each line of a contiguous tensor.
 template <class F>
 void for_each_line(const Shape& shape, size_t dim, F&& f) {
   size_t outer = 1, inner = 1;

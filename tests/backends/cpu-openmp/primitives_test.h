@@ -73,7 +73,7 @@ class Random {
     }
   }
 
-  // A tensor of a shape in one of several layouts: dense, dimensions reversed, with gaps,
+  // A tensor of a shape in one of several layouts: contiguous, dimensions reversed, with gaps,
   // backwards.
   TestTensor tensor(mt_dtype dtype, const Shape& shape) { return laid_out(dtype, shape, below(4)); }
   TestTensor laid_out(mt_dtype dtype, const Shape& shape, int64_t layout) {
@@ -105,21 +105,21 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-inline const mt_candidate& cpu_kernel(void (*family)(cpu::Candidates&), std::string_view op) {
-  cpu::Candidates* const list = new cpu::Candidates;  // the result refers to it
+inline const mt_kernel_entry& cpu_kernel(void (*family)(cpu::KernelEntries&), std::string_view op) {
+  cpu::KernelEntries* const list = new cpu::KernelEntries;  // the result refers to it
   family(*list);
-  for (const mt_candidate& candidate : *list) {
-    if (candidate.op == op) return candidate;
+  for (const mt_kernel_entry& kernel : *list) {
+    if (kernel.op == op) return kernel;
   }
   ADD_FAILURE() << "no kernel for " << op;
   std::abort();
 }
 
 template <class Args>
-int run_cpu(void (*family)(cpu::Candidates&), std::string_view op, Args& args,
+int run_cpu(void (*family)(cpu::KernelEntries&), std::string_view op, Args& args,
             TestContext& context) {
   args.header.size = sizeof(Args);
-  const mt_candidate& kernel = cpu_kernel(family, op);
+  const mt_kernel_entry& kernel = cpu_kernel(family, op);
   return kernel.run(kernel.self, context.get(), &args);
 }
 

@@ -1,4 +1,4 @@
-// Reductions: every fold against the oracle over layouts, dtypes, dims and thread counts.
+// Reductions: every fold against the reference over layouts, dtypes, dims and thread counts.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -65,7 +65,8 @@ void compare(const std::string& fold, const TestTensor& x, mt_dtype compute,
     const auto got = out[0][k].values<double>(), want = out[1][k].values<double>();
     for (size_t i = 0; i < got.size(); ++i) {
       if (std::isnan(want[i]) || std::isinf(want[i])) {
-        // The oracle's running mean is NaN after an infinity; a sum divided by a count is infinite.
+        // The reference's running mean is NaN after an infinity; a sum divided by a count is
+        // infinite.
         if (fold == "welford" && k == 1 && std::isinf(got[i])) continue;
         EXPECT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])))
             << fold << " " << got[i] << " for " << want[i];
@@ -148,7 +149,7 @@ TEST(Reduce, NothingToFold) {
 
 TEST(Reduce, LargeSumsAreAccurateAndDoNotDependOnThreads) {
   const int64_t n = 1 << 22;
-  const TestTensor x = dense(tensor_of(kFloat, {n}, std::vector<double>(n, 0.1)));
+  const TestTensor x = contiguous(tensor_of(kFloat, {n}, std::vector<double>(n, 0.1)));
   std::vector<float> results;
   for (int threads : {1, 2, 5}) {
     mt_args_sum_dim_IntList args{};
@@ -180,7 +181,7 @@ TEST(Reduce, SumsOfEveryKindOfLength) {
     }
     for (const mt_dtype dtype : {kFloat, sdk::dtype_of<double>, sdk::dtype_of<int64_t>}) {
       mt_args_sum_dim_IntList args{};
-      const TestTensor x = dense(tensor_of(dtype, {n}, values));
+      const TestTensor x = contiguous(tensor_of(dtype, {n}, values));
       const TestTensor out = TestTensor::empty(dtype, {});
       args.self = x;
       args.out = out;

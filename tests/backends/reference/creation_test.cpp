@@ -173,7 +173,7 @@ TEST(RandomTest, Uniform) {
 TEST(RandomTest, ElementsFollowLogicalIndexNotMemory) {
   mt_args_uniform_ args{};
   args.to = 1;
-  const std::vector<double> dense =
+  const std::vector<double> contiguous =
       random("uniform_", args, sdk::dtype_of<float>, {3, 5}).values<double>();
   const TestTensor strided = TestTensor::empty(sdk::dtype_of<float>, {5, 3}).reversed();
   args.self = strided;
@@ -183,7 +183,7 @@ TEST(RandomTest, ElementsFollowLogicalIndexNotMemory) {
   args.generator.call = 2;
   args.generator.call_on_device = &on_device;
   ASSERT_EQ(run_op("uniform_", args, strided.dtype()), "");
-  EXPECT_EQ(strided.values<double>(), dense);
+  EXPECT_EQ(strided.values<double>(), contiguous);
 }
 
 TEST(RandomTest, Normal) {

@@ -189,18 +189,17 @@ const mt_backend& loaded() {
 }
 inline const mt_backend& reference() { return loaded<mytorch_reference_init>(); }
 
-// The candidate that takes the call; NULL, and every candidate's reason, where none does.
+// The kernel that takes the call; NULL, and every kernel's reason, where none does.
 template <class Args>
-const mt_candidate* taker(const mt_backend& backend, std::string_view op, Args& args,
-                          std::string* reasons) {
+const mt_kernel_entry* taker(const mt_backend& backend, std::string_view op, Args& args,
+                             std::string* reasons) {
   args.header.size = sizeof(Args);
-  for (int64_t i = 0; i < backend.num_candidates; ++i) {
-    const mt_candidate& candidate = backend.candidates[i];
-    if (candidate.op != op) continue;
-    const char* why =
-        candidate.supports == nullptr ? nullptr : candidate.supports(candidate.self, &args);
-    if (why == nullptr) return &candidate;
-    *reasons += std::string(candidate.name) + ": " + why + "\n";
+  for (int64_t i = 0; i < backend.num_kernels; ++i) {
+    const mt_kernel_entry& kernel = backend.kernels[i];
+    if (kernel.op != op) continue;
+    const char* why = kernel.supports == nullptr ? nullptr : kernel.supports(kernel.self, &args);
+    if (why == nullptr) return &kernel;
+    *reasons += std::string(kernel.name) + ": " + why + "\n";
   }
   if (reasons->empty()) *reasons = "no such op: " + std::string(op);
   return nullptr;
@@ -212,8 +211,8 @@ template <class Args>
 int run_on(const mt_backend& backend, std::string_view op, Args& args, mt_dtype compute,
            TestContext& context) {
   args.header.compute = compute;
-  const mt_candidate* candidate = taker(backend, op, args, &context.error);
-  return candidate == nullptr ? -1 : candidate->run(candidate->self, context.get(), &args);
+  const mt_kernel_entry* kernel = taker(backend, op, args, &context.error);
+  return kernel == nullptr ? -1 : kernel->run(kernel->self, context.get(), &args);
 }
 // Empty, or what went wrong.
 template <class Args>

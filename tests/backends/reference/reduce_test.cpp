@@ -130,12 +130,12 @@ std::vector<double> mean_square(const TestTensor& in, const std::vector<int64_t>
 TEST(ReduceTest, SetsOfDimensions) {
   V numbers;
   for (int i = 0; i < 24; ++i) numbers.push_back(i);
-  const TestTensor dense = TestTensor::of<float>({2, 3, 4}, numbers);
+  const TestTensor contiguous = TestTensor::of<float>({2, 3, 4}, numbers);
   // The same logical values in reversed memory order.
   V permuted(24);
   for (int i = 0; i < 24; ++i) permuted[(i % 4 * 3 + i / 4 % 3) * 2 + i / 12] = i;
   const TestTensor strided = TestTensor::of<float>({4, 3, 2}, permuted).reversed();
-  for (const TestTensor& in : {dense, strided}) {
+  for (const TestTensor& in : {contiguous, strided}) {
     for (int mask = 1; mask < 8; ++mask) {
       for (const bool keepdim : {false, true}) {
         std::vector<int64_t> dims;

@@ -84,16 +84,16 @@ class TestProgram {
     program_.num_nodes = static_cast<int32_t>(nodes_.size());
     program_.outputs = outputs_.data();
     program_.num_outputs = static_cast<int32_t>(outputs_.size());
-    // Candidates live forever; keeping them here, to the very end, lets leak checkers see that.
-    static auto& compiled = *new std::deque<mt_candidate>;
-    mt_candidate& candidate = compiled.emplace_back();
+    // KernelEntries live forever; keeping them here, to the very end, lets leak checkers see that.
+    static auto& compiled = *new std::deque<mt_kernel_entry>;
+    mt_kernel_entry& kernel = compiled.emplace_back();
     const int status =
-        reference().compile(reference().self, &program_, compute, nullptr, 0, &candidate);
+        reference().compile(reference().self, &program_, compute, nullptr, 0, &kernel);
     if (status != MT_OK) return "compile: status " + std::to_string(status);
     args.header.size = sizeof(ProgramArgs);
     args.header.compute = compute;
     TestContext context;
-    const int result = candidate.run(candidate.self, context.get(), &args);
+    const int result = kernel.run(kernel.self, context.get(), &args);
     return result == MT_OK ? "" : "status " + std::to_string(result) + ": " + context.error;
   }
 

@@ -35,7 +35,7 @@ for name, arguments, body in (("old", "Scalar by=2", "self * by"),
                               ("new", "Scalar by=2, Scalar plus=0", "self * by + plus")):
     (folder / f"{name}.yaml").write_text(RECORD.format(arguments, body))
     ops = load(str(folder / f"{name}.yaml"))
-    lock = check_and_update(ops, lock_file, write=True)
+    lock = check_and_update(ops, lock_file, mode="write")
     parts = buckets(ops)
     files = emit_abi.emit(ops, lock)
     if name == "new":

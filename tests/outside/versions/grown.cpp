@@ -21,8 +21,8 @@ void scale(mt_ctx& /*ctx*/, const mt_args_outside_scale& args) {
   }
 }
 
-constexpr mt_candidate kCandidates[] = {
-    sdk::kernel<&scale>("outside_scale", MT_HASH_outside_scale, "loop"),
+constexpr mt_kernel_entry kKernels[] = {
+    sdk::kernel_of<&scale>("outside_scale", MT_HASH_outside_scale, "loop"),
 };
 
 }  // namespace
@@ -30,5 +30,5 @@ constexpr mt_candidate kCandidates[] = {
 extern "C" MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
   return sdk::fill_backend(
       host, backend,
-      {.name = "grown", .version = "1.0", .device_type = "cpu", .candidates = kCandidates});
+      {.name = "grown", .version = "1.0", .device_type = "cpu", .kernels = kKernels});
 }

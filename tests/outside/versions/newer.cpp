@@ -20,10 +20,10 @@ extern "C" MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backen
   const int status = template_init(host, backend);
   if (status != MT_OK) return status;
   static const mt_device_ops device = with_newer_fields(kDevice);
-  static const mt_candidate candidates[] = {with_newer_fields(kCandidates[0]),
-                                            with_newer_fields(kCandidates[1])};
+  static const mt_kernel_entry kernels[] = {with_newer_fields(kKernels[0]),
+                                            with_newer_fields(kKernels[1])};
   backend->device = &device;
-  backend->candidates = candidates;
+  backend->kernels = kernels;
   // The host says how much of this struct it has.
   if (backend->size >= sizeof(*backend)) *backend = with_newer_fields(*backend);
   return MT_OK;

@@ -1,6 +1,6 @@
 // mytorch_cuda_ahead FOLDER CAPABILITY...: compiles kernels that most programs need, so that they
-// need not be compiled when they are first called: every pointwise program on dense operands, and
-// every reduction along rows and columns, of float32 and bfloat16.
+// need not be compiled when they are first called: every pointwise program on contiguous operands,
+// and every reduction along rows and columns, of float32 and bfloat16.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -29,7 +29,7 @@ void set_operands(const Program& program, Code compute, int first, Key& key) {
   }
 }
 
-std::string dense(const Program& program, Code compute) {
+std::string contiguous(const Program& program, Code compute) {
   using namespace pointwise_key;
   Key key;
   key.set(kCompute, compute);
@@ -66,7 +66,7 @@ std::vector<std::string> texts() {
       for (const Code compute : {kFloat32, kBfloat16}) {
         if (!program.takes(compute)) continue;
         if (program.fold.empty()) {
-          all.push_back(dense(program, compute));
+          all.push_back(contiguous(program, compute));
           continue;
         }
         for (const uint8_t form : {reduce_key::kRows, reduce_key::kColumns}) {

@@ -1,5 +1,5 @@
 // Pointwise programs and reductions, from the call to the result, on an emulated device: what the
-// host lays out is what kernels read, and results are the oracle's. Needs no GPU.
+// host lays out is what kernels read, and results are the reference's. Needs no GPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,14 +18,14 @@
 namespace mytorch::testing {
 namespace {
 
-const mt_candidate& candidate(const std::string& op) {
+const mt_kernel_entry& kernel(const std::string& op) {
   static const auto* const all = [] {
-    auto* list = new std::vector<mt_candidate>;
+    auto* list = new std::vector<mt_kernel_entry>;
     cuda::register_pointwise(*list);
     cuda::register_reduce(*list);
     return list;
   }();
-  for (const mt_candidate& c : *all) {
+  for (const mt_kernel_entry& c : *all) {
     if (op == c.op) return c;
   }
   std::abort();
@@ -46,7 +46,7 @@ void check(const std::string& op, Args args, mt_dtype compute,
   args.header.compute = compute;
   std::vector<TestTensor> got;
   std::vector<TestTensor> want;
-  Args oracle = args;
+  Args ref = args;
   for (const auto out : outs) {
     const sdk::TensorView view = args.*out;
     // The same strides, for both.
@@ -58,21 +58,21 @@ void check(const std::string& op, Args args, mt_dtype compute,
       list->push_back(TestTensor::empty(view.dtype(), {span}).as_strided(shape, strides));
     }
     args.*out = got.back();
-    oracle.*out = want.back();
-    if ((view.get()->flags & MT_TENSOR_DENSE) != 0) {
-      const_cast<mt_tensor*>(args.*out)->flags |= MT_TENSOR_DENSE;
+    ref.*out = want.back();
+    if ((view.get()->flags & MT_TENSOR_CONTIGUOUS) != 0) {
+      const_cast<mt_tensor*>(args.*out)->flags |= MT_TENSOR_CONTIGUOUS;
     }
   }
   TestContext context;
-  const mt_candidate& ours = candidate(op);
+  const mt_kernel_entry& ours = kernel(op);
   ASSERT_EQ(ours.run(ours.self, context.get(), &args), MT_OK) << context.error;
-  mt_candidate compiled{};
+  mt_kernel_entry compiled{};
   compiled.size = sizeof(compiled);
-  const mt_backend& oracles = reference();
-  ASSERT_EQ(oracles.compile(oracles.self, &program_of(op, args.header.variant), compute, nullptr, 0,
-                            &compiled),
-            MT_OK);
-  ASSERT_EQ(compiled.run(compiled.self, context.get(), &oracle), MT_OK) << context.error;
+  const mt_backend& refs = reference();
+  ASSERT_EQ(
+      refs.compile(refs.self, &program_of(op, args.header.variant), compute, nullptr, 0, &compiled),
+      MT_OK);
+  ASSERT_EQ(compiled.run(compiled.self, context.get(), &ref), MT_OK) << context.error;
   for (size_t k = 0; k < outs.size(); ++k) {
     const std::vector<double> a = got[k].values<double>();
     const std::vector<double> b = want[k].values<double>();
@@ -101,14 +101,14 @@ TestTensor numbers(Shape shape, int seed = 1) {
   }
   TestTensor t = TestTensor::of<T, double>(std::move(shape), values);
   const mt_tensor* abi = t;
-  const_cast<mt_tensor*>(abi)->flags |= MT_TENSOR_DENSE;
+  const_cast<mt_tensor*>(abi)->flags |= MT_TENSOR_CONTIGUOUS;
   return t;
 }
 template <class T>
 TestTensor space(Shape shape) {
   TestTensor t = TestTensor::empty(sdk::dtype_of<T>, std::move(shape));
   const mt_tensor* abi = t;
-  const_cast<mt_tensor*>(abi)->flags |= MT_TENSOR_DENSE;
+  const_cast<mt_tensor*>(abi)->flags |= MT_TENSOR_CONTIGUOUS;
   return t;
 }
 
@@ -228,7 +228,7 @@ TEST(EmulatedPointwise, DivisionsByZeroAreNoted) {
   b.view().data<int32_t>()[49] = 0;
   args.header.size = sizeof(args);
   args.header.compute = sdk::dtype_of<int32_t>;
-  const mt_candidate& ours = candidate("remainder.Tensor");
+  const mt_kernel_entry& ours = kernel("remainder.Tensor");
   ASSERT_EQ(ours.run(ours.self, context.get(), &args), MT_OK) << context.error;
   EXPECT_EQ(site, 7u);
 }

@@ -1,5 +1,5 @@
-// The functions of the prelude, compiled for the host, against the oracle's: every node operation
-// in every computation type, on special and on random values. Needs no GPU.
+// The functions of the prelude, compiled for the host, against the reference's: every node
+// operation in every computation type, on special and on random values. Needs no GPU.
 #include "backends/reference/node_ops.h"
 
 #include <gtest/gtest.h>
@@ -170,9 +170,9 @@ void check_all() {
   const mt_dtype compute = sdk::dtype_of<typename Tag::T>;
   const std::vector<V> values = samples<Tag>();
   for (const Function<V>& f : functions<Tag>()) {
-    const reference::NodeOp* oracle = reference::find_node_op(f.name, kReal);
-    ASSERT_NE(oracle, nullptr) << f.name;
-    ASSERT_EQ(oracle->arity, f.arity) << f.name;
+    const reference::NodeOp* ref = reference::find_node_op(f.name, kReal);
+    ASSERT_NE(ref, nullptr) << f.name;
+    ASSERT_EQ(ref->arity, f.arity) << f.name;
     int wrong = 0;
     for (const V a : values) {
       for (const V b : f.arity == 2 ? values : std::vector<V>{V(1)}) {
@@ -184,7 +184,7 @@ void check_all() {
             return whole(x);
           }
         };
-        const reference::Value want = oracle->run({value(a), value(b), whole(0), compute, f.name});
+        const reference::Value want = ref->run({value(a), value(b), whole(0), compute, f.name});
         const auto note = [&](auto got, auto expected) {
           if (++wrong <= 3) {
             ADD_FAILURE() << sdk::dtype_name(compute) << " " << f.name << "(" << +a << ", " << +b
@@ -268,7 +268,7 @@ TEST(Conversions, AreTheSdks) {
   check_from<double, double>();
 }
 
-// ---- folds: pushed in two parts that are merged, against the oracle's in one
+// ---- folds: pushed in two parts that are merged, against the reference's in one
 
 template <class S, class V>
 S folded(const std::vector<V>& values, size_t cut) {

@@ -25,7 +25,7 @@ class Error : public std::exception {
   std::string message_;
 };
 
-// Thrown to decline a call after looking at it: the host asks the next candidate. Only before the
+// Thrown to decline a call after looking at it: the host asks the next kernel. Only before the
 // kernel has written anything.
 struct Declined {};
 

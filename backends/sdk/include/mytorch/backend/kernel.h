@@ -3,13 +3,13 @@
 //   void bmm(mt_ctx& ctx, const mt_args_bmm& args);
 //   const char* bmm_supports(const mt_args_bmm& args);   // NULL, or why not
 //
-//   constexpr mt_candidate kCandidates[] = {
-//       sdk::kernel<&bmm, &bmm_supports>("bmm", MT_HASH_bmm, "packed_gemm", 0, MT_TAKES_STRIDED),
+//   constexpr mt_kernel_entry kKernels[] = {
+//       sdk::kernel<&bmm, &bmm_supports>("packed_gemm", MT_TAKES_STRIDED),
 //   };
 //
 //   extern "C" MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
 //     return sdk::fill_backend(host, backend, {.name = "mine", .version = "1.0",
-//                                              .device_type = "cpu", .candidates = kCandidates});
+//                                              .device_type = "cpu", .kernels = kKernels});
 //   }
 #pragma once
 
@@ -69,23 +69,34 @@ const char* supports_entry(void* /*self*/, const void* args) noexcept {
   return internal::with_args<Args>(args, [](const Args& full) { return supports_fn(full); });
 }
 
-// A table entry. `op` is the full name, "add.Tensor"; `flags` are MT_TAKES_*.
+// A kernel of an operator that mytorch/abi_ops.h does not have, such as one of a library's own:
+// `op` is its full name, "library::name", and `hash` may be 0.
 template <auto kernel_fn, auto supports_fn = nullptr>
-constexpr mt_candidate kernel(const char* op, uint64_t hash, const char* name, int32_t priority = 0,
-                              uint32_t flags = 0) {
-  mt_candidate candidate{};
-  candidate.size = sizeof(mt_candidate);
-  candidate.op = op;
-  candidate.hash = hash;
-  candidate.name = name;
-  candidate.priority = priority;
-  candidate.flags = flags;
-  candidate.run = &run_entry<kernel_fn>;
+constexpr mt_kernel_entry kernel_of(const char* op, uint64_t hash, const char* name,
+                                    uint32_t flags = 0, int32_t priority = 0) {
+  mt_kernel_entry entry{};
+  entry.size = sizeof(mt_kernel_entry);
+  entry.op = op;
+  entry.hash = hash;
+  entry.name = name;
+  entry.priority = priority;
+  entry.flags = flags;
+  entry.run = &run_entry<kernel_fn>;
   // By its type: under a sanitizer GCC does not compare functions at compile time.
   if constexpr (!std::is_null_pointer_v<decltype(supports_fn)>) {
-    candidate.supports = &supports_entry<supports_fn>;
+    entry.supports = &supports_entry<supports_fn>;
   }
-  return candidate;
+  return entry;
+}
+
+// A kernel of the operator whose argument struct `kernel_fn` takes (mytorch/abi_ops.h). `name` is
+// the kernel's own, for people; `flags` are MT_TAKES_*; of several kernels that take a call the one
+// with the highest priority runs.
+template <auto kernel_fn, auto supports_fn = nullptr>
+constexpr mt_kernel_entry kernel(const char* name, uint32_t flags = 0, int32_t priority = 0) {
+  using Args = typename internal::ArgsOf<decltype(kernel_fn)>::type;
+  return kernel_of<kernel_fn, supports_fn>(Args::kOperator, Args::kSchemaHash, name, flags,
+                                           priority);
 }
 
 // What a backend is, in the order in which people tell it.
@@ -93,7 +104,7 @@ struct BackendInfo {
   const char* name = nullptr;
   const char* version = nullptr;
   const char* device_type = nullptr;
-  std::span<const mt_candidate> candidates;  // must live forever
+  std::span<const mt_kernel_entry> kernels;  // must live forever
   decltype(mt_backend::compile) compile = nullptr;
   int32_t compile_priority = 0;
   uint32_t flags = 0;
@@ -127,8 +138,8 @@ inline int fill_backend(const mt_host* loader, mt_backend* backend, const Backen
   filled.device_type = info.device_type;
   filled.self = info.self;
   filled.device = info.device;
-  filled.candidates = info.candidates.data();
-  filled.num_candidates = static_cast<int64_t>(info.candidates.size());
+  filled.kernels = info.kernels.data();
+  filled.num_kernels = static_cast<int64_t>(info.kernels.size());
   filled.compile = info.compile;
   filled.compile_priority = info.compile_priority;
   filled.flags = info.flags;
@@ -138,13 +149,13 @@ inline int fill_backend(const mt_host* loader, mt_backend* backend, const Backen
 }
 
 // Turns `void compile(const mt_program&, mt_dtype compute, std::span<const mt_dtype> types,
-// mt_candidate&)` into mt_backend::compile. Throw Declined{} for a program that is not taken.
+// mt_kernel_entry&)` into mt_backend::compile. Throw Declined{} for a program that is not taken.
 template <auto compile_fn>
 int compile_entry(void* /*self*/, const mt_program* program, mt_dtype compute,
-                  const mt_dtype* types, int32_t num_types, mt_candidate* candidate) noexcept {
+                  const mt_dtype* types, int32_t num_types, mt_kernel_entry* kernel) noexcept {
   return status_of(
       [&] {
-        compile_fn(*program, compute, std::span(types, static_cast<size_t>(num_types)), *candidate);
+        compile_fn(*program, compute, std::span(types, static_cast<size_t>(num_types)), *kernel);
       },
       [](int status, const char* message) {
         if (host() != nullptr && host()->set_error != nullptr) host()->set_error(status, message);

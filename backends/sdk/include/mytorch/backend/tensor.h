@@ -59,16 +59,16 @@ class TensorView {
   bool is_cpu() const { return tensor_->dl.device.type == MT_DEVICE_CPU; }
 
   // Contiguous in row-major order. Sizes of 1 and empty tensors do not look at strides.
-  bool is_dense() const {
-    if ((tensor_->flags & MT_TENSOR_DENSE) != 0) return true;
+  bool is_contiguous() const {
+    if ((tensor_->flags & MT_TENSOR_CONTIGUOUS) != 0) return true;
     int64_t expected = 1;
-    bool dense = true;
+    bool contiguous = true;
     for (int d = ndim() - 1; d >= 0; --d) {
       if (size(d) == 0) return true;
-      if (size(d) != 1 && stride(d) != expected) dense = false;
+      if (size(d) != 1 && stride(d) != expected) contiguous = false;
       expected *= size(d);
     }
-    return dense;
+    return contiguous;
   }
 
  private:

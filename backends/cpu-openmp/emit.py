@@ -1,0 +1,511 @@
+"""The cpu-openmp backend's kernels: a span function (backends/cpu-openmp/pointwise/span.h) for each program.
+
+A program becomes one function template over Highway's vectors, instantiated for the types in which it
+makes sense. Programs that are equal but for names share one. Reduce programs give up to two: the step,
+from the inputs to what is folded, and the end, from the states to the outputs.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field, replace
+
+from codegen import cpp
+from codegen.expr import build_pointwise
+from codegen.graph import Node
+from codegen.lock import Lock
+from codegen.model import Op
+from codegen.nodes import BOOL, COMPUTE, NODE_OPS
+from codegen.program import Output, Program
+from codegen.schema import fnv1a, parse_schema
+
+FILES = 12  # that the spans are spread over, some seconds of compilation each; fixed, so that a new one moves no other
+
+# Nodes on COMPUTE that exist for integers. div, of integers, is only reached by decomposing.
+_INTEGER = {
+    "add", "sub", "mul", "floor_divide", "trunc_divide", "remainder", "fmod", "pow", "maximum", "minimum", "neg",
+    "abs", "sign", "floor", "ceil", "round", "trunc", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "where", "cast",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift"}
+_BITS = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift"}
+_DIVIDES = {"floor_divide", "trunc_divide", "remainder", "fmod"}
+# Operations whose low bits depend on the operands' low bits alone, and those that stay in range.
+_RING = {"add", "sub", "mul", "neg", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "where"}
+_STAYS = {"maximum", "minimum", "sign", "floor", "ceil", "round", "trunc", "remainder", "fmod", "where",
+          "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_right_shift", "cast"}
+# Costs in additions; what is not listed costs 1.
+_COST = {"div": 4, "sqrt": 4, "rsqrt": 8, "floor_divide": 16, "remainder": 14, "fmod": 12, "trunc_divide": 6,
+         "exp": 16, "exp2": 14, "expm1": 24, "log": 18, "log2": 18, "log10": 18, "log1p": 24, "sin": 24, "cos": 24,
+         "tan": 32, "asin": 20, "acos": 20, "atan": 20, "atan2": 30, "sinh": 30, "cosh": 24, "tanh": 24,
+         "asinh": 40, "acosh": 40, "atanh": 40, "erf": 30, "erfc": 40, "sigmoid": 24, "pow": 60}
+# Expressions of x that backends/cpu-openmp/simd/fused-inl.h has a function for: whatever program contains
+# one gets that function, unless it needs a costly part of the expression besides.
+_FUSED = {
+    "1 + erf(x * 0.70710678118654752440)": "NodeTwiceNormalCdf",
+    "log1p(exp(x))": "NodeLog1pExp",
+    "tanh(softplus(x))": "NodeTanhSoftplus"}
+_CPP = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t"}
+LANES = ("float32", "float64", "int32", "int64")
+FLOATS, INTEGERS = LANES[:2], LANES[2:]
+
+
+@dataclass
+class SpanCode:
+    """One emitted function; `lanes` grows as programs share it."""
+
+    name: str
+    program: Program
+    comment: str
+    lanes: set[str] = field(default_factory=set)
+    in_place: bool = False  # outputs may be any of the inputs: all are read before one is written
+    place: tuple[int, int] = (-1, -1)
+
+
+def shape_of(p: Program) -> str:
+    """Equal for programs that differ in names only."""
+    order: dict[str, dict[str, int]] = {"input": {}, "scalar": {}}
+    lines = []
+    for n in p.nodes:
+        number = order[n.op].setdefault(n.name, len(order[n.op])) if n.op in order else 0
+        lines.append(f"{n.op}:{n.type}:{n.args}:{number}:{n.value.hex()}")
+    return ";".join(lines + [f"{o.node}:{o.type}" for o in p.outputs])
+
+
+def cost(p: Program) -> int:
+    return max(1, sum(_COST.get(n.op, 1) for n in p.nodes if n.op in NODE_OPS))
+
+
+def is_cheap(p: Program) -> bool:
+    """Whether memory, not arithmetic, decides how long it takes."""
+    return cost(p) <= 8
+
+
+def streams(p: Program) -> bool:
+    """Whether its span can store past the caches."""
+    return is_cheap(p) and all(o.type == COMPUTE for o in p.outputs)
+
+
+def _operand(p: Program, n: Node) -> str:
+    return p.nodes[n.args[0]].type if n.args else n.type
+
+
+def takes_floats(p: Program) -> bool:
+    return not any(n.op in _BITS and n.type == COMPUTE for n in p.nodes)
+
+
+def takes_integers(p: Program) -> bool:
+    for n in p.nodes:
+        if n.op in NODE_OPS and COMPUTE in (n.type, _operand(p, n)) and n.op not in _INTEGER:
+            return False
+        # A constant must be the same in every integer type.
+        if n.op == "const" and not (n.value.is_integer() and 0 <= n.value <= 127):
+            return False
+    return True
+
+
+def is_narrow(p: Program) -> bool:
+    """Whether computing in int32 and truncating at the end is computing in 8 or 16 bits."""
+    exact = []  # per node: its int32 value is its narrow value
+    low = []    # its low bits are
+    for n in p.nodes:
+        if n.op not in NODE_OPS or n.type != COMPUTE:
+            inputs_exact = all(exact[a] for a in n.args)
+            exact.append(inputs_exact)
+            low.append(inputs_exact)
+            continue
+        whole = all(exact[a] for a in n.args)
+        exact.append(whole and n.op in _STAYS)
+        low.append(whole or (n.op in _RING and all(low[a] for a in n.args)
+                             and (n.op != "where" or exact[n.args[0]])))
+    return all(low[o.node] for o in p.outputs)
+
+
+# ---- code ------------------------------------------------------------------------------------------------
+
+
+def _expression(p: Program, n: Node) -> str:
+    args = [f"v{a}" for a in n.args]
+    if n.op == "cast":
+        source = _operand(p, n)
+        if source == n.type:
+            return args[0]
+        return f"NodeFromMask(d, {args[0]})" if source == BOOL else f"NodeToMask(d, {args[0]})"
+    if n.op == "bitwise_not" and n.type == COMPUTE:
+        return f"NotNode(d, {args[0]}, s)"
+    if _operand(p, n) == BOOL and n.op in ("eq", "ne", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"):
+        name = {"ne": "Xor", "eq": "Xor"}.get(n.op, n.op.removeprefix("bitwise_").capitalize())
+        value = f"NodeLogical{name}(d, {', '.join(args)})"
+        return f"NodeLogicalNot(d, {value})" if n.op == "eq" else value
+    if n.op == "where" and n.type == BOOL:
+        c, a, b = args
+        return f"NodeLogicalOr(d, NodeLogicalAnd(d, {c}, {a}), NodeLogicalAnd(d, NodeLogicalNot(d, {c}), {b}))"
+    name = "".join(word.capitalize() for word in n.op.split("_"))
+    return f"Node{name}(d, {', '.join(args)})"
+
+
+@functools.cache
+def _fused_programs() -> list[tuple[Program, str]]:
+    """The programs of _FUSED, the largest first."""
+    args = parse_schema("fused(Tensor x) -> Tensor").args
+    found = [(build_pointwise("fused", {"out": text}, args, {}).variants[0], name) for text, name in _FUSED.items()]
+    return sorted(found, key=lambda pair: -len(pair[0].nodes))
+
+
+def _match(p: Program, at: int, form: Program, node: int, bound: dict[int, int]) -> bool:
+    """Whether the nodes of `p` up to `at` are those of `form` up to `node`; `bound` gets which is which."""
+    a, b = p.nodes[at], form.nodes[node]
+    if node in bound:
+        return bound[node] == at
+    if b.op != "input" and (a.op, a.value.hex(), len(a.args)) != (b.op, b.value.hex(), len(b.args)):
+        return False
+    if a.type != b.type:
+        return False
+    orders = [b.args] if b.op != "input" else [()]
+    if b.op in NODE_OPS and NODE_OPS[b.op].commutative:
+        orders.append(b.args[::-1])
+    for order in orders:
+        trial = {**bound, node: at}
+        if all(_match(p, x, form, y, trial) for x, y in zip(a.args, order)):
+            bound.update(trial)
+            return True
+    return False
+
+
+def fused(p: Program) -> dict[int, tuple[str, int]]:
+    """The nodes that a function of _FUSED computes, with its name and x."""
+    found: dict[int, tuple[str, int]] = {}
+    users: list[set[int]] = [set() for _ in p.nodes]
+    for i, n in enumerate(p.nodes):
+        for a in n.args:
+            users[a].add(i)
+    for o in p.outputs:
+        users[o.node].add(-1)
+    taken: set[int] = set()
+    for form, name in _fused_programs():
+        for i in range(len(p.nodes)):
+            bound: dict[int, int] = {}
+            if i in taken or not _match(p, i, form, form.outputs[0].node, bound):
+                continue
+            inside = {at for node, at in bound.items() if form.nodes[node].op in NODE_OPS}
+            costly = {at for at in inside - {i} if _COST.get(p.nodes[at].op, 1) > 1}
+            if not any(users[at] - inside for at in costly):
+                found[i] = name, next(at for node, at in bound.items() if form.nodes[node].op == "input")
+                taken |= costly | {i}
+    return found
+
+
+def _needed_by(p: Program) -> list[set[int]]:
+    """For each node the outputs that need it."""
+    needed: list[set[int]] = [set() for _ in p.nodes]
+    for k, o in enumerate(p.outputs):
+        stack = [o.node]
+        while stack:
+            node = stack.pop()
+            if k not in needed[node]:
+                needed[node].add(k)
+                stack += p.nodes[node].args
+    return needed
+
+
+def span_code(code: SpanCode) -> list[str]:
+    p = code.program
+    lines = [f"// {code.comment}", "template <class D>",
+             f"bool {code.name}(const void* const* in, void* const* out, const Scalars& s, int64_t n) {{",
+             "  using T [[maybe_unused]] = hn::TFromD<D>;", "  const D d;"]
+    inputs = [i for i, n in enumerate(p.nodes) if n.op == "input"]
+    scalars = [i for i, n in enumerate(p.nodes) if n.op == "scalar"]
+    divides = False
+    calls = fused(p)
+    live = {o.node for o in p.outputs}
+    for i in reversed(range(len(p.nodes))):
+        if i in live:
+            live |= {calls[i][1]} if i in calls else set(p.nodes[i].args)
+    for k, i in enumerate(scalars):
+        lines.append(f"  const auto v{i} = ScalarNode(d, s, {k});")
+    for i, n in enumerate(p.nodes):
+        if n.op == "const" and i in live:
+            if n.type == BOOL:
+                raise ValueError(f"{code.comment}: a constant of type BOOL")
+            lines.append(f"  const auto v{i} = ConstNode(d, {cpp.number(n.value)});")
+    for k in range(len(p.outputs)):
+        lines.append(f"  const bool want{k} = out[{k}] != nullptr;")
+    body: list[str] = []
+    last: dict[int, list[str]] = {k: [] for k in range(len(p.outputs))}
+    needed = _needed_by(p)
+
+    def place(i: int, text: str) -> None:
+        # What a single output needs is computed only where it is wanted.
+        alone = len(p.outputs) > 1 and len(needed[i]) == 1 and not code.in_place
+        (last[next(iter(needed[i]))] if alone else body).append(text)
+
+    params, pointers = [], []
+    for k, i in enumerate(inputs):
+        kind = "uint8_t" if p.nodes[i].type == BOOL else "T"
+        params.append(f"const {kind}* i{k}")
+        pointers.append(f"static_cast<const {kind}*>(in[{k}])")
+        place(i, f"const auto v{i} = {'LoadMask' if p.nodes[i].type == BOOL else 'LoadNode'}(d, i{k});")
+    for i, n in enumerate(p.nodes):
+        if i not in live or (n.op not in NODE_OPS and n.op != "cast"):
+            continue
+        if n.op in _DIVIDES:
+            divides = True
+            place(i, f"zero |= RefusesDivisor(d, v{n.args[1]});")
+        value = f"{calls[i][0]}(d, v{calls[i][1]})" if i in calls else _expression(p, n)
+        place(i, f"const auto v{i} = {value};")
+    for k, o in enumerate(p.outputs):
+        kind = "uint8_t" if o.type == BOOL else "T"
+        params.append(f"auto o{k}" if streams(p) else f"{kind}* o{k}")
+        pointers.append(f"static_cast<{kind}*>(out[{k}])")
+        store = f"{'StoreMask' if o.type == BOOL else 'StoreNode'}(d, v{o.node}, o{k});"
+        body.append(f"if (want{k}) {{")
+        body += ["  " + t for t in last[k]] + ["  " + store, "}"]
+    if len(p.outputs) == 1:
+        # A program of one output is never called without.
+        at = body.index("if (want0) {")
+        body = body[:at] + [body[at + 1].strip()]
+        lines.remove("  const bool want0 = out[0] != nullptr;")
+    if divides:
+        lines.append("  bool zero = false;")
+    lines.append(f"  ForSpan<{2 if is_cheap(p) else 1}, {str(streams(p)).lower()}>(")
+    lines.append(f"      d, n, s, [&]({', '.join(params)}) MYTORCH_STEP {{")
+    lines += ["        " + text for text in body]
+    lines.append("      },")
+    lines.append("      " + ", ".join(pointers) + ");")
+    lines += [f"  return {'!zero' if divides else 'true'};", "}", ""]
+    return lines
+
+
+def span_file(number: int, codes: list[SpanCode]) -> str:
+    lines = [cpp.BANNER.strip(), "#undef HWY_TARGET_INCLUDE",
+             f'#define HWY_TARGET_INCLUDE "cpu/spans_{number:02d}.cpp"', '#include "backends/cpu-openmp/simd/foreach_target.h"',
+             "// After foreach_target.h, which includes this file once for each instruction set.",
+             "#include <limits>", "", '#include "backends/cpu-openmp/pointwise/span-inl.h"', '#include "backends/cpu-openmp/simd/highway.h"', "",
+             "HWY_BEFORE_NAMESPACE();", "namespace mytorch {", "namespace cpu {", "namespace HWY_NAMESPACE {",
+             "namespace {", ""]
+    for code in codes:
+        lines += span_code(code)
+    lines += ["}  // namespace", "", f"const SpanFns* spans_{number:02d}() {{", "  static constexpr SpanFns table[] = {"]
+    for code in codes:
+        cells = [f"&{code.name}<hn::ScalableTag<{_CPP[lane]}>>" if lane in code.lanes else "nullptr" for lane in LANES]
+        lines.append(f"      {{{{{', '.join(cells)}}}}},")
+    lines += ["  };", "  return table;", "}", "", "}  // namespace HWY_NAMESPACE", "}  // namespace cpu",
+              "}  // namespace mytorch", "HWY_AFTER_NAMESPACE();", "", "#if HWY_ONCE", "namespace mytorch::cpu {",
+              f"HWY_EXPORT(spans_{number:02d});",
+              f"const SpanFns* best_spans_{number:02d}() {{ return HWY_DYNAMIC_DISPATCH(spans_{number:02d})(); }}",
+              "}  // namespace mytorch::cpu", "#endif", ""]
+    return "\n".join(lines)
+
+
+# ---- programs ----------------------------------------------------------------------------------------------
+
+
+class Spans:
+    """The functions to emit, each once."""
+
+    def __init__(self) -> None:
+        self.by_shape: dict[str, SpanCode] = {}
+
+    def add(self, p: Program, name: str, comment: str, lanes: list[str], in_place: bool = False) -> SpanCode:
+        code = self.by_shape.setdefault(shape_of(p), SpanCode(name, p, comment))
+        code.lanes |= set(lanes)
+        code.in_place |= in_place
+        return code
+
+
+def lanes_of(op: Op, p: Program) -> list[str]:
+    lanes: list[str] = []
+    if op.takes("float") and takes_floats(p):
+        lanes += FLOATS
+    if op.promote != "float" and not op.derived and takes_integers(p):
+        lanes += INTEGERS
+    return lanes
+
+
+def _cut(p: Program, roots: list[tuple[str, int]], leaves: tuple[str, ...]) -> Program:
+    """The pointwise program of some nodes. Leaves become inputs: state k is "state_k", count "count"."""
+    needed: set[int] = set()
+    stack = [node for _, node in roots]
+    while stack:
+        node = stack.pop()
+        if node not in needed:
+            needed.add(node)
+            stack += p.nodes[node].args
+    rank = {"input": 0, "scalar": 1, "const": 2}
+
+    def renamed(n: Node) -> Node:
+        if n.op in leaves:
+            name = f"state_{n.component}" if n.op == "state" else n.name or n.op
+            return replace(n, op="input", name=name, component=0)
+        return n
+
+    nodes = {i: renamed(p.nodes[i]) for i in needed}
+    ordered = sorted(needed, key=lambda i: (rank.get(nodes[i].op, 3), i))
+    number = {old: new for new, old in enumerate(ordered)}
+    final = tuple(replace(nodes[i], args=tuple(number[a] for a in nodes[i].args)) for i in ordered)
+    return Program(p.name, final, tuple(Output(f, number[i], p.nodes[i].type) for f, i in roots), p.variant)
+
+
+def _leaf_component(n: Node) -> str:
+    return "kCountLeaf" if n.name == "count" else n.name.removeprefix("state_")
+
+
+def _table(name: str, kind: str, rows: list[str]) -> list[str]:
+    return [f"constexpr {kind} {name}[] = {{" + ", ".join(rows) + "};"] if rows else []
+
+
+class Tables:
+    """programs.cpp: the description of each op, found by the backend when it starts."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.fill: list[str] = []
+        self.pointwise: list[str] = []
+        self.reduce: list[str] = []
+        self.nodes: list[str] = []
+
+    def program(self, where: str, op: Op, p: Program, code: SpanCode, state_inputs: bool = False) -> str:
+        """Emits the parts of a PointwiseProgram and returns its initializer."""
+        sid = op.schema.struct_id
+        at = lambda field_name: f"offsetof(mt_args_{sid}, {field_name})"
+        inputs = [n for n in p.nodes if n.op == "input"]
+        scalars = [n for n in p.nodes if n.op == "scalar"]
+        rows = [f"{{{_leaf_component(n) if state_inputs else at(n.name)}, MT_TYPE_{n.type}}}" for n in inputs]
+        self.lines += _table(f"kInputs_{where}", "Slot", rows)
+        self.lines += _table(f"kScalars_{where}", "ScalarSlot", [f"{{{at(n.name)}, MT_FIELD_{n.field}}}" for n in scalars])
+        self.lines += _table(f"kOutputs_{where}", "Slot",
+                             [f"{{{at(o.name) if o.name else 0}, MT_TYPE_{o.type}}}" for o in p.outputs])
+        part = lambda name, items: f"{name}_{where}" if items else "nullptr"
+        return (f"{{{part('kInputs', inputs)}, {part('kScalars', scalars)}, kOutputs_{where}, {len(inputs)}, "
+                f"{len(scalars)}, {len(p.outputs)}, {cost(p)}, {str(is_narrow(p)).lower()}, {str(streams(p)).lower()}, {{}}, nullptr}}")
+
+    def spans(self, target: str, code: SpanCode) -> None:
+        self.fill.append(f"  {target} = files[{code.place[0]}][{code.place[1]}];")
+
+
+def pointwise_tables(tables: Tables, op: Op, codes: list[SpanCode]) -> None:
+    sid = op.schema.struct_id
+    rows = [tables.program(f"{sid}_{p.variant}", op, p, c) for p, c in zip(op.body.variants, codes)]
+    tables.lines.append(f"PointwiseProgram programs_{sid}[] = {{" + ",\n    ".join(rows) + "};")
+    for k, code in enumerate(codes):
+        tables.spans(f"programs_{sid}[{k}].spans", code)
+    tables.pointwise.append(f"    {{{cpp.text(op.full_name)}, {cpp.text(op.schema.cpp_name)}, MT_HASH_{sid}, "
+                            f"programs_{sid}, {len(rows)}}},")
+
+
+def reduce_tables(tables: Tables, op: Op, parts: list[tuple]) -> None:
+    sid = op.schema.struct_id
+    rows = []
+    for p, step, end, direct in parts:
+        where = f"{sid}_{p.variant}"
+        step_name = end_name = "nullptr"
+        if step is not None:
+            row = tables.program(f"{where}_step", op, step[0], step[1])
+            tables.lines.append(f"PointwiseProgram step_{where} = {row};")
+            tables.spans(f"step_{where}.spans", step[1])
+            step_name = f"&step_{where}"
+        if end is not None:
+            row = tables.program(f"{where}_end", op, end[0], end[1], state_inputs=True)
+            tables.lines.append(f"PointwiseProgram end_{where} = {row};")
+            tables.spans(f"end_{where}.spans", end[1])
+            end_name = f"&end_{where}"
+        outputs = []
+        for o in p.outputs:
+            n = p.nodes[o.node]
+            source = n.component if n.op == "state" else -1
+            outputs.append(f"{{offsetof(mt_args_{sid}, {o.name}), MT_TYPE_{o.type}, {source}}}")
+        tables.lines += _table(f"kEnds_{where}", "ReduceOutput", outputs)
+        dim = f"offsetof(mt_args_{sid}, {p.dim})" if p.dim else "0"
+        rows.append(f"{{Fold::k{p.fold.capitalize()}, MT_DIM_{p.dim_kind}, {dim}, "
+                    f"offsetof(mt_args_{sid}, {p.inputs[0].name}), {step_name}, {end_name}, kEnds_{where}, {len(outputs)}}}")
+    tables.lines.append(f"const ReduceProgram programs_{sid}[] = {{" + ",\n    ".join(rows) + "};")
+    tables.reduce.append(f"    {{{cpp.text(op.full_name)}, {cpp.text(op.schema.cpp_name)}, MT_HASH_{sid}, "
+                         f"programs_{sid}, {len(rows)}}},")
+
+
+def node_program(name: str, kind: str, arity: int) -> list[Program]:
+    """A node operation as a program of its own, for programs that are put together at run time."""
+    operand = BOOL if kind == "logical" else COMPUTE
+    types = [BOOL, COMPUTE, COMPUTE] if kind == "where" else [operand] * arity
+    result = BOOL if kind in ("compare", "test", "logical") else COMPUTE
+    nodes = [Node("input", t, (), f"i{k}") for k, t in enumerate(types)]
+    nodes.append(Node(name, result, tuple(range(arity))))
+    return [Program(name, tuple(nodes), (Output("out", arity, result),))]
+
+
+def cast_programs() -> list[Program]:
+    return [Program("cast", (Node("input", a, (), "i0"), Node("cast", b, (0,))), (Output("out", 1, b),))
+            for a, b in ((BOOL, COMPUTE), (COMPUTE, BOOL))]
+
+
+def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
+    spans = Spans()
+    pointwise: list[tuple[Op, list[SpanCode]]] = []
+    reduce: list[tuple[Op, list]] = []
+    node_spans: list[tuple[Program, SpanCode]] = []
+    for op in ops:
+        if op.body is None or not op.has_kernel:
+            continue
+        sid = op.schema.struct_id
+        if op.meaning == "pointwise":
+            pointwise.append((op, [
+                spans.add(p, f"{sid}_{p.variant}", f"{op.full_name}, variant {p.variant}", lanes_of(op, p),
+                          not op.derived)
+                for p in op.body.variants]))
+            continue
+        parts = []
+        for p in op.body.variants:
+            step = end = None
+            plain = p.nodes[p.step].op == "input" or (p.fold in ("all", "any") and p.nodes[p.step].op == "cast")
+            if not plain:
+                cut = _cut(p, [("", p.step)], ())
+                step = (cut, spans.add(cut, f"{sid}_{p.variant}_step", f"{op.full_name}: the step", lanes_of(op, cut)))
+            computed = [(o.name, o.node) for o in p.outputs if p.nodes[o.node].op != "state"]
+            if computed:
+                cut = _cut(p, computed, ("state", "count"))
+                end = (cut, spans.add(cut, f"{sid}_{p.variant}_end", f"{op.full_name}: the end", lanes_of(op, cut)))
+            parts.append((p, step, end, plain))
+        reduce.append((op, parts))
+    for name, info in NODE_OPS.items():
+        for p in node_program(name, info.kind, info.arity):
+            lanes = (list(FLOATS) if takes_floats(p) else []) + (list(INTEGERS) if takes_integers(p) else [])
+            node_spans.append((p, spans.add(p, f"node_{name}", f"the node {name}", lanes)))
+    for p in cast_programs():
+        node_spans.append((p, spans.add(p, f"node_cast_{p.outputs[0].type.lower()}", "the node cast", list(LANES))))
+
+    files: dict[str, str] = {}
+    groups: dict[int, list[SpanCode]] = {}
+    for code in spans.by_shape.values():
+        group = groups.setdefault(fnv1a(code.name) % FILES, [])
+        code.place = (fnv1a(code.name) % FILES, len(group))
+        group.append(code)
+    for number, group in groups.items():
+        files[f"cpu/spans_{number:02d}.cpp"] = span_file(number, group)
+
+    tables = Tables()
+    for op, codes in pointwise:
+        pointwise_tables(tables, op, codes)
+    for op, parts in reduce:
+        reduce_tables(tables, op, parts)
+    for p, code in node_spans:
+        types = [n.type for n in p.nodes if n.op == "input"]
+        tables.nodes.append(f"    {{{cpp.text(p.name)}, MT_TYPE_{p.outputs[0].type}, MT_TYPE_{types[0]}, {len(types)}, "
+                            f"{cost(p)}, files[{code.place[0]}][{code.place[1]}]}},")
+    numbers = [f"{k:02d}" for k in sorted(groups)]
+    lines = [cpp.BANNER.strip(), "#include <cstddef>", "#include <vector>", "",
+             '#include "backends/cpu-openmp/pointwise/programs.h"', '#include "mytorch/abi_ops.h"', "",
+             "namespace mytorch::cpu {"]
+    lines += [f"const SpanFns* best_spans_{k}();" for k in numbers]
+    lines += ["namespace {", ""] + tables.lines
+    lines += ["", "// The spans for this CPU, by file.", "const SpanFns* const* span_files() {",
+              "  static const SpanFns* const files[] = {" + ", ".join(f"best_spans_{k:02d}()" if k in groups else "nullptr" for k in range(FILES)) + "};",
+              "  return files;", "}", "",
+              "}  // namespace", ""]
+    lines += ["const Programs& programs() {",
+              "  static const Programs all = [] {", "    const SpanFns* const* files = span_files();"]
+    lines += ["  " + t for t in tables.fill]
+    lines += ["    static const PointwiseOp pointwise[] = {"] + ["  " + t for t in tables.pointwise] + ["    };"]
+    lines += ["    static const ReduceOp reduce[] = {"] + ["  " + t for t in tables.reduce] + ["    };"]
+    lines += ["    static const NodeSpan nodes[] = {"] + ["  " + t for t in tables.nodes] + ["    };",
+              "    return Programs{pointwise, reduce, nodes};", "  }();", "  return all;", "}", "",
+              "}  // namespace mytorch::cpu", ""]
+    files["cpu/programs.cpp"] = "\n".join(lines)
+    return files

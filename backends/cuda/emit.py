@@ -1,0 +1,27 @@
+"""The programs of all pointwise and reduce operators, for backends/cuda: it compiles them when they are run."""
+
+from __future__ import annotations
+
+from codegen import cpp, emit_table
+from codegen.lock import Lock
+from codegen.model import Op
+
+
+def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
+    lines = [cpp.BANNER.strip(), "#include <cstddef>", "#include <limits>", "",
+             '#include "backends/cuda/programs/program.h"', '#include "mytorch/abi_ops.h"', "",
+             "namespace mytorch::cuda {", "namespace {", ""]
+    rows = []
+    for op in ops:
+        if op.body is None or not op.has_kernel:
+            continue
+        sid = op.schema.struct_id
+        for p in op.body.variants:
+            lines += emit_table.program(op, p)
+        lines.append(f"const mt_program* const kPrograms_{sid}[] = {{" +
+                     ", ".join(f"&kProgram_{sid}_{p.variant}" for p in op.body.variants) + "};")
+        rows.append(f"    {{{cpp.text(op.full_name)}, MT_HASH_{sid}, kPrograms_{sid}, {len(op.body.variants)}}},")
+    lines += ["", "}  // namespace", "", "std::span<const ProgramOp> all_programs() {",
+              "  static const ProgramOp all[] = {", *rows, "  };", "  return all;", "}", "",
+              "}  // namespace mytorch::cuda", ""]
+    return {"cuda/programs.cpp": "\n".join(lines)}

@@ -1,0 +1,367 @@
+#include "conformance/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "conformance/compare.h"
+#include "conformance/custom.h"
+#include "conformance/elements.h"
+#include "dispatcher/choice/choice.h"
+#include "mytorch/backends.h"
+#include "mytorch/error.h"
+
+namespace mytorch::conformance {
+namespace {
+
+// What a call came to.
+struct Answer {
+  std::vector<Value> results;
+  std::optional<ErrorCode> error;
+  std::string message;
+};
+
+Answer run(const Case& c, const Arguments& arguments) {
+  Answer outcome;
+  try {
+    outcome.results = call_named(c.op->name, arguments);
+    // What only a kernel can see, a device says when it is waited for.
+    for (const Value& result : outcome.results) {
+      const auto* tensor = std::get_if<Tensor>(&result.variant());
+      if (tensor == nullptr || !tensor->defined() || tensor->device().is_cpu()) continue;
+      call("to.device", {*tensor, kCPU});
+      break;
+    }
+  } catch (const Error& error) {
+    outcome.error = error.code();
+    outcome.message = error.what();
+  }
+  return outcome;
+}
+
+// How often slow ways were taken so far: this op decomposed, anything fell back.
+struct Ways {
+  uint64_t decomposed = 0;
+  uint64_t fallbacks = 0;
+};
+
+Ways ways_taken(const std::string& op) {
+  Ways ways;
+  for (const SlowPaths& s : slow_paths()) {
+    ways.fallbacks += s.fallbacks;
+    if (s.op == op) ways.decomposed = s.decomposed;
+  }
+  return ways;
+}
+
+Route route_of(const OpRecord& op, const Ways& before, const Ways& after) {
+  if (after.fallbacks != before.fallbacks) return Route::kFallback;
+  if (op.meaning == "view") return Route::kView;
+  if (!op.has_kernel || after.decomposed != before.decomposed) return Route::kComposite;
+  return Route::kNative;
+}
+
+// A refusal that says so, rather than an operator that has no kernel or broke.
+bool is_refusal(const Answer& outcome) {
+  return outcome.error == ErrorCode::kType || outcome.error == ErrorCode::kValue ||
+         outcome.error == ErrorCode::kShape;
+}
+
+// Whether a call writes to an argument: as its schema says, and as ATen's batch normalization does
+// without saying so.
+bool changes(const OpRecord& op, const std::string& arg) {
+  return op.arg(arg)->written || arg.starts_with("running_");
+}
+
+class Checker {
+ public:
+  Checker(const Options& options, std::ostream& out)
+      : options_(options), out_(out), device_(options.device) {}
+
+  Report run_all(const std::vector<OpRecord>& catalog);
+
+ private:
+  void run_op(const OpRecord& op);
+  // Whether the case ran (true) or was refused by everyone (false).
+  bool run_case(const Case& c, const Fail& fail);
+  bool run_custom_case(const Case& c, const Fail& fail);
+  void compare(const Case& c, const Arguments& arguments, const Answer& found,
+               const Answer& expected, const Tolerance& tolerance, const std::string& check,
+               const Fail& fail);
+  void check_inputs_unchanged(const Case& c, const Arguments& arguments, const Arguments& before,
+                              const Fail& fail);
+  void report(const Case& c, const std::string& check, const std::string& what);
+  void close();  // the outcome
+
+  const Options& options_;
+  std::ostream& out_;
+  Device device_;
+  Report report_;
+  Outcome outcome_;      // of the case that runs
+  std::string refusal_;  // the last one of an operator of a plug-in's own
+};
+
+void Checker::report(const Case& c, const std::string& check, const std::string& what) {
+  std::string arguments = "(not made)";
+  try {
+    arguments = describe(make_arguments(c, options_.seed, kCPU, c.dtype));
+  } catch (const std::exception&) {
+  }
+  outcome_.failures.push_back({c.op->name, c.number, check, arguments, what});
+  out_ << "FAIL " << c.op->name << " [" << check << "] " << arguments << "\n  " << what << "\n  "
+       << reproducer(options_, c.op->name, c.number) << std::endl;
+}
+
+void Checker::close() {
+  report_.scores[outcome_.op].add(outcome_);
+  if (options_.ended) options_.ended(outcome_);
+  report_.failures.insert(report_.failures.end(), outcome_.failures.begin(),
+                          outcome_.failures.end());
+}
+
+void Checker::compare(const Case& c, const Arguments& arguments, const Answer& found,
+                      const Answer& expected, const Tolerance& tolerance, const std::string& check,
+                      const Fail& fail) {
+  if (found.error.has_value() || expected.error.has_value()) {
+    if (found.error != expected.error) {
+      fail(check, found.error.has_value() ? "failed: " + found.message
+                                          : "gave a result, expected: " + expected.message);
+    }
+    return;
+  }
+  for (size_t i = 0; i < expected.results.size(); ++i) {
+    const std::string what =
+        difference(*c.op, arguments, found.results[i], expected.results[i], tolerance,
+                   check == "composite", check == "functional" ? &outcome_.worst : nullptr);
+    if (!what.empty()) fail(check, "result " + std::to_string(i) + " " + what);
+  }
+}
+
+void Checker::check_inputs_unchanged(const Case& c, const Arguments& arguments,
+                                     const Arguments& before, const Fail& fail) {
+  for (size_t i = 0; i < arguments.values.size(); ++i) {
+    const auto& [name, value] = arguments.values[i];
+    const auto* tensor = std::get_if<Tensor>(&value.variant());
+    if (tensor == nullptr || !tensor->defined() || changes(*c.op, name)) continue;
+    if (storage_bytes(*tensor) != storage_bytes(before.values[i].second.tensor())) {
+      fail("inputs", "the call changed its argument '" + name + "'");
+    }
+  }
+}
+
+bool Checker::run_case(const Case& c, const Fail& fail) {
+  const Arguments reference_arguments = make_arguments(c, options_.seed, kCPU, c.dtype);
+  const Arguments arguments = make_arguments(c, options_.seed, device_, c.dtype);
+  const Arguments before = copy_of(arguments);
+  // Random bits are equal everywhere; what an operator computes of them is a matter of rounding.
+  const bool bits = c.op->random() && !c.op->differentiable();
+  const Tolerance tolerance{bits, 1};
+
+  Answer expected;
+  {
+    Prefer ref("cpu", "reference");
+    RestrictKernels alone(Kernels::kPreferred);
+    expected = run(c, reference_arguments);
+  }
+  std::optional<Prefer> pin;
+  if (!options_.backend.empty()) pin.emplace(options_.device, options_.backend);
+  const Ways before_call = ways_taken(c.op->name);
+  const Answer found = run(c, arguments);
+  outcome_.route = route_of(*c.op, before_call, ways_taken(c.op->name));
+
+  if (c.sample->contains("error")) {
+    const std::pair<const char*, const Answer*> both[] = {{"error (reference)", &expected},
+                                                          {"error", &found}};
+    for (const auto& [who, outcome] : both) {
+      if (!outcome->error.has_value()) {
+        fail(who, "gave a result, expected an error that says '" + c.error() + "'");
+      } else if (outcome->message.find(c.error()) == std::string::npos) {
+        fail(who, "says '" + outcome->message + "', expected '" + c.error() + "'");
+      }
+    }
+    if (found.error.has_value() && expected.error.has_value() && found.error != expected.error) {
+      fail("error", "has the code " + std::to_string(static_cast<int>(*found.error)) +
+                        " of abi.h, expected " + std::to_string(static_cast<int>(*expected.error)) +
+                        ": " + found.message);
+    }
+    return true;
+  }
+  if (expected.error.has_value() && (!c.may_fail() || !is_refusal(expected))) {
+    // Types that an operator does not take are refused by everyone; run_op sees that some are
+    // taken.
+    if (!c.typed || !is_refusal(expected)) fail("reference", "failed: " + expected.message);
+  }
+  compare(c, reference_arguments, found, expected, tolerance, "functional", fail);
+  check_inputs_unchanged(c, arguments, before, fail);
+  if (found.error.has_value()) return false;
+  for (size_t i = 0; i < arguments.values.size(); ++i) {
+    const auto& [name, value] = arguments.values[i];
+    if (!changes(*c.op, name) || value.is_none()) continue;
+    const std::string what = difference(*c.op, reference_arguments, value,
+                                        reference_arguments.values[i].second, tolerance);
+    if (!what.empty()) fail("functional", "argument '" + name + "' " + what);
+  }
+  if (expected.error.has_value()) return true;
+
+  check_geometry(c, before, found.results, fail);
+  check_out_form(c, before, found.results, fail);
+  check_inplace_form(c, before, found.results, fail);
+  // Rounding after each operation is what the half types are too coarse for.
+  if (!c.special() && c.dtype != kFloat16 && c.dtype != kBFloat16 && !c.op->unspecified()) {
+    RestrictKernels primitives(Kernels::kPrimitives);
+    const Arguments own = copy_of(before);
+    compare(c, reference_arguments, run(c, own), expected, {bits, 16}, "composite", fail);
+  }
+  if (options_.gradients) check_gradient(c, options_.seed, device_, fail);
+  return true;
+}
+
+bool Checker::run_custom_case(const Case& c, const Fail& fail) {
+  std::optional<Prefer> pin;
+  if (!options_.backend.empty()) pin.emplace(options_.device, options_.backend);
+  const Ways before = ways_taken(c.op->name);
+  const bool ran = check_custom(c, options_.seed, device_, options_.gradients, fail, &refusal_);
+  outcome_.route = route_of(*c.op, before, ways_taken(c.op->name));
+  return ran;
+}
+
+void Checker::run_op(const OpRecord& op) {
+  const bool custom = op.meaning == "custom";
+  bool any = false;                                  // a case was taken
+  std::map<const Json*, std::pair<int, int>> taken;  // by sample: types that ran, and were refused
+  std::map<const Json*, Case> example;
+  std::map<int, int> kinds;  // quick: kinds of types that were tried
+  const std::vector<Case> cases = cases_of(op);
+  for (const Case& c : cases) {
+    if (options_.number >= 0 && c.number != options_.number) continue;
+    if (!options_.dtype.empty() && options_.dtype != dtype_name(c.dtype)) continue;
+    int* kind_of_case = nullptr;
+    if (options_.quick) {
+      const int kind = c.sample->contains("error")                   ? 4
+                       : c.dtype == kFloat16 || c.dtype == kBFloat16 ? 3
+                       : is_floating_point(c.dtype)                  ? 2
+                       : c.dtype == kBool                            ? 0
+                                                                     : 1;
+      if (kinds[kind] > 0) continue;
+      kinds[kind] = 1;
+      kind_of_case = &kinds[kind];
+    }
+    if (op.name == options_.after_op && c.number <= options_.after_number) continue;
+    if (options_.begins) options_.begins(op.name, c.number);
+    outcome_ = {op.name, c.number};
+    const Fail fail = [&](const std::string& check, const std::string& what) {
+      report(c, check, what);
+    };
+    bool ran = true;
+    try {
+      ran = custom ? run_custom_case(c, fail) : run_case(c, fail);
+    } catch (const std::exception& error) {
+      fail("harness", error.what());
+    }
+    outcome_.refused = !ran;
+    close();
+    any = any || ran;
+    // Another one may be taken of those that a schema suggests.
+    if (!ran && c.suggested() && kind_of_case != nullptr) *kind_of_case = 0;
+    if (c.typed && !c.may_fail() && !c.suggested()) {
+      ++(ran ? taken[c.sample].first : taken[c.sample].second);
+      example.insert({c.sample, c});
+    }
+  }
+  if (options_.number >= 0 || !options_.dtype.empty()) return;
+  if (op.name == options_.after_op) return;  // the other process saw some of them
+  if (custom && !any) {
+    outcome_ = {op.name, -1};
+    report(cases.front(), "samples",
+           (options_.samples.empty() ? "no call that its schema suggests is taken: give --samples. "
+                                     : "no sample of " + options_.samples + " is taken. ") +
+               refusal_);
+    close();
+  }
+  if (options_.quick) return;
+  for (const auto& [sample, counts] : taken) {
+    if (counts.first > 0) continue;
+    outcome_ = {op.name, -1};
+    report(example.at(sample), "types", "no type is taken by this sample");
+    close();
+  }
+}
+
+Report Checker::run_all(const std::vector<OpRecord>& catalog) {
+  bool begun = options_.after_op.empty();
+  for (const OpRecord& op : catalog) {
+    begun = begun || op.name == options_.after_op;
+    if (!begun || !options_.selects(op)) continue;
+    run_op(op);
+    const Score& score = report_.scores[op.name];
+    report_.cases += score.cases;
+    report_.failed += score.failed;
+    if (options_.verbose) {
+      out_ << op.name << ": " << score.cases << " cases, " << score.cases - score.failed
+           << " passed, " << score.failed << " failed, " << score.refused << " types refused"
+           << std::endl;
+    }
+  }
+  out_ << report_.cases << " cases, " << std::max(0, report_.cases - report_.failed) << " passed, "
+       << report_.failed << " failed (seed " << options_.seed << ")" << std::endl;
+  return report_;
+}
+
+}  // namespace
+
+const char* route_name(Route route) {
+  constexpr const char* kNames[] = {"none", "view", "native", "composite", "fallback"};
+  return kNames[static_cast<int>(route)];
+}
+
+void Score::add(const Outcome& outcome) {
+  if (outcome.number >= 0) {
+    ++cases;
+    refused += outcome.refused ? 1 : 0;
+    ++routes[static_cast<int>(outcome.refused ? Route::kNone : outcome.route)];
+  }
+  failed += outcome.failures.empty() ? 0 : 1;
+  worst = std::max(worst, outcome.worst);
+  failures.insert(failures.end(), outcome.failures.begin(), outcome.failures.end());
+}
+
+Route Score::route() const {
+  for (int i = 4; i > 0; --i) {
+    if (routes[i] > 0) return static_cast<Route>(i);
+  }
+  return Route::kNone;
+}
+
+std::string reproducer(const Options& options, const std::string& op, int number) {
+  std::string text = "mytorch check";
+  if (!options.plugin.empty()) {
+    text += " " + options.plugin;
+  } else {
+    if (!options.backend.empty()) text += " --backend " + options.backend;
+    if (options.device != "cpu") text += " --device " + options.device;
+  }
+  if (!options.samples.empty()) text += " --samples " + options.samples;
+  text += " --only " + op + " --seed " + std::to_string(options.seed);
+  return number >= 0 ? text + " --case " + std::to_string(number) : text;
+}
+
+bool Options::selects(const OpRecord& op) const {
+  if (only.empty()) return true;
+  const std::string base = op.name.substr(0, op.name.find('.'));
+  return std::any_of(only.begin(), only.end(),
+                     [&](const std::string& name) { return name == op.name || name == base; });
+}
+
+std::vector<Value> call_named(const std::string& name, const Arguments& arguments,
+                              const std::vector<Tensor>& outs) {
+  std::vector<NamedValue> named = arguments.named();
+  if (!outs.empty()) named.emplace_back("out", outs.size() == 1 ? Value(outs[0]) : Value(outs));
+  return call(name, {}, std::move(named));
+}
+
+Report check(const std::vector<OpRecord>& catalog, const Options& options, std::ostream& out) {
+  return Checker(options, out).run_all(catalog);
+}
+
+}  // namespace mytorch::conformance

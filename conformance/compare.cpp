@@ -1,0 +1,279 @@
+#include "conformance/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+namespace mytorch::conformance {
+namespace {
+
+double epsilon(ScalarType dtype) {
+  switch (dtype) {
+    case kFloat16:
+      return 0x1p-10;
+    case kBFloat16:
+      return 0x1p-7;
+    case kFloat32:
+      return 0x1p-23;
+    default:
+      return 0x1p-52;
+  }
+}
+
+double default_relative(ScalarType dtype) {
+  switch (dtype) {
+    case kFloat16:
+      return 2e-3;
+    case kBFloat16:
+      return 1.6e-2;
+    case kFloat32:
+      return 1e-5;
+    default:
+      return 1e-12;
+  }
+}
+
+// Terms beyond this are test values at the ends of the range; only operators whose every step is
+// relative to its operands stay close to them.
+constexpr double kOrdinary = 1e4;
+
+std::vector<const Tensor*> tensors_of(const Arguments& arguments) {
+  std::vector<const Tensor*> found;
+  for (const auto& [name, value] : arguments.values) {
+    if (const auto* tensor = std::get_if<Tensor>(&value.variant())) {
+      if (tensor->defined()) found.push_back(tensor);
+    } else if (const auto* list = std::get_if<std::vector<Tensor>>(&value.variant())) {
+      for (const Tensor& t : *list) {
+        if (t.defined()) found.push_back(&t);
+      }
+    }
+  }
+  return found;
+}
+
+double largest(const std::vector<Element>& elements, double limit) {
+  double found = 0;
+  for (const Element& e : elements) {
+    const double size = std::abs(e.as_double());
+    if (size <= limit) found = std::max(found, size);
+  }
+  return found;
+}
+
+// Calls f(i, x) for every element i of the result and every operand's element x that went into it,
+// as operands broadcast.
+template <class F>
+void for_each_operand(const Arguments& arguments, const Tensor& result, F f) {
+  const std::vector<int64_t> shape = result.sizes().vec();
+  for (const Tensor* t : tensors_of(arguments)) {
+    if (t->sizes().size() > shape.size()) continue;
+    const std::vector<Element> elements = elements_of(*t);
+    const size_t lead = shape.size() - t->sizes().size();
+    std::vector<int64_t> strides(shape.size(), 0);
+    int64_t step = 1;
+    for (size_t d = t->sizes().size(); d-- > 0;) {
+      strides[lead + d] = t->sizes()[d] == 1 ? 0 : step;
+      step *= t->sizes()[d];
+    }
+    size_t at = 0;
+    for_each_offset(shape, strides, [&](int64_t offset) {
+      if (offset < static_cast<int64_t>(elements.size())) f(at, elements[offset].as_double());
+      ++at;
+    });
+  }
+  for (const auto& [name, value] : arguments.values) {
+    if (const auto* scalar = std::get_if<Scalar>(&value.variant())) {
+      for (size_t at = 0; at < static_cast<size_t>(result.numel()); ++at)
+        f(at, scalar->to_double());
+    }
+  }
+}
+
+// For each element of the result, the largest operand that went into it.
+std::vector<double> operand_sizes(const Arguments& arguments, const Tensor& result, double limit) {
+  std::vector<double> sizes(static_cast<size_t>(result.numel()), 0.0);
+  for_each_operand(arguments, result, [&](size_t at, double value) {
+    if (std::isfinite(value)) sizes[at] = std::max(sizes[at], std::min(std::abs(value), limit));
+  });
+  return sizes;
+}
+
+// In a gradient, infinity times a slope that vanishes: in one precision it is 0 and the product
+// NaN, in another tiny and the product infinite. The elements where that may be.
+std::vector<bool> vanishing_slopes(const OpRecord& op, const Arguments& arguments,
+                                   const Tensor& result) {
+  std::vector<bool> found(static_cast<size_t>(result.numel()), false);
+  if (!op.derived) return found;
+  for_each_operand(arguments, result,
+                   [&](size_t at, double value) { found[at] = found[at] || std::isinf(value); });
+  return found;
+}
+
+std::string text(const Element& e) {
+  std::ostringstream out;
+  out.precision(17);
+  if (e.is_float)
+    out << e.d;
+  else
+    out << e.i;
+  return out.str();
+}
+
+std::string index_text(int64_t linear, const std::vector<int64_t>& shape) {
+  std::vector<int64_t> index(shape.size());
+  for (size_t d = shape.size(); d-- > 0;) {
+    index[d] = linear % shape[d];
+    linear /= shape[d];
+  }
+  std::string out = "[";
+  for (size_t d = 0; d < shape.size(); ++d) out += (d ? ", " : "") + std::to_string(index[d]);
+  return out + "]";
+}
+
+std::string tensor_difference(const OpRecord& op, const Arguments& arguments, const Tensor& found,
+                              const Tensor& expected, const Tolerance& tolerance, bool values_only,
+                              double* worst_error) {
+  if (found.defined() != expected.defined()) {
+    return found.defined() ? "is defined, expected none" : "is undefined";
+  }
+  if (!found.defined()) return "";
+  if (found.dtype() != expected.dtype() || !(found.sizes() == expected.sizes()) ||
+      (!values_only && expected.numel() > 0 && !(found.strides() == expected.strides()))) {
+    return "is " + shape_text(found) + ", expected " + shape_text(expected);
+  }
+  if (op.unspecified()) return "";
+  const std::vector<Element> got = elements_of(found);
+  const std::vector<Element> want = elements_of(expected);
+  std::vector<double> allowed;
+  std::vector<bool> vanishing;
+  if (is_floating_point(expected.dtype())) {
+    allowed = tolerance.allowed(op, arguments, expected, want);
+    vanishing = vanishing_slopes(op, arguments, expected);
+  }
+  int64_t worst = -1;
+  double worst_excess = 0;
+  int64_t wrong = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    double excess = 0;
+    if (!want[i].is_float) {
+      excess = got[i].i == want[i].i ? 0 : INFINITY;
+    } else if (undefined_moment(op, got[i].d, want[i].d) ||
+               (vanishing[i] && !std::isfinite(got[i].d) && !std::isfinite(want[i].d))) {
+      excess = 0;
+    } else if (std::isnan(want[i].d) || std::isnan(got[i].d)) {
+      excess = std::isnan(want[i].d) && std::isnan(got[i].d) ? 0 : INFINITY;
+    } else if (std::isinf(want[i].d) || std::isinf(got[i].d)) {
+      excess = want[i].d == got[i].d ? 0 : INFINITY;
+    } else {
+      const double error = std::abs(got[i].d - want[i].d);
+      excess = error == 0 ? 0 : allowed[i] > 0 ? error / allowed[i] : INFINITY;
+    }
+    if (worst_error != nullptr) *worst_error = std::max(*worst_error, excess);
+    if (excess <= 1) excess = 0;
+    if (excess == 0) continue;
+    ++wrong;
+    if (worst < 0 || excess > worst_excess) {
+      worst = static_cast<int64_t>(i);
+      worst_excess = excess;
+    }
+  }
+  if (worst < 0) return "";
+  std::ostringstream out;
+  out << "element " << index_text(worst, expected.sizes().vec()) << " is " << text(got[worst])
+      << ", expected " << text(want[worst]);
+  if (!allowed.empty()) out << " (allowed " << allowed[worst] << ")";
+  out << "; " << wrong << " of " << want.size() << " differ in " << shape_text(expected);
+  return out.str();
+}
+
+}  // namespace
+
+bool undefined_moment(const OpRecord& op, double a, double b) {
+  return op.fold == "welford" && !std::isfinite(a) && !std::isfinite(b);
+}
+
+std::vector<double> Tolerance::allowed(const OpRecord& op, const Arguments& arguments,
+                                       const Tensor& expected,
+                                       const std::vector<Element>& elements) const {
+  std::vector<double> result(elements.size(), 0.0);
+  if (exact || op.meaning == "view") return result;
+  const ScalarType dtype = expected.dtype();
+  const double eps = epsilon(dtype);
+  const auto own = op.tolerance.find(dtype_name(dtype));
+  const double relative =
+      (own != op.tolerance.end() ? own->second : default_relative(dtype)) * factor;
+  std::vector<double> terms(elements.size(), 0.0);
+  double steps = 8 * factor;
+  if (op.meaning == "pointwise") {
+    static const std::set<std::string> kLinear = {"input", "scalar", "const", "cast",
+                                                  "add",   "sub",    "mul",   "neg"};
+    const bool linear =
+        std::includes(kLinear.begin(), kLinear.end(), op.nodes.begin(), op.nodes.end());
+    if (op.nodes.contains("add") || op.nodes.contains("sub")) {
+      terms = operand_sizes(arguments, expected, linear ? 1e300 : kOrdinary);
+    }
+  } else {
+    double size = 0;
+    double count = 0;
+    for (const Tensor* t : tensors_of(arguments)) {
+      size = std::max(size, largest(elements_of(*t), kOrdinary));
+      count = std::max(count, static_cast<double>(t->numel()));
+    }
+    count = std::max(1.0, count / std::max<double>(1.0, static_cast<double>(elements.size())));
+    const double top = std::max({size, size * std::min(size, 100.0), largest(elements, kOrdinary)});
+    std::fill(terms.begin(), terms.end(), top);
+    steps *= std::sqrt(count);
+  }
+  for (size_t i = 0; i < elements.size(); ++i) {
+    // The smallest numbers of a type are evenly spaced: there an error is absolute.
+    const double spacing = dtype == kFloat16 ? 0x1p-24 : dtype == kFloat64 ? 0x1p-1074 : 0x1p-126;
+    result[i] = relative * std::abs(elements[i].d) + steps * eps * terms[i] + spacing;
+  }
+  return result;
+}
+
+std::string difference(const OpRecord& op, const Arguments& arguments, const Value& found,
+                       const Value& expected, const Tolerance& tolerance, bool values_only,
+                       double* worst) {
+  const auto& a = found.variant();
+  const auto& b = expected.variant();
+  if (a.index() != b.index())
+    return "is " + found.type_name() + ", expected " + expected.type_name();
+  if (const auto* tensor = std::get_if<Tensor>(&b)) {
+    return tensor_difference(op, arguments, found.tensor(), *tensor, tolerance, values_only, worst);
+  }
+  if (const auto* list = std::get_if<std::vector<Tensor>>(&b)) {
+    const auto& got = found.tensors();
+    if (got.size() != list->size()) {
+      return "has " + std::to_string(got.size()) + " tensors, expected " +
+             std::to_string(list->size());
+    }
+    for (size_t i = 0; i < got.size(); ++i) {
+      const std::string what =
+          tensor_difference(op, arguments, got[i], (*list)[i], tolerance, values_only, worst);
+      if (!what.empty()) return "tensor " + std::to_string(i) + " " + what;
+    }
+    return "";
+  }
+  if (std::holds_alternative<Scalar>(b)) {
+    const double got = found.scalar().to_double();
+    const double want = expected.scalar().to_double();
+    const bool equal = std::isnan(want) ? std::isnan(got) : got == want;
+    if (equal && found.type_name() == expected.type_name()) return "";
+    return "is " + found.type_name() + " " + std::to_string(got) + ", expected " +
+           expected.type_name() + " " + std::to_string(want);
+  }
+  return "";
+}
+
+std::string shape_text(const Tensor& tensor) {
+  auto list = [](IntList values) {
+    std::string out = "(";
+    for (size_t i = 0; i < values.size(); ++i) out += (i ? ", " : "") + std::to_string(values[i]);
+    return out + ")";
+  };
+  return std::string(dtype_name(tensor.dtype())) + " " + list(tensor.sizes()) + " strides " +
+         list(tensor.strides());
+}
+
+}  // namespace mytorch::conformance

@@ -1,0 +1,61 @@
+"""What `mytorch check`, documentation and tools read: ops.json, the records in machine-readable form,
+samples.json, the inputs to test them with, and goldens/, PyTorch's results."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from codegen import cpp
+from codegen.cost import cost_tree
+from codegen.lock import Lock
+from codegen.model import Op
+from codegen.samples import FOLDER, SampleError, collect
+
+
+def _node_ops(op: Op) -> list[str]:
+    """What the bodies compute with: decides how close two correct kernels come."""
+    if op.body is None:
+        return []
+    return sorted({node.op for program in op.body.variants for node in program.nodes})
+
+
+def record(op: Op) -> dict:
+    s = op.schema
+    return {
+        "name": op.full_name, "schema": str(s), "doc": op.doc, "meaning": op.meaning, "promote": op.promote,
+        "function": op.function, "kernel_optional": op.kernel_optional, "has_kernel": op.has_kernel,
+        "derived": op.derived, "parent": op.parent, "types": op.types, "forms": list(op.forms),
+        "inplace": cpp.has_inplace(op), "out": cpp.has_out(op), "dynamic": op.dynamic, "samples": op.samples,
+        "tolerance": op.tolerance, "hash": f"0x{s.hash:016x}", "line": op.line, "nodes": _node_ops(op),
+        "deterministic": op.deterministic,
+        "grad": {"kind": op.grad.kind, "no_grad": list(op.grad.no_grad), "zero": list(op.grad.zero),
+                 "args": sorted({o.arg for o in op.grad.outputs} | {a for f in op.grad.formulas for a in f.args}),
+                 "formulas": [{"args": list(f.args), "text": f.formula.text} for f in op.grad.formulas],
+                 "derived": op.grad.derived},
+        "once_differentiable": op.once_differentiable,
+        "args": [{"name": a.name, "type": a.type_text, "kw_only": a.kw_only,
+                  "default": None if not a.has_default else str(a.default), "required": not a.has_default,
+                  "written": bool(a.alias and a.alias.write)} for a in s.args],
+        "results": [{"name": r.name, "dtype": r.dtype, "differentiable": r.differentiable} for r in op.results],
+        "fold": op.body.variants[0].fold if op.body is not None else "",
+        "cost": {k: cost_tree(f.tree) for k, f in op.cost.items()},
+    }
+
+
+def _lines(items: list[dict]) -> str:
+    """A JSON array with one item on each line, so that a difference shows what changed."""
+    return "[\n" + ",\n".join(json.dumps(item, separators=(",", ":")) for item in items) + "\n]\n"
+
+
+def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
+    try:
+        cases = collect(ops)
+    except SampleError as error:
+        sys.exit(str(error))
+    goldens = (FOLDER.parent / "goldens").glob("*.json")
+    return {
+        **{f"share/goldens/{path.name}": path.read_text() for path in goldens},
+        "share/ops.json": json.dumps([record(op) for op in ops], indent=1) + "\n",
+        "share/samples.json": _lines(cases),
+    }

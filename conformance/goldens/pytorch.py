@@ -1,0 +1,444 @@
+"""Operators as PyTorch has them: how scripts/make-goldens calls each one.
+
+Most are torch.ops.aten's of the same name and arguments. Those that PyTorch (1.13) has under another
+name, with other arguments or not at all are in TWINS, made of PyTorch's own operators."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import torch
+
+from codegen import golden
+
+F = torch.nn.functional
+aten = torch.ops.aten
+REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+
+
+class Missing(Exception):
+    """PyTorch does not have this call; the text is why."""
+
+
+def dtype(name: str) -> torch.dtype:
+    return getattr(torch, name)
+
+
+# ---- tensors -------------------------------------------------------------------------------------------
+
+
+def placed(values: torch.Tensor, layout: str) -> torch.Tensor:
+    """The values with the strides, and the memory between them, of conformance/inputs.cpp."""
+    if layout == "transposed" and values.dim() >= 2:
+        return values.mT.contiguous().mT
+    if layout == "sliced" and values.dim() >= 1:
+        shape = list(values.shape)
+        shape[-1] *= 2
+        memory = (1 + torch.arange(math.prod(shape)) % 3).to(values.dtype).reshape(shape)
+        view = memory[..., ::2]
+        view.copy_(values)
+        return view
+    if layout == "channels_last" and values.dim() >= 3:
+        return values.movedim(1, -1).contiguous().movedim(-1, 1)
+    return values
+
+
+def tensor(spec: dict, type_: str, open_: str, counter: int) -> torch.Tensor:
+    """The tensor that a sample describes, the call's `counter`-th."""
+    name = golden.dtype_of(spec, type_, open_)
+    shape = golden.shape_of(spec)
+    values = golden.elements(spec, name, counter)
+    exact = torch.float64 if name in golden.FLOATS else dtype(name)
+    if name not in golden.FLOATS:
+        values = [int(v) for v in values]
+    if spec.get("layout") == "broadcast" and shape and shape[0] > 0:
+        return torch.tensor(values, dtype=exact).to(dtype(name)).reshape([1] + shape[1:]).expand(shape)
+    return placed(torch.tensor(values, dtype=exact).to(dtype(name)).reshape(shape), spec.get("layout", ""))
+
+
+# ---- operators of other names --------------------------------------------------------------------------
+
+
+def losses(function):
+    """A loss without reduction."""
+    return lambda *args, **keys: function(*args, **keys, reduction="none")
+
+
+def convolution_backward(which):
+    def call(grad_output, other, size, stride, padding, dilation, transposed, output_padding, groups, order=None):
+        like = torch.zeros(size, dtype=other.dtype)
+        pair = (like, other) if which == 0 else (other, like)
+        return aten.convolution_backward(grad_output, *pair, None, stride, padding, dilation, transposed,
+                                         output_padding, groups, [which == 0, which == 1, False])[which]
+    return call
+
+
+def max_pool2d_backward(grad_output, input_size, indices):
+    planes = torch.zeros([*input_size[:-2], input_size[-2] * input_size[-1]], dtype=grad_output.dtype)
+    return planes.scatter_add(-1, indices.flatten(-2), grad_output.flatten(-2)).reshape(input_size)
+
+
+def nll_loss_forward(x, target, weight, reduction, ignore_index):
+    args = (weight, REDUCTIONS[reduction], ignore_index)
+    if x.dim() <= 2:
+        return aten.nll_loss_forward(x, target, *args)
+    rows = x.reshape(*x.shape[:2], -1, 1)
+    out, total = aten.nll_loss2d_forward(rows, target.reshape(target.shape[0], -1, 1), *args)
+    return out.reshape(target.shape) if reduction == "none" else out, total
+
+
+def nll_loss_backward(grad, size, target, weight, reduction, ignore_index, total):
+    args = (weight, REDUCTIONS[reduction], ignore_index, total)
+    if len(size) <= 2:
+        return aten.nll_loss_backward(grad, torch.zeros(size, dtype=grad.dtype), target, *args)
+    rows = [*size[:2], math.prod(size[2:]), 1]
+    grad = grad.reshape(size[0], -1, 1) if reduction == "none" else grad
+    return aten.nll_loss2d_backward(grad, torch.zeros(rows, dtype=grad.dtype),
+                                    target.reshape(size[0], -1, 1), *args).reshape(size)
+
+
+def cross_entropy(x, target, weight, reduction, ignore_index, smoothing):
+    return F.cross_entropy(x, target, weight, ignore_index=ignore_index, reduction=reduction,
+                           label_smoothing=smoothing)
+
+
+def cross_entropy_forward(x, target, weight, reduction, ignore_index, smoothing):
+    valid = target != ignore_index
+    total = (valid if weight is None else weight[target.where(valid, target * 0)] * valid).sum()
+    if reduction == "none":
+        total = total * 0
+    wide = torch.promote_types(x.dtype, torch.float32)
+    return (cross_entropy(x, target, weight, reduction, ignore_index, smoothing),
+            x.to(wide).logsumexp(0 if x.dim() == 1 else 1), total.to(wide).detach())
+
+
+def cross_entropy_backward(grad, x, target, weight, log_sum, total, reduction, ignore_index, smoothing):
+    """The gradient's formula, of sums that do not depend on the input."""
+    if not x.is_floating_point():
+        raise RuntimeError("scores are floats, as for cross_entropy itself")
+    dim = 0 if x.dim() == 1 else 1
+    classes = x.shape[dim]
+    valid = (target != ignore_index).unsqueeze(dim)
+    index = target.unsqueeze(dim).where(valid, torch.zeros((), dtype=torch.int64))
+    weights = torch.ones(classes, dtype=x.dtype) if weight is None else weight
+    weights = weights.reshape([-1] + [1] * (x.dim() - 1 - dim)).expand(x.shape)
+    wanted = torch.zeros(x.shape, dtype=x.dtype).scatter(dim, index, 1 - smoothing) + smoothing / classes
+    wanted = wanted * weights
+    p = (x - log_sum.unsqueeze(dim)).exp()
+    scale = grad / total if reduction == "mean" else grad
+    scale = scale.unsqueeze(dim) if reduction == "none" else scale
+    return (scale * valid * (p * wanted.sum(dim, keepdim=True) - wanted)).to(x.dtype)
+
+
+def linear_gelu_forward(x, weight, bias, approximate, keep):
+    product = F.linear(x, weight, bias)
+    return F.gelu(product, approximate=approximate), product if keep else product.new_empty(0)
+
+
+def attention(query, key, value, mask, causal, scale):
+    scores = query @ key.mT * scale
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -math.inf)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    empty = (scores == -math.inf).all(-1, keepdim=True)
+    return F.softmax(scores.masked_fill(empty, 0), -1).masked_fill(empty, 0) @ value
+
+
+def binary_cross_entropy_terms(x, y, weight):
+    terms = F.binary_cross_entropy(x, y, reduction="none")
+    return terms if weight is None else weight * terms  # PyTorch has no gradient of the weight
+
+
+def binary_cross_entropy_with_logits_terms(x, y, weight, pos_weight):
+    if pos_weight is not None and pos_weight.requires_grad:  # nor of this one: its own formula
+        terms = (1 - y) * x - ((pos_weight - 1) * y + 1) * F.logsigmoid(x)
+    else:
+        terms = F.binary_cross_entropy_with_logits(x, y, pos_weight=pos_weight, reduction="none")
+    return terms if weight is None else weight * terms
+
+
+def by_dimension(name):
+    """A reduction that PyTorch has of one dimension at a time."""
+    def call(x, dim, keepdim):
+        dims = range(x.dim()) if not dim else [d % max(x.dim(), 1) for d in dim]
+        x = x != 0
+        for d in sorted(dims, reverse=True):
+            x = getattr(x, name)(d, keepdim)
+        return x
+    return call
+
+
+def scaled_dot_product_attention(query, key, value, mask, dropout_p, causal, scale, enable_gqa):
+    if dropout_p != 0:
+        raise Missing("random")
+    if enable_gqa:
+        key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
+    return attention(query, key, value, mask, causal, query.shape[-1] ** -0.5 if scale is None else scale)
+
+
+def wide(x):
+    """As statistics are kept."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def native_layer_norm(x, shape, weight, bias, eps):
+    # aten.native_layer_norm leaves the gradients of mean and rstd out.
+    dims = list(range(-len(shape), 0))
+    var, mean = torch.var_mean(wide(x), dims, unbiased=False, keepdim=True)
+    return F.layer_norm(x, shape, weight, bias, eps), mean, (var + eps).rsqrt()
+
+
+def norm_backward(grad, x_hat, rstd, weight, over, others, mask, like):
+    """What native_layer_norm_backward computes, of statistics that do not depend on the input."""
+    h = grad if weight is None else grad * weight
+    dx = rstd * (h - h.mean(over, True) - x_hat * (h * x_hat).mean(over, True))
+    results = (dx, (grad * x_hat).sum(others), grad.sum(others)) if others else (dx, grad * x_hat, grad)
+    return tuple(r if wanted else torch.empty(0, dtype=like.dtype) for r, wanted in zip(results, mask))
+
+
+def native_layer_norm_backward(grad, x, shape, mean, rstd, weight, mask):
+    over = list(range(-len(shape), 0))
+    return norm_backward(grad, (x - mean) * rstd, rstd, weight, over,
+                         list(range(x.dim() - len(shape))), mask, x)
+
+
+def native_rms_norm(x, shape, weight, eps):
+    rstd = (wide(x).square().mean(list(range(-len(shape), 0)), True) + eps).rsqrt()
+    normal = wide(x) * rstd
+    return (normal if weight is None else normal * weight).to(x.dtype), rstd
+
+
+def native_rms_norm_backward(grad, x, shape, rstd, weight, mask):
+    over, others = list(range(-len(shape), 0)), list(range(x.dim() - len(shape)))
+    x_hat, h = x * rstd, grad if weight is None else grad * weight
+    dx = rstd * (h - x_hat * (h * x_hat).mean(over, True))
+    dw = (grad * x_hat).sum(others) if others else grad * x_hat
+    return tuple(r if wanted else torch.empty(0, dtype=x.dtype) for r, wanted in zip((dx, dw), mask))
+
+
+def rms_norm(x, shape, weight, eps):
+    return native_rms_norm(x, shape, weight, torch.finfo(x.dtype).eps if eps is None else eps)[0]
+
+
+def in_groups(x, group):
+    """x as (N, group, channels of a group, elements of a plane)."""
+    return x.reshape(x.shape[0], group, x.shape[1] // group, math.prod(x.shape[2:]))
+
+
+def native_group_norm(x, weight, bias, group, eps):
+    # aten.native_group_norm leaves the gradients of mean and rstd out.
+    var, mean = torch.var_mean(in_groups(wide(x), group), (2, 3), unbiased=False)
+    return F.group_norm(x, group, weight, bias, eps), mean, (var + eps).rsqrt()
+
+
+def native_group_norm_backward(grad, x, mean, rstd, weight, group, mask):
+    of_group = (*mean.shape, 1, 1)
+    h = None if weight is None else weight.reshape(1, group, -1, 1)
+    rstd = rstd.reshape(of_group)
+    dx, dw, db = norm_backward(in_groups(grad, group), (in_groups(x, group) - mean.reshape(of_group)) * rstd, rstd,
+                               h, (2, 3), (0, 3), mask, x)
+    return dx.reshape(x.shape) if mask[0] else dx, dw.flatten(), db.flatten()
+
+
+def channels(parameter, x):
+    return None if parameter is None else parameter.reshape([-1] + [1] * (x.dim() - 2))
+
+
+def over_samples(x):
+    return [d for d in range(x.dim()) if d != 1]
+
+
+def batch_norm_training(x, weight, bias, eps):
+    var, mean = torch.var_mean(wide(x), over_samples(x), unbiased=False)
+    return F.batch_norm(x, None, None, weight, bias, True, 0.0, eps), mean, var
+
+
+def batch_norm_training_backward(grad, x, weight, mean, var, eps, mask):
+    rstd = (channels(var, x) + eps).rsqrt()
+    over = over_samples(x)
+    return norm_backward(grad, (x - channels(mean, x)) * rstd, rstd, channels(weight, x), over, over, mask, x)
+
+
+def native_batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps):
+    # aten.native_batch_norm leaves the gradients of the statistics out.
+    if training:
+        var, mean = torch.var_mean(wide(x), over_samples(x), unbiased=False)
+        statistics = mean, (var + eps).rsqrt()
+    else:
+        statistics = torch.empty(0, dtype=x.dtype), torch.empty(0, dtype=x.dtype)
+    return (F.batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps), *statistics)
+
+
+def squeeze_dims(x, dims):
+    for d in sorted((d % max(x.dim(), 1) for d in dims), reverse=True):
+        x = x.squeeze(d)
+    return x
+
+
+# As torch.optim's optimizers for single tensors do them, in place and in their order.
+
+
+def sgd_step(p, g, buffer, lr, momentum, rate=1.0, weight_decay=0.0, scale=1.0, nesterov=False):
+    g = (g * scale).add(p, alpha=weight_decay)
+    buffer = buffer.clone().mul_(momentum).add_(g, alpha=rate)
+    g = g.add(buffer, alpha=momentum) if nesterov else buffer
+    return p.add(g, alpha=-lr), buffer
+
+
+def adam_step(p, g, m, v, lr, rate1, rate2, eps, shrink=1.0, weight_decay=0.0, scale=1.0):
+    g = (g * scale).add(p, alpha=weight_decay)
+    m = m.clone().mul_(1 - rate1).add_(g, alpha=rate1)
+    v = v.clone().mul_(1 - rate2).addcmul_(g, g, value=rate2)
+    return p.mul(shrink).addcdiv_(m, v.sqrt().add_(eps), value=-lr), m, v
+
+
+def rmsprop_step(p, g, v, lr, rate, eps, weight_decay=0.0, scale=1.0):
+    g = (g * scale).add(p, alpha=weight_decay)
+    v = v.clone().mul_(1 - rate).addcmul_(g, g, value=rate)
+    return p.addcdiv(g, v.sqrt().add_(eps), value=-lr), v
+
+
+def adagrad_step(p, g, total, lr, eps, weight_decay=0.0, scale=1.0):
+    g = (g * scale).add(p, alpha=weight_decay)
+    total = total.clone().addcmul_(g, g, value=1)
+    return p.addcdiv(g, total.sqrt().add_(eps), value=-lr), total
+
+
+# By full name, with the record's arguments in their order.
+TWINS = {
+    "sgd_step": sgd_step, "adam_step": adam_step, "rmsprop_step": rmsprop_step, "adagrad_step": adagrad_step,
+    "trunc_divide": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "masked_fill.Tensor": lambda x, mask, value: (
+        torch.where(mask, value, x) if isinstance(value, torch.Tensor) and mask.dtype == torch.bool
+        else x.masked_fill(mask, value)),
+    "softsign": F.softsign,
+    "tanhshrink": F.tanhshrink,
+    "mse_loss_terms": losses(F.mse_loss),
+    "l1_loss_terms": losses(F.l1_loss),
+    "smooth_l1_loss_terms": lambda x, y, beta: F.smooth_l1_loss(x, y, reduction="none", beta=beta),
+    "huber_loss_terms": lambda x, y, delta: F.huber_loss(x, y, reduction="none", delta=delta),
+    "binary_cross_entropy_terms": binary_cross_entropy_terms,
+    "binary_cross_entropy_with_logits_terms": binary_cross_entropy_with_logits_terms,
+    "all.dims": by_dimension("all"),
+    "any.dims": by_dimension("any"),
+    "kl_div_terms": lambda x, y, log: F.kl_div(x, y, reduction="none", log_target=log),
+    "kl_div": lambda x, y, reduction, log: F.kl_div(x, y, reduction=reduction, log_target=log),
+    "full": lambda size, value, dtype, device: torch.full(size, value, dtype=dtype),
+    "to.device": lambda x, device, type_, non_blocking, copy: x.to(device, type_ or x.dtype, copy=copy),
+    "convolution_backward_input": convolution_backward(0),
+    "convolution_backward_weight": convolution_backward(1),
+    "max_pool2d_with_indices_backward": max_pool2d_backward,
+    "avg_pool2d_backward": lambda grad, size, *rest: aten.avg_pool2d_backward(
+        grad, torch.zeros(size, dtype=grad.dtype), *rest),
+    "nll_loss_forward": nll_loss_forward,
+    "nll_loss_backward": nll_loss_backward,
+    "cross_entropy": cross_entropy,
+    "cross_entropy_forward": cross_entropy_forward,
+    "cross_entropy_backward": cross_entropy_backward,
+    "linear_gelu": lambda x, weight, bias, approximate: linear_gelu_forward(x, weight, bias, approximate, True)[0],
+    "linear_gelu_forward": linear_gelu_forward,
+    "squeeze.dims": squeeze_dims,
+    "as_strided_relative": lambda x, size, stride, offset: x.as_strided(size, stride, x.storage_offset() + offset),
+    "attention": attention,
+    "scaled_dot_product_attention": scaled_dot_product_attention,
+    # These are wrong for operands that are not contiguous.
+    "softmax_backward": lambda grad, out, dim: aten._softmax_backward_data(
+        grad.contiguous(), out.contiguous(), dim, out.dtype),
+    "log_softmax_backward": lambda grad, out, dim: aten._log_softmax_backward_data(
+        grad.contiguous(), out.contiguous(), dim, out.dtype),
+    "native_layer_norm": native_layer_norm,
+    "native_layer_norm_backward": native_layer_norm_backward,
+    "native_rms_norm": native_rms_norm,
+    "native_rms_norm_backward": native_rms_norm_backward,
+    "rms_norm": rms_norm,
+    "native_group_norm": native_group_norm,
+    "native_group_norm_backward": native_group_norm_backward,
+    "batch_norm_training": batch_norm_training,
+    "batch_norm_training_backward": batch_norm_training_backward,
+    "native_batch_norm": native_batch_norm,
+    "batch_norm": lambda x, weight, bias, mean, var, training, momentum, eps, cudnn: F.batch_norm(
+        x, mean, var, weight, bias, training, momentum, eps),
+    "instance_norm": lambda x, weight, bias, mean, var, use_input, momentum, eps, cudnn: F.instance_norm(
+        x, mean, var, weight, bias, use_input, momentum, eps),
+}
+
+
+# ---- calls -----------------------------------------------------------------------------------------------
+
+
+def plain_value(arg, given):
+    """An argument that is no tensor."""
+    if given is None:
+        return None
+    if arg.type == "ScalarType":
+        return dtype(given)
+    if arg.type == "Device":
+        return torch.device(given)
+    if arg.type in ("Scalar", "float", "Operand") and isinstance(given, str):
+        return golden.number(given)
+    return given
+
+
+def arguments(op, case: dict, open_: str) -> dict:
+    """The case's arguments by name, without those that are left out."""
+    found, counter = {}, 0
+    for arg in op.schema.args:
+        if arg.name not in case["args"] or arg.type == "Generator":
+            continue
+        given = case["args"][arg.name]
+        type_ = op.types.get(arg.name, "same")
+        if arg.is_tensor_list:
+            found[arg.name] = []
+            for item in given:
+                found[arg.name].append(None if item is None else tensor(item, type_, open_, counter))
+                counter += item is not None
+        elif arg.is_tensor and isinstance(given, dict):
+            found[arg.name] = tensor(given, type_, open_, counter)
+            counter += 1
+        else:
+            found[arg.name] = plain_value(arg, given)
+    return found
+
+
+def call(op, given: dict) -> list:
+    """The results, as a flat list. Raises Missing where PyTorch has no such call, and what it raises
+    where it refuses the arguments."""
+    args = [a for a in op.schema.args if a.type != "Generator"]
+    twin = TWINS.get(op.full_name)
+    if twin is not None:
+        result = twin(*(given.get(a.name, plain_default(a)) for a in args))
+    else:
+        result = _call_aten(op, args, given)
+    if isinstance(result, (tuple, list)):
+        return list(itertools.chain.from_iterable(r if isinstance(r, (tuple, list)) else [r] for r in result))
+    return [result]
+
+
+def plain_default(arg):
+    if not arg.has_default:
+        return None
+    return list(arg.default) if isinstance(arg.default, tuple) else arg.default
+
+
+def _call_aten(op, args, given):
+    packet = getattr(aten, op.schema.cpp_name, None)
+    if packet is None:
+        raise Missing("no such operator")
+    positional = [a for a in args if not a.kw_only]
+    # Trailing defaults are left out, so that another overload's arguments fit too.
+    while positional and positional[-1].name not in given:
+        positional.pop()
+    values = [given.get(a.name, plain_default(a)) for a in positional]
+    values = [REDUCTIONS.get(v, v) if a.name == "reduction" else v for a, v in zip(positional, values)]
+    named = {a.name: given[a.name] for a in args if a.kw_only and a.name in given}
+    refused = None
+    for function in (getattr(packet, op.schema.overload or "default", None), packet):
+        if function is None:
+            continue
+        try:
+            return function(*values, **named)
+        except (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError) as error:
+            refused = refused or error
+    raise refused or Missing("no such overload")

@@ -1,0 +1,477 @@
+#include "conformance/inputs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <sstream>
+
+#include "conformance/elements.h"
+#include "mytorch/error.h"
+#include "mytorch/tensor.h"
+#include "mytorch/tensor_impl.h"
+
+namespace mytorch::conformance {
+namespace {
+
+constexpr ScalarType kAllTypes[] = {kFloat32, kFloat64,  kInt64, kInt32, kBool,
+                                    kFloat16, kBFloat16, kUInt8, kInt8,  kInt16};
+
+// JSON has no NaN: such numbers are texts.
+double number(const Json& json) {
+  if (json.is_string()) {
+    const std::string text = json;
+    const double inf = std::numeric_limits<double>::infinity();
+    return text == "nan" ? std::numeric_limits<double>::quiet_NaN() : text == "inf" ? inf : -inf;
+  }
+  return json.is_boolean() ? json.get<bool>() : json.get<double>();
+}
+
+Scalar scalar(const Json& json) {
+  if (json.is_boolean()) return json.get<bool>();
+  if (json.is_number_integer()) return json.get<int64_t>();
+  return number(json);
+}
+
+bool leaves_type_open(const Json& spec) { return spec.is_object() && !spec.contains("dtype"); }
+
+std::vector<const Json*> tensor_specs(const OpArg& arg, const Json& value) {
+  if (!arg.is_tensor()) return {};
+  if (value.is_object()) return {&value};
+  std::vector<const Json*> specs;
+  if (arg.is_tensor_list() && value.is_array()) {
+    for (const Json& item : value) {
+      if (item.is_object()) specs.push_back(&item);
+    }
+  }
+  return specs;
+}
+
+ScalarType type_of(const OpRecord& op, const std::string& arg, const Json& spec, ScalarType open) {
+  if (spec.contains("dtype")) return dtype_from_name(spec.at("dtype").get<std::string>().c_str());
+  const auto type = op.types.find(arg);
+  if (type != op.types.end() && type->second == "bool") return kBool;
+  if (type != op.types.end() && type->second == "index") return kInt64;
+  return open;
+}
+
+void flatten(const Json& json, std::vector<Json>* values, std::vector<int64_t>* shape,
+             size_t depth) {
+  if (!json.is_array()) {
+    values->push_back(json);
+    return;
+  }
+  if (shape->size() == depth) shape->push_back(static_cast<int64_t>(json.size()));
+  for (const Json& item : json) flatten(item, values, shape, depth + 1);
+}
+
+// What is mixed among ordinary values: the ends of a type's range, or tamer numbers.
+Element special_element(ScalarType dtype, bool tame, Random& random) {
+  if (dtype == kBool) return Element::of_int(random.integer(0, 2));
+  if (is_integral(dtype) && tame) {
+    const int64_t values[] = {0, 1, dtype == kUInt8 ? 4 : -1, 2, 3, 11};
+    return Element::of_int(values[random.integer(0, 6)]);
+  }
+  if (is_integral(dtype)) {
+    const int bits = static_cast<int>(element_size(dtype)) * 8;
+    const bool is_signed = dtype != kUInt8;
+    const int64_t low = is_signed ? -(int64_t{1} << (bits - 2)) * 2 : 0;
+    const int64_t high = is_signed ? ~low : 255;
+    const int64_t values[] = {0, 1, is_signed ? -1 : 2, low, high, low + 1, high - 1, 2, 3};
+    return Element::of_int(values[random.integer(0, 9)]);
+  }
+  const double inf = std::numeric_limits<double>::infinity();
+  const double huge = tame ? 8.25 : dtype == kFloat16 ? 6e4 : dtype == kFloat64 ? 1e300 : 1e38;
+  const double tiny = tame ? 1e-3 : dtype == kFloat16 ? 6e-8 : dtype == kFloat64 ? 1e-310 : 1e-40;
+  const double some = tame ? 5 : 100;
+  const double values[] = {std::nan(""), inf,   -inf, 0.0,   -0.0, 1.0,   -1.0, 0.5,  -0.5,
+                           huge,         -huge, tiny, -tiny, some, -some, 2.0,  1e-3, 6.5};
+  return Element::of_float(values[random.integer(0, 18)]);
+}
+
+// Where elements come from: random numbers, or the rule of golden cases.
+struct Source {
+  Random random;
+  bool golden = false;
+  int64_t tensors = 0;  // made so far
+};
+
+// codegen/golden.py has the same rule, in integers.
+std::vector<Element> golden_elements(const Json& spec, ScalarType dtype, int64_t count,
+                                     int64_t tensor) {
+  std::vector<Element> elements;
+  auto bound = [&](const char* key, double otherwise) {
+    return spec.contains(key) ? number(spec.at(key)) : otherwise;
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t r = (i * 37 + tensor * 11 + 5) % 101;
+    if (dtype == kBool) {
+      elements.push_back(Element::of_int(r % 2));
+    } else if (is_floating_point(dtype)) {
+      const auto low = static_cast<int64_t>(std::floor(bound("low", -1) * 64));
+      const auto high = static_cast<int64_t>(std::floor(bound("high", 1) * 64));
+      elements.push_back(Element::of_float(static_cast<double>(low + (high - low) * r / 101) / 64));
+    } else {
+      auto low = static_cast<int64_t>(std::ceil(bound("low", -1)));
+      const auto high = static_cast<int64_t>(std::ceil(bound("high", 2)));
+      if (dtype == kUInt8) low = std::max<int64_t>(low, 0);
+      const bool unique = spec.value("unique", false);
+      elements.push_back(
+          Element::of_int(low + (unique ? r : r % std::max<int64_t>(high - low, 1))));
+    }
+  }
+  return elements;
+}
+
+std::vector<Element> draw(const Json& spec, ScalarType dtype, int64_t count, Source& source) {
+  if (source.golden) return golden_elements(spec, dtype, count, source.tensors);
+  Random& random = source.random;
+  std::vector<Element> elements;
+  const std::string special = spec.value("special", "");
+  const bool given = spec.contains("low") || spec.contains("high");
+  const double low = spec.contains("low") ? number(spec.at("low")) : -1;
+  const double high = spec.contains("high") ? number(spec.at("high")) : 1;
+  const double away = spec.contains("away") ? number(spec.at("away")) : 0;  // from 0
+  std::set<std::pair<int64_t, double>> seen;
+  while (static_cast<int64_t>(elements.size()) < count) {
+    Element e;
+    if (!special.empty() && random.integer(0, 3) == 0) {
+      e = special_element(dtype, special == "tame", random);
+    } else if (dtype == kBool) {
+      e = Element::of_int(random.integer(0, 2));
+    } else if (is_integral(dtype)) {
+      int64_t from = static_cast<int64_t>(std::ceil(given ? low : -1));
+      int64_t to = static_cast<int64_t>(std::ceil(given ? high : 2));
+      if (dtype == kUInt8) from = std::max<int64_t>(from, 0);
+      to = std::max(to, from + 1);
+      e = Element::of_int(random.integer(from, to));
+    } else {
+      double value = random.uniform(low, high);
+      while (std::abs(value) < away) value = random.uniform(low, high);
+      e = Element::of_float(value);
+    }
+    if (spec.value("unique", false) && dtype != kBool) {
+      const Element stored = round_trip(e, dtype);
+      const bool is_new = seen.insert({stored.i, stored.d}).second;
+      // A narrow range of a narrow type has too few values: then the rest repeats.
+      if (!is_new && seen.size() + 1 < 40 && random.integer(0, 200) != 0) continue;
+    }
+    elements.push_back(e);
+  }
+  return elements;
+}
+
+struct Geometry {
+  std::vector<int64_t> memory;  // the shape of the memory that is allocated
+  std::vector<int64_t> strides;
+  std::vector<int64_t> drawn;  // the shape whose elements differ
+};
+
+std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t step = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = step;
+    step *= std::max<int64_t>(shape[i], 1);
+  }
+  return strides;
+}
+
+Geometry geometry(const std::vector<int64_t>& shape, const std::string& layout) {
+  Geometry g{shape, contiguous_strides(shape), shape};
+  const size_t n = shape.size();
+  if (layout == "transposed" && n >= 2) {
+    std::swap(g.memory[n - 1], g.memory[n - 2]);
+    g.strides = contiguous_strides(g.memory);
+    std::swap(g.strides[n - 1], g.strides[n - 2]);
+  } else if (layout == "sliced" && n >= 1) {
+    g.memory[n - 1] *= 2;
+    g.strides = contiguous_strides(g.memory);
+    g.strides[n - 1] *= 2;
+  } else if (layout == "broadcast" && n >= 1 && shape[0] > 0) {
+    g.memory[0] = g.drawn[0] = 1;
+    g.strides = contiguous_strides(g.memory);
+    g.strides[0] = 0;
+  } else if (layout == "channels_last" && n >= 3) {
+    std::rotate(g.memory.begin() + 1, g.memory.begin() + 2, g.memory.end());
+    g.strides = contiguous_strides(g.memory);
+    std::rotate(g.strides.begin() + 1, g.strides.end() - 1, g.strides.end());
+  }
+  return g;
+}
+
+int64_t product(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+Tensor place(const std::vector<int64_t>& shape, const Geometry& g, ScalarType dtype,
+             const std::vector<Element>& elements, Device device) {
+  const std::vector<int64_t> linear = {product(g.memory)};
+  Tensor memory = call("empty", {linear}, {{"dtype", Value(dtype)}})[0].tensor();
+  auto* bytes = static_cast<char*>(memory.raw_mutable_data());
+  for (int64_t i = 0; i < linear[0]; ++i) store(Element::of_int(1 + i % 3), dtype, bytes, i);
+  int64_t next = 0;
+  for_each_offset(g.drawn, g.strides,
+                  [&](int64_t offset) { store(elements[next++], dtype, bytes, offset); });
+  if (!device.is_cpu()) memory = call("to.device", {memory, device})[0].tensor();
+  return Tensor::adopt(new_view(memory.impl(), shape, g.strides, 0));
+}
+
+Tensor make_tensor(const Json& spec, ScalarType dtype, Source& source, Device device) {
+  std::vector<Json> values;
+  std::vector<int64_t> shape;
+  if (spec.contains("values")) flatten(spec.at("values"), &values, &shape, 0);
+  if (spec.contains("shape")) shape = spec.at("shape").get<std::vector<int64_t>>();
+  const Geometry g = geometry(shape, spec.value("layout", "contiguous"));
+  const int64_t count = product(g.drawn);
+  std::vector<Element> elements;
+  if (values.empty()) {
+    elements = draw(spec, dtype, count, source);
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      const Json& value = values[i % values.size()];
+      elements.push_back(is_floating_point(dtype) || !value.is_number_integer()
+                             ? Element::of_float(number(value))
+                             : Element::of_int(value.get<int64_t>()));
+    }
+  }
+  if (spec.value("sorted", false) && !shape.empty() && shape.back() > 0) {
+    for (int64_t row = 0; row < count; row += shape.back()) {
+      std::sort(elements.begin() + row, elements.begin() + row + shape.back(),
+                [](const Element& a, const Element& b) { return a.as_double() < b.as_double(); });
+    }
+  }
+  ++source.tensors;
+  return place(shape, g, dtype, elements, device);
+}
+
+Value make_value(const OpRecord& op, const OpArg& arg, const Json& json, Source& source,
+                 Device device, ScalarType open) {
+  if (json.is_null()) return {};
+  if (arg.is_tensor_list()) {
+    std::vector<Tensor> tensors;
+    for (const Json& item : json) {
+      tensors.push_back(item.is_null()
+                            ? Tensor()
+                            : make_tensor(item, type_of(op, arg.name, item, open), source, device));
+    }
+    return tensors;
+  }
+  if (arg.is_tensor() && json.is_object()) {
+    return make_tensor(json, type_of(op, arg.name, json, open), source, device);
+  }
+  const std::string type = arg.type.substr(0, arg.type.find_first_of("?["));
+  if (type == "Generator") return Generator(json.at("seed").get<uint64_t>());
+  if (type == "ScalarType") return dtype_from_name(json.get<std::string>().c_str());
+  if (type == "Device") return device;
+  if (json.is_array()) {
+    if (type == "float") {
+      std::vector<double> list;
+      for (const Json& item : json) list.push_back(number(item));
+      return list;
+    }
+    std::vector<int64_t> list;
+    for (const Json& item : json) list.push_back(scalar(item).to_int());
+    return list;
+  }
+  if (type == "str") return json.get<std::string>();
+  return scalar(json);
+}
+
+}  // namespace
+
+uint64_t Random::next() {
+  uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+double Random::uniform(double low, double high) {
+  return low + (high - low) * (static_cast<double>(next() >> 11) * 0x1p-53);
+}
+
+int64_t Random::integer(int64_t low, int64_t high) {
+  const uint64_t width = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  return static_cast<int64_t>(static_cast<uint64_t>(low) + (width == 0 ? 0 : next() % width));
+}
+
+bool Case::special() const {
+  for (const auto& [name, value] : sample->at("args").items()) {
+    const std::string text = value.dump();
+    for (const char* word : {"\"special\"", "\"nan\"", "inf\""}) {
+      if (text.find(word) != std::string::npos) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<Case> cases_of(const OpRecord& op) {
+  std::vector<Case> cases;
+  for (const Json& sample : op.samples) {
+    bool open = false;
+    for (const auto& [name, value] : sample.at("args").items()) {
+      const OpArg* arg = op.arg(name);
+      if (arg == nullptr) continue;
+      const auto type = op.types.find(name);
+      const bool fixed =
+          type != op.types.end() && (type->second == "bool" || type->second == "index");
+      for (const Json* spec : tensor_specs(*arg, value)) open |= leaves_type_open(*spec) && !fixed;
+    }
+    Case c{&op, &sample, 0, open};
+    if (!open || sample.contains("error") || sample.value("gradcheck", false)) {
+      if (sample.value("gradcheck", false)) c.dtype = kFloat64;
+      c.typed = false;
+      c.number = static_cast<int>(cases.size());
+      cases.push_back(c);
+      continue;
+    }
+    for (ScalarType dtype : kAllTypes) {
+      if (sample.value("floats", false) && !is_floating_point(dtype)) continue;
+      c.dtype = dtype;
+      c.number = static_cast<int>(cases.size());
+      cases.push_back(c);
+    }
+  }
+  return cases;
+}
+
+std::vector<NamedValue> Arguments::named() const {
+  std::vector<NamedValue> result;
+  for (const auto& [name, value] : values) result.emplace_back(name, value);
+  return result;
+}
+
+const Value* Arguments::find(const std::string& name) const {
+  for (const auto& [known, value] : values) {
+    if (known == name) return &value;
+  }
+  return nullptr;
+}
+
+namespace {
+
+Arguments make(const Case& c, Source source, uint64_t seed, Device device, ScalarType dtype) {
+  Arguments arguments;
+  for (const OpArg& arg : c.op->args) {
+    const auto given = c.sample->at("args").find(arg.name);
+    if (given != c.sample->at("args").end()) {
+      arguments.values.emplace_back(arg.name,
+                                    make_value(*c.op, arg, *given, source, device, dtype));
+    } else if (arg.name == "generator") {
+      arguments.values.emplace_back(arg.name, Generator(seed));
+    } else if (arg.name == "device") {
+      arguments.values.emplace_back(arg.name, device);
+    }
+  }
+  return arguments;
+}
+
+}  // namespace
+
+Arguments make_arguments(const Case& c, uint64_t seed, Device device, ScalarType dtype) {
+  uint64_t mixed = seed * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(c.number);
+  for (char letter : c.op->name)
+    mixed = (mixed ^ static_cast<unsigned char>(letter)) * 0x100000001b3u;
+  return make(c, {Random(mixed)}, mixed, device, dtype);
+}
+
+Arguments make_golden_arguments(const Case& c, Device device) {
+  return make(c, {Random(0), true}, 0, device, c.dtype);
+}
+
+Tensor copy_of(const Tensor& tensor) {
+  if (!tensor.defined()) return tensor;
+  const Tensor& t = tensor;
+  const int64_t elements = static_cast<int64_t>(t.impl()->storage->bytes) / t.element_size();
+  const int64_t before = t.storage_offset();
+  // The whole memory, as one flat tensor of the same type; its copy gets the same view.
+  const Tensor flat = Tensor::adopt(new_view(t.impl(), {elements}, {1}, -before));
+  const Tensor copy = call("clone", {flat})[0].tensor();
+  return Tensor::adopt(new_view(copy.impl(), t.sizes(), t.strides(), before));
+}
+
+Arguments copy_of(const Arguments& arguments) {
+  Arguments copy;
+  for (const auto& [name, value] : arguments.values) {
+    if (const auto* tensor = std::get_if<Tensor>(&value.variant())) {
+      copy.values.emplace_back(name, copy_of(*tensor));
+    } else if (const auto* list = std::get_if<std::vector<Tensor>>(&value.variant())) {
+      std::vector<Tensor> tensors;
+      for (const Tensor& t : *list) tensors.push_back(copy_of(t));
+      copy.values.emplace_back(name, tensors);
+    } else if (const auto* generator = std::get_if<Generator>(&value.variant())) {
+      Generator fresh(generator->seed());
+      fresh.set_call(generator->call());
+      copy.values.emplace_back(name, fresh);
+    } else {
+      copy.values.emplace_back(name, value);
+    }
+  }
+  return copy;
+}
+
+std::string storage_bytes(const Tensor& tensor) {
+  if (!tensor.defined()) return "";
+  const int64_t elements =
+      static_cast<int64_t>(tensor.impl()->storage->bytes) / tensor.element_size();
+  Tensor flat = Tensor::adopt(new_view(tensor.impl(), {elements}, {1}, -tensor.storage_offset()));
+  if (!flat.device().is_cpu()) flat = call("to.device", {flat, kCPU})[0].tensor();
+  return {static_cast<const char*>(flat.raw_data()),
+          static_cast<size_t>(elements * tensor.element_size())};
+}
+
+std::string describe(const Arguments& arguments) {
+  std::ostringstream out;
+  auto one = [&](const Tensor& t) {
+    if (!t.defined()) {
+      out << "None";
+      return;
+    }
+    out << dtype_name(t.dtype()) << "[";
+    for (size_t i = 0; i < t.sizes().size(); ++i) out << (i ? ", " : "") << t.sizes()[i];
+    out << "]";
+    if (!t.is_contiguous()) {
+      out << " strides [";
+      for (size_t i = 0; i < t.strides().size(); ++i) out << (i ? ", " : "") << t.strides()[i];
+      out << "]";
+    }
+  };
+  bool first = true;
+  for (const auto& [name, value] : arguments.values) {
+    out << (first ? "" : ", ") << name << "=";
+    first = false;
+    const auto& v = value.variant();
+    if (const auto* tensor = std::get_if<Tensor>(&v)) {
+      one(*tensor);
+    } else if (const auto* list = std::get_if<std::vector<Tensor>>(&v)) {
+      out << "(";
+      for (size_t i = 0; i < list->size(); ++i) {
+        out << (i ? ", " : "");
+        one((*list)[i]);
+      }
+      out << ")";
+    } else if (const auto* s = std::get_if<Scalar>(&v)) {
+      if (s->is_float())
+        out << s->to_double();
+      else
+        out << s->to_int();
+    } else if (const auto* ints = std::get_if<std::vector<int64_t>>(&v)) {
+      out << "[";
+      for (size_t i = 0; i < ints->size(); ++i) out << (i ? ", " : "") << (*ints)[i];
+      out << "]";
+    } else if (const auto* text = std::get_if<std::string>(&v)) {
+      out << *text;
+    } else if (const auto* type = std::get_if<ScalarType>(&v)) {
+      out << dtype_name(*type);
+    } else {
+      out << value.type_name();
+    }
+  }
+  return out.str();
+}
+
+}  // namespace mytorch::conformance

@@ -1,0 +1,111 @@
+#include "conformance/score.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <sstream>
+
+namespace mytorch::conformance {
+namespace {
+
+std::string routes_text(const Score& score) {
+  std::string text;
+  for (const Route route :
+       {Route::kNative, Route::kView, Route::kComposite, Route::kFallback, Route::kNone}) {
+    const int n = score.routes[static_cast<int>(route)];
+    if (n == 0) continue;
+    text += (text.empty() ? "" : ", ") + std::to_string(n) + " " +
+            (route == Route::kNone ? "refused" : route_name(route));
+  }
+  return text;
+}
+
+std::string number_text(double value) {
+  std::ostringstream text;
+  text << std::setprecision(2) << value;
+  return text.str();
+}
+
+}  // namespace
+
+double Summary::native_share() const {
+  const int fallback = routes[static_cast<int>(Route::kFallback)];
+  return ops == 0 ? 0 : static_cast<double>(ops - fallback) / ops;
+}
+
+Summary summary(const Report& report) {
+  Summary s;
+  for (const auto& [op, score] : report.scores) {
+    ++s.ops;
+    s.passed += score.failed == 0 ? 1 : 0;
+    ++s.routes[static_cast<int>(score.route())];
+  }
+  return s;
+}
+
+void print_table(const Report& report, const Options& options, std::ostream& out) {
+  size_t width = 8;
+  for (const auto& [op, score] : report.scores) width = std::max(width, op.size());
+  const auto column = static_cast<int>(width + 2);
+  out << std::left << std::setw(column) << "operator" << std::setw(11) << "route" << std::setw(6)
+      << "" << std::setw(9) << "worst"
+      << "cases\n";
+  for (const auto& [op, score] : report.scores) {
+    out << std::setw(column) << op << std::setw(11) << route_name(score.route()) << std::setw(6)
+        << (score.failed == 0 ? "pass" : "FAIL") << std::setw(9) << number_text(score.worst)
+        << routes_text(score) << "\n";
+    if (score.failed != 0) {
+      out << "    " << score.failed
+          << " failed: " << reproducer(options, op, score.failures.front().number) << "\n";
+    }
+  }
+  const Summary s = summary(report);
+  out << "\nworst: the largest error of an element, in what is allowed for it.\n";
+  out << report.cases << " cases, " << std::max(0, report.cases - report.failed) << " passed, "
+      << report.failed << " failed (seed " << options.seed << ")\n";
+  out << "score: " << s.passed << " of " << s.ops << " operators pass; "
+      << s.routes[static_cast<int>(Route::kNative)] << " native, "
+      << s.routes[static_cast<int>(Route::kComposite)] << " composite, "
+      << s.routes[static_cast<int>(Route::kView)] << " views, "
+      << s.routes[static_cast<int>(Route::kFallback)] << " need the fallback ("
+      << std::lround(1000 * s.native_share()) / 10.0 << " % do not)" << std::endl;
+}
+
+Json to_json(const std::vector<ContractResult>& contract, const Report& report,
+             const Options& options) {
+  Json json = {{"backend", options.backend}, {"device", options.device}, {"seed", options.seed}};
+  json["contract"] = Json::array();
+  for (const ContractResult& r : contract) {
+    json["contract"].push_back({{"test", r.name}, {"passed", r.passed()}, {"what", r.what}});
+  }
+  json["ops"] = Json::array();
+  for (const auto& [op, score] : report.scores) {
+    Json row = {{"op", op},
+                {"route", route_name(score.route())},
+                {"cases", score.cases},
+                {"failed", score.failed},
+                {"worst", std::min(score.worst, 1e300)}};
+    for (int i = 0; i < 5; ++i) row["routes"][route_name(static_cast<Route>(i))] = score.routes[i];
+    row["failures"] = Json::array();
+    for (const Failure& f : score.failures) {
+      row["failures"].push_back({{"case", f.number},
+                                 {"check", f.check},
+                                 {"arguments", f.arguments},
+                                 {"what", f.what},
+                                 {"reproducer", reproducer(options, f.op, f.number)}});
+    }
+    json["ops"].push_back(row);
+  }
+  const Summary s = summary(report);
+  json["score"] = {{"operators", s.ops},
+                   {"passed", s.passed},
+                   {"cases", report.cases},
+                   {"failed", report.failed},
+                   {"native", s.routes[static_cast<int>(Route::kNative)]},
+                   {"composite", s.routes[static_cast<int>(Route::kComposite)]},
+                   {"views", s.routes[static_cast<int>(Route::kView)]},
+                   {"fallback", s.routes[static_cast<int>(Route::kFallback)]}};
+  return json;
+}
+
+}  // namespace mytorch::conformance

@@ -1,0 +1,11 @@
+// Everything a kernel author needs, in C++20 over mytorch/abi.h. Header-only: a backend links
+// nothing of mytorch. Random numbers are apart, in mytorch/backend/philox.h.
+#pragma once
+
+#include "mytorch/abi.h"               // IWYU pragma: export
+#include "mytorch/backend/dtype.h"     // IWYU pragma: export
+#include "mytorch/backend/error.h"     // IWYU pragma: export
+#include "mytorch/backend/iterate.h"   // IWYU pragma: export
+#include "mytorch/backend/kernel.h"    // IWYU pragma: export
+#include "mytorch/backend/parallel.h"  // IWYU pragma: export
+#include "mytorch/backend/tensor.h"    // IWYU pragma: export

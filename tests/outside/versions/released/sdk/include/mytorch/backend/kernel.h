@@ -1,0 +1,155 @@
+// Kernels as table entries, and the backend that carries the table.
+//
+//   void bmm(mt_ctx& ctx, const mt_args_bmm& args);
+//   const char* bmm_supports(const mt_args_bmm& args);   // NULL, or why not
+//
+//   constexpr mt_candidate kCandidates[] = {
+//       sdk::kernel<&bmm, &bmm_supports>("bmm", MT_HASH_bmm, "packed_gemm", 0, MT_TAKES_STRIDED),
+//   };
+//
+//   extern "C" MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
+//     return sdk::fill_backend(host, backend, {.name = "mine", .version = "1.0",
+//                                              .device_type = "cpu", .candidates = kCandidates});
+//   }
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+#include "mytorch/abi.h"
+#include "mytorch/backend/error.h"
+
+namespace mytorch::sdk {
+inline namespace v1 {
+
+namespace internal {
+
+// The argument struct of a kernel or of a supports function.
+template <class F>
+struct ArgsOf;
+template <class Args>
+struct ArgsOf<void (*)(mt_ctx&, const Args&)> {
+  using type = Args;
+};
+template <class Args>
+struct ArgsOf<const char* (*)(const Args&)> {
+  using type = Args;
+};
+
+// Calls f with the arguments; those of an older host, which knew fewer fields, with the rest zero.
+template <class Args, class F>
+decltype(auto) with_args(const void* given, F&& f) {
+  const size_t size = static_cast<const mt_args_header*>(given)->size;
+  if (size >= sizeof(Args)) return f(*static_cast<const Args*>(given));
+  Args full;
+  std::memset(static_cast<void*>(&full), 0, sizeof(full));
+  std::memcpy(static_cast<void*>(&full), given, size);
+  return f(static_cast<const Args&>(full));
+}
+
+}  // namespace internal
+
+// Turns `void kernel(mt_ctx&, const mt_args_X&)` into an mt_run_fn.
+template <auto kernel_fn>
+int run_entry(void* /*self*/, mt_ctx* ctx, const void* args) noexcept {
+  using Args = typename internal::ArgsOf<decltype(kernel_fn)>::type;
+  return guarded(ctx, [&] {
+    internal::with_args<Args>(args, [&](const Args& full) { kernel_fn(*ctx, full); });
+  });
+}
+
+// Turns `const char* supports(const mt_args_X&)` into an mt_supports_fn.
+template <auto supports_fn>
+const char* supports_entry(void* /*self*/, const void* args) noexcept {
+  using Args = typename internal::ArgsOf<decltype(supports_fn)>::type;
+  return internal::with_args<Args>(args, [](const Args& full) { return supports_fn(full); });
+}
+
+// A table entry. `op` is the full name, "add.Tensor"; `flags` are MT_TAKES_*.
+template <auto kernel_fn, auto supports_fn = nullptr>
+constexpr mt_candidate kernel(const char* op, uint64_t hash, const char* name, int32_t priority = 0,
+                              uint32_t flags = 0) {
+  mt_candidate candidate{};
+  candidate.size = sizeof(mt_candidate);
+  candidate.op = op;
+  candidate.hash = hash;
+  candidate.name = name;
+  candidate.priority = priority;
+  candidate.flags = flags;
+  candidate.run = &run_entry<kernel_fn>;
+  // By its type: under a sanitizer GCC does not compare functions at compile time.
+  if constexpr (!std::is_null_pointer_v<decltype(supports_fn)>) {
+    candidate.supports = &supports_entry<supports_fn>;
+  }
+  return candidate;
+}
+
+// What a backend is, in the order in which people tell it.
+struct BackendInfo {
+  const char* name = nullptr;
+  const char* version = nullptr;
+  const char* device_type = nullptr;
+  std::span<const mt_candidate> candidates;  // must live forever
+  decltype(mt_backend::compile) compile = nullptr;
+  int32_t compile_priority = 0;
+  uint32_t flags = 0;
+  const char* (*describe)(void* self) = nullptr;
+  const mt_device_ops* device = nullptr;
+  void* self = nullptr;
+};
+
+// The host that loaded this backend; NULL before fill_backend.
+inline const mt_host*& host() {
+  static const mt_host* current = nullptr;
+  return current;
+}
+
+// The body of mt_backend_init. Writes only the fields that the host's struct has.
+inline int fill_backend(const mt_host* loader, mt_backend* backend, const BackendInfo& info) {
+  if (loader->abi_major != MT_ABI_MAJOR) {
+    if (loader->set_error != nullptr) {
+      loader->set_error(MT_ERROR_UNSUPPORTED,
+                        "this backend was built for another major version of the mytorch ABI");
+    }
+    return MT_ERROR_UNSUPPORTED;
+  }
+  host() = loader;
+  mt_backend filled{};
+  filled.size = std::min(backend->size, sizeof(mt_backend));
+  filled.abi_major = MT_ABI_MAJOR;
+  filled.abi_minor = MT_ABI_MINOR;
+  filled.name = info.name;
+  filled.version = info.version;
+  filled.device_type = info.device_type;
+  filled.self = info.self;
+  filled.device = info.device;
+  filled.candidates = info.candidates.data();
+  filled.num_candidates = static_cast<int64_t>(info.candidates.size());
+  filled.compile = info.compile;
+  filled.compile_priority = info.compile_priority;
+  filled.flags = info.flags;
+  filled.describe = info.describe;
+  std::memcpy(backend, &filled, filled.size);
+  return MT_OK;
+}
+
+// Turns `void compile(const mt_program&, mt_dtype compute, std::span<const mt_dtype> types,
+// mt_candidate&)` into mt_backend::compile. Throw Declined{} for a program that is not taken.
+template <auto compile_fn>
+int compile_entry(void* /*self*/, const mt_program* program, mt_dtype compute,
+                  const mt_dtype* types, int32_t num_types, mt_candidate* candidate) noexcept {
+  return status_of(
+      [&] {
+        compile_fn(*program, compute, std::span(types, static_cast<size_t>(num_types)), *candidate);
+      },
+      [](int status, const char* message) {
+        if (host() != nullptr && host()->set_error != nullptr) host()->set_error(status, message);
+      });
+}
+
+}  // namespace v1
+}  // namespace mytorch::sdk

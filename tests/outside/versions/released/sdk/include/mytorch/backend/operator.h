@@ -1,0 +1,72 @@
+// Operators that a backend brings: docs/custom_operators.md.
+//
+//   struct args_scale {  // the arguments in the schema's order, then the results
+//     mt_args_header header;
+//     const mt_tensor* x;
+//     double by;
+//     const mt_tensor* out;
+//   };
+//   void infer_scale(const args_scale& args, mt_result* results) {
+//     sdk::describe(results[0], sdk::TensorView(args.x).shape(), args.x->dl.dtype);
+//   }
+//   constexpr mt_operator kOperators[] = {
+//       sdk::custom_operator<&infer_scale>("chip::scale(Tensor x, *, float by=2) -> Tensor",
+//                                          "by * x", "none"),
+//   };
+//
+// and in mt_backend_init, after fill_backend: sdk::bring_operators(*backend, kOperators).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "mytorch/abi.h"
+#include "mytorch/backend/error.h"
+#include "mytorch/backend/kernel.h"
+
+namespace mytorch::sdk {
+inline namespace v1 {
+
+namespace internal {
+template <class Args>
+struct ArgsOf<void (*)(const Args&, mt_result*)> {
+  using type = Args;
+};
+}  // namespace internal
+
+// Says what a result will be. At most MT_MAX_DIMS dimensions.
+inline void describe(mt_result& result, std::span<const int64_t> shape, mt_dtype dtype) {
+  result.ndim = static_cast<int32_t>(shape.size());
+  result.dtype = dtype;
+  std::copy(shape.begin(), shape.end(), result.shape);
+}
+
+// Turns `void infer(const Args&, mt_result*)` into mt_operator::infer. It throws sdk::Error for
+// arguments that the operator does not take.
+template <auto infer_fn>
+int infer_entry(void* /*self*/, const void* args, mt_result* results) noexcept {
+  using Args = typename internal::ArgsOf<decltype(infer_fn)>::type;
+  return status_of(
+      [&] { internal::with_args<Args>(args, [&](const Args& full) { infer_fn(full, results); }); },
+      [](int status, const char* message) {
+        if (host() != nullptr && host()->set_error != nullptr) host()->set_error(status, message);
+      });
+}
+
+// `gradient` is "none", or the name of the operator that computes it, which comes before.
+template <auto infer_fn>
+constexpr mt_operator custom_operator(const char* schema, const char* doc, const char* gradient) {
+  return {sizeof(mt_operator), schema, doc, gradient, &infer_entry<infer_fn>, nullptr};
+}
+
+// A host that is too old to know of operators leaves them out.
+inline void bring_operators(mt_backend& backend, std::span<const mt_operator> operators) {
+  if (backend.size < offsetof(mt_backend, num_operators) + sizeof(backend.num_operators)) return;
+  backend.operators = operators.data();
+  backend.num_operators = static_cast<int64_t>(operators.size());
+}
+
+}  // namespace v1
+}  // namespace mytorch::sdk

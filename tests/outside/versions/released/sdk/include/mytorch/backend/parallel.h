@@ -1,0 +1,71 @@
+// Loops and scratch memory of a call, through its context.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+#include "mytorch/abi.h"
+#include "mytorch/backend/error.h"
+
+namespace mytorch::sdk {
+inline namespace v1 {
+
+// Calls body(begin, end) over disjoint pieces that cover [begin, end), each at least `grain` long
+// except the last, on the context's threads; an empty range calls nothing. What a body throws
+// arrives here after every piece is done (the first one thrown, where several are).
+template <class F>
+void parallel_for(mt_ctx& ctx, int64_t begin, int64_t end, int64_t grain, F&& body) {
+  using Body = std::remove_reference_t<F>;
+  if (begin >= end) return;
+  if (grain < 1) grain = 1;
+  if (ctx.num_threads <= 1 || end - begin <= grain || ctx.parallel_for == nullptr) {
+    body(begin, end);
+    return;
+  }
+  if constexpr (std::is_nothrow_invocable_v<Body&, int64_t, int64_t>) {
+    ctx.parallel_for(
+        &ctx, begin, end, grain,
+        [](void* user, int64_t b, int64_t e) { (*static_cast<Body*>(user))(b, e); },
+        const_cast<void*>(static_cast<const void*>(std::addressof(body))));
+  } else {
+    struct Job {
+      Body* body;
+      std::atomic<bool> failed{false};
+      std::exception_ptr error;
+    } job{std::addressof(body), {}, {}};
+    ctx.parallel_for(
+        &ctx, begin, end, grain,
+        [](void* user, int64_t b, int64_t e) {
+          Job& shared = *static_cast<Job*>(user);
+          try {
+            (*shared.body)(b, e);
+          } catch (...) {
+            if (!shared.failed.exchange(true)) shared.error = std::current_exception();
+          }
+        },
+        &job);
+    if (job.error) std::rethrow_exception(job.error);
+  }
+}
+
+// Uninitialized, 64-byte aligned memory of the context's device until the kernel returns. Not
+// inside parallel_for. Throws an Error of kind out of memory.
+template <class T>
+T* scratch(mt_ctx& ctx, int64_t n) {
+  static_assert(std::is_trivially_destructible_v<T>,
+                "scratch memory is given back without destructors");
+  const size_t bytes = static_cast<size_t>(n) * sizeof(T);
+  void* memory = ctx.scratch(&ctx, bytes == 0 ? 1 : bytes);
+  if (memory == nullptr) {
+    throw Error(MT_ERROR_OUT_OF_MEMORY, "no " + std::to_string(bytes) + " bytes of scratch memory");
+  }
+  return static_cast<T*>(memory);
+}
+
+}  // namespace v1
+}  // namespace mytorch::sdk
