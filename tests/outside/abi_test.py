@@ -77,7 +77,9 @@ def wrong(old: dict[str, str], new: dict[str, str], structs: dict[str, list[str]
             found.append(f"{name} was {value} and is {new[name]}")
     for name, value in new.items():
         struct = name.split(".")[0]
-        if "." in name and name not in old and struct in old and int(value.split("+")[0]) < int(old[struct]):
+        renames = any(n.startswith(struct + ".") and v == value for n, v in old.items())  # in an unnamed union
+        inside = struct in old and int(value.split("+")[0]) < int(old[struct])
+        if "." in name and name not in old and inside and not renames:
             found.append(f"{name} is new, but not at the end of its struct")
     return found
 
