@@ -7,8 +7,22 @@ bench/harness/cost.cpp evaluates them.
 
 from __future__ import annotations
 
-from codegen.formula import (META_FUNCTIONS, Attribute, Binary, BoolOp, Call, Compare, Conditional,
-                             Constant, FormulaError, Name, Number, Subscript, Tree, Unary)
+from codegen.formula import (
+    META_FUNCTIONS,
+    Attribute,
+    Binary,
+    BoolOp,
+    Call,
+    Compare,
+    Conditional,
+    Constant,
+    FormulaError,
+    Name,
+    Number,
+    Subscript,
+    Tree,
+    Unary,
+)
 
 # What a cost may ask of a tensor beyond what gradients may.
 FUNCTIONS = {**META_FUNCTIONS, "nbytes": "nbytes"}

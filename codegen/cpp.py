@@ -40,11 +40,18 @@ def arg_type(arg: Arg) -> str:
 
 def value_type(arg: Arg) -> str:
     """The type that keeps an argument beyond the call."""
-    kinds = {"TensorList": "std::vector<Tensor>", "const Tensor&": "Tensor", "const Operand&": "Operand",
-             "const Scalar&": "Scalar", "Str": "std::string",
-             "std::optional<std::string_view>": "std::optional<std::string>", "IntList": "Dims",
-             "OptionalIntList": "std::optional<Dims>", "FloatList": "std::vector<double>",
-             "std::optional<FloatList>": "std::optional<std::vector<double>>"}
+    kinds = {
+        "TensorList": "std::vector<Tensor>",
+        "const Tensor&": "Tensor",
+        "const Operand&": "Operand",
+        "const Scalar&": "Scalar",
+        "Str": "std::string",
+        "std::optional<std::string_view>": "std::optional<std::string>",
+        "IntList": "Dims",
+        "OptionalIntList": "std::optional<Dims>",
+        "FloatList": "std::vector<double>",
+        "std::optional<FloatList>": "std::optional<std::vector<double>>",
+    }
     kind = arg_type(arg)
     return kinds.get(kind, kind)
 
@@ -72,8 +79,11 @@ def default(arg: Arg) -> str:
         return " = {" + ", ".join(number(v) for v in value) + "}" if value else f" = {arg_type(arg)}()"
     if arg.type == "ScalarType":
         return " = ScalarType::k" + {"bool": "Bool", "uint8": "UInt8"}.get(
-            value, value.replace("bfloat", "BFloat").replace("float", "Float", 1).replace("int", "Int", 1)
-            if not value.startswith("bfloat") else "BFloat16")
+            value,
+            value.replace("bfloat", "BFloat").replace("float", "Float", 1).replace("int", "Int", 1)
+            if not value.startswith("bfloat")
+            else "BFloat16",
+        )
     if arg.type == "Device":
         return f" = Device({text(value)})"
     if isinstance(value, str):
@@ -88,6 +98,7 @@ def return_type(schema: Schema) -> str:
         if r.type == "Tensor":
             return "std::vector<Tensor>" if r.list else "Tensor"
         return {"int": "int64_t", "float": "double"}.get(r.type, r.type)
+
     kinds = [one(r) for r in schema.returns]
     if not kinds:
         return "void"
@@ -124,7 +135,8 @@ def has_out(op: Op) -> bool:
     if op.derived or op.dynamic or op.meaning == "view" or written(op.schema) is not None:
         return False
     return bool(op.schema.returns) and all(
-        r.type == "Tensor" and not r.list and r.alias is None for r in op.schema.returns)
+        r.type == "Tensor" and not r.list and r.alias is None for r in op.schema.returns
+    )
 
 
 def out_args(op: Op) -> list[str]:

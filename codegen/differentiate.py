@@ -61,9 +61,7 @@ class _Reverse:
                 self._active[node] = False
             else:
                 rules = NODE_OPS[found.op].derivatives
-                self._active[node] = any(
-                    rule and self.active(a) for rule, a in zip(rules, found.args)
-                )
+                self._active[node] = any(rule and self.active(a) for rule, a in zip(rules, found.args))
         return self._active[node]
 
     def _select(self, guard: tuple[int, bool], value: int) -> int:
@@ -76,9 +74,7 @@ class _Reverse:
         while True:
             groups: dict[Guards, int] = {}
             for guards, value in items:
-                groups[guards] = (
-                    self.graph.make("add", groups[guards], value) if guards in groups else value
-                )
+                groups[guards] = self.graph.make("add", groups[guards], value) if guards in groups else value
             items = list(groups.items())
             if len(items) == 1:
                 return items[0]
@@ -184,12 +180,7 @@ class Derived:
 
 
 def differentiate(
-    body: Body,
-    name: str,
-    wanted: list[str],
-    grads: dict[str, str],
-    results: dict[str, str],
-    arg_order: list[str],
+    body: Body, name: str, wanted: list[str], grads: dict[str, str], results: dict[str, str], arg_order: list[str]
 ) -> Derived:
     """Differentiates every variant of a pointwise body.
 
@@ -206,11 +197,7 @@ def differentiate(
         programs = []
         for i, (graph, roots) in enumerate(variants):
             ends = [(w, roots[w] if w in roots else graph.const(0.0)) for w in outputs]
-            programs.append(
-                finish(
-                    graph, name, ends, [*grads.values(), *arg_order, *results.values()], variant=i
-                )
-            )
+            programs.append(finish(graph, name, ends, [*grads.values(), *arg_order, *results.values()], variant=i))
         read = {n.name for p in programs for n in p.inputs} - set(grads.values())
         saved = tuple(n for n in [*arg_order, *results.values()] if n in read)
         ways.append(Derived(tuple(programs), outputs, zero, saved))

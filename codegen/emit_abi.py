@@ -12,18 +12,26 @@ from codegen.model import Op
 
 
 def header(name: str, ops: list[Op], lock: Lock) -> str:
-    guard = f"MYTORCH_ABI_OPS_H_{name.upper()}"
-    lines = [BANNER.strip(),
-             f"// {name} for kernels: the argument struct of each overload, and the hash of its schema.",
-             f"#ifndef {guard}", f"#define {guard}", "", '#include "mytorch/abi.h"', ""]
+    lines = [
+        BANNER.strip(),
+        f"// {name} for kernels: the argument struct of each overload, and the hash of its schema.",
+        "#pragma once",
+        "",
+        '#include "mytorch/abi.h"',
+        "",
+    ]
     for op in ops:
         sid = op.schema.struct_id
-        lines += [f"// {op.schema}", f"#define MT_HASH_{sid} 0x{op.schema.hash:016x}ull",
-                  f"typedef struct mt_args_{sid} {{", f'  MT_OPERATOR("{op.full_name}", MT_HASH_{sid})',
-                  "  mt_args_header header;"]
+        lines += [
+            f"// {op.schema}",
+            f"#define MT_HASH_{sid} 0x{op.schema.hash:016x}ull",
+            f"typedef struct mt_args_{sid} {{",
+            f'  MT_OPERATOR("{op.full_name}", MT_HASH_{sid})',
+            "  mt_args_header header;",
+        ]
         lines += [f"  {f.c_type} {f.name};" for f in lock.fields(op.full_name)]
         lines += [f"}} mt_args_{sid};", ""]
-    return "\n".join(lines + [f"#endif  // {guard}", ""])
+    return "\n".join(lines)
 
 
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
@@ -32,9 +40,15 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     names = by_name([op for op in ops if op.has_kernel])
     files = {f"{folder}/abi_ops/{name}.h": header(name, group, lock) for name, group in names.items()}
     files[f"{folder}/abi_ops.h"] = "\n".join(
-        [BANNER.strip(), "// Every operator that kernels may implement.", "#ifndef MYTORCH_ABI_OPS_H_",
-         "#define MYTORCH_ABI_OPS_H_", "", *(f'#include "mytorch/abi_ops/{name}.h"' for name in sorted(names)), "",
-         "#endif  // MYTORCH_ABI_OPS_H_", ""])
+        [
+            BANNER.strip(),
+            "// Every operator that kernels may implement.",
+            "#pragma once",
+            "",
+            *(f'#include "mytorch/abi_ops/{name}.h"' for name in sorted(names)),
+            "",
+        ]
+    )
     return files
 
 

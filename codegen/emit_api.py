@@ -25,8 +25,16 @@ def comment(op: Op, indent: str = "") -> list[str]:
 
 
 def op_header(name: str, ops: list[Op]) -> str:
-    lines = [cpp.BANNER.strip(), f"// {name}: {ops[0].doc}", "#pragma once", "", '#include "mytorch/tensor.h"', "",
-             "namespace mytorch {", ""]
+    lines = [
+        cpp.BANNER.strip(),
+        f"// {name}: {ops[0].doc}",
+        "#pragma once",
+        "",
+        '#include "mytorch/tensor.h"',
+        "",
+        "namespace mytorch {",
+        "",
+    ]
     for op in ops:
         s = op.schema
         w = cpp.written(s)
@@ -68,21 +76,32 @@ def method_bodies(ops: list[Op]) -> str:
         rest = [a for a in s.args if a.name != "self"]
         call = ", ".join("*this" if a.name == "self" else a.name for a in s.args)
         result = "const Tensor&" if cpp.written(s) is not None else cpp.return_type(s)
-        lines.append(f"{result} Tensor::{s.cpp_name}({cpp.params(rest)}) const {{ "
-                     f"return mytorch::{s.cpp_name}({call}); }}")
+        lines.append(
+            f"{result} Tensor::{s.cpp_name}({cpp.params(rest)}) const {{ " f"return mytorch::{s.cpp_name}({call}); }}"
+        )
         if cpp.has_inplace(op):
-            lines.append(f"const Tensor& Tensor::{s.cpp_name}_({cpp.params(rest)}) const {{ "
-                         f"return mytorch::{s.cpp_name}_({call}); }}")
+            lines.append(
+                f"const Tensor& Tensor::{s.cpp_name}_({cpp.params(rest)}) const {{ "
+                f"return mytorch::{s.cpp_name}_({call}); }}"
+            )
     lines += ["", "}  // namespace mytorch", ""]
     return "\n".join(lines)
 
 
 def bodies(ops: list[Op]) -> str:
     """Declarations of what the records name: shape functions, views, composites."""
-    lines = [cpp.BANNER.strip(),
-             "// The functions that records name, defined by hand in ops/. Several records may name one.",
-             "#pragma once", "", "#include <tuple>", "", '#include "mytorch/tensor.h"', '#include "ops/spec.h"', "",
-             "namespace mytorch {"]
+    lines = [
+        cpp.BANNER.strip(),
+        "// The functions that records name, defined by hand in ops/. Several records may name one.",
+        "#pragma once",
+        "",
+        "#include <tuple>",
+        "",
+        '#include "mytorch/tensor.h"',
+        '#include "ops/spec.h"',
+        "",
+        "namespace mytorch {",
+    ]
     seen: set[str] = set()
 
     def declare(space: str, result: str, op: Op) -> None:
@@ -110,10 +129,18 @@ def bodies(ops: list[Op]) -> str:
 
 def below(name: str, ops: list[Op]) -> str:
     """Declarations of an op under the layers, and of its row in the table, for all overloads."""
-    lines = [cpp.BANNER.strip(),
-             f"// {name} under all layers (below::NAME_OVERLOAD), and its row in the table.",
-             "#pragma once", "", '#include "dispatcher/table/op.h"', '#include "mytorch/tensor.h"', "",
-             "namespace mytorch {", "", "namespace entries {"]
+    lines = [
+        cpp.BANNER.strip(),
+        f"// {name} under all layers (below::NAME_OVERLOAD), and its row in the table.",
+        "#pragma once",
+        "",
+        '#include "dispatcher/table/op.h"',
+        '#include "mytorch/tensor.h"',
+        "",
+        "namespace mytorch {",
+        "",
+        "namespace entries {",
+    ]
     lines += [f"extern OpEntry {op.schema.struct_id};" for op in ops]
     lines += ["}  // namespace entries", "", "namespace below {"]
     for op in ops:
@@ -128,8 +155,10 @@ def below(name: str, ops: list[Op]) -> str:
     lines += ["}  // namespace below", ""]
     if ops[0].derived:
         lines += ["// Through the layers, computing only what is wanted.", "namespace derived {"]
-        lines += [f"{cpp.return_type(op.schema)} {op.schema.struct_id}(const bool* wanted, "
-                  f"{cpp.params(op.schema.args)});" for op in ops]
+        lines += [
+            f"{cpp.return_type(op.schema)} {op.schema.struct_id}(const bool* wanted, " f"{cpp.params(op.schema.args)});"
+            for op in ops
+        ]
         lines += ["}  // namespace derived", ""]
     return "\n".join(lines + ["}  // namespace mytorch", ""])
 
@@ -146,8 +175,9 @@ def emit(ops: list[Op]) -> dict[str, str]:
         files[f"include/mytorch/ops/{name}.h"] = op_header(name, overloads)
         files[f"private/mytorch/generated/below/{name}.h"] = below(name, overloads)
     umbrella = [cpp.BANNER.strip(), "// Every operator.", "#pragma once", ""]
-    umbrella += [f'#include "mytorch/ops/{name}.h"' for name in sorted(names)
-                 if not all(op.derived for op in names[name])]
+    umbrella += [
+        f'#include "mytorch/ops/{name}.h"' for name in sorted(names) if not all(op.derived for op in names[name])
+    ]
     files["include/mytorch/ops.h"] = "\n".join(umbrella) + "\n"
     files["include/mytorch/tensor_methods.inc"] = methods(ops)
     files["private/mytorch/generated/bodies.h"] = bodies(ops)

@@ -4,8 +4,23 @@ from __future__ import annotations
 
 from codegen import cpp, emit_abi, emit_api
 from codegen.emit_stubs import info, pointwise_head, set_inputs
-from codegen.formula import (Attribute, Binary, BoolOp, Call, Compare, Conditional, Constant, Name, Number,
-                             Save, Sequence, Subscript, Text, Tree, Unary)
+from codegen.formula import (
+    Attribute,
+    Binary,
+    BoolOp,
+    Call,
+    Compare,
+    Conditional,
+    Constant,
+    Name,
+    Number,
+    Save,
+    Sequence,
+    Subscript,
+    Text,
+    Tree,
+    Unary,
+)
 from codegen.model import GradFormula, Op
 from codegen.schema import REQUIRED, Arg
 
@@ -56,7 +71,9 @@ def edge_index(op: Op, name: str) -> str:
 
 def num_edges(op: Op) -> str:
     fixed = sum(1 for a in edge_args(op) if not a.is_tensor_list)
-    return " + ".join([str(fixed), *(f"static_cast<uint32_t>({a.name}.size())" for a in edge_args(op) if a.is_tensor_list)])
+    return " + ".join(
+        [str(fixed), *(f"static_cast<uint32_t>({a.name}.size())" for a in edge_args(op) if a.is_tensor_list)]
+    )
 
 
 class Formulas:
@@ -107,12 +124,22 @@ class Formulas:
             tensor = name
         else:
             is_list = name in self.args and self.args[name].is_tensor_list
-            return {"shape": f"{name}_shape_" if is_list else f"as_list({name}_shape_)", "strides": f"as_list({name}_strides_)", "ndim": f"{name}_ndim_"}.get(fact, f"{name}_{fact}_")
+            return {
+                "shape": f"{name}_shape_" if is_list else f"as_list({name}_shape_)",
+                "strides": f"as_list({name}_strides_)",
+                "ndim": f"{name}_ndim_",
+            }.get(fact, f"{name}_{fact}_")
         if name in self.args and self.args[name].is_tensor_list:
             return {"len": f"static_cast<int64_t>({tensor}.size())", "shape": f"shapes_of({tensor})"}[fact]
-        return {"shape": f"{tensor}.sizes()", "strides": f"{tensor}.strides()", "dtype": f"{tensor}.dtype()",
-                "device": f"{tensor}.device()", "ndim": f"{tensor}.dim()", "numel": f"{tensor}.numel()",
-                "defined": f"{tensor}.defined()"}[fact]
+        return {
+            "shape": f"{tensor}.sizes()",
+            "strides": f"{tensor}.strides()",
+            "dtype": f"{tensor}.dtype()",
+            "device": f"{tensor}.device()",
+            "ndim": f"{tensor}.dim()",
+            "numel": f"{tensor}.numel()",
+            "defined": f"{tensor}.defined()",
+        }[fact]
 
     def number(self, name: str) -> str:
         return name
@@ -134,13 +161,13 @@ class Formulas:
         if tree.kwargs:
             given = dict(tree.kwargs)
             for op in overloads:
-                rest = list(op.schema.args)[len(parts):]
+                rest = list(op.schema.args)[len(parts) :]
                 if set(given) <= {a.name for a in rest}:
                     break
             else:
                 raise ValueError(f"{self.op.full_name}: no overload of {tree.function} takes {', '.join(given)}")
             last = max(i for i, a in enumerate(rest) if a.name in given)
-            for a in rest[:last + 1]:
+            for a in rest[: last + 1]:
                 if a.name in given:
                     parts.append(self.cpp(given[a.name]))
                 else:
@@ -151,7 +178,13 @@ class Formulas:
     def cpp(self, tree: Tree) -> str:
         match tree:
             case Number(value):
-                return cpp.number(value) if isinstance(value, float) else f"int64_t{{{value}}}" if value >= 0 else str(value)
+                return (
+                    cpp.number(value)
+                    if isinstance(value, float)
+                    else f"int64_t{{{value}}}"
+                    if value >= 0
+                    else str(value)
+                )
             case Text(value):
                 return cpp.text(value)
             case Constant(value):
@@ -170,8 +203,9 @@ class Formulas:
             case Attribute(value, "T"):
                 return f"mytorch::t({self.cpp(value)})"
             case Attribute(value, name):
-                return {"shape": "{}.sizes()", "dtype": "{}.dtype()", "device": "{}.device()",
-                        "ndim": "{}.dim()"}[name].format(self.cpp(value))
+                return {"shape": "{}.sizes()", "dtype": "{}.dtype()", "device": "{}.device()", "ndim": "{}.dim()"}[
+                    name
+                ].format(self.cpp(value))
             case Subscript(Name("grads"), Number(value)):
                 return f"grads[{value}]"
             case Subscript(Name("wanted"), Number(value)):
@@ -205,8 +239,16 @@ class Formulas:
 
 # ---- what a node keeps --------------------------------------------------------------------------------
 
-_META_TYPES = {"shape": "Dims", "strides": "Dims", "dtype": "ScalarType", "device": "Device", "ndim": "int64_t", "numel": "int64_t",
-               "len": "int64_t", "defined": "bool"}
+_META_TYPES = {
+    "shape": "Dims",
+    "strides": "Dims",
+    "dtype": "ScalarType",
+    "device": "Device",
+    "ndim": "int64_t",
+    "numel": "int64_t",
+    "len": "int64_t",
+    "defined": "bool",
+}
 
 
 def is_output(op: Op, name: str) -> bool:
@@ -275,21 +317,30 @@ def save_statements(op: Op, result: str, inplace: bool, outputs: bool) -> list[s
             else:
                 kind = "SavedOperand" if args[save.name].type == "Operand" else "SavedTensor"
                 value = f"{kind}::before_write({source}, {target})" if target else f"{kind}({source})"
-            conditions = [f"node->has_edge({edge_index(op, a)})" for a in readers(op, save.name)
-                          if not args[a].is_tensor_list]
+            conditions = [
+                f"node->has_edge({edge_index(op, a)})" for a in readers(op, save.name) if not args[a].is_tensor_list
+            ]
             # An optional argument is always saved: whether it is there chooses the body.
             optional = save.name in args and args[save.name].optional
-            guard = f"if ({' || '.join(conditions)}) " if conditions and not optional and len(
-                conditions) == len(readers(op, save.name)) else ""
+            guard = (
+                f"if ({' || '.join(conditions)}) "
+                if conditions and not optional and len(conditions) == len(readers(op, save.name))
+                else ""
+            )
             lines.append(f"    {guard}node->{save.name}_ = {value};")
         else:
             for fact in sorted(save.meta):
                 is_list = save.name in args and args[save.name].is_tensor_list
-                value = {"shape": f"shapes_of({source})" if is_list else f"shape_of({source})",
-                         "strides": f"to_dims({source}.strides())",
-                         "dtype": f"dtype_of({source})", "device": f"device_of({source})", "ndim": f"ndim_of({source})",
-                         "numel": f"numel_of({source})", "len": f"static_cast<int64_t>({source}.size())",
-                         "defined": f"is_given({source})"}[fact]
+                value = {
+                    "shape": f"shapes_of({source})" if is_list else f"shape_of({source})",
+                    "strides": f"to_dims({source}.strides())",
+                    "dtype": f"dtype_of({source})",
+                    "device": f"device_of({source})",
+                    "ndim": f"ndim_of({source})",
+                    "numel": f"numel_of({source})",
+                    "len": f"static_cast<int64_t>({source}.size())",
+                    "defined": f"is_given({source})",
+                }[fact]
                 lines.append(f"    node->{save.name}_{fact}_ = {value};")
     if not outputs:
         for name in op.grad.numbers:
@@ -317,8 +368,10 @@ def unpack(op: Op, placeholder: str) -> list[str]:
             lines.append(f"    const std::vector<Tensor> {n} = {n}_.unpack(this);")
         elif n in args and args[n].type == "Operand":
             stand_in = f", {placeholder}" if placeholder and not args[n].optional else ""
-            lines += [f"    const UnpackedOperand {n}_unpacked({n}_, this{stand_in});",
-                      f"    [[maybe_unused]] const Operand {n} = {n}_unpacked.operand();"]
+            lines += [
+                f"    const UnpackedOperand {n}_unpacked({n}_, this{stand_in});",
+                f"    [[maybe_unused]] const Operand {n} = {n}_unpacked.operand();",
+            ]
         elif placeholder and not (n in args and args[n].optional):
             lines.append(f"    const Tensor {n} = {n}_.defined() ? {n}_.unpack(this) : {placeholder};")
         else:
@@ -331,7 +384,9 @@ def apply_derived(op: Op, ops: dict[str, Op]) -> list[str]:
     lines = []
     for name in g.zero:
         e = edge_index(op, name)
-        lines.append(f"    if (wants({e})) out[{e}] = zero_gradient(this, {e}, *given_gradient(grads, {len(op.results)}));")
+        lines.append(
+            f"    if (wants({e})) out[{e}] = zero_gradient(this, {e}, *given_gradient(grads, {len(op.results)}));"
+        )
     if not g.derived:
         return lines
     d = ops[g.derived]
@@ -344,8 +399,11 @@ def apply_derived(op: Op, ops: dict[str, Op]) -> list[str]:
     if not computed:
         return lines
     order = [next(o for o in g.outputs if o.field == f) for f in d.schema.output_fields]
-    lines.append(f"    const bool wanted[{len(order)}] = {{" + ", ".join(
-        "false" if o.identity else f"wants({edge_index(op, o.arg)})" for o in order) + "};")
+    lines.append(
+        f"    const bool wanted[{len(order)}] = {{"
+        + ", ".join("false" if o.identity else f"wants({edge_index(op, o.arg)})" for o in order)
+        + "};"
+    )
     lines.append("    if (!(" + " || ".join(f"wanted[{i}]" for i in range(len(order))) + ")) return;")
     lines.append(f"    [[maybe_unused]] const Tensor& some = *given_gradient(grads, {len(op.results)});")
     lines += unpack(op, "some")
@@ -379,7 +437,9 @@ def apply_formulas(op: Op, names: dict[str, list[Op]]) -> list[str]:
             used[i] = used.get(i, 0) + 1
     for name in op.grad.zero:
         e = edge_index(op, name)
-        lines.append(f"    if (wants({e})) out[{e}] = zero_gradient(this, {e}, *given_gradient(grads, {len(op.results)}));")
+        lines.append(
+            f"    if (wants({e})) out[{e}] = zero_gradient(this, {e}, *given_gradient(grads, {len(op.results)}));"
+        )
     for formula in op.grad.formulas:
         lines += one_formula(op, f, formula)
     return lines
@@ -403,10 +463,12 @@ def one_formula(op: Op, f: Formulas, formula: GradFormula) -> list[str]:
     if len(incoming) > 1:
         lines += [f"      if (!grads[{i}].defined()) grads[{i}] = zeros_for({i});" for i in incoming]
     if is_list:
-        lines += [f"      std::vector<Tensor> results = {text};",
-                  f"      for (uint32_t i = 0; i < {n}_len; ++i) {{",
-                  f"        if (wants({edges[0]} + i)) out[{edges[0]} + i] = std::move(results[i]);",
-                  "      }"]
+        lines += [
+            f"      std::vector<Tensor> results = {text};",
+            f"      for (uint32_t i = 0; i < {n}_len; ++i) {{",
+            f"        if (wants({edges[0]} + i)) out[{edges[0]} + i] = std::move(results[i]);",
+            "      }",
+        ]
     elif len(edges) == 1:
         lines.append(f"      out[{edges[0]}] = {text};")
     else:
@@ -421,9 +483,12 @@ def one_formula(op: Op, f: Formulas, formula: GradFormula) -> list[str]:
 def node(op: Op, ops: dict[str, Op], names: dict[str, list[Op]]) -> list[str]:
     g = op.grad
     released = [s.name for s in g.saves if s.value]
-    lines = [f"struct alignas(16) {node_type(op)} final : GeneratedNode {{", *members(op),
-             f"  const char* name() const override {{ return {cpp.text(node_name(op))}; }}",
-             "  void apply([[maybe_unused]] Tensor* grads, [[maybe_unused]] Tensor* out) override {"]
+    lines = [
+        f"struct alignas(16) {node_type(op)} final : GeneratedNode {{",
+        *members(op),
+        f"  const char* name() const override {{ return {cpp.text(node_name(op))}; }}",
+        "  void apply([[maybe_unused]] Tensor* grads, [[maybe_unused]] Tensor* out) override {",
+    ]
     lines += apply_derived(op, ops) if g.kind == "derived" else apply_formulas(op, names)
     lines.append("  }")
     if released:
@@ -439,14 +504,23 @@ def node(op: Op, ops: dict[str, Op], names: dict[str, list[Op]]) -> list[str]:
 def refusals(op: Op) -> list[str]:
     """An argument that has no gradient must not want one: nothing is silently without gradient."""
     w = cpp.written(op.schema)
-    return [f"    refuse_gradient({a.name}, {cpp.text(op.schema.cpp_name)}, {cpp.text(a.name)});"
-            for a in op.schema.args
-            if a.name in op.grad.no_grad and a is not w and not a.is_tensor_list and op.types.get(a.name) != "bool"
-            and op.types.get(a.name) != "index"]
+    return [
+        f"    refuse_gradient({a.name}, {cpp.text(op.schema.cpp_name)}, {cpp.text(a.name)});"
+        for a in op.schema.args
+        if a.name in op.grad.no_grad
+        and a is not w
+        and not a.is_tensor_list
+        and op.types.get(a.name) != "bool"
+        and op.types.get(a.name) != "index"
+    ]
 
 
 def make_node(op: Op) -> list[str]:
-    results = "static_cast<uint32_t>(result.size())" if op.schema.returns and op.schema.returns[0].list else str(len(op.results))
+    results = (
+        "static_cast<uint32_t>(result.size())"
+        if op.schema.returns and op.schema.returns[0].list
+        else str(len(op.results))
+    )
     lines = [f"    node = make_node<{node_type(op)}>({num_edges(op)}, {results});"]
     for a in edge_args(op):
         if a.is_tensor_list:
@@ -475,26 +549,53 @@ def wrappers(op: Op) -> list[str]:
     lines = []
 
     def inplace(name: str, target: str, self: str) -> None:
-        lines.extend([f"const Tensor& {name}({cpp.params(s.args)}) {{", f"  NodePtr<{node_type(op)}> node;",
-                      f"  if (any_requires_grad_write({self}, {wants})) {{", f"    check_inplace({self}, {cpp.text(s.cpp_name if w else s.cpp_name + '_')});",
-                      *make_node(op), *save_statements(op, self, True, False), "  }",
-                      "  {", "    LayerMask below_autograd(kLayerAutograd);", f"    below::{target}({args});", "  }",
-                      "  if (node) {", f"    rebase_history({self}, node);", *save_statements(op, self, True, True), "  }",
-                      f"  return {self};", "}", ""])
+        lines.extend(
+            [
+                f"const Tensor& {name}({cpp.params(s.args)}) {{",
+                f"  NodePtr<{node_type(op)}> node;",
+                f"  if (any_requires_grad_write({self}, {wants})) {{",
+                f"    check_inplace({self}, {cpp.text(s.cpp_name if w else s.cpp_name + '_')});",
+                *make_node(op),
+                *save_statements(op, self, True, False),
+                "  }",
+                "  {",
+                "    LayerMask below_autograd(kLayerAutograd);",
+                f"    below::{target}({args});",
+                "  }",
+                "  if (node) {",
+                f"    rebase_history({self}, node);",
+                *save_statements(op, self, True, True),
+                "  }",
+                f"  return {self};",
+                "}",
+                "",
+            ]
+        )
 
     if w is not None:
         inplace(f"wrap_{s.struct_id}", s.struct_id, w.name)
         return lines
     result = cpp.return_type(s)
-    lines += [f"{result} wrap_{s.struct_id}({cpp.params(s.args)}) {{", f"  {result} result;",
-              "  {", "    LayerMask below_autograd(kLayerAutograd);", f"    result = below::{s.struct_id}({args});", "  }",
-              f"  if (any_requires_grad({wants})) {{", *refusals(op), f"    NodePtr<{node_type(op)}> node;", *make_node(op),
-              *save_statements(op, "result", False, False)]
+    lines += [
+        f"{result} wrap_{s.struct_id}({cpp.params(s.args)}) {{",
+        f"  {result} result;",
+        "  {",
+        "    LayerMask below_autograd(kLayerAutograd);",
+        f"    result = below::{s.struct_id}({args});",
+        "  }",
+        f"  if (any_requires_grad({wants})) {{",
+        *refusals(op),
+        f"    NodePtr<{node_type(op)}> node;",
+        *make_node(op),
+        *save_statements(op, "result", False, False),
+    ]
     read = read_gradients(op)
     if op.meaning == "view":
         lines.append(f"    as_view(result, {s.args[0].name}, node);")
     elif s.returns and s.returns[0].list:
-        lines.append("    for (size_t i = 0; i < result.size(); ++i) set_history(result[i], node, static_cast<uint32_t>(i));")
+        lines.append(
+            "    for (size_t i = 0; i < result.size(); ++i) set_history(result[i], node, static_cast<uint32_t>(i));"
+        )
     else:
         for i, r in enumerate(op.results):
             source = "result" if len(op.results) == 1 else f"std::get<{i}>(result)"
@@ -509,12 +610,19 @@ def wrappers(op: Op) -> list[str]:
 def decomposing(op: Op) -> list[str]:
     """A derived op under create_graph: its node operations, recorded."""
     s = op.schema
-    lines = [f"{cpp.return_type(s)} wrap_{s.struct_id}(const bool* wanted, {cpp.params(s.args)}) {{", *pointwise_head(op),
-             f"  args.header.compute = pointwise_compute({info(op)}, {{inputs, hosts}});", *set_inputs(op),
-             f"  auto results = decompose({info(op)}, &args, wanted);"]
+    lines = [
+        f"{cpp.return_type(s)} wrap_{s.struct_id}(const bool* wanted, {cpp.params(s.args)}) {{",
+        *pointwise_head(op),
+        f"  args.header.compute = pointwise_compute({info(op)}, {{inputs, hosts}});",
+        *set_inputs(op),
+        f"  auto results = decompose({info(op)}, &args, wanted);",
+    ]
     n = len(op.schema.output_fields)
-    lines.append("  return " + ("std::move(results[0])" if n == 1 else
-                                "{" + ", ".join(f"std::move(results[{i}])" for i in range(n)) + "}") + ";")
+    lines.append(
+        "  return "
+        + ("std::move(results[0])" if n == 1 else "{" + ", ".join(f"std::move(results[{i}])" for i in range(n)) + "}")
+        + ";"
+    )
     return lines + ["}", ""]
 
 
@@ -544,14 +652,27 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
             lines += decomposing(op) if op.derived else node(op, by_full, names) + wrappers(op)
         lines += ["}  // namespace", "", f"void install_{number:02d}() {{"]
         for op in found:
-            lines.append(f"  entries::{op.schema.struct_id}.autograd[kFunctional] = reinterpret_cast<void*>(&wrap_{op.schema.struct_id});")
+            lines.append(
+                f"  entries::{op.schema.struct_id}.autograd[kFunctional] = reinterpret_cast<void*>(&wrap_{op.schema.struct_id});"
+            )
             if not op.derived and cpp.has_inplace(op):
-                lines.append(f"  entries::{op.schema.struct_id}.autograd[kInplace] = reinterpret_cast<void*>(&wrap_inplace_{op.schema.struct_id});")
+                lines.append(
+                    f"  entries::{op.schema.struct_id}.autograd[kInplace] = reinterpret_cast<void*>(&wrap_inplace_{op.schema.struct_id});"
+                )
         lines += ["}", "", "}  // namespace autograd", "}  // namespace mytorch", ""]
         files[f"autograd/autograd_{number:02d}.cpp"] = "\n".join(lines)
         installers.append(f"install_{number:02d}")
-    files["autograd/install.cpp"] = "\n".join([
-        cpp.BANNER.strip(), "namespace mytorch::autograd {", *[f"void {i}();" for i in installers],
-        "// Fills autograd's column of the operator table.", "void install_wrappers() {", *[f"  {i}();" for i in installers], "}",
-        "}  // namespace mytorch::autograd", ""])
+    files["autograd/install.cpp"] = "\n".join(
+        [
+            cpp.BANNER.strip(),
+            "namespace mytorch::autograd {",
+            *[f"void {i}();" for i in installers],
+            "// Fills autograd's column of the operator table.",
+            "void install_wrappers() {",
+            *[f"  {i}();" for i in installers],
+            "}",
+            "}  // namespace mytorch::autograd",
+            "",
+        ]
+    )
     return files

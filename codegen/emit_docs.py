@@ -19,8 +19,11 @@ PROMOTION = {
     "first": "Computed in the first tensor's type, to which the others are converted.",
 }
 KINDS = {
-    "pointwise": "elementwise", "reduce": "reduction", "view": "view",
-    "composite": "composite", "primitive": "**primitive**",
+    "pointwise": "elementwise",
+    "reduce": "reduction",
+    "view": "view",
+    "composite": "composite",
+    "primitive": "**primitive**",
 }
 MEANINGS = {
     "view": "A view: the result shares the memory of `{0}`.",
@@ -107,8 +110,11 @@ def _types(op: Op) -> str:
     parts = []
     if op.meaning in ("pointwise", "reduce"):
         only_floats = op.meaning == "reduce" and op.promote == "float"
-        categories = [text for category, text in CATEGORIES.items()
-                      if op.takes(category) and (category == "float" or not only_floats)]
+        categories = [
+            text
+            for category, text in CATEGORIES.items()
+            if op.takes(category) and (category == "float" or not only_floats)
+        ]
         parts.append(f"takes {_listed(categories)}.")
     if op.meaning == "reduce" and op.promote == "float":
         parts.append("Computed in the operand's type.")
@@ -229,9 +235,13 @@ def emit(ops: list[Op], source: str, samples: dict[str, list[dict]]) -> dict[str
 
     files = {}
     count = sum(len(overloads) for overloads in by_name.values())
-    index = ["# Operators", "",
-             f"{len(by_name)} operators with {count} overloads. What is called primitive has no meaning but "
-             "a kernel; everything else decomposes into primitives and elementwise operations.", ""]
+    index = [
+        "# Operators",
+        "",
+        f"{len(by_name)} operators with {count} overloads. What is called primitive has no meaning but "
+        "a kernel; everything else decomposes into primitives and elementwise operations.",
+        "",
+    ]
     for title, names in families.items():
         page = f"{_slug(title)}.md"
         lines = [f"# {title}", "", "[All operators](index.md)", ""]

@@ -96,11 +96,15 @@ def pointwise_head(op: Op) -> list[str]:
     s = op.schema
     before, after = prepare(op, True)
     inputs = [a for a in s.args if a.is_tensor]
-    lines = [f"  mt_args_{s.struct_id} args;", *before,
-             f"  const mt_tensor* inputs[{len(inputs)}] = {{" +
-             ", ".join(input_value(op, a) for a in inputs) + "};",
-             f"  mt_tensor hosts[{len(inputs)}];", *set_inputs(op),
-             f"  args.header = {{sizeof(args), {{}}, {cpp.selector(op.body, op)}, 0}};", *after]
+    lines = [
+        f"  mt_args_{s.struct_id} args;",
+        *before,
+        f"  const mt_tensor* inputs[{len(inputs)}] = {{" + ", ".join(input_value(op, a) for a in inputs) + "};",
+        f"  mt_tensor hosts[{len(inputs)}];",
+        *set_inputs(op),
+        f"  args.header = {{sizeof(args), {{}}, {cpp.selector(op.body, op)}, 0}};",
+        *after,
+    ]
     return lines
 
 
@@ -136,10 +140,13 @@ def pointwise(op: Op) -> list[str]:
     s = op.schema
     outs = fields(op)
     wanted = "const bool* wanted, " if op.derived else ""
-    lines = [f"{cpp.return_type(s)} {s.struct_id}({wanted}{cpp.params(s.args)}) {{", *pointwise_head(op),
-             f"  TensorImpl* outputs[{len(outs)}] = {{}};",
-             f"  pointwise_outputs<Promote::k{op.promote.capitalize()}>({info(op)}, inputs, hosts, &args.header, outputs"
-             f"{', wanted' if op.derived else ''});"]
+    lines = [
+        f"{cpp.return_type(s)} {s.struct_id}({wanted}{cpp.params(s.args)}) {{",
+        *pointwise_head(op),
+        f"  TensorImpl* outputs[{len(outs)}] = {{}};",
+        f"  pointwise_outputs<Promote::k{op.promote.capitalize()}>({info(op)}, inputs, hosts, &args.header, outputs"
+        f"{', wanted' if op.derived else ''});",
+    ]
     for i in range(len(outs)):
         lines.append(f"  Tensor out_{i} = Tensor::adopt(outputs[{i}]);")
     lines += check_numbers(op) + pointwise_inputs(op)
@@ -167,13 +174,17 @@ def pointwise_into(op: Op, inplace: bool) -> list[str]:
     """The shared body of the in-place and out= forms: writes `out`."""
     lines = pointwise_head(op)
     out = "self" if inplace else "out"
-    lines += ["  Tensor temporary;",
-              f"  TensorImpl* const into = pointwise_into<Promote::k{op.promote.capitalize()}>({info(op)}, inputs, hosts, &args.header, "
-              f"{out}, {'true' if inplace else 'false'}, &temporary);"]
+    lines += [
+        "  Tensor temporary;",
+        f"  TensorImpl* const into = pointwise_into<Promote::k{op.promote.capitalize()}>({info(op)}, inputs, hosts, &args.header, "
+        f"{out}, {'true' if inplace else 'false'}, &temporary);",
+    ]
     lines += check_numbers(op) + pointwise_inputs(op)
-    lines += [f"  args.{fields(op)[0]} = &into->abi;",
-              f"  run_pointwise({entry(op)}, into, &args);",
-              f"  finish_into({out}, temporary);"]
+    lines += [
+        f"  args.{fields(op)[0]} = &into->abi;",
+        f"  run_pointwise({entry(op)}, into, &args);",
+        f"  finish_into({out}, temporary);",
+    ]
     return lines
 
 
@@ -182,10 +193,13 @@ def pointwise_into_each(op: Op) -> list[str]:
     outs = cpp.out_args(op)
     n = len(outs)
     lines = pointwise_head(op)
-    lines += [f"  const Tensor* const outs[{n}] = {{" + ", ".join(f"&{o}" for o in outs) + "};",
-              f"  TensorImpl* into[{n}];", f"  Tensor temporaries[{n}];",
-              f"  pointwise_into_each<Promote::k{op.promote.capitalize()}>({info(op)}, inputs, hosts, &args.header, "
-              "outs, into, temporaries);"]
+    lines += [
+        f"  const Tensor* const outs[{n}] = {{" + ", ".join(f"&{o}" for o in outs) + "};",
+        f"  TensorImpl* into[{n}];",
+        f"  Tensor temporaries[{n}];",
+        f"  pointwise_into_each<Promote::k{op.promote.capitalize()}>({info(op)}, inputs, hosts, &args.header, "
+        "outs, into, temporaries);",
+    ]
     lines += check_numbers(op) + pointwise_inputs(op)
     lines += [f"  args.{f} = &into[{i}]->abi;" for i, f in enumerate(fields(op))]
     lines.append(f"  run_pointwise({entry(op)}, into[0], &args);")
@@ -197,10 +211,12 @@ def pointwise_into_each(op: Op) -> list[str]:
 
 def reduce_dims(op: Op) -> str:
     program = op.body.variants[0]
-    dims = {"ALL": "OptionalIntList()", "INT": f"OptionalIntList({program.dim})",
-            "LIST": f"OptionalIntList({program.dim})",
-            "OPTIONAL_INT": f"({program.dim}.has_value() ? OptionalIntList(*{program.dim}) : OptionalIntList())"
-            }[program.dim_kind]
+    dims = {
+        "ALL": "OptionalIntList()",
+        "INT": f"OptionalIntList({program.dim})",
+        "LIST": f"OptionalIntList({program.dim})",
+        "OPTIONAL_INT": f"({program.dim}.has_value() ? OptionalIntList(*{program.dim}) : OptionalIntList())",
+    }[program.dim_kind]
     return f"{{{dims}, {program.keepdim or 'false'}}}"
 
 
@@ -211,8 +227,12 @@ def dtype_arg(op: Op) -> str:
 def reduce_head(op: Op) -> list[str]:
     s = op.schema
     before, after = prepare(op, False)
-    return [f"  mt_args_{s.struct_id} args;", *before,
-            f"  args.header = {{sizeof(args), {{}}, {cpp.selector(op.body, op)}, 0}};", *after]
+    return [
+        f"  mt_args_{s.struct_id} args;",
+        *before,
+        f"  args.header = {{sizeof(args), {{}}, {cpp.selector(op.body, op)}, 0}};",
+        *after,
+    ]
 
 
 def tensor_input(op: Op) -> str:
@@ -222,9 +242,12 @@ def tensor_input(op: Op) -> str:
 def reduce(op: Op) -> list[str]:
     s = op.schema
     outs = fields(op)
-    lines = [f"{cpp.return_type(s)} {s.struct_id}({cpp.params(s.args)}) {{", *reduce_head(op),
-             f"  TensorImpl* outputs[{len(outs)}];",
-             f"  reduce_outputs({info(op)}, {tensor_input(op)}, {reduce_dims(op)}, {dtype_arg(op)}, &args.header, outputs);"]
+    lines = [
+        f"{cpp.return_type(s)} {s.struct_id}({cpp.params(s.args)}) {{",
+        *reduce_head(op),
+        f"  TensorImpl* outputs[{len(outs)}];",
+        f"  reduce_outputs({info(op)}, {tensor_input(op)}, {reduce_dims(op)}, {dtype_arg(op)}, &args.header, outputs);",
+    ]
     for i, f in enumerate(outs):
         lines += [f"  Tensor out_{i} = Tensor::adopt(outputs[{i}]);", f"  args.{f} = &outputs[{i}]->abi;"]
     lines += [f"  run_pointwise({entry(op)}, outputs[0], &args);", f"  return {give(len(outs))};", "}"]
@@ -233,16 +256,20 @@ def reduce(op: Op) -> list[str]:
 
 def reduce_into(op: Op) -> list[str]:
     lines = reduce_head(op)
-    lines += [f"  const ReduceSpec spec = reduce_spec({info(op)}, {tensor_input(op)}, {reduce_dims(op)}, "
-              + ("dtype.has_value() ? dtype : std::optional<ScalarType>()" if dtype_arg(op) == "dtype" else "std::nullopt")
-              + ");",
-              "  args.header.compute = to_abi(spec.compute);"]
+    lines += [
+        f"  const ReduceSpec spec = reduce_spec({info(op)}, {tensor_input(op)}, {reduce_dims(op)}, "
+        + ("dtype.has_value() ? dtype : std::optional<ScalarType>()" if dtype_arg(op) == "dtype" else "std::nullopt")
+        + ");",
+        "  args.header.compute = to_abi(spec.compute);",
+    ]
     for i, (o, f) in enumerate(zip(cpp.out_args(op), fields(op))):
         fixed = op.results[i].dtype
         kind = f"dtype_from_name({cpp.text(fixed)})" if fixed else "spec.result"
-        lines += [f"  KernelInto into_{i}({entry(op)}, {o}, as_list(spec.sizes), {kind}, "
-                  f"{tensor_input(op)}.device(), &args, false);",
-                  f"  args.{f} = &into_{i}.target()->abi;"]
+        lines += [
+            f"  KernelInto into_{i}({entry(op)}, {o}, as_list(spec.sizes), {kind}, "
+            f"{tensor_input(op)}.device(), &args, false);",
+            f"  args.{f} = &into_{i}.target()->abi;",
+        ]
     if len(fields(op)) > 1:
         lines.append(f"  check_apart({info(op)}, {{{', '.join(cpp.out_args(op))}}});")
     lines.append(f"  run_pointwise({entry(op)}, into_0.target(), &args);")
@@ -270,10 +297,16 @@ def kernel_head(op: Op) -> list[str]:
 def kernel(op: Op) -> list[str]:
     s = op.schema
     outs = fields(op)
-    lines = [f"{cpp.return_type(s)} {s.struct_id}({cpp.params(s.args)}) {{", *kernel_head(op),
-             "  args.header.compute = to_abi(spec_0.dtype);"]
-    fallback = (f"return composite::{op.function}({cpp.names(s.args)})" if op.meaning == "composite"
-                else f"fail_devices({info(op)}, &args)")
+    lines = [
+        f"{cpp.return_type(s)} {s.struct_id}({cpp.params(s.args)}) {{",
+        *kernel_head(op),
+        "  args.header.compute = to_abi(spec_0.dtype);",
+    ]
+    fallback = (
+        f"return composite::{op.function}({cpp.names(s.args)})"
+        if op.meaning == "composite"
+        else f"fail_devices({info(op)}, &args)"
+    )
     lines.append(f"  if (!on_one_device({info(op)}, &args)) [[unlikely]] {fallback};")
     if op.dynamic:
         lines += [f"  DynamicOutputs outputs({info(op)}, {{" + ", ".join(f"spec_{i}" for i in range(len(outs))) + "});"]
@@ -289,9 +322,12 @@ def kernel(op: Op) -> list[str]:
         for i, f in enumerate(outs):
             lines += [f"  Tensor out_{i} = make_output(spec_{i}{layout});", f"  args.{f} = &out_{i}.impl()->abi;"]
         if op.meaning == "composite":
-            lines += [f"  if (!try_kernel({entry(op)}, out_0.impl(), &args)) {{",
-                      f"    const Substitution substitution({entry(op)}, out_0.impl(), &args);",
-                      f"    return composite::{op.function}({cpp.names(s.args)});", "  }"]
+            lines += [
+                f"  if (!try_kernel({entry(op)}, out_0.impl(), &args)) {{",
+                f"    const Substitution substitution({entry(op)}, out_0.impl(), &args);",
+                f"    return composite::{op.function}({cpp.names(s.args)});",
+                "  }",
+            ]
         else:
             lines.append(f"  run_primitive({entry(op)}, out_0.impl(), &args);")
     lines += [f"  return {give(len(outs))};", "}"]
@@ -311,14 +347,19 @@ def kernel_into(op: Op, inplace: bool) -> list[str]:
     else:
         lines.append(f"  if (!on_one_device({info(op)}, &args)) [[unlikely]] fail_devices({info(op)}, &args);")
     for i, (o, f) in enumerate(zip(targets, fields(op))):
-        lines += [f"  required({o}, {info(op)}, {cpp.text(o)});",
-                  f"  KernelInto into_{i}({entry(op)}, {o}, as_list(spec_{i}.sizes), spec_{i}.dtype, spec_{i}.device, "
-                  f"&args, {'true' if inplace else 'false'});", f"  args.{f} = &into_{i}.target()->abi;"]
+        lines += [
+            f"  required({o}, {info(op)}, {cpp.text(o)});",
+            f"  KernelInto into_{i}({entry(op)}, {o}, as_list(spec_{i}.sizes), spec_{i}.dtype, spec_{i}.device, "
+            f"&args, {'true' if inplace else 'false'});",
+            f"  args.{f} = &into_{i}.target()->abi;",
+        ]
     if len(targets) > 1:
         lines.append(f"  check_apart({info(op)}, {{{', '.join(targets)}}});")
     if op.meaning == "composite":
-        lines += [f"  if (!try_kernel({entry(op)}, into_0.target(), &args)) {{",
-                  f"    const Substitution substitution({entry(op)}, into_0.target(), &args);"]
+        lines += [
+            f"  if (!try_kernel({entry(op)}, into_0.target(), &args)) {{",
+            f"    const Substitution substitution({entry(op)}, into_0.target(), &args);",
+        ]
         if len(targets) == 1:
             lines.append(f"    copy_into(into_0.target_tensor(), {call});")
         else:
@@ -340,21 +381,35 @@ def writing_kernel(op: Op) -> list[str]:
     apart = []
     for a in s.args:
         if a.is_tensor and a.name != w:
-            apart += [f"  Tensor {a.name}_apart;",
-                      f"  if (overlaps_partly({w}.impl(), {a.name}.impl())) [[unlikely]] {{",
-                      f"    {a.name}_apart = copy_of({a.name}.impl());",
-                      f"    args.{a.name} = &{a.name}_apart.impl()->abi;", "  }"]
-    lines = [f"const Tensor& {s.struct_id}({cpp.params(s.args)}) {{", *head,
-             f"  check_writable({info(op)}, {w}.impl());", *apart,
-             f"  args.header.compute = {w}.impl()->abi.dl.dtype;"]
+            apart += [
+                f"  Tensor {a.name}_apart;",
+                f"  if (overlaps_partly({w}.impl(), {a.name}.impl())) [[unlikely]] {{",
+                f"    {a.name}_apart = copy_of({a.name}.impl());",
+                f"    args.{a.name} = &{a.name}_apart.impl()->abi;",
+                "  }",
+            ]
+    lines = [
+        f"const Tensor& {s.struct_id}({cpp.params(s.args)}) {{",
+        *head,
+        f"  check_writable({info(op)}, {w}.impl());",
+        *apart,
+        f"  args.header.compute = {w}.impl()->abi.dl.dtype;",
+    ]
     if op.meaning == "composite":
         meaning = f"    composite::{op.function}({cpp.names(s.args)});"
-        lines += [f"  if (!on_one_device({info(op)}, &args)) [[unlikely]] {{", meaning,
-                  f"  }} else if (!try_kernel({entry(op)}, {w}.impl(), &args)) {{",
-                  f"    const Substitution substitution({entry(op)}, {w}.impl(), &args);", meaning, "  }"]
+        lines += [
+            f"  if (!on_one_device({info(op)}, &args)) [[unlikely]] {{",
+            meaning,
+            f"  }} else if (!try_kernel({entry(op)}, {w}.impl(), &args)) {{",
+            f"    const Substitution substitution({entry(op)}, {w}.impl(), &args);",
+            meaning,
+            "  }",
+        ]
     else:
-        lines += [f"  if (!on_one_device({info(op)}, &args)) [[unlikely]] fail_devices({info(op)}, &args);",
-                  f"  run_primitive({entry(op)}, {w}.impl(), &args);"]
+        lines += [
+            f"  if (!on_one_device({info(op)}, &args)) [[unlikely]] fail_devices({info(op)}, &args);",
+            f"  run_primitive({entry(op)}, {w}.impl(), &args);",
+        ]
     lines += [f"  {w}.impl()->bump_version();", f"  return {w};", "}"]
     return lines
 
@@ -367,11 +422,18 @@ def list_writing_kernel(op: Op) -> list[str]:
     lines = [f"void {s.struct_id}({cpp.params(s.args)}) {{", f"  if ({first}.size() == 0) return;", *kernel_head(op)]
     for a in lists:
         lines.append(f"  for (const Tensor& each : {a.name}) check_writable({info(op)}, each.impl());")
-    lines += [f"  args.header.compute = {first}[0].impl()->abi.dl.dtype;",
-              f"  if (on_one_device({info(op)}, &args) && try_kernel({entry(op)}, {first}[0].impl(), &args)) {{"]
+    lines += [
+        f"  args.header.compute = {first}[0].impl()->abi.dl.dtype;",
+        f"  if (on_one_device({info(op)}, &args) && try_kernel({entry(op)}, {first}[0].impl(), &args)) {{",
+    ]
     lines += [f"    for (const Tensor& each : {a.name}) each.impl()->bump_version();" for a in lists]
-    return lines + ["    return;", "  }", f"  const Substitution substitution({entry(op)}, {first}[0].impl(), &args);",
-                    f"  composite::{op.function}({cpp.names(s.args)});", "}"]
+    return lines + [
+        "    return;",
+        "  }",
+        f"  const Substitution substitution({entry(op)}, {first}[0].impl(), &args);",
+        f"  composite::{op.function}({cpp.names(s.args)});",
+        "}",
+    ]
 
 
 # ---- all together -------------------------------------------------------------------------------------
@@ -384,21 +446,32 @@ def below(op: Op) -> list[str]:
     if cpp.written(s) is not None:
         if op.has_kernel:
             return writing_kernel(op)
-        return [f"const Tensor& {s.struct_id}({cpp.params(s.args)}) {{",
-                f"  composite::{op.function}({cpp.names(s.args)});", f"  return {cpp.written(s).name};", "}"]
+        return [
+            f"const Tensor& {s.struct_id}({cpp.params(s.args)}) {{",
+            f"  composite::{op.function}({cpp.names(s.args)});",
+            f"  return {cpp.written(s).name};",
+            "}",
+        ]
     if op.meaning == "pointwise":
         lines = pointwise(op)
     elif op.meaning == "reduce":
         lines = reduce(op)
     elif op.meaning == "view":
         first = s.args[0].name
-        lines = [f"Tensor {s.struct_id}({cpp.params(s.args)}) {{", f"  required({first}, {info(op)}, {cpp.text(first)});",
-                 f"  return make_view({first}, views::{op.function}({cpp.names(s.args)}));", "}"]
+        lines = [
+            f"Tensor {s.struct_id}({cpp.params(s.args)}) {{",
+            f"  required({first}, {info(op)}, {cpp.text(first)});",
+            f"  return make_view({first}, views::{op.function}({cpp.names(s.args)}));",
+            "}",
+        ]
     elif op.has_kernel:
         lines = kernel(op)
     else:
-        lines = [f"{cpp.return_type(s)} {s.struct_id}({cpp.params(s.args)}) {{",
-                 f"  return composite::{op.function}({cpp.names(s.args)});", "}"]
+        lines = [
+            f"{cpp.return_type(s)} {s.struct_id}({cpp.params(s.args)}) {{",
+            f"  return composite::{op.function}({cpp.names(s.args)});",
+            "}",
+        ]
     if cpp.has_inplace(op):
         lines += [f"const Tensor& inplace_{s.struct_id}({cpp.params(s.args)}) {{"]
         if op.meaning == "pointwise":
@@ -417,14 +490,22 @@ def public(op: Op) -> list[str]:
     lines = []
     if op.derived:
         n = len(fields(op))
-        lines += [f"namespace derived {{", f"{cpp.return_type(s)} {s.struct_id}(const bool* wanted, {cpp.params(s.args)}) {{",
-                  f"  if (layers_wanted({flags(op)})) [[unlikely]] {{",
-                  f"    if (auto* layer = {entry(op)}.autograd[kFunctional]) {{",
-                  f"      return reinterpret_cast<decltype(&below::{s.struct_id})>(layer)(wanted, {args});", "    }", "  }",
-                  f"  return below::{s.struct_id}(wanted, {args});", "}", "}  // namespace derived",
-                  f"{cpp.return_type(s)} {s.cpp_name}({cpp.params(s.args)}) {{",
-                  f"  constexpr bool kAll[{n}] = {{{', '.join(['true'] * n)}}};",
-                  f"  return derived::{s.struct_id}(kAll, {args});", "}"]
+        lines += [
+            f"namespace derived {{",
+            f"{cpp.return_type(s)} {s.struct_id}(const bool* wanted, {cpp.params(s.args)}) {{",
+            f"  if (layers_wanted({flags(op)})) [[unlikely]] {{",
+            f"    if (auto* layer = {entry(op)}.autograd[kFunctional]) {{",
+            f"      return reinterpret_cast<decltype(&below::{s.struct_id})>(layer)(wanted, {args});",
+            "    }",
+            "  }",
+            f"  return below::{s.struct_id}(wanted, {args});",
+            "}",
+            "}  // namespace derived",
+            f"{cpp.return_type(s)} {s.cpp_name}({cpp.params(s.args)}) {{",
+            f"  constexpr bool kAll[{n}] = {{{', '.join(['true'] * n)}}};",
+            f"  return derived::{s.struct_id}(kAll, {args});",
+            "}",
+        ]
         return lines
     result = "const Tensor&" if cpp.written(s) is not None else cpp.return_type(s)
 
@@ -452,12 +533,21 @@ def public(op: Op) -> list[str]:
             form(s.cpp_name + "_", "inplace_" + s.struct_id, "kInplace")
         else:
             # Decomposes above the layers: computed, then copied.
-            lines += [f"const Tensor& {s.cpp_name}_({cpp.params(s.args)}) {{",
-                      f"  assign_inplace({info(op)}, self, mytorch::{s.cpp_name}({args}));", "  return self;", "}"]
+            lines += [
+                f"const Tensor& {s.cpp_name}_({cpp.params(s.args)}) {{",
+                f"  assign_inplace({info(op)}, self, mytorch::{s.cpp_name}({args}));",
+                "  return self;",
+                "}",
+            ]
     if cpp.has_out(op):
         outs = cpp.out_args(op)
-        lines.append(f"void {s.cpp_name}_out(" + ", ".join(f"const Tensor& {o}" for o in outs) +
-                     (", " if s.args else "") + cpp.params(s.args) + ") {")
+        lines.append(
+            f"void {s.cpp_name}_out("
+            + ", ".join(f"const Tensor& {o}" for o in outs)
+            + (", " if s.args else "")
+            + cpp.params(s.args)
+            + ") {"
+        )
         own = " | ".join(f"layer_flags({o})" for o in outs)
         lines.append(f"  if (layers_wanted({flags(op)} | {own})) [[unlikely]] refuse_out_gradient({info(op)});")
         if op.meaning == "pointwise":
@@ -482,7 +572,13 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
     files = {}
     for number, members in buckets.items():
         layouts = ['#include "dispatcher/frame/layout.h"'] if any(op.layout_of for op in members) else []
-        lines = [cpp.BANNER.strip(), INCLUDES.strip(), *layouts, *emit_abi.includes(members), *emit_api.below_includes(members)]
+        lines = [
+            cpp.BANNER.strip(),
+            INCLUDES.strip(),
+            *layouts,
+            *emit_abi.includes(members),
+            *emit_api.below_includes(members),
+        ]
         lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.cpp_name for op in members})]
         lines += ["", "namespace mytorch {", ""]
         lines += [f"extern const OpInfo {info(op)};" for op in members]

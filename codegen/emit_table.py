@@ -8,9 +8,18 @@ from codegen.model import ACCEPTS, Op
 from codegen.program import Program
 from codegen.schema import REQUIRED, Arg
 
-_ARG_TYPES = {"Tensor": "kTensor", "Operand": "kOperand", "Scalar": "kScalar", "int": "kInt", "bool": "kBool",
-              "float": "kFloat", "str": "kStr", "ScalarType": "kScalarType", "Device": "kDevice",
-              "Generator": "kGenerator"}
+_ARG_TYPES = {
+    "Tensor": "kTensor",
+    "Operand": "kOperand",
+    "Scalar": "kScalar",
+    "int": "kInt",
+    "bool": "kBool",
+    "float": "kFloat",
+    "str": "kStr",
+    "ScalarType": "kScalarType",
+    "Device": "kDevice",
+    "Generator": "kGenerator",
+}
 _SCALAR_TYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 ANY_TYPE = (1 << len(_SCALAR_TYPES)) - 1
 _NODE_TYPES = {"COMPUTE": "MT_TYPE_COMPUTE", "BOOL": "MT_TYPE_BOOL", "INDEX": "MT_TYPE_INDEX"}
@@ -60,16 +69,21 @@ def program(op: Op, p: Program) -> list[str]:
         a = list(n.args) + [-1] * (3 - len(n.args))
         field = f"MT_FIELD_{n.field}" if n.op == "scalar" else "0"
         at = offset(op, n.name) if n.op in ("input", "scalar") else "0"
-        lines.append(f"    {{{cpp.text(n.op)}, {_NODE_TYPES[n.type]}, {{{a[0]}, {a[1]}, {a[2]}}}, {field}, "
-                     f"{n.component}, {at}, 0, {cpp.number(float(n.value))}}},")
+        lines.append(
+            f"    {{{cpp.text(n.op)}, {_NODE_TYPES[n.type]}, {{{a[0]}, {a[1]}, {a[2]}}}, {field}, "
+            f"{n.component}, {at}, 0, {cpp.number(float(n.value))}}},"
+        )
     lines += ["};", f"const mt_program_output kOutputs_{sid}[] = {{"]
     lines += [f"    {{{o.node}, {offset(op, o.name)}}}," for o in p.outputs]
     fold = cpp.text(p.fold) if p.fold else "nullptr"
     dim = offset(op, p.dim) if p.dim else "0"
     keepdim = offset(op, p.keepdim) if p.keepdim else "0"
-    lines += ["};", f"const mt_program kProgram_{sid} = {{sizeof(mt_program), {cpp.text(op.full_name)}, {p.variant}, 0, "
-              f"0x{p.hash:016x}ull, kNodes_{sid}, {len(p.nodes)}, {len(p.outputs)}, kOutputs_{sid}, {fold}, {p.step}, "
-              f"{dim}, MT_DIM_{p.dim_kind or 'ALL'}, {keepdim}}};"]
+    lines += [
+        "};",
+        f"const mt_program kProgram_{sid} = {{sizeof(mt_program), {cpp.text(op.full_name)}, {p.variant}, 0, "
+        f"0x{p.hash:016x}ull, kNodes_{sid}, {len(p.nodes)}, {len(p.outputs)}, kOutputs_{sid}, {fold}, {p.step}, "
+        f"{dim}, MT_DIM_{p.dim_kind or 'ALL'}, {keepdim}}};",
+    ]
     return lines
 
 
@@ -85,8 +99,11 @@ def describe(op: Op, lock: Lock) -> list[str]:
     if op.body is not None:
         for p in op.body.variants:
             lines += program(op, p)
-        lines.append(f"const mt_program* const kPrograms_{sid}[] = {{" +
-                     ", ".join(f"&kProgram_{sid}_{p.variant}" for p in op.body.variants) + "};")
+        lines.append(
+            f"const mt_program* const kPrograms_{sid}[] = {{"
+            + ", ".join(f"&kProgram_{sid}_{p.variant}" for p in op.body.variants)
+            + "};"
+        )
     fields = {f.name for f in lock.fields(op.full_name)} if op.has_kernel else set()
     written = cpp.written(s)
     if s.args:
@@ -94,8 +111,11 @@ def describe(op: Op, lock: Lock) -> list[str]:
         for a in s.args:
             at = offset(op, a.name) if a.name in fields else "kNoField"
             flags = [a.optional, a.kw_only, a.alias is not None and a.alias.write, promotes(op, a)]
-            lines.append(f"    {{{cpp.text(a.name)}, ArgType::{arg_enum(a)}, " +
-                         ", ".join("true" if f else "false" for f in flags) + f", {default_text(a)}, {at}}},")
+            lines.append(
+                f"    {{{cpp.text(a.name)}, ArgType::{arg_enum(a)}, "
+                + ", ".join("true" if f else "false" for f in flags)
+                + f", {default_text(a)}, {at}}},"
+            )
         lines.append("};")
     results = [r for r in op.results]
     if results:
@@ -111,8 +131,11 @@ def describe(op: Op, lock: Lock) -> list[str]:
         known = lock.fields(op.full_name)
         lines.append(f"const OlderSchema kOlder_{sid}[] = {{")
         for h in lock.hashes(op.full_name)[1:]:
-            first = f"offsetof(mt_args_{sid}, {known[h.num_fields].name})" if h.num_fields < len(known) else \
-                f"sizeof(mt_args_{sid})"
+            first = (
+                f"offsetof(mt_args_{sid}, {known[h.num_fields].name})"
+                if h.num_fields < len(known)
+                else f"sizeof(mt_args_{sid})"
+            )
             lines.append(f"    {{0x{h.hash:016x}ull, {first}}},")
         lines.append("};")
         older = [f"kOlder_{sid}", str(len(lock.hashes(op.full_name)) - 1)]
@@ -135,27 +158,37 @@ def describe(op: Op, lock: Lock) -> list[str]:
     for bits in accepts:
         uniform &= bits
     b = lambda x: "true" if x else "false"
-    lines += [f"extern const OpInfo kInfo_{sid};",
-              f"const OpInfo kInfo_{sid} = {{{cpp.text(op.full_name)}, {cpp.text(s.cpp_name)}, {cpp.text(str(s))},",
-              f"    {cpp.text(op.doc)},",
-              f"    0x{s.hash:016x}ull, Meaning::k{op.meaning.capitalize()}, Promote::k{op.promote.capitalize()}, "
-              f"{b(op.has_kernel)}, {b(op.derived)}, {b(op.dynamic)}, {b(op.grad.kind != 'none')}, 0x{mask:x}, "
-              f"{len(inputs)}, 0x{uniform:x}, {f'kAccepts_{sid}' if accepted else 'nullptr'},",
-              f"    {'kArgs_' + sid if s.args else 'nullptr'}, {len(s.args)}, "
-              f"{'kResults_' + sid if results else 'nullptr'}, {len(results)}, "
-              f"{f'sizeof(mt_args_{sid})' if op.has_kernel else '0'}, "
-              f"{'kPrograms_' + sid if op.body is not None else 'nullptr'}, "
-              f"{len(op.body.variants) if op.body is not None else 0},",
-              f"    {', '.join([functional, inplace, out] + older)}}};",
-              f"namespace entries {{ constinit OpEntry {sid}(&kInfo_{sid}); }}", ""]
+    lines += [
+        f"extern const OpInfo kInfo_{sid};",
+        f"const OpInfo kInfo_{sid} = {{{cpp.text(op.full_name)}, {cpp.text(s.cpp_name)}, {cpp.text(str(s))},",
+        f"    {cpp.text(op.doc)},",
+        f"    0x{s.hash:016x}ull, Meaning::k{op.meaning.capitalize()}, Promote::k{op.promote.capitalize()}, "
+        f"{b(op.has_kernel)}, {b(op.derived)}, {b(op.dynamic)}, {b(op.grad.kind != 'none')}, 0x{mask:x}, "
+        f"{len(inputs)}, 0x{uniform:x}, {f'kAccepts_{sid}' if accepted else 'nullptr'},",
+        f"    {'kArgs_' + sid if s.args else 'nullptr'}, {len(s.args)}, "
+        f"{'kResults_' + sid if results else 'nullptr'}, {len(results)}, "
+        f"{f'sizeof(mt_args_{sid})' if op.has_kernel else '0'}, "
+        f"{'kPrograms_' + sid if op.body is not None else 'nullptr'}, "
+        f"{len(op.body.variants) if op.body is not None else 0},",
+        f"    {', '.join([functional, inplace, out] + older)}}};",
+        f"namespace entries {{ constinit OpEntry {sid}(&kInfo_{sid}); }}",
+        "",
+    ]
     return lines
 
 
 def emit(ops: list[Op], buckets: dict[int, list[Op]], lock: Lock) -> dict[str, str]:
     files = {}
     for number, members in buckets.items():
-        lines = [cpp.BANNER.strip(), "#include <cstddef>", "#include <limits>", "", '#include "dispatcher/boxed/boxed.h"',
-                 '#include "dispatcher/table/op.h"', *emit_abi.includes(members)]
+        lines = [
+            cpp.BANNER.strip(),
+            "#include <cstddef>",
+            "#include <limits>",
+            "",
+            '#include "dispatcher/boxed/boxed.h"',
+            '#include "dispatcher/table/op.h"',
+            *emit_abi.includes(members),
+        ]
         lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.cpp_name for op in members})]
         lines += ["", "namespace mytorch {", "namespace {", "}  // namespace", ""]
         for op in members:
@@ -163,9 +196,20 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]], lock: Lock) -> dict[str, s
         lines += ["}  // namespace mytorch", ""]
         files[f"src/table_{number:02d}.cpp"] = "\n".join(lines)
     rows = ", ".join(f"&entries::{op.schema.struct_id}" for op in ops)
-    files["src/table.cpp"] = "\n".join([
-        cpp.BANNER.strip(), '#include "dispatcher/table/op.h"', "", "namespace mytorch {", "namespace entries {",
-        *(f"extern OpEntry {op.schema.struct_id};" for op in ops), "}  // namespace entries", "",
-        f"static OpEntry* const kEntries[] = {{{rows}}};",
-        f"const OpTable kGeneratedOps = {{kEntries, {len(ops)}}};", "}  // namespace mytorch", ""])
+    files["src/table.cpp"] = "\n".join(
+        [
+            cpp.BANNER.strip(),
+            '#include "dispatcher/table/op.h"',
+            "",
+            "namespace mytorch {",
+            "namespace entries {",
+            *(f"extern OpEntry {op.schema.struct_id};" for op in ops),
+            "}  // namespace entries",
+            "",
+            f"static OpEntry* const kEntries[] = {{{rows}}};",
+            f"const OpTable kGeneratedOps = {{kEntries, {len(ops)}}};",
+            "}  // namespace mytorch",
+            "",
+        ]
+    )
     return files

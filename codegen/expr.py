@@ -86,13 +86,7 @@ class Body:
         return self.variants[tree.variant]
 
 
-_COMPARE = {
-    "==": operator.eq,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+_COMPARE = {"==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 def holds(condition: Condition, values: dict[str, object]) -> bool:
@@ -156,9 +150,7 @@ def parse(text: str) -> ast.expr:
     try:
         return ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        raise ExprError(
-            f"column {error.offset or len(text) + 1}: not an expression: `{text}`"
-        ) from None
+        raise ExprError(f"column {error.offset or len(text) + 1}: not an expression: `{text}`") from None
 
 
 @functools.cache
@@ -181,14 +173,7 @@ _BINARY = {
     ast.LShift: "bitwise_left_shift",
     ast.RShift: "bitwise_right_shift",
 }
-_COMPARISONS = {
-    ast.Eq: "eq",
-    ast.NotEq: "ne",
-    ast.Lt: "lt",
-    ast.LtE: "le",
-    ast.Gt: "gt",
-    ast.GtE: "ge",
-}
+_COMPARISONS = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 _SYMBOLS = {"eq": "==", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _FLIPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _TIES = {"_maximum_first": "maximum", "_minimum_first": "minimum"}
@@ -228,9 +213,7 @@ class Builder:
         if arg.optional and condition.kind in ("num_cmp", "flag"):
             absent = Condition("is_none", arg.name)
             if self.known.get(absent) is not False:
-                raise self.error(
-                    at, f"`{arg.name}` may be None here; test `{arg.name} is None` first"
-                )
+                raise self.error(at, f"`{arg.name}` may be None here; test `{arg.name} is None` first")
         if condition in self.known:
             return self.known[condition]
         for other, value in self.known.items():
@@ -313,8 +296,7 @@ class Builder:
         if not arg.is_number:
             return None
         equal = self._decide(
-            Condition("num_cmp", arg.name, _SYMBOLS["eq" if name == "ne" else name], float(value)),
-            node,
+            Condition("num_cmp", arg.name, _SYMBOLS["eq" if name == "ne" else name], float(value)), node
         )
         return not equal if name == "ne" else equal
 
@@ -340,9 +322,7 @@ class Builder:
             case ast.IfExp():
                 return self._conditional(node)
             case ast.BinOp() if type(node.op) in _BINARY:
-                return self.graph.make(
-                    _BINARY[type(node.op)], self.value(node.left), self.value(node.right)
-                )
+                return self.graph.make(_BINARY[type(node.op)], self.value(node.left), self.value(node.right))
             case ast.UnaryOp(op=ast.USub()):
                 return self.graph.make("neg", self.value(node.operand))
             case ast.UnaryOp(op=ast.UAdd()):
@@ -382,9 +362,7 @@ class Builder:
 
     def _known_absent(self, name: str) -> bool | None:
         value = self.known.get(Condition("is_none", name))
-        if value is None and any(
-            c.arg == name and held and c.kind in ("str_eq",) for c, held in self.known.items()
-        ):
+        if value is None and any(c.arg == name and held and c.kind in ("str_eq",) for c, held in self.known.items()):
             return False
         return value
 
@@ -405,18 +383,12 @@ class Builder:
             return self.graph.make("logical_not", self._bool(node.operand))
         if isinstance(node, ast.BoolOp):
             op = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
-            return functools.reduce(
-                lambda a, b: self.graph.make(op, a, b), map(self._bool, node.values)
-            )
+            return functools.reduce(lambda a, b: self.graph.make(op, a, b), map(self._bool, node.values))
         if len(node.ops) > 1:
-            return functools.reduce(
-                lambda a, b: self.graph.make("logical_and", a, b), map(self.value, _pairs(node))
-            )
+            return functools.reduce(lambda a, b: self.graph.make("logical_and", a, b), map(self.value, _pairs(node)))
         if type(node.ops[0]) not in _COMPARISONS:
             raise self.error(node, "this comparison is not part of the language")
-        return self.graph.make(
-            _COMPARISONS[type(node.ops[0])], self.value(node.left), self.value(node.comparators[0])
-        )
+        return self.graph.make(_COMPARISONS[type(node.ops[0])], self.value(node.left), self.value(node.comparators[0]))
 
     def _bool(self, node: ast.expr) -> int:
         value = self.value(node)
@@ -432,9 +404,7 @@ class Builder:
             return self._reject(node)
         if name == "where" and len(node.args) == 3:
             return self._conditional(
-                ast.copy_location(
-                    ast.IfExp(test=node.args[0], body=node.args[1], orelse=node.args[2]), node
-                )
+                ast.copy_location(ast.IfExp(test=node.args[0], body=node.args[1], orelse=node.args[2]), node)
             )
         args = [self.value(a) for a in node.args]
         if name in NODE_OPS:

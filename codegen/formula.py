@@ -199,12 +199,7 @@ def _convert(node: ast.AST) -> Tree:
         case ast.Subscript():
             return Subscript(_convert(node.value), _convert(node.slice))
         case ast.Slice():
-            return Slice(
-                *(
-                    None if part is None else _convert(part)
-                    for part in (node.lower, node.upper, node.step)
-                )
-            )
+            return Slice(*(None if part is None else _convert(part) for part in (node.lower, node.upper, node.step)))
         case ast.Call():
             return _convert_call(node)
         case ast.Tuple() | ast.List():
@@ -217,14 +212,9 @@ def _convert(node: ast.AST) -> Tree:
         case ast.BinOp() if type(node.op) in _BINARY:
             return Binary(_BINARY[type(node.op)], _convert(node.left), _convert(node.right))
         case ast.Compare() if len(node.ops) == 1:
-            return Compare(
-                _COMPARE[type(node.ops[0])], _convert(node.left), _convert(node.comparators[0])
-            )
+            return Compare(_COMPARE[type(node.ops[0])], _convert(node.left), _convert(node.comparators[0]))
         case ast.BoolOp():
-            return BoolOp(
-                "and" if isinstance(node.op, ast.And) else "or",
-                tuple(_convert(v) for v in node.values),
-            )
+            return BoolOp("and" if isinstance(node.op, ast.And) else "or", tuple(_convert(v) for v in node.values))
         case ast.IfExp():
             return Conditional(_convert(node.test), _convert(node.body), _convert(node.orelse))
     raise FormulaError(f"`{ast.unparse(node)}` is not part of the formula language")
@@ -257,9 +247,7 @@ def _walk(tree: Tree) -> Iterator[Tree]:
         yield from _walk(child)
 
 
-def _collect_uses(
-    tree: Tree, tensors: frozenset[str], functions: dict[str, str], uses: dict[str, set[str]]
-) -> None:
+def _collect_uses(tree: Tree, tensors: frozenset[str], functions: dict[str, str], uses: dict[str, set[str]]) -> None:
     """Notes for each tensor name the facts used of it; the fact `value` stands for its elements."""
 
     def note(name: str, fact: str) -> None:
@@ -282,10 +270,7 @@ def _collect_uses(
 
 
 def parse_formula(
-    text: str,
-    names: Iterable[str],
-    tensors: Iterable[str],
-    functions: dict[str, str] = META_FUNCTIONS,
+    text: str, names: Iterable[str], tensors: Iterable[str], functions: dict[str, str] = META_FUNCTIONS
 ) -> Formula:
     """Parses a formula that may name `names`, of which `tensors` are values that would be saved.
 
@@ -295,9 +280,7 @@ def parse_formula(
     try:
         node = ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        raise FormulaError(
-            f"column {error.offset or len(text) + 1}: not an expression: `{text}`"
-        ) from None
+        raise FormulaError(f"column {error.offset or len(text) + 1}: not an expression: `{text}`") from None
     tree = _convert(node)
     found = {t.id for t in _walk(tree) if isinstance(t, Name)}
     unknown = sorted(found - set(names))
@@ -305,9 +288,7 @@ def parse_formula(
         raise FormulaError(f"names `{unknown[0]}`, which is neither an argument nor saved")
     uses: dict[str, set[str]] = {}
     _collect_uses(tree, frozenset(tensors), functions, uses)
-    saves = tuple(
-        Save(n, "value" in facts, frozenset(facts - {"value"})) for n, facts in uses.items()
-    )
+    saves = tuple(Save(n, "value" in facts, frozenset(facts - {"value"})) for n, facts in uses.items())
     calls = frozenset(t.function for t in _walk(tree) if isinstance(t, Call))
     return Formula(text, tree, frozenset(found), calls, saves)
 

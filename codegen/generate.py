@@ -70,8 +70,12 @@ def main() -> int:
     parser.add_argument("--ops", required=True, type=Path)
     parser.add_argument("--lock", required=True, type=Path)
     parser.add_argument("--out", type=Path, help="without it nothing is generated")
-    parser.add_argument("--lock-mode", choices=("warn", "check", "write"), default="warn",
-                        help="what becomes of operators and fields that the lock does not have yet")
+    parser.add_argument(
+        "--lock-mode",
+        choices=("warn", "check", "write"),
+        default="warn",
+        help="what becomes of operators and fields that the lock does not have yet",
+    )
     args = parser.parse_args()
     try:
         ops = load(str(args.ops))

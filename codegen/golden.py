@@ -52,7 +52,7 @@ def elements(spec: dict, dtype: str, tensor: int) -> list:
             low = max(low, 0) if dtype == "uint8" else low
             found.append(low + (r if spec.get("unique") else r % max(high - low, 1)))
     if spec.get("sorted") and shape and shape[-1] > 0:
-        rows = [sorted(found[i:i + shape[-1]]) for i in range(0, count, shape[-1])]
+        rows = [sorted(found[i : i + shape[-1]]) for i in range(0, count, shape[-1])]
         found = [x for row in rows for x in row]
     return found
 

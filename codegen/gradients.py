@@ -42,17 +42,11 @@ def derived_name(schema: Schema) -> tuple[str, str]:
 
 
 def differentiable_args(schema: Schema, types: dict[str, str]) -> list[str]:
-    return [
-        a.name
-        for a in schema.args
-        if (a.is_tensor or a.is_tensor_list) and types[a.name] in ("same", "any")
-    ]
+    return [a.name for a in schema.args if (a.is_tensor or a.is_tensor_list) and types[a.name] in ("same", "any")]
 
 
 def _no_grad(schema: Schema, with_grad: list[str]) -> tuple[str, ...]:
-    return tuple(
-        a.name for a in schema.args if (a.is_tensor or a.is_tensor_list) and a.name not in with_grad
-    )
+    return tuple(a.name for a in schema.args if (a.is_tensor or a.is_tensor_list) and a.name not in with_grad)
 
 
 # ---- pointwise: a derived op ---------------------------------------------------------------------
@@ -108,9 +102,7 @@ def derive_formulas(op: Op, entries: list[Entry], report: Report) -> tuple[Gradi
         programs = body.variants
     read = {n.name for p in programs for n in p.inputs} - set(incoming)
     saved = tuple(a.name for a in args if a.name in read)
-    return _derived(
-        op, Derived(programs, outputs, zero, saved), body.selector, incoming, list(texts)
-    )
+    return _derived(op, Derived(programs, outputs, zero, saved), body.selector, incoming, list(texts))
 
 
 def _is_zero(program: Program, output: int) -> bool:
@@ -128,12 +120,7 @@ def _derived(
     name, overload = derived_name(op.schema)
     full_name = f"{name}.{overload}" if overload else name
     programs = tuple(
-        replace(
-            p,
-            name=full_name,
-            variant=i,
-            outputs=tuple(replace(o, name=f) for o, f in zip(p.outputs, fields)),
-        )
+        replace(p, name=full_name, variant=i, outputs=tuple(replace(o, name=f) for o, f in zip(p.outputs, fields)))
         for i, p in enumerate(found.programs)
     )
     body = Body(programs, selector)
@@ -143,13 +130,10 @@ def _derived(
     numbers = [
         a
         for a in op.schema.args
-        if not a.is_tensor
-        and (a.name in asked or any(a.name == n.name for p in programs for n in p.scalars))
+        if not a.is_tensor and (a.name in asked or any(a.name == n.name for p in programs for n in p.scalars))
     ]
     results = {r.name: r for r in op.results}
-    saved = [
-        a.name for a in op.schema.args if a.is_tensor and (a.name in found.saved or a.name in asked)
-    ]
+    saved = [a.name for a in op.schema.args if a.is_tensor and (a.name in found.saved or a.name in asked)]
     saved += [name for name in found.saved if name in results]
 
     args = [Arg(g, "Tensor") for g in incoming]
@@ -158,9 +142,7 @@ def _derived(
     returns = tuple(Return("Tensor", "" if len(fields) == 1 else f) for f in fields)
     schema = Schema(name, overload, tuple(args), returns)
     types = {g: "same" for g in incoming}
-    types |= {
-        s: op.types.get(s) or ("bool" if results[s].dtype == "bool" else "same") for s in saved
-    }
+    types |= {s: op.types.get(s) or ("bool" if results[s].dtype == "bool" else "same") for s in saved}
 
     reads = saved_by_output(programs)
     outputs = tuple(
@@ -169,8 +151,7 @@ def _derived(
             fields[i],
             tuple(s for s in saved if s in reads[i] or s in asked),
             all(
-                p.nodes[p.outputs[i].node].op == "input"
-                and p.nodes[p.outputs[i].node].name in incoming
+                p.nodes[p.outputs[i].node].op == "input" and p.nodes[p.outputs[i].node].name in incoming
                 for p in programs
             ),
         )
@@ -225,12 +206,8 @@ def formula_names(op: Op) -> tuple[set[str], set[str]]:
     tensors = {a.name for a in op.schema.args if a.is_tensor or a.is_tensor_list}
     tensors |= {r.name for r in op.results if r.field}
     names = {a.name for a in op.schema.args} | {r.name for r in op.results}
-    names |= {"grads"} | {
-        f"grad_{r.name}" for r in op.results if r.differentiable and r.name != "result"
-    }
-    if sum(r.differentiable for r in op.results) == 1 and not any(
-        r.list for r in op.schema.returns
-    ):
+    names |= {"grads"} | {f"grad_{r.name}" for r in op.results if r.differentiable and r.name != "result"}
+    if sum(r.differentiable for r in op.results) == 1 and not any(r.list for r in op.schema.returns):
         names.add("grad")
     return names, tensors
 
@@ -248,15 +225,8 @@ def formulas(op: Op, entries: list[Entry], report: Report) -> Gradient:
         except FormulaError as error:
             report(entry.line, f"grad of `{', '.join(entry.args)}`: {error}")
             continue
-        if (
-            len(entry.args) > 1
-            and isinstance(formula.tree, Sequence)
-            and (len(formula.tree.items) != len(entry.args))
-        ):
-            report(
-                entry.line,
-                f"grad of `{', '.join(entry.args)}`: gives {len(formula.tree.items)} values",
-            )
+        if len(entry.args) > 1 and isinstance(formula.tree, Sequence) and (len(formula.tree.items) != len(entry.args)):
+            report(entry.line, f"grad of `{', '.join(entry.args)}`: gives {len(formula.tree.items)} values")
         found.append(GradFormula(entry.args, formula, formula.uses))
     with_grad = [a for f in found for a in f.args]
     used = {n for f in found for n in f.formula.names}

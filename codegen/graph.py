@@ -37,15 +37,7 @@ class Node:
 
     def key(self) -> tuple:
         # float.hex tells 0.0 from -0.0 and makes NaN equal to itself.
-        return (
-            self.op,
-            self.type,
-            self.args,
-            self.name,
-            self.component,
-            self.value.hex(),
-            self.tie,
-        )
+        return (self.op, self.type, self.args, self.name, self.component, self.value.hex(), self.tie)
 
 
 class Graph:
@@ -75,9 +67,7 @@ class Graph:
         return self.nodes[node].type
 
     def const(self, value: float | bool, type_: str = COMPUTE) -> int:
-        return self.add(
-            Node("const", BOOL if isinstance(value, bool) else type_, value=float(value))
-        )
+        return self.add(Node("const", BOOL if isinstance(value, bool) else type_, value=float(value)))
 
     def is_const(self, node: int, value: float | None = None) -> bool:
         found = self.nodes[node]
@@ -96,11 +86,7 @@ class Graph:
             if type_ == BOOL:
                 return self.const(bool(found.value))
             return self.const(found.value, type_)
-        if (
-            found.op == "cast"
-            and found.type == COMPUTE
-            and self.type(found.args[0]) == type_ == BOOL
-        ):
+        if found.op == "cast" and found.type == COMPUTE and self.type(found.args[0]) == type_ == BOOL:
             return found.args[0]
         if type_ == INDEX:
             raise TypeMismatch("only an index can be an index")
@@ -127,9 +113,7 @@ class Graph:
         if INDEX in (self.type(a), self.type(b)):
             pair = self._as_index(a), self._as_index(b)
             if None in pair:
-                raise TypeMismatch(
-                    "an index meets a value that is not one; `number(x)` converts it"
-                )
+                raise TypeMismatch("an index meets a value that is not one; `number(x)` converts it")
             return pair
         if self.type(a) == self.type(b) == BOOL:
             return a, b
@@ -244,13 +228,7 @@ class Graph:
             return self.make("neg", a)
         value = self.nodes[b].value
         # A power of two: the product is exact. Only in derivatives, which are never of integers.
-        if (
-            self.relaxed
-            and self.is_const(b)
-            and value
-            and math.isfinite(value)
-            and (abs(math.frexp(value)[0]) == 0.5)
-        ):
+        if self.relaxed and self.is_const(b) and value and math.isfinite(value) and (abs(math.frexp(value)[0]) == 0.5):
             return self.make("mul", a, self.const(1 / value))
         return None
 

@@ -111,14 +111,10 @@ class Lock:
         return self.ops[op].struct_size()
 
     def text(self) -> str:
-        lines = [
-            "# Argument structs and hashes that kernels rely on. Written by codegen; append-only."
-        ]
+        lines = ["# Argument structs and hashes that kernels rely on. Written by codegen; append-only."]
         for op in sorted(self.ops.values(), key=lambda o: o.name):
             lines += ["", f"op {op.name}"]
-            lines += [
-                f"  hash 0x{h.hash:016x} fields {h.num_fields} since {h.since}" for h in op.hashes
-            ]
+            lines += [f"  hash 0x{h.hash:016x} fields {h.num_fields} since {h.since}" for h in op.hashes]
             lines += [f"  field {f.name} {f.c_type} since {f.since}" for f in op.fields]
         return "\n".join(lines) + "\n"
 
@@ -146,14 +142,9 @@ def struct_fields(schema: Schema) -> list[tuple[str, str]]:
     """(name, C type) of every field that a new op's struct has: arguments, then outputs."""
     fields = [(a.name, c_type(a)) for a in schema.args]
     written = {a.alias.name for a in schema.args if a.alias and a.alias.write}
-    outputs = [
-        r
-        for r in schema.returns
-        if r.type == "Tensor" and not (r.alias and r.alias.name in written)
-    ]
+    outputs = [r for r in schema.returns if r.type == "Tensor" and not (r.alias and r.alias.name in written)]
     fields += [
-        (name, "mt_tensor_list" if r.list else "const mt_tensor*")
-        for name, r in zip(schema.output_fields, outputs)
+        (name, "mt_tensor_list" if r.list else "const mt_tensor*") for name, r in zip(schema.output_fields, outputs)
     ]
     return fields
 
@@ -180,9 +171,7 @@ def parse_lock(text: str, path: str = "ops.lock") -> Lock:
                 raise LockError([f"{path}:{number}: op {match[1]} appears twice"])
             op = LockedOp(match[1], (), ())
         elif kind == "hash":
-            op = replace(
-                op, hashes=(*op.hashes, LockHash(int(match[1], 16), int(match[2]), match[3]))
-            )
+            op = replace(op, hashes=(*op.hashes, LockHash(int(match[1], 16), int(match[2]), match[3])))
         else:
             if match[2] not in C_TYPES:
                 raise LockError([f"{path}:{number}: unknown type `{match[2]}`"])
@@ -196,9 +185,7 @@ def _abi_version(lock_path: Path) -> str:
     header = (lock_path.parent / "include" / "mytorch" / "abi.h").read_text()
     found = [re.search(rf"#define MT_ABI_{part} (\d+)u?", header) for part in ("MAJOR", "MINOR")]
     if None in found:
-        raise LockError(
-            [f"{lock_path.parent}/include/mytorch/abi.h does not define the ABI's version"]
-        )
+        raise LockError([f"{lock_path.parent}/include/mytorch/abi.h does not define the ABI's version"])
     return ".".join(match[1] for match in found)
 
 
@@ -223,9 +210,7 @@ def _merge(op: Op, old: LockedOp | None, since: str, errors: list[str]) -> Locke
     added = [(name, type_) for name, type_ in wanted if name not in known]
     for name, _ in added:
         if any(a.name == name and not a.has_default for a in schema.args):
-            refuse(
-                f"the new argument `{name}` has no default; no released kernel could still be used"
-            )
+            refuse(f"the new argument `{name}` has no default; no released kernel could still be used")
     fields = old.fields + tuple(LockField(name, type_, since) for name, type_ in added)
     hashes = old.hashes
     if not hashes or hashes[0].hash != schema.hash:
@@ -234,9 +219,7 @@ def _merge(op: Op, old: LockedOp | None, since: str, errors: list[str]) -> Locke
     return LockedOp(op.full_name, fields, hashes)
 
 
-def check_and_update(
-    ops: Iterable[Op], path: str | Path, mode: str = "check", since: str | None = None
-) -> Lock:
+def check_and_update(ops: Iterable[Op], path: str | Path, mode: str = "check", since: str | None = None) -> Lock:
     """Compares ops with the lock file and returns the lock that holds for them.
 
     Raises LockError for every change that is not an append. `mode` says what becomes of appends: "write"
@@ -253,8 +236,7 @@ def check_and_update(
     for name in sorted(set(old.ops) - set(new.ops)):
         fields = ", ".join(f"`{f.name}`" for f in old.ops[name].fields)
         errors.append(
-            f"{path}: [{name}] the op was removed or renamed (fields {fields}); "
-            "released kernels implement it"
+            f"{path}: [{name}] the op was removed or renamed (fields {fields}); " "released kernels implement it"
         )
     if errors:
         raise LockError(errors)

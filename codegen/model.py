@@ -119,9 +119,7 @@ class Op:
     def takes(self, category: str) -> bool:
         """Whether operands may be of a category: `bool`, `integer` or `float`."""
         operands = [a.name for a in self.schema.tensor_args if self.types[a.name] == "same"]
-        return not operands or any(
-            category in ACCEPTS.get(self.accepts.get(a, ""), (category,)) for a in operands
-        )
+        return not operands or any(category in ACCEPTS.get(self.accepts.get(a, ""), (category,)) for a in operands)
 
     @property
     def has_kernel(self) -> bool:

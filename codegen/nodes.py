@@ -83,9 +83,7 @@ def _remainder(a, b):
 
 
 def _trunc(a):
-    return (
-        a if isinstance(a, int) or not math.isfinite(a) else math.copysign(float(math.trunc(a)), a)
-    )
+    return a if isinstance(a, int) or not math.isfinite(a) else math.copysign(float(math.trunc(a)), a)
 
 
 def _floor(a):
@@ -171,9 +169,7 @@ def _math(name: str, evaluate: Callable, *derivatives: str, commutative: bool = 
     return NodeOp(name, len(derivatives), "math", evaluate, derivatives, commutative)
 
 
-def _no_derivative(
-    kind: str, arity: int, table: dict[str, Callable], commutative: str
-) -> list[NodeOp]:
+def _no_derivative(kind: str, arity: int, table: dict[str, Callable], commutative: str) -> list[NodeOp]:
     return [
         NodeOp(name, arity, kind, function, ("",) * arity, name in commutative.split())
         for name, function in table.items()
@@ -262,11 +258,7 @@ _LIST = [
     *_no_derivative(
         "logical",
         2,
-        {
-            "logical_and": lambda a, b: a and b,
-            "logical_or": lambda a, b: a or b,
-            "logical_xor": lambda a, b: a != b,
-        },
+        {"logical_and": lambda a, b: a and b, "logical_or": lambda a, b: a or b, "logical_xor": lambda a, b: a != b},
         "logical_and logical_or logical_xor",
     ),
     *_no_derivative("logical", 1, {"logical_not": lambda a: not a}, ""),
@@ -308,8 +300,7 @@ SUGAR: dict[str, tuple[str, str]] = {
     "isfinite": ("x", "abs(x) < inf"),
     "hypot": (
         "x y",
-        "inf if abs(x) == inf or abs(y) == inf else "
-        "_hypot(maximum(abs(x), abs(y)), minimum(abs(x), abs(y)))",
+        "inf if abs(x) == inf or abs(y) == inf else " "_hypot(maximum(abs(x), abs(y)), minimum(abs(x), abs(y)))",
     ),
     "softplus": ("x", "maximum(x, 0) + log1p(exp(-abs(x)))"),
     "log_sigmoid": ("x", "minimum(x, 0) - log1p(exp(-abs(x)))"),

@@ -75,8 +75,7 @@ class Program:
             lines.append(" ".join(words))
         if self.fold:
             lines.append(
-                f"fold {self.fold} %{self.step} dim={self.dim}:{self.dim_kind.lower()} "
-                f"keepdim={self.keepdim}"
+                f"fold {self.fold} %{self.step} dim={self.dim}:{self.dim_kind.lower()} " f"keepdim={self.keepdim}"
             )
         lines += [f"out {o.name} = %{o.node}" for o in self.outputs]
         return "\n".join(lines) + "\n"
@@ -181,9 +180,7 @@ def finish(
     number = {old: new for new, old in enumerate(ordered)}
     nodes = tuple(replace(graph[n], args=tuple(number[a] for a in graph[n].args)) for n in ordered)
     ends = tuple(Output(field, number[node], graph.type(node)) for field, node in outputs)
-    return Program(
-        name, nodes, ends, variant, fold, number[step] if fold else -1, dim, dim_kind, keepdim
-    )
+    return Program(name, nodes, ends, variant, fold, number[step] if fold else -1, dim, dim_kind, keepdim)
 
 
 # ---- evaluation ----------------------------------------------------------------------------------
@@ -196,14 +193,10 @@ def _run(program: Program, values: dict[int, object], integer: bool, wanted: set
             continue
         if node.op == "const":
             whole = node.type == INDEX or (integer and node.value.is_integer())
-            values[i] = (
-                bool(node.value) if node.type == BOOL else int(node.value) if whole else node.value
-            )
+            values[i] = bool(node.value) if node.type == BOOL else int(node.value) if whole else node.value
         elif node.op == "cast":
             value = values[node.args[0]]
-            values[i] = (
-                bool(value != 0) if node.type == BOOL else int(value) if integer else float(value)
-            )
+            values[i] = bool(value != 0) if node.type == BOOL else int(value) if integer else float(value)
         else:
             values[i] = NODE_OPS[node.op].evaluate(*(values[a] for a in node.args))
 
@@ -250,17 +243,13 @@ def _fold(fold: str, items: list) -> tuple:
         return float(len(items)), mean, sum((v - mean) ** 2 for v in items)
     if fold == "logsumexp":
         top = _fold("max", items)[0] if items else -math.inf
-        if not math.isfinite(
-            top
-        ):  # exp(inf - inf) would be NaN: each item equal to top counts as one
+        if not math.isfinite(top):  # exp(inf - inf) would be NaN: each item equal to top counts as one
             return top, math.nan if top != top else float(sum(v == top for v in items))
         return top, math.fsum(math.exp(v - top) for v in items)
     raise KeyError(fold)
 
 
-def evaluate(
-    program: Program, inputs: dict[str, object], integer: bool = False
-) -> dict[str, object]:
+def evaluate(program: Program, inputs: dict[str, object], integer: bool = False) -> dict[str, object]:
     """Computes a program on Python numbers: doubles, or exact integers where `integer`.
 
     A pointwise program takes a number for each input and scalar. A reduce program takes a list for

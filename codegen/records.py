@@ -29,16 +29,7 @@ from codegen.reduce import build_reduce
 from codegen.schema import SCALAR_TYPES, Schema, SchemaError, parse_schema
 from codegen.yamlfile import List, Map, Text, Value, YamlError, read
 
-__all__ = [
-    "GradFormula",
-    "Gradient",
-    "GradOutput",
-    "Op",
-    "RecordErrors",
-    "Result",
-    "load",
-    "load_text",
-]
+__all__ = ["GradFormula", "Gradient", "GradOutput", "Op", "RecordErrors", "Result", "load", "load_text"]
 
 MEANINGS = ("pointwise", "reduce", "view", "composite", "primitive")
 KEYS = (
@@ -179,9 +170,7 @@ class _Record:
         self._results(op)
         self._cost(op)
         if self.record.get("grad") is None:
-            raise self.refuse(
-                head.line, "has no gradient decision: `grad: auto`, `grad: none` or formulas"
-            )
+            raise self.refuse(head.line, "has no gradient decision: `grad: auto`, `grad: none` or formulas")
         if len(self.errors.messages) > before:
             return op, None  # the gradient's errors would only repeat these
         return op, self._grad(op)
@@ -190,9 +179,7 @@ class _Record:
         if (kernel := self.text("kernel", ("optional",))) is not None:
             op.kernel_optional = True
             if op.meaning != "composite":
-                self.report(
-                    kernel.line, f"`kernel: optional` on a {op.meaning}; it belongs to composites"
-                )
+                self.report(kernel.line, f"`kernel: optional` on a {op.meaning}; it belongs to composites")
         promote = self.text("promote", PROMOTE)
         default = "none" if op.meaning in ("view", "composite") else "same"
         op.promote = promote.text if promote else default
@@ -211,9 +198,7 @@ class _Record:
                 op.tolerance[name.text] = float(value.text)
             except ValueError:
                 self.report(
-                    name.line,
-                    f"`tolerance` maps a ScalarType to a number, not "
-                    f"`{name.text}: {value.text}`",
+                    name.line, f"`tolerance` maps a ScalarType to a number, not " f"`{name.text}: {value.text}`"
                 )
 
     def _layout(self, op: Op) -> None:
@@ -226,9 +211,7 @@ class _Record:
         op.layout = "follow" if match else layout.text
         if not match:
             if layout.text != "any":
-                self.report(
-                    layout.line, f"`layout: {layout.text}` is neither `any` nor `follow(x, ...)`"
-                )
+                self.report(layout.line, f"`layout: {layout.text}` is neither `any` nor `follow(x, ...)`")
             return
         op.layout_of = tuple(re.split(", *", match.group(1)))
         for name in op.layout_of:
@@ -249,9 +232,7 @@ class _Record:
             if name.text not in tensors:
                 self.report(name.line, f"`types` names `{name.text}`, which is no tensor argument")
             elif value.text not in choices:
-                self.report(
-                    name.line, f"`types.{name.text}: {value.text}` is none of {', '.join(choices)}"
-                )
+                self.report(name.line, f"`types.{name.text}: {value.text}` is none of {', '.join(choices)}")
             elif value.text in ACCEPTS:
                 op.accepts[name.text] = value.text
             else:
@@ -272,11 +253,7 @@ class _Record:
         if len(set(op.forms)) != len(op.forms):
             self.report(value.line, "a form appears twice")
         if "method" in op.forms and (
-            first is None
-            or first.name != "self"
-            or first.type != "Tensor"
-            or first.list
-            or first.optional
+            first is None or first.name != "self" or first.type != "Tensor" or first.list or first.optional
         ):
             self.report(value.line, "a method's first argument is `Tensor self`")
         if "inplace" in op.forms and (
@@ -290,9 +267,7 @@ class _Record:
             or op.meaning in ("view", "reduce")
         ):
             self.report(
-                value.line,
-                "an in-place form needs a first argument `Tensor` and one returned "
-                "Tensor of its shape",
+                value.line, "an in-place form needs a first argument `Tensor` and one returned " "Tensor of its shape"
             )
 
     # ---- meaning ---------------------------------------------------------------------------------
@@ -307,9 +282,7 @@ class _Record:
                 self.report(name.line, f"`{op.meaning}: {name.text}` is not a function's name")
             elif name is not None:
                 op.function = name.text
-            if op.meaning == "view" and not all(
-                r.alias and not r.alias.write for r in schema.returns
-            ):
+            if op.meaning == "view" and not all(r.alias and not r.alias.write for r in schema.returns):
                 self.report(value.line, "a view returns aliases, such as `Tensor(a)`")
             if op.has_kernel and any(r.alias and not r.alias.write for r in schema.returns):
                 self.report(value.line, "a kernel's outputs are never views of its inputs")
@@ -358,14 +331,10 @@ class _Record:
         if op.meaning == "reduce":
             allowed |= {"ScalarType?"}
         wrong = [
-            a
-            for a in schema.args
-            if a.type_text not in allowed and not (op.meaning == "reduce" and a.name == "dim")
+            a for a in schema.args if a.type_text not in allowed and not (op.meaning == "reduce" and a.name == "dim")
         ]
         if wrong:
-            raise self.refuse(
-                line, f"a {op.meaning} op cannot take `{wrong[0].type_text} {wrong[0].name}`"
-            )
+            raise self.refuse(line, f"a {op.meaning} op cannot take `{wrong[0].type_text} {wrong[0].name}`")
         if not schema.tensor_args:
             raise self.refuse(line, f"a {op.meaning} op takes a tensor")
         if not schema.returns or not all(r.is_tensor and r.alias is None for r in schema.returns):
@@ -377,9 +346,7 @@ class _Record:
         """The expression of each output field; several outputs are a mapping by return name."""
         if isinstance(value, Text) and value.text:
             if len(schema.returns) != 1:
-                raise self.refuse(
-                    value.line, f"`{key}` of several outputs is a mapping by return name"
-                )
+                raise self.refuse(value.line, f"`{key}` of several outputs is a mapping by return name")
             return {"out": value.text}
         if not isinstance(value, Map) or not all(isinstance(v, Text) for _, v in value.items):
             raise self.refuse(value.line, f"`{key}` is not an expression")
@@ -395,9 +362,7 @@ class _Record:
 
     def _reduce(self, schema: Schema, value: Value, types: dict[str, str]):
         if not isinstance(value, Map):
-            raise self.refuse(
-                value.line, "`reduce` is a mapping: {state: ..., step: ..., final: ...}"
-            )
+            raise self.refuse(value.line, "`reduce` is a mapping: {state: ..., step: ..., final: ...}")
         record: dict[str, str | dict[str, str]] = {}
         for key, item in value.items:
             if key.text not in ("state", "step", "combine", "final"):
@@ -410,9 +375,7 @@ class _Record:
                 raise self.refuse(key.line, f"`reduce.{key.text}` is not an expression")
         if "state" not in record:
             raise self.refuse(value.line, "`reduce` has no `state`")
-        return build_reduce(
-            schema.full_name, record, schema.args, types, list(schema.output_fields)
-        )
+        return build_reduce(schema.full_name, record, schema.args, types, list(schema.output_fields))
 
     # ---- results, cost, gradient -----------------------------------------------------------------
 
@@ -494,9 +457,7 @@ class _Record:
             entries.append(Entry(args, text.text, key.line))
         for arg in needed:
             if arg not in seen:
-                self.report(
-                    value.line, f"`grad` does not say what `{arg}` gets: a formula, or none"
-                )
+                self.report(value.line, f"`grad` does not say what `{arg}` gets: a formula, or none")
         return entries
 
     def _grad(self, op: Op) -> Op | None:
@@ -513,9 +474,7 @@ class _Record:
             raise self.refuse(line, "no result is differentiable: say `grad: none`")
         clash = set(gradient_names(op.results).values()) & {a.name for a in op.schema.args}
         if clash and not (op.meaning == "composite" and isinstance(value, Text)):
-            raise self.refuse(
-                line, f"the argument `{min(clash)}` has the name of the incoming gradient"
-            )
+            raise self.refuse(line, f"the argument `{min(clash)}` has the name of the incoming gradient")
         if isinstance(value, Map):
             before = len(self.errors.messages)
             entries = self._entries(op, value)
@@ -534,9 +493,7 @@ class _Record:
         if op.meaning != "composite":
             raise self.refuse(line, f"`grad: auto` on a {op.meaning}; write formulas")
         if op.kernel_optional:
-            raise self.refuse(
-                line, "a composite with a kernel is one node, so it states its gradient"
-            )
+            raise self.refuse(line, "a composite with a kernel is one node, so it states its gradient")
         op.grad = Gradient("decompose")
         return None
 

@@ -5,16 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Iterable
 
-from codegen.expr import (
-    Body,
-    Builder,
-    Condition,
-    ExprError,
-    check_used,
-    explore,
-    number_variants,
-    parse,
-)
+from codegen.expr import Body, Builder, Condition, ExprError, check_used, explore, number_variants, parse
 from codegen.graph import Graph, Node, TypeMismatch
 from codegen.nodes import BOOL, COMPUTE
 from codegen.program import FOLDS, Program, finish
@@ -28,9 +19,7 @@ def _state_name(builder: Builder, node: ast.expr) -> str:
     if isinstance(node, ast.IfExp):
         test = builder.static(node.test)
         if test is None:
-            raise builder.error(
-                node, "the state is chosen by conditions on non-tensor arguments only"
-            )
+            raise builder.error(node, "the state is chosen by conditions on non-tensor arguments only")
         return _state_name(builder, node.body if test else node.orelse)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "error":
         builder.value(node)
@@ -61,11 +50,7 @@ def _check_combine(text: str | None, states: set[str]) -> None:
 
 
 def build_reduce(
-    name: str,
-    record: dict[str, str | dict[str, str]],
-    args: Iterable[Arg],
-    types: dict[str, str],
-    fields: list[str],
+    name: str, record: dict[str, str | dict[str, str]], args: Iterable[Arg], types: dict[str, str], fields: list[str]
 ) -> Body:
     """A body from the keys state, step, combine and final; `fields` are the output fields."""
     args = tuple(args)
@@ -76,9 +61,7 @@ def build_reduce(
     if final is not None and not isinstance(final, dict):
         final = {fields[0]: final}
     if final is not None and list(final) != fields:
-        raise ExprError(
-            "`final` gives " + ", ".join(final) + "; the op returns " + ", ".join(fields)
-        )
+        raise ExprError("`final` gives " + ", ".join(final) + "; the op returns " + ", ".join(fields))
     final_trees = {field: parse(text) for field, text in final.items()} if final else None
 
     dim = by_name.get("dim")
@@ -86,9 +69,7 @@ def build_reduce(
     if dim is not None:
         kind = _DIM_KINDS.get(dim.type_text, "")
         if not kind:
-            raise ExprError(
-                f"`dim` is {dim.type_text}; a reduction takes int, int?, int[] or int[]?"
-            )
+            raise ExprError(f"`dim` is {dim.type_text}; a reduction takes int, int?, int[] or int[]?")
     keepdim = by_name.get("keepdim")
     if keepdim is not None and keepdim.type_text != "bool":
         raise ExprError("`keepdim` is not bool")
@@ -132,10 +113,7 @@ def build_reduce(
 
 
 def _components(graph: Graph, state: str, args: dict[str, Arg]) -> dict[str, int]:
-    names = {
-        name: graph.add(Node("state", type_, component=i))
-        for i, (name, type_) in enumerate(FOLDS[state])
-    }
+    names = {name: graph.add(Node("state", type_, component=i)) for i, (name, type_) in enumerate(FOLDS[state])}
     names["n"] = graph.add(Node("count", COMPUTE))
     if state in ("all", "any"):
         names[state] = names["result"]
@@ -152,8 +130,7 @@ def _final(
         return [(field, builder.value(tree)) for field, tree in trees.items()]
     if state in ("welford", "logsumexp"):
         raise ExprError(
-            f"state {state} needs a `final`: its components are "
-            + ", ".join(name for name, _ in FOLDS[state])
+            f"state {state} needs a `final`: its components are " + ", ".join(name for name, _ in FOLDS[state])
         )
     if len(fields) != 1:
         raise ExprError("an op with several returns needs a `final` for each")
@@ -165,7 +142,5 @@ def _check_final(program: Program) -> None:
     while stack:
         node = program.nodes[stack.pop()]
         if node.op == "input":
-            raise ExprError(
-                f"`final` reads `{node.name}`; it sees the state, n and number arguments"
-            )
+            raise ExprError(f"`final` reads `{node.name}`; it sees the state, n and number arguments")
         stack += node.args

@@ -116,8 +116,7 @@ def _combinations(op: Op) -> list[dict]:
 
 
 def _tensors(op: Op, combination: dict) -> list[Arg]:
-    return [a for a in op.schema.args
-            if a.is_tensor and not (a.name in combination and combination[a.name] is None)]
+    return [a for a in op.schema.args if a.is_tensor and not (a.name in combination and combination[a.name] is None)]
 
 
 def _plain(combination: dict, op: Op) -> dict:
@@ -231,8 +230,14 @@ def pointwise(op: Op) -> list[dict]:
                 cases.append({"op": op.full_name, "args": {**args, **rest}, **floats})
         same = [a for a in tensors if op.types.get(a.name) != "bool"]
         if len(same) > 1 and not op.derived:
-            for types in (("float32", "int64"), ("int32", "float64"), ("uint8", "int8"), ("float16", "bfloat16"),
-                          ("bool", "float32"), ("int64", "float16")):
+            for types in (
+                ("float32", "int64"),
+                ("int32", "float64"),
+                ("uint8", "int8"),
+                ("float16", "bfloat16"),
+                ("bool", "float32"),
+                ("int64", "float16"),
+            ):
                 args = {a.name: _tensor(op, a, [3, 4], low=0, high=3) for a in tensors}
                 for i, arg in enumerate(same):
                     args[arg.name]["dtype"] = types[i % 2]
@@ -250,14 +255,32 @@ def _dims(op: Op) -> list[tuple[list[int], object]]:
     if dim is None:
         return [([3, 4, 5], ()), ([], ()), ([1000], ()), ([1], ())]
     if dim.list:
-        found = [([3, 4, 5], [0]), ([3, 4, 5], [1]), ([3, 4, 5], [-1]), ([3, 4, 5], [0, 2]),
-                 ([3, 4, 5], [-1, 1]), ([3, 4, 5], [0, 1, 2]), ([1, 3, 1], [0]), ([1000], [0]),
-                 ([7, 300], [1]), ([300, 7], [0]), ([2, 3, 2, 3], [1, 2])]
+        found = [
+            ([3, 4, 5], [0]),
+            ([3, 4, 5], [1]),
+            ([3, 4, 5], [-1]),
+            ([3, 4, 5], [0, 2]),
+            ([3, 4, 5], [-1, 1]),
+            ([3, 4, 5], [0, 1, 2]),
+            ([1, 3, 1], [0]),
+            ([1000], [0]),
+            ([7, 300], [1]),
+            ([300, 7], [0]),
+            ([2, 3, 2, 3], [1, 2]),
+        ]
         if dim.has_default:
             found += [([3, 4, 5], ()), ([], ())]
         return found
-    found = [([3, 4, 5], 0), ([3, 4, 5], 1), ([3, 4, 5], -1), ([], 0), ([1, 3, 1], 1), ([1000], 0),
-             ([7, 300], 1), ([300, 7], 0)]
+    found = [
+        ([3, 4, 5], 0),
+        ([3, 4, 5], 1),
+        ([3, 4, 5], -1),
+        ([], 0),
+        ([1, 3, 1], 1),
+        ([1000], 0),
+        ([7, 300], 1),
+        ([300, 7], 0),
+    ]
     return found + ([([3, 4, 5], ())] if dim.has_default else [])
 
 
@@ -317,6 +340,7 @@ def collect(ops: list[Op]) -> list[dict]:
         found = derive(op) + given.get(op.full_name, [])
         if not any("error" not in case for case in found):
             raise SampleError(
-                f"{op.path}:{op.line}: [{op.full_name}] has no sample: give at least one in conformance/samples/")
+                f"{op.path}:{op.line}: [{op.full_name}] has no sample: give at least one in conformance/samples/"
+            )
         cases += found
     return cases

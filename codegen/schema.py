@@ -38,18 +38,7 @@ _SUFFIXES = {
 }
 _RETURN_SUFFIXES = {"Tensor": ("", "[]"), "Scalar": ("",), "bool": ("",), "int": ("",)}
 
-SCALAR_TYPES = (
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-)
+SCALAR_TYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 
 # Names that would not survive as fields of a C struct or as parameters of a C++ function.
 _KEYWORDS = frozenset(
@@ -126,9 +115,7 @@ class Arg:
         return text + ("?" if self.optional else "")
 
     def __str__(self) -> str:
-        text = (
-            self.type + (str(self.alias) if self.alias else "") + self.type_text[len(self.type) :]
-        )
+        text = self.type + (str(self.alias) if self.alias else "") + self.type_text[len(self.type) :]
         text += f" {self.name}"
         return text + (f"={format_default(self.default)}" if self.has_default else "")
 
@@ -198,11 +185,7 @@ class Schema:
         One output is `out`; of several each is its return name, or `out0`, `out1`, ...
         """
         written = {a.alias.name for a in self.args if a.alias and a.alias.write}
-        outputs = [
-            r
-            for r in self.returns
-            if r.type == "Tensor" and not (r.alias and r.alias.name in written)
-        ]
+        outputs = [r for r in self.returns if r.type == "Tensor" and not (r.alias and r.alias.name in written)]
         if len(outputs) == 1:
             return ("out",)
         return tuple(r.name or f"out{i}" for i, r in enumerate(outputs))
@@ -211,12 +194,7 @@ class Schema:
     def hash(self) -> int:
         """Over the full name and all names and types, but not defaults: those may change freely."""
         args = ",".join(
-            ("*" if a.kw_only else "")
-            + a.type
-            + str(a.alias or "")
-            + a.type_text[len(a.type) :]
-            + " "
-            + a.name
+            ("*" if a.kw_only else "") + a.type + str(a.alias or "") + a.type_text[len(a.type) :] + " " + a.name
             for a in self.args
         )
         returns = ",".join(str(r) for r in self.returns)
@@ -269,9 +247,7 @@ def _split(text: str) -> list[str]:
     return [p.strip() for p in parts] if text.strip() else []
 
 
-def _parse_default(
-    text: str, type_: str, is_list: bool, size: int | None, nullable: bool
-) -> object:
+def _parse_default(text: str, type_: str, is_list: bool, size: int | None, nullable: bool) -> object:
     def wrong() -> SchemaError:
         return SchemaError(f"default `{text}` does not fit type {type_}{'[]' if is_list else ''}")
 

@@ -23,26 +23,101 @@ FILES = 12  # that the spans are spread over, some seconds of compilation each; 
 
 # Nodes on COMPUTE that exist for integers. div, of integers, is only reached by decomposing.
 _INTEGER = {
-    "add", "sub", "mul", "floor_divide", "trunc_divide", "remainder", "fmod", "pow", "maximum", "minimum", "neg",
-    "abs", "sign", "floor", "ceil", "round", "trunc", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "where", "cast",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift"}
+    "add",
+    "sub",
+    "mul",
+    "floor_divide",
+    "trunc_divide",
+    "remainder",
+    "fmod",
+    "pow",
+    "maximum",
+    "minimum",
+    "neg",
+    "abs",
+    "sign",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "isnan",
+    "where",
+    "cast",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_not",
+    "bitwise_left_shift",
+    "bitwise_right_shift",
+}
 _BITS = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift"}
 _DIVIDES = {"floor_divide", "trunc_divide", "remainder", "fmod"}
 # Operations whose low bits depend on the operands' low bits alone, and those that stay in range.
 _RING = {"add", "sub", "mul", "neg", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "where"}
-_STAYS = {"maximum", "minimum", "sign", "floor", "ceil", "round", "trunc", "remainder", "fmod", "where",
-          "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_right_shift", "cast"}
+_STAYS = {
+    "maximum",
+    "minimum",
+    "sign",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "remainder",
+    "fmod",
+    "where",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_right_shift",
+    "cast",
+}
 # Costs in additions; what is not listed costs 1.
-_COST = {"div": 4, "sqrt": 4, "rsqrt": 8, "floor_divide": 16, "remainder": 14, "fmod": 12, "trunc_divide": 6,
-         "exp": 16, "exp2": 14, "expm1": 24, "log": 18, "log2": 18, "log10": 18, "log1p": 24, "sin": 24, "cos": 24,
-         "tan": 32, "asin": 20, "acos": 20, "atan": 20, "atan2": 30, "sinh": 30, "cosh": 24, "tanh": 24,
-         "asinh": 40, "acosh": 40, "atanh": 40, "erf": 30, "erfc": 40, "sigmoid": 24, "pow": 60}
+_COST = {
+    "div": 4,
+    "sqrt": 4,
+    "rsqrt": 8,
+    "floor_divide": 16,
+    "remainder": 14,
+    "fmod": 12,
+    "trunc_divide": 6,
+    "exp": 16,
+    "exp2": 14,
+    "expm1": 24,
+    "log": 18,
+    "log2": 18,
+    "log10": 18,
+    "log1p": 24,
+    "sin": 24,
+    "cos": 24,
+    "tan": 32,
+    "asin": 20,
+    "acos": 20,
+    "atan": 20,
+    "atan2": 30,
+    "sinh": 30,
+    "cosh": 24,
+    "tanh": 24,
+    "asinh": 40,
+    "acosh": 40,
+    "atanh": 40,
+    "erf": 30,
+    "erfc": 40,
+    "sigmoid": 24,
+    "pow": 60,
+}
 # Expressions of x that backends/cpu-openmp/simd/fused-inl.h has a function for: whatever program contains
 # one gets that function, unless it needs a costly part of the expression besides.
 _FUSED = {
     "1 + erf(x * 0.70710678118654752440)": "NodeTwiceNormalCdf",
     "log1p(exp(x))": "NodeLog1pExp",
-    "tanh(softplus(x))": "NodeTanhSoftplus"}
+    "tanh(softplus(x))": "NodeTanhSoftplus",
+}
 _CPP = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t"}
 LANES = ("float32", "float64", "int32", "int64")
 FLOATS, INTEGERS = LANES[:2], LANES[2:]
@@ -105,7 +180,7 @@ def takes_integers(p: Program) -> bool:
 def is_narrow(p: Program) -> bool:
     """Whether computing in int32 and truncating at the end is computing in 8 or 16 bits."""
     exact = []  # per node: its int32 value is its narrow value
-    low = []    # its low bits are
+    low = []  # its low bits are
     for n in p.nodes:
         if n.op not in NODE_OPS or n.type != COMPUTE:
             inputs_exact = all(exact[a] for a in n.args)
@@ -114,8 +189,7 @@ def is_narrow(p: Program) -> bool:
             continue
         whole = all(exact[a] for a in n.args)
         exact.append(whole and n.op in _STAYS)
-        low.append(whole or (n.op in _RING and all(low[a] for a in n.args)
-                             and (n.op != "where" or exact[n.args[0]])))
+        low.append(whole or (n.op in _RING and all(low[a] for a in n.args) and (n.op != "where" or exact[n.args[0]])))
     return all(low[o.node] for o in p.outputs)
 
 
@@ -208,9 +282,13 @@ def _needed_by(p: Program) -> list[set[int]]:
 
 def span_code(code: SpanCode) -> list[str]:
     p = code.program
-    lines = [f"// {code.comment}", "template <class D>",
-             f"bool {code.name}(const void* const* in, void* const* out, const Scalars& s, int64_t n) {{",
-             "  using T [[maybe_unused]] = hn::TFromD<D>;", "  const D d;"]
+    lines = [
+        f"// {code.comment}",
+        "template <class D>",
+        f"bool {code.name}(const void* const* in, void* const* out, const Scalars& s, int64_t n) {{",
+        "  using T [[maybe_unused]] = hn::TFromD<D>;",
+        "  const D d;",
+    ]
     inputs = [i for i, n in enumerate(p.nodes) if n.op == "input"]
     scalars = [i for i, n in enumerate(p.nodes) if n.op == "scalar"]
     divides = False
@@ -275,23 +353,53 @@ def span_code(code: SpanCode) -> list[str]:
 
 
 def span_file(number: int, codes: list[SpanCode]) -> str:
-    lines = [cpp.BANNER.strip(), "#undef HWY_TARGET_INCLUDE",
-             f'#define HWY_TARGET_INCLUDE "cpu/spans_{number:02d}.cpp"', '#include "backends/cpu-openmp/simd/foreach_target.h"',
-             "// After foreach_target.h, which includes this file once for each instruction set.",
-             "#include <limits>", "", '#include "backends/cpu-openmp/pointwise/span-inl.h"', '#include "backends/cpu-openmp/simd/highway.h"', "",
-             "HWY_BEFORE_NAMESPACE();", "namespace mytorch {", "namespace cpu {", "namespace HWY_NAMESPACE {",
-             "namespace {", ""]
+    lines = [
+        cpp.BANNER.strip(),
+        "#undef HWY_TARGET_INCLUDE",
+        f'#define HWY_TARGET_INCLUDE "cpu/spans_{number:02d}.cpp"',
+        '#include "backends/cpu-openmp/simd/foreach_target.h"',
+        "// After foreach_target.h, which includes this file once for each instruction set.",
+        "#include <limits>",
+        "",
+        '#include "backends/cpu-openmp/pointwise/span-inl.h"',
+        '#include "backends/cpu-openmp/simd/highway.h"',
+        "",
+        "HWY_BEFORE_NAMESPACE();",
+        "namespace mytorch {",
+        "namespace cpu {",
+        "namespace HWY_NAMESPACE {",
+        "namespace {",
+        "",
+    ]
     for code in codes:
         lines += span_code(code)
-    lines += ["}  // namespace", "", f"const SpanFns* spans_{number:02d}() {{", "  static constexpr SpanFns table[] = {"]
+    lines += [
+        "}  // namespace",
+        "",
+        f"const SpanFns* spans_{number:02d}() {{",
+        "  static constexpr SpanFns table[] = {",
+    ]
     for code in codes:
         cells = [f"&{code.name}<hn::ScalableTag<{_CPP[lane]}>>" if lane in code.lanes else "nullptr" for lane in LANES]
         lines.append(f"      {{{{{', '.join(cells)}}}}},")
-    lines += ["  };", "  return table;", "}", "", "}  // namespace HWY_NAMESPACE", "}  // namespace cpu",
-              "}  // namespace mytorch", "HWY_AFTER_NAMESPACE();", "", "#if HWY_ONCE", "namespace mytorch::cpu {",
-              f"HWY_EXPORT(spans_{number:02d});",
-              f"const SpanFns* best_spans_{number:02d}() {{ return HWY_DYNAMIC_DISPATCH(spans_{number:02d})(); }}",
-              "}  // namespace mytorch::cpu", "#endif", ""]
+    lines += [
+        "  };",
+        "  return table;",
+        "}",
+        "",
+        "}  // namespace HWY_NAMESPACE",
+        "}  // namespace cpu",
+        "}  // namespace mytorch",
+        "HWY_AFTER_NAMESPACE();",
+        "",
+        "#if HWY_ONCE",
+        "namespace mytorch::cpu {",
+        f"HWY_EXPORT(spans_{number:02d});",
+        f"const SpanFns* best_spans_{number:02d}() {{ return HWY_DYNAMIC_DISPATCH(spans_{number:02d})(); }}",
+        "}  // namespace mytorch::cpu",
+        "#endif",
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -370,12 +478,17 @@ class Tables:
         scalars = [n for n in p.nodes if n.op == "scalar"]
         rows = [f"{{{_leaf_component(n) if state_inputs else at(n.name)}, MT_TYPE_{n.type}}}" for n in inputs]
         self.lines += _table(f"kInputs_{where}", "Slot", rows)
-        self.lines += _table(f"kScalars_{where}", "ScalarSlot", [f"{{{at(n.name)}, MT_FIELD_{n.field}}}" for n in scalars])
-        self.lines += _table(f"kOutputs_{where}", "Slot",
-                             [f"{{{at(o.name) if o.name else 0}, MT_TYPE_{o.type}}}" for o in p.outputs])
+        self.lines += _table(
+            f"kScalars_{where}", "ScalarSlot", [f"{{{at(n.name)}, MT_FIELD_{n.field}}}" for n in scalars]
+        )
+        self.lines += _table(
+            f"kOutputs_{where}", "Slot", [f"{{{at(o.name) if o.name else 0}, MT_TYPE_{o.type}}}" for o in p.outputs]
+        )
         part = lambda name, items: f"{name}_{where}" if items else "nullptr"
-        return (f"{{{part('kInputs', inputs)}, {part('kScalars', scalars)}, kOutputs_{where}, {len(inputs)}, "
-                f"{len(scalars)}, {len(p.outputs)}, {cost(p)}, {str(is_narrow(p)).lower()}, {str(streams(p)).lower()}, {{}}, nullptr}}")
+        return (
+            f"{{{part('kInputs', inputs)}, {part('kScalars', scalars)}, kOutputs_{where}, {len(inputs)}, "
+            f"{len(scalars)}, {len(p.outputs)}, {cost(p)}, {str(is_narrow(p)).lower()}, {str(streams(p)).lower()}, {{}}, nullptr}}"
+        )
 
     def spans(self, target: str, code: SpanCode) -> None:
         self.fill.append(f"  {target} = files[{code.place[0]}][{code.place[1]}];")
@@ -387,8 +500,10 @@ def pointwise_tables(tables: Tables, op: Op, codes: list[SpanCode]) -> None:
     tables.lines.append(f"PointwiseProgram programs_{sid}[] = {{" + ",\n    ".join(rows) + "};")
     for k, code in enumerate(codes):
         tables.spans(f"programs_{sid}[{k}].spans", code)
-    tables.pointwise.append(f"    {{{cpp.text(op.full_name)}, {cpp.text(op.schema.cpp_name)}, MT_HASH_{sid}, "
-                            f"programs_{sid}, {len(rows)}}},")
+    tables.pointwise.append(
+        f"    {{{cpp.text(op.full_name)}, {cpp.text(op.schema.cpp_name)}, MT_HASH_{sid}, "
+        f"programs_{sid}, {len(rows)}}},"
+    )
 
 
 def reduce_tables(tables: Tables, op: Op, parts: list[tuple]) -> None:
@@ -414,11 +529,15 @@ def reduce_tables(tables: Tables, op: Op, parts: list[tuple]) -> None:
             outputs.append(f"{{offsetof(mt_args_{sid}, {o.name}), MT_TYPE_{o.type}, {source}}}")
         tables.lines += _table(f"kEnds_{where}", "ReduceOutput", outputs)
         dim = f"offsetof(mt_args_{sid}, {p.dim})" if p.dim else "0"
-        rows.append(f"{{Fold::k{p.fold.capitalize()}, MT_DIM_{p.dim_kind}, {dim}, "
-                    f"offsetof(mt_args_{sid}, {p.inputs[0].name}), {step_name}, {end_name}, kEnds_{where}, {len(outputs)}}}")
+        rows.append(
+            f"{{Fold::k{p.fold.capitalize()}, MT_DIM_{p.dim_kind}, {dim}, "
+            f"offsetof(mt_args_{sid}, {p.inputs[0].name}), {step_name}, {end_name}, kEnds_{where}, {len(outputs)}}}"
+        )
     tables.lines.append(f"const ReduceProgram programs_{sid}[] = {{" + ",\n    ".join(rows) + "};")
-    tables.reduce.append(f"    {{{cpp.text(op.full_name)}, {cpp.text(op.schema.cpp_name)}, MT_HASH_{sid}, "
-                         f"programs_{sid}, {len(rows)}}},")
+    tables.reduce.append(
+        f"    {{{cpp.text(op.full_name)}, {cpp.text(op.schema.cpp_name)}, MT_HASH_{sid}, "
+        f"programs_{sid}, {len(rows)}}},"
+    )
 
 
 def node_program(name: str, kind: str, arity: int) -> list[Program]:
@@ -432,8 +551,10 @@ def node_program(name: str, kind: str, arity: int) -> list[Program]:
 
 
 def cast_programs() -> list[Program]:
-    return [Program("cast", (Node("input", a, (), "i0"), Node("cast", b, (0,))), (Output("out", 1, b),))
-            for a, b in ((BOOL, COMPUTE), (COMPUTE, BOOL))]
+    return [
+        Program("cast", (Node("input", a, (), "i0"), Node("cast", b, (0,))), (Output("out", 1, b),))
+        for a, b in ((BOOL, COMPUTE), (COMPUTE, BOOL))
+    ]
 
 
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
@@ -446,10 +567,21 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
             continue
         sid = op.schema.struct_id
         if op.meaning == "pointwise":
-            pointwise.append((op, [
-                spans.add(p, f"{sid}_{p.variant}", f"{op.full_name}, variant {p.variant}", lanes_of(op, p),
-                          not op.derived)
-                for p in op.body.variants]))
+            pointwise.append(
+                (
+                    op,
+                    [
+                        spans.add(
+                            p,
+                            f"{sid}_{p.variant}",
+                            f"{op.full_name}, variant {p.variant}",
+                            lanes_of(op, p),
+                            not op.derived,
+                        )
+                        for p in op.body.variants
+                    ],
+                )
+            )
             continue
         parts = []
         for p in op.body.variants:
@@ -487,25 +619,57 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
         reduce_tables(tables, op, parts)
     for p, code in node_spans:
         types = [n.type for n in p.nodes if n.op == "input"]
-        tables.nodes.append(f"    {{{cpp.text(p.name)}, MT_TYPE_{p.outputs[0].type}, MT_TYPE_{types[0]}, {len(types)}, "
-                            f"{cost(p)}, files[{code.place[0]}][{code.place[1]}]}},")
+        tables.nodes.append(
+            f"    {{{cpp.text(p.name)}, MT_TYPE_{p.outputs[0].type}, MT_TYPE_{types[0]}, {len(types)}, "
+            f"{cost(p)}, files[{code.place[0]}][{code.place[1]}]}},"
+        )
     numbers = [f"{k:02d}" for k in sorted(groups)]
-    lines = [cpp.BANNER.strip(), "#include <cstddef>", "#include <vector>", "",
-             '#include "backends/cpu-openmp/pointwise/programs.h"', '#include "mytorch/abi_ops.h"', "",
-             "namespace mytorch::cpu {"]
+    lines = [
+        cpp.BANNER.strip(),
+        "#include <cstddef>",
+        "#include <vector>",
+        "",
+        '#include "backends/cpu-openmp/pointwise/programs.h"',
+        '#include "mytorch/abi_ops.h"',
+        "",
+        "namespace mytorch::cpu {",
+    ]
     lines += [f"const SpanFns* best_spans_{k}();" for k in numbers]
     lines += ["namespace {", ""] + tables.lines
-    lines += ["", "// The spans for this CPU, by file.", "const SpanFns* const* span_files() {",
-              "  static const SpanFns* const files[] = {" + ", ".join(f"best_spans_{k:02d}()" if k in groups else "nullptr" for k in range(FILES)) + "};",
-              "  return files;", "}", "",
-              "}  // namespace", ""]
-    lines += ["const Programs& programs() {",
-              "  static const Programs all = [] {", "    const SpanFns* const* files = span_files();"]
+    lines += [
+        "",
+        "// The spans for this CPU, by file.",
+        "const SpanFns* const* span_files() {",
+        "  static const SpanFns* const files[] = {"
+        + ", ".join(f"best_spans_{k:02d}()" if k in groups else "nullptr" for k in range(FILES))
+        + "};",
+        "  return files;",
+        "}",
+        "",
+        "}  // namespace",
+        "",
+    ]
+    lines += [
+        "const Programs& programs() {",
+        "  static const Programs all = [] {",
+        "    const SpanFns* const* files = span_files();",
+    ]
     lines += ["  " + t for t in tables.fill]
     lines += ["    static const PointwiseOp pointwise[] = {"] + ["  " + t for t in tables.pointwise] + ["    };"]
     lines += ["    static const ReduceOp reduce[] = {"] + ["  " + t for t in tables.reduce] + ["    };"]
-    lines += ["    static const NodeSpan nodes[] = {"] + ["  " + t for t in tables.nodes] + ["    };",
-              "    return Programs{pointwise, reduce, nodes};", "  }();", "  return all;", "}", "",
-              "}  // namespace mytorch::cpu", ""]
+    lines += (
+        ["    static const NodeSpan nodes[] = {"]
+        + ["  " + t for t in tables.nodes]
+        + [
+            "    };",
+            "    return Programs{pointwise, reduce, nodes};",
+            "  }();",
+            "  return all;",
+            "}",
+            "",
+            "}  // namespace mytorch::cpu",
+            "",
+        ]
+    )
     files["cpu/programs.cpp"] = "\n".join(lines)
     return files

@@ -8,9 +8,18 @@ from codegen.model import Op
 
 
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
-    lines = [cpp.BANNER.strip(), "#include <cstddef>", "#include <limits>", "",
-             '#include "backends/cuda/programs/program.h"', '#include "mytorch/abi_ops.h"', "",
-             "namespace mytorch::cuda {", "namespace {", ""]
+    lines = [
+        cpp.BANNER.strip(),
+        "#include <cstddef>",
+        "#include <limits>",
+        "",
+        '#include "backends/cuda/programs/program.h"',
+        '#include "mytorch/abi_ops.h"',
+        "",
+        "namespace mytorch::cuda {",
+        "namespace {",
+        "",
+    ]
     rows = []
     for op in ops:
         if op.body is None or not op.has_kernel:
@@ -18,10 +27,24 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
         sid = op.schema.struct_id
         for p in op.body.variants:
             lines += emit_table.program(op, p)
-        lines.append(f"const mt_program* const kPrograms_{sid}[] = {{" +
-                     ", ".join(f"&kProgram_{sid}_{p.variant}" for p in op.body.variants) + "};")
+        lines.append(
+            f"const mt_program* const kPrograms_{sid}[] = {{"
+            + ", ".join(f"&kProgram_{sid}_{p.variant}" for p in op.body.variants)
+            + "};"
+        )
         rows.append(f"    {{{cpp.text(op.full_name)}, MT_HASH_{sid}, kPrograms_{sid}, {len(op.body.variants)}}},")
-    lines += ["", "}  // namespace", "", "std::span<const ProgramOp> all_programs() {",
-              "  static const ProgramOp all[] = {", *rows, "  };", "  return all;", "}", "",
-              "}  // namespace mytorch::cuda", ""]
+    lines += [
+        "",
+        "}  // namespace",
+        "",
+        "std::span<const ProgramOp> all_programs() {",
+        "  static const ProgramOp all[] = {",
+        *rows,
+        "  };",
+        "  return all;",
+        "}",
+        "",
+        "}  // namespace mytorch::cuda",
+        "",
+    ]
     return {"cuda/programs.cpp": "\n".join(lines)}

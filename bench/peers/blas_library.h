@@ -1,8 +1,7 @@
 // Which BLAS a program really runs on. libtorch takes its matrix products from whatever
 // `libblas.so.3` the system offers, and that choice alone moves `mm` tenfold: a figure without this
 // name beside it says nothing.
-#ifndef BENCH_PEERS_BLAS_LIBRARY_H_
-#define BENCH_PEERS_BLAS_LIBRARY_H_
+#pragma once
 
 #include <dlfcn.h>
 
@@ -20,5 +19,3 @@ inline std::string blas_library() {
   std::free(resolved);
   return path;
 }
-
-#endif  // BENCH_PEERS_BLAS_LIBRARY_H_

@@ -3,8 +3,7 @@
 // Format: http://yann.lecun.com/exdb/mnist/ -- two zero bytes, a type (8: unsigned byte), the
 // number of dimensions, each dimension as a big-endian 32-bit integer, then the elements in
 // row-major order.
-#ifndef BENCH_PEERS_MNIST_FILES_H_
-#define BENCH_PEERS_MNIST_FILES_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -19,5 +18,3 @@ struct IdxArray {
 // std::runtime_error, naming the file, when it is missing, truncated, longer than its header says,
 // or not an array of bytes.
 IdxArray read_idx(const std::string& directory, const std::string& name);
-
-#endif  // BENCH_PEERS_MNIST_FILES_H_

@@ -92,21 +92,33 @@ def main() -> None:
     report("cat columns f32", 2 * size, lambda: torch.cat([left, right], 1))
     x = torch.rand(16384, 4096, device=CUDA).bfloat16()
     grad = torch.rand(16384, 4096, device=CUDA).bfloat16()
-    weight, bias = torch.rand(4096, device=CUDA).bfloat16(), torch.rand(4096, device=CUDA).bfloat16()
+    weight, bias = (torch.rand(4096, device=CUDA).bfloat16(), torch.rand(4096, device=CUDA).bfloat16())
     size = 2 * 16384 * 4096
     report("softmax bf16 16384x4096", 2 * size, lambda: torch.softmax(x, -1))
     report("layer_norm bf16 16384x4096", 2 * size, lambda: torch.native_layer_norm(x, [4096], weight, bias, 1e-5))
     _, mean, rstd = torch.native_layer_norm(x, [4096], weight, bias, 1e-5)
     report("rms_norm bf16 16384x4096", 2 * size, lambda: F.rms_norm(x, [4096], weight, 1e-5))
     inverse = x.float().square().mean(-1, keepdim=True).rsqrt()
-    report("rms_norm backward", 3 * size, lambda: torch.ops.aten._fused_rms_norm_backward(
-        grad, x, [4096], inverse, weight, [True, True]))
+    report(
+        "rms_norm backward",
+        3 * size,
+        lambda: torch.ops.aten._fused_rms_norm_backward(grad, x, [4096], inverse, weight, [True, True]),
+    )
     report("dropout bf16 16384x4096", 2.5 * size, lambda: F.dropout(x, 0.5, True))
-    report("layer_norm backward", 3 * size, lambda: torch.ops.aten.native_layer_norm_backward(
-        grad, x, [4096], mean, rstd, weight, bias, [True, True, True]))
+    report(
+        "layer_norm backward",
+        3 * size,
+        lambda: torch.ops.aten.native_layer_norm_backward(
+            grad, x, [4096], mean, rstd, weight, bias, [True, True, True]
+        ),
+    )
     scale, shift = torch.rand(256, device=CUDA).bfloat16(), torch.rand(256, device=CUDA).bfloat16()
-    for name, (n, extent), last in (("32x256x56", (32, 56), False), ("64x256x56", (64, 56), False),
-                                    ("32x256x56 NHWC", (32, 56), True), ("4x256x160", (4, 160), False)):
+    for name, (n, extent), last in (
+        ("32x256x56", (32, 56), False),
+        ("64x256x56", (64, 56), False),
+        ("32x256x56 NHWC", (32, 56), True),
+        ("4x256x160", (4, 160), False),
+    ):
         image, slope = (torch.rand(n, 256, extent, extent, device=CUDA).bfloat16() for _ in range(2))
         if last:
             image, slope = (t.to(memory_format=torch.channels_last) for t in (image, slope))
@@ -116,13 +128,21 @@ def main() -> None:
             leaf = image.requires_grad_()
             with torch.enable_grad():
                 out = F.group_norm(leaf, 32, scale.requires_grad_(), shift.requires_grad_())
-            report(f"group_norm backward {name}", 3 * size, lambda: torch.autograd.grad(
-                out, (leaf, scale, shift), slope, retain_graph=True))
+            report(
+                f"group_norm backward {name}",
+                3 * size,
+                lambda: torch.autograd.grad(out, (leaf, scale, shift), slope, retain_graph=True),
+            )
             scale, shift = scale.detach(), shift.detach()
             continue
         _, mean, rstd = torch.native_group_norm(image, scale, shift, n, 256, plane, 32, 1e-5)
-        report(f"group_norm backward {name}", 3 * size, lambda: torch.ops.aten.native_group_norm_backward(
-            slope, image, mean, rstd, scale, n, 256, plane, 32, [True, True, True]))
+        report(
+            f"group_norm backward {name}",
+            3 * size,
+            lambda: torch.ops.aten.native_group_norm_backward(
+                slope, image, mean, rstd, scale, n, 256, plane, 32, [True, True, True]
+            ),
+        )
     x = torch.rand(8192, 50304, device=CUDA).bfloat16()
     target = torch.randint(50304, (8192,), device=CUDA)
     size = 2 * 8192 * 50304
@@ -141,23 +161,33 @@ def main() -> None:
     report("cross_entropy + backward", 4 * size, step)
     grad = torch.rand(16, 1024, 1024, device=CUDA).bfloat16()
     index = torch.randint(50304, (16, 1024), device=CUDA)
-    report("embedding gradient bf16", 2 * 50304 * 1024 + 2 * 16 * 1024 * 1024,
-           lambda: torch.ops.aten.embedding_dense_backward(grad, index, 50304, -1, False))
+    report(
+        "embedding gradient bf16",
+        2 * 50304 * 1024 + 2 * 16 * 1024 * 1024,
+        lambda: torch.ops.aten.embedding_dense_backward(grad, index, 50304, -1, False),
+    )
     # Operations in place of bytes from here: the last column is TFLOP/s.
     for dtype, name in ((torch.bfloat16, "bf16"), (torch.float32, "f32"), (torch.float32, "tf32")):
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
         for side in (4096, 8192):
             a, b = (torch.rand(side, side, device=CUDA).to(dtype) for _ in range(2))
             report(f"matmul {name} {side}", 2e-3 * side**3, lambda a=a, b=b: a @ b)
-    x, weight = torch.rand(16384, 1024, device=CUDA).bfloat16(), torch.rand(4096, 1024, device=CUDA).bfloat16()
+    x, weight = (torch.rand(16384, 1024, device=CUDA).bfloat16(), torch.rand(4096, 1024, device=CUDA).bfloat16())
     bias = torch.rand(4096, device=CUDA).bfloat16()
     x, weight, bias = x - 0.5, (weight - 0.5) * 0.25, bias - 0.5
     report("linear + bias + gelu bf16", 2e-3 * 16384 * 1024 * 4096, lambda: F.gelu(F.linear(x, weight, bias)))
-    report("linear + bias + gelu tanh", 2e-3 * 16384 * 1024 * 4096,
-           lambda: F.gelu(F.linear(x, weight, bias), approximate="tanh"))
+    report(
+        "linear + bias + gelu tanh",
+        2e-3 * 16384 * 1024 * 4096,
+        lambda: F.gelu(F.linear(x, weight, bias), approximate="tanh"),
+    )
     torch.backends.cudnn.benchmark = True
     for channels, extent, kernel, stride, filters in (
-            (64, 56, 3, 1, 64), (128, 28, 3, 1, 128), (256, 14, 3, 1, 256), (3, 224, 7, 2, 64)):
+        (64, 56, 3, 1, 64),
+        (128, 28, 3, 1, 128),
+        (256, 14, 3, 1, 256),
+        (3, 224, 7, 2, 64),
+    ):
         last = {"memory_format": torch.channels_last}
         x = torch.rand(64, channels, extent, extent, device=CUDA).bfloat16().to(**last)
         w = torch.rand(filters, channels, kernel, kernel, device=CUDA).bfloat16().to(**last)
@@ -168,8 +198,9 @@ def main() -> None:
         report(f"{name} forward", flops, lambda: F.conv2d(x, w, **conv))
 
         def backward(mask) -> None:
-            torch.ops.aten.convolution_backward(y, x, w, None, [stride] * 2, [kernel // 2] * 2, [1, 1], False, [0, 0],
-                                                1, mask)
+            torch.ops.aten.convolution_backward(
+                y, x, w, None, [stride] * 2, [kernel // 2] * 2, [1, 1], False, [0, 0], 1, mask
+            )
 
         if channels != 3:
             report(f"{name} input gradient", flops, lambda: backward([True, False, False]))

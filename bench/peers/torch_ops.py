@@ -32,8 +32,9 @@ parser.add_argument("--device", default="cpu")
 parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
 parser.add_argument("--seconds", type=float, default=0.4)
 parser.add_argument("--json")
-parser.add_argument("--suites", type=Path,
-                    default=Path(__file__).resolve().parents[2] / "build/release/generated/share/suites.json")
+parser.add_argument(
+    "--suites", type=Path, default=Path(__file__).resolve().parents[2] / "build/release/generated/share/suites.json"
+)
 options = parser.parse_args()
 # Each BLAS has its own pool, which set_num_threads does not reach.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -53,6 +54,7 @@ LEAST_ROUNDS, MOST_ROUNDS = 7, 401
 
 # ---- arguments ------------------------------------------------------------------------------------
 
+
 def tensor(spec: dict, dtype: str, made: dict) -> torch.Tensor:
     shape, layout = list(spec["shape"]), spec.get("layout", "contiguous")
     memory = list(shape)
@@ -66,7 +68,7 @@ def tensor(spec: dict, dtype: str, made: dict) -> torch.Tensor:
         memory = [memory[0], *memory[2:], memory[1]]
     kind = getattr(torch, spec.get("dtype", dtype))
     if "of" in spec:
-        whole = made[spec["of"]].reshape(-1)[:math.prod(memory)].view(memory)
+        whole = made[spec["of"]].reshape(-1)[: math.prod(memory)].view(memory)
     elif kind.is_floating_point:
         whole = torch.empty(memory, dtype=kind).uniform_(spec.get("low", -1), spec.get("high", 1))
     else:
@@ -103,9 +105,21 @@ def arguments(case: dict) -> dict:
 
 # ---- where ATen's name or arguments differ: (name, arguments by position) ---------------------------
 
+
 def _convolution(a: dict, input_: torch.Tensor, weight: torch.Tensor, mask: list) -> tuple[str, list]:
-    return "convolution_backward", [a["grad_output"], input_, weight, None, a["stride"], a["padding"], a["dilation"],
-                                    a["transposed"], a["output_padding"], a["groups"], mask]
+    return "convolution_backward", [
+        a["grad_output"],
+        input_,
+        weight,
+        None,
+        a["stride"],
+        a["padding"],
+        a["dilation"],
+        a["transposed"],
+        a["output_padding"],
+        a["groups"],
+        mask,
+    ]
 
 
 EXCEPTIONS = {
@@ -113,19 +127,47 @@ EXCEPTIONS = {
     "relu": lambda a, out: ("clamp_min", [a["self"], 0]) if out else None,
     "relu_grad": lambda a, out: ("threshold_backward", [a["grad"], a["result"], 0]),
     "convolution_backward_input": lambda a, out: _convolution(
-        a, torch.empty(a["input_size"]), a["weight"], [True, False, False]),
+        a, torch.empty(a["input_size"]), a["weight"], [True, False, False]
+    ),
     "convolution_backward_weight": lambda a, out: _convolution(
-        a, a["input"], torch.empty(a["weight_size"]), [False, True, False]),
+        a, a["input"], torch.empty(a["weight_size"]), [False, True, False]
+    ),
     "softmax_backward": lambda a, out: (
-        "_softmax_backward_data", [a["grad_output"], a["output"], a["dim"], a["output"].dtype]),
+        "_softmax_backward_data",
+        [a["grad_output"], a["output"], a["dim"], a["output"].dtype],
+    ),
     "log_softmax_backward": lambda a, out: (
-        "_log_softmax_backward_data", [a["grad_output"], a["output"], a["dim"], a["output"].dtype]),
+        "_log_softmax_backward_data",
+        [a["grad_output"], a["output"], a["dim"], a["output"].dtype],
+    ),
     "native_layer_norm_backward": lambda a, out: (
-        "native_layer_norm_backward", [a["grad_out"], a["input"], a["normalized_shape"], a["mean"], a["rstd"],
-                                       a["weight"], torch.zeros_like(a["weight"]), [True, True, True]]),
+        "native_layer_norm_backward",
+        [
+            a["grad_out"],
+            a["input"],
+            a["normalized_shape"],
+            a["mean"],
+            a["rstd"],
+            a["weight"],
+            torch.zeros_like(a["weight"]),
+            [True, True, True],
+        ],
+    ),
     "batch_norm_training_backward": lambda a, out: (
-        "native_batch_norm_backward", [a["grad_out"], a["input"], a["weight"], None, None, a["mean"],
-                                       (a["var"] + a["eps"]).rsqrt(), True, a["eps"], [True, True, True]]),
+        "native_batch_norm_backward",
+        [
+            a["grad_out"],
+            a["input"],
+            a["weight"],
+            None,
+            None,
+            a["mean"],
+            (a["var"] + a["eps"]).rsqrt(),
+            True,
+            a["eps"],
+            [True, True, True],
+        ],
+    ),
     "cross_entropy": lambda a, out: ("cross_entropy_loss", [a["self"], a["target"], None, 1, -100, 0.0]),
 }
 
@@ -150,6 +192,7 @@ def aten_call(case: dict, args: dict) -> tuple[str, list, dict]:
 
 
 # ---- loops ------------------------------------------------------------------------------------------
+
 
 def ir_type(value) -> str:
     if isinstance(value, torch.Tensor):
@@ -220,6 +263,7 @@ def loop_of(case: dict, args: dict):
     def python_loop(n: int):
         for _ in range(n):
             call(*values, **named)
+
     python_loop(1)
     try:
         loop = script_loop(op, flat, len(outs))
@@ -247,10 +291,12 @@ def turns_of(case: dict):
     def turns(n: int):
         for i in range(n):
             loops[i % sets](1)
+
     return turns, made[0][1]
 
 
 # ---- optimizers: the parameters of bench/harness/programs.cpp -----------------------------------------
+
 
 def parameters() -> list[torch.Tensor]:
     shapes = [(1024, 1024), (1024,)] * 9 + [(1024, 544), (544,)] + [(64,)] * 10
@@ -278,10 +324,12 @@ def optimizer_loops(name: str):
         def loop(n: int, optimizer=optimizer):
             for _ in range(n):
                 optimizer.step()
+
         yield label, loop
 
 
 # ---- measuring ----------------------------------------------------------------------------------------
+
 
 def seconds_of(loop, n: int) -> float:
     if ON_GPU:
@@ -328,12 +376,19 @@ def main() -> None:
         torch.set_default_device(options.device)
         torch.backends.cudnn.allow_tf32 = False  # the default of products, and of mytorch
     # Fused and specialized graphs would not be the operators any more.
-    for switch in ("_jit_set_profiling_executor", "_jit_set_profiling_mode", "_jit_override_can_fuse_on_cpu",
-                   "_jit_set_texpr_fuser_enabled"):
+    for switch in (
+        "_jit_set_profiling_executor",
+        "_jit_set_profiling_mode",
+        "_jit_override_can_fuse_on_cpu",
+        "_jit_set_texpr_fuser_enabled",
+    ):
         if hasattr(torch._C, switch):
             getattr(torch._C, switch)(False)
-    cases = [c for c in json.loads(options.suites.read_text()) if options.suite in ("all", c["suite"])
-             and (not options.case or c["name"] in options.case)]
+    cases = [
+        c
+        for c in json.loads(options.suites.read_text())
+        if options.suite in ("all", c["suite"]) and (not options.case or c["name"] in options.case)
+    ]
     if not cases:
         sys.exit(f"torch_ops.py: no case of suite {options.suite!r} has such a name")
     results = []
@@ -350,21 +405,44 @@ def main() -> None:
                     loops = [("", *(turns_of(case) if ON_GPU else loop_of(case, arguments(case))))]
                 for label, loop, remark in loops:
                     middle, deviation, rounds = measure(loop)
-                    print(f"{name:26} {LABEL + label:24} {middle * 1e6:12.2f} us  +- "
-                          f"{100 * deviation / middle:.1f} %  {remark}", flush=True)
+                    print(
+                        f"{name:26} {LABEL + label:24} {middle * 1e6:12.2f} us  +- "
+                        f"{100 * deviation / middle:.1f} %  {remark}",
+                        flush=True,
+                    )
                     dtype = case.get("dtype", "float32")
                     full = f"{name}/{dtype}/threads:{options.threads}/warm/{LABEL}{label}"
-                    results.append({
-                        "name": full, "run_name": full, "run_type": "iteration", "repetitions": 1,
-                        "repetition_index": 0, "threads": options.threads, "iterations": rounds,
-                        "real_time": middle * 1e9, "cpu_time": middle * 1e9, "time_unit": "ns",
-                        "suite": case["suite"], "case": name, "backend": LABEL + label, "cache": "warm",
-                        "dtype": dtype, "deviation": deviation * 1e9})
+                    results.append(
+                        {
+                            "name": full,
+                            "run_name": full,
+                            "run_type": "iteration",
+                            "repetitions": 1,
+                            "repetition_index": 0,
+                            "threads": options.threads,
+                            "iterations": rounds,
+                            "real_time": middle * 1e9,
+                            "cpu_time": middle * 1e9,
+                            "time_unit": "ns",
+                            "suite": case["suite"],
+                            "case": name,
+                            "backend": LABEL + label,
+                            "cache": "warm",
+                            "dtype": dtype,
+                            "deviation": deviation * 1e9,
+                        }
+                    )
         except Exception as error:
             print(f"{name:26} not here: {str(error).strip().splitlines()[0]}", flush=True)
     if options.json:
-        context = {"date": time.strftime("%FT%T%z"), "host_name": socket.gethostname(), "executable": "torch_ops.py",
-                   "num_cpus": os.cpu_count(), "library_build_type": "release", "label": LABEL}
+        context = {
+            "date": time.strftime("%FT%T%z"),
+            "host_name": socket.gethostname(),
+            "executable": "torch_ops.py",
+            "num_cpus": os.cpu_count(),
+            "library_build_type": "release",
+            "label": LABEL,
+        }
         Path(options.json).write_text(json.dumps({"context": context, "benchmarks": results}, indent=1) + "\n")
 
 

@@ -18,9 +18,17 @@ def make_model(name: str) -> nn.Module:
     if name == "mlp":
         return nn.Sequential(nn.Flatten(), nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 10))
     return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(1568, 128), nn.ReLU(), nn.Linear(128, 10))
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(1568, 128),
+        nn.ReLU(),
+        nn.Linear(128, 10),
+    )
 
 
 def main() -> None:
@@ -48,7 +56,7 @@ def main() -> None:
         sgd.step()
         loss_sum.add_(loss.detach())
 
-    fixed_x, fixed_y = images[:options.batch].clone(), targets[:options.batch].clone()
+    fixed_x, fixed_y = images[: options.batch].clone(), targets[: options.batch].clone()
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         for _ in range(3):
@@ -66,8 +74,8 @@ def main() -> None:
         order = torch.randperm(len(images), device="cuda")
         shuffled, wanted = images[order], targets[order]
         for i in range(steps):
-            x = shuffled[i * options.batch:(i + 1) * options.batch]
-            y = wanted[i * options.batch:(i + 1) * options.batch]
+            x = shuffled[i * options.batch : (i + 1) * options.batch]
+            y = wanted[i * options.batch : (i + 1) * options.batch]
             if graph is None:
                 step(x, y)
             else:
@@ -76,8 +84,10 @@ def main() -> None:
                 graph.replay()
         torch.cuda.synchronize()
         seconds = time.perf_counter() - start
-        print(f"epoch {epoch + 1}/{options.epochs} loss {loss_sum.item() / steps:.6f} time {seconds:.4f}s "
-              f"samples/s {steps * options.batch / seconds:.0f}")
+        print(
+            f"epoch {epoch + 1}/{options.epochs} loss {loss_sum.item() / steps:.6f} time {seconds:.4f}s "
+            f"samples/s {steps * options.batch / seconds:.0f}"
+        )
 
 
 if __name__ == "__main__":

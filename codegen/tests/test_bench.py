@@ -23,8 +23,10 @@ class CostTest(unittest.TestCase):
             ("nbytes(x) + x.ndim", ["+", ["nbytes", "x"], ["ndim", "x"]]),
             ("-stride[0]", ["-", 0, ["item", "stride", 0]]),
             ("1 if bias is None else 2", ["if", ["absent", "bias"], 1, 2]),
-            ("1 if bias is not None and not groups else 0.5",
-             ["if", ["and", ["not", ["absent", "bias"]], ["not", ["arg", "groups"]]], 1, 0.5]),
+            (
+                "1 if bias is not None and not groups else 0.5",
+                ["if", ["and", ["not", ["absent", "bias"]], ["not", ["arg", "groups"]]], 1, 0.5],
+            ),
             ("x.shape[x.ndim - 2]", ["size", "x", ["-", ["ndim", "x"], 2]]),
         ]:
             with self.subTest(text=text):
@@ -49,12 +51,15 @@ class SuitesTest(unittest.TestCase):
 
     def test_suites_of_the_project(self):
         cases = json.loads(emitter(ROOT / "bench" / "emit.py").suites(self.ops))
-        self.assertEqual({c["suite"] for c in cases},
-                         {"overhead", "pointwise", "reduce", "matmul", "conv", "norm", "index", "optim"})
+        self.assertEqual(
+            {c["suite"] for c in cases}, {"overhead", "pointwise", "reduce", "matmul", "conv", "norm", "index", "optim"}
+        )
 
     def test_a_case(self):
-        self.assertEqual(self.emit("a:\n- {name: b, op: exp, args: {self: {shape: [3]}}}"),
-                         [{"suite": "a", "name": "b", "op": "exp", "args": {"self": {"shape": [3]}}}])
+        self.assertEqual(
+            self.emit("a:\n- {name: b, op: exp, args: {self: {shape: [3]}}}"),
+            [{"suite": "a", "name": "b", "op": "exp", "args": {"self": {"shape": [3]}}}],
+        )
 
     def test_refuses(self):
         for case, says in [
@@ -71,8 +76,10 @@ class SuitesTest(unittest.TestCase):
             ("{name: x, op: exp, args: {self: {shape: [1], of: y}}}", "view of 'y'"),
             ("{name: x, op: exp, form: odd, args: {self: {shape: [1]}}}", "unknown form"),
             ("{name: x, op: relu_grad, form: out, args: {grad: {shape: [1]}, result: {shape: [1]}}}", "no form 'out'"),
-            ("{name: x, op: exp, args: {self: {shape: [1]}}}\n- {name: x, op: exp, args: {self: {shape: [1]}}}",
-             "two cases"),
+            (
+                "{name: x, op: exp, args: {self: {shape: [1]}}}\n- {name: x, op: exp, args: {self: {shape: [1]}}}",
+                "two cases",
+            ),
         ]:
             with self.subTest(case=case), self.assertRaises(SystemExit) as caught:
                 self.emit(f"suite:\n- {case}")

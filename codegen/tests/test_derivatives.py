@@ -35,9 +35,7 @@ def make(schema: str, text: str, **types: str) -> Body:
 def derive(body: Body, schema: str, **types: str) -> Derived:
     s = parse_schema(schema)
     wanted = [a.name for a in s.tensor_args if a.name not in types]
-    return differentiate(
-        body, "grad", wanted, {"out": "grad"}, {"out": "result"}, [a.name for a in s.args]
-    )
+    return differentiate(body, "grad", wanted, {"out": "grad"}, {"out": "result"}, [a.name for a in s.args])
 
 
 def gradient(body: Body, derived: Derived, values: dict, grad: float = 1.0) -> dict[str, float]:
@@ -68,8 +66,7 @@ class Differences(unittest.TestCase):
                 expected = 1.7 * numeric(body, point, name)
                 with self.subTest(text, name=name, point=point):
                     self.assertTrue(
-                        math.isclose(value, expected, rel_tol=2e-7, abs_tol=2e-8),
-                        f"{value} is not {expected}",
+                        math.isclose(value, expected, rel_tol=2e-7, abs_tol=2e-8), f"{value} is not {expected}"
                     )
 
 
@@ -80,9 +77,7 @@ class NodeTest(Differences):
                 names = "ab"[: op.arity]
                 schema = f"f({', '.join(f'Tensor {n}' for n in names)}) -> Tensor"
                 points = POINTS.get(op.name, UNARY if op.arity == 1 else BINARY)
-                self.check(
-                    schema, f"{op.name}({', '.join(names)})", [dict(zip(names, p)) for p in points]
-                )
+                self.check(schema, f"{op.name}({', '.join(names)})", [dict(zip(names, p)) for p in points])
 
     def test_where(self):
         self.check(
@@ -137,11 +132,7 @@ class BodyTest(Differences):
             "0.5 * self * (1 + tanh(sqrt(2 / pi) * (self + 0.044715 * self ** 3))) "
             "if approximate == 'tanh' else 0.5 * self * (1 + erf(self / sqrt(2)))"
         )
-        self.check(
-            schema,
-            text,
-            [{"self": x, "approximate": a} for x in (-1.1, 0.7) for a in ("tanh", "none")],
-        )
+        self.check(schema, text, [{"self": x, "approximate": a} for x in (-1.1, 0.7) for a in ("tanh", "none")])
         schema = "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"
         text = (
             "clamp(self, min, max) if min is not None and max is not None else "
@@ -151,19 +142,11 @@ class BodyTest(Differences):
         self.check(
             schema,
             text,
-            [
-                {"self": x, "min": low, "max": high}
-                for x in (-2.0, 0.5, 3.0)
-                for low in (0, None)
-                for high in (1, None)
-            ],
+            [{"self": x, "min": low, "max": high} for x in (-2.0, 0.5, 3.0) for low in (0, None) for high in (1, None)],
         )
 
     def test_several_inputs(self):
-        points = [
-            {"self": 0.3, "other": 1.4, "value": -0.7},
-            {"self": 2.1, "other": 0.6, "value": 1.9},
-        ]
+        points = [{"self": 0.3, "other": 1.4, "value": -0.7}, {"self": 2.1, "other": 0.6, "value": 1.9}]
         args = "f(Tensor self, Tensor other, Tensor value) -> Tensor"
         for text in (
             "self + 0.5 * other * value",
@@ -185,13 +168,7 @@ class BodyTest(Differences):
 
     def test_second_order(self):
         """The gradient's own program, differentiated again: it is made of node ops."""
-        for text in (
-            "sigmoid(self)",
-            "self * tanh(self)",
-            "sqrt(self)",
-            "log1p(exp(self))",
-            "self ** 3.5",
-        ):
+        for text in ("sigmoid(self)", "self * tanh(self)", "sqrt(self)", "log1p(exp(self))", "self ** 3.5"):
             first = derive(make(self.X, text), self.X)
             program = first.programs[0]
             names = [n.name for n in program.inputs]
@@ -205,18 +182,14 @@ class BodyTest(Differences):
             slope = evaluate(program, at(x))["self"]
             parts = evaluate(again.programs[0], at(x))
             total = parts.get("self", 0.0) + parts.get("result", 0.0) * slope
-            expected = (
-                evaluate(program, at(x + h))["self"] - evaluate(program, at(x - h))["self"]
-            ) / (2 * h)
+            expected = (evaluate(program, at(x + h))["self"] - evaluate(program, at(x - h))["self"]) / (2 * h)
             self.assertTrue(math.isclose(total, expected, rel_tol=1e-6), (text, total, expected))
 
 
 class HardPointTest(unittest.TestCase):
     """Values where 0 * inf lurks, and where ATen's conventions decide."""
 
-    def at(
-        this, schema: str, text: str, types: dict | None = None, /, **values
-    ) -> dict[str, float]:
+    def at(this, schema: str, text: str, types: dict | None = None, /, **values) -> dict[str, float]:
         body = make(schema, text, **(types or {}))
         return gradient(body, derive(body, schema, **(types or {})), values)
 
@@ -230,9 +203,7 @@ class HardPointTest(unittest.TestCase):
         self.assertEqual(self.x("1 if abs(self) < 1e-9 else sin(self) / self", 0.0), 0.0)
         self.assertEqual(self.x("(0 if self <= 0 else sqrt(self)) * 3 + self", -1.0), 1.0)
         # One conditional in the arm of another, and a node used in both arms.
-        self.assertEqual(
-            self.x("exp(self) if self > 0 else (1 if self < -5 else sqrt(self + 5))", -6.0), 0.0
-        )
+        self.assertEqual(self.x("exp(self) if self > 0 else (1 if self < -5 else sqrt(self + 5))", -6.0), 0.0)
         self.assertEqual(self.x("exp(self) if self > 0 else 2 * exp(self)", -1.0), 2 * math.exp(-1))
 
     def test_extremes_are_finite(self):
@@ -258,12 +229,8 @@ class HardPointTest(unittest.TestCase):
 
     def test_pow(self):
         f = "pow(Tensor self, Tensor exponent) -> Tensor"
-        self.assertEqual(
-            self.at(f, "self ** exponent", self=0.0, exponent=0.0), {"self": 0.0, "exponent": 0.0}
-        )
-        self.assertEqual(
-            self.at(f, "self ** exponent", self=0.0, exponent=2.0), {"self": 0.0, "exponent": 0.0}
-        )
+        self.assertEqual(self.at(f, "self ** exponent", self=0.0, exponent=0.0), {"self": 0.0, "exponent": 0.0})
+        self.assertEqual(self.at(f, "self ** exponent", self=0.0, exponent=2.0), {"self": 0.0, "exponent": 0.0})
         self.assertEqual(self.at(f, "self ** exponent", self=0.0, exponent=1.0)["self"], 1.0)
         self.assertEqual(self.at(f, "self ** exponent", self=-2.0, exponent=3.0)["self"], 12.0)
         self.assertEqual(self.at(f, "self ** exponent", self=math.inf, exponent=0.0)["self"], 0.0)
@@ -271,33 +238,18 @@ class HardPointTest(unittest.TestCase):
     def test_ties(self):
         f = "f(Tensor self, Tensor other) -> Tensor"
         for op in ("maximum", "minimum"):
-            self.assertEqual(
-                self.at(f, f"{op}(self, other)", self=2.0, other=2.0), {"self": 0.5, "other": 0.5}
-            )
+            self.assertEqual(self.at(f, f"{op}(self, other)", self=2.0, other=2.0), {"self": 0.5, "other": 0.5})
         self.assertEqual(
-            self.at(f, "maximum(self, other)", self=math.nan, other=2.0),
-            {"self": 1.0, "other": 1.0},
+            self.at(f, "maximum(self, other)", self=math.nan, other=2.0), {"self": 1.0, "other": 1.0}
         )  # as ATen: NaN passes the gradient on to both
         g = "f(Tensor self, Scalar low, Scalar high) -> Tensor"
-        for x, expected in (
-            (0.0, 1.0),
-            (1.0, 1.0),
-            (0.5, 1.0),
-            (-0.1, 0.0),
-            (1.1, 0.0),
-            (math.nan, 0.0),
-        ):
+        for x, expected in ((0.0, 1.0), (1.0, 1.0), (0.5, 1.0), (-0.1, 0.0), (1.1, 0.0), (math.nan, 0.0)):
             found = self.at(g, "clamp(self, low, high)", self=x, low=0, high=1)
             self.assertEqual(found["self"], expected, x)
 
     def test_atan2(self):
         f = "f(Tensor self, Tensor other) -> Tensor"
-        for y, x, dy, dx in (
-            (0.0, 0.0, 0.0, 0.0),
-            (0.0, 2.0, 0.5, 0.0),
-            (2.0, 0.0, 0.0, -0.5),
-            (0.0, -2.0, -0.5, 0.0),
-        ):
+        for y, x, dy, dx in ((0.0, 0.0, 0.0, 0.0), (0.0, 2.0, 0.5, 0.0), (2.0, 0.0, 0.0, -0.5), (0.0, -2.0, -0.5, 0.0)):
             found = self.at(f, "atan2(self, other)", self=y, other=x)
             self.assertEqual((found["self"], found["other"]), (dy, dx))
         found = self.at(f, "atan2(self, other)", self=3e200, other=4e200)  # the squares overflow
@@ -305,14 +257,10 @@ class HardPointTest(unittest.TestCase):
 
     def test_xlogy(self):
         f = "f(Tensor self, Tensor other) -> Tensor"
-        self.assertEqual(
-            self.at(f, "xlogy(self, other)", self=0.0, other=0.0), {"self": 0.0, "other": 0.0}
-        )
+        self.assertEqual(self.at(f, "xlogy(self, other)", self=0.0, other=0.0), {"self": 0.0, "other": 0.0})
 
     def test_bool_inputs_have_none(self):
-        found = self.at(
-            "f(Tensor c, Tensor a) -> Tensor", "a if c else -a", {"c": "BOOL"}, c=False, a=3.0
-        )
+        found = self.at("f(Tensor c, Tensor a) -> Tensor", "a if c else -a", {"c": "BOOL"}, c=False, a=3.0)
         self.assertEqual(found, {"a": -1.0})
 
 
@@ -339,10 +287,7 @@ class SaveTest(unittest.TestCase):
         self.assertEqual(self.saved(xy, "self + alpha * other"), ())
         self.assertEqual(self.saved(xy, "self * other * alpha"), ("self", "other"))
         self.assertEqual(self.saved(xy, "alpha * self / other"), ("other", "result"))
-        self.assertEqual(
-            self.saved("f(Tensor c, Tensor a, Tensor b) -> Tensor", "a if c else b", c="BOOL"),
-            ("c",),
-        )
+        self.assertEqual(self.saved("f(Tensor c, Tensor a, Tensor b) -> Tensor", "a if c else b", c="BOOL"), ("c",))
 
     def test_zero_everywhere(self):
         x = "f(Tensor self, Tensor other) -> Tensor"

@@ -86,12 +86,16 @@ class DocsTest(unittest.TestCase):
                 self.assertNotIn("\n\n\n", section)
 
     def test_error_samples_are_told(self):
-        self.assertIn('- `self=(2, 3), other=(4, 5)`: "inner dimensions 3 and 4 differ"',
-                      self.files["docs/ops/linear-algebra.md"])
+        self.assertIn(
+            '- `self=(2, 3), other=(4, 5)`: "inner dimensions 3 and 4 differ"', self.files["docs/ops/linear-algebra.md"]
+        )
 
     def test_a_small_file(self):
-        samples = {"product": [{"op": "product", "args": {"self": {"shape": [3], "dtype": "bool"}, "index": None},
-                                "error": "no index"}]}
+        samples = {
+            "product": [
+                {"op": "product", "args": {"self": {"shape": [3], "dtype": "bool"}, "index": None}, "error": "no index"}
+            ]
+        }
         files = emit_docs.emit(load_text(SMALL), SMALL, samples)
         self.assertEqual(set(files), {f"docs/ops/{n}.md" for n in ("index", "arithmetic", "sums")})
         arithmetic, sums = files["docs/ops/arithmetic.md"], files["docs/ops/sums.md"]

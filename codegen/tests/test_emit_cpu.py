@@ -26,8 +26,9 @@ class FusedTest(unittest.TestCase):
 
     def test_not_where_a_costly_part_is_needed_besides(self):
         self.assertEqual(fused("erf(x * 0.70710678118654752440) * (1 + erf(x * 0.70710678118654752440))"), [])
-        self.assertEqual(fused("(x * 0.70710678118654752440) * (1 + erf(x * 0.70710678118654752440))"),
-                         ["NodeTwiceNormalCdf"])
+        self.assertEqual(
+            fused("(x * 0.70710678118654752440) * (1 + erf(x * 0.70710678118654752440))"), ["NodeTwiceNormalCdf"]
+        )
 
 
 if __name__ == "__main__":

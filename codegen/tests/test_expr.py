@@ -32,9 +32,7 @@ def value(text: str, **inputs) -> object:
 
 class ProgramTest(unittest.TestCase):
     def test_add(self):
-        p = only(
-            "add(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", "self + alpha * other"
-        )
+        p = only("add(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor", "self + alpha * other")
         self.assertEqual(ops(p), ["input", "input", "scalar", "mul", "add"])
         self.assertEqual([n.name for n in p.inputs], ["self", "other"])
         self.assertEqual(p.scalars[0].field, "SCALAR")
@@ -117,9 +115,7 @@ class ProgramTest(unittest.TestCase):
     def test_types(self):
         s = "f(Tensor c, Tensor x, Tensor i, int k) -> Tensor"
         p = only(s, "(x if c else 0) + number(i == k)", c="BOOL", i="INDEX")
-        self.assertEqual(
-            {n.name: n.type for n in p.inputs}, {"c": "BOOL", "x": "COMPUTE", "i": "INDEX"}
-        )
+        self.assertEqual({n.name: n.type for n in p.inputs}, {"c": "BOOL", "x": "COMPUTE", "i": "INDEX"})
         self.assertEqual([n.type for n in p.scalars], ["INDEX"])
         p = only("f(Tensor i, Tensor j) -> Tensor", "i if i < 5 else j", i="INDEX", j="INDEX")
         self.assertEqual(p.outputs[0].type, "INDEX")
@@ -138,9 +134,7 @@ class ProgramTest(unittest.TestCase):
         again = Program.from_json(p.to_json())
         self.assertEqual((again.hash, again.text), (p.hash, p.text))
         self.assertNotEqual(p.hash, only("f(Tensor a) -> Tensor", "a * inf if a > 0 else 0.5").hash)
-        zero, negative = (
-            only("f(Tensor a) -> Tensor", f"maximum(a, {z})").hash for z in ("0.0", "-0.0")
-        )
+        zero, negative = (only("f(Tensor a) -> Tensor", f"maximum(a, {z})").hash for z in ("0.0", "-0.0"))
         self.assertNotEqual(zero, negative)
         self.assertIn('"inf"', p.to_json_text())
 
@@ -183,9 +177,7 @@ class EvaluateTest(unittest.TestCase):
             if expected != expected:
                 self.assertTrue(math.isnan(found), found)
             else:
-                self.assertEqual(
-                    (found, math.copysign(1, found)), (expected, math.copysign(1, expected))
-                )
+                self.assertEqual((found, math.copysign(1, found)), (expected, math.copysign(1, expected)))
 
     def test_hard_inputs(self):
         inf, nan = math.inf, math.nan
@@ -260,18 +252,13 @@ class VariantTest(unittest.TestCase):
         for low, high, expected in ((0, 1, 1.0), (0, None, 5.0), (None, 1, 1.0)):
             values = {"self": 5.0, "min": low, "max": high}
             p = b.select(values)
-            self.assertEqual(
-                {n.name for n in p.scalars}, {k for k in ("min", "max") if values[k] is not None}
-            )
+            self.assertEqual({n.name for n in p.scalars}, {k for k in ("min", "max") if values[k] is not None})
             self.assertEqual(evaluate(p, values)["out"], expected)
         with self.assertRaisesRegex(ExprError, "give min or max"):
             b.select({"min": None, "max": None})
 
     def test_selector_shape(self):
-        b = body(
-            "f(Tensor x, str mode='a') -> Tensor",
-            "exp(x) if mode == 'a' else x if mode != 'b' else -x",
-        )
+        b = body("f(Tensor x, str mode='a') -> Tensor", "exp(x) if mode == 'a' else x if mode != 'b' else -x")
         self.assertEqual(
             b.selector,
             Decision(
@@ -303,10 +290,7 @@ class VariantTest(unittest.TestCase):
     def test_implied_conditions_are_not_asked(self):
         b = body("f(Tensor x, Scalar p) -> Tensor", "x if p == 2 else (-x if p == 3 else exp(x))")
         self.assertEqual(len(b.variants), 3)
-        b = body(
-            "f(Tensor x, Scalar p) -> Tensor",
-            "(x if p == 2 else -x) * (exp(x) if p < 3 else sin(x))",
-        )
+        b = body("f(Tensor x, Scalar p) -> Tensor", "(x if p == 2 else -x) * (exp(x) if p < 3 else sin(x))")
         self.assertEqual(len(b.variants), 3)  # p == 2 says p < 3
 
     def test_equal_variants_are_one(self):
@@ -364,9 +348,7 @@ class RefusalTest(unittest.TestCase):
         self.refused(x + ", str m", "x if m == 1 else -x", "is a string")
         self.refused(x + ", str m", "x * m", "which is no number")
         self.refused(x + ", Scalar p", "x if p == 'a' else -x", "is not a string")
-        self.refused(
-            x + ", Scalar p", "x if (p + 1) is None else -x", "compares an argument with None"
-        )
+        self.refused(x + ", Scalar p", "x if (p + 1) is None else -x", "compares an argument with None")
         self.refused(x, "x if x > 0 else error('no')", "under a condition on tensor elements")
         self.refused(x + ", bool b", "error('a') if b else error('c')", "every variant is an error")
         self.refused(x + ", bool b", "x if b else x > 0", "different types")
@@ -420,18 +402,14 @@ class ReduceTest(unittest.TestCase):
             final="m2 / max(0, n - correction)",
         )
         self.assertEqual(found, 7.0)
-        nan = self.run_one(
-            [1.0], schema, {"correction": 1}, state="welford", final="m2 / max(0, n - correction)"
-        )
+        nan = self.run_one([1.0], schema, {"correction": 1}, state="welford", final="m2 / max(0, n - correction)")
         self.assertTrue(math.isnan(nan))
 
     def test_logsumexp(self):
         final = "max + log(sum)"
         found = self.run_one([1000.0, 1000.0], state="logsumexp", final=final)
         self.assertAlmostEqual(found, 1000 + math.log(2))
-        self.assertEqual(
-            self.run_one([-math.inf, -math.inf], state="logsumexp", final=final), -math.inf
-        )
+        self.assertEqual(self.run_one([-math.inf, -math.inf], state="logsumexp", final=final), -math.inf)
 
     def test_nothing_to_reduce(self):
         self.assertEqual(self.run_one([], state="sum"), 0.0)
@@ -459,9 +437,7 @@ class ReduceTest(unittest.TestCase):
             final={"values": "value", "indices": "index"},
         )
         p = b.variants[0]
-        self.assertEqual(
-            [(o.name, o.type) for o in p.outputs], [("values", "COMPUTE"), ("indices", "INDEX")]
-        )
+        self.assertEqual([(o.name, o.type) for o in p.outputs], [("values", "COMPUTE"), ("indices", "INDEX")])
         self.assertEqual([p.nodes[o.node].component for o in p.outputs], [1, 0])
         self.assertEqual(evaluate(p, {"self": [1.0, 9.0]}), {"values": 9.0, "indices": 1})
 
@@ -474,9 +450,7 @@ class ReduceTest(unittest.TestCase):
         )
         self.assertEqual([p.fold for p in b.variants], ["max", "sum", "sum"])
         for p, expected in ((math.inf, 4.0), (2, 5.0), (1, 7.0)):
-            self.assertEqual(
-                evaluate(b.select({"p": p}), {"self": [3.0, -4.0], "p": p})["out"], expected
-            )
+            self.assertEqual(evaluate(b.select({"p": p}), {"self": [3.0, -4.0], "p": p})["out"], expected)
 
     def test_bool_steps_count(self):
         self.assertEqual(self.run_one([0.0, 2.0, 3.0], state="sum", step="self != 0"), 2.0)
@@ -500,12 +474,7 @@ class ReduceTest(unittest.TestCase):
         self.refused("`dim` is str", "f(Tensor self, str dim) -> Tensor", state="sum")
         self.refused("`keepdim` is not bool", "f(Tensor self, int keepdim) -> Tensor", state="sum")
         self.refused("does not use `p`", "f(Tensor self, Scalar p) -> Tensor", state="sum")
-        self.refused(
-            "both an argument and a part",
-            "f(Tensor self, int n) -> Tensor",
-            state="sum",
-            final="sum * n",
-        )
+        self.refused("both an argument and a part", "f(Tensor self, int n) -> Tensor", state="sum", final="sum * n")
         self.refused("non-tensor arguments only", state="max if self > 0 else min")
         self.refused(
             "`final` gives out; the op returns a, b",
@@ -513,9 +482,7 @@ class ReduceTest(unittest.TestCase):
             state="argmax",
             final={"out": "index"},
         )
-        self.refused(
-            "needs a `final` for each", "f(Tensor self) -> (Tensor a, Tensor b)", state="argmax"
-        )
+        self.refused("needs a `final` for each", "f(Tensor self) -> (Tensor a, Tensor b)", state="argmax")
 
 
 if __name__ == "__main__":

@@ -34,29 +34,21 @@ def uses(text: str) -> dict[str, tuple[bool, set[str]]]:
 
 class FormulaTest(unittest.TestCase):
     def test_trees(self):
-        self.assertEqual(
-            tree("bmm(grad, mat2.mT)"), Call("bmm", (Name("grad"), Attribute(Name("mat2"), "mT")))
-        )
-        self.assertEqual(
-            tree("f(grad, dim=-1)"), Call("f", (Name("grad"),), (("dim", Number(-1)),))
-        )
+        self.assertEqual(tree("bmm(grad, mat2.mT)"), Call("bmm", (Name("grad"), Attribute(Name("mat2"), "mT"))))
+        self.assertEqual(tree("f(grad, dim=-1)"), Call("f", (Name("grad"),), (("dim", Number(-1)),)))
         self.assertEqual(tree("grad.sum(dim)"), Call("sum", (Name("dim"),), (), Name("grad")))
         self.assertEqual(tree("grads[0]"), Subscript(Name("grads"), Number(0)))
         self.assertEqual(
-            tree("self.shape[1:]"),
-            Subscript(Attribute(Name("self"), "shape"), Slice(Number(1), None, None)),
+            tree("self.shape[1:]"), Subscript(Attribute(Name("self"), "shape"), Slice(Number(1), None, None))
         )
         self.assertEqual(
-            tree("(grad, [1, True])"),
-            Sequence("tuple", (Name("grad"), Sequence("list", (Number(1), Constant(True))))),
+            tree("(grad, [1, True])"), Sequence("tuple", (Name("grad"), Sequence("list", (Number(1), Constant(True)))))
         )
         self.assertEqual(tree("-grad * 'sum'"), Binary("*", Unary("-", Name("grad")), Text("sum")))
         self.assertEqual(
             tree("grad if bias is None else grad @ self"),
             Conditional(
-                Compare("is", Name("bias"), Constant(None)),
-                Name("grad"),
-                Binary("@", Name("grad"), Name("self")),
+                Compare("is", Name("bias"), Constant(None)), Name("grad"), Binary("@", Name("grad"), Name("self"))
             ),
         )
 
@@ -69,8 +61,7 @@ class FormulaTest(unittest.TestCase):
         )
         self.assertEqual(uses("f(self, self.shape)"), {"self": (True, {"shape"})})
         self.assertEqual(
-            uses("f(grad, bias is not None, shapes(mat2))"),
-            {"bias": (False, {"defined"}), "mat2": (False, {"shape"})},
+            uses("f(grad, bias is not None, shapes(mat2))"), {"bias": (False, {"defined"}), "mat2": (False, {"shape"})}
         )
         self.assertEqual(uses("self.mT.shape"), {"self": (True, set())})
         self.assertEqual(uses("transpose(grad, dim)"), {})
@@ -81,14 +72,9 @@ class FormulaTest(unittest.TestCase):
 
     def test_merge(self):
         merged = merge_saves(
-            [
-                (Save("a", False, frozenset({"shape"})),),
-                (Save("a", True), Save("b", False, frozenset({"dtype"}))),
-            ]
+            [(Save("a", False, frozenset({"shape"})),), (Save("a", True), Save("b", False, frozenset({"dtype"})))]
         )
-        self.assertEqual(
-            merged, (Save("a", True, frozenset({"shape"})), Save("b", False, frozenset({"dtype"})))
-        )
+        self.assertEqual(merged, (Save("a", True, frozenset({"shape"})), Save("b", False, frozenset({"dtype"}))))
 
     def test_refusals(self):
         for text, message in {

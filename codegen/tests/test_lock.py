@@ -49,20 +49,14 @@ class LockTest(unittest.TestCase):
         text = self.path.read_text()
         self.assertLess(text.index("op f.a"), text.index("op g"))
         self.assertEqual(parse_lock(text).text(), text)
-        self.assertEqual(
-            self.update("g(Tensor x) -> (Tensor a, Tensor b)", self.BASE, mode="check"), lock
-        )
+        self.assertEqual(self.update("g(Tensor x) -> (Tensor a, Tensor b)", self.BASE, mode="check"), lock)
 
     def test_append(self):
         self.update(self.BASE)
-        lock = self.update(
-            "f.a(Tensor self, bool? b=None, int n=0, *, Scalar s=1) -> Tensor", since="1.1"
-        )
+        lock = self.update("f.a(Tensor self, bool? b=None, int n=0, *, Scalar s=1) -> Tensor", since="1.1")
         self.assertEqual([f.name for f in lock.fields("f.a")], ["self", "n", "s", "out", "b"])
         self.assertEqual(lock.fields("f.a")[4].since, "1.1")
-        self.assertEqual(
-            [(h.num_fields, h.since) for h in lock.hashes("f.a")], [(5, "1.1"), (4, "1.0")]
-        )
+        self.assertEqual([(h.num_fields, h.since) for h in lock.hashes("f.a")], [(5, "1.1"), (4, "1.0")])
         self.assertEqual(lock.hashes("f.a")[1].hash, parse_schema(self.BASE).hash)
         self.assertEqual(lock.layout("f.a")[3].offset, 48)  # where it was
 
@@ -77,24 +71,14 @@ class LockTest(unittest.TestCase):
 
     def test_refusals(self):
         self.update(self.BASE)
+        self.refused("[f.a] field `n` was removed or renamed", "f.a(Tensor self, int m=0, *, Scalar s=1) -> Tensor")
         self.refused(
-            "[f.a] field `n` was removed or renamed",
-            "f.a(Tensor self, int m=0, *, Scalar s=1) -> Tensor",
+            "[f.a] field `n` changed from int64_t to double", "f.a(Tensor self, float n, *, Scalar s=1) -> Tensor"
         )
+        self.refused("[f.a] field `out` was removed", "f.a(Tensor self, int n, *, Scalar s=1) -> (Tensor x, Tensor y)")
+        self.refused("[f.a] the op was removed or renamed (fields `self`, `n`", "g(Tensor x) -> Tensor")
         self.refused(
-            "[f.a] field `n` changed from int64_t to double",
-            "f.a(Tensor self, float n, *, Scalar s=1) -> Tensor",
-        )
-        self.refused(
-            "[f.a] field `out` was removed",
-            "f.a(Tensor self, int n, *, Scalar s=1) -> (Tensor x, Tensor y)",
-        )
-        self.refused(
-            "[f.a] the op was removed or renamed (fields `self`, `n`", "g(Tensor x) -> Tensor"
-        )
-        self.refused(
-            "[f.a] the new argument `k` has no default",
-            "f.a(Tensor self, int n, int k, *, Scalar s=1) -> Tensor",
+            "[f.a] the new argument `k` has no default", "f.a(Tensor self, int n, int k, *, Scalar s=1) -> Tensor"
         )
         self.refused("not up to date", self.BASE, "g(Tensor x) -> Tensor", mode="check")
 

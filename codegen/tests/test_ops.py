@@ -82,9 +82,7 @@ class OpsTest(unittest.TestCase):
                 continue
             with self.subTest(op.full_name):
                 rng = random.Random(op.full_name)
-                compared = sum(
-                    self.check(op, ops[op.grad.derived], draw(op, rng), rng) for _ in range(60)
-                )
+                compared = sum(self.check(op, ops[op.grad.derived], draw(op, rng), rng) for _ in range(60))
                 self.assertGreater(compared, 15, "too few points lie in the domain")
 
 

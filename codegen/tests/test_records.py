@@ -125,14 +125,7 @@ class LoadTest(unittest.TestCase):
         self.assertEqual(names[:4], ["add.Tensor", "add_grad.Tensor", "exp", "exp_grad"])
         self.assertEqual(
             [n for n, op in self.ops.items() if op.derived],
-            [
-                "add_grad.Tensor",
-                "exp_grad",
-                "where_grad.self",
-                "hardtanh_grad",
-                "gelu_grad",
-                "modf_grad",
-            ],
+            ["add_grad.Tensor", "exp_grad", "where_grad.self", "hardtanh_grad", "gelu_grad", "modf_grad"],
         )
 
     def test_classes_of_types(self):
@@ -153,8 +146,7 @@ class LoadTest(unittest.TestCase):
     def test_plain_attributes(self):
         add = self.ops["add.Tensor"]
         self.assertEqual(
-            (add.line, add.meaning, add.forms, add.promote),
-            (1, "pointwise", ("method", "inplace"), "same"),
+            (add.line, add.meaning, add.forms, add.promote), (1, "pointwise", ("method", "inplace"), "same")
         )
         self.assertEqual(add.types, {"self": "same", "other": "same"})
         self.assertEqual(self.ops["exp"].tolerance, {"float32": 1e-6})
@@ -173,9 +165,7 @@ class LoadTest(unittest.TestCase):
         self.assertFalse(self.ops["mse"].has_kernel)
         self.assertFalse(self.ops["transpose.int"].has_kernel)
         nonzero = self.ops["nonzero"]
-        self.assertEqual(
-            (nonzero.dynamic, nonzero.deterministic, nonzero.samples), (True, False, "nonzero")
-        )
+        self.assertEqual((nonzero.dynamic, nonzero.deterministic, nonzero.samples), (True, False, "nonzero"))
 
     def test_results(self):
         def results(name: str):
@@ -184,35 +174,26 @@ class LoadTest(unittest.TestCase):
         self.assertEqual(results("add.Tensor"), [("out", "result", "", True)])
         self.assertEqual(results("lt"), [("out", "result", "bool", False)])
         self.assertEqual(results("nonzero"), [("out", "result", "int64", False)])
-        self.assertEqual(
-            results("max.dim"),
-            [("values", "values", "", True), ("indices", "indices", "int64", False)],
-        )
+        self.assertEqual(results("max.dim"), [("values", "values", "", True), ("indices", "indices", "int64", False)])
 
     def test_derived_add(self):
         grad, op = self.ops["add.Tensor"].grad, self.ops["add_grad.Tensor"]
         self.assertEqual(
-            (grad.kind, grad.derived, grad.saves, grad.numbers),
-            ("derived", "add_grad.Tensor", (), ("alpha",)),
+            (grad.kind, grad.derived, grad.saves, grad.numbers), ("derived", "add_grad.Tensor", (), ("alpha",))
         )
         self.assertEqual(
             [(o.arg, o.field, o.identity) for o in grad.outputs],
             [("self", "grad_self", True), ("other", "grad_other", False)],
         )
         self.assertEqual(
-            str(op.schema),
-            "add_grad.Tensor(Tensor grad, Scalar alpha) -> (Tensor grad_self, Tensor grad_other)",
+            str(op.schema), "add_grad.Tensor(Tensor grad, Scalar alpha) -> (Tensor grad_self, Tensor grad_other)"
         )
-        self.assertEqual(
-            (op.parent, op.grad.kind, op.meaning), ("add.Tensor", "decompose", "pointwise")
-        )
+        self.assertEqual((op.parent, op.grad.kind, op.meaning), ("add.Tensor", "decompose", "pointwise"))
         found = evaluate(op.body.variants[0], {"grad": 2.0, "alpha": 3})
         self.assertEqual(found, {"grad_self": 2.0, "grad_other": 6.0})
 
     def test_derived_schemas(self):
-        self.assertEqual(
-            str(self.ops["exp_grad"].schema), "exp_grad(Tensor grad, Tensor result) -> Tensor"
-        )
+        self.assertEqual(str(self.ops["exp_grad"].schema), "exp_grad(Tensor grad, Tensor result) -> Tensor")
         self.assertEqual(self.ops["exp"].grad.saves, (Save("result", True),))
         where = self.ops["where_grad.self"]
         self.assertEqual(where.types, {"grad": "same", "condition": "bool"})
@@ -222,12 +203,9 @@ class LoadTest(unittest.TestCase):
             "hardtanh_grad(Tensor grad, Tensor self, Scalar low, Scalar high) -> Tensor",
         )
         self.assertEqual(
-            str(self.ops["gelu_grad"].schema),
-            "gelu_grad(Tensor grad, Tensor self, str approximate) -> Tensor",
+            str(self.ops["gelu_grad"].schema), "gelu_grad(Tensor grad, Tensor self, str approximate) -> Tensor"
         )
-        self.assertEqual(
-            str(self.ops["modf_grad"].schema), "modf_grad(Tensor grad_fraction) -> Tensor"
-        )
+        self.assertEqual(str(self.ops["modf_grad"].schema), "modf_grad(Tensor grad_fraction) -> Tensor")
 
     def test_derived_variants(self):
         gelu, grad = self.ops["gelu"], self.ops["gelu_grad"]
@@ -250,9 +228,7 @@ class LoadTest(unittest.TestCase):
         self.assertEqual([f.args for f in bmm.formulas], [("self",), ("mat2",)])
         self.assertEqual(bmm.formulas[0].saves, (Save("mat2", True),))
         maximum = self.ops["max.dim"].grad
-        self.assertEqual(
-            set(maximum.saves), {Save("indices", True), Save("self", False, frozenset({"shape"}))}
-        )
+        self.assertEqual(set(maximum.saves), {Save("indices", True), Save("self", False, frozenset({"shape"}))})
         self.assertEqual(maximum.numbers, ("dim", "keepdim"))
         self.assertEqual(self.ops["softmax.int"].grad.saves, (Save("result", True),))
         conv = self.ops["convolution"].grad
@@ -274,9 +250,7 @@ class LoadTest(unittest.TestCase):
         again = by_name()
         for name, op in self.ops.items():
             if op.body:
-                self.assertEqual(
-                    [p.hash for p in op.body.variants], [p.hash for p in again[name].body.variants]
-                )
+                self.assertEqual([p.hash for p in op.body.variants], [p.hash for p in again[name].body.variants])
 
 
 class RefusalTest(unittest.TestCase):
@@ -289,9 +263,7 @@ class RefusalTest(unittest.TestCase):
             self.assertIn(message, str(caught.exception))
         return caught.exception.messages
 
-    def record(
-        self, keys: str, *messages: str, op: str = "f(Tensor self) -> Tensor", doc: str = "d"
-    ):
+    def record(self, keys: str, *messages: str, op: str = "f(Tensor self) -> Tensor", doc: str = "d"):
         """Refuses one record, with this one error each and no others."""
         with self.subTest(keys, op=op):
             text = f"- op: {op}\n  doc: {doc}\n" + "".join(f"  {k}\n" for k in keys.split("\n"))
@@ -322,20 +294,15 @@ class RefusalTest(unittest.TestCase):
         self.refused("- op: f(Tensor\n", "ops.yaml:1: [f] unbalanced")
         self.assertIn(
             "column 8: not",
-            self.refused(
-                self.HEAD + "  doc: d\n  pointwise: |\n    self +\n" "    (2\n  grad: none\n",
-                "`self + (2`",
-            )[0],
+            self.refused(self.HEAD + "  doc: d\n  pointwise: |\n    self +\n" "    (2\n  grad: none\n", "`self + (2`")[
+                0
+            ],
         )
         self.refused("- op: f\n  doc: a: b\n", "ops.yaml:2: [?] not YAML")
         self.record("grad: auto", "has no meaning")
         self.record("pointwise: self\nview: v\ngrad: auto", "pointwise and view; give exactly one")
         self.record("pointwise: self", "[f] has no gradient decision")
-        self.record(
-            "primitive: p\ngrad: none",
-            "the name `result` is reserved",
-            op="f(Tensor result) -> Tensor",
-        )
+        self.record("primitive: p\ngrad: none", "the name `result` is reserved", op="f(Tensor result) -> Tensor")
         self.record(self.P + "\npromote: up", "`promote: up` is none of")
         self.record(self.P + "\nkernel: optional", "`kernel: optional` on a pointwise")
         self.record("composite: f\nkernel: always\ngrad: auto", "`kernel: always` is none of")
@@ -344,22 +311,15 @@ class RefusalTest(unittest.TestCase):
         self.record(primitive + "layout: follow(x)", "`x` names no tensor argument")
         self.record(primitive + "layout: follow(self, x)", "`x` names no tensor argument")
         self.record(self.P + "\nlayout: follow(self)", "is of primitives and of composites")
-        self.record(
-            "composite: f\ngrad: none\nlayout: follow(self)", "is of primitives and of composites"
-        )
-        self.record(
-            primitive + "dynamic: true\nlayout: follow(self)", "is of primitives and of composites"
-        )
+        self.record("composite: f\ngrad: none\nlayout: follow(self)", "is of primitives and of composites")
+        self.record(primitive + "dynamic: true\nlayout: follow(self)", "is of primitives and of composites")
         self.record(self.P + "\nlayout: contiguous", "neither `any` nor")
         self.record(self.P + "\ntolerance: {float31: 1}", "maps a ScalarType")
         self.record(self.P + "\ntolerance: {float32: low}", "maps a ScalarType")
         self.record(self.P + "\ntolerance: 3", "`tolerance` is not a mapping")
         self.record(self.P + "\nsamples: [a]", "`samples` is not a text")
         self.record(self.P + "\ntypes: {other: bool}", "names `other`, which is no tensor")
-        self.record(
-            "pointwise: number(self)\ngrad: none\ntypes: {self: any}",
-            "is none of same, bool, index",
-        )
+        self.record("pointwise: number(self)\ngrad: none\ntypes: {self: any}", "is none of same, bool, index")
         self.record("composite: f\ngrad: none\ntypes: {self: float}", "is none of same, bool, index, any")
         self.record(self.P + "\nresult: float31", "is not a ScalarType")
         self.record(self.P + "\nresult: {x: int64}", "`x`, which is not returned")
@@ -370,42 +330,22 @@ class RefusalTest(unittest.TestCase):
         self.record(self.P + "\nforms: [out]", "unknown form `out`")
         self.record(self.P + "\nforms: [method, method]", "appears twice")
         self.record(
-            "pointwise: x\ngrad: auto\nforms: [method]",
-            "first argument is `Tensor self`",
-            op="f(Tensor x) -> Tensor",
+            "pointwise: x\ngrad: auto\nforms: [method]", "first argument is `Tensor self`", op="f(Tensor x) -> Tensor"
         )
         self.record("reduce: {state: sum}\ngrad: none\nforms: [inplace]", "an in-place form needs")
 
     def test_meanings(self):
-        self.record(
-            "view: a b\ngrad: none", "is not a function's name", op="f(Tensor(a) self) -> Tensor(a)"
-        )
+        self.record("view: a b\ngrad: none", "is not a function's name", op="f(Tensor(a) self) -> Tensor(a)")
         self.record("view: v\ngrad: none", "a view returns aliases")
         self.record("composite: c\ngrad: none", "writes lists", op="f(Tensor(a!)[] self) -> ()")
-        self.record(
-            "composite: c\nkernel: optional\ngrad: none",
-            "writes lists",
-            op="f(Tensor(a!)[] self) -> Tensor",
-        )
+        self.record("composite: c\nkernel: optional\ngrad: none", "writes lists", op="f(Tensor(a!)[] self) -> Tensor")
         self.record("primitive: p\ngrad: none", "never views", op="f(Tensor(a) self) -> Tensor(a)")
-        self.record(
-            "pointwise: self\ngrad: none",
-            "cannot take `int[] x`",
-            op="f(Tensor self, int[] x) -> Tensor",
-        )
+        self.record("pointwise: self\ngrad: none", "cannot take `int[] x`", op="f(Tensor self, int[] x) -> Tensor")
         self.record("pointwise: x\ngrad: none", "takes a tensor", op="f(int x) -> Tensor")
+        self.record("pointwise: self\ngrad: none", "returns new tensors", op="f(Tensor self) -> Tensor[]")
+        self.record("pointwise: self\ngrad: none", "writes to no argument", op="f(Tensor(a!) self) -> Tensor")
         self.record(
-            "pointwise: self\ngrad: none", "returns new tensors", op="f(Tensor self) -> Tensor[]"
-        )
-        self.record(
-            "pointwise: self\ngrad: none",
-            "writes to no argument",
-            op="f(Tensor(a!) self) -> Tensor",
-        )
-        self.record(
-            "pointwise: self\ngrad: none",
-            "a mapping by return name",
-            op="f(Tensor self) -> (Tensor a, Tensor b)",
+            "pointwise: self\ngrad: none", "a mapping by return name", op="f(Tensor self) -> (Tensor a, Tensor b)"
         )
         self.record(
             "pointwise: {a: self}\ngrad: none",
@@ -433,47 +373,22 @@ class RefusalTest(unittest.TestCase):
         self.record("primitive: p\ngrad: auto", "`grad: auto` on a primitive")
         self.record("composite: p\nkernel: optional\ngrad: auto", "states its gradient")
         self.record("pointwise: self\ngrad: auto\nonce_differentiable: true", "goes with formulas")
-        self.record(
-            "pointwise: grad\ngrad: auto",
-            "name of the incoming gradient",
-            op="f(Tensor grad) -> Tensor",
-        )
+        self.record("pointwise: grad\ngrad: auto", "name of the incoming gradient", op="f(Tensor grad) -> Tensor")
         self.record("primitive: p\ngrad: {self: grad}", "does not say what `other` gets", op=two)
-        self.record(
-            "primitive: p\ngrad: {self: grad, x: grad}", "names `x`, which is no tensor argument"
-        )
-        self.record(
-            "primitive: p\ngrad: {self: grad, [self, other]: f(grad)}", "names `self` twice", op=two
-        )
-        self.record(
-            "primitive: p\ntypes: {self: index}\ngrad: {self: grad}", "is index and has no gradient"
-        )
+        self.record("primitive: p\ngrad: {self: grad, x: grad}", "names `x`, which is no tensor argument")
+        self.record("primitive: p\ngrad: {self: grad, [self, other]: f(grad)}", "names `self` twice", op=two)
+        self.record("primitive: p\ntypes: {self: index}\ngrad: {self: grad}", "is index and has no gradient")
         self.record(
             "primitive: p\ngrad: {self: f(grad, weight)}",
-            "ops.yaml:4: [f] grad of `self`: names `weight`, which is neither an argument nor "
-            "saved",
+            "ops.yaml:4: [f] grad of `self`: names `weight`, which is neither an argument nor " "saved",
         )
         self.record("primitive: p\ngrad: {self: wanted[0]}", "names `wanted`")
         self.record("primitive: p\ngrad: {self: f(grad, values)}", "names `values`")
-        self.record(
-            "primitive: p\ngrad: {[self, other]: '(grad, grad, grad)'}", "gives 3 values", op=two
-        )
-        self.record(
-            "primitive: p\ngrad: {self: f(grad)}",
-            "names `grad`",
-            op="f(Tensor self) -> (Tensor a, Tensor b)",
-        )
-        self.record(
-            "pointwise: self\ngrad: {self: grad * oops}", "grad of `self`, column 8, at `oops`"
-        )
-        self.record(
-            "pointwise: self + other\ngrad: {[self, other]: grad}", "one formula for each", op=two
-        )
-        self.record(
-            "pointwise: self\ngrad: {self: }",
-            "`grad.self` is not a text",
-            "does not say what `self` gets",
-        )
+        self.record("primitive: p\ngrad: {[self, other]: '(grad, grad, grad)'}", "gives 3 values", op=two)
+        self.record("primitive: p\ngrad: {self: f(grad)}", "names `grad`", op="f(Tensor self) -> (Tensor a, Tensor b)")
+        self.record("pointwise: self\ngrad: {self: grad * oops}", "grad of `self`, column 8, at `oops`")
+        self.record("pointwise: self + other\ngrad: {[self, other]: grad}", "one formula for each", op=two)
+        self.record("pointwise: self\ngrad: {self: }", "`grad.self` is not a text", "does not say what `self` gets")
 
     def test_duplicates(self):
         record = self.HEAD + "  doc: d\n  pointwise: exp(self)\n  grad: auto\n"

@@ -37,7 +37,9 @@ class TableTest(unittest.TestCase):
             "const OlderSchema kOlder_grown[] = {\n"
             f"    {{0x{hashes[1]:016x}ull, offsetof(mt_args_grown, alpha)}},\n"
             f"    {{0x{hashes[0]:016x}ull, offsetof(mt_args_grown, count)}},\n"
-            "};", text)
+            "};",
+            text,
+        )
         self.assertIn(", kOlder_grown, 2};", text)
 
 

@@ -18,36 +18,24 @@ class YamlTest(unittest.TestCase):
 
     def test_expressions_in_braces(self):
         found = self.one("  grad: {self: bmm(grad, mat2.mT), mat2: f('a, }', x[0, 1], \"q\")}\n")
-        self.assertEqual(
-            found["grad"], {"self": "bmm(grad, mat2.mT)", "mat2": "f('a, }', x[0, 1], \"q\")"}
-        )
+        self.assertEqual(found["grad"], {"self": "bmm(grad, mat2.mT)", "mat2": "f('a, }', x[0, 1], \"q\")"})
         found = self.one("  cost: {flops: 2 * numel(result) * self.shape[2]}\n")
         self.assertEqual(found["cost"], {"flops": "2 * numel(result) * self.shape[2]"})
         found = self.one(
-            "  reduce: {state: welford, step: push(self),\n"
-            "           final: {a: m2 / max(0, n), b: index}}  # why\n"
+            "  reduce: {state: welford, step: push(self),\n" "           final: {a: m2 / max(0, n), b: index}}  # why\n"
         )
         self.assertEqual(
-            found["reduce"],
-            {
-                "state": "welford",
-                "step": "push(self)",
-                "final": {"a": "m2 / max(0, n)", "b": "index"},
-            },
+            found["reduce"], {"state": "welford", "step": "push(self)", "final": {"a": "m2 / max(0, n)", "b": "index"}}
         )
 
     def test_keys_and_quotes(self):
         found = self.one("  grad: {[self, mat2]: f(a, b), 'x, y': \"g(c, d)\"}\n  types: {}\n")
         self.assertEqual(found["grad"], {"self, mat2": "f(a, b)", "x, y": "g(c, d)"})
         self.assertEqual(found["types"], {})
-        self.assertEqual(
-            self.one("  grad: {self: 'a' if b else 'c'}\n")["grad"], {"self": "'a' if b else 'c'"}
-        )
+        self.assertEqual(self.one("  grad: {self: 'a' if b else 'c'}\n")["grad"], {"self": "'a' if b else 'c'"})
 
     def test_block_style_and_lists(self):
-        found = self.one(
-            "  grad:\n    self: f(a, b)\n  forms: [method, inplace]\n  doc: Some {text}.\n"
-        )
+        found = self.one("  grad:\n    self: f(a, b)\n  forms: [method, inplace]\n  doc: Some {text}.\n")
         self.assertEqual(found["grad"], {"self": "f(a, b)"})
         self.assertEqual(found["forms"], ["method", "inplace"])
         self.assertEqual(found["doc"], "Some {text}.")

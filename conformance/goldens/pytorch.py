@@ -69,8 +69,19 @@ def convolution_backward(which):
     def call(grad_output, other, size, stride, padding, dilation, transposed, output_padding, groups, order=None):
         like = torch.zeros(size, dtype=other.dtype)
         pair = (like, other) if which == 0 else (other, like)
-        return aten.convolution_backward(grad_output, *pair, None, stride, padding, dilation, transposed,
-                                         output_padding, groups, [which == 0, which == 1, False])[which]
+        return aten.convolution_backward(
+            grad_output,
+            *pair,
+            None,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            [which == 0, which == 1, False],
+        )[which]
+
     return call
 
 
@@ -94,13 +105,13 @@ def nll_loss_backward(grad, size, target, weight, reduction, ignore_index, total
         return aten.nll_loss_backward(grad, torch.zeros(size, dtype=grad.dtype), target, *args)
     rows = [*size[:2], math.prod(size[2:]), 1]
     grad = grad.reshape(size[0], -1, 1) if reduction == "none" else grad
-    return aten.nll_loss2d_backward(grad, torch.zeros(rows, dtype=grad.dtype),
-                                    target.reshape(size[0], -1, 1), *args).reshape(size)
+    return aten.nll_loss2d_backward(
+        grad, torch.zeros(rows, dtype=grad.dtype), target.reshape(size[0], -1, 1), *args
+    ).reshape(size)
 
 
 def cross_entropy(x, target, weight, reduction, ignore_index, smoothing):
-    return F.cross_entropy(x, target, weight, ignore_index=ignore_index, reduction=reduction,
-                           label_smoothing=smoothing)
+    return F.cross_entropy(x, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=smoothing)
 
 
 def cross_entropy_forward(x, target, weight, reduction, ignore_index, smoothing):
@@ -109,8 +120,11 @@ def cross_entropy_forward(x, target, weight, reduction, ignore_index, smoothing)
     if reduction == "none":
         total = total * 0
     wide = torch.promote_types(x.dtype, torch.float32)
-    return (cross_entropy(x, target, weight, reduction, ignore_index, smoothing),
-            x.to(wide).logsumexp(0 if x.dim() == 1 else 1), total.to(wide).detach())
+    return (
+        cross_entropy(x, target, weight, reduction, ignore_index, smoothing),
+        x.to(wide).logsumexp(0 if x.dim() == 1 else 1),
+        total.to(wide).detach(),
+    )
 
 
 def cross_entropy_backward(grad, x, target, weight, log_sum, total, reduction, ignore_index, smoothing):
@@ -161,12 +175,14 @@ def binary_cross_entropy_with_logits_terms(x, y, weight, pos_weight):
 
 def by_dimension(name):
     """A reduction that PyTorch has of one dimension at a time."""
+
     def call(x, dim, keepdim):
         dims = range(x.dim()) if not dim else [d % max(x.dim(), 1) for d in dim]
         x = x != 0
         for d in sorted(dims, reverse=True):
             x = getattr(x, name)(d, keepdim)
         return x
+
     return call
 
 
@@ -200,8 +216,7 @@ def norm_backward(grad, x_hat, rstd, weight, over, others, mask, like):
 
 def native_layer_norm_backward(grad, x, shape, mean, rstd, weight, mask):
     over = list(range(-len(shape), 0))
-    return norm_backward(grad, (x - mean) * rstd, rstd, weight, over,
-                         list(range(x.dim() - len(shape))), mask, x)
+    return norm_backward(grad, (x - mean) * rstd, rstd, weight, over, list(range(x.dim() - len(shape))), mask, x)
 
 
 def native_rms_norm(x, shape, weight, eps):
@@ -237,8 +252,9 @@ def native_group_norm_backward(grad, x, mean, rstd, weight, group, mask):
     of_group = (*mean.shape, 1, 1)
     h = None if weight is None else weight.reshape(1, group, -1, 1)
     rstd = rstd.reshape(of_group)
-    dx, dw, db = norm_backward(in_groups(grad, group), (in_groups(x, group) - mean.reshape(of_group)) * rstd, rstd,
-                               h, (2, 3), (0, 3), mask, x)
+    dx, dw, db = norm_backward(
+        in_groups(grad, group), (in_groups(x, group) - mean.reshape(of_group)) * rstd, rstd, h, (2, 3), (0, 3), mask, x
+    )
     return dx.reshape(x.shape) if mask[0] else dx, dw.flatten(), db.flatten()
 
 
@@ -308,11 +324,16 @@ def adagrad_step(p, g, total, lr, eps, weight_decay=0.0, scale=1.0):
 
 # By full name, with the record's arguments in their order.
 TWINS = {
-    "sgd_step": sgd_step, "adam_step": adam_step, "rmsprop_step": rmsprop_step, "adagrad_step": adagrad_step,
+    "sgd_step": sgd_step,
+    "adam_step": adam_step,
+    "rmsprop_step": rmsprop_step,
+    "adagrad_step": adagrad_step,
     "trunc_divide": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
     "masked_fill.Tensor": lambda x, mask, value: (
-        torch.where(mask, value, x) if isinstance(value, torch.Tensor) and mask.dtype == torch.bool
-        else x.masked_fill(mask, value)),
+        torch.where(mask, value, x)
+        if isinstance(value, torch.Tensor) and mask.dtype == torch.bool
+        else x.masked_fill(mask, value)
+    ),
     "softsign": F.softsign,
     "tanhshrink": F.tanhshrink,
     "mse_loss_terms": losses(F.mse_loss),
@@ -331,7 +352,8 @@ TWINS = {
     "convolution_backward_weight": convolution_backward(1),
     "max_pool2d_with_indices_backward": max_pool2d_backward,
     "avg_pool2d_backward": lambda grad, size, *rest: aten.avg_pool2d_backward(
-        grad, torch.zeros(size, dtype=grad.dtype), *rest),
+        grad, torch.zeros(size, dtype=grad.dtype), *rest
+    ),
     "nll_loss_forward": nll_loss_forward,
     "nll_loss_backward": nll_loss_backward,
     "cross_entropy": cross_entropy,
@@ -345,9 +367,11 @@ TWINS = {
     "scaled_dot_product_attention": scaled_dot_product_attention,
     # These are wrong for operands that are not contiguous.
     "softmax_backward": lambda grad, out, dim: aten._softmax_backward_data(
-        grad.contiguous(), out.contiguous(), dim, out.dtype),
+        grad.contiguous(), out.contiguous(), dim, out.dtype
+    ),
     "log_softmax_backward": lambda grad, out, dim: aten._log_softmax_backward_data(
-        grad.contiguous(), out.contiguous(), dim, out.dtype),
+        grad.contiguous(), out.contiguous(), dim, out.dtype
+    ),
     "native_layer_norm": native_layer_norm,
     "native_layer_norm_backward": native_layer_norm_backward,
     "native_rms_norm": native_rms_norm,
@@ -359,9 +383,11 @@ TWINS = {
     "batch_norm_training_backward": batch_norm_training_backward,
     "native_batch_norm": native_batch_norm,
     "batch_norm": lambda x, weight, bias, mean, var, training, momentum, eps, cudnn: F.batch_norm(
-        x, mean, var, weight, bias, training, momentum, eps),
+        x, mean, var, weight, bias, training, momentum, eps
+    ),
     "instance_norm": lambda x, weight, bias, mean, var, use_input, momentum, eps, cudnn: F.instance_norm(
-        x, mean, var, weight, bias, use_input, momentum, eps),
+        x, mean, var, weight, bias, use_input, momentum, eps
+    ),
 }
 
 

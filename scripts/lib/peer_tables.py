@@ -15,8 +15,20 @@ import sys
 
 NS_PER_UNIT = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
-CASES = ["empty", "view", "transpose", "add_out", "add", "add_inplace", "relu", "sum", "mm_2x2",
-         "add_grad", "mul_grad", "chain100"]
+CASES = [
+    "empty",
+    "view",
+    "transpose",
+    "add_out",
+    "add",
+    "add_inplace",
+    "relu",
+    "sum",
+    "mm_2x2",
+    "add_grad",
+    "mul_grad",
+    "chain100",
+]
 ARITHMETIC_CASE = "mm_64x64"  # the kernel's time, not the framework's: outside the mean
 
 # What --check demands. Ratios are the peer's time over ours; limits are of our own nanoseconds.
@@ -53,13 +65,12 @@ class Side:
         out within some 5 % of 1 this way, and within 50 % with medians alone, on a shared machine.
         """
         return statistics.median(
-            min(e["real_time"] * NS_PER_UNIT[e["time_unit"]] for e in entries)
-            for entries in self.rounds[case])
+            min(e["real_time"] * NS_PER_UNIT[e["time_unit"]] for e in entries) for entries in self.rounds[case]
+        )
 
     def first_accuracy(self, case):
         """The median over the rounds, each of which trains a new network, as text."""
-        first = [entries[0]["accuracy"] for entries in self.rounds[case]
-                 if "accuracy" in entries[0]]
+        first = [entries[0]["accuracy"] for entries in self.rounds[case] if "accuracy" in entries[0]]
         return f"{100 * statistics.median(first):.2f}%" if first else "not given"
 
 
@@ -69,8 +80,10 @@ def describe_peer(context):
     print(f"peer: {context.get('framework', 'unknown')}, BLAS {blas}")
     # Debian keeps the reference BLAS, portable loops without blocking, in a folder of this name.
     if re.search(r"/blas/libblas\.so", blas):
-        print("note: that is the reference BLAS; on libopenblas0-openmp, libtorch's matrix products"
-              "\n      and so the MLP are some ten times faster (see --peer-libs)")
+        print(
+            "note: that is the reference BLAS; on libopenblas0-openmp, libtorch's matrix products"
+            "\n      and so the MLP are some ten times faster (see --peer-libs)"
+        )
 
 
 def overhead(folder, check):
@@ -121,19 +134,25 @@ def mnist(folder):
     seconds = {key: run.ns(f"{key[1]}_epoch") / 1e9 for key, run in runs.items()}
 
     describe_peer(runs["peer", models[0], counts[0]].context)
-    print(f"\n{'model':<6} {'threads':>7} {'libtorch s':>11} {'mytorch s':>11} {'ratio':>7}"
-          "   test accuracy after one epoch: libtorch, mytorch")
+    print(
+        f"\n{'model':<6} {'threads':>7} {'libtorch s':>11} {'mytorch s':>11} {'ratio':>7}"
+        "   test accuracy after one epoch: libtorch, mytorch"
+    )
     for model in models:
         for threads in counts:
             peer, ours = (runs[side, model, threads] for side in ("peer", "ours"))
             peer_s, our_s = (seconds[side, model, threads] for side in ("peer", "ours"))
             accuracies = [side.first_accuracy(f"{model}_epoch") for side in (peer, ours)]
-            print(f"{model:<6} {threads:>7} {peer_s:>11.3f} {our_s:>11.3f} {peer_s / our_s:>7.2f}"
-                  f"   {', '.join(accuracies)}")
+            print(
+                f"{model:<6} {threads:>7} {peer_s:>11.3f} {our_s:>11.3f} {peer_s / our_s:>7.2f}"
+                f"   {', '.join(accuracies)}"
+            )
     for model in models:
         for threads in counts[1:]:
-            gains = [f"{name} {seconds[side, model, 1] / seconds[side, model, threads]:.2f}x"
-                     for side, name in (("peer", "libtorch"), ("ours", "mytorch"))]
+            gains = [
+                f"{name} {seconds[side, model, 1] / seconds[side, model, threads]:.2f}x"
+                for side, name in (("peer", "libtorch"), ("ours", "mytorch"))
+            ]
             print(f"{model}, 1 -> {threads} threads: {', '.join(gains)}")
 
 

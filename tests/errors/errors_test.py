@@ -39,8 +39,10 @@ def labels(n: int) -> bytes:
 
 
 FILES = {
-    "train-images-idx3-ubyte": images(TRAIN), "train-labels-idx1-ubyte": labels(TRAIN),
-    "t10k-images-idx3-ubyte": images(TEST), "t10k-labels-idx1-ubyte": labels(TEST),
+    "train-images-idx3-ubyte": images(TRAIN),
+    "train-labels-idx1-ubyte": labels(TRAIN),
+    "t10k-images-idx3-ubyte": images(TEST),
+    "t10k-labels-idx1-ubyte": labels(TEST),
 }
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 
@@ -55,17 +57,35 @@ class ProgramTest(unittest.TestCase):
             (self.data / name).write_bytes(content)
         self.network = self.folder / "network.safetensors"
 
-    def run_program(self, program: str, *args: object, env: dict | None = None, file_size: int | None = None,
-                    stdout: object = subprocess.PIPE) -> subprocess.CompletedProcess:
+    def run_program(
+        self,
+        program: str,
+        *args: object,
+        env: dict | None = None,
+        file_size: int | None = None,
+        stdout: object = subprocess.PIPE,
+    ) -> subprocess.CompletedProcess:
         def limit():
             if file_size is not None:
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
                 resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
 
-        return subprocess.run([str(BIN / program), *map(str, args)], stdout=stdout, stderr=subprocess.PIPE,
-                              text=True, errors="replace", timeout=60, preexec_fn=limit, cwd=self.folder,
-                              env={**os.environ, "MYTORCH_NUM_THREADS": "1",
-                                   **(ONE_BACKEND if program == "mnist" else {}), **(env or {})})
+        return subprocess.run(
+            [str(BIN / program), *map(str, args)],
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            timeout=60,
+            preexec_fn=limit,
+            cwd=self.folder,
+            env={
+                **os.environ,
+                "MYTORCH_NUM_THREADS": "1",
+                **(ONE_BACKEND if program == "mnist" else {}),
+                **(env or {}),
+            },
+        )
 
     def refused(self, program: str, *args: object, says: str | list[str], **more: object) -> str:
         done = self.run_program(program, *args, **more)
@@ -103,8 +123,9 @@ class DataTest(ProgramTest):
         self.mnist_refused(says=["has no file", LABELS, "dataset-fashion-mnist"])
         (self.data / LABELS).mkdir()
         self.mnist_refused(says=[LABELS, "not a regular file"])
-        self.refused("mnist", env={"MYTORCH_DATA_DIR": str(self.folder / "nowhere")},
-                     says=["nowhere", "MYTORCH_DATA_DIR"])
+        self.refused(
+            "mnist", env={"MYTORCH_DATA_DIR": str(self.folder / "nowhere")}, says=["nowhere", "MYTORCH_DATA_DIR"]
+        )
 
     def test_truncated(self):
         for name in (IMAGES, LABELS):
@@ -177,12 +198,24 @@ class DataTest(ProgramTest):
 class OptionsTest(ProgramTest):
     def test_bad_options(self):
         for args, says in [
-            (["--modle", "mlp"], "--modle"), (["--model"], "--model"), (["--model", "rnn"], ["--model", "rnn", "mlp"]),
-            (["--epochs", "-1"], "--epochs"), (["--epochs", "many"], "--epochs"), (["--batch", "0"], "--batch"),
-            (["--batch", "1.5"], "--batch"), (["--batch", "99999999999999999999"], "--batch"),
-            (["--threads", "0"], "--threads"), (["--threads", "5000"], "--threads"), (["--seed", "x"], "--seed"),
-            (["--seed", "-1"], "--seed"), (["--lr", "0"], "--lr"), (["--lr", "-1"], "--lr"), (["--lr", "nan"], "--lr"),
-            (["--lr", "inf"], "--lr"), (["--lr", "0.1x"], "--lr"), (["stray"], "stray"),
+            (["--modle", "mlp"], "--modle"),
+            (["--model"], "--model"),
+            (["--model", "rnn"], ["--model", "rnn", "mlp"]),
+            (["--epochs", "-1"], "--epochs"),
+            (["--epochs", "many"], "--epochs"),
+            (["--batch", "0"], "--batch"),
+            (["--batch", "1.5"], "--batch"),
+            (["--batch", "99999999999999999999"], "--batch"),
+            (["--threads", "0"], "--threads"),
+            (["--threads", "5000"], "--threads"),
+            (["--seed", "x"], "--seed"),
+            (["--seed", "-1"], "--seed"),
+            (["--lr", "0"], "--lr"),
+            (["--lr", "-1"], "--lr"),
+            (["--lr", "nan"], "--lr"),
+            (["--lr", "inf"], "--lr"),
+            (["--lr", "0.1x"], "--lr"),
+            (["stray"], "stray"),
         ]:
             with self.subTest(args=args):
                 self.refused("mnist", "--data", self.data, *args, says=says)
@@ -209,7 +242,9 @@ class LoadTest(ProgramTest):
 
     def load_refused(self, content: bytes, says: str | list[str] = ()) -> None:
         self.network.write_bytes(content)
-        self.mnist_refused("--load", self.network, says=[str(self.network), *([says] if isinstance(says, str) else says)])
+        self.mnist_refused(
+            "--load", self.network, says=[str(self.network), *([says] if isinstance(says, str) else says)]
+        )
 
     def test_good(self):
         self.mnist("--load", self.network, "--save", self.network)
@@ -297,8 +332,11 @@ class SaveTest(ProgramTest):
     def test_killed_while_training(self):
         self.mnist("--save", self.network)
         before = self.network.read_bytes()
-        process = subprocess.Popen([str(BIN / "mnist"), "--data", str(self.data), "--epochs", "100000", "--save",
-                                    str(self.network)], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [str(BIN / "mnist"), "--data", str(self.data), "--epochs", "100000", "--save", str(self.network)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for _ in range(20):
             process.stdout.readline()
         process.kill()
@@ -311,9 +349,13 @@ class SaveTest(ProgramTest):
 
 class OutputTest(ProgramTest):
     def test_full_standard_output(self):
-        for program, args in [("mnist", ["--data", self.data, "--epochs", "1"]), ("mytorch", ["info"]),
-                              ("mytorch", ["ops"]), ("mytorch", ["ops", "add"]),
-                              ("mytorch", ["check", "--backend", "reference", "--only", "neg", "--quick"])]:
+        for program, args in [
+            ("mnist", ["--data", self.data, "--epochs", "1"]),
+            ("mytorch", ["info"]),
+            ("mytorch", ["ops"]),
+            ("mytorch", ["ops", "add"]),
+            ("mytorch", ["check", "--backend", "reference", "--only", "neg", "--quick"]),
+        ]:
             with self.subTest(program=program, args=args), open("/dev/full", "w") as full:
                 self.refused(program, *args, says="standard output", stdout=full)
 
@@ -322,12 +364,18 @@ class BackendTest(ProgramTest):
     def test_missing_and_damaged_files(self):
         good = next(BACKENDS.glob("*openmp*.so")).read_bytes()
         damaged = self.folder / "damaged.so"
-        for content, says in [(b"", "no shared library"), (good[:10000], "truncated"), (good[:-40], "truncated"),
-                              (b"\0" * 5000, "no shared library"), (good[:4] + b"\1" + good[5:], "64-bit")]:
+        for content, says in [
+            (b"", "no shared library"),
+            (good[:10000], "truncated"),
+            (good[:-40], "truncated"),
+            (b"\0" * 5000, "no shared library"),
+            (good[:4] + b"\1" + good[5:], "64-bit"),
+        ]:
             damaged.write_bytes(content)
             self.mnist_refused(env={"MYTORCH_BACKEND_PATH": str(damaged)}, says=[damaged, says])
-            self.refused("mytorch", "check", "--only", "neg", env={"MYTORCH_BACKEND_PATH": str(damaged)},
-                         says=[damaged, says])
+            self.refused(
+                "mytorch", "check", "--only", "neg", env={"MYTORCH_BACKEND_PATH": str(damaged)}, says=[damaged, says]
+            )
         self.mnist_refused(env={"MYTORCH_BACKEND_PATH": str(self.folder / "nowhere")}, says=["nowhere", "No such file"])
         self.mnist_refused(env={"MYTORCH_BACKEND_PATH": str(self.data)}, says=["none is loaded"])
         # Beside a good one it is said, and nothing else happens.
@@ -342,9 +390,14 @@ class BackendTest(ProgramTest):
         """By which the dynamic linker finds its way: no bit of them may take the process down."""
         rng = random.Random(3)
         good = next(BACKENDS.glob("*reference*.so")).read_bytes()
-        segments, count = struct.unpack_from("<Q", good, 32)[0], struct.unpack_from("<H", good, 56)[0]
-        dynamic = next((offset, size) for kind, _, offset, _, _, size in
-                       (struct.unpack_from("<IIQQQQ", good, segments + 56 * i) for i in range(count)) if kind == 2)
+        segments, count = (struct.unpack_from("<Q", good, 32)[0], struct.unpack_from("<H", good, 56)[0])
+        dynamic = next(
+            (offset, size)
+            for kind, _, offset, _, _, size in (
+                struct.unpack_from("<IIQQQQ", good, segments + 56 * i) for i in range(count)
+            )
+            if kind == 2
+        )
         places = [(0, 64), (segments, 56 * count), dynamic]
         damaged = self.folder / "damaged.so"
         for _ in range(300):
@@ -366,11 +419,17 @@ class BackendTest(ProgramTest):
 class ToolsTest(ProgramTest):
     def test_bad_commands(self):
         for args, says in [
-            ([], "subcommand"), (["inof"], "inof"), (["ops", "no_such_operator"], "no_such_operator"),
-            (["ops", "--nonsense"], "--nonsense"), (["check", "--seed", "x"], ["--seed", "x"]),
-            (["check", "--seed", "-1"], "--seed"), (["check", "--seed"], "--seed"),
-            (["check", "--device", "nowhere", "--only", "neg"], "nowhere"), (["check", "--dtype", "float33"], "float33"),
-            (["check", "--only", "no_such_operator"], "no_such_operator"), (["check", "--case", "x"], "--case"),
+            ([], "subcommand"),
+            (["inof"], "inof"),
+            (["ops", "no_such_operator"], "no_such_operator"),
+            (["ops", "--nonsense"], "--nonsense"),
+            (["check", "--seed", "x"], ["--seed", "x"]),
+            (["check", "--seed", "-1"], "--seed"),
+            (["check", "--seed"], "--seed"),
+            (["check", "--device", "nowhere", "--only", "neg"], "nowhere"),
+            (["check", "--dtype", "float33"], "float33"),
+            (["check", "--only", "no_such_operator"], "no_such_operator"),
+            (["check", "--case", "x"], "--case"),
             (["check", "--only", "neg", "--case", "100000"], "case"),
         ]:
             with self.subTest(args=args):
@@ -380,19 +439,31 @@ class ToolsTest(ProgramTest):
         results = self.folder / "results.json"
         results.write_text("[]")
         for args, says in [
-            ([], ["--suite", "operator"]), (["no_such_operator"], ["no_such_operator", "mytorch ops"]),
-            (["var_mean_"], "no in-place form"), (["--suite", "none"], ["'none'", "pointwise", "matmul"]),
-            (["--suite", "pointwise", "--case", "none"], "no such case"), (["add", "--suite", "norm"], "not both"),
-            (["--suite", "norm", "--shapes", "3"], "--shapes"), (["add", "--case", "x"], "--suite"),
+            ([], ["--suite", "operator"]),
+            (["no_such_operator"], ["no_such_operator", "mytorch ops"]),
+            (["var_mean_"], "no in-place form"),
+            (["--suite", "none"], ["'none'", "pointwise", "matmul"]),
+            (["--suite", "pointwise", "--case", "none"], "no such case"),
+            (["add", "--suite", "norm"], "not both"),
+            (["--suite", "norm", "--shapes", "3"], "--shapes"),
+            (["add", "--case", "x"], "--suite"),
             (["add", "--shapes", "3,4,5"], ["3 shapes", "2 tensors", "other, self"]),
-            (["add", "--shapes", "3xb,4"], "'b' in '3xb'"), (["add", "--shapes", "3:upside,4"], "upside"),
-            (["add", "--shapes", "3,4"], ["(3,)", "(4,)"]), (["add", "--shapes", "3"], ["'other'", "--shapes"]),
-            (["add", "--shapes", "3,3:of=third"], "third"), (["exp", "--set", "dim=1"], ["no argument 'dim'", "self"]),
-            (["exp", "--set", "dim"], "NAME=VALUE"), (["softmax", "--shapes", "3", "--set", "dim=x"], "'dim'"),
-            (["exp", "--dtype", "float33"], "float33"), (["exp", "--threads", "0"], "--threads"),
-            (["exp", "--cache", "hot"], "--cache"), (["exp", "--backend", "nobody"], ["nobody", "cpu-openmp"]),
-            (["relu_grad", "--form", "out"], "no such form"), (["exp", "--seconds", "x"], "--seconds"),
-            (["exp", "--compare", self.folder / "nowhere"], "nowhere"), (["exp", "--compare", results], [results]),
+            (["add", "--shapes", "3xb,4"], "'b' in '3xb'"),
+            (["add", "--shapes", "3:upside,4"], "upside"),
+            (["add", "--shapes", "3,4"], ["(3,)", "(4,)"]),
+            (["add", "--shapes", "3"], ["'other'", "--shapes"]),
+            (["add", "--shapes", "3,3:of=third"], "third"),
+            (["exp", "--set", "dim=1"], ["no argument 'dim'", "self"]),
+            (["exp", "--set", "dim"], "NAME=VALUE"),
+            (["softmax", "--shapes", "3", "--set", "dim=x"], "'dim'"),
+            (["exp", "--dtype", "float33"], "float33"),
+            (["exp", "--threads", "0"], "--threads"),
+            (["exp", "--cache", "hot"], "--cache"),
+            (["exp", "--backend", "nobody"], ["nobody", "cpu-openmp"]),
+            (["relu_grad", "--form", "out"], "no such form"),
+            (["exp", "--seconds", "x"], "--seconds"),
+            (["exp", "--compare", self.folder / "nowhere"], "nowhere"),
+            (["exp", "--compare", results], [results]),
             (["exp", "--shapes", "8", "--seconds", "0.001", "--json", "/no/where.json"], "/no/where.json"),
         ]:
             with self.subTest(args=args):
@@ -420,8 +491,9 @@ class ToolsTest(ProgramTest):
             for content in (b"", whole[: len(whole) // 2], b"[1]", b"{}", b"[{}]"):
                 (share / name).write_bytes(content)
                 with self.subTest(file=name, content=content[:20]):
-                    self.refused("mytorch", "check", "--only", "neg", "--quick", env={"MYTORCH_SHARE": str(share)},
-                                 says=name)
+                    self.refused(
+                        "mytorch", "check", "--only", "neg", "--quick", env={"MYTORCH_SHARE": str(share)}, says=name
+                    )
             (share / name).write_bytes(whole)
         for content in (b"", b"{", b"{}", b"[]", b"[1]", b"[{}]", b'[{"suite": "norm", "name": "b", "op": "nothing"}]'):
             (share / "suites.json").write_bytes(content)

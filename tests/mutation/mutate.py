@@ -34,23 +34,90 @@ from codegen.records import load  # noqa: E402
 
 # What a slip of the pen makes of an operation.
 SLIPS = {
-    "add": "sub", "sub": "add", "mul": "div", "div": "mul", "pow": "mul", "maximum": "minimum",
-    "minimum": "maximum", "lt": "le", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq",
-    "logical_and": "logical_or", "logical_or": "logical_and", "logical_xor": "logical_or",
-    "bitwise_and": "bitwise_or", "bitwise_or": "bitwise_and", "bitwise_xor": "bitwise_or",
-    "bitwise_left_shift": "bitwise_right_shift", "bitwise_right_shift": "bitwise_left_shift",
-    "floor_divide": "trunc_divide", "trunc_divide": "floor_divide", "remainder": "fmod",
-    "fmod": "remainder", "sin": "cos", "cos": "sin", "tan": "sin", "sinh": "cosh", "cosh": "sinh",
-    "tanh": "sinh", "asin": "acos", "acos": "asin", "atan": "tanh", "exp": "exp2", "exp2": "exp",
-    "expm1": "exp", "log": "log2", "log2": "log", "log10": "log", "log1p": "log", "erf": "erfc",
-    "erfc": "erf", "sqrt": "abs", "rsqrt": "sqrt", "floor": "ceil", "ceil": "floor", "round": "trunc",
-    "trunc": "floor", "abs": "neg", "neg": "abs", "sign": "abs", "sigmoid": "tanh", "asinh": "atan",
-    "acosh": "log", "atanh": "tanh", "atan2": "sub",
+    "add": "sub",
+    "sub": "add",
+    "mul": "div",
+    "div": "mul",
+    "pow": "mul",
+    "maximum": "minimum",
+    "minimum": "maximum",
+    "lt": "le",
+    "le": "gt",
+    "gt": "le",
+    "ge": "lt",
+    "eq": "ne",
+    "ne": "eq",
+    "logical_and": "logical_or",
+    "logical_or": "logical_and",
+    "logical_xor": "logical_or",
+    "bitwise_and": "bitwise_or",
+    "bitwise_or": "bitwise_and",
+    "bitwise_xor": "bitwise_or",
+    "bitwise_left_shift": "bitwise_right_shift",
+    "bitwise_right_shift": "bitwise_left_shift",
+    "floor_divide": "trunc_divide",
+    "trunc_divide": "floor_divide",
+    "remainder": "fmod",
+    "fmod": "remainder",
+    "sin": "cos",
+    "cos": "sin",
+    "tan": "sin",
+    "sinh": "cosh",
+    "cosh": "sinh",
+    "tanh": "sinh",
+    "asin": "acos",
+    "acos": "asin",
+    "atan": "tanh",
+    "exp": "exp2",
+    "exp2": "exp",
+    "expm1": "exp",
+    "log": "log2",
+    "log2": "log",
+    "log10": "log",
+    "log1p": "log",
+    "erf": "erfc",
+    "erfc": "erf",
+    "sqrt": "abs",
+    "rsqrt": "sqrt",
+    "floor": "ceil",
+    "ceil": "floor",
+    "round": "trunc",
+    "trunc": "floor",
+    "abs": "neg",
+    "neg": "abs",
+    "sign": "abs",
+    "sigmoid": "tanh",
+    "asinh": "atan",
+    "acosh": "log",
+    "atanh": "tanh",
+    "atan2": "sub",
 }
-FOLDS = {"sum": "prod", "prod": "sum", "max": "min", "min": "max", "argmax": "argmin",
-         "argmin": "argmax", "all": "any", "any": "all"}
-SWAPS = {"sub", "div", "pow", "floor_divide", "trunc_divide", "remainder", "fmod", "atan2", "lt", "le",
-         "gt", "ge", "bitwise_left_shift", "bitwise_right_shift"}
+FOLDS = {
+    "sum": "prod",
+    "prod": "sum",
+    "max": "min",
+    "min": "max",
+    "argmax": "argmin",
+    "argmin": "argmax",
+    "all": "any",
+    "any": "all",
+}
+SWAPS = {
+    "sub",
+    "div",
+    "pow",
+    "floor_divide",
+    "trunc_divide",
+    "remainder",
+    "fmod",
+    "atan2",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "bitwise_left_shift",
+    "bitwise_right_shift",
+}
 
 
 # What arithmetic raises outside of its domain.
@@ -73,8 +140,12 @@ def mutants(program):
         if node.op == "where":
             c, a, b = node.args
             yield "where swapped", with_node(i, dataclasses.replace(node, args=(c, b, a)))
-        if node.op == "const" and isinstance(node.value, (int, float)) and node.type == COMPUTE and \
-                math.isfinite(node.value):
+        if (
+            node.op == "const"
+            and isinstance(node.value, (int, float))
+            and node.type == COMPUTE
+            and math.isfinite(node.value)
+        ):
             for value in {node.value + 0.25, -node.value} - {node.value}:
                 yield f"{node.value} -> {value}", with_node(i, dataclasses.replace(node, value=float(value)))
     kinds = ("scalar",) if program.fold else ("input", "scalar")
@@ -158,9 +229,12 @@ class Golden:
             else:
                 self.values[arg.name] = given
         self.usable = len(dtypes) == 1 and not dtypes & {"float16", "bfloat16"}
-        self.integer = self.usable and next(iter(dtypes)) not in golden.FLOATS and \
-            op.promote != "float" and \
-            not any(isinstance(v, float) for v in self.values.values())
+        self.integer = (
+            self.usable
+            and next(iter(dtypes)) not in golden.FLOATS
+            and op.promote != "float"
+            and not any(isinstance(v, float) for v in self.values.values())
+        )
         self.bool = dtypes == {"bool"}
         self.wraps = {"int8": 8, "uint8": 8, "int16": 16, "int32": 32}.get(next(iter(dtypes), ""), 0)
         self.groups = self._reduce_groups(tensors) if op.meaning == "reduce" else self._elements(tensors)
@@ -169,11 +243,13 @@ class Golden:
     def _elements(self, tensors):
         self.shapes = {name: shape for name, (_, _, shape) in tensors.items()}
         self.shape = functools.reduce(broadcast, self.shapes.values())
-        return [{name: found[position(memory, self.shape, i)] for name, (found, memory, _) in tensors.items()}
-                for i in range(math.prod(self.shape))]
+        return [
+            {name: found[position(memory, self.shape, i)] for name, (found, memory, _) in tensors.items()}
+            for i in range(math.prod(self.shape))
+        ]
 
     def _reduce_groups(self, tensors):
-        (name, (found, memory, shape)), = tensors.items()
+        ((name, (found, memory, shape)),) = tensors.items()
         dim = self.values.get("dim")
         rank = len(shape)
         dims = range(rank) if dim is None or dim == () or dim == [] else [dim] if isinstance(dim, int) else dim
@@ -187,8 +263,11 @@ class Golden:
 
     def selector(self):
         """What chooses the variant: the arguments, with True for tensors."""
-        present = {a.name: True for a in self.op.schema.args if a.is_tensor and
-                   (self.groups and a.name in self.groups[0] or self.values.get(a.name) is not None)}
+        present = {
+            a.name: True
+            for a in self.op.schema.args
+            if a.is_tensor and (self.groups and a.name in self.groups[0] or self.values.get(a.name) is not None)
+        }
         return {**self.values, **present}
 
     def agrees(self, program, mutant) -> bool:
@@ -202,7 +281,7 @@ class Golden:
                 if self.bool and self.op.promote == "same":
                     value = bool(value)
                 if self.wraps and isinstance(value, int):
-                    value, want = value % 2 ** self.wraps, want % 2 ** self.wraps
+                    value, want = value % 2**self.wraps, want % 2**self.wraps
                 if not same(value, want):
                     return False
         return True
@@ -226,8 +305,9 @@ class GoldenGradient(Golden):
         for k, group in enumerate(self.groups):
             weights = dict.fromkeys(incoming(self.op), 1 + 0.25 * k)
             try:
-                found = run(program, mutant, needed(program, with_results(self.op, {**self.values, **group}) | weights),
-                            False)
+                found = run(
+                    program, mutant, needed(program, with_results(self.op, {**self.values, **group}) | weights), False
+                )
             except FAILURES:
                 return False
             for o in outputs:
@@ -283,14 +363,16 @@ def draw(op, setting, rng, integer, special):
 def smooth(op, values, name) -> bool:
     """Whether the op has a derivative there: elsewhere its gradient is a choice, which goldens need not
     know."""
+
     def at(x):
         program = op.body.select(values)
         return list(evaluate(program, needed(program, {**values, name: x})).values())
 
     h, x = 1e-6, values[name]
     for left, middle, right in zip(at(x - h), at(x), at(x + h)):
-        if not all(map(math.isfinite, (left, middle, right))) or \
-                abs((right - middle) - (middle - left)) > 1e-3 * (h + abs(right - left)):
+        if not all(map(math.isfinite, (left, middle, right))) or abs((right - middle) - (middle - left)) > 1e-3 * (
+            h + abs(right - left)
+        ):
             return False
     return True
 
@@ -316,8 +398,7 @@ def equivalent(op, derived, program, mutant, settings) -> bool:
         wanted = list(a)
         if derived is not None:
             given = [o for o in op.grad.outputs if values.get(o.arg) is not None]
-            if not all(math.isfinite(x) for x in a.values()) or \
-                    not all(smooth(op, values, o.arg) for o in given):
+            if not all(math.isfinite(x) for x in a.values()) or not all(smooth(op, values, o.arg) for o in given):
                 continue
             wanted = [o.field for o in given]
         compared += 1
@@ -381,8 +462,7 @@ def main() -> int:
         derived = ops.get(op.grad.derived)
         if derived is not None:
             found.programs(op, derived, [GoldenGradient(op, derived, case) for case in cases.get(name, [])])
-    print(f"{found.caught} mutants caught, {len(found.survived)} survived, "
-          f"{found.same_function} compute the same")
+    print(f"{found.caught} mutants caught, {len(found.survived)} survived, " f"{found.same_function} compute the same")
     for line in found.survived:
         print("  survived:", line)
     for line in found.wrong:

@@ -35,27 +35,44 @@ def declared(text: str) -> tuple[dict[str, list[str]], list[str]]:
                 assert function or plain, line
                 fields.append(function[1] if function else plain[1])
         structs[match[1]] = fields
-    constants = [name for block in re.findall(r"\benum \{(.*?)\}", text, re.S)
-                 for name in re.findall(r"\b(MT_\w+)\s*=", block)]
+    constants = [
+        name for block in re.findall(r"\benum \{(.*?)\}", text, re.S) for name in re.findall(r"\b(MT_\w+)\s*=", block)
+    ]
     constants += re.findall(r"#define (MT_\w+) MT_\w+\s", text)  # earlier names
     return structs, constants
 
 
 def measured(structs: dict[str, list[str]], constants: list[str]) -> dict[str, str]:
-    lines = ['#include <stdio.h>', '#include "mytorch/abi.h"', "int main(void) {"]
+    lines = ["#include <stdio.h>", '#include "mytorch/abi.h"', "int main(void) {"]
     lines.append('printf("MT_ABI_MAJOR %u\\n", MT_ABI_MAJOR);')
     for struct, fields in structs.items():
         lines.append(f'printf("{struct} %zu\\n", sizeof({struct}));')
         for field in fields:
-            lines.append(f'printf("{struct}.{field} %zu+%zu\\n", offsetof({struct}, {field}),'
-                         f" sizeof((({struct}*)0)->{field}));")
+            lines.append(
+                f'printf("{struct}.{field} %zu+%zu\\n", offsetof({struct}, {field}),'
+                f" sizeof((({struct}*)0)->{field}));"
+            )
     lines += [f'printf("{name} %lld\\n", (long long){name});' for name in constants]
     lines.append("return 0; }")
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "layout.c")
         source.write_text("\n".join(lines))
-        subprocess.run([cc, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", f"{root}/abi/include",
-                        str(source), "-o", f"{folder}/layout"], check=True)
+        subprocess.run(
+            [
+                cc,
+                "-std=c11",
+                "-Wall",
+                "-Wextra",
+                "-Wpedantic",
+                "-Werror",
+                "-I",
+                f"{root}/abi/include",
+                str(source),
+                "-o",
+                f"{folder}/layout",
+            ],
+            check=True,
+        )
         text = subprocess.run([f"{folder}/layout"], check=True, capture_output=True, text=True).stdout
     return dict(line.split(" ", 1) for line in text.splitlines())
 

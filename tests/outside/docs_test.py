@@ -14,8 +14,9 @@ from pathlib import Path
 page, prefix, folder = sys.argv[1:4]
 shutil.rmtree(folder, ignore_errors=True)
 Path(folder).mkdir(parents=True)
-environment = {name: value for name, value in os.environ.items()
-               if not name.startswith("MYTORCH_") and name != "LD_LIBRARY_PATH"}
+environment = {
+    name: value for name, value in os.environ.items() if not name.startswith("MYTORCH_") and name != "LD_LIBRARY_PATH"
+}
 environment["MYTORCH"] = prefix
 ran = 0
 for kind, name, block in re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```", Path(page).read_text(), re.M | re.S):
@@ -23,8 +24,14 @@ for kind, name, block in re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```", Path(pag
         Path(folder, name).write_text(block)
         continue
     assert kind == "sh", f"a block of {kind} that names no file is not tested"
-    done = subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=folder, env=environment,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     if done.returncode != 0:
         sys.exit(f"{block}\nended with {done.returncode}:\n{done.stdout}")
     ran += 1

@@ -13,17 +13,40 @@ import subprocess
 import sys
 import tempfile
 
-ENTRIES = ["copy_", "compile", "fill_", "bmm", "gather", "cat", "convolution", "convolution_backward_input",
-           "convolution_backward_weight", "max_pool2d_with_indices", "max_pool2d_with_indices_backward",
-           "uniform_", "scatter.src", "scatter_add", "arange.start_step", "avg_pool2d", "avg_pool2d_backward",
-           "random_.from", "normal_", "cumsum", "sort.stable", "nonzero"]
+ENTRIES = [
+    "copy_",
+    "compile",
+    "fill_",
+    "bmm",
+    "gather",
+    "cat",
+    "convolution",
+    "convolution_backward_input",
+    "convolution_backward_weight",
+    "max_pool2d_with_indices",
+    "max_pool2d_with_indices_backward",
+    "uniform_",
+    "scatter.src",
+    "scatter_add",
+    "arange.start_step",
+    "avg_pool2d",
+    "avg_pool2d_backward",
+    "random_.from",
+    "normal_",
+    "cumsum",
+    "sort.stable",
+    "nonzero",
+]
 mytorch, library = sys.argv[1:3]
 
 
 def fallbacks(entries: list[str]) -> set[str]:
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        subprocess.run([mytorch, "check", library, "--quick", "--no-gradients", "--json", file.name],
-                       env={**os.environ, "MYTORCH_ENTRIES": ",".join(entries)}, capture_output=True)
+        subprocess.run(
+            [mytorch, "check", library, "--quick", "--no-gradients", "--json", file.name],
+            env={**os.environ, "MYTORCH_ENTRIES": ",".join(entries)},
+            capture_output=True,
+        )
         return {row["op"] for row in json.load(open(file.name))["ops"] if row["route"] == "fallback"}
 
 
@@ -36,11 +59,13 @@ with tempfile.NamedTemporaryFile(suffix=".json") as file:
     ops = [row["op"] for row in json.load(open(file.name))["ops"] if "::" not in row["op"]]
 chosen: list[str] = []
 while len(chosen) < len(ENTRIES):
+
     def worth(entry: str) -> tuple[int, float]:
         have = {*chosen, entry}
         free = sum(needs.get(op, set()) <= have for op in ops)
         # Where one entry alone frees nothing, the one that more operators wait for.
         return free, sum(1 / len(needs[op] - set(chosen)) for op in needs if entry in needs[op])
+
     left = [entry for entry in ENTRIES if entry not in chosen]
     chosen.append(max(left, key=worth))
     free = sum(needs.get(op, set()) <= set(chosen) for op in ops)

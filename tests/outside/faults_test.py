@@ -68,8 +68,12 @@ mytorch, library = sys.argv[1:]
 def check(fault: str, *arguments: str) -> tuple[int, dict, str]:
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         seconds = "1" if fault == "hang" else "60"
-        ran = subprocess.run([mytorch, "check", library, "--json", file.name, "--seconds", seconds, *arguments],
-                             env={**os.environ, "MYTORCH_FAULT": fault}, capture_output=True, text=True)
+        ran = subprocess.run(
+            [mytorch, "check", library, "--json", file.name, "--seconds", seconds, *arguments],
+            env={**os.environ, "MYTORCH_FAULT": fault},
+            capture_output=True,
+            text=True,
+        )
         text = open(file.name).read()
         return ran.returncode, json.loads(text) if text else {}, ran.stdout + ran.stderr
 

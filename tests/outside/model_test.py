@@ -12,14 +12,32 @@ import sys
 import tempfile
 
 mytorch, library = sys.argv[1:3]
-ALL = ["copy_", "compile", "fill_", "bmm", "gather", "cat", "convolution", "convolution_backward_input",
-       "convolution_backward_weight", "max_pool2d_with_indices", "max_pool2d_with_indices_backward",
-       "uniform_", "scatter.src", "arange.start_step", "random_.from"]
+ALL = [
+    "copy_",
+    "compile",
+    "fill_",
+    "bmm",
+    "gather",
+    "cat",
+    "convolution",
+    "convolution_backward_input",
+    "convolution_backward_weight",
+    "max_pool2d_with_indices",
+    "max_pool2d_with_indices_backward",
+    "uniform_",
+    "scatter.src",
+    "arange.start_step",
+    "random_.from",
+]
 
 
 def run(*arguments: str, entries: list[str]) -> tuple[int, str]:
-    ran = subprocess.run([mytorch, "check", library, *arguments], capture_output=True, text=True,
-                         env={**os.environ, "MYTORCH_ENTRIES": ",".join(entries)})
+    ran = subprocess.run(
+        [mytorch, "check", library, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MYTORCH_ENTRIES": ",".join(entries)},
+    )
     return ran.returncode, ran.stdout + ran.stderr
 
 

@@ -11,8 +11,7 @@
 //    through `mt_ctx::set_error` (or `mt_host::set_error` where there is no context yet).
 //  * The framework never unloads a backend: pointers given to it stay valid for the process.
 //  * Strings are UTF-8, zero-terminated, and live as long as their struct.
-#ifndef MYTORCH_ABI_H_
-#define MYTORCH_ABI_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -429,4 +428,3 @@ typedef int (*mt_backend_init_fn)(const mt_host*, mt_backend*);
 #ifdef __cplusplus
 }  // extern "C"
 #endif
-#endif  // MYTORCH_ABI_H_

@@ -1,6 +1,5 @@
 // Block sizes from the sizes of the caches.
-#ifndef MYTORCH_BACKENDS_CPU_OPENMP_GEMM_BLOCKING_H_
-#define MYTORCH_BACKENDS_CPU_OPENMP_GEMM_BLOCKING_H_
+#pragma once
 
 #include <cstdint>
 
@@ -28,5 +27,3 @@ inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
 
 }  // namespace mytorch::cpu::gemm_internal
-
-#endif  // MYTORCH_BACKENDS_CPU_OPENMP_GEMM_BLOCKING_H_

@@ -47,8 +47,7 @@
 // a third of a 256 x 256 x 256 product), and so had lines of C whose rows went to whoever was free.
 // Results do not depend on the number of threads: k is never split, so each element of C is summed
 // by one thread, in one order.
-#ifndef MYTORCH_BACKENDS_CPU_OPENMP_GEMM_GEMM_H_
-#define MYTORCH_BACKENDS_CPU_OPENMP_GEMM_GEMM_H_
+#pragma once
 
 #include <cstdint>
 
@@ -93,5 +92,3 @@ struct GemmProblem {
 int gemm(mt_ctx* ctx, const GemmProblem& problem);
 
 }  // namespace mytorch::cpu
-
-#endif  // MYTORCH_BACKENDS_CPU_OPENMP_GEMM_GEMM_H_

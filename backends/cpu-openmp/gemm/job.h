@@ -1,6 +1,5 @@
 // What the kernels are given: a GemmProblem with its sizes checked and its shape normalized.
-#ifndef MYTORCH_BACKENDS_CPU_OPENMP_GEMM_JOB_H_
-#define MYTORCH_BACKENDS_CPU_OPENMP_GEMM_JOB_H_
+#pragma once
 
 #include <cstdint>
 
@@ -55,5 +54,3 @@ int run_int32(mt_ctx* ctx, const Job& job);
 int run_int64(mt_ctx* ctx, const Job& job);
 
 }  // namespace mytorch::cpu::gemm_internal
-
-#endif  // MYTORCH_BACKENDS_CPU_OPENMP_GEMM_JOB_H_

@@ -1,6 +1,5 @@
 // Element types as they lie in memory, the type each is computed in, and scalar conversions.
-#ifndef MYTORCH_BACKENDS_CPU_OPENMP_GEMM_STORAGE_H_
-#define MYTORCH_BACKENDS_CPU_OPENMP_GEMM_STORAGE_H_
+#pragma once
 
 #include <bit>
 #include <cstdint>
@@ -96,5 +95,3 @@ inline void store_scalar<Float16>(float value, Float16* to) {
 }
 
 }  // namespace mytorch::cpu::gemm_internal
-
-#endif  // MYTORCH_BACKENDS_CPU_OPENMP_GEMM_STORAGE_H_

@@ -1,6 +1,5 @@
 // Products so small that choosing anything costs more than computing them.
-#ifndef MYTORCH_BACKENDS_CPU_OPENMP_GEMM_TINY_H_
-#define MYTORCH_BACKENDS_CPU_OPENMP_GEMM_TINY_H_
+#pragma once
 
 #include <cstdint>
 
@@ -43,5 +42,3 @@ inline void tiny_product(const Job& job) {
 }
 
 }  // namespace mytorch::cpu::gemm_internal
-
-#endif  // MYTORCH_BACKENDS_CPU_OPENMP_GEMM_TINY_H_

@@ -1,7 +1,6 @@
 // Conversions between arrays of any two element types, for staging operands of a loop in its
 // computation type.
-#ifndef MYTORCH_BACKENDS_CPU_OPENMP_SIMD_CONVERT_H_
-#define MYTORCH_BACKENDS_CPU_OPENMP_SIMD_CONVERT_H_
+#pragma once
 
 #include <cstdint>
 
@@ -28,5 +27,3 @@ using ConvertFn = void (*)(const void* from, void* to, int64_t n);
 ConvertFn get_convert(mt_dtype from, mt_dtype to);
 
 }  // namespace mytorch::simd
-
-#endif  // MYTORCH_BACKENDS_CPU_OPENMP_SIMD_CONVERT_H_

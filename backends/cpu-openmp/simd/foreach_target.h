@@ -1,7 +1,6 @@
 // In the place of hwy/foreach_target.h: includes HWY_TARGET_INCLUDE, a kernel, once for each
 // instruction set, whose operations simd/highway.h has made available before.
-#ifndef MYTORCH_SIMD_FOREACH_TARGET_H_
-#define MYTORCH_SIMD_FOREACH_TARGET_H_
+#pragma once
 
 #include "backends/cpu-openmp/simd/highway.h"
 
@@ -14,5 +13,3 @@
 #undef HWY_HIGHWAY_INCLUDED
 #include "hwy/foreach_target.h"
 #pragma pop_macro("HWY_HIGHWAY_INCLUDED")
-
-#endif  // MYTORCH_SIMD_FOREACH_TARGET_H_

@@ -1,7 +1,6 @@
 // What the tests of the matrix product share: a host, matrices of any strides, and the comparison
 // of one product with its definition.
-#ifndef MYTORCH_TESTS_BACKENDS_CPU_OPENMP_GEMM_CHECK_H_
-#define MYTORCH_TESTS_BACKENDS_CPU_OPENMP_GEMM_CHECK_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -402,5 +401,3 @@ void check(const Case& x) {
 }
 
 }  // namespace mytorch::cpu::gemm_test
-
-#endif  // MYTORCH_TESTS_BACKENDS_CPU_OPENMP_GEMM_CHECK_H_

@@ -31,8 +31,10 @@ RECORD = """
 shutil.copy(root / "abi/include/mytorch/abi.h", folder / "include/mytorch/abi.h")
 lock_file = folder / "ops.lock"
 lock_file.unlink(missing_ok=True)
-for name, arguments, body in (("old", "Scalar by=2", "self * by"),
-                              ("new", "Scalar by=2, Scalar plus=0", "self * by + plus")):
+for name, arguments, body in (
+    ("old", "Scalar by=2", "self * by"),
+    ("new", "Scalar by=2, Scalar plus=0", "self * by + plus"),
+):
     (folder / f"{name}.yaml").write_text(RECORD.format(arguments, body))
     ops = load(str(folder / f"{name}.yaml"))
     lock = check_and_update(ops, lock_file, mode="write")
