@@ -5,8 +5,7 @@
 // small kernel takes. But the operations of one set are as good for all kernels. So this header has
 // them parsed for all sets at once, where a precompiled header can keep them, and selects a set by
 // the macros alone wherever it is included again: HWY_NAMESPACE, HWY_BEFORE_NAMESPACE and the like
-// then speak of the current HWY_TARGET.
-// Only the first part is parsed once.
+// then speak of the current HWY_TARGET. Hence the guard in place of #pragma once.
 #ifndef MYTORCH_SIMD_HIGHWAY_H_
 #define MYTORCH_SIMD_HIGHWAY_H_
 
