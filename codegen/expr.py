@@ -19,13 +19,10 @@ from codegen.graph import Graph, Node, TypeMismatch
 from codegen.nodes import BOOL, COMPUTE, HIDDEN_SUGAR, NODE_OPS, SUGAR
 from codegen.program import Program, finish
 from codegen.schema import Arg
+from codegen.syntax import ExprError, parse
 
 MAX_VARIANTS = 8
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
-
-
-class ExprError(ValueError):
-    """An expression that is refused; the text says where in it, and why."""
 
 
 @dataclass(frozen=True)
@@ -143,14 +140,6 @@ def explore(
     if not built:
         raise ExprError("every variant is an error")
     return built, tree
-
-
-def parse(text: str) -> ast.expr:
-    text = text.strip().replace("\n", " ")
-    try:
-        return ast.parse(text, mode="eval").body
-    except SyntaxError as error:
-        raise ExprError(f"column {error.offset or len(text) + 1}: not an expression: `{text}`") from None
 
 
 @functools.cache

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, replace
 from typing import Callable
 
 from codegen.differentiate import Derived, differentiate, saved_by_output
-from codegen.expr import Body, ExprError, build_pointwise
-from codegen.formula import FormulaError, Save, Sequence, merge_saves, parse_formula
+from codegen.expr import Body, build_pointwise
+from codegen.formula import Save, merge_saves, parse_formula
 from codegen.model import GradFormula, Gradient, GradOutput, Op, Result
 from codegen.nodes import BOOL, COMPUTE, INDEX
 from codegen.program import Program
 from codegen.schema import REQUIRED, Arg, Return, Schema
+from codegen.syntax import ExprError
 
 NODE_TYPES = {"same": COMPUTE, "bool": BOOL, "index": INDEX}
 
@@ -222,11 +224,11 @@ def formulas(op: Op, entries: list[Entry], report: Report) -> Gradient:
         joint = {"wanted"} if len(entry.args) > 1 else set()
         try:
             formula = parse_formula(entry.text, names | joint, tensors)
-        except FormulaError as error:
+        except ExprError as error:
             report(entry.line, f"grad of `{', '.join(entry.args)}`: {error}")
             continue
-        if len(entry.args) > 1 and isinstance(formula.tree, Sequence) and (len(formula.tree.items) != len(entry.args)):
-            report(entry.line, f"grad of `{', '.join(entry.args)}`: gives {len(formula.tree.items)} values")
+        if len(entry.args) > 1 and isinstance(formula.tree, ast.Tuple) and len(formula.tree.elts) != len(entry.args):
+            report(entry.line, f"grad of `{', '.join(entry.args)}`: gives {len(formula.tree.elts)} values")
         found.append(GradFormula(entry.args, formula, formula.uses))
     with_grad = [a for f in found for a in f.args]
     used = {n for f in found for n in f.formula.names}

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from codegen.cost import FUNCTIONS, cost_tree
-from codegen.expr import ExprError, build_pointwise
-from codegen.formula import Formula, FormulaError, parse_formula
+from codegen.expr import build_pointwise
+from codegen.formula import Formula, parse_formula
 from codegen.gradients import (
     NODE_TYPES,
     Entry,
@@ -27,6 +27,7 @@ from codegen.model import ACCEPTS, GradFormula, Gradient, GradOutput, Op, Result
 from codegen.nodes import BOOL, INDEX
 from codegen.reduce import build_reduce
 from codegen.schema import SCALAR_TYPES, Schema, SchemaError, parse_schema
+from codegen.syntax import ExprError
 from codegen.yamlfile import List, Map, Text, Value, YamlError, read
 
 __all__ = ["GradFormula", "Gradient", "GradOutput", "Op", "RecordErrors", "Result", "load", "load_text"]
@@ -427,7 +428,7 @@ class _Record:
                 continue
             try:
                 op.cost[name.text] = self._cost_formula(value.text, names, op)
-            except FormulaError as error:
+            except ExprError as error:
                 self.report(name.line, f"cost.{name.text}: {error}")
 
     @staticmethod
@@ -436,7 +437,7 @@ class _Record:
         formula = parse_formula(text, names, tensors, FUNCTIONS)
         for use in formula.uses:
             if use.value:
-                raise FormulaError(f"reads the elements of `{use.name}`; a cost sees shapes only")
+                raise ExprError(f"reads the elements of `{use.name}`; a cost sees shapes only")
         cost_tree(formula.tree)
         return formula
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from typing import Iterable
 
-from codegen.expr import Body, Builder, Condition, ExprError, check_used, explore, number_variants, parse
+from codegen.expr import Body, Builder, Condition, check_used, explore, number_variants
 from codegen.graph import Graph, Node, TypeMismatch
 from codegen.nodes import BOOL, COMPUTE
 from codegen.program import FOLDS, Program, finish
 from codegen.schema import Arg
+from codegen.syntax import ExprError, parse
 
 _DIM_KINDS = {"int": "INT", "int?": "OPTIONAL_INT", "int[]": "LIST", "int[]?": "LIST"}
 

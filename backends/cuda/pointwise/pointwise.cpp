@@ -8,7 +8,7 @@
 #include "backends/cuda/pointwise/text.h"
 #include "backends/cuda/programs/compile.h"
 #include "backends/cuda/programs/compiler.h"
-#include "backends/cuda/programs/kernel.h"
+#include "backends/cuda/programs/program_kernel.h"
 #include "backends/cuda/programs/kernels.h"
 #include "backends/cuda/programs/loop.h"
 #include "backends/cuda/programs/program.h"
