@@ -251,9 +251,11 @@ Report check_goldens(const std::vector<OpRecord>& catalog, const Options& option
       bool failed = false;
       check_one(c, arguments, golden, [&](const std::string& check, const std::string& what) {
         failed = true;
-        report.failures.push_back({c.op->name, line, check, describe(arguments), what});
-        out << "FAIL " << c.op->name << " [" << check << "] " << describe(arguments) << "\n  "
-            << what << "\n  " << file.filename().string() << ":" << line << std::endl;
+        const Failure failure{
+            c.op->name, -1, check, describe(arguments),
+            what + " (" + file.filename().string() + ":" + std::to_string(line) + ")"};
+        report.failures.push_back(failure);
+        print_failure(failure, reproducer(options, failure.op, -1) + " --goldens", out);
       });
       Score& score = report.scores[c.op->name];
       ++score.cases;
