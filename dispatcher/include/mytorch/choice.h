@@ -50,7 +50,7 @@ ChoiceTable choice_table();
 void clear_choice_table();
 
 // One kernel's part in the choice for a call.
-struct ConsideredKernel {
+struct ExplainedKernel {
   std::string backend;
   std::string kernel;
   int32_t priority = 0;
@@ -62,7 +62,7 @@ struct Explanation {
   std::string op;    // "addmm"
   std::string call;  // dtypes and shapes of the operands
   std::string by;    // "pin", "measured" or "priority"
-  std::vector<ConsideredKernel> kernels;
+  std::vector<ExplainedKernel> kernels;
 };
 // Calls an operator by name and returns an explanation of each kernel call that results: one for
 // the operator itself, or one for each operator that it decomposes into. Rethrows any error of the
