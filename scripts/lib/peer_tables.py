@@ -1,7 +1,7 @@
 """Tables that compare our benchmarks with a peer's.
 
-Reads a folder of Google Benchmark's JSON, as scripts/lib/take-turns.sh leaves it: files named
-`SIDE.[MODEL.tTHREADS.]rROUND.json`, where SIDE is `ours` or `peer`.
+Reads a folder of files in Google Benchmark's JSON format, written by scripts/lib/take-turns.sh and named
+`SIDE.[MODEL.tTHREADS.]rROUND.json`. SIDE is `ours` or `peer`.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-# Functions for scripts that run our program and a peer's alternately. The caller sets `ours` and
-# `peer` (programs) and may set `peer_libs`.
+# Functions for scripts that alternate between our program and a peer's. The caller sets `ours` and `peer`, the
+# programs, and may set `peer_libs`.
 
 die() {
   echo "$(basename "$0"): $*" >&2
