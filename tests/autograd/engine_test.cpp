@@ -82,7 +82,7 @@ TEST(Backward, OutputThatDependsOnAnother) {
 TEST(Backward, Errors) {
   const Tensor x = leaf({1, 2});
   const Tensor y = mul(x, x);
-  EXPECT_ERROR(y.backward(), "one element only");
+  EXPECT_ERROR(y.backward(), "single element only");
   EXPECT_ERROR(y.backward(plain({1})), "shape (1,)");
   EXPECT_ERROR(y.backward(tensor({1, 1}, kFloat32)), "float32");
   EXPECT_ERROR(plain({1}).backward(), "does not require grad");

@@ -90,7 +90,8 @@ TEST(TimedEvent, MeasuresDeviceTime) {
     EXPECT_EQ(moved.seconds_since(begin), 1);
     expect_error(ErrorCode::kDevice, {"both must be of one device"},
                  [&] { end.seconds_since(TimedEvent(Device("clock:1"))); });
-    expect_error(ErrorCode::kDevice, {"of cpu"}, [&] { end.seconds_since(TimedEvent(kCPU)); });
+    expect_error(ErrorCode::kDevice, {"belong to cpu"},
+                 [&] { end.seconds_since(TimedEvent(kCPU)); });
   }
   EXPECT_EQ(clock.events, 0);
 }

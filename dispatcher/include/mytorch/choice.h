@@ -19,11 +19,11 @@ enum class Choice {
 void set_choice(Choice choice);
 Choice choice();
 
-// Enables tuning for the lifetime of this object, in all threads: a call of a kind not yet measured
-// runs with each kernel that takes it, one call at a time, the fastest kernel is remembered, and
-// measured choice is on. Tensors for which repeated writes would change the result are replaced by
-// copies. The destructor saves the table to its file and warns if that fails; call save() to get an
-// exception instead.
+// Enables tuning and measured choice for the lifetime of this object, in all threads. A call of a
+// kind not yet measured runs with each kernel that takes it, one such call at a time, and the
+// fastest kernel is remembered. Tensors for which repeated writes would change the result are
+// replaced by copies. The destructor saves the table to its file and warns if that fails; call
+// save() to get an exception instead.
 class Tuning {
  public:
   Tuning();
