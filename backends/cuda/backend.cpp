@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "backends/cuda/device/device.h"
 #include "backends/cuda/programs/compile.h"
 #include "backends/cuda/registry.h"
-#include "backends/cuda/runtime/device.h"
 #include "mytorch/backend/kernel.h"
 
 #ifndef MYTORCH_BACKEND_INIT

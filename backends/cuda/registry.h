@@ -27,6 +27,7 @@
   FAMILY(steps)                       \
   FAMILY(softmax)                     \
   FAMILY(layer_norm)                  \
+  FAMILY(layer_norm_backward)         \
   FAMILY(batch_norm)                  \
   FAMILY(group_norm)                  \
   FAMILY(nll_loss)                    \

@@ -1,6 +1,7 @@
-// What a convolution is, whichever way it goes. A direct convolution maps `big` to `small`, a
-// transposed one `small` to `big`, and so do the gradients with respect to the input: there are
-// three computations, each of one of (big, weight, small) from the other two, over the same terms.
+// What a convolution is, whichever way it goes. A direct convolution maps `input` to `output`, a
+// transposed one `output` to `input`, and so do the gradients with respect to the input: there are
+// three computations, each of one of (input, weight, output) from the other two, over the same
+// terms.
 #pragma once
 
 #include <cstdint>
@@ -9,27 +10,27 @@
 
 namespace mytorch::cuda {
 
-enum class Target { kSmall, kBig, kWeight };
+enum class Direction { kForward, kBackwardInput, kBackwardWeight };
 
 // Spatial dimensions are aligned at the right: a missing one comes first and is of size 1.
 struct Geometry {
   int dims = 0;  // spatial ones, 1 to 3
   int64_t batch = 0, groups = 1;
-  int64_t big_channels = 0, small_channels = 0;  // in a group
-  int64_t big[3], small[3], kernel[3], stride[3], padding[3], dilation[3];
+  int64_t input_channels = 0, output_channels = 0;  // in a group
+  int64_t input[3], output[3], kernel[3], stride[3], padding[3], dilation[3];
 
   bool empty() const {
-    int64_t n = batch * big_channels * small_channels;
-    for (int d = 0; d < 3; ++d) n *= big[d] * small[d] * kernel[d];
+    int64_t n = batch * input_channels * output_channels;
+    for (int d = 0; d < 3; ++d) n *= input[d] * output[d] * kernel[d];
     return n == 0;
   }
 };
 
-// Tensors of shapes (N, groups * big_channels, ...), (groups * small_channels, big_channels, ...)
-// and (N, groups * small_channels, ...).
+// Tensors of shapes (N, groups * input_channels, ...), (groups * output_channels, input_channels,
+// ...) and (N, groups * output_channels, ...).
 template <class Args>
-Geometry geometry(const sdk::TensorView& big, const sdk::TensorView& weight,
-                  const sdk::TensorView& small, const Args& args) {
+Geometry geometry(const sdk::TensorView& input, const sdk::TensorView& weight,
+                  const sdk::TensorView& output, const Args& args) {
   Geometry g;
   g.dims = weight.ndim() - 2;
   if (g.dims < 1 || g.dims > 3) {
@@ -41,12 +42,12 @@ Geometry geometry(const sdk::TensorView& big, const sdk::TensorView& weight,
   const auto listed = [](const mt_int_list& list) {
     return [&list](int d) { return list.data[list.size == 1 ? 0 : d]; };
   };
-  g.batch = big.size(0);
+  g.batch = input.size(0);
   g.groups = args.groups;
-  g.big_channels = weight.size(1);
-  g.small_channels = weight.size(0) / args.groups;
-  put(g.big, 1, [&](int d) { return big.size(d + 2); });
-  put(g.small, 1, [&](int d) { return small.size(d + 2); });
+  g.input_channels = weight.size(1);
+  g.output_channels = weight.size(0) / args.groups;
+  put(g.input, 1, [&](int d) { return input.size(d + 2); });
+  put(g.output, 1, [&](int d) { return output.size(d + 2); });
   put(g.kernel, 1, [&](int d) { return weight.size(d + 2); });
   put(g.stride, 1, listed(args.stride));
   put(g.padding, 0, listed(args.padding));
@@ -57,13 +58,15 @@ Geometry geometry(const sdk::TensorView& big, const sdk::TensorView& weight,
 // One of the three computations. The tensor of `target` is written.
 struct Convolution {
   Geometry geometry;
-  Target target;
-  sdk::TensorView big, weight, small;
+  Direction direction;
+  sdk::TensorView input, weight, output;
   sdk::TensorView bias;  // may be absent
   int rank = 0;          // which of the library's proposals, the best guess first
 
-  sdk::TensorView out() const {
-    return target == Target::kSmall ? small : target == Target::kBig ? big : weight;
+  sdk::TensorView result() const {
+    return direction == Direction::kForward         ? output
+           : direction == Direction::kBackwardInput ? input
+                                                    : weight;
   }
 };
 
@@ -71,10 +74,10 @@ struct Convolution {
 bool convolve_cudnn(mt_ctx& ctx, const Convolution& call);
 // Any type, any strides, no terms.
 void convolve_direct(mt_ctx& ctx, const Convolution& call);
-// Of 16-bit types and two spatial dimensions: `big` as an image of g.small[2] columns whose
+// Of 16-bit types and two spatial dimensions: `input` as an image of g.output[2] columns whose
 // channels are the elements that windows read of a row, tap by tap, and the weight for it. Both are
 // written contiguous, channels last; channels beyond these are zeros.
-void unfold_columns(mt_ctx& ctx, const Geometry& g, const sdk::TensorView& big, int64_t channels,
+void unfold_columns(mt_ctx& ctx, const Geometry& g, const sdk::TensorView& input, int64_t channels,
                     void* to);
 void unfold_weight(mt_ctx& ctx, const Geometry& g, const sdk::TensorView& weight, int64_t channels,
                    void* to);

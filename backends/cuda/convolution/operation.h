@@ -5,25 +5,25 @@
 #include <cstdint>
 #include <optional>
 
-#include "backends/cuda/convolution/cudnn_node.h"
-#include "backends/cuda/convolution/forms.h"
+#include "backends/cuda/convolution/descriptor.h"
 #include "backends/cuda/convolution/geometry.h"
+#include "backends/cuda/convolution/layout.h"
 
 namespace mytorch::cuda {
 
 cudnnDataType_t cudnn_type_of(mt_dtype dtype);
 
-// Nothing where the library does not take it. `alignment`: bytes, of big, weight and small.
-std::optional<Node> graph_of(cudnnHandle_t handle, const Convolution& call, const Form& big,
-                             const Form& weight, const Form& small,
-                             const std::array<int64_t, 3>& alignment);
+// Nothing where the library does not take it. `alignment`: bytes, of input, weight and output.
+std::optional<Descriptor> graph_of(cudnnHandle_t handle, const Convolution& call,
+                                   const Layout& input, const Layout& weight, const Layout& output,
+                                   const std::array<int64_t, 3>& alignment);
 
 struct Operands {
-  std::array<void*, 3> data;  // big, weight, small
-  void* room;                 // the plan's workspace
+  std::array<void*, 3> data;  // input, weight, output
+  void* workspace;            // the plan's workspace
 
   // Queues an execution plan of such a graph; false: it cannot be run.
-  bool run(cudnnHandle_t handle, const Node& plan) const;
+  bool run(cudnnHandle_t handle, const Descriptor& plan) const;
 };
 
 }  // namespace mytorch::cuda

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cuda/matrix/product.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/settings.h"
 #include "backends/cuda/runtime/timing.h"
 
 namespace mytorch::cuda {
@@ -21,8 +21,8 @@ constexpr size_t kMostPlans = 512;
 constexpr size_t kMostTimed = 32;  // plans of a shape
 
 // Deterministic, and as precise as the types say. float32 on tensor cores is TF32.
-bool acceptable(const Node& config, cudnnDataType_t type) {
-  Node engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+bool acceptable(const Descriptor& config, cudnnDataType_t type) {
+  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t to = engine.get();
   int64_t count = 0;
   if (cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
@@ -56,9 +56,9 @@ bool acceptable(const Node& config, cudnnDataType_t type) {
 }
 
 // The proposals of a kind of heuristic, best first.
-std::vector<Node> configs_of(const Node& graph, cudnnBackendHeurMode_t mode) {
-  std::vector<Node> configs;
-  Node heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+std::vector<Descriptor> configs_of(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+  std::vector<Descriptor> configs;
+  Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
   if (!heuristic.finalize()) return configs;
@@ -84,15 +84,15 @@ std::vector<Node> configs_of(const Node& graph, cudnnBackendHeurMode_t mode) {
 }
 
 // Up to `most` plans that can be used, as the library would try them. Always the same ones.
-std::vector<Plan> proposals(cudnnHandle_t handle, const Node& graph, cudnnDataType_t type,
+std::vector<Plan> proposals(cudnnHandle_t handle, const Descriptor& graph, cudnnDataType_t type,
                             size_t most) {
   std::vector<Plan> plans;
   for (const cudnnBackendHeurMode_t mode :
        {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
-    for (const Node& config : configs_of(graph, mode)) {
+    for (const Descriptor& config : configs_of(graph, mode)) {
       if (plans.size() >= most) return plans;
       if (!acceptable(config, type)) continue;
-      Node plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+      Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
       if (!plan.finalize()) continue;
@@ -136,10 +136,10 @@ std::optional<size_t> known_best(const PlanKey& key, std::optional<size_t> found
   return it == best->end() ? std::nullopt : std::optional<size_t>(it->second);
 }
 
-// `operands` have their values, apart from `room`.
+// `operands` have their values, apart from `workspace`.
 Plan make_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call, const PlanKey& key,
-               const Node& graph, Operands operands) {
-  const cudnnDataType_t type = cudnn_type_of(call.out().dtype());
+               const Descriptor& graph, Operands operands) {
+  const cudnnDataType_t type = cudnn_type_of(call.result().dtype());
   const size_t rank = static_cast<size_t>(call.rank);
   const bool timed = rank == 0 && timing_allowed() && is_large(call);
   std::optional<size_t> best = timed ? known_best(key, std::nullopt) : rank;
@@ -151,7 +151,8 @@ Plan make_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call, const
   if (can_be_timed && plans.size() > 1) {
     int64_t workspace = 0;
     for (const Plan& plan : plans) workspace = std::max(workspace, plan.workspace);
-    operands.room = workspace == 0 ? nullptr : scratch_bytes(ctx, static_cast<size_t>(workspace));
+    operands.workspace =
+        workspace == 0 ? nullptr : scratch_bytes(ctx, static_cast<size_t>(workspace));
     best = known_best(key, fastest(ctx, plans.size(),
                                    [&](size_t i) { return operands.run(handle, *plans[i].plan); }));
   }
@@ -180,16 +181,16 @@ PlanKey key_of(const mt_ctx& ctx, const Convolution& call, bool channels_last,
   PlanKey key;
   size_t i = 0;
   const auto put = [&](int64_t word) { key.words[i++] = word; };
-  put(static_cast<int64_t>(sdk::dtype_key(call.out().dtype())) << 16 | ctx.device.index);
-  put(static_cast<int64_t>(call.target) << 8 | g.dims << 1 | (channels_last ? 1 : 0));
+  put(static_cast<int64_t>(sdk::dtype_key(call.result().dtype())) << 16 | ctx.device.index);
+  put(static_cast<int64_t>(call.direction) << 8 | g.dims << 1 | (channels_last ? 1 : 0));
   put(call.rank);
   put(g.batch);
   put(g.groups);
-  put(g.big_channels);
-  put(g.small_channels);
+  put(g.input_channels);
+  put(g.output_channels);
   for (int d = 0; d < 3; ++d) {
-    put(g.big[d]);
-    put(g.small[d]);
+    put(g.input[d]);
+    put(g.output[d]);
     put(g.kernel[d]);
     put(g.stride[d]);
     put(g.padding[d]);
@@ -202,7 +203,7 @@ PlanKey key_of(const mt_ctx& ctx, const Convolution& call, bool channels_last,
 bool is_large(const Convolution& call) {
   const Geometry& g = call.geometry;
   int64_t terms = call.weight.numel() * g.batch;
-  for (const int64_t size : g.small) terms *= size;
+  for (const int64_t size : g.output) terms *= size;
   return terms >= int64_t{1} << 24;
 }
 
@@ -214,10 +215,10 @@ const Plan* known_plan(const mt_ctx& ctx, const PlanKey& key) {
 
 const Plan& choose_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
                         const PlanKey& key, const Operands& operands,
-                        const std::function<std::optional<Node>()>& graph) {
+                        const std::function<std::optional<Descriptor>()>& graph) {
   Plan plan;
   try {
-    if (const std::optional<Node> made = graph()) {
+    if (const std::optional<Descriptor> made = graph()) {
       plan = make_plan(ctx, handle, call, key, *made, operands);
     }
   } catch (const sdk::Error& error) {

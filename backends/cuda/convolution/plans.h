@@ -13,9 +13,9 @@
 namespace mytorch::cuda {
 
 struct Plan {
-  std::optional<Node> plan;  // absent: the library has nothing
-  int64_t workspace = 0;     // bytes
-  bool final = true;         // false: to be chosen again when there can be timing
+  std::optional<Descriptor> plan;  // absent: the library has nothing
+  int64_t workspace = 0;           // bytes
+  bool final = true;               // false: to be chosen again when there can be timing
 };
 
 // What plans are chosen by.
@@ -32,9 +32,9 @@ bool is_large(const Convolution& call);
 
 // This thread's plan; NULL: it is to be chosen.
 const Plan* known_plan(const mt_ctx& ctx, const PlanKey& key);
-// `operands` have their values, apart from `room`.
+// `operands` have their values, apart from `workspace`.
 const Plan& choose_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
                         const PlanKey& key, const Operands& operands,
-                        const std::function<std::optional<Node>()>& graph);
+                        const std::function<std::optional<Descriptor>()>& graph);
 
 }  // namespace mytorch::cuda

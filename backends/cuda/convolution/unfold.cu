@@ -1,8 +1,8 @@
 // The columns that windows read, beside each other: what were taps of a row become channels.
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/pack.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/convolution/geometry.h"
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/pack.cuh"
-#include "backends/cuda/kernel/strided.cuh"
 #include "backends/cuda/runtime/launch.h"
 
 namespace mytorch::cuda {
@@ -55,23 +55,23 @@ void unfold(mt_ctx& ctx, const Taps& taps, const uint16_t* from, void* to) {
 
 }  // namespace
 
-void unfold_columns(mt_ctx& ctx, const Geometry& g, const TensorView& big, int64_t channels,
+void unfold_columns(mt_ctx& ctx, const Geometry& g, const TensorView& input, int64_t channels,
                     void* to) {
-  const int64_t shape[] = {big.size(0), big.size(2), g.small[2]};
-  const int64_t strides[] = {big.stride(0), big.stride(2), big.stride(3) * g.stride[2]};
+  const int64_t shape[] = {input.size(0), input.size(2), g.output[2]};
+  const int64_t strides[] = {input.stride(0), input.stride(2), input.stride(3) * g.stride[2]};
   const int64_t columns[] = {0, 0, g.stride[2]};
   Taps taps{};
   taps.pixels = Strided<2>(sdk::StridedLoop<2>(shape, {strides, columns}, sdk::Order::kRowMajor));
-  taps.channels = static_cast<int>(g.big_channels);
+  taps.channels = static_cast<int>(g.input_channels);
   taps.taps = static_cast<int>(g.kernel[2]);
   taps.runs = static_cast<int>(channels / kRun);
-  taps.channel_stride = big.stride(1);
+  taps.channel_stride = input.stride(1);
   taps.step = g.dilation[2];
-  taps.stride = big.stride(3) * g.dilation[2];
-  taps.width = g.big[2];
+  taps.stride = input.stride(3) * g.dilation[2];
+  taps.width = g.input[2];
   taps.first = -g.padding[2];
-  taps.before = -g.padding[2] * big.stride(3);
-  unfold(ctx, taps, big.data<const uint16_t>(), to);
+  taps.before = -g.padding[2] * input.stride(3);
+  unfold(ctx, taps, input.data<const uint16_t>(), to);
 }
 
 void unfold_weight(mt_ctx& ctx, const Geometry& g, const TensorView& weight, int64_t channels,
@@ -81,7 +81,7 @@ void unfold_weight(mt_ctx& ctx, const Geometry& g, const TensorView& weight, int
   const int64_t columns[] = {0, 0};
   Taps taps{};
   taps.pixels = Strided<2>(sdk::StridedLoop<2>(shape, {strides, columns}, sdk::Order::kRowMajor));
-  taps.channels = static_cast<int>(g.big_channels);
+  taps.channels = static_cast<int>(g.input_channels);
   taps.taps = static_cast<int>(g.kernel[2]);
   taps.runs = static_cast<int>(channels / kRun);
   taps.channel_stride = weight.stride(1);

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/walk.h"
 #include "backends/cuda/copy/copy.h"
-#include "backends/cuda/kernel/element.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
-#include "backends/cuda/runtime/walk.h"
 #include "mytorch/abi_ops/cat.h"
 #include "mytorch/backend/kernel.h"
 #include "mytorch/backend/tensor.h"
@@ -79,7 +79,7 @@ bool cat_contiguous(mt_ctx& ctx, const std::vector<Piece>& pieces, int dim, cons
   uint64_t bits = reinterpret_cast<uintptr_t>(out.raw()) | 16;
   for (const auto& [tensor, begin] : pieces) {
     if (!sdk::same_dtype(tensor.dtype(), out.dtype()) || !tensor.is_contiguous()) return false;
-    if (tensor.numel() * tensor.itemsize() >= kMaxWalk) return false;
+    if (tensor.numel() * tensor.itemsize() >= kMaxPart) return false;
     bits |= reinterpret_cast<uintptr_t>(tensor.raw());
     bits |= static_cast<uint64_t>(tensor.size(dim) * inner) | static_cast<uint64_t>(begin * inner);
   }

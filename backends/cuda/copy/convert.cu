@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/pack.cuh"
+#include "backends/cuda/common/walk.h"
 #include "backends/cuda/copy/copy.h"
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/pack.cuh"
 #include "backends/cuda/runtime/launch.h"
-#include "backends/cuda/runtime/number.h"
-#include "backends/cuda/runtime/walk.h"
 
 namespace mytorch::cuda {
 namespace {
@@ -55,15 +54,15 @@ void start(mt_ctx& ctx, int64_t n, To* to, const From* from) {
 
 template <class To>
 __global__ void __launch_bounds__(kThreads)
-    convert_elements(const __grid_constant__ Walk<2, kDims> walk, To* to, const void* from,
-                     uint32_t from_key) {
+    convert_elements(const __grid_constant__ OffsetCalculator<2, kDims> part, To* to,
+                     const void* from, uint32_t from_key) {
   const uint32_t first = blockIdx.x * (kThreads * kPerThread) + threadIdx.x;
 #pragma unroll
   for (int j = 0; j < kPerThread; ++j) {
     const uint32_t i = first + j * kThreads;
-    if (i >= walk.numel) return;
+    if (i >= part.numel) return;
     int64_t at[2];
-    walk.offsets(i, at);
+    part.offsets(i, at);
     to[at[0]] = load_any<To>(from, at[1], from_key);
   }
 }
@@ -94,11 +93,12 @@ void convert_strided(mt_ctx& ctx, const CopyLoop& loop, mt_dtype to_type, void* 
   visit_type(to_type, [&](auto tag) {
     using To = typename decltype(tag)::type;
     const int64_t itemsize = sdk::itemsize(from_type);
-    for_each_walk<kDims>(loop, [&](const Walk<2, kDims>& walk, const std::array<int64_t, 2>& at) {
-      const unsigned blocks = (walk.numel + kThreads * kPerThread - 1) / (kThreads * kPerThread);
+    for_each_part<kDims>(loop, [&](const OffsetCalculator<2, kDims>& part,
+                                   const std::array<int64_t, 2>& at) {
+      const unsigned blocks = (part.numel + kThreads * kPerThread - 1) / (kThreads * kPerThread);
       const void* source = static_cast<const char*>(from) + at[1] * itemsize;
       launch(ctx, "convert_elements", convert_elements<To>, Grid{dim3(blocks), dim3(kThreads)},
-             walk, static_cast<To*>(to) + at[0], source, sdk::dtype_key(from_type));
+             part, static_cast<To*>(to) + at[0], source, sdk::dtype_key(from_type));
     });
   });
 }

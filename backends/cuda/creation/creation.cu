@@ -3,10 +3,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "backends/cuda/kernel/element.cuh"
+#include "backends/cuda/common/element.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
-#include "backends/cuda/runtime/number.h"
 #include "mytorch/abi_ops/arange.h"
 #include "mytorch/backend/kernel.h"
 #include "mytorch/backend/tensor.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "backends/cuda/kernel/move.h"
+#include "backends/cuda/common/move.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cuda {

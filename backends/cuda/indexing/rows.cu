@@ -3,12 +3,12 @@
 #include <cub/device/device_radix_sort.cuh>
 #include <optional>
 
-#include "backends/cuda/indexing/faults.cuh"
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/move.h"
+#include "backends/cuda/common/pack.cuh"
 #include "backends/cuda/indexing/rows.h"
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/move.h"
-#include "backends/cuda/kernel/pack.cuh"
 #include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/faults.h"
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/abi_ops/embedding_dense_backward.h"
 
@@ -32,11 +32,11 @@ struct Runs {
   uint32_t rows;
 };
 
-__global__ void make_keys(Strided<1> walk, const void* index, uint32_t index_key, int64_t skip,
+__global__ void make_keys(Strided<1> loop, const void* index, uint32_t index_key, int64_t skip,
                           uint32_t* keys, uint32_t* positions, Faults faults) {
-  for (int64_t i = first_element(); i < walk.numel; i += grid_step()) {
+  for (int64_t i = first_element(); i < loop.numel; i += grid_step()) {
     int64_t at[1];
-    walk.offsets(i, at);
+    loop.offsets(i, at);
     const int64_t value = load_index(index, at[0], index_key);
     const bool counts = faults.check(value) && value != skip;
     keys[i] = static_cast<uint32_t>(counts ? value : faults.size);
@@ -216,9 +216,9 @@ void sum_rows(mt_ctx& ctx, const RowSums& call, const Faults& faults) {
     size_t bytes = 0;
     CUDA(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys, positions, static_cast<int>(n), 0,
                                          bits, stream_of(ctx)));
-    void* room = scratch_bytes(ctx, bytes);
-    CUDA(cub::DeviceRadixSort::SortPairs(room, bytes, keys, positions, static_cast<int>(n), 0, bits,
-                                         stream_of(ctx)));
+    void* storage = scratch_bytes(ctx, bytes);
+    CUDA(cub::DeviceRadixSort::SortPairs(storage, bytes, keys, positions, static_cast<int>(n), 0,
+                                         bits, stream_of(ctx)));
     if (synchronous) queued(ctx, "DeviceRadixSort");
   }
   const Runs runs{keys.Current(),    positions.Current(),      begin,

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "backends/cuda/kernel/strided.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/runtime/faults.h"
 #include "mytorch/backend.h"
 

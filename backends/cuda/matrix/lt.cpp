@@ -8,17 +8,16 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "backends/cuda/kernel/move.h"
+#include "backends/cuda/common/move.h"
 #include "backends/cuda/matrix/product.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/settings.h"
 #include "backends/cuda/runtime/timing.h"
 #include "mytorch/backend.h"
 
@@ -241,7 +240,7 @@ void* workspace_of(mt_ctx& ctx, size_t bytes) {
   return reinterpret_cast<void*>((address + kAligned - 1) / kAligned * kAligned);
 }
 
-cublasStatus_t queue(const mt_ctx& ctx, const Call& call, const Plan& plan, void* room) {
+cublasStatus_t queue(const mt_ctx& ctx, const Call& call, const Plan& plan, void* workspace) {
   const Product& p = call.p;
   const bool wide = p.dtype.bits == 64;
   const double alpha = sdk::to<double>(p.alpha),
@@ -252,7 +251,7 @@ cublasStatus_t queue(const mt_ctx& ctx, const Call& call, const Plan& plan, void
                         wide ? static_cast<const void*>(&alpha) : &alpha32, p.b.data, plan.a,
                         p.a.data, plan.b, wide ? static_cast<const void*>(&beta) : &beta32,
                         p.self.absent() ? p.c.data : p.self.data, plan.c, out, plan.d, &plan.algo,
-                        room, plan.workspace, stream_of(ctx));
+                        workspace, plan.workspace, stream_of(ctx));
 }
 
 void make_plan(mt_ctx& ctx, const Call& call, Plan& plan) {
@@ -307,9 +306,9 @@ void make_plan(mt_ctx& ctx, const Call& call, Plan& plan) {
   size_t chosen = static_cast<size_t>(p.rank);
   if (chosen >= found.size()) return;
   if (timed && found.size() > 1) {
-    size_t room = 0;
-    for (const auto& each : found) room = std::max(room, each.workspaceSize);
-    void* const workspace = workspace_of(ctx, room);
+    size_t bytes = 0;
+    for (const auto& each : found) bytes = std::max(bytes, each.workspaceSize);
+    void* const workspace = workspace_of(ctx, bytes);
     chosen = fastest(ctx, found.size(), [&](size_t i) {
       plan.algo = found[i].algo;
       plan.workspace = found[i].workspaceSize;
@@ -348,8 +347,8 @@ bool run(mt_ctx& ctx, const Call& call) {
   if (p.before != nullptr) {
     set(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.before);
   }
-  void* const room = workspace_of(ctx, plan.workspace);
-  LT(queue(ctx, call, plan, room));
+  void* const workspace = workspace_of(ctx, plan.workspace);
+  LT(queue(ctx, call, plan, workspace));
   if (synchronous) queued(ctx, "cublasLtMatmul");
   return true;
 }
@@ -357,14 +356,6 @@ bool run(mt_ctx& ctx, const Call& call) {
 bool is_number(const mt_scalar& scalar, double value) { return sdk::to<double>(scalar) == value; }
 
 }  // namespace
-
-bool tf32_allowed() {
-  static const bool allowed = [] {
-    const char* text = std::getenv("MYTORCH_CUDA_TF32");
-    return text != nullptr && std::strcmp(text, "1") == 0;
-  }();
-  return allowed;
-}
 
 bool multiply_lt(mt_ctx& ctx, const Product& given) {
   if (given.batch > INT32_MAX) return false;
@@ -381,8 +372,8 @@ bool multiply_lt(mt_ctx& ctx, const Product& given) {
   const Matrix out = p.c;
   if (!direct) {
     const Operand like(ctx, p.dtype, {nullptr, p.n, 1, p.m * p.n}, p.batch, p.m, p.n);
-    const ContiguousScratch room(ctx, like.view(), p.dtype);
-    p.c = {room.view().raw(), p.n, 1, p.m * p.n};
+    const ContiguousScratch product(ctx, like.view(), p.dtype);
+    p.c = {product.view().raw(), p.n, 1, p.m * p.n};
     c = Layout{false, p.n};
   }
   call.c_leading = call.self_leading = c->leading;

@@ -42,7 +42,4 @@ bool multiply_lt(mt_ctx& ctx, const Product& product);
 // A tile at a time, any type, any strides, any k.
 void multiply_tiles(mt_ctx& ctx, const Product& product);
 
-// Whether float32 products may round their factors to 10 bits: MYTORCH_CUDA_TF32=1.
-bool tf32_allowed();
-
 }  // namespace mytorch::cuda

@@ -2,7 +2,7 @@
 // and products without terms. Operands may have any strides.
 #include <algorithm>
 
-#include "backends/cuda/kernel/element.cuh"
+#include "backends/cuda/common/element.cuh"
 #include "backends/cuda/matrix/product.h"
 #include "backends/cuda/runtime/launch.h"
 

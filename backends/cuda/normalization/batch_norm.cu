@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/strided.cuh"
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/normalization/operands.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"

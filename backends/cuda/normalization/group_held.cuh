@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "backends/cuda/kernel/pack.cuh"
-#include "backends/cuda/normalization/ahead.cuh"
+#include "backends/cuda/common/pack.cuh"
 #include "backends/cuda/normalization/operands.cuh"
+#include "backends/cuda/normalization/prefetch.cuh"
 
 namespace mytorch::cuda {
 
@@ -50,7 +50,7 @@ __device__ __forceinline__ double root(double x) { return sqrt(x); }
 
 // Begins to bring a row of n elements to shared memory: thread by thread its own packs.
 template <class T, int kWidth>
-__device__ __forceinline__ void bring(T* to, const T* from, int n) {
+__device__ __forceinline__ void copy_async(T* to, const T* from, int n) {
   const int packs = n / kWidth;
   for (int p = threadIdx.x; p < packs; p += blockDim.x) {
     if constexpr (kWidth == 1) {
@@ -63,13 +63,13 @@ __device__ __forceinline__ void bring(T* to, const T* from, int n) {
     }
   }
 }
-__device__ __forceinline__ void brought() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ __forceinline__ void wait_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // The channels of a thread's packs, from one to the next: a place is divided only once.
 template <Planes kPlanes, int kWidth>
-class ChannelWalk {
+class ChannelCursor {
  public:
-  __device__ __forceinline__ explicit ChannelWalk(int plane) : plane_(plane) {
+  __device__ __forceinline__ explicit ChannelCursor(int plane) : plane_(plane) {
     const int place = threadIdx.x * kWidth, step = blockDim.x * kWidth;
     channel_ = place / plane;
     rest_ = place - channel_ * plane;
@@ -140,10 +140,10 @@ __global__ void __launch_bounds__(kHeldThreads, 2)
   using W = Wide<T>;
   constexpr int kWidth = kWidthOf<T, kPlanes>;
   using P = Pack<T, kWidth>;
-  extern __shared__ uint4 room[];
+  extern __shared__ uint4 storage[];
   const int n = each * plane, packs = n / kWidth;
-  T* const row = reinterpret_cast<T*>(room);
-  W* const factors = reinterpret_cast<W*>(room + (n * sizeof(T) + 15) / 16);
+  T* const row = reinterpret_cast<T*>(storage);
+  W* const factors = reinterpret_cast<W*>(storage + (n * sizeof(T) + 15) / 16);
   W* const shifts = factors + each;
   const int64_t own = blockIdx.x;
   const auto load_parameters = [&] {
@@ -192,11 +192,11 @@ __global__ void __launch_bounds__(kHeldThreads, 2)
     W factor, shift;
   };
   const auto terms_of = [&](int c) { return Terms{rstd * factors[c], shifts[c]}; };
-  ChannelWalk<kPlanes, kWidth> walk(plane);
+  ChannelCursor<kPlanes, kWidth> loop(plane);
 #pragma unroll 4
   for (int p = threadIdx.x; p < packs; p += blockDim.x) {
     P result;
-    walk.take(*reinterpret_cast<const P*>(row + p * kWidth), terms_of,
+    loop.take(*reinterpret_cast<const P*>(row + p * kWidth), terms_of,
               [&](W value, int k, const Terms& terms) {
                 result.at[k] = convert<T>((value - mean) * terms.factor + terms.shift);
               });
@@ -222,22 +222,22 @@ __global__ void __launch_bounds__(kHeldThreads, 2)
   using W = Wide<T>;
   constexpr int kWidth = kWidthOf<T, kPlanes>;
   using P = Pack<T, kWidth>;
-  extern __shared__ uint4 room[];
+  extern __shared__ uint4 storage[];
   const int n = each * plane, packs = n / kWidth;
   const int64_t own = blockIdx.x;
   const int units = static_cast<int>((n * sizeof(T) + 15) / 16);
-  T* const row = reinterpret_cast<T*>(room);
-  T* const slopes = reinterpret_cast<T*>(room + units);
-  W* const factors = reinterpret_cast<W*>(room + 2 * units);
+  T* const row = reinterpret_cast<T*>(storage);
+  T* const slopes = reinterpret_cast<T*>(storage + units);
+  W* const factors = reinterpret_cast<W*>(storage + 2 * units);
   W* const parts = factors + each;
-  bring<T, kWidth>(row, x + own * n, n);
-  bring<T, kWidth>(slopes, grad + own * n, n);
+  copy_async<T, kWidth>(row, x + own * n, n);
+  copy_async<T, kWidth>(slopes, grad + own * n, n);
   const int64_t sample = own / groups, first_channel = own % groups * each;
   for (int c = threadIdx.x; c < each; c += blockDim.x) {
     factors[c] = weight.get<W>(first_channel + c, W(1));
   }
   const W mean = means[own], rstd = rstds[own];
-  brought();
+  wait_copies();
   __syncthreads();
   // Of each channel the sums of grad * normal and of grad, in parts of a warp each.
   const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(kHeldThreads, 2)
   along = -lanes_sum(along) * share * rstd;
   sum = -lanes_sum(sum) * share * rstd;
   to += own * n;
-  // The channel is found for each pack anew: measured, 6 % faster here than a ChannelWalk.
+  // The channel is found for each pack anew: measured, 6 % faster here than a ChannelCursor.
 #pragma unroll 2
   for (int p = threadIdx.x; p < packs; p += blockDim.x) {
     const int place = p * kWidth;

@@ -89,17 +89,17 @@ struct Moments {
 // Merges what the threads of a column have found, in their order of halves; thread 0 has it then.
 template <class Part, int kParts, class Merge>
 __device__ __forceinline__ void merge_rows(Part (&own)[kParts], Merge&& merge) {
-  __shared__ Part room[kParts][kPieceThreads];
+  __shared__ Part storage[kParts][kPieceThreads];
   const unsigned at = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
-  for (int k = 0; k < kParts; ++k) room[k][at] = own[k];
+  for (int k = 0; k < kParts; ++k) storage[k][at] = own[k];
   __syncthreads();
   for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
     if (threadIdx.y < half) {
 #pragma unroll
       for (int k = 0; k < kParts; ++k) {
-        merge(own[k], room[k][at + half * blockDim.x]);
-        room[k][at] = own[k];
+        merge(own[k], storage[k][at + half * blockDim.x]);
+        storage[k][at] = own[k];
       }
     }
     __syncthreads();
@@ -149,13 +149,13 @@ __global__ void __launch_bounds__(kMergeThreads)
   for (int64_t p = threadIdx.x; p < parts; p += kMergeThreads) {
     own.merge(found[blockIdx.x * parts + p]);
   }
-  __shared__ Moments<W> room[kMergeThreads];
-  room[threadIdx.x] = own;
+  __shared__ Moments<W> storage[kMergeThreads];
+  storage[threadIdx.x] = own;
   __syncthreads();
   for (unsigned half = kMergeThreads / 2; half > 0; half /= 2) {
     if (threadIdx.x < half) {
-      own.merge(room[threadIdx.x + half]);
-      room[threadIdx.x] = own;
+      own.merge(storage[threadIdx.x + half]);
+      storage[threadIdx.x] = own;
     }
     __syncthreads();
   }
@@ -260,13 +260,13 @@ __global__ void __launch_bounds__(kMergeThreads)
     const W factor = weight.get<W>(c, W(1));
     own.add({factor * all.along, factor * all.sum});
   }
-  __shared__ TwoSums<W> room[kMergeThreads];
-  room[threadIdx.x] = own;
+  __shared__ TwoSums<W> storage[kMergeThreads];
+  storage[threadIdx.x] = own;
   __syncthreads();
   for (unsigned half = kMergeThreads / 2; half > 0; half /= 2) {
     if (threadIdx.x < half) {
-      own.add(room[threadIdx.x + half]);
-      room[threadIdx.x] = own;
+      own.add(storage[threadIdx.x + half]);
+      storage[threadIdx.x] = own;
     }
     __syncthreads();
   }

@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/pack.cuh"
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/pack.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/abi_ops/adagrad_steps_.h"

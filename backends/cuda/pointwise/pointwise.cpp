@@ -8,10 +8,10 @@
 #include "backends/cuda/pointwise/text.h"
 #include "backends/cuda/programs/compile.h"
 #include "backends/cuda/programs/compiler.h"
-#include "backends/cuda/programs/program_kernel.h"
 #include "backends/cuda/programs/kernels.h"
 #include "backends/cuda/programs/loop.h"
 #include "backends/cuda/programs/program.h"
+#include "backends/cuda/programs/program_kernel.h"
 #include "backends/cuda/registry.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/tensor.h"
@@ -48,8 +48,8 @@ class Variant {
 
   void run(mt_ctx& ctx, const void* args) {
     const mt_tensor* shaped = nullptr;
-    for (const Program::Slot& slot : program_.outputs) {
-      shaped = sdk::tensor_at(args, slot.offset);
+    for (const Program::Argument& argument : program_.outputs) {
+      shaped = sdk::tensor_at(args, argument.offset);
       if (shaped != nullptr) break;
     }
     if (shaped == nullptr) return;
@@ -75,15 +75,15 @@ class Variant {
     uintptr_t addresses = 0;
     int largest = 1;
     int byte = kOperands;
-    for (const Program::Slot& slot : program_.inputs) {
-      const mt_tensor* t = sdk::tensor_at(args, slot.offset);
+    for (const Program::Argument& argument : program_.inputs) {
+      const mt_tensor* t = sdk::tensor_at(args, argument.offset);
       if (t == nullptr) {
         ++byte;
         continue;
       }
       if ((t->flags & MT_TENSOR_HOST) != 0) {
         key.set(byte++, operand_key(Kind::kNumber, 0));
-        params.word(operand_bits(t, slot.type, compute));
+        params.word(operand_bits(t, argument.type, compute));
         continue;
       }
       const Code type = code_of(t->dl.dtype);
@@ -99,8 +99,8 @@ class Variant {
       }
     }
     write_scalars(args, compute, params);
-    for (const Program::Slot& slot : program_.outputs) {
-      const mt_tensor* t = sdk::tensor_at(args, slot.offset);
+    for (const Program::Argument& argument : program_.outputs) {
+      const mt_tensor* t = sdk::tensor_at(args, argument.offset);
       if (t == nullptr) {
         ++byte;
         continue;
@@ -132,25 +132,25 @@ class Variant {
     sdk::check_ndim(like.shape().size());
     // Outputs first: they decide the order.
     std::vector<const mt_tensor*> tensors;
-    const auto take = [&](const Program::Slot& slot) {
-      tensors.push_back(sdk::tensor_at(args, slot.offset));
+    const auto take = [&](const Program::Argument& argument) {
+      tensors.push_back(sdk::tensor_at(args, argument.offset));
     };
-    for (const Program::Slot& slot : program_.outputs) take(slot);
-    for (const Program::Slot& slot : program_.inputs) take(slot);
+    for (const Program::Argument& argument : program_.outputs) take(argument);
+    for (const Program::Argument& argument : program_.inputs) take(argument);
     const int num_outputs = static_cast<int>(program_.outputs.size());
     const int num_inputs = static_cast<int>(program_.inputs.size());
-    const auto is_walked = [](const mt_tensor* t) {
+    const auto in_device_memory = [](const mt_tensor* t) {
       return t != nullptr && (t->flags & MT_TENSOR_HOST) == 0;
     };
     int64_t strides[Loop::kMaxOperands][sdk::kMaxDims];
-    int walked = 0;
+    int num_operands = 0;
     std::vector<int> number(tensors.size(), -1);  // in the loop
     for (size_t k = 0; k < tensors.size(); ++k) {
-      if (!is_walked(tensors[k])) continue;
-      number[k] = walked;
-      sdk::broadcast_strides(tensors[k], like.shape(), strides[walked++]);
+      if (!in_device_memory(tensors[k])) continue;
+      number[k] = num_operands;
+      sdk::broadcast_strides(tensors[k], like.shape(), strides[num_operands++]);
     }
-    Loop loop(like.shape(), strides, walked, Loop::Order::kMemory);
+    Loop loop(like.shape(), strides, num_operands, Loop::Order::kMemory);
 
     if (loop.numel() <= general_limit && loop.ndim() <= kAnyDims &&
         tensors.size() <= kAnyOperands) {
@@ -172,15 +172,15 @@ class Variant {
     }
     const int64_t n = loop.numel();
     const int across = line || run > 1 ? 0 : across_of(loop, number, num_outputs);
-    if (across > 0) loop.bring(across, walked);
-    if (run > 1) loop.pack(run, walked);
+    if (across > 0) loop.bring(across, num_operands);
+    if (run > 1) loop.pack(run, num_operands);
 
     Key key;
     Params params;
     int byte = kOperands;
     const auto kind_of = [&](size_t k) {
       if (across > 0) {
-        return is_turned(loop, number[k]) ? Kind::kTurned : Kind::kElements;
+        return is_transposed(loop, number[k]) ? Kind::kTransposed : Kind::kElements;
       }
       if (!repeats[k]) return Kind::kElements;
       return line ? Kind::kSingle : run > 1 ? Kind::kRepeated : Kind::kElements;
@@ -267,7 +267,7 @@ class Variant {
   }
 
   // Whether an operand's neighbours lie along dimension 1 rather than 0.
-  static bool is_turned(const Loop& loop, int operand) {
+  static bool is_transposed(const Loop& loop, int operand) {
     return loop.stride(operand, 1) == 1 && loop.stride(operand, 0) > 1;
   }
 
@@ -292,16 +292,16 @@ class Variant {
 
   void run_tiles(const mt_ctx& ctx, Key& key, Code compute, Loop& loop, std::vector<int>& order,
                  Params& params) {
-    const int walked = static_cast<int>(order.size());
+    const int num_operands = static_cast<int>(order.size());
     const int64_t sizes[] = {loop.size(0), loop.size(1)};
     std::vector<int64_t> strides;
     for (const int k : order) {
       strides.push_back(loop.stride(k, 0));
       strides.push_back(loop.stride(k, 1));
     }
-    loop.tile(kTile, walked);
-    order.push_back(walked);
-    order.push_back(walked + 1);
+    loop.tile(kTile, num_operands);
+    order.push_back(num_operands);
+    order.push_back(num_operands + 1);
     const int64_t tiles = loop.numel();  // of 2^31 squares and more no memory has room
     write_count(ctx, compute, tiles, params);
     loop.write(params, order);
@@ -344,8 +344,8 @@ class Variant {
   }
 
   void write_scalars(const void* args, Code compute, Params& params) const {
-    for (const Program::Slot& slot : program_.scalars) {
-      params.word(number_bits(args, slot, compute));
+    for (const Program::Argument& argument : program_.scalars) {
+      params.word(number_bits(args, argument, compute));
     }
   }
 

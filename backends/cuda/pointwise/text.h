@@ -3,20 +3,10 @@
 
 #include <string>
 
-#include "backends/cuda/programs/kernels.h"
+#include "backends/cuda/programs/key.h"
 #include "backends/cuda/programs/program.h"
 
 namespace mytorch::cuda {
-
-// How a kernel finds an operand; the upper half of its byte in the key, above its dtype.
-enum class Kind : uint8_t {
-  kAbsent,
-  kElements,  // an element for each of the output's; neighbours, where the kernel takes runs
-  kNumber,    // a value among the parameters
-  kSingle,    // one element in memory
-  kRepeated,  // strided, and one element for each run
-  kTurned     // kTiled: neighbours along the other dimension than the outputs'
-};
 
 // The bytes of the key. Operands: inputs, then outputs, in the program's order.
 namespace pointwise_key {
@@ -26,10 +16,6 @@ inline constexpr int kMaxOperands = Key::kWords * 8 - kOperands;
 // walk over elements of any types, which are parameters too.
 inline constexpr uint8_t kLine = 0, kStrided = 1, kWide = 2, kTiled = 3, kAny = 4;
 }  // namespace pointwise_key
-
-inline uint8_t operand_key(Kind kind, Code type) {
-  return static_cast<uint8_t>(static_cast<int>(kind) << 4 | type);
-}
 
 inline constexpr int kPointwiseThreads = 128;
 inline constexpr int kTile = 32;     // elements on a square's side: as many as threads of a warp

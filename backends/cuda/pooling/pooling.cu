@@ -6,13 +6,13 @@
 #include <limits>
 #include <optional>
 
-#include "backends/cuda/indexing/add.h"
-#include "backends/cuda/indexing/faults.cuh"
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/move.h"
+#include "backends/cuda/common/add_along.h"
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/move.h"
+#include "backends/cuda/common/walk.h"
 #include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/faults.h"
 #include "backends/cuda/runtime/launch.h"
-#include "backends/cuda/runtime/walk.h"
 #include "mytorch/abi_ops/avg_pool2d.h"
 #include "mytorch/abi_ops/avg_pool2d_backward.h"
 #include "mytorch/abi_ops/max_pool2d_with_indices.h"

@@ -186,13 +186,13 @@ FN bool is_last(u32* counters) {
 // Joins along threadIdx.x; thread 0 of each row has the result. All threads of the block take part.
 template <class S>
 FN void join_x(S& s) {
-  __shared__ S room[kThreads / 32];
+  __shared__ S storage[kThreads / 32];
   const int width = blockDim.x < 32 ? blockDim.x : 32;
   for (int d = width / 2; d > 0; d /= 2) s.merge(from_below(s, d, width));
   if (blockDim.x <= 32) return;
   const int lane = threadIdx.x & 31;
   const int warps = blockDim.x / 32;
-  S* const mine = room + threadIdx.y * warps;
+  S* const mine = storage + threadIdx.y * warps;
   if (lane == 0) mine[threadIdx.x / 32] = s;
   __syncthreads();
   if (threadIdx.x >= 32) return;
@@ -203,17 +203,17 @@ FN void join_x(S& s) {
 // Joins along threadIdx.y; row 0 has the results.
 template <int N, class S>
 FN void join_y(S (&s)[N]) {
-  __shared__ S room[kThreads * N];
+  __shared__ S storage[kThreads * N];
   const int at = (threadIdx.y * blockDim.x + threadIdx.x) * N;
   for (int h = blockDim.y / 2; h > 0; h /= 2) {
     if (threadIdx.y >= h && threadIdx.y < 2 * h) {
 #pragma unroll
-      for (int k = 0; k < N; ++k) room[at + k] = s[k];
+      for (int k = 0; k < N; ++k) storage[at + k] = s[k];
     }
     __syncthreads();
     if (threadIdx.y < h) {
 #pragma unroll
-      for (int k = 0; k < N; ++k) s[k].merge(room[at + h * blockDim.x * N + k]);
+      for (int k = 0; k < N; ++k) s[k].merge(storage[at + h * blockDim.x * N + k]);
     }
     __syncthreads();
   }

@@ -3,12 +3,11 @@
 #include <cuda.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 #include <unordered_map>
 
 #include "backends/cuda/programs/compiler.h"
 #include "backends/cuda/runtime/driver.h"
+#include "backends/cuda/runtime/settings.h"
 #include "mytorch/backend/error.h"
 
 namespace mytorch::cuda {
@@ -97,10 +96,7 @@ int resident_blocks(Function function, int64_t threads) {
 
 namespace {
 
-const bool overlap = [] {
-  const char* text = std::getenv("MYTORCH_CUDA_OVERLAP");
-  return text != nullptr && std::string_view(text) == "1";
-}();
+const bool overlap = is_enabled("MYTORCH_CUDA_OVERLAP");
 
 // Begins while the kernel before it ends; the prelude's begin() keeps the order.
 [[gnu::noinline]] CUresult launch_overlapping(const mt_ctx& ctx, Function function, dim3 blocks,

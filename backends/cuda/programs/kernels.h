@@ -1,12 +1,12 @@
 // Compiled kernels, found by what they were compiled for, and their launch.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
 
+#include "backends/cuda/programs/key.h"
 #include "backends/cuda/programs/params.h"
 #include "backends/cuda/programs/program.h"
 #include "backends/cuda/runtime/launch.h"
@@ -24,21 +24,6 @@ Function load_function(const std::string& text, int32_t device);
 // How many blocks of so many threads a multiprocessor holds at once. Asked of the driver once for
 // each kernel.
 int resident_blocks(Function function, int64_t threads);
-
-// What a kernel is specialized by: bytes of its own for each operand, and settings.
-class Key {
- public:
-  static constexpr int kWords = 4;
-  // The first 8 bytes are for settings, the others for operands.
-  void set(int byte, uint8_t value) {
-    words_[byte / 8] |= static_cast<uint64_t>(value) << (byte % 8 * 8);
-  }
-  uint8_t get(int byte) const { return static_cast<uint8_t>(words_[byte / 8] >> (byte % 8 * 8)); }
-  bool operator==(const Key&) const = default;
-
- private:
-  std::array<uint64_t, kWords> words_{};
-};
 
 // Kernels of one program. Reading takes no lock: entries are added in front of a list and stay.
 class KernelTable {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "backends/cuda/runtime/walk.h"
+#include "backends/cuda/common/walk.h"
 
 namespace mytorch::cuda {
 

@@ -437,7 +437,7 @@ FN void begin() {
 
 // Numbers of a kernel's parameters take eight bytes each, so that the host can lay them out.
 template <class T>
-struct alignas(8) Slot {
+struct alignas(8) Scalar {
   T value;
 };
 
@@ -458,7 +458,7 @@ FN Pack<T, N> load(const T* from) {
 }
 // What is read once, and is more than a cache holds.
 template <int N, class T>
-FN Pack<T, N> load_once(const T* from) {
+FN Pack<T, N> load_streaming(const T* from) {
 #ifdef __CUDA_ARCH__
   if constexpr (sizeof(Pack<T, N>) == 16) {
     u32 words[4];
@@ -534,7 +534,7 @@ FN_CALLED void any_output(u64 word, u32 code, i64 at, V value) {
 #undef CASE
 }
 
-// Division of numbers below 2^31 (backends/cuda/runtime/walk.h); `high` is of larger divisors.
+// Division of numbers below 2^31 (backends/cuda/common/walk.h); `high` is of larger divisors.
 struct Divisor {
   u32 by, factor, shift, high;
 };
@@ -542,32 +542,32 @@ struct Divisor {
 // Where element i of N operands lies, over D dimensions, innermost first; the last one needs no
 // division. `wide`: i and the sizes are not below 2^31.
 template <int N, int D, bool wide>
-struct Walk {
+struct Strided {
   Divisor size[D];
   i64 stride[D][N];
 };
 template <bool wide, int N, int D>
-FN void offsets(const Walk<N, D, wide>& walk, i64 i, i64 (&at)[N]) {
+FN void offsets(const Strided<N, D, wide>& loop, i64 i, i64 (&at)[N]) {
 #pragma unroll
   for (int k = 0; k < N; ++k) at[k] = 0;
   if constexpr (wide) {
     for (int d = 0; d < D; ++d) {
-      const i64 by = static_cast<i64>(walk.size[d].high) << 32 | walk.size[d].by;
+      const i64 by = static_cast<i64>(loop.size[d].high) << 32 | loop.size[d].by;
       const i64 outer = d + 1 < D ? i / by : 0;
       const i64 index = i - outer * by;
 #pragma unroll
-      for (int k = 0; k < N; ++k) at[k] += index * walk.stride[d][k];
+      for (int k = 0; k < N; ++k) at[k] += index * loop.stride[d][k];
       i = outer;
     }
   } else {
     u32 rest = static_cast<u32>(i);
 #pragma unroll
     for (int d = 0; d < D; ++d) {
-      const Divisor& size = walk.size[d];
+      const Divisor& size = loop.size[d];
       const u32 outer = d + 1 < D ? (__umulhi(rest, size.factor) + rest) >> size.shift : 0;
       const u32 index = rest - outer * size.by;
 #pragma unroll
-      for (int k = 0; k < N; ++k) at[k] += index * walk.stride[d][k];
+      for (int k = 0; k < N; ++k) at[k] += index * loop.stride[d][k];
       rest = outer;
     }
   }

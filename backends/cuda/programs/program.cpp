@@ -219,7 +219,7 @@ std::string Program::text(const std::vector<bool>& wanted, Code compute) const {
   return text;
 }
 
-uint64_t number_bits(const void* args, const Program::Slot& scalar, Code compute) {
+uint64_t number_bits(const void* args, const Program::Argument& scalar, Code compute) {
   mt_node node{};
   node.field = scalar.field;
   node.offset = scalar.offset;

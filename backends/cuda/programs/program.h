@@ -31,7 +31,7 @@ class Program {
  public:
   explicit Program(const mt_program& program);
 
-  struct Slot {
+  struct Argument {
     int32_t node;
     uint32_t offset;  // in the argument struct
     int32_t type;     // MT_TYPE_*
@@ -40,9 +40,9 @@ class Program {
   std::string base;  // "add", for errors
   std::string name;  // "add.Tensor"
   std::vector<mt_node> nodes;
-  std::vector<Slot> inputs;   // in node order
-  std::vector<Slot> scalars;  // likewise
-  std::vector<Slot> outputs;
+  std::vector<Argument> inputs;   // in node order
+  std::vector<Argument> scalars;  // likewise
+  std::vector<Argument> outputs;
   std::string fold;  // empty: pointwise
   int32_t step;
   uint32_t dim_offset;
@@ -65,7 +65,7 @@ class Program {
 };
 
 // A number as the kernel's parameter of a node of this type: 8 bytes, the value in the lower ones.
-uint64_t number_bits(const void* args, const Program::Slot& scalar, Code compute);
+uint64_t number_bits(const void* args, const Program::Argument& scalar, Code compute);
 // The same of a count.
 uint64_t count_bits(int64_t count, int32_t type, Code compute);
 // The element of a HOST operand, converted to the type of the node.

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/pack.cuh"
-#include "backends/cuda/kernel/strided.cuh"
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/pack.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/random/philox.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
@@ -70,9 +70,9 @@ struct Integers {
 
 template <class T, class Make>
 __global__ void __launch_bounds__(256)
-    fill_random(Strided<1> walk, bool contiguous, philox::Stream stream, Make make, T* out) {
+    fill_random(Strided<1> loop, bool contiguous, philox::Stream stream, Make make, T* out) {
   stream.start();
-  const int64_t blocks = (walk.numel + 3) / 4;
+  const int64_t blocks = (loop.numel + 3) / 4;
   for (int64_t b = first_element(); b < blocks; b += grid_step()) {
     const uint4 first = stream.block(b);
     uint4 second{};
@@ -82,15 +82,15 @@ __global__ void __launch_bounds__(256)
     Pack<T, 4> values;
 #pragma unroll
     for (int k = 0; k < 4; ++k) values.at[k] = make(stream, 4 * b + k, bits[k], more[k]);
-    if (contiguous && 4 * b + 4 <= walk.numel) {
+    if (contiguous && 4 * b + 4 <= loop.numel) {
       *reinterpret_cast<Pack<T, 4>*>(out + 4 * b) = values;
       continue;
     }
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      if (4 * b + k >= walk.numel) break;
+      if (4 * b + k >= loop.numel) break;
       int64_t at[1];
-      walk.offsets(4 * b + k, at);
+      loop.offsets(4 * b + k, at);
       out[at[0]] = values.at[k];
     }
   }
@@ -99,8 +99,8 @@ __global__ void __launch_bounds__(256)
 Strided<1> in_order(const TensorView& tensor) {
   return make_strided<1>(tensor.shape(), {tensor}, sdk::Order::kRowMajor);
 }
-bool flat(const Strided<1>& walk) {
-  return walk.ndim == 0 || (walk.ndim == 1 && walk.stride[0][0] == 1);
+bool flat(const Strided<1>& loop) {
+  return loop.ndim == 0 || (loop.ndim == 1 && loop.stride[0][0] == 1);
 }
 
 template <class T, class Make>
@@ -108,9 +108,9 @@ void fill(mt_ctx& ctx, const mt_tensor* self, const mt_random& generator, const 
           const char* name) {
   const TensorView out = self;
   if (out.numel() == 0) return;
-  const Strided<1> walk = in_order(out);
-  const bool contiguous = flat(walk) && aligned(out.raw(), sizeof(Pack<T, 4>));
-  launch(ctx, name, fill_random<T, Make>, grid_for(ctx, (walk.numel + 3) / 4, 256), walk,
+  const Strided<1> loop = in_order(out);
+  const bool contiguous = flat(loop) && aligned(out.raw(), sizeof(Pack<T, 4>));
+  launch(ctx, name, fill_random<T, Make>, grid_for(ctx, (loop.numel + 3) / 4, 256), loop,
          contiguous, philox::Stream(generator), make, out.data<T>());
 }
 

@@ -8,13 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/cuda/common/counters.h"
 #include "backends/cuda/programs/compile.h"
 #include "backends/cuda/programs/compiler.h"
-#include "backends/cuda/programs/program_kernel.h"
 #include "backends/cuda/programs/kernels.h"
 #include "backends/cuda/programs/loop.h"
 #include "backends/cuda/programs/program.h"
-#include "backends/cuda/reduce/counters.h"
+#include "backends/cuda/programs/program_kernel.h"
 #include "backends/cuda/reduce/text.h"
 #include "backends/cuda/registry.h"
 #include "mytorch/backend/error.h"
@@ -108,8 +108,8 @@ class Variant {
       base.set(kCompute, compute);
       int byte = kOperands;
       std::vector<sdk::TensorView> shaped;
-      for (const Program::Slot& slot : program.inputs) {
-        const mt_tensor* t = sdk::tensor_at(args, slot.offset);
+      for (const Program::Argument& argument : program.inputs) {
+        const mt_tensor* t = sdk::tensor_at(args, argument.offset);
         const int at = byte++;
         if (t == nullptr) continue;
         shaped.emplace_back(t);
@@ -120,8 +120,8 @@ class Variant {
         inputs.push_back({t, code_of(t->dl.dtype)});
         base.set(at, operand_key(Kind::kElements, inputs.back().type));
       }
-      for (const Program::Slot& slot : program.outputs) {
-        const mt_tensor* t = sdk::tensor_at(args, slot.offset);
+      for (const Program::Argument& argument : program.outputs) {
+        const mt_tensor* t = sdk::tensor_at(args, argument.offset);
         const int at = byte++;
         if (t == nullptr) continue;
         outputs.push_back({t, code_of(t->dl.dtype)});
@@ -162,10 +162,10 @@ class Variant {
         }
       }
       const bool ordered = program.fold == "argmax" || program.fold == "argmin";
-      const int walked = static_cast<int>(inputs.size());
-      reduced = Loop(reduced_shape, reduced_strides, walked,
+      const int num_inputs = static_cast<int>(inputs.size());
+      reduced = Loop(reduced_shape, reduced_strides, num_inputs,
                      ordered ? Loop::Order::kShape : Loop::Order::kMemory);
-      kept = Loop(kept_shape, kept_strides, walked + static_cast<int>(outputs.size()),
+      kept = Loop(kept_shape, kept_strides, num_inputs + static_cast<int>(outputs.size()),
                   Loop::Order::kMemory);
       count = reduced.numel();
     }
@@ -262,8 +262,8 @@ class Variant {
     }
 
     void write_scalars(Params& params) const {
-      for (const Program::Slot& slot : program.scalars) {
-        params.word(number_bits(args, slot, compute));
+      for (const Program::Argument& argument : program.scalars) {
+        params.word(number_bits(args, argument, compute));
       }
     }
     void write_outputs(Params& params) const {
@@ -277,10 +277,10 @@ class Variant {
     // Numbers of operands in `kept`.
     std::vector<int> numbers(bool with_inputs, bool with_outputs) const {
       std::vector<int> list;
-      const int walked = static_cast<int>(inputs.size());
-      for (int k = 0; with_inputs && k < walked; ++k) list.push_back(k);
+      const int num_inputs = static_cast<int>(inputs.size());
+      for (int k = 0; with_inputs && k < num_inputs; ++k) list.push_back(k);
       for (int k = 0; with_outputs && k < static_cast<int>(outputs.size()); ++k) {
-        list.push_back(walked + k);
+        list.push_back(num_inputs + k);
       }
       return list;
     }
@@ -299,7 +299,7 @@ class Variant {
       key.set(kReducedDims, static_cast<uint8_t>(reduced.dims()));
       key.set(kFlags, static_cast<uint8_t>((is_split ? kSplit : 0) | (kept.wide() ? kWideKept : 0) |
                                            (reduced.wide() ? kWideReduced : 0) |
-                                           (is_split && exceeds_caches() ? kOnce : 0)));
+                                           (is_split && exceeds_caches() ? kStreaming : 0)));
       return key;
     }
 
@@ -314,11 +314,11 @@ class Variant {
     // `splits`: how many blocks share what is reduced; 0: the kernel is not split.
     void queue(Function function, bool columns, int64_t splits) {
       Params params;
-      for (const Program::Slot& slot : program.inputs) {
-        const mt_tensor* t = sdk::tensor_at(args, slot.offset);
+      for (const Program::Argument& argument : program.inputs) {
+        const mt_tensor* t = sdk::tensor_at(args, argument.offset);
         if (t == nullptr) continue;
         if ((t->flags & MT_TENSOR_HOST) != 0) {
-          params.word(operand_bits(t, slot.type, compute));
+          params.word(operand_bits(t, argument.type, compute));
         } else {
           params.pointer(sdk::TensorView(t).raw());
         }

@@ -79,7 +79,7 @@ class Text {
   struct Operand {
     Kind kind;
     Code type;
-    const Program::Slot* slot;
+    const Program::Argument* argument;
     std::string name;
   };
 
@@ -87,15 +87,15 @@ class Text {
   std::string value(int32_t type) const { return value_name(type, compute_); }
   static std::string v(int32_t node) { return "v" + std::to_string(node); }
   bool is_read(const Operand& o) const {
-    return o.kind == Kind::kElements && steps_[static_cast<size_t>(o.slot->node)];
+    return o.kind == Kind::kElements && steps_[static_cast<size_t>(o.argument->node)];
   }
-  int num_walked() const {
+  int num_strided() const {
     int n = 0;
     for (const Operand& o : inputs_) n += o.kind == Kind::kElements ? 1 : 0;
     return n;
   }
-  std::string walk(int operands, int dims, uint8_t wide) const {
-    return "Walk<" + std::to_string(operands) + ", " + std::to_string(dims) + ", " +
+  std::string strided(int operands, int dims, uint8_t wide) const {
+    return "Strided<" + std::to_string(operands) + ", " + std::to_string(dims) + ", " +
            ((key_.get(kFlags) & wide) != 0 ? "true>" : "false>");
   }
 
@@ -105,26 +105,26 @@ class Text {
       if (o.kind == Kind::kElements) {
         add("  const " + std::string(type_name(o.type)) + "* " + o.name + ";");
       } else if (o.kind == Kind::kNumber) {
-        add("  Slot<" + value(o.slot->type) + "> " + o.name + ";");
+        add("  Scalar<" + value(o.argument->type) + "> " + o.name + ";");
       }
     }
-    for (const Program::Slot& s : program_.scalars) {
-      add("  Slot<" + value(s.type) + "> s" + std::to_string(s.node) + ";");
+    for (const Program::Argument& s : program_.scalars) {
+      add("  Scalar<" + value(s.type) + "> s" + std::to_string(s.node) + ";");
     }
     for (const Operand& o : outputs_) {
       add("  " + std::string(type_name(o.type)) + "* " + o.name + ";");
     }
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
       if (std::string_view(program_.nodes[i].op) != "count") continue;
-      add("  Slot<" + value(program_.nodes[i].type) + "> n" + std::to_string(i) + ";");
+      add("  Scalar<" + value(program_.nodes[i].type) + "> n" + std::to_string(i) + ";");
     }
     add("  i64 kept;");
     add("  i64 reduced;");
     if (program_.divides(compute_)) add("  Faults faults;");
     const int outputs = static_cast<int>(outputs_.size());
-    const int inputs = num_walked();
-    add("  " + walk(inputs + outputs, key_.get(kKeptDims), kWideKept) + " results;");
-    add("  " + walk(inputs, key_.get(kReducedDims), kWideReduced) + " elements;");
+    const int inputs = num_strided();
+    add("  " + strided(inputs + outputs, key_.get(kKeptDims), kWideKept) + " results;");
+    add("  " + strided(inputs, key_.get(kReducedDims), kWideReduced) + " elements;");
     if (form_ == kColumns) add("  i64 apart[" + std::to_string(outputs) + "];");
     if (split_) {
       add("  S* states;");
@@ -134,7 +134,7 @@ class Text {
   }
 
   void scalars(const std::vector<bool>& wanted) {
-    for (const Program::Slot& s : program_.scalars) {
+    for (const Program::Argument& s : program_.scalars) {
       if (!wanted[static_cast<size_t>(s.node)]) continue;
       add("  const " + value(s.type) + " " + v(s.node) + " = p.s" + std::to_string(s.node) +
           ".value;");
@@ -146,13 +146,13 @@ class Text {
     const int32_t root = program_.step;
     std::string arguments = "const P& p";
     for (const Operand& o : inputs_) {
-      if (is_read(o)) arguments += ", const " + value(o.slot->type) + " " + v(o.slot->node);
+      if (is_read(o)) arguments += ", const " + value(o.argument->type) + " " + v(o.argument->node);
     }
     add("FN " + value(program_.nodes[static_cast<size_t>(root)].type) + " step(" + arguments +
         ") {");
     for (const Operand& o : inputs_) {
-      if (is_read(o) || !steps_[static_cast<size_t>(o.slot->node)]) continue;
-      add("  const " + value(o.slot->type) + " " + v(o.slot->node) + " = " +
+      if (is_read(o) || !steps_[static_cast<size_t>(o.argument->node)]) continue;
+      add("  const " + value(o.argument->type) + " " + v(o.argument->node) + " = " +
           (o.kind == Kind::kNumber ? "p." + o.name + ".value" : std::string("0")) + ";");
     }
     scalars(steps_);
@@ -187,7 +187,7 @@ class Text {
     }
     text_ += program_.text(ends_, compute_);
     for (const Operand& o : outputs_) {
-      add("  *" + o.name + " = convert<" + type_name(o.type) + ">(" + v(o.slot->node) + ");");
+      add("  *" + o.name + " = convert<" + type_name(o.type) + ">(" + v(o.argument->node) + ");");
     }
     add("}");
   }
@@ -201,13 +201,13 @@ class Text {
     }
     add("#pragma unroll");
     add("      for (int u = 0; u < " + u + "; ++u) {");
-    add("        i64 to[" + std::to_string(num_walked()) + "];");
+    add("        i64 to[" + std::to_string(num_strided()) + "];");
     add("        offsets(p.elements, r + u * threads, to);");
-    const std::string load = (key_.get(kFlags) & kOnce) != 0 ? "load_once" : "load";
-    int walked = 0;
+    const std::string load = (key_.get(kFlags) & kStreaming) != 0 ? "load_streaming" : "load";
+    int index = 0;
     for (const Operand& o : inputs_) {
       if (o.kind != Kind::kElements) continue;
-      const std::string at = std::to_string(walked++);
+      const std::string at = std::to_string(index++);
       if (is_read(o)) {
         add("        a_" + o.name + "[u] = " + load + "<V>(" + o.name + " + to[" + at + "]);");
       }
@@ -221,9 +221,9 @@ class Text {
     for (const Operand& o : inputs_) {
       if (!is_read(o)) continue;
       const std::string element = "a_" + o.name + "[u].at[k]";
-      call += o.slot->type == MT_TYPE_COMPUTE
+      call += o.argument->type == MT_TYPE_COMPUTE
                   ? ", input<" + std::string(type_name(compute_)) + ">(" + element + ")"
-                  : ", convert<" + value(o.slot->type) + ">(" + element + ")";
+                  : ", convert<" + value(o.argument->type) + ">(" + element + ")";
     }
     add("          s[k].push(" + call + "), " +
         (rows ? "(r + u * threads) * V + k" : "r + u * threads") + ");");
@@ -235,7 +235,7 @@ class Text {
     const bool rows = form_ == kRows;
     const std::string across = rows ? "y" : "x";  // results
     const std::string along = rows ? "x" : "y";   // what is reduced
-    const int inputs = num_walked();
+    const int inputs = num_strided();
     const int outputs = static_cast<int>(outputs_.size());
     add("  constexpr int V = " + std::to_string(key_.get(kRun)) +
         ", U = " + std::to_string(kReduceUnroll) + ";");
@@ -248,10 +248,10 @@ class Text {
     add("  for (int k = 0; k < V; ++k) s[k].clear();");
     add("  if (live) {");
     add("    offsets(p.results, result, at);");
-    int walked = 0;
+    int index = 0;
     for (const Operand& o : inputs_) {
       if (o.kind != Kind::kElements) continue;
-      const std::string number = std::to_string(walked++);
+      const std::string number = std::to_string(index++);
       if (!is_read(o)) continue;
       add("    const " + std::string(type_name(o.type)) + "* const " + o.name + " = p." + o.name +
           " + at[" + number + "];");

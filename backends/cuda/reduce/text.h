@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include "backends/cuda/pointwise/text.h"
-#include "backends/cuda/programs/kernels.h"
+#include "backends/cuda/programs/key.h"
 #include "backends/cuda/programs/program.h"
 
 namespace mytorch::cuda {
@@ -19,7 +18,7 @@ inline constexpr int kDevice = 0, kCompute = 1, kForm = 2, kRun = 3, kKeptDims =
 inline constexpr uint8_t kRows = 0, kColumns = 1;
 // What is reduced is shared by blockIdx.y, each of which leaves states, and the last of which joins
 // them, always in the same order; sizes from 2^31 on; operands that no cache holds.
-inline constexpr uint8_t kSplit = 1, kWideKept = 2, kWideReduced = 4, kOnce = 8;
+inline constexpr uint8_t kSplit = 1, kWideKept = 2, kWideReduced = 4, kStreaming = 8;
 }  // namespace reduce_key
 
 inline constexpr int kReduceThreads = 256;  // the prelude's kThreads
@@ -29,8 +28,8 @@ inline constexpr int kReduceUnroll = 4;     // loads of a thread in flight
 // the scalars, each output wanted, each "count", how many results (or runs of them), what is
 // reduced (or runs of it), the Faults of a program that divides integers; the walk over results, of
 // inputs and outputs; the walk over what is reduced, of inputs; kColumns: of each output the step
-// between results of a run; kSplit: room for a state of each result and blockIdx.y, and a counter
-// for each blockIdx.x.
+// between results of a run; kSplit: storage for a state of each result and blockIdx.y, and a
+// counter for each blockIdx.x.
 std::string reduce_text(const Program& program, const Key& key);
 
 // Bytes of a state.

@@ -60,4 +60,10 @@ struct Faults {
 #endif
 };
 
+// The index check of an operator's kernel, for a dimension of `size` elements. `site` is
+// fault_site("gather").
+inline Faults faults_of(const mt_ctx& ctx, uint32_t site, int64_t dim, int64_t size) {
+  return {fault_of(ctx), site, static_cast<uint32_t>(dim), size};
+}
+
 }  // namespace mytorch::cuda

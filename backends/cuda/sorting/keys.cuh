@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "backends/cuda/kernel/element.cuh"
+#include "backends/cuda/common/element.cuh"
 
 namespace mytorch::cuda {
 

@@ -8,8 +8,8 @@
 #include <cub/block/block_radix_sort.cuh>
 #include <cub/device/device_radix_sort.cuh>
 
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/lines.h"
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/lines.h"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
 #include "backends/cuda/sorting/keys.cuh"
@@ -65,11 +65,11 @@ struct Request {
 template <class K, int kItems>
 __global__ void __launch_bounds__(kThreads) sort_lines(Request request) {
   using Sort = cub::BlockRadixSort<K, kThreads, kItems, uint16_t>;
-  __shared__ typename Sort::TempStorage room;
+  __shared__ typename Sort::TempStorage storage;
   const int64_t n = request.lines.size[0];
-  for (int64_t line = blockIdx.x; line < request.lines.walk.numel; line += gridDim.x) {
+  for (int64_t line = blockIdx.x; line < request.lines.loop.numel; line += gridDim.x) {
     int64_t at[3];
-    request.lines.walk.offsets(line, at);
+    request.lines.loop.offsets(line, at);
     K keys[kItems];
     uint16_t positions[kItems];
 #pragma unroll
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads) sort_lines(Request request) {
                           request.bits, request.descending)
                 : ~K(0);
     }
-    Sort(room).SortBlockedToStriped(keys, positions, 0, request.bits);
+    Sort(storage).SortBlockedToStriped(keys, positions, 0, request.bits);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const int rank = i * kThreads + threadIdx.x;
@@ -100,7 +100,7 @@ __global__ void make_keys(Request request, int64_t first, int64_t count, K* keys
   const int64_t n = request.lines.size[0];
   for (int64_t i = first_element(); i < count * n; i += grid_step()) {
     int64_t at[3];
-    request.lines.walk.offsets(first + i / n, at);
+    request.lines.loop.offsets(first + i / n, at);
     keys[i] = ordered(key_of<K>(request.self, at[0] + i % n * request.lines.step[0], request.dtype),
                       request.bits, request.descending);
     positions[i] = static_cast<uint32_t>(i);
@@ -120,7 +120,7 @@ __global__ void put_sorted(Request request, int64_t first, int64_t count,
   for (int64_t i = first_element(); i < count * keep; i += grid_step()) {
     const int64_t line = i / keep, rank = i % keep;
     int64_t at[3];
-    request.lines.walk.offsets(first + line, at);
+    request.lines.loop.offsets(first + line, at);
     request.put(at, rank, positions[line * n + rank] - line * n);
   }
 }
@@ -132,8 +132,8 @@ void sort_pairs(mt_ctx& ctx, cub::DoubleBuffer<K>& keys, cub::DoubleBuffer<uint3
   use_device(ctx);
   CUDA(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys, values, static_cast<int>(n), 0, bits,
                                        stream_of(ctx)));
-  void* room = scratch_bytes(ctx, bytes);
-  CUDA(cub::DeviceRadixSort::SortPairs(room, bytes, keys, values, static_cast<int>(n), 0, bits,
+  void* storage = scratch_bytes(ctx, bytes);
+  CUDA(cub::DeviceRadixSort::SortPairs(storage, bytes, keys, values, static_cast<int>(n), 0, bits,
                                        stream_of(ctx)));
   if (synchronous) queued(ctx, "DeviceRadixSort");
 }
@@ -148,18 +148,18 @@ void sort_long(mt_ctx& ctx, const Request& request) {
   const bool together = lines > 4;
   const int64_t batch = together ? std::clamp<int64_t>(kMost / n, 1, lines) : 1;
   K* key_room = scratch<K>(ctx, 2 * batch * n);
-  uint32_t* room = scratch<uint32_t>(ctx, (together ? 4 : 2) * batch * n);
+  uint32_t* storage = scratch<uint32_t>(ctx, (together ? 4 : 2) * batch * n);
   for (int64_t first = 0; first < lines; first += batch) {
     const int64_t count = std::min(batch, lines - first);
     const int64_t numel = count * n;
     cub::DoubleBuffer<K> keys(key_room, key_room + numel);
-    cub::DoubleBuffer<uint32_t> positions(room, room + numel);
+    cub::DoubleBuffer<uint32_t> positions(storage, storage + numel);
     const Grid grid = grid_for(ctx, numel, 256);
     launch(ctx, "sort", make_keys<K>, grid, request, first, count, keys.Current(),
            positions.Current());
     sort_pairs(ctx, keys, positions, numel, request.bits);
     if (count > 1) {
-      cub::DoubleBuffer<uint32_t> line_of(room + 2 * numel, room + 3 * numel);
+      cub::DoubleBuffer<uint32_t> line_of(storage + 2 * numel, storage + 3 * numel);
       launch(ctx, "sort", make_lines_of, grid, n, numel,
              static_cast<const uint32_t*>(positions.Current()), line_of.Current());
       sort_pairs(ctx, line_of, positions, numel, std::bit_width(static_cast<uint32_t>(count - 1)));

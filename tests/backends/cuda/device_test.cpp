@@ -1,5 +1,5 @@
 // What the contract asks of the device: memory, copies, streams, events.
-#include "backends/cuda/runtime/device.h"
+#include "backends/cuda/device/device.h"
 
 #include <cstdint>
 #include <cstring>

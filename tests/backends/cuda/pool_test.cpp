@@ -1,5 +1,5 @@
 // The caching allocator, over memory that only counts: no GPU is needed.
-#include "backends/cuda/runtime/pool.h"
+#include "backends/cuda/memory/pool.h"
 
 #include <gtest/gtest.h>
 

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/common/counters.h"
 #include "backends/cuda/programs/kernels.h"
-#include "backends/cuda/reduce/counters.h"
 #include "backends/cuda/runtime/faults.h"
 #include "mytorch/backend/error.h"
 

@@ -24,11 +24,11 @@ Key key_of(const Program& program, Code compute, uint8_t form, Kind input, int r
   key.set(kRun, static_cast<uint8_t>(run));
   if (form != kLine) key.set(kDims, 2);
   int byte = kOperands;
-  for (const auto& slot : program.inputs) {
-    key.set(byte++, operand_key(input, stored(slot.type, compute)));
+  for (const auto& argument : program.inputs) {
+    key.set(byte++, operand_key(input, stored(argument.type, compute)));
   }
-  for (const auto& slot : program.outputs) {
-    key.set(byte++, operand_key(Kind::kElements, stored(slot.type, compute)));
+  for (const auto& argument : program.outputs) {
+    key.set(byte++, operand_key(Kind::kElements, stored(argument.type, compute)));
   }
   return key;
 }
@@ -55,7 +55,7 @@ TEST(PointwiseText, EveryProgramInBfloat16) {
 }
 TEST(PointwiseText, EveryProgramInInt64) { compile_all(kInt64, kLine, Kind::kSingle, 2); }
 TEST(PointwiseText, EveryProgramInBool) { compile_all(kBool, kWide, Kind::kElements, 1); }
-TEST(PointwiseText, EveryProgramInTiles) { compile_all(kFloat16, kTiled, Kind::kTurned, 1); }
+TEST(PointwiseText, EveryProgramInTiles) { compile_all(kFloat16, kTiled, Kind::kTransposed, 1); }
 TEST(PointwiseText, EveryProgramOfAnyTypes) { compile_all(kFloat32, kAny, Kind::kElements, 1); }
 TEST(PointwiseText, EveryProgramOfNumbers) { compile_all(kInt8, kLine, Kind::kNumber, 1); }
 
@@ -70,7 +70,7 @@ TEST(PointwiseText, OfAdd) {
 struct P {
   const bf16* i0;
   const bf16* i1;
-  Slot<float> s2;
+  Scalar<float> s2;
   bf16* o0;
   i64 n;
 };

@@ -30,10 +30,10 @@ void compile_all(Code compute, uint8_t form, uint8_t flags, int run) {
       for (size_t i = 0; i < program.inputs.size(); ++i) {
         key.set(byte++, operand_key(Kind::kElements, compute));
       }
-      for (const Program::Slot& slot : program.outputs) {
-        const Code type = slot.type == MT_TYPE_BOOL    ? kBool
-                          : slot.type == MT_TYPE_INDEX ? kInt64
-                                                       : compute;
+      for (const Program::Argument& argument : program.outputs) {
+        const Code type = argument.type == MT_TYPE_BOOL    ? kBool
+                          : argument.type == MT_TYPE_INDEX ? kInt64
+                                                           : compute;
         key.set(byte++, operand_key(Kind::kElements, type));
       }
       joined.add(reduce_text(program, key));
