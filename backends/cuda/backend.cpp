@@ -26,12 +26,12 @@ const KernelEntries& kernels() {
   return *all;
 }
 
-// Why there is nothing to run on; "" where there is.
+// Returns why this process cannot use a GPU, or "" if it can.
 std::string why_not() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count > 0) return "";
-  cudaGetLastError();  // is not to be found by the next call
+  cudaGetLastError();  // clears the error for the next call
   if (status == cudaErrorInsufficientDriver) {
     return "no NVIDIA driver, or one that is older than this CUDA runtime";
   }

@@ -1,6 +1,6 @@
-// mytorch_cuda_ahead FOLDER CAPABILITY...: compiles kernels that most programs need, so that they
-// need not be compiled when they are first called: every pointwise program on contiguous operands,
-// and every reduction along rows and columns, of float32 and bfloat16.
+// mytorch_cuda_ahead FOLDER CAPABILITY...: compiles the most common kernels, so that they need not
+// be compiled on their first call: every pointwise program on contiguous operands, and every
+// reduction along rows and columns, for float32 and bfloat16.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -20,7 +20,7 @@ Code stored(int32_t type, Code compute) {
   return type == MT_TYPE_BOOL ? kBool : type == MT_TYPE_INDEX ? kInt64 : compute;
 }
 
-// Operands of the types that the program gives them.
+// Sets the operands to the types that the program gives them.
 void set_operands(const Program& program, Code compute, int first, Key& key) {
   for (const auto* arguments : {&program.inputs, &program.outputs}) {
     for (const Program::Argument& argument : *arguments) {

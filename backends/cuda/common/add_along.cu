@@ -12,7 +12,7 @@ namespace {
 
 using sdk::TensorView;
 
-// Between neighbours of a line, and how long it is.
+// Strides along a line, and its length.
 struct Along {
   int64_t index, src, acc, length;
 };
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(128)
           value = -1;
         }
       }
-      // The lanes that have the same target; the first of them adds for all.
+      // Lanes with the same target; the first of them adds for all, in order.
       const unsigned same = __match_any_sync(kAll, static_cast<unsigned long long>(value));
       const bool first_of = value >= 0 && (same & ((1u << lane) - 1)) == 0;
       A* to = acc + at[2] + value * along.acc;
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(128)
         }
       }
       if (first_of) *to = sum_as<A>(sum);
-      __syncwarp();  // the next 32 may read what was written
+      __syncwarp();  // the next 32 elements may read these results
     }
   }
 }

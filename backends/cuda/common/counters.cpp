@@ -36,7 +36,7 @@ uint32_t* counters_of(mt_ctx& ctx) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   CUDA(cudaStreamIsCapturing(stream_of(ctx), &status));
   if (status != cudaStreamCaptureStatusNone) {
-    // The graph may run beside the stream that it was recorded on.
+    // The graph may run concurrently with the stream on which it was captured.
     void* data = scratch_bytes(ctx, kBytes);
     CUDA(cudaMemsetAsync(data, 0, kBytes, stream_of(ctx)));
     return static_cast<uint32_t*>(data);

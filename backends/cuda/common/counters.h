@@ -1,4 +1,4 @@
-// Counters that kernels find at 0 and leave at 0.
+// Counters that are 0 before and after each kernel.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace mytorch::cuda {
 
 inline constexpr int64_t kCounters = 4096;
 
-// Those of the context's stream; while it is recorded, the graph's own.
+// Returns kCounters counters of the context's stream, or of the graph during a capture.
 uint32_t* counters_of(mt_ctx& ctx);
 
 }  // namespace mytorch::cuda

@@ -13,7 +13,7 @@
 
 namespace mytorch::cuda {
 
-// What the device computes with where an element is an SDK type: __half for sdk::Half.
+// The device's type for an element of an SDK type: __half for sdk::Half.
 template <class T>
 struct OnDevice {
   using type = T;
@@ -32,7 +32,7 @@ using on_device = typename OnDevice<T>::type;
 template <class T>
 inline constexpr bool is_half = std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>;
 
-// Calls f(sdk::TypeTag<T>{}) with the device's type of a dtype, as sdk::visit_dtype does.
+// Calls f(sdk::TypeTag<T>{}) with the device's type of a dtype, like sdk::visit_dtype.
 template <class F>
 decltype(auto) visit_type(mt_dtype dtype, F&& f) {
   return sdk::visit_dtype(dtype, [&](auto tag) -> decltype(auto) {
@@ -57,11 +57,11 @@ template <class T>
 __device__ inline T widen(T x) {
   return x;
 }
-// The type in which elements of T are computed with.
+// The type in which elements of T are computed.
 template <class T>
 using Wide = std::conditional_t<is_half<T>, float, T>;
 
-// ATen's conversion: see sdk::convert for the rules.
+// Converts as ATen does; see sdk::convert for the rules.
 template <class To, class From>
 __device__ inline To convert(From from) {
   if constexpr (std::is_same_v<To, From>) {
@@ -83,7 +83,7 @@ __device__ inline To convert(From from) {
   }
 }
 
-// An element whose type is known when the kernel runs; `key` is its dtype_key. For operands that
+// Loads an element whose type is known only at run time; `key` is its dtype_key. For operands that
 // are a small part of what a kernel reads.
 template <class To>
 __device__ __forceinline__ To load_any(const void* data, int64_t at, uint32_t key) {
@@ -105,7 +105,7 @@ __device__ __forceinline__ To load_any(const void* data, int64_t at, uint32_t ke
   }
   return To();
 }
-// The same of a floating element that is written.
+// Stores an element whose floating-point type is known only at run time.
 template <class From>
 __device__ __forceinline__ void store_any(void* data, int64_t at, uint32_t key, From value) {
   switch (key) {
@@ -121,7 +121,7 @@ __device__ __forceinline__ void store_any(void* data, int64_t at, uint32_t key, 
   }
 }
 
-// An index of any integer type.
+// Loads an index of any integer type.
 __device__ __forceinline__ int64_t load_index(const void* data, int64_t at, uint32_t key) {
   switch (key) {
     case sdk::dtype_key(sdk::dtype_of<int64_t>):
@@ -137,7 +137,7 @@ __device__ __forceinline__ int64_t load_index(const void* data, int64_t at, uint
   }
 }
 
-// The elements that a thread goes over, the grid striding over them.
+// First element and step of a grid-stride loop.
 __device__ __forceinline__ int64_t first_element() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
@@ -145,13 +145,13 @@ __device__ __forceinline__ int64_t grid_step() {
   return static_cast<int64_t>(gridDim.x) * blockDim.x;
 }
 
-// The type of sums: float for the 16-bit floats; unsigned for integers, so that they wrap; bools
-// are counted.
+// The accumulator type: float for the 16-bit floats; unsigned for integers, so that sums wrap;
+// bools are counted.
 template <class T>
 using Sum = std::conditional_t<is_float<T>, Wide<T>,
                                std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>>;
 
-// A sum as an element. Any count makes a bool true.
+// Converts a sum to an element. Any nonzero count makes a bool true.
 template <class T>
 __device__ __forceinline__ T sum_as(Sum<T> sum) {
   if constexpr (std::is_same_v<T, bool>) {

@@ -1,5 +1,5 @@
-// Operands seen as lines along one dimension: a loop over the lines, and the step between
-// neighbours of a line in each operand.
+// Operands split into lines along one dimension: a loop over the lines, and the stride and size of
+// a line in each operand.
 #pragma once
 
 #include <array>
@@ -15,12 +15,12 @@ template <int N>
 struct Lines {
   Strided<N> loop;  // over the lines
   int64_t step[N] = {};
-  int64_t size[N];  // of a line; 1 for an operand without dimensions
+  int64_t size[N];  // of a line; 1 for a 0-dim operand
 
   int64_t count() const { return loop.numel; }
 };
 
-// Of operands that agree in every other dimension.
+// Returns the lines of operands whose sizes agree in every other dimension.
 template <int N>
 Lines<N> make_lines(const std::array<sdk::TensorView, N>& operands, int64_t dim,
                     sdk::Order order = sdk::Order::kMemory) {

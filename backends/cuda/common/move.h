@@ -1,4 +1,4 @@
-// Copies inside kernels, between any strides.
+// Copies between operands of any strides, for use within kernels.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace mytorch::cuda {
 
-// Elements of `from`, broadcast to the shape of `to`, into `to`. Of one dtype, or between float32
-// and the 16-bit floats. The two do not overlap.
+// Copies `from`, broadcast to the shape of `to`, into `to`. The dtypes are equal, or float32 and a
+// 16-bit float. The operands do not overlap. Throws Error(MT_ERROR_INTERNAL) for other dtypes.
 void move(mt_ctx& ctx, const sdk::TensorView& from, const sdk::TensorView& to);
 
-// Zeros.
+// Sets all elements to zero.
 void clear(mt_ctx& ctx, const sdk::TensorView& to);
 
-// A contiguous tensor of the shape of another one, in scratch memory.
+// A contiguous tensor with the shape of another tensor, in scratch memory.
 class ContiguousScratch {
  public:
   ContiguousScratch(mt_ctx& ctx, const sdk::TensorView& like, mt_dtype dtype);

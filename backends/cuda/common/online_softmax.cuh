@@ -1,5 +1,5 @@
-// Sums of powers of e in one pass, relative to the largest element so far (Milakov and Gimelshein,
-// 2018), and how rows that are longer than the registers are read and written.
+// Online softmax: sums of exponentials in one pass, relative to the running maximum (Milakov and
+// Gimelshein, 2018), and streaming accesses for rows that do not fit in registers.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ __device__ __forceinline__ double exponential(double x) { return exp(x); }
 __device__ __forceinline__ float logarithm(float x) { return logf(x); }
 __device__ __forceinline__ double logarithm(double x) { return log(x); }
 
-// e^(x - shift) for a result of T. The 16-bit types need no more than the hardware's 2^x gives.
+// Returns e^(x - shift) for a result of type T. The hardware's approximate 2^x is precise enough
+// for the 16-bit types.
 template <class T>
 __device__ __forceinline__ Wide<T> power(Wide<T> x, Wide<T> shift = 0) {
   if constexpr (is_half<T>) {
@@ -33,13 +34,13 @@ __device__ __forceinline__ Wide<T> power(Wide<T> x, Wide<T> shift = 0) {
   }
 }
 
-// The larger number; of a NaN and a number, the number.
+// Returns the larger number; of a NaN and a number, the number.
 __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ double larger(double a, double b) { return fmax(a, b); }
 
 template <class T, int kWidth, int kPacks>
 __device__ __forceinline__ Wide<T> largest_of(const Pack<T, kWidth> (&packs)[kPacks]) {
-  if constexpr (is_half<T> && kWidth % 2 == 0) {  // two at a time
+  if constexpr (is_half<T> && kWidth % 2 == 0) {  // two elements per instruction
     using Two = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
     const Two* const pairs = reinterpret_cast<const Two*>(packs);
     Two most = pairs[0];
@@ -57,14 +58,14 @@ __device__ __forceinline__ Wide<T> largest_of(const Pack<T, kWidth> (&packs)[kPa
   }
 }
 
-// The largest of what has been seen, NaNs apart, and the sum of the powers relative to it; 0 while
-// all was -inf. A NaN reaches the sum.
+// The running maximum, NaNs excluded, and the sum of exponentials relative to it; the sum is 0
+// while all elements are -inf. A NaN propagates through the sum.
 template <class T>
 struct PowerSum {
   using W = Wide<T>;
   W most = kLowest<W>, sum = 0;
 
-  // Brings the sum to another largest element, no smaller.
+  // Rescales the sum to a new maximum, which is not smaller.
   __device__ __forceinline__ void rise(W to) {
     sum *= power<T>(most, finite(to));
     most = to;
@@ -81,11 +82,11 @@ struct PowerSum {
   }
 
  private:
-  // Powers of -inf, and of nothing but it, are to be 0.
+  // Keeps exponentials of -inf at 0 even if the maximum is -inf.
   __device__ __forceinline__ static W finite(W x) { return x == kLowest<W> ? W(0) : x; }
 };
 
-// What is read for the last time and what is written makes storage in the caches first.
+// Streaming accesses (evict-first) for data that is not used again.
 template <class T, int kWidth>
 __device__ __forceinline__ Pack<T, kWidth> load_streaming(const T* from) {
   if constexpr (kWidth == kPack<T>) {
@@ -104,7 +105,7 @@ __device__ __forceinline__ void store_streaming(T* to, const Pack<T, kWidth>& pa
   }
 }
 
-// Nothing, for a largest element and for a sum of powers.
+// A pack of -inf: the neutral element of the maximum and of the sum of exponentials.
 template <class T, int kWidth>
 __device__ __forceinline__ Pack<T, kWidth> lowest_pack() {
   Pack<T, kWidth> pack;

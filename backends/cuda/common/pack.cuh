@@ -1,4 +1,4 @@
-// N neighbours of an operand, read and written at once.
+// N consecutive elements of an operand, loaded and stored with one access.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ struct alignas(sizeof(T) * N) Pack {
   T at[N];
 };
 
-// How many elements of T make 16 bytes.
+// The number of elements of T in 16 bytes.
 template <class T>
 inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 

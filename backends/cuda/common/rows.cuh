@@ -1,6 +1,6 @@
-// Rows held in registers: a row of contiguous elements belongs to a block (to a warp, several to a
-// block, where it is short), is read once, 16 bytes at a time where that is possible, and stays in
-// registers while it is gone over again.
+// Rows held in registers. A row of contiguous elements belongs to a block, or to a warp if it is
+// short. It is read once, with 16-byte accesses if possible, and stays in registers for further
+// passes.
 #pragma once
 
 #include <algorithm>
@@ -12,22 +12,24 @@
 
 namespace mytorch::cuda {
 
-// How rows of n elements are laid over threads: `packs` packs of `width` elements for each thread.
+// The assignment of rows of n elements to threads: `packs` packs of `width` elements per thread.
 struct RowShape {
   Grid grid;
   int width, packs;
 };
 
-inline constexpr int kFewPacks = 4, kManyPacks = 8;  // what kernels that hold one row use
+inline constexpr int kFewPacks = 4, kManyPacks = 8;  // for kernels that hold one row
 
-// Threads of a block that holds so many packs each, and so the registers of a thread.
+// The number of threads of a block whose threads hold kPacks packs each, which bounds the registers
+// per thread.
 template <int kPacks>
 inline constexpr int kRowThreads = kPacks <= 4 ? 512 : 1024;
-// How many such blocks a multiprocessor is to hold at least, where one row leaves the registers.
+// The least number of such blocks per multiprocessor, for kernels that hold one row.
 template <int kPacks>
 inline constexpr int kRowBlocks = kPacks <= 4 ? 2 : 1;
 
-// `whole`: rows are made of whole packs of 16 bytes. A width of 0: too long for registers.
+// `whole`: rows consist of whole 16-byte packs. The result has width 0 if a row does not fit in
+// registers.
 template <class T, int kFew = kFewPacks, int kMany = kManyPacks>
 RowShape row_shape(int64_t rows, int64_t n, bool whole) {
   RowShape shape{};
@@ -44,7 +46,7 @@ RowShape row_shape(int64_t rows, int64_t n, bool whole) {
   return shape;
 }
 
-// Calls f with the width and the packs as constants.
+// Calls f(width, packs) with both as integral constants.
 template <class T, int kFew = kFewPacks, int kMany = kManyPacks, class F>
 void with_row_shape(const RowShape& shape, F&& f) {
   if (shape.width == 1) {
@@ -71,8 +73,8 @@ struct Largest {
   }
 };
 
-// The values of a row's threads, combined in a fixed order: of a warp where rows are a warp each,
-// else of the block. `none` is neutral.
+// Combines the values of a row's threads in a fixed order: of a warp if rows belong to warps, else
+// of the block. `none` is the neutral element.
 template <class W, class Op>
 __device__ __forceinline__ W row_combine(W value, Op op, W none) {
 #pragma unroll
@@ -96,7 +98,7 @@ template <class W>
 __device__ __forceinline__ W row_sum(W value) {
   return row_combine(value, AddUp(), W(0));
 }
-// Two sums for the waiting of one.
+// Two sums with the barriers of one.
 template <class W>
 __device__ __forceinline__ void row_sums(W& a, W& b) {
   const auto add_lanes = [&] {
@@ -122,8 +124,8 @@ __device__ __forceinline__ void row_sums(W& a, W& b) {
   add_lanes();
 }
 
-// The part of a row of n elements that a thread holds, as it lies in memory: 16 bytes a pack,
-// whatever the type. `kFull`: rows fill the packs of all threads.
+// The part of a row of n elements that a thread holds, in the element's own type: one pack is 16
+// bytes. `kFull`: rows fill the packs of all threads.
 template <class T, int kWidth, int kPacks, bool kFull = false>
 struct OwnRow {
   Pack<T, kWidth> pack[kPacks];
@@ -139,8 +141,8 @@ struct OwnRow {
       if (holds(p, n)) pack[p] = *reinterpret_cast<const Pack<T, kWidth>*>(row + place(p));
     }
   }
-  // What was computed of the elements is computed again when it is used again, rather than kept in
-  // registers: nothing that the compiler knows of them holds any more.
+  // Makes the compiler recompute values derived from the elements rather than keep them in
+  // registers, by hiding that the elements are unchanged.
   __device__ __forceinline__ void forget() {
     if constexpr (sizeof(Pack<T, kWidth>) == 16) {
 #pragma unroll
@@ -150,7 +152,7 @@ struct OwnRow {
       }
     }
   }
-  // Calls f(x) with each element that lies in the row.
+  // Calls f(x) for each element of the thread's part of the row.
   template <class F>
   __device__ __forceinline__ void for_each(int64_t n, F&& f) const {
 #pragma unroll
@@ -160,7 +162,7 @@ struct OwnRow {
       for (int k = 0; k < kWidth; ++k) f(widen(pack[p].at[k]));
     }
   }
-  // Writes f(x) for each element x.
+  // Stores f(x, p, k) for each element x, with its pack and its position in it.
   template <class F>
   __device__ __forceinline__ void store(T* row, int64_t n, F&& f) const {
 #pragma unroll

@@ -1,5 +1,5 @@
-// Where element i of several strided operands of one shape lies, for any number of elements: with
-// divisions by multiplication below 2^31 elements, with 64-bit ones above.
+// Offsets of element i of several strided operands of one shape: with multiplications in place of
+// divisions below 2^31 elements, with 64-bit divisions above.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ template <int N>
 struct Strided {
   int64_t numel = 0;
   int32_t ndim = 0;
-  int32_t wide = 0;               // 2^31 elements and more
-  Divisor divisor[kStridedDims];  // innermost first, as the others
+  int32_t wide = 0;               // 2^31 elements or more
+  Divisor divisor[kStridedDims];  // innermost first, like size and stride
   int64_t size[kStridedDims] = {};
   int64_t stride[kStridedDims][N] = {};
 
@@ -37,7 +37,7 @@ struct Strided {
     }
     finish();
   }
-  // To be called after sizes have been changed.
+  // Recomputes numel and the divisors. Call this after changing sizes.
   void finish() {
     numel = 1;
     for (int d = 0; d < ndim; ++d) numel *= size[d];

@@ -1,5 +1,5 @@
-// Several strided operands of one shape, joined into as few dimensions as they allow, and where
-// element i of each lies. Made on the host, passed to kernels by value.
+// Offsets of element i of strided operands with collapsed dimensions. Created on the host, passed
+// to kernels by value.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,15 @@
 
 namespace mytorch::cuda {
 
-// Division of numbers below 2^31 by a number that the host knows: n / d = (n * factor >> 32) >>
-// shift (Granlund and Montgomery, 1994), with one addition in between.
+// Division of numbers below 2^31 by a number known to the host: n / d = (n * factor >> 32) >>
+// shift, with one addition in between (Granlund and Montgomery, 1994).
 struct Divisor {
   uint32_t by = 1;
   uint32_t factor = 1;
   uint32_t shift = 0;
 
   Divisor() = default;
-  explicit Divisor(uint32_t size) : by(std::max(size, 1u)) {  // of nothing, nothing is asked
+  explicit Divisor(uint32_t size) : by(std::max(size, 1u)) {  // 0 elements are never divided
     const uint32_t d = by;
     while (shift < 32 && (uint64_t{1} << shift) < d) ++shift;
     factor = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1);
@@ -28,16 +28,16 @@ struct Divisor {
 #endif
 };
 
-// N operands, at most kDims joined dimensions. Strides are in elements.
+// N operands with at most kDims collapsed dimensions. Strides are in elements.
 template <int N, int kDims>
 struct OffsetCalculator {
-  uint32_t numel = 0;  // below 2^31: larger calls are cut by the host
+  uint32_t numel = 0;  // below 2^31: the host splits larger calls
   int32_t ndim = 0;
   Divisor size[kDims];       // innermost first
   int64_t stride[kDims][N];  // innermost first
 
 #ifdef __CUDACC__
-  // Of the element of linear index i.
+  // Computes the offsets of the element with linear index i.
   __device__ void offsets(uint32_t i, int64_t (&at)[N]) const {
 #pragma unroll
     for (int k = 0; k < N; ++k) at[k] = 0;
@@ -56,16 +56,15 @@ struct OffsetCalculator {
 
 inline constexpr int64_t kMaxPart = int64_t{1} << 30;  // elements of a part
 
-// Cuts a loop into walks: dimensions that do not fit and sizes that are too large are run through
-// here, on the host. Calls f(const OffsetCalculator<N, kDims>&, const std::array<int64_t, N>&
-// offsets) for each piece of at most `most` elements; offsets, in elements, are those of its first
-// one.
+// Splits a loop into parts of at most `most` elements. Excess dimensions and sizes are iterated on
+// the host. Calls f(const OffsetCalculator<N, kDims>&, const std::array<int64_t, N>& offsets) for
+// each part; `offsets`, in elements, are those of its first element.
 template <int kDims, int N, class F>
 void for_each_part(const sdk::StridedLoop<N>& loop, F&& f, int64_t most = kMaxPart) {
   if (loop.numel() == 0) return;
   OffsetCalculator<N, kDims> part;
   part.numel = 1;
-  int outer = loop.ndim();  // dimensions that are left to the host
+  int outer = loop.ndim();  // dimensions iterated on the host
   while (outer > 0 && part.ndim < kDims && loop.shape()[outer - 1] <= most / part.numel) {
     const uint32_t size = static_cast<uint32_t>(loop.shape()[--outer]);
     part.size[part.ndim] = Divisor(size);
@@ -73,7 +72,7 @@ void for_each_part(const sdk::StridedLoop<N>& loop, F&& f, int64_t most = kMaxPa
     part.numel *= size;
     ++part.ndim;
   }
-  // The dimension that was too large, in pieces of a size that fits.
+  // The dimension that was too large, in chunks that fit.
   int64_t chunk = 1;
   if (outer > 0 && part.ndim < kDims) {
     chunk = std::min(most / part.numel, loop.shape()[outer - 1]);

@@ -1,4 +1,5 @@
-// The functions of a device have no context: their errors go to the host.
+// Error handling for the device functions of the contract, which have no context: errors go to the
+// host.
 #pragma once
 
 #include <utility>
@@ -9,7 +10,8 @@
 
 namespace mytorch::cuda {
 
-// Runs f() and returns MT_OK; an exception becomes its status, its message goes to the host.
+// Runs f() and returns MT_OK. For an exception, passes its message to the host and returns its
+// status.
 template <class F>
 int answer(F&& f) {
   return sdk::status_of(std::forward<F>(f), [](int status, const char* message) {
@@ -17,7 +19,7 @@ int answer(F&& f) {
     if (host != nullptr && host->set_error != nullptr) host->set_error(status, message);
   });
 }
-// The same for functions that return an object, or NULL.
+// Like answer(), for functions that return an object; NULL if f() throws.
 template <class F>
 void* object_or_null(F&& f) {
   void* object = nullptr;

@@ -27,8 +27,7 @@ bool is_pageable(const void* host) {
   return status != cudaSuccess || attributes.type == cudaMemoryTypeUnregistered;
 }
 
-// Up to here CUDA takes ordinary memory into its own queue at once; it is read when the call
-// returns.
+// CUDA copies up to this many bytes of pageable memory before the call returns.
 constexpr size_t kInline = 64 << 10;
 
 void copy_to_device(Gpu& device, char* to, const char* from, size_t bytes, cudaStream_t stream) {
@@ -79,7 +78,7 @@ int copy(void*, int32_t index, int32_t kind, void* to, const void* from, size_t 
     if (kind == MT_COPY_TO_DEVICE) {
       copy_to_device(gpu(index), target, source, bytes, on);
     } else if (kind == MT_COPY_TO_HOST) {
-      // To ordinary memory CUDA returns when all is there.
+      // A copy to pageable memory returns when it is complete.
       CUDA(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToHost, on));
     } else {
       CUDA(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToDevice, on));
@@ -88,7 +87,7 @@ int copy(void*, int32_t index, int32_t kind, void* to, const void* from, size_t 
   });
 }
 
-// Negative priorities go before 0, positive ones after it.
+// Streams with a negative priority run before those with 0, positive ones after.
 void* create_stream(void*, int32_t index, int32_t priority) {
   return object_or_null([&]() -> void* {
     use_device(index);
@@ -101,7 +100,7 @@ void* create_stream(void*, int32_t index, int32_t priority) {
   });
 }
 
-// Another stream may get the same handle: nothing of this one may be under way then.
+// A new stream may get the same handle, so no work of this one may still be running.
 void destroy_stream(void*, int32_t index, void* stream) {
   answer([&] {
     use_device(index);

@@ -1,4 +1,4 @@
-// What the contract asks of a device: memory, copies, streams, events (mt_device_ops).
+// The device functions of the contract (mt_device_ops): memory, copies, streams, events.
 #pragma once
 
 #include "mytorch/abi.h"
@@ -7,7 +7,7 @@ namespace mytorch::cuda {
 
 const mt_device_ops& device_ops();
 
-// For `mytorch info`: the devices, driver, CUDA and cuDNN.
+// Describes the devices, driver, CUDA and cuDNN for `mytorch info`.
 const char* describe(void* self);
 
 }  // namespace mytorch::cuda

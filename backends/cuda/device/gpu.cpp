@@ -16,7 +16,7 @@ namespace {
 
 cudaStream_t stream_from(void* stream) { return static_cast<cudaStream_t>(stream); }
 
-// Without starting anything on a device that may never be used.
+// Does not initialize a context on a device that may never be used.
 size_t total_memory(int32_t index) {
   cudaDeviceProp all{};
   CUDA(cudaGetDeviceProperties(&all, index));
@@ -31,7 +31,7 @@ uint64_t attribute(cudaMemPool_t pool, cudaMemPoolAttr which) {
 
 }  // namespace
 
-// ---- where segments come from
+// ---- the source of segments
 
 SegmentSource Gpu::source_of(Gpu* self, bool expandable) {
   SegmentSource source{};
@@ -47,7 +47,7 @@ SegmentSource Gpu::source_of(Gpu* self, bool expandable) {
   };
   source.give_back = [](void* gpu, void* data) {
     use_device(static_cast<Gpu*>(gpu)->index_);
-    cudaFree(data);  // waits for the device; at the end of the process there may be none any more
+    cudaFree(data);  // waits for the device, which may be gone at exit
     cudaGetLastError();
   };
   source.record = [](void* gpu, void* stream) -> void* {
@@ -82,7 +82,7 @@ SegmentSource Gpu::source_of(Gpu* self, bool expandable) {
 Gpu::Gpu(int32_t index, const PoolSettings& settings)
     : index_(index), settings_(settings), pool_(source_of(this, settings.expandable), settings) {}
 
-// CUDA's own pool, which keeps all that it was ever given.
+// Returns CUDA's own pool, configured to keep all of its memory.
 cudaMemPool_t Gpu::cuda_pool() {
   use_device(index_);
   cudaMemPool_t pool = nullptr;
@@ -96,7 +96,7 @@ cudaMemPool_t Gpu::cuda_pool() {
 
 void* Gpu::allocate(size_t bytes, void* stream) {
   if (bytes == 0) return nullptr;
-  // What belongs to a graph is always the pool's.
+  // Memory of graphs always comes from our pool.
   if (settings_.async && capture_of(stream_from(stream)) == 0) {
     if (!keeps_.exchange(true)) cuda_pool();
     use_device(index_);
@@ -118,7 +118,7 @@ void Gpu::release(void* data, void* stream) {
   if (data == nullptr || pool_.release(data, stream) || !settings_.async) return;
   use_device(index_);
   if (capture_of(stream_from(stream)) != 0) {
-    // The recording began when the stream was idle, and what it holds has not run.
+    // The capture began when the stream was idle, and captured work has not run.
     const std::lock_guard<std::mutex> lock(mutex_);
     if (aside_ == nullptr) CUDA(cudaStreamCreateWithFlags(&aside_, cudaStreamNonBlocking));
     stream = aside_;
@@ -217,13 +217,13 @@ void Gpu::reach(int32_t other) {
   reached_.push_back(other);
   int can = 0;
   CUDA(cudaDeviceCanAccessPeer(&can, index_, other));
-  if (can == 0) return;  // CUDA copies through the host
+  if (can == 0) return;  // CUDA then copies through the host
   const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
   cudaGetLastError();
   if (status != cudaErrorPeerAccessAlreadyEnabled) check(status, "cudaDeviceEnablePeerAccess");
 }
 
-// ---- all of them
+// ---- all devices
 
 namespace {
 

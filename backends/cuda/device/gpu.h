@@ -1,4 +1,4 @@
-// What the backend keeps for each device: memory, events, buffers for copies.
+// The state of each device: memory pool, events, staging buffers.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,7 +15,7 @@
 
 namespace mytorch::cuda {
 
-// An event, from a list that keeps those that were destroyed.
+// A CUDA event. Destroyed events are kept for reuse.
 struct Event {
   cudaEvent_t event;
   int32_t device;
@@ -28,7 +28,8 @@ class Gpu {
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
-  // For use on `stream`. Throws Error(MT_ERROR_OUT_OF_MEMORY) with what holds the memory.
+  // Allocates memory for use on `stream`. Throws Error(MT_ERROR_OUT_OF_MEMORY) with a summary of
+  // the pool.
   void* allocate(size_t bytes, void* stream);
   void release(void* data, void* stream);
 
@@ -41,14 +42,13 @@ class Gpu {
   Pool& pool() { return pool_; }
   Staging& staging() { return staging_; }
 
-  // An event behind what was queued on a stream of the device; `keep` takes it back. `timed`: it
-  // knows when.
+  // Records an event on a stream of the device; keep() takes it back. `timed`: a timing event.
   Event* record(cudaStream_t stream, bool timed = false);
   void keep(Event* event);
-  // Whether the device has come so far; then the event is taken back.
+  // Returns whether the event has completed, and then takes it back. Waits for it if `wait`.
   bool passed(Event* event, bool wait);
 
-  // Once for each pair of devices that copy to each other.
+  // Enables peer access to another device, once for each pair.
   void reach(int32_t other);
 
  private:
@@ -57,20 +57,20 @@ class Gpu {
 
   const int32_t index_;
   const PoolSettings settings_;
-  std::atomic<bool> keeps_{false};  // CUDA's pool what it was given
+  std::atomic<bool> keeps_{false};  // whether CUDA's pool is configured to keep its memory
   Pool pool_;
   Staging staging_;
   std::mutex mutex_;
-  cudaStream_t aside_ = nullptr;   // where memory of CUDA's pool is given back from recordings
-  std::vector<Event*> events_[2];  // and those that are timed
+  cudaStream_t aside_ = nullptr;   // frees memory of CUDA's pool during captures
+  std::vector<Event*> events_[2];  // without and with timing
   std::vector<int32_t> reached_;
 };
 
-// Made when the backend is loaded, and never destroyed.
+// Created when the backend is loaded and never destroyed.
 Gpu& gpu(int32_t index);
 size_t num_gpus();
 
-// Waits for a stream; throws what its kernels noted.
+// Waits for a stream. Throws Error(MT_ERROR_VALUE) if one of its kernels recorded a fault.
 void wait_for(cudaStream_t stream);
 
 }  // namespace mytorch::cuda

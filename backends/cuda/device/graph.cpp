@@ -19,11 +19,11 @@ namespace {
 struct Recorded {
   cudaGraphExec_t executable;
   uint64_t id;
-  void* stream;  // that was recorded
+  void* stream;  // on which the graph was captured
 };
 
-// Streams that are being recorded, and the graphs' numbers: CUDA no longer tells that of a
-// recording that failed.
+// The captures in progress, with their graphs' ids: CUDA does not report the id of a capture that
+// failed.
 struct Open {
   void* stream;
   uint64_t id;
@@ -57,8 +57,8 @@ cudaStream_t stream_from(void* stream) { return static_cast<cudaStream_t>(stream
 
 }  // namespace
 
-// In CUDA's relaxed mode: memory, plans and code may be made while a stream is recorded, since
-// whoever makes them does not use the recorded stream for it.
+// Uses CUDA's relaxed mode: memory, plans and code may be created during a capture, because that
+// work never uses the captured stream.
 int begin_graph(void*, int32_t index, void* stream) {
   return answer([&] {
     use_device(index);
@@ -96,7 +96,8 @@ void* end_graph(void*, int32_t index, void* stream) {
       forget(index, id);
       fail(status, what);
     }
-    // Otherwise the first launch would do it. A failure is that of the first launch, then.
+    // Without this, the first launch uploads the graph. If it fails, the first launch reports the
+    // error.
     if (cudaGraphUpload(executable, stream_from(stream)) != cudaSuccess) cudaGetLastError();
     return new Recorded{executable, id, stream};
   });
@@ -112,7 +113,7 @@ int launch_graph(void*, int32_t index, void* graph, void* stream) {
   });
 }
 
-// A graph that is still running ends before its memory is given back: CUDA waits for it there.
+// CUDA waits for a running graph before it is destroyed, so its memory is free afterwards.
 void destroy_graph(void*, int32_t index, void* graph) {
   answer([&] {
     use_device(index);

@@ -1,4 +1,4 @@
-// Recording of streams into CUDA graphs, as the contract has it.
+// Capture of streams into CUDA graphs, and their replay: functions of the contract (mt_device_ops).
 #pragma once
 
 #include <cstdint>

@@ -9,8 +9,8 @@
 
 namespace mytorch::cuda {
 
-// Powers of two, so that blocks serve again what is a little larger: taking memory from the system
-// and pinning it costs about a millisecond for 4 MiB.
+// Block sizes are powers of two, so that blocks are reused for similar sizes: allocating and
+// pinning 4 MiB takes about a millisecond.
 void* Pinned::allocate(size_t bytes) {
   constexpr size_t kLeast = 4096;
   if (bytes == 0 || bytes > SIZE_MAX / 4) return nullptr;

@@ -1,6 +1,5 @@
-// Pinned memory of the host for users' tensors. Devices copy from and to it while the host goes on,
-// so that a block that was released is used again only when the copies that it took part in are
-// done.
+// Pinned host memory for tensors. Devices copy to and from it asynchronously, so a released block
+// is reused only when the copies that used it have finished.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,14 +16,15 @@ struct Event;
 
 class Pinned {
  public:
-  // Aligned to 4096 bytes; NULL when out of memory, and for 0 bytes.
+  // Returns memory aligned to 4096 bytes; NULL if out of memory or for 0 bytes.
   void* allocate(size_t bytes);
   void release(void* data);
-  // To be called where a copy is queued: whether `host` lies in a block of ours, which then keeps
-  // in mind the stream, or the graph that it is recorded into.
+  // Call this when queueing a copy. Returns whether `host` lies in a block of this allocator, and
+  // if so, records the stream, or the graph into which it is being captured, as a user of the
+  // block.
   bool note_use(const void* host, int32_t device, cudaStream_t stream);
   void end_of_graph(uint64_t graph);
-  // Gives back what is free.
+  // Returns free blocks to the system.
   void trim();
 
  private:
@@ -36,8 +36,8 @@ class Pinned {
     size_t bytes = 0;
     bool taken = false;
     std::vector<Use> uses;
-    std::vector<uint64_t> graphs;  // whose replays use it
-    std::vector<Event*> events;    // of the uses, once it is released
+    std::vector<uint64_t> graphs;  // graphs whose replays use it
+    std::vector<Event*> events;    // recorded for the uses on release
   };
   using Blocks = std::map<char*, Block>;
 
@@ -48,7 +48,7 @@ class Pinned {
   Blocks blocks_;
 };
 
-// That of the process: the same memory serves all devices.
+// The allocator of the process, which serves all devices.
 Pinned& pinned();
 
 }  // namespace mytorch::cuda

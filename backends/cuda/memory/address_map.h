@@ -1,4 +1,4 @@
-// A map from addresses to objects: open addressing with linear probing, deletion by moving back.
+// A hash map from addresses to objects: open addressing, linear probing, backward-shift deletion.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class AddressMap {
     }
   }
 
-  void insert(const void* address, T* object) {  // not NULL, and not there yet
+  void insert(const void* address, T* object) {  // neither NULL nor present
     if (++size_ * 2 > slots_.size()) grow();
     place(address, object);
   }
@@ -30,7 +30,7 @@ class AddressMap {
     while (slots_[hole].first != address) hole = next(hole);
     --size_;
     for (size_t i = next(hole); slots_[i].first != nullptr; i = next(i)) {
-      // What would not be found across the hole moves into it.
+      // Entries that probing would no longer reach across the hole move into it.
       const size_t wanted = home(slots_[i].first);
       if (((i - wanted) & mask()) >= ((i - hole) & mask())) {
         slots_[hole] = slots_[i];

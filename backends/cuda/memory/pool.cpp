@@ -49,8 +49,8 @@ bool Pool::release(void* data, void* stream) {
       deferred_.push_back({block, stream});
       return true;
     }
-    // The stream that had it first may go on at once, the one that used it last may not have come
-    // so far. That of a thread that only took part in a backward pass is idle.
+    // The stream that used the block last may be behind the stream that reuses it. The stream of a
+    // thread that only took part in a backward pass is idle.
     if (!source_.idle(source_.self, stream)) {
       pending_.push_back({block, source_.record(source_.self, stream)});
       return true;
@@ -153,7 +153,7 @@ void Pool::delete_block(Block* block) {
   unused_ = block;
 }
 
-// The best fit: the smallest free block that is large enough.
+// Best fit: the smallest free block that is large enough.
 Pool::Block* Pool::find_free(Arena& arena, size_t bytes) {
   if (bytes <= kSmall) {
     const size_t bin = bytes / kGranule;
@@ -176,7 +176,7 @@ Pool::Block* Pool::find_free(Arena& arena, size_t bytes) {
   const auto found = arena.large.lower_bound(&wanted);
   if (found == arena.large.end()) return nullptr;
   Block* block = *found;
-  // What is not cut must not be wasted on a request that leaves much of it.
+  // A block that is not split must not be spent on a request that leaves much of it unused.
   if (block->bytes >= settings_.max_split_size) {
     if (bytes < settings_.max_split_size || block->bytes - bytes >= kMediumSegment) return nullptr;
   }
@@ -198,7 +198,7 @@ Pool::Block* Pool::new_segment(Arena& arena, size_t bytes) {
     return settings_.expandable ? grow(arena, bytes, small) : from_source(arena, whole, small);
   };
   if (Block* block = take(); block != nullptr) return block;
-  // Once more, with what other streams no longer use and without what is cached.
+  // Try again with blocks that other streams have released, then without cached segments.
   ++stats_.retries;
   collect(true);
   if (Block* found = find_free(arena, bytes); found != nullptr) {
@@ -231,8 +231,8 @@ void Pool::count_segment(Arena& arena, size_t bytes) {
   arena.reserved += bytes;
 }
 
-// A block of at least `bytes` at the end of a segment that grows, of what is free there and as much
-// more as is missing.
+// Returns a block of at least `bytes` at the end of the expandable segment: the free block there,
+// extended by as much memory as is missing.
 Pool::Block* Pool::grow(Arena& arena, size_t bytes, bool small) {
   Growing& growing = arena.growing[small];
   if (growing.base == nullptr) {
@@ -290,7 +290,7 @@ void Pool::shrink(Arena& arena, Growing& growing) {
   }
 }
 
-// Leaves `bytes` of the block and frees the rest, where that is worth it.
+// Splits the block after `bytes` and frees the rest, if the rest is large enough.
 void Pool::cut(Block* block, size_t bytes) {
   const size_t rest = block->bytes - bytes;
   if (block->small ? rest < kGranule : rest <= kSmall) return;
@@ -351,7 +351,7 @@ void Pool::remove(Block* block) {
   }
 }
 
-// `right`, the neighbour behind `left`, is in no list.
+// Merges `right`, the next neighbour of `left`, which is in no list, into `left`.
 void Pool::absorb(Block* left, Block* right) {
   left->bytes += right->bytes;
   left->after = right->after;
@@ -377,8 +377,8 @@ void Pool::merge_and_insert(Block* block) {
   insert(block);
 }
 
-// Takes back what streams have come past. Those still to come are asked again at the next request,
-// and in order, so that many of them cost one question.
+// Takes back blocks whose streams have passed their events. The events are tested in order, so that
+// many pending blocks cost one query.
 void Pool::collect(bool wait) {
   bool ended = false;
   while (!pending_.empty() && source_.passed(source_.self, pending_.front().event, wait)) {
@@ -403,7 +403,7 @@ void Pool::give_back(Block* block) {
   delete_block(block);
 }
 
-// Not those of graphs, whose replays use them.
+// Segments of graphs stay: replays use them.
 void Pool::give_back_free() {
   for (const auto& arena : arenas_) {
     if (!arena->lasts()) give_back_free(*arena);
@@ -416,7 +416,7 @@ void Pool::give_back_free(Arena& arena) {
     Block* block = *next++;
     if (block->whole()) give_back(block);
   }
-  // A segment that is free as a whole has its own size; without caching, any.
+  // An entirely free small segment lies in the last bin; without caching, in any bin.
   for (size_t bin = settings_.caching ? kBins : 1; bin <= kBins; ++bin) {
     for (Block* block = arena.bins[bin]; block != nullptr;) {
       Block* next = block->next;
@@ -426,7 +426,7 @@ void Pool::give_back_free(Arena& arena) {
   }
 }
 
-// Large segments, until `bytes` have gone back or none is left.
+// Returns large segments, oldest first, until `bytes` have been returned or none is left.
 void Pool::give_back_oldest(size_t bytes) {
   std::vector<Block*> whole;
   for (const auto& arena : arenas_) {

@@ -1,16 +1,16 @@
-// The caching allocator of one device. Memory comes from CUDA in segments and stays here: a block
-// that is released is handed out again to the stream that had it, without asking CUDA and without
-// waiting, because what that stream does next comes after what it did before.
+// The caching allocator of one device. It takes segments from CUDA and keeps them: a released block
+// is reused by the same stream without a call to CUDA and without waiting, because the stream's
+// later work runs after its earlier work.
 //
 //   up to 256 KiB  blocks of multiples of 512 bytes, cut from segments of 2 MiB
 //   up to 10 MiB   blocks cut from segments of 20 MiB
 //   beyond         segments of their own, rounded up to 2 MiB
 //
-// A released block joins its free neighbours. Where CUDA has no memory left, segments that are free
-// as a whole go back to it, and it is asked once more.
+// A released block merges with its free neighbours. If CUDA is out of memory, the pool returns the
+// segments that are entirely free and tries again.
 //
-// While a stream is recorded into a graph, its blocks come from segments of the graph's own, which
-// serve nothing else while it lives: its replays use them whenever they run.
+// While a stream is being captured into a graph, its blocks come from segments of that graph. These
+// serve nothing else during the graph's lifetime, because its replays use them at any time.
 #pragma once
 
 #include <algorithm>
@@ -28,54 +28,55 @@
 
 namespace mytorch::cuda {
 
-// MYTORCH_CUDA_ALLOC: "off", "async", or a list of "max_split_size=MIB", "collect_above=FRACTION"
-// and "expandable", separated by commas.
+// Settings from MYTORCH_CUDA_ALLOC: "off", "async", or a comma-separated list of
+// "max_split_size=MIB", "collect_above=FRACTION" and "expandable".
 struct PoolSettings {
   bool caching = true;
-  bool async = false;       // CUDA's own pool, cudaMallocAsync, in place of this one
-  bool expandable = false;  // segments that grow, of virtual addresses
-  // Free blocks of this size and more are not cut for smaller requests.
+  bool async = false;       // cudaMallocAsync instead of this pool
+  bool expandable = false;  // expandable segments of virtual memory
+  // Free blocks of at least this size are not split for smaller requests.
   size_t max_split_size = SIZE_MAX;
-  // Of the device's memory: beyond it, free segments go back before another one is taken, those
-  // that have been free for the longest first.
+  // A fraction of the device's memory. Beyond it, the pool returns free segments, the least
+  // recently used first, before it takes another one.
   double collect_above = 1;
 
-  // Throws std::invalid_argument with what is wrong in `text`; NULL gives the defaults.
+  // Parses the value of MYTORCH_CUDA_ALLOC; NULL gives the defaults. Throws std::invalid_argument.
   static PoolSettings parse(const char* text);
 };
 
-// Where segments come from; CUDA, or a test's own.
+// The source of segments: CUDA, or a fake in tests.
 struct SegmentSource {
-  void* (*take)(void* self, size_t bytes);  // NULL: there is no memory
+  void* (*take)(void* self, size_t bytes);  // NULL if out of memory
   void (*give_back)(void* self, void* data);
-  // An event behind all that was queued on a stream, and whether it has come; `wait` waits for it.
+  // Records an event on a stream, and tests or, if `wait`, waits for it.
   void* (*record)(void* self, void* stream);
-  bool (*passed)(void* self, void* event, bool wait);  // true: `event` is gone, too
-  bool (*idle)(void* self, void* stream);              // nothing is queued
-  // The number of the graph that a stream is being recorded into, 0 where there is none. Asked only
+  bool (*passed)(void* self, void* event, bool wait);  // true also releases `event`
+  bool (*idle)(void* self, void* stream);              // the stream has no pending work
+  // Returns the id of the graph into which a stream is being captured, 0 if it is not. Called only
   // between begin_recording and end_recording.
   uint64_t (*graph_of)(void* self, void* stream);
-  // Of segments that grow: addresses for all the memory of a device (NULL where there are none) and
-  // their return; memory behind the first `mapped` bytes of them, in multiples of 2 MiB (false:
-  // there is none), and the return of what was mapped as one piece (false: not now).
+  // For expandable segments. reserve() returns addresses for all of the device's memory (NULL if
+  // there are none), unreserve() releases them. map() maps memory after the first `mapped` bytes,
+  // in multiples of 2 MiB, and returns false if out of memory. unmap() unmaps a range as it was
+  // mapped and returns false if it cannot now.
   void* (*reserve)(void* self);
   void (*unreserve)(void* self, void* base);
   bool (*map)(void* self, void* base, size_t mapped, size_t bytes);
   bool (*unmap)(void* self, void* base, size_t mapped, size_t bytes);
   void* self;
-  size_t total = SIZE_MAX;  // bytes of the device
+  size_t total = SIZE_MAX;  // bytes of device memory
 };
 
 struct PoolStats {
-  size_t used = 0;      // bytes that are handed out, rounded as above
+  size_t used = 0;      // bytes in use, rounded as above
   size_t reserved = 0;  // bytes of all segments
   size_t used_peak = 0;
   size_t reserved_peak = 0;
   size_t largest_free = 0;
-  uint64_t blocks = 0;    // handed out
+  uint64_t blocks = 0;    // in use
   uint64_t segments = 0;  // held
-  uint64_t taken = 0;     // segments, from CUDA so far
-  uint64_t retries = 0;   // how often free segments had to be given back for a request
+  uint64_t taken = 0;     // segments taken from CUDA so far
+  uint64_t retries = 0;   // requests for which free segments were returned first
   uint64_t failures = 0;
 };
 
@@ -86,32 +87,34 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // Aligned to 512 bytes, for use on `stream`; NULL when out of memory, and for 0 bytes.
+  // Returns memory for use on `stream`, aligned to 512 bytes; NULL if out of memory or for 0 bytes.
   void* allocate(size_t bytes, void* stream);
-  // `stream` is where the memory was last used. Where that is not the stream it was allocated for,
-  // it is handed out again when `stream` has come so far. False: the memory is not from here.
+  // Releases memory last used on `stream`. If that is not the stream for which it was allocated, it
+  // is reused once `stream` has passed this point. Returns false if the memory is not from this
+  // pool.
   bool release(void* data, void* stream);
 
-  // Gives every segment back that is free as a whole; waits for streams that still use one.
+  // Returns all entirely free segments to CUDA; waits for streams that still use one.
   void trim();
 
-  // A stream begins to be recorded into a graph; has been; the graph is gone. From its end on, the
-  // graph's segments go back as soon as they are free.
+  // Announce that a capture begins, that it has ended, and that its graph has been destroyed. After
+  // end_of_graph(), the graph's segments are returned as soon as they are free.
   void begin_recording();
   void end_recording();
   void end_of_graph(uint64_t graph);
-  // A stream is gone, and all of its work done. What is its own goes back as it becomes free.
+  // Announces that a stream has been destroyed after all of its work finished. Its segments are
+  // returned as they become free.
   void end_of_stream(void* stream);
 
   PoolStats stats();
   void reset_peaks();
-  size_t cached();        // bytes that are reserved and free
-  std::string line();     // for error messages: what is in use, what is cached
-  std::string summary();  // for people: that and each stream's and graph's share
+  size_t cached();        // free bytes in reserved segments
+  std::string line();     // a one-line summary for error messages
+  std::string summary();  // a report with the share of each stream and graph
 
  private:
   static constexpr size_t kGranule = 512;
-  static constexpr size_t kSmall = size_t{256} << 10;  // the largest of the small blocks
+  static constexpr size_t kSmall = size_t{256} << 10;  // the largest small block
   static constexpr size_t kSmallSegment = size_t{2} << 20;
   static constexpr size_t kMedium = size_t{10} << 20;
   static constexpr size_t kMediumSegment = size_t{20} << 20;
@@ -125,13 +128,12 @@ class Pool {
     Arena* arena;
     Block* before = nullptr;  // neighbours in the segment
     Block* after = nullptr;
-    Block* previous =
-        nullptr;  // in its bin, while it is free and small; `next` also links unused ones
+    Block* previous = nullptr;  // in the bin of a small free block; `next` also links unused blocks
     Block* next = nullptr;
-    uint64_t released = 0;  // when, by the pool's count
+    uint64_t released = 0;  // the value of releases_ at that time
     bool small = false;
     bool free = false;
-    bool grown = false;  // of a segment that grows
+    bool grown = false;  // of an expandable segment
     bool whole() const { return before == nullptr && after == nullptr && !grown; }
   };
   struct Larger {
@@ -139,23 +141,22 @@ class Pool {
       return a->bytes != b->bytes ? a->bytes < b->bytes : a->data < b->data;
     }
   };
-  // A segment that grows: it gets more memory behind its end, and gives it back from there.
+  // An expandable segment: memory is mapped and unmapped at its end.
   struct Growing {
     char* base = nullptr;
     size_t mapped = 0;
     Block* last = nullptr;
-    std::vector<size_t> pieces;  // as they were mapped
+    std::vector<size_t> pieces;  // the sizes of the mappings
   };
-  // The segments of a stream, or of a stream while it was recorded into a graph; the free blocks.
+  // The segments and free blocks of a stream, or of a graph captured on a stream.
   struct Arena {
     void* stream;
     uint64_t graph = 0;
-    bool ended = false;  // the graph or the stream is gone
+    bool ended = false;  // the graph or stream has been destroyed
     size_t used = 0, used_peak = 0, reserved = 0;
     uint64_t blocks = 0, segments = 0;
-    std::array<Growing, 2> growing;  // of large and small blocks
-    // Small ones by their size in granules; a bit says which bins have one, a bit of the second
-    // level which words have a bit.
+    std::array<Growing, 2> growing;  // for large and for small blocks
+    // Small free blocks by size in granules. A two-level bitmap marks the bins that are not empty.
     std::array<Block*, kBins + 1> bins{};
     std::array<uint64_t, kBins / 64 + 1> filled{};
     std::array<uint64_t, kBins / 64 / 64 + 1> words{};
@@ -166,7 +167,7 @@ class Pool {
     Block* block;
     void* event;
   };
-  // Released on a stream while that was recorded, so that no event can be behind its work yet.
+  // A block released on a stream during its capture, when no event can be recorded after its work.
   struct Deferred {
     Block* block;
     void* stream;

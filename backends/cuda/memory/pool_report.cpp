@@ -1,4 +1,4 @@
-// What the allocator says of itself.
+// Statistics and reports of the allocator.
 #include <algorithm>
 #include <cstdio>
 
@@ -61,7 +61,7 @@ std::string Pool::summary() {
                      " in " + std::to_string(s.segments) + " segments, at most " +
                      mib(s.reserved_peak) + "\n  cached      " + mib(free) +
                      ", the largest free block " + mib(s.largest_free) + "\n";
-  // What part of the free memory one request could not have.
+  // The fraction of the free memory that a single request could not get.
   const double apart =
       free == 0 ? 0 : 1 - static_cast<double>(s.largest_free) / static_cast<double>(free);
   char line[200];

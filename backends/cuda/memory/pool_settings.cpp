@@ -1,4 +1,4 @@
-// MYTORCH_CUDA_ALLOC.
+// Parses MYTORCH_CUDA_ALLOC.
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -9,7 +9,7 @@
 namespace mytorch::cuda {
 namespace {
 
-// "NAME=NUMBER", the number between two bounds.
+// Parses "NAME=NUMBER" with the number in [least, most].
 bool read(const std::string& word, std::string_view name, double least, double most,
           double* value) {
   if (!word.starts_with(name) || word.size() == name.size()) return false;

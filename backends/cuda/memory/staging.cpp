@@ -19,7 +19,7 @@ Staging::Buffer Staging::take() {
     }
     if (buffer.data == nullptr) ++made_;
   }
-  cudaGetLastError();  // "not ready" is no error
+  cudaGetLastError();  // clears "not ready", which is not an error
   if (buffer.data == nullptr) {
     CUDA(cudaHostAlloc(&buffer.data, kChunk, cudaHostAllocPortable));
     CUDA(cudaEventCreateWithFlags(&buffer.event, cudaEventDisableTiming));

@@ -1,6 +1,5 @@
-// Pinned host memory, through which copies from ordinary host memory to a device go, so that they
-// need not be waited for: a buffer is used again when the stream has come past the copy that read
-// it.
+// Pinned buffers through which copies from pageable host memory to a device go, so that the host
+// need not wait for them. A buffer is reused once the stream has passed the copy that read it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,16 +19,16 @@ class Staging {
     cudaEvent_t event = nullptr;
   };
 
-  // A buffer of kChunk bytes that nothing uses.
+  // Returns an unused buffer of kChunk bytes.
   Buffer take();
-  // For use by others when `stream` has come so far.
+  // Returns a buffer to the pool, for reuse once the work queued on `stream` so far is done.
   void give_back(const Buffer& buffer, cudaStream_t stream);
 
  private:
-  static constexpr size_t kMost = 8;  // buffers, beyond which a free one is waited for
+  static constexpr size_t kMost = 8;  // buffers; beyond this limit, take() waits for one
 
   std::mutex mutex_;
-  std::deque<Buffer> idle_;  // the longest given back first
+  std::deque<Buffer> idle_;  // the one returned first in front
   size_t made_ = 0;
 };
 

@@ -70,7 +70,7 @@ void free_addresses(int32_t device, void* base) {
   driver().free(reinterpret_cast<CUdeviceptr>(base), address_space(device));
 }
 
-// Every GPU that can reach the device may read and write it, as it may what cudaMalloc gives.
+// As with cudaMalloc, every GPU with peer access to the device may read and write the memory.
 bool map_memory(int32_t device, void* at, size_t bytes) {
   use_device(device);
   const CUmemAllocationProp wanted = properties_of(device);
@@ -80,7 +80,7 @@ bool map_memory(int32_t device, void* at, size_t bytes) {
   check(status, "cuMemCreate");
   const auto address = reinterpret_cast<CUdeviceptr>(at);
   status = driver().map(address, bytes, 0, memory, 0);
-  driver().release(memory);  // it lasts for as long as it is mapped
+  driver().release(memory);  // the mapping keeps the memory alive
   check(status, "cuMemMap");
   int count = 0;
   CUDA(cudaGetDeviceCount(&count));

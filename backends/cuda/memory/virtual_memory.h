@@ -1,5 +1,4 @@
-// Addresses without memory, and memory that is put behind them: what segments that grow are made
-// of.
+// Reserved address ranges, and physical memory mapped into them: the basis of expandable segments.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +6,15 @@
 
 namespace mytorch::cuda {
 
-// For as much as the device has; NULL where the driver has none. Throws where it knows no such
-// thing.
+// Reserves addresses for all of the device's memory. Returns NULL if the driver has none left;
+// throws Error(MT_ERROR_INTERNAL) if the driver does not support virtual memory management.
 void* reserve_addresses(int32_t device);
 void free_addresses(int32_t device, void* base);
-// `bytes`, a multiple of 2 MiB, at reserved addresses; false: there is no memory left.
+// Maps `bytes`, a multiple of 2 MiB, at reserved addresses. Returns false if the device is out of
+// memory.
 bool map_memory(int32_t device, void* at, size_t bytes);
-// The return of a piece as it was mapped, when the device no longer works; false while a stream is
-// being recorded, when the device cannot be waited for.
+// Unmaps a range exactly as it was mapped, after waiting for the device. Returns false during a
+// capture, in which the host cannot wait.
 bool unmap_memory(int32_t device, void* at, size_t bytes);
 
 }  // namespace mytorch::cuda

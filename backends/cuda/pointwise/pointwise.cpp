@@ -34,7 +34,7 @@ bool same_sizes(const mt_tensor* a, const mt_tensor* b) {
   return a->dl.ndim == b->dl.ndim && std::equal(a->dl.shape, a->dl.shape + a->dl.ndim, b->dl.shape);
 }
 
-// The longest run, of neighbours in 16 bytes of the largest element.
+// The longest run: 16 bytes of the largest element type.
 int longest_run(int largest) { return 16 / largest; }
 
 class Variant {
@@ -65,7 +65,8 @@ class Variant {
   }
 
  private:
-  // Operands of the output's shape that lie alike, single elements, and numbers.
+  // Handles calls whose operands are contiguous with the output's shape, single elements, or
+  // numbers. Returns false for others.
   bool run_line(mt_ctx& ctx, const void* args, const mt_tensor* shaped, int64_t n) {
     const auto& header = *static_cast<const mt_args_header*>(args);
     const bool uniform = (header.flags & MT_ARGS_UNIFORM) != 0;
@@ -119,8 +120,7 @@ class Variant {
     return true;
   }
 
-  // Whether element i of both lies at the same place: contiguous, or of equal strides and without
-  // gaps.
+  // Whether both have the same shape and are contiguous.
   static bool is_alike(const mt_tensor* t, const mt_tensor* shaped) {
     if (!same_sizes(t, shaped)) return false;
     return (t->flags & shaped->flags & MT_TENSOR_CONTIGUOUS) != 0;
@@ -130,7 +130,7 @@ class Variant {
     const Code compute = code_of(static_cast<const mt_args_header*>(args)->compute);
     const sdk::TensorView like(shaped);
     sdk::check_ndim(like.shape().size());
-    // Outputs first: they decide the order.
+    // Outputs come first: their strides determine the order of dimensions.
     std::vector<const mt_tensor*> tensors;
     const auto take = [&](const Program::Argument& argument) {
       tensors.push_back(sdk::tensor_at(args, argument.offset));
@@ -144,7 +144,7 @@ class Variant {
     };
     int64_t strides[Loop::kMaxOperands][sdk::kMaxDims];
     int num_operands = 0;
-    std::vector<int> number(tensors.size(), -1);  // in the loop
+    std::vector<int> number(tensors.size(), -1);  // in the loop; -1: not in the loop
     for (size_t k = 0; k < tensors.size(); ++k) {
       if (!in_device_memory(tensors[k])) continue;
       number[k] = num_operands;
@@ -229,7 +229,7 @@ class Variant {
     launch(ctx, key, compute, run, loop.numel(), 1, params);
   }
 
-  // One kernel for all types and layouts.
+  // Runs the kernel that serves all types and layouts.
   void run_any(const mt_ctx& ctx, const void* args, Code compute, Loop& loop,
                const std::vector<const mt_tensor*>& tensors, const std::vector<int>& number) {
     const size_t num_outputs = program_.outputs.size();
@@ -238,7 +238,7 @@ class Variant {
     std::vector<int> order;  // the kernel has inputs first
     const auto add = [&](size_t k, int32_t type) {
       const mt_tensor* t = tensors[k];
-      // Of what is not there come ones, whatever their type: nobody looks at what they give.
+      // Absent operands read as one; their results are unused.
       uint64_t word = count_bits(1, type, compute);
       if (number[k] >= 0) {
         word = reinterpret_cast<uintptr_t>(sdk::TensorView(t).raw());
@@ -266,13 +266,13 @@ class Variant {
                     dim3(kPointwiseThreads), params);
   }
 
-  // Whether an operand's neighbours lie along dimension 1 rather than 0.
+  // Whether an operand is contiguous along dimension 1 rather than 0.
   static bool is_transposed(const Loop& loop, int operand) {
     return loop.stride(operand, 1) == 1 && loop.stride(operand, 0) > 1;
   }
 
-  // The dimension along which inputs are contiguous where the outputs are along dimension 0, so
-  // that squares of both are worth it; 0 where there is none.
+  // Returns the dimension along which some input is contiguous while the outputs are contiguous
+  // along dimension 0, if tiles are worth it; else 0.
   static int across_of(const Loop& loop, const std::vector<int>& number, int num_outputs) {
     constexpr int64_t kFew = 1 << 14;
     if (loop.ndim() < 2 || loop.size(0) < kTile / 2 || loop.numel() < kFew) return 0;
@@ -302,7 +302,7 @@ class Variant {
     loop.tile(kTile, num_operands);
     order.push_back(num_operands);
     order.push_back(num_operands + 1);
-    const int64_t tiles = loop.numel();  // of 2^31 squares and more no memory has room
+    const int64_t tiles = loop.numel();  // memory cannot hold 2^31 tiles
     write_count(ctx, compute, tiles, params);
     loop.write(params, order);
     for (const int64_t size : sizes) params.number(size);
@@ -312,7 +312,7 @@ class Variant {
                     dim3(static_cast<unsigned>(tiles)), dim3(kTile, kTileRows), params);
   }
 
-  // The longest run of neighbours that every operand allows.
+  // Returns the longest run that every operand allows.
   static int run_of(const Loop& loop, const std::vector<const mt_tensor*>& tensors,
                     const std::vector<int>& number, int num_outputs) {
     int largest = 1;
@@ -362,7 +362,7 @@ class Variant {
         key, device, [&] { return std::string(kPrelude) + pointwise_text(program_, key); });
   }
 
-  // For n elements in runs of `run` (kLine), or n runs, where `piece` is 1.
+  // Launches for n elements in runs of `run` (kLine), or for n runs if `piece` is 1.
   void launch(const mt_ctx& ctx, Key& key, Code compute, int run, int64_t n, int piece,
               Params& params) {
     const Function function = function_of(ctx, key, compute, run);

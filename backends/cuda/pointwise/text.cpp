@@ -107,7 +107,8 @@ class Text {
     add("};");
   }
 
-  // One element: values of inputs in memory and singles come as arguments, results go by reference.
+  // Emits the computation of one element: inputs in memory are passed by value, results by
+  // reference.
   void body() {
     std::string arguments = "const P& p";
     std::string values;
@@ -122,7 +123,7 @@ class Text {
         arguments += ", const " + o.value + " v" + node;
       } else if (o.kind == Kind::kNumber) {
         values += "  const " + o.value + " v" + node + " = p." + o.name + ".value;\n";
-      } else {  // what comes of it nobody looks at
+      } else {  // its results are unused
         values += "  const " + o.value + " v" + node + " = 1;\n";
       }
     }
@@ -140,7 +141,8 @@ class Text {
       }
     }
     add("}");
-    // Registers enough for all loads to be in flight: left alone, ptxas computes between them.
+    // Launch bounds that leave enough registers for all loads to be in flight; otherwise ptxas
+    // interleaves them with the computation.
     const bool small = compute_ != kFloat64 && operands_.size() <= 5;
     const std::string bounds = tiled_  ? std::to_string(kTile * kTileRows) + ", 3"
                                : small ? std::to_string(kPointwiseThreads) + ", 10"
@@ -168,7 +170,8 @@ class Text {
     }
     return "convert<" + o.value + ">(" + element + ")";
   }
-  // body(p, ...) with elements named by `element(operand)` and results by `result(operand)`.
+  // Returns a call of body(p, ...) with inputs named by element(operand) and results by
+  // result(operand).
   template <class Element, class Result>
   std::string call(Element&& element, Result&& result) const {
     std::string text = "body(p";
@@ -181,7 +184,7 @@ class Text {
     }
     return text + ");";
   }
-  // The results of run u, stored at `place(operand)`.
+  // Emits the computation of run u, with results stored at place(operand).
   template <class Place>
   void compute_run(const char* indent, Place&& place) {
     const std::string in = indent;
@@ -267,7 +270,7 @@ class Text {
     add("}");
   }
 
-  // Types are looked up for each element.
+  // Operand types are run-time parameters.
   void any() {
     const auto place = [](const Operand& o) {
       const std::string k = std::to_string(o.index);
@@ -294,7 +297,8 @@ class Text {
     add("}");
   }
 
-  // Squares: what lies across is read along its own neighbours, and turned in shared memory.
+  // Tiles: transposed operands are read along their own contiguous dimension and transposed in
+  // shared memory.
   void tiled() {
     const auto number = [](const Operand& o) { return std::to_string(o.index); };
     const auto place = [&](const Operand& o, const char* x, const char* y) {
@@ -373,7 +377,7 @@ class Text {
 
 }  // namespace
 
-// Enough loads in flight for the memory, few enough registers for many threads.
+// Enough loads in flight to saturate memory, few enough registers for full occupancy.
 int runs_of(const Program& program, const Key& key) {
   const bool many = program.inputs.size() + program.outputs.size() > 5;
   return key.get(kRun) == 1 ? (many ? 2 : 4) : many ? 1 : 2;

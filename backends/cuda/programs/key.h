@@ -8,11 +8,11 @@
 
 namespace mytorch::cuda {
 
-// What a kernel is specialized by: bytes of its own for each operand, and settings.
+// The specialization of a kernel: one byte for each operand, and settings.
 class Key {
  public:
   static constexpr int kWords = 4;
-  // The first 8 bytes are for settings, the others for operands.
+  // The first 8 bytes hold settings, the others operands.
   void set(int byte, uint8_t value) {
     words_[byte / 8] |= static_cast<uint64_t>(value) << (byte % 8 * 8);
   }
@@ -23,14 +23,15 @@ class Key {
   std::array<uint64_t, kWords> words_{};
 };
 
-// How a kernel finds an operand; the upper half of its byte in the key, above its dtype.
+// How a kernel accesses an operand; stored in the upper half of its byte in the key, above its
+// dtype.
 enum class Kind : uint8_t {
   kAbsent,
-  kElements,   // an element for each of the output's; neighbours, where the kernel takes runs
-  kNumber,     // a value among the parameters
+  kElements,   // one element, or one run of consecutive elements, per output element or run
+  kNumber,     // a scalar parameter
   kSingle,     // one element in memory
-  kRepeated,   // strided, and one element for each run
-  kTransposed  // kTiled: neighbours along the other dimension than the outputs'
+  kRepeated,   // strided, one element for each run
+  kTransposed  // kTiled: contiguous along the outputs' other dimension
 };
 
 inline uint8_t operand_key(Kind kind, Code type) {

@@ -1,5 +1,5 @@
-// The iteration space of a call for any number of operands: dimensions sorted as the first operands
-// lie in memory, and joined where every operand allows it.
+// The iteration space of a call for any number of operands: dimensions ordered by the strides of
+// the first operands, and collapsed if every operand allows it.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace mytorch::cuda {
 class Loop {
  public:
   enum class Order { kMemory, kShape };
-  static constexpr int kMaxOperands = 26;  // of a call 24, and two of tile()
+  static constexpr int kMaxOperands = 26;  // 24 of a call, and two that tile() adds
 
   Loop() {}  // NOLINT: the arrays stay uninitialized
 
-  // `strides[k]` are those of operand k, one for each dimension, in elements.
+  // `strides[k]` holds the strides of operand k, in elements.
   Loop(std::span<const int64_t> shape, const int64_t (*strides)[sdk::kMaxDims], int operands,
        Order order) {
     int by[sdk::kMaxDims];
@@ -58,12 +58,12 @@ class Loop {
 
   int64_t numel() const { return numel_; }
   int ndim() const { return ndim_; }  // at least 1
-  // Innermost first.
+  // Sizes and strides, innermost dimension first.
   int64_t size(int dim) const { return size_[dim]; }
   int64_t stride(int operand, int dim) const { return strides_[operand][dim]; }
 
-  // Whether runs of `width` neighbours along the innermost dimension lie `width` apart everywhere:
-  // the operand is contiguous or repeats along it.
+  // Whether `operand` can be accessed in aligned runs of `width` elements along the innermost
+  // dimension: it is contiguous or repeats there, and its other strides are multiples of the width.
   bool packs(int operand, int width) const {
     if (size_[0] % width != 0) return false;
     if (stride(operand, 0) == 0) return true;
@@ -73,22 +73,22 @@ class Loop {
     }
     return true;
   }
-  // From here on an element of the loop is such a run.
+  // Makes each run one element of the loop.
   void pack(int width, int operands) {
     size_[0] /= width;
     numel_ /= width;
     for (int k = 0; k < operands; ++k) strides_[k][0] *= width;
   }
 
-  // Makes dimension `dim` the one next to the innermost.
+  // Moves dimension `dim` next to the innermost dimension.
   void bring(int dim, int operands) {
     for (; dim > 1; --dim) {
       std::swap(size_[dim], size_[dim - 1]);
       for (int k = 0; k < operands; ++k) std::swap(strides_[k][dim], strides_[k][dim - 1]);
     }
   }
-  // From here on an element is a square of the two innermost dimensions; adds two operands, whose
-  // offsets are where the square begins in both.
+  // Makes each square tile of the two innermost dimensions one element of the loop. Adds two
+  // operands, whose offsets are the coordinates of the tile.
   void tile(int side, int operands) {
     for (int d = 0; d < ndim_; ++d) {
       strides_[operands][d] = d == 0;
@@ -104,7 +104,7 @@ class Loop {
     }
   }
 
-  // As the prelude's Walk<operands.size(), dims(), wide()>; -1 is an operand that does not move.
+  // Writes the prelude's Strided<operands.size(), dims(), wide()>; an operand of -1 has stride 0.
   void write(Params& params, std::span<const int> operands) const {
     write(params, operands, dims());
   }
@@ -114,7 +114,7 @@ class Loop {
       for (const int k : operands) params.number(k >= 0 && d < ndim_ ? strides_[k][d] : 0);
     }
   }
-  // How many dimensions kernels are made for.
+  // The number of dimensions for which a kernel is compiled.
   int dims() const { return ndim_ <= 2 ? ndim_ : ndim_ <= 4 ? 4 : ndim_ <= 8 ? 8 : 32; }
   bool wide() const { return numel_ > INT32_MAX; }
 

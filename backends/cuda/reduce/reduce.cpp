@@ -27,14 +27,14 @@ using namespace reduce_key;
 
 constexpr uint32_t kTakes = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES;
 constexpr int64_t kThreads = kReduceThreads;
-constexpr int64_t kLongestRun = 8;  // a state for each of a run's elements has to fit in registers
+constexpr int64_t kLongestRun = 8;  // a state for each element of a run must fit in registers
 
 int64_t power_above(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
 }
 int64_t pieces(int64_t n, int64_t of) { return (n + of - 1) / of; }
 
-// The shape to which all inputs broadcast.
+// Returns the shape to which all inputs broadcast.
 std::vector<int64_t> common_shape(std::span<const sdk::TensorView> tensors) {
   std::vector<int64_t> shape;
   for (const sdk::TensorView& tensor : tensors) {
@@ -49,7 +49,8 @@ std::vector<int64_t> common_shape(std::span<const sdk::TensorView> tensors) {
   return shape;
 }
 
-// Which dimensions are reduced. No list, an empty one and a 0-dim input mean all of them.
+// Returns, for each dimension, whether it is reduced. Without a list, with an empty one, and for a
+// 0-dim input, all dimensions are reduced.
 std::vector<bool> reduced_dims(const Program& program, const void* args, size_t ndim) {
   std::vector<int64_t> dims;
   switch (program.dim_field) {
@@ -152,7 +153,7 @@ class Variant {
       }
       for (size_t k = 0; k < outputs.size(); ++k) {
         const sdk::TensorView& view = outputs[k].view;
-        // With keepdim the output has the reduced dimensions too, of size 1.
+        // With keepdim, the output has the reduced dimensions, with size 1.
         const bool keeps = static_cast<size_t>(view.ndim()) == shape.size();
         int at = 0;
         for (size_t d = 0; d < shape.size(); ++d) {
@@ -174,7 +175,7 @@ class Variant {
       if (kept.numel() == 0) return;
       use_device(ctx);
       results = kept;
-      // Whichever lies closer together is read side by side.
+      // The dimension with the smaller stride is read by consecutive threads.
       const int64_t along = std::abs(reduced.stride(0, 0));
       const int64_t across = std::abs(kept.stride(0, 0));
       const bool columns =
@@ -185,7 +186,7 @@ class Variant {
       queue(function, columns, is_split ? splits(function) : 0);
     }
 
-    // Runs, and the threads of a block in both directions.
+    // Chooses the run length and the threads of a block in both directions.
     void shape_blocks(bool columns) {
       Loop& runs = columns ? kept : reduced;
       const Loop& other = columns ? reduced : kept;
@@ -202,7 +203,7 @@ class Variant {
         threads_across = std::min(kThreads / share, most);
         threads_along = kThreads / threads_across;
       } else {
-        // Several loads for each thread where there are enough rows for all threads.
+        // Several loads for each thread if there are enough rows to occupy all threads.
         const Properties& p = properties(ctx.device.index);
         const int64_t resident = int64_t{p.multiprocessors} * p.threads;
         int64_t threads = power_above(pieces(work, 2 * kReduceUnroll));
@@ -213,7 +214,8 @@ class Variant {
       blocks = pieces(kept.numel(), threads_across);
     }
 
-    // How many neighbours along the innermost dimension of `runs` are loaded at once.
+    // Returns how many consecutive elements along the innermost dimension of `runs` are loaded at
+    // once.
     int run_of(const Loop& runs, const Loop& other) const {
       int64_t run = kLongestRun;
       for (const Tensor& t : inputs) run = std::min<int64_t>(run, 16 / size_of(t.type));
@@ -233,15 +235,15 @@ class Variant {
       return static_cast<int>(run);
     }
 
-    // Whether several blocks are to share what is reduced, so that all of the device has work.
+    // Whether several blocks share each reduction to occupy the device.
     bool pays_to_split() const {
       const int64_t many = int64_t{properties(ctx.device.index).multiprocessors} * 6;
       return blocks <= many && blocks <= kCounters &&
              reduced.numel() >= 8 * threads_along * kReduceUnroll;
     }
 
-    // How many blocks share it: so many that they fill the device once, or a few times where that
-    // leaves less of it idle. Depends on the device, the kernel and the shapes only.
+    // Returns how many blocks share a reduction: enough to fill the device once, or a few times if
+    // that leaves less of it idle. Depends only on the device, the kernel and the shapes.
     int64_t splits(Function function) const {
       constexpr int64_t kMostWaves = 4;
       const int64_t resident = int64_t{properties(ctx.device.index).multiprocessors} *
@@ -274,7 +276,7 @@ class Variant {
         }
       }
     }
-    // Numbers of operands in `kept`.
+    // Returns indices of operands in `kept`.
     std::vector<int> numbers(bool with_inputs, bool with_outputs) const {
       std::vector<int> list;
       const int num_inputs = static_cast<int>(inputs.size());
@@ -311,7 +313,7 @@ class Variant {
       });
     }
 
-    // `splits`: how many blocks share what is reduced; 0: the kernel is not split.
+    // `splits`: the number of blocks that share a reduction; 0 if the kernel is not split.
     void queue(Function function, bool columns, int64_t splits) {
       Params params;
       for (const Program::Argument& argument : program.inputs) {
@@ -353,11 +355,11 @@ class Variant {
     const void* args;
     const Code compute;
     Key base;
-    std::vector<Tensor> inputs;  // in memory
+    std::vector<Tensor> inputs;  // in device memory
     std::vector<Tensor> outputs;
     Loop reduced;  // operands: inputs
     Loop kept;     // inputs, then outputs
-    Loop results;  // `kept` by single results
+    Loop results;  // `kept` before it was packed into runs
     int64_t count = 0;
     int run_length = 1;
     int64_t threads_along = 1;

@@ -10,7 +10,7 @@ using namespace reduce_key;
 
 bool is_sum(const Program& program) { return program.fold == "sum" || program.fold == "prod"; }
 
-// What is pushed. Sums of bools count.
+// Returns the type of the values that are pushed. Sums of bools are counts.
 std::string pushed(const Program& program, Code compute) {
   if (is_sum(program) && compute == kBool) return "i64";
   return value_name(program.nodes[static_cast<size_t>(program.step)].type, compute);
@@ -66,7 +66,8 @@ class Text {
     parameters();
     step();
     finish();
-    // Registers enough for all loads to be in flight: left alone, ptxas waits for the first one.
+    // Launch bounds that leave enough registers for all loads to be in flight; otherwise ptxas
+    // waits for the first one.
     add("extern \"C\" __global__ void __launch_bounds__(" + std::to_string(kReduceThreads) +
         ", 3) kernel(const __grid_constant__ P p) {");
     add("  begin();");
@@ -141,7 +142,7 @@ class Text {
     }
   }
 
-  // What is pushed for one element.
+  // Emits the computation of the pushed value from one element.
   void step() {
     const int32_t root = program_.step;
     std::string arguments = "const P& p";
@@ -161,7 +162,7 @@ class Text {
     add("}");
   }
 
-  // From a state to the outputs.
+  // Emits the computation of the outputs from a state.
   void finish() {
     std::string arguments = "const P& p, const S& s";
     for (const Operand& o : outputs_) {
@@ -192,7 +193,7 @@ class Text {
     add("}");
   }
 
-  // The pushes of U runs, the first of number r.
+  // Emits the pushes of `u` runs, beginning at run r.
   void pushes(const std::string& u) {
     const bool rows = form_ == kRows;
     for (const Operand& o : inputs_) {
@@ -233,8 +234,8 @@ class Text {
 
   void fold() {
     const bool rows = form_ == kRows;
-    const std::string across = rows ? "y" : "x";  // results
-    const std::string along = rows ? "x" : "y";   // what is reduced
+    const std::string across = rows ? "y" : "x";  // the direction of results
+    const std::string along = rows ? "x" : "y";   // the direction of the reduction
     const int inputs = num_strided();
     const int outputs = static_cast<int>(outputs_.size());
     add("  constexpr int V = " + std::to_string(key_.get(kRun)) +
@@ -256,7 +257,7 @@ class Text {
       add("    const " + std::string(type_name(o.type)) + "* const " + o.name + " = p." + o.name +
           " + at[" + number + "];");
     }
-    // Blocks take turns, so that what is read at a time lies together.
+    // Blocks interleave, so that concurrent loads are close together.
     add("    const i64 threads = blockDim." + along + ";");
     add("    const i64 every = gridDim.y * U * threads;");
     add("    i64 r = blockIdx.y * U * threads + threadIdx." + along + ";");

@@ -1,4 +1,4 @@
-// Functions of the driver, asked of the runtime, so that nothing is linked with the driver.
+// Driver functions, obtained through the runtime so that nothing links against the driver library.
 #pragma once
 
 #include <cuda_runtime_api.h>

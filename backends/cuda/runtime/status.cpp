@@ -7,7 +7,7 @@
 namespace mytorch::cuda {
 namespace {
 
-// After these nothing works any more in this process.
+// After one of these, every CUDA call of this process fails.
 bool is_sticky(cudaError_t status) {
   switch (status) {
     case cudaErrorIllegalAddress:
@@ -29,7 +29,7 @@ bool is_sticky(cudaError_t status) {
 }  // namespace
 
 void fail(cudaError_t status, const char* what) {
-  cudaGetLastError();  // is not to be found by the next call
+  cudaGetLastError();  // clears the error for the next call
   std::string message = what;
   message.resize(std::min(message.find('('), message.size()));
   message += std::string(": ") + cudaGetErrorString(status);
