@@ -74,8 +74,9 @@ def derive_formulas(op: Op, entries: list[Entry], report: Report) -> tuple[Gradi
         if len(entry.args) != 1:
             report(entry.line, "a pointwise op gives one formula for each argument")
         elif entry.text != "none":
-            texts[entry.args[0]] = entry.text
-            lines[entry.args[0]] = entry.line
+            arg, text = entry.args[0], entry.text
+            texts[arg] = f"0 if {arg} is None else ({text})" if arg in op.names.absent else text
+            lines[arg] = entry.line
     incoming = list(gradient_names(op.results).values())
     extra = [Arg(name, "Tensor") for name in incoming]
     extra += [Arg(r.name, "Tensor") for r in op.results]
@@ -84,7 +85,7 @@ def derive_formulas(op: Op, entries: list[Entry], report: Report) -> tuple[Gradi
     args = [*extra[: len(incoming)], *op.schema.args, *extra[len(incoming) :]]
 
     def build(some: dict[str, str]) -> Body:
-        return build_pointwise("", some, args, types, relaxed=True, as_number=True, unused_ok=True)
+        return build_pointwise("", some, args, types, op.names, relaxed=True, as_number=True, unused_ok=True)
 
     bad = False
     for arg, text in texts.items():  # each alone first, for the line of the error
