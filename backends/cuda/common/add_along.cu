@@ -1,6 +1,5 @@
 #include <cstdint>
 #include <cstdlib>
-#include <span>
 
 #include "backends/cuda/common/add_along.h"
 #include "backends/cuda/common/element.cuh"
@@ -76,19 +75,9 @@ __global__ void __launch_bounds__(128)
 template <class T, class A>
 void start(mt_ctx& ctx, const TensorView& index, const TensorView& src, const TensorView& acc,
            int dim, const Faults& faults) {
-  int64_t shape[sdk::kMaxDims], strides[3][sdk::kMaxDims];
-  size_t kept = 0;
-  for (int d = 0; d < index.ndim(); ++d) {
-    if (d == dim) continue;
-    shape[kept] = index.size(d);
-    strides[0][kept] = index.stride(d);
-    strides[1][kept] = src.stride(d);
-    strides[2][kept++] = acc.stride(d);
-  }
-  const sdk::StridedLoop<3> loop(std::span<const int64_t>(shape, kept),
-                                 {strides[0], strides[1], strides[2]});
-  const Strided<3> lines(loop);
-  const Along along{index.stride(dim), src.stride(dim), acc.stride(dim), index.size(dim)};
+  const Lines<3> of(sdk::make_lines<3>({index, src, acc}, dim));
+  const Strided<3>& lines = of.loop;
+  const Along along{of.step[0], of.step[1], of.step[2], of.size[0]};
   const bool side_by_side = lines.ndim > 0 && std::abs(lines.stride[0][1]) < std::abs(along.src);
   const bool threads = along.length == 1 || (side_by_side && lines.numel >= 2048);
   const void* indices = index.raw();

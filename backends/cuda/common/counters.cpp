@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "backends/cuda/runtime/capture.h"
 #include "backends/cuda/runtime/launch.h"
 
 namespace mytorch::cuda {
@@ -33,9 +34,7 @@ uint32_t* make() {
 }  // namespace
 
 uint32_t* counters_of(mt_ctx& ctx) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  CUDA(cudaStreamIsCapturing(stream_of(ctx), &status));
-  if (status != cudaStreamCaptureStatusNone) {
+  if (is_captured(ctx)) {
     // The graph may run concurrently with the stream on which it was captured.
     void* data = scratch_bytes(ctx, kBytes);
     CUDA(cudaMemsetAsync(data, 0, kBytes, stream_of(ctx)));

@@ -84,7 +84,7 @@ __device__ __forceinline__ W row_combine(W value, Op op, W none) {
   if (blockDim.x == 32) return value;
   __shared__ W parts[32];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  __syncthreads();  // what an earlier call left has been read
+  __syncthreads();  // all threads have read the parts of an earlier call
   if (lane == 0) parts[warp] = value;
   __syncthreads();
   value = lane < blockDim.x / 32 ? parts[lane] : none;
@@ -112,7 +112,7 @@ __device__ __forceinline__ void row_sums(W& a, W& b) {
   if (blockDim.x == 32) return;
   __shared__ W parts[2][32];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  __syncthreads();  // what an earlier call left has been read
+  __syncthreads();  // all threads have read the parts of an earlier call
   if (lane == 0) {
     parts[0][warp] = a;
     parts[1][warp] = b;

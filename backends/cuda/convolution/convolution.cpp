@@ -1,6 +1,6 @@
-// convolution and its gradients: by cuDNN where it has the type and an engine, else as defined.
-// Each is registered once for every proposal of the library, the best guess first, so that measured
-// choice (docs/choice.md) can find the fastest for a shape.
+// convolution and its gradients: cuDNN if it has an engine for the type and shape, else the direct
+// kernel. Each operator is registered once for every proposal of the library, best guess first, so
+// that measured choice (docs/choice.md) can find the fastest one for a shape.
 #include "mytorch/abi_ops/convolution.h"
 
 #include "backends/cuda/convolution/geometry.h"

@@ -1,7 +1,6 @@
-// Convolutions by cuDNN's graph API, of one operation: it is what the library's newer engines are
-// reached by, and says of each engine whether it is deterministic and in which precision it works,
-// so that those which are not can be passed over. Images of a few channels get more of them: the
-// elements that a window reads of a row.
+// Convolutions with cuDNN's graph API, as graphs of one operation. This API reaches the newer
+// engines and reports whether an engine is deterministic and in which precision it computes, so
+// that others can be skipped. Inputs with few channels are unfolded first.
 #include <array>
 #include <cstdint>
 #include <string>
@@ -29,7 +28,7 @@ bool run(mt_ctx& ctx, const Convolution& call, bool channels_last) {
   Operands operands{{input.data(), weight.data(), output.data()}, nullptr};
   std::array<int64_t, 3> alignment;
   for (size_t i = 0; i < 3; ++i) alignment[i] = alignment_of(operands.data[i]);
-  const PlanKey key = key_of(ctx, call, channels_last, alignment);
+  const ConvolutionKey key = key_of(ctx, call, channels_last, alignment);
   const Plan* plan = known_plan(ctx, key);
   if (plan != nullptr && !plan->plan) return false;
   input.copy_in();
@@ -57,9 +56,10 @@ bool run(mt_ctx& ctx, const Convolution& call, bool channels_last) {
 
 // ---- few channels
 
-// Tensor cores work on many channels at once, and the library fills up what is missing for each tap
-// of a window; a window's taps of a row as channels fill them better. How many channels that makes,
-// or 0 where it does not pay. (Not for the gradient of the image, whose elements would meet again.)
+// Tensor cores work on many channels at once, and the library pads the channels of each tap of a
+// window. Treating a window's taps along the width as channels fills them better. Returns the
+// number of channels after unfolding, or 0 if it does not pay. (Not for the gradient of the input,
+// whose elements would have to be accumulated.)
 int64_t unfolded_channels(const Convolution& call, bool channels_last) {
   const Geometry& g = call.geometry;
   const int64_t channels = g.input_channels * g.kernel[2];
@@ -117,7 +117,7 @@ bool convolve_cudnn(mt_ctx& ctx, const Convolution& call) {
   if (!sdk::is_floating(call.result().dtype()) || call.geometry.empty()) return false;
   use_device(ctx);
   const bool channels_last = prefers_channels_last(call);
-  // What there is no engine for in one layout there may be one for in the other.
+  // There may be an engine for only one of the two layouts.
   const int64_t channels = unfolded_channels(call, channels_last);
   const bool done = (channels != 0 && run_unfolded(ctx, call, channels)) ||
                     run(ctx, call, channels_last) ||

@@ -17,8 +17,8 @@ void check(cudnnStatus_t status, const char* what) {
 
 namespace {
 
-// A handle belongs to one thread at a time. Those of threads that end are used again, and none is
-// destroyed: at exit the driver may be gone before us.
+// A handle belongs to one thread at a time. Handles of threads that end are reused. They are never
+// destroyed: at exit the driver may be gone first.
 class Handles {
  public:
   cudnnHandle_t get(const mt_ctx& ctx) {

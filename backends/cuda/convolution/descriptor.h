@@ -1,4 +1,4 @@
-// cuDNN's handles and the descriptors of its graph API, owned.
+// Handles of cuDNN, and owned descriptors of its graph API.
 #pragma once
 
 #include <cudnn.h>
@@ -13,10 +13,10 @@ namespace mytorch::cuda {
 void check(cudnnStatus_t status, const char* what);
 #define CUDNN(call) check(call, #call)
 
-// This thread's for the context's device, on its stream.
+// Returns this thread's handle for the context's device, set to its stream.
 cudnnHandle_t cudnn_handle_of(const mt_ctx& ctx);
 
-// A descriptor of the library's, owned.
+// An owned descriptor.
 class Descriptor {
  public:
   explicit Descriptor(cudnnBackendDescriptorType_t type) {
@@ -42,7 +42,7 @@ class Descriptor {
   void set(cudnnBackendAttributeName_t name, const Descriptor& value) {
     set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.it_);
   }
-  // False: the library does not take what has been set.
+  // Returns false if the library does not support the attributes.
   bool finalize() { return cudnnBackendFinalize(it_) == CUDNN_STATUS_SUCCESS; }
 
  private:

@@ -1,5 +1,5 @@
-// Convolutions as they are defined, an owner for each element of the result: for types that cuDNN
-// does not have, and what it declines.
+// Direct convolutions by their definition, one thread or block per output element, for types that
+// cuDNN does not support and calls that it declines.
 #include "backends/cuda/common/element.cuh"
 #include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/convolution/geometry.h"
@@ -10,7 +10,7 @@ namespace {
 
 using sdk::TensorView;
 
-// Strides of (batch, channel, three spatial dimensions); of the weight, of (out, in, three).
+// Strides of (batch, channel, three spatial dimensions), or of (out, in, three) for the weight.
 struct Strides {
   int64_t at[5] = {};
 
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(256)
     input_elements(Operands o, int64_t numel, const T* output, const T* weight, const T* bias,
                    int64_t bias_step, T* input) {
   const Geometry& g = o.g;
-  // The window at which tap k is element b; false where there is none.
+  // The output position whose window has element b at tap k; false if there is none.
   const auto window = [&](int d, int64_t b, int64_t k, int64_t& s) {
     s = b + g.padding[d] - k * g.dilation[d];
     if (s < 0 || s % g.stride[d] != 0) return false;
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-constexpr int kShares = 128;  // threads that share the sum of one element of the weight
+constexpr int kShares = 128;  // threads that share the sum for one element of the weight
 
 template <class T>
 __global__ void __launch_bounds__(kShares)

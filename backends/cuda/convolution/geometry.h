@@ -1,7 +1,7 @@
-// What a convolution is, whichever way it goes. A direct convolution maps `input` to `output`, a
-// transposed one `output` to `input`, and so do the gradients with respect to the input: there are
-// three computations, each of one of (input, weight, output) from the other two, over the same
-// terms.
+// A convolution in all of its directions. A transposed convolution computes what the gradient with
+// respect to the input of an ordinary convolution does, so there are three computations: each of
+// (input, weight, output) from the other two. `input` and `output` are those of the ordinary
+// convolution; a transposed one has its input in `output` and its output in `input`.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace mytorch::cuda {
 
 enum class Direction { kForward, kBackwardInput, kBackwardWeight };
 
-// Spatial dimensions are aligned at the right: a missing one comes first and is of size 1.
+// Spatial dimensions align at the right: missing ones come first and have size 1.
 struct Geometry {
-  int dims = 0;  // spatial ones, 1 to 3
+  int dims = 0;  // spatial dimensions, 1 to 3
   int64_t batch = 0, groups = 1;
-  int64_t input_channels = 0, output_channels = 0;  // in a group
+  int64_t input_channels = 0, output_channels = 0;  // per group
   int64_t input[3], output[3], kernel[3], stride[3], padding[3], dilation[3];
 
   bool empty() const {
@@ -26,8 +26,9 @@ struct Geometry {
   }
 };
 
-// Tensors of shapes (N, groups * input_channels, ...), (groups * output_channels, input_channels,
-// ...) and (N, groups * output_channels, ...).
+// The shapes are (N, groups * input_channels, ...), (groups * output_channels, input_channels, ...)
+// and (N, groups * output_channels, ...). Throws Error(MT_ERROR_UNSUPPORTED) for more than 3
+// spatial dimensions.
 template <class Args>
 Geometry geometry(const sdk::TensorView& input, const sdk::TensorView& weight,
                   const sdk::TensorView& output, const Args& args) {
@@ -55,13 +56,14 @@ Geometry geometry(const sdk::TensorView& input, const sdk::TensorView& weight,
   return g;
 }
 
-// One of the three computations. The tensor of `target` is written.
+// One of the three computations. kForward writes `output`, kBackwardInput `input`, kBackwardWeight
+// `weight`.
 struct Convolution {
   Geometry geometry;
   Direction direction;
   sdk::TensorView input, weight, output;
-  sdk::TensorView bias;  // may be absent
-  int rank = 0;          // which of the library's proposals, the best guess first
+  sdk::TensorView bias;  // optional
+  int rank = 0;          // index among the library's proposals, best first
 
   sdk::TensorView result() const {
     return direction == Direction::kForward         ? output
@@ -70,18 +72,19 @@ struct Convolution {
   }
 };
 
-// cuDNN; false where it has nothing for this one, before anything is written.
+// Runs cuDNN. Returns false, before anything is written, if it has no engine for this convolution.
 bool convolve_cudnn(mt_ctx& ctx, const Convolution& call);
-// Any type, any strides, no terms.
+// Computes the definition: any type, any strides, also sums without terms.
 void convolve_direct(mt_ctx& ctx, const Convolution& call);
-// Of 16-bit types and two spatial dimensions: `input` as an image of g.output[2] columns whose
-// channels are the elements that windows read of a row, tap by tap, and the weight for it. Both are
-// written contiguous, channels last; channels beyond these are zeros.
+// im2col along the width only, for 16-bit types and two spatial dimensions. unfold_columns() writes
+// `input` as an image of g.output[2] columns, whose channels are the elements that a window reads
+// of a row, tap by tap; unfold_weight() writes the weight for it. Results are channels-last and
+// contiguous; excess channels are zero.
 void unfold_columns(mt_ctx& ctx, const Geometry& g, const sdk::TensorView& input, int64_t channels,
                     void* to);
 void unfold_weight(mt_ctx& ctx, const Geometry& g, const sdk::TensorView& weight, int64_t channels,
                    void* to);
-// out += bias along dimension 1.
+// Adds bias along dimension 1: out += bias.
 void add_bias(mt_ctx& ctx, const sdk::TensorView& out, const sdk::TensorView& bias);
 
 }  // namespace mytorch::cuda

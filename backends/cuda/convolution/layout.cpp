@@ -8,7 +8,7 @@ namespace {
 
 using sdk::TensorView;
 
-// The strides of the tensor itself that a layout gives.
+// The strides that the tensor itself has in a layout.
 void strides_of(const Layout& layout, int ndim, int64_t* strides) {
   const int more = layout.ndim - ndim;
   for (int d = 0; d < ndim; ++d) {

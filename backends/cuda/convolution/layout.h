@@ -1,4 +1,4 @@
-// How tensors of a convolution lie for cuDNN: row-major or channels-last, and contiguous.
+// Layouts of cuDNN's tensors: contiguous, row-major or channels-last.
 #pragma once
 
 #include <array>
@@ -9,16 +9,16 @@
 
 namespace mytorch::cuda {
 
-// Of a tensor of two or three spatial dimensions, batch and channels before them.
+// Sizes and strides of a tensor with batch, channels and two or three spatial dimensions.
 struct Layout {
   int ndim = 0;
   std::array<int64_t, 5> size{}, stride{};
 };
 
-// A tensor of sizes as the library sees it: one spatial dimension becomes two.
+// Returns the contiguous layout for the sizes of `x`; one spatial dimension becomes two.
 Layout layout_of(const sdk::TensorView& x, bool channels_last);
 
-// An operand in a layout: itself, or a copy in scratch memory.
+// An operand in a layout: itself, or a converted copy in scratch memory.
 class ConvertedOperand {
  public:
   ConvertedOperand(mt_ctx& ctx, const sdk::TensorView& x, bool channels_last, bool written);
@@ -26,7 +26,8 @@ class ConvertedOperand {
 
   void* data() const { return data_; }
   const Layout& layout() const { return layout_; }
-  // To be called ahead of the work and behind it: they copy.
+  // Call copy_in() before the work and copy_out() after it: they copy the operand if it is
+  // converted.
   void copy_in();
   void copy_out();
 
@@ -41,7 +42,7 @@ class ConvertedOperand {
   int64_t strides_[5]{};
 };
 
-// Whether the operands that are read ask for channels-last.
+// Whether the operands that are read are channels-last.
 bool prefers_channels_last(const Convolution& call);
 
 }  // namespace mytorch::cuda

@@ -33,7 +33,7 @@ Descriptor convolution_descriptor(const Geometry& g, cudnnDataType_t compute) {
   return node;
 }
 
-// The names of one operation's attributes.
+// The attribute names of an operation.
 struct Names {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t convolution, input, weight, output, alpha, beta;

@@ -1,4 +1,4 @@
-// A convolution as a graph of cuDNN's, of one operation, and what it is run on.
+// A convolution as a cuDNN graph of one operation, and its operands.
 #pragma once
 
 #include <array>
@@ -13,7 +13,8 @@ namespace mytorch::cuda {
 
 cudnnDataType_t cudnn_type_of(mt_dtype dtype);
 
-// Nothing where the library does not take it. `alignment`: bytes, of input, weight and output.
+// Returns the graph, or nothing if the library does not support it. `alignment` is in bytes, of
+// input, weight and output.
 std::optional<Descriptor> graph_of(cudnnHandle_t handle, const Convolution& call,
                                    const Layout& input, const Layout& weight, const Layout& output,
                                    const std::array<int64_t, 3>& alignment);
@@ -22,7 +23,7 @@ struct Operands {
   std::array<void*, 3> data;  // input, weight, output
   void* workspace;            // the plan's workspace
 
-  // Queues an execution plan of such a graph; false: it cannot be run.
+  // Queues an execution plan of the graph. Returns false if it cannot run.
   bool run(cudnnHandle_t handle, const Descriptor& plan) const;
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cuda/runtime/capture.h"
 #include "backends/cuda/runtime/launch.h"
 #include "backends/cuda/runtime/settings.h"
 #include "backends/cuda/runtime/timing.h"
@@ -18,9 +19,10 @@ namespace {
 
 constexpr int64_t kMostWorkspace = int64_t{1} << 30;
 constexpr size_t kMostPlans = 512;
-constexpr size_t kMostTimed = 32;  // plans of a shape
+constexpr size_t kMostTimed = 32;  // plans per shape
 
-// Deterministic, and as precise as the types say. float32 on tensor cores is TF32.
+// Returns whether an engine is deterministic and as precise as the types. float32 on tensor cores
+// is TF32.
 bool acceptable(const Descriptor& config, cudnnDataType_t type) {
   Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t to = engine.get();
@@ -55,7 +57,7 @@ bool acceptable(const Descriptor& config, cudnnDataType_t type) {
   return true;
 }
 
-// The proposals of a kind of heuristic, best first.
+// Returns the proposals of one heuristic mode, best first.
 std::vector<Descriptor> configs_of(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
   std::vector<Descriptor> configs;
   Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -83,7 +85,7 @@ std::vector<Descriptor> configs_of(const Descriptor& graph, cudnnBackendHeurMode
   return configs;
 }
 
-// Up to `most` plans that can be used, as the library would try them. Always the same ones.
+// Returns up to `most` usable plans in the library's order, which is deterministic.
 std::vector<Plan> proposals(cudnnHandle_t handle, const Descriptor& graph, cudnnDataType_t type,
                             size_t most) {
   std::vector<Plan> plans;
@@ -106,7 +108,7 @@ std::vector<Plan> proposals(cudnnHandle_t handle, const Descriptor& graph, cudnn
   return plans;
 }
 
-// MYTORCH_CUDA_CONVOLUTION=first: what the library proposes first, untimed.
+// MYTORCH_CUDA_CONVOLUTION=first: use the first proposal, untimed.
 bool timing_allowed() {
   static const bool allowed = [] {
     const char* text = std::getenv("MYTORCH_CUDA_CONVOLUTION");
@@ -115,35 +117,24 @@ bool timing_allowed() {
   return allowed;
 }
 
-struct KeyHash {
-  size_t operator()(const PlanKey& key) const {
-    uint64_t hash = 0x9E3779B97F4A7C15u;
-    for (const int64_t word : key.words) {
-      hash = (hash ^ static_cast<uint64_t>(word)) * 0xFF51AFD7ED558CCDu;
-      hash ^= hash >> 32;
-    }
-    return static_cast<size_t>(hash);
-  }
-};
-
-// Which of the proposals for a shape has been found the fastest, by whichever thread came first.
-std::optional<size_t> known_best(const PlanKey& key, std::optional<size_t> found) {
+// The fastest proposal for a shape, as found by the first thread that timed it.
+std::optional<size_t> known_best(const ConvolutionKey& key, std::optional<size_t> found) {
   static std::mutex mutex;
-  static auto* const best = new std::unordered_map<PlanKey, size_t, KeyHash>;
+  static auto* const best = new std::unordered_map<ConvolutionKey, size_t, PlanKeyHash>;
   const std::lock_guard lock(mutex);
   if (found) return best->emplace(key, *found).first->second;
   const auto it = best->find(key);
   return it == best->end() ? std::nullopt : std::optional<size_t>(it->second);
 }
 
-// `operands` have their values, apart from `workspace`.
-Plan make_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call, const PlanKey& key,
-               const Descriptor& graph, Operands operands) {
+// `operands` are set, except for `workspace`.
+Plan make_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
+               const ConvolutionKey& key, const Descriptor& graph, Operands operands) {
   const cudnnDataType_t type = cudnn_type_of(call.result().dtype());
   const size_t rank = static_cast<size_t>(call.rank);
   const bool timed = rank == 0 && timing_allowed() && is_large(call);
   std::optional<size_t> best = timed ? known_best(key, std::nullopt) : rank;
-  const bool can_be_timed = timed && !best && !is_recorded(ctx);
+  const bool can_be_timed = timed && !best && !is_captured(ctx);
   std::vector<Plan> plans = proposals(handle, graph, type,
                                       best           ? *best + 1
                                       : can_be_timed ? kMostTimed
@@ -163,8 +154,8 @@ Plan make_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call, const
   return plan;
 }
 
-std::unordered_map<PlanKey, Plan, KeyHash>& plans() {
-  thread_local std::unordered_map<PlanKey, Plan, KeyHash> own;
+std::unordered_map<ConvolutionKey, Plan, PlanKeyHash>& plans() {
+  thread_local std::unordered_map<ConvolutionKey, Plan, PlanKeyHash> own;
   return own;
 }
 
@@ -175,10 +166,10 @@ int64_t alignment_of(const void* data) {
   return static_cast<int64_t>(address & -address);
 }
 
-PlanKey key_of(const mt_ctx& ctx, const Convolution& call, bool channels_last,
-               const std::array<int64_t, 3>& alignment) {
+ConvolutionKey key_of(const mt_ctx& ctx, const Convolution& call, bool channels_last,
+                      const std::array<int64_t, 3>& alignment) {
   const Geometry& g = call.geometry;
-  PlanKey key;
+  ConvolutionKey key;
   size_t i = 0;
   const auto put = [&](int64_t word) { key.words[i++] = word; };
   put(static_cast<int64_t>(sdk::dtype_key(call.result().dtype())) << 16 | ctx.device.index);
@@ -207,14 +198,14 @@ bool is_large(const Convolution& call) {
   return terms >= int64_t{1} << 24;
 }
 
-const Plan* known_plan(const mt_ctx& ctx, const PlanKey& key) {
+const Plan* known_plan(const mt_ctx& ctx, const ConvolutionKey& key) {
   const auto found = plans().find(key);
-  const bool known = found != plans().end() && (found->second.final || is_recorded(ctx));
+  const bool known = found != plans().end() && (found->second.final || is_captured(ctx));
   return known ? &found->second : nullptr;
 }
 
 const Plan& choose_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
-                        const PlanKey& key, const Operands& operands,
+                        const ConvolutionKey& key, const Operands& operands,
                         const std::function<std::optional<Descriptor>()>& graph) {
   Plan plan;
   try {
@@ -222,7 +213,7 @@ const Plan& choose_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& ca
       plan = make_plan(ctx, handle, call, key, *made, operands);
     }
   } catch (const sdk::Error& error) {
-    // A size or an attribute that the library does not take: the same as having no engine.
+    // A size or attribute that the library does not support is the same as having no engine.
     if (error.status() != MT_ERROR_INTERNAL) throw;
   }
   if (plans().size() >= kMostPlans) plans().clear();

@@ -1,11 +1,12 @@
-// Conversions. Contiguous ones, which every cast of a network is, are compiled for each pair of
-// dtypes and move 16 bytes at a time; strided ones look at the source's dtype when they run.
+// Dtype conversions. The contiguous kernel, used by every cast of a network, is compiled for each
+// pair of dtypes and accesses 16 bytes at a time. The strided kernel selects the source's dtype at
+// run time.
 #include <algorithm>
 #include <cstdint>
 
 #include "backends/cuda/common/element.cuh"
 #include "backends/cuda/common/pack.cuh"
-#include "backends/cuda/common/walk.h"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/copy/copy.h"
 #include "backends/cuda/runtime/launch.h"
 
@@ -19,7 +20,7 @@ constexpr int kPerThread = 4;
 template <class To, class From>
 inline constexpr int kWidth = 16 / static_cast<int>(std::max(sizeof(To), sizeof(From)));
 
-// kWidth elements in one access, where both sides are aligned to that.
+// kN elements per access, if both sides are aligned to that.
 template <class To, class From, int kN>
 __global__ void __launch_bounds__(kThreads) convert_packs(int64_t n, To* to, const From* from) {
   const int64_t packs = n / kN;
@@ -39,7 +40,7 @@ __global__ void __launch_bounds__(kThreads) convert_packs(int64_t n, To* to, con
     for (int k = 0; k < kN; ++k) written.at[k] = convert<To>(read[j].at[k]);
     reinterpret_cast<Pack<To, kN>*>(to)[i] = written;
   }
-  // What is left of the last pack.
+  // The remaining elements after the last whole pack.
   const int64_t i = packs * kN + first;
   if (kN > 1 && i < n) to[i] = convert<To>(from[i]);
 }

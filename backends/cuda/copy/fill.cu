@@ -1,10 +1,10 @@
-// fill_: one value, of any dtype, into a tensor of any dtype and strides.
+// fill_: one value of any dtype into a tensor of any dtype and strides.
 #include <algorithm>
 #include <cstring>
 
 #include "backends/cuda/common/element.cuh"
 #include "backends/cuda/common/pack.cuh"
-#include "backends/cuda/common/walk.h"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/copy/copy.h"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
@@ -20,7 +20,7 @@ constexpr int kThreads = 256;
 
 constexpr int kPerThread = 4;  // packs
 
-// `head` elements come before the first that is aligned to 16 bytes.
+// `head` elements precede the first one that is aligned to 16 bytes.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     fill_contiguous(T* to, int64_t n, int64_t head, T value) {

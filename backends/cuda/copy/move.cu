@@ -1,6 +1,6 @@
-// Elements moved as they are, between any strides. Runs that both sides have come here as elements
-// of up to 16 bytes.
-#include "backends/cuda/common/walk.h"
+// Copies without conversion between any strides. Contiguous runs on both sides are passed as
+// elements of up to 16 bytes.
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/copy/copy.h"
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/backend/error.h"

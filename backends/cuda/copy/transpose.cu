@@ -1,11 +1,11 @@
-// Transposed copies: tiles are read along the rows of one side and written along those of the
-// other, so that both are whole lines of memory; shared memory turns them.
+// Transposed copies: tiles are read along the rows of one side, transposed in shared memory, and
+// written along the rows of the other, so that both accesses are coalesced.
 #include <algorithm>
 #include <array>
 #include <type_traits>
 
 #include "backends/cuda/common/element.cuh"
-#include "backends/cuda/common/walk.h"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/copy/copy.h"
 #include "backends/cuda/runtime/launch.h"
 
@@ -14,12 +14,12 @@ namespace {
 
 constexpr int kDims = 6;
 constexpr int kThreads = 256;
-constexpr int64_t kLeast = 8;  // rows and columns, below which tiles would be mostly empty
+constexpr int64_t kLeast = 8;  // fewer rows or columns would leave tiles mostly empty
 
 template <class T>
 inline constexpr int kTile = sizeof(T) <= 2 ? 64 : 32;
 
-// `x` runs along `to`, `y` along `from`.
+// `x` is the contiguous dimension of `to`, `y` that of `from`.
 struct Tiles {
   uint32_t size_x, size_y;
   int64_t to_stride_y, from_stride_x;
@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Elements of one or two bytes go by words: what a thread reads in kK rows, kK neighbours of each,
-// it turns in registers, so that both sides are moved 4 bytes at a time.
+// Elements of one or two bytes are moved as 4-byte words: a thread reads kK consecutive elements in
+// each of kK rows and transposes them in registers.
 __device__ __forceinline__ void transpose_words(uint32_t (&w)[2]) {
   const uint32_t a = w[0], b = w[1];
   w[0] = __byte_perm(a, b, 0x5410);
@@ -77,8 +77,8 @@ __device__ __forceinline__ void transpose_words(uint32_t (&w)[4]) {
   w[3] = __byte_perm(b, d, 0x7632);
 }
 
-// Everything is a multiple of kK elements; to_stride_y and from_stride_x are in words, as the
-// pointers are, the rest is in elements.
+// All sizes and strides are multiples of kK elements. to_stride_y, from_stride_x and the pointers
+// are in words, everything else is in elements.
 template <int kK>
 __global__ void __launch_bounds__(kThreads)
     move_words(const __grid_constant__ Tiles tiles,
@@ -170,7 +170,7 @@ void move_as(mt_ctx& ctx, const Tiles& tiles, const CopyLoop& batch, void* to, c
   tiles_as<T, T>(ctx, tiles, batch, to, from);
 }
 
-// The casts that networks have; others go element by element.
+// The conversions common in networks; others are copied element by element.
 template <class To, class From>
 inline constexpr bool kHasTiles = !std::is_same_v<To, From> && sizeof(To) <= 4 &&
                                   sizeof(From) <= 4 && is_float<To> && is_float<From>;

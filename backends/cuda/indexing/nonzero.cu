@@ -1,5 +1,5 @@
-// nonzero: tiles of the row-major order are counted, the counts added up, and the number read by
-// the host, which has to make the output; then every tile writes its rows.
+// nonzero: counts the nonzero elements of tiles in row-major order, scans the counts, and reads the
+// total on the host, which must allocate the output; then each tile writes its rows.
 #include <cstdint>
 #include <cub/block/block_reduce.cuh>
 #include <cub/block/block_scan.cuh>
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Counts become what comes before each tile; the sum of all lies behind them.
+// Exclusive scan of the counts; the total is stored after them.
 __global__ void __launch_bounds__(1024) before_tiles(int64_t tiles, int64_t* counts) {
   using Block = cub::BlockScan<int64_t, 1024>;
   __shared__ typename Block::TempStorage storage;
@@ -121,7 +121,7 @@ void nonzero(mt_ctx& ctx, const mt_args_nonzero& args) {
     CUDA(cudaMemcpyAsync(&total, counts + tiles, sizeof(total), cudaMemcpyDeviceToHost,
                          stream_of(ctx)));
     CUDA(cudaStreamSynchronize(stream_of(ctx)));
-    // The stream has been waited for: what kernels before this one noted is due.
+    // The wait for the stream also reports faults of earlier kernels.
     if (const std::string fault = take_fault(ctx.stream); !fault.empty()) {
       throw sdk::Error(MT_ERROR_VALUE, fault);
     }

@@ -17,16 +17,16 @@ namespace {
 
 using sdk::TensorView;
 
-// Runs of more positions than this are summed in pieces, by their place in the sorted order, so
-// that one index that occurs everywhere does not keep one owner busy. A piece meets at most two
-// such runs: one that came from before it (slot 0) and one that begins in it (slot 1).
+// Runs of more positions than this are summed in pieces, split by position in the sorted order, so
+// that a frequent index does not keep a single thread busy. A piece overlaps at most two such runs:
+// one that begins before it (partial sum 0) and one that begins in it (partial sum 1).
 constexpr uint32_t kPiece = 256;
 
-// What the kernels know of the sorted positions.
+// The sorted positions, as the kernels use them.
 struct Runs {
-  const uint32_t* keys;  // the rows, in order; `rows` for what counts nowhere
+  const uint32_t* keys;  // sorted row numbers; `rows` for positions that are skipped
   const uint32_t* positions;
-  uint32_t* begin;  // of each row in the sorted order; 0, 0 where it has none
+  uint32_t* begin;  // range of each row in the sorted order; 0, 0 if empty
   uint32_t* end;
   uint32_t n;
   uint32_t rows;
@@ -53,7 +53,7 @@ __global__ void find_runs(Runs runs) {
   }
 }
 
-// Adds src at sorted positions [first, last) to `sums`.
+// Adds src at the sorted positions [first, last) to `sums`.
 template <class T, int N>
 __device__ __forceinline__ void add_run(const Runs& runs, uint32_t first, uint32_t last,
                                         const T* src, int64_t src_step, Sum<T> divisor,
@@ -72,7 +72,8 @@ __device__ __forceinline__ void add_run(const Runs& runs, uint32_t first, uint32
   }
 }
 
-// Threads have packs of columns: x within the block and y of the grid; rows or pieces are y and x.
+// Threads are assigned packs of columns: x in the block and y in the grid. Rows or pieces are y in
+// the block and x in the grid.
 template <int N>
 __device__ __forceinline__ int64_t first_column() {
   return (static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x) * N;
@@ -175,7 +176,7 @@ void write(mt_ctx& ctx, const RowSums& call, const Runs& runs) {
          call.by_count, static_cast<const Sum<T>*>(partial));
 }
 
-// Whether all rows are made of packs of N.
+// Whether all rows consist of aligned packs of n elements.
 bool in_packs(const RowSums& call, int n, int64_t itemsize) {
   const size_t bytes = static_cast<size_t>(n * itemsize);
   const bool own = call.self != nullptr;
@@ -200,7 +201,7 @@ void sum_rows(mt_ctx& ctx, const RowSums& call, const Faults& faults) {
   if (n >= int64_t{1} << 31 || call.rows >= int64_t{1} << 31) {
     throw sdk::Error(MT_ERROR_UNSUPPORTED, "sums of rows by 2^31 indices or rows and more");
   }
-  // Two of each: the sort goes from one to the other.
+  // Double buffers for the radix sort.
   uint32_t* memory = scratch<uint32_t>(ctx, 4 * n + 2 * call.rows);
   cub::DoubleBuffer<uint32_t> keys(memory, memory + n);
   cub::DoubleBuffer<uint32_t> positions(memory + 2 * n, memory + 3 * n);
@@ -242,7 +243,7 @@ void embedding_dense_backward(mt_ctx& ctx, const mt_args_embedding_dense_backwar
   if (!sdk::is_floating(out.dtype())) throw sdk::Declined{};
   const TensorView index = args.indices;
   TensorView grad = args.grad_output;
-  // The gradient's rows are one step apart, or become so.
+  // The gradient's rows must be at a constant stride; otherwise it is copied.
   const sdk::StridedLoop<1> rows(index.shape(), {grad.get()->dl.strides}, sdk::Order::kRowMajor);
   std::optional<ContiguousScratch> copy;
   if (rows.ndim() > 1) {

@@ -1,6 +1,6 @@
-// scatter: of the elements that meet at one target the last along `dim` wins. Each target first
-// finds the largest position that names it, by an integer maximum, which is the same in any order;
-// then the last_writers write.
+// scatter: if several elements have the same target, the last one along `dim` is written. An atomic
+// maximum, whose result does not depend on the order, first finds the last position for each
+// target; then these positions write.
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -20,7 +20,7 @@ namespace {
 
 using sdk::TensorView;
 
-// Operands of the walks: the index, the source, the output, the last_writers (contiguous, in the
+// Operands of the loop: the index, the source, the output, the last writers (contiguous, in the
 // output's shape), and the position along the dimension.
 constexpr int kOperands = 5;
 

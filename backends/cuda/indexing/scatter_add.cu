@@ -1,8 +1,7 @@
-// scatter_add without atomics. Elements that meet at one target differ only along `dim`, so lines
-// along it are independent: a thread goes along each, where neighbouring lines are neighbours in
-// memory, else a warp, which adds what meets within 32 positions in their order. An index that is
-// the same for all lines moves whole rows, which are sorted instead. Sums of 16-bit floats are kept
-// in float32 and rounded once.
+// scatter_add without atomics. Elements with the same target differ only along `dim`, so lines
+// along it are independent (common/add_along.h). If all lines have the same index, whole rows are
+// moved, and these are sorted instead (rows.h). Sums of 16-bit floats are accumulated in float32
+// and rounded once.
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -36,14 +35,11 @@ void add_rows(mt_ctx& ctx, const ScatterOperands& op, const Faults& faults) {
   const int dim = op.dim();
   const TensorView index = op.index(), src = op.src(), self = op.self(), out = op.out();
   int64_t shape[sdk::kMaxDims], strides[3][sdk::kMaxDims];
-  size_t kept = 0;
-  for (int d = 0; d < out.ndim(); ++d) {
-    if (d == dim) continue;
-    shape[kept] = out.size(d);
-    strides[0][kept] = src.stride(d);
-    strides[1][kept] = self.stride(d);
-    strides[2][kept++] = out.stride(d);
-  }
+  const uint64_t others = ~(uint64_t{1} << dim);
+  const auto kept = static_cast<size_t>(sdk::select_dims(others, out.shape(), shape));
+  sdk::select_dims(others, src.strides(), strides[0]);
+  sdk::select_dims(others, self.strides(), strides[1]);
+  sdk::select_dims(others, out.strides(), strides[2]);
   RowSums call;
   call.index = index;
   const int64_t length = index.size(dim), step = index.stride(dim);
@@ -58,7 +54,7 @@ void add_rows(mt_ctx& ctx, const ScatterOperands& op, const Faults& faults) {
   call.out_step = out.stride(dim);
   call.columns = Strided<3>(sdk::StridedLoop<3>(std::span<const int64_t>(shape, kept),
                                                 {strides[2], strides[1], strides[0]}));
-  // The loop is in the order of the output's memory; its operands are src, self, out.
+  // The loop is in the order of the output's memory; the kernel's operands are src, self, out.
   for (int d = 0; d < call.columns.ndim; ++d) {
     std::swap(call.columns.stride[d][0], call.columns.stride[d][2]);
   }
@@ -71,7 +67,7 @@ void scatter_add(mt_ctx& ctx, const mt_args_scatter_add& args) {
   const TensorView index = op.index(), out = op.out();
   const int dim = op.dim();
   const Faults faults = faults_of(ctx, site, dim, out.size(dim));
-  bool covers = true;  // the index has all of the output's lines
+  bool covers = true;  // the index covers all of the output's lines
   for (int d = 0; d < out.ndim(); ++d) {
     covers = covers && (d == dim || index.size(d) == out.size(d));
   }

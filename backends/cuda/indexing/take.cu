@@ -1,6 +1,6 @@
-// gather, index_select and embedding are one loop over the output: along the indexed dimension the
-// source stands still, and the index, repeated where it has no dimension, says where it is read.
-// Where rows are contiguous in both, elements are joined to as many as 16 bytes allow.
+// gather, index_select and embedding are one loop over the output: the source has stride 0 along
+// the indexed dimension, and the index, broadcast to the output, gives the offset there. If rows
+// are contiguous in both, elements are combined into accesses of up to 16 bytes.
 #include <array>
 #include <cstdint>
 
@@ -19,7 +19,7 @@ namespace {
 
 using sdk::TensorView;
 
-// to[o] = from[f + index[i] * along] for the offsets (o, i, f) of each element.
+// Stores to[o] = from[f + index[i] * along] for the offsets (o, i, f) of each element.
 template <class T>
 __global__ void __launch_bounds__(256)
     take(Strided<3> loop, T* to, const void* index, uint32_t index_key, const T* from,
@@ -34,9 +34,9 @@ __global__ void __launch_bounds__(256)
 
 struct Call {
   TensorView out, index, from;
-  const int64_t* index_strides;  // as many as the output has dimensions
-  const int64_t* fixed;          // of `from`, 0 along the indexed dimension
-  int64_t along;                 // the stride of the indexed dimension
+  const int64_t* index_strides;  // one for each dimension of the output
+  const int64_t* fixed;          // of `from`; 0 along the indexed dimension
+  int64_t along;                 // the stride of `from` along the indexed dimension
 };
 
 bool divides(int64_t bytes, int64_t x) { return x % bytes == 0; }
@@ -63,7 +63,7 @@ void run(mt_ctx& ctx, const Call& call, const Faults& faults) {
   const Strided<3> loop(sdk::StridedLoop<3>(
       call.out.shape(), {call.out.get()->dl.strides, call.index_strides, call.fixed}));
   const int64_t size = call.out.itemsize();
-  // Whether rows are made of pieces of so many bytes.
+  // Whether rows consist of aligned accesses of `bytes` bytes.
   const auto in_pieces = [&](int64_t bytes) {
     if (loop.ndim == 0 || loop.stride[0][0] != 1 || loop.stride[0][2] != 1 ||
         loop.stride[0][1] != 0) {
@@ -85,19 +85,15 @@ void run(mt_ctx& ctx, const Call& call, const Faults& faults) {
       size, [&](auto tag) { start<typename decltype(tag)::type>(ctx, call, loop, 1, faults); });
 }
 
-int64_t dim_of(const TensorView& tensor, int64_t dim) {
-  return tensor.ndim() == 0 ? 0 : dim < 0 ? dim + tensor.ndim() : dim;
-}
-
-// Elements of self along `dim`, at the places that index has; index_stride(d) is its stride for
+// Takes elements of `self` along a dimension. index_stride(d, dim) is the index's stride for
 // dimension d of the output.
 template <class IndexStride>
 void take_along(mt_ctx& ctx, uint32_t site, const TensorView& self, int64_t any_dim,
                 const TensorView& index, const TensorView& out, IndexStride&& index_stride) {
   sdk::check_ndim(static_cast<size_t>(out.ndim()));
-  const int64_t dim = dim_of(self, any_dim);
+  const int64_t dim = sdk::wrap_dim(any_dim, self.ndim());
   int64_t fixed[sdk::kMaxDims], places[sdk::kMaxDims];
-  // A 0-dim index on a 1-dim self, or the other way around, has one element along dim.
+  // A 0-dim index into a 1-dim self, or the reverse, has one element along dim.
   for (int d = 0; d < out.ndim(); ++d) {
     fixed[d] = d == dim || d >= self.ndim() ? 0 : self.stride(d);
     places[d] = index_stride(d, dim);

@@ -1,8 +1,7 @@
-// Cross-entropy of class indices in one pass over the scores, and its gradient in another one: only
-// the logarithm of each target's sum of powers is kept in between. Scores whose classes are
-// contiguous are rows, each worked on by a block; of others, and of a few classes, each target is
-// worked on by a thread. Sums over targets are kept by blocks, in double; the block that ends last
-// adds them up in their order.
+// Cross-entropy of class indices in one pass over the scores, and its gradient in a second pass;
+// only the log-sum-exp of each target is kept in between. If classes are contiguous, each row of
+// scores is processed by a block. Otherwise, and for few classes, each target is processed by a
+// thread. Blocks accumulate the sums over targets in double; the last block adds them in order.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -29,28 +28,28 @@ namespace {
 using sdk::TensorView;
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostParts = 16384;  // blocks of a forward pass
-constexpr int64_t kFewClasses = 64;    // a thread goes over so many as fast as a warp
-// Loads of a thread that are on their way together, and the blocks whose registers hold them.
+constexpr int64_t kMostParts = 16384;  // blocks of the forward kernel
+constexpr int64_t kFewClasses = 64;    // up to here a thread is as fast as a warp
+// The loads in flight per thread, and the resident blocks whose registers allow them.
 constexpr int kLoads = 4;
 template <class T>
 constexpr int kAhead = sizeof(T) == 8 ? 2 : kLoads;
 constexpr int kBlocks = 4;
 
-// What a forward pass gives, and how.
+// The results of a forward pass and its options.
 struct Results {
-  void* terms;  // of each target in the order of the loop's third operand, or NULL
+  void* terms;  // of each target, in the order of the loop's third operand; NULL with a reduction
   void* log_sum;
-  double2* parts;     // of each block, the sums of terms and of weights
+  double2* parts;     // for each block, the sums of terms and of weights
   uint32_t* counter;  // NULL with `terms`
-  void* loss;         // one element, where there are no terms
-  void* total;        // may be absent
+  void* loss;         // one element, with a reduction
+  void* total;        // optional
   uint32_t total_key;
   bool mean;
   double smoothing;
 };
 
-// The loss of a target, and the weight that counts.
+// The loss of a target and its weight.
 template <class W>
 struct Term {
   W loss = 0, weight = 0;
@@ -74,7 +73,7 @@ __device__ __forceinline__ Term<Wide<T>> term_of(const Targets& targets, int64_t
   return term;
 }
 
-// Adds up what the blocks have; `sum` and `weights` are the block's own, in thread 0.
+// Adds the sums of all blocks; `sum` and `weights` are the block's own, in thread 0.
 template <class T>
 __device__ __forceinline__ void finish(const Results& to, double sum, double weights) {
   using W = Wide<T>;
@@ -100,15 +99,15 @@ __device__ __forceinline__ void finish(const Results& to, double sum, double wei
   if (to.total != nullptr) store_any(to.total, 0, to.total_key, static_cast<W>(weights));
 }
 
-// What log(sum(exp)) is made of. Scores that are all -inf have none.
+// Returns log(sum), the second part of log-sum-exp; NaN if all scores are -inf.
 template <class T>
 __device__ __forceinline__ Wide<T> rest_of(const PowerSum<T>& sum) {
   using W = Wide<T>;
   return sum.most == kLowest<W> ? std::numeric_limits<W>::quiet_NaN() : logarithm(sum.sum);
 }
 
-// What becomes of target i, whose scores are at `scores`: its own results, and its part of the
-// sums. `plain` is the sum of its scores.
+// Writes the results of target i, whose scores are at `scores`, and adds its part to the sums.
+// `plain` is the sum of its scores.
 template <class T>
 __device__ __forceinline__ void write_term(const Targets& targets, int64_t n, const Faults& faults,
                                            const T* scores, int64_t i, const int64_t (&at)[3],
@@ -191,16 +190,16 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---- the gradient
 
-// What a backward pass reads beside the scores.
+// The operands of a backward pass, other than the scores.
 struct Given {
-  Strided<2> loop;    // the gradient that is written, and the incoming one of each target
-  const void* grads;  // NULL: one for all, `grad`
+  Strided<2> loop;    // the output, and the incoming gradient of each target
+  const void* grads;  // NULL: `grad` applies to all targets
   Number grad, total;
   const void* log_sum;
   double smoothing;
 };
 
-// Score k of a target gets factor * p[k] - every, and own less where it is the target's.
+// The gradient of score k is factor * p[k] - every, minus `own` for the target's class.
 template <class W>
 struct Share {
   W factor = 0, own = 0, every = 0;
@@ -268,7 +267,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
         store_streaming<T, kWidth>(out + first, result);
       }
     }
-    // The target's own score, by the thread that wrote its pack.
+    // The target's class, by the thread that wrote its pack.
     if (counts && share.t / kWidth % blockDim.x == threadIdx.x) {
       const W p = power<T>(widen(from[share.t]), log_sum);
       out[share.t] = convert<T>(gradient<T>(share, p, share.t));
@@ -296,7 +295,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// ---- which of them
+// ---- selection of the kernel
 
 // Whether the classes of all targets are rows of whole packs of T.
 template <class T, int N>
@@ -306,7 +305,7 @@ bool in_packs(const Strided<N>& loop, int operand, int64_t n, const void* data) 
   return whole;
 }
 
-// A block for each row, of threads that have kLoads packs each where the row is long enough.
+// One block for each row, whose threads have kLoads packs each if the row is long enough.
 Grid row_grid(int64_t rows, int64_t packs, int64_t most) {
   Grid grid;
   const int64_t threads = std::clamp<int64_t>((packs + kLoads - 1) / kLoads, 1, kThreads);
@@ -315,17 +314,9 @@ Grid row_grid(int64_t rows, int64_t packs, int64_t most) {
   return grid;
 }
 
-// Offsets of the targets' shape: the strides of `x` without its classes.
-void without_classes(const TensorView& x, int64_t* strides) {
-  const int class_dim = x.ndim() == 1 ? 0 : 1;
-  for (int d = 0; d < x.ndim(); ++d) {
-    if (d != class_dim) *strides++ = x.stride(d);
-  }
-}
-
 void check_operands(const TensorView& self, const TensorView& target, const TensorView& log_sum,
                     const TensorView& weight, double smoothing) {
-  // Weights of classes in the smooth part are for the operator's own body.
+  // Label smoothing with class weights is left to the composite.
   if (self.numel() == 0 || !sdk::is_integral(target.dtype()) || target.is_host() || !log_sum ||
       !log_sum.is_contiguous() || (weight && (smoothing != 0 || weight.is_host()))) {
     throw sdk::Declined{};

@@ -1,5 +1,5 @@
-// nll_loss reads one score per target instead of whole tensors. Sums are of a fixed number of
-// parts, in double, and the parts are added up in order.
+// nll_loss reads one score per target. Sums are computed in double, in a fixed number of parts that
+// are added in order.
 #include <cstdint>
 #include <cub/block/block_reduce.cuh>
 #include <string_view>
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) parts[blockIdx.x] = make_double2(sum, weights);
 }
 
-// `loss` may be absent: it has been written term by term, and there is no total.
+// `loss` may be NULL: it has been written term by term, and there is no total.
 template <class T>
 __global__ void __launch_bounds__(kParts) finish_sums(const double2* parts, int count, bool mean,
                                                       T* loss, void* total, uint32_t total_key) {

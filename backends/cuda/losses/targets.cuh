@@ -1,4 +1,4 @@
-// Class indices and the scores that they are of, as losses read them.
+// Class indices and their scores, as operands of losses.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace mytorch::cuda {
 
-// One number on the device, or a HOST operand's, read on the host.
+// A number on the device, or that of a HOST operand, read on the host.
 struct Number {
   const void* data = nullptr;
   uint32_t key = 0;
@@ -33,18 +33,25 @@ struct Number {
 #endif
 };
 
-// Targets, their scores with the class dimension taken out, and a third tensor of the targets'
-// shape.
+// The strides of `scores`, of shape (N, C, ...) or (C), without the class dimension. They belong to
+// the targets' shape.
+inline void without_classes(const sdk::TensorView& scores, int64_t* strides) {
+  const int class_dim = scores.ndim() == 1 ? 0 : 1;
+  sdk::select_dims(~(uint64_t{1} << class_dim), scores.strides(), strides);
+}
+
+// A loop over the targets, their scores without the class dimension, and a third tensor of the
+// targets' shape.
 struct Targets {
   Strided<3> loop;
   const void* target;
   uint32_t target_key;
   int64_t class_stride, ignore_index;
-  const void* weight = nullptr;  // may be absent
+  const void* weight = nullptr;  // optional
   uint32_t weight_key = 0;
   int64_t weight_stride = 0;
 
-  // `third` may be absent.
+  // `third` is optional.
   Targets(const sdk::TensorView& scores, const sdk::TensorView& targets,
           const sdk::TensorView& third, const sdk::TensorView& weights, int64_t ignored)
       : target(targets.raw()), target_key(sdk::dtype_key(targets.dtype())), ignore_index(ignored) {
@@ -52,10 +59,7 @@ struct Targets {
     const int class_dim = scores.ndim() == 1 ? 0 : 1;
     class_stride = scores.stride(class_dim);
     int64_t strides[sdk::kMaxDims], none[sdk::kMaxDims] = {};
-    int kept = 0;
-    for (int d = 0; d < scores.ndim(); ++d) {
-      if (d != class_dim) strides[kept++] = scores.stride(d);
-    }
+    without_classes(scores, strides);
     const bool same = third && third.ndim() == targets.ndim();
     loop = Strided<3>(sdk::StridedLoop<3>(
         targets.shape(),

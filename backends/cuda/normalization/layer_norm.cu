@@ -20,7 +20,7 @@ using sdk::TensorView;
 __device__ __forceinline__ float inverse_root(float x) { return rsqrtf(x); }
 __device__ __forceinline__ double inverse_root(double x) { return rsqrt(x); }
 
-// How many elements of a row of n a warp of its threads holds.
+// Returns how many elements of a row of n a warp holds.
 template <bool kFull, int kWidth, int kPacks>
 __device__ __forceinline__ int held_by(int warp, int n) {
   if (kFull) return 32 * kWidth * kPacks;
@@ -38,9 +38,9 @@ __device__ __forceinline__ W inverse(int count) {
   return count == 0 ? W(0) : W(1) / static_cast<W>(count);
 }
 
-// The means of rows, and the sums of squared distances from them. Each warp takes distances from
-// the mean of its own part, and what they found is merged as Chan, Golub and LeVeque do (1979): one
-// barrier, and no more is lost to rounding than in two passes. `share` is 1 / n.
+// Computes the means of rows and the sums of squared deviations. Each warp takes deviations from
+// the mean of its own part, and the parts are merged as by Chan, Golub and LeVeque (1979): one
+// barrier, and no less precise than two passes. `share` is 1 / n.
 template <bool kFull, class T, int kWidth, int kPacks, int kRows, class W = Wide<T>>
 __device__ __forceinline__ void moments(OwnRow<T, kWidth, kPacks, kFull> (&row)[kRows], int n,
                                         W share, W (&mean)[kRows], W (&spread)[kRows], int& turn) {
@@ -98,12 +98,12 @@ __device__ __forceinline__ void moments(OwnRow<T, kWidth, kPacks, kFull> (&row)[
   add_lanes(spread, kWarps / 2);
 }
 
-// A thread goes over few packs of kRowsAtOnce rows: so many loads are under way, and the parameters
-// are read once for all of them.
+// With few packs per row, a thread processes kRowsAtOnce rows: this puts enough loads in flight,
+// and the parameters are read once for all of them.
 constexpr int kFewNormal = 2, kRowsAtOnce = 2;
 
-// Centered: (x - mean) / deviation, else x / root mean square. `kFull`: rows fill the packs of all
-// threads, and the parameters that there may be are plain(). `share` is 1 / n.
+// kCentered: (x - mean) / deviation; otherwise x / root mean square. `kFull`: rows fill the packs
+// of all threads, and the parameters are plain() and present. `share` is 1 / n.
 template <bool kCentered, bool kFull, class T, int kWidth, int kPacks, int kRows>
 __global__ void __launch_bounds__(kRowThreads<kPacks>, kRowBlocks<kPacks>)
     normalize(int64_t rows, int n, Wide<T> share, Wide<T> eps, const T* x, Vector weight,
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kRowThreads<kPacks>, kRowBlocks<kPacks>)
   for (int64_t r = (static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y) * kRows; r < rows;
        r += every) {
     Row row[kRows];
-    int64_t own[kRows];  // beyond the last row: that once more, with the same results
+    int64_t own[kRows];  // beyond the last row, the last row again, with the same results
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       own[i] = r + i < rows ? r + i : rows - 1;
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kRowThreads<kPacks>, kRowBlocks<kPacks>)
   }
 }
 
-// Rows of n elements, and what they become; a mean only where they are centered.
+// Rows of n elements and their outputs; `mean` is used only if centered.
 struct Normalization {
   const char* name;
   const mt_tensor *input, *weight, *bias;

@@ -10,7 +10,8 @@
 
 namespace mytorch::cuda {
 
-// A parameter, contiguous, of T or of the type that T computes in; may be absent.
+// A contiguous parameter of type T or of the compute type of T; optional. Throws sdk::Declined for
+// others.
 struct Vector {
   const void* data = nullptr;
   bool wide = false;
@@ -26,13 +27,13 @@ struct Vector {
     data = x.raw();
     wide = !same;
   }
-  // Whether it is there, and of T.
+  // Whether the parameter is present and of type T.
   bool plain() const { return data != nullptr && !wide; }
 };
 
 #ifdef __CUDACC__
 
-// A pack of a parameter that is there. `kPlain`: it is plain(), and stays as it lies in memory.
+// A pack of a present parameter. `kPlain`: the parameter is plain(), and the pack keeps its type.
 template <bool kPlain, class T, int kWidth>
 struct Factors {
   Wide<T> at[kWidth];

@@ -22,16 +22,16 @@ namespace {
 
 using sdk::TensorView;
 
-// Two rows and a sum or two for each of their columns leave storage for fewer packs. With two sums
-// fewer threads that have more to do each are faster, with one it is the other way round.
+// Two rows, and one or two sums for each of their columns, leave registers for fewer packs. With
+// two sums, fewer threads with more work each are faster; with one, more threads are.
 template <bool kCentered>
 constexpr int kFewSums = kCentered ? 2 : 1;
 constexpr int kManySums = 4;
 
-// `partial`: for each block and row of it, n sums for the weight and, where centered, n for the
-// bias; NULL: not wanted. `kFull`: rows fill the packs of all threads, the weight is plain(), and
-// its elements stay with the threads of their columns; a block has one row at a time, so that what
-// depends on rows alone takes no thread's registers.
+// `partial`: for each block and each row of its threads, n sums for the weight and, if centered, n
+// for the bias; NULL if not wanted. `kFull`: rows fill the packs of all threads, the weight is
+// plain(), and each thread keeps the weights of its columns; a block has one row at a time, so that
+// values that depend only on the row need no per-thread registers.
 template <bool kCentered, bool kFull, class T, int kWidth, int kPacks>
 __global__ void __launch_bounds__(kRowThreads<kPacks>, kPacks == 1 ? 2 : 1)
     gradients(int64_t rows, int n, const T* grad, const T* x, const Wide<T>* means,
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kRowThreads<kPacks>, kPacks == 1 ? 2 : 1)
     const Row &g = taken[0], &row = taken[1];
     W next_mean = 0, next_rstd = 0;
     statistics_of(r + step, next_mean, next_rstd);
-    // The weights of a pack: held, or read each time.
+    // The weights of a pack: kept in registers or read each time.
     const auto read = [&](int p, Factors<false, T, kWidth>& storage) {
       if constexpr (!kFull) {
 #pragma unroll
@@ -79,10 +79,10 @@ __global__ void __launch_bounds__(kRowThreads<kPacks>, kPacks == 1 ? 2 : 1)
     const auto factor = [&](int p, int k, const Factors<false, T, kWidth>& storage) {
       return kFull ? widen(factors.pack[p].at[k]) : storage[k];
     };
-    // Kept where registers hold them, else computed again.
+    // Kept in registers if they fit, else recomputed.
     constexpr bool kKeeps = kPacks == 1;
     W normals[kKeeps ? kPacks : 1][kWidth], hs[kKeeps ? kPacks : 1][kWidth];
-    W sums[kCentered ? 2 : 1] = {};  // of h * normal, and of h
+    W sums[kCentered ? 2 : 1] = {};  // of h * normal and of h
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
       if (!Row::holds(p, n)) continue;
@@ -147,9 +147,9 @@ __global__ void __launch_bounds__(kRowThreads<kPacks>, kPacks == 1 ? 2 : 1)
   }
 }
 
-// Gives blocks `bytes` of shared memory, and has as many of them as are worked on at once: each
-// goes from row to row. Shared memory beyond what every kernel may have has to be asked for; both
-// once on each device.
+// Gives blocks `bytes` of shared memory and launches as many as the device holds at once: each goes
+// from row to row. Shared memory beyond the default limit must be requested; both queries run once
+// for each device.
 template <class Kernel>
 void keep_busy(const mt_ctx& ctx, Kernel kernel, RowShape& shape, size_t bytes) {
   struct Known {
@@ -177,7 +177,7 @@ void keep_busy(const mt_ctx& ctx, Kernel kernel, RowShape& shape, size_t bytes) 
   grid.blocks.x = std::min(grid.blocks.x, static_cast<unsigned>(blocks));
 }
 
-// The gradients that are NULL are not wanted.
+// Gradients that are NULL are not wanted.
 struct Gradients {
   const char* name;
   const mt_tensor *grad, *input, *mean, *rstd, *weight;

@@ -1,5 +1,5 @@
-// Rows that are fetched ahead: while a row is worked on, the next ones are on their way into shared
-// memory. Each thread fetches and reads its own packs, so that no thread waits for another.
+// Prefetching of rows: while a row is processed, the next ones are copied asynchronously to shared
+// memory. Each thread copies and reads only its own packs, so threads do not wait for each other.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace mytorch::cuda {
 
-// How many rows of each operand a thread has fetched or under way; 1 where packs are no 16 bytes or
-// too many: these are loaded when they are fetched.
+// How many rows of each operand a thread has loaded or in flight. 1 if packs are not 16 bytes or
+// too many: rows are then loaded by fetch().
 template <class T, int kWidth, int kPacks, int kOperands>
 inline constexpr int kPrefetchedRows = kWidth != kPack<T> || kPacks* kOperands > 8 ? 1
                                        : kPacks* kOperands > 2                     ? 2
                                                                                    : 3;
-// The shared memory of a block for them.
+// Returns the shared memory that a block needs for prefetched rows.
 template <class T, int kWidth, int kPacks, int kOperands>
 size_t prefetch_bytes(const Grid& grid) {
   constexpr int kRows = kPrefetchedRows<T, kWidth, kPacks, kOperands>;
@@ -23,8 +23,8 @@ size_t prefetch_bytes(const Grid& grid) {
 
 #ifdef __CUDACC__
 
-// Rows of kOperands tensors, `kFull` as those of OwnRow. Every fetch() is of the row after the last
-// one, and every take() of the oldest that has been fetched.
+// Rows of kOperands tensors; `kFull` as in OwnRow. Each fetch() starts the copy of the next row;
+// each take() returns the oldest fetched one.
 template <class T, int kWidth, int kPacks, int kOperands, bool kFull = false,
           int kCount = kPrefetchedRows<T, kWidth, kPacks, kOperands>>
 class RowPrefetcher {
@@ -38,7 +38,7 @@ class RowPrefetcher {
     own_ = static_cast<uint32_t>(__cvta_generic_to_shared(storage + thread));
     apart_ = 16 * blockDim.x * blockDim.y;
   }
-  // `live`: there is such a row.
+  // `live`: the row exists.
   __device__ __forceinline__ void fetch(const T* const (&rows)[kOperands], bool live) {
 #pragma unroll
     for (int o = 0; o < kOperands; ++o) {
@@ -104,8 +104,9 @@ class RowPrefetcher<T, kWidth, kPacks, kOperands, kFull, 1> {
   Row rows_[kOperands];
 };
 
-// Sums over the threads of a row, kWarps warps at most, with one barrier: the turns use different
-// memory, and whoever writes to that of the turn before the last has seen everybody leave it.
+// Sums over the threads of a row, at most kWarps warps, with one barrier. Consecutive calls
+// alternate between two buffers: a thread that writes to a buffer knows that all threads have
+// passed the barrier of the call in between.
 template <int kWarps, class W>
 __device__ __forceinline__ void team_sums(W (&sums)[1], int& turn) {
 #pragma unroll
@@ -124,7 +125,7 @@ __device__ __forceinline__ void team_sums(W (&sums)[1], int& turn) {
   }
 }
 
-// Of two at once: each half of a warp adds up one of them.
+// Two sums at once: each half of a warp adds up one of them.
 template <int kWarps, class W>
 __device__ __forceinline__ void team_sums(W (&sums)[2], int& turn) {
   const auto add_halves = [](W sum) {

@@ -150,7 +150,7 @@ class Variant {
       number[k] = num_operands;
       sdk::broadcast_strides(tensors[k], like.shape(), strides[num_operands++]);
     }
-    Loop loop(like.shape(), strides, num_operands, Loop::Order::kMemory);
+    Loop loop(like.shape(), strides, num_operands, sdk::Order::kMemory);
 
     if (loop.numel() <= general_limit && loop.ndim() <= kAnyDims &&
         tensors.size() <= kAnyOperands) {

@@ -1,7 +1,8 @@
-// The iteration space of a call for any number of operands: dimensions ordered by the strides of
-// the first operands, and collapsed if every operand allows it.
+// The strided loop of a generated kernel, for any number of operands: the SDK's plan, innermost
+// dimension first, and its transformations into runs and tiles.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -13,46 +14,22 @@ namespace mytorch::cuda {
 
 class Loop {
  public:
-  enum class Order { kMemory, kShape };
   static constexpr int kMaxOperands = 26;  // 24 of a call, and two that tile() adds
 
   Loop() {}  // NOLINT: the arrays stay uninitialized
 
   // `strides[k]` holds the strides of operand k, in elements.
   Loop(std::span<const int64_t> shape, const int64_t (*strides)[sdk::kMaxDims], int operands,
-       Order order) {
-    int by[sdk::kMaxDims];
-    int kept = 0;
-    for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
-      numel_ *= shape[static_cast<size_t>(d)];
-      if (shape[static_cast<size_t>(d)] != 1) by[kept++] = d;
-    }
-    if (order == Order::kMemory) {
-      for (int i = 1; i < kept; ++i) {
-        for (int j = i; j > 0 && outside(strides, operands, by[j], by[j - 1]); --j) {
-          std::swap(by[j], by[j - 1]);
-        }
-      }
-    }
-    for (int i = kept; i-- > 0;) {
-      const int d = by[i];
-      const int64_t size = shape[static_cast<size_t>(d)];
-      bool joins = ndim_ > 0;
-      for (int k = 0; joins && k < operands; ++k) {
-        joins = strides[k][d] == strides_[k][ndim_ - 1] * size_[ndim_ - 1];
-      }
-      if (joins) {
-        size_[ndim_ - 1] *= size;
-        continue;
-      }
-      size_[ndim_] = size;
-      for (int k = 0; k < operands; ++k) strides_[k][ndim_] = strides[k][d];
-      ++ndim_;
-    }
-    if (ndim_ == 0) {
-      ndim_ = 1;
-      size_[0] = 1;
-      for (int k = 0; k < operands; ++k) strides_[k][0] = 0;
+       sdk::Order order) {
+    std::array<const int64_t*, kMaxOperands> pointers;
+    for (int k = 0; k < operands; ++k) pointers[static_cast<size_t>(k)] = strides[k];
+    sdk::StridedLoop<kMaxOperands> plan;
+    plan.collapse(shape, {pointers.data(), static_cast<size_t>(operands)}, order);
+    numel_ = plan.numel();
+    ndim_ = plan.ndim();
+    for (int d = 0; d < ndim_; ++d) {
+      size_[d] = plan.size(ndim_ - 1 - d);
+      for (int k = 0; k < operands; ++k) strides_[k][d] = plan.stride(k, ndim_ - 1 - d);
     }
   }
 
@@ -119,15 +96,6 @@ class Loop {
   bool wide() const { return numel_ > INT32_MAX; }
 
  private:
-  static bool outside(const int64_t (*strides)[sdk::kMaxDims], int operands, int a, int b) {
-    for (int k = 0; k < operands; ++k) {
-      const int64_t x = strides[k][a] < 0 ? -strides[k][a] : strides[k][a];
-      const int64_t y = strides[k][b] < 0 ? -strides[k][b] : strides[k][b];
-      if (x != 0 && y != 0 && x != y) return x > y;
-    }
-    return false;
-  }
-
   int64_t numel_ = 1;
   int ndim_ = 0;
   int64_t size_[sdk::kMaxDims];

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "backends/cuda/common/walk.h"
+#include "backends/cuda/common/divisor.h"
 
 namespace mytorch::cuda {
 

@@ -490,23 +490,14 @@ FN void store(T* to, const V (&values)[N]) {
 
 // Operands whose type is known only at run time. The codes of dtypes are those of
 // backends/cuda/programs/program.h; code 0 is a scalar parameter.
+#define FOR_EACH_TYPE(F) \
+  F(1, b8) F(2, u8) F(3, i8) F(4, i16) F(5, i32) F(6, i64) F(7, f16) F(8, bf16) F(9, f32) F(10, f64)
 template <class C>
 FN_CALLED Value<C> any_input(u64 word, u32 code, i64 at) {
 #define CASE(number, T) \
   case number:          \
     return input<C>(reinterpret_cast<const T*>(word)[at]);
-  switch (code) {
-    CASE(1, b8)
-    CASE(2, u8)
-    CASE(3, i8)
-    CASE(4, i16)
-    CASE(5, i32)
-    CASE(6, i64)
-    CASE(7, f16)
-    CASE(8, bf16)
-    CASE(9, f32)
-    CASE(10, f64)
-  }
+  switch (code) { FOR_EACH_TYPE(CASE) }
 #undef CASE
   Value<C> value;
   memcpy(&value, &word, sizeof(value));
@@ -518,22 +509,12 @@ FN_CALLED void any_output(u64 word, u32 code, i64 at, V value) {
   case number:                                          \
     reinterpret_cast<T*>(word)[at] = convert<T>(value); \
     break;
-  switch (code) {
-    CASE(1, b8)
-    CASE(2, u8)
-    CASE(3, i8)
-    CASE(4, i16)
-    CASE(5, i32)
-    CASE(6, i64)
-    CASE(7, f16)
-    CASE(8, bf16)
-    CASE(9, f32)
-    CASE(10, f64)
-  }
+  switch (code) { FOR_EACH_TYPE(CASE) }
 #undef CASE
 }
+#undef FOR_EACH_TYPE
 
-// Division of numbers below 2^31 (backends/cuda/common/walk.h); `high` holds the upper half of
+// Division of numbers below 2^31 (backends/cuda/common/divisor.h); `high` holds the upper half of
 // larger divisors.
 struct Divisor {
   u32 by, factor, shift, high;

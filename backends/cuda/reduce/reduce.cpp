@@ -34,50 +34,6 @@ int64_t power_above(int64_t n) {
 }
 int64_t pieces(int64_t n, int64_t of) { return (n + of - 1) / of; }
 
-// Returns the shape to which all inputs broadcast.
-std::vector<int64_t> common_shape(std::span<const sdk::TensorView> tensors) {
-  std::vector<int64_t> shape;
-  for (const sdk::TensorView& tensor : tensors) {
-    const size_t ndim = static_cast<size_t>(tensor.ndim());
-    if (shape.size() < ndim) shape.insert(shape.begin(), ndim - shape.size(), 1);
-    for (size_t d = 0; d < ndim; ++d) {
-      int64_t& size = shape[shape.size() - ndim + d];
-      if (size == 1) size = tensor.size(static_cast<int>(d));
-    }
-  }
-  sdk::check_ndim(shape.size());
-  return shape;
-}
-
-// Returns, for each dimension, whether it is reduced. Without a list, with an empty one, and for a
-// 0-dim input, all dimensions are reduced.
-std::vector<bool> reduced_dims(const Program& program, const void* args, size_t ndim) {
-  std::vector<int64_t> dims;
-  switch (program.dim_field) {
-    case MT_DIM_LIST: {
-      const auto list = sdk::field_at<mt_int_list>(args, program.dim_offset);
-      if (list.data != nullptr) dims.assign(list.data, list.data + list.size);
-      break;
-    }
-    case MT_DIM_INT:
-      dims = {sdk::field_at<int64_t>(args, program.dim_offset)};
-      break;
-    case MT_DIM_OPTIONAL_INT: {
-      const auto dim = sdk::field_at<mt_optional_int>(args, program.dim_offset);
-      if (dim.present != 0) dims = {dim.value};
-      break;
-    }
-    default:
-      break;
-  }
-  std::vector<bool> reduced(ndim, dims.empty());
-  if (ndim == 0) return reduced;
-  for (const int64_t dim : dims) {
-    reduced[static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(ndim) : dim)] = true;
-  }
-  return reduced;
-}
-
 class Variant {
  public:
   explicit Variant(const mt_program& program) : program_(program) {
@@ -129,45 +85,40 @@ class Variant {
         base.set(at, operand_key(Kind::kElements, outputs.back().type));
       }
       if (inputs.empty()) throw sdk::Declined{};
-      make_loops(common_shape(shaped));
+      make_loops(sdk::broadcast_shape(shaped));
     }
 
     void make_loops(const std::vector<int64_t>& shape) {
-      const std::vector<bool> is_reduced = reduced_dims(program, args, shape.size());
+      const int ndim = static_cast<int>(shape.size());
+      const uint64_t is_reduced =
+          sdk::reduced_dims(args, program.dim_field, program.dim_offset, ndim);
+      int64_t kept_shape[sdk::kMaxDims];
+      int64_t reduced_shape[sdk::kMaxDims];
       int64_t kept_strides[Loop::kMaxOperands][sdk::kMaxDims];
       int64_t reduced_strides[Loop::kMaxOperands][sdk::kMaxDims];
-      std::vector<int64_t> kept_shape;
-      std::vector<int64_t> reduced_shape;
-      for (size_t d = 0; d < shape.size(); ++d) {
-        (is_reduced[d] ? reduced_shape : kept_shape).push_back(shape[d]);
-      }
+      const auto num_kept = static_cast<size_t>(sdk::select_dims(~is_reduced, shape, kept_shape));
+      const auto num_reduced =
+          static_cast<size_t>(sdk::select_dims(is_reduced, shape, reduced_shape));
       for (size_t k = 0; k < inputs.size(); ++k) {
         int64_t strides[sdk::kMaxDims];
         sdk::broadcast_strides(inputs[k].view, shape, strides);
-        int kept_at = 0;
-        int reduced_at = 0;
-        for (size_t d = 0; d < shape.size(); ++d) {
-          (is_reduced[d] ? reduced_strides[k][reduced_at++] : kept_strides[k][kept_at++]) =
-              strides[d];
-        }
+        const std::span<const int64_t> all(strides, shape.size());
+        sdk::select_dims(~is_reduced, all, kept_strides[k]);
+        sdk::select_dims(is_reduced, all, reduced_strides[k]);
       }
       for (size_t k = 0; k < outputs.size(); ++k) {
         const sdk::TensorView& view = outputs[k].view;
         // With keepdim, the output has the reduced dimensions, with size 1.
         const bool keeps = static_cast<size_t>(view.ndim()) == shape.size();
-        int at = 0;
-        for (size_t d = 0; d < shape.size(); ++d) {
-          if (is_reduced[d]) continue;
-          kept_strides[inputs.size() + k][at] = view.strides()[keeps ? d : static_cast<size_t>(at)];
-          ++at;
-        }
+        sdk::select_dims(keeps ? ~is_reduced : ~uint64_t{0}, view.strides(),
+                         kept_strides[inputs.size() + k]);
       }
       const bool ordered = program.fold == "argmax" || program.fold == "argmin";
       const int num_inputs = static_cast<int>(inputs.size());
-      reduced = Loop(reduced_shape, reduced_strides, num_inputs,
-                     ordered ? Loop::Order::kShape : Loop::Order::kMemory);
-      kept = Loop(kept_shape, kept_strides, num_inputs + static_cast<int>(outputs.size()),
-                  Loop::Order::kMemory);
+      reduced = Loop({reduced_shape, num_reduced}, reduced_strides, num_inputs,
+                     ordered ? sdk::Order::kRowMajor : sdk::Order::kMemory);
+      kept = Loop({kept_shape, num_kept}, kept_strides,
+                  num_inputs + static_cast<int>(outputs.size()), sdk::Order::kMemory);
       count = reduced.numel();
     }
 

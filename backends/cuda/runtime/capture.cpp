@@ -20,6 +20,12 @@ uint64_t ask_capture(cudaStream_t stream) {
 
 }  // namespace internal
 
+bool is_captured(const mt_ctx& ctx) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  CUDA(cudaStreamIsCapturing(stream_of(ctx), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
 void count_capture(int change) { internal::captures.fetch_add(change); }
 
 void check_not_captured(cudaStream_t stream, const char* what) {

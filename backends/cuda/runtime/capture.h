@@ -24,6 +24,9 @@ inline uint64_t capture_of(cudaStream_t stream) {
   return internal::ask_capture(stream);
 }
 
+// Whether the context's stream is being captured, by us or by the application.
+bool is_captured(const mt_ctx& ctx);
+
 // Adds `change` to the number of captures in progress, on any stream.
 void count_capture(int change);
 

@@ -12,13 +12,6 @@
 
 namespace mytorch::cuda {
 
-// Returns whether the context's stream is being captured; nothing can be timed then.
-inline bool is_recorded(const mt_ctx& ctx) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  CUDA(cudaStreamIsCapturing(stream_of(ctx), &status));
-  return status != cudaStreamCaptureStatusNone;
-}
-
 // Times `count` algorithms and returns the index of the fastest. run(i) queues algorithm i and
 // returns whether it can run; if none can, the result is 0. A later algorithm must win by more than
 // the timing noise, so that repeated searches agree.

@@ -1,7 +1,7 @@
-// Running sums. Floating types add up in double, as in ATen: a running sum is the one place where
-// rounding errors pile up in order. A thread goes along each line where neighbouring lines are
-// neighbours in memory; else a block does, tile by tile. Few long lines are cut into pieces, whose
-// sums come first. Every order of additions is fixed.
+// Cumulative sums. Floating-point types accumulate in double, as in ATen, because rounding errors
+// accumulate in order. If neighbouring lines are adjacent in memory, each thread scans a line;
+// otherwise a block does, tile by tile. A few long lines are split into pieces, whose sums are
+// computed first. The order of all additions is fixed.
 #include <cstdint>
 #include <cstdlib>
 #include <cub/block/block_reduce.cuh>
@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "backends/cuda/common/element.cuh"
-#include "backends/cuda/common/lines.h"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/abi_ops/cumsum.h"
@@ -25,11 +25,11 @@ constexpr int kItems = 4;
 constexpr int64_t kTile = kThreads * kItems;
 constexpr int64_t kPiece = 16 * kTile;
 
-// Unsigned sums wrap.
+// Unsigned sums wrap on overflow.
 template <class T>
 using Running = std::conditional_t<is_float<T>, double, uint64_t>;
 
-// The operands: what is read, converted to T, and what is written.
+// The operands; elements of the input are converted to T.
 template <class T>
 struct Scan {
   Lines<2> lines;  // out, in
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Sums of pieces become what comes before each: a block for each line.
+// Exclusive scan of the sums of pieces, one block for each line.
 template <class S>
 __global__ void __launch_bounds__(kThreads) before_pieces(int64_t pieces, S* sums) {
   using Block = cub::BlockScan<S, kThreads>;
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kThreads) before_pieces(int64_t pieces, S* sum
   }
 }
 
-// A block for each piece of a line, or for whole lines where `before` is NULL.
+// One block for each piece of a line, or for each line if `before` is NULL.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     scan_by_blocks(Scan<T> scan, int64_t pieces, int64_t length, const Running<T>* before) {
@@ -150,8 +150,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 void run(mt_ctx& ctx, const TensorView& self, const TensorView& out, int64_t dim) {
-  const Scan<T> scan{make_lines<2>({out, self}, dim), self.raw(), sdk::dtype_key(self.dtype()),
-                     out.data<T>()};
+  const Scan<T> scan{Lines<2>(sdk::make_lines<2>({out, self}, dim)), self.raw(),
+                     sdk::dtype_key(self.dtype()), out.data<T>()};
   const auto& loop = scan.lines.loop;
   const int64_t n = scan.lines.size[0], count = loop.numel;
   const bool side_by_side =

@@ -1,7 +1,6 @@
-// softmax, log_softmax and their gradients. Contiguous rows are held in registers and so read once,
-// or, where they are too long, read again while they lie in the L2; other lines are gone over twice
-// or three times, by a thread each where neighbouring lines are neighbours in memory, else by a
-// block.
+// softmax, log_softmax and their gradients. Contiguous rows are held in registers and read once;
+// rows too long for that are read again from the L2 cache. Other lines are read two or three times,
+// by one thread each if neighbouring lines are adjacent in memory, else by a block.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -10,9 +9,9 @@
 #include <type_traits>
 
 #include "backends/cuda/common/element.cuh"
-#include "backends/cuda/common/lines.h"
 #include "backends/cuda/common/online_softmax.cuh"
 #include "backends/cuda/common/rows.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/abi_ops/log_softmax.h"
@@ -51,8 +50,8 @@ __global__ void __launch_bounds__(kRowThreads<kPacks>, kRowBlocks<kPacks>)
   }
 }
 
-// The output is read when it is used, for softmax twice: the second time it lies in a cache, and
-// registers hold twice as long a row.
+// The output is read when it is used, for softmax twice: the second time from a cache. Registers
+// then hold rows twice as long.
 template <bool kLog, class T, int kWidth, int kPacks>
 __global__ void __launch_bounds__(kRowThreads<kPacks>, kRowBlocks<kPacks>)
     gradient_rows(Strided<3> rows, int64_t n, const T* grad, const T* y, T* to) {
@@ -93,12 +92,12 @@ __global__ void __launch_bounds__(kRowThreads<kPacks>, kRowBlocks<kPacks>)
   }
 }
 
-// ---- rows that registers do not hold
+// ---- rows that do not fit in registers
 
-// Few blocks of many threads, so that the L2 holds the rows that are worked on.
+// Few blocks of many threads, so that the rows in progress fit in the L2 cache.
 constexpr int kLongThreads = 1024;
 
-// Rows are read twice, the second time from the L2.
+// Rows are read twice, the second time from the L2 cache.
 template <bool kLog, class T>
 __global__ void __launch_bounds__(kLongThreads, 2)
     softmax_long(Strided<2> rows, int64_t n, const T* x, T* y) {
@@ -175,7 +174,7 @@ __global__ void __launch_bounds__(kLongThreads, 1)
 
 // ---- any lines
 
-// An input as W, of T or of any type.
+// An input of type T or of any other type, read in the compute type.
 template <class T>
 struct Input {
   const void* data;
@@ -187,7 +186,7 @@ struct Input {
   }
 };
 
-// Each line by a thread, or by a block.
+// Each line is processed by one thread or by one block.
 template <bool kLog, class T>
 __global__ void softmax_lines(Lines<2> lines, bool by_threads, Input<T> x, T* y) {
   using W = Wide<T>;
@@ -240,9 +239,9 @@ __global__ void gradient_lines(Lines<3> lines, bool by_threads, const T* grad, c
   }
 }
 
-// ---- which of them
+// ---- selection of the kernel
 
-// Whether lines are contiguous rows, and whether these are made of whole packs of T.
+// Whether lines are contiguous rows, and whether these consist of whole packs of T.
 template <int N>
 bool are_rows(const Lines<N>& lines) {
   return std::all_of(lines.step, lines.step + N,
@@ -265,7 +264,7 @@ Grid long_rows(int64_t count) {
   return grid;
 }
 
-// How lines that are not rows are shared.
+// Selects the grid for lines that are not rows. Returns whether each thread processes a line.
 template <int N>
 bool by_threads(const mt_ctx& ctx, const Lines<N>& lines, Grid& grid) {
   const bool side_by_side =
@@ -286,7 +285,7 @@ template <bool kLog, class Args>
 void forward(mt_ctx& ctx, const Args& args) {
   const TensorView self = args.self, out = args.out;
   if (out.numel() == 0) return;
-  const auto lines = make_lines<2>({out, self}, args.dim);
+  const auto lines = Lines<2>(sdk::make_lines<2>({out, self}, args.dim));
   const int64_t n = lines.size[0];
   visit_floating(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -326,7 +325,7 @@ void backward(mt_ctx& ctx, const Args& args) {
     throw sdk::Declined{};
   }
   if (out.numel() == 0) return;
-  const auto lines = make_lines<3>({out, grad, output}, args.dim);
+  const auto lines = Lines<3>(sdk::make_lines<3>({out, grad, output}, args.dim));
   const int64_t n = lines.size[0];
   visit_floating(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
