@@ -33,7 +33,7 @@ std::string why_not() {
   if (status == cudaSuccess && count > 0) return "";
   cudaGetLastError();  // clears the error for the next call
   if (status == cudaErrorInsufficientDriver) {
-    return "no NVIDIA driver, or one that is older than this CUDA runtime";
+    return "no NVIDIA driver, or one older than this CUDA runtime";
   }
   if (status == cudaSuccess || status == cudaErrorNoDevice) return "no NVIDIA GPU is visible";
   return std::string("CUDA does not start: ") + cudaGetErrorString(status);

@@ -36,9 +36,9 @@ struct Strided {
   explicit Strided(const sdk::StridedLoop<N>& loop) : numel(loop.numel()) {
     if (numel == 0) return;
     if (loop.ndim() > kStridedDims) {
-      throw sdk::Error(
-          MT_ERROR_UNSUPPORTED,
-          "strides of more than " + std::to_string(kStridedDims) + " dimensions that do not join");
+      throw sdk::Error(MT_ERROR_UNSUPPORTED, "strides of more than " +
+                                                 std::to_string(kStridedDims) +
+                                                 " dimensions that cannot be collapsed");
     }
     ndim = numel == 1 ? 0 : loop.ndim();
     for (int d = 0; d < ndim; ++d) {

@@ -35,7 +35,7 @@ Geometry geometry(const sdk::TensorView& input, const sdk::TensorView& weight,
   Geometry g;
   g.dims = weight.ndim() - 2;
   if (g.dims < 1 || g.dims > 3) {
-    throw sdk::Error(MT_ERROR_UNSUPPORTED, "[convolution] of 1 to 3 spatial dimensions");
+    throw sdk::Error(MT_ERROR_UNSUPPORTED, "[convolution] supports 1 to 3 spatial dimensions");
   }
   const auto put = [&](int64_t(&to)[3], int64_t missing, auto&& value) {
     for (int d = 0; d < 3; ++d) to[d] = d < 3 - g.dims ? missing : value(d - (3 - g.dims));

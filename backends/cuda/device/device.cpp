@@ -46,7 +46,8 @@ void copy_to_device(Gpu& device, char* to, const char* from, size_t bytes, cudaS
   }
 }
 
-// ---- the contract's functions -------------------------------------------------------------------
+// ---- functions of the contract
+// -------------------------------------------------------------------
 
 int count(void*) {
   int n = 0;
@@ -72,7 +73,7 @@ int copy(void*, int32_t index, int32_t kind, void* to, const void* from, size_t 
     if (kind != MT_COPY_ON_DEVICE) {
       const void* host = kind == MT_COPY_TO_DEVICE ? from : to;
       if (!pinned().note_use(host, index, on) && capture_of(on) != 0 && is_pageable(host)) {
-        check_not_captured(on, "memory of the host that is not pinned cannot be copied by a graph");
+        check_not_captured(on, "a graph cannot copy host memory that is not pinned");
       }
     }
     if (kind == MT_COPY_TO_DEVICE) {
@@ -114,7 +115,7 @@ void destroy_stream(void*, int32_t index, void* stream) {
 int synchronize(void*, int32_t index, void* stream) {
   return answer([&] {
     use_device(index);
-    check_not_captured(stream_from(stream), "the host is to wait for the device");
+    check_not_captured(stream_from(stream), "the host waits for the device");
     wait_for(stream_from(stream));
   });
 }
@@ -150,7 +151,7 @@ void destroy_event(void*, void* event) {
 
 void* record_timed_event(void*, int32_t index, void* stream) {
   return object_or_null([&] {
-    check_not_captured(stream_from(stream), "the time is to be taken");
+    check_not_captured(stream_from(stream), "a timed event is recorded");
     return gpu(index).record(stream_from(stream), true);
   });
 }

@@ -144,13 +144,13 @@ size_t Gpu::cached() {
 
 std::string Gpu::summary() {
   std::string text = "cuda:" + std::to_string(index_) + ", " +
-                     (settings_.async        ? "CUDA's own pool; what follows is of graphs alone\n"
-                      : !settings_.caching   ? "nothing is kept for reuse\n"
+                     (settings_.async        ? "CUDA's own pool; the rest is for graphs only\n"
+                      : !settings_.caching   ? "no caching\n"
                       : settings_.expandable ? "expandable segments\n"
                                              : "segments\n");
   if (settings_.async) {
     const PoolStats s = stats();
-    text += "  all of it   " + std::to_string(s.used >> 20) + " MiB in use, " +
+    text += "  total       " + std::to_string(s.used >> 20) + " MiB in use, " +
             std::to_string(s.reserved >> 20) + " MiB reserved\n";
   }
   return text + pool_.summary();

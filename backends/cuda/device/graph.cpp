@@ -42,7 +42,7 @@ uint64_t take_id(void* stream) {
   const std::lock_guard<std::mutex> lock(s.mutex);
   const auto found = std::find_if(s.open.begin(), s.open.end(),
                                   [&](const Open& each) { return each.stream == stream; });
-  if (found == s.open.end()) throw sdk::Error(MT_ERROR_VALUE, "the stream is not being recorded");
+  if (found == s.open.end()) throw sdk::Error(MT_ERROR_VALUE, "the stream is not being captured");
   const uint64_t id = found->id;
   s.open.erase(found);
   return id;

@@ -199,7 +199,7 @@ void sum_rows(mt_ctx& ctx, const RowSums& call, const Faults& faults) {
   const int64_t n = call.positions.numel;
   if (call.rows == 0 || call.columns.numel == 0) return;
   if (n >= int64_t{1} << 31 || call.rows >= int64_t{1} << 31) {
-    throw sdk::Error(MT_ERROR_UNSUPPORTED, "sums of rows by 2^31 indices or rows and more");
+    throw sdk::Error(MT_ERROR_UNSUPPORTED, "sums of rows with 2^31 or more indices or rows");
   }
   // Double buffers for the radix sort.
   uint32_t* memory = scratch<uint32_t>(ctx, 4 * n + 2 * call.rows);

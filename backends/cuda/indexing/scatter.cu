@@ -59,7 +59,7 @@ void scatter(mt_ctx& ctx, const mt_args_scatter_src& args) {
   const int dim = op.dim();
   const TensorView index = op.index(), src = op.src(), out = op.out();
   if (index.size(dim) >= int64_t{1} << 32) {
-    throw sdk::Error(MT_ERROR_UNSUPPORTED, "[scatter] 2^32 elements and more along a dimension");
+    throw sdk::Error(MT_ERROR_UNSUPPORTED, "[scatter] 2^32 or more elements along a dimension");
   }
   int64_t out_fixed[sdk::kMaxDims], writer_fixed[sdk::kMaxDims], position[sdk::kMaxDims];
   int64_t contiguous = 1, step = 0;

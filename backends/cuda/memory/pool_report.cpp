@@ -50,7 +50,7 @@ std::string Pool::line() {
          mib(s.used_peak) + "), " + mib(s.reserved - s.used) +
          " cached, of which the largest free block has " + mib(s.largest_free) + ", " +
          std::to_string(s.segments) + " segments, " + std::to_string(s.retries) +
-         " times given back for a request";
+         " requests after which segments were returned";
 }
 
 std::string Pool::summary() {
@@ -65,12 +65,12 @@ std::string Pool::summary() {
   const double apart =
       free == 0 ? 0 : 1 - static_cast<double>(s.largest_free) / static_cast<double>(free);
   char line[200];
-  std::snprintf(line, sizeof(line),
-                "  fragmented  %.0f %% of what is cached\n  requests    %llu segments taken, %llu "
-                "times after giving others back, %llu refused\n",
-                100 * std::max(apart, 0.0), static_cast<unsigned long long>(s.taken),
-                static_cast<unsigned long long>(s.retries),
-                static_cast<unsigned long long>(s.failures));
+  std::snprintf(
+      line, sizeof(line),
+      "  fragmented  %.0f %% of the cached memory\n  requests    %llu segments taken, %llu "
+      "times after returning others, %llu refused\n",
+      100 * std::max(apart, 0.0), static_cast<unsigned long long>(s.taken),
+      static_cast<unsigned long long>(s.retries), static_cast<unsigned long long>(s.failures));
   text += line;
   const std::lock_guard<std::mutex> lock(mutex_);
   size_t stranded = 0;
@@ -80,7 +80,7 @@ std::string Pool::summary() {
       for (; block != nullptr; block = block->next) stranded += block->whole() ? 0 : block->bytes;
     }
   }
-  text += "  stranded    " + mib(stranded) + " free in segments that are in use\n";
+  text += "  stranded    " + mib(stranded) + " free in segments in use\n";
   int number = 0;
   for (const auto& arena : arenas_) {
     if (arena->graph != 0) {
@@ -92,7 +92,7 @@ std::string Pool::summary() {
     text += std::string(line) + " " + mib(arena->used) + " in " + std::to_string(arena->blocks) +
             " blocks (at most " + mib(arena->used_peak) + ") of " + mib(arena->reserved) + " in " +
             std::to_string(arena->segments) + " segments" +
-            (arena->ended ? ", of tensors that outlive it\n" : "\n");
+            (arena->ended ? ", held by tensors that outlive it\n" : "\n");
   }
   if (!pending_.empty()) {
     text += "  " + std::to_string(pending_.size()) + " blocks wait for another stream\n";

@@ -45,7 +45,7 @@ PoolSettings PoolSettings::parse(const char* text) {
     } else {
       throw std::invalid_argument(
           "MYTORCH_CUDA_ALLOC is '" + given +
-          "'; it can be off, async, or some of expandable, max_split_size=MIB with at least 20 MiB "
+          "'; it must be off, async, or any of expandable, max_split_size=MIB with at least 20 MiB "
           "and collect_above=FRACTION from 0.01 to 1, separated by commas");
     }
     begin = end + 1;

@@ -121,7 +121,7 @@ Code code_of_slow(mt_dtype dtype) {
   for (size_t code = 1; code < std::size(kTypes); ++code) {
     if (sdk::same_dtype(kTypes[code].dtype, dtype)) return static_cast<Code>(code);
   }
-  throw sdk::Error(MT_ERROR_TYPE, "a dtype that the cuda backend does not know");
+  throw sdk::Error(MT_ERROR_TYPE, "the cuda backend does not support this dtype");
 }
 const char* type_name(Code code) { return kTypes[code].name; }
 int size_of(Code code) { return kTypes[code].dtype.bits / 8; }

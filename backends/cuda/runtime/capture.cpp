@@ -32,8 +32,8 @@ void check_not_captured(cudaStream_t stream, const char* what) {
   if (capture_of(stream) == 0) return;
   throw sdk::Error(MT_ERROR_UNSUPPORTED,
                    std::string(what) +
-                       ", but the stream is being recorded into a graph and nothing on it has run: "
-                       "do this before the recording, or after a replay");
+                       ", but the stream is being captured into a graph and its work has not run: "
+                       "do this before the capture or after a replay");
 }
 
 void check_not_captured(const mt_ctx& ctx, const char* op, const char* needs) {

@@ -20,7 +20,7 @@ void find_driver_function(const char* name, F* function) {
   CUDA(cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &status));
 #endif
   if (status != cudaDriverEntryPointSuccess || found == nullptr) {
-    throw sdk::Error(MT_ERROR_INTERNAL, std::string("the driver has no ") + name);
+    throw sdk::Error(MT_ERROR_INTERNAL, std::string("the driver does not have ") + name);
   }
   *function = reinterpret_cast<F>(found);
 }

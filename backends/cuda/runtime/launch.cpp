@@ -77,7 +77,7 @@ void* scratch_bytes(mt_ctx& ctx, size_t bytes) {
   void* data = ctx.scratch(&ctx, bytes);
   if (data == nullptr) {
     throw sdk::Error(MT_ERROR_OUT_OF_MEMORY, "no " + std::to_string(bytes) +
-                                                 " bytes of scratch memory left on cuda:" +
+                                                 " bytes of scratch memory available on cuda:" +
                                                  std::to_string(ctx.device.index));
   }
   return data;

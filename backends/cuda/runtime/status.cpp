@@ -35,8 +35,8 @@ void fail(cudaError_t status, const char* what) {
   message += std::string(": ") + cudaGetErrorString(status);
   if (is_sticky(status)) {
     message +=
-        "; the GPU cannot be used any more by this process. The cause may be an operator "
-        "called before: MYTORCH_CUDA_SYNC=1 names it";
+        "; this process can no longer use the GPU. The cause may be an earlier operator: "
+        "MYTORCH_CUDA_SYNC=1 names it";
   }
   const bool memory = status == cudaErrorMemoryAllocation;
   throw sdk::Error(memory ? MT_ERROR_OUT_OF_MEMORY : MT_ERROR_INTERNAL, message);

@@ -143,7 +143,7 @@ void sort_long(mt_ctx& ctx, const Request& request) {
   const int64_t n = request.lines.size[0], lines = request.lines.count();
   constexpr int64_t kMost = int64_t{1} << 28;  // elements sorted at once
   if (n >= int64_t{1} << 31) {
-    throw sdk::Error(MT_ERROR_UNSUPPORTED, "[sort] lines of 2^31 elements and more");
+    throw sdk::Error(MT_ERROR_UNSUPPORTED, "[sort] lines of 2^31 or more elements");
   }
   const bool together = lines > 4;
   const int64_t batch = together ? std::clamp<int64_t>(kMost / n, 1, lines) : 1;
