@@ -53,7 +53,6 @@ std::vector<Tensor> gradients_of(
 // Checks that each gradient is the same whether or not the other ones are requested. Another kernel
 // may compute it then, so sums that cancel may differ by the rounding of terms of about 1.
 void check_each_alone(
-    const OpRecord& op,
     const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& function,
     const std::vector<Tensor>& leaves, const Fail& fail) {
   if (leaves.size() < 2) return;
@@ -170,7 +169,7 @@ bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fai
     return outputs;
   };
   try {
-    check_each_alone(op, function, leaves, fail);
+    check_each_alone(function, leaves, fail);
   } catch (const Error& error) {
     fail("gradient alone", std::string("failed: ") + error.what());
   }
