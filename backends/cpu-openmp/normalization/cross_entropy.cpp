@@ -135,6 +135,7 @@ void forward(mt_ctx& ctx, const mt_args_cross_entropy_forward& args) {
   sdk::visit_floating(self.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using W = sdk::Widened<T>;
+    const SoftmaxKernels<W>& kernels = softmax_kernels<W>();
     if (!log_sum.is<W>()) throw sdk::Declined{};
     const W* weight = parameter<W>(ctx, args.weight, targets.classes);
     const W smoothing = static_cast<W>(args.label_smoothing);
@@ -152,7 +153,7 @@ void forward(mt_ctx& ctx, const mt_args_cross_entropy_forward& args) {
                 c * chunk, std::min((c + 1) * chunk, numel), [&](const auto& at, int64_t count) {
                   const Rows<const W> rows = scores_of(targets, data, at[kScores], count, room);
                   W most[kLinesTogether], powers[kLinesTogether];
-                  power_sum_rows(rows, count, targets.classes, most, powers);
+                  kernels.power_sums(rows, count, targets.classes, most, powers);
                   for (int64_t i = 0; i < count; ++i) {
                     const W* row = rows.first + i * rows.step;
                     const W rest = std::log(powers[i]);
@@ -194,6 +195,7 @@ void backward(mt_ctx& ctx, const mt_args_cross_entropy_backward& args) {
   sdk::visit_floating(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using W = sdk::Widened<T>;
+    const SoftmaxKernels<W>& kernels = softmax_kernels<W>();
     if (!self.is<T>() || !grad.is<T>() || !log_sum.is<W>()) throw sdk::Declined{};
     const W* weight = parameter<W>(ctx, args.weight, targets.classes);
     const W smoothing = static_cast<W>(args.label_smoothing);
@@ -212,14 +214,14 @@ void backward(mt_ctx& ctx, const mt_args_cross_entropy_backward& args) {
           targets.for_each(begin, end, [&](const auto& at, int64_t count) {
             const Rows<const W> rows = scores_of(targets, data, at[kScores], count, room);
             Rows<W> results{room + kLinesTogether * pitch, pitch};
-            bool staged = true, past = false;
+            bool staged = true, non_temporal = false;
             if constexpr (std::is_same_v<T, W>) {
               if (out_stride == 1 || n == 1) {
                 results = {to + at[kOut], out_step};
                 staged = false;
                 constexpr int64_t kItem = static_cast<int64_t>(sizeof(W));
-                past = large && whole_lines(results.first, results.step * kItem, n * kItem);
-                fence = fence || past;
+                non_temporal = large && whole_lines(results.first, results.step * kItem, n * kItem);
+                fence = fence || non_temporal;
               }
             }
             W shift[kLinesTogether], factor[kLinesTogether], own[kLinesTogether];
@@ -235,7 +237,7 @@ void backward(mt_ctx& ctx, const mt_args_cross_entropy_backward& args) {
               factor[i] = own[i] + smoothing * scale;
               every[i] = smoothing / static_cast<W>(n) * scale;
             }
-            power_rows(rows, results, count, n, shift, factor, every, past);
+            kernels.powers(rows, results, count, n, shift, factor, every, non_temporal);
             for (int64_t i = 0; i < count; ++i) {
               W* row = results.first + i * results.step;
               if (const int64_t t = targets.at(at[kTarget], i); t >= 0) {

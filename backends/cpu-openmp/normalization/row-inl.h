@@ -36,8 +36,8 @@ class Whole {
   // For rows that have room for a whole vector at their end.
   HWY_INLINE void store_roomy(Vec<T> v, T* row) const { hn::StoreU(v, d_, row + i_); }
   // Past the caches or not; if so, the row consists of whole cache lines.
-  HWY_INLINE void store(Vec<T> v, T* row, bool past) const {
-    if (past) {
+  HWY_INLINE void store(Vec<T> v, T* row, bool non_temporal) const {
+    if (non_temporal) {
       hn::Stream(v, d_, row + i_);
     } else {
       store(v, row);
@@ -82,7 +82,7 @@ class Part {
   }
 #endif
   HWY_INLINE void store_roomy(Vec<T> v, T* row) const { hn::StoreU(v, d_, row + i_); }
-  HWY_INLINE void store(Vec<T> v, T* row, bool /*past*/) const { store(v, row); }
+  HWY_INLINE void store(Vec<T> v, T* row, bool /*non_temporal*/) const { store(v, row); }
   HWY_INLINE Vec<T> zero_beyond(Vec<T> v) const { return hn::IfThenElseZero(mask(), v); }
   HWY_INLINE void prefetch(const T* row) const { hwy::Prefetch(row + i_); }
   HWY_INLINE void prefetch_far(const T* row) const { hwy::Prefetch(row + i_); }

@@ -9,6 +9,7 @@
 
 #include "backends/cpu-openmp/pooling/planes.h"
 #include "backends/cpu-openmp/pooling/rows.h"
+#include "backends/cpu-openmp/pooling/separable.h"
 #include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/backend.h"
 #include "mytorch/backend/layout.h"
@@ -34,6 +35,7 @@ void max_channels_last(mt_ctx& ctx, const sdk::TensorView& self, const Window& w
   const int64_t taps = wh.kernel * ww.kernel;
   // Per worker: the taps inside of the image, and the channels of a result that is absent.
   const int64_t words = 2 * taps + 2 * channels;
+  const auto max_channels = pooling_kernels<T>().max_channels;
   parallel_with_scratch<int64_t>(
       ctx, self.size(0) * oh, 1 + 8192 / std::max<int64_t>(1, ow * taps * channels), words,
       [&](int64_t* part, int64_t begin, int64_t end) {
@@ -42,7 +44,7 @@ void max_channels_last(mt_ctx& ctx, const sdk::TensorView& self, const Window& w
         T* no_best = reinterpret_cast<T*>(part + 2 * taps);
         int64_t* no_places = part + 2 * taps + channels;
         for (int64_t row = begin; row < end; ++row) {
-          const T* image = self.data<const T>() + row / oh * h * w * channels;
+          const T* plane = self.data<const T>() + row / oh * h * w * channels;
           const int64_t oy = row % oh;
           for (int64_t ox = 0; ox < ow; ++ox) {
             int64_t inside = 0;
@@ -57,7 +59,7 @@ void max_channels_last(mt_ctx& ctx, const sdk::TensorView& self, const Window& w
               }
             }
             const int64_t to = (row * ow + ox) * channels;
-            max_channels(image, at, which, inside,
+            max_channels(plane, at, which, inside,
                          static_cast<int32_t>(wh.first(oy) * w + ww.first(ox)), channels,
                          out ? out.data<T>() + to : no_best,
                          indices ? indices.data<int64_t>() + to : no_places);

@@ -63,6 +63,7 @@ void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
     const auto half = [](const Window& w, int64_t out, int64_t size) {
       return w.kernel == 2 && w.stride == 2 && w.padding == 0 && w.dilation == 1 && 2 * out <= size;
     };
+    const PoolingKernels<W>& kernels = pooling_kernels<W>();
     const bool halves = half(wh, out.h, in.h) && half(ww, out.w, in.w);
     // Per worker: staged planes.
     const int64_t in_size = in.staging(), out_size = out.size();
@@ -79,9 +80,9 @@ void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
             W* best = args.out != nullptr ? out.write(plane, staged_out) : staged_out;
             int64_t* which = args.indices != nullptr ? indices.write(plane, places) : places;
             if (halves) {
-              max_2x2_plane(x, in.w, in.size(), out.h, out.w, best, which);
+              kernels.max_2x2_plane(x, in.w, in.size(), out.h, out.w, best, which);
             } else {
-              max_plane(pool, x, best, which, memory);
+              kernels.max_plane(pool, x, best, which, memory);
             }
             if (args.out != nullptr) out.finish(plane, staged_out);
             if (args.indices != nullptr) indices.finish(plane, places);
@@ -166,6 +167,7 @@ void average(mt_ctx& ctx, const Args& args, const TensorView& from, const Tensor
     using W = sdk::Widened<typename decltype(tag)::type>;
     const Planes<W> in(from);
     const Planes<W> out(to);
+    const PoolingKernels<W>& kernels = pooling_kernels<W>();
     const int64_t work = pool.oh * (windows.h.kernel * pool.w + windows.w.kernel * pool.ow);
     const int64_t own = in.staging() + out.staging() + pool.ow + pool.oh;
     parallel_with_scratch<int64_t>(
@@ -184,7 +186,7 @@ void average(mt_ctx& ctx, const Args& args, const TensorView& from, const Tensor
           }
           for (int64_t plane = begin; plane < end; ++plane) {
             W* results = out.write(plane, staged_out);
-            f(pool, in.read(plane, staged_in), results, counts, row_counts, part + own);
+            f(kernels, pool, in.read(plane, staged_in), results, counts, row_counts, part + own);
             out.finish(plane, staged_out);
           }
         });
@@ -193,12 +195,12 @@ void average(mt_ctx& ctx, const Args& args, const TensorView& from, const Tensor
 
 void avg_pool2d(mt_ctx& ctx, const mt_args_avg_pool2d& args) {
   average(ctx, args, args.self, args.out, args.self, args.out, &Pool::mean_words,
-          [](const auto&... plane) { mean_plane(plane...); });
+          [](const auto& kernels, const auto&... plane) { kernels.mean_plane(plane...); });
 }
 
 void avg_pool2d_backward(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
   average(ctx, args, args.grad_output, args.out, args.out, args.grad_output, &Pool::gradient_words,
-          [](const auto&... plane) { mean_gradient_plane(plane...); });
+          [](const auto& kernels, const auto&... plane) { kernels.mean_gradient_plane(plane...); });
 }
 
 }  // namespace

@@ -192,6 +192,7 @@ struct FloatRows : PlainRows<float> {
 };
 #endif
 
+// Wrappers for this instruction set, into which the functions of separable.h are inlined.
 void MaxPlane(const Pool& pool, const float* x, float* best, int64_t* which, int64_t* memory) {
   max_plane_by<FloatRows>(pool, x, best, which, memory);
 }
@@ -269,13 +270,13 @@ void Max2x2Plane(const float* x, int64_t pitch, int64_t size, int64_t rows, int6
 #if HWY_TARGET != HWY_SCALAR
 // As many channels as there are lanes.
 template <class D>
-HWY_INLINE void MaxOfTaps(D d, const float* image, const int64_t* at, const int32_t* which,
+HWY_INLINE void MaxOfTaps(D d, const float* input, const int64_t* at, const int32_t* which,
                           int64_t taps, int32_t start, float* best, int64_t* places) {
   const hn::RebindToSigned<D> di;
   auto value = hn::Set(d, lowest<float>());
   auto place = hn::Set(di, start);
   for (int64_t t = 0; t < taps; ++t) {
-    const auto x = hn::LoadU(d, image + at[t]);
+    const auto x = hn::LoadU(d, input + at[t]);
     const auto takes = hn::Or(hn::Gt(x, value), hn::IsNaN(x));
     value = hn::IfThenElse(takes, x, value);
     place = hn::IfThenElse(hn::RebindMask(di, takes), hn::Set(di, which[t]), place);
@@ -288,20 +289,26 @@ HWY_INLINE void MaxOfTaps(D d, const float* image, const int64_t* at, const int3
 }
 #endif
 
-void MaxChannels(const float* image, const int64_t* at, const int32_t* which, int64_t taps,
+void MaxChannels(const float* input, const int64_t* at, const int32_t* which, int64_t taps,
                  int32_t start, int64_t n, float* best, int64_t* places) {
   int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
   const hn::CappedTag<float, 8> d8;
   const hn::CappedTag<float, 4> d4;
   for (const int64_t lanes = static_cast<int64_t>(hn::Lanes(d8)); i + lanes <= n; i += lanes) {
-    MaxOfTaps(d8, image + i, at, which, taps, start, best + i, places + i);
+    MaxOfTaps(d8, input + i, at, which, taps, start, best + i, places + i);
   }
   for (; i + 4 <= n; i += 4) {
-    MaxOfTaps(d4, image + i, at, which, taps, start, best + i, places + i);
+    MaxOfTaps(d4, input + i, at, which, taps, start, best + i, places + i);
   }
 #endif
-  mytorch::cpu::max_channels<float>(image + i, at, which, taps, start, n - i, best + i, places + i);
+  mytorch::cpu::max_channels<float>(input + i, at, which, taps, start, n - i, best + i, places + i);
+}
+
+const PoolingKernels<float>* FloatPooling() {
+  static constexpr PoolingKernels<float> kernels = {&MaxPlane, &MeanPlane, &MeanGradientPlane,
+                                                    &Max2x2Plane, &MaxChannels};
+  return &kernels;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -312,30 +319,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu {
 
-HWY_EXPORT(MaxPlane);
-HWY_EXPORT(MeanPlane);
-HWY_EXPORT(MeanGradientPlane);
-HWY_EXPORT(Max2x2Plane);
-HWY_EXPORT(MaxChannels);
-
-void max_plane(const Pool& pool, const float* x, float* best, int64_t* which, int64_t* memory) {
-  HWY_DYNAMIC_DISPATCH(MaxPlane)(pool, x, best, which, memory);
-}
-void mean_plane(const Pool& pool, const float* x, float* mean, const float* counts,
-                const float* row_counts, int64_t* memory) {
-  HWY_DYNAMIC_DISPATCH(MeanPlane)(pool, x, mean, counts, row_counts, memory);
-}
-void mean_gradient_plane(const Pool& pool, const float* grad, float* to, const float* counts,
-                         const float* row_counts, int64_t* memory) {
-  HWY_DYNAMIC_DISPATCH(MeanGradientPlane)(pool, grad, to, counts, row_counts, memory);
-}
-void max_2x2_plane(const float* x, int64_t pitch, int64_t size, int64_t rows, int64_t n,
-                   float* best, int64_t* which) {
-  HWY_DYNAMIC_DISPATCH(Max2x2Plane)(x, pitch, size, rows, n, best, which);
-}
-void max_channels(const float* image, const int64_t* at, const int32_t* which, int64_t taps,
-                  int32_t start, int64_t n, float* best, int64_t* places) {
-  HWY_DYNAMIC_DISPATCH(MaxChannels)(image, at, which, taps, start, n, best, places);
+HWY_EXPORT(FloatPooling);
+template <>
+const PoolingKernels<float>& pooling_kernels() {
+  return *HWY_DYNAMIC_DISPATCH(FloatPooling)();
 }
 
 }  // namespace mytorch::cpu

@@ -106,8 +106,6 @@ inline void max_2x2_plane(const W* x, int64_t pitch, int64_t /*size*/, int64_t r
     max_2x2_row(x + index, pitch, index, n, best + y * n, which + y * n);
   }
 }
-void max_2x2_plane(const float* x, int64_t pitch, int64_t size, int64_t rows, int64_t n,
-                   float* best, int64_t* which);
 
 // The largest of the elements image[at[t] + i] over the taps t, with which[t], the place of the
 // tap; `start` where there is none. The first of the largest stays; a NaN always replaces.
@@ -127,7 +125,5 @@ inline void max_channels(const W* image, const int64_t* at, const int32_t* which
     places[i] = place;
   }
 }
-void max_channels(const float* image, const int64_t* at, const int32_t* which, int64_t taps,
-                  int32_t start, int64_t n, float* best, int64_t* places);
 
 }  // namespace mytorch::cpu

@@ -148,25 +148,31 @@ void mean_gradient_plane_by(const Pool& pool, const W* grad, W* to, const W* cou
   }
 }
 
-// Of any type, and of floats in vectors.
 template <class W>
-void max_plane(const Pool& pool, const W* x, W* best, int64_t* which, int64_t* memory) {
-  max_plane_by<PlainRows<W>>(pool, x, best, which, memory);
-}
+struct PoolingKernels {
+  // Of windows with any geometry; `memory` has the words that `pool` asks for.
+  void (*max_plane)(const Pool& pool, const W* x, W* best, int64_t* which, int64_t* memory);
+  void (*mean_plane)(const Pool& pool, const W* x, W* mean, const W* counts, const W* row_counts,
+                     int64_t* memory);
+  void (*mean_gradient_plane)(const Pool& pool, const W* grad, W* to, const W* counts,
+                              const W* row_counts, int64_t* memory);
+  // Of 2 x 2 windows with stride 2: max_2x2_plane() of rows.h.
+  void (*max_2x2_plane)(const W* x, int64_t pitch, int64_t size, int64_t rows, int64_t n, W* best,
+                        int64_t* which);
+  // Of one window in a channels-last plane: max_channels() of rows.h.
+  void (*max_channels)(const W* input, const int64_t* at, const int32_t* which, int64_t taps,
+                       int32_t start, int64_t n, W* best, int64_t* places);
+};
+
+// For any type; for float, vector code of the best instruction set of this CPU.
 template <class W>
-void mean_plane(const Pool& pool, const W* x, W* mean, const W* counts, const W* row_counts,
-                int64_t* memory) {
-  mean_plane_by<PlainRows<W>>(pool, x, mean, counts, row_counts, memory);
+const PoolingKernels<W>& pooling_kernels() {
+  static constexpr PoolingKernels<W> kernels = {
+      &max_plane_by<PlainRows<W>, W>, &mean_plane_by<PlainRows<W>, W>,
+      &mean_gradient_plane_by<PlainRows<W>, W>, &max_2x2_plane<W>, &max_channels<W>};
+  return kernels;
 }
-template <class W>
-void mean_gradient_plane(const Pool& pool, const W* grad, W* to, const W* counts,
-                         const W* row_counts, int64_t* memory) {
-  mean_gradient_plane_by<PlainRows<W>>(pool, grad, to, counts, row_counts, memory);
-}
-void max_plane(const Pool& pool, const float* x, float* best, int64_t* which, int64_t* memory);
-void mean_plane(const Pool& pool, const float* x, float* mean, const float* counts,
-                const float* row_counts, int64_t* memory);
-void mean_gradient_plane(const Pool& pool, const float* grad, float* to, const float* counts,
-                         const float* row_counts, int64_t* memory);
+template <>
+const PoolingKernels<float>& pooling_kernels();
 
 }  // namespace mytorch::cpu

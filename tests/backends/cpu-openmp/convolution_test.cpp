@@ -17,14 +17,14 @@ namespace mytorch::testing {
 namespace {
 
 struct Case {
-  int64_t batch, groups, big_channels, small_channels;  // channels in a group
+  int64_t batch, groups, in_channels, out_channels;  // channels in a group
   Shape size, kernel, stride, padding, dilation;
 };
 
 std::string text(const Case& c) {
   std::string result = std::to_string(c.batch) + " images, " + std::to_string(c.groups) +
-                       " groups of " + std::to_string(c.big_channels) + " and " +
-                       std::to_string(c.small_channels) + " channels";
+                       " groups of " + std::to_string(c.in_channels) + " and " +
+                       std::to_string(c.out_channels) + " channels";
   const auto add = [&](const char* name, const Shape& shape) {
     result += std::string(", ") + name;
     for (const int64_t size : shape) result += " " + std::to_string(size);
@@ -68,16 +68,16 @@ const std::vector<Case>& cases() {
 }
 
 struct Shapes {
-  Shape big, small, weight;
+  Shape input, output, weight;
 };
 Shapes shapes_of(const Case& c) {
-  Shapes s{{c.batch, c.groups * c.big_channels},
-           {c.batch, c.groups * c.small_channels},
-           {c.groups * c.small_channels, c.big_channels}};
+  Shapes s{{c.batch, c.groups * c.in_channels},
+           {c.batch, c.groups * c.out_channels},
+           {c.groups * c.out_channels, c.in_channels}};
   for (size_t d = 0; d < c.size.size(); ++d) {
     const int64_t reach = c.dilation[d] * (c.kernel[d] - 1) + 1;
-    s.big.push_back(c.size[d]);
-    s.small.push_back((c.size[d] + 2 * c.padding[d] - reach) / c.stride[d] + 1);
+    s.input.push_back(c.size[d]);
+    s.output.push_back((c.size[d] + 2 * c.padding[d] - reach) / c.stride[d] + 1);
     s.weight.push_back(c.kernel[d]);
   }
   return s;
@@ -100,8 +100,8 @@ enum class What { kForward, kInput, kWeight };
 void compare(const Case& c, What what, bool transposed, mt_dtype dtype, Random& random,
              bool special = false) {
   const Shapes s = shapes_of(c);
-  const Shape& input_shape = transposed ? s.small : s.big;
-  const Shape& output_shape = transposed ? s.big : s.small;
+  const Shape& input_shape = transposed ? s.output : s.input;
+  const Shape& output_shape = transposed ? s.input : s.output;
   const TestTensor input = random.filled(dtype, input_shape, special);
   const TestTensor output = random.filled(dtype, output_shape);
   const TestTensor weight = random.filled(dtype, s.weight);
@@ -181,9 +181,9 @@ Case random_case(Random& random) {
     Case c;
     c.batch = from(1, 3);
     c.groups = random.below(3) == 0 ? from(2, 3) : 1;
-    c.big_channels = from(1, 24);
-    c.small_channels = from(1, 36);
-    double products = static_cast<double>(c.batch * c.groups * c.big_channels * c.small_channels);
+    c.in_channels = from(1, 24);
+    c.out_channels = from(1, 36);
+    double products = static_cast<double>(c.batch * c.groups * c.in_channels * c.out_channels);
     for (size_t d = 0; d < dims; ++d) {
       c.size.push_back(from(1, dims == 1 ? 60 : dims == 2 ? 20 : 7));
       c.kernel.push_back(from(1, 4));
@@ -221,33 +221,33 @@ TEST(Convolution, TheNumberOfThreadsDoesNotMatter) {
                         Case{9, 1, 1, 16, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
                         Case{2, 3, 20, 33, {9, 7}, {3, 3}, {2, 2}, {1, 1}, {1, 1}}}) {
     const Shapes s = shapes_of(c);
-    const TestTensor big = random.filled(sdk::dtype_of<float>, s.big);
-    const TestTensor small = random.filled(sdk::dtype_of<float>, s.small);
+    const TestTensor x = random.filled(sdk::dtype_of<float>, s.input);
+    const TestTensor grad = random.filled(sdk::dtype_of<float>, s.output);
     const TestTensor weight = random.filled(sdk::dtype_of<float>, s.weight);
     std::vector<std::vector<float>> results;
     for (const int threads : {1, 2, 3, 7}) {
-      const TestTensor forward = TestTensor::empty(sdk::dtype_of<float>, s.small);
-      const TestTensor input = TestTensor::empty(sdk::dtype_of<float>, s.big);
+      const TestTensor forward = TestTensor::empty(sdk::dtype_of<float>, s.output);
+      const TestTensor input = TestTensor::empty(sdk::dtype_of<float>, s.input);
       const TestTensor gradient = TestTensor::empty(sdk::dtype_of<float>, s.weight);
       TestContext context(threads);
       mt_args_convolution a{};
       set_window(a, c, false);
-      a.input = big;
+      a.input = x;
       a.weight = weight;
       a.out = forward;
       ASSERT_EQ(run_cpu(cpu::register_convolution, "convolution", a, context), MT_OK);
       mt_args_convolution_backward_input b{};
       set_window(b, c, false);
-      b.grad_output = small;
+      b.grad_output = grad;
       b.weight = weight;
-      b.input_size = list(s.big);
+      b.input_size = list(s.input);
       b.out = input;
       ASSERT_EQ(run_cpu(cpu::register_convolution, "convolution_backward_input", b, context),
                 MT_OK);
       mt_args_convolution_backward_weight w{};
       set_window(w, c, false);
-      w.grad_output = small;
-      w.input = big;
+      w.grad_output = grad;
+      w.input = x;
       w.weight_size = list(s.weight);
       w.out = gradient;
       ASSERT_EQ(run_cpu(cpu::register_convolution, "convolution_backward_weight", w, context),
