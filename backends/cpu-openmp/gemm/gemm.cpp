@@ -96,8 +96,8 @@ int gemm(mt_ctx* ctx, const GemmProblem& problem) {
     job.m *= job.batch;
     job.batch = 1;
   }
-  // The kernels write rows of C, so C should have contiguous rows; and few rows are better than few
-  // columns where A is contiguous along k. The stride of a dimension of size 1 is arbitrary.
+  // The kernels write rows of C, so C should have contiguous rows, and few rows are better than few
+  // columns if A is contiguous along k. The stride of a dimension of size 1 is arbitrary.
   const bool few_columns = job.n == 1 || (job.n <= 4 && job.a_k == 1 && job.k >= 64);
   if (job.n < job.m && few_columns) {
     job = transposed(job);
