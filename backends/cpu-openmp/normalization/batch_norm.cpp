@@ -1,6 +1,6 @@
-// Batch normalization: threads share the channels, and a channel's planes are gone over while they
-// are in the L2. Inputs of short planes, such as (N, C), are left to the ops that this consists of,
-// which run along the channels.
+// Batch normalization: a channel is a work item, and its planes are visited again while they are in
+// the L2. Declines inputs of short planes, such as (N, C): they decompose into operators that are
+// vectorized along the channels.
 #include <algorithm>
 #include <cmath>
 
@@ -52,8 +52,8 @@ void forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
     parallel_with_scratch<W>(
         ctx, planes.channels, planes.grain(), 2 * n, [&](W* part, int64_t begin, int64_t end) {
           for (int64_t c = begin; c < end; ++c) {
-            // Around the mean of one plane: see LayerNorm() in rows.cpp. Over many planes the sums
-            // of planes are added up in double.
+            // Squares around the mean of one plane, as in LayerNorm() of rows.cpp. The sums of
+            // planes are added in double.
             W plane_sum, plane_squares;
             rows.moments(x.read(planes.first(0, c), n, part), n, W(0), &plane_sum, &plane_squares);
             const W center = center_of(plane_sum, n);

@@ -1,6 +1,6 @@
 // Cross-entropy of class indices in one pass over the scores, and its gradient in another. Scores
-// of a target that are contiguous rows of float or double are worked on in place; others are
-// staged, some targets at a time, as such rows. Sums go in fixed chunks, in order.
+// that are contiguous rows of float or double are read in place; others are copied to such rows, a
+// few targets at a time. Sums are added in fixed chunks, in order.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -25,8 +25,9 @@ namespace {
 
 using sdk::TensorView;
 
-// Targets: their scores, the indices, the logarithms, and two tensors more, whose offsets are 0
-// where they are of one element for all. A tensor of scores is taken without its classes.
+// The operands of the loop over targets: scores without the class dimension, class indices,
+// logarithms of sums, the loss or gradient of each target, and the output. The offsets of the
+// latter two are 0 if they have a single element or are absent.
 enum Operand { kScores, kTarget, kLogSum, kEach, kOut, kOperands };
 
 struct Targets {
@@ -63,14 +64,14 @@ struct Targets {
                          each ? each.get()->dl.strides : none, out ? of_out : none});
   }
 
-  // The target of number i of a run; -1 where it does not count.
+  // The class of target i of a run; -1 if it is ignored.
   int64_t at(int64_t offset, int64_t i) const {
     const int64_t t = data[offset + i * loop.inner_stride(kTarget)];
     if (t == ignore_index) return -1;
     if (!in_range(t, classes)) fail_index("cross_entropy", t, class_dim, classes);
     return t;
   }
-  // Calls f(offsets, n) for targets [begin, end), a few of them at once.
+  // Calls f(offsets, n) for targets [begin, end), in groups of n.
   template <class F>
   void for_each(int64_t begin, int64_t end, F&& f) const {
     loop.for_each_run(begin, end, [&](std::array<int64_t, kOperands> offsets, int64_t n) {
@@ -83,13 +84,13 @@ struct Targets {
       }
     });
   }
-  // How many targets are worth a thread.
+  // The least number of targets that repay a thread.
   int64_t grain() const { return 1 + 8192 / std::max<int64_t>(classes, 1); }
-  // Staged, rows are an odd number of cache lines apart: they do not compete for places in the L1.
+  // Rows that are an odd number of cache lines apart do not compete for the same sets of the L1.
   int64_t pitch() const { return classes + 16; }
 };
 
-// Rows of a few targets: in place, or converted into `room`.
+// The score rows of a group of targets, in place or converted into `room`.
 template <class W, class T>
 Rows<const W> scores_of(const Targets& targets, const T* data, int64_t offset, int64_t count,
                         W* room) {
@@ -116,7 +117,7 @@ W sum_of(const W* x, int64_t n) {
 
 void check_operands(const TensorView& self, const TensorView& target, const TensorView& log_sum,
                     const mt_tensor* weight, double smoothing) {
-  // Weights of classes in the smooth part are for the operator's own body.
+  // Class weights with label smoothing are left to the composite.
   if (self.numel() == 0 || !target.is<int64_t>() || !log_sum ||
       (weight != nullptr && smoothing != 0)) {
     throw sdk::Declined{};

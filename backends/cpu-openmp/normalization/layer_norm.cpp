@@ -1,7 +1,7 @@
-// Layer and root-mean-square normalization: a row is read from memory once, and its mean, its
-// spread around the mean and its result are computed while it is in the L1 and the next row on its
-// way. So are both sums of a gradient and its share of the parameters' gradients; these are summed
-// over a fixed number of parts of the rows, and the parts in order.
+// Layer and root mean square normalization. A row is read from memory once; its mean, variance and
+// result are computed while it is in the L1 and the next row is prefetched. So are both sums of a
+// gradient and its contribution to the gradients of the parameters, which are summed over a fixed
+// number of parts of the rows, and over the parts in order.
 #include <algorithm>
 #include <cmath>
 
@@ -31,17 +31,17 @@ const mt_tensor* wanted(const mt_int_list& mask, int64_t i, const mt_tensor* out
   return mask.size <= i || mask.data[i] != 0 ? out : nullptr;
 }
 
-// Rows of so many bytes are in the L1 when they are fetched one row ahead.
+// The most bytes of a row that is prefetched one row ahead.
 constexpr int64_t kShortBytes = 8192;
 
-// What comes after row `row` of n elements, where it is to be fetched ahead.
+// The row after `row`, if it is to be prefetched, or NULL.
 template <class W>
 const W* after(const RowMajor<W>& x, int64_t row, int64_t end, int64_t n) {
   const bool ahead = x.direct() && row + 1 < end && n * int64_t{sizeof(W)} <= kShortBytes;
   return ahead ? x.read((row + 1) * n, n, nullptr) : nullptr;
 }
 
-// Whether rows of n elements are stored past the caches.
+// Whether rows of n elements are written with non-temporal stores.
 template <class W>
 bool stores_non_temporal(const RowMajor<W>& out, int64_t rows, int64_t n) {
   const int64_t bytes = n * int64_t{sizeof(W)};
@@ -49,7 +49,7 @@ bool stores_non_temporal(const RowMajor<W>& out, int64_t rows, int64_t n) {
          whole_lines(out.write(0, nullptr), bytes, bytes);
 }
 
-// Rows of n elements, and what they become. No mean is taken off where they are not centered.
+// The operands of a normalization of rows of n elements. It subtracts the mean if `centered`.
 struct Normalization {
   const mt_tensor *input, *weight, *bias;
   int64_t n;
@@ -99,7 +99,8 @@ void rms_norm(mt_ctx& ctx, const mt_args_native_rms_norm& args) {
                 args.out, nullptr, args.rstd, false});
 }
 
-// The gradients that are NULL are not wanted; `mean` is NULL where rows are not centered.
+// The operands of a gradient. Gradients that are NULL are not computed; `mean` is NULL if rows are
+// not centered.
 struct Gradients {
   const mt_tensor *grad, *input, *mean, *rstd, *weight;
   int64_t n;

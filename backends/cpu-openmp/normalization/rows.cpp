@@ -62,9 +62,9 @@ template <class T>
 HWY_INLINE void LayerNorm(const T* x, int64_t n, T eps, const T* weight, const T* bias, T* to,
                           T* mean, T* rstd, const RowContext<T>& context) {
   const hn::ScalableTag<T> d;
-  // Squares around the mean of some of the row, the share f of its elements: that is no farther
-  // from the mean of all than sqrt(var * (1 - f) / f), so that at most a factor 1 / f cancels
-  // below, which a second pass over the row would not be worth.
+  // The squares are taken around the mean of a fraction f of the row. It differs from the mean by
+  // at most sqrt(var * (1 - f) / f), so that cancellation below costs at most a factor 1 / f: too
+  // little to justify a second pass over the row.
   T sum, squares, center = 0, off = 0;
   if (mean != nullptr) {
     const int64_t some = HWY_MIN(n, HWY_MAX(n / 16, 64));

@@ -1,6 +1,6 @@
-// Exponentials and memory bind about equally, so that one must not wait for the other: while a row
-// is exponentiated, the row before it is finished and stored, the largest element of the next one
-// is found, and the one after that is on its way from memory.
+// Exponentials and memory take about the same time, so neither may wait for the other: while a row
+// is exponentiated, the previous row is normalized and stored, the maximum of the next row is
+// computed, and the row after that is prefetched.
 #include "backends/cpu-openmp/normalization/softmax_rows.h"
 
 #include <cmath>
@@ -19,13 +19,13 @@ namespace cpu {
 namespace HWY_NAMESPACE {
 namespace vec = mytorch::simd::HWY_NAMESPACE;
 
-// Rows of so many bytes lie in the L1 together with their neighbours.
+// The most bytes of a row that fits in the L1 together with its neighbours.
 constexpr int64_t kShortBytes = 8192;
 template <class T>
 constexpr int64_t kShort = kShortBytes / static_cast<int64_t>(sizeof(T));
 
-// The largest and the smallest element, but for NaNs: any number may come of those, because a NaN
-// reaches every result through the sum.
+// The maximum and the minimum of elements. They are arbitrary if an element is NaN, which reaches
+// every result through the sum.
 template <class T>
 struct Range {
   Vec<T> high, low;
@@ -45,12 +45,12 @@ struct Range {
   HWY_INLINE T lowest() const { return hn::GetLane(hn::MinOfLanes(hn::ScalableTag<T>(), low)); }
 };
 
-// Exponentials of numbers in [-kNormal, kNormal] are normal numbers.
+// Exponentials of numbers in [-kNormal, kNormal] are normal floating-point numbers.
 template <class T>
 constexpr T kNormal = sizeof(T) == 4 ? T(87) : T(708);
 
-// NodeExp, to the bit, of NaN and of numbers within kNormal: nothing to clamp, and one factor is
-// enough.
+// The bits of NodeExp for NaN and numbers within kNormal, without clamping and with a single scale
+// factor.
 template <class T>
 HWY_INLINE Vec<T> ExpNormal(Vec<T> x) {
   const hn::ScalableTag<T> d;
@@ -62,7 +62,7 @@ HWY_INLINE Vec<T> ExpNormal(Vec<T> x) {
   return hn::Mul(p, hn::BitCast(d, scale));
 }
 
-// Calls go(exp) with what is enough for numbers that are all within kNormal, or not.
+// Calls go(exp) with the exponential function: ExpNormal if `normal`, else NodeExp.
 template <class T, class F>
 HWY_INLINE void WithExp(bool normal, F&& go) {
   if (normal) {
@@ -146,8 +146,8 @@ HWY_INLINE void SoftmaxRows(Rows<const T> from, Rows<T> to, int64_t count, int64
   Finish<kLog>(before, n, non_temporal);
 }
 
-// The rows that a gradient is made of, and those that are fetched meanwhile: the next, or
-// themselves.
+// The rows of a gradient, and the next ones, which are read meanwhile; without `ahead` these are
+// the rows themselves.
 template <class T>
 struct GradientRow {
   const T *g, *y, *next_g, *next_y;
@@ -160,9 +160,9 @@ struct GradientRow {
         out(to.first + row * to.step) {}
 };
 
-// While a row is finished and stored, the products of the next one are added up, and the one after
-// that is on its way into the L2: reading never waits for storing. Longer rows, of which that would
-// take too much room, go one by one.
+// While a row is computed and stored, the products of the next row are summed, and the row after
+// that is prefetched to the L2: reads never wait for stores. Rows too long for that are computed
+// one by one.
 template <class T>
 HWY_INLINE void SoftmaxGradientRows(Rows<const T> grads, Rows<const T> ys, Rows<T> to,
                                     int64_t count, int64_t n, bool non_temporal) {

@@ -1,5 +1,4 @@
-// Maxima of channels-last images: what is side by side are the channels of an element, so vectors
-// run along them, and no plane is ever gathered.
+// Max pooling of channels-last tensors: vectors run along the channels, which are contiguous.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +15,12 @@
 
 namespace mytorch::cpu {
 
-// Whether these images, some of which may be absent, are channels-last and the first of them is
-// nothing else.
-inline bool all_channels_last(std::initializer_list<sdk::TensorView> images) {
-  if (images.begin()->is_contiguous()) return false;
-  return std::all_of(images.begin(), images.end(), [](const sdk::TensorView& image) {
-    return !image || (image.ndim() == 4 && sdk::is_channels_last(image));
+// Whether these tensors, some of which may be absent, are channels-last, and the first of them is
+// not row-major as well.
+inline bool all_channels_last(std::initializer_list<sdk::TensorView> tensors) {
+  if (tensors.begin()->is_contiguous()) return false;
+  return std::all_of(tensors.begin(), tensors.end(), [](const sdk::TensorView& tensor) {
+    return !tensor || (tensor.ndim() == 4 && sdk::is_channels_last(tensor));
   });
 }
 
@@ -33,7 +32,7 @@ void max_channels_last(mt_ctx& ctx, const sdk::TensorView& self, const Window& w
   const sdk::TensorView pooled = out ? out : indices;
   const int64_t oh = pooled.size(2), ow = pooled.size(3);
   const int64_t taps = wh.kernel * ww.kernel;
-  // Per worker: the taps inside of the image, and the channels of a result that is absent.
+  // Per worker: the taps inside of the plane, and the channels of a result that is absent.
   const int64_t words = 2 * taps + 2 * channels;
   const auto max_channels = pooling_kernels<T>().max_channels;
   parallel_with_scratch<int64_t>(
@@ -68,7 +67,8 @@ void max_channels_last(mt_ctx& ctx, const sdk::TensorView& self, const Window& w
       });
 }
 
-// Images are shared by the threads, and channels where images are few: no two results meet.
+// A work item is a sample, or some of its channels if samples are few, so no two work items write
+// the same element.
 template <class T>
 void max_backward_channels_last(mt_ctx& ctx, const sdk::TensorView& grad,
                                 const sdk::TensorView& indices, const sdk::TensorView& out) {

@@ -1,4 +1,5 @@
-// Of row-major planes, along rows and then across them: see separable.h.
+// Max and average pooling. Planes are pooled along rows and then across them (separable.h);
+// channels-last tensors, window by window (channels_last.h).
 #include <algorithm>
 #include <limits>
 #include <type_traits>
@@ -131,15 +132,15 @@ void max_pool2d_backward(mt_ctx& ctx, const mt_args_max_pool2d_with_indices_back
 
 // ---- means
 
-// How many elements a window counts: the product of one number per row and one per column, unless
-// it is given.
+// The number of elements that a window counts: `given`, or if that is 0, the product of one number
+// per row and one per column.
 struct Divisor {
   int64_t given;
   bool include_padding;
 
   int64_t along(const Window& w, int64_t x, int64_t size) const {
     const int64_t begin = x * w.stride - w.padding;
-    // With ceil_mode the last window may reach beyond the padding, which then does not count.
+    // With ceil_mode the last window may extend beyond the padding; that part does not count.
     const int64_t end = std::min(begin + w.kernel, size + w.padding);
     if (include_padding) return end - begin;
     return std::min(end, size) - std::max<int64_t>(begin, 0);
@@ -152,8 +153,9 @@ Divisor divisor_of(const Args& args) {
           args.count_include_pad != 0};
 }
 
-// Calls f(pool, from, to, counts, row_counts, memory) for planes, `large` ones being pooled to
-// `pooled` ones or gradients going the other way. `words` are those that f needs.
+// Calls f(kernels, pool, from, to, counts, row_counts, memory) for each plane. `large` is the
+// tensor before pooling and `pooled` the one after; a gradient goes from the latter to the former.
+// `words` gives the words of `memory`.
 template <class Args, class F>
 void average(mt_ctx& ctx, const Args& args, const TensorView& from, const TensorView& to,
              const TensorView& large, const TensorView& pooled, int64_t (Pool::*words)() const,

@@ -1,6 +1,6 @@
-// Windows of a plane are gone over in two steps, along rows and then across them, so that a window
-// of h x w costs h + w steps in place of h * w. No element leaves its windows on the way, as it
-// would with running sums: infinities and NaNs stay where they belong.
+// Separable pooling: along rows and then across them, so that a window of h x w costs h + w steps
+// rather than h * w. Unlike running sums, no result depends on elements outside of its window, such
+// as infinities and NaNs.
 #pragma once
 
 #include <algorithm>
@@ -11,17 +11,17 @@
 
 namespace mytorch::cpu {
 
-// A plane and what it is pooled to. Also of gradients, which go the other way.
+// The sizes of a plane and of its pooled plane, and the windows.
 struct Pool {
   Window wh, ww;
   int64_t h, w, oh, ow;
 
   Phases phases() const { return Phases(ww, w, ow); }
-  // Rows of results in between are that long: vectors may reach beyond the end.
+  // The length of intermediate rows.
   int64_t pitch() const { return ow + kRoom; }
-  // As many rows as a window reaches over.
+  // The rows that a window covers.
   int64_t ring() const { return std::min(h, (wh.kernel - 1) * wh.dilation + 1); }
-  // Words of memory that the functions below need.
+  // Words of memory for the functions below.
   int64_t max_words() const {
     return phases().size() + ww.kernel + 2 * wh.kernel + (2 * ring() + 1) * pitch() + 8;
   }
@@ -29,7 +29,7 @@ struct Pool {
   int64_t gradient_words() const { return phases().size() + pitch() + oh * w + 8; }
 };
 
-// Takes pieces of memory for any type.
+// Divides a block of memory into arrays of any type.
 class Carver {
  public:
   explicit Carver(int64_t* memory) : memory_(memory) {}
@@ -44,8 +44,8 @@ class Carver {
   int64_t* memory_;
 };
 
-// The first of the largest, and of NaNs the last, as in ATen: so it is along rows, and so among the
-// rows of a window.
+// The first of equal maxima, or the last NaN, as in ATen. The same rule holds along rows and among
+// the rows of a window.
 template <class Ops, class W>
 void max_plane_by(const Pool& pool, const W* x, W* best, int64_t* which, int64_t* memory) {
   const Phases phases = pool.phases();
@@ -101,7 +101,7 @@ void mean_plane_by(const Pool& pool, const W* x, W* mean, const W* counts, const
   W* columns = carver.take<W>(pool.w + kRoom);
   std::fill(apart, apart + phases.size(), W{});
   for (int64_t k = 0; k < kernel; ++k) taps[k] = phases.tap(k);
-  // A few long windows have more to add up in each of them than there are side by side.
+  // A few long windows: vectors along each are longer than vectors across them.
   const bool few = pool.ow < 8 && kernel >= 16;
   for (int64_t oy = 0; oy < pool.oh; ++oy) {
     const int64_t y = std::max<int64_t>(pool.wh.place(oy, 0), 0);
@@ -138,7 +138,7 @@ void mean_gradient_plane_by(const Pool& pool, const W* grad, W* to, const W* cou
     }
     phases.join(apart, rows + oy * pool.w);
   }
-  // Row y belongs to the windows that begin at most a kernel before it.
+  // Row y belongs to windows that begin less than a kernel before it.
   const int64_t stride = pool.wh.stride;
   for (int64_t y = 0; y < pool.h; ++y) {
     const int64_t at = y + pool.wh.padding;
