@@ -227,7 +227,7 @@ class CustomCase {
         args[i] = given != nullptr ? *given : default_value(op_.schema.args[i]);
       }
       run_custom_into(op_, args, outputs);
-      const std::string what = different({outputs.begin(), outputs.end()}, !strided);
+      std::string what = different({outputs.begin(), outputs.end()}, !strided);
       if (!what.empty()) return what;
       for (const Guarded& each : guarded) {
         if (!each.intact()) return "the kernel wrote outside of its result";
