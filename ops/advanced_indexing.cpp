@@ -3,14 +3,8 @@
 #include <algorithm>
 
 #include "mytorch/generated/bodies.h"
-#include "mytorch/ops/ge.h"
-#include "mytorch/ops/index_select.h"
 #include "mytorch/ops/logical_or.h"
-#include "mytorch/ops/lt.h"
-#include "mytorch/ops/masked_fill.h"
 #include "mytorch/ops/nonzero.h"
-#include "mytorch/ops/scatter.h"
-#include "mytorch/ops/scatter_add.h"
 #include "ops/geometry.h"
 #include "ops/indexing.h"
 
@@ -57,7 +51,7 @@ std::vector<Tensor> one_per_dim(Tensor& self, TensorList indices, const char* op
              shape_str(self.sizes()));
       }
     }
-    const Tensor kept = mytorch::nonzero(index);
+    const Tensor kept = index.nonzero();
     for (int64_t d = 0; d < index.dim(); ++d) result.push_back(kept.select(1, d));
   }
   if (static_cast<int64_t>(result.size()) > self.dim()) {
@@ -77,12 +71,12 @@ Tensor one_index(const std::vector<Tensor>& indices, IntList sizes, IntList shap
   for (size_t i = 0; i < indices.size(); ++i) {
     step = sizes[i] == 0 ? 0 : step / sizes[i];
     const Tensor index = indexing::from_front(indices[i], sizes[i]);
-    const Tensor outside = mytorch::logical_or(mytorch::lt(index, 0), mytorch::ge(index, sizes[i]));
+    const Tensor outside = mytorch::logical_or(index < 0, index >= sizes[i]);
     const Tensor part = index * step;
     sum = sum.defined() ? sum + part : part;
-    wrong = wrong.defined() ? mytorch::logical_or(wrong, outside) : outside;
+    wrong = wrong.defined() ? wrong.logical_or(outside) : outside;
   }
-  return mytorch::masked_fill(sum, wrong, total).expand(shape).reshape(-1);
+  return sum.masked_fill(wrong, total).expand(shape).reshape(-1);
 }
 
 Flattened flatten_indexed(const Tensor& of, TensorList indices, const char* op) {
@@ -135,7 +129,7 @@ Flattened flatten_indexed(const Tensor& of, TensorList indices, const char* op) 
 Tensor index(const Tensor& self, TensorList indices) {
   const Flattened f = flatten_indexed(self, indices, "index");
   if (f.all) return f.flat.clone();
-  return mytorch::index_select(f.flat, f.dim, f.index).reshape(as_list(f.result));
+  return f.flat.index_select(f.dim, f.index).reshape(as_list(f.result));
 }
 
 Tensor index_put(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
@@ -154,9 +148,9 @@ Tensor index_put(const Tensor& self, TensorList indices, const Tensor& values, b
   Dims sizes = to_dims(f.flat.sizes());
   sizes[f.dim] = f.index.numel();
   const Tensor index = indexing::along(f.index, f.dim, as_list(sizes));
-  const Tensor written =
-      accumulate ? mytorch::scatter_add(f.flat, f.dim, index, source.reshape(as_list(sizes)))
-                 : mytorch::scatter(f.flat, f.dim, index, source.reshape(as_list(sizes)));
+  const Tensor written = accumulate
+                             ? f.flat.scatter_add(f.dim, index, source.reshape(as_list(sizes)))
+                             : f.flat.scatter(f.dim, index, source.reshape(as_list(sizes)));
   Dims back(f.order.size());
   for (size_t i = 0; i < back.size(); ++i) back[f.order[i]] = static_cast<int64_t>(i);
   return written.reshape(as_list(f.permuted)).permute(as_list(back)).reshape(self.sizes());

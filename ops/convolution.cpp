@@ -5,7 +5,9 @@
 
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/constant_pad_nd.h"
+#include "ops/composites.h"
 #include "ops/geometry.h"
+#include "ops/gradients.h"
 
 namespace mytorch {
 namespace {
@@ -115,7 +117,59 @@ void check_grad(const Tensor& grad_output, const Dims& expected, const char* op)
   }
 }
 
-// conv1d, conv2d and conv3d: also of inputs without a batch dimension.
+}  // namespace
+
+namespace shape {
+
+TensorSpec convolution(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                       IntList stride, IntList padding, IntList dilation, bool transposed,
+                       IntList output_padding, int64_t groups) {
+  const char* op = "convolution";
+  Dims sizes = result_sizes(input.sizes(), weight.sizes(),
+                            {stride, padding, dilation, output_padding, transposed, groups}, op);
+  check_types(input, "input", weight, "weight", op);
+  if (bias.defined()) {
+    check_types(input, "input", bias, "bias", op);
+    if (bias.dim() != 1 || bias.sizes()[0] != sizes[1]) {
+      fail(ErrorCode::kShape, "[", op, "] bias has shape ", shape_str(bias.sizes()),
+           ", but there are ", sizes[1], " output channels");
+    }
+  }
+  return like(input, std::move(sizes));
+}
+
+TensorSpec convolution_backward_input(const Tensor& grad_output, const Tensor& weight,
+                                      IntList input_size, IntList stride, IntList padding,
+                                      IntList dilation, bool transposed, IntList output_padding,
+                                      int64_t groups) {
+  const char* op = "convolution_backward_input";
+  check_types(grad_output, "grad_output", weight, "weight", op);
+  check_grad(grad_output,
+             result_sizes(input_size, weight.sizes(),
+                          {stride, padding, dilation, output_padding, transposed, groups}, op),
+             op);
+  return like(grad_output, to_dims(input_size));
+}
+
+TensorSpec convolution_backward_weight(const Tensor& grad_output, const Tensor& input,
+                                       IntList weight_size, IntList stride, IntList padding,
+                                       IntList dilation, bool transposed, IntList output_padding,
+                                       int64_t groups, OptionalIntList weight_stride) {
+  const char* op = "convolution_backward_weight";
+  check_types(grad_output, "grad_output", input, "input", op);
+  check_grad(grad_output,
+             result_sizes(input.sizes(), weight_size,
+                          {stride, padding, dilation, output_padding, transposed, groups}, op),
+             op);
+  TensorSpec spec = like(grad_output, to_dims(weight_size));
+  if (weight_stride.has_value()) spec.strides = contiguous_strides(weight_size, *weight_stride);
+  return spec;
+}
+
+}  // namespace shape
+
+namespace composite {
+
 Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
                 IntList padding, IntList dilation, bool transposed, IntList output_padding,
                 int64_t groups, int64_t n, const char* op) {
@@ -171,109 +225,22 @@ Tensor convolve_padded(const Tensor& input, const Tensor& weight, const Tensor& 
   return convolve(x, weight, bias, stride, as_list(both), as_list(d), false, 0, groups, n, op);
 }
 
-}  // namespace
-
-namespace shape {
-
-TensorSpec convolution(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                       IntList stride, IntList padding, IntList dilation, bool transposed,
-                       IntList output_padding, int64_t groups) {
-  const char* op = "convolution";
-  Dims sizes = result_sizes(input.sizes(), weight.sizes(),
-                            {stride, padding, dilation, output_padding, transposed, groups}, op);
-  check_types(input, "input", weight, "weight", op);
-  if (bias.defined()) {
-    check_types(input, "input", bias, "bias", op);
-    if (bias.dim() != 1 || bias.sizes()[0] != sizes[1]) {
-      fail(ErrorCode::kShape, "[", op, "] bias has shape ", shape_str(bias.sizes()),
-           ", but there are ", sizes[1], " output channels");
-    }
-  }
-  return like(input, std::move(sizes));
-}
-
-TensorSpec convolution_backward_input(const Tensor& grad_output, const Tensor& weight,
-                                      IntList input_size, IntList stride, IntList padding,
-                                      IntList dilation, bool transposed, IntList output_padding,
-                                      int64_t groups) {
-  const char* op = "convolution_backward_input";
-  check_types(grad_output, "grad_output", weight, "weight", op);
-  check_grad(grad_output,
-             result_sizes(input_size, weight.sizes(),
-                          {stride, padding, dilation, output_padding, transposed, groups}, op),
-             op);
-  return like(grad_output, to_dims(input_size));
-}
-
-TensorSpec convolution_backward_weight(const Tensor& grad_output, const Tensor& input,
-                                       IntList weight_size, IntList stride, IntList padding,
-                                       IntList dilation, bool transposed, IntList output_padding,
-                                       int64_t groups, OptionalIntList weight_stride) {
-  const char* op = "convolution_backward_weight";
-  check_types(grad_output, "grad_output", input, "input", op);
-  check_grad(grad_output,
-             result_sizes(input.sizes(), weight_size,
-                          {stride, padding, dilation, output_padding, transposed, groups}, op),
-             op);
-  TensorSpec spec = like(grad_output, to_dims(weight_size));
-  if (weight_stride.has_value()) spec.strides = contiguous_strides(weight_size, *weight_stride);
-  return spec;
-}
-
-}  // namespace shape
-
-namespace composite {
-
-Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
-              IntList padding, IntList dilation, int64_t groups) {
-  return convolve(input, weight, bias, stride, padding, dilation, false, 0, groups, 1, "conv1d");
-}
-
-Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
-              IntList padding, IntList dilation, int64_t groups) {
-  return convolve(input, weight, bias, stride, padding, dilation, false, 0, groups, 2, "conv2d");
-}
-
-Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
-              IntList padding, IntList dilation, int64_t groups) {
-  return convolve(input, weight, bias, stride, padding, dilation, false, 0, groups, 3, "conv3d");
-}
-
-Tensor conv1d_padding(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
-                      Str padding, IntList dilation, int64_t groups) {
-  return convolve_padded(input, weight, bias, stride, padding, dilation, groups, 1, "conv1d");
-}
-
-Tensor conv2d_padding(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
-                      Str padding, IntList dilation, int64_t groups) {
-  return convolve_padded(input, weight, bias, stride, padding, dilation, groups, 2, "conv2d");
-}
-
-Tensor conv3d_padding(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
-                      Str padding, IntList dilation, int64_t groups) {
-  return convolve_padded(input, weight, bias, stride, padding, dilation, groups, 3, "conv3d");
-}
-
-Tensor conv_transpose1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                        IntList stride, IntList padding, IntList output_padding, int64_t groups,
-                        IntList dilation) {
-  return convolve(input, weight, bias, stride, padding, dilation, true, output_padding, groups, 1,
-                  "conv_transpose1d");
-}
-
-Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                        IntList stride, IntList padding, IntList output_padding, int64_t groups,
-                        IntList dilation) {
-  return convolve(input, weight, bias, stride, padding, dilation, true, output_padding, groups, 2,
-                  "conv_transpose2d");
-}
-
-Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                        IntList stride, IntList padding, IntList output_padding, int64_t groups,
-                        IntList dilation) {
-  return convolve(input, weight, bias, stride, padding, dilation, true, output_padding, groups, 3,
-                  "conv_transpose3d");
-}
-
 }  // namespace composite
+
+namespace grads {
+
+OptionalIntList strides_of_layout(const Tensor& tensor) {
+  if (tensor.is_contiguous()) return {};
+  return tensor.strides();
+}
+
+Tensor sum_to_channel(const Tensor& grad) {
+  Dims dims;
+  for (int64_t d = 0; d < grad.dim(); ++d) {
+    if (d != 1) dims.push_back(d);
+  }
+  return grad.sum(as_list(dims));
+}
+
+}  // namespace grads
 }  // namespace mytorch

@@ -10,7 +10,7 @@
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/fill_.h"
-#include "mytorch/ops/to.h"
+#include "ops/composites.h"
 #include "ops/creation.h"
 
 namespace mytorch {
@@ -93,14 +93,6 @@ void transfer(const Tensor& to, const Tensor& from, bool asynchronous) {
   }
 }
 
-Tensor converted(const Tensor& self, ScalarType dtype, Device device, bool non_blocking,
-                 bool copy) {
-  if (!copy && dtype == self.dtype() && device == self.device()) return self;
-  Tensor out = new_like(self, dtype, device);
-  copy_(out, self, non_blocking);
-  return out;
-}
-
 template <class T>
 T load(const void* data) {
   T value;
@@ -138,6 +130,14 @@ void fill_(const Tensor& self, const Operand& value) {
 
 namespace composite {
 
+Tensor converted(const Tensor& self, ScalarType dtype, Device device, bool non_blocking,
+                 bool copy) {
+  if (!copy && dtype == self.dtype() && device == self.device()) return self;
+  Tensor out = new_like(self, dtype, device);
+  mytorch::copy_(out, self, non_blocking);
+  return out;
+}
+
 void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   if (self.numel() == 0) return;
   if (self.device() == src.device()) return copy_into(self, src);  // by the fallback, if at all
@@ -158,30 +158,11 @@ void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   if (!direct) mytorch::copy_(self, to);
 }
 
-void zero_(const Tensor& self) { fill_(self, 0); }
-
-Tensor clone(const Tensor& self) {
-  return converted(self, self.dtype(), self.device(), false, true);
-}
-
 Tensor contiguous(const Tensor& self) {
   if (self.is_contiguous()) return self;
   Tensor out = mytorch::empty(self.sizes(), self.dtype(), self.device());
   mytorch::copy_(out, self);
   return out;
-}
-
-Tensor to_dtype(const Tensor& self, ScalarType dtype, bool non_blocking, bool copy) {
-  return converted(self, dtype, self.device(), non_blocking, copy);
-}
-
-Tensor to_device(const Tensor& self, Device device, std::optional<ScalarType> dtype,
-                 bool non_blocking, bool copy) {
-  return converted(self, dtype.value_or(self.dtype()), device, non_blocking, copy);
-}
-
-Tensor to_other(const Tensor& self, const Tensor& other, bool non_blocking, bool copy) {
-  return converted(self, other.dtype(), other.device(), non_blocking, copy);
 }
 
 Scalar item(const Tensor& self) {
@@ -191,7 +172,7 @@ Scalar item(const Tensor& self) {
   }
   const LayerMask below(~0u);
   check_not_recorded("item", "needs the value on the host", self.device());
-  const Tensor host = to(self, kCPU);
+  const Tensor host = self.to(kCPU);
   const void* data = host.raw_data();
   switch (host.dtype()) {
     case kBool:

@@ -8,16 +8,11 @@
 
 #include "core/runtime/device_registry.h"
 #include "mytorch/generated/bodies.h"
-#include "mytorch/ops/add.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/empty.h"
-#include "mytorch/ops/eq.h"
 #include "mytorch/ops/fill_.h"
 #include "mytorch/ops/full.h"
-#include "mytorch/ops/lt.h"
-#include "mytorch/ops/mul.h"
 #include "mytorch/ops/reshape.h"
-#include "mytorch/ops/sub.h"
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/where.h"
 
@@ -199,16 +194,6 @@ Tensor full_like(const Tensor& self, const Scalar& fill_value, std::optional<Sca
   return filled(empty_like(self, dtype, device), fill_value);
 }
 
-Tensor arange_end(const Scalar& end, std::optional<ScalarType> dtype,
-                  std::optional<Device> device) {
-  return mytorch::arange(0, end, 1, dtype, device);
-}
-
-Tensor arange_start(const Scalar& start, const Scalar& end, std::optional<ScalarType> dtype,
-                    std::optional<Device> device) {
-  return mytorch::arange(start, end, 1, dtype, device);
-}
-
 Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,
                 std::optional<ScalarType> dtype, std::optional<Device> device) {
   const ScalarType type = dtype.value_or(kFloat32);
@@ -222,9 +207,9 @@ Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,
   const bool wide = type == kFloat64 || is_integral(type) || steps > (int64_t{1} << 24);
   const Tensor i = mytorch::arange(0, steps, 1, wide ? kFloat64 : kFloat32, device);
   // From the nearer end, so that both ends are exact.
-  const Tensor low = add(mul(i, step), first);
-  const Tensor high = add(mul(sub(i, static_cast<double>(steps - 1)), step), last);
-  return to(where(lt(i, steps / 2), low, high), type);
+  const Tensor low = i * step + first;
+  const Tensor high = (i - static_cast<double>(steps - 1)) * step + last;
+  return to(where(i < steps / 2, low, high), type);
 }
 
 Tensor eye_m(int64_t n, int64_t m, std::optional<ScalarType> dtype, std::optional<Device> device) {
@@ -232,11 +217,7 @@ Tensor eye_m(int64_t n, int64_t m, std::optional<ScalarType> dtype, std::optiona
     fail(ErrorCode::kShape, "[eye] ", n, " rows and ", m, " columns: give at least 0 of each");
   }
   const Tensor row = mytorch::reshape(mytorch::arange(n, kInt64, device), {n, 1});
-  return to(eq(row, mytorch::arange(m, kInt64, device)), dtype.value_or(kFloat32));
-}
-
-Tensor eye(int64_t n, std::optional<ScalarType> dtype, std::optional<Device> device) {
-  return eye_m(n, n, dtype, device);
+  return to(row == mytorch::arange(m, kInt64, device), dtype.value_or(kFloat32));
 }
 
 }  // namespace composite

@@ -5,8 +5,6 @@
 #include <string>
 
 #include "mytorch/generated/bodies.h"
-#include "mytorch/ops/bmm.h"
-#include "mytorch/ops/diagonal.h"
 #include "mytorch/ops/sum.h"
 #include "ops/geometry.h"
 
@@ -86,9 +84,8 @@ Factor take_diagonals(Factor operand, Str equation) {
                                       operand.tensor.sizes()[i], " and ", operand.tensor.sizes()[j],
                                       " of shape ", shape_str(operand.tensor.sizes())));
       }
-      operand.tensor =
-          mytorch::diagonal(operand.tensor, 0, static_cast<int64_t>(i), static_cast<int64_t>(j))
-              .movedim(-1, static_cast<int64_t>(i));
+      operand.tensor = operand.tensor.diagonal(0, static_cast<int64_t>(i), static_cast<int64_t>(j))
+                           .movedim(-1, static_cast<int64_t>(i));
       operand.labels.erase(operand.labels.begin() + static_cast<int64_t>(j));
     }
   }
@@ -130,7 +127,7 @@ Factor sum_out(Factor operand, const Labels& keep) {
     }
   }
   if (dims.empty()) return operand;
-  return {mytorch::sum(operand.tensor, as_list(dims), false, operand.tensor.dtype()), left};
+  return {operand.tensor.sum(as_list(dims), false, operand.tensor.dtype()), left};
 }
 
 // The product of two operands, summed over the labels that are not in `keep`.
@@ -197,7 +194,7 @@ Factor contract(Factor a, Factor b, const Labels& keep) {
       ordered(a, join({&batch, &rows, &inner})).reshape({batch_size, row_size, inner_size});
   const Tensor right =
       ordered(b, join({&batch, &inner, &columns})).reshape({batch_size, inner_size, column_size});
-  return {mytorch::bmm(left, right).reshape(as_list(sizes)), join({&batch, &rows, &columns})};
+  return {left.bmm(right).reshape(as_list(sizes)), join({&batch, &rows, &columns})};
 }
 
 }  // namespace

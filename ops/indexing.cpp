@@ -2,12 +2,9 @@
 #include "ops/indexing.h"
 
 #include "mytorch/generated/bodies.h"
-#include "mytorch/ops/eq.h"
 #include "mytorch/ops/gather.h"
 #include "mytorch/ops/index_select.h"
-#include "mytorch/ops/lt.h"
 #include "mytorch/ops/max.h"
-#include "mytorch/ops/mul.h"
 #include "mytorch/ops/nonzero.h"
 #include "mytorch/ops/scatter.h"
 #include "mytorch/ops/scatter_add.h"
@@ -26,7 +23,7 @@ Tensor along(const Tensor& index, int64_t dim, IntList shape) {
 
 Tensor from_front(const Tensor& index, int64_t size) {
   const Tensor wide = index.to(kInt64);
-  return mytorch::where(mytorch::lt(wide, 0), wide + size, wide);
+  return mytorch::where(wide < 0, wide + size, wide);
 }
 
 }  // namespace indexing
@@ -152,19 +149,19 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   }
   Dims sizes = to_dims(self.sizes());
   sizes[dim] = index.numel();
-  return mytorch::gather(self, dim, indexing::along(wide, dim, as_list(sizes)));
+  return self.gather(dim, indexing::along(wide, dim, as_list(sizes)));
 }
 
 Tensor scatter_value(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
   const Tensor source = scalar_tensor(value, self.dtype(), self.device());
-  return mytorch::scatter(self, dim, index, source.expand(index.sizes()));
+  return self.scatter(dim, index, source.expand(index.sizes()));
 }
 
 Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                  const Scalar& alpha) {
   dim = wrap_dim(dim, self.dim(), "index_add");
   check_slices(self, dim, index, source, "index_add");
-  const Tensor added = at_least_1d(alpha == Scalar(1) ? source : mytorch::mul(source, alpha));
+  const Tensor added = at_least_1d(alpha == Scalar(1) ? source : source * alpha);
   return mytorch::scatter_add(at_least_1d(self), dim,
                               indexing::along(index.to(kInt64), dim, added.sizes()),
                               added.to(self.dtype()))
@@ -192,7 +189,7 @@ Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Sc
   sizes[dim] = index.numel();
   // As in ATen, negative indices count from the end here.
   const Tensor wrapped = indexing::from_front(index, filled.sizes()[dim]);
-  return mytorch::scatter(filled, dim, indexing::along(wrapped, dim, as_list(sizes)), value)
+  return filled.scatter(dim, indexing::along(wrapped, dim, as_list(sizes)), value)
       .reshape(self.sizes());
 }
 
@@ -242,7 +239,7 @@ Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<i
          ", must have as many dimensions");
   }
   const int64_t along = wrap_dim(*dim, self.dim(), "take_along_dim");
-  if (self.dim() == 0) return mytorch::gather(self, 0, indices);
+  if (self.dim() == 0) return self.gather(0, indices);
   // Both broadcast, each keeping its own size along `dim`.
   Dims own = to_dims(self.sizes()), chosen = to_dims(indices.sizes());
   own[along] = chosen[along] = 1;
@@ -269,7 +266,7 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
   Dims sizes = to_dims(self.sizes());
   sizes.push_back(num_classes);
   const Tensor cold = mytorch::zeros(as_list(sizes), kInt64, self.device());
-  return mytorch::scatter(cold, -1, self.unsqueeze(-1), 1);
+  return cold.scatter(-1, self.unsqueeze(-1), 1);
 }
 
 }  // namespace composite

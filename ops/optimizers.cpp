@@ -8,7 +8,6 @@
 #include "mytorch/ops/adam_step.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/maximum.h"
-#include "mytorch/ops/neg.h"
 #include "mytorch/ops/rmsprop_step.h"
 #include "mytorch/ops/sgd_step.h"
 #include "mytorch/ops/sqrt.h"
@@ -123,13 +122,13 @@ void adam_steps_(TensorList self, TensorList gradients, TensorList exp_avgs, Ten
       continue;
     }
     const Tensor& largest = max_exp_avg_sqs[i];
-    Tensor gradient = maximize ? neg(gradients[i]) : gradients[i];
+    Tensor gradient = maximize ? -gradients[i] : gradients[i];
     if (decay != 0) gradient = add(gradient, parameter, decay);
     if (shrink != 1) parameter.mul_(shrink);
     mean.lerp_(gradient, 1 - beta1);
     square.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2);
     maximum_out(largest, largest, square);
-    parameter.addcdiv_(mean, mytorch::sqrt(largest).add_(eps * root2), -by);
+    parameter.addcdiv_(mean, largest.sqrt().add_(eps * root2), -by);
   }
 }
 

@@ -5,8 +5,8 @@
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/constant_pad_nd.h"
 #include "mytorch/ops/full.h"
-#include "mytorch/ops/index_select.h"
 #include "ops/geometry.h"
+#include "ops/gradients.h"
 
 namespace mytorch::composite {
 namespace {
@@ -79,9 +79,19 @@ Tensor pad(const Tensor& self, IntList pad, Str mode, std::optional<double> valu
     }
     std::vector<int64_t> index;
     for (int64_t at = -before; at < size + after; ++at) index.push_back(source(at, size, mode));
-    result = mytorch::index_select(result, dim, tensor(index).to(self.device()));
+    result = result.index_select(dim, tensor(index).to(self.device()));
   }
   return result.is_same(self) ? self.clone() : result;
 }
 
 }  // namespace mytorch::composite
+
+namespace mytorch::grads {
+
+Tensor constant_pad_nd_backward(const Tensor& grad, IntList pad) {
+  Dims opposite = to_dims(pad);
+  for (int64_t& n : opposite) n = -n;
+  return mytorch::constant_pad_nd(grad, as_list(opposite));
+}
+
+}  // namespace mytorch::grads

@@ -2,15 +2,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dispatcher/frame/layout.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/adaptive_avg_pool2d.h"
 #include "mytorch/ops/avg_pool2d.h"
-#include "mytorch/ops/div.h"
-#include "mytorch/ops/index_select.h"
-#include "mytorch/ops/masked_fill.h"
 #include "mytorch/ops/max_pool2d_with_indices.h"
-#include "mytorch/ops/sum.h"
 #include "ops/geometry.h"
+#include "ops/gradients.h"
 
 namespace mytorch {
 namespace {
@@ -123,19 +121,17 @@ Tensor adaptive_mean(const Tensor& x, int64_t dim, int64_t out) {
   Dims windows = to_dims(x.sizes());
   windows[dim] = out;
   windows.insert(windows.begin() + dim + 1, width);
-  const Tensor picked =
-      mytorch::index_select(x, dim, tensor(index).to(x.device())).reshape(as_list(windows));
-  const Tensor kept = mytorch::masked_fill(picked, along(beyond, {out, width}).to(kBool), 0);
-  return mytorch::div(mytorch::sum(kept, dim + 1), along(count, out).to(x.dtype()));
+  const Tensor picked = x.index_select(dim, tensor(index).to(x.device())).reshape(as_list(windows));
+  const Tensor kept = picked.masked_fill(along(beyond, {out, width}).to(kBool), 0);
+  return kept.sum(dim + 1) / along(count, out).to(x.dtype());
 }
 
 }  // namespace
 
 namespace shape {
 
-std::tuple<TensorSpec, TensorSpec> max_pool2d_with_indices(const Tensor& self, IntList kernel_size,
-                                                           IntList stride, IntList padding,
-                                                           IntList dilation, bool ceil_mode) {
+Specs<2> max_pool2d_with_indices(const Tensor& self, IntList kernel_size, IntList stride,
+                                 IntList padding, IntList dilation, bool ceil_mode) {
   const char* op = "max_pool2d";
   const Dims sizes = pooled_sizes(
       self.sizes(), window(kernel_size, stride, padding, dilation, ceil_mode, 2, op), 2, op);
@@ -259,10 +255,28 @@ Tensor upsample_nearest2d(const Tensor& self, IntList output_size, std::optional
     for (int64_t i = 0; i < to; ++i) {
       index[i] = std::min(static_cast<int64_t>(std::floor(static_cast<float>(i) * step)), from - 1);
     }
-    return mytorch::index_select(x, dim, tensor(index).to(x.device()));
+    return x.index_select(dim, tensor(index).to(x.device()));
   };
   return resize(resize(self, 2, out[0], scales_h), 3, out[1], scales_w);
 }
 
 }  // namespace composite
+
+namespace grads {
+
+Tensor in_layout_of(const Tensor& grad, IntList input_shape, IntList input_strides) {
+  if (!is_channels_last(input_shape, input_strides) || is_channels_last(grad)) return grad;
+  Dims to_last = {0}, sizes = {grad.size(0)}, back = {0, grad.dim() - 1};
+  for (int64_t d = 2; d < grad.dim(); ++d) {
+    to_last.push_back(d);
+    sizes.push_back(grad.size(d));
+    back.push_back(d - 1);
+  }
+  to_last.push_back(1);
+  sizes.push_back(grad.size(1));
+  // The view has strides of its own also in dimensions of size 1, which tell the layout.
+  return grad.permute(as_list(to_last)).contiguous().view(as_list(sizes)).permute(as_list(back));
+}
+
+}  // namespace grads
 }  // namespace mytorch

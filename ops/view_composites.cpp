@@ -63,14 +63,6 @@ Tensor reshape(const Tensor& self, IntList shape) {
   return self.contiguous().view(as_list(sizes));
 }
 
-Tensor expand_as(const Tensor& self, const Tensor& other) { return self.expand(other.sizes()); }
-
-Tensor broadcast_to(const Tensor& self, IntList size) { return self.expand(size); }
-
-Tensor view_as(const Tensor& self, const Tensor& other) { return self.view(other.sizes()); }
-
-Tensor reshape_as(const Tensor& self, const Tensor& other) { return self.reshape(other.sizes()); }
-
 Tensor narrow(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
   if (self.dim() == 0) fail(ErrorCode::kShape, "[narrow] a 0-dim tensor cannot be narrowed");
   dim = wrap_dim(dim, self.dim(), "narrow");
@@ -175,10 +167,6 @@ Tensor movedim(const Tensor& self, IntList source, IntList destination) {
     dim = next++;
   }
   return self.permute(as_list(order));
-}
-
-Tensor swapaxes(const Tensor& self, int64_t axis0, int64_t axis1) {
-  return self.transpose(axis0, axis1);
 }
 
 }  // namespace mytorch::composite
