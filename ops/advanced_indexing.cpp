@@ -1,4 +1,4 @@
-// index and index_put: NumPy's indexing by several tensors. All of them become one index into a
+// index and index_put: NumPy's indexing by several tensors. The indices become one index into a
 // tensor whose indexed dimensions are flattened into one.
 #include <algorithm>
 
@@ -15,14 +15,14 @@ struct Flattened {
   Tensor flat;   // (before..., product of the indexed sizes, after...)
   Tensor index;  // 1-dim, into dimension `dim` of flat
   int64_t dim = 0;
-  Dims result;       // the shape of what is indexed
+  Dims result;       // the shape of the indexed result
   Dims permuted;     // the sizes before flattening, the indexed dimensions side by side
-  Dims order;        // their places in the tensor indexed
-  bool all = false;  // no index at all: everything
+  Dims order;        // the permutation that puts them side by side
+  bool all = false;  // there is no index: takes everything
 };
 
-// One entry for each dimension of `self`, undefined where everything is taken; masks become the
-// indices of what they keep. A 0-dim mask indexes a new dimension.
+// One index per dimension of `self`, undefined if the whole dimension is taken. Masks become the
+// indices of their true elements. A 0-dim mask indexes a new dimension.
 std::vector<Tensor> one_per_dim(Tensor& self, TensorList indices, const char* op) {
   std::vector<Tensor> result;
   for (const Tensor& index : indices) {
@@ -62,7 +62,8 @@ std::vector<Tensor> one_per_dim(Tensor& self, TensorList indices, const char* op
   return result;
 }
 
-// The indices as one into the product of `sizes`. Out of range in any dimension is out of range.
+// Combines the indices into one index into the product of `sizes`. An index that is out of range in
+// any dimension stays out of range.
 Tensor one_index(const std::vector<Tensor>& indices, IntList sizes, IntList shape) {
   if (indices.size() == 1) return indexing::from_front(indices[0], sizes[0]).reshape(-1);
   const int64_t total = geometry::product(sizes);
@@ -99,7 +100,7 @@ Flattened flatten_indexed(const Tensor& of, TensorList indices, const char* op) 
     f.all = true;
     return f;
   }
-  // Neighbours keep their place in the result; others go to the front, as in NumPy.
+  // Adjacent indices keep their place in the result; others move to the front, as in NumPy.
   const bool together = places.back() - places.front() + 1 == static_cast<int64_t>(places.size());
   f.dim = together ? places.front() : 0;
   for (int64_t d = 0; d < self.dim(); ++d) {

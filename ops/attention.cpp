@@ -41,7 +41,7 @@ void check_operands(const Tensor& query, const Tensor& key, const Tensor& value,
 
 Dims batch_sizes(const Tensor& x) { return Dims(x.sizes().begin(), x.sizes().end() - 2); }
 
-// Heads of key and value shared by groups of query heads, written out.
+// Repeats the heads of key or value for the groups of query heads that share them.
 Tensor repeat_heads(const Tensor& x, int64_t heads) {
   const int64_t own = x.dim() < 3 ? 0 : x.size(-3);
   if (own == 0 || heads % own != 0) {
@@ -80,7 +80,7 @@ namespace composite {
 
 Tensor attention_weights(const Tensor& query, const Tensor& key, const Tensor& attn_mask,
                          bool is_causal, double scale) {
-  // Half of the scale on each side, so that 16-bit products do not overflow before it.
+  // Each operand takes the square root of the scale, so that 16-bit products do not overflow.
   const double root = std::sqrt(std::abs(scale));
   Tensor scores =
       mytorch::matmul(query * (scale < 0 ? -root : root), (key * root).transpose(-2, -1));
@@ -93,7 +93,7 @@ Tensor attention_weights(const Tensor& query, const Tensor& key, const Tensor& a
                                       : scores + attn_mask;
   Tensor result = scores.softmax(-1);
   if (scores.numel() == 0) return result;
-  // A row that keeps nothing attends to nothing; its softmax is 0 / 0.
+  // A row that is masked everywhere attends to nothing; its softmax would be 0 / 0.
   const Tensor nothing = scores.amax(-1, true) == -kInfinity;
   return result.masked_fill(nothing, 0);
 }
@@ -121,7 +121,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   if (dropout_p == 0) {
     return mytorch::attention(q, expanded(k), expanded(v), attn_mask, is_causal, factor);
   }
-  // Dropped weights would have to be kept for the gradient, so here every step is its own.
+  // The gradient needs the dropped weights, so every step is an operator of its own.
   return mytorch::matmul(
       mytorch::dropout(attention_weights(q, expanded(k), attn_mask, is_causal, factor), dropout_p,
                        true),
@@ -132,7 +132,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
 
 namespace grads {
 
-// Computes the weights again instead of keeping them: they are larger than everything else.
+// Recomputes the weights: they are larger than all other tensors together.
 Tensors<4> attention_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
                               const Tensor& value, const Tensor& attn_mask, bool is_causal,
                               double scale) {

@@ -1,4 +1,4 @@
-// Convolutions of 1, 2 and 3 spatial dimensions, and their transposes.
+// Convolutions and transposed convolutions with 1, 2 and 3 spatial dimensions.
 #include "mytorch/ops/convolution.h"
 
 #include <algorithm>
@@ -31,8 +31,8 @@ void check_list(IntList list, int64_t n, int64_t least, const char* name, const 
   }
 }
 
-// The strides of a new tensor that lies as one with `strides` does; none, which is row-major, where
-// that is not contiguous.
+// `strides` if they are those of a contiguous tensor in some permutation; else none, which means
+// row-major.
 Dims contiguous_strides(IntList sizes, IntList strides) {
   if (strides.size() != sizes.size()) {
     fail(ErrorCode::kShape, "[convolution_backward_weight] weight_stride has ", strides.size(),
@@ -52,7 +52,7 @@ Dims contiguous_strides(IntList sizes, IntList strides) {
   return contiguous;
 }
 
-// The shape of the result for operands of these shapes.
+// Checks the operands' shapes, and returns the result's shape.
 Dims result_sizes(IntList input, IntList weight, const Window& w, const char* op) {
   const int64_t n = static_cast<int64_t>(input.size()) - 2;
   if (n < 1 || n > 3 || weight.size() != input.size()) {
@@ -187,7 +187,7 @@ Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias, I
   const Dims o = geometry::for_each_dim(output_padding, n, op, "output_padding");
   const bool batched = input.dim() == n + 2;
   const Tensor x = batched ? input : input.unsqueeze(0);
-  // Errors under the name that the caller used.
+  // Reports errors under the caller's name.
   result_sizes(x.sizes(), weight.sizes(),
                {as_list(s), as_list(p), as_list(d), as_list(o), transposed, groups}, op);
   const Tensor result = mytorch::convolution(x, weight, bias, as_list(s), as_list(p), as_list(d),
@@ -213,7 +213,7 @@ Tensor convolve_padded(const Tensor& input, const Tensor& weight, const Tensor& 
   }
   const Dims d = geometry::for_each_dim(dilation, n, op, "dilation");
   Dims both(n);
-  Dims after(2 * n, 0);  // what is left over where the sides differ, as constant_pad_nd takes it
+  Dims after(2 * n, 0);  // the extra padding of the end, in the order of constant_pad_nd
   bool even = true;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t total = d[i] * (weight.sizes()[2 + i] - 1);

@@ -1,4 +1,4 @@
-// Tensors from nothing: empty, filled, ranges.
+// New tensors: empty, filled, ranges.
 #include "ops/creation.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ Tensor filled(Tensor tensor, const Scalar& value) {
   return tensor;
 }
 
-// The type of numbers in a result whose type was not given.
+// The type of a range whose dtype is not given.
 ScalarType type_of_numbers(std::initializer_list<Scalar> numbers) {
   for (const Scalar& number : numbers) {
     if (number.is_float()) return kFloat32;
@@ -34,7 +34,7 @@ ScalarType type_of_numbers(std::initializer_list<Scalar> numbers) {
   return kInt64;
 }
 
-// How many values start + i * step lie before `end`; -1 where there is no answer.
+// The number of values start + i * step before `end`; -1 if it exceeds int64.
 int64_t count_integers(int64_t start, int64_t end, int64_t step) {
   // In 128 bits: end - start may need 65.
   const __int128 span = static_cast<__int128>(end) - start;
@@ -63,7 +63,8 @@ Dims packed_like(IntList sizes, IntList strides) {
   const int ndim = static_cast<int>(sizes.size());
   Dims order(ndim);  // fastest first
   for (int i = 0; i < ndim; ++i) order[i] = ndim - 1 - i;
-  // Whether a lies outside of b: 1 yes, -1 no, 0 where a broadcast dimension does not tell.
+  // Whether dimension a is outside of dimension b: 1 yes, -1 no, 0 if a broadcast dimension leaves
+  // it open.
   auto outside = [&](int64_t a, int64_t b) {
     if (strides[a] == 0 || strides[b] == 0) return 0;
     if (strides[a] != strides[b]) return strides[a] > strides[b] ? 1 : -1;

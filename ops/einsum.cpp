@@ -11,8 +11,8 @@
 namespace mytorch::composite {
 namespace {
 
-// A label is a letter (0 to 51), or a dimension that an ellipsis stands for (52 and on, the last
-// dimension of every ellipsis being the same label, as they broadcast from the right).
+// A label is a letter (0 to 51) or a dimension of an ellipsis (from 52). Ellipses broadcast from
+// the right, so their last dimensions share a label.
 using Labels = absl::InlinedVector<int, 8>;
 constexpr int kLetters = 52;
 constexpr int kMaxDims = 64;
@@ -27,8 +27,8 @@ int letter(char c) {
   fail(ErrorCode::kValue, "[einsum] equation '", equation, "': ", why);
 }
 
-// One term's labels; an ellipsis stands for `ellipsis_dims` dimensions (-1: it has yet to be seen
-// how many, and must appear at most once).
+// One term's labels; an ellipsis stands for `ellipsis_dims` dimensions (-1: not yet known; it
+// appears at most once).
 struct Term {
   std::string letters;  // '.' is the ellipsis
   bool has_ellipsis = false;
@@ -96,7 +96,7 @@ bool has(const Labels& labels, int label) {
   return std::find(labels.begin(), labels.end(), label) != labels.end();
 }
 
-// The operand with its dimensions in the order `to`; labels that it lacks become size 1.
+// The operand with its dimensions in the order `to`; missing labels become dimensions of size 1.
 Tensor arrange(const Factor& operand, const Labels& to) {
   Dims order;
   for (const int label : to) {
@@ -132,7 +132,7 @@ Factor sum_out(Factor operand, const Labels& keep) {
 
 // The product of two operands, summed over the labels that are not in `keep`.
 Factor contract(Factor a, Factor b, const Labels& keep) {
-  // Labels of one operand only, wanted nowhere else, are summed before the product.
+  // Labels that only one operand has, and nothing else needs, are summed before the product.
   const auto alone = [&](Factor x, const Factor& y) {
     Labels stays = keep;
     for (const int label : x.labels) {
@@ -269,7 +269,7 @@ Tensor einsum(Str equation, TensorList tensors, OptionalIntList path) {
       if (uses[label] == 1) output.push_back(label);
     }
   }
-  // What a step keeps: the result's labels, and those that an operand yet to come needs.
+  // A step keeps the result's labels and those of the remaining operands.
   const auto kept = [&](size_t skip_a, size_t skip_b) {
     Labels keep = output;
     for (size_t i = 0; i < operands.size(); ++i) {

@@ -1,4 +1,4 @@
-// Elementwise operators that are made of others.
+// Elementwise composites.
 #include <limits>
 
 #include "mytorch/generated/bodies.h"
@@ -30,7 +30,7 @@ double largest(ScalarType type) {
   }
 }
 
-// The type of number `base` to the power of a tensor: a number raises the category only.
+// The type of a number raised to the power of a tensor: the number promotes by category only.
 ScalarType power_type(const Scalar& base, ScalarType exponent) {
   if (is_floating_point(exponent)) return exponent;
   if (base.is_float()) return kFloat32;
@@ -51,7 +51,7 @@ Tensor div_mode(const Tensor& self, const Operand& other,
 }
 
 Tensor pow_scalar(const Scalar& self, const Tensor& exponent) {
-  // On the CPU wherever the exponent is: kernels read a 0-dim tensor beside theirs as a number.
+  // The base stays on the CPU: kernels read a 0-dim CPU tensor as a number.
   return pow(full(IntList(), self, power_type(self, exponent.dtype())), exponent);
 }
 

@@ -18,8 +18,8 @@ void check_indices(const Tensor& indices, const char* op) {
   }
 }
 
-// Rows of gradients as they are added to the table: none at the padding index, and divided by how
-// often the index occurs where that is asked for.
+// The rows of gradients to add to the table: 0 at the padding index, and, if asked for, divided by
+// the number of occurrences of their index.
 Tensor weighted_rows(const Tensor& rows, const Tensor& index, int64_t num_weights,
                      int64_t padding_idx, bool scale_grad_by_freq) {
   Tensor result = rows;

@@ -9,7 +9,7 @@
 namespace mytorch::grads {
 namespace {
 
-// Sizes with the reduced ones as 1; an absent or empty list reduces all.
+// `shape` with the reduced sizes set to 1; an absent or empty list reduces all.
 Dims reduced_sizes(IntList shape, OptionalIntList dim) {
   const int64_t ndim = static_cast<int64_t>(shape.size());
   if (!dim.has_value() || dim->empty()) return Dims(shape.size(), 1);
@@ -31,9 +31,9 @@ Tensor sum_to(const Tensor& x, IntList shape) {
       spread.push_back(static_cast<int64_t>(i));
     }
   }
-  // Without a view, which whoever keeps the gradient would have to copy.
+  // Not as a view, which an accumulated gradient would copy.
   if (lead > 0 && spread.size() == lead) return x.sum(as_list(spread), false, x.dtype());
-  // Nothing was spread where leading sizes of 1 were only added.
+  // If only leading sizes of 1 were added, nothing was broadcast.
   const Tensor total = spread.empty() ? x : x.sum(as_list(spread), true, x.dtype());
   return lead == 0 ? total : total.reshape(shape);
 }

@@ -1,4 +1,4 @@
-// Picking and writing elements by index tensors: gather, scatter, and what is made of them.
+// Reading and writing elements by index tensors: gather, scatter, and their composites.
 #include "ops/indexing.h"
 
 #include "mytorch/generated/bodies.h"
@@ -40,8 +40,8 @@ void check_index_type(const Tensor& index, const char* op, bool or_int32) {
 int64_t size_or_one(const Tensor& x, int64_t dim) { return x.dim() == 0 ? 1 : x.sizes()[dim]; }
 int64_t dims_or_one(const Tensor& x) { return x.dim() == 0 ? 1 : x.dim(); }
 
-// gather and scatter: `index` has self's dimensions, and is nowhere larger than `bound`, outside of
-// dimension `free` (-1: none is free).
+// gather and scatter: checks that `index` has as many dimensions as `bound` and is no larger than
+// it in any dimension but `free` (-1: none).
 void check_index_shape(const Tensor& index, const Tensor& bound, const char* name, int64_t free,
                        const char* op) {
   if (dims_or_one(index) != dims_or_one(bound)) {
@@ -108,7 +108,7 @@ TensorSpec index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   return like(self, std::move(sizes));
 }
 
-// The number of rows is the kernel's to find.
+// The kernel determines the number of rows.
 TensorSpec nonzero(const Tensor& self) { return {Dims{0, self.dim()}, kInt64, self.device(), {}}; }
 
 }  // namespace shape
@@ -116,7 +116,7 @@ TensorSpec nonzero(const Tensor& self) { return {Dims{0, self.dim()}, kInt64, se
 namespace composite {
 namespace {
 
-// index_add, index_copy and index_fill: their 0-dim tensors count as 1-dim.
+// index_add, index_copy and index_fill treat 0-dim tensors as 1-dim.
 Tensor at_least_1d(const Tensor& x) { return x.dim() == 0 ? x.reshape(1) : x; }
 
 void check_slices(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,

@@ -1,5 +1,5 @@
-// Matrix products. All of them are made of bmm; backends may do mm, addmm, baddbmm, linear and
-// linear_gelu in one.
+// Matrix products. All decompose into bmm; backends may have kernels of mm, addmm, baddbmm, linear
+// and linear_gelu.
 #include <algorithm>
 #include <tuple>
 
@@ -61,7 +61,7 @@ void check_batches(const Tensor& a, const Tensor& b, const char* op) {
   check_types(a, b, op);
 }
 
-// The result of addmm and baddbmm: `self` broadcasts to the product's shape.
+// The result of addmm and baddbmm. Checks that `self` broadcasts to the product's shape.
 TensorSpec added(const Tensor& self, const Tensor& product_of, Dims sizes, const Scalar& beta,
                  const Scalar& alpha, const char* op) {
   check_types(self, product_of, op);
@@ -76,14 +76,14 @@ TensorSpec added(const Tensor& self, const Tensor& product_of, Dims sizes, const
   return like(product_of, std::move(sizes));
 }
 
-// All dimensions but the last, of `width` elements, as one. Not inferred: x may have no elements.
+// Merges all dimensions but the last, of `width` elements; x may be empty.
 Tensor rows_of(const Tensor& x, int64_t width) {
   int64_t n = 1;
   for (int64_t d = 0; d + 1 < x.dim(); ++d) n *= x.sizes()[d];
   return x.reshape({n, width});
 }
 
-// All dimensions but the last one as one.
+// Merges all dimensions but the last.
 Tensor as_rows(const Tensor& x) {
   const int64_t width = x.sizes().back();
   const int64_t rows = geometry::product({x.sizes().data(), static_cast<size_t>(x.dim() - 1)});
@@ -165,7 +165,7 @@ namespace composite {
 Tensor scaled_sum(const Tensor& self, const Tensor& product, const Scalar& beta,
                   const Scalar& alpha) {
   Tensor scaled = alpha == Scalar(1) ? product : product * alpha;
-  // With beta 0 not even a NaN in self counts, as in BLAS.
+  // If beta is 0, even a NaN in self is ignored, as in BLAS.
   if (beta == Scalar(0)) return scaled;
   return (beta == Scalar(1) ? self : self * beta) + scaled;
 }
@@ -229,8 +229,7 @@ Tensor outer(const Tensor& self, const Tensor& vec2) {
   return self.unsqueeze(1) * vec2;
 }
 
-// Batches of a matrix each: one of the operands has at most two dimensions, so its product with a
-// batch can be one large product of matrices.
+// The product of a batch with an operand of at most two dimensions, as one large matrix product.
 static Tensor matmul_folded(const Tensor& batch, const Tensor& other) {
   Dims sizes = leading(batch, 1);
   const Tensor rows = as_rows(batch);
@@ -270,7 +269,7 @@ Tensor matmul(const Tensor& self, const Tensor& other) {
   if (n == 2 && m == 2) return self.mm(other);
   if (m <= 2) return matmul_folded(self, other);
   if (n <= 2) {
-    // A (B) = (B^T A^T)^T, folded where B^T is a matrix without a copy.
+    // A B = (B^T A^T)^T, folded if B^T is a matrix without a copy.
     const Tensor flipped = other.transpose(-2, -1);
     const Dims rows = {flipped.numel() / std::max<int64_t>(inner, 1), inner};
     if (flipped.numel() > 0 &&
@@ -296,7 +295,7 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, Int
     const int64_t n = self.sizes()[a_dims[i]], m = other.sizes()[b_dims[i]];
     if (n == m) {
       inner *= n;
-    } else if (n == 1) {  // broadcasts: its partner is summed alone
+    } else if (n == 1) {  // broadcasts: sums the other operand alone
       b = b.sum(b_dims[i], true, b.dtype());
     } else if (m == 1) {
       a = a.sum(a_dims[i], true, a.dtype());

@@ -1,4 +1,4 @@
-// Losses. Each is one fused kernel of terms and one reduction.
+// Losses: a fused kernel for the terms, then a reduction.
 #include <string_view>
 #include <tuple>
 
@@ -39,7 +39,7 @@ void check_reduction(std::string_view reduction, const char* op) {
 
 int64_t class_dim(size_t ndim) { return ndim == 1 ? 0 : 1; }
 
-// The shape of a target: that of the scores without their classes.
+// The shape of a target: the scores' shape without the class dimension.
 Dims target_sizes(IntList scores) {
   Dims sizes = to_dims(scores);
   if (!sizes.empty()) sizes.erase(sizes.begin() + class_dim(sizes.size()));
@@ -73,13 +73,13 @@ void check_targets(IntList scores, ScalarType dtype, const Tensor& target, const
   }
 }
 
-// Sums over a batch leave the range of 16-bit floats.
+// Sums over a batch overflow 16-bit floats.
 ScalarType total_type(ScalarType type) { return wide_type(type); }
 
 struct Targets {
-  Tensor valid;   // not to be ignored
-  Tensor index;   // where valid; 0 elsewhere
-  Tensor weight;  // of the target's class, 0 where ignored; undefined without weights
+  Tensor valid;   // true for targets that are not ignored
+  Tensor index;   // the class of a valid target, else 0
+  Tensor weight;  // the weight of the target's class, 0 if ignored; undefined without weights
 };
 
 Targets targets(const Tensor& target, const Tensor& weight, int64_t ignore_index) {
@@ -93,7 +93,7 @@ Targets targets(const Tensor& target, const Tensor& weight, int64_t ignore_index
   return t;
 }
 
-// The sum of the weights that count.
+// The sum of the weights of valid targets.
 Tensor total(const Targets& t, ScalarType type) {
   return t.weight.defined() ? t.weight.sum({}, false, total_type(type))
                             : to(t.valid.sum(), total_type(type));
@@ -185,7 +185,7 @@ Tensors<2> nll_loss_forward(const Tensor& self, const Tensor& target, const Tens
   const Tensor chosen = self.gather(dim, t.index.unsqueeze(dim));
   const Tensor scores = chosen.reshape(target.sizes());
   const Tensor weighted = t.weight.defined() ? scores * t.weight : scores;
-  // Selected, not multiplied by 0: an ignored score may be -inf.
+  // Selects instead of multiplying by 0: an ignored score may be -inf.
   const Tensor terms = where(t.valid, -weighted, 0);
   const ScalarType wide = total_type(self.dtype());
   if (reduction == "none") return {terms, mytorch::zeros(IntList(), wide, self.device())};
@@ -212,7 +212,7 @@ Tensor nll_loss_backward(const Tensor& grad_output, IntList input_size, const Te
 
 namespace {
 
-// Targets that are probabilities.
+// Cross entropy of targets that are probabilities.
 Tensor cross_entropy_of_probabilities(const Tensor& log_p, const Tensor& target,
                                       const Tensor& weight, Str reduction, double label_smoothing,
                                       int64_t dim) {
@@ -229,7 +229,7 @@ Tensor cross_entropy_of_probabilities(const Tensor& log_p, const Tensor& target,
   return loss / (static_cast<double>(log_p.numel()) / static_cast<double>(classes));
 }
 
-// The mean over the classes of -log p, in the reduction of nll_loss: what label smoothing mixes in.
+// The mean of -log p over the classes, reduced as nll_loss is: the share of label smoothing.
 Tensor smooth_part(const Tensor& log_p, const Tensor& target, const Tensor& weight,
                    const Tensor& weight_by_dim, Str reduction, int64_t ignore_index, int64_t dim) {
   const Tensor weighted = weight.defined() ? log_p * weight_by_dim : log_p;
@@ -241,8 +241,8 @@ Tensor smooth_part(const Tensor& log_p, const Tensor& target, const Tensor& weig
          total(targets(target, weight, ignore_index), log_p.dtype());
 }
 
-// What of the gradient with respect to score k of target i is factor[i] * p[i, k], what is taken
-// off at its own class, and what off every class (times the class's weight).
+// The gradient with respect to score k of target i is factor[i] * p[i, k], minus `own` at the
+// target's class, minus `every` (times the class's weight) at all classes.
 struct Shares {
   Tensor factor, own,
       every;  // in the target's shape with the classes as 1; `every` may be undefined
@@ -272,7 +272,7 @@ Tensor scale_of(const Tensor& grad_output, const Tensor& total_weight, Str reduc
   return reduction == "mean" ? grad / total_weight : grad;
 }
 
-// Weights of classes, for tensors of scores.
+// The weights of the classes, in a shape that broadcasts to the scores'.
 Tensor along_classes(const Tensor& weight, const Tensor& self) {
   if (!weight.defined() || self.dim() == 1) return weight;
   Dims sizes(self.dim(), 1);
@@ -322,7 +322,7 @@ Tensor cross_entropy_backward(const Tensor& grad_output, const Tensor& self, con
   const Targets t = targets(target, wide_weight, ignore_index);
   const Shares shares = shares_of(scale_of(grad_output, total_weight, reduction), t, wide_weight,
                                   self.size(dim), label_smoothing, dim);
-  // Selected, not multiplied by 0: scores of a target that does not count may be infinite.
+  // Selects instead of multiplying by 0: the scores of an ignored target may be infinite.
   const Tensor p = where(t.valid.unsqueeze(dim), probabilities(self, log_sum, dim), 0);
   Tensor result = p * shares.factor;
   if (shares.every.defined()) {
@@ -344,7 +344,7 @@ Tensor cross_entropy_gradient(const Tensor* grads, const Tensor& self, const Ten
                               double label_smoothing) {
   Tensor result;
   if (grads[0].defined()) {
-    // The weights that count do not depend on the scores.
+    // The total weight does not depend on the scores.
     result = mytorch::cross_entropy_backward(grads[0], self, target, weight, log_sum,
                                              total_weight.detach(), reduction, ignore_index,
                                              label_smoothing);

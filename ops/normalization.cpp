@@ -40,7 +40,7 @@ void check_trailing(const Tensor& input, IntList normalized_shape, const char* o
   }
 }
 
-// An optional parameter: of `sizes`, of the input's type or the one it computes in.
+// Checks an optional parameter: of shape `sizes`, in the input's type or its compute type.
 void check_parameter(const Tensor& parameter, const char* name, IntList sizes, const Tensor& input,
                      const char* op) {
   if (!parameter.defined()) return;
@@ -63,7 +63,7 @@ int64_t check_channels(const Tensor& input, const char* op) {
   return input.sizes()[1];
 }
 
-// The number of channels, which divides into groups.
+// Returns the number of channels, which must divide into groups.
 int64_t check_groups(const Tensor& input, int64_t groups, const char* op) {
   const int64_t channels = check_channels(input, op);
   if (groups <= 0 || channels % groups != 0) {
@@ -85,7 +85,7 @@ Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return bias.defined() ? x + bias : x;
 }
 
-// Moves a running statistic, which takes no part in differentiation.
+// Updates a running statistic; it is not differentiated.
 void update_running(const Tensor& running, const Tensor& value, double momentum) {
   if (!running.defined()) return;
   NoGradGuard no_grad;
@@ -498,7 +498,7 @@ Tensors<3> native_batch_norm(const Tensor& input, const Tensor& weight, const Te
     fail(ErrorCode::kValue,
          "[batch_norm] running_mean and running_var must be given if training is false");
   }
-  // Both scale and shift are of one element per channel, so the input is read once.
+  // Scale and shift have one element per channel, so the input is read once.
   const int64_t ndim = input.dim();
   const Tensor invstd = (widened(running_var) + eps).rsqrt();
   const Tensor scale = weight.defined() ? invstd * widened(weight) : invstd;

@@ -24,7 +24,7 @@ void check_pairs(const Tensor& self, IntList pad) {
        "' is too much for dimension ", dim, " of shape ", shape_str(self.sizes()));
 }
 
-// Which element of a dimension of `size` stands at position i, which may lie outside.
+// The element of a dimension of `size` that pads position i, which may be outside of it.
 int64_t source(int64_t i, int64_t size, Str mode) {
   if (mode == "replicate") return i < 0 ? 0 : i >= size ? size - 1 : i;
   if (mode == "circular") return i < 0 ? i + size : i >= size ? i - size : i;

@@ -1,4 +1,4 @@
-// Reductions: their gradients.
+// Gradients of reductions.
 #include <cmath>
 
 #include "core/types/dims.h"
@@ -19,24 +19,24 @@
 namespace mytorch::grads {
 namespace {
 
-// `value` where `condition` holds, else 0.
+// `value` if `condition` is true, else 0.
 Tensor masked(const Tensor& condition, const Tensor& value) { return where(condition, value, 0); }
 
-// a / b, and 0 where b is 0, also in derivatives: there nothing is divided by 0.
+// a / b, and 0 if b is 0. Never divides by 0, so that derivatives are finite too.
 Tensor quotient_or_zero(const Tensor& a, const Tensor& b) {
   const Tensor zero = b == 0;
   return where(zero, 0, a / where(zero, 1, b));
 }
 
-// Where `self` has the value of the extremum; of a NaN, where NaN is.
+// True where `self` equals the extremum; for a NaN, where `self` is NaN.
 Tensor attains(const Tensor& self, const Tensor& extremum) {
   Tensor same = self == extremum;
   if (!self.is_floating_point()) return same;
   return same.logical_or(logical_and(self.isnan(), extremum.isnan()));
 }
 
-// For each element the product of those before it along `dim`. By doubling: only products, so that
-// zeros are right in every derivative.
+// The product of the elements before each element along `dim`. Doubling takes only products, so
+// that zeros are correct in every derivative.
 Tensor product_before(const Tensor& x, int64_t dim) {
   const int64_t n = x.size(dim);
   if (n == 0) return x;
@@ -48,14 +48,13 @@ Tensor product_before(const Tensor& x, int64_t dim) {
   return y;
 }
 
-// For each element the product of all others along `dim`.
+// The product of all other elements along `dim`, for each element.
 Tensor product_of_others(const Tensor& x, int64_t dim) {
   if (grad_enabled()) {
     const Tensor after = flip(product_before(x.flip(dim), dim), dim);
     return product_before(x, dim) * after;
   }
-  // The same values in fewer passes, but dividing; not to be differentiated where elements are
-  // zero.
+  // The same values in fewer passes, by division, whose derivative is wrong at zeros.
   const Tensor zero = x == 0;
   const Tensor zeros = zero.sum(dim, true);
   const Tensor nonzero = where(zero, 1, x);

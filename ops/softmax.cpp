@@ -31,7 +31,7 @@ TensorSpec like_both(const Tensor& grad_output, const Tensor& output, int64_t di
          ", but output has shape ", shape_str(output.sizes()));
   }
   TensorSpec spec = like_floating(output, dim, std::nullopt, op);
-  spec.strides = spec_like(grad_output).strides;  // of two operands the first decides
+  spec.strides = spec_like(grad_output).strides;  // the first operand decides
   return spec;
 }
 
@@ -92,7 +92,7 @@ namespace grads {
 
 Tensor softmax_backward_output(const Tensor& grad, const Tensor& grad_output, const Tensor& output,
                                int64_t dim) {
-  // Of output * (g - sum(g * output)) with respect to output.
+  // The derivative of output * (g - sum(g * output)) with respect to output.
   const Tensor v = widened(grad), g = widened(grad_output), y = widened(output);
   const Tensor inner = g - mytorch::sum(g * y, dim, true);
   return v * inner - g * mytorch::sum(v * y, dim, true);

@@ -1,4 +1,4 @@
-// Sorting, and choosing by rank.
+// Sorting and selection by rank.
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/sort.h"
 #include "ops/geometry.h"
@@ -40,7 +40,7 @@ Tensor argsort_stable(const Tensor& self, bool /*stable*/, int64_t dim, bool des
   return std::get<1>(mytorch::sort(self, true, dim, descending));
 }
 
-// NaN counts as largest in both directions, which is how sort places it.
+// NaN counts as the largest in both directions, as in sort.
 Tensors<2> topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool /*sorted*/) {
   auto [values, indices] = mytorch::sort(self, true, dim, largest);
   if (self.dim() == 0) return {values, indices};

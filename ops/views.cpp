@@ -1,4 +1,4 @@
-// Views: the geometry of each. Nothing here allocates for tensors of up to six dimensions.
+// Views: sizes, strides and offset. Nothing here allocates for tensors of up to six dimensions.
 #include <algorithm>
 #include <limits>
 
@@ -24,7 +24,7 @@ void remove_dim(ViewSpec& spec, int64_t dim) {
 
 ViewSpec view(const Tensor& self, IntList size) {
   if (self.is_contiguous()) {
-    // A contiguous tensor is seen under any shape of as many elements, without further thought.
+    // A contiguous tensor can be viewed in any shape with as many elements.
     ViewSpec spec{Dims(size.begin(), size.end()), Dims(size.size()), 0};
     int64_t* const strides = spec.strides.data();
     int64_t elements = 1;
@@ -161,7 +161,7 @@ ViewSpec slice(const Tensor& self, int64_t dim, std::optional<int64_t> start,
   if (step <= 0) fail(ErrorCode::kValue, "[slice] step ", step, " is not positive");
   ViewSpec spec = same(self);
   const int64_t size = spec.sizes[dim];
-  // As in Python, bounds outside of the dimension are clipped, not refused.
+  // Bounds outside of the dimension are clipped, as in Python.
   const auto bound = [size](int64_t value) {
     return std::clamp<int64_t>(value < 0 ? value + size : value, 0, size);
   };
@@ -256,8 +256,8 @@ ViewSpec as_strided_relative(const Tensor& self, IntList size, IntList stride, i
 
 namespace {
 
-// Dimensions in the order of falling strides, those of size 1 left out; an element is at one place
-// only if each stride steps over all that the smaller ones reach.
+// Whether two elements may share memory. None do if each stride exceeds the reach of all smaller
+// ones; dimensions of size 1 do not matter.
 bool may_overlap(IntList sizes, IntList strides) {
   Dims order;
   for (size_t d = 0; d < sizes.size(); ++d) {
@@ -266,7 +266,7 @@ bool may_overlap(IntList sizes, IntList strides) {
   }
   std::sort(order.begin(), order.end(),
             [&](int64_t a, int64_t b) { return strides[a] < strides[b]; });
-  int64_t reach = 0;  // the largest offset of the dimensions before
+  int64_t reach = 0;  // the largest offset of the dimensions with smaller strides
   for (const int64_t d : order) {
     if (strides[d] <= reach) return true;
     reach += (sizes[d] - 1) * strides[d];
@@ -314,7 +314,7 @@ Tensor unfold_backward(const Tensor& grad_in, IntList input_sizes, int64_t dim, 
   if (ndim == 0)
     return size == 0 ? grads::zeros_like_shape(grad_in, input_sizes) : grad_in.reshape(IntList());
   dim = wrap_dim(dim, ndim, "unfold_backward");
-  // Window w, element e lies at w * step + e.
+  // Element e of window w is at w * step + e.
   const int64_t windows = grad_in.sizes()[dim];
   const Tensor first = mytorch::arange(0, windows * step, step, kInt64, grad_in.device());
   const Tensor within = mytorch::arange(size, kInt64, grad_in.device());
@@ -337,9 +337,9 @@ Tensor permute_backward(const Tensor& grad, IntList dims) {
   return grad.permute(as_list(inverse));
 }
 
-// As in ATen: the gradients of the view's elements are added up in a flat piece of storage that
-// holds both, and read there as the input sees it. Elements of the input that share a place share
-// its gradient.
+// As in ATen, adds the gradients of the view's elements in a flat piece of storage that holds both,
+// then reads them as the input's view of it. Elements of the input that share memory share the
+// gradient.
 Tensor as_strided_backward(const Tensor& grad, IntList input_sizes, IntList input_strides,
                            IntList size, IntList stride, int64_t offset) {
   const int64_t low = std::min<int64_t>(0, offset);
