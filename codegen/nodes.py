@@ -29,7 +29,7 @@ class NodeOp:
     formula of the form `0 if C else V` is a guard: V does not enter the gradient if C holds, see
     differentiate.py.
 
-    integers: what the operation is on integers; None: it does not exist there. A set of `wraps` (the low
+    integers: None if the operation does not exist on integers, else a set of `wraps` (the low
     bits of the result depend on the low bits of the operands alone), `fits` (the result is in the range of
     the operands) and `divides` (a divisor of 0 is refused).
 
@@ -54,7 +54,7 @@ class NodeOp:
 
 
 def _total(function: Callable[..., float]) -> Callable[..., float]:
-    """Makes a function of `math` total: NaN outside of its domain, inf where it overflows."""
+    """Makes a function of `math` total: NaN outside of its domain, inf on overflow."""
 
     def call(*args):
         if any(isinstance(a, float) and math.isnan(a) for a in args):
@@ -392,7 +392,7 @@ _LIST = [
         f"grad * ({-2 / math.sqrt(math.pi)!r} * exp(-(a * a)))",
         cost=40,
         ulp=(3.5, 4),
-        doc="1 - erf(self), accurate where it is small.",
+        doc="1 - erf(self), accurate if it is small.",
     ),
     _math("sigmoid", _sigmoid, "grad * ((1 - result) * result)", cost=24, ulp=(2.5, 3), doc="1 / (1 + exp(-self))."),
     _math(
@@ -448,7 +448,7 @@ ELEMENTARY = tuple(op for op in _LIST if op.doc)
 LEAVES = ("input", "scalar", "const", "count", "state")
 
 # Sugar: functions of the body language that expand into nodes. Each is (parameters, body). `clamp`
-# takes its gradient from the first operand where it meets a bound, as ATen's clamp; `maximum`
+# gives the gradient at a bound to its first operand, as ATen's clamp does; `maximum`
 # splits it.
 SUGAR: dict[str, tuple[str, str]] = {
     "square": ("x", "x * x"),

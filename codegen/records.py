@@ -243,8 +243,8 @@ class _Record:
                 )
 
     def _layout(self, op: Op) -> None:
-        """`follow` is for results that are allocated for a kernel; others have the layout of what
-        they are made by."""
+        """`follow` is for results that are allocated for a kernel; composites inherit the layout of their
+        operators."""
         layout = self.text("layout")
         if layout is None:
             return
@@ -501,7 +501,7 @@ class _Record:
             entries.append(Entry(args, text.text, key.line))
         for arg in needed:
             if arg not in seen:
-                self.report(value.line, f"`grad` does not say what `{arg}` gets: a formula, or none")
+                self.report(value.line, f"`grad` has neither a formula nor `none` for `{arg}`")
         return entries
 
     def _grad(self, op: Op) -> Op | None:
@@ -607,7 +607,7 @@ def load(path: str | Path) -> list[Op]:
 
 
 def main(argv: list[str]) -> int:
-    """`python3 -m codegen.records ops.yaml` checks a file and prints what it holds."""
+    """`python3 -m codegen.records ops.yaml` checks a file and prints its number of records."""
     for path in argv or ["ops.yaml"]:
         try:
             ops = load(path)

@@ -283,8 +283,7 @@ Tensor einsum(Str equation, TensorList tensors, OptionalIntList path) {
          " pairs of operands");
   }
   if (operands.size() == 1) operands[0] = sum_out(operands[0], output);
-  // A contracted pair leaves its places, and its product goes to the end (or, by default, the
-  // front).
+  // The product of a contracted pair goes to the end (by default, to the front).
   for (size_t step = 0; operands.size() > 1; ++step) {
     int64_t i = 0, j = 1;
     if (path.has_value()) {
