@@ -8,9 +8,9 @@
 #include "conformance/compare.h"
 #include "conformance/guarded.h"
 #include "core/runtime/device_registry.h"
-#include "dispatcher/boxed/boxed.h"
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/custom/custom.h"
+#include "dispatcher/table/defaults.h"
 #include "mytorch/error.h"
 
 namespace mytorch::conformance {
@@ -226,7 +226,7 @@ class CustomCase {
         args[i] = given != nullptr ? *given : default_value(op_.schema.args[i]);
       }
       run_custom_into(op_, args, outputs);
-      const std::string what = different({outputs.begin(), outputs.end()}, !strided);
+      std::string what = different({outputs.begin(), outputs.end()}, !strided);
       if (!what.empty()) return what;
       for (const Guarded& each : guarded) {
         if (!each.intact()) return "it wrote outside of a result that is as its infer describes it";

@@ -113,7 +113,8 @@ std::vector<Element> golden_elements(const Json& spec, ScalarType dtype, int64_t
     } else if (is_floating_point(dtype)) {
       const auto low = static_cast<int64_t>(std::floor(bound("low", -1) * 64));
       const auto high = static_cast<int64_t>(std::floor(bound("high", 1) * 64));
-      elements.push_back(Element::of_float(static_cast<double>(low + (high - low) * r / 101) / 64));
+      const int64_t steps = low + (high - low) * r / 101;
+      elements.push_back(Element::of_float(static_cast<double>(steps) / 64));
     } else {
       auto low = static_cast<int64_t>(std::ceil(bound("low", -1)));
       const auto high = static_cast<int64_t>(std::ceil(bound("high", 2)));

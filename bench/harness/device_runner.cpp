@@ -79,7 +79,7 @@ double queued_seconds(Turns& turns, Device device, int64_t times) {
 }
 
 Tensor numbers(std::vector<int64_t> shape, ScalarType dtype, Device device) {
-  const Tensor made =
+  Tensor made =
       call("empty", {std::move(shape)}, {{"dtype", Value(dtype)}, {"device", Value(device)}})[0]
           .tensor();
   call("uniform_", {made, -1.0, 1.0});
