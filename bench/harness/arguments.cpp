@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "conformance/inputs.h"
-#include "dispatcher/boxed/boxed.h"
+#include "dispatcher/table/defaults.h"
 #include "dispatcher/table/op.h"
 #include "mytorch/error.h"
 #include "mytorch/tensor.h"

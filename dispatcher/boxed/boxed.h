@@ -139,9 +139,6 @@ void boxed_lists(const Value* args, std::vector<Value>* results) {
   (results->push_back(args[lists]), ...);
 }
 
-// The value of an argument's default, as the schema writes it.
-Value default_value(const struct ArgInfo& arg);
-
 // Calls one operator with positional values (converted and completed by its defaults).
 std::vector<Value> call_entry(const struct OpEntry& entry, std::vector<Value> args);
 

@@ -13,10 +13,6 @@ namespace mytorch {
 // The computation type of a pointwise call.
 mt_dtype pointwise_compute(const OpInfo& op, PointwiseInputs inputs);
 
-// Whether the op consists of other operators. A program of a single node, and a reduction of the
-// plain argument, are what other programs decompose into.
-bool can_decompose(const OpInfo& op, const void* args);
-
 // The outputs of the program that header(args).variant names, undefined where `wanted` does not
 // want one. The operators go through the layers.
 std::vector<Tensor> decompose(const OpInfo& op, const void* args, const bool* wanted = nullptr);
