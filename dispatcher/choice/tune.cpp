@@ -174,8 +174,8 @@ std::vector<Timing> measure(OpState& state, int slot, mt_ctx* ctx, const void* a
   for (const Runner& r : runners) {
     if (!r.seconds.empty()) timings.push_back({kernel_id(*r.kernel), median(r.seconds)});
   }
-  std::stable_sort(timings.begin(), timings.end(),
-                   [](const Timing& a, const Timing& b) { return a.seconds < b.seconds; });
+  std::sort(timings.begin(), timings.end(),
+            [](const Timing& a, const Timing& b) { return a.seconds < b.seconds; });
   return timings;
 }
 
