@@ -1,4 +1,4 @@
-// The way of finished sums into C: edges, strides, conversion, bias and activation.
+// The epilogue, which writes sums to C: edges, strides, conversion, bias and activation.
 #if defined(MYTORCH_GEMM_FINISH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_GEMM_FINISH_INL_H_
 #undef MYTORCH_GEMM_FINISH_INL_H_
@@ -13,10 +13,10 @@ HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {
 namespace HWY_NAMESPACE {
 
-// What is left to do with the sums of a tile. `bias` belongs to the tile's first element.
+// The epilogue of a tile. `bias` points to that of the tile's first element.
 template <class T>
 struct Finish {
-  bool accumulate;  // onto what C holds
+  bool accumulate;  // adds the contents of C
   bool relu;
   const T* bias;
   int64_t bias_row, bias_col;
