@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "backends/cpu-openmp/common/move.h"
 #include "backends/cpu-openmp/convolution/geometry.h"
 #include "backends/cpu-openmp/convolution/im2col_gemm.h"
 #include "backends/cpu-openmp/convolution/implicit_gemm.h"
-#include "backends/cpu-openmp/indexing/move.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/convolution_backward_input.h"
 #include "mytorch/abi_ops/convolution_backward_weight.h"

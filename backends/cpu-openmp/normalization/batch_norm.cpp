@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/cpu-openmp/common/lines.h"
 #include "backends/cpu-openmp/normalization/row_major.h"
 #include "backends/cpu-openmp/normalization/rows.h"
 #include "backends/cpu-openmp/registry.h"
-#include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/abi_ops/batch_norm_training.h"
 #include "mytorch/abi_ops/batch_norm_training_backward.h"
 #include "mytorch/backend.h"

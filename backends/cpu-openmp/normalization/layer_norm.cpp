@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/cpu-openmp/copy/stream.h"
+#include "backends/cpu-openmp/common/lines.h"
+#include "backends/cpu-openmp/common/stream.h"
 #include "backends/cpu-openmp/normalization/row_major.h"
 #include "backends/cpu-openmp/normalization/rows.h"
 #include "backends/cpu-openmp/registry.h"
-#include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/abi_ops/native_layer_norm.h"
 #include "mytorch/abi_ops/native_layer_norm_backward.h"
 #include "mytorch/abi_ops/native_rms_norm.h"
