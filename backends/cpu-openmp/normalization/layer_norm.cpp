@@ -27,10 +27,6 @@ int64_t product(const mt_int_list& list) {
   return n;
 }
 
-const mt_tensor* wanted(const mt_int_list& mask, int64_t i, const mt_tensor* out) {
-  return mask.size <= i || mask.data[i] != 0 ? out : nullptr;
-}
-
 // The most bytes of a row that is prefetched one row ahead.
 constexpr int64_t kShortBytes = 8192;
 
