@@ -127,7 +127,7 @@ std::vector<Value> record(const CustomOperator& op, const std::vector<Value>& ar
   }
   FunctionContext* context = call.begin();
   std::vector<Tensor> results;
-  for (Value& value : run_custom(op, args)) results.push_back(value.tensor());
+  for (Value& value : next_custom(kLayerAutograd, op, args)) results.push_back(value.tensor());
   std::vector<Tensor> to_save;
   context->data["call"] =
       std::shared_ptr<const Call>(std::make_shared<Call>(plan(op, args, results, &to_save)));

@@ -105,6 +105,11 @@ def return_type(schema: Schema) -> str:
     return kinds[0] if len(kinds) == 1 else "std::tuple<" + ", ".join(kinds) + ">"
 
 
+def result_type(schema: Schema) -> str:
+    """What the function returns: the written argument, or its results."""
+    return "const Tensor&" if written(schema) is not None else return_type(schema)
+
+
 def params(args: tuple[Arg, ...] | list[Arg], defaults: bool = False) -> str:
     return ", ".join(f"{arg_type(a)} {a.name}{default(a) if defaults else ''}" for a in args)
 
@@ -173,7 +178,7 @@ def selector(body: Body, op: Op) -> str:
     def walk(tree: Decision | Leaf) -> str:
         if isinstance(tree, Leaf):
             if tree.error:
-                return f"refuse_arguments(kInfo_{op.schema.struct_id}, {text(tree.error)})"
+                return f"refuse_arguments(ops::{op.schema.struct_id}::info, {text(tree.error)})"
             return f"uint16_t{{{tree.variant}}}"
         return f"({condition(tree.condition, args)} ? {walk(tree.if_true)} : {walk(tree.if_false)})"
 

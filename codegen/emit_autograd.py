@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from codegen import cpp, emit_abi, emit_api
-from codegen.emit_stubs import info, pointwise_head, set_inputs
+from codegen import cpp, emit_api
 from codegen.formula import (
     Attribute,
     Binary,
@@ -28,8 +27,6 @@ INCLUDES = """\
 #include <limits>
 
 #include "autograd/generated.h"
-#include "dispatcher/frame/call.h"
-#include "dispatcher/frame/decompose.h"
 #include "mytorch/ops/t.h"
 #include "mytorch/ops/transpose.h"
 #include "ops/gradients.h"
@@ -417,7 +414,7 @@ def apply_derived(op: Op, ops: dict[str, Op]) -> list[str]:
             call.append(f"(grads[{i}].defined() ? grads[{i}] : zeros_for({i}))")
         else:
             call.append(a.name)
-    lines.append(f"    auto results = derived::{d.schema.struct_id}({', '.join(call)});")
+    lines.append(f"    auto results = Layered<ops::{d.schema.struct_id}, kFunction>::call({', '.join(call)});")
     for i, o in enumerate(order):
         if o.identity:
             continue
@@ -548,7 +545,7 @@ def wrappers(op: Op) -> list[str]:
     w = cpp.written(s)
     lines = []
 
-    def inplace(name: str, target: str, self: str) -> None:
+    def inplace(name: str, form: str, self: str) -> None:
         lines.extend(
             [
                 f"const Tensor& {name}({cpp.params(s.args)}) {{",
@@ -558,10 +555,7 @@ def wrappers(op: Op) -> list[str]:
                 *make_node(op),
                 *save_statements(op, self, True, False),
                 "  }",
-                "  {",
-                "    LayerMask below_autograd(kLayerAutograd);",
-                f"    below::{target}({args});",
-                "  }",
+                f"  Layered<ops::{s.struct_id}, {form}>::next<kLayerAutograd>({args});",
                 "  if (node) {",
                 f"    rebase_history({self}, node);",
                 *save_statements(op, self, True, True),
@@ -573,16 +567,12 @@ def wrappers(op: Op) -> list[str]:
         )
 
     if w is not None:
-        inplace(f"wrap_{s.struct_id}", s.struct_id, w.name)
+        inplace(f"wrap_{s.struct_id}", "kFunction", w.name)
         return lines
     result = cpp.return_type(s)
     lines += [
         f"{result} wrap_{s.struct_id}({cpp.params(s.args)}) {{",
-        f"  {result} result;",
-        "  {",
-        "    LayerMask below_autograd(kLayerAutograd);",
-        f"    result = below::{s.struct_id}({args});",
-        "  }",
+        f"  {result} result = Layered<ops::{s.struct_id}, kFunction>::next<kLayerAutograd>({args});",
         f"  if (any_requires_grad({wants})) {{",
         *refusals(op),
         f"    NodePtr<{node_type(op)}> node;",
@@ -603,27 +593,8 @@ def wrappers(op: Op) -> list[str]:
                 lines.append(f"    set_history({source}, node, {i});")
     lines += [*save_statements(op, "result", False, True), "  }", "  return result;", "}", ""]
     if cpp.has_inplace(op):
-        inplace(f"wrap_inplace_{s.struct_id}", f"inplace_{s.struct_id}", "self")
+        inplace(f"wrap_inplace_{s.struct_id}", "kInplace", "self")
     return lines
-
-
-def decomposing(op: Op) -> list[str]:
-    """A derived op under create_graph: its node operations, recorded."""
-    s = op.schema
-    lines = [
-        f"{cpp.return_type(s)} wrap_{s.struct_id}(const bool* wanted, {cpp.params(s.args)}) {{",
-        *pointwise_head(op),
-        f"  args.header.compute = pointwise_compute({info(op)}, {{inputs, hosts}});",
-        *set_inputs(op),
-        f"  auto results = decompose({info(op)}, &args, wanted);",
-    ]
-    n = len(op.schema.output_fields)
-    lines.append(
-        "  return "
-        + ("std::move(results[0])" if n == 1 else "{" + ", ".join(f"std::move(results[{i}])" for i in range(n)) + "}")
-        + ";"
-    )
-    return lines + ["}", ""]
 
 
 def has_wrapper(op: Op) -> bool:
@@ -643,22 +614,20 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
             continue
         calls = {c for op in found for f in op.grad.formulas for c in f.formula.calls if c in names}
         below = found + [by_full[op.grad.derived] for op in found if op.grad.kind == "derived" and op.grad.derived]
-        lines = [cpp.BANNER.strip(), INCLUDES.strip(), *emit_abi.includes(found), *emit_api.below_includes(below)]
+        lines = [cpp.BANNER.strip(), INCLUDES.strip(), *emit_api.below_includes(below)]
         lines += [f'#include "mytorch/ops/{c}.h"' for c in sorted(calls)]
         lines += ["", "namespace mytorch {"]
-        lines += [f"extern const OpInfo {info(op)};" for op in found if op.derived]
         lines += ["namespace autograd {", "namespace {", ""]
         for op in found:
-            lines += decomposing(op) if op.derived else node(op, by_full, names) + wrappers(op)
+            if not op.derived:
+                lines += node(op, by_full, names) + wrappers(op)
         lines += ["}  // namespace", "", f"void install_{number:02d}() {{"]
         for op in found:
-            lines.append(
-                f"  entries::{op.schema.struct_id}.autograd[kFunctional] = reinterpret_cast<void*>(&wrap_{op.schema.struct_id});"
-            )
+            sid = op.schema.struct_id
+            wrapper = f"Decomposed<ops::{sid}>::call" if op.derived else f"wrap_{sid}"
+            lines.append(f"  Layered<ops::{sid}, kFunction>::wrap<kLayerAutograd>({wrapper});")
             if not op.derived and cpp.has_inplace(op):
-                lines.append(
-                    f"  entries::{op.schema.struct_id}.autograd[kInplace] = reinterpret_cast<void*>(&wrap_inplace_{op.schema.struct_id});"
-                )
+                lines.append(f"  Layered<ops::{sid}, kInplace>::wrap<kLayerAutograd>(wrap_inplace_{sid});")
         lines += ["}", "", "}  // namespace autograd", "}  // namespace mytorch", ""]
         files[f"autograd/autograd_{number:02d}.cpp"] = "\n".join(lines)
         installers.append(f"install_{number:02d}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codegen import cpp, emit_abi
+from codegen import cpp, emit_abi, emit_api
 from codegen.lock import Lock
 from codegen.model import ACCEPTS, Op
 from codegen.program import Program
@@ -87,11 +87,6 @@ def program(op: Op, p: Program) -> list[str]:
     return lines
 
 
-def signature(op: Op, args: list[Arg], result: str, outs: list[str]) -> str:
-    types = [f"const Tensor&" for _ in outs] + [cpp.arg_type(a) for a in args]
-    return f"{result} (*)({', '.join(types)})"
-
-
 def describe(op: Op, lock: Lock) -> list[str]:
     s = op.schema
     sid = s.struct_id
@@ -105,7 +100,6 @@ def describe(op: Op, lock: Lock) -> list[str]:
             + "};"
         )
     fields = {f.name for f in lock.fields(op.full_name)} if op.has_kernel else set()
-    written = cpp.written(s)
     if s.args:
         lines.append(f"const ArgInfo kArgs_{sid}[] = {{")
         for a in s.args:
@@ -139,15 +133,9 @@ def describe(op: Op, lock: Lock) -> list[str]:
             lines.append(f"    {{0x{h.hash:016x}ull, {first}}},")
         lines.append("};")
         older = [f"kOlder_{sid}", str(len(lock.hashes(op.full_name)) - 1)]
-    result = "const Tensor&" if written is not None else cpp.return_type(s)
-    function = f"static_cast<{signature(op, list(s.args), result, [])}>(&{s.cpp_name})"
-    lists = "".join(f", {s.args.index(a)}" for a in cpp.written_lists(s))
-    functional = f"boxed_lists<{function}{lists}>" if lists else f"boxed<{function}>"
-    inplace = out = "nullptr"
-    if cpp.has_inplace(op):
-        inplace = f"boxed<static_cast<{signature(op, list(s.args), 'const Tensor&', [])}>(&{s.cpp_name}_)>"
-    if cpp.has_out(op):
-        out = f"boxed_out<{len(cpp.out_args(op))}, static_cast<{signature(op, list(s.args), 'void', cpp.out_args(op))}>(&{s.cpp_name}_out)>"
+    functional = f"boxed<ops::{sid}, kFunction>"
+    inplace = f"boxed<ops::{sid}, kInplace>" if cpp.has_inplace(op) else "nullptr"
+    out = f"boxed<ops::{sid}, kOut>" if cpp.has_out(op) else "nullptr"
     inputs = [a for a in s.args if a.is_tensor]
     mask = sum(promotes(op, a) << i for i, a in enumerate(inputs))
     accepts = [accepted_types(op, a) for a in inputs]
@@ -159,7 +147,6 @@ def describe(op: Op, lock: Lock) -> list[str]:
         uniform &= bits
     b = lambda x: "true" if x else "false"
     lines += [
-        f"extern const OpInfo kInfo_{sid};",
         f"const OpInfo kInfo_{sid} = {{{cpp.text(op.full_name)}, {cpp.text(s.cpp_name)}, {cpp.text(str(s))},",
         f"    {cpp.text(op.doc)},",
         f"    0x{s.hash:016x}ull, Meaning::k{op.meaning.capitalize()}, Promote::k{op.promote.capitalize()}, "
@@ -189,8 +176,7 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]], lock: Lock) -> dict[str, s
             '#include "dispatcher/table/op.h"',
             *emit_abi.includes(members),
         ]
-        lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.cpp_name for op in members})]
-        lines += ["", "namespace mytorch {", "namespace {", "}  // namespace", ""]
+        lines += [*emit_api.below_includes(members), "", "namespace mytorch {", ""]
         for op in members:
             lines += describe(op, lock)
         lines += ["}  // namespace mytorch", ""]

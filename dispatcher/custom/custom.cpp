@@ -12,10 +12,11 @@
 #include "dispatcher/frame/outputs.h"
 #include "dispatcher/frame/pointwise.h"
 #include "dispatcher/table/fields.h"
+#include "dispatcher/table/layers.h"
 
 namespace mytorch {
 
-std::vector<Value> (*record_custom)(const CustomOperator&, const std::vector<Value>&) = nullptr;
+CustomWrapper record_custom = nullptr;
 
 namespace {
 
@@ -186,6 +187,14 @@ void check_gradient(const CustomOperator& op) {
   }
 }
 
+// Autograd's wrapper, which is linked into libmytorch and not into the dispatcher alone.
+std::vector<Value> record(const CustomOperator& op, const std::vector<Value>& args) {
+  if (record_custom == nullptr) {
+    fail(ErrorCode::kUnsupported, "[", op.info.base, "] gradients need libmytorch's autograd");
+  }
+  return record_custom(op, args);
+}
+
 }  // namespace
 
 CustomOperator::CustomOperator(OperatorSpec given)
@@ -228,18 +237,31 @@ CustomOperator::CustomOperator(OperatorSpec given)
                           "': register the gradient's first"));
     }
     check_gradient(*this);
+    entry.wrappers[std::countr_zero(uint32_t{kLayerAutograd})][kFunction] =
+        reinterpret_cast<void*>(record);
   }
 }
 
-std::vector<Value> call_custom(const CustomOperator& op, const std::vector<Value>& args) {
-  if (op.decomposes()) return checked_results(op, op.spec.body(args));
-  if (op.gradient != nullptr && layers_wanted(layers_of(args))) {
-    if (record_custom == nullptr) {
-      fail(ErrorCode::kUnsupported, "[", op.info.base, "] gradients need libmytorch's autograd");
-    }
-    return record_custom(op, args);
+namespace {
+
+std::vector<Value> enter(const CustomOperator& op, const std::vector<Value>& args,
+                         uint32_t wanted) {
+  if (void* wrapper = first_wrapper(op.entry, kFunction, wanted)) {
+    return reinterpret_cast<CustomWrapper>(wrapper)(op, args);
   }
   return run_custom(op, args);
+}
+
+}  // namespace
+
+std::vector<Value> call_custom(const CustomOperator& op, const std::vector<Value>& args) {
+  return enter(op, args, wanted_layers(layers_of(args)));
+}
+
+std::vector<Value> next_custom(uint32_t layer, const CustomOperator& op,
+                               const std::vector<Value>& args) {
+  const LayerMask masked(layer | (layer - 1));
+  return enter(op, args, wanted_layers(layer < kLayerAutograd ? layers_of(args) : 0));
 }
 
 namespace {
@@ -260,7 +282,8 @@ void run_custom_into(const CustomOperator& op, const std::vector<Value>& args,
 }
 
 std::vector<Value> run_custom(const CustomOperator& op, const std::vector<Value>& args) {
-  const LayerMask masked(kLayerAutograd);
+  if (op.decomposes()) return checked_results(op, op.spec.body(args));
+  const LayerMask masked(kLayerAutocast | kLayerAutograd);
   if (op.spec.infer == nullptr) return checked_results(op, op.spec.body(args));
   PackedArgs packed(op.info, args);
   const std::vector<Tensor> outputs = make_outputs(op, args);

@@ -1,4 +1,4 @@
-// The pieces that generated operators are made of.
+// The pieces of which the forms of operators are made (forms.h).
 #pragma once
 
 #include <string>
@@ -18,6 +18,9 @@ namespace mytorch {
 
 // ---- arguments as fields of the argument struct ----
 
+inline int64_t abi_value(int64_t x) { return x; }
+inline bool abi_value(bool x) { return x; }
+inline double abi_value(double x) { return x; }
 inline mt_scalar abi_value(const Scalar& x) { return x.abi(); }
 inline mt_scalar abi_value(const std::optional<Scalar>& x) {
   return x.has_value() ? x->abi() : mt_scalar{};
@@ -80,12 +83,6 @@ class StrArg {
   bool present_;
 };
 
-inline const mt_tensor* required(const OperandArg& operand, const OpInfo& op, const char* arg) {
-  if (operand.abi() == nullptr) [[unlikely]]
-    return required_slow(op, arg);
-  return operand.abi();
-}
-
 // ---- results ----
 
 Tensor make_output(const TensorSpec& spec);
@@ -142,8 +139,6 @@ void assign_out(const OpInfo& op, const Tensor& out, const Tensor& result);
 void assign_outs(const OpInfo& op, std::initializer_list<Tensor> outs,
                  std::initializer_list<Tensor> results);
 
-[[noreturn]] void refuse_out_gradient(const OpInfo& op);
-[[noreturn]] void refuse_list_gradient(const OpInfo& op);
 // The variant of a call that no body of the record covers; never returns.
 [[noreturn]] uint16_t refuse_arguments(const OpInfo& op, const char* why);
 

@@ -16,15 +16,6 @@ inline const mt_tensor* required(const Tensor& tensor, const OpInfo& op, const c
 inline const mt_tensor* optional_abi(const Tensor& tensor) {
   return tensor.defined() ? &tensor.impl()->abi : nullptr;
 }
-inline uint32_t layer_flags(const Tensor& tensor) {
-  return tensor.defined() ? layer_flags(tensor.impl()) : 0;
-}
-inline uint32_t layer_flags(const Operand& operand) { return operand.layer_flags(); }
-inline uint32_t layer_flags(TensorList tensors) {
-  uint32_t flags = 0;
-  for (const Tensor& tensor : tensors) flags |= layer_flags(tensor);
-  return flags;
-}
 
 // Whether all tensors of a call are on one device, HOST operands aside.
 bool on_one_device(const OpInfo& op, const void* args);

@@ -32,10 +32,10 @@ void check_types(const OpInfo& op, const mt_tensor* const* operands);
 // fraction where the computation is in integers.
 [[noreturn]] void refuse_fraction(const OpInfo& op, const char* arg, double value,
                                   mt_dtype compute);
-inline void check_number(const OpInfo& op, const char* arg, const Scalar& value, mt_dtype compute) {
+inline void check_number(const OpInfo& op, int arg, const Scalar& value, mt_dtype compute) {
   if (!value.is_float() || compute.code == MT_FLOAT || compute.code == MT_BFLOAT) return;
   const double x = value.to_double();
-  if (x != std::trunc(x) || std::isinf(x)) refuse_fraction(op, arg, x, compute);
+  if (x != std::trunc(x) || std::isinf(x)) refuse_fraction(op, op.args[arg].name, x, compute);
 }
 
 }  // namespace mytorch

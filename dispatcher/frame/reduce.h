@@ -24,6 +24,10 @@ struct ReduceSpec {
   Dims sizes;
   ScalarType compute;
   ScalarType result;
+
+  ScalarType type_of(const OutputInfo& output) const {
+    return output.dtype >= 0 ? static_cast<ScalarType>(output.dtype) : result;
+  }
 };
 ReduceSpec reduce_spec(const OpInfo& op, const Tensor& self, const ReduceDims& dims,
                        std::optional<ScalarType> dtype);

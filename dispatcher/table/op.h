@@ -102,8 +102,9 @@ struct BoundKernel {
   void* self;
 };
 
-// The forms of an operator that a layer wraps.
-enum Form : int { kFunctional = 0, kInplace = 1 };
+// The forms of an operator. A record that writes lists of tensors has the first alone.
+enum Form : int { kFunction, kInplace, kOut };
+inline constexpr int kNumForms = 3;
 
 struct OpState;  // kernels, owned by choice/
 
@@ -114,9 +115,9 @@ struct OpEntry {
       {&kDeclines}, {&kDeclines}, {&kDeclines}, {&kDeclines},
       {&kDeclines}, {&kDeclines}, {&kDeclines}, {&kDeclines}};
   static_assert(kMaxDeviceTypes == 8);
-  // The layers' wrappers, of the same signature as the form they wrap; null: the layer ignores the
-  // op.
-  void* autograd[2] = {nullptr, nullptr};
+  // A column per layer, in the order of LayerBits: the wrapper of each form, of the form's type;
+  // null if the layer ignores it.
+  void* wrappers[kNumLayers][kNumForms] = {};
   const OpInfo* info = nullptr;
   std::atomic<OpState*> state{nullptr};
 
