@@ -53,10 +53,4 @@ void check_inplace(const Tensor& self, const char* op) {
   }
 }
 
-void fail_out(const char* op) {
-  fail(ErrorCode::kValue, "[", op,
-       "] the out= form is not differentiable, but an argument requires grad: use the functional "
-       "form, or a NoGradGuard");
-}
-
 }  // namespace mytorch::autograd

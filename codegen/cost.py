@@ -7,58 +7,48 @@ bench/harness/cost.cpp evaluates them.
 
 from __future__ import annotations
 
-from codegen.formula import (
-    META_FUNCTIONS,
-    Attribute,
-    Binary,
-    BoolOp,
-    Call,
-    Compare,
-    Conditional,
-    Constant,
-    FormulaError,
-    Name,
-    Number,
-    Subscript,
-    Tree,
-    Unary,
-)
+import ast
 
-# What a cost may ask of a tensor beyond what gradients may.
+from codegen.formula import META_FUNCTIONS
+from codegen.syntax import ExprError
+
+# A cost may also ask for the bytes of a tensor, which gradients may not.
 FUNCTIONS = {**META_FUNCTIONS, "nbytes": "nbytes"}
-_BINARY = ("+", "-", "*", "/", "//")
-_COMPARE = ("==", "!=", "<", "<=", ">", ">=")
+_BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//"}
+_COMPARE = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 
 
-def cost_tree(tree: Tree) -> list | int | float | bool:
-    """The list for a formula, or FormulaError where a cost cannot have that."""
+def cost_tree(tree: ast.expr) -> list | int | float | bool:
+    """The list for a formula. Raises ExprError if it is more than a cost can evaluate."""
     match tree:
-        case Number(value) | Constant(bool() as value):
+        case ast.Constant(bool() | int() | float() as value):
             return value
-        case Name(id):
+        case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as value)):
+            return -value
+        case ast.Name(id):
             return ["arg", id]
-        case Call("numel" | "nbytes" | "len" as function, (Name(id),), (), None):
+        case ast.Call(ast.Name("numel" | "nbytes" | "len" as function), [ast.Name(id)], []):
             return [function, id]
-        case Attribute(Name(id), "ndim"):
+        case ast.Attribute(ast.Name(id), "ndim"):
             return ["ndim", id]
-        case Subscript(Attribute(Name(id), "shape"), index):
+        case ast.Subscript(ast.Attribute(ast.Name(id), "shape"), index):
             return ["size", id, cost_tree(index)]
-        case Subscript(Name(id), index):
+        case ast.Subscript(ast.Name(id), index):
             return ["item", id, cost_tree(index)]
-        case Unary("-", value):
+        case ast.UnaryOp(ast.USub(), value):
             return ["-", 0, cost_tree(value)]
-        case Unary("not", value):
+        case ast.UnaryOp(ast.Not(), value):
             return ["not", cost_tree(value)]
-        case Binary(op, left, right) if op in _BINARY:
-            return [op, cost_tree(left), cost_tree(right)]
-        case Compare("is", Name(id), Constant(None)):
+        case ast.BinOp(left, op, right) if type(op) in _BINARY:
+            return [_BINARY[type(op)], cost_tree(left), cost_tree(right)]
+        case ast.Compare(ast.Name(id), [ast.Is()], [ast.Constant(None)]):
             return ["absent", id]
-        case Compare("is not", Name(id), Constant(None)):
+        case ast.Compare(ast.Name(id), [ast.IsNot()], [ast.Constant(None)]):
             return ["not", ["absent", id]]
-        case Compare(op, left, right) if op in _COMPARE:
-            return [op, cost_tree(left), cost_tree(right)]
-        case BoolOp(op, values):
-            return [op, *map(cost_tree, values)]
-        case Conditional(condition, if_true, if_false):
+        case ast.Compare(left, [op], [right]) if type(op) in _COMPARE:
+            return [_COMPARE[type(op)], cost_tree(left), cost_tree(right)]
+        case ast.BoolOp(op, values):
+            return ["and" if isinstance(op, ast.And) else "or", *map(cost_tree, values)]
+        case ast.IfExp(condition, if_true, if_false):
             return ["if", cost_tree(condition), cost_tree(if_true), cost_tree(if_false)]
-    raise FormulaError("a cost is arithmetic over numbers, numel(x), nbytes(x), x.shape[i] and x.ndim")
+    raise ExprError("a cost is arithmetic over numbers, numel(x), nbytes(x), x.shape[i] and x.ndim")

@@ -11,10 +11,11 @@ import ast
 import functools
 from dataclasses import dataclass, replace
 
-from codegen.expr import Body, Builder, parse
+from codegen.expr import Body, Builder
 from codegen.graph import Graph, Node
 from codegen.nodes import BOOL, COMPUTE, NODE_OPS
 from codegen.program import Program, finish
+from codegen.syntax import parse
 
 # A guard is (condition node, whether it must hold); a contribution is guards, outermost first, and
 # value.

@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+
 from codegen import cpp, emit_api
-from codegen.formula import (
-    Attribute,
-    Binary,
-    BoolOp,
-    Call,
-    Compare,
-    Conditional,
-    Constant,
-    Name,
-    Number,
-    Save,
-    Sequence,
-    Subscript,
-    Text,
-    Tree,
-    Unary,
-)
+from codegen.formula_cpp import Translator, fact
 from codegen.model import GradFormula, Op
 from codegen.schema import REQUIRED, Arg
 
@@ -73,12 +59,11 @@ def num_edges(op: Op) -> str:
     )
 
 
-class Formulas:
-    """C++ of formula trees of one op."""
+class Formulas(Translator):
+    """C++ of the gradient formulas of one op: over incoming gradients and what its node keeps."""
 
-    def __init__(self, op: Op, names: dict[str, list[Op]]):
-        self.op = op
-        self.names = names
+    def __init__(self, op: Op, operators: dict[str, list[Op]]):
+        super().__init__(op, operators)
         self.saves = {s.name: s for s in op.grad.saves}
         self.args = {a.name: a for a in op.schema.args}
         self.rets = [r.name for r in op.results]
@@ -92,146 +77,33 @@ class Formulas:
             return self.rets.index(name[5:])
         return None
 
-    def incoming(self, tree: Tree) -> set[int]:
+    def incoming(self, tree: ast.expr) -> set[int]:
         """Which incoming gradients a tree reads."""
         found: set[int] = set()
-
-        def walk(t: object) -> None:
-            if isinstance(t, Name) and self.grad_index(t.id) is not None:
-                found.add(self.grad_index(t.id))
-            elif isinstance(t, Subscript) and isinstance(t.value, Name) and t.value.id == "grads":
-                found.add(int(t.index.value))
-                return
-            if isinstance(t, tuple):
-                for item in t:
-                    walk(item)
-            elif hasattr(t, "__dataclass_fields__"):
-                for f in t.__dataclass_fields__:
-                    walk(getattr(t, f))
-
-        walk(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and self.grad_index(node.id) is not None:
+                found.add(self.grad_index(node.id))
+            elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "grads":
+                found.add(int(node.slice.value))
         return found
 
-    def meta(self, name: str, fact: str) -> str:
-        """A fact about a saved value."""
+    def name(self, id: str) -> str:
+        index = self.grad_index(id)
+        return super().name(id) if index is None else f"grads[{index}]"
+
+    def fact(self, name: str, asked: str) -> str | None:
         index = self.grad_index(name)
         if index is not None:
-            tensor = f"grads[{index}]"
-        elif self.saves[name].value:
-            tensor = name
-        else:
-            is_list = name in self.args and self.args[name].is_tensor_list
-            return {
-                "shape": f"{name}_shape_" if is_list else f"as_list({name}_shape_)",
-                "strides": f"as_list({name}_strides_)",
-                "ndim": f"{name}_ndim_",
-            }.get(fact, f"{name}_{fact}_")
-        if name in self.args and self.args[name].is_tensor_list:
-            return {"len": f"static_cast<int64_t>({tensor}.size())", "shape": f"shapes_of({tensor})"}[fact]
+            return fact(f"grads[{index}]", asked)
+        if name not in self.saves:
+            return f"is_given({name})" if asked == "defined" else None
+        is_list = name in self.args and self.args[name].is_tensor_list
+        if self.saves[name].value:
+            return fact(name, asked, is_list)
         return {
-            "shape": f"{tensor}.sizes()",
-            "strides": f"{tensor}.strides()",
-            "dtype": f"{tensor}.dtype()",
-            "device": f"{tensor}.device()",
-            "ndim": f"{tensor}.dim()",
-            "numel": f"{tensor}.numel()",
-            "defined": f"{tensor}.defined()",
-        }[fact]
-
-    def number(self, name: str) -> str:
-        return name
-
-    def call(self, tree: Call) -> str:
-        args = [a for a in tree.args]
-        if tree.receiver is not None:
-            args.insert(0, tree.receiver)
-        if tree.function in ("numel", "len", "shapes") and isinstance(args[0], Name):
-            fact = {"numel": "numel", "len": "len", "shapes": "shape"}[tree.function]
-            return self.meta(args[0].id, fact)
-        if tree.function in ("max", "min"):
-            return f"std::{tree.function}<double>(" + ", ".join(self.cpp(a) for a in args) + ")"
-        parts = [self.cpp(a) for a in args]
-        overloads = self.names.get(tree.function)
-        if overloads is None:
-            assert not tree.kwargs, f"{tree.function}: helper functions take no keywords"
-            return f"grads::{tree.function}(" + ", ".join(parts) + ")"
-        if tree.kwargs:
-            given = dict(tree.kwargs)
-            for op in overloads:
-                rest = list(op.schema.args)[len(parts) :]
-                if set(given) <= {a.name for a in rest}:
-                    break
-            else:
-                raise ValueError(f"{self.op.full_name}: no overload of {tree.function} takes {', '.join(given)}")
-            last = max(i for i, a in enumerate(rest) if a.name in given)
-            for a in rest[: last + 1]:
-                if a.name in given:
-                    parts.append(self.cpp(given[a.name]))
-                else:
-                    assert a.default is not REQUIRED, f"{self.op.full_name}: {tree.function} needs {a.name}"
-                    parts.append(cpp.default(a)[3:] if cpp.default(a) != " = {}" else f"{cpp.value_type(a)}()")
-        return f"mytorch::{tree.function}(" + ", ".join(parts) + ")"
-
-    def cpp(self, tree: Tree) -> str:
-        match tree:
-            case Number(value):
-                return (
-                    cpp.number(value)
-                    if isinstance(value, float)
-                    else f"int64_t{{{value}}}"
-                    if value >= 0
-                    else str(value)
-                )
-            case Text(value):
-                return cpp.text(value)
-            case Constant(value):
-                return "{}" if value is None else ("true" if value else "false")
-            case Name(id):
-                index = self.grad_index(id)
-                if index is not None:
-                    return f"grads[{index}]"
-                if id in ("inf", "nan"):
-                    return cpp.number(float(id))
-                return id
-            case Attribute(Name(id), name) if name not in ("mT", "T"):
-                return self.meta(id, name)
-            case Attribute(value, "mT"):
-                return f"mytorch::transpose({self.cpp(value)}, -2, -1)"
-            case Attribute(value, "T"):
-                return f"mytorch::t({self.cpp(value)})"
-            case Attribute(value, name):
-                return {"shape": "{}.sizes()", "dtype": "{}.dtype()", "device": "{}.device()", "ndim": "{}.dim()"}[
-                    name
-                ].format(self.cpp(value))
-            case Subscript(Name("grads"), Number(value)):
-                return f"grads[{value}]"
-            case Subscript(Name("wanted"), Number(value)):
-                return f"wanted[{value}]"
-            case Subscript(value, index):
-                return f"element({self.cpp(value)}, {self.cpp(index)})"
-            case Call():
-                return self.call(tree)
-            case Sequence(kind, items):
-                inner = ", ".join(self.cpp(i) for i in items)
-                return f"IntList({{{inner}}})" if kind == "list" else f"std::make_tuple({inner})"
-            case Unary(op, value):
-                return f"({'!' if op == 'not' else op}{self.cpp(value)})"
-            case Binary(op, left, right):
-                if op == "**":
-                    return f"std::pow({self.cpp(left)}, {self.cpp(right)})"
-                if op == "@":
-                    return f"mytorch::matmul({self.cpp(left)}, {self.cpp(right)})"
-                return f"({self.cpp(left)} {'/' if op == '//' else op} {self.cpp(right)})"
-            case Compare(op, Name(id), Constant(None)) if op in ("is", "is not"):
-                defined = self.meta(id, "defined") if id in self.saves else f"is_given({id})"
-                return f"{'!' if op == 'is' else ''}{defined}"
-            case Compare(op, left, right):
-                return f"({self.cpp(left)} {op} {self.cpp(right)})"
-            case BoolOp(op, values):
-                return "(" + (" && " if op == "and" else " || ").join(self.cpp(v) for v in values) + ")"
-            case Conditional(condition, a, b):
-                return f"({self.cpp(condition)} ? {self.cpp(a)} : {self.cpp(b)})"
-        raise ValueError(f"{self.op.full_name}: cannot translate {tree}")
+            "shape": f"{name}_shape_" if is_list else f"as_list({name}_shape_)",
+            "strides": f"as_list({name}_strides_)",
+        }.get(asked, f"{name}_{asked}_")
 
 
 # ---- what a node keeps --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from codegen import cpp, yamlfile
+from codegen import cpp
 from codegen.model import Op
 
 PROMOTION = {
@@ -54,15 +54,6 @@ def _family(op: Op, sections: list[tuple[int, str]]) -> str:
 
 def _slug(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-
-
-def _bodies(source: str) -> dict[str, yamlfile.Map]:
-    """The records as they are written, by full name."""
-    found = {}
-    for record in yamlfile.read(source).items:
-        head = record.get("op")
-        found[head.text.split("(")[0].strip()] = record
-    return found
 
 
 def _text_of(value: object) -> str:
@@ -125,28 +116,22 @@ def _types(op: Op) -> str:
     return " ".join(parts)
 
 
-def _meaning(op: Op, record: yamlfile.Map) -> list[str]:
-    body = record.get(op.meaning)
+def _meaning(op: Op) -> list[str]:
     lines = []
-    if op.meaning == "reduce" and isinstance(body, yamlfile.Map):
-        text = [f"{key.text}: {_written(value)}" for key, value in body.items]
-        lines += ["Folds the elements of the reduced dimensions:", "", "```", *text, "```"]
-    elif op.meaning == "pointwise":
-        if isinstance(body, yamlfile.Map):
-            text = [f"{key.text} = {_written(value)}" for key, value in body.items]
-        else:
-            text = _written(body).split("\n")
-        lines += ["For every element:", "", "```", *text, "```"]
+    if op.meaning in ("pointwise", "reduce"):
+        mark = " =" if op.meaning == "pointwise" else ":"
+        written = op.written
+        text = [f"{key}{mark} {t}" for key, t in written.items()] if isinstance(written, dict) else written.split("\n")
+        title = "For every element:" if op.meaning == "pointwise" else "Folds the elements of the reduced dimensions:"
+        lines += [title, "", "```", *text, "```"]
+    elif op.formula is not None:
+        lines.append(f"Made of other operators: `{op.formula.text}`.")
     else:
         first = op.schema.args[0].name if op.schema.args else ""
         lines.append(MEANINGS[op.meaning].format(first, op.function))
     if op.kernel_optional:
         lines.append("A backend may do it in one kernel.")
     return [*lines, ""]
-
-
-def _written(value: yamlfile.Value) -> str:
-    return re.sub(r"[ \t]+", " ", value.text) if isinstance(value, yamlfile.Text) else ""
 
 
 def _gradient(op: Op, derived: dict[str, Op]) -> list[str]:
@@ -196,9 +181,9 @@ def _refused(samples: list[dict]) -> list[str]:
     return ["**Refused**, with a message that says:", "", *lines, ""] if lines else []
 
 
-def _section(op: Op, record: yamlfile.Map, samples: list[dict], derived: dict[str, Op]) -> list[str]:
+def _section(op: Op, samples: list[dict], derived: dict[str, Op]) -> list[str]:
     lines = [f"### `{op.full_name}`", "", "```", str(op.schema), "```", "", op.doc, ""]
-    lines += _meaning(op, record)
+    lines += _meaning(op)
     lines += _arguments(op)
     lines += [f"**Forms:** {_forms(op)}", ""]
     if types := _types(op):
@@ -223,7 +208,7 @@ def _row(name: str, overloads: list[Op], page: str) -> str:
 
 def emit(ops: list[Op], source: str, samples: dict[str, list[dict]]) -> dict[str, str]:
     """`source` is the text of ops.yaml, `samples` the hand-written ones by operator."""
-    sections, records = _sections(source), _bodies(source)
+    sections = _sections(source)
     derived = {op.full_name: op for op in ops if op.derived}
     by_name: dict[str, list[Op]] = {}
     for op in ops:
@@ -249,7 +234,7 @@ def emit(ops: list[Op], source: str, samples: dict[str, list[dict]]) -> dict[str
         for name in names:
             lines += [f"## {name}", "", f'`#include "mytorch/ops/{name}.h"`', ""]
             for op in by_name[name]:
-                lines += _section(op, records[op.full_name], samples.get(op.full_name, []), derived)
+                lines += _section(op, samples.get(op.full_name, []), derived)
             index.append(_row(name, by_name[name], page))
         index.append("")
         files[f"docs/ops/{page}"] = "\n".join(lines).rstrip() + "\n"

@@ -12,20 +12,17 @@ import ast
 import functools
 import math
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Callable, Iterable
 
 from codegen.graph import Graph, Node, TypeMismatch
 from codegen.nodes import BOOL, COMPUTE, HIDDEN_SUGAR, NODE_OPS, SUGAR
 from codegen.program import Program, finish
 from codegen.schema import Arg
+from codegen.syntax import ExprError, parse, substitute
 
 MAX_VARIANTS = 8
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
-
-
-class ExprError(ValueError):
-    """An expression that is refused; the text says where in it, and why."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +97,20 @@ def holds(condition: Condition, values: dict[str, object]) -> bool:
     return _COMPARE[condition.op](value, condition.value)
 
 
+@dataclass(frozen=True)
+class Names:
+    """The names that a record gives to its bodies beside the arguments.
+
+    let: named subexpressions. absent: by optional argument, the number that stands for it if it is not given.
+    """
+
+    let: dict[str, ast.expr] = field(default_factory=dict)
+    absent: dict[str, float] = field(default_factory=dict)
+
+    def parse(self, text: str) -> ast.expr:
+        return substitute(parse(text), self.let)
+
+
 class _NeedDecision(Exception):
     def __init__(self, condition: Condition):
         super().__init__(str(condition))
@@ -145,18 +156,17 @@ def explore(
     return built, tree
 
 
-def parse(text: str) -> ast.expr:
-    text = text.strip().replace("\n", " ")
-    try:
-        return ast.parse(text, mode="eval").body
-    except SyntaxError as error:
-        raise ExprError(f"column {error.offset or len(text) + 1}: not an expression: `{text}`") from None
-
-
 @functools.cache
 def _sugar(name: str) -> tuple[tuple[str, ...], ast.expr]:
     parameters, body = SUGAR.get(name) or HIDDEN_SUGAR[name]
     return tuple(parameters.split()), parse(body)
+
+
+def arity(function: str) -> int:
+    """How many operands a function of the body language takes; -1 if there is none of this name."""
+    if function in NODE_OPS:
+        return NODE_OPS[function].arity
+    return len(_sugar(function)[0]) if function in SUGAR else -1
 
 
 _BINARY = {
@@ -183,8 +193,8 @@ class Builder:
     """Builds the nodes of expressions in one variant.
 
     args: the op's arguments by name. types: COMPUTE, BOOL or INDEX for the tensor arguments. env:
-    names that stand for nodes that exist already. known: what this variant knows of the static
-    conditions.
+    names that stand for nodes that exist already. known: the static conditions decided in this
+    variant. absent: the numbers that stand for optional arguments that are not given.
     """
 
     def __init__(
@@ -194,8 +204,10 @@ class Builder:
         types: dict[str, str] | None = None,
         env: dict[str, int] | None = None,
         known: dict[Condition, bool] | None = None,
+        absent: dict[str, float] | None = None,
     ):
         self.graph = graph
+        self.absent = absent or {}
         self.args = {a.name: a for a in args}
         self.types = types or {}
         self.env = env or {}
@@ -350,6 +362,10 @@ class Builder:
         self.used.add(name)
         if arg.optional:
             absent = self._known_absent(name)
+            if absent is None and name in self.absent:
+                absent = self._decide(Condition("is_none", name), node)
+            if absent and name in self.absent:
+                return self.graph.const(self.absent[name])
             if absent is None:
                 raise self.error(node, f"`{name}` may be None here; test `{name} is None` first")
             if absent:
@@ -460,6 +476,7 @@ def build_pointwise(
     texts: dict[str, str],
     args: Iterable[Arg],
     types: dict[str, str],
+    names: Names = Names(),
     *,
     relaxed: bool = False,
     as_number: bool = False,
@@ -467,15 +484,15 @@ def build_pointwise(
 ) -> Body:
     """A pointwise body; `texts` gives the expression of each output field.
 
-    as_number: outputs are COMPUTE also where the expression is bool (gradients are numbers).
+    as_number: outputs are COMPUTE even if the expression is bool (gradients are numbers).
     """
     args = tuple(args)
-    trees = {field: parse(text) for field, text in texts.items()}
+    trees = {field: names.parse(text) for field, text in texts.items()}
     used: set[str] = set()
 
     def build(known: dict[Condition, bool]) -> Program:
         graph = Graph(relaxed)
-        builder = Builder(graph, args, types, known=known)
+        builder = Builder(graph, args, types, known=known, absent=names.absent)
         try:
             outputs = [(field, builder.value(tree)) for field, tree in trees.items()]
         finally:

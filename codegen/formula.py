@@ -1,141 +1,44 @@
-"""Formulas over operators: the gradients of records that are not pointwise, and costs.
-
-They are Python expressions, parsed with `ast` into the small tree below, which emitters turn into
-C++.
+"""Formulas over operators: gradients of records that are not pointwise, composites of one expression, and
+costs. Their trees are Python's own (`ast`); `check` refuses everything outside of the language.
 """
 
 from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import Iterable, Iterator
+from typing import Iterable
 
-
-class FormulaError(ValueError):
-    """A formula that is refused."""
-
-
-@dataclass(frozen=True)
-class Name:
-    id: str
-
-
-@dataclass(frozen=True)
-class Number:
-    value: int | float
-
-
-@dataclass(frozen=True)
-class Text:
-    value: str
-
-
-@dataclass(frozen=True)
-class Constant:
-    """None, True or False."""
-
-    value: bool | None
-
-
-@dataclass(frozen=True)
-class Attribute:
-    value: Tree
-    name: str
-
-
-@dataclass(frozen=True)
-class Subscript:
-    value: Tree
-    index: Tree
-
-
-@dataclass(frozen=True)
-class Slice:
-    start: Tree | None
-    stop: Tree | None
-    step: Tree | None
-
-
-@dataclass(frozen=True)
-class Call:
-    """function(args, kwargs), or receiver.function(...)."""
-
-    function: str
-    args: tuple[Tree, ...]
-    kwargs: tuple[tuple[str, Tree], ...] = ()
-    receiver: Tree | None = None
-
-
-@dataclass(frozen=True)
-class Sequence:
-    kind: str  # tuple or list
-    items: tuple[Tree, ...]
-
-
-@dataclass(frozen=True)
-class Unary:
-    op: str  # - + ~ not
-    value: Tree
-
-
-@dataclass(frozen=True)
-class Binary:
-    op: str  # + - * / // % ** @ & | ^
-    left: Tree
-    right: Tree
-
-
-@dataclass(frozen=True)
-class Compare:
-    op: str  # == != < <= > >= is, is not, in, not in
-    left: Tree
-    right: Tree
-
-
-@dataclass(frozen=True)
-class BoolOp:
-    op: str  # and, or
-    values: tuple[Tree, ...]
-
-
-@dataclass(frozen=True)
-class Conditional:
-    condition: Tree
-    if_true: Tree
-    if_false: Tree
-
-
-Tree = (
-    Name
-    | Number
-    | Text
-    | Constant
-    | Attribute
-    | Subscript
-    | Slice
-    | Call
-    | Sequence
-    | Unary
-    | Binary
-    | Compare
-    | BoolOp
-    | Conditional
-)
+from codegen.syntax import ExprError, parse
 
 # Attributes that need no elements of the tensor, and those that do.
 META_ATTRIBUTES = ("shape", "strides", "dtype", "device", "ndim")
 VALUE_ATTRIBUTES = ("mT", "T")
-# Functions that look at their argument only so far, with the fact that they need (`shapes`: of a
-# list).
+# Functions that need one fact of their argument, with that fact (`shapes`: of a list).
 META_FUNCTIONS = {"numel": "numel", "len": "len", "shapes": "shape"}
+
+_NODES = (
+    ast.Attribute,
+    ast.BinOp,
+    ast.BoolOp,
+    ast.Call,
+    ast.Compare,
+    ast.Constant,
+    ast.IfExp,
+    ast.List,
+    ast.Name,
+    ast.Slice,
+    ast.Subscript,
+    ast.Tuple,
+    ast.UnaryOp,
+)
+_SYMBOLS = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.keyword)
 
 
 @dataclass(frozen=True)
 class Save:
     """What a formula needs of one value: its elements, or only the facts named in `meta`.
 
-    meta: shape, strides, dtype, device, ndim, numel, len, and `defined` (whether an optional is
-    there).
+    meta: shape, strides, dtype, device, ndim, numel, len, and `defined` (whether an optional is given).
     """
 
     name: str
@@ -145,128 +48,62 @@ class Save:
 
 @dataclass(frozen=True)
 class Formula:
-    """names: every free name. calls: every function and method called. uses: per tensor named."""
+    """names: every free name. calls: every function and method called. uses: one Save per tensor named."""
 
     text: str
-    tree: Tree
+    tree: ast.expr
     names: frozenset[str]
     calls: frozenset[str]
     uses: tuple[Save, ...]
 
 
-_UNARY = {ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Not: "not"}
-_BINARY = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-    ast.Pow: "**",
-    ast.MatMult: "@",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-}
-_COMPARE = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Is: "is",
-    ast.IsNot: "is not",
-    ast.In: "in",
-    ast.NotIn: "not in",
-}
+def called(node: ast.Call) -> str:
+    """The function or method that a call names."""
+    return node.func.id if isinstance(node.func, ast.Name) else node.func.attr
 
 
-def _convert(node: ast.AST) -> Tree:
-    match node:
-        case ast.Constant(value=bool() | None):
-            return Constant(node.value)
-        case ast.Constant(value=int() | float()):
-            return Number(node.value)
-        case ast.Constant(value=str()):
-            return Text(node.value)
-        case ast.Name():
-            return Name(node.id)
-        case ast.Attribute():
+def check(tree: ast.expr) -> None:
+    """Raises ExprError for syntax that formulas do not have."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg is None:
+            raise ExprError(f"`**` in `{ast.unparse(tree)}`")
+        if isinstance(node, ast.Call) and not isinstance(node.func, (ast.Name, ast.Attribute)):
+            raise ExprError(f"cannot call `{ast.unparse(node.func)}`")
+        chained = isinstance(node, ast.Compare) and len(node.ops) > 1
+        shift = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.LShift, ast.RShift))
+        if chained or shift or not isinstance(node, _NODES + _SYMBOLS):
+            raise ExprError(f"`{ast.unparse(node)}` is not part of the formula language")
+    methods = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node not in methods:
             if node.attr not in META_ATTRIBUTES + VALUE_ATTRIBUTES:
-                raise FormulaError(f"unknown attribute `.{node.attr}` in `{ast.unparse(node)}`")
-            return Attribute(_convert(node.value), node.attr)
-        case ast.Subscript():
-            return Subscript(_convert(node.value), _convert(node.slice))
-        case ast.Slice():
-            return Slice(*(None if part is None else _convert(part) for part in (node.lower, node.upper, node.step)))
-        case ast.Call():
-            return _convert_call(node)
-        case ast.Tuple() | ast.List():
-            kind = "tuple" if isinstance(node, ast.Tuple) else "list"
-            return Sequence(kind, tuple(_convert(e) for e in node.elts))
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
-            return Number(-node.operand.value)
-        case ast.UnaryOp():
-            return Unary(_UNARY[type(node.op)], _convert(node.operand))
-        case ast.BinOp() if type(node.op) in _BINARY:
-            return Binary(_BINARY[type(node.op)], _convert(node.left), _convert(node.right))
-        case ast.Compare() if len(node.ops) == 1:
-            return Compare(_COMPARE[type(node.ops[0])], _convert(node.left), _convert(node.comparators[0]))
-        case ast.BoolOp():
-            return BoolOp("and" if isinstance(node.op, ast.And) else "or", tuple(_convert(v) for v in node.values))
-        case ast.IfExp():
-            return Conditional(_convert(node.test), _convert(node.body), _convert(node.orelse))
-    raise FormulaError(f"`{ast.unparse(node)}` is not part of the formula language")
+                raise ExprError(f"unknown attribute `.{node.attr}` in `{ast.unparse(node)}`")
 
 
-def _convert_call(node: ast.Call) -> Call:
-    args = tuple(_convert(a) for a in node.args)
-    if any(k.arg is None for k in node.keywords):
-        raise FormulaError(f"`**` in `{ast.unparse(node)}`")
-    kwargs = tuple((k.arg, _convert(k.value)) for k in node.keywords)
-    if isinstance(node.func, ast.Name):
-        return Call(node.func.id, args, kwargs)
-    if isinstance(node.func, ast.Attribute):
-        return Call(node.func.attr, args, kwargs, _convert(node.func.value))
-    raise FormulaError(f"cannot call `{ast.unparse(node.func)}`")
+def fact_of(node: ast.AST, functions: dict[str, str] = META_FUNCTIONS) -> tuple[str, str] | None:
+    """(name, fact) of an expression that asks one fact of a named value, such as `self.shape`."""
+    match node:
+        case ast.Attribute(ast.Name(id), attr) if attr in META_ATTRIBUTES:
+            return id, attr
+        case ast.Call(ast.Name(function), [ast.Name(id)], []) if function in functions:
+            return id, functions[function]
+        case ast.Call(ast.Attribute(ast.Name(id), "numel"), [], []):
+            return id, "numel"
+        case ast.Compare(ast.Name(id), [ast.Is() | ast.IsNot()], [ast.Constant(None)]):
+            return id, "defined"
+    return None
 
 
-def _children(tree: Tree) -> Iterator[Tree]:
-    for value in vars(tree).values():
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, tuple):  # a keyword argument
-                item = item[1]
-            if isinstance(item, Tree):
-                yield item
-
-
-def _walk(tree: Tree) -> Iterator[Tree]:
-    yield tree
-    for child in _children(tree):
-        yield from _walk(child)
-
-
-def _collect_uses(tree: Tree, tensors: frozenset[str], functions: dict[str, str], uses: dict[str, set[str]]) -> None:
-    """Notes for each tensor name the facts used of it; the fact `value` stands for its elements."""
-
-    def note(name: str, fact: str) -> None:
-        uses.setdefault(name, set()).add(fact)
-
-    match tree:
-        case Name(id) if id in tensors:
-            note(id, "value")
-        case Attribute(Name(id), name) if id in tensors and name in META_ATTRIBUTES:
-            note(id, name)
-        case Call(function, (Name(id),), (), None) if id in tensors and function in functions:
-            note(id, functions[function])
-        case Call("numel", (), (), Name(id)) if id in tensors:
-            note(id, "numel")
-        case Compare("is" | "is not", Name(id), Constant(None)) if id in tensors:
-            note(id, "defined")
-        case _:
-            for child in _children(tree):
-                _collect_uses(child, tensors, functions, uses)
+def _collect_uses(node: ast.AST, tensors: frozenset[str], functions: dict[str, str], uses: dict[str, set[str]]) -> None:
+    """Collects the facts used of each tensor; the fact `value` stands for its elements."""
+    found = fact_of(node, functions)
+    if found is not None and found[0] in tensors:
+        uses.setdefault(found[0], set()).add(found[1])
+    elif isinstance(node, ast.Name) and node.id in tensors:
+        uses.setdefault(node.id, set()).add("value")
+    else:
+        for child in ast.iter_child_nodes(node):
+            _collect_uses(child, tensors, functions, uses)
 
 
 def parse_formula(
@@ -274,23 +111,21 @@ def parse_formula(
 ) -> Formula:
     """Parses a formula that may name `names`, of which `tensors` are values that would be saved.
 
-    functions: those that need only a fact of their argument.
+    functions: those that need only a fact of their argument. Raises ExprError.
     """
-    text = text.strip().replace("\n", " ")
-    try:
-        node = ast.parse(text, mode="eval").body
-    except SyntaxError as error:
-        raise FormulaError(f"column {error.offset or len(text) + 1}: not an expression: `{text}`") from None
-    tree = _convert(node)
-    found = {t.id for t in _walk(tree) if isinstance(t, Name)}
+    tree = parse(text)
+    check(tree)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    functions_named = {node.func for node in calls}
+    found = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n not in functions_named}
     unknown = sorted(found - set(names))
     if unknown:
-        raise FormulaError(f"names `{unknown[0]}`, which is neither an argument nor saved")
+        raise ExprError(f"names `{unknown[0]}`, which is neither an argument nor saved")
     uses: dict[str, set[str]] = {}
     _collect_uses(tree, frozenset(tensors), functions, uses)
     saves = tuple(Save(n, "value" in facts, frozenset(facts - {"value"})) for n, facts in uses.items())
-    calls = frozenset(t.function for t in _walk(tree) if isinstance(t, Call))
-    return Formula(text, tree, frozenset(found), calls, saves)
+    text = text.strip().replace("\n", " ")
+    return Formula(text, tree, frozenset(found), frozenset(map(called, calls)), saves)
 
 
 def merge_saves(groups: Iterable[tuple[Save, ...]]) -> tuple[Save, ...]:

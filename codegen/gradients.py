@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, replace
 from typing import Callable
 
 from codegen.differentiate import Derived, differentiate, saved_by_output
-from codegen.expr import Body, ExprError, build_pointwise
-from codegen.formula import FormulaError, Save, Sequence, merge_saves, parse_formula
+from codegen.expr import Body, build_pointwise
+from codegen.formula import Save, merge_saves, parse_formula
 from codegen.model import GradFormula, Gradient, GradOutput, Op, Result
 from codegen.nodes import BOOL, COMPUTE, INDEX
 from codegen.program import Program
 from codegen.schema import REQUIRED, Arg, Return, Schema
+from codegen.syntax import ExprError
 
 NODE_TYPES = {"same": COMPUTE, "bool": BOOL, "index": INDEX}
 
@@ -72,8 +74,9 @@ def derive_formulas(op: Op, entries: list[Entry], report: Report) -> tuple[Gradi
         if len(entry.args) != 1:
             report(entry.line, "a pointwise op gives one formula for each argument")
         elif entry.text != "none":
-            texts[entry.args[0]] = entry.text
-            lines[entry.args[0]] = entry.line
+            arg, text = entry.args[0], entry.text
+            texts[arg] = f"0 if {arg} is None else ({text})" if arg in op.names.absent else text
+            lines[arg] = entry.line
     incoming = list(gradient_names(op.results).values())
     extra = [Arg(name, "Tensor") for name in incoming]
     extra += [Arg(r.name, "Tensor") for r in op.results]
@@ -82,7 +85,7 @@ def derive_formulas(op: Op, entries: list[Entry], report: Report) -> tuple[Gradi
     args = [*extra[: len(incoming)], *op.schema.args, *extra[len(incoming) :]]
 
     def build(some: dict[str, str]) -> Body:
-        return build_pointwise("", some, args, types, relaxed=True, as_number=True, unused_ok=True)
+        return build_pointwise("", some, args, types, op.names, relaxed=True, as_number=True, unused_ok=True)
 
     bad = False
     for arg, text in texts.items():  # each alone first, for the line of the error
@@ -222,11 +225,11 @@ def formulas(op: Op, entries: list[Entry], report: Report) -> Gradient:
         joint = {"wanted"} if len(entry.args) > 1 else set()
         try:
             formula = parse_formula(entry.text, names | joint, tensors)
-        except FormulaError as error:
+        except ExprError as error:
             report(entry.line, f"grad of `{', '.join(entry.args)}`: {error}")
             continue
-        if len(entry.args) > 1 and isinstance(formula.tree, Sequence) and (len(formula.tree.items) != len(entry.args)):
-            report(entry.line, f"grad of `{', '.join(entry.args)}`: gives {len(formula.tree.items)} values")
+        if len(entry.args) > 1 and isinstance(formula.tree, ast.Tuple) and len(formula.tree.elts) != len(entry.args):
+            report(entry.line, f"grad of `{', '.join(entry.args)}`: gives {len(formula.tree.elts)} values")
         found.append(GradFormula(entry.args, formula, formula.uses))
     with_grad = [a for f in found for a in f.args]
     used = {n for f in found for n in f.formula.names}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from codegen.expr import Body
+from codegen.expr import Body, Names
 from codegen.formula import Formula, Save
 from codegen.schema import Schema
 
@@ -81,10 +81,12 @@ class Gradient:
 class Op:
     """One operator.
 
-    meaning: pointwise, reduce, view, composite or primitive. function: what a view, composite or
-    primitive is called. types: for every tensor argument `same`, `bool`, `index` or `any`. accepts:
-    of arguments that are `same`, the class of types outside of which they are refused, one of
-    ACCEPTS. layout_of: the arguments that `layout: follow(...)` names. parent: of a derived op, the full name of the op whose gradient it is.
+    meaning: pointwise, reduce, view, composite or primitive. function: the C++ function of a view, composite
+    or primitive. formula: of a composite that the record defines itself. written: the meaning as the record
+    writes it, a text or texts by name. names: `let` and `absent` of the bodies. types: for every tensor
+    argument `same`, `bool`, `index` or `any`. accepts: for arguments of type `same`, the class of types that
+    they are confined to, one of ACCEPTS. layout_of: the arguments that `layout: follow(...)` names. parent:
+    of a derived op, the full name of the op whose gradient it is.
     """
 
     schema: Schema
@@ -93,6 +95,9 @@ class Op:
     line: int
     meaning: str
     function: str = ""
+    formula: Formula | None = None
+    written: str | dict[str, str] = ""
+    names: Names = Names()
     kernel_optional: bool = False
     body: Body | None = None
     promote: str = "same"

@@ -5,14 +5,15 @@ All errors of a file are collected, each as `ops.yaml:LINE: [op] message`.
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from codegen.cost import FUNCTIONS, cost_tree
-from codegen.expr import ExprError, build_pointwise
-from codegen.formula import Formula, FormulaError, parse_formula
+from codegen.expr import Body, Names, arity, build_pointwise
+from codegen.formula import Formula, parse_formula
 from codegen.gradients import (
     NODE_TYPES,
     Entry,
@@ -27,6 +28,7 @@ from codegen.model import ACCEPTS, GradFormula, Gradient, GradOutput, Op, Result
 from codegen.nodes import BOOL, INDEX
 from codegen.reduce import build_reduce
 from codegen.schema import SCALAR_TYPES, Schema, SchemaError, parse_schema
+from codegen.syntax import ExprError, parse, substitute
 from codegen.yamlfile import List, Map, Text, Value, YamlError, read
 
 __all__ = ["GradFormula", "Gradient", "GradOutput", "Op", "RecordErrors", "Result", "load", "load_text"]
@@ -37,6 +39,8 @@ KEYS = (
     "doc",
     "forms",
     *MEANINGS,
+    "let",
+    "absent",
     "kernel",
     "promote",
     "types",
@@ -54,6 +58,18 @@ PROMOTE = ("same", "float", "compare", "widen", "first", "none")
 FORMS = ("method", "inplace")
 TYPES = ("same", "bool", "index", "any")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+_BODY_TYPES = set("Tensor Tensor? Operand Operand? Scalar Scalar? int int? float float? bool str str?".split())
+
+
+def _written(value: Value) -> str | dict[str, str]:
+    """A meaning as the record writes it, for the reference pages."""
+    if isinstance(value, Map):
+        texts = {key.text: _written(item) for key, item in value.items}
+        listed = lambda parts: "{" + ", ".join(f"{key}: {part}" for key, part in parts.items()) + "}"
+        return {key: listed(text) if isinstance(text, dict) else text for key, text in texts.items()}
+    return re.sub(r"[ \t]+", " ", value.text) if isinstance(value, Text) else ""
 
 
 class RecordErrors(ValueError):
@@ -155,17 +171,13 @@ class _Record:
         if self.record.get("doc") is None:
             self.report(head.line, "has no `doc`")
         given = [m for m in MEANINGS if self.record.get(m) is not None]
-        if len(given) != 1:
-            raise self.refuse(
-                head.line,
-                "has "
-                + (" and ".join(given) if given else "no meaning")
-                + "; give exactly one of "
-                + ", ".join(MEANINGS),
-            )
-        op = Op(schema, doc.text if doc else "", self.errors.path, head.line, given[0])
+        if len(given) > 1:
+            raise self.refuse(head.line, f"has {' and '.join(given)}; give exactly one of {', '.join(MEANINGS)}")
+        meaning = given[0] if given else self._own_meaning(schema)
+        op = Op(schema, doc.text if doc else "", self.errors.path, head.line, meaning)
         self._attributes(op)
         before = len(self.errors.messages)
+        self._names(op)
         self._meaning(op)
         self._results(op)
         self._cost(op)
@@ -174,6 +186,34 @@ class _Record:
         if len(self.errors.messages) > before:
             return op, None  # the gradient's errors would only repeat these
         return op, self._grad(op)
+
+    @staticmethod
+    def _own_meaning(schema: Schema) -> str:
+        """The meaning of a record that gives none: the function of its name, of the body language if there is one."""
+        return "pointwise" if arity(schema.name) == len(schema.args) else "composite"
+
+    def _names(self, op: Op) -> None:
+        """The keys `let` and `absent`."""
+        args = {a.name: a for a in op.schema.args}
+        let: dict[str, ast.expr] = {}
+        for name, text in self.mapping("let"):
+            if name.text in args:
+                raise self.refuse(name.line, f"`let` gives the argument `{name.text}` a second meaning")
+            try:
+                let[name.text] = substitute(parse(text.text), let)
+            except ExprError as error:
+                raise self.refuse(name.line, f"let of `{name.text}`, {error}") from None
+        absent: dict[str, float] = {}
+        for name, text in self.mapping("absent"):
+            if name.text not in args or not args[name.text].optional:
+                raise self.refuse(name.line, f"`absent` names `{name.text}`, which is no optional argument")
+            try:
+                absent[name.text] = float(text.text)
+            except ValueError:
+                raise self.refuse(name.line, f"`absent.{name.text}: {text.text}` is not a number") from None
+        if (let or absent) and op.meaning not in ("pointwise", "reduce"):
+            raise self.refuse(op.line, "`let` and `absent` belong to pointwise and reduce bodies")
+        op.names = Names(let, absent)
 
     def _attributes(self, op: Op) -> None:
         if (kernel := self.text("kernel", ("optional",))) is not None:
@@ -273,66 +313,68 @@ class _Record:
     # ---- meaning ---------------------------------------------------------------------------------
 
     def _meaning(self, op: Op) -> None:
-        value = self.record.get(op.meaning)
-        assert value is not None
         schema = op.schema
+        value = self.record.get(op.meaning)
+        if value is None:
+            arguments = ", ".join(a.name for a in schema.args)
+            text = f"{schema.name}({arguments})" if op.meaning == "pointwise" else schema.name
+            value = Text(text, op.line)
+        op.written = _written(value)
         if op.meaning in ("view", "composite", "primitive"):
-            name = self.text(op.meaning)
-            if name is not None and not _IDENTIFIER.fullmatch(name.text):
-                self.report(name.line, f"`{op.meaning}: {name.text}` is not a function's name")
-            elif name is not None:
-                op.function = name.text
-            if op.meaning == "view" and not all(r.alias and not r.alias.write for r in schema.returns):
-                self.report(value.line, "a view returns aliases, such as `Tensor(a)`")
-            if op.has_kernel and any(r.alias and not r.alias.write for r in schema.returns):
-                self.report(value.line, "a kernel's outputs are never views of its inputs")
-            written = [a for a in schema.args if a.alias and a.alias.write]
-            if any(a.list for a in written) and not (
-                op.meaning == "composite"
-                and op.kernel_optional
-                and getattr(self.record.get("grad"), "text", "") == "none"
-                and not schema.returns
-                and all(a.list for a in written)
-            ):
-                self.report(
-                    value.line,
-                    "an op that writes lists is a composite with `kernel: optional`, `grad: none` "
-                    "and the returns `()`",
-                )
+            self._function(op, value)
+            self._check_aliases(op, value.line)
             return
         self._check_body_schema(op, value.line)
         types = {name: NODE_TYPES[t] for name, t in op.types.items()}
         try:
             if op.meaning == "pointwise":
                 texts = self._by_return(schema, value, "pointwise")
-                op.body = build_pointwise(schema.full_name, texts, schema.args, types)
+                op.body = build_pointwise(schema.full_name, texts, schema.args, types, op.names)
             else:
-                op.body = self._reduce(schema, value, types)
+                op.body = self._reduce(op, value, types)
         except ExprError as error:
             self.report(value.line, f"{op.meaning}, {error}")
 
+    def _function(self, op: Op, value: Value) -> None:
+        """The C++ function of a view, composite or primitive, or the formula of a composite."""
+        if not isinstance(value, Text) or not value.text:
+            self.report(value.line, f"`{op.meaning}` is not a text")
+        elif _IDENTIFIER.fullmatch(value.text):
+            op.function = value.text
+        elif op.meaning != "composite":
+            self.report(value.line, f"`{op.meaning}: {value.text}` is not a function's name")
+        else:
+            op.function = op.schema.struct_id
+            try:
+                op.formula = parse_formula(value.text, {a.name for a in op.schema.args}, ())
+            except ExprError as error:
+                self.report(value.line, f"composite, {error}")
+
+    def _check_aliases(self, op: Op, line: int) -> None:
+        schema = op.schema
+        views = [bool(r.alias and not r.alias.write) for r in schema.returns]
+        if op.meaning == "view" and not all(views):
+            self.report(line, "a view returns aliases, such as `Tensor(a)`")
+        if op.has_kernel and any(views):
+            self.report(line, "a kernel's outputs are never views of its inputs")
+        written = [a for a in schema.args if a.alias and a.alias.write]
+        if any(a.list for a in written) and not (
+            op.meaning == "composite"
+            and op.kernel_optional
+            and getattr(self.record.get("grad"), "text", "") == "none"
+            and not schema.returns
+            and all(a.list for a in written)
+        ):
+            self.report(
+                line,
+                "an op that writes lists is a composite with `kernel: optional`, `grad: none` and the returns `()`",
+            )
+
     def _check_body_schema(self, op: Op, line: int) -> None:
         schema = op.schema
-        allowed = {
-            "Tensor",
-            "Tensor?",
-            "Operand",
-            "Operand?",
-            "Scalar",
-            "Scalar?",
-            "int",
-            "int?",
-            "float",
-            "float?",
-            "bool",
-            "str",
-            "str?",
-        }
-        if op.meaning == "reduce":
-            allowed |= {"ScalarType?"}
-        wrong = [
-            a for a in schema.args if a.type_text not in allowed and not (op.meaning == "reduce" and a.name == "dim")
-        ]
+        reduces = op.meaning == "reduce"
+        allowed = _BODY_TYPES | ({"ScalarType?"} if reduces else set())
+        wrong = [a for a in schema.args if a.type_text not in allowed and not (reduces and a.name == "dim")]
         if wrong:
             raise self.refuse(line, f"a {op.meaning} op cannot take `{wrong[0].type_text} {wrong[0].name}`")
         if not schema.tensor_args:
@@ -360,7 +402,8 @@ class _Record:
             )
         return {f: texts[n] for f, n in zip(schema.output_fields, names)}
 
-    def _reduce(self, schema: Schema, value: Value, types: dict[str, str]):
+    def _reduce(self, op: Op, value: Value, types: dict[str, str]) -> Body:
+        schema = op.schema
         if not isinstance(value, Map):
             raise self.refuse(value.line, "`reduce` is a mapping: {state: ..., step: ..., final: ...}")
         record: dict[str, str | dict[str, str]] = {}
@@ -375,7 +418,7 @@ class _Record:
                 raise self.refuse(key.line, f"`reduce.{key.text}` is not an expression")
         if "state" not in record:
             raise self.refuse(value.line, "`reduce` has no `state`")
-        return build_reduce(schema.full_name, record, schema.args, types, list(schema.output_fields))
+        return build_reduce(schema.full_name, record, schema.args, types, list(schema.output_fields), op.names)
 
     # ---- results, cost, gradient -----------------------------------------------------------------
 
@@ -427,7 +470,7 @@ class _Record:
                 continue
             try:
                 op.cost[name.text] = self._cost_formula(value.text, names, op)
-            except FormulaError as error:
+            except ExprError as error:
                 self.report(name.line, f"cost.{name.text}: {error}")
 
     @staticmethod
@@ -436,7 +479,7 @@ class _Record:
         formula = parse_formula(text, names, tensors, FUNCTIONS)
         for use in formula.uses:
             if use.value:
-                raise FormulaError(f"reads the elements of `{use.name}`; a cost sees shapes only")
+                raise ExprError(f"reads the elements of `{use.name}`; a cost sees shapes only")
         cost_tree(formula.tree)
         return formula
 

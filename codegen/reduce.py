@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from typing import Iterable
 
-from codegen.expr import Body, Builder, Condition, ExprError, check_used, explore, number_variants, parse
+from codegen.expr import Body, Builder, Condition, Names, check_used, explore, number_variants
 from codegen.graph import Graph, Node, TypeMismatch
 from codegen.nodes import BOOL, COMPUTE
 from codegen.program import FOLDS, Program, finish
 from codegen.schema import Arg
+from codegen.syntax import ExprError
 
 _DIM_KINDS = {"int": "INT", "int?": "OPTIONAL_INT", "int[]": "LIST", "int[]?": "LIST"}
 
@@ -50,19 +51,24 @@ def _check_combine(text: str | None, states: set[str]) -> None:
 
 
 def build_reduce(
-    name: str, record: dict[str, str | dict[str, str]], args: Iterable[Arg], types: dict[str, str], fields: list[str]
+    name: str,
+    record: dict[str, str | dict[str, str]],
+    args: Iterable[Arg],
+    types: dict[str, str],
+    fields: list[str],
+    names: Names = Names(),
 ) -> Body:
     """A body from the keys state, step, combine and final; `fields` are the output fields."""
     args = tuple(args)
     by_name = {a.name: a for a in args}
-    state_tree = parse(record["state"])
-    step_tree = _step(parse(record["step"]) if "step" in record else None, args)
+    state_tree = names.parse(record["state"])
+    step_tree = _step(names.parse(record["step"]) if "step" in record else None, args)
     final = record.get("final")
     if final is not None and not isinstance(final, dict):
         final = {fields[0]: final}
     if final is not None and list(final) != fields:
         raise ExprError("`final` gives " + ", ".join(final) + "; the op returns " + ", ".join(fields))
-    final_trees = {field: parse(text) for field, text in final.items()} if final else None
+    final_trees = {field: names.parse(text) for field, text in final.items()} if final else None
 
     dim = by_name.get("dim")
     kind = "ALL"
@@ -80,7 +86,7 @@ def build_reduce(
 
     def build(known: dict[Condition, bool]) -> Program:
         graph = Graph()
-        builder = Builder(graph, visible, types, known=known)
+        builder = Builder(graph, visible, types, known=known, absent=names.absent)
         try:
             state = _state_name(builder, state_tree)
             states.add(state)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-from codegen.expr import ExprError
+from codegen.syntax import ExprError
 from codegen.model import Op
 from codegen.program import evaluate
 from codegen.schema import Arg

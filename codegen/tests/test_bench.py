@@ -5,7 +5,8 @@ from pathlib import Path
 
 from codegen.generate import ROOT, emitter
 from codegen.cost import FUNCTIONS, cost_tree
-from codegen.formula import FormulaError, parse_formula
+from codegen.formula import parse_formula
+from codegen.syntax import ExprError
 from codegen.records import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +35,7 @@ class CostTest(unittest.TestCase):
 
     def test_refuses(self):
         for text in ["log(groups)", "groups ** 2", "x.strides[0]", "[1, 2]", "'a'"]:
-            with self.subTest(text=text), self.assertRaises(FormulaError):
+            with self.subTest(text=text), self.assertRaises(ExprError):
                 self.tree(text)
 
 

@@ -1,7 +1,8 @@
 import math
 import unittest
 
-from codegen.expr import Body, Condition, Decision, ExprError, Leaf, build_pointwise
+from codegen.expr import Body, Condition, Decision, Leaf, build_pointwise
+from codegen.syntax import ExprError
 from codegen.program import Program, evaluate
 from codegen.reduce import build_reduce
 from codegen.schema import parse_schema

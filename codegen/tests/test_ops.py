@@ -6,7 +6,7 @@ import re
 import unittest
 from pathlib import Path
 
-from codegen.expr import ExprError
+from codegen.syntax import ExprError
 from codegen.model import Op
 from codegen.nodes import NODE_OPS, SUGAR
 from codegen.program import evaluate

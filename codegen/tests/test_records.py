@@ -51,25 +51,25 @@ OPS = """\
 
 - op: var(Tensor self, int[]? dim=None, *, Scalar correction=1, bool keepdim=False) -> Tensor
   doc: Variance.
-  reduce: {state: welford, step: push(self), combine: merge, final: m2 / max(0, n - correction)}
-  grad: {self: var_backward(grad, self, dim, correction, keepdim)}
+  reduce: {state: welford, step: push(self), combine: merge, final: "m2 / max(0, n - correction)"}
+  grad: {self: "var_backward(grad, self, dim, correction, keepdim)"}
 
 - op: max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
   doc: Largest values and where they are.
   reduce: {state: argmax, final: {values: value, indices: index}}
-  grad: {self: value_selecting_backward(grad, dim, indices, self.shape, keepdim)}
+  grad: {self: "value_selecting_backward(grad, dim, indices, self.shape, keepdim)"}
 
 - op: transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)
   doc: Swaps two dimensions.
   view: transpose
-  grad: {self: transpose(grad, dim0, dim1)}
+  grad: {self: "transpose(grad, dim0, dim1)"}
 
 - op: softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
   doc: Softmax.
   composite: softmax
   kernel: optional
   layout: follow(self)
-  grad: {self: softmax_backward(grad, result, dim)}
+  grad: {self: "softmax_backward(grad, result, dim)"}
   once_differentiable: true
 
 - op: mse(Tensor self, Tensor target) -> Tensor
@@ -80,20 +80,20 @@ OPS = """\
 - op: bmm(Tensor self, Tensor mat2) -> Tensor
   doc: Batched matrix product.
   primitive: bmm
-  cost: {flops: 2 * numel(result) * self.shape[2]}
-  grad: {self: bmm(grad, mat2.mT), mat2: bmm(self.mT, grad)}
+  cost: {flops: "2 * numel(result) * self.shape[2]"}
+  grad: {self: "bmm(grad, mat2.mT)", mat2: "bmm(self.mT, grad)"}
 
 - op: convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride) -> Tensor
   doc: Convolution.
   primitive: convolution
-  grad: {[input, weight]: convolution_backward(grad, input, weight, stride, wanted),
+  grad: {[input, weight]: "convolution_backward(grad, input, weight, stride, wanted)",
          bias: sum_channels(grad)}
 
 - op: gather(Tensor self, int dim, Tensor index) -> Tensor
   doc: Gathers.
   primitive: gather
   types: {index: index}
-  grad: {self: gather_backward(grad, self.shape, dim, index)}
+  grad: {self: "gather_backward(grad, self.shape, dim, index)"}
 
 - op: nonzero(Tensor self) -> Tensor
   doc: Indices of what is not zero.
@@ -238,6 +238,58 @@ class LoadTest(unittest.TestCase):
         self.assertEqual(self.ops["lt"].grad.kind, "none")
         self.assertEqual(self.ops["bmm"].cost["flops"].names, {"result", "self"})
 
+    def test_without_a_meaning_it_is_the_function_of_its_name(self):
+        record = "- op: {}(Tensor self) -> Tensor\n  doc: d\n  grad: auto\n"
+        cosine, flip = load_text(record.format("cos"))[0], load_text(record.format("flip"))[0]
+        self.assertEqual((cosine.meaning, cosine.written), ("pointwise", "cos(self)"))
+        self.assertEqual((flip.meaning, flip.function), ("composite", "flip"))
+
+    def test_let_names_subexpressions_of_all_bodies(self):
+        short = by_name(
+            """\
+- op: f(Tensor self, Tensor other) -> (Tensor a, Tensor b)
+  doc: d
+  let: {sum: self + other, square: sum * sum}
+  pointwise: {a: sum, b: square - 1}
+  grad: {self: grad_a + 2 * grad_b * sum, other: none}
+"""
+        )
+        long = by_name(
+            """\
+- op: f(Tensor self, Tensor other) -> (Tensor a, Tensor b)
+  doc: d
+  pointwise: {a: self + other, b: (self + other) * (self + other) - 1}
+  grad: {self: grad_a + 2 * grad_b * (self + other), other: none}
+"""
+        )
+        for name in ("f", "f_grad"):
+            self.assertEqual(short[name].body.variants, long[name].body.variants)
+
+    def test_absent_stands_for_an_operand_that_is_not_given(self):
+        short = by_name(
+            """\
+- op: f(Tensor self, Tensor? weight) -> Tensor
+  doc: d
+  absent: {weight: 1}
+  pointwise: exp(self) * weight
+  grad: {self: grad * result, weight: grad * exp(self)}
+"""
+        )
+        long = by_name(
+            """\
+- op: f(Tensor self, Tensor? weight) -> Tensor
+  doc: d
+  pointwise: exp(self) if weight is None else exp(self) * weight
+  grad: {self: grad * result, weight: 0 if weight is None else grad * exp(self)}
+"""
+        )
+        for name in ("f", "f_grad"):
+            self.assertEqual(short[name].body, long[name].body)
+
+    def test_a_composite_may_be_a_formula(self):
+        op = by_name("- op: f.x(Tensor self) -> Tensor\n  doc: d\n  composite: exp(-self)\n  grad: auto\n")["f.x"]
+        self.assertEqual((op.function, op.formula.calls, op.written), ("f_x", {"exp"}, "exp(-self)"))
+
     def test_load_reads_a_file(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "ops.yaml"
@@ -299,7 +351,6 @@ class RefusalTest(unittest.TestCase):
             ],
         )
         self.refused("- op: f\n  doc: a: b\n", "ops.yaml:2: [?] not YAML")
-        self.record("grad: auto", "has no meaning")
         self.record("pointwise: self\nview: v\ngrad: auto", "pointwise and view; give exactly one")
         self.record("pointwise: self", "[f] has no gradient decision")
         self.record("primitive: p\ngrad: none", "the name `result` is reserved", op="f(Tensor result) -> Tensor")
@@ -357,7 +408,16 @@ class RefusalTest(unittest.TestCase):
         self.record("reduce: {step: self}\ngrad: none", "has no `state`")
         self.record("reduce: {state: sum, stop: self}\ngrad: none", "unknown key `reduce.stop`")
         self.record("reduce: {state: median}\ngrad: none", "unknown state")
-        self.record("reduce: {state: sum, combine: f(a, b)}\ngrad: none", "not the fold's own")
+        self.record("reduce: {state: sum, combine: 'f(a, b)'}\ngrad: none", "not the fold's own")
+
+    def test_names(self):
+        optional = "f(Tensor self, Tensor? w) -> Tensor"
+        self.record(self.P + "\nlet: {self: 1}", "gives the argument `self` a second meaning")
+        self.record(self.P + "\nlet: {x: 1 +}", "let of `x`, column 4: not an expression")
+        self.record("composite: f\ngrad: auto\nlet: {x: 1}", "belong to pointwise and reduce bodies")
+        self.record(self.P + "\nabsent: {self: 1}", "names `self`, which is no optional argument")
+        self.record("pointwise: self * w\ngrad: auto\nabsent: {w: one}", "`absent.w: one` is not", op=optional)
+        self.record("composite: exp(other)\ngrad: auto", "composite, names `other`")
 
     def test_cost(self):
         self.record(self.P + "\ncost: {time: 1}", "unknown key `cost.time`")
@@ -379,11 +439,11 @@ class RefusalTest(unittest.TestCase):
         self.record("primitive: p\ngrad: {self: grad, [self, other]: f(grad)}", "names `self` twice", op=two)
         self.record("primitive: p\ntypes: {self: index}\ngrad: {self: grad}", "is index and has no gradient")
         self.record(
-            "primitive: p\ngrad: {self: f(grad, weight)}",
+            "primitive: p\ngrad: {self: 'f(grad, weight)'}",
             "ops.yaml:4: [f] grad of `self`: names `weight`, which is neither an argument nor " "saved",
         )
-        self.record("primitive: p\ngrad: {self: wanted[0]}", "names `wanted`")
-        self.record("primitive: p\ngrad: {self: f(grad, values)}", "names `values`")
+        self.record("primitive: p\ngrad: {self: 'wanted[0]'}", "names `wanted`")
+        self.record("primitive: p\ngrad: {self: 'f(grad, values)'}", "names `values`")
         self.record("primitive: p\ngrad: {[self, other]: '(grad, grad, grad)'}", "gives 3 values", op=two)
         self.record("primitive: p\ngrad: {self: f(grad)}", "names `grad`", op="f(Tensor self) -> (Tensor a, Tensor b)")
         self.record("pointwise: self\ngrad: {self: grad * oops}", "grad of `self`, column 8, at `oops`")

@@ -1,14 +1,14 @@
-// The contract between mytorch and a backend, in C11. This header includes nothing of mytorch, and
-// it is the only thing that the two sides share: a backend is a shared library that exports
+// The contract between mytorch and a backend, in C11. This header includes nothing of mytorch and
+// is all that the two sides share: a backend is a shared library that exports
 //
 //     int mt_backend_init(const mt_host* host, mt_backend* backend);
 //
-// fills in `backend` and returns MT_OK. Rules that hold everywhere below:
+// fills in `backend` and returns MT_OK. These rules hold for everything below:
 //
-//  * Every struct that may grow begins with `size`, set by whoever made it. A reader looks only at
-//    the fields inside `size`; a field outside it reads as zero. NULL means "not supported".
-//  * Functions that can fail return a status (MT_OK or one of the codes); the text of an error goes
-//    through `mt_ctx::set_error` (or `mt_host::set_error` where there is no context yet).
+//  * Every struct that may grow begins with `size`, set by the side that creates it. A reader uses
+//    only the fields within `size`; a field beyond it counts as zero. NULL means "not supported".
+//  * Functions that can fail return a status: MT_OK or an error code. The error text goes to
+//    `mt_ctx::set_error`, or to `mt_host::set_error` if there is no context yet.
 //  * The framework never unloads a backend: pointers given to it stay valid for the process.
 //  * Strings are UTF-8, zero-terminated, and live as long as their struct.
 #pragma once
@@ -20,17 +20,17 @@
 extern "C" {
 #endif
 
-// The major rises when something locked changes, and then nothing older loads; the minor with the
-// first thing appended after a release. Whoever reads a struct asks its `size`, not the minor,
-// which is there to be told: 1.1 appended graphs, memory statistics, pinned memory, timed events
-// and operators from outside.
+// Changing anything locked increments the major version; backends of an older major version do not
+// load. The first field appended after a release increments the minor version. Readers check a
+// struct's `size`, not the minor version, which is informational. Version 1.1 appended graphs,
+// memory statistics, pinned memory, timing events and custom operators.
 #define MT_ABI_MAJOR 1u
 #define MT_ABI_MINOR 1u
 
 // ---- status ----
 //
-// The codes of mytorch::Error, plus MT_DECLINED: "this kernel does not take this call", after
-// which the next kernel is asked. A kernel that declines has touched nothing.
+// The codes of mytorch::Error, plus MT_DECLINED: the kernel does not take this call, so the host
+// asks the next one. A kernel that declines must not have written anything.
 enum {
   MT_OK = 0,
   MT_DECLINED = 1,
@@ -46,8 +46,8 @@ enum {
 
 // ---- tensors ----
 //
-// Device types and dtype codes are DLPack's (DLDevice, DLDataType). Types allocated at run time,
-// for devices DLPack does not know, start at MT_DEVICE_DYNAMIC.
+// Device types and dtype codes are DLPack's (DLDevice, DLDataType). Device types that DLPack does
+// not define are allocated at run time, starting at MT_DEVICE_DYNAMIC.
 enum { MT_DEVICE_CPU = 1, MT_DEVICE_CUDA = 2, MT_DEVICE_DYNAMIC = 0x10000 };
 enum { MT_INT = 0, MT_UINT = 1, MT_FLOAT = 2, MT_BFLOAT = 4, MT_COMPLEX = 5, MT_BOOL = 6 };
 
@@ -62,8 +62,8 @@ typedef struct mt_dtype {
   uint16_t lanes;  // always 1
 } mt_dtype;
 
-// Exactly DLPack's DLTensor. `data` already points at the first element (byte_offset is 0 in
-// operands of kernels); strides are in elements and never NULL.
+// The layout of DLPack's DLTensor. `data` points to the first element (byte_offset is 0 in operands
+// of kernels); strides are in elements and never NULL.
 typedef struct mt_dltensor {
   void* data;
   mt_device device;
@@ -74,8 +74,9 @@ typedef struct mt_dltensor {
   uint64_t byte_offset;
 } mt_dltensor;
 
-// What tensors that share memory share. `version` counts writes; a cache keyed on (id, version)
-// must ignore a storage that is MT_STORAGE_ESCAPED, because writes to it can no longer be counted.
+// The state shared by all tensors on one block of memory. `version` counts writes. A cache keyed by
+// (id, version) must ignore a storage flagged MT_STORAGE_ESCAPED, because writes to it can no
+// longer be counted.
 enum { MT_STORAGE_ESCAPED = 1u };
 typedef struct mt_storage {
   uint64_t id;  // never reused in a process
@@ -84,17 +85,17 @@ typedef struct mt_storage {
   uint32_t reserved;
 } mt_storage;
 
-// An operand. Always passed by pointer, so that it can grow.
+// An operand. Always passed by pointer, so that the struct can grow.
 enum {
-  MT_TENSOR_HOST = 1u,  // 0-dim, its one element readable by the host at dl.data, on any device
-  MT_TENSOR_CONTIGUOUS = 2u  // in row-major order, without gaps
+  MT_TENSOR_HOST = 1u,  // 0-dim, with its element readable by the host at dl.data, on any device
+  MT_TENSOR_CONTIGUOUS = 2u  // row-major without gaps
 };
-#define MT_TENSOR_DENSE MT_TENSOR_CONTIGUOUS  // its name in contract 1.0 and 1.1
+#define MT_TENSOR_DENSE MT_TENSOR_CONTIGUOUS  // the name in contract 1.0 and 1.1
 typedef struct mt_tensor {
   mt_dltensor dl;
   const mt_storage* storage;  // NULL for MT_TENSOR_HOST operands made from a number
   uint32_t flags;
-  uint32_t layout;  // 0 = strided; others are made by explicit pack operations only
+  uint32_t layout;  // 0 = strided; other layouts come only from explicit pack operations
 } mt_tensor;
 
 // ---- non-tensor arguments ----
@@ -134,16 +135,17 @@ typedef struct mt_tensor_list {
   int64_t size;
 } mt_tensor_list;
 
-// One random call: Philox 4x32-10 with key = seed and counter = (element / 4, call).
-// Where `call_on_device` is not NULL the call number is read there, and `call` is added to it.
+// One random call: Philox 4x32-10 with key = seed and counter = (element / 4, call). If
+// `call_on_device` is not NULL, it points to device memory, and the call number is `*call_on_device
+// + call`.
 typedef struct mt_random {
   uint64_t seed;
   uint64_t call;
   const uint64_t* call_on_device;
 } mt_random;
 
-// How argument types of a schema appear in an op's generated argument struct (`mt_args_OP`, whose
-// first member is an mt_args_header; outputs follow the inputs):
+// The types of a schema's arguments determine the fields of the operator's generated argument
+// struct (`mt_args_OP`, whose first member is an mt_args_header; outputs follow inputs):
 //   Tensor, Tensor?, Operand, Operand?, output   const mt_tensor*  (NULL when absent or unwanted)
 //   Tensor[]                                     mt_tensor_list
 //   Scalar, Scalar?                              mt_scalar
@@ -153,18 +155,18 @@ typedef struct mt_random {
 //   str, str?                                    const char*
 //   ScalarType, ScalarType?                      mt_dtype          (bits = 0 when absent)
 //   Generator?                                   mt_random
-// What the host has found out about the operands of a pointwise call, so that kernels need not.
+// Facts about the operands of a pointwise call that the host has established, so that kernels need
+// not check them.
 enum {
-  MT_ARGS_UNIFORM = 1u  // all contiguous and of one shape, the inputs of the computation type (HOST
-                        // operands aside), the outputs of the types that the program gives them
+  // All operands are contiguous and of one shape, the inputs have the compute type (except HOST
+  // operands), and the outputs have the types that the program gives them.
+  MT_ARGS_UNIFORM = 1u
 };
 typedef struct mt_args_header {
   size_t size;
-  mt_dtype
-      compute;  // the type to compute in: what the operands promote to, before widening f16/bf16
-  uint16_t
-      variant;  // which of the record's bodies applies, where its arguments choose between several
-  uint16_t flags;  // MT_ARGS_*
+  mt_dtype compute;  // the compute type: the promoted type, before f16 and bf16 are widened
+  uint16_t variant;  // which of the record's bodies applies, if its arguments select one
+  uint16_t flags;    // MT_ARGS_*
 } mt_args_header;
 
 // ---- the context of a call ----
@@ -173,32 +175,33 @@ typedef struct mt_ctx mt_ctx;
 typedef struct mt_host mt_host;
 typedef void (*mt_range_fn)(void* user, int64_t begin, int64_t end);
 
-// One per (thread, device). The host owns everything reachable from it.
+// One per thread and device. The host owns everything reachable from it.
 struct mt_ctx {
   size_t size;
   mt_device device;
-  void* stream;         // the device's own stream handle; NULL on the CPU
-  int32_t num_threads;  // how many threads `parallel_for` may use, at least 1
+  void* stream;         // the device's native stream handle; NULL on the CPU
+  int32_t num_threads;  // number of threads that `parallel_for` may use, at least 1
   int32_t reserved;
   const mt_host* host;
-  // Runs body(user, b, e) over disjoint pieces that cover [begin, end), each at least `grain` long
-  // except the last. Calls inside a body run in place. The body must not throw.
+  // Runs body(user, b, e) over disjoint ranges that cover [begin, end). Each range except the last
+  // has at least `grain` elements. Nested calls run serially. The body must not throw.
   void (*parallel_for)(mt_ctx*, int64_t begin, int64_t end, int64_t grain, mt_range_fn body,
                        void* user);
-  // Memory of the context's device, 64-byte aligned, valid until the kernel returns (on a stream:
-  // until the work it queued has run). NULL when out of memory. Not to be called inside
-  // parallel_for.
+  // Returns memory of the context's device, 64-byte aligned, valid until the kernel returns (on a
+  // stream: until the work that the kernel queued has run). Returns NULL when out of memory. Must
+  // not be called inside parallel_for.
   void* (*scratch)(mt_ctx*, size_t bytes);
-  // Sets the message that goes with the status returned next.
+  // Sets the message for the status that the kernel is about to return.
   void (*set_error)(mt_ctx*, int status, const char* message);
-  // For records marked `dynamic`: makes output number `index` with this shape, and returns it.
+  // For records marked `dynamic`: creates output number `index` with the given shape and returns
+  // it.
   const mt_tensor* (*make_output)(mt_ctx*, int32_t index, const int64_t* shape, int32_t ndim);
 };
 
 // ---- kernels ----
 //
-// What a kernel accepts beyond contiguous, non-overlapping operands of one shape and dtype. The
-// host converts operands for a kernel that does not set the flag.
+// Properties of a call that a kernel accepts beyond contiguous, non-overlapping operands of one
+// shape and dtype. For a kernel without a flag, the host converts the operands.
 enum {
   MT_TAKES_STRIDED = 1u,       // any strides, in inputs and outputs
   MT_TAKES_BROADCAST = 2u,     // inputs of pointwise ops whose shapes broadcast to the output's
@@ -207,24 +210,24 @@ enum {
 };
 
 typedef int (*mt_run_fn)(void* self, mt_ctx* ctx, const void* args);
-// Returns NULL if the kernel takes this call, otherwise the reason why it does not.
+// Returns NULL if the kernel takes this call, otherwise the reason why not.
 typedef const char* (*mt_supports_fn)(void* self, const void* args);
 
-// A kernel as a backend registers it. `mt_candidate` is its name in contract 1.0 and 1.1.
+// A kernel, as a backend registers it. `mt_candidate` is the name in contract 1.0 and 1.1.
 typedef struct mt_candidate {
   size_t size;
   const char* op;    // "add.Tensor"
-  uint64_t hash;     // of the schema it was written for: MT_HASH_add_Tensor in mytorch/abi_ops.h
-  const char* name;  // of the kernel, for people: "packed_gemm"
+  uint64_t hash;     // of the schema that it implements: MT_HASH_add_Tensor in mytorch/abi_ops.h
+  const char* name;  // the kernel's name in messages: "packed_gemm"
   int32_t priority;  // the highest is asked first; 0 for an ordinary kernel
   uint32_t flags;    // MT_TAKES_*
-  mt_supports_fn supports;  // NULL: always
+  mt_supports_fn supports;  // NULL: takes every call
   mt_run_fn run;
-  void* self;  // passed to both; the backend's own data
+  void* self;  // the backend's data, passed to both functions
 } mt_candidate;
 typedef mt_candidate mt_kernel_entry;
 
-// In the argument struct of an operator: its name and the hash of its schema, for C++.
+// Declares, in an operator's argument struct, its name and the hash of its schema. C++ only.
 #ifdef __cplusplus
 #define MT_OPERATOR(name, hash)                  \
   static constexpr const char* kOperator = name; \
@@ -235,9 +238,9 @@ typedef mt_candidate mt_kernel_entry;
 
 // ---- programs ----
 //
-// The body of a pointwise or reduce record, in static single assignment. Node k computes value k
-// from values before it. `op` is the name of a node operation (docs/records.md lists them; each is
-// itself an operator of the same name) or one of
+// The body of a pointwise or reduce record in static single assignment form. Node k computes value
+// k from earlier values. `op` is the name of a node operation (docs/records.md lists them; each is
+// also an operator of the same name) or one of
 //   "input"   tensor argument;  `offset` of its field in the argument struct
 //   "scalar"  number argument;  `offset` likewise (mt_scalar, int64_t or double by `field`)
 //   "const"   `value`
@@ -248,7 +251,7 @@ enum { MT_TYPE_COMPUTE = 0, MT_TYPE_BOOL = 1, MT_TYPE_INDEX = 2 };
 enum { MT_FIELD_SCALAR = 0, MT_FIELD_INT = 1, MT_FIELD_FLOAT = 2 };
 typedef struct mt_node {
   const char* op;
-  int32_t type;  // MT_TYPE_*: the computation type of the call, bool, or int64
+  int32_t type;  // MT_TYPE_*: the call's compute type, bool, or int64
   int32_t a[3];  // operands, -1 where absent
   int32_t field;
   int32_t component;
@@ -262,23 +265,23 @@ typedef struct mt_program_output {
   uint32_t offset;  // of the output's field in the argument struct; the field may be NULL
 } mt_program_output;
 
-// A reduction folds, over the reduced dimensions, the value of node `step` into a state of kind
+// A reduction folds the value of node `step` over the reduced dimensions into a state of kind
 // `fold`: "sum", "prod", "max", "min", "argmax", "argmin", "all", "any", "welford" (count, mean,
-// m2) or "logsumexp" (max, sum). argmax and argmin have the state (index, value); ties take the
-// first index; NaN wins. The outputs' nodes then read the state. `fold` is NULL for pointwise
+// m2) or "logsumexp" (max, sum). The state of argmax and argmin is (index, value); ties take the
+// first index; NaN wins. The nodes of the outputs then read the state. `fold` is NULL for pointwise
 // programs.
 typedef struct mt_program {
   size_t size;
-  const char* name;  // the op
-  uint32_t variant;  // of the op's bodies; matches mt_args_header::variant
+  const char* name;  // the operator's
+  uint32_t variant;  // which of the operator's bodies; matches mt_args_header::variant
   uint32_t reserved;
-  uint64_t hash;  // of everything below
+  uint64_t hash;  // of all fields below
   const mt_node* nodes;
   int32_t num_nodes;
   int32_t num_outputs;
   const mt_program_output* outputs;
   const char* fold;
-  int32_t step;         // reduce: the node folded
+  int32_t step;         // reduce: the node to fold
   uint32_t dim_offset;  // reduce: field of the reduced dims: mt_int_list (absent = all) or int64_t
   int32_t dim_field;    // MT_DIM_*
   uint32_t keepdim_offset;  // reduce: field of keepdim (int64_t); 0 when the op has none
@@ -287,29 +290,29 @@ enum { MT_DIM_LIST = 0, MT_DIM_INT = 1, MT_DIM_OPTIONAL_INT = 2, MT_DIM_ALL = 3 
 
 // ---- a device ----
 //
-// What a backend that brings a device must supply. A backend for an existing device leaves
-// `mt_backend::device` NULL. All functions may be called from any thread.
+// The functions that a backend supplies for a device of its own. A backend for an existing device
+// leaves `mt_backend::device` NULL. All functions may be called from any thread.
 enum { MT_COPY_TO_DEVICE = 0, MT_COPY_TO_HOST = 1, MT_COPY_ON_DEVICE = 2 };
 typedef struct mt_memory_stats {
   size_t size;         // set by the caller
-  uint64_t allocated;  // bytes handed out, as the allocator rounds them
+  uint64_t allocated;  // bytes in use, including the allocator's rounding
   uint64_t allocated_peak;
-  uint64_t reserved;  // bytes taken from the driver
+  uint64_t reserved;  // bytes obtained from the driver
   uint64_t reserved_peak;
-  uint64_t largest_free;  // the largest free block
-  uint64_t blocks;        // handed out
-  uint64_t segments;      // held
-  uint64_t retries;       // how often a request found memory only after caches were given back
-  uint64_t failures;      // and how often not even then
+  uint64_t largest_free;  // size of the largest free block
+  uint64_t blocks;        // number of blocks in use
+  uint64_t segments;      // number of segments obtained from the driver
+  uint64_t retries;       // allocations that succeeded only after cached memory was returned
+  uint64_t failures;      // allocations that failed even then
 } mt_memory_stats;
 typedef struct mt_device_ops {
   size_t size;
-  int32_t type;             // a DLPack code; 0 asks the host for a run-time type
-  int32_t host_accessible;  // 1 when host code may read device pointers
+  int32_t type;             // a DLPack code, or 0 to request a run-time type from the host
+  int32_t host_accessible;  // 1 if host code may read device pointers
   int (*device_count)(void* self);
   void* (*allocate)(void* self, int32_t index, size_t bytes, void* stream);  // NULL: out of memory
   void (*release)(void* self, int32_t index, void* data, size_t bytes, void* stream);
-  // Contiguous bytes; ordered on `stream`, may return before it is done.
+  // Copies contiguous bytes. Ordered on `stream`; may return before the copy is done.
   int (*copy)(void* self, int32_t index, int32_t kind, void* to, const void* from, size_t bytes,
               void* stream);
   void* (*create_stream)(void* self, int32_t index, int32_t priority);
@@ -318,33 +321,37 @@ typedef struct mt_device_ops {
   int (*wait_event)(void* self, int32_t index, void* stream, void* event);  // stream NULL: the host
   int (*query_event)(void* self, void* event);  // 1 done, 0 not yet, negative: error
   void (*destroy_event)(void* self, void* event);
-  // Optional from here.
+  // Optional from here on.
   void (*destroy_stream)(void* self, int32_t index, void* stream);
   int (*memory_info)(void* self, int32_t index, uint64_t* free_bytes, uint64_t* total_bytes);
   int (*device_name)(void* self, int32_t index, char* buffer, size_t bytes);
   int (*copy_peer)(void* self, int32_t to_index, void* to, int32_t from_index, const void* from,
                    size_t bytes, void* stream);
-  // Graphs, all four or none. From begin_graph to end_graph the work that anybody queues on
-  // `stream` is noted and not run; launch_graph queues all of it at once on a stream, as often as
-  // wanted. What `allocate` gives for the stream meanwhile is the graph's until destroy_graph:
-  // released, it serves the same recording only. end_graph returns NULL where what was queued makes
-  // no graph; the recording is over then, too.
+  // Graphs; all four functions or none. Between begin_graph and end_graph, work queued on `stream`
+  // by any thread is captured instead of executed; launch_graph queues all of it at once on a
+  // stream and may be called repeatedly. Memory that `allocate` returns for the stream during
+  // capture belongs to the graph until destroy_graph: once released, it is reused only within the
+  // same capture. end_graph ends the capture in any case, and returns NULL if the captured work
+  // cannot form a graph.
   int (*begin_graph)(void* self, int32_t index, void* stream);
   void* (*end_graph)(void* self, int32_t index, void* stream);
   int (*launch_graph)(void* self, int32_t index, void* graph, void* stream);
   void (*destroy_graph)(void* self, int32_t index, void* graph);
-  // What the device's allocator holds; a text for people, cut to `bytes` with its final zero, of
-  // which the whole length without it is returned; giving back what is cached; peaks begin anew.
+  // Statistics of the device's allocator. memory_summary writes a report, truncated to `bytes`
+  // including its terminating zero, and returns the length of the full text without the zero.
+  // empty_cache returns cached memory to the driver. reset_peaks sets the peaks to the current
+  // values.
   int (*memory_stats)(void* self, int32_t index, mt_memory_stats* stats);
   int64_t (*memory_summary)(void* self, int32_t index, char* buffer, size_t bytes);
   int (*empty_cache)(void* self, int32_t index);
   int (*reset_peaks)(void* self, int32_t index);
-  // Host memory that devices of this type copy from and to while the host goes on: `copy` returns
-  // before it is done. Released memory is not given out again before those copies are done.
+  // Pinned host memory, which devices of this type copy from and to asynchronously: `copy` returns
+  // before the copy is done. Released memory is not reused before pending copies are done.
   void* (*allocate_pinned)(void* self, size_t bytes);  // NULL: out of memory
   void (*release_pinned)(void* self, void* data, size_t bytes);
-  // Both or none: an event that knows when the stream came to it, otherwise like others; and the
-  // seconds from one such to another on the same device, both of which have come.
+  // Timing events; both functions or none. event_elapsed writes the seconds from `begin` to `end`,
+  // two timing events of the same device that have both completed. In all other respects they are
+  // ordinary events.
   void* (*record_timed_event)(void* self, int32_t index, void* stream);
   int (*event_elapsed)(void* self, void* begin, void* end, double* seconds);
 } mt_device_ops;
@@ -361,10 +368,9 @@ struct mt_host {
   void (*log)(int level, const char* message);  // 0 info, 1 warning
 };
 
-// An operator of the backend's own, which the framework then calls, differentiates and lists as it
-// does its own. Kernels for it are registered like others, also by other backends; their `hash` may
-// be 0. Its argument struct has the arguments in the schema's order, then the results, as the table
-// above says.
+// An operator defined by a backend. The framework calls, differentiates and lists it like its own.
+// Any backend may register kernels for it, in the usual way; their `hash` may be 0. Its argument
+// struct holds the arguments in schema order, then the results, with fields as in the table above.
 enum { MT_MAX_DIMS = 64 };
 typedef struct mt_result {
   int32_t ndim;
@@ -375,9 +381,9 @@ typedef struct mt_operator {
   size_t size;
   const char* schema;    // "library::name(Tensor x, *, float beta=1) -> Tensor"
   const char* doc;       // may be NULL
-  const char* gradient;  // "none", or the operator that computes it: see mytorch/operator.h
-  // Shape and type of each result, from the argument struct, in which results are NULL. Fails with
-  // a status and mt_host::set_error.
+  const char* gradient;  // "none", or the operator that computes it; see mytorch/operator.h
+  // Computes the shape and dtype of each result from the argument struct, whose results are NULL.
+  // Reports failure by its status and mt_host::set_error.
   int (*infer)(void* self, const void* args, mt_result* results);
   void* self;
 } mt_operator;
@@ -389,7 +395,7 @@ typedef struct mt_backend {
   const char* name;  // "cpu-openmp"
   const char* version;
   const char* device_type;  // "cpu", "cuda", "npu": the name in mytorch::Device
-  void* self;               // passed to the functions below and to the device's
+  void* self;               // passed to the functions below and to the device's functions
   const mt_device_ops* device;
   // The second names are those of contract 1.0 and 1.1.
   union {
@@ -400,22 +406,25 @@ typedef struct mt_backend {
     int64_t num_kernels;
     int64_t num_candidates;
   };
-  // Optional: makes a kernel of a program for given types. `compute` is the computation type,
-  // `types` those of the program's inputs in node order and then of its outputs. Fills `kernel`
-  // (its op, hash and priority are the caller's) or returns MT_DECLINED. The kernel lives forever.
+  // Optional: makes a kernel from a program for given types. `compute` is the compute type; `types`
+  // holds the types of the program's inputs in node order, followed by those of its outputs. Fills
+  // `kernel` (the caller sets op, hash and priority) or returns MT_DECLINED. The kernel is valid
+  // for the process.
   int (*compile)(void* self, const mt_program* program, mt_dtype compute, const mt_dtype* types,
                  int32_t num_types, mt_kernel_entry* kernel);
   int32_t compile_priority;
   uint32_t flags;  // MT_BACKEND_*
-  const char* (*describe)(
-      void* self);               // for `mytorch info`: instruction sets, driver versions, ...
-  const mt_operator* operators;  // a gradient's operator before the one that it serves
+  // Text for `mytorch info`: instruction sets, driver versions, ...
+  const char* (*describe)(void* self);
+  const mt_operator*
+      operators;  // an operator that computes a gradient precedes the operator that it serves
   int64_t num_operators;
 } mt_backend;
 enum {
-  MT_BACKEND_REFERENCE = 1u  // never chosen unless pinned, or as the fallback that the user allowed
+  // Chosen only if pinned, or as the fallback if the user allowed that.
+  MT_BACKEND_REFERENCE = 1u
 };
-#define MT_BACKEND_ORACLE MT_BACKEND_REFERENCE  // its name in contract 1.0 and 1.1
+#define MT_BACKEND_ORACLE MT_BACKEND_REFERENCE  // the name in contract 1.0 and 1.1
 
 #if defined(_WIN32)
 #define MT_EXPORT __declspec(dllexport)

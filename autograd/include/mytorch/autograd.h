@@ -1,7 +1,7 @@
-// Differentiation of recorded operations. `Tensor` has the everyday part as methods
-// (requires_grad_, backward, grad, register_hook, ...); this header adds the rest. Own operations:
-// mytorch/autograd/function.h; less memory for more time: mytorch/autograd/checkpoint.h; testing
-// gradients: mytorch/autograd/gradcheck.h.
+// Differentiation of recorded operations. The common functions are methods of Tensor
+// (requires_grad_, backward, grad, register_hook, ...); this header declares the rest. See also
+// mytorch/autograd/function.h for custom operations, mytorch/autograd/checkpoint.h for
+// recomputation, and mytorch/autograd/gradcheck.h for testing gradients.
 #pragma once
 
 #include <cstdint>
@@ -15,34 +15,35 @@
 namespace mytorch::autograd {
 
 // Adds d(outputs)/d(leaf), weighted by `grad_outputs`, to the grad of every leaf that the outputs
-// were computed from, or only of `inputs` where given. A missing or undefined grad_output stands
-// for 1, for outputs of one element.
-//   retain_graph  keep what was saved, so that backward may run again
-//   create_graph  record the computation of the gradients, so that they can be differentiated; the
-//                 graph is then kept too. A leaf's grad then holds a graph that holds the leaf:
-//                 reset it with set_grad({}) when done, or use grad(), which has no such cycle
-// Throws Error(kValue) for an output that does not require grad; Error(kShape, kType, kDevice) for
-// a gradient that does not fit.
+// depend on, or, if `inputs` is given, of those tensors only. A missing or undefined grad_output
+// means 1 and is allowed only for an output of one element.
+//   retain_graph  keeps saved tensors, so that backward can run again
+//   create_graph  records the gradient computation, so that gradients can be differentiated;
+//                 implies retain_graph. A leaf's grad then holds a graph that holds the leaf: break
+//                 the cycle with set_grad({}), or use grad(), which creates none
+// Throws Error(kValue) for an output that does not require grad, and Error(kShape, kType or
+// kDevice) for a grad_output that does not match its output.
 void backward(TensorList outputs, TensorList grad_outputs = {}, bool retain_graph = false,
               bool create_graph = false, TensorList inputs = {});
 
 struct GradOptions {
   bool retain_graph = false;
   bool create_graph = false;
-  // An input that no output depends on: an undefined gradient if true, else an Error.
+  // For an input that no output depends on: returns an undefined gradient if true, throws if false.
   bool allow_unused = false;
 };
-// The gradients of the outputs with respect to the inputs, one each; changes no tensor's grad.
+// Returns the gradients of the outputs with respect to the inputs, one per input. Changes no
+// tensor's grad.
 std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList grad_outputs = {},
                          const GradOptions& options = {});
 
-// Calls `hook` with a leaf each time its grad has been accumulated, for optimizers and
-// communication that begin before the backward has ended. Gives a number for Tensor::remove_hook.
+// Calls `hook` with a leaf each time its grad has been accumulated, so that optimizers and
+// communication can overlap with backward. Returns a handle for Tensor::remove_hook.
 int64_t register_post_accumulate_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook);
 
-// While one is alive on a thread, each node made there remembers where it was made, and a backward
-// run there throws at the first gradient that is NaN: the error names the operation of the forward
-// and prints the stack that recorded it. Slow; for finding mistakes.
+// Enables anomaly detection on this thread for the lifetime of this object: each node stores the
+// stack that created it, and backward throws at the first gradient that contains NaN, naming the
+// forward operation and printing that stack. Slow; for debugging.
 class AnomalyMode {
  public:
   explicit AnomalyMode(bool check_nan = true);
@@ -55,9 +56,10 @@ class AnomalyMode {
   bool saved_check_;
 };
 
-// While one is alive on a thread, what is saved for backward there goes through `pack`, and what it
-// gave is kept in the tensor's place until `unpack` makes the tensor again: to keep it on another
-// device, compressed, or not at all. The innermost hooks apply. `unpack` may run on other threads.
+// Installs hooks on this thread for the lifetime of this object. Each tensor saved for backward is
+// replaced by the result of `pack`; `unpack` restores it when backward needs it. This allows saved
+// tensors to be offloaded, compressed or recomputed. Only the innermost hooks apply. `unpack` may
+// run on other threads.
 class SavedTensorHooks {
  public:
   using Packed = std::shared_ptr<void>;

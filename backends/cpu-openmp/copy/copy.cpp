@@ -73,7 +73,7 @@ void copy(mt_ctx& ctx, const mt_args_copy_& args) {
   job.operands[0] = make_output(args.self, to.dtype(), to.dtype());
   job.operands[1] = make_input(args.src, to.dtype(), to.dtype());
   const sdk::TensorView views[] = {to, from};
-  job.loop.build(to.shape(), views);
+  set_loop(job.loop, to.shape(), views);
   if (same && job.loop.is_contiguous(0, to.itemsize()) &&
       job.loop.is_contiguous(1, to.itemsize())) {
     copy_bytes(ctx, to.raw(), from.raw(), n * to.itemsize());

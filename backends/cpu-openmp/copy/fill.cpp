@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cpu-openmp/common/loop.h"
 #include "backends/cpu-openmp/copy/stream.h"
-#include "backends/cpu-openmp/pointwise/loop.h"
 #include "backends/cpu-openmp/pointwise/stage.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/fill_.h"
@@ -26,8 +26,8 @@ void fill(mt_ctx& ctx, const mt_args_fill_& args) {
   load_run(value, value.data, 0, 64 / itemsize, line);
 
   Loop loop;
-  loop.build(to.shape(), {&to, 1});
-  const bool contiguous = loop.is_contiguous(0, itemsize) || n == 1;
+  set_loop(loop, to.shape(), {&to, 1});
+  const bool contiguous = loop.is_contiguous(0, itemsize);
   const bool stream = contiguous && n * itemsize >= kStreamBytes;
   char* data = to.data<char>();
   sdk::parallel_for(ctx, 0, n, kGrainBytes / itemsize, [&](int64_t begin, int64_t end) noexcept {
@@ -40,7 +40,7 @@ void fill(mt_ctx& ctx, const mt_args_fill_& args) {
       repeat(line, itemsize, end - begin, data + begin * itemsize);
       return;
     }
-    Cursor cursor(loop, 1, begin);
+    Cursor cursor(loop, begin);
     alignas(64) char tile[kTile * 8];
     const int64_t stride = loop.inner_stride(0);
     const int64_t width = std::min(loop.inner_size(), kTile);

@@ -114,20 +114,10 @@ void index_select(mt_ctx& ctx, const mt_args_index_select& args) {
   if (out.numel() == 0) return;
   // A loop over one slice; the index is a loop outside of it where slices are contiguous blocks,
   // and inside otherwise.
-  sdk::check_ndim(static_cast<size_t>(out.ndim()));
-  int64_t shape[sdk::kMaxDims], to_strides[sdk::kMaxDims], from_strides[sdk::kMaxDims];
-  size_t kept = 0;
-  for (int d = 0; d < out.ndim(); ++d) {
-    if (d == dim.number) continue;
-    shape[kept] = out.size(d);
-    to_strides[kept] = out.stride(d);
-    from_strides[kept++] = self.ndim() == 0 ? 0 : self.stride(d);
-  }
-  const sdk::StridedLoop<2> slice(std::span<const int64_t>(shape, kept),
-                                  {to_strides, from_strides});
+  const sdk::StridedLoop<2> slice = sdk::make_lines<2>({out, self}, args.dim).loop;
   const int64_t ts = slice.inner_stride(0), fs = slice.inner_stride(1);
   const int64_t run = slice.inner_size();
-  const bool blocks = (ts == 1 && fs == 1 && run >= 8) || slice.ndim() == 0;
+  const bool blocks = (ts == 1 && fs == 1 && run >= 8) || slice.numel() == 1;
   const int64_t pieces = slice.numel() / run;  // of a slice, a run each
   sdk::visit_itemsize(self.itemsize(), [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -108,7 +108,8 @@ void for_each_of_lines(int64_t n, int64_t next, int64_t length, int64_t step, F&
 template <class Op, class W, class T>
 void scatter_lines(mt_ctx& ctx, const Call& call) {
   constexpr bool kBeside = !std::is_same_v<W, T>;
-  const auto lines = make_lines<4>({call.index(), call.src(), call.self(), call.out()}, call.dim());
+  const auto lines =
+      sdk::make_lines<4>({call.index(), call.src(), call.self(), call.out()}, call.dim());
   const auto& step = lines.step;
   const std::array<int64_t, 4> next = {lines.loop.inner_stride(0), lines.loop.inner_stride(1),
                                        lines.loop.inner_stride(2), lines.loop.inner_stride(3)};
@@ -117,7 +118,7 @@ void scatter_lines(mt_ctx& ctx, const Call& call) {
   // Elements [low, high) of lines [begin, end).
   const auto run = [&](W* rows, int64_t begin, int64_t end, int64_t low, int64_t high) {
     const int64_t part = high - low;
-    lines.for_each(begin, end, [&](const std::array<int64_t, 4>& at, int64_t n) {
+    for_each_group(lines, begin, end, [&](const std::array<int64_t, 4>& at, int64_t n) {
       const int64_t* index = call.index().data<const int64_t>() + at[0];
       const T* src = call.src().data<const T>() + at[1];
       const T* self = call.self().data<const T>() + at[2] + low * step[2];

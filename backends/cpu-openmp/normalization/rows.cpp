@@ -94,7 +94,13 @@ template <class T>
 HWY_INLINE void GradientOfNorm(const NormGradient<T>& row, int64_t n,
                                const RowContext<T>& context) {
   const hn::ScalableTag<T> d;
-  const auto [g, x, mean, rstd, centered, weight, weight_sum, bias_sum, to] = row;
+  const T* const g = row.g;
+  const T* const x = row.x;
+  const T mean = row.mean, rstd = row.rstd;
+  const T* const weight = row.weight;
+  T* const weight_sum = row.weight_sum;
+  T* const bias_sum = row.bias_sum;
+  T* const to = row.to;
   const Vec<T> center = hn::Set(d, mean), scale = hn::Set(d, rstd);
   const Vec<T> one = hn::Set(d, T(1));
   Two<T> sums;
@@ -112,7 +118,7 @@ HWY_INLINE void GradientOfNorm(const NormGradient<T>& row, int64_t n,
   if (to == nullptr) return;
   const T count = static_cast<T>(n);
   const Vec<T> along = hn::Set(d, -rstd * rstd * rstd * (SumOf<T>(sums.b) / count));
-  const Vec<T> shift = hn::Set(d, centered ? -rstd * (SumOf<T>(sums.a) / count) : T(0));
+  const Vec<T> shift = hn::Set(d, row.centered ? -rstd * (SumOf<T>(sums.a) / count) : T(0));
   const T* next_g = context.next;
   const T* next_x = context.next_other;
   const bool past = context.past;

@@ -58,7 +58,7 @@ void for_each_line(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs,
   std::array<TensorView, kInputs + 1> operands;
   std::copy(inputs.begin(), inputs.end(), operands.begin());
   operands[kInputs] = out;
-  const auto lines = make_lines<kOperands>(operands, dim);
+  const auto lines = sdk::make_lines<kOperands>(operands, dim);
   const int64_t n = lines.size[0];
   if (n == 0) return;
   const bool same = std::all_of(operands.begin(), operands.end(),
@@ -93,7 +93,7 @@ void for_each_line(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs,
       ctx, lines.count(), grain, kOperands * kLinesTogether * pitch,
       [&](W* part, int64_t begin, int64_t end) {
         W* to = part + static_cast<int64_t>(kInputs) * kLinesTogether * pitch;
-        lines.for_each(begin, end, [&](const auto& at, int64_t count) {
+        for_each_group(lines, begin, end, [&](const auto& at, int64_t count) {
           std::array<Rows<const W>, kInputs> from;
           for (size_t k = 0; k < kInputs; ++k) {
             W* staged = part + static_cast<int64_t>(k) * kLinesTogether * pitch;

@@ -163,9 +163,9 @@ bool make_line(Job& job, const mt_tensor* const* tensors, const mt_tensor* shape
     if (t == nullptr) continue;
     const bool contiguous = (t->flags & MT_TENSOR_CONTIGUOUS) != 0 && same_sizes(t, shaped);
     if (!contiguous && (job.is_output(k) || numel_of(t) != 1)) return false;
-    job.loop.set_stride(k, contiguous ? job.operands[k].itemsize : 0);
+    job.loop.set_stride(k, 0, contiguous ? job.operands[k].itemsize : 0);
   }
-  job.loop.set_line(n);
+  job.loop.set_line(n, job.num_operands());
   return true;
 }
 
@@ -175,8 +175,8 @@ void make_loop(Job& job, const mt_tensor* const* tensors, const mt_tensor* shape
   for (int k = 0; k < job.num_operands(); ++k) {
     views[k] = tensors[k] != nullptr ? tensors[k] : shaped;
   }
-  job.loop.build(sdk::TensorView(shaped).shape(),
-                 std::span(views, static_cast<size_t>(job.num_operands())));
+  set_loop(job.loop, sdk::TensorView(shaped).shape(),
+           std::span(views, static_cast<size_t>(job.num_operands())));
 }
 
 // Apart from run_call, whose frame stays small.

@@ -112,6 +112,8 @@ bool run_repeated(mt_ctx& ctx, Job& job) {
   // The outer dimensions, how many rows, and a row; then what is left of each run of rows.
   int64_t shape[sdk::kMaxDims];
   int64_t strides[kMaxOperands][sdk::kMaxDims];
+  const int64_t* pointers[kMaxOperands];
+  for (int k = 0; k < count; ++k) pointers[k] = strides[k];
   const auto run = [&](int64_t rows, int64_t elements) {
     const size_t dims = static_cast<size_t>(first) + 1;
     for (int d = 0; d < first - 1; ++d) shape[d] = loop.size(d);
@@ -125,7 +127,8 @@ bool run_repeated(mt_ctx& ctx, Job& job) {
       strides[k][first - 1] = is_repeated(k) ? 0 : inner * row;
       strides[k][first] = inner;
     }
-    job.loop.build({shape, dims}, strides, count, false);
+    job.loop.collapse({shape, dims}, std::span(pointers, static_cast<size_t>(count)),
+                      sdk::Order::kRowMajor);
     const int64_t n = job.loop.numel();
     sdk::parallel_for(ctx, 0, (n + kTile - 1) / kTile, std::max<int64_t>(1, job.grain / kTile),
                       [&](int64_t begin, int64_t end) noexcept {

@@ -166,7 +166,7 @@ void run_rows(Job& job, int64_t begin, int64_t end) {
   // A line without repeated elements is what spans are made for.
   if (job.takes_rows() && (job.loop.ndim() > 1 || spans.single != 0)) scalars.rows = &spans;
   const int64_t inner = job.loop.inner_size();
-  Cursor cursor(job.loop, count, begin);
+  Cursor cursor(job.loop, begin);
   while (begin < end) {
     if (all_direct) {
       const int64_t rows = std::min(cursor.rows_left(), (end - begin) / inner);

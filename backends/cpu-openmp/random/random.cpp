@@ -49,7 +49,7 @@ void fill(mt_ctx& ctx, const TensorView& self, F&& make) {
   const auto loop = sdk::make_loop<1>(self.shape(), {self}, sdk::Order::kRowMajor);
   T* data = self.data<T>();
   const int64_t stride = loop.inner_stride(0);
-  const bool contiguous = loop.ndim() == 0 || (loop.ndim() == 1 && stride == 1);
+  const bool contiguous = loop.is_contiguous(0);
   for_each_chunk(ctx, loop.numel(), [&](int64_t first, int64_t n) {
     if (contiguous && n == kRandomChunk) return make(first, n, data + first);
     alignas(64) T values[kRandomChunk];
@@ -195,10 +195,8 @@ void native_dropout(mt_ctx& ctx, const mt_args_native_dropout& args) {
   const auto in_loop = sdk::make_loop<1>(input.shape(), {input}, order);
   const auto out_loop = sdk::make_loop<1>(input.shape(), {output ? output : input}, order);
   const auto mask_loop = sdk::make_loop<1>(input.shape(), {mask ? mask : input}, order);
-  const auto flat = [](const sdk::StridedLoop<1>& loop) {
-    return loop.ndim() == 0 || (loop.ndim() == 1 && loop.inner_stride(0) == 1);
-  };
-  const bool in_place = input.is<float>() && flat(in_loop) && flat(out_loop) && train;
+  const bool in_place =
+      input.is<float>() && in_loop.is_contiguous(0) && out_loop.is_contiguous(0) && train;
   sdk::visit_dtype(input.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     for_each_chunk(ctx, in_loop.numel(), [&](int64_t first, int64_t n) {
@@ -217,7 +215,7 @@ void native_dropout(mt_ctx& ctx, const mt_args_native_dropout& args) {
         }
         write(values, output, out_loop, first, n);
       }
-      if (mask && flat(mask_loop)) {
+      if (mask && mask_loop.is_contiguous(0)) {
         std::memcpy(mask.data<uint8_t>() + first, kept, static_cast<size_t>(n));
       } else if (mask) {
         write(kept, mask, mask_loop, first, n);

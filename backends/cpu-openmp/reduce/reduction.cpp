@@ -18,31 +18,6 @@ constexpr int64_t kShortRun = 32;
 constexpr int64_t kWide = 64;
 constexpr int64_t kJoined = 16;
 
-// Which dimensions are reduced. No list, an empty one and a 0-dim input mean all of them.
-uint64_t reduced_mask(const ReduceProgram& program, const void* args, int ndim) {
-  const auto bit = [&](int64_t dim) { return uint64_t{1} << (dim < 0 ? dim + ndim : dim); };
-  if (ndim == 0) return 0;
-  switch (program.dim_field) {
-    case MT_DIM_LIST: {
-      const auto list = sdk::field_at<mt_int_list>(args, program.dim_offset);
-      if (list.data == nullptr || list.size == 0) break;
-      uint64_t mask = 0;
-      for (int64_t i = 0; i < list.size; ++i) mask |= bit(list.data[i]);
-      return mask;
-    }
-    case MT_DIM_INT:
-      return bit(sdk::field_at<int64_t>(args, program.dim_offset));
-    case MT_DIM_OPTIONAL_INT: {
-      const auto dim = sdk::field_at<mt_optional_int>(args, program.dim_offset);
-      if (dim.present != 0) return bit(dim.value);
-      break;
-    }
-    default:
-      break;
-  }
-  return ~uint64_t{0};
-}
-
 void set_scalars(const PointwiseProgram* program, const void* args, mt_dtype compute,
                  Scalars& scalars) {
   if (program == nullptr) return;
@@ -63,36 +38,33 @@ Reduction::Reduction(const ReduceProgram& program, mt_dtype compute, const void*
     : program_(program), compute_(compute), args_(args) {
   const sdk::TensorView x(sdk::tensor_at(args, program.input));
   const int ndim = x.ndim();
-  sdk::check_ndim(static_cast<size_t>(ndim));
-  const uint64_t mask = reduced_mask(program, args, ndim);
+  const uint64_t reduced = sdk::reduced_dims(args, program.dim_field, program.dim_offset, ndim);
+  int64_t shape[sdk::kMaxDims], strides[1 + kMaxOutputs][sdk::kMaxDims];
+  const int64_t* pointers[1 + kMaxOutputs];
+  for (int k = 0; k <= program.num_outputs; ++k) pointers[k] = strides[k];
 
-  int64_t kept_shape[sdk::kMaxDims], reduced_shape[sdk::kMaxDims];
-  int64_t kept_strides[1 + kMaxOutputs][sdk::kMaxDims], reduced_strides[1][sdk::kMaxDims];
-  size_t kept = 0, reduced = 0;
-  for (int d = 0; d < ndim; ++d) {
-    if ((mask >> d & 1) != 0) {
-      reduced_shape[reduced] = x.size(d);
-      reduced_strides[0][reduced++] = x.stride(d) * x.itemsize();
+  size_t dims = static_cast<size_t>(sdk::select_dims(reduced, x.shape(), shape));
+  sdk::select_dims(reduced, x.strides(), strides[0]);
+  // The index of argmax counts in the order of the shape.
+  reduced_.collapse({shape, dims}, std::span(pointers, 1),
+                    is_arg(program.fold) ? sdk::Order::kRowMajor : sdk::Order::kMemory);
+  reduced_.scale(0, x.itemsize());
+
+  dims = static_cast<size_t>(sdk::select_dims(~reduced, x.shape(), shape));
+  sdk::select_dims(~reduced, x.strides(), strides[0]);
+  int64_t itemsizes[1 + kMaxOutputs] = {x.itemsize()};
+  for (int k = 0; k < program.num_outputs; ++k) {
+    const sdk::TensorView out = sdk::tensor_at(args, program.outputs[k].offset);
+    if (!out) {
+      std::fill_n(strides[1 + k], dims, 0);
       continue;
     }
-    kept_shape[kept] = x.size(d);
-    kept_strides[0][kept] = x.stride(d) * x.itemsize();
-    for (int k = 0; k < program.num_outputs; ++k) {
-      const mt_tensor* out = sdk::tensor_at(args, program.outputs[k].offset);
-      if (out == nullptr) {
-        kept_strides[1 + k][kept] = 0;
-        continue;
-      }
-      // With keepdim the output has the reduced dimensions too, of size 1.
-      const sdk::TensorView view(out);
-      const int at = view.ndim() == ndim ? d : static_cast<int>(kept);
-      kept_strides[1 + k][kept] = view.stride(at) * view.itemsize();
-    }
-    ++kept;
+    // With keepdim the output has the reduced dimensions too, of size 1.
+    sdk::select_dims(out.ndim() == ndim ? ~reduced : ~uint64_t{0}, out.strides(), strides[1 + k]);
+    itemsizes[1 + k] = out.itemsize();
   }
-  // The index of argmax counts in the order of the shape.
-  reduced_.build({reduced_shape, reduced}, reduced_strides, 1, !is_arg(program.fold));
-  kept_.build({kept_shape, kept}, kept_strides, 1 + program.num_outputs, true);
+  kept_.collapse({shape, dims}, std::span(pointers, 1 + static_cast<size_t>(program.num_outputs)));
+  for (int k = 0; k <= program.num_outputs; ++k) kept_.scale(k, itemsizes[k]);
 
   set_fold();
   const mt_dtype through =
@@ -194,7 +166,7 @@ void Reduction::fold_one(const States& states, int64_t j, const char* base, int6
     run(base + from * stride, stride, to - from);
     return;
   }
-  Cursor cursor(reduced_, 1, from);
+  Cursor cursor(reduced_, from);
   while (from < to) {
     const int64_t n = std::min(to - from, cursor.left());
     run(base + cursor.offset(0), reduced_.inner_stride(0), n);
@@ -246,7 +218,7 @@ void Reduction::fold_rows(const States& states, const char* base, int64_t n, int
   const int64_t itemsize = sdk::itemsize(fns_->input);
   const bool narrow = direct && row_stride == n * input_.itemsize && !is_arg(program_.fold) &&
                       (n < kWide || (n % kJoined != 0 && n * kJoined <= kMaxStates));
-  Cursor cursor(reduced_, 1, from);
+  Cursor cursor(reduced_, from);
   while (from < to) {
     int64_t rows = std::min(to - from, cursor.left());
     const char* x = base + cursor.offset(0);
@@ -277,7 +249,7 @@ void Reduction::fold_rows(const States& states, const char* base, int64_t n, int
 void Reduction::fold(const States& states, int64_t begin, int64_t n, int64_t from, int64_t to) {
   if (!each_ || from >= to) fns_->reset(states, n);
   if (from >= to) return;
-  Cursor cursor(kept_, 1, begin);
+  Cursor cursor(kept_, 0, 1, begin);
   if (across_) {
     fold_rows(states, input_.data + cursor.offset(0), n, from, to);
     return;
@@ -297,7 +269,7 @@ void Reduction::fold(const States& states, int64_t begin, int64_t n, int64_t fro
 
 void Reduction::store_output(int index, const void* tile, int64_t begin, int64_t n) {
   const Operand& output = outputs_[index];
-  Cursor cursor(kept_, 2 + index, begin);
+  Cursor cursor(kept_, 1 + index, 2 + index, begin);
   const char* from = static_cast<const char*>(tile);
   for (int64_t i = 0; i < n;) {
     const int64_t run = std::min(n - i, cursor.left());

@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "backends/cpu-openmp/pointwise/loop.h"
+#include "backends/cpu-openmp/common/loop.h"
 #include "backends/cpu-openmp/pointwise/stage.h"
 #include "backends/cpu-openmp/reduce/fold.h"
 

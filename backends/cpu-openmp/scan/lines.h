@@ -14,55 +14,16 @@ namespace mytorch::cpu {
 // How many lines are staged together: those that are neighbours in memory share cache lines.
 inline constexpr int64_t kLinesTogether = 16;
 
-// The lines along `dim` of operands that agree in every other dimension. A 0-dim operand is a line
-// of one element.
-template <int N>
-struct Lines {
-  sdk::StridedLoop<N> loop;     // over the lines
-  std::array<int64_t, N> step;  // between neighbours of a line
-  std::array<int64_t, N> size;  // of a line
-
-  int64_t count() const { return loop.numel(); }
-
-  // Calls f(offsets, n) for lines [begin, end), n of them at once: line i of operand k begins at
-  // offsets[k] + i * loop.inner_stride(k).
-  template <class F>
-  void for_each(int64_t begin, int64_t end, F&& f) const {
-    loop.for_each_run(begin, end, [&](std::array<int64_t, N> at, int64_t n) {
-      for (int64_t i = 0; i < n; i += kLinesTogether) {
-        f(static_cast<const std::array<int64_t, N>&>(at), std::min(kLinesTogether, n - i));
-        for (int k = 0; k < N; ++k) at[k] += kLinesTogether * loop.inner_stride(k);
-      }
-    });
-  }
-};
-
-template <int N>
-Lines<N> make_lines(const std::array<sdk::TensorView, N>& operands, int64_t dim) {
-  const int ndim = operands[0].ndim();
-  sdk::check_ndim(static_cast<size_t>(ndim));
-  std::array<int64_t, N> step{};
-  std::array<int64_t, N> size;
-  size.fill(1);
-  int64_t shape[sdk::kMaxDims];
-  int64_t strides[N][sdk::kMaxDims];
-  std::array<const int64_t*, N> pointers;
-  for (int k = 0; k < N; ++k) pointers[static_cast<size_t>(k)] = strides[k];
-  size_t kept = 0;
-  const int along = static_cast<int>(dim < 0 ? dim + ndim : dim);
-  for (int d = 0; d < ndim; ++d) {
-    for (int k = 0; k < N; ++k) {
-      const sdk::TensorView& operand = operands[static_cast<size_t>(k)];
-      if (d == along) {
-        step[static_cast<size_t>(k)] = operand.stride(d);
-        size[static_cast<size_t>(k)] = operand.size(d);
-      } else {
-        strides[k][kept] = operand.stride(d);
-      }
+// Calls f(offsets, n) for lines [begin, end), n of them at once: line i of operand k begins at
+// offsets[k] + i * lines.loop.inner_stride(k).
+template <int N, class F>
+void for_each_group(const sdk::Lines<N>& lines, int64_t begin, int64_t end, F&& f) {
+  lines.loop.for_each_run(begin, end, [&](std::array<int64_t, N> at, int64_t n) {
+    for (int64_t i = 0; i < n; i += kLinesTogether) {
+      f(static_cast<const std::array<int64_t, N>&>(at), std::min(kLinesTogether, n - i));
+      for (int k = 0; k < N; ++k) at[k] += kLinesTogether * lines.loop.inner_stride(k);
     }
-    if (d != along) shape[kept++] = operands[0].size(d);
-  }
-  return {sdk::StridedLoop<N>(std::span<const int64_t>(shape, kept), pointers), step, size};
+  });
 }
 
 // Lines into rows of `to`, `pitch` apart. `next` lies between lines.

@@ -35,13 +35,13 @@ void scan_lines(const T* in, int64_t in_step, int64_t in_next, T* out, int64_t o
 // In place where the operands are one tensor.
 template <class T>
 void scan(mt_ctx& ctx, const TensorView& from, const TensorView& to, int64_t dim) {
-  const auto lines = make_lines<2>({to, from}, dim);
+  const auto lines = sdk::make_lines<2>({to, from}, dim);
   const int64_t size = lines.size[0];
   const int64_t out_step = lines.step[0], in_step = lines.step[1];
   const int64_t out_next = lines.loop.inner_stride(0), in_next = lines.loop.inner_stride(1);
   const int64_t grain = 1 + 16384 / std::max<int64_t>(size, 1);
   sdk::parallel_for(ctx, 0, lines.count(), grain, [&](int64_t begin, int64_t end) noexcept {
-    lines.for_each(begin, end, [&](const std::array<int64_t, 2>& at, int64_t n) {
+    for_each_group(lines, begin, end, [&](const std::array<int64_t, 2>& at, int64_t n) {
       T* out = to.data<T>() + at[0];
       const T* in = from.data<const T>() + at[1];
       int64_t i = 0;

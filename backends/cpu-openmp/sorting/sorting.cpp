@@ -148,7 +148,7 @@ void order_lines(mt_ctx& ctx, const Request& request) {
   const TensorView& self = request.self;
   const TensorView values = request.values ? request.values : request.indices;
   const TensorView indices = request.indices ? request.indices : request.values;
-  const auto lines = make_lines<3>({self, values, indices}, request.dim);
+  const auto lines = sdk::make_lines<3>({self, values, indices}, request.dim);
   const int64_t n = lines.size[0];
   const int64_t keep = request.keep;
   if (n == 0 || keep == 0) return;
@@ -162,7 +162,7 @@ void order_lines(mt_ctx& ctx, const Request& request) {
   parallel_with_scratch<P>(
       ctx, lines.count(), grain, 3 * n, [&](P* items, int64_t begin, int64_t end) {
         T* const line = reinterpret_cast<T*>(items + n);
-        lines.for_each(begin, end, [&](const std::array<int64_t, 3>& at, int64_t count) {
+        for_each_group(lines, begin, end, [&](const std::array<int64_t, 3>& at, int64_t count) {
           for (int64_t i = 0; i < count; ++i) {
             const T* from = in + at[0] + i * next_in;
             const P* sorted = items;

@@ -58,8 +58,7 @@ void copy(mt_ctx& ctx, const mt_tensor* to_tensor, const mt_tensor* from_tensor)
     return;
   }
   const CopyLoop loop = sdk::make_loop<2>(to.shape(), {to, from});
-  const bool contiguous =
-      loop.ndim() == 0 || (loop.ndim() == 1 && loop.stride(0, 0) == 1 && loop.stride(1, 0) == 1);
+  const bool contiguous = loop.is_contiguous(0) && loop.is_contiguous(1);
   const int64_t itemsize = to.itemsize();
   if (contiguous && same) {
     if (to.raw() == from.raw()) return;

@@ -63,7 +63,7 @@ void fill(mt_ctx& ctx, const mt_tensor* tensor, const void* value) {
     std::memcpy(&bits, value, sizeof(T));
     T* data = to.data<T>();
     const int64_t n = loop.numel();
-    if (loop.ndim() == 0 || (loop.ndim() == 1 && loop.stride(0, 0) == 1)) {
+    if (loop.is_contiguous(0)) {
       const auto over = reinterpret_cast<uintptr_t>(data) % 16;
       const int64_t head = std::min<int64_t>(n, (16 - over) % 16 / sizeof(T));
       const int64_t share = int64_t{kThreads} * kPerThread * kPack<T>;

@@ -30,7 +30,7 @@ struct Strided {
           MT_ERROR_UNSUPPORTED,
           "strides of more than " + std::to_string(kStridedDims) + " dimensions that do not join");
     }
-    ndim = loop.ndim();
+    ndim = numel == 1 ? 0 : loop.ndim();
     for (int d = 0; d < ndim; ++d) {
       size[d] = loop.shape()[static_cast<size_t>(ndim - 1 - d)];
       for (int k = 0; k < N; ++k) stride[d][k] = loop.stride(k, ndim - 1 - d);

@@ -10,10 +10,10 @@
 
 #include "backends/cuda/programs/compile.h"
 #include "backends/cuda/programs/compiler.h"
-#include "backends/cuda/programs/kernel.h"
 #include "backends/cuda/programs/kernels.h"
 #include "backends/cuda/programs/loop.h"
 #include "backends/cuda/programs/program.h"
+#include "backends/cuda/programs/program_kernel.h"
 #include "backends/cuda/reduce/counters.h"
 #include "backends/cuda/reduce/text.h"
 #include "backends/cuda/registry.h"

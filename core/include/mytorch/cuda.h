@@ -1,4 +1,4 @@
-// NVIDIA GPUs by number, for who has no other devices.
+// Shorthands for NVIDIA GPUs, addressed by index.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Where a tensor lives.
+// The device that holds a tensor.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,22 @@
 
 namespace mytorch {
 
-// A device type is DLPack's code, or one allocated at run time for a backend's own kind of device.
+// `type` is a DLPack device type, or one that the host allocated for a backend's own kind of
+// device.
 struct Device {
   int32_t type = MT_DEVICE_CPU;
   int32_t index = 0;
 
   constexpr Device() = default;
   constexpr Device(int32_t type, int32_t index) : type(type), index(index) {}
-  // "cpu", "cuda", "cuda:1", or any name that a loaded backend brought; throws Error(kDevice).
+  // Parses "cpu", "cuda", "cuda:1", or the name of any device that a loaded backend provides.
+  // Throws Error(kDevice) for an unknown name.
   Device(const char* name);  // NOLINT: implicit, so that `x.to("cuda")` reads well
   Device(const std::string& name) : Device(name.c_str()) {}  // NOLINT
 
   bool is_cpu() const { return type == MT_DEVICE_CPU; }
   bool operator==(const Device&) const = default;
-  std::string str() const;  // "cpu", "cuda:0"
+  std::string str() const;  // for example "cpu" or "cuda:0"
 };
 
 inline constexpr Device kCPU{MT_DEVICE_CPU, 0};

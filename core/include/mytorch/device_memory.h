@@ -1,4 +1,4 @@
-// What a device's allocator holds, and memory of the host that devices copy from without a detour.
+// Statistics of device allocators, and pinned host memory.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,20 @@
 
 namespace mytorch {
 
-// Bytes. A device that does not tell gives Error(kUnsupported), as the CPU does.
+// Byte counts and counters of a device's allocator.
 struct MemoryStats {
-  uint64_t allocated = 0;  // handed out to tensors and kernels, as the allocator rounds them
+  uint64_t allocated = 0;  // given to tensors and kernels, including the allocator's rounding
   uint64_t allocated_peak = 0;
-  uint64_t reserved = 0;  // taken from the driver; what is not allocated is kept for reuse
+  uint64_t reserved = 0;  // obtained from the driver; the unallocated part is cached for reuse
   uint64_t reserved_peak = 0;
-  uint64_t largest_free = 0;  // the largest free block
-  uint64_t blocks = 0;        // handed out
-  uint64_t segments = 0;      // held
-  // How often a request found memory only after free segments were given back, and not even then.
+  uint64_t largest_free = 0;  // size of the largest free block
+  uint64_t blocks = 0;        // number of allocated blocks
+  uint64_t segments = 0;      // number of segments obtained from the driver
+  // Allocations that succeeded only after cached segments were returned to the driver, and those
+  // that failed even then.
   uint64_t retries = 0;
   uint64_t failures = 0;
-  // The part of the free memory that the largest request could not have, from 0 to 1.
+  // The fraction of free memory outside the largest free block, from 0 to 1.
   double fragmentation() const {
     const uint64_t free = reserved - allocated;
     return free == 0 ? 0 : 1 - static_cast<double>(largest_free) / static_cast<double>(free);
@@ -29,24 +30,27 @@ struct MemoryStats {
 };
 MemoryStats memory_stats(Device device = Device("cuda"));
 
-// The same for people, by streams and graphs.
+// Returns the same statistics as text, broken down by stream and graph. These four functions throw
+// Error(kUnsupported) for a device that keeps no statistics, such as the CPU.
 std::string memory_summary(Device device = Device("cuda"));
 
-// Gives back to the driver what is free.
+// Returns cached, unallocated memory to the driver.
 void empty_cache(Device device = Device("cuda"));
-// The peaks begin again, at what is there.
+// Resets the peaks to the current values.
 void reset_peak_memory(Device device = Device("cuda"));
 
-// Waits for what this thread has queued on the device; throws what went wrong there.
+// Waits until all work that this thread queued on the device has finished. Throws the error of work
+// that failed.
 void synchronize(Device device = Device("cuda"));
 
-// A tensor of the host in pinned memory: copies between it and a device of that kind with
-// `non_blocking` return at once. A copy to the device may be followed by the end of the tensor,
-// whose memory is used again only when the copy is done, but not by a change of its values; one
-// from the device has to be waited for before it is read. Throws Error(kUnsupported) where the
-// device knows no such memory.
+// Returns an uninitialized CPU tensor of shape `sizes` in pinned memory: copies between it and
+// devices of the given kind return immediately if called with `non_blocking`.
+//
+// During a copy to the device, the tensor may be destroyed, since its memory is reused only after
+// the copy, but its values must not change. After a copy from the device, synchronize before
+// reading it. Throws Error(kUnsupported) if the device has no pinned memory.
 Tensor empty_pinned(IntList sizes, ScalarType dtype = kFloat32, Device device = Device("cuda"));
-// The same with the values of a tensor, from whatever device.
+// Returns a copy of a tensor, from any device, in pinned memory.
 Tensor pin_memory(const Tensor& tensor, Device device = Device("cuda"));
 
 }  // namespace mytorch

@@ -33,7 +33,7 @@ inline constexpr ScalarType kBFloat16 = ScalarType::kBFloat16;
 inline constexpr ScalarType kFloat32 = ScalarType::kFloat32;
 inline constexpr ScalarType kFloat64 = ScalarType::kFloat64;
 
-// Storage types of the two 16-bit floats: bits only; arithmetic happens in float.
+// Storage types of the two 16-bit floats. They hold bits only; convert to float for arithmetic.
 struct Half {
   uint16_t bits = 0;
   Half() = default;
@@ -48,7 +48,7 @@ struct BFloat16 {
 };
 
 namespace detail {
-// Rows of the table below, in the order of ScalarType.
+// The rows of the table below, in the order of ScalarType.
 struct DtypeRow {
   mt_dtype abi;
   const char* name;
@@ -66,7 +66,7 @@ constexpr mt_dtype to_abi(ScalarType type) { return detail::kDtypes[static_cast<
 constexpr const char* dtype_name(ScalarType type) {
   return detail::kDtypes[static_cast<int>(type)].name;
 }
-// Bytes of one element.
+// Returns the size of one element in bytes.
 constexpr int64_t element_size(ScalarType type) { return to_abi(type).bits / 8; }
 constexpr bool is_floating_point(ScalarType type) { return type >= ScalarType::kFloat16; }
 constexpr bool is_integral(ScalarType type, bool include_bool = false) {
@@ -74,22 +74,23 @@ constexpr bool is_integral(ScalarType type, bool include_bool = false) {
 }
 
 constexpr bool same_dtype(mt_dtype a, mt_dtype b) { return a.code == b.code && a.bits == b.bits; }
-// The ScalarType of a dtype that crossed the C contract; throws Error(kType) for an unknown one.
+// Converts a dtype of the C contract. Throws Error(kType) for an unknown one.
 ScalarType from_abi(mt_dtype dtype);
-// "float32" -> kFloat32; throws Error(kType).
+// Parses a name such as "float32". Throws Error(kType) for an unknown one.
 ScalarType dtype_from_name(const char* name);
 
-// The type of `a op b` for two tensors of at least one dimension: ATen's promotion table.
+// Returns the result type of `a op b` for two tensors of at least one dimension, by ATen's
+// promotion table.
 ScalarType promote_types(ScalarType a, ScalarType b);
 
-// Whether a value of `from` may be stored into `to` by out= and in-place forms: never float into
-// integer, never a number into bool.
+// Returns whether out= and in-place forms may store a value of type `from` in a tensor of type
+// `to`. A float is never stored as an integer, nor a number as a bool.
 constexpr bool can_cast(ScalarType from, ScalarType to) {
   if (is_floating_point(from) && !is_floating_point(to)) return false;
   return !(from != ScalarType::kBool && to == ScalarType::kBool);
 }
 
-// The ScalarType of a C++ type.
+// Returns the ScalarType of a C++ type.
 template <class T>
 constexpr ScalarType scalar_type_of() {
   if constexpr (std::is_same_v<T, bool>)

@@ -1,4 +1,4 @@
-// The one exception type of mytorch.
+// The exception type of mytorch.
 #pragma once
 
 #include <exception>
@@ -7,7 +7,7 @@
 
 namespace mytorch {
 
-// The values are the status codes of the C contract (mytorch/abi.h).
+// The values equal the status codes of the C contract (mytorch/abi.h).
 enum class ErrorCode : int {
   kShape = 2,
   kType = 3,
@@ -19,9 +19,9 @@ enum class ErrorCode : int {
   kInternal = 9,
 };
 
-// Thrown for every failure. The message begins with the operator or the part that failed, says what
-// is wrong with the values it met, and how to mend it: `[matmul] shapes (2, 3) and (4, 5): inner
-// dimensions 3 and 4 differ`. Unless the message says otherwise, nothing was changed.
+// Thrown for every failure. The message begins with the operator or component that failed, states
+// the problem with the offending values, and says how to fix it: `[matmul] shapes (2, 3) and (4,
+// 5): inner dimensions 3 and 4 differ`. Unless the message says otherwise, nothing was changed.
 class Error : public std::exception {
  public:
   Error(ErrorCode code, std::string message) : code_(code), message_(std::move(message)) {}

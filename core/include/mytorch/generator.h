@@ -1,4 +1,4 @@
-// Sources of random numbers.
+// Random number generators.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,21 @@
 
 namespace mytorch {
 
-// A counter-based generator: a seed, and the number of the next call. Each random operator takes
-// one call number, and every element of its result is a function of (seed, call, index) alone
-// (Philox 4x32-10, Salmon et al., SC 2011), so results do not depend on threads, vector width or
-// backend. Copies share the state. Thread-safe.
+// A counter-based generator: a seed and the number of the next call. Each random operator takes one
+// call number, and every element of its result is a function of (seed, call, index) alone (Philox
+// 4x32-10, Salmon et al., SC 2011), so results do not depend on the number of threads, the vector
+// width or the backend. Copies share state. Thread-safe.
 class Generator {
  public:
   explicit Generator(uint64_t seed);
   uint64_t seed() const;
-  void set_seed(uint64_t seed);  // and starts again at call 0
-  // The state is (seed, next call), for checkpoints.
+  void set_seed(uint64_t seed);  // also resets the call number to 0
+  // The state is (seed, call), where `call` is the next call number; save both in checkpoints.
   uint64_t call() const;
   void set_call(uint64_t call);
-  // Takes the next call number.
+  // Returns the next call number and advances the state.
   mt_random next() const;
-  // Takes so many; gives the first.
+  // Advances the state by `calls` call numbers and returns the first.
   uint64_t take(uint64_t calls) const;
   bool shares_state(const Generator& other) const { return state_ == other.state_; }
 
@@ -31,7 +31,8 @@ class Generator {
   std::shared_ptr<State> state_;
 };
 
-// The generator used where none is given. Seeded with 0 unless manual_seed was called.
+// Returns the generator used by operators that are given none. Its seed is 0 until manual_seed is
+// called.
 Generator& default_generator();
 void manual_seed(uint64_t seed);
 

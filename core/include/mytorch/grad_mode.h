@@ -1,4 +1,4 @@
-// Whether operations are recorded for differentiation, per thread.
+// Per-thread switches for recording operations for differentiation.
 #pragma once
 
 namespace mytorch {
@@ -6,7 +6,7 @@ namespace mytorch {
 bool grad_enabled();
 void set_grad_enabled(bool enabled);
 
-// No gradients are recorded in its scope.
+// Disables gradient recording in its scope.
 class NoGradGuard {
  public:
   NoGradGuard() : saved_(grad_enabled()) { set_grad_enabled(false); }
@@ -18,7 +18,7 @@ class NoGradGuard {
   bool saved_;
 };
 
-// Gradients are recorded in its scope, also inside a NoGradGuard.
+// Enables gradient recording in its scope, even inside a NoGradGuard.
 class EnableGradGuard {
  public:
   EnableGradGuard() : saved_(grad_enabled()) { set_grad_enabled(true); }
@@ -30,8 +30,9 @@ class EnableGradGuard {
   bool saved_;
 };
 
-// No gradients, and tensors made in its scope can never take part in differentiation: their views
-// are not tracked and their writes not counted, which is cheaper still.
+// Disables gradient recording in its scope. In addition, tensors created in the scope can never
+// take part in differentiation: their views are not tracked and their writes are not counted, which
+// makes operations cheaper than under NoGradGuard.
 class InferenceMode {
  public:
   InferenceMode();

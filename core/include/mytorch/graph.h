@@ -1,4 +1,4 @@
-// A sequence of operators on a device, recorded once and then queued as one piece.
+// Captures a sequence of operators on a device, to be replayed with one call.
 #pragma once
 
 #include <functional>
@@ -8,9 +8,9 @@
 
 namespace mytorch {
 
-// Calling an operator on a GPU costs the host several microseconds, which is more than small
-// kernels take. A graph is queued by one call, whatever is in it: a whole training step, with
-// backward and the optimizer's step.
+// Launching an operator on a GPU costs the host several microseconds, more than a small kernel
+// runs. A graph is launched with one call, however many operators it contains: up to a whole
+// training step, including backward and the optimizer's step.
 //
 //   Graph graph("cuda");
 //   graph.record([&] {
@@ -25,36 +25,36 @@ namespace mytorch {
 //     graph.replay();  // reads x and y as they are now
 //   }
 //
-// What a replay does is what the recorded calls did, on the same tensors: those that the function
-// used and those that it made, which keep their memory while the graph lives. Numbers that the host
-// passed to operators are as they were, with these exceptions:
+// A replay repeats the recorded calls on the same tensors: those that the function used and those
+// that it created, whose memory the graph keeps alive. Numbers passed from the host keep the values
+// they had during capture, with these exceptions:
 //
-//  * Random operators draw new numbers in each replay, those that the same calls would have drawn
-//    at this place of the program. A generator's seed may not change between.
-//  * Learning rates and the steps of nn::optim's optimizers are read from the device, where
-//    set_lr and the replays change them. State that an optimizer makes in its first step is made
-//    once.
+//  * Random operators draw new numbers in each replay: the numbers that the same calls would have
+//    drawn at this point of the program. A generator's seed must not change between replays.
+//  * Learning rates and step counts of the optimizers in nn::optim are read from the device, where
+//    set_lr and the replays update them. State that an optimizer creates in its first step is
+//    created once.
 //
-// While recording nothing runs, so that the host cannot wait for a result: item(), nonzero, copies
-// to the host and, except from pinned memory with non_blocking, from it are an Error(kUnsupported)
-// that names the operator. Host code of the function runs once, when it is recorded. Replays count
-// as no write: version() of the tensors that they change stays.
+// During capture nothing runs, so the host cannot wait for a result: item(), nonzero, copies to the
+// host, and copies from the host (unless from pinned memory with non_blocking) throw
+// Error(kUnsupported) naming the operator. Host code in the function runs once, during capture. A
+// replay does not change the version() of the tensors it writes.
 class Graph {
  public:
-  // Throws Error(kDevice) for a device that is not there.
+  // Throws Error(kDevice) if the device does not exist.
   explicit Graph(Device device = Device("cuda"));
-  // The graph's memory is given back. Tensors that were made while it was recorded keep theirs.
+  // Releases the graph's memory. Tensors created during capture keep theirs.
   ~Graph();
   Graph(Graph&&) noexcept;
   Graph& operator=(Graph&&) noexcept;
 
-  // Calls `function` once, on this thread, and keeps what it queues on the device. In place of what
-  // was recorded before. Throws Error(kUnsupported) where the device records no graphs, and
-  // whatever `function` throws; there is no graph then.
+  // Calls `function` once, on this thread, and captures the work that it queues on the device,
+  // replacing any earlier capture. Throws Error(kUnsupported) if the device does not support
+  // graphs, and rethrows any exception of `function`; the graph is empty afterwards.
   void record(const std::function<void()>& function);
 
-  // Queues what was recorded on the stream that this thread uses on the device, behind what it
-  // queued before. Throws Error(kValue) where nothing was recorded.
+  // Queues the captured work on this thread's stream of the device, after all work queued before.
+  // Throws Error(kValue) if the graph is empty.
   void replay();
 
   bool recorded() const;
@@ -64,10 +64,11 @@ class Graph {
   std::unique_ptr<Impl> impl_;
 };
 
-// Calls `function`; what it queues on `device` runs at once and is waited for, also while the
-// thread is recording a graph: for what must not be repeated in each replay.
+// Calls `function` outside any capture: work that it queues on `device` runs immediately and has
+// finished on return, even while this thread captures a graph. Use it for work that replays must
+// not repeat.
 void unrecorded(Device device, const std::function<void()>& function);
-// Whether what this thread queues on the device is being recorded.
+// Returns whether this thread is capturing its work on the device.
 bool is_recorded(Device device);
 
 }  // namespace mytorch

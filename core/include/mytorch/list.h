@@ -1,4 +1,5 @@
-// Non-owning arguments: lists and text. They live as long as the full expression that made them.
+// Non-owning argument types for lists and text. They are valid only until the end of the full
+// expression that creates them.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,8 @@
 
 namespace mytorch {
 
-// A list of integers: sizes, strides, dimensions. One integer is a list of one. Two words, so that
-// calls pass it in registers.
+// A list of integers: sizes, strides or dimensions. A single integer converts to a list of one. Two
+// words, so that calls pass it in registers.
 class IntList {
  public:
   constexpr IntList() : data_(nullptr), size_(0), kind_(kMany) {}
@@ -50,7 +51,7 @@ class IntList {
   Kind kind_;
 };
 
-// `int[]?`: absent, or a list.
+// An `int[]?` argument: a list or absent.
 class OptionalIntList {
  public:
   constexpr OptionalIntList() { list_.kind_ = IntList::kAbsent; }
@@ -69,8 +70,8 @@ class OptionalIntList {
   IntList list_;
 };
 
-// Text as an argument. Made from what reads as text and from nothing else: were it a plain
-// string_view, the 0 in conv2d(x, w, b, 1, 0) could be a null `const char*`.
+// A text argument. Constructible only from text: a plain string_view would accept the 0 in
+// conv2d(x, w, b, 1, 0) as a null `const char*`.
 class Str : public std::string_view {
  public:
   template <class T>

@@ -1,4 +1,4 @@
-// One number with its category (bool, integer, float).
+// A number together with its category: bool, integer or float.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,12 @@ class Scalar {
   constexpr double to_double() const {
     return is_float() ? abi_.v.d : static_cast<double>(abi_.v.i);
   }
-  // A float is truncated, as a cast would.
+  // Truncates a float, as a cast does.
   constexpr int64_t to_int() const {
     return is_float() ? static_cast<int64_t>(abi_.v.d) : abi_.v.i;
   }
   constexpr bool to_bool() const { return is_float() ? abi_.v.d != 0 : abi_.v.i != 0; }
-  // The type that this number has in promotion: bool, int64 or the default float (float32).
+  // Returns the type of this number in promotion: bool, int64 or the default float type (float32).
   constexpr ScalarType type() const { return is_float() ? kFloat32 : is_int() ? kInt64 : kBool; }
   constexpr const mt_scalar& abi() const { return abi_; }
   constexpr bool operator==(const Scalar& other) const {

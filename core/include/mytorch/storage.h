@@ -1,4 +1,4 @@
-// Memory that tensors share.
+// Memory shared by tensors.
 #pragma once
 
 #include <atomic>
@@ -9,23 +9,24 @@
 
 namespace mytorch {
 
-// One block of device memory, counted. Its address never changes. Made by allocate_storage (memory
-// of the framework) or wrap_storage (the caller's).
+// A reference-counted block of device memory. Its address never changes. Created by
+// allocate_storage (memory owned by the framework) or wrap_storage (memory owned by the caller).
 struct alignas(16) Storage {
-  mt_storage abi{};  // id, version, flags: what kernels may know
+  mt_storage abi{};  // id, version and flags, visible to kernels
   std::atomic<uint32_t> refs{1};
-  uint16_t size_class = 0;  // of the pool it came from
+  uint16_t size_class = 0;  // in the pool that it came from
   uint16_t device_slot = 0;
   Device device;
   void* data = nullptr;
   uint64_t bytes = 0;
-  // Gives everything back, this header included. Called once, when the last reference goes.
+  // Releases the memory and this header. Called once, when the last reference is released.
   void (*destroy)(Storage*) = nullptr;
 };
 
-// Uninitialized memory, 64-byte aligned; throws Error(kOutOfMemory).
+// Returns uninitialized memory, aligned to 64 bytes. Throws Error(kOutOfMemory).
 Storage* allocate_storage(Device device, int device_slot, uint64_t bytes);
-// The caller's memory: `release(context)` is called when the last tensor that shares it goes.
+// Wraps the caller's memory. Calls `release(context)` when the last tensor that shares it is
+// destroyed.
 Storage* wrap_storage(Device device, void* data, uint64_t bytes, void (*release)(void*),
                       void* context);
 
@@ -34,8 +35,8 @@ template <class T>
 inline void retain(T* object) {
   object->refs.fetch_add(1, std::memory_order_relaxed);
 }
-// True when the caller held the last reference. Nobody else can add one then (there are no weak
-// references), so a count of one needs no atomic read-modify-write.
+// Returns true if the caller held the last reference. No other thread can then add one (there are
+// no weak references), so a count of one needs no atomic read-modify-write.
 template <class T>
 inline bool release_last(T* object) {
   if (object->refs.load(std::memory_order_acquire) == 1) return true;

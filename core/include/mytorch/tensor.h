@@ -1,4 +1,4 @@
-// The tensor: a counted reference to an n-dimensional array on a device.
+// The tensor: a reference-counted n-dimensional array on a device.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ namespace mytorch {
 
 class Tensor;
 
-// An argument that is a Tensor or a number. Numbers take part in promotion by category only, and
-// are passed to kernels as 0-dim operands in the caller's frame, so they cost no allocation. Refers
-// to the tensor it was made from; absent by default.
+// An argument that is a Tensor, a number, or absent (the default). A number takes part in promotion
+// by category only, and is passed to kernels as a 0-dim operand on the caller's stack, so it costs
+// no allocation. An Operand does not own the tensor that it refers to.
 class Operand {
  public:
   constexpr Operand() noexcept = default;
@@ -47,11 +47,11 @@ class Operand {
   mt_scalar scalar_{};  // MT_SCALAR_NONE beside a tensor
 };
 
-// Copies share the array. A default-made Tensor is undefined: it stands for "absent" as an
-// argument, and everything but defined() and assignment is an error on it.
+// A reference to an array; copies share the array. A default-constructed Tensor is undefined: as an
+// argument it means "absent", and any use other than defined() and assignment throws Error(kValue).
 //
-// The operators of ops.yaml are free functions, mytorch/ops/NAME.h each; those that read well as
-// methods are declared below too. `x.method()` is the same operator as `method(x)`.
+// Every operator of ops.yaml is a free function with a header of its own, mytorch/ops/NAME.h. Some
+// are also declared below as methods; `x.method()` is the same as `method(x)`.
 class Tensor {
  public:
   Tensor() noexcept : impl_(nullptr) {}
@@ -70,7 +70,7 @@ class Tensor {
   }
   ~Tensor() { release(impl_); }
 
-  // Takes over one reference.
+  // Takes over one reference to `impl`.
   static Tensor adopt(TensorImpl* impl) {
     Tensor tensor;
     tensor.impl_ = impl;
@@ -86,11 +86,12 @@ class Tensor {
   TensorImpl* operator->() const = delete;
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
 
-  // -- shape, type, place --
+  // -- shape, type and device --
   int64_t dim() const { return checked()->abi.dl.ndim; }
   IntList sizes() const { return checked()->sizes(); }
   IntList strides() const { return checked()->strides(); }  // in elements
-  int64_t size(int64_t dim) const;  // negative counts from the end; throws Error(kShape)
+  // Negative dimensions count from the end. Throws Error(kShape) if out of range.
+  int64_t size(int64_t dim) const;
   int64_t stride(int64_t dim) const;
   int64_t numel() const { return checked()->numel; }
   ScalarType dtype() const { return checked()->dtype; }
@@ -100,14 +101,14 @@ class Tensor {
   bool is_floating_point() const { return mytorch::is_floating_point(dtype()); }
   int64_t storage_offset() const { return checked()->offset(); }
   int64_t element_size() const { return mytorch::element_size(dtype()); }
-  // How often the memory was written through operators; shared by all views.
+  // Returns how many times operators have written the memory; shared by all views.
   uint64_t version() const { return checked()->storage->abi.version; }
-  std::string str() const;  // values and type, as `operator<<` prints
+  std::string str() const;  // values and type, as printed by `operator<<`
 
   // -- memory --
-  // The first element, of a tensor whose type is T; strides apply. A pointer through which the
-  // caller may write marks the storage escaped: from then on nothing cached about its contents is
-  // trusted.
+  // Returns a pointer to the first element; strides apply. Throws Error(kType) if T does not match
+  // dtype(). The mutable form marks the storage as escaped: writes can no longer be counted, so
+  // nothing derived from its contents is cached from then on.
   template <class T>
   const T* const_data() const {
     return static_cast<const T*>(const_data_checked(scalar_type_of<T>()));
@@ -118,7 +119,7 @@ class Tensor {
   }
   const void* raw_data() const { return checked()->abi.dl.data; }
   void* raw_mutable_data() const;
-  // The value of a one-element tensor.
+  // Returns the value of a one-element tensor. Throws Error(kShape) for other tensors.
   Scalar item() const;
   template <class T>
   T item() const {
@@ -132,27 +133,29 @@ class Tensor {
 
   // -- differentiation (the autograd library must be linked) --
   bool requires_grad() const { return (mytorch::layer_flags(checked()) & kLayerAutograd) != 0; }
-  // On a leaf of floating type; throws otherwise. Returns itself.
+  // Makes a floating-point leaf require gradients, or not; throws Error otherwise. Returns this
+  // tensor.
   const Tensor& requires_grad_(bool requires_grad = true) const;
   bool is_leaf() const;
-  // The accumulated gradient; undefined before the first backward().
+  // Returns the accumulated gradient; undefined before the first backward().
   Tensor grad() const;
   void set_grad(const Tensor& grad) const;
-  // Keeps the gradient of a tensor that is not a leaf.
+  // Keeps the gradient of a non-leaf tensor in grad().
   void retain_grad() const;
-  // Accumulates d(this)/d(leaf) into the leaves' grad. `gradient` may be absent for one element.
+  // Accumulates d(this)/d(leaf) into the grad of each leaf. `gradient` has the shape of this
+  // tensor, and may be omitted if this tensor has one element.
   void backward(const Tensor& gradient = {}, bool retain_graph = false,
                 bool create_graph = false) const;
-  // Calls `hook` with this tensor's gradient each time it is computed; what it returns, if defined,
-  // replaces the gradient. Gives a number for remove_hook.
+  // Calls `hook` with this tensor's gradient each time it is computed; a defined return value
+  // replaces the gradient. Returns a handle for remove_hook.
   int64_t register_hook(std::function<Tensor(const Tensor&)> hook) const;
   void remove_hook(int64_t hook) const;
-  // The name of the operation that made it ("AddBackward"), or "".
+  // Returns the name of the operation that produced this tensor, such as "AddBackward", or "".
   std::string grad_fn() const;
-  // Shares memory, takes no part in differentiation.
+  // Returns a tensor that shares this memory but takes no part in differentiation.
   Tensor detach() const;
 
-  // -- indexing: one index for the first dimension --
+  // -- indexing along the first dimension --
   Tensor operator[](int64_t index) const;
 
 #include "mytorch/tensor_methods.inc"  // generated from the records with `forms: [method]`
@@ -170,8 +173,8 @@ class Tensor {
   TensorImpl* impl_;
 };
 
-// A number as an operand of a kernel: int64, double or bool by its category, flagged
-// MT_TENSOR_HOST.
+// A number as an operand of a kernel, flagged MT_TENSOR_HOST. Its type is int64, double or bool
+// according to its category.
 class HostScalar {
  public:
   explicit HostScalar(const Scalar& value) : value_(value.abi()) {
@@ -193,16 +196,17 @@ class HostScalar {
 };
 
 // -- tensors from values --
-// A 1-dim tensor of the values, or a 0-dim one of one value. The dtype is the values' own (double
-// gives float32, the default float type) unless given.
+//
+// Returns a 1-dim tensor of the values. The dtype defaults to that of the values; double becomes
+// float32, the default float type.
 Tensor tensor(std::initializer_list<double> values, ScalarType dtype = kFloat32);
 Tensor tensor(const std::vector<float>& values);
 Tensor tensor(const std::vector<double>& values, ScalarType dtype = kFloat32);
 Tensor tensor(const std::vector<int64_t>& values);
 Tensor scalar_tensor(const Scalar& value, std::optional<ScalarType> dtype = {},
                      Device device = kCPU);
-// The caller's memory, row-major unless strides are given; it must outlive the tensor, or
-// `release` is called when the last tensor that shares it goes.
+// Wraps the caller's memory, row-major unless strides are given. The memory must outlive the
+// tensor; `release`, if given, is called when the last tensor that shares the memory is destroyed.
 Tensor from_blob(void* data, IntList sizes, ScalarType dtype, Device device = kCPU,
                  OptionalIntList strides = {}, std::function<void()> release = {});
 

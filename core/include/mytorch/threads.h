@@ -1,10 +1,11 @@
-// How many threads CPU kernels may use.
+// The number of threads that CPU kernels may use.
 #pragma once
 
 namespace mytorch {
 
-// Of the calling thread. The default is the number of processors that the process may run on, or
-// MYTORCH_NUM_THREADS, or OMP_NUM_THREADS.
+// Get and set the number of threads for kernels called by the current thread. The default is
+// MYTORCH_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors available to the
+// process.
 int num_threads();
 void set_num_threads(int n);  // throws Error(kValue) below 1
 

@@ -1,20 +1,22 @@
-// When a device came to a point of its queue.
+// Measures device time between two points of a stream.
 #pragma once
 
 #include "mytorch/device.h"
 
 namespace mytorch {
 
-// A point behind all that this thread has queued on a device. While the queue is never empty, two
-// of them have the time of what lies between, without the host's part:
+// A timing event in this thread's stream of a device, after all work queued so far. The difference
+// between two events is the device time of the work between them, excluding host overhead as long
+// as the stream never runs empty:
 //
 //   const TimedEvent begin(device);
 //   run();
 //   const TimedEvent end(device);
 //   const double seconds = end.seconds_since(begin);  // waits
 //
-// The CPU, which works at once, takes the time when the event is made. A device that has no clock
-// gives Error(kUnsupported), and so does one whose work is being recorded (mytorch/graph.h).
+// The CPU runs work synchronously, so its events record the time of construction. Throws
+// Error(kUnsupported) if the device has no timing events, or if this thread is capturing a graph on
+// it (mytorch/graph.h).
 class TimedEvent {
  public:
   explicit TimedEvent(Device device = Device("cuda"));
@@ -22,17 +24,18 @@ class TimedEvent {
   TimedEvent& operator=(TimedEvent&& other) noexcept;
   ~TimedEvent();
 
-  // Whether events of a device know a time.
+  // Returns whether the device supports timing events.
   static bool known_by(Device device);
-  // Waits until the device has come to both, which are of the same device.
+  // Returns the seconds from `begin` to this event, after waiting for both. Both events must belong
+  // to the same device.
   double seconds_since(const TimedEvent& begin) const;
 
  private:
   void wait() const;
 
   Device device_;
-  void* event_ = nullptr;  // the device's; of the CPU none
-  double time_ = 0;        // the CPU's, in seconds
+  void* event_ = nullptr;  // the device's event; null for the CPU
+  double time_ = 0;        // CPU only: time of construction in seconds
 };
 
 }  // namespace mytorch

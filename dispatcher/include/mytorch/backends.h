@@ -1,4 +1,4 @@
-// Which backends are loaded, and which of them is asked first.
+// Loading backends and choosing between them.
 #pragma once
 
 #include <string>
@@ -9,16 +9,16 @@
 
 namespace mytorch {
 
-// Loads a backend's shared library, for the life of the process. Throws Error(kIo) when the file is
-// not a backend, naming the reason; the process goes on as before.
+// Loads a backend's shared library for the life of the process. Throws Error(kIo), with the reason,
+// if the file is not a backend; the process remains usable.
 void load_backend(const std::string& path);
-// Registers a backend that is linked into the program (static, sanitizer and test builds).
+// Registers a backend that is linked into the program, for static, sanitizer and test builds.
 void register_backend(mt_backend_init_fn init);
 
-// The libraries and directories of libraries in MYTORCH_BACKEND_PATH (separated by ':'), or, where
-// that is not set, those of mytorch/backends beside the library. Called by the first operator that
-// needs a kernel; a library that cannot be loaded is reported by `mytorch info` and once on stderr.
-// Returns whether this call did it: false from the second on.
+// Loads the libraries listed in MYTORCH_BACKEND_PATH (files or directories, separated by ':') or,
+// if that is not set, those in mytorch/backends beside the library. The first operator that needs a
+// kernel calls this. A library that fails to load is reported once on stderr and by `mytorch info`.
+// Returns true for the first call in the process, false for later calls.
 bool load_default_backends();
 
 struct BackendInfo {
@@ -27,15 +27,16 @@ struct BackendInfo {
   std::string device_type;
   std::string path;
   std::string description;
-  std::string error;  // why it could not be loaded, else ""
+  std::string error;  // why it could not be loaded, or ""
 };
 std::vector<BackendInfo> backend_infos();
 
-// Asks the named backend first for calls on devices of this type, for all threads, while it lives.
-// With `op`, a full or base name, only for that op: which then goes before a preference for all.
-// Scopes nest; the innermost wins. Outside of any scope those are asked first that MYTORCH_PREFER
-// names (BACKEND or OP=BACKEND, separated by ','). The reference ("reference") can only be chosen
-// so. Throws Error(kValue) where there is no such backend or op.
+// Asks the named backend first for calls on devices of the given type, in all threads, for the
+// lifetime of this object. With `op`, a full or base name, the preference applies to that operator
+// only and takes precedence over one for all operators. Scopes nest; the innermost wins. Outside
+// any scope, MYTORCH_PREFER (a list of BACKEND or OP=BACKEND, separated by ',') names the preferred
+// backends. The reference ("reference") runs only if preferred. Throws Error(kValue) for an unknown
+// backend or operator.
 class Prefer {
  public:
   Prefer(const std::string& device_type, const std::string& backend, const std::string& op = "");
@@ -49,12 +50,12 @@ class Prefer {
   std::vector<const void*> saved_;
 };
 
-// Narrows which kernels may run, for all threads, while it lives: for tests. The innermost scope
-// wins.
+// Restricts which kernels may run, in all threads, for the lifetime of this object. For tests. The
+// innermost scope wins.
 enum class Kernels {
   kAll,
-  kPreferred,   // only those of the backend that Prefer names; what it declines decomposes
-  kPrimitives,  // those of ops that cannot decompose; all others are run as the ops they consist of
+  kPreferred,   // those of the backend that Prefer names; calls that it declines decompose
+  kPrimitives,  // those of operators that cannot decompose; all other operators decompose
 };
 class RestrictKernels {
  public:
@@ -67,8 +68,8 @@ class RestrictKernels {
   Kernels saved_;
 };
 
-// Whether an op without a kernel on its device may run on the CPU, with copies both ways. Off
-// unless MYTORCH_FALLBACK=1.
+// Allows or forbids running an operator that has no kernel on its device on the CPU, copying
+// operands and results. Forbidden by default unless MYTORCH_FALLBACK=1.
 void allow_fallback(bool allow);
 
 }  // namespace mytorch

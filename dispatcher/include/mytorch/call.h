@@ -1,4 +1,4 @@
-// Calling operators by name, with values whose types are known only at run time.
+// Calls operators by name, with values whose types are known only at run time.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,13 @@
 
 namespace mytorch {
 
-// A value of a kind that the program does not know: a type name and a counted pointer, the same
-// boxed and in C.
+// A value of a type that mytorch does not know: a type name and a shared pointer.
 struct Handle {
   std::string type;
   std::shared_ptr<void> object;
 };
 
-// Any argument or result of an operator: the closed set of the C contract.
+// Any argument or result of an operator. The alternatives are the argument types of the C contract.
 class Value {
  public:
   using Variant =
@@ -45,7 +44,8 @@ class Value {
 
   bool is_none() const { return v_.index() == 0; }
   const Variant& variant() const { return v_; }
-  // The value as T; throws Error(kType) naming what it is.
+  // Return the value as the given type. Throw Error(kType), naming the actual type, if it has
+  // another.
   const Tensor& tensor() const;
   const std::vector<Tensor>& tensors() const;
   Scalar scalar() const;
@@ -57,16 +57,18 @@ class Value {
 
 using NamedValue = std::pair<std::string_view, Value>;
 
-// Calls an operator: `name` is "add.Tensor", or "add", whose overloads are then tried in the order
-// of the records, as ATen does. "add_" and "add_.Tensor" are the in-place forms; with an argument
-// named "out" the out= form is called; several outputs are a list named "out", or each by its name
-// or as "out0", "out1", ... Missing arguments take their defaults. One Value per result.
-// Throws Error(kValue) for an unknown operator, and Error(kType) that lists every overload with the
-// reason why it does not take the arguments.
+// Calls an operator by name.
+//
+// `name` is a full name such as "add.Tensor", or a base name such as "add", whose overloads are
+// tried in the order of the records, as in ATen. "add_" and "add_.Tensor" are the in-place forms.
+// An argument named "out" selects the out= form; several outputs are passed as a list named "out",
+// or one by one under their names or as "out0", "out1", ... Missing arguments take their defaults.
+// Returns one Value per result. Throws Error(kValue) for an unknown operator, and Error(kType),
+// listing every overload with the reason why it does not match, if no overload takes the arguments.
 std::vector<Value> call(std::string_view name, std::vector<Value> args,
                         std::vector<NamedValue> named = {});
 
-// Every operator by its full name, in alphabetical order.
+// Returns the full name of every operator, in alphabetical order.
 std::vector<std::string> operator_names();
 
 }  // namespace mytorch

@@ -1,5 +1,5 @@
-// Which of several kernels runs a call: docs/choice.md. A pin goes before what was measured, and
-// that before the kernels' own priorities.
+// The choice between the kernels that can run a call (docs/choice.md). A pin takes precedence over
+// measurements, and measurements over the kernels' priorities.
 #pragma once
 
 #include <cstdint>
@@ -10,62 +10,63 @@
 
 namespace mytorch {
 
-// How calls without a pin choose, for all threads. At first as MYTORCH_CHOICE says (`priority` or
-// `measured`), else by priority.
+// How calls without a pin choose a kernel, in all threads. Initially set by MYTORCH_CHOICE
+// (`priority` or `measured`); the default is kPriority.
 enum class Choice {
   kPriority,
-  kMeasured,  // by the table of measurements, where it knows this kind of call
+  kMeasured,  // by the table of measurements; by priority for calls that it lacks
 };
 void set_choice(Choice choice);
 Choice choice();
 
-// While it lives, a call of a kind that was not measured yet is run with each kernel that takes it,
-// the best of them is remembered, and measured choice is on: for all threads, which then wait for
-// each other. Tensors that a kernel would write twice to another effect are replaced by copies.
-// Ends by saving what was learned to the table's file; a failure to do so is an Error of save(),
-// and a warning of the destructor.
+// Enables tuning for the lifetime of this object, in all threads: a call of a kind not yet measured
+// runs with each kernel that takes it, one call at a time, the fastest kernel is remembered, and
+// measured choice is on. Tensors for which repeated writes would change the result are replaced by
+// copies. The destructor saves the table to its file and warns if that fails; call save() to get an
+// exception instead.
 class Tuning {
  public:
   Tuning();
   ~Tuning();
   Tuning(const Tuning&) = delete;
   Tuning& operator=(const Tuning&) = delete;
-  // Throws Error(kIo).
+  // Writes the table to its file. Throws Error(kIo).
   void save();
 
  private:
   Choice saved_;
 };
 
-// The table of measurements of this machine and these backends. Its file lies in MYTORCH_CACHE,
-// else in the user's cache directory; several processes may write it at once.
+// The table of measurements for this machine and these backends. Its file is in MYTORCH_CACHE or,
+// if that is not set, in the user's cache directory; several processes may write it concurrently.
 struct ChoiceTable {
   std::string path;
   size_t entries = 0;
-  uint64_t hash = 0;    // of what it says: equal tables choose equally
-  std::string problem;  // why (a part of) the file was not used, else ""
+  uint64_t hash = 0;    // of the contents: equal tables choose equally
+  std::string problem;  // why (part of) the file was not used, or ""
 };
 ChoiceTable choice_table();
-// Forgets what was measured, in memory and in the file.
+// Discards all measurements, in memory and in the file.
 void clear_choice_table();
 
-// What an operator's call came to.
+// One kernel's part in the choice for a call.
 struct ConsideredKernel {
   std::string backend;
   std::string kernel;
   int32_t priority = 0;
-  std::string reason;   // why it does not take the call; "" where it does
-  double seconds = -1;  // as measured; negative: not measured
+  std::string reason;   // why it does not take the call; "" if it does
+  double seconds = -1;  // measured time; negative if not measured
   bool chosen = false;
 };
 struct Explanation {
   std::string op;    // "addmm"
-  std::string call;  // types and shapes of its operands
+  std::string call;  // dtypes and shapes of the operands
   std::string by;    // "pin", "measured" or "priority"
   std::vector<ConsideredKernel> kernels;
 };
-// Calls an operator by name, and tells of every kernel call that this led to: of the operator
-// itself, or of those that it consists of. Throws what the call throws.
+// Calls an operator by name and returns an explanation of each kernel call that results: one for
+// the operator itself, or one for each operator that it decomposes into. Rethrows any error of the
+// call.
 std::vector<Explanation> explain(const std::string& op, const std::vector<Value>& args,
                                  const std::vector<NamedValue>& named = {});
 

@@ -1,5 +1,5 @@
-// Operators that are not in ops.yaml, made by a program while it runs. (A backend's library brings
-// its own through mt_backend::operators; docs/custom_operators.md.)
+// Operators defined by a program at run time. (A backend defines operators through
+// mt_backend::operators; see docs/custom_operators.md.)
 //
 //   register_operator({.schema = "demo::swish(Tensor x, *, float beta=1) -> Tensor",
 //                      .doc = "x * sigmoid(beta * x)",
@@ -20,7 +20,7 @@
 
 namespace mytorch {
 
-// What a result will be.
+// The shape, type and device of a result.
 struct ResultSpec {
   std::vector<int64_t> sizes;
   ScalarType dtype = kFloat32;
@@ -28,26 +28,27 @@ struct ResultSpec {
 };
 
 struct OperatorSpec {
-  // As in ops.yaml, with a name of the form "library::name". Results are Tensors, one or more, and
-  // no argument is written.
+  // A schema as in ops.yaml, with a name of the form "library::name". All results are Tensors, at
+  // least one; no argument may be written.
   std::string schema;
   std::string doc;
-  // The decision about its derivative, which has to be made:
-  //   "decompose"  through what `body` calls
-  //   "none"      its results have no history
-  //   an operator's name: it is called with the arguments that it names: `grad` (`grad0`, `grad1`,
-  //   ... where there are several results), the arguments of this operator and, as `result` or
-  //   `result0`, ..., its results. It returns a gradient for each Tensor argument of this operator,
-  //   in their order. Registered before; itself differentiable or not.
+  // How to compute the gradient; required. One of:
+  //   "decompose"  differentiates the operators that `body` calls
+  //   "none"       the results have no history
+  //   NAME         calls the operator NAME, which must be registered before this one
+  // NAME's arguments are selected by their names: `grad` (or `grad0`, `grad1`, ... if there are
+  // several results), the arguments of this operator, and its results as `result` or `result0`,
+  // `result1`, ... NAME returns one gradient per Tensor argument of this operator, in order. It may
+  // itself be differentiable.
   std::string gradient;
-  // What it does where no kernel takes a call. Gets a value for each argument.
+  // Computes the results if no kernel takes the call. Receives one value per argument.
   std::function<std::vector<Value>(const std::vector<Value>& args)> body = nullptr;
-  // Where kernels may be registered: shape, type and device of each result.
+  // Returns the shape, dtype and device of each result. Required if kernels are to be registered.
   std::function<std::vector<ResultSpec>(const std::vector<Value>& args)> infer = nullptr;
 };
 
-// For the life of the process; then `call`, `mytorch ops` and every backend know it. Throws
-// Error(kValue) for a schema that does not parse, a name that is taken, or a decision that is
+// Registers an operator for the life of the process; `call`, `mytorch ops` and every backend then
+// know it. Throws Error(kValue) if the schema does not parse, the name is taken, or `gradient` is
 // missing.
 void register_operator(OperatorSpec spec);
 

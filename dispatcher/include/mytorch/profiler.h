@@ -1,5 +1,4 @@
-// Where the time goes: docs/profiling.md. Without a Profile alive none of this costs a call
-// anything.
+// Records where time is spent (docs/profiling.md). Costs nothing while no Profile exists.
 #pragma once
 
 #include <cstddef>
@@ -11,30 +10,33 @@
 namespace mytorch::profiler {
 
 struct Options {
-  // Each kernel is waited for, so that its time is the device's and not that of queueing it. Calls
-  // of a device then do not overlap any more. The CPU's kernels have ended when they return.
+  // Waits for each kernel, so that its time is the device's execution time rather than the time to
+  // queue it. Calls on a device then no longer overlap. CPU kernels always finish before they
+  // return.
   bool wait = false;
-  // So many calls are kept; later ones are counted only.
+  // The number of calls to keep; later calls are only counted.
   size_t limit = 1'000'000;
 };
 
-// The calls of one kernel for one operator; or, for an operator that no kernel took, what ran in
-// its place as a whole: the calls that it led to lie inside, and are told by themselves, too.
+// All calls of one kernel for one operator. An operator that no kernel takes has an entry for its
+// substitution as a whole; the calls made inside the substitution also have entries of their own.
 struct KernelTime {
   std::string op;       // "add.Tensor", or the name of a Range
   std::string device;   // "cpu", "cuda:1"; "" for a Range
-  std::string backend;  // "cpu-openmp"; "" for a Range, and where no kernel took the call
-  std::string kernel;   // "packed_gemm"; "packed_gemm (failed)" of calls that did; "(decomposed)",
-                        // "(fallback)" in place of one
+  std::string backend;  // "cpu-openmp"; "" for a Range and if no kernel took the call
+  // "packed_gemm"; "packed_gemm (failed)" for calls that failed; "(decomposed)" or "(fallback)" if
+  // no kernel took the call.
+  std::string kernel;
   uint64_t calls = 0;
-  double seconds = 0;       // from call to return, all calls together
-  double self_seconds = 0;  // without the calls that it made itself, of conversions for example
-  double longest = 0;       // one call, in seconds
-  uint64_t bytes = 0;       // of its operands, each counted once a call
+  double seconds = 0;       // from call to return, summed over all calls
+  double self_seconds = 0;  // without nested calls, such as conversions
+  double longest = 0;       // the longest call, in seconds
+  uint64_t bytes = 0;       // size of the operands, each counted once per call
 };
 
-// While it lives, the kernel calls of all threads are recorded, with their operands, kernel, stream
-// and times, and so are ranges. Several may live at once; each has what happened in its time.
+// Records the kernel calls of all threads, with operands, kernel, stream and times, and all ranges,
+// for the lifetime of this object. Several may exist at once; each holds the events of its own
+// lifetime.
 class Profile {
  public:
   explicit Profile(Options options = {});
@@ -42,13 +44,13 @@ class Profile {
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 
-  // Ends the recording; what was recorded stays. The others do so first.
+  // Stops recording and keeps the recorded events. The functions below stop first.
   void stop();
-  // Those with the most time of their own first.
+  // Returns one entry per operator and kernel, sorted by self_seconds, largest first.
   std::vector<KernelTime> times();
-  // The same, for people: `rows` lines at most, and the sum.
+  // Returns a formatted table of at most `rows` entries and the total.
   std::string table(size_t rows = 30);
-  // A timeline in the Trace Event Format, which Perfetto (ui.perfetto.dev) opens. Throws
+  // Writes a timeline in the Trace Event Format, which Perfetto (ui.perfetto.dev) opens. Throws
   // Error(kIo).
   void save_trace(const std::string& path);
 
@@ -57,7 +59,7 @@ class Profile {
   std::unique_ptr<State> state_;
 };
 
-// A stretch of the program, by name, in the profiles that are alive when it begins: Range
+// A named section of the program, recorded in the profiles that exist when it begins: Range
 // r("epoch").
 class Range {
  public:

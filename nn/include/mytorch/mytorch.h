@@ -1,4 +1,4 @@
-// All of mytorch for model code: tensors, operators, autograd, nn, optimizers, data.
+// Umbrella header for model code: tensors, operators, autograd, nn, optimizers and data.
 #pragma once
 
 #include "mytorch/autograd.h"

@@ -1,5 +1,5 @@
-// Neural networks: modules, losses, optimizers, data, files. For programs; inside the project
-// include the parts.
+// Umbrella header for neural networks: modules, losses, optimizers, data and serialization. For
+// programs; sources of mytorch include the individual headers.
 #pragma once
 
 #include "mytorch/nn/activation.h"     // IWYU pragma: export

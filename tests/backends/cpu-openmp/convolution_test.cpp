@@ -178,7 +178,11 @@ Case random_case(Random& random) {
   };
   for (;;) {
     const size_t dims = static_cast<size_t>(from(1, 3));
-    Case c{from(1, 3), random.below(3) == 0 ? from(2, 3) : 1, from(1, 24), from(1, 36)};
+    Case c;
+    c.batch = from(1, 3);
+    c.groups = random.below(3) == 0 ? from(2, 3) : 1;
+    c.big_channels = from(1, 24);
+    c.small_channels = from(1, 36);
     double products = static_cast<double>(c.batch * c.groups * c.big_channels * c.small_channels);
     for (size_t d = 0; d < dims; ++d) {
       c.size.push_back(from(1, dims == 1 ? 60 : dims == 2 ? 20 : 7));

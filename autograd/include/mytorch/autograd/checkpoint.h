@@ -1,4 +1,4 @@
-// Less memory for more time: values that backward needs are computed again instead of kept.
+// Activation checkpointing: recomputes values that backward needs instead of storing them.
 #pragma once
 
 #include <functional>
@@ -10,15 +10,15 @@
 namespace mytorch::autograd {
 
 struct CheckpointOptions {
-  // Generators beside the default one whose random numbers `function` uses: what is computed again
-  // draws the same ones.
+  // Generators that `function` uses, other than the default one. Their state is restored for the
+  // recomputation, so that it draws the same random numbers.
   std::vector<Generator> generators;
 };
 
-// Calls function(inputs), keeping only the inputs of what backward needs; backward calls it again
-// when it comes to the first of these values. `function` has to compute the same both times; it may
-// use other tensors that require grad. Works with backward and grad, create_graph and retain_graph,
-// and inside itself.
+// Returns function(inputs), saving only the inputs for backward; backward calls `function` again
+// when it needs the first saved value. `function` must compute the same values both times. It may
+// use other tensors that require grad. Supports backward and grad with create_graph and
+// retain_graph, and nesting.
 std::vector<Tensor> checkpoint(
     std::function<std::vector<Tensor>(const std::vector<Tensor>&)> function,
     const std::vector<Tensor>& inputs, const CheckpointOptions& options = {});

@@ -1,4 +1,4 @@
-// Operations of one's own, with a gradient of one's own.
+// Custom differentiable operations.
 //
 //   struct Cube : autograd::Function<Cube> {
 //     static Tensor forward(autograd::FunctionContext* ctx, const Tensor& x, double scale) {
@@ -32,31 +32,32 @@ namespace mytorch::autograd {
 
 class FunctionNode;
 
-// What forward and backward of one call share.
+// The state shared by forward and backward of one call.
 class FunctionContext {
  public:
-  // In forward: tensors for backward. Only arguments and results of the call, or tensors that need
-  // no gradient of their own. Calling it again replaces the earlier ones.
+  // In forward: saves tensors for backward, replacing any saved earlier. They must be arguments or
+  // results of the call, or tensors that need no gradient.
   void save_for_backward(std::vector<Tensor> tensors) { to_save_ = std::move(tensors); }
-  // In forward: arguments that it wrote in place; each has to be a result too.
+  // In forward: declares arguments that it modified in place. Each must also be a result.
   void mark_dirty(std::vector<Tensor> tensors) { dirty_ = std::move(tensors); }
-  // In forward: results that have no gradient.
+  // In forward: declares results that have no gradient.
   void mark_non_differentiable(std::vector<Tensor> tensors) {
     non_differentiable_ = std::move(tensors);
   }
-  // Whether backward sees zeros for results that got no gradient (the default), or undefined
-  // tensors.
+  // Whether backward receives zeros (the default) or undefined tensors for results without a
+  // gradient.
   void set_materialize_grads(bool materialize) { materialize_ = materialize; }
-  // backward is not differentiable itself: differentiating its results is an error.
+  // Declares that backward is not differentiable: differentiating its results throws.
   void mark_once_differentiable() { once_differentiable_ = true; }
 
-  // In backward: what was saved. Throws when it was overwritten since, or freed.
+  // In backward: returns the saved tensors. Throws Error(kValue) if one was modified since, or
+  // freed.
   std::vector<Tensor> saved_tensors() const;
-  // Whether the gradient of argument i is wanted. Arguments are counted as forward gets them; the
-  // tensors of a list count one by one.
+  // Returns whether the gradient of argument i is wanted. Arguments are numbered as forward
+  // receives them; each tensor of a list counts as one argument.
   bool needs_input_grad(size_t i) const;
 
-  // Anything else that backward needs.
+  // Any other data for backward.
   std::unordered_map<std::string, std::any> data;
 
  private:
@@ -75,7 +76,7 @@ class FunctionContext {
 
 using FunctionBackward = std::vector<Tensor> (*)(FunctionContext*, const std::vector<Tensor>&);
 
-// The part of Function::apply that does not depend on its types.
+// The part of Function::apply that does not depend on its template arguments.
 class FunctionCall {
  public:
   FunctionCall(const char* name, FunctionBackward backward);
@@ -90,8 +91,8 @@ class FunctionCall {
       arguments_.emplace_back();
     }
   }
-  FunctionContext* begin();  // after all arguments, before forward
-  // Gives the results their history; those that forward merely passed on become aliases.
+  FunctionContext* begin();  // call after adding all arguments, before forward
+  // Gives the results their history. Arguments that forward returns unchanged become aliases.
   void finish(std::vector<Tensor>* results);
 
  private:
@@ -101,10 +102,11 @@ class FunctionCall {
   std::unique_ptr<FunctionContext> context_;
 };
 
-// Derive with Self as the parameter, and give Self the static functions forward and backward, and,
-// if wanted, `static constexpr const char* kName` for messages. forward runs unrecorded. It returns
-// a Tensor or a std::vector<Tensor>; backward gets a gradient per result, and returns one per
-// argument of forward (undefined for arguments that are no tensors or need none).
+// The base of custom operations, with the derived class as its parameter. Self defines the static
+// functions forward and backward and, optionally, `static constexpr const char* kName` for
+// messages. forward runs without recording and returns a Tensor or a std::vector<Tensor>. backward
+// receives one gradient per result and returns one per argument of forward (undefined for arguments
+// that are not tensors or need no gradient).
 template <class Self>
 class Function {
  public:

@@ -1,4 +1,4 @@
-// Testing gradients against differences of values.
+// Checks gradients against finite differences.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,31 @@ using TensorFunction = std::function<std::vector<Tensor>(const std::vector<Tenso
 
 struct GradcheckOptions {
   double eps = 1e-6;   // the step of the central differences
-  double atol = 1e-5;  // agreement: |analytic - numeric| <= atol + rtol * |numeric|
+  double atol = 1e-5;  // passes if |analytic - numeric| <= atol + rtol * |numeric|
   double rtol = 1e-3;
-  double nondet_tol = 0;  // how far two runs of the same backward may differ
-  // Random weights of the outputs, each of which gives one number per element of the inputs to
-  // compare; an output alone adds another when there are several.
+  double nondet_tol = 0;  // allowed difference between two runs of the same backward
+  // Number of random projections of the outputs. Each yields one value to compare per input
+  // element. If there are several outputs, each output is also checked alone.
   int projections = 2;
-  uint64_t seed = 0;  // of the weights
+  uint64_t seed = 0;  // of the random weights
 };
 
 struct GradcheckResult {
   bool ok = true;
-  // Which input, which element, what was expected, for the worst disagreement. "" when ok.
+  // Input, element and expected value of the worst disagreement; "" if ok.
   std::string message;
   explicit operator bool() const { return ok; }
 };
 
 // Compares the gradients of function(inputs) with central differences, for each float64 input that
-// requires grad. `function` must be deterministic and must not change its inputs.
-// Non-differentiable and undefined outputs are passed over. Throws Error for inputs that cannot be
-// checked: those that require grad have to be float64, and one at least has to require grad.
+// requires grad. `function` must be deterministic and must not modify its inputs. Skips outputs
+// that are undefined or not differentiable. Throws Error unless at least one input requires grad,
+// and all that do are float64.
 GradcheckResult gradcheck(const TensorFunction& function, const std::vector<Tensor>& inputs,
                           const GradcheckOptions& options = {});
 
-// The same for the gradients of the gradients: gradcheck of the function that maps the inputs and
-// random grad_outputs to the gradients, recorded with create_graph.
+// Checks second derivatives: runs gradcheck on the function that maps the inputs and random
+// grad_outputs to the gradients, recorded with create_graph.
 GradcheckResult gradgradcheck(const TensorFunction& function, const std::vector<Tensor>& inputs,
                               const GradcheckOptions& options = {});
 

@@ -1,4 +1,4 @@
-// What a tensor that takes part in differentiation has beyond the array.
+// Autograd's data of a tensor.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +12,32 @@ class Node;
 struct MetaExtras;
 }  // namespace autograd
 
-// One per tensor, from the pool; freed with it.
+// One per tensor that takes part in differentiation; allocated from the pool and freed with the
+// tensor.
 struct AutogradMeta {
-  // Where a gradient of the tensor goes: the node that made it (counted), or `leaf` (not counted).
+  // The destination of the tensor's gradient: the node that produced it (counted), or `leaf` (not
+  // counted).
   autograd::Node* node = nullptr;
   autograd::Node* leaf = nullptr;  // made by requires_grad_; lives as long as the tensor
-  // Views: the version of the storage that `node` belongs to. After a write it is made anew.
+  // For views: the storage version for which `node` is valid; a write invalidates it.
   uint64_t version = 0;
   uint32_t output = 0;  // of `node`
   uint8_t size_class = 0;
-  autograd::MetaExtras* extras = nullptr;  // hooks and other rarities
+  autograd::MetaExtras* extras = nullptr;  // hooks and other rare data
   Tensor grad;
 };
 
 namespace autograd {
 
-// Where a gradient goes: an input of a node, which is an output of the operation it differentiates.
-// No node: nowhere.
+// The destination of a gradient: input `input` of `node`, that is, an output of the operation that
+// `node` differentiates. A null node discards the gradient.
 struct Edge {
   Node* node = nullptr;
   uint32_t input = 0;
 };
 
-// The edge that leads to a tensor, not counted. A view whose base was written has another one
-// since.
+// Returns the edge to a tensor, without taking a reference. The edge of a view changes when its
+// base is written.
 Edge edge_of_view(const TensorImpl* view);
 inline Edge edge_of(const TensorImpl* tensor) {
   if (tensor == nullptr) return {};

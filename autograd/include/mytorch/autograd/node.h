@@ -1,5 +1,5 @@
-// The graph of a computation: nodes that turn gradients of an operation's outputs into gradients of
-// its inputs, and edges from each node to those that made the inputs.
+// The autograd graph. Nodes map gradients of an operation's outputs to gradients of its inputs;
+// edges lead from a node to the nodes that produced its operation's inputs.
 #pragma once
 
 #include <atomic>
@@ -17,30 +17,31 @@ class Task;
 class SavedTensorHooks;
 struct NodeExtras;
 
-// What autograd keeps per thread. Plain data, so that access needs no initialization check.
+// Autograd's per-thread state. Plain data, so that access needs no initialization check.
 struct ThreadData {
-  uint64_t sequence = 0;              // of the next node made on this thread
-  bool anomaly = false;               // an AnomalyMode is alive
-  bool check_nan = false;             // and looks for NaN
-  const Task* task = nullptr;         // the innermost backward that runs on this thread
-  const Task* pruned = nullptr;       // the same where only part of its graph is wanted
-  const Node* executing = nullptr;    // the node whose gradient that computes now
-  const char* inplace_op = nullptr;   // the in-place operation that check_inplace last allowed
-  SavedTensorHooks* hooks = nullptr;  // the innermost hooks on saved tensors
-  Node* doomed = nullptr;             // nodes to destroy, linked: destruction does not recurse
+  uint64_t sequence = 0;              // number of the next node created on this thread
+  bool anomaly = false;               // an AnomalyMode exists
+  bool check_nan = false;             // and checks for NaN
+  const Task* task = nullptr;         // the innermost backward running on this thread
+  const Task* pruned = nullptr;       // the same if only part of its graph is needed, else null
+  const Node* executing = nullptr;    // the node whose apply is running
+  const char* inplace_op = nullptr;   // the in-place operation last passed to check_inplace
+  SavedTensorHooks* hooks = nullptr;  // the innermost saved-tensor hooks
+  Node* doomed = nullptr;             // linked list of nodes to destroy, which avoids recursion
   bool destroying = false;
-  int depth = 0;  // of backward calls nested on this thread
+  int depth = 0;  // nesting depth of backward calls on this thread
 };
 extern thread_local constinit ThreadData thread_data __attribute__((tls_model("initial-exec")));
 
-// What a gradient at an input of a node has to look like, which is like the output it belongs to.
+// The required shape, type and device of the gradient at a node's input: those of the corresponding
+// output.
 struct GradInfo {
   static constexpr int kInline = 5;
   mt_device device{};
-  int32_t ndim = -1;  // -1: not known (an output that is not differentiable)
+  int32_t ndim = -1;  // -1: unknown (an output that is not differentiable)
   ScalarType dtype = ScalarType::kFloat32;
   uint8_t device_slot = 0;
-  void* stream = nullptr;  // that the forward ran on; null on the CPU
+  void* stream = nullptr;  // the stream of the forward operation; null on the CPU
   union {
     int64_t inline_sizes[kInline];
     int64_t* heap_sizes;
@@ -57,33 +58,34 @@ struct GradInfo {
   IntList sizes() const { return {sizes_data(), static_cast<size_t>(ndim < 0 ? 0 : ndim)}; }
 };
 
-// An operation recorded for differentiation. Counted by the tensors it made and by the edges that
-// lead to it. Its edges and grad infos lie behind the object, in the same block of the pool.
+// An operation recorded for differentiation. Reference-counted by the tensors that it produced and
+// by the edges that lead to it. The edges and grad infos follow the object in the same pool block.
 class Node {
  public:
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  // "AddBackward".
+  // For example "AddBackward".
   virtual const char* name() const = 0;
-  // `grads` has one entry per input of the node (output of the forward operation), undefined where
-  // no gradient came, though never all of them; `out` one undefined tensor per edge, to be set
-  // where wants(i). May take the tensors out of `grads`. Runs with the gradient mode of
-  // `create_graph`.
+  // Computes the gradients. `grads` has one entry per input of the node (output of the forward
+  // operation); entries without a gradient are undefined, but never all of them. `out` has one
+  // undefined tensor per edge; set out[i] if wants(i). May move from `grads`. The gradient mode
+  // equals `create_graph`.
   virtual void apply(Tensor* grads, Tensor* out) = 0;
-  // Frees what was saved for apply, after which apply throws.
+  // Frees the tensors saved for apply. Later calls of apply throw.
   virtual void release_saved() {}
 
-  // Whether anybody wants the gradient along edge i, in the backward that is running.
+  // Returns whether the running backward needs the gradient along edge i.
   bool wants(uint32_t i) const {
     const Node* to = edges()[i].node;
     if (to == nullptr) return false;
     return thread_data.pruned == nullptr || wanted_by_task(to);
   }
-  // The same before any backward: whether recording needs what the gradient along edge i needs.
+  // Returns whether edge i leads anywhere: while recording, whether to save what its gradient
+  // needs.
   bool has_edge(uint32_t i) const { return edges()[i].node != nullptr; }
 
-  // Lets edge i lead to what made the tensor. Each edge is set at most once.
+  // Connects edge i to the node that produced `input`. Each edge is set at most once.
   void edge(uint32_t i, const TensorImpl* input) {
     const Edge to = edge_of(input);
     if (to.node == nullptr) return;
@@ -92,7 +94,7 @@ class Node {
   }
   void edge(uint32_t i, const Tensor& input) { edge(i, input.impl()); }
   void edge(uint32_t i, const Operand& input) { edge(i, input.impl()); }
-  // Edges first, first + 1, ... to the tensors of a list.
+  // Connects edges first, first + 1, ... to the tensors of a list.
   void edges_from(uint32_t first, TensorList inputs) {
     for (size_t k = 0; k < inputs.size(); ++k) edge(first + static_cast<uint32_t>(k), inputs[k]);
   }
@@ -105,12 +107,13 @@ class Node {
   uint32_t num_inputs() const { return num_inputs_; }
   uint64_t sequence() const { return sequence_; }
 
-  // Zeros of the shape, type and device of an input, for formulas that need every gradient.
+  // Returns zeros with the shape, type and device of an input, for formulas that need every
+  // gradient.
   Tensor zeros_for(uint32_t input) const;
 
  protected:
-  // kUnfitted: the gradients that apply makes may yet have to be summed over the dimensions in
-  // which an input was broadcast, and converted to its type; the engine does.
+  // kUnfitted: the engine reduces gradients from apply over broadcast dimensions and converts them
+  // to the type of the input.
   enum Kind : uint8_t { kPlain, kLeaf, kUnfitted };
 
   explicit Node(Kind kind = kPlain) : kind_(kind) {}
@@ -121,9 +124,9 @@ class Node {
   friend class NodePtr;
   template <class T, class... Args>
   friend auto make_node(uint32_t num_edges, uint32_t num_inputs, Args&&... args);
-  friend struct NodeAccess;  // the library's own sources
+  friend struct NodeAccess;  // for the library's own sources
 
-  // A leaf's node lives in its tensor, so who keeps the node keeps the tensor.
+  // A leaf's node is owned by its tensor, so references to the node are counted on the tensor.
   void retain() { (kind_ == kLeaf ? leaf_->refs : refs_).fetch_add(1, std::memory_order_relaxed); }
   static bool wanted_by_task(const Node* to);
   void finish_init(uint16_t edges_at, uint8_t size_class, uint32_t num_edges, uint32_t num_inputs) {
@@ -140,27 +143,28 @@ class Node {
   void record_origin();
   static void* allocate(size_t bytes, uint8_t* size_class);
   static void deallocate(void* block, uint8_t size_class);
-  static void destroy(Node* node);  // and, without recursion, whatever only it kept alive
+  static void destroy(
+      Node* node);  // also destroys, without recursion, nodes that only it kept alive
 
   std::atomic<uint32_t> refs_{0};
   uint32_t num_edges_ = 0;
   uint32_t num_inputs_ = 0;
-  uint16_t edges_at_ = 0;  // bytes from the beginning of the object
+  uint16_t edges_at_ = 0;  // offset in bytes from the start of the object
   uint8_t size_class_ = 0;
   Kind kind_ = kPlain;
   uint64_t sequence_ = 0;
-  // Which running backward has a NodeState for this node, and where: id << 32 | index. 0: none.
-  // While the node waits for its destruction: the next one that does.
+  // The running backward that has a NodeState for this node, and its index: id << 32 | index; 0 if
+  // none. For a node awaiting destruction: the next such node.
   std::atomic<uint64_t> claim_{0};
-  NodeExtras* extras_ = nullptr;  // hooks and other rarities
+  NodeExtras* extras_ = nullptr;  // hooks and other rare data
   union {
     TensorImpl* leaf_ = nullptr;  // of a leaf's node: its tensor, not counted
-    Node* enclosing_;  // of an in-place node on a view: the node of the base that owns it
+    Node* enclosing_;  // of an in-place node on a view: the node of its base, which owns it
   };
 };
 
-// A node while it is being made: destroyed at the end of the scope unless a tensor or an edge has
-// taken it.
+// Owns a node under construction: destroys it at the end of the scope unless a tensor or an edge
+// references it.
 template <class T>
 class NodePtr {
  public:
@@ -186,8 +190,8 @@ class NodePtr {
   T* node_ = nullptr;
 };
 
-// Makes a node with that many edges (inputs of the forward operation that may want a gradient) and
-// inputs (outputs of the forward operation).
+// Creates a node with `num_edges` edges (inputs of the forward operation that may need a gradient)
+// and `num_inputs` inputs (outputs of the forward operation).
 template <class T, class... Args>
 auto make_node(uint32_t num_edges, uint32_t num_inputs, Args&&... args) {
   static_assert(sizeof(T) % alignof(Edge) == 0 && sizeof(T) < 65536 && alignof(T) <= 64);

@@ -1,4 +1,4 @@
-// What records an operation: the part of autograd that generated wrappers are written in.
+// Functions that record an operation for differentiation, used by generated wrappers.
 //
 //   Tensor mul_autograd(const Tensor& self, const Operand& other) {
 //     Tensor result;
@@ -51,14 +51,15 @@ inline bool requires_grad(TensorList tensors) {
   return false;
 }
 
-// Whether an operation on these is to be recorded: gradient mode is on and one of them wants it.
+// Returns whether an operation on `args` must be recorded: gradient mode is on, and one of them
+// requires grad.
 template <class... Args>
 bool any_requires_grad(const Args&... args) {
   return thread_state.grad_mode && (requires_grad(args) || ...);
 }
 
-// The same for an operation that writes `written`. A view of a base that requires grad counts even
-// where it is a constant itself, since the write is the base's too.
+// Returns the same for an operation that writes `written`. A view counts if its base requires grad,
+// even if the view itself is a constant, because the write also changes the base.
 template <class... Args>
 bool any_requires_grad_write(const Tensor& written, const Args&... args) {
   return thread_state.grad_mode &&
@@ -66,25 +67,21 @@ bool any_requires_grad_write(const Tensor& written, const Args&... args) {
 }
 
 // Makes `result` output number `output` of the operation that `node` differentiates. Does nothing
-// for results that are not of a floating type.
+// if the result is not of a floating type.
 void set_history(const Tensor& result, Node* node, uint32_t output = 0);
-// The same for a result that may be a view of `self`, or `self` itself (then nothing is recorded).
+// Does the same for a result that may be a view of `self`, or `self` itself (which records
+// nothing).
 void as_view(const Tensor& result, const Tensor& self, Node* node, uint32_t output = 0);
-// Before an in-place operation on `self` that will be recorded: throws where that is not allowed.
+// Call before an in-place operation on `self` that will be recorded. Throws if that is not allowed.
 void check_inplace(const Tensor& self, const char* op);
-// After it: `node`, whose edge 0 led to `self`, becomes what made `self`. Where `self` is a view,
-// its base gets the history, and all views of the base get theirs from it.
+// Call after the operation: makes `node`, whose edge 0 leads to the former producer of `self`, the
+// producer of `self`. If `self` is a view, its base gets the history, and all views of the base
+// inherit it.
 void rebase_history(const Tensor& self, Node* node);
-// For out= forms, which are not differentiable: throws if an argument or `out` wants a gradient.
-[[noreturn]] void fail_out(const char* op);
-template <class... Args>
-void check_out(const char* op, const Args&... args) {
-  if (any_requires_grad(args...)) fail_out(op);
-}
 
-// The gradient of as_strided(input, sizes, strides, offset), whose `grad` is of shape `sizes`, for
-// an input of the given geometry; offsets in elements from the beginning of the storage. Where
-// elements of the view coincide their gradients add up. Made of recorded operations.
+// Returns the gradient of as_strided(input, sizes, strides, offset) for an input of the given
+// geometry. `grad` has shape `sizes`; offsets count elements from the start of the storage.
+// Gradients of overlapping elements are summed. Built from recorded operations.
 Tensor as_strided_backward(const Tensor& grad, IntList input_sizes, IntList input_strides,
                            int64_t input_offset, IntList sizes, IntList strides, int64_t offset);
 

@@ -1,4 +1,4 @@
-// A tensor that a node keeps until its gradient is computed.
+// A tensor saved for the computation of a gradient.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace mytorch::autograd {
 
-// Remembers the version of what it keeps: a value that was overwritten since is an error, not a
-// wrong gradient. Movable only. An undefined tensor is saved as such.
+// Stores a tensor together with its version, so that modifying the tensor before backward raises an
+// error instead of producing a wrong gradient. Movable only. An undefined tensor is saved as such.
 class SavedTensor {
  public:
   SavedTensor() = default;
-  // An input of the operation, which the operation does not write.
+  // Saves an input that the operation does not write.
   explicit SavedTensor(const Tensor& input) : SavedTensor(input.impl()) {}
   explicit SavedTensor(const Operand& input) : SavedTensor(input.impl()) {}
   explicit SavedTensor(TensorImpl* input) {
@@ -28,11 +28,12 @@ class SavedTensor {
     version_ = input->storage->abi.version;
     state_ = kOriginal;
   }
-  // An input of an operation that then writes `written`: where both share memory, a copy is saved.
+  // Saves an input of an operation that is about to write `written`; copies it if they share
+  // memory.
   static SavedTensor before_write(const Tensor& input, const Tensor& written);
-  // An output of the operation that `owner` differentiates, its output number `output`. Call it
-  // after the operation and after set_history, rebase_history or as_view. Keeps no reference to the
-  // result itself, since the result keeps the node.
+  // Saves output number `output` of the operation that `owner` differentiates. Call it after the
+  // operation and after set_history, rebase_history or as_view. Holds no reference to the result,
+  // because the result holds the node.
   static SavedTensor output(const Tensor& result, const Node* owner, uint32_t output = 0);
 
   SavedTensor(SavedTensor&& other) noexcept { swap(other); }
@@ -44,8 +45,8 @@ class SavedTensor {
     if (impl_ != nullptr || extra_ != nullptr) reset();
   }
 
-  // The tensor, with its place in the graph. `owner` is the node that saved it, for messages and
-  // for outputs. Throws Error(kValue) when the values were overwritten or freed.
+  // Returns the tensor with its place in the graph. `owner` is the node that saved it. Throws
+  // Error(kValue) if the values were modified or freed.
   Tensor unpack(const Node* owner) const {
     if (state_ == kOriginal && version_ == impl_->storage->abi.version) [[likely]] {
       return Tensor::share(impl_);
@@ -53,7 +54,7 @@ class SavedTensor {
     if (state_ == kUndefined) return Tensor();
     return unpack_slow(owner);
   }
-  // Whether a tensor was saved; still true after release(), when unpack throws.
+  // Returns whether a tensor was saved. Remains true after release(), when unpack throws.
   bool defined() const { return state_ != kUndefined; }
   void release() {
     if (state_ == kUndefined) return;
@@ -66,8 +67,8 @@ class SavedTensor {
     kUndefined,
     kOriginal,  // the tensor itself
     kOutput,    // an alias of an output of the owner
-    kCopy,      // values without history, the history in extra_
-    kPacked,    // given to the saved-tensor hooks
+    kCopy,      // values without history; the history is in extra_
+    kPacked,    // replaced by the result of a pack hook
     kReleased
   };
   struct Extra;
@@ -92,7 +93,7 @@ class SavedTensor {
   State state_ = kUndefined;
 };
 
-// For `Tensor[]` arguments.
+// The same for `Tensor[]` arguments.
 class SavedTensorList {
  public:
   SavedTensorList() = default;

@@ -1,4 +1,5 @@
-// Activation functions as modules. Each is the operator of its name: mytorch/nn/functional.h.
+// Activation functions as modules. Each calls the operator of the same name
+// (mytorch/nn/functional.h) and keeps the shape of its input.
 #pragma once
 
 #include <cstdint>
@@ -72,8 +73,8 @@ class LeakyReLU final : public Module {
   double negative_slope_;
 };
 
-// max(x, 0) + weight * min(x, 0), with a trained weight for all channels or one for each (dimension
-// 1).
+// max(x, 0) + weight * min(x, 0), with one trained weight for all channels or one per channel
+// (dimension 1).
 class PReLU final : public Module {
  public:
   explicit PReLU(int64_t num_parameters = 1, double init = 0.25);

@@ -1,4 +1,4 @@
-// Modules that consist of others.
+// Modules that contain other modules.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace mytorch::nn {
 
-// A function as a module.
+// Wraps a function as a module.
 class Lambda final : public Module {
  public:
   using Function = std::function<Tensor(const Tensor&)>;
@@ -23,7 +23,7 @@ class Lambda final : public Module {
   Function function_;
 };
 
-// Modules by index, with the names "0", "1", ... Copies of the list share the modules.
+// An indexed list of modules, named "0", "1", ... Copies of the list share the modules.
 class ModuleList : public Module {
  public:
   ModuleList() = default;
@@ -34,7 +34,7 @@ class ModuleList : public Module {
     (push_back(std::forward<Modules>(modules)), ...);
   }
 
-  // Takes over a module given by value, a shared one, or a function from Tensor to Tensor.
+  // Appends a module given by value, a shared_ptr to a module, or a function from Tensor to Tensor.
   template <class M>
   void push_back(M&& module) {
     push_back(std::to_string(size()), std::forward<M>(module));
@@ -55,9 +55,9 @@ class ModuleList : public Module {
 
   size_t size() const { return num_children(); }
   bool empty() const { return size() == 0; }
-  // Throws Error(kValue) for an index that is not below size().
+  // Throws Error(kValue) if index >= size().
   Module& operator[](size_t index);
-  // The module as its class; throws Error(kType) where it is of another.
+  // Returns the module as type M. Throws Error(kType) if it has another type.
   template <class M>
   M& at(size_t index) {
     Module& module = (*this)[index];
@@ -69,7 +69,7 @@ class ModuleList : public Module {
   [[noreturn]] static void fail_type(size_t index, const Module& module);
 };
 
-// One module after the other: Sequential(Linear(784, 32), ReLU(), Linear(32, 10)).
+// Calls modules one after the other: Sequential(Linear(784, 32), ReLU(), Linear(32, 10)).
 class Sequential final : public ModuleList {
  public:
   using ModuleList::ModuleList;

@@ -16,8 +16,8 @@ struct Conv1dOptions {
   bool bias = true;
 };
 
-// (N, in, L) or (in, L) to (N, out, L'). weight is (out, in / groups, kernel), bias (out); both
-// begin uniform in +-1 / sqrt(in / groups * kernel).
+// Maps (N, in, L) or (in, L) to (N, out, L') or (out, L'). weight is (out, in / groups, kernel),
+// bias is (out); both are initialized uniformly in +-1 / sqrt(in / groups * kernel).
 class Conv1d final : public Module {
  public:
   Conv1d(int64_t in_channels, int64_t out_channels, int64_t kernel_size,
@@ -27,7 +27,7 @@ class Conv1d final : public Module {
   void reset_parameters();
 
   Tensor weight;
-  Tensor bias;  // undefined without
+  Tensor bias;  // undefined without bias
 
  private:
   Conv1dOptions options_;
@@ -41,9 +41,9 @@ struct Conv2dOptions {
   bool bias = true;
 };
 
-// (N, in, H, W) or (in, H, W) to (N, out, H', W'): Conv2d(1, 16, 3, {.padding = 1}). weight is
-// (out, in / groups, height, width), bias (out); both begin uniform in +-1 / sqrt(in / groups *
-// height * width).
+// Maps (N, in, H, W) or (in, H, W) to (N, out, H', W') or (out, H', W'): Conv2d(1, 16, 3, {.padding
+// = 1}). weight is (out, in / groups, height, width), bias is (out); both are initialized uniformly
+// in +-1 / sqrt(in / groups * height * width).
 class Conv2d final : public Module {
  public:
   Conv2d(int64_t in_channels, int64_t out_channels, Size2 kernel_size, Conv2dOptions options = {});
@@ -52,7 +52,7 @@ class Conv2d final : public Module {
   void reset_parameters();
 
   Tensor weight;
-  Tensor bias;  // undefined without
+  Tensor bias;  // undefined without bias
 
  private:
   Conv2dOptions options_;

@@ -9,7 +9,8 @@
 
 namespace mytorch::nn {
 
-// In training zeros each element with probability `p` and scales the others by 1 / (1 - p).
+// In training, zeros each element with probability `p` and scales the others by 1 / (1 - p). In
+// evaluation, returns its input.
 class Dropout final : public Module {
  public:
   // Throws Error(kValue) unless p is in [0, 1].

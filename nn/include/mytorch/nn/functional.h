@@ -1,4 +1,4 @@
-// The operators that modules are made of, under one name: `namespace F = mytorch::nn::functional`.
+// The operators behind the modules, in one namespace: `namespace F = mytorch::nn::functional`.
 #pragma once
 
 #include "mytorch/ops/adaptive_avg_pool1d.h"

@@ -1,4 +1,5 @@
-// How parameters begin. Each function fills a tensor in place, unrecorded, and returns it.
+// Parameter initialization. Each function fills a tensor in place, without recording, and returns
+// it.
 //
 // Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks"
 // (AISTATS 2010); He et al., "Delving deep into rectifiers" (ICCV 2015).
@@ -23,9 +24,8 @@ const Tensor& uniform_(const Tensor& tensor, double from = 0, double to = 1,
 const Tensor& normal_(const Tensor& tensor, double mean = 0, double std = 1,
                       MaybeGenerator generator = {});
 
-// How many inputs an output is made of, and outputs an input goes into; of a weight (out, in,
-// window
-// ...). Throws Error(kShape) for fewer than two dimensions.
+// The number of inputs per output and of outputs per input, for a weight of shape (out, in,
+// window...). Throws Error(kShape) for fewer than two dimensions.
 struct Fans {
   int64_t in;
   int64_t out;
@@ -33,20 +33,22 @@ struct Fans {
 Fans fans(const Tensor& tensor);
 
 enum class Nonlinearity { kLinear, kSigmoid, kTanh, kReLU, kLeakyReLU, kSELU };
-// What keeps the variance of activations through a nonlinearity, as a factor of the deviation.
+// Returns the factor on the standard deviation of the weights that preserves the variance of the
+// activations through a nonlinearity.
 double gain(Nonlinearity nonlinearity, double negative_slope = 0.01);
 
-// Of deviation gain * sqrt(2 / (in + out)).
+// Sets the standard deviation to gain * sqrt(2 / (fan_in + fan_out)). Throws Error(kShape) for
+// fewer than two dimensions, as do the functions below.
 const Tensor& xavier_uniform_(const Tensor& tensor, double gain = 1, MaybeGenerator generator = {});
 const Tensor& xavier_normal_(const Tensor& tensor, double gain = 1, MaybeGenerator generator = {});
 
 enum class FanMode { kIn, kOut };
 struct KaimingOptions {
-  double negative_slope = 0;  // of kLeakyReLU
+  double negative_slope = 0;  // for kLeakyReLU
   FanMode mode = FanMode::kIn;
   Nonlinearity nonlinearity = Nonlinearity::kLeakyReLU;
 };
-// Of deviation gain / sqrt(fan).
+// Sets the standard deviation to gain / sqrt(fan).
 const Tensor& kaiming_uniform_(const Tensor& tensor, KaimingOptions options = {},
                                MaybeGenerator generator = {});
 const Tensor& kaiming_normal_(const Tensor& tensor, KaimingOptions options = {},

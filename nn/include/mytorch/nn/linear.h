@@ -1,4 +1,4 @@
-// Affine maps, and changes of shape around them.
+// Linear layers and embeddings.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace mytorch::nn {
 
-// x @ weight.T + bias, over the last dimension. weight is (out, in), bias (out); both begin uniform
-// in +-1 / sqrt(in).
+// Computes x @ weight.T + bias over the last dimension: (..., in) to (..., out). weight is (out,
+// in), bias is (out); both are initialized uniformly in +-1 / sqrt(in).
 class Linear final : public Module {
  public:
   Linear(int64_t in_features, int64_t out_features, bool bias = true);
@@ -17,7 +17,7 @@ class Linear final : public Module {
   void reset_parameters();
 
   Tensor weight;
-  Tensor bias;  // undefined without
+  Tensor bias;  // undefined without bias
 };
 
 class Identity final : public Module {
@@ -25,7 +25,7 @@ class Identity final : public Module {
   Tensor forward(const Tensor& input) override { return input; }
 };
 
-// The dimensions from `start_dim` to `end_dim` as one.
+// Collapses dimensions `start_dim` to `end_dim`, inclusive, into one.
 class Flatten final : public Module {
  public:
   explicit Flatten(int64_t start_dim = 1, int64_t end_dim = -1)
@@ -39,11 +39,12 @@ class Flatten final : public Module {
 };
 
 struct EmbeddingOptions {
-  int64_t padding_idx = -1;  // a row that stays zero and gets no gradient; -1: none
+  int64_t padding_idx = -1;  // a row that stays zero and gets no gradient; -1 for none
   bool scale_grad_by_freq = false;
 };
 
-// Rows of a table, by int64 index: (...) to (..., width). weight begins normally distributed.
+// Looks up rows of a table by int64 index: (...) to (..., width). weight is initialized from the
+// standard normal distribution.
 class Embedding final : public Module {
  public:
   Embedding(int64_t num_embeddings, int64_t width, EmbeddingOptions options = {});

@@ -1,4 +1,4 @@
-// Losses as modules: loss(input, target). Each is the operator of its name, with its options kept.
+// Losses as modules: loss(input, target). Each calls the operator of the same name.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace mytorch::nn {
 
-// What becomes of the terms of a loss.
+// How a loss combines its terms.
 enum class Reduction { kNone, kMean, kSum };
 
 class Loss : public Module {
@@ -18,7 +18,7 @@ class Loss : public Module {
   Tensor operator()(const Tensor& input, const Tensor& target) { return forward(input, target); }
 };
 
-// The squared difference.
+// (input - target)^2.
 class MSELoss final : public Loss {
  public:
   explicit MSELoss(Reduction reduction = Reduction::kMean) : reduction_(reduction) {}
@@ -29,7 +29,7 @@ class MSELoss final : public Loss {
   Reduction reduction_;
 };
 
-// The absolute difference.
+// input - target|.
 class L1Loss final : public Loss {
  public:
   explicit L1Loss(Reduction reduction = Reduction::kMean) : reduction_(reduction) {}
@@ -40,7 +40,7 @@ class L1Loss final : public Loss {
   Reduction reduction_;
 };
 
-// Squared below `beta`, absolute above.
+// Quadratic for differences below `beta`, linear above.
 class SmoothL1Loss final : public Loss {
  public:
   explicit SmoothL1Loss(double beta = 1, Reduction reduction = Reduction::kMean)
@@ -66,13 +66,13 @@ class HuberLoss final : public Loss {
 };
 
 struct CrossEntropyOptions {
-  Tensor weight = {};  // of the classes; undefined: all 1
+  Tensor weight = {};  // per class; undefined means all 1
   Reduction reduction = Reduction::kMean;
   int64_t ignore_index = -100;
   double label_smoothing = 0;
 };
 
-// Of logits (N, C, ...) and class indices (N, ...), or probabilities (N, C, ...).
+// Takes logits (N, C, ...) and either class indices (N, ...) or probabilities (N, C, ...).
 class CrossEntropyLoss final : public Loss {
  public:
   explicit CrossEntropyLoss(CrossEntropyOptions options = {});
@@ -84,12 +84,12 @@ class CrossEntropyLoss final : public Loss {
 };
 
 struct NLLOptions {
-  Tensor weight = {};  // of the classes; undefined: all 1
+  Tensor weight = {};  // per class; undefined means all 1
   Reduction reduction = Reduction::kMean;
   int64_t ignore_index = -100;
 };
 
-// Of log-probabilities (N, C, ...) and class indices (N, ...).
+// Takes log-probabilities (N, C, ...) and class indices (N, ...).
 class NLLLoss final : public Loss {
  public:
   explicit NLLLoss(NLLOptions options = {});
@@ -100,7 +100,7 @@ class NLLLoss final : public Loss {
   NLLOptions options_;
 };
 
-// Of probabilities, and targets in [0, 1].
+// Takes probabilities and targets in [0, 1].
 class BCELoss final : public Loss {
  public:
   explicit BCELoss(Tensor weight = {}, Reduction reduction = Reduction::kMean);
@@ -114,11 +114,11 @@ class BCELoss final : public Loss {
 
 struct BCEWithLogitsOptions {
   Tensor weight = {};
-  Tensor pos_weight = {};  // scales the term of target 1
+  Tensor pos_weight = {};  // factor on the terms of positive targets
   Reduction reduction = Reduction::kMean;
 };
 
-// Of logits, and targets in [0, 1].
+// Takes logits and targets in [0, 1].
 class BCEWithLogitsLoss final : public Loss {
  public:
   explicit BCEWithLogitsLoss(BCEWithLogitsOptions options = {});
@@ -131,7 +131,7 @@ class BCEWithLogitsLoss final : public Loss {
 
 enum class KLReduction { kNone, kMean, kSum, kBatchMean };
 
-// Of log-probabilities, and probabilities or their logarithms.
+// Takes log-probabilities and either target probabilities or, with `log_target`, their logarithms.
 class KLDivLoss final : public Loss {
  public:
   explicit KLDivLoss(KLReduction reduction = KLReduction::kMean, bool log_target = false)

@@ -1,4 +1,4 @@
-// The base of everything with parameters.
+// The base class of all modules.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +23,15 @@ namespace mytorch::nn {
 
 using NamedTensor = std::pair<std::string, Tensor>;
 
-// What load_state_dict found in only one of the two.
+// Names that load_state_dict found on one side only.
 struct LoadReport {
-  std::vector<std::string> missing;     // of the module, not in the dictionary
-  std::vector<std::string> unexpected;  // in the dictionary, not of the module
+  std::vector<std::string> missing;     // in the module but not in the dictionary
+  std::vector<std::string> unexpected;  // in the dictionary but not in the module
 };
 
-// A part of a model: tensors that are trained (parameters), tensors that belong to it but are not
-// (buffers), and other modules (children), each under a name. Modules are ordinary classes, and
-// their parts ordinary members:
+// A part of a model. It consists of named parameters (trained tensors), buffers (tensors that are
+// not trained) and children (other modules). Modules are ordinary classes, and their parts are
+// ordinary members:
 //
 //   struct Net : nn::Module {
 //     nn::Linear hidden{784, 32};
@@ -43,56 +43,58 @@ struct LoadReport {
 //     Tensor forward(const Tensor& x) override { return output(relu(hidden(x))); }
 //   };
 //
-// A copy of a module has the same parameters, as a copy of a Tensor has the same memory; `clone`
-// gives one with parameters of its own. What is registered is found by its place in the object, so
-// copies and moves need no registration of their own, and a member may be assigned: `decoder.weight
-// = encoder.weight` ties the two. The one thing to avoid is to copy only a base of a module's
-// class.
+// A copy of a module shares its parameters, as a copy of a Tensor shares its memory; `clone` copies
+// the parameters as well. A registered member is found by its offset in the object, so copies and
+// moves need no registration, and members may be assigned: `decoder.weight = encoder.weight` ties
+// the two. Never slice a module: a copy of only its base class is invalid.
 class Module {
  public:
   virtual ~Module() = default;
 
-  // What the module computes. Modules of other arguments declare a forward of their own beside it.
+  // Computes the module's output. Modules that take other arguments declare their own forward.
   virtual Tensor forward(const Tensor& input);
   Tensor operator()(const Tensor& input) { return forward(input); }
 
-  // -- what it consists of, in the order of registration, children after its own; a tensor that
-  // occurs more than once is listed once, under its first name ("hidden.weight") --
+  // -- contents, in the order of registration: own members first, then those of children. A tensor
+  // that occurs more than once is listed once, under its first name ("hidden.weight") --
   std::vector<Tensor> parameters() const;
   std::vector<NamedTensor> named_parameters() const;
   std::vector<NamedTensor> named_buffers() const;
   std::vector<std::pair<std::string, Module*>> named_children();
-  // Itself, as "", then its children and theirs.
+  // Returns this module, as "", and all its descendants.
   std::vector<std::pair<std::string, Module*>> named_modules();
-  void apply(const std::function<void(Module&)>& function);   // to children first, then to itself
-  int64_t num_parameters(bool trainable_only = false) const;  // elements
+  void apply(const std::function<void(Module&)>& function);   // children first
+  int64_t num_parameters(bool trainable_only = false) const;  // number of elements
 
-  // -- its state: parameters and persistent buffers by name --
-  // The tensors share the module's memory.
+  // -- state: parameters and persistent buffers by name --
+  // Returns tensors that share the module's memory.
   TensorMap state_dict() const;
-  // Copies values into the module's own tensors. Nothing is changed unless everything fits: Error
-  // (kValue) lists names without counterpart if `strict`, Error(kShape) the shapes that differ.
+  // Copies the values of `state` into the module's tensors. Throws Error(kValue), listing names
+  // without a counterpart, if `strict`, and Error(kShape), listing the shapes, if shapes differ.
+  // Changes nothing if it throws.
   LoadReport load_state_dict(const TensorMap& state, bool strict = true);
-  // The same to and from a safetensors file; `save` leaves an older file alone unless it succeeds.
+  // Save the state to a safetensors file, and load it. A failing `save` leaves an existing file
+  // unchanged.
   void save(const std::string& path) const;
   LoadReport load(const std::string& path, bool strict = true);
 
-  // -- how it computes --
-  // Training or evaluation, of itself and its children: Dropout and BatchNorm differ.
+  // -- modes and conversion --
+  // Sets training or evaluation mode of this module and its descendants; affects Dropout and
+  // BatchNorm.
   void train(bool on = true);
   void eval() { train(false); }
   bool training() const { return training_; }
-  void requires_grad(bool on);  // of all parameters
-  void zero_grad();             // forgets the gradients of all parameters
-  // Moves or converts parameters and buffers; of a dtype only floating ones are converted. They are
-  // then other tensors: do this before giving parameters() to an optimizer.
+  void requires_grad(bool on);  // sets requires_grad of all parameters
+  void zero_grad();             // clears the gradients of all parameters
+  // Move or convert parameters and buffers. A dtype applies to floating-point tensors only. This
+  // replaces the tensors, so call it before giving parameters() to an optimizer.
   void to(Device device);
   void to(ScalarType dtype);
   void to(Device device, ScalarType dtype);
 
-  // -- for people --
+  // -- printing --
   std::string str() const;  // the tree of modules
-  // One line for str(): the name of the class, and its options where a class adds them.
+  // Returns one line for str(): the class name and, if overridden, the options.
   virtual std::string describe() const;
 
  protected:
@@ -102,12 +104,12 @@ class Module {
   Module& operator=(const Module&) = default;
   Module& operator=(Module&&) = default;
 
-  // Each takes a member of the class, under a name that is new in this module and without '.'.
-  // Undefined tensors are passed over until they are assigned.
-  void register_parameter(std::string name, Tensor& member);  // makes it require grad
+  // Each registers a member of the class under a name that is unique in this module and contains no
+  // '.'. Undefined tensors are ignored until they are assigned.
+  void register_parameter(std::string name, Tensor& member);  // also calls requires_grad_()
   void register_buffer(std::string name, Tensor& member, bool persistent = true);
   void register_module(std::string name, Module& member);
-  // A child held by pointer: copies of this module share it.
+  // Registers a child held by pointer, which copies of this module share.
   template <class M>
   void register_module(std::string name, std::shared_ptr<M> module) {
     add_shared(std::move(name), std::move(module), copier<M>());
@@ -123,15 +125,15 @@ class Module {
   enum class Role { kParameter, kBuffer, kTransientBuffer };
   struct TensorEntry {
     std::string name;
-    std::ptrdiff_t place;  // of the member, in bytes from this Module
+    std::ptrdiff_t place;  // offset of the member from this Module, in bytes
     Role role;
   };
   using Copy = std::shared_ptr<Module> (*)(const Module&);
   struct ChildEntry {
     std::string name;
-    std::ptrdiff_t place = 0;        // of a member
-    std::shared_ptr<Module> shared;  // or a child held by pointer
-    Copy copy = nullptr;             // of such a child
+    std::ptrdiff_t place = 0;        // offset, for a member
+    std::shared_ptr<Module> shared;  // set for a child held by pointer
+    Copy copy = nullptr;             // copies such a child
   };
   struct CloneMemo {
     std::map<const void*, Tensor> tensors;
@@ -139,7 +141,7 @@ class Module {
   };
   using Visit = std::function<void(const std::string& name, Tensor& tensor, Role role)>;
 
-  // Null where a copy would lose the class of the object or there is none.
+  // Returns null if M is not copyable. The copier returns null if the object's class is not M.
   template <class M>
   static Copy copier() {
     if constexpr (std::is_copy_constructible_v<M> && !std::is_abstract_v<M>) {
@@ -168,8 +170,8 @@ class Module {
   bool training_ = true;
 };
 
-// The same module with parameters and buffers of its own, of the same values; what is tied stays
-// tied.
+// Returns a copy of the module with its own parameters and buffers, of the same values. Tied
+// tensors stay tied.
 template <class M>
 M clone(const M& module) {
   static_assert(std::is_base_of_v<Module, M>, "clone takes a module");

@@ -1,4 +1,4 @@
-// Normalization.
+// Normalization layers.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@ namespace mytorch::nn {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  std::optional<double> momentum = 0.1;  // of the running statistics; without, their plain average
-  bool affine = true;                    // whether there are weight and bias
-  bool track_running_stats = true;       // without, evaluation uses the batch's statistics too
+  std::optional<double> momentum =
+      0.1;                          // of the running statistics; absent: use cumulative averages
+  bool affine = true;               // whether weight and bias exist
+  bool track_running_stats = true;  // if false, evaluation also uses batch statistics
 };
 
-// Normalizes each channel (dimension 1): in training by the statistics of the batch, which also
-// move the running ones; in evaluation by the running ones.
+// Normalizes each channel (dimension 1). In training, uses the statistics of the batch and updates
+// the running statistics; in evaluation, uses the running statistics. Keeps the shape.
 class BatchNorm : public Module {
  public:
   Tensor forward(const Tensor& input) override;
@@ -26,7 +27,7 @@ class BatchNorm : public Module {
 
   Tensor weight;               // (channels), ones; undefined without `affine`
   Tensor bias;                 // (channels), zeros; undefined without `affine`
-  Tensor running_mean;         // undefined without `track_running_stats`, as the next two
+  Tensor running_mean;         // this and the next two: undefined without `track_running_stats`
   Tensor running_var;          // unbiased
   Tensor num_batches_tracked;  // 0-dim int64
 
@@ -42,14 +43,14 @@ class BatchNorm : public Module {
   int64_t max_dim_;
 };
 
-// Of (N, C) or (N, C, L).
+// Takes (N, C) or (N, C, L).
 class BatchNorm1d final : public BatchNorm {
  public:
   explicit BatchNorm1d(int64_t num_features, BatchNormOptions options = {})
       : BatchNorm("BatchNorm1d", num_features, options, 2, 3) {}
 };
 
-// Of (N, C, H, W).
+// Takes (N, C, H, W).
 class BatchNorm2d final : public BatchNorm {
  public:
   explicit BatchNorm2d(int64_t num_features, BatchNormOptions options = {})
@@ -58,11 +59,11 @@ class BatchNorm2d final : public BatchNorm {
 
 struct LayerNormOptions {
   double eps = 1e-5;
-  bool elementwise_affine = true;  // whether there are weight and bias
+  bool elementwise_affine = true;  // whether weight and bias exist
   bool bias = true;
 };
 
-// Normalizes over the last dimensions, which must have these sizes.
+// Normalizes over the last dimensions, whose sizes must equal `normalized_shape`. Keeps the shape.
 class LayerNorm final : public Module {
  public:
   explicit LayerNorm(IntList normalized_shape, LayerNormOptions options = {});
@@ -71,7 +72,7 @@ class LayerNorm final : public Module {
   void reset_parameters();
 
   Tensor weight;  // ones; undefined without `elementwise_affine`
-  Tensor bias;    // zeros; undefined without
+  Tensor bias;    // zeros; undefined without `elementwise_affine` or `bias`
 
  private:
   std::vector<int64_t> shape_;

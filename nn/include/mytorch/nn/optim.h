@@ -1,4 +1,4 @@
-// Everything for training, for programs; inside the project include the parts.
+// Umbrella header for optimizers; sources of mytorch include the individual headers.
 #pragma once
 
 #include "mytorch/nn/optim/adagrad.h"    // IWYU pragma: export

@@ -1,4 +1,4 @@
-// Pooling over windows of (N, C, H, W) or (C, H, W).
+// Pooling layers for (N, C, H, W) or (C, H, W).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace mytorch::nn {
 
 struct MaxPool2dOptions {
-  std::optional<Size2> stride = {};  // the size of the window where not given
+  std::optional<Size2> stride = {};  // defaults to the kernel size
   Size2 padding = 0;
   Size2 dilation = 1;
   bool ceil_mode = false;
@@ -29,7 +29,7 @@ class MaxPool2d final : public Module {
 };
 
 struct AvgPool2dOptions {
-  std::optional<Size2> stride = {};  // the size of the window where not given
+  std::optional<Size2> stride = {};  // defaults to the kernel size
   Size2 padding = 0;
   bool ceil_mode = false;
   bool count_include_pad = true;
@@ -47,7 +47,7 @@ class AvgPool2d final : public Module {
   AvgPool2dOptions options_;
 };
 
-// Means over windows that divide the plane into `output_size` as evenly as possible.
+// Averages over windows that divide the input into `output_size` parts as evenly as possible.
 class AdaptiveAvgPool2d final : public Module {
  public:
   explicit AdaptiveAvgPool2d(Size2 output_size) : output_size_(output_size) {}

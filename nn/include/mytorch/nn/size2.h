@@ -1,4 +1,4 @@
-// Options that are a height and a width.
+// A pair of height and width, for module options.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace mytorch::nn {
 
-// One number stands for both.
+// A single number sets both.
 class Size2 {
  public:
   constexpr Size2(int64_t both) : values_{both, both} {}  // NOLINT: Conv2d(1, 16, 3)

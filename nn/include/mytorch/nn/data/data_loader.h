@@ -1,4 +1,4 @@
-// Batches of a dataset, prepared ahead by threads.
+// Loads batches of a dataset, optionally ahead of time on worker threads.
 #pragma once
 
 #include <cstddef>
@@ -15,38 +15,38 @@ namespace mytorch::nn::data {
 
 struct DataLoaderOptions {
   int64_t batch_size = 1;
-  bool shuffle = false;    // visit in an order drawn anew for each epoch, from `seed`
-  bool drop_last = false;  // leave out the last batch when it would be smaller than the others
+  bool shuffle = false;    // use a new random order in each epoch, drawn from `seed`
+  bool drop_last = false;  // omit the last batch if it is smaller than the others
   uint64_t seed = 0;
-  int num_workers = 0;  // threads that prepare batches; 0: the consumer does, when it asks for one
-  int prefetch = 2;     // batches per worker that may be ready or in work before they are asked for
-  // Says the order, instead of `shuffle`.
+  int num_workers = 0;  // number of threads that load batches; 0: the consumer loads them
+  int prefetch = 2;     // number of batches per worker to load ahead
+  // The order of the examples; replaces `shuffle`.
   std::shared_ptr<const Sampler> sampler = nullptr;
 };
 
-// Walks over a dataset in batches:
+// Iterates over a dataset in batches:
 //
 //   DataLoader loader(MNIST(default_data_dir()), {.batch_size = 64, .shuffle = true});
 //   for (int epoch = 0; epoch < 5; ++epoch) {
 //     for (const auto& [images, labels] : loader) { ... }
 //   }
 //
-// Each begin() starts the next epoch. The batches and their order are the same whatever the number
-// of workers. What the dataset throws is thrown to the consumer when it comes to that batch, and
-// ends the epoch. Leaving a loop early is fine: the threads belong to the iterator, and end with
-// it. Gradients are not recorded while a batch is made.
+// Each begin() starts the next epoch. The batches and their order do not depend on the number of
+// workers. An exception thrown by the dataset is rethrown to the consumer when it reaches that
+// batch, and ends the epoch. A loop may end early: the iterator owns the worker threads and joins
+// them. Gradient recording is disabled while a batch is loaded.
 class DataLoader {
   class Epoch;
 
  public:
-  // Throws Error(kValue) for options that make no sense.
+  // Throws Error(kValue) for invalid options.
   DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options = {});
-  // Takes over a dataset given by value.
+  // Takes ownership of a dataset given by value.
   template <class D, class = std::enable_if_t<std::is_base_of_v<Dataset, D>>>
   DataLoader(D dataset, DataLoaderOptions options = {})
       : DataLoader(std::make_shared<const D>(std::move(dataset)), std::move(options)) {}
 
-  // Of one pass: a batch can be had only once. Copies are the same walk.
+  // A single-pass iterator. Copies share its position.
   class Iterator {
    public:
     using iterator_category = std::input_iterator_tag;
@@ -70,10 +70,10 @@ class DataLoader {
   Iterator begin();
   std::default_sentinel_t end() const { return {}; }
 
-  int64_t size() const;  // batches in an epoch
+  int64_t size() const;  // number of batches in an epoch
   const Dataset& dataset() const { return *dataset_; }
   const DataLoaderOptions& options() const { return options_; }
-  // The number of the epoch that begin() starts next; set it to resume a training run.
+  // The number of the epoch that the next begin() starts. Set it to resume training.
   uint64_t epoch() const { return epoch_; }
   void set_epoch(uint64_t epoch) { epoch_ = epoch; }
 

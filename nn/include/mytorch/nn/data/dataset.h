@@ -1,4 +1,4 @@
-// Where examples come from.
+// Datasets: collections of examples.
 #pragma once
 
 #include <cstdint>
@@ -8,41 +8,41 @@
 
 namespace mytorch::nn::data {
 
-// One example: its input, and what a model should make of it (undefined where there is no target).
+// One example: an input and its target (undefined if there is none).
 struct Example {
   Tensor data;
   Tensor target;
 };
 
-// Several examples along a new first dimension.
+// Several examples, stacked along a new first dimension.
 struct Batch {
   Tensor data;
   Tensor target;
   int64_t size() const { return data.size(0); }
 };
 
-// A collection of examples, by index. The workers of a DataLoader read one dataset from several
-// threads at once, so the functions below must be safe to call so.
+// An indexed collection of examples. The workers of a DataLoader call the functions below from
+// several threads at once, so they must be thread-safe.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  // Example `index` of [0, size()).
+  // Returns example `index`, 0 <= index < size().
   virtual Example get(int64_t index) const = 0;
-  // The examples of at least one index, in that order; the same index may come twice. The default
-  // stacks what get() gives, whose shapes and types must agree; override it where a batch can be
-  // gathered in one pass.
+  // Returns the examples at the given indices (at least one, possibly repeated), in order. The
+  // default stacks the results of get(), whose shapes and types must agree. Override it if a batch
+  // can be gathered in one pass.
   virtual Batch get_batch(IntList indices) const;
 };
 
-// Row i of each tensor is example i; `target` may be undefined. Batches are copies, which have no
-// part in the gradients of the tensors, on the tensors' own devices.
+// A dataset whose example i is row i of each tensor; `target` may be undefined. Batches are copies,
+// detached from the tensors and on the same device.
 class TensorDataset final : public Dataset {
  public:
-  // Throws Error(kShape) unless both have a first dimension, of the same length.
+  // Throws Error(kShape) unless both tensors have a first dimension of the same length.
   explicit TensorDataset(Tensor data, Tensor target = {});
   int64_t size() const override;
-  Example get(int64_t index) const override;  // views
+  Example get(int64_t index) const override;  // returns views
   Batch get_batch(IntList indices) const override;
 
  private:

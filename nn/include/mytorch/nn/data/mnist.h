@@ -1,4 +1,4 @@
-// MNIST, and the data sets that come in its format (Fashion-MNIST, KMNIST).
+// MNIST and datasets in the same format (Fashion-MNIST, KMNIST).
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@ namespace mytorch::nn::data {
 
 enum class Split { kTrain, kTest };
 
-// Images of ten classes, 28 x 28 pixels of gray. An example is a float32 image (1, 28, 28) with
-// values in [0, 1] and a 0-dim int64 label in [0, 9]; a batch is (n, 1, 28, 28) and (n). The bytes
-// of the files are kept, and become floats when a batch is gathered.
+// Grayscale images of ten classes, 28 x 28 pixels. An example is a float32 image (1, 28, 28) with
+// values in [0, 1] and a 0-dim int64 label in [0, 9]; a batch is (n, 1, 28, 28) and (n). Pixels are
+// stored as bytes and converted when a batch is gathered.
 class MNIST final : public Dataset {
  public:
-  // Reads the two files of `split` in `directory`, for kTrain train-images-idx3-ubyte and
-  // train-labels-idx1-ubyte, for kTest t10k-..., plain or gzipped (with or without ".gz").
-  // Throws Error(kIo), naming the file, unless they are exactly what their headers say, and agree.
+  // Reads the image and label files of `split` from `directory`: train-images-idx3-ubyte and
+  // train-labels-idx1-ubyte for kTrain, t10k-... for kTest; plain or gzipped (with or without
+  // ".gz"). Throws Error(kIo), naming the file, if a file does not match its header or the two
+  // files do not match each other.
   explicit MNIST(const std::string& directory, Split split = Split::kTrain);
   int64_t size() const override;
   Example get(int64_t index) const override;
@@ -31,9 +32,9 @@ class MNIST final : public Dataset {
   Tensor labels_;
 };
 
-// A directory with files for MNIST: the one that the environment variable MYTORCH_DATA_DIR names if
-// it is set, else that of Debian's package dataset-fashion-mnist. Throws Error(kIo) that says what
-// to install when there are none.
+// Returns a directory with MNIST files: the environment variable MYTORCH_DATA_DIR if set, else the
+// directory of Debian's package dataset-fashion-mnist. Throws Error(kIo), naming the package to
+// install, if it has no such files.
 std::string default_data_dir();
 
 }  // namespace mytorch::nn::data

@@ -1,4 +1,4 @@
-// In which order an epoch visits the examples.
+// The order in which an epoch visits the examples.
 #pragma once
 
 #include <cstdint>
@@ -6,16 +6,16 @@
 
 namespace mytorch::nn::data {
 
-// The order is a function of the epoch's number alone, so that training resumed at some epoch sees
-// what it would have seen.
+// The order depends on the epoch's number alone, so that resumed training sees the same order as
+// uninterrupted training.
 class Sampler {
  public:
   virtual ~Sampler() = default;
-  virtual int64_t size() const = 0;  // indices in an epoch, the same in all epochs
+  virtual int64_t size() const = 0;  // number of indices per epoch, the same for all epochs
   virtual std::vector<int64_t> indices(uint64_t epoch) const = 0;
 };
 
-// 0, 1, ..., size - 1.
+// Yields 0, 1, ..., size - 1.
 class SequentialSampler final : public Sampler {
  public:
   explicit SequentialSampler(int64_t size);
@@ -26,8 +26,8 @@ class SequentialSampler final : public Sampler {
   int64_t size_;
 };
 
-// A permutation of 0 ... size - 1, uniformly drawn for each epoch: the same for the same seed, size
-// and epoch, on every platform.
+// Yields a uniformly random permutation of 0, ..., size - 1. It depends on seed, size and epoch
+// only, on every platform.
 class RandomSampler final : public Sampler {
  public:
   explicit RandomSampler(int64_t size, uint64_t seed = 0);

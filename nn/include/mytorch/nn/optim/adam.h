@@ -17,7 +17,7 @@ struct AdamOptions {
   bool maximize = false;
 };
 
-// Its own type for the sake of one default.
+// A separate type because the default of weight_decay differs.
 struct AdamWOptions {
   double lr = 1e-3;
   double beta1 = 0.9;
@@ -28,7 +28,7 @@ struct AdamWOptions {
   bool maximize = false;
 };
 
-// Adam, and AdamW, whose weight decay is `decoupled` from the gradient.
+// Adam, or AdamW, which has its weight decay `decoupled` from the gradient.
 template <class Options, bool decoupled>
 class AdamOf final : public OptimizerWith<Options> {
  public:
@@ -49,8 +49,8 @@ extern template class AdamOf<AdamWOptions, true>;
 //   p = p - lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
 using Adam = AdamOf<AdamOptions, false>;
 
-// The same with g the gradient alone, and p = p * (1 - lr * weight_decay) before. Loshchilov and
-// Hutter, "Decoupled weight decay regularization" (ICLR 2019).
+// The same, but with g the gradient alone, and p = p * (1 - lr * weight_decay) applied first.
+// Loshchilov and Hutter, "Decoupled weight decay regularization" (ICLR 2019).
 using AdamW = AdamOf<AdamWOptions, true>;
 
 }  // namespace mytorch::nn::optim

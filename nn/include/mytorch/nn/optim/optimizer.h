@@ -1,4 +1,4 @@
-// What optimizers have in common.
+// The base class of all optimizers.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace mytorch::nn::optim {
 
-// Changes parameters by their gradients:
+// Updates parameters from their gradients:
 //
 //   SGD sgd(model.parameters(), {.lr = 0.1, .momentum = 0.9});
 //   for (const auto& [x, y] : loader) {
@@ -21,59 +21,61 @@ namespace mytorch::nn::optim {
 //     sgd.step();
 //   }
 //
-// Parameters are in groups, each with options of its own: `sgd.add_group(head.parameters(), {.lr =
-// 0.01})`. They are changed in place, so the optimizer has to be made after the model was moved.
+// Parameters belong to groups, each with its own options: `sgd.add_group(head.parameters(), {.lr =
+// 0.01})`. Parameters are updated in place, so move the model to its device before creating the
+// optimizer.
 //
-// A step may be recorded into a Graph. Replays count as steps; they read the learning rate that
-// set_lr (or a schedule, stepped between replays) has left, and all other options as they were.
+// step() may be captured in a Graph. Each replay counts as a step and reads the current learning
+// rate, as set by set_lr or by a schedule between replays. All other options keep the values they
+// had during capture.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Passes over parameters without a gradient.
+  // Performs one update. Skips parameters without a gradient.
   void step();
-  // Forgets the gradients, so that the next backward sets them.
+  // Clears the gradients, so that the next backward sets them.
   void zero_grad();
 
   size_t num_groups() const { return groups_.size(); }
   std::vector<Tensor> parameters(size_t group) const;
-  // The options that schedules change. `momentum` is beta1 of the optimizers that have that, 0 for
-  // those without either; setting it is then an Error(kUnsupported).
+  // The options that schedules change. `momentum` is beta1 for Adam and AdamW. Optimizers without
+  // momentum return 0 and throw Error(kUnsupported) from set_momentum.
   double lr(size_t group = 0) const;
   void set_lr(size_t group, double lr);
   double momentum(size_t group = 0) const;
   void set_momentum(size_t group, double momentum);
 
-  // The numbers among the options ("group0.lr") and what has been accumulated for each parameter,
-  // by its place in the order of all groups ("parameter0.momentum").
+  // Returns the numeric options of each group ("group0.lr") and the state of each parameter,
+  // numbered across all groups ("parameter0.momentum").
   TensorMap state_dict() const;
-  // Throws Error(kValue, kShape) and changes nothing unless the names and shapes are those of an
-  // optimizer of the same class and parameters.
+  // Throws Error(kValue or kShape) and changes nothing if the names and shapes do not match those
+  // of an optimizer of this class with these parameters.
   void load_state_dict(const TensorMap& state);
 
  protected:
   static constexpr size_t kMaxState = 3;
   struct Slot {
     Tensor parameter;
-    std::array<Tensor, kMaxState> state;  // of the parameter's shape and type
-    int64_t step = 0;                     // steps so far
-    // Once a step was recorded: their number in device memory, in place of `step`. Of all slots
-    // that step together.
+    std::array<Tensor, kMaxState> state;  // with the parameter's shape and type
+    int64_t step = 0;                     // number of steps so far
+    // The step count in device memory, in place of `step`, once a step was captured. Shared by all
+    // slots that step together.
     Tensor counter = {};
     int64_t steps() const { return counter.defined() ? counter.item<int64_t>() : step; }
   };
-  // Slots of a group that are on one device and have come to the same step.
+  // Slots of one group on one device with the same step count.
   struct Batch {
     size_t group;
     Operand lr;
     std::vector<Slot*> slots = {};
     std::vector<Tensor> parameters = {};
     std::vector<Tensor> gradients = {};
-    Operand step = {};   // this one included
-    bool first = false;  // whether it is the first step
-    // State i of each slot, made of `value` where there is none yet.
+    Operand step = {};   // including this one
+    bool first = false;  // whether this is the first step
+    // Returns state i of each slot, creating it with the given value if missing.
     std::vector<Tensor> state(size_t i, double value = 0) const;
   };
   struct Number {
@@ -82,19 +84,19 @@ class Optimizer {
   };
   using Numbers = std::vector<Number>;
 
-  // `state_names`: of Slot::state, as many as it uses.
+  // `state_names` names the elements of Slot::state that are used.
   Optimizer(const char* name, std::vector<const char*> state_names);
-  // Throws Error(kValue), and adds nothing, for parameters that cannot be optimized.
+  // Throws Error(kValue), and adds nothing, if a tensor cannot be optimized.
   void append_group(std::vector<Tensor> parameters);
-  // Whether `value` is what a bound says: throws Error(kValue) naming the option otherwise.
+  // Throws Error(kValue), naming option, value and bound, unless `good`.
   void check_option(bool good, const char* option, double value, const char* bound) const;
 
-  // Changes the parameters by the gradients, inside NoGradGuard.
+  // Updates the parameters of a batch. Called under NoGradGuard.
   virtual void update(const Batch& batch) = 0;
   virtual Numbers numbers(size_t group) = 0;
 
  private:
-  using Rates = std::vector<Tensor>;  // a group's learning rate, on each device that wants it
+  using Rates = std::vector<Tensor>;  // a group's learning rate, on each device that reads it
 
   void count(Batch& batch);
   Operand rate(size_t group, Device device);
@@ -110,7 +112,7 @@ class Optimizer {
   std::vector<Rates> rates_;
 };
 
-// Keeps the options of each group.
+// Stores the options of each group.
 template <class Options>
 class OptimizerWith : public Optimizer {
  public:

@@ -1,4 +1,4 @@
-// Learning rates that change during training.
+// Learning rate schedules.
 #pragma once
 
 #include <cstddef>
@@ -11,30 +11,31 @@
 
 namespace mytorch::nn::optim {
 
-// The rate in step 0, 1, ... of a group that began with `base_lr`. Steps are whatever the program
-// calls step() after: batches or epochs.
+// The learning rate at step 0, 1, ... of a group whose initial rate is `base_lr`. The unit of a
+// step is whatever the program calls step() after: a batch or an epoch.
 using LRCurve = std::function<double(double base_lr, int64_t step)>;
 
 namespace curves {
-// base * gamma^(step / size), rounded down.
+// base * gamma^floor(step / size).
 LRCurve step(int64_t size, double gamma = 0.1);
-// base * gamma^(milestones reached).
+// base * gamma^(number of milestones reached).
 LRCurve multi_step(std::vector<int64_t> milestones, double gamma = 0.1);
 // base * gamma^step.
 LRCurve exponential(double gamma);
 // From base to `min_lr` in `half_period` steps along half a cosine, and back (Loshchilov and
 // Hutter, "SGDR", ICLR 2017, without restarts).
 LRCurve cosine(int64_t half_period, double min_lr = 0);
-// From base * from to base * to in `steps` steps, and constant then: a warm-up.
+// From base * from to base * to in `steps` steps, constant afterwards. Serves as a warm-up.
 LRCurve linear(double from, double to, int64_t steps);
 // base * factor(step).
 LRCurve lambda(std::function<double(int64_t)> factor);
-// One curve after the other, each for its number of steps, its own steps counted from 0; the last
-// one for ever: sequence({{linear(0.1, 1, 100), 100}, {cosine(900), 900}}).
+// Several curves in succession, each for its number of steps, counting its own steps from 0; the
+// last curve never ends: sequence({{linear(0.1, 1, 100), 100}, {cosine(900), 900}}).
 LRCurve sequence(std::vector<std::pair<LRCurve, int64_t>> parts);
 }  // namespace curves
 
-// Sets the rates of an optimizer, which has to outlive it: those of step 0 when it is made.
+// Sets the learning rates of an optimizer, starting with those of step 0. The optimizer must
+// outlive the scheduler.
 class LRScheduler {
  public:
   LRScheduler(Optimizer& optimizer, LRCurve curve);
@@ -45,7 +46,7 @@ class LRScheduler {
   void step() { move_to(step_ + 1); }
   int64_t steps() const { return step_; }
   TensorMap state_dict() const;
-  // Throws Error(kValue), and changes nothing, for another number of groups.
+  // Throws Error(kValue), and changes nothing, if the number of groups differs.
   void load_state_dict(const TensorMap& state);
 
  protected:
@@ -55,7 +56,7 @@ class LRScheduler {
  private:
   Optimizer& optimizer_;
   LRCurve curve_;
-  std::vector<double> base_;  // of each group
+  std::vector<double> base_;  // per group
   int64_t step_ = 0;
 };
 
@@ -102,17 +103,17 @@ class SequentialLR final : public LRScheduler {
 };
 
 struct OneCycleOptions {
-  double pct_start = 0.3;         // the part of the steps in which the rate rises
-  double div_factor = 25;         // the first rate is max_lr / div_factor
-  double final_div_factor = 1e4;  // the last one is the first / final_div_factor
-  bool cosine = true;             // along half a cosine; else linear
-  bool cycle_momentum = true;     // the other way round; a momentum of 0 stays 0
+  double pct_start = 0.3;         // fraction of the steps in which the rate rises
+  double div_factor = 25;         // the initial rate is max_lr / div_factor
+  double final_div_factor = 1e4;  // the final rate is the initial rate / final_div_factor
+  bool cosine = true;             // anneal along half a cosine, otherwise linearly
+  bool cycle_momentum = true;     // vary momentum inversely to the rate; a momentum of 0 stays 0
   double base_momentum = 0.85;
   double max_momentum = 0.95;
 };
 
-// Up to max_lr and down again (Smith and Topin, "Super-convergence", 2018), over `total_steps`
-// steps; one more step is an Error(kValue).
+// Raises the rate to max_lr and lowers it again over `total_steps` steps (Smith and Topin,
+// "Super-convergence", 2018). Throws Error(kValue) when stepped beyond `total_steps`.
 class OneCycleLR final : public LRScheduler {
  public:
   OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps,
@@ -126,17 +127,18 @@ class OneCycleLR final : public LRScheduler {
 };
 
 struct PlateauOptions {
-  bool maximize = false;  // the metric is better when it is larger
+  bool maximize = false;  // larger values of the metric are better
   double factor = 0.1;
-  int64_t patience = 10;    // steps without improvement that are borne
-  double threshold = 1e-4;  // the least improvement that counts
-  bool relative = true;     // whether `threshold` is relative to the best so far
-  int64_t cooldown = 0;     // steps after a reduction in which nothing is counted
+  int64_t patience = 10;    // number of steps without improvement to tolerate
+  double threshold = 1e-4;  // the smallest change that counts as an improvement
+  bool relative = true;     // whether `threshold` is relative to the best value
+  int64_t cooldown = 0;     // number of steps to ignore after a reduction
   double min_lr = 0;
-  double eps = 1e-8;  // smaller changes of the rate are not made
+  double eps = 1e-8;  // rate changes smaller than this are skipped
 };
 
-// Multiplies the rates by `factor` when a metric no longer improves. NaN is no improvement.
+// Multiplies the rates by `factor` when a metric stops improving. NaN does not count as
+// improvement.
 class ReduceLROnPlateau final {
  public:
   explicit ReduceLROnPlateau(Optimizer& optimizer, PlateauOptions options = {});

@@ -12,7 +12,7 @@ struct SGDOptions {
   double momentum = 0;
   double dampening = 0;
   double weight_decay = 0;
-  bool nesterov = false;  // needs momentum, and no dampening
+  bool nesterov = false;  // requires momentum, and no dampening
   bool maximize = false;
 };
 
@@ -21,7 +21,7 @@ struct SGDOptions {
 //   b = momentum * b + (1 - dampening) * g       (b = g in the first step)
 //   p = p - lr * b                               (nesterov: p - lr * (g + momentum * b))
 //
-// as PyTorch has it (Sutskever et al., "On the importance of initialization and momentum in deep
+// as in PyTorch (Sutskever et al., "On the importance of initialization and momentum in deep
 // learning", ICML 2013, but with lr outside of b).
 class SGD final : public OptimizerWith<SGDOptions> {
  public:
