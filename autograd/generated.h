@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/types/dims.h"
+#include "dispatcher/table/op.h"
 #include "mytorch/autograd/record.h"
 #include "mytorch/list.h"
 #include "mytorch/tensor.h"
@@ -75,9 +76,9 @@ Tensor zero_gradient(const Node* node, uint32_t i, const Tensor& like);
 // Throws where an argument requires a gradient that the operator does not have.
 [[noreturn]] void fail_no_gradient(const char* op, const char* arg);
 template <class T>
-void refuse_gradient(const T& value, const char* op, const char* arg) {
+void refuse_gradient(const T& value, const OpInfo& op, int arg) {
   if (requires_grad(value)) [[unlikely]]
-    fail_no_gradient(op, arg);
+    fail_no_gradient(op.base, op.args[arg].name);
 }
 
 inline const Tensor* given_gradient(const Tensor* grads, int n) {
@@ -91,6 +92,21 @@ inline bool wants_any(const Node* node, uint32_t first, uint32_t n) {
     if (node->wants(first + i)) return true;
   }
   return false;
+}
+
+// The saved tensor; `otherwise` stands in if no wanted gradient reads it.
+inline Tensor unpack(const SavedTensor& saved, const Node* owner, const Tensor& otherwise = {}) {
+  return saved.defined() ? saved.unpack(owner) : otherwise;
+}
+
+// Moves result i, if it is wanted, to `out`.
+template <size_t i>
+void give(Tensor& out, const bool* wanted, Tensor& result) {
+  if (wanted[i]) out = std::move(result);
+}
+template <size_t i, class... T>
+void give(Tensor& out, const bool* wanted, std::tuple<T...>& results) {
+  if (wanted[i]) out = std::move(std::get<i>(results));
 }
 
 // ---- facts of values, and arguments kept beyond the call ----
@@ -121,6 +137,33 @@ inline std::vector<Dims> shapes_of(TensorList list) {
   for (const Tensor& t : list) shapes.push_back(shape_of(t));
   return shapes;
 }
+
+struct Shape {
+  auto operator()(const auto& x) const { return shape_of(x); }
+  auto operator()(TensorList list) const { return shapes_of(list); }
+};
+struct Strides {
+  auto operator()(const Tensor& t) const { return to_dims(t.strides()); }
+};
+struct DType {
+  auto operator()(const auto& x) const { return dtype_of(x); }
+};
+struct DeviceOf {
+  auto operator()(const auto& x) const { return device_of(x); }
+};
+struct NDim {
+  auto operator()(const auto& x) const { return ndim_of(x); }
+};
+struct Numel {
+  auto operator()(const auto& x) const { return numel_of(x); }
+};
+struct Length {
+  auto operator()(TensorList list) const { return static_cast<int64_t>(list.size()); }
+};
+struct Given {
+  auto operator()(const auto& x) const { return is_given(x); }
+};
+
 inline int64_t element(IntList list, int64_t i) {
   return list[static_cast<size_t>(i < 0 ? i + static_cast<int64_t>(list.size()) : i)];
 }

@@ -130,12 +130,7 @@ def public(op: Op) -> list[str]:
 def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
     files = {}
     for number, members_ in buckets.items():
-        lines = [
-            cpp.BANNER.strip(),
-            INCLUDES.strip(),
-            *emit_abi.includes(members_),
-            *emit_api.below_includes(members_),
-        ]
+        lines = [cpp.BANNER.strip(), INCLUDES.strip(), *emit_abi.includes(members_), *emit_api.below_includes(members_)]
         lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.cpp_name for op in members_})]
         lines += ["", "namespace mytorch {"]
         for op in members_:

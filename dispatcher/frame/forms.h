@@ -105,9 +105,7 @@ template <class Op, class... H>
   (check_one_given<Op>(arg++, held), ...);
 }
 
-inline const Tensor& first_tensor(const Held<Tensor>& first, const auto&...) {
-  return first.value;
-}
+inline const Tensor& first_tensor(const Held<Tensor>& first, const auto&...) { return first.value; }
 inline const Tensor& first_tensor(const auto&, const auto&... rest) {
   return first_tensor(rest...);
 }
@@ -126,11 +124,13 @@ template <class Args, auto... member, class... H>
 }
 
 template <class Args, auto... member>
-[[gnu::always_inline]] inline void set_outputs(Args& args, Members<member...>, TensorImpl* const* outputs) {
+[[gnu::always_inline]] inline void set_outputs(Args& args, Members<member...>,
+                                               TensorImpl* const* outputs) {
   ((args.*member = &(*outputs++)->abi), ...);
 }
 template <class Args, auto... member>
-[[gnu::always_inline]] inline void set_wanted_outputs(Args& args, Members<member...>, TensorImpl* const* outputs) {
+[[gnu::always_inline]] inline void set_wanted_outputs(Args& args, Members<member...>,
+                                                      TensorImpl* const* outputs) {
   const auto abi = [](TensorImpl* output) { return output != nullptr ? &output->abi : nullptr; };
   ((args.*member = abi(*outputs++)), ...);
 }
@@ -138,7 +138,8 @@ template <class Args, auto... member>
 // ---- results: a Tensor, or a tuple ----
 
 template <size_t n, size_t... i>
-[[gnu::always_inline]] inline auto adopt_each(TensorImpl* const (&outputs)[n], std::index_sequence<i...>) {
+[[gnu::always_inline]] inline auto adopt_each(TensorImpl* const (&outputs)[n],
+                                              std::index_sequence<i...>) {
   return std::tuple{Tensor::adopt(outputs[i])...};
 }
 template <size_t n>
@@ -318,7 +319,8 @@ struct Derived : Defaults {
 
  private:
   template <size_t... i>
-  [[gnu::always_inline]] static auto unpacked(const std::vector<Tensor>& results, std::index_sequence<i...>) {
+  [[gnu::always_inline]] static auto unpacked(const std::vector<Tensor>& results,
+                                              std::index_sequence<i...>) {
     if constexpr (sizeof...(i) == 1) {
       return results[0];
     } else {
@@ -371,7 +373,8 @@ struct Reduce : Defaults {
   }
 
   template <class Op, size_t n, size_t... i, class... H>
-  [[gnu::always_inline]] static void write(Outs<n> outs, std::index_sequence<i...>, const H&... held) {
+  [[gnu::always_inline]] static void write(Outs<n> outs, std::index_sequence<i...>,
+                                           const H&... held) {
     using T = Traits<Op>;
     typename T::Args args;
     prepare<Op>(args, held...);
@@ -436,7 +439,8 @@ struct KernelForms : Defaults {
 
  private:
   template <uint32_t follows, class Specs, size_t... i, class... H>
-  [[gnu::always_inline]] static auto make_results(const Specs& specs, std::index_sequence<i...>, const H&... held) {
+  [[gnu::always_inline]] static auto make_results(const Specs& specs, std::index_sequence<i...>,
+                                                  const H&... held) {
     if constexpr (follows != 0) {
       int arg = 0;
       const bool channels_last = (... || followed<follows>(arg++, held));
@@ -460,13 +464,15 @@ struct KernelForms : Defaults {
   }
 
   template <class Args, auto... member, class Results, size_t... i>
-  [[gnu::always_inline]] static void set_results(Args& args, Members<member...>, const Results& results,
-                             std::index_sequence<i...>) {
+  [[gnu::always_inline]] static void set_results(Args& args, Members<member...>,
+                                                 const Results& results,
+                                                 std::index_sequence<i...>) {
     ((args.*member = &nth(std::index_sequence<i>(), results).impl()->abi), ...);
   }
 
   template <class Op, class Args, class Specs, size_t... i>
-  [[gnu::always_inline]] static auto run_dynamic(Args& args, const Specs& specs, std::index_sequence<i...>) {
+  [[gnu::always_inline]] static auto run_dynamic(Args& args, const Specs& specs,
+                                                 std::index_sequence<i...>) {
     DynamicOutputs outputs(Op::info, {nth(std::index_sequence<i>(), specs)...});
     clear(args, typename Traits<Op>::Outputs());
     outputs.run(Op::entry, &args);
@@ -482,7 +488,8 @@ struct KernelForms : Defaults {
   }
 
   template <class Op, size_t n, size_t... i, class... H>
-  [[gnu::always_inline]] static void write(Outs<n> outs, bool inplace, std::index_sequence<i...>, const H&... held) {
+  [[gnu::always_inline]] static void write(Outs<n> outs, bool inplace, std::index_sequence<i...>,
+                                           const H&... held) {
     using T = Traits<Op>;
     typename T::Args args;
     args.header = {sizeof(args), {}, 0, 0};
@@ -513,12 +520,13 @@ struct KernelForms : Defaults {
     for (KernelInto& each : into) each.finish();
   }
   template <class Op>
-  [[gnu::always_inline]] static KernelInto make_into(const Tensor& out, const TensorSpec& spec, const void* args,
-                              bool inplace) {
+  [[gnu::always_inline]] static KernelInto make_into(const Tensor& out, const TensorSpec& spec,
+                                                     const void* args, bool inplace) {
     return {Op::entry, out, as_list(spec.sizes), spec.dtype, spec.device, args, inplace};
   }
   template <class Results, size_t... i>
-  [[gnu::always_inline]] static void copy_all(KernelInto* into, const Results& results, std::index_sequence<i...>) {
+  [[gnu::always_inline]] static void copy_all(KernelInto* into, const Results& results,
+                                              std::index_sequence<i...>) {
     (copy_into(into[i].target_tensor(), nth(std::index_sequence<i>(), results)), ...);
   }
 };
@@ -562,12 +570,14 @@ struct WritingForms : Defaults {
  private:
   // Inputs that share some elements with the written tensor are read from copies.
   template <class Args, auto... member, class... H>
-  [[gnu::always_inline]] static void read_apart(Args& args, Members<member...>, const Tensor& written, Tensor* copies,
-                            const H&... held) {
+  [[gnu::always_inline]] static void read_apart(Args& args, Members<member...>,
+                                                const Tensor& written, Tensor* copies,
+                                                const H&... held) {
     (read_one_apart(args.*member, written, *copies++, held), ...);
   }
   template <class F, class H>
-  [[gnu::always_inline]] static void read_one_apart(F& field, const Tensor& written, Tensor& copy, const H& held) {
+  [[gnu::always_inline]] static void read_one_apart(F& field, const Tensor& written, Tensor& copy,
+                                                    const H& held) {
     if constexpr (is_operand<H>) {
       TensorImpl* const input = held.value.impl();
       if (input != written.impl() && overlaps_partly(written.impl(), input)) [[unlikely]] {

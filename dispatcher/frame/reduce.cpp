@@ -82,9 +82,8 @@ void reduce_outputs(const OpInfo& op, const Tensor& self, const ReduceDims& dims
   const ReduceSpec spec = reduce_spec(op, self, dims, dtype);
   header->compute = to_abi(spec.compute);
   for (int i = 0; i < op.num_outputs; ++i) {
-    outputs[i] =
-        new_tensor(spec.sizes.data(), static_cast<int>(spec.sizes.size()),
-                   spec.type_of(op.outputs[i]), self.device(), self.impl()->device_slot);
+    outputs[i] = new_tensor(spec.sizes.data(), static_cast<int>(spec.sizes.size()),
+                            spec.type_of(op.outputs[i]), self.device(), self.impl()->device_slot);
   }
 }
 

@@ -87,7 +87,8 @@ struct Below<Op, kOut, R(P...), std::index_sequence<out...>> {
   [[gnu::noinline]] static void call(OutArg<out>... outs, P... args);
 };
 
-// A derived gradient as the operators of its program, through the layers, so that they are recorded.
+// A derived gradient as the operators of its program, through the layers, so that they are
+// recorded.
 template <class Op, class Signature = typename Op::Signature>
 struct Decomposed;
 template <class Op, class R, class... P>
@@ -139,8 +140,10 @@ struct Layered<Op, form, R(P...)> {
 
   [[gnu::always_inline]] static uint32_t flags(const P&... args) {
     if constexpr (Op::written_lists != 0) {
-      int i = 0;
-      return (0u | ... | ((Op::written_lists >> i++ & 1) != 0 ? layer_flags(args) : 0));
+      uint32_t flags = 0;
+      uint32_t bit = 1;
+      ((flags |= (Op::written_lists & bit) != 0 ? layer_flags(args) : 0, bit <<= 1), ...);
+      return flags;
     } else {
       return (0u | ... | layer_flags(args));
     }
