@@ -360,8 +360,7 @@ struct Reduce : Defaults {
 
   template <class Op, size_t n, class... H>
   [[gnu::always_inline]] static void into(Outs<n> outs, bool inplace, const H&... held) {
-    if (inplace) return assign_inplace(Op::info, *outs[0], function<Op>(held...));
-    write<Op>(outs, std::make_index_sequence<n>(), held...);
+    write<Op>(outs, inplace, std::make_index_sequence<n>(), held...);
   }
 
  private:
@@ -373,7 +372,7 @@ struct Reduce : Defaults {
   }
 
   template <class Op, size_t n, size_t... i, class... H>
-  [[gnu::always_inline]] static void write(Outs<n> outs, std::index_sequence<i...>,
+  [[gnu::always_inline]] static void write(Outs<n> outs, bool inplace, std::index_sequence<i...>,
                                            const H&... held) {
     using T = Traits<Op>;
     typename T::Args args;
@@ -382,9 +381,9 @@ struct Reduce : Defaults {
     const ReduceSpec spec =
         reduce_spec(Op::info, self, T::dims(held.value...), dtype_among(held...));
     args.header.compute = to_abi(spec.compute);
-    KernelInto into[] = {KernelInto(Op::entry, given_output<Op>(outs, i, false),
+    KernelInto into[] = {KernelInto(Op::entry, given_output<Op>(outs, i, inplace),
                                     as_list(spec.sizes), spec.type_of(Op::info.outputs[i]),
-                                    self.device(), &args, false)...};
+                                    self.device(), &args, inplace)...};
     if (n > 1) check_apart(Op::info, outs, n);
     TensorImpl* const targets[] = {into[i].target()...};
     set_outputs(args, typename T::Outputs(), targets);

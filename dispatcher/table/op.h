@@ -37,15 +37,35 @@ enum class Promote : uint8_t { kNone, kSame, kFloat, kCompare, kWiden, kFirst };
 
 inline constexpr uint32_t kNoField = UINT32_MAX;
 
+// Flags of an argument.
+enum ArgFlags : uint8_t {
+  kOptional = 1 << 0,
+  kKwOnly = 1 << 1,
+  kWritten = 1 << 2,   // Tensor(a!)
+  kPromotes = 1 << 3,  // takes part in promotion, and is converted to the compute type
+};
+
 struct ArgInfo {
-  const char* name;
-  ArgType type;
-  bool optional;
-  bool kw_only;
-  bool written;              // Tensor(a!)
-  bool promotes;             // takes part in promotion, and is converted to the computation type
-  const char* default_text;  // as in the schema, null where the argument must be given
-  uint32_t offset;           // of its field in the argument struct, kNoField if none
+  constexpr ArgInfo() = default;
+  constexpr ArgInfo(const char* name_, ArgType type_, int flags, const char* default_,
+                    uint32_t offset_)
+      : name(name_),
+        type(type_),
+        optional((flags & kOptional) != 0),
+        kw_only((flags & kKwOnly) != 0),
+        written((flags & kWritten) != 0),
+        promotes((flags & kPromotes) != 0),
+        default_text(default_),
+        offset(offset_) {}
+
+  const char* name = nullptr;
+  ArgType type = ArgType::kTensor;
+  bool optional = false;
+  bool kw_only = false;
+  bool written = false;
+  bool promotes = false;
+  const char* default_text = nullptr;  // as in the schema; null if the argument must be given
+  uint32_t offset = kNoField;          // of its field in the argument struct
 };
 
 struct OutputInfo {
