@@ -1,7 +1,8 @@
-# mytorch_backend(NAME sources...): a backend as a shared library in lib/mytorch/backends, with hidden
-# symbols, against the SDK alone. Its objects, under the init function mytorch_NAME_init (dashes become
-# underscores), are also there as mytorch_backend_NAME_objects, for static and sanitizer builds.
-# mytorch_backend_options(NAME DEFINITIONS ... INCLUDES ... LIBRARIES ...): what its sources need.
+# mytorch_backend(NAME sources...) builds a backend as a shared library in lib/mytorch/backends, with hidden
+# symbols, against the SDK alone. Static and sanitizer builds link its objects instead: the target
+# mytorch_backend_NAME_objects, with the init function mytorch_NAME_init (dashes become underscores).
+#
+# mytorch_backend_options(NAME DEFINITIONS ... INCLUDES ... LIBRARIES ...) adds requirements of its sources.
 
 function(mytorch_backend name)
   string(REPLACE "-" "_" id ${name})
@@ -13,7 +14,7 @@ function(mytorch_backend name)
   target_compile_definitions(${objects} PRIVATE MYTORCH_BACKEND_INIT=mytorch_${id}_init)
   set_target_properties(${objects} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 
-  # The one symbol that a loader looks for.
+  # The symbol that the loader looks up.
   set(entry ${CMAKE_CURRENT_BINARY_DIR}/${id}_entry.c)
   file(CONFIGURE OUTPUT ${entry} CONTENT [[
 #include "mytorch/abi.h"
@@ -24,13 +25,13 @@ MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
 ]] @ONLY)
   add_library(mytorch_backend_${id} MODULE ${entry})
   target_link_libraries(mytorch_backend_${id} PRIVATE ${objects})
-  # Hidden visibility does not cover the standard library's own templates.
+  # Hidden visibility does not cover instantiated templates of the standard library.
   target_link_options(mytorch_backend_${id} PRIVATE
     -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/backend.exports)
   set_target_properties(mytorch_backend_${id} PROPERTIES
     PREFIX "" OUTPUT_NAME mytorch_${id} LINKER_LANGUAGE CXX C_VISIBILITY_PRESET hidden
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/mytorch/backends)
-  # Installed as it was built, so that its checksum stays true.
+  # Installed without changing the RPATH, which would invalidate the checksum.
   set_target_properties(mytorch_backend_${id} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "")
   add_custom_command(TARGET mytorch_backend_${id} POST_BUILD VERBATIM
     COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/cmake/seal.py $<TARGET_FILE:mytorch_backend_${id}>)

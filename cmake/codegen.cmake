@@ -1,5 +1,5 @@
-# Runs codegen while configuring, so that the list of generated files is known; a change of a record, of
-# codegen or of test data configures again. Files are rewritten only when their content changes.
+# Runs codegen while configuring, so that the list of generated files is known. A change of a record, of codegen
+# or of test data reconfigures. A file is rewritten only if its content changes.
 
 set(MYTORCH_GENERATED ${CMAKE_BINARY_DIR}/generated)
 find_program(PYTHON3 NAMES python3 REQUIRED)
@@ -18,7 +18,7 @@ endif()
 string(STRIP "${generated}" generated)
 string(REPLACE "\n" ";" generated "${generated}")
 
-# mytorch_generated(VARIABLE FOLDER): the generated sources of a folder.
+# mytorch_generated(VARIABLE FOLDER) sets VARIABLE to the generated sources of FOLDER.
 function(mytorch_generated variable folder)
   set(sources ${generated})
   list(FILTER sources INCLUDE REGEX "^${folder}/")

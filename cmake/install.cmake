@@ -1,11 +1,11 @@
-# `cmake --install build/release --prefix DIR`: the library with its backends beside it, the public
-# headers, the reference pages, and a package for find_package(mytorch), which gives
+# `cmake --install build/release --prefix DIR` installs the library and its backends, the public headers, the
+# reference pages, and a package for find_package(mytorch) with two targets:
 #
 #   mytorch::mytorch      the framework
-#   mytorch::backend_sdk  headers for a backend of one's own; nothing to link
+#   mytorch::backend_sdk  headers for writing a backend; nothing to link
 #
-# and the same for pkg-config: mytorch, mytorch-backend-sdk.
-# DIR may be moved afterwards: nothing in it names a place.
+# pkg-config knows them as mytorch and mytorch-backend-sdk. DIR can be moved afterwards: no file in it holds an
+# absolute path.
 
 include(CMakePackageConfigHelpers)
 
@@ -17,7 +17,7 @@ foreach(target mytorch_headers mytorch_backend_sdk)
   target_include_directories(${target} INTERFACE $<INSTALL_INTERFACE:include>)
 endforeach()
 
-# Backends of others, too, export the one symbol that a loader looks for.
+# Backends outside of the tree also export only the symbol that the loader looks up.
 target_link_options(mytorch_backend_sdk INTERFACE
   "$<INSTALL_INTERFACE:-Wl,--version-script=$<INSTALL_PREFIX>/share/mytorch/backend.exports>")
 install(FILES ${CMAKE_SOURCE_DIR}/cmake/backend.exports DESTINATION share/mytorch)
@@ -41,10 +41,10 @@ install(EXPORT mytorch NAMESPACE mytorch:: FILE mytorchConfig.cmake DESTINATION 
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/mytorchConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/mytorchConfigVersion.cmake DESTINATION lib/cmake/mytorch)
 
-# pkg-config's ${pcfiledir} keeps them movable, too.
+# pkg-config's ${pcfiledir} makes these files relocatable.
 foreach(package mytorch mytorch-backend-sdk)
   set(libraries "")
-  set(description "Headers for a backend of one's own")
+  set(description "Headers for writing a backend of mytorch")
   if(package STREQUAL "mytorch")
     set(libraries "Libs: -L\${libdir} -Wl,-rpath,\${libdir} -lmytorch\n")
     set(description "A deep-learning framework")

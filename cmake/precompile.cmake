@@ -1,21 +1,20 @@
-# Half of the time that a file takes is the parsing of the same headers, and the instantiation of the same
-# templates. Two remedies:
+# Parsing the same headers and instantiating the same templates takes half of the time of a file. Two remedies:
 #
-# Headers are parsed once: mytorch_precompile(TARGET) has those of the framework kept for all rooms,
-# mytorch_precompile_test(TARGET) those of the tests for all tests. Files still include what they use:
-# build with -DMYTORCH_PRECOMPILE=OFF to see that they do.
+# mytorch_precompile(TARGET) precompiles the framework's common headers for all rooms, and
+# mytorch_precompile_test(TARGET) those of the tests for all tests. Files still include what they use; a build with
+# -DMYTORCH_PRECOMPILE=OFF proves it.
 #
-# mytorch_together(TARGET FILES) compiles so many sources as one (0: all of them), which instantiates once
-# what they share. Names in unnamed namespaces then have to differ within a room: a function whose calls
-# another file's took would go unused, which is an error.
-# -DMYTORCH_TOGETHER=OFF builds all longer, and one changed file sooner.
+# mytorch_together(TARGET FILES) compiles FILES sources as one (0: all of them), which instantiates shared templates
+# once. Names in unnamed namespaces must then differ within a room: if a call resolves to another file's function, the
+# shadowed one is unused, which is an error. With -DMYTORCH_TOGETHER=OFF a full build takes longer, and rebuilding one
+# changed file takes less time.
 option(MYTORCH_PRECOMPILE "Parse common headers once" ON)
 option(MYTORCH_TOGETHER "Compile several sources of a room as one" ON)
 
 set(mytorch_common_headers <algorithm> <atomic> <cmath> <cstring> <functional> <limits> <memory> <mutex>
   <optional> <string> <string_view> <tuple> <utility> <variant> <vector>)
 
-# The first target of a kind owns the header, the others use it: they have the same flags.
+# The first target of a kind owns the precompiled header. The others reuse it, since they have the same flags.
 function(mytorch_precompile_as kind target)
   if(NOT MYTORCH_PRECOMPILE)
     return()

@@ -1,5 +1,5 @@
-"""Appends a checksum to a library that has just been linked, by which the loader knows a damaged one
-(dispatcher/loader/library_check.cpp). What comes after the last section of a library is nobody's.
+"""Appends a checksum to a library that has just been linked, so that the loader can detect a damaged one
+(dispatcher/loader/library_check.cpp). The dynamic linker ignores bytes after the last section.
 
     python3 seal.py FILE
 """

@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "backends/cuda/device/device.h"
 #include "backends/cuda/programs/compile.h"
 #include "backends/cuda/registry.h"
-#include "backends/cuda/runtime/device.h"
 #include "mytorch/backend/kernel.h"
 
 #ifndef MYTORCH_BACKEND_INIT
@@ -26,14 +26,14 @@ const KernelEntries& kernels() {
   return *all;
 }
 
-// Why there is nothing to run on; "" where there is.
+// Returns why this process cannot use a GPU, or "" if it can.
 std::string why_not() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count > 0) return "";
-  cudaGetLastError();  // is not to be found by the next call
+  cudaGetLastError();  // clears the error for the next call
   if (status == cudaErrorInsufficientDriver) {
-    return "no NVIDIA driver, or one that is older than this CUDA runtime";
+    return "no NVIDIA driver, or one older than this CUDA runtime";
   }
   if (status == cudaSuccess || status == cudaErrorNoDevice) return "no NVIDIA GPU is visible";
   return std::string("CUDA does not start: ") + cudaGetErrorString(status);

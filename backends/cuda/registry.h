@@ -1,5 +1,5 @@
-// Where files of kernels hand in their kernels: a file defines register_NAME, which appends what
-// it has. The list below declares them and is what the backend goes through.
+// Registration of kernels: each file of kernels defines register_NAME, which appends its entries.
+// The list below declares these functions, and the backend calls them all.
 #pragma once
 
 #include <vector>
@@ -27,6 +27,7 @@
   FAMILY(steps)                       \
   FAMILY(softmax)                     \
   FAMILY(layer_norm)                  \
+  FAMILY(layer_norm_backward)         \
   FAMILY(batch_norm)                  \
   FAMILY(group_norm)                  \
   FAMILY(nll_loss)                    \

@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/harness/limits.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
-// After foreach_target.h, which includes this file once for each instruction set.
+// After foreach_target.h, which includes this file once per instruction set.
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
@@ -15,42 +15,64 @@ namespace hn = hwy::HWY_NAMESPACE;
 void copy_vectors(const float* from, float* to, int64_t n) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i + 2 * lanes <= n; i += 2 * lanes) {
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
     const auto a = hn::LoadU(d, from + i), b = hn::LoadU(d, from + i + lanes);
     hn::StoreU(a, d, to + i);
     hn::StoreU(b, d, to + i + lanes);
   }
+  for (; i < n; ++i) to[i] = from[i];
 }
 
-// `to` lies at the beginning of a cache line.
-void copy_past_caches(const float* from, float* to, int64_t n) {
+// `to` is aligned to a cache line.
+void copy_non_temporal(const float* from, float* to, int64_t n) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i + 2 * lanes <= n; i += 2 * lanes) {
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
     const auto a = hn::LoadU(d, from + i), b = hn::LoadU(d, from + i + lanes);
     hn::Stream(a, d, to + i);
     hn::Stream(b, d, to + i + lanes);
   }
+  for (; i < n; ++i) to[i] = from[i];
   hwy::FlushStream();
 }
 
-void fill_past_caches(float* to, int64_t n) {
+// `to` is aligned to a cache line.
+void fill_non_temporal(float* to, int64_t n) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto one = hn::Set(d, 1.0f);
-  for (int64_t i = 0; i + lanes <= n; i += lanes) hn::Stream(one, d, to + i);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::Stream(one, d, to + i);
+  for (; i < n; ++i) to[i] = 1;
   hwy::FlushStream();
 }
 
-// Two streams, because the prefetchers of one stop at the end of a page, and not at the same place
-// of their pages.
-float read_vectors(const float* from, int64_t n) {
+float sum_one_stream(const float* from, int64_t n) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t part = n < 4096 ? n / 2 : (n / 2 - 16) / 1024 * 1024;
+  auto sum = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) sum = hn::Add(sum, hn::LoadU(d, from + i));
+  float total = hn::GetLane(hn::SumOfLanes(d, sum));
+  for (; i < n; ++i) total += from[i];
+  return total;
+}
+
+// Reads two streams at once, because a hardware prefetcher stops at the end of a page. The second
+// stream starts a cache line later, so that the two do not reach the ends of their pages together.
+float sum_two_streams(const float* from, int64_t n) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr int64_t kPage = 1024, kLine = 16;  // in floats
+  const bool small = n < 4 * kPage;
+  const int64_t length = small ? n / 2 : (n / 2 - kLine) / kPage * kPage;
+  const int64_t second = small ? length : length + kLine;
   auto a = hn::Zero(d), b = a, c = a, e = a, f = a, g = a, h = a, k = a;
-  const float *p = from, *q = p + (n < 4096 ? part : part + 16);
-  for (int64_t i = 0; i + 4 * lanes <= part; i += 4 * lanes) {
+  const float *p = from, *q = from + second;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= length; i += 4 * lanes) {
     a = hn::Add(a, hn::LoadU(d, p + i));
     b = hn::Add(b, hn::LoadU(d, p + i + lanes));
     c = hn::Add(c, hn::LoadU(d, q + i));
@@ -61,20 +83,21 @@ float read_vectors(const float* from, int64_t n) {
     k = hn::Add(k, hn::LoadU(d, q + i + 3 * lanes));
   }
   a = hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, e)), hn::Add(hn::Add(f, g), hn::Add(h, k)));
-  return hn::GetLane(hn::SumOfLanes(d, a));
+  return hn::GetLane(hn::SumOfLanes(d, a)) + sum_one_stream(p + i, second - i) +
+         sum_one_stream(q + i, n - second - i);
 }
 
-// Runs 12 independent sums, enough for any latency up to 6 cycles on two pipes and few enough to
-// stay in 16 registers. Returns the floating-point operations done, and a value that depends on
-// them all.
+// Computes 12 independent sums: enough to hide a latency of 6 cycles on two pipes, and few enough
+// for 16 registers. Returns the number of floating-point operations; `result` depends on all of
+// them.
 double multiply_adds(long steps, float* result) {
   const hn::ScalableTag<float> d;
   constexpr int kSums = 12;
   using V = hn::VFromD<decltype(d)>;
   const V factor = hn::Set(d, 0.5f + result[0]);
   const V term = hn::Set(d, 1.0f + result[0]);
-  // Equal sums would be the same sum to a compiler, and the peak would come out several times too
-  // high.
+  // The sums start at different values: a compiler would merge equal ones, and the measured peak
+  // would be several times too high.
   const auto start = [&](int i) HWY_ATTR { return hn::Set(d, static_cast<float>(i) + result[0]); };
   V s0 = start(0), s1 = start(1), s2 = start(2), s3 = start(3), s4 = start(4), s5 = start(5);
   V s6 = start(6), s7 = start(7), s8 = start(8), s9 = start(9), s10 = start(10), s11 = start(11);
@@ -123,35 +146,37 @@ namespace mytorch::bench {
 namespace {
 
 HWY_EXPORT(copy_vectors);
-HWY_EXPORT(copy_past_caches);
-HWY_EXPORT(fill_past_caches);
-HWY_EXPORT(read_vectors);
+HWY_EXPORT(copy_non_temporal);
+HWY_EXPORT(fill_non_temporal);
+HWY_EXPORT(sum_two_streams);
 HWY_EXPORT(multiply_adds);
 
-volatile float sink;  // where results go that nobody wants
+volatile float sink;  // keeps results that nothing else reads
 
 constexpr int64_t kLine = 16;  // floats of a cache line
 
-// body(begin, end) for pieces of [0, n) that begin at cache lines.
+// Returns a function that calls body(begin, end) on every thread, for pieces of [0, n) that begin
+// at cache lines. The last piece also has the elements of a partial line.
 template <class Body>
 std::function<void()> in_pieces(int64_t n, int threads, Body body) {
   return [=] {
     on_threads(threads, [=](int t) {
-      body(n / kLine * t / threads * kLine, n / kLine * (t + 1) / threads * kLine);
+      const int64_t begin = n / kLine * t / threads * kLine;
+      body(begin, t + 1 == threads ? n : n / kLine * (t + 1) / threads * kLine);
     });
   };
 }
 
-// One thread is timed by its processor time, which other programs cannot stretch; several by the
-// clock on the wall, since they wait for each other.
+// One thread is timed by its CPU time, which other programs do not lengthen; several threads, which
+// wait for each other, by wall-clock time.
 double clock_seconds(int threads) {
   timespec now;
   clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Of a millisecond or so. How often that is shows only meanwhile: threads that have to wait for a
-// processor take a thousand times longer to meet than others.
+// Measures for about a millisecond. The number of repetitions is not estimated beforehand: a
+// barrier takes a thousand times longer when a thread waits for a processor.
 double repetitions_per_second(const std::function<void()>& loop) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
@@ -175,7 +200,7 @@ size_t rounded(size_t bytes) {
 void on_threads(int threads, const std::function<void(int)>& body) {
   if (threads == 1) return body(0);
 #ifdef _OPENMP
-    // The threads of the kernels' own loops, which are warm.
+    // The kernels' loops use the same threads, so they are warm.
 #pragma omp parallel for schedule(static, 1) num_threads(threads)
   for (int t = 0; t < threads; ++t) body(t);
 #else
@@ -191,6 +216,10 @@ double seconds_of(const std::function<void()>& run) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+float sum_floats(const float* from, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(sum_two_streams)(from, n);
+}
+
 Loops copy_loops(const float* from, float* to, int64_t n, int threads) {
   return {in_pieces(n, threads,
                     [=](int64_t b, int64_t e) {
@@ -198,7 +227,7 @@ Loops copy_loops(const float* from, float* to, int64_t n, int threads) {
                     }),
           in_pieces(n, threads,
                     [=](int64_t b, int64_t e) {
-                      HWY_DYNAMIC_DISPATCH(copy_past_caches)(from + b, to + b, e - b);
+                      HWY_DYNAMIC_DISPATCH(copy_non_temporal)(from + b, to + b, e - b);
                     }),
           in_pieces(n, threads, [=](int64_t b, int64_t e) {
             std::memcpy(to + b, from + b, static_cast<size_t>(e - b) * sizeof(float));
@@ -206,15 +235,13 @@ Loops copy_loops(const float* from, float* to, int64_t n, int threads) {
 }
 
 Loops read_loops(const float* from, int64_t n, int threads) {
-  return {in_pieces(n, threads, [=](int64_t b, int64_t e) {
-    sink = HWY_DYNAMIC_DISPATCH(read_vectors)(from + b, e - b);
-  })};
+  return {in_pieces(n, threads, [=](int64_t b, int64_t e) { sink = sum_floats(from + b, e - b); })};
 }
 
 Loops write_loops(float* to, int64_t n, int threads) {
   return {in_pieces(n, threads,
                     [=](int64_t b, int64_t e) {
-                      HWY_DYNAMIC_DISPATCH(fill_past_caches)(to + b, e - b);
+                      HWY_DYNAMIC_DISPATCH(fill_non_temporal)(to + b, e - b);
                     }),
           in_pieces(n, threads, [=](int64_t b, int64_t e) { std::fill(to + b, to + e, 1.0f); })};
 }
@@ -258,12 +285,12 @@ Limit::Limit(Resource resource, double bytes, int threads)
   const bool copy = resource == Resource::kCopy;
   const auto n = static_cast<int64_t>(std::max(bytes, 4096.0) / (copy ? 8 : 4)) / kLine * kLine;
   bytes_ = static_cast<double>(n) * (copy ? 8 : 4);
-  const size_t room = static_cast<size_t>(n) * sizeof(float);
-  buffers_.emplace_back(room);
-  if (copy) buffers_.emplace_back(room);
+  const size_t buffer_bytes = static_cast<size_t>(n) * sizeof(float);
+  buffers_.emplace_back(buffer_bytes);
+  if (copy) buffers_.emplace_back(buffer_bytes);
   float* const first = buffers_.front().data();
   Loops loops;
-  // Of little work one thread does more than several that first have to meet.
+  // For little work, one thread is faster than several that wait for each other.
   for (const int t : std::set<int>{1, threads}) {
     Loops more = copy                          ? copy_loops(first, buffers_.back().data(), n, t)
                  : resource == Resource::kRead ? read_loops(first, n, t)
@@ -287,7 +314,7 @@ double Limit::sample() {
 }
 
 size_t beyond_caches() {
-  // What the kernel tells, not sysconf, which on virtual machines may know the whole socket's.
+  // Asks sysfs: on virtual machines sysconf may report the cache of the whole socket.
   size_t last = 0;
   for (const char* index : {"2", "3"}) {
     std::ifstream file(std::string("/sys/devices/system/cpu/cpu0/cache/index") + index + "/size");
@@ -300,7 +327,7 @@ size_t beyond_caches() {
 CacheFlush::CacheFlush(int threads) : threads_(threads), buffer_(beyond_caches()) {}
 
 void CacheFlush::run() {
-  // Written, not only read: lines that others hold are taken from them, too.
+  // Writes, because a read would leave copies of a line in other cores' caches.
   const auto n = static_cast<int64_t>(beyond_caches() / sizeof(float));
   float* const data = buffer_.data();
   in_pieces(n, threads_, [=](int64_t b, int64_t e) {

@@ -1,7 +1,7 @@
 """Tables that compare our benchmarks with a peer's.
 
-Reads a folder of Google Benchmark's JSON, as scripts/lib/take-turns.sh leaves it: files named
-`SIDE.[MODEL.tTHREADS.]rROUND.json`, where SIDE is `ours` or `peer`.
+Reads a folder of files in Google Benchmark's JSON format, written by scripts/lib/take-turns.sh and named
+`SIDE.[MODEL.tTHREADS.]rROUND.json`. SIDE is `ours` or `peer`.
 """
 
 import argparse
@@ -31,7 +31,7 @@ CASES = [
 ]
 ARITHMETIC_CASE = "mm_64x64"  # the kernel's time, not the framework's: outside the mean
 
-# What --check demands. Ratios are the peer's time over ours; limits are of our own nanoseconds.
+# The bars of --check. Ratios are the peer's time over ours; limits are in our own nanoseconds.
 MEAN_RATIO = 8.0
 CASE_RATIO = 4.0
 ARITHMETIC_RATIO = 1.5
@@ -75,10 +75,10 @@ class Side:
 
 
 def describe_peer(context):
-    """Says which BLAS the peer ran on, and warns where it is one that nobody would choose."""
+    """Prints the BLAS that the peer ran on, and warns if it is the reference BLAS."""
     blas = context.get("blas", "unknown")
     print(f"peer: {context.get('framework', 'unknown')}, BLAS {blas}")
-    # Debian keeps the reference BLAS, portable loops without blocking, in a folder of this name.
+    # Debian installs the reference BLAS, portable loops without blocking, in a folder of this name.
     if re.search(r"/blas/libblas\.so", blas):
         print(
             "note: that is the reference BLAS; on libopenblas0-openmp, libtorch's matrix products"

@@ -1,5 +1,5 @@
-# Functions for scripts that run our program and a peer's alternately. The caller sets `ours` and
-# `peer` (programs) and may set `peer_libs`.
+# Functions for scripts that alternate between our program and a peer's. The caller sets `ours` and `peer`, the
+# programs, and may set `peer_libs`.
 
 die() {
   echo "$(basename "$0"): $*" >&2
@@ -16,7 +16,7 @@ need_programs() {
   done
 }
 
-# Each BLAS has its own pool, which the program's own setting of threads does not reach.
+# Every BLAS has its own thread pool, which the program's setting does not reach.
 set_threads() {
   export OMP_NUM_THREADS=$1 OPENBLAS_NUM_THREADS=$1 BLIS_NUM_THREADS=$1 MKL_NUM_THREADS=$1
 }
@@ -29,7 +29,7 @@ run_peer() {
 }
 
 # take_turns ROUND DIRECTORY TAG ARGUMENTS...: runs both, writing DIRECTORY/{ours,peer}.TAG*.json.
-# Who goes first changes with the round: the second of a pair finds a warmer machine.
+# The order changes with each round, because the second program runs on a warmer machine.
 take_turns() {
   local round=$1 directory=$2 tag=$3 side order='peer ours'
   shift 3

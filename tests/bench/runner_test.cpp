@@ -6,7 +6,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "bench/harness/limits.h"
 #include "bench/harness/probe.h"
 #include "bench/harness/report.h"
 #include "core/runtime/device_registry.h"
@@ -127,27 +126,6 @@ TEST_F(Runner, CallsAreAsBeforeAfterwards) {
     // Goes away in the middle.
   }
   EXPECT_EQ(call("add", {x, x})[0].tensor().const_data<float>()[3], 2);
-}
-
-TEST_F(Runner, Limits) {
-  for (const Resource resource :
-       {Resource::kCopy, Resource::kRead, Resource::kWrite, Resource::kMultiplyAdd}) {
-    for (const int threads : {1, 2}) {
-      Limit limit(resource, 1 << 16, threads);
-      // Threads that wait for a processor may be arbitrarily slow.
-      EXPECT_GT(limit.sample(), threads == 1 ? 1e7 : 0) << resource_name(resource);
-      EXPECT_LT(limit.sample(), 1e13) << resource_name(resource);
-    }
-  }
-  // The loops do what they are called, to the last element.
-  std::vector<float> from(1000), to(1008);
-  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
-  float* const aligned = to.data() + (16 - reinterpret_cast<uintptr_t>(to.data()) / 4 % 16) % 16;
-  for (const auto& copy : copy_loops(from.data(), aligned, 992, 2)) {
-    std::fill_n(aligned, 992, 0.0f);
-    copy();
-    EXPECT_TRUE(std::equal(from.begin(), from.begin() + 992, aligned));
-  }
 }
 
 // ---- results as files

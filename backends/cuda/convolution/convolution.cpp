@@ -1,6 +1,6 @@
-// convolution and its gradients: by cuDNN where it has the type and an engine, else as defined.
-// Each is registered once for every proposal of the library, the best guess first, so that measured
-// choice (docs/choice.md) can find the fastest for a shape.
+// convolution and its gradients: cuDNN if it has an engine for the type and shape, else the direct
+// kernel. Each operator is registered once for every proposal of the library, best guess first, so
+// that measured choice (docs/choice.md) can find the fastest one for a shape.
 #include "mytorch/abi_ops/convolution.h"
 
 #include "backends/cuda/convolution/geometry.h"
@@ -15,7 +15,7 @@ namespace {
 using sdk::TensorView;
 
 void convolve(mt_ctx& ctx, const Convolution& call) {
-  if (call.out().numel() == 0) return;
+  if (call.result().numel() == 0) return;
   if (convolve_cudnn(ctx, call)) return;
   if (call.rank > 0) throw sdk::Declined{};
   convolve_direct(ctx, call);
@@ -24,30 +24,30 @@ void convolve(mt_ctx& ctx, const Convolution& call) {
 template <int kRank>
 void forward(mt_ctx& ctx, const mt_args_convolution& args) {
   const bool transposed = args.transposed != 0;
-  const TensorView big = transposed ? args.out : args.input;
-  const TensorView small = transposed ? args.input : args.out;
-  convolve(ctx,
-           {geometry(big, args.weight, small, args), transposed ? Target::kBig : Target::kSmall,
-            big, args.weight, small, args.bias, kRank});
+  const TensorView input = transposed ? args.out : args.input;
+  const TensorView output = transposed ? args.input : args.out;
+  convolve(ctx, {geometry(input, args.weight, output, args),
+                 transposed ? Direction::kBackwardInput : Direction::kForward, input, args.weight,
+                 output, args.bias, kRank});
 }
 
 template <int kRank>
 void backward_input(mt_ctx& ctx, const mt_args_convolution_backward_input& args) {
   const bool transposed = args.transposed != 0;
-  const TensorView big = transposed ? args.grad_output : args.out;
-  const TensorView small = transposed ? args.out : args.grad_output;
-  convolve(ctx,
-           {geometry(big, args.weight, small, args), transposed ? Target::kSmall : Target::kBig,
-            big, args.weight, small, nullptr, kRank});
+  const TensorView input = transposed ? args.grad_output : args.out;
+  const TensorView output = transposed ? args.out : args.grad_output;
+  convolve(ctx, {geometry(input, args.weight, output, args),
+                 transposed ? Direction::kForward : Direction::kBackwardInput, input, args.weight,
+                 output, nullptr, kRank});
 }
 
 template <int kRank>
 void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& args) {
   const bool transposed = args.transposed != 0;
-  const TensorView big = transposed ? args.grad_output : args.input;
-  const TensorView small = transposed ? args.input : args.grad_output;
-  convolve(ctx, {geometry(big, args.out, small, args), Target::kWeight, big, args.out, small,
-                 nullptr, kRank});
+  const TensorView input = transposed ? args.grad_output : args.input;
+  const TensorView output = transposed ? args.input : args.grad_output;
+  convolve(ctx, {geometry(input, args.out, output, args), Direction::kBackwardWeight, input,
+                 args.out, output, nullptr, kRank});
 }
 
 template <int kRank>

@@ -1,16 +1,15 @@
-// Convolutions by cuDNN's graph API, of one operation: it is what the library's newer engines are
-// reached by, and says of each engine whether it is deterministic and in which precision it works,
-// so that those which are not can be passed over. Images of a few channels get more of them: the
-// elements that a window reads of a row.
+// Convolutions with cuDNN's graph API, as graphs of one operation. This API reaches the newer
+// engines and reports whether an engine is deterministic and in which precision it computes, so
+// that others can be skipped. Inputs with few channels are unfolded first.
 #include <array>
 #include <cstdint>
 #include <string>
 
-#include "backends/cuda/convolution/forms.h"
+#include "backends/cuda/common/move.h"
 #include "backends/cuda/convolution/geometry.h"
+#include "backends/cuda/convolution/layout.h"
 #include "backends/cuda/convolution/operation.h"
 #include "backends/cuda/convolution/plans.h"
-#include "backends/cuda/kernel/move.h"
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/backend.h"
 
@@ -21,49 +20,53 @@ using sdk::TensorView;
 
 bool run(mt_ctx& ctx, const Convolution& call, bool channels_last) {
   const cudnnHandle_t handle = cudnn_handle_of(ctx);
-  Formed big(ctx, call.big, channels_last, call.target == Target::kBig);
-  Formed weight(ctx, call.weight, channels_last, call.target == Target::kWeight);
-  Formed small(ctx, call.small, channels_last, call.target == Target::kSmall);
-  Operands operands{{big.data(), weight.data(), small.data()}, nullptr};
+  ConvertedOperand input(ctx, call.input, channels_last,
+                         call.direction == Direction::kBackwardInput);
+  ConvertedOperand weight(ctx, call.weight, channels_last,
+                          call.direction == Direction::kBackwardWeight);
+  ConvertedOperand output(ctx, call.output, channels_last, call.direction == Direction::kForward);
+  Operands operands{{input.data(), weight.data(), output.data()}, nullptr};
   std::array<int64_t, 3> alignment;
   for (size_t i = 0; i < 3; ++i) alignment[i] = alignment_of(operands.data[i]);
-  const PlanKey key = key_of(ctx, call, channels_last, alignment);
+  const ConvolutionKey key = key_of(ctx, call, channels_last, alignment);
   const Plan* plan = known_plan(ctx, key);
   if (plan != nullptr && !plan->plan) return false;
-  big.before();
-  weight.before();
-  small.before();
+  input.copy_in();
+  weight.copy_in();
+  output.copy_in();
   if (plan == nullptr) {
     plan = &choose_plan(ctx, handle, call, key, operands, [&] {
-      return graph_of(handle, call, big.form(), weight.form(), small.form(), alignment);
+      return graph_of(handle, call, input.layout(), weight.layout(), output.layout(), alignment);
     });
     if (!plan->plan) return false;
   }
   if (plan->workspace != 0) {
-    operands.room = scratch_bytes(ctx, static_cast<size_t>(plan->workspace));
+    operands.workspace = scratch_bytes(ctx, static_cast<size_t>(plan->workspace));
   }
   if (!operands.run(handle, *plan->plan)) {
     throw sdk::Error(MT_ERROR_INTERNAL, std::string("cudnnBackendExecute: ") +
                                             cudnnGetErrorString(CUDNN_STATUS_EXECUTION_FAILED));
   }
   if (synchronous) queued(ctx, "cudnnBackendExecute");
-  big.after();
-  weight.after();
-  small.after();
+  input.copy_out();
+  weight.copy_out();
+  output.copy_out();
   return true;
 }
 
 // ---- few channels
 
-// Tensor cores work on many channels at once, and the library fills up what is missing for each tap
-// of a window; a window's taps of a row as channels fill them better. How many channels that makes,
-// or 0 where it does not pay. (Not for the gradient of the image, whose elements would meet again.)
+// Tensor cores work on many channels at once, and the library pads the channels of each tap of a
+// window. Treating a window's taps along the width as channels fills them better. Returns the
+// number of channels after unfolding, or 0 if it does not pay. (Not for the gradient of the input,
+// whose elements would have to be accumulated.)
 int64_t unfolded_channels(const Convolution& call, bool channels_last) {
   const Geometry& g = call.geometry;
-  const int64_t channels = g.big_channels * g.kernel[2];
-  const bool pays = channels_last && call.target != Target::kBig && call.rank == 0 &&
-                    call.out().dtype().bits == 16 && g.dims == 2 && g.groups == 1 &&
-                    g.big_channels < 8 && g.kernel[2] > 1 && channels <= 64 && is_large(call);
+  const int64_t channels = g.input_channels * g.kernel[2];
+  const bool pays = channels_last && call.direction != Direction::kBackwardInput &&
+                    call.rank == 0 && call.result().dtype().bits == 16 && g.dims == 2 &&
+                    g.groups == 1 && g.input_channels < 8 && g.kernel[2] > 1 && channels <= 64 &&
+                    is_large(call);
   return pays ? (channels + 7) / 8 * 8 : 0;
 }
 
@@ -83,24 +86,24 @@ struct Image {
 
 bool run_unfolded(mt_ctx& ctx, const Convolution& call, int64_t channels) {
   const Geometry& g = call.geometry;
-  const mt_dtype dtype = call.out().dtype();
-  Image big(ctx, dtype, g.batch, channels, g.big[1], g.small[2]);
-  Image weight(ctx, dtype, g.small_channels, channels, g.kernel[1], 1);
-  unfold_columns(ctx, g, call.big, channels, big.tensor.dl.data);
-  Convolution unfolded{g,          call.target,  &big.tensor, &weight.tensor,
-                       call.small, TensorView(), call.rank};
-  unfolded.geometry.big_channels = channels;
-  unfolded.geometry.big[2] = g.small[2];
+  const mt_dtype dtype = call.result().dtype();
+  Image input(ctx, dtype, g.batch, channels, g.input[1], g.output[2]);
+  Image weight(ctx, dtype, g.output_channels, channels, g.kernel[1], 1);
+  unfold_columns(ctx, g, call.input, channels, input.tensor.dl.data);
+  Convolution unfolded{g,           call.direction, &input.tensor, &weight.tensor,
+                       call.output, TensorView(),   call.rank};
+  unfolded.geometry.input_channels = channels;
+  unfolded.geometry.input[2] = g.output[2];
   unfolded.geometry.kernel[2] = unfolded.geometry.stride[2] = unfolded.geometry.dilation[2] = 1;
   unfolded.geometry.padding[2] = 0;
-  if (call.target != Target::kWeight) {
+  if (call.direction != Direction::kBackwardWeight) {
     unfold_weight(ctx, g, call.weight, channels, weight.tensor.dl.data);
   }
   if (!run(ctx, unfolded, true)) return false;
-  if (call.target == Target::kWeight) {
+  if (call.direction == Direction::kBackwardWeight) {
     mt_tensor taps = weight.tensor;
-    int64_t shape[] = {g.small_channels, g.big_channels, g.kernel[1], g.kernel[2]};
-    int64_t strides[] = {g.kernel[1] * channels, 1, channels, g.big_channels};
+    int64_t shape[] = {g.output_channels, g.input_channels, g.kernel[1], g.kernel[2]};
+    int64_t strides[] = {g.kernel[1] * channels, 1, channels, g.input_channels};
     taps.dl.shape = shape;
     taps.dl.strides = strides;
     move(ctx, &taps, call.weight);
@@ -111,15 +114,15 @@ bool run_unfolded(mt_ctx& ctx, const Convolution& call, int64_t channels) {
 }  // namespace
 
 bool convolve_cudnn(mt_ctx& ctx, const Convolution& call) {
-  if (!sdk::is_floating(call.out().dtype()) || call.geometry.empty()) return false;
+  if (!sdk::is_floating(call.result().dtype()) || call.geometry.empty()) return false;
   use_device(ctx);
   const bool channels_last = prefers_channels_last(call);
-  // What there is no engine for in one layout there may be one for in the other.
+  // There may be an engine for only one of the two layouts.
   const int64_t channels = unfolded_channels(call, channels_last);
   const bool done = (channels != 0 && run_unfolded(ctx, call, channels)) ||
                     run(ctx, call, channels_last) ||
                     (call.rank == 0 && run(ctx, call, !channels_last));
-  if (done && call.bias) add_bias(ctx, call.out(), call.bias);
+  if (done && call.bias) add_bias(ctx, call.result(), call.bias);
   return done;
 }
 

@@ -1,8 +1,8 @@
-// Convolutions as they are defined, an owner for each element of the result: for types that cuDNN
-// does not have, and what it declines.
+// Direct convolutions by their definition, one thread or block per output element, for types that
+// cuDNN does not support and calls that it declines.
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/convolution/geometry.h"
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/strided.cuh"
 #include "backends/cuda/runtime/launch.h"
 
 namespace mytorch::cuda {
@@ -10,7 +10,7 @@ namespace {
 
 using sdk::TensorView;
 
-// Strides of (batch, channel, three spatial dimensions); of the weight, of (out, in, three).
+// Strides of (batch, channel, three spatial dimensions), or of (out, in, three) for the weight.
 struct Strides {
   int64_t at[5] = {};
 
@@ -29,7 +29,7 @@ struct Strides {
 
 struct Operands {
   Geometry g;
-  Strides big, weight, small;
+  Strides input, weight, output;
 };
 
 // The coordinates of element i of (batch, channels, spatial).
@@ -48,50 +48,50 @@ struct Place {
 
 template <class T>
 __global__ void __launch_bounds__(256)
-    small_of(Operands o, int64_t numel, const T* big, const T* weight, const T* bias,
-             int64_t bias_step, T* small) {
+    output_elements(Operands o, int64_t numel, const T* input, const T* weight, const T* bias,
+                    int64_t bias_step, T* output) {
   const Geometry& g = o.g;
   for (int64_t i = first_element(); i < numel; i += grid_step()) {
-    const Place s(i, g.groups * g.small_channels, g.small);
-    const int64_t first = s.c / g.small_channels * g.big_channels;
+    const Place s(i, g.groups * g.output_channels, g.output);
+    const int64_t first = s.c / g.output_channels * g.input_channels;
     Sum<T> sum = bias == nullptr ? Sum<T>(0) : as_sum(bias[s.c * bias_step]);
-    for (int64_t c = 0; c < g.big_channels; ++c) {
+    for (int64_t c = 0; c < g.input_channels; ++c) {
       for (int64_t k0 = 0; k0 < g.kernel[0]; ++k0) {
         const int64_t b0 = s.x[0] * g.stride[0] - g.padding[0] + k0 * g.dilation[0];
-        if (b0 < 0 || b0 >= g.big[0]) continue;
+        if (b0 < 0 || b0 >= g.input[0]) continue;
         for (int64_t k1 = 0; k1 < g.kernel[1]; ++k1) {
           const int64_t b1 = s.x[1] * g.stride[1] - g.padding[1] + k1 * g.dilation[1];
-          if (b1 < 0 || b1 >= g.big[1]) continue;
+          if (b1 < 0 || b1 >= g.input[1]) continue;
           for (int64_t k2 = 0; k2 < g.kernel[2]; ++k2) {
             const int64_t b2 = s.x[2] * g.stride[2] - g.padding[2] + k2 * g.dilation[2];
-            if (b2 < 0 || b2 >= g.big[2]) continue;
-            sum += as_sum(big[o.big.place(s.n, first + c, b0, b1, b2)]) *
+            if (b2 < 0 || b2 >= g.input[2]) continue;
+            sum += as_sum(input[o.input.place(s.n, first + c, b0, b1, b2)]) *
                    as_sum(weight[o.weight.place(s.c, c, k0, k1, k2)]);
           }
         }
       }
     }
-    small[o.small.place(s.n, s.c, s.x[0], s.x[1], s.x[2])] = sum_as<T>(sum);
+    output[o.output.place(s.n, s.c, s.x[0], s.x[1], s.x[2])] = sum_as<T>(sum);
   }
 }
 
 template <class T>
 __global__ void __launch_bounds__(256)
-    big_of(Operands o, int64_t numel, const T* small, const T* weight, const T* bias,
-           int64_t bias_step, T* big) {
+    input_elements(Operands o, int64_t numel, const T* output, const T* weight, const T* bias,
+                   int64_t bias_step, T* input) {
   const Geometry& g = o.g;
-  // The window at which tap k is element b; false where there is none.
+  // The output position whose window has element b at tap k; false if there is none.
   const auto window = [&](int d, int64_t b, int64_t k, int64_t& s) {
     s = b + g.padding[d] - k * g.dilation[d];
     if (s < 0 || s % g.stride[d] != 0) return false;
     s /= g.stride[d];
-    return s < g.small[d];
+    return s < g.output[d];
   };
   for (int64_t i = first_element(); i < numel; i += grid_step()) {
-    const Place b(i, g.groups * g.big_channels, g.big);
-    const int64_t group = b.c / g.big_channels, own = b.c % g.big_channels;
+    const Place b(i, g.groups * g.input_channels, g.input);
+    const int64_t group = b.c / g.input_channels, own = b.c % g.input_channels;
     Sum<T> sum = bias == nullptr ? Sum<T>(0) : as_sum(bias[b.c * bias_step]);
-    for (int64_t c = group * g.small_channels; c < (group + 1) * g.small_channels; ++c) {
+    for (int64_t c = group * g.output_channels; c < (group + 1) * g.output_channels; ++c) {
       int64_t s0, s1, s2;
       for (int64_t k0 = 0; k0 < g.kernel[0]; ++k0) {
         if (!window(0, b.x[0], k0, s0)) continue;
@@ -99,39 +99,39 @@ __global__ void __launch_bounds__(256)
           if (!window(1, b.x[1], k1, s1)) continue;
           for (int64_t k2 = 0; k2 < g.kernel[2]; ++k2) {
             if (!window(2, b.x[2], k2, s2)) continue;
-            sum += as_sum(small[o.small.place(b.n, c, s0, s1, s2)]) *
+            sum += as_sum(output[o.output.place(b.n, c, s0, s1, s2)]) *
                    as_sum(weight[o.weight.place(c, own, k0, k1, k2)]);
           }
         }
       }
     }
-    big[o.big.place(b.n, b.c, b.x[0], b.x[1], b.x[2])] = sum_as<T>(sum);
+    input[o.input.place(b.n, b.c, b.x[0], b.x[1], b.x[2])] = sum_as<T>(sum);
   }
 }
 
-constexpr int kShares = 128;  // threads that share the sum of one element of the weight
+constexpr int kShares = 128;  // threads that share the sum for one element of the weight
 
 template <class T>
 __global__ void __launch_bounds__(kShares)
-    weight_of(Operands o, int64_t numel, const T* big, const T* small, T* weight) {
+    weight_elements(Operands o, int64_t numel, const T* input, const T* output, T* weight) {
   const Geometry& g = o.g;
   __shared__ Sum<T> parts[kShares];
-  const int64_t plane = g.small[0] * g.small[1] * g.small[2];
+  const int64_t plane = g.output[0] * g.output[1] * g.output[2];
   for (int64_t i = blockIdx.x; i < numel; i += gridDim.x) {
-    const Place w(i, g.big_channels, g.kernel);  // n: the small channel
-    const int64_t channel = w.n / g.small_channels * g.big_channels + w.c;
+    const Place w(i, g.input_channels, g.kernel);  // n: the output channel
+    const int64_t channel = w.n / g.output_channels * g.input_channels + w.c;
     Sum<T> sum = 0;
     for (int64_t j = threadIdx.x; j < g.batch * plane; j += kShares) {
-      const Place s(j, 1, g.small);
+      const Place s(j, 1, g.output);
       int64_t b[3];
       bool inside = true;
       for (int d = 0; d < 3; ++d) {
         b[d] = s.x[d] * g.stride[d] - g.padding[d] + w.x[d] * g.dilation[d];
-        inside = inside && b[d] >= 0 && b[d] < g.big[d];
+        inside = inside && b[d] >= 0 && b[d] < g.input[d];
       }
       if (!inside) continue;
-      sum += as_sum(big[o.big.place(s.n, channel, b[0], b[1], b[2])]) *
-             as_sum(small[o.small.place(s.n, w.n, s.x[0], s.x[1], s.x[2])]);
+      sum += as_sum(input[o.input.place(s.n, channel, b[0], b[1], b[2])]) *
+             as_sum(output[o.output.place(s.n, w.n, s.x[0], s.x[1], s.x[2])]);
     }
     parts[threadIdx.x] = sum;
     __syncthreads();
@@ -147,10 +147,10 @@ __global__ void __launch_bounds__(kShares)
 }
 
 template <class T>
-__global__ void add_channels(Strided<2> walk, T* out, const T* bias) {
-  for (int64_t i = first_element(); i < walk.numel; i += grid_step()) {
+__global__ void add_channels(Strided<2> loop, T* out, const T* bias) {
+  for (int64_t i = first_element(); i < loop.numel; i += grid_step()) {
     int64_t at[2];
-    walk.offsets(i, at);
+    loop.offsets(i, at);
     out[at[0]] = sum_as<T>(as_sum(out[at[0]]) + as_sum(bias[at[1]]));
   }
 }
@@ -158,26 +158,26 @@ __global__ void add_channels(Strided<2> walk, T* out, const T* bias) {
 }  // namespace
 
 void convolve_direct(mt_ctx& ctx, const Convolution& call) {
-  const TensorView out = call.out();
+  const TensorView out = call.result();
   const int64_t numel = out.numel();
   if (numel == 0) return;
-  const Operands o{call.geometry, Strides(call.big), Strides(call.weight), Strides(call.small)};
+  const Operands o{call.geometry, Strides(call.input), Strides(call.weight), Strides(call.output)};
   visit_type(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    T* big = call.big.data<T>();
+    T* input = call.input.data<T>();
     T* weight = call.weight.data<T>();
-    T* small = call.small.data<T>();
+    T* output = call.output.data<T>();
     const T* bias = call.bias ? call.bias.data<T>() : nullptr;
     const int64_t step = call.bias ? call.bias.stride(0) : 0;
-    if (call.target == Target::kSmall) {
-      launch(ctx, "small_of", small_of<T>, grid_for(ctx, numel, 256), o, numel, big, weight, bias,
-             step, small);
-    } else if (call.target == Target::kBig) {
-      launch(ctx, "big_of", big_of<T>, grid_for(ctx, numel, 256), o, numel, small, weight, bias,
-             step, big);
+    if (call.direction == Direction::kForward) {
+      launch(ctx, "output_elements", output_elements<T>, grid_for(ctx, numel, 256), o, numel, input,
+             weight, bias, step, output);
+    } else if (call.direction == Direction::kBackwardInput) {
+      launch(ctx, "input_elements", input_elements<T>, grid_for(ctx, numel, 256), o, numel, output,
+             weight, bias, step, input);
     } else {
-      launch(ctx, "weight_of", weight_of<T>, grid_for(ctx, numel * kShares, kShares), o, numel, big,
-             small, weight);
+      launch(ctx, "weight_elements", weight_elements<T>, grid_for(ctx, numel * kShares, kShares), o,
+             numel, input, output, weight);
     }
   });
 }
@@ -186,10 +186,10 @@ void add_bias(mt_ctx& ctx, const TensorView& out, const TensorView& bias) {
   sdk::check_ndim(static_cast<size_t>(out.ndim()));
   int64_t strides[sdk::kMaxDims] = {};
   strides[1] = bias.stride(0);
-  const Strided<2> walk(sdk::StridedLoop<2>(out.shape(), {out.get()->dl.strides, strides}));
+  const Strided<2> loop(sdk::StridedLoop<2>(out.shape(), {out.get()->dl.strides, strides}));
   visit_type(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    launch(ctx, "add_channels", add_channels<T>, grid_for(ctx, walk.numel, 256), walk,
+    launch(ctx, "add_channels", add_channels<T>, grid_for(ctx, loop.numel, 256), loop,
            out.data<T>(), static_cast<const T*>(bias.raw()));
   });
 }

@@ -1,6 +1,7 @@
-// What a convolution is, whichever way it goes. A direct convolution maps `big` to `small`, a
-// transposed one `small` to `big`, and so do the gradients with respect to the input: there are
-// three computations, each of one of (big, weight, small) from the other two, over the same terms.
+// A convolution in all of its directions. A transposed convolution computes what the gradient with
+// respect to the input of an ordinary convolution does, so there are three computations: each of
+// (input, weight, output) from the other two. `input` and `output` are those of the ordinary
+// convolution; a transposed one has its input in `output` and its output in `input`.
 #pragma once
 
 #include <cstdint>
@@ -9,31 +10,32 @@
 
 namespace mytorch::cuda {
 
-enum class Target { kSmall, kBig, kWeight };
+enum class Direction { kForward, kBackwardInput, kBackwardWeight };
 
-// Spatial dimensions are aligned at the right: a missing one comes first and is of size 1.
+// Spatial dimensions align at the right: missing ones come first and have size 1.
 struct Geometry {
-  int dims = 0;  // spatial ones, 1 to 3
+  int dims = 0;  // spatial dimensions, 1 to 3
   int64_t batch = 0, groups = 1;
-  int64_t big_channels = 0, small_channels = 0;  // in a group
-  int64_t big[3], small[3], kernel[3], stride[3], padding[3], dilation[3];
+  int64_t input_channels = 0, output_channels = 0;  // per group
+  int64_t input[3], output[3], kernel[3], stride[3], padding[3], dilation[3];
 
   bool empty() const {
-    int64_t n = batch * big_channels * small_channels;
-    for (int d = 0; d < 3; ++d) n *= big[d] * small[d] * kernel[d];
+    int64_t n = batch * input_channels * output_channels;
+    for (int d = 0; d < 3; ++d) n *= input[d] * output[d] * kernel[d];
     return n == 0;
   }
 };
 
-// Tensors of shapes (N, groups * big_channels, ...), (groups * small_channels, big_channels, ...)
-// and (N, groups * small_channels, ...).
+// The shapes are (N, groups * input_channels, ...), (groups * output_channels, input_channels, ...)
+// and (N, groups * output_channels, ...). Throws Error(MT_ERROR_UNSUPPORTED) for more than 3
+// spatial dimensions.
 template <class Args>
-Geometry geometry(const sdk::TensorView& big, const sdk::TensorView& weight,
-                  const sdk::TensorView& small, const Args& args) {
+Geometry geometry(const sdk::TensorView& input, const sdk::TensorView& weight,
+                  const sdk::TensorView& output, const Args& args) {
   Geometry g;
   g.dims = weight.ndim() - 2;
   if (g.dims < 1 || g.dims > 3) {
-    throw sdk::Error(MT_ERROR_UNSUPPORTED, "[convolution] of 1 to 3 spatial dimensions");
+    throw sdk::Error(MT_ERROR_UNSUPPORTED, "[convolution] supports 1 to 3 spatial dimensions");
   }
   const auto put = [&](int64_t(&to)[3], int64_t missing, auto&& value) {
     for (int d = 0; d < 3; ++d) to[d] = d < 3 - g.dims ? missing : value(d - (3 - g.dims));
@@ -41,12 +43,12 @@ Geometry geometry(const sdk::TensorView& big, const sdk::TensorView& weight,
   const auto listed = [](const mt_int_list& list) {
     return [&list](int d) { return list.data[list.size == 1 ? 0 : d]; };
   };
-  g.batch = big.size(0);
+  g.batch = input.size(0);
   g.groups = args.groups;
-  g.big_channels = weight.size(1);
-  g.small_channels = weight.size(0) / args.groups;
-  put(g.big, 1, [&](int d) { return big.size(d + 2); });
-  put(g.small, 1, [&](int d) { return small.size(d + 2); });
+  g.input_channels = weight.size(1);
+  g.output_channels = weight.size(0) / args.groups;
+  put(g.input, 1, [&](int d) { return input.size(d + 2); });
+  put(g.output, 1, [&](int d) { return output.size(d + 2); });
   put(g.kernel, 1, [&](int d) { return weight.size(d + 2); });
   put(g.stride, 1, listed(args.stride));
   put(g.padding, 0, listed(args.padding));
@@ -54,31 +56,35 @@ Geometry geometry(const sdk::TensorView& big, const sdk::TensorView& weight,
   return g;
 }
 
-// One of the three computations. The tensor of `target` is written.
+// One of the three computations. kForward writes `output`, kBackwardInput `input`, kBackwardWeight
+// `weight`.
 struct Convolution {
   Geometry geometry;
-  Target target;
-  sdk::TensorView big, weight, small;
-  sdk::TensorView bias;  // may be absent
-  int rank = 0;          // which of the library's proposals, the best guess first
+  Direction direction;
+  sdk::TensorView input, weight, output;
+  sdk::TensorView bias;  // optional
+  int rank = 0;          // index among the library's proposals, best first
 
-  sdk::TensorView out() const {
-    return target == Target::kSmall ? small : target == Target::kBig ? big : weight;
+  sdk::TensorView result() const {
+    return direction == Direction::kForward         ? output
+           : direction == Direction::kBackwardInput ? input
+                                                    : weight;
   }
 };
 
-// cuDNN; false where it has nothing for this one, before anything is written.
+// Runs cuDNN. Returns false, before anything is written, if it has no engine for this convolution.
 bool convolve_cudnn(mt_ctx& ctx, const Convolution& call);
-// Any type, any strides, no terms.
+// Computes the definition: any type, any strides, also sums without terms.
 void convolve_direct(mt_ctx& ctx, const Convolution& call);
-// Of 16-bit types and two spatial dimensions: `big` as an image of g.small[2] columns whose
-// channels are the elements that windows read of a row, tap by tap, and the weight for it. Both are
-// written contiguous, channels last; channels beyond these are zeros.
-void unfold_columns(mt_ctx& ctx, const Geometry& g, const sdk::TensorView& big, int64_t channels,
+// im2col along the width only, for 16-bit types and two spatial dimensions. unfold_columns() writes
+// `input` as an image of g.output[2] columns, whose channels are the elements that a window reads
+// of a row, tap by tap; unfold_weight() writes the weight for it. Results are channels-last and
+// contiguous; excess channels are zero.
+void unfold_columns(mt_ctx& ctx, const Geometry& g, const sdk::TensorView& input, int64_t channels,
                     void* to);
 void unfold_weight(mt_ctx& ctx, const Geometry& g, const sdk::TensorView& weight, int64_t channels,
                    void* to);
-// out += bias along dimension 1.
+// Adds bias along dimension 1: out += bias.
 void add_bias(mt_ctx& ctx, const sdk::TensorView& out, const sdk::TensorView& bias);
 
 }  // namespace mytorch::cuda

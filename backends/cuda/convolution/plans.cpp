@@ -9,8 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cuda/matrix/product.h"
+#include "backends/cuda/runtime/capture.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/settings.h"
 #include "backends/cuda/runtime/timing.h"
 
 namespace mytorch::cuda {
@@ -18,11 +19,12 @@ namespace {
 
 constexpr int64_t kMostWorkspace = int64_t{1} << 30;
 constexpr size_t kMostPlans = 512;
-constexpr size_t kMostTimed = 32;  // plans of a shape
+constexpr size_t kMostTimed = 32;  // plans per shape
 
-// Deterministic, and as precise as the types say. float32 on tensor cores is TF32.
-bool acceptable(const Node& config, cudnnDataType_t type) {
-  Node engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+// Returns whether an engine is deterministic and as precise as the types. float32 on tensor cores
+// is TF32.
+bool acceptable(const Descriptor& config, cudnnDataType_t type) {
+  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t to = engine.get();
   int64_t count = 0;
   if (cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
@@ -55,10 +57,10 @@ bool acceptable(const Node& config, cudnnDataType_t type) {
   return true;
 }
 
-// The proposals of a kind of heuristic, best first.
-std::vector<Node> configs_of(const Node& graph, cudnnBackendHeurMode_t mode) {
-  std::vector<Node> configs;
-  Node heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+// Returns the proposals of one heuristic mode, best first.
+std::vector<Descriptor> configs_of(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+  std::vector<Descriptor> configs;
+  Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
   if (!heuristic.finalize()) return configs;
@@ -83,16 +85,16 @@ std::vector<Node> configs_of(const Node& graph, cudnnBackendHeurMode_t mode) {
   return configs;
 }
 
-// Up to `most` plans that can be used, as the library would try them. Always the same ones.
-std::vector<Plan> proposals(cudnnHandle_t handle, const Node& graph, cudnnDataType_t type,
+// Returns up to `most` usable plans in the library's order, which is deterministic.
+std::vector<Plan> proposals(cudnnHandle_t handle, const Descriptor& graph, cudnnDataType_t type,
                             size_t most) {
   std::vector<Plan> plans;
   for (const cudnnBackendHeurMode_t mode :
        {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
-    for (const Node& config : configs_of(graph, mode)) {
+    for (const Descriptor& config : configs_of(graph, mode)) {
       if (plans.size() >= most) return plans;
       if (!acceptable(config, type)) continue;
-      Node plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+      Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
       if (!plan.finalize()) continue;
@@ -106,7 +108,7 @@ std::vector<Plan> proposals(cudnnHandle_t handle, const Node& graph, cudnnDataTy
   return plans;
 }
 
-// MYTORCH_CUDA_CONVOLUTION=first: what the library proposes first, untimed.
+// MYTORCH_CUDA_CONVOLUTION=first: use the first proposal, untimed.
 bool timing_allowed() {
   static const bool allowed = [] {
     const char* text = std::getenv("MYTORCH_CUDA_CONVOLUTION");
@@ -115,35 +117,24 @@ bool timing_allowed() {
   return allowed;
 }
 
-struct KeyHash {
-  size_t operator()(const PlanKey& key) const {
-    uint64_t hash = 0x9E3779B97F4A7C15u;
-    for (const int64_t word : key.words) {
-      hash = (hash ^ static_cast<uint64_t>(word)) * 0xFF51AFD7ED558CCDu;
-      hash ^= hash >> 32;
-    }
-    return static_cast<size_t>(hash);
-  }
-};
-
-// Which of the proposals for a shape has been found the fastest, by whichever thread came first.
-std::optional<size_t> known_best(const PlanKey& key, std::optional<size_t> found) {
+// The fastest proposal for a shape, as found by the first thread that timed it.
+std::optional<size_t> known_best(const ConvolutionKey& key, std::optional<size_t> found) {
   static std::mutex mutex;
-  static auto* const best = new std::unordered_map<PlanKey, size_t, KeyHash>;
+  static auto* const best = new std::unordered_map<ConvolutionKey, size_t, PlanKeyHash>;
   const std::lock_guard lock(mutex);
   if (found) return best->emplace(key, *found).first->second;
   const auto it = best->find(key);
   return it == best->end() ? std::nullopt : std::optional<size_t>(it->second);
 }
 
-// `operands` have their values, apart from `room`.
-Plan make_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call, const PlanKey& key,
-               const Node& graph, Operands operands) {
-  const cudnnDataType_t type = cudnn_type_of(call.out().dtype());
+// `operands` are set, except for `workspace`.
+Plan make_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
+               const ConvolutionKey& key, const Descriptor& graph, Operands operands) {
+  const cudnnDataType_t type = cudnn_type_of(call.result().dtype());
   const size_t rank = static_cast<size_t>(call.rank);
   const bool timed = rank == 0 && timing_allowed() && is_large(call);
   std::optional<size_t> best = timed ? known_best(key, std::nullopt) : rank;
-  const bool can_be_timed = timed && !best && !is_recorded(ctx);
+  const bool can_be_timed = timed && !best && !is_captured(ctx);
   std::vector<Plan> plans = proposals(handle, graph, type,
                                       best           ? *best + 1
                                       : can_be_timed ? kMostTimed
@@ -151,7 +142,8 @@ Plan make_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call, const
   if (can_be_timed && plans.size() > 1) {
     int64_t workspace = 0;
     for (const Plan& plan : plans) workspace = std::max(workspace, plan.workspace);
-    operands.room = workspace == 0 ? nullptr : scratch_bytes(ctx, static_cast<size_t>(workspace));
+    operands.workspace =
+        workspace == 0 ? nullptr : scratch_bytes(ctx, static_cast<size_t>(workspace));
     best = known_best(key, fastest(ctx, plans.size(),
                                    [&](size_t i) { return operands.run(handle, *plans[i].plan); }));
   }
@@ -162,8 +154,8 @@ Plan make_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call, const
   return plan;
 }
 
-std::unordered_map<PlanKey, Plan, KeyHash>& plans() {
-  thread_local std::unordered_map<PlanKey, Plan, KeyHash> own;
+std::unordered_map<ConvolutionKey, Plan, PlanKeyHash>& plans() {
+  thread_local std::unordered_map<ConvolutionKey, Plan, PlanKeyHash> own;
   return own;
 }
 
@@ -174,22 +166,22 @@ int64_t alignment_of(const void* data) {
   return static_cast<int64_t>(address & -address);
 }
 
-PlanKey key_of(const mt_ctx& ctx, const Convolution& call, bool channels_last,
-               const std::array<int64_t, 3>& alignment) {
+ConvolutionKey key_of(const mt_ctx& ctx, const Convolution& call, bool channels_last,
+                      const std::array<int64_t, 3>& alignment) {
   const Geometry& g = call.geometry;
-  PlanKey key;
+  ConvolutionKey key;
   size_t i = 0;
   const auto put = [&](int64_t word) { key.words[i++] = word; };
-  put(static_cast<int64_t>(sdk::dtype_key(call.out().dtype())) << 16 | ctx.device.index);
-  put(static_cast<int64_t>(call.target) << 8 | g.dims << 1 | (channels_last ? 1 : 0));
+  put(static_cast<int64_t>(sdk::dtype_key(call.result().dtype())) << 16 | ctx.device.index);
+  put(static_cast<int64_t>(call.direction) << 8 | g.dims << 1 | (channels_last ? 1 : 0));
   put(call.rank);
   put(g.batch);
   put(g.groups);
-  put(g.big_channels);
-  put(g.small_channels);
+  put(g.input_channels);
+  put(g.output_channels);
   for (int d = 0; d < 3; ++d) {
-    put(g.big[d]);
-    put(g.small[d]);
+    put(g.input[d]);
+    put(g.output[d]);
     put(g.kernel[d]);
     put(g.stride[d]);
     put(g.padding[d]);
@@ -202,26 +194,26 @@ PlanKey key_of(const mt_ctx& ctx, const Convolution& call, bool channels_last,
 bool is_large(const Convolution& call) {
   const Geometry& g = call.geometry;
   int64_t terms = call.weight.numel() * g.batch;
-  for (const int64_t size : g.small) terms *= size;
+  for (const int64_t size : g.output) terms *= size;
   return terms >= int64_t{1} << 24;
 }
 
-const Plan* known_plan(const mt_ctx& ctx, const PlanKey& key) {
+const Plan* known_plan(const mt_ctx& ctx, const ConvolutionKey& key) {
   const auto found = plans().find(key);
-  const bool known = found != plans().end() && (found->second.final || is_recorded(ctx));
+  const bool known = found != plans().end() && (found->second.final || is_captured(ctx));
   return known ? &found->second : nullptr;
 }
 
 const Plan& choose_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
-                        const PlanKey& key, const Operands& operands,
-                        const std::function<std::optional<Node>()>& graph) {
+                        const ConvolutionKey& key, const Operands& operands,
+                        const std::function<std::optional<Descriptor>()>& graph) {
   Plan plan;
   try {
-    if (const std::optional<Node> made = graph()) {
+    if (const std::optional<Descriptor> made = graph()) {
       plan = make_plan(ctx, handle, call, key, *made, operands);
     }
   } catch (const sdk::Error& error) {
-    // A size or an attribute that the library does not take: the same as having no engine.
+    // A size or attribute that the library does not support is the same as having no engine.
     if (error.status() != MT_ERROR_INTERNAL) throw;
   }
   if (plans().size() >= kMostPlans) plans().clear();

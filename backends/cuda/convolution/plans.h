@@ -1,6 +1,6 @@
-// Which of cuDNN's engines computes a convolution. Those that the library proposes for a shape are
-// timed when it comes for the first time, on the operands of that call; plans are kept by each
-// thread. Engines that are not deterministic, or less precise than the types say, are passed over.
+// The choice of cuDNN's engine. On the first call with a shape, the engines that the library
+// proposes are timed on the operands of that call. Each thread caches its plans. Engines that are
+// not deterministic, or less precise than the types, are skipped.
 #pragma once
 
 #include <array>
@@ -8,33 +8,32 @@
 #include <functional>
 #include <optional>
 
+#include "backends/cuda/common/plan_key.h"
 #include "backends/cuda/convolution/operation.h"
 
 namespace mytorch::cuda {
 
 struct Plan {
-  std::optional<Node> plan;  // absent: the library has nothing
-  int64_t workspace = 0;     // bytes
-  bool final = true;         // false: to be chosen again when there can be timing
+  std::optional<Descriptor> plan;  // absent: no engine
+  int64_t workspace = 0;           // bytes
+  bool final = true;               // false: choose again when timing is possible
 };
 
-// What plans are chosen by.
-struct PlanKey {
-  std::array<int64_t, 32> words{};
-  bool operator==(const PlanKey&) const = default;
-};
-PlanKey key_of(const mt_ctx& ctx, const Convolution& call, bool channels_last,
-               const std::array<int64_t, 3>& alignment);
+// Everything on which the choice of a plan depends.
+using ConvolutionKey = PlanKey<32>;
+ConvolutionKey key_of(const mt_ctx& ctx, const Convolution& call, bool channels_last,
+                      const std::array<int64_t, 3>& alignment);
 int64_t alignment_of(const void* data);
 
-// Whether there is so much to do that a launch or two more, and the first call's measurements, pay.
+// Whether the work is large enough to pay for one or two more launches and for timing on the first
+// call.
 bool is_large(const Convolution& call);
 
-// This thread's plan; NULL: it is to be chosen.
-const Plan* known_plan(const mt_ctx& ctx, const PlanKey& key);
-// `operands` have their values, apart from `room`.
+// Returns this thread's plan, or NULL if none has been chosen.
+const Plan* known_plan(const mt_ctx& ctx, const ConvolutionKey& key);
+// Chooses and caches a plan. `operands` are set, except for `workspace`.
 const Plan& choose_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
-                        const PlanKey& key, const Operands& operands,
-                        const std::function<std::optional<Node>()>& graph);
+                        const ConvolutionKey& key, const Operands& operands,
+                        const std::function<std::optional<Descriptor>()>& graph);
 
 }  // namespace mytorch::cuda

@@ -1,8 +1,8 @@
-// The columns that windows read, beside each other: what were taps of a row become channels.
+// im2col along the width: taps of a row become channels.
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/pack.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/convolution/geometry.h"
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/pack.cuh"
-#include "backends/cuda/kernel/strided.cuh"
 #include "backends/cuda/runtime/launch.h"
 
 namespace mytorch::cuda {
@@ -11,16 +11,18 @@ namespace {
 using sdk::TensorView;
 
 constexpr int kThreads = 256;
-constexpr int kRun = 8;  // elements of a thread, 16 bytes
+constexpr int kRun = 8;  // elements per thread, 16 bytes
 
-// Channel m of a result is channel m % channels of tap m / channels, and 0 beyond the last tap or
-// the image. `pixels` says where a window begins, in memory and as a column, relative to the first.
+// Channel m of a result is channel m % channels of tap m / channels; it is 0 beyond the last tap
+// and outside of the input. `pixels` gives the beginning of a window, in memory and as a column,
+// relative to the first window.
 struct Taps {
   Strided<2> pixels;
-  int channels, taps, runs;        // of a pixel
-  int64_t channel_stride, stride;  // in memory; the latter between taps
-  int64_t before;                  // of the first window in memory
-  int64_t step, first, width;      // columns between taps, where the first window begins, of all
+  int channels, taps, runs;        // per pixel
+  int64_t channel_stride, stride;  // in memory; `stride` is between taps
+  int64_t before;                  // offset of the first window in memory
+  int64_t step, first,
+      width;  // columns between taps, first column of the first window, number of columns
 };
 
 __global__ void __launch_bounds__(kThreads)
@@ -53,25 +55,32 @@ void unfold(mt_ctx& ctx, const Taps& taps, const uint16_t* from, void* to) {
          static_cast<Pack<uint16_t, kRun>*>(to));
 }
 
-}  // namespace
-
-void unfold_columns(mt_ctx& ctx, const Geometry& g, const TensorView& big, int64_t channels,
-                    void* to) {
-  const int64_t shape[] = {big.size(0), big.size(2), g.small[2]};
-  const int64_t strides[] = {big.stride(0), big.stride(2), big.stride(3) * g.stride[2]};
-  const int64_t columns[] = {0, 0, g.stride[2]};
+// The fields common to both operands; the positions of the taps are not set.
+Taps taps_of(const Geometry& g, int64_t channels, const TensorView& x,
+             std::span<const int64_t> shape, const int64_t* strides, const int64_t* columns) {
   Taps taps{};
   taps.pixels = Strided<2>(sdk::StridedLoop<2>(shape, {strides, columns}, sdk::Order::kRowMajor));
-  taps.channels = static_cast<int>(g.big_channels);
+  taps.channels = static_cast<int>(g.input_channels);
   taps.taps = static_cast<int>(g.kernel[2]);
   taps.runs = static_cast<int>(channels / kRun);
-  taps.channel_stride = big.stride(1);
+  taps.channel_stride = x.stride(1);
+  return taps;
+}
+
+}  // namespace
+
+void unfold_columns(mt_ctx& ctx, const Geometry& g, const TensorView& input, int64_t channels,
+                    void* to) {
+  const int64_t shape[] = {input.size(0), input.size(2), g.output[2]};
+  const int64_t strides[] = {input.stride(0), input.stride(2), input.stride(3) * g.stride[2]};
+  const int64_t columns[] = {0, 0, g.stride[2]};
+  Taps taps = taps_of(g, channels, input, shape, strides, columns);
   taps.step = g.dilation[2];
-  taps.stride = big.stride(3) * g.dilation[2];
-  taps.width = g.big[2];
+  taps.stride = input.stride(3) * g.dilation[2];
+  taps.width = g.input[2];
   taps.first = -g.padding[2];
-  taps.before = -g.padding[2] * big.stride(3);
-  unfold(ctx, taps, big.data<const uint16_t>(), to);
+  taps.before = -g.padding[2] * input.stride(3);
+  unfold(ctx, taps, input.data<const uint16_t>(), to);
 }
 
 void unfold_weight(mt_ctx& ctx, const Geometry& g, const TensorView& weight, int64_t channels,
@@ -79,12 +88,7 @@ void unfold_weight(mt_ctx& ctx, const Geometry& g, const TensorView& weight, int
   const int64_t shape[] = {weight.size(0), weight.size(2)};
   const int64_t strides[] = {weight.stride(0), weight.stride(2)};
   const int64_t columns[] = {0, 0};
-  Taps taps{};
-  taps.pixels = Strided<2>(sdk::StridedLoop<2>(shape, {strides, columns}, sdk::Order::kRowMajor));
-  taps.channels = static_cast<int>(g.big_channels);
-  taps.taps = static_cast<int>(g.kernel[2]);
-  taps.runs = static_cast<int>(channels / kRun);
-  taps.channel_stride = weight.stride(1);
+  Taps taps = taps_of(g, channels, weight, shape, strides, columns);
   taps.step = 1;
   taps.stride = weight.stride(3);
   taps.width = g.kernel[2];

@@ -1,13 +1,13 @@
-// cat: up to kParts tensors in one launch where everything is contiguous and of one dtype; else a
-// copy of each.
+// cat: up to kParts tensors in one launch if all are contiguous and of one dtype; otherwise one
+// copy for each tensor.
 #include <algorithm>
 #include <vector>
 
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/copy/copy.h"
-#include "backends/cuda/kernel/element.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
-#include "backends/cuda/runtime/walk.h"
 #include "mytorch/abi_ops/cat.h"
 #include "mytorch/backend/kernel.h"
 #include "mytorch/backend/tensor.h"
@@ -20,7 +20,7 @@ using sdk::TensorView;
 constexpr int kParts = 64;
 constexpr int kThreads = 256;
 
-// Tensors as rows of words; `begin` says where those of a part lie in a row of the output.
+// Tensors as rows of words. `begin` is the offset of a part's words in a row of the output.
 struct Parts {
   const void* from[kParts];
   Divisor length[kParts];
@@ -47,7 +47,7 @@ struct Piece {
   int64_t begin;  // along the dimension
 };
 
-// `inner` is the size in bytes of what one step along the dimension moves by.
+// `inner` is the stride of the dimension in bytes.
 template <class T>
 void cat_as(mt_ctx& ctx, const std::vector<Piece>& pieces, int dim, int64_t inner, int64_t row,
             void* out) {
@@ -75,11 +75,11 @@ bool cat_contiguous(mt_ctx& ctx, const std::vector<Piece>& pieces, int dim, cons
   if (!out.is_contiguous()) return false;
   int64_t inner = out.itemsize();
   for (int d = dim + 1; d < out.ndim(); ++d) inner *= out.size(d);
-  // What all addresses and lengths are multiples of.
+  // Finds the largest power of two that divides all addresses and lengths.
   uint64_t bits = reinterpret_cast<uintptr_t>(out.raw()) | 16;
   for (const auto& [tensor, begin] : pieces) {
     if (!sdk::same_dtype(tensor.dtype(), out.dtype()) || !tensor.is_contiguous()) return false;
-    if (tensor.numel() * tensor.itemsize() >= kMaxWalk) return false;
+    if (tensor.numel() * tensor.itemsize() >= kMaxPart) return false;
     bits |= reinterpret_cast<uintptr_t>(tensor.raw());
     bits |= static_cast<uint64_t>(tensor.size(dim) * inner) | static_cast<uint64_t>(begin * inner);
   }
@@ -98,12 +98,12 @@ bool cat_contiguous(mt_ctx& ctx, const std::vector<Piece>& pieces, int dim, cons
 
 void cat(mt_ctx& ctx, const mt_args_cat& args) {
   const TensorView out = args.out;
-  const int dim = static_cast<int>(args.dim < 0 ? args.dim + out.ndim() : args.dim);
+  const int dim = sdk::wrap_dim(args.dim, out.ndim());
   std::vector<Piece> pieces;
   int64_t begin = 0;
   for (int64_t i = 0; i < args.tensors.size; ++i) {
     const TensorView tensor = args.tensors.data[i];
-    // Empty 1-dim tensors are passed over.
+    // Empty 1-dim tensors are skipped.
     if (tensor.ndim() != out.ndim()) continue;
     if (tensor.numel() != 0) pieces.push_back({tensor, begin});
     begin += tensor.size(dim);

@@ -1,14 +1,14 @@
-// Conversions. Contiguous ones, which every cast of a network is, are compiled for each pair of
-// dtypes and move 16 bytes at a time; strided ones look at the source's dtype when they run.
+// Dtype conversions. The contiguous kernel, used by every cast of a network, is compiled for each
+// pair of dtypes and accesses 16 bytes at a time. The strided kernel selects the source's dtype at
+// run time.
 #include <algorithm>
 #include <cstdint>
 
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/pack.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/copy/copy.h"
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/pack.cuh"
 #include "backends/cuda/runtime/launch.h"
-#include "backends/cuda/runtime/number.h"
-#include "backends/cuda/runtime/walk.h"
 
 namespace mytorch::cuda {
 namespace {
@@ -20,7 +20,7 @@ constexpr int kPerThread = 4;
 template <class To, class From>
 inline constexpr int kWidth = 16 / static_cast<int>(std::max(sizeof(To), sizeof(From)));
 
-// kWidth elements in one access, where both sides are aligned to that.
+// kN elements per access, if both sides are aligned to that.
 template <class To, class From, int kN>
 __global__ void __launch_bounds__(kThreads) convert_packs(int64_t n, To* to, const From* from) {
   const int64_t packs = n / kN;
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads) convert_packs(int64_t n, To* to, con
     for (int k = 0; k < kN; ++k) written.at[k] = convert<To>(read[j].at[k]);
     reinterpret_cast<Pack<To, kN>*>(to)[i] = written;
   }
-  // What is left of the last pack.
+  // The remaining elements after the last whole pack.
   const int64_t i = packs * kN + first;
   if (kN > 1 && i < n) to[i] = convert<To>(from[i]);
 }
@@ -55,15 +55,15 @@ void start(mt_ctx& ctx, int64_t n, To* to, const From* from) {
 
 template <class To>
 __global__ void __launch_bounds__(kThreads)
-    convert_elements(const __grid_constant__ Walk<2, kDims> walk, To* to, const void* from,
-                     uint32_t from_key) {
+    convert_elements(const __grid_constant__ OffsetCalculator<2, kDims> part, To* to,
+                     const void* from, uint32_t from_key) {
   const uint32_t first = blockIdx.x * (kThreads * kPerThread) + threadIdx.x;
 #pragma unroll
   for (int j = 0; j < kPerThread; ++j) {
     const uint32_t i = first + j * kThreads;
-    if (i >= walk.numel) return;
+    if (i >= part.numel) return;
     int64_t at[2];
-    walk.offsets(i, at);
+    part.offsets(i, at);
     to[at[0]] = load_any<To>(from, at[1], from_key);
   }
 }
@@ -94,11 +94,12 @@ void convert_strided(mt_ctx& ctx, const CopyLoop& loop, mt_dtype to_type, void* 
   visit_type(to_type, [&](auto tag) {
     using To = typename decltype(tag)::type;
     const int64_t itemsize = sdk::itemsize(from_type);
-    for_each_walk<kDims>(loop, [&](const Walk<2, kDims>& walk, const std::array<int64_t, 2>& at) {
-      const unsigned blocks = (walk.numel + kThreads * kPerThread - 1) / (kThreads * kPerThread);
+    for_each_part<kDims>(loop, [&](const OffsetCalculator<2, kDims>& part,
+                                   const std::array<int64_t, 2>& at) {
+      const unsigned blocks = (part.numel + kThreads * kPerThread - 1) / (kThreads * kPerThread);
       const void* source = static_cast<const char*>(from) + at[1] * itemsize;
       launch(ctx, "convert_elements", convert_elements<To>, Grid{dim3(blocks), dim3(kThreads)},
-             walk, static_cast<To*>(to) + at[0], source, sdk::dtype_key(from_type));
+             part, static_cast<To*>(to) + at[0], source, sdk::dtype_key(from_type));
     });
   });
 }

@@ -1,4 +1,4 @@
-// copy_: which of the ways a copy goes.
+// copy_: selects the kernel for a copy.
 #include "backends/cuda/copy/copy.h"
 
 #include <array>
@@ -14,8 +14,8 @@
 namespace mytorch::cuda {
 namespace {
 
-// The largest power of two, up to 16, that divides all addresses and strides and the length of the
-// runs, in bytes; the size of an element where there are no runs.
+// Returns the largest power of two, up to 16, that divides all addresses, strides and the run
+// length in bytes; the itemsize if there are no contiguous runs.
 int64_t common_width(const CopyLoop& loop, int64_t itemsize, const void* to, const void* from) {
   const int inner = loop.ndim() - 1;
   if (inner < 0 || loop.stride(0, inner) != 1 || loop.stride(1, inner) != 1) return itemsize;
@@ -27,7 +27,7 @@ int64_t common_width(const CopyLoop& loop, int64_t itemsize, const void* to, con
   return static_cast<int64_t>(bits & (~bits + 1));
 }
 
-// The same loop over elements of `width` bytes.
+// Returns the same loop over elements of `width` bytes.
 CopyLoop widened(const CopyLoop& loop, int64_t itemsize, int64_t width) {
   std::array<int64_t, sdk::kMaxDims> shape;
   std::array<int64_t, sdk::kMaxDims> strides[2];

@@ -1,13 +1,13 @@
-// fill_: one value, of any dtype, into a tensor of any dtype and strides.
+// fill_: one value of any dtype into a tensor of any dtype and strides.
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/pack.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/copy/copy.h"
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/pack.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
-#include "backends/cuda/runtime/walk.h"
 #include "mytorch/abi_ops/fill_.h"
 #include "mytorch/backend/kernel.h"
 #include "mytorch/backend/tensor.h"
@@ -20,7 +20,7 @@ constexpr int kThreads = 256;
 
 constexpr int kPerThread = 4;  // packs
 
-// `head` elements come before the first that is aligned to 16 bytes.
+// `head` elements precede the first one that is aligned to 16 bytes.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     fill_contiguous(T* to, int64_t n, int64_t head, T value) {
@@ -41,10 +41,10 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    fill_strided(const __grid_constant__ Walk<1, kDims> walk, T* to, T value) {
-  for (int64_t i = first_element(); i < walk.numel; i += grid_step()) {
+    fill_strided(const __grid_constant__ OffsetCalculator<1, kDims> part, T* to, T value) {
+  for (int64_t i = first_element(); i < part.numel; i += grid_step()) {
     int64_t at[1];
-    walk.offsets(static_cast<uint32_t>(i), at);
+    part.offsets(static_cast<uint32_t>(i), at);
     to[at[0]] = value;
   }
 }
@@ -71,10 +71,11 @@ void fill(mt_ctx& ctx, const mt_tensor* tensor, const void* value) {
       launch(ctx, "fill_contiguous", fill_contiguous<T>, grid, data, n, head, bits);
       return;
     }
-    for_each_walk<kDims>(loop, [&](const Walk<1, kDims>& walk, const std::array<int64_t, 1>& at) {
-      launch(ctx, "fill_strided", fill_strided<T>, grid_for(ctx, walk.numel, kThreads), walk,
-             data + at[0], bits);
-    });
+    for_each_part<kDims>(
+        loop, [&](const OffsetCalculator<1, kDims>& part, const std::array<int64_t, 1>& at) {
+          launch(ctx, "fill_strided", fill_strided<T>, grid_for(ctx, part.numel, kThreads), part,
+                 data + at[0], bits);
+        });
   });
 }
 

@@ -1,26 +1,25 @@
-// Transposed copies: tiles are read along the rows of one side and written along those of the
-// other, so that both are whole lines of memory; shared memory turns them.
+// Transposed copies: tiles are read along the rows of one side, transposed in shared memory, and
+// written along the rows of the other, so that both accesses are coalesced.
 #include <algorithm>
 #include <array>
 #include <type_traits>
 
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/copy/copy.h"
-#include "backends/cuda/kernel/element.cuh"
 #include "backends/cuda/runtime/launch.h"
-#include "backends/cuda/runtime/number.h"
-#include "backends/cuda/runtime/walk.h"
 
 namespace mytorch::cuda {
 namespace {
 
 constexpr int kDims = 6;
 constexpr int kThreads = 256;
-constexpr int64_t kLeast = 8;  // rows and columns, below which tiles would be mostly empty
+constexpr int64_t kLeast = 8;  // fewer rows or columns would leave tiles mostly empty
 
 template <class T>
 inline constexpr int kTile = sizeof(T) <= 2 ? 64 : 32;
 
-// `x` runs along `to`, `y` along `from`.
+// `x` is the contiguous dimension of `to`, `y` that of `from`.
 struct Tiles {
   uint32_t size_x, size_y;
   int64_t to_stride_y, from_stride_x;
@@ -29,8 +28,8 @@ struct Tiles {
 
 template <class To, class From>
 __global__ void __launch_bounds__(kThreads)
-    move_tiles(const __grid_constant__ Tiles tiles, const __grid_constant__ Walk<2, kDims> batch,
-               To* to, const From* from) {
+    move_tiles(const __grid_constant__ Tiles tiles,
+               const __grid_constant__ OffsetCalculator<2, kDims> batch, To* to, const From* from) {
   constexpr int kSide = kTile<From>;
   constexpr int kStep = kThreads / kSide;
   __shared__ From tile[kSide][kSide + 1];
@@ -62,14 +61,14 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Elements of one or two bytes go by words: what a thread reads in kK rows, kK neighbours of each,
-// it turns in registers, so that both sides are moved 4 bytes at a time.
-__device__ __forceinline__ void turn(uint32_t (&w)[2]) {
+// Elements of one or two bytes are moved as 4-byte words: a thread reads kK consecutive elements in
+// each of kK rows and transposes them in registers.
+__device__ __forceinline__ void transpose_words(uint32_t (&w)[2]) {
   const uint32_t a = w[0], b = w[1];
   w[0] = __byte_perm(a, b, 0x5410);
   w[1] = __byte_perm(a, b, 0x7632);
 }
-__device__ __forceinline__ void turn(uint32_t (&w)[4]) {
+__device__ __forceinline__ void transpose_words(uint32_t (&w)[4]) {
   const uint32_t a = __byte_perm(w[0], w[1], 0x5140), b = __byte_perm(w[0], w[1], 0x7362);
   const uint32_t c = __byte_perm(w[2], w[3], 0x5140), d = __byte_perm(w[2], w[3], 0x7362);
   w[0] = __byte_perm(a, c, 0x5410);
@@ -78,12 +77,13 @@ __device__ __forceinline__ void turn(uint32_t (&w)[4]) {
   w[3] = __byte_perm(b, d, 0x7632);
 }
 
-// Everything is a multiple of kK elements; to_stride_y and from_stride_x are in words, as the
-// pointers are, the rest is in elements.
+// All sizes and strides are multiples of kK elements. to_stride_y, from_stride_x and the pointers
+// are in words, everything else is in elements.
 template <int kK>
 __global__ void __launch_bounds__(kThreads)
-    move_words(const __grid_constant__ Tiles tiles, const __grid_constant__ Walk<2, kDims> batch,
-               uint32_t* to, const uint32_t* from) {
+    move_words(const __grid_constant__ Tiles tiles,
+               const __grid_constant__ OffsetCalculator<2, kDims> batch, uint32_t* to,
+               const uint32_t* from) {
   constexpr int kSide = 32;  // words
   constexpr int kWarps = kThreads / 32;
   __shared__ uint32_t tile[kK][kSide][kSide + 1];
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int k = 0; k < kK; ++k) {
       word[k] = source[(int64_t{x0 + i} * kK + k) * tiles.from_stride_x];
     }
-    turn(word);
+    transpose_words(word);
 #pragma unroll
     for (int k = 0; k < kK; ++k) tile[k][lane][i] = word[k];
   }
@@ -126,20 +126,20 @@ void start(Tiles tiles, uint32_t side, const CopyLoop& batch, Kernel&& kernel) {
   tiles.across = Divisor((tiles.size_x + side - 1) / side);
   tiles.down = Divisor((tiles.size_y + side - 1) / side);
   const int64_t sheet = int64_t{tiles.across.by} * tiles.down.by;
-  for_each_walk<kDims>(
+  for_each_part<kDims>(
       batch,
-      [&](const Walk<2, kDims>& walk, const std::array<int64_t, 2>& at) {
-        kernel(tiles, Grid{dim3(static_cast<unsigned>(sheet * walk.numel)), dim3(kThreads)}, walk,
+      [&](const OffsetCalculator<2, kDims>& part, const std::array<int64_t, 2>& at) {
+        kernel(tiles, Grid{dim3(static_cast<unsigned>(sheet * part.numel)), dim3(kThreads)}, part,
                at);
       },
-      std::max<int64_t>(1, kMaxWalk / sheet));
+      std::max<int64_t>(1, kMaxPart / sheet));
 }
 
 template <class To, class From>
 void tiles_as(mt_ctx& ctx, const Tiles& tiles, const CopyLoop& batch, void* to, const void* from) {
   start(tiles, kTile<From>, batch,
-        [&](const Tiles& t, const Grid& grid, const auto& walk, const auto& at) {
-          launch(ctx, "move_tiles", move_tiles<To, From>, grid, t, walk,
+        [&](const Tiles& t, const Grid& grid, const auto& part, const auto& at) {
+          launch(ctx, "move_tiles", move_tiles<To, From>, grid, t, part,
                  static_cast<To*>(to) + at[0], static_cast<const From*>(from) + at[1]);
         });
 }
@@ -159,8 +159,8 @@ void move_as(mt_ctx& ctx, const Tiles& tiles, const CopyLoop& batch, void* to, c
       words.to_stride_y /= kK;
       words.from_stride_x /= kK;
       start(words, 32 * kK, batch,
-            [&](const Tiles& t, const Grid& grid, const auto& walk, const auto& at) {
-              launch(ctx, "move_words", move_words<kK>, grid, t, walk,
+            [&](const Tiles& t, const Grid& grid, const auto& part, const auto& at) {
+              launch(ctx, "move_words", move_words<kK>, grid, t, part,
                      static_cast<uint32_t*>(to) + at[0] / kK,
                      static_cast<const uint32_t*>(from) + at[1] / kK);
             });
@@ -170,7 +170,7 @@ void move_as(mt_ctx& ctx, const Tiles& tiles, const CopyLoop& batch, void* to, c
   tiles_as<T, T>(ctx, tiles, batch, to, from);
 }
 
-// The casts that networks have; others go element by element.
+// The conversions common in networks; others are copied element by element.
 template <class To, class From>
 inline constexpr bool kHasTiles = !std::is_same_v<To, From> && sizeof(To) <= 4 &&
                                   sizeof(From) <= 4 && is_float<To> && is_float<From>;
@@ -186,7 +186,7 @@ bool copy_transposed(mt_ctx& ctx, const CopyLoop& loop, mt_dtype to_type, void* 
     if (loop.stride(1, d) == 1 && (y < 0 || loop.shape()[d] > loop.shape()[y])) y = d;
   }
   if (y < 0 || std::min(loop.shape()[x], loop.shape()[y]) < kLeast) return false;
-  if (std::max(loop.shape()[x], loop.shape()[y]) >= kMaxWalk) return false;
+  if (std::max(loop.shape()[x], loop.shape()[y]) >= kMaxPart) return false;
 
   Tiles tiles{};
   tiles.size_x = static_cast<uint32_t>(loop.shape()[x]);

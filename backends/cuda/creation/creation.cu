@@ -1,12 +1,11 @@
-// Ranges: every value from its own index, start + step * i, so that errors do not add up. Floating
-// types compute in double and round once.
+// Ranges: each value is computed from its own index, start + step * i, so that errors do not
+// accumulate. Floating-point types compute in double and round once.
 #include <cstdint>
 #include <type_traits>
 
-#include "backends/cuda/kernel/element.cuh"
+#include "backends/cuda/common/element.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
-#include "backends/cuda/runtime/number.h"
 #include "mytorch/abi_ops/arange.h"
 #include "mytorch/backend/kernel.h"
 #include "mytorch/backend/tensor.h"

@@ -1,11 +1,11 @@
-// nonzero: tiles of the row-major order are counted, the counts added up, and the number read by
-// the host, which has to make the output; then every tile writes its rows.
+// nonzero: counts the nonzero elements of tiles in row-major order, scans the counts, and reads the
+// total on the host, which must allocate the output; then each tile writes its rows.
 #include <cstdint>
 #include <cub/block/block_reduce.cuh>
 #include <cub/block/block_scan.cuh>
 
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/strided.cuh"
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/capture.h"
 #include "backends/cuda/runtime/faults.h"
@@ -23,14 +23,14 @@ constexpr int kItems = 8;
 constexpr int64_t kTile = kThreads * kItems;
 
 struct Elements {
-  Strided<1> walk;
+  Strided<1> loop;
   const void* data;
   uint32_t key;
 
   __device__ __forceinline__ bool at(int64_t i) const {
-    if (i >= walk.numel) return false;
+    if (i >= loop.numel) return false;
     int64_t place[1];
-    walk.offsets(i, place);
+    loop.offsets(i, place);
     return load_any<bool>(data, place[0], key);
   }
 };
@@ -38,29 +38,29 @@ struct Elements {
 __global__ void __launch_bounds__(kThreads)
     count_tiles(Elements elements, int64_t tiles, int64_t* counts) {
   using Reduce = cub::BlockReduce<int, kThreads>;
-  __shared__ typename Reduce::TempStorage room;
+  __shared__ typename Reduce::TempStorage storage;
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     int count = 0;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       count += elements.at(tile * kTile + i * kThreads + threadIdx.x);
     }
-    count = Reduce(room).Sum(count);
+    count = Reduce(storage).Sum(count);
     if (threadIdx.x == 0) counts[tile] = count;
     __syncthreads();
   }
 }
 
-// Counts become what comes before each tile; the sum of all lies behind them.
+// Exclusive scan of the counts; the total is stored after them.
 __global__ void __launch_bounds__(1024) before_tiles(int64_t tiles, int64_t* counts) {
   using Block = cub::BlockScan<int64_t, 1024>;
-  __shared__ typename Block::TempStorage room;
+  __shared__ typename Block::TempStorage storage;
   int64_t carry = 0;
   for (int64_t first = 0; first < tiles; first += 1024) {
     const int64_t k = first + threadIdx.x;
     int64_t value = k < tiles ? counts[k] : 0;
     int64_t total;
-    Block(room).ExclusiveSum(value, value, total);
+    Block(storage).ExclusiveSum(value, value, total);
     if (k < tiles) counts[k] = carry + value;
     carry += total;
     __syncthreads();
@@ -77,14 +77,14 @@ __global__ void __launch_bounds__(kThreads)
     write_tiles(Elements elements, int64_t tiles, const int64_t* before, Shape shape,
                 int64_t row_stride, int64_t col_stride, int64_t* rows) {
   using Block = cub::BlockScan<int, kThreads>;
-  __shared__ typename Block::TempStorage room;
+  __shared__ typename Block::TempStorage storage;
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const int64_t first = tile * kTile + threadIdx.x * kItems;
     int place[kItems];
     bool own[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) place[i] = own[i] = elements.at(first + i);
-    Block(room).ExclusiveSum(place, place);
+    Block(storage).ExclusiveSum(place, place);
     for (int i = 0; i < kItems; ++i) {
       if (!own[i]) continue;
       int64_t* row = rows + (before[tile] + place[i]) * row_stride;
@@ -104,7 +104,7 @@ void nonzero(mt_ctx& ctx, const mt_args_nonzero& args) {
   const int ndim = self.ndim();
   const Elements elements{make_strided<1>(self.shape(), {self}, sdk::Order::kRowMajor), self.raw(),
                           sdk::dtype_key(self.dtype())};
-  const int64_t tiles = (elements.walk.numel + kTile - 1) / kTile;
+  const int64_t tiles = (elements.loop.numel + kTile - 1) / kTile;
   int64_t* counts = nullptr;
   int64_t total = 0;
   Grid grid;
@@ -121,7 +121,7 @@ void nonzero(mt_ctx& ctx, const mt_args_nonzero& args) {
     CUDA(cudaMemcpyAsync(&total, counts + tiles, sizeof(total), cudaMemcpyDeviceToHost,
                          stream_of(ctx)));
     CUDA(cudaStreamSynchronize(stream_of(ctx)));
-    // The stream has been waited for: what kernels before this one noted is due.
+    // The wait for the stream also reports faults of earlier kernels.
     if (const std::string fault = take_fault(ctx.stream); !fault.empty()) {
       throw sdk::Error(MT_ERROR_VALUE, fault);
     }

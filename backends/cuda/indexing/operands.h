@@ -1,11 +1,11 @@
-// The operands of scatter and scatter_add: of at least one dimension, and with a source that is not
-// the output itself.
+// The operands of scatter and scatter_add: with at least one dimension, and with a source that does
+// not alias the output.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
-#include "backends/cuda/kernel/move.h"
+#include "backends/cuda/common/move.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cuda {
@@ -23,12 +23,12 @@ class ScatterOperands {
     }
     static int64_t one = 1, none = 0;
     for (mt_tensor& tensor : tensors_) {
-      if (tensor.dl.ndim != 0) continue;  // else one element
+      if (tensor.dl.ndim != 0) continue;  // a 0-dim tensor becomes one element
       tensor.dl.ndim = 1;
       tensor.dl.shape = &one;
       tensor.dl.strides = &none;
     }
-    dim_ = static_cast<int>(dim < 0 ? dim + this->out().ndim() : dim);
+    dim_ = sdk::wrap_dim(dim, this->out().ndim());
   }
   ScatterOperands(const ScatterOperands&) = delete;
 

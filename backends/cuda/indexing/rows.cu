@@ -3,12 +3,12 @@
 #include <cub/device/device_radix_sort.cuh>
 #include <optional>
 
-#include "backends/cuda/indexing/faults.cuh"
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/move.h"
+#include "backends/cuda/common/pack.cuh"
 #include "backends/cuda/indexing/rows.h"
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/move.h"
-#include "backends/cuda/kernel/pack.cuh"
 #include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/faults.h"
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/abi_ops/embedding_dense_backward.h"
 
@@ -17,26 +17,26 @@ namespace {
 
 using sdk::TensorView;
 
-// Runs of more positions than this are summed in pieces, by their place in the sorted order, so
-// that one index that occurs everywhere does not keep one owner busy. A piece meets at most two
-// such runs: one that came from before it (slot 0) and one that begins in it (slot 1).
+// Runs of more positions than this are summed in pieces, split by position in the sorted order, so
+// that a frequent index does not keep a single thread busy. A piece overlaps at most two such runs:
+// one that begins before it (partial sum 0) and one that begins in it (partial sum 1).
 constexpr uint32_t kPiece = 256;
 
-// What the kernels know of the sorted positions.
+// The sorted positions, as the kernels use them.
 struct Runs {
-  const uint32_t* keys;  // the rows, in order; `rows` for what counts nowhere
+  const uint32_t* keys;  // sorted row numbers; `rows` for positions that are skipped
   const uint32_t* positions;
-  uint32_t* begin;  // of each row in the sorted order; 0, 0 where it has none
+  uint32_t* begin;  // range of each row in the sorted order; 0, 0 if empty
   uint32_t* end;
   uint32_t n;
   uint32_t rows;
 };
 
-__global__ void make_keys(Strided<1> walk, const void* index, uint32_t index_key, int64_t skip,
+__global__ void make_keys(Strided<1> loop, const void* index, uint32_t index_key, int64_t skip,
                           uint32_t* keys, uint32_t* positions, Faults faults) {
-  for (int64_t i = first_element(); i < walk.numel; i += grid_step()) {
+  for (int64_t i = first_element(); i < loop.numel; i += grid_step()) {
     int64_t at[1];
-    walk.offsets(i, at);
+    loop.offsets(i, at);
     const int64_t value = load_index(index, at[0], index_key);
     const bool counts = faults.check(value) && value != skip;
     keys[i] = static_cast<uint32_t>(counts ? value : faults.size);
@@ -53,7 +53,7 @@ __global__ void find_runs(Runs runs) {
   }
 }
 
-// Adds src at sorted positions [first, last) to `sums`.
+// Adds src at the sorted positions [first, last) to `sums`.
 template <class T, int N>
 __device__ __forceinline__ void add_run(const Runs& runs, uint32_t first, uint32_t last,
                                         const T* src, int64_t src_step, Sum<T> divisor,
@@ -72,7 +72,8 @@ __device__ __forceinline__ void add_run(const Runs& runs, uint32_t first, uint32
   }
 }
 
-// Threads have packs of columns: x within the block and y of the grid; rows or pieces are y and x.
+// Threads are assigned packs of columns: x in the block and y in the grid. Rows or pieces are y in
+// the block and x in the grid.
 template <int N>
 __device__ __forceinline__ int64_t first_column() {
   return (static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x) * N;
@@ -175,7 +176,7 @@ void write(mt_ctx& ctx, const RowSums& call, const Runs& runs) {
          call.by_count, static_cast<const Sum<T>*>(partial));
 }
 
-// Whether all rows are made of packs of N.
+// Whether all rows consist of aligned packs of n elements.
 bool in_packs(const RowSums& call, int n, int64_t itemsize) {
   const size_t bytes = static_cast<size_t>(n * itemsize);
   const bool own = call.self != nullptr;
@@ -198,9 +199,9 @@ void sum_rows(mt_ctx& ctx, const RowSums& call, const Faults& faults) {
   const int64_t n = call.positions.numel;
   if (call.rows == 0 || call.columns.numel == 0) return;
   if (n >= int64_t{1} << 31 || call.rows >= int64_t{1} << 31) {
-    throw sdk::Error(MT_ERROR_UNSUPPORTED, "sums of rows by 2^31 indices or rows and more");
+    throw sdk::Error(MT_ERROR_UNSUPPORTED, "sums of rows with 2^31 or more indices or rows");
   }
-  // Two of each: the sort goes from one to the other.
+  // Double buffers for the radix sort.
   uint32_t* memory = scratch<uint32_t>(ctx, 4 * n + 2 * call.rows);
   cub::DoubleBuffer<uint32_t> keys(memory, memory + n);
   cub::DoubleBuffer<uint32_t> positions(memory + 2 * n, memory + 3 * n);
@@ -216,9 +217,9 @@ void sum_rows(mt_ctx& ctx, const RowSums& call, const Faults& faults) {
     size_t bytes = 0;
     CUDA(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys, positions, static_cast<int>(n), 0,
                                          bits, stream_of(ctx)));
-    void* room = scratch_bytes(ctx, bytes);
-    CUDA(cub::DeviceRadixSort::SortPairs(room, bytes, keys, positions, static_cast<int>(n), 0, bits,
-                                         stream_of(ctx)));
+    void* storage = scratch_bytes(ctx, bytes);
+    CUDA(cub::DeviceRadixSort::SortPairs(storage, bytes, keys, positions, static_cast<int>(n), 0,
+                                         bits, stream_of(ctx)));
     if (synchronous) queued(ctx, "DeviceRadixSort");
   }
   const Runs runs{keys.Current(),    positions.Current(),      begin,
@@ -242,7 +243,7 @@ void embedding_dense_backward(mt_ctx& ctx, const mt_args_embedding_dense_backwar
   if (!sdk::is_floating(out.dtype())) throw sdk::Declined{};
   const TensorView index = args.indices;
   TensorView grad = args.grad_output;
-  // The gradient's rows are one step apart, or become so.
+  // The gradient's rows must be at a constant stride; otherwise it is copied.
   const sdk::StridedLoop<1> rows(index.shape(), {grad.get()->dl.strides}, sdk::Order::kRowMajor);
   std::optional<ContiguousScratch> copy;
   if (rows.ndim() > 1) {

@@ -1,10 +1,11 @@
-// Sums of rows by index: out[r] = self[r] + the sum of src[p] over the positions p with index[p] =
-// r, added in order of p, without atomics: positions are sorted by row, and each row has an owner.
+// Deterministic sums of rows by index, without atomics: out[r] = self[r] + the sum of src[p] over
+// the positions p with index[p] == r, added in order of p. Positions are sorted by row, and each
+// output row is computed by one thread per column.
 #pragma once
 
 #include <cstdint>
 
-#include "backends/cuda/kernel/strided.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/runtime/faults.h"
 #include "mytorch/backend.h"
 
@@ -12,18 +13,18 @@ namespace mytorch::cuda {
 
 struct RowSums {
   sdk::TensorView index;
-  Strided<1> positions;   // the index in row-major order
+  Strided<1> positions;   // over the index, in row-major order
   int64_t rows;           // of the output
-  int64_t skip = -1;      // an index that gives nothing
-  bool by_count = false;  // each row is divided by how many make it
-  mt_dtype dtype;         // of the three below
+  int64_t skip = -1;      // an index whose positions are skipped
+  bool by_count = false;  // divides each row by the number of its positions
+  mt_dtype dtype;         // of src, self and out
   const void* src;
   int64_t src_step;  // between positions
   const void* self;  // NULL: zero
   int64_t self_step;
   void* out;
   int64_t out_step;    // between rows
-  Strided<3> columns;  // src, self, out
+  Strided<3> columns;  // over the columns of src, self and out
 };
 
 void sum_rows(mt_ctx& ctx, const RowSums& call, const Faults& faults);

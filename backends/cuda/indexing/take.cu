@@ -1,13 +1,13 @@
-// gather, index_select and embedding are one loop over the output: along the indexed dimension the
-// source stands still, and the index, repeated where it has no dimension, says where it is read.
-// Where rows are contiguous in both, elements are joined to as many as 16 bytes allow.
+// gather, index_select and embedding are one loop over the output: the source has stride 0 along
+// the indexed dimension, and the index, broadcast to the output, gives the offset there. If rows
+// are contiguous in both, elements are combined into accesses of up to 16 bytes.
 #include <array>
 #include <cstdint>
 
-#include "backends/cuda/indexing/faults.cuh"
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/strided.cuh"
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/faults.h"
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/abi_ops/embedding.h"
 #include "mytorch/abi_ops/gather.h"
@@ -19,14 +19,14 @@ namespace {
 
 using sdk::TensorView;
 
-// to[o] = from[f + index[i] * along] for the offsets (o, i, f) of each element.
+// Stores to[o] = from[f + index[i] * along] for the offsets (o, i, f) of each element.
 template <class T>
 __global__ void __launch_bounds__(256)
-    take(Strided<3> walk, T* to, const void* index, uint32_t index_key, const T* from,
+    take(Strided<3> loop, T* to, const void* index, uint32_t index_key, const T* from,
          int64_t along, Faults faults) {
-  for (int64_t i = first_element(); i < walk.numel; i += grid_step()) {
+  for (int64_t i = first_element(); i < loop.numel; i += grid_step()) {
     int64_t at[3];
-    walk.offsets(i, at);
+    loop.offsets(i, at);
     const int64_t value = load_index(index, at[1], index_key);
     if (faults.check(value)) to[at[0]] = from[at[2] + value * along];
   }
@@ -34,70 +34,66 @@ __global__ void __launch_bounds__(256)
 
 struct Call {
   TensorView out, index, from;
-  const int64_t* index_strides;  // as many as the output has dimensions
-  const int64_t* fixed;          // of `from`, 0 along the indexed dimension
-  int64_t along;                 // the stride of the indexed dimension
+  const int64_t* index_strides;  // one for each dimension of the output
+  const int64_t* fixed;          // of `from`; 0 along the indexed dimension
+  int64_t along;                 // the stride of `from` along the indexed dimension
 };
 
 bool divides(int64_t bytes, int64_t x) { return x % bytes == 0; }
 
 template <class T>
-void start(mt_ctx& ctx, const Call& call, Strided<3> walk, int64_t joined, const Faults& faults) {
+void start(mt_ctx& ctx, const Call& call, Strided<3> loop, int64_t joined, const Faults& faults) {
   int64_t along = call.along;
   if (joined > 1) {
-    walk.size[0] /= joined;
-    for (int d = 1; d < walk.ndim; ++d) {
-      walk.stride[d][0] /= joined;
-      walk.stride[d][2] /= joined;
+    loop.size[0] /= joined;
+    for (int d = 1; d < loop.ndim; ++d) {
+      loop.stride[d][0] /= joined;
+      loop.stride[d][2] /= joined;
     }
-    walk.finish();
+    loop.finish();
     along /= joined;
   }
-  launch(ctx, "take", take<T>, grid_for(ctx, walk.numel, 256), walk, call.out.data<T>(),
+  launch(ctx, "take", take<T>, grid_for(ctx, loop.numel, 256), loop, call.out.data<T>(),
          static_cast<const void*>(call.index.raw()), sdk::dtype_key(call.index.dtype()),
          static_cast<const T*>(call.from.raw()), along, faults);
 }
 
 void run(mt_ctx& ctx, const Call& call, const Faults& faults) {
   if (call.out.numel() == 0) return;
-  const Strided<3> walk(sdk::StridedLoop<3>(
+  const Strided<3> loop(sdk::StridedLoop<3>(
       call.out.shape(), {call.out.get()->dl.strides, call.index_strides, call.fixed}));
   const int64_t size = call.out.itemsize();
-  // Whether rows are made of pieces of so many bytes.
+  // Whether rows consist of aligned accesses of `bytes` bytes.
   const auto in_pieces = [&](int64_t bytes) {
-    if (walk.ndim == 0 || walk.stride[0][0] != 1 || walk.stride[0][2] != 1 ||
-        walk.stride[0][1] != 0) {
+    if (loop.ndim == 0 || loop.stride[0][0] != 1 || loop.stride[0][2] != 1 ||
+        loop.stride[0][1] != 0) {
       return false;
     }
-    bool fits = divides(bytes, walk.size[0] * size) && divides(bytes, call.along * size) &&
+    bool fits = divides(bytes, loop.size[0] * size) && divides(bytes, call.along * size) &&
                 divides(bytes, reinterpret_cast<intptr_t>(call.out.raw())) &&
                 divides(bytes, reinterpret_cast<intptr_t>(call.from.raw()));
-    for (int d = 1; d < walk.ndim; ++d) {
-      fits = fits && divides(bytes, walk.stride[d][0] * size) &&
-             divides(bytes, walk.stride[d][2] * size);
+    for (int d = 1; d < loop.ndim; ++d) {
+      fits = fits && divides(bytes, loop.stride[d][0] * size) &&
+             divides(bytes, loop.stride[d][2] * size);
     }
     return fits;
   };
-  if (in_pieces(16)) return start<uint4>(ctx, call, walk, 16 / size, faults);
-  if (size < 8 && in_pieces(8)) return start<uint64_t>(ctx, call, walk, 8 / size, faults);
-  if (size < 4 && in_pieces(4)) return start<uint32_t>(ctx, call, walk, 4 / size, faults);
+  if (in_pieces(16)) return start<uint4>(ctx, call, loop, 16 / size, faults);
+  if (size < 8 && in_pieces(8)) return start<uint64_t>(ctx, call, loop, 8 / size, faults);
+  if (size < 4 && in_pieces(4)) return start<uint32_t>(ctx, call, loop, 4 / size, faults);
   sdk::visit_itemsize(
-      size, [&](auto tag) { start<typename decltype(tag)::type>(ctx, call, walk, 1, faults); });
+      size, [&](auto tag) { start<typename decltype(tag)::type>(ctx, call, loop, 1, faults); });
 }
 
-int64_t dim_of(const TensorView& tensor, int64_t dim) {
-  return tensor.ndim() == 0 ? 0 : dim < 0 ? dim + tensor.ndim() : dim;
-}
-
-// Elements of self along `dim`, at the places that index has; index_stride(d) is its stride for
+// Takes elements of `self` along a dimension. index_stride(d, dim) is the index's stride for
 // dimension d of the output.
 template <class IndexStride>
 void take_along(mt_ctx& ctx, uint32_t site, const TensorView& self, int64_t any_dim,
                 const TensorView& index, const TensorView& out, IndexStride&& index_stride) {
   sdk::check_ndim(static_cast<size_t>(out.ndim()));
-  const int64_t dim = dim_of(self, any_dim);
+  const int64_t dim = sdk::wrap_dim(any_dim, self.ndim());
   int64_t fixed[sdk::kMaxDims], places[sdk::kMaxDims];
-  // A 0-dim index on a 1-dim self, or the other way around, has one element along dim.
+  // A 0-dim index into a 1-dim self, or the reverse, has one element along dim.
   for (int d = 0; d < out.ndim(); ++d) {
     fixed[d] = d == dim || d >= self.ndim() ? 0 : self.stride(d);
     places[d] = index_stride(d, dim);

@@ -1,6 +1,6 @@
-// Products by cuBLASLt. The library stores columns; row-major operands are their own transposes to
-// it, so that c^T = b^T a^T is asked for. Transposed and sliced operands go by leading dimensions,
-// without copies. What the library proposes for a shape is kept by each thread, with its
+// Matrix products with cuBLASLt. The library is column-major, in which row-major operands are their
+// own transposes, so it computes c^T = b^T a^T. Transposed and sliced operands are expressed by
+// leading dimensions, without copies. Each thread caches the chosen algorithm of a shape with its
 // descriptors.
 #include <cublasLt.h>
 
@@ -8,17 +8,18 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "backends/cuda/kernel/move.h"
+#include "backends/cuda/common/move.h"
+#include "backends/cuda/common/plan_key.h"
 #include "backends/cuda/matrix/product.h"
+#include "backends/cuda/runtime/capture.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/settings.h"
 #include "backends/cuda/runtime/timing.h"
 #include "mytorch/backend.h"
 
@@ -35,7 +36,7 @@ void check(cublasStatus_t status, const char* what) {
 }
 #define LT(call) check(call, #call)
 
-// One for each device; threads may share it.
+// One handle per device, shared by threads.
 cublasLtHandle_t handle_of(int32_t device) {
   static std::mutex mutex;
   static auto* const handles = new std::unordered_map<int32_t, cublasLtHandle_t>;
@@ -50,9 +51,9 @@ cublasLtHandle_t handle_of(int32_t device) {
   return own;
 }
 
-// ---- how an operand lies
+// ---- layouts of operands
 
-// As the library sees it: `transposed` says that the columns, not the rows, are contiguous.
+// The library's view of a matrix. `transposed`: columns, not rows, are contiguous.
 struct Layout {
   bool transposed;
   int64_t leading;
@@ -61,7 +62,7 @@ struct Layout {
 std::optional<Layout> layout_of(const Matrix& x, int64_t rows, int64_t cols) {
   const bool by_rows = (x.col == 1 || cols == 1) && (rows == 1 || x.row >= cols);
   const bool by_cols = (x.row == 1 || rows == 1) && (cols == 1 || x.col >= rows);
-  // A column that is contiguous is better taken as one than as rows of one element.
+  // A contiguous column is better expressed as one column than as rows of one element.
   if (by_cols && (!by_rows || (cols == 1 && rows > 1))) {
     return Layout{true, cols == 1 ? rows : x.col};
   }
@@ -69,7 +70,7 @@ std::optional<Layout> layout_of(const Matrix& x, int64_t rows, int64_t cols) {
   return std::nullopt;
 }
 
-// A matrix as an operand of three dimensions.
+// A matrix as a 3-dim operand.
 struct Operand {
   int64_t shape[3], strides[3];
   mt_tensor tensor{};
@@ -83,7 +84,7 @@ struct Operand {
   TensorView view() const { return &tensor; }
 };
 
-// A contiguous copy of x, of one matrix where all of the batch are the same.
+// Returns a contiguous copy of x; of a single matrix if the batch stride is 0.
 Matrix copied(mt_ctx& ctx, mt_dtype dtype, const Matrix& x, int64_t batch, int64_t rows,
               int64_t cols) {
   const bool one = x.batch == 0;
@@ -107,28 +108,15 @@ Product flipped(const Product& p) {
 
 // ---- plans
 
-// Everything that a proposal may depend on.
-struct Key {
-  std::array<int64_t, 18> words;
-  bool operator==(const Key&) const = default;
-};
-struct KeyHash {
-  size_t operator()(const Key& key) const {
-    uint64_t hash = 0x9E3779B97F4A7C15u;
-    for (const int64_t word : key.words) {
-      hash = (hash ^ static_cast<uint64_t>(word)) * 0xFF51AFD7ED558CCDu;
-      hash ^= hash >> 32;
-    }
-    return static_cast<size_t>(hash);
-  }
-};
+// Everything on which a proposal may depend.
+using Key = PlanKey<18>;
 
 struct Plan {
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr, d = nullptr;
   cublasLtMatmulAlgo_t algo{};
   size_t workspace = 0;
-  int proposals = 0;  // 0: the library has nothing
+  int proposals = 0;  // 0: no algorithm
 
   Plan() = default;
   Plan(const Plan&) = delete;
@@ -177,12 +165,12 @@ Types types_of(mt_dtype dtype) {
   }
 }
 
-// The product as the library is asked: its first factor is b, its second a.
+// The product in the library's terms: its first factor is b, its second a.
 struct Call {
   Product p;
   Layout a, b;
   int64_t c_leading, self_leading;
-  const void* bias;  // of n elements, added to each row
+  const void* bias;  // n elements, added to each row
 
   cublasLtEpilogue_t epilogue() const {
     const bool adds = bias != nullptr;
@@ -216,7 +204,7 @@ void make_layout(cublasLtMatrixLayout_t* layout, cudaDataType_t type, int64_t ro
   set(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
 }
 
-constexpr size_t kMostTimed = 24;  // proposals for a product
+constexpr size_t kMostTimed = 24;  // proposals per product
 
 void describe(const Call& call, Plan& plan) {
   const Product& p = call.p;
@@ -233,7 +221,7 @@ void describe(const Call& call, Plan& plan) {
   }
 }
 
-// Aligned as the library asks, which is more than other scratch memory is.
+// Aligned as the library requires, which is more than other scratch memory.
 void* workspace_of(mt_ctx& ctx, size_t bytes) {
   constexpr uintptr_t kAligned = 256;
   if (bytes == 0) return nullptr;
@@ -241,7 +229,7 @@ void* workspace_of(mt_ctx& ctx, size_t bytes) {
   return reinterpret_cast<void*>((address + kAligned - 1) / kAligned * kAligned);
 }
 
-cublasStatus_t queue(const mt_ctx& ctx, const Call& call, const Plan& plan, void* room) {
+cublasStatus_t queue(const mt_ctx& ctx, const Call& call, const Plan& plan, void* workspace) {
   const Product& p = call.p;
   const bool wide = p.dtype.bits == 64;
   const double alpha = sdk::to<double>(p.alpha),
@@ -252,7 +240,7 @@ cublasStatus_t queue(const mt_ctx& ctx, const Call& call, const Plan& plan, void
                         wide ? static_cast<const void*>(&alpha) : &alpha32, p.b.data, plan.a,
                         p.a.data, plan.b, wide ? static_cast<const void*>(&beta) : &beta32,
                         p.self.absent() ? p.c.data : p.self.data, plan.c, out, plan.d, &plan.algo,
-                        room, plan.workspace, stream_of(ctx));
+                        workspace, plan.workspace, stream_of(ctx));
 }
 
 void make_plan(mt_ctx& ctx, const Call& call, Plan& plan) {
@@ -280,8 +268,8 @@ void make_plan(mt_ctx& ctx, const Call& call, Plan& plan) {
   LT(cublasLtMatmulPreferenceCreate(&preference.it));
   const size_t most = (properties(ctx.device.index).major >= 9 ? 32 : 4) * size_t{1024 * 1024};
   set(preference.it, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most);
-  // Parts of a sum are added in the type that is computed in, not in that of the result. With gelu
-  // there are none, so that training, which keeps the sum, and inference give the same bits.
+  // Split sums are accumulated in the compute type, not in that of the result. With gelu, sums are
+  // not split, so that training, which keeps the sum, and inference give the same bits.
   set(preference.it, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<uint32_t>(p.gelu ? CUBLASLT_REDUCTION_SCHEME_NONE
                                    : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
@@ -291,8 +279,8 @@ void make_plan(mt_ctx& ctx, const Call& call, Plan& plan) {
       alignment(own ? p.self.data : p.c.data));
   set(preference.it, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(p.c.data));
 
-  // The library's guesses for gelu are up to a fifth slower than the best that it has.
-  const bool timed = p.gelu && p.rank == 0 && !is_recorded(ctx) &&
+  // For gelu, the library's first proposal is up to a fifth slower than its best.
+  const bool timed = p.gelu && p.rank == 0 && !is_captured(ctx) &&
                      double(p.m) * double(p.n) * double(p.k) >= double(int64_t{1} << 30);
   std::vector<cublasLtMatmulHeuristicResult_t> found(timed ? kMostTimed
                                                            : static_cast<size_t>(p.rank) + 1);
@@ -307,9 +295,9 @@ void make_plan(mt_ctx& ctx, const Call& call, Plan& plan) {
   size_t chosen = static_cast<size_t>(p.rank);
   if (chosen >= found.size()) return;
   if (timed && found.size() > 1) {
-    size_t room = 0;
-    for (const auto& each : found) room = std::max(room, each.workspaceSize);
-    void* const workspace = workspace_of(ctx, room);
+    size_t bytes = 0;
+    for (const auto& each : found) bytes = std::max(bytes, each.workspaceSize);
+    void* const workspace = workspace_of(ctx, bytes);
     chosen = fastest(ctx, found.size(), [&](size_t i) {
       plan.algo = found[i].algo;
       plan.workspace = found[i].workspaceSize;
@@ -321,11 +309,11 @@ void make_plan(mt_ctx& ctx, const Call& call, Plan& plan) {
   plan.proposals = count;
 }
 
-// Shapes come back; those of a program that makes up ever new ones are dropped all at once.
+// Shapes recur. If a program keeps creating new ones, all plans are dropped at once.
 constexpr size_t kMostPlans = 2048;
 
 Plan& plan_of(mt_ctx& ctx, const Call& call) {
-  thread_local std::unordered_map<Key, Plan, KeyHash> plans;
+  thread_local std::unordered_map<Key, Plan, PlanKeyHash> plans;
   const Key key = key_of(ctx, call);
   if (const auto found = plans.find(key); found != plans.end()) return found->second;
   if (plans.size() >= kMostPlans) plans.clear();
@@ -348,8 +336,8 @@ bool run(mt_ctx& ctx, const Call& call) {
   if (p.before != nullptr) {
     set(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.before);
   }
-  void* const room = workspace_of(ctx, plan.workspace);
-  LT(queue(ctx, call, plan, room));
+  void* const workspace = workspace_of(ctx, plan.workspace);
+  LT(queue(ctx, call, plan, workspace));
   if (synchronous) queued(ctx, "cublasLtMatmul");
   return true;
 }
@@ -357,14 +345,6 @@ bool run(mt_ctx& ctx, const Call& call) {
 bool is_number(const mt_scalar& scalar, double value) { return sdk::to<double>(scalar) == value; }
 
 }  // namespace
-
-bool tf32_allowed() {
-  static const bool allowed = [] {
-    const char* text = std::getenv("MYTORCH_CUDA_TF32");
-    return text != nullptr && std::strcmp(text, "1") == 0;
-  }();
-  return allowed;
-}
 
 bool multiply_lt(mt_ctx& ctx, const Product& given) {
   if (given.batch > INT32_MAX) return false;
@@ -374,15 +354,15 @@ bool multiply_lt(mt_ctx& ctx, const Product& given) {
   if (p.gelu && (!c || c->transposed || p.batch != 1 || p.n % 8 != 0)) return false;
   if (c && c->transposed) {
     p = flipped(p);
-    // The same matrix seen from the other side: its rows are contiguous now.
+    // The same matrix, transposed: its rows are contiguous now.
     c = Layout{false, c->leading};
   }
   const bool direct = c.has_value() && (p.batch == 1 || p.c.batch != 0);
   const Matrix out = p.c;
   if (!direct) {
     const Operand like(ctx, p.dtype, {nullptr, p.n, 1, p.m * p.n}, p.batch, p.m, p.n);
-    const ContiguousScratch room(ctx, like.view(), p.dtype);
-    p.c = {room.view().raw(), p.n, 1, p.m * p.n};
+    const ContiguousScratch product(ctx, like.view(), p.dtype);
+    p.c = {product.view().raw(), p.n, 1, p.m * p.n};
     c = Layout{false, p.n};
   }
   call.c_leading = call.self_leading = c->leading;
@@ -425,7 +405,7 @@ bool multiply_lt(mt_ctx& ctx, const Product& given) {
 void multiply(mt_ctx& ctx, const Product& given) {
   Product p = given;
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
-  // With beta 0 not even a NaN in self counts.
+  // With beta = 0, `self` is not read, not even a NaN in it.
   if (is_number(p.beta, 0)) p.self = {};
   if (sdk::is_floating(p.dtype) && p.k > 0 && multiply_lt(ctx, p)) return;
   if (p.rank > 0) throw sdk::Declined{};

@@ -1,6 +1,6 @@
-// bmm, mm, addmm, baddbmm, linear, linear_gelu_forward. Each is registered once for every proposal
-// of cuBLASLt, the best guess first, so that measured choice (docs/choice.md) can find the fastest
-// for a shape.
+// bmm, mm, addmm, baddbmm, linear and linear_gelu_forward. Each operator is registered once for
+// every proposal of cuBLASLt, best guess first, so that measured choice (docs/choice.md) can find
+// the fastest one for a shape.
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -20,7 +20,7 @@ namespace {
 
 using sdk::TensorView;
 
-// The last two dimensions, batched over the first of three.
+// The last two dimensions; the first of three is the batch.
 Matrix matrix(const TensorView& x) {
   return {x.raw(), x.stride(-2), x.stride(-1), x.ndim() == 3 ? x.stride(0) : 0};
 }
@@ -72,15 +72,16 @@ void baddbmm(mt_ctx& ctx, const mt_args_baddbmm& args) {
         args.alpha);
 }
 
-// Leading dimensions of the input that lie in memory as one are one; two are a batch of matrices;
-// of more, the outer ones are a loop.
+// Leading dimensions of the input that collapse into one become the rows; a second one becomes a
+// batch; others are looped over.
 template <int kRank>
 void linear(mt_ctx& ctx, const mt_args_linear& args) {
   const TensorView input = args.input;
   const TensorView weight = args.weight;
   const TensorView out = args.out;
   const TensorView bias = args.bias;
-  const bool table = weight.ndim() == 2;  // else one row of it, and no last dimension
+  const bool table =
+      weight.ndim() == 2;  // else the weight is a vector, and the output has no last dimension
   Product p;
   p.dtype = out.dtype();
   p.rank = kRank;
@@ -116,7 +117,7 @@ void linear(mt_ctx& ctx, const mt_args_linear& args) {
   }
 }
 
-// In one kernel where the library has one: gelu by tanh, of 16-bit floats.
+// One fused kernel, if the library has one: tanh gelu of 16-bit floats.
 template <int kRank>
 void linear_gelu(mt_ctx& ctx, const mt_args_linear_gelu_forward& args) {
   const TensorView input = args.input, weight = args.weight, bias = args.bias, out = args.output;

@@ -1,4 +1,4 @@
-// One batch of matrix products, c = alpha * a b + beta * self + bias, as the operators here put it.
+// A batch of matrix products, c = alpha * a b + beta * self, in terms of the operators.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,12 @@ struct Product {
   mt_dtype dtype;
   int64_t m = 0, n = 0, k = 0, batch = 1;
   Matrix a, b, c;  // (m, k), (k, n), (m, n); c is written
-  Matrix self;     // (m, n), with any strides; absent, or beta is 0: not read
+  Matrix self;     // (m, n), any strides; not read if absent or if beta is 0
   mt_scalar alpha{{.i = 1}, MT_SCALAR_INT, 0};
   mt_scalar beta{{.i = 0}, MT_SCALAR_INT, 0};
-  int rank = 0;  // which of the library's proposals, the best guess first
-  // gelu by tanh of the sum, of which a copy goes to `before`, contiguous, where that is not NULL.
+  int rank = 0;  // index among the library's proposals, best first
+  // Applies the tanh gelu to the sum. If `before` is not NULL, the sum is also stored there,
+  // contiguous.
   bool gelu = false;
   void* before = nullptr;
 
@@ -33,16 +34,14 @@ struct Product {
   }
 };
 
-// Throws sdk::Declined where rank > 0 and the library has fewer proposals.
+// Throws sdk::Declined if rank > 0 and the library has fewer proposals.
 void multiply(mt_ctx& ctx, const Product& product);
 
-// cuBLASLt for the floating types, k > 0. False where it has nothing for this product, which for
-// one with `gelu` is nearly everything but 16-bit types, a bias and contiguous results.
+// Runs cuBLASLt, for floating-point types and k > 0. Returns false if it has no algorithm for this
+// product. With `gelu` it has nearly none except for 16-bit types with a bias and contiguous
+// results.
 bool multiply_lt(mt_ctx& ctx, const Product& product);
-// A tile at a time, any type, any strides, any k.
+// Runs a tiled kernel for any type, any strides and any k.
 void multiply_tiles(mt_ctx& ctx, const Product& product);
-
-// Whether float32 products may round their factors to 10 bits: MYTORCH_CUDA_TF32=1.
-bool tf32_allowed();
 
 }  // namespace mytorch::cuda

@@ -1,16 +1,16 @@
-// Matrix products of what cuBLASLt does not take: integers, bools (a sum is whether any term is),
-// and products without terms. Operands may have any strides.
+// Matrix products that cuBLASLt does not support: of integers, of bools (a sum is whether any term
+// is true), and without terms. Operands may have any strides.
 #include <algorithm>
 
-#include "backends/cuda/kernel/element.cuh"
+#include "backends/cuda/common/element.cuh"
 #include "backends/cuda/matrix/product.h"
 #include "backends/cuda/runtime/launch.h"
 
 namespace mytorch::cuda {
 namespace {
 
-constexpr int kTile = 32;  // of the result, by a block of kTile x kRows threads
-constexpr int kRows = 8;   // each thread has kTile / kRows rows
+constexpr int kTile = 32;  // the side of an output tile, for a block of kTile x kRows threads
+constexpr int kRows = 8;   // each thread computes kTile / kRows rows
 constexpr int kDepth = 32;
 
 template <class T>
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kTile* kRows)
   }
 }
 
-// A factor in the type that is computed in.
+// Returns a factor in the accumulator type.
 template <class S>
 S factor(const mt_scalar& scalar) {
   if constexpr (std::is_floating_point_v<S>) {

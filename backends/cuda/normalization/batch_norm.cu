@@ -1,13 +1,13 @@
-// Batch normalization. A channel's elements are cut into pieces of a fixed length, whose sums are
-// added up in their order; what is summed is taken relative to the channel's first element, so that
-// a large mean costs no digits. Threads lie along the channels where these are neighbours in memory
-// (NHWC), else along the rest.
+// Batch normalization. A channel's elements are split into pieces of a fixed length, whose sums are
+// added in order. Values are taken relative to the channel's first element, so that a large mean
+// does not cost precision. Threads are assigned to channels if these are contiguous (NHWC), else to
+// the other dimensions.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/strided.cuh"
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/normalization/operands.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
@@ -22,32 +22,19 @@ using sdk::TensorView;
 
 constexpr int kThreads = 256;
 
-// Operands of shape (N, C, ...) as channels and the rest.
+// Operands of shape (N, C, ...), split into channels and the other dimensions.
 template <int N>
 struct Channels {
   Strided<N> rest;
   int64_t count;       // channels
   int64_t stride[N];   // between channels
-  int64_t length = 0;  // of a piece of the rest
+  int64_t length = 0;  // elements of a piece
 
   explicit Channels(const std::array<TensorView, N>& operands) {
-    const TensorView& first = operands[0];
-    sdk::check_ndim(static_cast<size_t>(first.ndim()));
-    int64_t shape[sdk::kMaxDims], strides[N][sdk::kMaxDims];
-    std::array<const int64_t*, N> pointers;
-    size_t kept = 0;
-    for (int d = 0; d < first.ndim(); ++d) {
-      if (d == 1) continue;
-      shape[kept] = first.size(d);
-      for (int k = 0; k < N; ++k) strides[k][kept] = operands[static_cast<size_t>(k)].stride(d);
-      ++kept;
-    }
-    for (int k = 0; k < N; ++k) {
-      pointers[static_cast<size_t>(k)] = strides[k];
-      stride[k] = operands[static_cast<size_t>(k)].stride(1);
-    }
-    rest = Strided<N>(sdk::StridedLoop<N>(std::span<const int64_t>(shape, kept), pointers));
-    count = first.size(1);
+    const sdk::Lines<N> lines = sdk::make_lines<N>(operands, 1);
+    rest = Strided<N>(lines.loop);
+    count = lines.size[0];
+    std::copy(lines.step.begin(), lines.step.end(), stride);
   }
 #ifdef __CUDACC__
   __device__ __forceinline__ int64_t own() const {
@@ -61,7 +48,7 @@ struct Channels {
 #endif
 };
 
-// Lays threads over the channels and cuts the rest into pieces.
+// Assigns threads to channels and splits the other dimensions into pieces.
 template <int N>
 Grid grid_of(const mt_ctx& ctx, Channels<N>& channels) {
   Grid grid;
@@ -77,8 +64,8 @@ Grid grid_of(const mt_ctx& ctx, Channels<N>& channels) {
   return grid;
 }
 
-// The block's sums of two numbers for each of its channels, added up in a fixed order, to
-// `partial`.
+// Stores the block's sums of two numbers for each of its channels to `partial`. Additions are in a
+// fixed order.
 __device__ __forceinline__ void put_partial(int64_t channel, int64_t channels, double a, double b,
                                             double2* partial) {
   __shared__ double2 parts[kThreads];
@@ -130,7 +117,7 @@ __global__ void __launch_bounds__(kThreads)
   put_partial(c, channels.count, static_cast<double>(sum), static_cast<double>(squares), partial);
 }
 
-// Means and variances, and of them what apply() multiplies and adds.
+// Computes means and variances, and from them the terms of apply().
 template <class T>
 __global__ void finish_statistics(Channels<2> channels, int pieces, const T* x,
                                   const double2* partial, PerChannel weight, PerChannel bias,
@@ -141,7 +128,7 @@ __global__ void finish_statistics(Channels<2> channels, int pieces, const T* x,
     const double n = static_cast<double>(channels.rest.numel);
     const double shifted = sums.x / n;
     const double spread = sums.y / n - shifted * shifted;
-    // A NaN is kept.
+    // keeps a NaN
     const W var = static_cast<W>(spread < 0 ? 0 : spread);
     const W mean = static_cast<W>(static_cast<double>(widen(x[c * channels.stride[0]])) + shifted);
     means.put(c, mean);
@@ -166,8 +153,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Whether two tensors of one shape have their dimensions in one order. The result of what this
-// consists of has the input's: where ours was made otherwise, that is what is to be done.
+// Returns whether two tensors of one shape have the same order of dimensions. The composite's
+// result has the input's order; if the output was allocated otherwise, the composite must run.
 bool same_order(const TensorView& a, const TensorView& b) {
   for (int d = 0; d < a.ndim(); ++d) {
     for (int e = d + 1; e < a.ndim(); ++e) {

@@ -1,25 +1,26 @@
-// Group normalization where the elements of a group lie together and fit a block's shared memory:
-// each group of each sample belongs to a block, and is read once.
+// Group normalization for groups that are contiguous and fit in a block's shared memory: each group
+// of each sample belongs to one block and is read once.
 #pragma once
 
 #include <cstdint>
 
-#include "backends/cuda/kernel/pack.cuh"
-#include "backends/cuda/normalization/ahead.cuh"
+#include "backends/cuda/common/pack.cuh"
 #include "backends/cuda/normalization/operands.cuh"
+#include "backends/cuda/normalization/prefetch.cuh"
 
 namespace mytorch::cuda {
 
-// A tensor of `samples` x (`groups` x `each`) channels x `plane` elements.
+// A tensor of `samples` x (`groups` x `each`) channels x `plane` elements per channel.
 struct Groups {
   int64_t samples, groups, each, plane;
 
   int64_t channels() const { return groups * each; }
   int64_t rows() const { return samples * groups; }
-  int64_t length() const { return each * plane; }  // elements of a group of one sample
+  int64_t length() const { return each * plane; }  // elements in a group of one sample
 };
 
-// How packs lie in channels: each in one; each in one or more; packs are elements.
+// How packs relate to channels: each lies in one channel; a pack may span several; packs are single
+// elements.
 enum class Planes { kPacked, kCut, kElements };
 template <class T, Planes kPlanes>
 inline constexpr int kWidthOf = kPlanes == Planes::kElements ? 1 : kPack<T>;
@@ -28,7 +29,7 @@ inline constexpr int kHeldThreads = 512, kHeldWarps = kHeldThreads / 32;
 
 inline int64_t padded(int64_t bytes) { return (bytes + 15) / 16 * 16; }
 
-// Of a warp of `per` for each channel the sums of two, which the gradients need.
+// Returns the number of warps that share a channel's two sums in the gradient kernel.
 inline int64_t warps_each(int64_t each, int threads) {
   return threads / 32 > each ? threads / 32 / each : 1;
 }
@@ -48,9 +49,10 @@ size_t held_gradient_bytes(const Groups& g, int threads) {
 __device__ __forceinline__ float root(float x) { return sqrtf(x); }
 __device__ __forceinline__ double root(double x) { return sqrt(x); }
 
-// Begins to bring a row of n elements to shared memory: thread by thread its own packs.
+// Starts the asynchronous copy of a row of n elements to shared memory; each thread copies its own
+// packs.
 template <class T, int kWidth>
-__device__ __forceinline__ void bring(T* to, const T* from, int n) {
+__device__ __forceinline__ void copy_async(T* to, const T* from, int n) {
   const int packs = n / kWidth;
   for (int p = threadIdx.x; p < packs; p += blockDim.x) {
     if constexpr (kWidth == 1) {
@@ -63,21 +65,21 @@ __device__ __forceinline__ void bring(T* to, const T* from, int n) {
     }
   }
 }
-__device__ __forceinline__ void brought() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ __forceinline__ void wait_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// The channels of a thread's packs, from one to the next: a place is divided only once.
+// Iterates over a thread's packs and their channels with a single division.
 template <Planes kPlanes, int kWidth>
-class ChannelWalk {
+class ChannelCursor {
  public:
-  __device__ __forceinline__ explicit ChannelWalk(int plane) : plane_(plane) {
+  __device__ __forceinline__ explicit ChannelCursor(int plane) : plane_(plane) {
     const int place = threadIdx.x * kWidth, step = blockDim.x * kWidth;
     channel_ = place / plane;
     rest_ = place - channel_ * plane;
     channel_step_ = step / plane;
     rest_step_ = step - channel_step_ * plane;
   }
-  // Calls f(element, k, terms_of(its channel)) for the elements of a pack, and goes on to the next
-  // one.
+  // Calls f(element, k, terms_of(channel)) for the elements of a pack, and advances to the next
+  // pack.
   template <class T, class Terms, class F>
   __device__ __forceinline__ void take(const Pack<T, kWidth>& pack, Terms&& terms_of, F&& f) {
     int channel = channel_, rest = rest_;
@@ -102,8 +104,8 @@ class ChannelWalk {
   int plane_, channel_, rest_, channel_step_, rest_step_;
 };
 
-// A thread's sums of what it reads, relative to the mean of its first pack, so that a large mean
-// costs no digits.
+// A thread's sums relative to the mean of its first pack, so that a large mean does not cost
+// precision.
 template <class T, int kWidth>
 struct OwnMoments {
   using W = Wide<T>;
@@ -124,12 +126,13 @@ struct OwnMoments {
     }
   }
   __device__ __forceinline__ W total() const { return origin * static_cast<W>(count) + sum; }
-  // Of the squared distances from `mean`: those from the own mean, and that one's own.
+  // Returns the sum of squared deviations from `mean`: those from the thread's own mean, corrected
+  // for its distance from `mean`.
   __device__ __forceinline__ W spread(W mean) const {
     if (count == 0) return W(0);
     const W n = static_cast<W>(count), own = sum / n, off = origin + own - mean;
     const W around = squares - sum * own;
-    return (around < W(0) ? W(0) : around) + n * off * off;  // a NaN is kept
+    return (around < W(0) ? W(0) : around) + n * off * off;  // keeps a NaN
   }
 };
 
@@ -140,10 +143,10 @@ __global__ void __launch_bounds__(kHeldThreads, 2)
   using W = Wide<T>;
   constexpr int kWidth = kWidthOf<T, kPlanes>;
   using P = Pack<T, kWidth>;
-  extern __shared__ uint4 room[];
+  extern __shared__ uint4 storage[];
   const int n = each * plane, packs = n / kWidth;
-  T* const row = reinterpret_cast<T*>(room);
-  W* const factors = reinterpret_cast<W*>(room + (n * sizeof(T) + 15) / 16);
+  T* const row = reinterpret_cast<T*>(storage);
+  W* const factors = reinterpret_cast<W*>(storage + (n * sizeof(T) + 15) / 16);
   W* const shifts = factors + each;
   const int64_t own = blockIdx.x;
   const auto load_parameters = [&] {
@@ -154,7 +157,7 @@ __global__ void __launch_bounds__(kHeldThreads, 2)
     }
   };
   // Each thread keeps its own packs in shared memory.
-  constexpr int kLoads = 4;  // under way
+  constexpr int kLoads = 4;  // in flight
   OwnMoments<T, kWidth> moments;
   x += own * n;
   if (static_cast<int>(threadIdx.x) >= packs) load_parameters();
@@ -165,7 +168,7 @@ __global__ void __launch_bounds__(kHeldThreads, 2)
       const int p = first + j * blockDim.x;
       if (p < packs) packs_read[j] = *reinterpret_cast<const P*>(x + p * kWidth);
     }
-    if (first == threadIdx.x) load_parameters();  // while these are on their way
+    if (first == threadIdx.x) load_parameters();  // while the loads are in flight
 #pragma unroll
     for (int j = 0; j < kLoads; ++j) {
       const int p = first + j * blockDim.x;
@@ -186,17 +189,17 @@ __global__ void __launch_bounds__(kHeldThreads, 2)
     if (rstds != nullptr) rstds[own] = rstd;
   }
   if (y == nullptr) return;
-  __syncthreads();  // factors and shifts
+  __syncthreads();  // for factors and shifts
   y += own * n;
   struct Terms {
     W factor, shift;
   };
   const auto terms_of = [&](int c) { return Terms{rstd * factors[c], shifts[c]}; };
-  ChannelWalk<kPlanes, kWidth> walk(plane);
+  ChannelCursor<kPlanes, kWidth> loop(plane);
 #pragma unroll 4
   for (int p = threadIdx.x; p < packs; p += blockDim.x) {
     P result;
-    walk.take(*reinterpret_cast<const P*>(row + p * kWidth), terms_of,
+    loop.take(*reinterpret_cast<const P*>(row + p * kWidth), terms_of,
               [&](W value, int k, const Terms& terms) {
                 result.at[k] = convert<T>((value - mean) * terms.factor + terms.shift);
               });
@@ -204,7 +207,7 @@ __global__ void __launch_bounds__(kHeldThreads, 2)
   }
 }
 
-// A warp's sum.
+// The sum over a warp.
 template <class W>
 __device__ __forceinline__ W lanes_sum(W sum) {
 #pragma unroll
@@ -212,8 +215,8 @@ __device__ __forceinline__ W lanes_sum(W sum) {
   return sum;
 }
 
-// `sums`: for each sample the gradients of all weights, then those of all biases; may be NULL, as
-// `to` may.
+// `sums`: for each sample, the gradients of all weights, then those of all biases. `sums` and `to`
+// may be NULL.
 template <Planes kPlanes, class T>
 __global__ void __launch_bounds__(kHeldThreads, 2)
     gradients_held(int groups, int each, int plane, Wide<T> share, const T* grad, const T* x,
@@ -222,24 +225,24 @@ __global__ void __launch_bounds__(kHeldThreads, 2)
   using W = Wide<T>;
   constexpr int kWidth = kWidthOf<T, kPlanes>;
   using P = Pack<T, kWidth>;
-  extern __shared__ uint4 room[];
+  extern __shared__ uint4 storage[];
   const int n = each * plane, packs = n / kWidth;
   const int64_t own = blockIdx.x;
   const int units = static_cast<int>((n * sizeof(T) + 15) / 16);
-  T* const row = reinterpret_cast<T*>(room);
-  T* const slopes = reinterpret_cast<T*>(room + units);
-  W* const factors = reinterpret_cast<W*>(room + 2 * units);
+  T* const row = reinterpret_cast<T*>(storage);
+  T* const slopes = reinterpret_cast<T*>(storage + units);
+  W* const factors = reinterpret_cast<W*>(storage + 2 * units);
   W* const parts = factors + each;
-  bring<T, kWidth>(row, x + own * n, n);
-  bring<T, kWidth>(slopes, grad + own * n, n);
+  copy_async<T, kWidth>(row, x + own * n, n);
+  copy_async<T, kWidth>(slopes, grad + own * n, n);
   const int64_t sample = own / groups, first_channel = own % groups * each;
   for (int c = threadIdx.x; c < each; c += blockDim.x) {
     factors[c] = weight.get<W>(first_channel + c, W(1));
   }
   const W mean = means[own], rstd = rstds[own];
-  brought();
+  wait_copies();
   __syncthreads();
-  // Of each channel the sums of grad * normal and of grad, in parts of a warp each.
+  // For each channel, the sums of grad * normal and of grad, in parts of one warp each.
   const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int per = warps > each ? warps / each : 1;
   for (int part = warp; part < each * per; part += warps) {
@@ -289,7 +292,7 @@ __global__ void __launch_bounds__(kHeldThreads, 2)
   along = -lanes_sum(along) * share * rstd;
   sum = -lanes_sum(sum) * share * rstd;
   to += own * n;
-  // The channel is found for each pack anew: measured, 6 % faster here than a ChannelWalk.
+  // The channel is computed for each pack: measured 6 % faster here than a ChannelCursor.
 #pragma unroll 2
   for (int p = threadIdx.x; p < packs; p += blockDim.x) {
     const int place = p * kWidth;

@@ -1,4 +1,5 @@
-// Group normalization: which of its two ways a call goes.
+// Group normalization: selects between the kernels for groups in shared memory and for pieces of
+// groups.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -20,7 +21,7 @@ using sdk::TensorView;
 
 constexpr int64_t kMostBlocks = 0x7FFFFFFF;
 
-// Whether channels are neighbours, and everything else is row-major around them.
+// Whether channels are contiguous and everything else is row-major around them.
 bool channels_last(const TensorView& x) {
   int64_t expected = 1;
   const auto lies = [&](int d) {
@@ -33,11 +34,11 @@ bool channels_last(const TensorView& x) {
   return lies(0) && all;
 }
 
-// How the operands of a call lie, which must be alike.
+// The common layout of a call's operands. Throws sdk::Declined if they differ.
 struct Layout {
   Groups groups;
   bool last = false;
-  bool packs = true;  // they begin at whole packs
+  bool packs = true;  // all operands are aligned to whole packs
 
   Layout(const TensorView& input, int64_t group, std::initializer_list<TensorView> others) {
     if (input.numel() == 0) throw sdk::Declined{};
@@ -63,10 +64,11 @@ struct Layout {
   }
 };
 
-// The shared memory that a block can be given; what kernels have beside it takes less than 1 KiB.
+// Returns the dynamic shared memory available to a block; the kernels' static shared memory is less
+// than 1 KiB.
 size_t room_of(const mt_ctx& ctx) { return properties(ctx.device.index).shared - 1024; }
 
-// Lets a kernel have it; once on each device.
+// Allows a kernel to use it; once for each device.
 void allow_room(const mt_ctx& ctx, const void* kernel) {
   thread_local std::map<std::pair<const void*, int32_t>, bool> allowed;
   bool& known = allowed[{kernel, ctx.device.index}];
@@ -79,8 +81,8 @@ void allow_room(const mt_ctx& ctx, const void* kernel) {
   known = true;
 }
 
-// A block for each group of each sample, with about so many threads that a multiprocessor has 1024
-// of all that it holds.
+// One block for each group of each sample, with about 1024 threads per multiprocessor in all of its
+// resident blocks.
 Grid held_grid(const mt_ctx& ctx, const Groups& groups, int64_t packs, size_t bytes) {
   const size_t resident = std::max<size_t>(1, room_of(ctx) / bytes);
   Grid grid;
@@ -92,15 +94,15 @@ Grid held_grid(const mt_ctx& ctx, const Groups& groups, int64_t packs, size_t by
   return grid;
 }
 
-// Whether blocks are to hold groups of `bytes` each: they fit, and there are as many as the device
-// has multiprocessors, or they are short.
+// Whether to use one block per group of `bytes` bytes: groups fit, and there are at least as many
+// as multiprocessors, or they are short.
 bool held(const mt_ctx& ctx, const Layout& layout, size_t bytes) {
   return !layout.last && bytes <= room_of(ctx) &&
          (layout.groups.rows() >= properties(ctx.device.index).multiprocessors ||
           bytes <= 32 * 1024);
 }
 
-// Calls f with how packs lie in channels.
+// Calls f with the relation of packs to channels as a constant.
 template <class T, class F>
 void with_planes(const Layout& layout, F&& f) {
   if (!layout.packs || layout.groups.length() % kPack<T> != 0) {
@@ -112,7 +114,8 @@ void with_planes(const Layout& layout, F&& f) {
   }
 }
 
-// Calls f with whether threads have neighbouring channels, and the elements of a pack.
+// Calls f with two constants: whether threads are assigned neighbouring channels, and the elements
+// of a pack.
 template <class T, class F>
 void with_pieces(const Layout& layout, F&& f) {
   const bool last = layout.last || layout.groups.plane == 1;
@@ -194,7 +197,7 @@ void backward(mt_ctx& ctx, const mt_args_native_group_norm_backward& args) {
     T* const to = out ? out.data<T>() : nullptr;
     const int64_t columns = 2 * groups.channels();
     W* sums = nullptr;
-    // As many parts of a channel as the most threads have.
+    // Sized for the largest number of threads.
     const size_t bytes = held_gradient_bytes<T>(groups, kHeldThreads);
     if (held(ctx, layout, bytes)) {
       if (wants_sums) sums = scratch<W>(ctx, groups.samples * columns);

@@ -1,6 +1,6 @@
 // Group normalization by pieces, for groups that are too long for a block, too few for the device,
-// or whose channels are neighbours in memory (NHWC). One kernel has the statistics of pieces of
-// channels, one merges those of a group, one goes over the elements again.
+// or channels-last (NHWC). One kernel computes the statistics of pieces of channels, one merges
+// those of a group, and one normalizes the elements.
 #pragma once
 
 #include <algorithm>
@@ -12,16 +12,16 @@ namespace mytorch::cuda {
 
 inline constexpr int kPieceThreads = 256, kMergeThreads = 128;
 
-// How a tensor is cut. A thread has one pack at each of its positions: of one channel (`kLast`
+// How a tensor is split. A thread has one pack at each of its positions: of one channel (`kLast`
 // false: a position is a pack of a plane), or of neighbouring channels (a position is an element of
 // the plane). A block has the positions [piece * length, (piece + 1) * length) of the channels of
-// its columns, of one sample.
+// its columns, in one sample.
 struct Pieces {
   int64_t positions, length;
-  int64_t columns;  // of one sample: channels, or packs of them
+  int64_t columns;  // of one sample: channels, or packs of channels
   int pieces;
 
-  // `across`: the columns that a block has.
+  // `across` is the number of columns of a block.
   static Pieces of(const mt_ctx& ctx, const Groups& groups, bool last, int width, Grid& grid) {
     Pieces cut{};
     cut.positions = last ? groups.plane : groups.plane / width;
@@ -42,13 +42,13 @@ struct Pieces {
 
 #ifdef __CUDACC__
 
-// Where a thread is.
+// The position of a thread.
 template <bool kLast, int kWidth>
 struct Own {
-  int64_t sample, channel;  // the first one of the pack
+  int64_t sample, channel;  // the first channel of the pack
   bool there;
   int64_t begin, end;  // positions of the block
-  int64_t base, step;  // of the pack at position p: base + p * step
+  int64_t base, step;  // the pack at position p is at base + p * step
 
   __device__ __forceinline__ Own(const Pieces& cut, const Groups& groups) {
     const int64_t tiles = (cut.columns + blockDim.x - 1) / blockDim.x;
@@ -62,7 +62,7 @@ struct Own {
     base = (sample * channels) * groups.plane + channel * (kLast ? 1 : groups.plane);
     step = kLast ? channels : kWidth;
   }
-  // Calls f(offset) for the packs of the thread.
+  // Calls f(offset) for each pack of the thread.
   template <class F>
   __device__ __forceinline__ void for_each(F&& f) const {
     if (!there) return;
@@ -86,27 +86,27 @@ struct Moments {
   }
 };
 
-// Merges what the threads of a column have found, in their order of halves; thread 0 has it then.
+// Merges the values of the threads of a column in a fixed order; the result is in row 0.
 template <class Part, int kParts, class Merge>
 __device__ __forceinline__ void merge_rows(Part (&own)[kParts], Merge&& merge) {
-  __shared__ Part room[kParts][kPieceThreads];
+  __shared__ Part storage[kParts][kPieceThreads];
   const unsigned at = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
-  for (int k = 0; k < kParts; ++k) room[k][at] = own[k];
+  for (int k = 0; k < kParts; ++k) storage[k][at] = own[k];
   __syncthreads();
   for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
     if (threadIdx.y < half) {
 #pragma unroll
       for (int k = 0; k < kParts; ++k) {
-        merge(own[k], room[k][at + half * blockDim.x]);
-        room[k][at] = own[k];
+        merge(own[k], storage[k][at + half * blockDim.x]);
+        storage[k][at] = own[k];
       }
     }
     __syncthreads();
   }
 }
 
-// `found`: of each sample, channel and piece.
+// `found`: moments of each sample, channel and piece.
 template <bool kLast, class T, int kWidth>
 __global__ void __launch_bounds__(kPieceThreads)
     moments_of_pieces(Groups groups, Pieces cut, const T* x, Moments<Wide<T>>* found) {
@@ -149,13 +149,13 @@ __global__ void __launch_bounds__(kMergeThreads)
   for (int64_t p = threadIdx.x; p < parts; p += kMergeThreads) {
     own.merge(found[blockIdx.x * parts + p]);
   }
-  __shared__ Moments<W> room[kMergeThreads];
-  room[threadIdx.x] = own;
+  __shared__ Moments<W> storage[kMergeThreads];
+  storage[threadIdx.x] = own;
   __syncthreads();
   for (unsigned half = kMergeThreads / 2; half > 0; half /= 2) {
     if (threadIdx.x < half) {
-      own.merge(room[threadIdx.x + half]);
-      room[threadIdx.x] = own;
+      own.merge(storage[threadIdx.x + half]);
+      storage[threadIdx.x] = own;
     }
     __syncthreads();
   }
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(kPieceThreads)
   });
 }
 
-// Of grad * normal, and of grad.
+// The sums of grad * normal and of grad.
 template <class W>
 struct TwoSums {
   W along, sum;
@@ -242,8 +242,8 @@ __global__ void __launch_bounds__(kPieceThreads)
   }
 }
 
-// A block for each group of each sample: the sums of its channels, to `sums` as gradients_held has
-// them, and what combine_pieces() takes, to `terms`.
+// One block for each group of each sample: stores the sums of its channels in `sums`, in the order
+// of gradients_held, and the terms of combine_pieces() in `terms`.
 template <class W>
 __global__ void __launch_bounds__(kMergeThreads)
     merge_sums(Groups groups, int pieces, const TwoSums<W>* found, PerChannel weight, W* sums,
@@ -260,13 +260,13 @@ __global__ void __launch_bounds__(kMergeThreads)
     const W factor = weight.get<W>(c, W(1));
     own.add({factor * all.along, factor * all.sum});
   }
-  __shared__ TwoSums<W> room[kMergeThreads];
-  room[threadIdx.x] = own;
+  __shared__ TwoSums<W> storage[kMergeThreads];
+  storage[threadIdx.x] = own;
   __syncthreads();
   for (unsigned half = kMergeThreads / 2; half > 0; half /= 2) {
     if (threadIdx.x < half) {
-      own.add(room[threadIdx.x + half]);
-      room[threadIdx.x] = own;
+      own.add(storage[threadIdx.x + half]);
+      storage[threadIdx.x] = own;
     }
     __syncthreads();
   }

@@ -1,10 +1,9 @@
-// What normalizations are given beside their input: parameters, statistics, and places for the
-// gradients of parameters.
+// The other operands of normalizations: parameters, statistics, and gradients of parameters.
 #pragma once
 
 #include <cstdint>
 
-#include "backends/cuda/kernel/element.cuh"
+#include "backends/cuda/common/element.cuh"
 #include "mytorch/backend.h"
 
 namespace mytorch::cuda {
@@ -13,7 +12,7 @@ inline const mt_tensor* wanted(const mt_int_list& mask, int64_t i, const mt_tens
   return mask.size <= i || mask.data[i] != 0 ? out : nullptr;
 }
 
-// One number for each channel; may be absent.
+// One number for each channel; optional.
 struct PerChannel {
   void* data = nullptr;
   uint32_t key = 0;
@@ -39,7 +38,8 @@ struct PerChannel {
 #endif
 };
 
-// The gradient of a parameter: contiguous, of any floating type.
+// The gradient of a parameter: contiguous, of any floating-point type. Throws sdk::Declined for
+// others.
 struct Sums {
   void* data = nullptr;
   uint32_t key = 0;
@@ -53,7 +53,8 @@ struct Sums {
   }
 };
 
-// A mean or an rstd of each row, in the type that is computed in; may be absent.
+// Returns the mean or rstd of each row, in the compute type; NULL if absent. Throws sdk::Declined
+// for other types and layouts.
 template <class W>
 W* statistic(const mt_tensor* tensor) {
   if (tensor == nullptr) return nullptr;
@@ -64,10 +65,10 @@ W* statistic(const mt_tensor* tensor) {
 
 #ifdef __CUDACC__
 
-inline constexpr int kShares = 16;  // of the owners, for each column
+inline constexpr int kShares = 16;  // threads that share the sum of a column
 
-// Column c of the sums of all owners: of the weight below n, of the bias above, where `columns` is
-// 2 n.
+// Adds the partial sums of all owners, column by column: columns below n belong to the weight, the
+// others to the bias; `columns` is n or 2 n.
 template <class W>
 __global__ void __launch_bounds__(32 * kShares)
     add_owners(int64_t owners, int64_t n, int64_t columns, const W* partial, Sums weight,

@@ -1,14 +1,14 @@
-// Steps of optimizers, of all tensors of a network in one launch: the table of their addresses is a
-// parameter of the kernel, and a block finds its piece of a tensor there. What depends on the rate
-// and the number of the step, which may lie in device memory, is computed once by each block.
+// Optimizer steps for all tensors of a network in one launch. The table of their addresses is a
+// kernel parameter, in which a block finds its part of a tensor. Values that depend on the learning
+// rate and the step number, which may be in device memory, are computed once per block.
 #include <algorithm>
 #include <cstdint>
 #include <string>
 #include <type_traits>
 #include <vector>
 
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/pack.cuh"
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/pack.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/abi_ops/adagrad_steps_.h"
@@ -23,12 +23,12 @@ namespace {
 using sdk::TensorView;
 
 constexpr int kThreads = 256;
-constexpr int kUnroll = 2;  // 16-byte loads of each list that a thread has under way
-// Elements of a block.
+constexpr int kUnroll = 2;  // 16-byte loads of each list in flight per thread
+// Elements per block.
 template <class T>
 constexpr int64_t kChunk = int64_t{kThreads} * kPack<T>* kUnroll * 4;
 
-// A number of the host's, or one in device memory.
+// A number on the host or in device memory.
 struct Number {
   double value = 0;
   const void* data = nullptr;
@@ -67,7 +67,7 @@ struct Number {
   }
 };
 
-// base^n by squaring, in the order of the host's (ops/optimizers.cpp), whose bits it gives.
+// base^n by squaring, in the order of the host's code (ops/optimizers.cpp), so that bits are equal.
 __device__ double power(double base, double exponent) {
   double result = 1;
   for (int64_t n = static_cast<int64_t>(exponent); n > 0; n >>= 1) {
@@ -77,14 +77,14 @@ __device__ double power(double base, double exponent) {
   return result;
 }
 
-// ---- rules: `at` holds an element of each list, those that are written first; `numbers` is
-// computed once by each block
+// ---- update rules: `at` holds an element of each list, written lists first; Numbers are computed
+// once per block
 
 template <class T, bool kLargest>
 struct Adam {
   using W = Wide<T>;
   static constexpr int kLists = kLargest ? 5 : 4;
-  static constexpr int kWritten = kLists - 1;  // the gradient is the last
+  static constexpr int kWritten = kLists - 1;  // the gradient is last
   struct Numbers {
     W lr, rate1, rate2, eps, shrink, decay, scale;
   };
@@ -92,7 +92,8 @@ struct Adam {
   double beta1, beta2, eps, weight_decay;
   bool decoupled, maximize;
 
-  // The corrections of the moments are put into the step size and eps, as in ops/optimizers.cpp.
+  // The bias corrections of the moments are folded into the step size and eps, as in
+  // ops/optimizers.cpp.
   __device__ Numbers numbers() const {
     const double rate = lr.get(), t = step.get();
     const double root2 = __dsqrt_rn(__dadd_rn(1, -power(beta2, t)));
@@ -112,7 +113,7 @@ struct Adam {
     square += n.rate2 * (gradient * gradient - square);
     W under = square;
     if constexpr (kLargest) {
-      at[3] = at[3] >= square || at[3] != at[3] ? at[3] : square;  // NaN wins
+      at[3] = at[3] >= square || at[3] != at[3] ? at[3] : square;  // propagates NaN
       under = at[3];
     }
     parameter = n.shrink * parameter - n.lr * mean / (sqrt(under) + n.eps);
@@ -199,7 +200,7 @@ struct Adagrad {
 
 // ---- the kernel
 
-// Within the 32 KiB that a kernel's parameters may have; a small network's are a small copy.
+// Tables fit the 32 KiB of kernel parameters; small networks use a smaller table.
 constexpr int kManyTensors = 512;
 constexpr int kFewTensors = 24;
 
@@ -207,7 +208,7 @@ template <int kLists, int kTensors>
 struct Table {
   void* data[kLists][kTensors];
   int64_t numel[kTensors];
-  uint32_t first[kTensors];  // block
+  uint32_t first[kTensors];  // the first block of each tensor
   int32_t count;
 };
 
@@ -219,7 +220,7 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kLists = Rule::kLists;
   __shared__ typename Rule::Numbers shared;
   if (threadIdx.x == 0) shared = rule.numbers();
-  // The last tensor that begins at this block or before.
+  // Binary search for the last tensor that begins at or before this block.
   int low = 0, high = table.count;
   while (high - low > 1) {
     const int middle = (low + high) / 2;
@@ -289,7 +290,8 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---- the calls
 
-// Whether element i of both lies at the same place of one gapless piece of memory.
+// Whether both have the same shape and element i of both has the same offset in memory without
+// gaps.
 bool alike(const mt_tensor* t, const mt_tensor* like) {
   const int32_t ndim = like->dl.ndim;
   if (t->dl.ndim != ndim || !std::equal(t->dl.shape, t->dl.shape + ndim, like->dl.shape)) {
@@ -306,8 +308,8 @@ bool alike(const mt_tensor* t, const mt_tensor* like) {
   return numel == 0 || last + 1 == numel;
 }
 
-// The lists of a call, those that are written first; declines what is not contiguous and of one
-// type for each parameter.
+// The lists of a call, written lists first. Throws sdk::Declined if the tensors of a parameter are
+// not dense in the same order or differ in type.
 class Lists {
  public:
   explicit Lists(std::initializer_list<mt_tensor_list> lists) : lists_(lists) {
@@ -358,7 +360,7 @@ void launch_table(mt_ctx& ctx, const char* name, const Lists& lists,
   }
 }
 
-// `make(tag)` gives the rule for elements of a type. A launch for each type that occurs.
+// `make(tag)` returns the rule for elements of a type. There is one launch for each type.
 template <class Make>
 void step(mt_ctx& ctx, const char* name, const Lists& lists, Make&& make) {
   std::vector<int64_t> left;

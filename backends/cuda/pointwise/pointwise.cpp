@@ -34,7 +34,7 @@ bool same_sizes(const mt_tensor* a, const mt_tensor* b) {
   return a->dl.ndim == b->dl.ndim && std::equal(a->dl.shape, a->dl.shape + a->dl.ndim, b->dl.shape);
 }
 
-// The longest run, of neighbours in 16 bytes of the largest element.
+// The longest run: 16 bytes of the largest element type.
 int longest_run(int largest) { return 16 / largest; }
 
 class Variant {
@@ -48,8 +48,8 @@ class Variant {
 
   void run(mt_ctx& ctx, const void* args) {
     const mt_tensor* shaped = nullptr;
-    for (const Program::Slot& slot : program_.outputs) {
-      shaped = sdk::tensor_at(args, slot.offset);
+    for (const Program::Argument& argument : program_.outputs) {
+      shaped = sdk::tensor_at(args, argument.offset);
       if (shaped != nullptr) break;
     }
     if (shaped == nullptr) return;
@@ -65,7 +65,8 @@ class Variant {
   }
 
  private:
-  // Operands of the output's shape that lie alike, single elements, and numbers.
+  // Handles calls whose operands are contiguous with the output's shape, single elements, or
+  // numbers. Returns false for others.
   bool run_line(mt_ctx& ctx, const void* args, const mt_tensor* shaped, int64_t n) {
     const auto& header = *static_cast<const mt_args_header*>(args);
     const bool uniform = (header.flags & MT_ARGS_UNIFORM) != 0;
@@ -75,15 +76,15 @@ class Variant {
     uintptr_t addresses = 0;
     int largest = 1;
     int byte = kOperands;
-    for (const Program::Slot& slot : program_.inputs) {
-      const mt_tensor* t = sdk::tensor_at(args, slot.offset);
+    for (const Program::Argument& argument : program_.inputs) {
+      const mt_tensor* t = sdk::tensor_at(args, argument.offset);
       if (t == nullptr) {
         ++byte;
         continue;
       }
       if ((t->flags & MT_TENSOR_HOST) != 0) {
         key.set(byte++, operand_key(Kind::kNumber, 0));
-        params.word(operand_bits(t, slot.type, compute));
+        params.word(operand_bits(t, argument.type, compute));
         continue;
       }
       const Code type = code_of(t->dl.dtype);
@@ -99,8 +100,8 @@ class Variant {
       }
     }
     write_scalars(args, compute, params);
-    for (const Program::Slot& slot : program_.outputs) {
-      const mt_tensor* t = sdk::tensor_at(args, slot.offset);
+    for (const Program::Argument& argument : program_.outputs) {
+      const mt_tensor* t = sdk::tensor_at(args, argument.offset);
       if (t == nullptr) {
         ++byte;
         continue;
@@ -119,8 +120,7 @@ class Variant {
     return true;
   }
 
-  // Whether element i of both lies at the same place: contiguous, or of equal strides and without
-  // gaps.
+  // Whether both have the same shape and are contiguous.
   static bool is_alike(const mt_tensor* t, const mt_tensor* shaped) {
     if (!same_sizes(t, shaped)) return false;
     return (t->flags & shaped->flags & MT_TENSOR_CONTIGUOUS) != 0;
@@ -130,27 +130,27 @@ class Variant {
     const Code compute = code_of(static_cast<const mt_args_header*>(args)->compute);
     const sdk::TensorView like(shaped);
     sdk::check_ndim(like.shape().size());
-    // Outputs first: they decide the order.
+    // Outputs come first: their strides determine the order of dimensions.
     std::vector<const mt_tensor*> tensors;
-    const auto take = [&](const Program::Slot& slot) {
-      tensors.push_back(sdk::tensor_at(args, slot.offset));
+    const auto take = [&](const Program::Argument& argument) {
+      tensors.push_back(sdk::tensor_at(args, argument.offset));
     };
-    for (const Program::Slot& slot : program_.outputs) take(slot);
-    for (const Program::Slot& slot : program_.inputs) take(slot);
+    for (const Program::Argument& argument : program_.outputs) take(argument);
+    for (const Program::Argument& argument : program_.inputs) take(argument);
     const int num_outputs = static_cast<int>(program_.outputs.size());
     const int num_inputs = static_cast<int>(program_.inputs.size());
-    const auto is_walked = [](const mt_tensor* t) {
+    const auto in_device_memory = [](const mt_tensor* t) {
       return t != nullptr && (t->flags & MT_TENSOR_HOST) == 0;
     };
     int64_t strides[Loop::kMaxOperands][sdk::kMaxDims];
-    int walked = 0;
-    std::vector<int> number(tensors.size(), -1);  // in the loop
+    int num_operands = 0;
+    std::vector<int> number(tensors.size(), -1);  // in the loop; -1: not in the loop
     for (size_t k = 0; k < tensors.size(); ++k) {
-      if (!is_walked(tensors[k])) continue;
-      number[k] = walked;
-      sdk::broadcast_strides(tensors[k], like.shape(), strides[walked++]);
+      if (!in_device_memory(tensors[k])) continue;
+      number[k] = num_operands;
+      sdk::broadcast_strides(tensors[k], like.shape(), strides[num_operands++]);
     }
-    Loop loop(like.shape(), strides, walked, Loop::Order::kMemory);
+    Loop loop(like.shape(), strides, num_operands, sdk::Order::kMemory);
 
     if (loop.numel() <= general_limit && loop.ndim() <= kAnyDims &&
         tensors.size() <= kAnyOperands) {
@@ -172,15 +172,15 @@ class Variant {
     }
     const int64_t n = loop.numel();
     const int across = line || run > 1 ? 0 : across_of(loop, number, num_outputs);
-    if (across > 0) loop.bring(across, walked);
-    if (run > 1) loop.pack(run, walked);
+    if (across > 0) loop.bring(across, num_operands);
+    if (run > 1) loop.pack(run, num_operands);
 
     Key key;
     Params params;
     int byte = kOperands;
     const auto kind_of = [&](size_t k) {
       if (across > 0) {
-        return is_turned(loop, number[k]) ? Kind::kTurned : Kind::kElements;
+        return is_transposed(loop, number[k]) ? Kind::kTransposed : Kind::kElements;
       }
       if (!repeats[k]) return Kind::kElements;
       return line ? Kind::kSingle : run > 1 ? Kind::kRepeated : Kind::kElements;
@@ -229,7 +229,7 @@ class Variant {
     launch(ctx, key, compute, run, loop.numel(), 1, params);
   }
 
-  // One kernel for all types and layouts.
+  // Runs the kernel that serves all types and layouts.
   void run_any(const mt_ctx& ctx, const void* args, Code compute, Loop& loop,
                const std::vector<const mt_tensor*>& tensors, const std::vector<int>& number) {
     const size_t num_outputs = program_.outputs.size();
@@ -238,7 +238,7 @@ class Variant {
     std::vector<int> order;  // the kernel has inputs first
     const auto add = [&](size_t k, int32_t type) {
       const mt_tensor* t = tensors[k];
-      // Of what is not there come ones, whatever their type: nobody looks at what they give.
+      // Absent operands read as one; their results are unused.
       uint64_t word = count_bits(1, type, compute);
       if (number[k] >= 0) {
         word = reinterpret_cast<uintptr_t>(sdk::TensorView(t).raw());
@@ -266,13 +266,13 @@ class Variant {
                     dim3(kPointwiseThreads), params);
   }
 
-  // Whether an operand's neighbours lie along dimension 1 rather than 0.
-  static bool is_turned(const Loop& loop, int operand) {
+  // Whether an operand is contiguous along dimension 1 rather than 0.
+  static bool is_transposed(const Loop& loop, int operand) {
     return loop.stride(operand, 1) == 1 && loop.stride(operand, 0) > 1;
   }
 
-  // The dimension along which inputs are contiguous where the outputs are along dimension 0, so
-  // that squares of both are worth it; 0 where there is none.
+  // Returns the dimension along which some input is contiguous while the outputs are contiguous
+  // along dimension 0, if tiles are worth it; else 0.
   static int across_of(const Loop& loop, const std::vector<int>& number, int num_outputs) {
     constexpr int64_t kFew = 1 << 14;
     if (loop.ndim() < 2 || loop.size(0) < kTile / 2 || loop.numel() < kFew) return 0;
@@ -292,17 +292,17 @@ class Variant {
 
   void run_tiles(const mt_ctx& ctx, Key& key, Code compute, Loop& loop, std::vector<int>& order,
                  Params& params) {
-    const int walked = static_cast<int>(order.size());
+    const int num_operands = static_cast<int>(order.size());
     const int64_t sizes[] = {loop.size(0), loop.size(1)};
     std::vector<int64_t> strides;
     for (const int k : order) {
       strides.push_back(loop.stride(k, 0));
       strides.push_back(loop.stride(k, 1));
     }
-    loop.tile(kTile, walked);
-    order.push_back(walked);
-    order.push_back(walked + 1);
-    const int64_t tiles = loop.numel();  // of 2^31 squares and more no memory has room
+    loop.tile(kTile, num_operands);
+    order.push_back(num_operands);
+    order.push_back(num_operands + 1);
+    const int64_t tiles = loop.numel();  // memory cannot hold 2^31 tiles
     write_count(ctx, compute, tiles, params);
     loop.write(params, order);
     for (const int64_t size : sizes) params.number(size);
@@ -312,7 +312,7 @@ class Variant {
                     dim3(static_cast<unsigned>(tiles)), dim3(kTile, kTileRows), params);
   }
 
-  // The longest run of neighbours that every operand allows.
+  // Returns the longest run that every operand allows.
   static int run_of(const Loop& loop, const std::vector<const mt_tensor*>& tensors,
                     const std::vector<int>& number, int num_outputs) {
     int largest = 1;
@@ -344,8 +344,8 @@ class Variant {
   }
 
   void write_scalars(const void* args, Code compute, Params& params) const {
-    for (const Program::Slot& slot : program_.scalars) {
-      params.word(number_bits(args, slot, compute));
+    for (const Program::Argument& argument : program_.scalars) {
+      params.word(number_bits(args, argument, compute));
     }
   }
 
@@ -362,7 +362,7 @@ class Variant {
         key, device, [&] { return std::string(kPrelude) + pointwise_text(program_, key); });
   }
 
-  // For n elements in runs of `run` (kLine), or n runs, where `piece` is 1.
+  // Launches for n elements in runs of `run` (kLine), or for n runs if `piece` is 1.
   void launch(const mt_ctx& ctx, Key& key, Code compute, int run, int64_t n, int piece,
               Params& params) {
     const Function function = function_of(ctx, key, compute, run);

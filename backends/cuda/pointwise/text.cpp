@@ -10,14 +10,14 @@ using namespace pointwise_key;
 struct Operand {
   Kind kind;
   Code type;
-  const Program::Slot* slot;
+  const Program::Argument* argument;
   bool output;
   std::string name;   // "i0", "o1": the parameter
   std::string value;  // C++ type of the node
-  int walked = -1;    // its number in the walk
+  int index = -1;     // among the operands of the loop
 
   bool in_memory() const {
-    return kind == Kind::kElements || kind == Kind::kRepeated || kind == Kind::kTurned;
+    return kind == Kind::kElements || kind == Kind::kRepeated || kind == Kind::kTransposed;
   }
 };
 
@@ -35,16 +35,16 @@ class Text {
         unroll_(runs_of(program, key)) {
     std::vector<int32_t> roots;
     int byte = kOperands;
-    const auto add = [&](const Program::Slot& slot, bool output, size_t i) {
+    const auto add = [&](const Program::Argument& argument, bool output, size_t i) {
       const uint8_t bits = any_ ? operand_key(Kind::kElements, 0) : key.get(byte++);
       Operand operand{static_cast<Kind>(bits >> 4),
                       static_cast<Code>(bits & 15),
-                      &slot,
+                      &argument,
                       output,
                       (output ? "o" : "i") + std::to_string(i),
-                      value_name(slot.type, compute_)};
-      if (operand.in_memory()) operand.walked = walked_++;
-      if (output && operand.kind != Kind::kAbsent) roots.push_back(slot.node);
+                      value_name(argument.type, compute_)};
+      if (operand.in_memory()) operand.index = num_strided_++;
+      if (output && operand.kind != Kind::kAbsent) roots.push_back(argument.node);
       operands_.push_back(std::move(operand));
     };
     for (size_t i = 0; i < program.inputs.size(); ++i) add(program.inputs[i], false, i);
@@ -78,13 +78,13 @@ class Text {
       if (any_) {
         add("  u64 " + o.name + ";");
       } else if (o.kind == Kind::kNumber) {
-        add("  Slot<" + o.value + "> " + o.name + ";");
+        add("  Scalar<" + o.value + "> " + o.name + ";");
       } else {
         add("  const " + std::string(type_name(o.type)) + "* " + o.name + ";");
       }
     }
-    for (const Program::Slot& s : program_.scalars) {
-      add("  Slot<" + std::string(value_name(s.type, compute_)) + "> s" + std::to_string(s.node) +
+    for (const Program::Argument& s : program_.scalars) {
+      add("  Scalar<" + std::string(value_name(s.type, compute_)) + "> s" + std::to_string(s.node) +
           ";");
     }
     for (const Operand& o : operands_) {
@@ -97,36 +97,37 @@ class Text {
     if (program_.divides(compute_)) add("  Faults faults;");
     if (any_) add("  u64 types;");
     if (!line_) {
-      add("  Walk<" + std::to_string(walked_ + (tiled_ ? 2 : 0)) + ", " + std::to_string(dims_) +
-          ", " + (wide_ ? "true" : "false") + "> walk;");
+      add("  Strided<" + std::to_string(num_strided_ + (tiled_ ? 2 : 0)) + ", " +
+          std::to_string(dims_) + ", " + (wide_ ? "true" : "false") + "> loop;");
     }
     if (tiled_) {
       add("  i64 size[2];");
-      add("  i64 stride[" + std::to_string(walked_) + "][2];");
+      add("  i64 stride[" + std::to_string(num_strided_) + "][2];");
     }
     add("};");
   }
 
-  // One element: values of inputs in memory and singles come as arguments, results go by reference.
+  // Emits the computation of one element: inputs in memory are passed by value, results by
+  // reference.
   void body() {
     std::string arguments = "const P& p";
     std::string values;
     for (const Operand& o : operands_) {
-      const std::string node = std::to_string(o.slot->node);
+      const std::string node = std::to_string(o.argument->node);
       if (o.output) {
         if (o.kind != Kind::kAbsent) arguments += ", " + o.value + "& " + o.name;
         continue;
       }
-      if (!needed_[static_cast<size_t>(o.slot->node)]) continue;
+      if (!needed_[static_cast<size_t>(o.argument->node)]) continue;
       if (o.in_memory() || o.kind == Kind::kSingle) {
         arguments += ", const " + o.value + " v" + node;
       } else if (o.kind == Kind::kNumber) {
         values += "  const " + o.value + " v" + node + " = p." + o.name + ".value;\n";
-      } else {  // what comes of it nobody looks at
+      } else {  // its results are unused
         values += "  const " + o.value + " v" + node + " = 1;\n";
       }
     }
-    for (const Program::Slot& s : program_.scalars) {
+    for (const Program::Argument& s : program_.scalars) {
       if (!needed_[static_cast<size_t>(s.node)]) continue;
       const std::string node = std::to_string(s.node);
       values += "  const " + std::string(value_name(s.type, compute_)) + " v" + node + " = p.s" +
@@ -136,11 +137,12 @@ class Text {
     text_ += values + program_.text(needed_, compute_);
     for (const Operand& o : operands_) {
       if (o.output && o.kind != Kind::kAbsent) {
-        add("  " + o.name + " = v" + std::to_string(o.slot->node) + ";");
+        add("  " + o.name + " = v" + std::to_string(o.argument->node) + ";");
       }
     }
     add("}");
-    // Registers enough for all loads to be in flight: left alone, ptxas computes between them.
+    // Launch bounds that leave enough registers for all loads to be in flight; otherwise ptxas
+    // interleaves them with the computation.
     const bool small = compute_ != kFloat64 && operands_.size() <= 5;
     const std::string bounds = tiled_  ? std::to_string(kTile * kTileRows) + ", 3"
                                : small ? std::to_string(kPointwiseThreads) + ", 10"
@@ -158,17 +160,18 @@ class Text {
   }
 
   bool is_read(const Operand& o) const {
-    return !o.output && needed_[static_cast<size_t>(o.slot->node)] && o.kind != Kind::kAbsent &&
+    return !o.output && needed_[static_cast<size_t>(o.argument->node)] && o.kind != Kind::kAbsent &&
            o.kind != Kind::kNumber;
   }
   std::string convert(const Operand& o, const std::string& element) const {
     if (any_) return element;
-    if (o.slot->type == MT_TYPE_COMPUTE) {
+    if (o.argument->type == MT_TYPE_COMPUTE) {
       return "input<" + std::string(type_name(compute_)) + ">(" + element + ")";
     }
     return "convert<" + o.value + ">(" + element + ")";
   }
-  // body(p, ...) with elements named by `element(operand)` and results by `result(operand)`.
+  // Returns a call of body(p, ...) with inputs named by element(operand) and results by
+  // result(operand).
   template <class Element, class Result>
   std::string call(Element&& element, Result&& result) const {
     std::string text = "body(p";
@@ -181,7 +184,7 @@ class Text {
     }
     return text + ");";
   }
-  // The results of run u, stored at `place(operand)`.
+  // Emits the computation of run u, with results stored at place(operand).
   template <class Place>
   void compute_run(const char* indent, Place&& place) {
     const std::string in = indent;
@@ -247,44 +250,44 @@ class Text {
 
   void strided() {
     add("  const i64 first = static_cast<i64>(blockIdx.x) * (T * U) + threadIdx.x;");
-    add("  i64 at[U][" + std::to_string(walked_) + "];");
+    add("  i64 at[U][" + std::to_string(num_strided_) + "];");
     declare_runs();
     add("#pragma unroll");
     add("  for (int u = 0; u < U; ++u) {");
     add("    if (first + u * T >= p.n) break;");
-    add("    offsets(p.walk, first + u * T, at[u]);");
+    add("    offsets(p.loop, first + u * T, at[u]);");
     for (const Operand& o : operands_) {
       if (!is_read(o) || !o.in_memory()) continue;
       add("    a_" + o.name + "[u] = load<" + (o.kind == Kind::kRepeated ? "1" : "V") + ">(p." +
-          o.name + " + at[u][" + std::to_string(o.walked) + "]);");
+          o.name + " + at[u][" + std::to_string(o.index) + "]);");
     }
     add("  }");
     add("#pragma unroll");
     add("  for (int u = 0; u < U; ++u) {");
     add("    if (first + u * T >= p.n) break;");
-    compute_run("    ", [](const Operand& o) { return "at[u][" + std::to_string(o.walked) + "]"; });
+    compute_run("    ", [](const Operand& o) { return "at[u][" + std::to_string(o.index) + "]"; });
     add("  }");
     add("}");
   }
 
-  // Types are looked up for each element.
+  // Operand types are run-time parameters.
   void any() {
     const auto place = [](const Operand& o) {
-      const std::string k = std::to_string(o.walked);
-      return "(p." + o.name + ", p.types >> " + std::to_string(o.walked * 4) + " & 15, at[" + k +
+      const std::string k = std::to_string(o.index);
+      return "(p." + o.name + ", p.types >> " + std::to_string(o.index * 4) + " & 15, at[" + k +
              "]";
     };
     add("  const i64 i = static_cast<i64>(blockIdx.x) * T + threadIdx.x;");
     add("  if (i >= p.n) return;");
-    add("  i64 at[" + std::to_string(walked_) + "];");
-    add("  offsets(p.walk, i, at);");
+    add("  i64 at[" + std::to_string(num_strided_) + "];");
+    add("  offsets(p.loop, i, at);");
     for (const Operand& o : operands_) {
       if (o.output) add("  " + o.value + " y_" + o.name + ";");
     }
     add("  " + call(
                    [&](const Operand& o) {
                      const std::string type =
-                         o.slot->type == MT_TYPE_COMPUTE ? type_name(compute_) : o.value;
+                         o.argument->type == MT_TYPE_COMPUTE ? type_name(compute_) : o.value;
                      return "any_input<" + type + ">" + place(o) + ")";
                    },
                    [](const Operand& o) { return "y_" + o.name; }));
@@ -294,23 +297,24 @@ class Text {
     add("}");
   }
 
-  // Squares: what lies across is read along its own neighbours, and turned in shared memory.
+  // Tiles: transposed operands are read along their own contiguous dimension and transposed in
+  // shared memory.
   void tiled() {
-    const auto number = [](const Operand& o) { return std::to_string(o.walked); };
+    const auto number = [](const Operand& o) { return std::to_string(o.index); };
     const auto place = [&](const Operand& o, const char* x, const char* y) {
       return "p." + o.name + "[at[" + number(o) + "] + " + x + " * p.stride[" + number(o) +
              "][0] + " + y + " * p.stride[" + number(o) + "][1]]";
     };
     add("  constexpr int S = " + std::to_string(kTile) + ", W = " + std::to_string(kTileRows) +
-        ", N = " + std::to_string(walked_) + ";");
+        ", N = " + std::to_string(num_strided_) + ";");
     add("  const int lane = threadIdx.x, warp = threadIdx.y;");
     for (const Operand& o : operands_) {
-      if (o.kind == Kind::kTurned && is_read(o)) {
+      if (o.kind == Kind::kTransposed && is_read(o)) {
         add("  __shared__ " + std::string(type_name(o.type)) + " t_" + o.name + "[S][S + 1];");
       }
     }
     add("  i64 at[N + 2];");
-    add("  offsets(p.walk, blockIdx.x, at);");
+    add("  offsets(p.loop, blockIdx.x, at);");
     add("  const i64 width = p.size[0] - at[N], height = p.size[1] - at[N + 1];");
     for (const Operand& o : operands_) {
       if (!is_read(o) || !o.in_memory()) continue;
@@ -318,7 +322,7 @@ class Text {
       add("#pragma unroll");
       add("  for (int u = 0; u < S / W; ++u) {");
       add("    const int row = warp + u * W;");
-      if (o.kind == Kind::kTurned) {
+      if (o.kind == Kind::kTransposed) {
         add("    if (row < width && lane < height) a_" + o.name +
             "[u] = " + place(o, "row", "lane") + ";");
       } else {
@@ -328,7 +332,7 @@ class Text {
       add("  }");
     }
     for (const Operand& o : operands_) {
-      if (o.kind != Kind::kTurned || !is_read(o)) continue;
+      if (o.kind != Kind::kTransposed || !is_read(o)) continue;
       add("#pragma unroll");
       add("  for (int u = 0; u < S / W; ++u) t_" + o.name + "[warp + u * W][lane] = a_" + o.name +
           "[u];");
@@ -343,8 +347,8 @@ class Text {
     }
     add("    " + call(
                      [](const Operand& o) {
-                       return o.kind == Kind::kTurned ? "t_" + o.name + "[lane][row]"
-                                                      : "a_" + o.name + "[u]";
+                       return o.kind == Kind::kTransposed ? "t_" + o.name + "[lane][row]"
+                                                          : "a_" + o.name + "[u]";
                      },
                      [](const Operand& o) { return "y_" + o.name; }));
     for (const Operand& o : operands_) {
@@ -367,13 +371,13 @@ class Text {
   const int unroll_;
   std::vector<Operand> operands_;
   std::vector<bool> needed_;
-  int walked_ = 0;
+  int num_strided_ = 0;
   std::string text_;
 };
 
 }  // namespace
 
-// Enough loads in flight for the memory, few enough registers for many threads.
+// Enough loads in flight to saturate memory, few enough registers for full occupancy.
 int runs_of(const Program& program, const Key& key) {
   const bool many = program.inputs.size() + program.outputs.size() > 5;
   return key.get(kRun) == 1 ? (many ? 2 : 4) : many ? 1 : 2;

@@ -1,52 +1,40 @@
-// The text of kernels for pointwise programs.
+// The source text of kernels for pointwise programs.
 #pragma once
 
 #include <string>
 
-#include "backends/cuda/programs/kernels.h"
+#include "backends/cuda/programs/key.h"
 #include "backends/cuda/programs/program.h"
 
 namespace mytorch::cuda {
 
-// How a kernel finds an operand; the upper half of its byte in the key, above its dtype.
-enum class Kind : uint8_t {
-  kAbsent,
-  kElements,  // an element for each of the output's; neighbours, where the kernel takes runs
-  kNumber,    // a value among the parameters
-  kSingle,    // one element in memory
-  kRepeated,  // strided, and one element for each run
-  kTurned     // kTiled: neighbours along the other dimension than the outputs'
-};
-
-// The bytes of the key. Operands: inputs, then outputs, in the program's order.
+// The bytes of the key. Operands are inputs, then outputs, in the program's order.
 namespace pointwise_key {
 inline constexpr int kDevice = 0, kCompute = 1, kForm = 2, kRun = 3, kDims = 4, kOperands = 8;
 inline constexpr int kMaxOperands = Key::kWords * 8 - kOperands;
-// Forms: elements in a line, a walk over runs (below and from 2^31 on), a walk over squares, and a
-// walk over elements of any types, which are parameters too.
+// Forms: contiguous elements; a strided loop over runs, below 2^31 (kStrided) and above (kWide); a
+// loop over square tiles; and a strided loop over elements whose types are run-time parameters
+// (kAny).
 inline constexpr uint8_t kLine = 0, kStrided = 1, kWide = 2, kTiled = 3, kAny = 4;
 }  // namespace pointwise_key
 
-inline uint8_t operand_key(Kind kind, Code type) {
-  return static_cast<uint8_t>(static_cast<int>(kind) << 4 | type);
-}
-
 inline constexpr int kPointwiseThreads = 128;
-inline constexpr int kTile = 32;     // elements on a square's side: as many as threads of a warp
-inline constexpr int kTileRows = 8;  // warps of a block
-// Calls of at most so many elements, other than uniform ones, take kAny: a kernel for each mixture
-// of types and layouts would take longer to compile than it is worth. MYTORCH_CUDA_GENERAL is
-// another number; 0 has every kernel compiled.
+inline constexpr int kTile = 32;     // elements on a tile's side, one for each thread of a warp
+inline constexpr int kTileRows = 8;  // warps in a block
+// Calls of at most this many elements, other than uniform calls, use kAny: compiling a kernel for
+// each combination of types and layouts would take longer than it saves. MYTORCH_CUDA_GENERAL
+// overrides it; 0 disables kAny.
 extern int64_t general_limit;
-inline constexpr int kAnyDims = 6;  // of kAny
+inline constexpr int kAnyDims = 6;  // for kAny
 inline constexpr int kAnyOperands = 16;
 
-// What a thread of a kernel computes: so many runs of neighbours.
+// Returns how many runs of consecutive elements each thread computes.
 int runs_of(const Program& program, const Key& key);
 
-// What follows kPrelude. The kernel's parameters, in order: each input that is there (a pointer, or
-// the number), the scalars, each output wanted, how many elements (kLine) or runs there are, and
-// the walk, of operands of kind kElements and kRepeated (not for kLine).
+// Returns the text that follows kPrelude. The kernel's parameters are, in order: each present input
+// (a pointer or a scalar), the scalars, each wanted output, the number of elements (kLine) or of
+// runs, and, except for kLine, the loop over the operands of kinds kElements, kRepeated and
+// kTransposed.
 std::string pointwise_text(const Program& program, const Key& key);
 
 }  // namespace mytorch::cuda

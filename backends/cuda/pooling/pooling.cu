@@ -1,18 +1,18 @@
-// Pooling, an owner for each element of the result. The gradient of means gathers from the windows
-// that an element lies in; that of maxima, whose record has indices alone, adds along planes in
-// order.
+// Pooling: one thread for each output element. The gradient of average pooling gathers from the
+// windows that contain an element. That of max pooling, whose record has only indices, adds along
+// planes in order.
 #include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
 
-#include "backends/cuda/indexing/add.h"
-#include "backends/cuda/indexing/faults.cuh"
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/move.h"
+#include "backends/cuda/common/add_along.h"
+#include "backends/cuda/common/divisor.h"
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/move.h"
 #include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/faults.h"
 #include "backends/cuda/runtime/launch.h"
-#include "backends/cuda/runtime/walk.h"
 #include "mytorch/abi_ops/avg_pool2d.h"
 #include "mytorch/abi_ops/avg_pool2d_backward.h"
 #include "mytorch/abi_ops/max_pool2d_with_indices.h"
@@ -24,7 +24,7 @@ namespace {
 
 using sdk::TensorView;
 
-// Strides and sizes of (N, C, H, W); without a batch, N is 1.
+// Sizes and strides of (N, C, H, W); without a batch dimension, N is 1.
 struct Planes {
   int64_t n = 1, c, h, w;
   int64_t sn = 0, sc, sh, sw;
@@ -48,7 +48,7 @@ struct Planes {
 #endif
 };
 
-// Element i of planes in the order in which they lie: channels first or last.
+// The coordinates of element i in memory order: channels first or last.
 struct Order {
   bool wide, channels_last;
   int64_t c, h, w;
@@ -89,12 +89,12 @@ struct Order {
 #endif
 };
 
-// Along one of the two dimensions.
+// The window along one of the two dimensions.
 struct Window {
   int64_t kernel, stride, padding, dilation;
 
 #ifdef __CUDACC__
-  // The first place of window x that is not padding.
+  // Returns the first position of window x that is not padding.
   __device__ __forceinline__ int64_t first(int64_t x) const {
     const int64_t start = x * stride - padding;
     return start >= 0 ? start : start + (-start + dilation - 1) / dilation * dilation;
@@ -103,8 +103,8 @@ struct Window {
     const int64_t last = x * stride - padding + (kernel - 1) * dilation + 1;
     return last < size ? last : size;
   }
-  // How many places of window x a mean counts. With ceil_mode the last window may reach beyond the
-  // padding, which then does not count.
+  // Returns how many positions of window x the mean counts. With ceil_mode the last window may
+  // exceed the padding; positions beyond it are not counted.
   __device__ __forceinline__ int64_t count(int64_t x, int64_t size, bool padded) const {
     const int64_t begin = x * stride - padding;
     int64_t last = begin + kernel;
@@ -120,7 +120,7 @@ struct Windows {
   Window h, w;
 };
 
-// Two numbers, one for both, or none.
+// Returns two numbers from a list of two, one (for both) or none (`absent`).
 std::array<int64_t, 2> pair(const mt_int_list& list, std::array<int64_t, 2> absent) {
   if (list.size == 0) return absent;
   return {list.data[0], list.data[list.size - 1]};
@@ -135,7 +135,7 @@ Windows windows_of(const Args& args, std::array<int64_t, 2> dilation) {
           {kernel[1], stride[1], padding[1], dilation[1]}};
 }
 
-// ---- maxima
+// ---- max pooling
 
 template <class T>
 __global__ void __launch_bounds__(256)
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(256)
     for (int64_t y = y0; y < y1; y += windows.h.dilation) {
       for (int64_t at = x0; at < x1; at += windows.w.dilation) {
         const W value = widen(plane[y * in.sh + at * in.sw]);
-        // The first of the largest, but of NaNs the last, as in ATen.
+        // The first maximum, but the last NaN, as in ATen.
         if (value > best || value != value) {
           best = value;
           index = y * in.w + at;
@@ -186,13 +186,13 @@ void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
   });
 }
 
-// A tensor with its planes as lines: (..., H * W).
+// A tensor with its planes as lines: (N, C, H * W).
 struct Lines {
   std::optional<ContiguousScratch> copy;
   mt_tensor tensor;
   int64_t shape[3], strides[3];
 
-  // Lines that planes do not form become a copy, which has the elements where `filled`.
+  // Planes that are not lines are copied to scratch memory, with their elements if `filled`.
   Lines(mt_ctx& ctx, const TensorView& given, mt_dtype dtype, bool filled) {
     TensorView x = given;
     const bool joins =
@@ -219,7 +219,7 @@ void max_pool2d_backward(mt_ctx& ctx, const mt_args_max_pool2d_with_indices_back
   static const uint32_t site = fault_site("max_pool2d_with_indices_backward");
   const TensorView out = args.out, grad = args.grad_output, index = args.indices;
   if (out.numel() == 0) return;
-  // Sums of 16-bit floats are kept in float32.
+  // Sums of 16-bit floats are accumulated in float32.
   const bool reduced = out.is<sdk::Half>() || out.is<sdk::BFloat16>();
   const Lines sums(ctx, out, reduced ? sdk::dtype_of<float> : out.dtype(), false);
   clear(ctx, sums.view());
@@ -232,10 +232,10 @@ void max_pool2d_backward(mt_ctx& ctx, const mt_args_max_pool2d_with_indices_back
   if (sums.copy) move(ctx, sums.copy->view(), out);
 }
 
-// ---- means
+// ---- average pooling
 
-// What a window's sum is divided by: the product of a number per row and one per column, or what
-// was given.
+// The divisor of a window's sum: the product of a number per row and one per column, or the given
+// divisor.
 struct Mean {
   Windows windows;
   int64_t given;
@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(256)
         sum += widen(plane[y * in.sh + at * in.sw]);
       }
     }
-    // A window of padding only is 0, also where nothing is counted.
+    // A window that contains only padding yields 0, even if it counts no positions.
     const W value = sum == 0 ? W(0) : sum / mean.divisor<W>(oy, ox, in);
     to[out.plane(n, c) + oy * out.sh + ox * out.sw] = convert<T>(value);
   }
@@ -283,7 +283,7 @@ template <class T>
 __global__ void __launch_bounds__(256) mean_gradient(Order order, Planes grad, Planes out,
                                                      Mean mean, int64_t numel, const T* g, T* to) {
   using W = Wide<T>;
-  // The windows that place x lies in: [first, last).
+  // The windows that contain position x: [first, last).
   const auto windows = [](const Window& w, int64_t x, int64_t count, int64_t& first,
                           int64_t& last) {
     const int64_t begin = x + w.padding - w.kernel + 1;

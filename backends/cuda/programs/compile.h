@@ -1,4 +1,4 @@
-// Programs that were not known ahead of time: mt_backend::compile.
+// Programs that are not in ops.yaml: mt_backend::compile.
 #pragma once
 
 #include <span>
@@ -7,11 +7,12 @@
 
 namespace mytorch::cuda {
 
-// The entry of the backend. One kernel serves all types: kernels are made as they are needed.
+// The backend's compile function. One entry serves all types: kernels are compiled on demand.
+// Throws sdk::Declined if the program has no meaning in the compute type.
 void compile_program(const mt_program& program, mt_dtype compute, std::span<const mt_dtype> types,
                      mt_kernel_entry& kernel);
 
-// pointwise/ and reduce/: programs without and with a fold.
+// Defined in pointwise/ and reduce/, for programs without and with a reduction.
 void compile_pointwise(const mt_program& program, mt_kernel_entry& kernel);
 void compile_reduce(const mt_program& program, mt_kernel_entry& kernel);
 

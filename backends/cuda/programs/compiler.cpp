@@ -44,7 +44,7 @@ struct Compilation {
   }
 };
 
-// The newest of the architectures that NVRTC knows and the device can run.
+// Returns the newest architecture that NVRTC knows and the device can run.
 std::string architecture(int capability, bool* exact) {
   static const std::vector<int>* const known = [] {
     int count = 0;
@@ -85,7 +85,7 @@ fs::path cache_folder() {
   return fs::path(home != nullptr ? home : "/tmp") / ".cache" / "mytorch";
 }
 
-// Beside the folder of the library that this is a part of.
+// The folder of kernels compiled ahead of time, found relative to this library.
 const fs::path& ahead_folder() {
   static const fs::path* const folder = [] {
     Dl_info info{};
@@ -96,7 +96,8 @@ const fs::path& ahead_folder() {
   return *folder;
 }
 
-// Of all that the code depends on: 128 bits, so that no two texts meet.
+// Names an entry by a hash of everything on which the code depends. With 128 bits, collisions do
+// not occur.
 std::string entry_name(const std::string& text, int capability) {
   int major = 0;
   int minor = 0;
@@ -111,7 +112,7 @@ std::string entry_name(const std::string& text, int capability) {
 
 constexpr std::string_view kTitle = "mytorch kernel 1\n";
 
-// "" where there is none, or none that is whole.
+// Returns the code of an entry, or "" if it is absent or damaged.
 std::string read_entry(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return "";
@@ -123,7 +124,7 @@ std::string read_entry(const fs::path& path) {
   return code;
 }
 
-// Written beside the entry and renamed: readers see all of it or nothing, whoever else writes it.
+// Writes a temporary file and renames it, so that concurrent readers see a whole entry or none.
 void write_entry(const fs::path& path, const std::string& code) {
   static std::atomic<int> number{0};
   std::error_code error;
@@ -188,7 +189,7 @@ std::string compile_cached(const std::string& text, int capability) {
 }
 
 void forget(const std::string& text, int capability) {
-  // A new one goes before what was compiled ahead of time.
+  // The cache is searched before the kernels compiled ahead of time.
   const fs::path path = cache_folder() / "cuda" / entry_name(text, capability);
   std::error_code error;
   fs::remove(path, error);

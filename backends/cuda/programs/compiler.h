@@ -1,4 +1,4 @@
-// From CUDA C++ to machine code, through NVRTC. Needs no GPU.
+// Compilation of CUDA C++ to machine code with NVRTC. Needs no GPU.
 #pragma once
 
 #include <string>
@@ -6,22 +6,21 @@
 
 namespace mytorch::cuda {
 
-// The text that generated kernels begin with.
+// The source text with which generated kernels begin: prelude.cuh and folds.cuh.
 extern const std::string_view kPrelude;
 extern const std::string_view kFolds;
 
-// The machine code of a text for a compute capability, 90 for 9.0 (PTX for devices newer than this
-// NVRTC). Throws
-// Error(MT_ERROR_INTERNAL) with NVRTC's words.
+// Compiles a text for a compute capability, 90 for 9.0. Returns a cubin, or PTX for devices newer
+// than this NVRTC. Throws Error(MT_ERROR_INTERNAL) with NVRTC's log.
 std::string compile(const std::string& text, int capability);
-// The same, through the cache on disk: the folder that MYTORCH_CACHE names, or
-// $XDG_CACHE_HOME/mytorch, or ~/.cache/mytorch, and what was compiled ahead of time
-// (tool/ahead.cpp), which lies in mytorch/cuda beside mytorch/backends. A damaged entry is compiled
-// again; where the folder cannot be written, everything is.
+// Like compile(), with a cache on disk: the folder MYTORCH_CACHE, or $XDG_CACHE_HOME/mytorch, or
+// ~/.cache/mytorch, and the kernels compiled ahead of time (ahead/compile_ahead.cpp) in
+// lib/mytorch/cuda. A damaged entry is compiled again. If the folder cannot be written, nothing is
+// cached.
 std::string compile_cached(const std::string& text, int capability);
-// Takes an entry away that the driver refuses.
+// Compiles an entry again that the driver rejected.
 void forget(const std::string& text, int capability);
-// Compiles into a folder, where there is no whole entry yet.
+// Compiles a text into `folder`, unless it has a valid entry for it.
 void compile_ahead(const std::string& text, int capability, const std::string& folder);
 
 }  // namespace mytorch::cuda

@@ -1,6 +1,6 @@
-// The states of reductions, and how the threads of a block join theirs; follows prelude.cuh. A
-// state's components are c0, c1, c2, in the order of mytorch/abi.h. Values are pushed with their
-// index among all that is reduced.
+// States of reductions, and their combination across the threads of a block; follows prelude.cuh.
+// The components c0, c1, c2 are in the order of mytorch/abi.h. Values are pushed with their index
+// among the reduced elements.
 
 template <class V>
 FN V lowest() {
@@ -36,7 +36,7 @@ struct ProdFold {
   FN_MEMBER void merge(const ProdFold& o) { c0 = node::mul(c0, o.c0); }
 };
 
-// NaN is better than everything.
+// NaN is better than every number.
 template <bool largest, class V>
 FN bool better(V x, V best) {
   if (best != best) return false;
@@ -51,7 +51,7 @@ struct BestFold {
   FN_MEMBER void merge(const BestFold& o) { push(o.c0, 0); }
 };
 
-// The first of the best; an index of -1 has seen nothing.
+// The first of the best elements; an index of -1 means that nothing was pushed.
 template <class V, bool largest>
 struct BestIndexFold {
   i64 c0;
@@ -78,8 +78,7 @@ struct LogicFold {
   FN_MEMBER void merge(const LogicFold& o) { push(o.c0 != 0, 0); }
 };
 
-// Count, mean and the sum of squared distances from it (Welford 1962; merged as by Chan et al.
-// 1979).
+// Count, mean and the sum of squared deviations (Welford, 1962), merged as by Chan et al. (1979).
 template <class V>
 struct WelfordFold {
   V c0, c1, c2;
@@ -105,7 +104,7 @@ struct WelfordFold {
   }
 };
 
-// The largest value, and the sum of exp(x - largest); of an infinite one, how often it occurs.
+// The maximum and the sum of exp(x - maximum); if the maximum is infinite, how often it occurs.
 template <class V>
 struct LogSumExpFold {
   V c0, c1;
@@ -129,8 +128,8 @@ struct LogSumExpFold {
   FN_MEMBER void merge(const LogSumExpFold& o) { add(o.c0, o.c1); }
 };
 
-// As the host describes it to all kernels of reductions: at most 256 threads, a power of two in
-// each direction, 32 or more together.
+// The host launches all reductions with at most 256 threads, a power of two in each direction, and
+// at least 32 in total.
 constexpr int kThreads = 256;
 
 template <class S>
@@ -156,7 +155,7 @@ FN void join_lanes(S (&s)[N]) {
   }
 }
 
-// A state that another block has written.
+// Loads a state that another block has stored, bypassing the L1 cache.
 template <class S>
 FN S read_state(const S* from) {
   u32 words[sizeof(S) / 4];
@@ -169,8 +168,8 @@ FN S read_state(const S* from) {
   return s;
 }
 
-// Whether this block is the last of those with its blockIdx.x to come here; what the others wrote
-// before can then be read. The counter is 0 before and after.
+// Returns whether this block is the last of those with its blockIdx.x to arrive here. The stores of
+// the others are then visible. The counter is 0 before and after.
 FN bool is_last(u32* counters) {
   __shared__ bool last;
   __threadfence();
@@ -183,16 +182,17 @@ FN bool is_last(u32* counters) {
   return last;
 }
 
-// Joins along threadIdx.x; thread 0 of each row has the result. All threads of the block take part.
+// Combines along threadIdx.x; thread 0 of each row gets the result. All threads of the block take
+// part.
 template <class S>
 FN void join_x(S& s) {
-  __shared__ S room[kThreads / 32];
+  __shared__ S storage[kThreads / 32];
   const int width = blockDim.x < 32 ? blockDim.x : 32;
   for (int d = width / 2; d > 0; d /= 2) s.merge(from_below(s, d, width));
   if (blockDim.x <= 32) return;
   const int lane = threadIdx.x & 31;
   const int warps = blockDim.x / 32;
-  S* const mine = room + threadIdx.y * warps;
+  S* const mine = storage + threadIdx.y * warps;
   if (lane == 0) mine[threadIdx.x / 32] = s;
   __syncthreads();
   if (threadIdx.x >= 32) return;
@@ -200,20 +200,20 @@ FN void join_x(S& s) {
   for (int d = warps / 2; d > 0; d /= 2) s.merge(from_below(s, d, 32));
 }
 
-// Joins along threadIdx.y; row 0 has the results.
+// Combines along threadIdx.y; row 0 gets the results.
 template <int N, class S>
 FN void join_y(S (&s)[N]) {
-  __shared__ S room[kThreads * N];
+  __shared__ S storage[kThreads * N];
   const int at = (threadIdx.y * blockDim.x + threadIdx.x) * N;
   for (int h = blockDim.y / 2; h > 0; h /= 2) {
     if (threadIdx.y >= h && threadIdx.y < 2 * h) {
 #pragma unroll
-      for (int k = 0; k < N; ++k) room[at + k] = s[k];
+      for (int k = 0; k < N; ++k) storage[at + k] = s[k];
     }
     __syncthreads();
     if (threadIdx.y < h) {
 #pragma unroll
-      for (int k = 0; k < N; ++k) s[k].merge(room[at + h * blockDim.x * N + k]);
+      for (int k = 0; k < N; ++k) s[k].merge(storage[at + h * blockDim.x * N + k]);
     }
     __syncthreads();
   }

@@ -3,12 +3,11 @@
 #include <cuda.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 #include <unordered_map>
 
 #include "backends/cuda/programs/compiler.h"
 #include "backends/cuda/runtime/driver.h"
+#include "backends/cuda/runtime/settings.h"
 #include "mytorch/backend/error.h"
 
 namespace mytorch::cuda {
@@ -46,7 +45,7 @@ const Driver& driver() {
                    std::string(what) + ": " + (text != nullptr ? text : "unknown error"));
 }
 
-// While one is made, a stream may be recorded: loading code is no part of the graph.
+// Allows loading code during a capture: it is not part of the graph.
 class OutsideOfCapture {
  public:
   OutsideOfCapture() { CUDA(cudaThreadExchangeStreamCaptureMode(&mode_)); }
@@ -71,7 +70,7 @@ Function load_function(const std::string& text, int32_t device) {
   CUlibrary library = nullptr;
   CUresult status = load_library(compile_cached(text, capability), &library);
   if (status != CUDA_SUCCESS) {
-    // An entry of the cache may be whole and yet not what this driver takes.
+    // An undamaged cache entry may still be unusable for this driver.
     forget(text, capability);
     status = load_library(compile_cached(text, capability), &library);
   }
@@ -97,12 +96,9 @@ int resident_blocks(Function function, int64_t threads) {
 
 namespace {
 
-const bool overlap = [] {
-  const char* text = std::getenv("MYTORCH_CUDA_OVERLAP");
-  return text != nullptr && std::string_view(text) == "1";
-}();
+const bool overlap = is_enabled("MYTORCH_CUDA_OVERLAP");
 
-// Begins while the kernel before it ends; the prelude's begin() keeps the order.
+// Starts while the previous kernel finishes; the prelude's begin() keeps the order.
 [[gnu::noinline]] CUresult launch_overlapping(const mt_ctx& ctx, Function function, dim3 blocks,
                                               dim3 threads, void** pointers) {
   CUlaunchAttribute attribute{};

@@ -1,12 +1,12 @@
-// Compiled kernels, found by what they were compiled for, and their launch.
+// Compiled kernels by key, and their launch.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
 
+#include "backends/cuda/programs/key.h"
 #include "backends/cuda/programs/params.h"
 #include "backends/cuda/programs/program.h"
 #include "backends/cuda/runtime/launch.h"
@@ -18,29 +18,15 @@ namespace mytorch::cuda {
 
 using Function = CUfunc_st*;
 
-// The kernel named "kernel" of a text, ready on a device. Never unloaded.
+// Returns the function "kernel" of a text, compiled and loaded for a device. It is never unloaded.
 Function load_function(const std::string& text, int32_t device);
 
-// How many blocks of so many threads a multiprocessor holds at once. Asked of the driver once for
-// each kernel.
+// Returns how many blocks of `threads` threads a multiprocessor holds at once. Asks the driver once
+// for each function.
 int resident_blocks(Function function, int64_t threads);
 
-// What a kernel is specialized by: bytes of its own for each operand, and settings.
-class Key {
- public:
-  static constexpr int kWords = 4;
-  // The first 8 bytes are for settings, the others for operands.
-  void set(int byte, uint8_t value) {
-    words_[byte / 8] |= static_cast<uint64_t>(value) << (byte % 8 * 8);
-  }
-  uint8_t get(int byte) const { return static_cast<uint8_t>(words_[byte / 8] >> (byte % 8 * 8)); }
-  bool operator==(const Key&) const = default;
-
- private:
-  std::array<uint64_t, kWords> words_{};
-};
-
-// Kernels of one program. Reading takes no lock: entries are added in front of a list and stay.
+// The kernels of one program. Lookups take no lock: entries are only ever added, at the front of a
+// list.
 class KernelTable {
  public:
   KernelTable() = default;
@@ -52,7 +38,7 @@ class KernelTable {
     }
     return nullptr;
   }
-  // `make` returns the text.
+  // Returns the kernel of `key`; compiles the text that make() returns if there is none yet.
   template <class Make>
   Function find_or_make(const Key& key, int32_t device, Make&& make) {
     if (const Function found = find(key)) return found;
@@ -74,12 +60,12 @@ class KernelTable {
   std::mutex mutex_;
 };
 
-// The prelude's Faults, for programs that divide integers. `site` is the program's own, 0 before
-// the first call.
+// Writes the prelude's Faults, for programs that divide integers. `site` is stored in the program,
+// 0 before the first call.
 void write_faults(const mt_ctx& ctx, const Program& program, std::atomic<uint32_t>& site,
                   Params& params);
 
-// Queues a kernel on the context's stream. `what` is for errors.
+// Queues a kernel on the context's stream. `what` names it in errors.
 void launch_function(const mt_ctx& ctx, const char* what, Function function, dim3 blocks,
                      dim3 threads, Params& params);
 

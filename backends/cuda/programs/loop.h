@@ -1,7 +1,8 @@
-// The iteration space of a call for any number of operands: dimensions sorted as the first operands
-// lie in memory, and joined where every operand allows it.
+// The strided loop of a generated kernel, for any number of operands: the SDK's plan, innermost
+// dimension first, and its transformations into runs and tiles.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -13,57 +14,33 @@ namespace mytorch::cuda {
 
 class Loop {
  public:
-  enum class Order { kMemory, kShape };
-  static constexpr int kMaxOperands = 26;  // of a call 24, and two of tile()
+  static constexpr int kMaxOperands = 26;  // 24 of a call, and two that tile() adds
 
   Loop() {}  // NOLINT: the arrays stay uninitialized
 
-  // `strides[k]` are those of operand k, one for each dimension, in elements.
+  // `strides[k]` holds the strides of operand k, in elements.
   Loop(std::span<const int64_t> shape, const int64_t (*strides)[sdk::kMaxDims], int operands,
-       Order order) {
-    int by[sdk::kMaxDims];
-    int kept = 0;
-    for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
-      numel_ *= shape[static_cast<size_t>(d)];
-      if (shape[static_cast<size_t>(d)] != 1) by[kept++] = d;
-    }
-    if (order == Order::kMemory) {
-      for (int i = 1; i < kept; ++i) {
-        for (int j = i; j > 0 && outside(strides, operands, by[j], by[j - 1]); --j) {
-          std::swap(by[j], by[j - 1]);
-        }
-      }
-    }
-    for (int i = kept; i-- > 0;) {
-      const int d = by[i];
-      const int64_t size = shape[static_cast<size_t>(d)];
-      bool joins = ndim_ > 0;
-      for (int k = 0; joins && k < operands; ++k) {
-        joins = strides[k][d] == strides_[k][ndim_ - 1] * size_[ndim_ - 1];
-      }
-      if (joins) {
-        size_[ndim_ - 1] *= size;
-        continue;
-      }
-      size_[ndim_] = size;
-      for (int k = 0; k < operands; ++k) strides_[k][ndim_] = strides[k][d];
-      ++ndim_;
-    }
-    if (ndim_ == 0) {
-      ndim_ = 1;
-      size_[0] = 1;
-      for (int k = 0; k < operands; ++k) strides_[k][0] = 0;
+       sdk::Order order) {
+    std::array<const int64_t*, kMaxOperands> pointers;
+    for (int k = 0; k < operands; ++k) pointers[static_cast<size_t>(k)] = strides[k];
+    sdk::StridedLoop<kMaxOperands> plan;
+    plan.collapse(shape, {pointers.data(), static_cast<size_t>(operands)}, order);
+    numel_ = plan.numel();
+    ndim_ = plan.ndim();
+    for (int d = 0; d < ndim_; ++d) {
+      size_[d] = plan.size(ndim_ - 1 - d);
+      for (int k = 0; k < operands; ++k) strides_[k][d] = plan.stride(k, ndim_ - 1 - d);
     }
   }
 
   int64_t numel() const { return numel_; }
   int ndim() const { return ndim_; }  // at least 1
-  // Innermost first.
+  // Sizes and strides, innermost dimension first.
   int64_t size(int dim) const { return size_[dim]; }
   int64_t stride(int operand, int dim) const { return strides_[operand][dim]; }
 
-  // Whether runs of `width` neighbours along the innermost dimension lie `width` apart everywhere:
-  // the operand is contiguous or repeats along it.
+  // Whether `operand` can be accessed in aligned runs of `width` elements along the innermost
+  // dimension: it is contiguous or repeats there, and its other strides are multiples of the width.
   bool packs(int operand, int width) const {
     if (size_[0] % width != 0) return false;
     if (stride(operand, 0) == 0) return true;
@@ -73,22 +50,22 @@ class Loop {
     }
     return true;
   }
-  // From here on an element of the loop is such a run.
+  // Makes each run one element of the loop.
   void pack(int width, int operands) {
     size_[0] /= width;
     numel_ /= width;
     for (int k = 0; k < operands; ++k) strides_[k][0] *= width;
   }
 
-  // Makes dimension `dim` the one next to the innermost.
+  // Moves dimension `dim` next to the innermost dimension.
   void bring(int dim, int operands) {
     for (; dim > 1; --dim) {
       std::swap(size_[dim], size_[dim - 1]);
       for (int k = 0; k < operands; ++k) std::swap(strides_[k][dim], strides_[k][dim - 1]);
     }
   }
-  // From here on an element is a square of the two innermost dimensions; adds two operands, whose
-  // offsets are where the square begins in both.
+  // Makes each square tile of the two innermost dimensions one element of the loop. Adds two
+  // operands, whose offsets are the coordinates of the tile.
   void tile(int side, int operands) {
     for (int d = 0; d < ndim_; ++d) {
       strides_[operands][d] = d == 0;
@@ -104,7 +81,7 @@ class Loop {
     }
   }
 
-  // As the prelude's Walk<operands.size(), dims(), wide()>; -1 is an operand that does not move.
+  // Writes the prelude's Strided<operands.size(), dims(), wide()>; an operand of -1 has stride 0.
   void write(Params& params, std::span<const int> operands) const {
     write(params, operands, dims());
   }
@@ -114,20 +91,11 @@ class Loop {
       for (const int k : operands) params.number(k >= 0 && d < ndim_ ? strides_[k][d] : 0);
     }
   }
-  // How many dimensions kernels are made for.
+  // The number of dimensions for which a kernel is compiled.
   int dims() const { return ndim_ <= 2 ? ndim_ : ndim_ <= 4 ? 4 : ndim_ <= 8 ? 8 : 32; }
   bool wide() const { return numel_ > INT32_MAX; }
 
  private:
-  static bool outside(const int64_t (*strides)[sdk::kMaxDims], int operands, int a, int b) {
-    for (int k = 0; k < operands; ++k) {
-      const int64_t x = strides[k][a] < 0 ? -strides[k][a] : strides[k][a];
-      const int64_t y = strides[k][b] < 0 ? -strides[k][b] : strides[k][b];
-      if (x != 0 && y != 0 && x != y) return x > y;
-    }
-    return false;
-  }
-
   int64_t numel_ = 1;
   int ndim_ = 0;
   int64_t size_[sdk::kMaxDims];

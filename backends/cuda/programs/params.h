@@ -1,14 +1,14 @@
-// The parameters of generated kernels.
+// Parameters of generated kernels.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
-#include "backends/cuda/runtime/walk.h"
+#include "backends/cuda/common/divisor.h"
 
 namespace mytorch::cuda {
 
-// The one parameter of a generated kernel: fields of 8 bytes, put together on the stack.
+// The single struct parameter of a generated kernel, assembled from 8-byte fields.
 class Params {
  public:
   Params() {}  // NOLINT: the bytes stay uninitialized
@@ -19,7 +19,7 @@ class Params {
   void number(int64_t value) { word(static_cast<uint64_t>(value)); }
   void pointer(const void* value) { word(reinterpret_cast<uintptr_t>(value)); }
   void divisor(int64_t by) {
-    // Wide walks have no use for the factor; that of no elements divides nothing.
+    // Wide loops do not use the factor, and loops without elements never divide.
     const bool fits = by > 0 && by <= INT32_MAX;
     const Divisor d(fits ? static_cast<uint32_t>(by) : 1);
     word((static_cast<uint64_t>(by) & UINT32_MAX) | static_cast<uint64_t>(d.factor) << 32);

@@ -1,7 +1,6 @@
-// What generated kernels are made of: element types, their conversions, and a function for each
-// node operation. The text is a part of the library; NVRTC compiles it ahead of every kernel, so it
-// includes nothing. The host's compiler takes it too (MYTORCH_PRELUDE_HOST), for tests that bring
-// what CUDA has and the host has not.
+// The prelude of generated kernels: element types, conversions, and a function for each node
+// operation. NVRTC compiles this text in front of every kernel, so it includes nothing. Tests also
+// compile it for the host (MYTORCH_PRELUDE_HOST) and define what CUDA provides.
 #ifdef MYTORCH_PRELUDE_HOST
 #define FN static inline
 #define FN_MEMBER inline
@@ -22,7 +21,7 @@ typedef unsigned long long u64;
 typedef float f32;
 typedef double f64;
 
-// As they lie in memory. A bool is any byte: what is not 0 is true.
+// Element types as stored in memory. Any nonzero byte is a true bool.
 struct b8 {
   u8 bits;
 };
@@ -42,7 +41,7 @@ constexpr bool is_real = same<T, float> || same<T, double>;
 template <class T>
 constexpr bool is_half = same<T, f16> || same<T, bf16>;
 
-// What values of a computation type are computed in.
+// The C++ type in which values of a compute type are computed.
 template <class C>
 struct Computed {
   typedef int type;
@@ -93,7 +92,7 @@ FN float to_float(f16 x) {
 FN float to_float(bf16 x) { return __uint_as_float(static_cast<u32>(x.bits) << 16); }
 FN void round_to(f16& to, float x) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(x)); }
 FN void round_to(bf16& to, float x) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(x)); }
-// Two neighbours in one instruction.
+// Converts two elements with one instruction.
 FN u32 round_two(f16, float low, float high) {
   u32 y;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
@@ -130,7 +129,7 @@ FN To convert(From x) {
   }
 }
 
-// An integer result in its computation type: its low bits. Bools are kept as numbers.
+// Wraps an integer result to the compute type's width. Bools are kept as numbers.
 template <class C, class V>
 FN V wrap(V x) {
   if constexpr (same<C, i8> || same<C, u8> || same<C, i16>) {
@@ -139,7 +138,7 @@ FN V wrap(V x) {
     return x;
   }
 }
-// An element as a value of the computation type C, and the other nodes "cast".
+// Converts an element to a value of the compute type C; implements "input" and "cast" nodes.
 template <class C, class T>
 FN Value<C> input(T x) {
   return convert<Value<C>>(convert<C>(x));
@@ -184,7 +183,7 @@ FN I neg(I a) {
   }
 }
 
-// Dividing by -1 is negating: the smallest integer wraps to itself. The quotient by 0 is 0.
+// Division by -1 negates, so the smallest integer wraps to itself. The quotient by 0 is 0.
 template <class I>
 FN I trunc_divide(I a, I b) {
   return b == -1 ? neg(a) : b == 0 ? I(0) : a / b;
@@ -192,8 +191,8 @@ FN I trunc_divide(I a, I b) {
 FN float trunc_divide(float a, float b) { return ::truncf(a / b); }
 FN double trunc_divide(double a, double b) { return ::trunc(a / b); }
 
-// Division and square root are exact. The hardware's way there leaves its fast path for zeros,
-// which are common: these are kept off it.
+// Division and square root are correctly rounded. Their instruction sequences leave the fast path
+// for zeros, which are common, so zeros are handled separately.
 FN float div(float a, float b) {
   const float quotient = (a == 0 ? 0x1p-60f : a) / b;
   return a == 0 ? a * quotient : quotient;
@@ -225,7 +224,7 @@ FN double floor(double a) { return ::floor(a); }
 FN float sign_of(float to, float from) { return ::copysignf(to, from); }
 FN double sign_of(double to, double from) { return ::copysign(to, from); }
 
-// ATen's, exact through fmod.
+// ATen's definition, exact through fmod.
 template <class V>
 FN V floor_divide(V a, V b) {
   const V mod = fmod(a, b);
@@ -240,7 +239,7 @@ FN V floor_divide(V a, V b) {
     return sub(trunc_divide(a, b), V((a < 0) != (b < 0) && mod != 0));
   }
 }
-// Takes the divisor's sign.
+// The result has the divisor's sign.
 template <class V>
 FN V remainder(V a, V b) {
   const V mod = fmod(a, b);
@@ -267,7 +266,7 @@ FN I atan2(I a, I b) {
 FN float atan2(float a, float b) { return ::atan2f(a, b); }
 FN double atan2(double a, double b) { return ::atan2(a, b); }
 
-// NaN wins.
+// Propagates NaN.
 template <class V>
 FN V maximum(V a, V b) {
   if constexpr (is_real<V>) {
@@ -298,7 +297,7 @@ FN V sign(V a) {
   return V((a > 0) - (a < 0));
 }
 
-// Of integers through double.
+// Integers are computed in double.
 #define FUNCTION(name, in_float, in_double)                            \
   FN float name(float a) { return in_float; }                          \
   FN double name(double a) { return in_double; }                       \
@@ -331,7 +330,7 @@ SAME_NAME(erf)
 SAME_NAME(erfc)
 #undef SAME_NAME
 
-// Of -|a|, so that small results are not lost.
+// Uses exp(-|a|), so that small results keep their precision.
 template <class V>
 FN V sigmoid_of(V a) {
   const V e = exp(-abs(a));
@@ -396,7 +395,7 @@ template <class I>
 FN I bitwise_xor(I a, I b) {
   return a ^ b;
 }
-// Not of a bool is logical: ~1 would be true.
+// The complement of a bool is logical: ~1 would be true.
 template <class C, class I>
 FN I bitwise_not(I a) {
   if constexpr (same<C, b8> || same<I, bool>) {
@@ -405,7 +404,7 @@ FN I bitwise_not(I a) {
     return ~a;
   }
 }
-// Shifts by a negative count, or by the type's width and more, leave nothing but the sign.
+// Shifts by a negative count or by at least the type's width leave only the sign.
 template <class C, class I>
 FN I bitwise_left_shift(I a, I b) {
   const I width = sizeof(C) * 8;
@@ -423,9 +422,9 @@ FN I bitwise_right_shift(I a, I b) {
 
 // ---- kernels
 
-// The first thing that a kernel does. Where it was launched to overlap with the one before it in
-// its stream (MYTORCH_CUDA_OVERLAP), it begins as soon as all blocks of that one have; it waits
-// here for its end. The next one may begin likewise.
+// Every kernel calls this first. If it was launched to overlap with the previous kernel of its
+// stream (MYTORCH_CUDA_OVERLAP), it starts once all blocks of that kernel have started, and waits
+// here for its end. The next kernel may then start likewise.
 FN void begin() {
 #if !defined(MYTORCH_PRELUDE_HOST) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
@@ -435,13 +434,13 @@ FN void begin() {
 
 // ---- operands of kernels
 
-// Numbers of a kernel's parameters take eight bytes each, so that the host can lay them out.
+// A scalar parameter, padded to eight bytes so that the host can lay out the parameters.
 template <class T>
-struct alignas(8) Slot {
+struct alignas(8) Scalar {
   T value;
 };
 
-// Where a kernel notes an error that only it can see (backends/cuda/runtime/faults.h).
+// The fault record of a kernel (backends/cuda/runtime/faults.h).
 struct Faults {
   u32* fault;
   u64 site;
@@ -456,9 +455,9 @@ template <int N, class T>
 FN Pack<T, N> load(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
 }
-// What is read once, and is more than a cache holds.
+// A streaming load (evict-first), for data that is read once and exceeds the caches.
 template <int N, class T>
-FN Pack<T, N> load_once(const T* from) {
+FN Pack<T, N> load_streaming(const T* from) {
 #ifdef __CUDA_ARCH__
   if constexpr (sizeof(Pack<T, N>) == 16) {
     u32 words[4];
@@ -489,25 +488,16 @@ FN void store(T* to, const V (&values)[N]) {
   }
 }
 
-// Operands whose type is known when the kernel runs only: numbers of dtypes as in
-// backends/cuda/programs/program.h; 0 is a value among the parameters.
+// Operands whose type is known only at run time. The codes of dtypes are those of
+// backends/cuda/programs/program.h; code 0 is a scalar parameter.
+#define FOR_EACH_TYPE(F) \
+  F(1, b8) F(2, u8) F(3, i8) F(4, i16) F(5, i32) F(6, i64) F(7, f16) F(8, bf16) F(9, f32) F(10, f64)
 template <class C>
 FN_CALLED Value<C> any_input(u64 word, u32 code, i64 at) {
 #define CASE(number, T) \
   case number:          \
     return input<C>(reinterpret_cast<const T*>(word)[at]);
-  switch (code) {
-    CASE(1, b8)
-    CASE(2, u8)
-    CASE(3, i8)
-    CASE(4, i16)
-    CASE(5, i32)
-    CASE(6, i64)
-    CASE(7, f16)
-    CASE(8, bf16)
-    CASE(9, f32)
-    CASE(10, f64)
-  }
+  switch (code) { FOR_EACH_TYPE(CASE) }
 #undef CASE
   Value<C> value;
   memcpy(&value, &word, sizeof(value));
@@ -519,55 +509,46 @@ FN_CALLED void any_output(u64 word, u32 code, i64 at, V value) {
   case number:                                          \
     reinterpret_cast<T*>(word)[at] = convert<T>(value); \
     break;
-  switch (code) {
-    CASE(1, b8)
-    CASE(2, u8)
-    CASE(3, i8)
-    CASE(4, i16)
-    CASE(5, i32)
-    CASE(6, i64)
-    CASE(7, f16)
-    CASE(8, bf16)
-    CASE(9, f32)
-    CASE(10, f64)
-  }
+  switch (code) { FOR_EACH_TYPE(CASE) }
 #undef CASE
 }
+#undef FOR_EACH_TYPE
 
-// Division of numbers below 2^31 (backends/cuda/runtime/walk.h); `high` is of larger divisors.
+// Division of numbers below 2^31 (backends/cuda/common/divisor.h); `high` holds the upper half of
+// larger divisors.
 struct Divisor {
   u32 by, factor, shift, high;
 };
 
-// Where element i of N operands lies, over D dimensions, innermost first; the last one needs no
-// division. `wide`: i and the sizes are not below 2^31.
+// A loop over N operands with D dimensions, innermost first; the last dimension needs no division.
+// `wide`: indices and sizes may reach 2^31.
 template <int N, int D, bool wide>
-struct Walk {
+struct Strided {
   Divisor size[D];
   i64 stride[D][N];
 };
 template <bool wide, int N, int D>
-FN void offsets(const Walk<N, D, wide>& walk, i64 i, i64 (&at)[N]) {
+FN void offsets(const Strided<N, D, wide>& loop, i64 i, i64 (&at)[N]) {
 #pragma unroll
   for (int k = 0; k < N; ++k) at[k] = 0;
   if constexpr (wide) {
     for (int d = 0; d < D; ++d) {
-      const i64 by = static_cast<i64>(walk.size[d].high) << 32 | walk.size[d].by;
+      const i64 by = static_cast<i64>(loop.size[d].high) << 32 | loop.size[d].by;
       const i64 outer = d + 1 < D ? i / by : 0;
       const i64 index = i - outer * by;
 #pragma unroll
-      for (int k = 0; k < N; ++k) at[k] += index * walk.stride[d][k];
+      for (int k = 0; k < N; ++k) at[k] += index * loop.stride[d][k];
       i = outer;
     }
   } else {
     u32 rest = static_cast<u32>(i);
 #pragma unroll
     for (int d = 0; d < D; ++d) {
-      const Divisor& size = walk.size[d];
+      const Divisor& size = loop.size[d];
       const u32 outer = d + 1 < D ? (__umulhi(rest, size.factor) + rest) >> size.shift : 0;
       const u32 index = rest - outer * size.by;
 #pragma unroll
-      for (int k = 0; k < N; ++k) at[k] += index * walk.stride[d][k];
+      for (int k = 0; k < N; ++k) at[k] += index * loop.stride[d][k];
       rest = outer;
     }
   }

@@ -33,8 +33,8 @@ constexpr Type kTypes[] = {
     {sdk::dtype_of<double>, "f64"},
 };
 
-// Operations that have a function of their name in the prelude; those behind the bar ask for the
-// computation type.
+// Operations with a function of their name in the prelude. Those in kTypedOps take the compute type
+// as a template argument.
 constexpr std::string_view kOps[] = {
     "add",        "sub",         "mul",        "div",         "floor_divide", "trunc_divide",
     "remainder",  "fmod",        "pow",        "maximum",     "minimum",      "atan2",
@@ -59,7 +59,7 @@ bool among(std::string_view name, std::span<const std::string_view> names) {
 
 bool is_float(Code code) { return code >= kFloat16; }
 
-// In the computation type, as a kernel sees it.
+// A number converted to the compute type, in the representation that kernels use.
 template <class Number>
 uint64_t computed_bits(Number number, Code compute) {
   if (compute == kFloat64) return std::bit_cast<uint64_t>(sdk::convert<double>(number));
@@ -121,7 +121,7 @@ Code code_of_slow(mt_dtype dtype) {
   for (size_t code = 1; code < std::size(kTypes); ++code) {
     if (sdk::same_dtype(kTypes[code].dtype, dtype)) return static_cast<Code>(code);
   }
-  throw sdk::Error(MT_ERROR_TYPE, "a dtype that the cuda backend does not know");
+  throw sdk::Error(MT_ERROR_TYPE, "the cuda backend does not support this dtype");
 }
 const char* type_name(Code code) { return kTypes[code].name; }
 int size_of(Code code) { return kTypes[code].dtype.bits / 8; }
@@ -150,7 +150,7 @@ Program::Program(const mt_program& program)
     const std::string_view op = node.op;
     if (op == "input") inputs.push_back({i, node.offset, node.type, 0});
     if (op == "scalar") scalars.push_back({i, node.offset, node.type, node.field});
-    // What a newer host may know.
+    // A newer host may have operations that this backend does not know.
     if (!among(op, kOps) && !among(op, kTypedOps) && !among(op, kLeaves)) throw sdk::Declined{};
   }
   for (int32_t i = 0; i < program.num_outputs; ++i) {
@@ -219,7 +219,7 @@ std::string Program::text(const std::vector<bool>& wanted, Code compute) const {
   return text;
 }
 
-uint64_t number_bits(const void* args, const Program::Slot& scalar, Code compute) {
+uint64_t number_bits(const void* args, const Program::Argument& scalar, Code compute) {
   mt_node node{};
   node.field = scalar.field;
   node.offset = scalar.offset;
@@ -241,7 +241,7 @@ uint64_t operand_bits(const mt_tensor* operand, int32_t type, Code compute) {
   if (type == MT_TYPE_INDEX) {
     return static_cast<uint64_t>(sdk::scalar_value<int64_t>(operand));
   }
-  // Numbers are int64 and double; nearly always they meet float32.
+  // Numbers are int64 or double, and the compute type is nearly always float32.
   if (compute == kFloat32) return std::bit_cast<uint32_t>(sdk::scalar_value<float>(operand));
   return sdk::visit_dtype(kTypes[compute].dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;

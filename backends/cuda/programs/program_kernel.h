@@ -1,4 +1,4 @@
-// KernelEntries made of programs: the kernels of an op's variants behind one entry.
+// Kernel entries for programs: one entry for all variants of an operator.
 #pragma once
 
 #include <memory>
@@ -10,18 +10,19 @@
 
 namespace mytorch::cuda {
 
-// Variant is made from an mt_program and has `void run(mt_ctx&, const void* args)`.
+// Variant is constructed from an mt_program and has `void run(mt_ctx&, const void* args)`.
 template <class Variant>
 class ProgramKernel {
  public:
-  // Of one program, for a call whose variant the host has chosen. `flags` are MT_TAKES_*.
+  // Fills `kernel` for one program, whose variant the host has chosen. `flags` are MT_TAKES_*.
   static void fill(const mt_program& program, uint32_t flags, mt_kernel_entry& kernel) {
-    auto* made = new ProgramKernel;  // kernels live forever
+    auto* made = new ProgramKernel;  // kernels are never destroyed
     made->variants_.push_back(std::make_unique<Variant>(program));
     made->takes_any_ = true;
     made->fill(flags, kernel);
   }
-  // Of every op of ops.yaml that folds, or of every one that does not.
+  // Appends an entry for every operator of ops.yaml that is a reduction, or for every one that is
+  // not.
   static void add_all(bool folds, uint32_t flags, KernelEntries& kernels) {
     for (const ProgramOp& op : all_programs()) {
       if ((op.variants[0]->fold != nullptr) != folds) continue;

@@ -1,16 +1,17 @@
-// mytorch/backend/philox.h in device code, bit for bit: products and sums are rounded one by one,
-// by the functions that the compiler does not fuse. That header says what the numbers are and why.
+// mytorch/backend/philox.h in device code, bit for bit: products and sums are rounded individually,
+// with intrinsics that the compiler does not fuse. That header defines the numbers and explains
+// why.
 #pragma once
 
 #include <cstdint>
 
-#include "backends/cuda/kernel/element.cuh"
+#include "backends/cuda/common/element.cuh"
 #include "mytorch/abi.h"
 
 namespace mytorch::cuda::philox {
 
-// One random call, its number where the kernel finds it: added to what lies in device memory while
-// a graph is replayed.
+// One random call. While a graph is replayed, the number in device memory is added to the call's
+// number.
 struct Stream {
   uint64_t seed;
   uint64_t call;
@@ -20,11 +21,11 @@ struct Stream {
       : seed(random.seed), call(random.call), call_on_device(random.call_on_device) {}
 
 #ifdef __CUDACC__
-  // To be called once in a kernel.
+  // Call this once in a kernel.
   __device__ __forceinline__ void start() {
     if (call_on_device != nullptr) call += *call_on_device;
   }
-  // The bits of elements 4 * number ... 4 * number + 3.
+  // Returns the bits of elements 4 * number ... 4 * number + 3.
   __device__ __forceinline__ uint4 block(uint64_t number, uint32_t draw = 0) const {
     uint32_t c0 = static_cast<uint32_t>(number);
     uint32_t c1 = (static_cast<uint32_t>(number >> 32) & 0xFFFFu) | (draw << 16);

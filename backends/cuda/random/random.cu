@@ -1,13 +1,14 @@
-// Random fills: a thread draws the block of four neighbours in the logical row-major order, so that
-// bits depend on an element's index alone, and stores them at once where the operand is contiguous.
+// Random fills. A thread draws a Philox block for four consecutive elements in logical row-major
+// order, so that bits depend only on an element's index, and stores them at once if the operand is
+// contiguous.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
 
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/pack.cuh"
-#include "backends/cuda/kernel/strided.cuh"
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/pack.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/random/philox.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
@@ -23,7 +24,8 @@ namespace {
 
 using sdk::TensorView;
 
-// What a fill is of one element's bits: of 32, and for 64-bit types of the second draw too.
+// Distributions: each maps the 32 bits of an element, and for 64-bit types those of a second draw,
+// to its value.
 template <class T>
 struct Uniform {
   static constexpr bool kTwoDraws = std::is_same_v<T, double>;
@@ -59,7 +61,7 @@ struct Normal {
 
 template <class T>
 struct Integers {
-  static constexpr bool kTwoDraws = false;  // rarely more: drawn when needed
+  static constexpr bool kTwoDraws = false;  // further draws are rare: made when needed
   uint64_t from, range;
 
   __device__ T operator()(const philox::Stream& stream, uint64_t index, uint32_t bits,
@@ -70,9 +72,9 @@ struct Integers {
 
 template <class T, class Make>
 __global__ void __launch_bounds__(256)
-    fill_random(Strided<1> walk, bool contiguous, philox::Stream stream, Make make, T* out) {
+    fill_random(Strided<1> loop, bool contiguous, philox::Stream stream, Make make, T* out) {
   stream.start();
-  const int64_t blocks = (walk.numel + 3) / 4;
+  const int64_t blocks = (loop.numel + 3) / 4;
   for (int64_t b = first_element(); b < blocks; b += grid_step()) {
     const uint4 first = stream.block(b);
     uint4 second{};
@@ -82,15 +84,15 @@ __global__ void __launch_bounds__(256)
     Pack<T, 4> values;
 #pragma unroll
     for (int k = 0; k < 4; ++k) values.at[k] = make(stream, 4 * b + k, bits[k], more[k]);
-    if (contiguous && 4 * b + 4 <= walk.numel) {
+    if (contiguous && 4 * b + 4 <= loop.numel) {
       *reinterpret_cast<Pack<T, 4>*>(out + 4 * b) = values;
       continue;
     }
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      if (4 * b + k >= walk.numel) break;
+      if (4 * b + k >= loop.numel) break;
       int64_t at[1];
-      walk.offsets(4 * b + k, at);
+      loop.offsets(4 * b + k, at);
       out[at[0]] = values.at[k];
     }
   }
@@ -99,8 +101,8 @@ __global__ void __launch_bounds__(256)
 Strided<1> in_order(const TensorView& tensor) {
   return make_strided<1>(tensor.shape(), {tensor}, sdk::Order::kRowMajor);
 }
-bool flat(const Strided<1>& walk) {
-  return walk.ndim == 0 || (walk.ndim == 1 && walk.stride[0][0] == 1);
+bool flat(const Strided<1>& loop) {
+  return loop.ndim == 0 || (loop.ndim == 1 && loop.stride[0][0] == 1);
 }
 
 template <class T, class Make>
@@ -108,13 +110,13 @@ void fill(mt_ctx& ctx, const mt_tensor* self, const mt_random& generator, const 
           const char* name) {
   const TensorView out = self;
   if (out.numel() == 0) return;
-  const Strided<1> walk = in_order(out);
-  const bool contiguous = flat(walk) && aligned(out.raw(), sizeof(Pack<T, 4>));
-  launch(ctx, name, fill_random<T, Make>, grid_for(ctx, (walk.numel + 3) / 4, 256), walk,
+  const Strided<1> loop = in_order(out);
+  const bool contiguous = flat(loop) && aligned(out.raw(), sizeof(Pack<T, 4>));
+  launch(ctx, name, fill_random<T, Make>, grid_for(ctx, (loop.numel + 3) / 4, 256), loop,
          contiguous, philox::Stream(generator), make, out.data<T>());
 }
 
-// Of the bounds of a fill, rounded to the element's type first.
+// Rounds the bounds of a fill to the element's type first.
 template <class T, class Sdk>
 Wide<T> rounded(double value) {
   return static_cast<Wide<T>>(sdk::convert<Sdk>(value));
@@ -151,8 +153,8 @@ void random_(mt_ctx& ctx, const mt_args_random__from& args) {
 
 // ---- dropout
 
-// An element is kept where its uniform number is below `keep`: where the 24 bits that the number is
-// made of are below this.
+// An element is kept if its uniform number is below `keep`, that is, if the 24 bits of the number
+// are below this value.
 uint32_t kept_below(float keep) {
   return static_cast<uint32_t>(std::ceil(std::clamp(double{keep}, 0.0, 1.0) * 0x1p24));
 }
@@ -163,13 +165,13 @@ __device__ __forceinline__ T dropped(T x, bool kept, double scale) {
     const T own = kept ? x : T(0);
     return scale == 1 ? own : convert<T>(static_cast<double>(own) * scale);
   } else {
-    // As x * kept * scale: a dropped element keeps its sign, and a NaN.
+    // Like x * kept * scale: a dropped element keeps its sign, and a NaN stays.
     using W = Wide<T>;
     return convert<T>(philox::mul(widen(x), kept ? static_cast<W>(scale) : W(0)));
   }
 }
 
-// Contiguous operands, by pieces of kPiece elements, which are read and written 16 bytes at a time.
+// Contiguous operands, in pieces of kPiece elements with 16-byte accesses.
 constexpr int kPiece = 8;
 
 template <class T>
@@ -197,7 +199,7 @@ __device__ __forceinline__ void store_piece(T* to, const Pack<T, kPiece>& all) {
   }
 }
 
-// Either output may be absent.
+// Either output is optional.
 
 template <class T>
 __global__ void __launch_bounds__(256)
@@ -227,7 +229,7 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// Of any strides, from the element `first` on.
+// Any strides, from element `first` on.
 template <class T>
 __global__ void __launch_bounds__(256)
     dropout_elements(int64_t first, Strided<1> in, Strided<1> out, Strided<1> mask,
@@ -262,7 +264,7 @@ void native_dropout(mt_ctx& ctx, const mt_args_native_dropout& args) {
   const TensorView output = args.output;
   const TensorView mask = args.mask;
   if (input.numel() == 0 || (!output && !mask)) return;
-  // Not in training everything is kept as it is.
+  // Outside of training, all elements are kept.
   const bool train = args.train.present == 0 || args.train.value != 0;
   const uint32_t below = kept_below(train ? static_cast<float>(1 - args.p) : 1.0F);
   const double scale = !train ? 1 : args.p == 1 ? 0 : 1 / (1 - args.p);

@@ -8,13 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/cuda/common/counters.h"
 #include "backends/cuda/programs/compile.h"
 #include "backends/cuda/programs/compiler.h"
 #include "backends/cuda/programs/kernels.h"
 #include "backends/cuda/programs/loop.h"
 #include "backends/cuda/programs/program.h"
 #include "backends/cuda/programs/program_kernel.h"
-#include "backends/cuda/reduce/counters.h"
 #include "backends/cuda/reduce/text.h"
 #include "backends/cuda/registry.h"
 #include "mytorch/backend/error.h"
@@ -27,55 +27,12 @@ using namespace reduce_key;
 
 constexpr uint32_t kTakes = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES;
 constexpr int64_t kThreads = kReduceThreads;
-constexpr int64_t kLongestRun = 8;  // a state for each of a run's elements has to fit in registers
+constexpr int64_t kLongestRun = 8;  // a state for each element of a run must fit in registers
 
 int64_t power_above(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
 }
 int64_t pieces(int64_t n, int64_t of) { return (n + of - 1) / of; }
-
-// The shape to which all inputs broadcast.
-std::vector<int64_t> common_shape(std::span<const sdk::TensorView> tensors) {
-  std::vector<int64_t> shape;
-  for (const sdk::TensorView& tensor : tensors) {
-    const size_t ndim = static_cast<size_t>(tensor.ndim());
-    if (shape.size() < ndim) shape.insert(shape.begin(), ndim - shape.size(), 1);
-    for (size_t d = 0; d < ndim; ++d) {
-      int64_t& size = shape[shape.size() - ndim + d];
-      if (size == 1) size = tensor.size(static_cast<int>(d));
-    }
-  }
-  sdk::check_ndim(shape.size());
-  return shape;
-}
-
-// Which dimensions are reduced. No list, an empty one and a 0-dim input mean all of them.
-std::vector<bool> reduced_dims(const Program& program, const void* args, size_t ndim) {
-  std::vector<int64_t> dims;
-  switch (program.dim_field) {
-    case MT_DIM_LIST: {
-      const auto list = sdk::field_at<mt_int_list>(args, program.dim_offset);
-      if (list.data != nullptr) dims.assign(list.data, list.data + list.size);
-      break;
-    }
-    case MT_DIM_INT:
-      dims = {sdk::field_at<int64_t>(args, program.dim_offset)};
-      break;
-    case MT_DIM_OPTIONAL_INT: {
-      const auto dim = sdk::field_at<mt_optional_int>(args, program.dim_offset);
-      if (dim.present != 0) dims = {dim.value};
-      break;
-    }
-    default:
-      break;
-  }
-  std::vector<bool> reduced(ndim, dims.empty());
-  if (ndim == 0) return reduced;
-  for (const int64_t dim : dims) {
-    reduced[static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(ndim) : dim)] = true;
-  }
-  return reduced;
-}
 
 class Variant {
  public:
@@ -108,8 +65,8 @@ class Variant {
       base.set(kCompute, compute);
       int byte = kOperands;
       std::vector<sdk::TensorView> shaped;
-      for (const Program::Slot& slot : program.inputs) {
-        const mt_tensor* t = sdk::tensor_at(args, slot.offset);
+      for (const Program::Argument& argument : program.inputs) {
+        const mt_tensor* t = sdk::tensor_at(args, argument.offset);
         const int at = byte++;
         if (t == nullptr) continue;
         shaped.emplace_back(t);
@@ -120,53 +77,48 @@ class Variant {
         inputs.push_back({t, code_of(t->dl.dtype)});
         base.set(at, operand_key(Kind::kElements, inputs.back().type));
       }
-      for (const Program::Slot& slot : program.outputs) {
-        const mt_tensor* t = sdk::tensor_at(args, slot.offset);
+      for (const Program::Argument& argument : program.outputs) {
+        const mt_tensor* t = sdk::tensor_at(args, argument.offset);
         const int at = byte++;
         if (t == nullptr) continue;
         outputs.push_back({t, code_of(t->dl.dtype)});
         base.set(at, operand_key(Kind::kElements, outputs.back().type));
       }
       if (inputs.empty()) throw sdk::Declined{};
-      make_loops(common_shape(shaped));
+      make_loops(sdk::broadcast_shape(shaped));
     }
 
     void make_loops(const std::vector<int64_t>& shape) {
-      const std::vector<bool> is_reduced = reduced_dims(program, args, shape.size());
+      const int ndim = static_cast<int>(shape.size());
+      const uint64_t is_reduced =
+          sdk::reduced_dims(args, program.dim_field, program.dim_offset, ndim);
+      int64_t kept_shape[sdk::kMaxDims];
+      int64_t reduced_shape[sdk::kMaxDims];
       int64_t kept_strides[Loop::kMaxOperands][sdk::kMaxDims];
       int64_t reduced_strides[Loop::kMaxOperands][sdk::kMaxDims];
-      std::vector<int64_t> kept_shape;
-      std::vector<int64_t> reduced_shape;
-      for (size_t d = 0; d < shape.size(); ++d) {
-        (is_reduced[d] ? reduced_shape : kept_shape).push_back(shape[d]);
-      }
+      const auto num_kept = static_cast<size_t>(sdk::select_dims(~is_reduced, shape, kept_shape));
+      const auto num_reduced =
+          static_cast<size_t>(sdk::select_dims(is_reduced, shape, reduced_shape));
       for (size_t k = 0; k < inputs.size(); ++k) {
         int64_t strides[sdk::kMaxDims];
         sdk::broadcast_strides(inputs[k].view, shape, strides);
-        int kept_at = 0;
-        int reduced_at = 0;
-        for (size_t d = 0; d < shape.size(); ++d) {
-          (is_reduced[d] ? reduced_strides[k][reduced_at++] : kept_strides[k][kept_at++]) =
-              strides[d];
-        }
+        const std::span<const int64_t> all(strides, shape.size());
+        sdk::select_dims(~is_reduced, all, kept_strides[k]);
+        sdk::select_dims(is_reduced, all, reduced_strides[k]);
       }
       for (size_t k = 0; k < outputs.size(); ++k) {
         const sdk::TensorView& view = outputs[k].view;
-        // With keepdim the output has the reduced dimensions too, of size 1.
+        // With keepdim, the output has the reduced dimensions, with size 1.
         const bool keeps = static_cast<size_t>(view.ndim()) == shape.size();
-        int at = 0;
-        for (size_t d = 0; d < shape.size(); ++d) {
-          if (is_reduced[d]) continue;
-          kept_strides[inputs.size() + k][at] = view.strides()[keeps ? d : static_cast<size_t>(at)];
-          ++at;
-        }
+        sdk::select_dims(keeps ? ~is_reduced : ~uint64_t{0}, view.strides(),
+                         kept_strides[inputs.size() + k]);
       }
       const bool ordered = program.fold == "argmax" || program.fold == "argmin";
-      const int walked = static_cast<int>(inputs.size());
-      reduced = Loop(reduced_shape, reduced_strides, walked,
-                     ordered ? Loop::Order::kShape : Loop::Order::kMemory);
-      kept = Loop(kept_shape, kept_strides, walked + static_cast<int>(outputs.size()),
-                  Loop::Order::kMemory);
+      const int num_inputs = static_cast<int>(inputs.size());
+      reduced = Loop({reduced_shape, num_reduced}, reduced_strides, num_inputs,
+                     ordered ? sdk::Order::kRowMajor : sdk::Order::kMemory);
+      kept = Loop({kept_shape, num_kept}, kept_strides,
+                  num_inputs + static_cast<int>(outputs.size()), sdk::Order::kMemory);
       count = reduced.numel();
     }
 
@@ -174,7 +126,7 @@ class Variant {
       if (kept.numel() == 0) return;
       use_device(ctx);
       results = kept;
-      // Whichever lies closer together is read side by side.
+      // The dimension with the smaller stride is read by consecutive threads.
       const int64_t along = std::abs(reduced.stride(0, 0));
       const int64_t across = std::abs(kept.stride(0, 0));
       const bool columns =
@@ -185,7 +137,7 @@ class Variant {
       queue(function, columns, is_split ? splits(function) : 0);
     }
 
-    // Runs, and the threads of a block in both directions.
+    // Chooses the run length and the threads of a block in both directions.
     void shape_blocks(bool columns) {
       Loop& runs = columns ? kept : reduced;
       const Loop& other = columns ? reduced : kept;
@@ -202,7 +154,7 @@ class Variant {
         threads_across = std::min(kThreads / share, most);
         threads_along = kThreads / threads_across;
       } else {
-        // Several loads for each thread where there are enough rows for all threads.
+        // Several loads for each thread if there are enough rows to occupy all threads.
         const Properties& p = properties(ctx.device.index);
         const int64_t resident = int64_t{p.multiprocessors} * p.threads;
         int64_t threads = power_above(pieces(work, 2 * kReduceUnroll));
@@ -213,7 +165,8 @@ class Variant {
       blocks = pieces(kept.numel(), threads_across);
     }
 
-    // How many neighbours along the innermost dimension of `runs` are loaded at once.
+    // Returns how many consecutive elements along the innermost dimension of `runs` are loaded at
+    // once.
     int run_of(const Loop& runs, const Loop& other) const {
       int64_t run = kLongestRun;
       for (const Tensor& t : inputs) run = std::min<int64_t>(run, 16 / size_of(t.type));
@@ -233,15 +186,15 @@ class Variant {
       return static_cast<int>(run);
     }
 
-    // Whether several blocks are to share what is reduced, so that all of the device has work.
+    // Whether several blocks share each reduction to occupy the device.
     bool pays_to_split() const {
       const int64_t many = int64_t{properties(ctx.device.index).multiprocessors} * 6;
       return blocks <= many && blocks <= kCounters &&
              reduced.numel() >= 8 * threads_along * kReduceUnroll;
     }
 
-    // How many blocks share it: so many that they fill the device once, or a few times where that
-    // leaves less of it idle. Depends on the device, the kernel and the shapes only.
+    // Returns how many blocks share a reduction: enough to fill the device once, or a few times if
+    // that leaves less of it idle. Depends only on the device, the kernel and the shapes.
     int64_t splits(Function function) const {
       constexpr int64_t kMostWaves = 4;
       const int64_t resident = int64_t{properties(ctx.device.index).multiprocessors} *
@@ -262,8 +215,8 @@ class Variant {
     }
 
     void write_scalars(Params& params) const {
-      for (const Program::Slot& slot : program.scalars) {
-        params.word(number_bits(args, slot, compute));
+      for (const Program::Argument& argument : program.scalars) {
+        params.word(number_bits(args, argument, compute));
       }
     }
     void write_outputs(Params& params) const {
@@ -274,13 +227,13 @@ class Variant {
         }
       }
     }
-    // Numbers of operands in `kept`.
+    // Returns indices of operands in `kept`.
     std::vector<int> numbers(bool with_inputs, bool with_outputs) const {
       std::vector<int> list;
-      const int walked = static_cast<int>(inputs.size());
-      for (int k = 0; with_inputs && k < walked; ++k) list.push_back(k);
+      const int num_inputs = static_cast<int>(inputs.size());
+      for (int k = 0; with_inputs && k < num_inputs; ++k) list.push_back(k);
       for (int k = 0; with_outputs && k < static_cast<int>(outputs.size()); ++k) {
-        list.push_back(walked + k);
+        list.push_back(num_inputs + k);
       }
       return list;
     }
@@ -299,7 +252,7 @@ class Variant {
       key.set(kReducedDims, static_cast<uint8_t>(reduced.dims()));
       key.set(kFlags, static_cast<uint8_t>((is_split ? kSplit : 0) | (kept.wide() ? kWideKept : 0) |
                                            (reduced.wide() ? kWideReduced : 0) |
-                                           (is_split && exceeds_caches() ? kOnce : 0)));
+                                           (is_split && exceeds_caches() ? kStreaming : 0)));
       return key;
     }
 
@@ -311,14 +264,14 @@ class Variant {
       });
     }
 
-    // `splits`: how many blocks share what is reduced; 0: the kernel is not split.
+    // `splits`: the number of blocks that share a reduction; 0 if the kernel is not split.
     void queue(Function function, bool columns, int64_t splits) {
       Params params;
-      for (const Program::Slot& slot : program.inputs) {
-        const mt_tensor* t = sdk::tensor_at(args, slot.offset);
+      for (const Program::Argument& argument : program.inputs) {
+        const mt_tensor* t = sdk::tensor_at(args, argument.offset);
         if (t == nullptr) continue;
         if ((t->flags & MT_TENSOR_HOST) != 0) {
-          params.word(operand_bits(t, slot.type, compute));
+          params.word(operand_bits(t, argument.type, compute));
         } else {
           params.pointer(sdk::TensorView(t).raw());
         }
@@ -353,11 +306,11 @@ class Variant {
     const void* args;
     const Code compute;
     Key base;
-    std::vector<Tensor> inputs;  // in memory
+    std::vector<Tensor> inputs;  // in device memory
     std::vector<Tensor> outputs;
     Loop reduced;  // operands: inputs
     Loop kept;     // inputs, then outputs
-    Loop results;  // `kept` by single results
+    Loop results;  // `kept` before it was packed into runs
     int64_t count = 0;
     int run_length = 1;
     int64_t threads_along = 1;

@@ -10,7 +10,7 @@ using namespace reduce_key;
 
 bool is_sum(const Program& program) { return program.fold == "sum" || program.fold == "prod"; }
 
-// What is pushed. Sums of bools count.
+// Returns the type of the values that are pushed. Sums of bools are counts.
 std::string pushed(const Program& program, Code compute) {
   if (is_sum(program) && compute == kBool) return "i64";
   return value_name(program.nodes[static_cast<size_t>(program.step)].type, compute);
@@ -66,7 +66,8 @@ class Text {
     parameters();
     step();
     finish();
-    // Registers enough for all loads to be in flight: left alone, ptxas waits for the first one.
+    // Launch bounds that leave enough registers for all loads to be in flight; otherwise ptxas
+    // waits for the first one.
     add("extern \"C\" __global__ void __launch_bounds__(" + std::to_string(kReduceThreads) +
         ", 3) kernel(const __grid_constant__ P p) {");
     add("  begin();");
@@ -79,7 +80,7 @@ class Text {
   struct Operand {
     Kind kind;
     Code type;
-    const Program::Slot* slot;
+    const Program::Argument* argument;
     std::string name;
   };
 
@@ -87,15 +88,15 @@ class Text {
   std::string value(int32_t type) const { return value_name(type, compute_); }
   static std::string v(int32_t node) { return "v" + std::to_string(node); }
   bool is_read(const Operand& o) const {
-    return o.kind == Kind::kElements && steps_[static_cast<size_t>(o.slot->node)];
+    return o.kind == Kind::kElements && steps_[static_cast<size_t>(o.argument->node)];
   }
-  int num_walked() const {
+  int num_strided() const {
     int n = 0;
     for (const Operand& o : inputs_) n += o.kind == Kind::kElements ? 1 : 0;
     return n;
   }
-  std::string walk(int operands, int dims, uint8_t wide) const {
-    return "Walk<" + std::to_string(operands) + ", " + std::to_string(dims) + ", " +
+  std::string strided(int operands, int dims, uint8_t wide) const {
+    return "Strided<" + std::to_string(operands) + ", " + std::to_string(dims) + ", " +
            ((key_.get(kFlags) & wide) != 0 ? "true>" : "false>");
   }
 
@@ -105,26 +106,26 @@ class Text {
       if (o.kind == Kind::kElements) {
         add("  const " + std::string(type_name(o.type)) + "* " + o.name + ";");
       } else if (o.kind == Kind::kNumber) {
-        add("  Slot<" + value(o.slot->type) + "> " + o.name + ";");
+        add("  Scalar<" + value(o.argument->type) + "> " + o.name + ";");
       }
     }
-    for (const Program::Slot& s : program_.scalars) {
-      add("  Slot<" + value(s.type) + "> s" + std::to_string(s.node) + ";");
+    for (const Program::Argument& s : program_.scalars) {
+      add("  Scalar<" + value(s.type) + "> s" + std::to_string(s.node) + ";");
     }
     for (const Operand& o : outputs_) {
       add("  " + std::string(type_name(o.type)) + "* " + o.name + ";");
     }
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
       if (std::string_view(program_.nodes[i].op) != "count") continue;
-      add("  Slot<" + value(program_.nodes[i].type) + "> n" + std::to_string(i) + ";");
+      add("  Scalar<" + value(program_.nodes[i].type) + "> n" + std::to_string(i) + ";");
     }
     add("  i64 kept;");
     add("  i64 reduced;");
     if (program_.divides(compute_)) add("  Faults faults;");
     const int outputs = static_cast<int>(outputs_.size());
-    const int inputs = num_walked();
-    add("  " + walk(inputs + outputs, key_.get(kKeptDims), kWideKept) + " results;");
-    add("  " + walk(inputs, key_.get(kReducedDims), kWideReduced) + " elements;");
+    const int inputs = num_strided();
+    add("  " + strided(inputs + outputs, key_.get(kKeptDims), kWideKept) + " results;");
+    add("  " + strided(inputs, key_.get(kReducedDims), kWideReduced) + " elements;");
     if (form_ == kColumns) add("  i64 apart[" + std::to_string(outputs) + "];");
     if (split_) {
       add("  S* states;");
@@ -134,25 +135,25 @@ class Text {
   }
 
   void scalars(const std::vector<bool>& wanted) {
-    for (const Program::Slot& s : program_.scalars) {
+    for (const Program::Argument& s : program_.scalars) {
       if (!wanted[static_cast<size_t>(s.node)]) continue;
       add("  const " + value(s.type) + " " + v(s.node) + " = p.s" + std::to_string(s.node) +
           ".value;");
     }
   }
 
-  // What is pushed for one element.
+  // Emits the computation of the pushed value from one element.
   void step() {
     const int32_t root = program_.step;
     std::string arguments = "const P& p";
     for (const Operand& o : inputs_) {
-      if (is_read(o)) arguments += ", const " + value(o.slot->type) + " " + v(o.slot->node);
+      if (is_read(o)) arguments += ", const " + value(o.argument->type) + " " + v(o.argument->node);
     }
     add("FN " + value(program_.nodes[static_cast<size_t>(root)].type) + " step(" + arguments +
         ") {");
     for (const Operand& o : inputs_) {
-      if (is_read(o) || !steps_[static_cast<size_t>(o.slot->node)]) continue;
-      add("  const " + value(o.slot->type) + " " + v(o.slot->node) + " = " +
+      if (is_read(o) || !steps_[static_cast<size_t>(o.argument->node)]) continue;
+      add("  const " + value(o.argument->type) + " " + v(o.argument->node) + " = " +
           (o.kind == Kind::kNumber ? "p." + o.name + ".value" : std::string("0")) + ";");
     }
     scalars(steps_);
@@ -161,7 +162,7 @@ class Text {
     add("}");
   }
 
-  // From a state to the outputs.
+  // Emits the computation of the outputs from a state.
   void finish() {
     std::string arguments = "const P& p, const S& s";
     for (const Operand& o : outputs_) {
@@ -187,12 +188,12 @@ class Text {
     }
     text_ += program_.text(ends_, compute_);
     for (const Operand& o : outputs_) {
-      add("  *" + o.name + " = convert<" + type_name(o.type) + ">(" + v(o.slot->node) + ");");
+      add("  *" + o.name + " = convert<" + type_name(o.type) + ">(" + v(o.argument->node) + ");");
     }
     add("}");
   }
 
-  // The pushes of U runs, the first of number r.
+  // Emits the pushes of `u` runs, beginning at run r.
   void pushes(const std::string& u) {
     const bool rows = form_ == kRows;
     for (const Operand& o : inputs_) {
@@ -201,13 +202,13 @@ class Text {
     }
     add("#pragma unroll");
     add("      for (int u = 0; u < " + u + "; ++u) {");
-    add("        i64 to[" + std::to_string(num_walked()) + "];");
+    add("        i64 to[" + std::to_string(num_strided()) + "];");
     add("        offsets(p.elements, r + u * threads, to);");
-    const std::string load = (key_.get(kFlags) & kOnce) != 0 ? "load_once" : "load";
-    int walked = 0;
+    const std::string load = (key_.get(kFlags) & kStreaming) != 0 ? "load_streaming" : "load";
+    int index = 0;
     for (const Operand& o : inputs_) {
       if (o.kind != Kind::kElements) continue;
-      const std::string at = std::to_string(walked++);
+      const std::string at = std::to_string(index++);
       if (is_read(o)) {
         add("        a_" + o.name + "[u] = " + load + "<V>(" + o.name + " + to[" + at + "]);");
       }
@@ -221,9 +222,9 @@ class Text {
     for (const Operand& o : inputs_) {
       if (!is_read(o)) continue;
       const std::string element = "a_" + o.name + "[u].at[k]";
-      call += o.slot->type == MT_TYPE_COMPUTE
+      call += o.argument->type == MT_TYPE_COMPUTE
                   ? ", input<" + std::string(type_name(compute_)) + ">(" + element + ")"
-                  : ", convert<" + value(o.slot->type) + ">(" + element + ")";
+                  : ", convert<" + value(o.argument->type) + ">(" + element + ")";
     }
     add("          s[k].push(" + call + "), " +
         (rows ? "(r + u * threads) * V + k" : "r + u * threads") + ");");
@@ -233,9 +234,9 @@ class Text {
 
   void fold() {
     const bool rows = form_ == kRows;
-    const std::string across = rows ? "y" : "x";  // results
-    const std::string along = rows ? "x" : "y";   // what is reduced
-    const int inputs = num_walked();
+    const std::string across = rows ? "y" : "x";  // the direction of results
+    const std::string along = rows ? "x" : "y";   // the direction of the reduction
+    const int inputs = num_strided();
     const int outputs = static_cast<int>(outputs_.size());
     add("  constexpr int V = " + std::to_string(key_.get(kRun)) +
         ", U = " + std::to_string(kReduceUnroll) + ";");
@@ -248,15 +249,15 @@ class Text {
     add("  for (int k = 0; k < V; ++k) s[k].clear();");
     add("  if (live) {");
     add("    offsets(p.results, result, at);");
-    int walked = 0;
+    int index = 0;
     for (const Operand& o : inputs_) {
       if (o.kind != Kind::kElements) continue;
-      const std::string number = std::to_string(walked++);
+      const std::string number = std::to_string(index++);
       if (!is_read(o)) continue;
       add("    const " + std::string(type_name(o.type)) + "* const " + o.name + " = p." + o.name +
           " + at[" + number + "];");
     }
-    // Blocks take turns, so that what is read at a time lies together.
+    // Blocks interleave, so that concurrent loads are close together.
     add("    const i64 threads = blockDim." + along + ";");
     add("    const i64 every = gridDim.y * U * threads;");
     add("    i64 r = blockIdx.y * U * threads + threadIdx." + along + ";");

@@ -1,39 +1,40 @@
-// The text of kernels for reductions.
+// The source text of kernels for reductions.
 #pragma once
 
 #include <string>
 
-#include "backends/cuda/pointwise/text.h"
-#include "backends/cuda/programs/kernels.h"
+#include "backends/cuda/programs/key.h"
 #include "backends/cuda/programs/program.h"
 
 namespace mytorch::cuda {
 
-// The bytes of the key. Operands: inputs, then outputs; an input is kElements, kNumber or kAbsent.
+// The bytes of the key. Operands are inputs, then outputs; an input is kElements, kNumber or
+// kAbsent.
 namespace reduce_key {
 inline constexpr int kDevice = 0, kCompute = 1, kForm = 2, kRun = 3, kKeptDims = 4,
                      kReducedDims = 5, kFlags = 6, kOperands = 8;
-// Forms. Rows: the threads of a block's x share what is reduced, runs lie along it, blocks have
-// threadIdx.y for several results. Columns: threads along x have results of their own, runs of
-// them, and y shares what is reduced.
+// Forms. Rows: threads along x share a reduction, whose elements they read in runs; threads along y
+// have different results. Columns: threads along x have different results, in runs; threads along y
+// share a reduction.
 inline constexpr uint8_t kRows = 0, kColumns = 1;
-// What is reduced is shared by blockIdx.y, each of which leaves states, and the last of which joins
-// them, always in the same order; sizes from 2^31 on; operands that no cache holds.
-inline constexpr uint8_t kSplit = 1, kWideKept = 2, kWideReduced = 4, kOnce = 8;
+// Flags. kSplit: blocks along y share each reduction; each stores its state, and the last one
+// combines them, always in the same order. kWide*: sizes of 2^31 and more. kStreaming: operands
+// that exceed the caches.
+inline constexpr uint8_t kSplit = 1, kWideKept = 2, kWideReduced = 4, kStreaming = 8;
 }  // namespace reduce_key
 
-inline constexpr int kReduceThreads = 256;  // the prelude's kThreads
-inline constexpr int kReduceUnroll = 4;     // loads of a thread in flight
+inline constexpr int kReduceThreads = 256;  // kThreads of folds.cuh
+inline constexpr int kReduceUnroll = 4;     // loads in flight per thread
 
-// What follows kPrelude and kFolds. The kernel's parameters, in order: each input that is there,
-// the scalars, each output wanted, each "count", how many results (or runs of them), what is
-// reduced (or runs of it), the Faults of a program that divides integers; the walk over results, of
-// inputs and outputs; the walk over what is reduced, of inputs; kColumns: of each output the step
-// between results of a run; kSplit: room for a state of each result and blockIdx.y, and a counter
-// for each blockIdx.x.
+// Returns the text that follows kPrelude and kFolds. The kernel's parameters are, in order: each
+// present input, the scalars, each wanted output, each "count", the number of results (or runs of
+// them), the number of reduced elements (or runs of them), the Faults of a program that divides
+// integers, the loop over results, with inputs and outputs, and the loop over reduced elements,
+// with inputs. Then, for kColumns, the stride of each output between results of a run; for kSplit,
+// memory for a state of each result and blockIdx.y, and a counter for each blockIdx.x.
 std::string reduce_text(const Program& program, const Key& key);
 
-// Bytes of a state.
+// Returns the bytes of a state.
 int state_size(const Program& program, Code compute);
 
 }  // namespace mytorch::cuda

@@ -20,14 +20,20 @@ uint64_t ask_capture(cudaStream_t stream) {
 
 }  // namespace internal
 
+bool is_captured(const mt_ctx& ctx) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  CUDA(cudaStreamIsCapturing(stream_of(ctx), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
 void count_capture(int change) { internal::captures.fetch_add(change); }
 
 void check_not_captured(cudaStream_t stream, const char* what) {
   if (capture_of(stream) == 0) return;
   throw sdk::Error(MT_ERROR_UNSUPPORTED,
                    std::string(what) +
-                       ", but the stream is being recorded into a graph and nothing on it has run: "
-                       "do this before the recording, or after a replay");
+                       ", but the stream is being captured into a graph and its work has not run: "
+                       "do this before the capture or after a replay");
 }
 
 void check_not_captured(const mt_ctx& ctx, const char* op, const char* needs) {

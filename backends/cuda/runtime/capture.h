@@ -1,5 +1,6 @@
-// Streams that are being recorded into graphs. What the host may not do meanwhile (wait, copy from
-// memory that will not be there) is refused here with words, before CUDA would end the recording.
+// Streams that are being captured into graphs. Operations that a capture does not allow (waiting,
+// copying from memory that will be gone at replay) are refused here with a clear message, before
+// CUDA invalidates the capture.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,18 +17,21 @@ extern std::atomic<int> captures;
 uint64_t ask_capture(cudaStream_t stream);
 }  // namespace internal
 
-// The number of the graph that the stream's work goes into, 0 where it runs.
+// Returns the id of the graph into which the stream is being captured, or 0 if it is not.
 inline uint64_t capture_of(cudaStream_t stream) {
   if (internal::captures.load(std::memory_order_relaxed) == 0) [[likely]]
     return 0;
   return internal::ask_capture(stream);
 }
 
-// Counts recordings, of any stream.
+// Whether the context's stream is being captured, by us or by the application.
+bool is_captured(const mt_ctx& ctx);
+
+// Adds `change` to the number of captures in progress, on any stream.
 void count_capture(int change);
 
-// Throws Error(MT_ERROR_UNSUPPORTED) where the context's stream is being recorded: "[nonzero] needs
-// the number of elements on the host, but ...".
+// Throws Error(MT_ERROR_UNSUPPORTED) if the stream is being captured: "[nonzero] needs the number
+// of elements on the host, but ...".
 void check_not_captured(const mt_ctx& ctx, const char* op, const char* needs);
 void check_not_captured(cudaStream_t stream, const char* what);
 

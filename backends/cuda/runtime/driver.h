@@ -1,4 +1,4 @@
-// Functions of the driver, asked of the runtime, so that nothing is linked with the driver.
+// Driver functions, obtained through the runtime so that nothing links against the driver library.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,7 +20,7 @@ void find_driver_function(const char* name, F* function) {
   CUDA(cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &status));
 #endif
   if (status != cudaDriverEntryPointSuccess || found == nullptr) {
-    throw sdk::Error(MT_ERROR_INTERNAL, std::string("the driver has no ") + name);
+    throw sdk::Error(MT_ERROR_INTERNAL, std::string("the driver does not have ") + name);
   }
   *function = reinterpret_cast<F>(found);
 }

@@ -21,10 +21,10 @@ struct Known {
 
 struct Site {
   std::string op;
-  std::string message;  // "": about an index
+  std::string message;  // "": a fault about an index
 };
 
-// Few streams, few operators: lists, never shortened.
+// There are few streams and operators: lists suffice, and they never shrink.
 struct State {
   std::mutex mutex;
   std::vector<Known> streams;

@@ -1,7 +1,7 @@
-// Errors that only a kernel can see, such as an index that is out of range. A kernel cannot throw;
-// the first such value on a stream is noted in memory that the host can read, and whoever waits for
-// the stream next gets the error, with the operator's name. What the kernel writes in its place is
-// unspecified, but nothing outside its operands is touched.
+// Errors that only a kernel can detect, such as an index out of range. A kernel cannot throw: it
+// records the first fault on its stream in memory that the host can read, and the next wait for the
+// stream throws the error with the operator's name. The kernel's output is then unspecified, but it
+// never accesses memory outside its operands.
 //
 //   static const uint32_t site = fault_site("gather");
 //   launch(ctx, "gather", kernel, grid, ..., Faults{fault_of(ctx), site, dim, size});
@@ -17,27 +17,28 @@
 namespace mytorch::cuda {
 
 struct Fault {
-  uint32_t site;  // 0: nothing is wrong
+  uint32_t site;  // 0: no fault
   uint32_t dim;
   int64_t index;
   int64_t size;
 };
 
-// That of the context's stream, as kernels reach it. Made when first asked for.
+// Returns the device address of the fault record of the context's stream, which is created on first
+// use.
 Fault* fault_of(const mt_ctx& ctx);
-// The number of an operator ("gather"), for good; `message` is what to say where it is not about an
-// index ("integer division by zero").
+// Registers an operator ("gather") and returns its permanent number. `message` is the error text
+// for faults that are not about an index ("integer division by zero").
 uint32_t fault_site(const char* op, const char* message = nullptr);
 
-// Whoever waits for `stream` is told what kernels of `other` noted, too: those of a graph that was
-// recorded there.
+// Makes waits for `stream` also report the faults of `other`: the stream on which a graph, now
+// launched on `stream`, was captured.
 void follow_faults(void* stream, void* other);
 
-// The message of what was noted on a stream since the last call; "" where all was well. The stream
-// has been waited for.
+// Returns and clears the message of the fault recorded on a stream since the last call, or "" if
+// there is none. The caller has waited for the stream.
 std::string take_fault(void* stream);
 
-// A kernel's parameter.
+// A kernel parameter through which the kernel records faults.
 struct Faults {
   Fault* fault;
   uint32_t site;
@@ -45,7 +46,7 @@ struct Faults {
   int64_t size;
 
 #ifdef __CUDACC__
-  // Whether 0 <= index < size; notes it if not.
+  // Returns whether 0 <= index < size, and records a fault if not.
   __device__ bool check(int64_t index) const {
     if (static_cast<uint64_t>(index) < static_cast<uint64_t>(size)) return true;
     note(index);
@@ -59,5 +60,10 @@ struct Faults {
   }
 #endif
 };
+
+// Returns the index check for a dimension of `size` elements. `site` is fault_site("gather").
+inline Faults faults_of(const mt_ctx& ctx, uint32_t site, int64_t dim, int64_t size) {
+  return {fault_of(ctx), site, static_cast<uint32_t>(dim), size};
+}
 
 }  // namespace mytorch::cuda

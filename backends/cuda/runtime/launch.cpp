@@ -1,22 +1,16 @@
 #include "backends/cuda/runtime/launch.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "backends/cuda/runtime/capture.h"
 #include "backends/cuda/runtime/faults.h"
+#include "backends/cuda/runtime/settings.h"
 #include "mytorch/backend/error.h"
 
 namespace mytorch::cuda {
 namespace {
-
-bool set_to_one(const char* name) {
-  const char* text = std::getenv(name);
-  return text != nullptr && std::strcmp(text, "1") == 0;
-}
 
 Properties read_properties(int index) {
   const auto attribute = [index](cudaDeviceAttr which) {
@@ -36,7 +30,7 @@ Properties read_properties(int index) {
 
 }  // namespace
 
-const bool synchronous = set_to_one("MYTORCH_CUDA_SYNC");
+const bool synchronous = is_enabled("MYTORCH_CUDA_SYNC");
 
 namespace internal {
 thread_local constinit int32_t current_device = -1;
@@ -83,7 +77,7 @@ void* scratch_bytes(mt_ctx& ctx, size_t bytes) {
   void* data = ctx.scratch(&ctx, bytes);
   if (data == nullptr) {
     throw sdk::Error(MT_ERROR_OUT_OF_MEMORY, "no " + std::to_string(bytes) +
-                                                 " bytes of scratch memory left on cuda:" +
+                                                 " bytes of scratch memory available on cuda:" +
                                                  std::to_string(ctx.device.index));
   }
   return data;

@@ -1,4 +1,4 @@
-// Launches of kernels on the stream of a call.
+// Kernel launches on the stream of a call.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,8 +13,8 @@ namespace mytorch::cuda {
 
 inline cudaStream_t stream_of(const mt_ctx& ctx) { return static_cast<cudaStream_t>(ctx.stream); }
 
-// Makes the context's device the thread's current one; every kernel does so before it asks CUDA for
-// anything. Costs a comparison where it is already.
+// Makes the context's device the current device of the thread. Every kernel calls it before any
+// CUDA function. Costs one comparison if the device is current already.
 namespace internal {
 extern thread_local constinit int32_t current_device;
 void change_device(int32_t index);
@@ -25,21 +25,21 @@ inline void use_device(int32_t index) {
 }
 inline void use_device(const mt_ctx& ctx) { use_device(ctx.device.index); }
 
-// What kernels size themselves by.
+// The properties of a device that determine launch shapes.
 struct Properties {
   int multiprocessors;
-  int threads;       // resident on a multiprocessor
-  size_t shared;     // the most that a block can be given, in bytes
+  int threads;       // resident per multiprocessor
+  size_t shared;     // the most per block, in bytes
   size_t l2;         // bytes
   int major, minor;  // compute capability
 };
 const Properties& properties(int32_t index);
 
-// MYTORCH_CUDA_SYNC=1: every launch and library call is waited for, so that an error is that of the
-// operator that caused it.
+// MYTORCH_CUDA_SYNC=1: waits for every launch and library call, so that an error names the operator
+// that caused it.
 extern const bool synchronous;
-// To be called after everything that was queued: throws the error of a launch, and under
-// MYTORCH_CUDA_SYNC that of the work itself.
+// Call this after queueing work. Throws the error of the launch and, under MYTORCH_CUDA_SYNC, that
+// of the work itself. `what` names the work in errors.
 void queued(const mt_ctx& ctx, const char* what);
 
 struct Grid {
@@ -48,11 +48,11 @@ struct Grid {
   size_t shared = 0;  // bytes of dynamic shared memory
 };
 
-// Blocks of `threads` for n pieces of work, at most `waves` times what the device holds at once:
-// the kernel strides over the rest.
+// Returns a grid with blocks of `threads` threads for n work items. The grid has at most `waves`
+// times the blocks that the device holds at once; kernels use a grid-stride loop.
 Grid grid_for(const mt_ctx& ctx, int64_t n, int threads, int waves = 8);
 
-// Queues `kernel`. `name` is for error messages.
+// Queues `kernel` on the context's stream. `name` appears in error messages.
 template <class... Params, class... Args>
 void launch(mt_ctx& ctx, const char* name, void (*kernel)(Params...), const Grid& grid,
             const Args&... args) {
@@ -66,7 +66,8 @@ void launch(mt_ctx& ctx, const char* name, void (*kernel)(Params...), const Grid
   if (synchronous) queued(ctx, name);
 }
 
-// Scratch memory on the context's device; throws Error(MT_ERROR_OUT_OF_MEMORY).
+// Returns scratch memory on the context's device, valid until the call ends. Throws
+// Error(MT_ERROR_OUT_OF_MEMORY).
 void* scratch_bytes(mt_ctx& ctx, size_t bytes);
 template <class T>
 T* scratch(mt_ctx& ctx, int64_t n) {

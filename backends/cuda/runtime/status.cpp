@@ -7,7 +7,7 @@
 namespace mytorch::cuda {
 namespace {
 
-// After these nothing works any more in this process.
+// After one of these, every CUDA call of this process fails.
 bool is_sticky(cudaError_t status) {
   switch (status) {
     case cudaErrorIllegalAddress:
@@ -29,14 +29,14 @@ bool is_sticky(cudaError_t status) {
 }  // namespace
 
 void fail(cudaError_t status, const char* what) {
-  cudaGetLastError();  // is not to be found by the next call
+  cudaGetLastError();  // clears the error for the next call
   std::string message = what;
   message.resize(std::min(message.find('('), message.size()));
   message += std::string(": ") + cudaGetErrorString(status);
   if (is_sticky(status)) {
     message +=
-        "; the GPU cannot be used any more by this process. The cause may be an operator "
-        "called before: MYTORCH_CUDA_SYNC=1 names it";
+        "; this process can no longer use the GPU. The cause may be an earlier operator: "
+        "MYTORCH_CUDA_SYNC=1 names it";
   }
   const bool memory = status == cudaErrorMemoryAllocation;
   throw sdk::Error(memory ? MT_ERROR_OUT_OF_MEMORY : MT_ERROR_INTERNAL, message);

@@ -1,13 +1,13 @@
-// What CUDA and its libraries answer, turned into errors that say what was asked of them.
+// Status codes of CUDA, turned into errors that name the call.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 namespace mytorch::cuda {
 
-// Throws sdk::Error(MT_ERROR_INTERNAL) "cudaMemcpyAsync: an illegal memory access was encountered",
-// with what CUDA calls sticky (the process cannot use the GPU any more) said as such; out of memory
-// has its own status. `what` is the text of the call, or the name of a kernel.
+// Throws sdk::Error(MT_ERROR_INTERNAL), "cudaMemcpyAsync: an illegal memory access was
+// encountered", or MT_ERROR_OUT_OF_MEMORY. For a sticky error, after which the process cannot use
+// the GPU, the message says so. `what` is the text of the call or the name of a kernel.
 [[noreturn]] void fail(cudaError_t status, const char* what);
 
 inline void check(cudaError_t status, const char* what) {
@@ -17,5 +17,5 @@ inline void check(cudaError_t status, const char* what) {
 
 }  // namespace mytorch::cuda
 
-// CUDA(cudaMemcpyAsync(...)): the call, checked.
+// CUDA(cudaMemcpyAsync(...)) makes the call and checks its status.
 #define CUDA(call) ::mytorch::cuda::check(call, #call)

@@ -1,4 +1,4 @@
-// Which of several ways to compute the same is the fastest, found by running them.
+// Selection of the fastest of several algorithms by running them.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,15 +12,9 @@
 
 namespace mytorch::cuda {
 
-// Whether the context's stream is being recorded, where nothing can be timed.
-inline bool is_recorded(const mt_ctx& ctx) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  CUDA(cudaStreamIsCapturing(stream_of(ctx), &status));
-  return status != cudaStreamCaptureStatusNone;
-}
-
-// Of `count` ways, run(i) queues one and says whether it could; the first where none could. A later
-// one has to be better by more than timing is exact, so that the same one is found again.
+// Times `count` algorithms and returns the index of the fastest. run(i) queues algorithm i and
+// returns whether it can run; if none can, the result is 0. A later algorithm must win by more than
+// the timing noise, so that repeated searches agree.
 template <class Run>
 size_t fastest(const mt_ctx& ctx, size_t count, Run&& run) {
   constexpr int kRounds = 3, kRepeats = 5;
@@ -34,7 +28,7 @@ size_t fastest(const mt_ctx& ctx, size_t count, Run&& run) {
   std::vector<float> times(count, std::numeric_limits<float>::infinity());
   for (int round = 0; round < kRounds; ++round) {
     for (size_t i = 0; i < count; ++i) {
-      if (!run(i)) continue;  // also brings its code to the device
+      if (!run(i)) continue;  // also loads the code
       CUDA(cudaEventRecord(begin.it, stream_of(ctx)));
       for (int k = 0; k < kRepeats; ++k) run(i);
       CUDA(cudaEventRecord(end.it, stream_of(ctx)));

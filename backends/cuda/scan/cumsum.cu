@@ -1,15 +1,15 @@
-// Running sums. Floating types add up in double, as in ATen: a running sum is the one place where
-// rounding errors pile up in order. A thread goes along each line where neighbouring lines are
-// neighbours in memory; else a block does, tile by tile. Few long lines are cut into pieces, whose
-// sums come first. Every order of additions is fixed.
+// Cumulative sums. Floating-point types accumulate in double, as in ATen, because rounding errors
+// accumulate in order. If neighbouring lines are adjacent in memory, each thread scans a line;
+// otherwise a block does, tile by tile. A few long lines are split into pieces, whose sums are
+// computed first. The order of all additions is fixed.
 #include <cstdint>
 #include <cstdlib>
 #include <cub/block/block_reduce.cuh>
 #include <cub/block/block_scan.cuh>
 #include <type_traits>
 
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/lines.h"
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/abi_ops/cumsum.h"
@@ -25,11 +25,11 @@ constexpr int kItems = 4;
 constexpr int64_t kTile = kThreads * kItems;
 constexpr int64_t kPiece = 16 * kTile;
 
-// Unsigned sums wrap.
+// Unsigned sums wrap on overflow.
 template <class T>
 using Running = std::conditional_t<is_float<T>, double, uint64_t>;
 
-// The operands: what is read, converted to T, and what is written.
+// The operands; elements of the input are converted to T.
 template <class T>
 struct Scan {
   Lines<2> lines;  // out, in
@@ -66,9 +66,9 @@ struct Scan {
 template <class T>
 __global__ void __launch_bounds__(128) scan_by_threads(Scan<T> scan) {
   const int64_t n = scan.lines.size[0];
-  for (int64_t line = first_element(); line < scan.lines.walk.numel; line += grid_step()) {
+  for (int64_t line = first_element(); line < scan.lines.loop.numel; line += grid_step()) {
     int64_t at[2];
-    scan.lines.walk.offsets(line, at);
+    scan.lines.loop.offsets(line, at);
     Running<T> sum = 0;
     for (int64_t k = 0; k < n; ++k) {
       sum += scan.load(at[1] + k * scan.lines.step[1]);
@@ -81,51 +81,51 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     sum_pieces(Scan<T> scan, int64_t pieces, Running<T>* sums) {
   using Reduce = cub::BlockReduce<Running<T>, kThreads>;
-  __shared__ typename Reduce::TempStorage room;
+  __shared__ typename Reduce::TempStorage storage;
   const int64_t n = scan.lines.size[0];
-  for (int64_t b = blockIdx.x; b < scan.lines.walk.numel * pieces; b += gridDim.x) {
+  for (int64_t b = blockIdx.x; b < scan.lines.loop.numel * pieces; b += gridDim.x) {
     int64_t at[2];
-    scan.lines.walk.offsets(b / pieces, at);
+    scan.lines.loop.offsets(b / pieces, at);
     const int64_t first = b % pieces * kPiece;
     const int64_t last = min(first + kPiece, n);
     Running<T> sum = 0;
     for (int64_t k = first + threadIdx.x; k < last; k += kThreads) {
       sum += scan.load(at[1] + k * scan.lines.step[1]);
     }
-    sum = Reduce(room).Sum(sum);
+    sum = Reduce(storage).Sum(sum);
     if (threadIdx.x == 0) sums[b] = sum;
     __syncthreads();
   }
 }
 
-// Sums of pieces become what comes before each: a block for each line.
+// Exclusive scan of the sums of pieces, one block for each line.
 template <class S>
 __global__ void __launch_bounds__(kThreads) before_pieces(int64_t pieces, S* sums) {
   using Block = cub::BlockScan<S, kThreads>;
-  __shared__ typename Block::TempStorage room;
+  __shared__ typename Block::TempStorage storage;
   S* own = sums + blockIdx.x * pieces;
   S carry = 0;
   for (int64_t first = 0; first < pieces; first += kThreads) {
     const int64_t k = first + threadIdx.x;
     S value = k < pieces ? own[k] : S(0);
     S total;
-    Block(room).ExclusiveSum(value, value, total);
+    Block(storage).ExclusiveSum(value, value, total);
     if (k < pieces) own[k] = carry + value;
     carry += total;
     __syncthreads();
   }
 }
 
-// A block for each piece of a line, or for whole lines where `before` is NULL.
+// One block for each piece of a line, or for each line if `before` is NULL.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     scan_by_blocks(Scan<T> scan, int64_t pieces, int64_t length, const Running<T>* before) {
   using Block = cub::BlockScan<Running<T>, kThreads>;
-  __shared__ typename Block::TempStorage room;
+  __shared__ typename Block::TempStorage storage;
   const int64_t n = scan.lines.size[0];
-  for (int64_t b = blockIdx.x; b < scan.lines.walk.numel * pieces; b += gridDim.x) {
+  for (int64_t b = blockIdx.x; b < scan.lines.loop.numel * pieces; b += gridDim.x) {
     int64_t at[2];
-    scan.lines.walk.offsets(b / pieces, at);
+    scan.lines.loop.offsets(b / pieces, at);
     const int64_t begin = b % pieces * length;
     const int64_t end = min(begin + length, n);
     Running<T> carry = before == nullptr ? Running<T>(0) : before[b];
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(kThreads)
         sums[i] = own + i < end ? scan.load(at[1] + (own + i) * scan.lines.step[1]) : Running<T>(0);
       }
       Running<T> total;
-      Block(room).InclusiveSum(sums, sums, total);
+      Block(storage).InclusiveSum(sums, sums, total);
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
         if (own + i < end) scan.store(at[0] + (own + i) * scan.lines.step[0], carry + sums[i]);
@@ -150,12 +150,12 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 void run(mt_ctx& ctx, const TensorView& self, const TensorView& out, int64_t dim) {
-  const Scan<T> scan{make_lines<2>({out, self}, dim), self.raw(), sdk::dtype_key(self.dtype()),
-                     out.data<T>()};
-  const auto& walk = scan.lines.walk;
-  const int64_t n = scan.lines.size[0], count = walk.numel;
+  const Scan<T> scan{Lines<2>(sdk::make_lines<2>({out, self}, dim)), self.raw(),
+                     sdk::dtype_key(self.dtype()), out.data<T>()};
+  const auto& loop = scan.lines.loop;
+  const int64_t n = scan.lines.size[0], count = loop.numel;
   const bool side_by_side =
-      walk.ndim > 0 && std::abs(walk.stride[0][0]) < std::abs(scan.lines.step[0]);
+      loop.ndim > 0 && std::abs(loop.stride[0][0]) < std::abs(scan.lines.step[0]);
   const int64_t busy = 2 * properties(ctx.device.index).multiprocessors;
   if (n == 1 || (side_by_side && count >= 32 * busy)) {
     launch(ctx, "cumsum", scan_by_threads<T>, grid_for(ctx, count, 128), scan);

@@ -1,14 +1,15 @@
-// Sorting keys: every element as an unsigned integer in whose order it sorts. NaNs are one largest
-// key, -0 and 0 are one key, and a descending sort takes the complement; ties go by position.
+// Sorting keys: each element is mapped to an unsigned integer with the same order. All NaNs are one
+// largest key, and -0 and 0 are one key. A descending sort uses the complement. Ties are ordered by
+// position.
 #pragma once
 
 #include <cstdint>
 
-#include "backends/cuda/kernel/element.cuh"
+#include "backends/cuda/common/element.cuh"
 
 namespace mytorch::cuda {
 
-// The bits of a type's keys, which are the lowest of a uint32_t or a uint64_t.
+// Returns the number of bits of a type's keys, the lowest of a uint32_t or uint64_t.
 inline int key_bits(mt_dtype dtype) { return dtype.bits; }
 
 #ifdef __CUDACC__
@@ -21,7 +22,7 @@ __device__ __forceinline__ uint32_t float_key(uint32_t bits, int width, bool nan
   return (bits & top) != 0 ? ~bits & all : bits | top;
 }
 
-// The key of an element of a type that is known when the kernel runs, in ascending order.
+// Returns the key, in ascending order, of an element whose type is known only at run time.
 template <class K>
 __device__ __forceinline__ K key_of(const void* data, int64_t at, uint32_t dtype);
 
@@ -61,7 +62,7 @@ __device__ __forceinline__ uint64_t key_of<uint64_t>(const void* data, int64_t a
   return (bits & kTop) != 0 ? ~bits : bits | kTop;
 }
 
-// The key with the lowest `bits` turned around where a sort descends.
+// Complements the lowest `bits` of a key if the sort is descending.
 template <class K>
 __device__ __forceinline__ K ordered(K key, int bits, bool descending) {
   const K all = bits == 8 * static_cast<int>(sizeof(K)) ? ~K(0) : (K(1) << bits) - 1;

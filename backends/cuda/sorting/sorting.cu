@@ -1,15 +1,15 @@
-// Stable sorts along a dimension. Positions are sorted by key, least significant digit first, which
-// keeps the order of equal ones; then elements are fetched by position, as they are. A line that
-// fits is sorted by one block in shared memory; long ones go through CUB's sort of the whole
-// device: one by one where they are few, else all together by key and then, stably, by line.
+// Stable sorts along a dimension. Positions are sorted by key with an LSD radix sort, which is
+// stable; then elements are gathered by position. A short line is sorted by one block in shared
+// memory. Long lines use CUB's device-wide sort: one by one if they are few, else together, by key
+// and then, stably, by line.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cub/block/block_radix_sort.cuh>
 #include <cub/device/device_radix_sort.cuh>
 
-#include "backends/cuda/kernel/element.cuh"
-#include "backends/cuda/kernel/lines.h"
+#include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
 #include "backends/cuda/sorting/keys.cuh"
@@ -23,9 +23,9 @@ namespace {
 using sdk::TensorView;
 
 constexpr int kThreads = 256;
-constexpr int kMostItems = 16;  // of a thread
+constexpr int kMostItems = 16;  // per thread
 
-// What is sorted and where it goes. Outputs may be absent.
+// The operands of a sort. Outputs are optional.
 struct Request {
   Lines<3> lines;  // self, values, indices
   const void* self;
@@ -34,11 +34,11 @@ struct Request {
   uint32_t dtype;
   int bits;  // of a key
   int itemsize;
-  int64_t keep;  // of each line
+  int64_t keep;  // elements kept of each line
   bool descending;
 
 #ifdef __CUDACC__
-  // Element `position` of a line goes to place `rank`.
+  // Writes element `position` of a line to place `rank`.
   __device__ __forceinline__ void put(const int64_t (&at)[3], int64_t rank,
                                       int64_t position) const {
     if (indices != nullptr) indices[at[2] + rank * lines.step[2]] = position;
@@ -65,24 +65,24 @@ struct Request {
 template <class K, int kItems>
 __global__ void __launch_bounds__(kThreads) sort_lines(Request request) {
   using Sort = cub::BlockRadixSort<K, kThreads, kItems, uint16_t>;
-  __shared__ typename Sort::TempStorage room;
+  __shared__ typename Sort::TempStorage storage;
   const int64_t n = request.lines.size[0];
-  for (int64_t line = blockIdx.x; line < request.lines.walk.numel; line += gridDim.x) {
+  for (int64_t line = blockIdx.x; line < request.lines.loop.numel; line += gridDim.x) {
     int64_t at[3];
-    request.lines.walk.offsets(line, at);
+    request.lines.loop.offsets(line, at);
     K keys[kItems];
     uint16_t positions[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const int k = threadIdx.x * kItems + i;
       positions[i] = static_cast<uint16_t>(k);
-      // What fills up sorts last: it is no smaller than any key, and behind it.
+      // Padding sorts last: its key is no smaller than any other, and its position is greater.
       keys[i] =
           k < n ? ordered(key_of<K>(request.self, at[0] + k * request.lines.step[0], request.dtype),
                           request.bits, request.descending)
                 : ~K(0);
     }
-    Sort(room).SortBlockedToStriped(keys, positions, 0, request.bits);
+    Sort(storage).SortBlockedToStriped(keys, positions, 0, request.bits);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const int rank = i * kThreads + threadIdx.x;
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads) sort_lines(Request request) {
   }
 }
 
-// Keys and positions of lines [first, first + count), one after another; positions count through
+// Computes the keys and positions of lines [first, first + count). Positions are numbered across
 // all of them.
 template <class K>
 __global__ void make_keys(Request request, int64_t first, int64_t count, K* keys,
@@ -100,7 +100,7 @@ __global__ void make_keys(Request request, int64_t first, int64_t count, K* keys
   const int64_t n = request.lines.size[0];
   for (int64_t i = first_element(); i < count * n; i += grid_step()) {
     int64_t at[3];
-    request.lines.walk.offsets(first + i / n, at);
+    request.lines.loop.offsets(first + i / n, at);
     keys[i] = ordered(key_of<K>(request.self, at[0] + i % n * request.lines.step[0], request.dtype),
                       request.bits, request.descending);
     positions[i] = static_cast<uint32_t>(i);
@@ -120,7 +120,7 @@ __global__ void put_sorted(Request request, int64_t first, int64_t count,
   for (int64_t i = first_element(); i < count * keep; i += grid_step()) {
     const int64_t line = i / keep, rank = i % keep;
     int64_t at[3];
-    request.lines.walk.offsets(first + line, at);
+    request.lines.loop.offsets(first + line, at);
     request.put(at, rank, positions[line * n + rank] - line * n);
   }
 }
@@ -132,8 +132,8 @@ void sort_pairs(mt_ctx& ctx, cub::DoubleBuffer<K>& keys, cub::DoubleBuffer<uint3
   use_device(ctx);
   CUDA(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys, values, static_cast<int>(n), 0, bits,
                                        stream_of(ctx)));
-  void* room = scratch_bytes(ctx, bytes);
-  CUDA(cub::DeviceRadixSort::SortPairs(room, bytes, keys, values, static_cast<int>(n), 0, bits,
+  void* storage = scratch_bytes(ctx, bytes);
+  CUDA(cub::DeviceRadixSort::SortPairs(storage, bytes, keys, values, static_cast<int>(n), 0, bits,
                                        stream_of(ctx)));
   if (synchronous) queued(ctx, "DeviceRadixSort");
 }
@@ -141,25 +141,25 @@ void sort_pairs(mt_ctx& ctx, cub::DoubleBuffer<K>& keys, cub::DoubleBuffer<uint3
 template <class K>
 void sort_long(mt_ctx& ctx, const Request& request) {
   const int64_t n = request.lines.size[0], lines = request.lines.count();
-  constexpr int64_t kMost = int64_t{1} << 28;  // elements at once
+  constexpr int64_t kMost = int64_t{1} << 28;  // elements sorted at once
   if (n >= int64_t{1} << 31) {
-    throw sdk::Error(MT_ERROR_UNSUPPORTED, "[sort] lines of 2^31 elements and more");
+    throw sdk::Error(MT_ERROR_UNSUPPORTED, "[sort] lines of 2^31 or more elements");
   }
   const bool together = lines > 4;
   const int64_t batch = together ? std::clamp<int64_t>(kMost / n, 1, lines) : 1;
   K* key_room = scratch<K>(ctx, 2 * batch * n);
-  uint32_t* room = scratch<uint32_t>(ctx, (together ? 4 : 2) * batch * n);
+  uint32_t* storage = scratch<uint32_t>(ctx, (together ? 4 : 2) * batch * n);
   for (int64_t first = 0; first < lines; first += batch) {
     const int64_t count = std::min(batch, lines - first);
     const int64_t numel = count * n;
     cub::DoubleBuffer<K> keys(key_room, key_room + numel);
-    cub::DoubleBuffer<uint32_t> positions(room, room + numel);
+    cub::DoubleBuffer<uint32_t> positions(storage, storage + numel);
     const Grid grid = grid_for(ctx, numel, 256);
     launch(ctx, "sort", make_keys<K>, grid, request, first, count, keys.Current(),
            positions.Current());
     sort_pairs(ctx, keys, positions, numel, request.bits);
     if (count > 1) {
-      cub::DoubleBuffer<uint32_t> line_of(room + 2 * numel, room + 3 * numel);
+      cub::DoubleBuffer<uint32_t> line_of(storage + 2 * numel, storage + 3 * numel);
       launch(ctx, "sort", make_lines_of, grid, n, numel,
              static_cast<const uint32_t*>(positions.Current()), line_of.Current());
       sort_pairs(ctx, line_of, positions, numel, std::bit_width(static_cast<uint32_t>(count - 1)));
@@ -191,7 +191,7 @@ void order(mt_ctx& ctx, const TensorView& self, const TensorView& values, const 
   if (!values && !indices) return;
   const TensorView some = values ? values : indices;
   Request request;
-  request.lines = make_lines<3>({self, some, indices ? indices : some}, dim);
+  request.lines = Lines<3>(sdk::make_lines<3>({self, some, indices ? indices : some}, dim));
   if (request.lines.count() == 0 || request.lines.size[0] == 0 || keep == 0) return;
   request.self = self.raw();
   request.values = values ? values.raw() : nullptr;
@@ -210,13 +210,13 @@ void order(mt_ctx& ctx, const TensorView& self, const TensorView& values, const 
 
 void sort(mt_ctx& ctx, const mt_args_sort_stable& args) {
   const TensorView self = args.self;
-  const int along = static_cast<int>(args.dim < 0 ? args.dim + self.ndim() : args.dim);
-  order(ctx, self, args.values, args.indices, args.dim, self.ndim() == 0 ? 1 : self.size(along),
+  order(ctx, self, args.values, args.indices, args.dim,
+        self.ndim() == 0 ? 1 : self.size(sdk::wrap_dim(args.dim, self.ndim())),
         args.descending != 0);
 }
 
 void topk(mt_ctx& ctx, const mt_args_topk& args) {
-  // A 0-dim tensor gives its element, whatever k.
+  // A 0-dim tensor yields its element for every k.
   const TensorView self = args.self;
   order(ctx, self, args.values, args.indices, args.dim, self.ndim() == 0 ? 1 : args.k,
         args.largest != 0);

@@ -1,5 +1,5 @@
-// What the contract asks of the device: memory, copies, streams, events.
-#include "backends/cuda/runtime/device.h"
+// The device functions of the contract: memory, copies, streams, events.
+#include "backends/cuda/device/device.h"
 
 #include <cstdint>
 #include <cstring>
@@ -41,24 +41,29 @@ std::vector<uint8_t> pattern(size_t bytes, unsigned seed) {
   return data;
 }
 
-// Ordinary memory goes through pinned buffers of 4 MiB.
-TEST_F(Device, CopiesOfEverySize) {
-  for (const size_t bytes : {size_t{1}, size_t{1000}, size_t{64} << 10, (size_t{64} << 10) + 1,
-                             size_t{4} << 20, (size_t{4} << 20) + 7, size_t{70} << 20}) {
-    const std::vector<uint8_t> there = pattern(bytes, 1);
-    std::vector<uint8_t> given = there, back(bytes);
-    char* a = allocate(bytes);
-    char* b = allocate(bytes);
-    ASSERT_EQ(ops.copy(nullptr, 0, MT_COPY_TO_DEVICE, a, given.data(), bytes, stream), MT_OK);
-    std::fill(given.begin(), given.end(), uint8_t{0});  // it has been read
-    ASSERT_EQ(ops.copy(nullptr, 0, MT_COPY_ON_DEVICE, b, a, bytes, stream), MT_OK);
-    ASSERT_EQ(ops.copy(nullptr, 0, MT_COPY_TO_HOST, back.data(), b, bytes, stream), MT_OK);
-    ASSERT_EQ(ops.synchronize(nullptr, 0, stream), MT_OK);
-    EXPECT_TRUE(back == there) << bytes;
-    release(a);
-    release(b);
-  }
+// Pageable memory goes through pinned buffers of 4 MiB.
+class DeviceCopies : public Device, public ::testing::WithParamInterface<size_t> {};
+
+TEST_P(DeviceCopies, KeepTheBytesInBothDirections) {
+  const size_t bytes = GetParam();
+  const std::vector<uint8_t> there = pattern(bytes, 1);
+  std::vector<uint8_t> given = there, back(bytes);
+  char* a = allocate(bytes);
+  char* b = allocate(bytes);
+  ASSERT_EQ(ops.copy(nullptr, 0, MT_COPY_TO_DEVICE, a, given.data(), bytes, stream), MT_OK);
+  std::fill(given.begin(), given.end(), uint8_t{0});  // it has been read
+  ASSERT_EQ(ops.copy(nullptr, 0, MT_COPY_ON_DEVICE, b, a, bytes, stream), MT_OK);
+  ASSERT_EQ(ops.copy(nullptr, 0, MT_COPY_TO_HOST, back.data(), b, bytes, stream), MT_OK);
+  ASSERT_EQ(ops.synchronize(nullptr, 0, stream), MT_OK);
+  EXPECT_TRUE(back == there);
+  release(a);
+  release(b);
 }
+INSTANTIATE_TEST_SUITE_P(Bytes, DeviceCopies,
+                         ::testing::Values(size_t{1}, size_t{1000}, size_t{64} << 10,
+                                           (size_t{64} << 10) + 1, size_t{4} << 20,
+                                           (size_t{4} << 20) + 7, size_t{70} << 20),
+                         ::testing::PrintToStringParamName());
 
 TEST_F(Device, PinnedMemoryIsCopiedWithoutABuffer) {
   const size_t bytes = size_t{9} << 20;
@@ -78,7 +83,7 @@ TEST_F(Device, PinnedMemoryIsCopiedWithoutABuffer) {
 }
 
 TEST_F(Device, StreamsWaitForEvents) {
-  void* other = ops.create_stream(nullptr, 0, -100);  // the highest priority there is
+  void* other = ops.create_stream(nullptr, 0, -100);  // clamped to the highest priority
   ASSERT_NE(other, nullptr);
   const size_t bytes = size_t{256} << 20;
   char* a = allocate(bytes);
@@ -106,7 +111,7 @@ TEST_F(Device, StreamsWaitForEvents) {
   ops.destroy_stream(nullptr, 0, other);
 }
 
-TEST_F(Device, TimesItsEvents) {
+TEST_F(Device, TimedEventsMeasureTheDevice) {
   const size_t bytes = size_t{256} << 20;
   char* a = allocate(bytes);
   void* events[3];
@@ -123,7 +128,7 @@ TEST_F(Device, TimesItsEvents) {
   ASSERT_EQ(ops.event_elapsed(nullptr, events[1], events[2], &second), MT_OK);
   EXPECT_GT(first, 1e-4);  // seconds
   EXPECT_GT(second, 2.5 * first);
-  // One that was not asked to know its time does not.
+  // An event without timing has no time.
   void* other = ops.record_event(nullptr, 0, stream);
   EXPECT_NE(ops.event_elapsed(nullptr, events[0], other, &first), MT_OK);
   ops.destroy_event(nullptr, other);
@@ -131,7 +136,7 @@ TEST_F(Device, TimesItsEvents) {
   release(a);
 }
 
-TEST_F(Device, SaysWhatItIs) {
+TEST_F(Device, DescribesItself) {
   EXPECT_GE(ops.device_count(nullptr), 1);
   char name[256] = "";
   ASSERT_EQ(ops.device_name(nullptr, 0, name, sizeof(name)), MT_OK);
@@ -146,15 +151,15 @@ TEST_F(Device, SaysWhatItIs) {
   EXPECT_GE(p.multiprocessors, 1);
 }
 
-TEST_F(Device, MoreThanThereIs) {
+TEST_F(Device, AllocationBeyondItsMemoryReturnsNull) {
   EXPECT_EQ(allocate(size_t{1} << 50), nullptr);
-  char* data = allocate(1000);  // and goes on
+  char* data = allocate(1000);  // still usable
   EXPECT_NE(data, nullptr);
   release(data);
 }
 
-// A kernel's note, as the next wait for the stream reports it.
-TEST_F(Device, Faults) {
+// The next wait for the stream reports a fault that a kernel recorded.
+TEST_F(Device, SynchronizeReportsAFaultOnce) {
   mt_ctx ctx{};
   ctx.device = {MT_DEVICE_CUDA, 0};
   ctx.stream = stream;
@@ -168,7 +173,7 @@ TEST_F(Device, Faults) {
   EXPECT_EQ(ops.synchronize(nullptr, 0, stream), MT_OK) << "it is reported once";
 }
 
-TEST_F(Device, Threads) {
+TEST_F(Device, ThreadsUseItConcurrently) {
   std::vector<std::thread> threads;
   std::vector<int> good(8);
   for (size_t t = 0; t < good.size(); ++t) {

@@ -1,4 +1,4 @@
-// Tests that need a GPU, and skip visibly where there is none.
+// The fixture of tests that need a GPU. Skips them if there is none.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
-// The caching allocator, over memory that only counts: no GPU is needed.
-#include "backends/cuda/runtime/pool.h"
+// The caching allocator over fake memory. Needs no GPU.
+#include "backends/cuda/memory/pool.h"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,7 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-// Addresses without memory behind them, of a device with `capacity` bytes; events that come when
-// the test says so.
+// Addresses without memory, on a device with `capacity` bytes. Tests decide when events complete.
 struct FakeMemory {
   size_t capacity = SIZE_MAX;
   size_t used = 0;
@@ -25,8 +24,8 @@ struct FakeMemory {
   uintptr_t events = 0;
   bool pass_all = false;
   std::set<void*> idle;
-  std::map<void*, uint64_t> graphs;             // that streams are recorded into
-  std::map<void*, std::vector<size_t>> mapped;  // pieces of segments that grow
+  std::map<void*, uint64_t> graphs;             // into which streams are captured
+  std::map<void*, std::vector<size_t>> mapped;  // mappings of expandable segments
   uintptr_t next_reserved = uintptr_t{1} << 44;
 
   SegmentSource source() {
@@ -72,7 +71,7 @@ struct FakeMemory {
     source.unreserve = [](void* self, void* base) {
       auto& memory = *static_cast<FakeMemory*>(self);
       ASSERT_EQ(memory.mapped.count(base), 1u);
-      ASSERT_TRUE(memory.mapped[base].empty()) << "there is memory behind it";
+      ASSERT_TRUE(memory.mapped[base].empty()) << "memory is still mapped";
       memory.mapped.erase(base);
     };
     source.map = [](void* self, void* base, size_t mapped, size_t bytes) {
@@ -105,7 +104,7 @@ int streams[2];
 void* const kA = &streams[0];
 void* const kB = &streams[1];
 
-TEST(Pool, HandsOutAgainWhatItsStreamReleased) {
+TEST(Pool, ReusesABlockOnTheSameStreamOnly) {
   FakeMemory memory;
   Pool pool(memory.source(), {});
   void* first = pool.allocate(100, kA);
@@ -116,44 +115,56 @@ TEST(Pool, HandsOutAgainWhatItsStreamReleased) {
   EXPECT_EQ(static_cast<char*>(second) - static_cast<char*>(first), 512);
   EXPECT_EQ(memory.segments.size(), 1u);
   pool.release(first, kA);
-  EXPECT_NE(pool.allocate(100, kB), first) << "another stream may still run behind";
+  EXPECT_NE(pool.allocate(100, kB), first) << "the other stream may be behind";
   EXPECT_EQ(memory.segments.size(), 2u);
 }
 
-TEST(Pool, SegmentsAreAsLargeAsTheHeaderSays) {
-  const std::pair<size_t, size_t> sizes[] = {
-      {1, 2 * kMiB},          {kMiB / 4, 2 * kMiB},       {kMiB / 4 + 1, 20 * kMiB},
-      {10 * kMiB, 20 * kMiB}, {10 * kMiB + 1, 12 * kMiB}, {100 * kMiB, 100 * kMiB}};
-  for (const auto& [asked, taken] : sizes) {
-    FakeMemory memory;
-    Pool pool(memory.source(), {});
-    ASSERT_NE(pool.allocate(asked, kA), nullptr);
-    EXPECT_EQ(pool.stats().reserved, taken) << asked;
-  }
+struct SegmentSize {
+  const char* name;
+  size_t asked, taken;
+};
+class SegmentSizes : public ::testing::TestWithParam<SegmentSize> {};
+
+TEST_P(SegmentSizes, AreThoseOfTheHeader) {
+  FakeMemory memory;
+  Pool pool(memory.source(), {});
+  ASSERT_NE(pool.allocate(GetParam().asked, kA), nullptr);
+  EXPECT_EQ(pool.stats().reserved, GetParam().taken);
+}
+INSTANTIATE_TEST_SUITE_P(Pool, SegmentSizes,
+                         ::testing::Values(SegmentSize{"OneByte", 1, 2 * kMiB},
+                                           SegmentSize{"LargestSmall", kMiB / 4, 2 * kMiB},
+                                           SegmentSize{"SmallestMedium", kMiB / 4 + 1, 20 * kMiB},
+                                           SegmentSize{"LargestMedium", 10 * kMiB, 20 * kMiB},
+                                           SegmentSize{"SmallestLarge", 10 * kMiB + 1, 12 * kMiB},
+                                           SegmentSize{"Large", 100 * kMiB, 100 * kMiB}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(Pool, RefusesNoBytesAndTooMany) {
   FakeMemory memory;
   Pool pool(memory.source(), {});
   EXPECT_EQ(pool.allocate(0, kA), nullptr);
   EXPECT_EQ(pool.allocate(SIZE_MAX - 5, kA), nullptr);
 }
 
-TEST(Pool, NeighboursJoin) {
+TEST(Pool, FreeNeighboursMerge) {
   FakeMemory memory;
   Pool pool(memory.source(), {});
-  for (const size_t bytes : {size_t{600}, 3 * kMiB}) {  // of either kind
+  for (const size_t bytes : {size_t{600}, 3 * kMiB}) {  // small and large
     std::vector<void*> blocks;
     for (int i = 0; i < 6; ++i) blocks.push_back(pool.allocate(bytes, kA));
     for (const int i : {1, 3, 5, 0, 2, 4}) pool.release(blocks[static_cast<size_t>(i)], kA);
   }
   EXPECT_EQ(pool.stats().blocks, 0u);
   EXPECT_EQ(pool.stats().used, 0u);
-  // One free block is as large as all of them: no new segment.
+  // The merged block is as large as all of them, so no new segment is taken.
   const uint64_t before = pool.stats().segments;
   for (int i = 0; i < 8; ++i) EXPECT_NE(pool.allocate(kMiB / 4, kA), nullptr);
   EXPECT_NE(pool.allocate(19 * kMiB, kA), nullptr);
   EXPECT_EQ(pool.stats().segments, before);
 }
 
-TEST(Pool, MemoryUsedByAnotherStreamWaitsForIt) {
+TEST(Pool, ABlockReleasedOnAnotherStreamIsReusedAfterItsEvent) {
   FakeMemory memory;
   Pool pool(memory.source(), {});
   void* data = pool.allocate(2 * kMiB, kA);
@@ -163,7 +174,7 @@ TEST(Pool, MemoryUsedByAnotherStreamWaitsForIt) {
   EXPECT_EQ(pool.allocate(2 * kMiB, kA), data);
 }
 
-TEST(Pool, AStreamThatIsIdleIsNotWaitedFor) {
+TEST(Pool, ABlockReleasedOnAnIdleStreamIsReusedAtOnce) {
   FakeMemory memory;
   memory.idle.insert(kB);
   Pool pool(memory.source(), {});
@@ -173,22 +184,22 @@ TEST(Pool, AStreamThatIsIdleIsNotWaitedFor) {
   EXPECT_EQ(pool.allocate(2 * kMiB, kA), data);
 }
 
-TEST(Pool, GivesCachedMemoryBackBeforeItFails) {
+TEST(Pool, ReturnsCachedMemoryBeforeItFails) {
   FakeMemory memory;
   memory.capacity = 100 * kMiB;
   Pool pool(memory.source(), {});
   void* a = pool.allocate(40 * kMiB, kA);
   void* b = pool.allocate(40 * kMiB, kA);
   pool.release(a, kA);
-  EXPECT_EQ(pool.allocate(70 * kMiB, kA), nullptr) << "there is not that much";
+  EXPECT_EQ(pool.allocate(70 * kMiB, kA), nullptr) << "more than the capacity";
   EXPECT_EQ(pool.stats().failures, 1u);
-  pool.release(b, kB);  // waited for
+  pool.release(b, kB);  // pending: the pool waits
   EXPECT_NE(pool.allocate(70 * kMiB, kA), nullptr);
   EXPECT_EQ(pool.stats().retries, 2u);
   EXPECT_LE(memory.used, memory.capacity);
 }
 
-TEST(Pool, LargeBlocksAreNotCutBeyondTheLimit) {
+TEST(Pool, BlocksAboveMaxSplitSizeAreNotSplit) {
   for (const bool limited : {false, true}) {
     FakeMemory memory;
     PoolSettings settings;
@@ -201,7 +212,7 @@ TEST(Pool, LargeBlocksAreNotCutBeyondTheLimit) {
   }
 }
 
-TEST(Pool, Settings) {
+TEST(PoolSettings, AreParsed) {
   EXPECT_TRUE(PoolSettings::parse(nullptr).caching);
   EXPECT_FALSE(PoolSettings::parse("off").caching);
   EXPECT_EQ(PoolSettings::parse("max_split_size=20").max_split_size, 20 * kMiB);
@@ -211,10 +222,16 @@ TEST(Pool, Settings) {
   EXPECT_EQ(several.max_split_size, 64 * kMiB);
   EXPECT_EQ(several.collect_above, 0.5);
   EXPECT_TRUE(PoolSettings::parse("async").async);
+}
+
+TEST(PoolSettings, ThrowForInvalidText) {
   for (const char* text : {"on", "max_split_size=", "max_split_size=19", "max_split_size=64MB",
                            "expandable,", "off,expandable", "collect_above=2"}) {
     EXPECT_THROW(PoolSettings::parse(text), std::invalid_argument) << text;
   }
+}
+
+TEST(Pool, KeepsNothingWithoutCaching) {
   FakeMemory memory;
   Pool pool(memory.source(), PoolSettings::parse("off"));
   void* data = pool.allocate(1000, kA);
@@ -223,7 +240,7 @@ TEST(Pool, Settings) {
   EXPECT_EQ(memory.used, 0u);
 }
 
-TEST(Pool, AGraphHasSegmentsOfItsOwn) {
+TEST(Pool, AGraphHasItsOwnSegments) {
   FakeMemory memory;
   Pool pool(memory.source(), {});
   void* before = pool.allocate(1000, kA);
@@ -234,27 +251,27 @@ TEST(Pool, AGraphHasSegmentsOfItsOwn) {
   EXPECT_NE(first, before);
   pool.release(first, kA);
   void* second = pool.allocate(1000, kA);
-  EXPECT_EQ(second, first) << "the recording uses again what it released";
+  EXPECT_EQ(second, first) << "a capture reuses its own blocks";
   pool.release(second, kA);
   void* result = pool.allocate(3 * kMiB, kA);
   memory.graphs.clear();
   pool.end_recording();
   EXPECT_EQ(pool.allocate(1000, kA), before);
-  for (int i = 0; i < 5000; ++i) {  // more than a segment has
-    ASSERT_NE(pool.allocate(1000, kA), first) << "a replay would write there";
+  for (int i = 0; i < 5000; ++i) {  // more than fit in a segment
+    ASSERT_NE(pool.allocate(1000, kA), first) << "a replay writes there";
   }
   pool.trim();
   EXPECT_NE(pool.summary().find("graph 7"), std::string::npos) << pool.summary();
   const size_t held = memory.used;
   pool.end_of_graph(7);
-  EXPECT_EQ(memory.used, held - 2 * kMiB) << "what is free goes back at once";
+  EXPECT_EQ(memory.used, held - 2 * kMiB) << "free segments are returned at once";
   pool.release(result, kA);
-  EXPECT_EQ(memory.used, held - 22 * kMiB) << "and the rest when it is released";
+  EXPECT_EQ(memory.used, held - 22 * kMiB) << "the others when they become free";
   EXPECT_EQ(pool.summary().find("graph 7"), std::string::npos) << pool.summary();
 }
 
-// No event can be behind what a recorded stream did: memory of another one waits for the end.
-TEST(Pool, ReleasedWhileTheStreamIsRecorded) {
+// No event can follow captured work, so the block waits for the end of the capture.
+TEST(Pool, ABlockReleasedDuringACaptureIsReusedAfterIt) {
   FakeMemory memory;
   memory.pass_all = true;
   Pool pool(memory.source(), {});
@@ -271,8 +288,8 @@ TEST(Pool, ReleasedWhileTheStreamIsRecorded) {
   EXPECT_EQ(pool.allocate(2 * kMiB, kB), data);
 }
 
-// A stream that is made later may have the same handle.
-TEST(Pool, WhatAStreamHadGoesBackWhenItIsGone) {
+// A later stream may have the same handle.
+TEST(Pool, ADestroyedStreamReturnsItsSegments) {
   FakeMemory memory;
   Pool pool(memory.source(), {});
   void* held = pool.allocate(30 * kMiB, kA);
@@ -281,15 +298,15 @@ TEST(Pool, WhatAStreamHadGoesBackWhenItIsGone) {
   pool.release(cached, kA);
   pool.release(other, kB);
   pool.end_of_stream(kA);
-  EXPECT_EQ(memory.used, 100 * kMiB) << "what is free";
+  EXPECT_EQ(memory.used, 100 * kMiB) << "free segments";
   EXPECT_NE(pool.allocate(20 * kMiB, kA), nullptr);
   EXPECT_EQ(memory.used, 120 * kMiB);
   pool.release(held, kA);
-  EXPECT_EQ(memory.used, 90 * kMiB) << "and the rest when it is released";
+  EXPECT_EQ(memory.used, 90 * kMiB) << "the others when they become free";
   EXPECT_EQ(pool.allocate(70 * kMiB, kB), other);
 }
 
-TEST(Pool, CollectsTheOldestBeyondTheThreshold) {
+TEST(Pool, ReturnsTheOldestSegmentBeyondTheThreshold) {
   FakeMemory memory;
   memory.capacity = 1000 * kMiB;
   Pool pool(memory.source(), PoolSettings::parse("collect_above=0.5"));
@@ -297,11 +314,11 @@ TEST(Pool, CollectsTheOldestBeyondTheThreshold) {
   for (int i = 0; i < 4; ++i) blocks.push_back(pool.allocate(100 * kMiB, kA));
   for (const size_t i : {2, 0, 1}) pool.release(blocks[i], kA);
   EXPECT_NE(pool.allocate(150 * kMiB, kA), nullptr);
-  EXPECT_EQ(memory.used, 450 * kMiB) << "one of them went";
-  EXPECT_EQ(memory.segments.count(blocks[2]), 0u) << "the one that was free for the longest";
+  EXPECT_EQ(memory.used, 450 * kMiB) << "one segment was returned";
+  EXPECT_EQ(memory.segments.count(blocks[2]), 0u) << "the least recently used one";
 }
 
-TEST(Pool, GrowingSegmentsServeGrowingRequests) {
+TEST(Pool, ExpandableSegmentsServeGrowingRequests) {
   FakeMemory memory;
   memory.capacity = 400 * kMiB;
   Pool pool(memory.source(), PoolSettings::parse("expandable"));
@@ -318,13 +335,13 @@ TEST(Pool, GrowingSegmentsServeGrowingRequests) {
   pool.release(small, kA);
 }
 
-// Blocks that are handed out lie inside segments and never overlap, whatever happens.
+// Blocks in use lie inside segments and never overlap.
 class Soak : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Pool, Soak,
                          ::testing::Values("", "expandable", "collect_above=0.5",
                                            "expandable,max_split_size=20"));
 
-TEST_P(Soak, BlocksLieApart) {
+TEST_P(Soak, BlocksNeverOverlap) {
   FakeMemory memory;
   memory.capacity = 700 * kMiB;
   Pool pool(memory.source(), PoolSettings::parse(GetParam()));
@@ -361,7 +378,7 @@ TEST_P(Soak, BlocksLieApart) {
   for (const auto& [data, block] : live) pool.release(data, block.stream);
   pool.trim();
   EXPECT_EQ(pool.stats().used, 0u);
-  EXPECT_TRUE(memory.segments.empty()) << "a segment was not joined";
+  EXPECT_TRUE(memory.segments.empty()) << "free blocks of a segment were not merged";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The backend's kernels.h and launch.h for a device that does not exist: generated texts are
-// compiled by the host's compiler, and each thread of a block is a fiber (host_device.h).
+// The backend's kernels.h and launch.h for an emulated device: generated texts are compiled for the
+// host, and each thread of a block is a fiber (host_device.h).
 #include "tests/backends/cuda/emulated/device.h"
 
 #include <dlfcn.h>
@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/common/counters.h"
 #include "backends/cuda/programs/kernels.h"
-#include "backends/cuda/reduce/counters.h"
 #include "backends/cuda/runtime/faults.h"
 #include "mytorch/backend/error.h"
 
@@ -63,13 +63,14 @@ extern "C" void run(const void* params, Index thread, Index block, Index dim, In
 
 constexpr size_t kStack = 64 * 1024;
 
-// The threads of a block, each of which runs until it waits for others.
+// The threads of a block. Each runs until it waits at a barrier.
 struct Block {
   ucontext_t scheduler;
   std::vector<ucontext_t> threads;
   std::vector<std::vector<char>> stacks;
   std::vector<bool> done;
-  std::vector<int> met[2];  // how often each thread has met its block, and its warp
+  std::vector<int>
+      met[2];  // the barriers of the block, and of the warp, that each thread has reached
   size_t current = 0;
   Run run;
   const void* params;
@@ -80,7 +81,7 @@ struct Block {
 };
 Block* block = nullptr;
 
-// Other threads run until those of the group, which are not done, have met as often as this one.
+// A barrier: other threads run until all unfinished threads of the group have reached it.
 void meet_others(bool warp) {
   Block& b = *block;
   const size_t mine = b.current;
@@ -147,7 +148,8 @@ Function load_function(const std::string& text, int32_t /*device*/) {
     fs::remove(library);
   }
   void* run = handle != nullptr ? dlsym(handle, "run") : nullptr;
-  if (run == nullptr) throw sdk::Error(MT_ERROR_INTERNAL, "the host's compiler refused a text");
+  if (run == nullptr)
+    throw sdk::Error(MT_ERROR_INTERNAL, "the host's compiler rejected a kernel text");
   return static_cast<Function>(run);
 }
 

@@ -1,5 +1,5 @@
-// Pointwise programs and reductions, from the call to the result, on an emulated device: what the
-// host lays out is what kernels read, and results are the reference's. Needs no GPU.
+// Pointwise programs and reductions, from the call to the result, on an emulated device: kernels
+// read the parameters that the host lays out, and the results match the reference. Needs no GPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -38,7 +38,7 @@ const mt_program& program_of(const std::string& op, int variant) {
   std::abort();
 }
 
-// Runs the call on both and compares what `outs` point at.
+// Runs the call on the emulated device and on the reference, and compares the outputs `outs`.
 template <class Args>
 void check(const std::string& op, Args args, mt_dtype compute,
            const std::vector<const mt_tensor * Args::*>& outs, double bound = 1e-5) {
@@ -49,7 +49,7 @@ void check(const std::string& op, Args args, mt_dtype compute,
   Args ref = args;
   for (const auto out : outs) {
     const sdk::TensorView view = args.*out;
-    // The same strides, for both.
+    // Both outputs get the same strides.
     int64_t span = 1;
     for (int d = 0; d < view.ndim(); ++d) span += (view.size(d) - 1) * view.stride(d);
     const Shape shape(view.shape().begin(), view.shape().end());
@@ -125,52 +125,102 @@ void add(const TestTensor& a, const TestTensor& b, const TestTensor& out, int va
   check("add.Tensor", args, sdk::dtype_of<C>, {&Add::out}, sizeof(Out) == 2 ? 1e-2 : 1e-5);
 }
 
-TEST(EmulatedPointwise, Lines) {
-  add<float, float, float, float>(numbers<float>({3000}), numbers<float>({3000}, 2),
-                                  space<float>({3000}));
-  add<float, float, float, float>(numbers<float>({7}), TestTensor::host<double>(2.25),
-                                  space<float>({7}));
-  add<int8_t, int8_t, int8_t, int8_t>(numbers<int8_t>({5000}), numbers<int8_t>({5000}, 3),
-                                      space<int8_t>({5000}));
-  add<sdk::BFloat16, float, sdk::BFloat16, sdk::BFloat16>(
-      numbers<sdk::BFloat16>({40, 60}), numbers<float>({1}), space<sdk::BFloat16>({40, 60}));
-  // Not where 16 bytes begin.
-  const TestTensor memory = numbers<float>({3001});
-  add<float, float, float, float>(memory.as_strided({3000}, {1}, 1), numbers<float>({3000}, 2),
-                                  space<float>({3000}));
-}
+// A call, by name.
+struct Case {
+  const char* name;
+  void (*run)();
+};
+std::string name_of(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
 
-void walks() {
-  // A row and a column that repeat, and other orders.
-  add<float, float, float, float>(numbers<float>({12, 64}), numbers<float>({64}, 2),
-                                  space<float>({12, 64}));
-  add<float, float, float, float>(numbers<float>({12, 64}), numbers<float>({12, 1}, 2),
-                                  space<float>({12, 64}));
-  add<float, double, float, float>(numbers<float>({5, 1, 7}), numbers<double>({1, 6, 7}, 2),
-                                   space<float>({5, 6, 7}));
-  add<sdk::Half, int64_t, float, sdk::Half>(
-      numbers<sdk::Half>({3, 4, 5, 6}).as_strided({6, 5, 4, 3}, {1, 6, 30, 120}),
-      numbers<int64_t>({4, 1}, 2), space<sdk::Half>({6, 5, 4, 3}));
-  add<bool, bool, bool, bool>(numbers<bool>({9, 9}).reversed(), numbers<bool>({9}),
-                              space<bool>({9, 9}));
-}
+class EmulatedContiguousAdd : public ::testing::TestWithParam<Case> {};
 
-// By kernels for these types and layouts, and by the one for all.
-TEST(EmulatedPointwise, Walks) {
+TEST_P(EmulatedContiguousAdd, MatchesTheReference) { GetParam().run(); }
+
+const Case kContiguousAdds[] = {
+    {"Float32",
+     [] {
+       add<float, float, float, float>(numbers<float>({3000}), numbers<float>({3000}, 2),
+                                       space<float>({3000}));
+     }},
+    {"Number",
+     [] {
+       add<float, float, float, float>(numbers<float>({7}), TestTensor::host<double>(2.25),
+                                       space<float>({7}));
+     }},
+    {"Int8",
+     [] {
+       add<int8_t, int8_t, int8_t, int8_t>(numbers<int8_t>({5000}), numbers<int8_t>({5000}, 3),
+                                           space<int8_t>({5000}));
+     }},
+    {"SingleElementOfAnotherType",
+     [] {
+       add<sdk::BFloat16, float, sdk::BFloat16, sdk::BFloat16>(
+           numbers<sdk::BFloat16>({40, 60}), numbers<float>({1}), space<sdk::BFloat16>({40, 60}));
+     }},
+    {"NotAlignedTo16Bytes",
+     [] {
+       const TestTensor memory = numbers<float>({3001});
+       add<float, float, float, float>(memory.as_strided({3000}, {1}, 1), numbers<float>({3000}, 2),
+                                       space<float>({3000}));
+     }},
+};
+INSTANTIATE_TEST_SUITE_P(, EmulatedContiguousAdd, ::testing::ValuesIn(kContiguousAdds), name_of);
+
+// Each of these runs with the kernel for its types and layout, and with the one for all.
+class EmulatedStridedAdd : public ::testing::TestWithParam<Case> {};
+
+TEST_P(EmulatedStridedAdd, MatchesTheReferenceInItsOwnKernel) {
   cuda::general_limit = 0;
   const int before = cuda::texts_compiled;
-  walks();
-  EXPECT_EQ(cuda::texts_compiled - before, 5);
+  GetParam().run();
+  EXPECT_EQ(cuda::texts_compiled - before, 1);
 }
-TEST(EmulatedPointwise, AnyTypesAndLayouts) {
+TEST_P(EmulatedStridedAdd, MatchesTheReferenceInTheGeneralKernel) {
+  cuda::general_limit = 4096;
+  GetParam().run();
+  cuda::general_limit = 0;
+}
+
+const Case kStridedAdds[] = {
+    {"RepeatedRow",
+     [] {
+       add<float, float, float, float>(numbers<float>({12, 64}), numbers<float>({64}, 2),
+                                       space<float>({12, 64}));
+     }},
+    {"RepeatedColumn",
+     [] {
+       add<float, float, float, float>(numbers<float>({12, 64}), numbers<float>({12, 1}, 2),
+                                       space<float>({12, 64}));
+     }},
+    {"BothBroadcast",
+     [] {
+       add<float, double, float, float>(numbers<float>({5, 1, 7}), numbers<double>({1, 6, 7}, 2),
+                                        space<float>({5, 6, 7}));
+     }},
+    {"ReversedDimensions",
+     [] {
+       add<sdk::Half, int64_t, float, sdk::Half>(
+           numbers<sdk::Half>({3, 4, 5, 6}).as_strided({6, 5, 4, 3}, {1, 6, 30, 120}),
+           numbers<int64_t>({4, 1}, 2), space<sdk::Half>({6, 5, 4, 3}));
+     }},
+    {"Bool",
+     [] {
+       add<bool, bool, bool, bool>(numbers<bool>({9, 9}).reversed(), numbers<bool>({9}),
+                                   space<bool>({9, 9}));
+     }},
+};
+INSTANTIATE_TEST_SUITE_P(, EmulatedStridedAdd, ::testing::ValuesIn(kStridedAdds), name_of);
+
+// One kernel per compute type serves all types and layouts.
+TEST(EmulatedPointwise, SmallCallsShareAKernel) {
   cuda::general_limit = 4096;
   const int before = cuda::texts_compiled;
-  walks();
+  for (const Case& each : kStridedAdds) each.run();
   EXPECT_LE(cuda::texts_compiled - before, 2);  // float32, bool
   cuda::general_limit = 0;
 }
 
-TEST(EmulatedPointwise, Tiles) {
+TEST(EmulatedPointwise, TransposedOperandsUseTiles) {
   add<float, float, float, float>(numbers<float>({150, 130}),
                                   numbers<float>({130, 150}, 2).reversed(),
                                   space<float>({150, 130}));
@@ -180,7 +230,7 @@ TEST(EmulatedPointwise, Tiles) {
       space<sdk::BFloat16>({3, 90, 70}));
 }
 
-TEST(EmulatedPointwise, SeveralOutputsSomeUnwanted) {
+TEST(EmulatedPointwise, OutputsMayBeUnwanted) {
   using Args = mt_args_mul_grad_Tensor;
   const TestTensor grad = numbers<float>({33});
   const TestTensor self = numbers<float>({33}, 2);
@@ -199,7 +249,7 @@ TEST(EmulatedPointwise, SeveralOutputsSomeUnwanted) {
   check("mul_grad.Tensor", args, sdk::dtype_of<float>, {&Args::grad_other});
 }
 
-TEST(EmulatedPointwise, Comparisons) {
+TEST(EmulatedPointwise, ComparisonsGiveBools) {
   using Args = mt_args_lt_Tensor;
   const TestTensor a = numbers<int64_t>({50});
   const TestTensor b = numbers<int64_t>({50}, 2);
@@ -211,7 +261,7 @@ TEST(EmulatedPointwise, Comparisons) {
   check("lt.Tensor", args, sdk::dtype_of<int64_t>, {&Args::out});
 }
 
-TEST(EmulatedPointwise, DivisionsByZeroAreNoted) {
+TEST(EmulatedPointwise, DivisionByZeroRecordsAFault) {
   using Args = mt_args_remainder_Tensor;
   const TestTensor a = numbers<int32_t>({50});
   const TestTensor b = TestTensor::of<int32_t, double>({50}, std::vector<double>(50, 3));
@@ -247,25 +297,63 @@ void sum(const TestTensor& x, std::vector<int64_t> dims, Shape out_shape, bool k
   check("sum.dim_IntList", args, sdk::dtype_of<T>, {&Args::out}, sizeof(T) == 2 ? 1e-2 : 1e-5);
 }
 
-TEST(EmulatedReduce, Sums) {
-  sum<float>(numbers<float>({70, 90}), {}, {});
-  sum<float>(numbers<float>({70, 96}), {1}, {70});
-  sum<float>(numbers<float>({70, 96}), {0}, {96});
-  sum<float>(numbers<float>({70, 33}), {0}, {1, 33}, true);
-  sum<double>(numbers<double>({5, 6, 7, 8}), {0, 2}, {6, 8});
-  sum<double>(numbers<double>({5, 6, 7, 8}), {1, 3}, {5, 7});
-  sum<int64_t>(numbers<bool>({300}), {0}, {});
-  sum<sdk::BFloat16>(numbers<sdk::BFloat16>({17, 24}), {1}, {17});
-  sum<float>(numbers<float>({3, 0}), {1}, {3});
-  sum<float>(numbers<float>({4, 5, 6}).reversed(), {1}, {6, 4});
-  sum<float>(numbers<float>({7}).as_strided({5, 7}, {0, 1}), {0}, {7});
-}
+class EmulatedSum : public ::testing::TestWithParam<Case> {};
 
-TEST(EmulatedReduce, SplitSums) {
-  sum<float>(numbers<float>({200000}), {}, {});
-  sum<float>(numbers<float>({9000, 16}), {0}, {16});
-  sum<float>(numbers<float>({3, 30001}), {1}, {3});
-}
+TEST_P(EmulatedSum, MatchesTheReference) { GetParam().run(); }
+
+const Case kSums[] = {
+    {"All",
+     [] {
+       sum<float>(numbers<float>({70, 90}), {}, {});
+     }},
+    {"Rows",
+     [] {
+       sum<float>(numbers<float>({70, 96}), {1}, {70});
+     }},
+    {"Columns",
+     [] {
+       sum<float>(numbers<float>({70, 96}), {0}, {96});
+     }},
+    {"OddColumnsKeepdim",
+     [] {
+       sum<float>(numbers<float>({70, 33}), {0}, {1, 33}, true);
+     }},
+    {"OuterDimensions",
+     [] {
+       sum<double>(numbers<double>({5, 6, 7, 8}), {0, 2}, {6, 8});
+     }},
+    {"InnerDimensions",
+     [] {
+       sum<double>(numbers<double>({5, 6, 7, 8}), {1, 3}, {5, 7});
+     }},
+    {"BoolsAreCounted", [] { sum<int64_t>(numbers<bool>({300}), {0}, {}); }},
+    {"Bfloat16",
+     [] {
+       sum<sdk::BFloat16>(numbers<sdk::BFloat16>({17, 24}), {1}, {17});
+     }},
+    {"NoElements",
+     [] {
+       sum<float>(numbers<float>({3, 0}), {1}, {3});
+     }},
+    {"ReversedDimensions",
+     [] {
+       sum<float>(numbers<float>({4, 5, 6}).reversed(), {1}, {6, 4});
+     }},
+    {"RepeatedRows",
+     [] {
+       sum<float>(numbers<float>({7}).as_strided({5, 7}, {0, 1}), {0}, {7});
+     }},
+    {"SplitAll", [] { sum<float>(numbers<float>({200000}), {}, {}); }},
+    {"SplitColumns",
+     [] {
+       sum<float>(numbers<float>({9000, 16}), {0}, {16});
+     }},
+    {"SplitRows",
+     [] {
+       sum<float>(numbers<float>({3, 30001}), {1}, {3});
+     }},
+};
+INSTANTIATE_TEST_SUITE_P(, EmulatedSum, ::testing::ValuesIn(kSums), name_of);
 
 template <class T>
 void largest(const TestTensor& x, int64_t dim, Shape out_shape, const char* op = "max.dim") {
@@ -281,15 +369,35 @@ void largest(const TestTensor& x, int64_t dim, Shape out_shape, const char* op =
   check(op, args, sdk::dtype_of<T>, {&Args::values, &Args::indices}, 0);
 }
 
-TEST(EmulatedReduce, Largest) {
-  largest<float>(numbers<float>({20, 64}), 1, {20});
-  largest<float>(numbers<float>({20, 64}), 0, {64});
-  largest<int8_t>(numbers<int8_t>({64, 40}), -1, {64}, "min.dim");
-  largest<float>(numbers<float>({2, 40000}), 1, {2});
-  largest<double>(numbers<double>({20000, 4}), 0, {4});
-}
+class EmulatedMaxAndMin : public ::testing::TestWithParam<Case> {};
 
-TEST(EmulatedReduce, Moments) {
+TEST_P(EmulatedMaxAndMin, MatchTheReference) { GetParam().run(); }
+
+const Case kMaxAndMin[] = {
+    {"Rows",
+     [] {
+       largest<float>(numbers<float>({20, 64}), 1, {20});
+     }},
+    {"Columns",
+     [] {
+       largest<float>(numbers<float>({20, 64}), 0, {64});
+     }},
+    {"MinOfInt8",
+     [] {
+       largest<int8_t>(numbers<int8_t>({64, 40}), -1, {64}, "min.dim");
+     }},
+    {"SplitRows",
+     [] {
+       largest<float>(numbers<float>({2, 40000}), 1, {2});
+     }},
+    {"SplitColumns",
+     [] {
+       largest<double>(numbers<double>({20000, 4}), 0, {4});
+     }},
+};
+INSTANTIATE_TEST_SUITE_P(, EmulatedMaxAndMin, ::testing::ValuesIn(kMaxAndMin), name_of);
+
+TEST(EmulatedReduce, VarianceAndMeanOfRowsAndColumns) {
   using Args = mt_args_var_mean_correction;
   for (const bool rows : {true, false}) {
     const TestTensor x = numbers<float>({48, 48});
@@ -308,7 +416,7 @@ TEST(EmulatedReduce, Moments) {
   }
 }
 
-TEST(EmulatedReduce, LogicAndLogSumExp) {
+TEST(EmulatedReduce, AllAndLogSumExp) {
   using All = mt_args_all_dims;
   const TestTensor x = numbers<float>({37, 5});
   const TestTensor out = TestTensor::empty(sdk::dtype_of<bool>, {5});

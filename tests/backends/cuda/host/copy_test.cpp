@@ -1,4 +1,4 @@
-// Copies through the framework: every layout and pair of dtypes, against the same on the CPU.
+// Copies through the framework, of every layout and pair of dtypes, compared with the CPU.
 #include <string>
 #include <vector>
 
@@ -38,13 +38,13 @@ std::string bytes_of(const Tensor& tensor) {
           static_cast<size_t>(host.numel() * host.element_size())};
 }
 
-// Small numbers of either sign, which every type but bool and uint8 holds.
+// Small integers of either sign, which every type but bool and uint8 represents.
 Tensor numbers(int64_t n, ScalarType dtype) {
   Tensor all = arange(0, n, 1, kInt64, kCPU);
   return sub(remainder(mul(all, 37), 101), 40).to(dtype);
 }
 
-// Several ways to see n elements or some of them.
+// Views of n elements, or of some of them.
 std::vector<Tensor> layouts(const Tensor& flat) {
   std::vector<Tensor> all = {flat};
   const Tensor matrix = flat.view({70, -1});
@@ -64,49 +64,49 @@ std::vector<Tensor> layouts(const Tensor& flat) {
   return all;
 }
 
-TEST_F(Copy, LayoutsOfEveryType) {
+class CopyOf : public Copy, public ::testing::WithParamInterface<ScalarType> {};
+
+TEST_P(CopyOf, EveryLayoutMatchesTheCpu) {
+  const ScalarType dtype = GetParam();
   const int64_t n = 5 * 14 * 8 * 96;
-  for (const ScalarType dtype : kTypes) {
-    const Tensor here = numbers(n, dtype);
-    const Tensor there = here.to("cuda");
-    ASSERT_TRUE(bytes_of(there) == bytes_of(here)) << dtype_name(dtype);
-    const auto expected = layouts(here), found = layouts(there);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      EXPECT_TRUE(bytes_of(found[i].contiguous()) == bytes_of(expected[i]))
-          << dtype_name(dtype) << ", layout " << i;
-      // And into it.
-      if (i + 2 >= expected.size()) continue;  // expanded: not to be written
-      Tensor to_here = numbers(n, dtype), to_there = numbers(n, dtype).to("cuda");
-      Tensor part_here = layouts(to_here)[i], part_there = layouts(to_there)[i];
-      part_here.fill_(1);
-      part_there.fill_(1);
-      EXPECT_TRUE(bytes_of(to_there) == bytes_of(to_here)) << "fill, layout " << i;
-      const Tensor source = numbers(part_here.numel(), dtype).view(part_here.sizes());
-      part_here.copy_(source);
-      part_there.copy_(source);  // from the host
-      EXPECT_TRUE(bytes_of(to_there) == bytes_of(to_here)) << "copy_, layout " << i;
-    }
+  const Tensor here = numbers(n, dtype);
+  const Tensor there = here.to("cuda");
+  ASSERT_TRUE(bytes_of(there) == bytes_of(here));
+  const auto expected = layouts(here), found = layouts(there);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(bytes_of(found[i].contiguous()) == bytes_of(expected[i])) << "layout " << i;
+    // The same layout as a destination.
+    if (i + 2 >= expected.size()) continue;  // expanded: not to be written
+    Tensor to_here = numbers(n, dtype), to_there = numbers(n, dtype).to("cuda");
+    Tensor part_here = layouts(to_here)[i], part_there = layouts(to_there)[i];
+    part_here.fill_(1);
+    part_there.fill_(1);
+    EXPECT_TRUE(bytes_of(to_there) == bytes_of(to_here)) << "fill, layout " << i;
+    const Tensor source = numbers(part_here.numel(), dtype).view(part_here.sizes());
+    part_here.copy_(source);
+    part_there.copy_(source);  // from the host
+    EXPECT_TRUE(bytes_of(to_there) == bytes_of(to_here)) << "copy_, layout " << i;
   }
 }
 
-TEST_F(Copy, EveryPairOfTypes) {
+TEST_P(CopyOf, ConversionToEveryTypeMatchesTheCpu) {
   const int64_t n = 70 * 129;
-  for (const ScalarType from : kTypes) {
-    const Tensor here = numbers(n, from), there = here.to("cuda");
-    for (const ScalarType to : kTypes) {
-      const std::string pair = std::string(dtype_name(from)) + " to " + dtype_name(to);
-      EXPECT_TRUE(bytes_of(there.to(to)) == bytes_of(here.to(to))) << pair;
-      // Off the alignment of 16 bytes, and strided.
-      EXPECT_TRUE(bytes_of(slice(there, 0, 1).to(to)) == bytes_of(slice(here, 0, 1).to(to)))
-          << pair << ", one further";
-      EXPECT_TRUE(bytes_of(transpose(there.view({70, 129}), 0, 1).to(to)) ==
-                  bytes_of(transpose(here.view({70, 129}), 0, 1).to(to)))
-          << pair << ", transposed";
-    }
+  const Tensor here = numbers(n, GetParam()), there = here.to("cuda");
+  for (const ScalarType to : kTypes) {
+    const char* name = dtype_name(to);
+    EXPECT_TRUE(bytes_of(there.to(to)) == bytes_of(here.to(to))) << name;
+    EXPECT_TRUE(bytes_of(slice(there, 0, 1).to(to)) == bytes_of(slice(here, 0, 1).to(to)))
+        << name << ", not aligned to 16 bytes";
+    EXPECT_TRUE(bytes_of(transpose(there.view({70, 129}), 0, 1).to(to)) ==
+                bytes_of(transpose(here.view({70, 129}), 0, 1).to(to)))
+        << name << ", transposed";
   }
 }
 
-TEST_F(Copy, Cat) {
+INSTANTIATE_TEST_SUITE_P(, CopyOf, ::testing::ValuesIn(kTypes),
+                         [](const auto& info) { return std::string(dtype_name(info.param)); });
+
+TEST_F(Copy, CatMatchesTheCpu) {
   for (const ScalarType dtype : {kInt8, kBFloat16, kFloat32}) {
     std::vector<Tensor> here, there;
     for (int64_t i = 0; i < 70; ++i) {
@@ -120,18 +120,18 @@ TEST_F(Copy, Cat) {
   }
 }
 
-TEST_F(Copy, MemoryThatIsNotThere) {
+TEST_F(Copy, AllocationBeyondTheMemoryThrows) {
   const Tensor held = empty({1 << 20}, kFloat32, "cuda");
   try {
     empty({int64_t{1} << 48}, kFloat32, "cuda");
-    FAIL() << "there is not that much";
+    FAIL() << "more than the device has";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory);
     EXPECT_NE(std::string(error.what()).find("MiB in use in"), std::string::npos) << error.what();
   }
 }
 
-TEST_F(Copy, ValuesComeBack) {
+TEST_F(Copy, ItemsReachTheHost) {
   const Tensor x = arange(0, 100, 1, kFloat32, "cuda");
   EXPECT_EQ(select(x, 0, 42).item().to_double(), 42);
   EXPECT_EQ(bytes_of(x), bytes_of(arange(0, 100, 1, kFloat32, kCPU)));

@@ -1,4 +1,4 @@
-// Recorded graphs against the same calls one by one: bit for bit, however often they are replayed.
+// Replayed graphs give the same bits as eager calls, however often they are replayed.
 #include "mytorch/graph.h"
 
 #include <cmath>
@@ -27,7 +27,7 @@ std::string bytes_of(const Tensor& tensor) {
 
 using testing::expect_error;
 
-TEST_F(Graphs, ReplaysWhatWasRecorded) {
+TEST_F(Graphs, ReplayComputesWithTheCurrentInputs) {
   const Tensor x = F::full({1000}, 2, kFloat32, "cuda");
   Tensor y;
   Graph graph;
@@ -41,7 +41,7 @@ TEST_F(Graphs, ReplaysWhatWasRecorded) {
   }
 }
 
-TEST_F(Graphs, NothingRunsWhileItIsRecorded) {
+TEST_F(Graphs, CapturedWorkDoesNotRunUntilReplay) {
   const Tensor x = F::zeros({8}, kFloat32, "cuda");
   Graph graph;
   graph.record([&] { x.add_(1); });
@@ -51,8 +51,8 @@ TEST_F(Graphs, NothingRunsWhileItIsRecorded) {
   EXPECT_EQ(F::sum(x).item<double>(), 16);
 }
 
-// What the recorded calls freed is not handed out to anybody else.
-TEST_F(Graphs, KeepsItsMemory) {
+// Memory released during the capture is not reused by other work.
+TEST_F(Graphs, KeepTheirMemory) {
   const int64_t n = 3 << 20;
   const Tensor x = F::full({n}, 1, kFloat32, "cuda");
   Tensor y;
@@ -73,8 +73,8 @@ TEST_F(Graphs, KeepsItsMemory) {
   EXPECT_EQ(F::amax(kept).item<double>(), 11) << "a tensor that outlives the graph";
 }
 
-// Sums use scratch memory and counters, products workspaces, selections nothing of their own.
-TEST_F(Graphs, OperatorsOfEveryFamily) {
+// Sums use scratch memory and counters, products a workspace.
+TEST_F(Graphs, CaptureOperatorsOfEveryFamily) {
   manual_seed(3);
   const Tensor a = F::randn({256, 300}, kFloat32, "cuda");
   const Tensor b = F::randn({300, 200}, kFloat32, "cuda");
@@ -111,7 +111,7 @@ TEST_F(Graphs, OperatorsOfEveryFamily) {
   }
 }
 
-TEST_F(Graphs, DrawsNewNumbersInEachReplay) {
+TEST_F(Graphs, DrawNewRandomNumbersInEachReplay) {
   const Tensor x = F::ones({10000}, kFloat32, "cuda");
   std::vector<std::string> expected;
   manual_seed(11);
@@ -139,7 +139,7 @@ TEST_F(Graphs, DrawsNewNumbersInEachReplay) {
   expect_error(ErrorCode::kValue, {"seed"}, [&] { graph.replay(); });
 }
 
-TEST_F(Graphs, TheHostCannotWaitInARecording) {
+TEST_F(Graphs, RefuseToWaitForTheHostDuringACapture) {
   const Tensor x = F::ones({4}, kFloat32, "cuda");
   Graph graph;
   const auto refused = [&](const char* part, const std::function<void()>& call) {
@@ -157,8 +157,8 @@ TEST_F(Graphs, TheHostCannotWaitInARecording) {
   expect_error(ErrorCode::kUnsupported, {"records no graphs"}, [] { Graph("cpu").record([] {}); });
 }
 
-// An index that is out of range in a replay is told by whoever waits for it.
-TEST_F(Graphs, ReportsFaultsOfReplays) {
+// The next wait after a replay reports an index out of range.
+TEST_F(Graphs, ReportFaultsOfReplays) {
   const Tensor x = F::ones({4}, kFloat32, "cuda");
   const Tensor index = F::zeros({2}, kInt64, "cuda");
   Tensor y;
@@ -173,8 +173,8 @@ TEST_F(Graphs, ReportsFaultsOfReplays) {
   });
 }
 
-// The number of the first call is not where a replay has written something else before.
-TEST_F(Graphs, DrawsAfterOtherWork) {
+// The first random call of a capture does not depend on memory that a replay overwrites.
+TEST_F(Graphs, DrawTheSameNumbersAfterOtherWork) {
   const Tensor x = F::ones({100}, kFloat32, "cuda");
   const auto work = [&] {
     for (int i = 0; i < 20; ++i) F::add(F::mul(x, 3), 1);
@@ -190,8 +190,8 @@ TEST_F(Graphs, DrawsAfterOtherWork) {
   EXPECT_TRUE(bytes_of(found) == expected);
 }
 
-// What a training step consists of, each by itself.
-TEST_F(Graphs, PiecesOfATrainingStep) {
+// The parts of a training step, one by one.
+TEST_F(Graphs, ReplayThePartsOfATrainingStep) {
   manual_seed(5);
   const Tensor x = F::randn({32, 20}, kFloat32, "cuda");
   const Tensor w = F::randn({64, 20}, kFloat32, "cuda").requires_grad_();
@@ -260,7 +260,7 @@ struct Batches {
   Tensor x, y;
 };
 
-// The losses of `steps` steps, by replays after `warm` eager steps where those are not all.
+// Returns the losses of `steps` steps: `warm` eager steps, then replays.
 template <class Optimizer, class Options>
 std::vector<std::string> train(const Options& options, int64_t steps, int64_t warm) {
   manual_seed(5);
@@ -319,21 +319,21 @@ void expect_same(const Options& options) {
   }
 }
 
-TEST_F(Graphs, AdamWWithAScheduleAndDropout) {
+TEST_F(Graphs, TrainLikeEagerWithAdamW) {
   expect_same<nn::optim::AdamW>(nn::optim::AdamWOptions{.lr = 0.01});
 }
-TEST_F(Graphs, AdamWithTheLargestMoment) {
+TEST_F(Graphs, TrainLikeEagerWithAmsgrad) {
   expect_same<nn::optim::Adam>(
       nn::optim::AdamOptions{.lr = 0.01, .weight_decay = 0.01, .amsgrad = true});
 }
-TEST_F(Graphs, SGDWithMomentum) {
+TEST_F(Graphs, TrainLikeEagerWithSgd) {
   expect_same<nn::optim::SGD>(
       nn::optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4});
 }
-TEST_F(Graphs, RMSpropWithMomentum) {
+TEST_F(Graphs, TrainLikeEagerWithRmsprop) {
   expect_same<nn::optim::RMSprop>(nn::optim::RMSpropOptions{.lr = 0.001, .momentum = 0.5});
 }
-TEST_F(Graphs, Adagrad) {
+TEST_F(Graphs, TrainLikeEagerWithAdagrad) {
   expect_same<nn::optim::Adagrad>(nn::optim::AdagradOptions{.lr = 0.05, .lr_decay = 0.01});
 }
 

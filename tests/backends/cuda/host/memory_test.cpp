@@ -1,4 +1,4 @@
-// Memory over many steps: what a step needed, the next ones use again.
+// Memory over many steps: later steps reuse the memory of earlier ones.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -38,7 +38,7 @@ TEST_F(Memory, DoesNotGrowWithStepsOfChangingSizes) {
   EXPECT_GE(free_bytes(), after_100);
 }
 
-// The same of a network's training: forward, backward, optimizer.
+// The same for training a network: forward, backward, optimizer.
 TEST_F(Memory, DoesNotGrowWithTrainingStepsOfChangingSizes) {
   manual_seed(1);
   empty_cache();
@@ -68,8 +68,8 @@ TEST_F(Memory, DoesNotGrowWithTrainingStepsOfChangingSizes) {
   EXPECT_GT(end.allocated_peak, end.allocated);
 }
 
-TEST_F(Memory, Statistics) {
-  if (std::getenv("MYTORCH_CUDA_ALLOC") != nullptr) GTEST_SKIP() << "of the default allocator";
+TEST_F(Memory, StatisticsCountAllocations) {
+  if (std::getenv("MYTORCH_CUDA_ALLOC") != nullptr) GTEST_SKIP() << "tests the default allocator";
   empty_cache();
   reset_peak_memory();
   const MemoryStats before = memory_stats();
@@ -90,9 +90,9 @@ TEST_F(Memory, Statistics) {
   EXPECT_THROW(memory_stats(kCPU), Error);
 }
 
-// Where memory runs out, what is cached is given back first, and then it is said what holds it.
-TEST_F(Memory, CachesAreGivenBackBeforeItRunsOut) {
-  if (std::getenv("MYTORCH_CUDA_ALLOC") != nullptr) GTEST_SKIP() << "of the default allocator";
+// The allocator returns cached memory before it throws, and the error reports the memory in use.
+TEST_F(Memory, CachedMemoryIsReturnedBeforeAllocationFails) {
+  if (std::getenv("MYTORCH_CUDA_ALLOC") != nullptr) GTEST_SKIP() << "tests the default allocator";
   size_t free = 0, total = 0;
   ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
   const auto part = static_cast<int64_t>(free / 10 * 4);
@@ -104,7 +104,7 @@ TEST_F(Memory, CachesAreGivenBackBeforeItRunsOut) {
   const Tensor held = empty({part}, kUInt8, "cuda");
   try {
     empty({2 * part}, kUInt8, "cuda");
-    FAIL() << "there is not that much";
+    FAIL() << "more than the device has";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory);
     EXPECT_NE(std::string(error.what()).find("MiB in use in"), std::string::npos) << error.what();
@@ -112,9 +112,9 @@ TEST_F(Memory, CachesAreGivenBackBeforeItRunsOut) {
   empty_cache();
 }
 
-// A tensor is freed while the device still reads it; what takes its place comes after, on the
-// stream.
-TEST_F(Memory, IsNotWrittenBeforeItWasRead) {
+// A tensor is freed while the device still reads it. Work that reuses its memory is queued later on
+// the same stream.
+TEST_F(Memory, IsReusedOnlyAfterQueuedReads) {
   const int64_t n = 16 << 20;
   Tensor total = empty({}, kFloat64, "cuda").fill_(0);
   for (int i = 1; i <= 50; ++i) {

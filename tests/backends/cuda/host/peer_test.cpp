@@ -1,4 +1,4 @@
-// Several GPUs: tensors on each, and copies between them. Skipped where there are fewer than two.
+// Several GPUs: computation on each, and copies between them. Skipped with fewer than two.
 #include <cstdint>
 #include <thread>
 #include <vector>
@@ -30,7 +30,7 @@ class Peers : public Gpu {
 
 double total(const Tensor& x) { return sum(x.to(kFloat64)).item().to_double(); }
 
-TEST_F(Peers, EachComputes) {
+TEST_F(Peers, EachDeviceComputes) {
   for (const char* device : {"cuda:0", "cuda:1", "cuda:0"}) {
     const Tensor x = ones({300, 300}, kFloat32, device);
     EXPECT_EQ(x.device().str(), device);
@@ -38,7 +38,7 @@ TEST_F(Peers, EachComputes) {
   }
 }
 
-// What is queued on one device is seen by the other, without a word of the caller's.
+// Copies wait for the work queued on the source, without explicit synchronization.
 TEST_F(Peers, CopiesAreOrdered) {
   const int64_t n = 32 << 20;
   Tensor x = ones({n}, kFloat32, "cuda:0");
@@ -53,7 +53,7 @@ TEST_F(Peers, CopiesAreOrdered) {
   EXPECT_EQ(total(x), expected);
 }
 
-TEST_F(Peers, StridedCopies) {
+TEST_F(Peers, StridedCopiesKeepTheirElements) {
   const Tensor x = arange(0, 6 * 7, 1, kInt64, "cuda:0").view({6, 7});
   const Tensor y = transpose(x, 0, 1).to("cuda:1").to(kFloat32).to(kCPU);
   for (int64_t i = 0; i < 7; ++i) {
@@ -61,7 +61,7 @@ TEST_F(Peers, StridedCopies) {
   }
 }
 
-TEST_F(Peers, AThreadForEach) {
+TEST_F(Peers, ThreadsUseADeviceEach) {
   std::vector<double> totals(2);
   std::vector<std::thread> threads;
   for (int index = 0; index < 2; ++index) {

@@ -1,4 +1,4 @@
-// Pinned memory of the host, and copies that are not waited for.
+// Pinned host memory and asynchronous copies.
 #include <cstdint>
 #include <vector>
 
@@ -11,7 +11,7 @@ namespace {
 
 class Pinned : public Gpu {};
 
-TEST_F(Pinned, HasTheValues) {
+TEST_F(Pinned, KeepsTheValues) {
   const Tensor x = arange(0, 1000, 1, kInt32, kCPU);
   const Tensor pinned = pin_memory(x);
   EXPECT_TRUE(pinned.device().is_cpu());
@@ -22,8 +22,8 @@ TEST_F(Pinned, HasTheValues) {
   EXPECT_EQ(empty_pinned({0, 3}).numel(), 0);
 }
 
-// Tensors end and others take their memory, while the device has not come to their copies.
-TEST_F(Pinned, MemoryIsNotUsedAgainBeforeItsCopyIsDone) {
+// Tensors are freed and their memory is wanted again while their copies are still queued.
+TEST_F(Pinned, IsReusedOnlyAfterItsCopies) {
   const int64_t n = 1 << 20;
   const Tensor busy = ones({8 << 20}, kFloat32, "cuda");
   std::vector<Tensor> there;
@@ -41,7 +41,7 @@ TEST_F(Pinned, MemoryIsNotUsedAgainBeforeItsCopyIsDone) {
   }
 }
 
-TEST_F(Pinned, IsUsedAgain) {
+TEST_F(Pinned, IsReused) {
   const void* first = nullptr;
   {
     const Tensor x = empty_pinned({5000});
@@ -52,8 +52,8 @@ TEST_F(Pinned, IsUsedAgain) {
   EXPECT_EQ(empty_pinned({4500}).raw_data(), first);
 }
 
-// Each replay reads what is there then.
-TEST_F(Pinned, AGraphCopiesFromIt) {
+// Each replay reads the current values.
+TEST_F(Pinned, IsReadByEachReplayOfAGraph) {
   const Tensor here = empty_pinned({4096});
   const Tensor back = empty_pinned({});
   Graph graph;

@@ -1,4 +1,4 @@
-// The device's own times, beside the host's.
+// Timed events, compared with the host's clock.
 #include "mytorch/timed_event.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 class TimedEvents : public Gpu {};
 
-TEST_F(TimedEvents, TimeWhatLiesBetween) {
+TEST_F(TimedEvents, MeasureTheWorkBetweenThem) {
   const Device device("cuda");
   ASSERT_TRUE(TimedEvent::known_by(device));
   const Tensor x = empty({64 << 20}, kFloat32, device);
@@ -36,8 +36,8 @@ TEST_F(TimedEvents, TimeWhatLiesBetween) {
   EXPECT_GT(end.seconds_since(middle), 3 * middle.seconds_since(begin));
 }
 
-// One that was given back comes again, with its new time; those of streams are others.
-TEST_F(TimedEvents, AreUsedAgain) {
+// A reused event has its new time.
+TEST_F(TimedEvents, AreReused) {
   const Tensor x = empty({16 << 20}, kFloat32, "cuda");
   x.fill_(1);
   double least = 1e9, most = 0;
@@ -52,7 +52,7 @@ TEST_F(TimedEvents, AreUsedAgain) {
   EXPECT_LT(most, 1);
 }
 
-TEST_F(TimedEvents, AreRefusedWhileRecording) {
+TEST_F(TimedEvents, AreRefusedDuringACapture) {
   const Tensor x = zeros({8}, kFloat32, "cuda");
   Graph graph;
   graph.record([&] {

@@ -1,4 +1,4 @@
-// The cache of compiled kernels on disk. Needs no GPU.
+// The disk cache of compiled kernels. Needs no GPU.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -47,11 +47,11 @@ class Cache : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST_F(Cache, KeepsWhatWasCompiled) {
+TEST_F(Cache, ReturnsStoredEntriesWithoutCompiling) {
   const std::string code = compile_cached(kText, 90);
   ASSERT_EQ(entries().size(), 1u);
   const fs::path entry = entries()[0];
-  // It is what is read: another whole entry in its place is believed.
+  // The stored entry is what is read: another valid entry in its place is returned.
   compile_cached(kText + "// another\n", 90);
   ASSERT_EQ(entries().size(), 2u);
   const fs::path other = entries()[0] == entry ? entries()[1] : entries()[0];
@@ -60,14 +60,14 @@ TEST_F(Cache, KeepsWhatWasCompiled) {
   EXPECT_EQ(compile(kText, 90), code);
 }
 
-TEST_F(Cache, TellsTextsAndDevicesApart) {
+TEST_F(Cache, HasAnEntryForEachTextAndDevice) {
   compile_cached(kText, 90);
   compile_cached(kText, 80);
   compile_cached(kText + "\n", 90);
   EXPECT_EQ(entries().size(), 3u);
 }
 
-TEST_F(Cache, RebuildsDamagedEntries) {
+TEST_F(Cache, CompilesDamagedEntriesAgain) {
   const std::string code = compile_cached(kText, 90);
   const fs::path entry = entries()[0];
   const std::string whole = read(entry);
@@ -80,7 +80,7 @@ TEST_F(Cache, RebuildsDamagedEntries) {
   }
 }
 
-TEST_F(Cache, TakesWritersSideBySide) {
+TEST_F(Cache, AllowsConcurrentWriters) {
   const std::string code = compile(kText, 90);
   std::vector<std::thread> threads;
   std::vector<std::string> codes(4);
@@ -89,15 +89,15 @@ TEST_F(Cache, TakesWritersSideBySide) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const std::string& mine : codes) EXPECT_EQ(mine, code);
-  EXPECT_EQ(entries().size(), 1u);  // nothing is left over
+  EXPECT_EQ(entries().size(), 1u);  // no temporary files remain
 }
 
-TEST_F(Cache, DoesWithoutAFolder) {
+TEST_F(Cache, CompilesWithoutAWritableFolder) {
   ::setenv("MYTORCH_CACHE", "/proc/no/such/folder", 1);
   EXPECT_FALSE(compile_cached(kText, 90).empty());
 }
 
-TEST_F(Cache, SaysWhatNvrtcSays) {
+TEST_F(Cache, ReportsTheLogOfNvrtc) {
   try {
     compile_cached("no such thing", 90);
     FAIL();

@@ -1,5 +1,5 @@
-// What CUDA has and the host has not, for texts that the host's compiler takes: the threads of a
-// block are fibers that take turns.
+// CUDA's built-ins for kernel texts that are compiled for the host. The threads of a block are
+// fibers.
 #pragma once
 
 #include <cmath>
@@ -11,11 +11,11 @@
 struct Index {
   unsigned x, y, z;
 };
-// Of the thread at hand.
+// The indices of the running fiber.
 extern thread_local Index threadIdx, blockIdx, blockDim, gridDim;
-// Goes on when all threads of the warp, or of the block, have come here.
+// A barrier for the warp or the block.
 void meet(bool warp);
-// A place for each thread of the block.
+// A word of each thread of the block, for shuffles.
 uint32_t& exchange(unsigned thread);
 
 #define MYTORCH_PRELUDE_HOST

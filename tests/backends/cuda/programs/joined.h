@@ -1,4 +1,4 @@
-// Many generated kernels as one text for NVRTC: starting it takes longer than most kernels do.
+// Many generated kernels in one text: starting NVRTC takes longer than compiling most kernels.
 #pragma once
 
 #include <gtest/gtest.h>

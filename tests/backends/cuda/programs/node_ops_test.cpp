@@ -1,5 +1,5 @@
-// The functions of the prelude, compiled for the host, against the reference's: every node
-// operation in every computation type, on special and on random values. Needs no GPU.
+// Compares the prelude's functions, compiled for the host, with the reference: every node operation
+// in every compute type, on special and on random values. Needs no GPU.
 #include "backends/reference/node_ops.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ uint32_t& exchange(unsigned) {
 
 namespace device {
 #include "backends/cuda/programs/prelude.cuh"
-// Conversions of the 16-bit floats are the hardware's.
+// On the device, the hardware converts the 16-bit floats.
 float to_float(f16 x) { return float(mytorch::sdk::Half::from_bits(x.bits)); }
 float to_float(bf16 x) { return float(mytorch::sdk::BFloat16::from_bits(x.bits)); }
 void round_to(f16& to, float x) { to.bits = mytorch::sdk::Half(x).bits; }
@@ -41,7 +41,7 @@ using reference::Operands;
 using reference::real;
 using reference::whole;
 
-// C, the prelude's type; V, what it is computed in; T, the SDK's type.
+// C: the prelude's type; V: the type of its values; T: the SDK's type.
 template <class C_, class T_>
 struct Types {
   using C = C_;
@@ -199,12 +199,11 @@ void check_all() {
         if constexpr (kReal) {
           const V expected = static_cast<V>(want.f);
           const bool same = std::isnan(expected) ? std::isnan(got) : got == expected;
-          // Of what is not exact the host's library has its own last bits.
+          // Functions that are not exact may differ from the host's library in the last bits.
           const double bound = 1e-6 * (sizeof(V) == 8 ? 1e-7 : 1) * std::abs(want.f) +
                                static_cast<double>(std::numeric_limits<V>::min());
           if (!same && !(std::abs(static_cast<double>(got) - want.f) <= bound)) note(got, expected);
         } else {
-          // Through double what does not fit is anything.
           if (got != static_cast<V>(reference::wrap(want.i, compute))) {
             note(got, reference::wrap(want.i, compute));
           }
@@ -256,7 +255,7 @@ void check_from() {
   check_convert<double, double, From, FromSdk>(values);
 }
 
-TEST(Conversions, AreTheSdks) {
+TEST(Conversions, MatchTheSdk) {
   check_from<device::b8, bool>();
   check_from<device::u8, uint8_t>();
   check_from<device::i8, int8_t>();
@@ -268,7 +267,7 @@ TEST(Conversions, AreTheSdks) {
   check_from<double, double>();
 }
 
-// ---- folds: pushed in two parts that are merged, against the reference's in one
+// ---- folds: two parts, merged
 
 template <class S, class V>
 S folded(const std::vector<V>& values, size_t cut) {
@@ -283,7 +282,7 @@ S folded(const std::vector<V>& values, size_t cut) {
   return second;
 }
 
-TEST(Folds, TakeTheFirstOfTheBest) {
+TEST(Folds, ArgmaxAndArgminTakeTheFirstOfEqualElements) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float inf = std::numeric_limits<float>::infinity();
   struct Case {
@@ -304,7 +303,7 @@ TEST(Folds, TakeTheFirstOfTheBest) {
   }
 }
 
-TEST(Folds, NanWins) {
+TEST(Folds, MaxAndMinPropagateNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(
       std::isnan(folded<device::BestFold<float, true>>(std::vector<float>{1, nan, 2}, 2).c0));
@@ -315,7 +314,7 @@ TEST(Folds, NanWins) {
             -3);
 }
 
-TEST(Folds, Moments) {
+TEST(Folds, WelfordMatchesTwoPasses) {
   std::vector<double> values;
   for (int i = 0; i < 100; ++i) values.push_back(std::sin(i) + 10);
   const auto s = folded<device::WelfordFold<double>>(values, 3);
@@ -328,7 +327,7 @@ TEST(Folds, Moments) {
   EXPECT_NEAR(s.c2, m2, 1e-10);
 }
 
-TEST(Folds, LogSumExp) {
+TEST(Folds, LogSumExpCountsInfinities) {
   const double inf = std::numeric_limits<double>::infinity();
   const auto s =
       folded<device::LogSumExpFold<double>>(std::vector<double>{1, 700, 3, 700, -inf}, 2);

@@ -1,4 +1,4 @@
-// Kernels for pointwise programs: that NVRTC takes the text of every one. Needs no GPU.
+// NVRTC compiles the kernel text of every pointwise program. Needs no GPU.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -24,23 +24,35 @@ Key key_of(const Program& program, Code compute, uint8_t form, Kind input, int r
   key.set(kRun, static_cast<uint8_t>(run));
   if (form != kLine) key.set(kDims, 2);
   int byte = kOperands;
-  for (const auto& slot : program.inputs) {
-    key.set(byte++, operand_key(input, stored(slot.type, compute)));
+  for (const auto& argument : program.inputs) {
+    key.set(byte++, operand_key(input, stored(argument.type, compute)));
   }
-  for (const auto& slot : program.outputs) {
-    key.set(byte++, operand_key(Kind::kElements, stored(slot.type, compute)));
+  for (const auto& argument : program.outputs) {
+    key.set(byte++, operand_key(Kind::kElements, stored(argument.type, compute)));
   }
   return key;
 }
 
-void compile_all(Code compute, uint8_t form, Kind input, int run) {
+// The specialization of a kernel.
+struct Form {
+  const char* name;
+  Code compute;
+  uint8_t form;
+  Kind input;
+  int run;
+};
+
+class PointwiseTexts : public ::testing::TestWithParam<Form> {};
+
+TEST_P(PointwiseTexts, OfEveryProgramCompile) {
+  const auto [name, compute, form, input, run] = GetParam();
   Joined joined{std::string(kPrelude)};
   for (const ProgramOp& op : all_programs()) {
     for (int32_t v = 0; v < op.num_variants; ++v) {
       if (op.variants[v]->fold != nullptr) continue;
       const Program program(*op.variants[v]);
       if (!program.takes(compute)) continue;
-      // Functions of integers go through double; records promote them, so that few are ever made.
+      // Records promote integers to floating point for functions, so few integer variants are used.
       const bool is_float = compute >= kFloat16;
       if (!is_float && v + 1 < op.num_variants) continue;
       joined.add(pointwise_text(program, key_of(program, compute, form, input, run)));
@@ -49,18 +61,19 @@ void compile_all(Code compute, uint8_t form, Kind input, int run) {
   joined.compile();
 }
 
-TEST(PointwiseText, EveryProgramInFloat32) { compile_all(kFloat32, kLine, Kind::kElements, 4); }
-TEST(PointwiseText, EveryProgramInBfloat16) {
-  compile_all(kBfloat16, kStrided, Kind::kRepeated, 8);
-}
-TEST(PointwiseText, EveryProgramInInt64) { compile_all(kInt64, kLine, Kind::kSingle, 2); }
-TEST(PointwiseText, EveryProgramInBool) { compile_all(kBool, kWide, Kind::kElements, 1); }
-TEST(PointwiseText, EveryProgramInTiles) { compile_all(kFloat16, kTiled, Kind::kTurned, 1); }
-TEST(PointwiseText, EveryProgramOfAnyTypes) { compile_all(kFloat32, kAny, Kind::kElements, 1); }
-TEST(PointwiseText, EveryProgramOfNumbers) { compile_all(kInt8, kLine, Kind::kNumber, 1); }
+INSTANTIATE_TEST_SUITE_P(
+    , PointwiseTexts,
+    ::testing::Values(Form{"ContiguousFloat32", kFloat32, kLine, Kind::kElements, 4},
+                      Form{"StridedBfloat16", kBfloat16, kStrided, Kind::kRepeated, 8},
+                      Form{"SingleInt64", kInt64, kLine, Kind::kSingle, 2},
+                      Form{"WideBool", kBool, kWide, Kind::kElements, 1},
+                      Form{"TiledFloat16", kFloat16, kTiled, Kind::kTransposed, 1},
+                      Form{"AnyTypes", kFloat32, kAny, Kind::kElements, 1},
+                      Form{"NumbersInt8", kInt8, kLine, Kind::kNumber, 1}),
+    [](const auto& info) { return info.param.name; });
 
-// The text of one kernel, so that a change of it is seen.
-TEST(PointwiseText, OfAdd) {
+// Pins the text of one kernel, so that changes are visible.
+TEST(PointwiseText, OfAddIsPinned) {
   for (const ProgramOp& op : all_programs()) {
     if (std::string(op.name) != "add.Tensor") continue;
     const Program program(*op.variants[1]);
@@ -70,7 +83,7 @@ TEST(PointwiseText, OfAdd) {
 struct P {
   const bf16* i0;
   const bf16* i1;
-  Slot<float> s2;
+  Scalar<float> s2;
   bf16* o0;
   i64 n;
 };

@@ -1,4 +1,4 @@
-// Kernels for reductions: that NVRTC takes the text of every one. Needs no GPU.
+// NVRTC compiles the kernel text of every reduction. Needs no GPU.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,7 +12,18 @@ namespace {
 
 using namespace reduce_key;
 
-void compile_all(Code compute, uint8_t form, uint8_t flags, int run) {
+// The specialization of a kernel.
+struct Form {
+  const char* name;
+  Code compute;
+  uint8_t form, flags;
+  int run;
+};
+
+class ReduceTexts : public ::testing::TestWithParam<Form> {};
+
+TEST_P(ReduceTexts, OfEveryProgramCompile) {
+  const auto [name, compute, form, flags, run] = GetParam();
   Joined joined{std::string(kPrelude) + std::string(kFolds)};
   for (const ProgramOp& op : all_programs()) {
     for (int32_t v = 0; v < op.num_variants; ++v) {
@@ -30,10 +41,10 @@ void compile_all(Code compute, uint8_t form, uint8_t flags, int run) {
       for (size_t i = 0; i < program.inputs.size(); ++i) {
         key.set(byte++, operand_key(Kind::kElements, compute));
       }
-      for (const Program::Slot& slot : program.outputs) {
-        const Code type = slot.type == MT_TYPE_BOOL    ? kBool
-                          : slot.type == MT_TYPE_INDEX ? kInt64
-                                                       : compute;
+      for (const Program::Argument& argument : program.outputs) {
+        const Code type = argument.type == MT_TYPE_BOOL    ? kBool
+                          : argument.type == MT_TYPE_INDEX ? kInt64
+                                                           : compute;
         key.set(byte++, operand_key(Kind::kElements, type));
       }
       joined.add(reduce_text(program, key));
@@ -42,11 +53,14 @@ void compile_all(Code compute, uint8_t form, uint8_t flags, int run) {
   joined.compile();
 }
 
-TEST(ReduceText, RowsOfFloat32) { compile_all(kFloat32, kRows, 0, 4); }
-TEST(ReduceText, ColumnsOfBfloat16) { compile_all(kBfloat16, kColumns, 0, 8); }
-TEST(ReduceText, SplitColumnsOfInt64) { compile_all(kInt64, kColumns, kSplit, 2); }
-TEST(ReduceText, SplitRowsOfBool) { compile_all(kBool, kRows, kSplit | kWideReduced, 8); }
-TEST(ReduceText, RowsOfFloat64) { compile_all(kFloat64, kRows, kSplit | kWideKept, 1); }
+INSTANTIATE_TEST_SUITE_P(
+    , ReduceTexts,
+    ::testing::Values(Form{"RowsOfFloat32", kFloat32, kRows, 0, 4},
+                      Form{"ColumnsOfBfloat16", kBfloat16, kColumns, 0, 8},
+                      Form{"SplitColumnsOfInt64", kInt64, kColumns, kSplit, 2},
+                      Form{"SplitWideRowsOfBool", kBool, kRows, kSplit | kWideReduced, 8},
+                      Form{"WideRowsOfFloat64", kFloat64, kRows, kSplit | kWideKept, 1}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace mytorch::cuda

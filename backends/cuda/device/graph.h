@@ -1,0 +1,13 @@
+// Capture of streams into CUDA graphs, and their replay: functions of the contract (mt_device_ops).
+#pragma once
+
+#include <cstdint>
+
+namespace mytorch::cuda {
+
+int begin_graph(void* self, int32_t index, void* stream);
+void* end_graph(void* self, int32_t index, void* stream);
+int launch_graph(void* self, int32_t index, void* graph, void* stream);
+void destroy_graph(void* self, int32_t index, void* graph);
+
+}  // namespace mytorch::cuda
