@@ -1,4 +1,4 @@
-// What generated wrappers and nodes are written in, beyond mytorch/autograd/record.h.
+// Helpers of recording.h and of generated gradient formulas, beyond mytorch/autograd/record.h.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace mytorch::autograd {
 
-// An Operand that a node keeps: a saved tensor, or a number.
+// A saved Operand: a saved tensor or a number.
 class SavedOperand {
  public:
   SavedOperand() = default;
@@ -47,8 +47,8 @@ class SavedOperand {
   bool is_scalar_ = false;
 };
 
-// The saved operand for the length of one apply. `otherwise` stands in where nothing was saved
-// because no wanted gradient reads it.
+// A saved operand during one apply(). `otherwise` replaces a tensor that was not saved because no
+// wanted gradient reads it.
 class UnpackedOperand {
  public:
   UnpackedOperand(const SavedOperand& saved, const Node* owner, const Tensor& otherwise = {})
@@ -70,10 +70,10 @@ struct GeneratedNode : Node {
   GeneratedNode() : Node(kUnfitted) {}
 };
 
-// Zeros of the input of edge i.
+// Returns zeros in the shape, type and device of the input of edge i.
 Tensor zero_gradient(const Node* node, uint32_t i, const Tensor& like);
 
-// Throws where an argument requires a gradient that the operator does not have.
+// Throws Error(kUnsupported) if an argument requires a gradient that the operator does not have.
 [[noreturn]] void fail_no_gradient(const char* op, const char* arg);
 template <class T>
 void refuse_gradient(const T& value, const OpInfo& op, int arg) {
@@ -94,12 +94,12 @@ inline bool wants_any(const Node* node, uint32_t first, uint32_t n) {
   return false;
 }
 
-// The saved tensor; `otherwise` stands in if no wanted gradient reads it.
+// Returns the saved tensor, or `otherwise` if it was not saved because no wanted gradient reads it.
 inline Tensor unpack(const SavedTensor& saved, const Node* owner, const Tensor& otherwise = {}) {
   return saved.defined() ? saved.unpack(owner) : otherwise;
 }
 
-// Moves result i, if it is wanted, to `out`.
+// Moves result i to `out` if it is wanted.
 template <size_t i>
 void give(Tensor& out, const bool* wanted, Tensor& result) {
   if (wanted[i]) out = std::move(result);
@@ -109,7 +109,7 @@ void give(Tensor& out, const bool* wanted, std::tuple<T...>& results) {
   if (wanted[i]) out = std::move(std::get<i>(results));
 }
 
-// ---- facts of values, and arguments kept beyond the call ----
+// ---- facts about values, and arguments that outlive the call ----
 
 inline Dims shape_of(const Tensor& t) { return t.defined() ? to_dims(t.sizes()) : Dims(); }
 inline Dims shape_of(const Operand& o) {
@@ -182,7 +182,7 @@ T keep(const T& value) {
   return value;
 }
 
-// From what was kept back to the parameter's type.
+// Converts a kept argument back to the type of its parameter.
 template <class P, class T>
 auto given(const T& kept) {
   if constexpr (std::is_same_v<T, Dims>) {
@@ -198,7 +198,7 @@ auto given(const T& kept) {
   }
 }
 
-// Defined by the generated code.
+// Fills autograd's column of the operator table. Generated.
 void install_wrappers();
 
 }  // namespace mytorch::autograd

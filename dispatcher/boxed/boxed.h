@@ -143,10 +143,10 @@ void boxed(const Value* args, std::vector<Value>* results) {
   }
 }
 
-// The value of an argument's default, as the schema writes it.
+// Returns the default of an argument.
 Value default_value(const struct ArgInfo& arg);
 
-// Calls one operator with positional values (converted and completed by its defaults).
+// Calls an operator with positional values. Converts them and completes them with the defaults.
 std::vector<Value> call_entry(const struct OpEntry& entry, std::vector<Value> args);
 
 }  // namespace mytorch

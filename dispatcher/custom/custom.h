@@ -16,7 +16,7 @@ struct CustomOperator {
 
   OperatorSpec spec;
   Schema schema;
-  const OpEntry* gradient = nullptr;  // the operator that computes it, where one does
+  const OpEntry* gradient = nullptr;  // the operator that computes it, if one does
   OpInfo info{};
   OpEntry entry;
 
@@ -35,14 +35,14 @@ std::vector<Value> next_custom(uint32_t layer, const CustomOperator& op,
 // Calls the operator below all layers.
 std::vector<Value> run_custom(const CustomOperator& op, const std::vector<Value>& args);
 
-// A kernel of it, or the fallback's, writes these results.
+// Runs a kernel of it, or the fallback, into given results.
 void run_custom_into(const CustomOperator& op, const std::vector<Value>& args,
                      const std::vector<Tensor>& outputs);
 
 // Autograd's wrapper of operators that have a gradient; null until its library is initialized.
 extern CustomWrapper record_custom;
 
-// Registers the operators that a backend brings. Their kernels may leave their hash 0.
+// Registers the operators of a backend. Their kernels may leave the hash 0.
 void add_operators_of(const Backend& backend);
 
 }  // namespace mytorch

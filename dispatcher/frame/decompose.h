@@ -1,5 +1,5 @@
-// Running a program as the operators that its nodes are: where no kernel takes a call, and where
-// the computation of a derived gradient is itself recorded.
+// Runs a program as the operators that its nodes name: when no kernel takes a call, and when
+// autograd records the computation of a derived gradient.
 #pragma once
 
 #include <vector>
@@ -10,15 +10,15 @@
 
 namespace mytorch {
 
-// The computation type of a pointwise call.
+// Returns the compute type of a pointwise call.
 mt_dtype pointwise_compute(const OpInfo& op, PointwiseInputs inputs);
 
-// Whether the op consists of other operators. A program of a single node, and a reduction of the
-// plain argument, are what other programs decompose into.
+// Returns whether the operator decomposes into others. A program of one node does not, nor does a
+// reduction of a plain argument: other programs decompose into these.
 bool can_decompose(const OpInfo& op, const void* args);
 
-// The outputs of the program that header(args).variant names, undefined where `wanted` does not
-// want one. The operators go through the layers.
+// Returns the outputs of the program header(args).variant; those that `wanted` excludes are
+// undefined. The operators run through the layers.
 std::vector<Tensor> decompose(const OpInfo& op, const void* args, const bool* wanted = nullptr);
 
 }  // namespace mytorch

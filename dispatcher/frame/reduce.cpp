@@ -8,7 +8,7 @@
 namespace mytorch {
 namespace {
 
-// Folds that have no value for no elements.
+// Returns whether the fold is undefined for zero elements.
 bool needs_elements(const OpInfo& op) {
   const char* fold = op.programs[0]->fold;
   for (const char* name : {"max", "min", "argmax", "argmin"}) {
