@@ -1,4 +1,4 @@
-"""How the types and values of schemas look in C++."""
+"""Types and values of schemas as C++."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def arg_type(arg: Arg) -> str:
 
 
 def value_type(arg: Arg) -> str:
-    """The type that keeps an argument beyond the call."""
+    """The type of an argument that outlives the call."""
     kinds = {
         "TensorList": "std::vector<Tensor>",
         "const Tensor&": "Tensor",
@@ -69,7 +69,7 @@ def number(value: float | int) -> str:
 
 
 def default(arg: Arg) -> str:
-    """The default argument, or "" where there is none."""
+    """The default argument, or "" if there is none."""
     value = arg.default
     if value is REQUIRED:
         return ""
@@ -106,7 +106,7 @@ def return_type(schema: Schema) -> str:
 
 
 def result_type(schema: Schema) -> str:
-    """What the function returns: the written argument, or its results."""
+    """The return type of the function: a reference to the written argument, or the results."""
     return "const Tensor&" if written(schema) is not None else return_type(schema)
 
 

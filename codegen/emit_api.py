@@ -1,4 +1,4 @@
-"""The public headers: one per operator name, the methods of Tensor, and what the bodies define."""
+"""The public headers: one per operator name, the methods of Tensor; and declarations of functions that records name."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def method_bodies(ops: list[Op]) -> str:
 
 
 def bodies(ops: list[Op]) -> str:
-    """Declarations of what the records name: shape functions, views, composites."""
+    """Declarations of the functions that records name: shape functions, views, composites."""
     lines = [
         cpp.BANNER.strip(),
         "// The functions that records name, defined by hand in ops/. Several records may name one.",

@@ -1,4 +1,4 @@
-"""The autograd wrapper and backward node of every differentiable operator."""
+"""The backward node of every differentiable operator: data for autograd/recording.h, and gradient formulas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INCLUDES = """\
 
 
 def node_name(op: Op) -> str:
-    """AddBackward: what people see."""
+    """The public name, such as AddBackward."""
     return "".join(part.capitalize() for part in op.schema.cpp_name.split("_") if part) + "Backward"
 
 
@@ -72,7 +72,7 @@ class Formulas(Translator):
         return None
 
     def incoming(self, tree: ast.expr) -> set[int]:
-        """Which incoming gradients a tree reads."""
+        """The incoming gradients that a tree reads."""
         found: set[int] = set()
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and self.grad_index(node.id) is not None:
@@ -100,7 +100,7 @@ class Formulas(Translator):
         }.get(asked, f"{name}_{asked}_")
 
 
-# ---- what a node keeps --------------------------------------------------------------------------------
+# ---- saved values ------------------------------------------------------------------------------------
 
 _META_TYPES = {
     "shape": "Dims",
@@ -184,7 +184,7 @@ def reader_mask(op: Op, save: Save) -> int:
 
 
 def saves(op: Op) -> list[str]:
-    """What the node keeps, as the templates of autograd/recording.h."""
+    """The saved values of a node, as templates of autograd/recording.h."""
 
     def member(name: str) -> str:
         return f"&{node_type(op)}::{name}_"
@@ -206,7 +206,7 @@ def saves(op: Op) -> list[str]:
 
 
 def number_locals(op: Op, names: list[str]) -> list[str]:
-    """Locals of the parameters' own types from the kept values."""
+    """Locals of the parameters' types, made from the kept values."""
     args = {a.name: a for a in op.schema.args}
     return [f"    [[maybe_unused]] const auto {n} = given<{cpp.arg_type(args[n])}>({n}_);" for n in names]
 

@@ -1,4 +1,4 @@
-"""What the dispatcher knows of each operator: descriptions, programs, rows of the table."""
+"""The dispatcher's description of each operator: arguments, results, programs, and its row of the table."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def promotes(op: Op, arg: Arg) -> bool:
 
 
 def accepted_types(op: Op, arg: Arg) -> int:
-    """The types that an operand may have, as bits: what the frame checks for pointwise ops and reductions."""
+    """The types that an operand may have, as bits. The frame checks those of pointwise ops and reductions."""
     if op.meaning not in ("pointwise", "reduce"):
         return ANY_TYPE
     if op.types.get(arg.name) == "bool":
@@ -130,7 +130,7 @@ def describe(op: Op, lock: Lock) -> list[str]:
             at = offset(op, r.field) if r.field and r.field in fields else "kNoField"
             found.append(f"{{{cpp.text(r.name)}, {at}, {_SCALAR_TYPES.index(r.dtype) if r.dtype else -1}}}")
         lines.append(f"const OutputInfo kResults[] = {{{', '.join(found)}}};")
-    # Fields lie in ABI order, so what an older schema lacks begins with the first field past its own.
+    # Fields are in ABI order, so the fields that an older schema lacks come after its own.
     older = []
     if op.has_kernel and len(lock.hashes(op.full_name)) > 1:
         known = lock.fields(op.full_name)
