@@ -8,9 +8,9 @@
 #include "conformance/compare.h"
 #include "conformance/guarded.h"
 #include "core/runtime/device_registry.h"
-#include "dispatcher/boxed/boxed.h"
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/custom/custom.h"
+#include "dispatcher/table/defaults.h"
 #include "mytorch/error.h"
 
 namespace mytorch::conformance {

@@ -53,7 +53,6 @@ std::vector<Tensor> gradients_of(
 // That a gradient is the same whether or not the others are wanted. Another kernel may then compute
 // it, whose rounding is that of sums of about 1, also where they cancel.
 void check_each_alone(
-    const OpRecord& op,
     const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& function,
     const std::vector<Tensor>& leaves, const Fail& fail) {
   if (leaves.size() < 2) return;
@@ -168,7 +167,7 @@ bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fai
     return outputs;
   };
   try {
-    check_each_alone(op, function, leaves, fail);
+    check_each_alone(function, leaves, fail);
   } catch (const Error& error) {
     fail("gradient alone", std::string("failed: ") + error.what());
   }

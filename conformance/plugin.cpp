@@ -57,7 +57,7 @@ void other_major(const std::string& path) {
   mt_backend backend = empty_backend();
   backend.abi_major = host.abi_major;
   promise(plugin.init(backend, &host) != MT_OK || backend.abi_major == MT_ABI_MAJOR,
-          "it accepts a host that speaks contract version " + std::to_string(host.abi_major));
+          "it accepts a host that implements contract version " + std::to_string(host.abi_major));
 }
 
 // Of a host of a later minor version, whose structs are longer.

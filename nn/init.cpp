@@ -48,7 +48,7 @@ double gain(Nonlinearity nonlinearity, double negative_slope) {
     case Nonlinearity::kLeakyReLU:
       return std::sqrt(2 / (1 + negative_slope * negative_slope));
     case Nonlinearity::kSELU:
-      return 0.75;  // PyTorch's, found by experiment
+      return 0.75;  // PyTorch's value, found experimentally
     case Nonlinearity::kLinear:
     case Nonlinearity::kSigmoid:
       break;
@@ -69,7 +69,7 @@ double kaiming_deviation(const Tensor& tensor, const KaimingOptions& options) {
   return gain(options.nonlinearity, options.negative_slope) / std::sqrt(static_cast<double>(count));
 }
 
-// Nothing is drawn for a tensor of no elements, whose deviation may be infinite.
+// Draws nothing for a tensor without elements, whose standard deviation may be infinite.
 const Tensor& symmetric_uniform(const Tensor& tensor, double deviation, MaybeGenerator generator) {
   if (tensor.numel() == 0) return tensor;
   const double bound = std::sqrt(3.0) * deviation;

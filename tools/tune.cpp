@@ -39,7 +39,7 @@ std::string time_text(double seconds) {
 
 void print(const Explanation& e) {
   std::cout << e.op << "  " << e.call << "\n";
-  for (const ConsideredKernel& c : e.kernels) {
+  for (const ExplainedKernel& c : e.kernels) {
     std::cout << "  " << (c.chosen ? "* " : "  ") << std::left << std::setw(40)
               << c.backend + "/" + c.kernel << " priority " << std::setw(4) << c.priority;
     if (!c.reason.empty()) {

@@ -16,7 +16,7 @@
 namespace mytorch::autograd {
 namespace {
 
-// Backward inside backward uses the stack; beyond this many levels it goes on on a new thread's.
+// Nested backward calls use the stack; deeper calls continue on a new thread.
 constexpr int kMaxDepth = 64;
 
 class DepthScope {
@@ -52,12 +52,12 @@ void run_task(Task& task) {
   if (error != nullptr) std::rethrow_exception(error);
 }
 
-// The gradient to begin with at an output, from what the caller gave.
+// Returns the initial gradient of an output: the given one, or 1.
 Tensor first_gradient(const char* op, size_t i, const Tensor& output, const Tensor& given) {
   if (!given.defined()) {
     if (output.numel() != 1) {
-      fail(ErrorCode::kValue, "[", op, "] output ", i, " is of shape ", shape_str(output.sizes()),
-           ": a gradient can be left out for one element only");
+      fail(ErrorCode::kValue, "[", op, "] output ", i, " has shape ", shape_str(output.sizes()),
+           ": a gradient can be omitted for a single element only");
     }
     return op::ones(output.sizes(), output.dtype(), output.device());
   }
@@ -106,7 +106,7 @@ void backward(TensorList outputs, TensorList grad_outputs, bool retain_graph, bo
               TensorList inputs) {
   Task task({retain_graph || create_graph, create_graph});
   add_roots("backward", &task, outputs, grad_outputs);
-  std::vector<std::pair<size_t, int32_t>> captures;  // inputs that are no leaves
+  std::vector<std::pair<size_t, int32_t>> captures;  // inputs that are not leaves
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Edge edge = input_edge("backward", i, inputs[i]);
     if (NodeAccess::is_leaf(edge.node)) {
@@ -137,7 +137,7 @@ std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList grad_
     gradients.push_back(std::move(task.captured(static_cast<int32_t>(i))));
     if (!gradients.back().defined() && !options.allow_unused) {
       fail(ErrorCode::kValue, "[grad] no output depends on input ", i,
-           ": give allow_unused = true if an undefined gradient is right for it");
+           ": set allow_unused = true to accept an undefined gradient");
     }
   }
   return gradients;

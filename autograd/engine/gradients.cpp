@@ -39,16 +39,16 @@ void fit_gradient_slow(Tensor* gradient, const GradInfo& info, const std::string
   if (info.ndim < 0) return;
   const Device device(info.device.type, info.device.index);
   if (!(gradient->sizes() == info.sizes())) {
-    fail(ErrorCode::kShape, "[", from, "] the gradient is of shape ", shape_str(gradient->sizes()),
-         " where the input is of shape ", shape_str(info.sizes()));
+    fail(ErrorCode::kShape, "[", from, "] the gradient has shape ", shape_str(gradient->sizes()),
+         ", but the input has shape ", shape_str(info.sizes()));
   }
   if (!is_floating_point(gradient->dtype())) {
-    fail(ErrorCode::kType, "[", from, "] the gradient is of type ", dtype_name(gradient->dtype()),
-         " where the input is ", dtype_name(info.dtype));
+    fail(ErrorCode::kType, "[", from, "] the gradient has dtype ", dtype_name(gradient->dtype()),
+         ", but the input has dtype ", dtype_name(info.dtype));
   }
   if (gradient->device() != device && gradient->dim() != 0) {
     fail(ErrorCode::kDevice, "[", from, "] the gradient is on ", gradient->device().str(),
-         " where the input is on ", device.str());
+         ", but the input is on ", device.str());
   }
   *gradient = op::to(*gradient, info.dtype, device);
 }
@@ -58,7 +58,7 @@ void run_hooks(Node* node, Tensor* grads) {
   std::vector<NodeExtras::HookAt> hooks;
   std::vector<NodeExtras::RetainAt> retained;
   {
-    // Called outside the lock: a hook may remove itself, or add others.
+    // Call hooks outside the lock: a hook may remove itself or add others.
     std::lock_guard<std::mutex> lock(extras->mutex);
     hooks = extras->hooks;
     retained = extras->retained;

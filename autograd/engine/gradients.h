@@ -1,23 +1,23 @@
-// What happens to gradients between nodes.
+// Operations on gradients between nodes.
 #pragma once
 
 #include "autograd/access.h"
 
 namespace mytorch::autograd {
 
-// sum += gradient; `sum` may be undefined. Adds in place where nobody else has one of the buffers.
+// sum += gradient; `sum` may be undefined. Adds in place if one of the buffers has no other user.
 void add_gradient(Tensor* sum, Tensor&& gradient);
 
-// The gradient of a node's edge i as its input needs it: summed over broadcast dimensions, of its
-// type.
+// Returns the gradient along edge i of a node, reduced over broadcast dimensions and converted to
+// the type of the input.
 Tensor fit(const Node* node, uint32_t i, Tensor gradient);
 
-// Checks that a gradient fits the input of a node that it goes to. A floating type other than the
-// input's is converted, as promotion did forward; a 0-dim gradient is moved to the input's device.
-// Throws Error(kShape, kType, kDevice); `from` says who computed it.
+// Checks that a gradient matches the node input that it goes to. Converts another floating type to
+// the input's, as promotion did in the forward, and moves a 0-dim gradient to the input's device.
+// Throws Error(kShape, kType or kDevice); `from` names its origin.
 void fit_gradient_slow(Tensor* gradient, const GradInfo& info, const std::string& from);
 
-// Calls the hooks on the gradients of a node's inputs, and keeps those that are to be retained.
+// Calls the hooks on the gradients of a node's inputs, and stores the gradients to retain.
 void run_hooks(Node* node, Tensor* grads);
 void run_accumulated_hooks(Node* leaf);
 

@@ -1,4 +1,4 @@
-// Executing a task: on the calling thread alone, or together with the workers of other devices.
+// Executes a task: on the calling thread alone, or together with the workers of other devices.
 #include <cmath>
 #include <exception>
 
@@ -52,13 +52,13 @@ void check_nan(const Node& node, const Tensor* out) {
   } catch (const Error& error) {
     throw Error(error.code(), error.what() + where);
   } catch (const std::exception& error) {
-    // The original is kept, for std::rethrow_if_nested.
+    // Keep the original for std::rethrow_if_nested.
     std::throw_with_nested(
         Error(ErrorCode::kInternal, absl::StrCat("[", node.name(), "] ", error.what(), where)));
   }
 }
 
-// The state of the thread while a task runs on it.
+// Sets the thread's state while a task runs on it.
 class TaskScope {
  public:
   TaskScope(const Task* task, bool pruned, bool create_graph)
@@ -94,7 +94,7 @@ void Task::run() {
   } else {
     run_here();
   }
-  // What the caller does next comes after what was queued for the results.
+  // Order the caller's next work after the work queued for the results.
   result_streams_.join();
 }
 
@@ -167,7 +167,7 @@ void Task::execute(NodeState& state, Ready&& ready) {
       if (--to->dependencies == 0) ready(to);
     }
   }
-  // Nothing leads here any more: the claim can go, unless another run has it.
+  // No more gradients arrive here: release the claim, unless another run holds it.
   uint64_t mine = uint64_t{id_} << 32 | state.index;
   std::atomic<uint64_t>& claim = NodeAccess::claim(node);
   if (claim.load(std::memory_order_relaxed) == mine) claim.store(0, std::memory_order_relaxed);
@@ -181,7 +181,7 @@ void Task::execute(NodeState& state, Ready&& ready) {
 
 void Task::run_here() {
   ReadyHeap& heap = memory_->heap;
-  // The best of the ready nodes is held outside the heap, so a chain never touches it.
+  // The next ready node is held outside the heap, so that a chain never touches the heap.
   NodeState* next = nullptr;
   const auto ready = [&](NodeState* state) {
     if (next != nullptr && next->node->sequence() > state->node->sequence()) {
@@ -216,7 +216,7 @@ bool Task::is_local(const Node& node) const {
          (device.type == local_device_.type && device.index == local_device_.index);
 }
 
-// With the lock held.
+// The caller holds the lock.
 void Task::enqueue(NodeState* state) {
   ++shared_->outstanding;
   if (is_local(*state->node)) {
@@ -255,7 +255,8 @@ void Task::work(NodeState* state) {
 
 void Task::run_parallel() {
   shared_ = std::make_unique<Shared>();
-  // A run that was started by a worker cannot wait for that worker: it does its part itself.
+  // A run started by a worker cannot wait for that worker, so it executes that device's nodes
+  // itself.
   local_device_ = DeviceWorkers::device_of_this_thread();
   std::unique_lock<std::mutex> lock(shared_->mutex);
   for (NodeState* state : first_ready()) enqueue(state);

@@ -7,11 +7,11 @@
 namespace mytorch::autograd {
 namespace {
 
-// `after` waits for `before`, two streams of the device of `info`.
+// Makes stream `after` wait for stream `before`, both of the device of `info`.
 void wait(const GradInfo& info, void* before, void* after) {
   if (before == after) return;
   const DeviceType& type = device_type(info.device_slot);
-  if (type.ops == nullptr || type.ops->record_event == nullptr) return;  // ordered by itself
+  if (type.ops == nullptr || type.ops->record_event == nullptr) return;  // a single ordered queue
   void* event = type.ops->record_event(type.self, info.device.index, before);
   const bool waits =
       event != nullptr && type.ops->wait_event(type.self, info.device.index, after, event) == MT_OK;

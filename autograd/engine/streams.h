@@ -1,4 +1,4 @@
-// Streams of devices: each node's gradient runs on the stream that its forward ran on.
+// Streams in backward: each node's gradient runs on the stream of its forward.
 #pragma once
 
 #include <vector>
@@ -8,12 +8,12 @@
 
 namespace mytorch::autograd {
 
-// Whether a node's gradients are on a device that has streams.
+// Returns whether a node's gradients are on a device with streams.
 inline bool has_stream(const Node& node) {
   return node.num_inputs() > 0 && node.infos()[0].device.type > MT_DEVICE_CPU;
 }
 
-// Makes the node's stream the thread's current one of its device.
+// Makes the node's stream the thread's current stream of its device.
 class StreamScope {
  public:
   explicit StreamScope(const Node& node) {
@@ -32,15 +32,15 @@ class StreamScope {
   void* saved_ = nullptr;
 };
 
-// Lets the node's stream wait for what the thread has queued so far on its current stream of that
-// device: where a gradient that goes to the node was made.
+// Makes the node's stream wait for all work that the thread has queued on its current stream of
+// that device, on which a gradient for the node was computed.
 void wait_for_current(const Node& node);
 
-// The streams on which results of a run are made.
+// The streams that compute the results of a run.
 class StreamSet {
  public:
   void add(const Node& node);
-  // Lets the thread's current streams wait for them.
+  // Makes the thread's current streams wait for them.
   void join() const;
 
  private:

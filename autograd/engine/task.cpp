@@ -9,7 +9,7 @@
 namespace mytorch::autograd {
 namespace {
 
-// Kept between runs, unless a run was so large that its memory is better given back.
+// Reused by the next run, except for memory beyond kMaxSpareChunks.
 constexpr size_t kMaxSpareChunks = 64;
 thread_local std::unique_ptr<TaskMemory> spare;
 
@@ -46,7 +46,7 @@ Task::Task(const TaskOptions& options)
 
 Task::~Task() {
   if (executed_ < size_) {
-    // Pruned, or ended by an error.
+    // The run was pruned or ended with an error.
     for (uint64_t i = 0; i < size_; ++i) {
       NodeState& state = at(i);
       std::atomic<uint64_t>& claim = NodeAccess::claim(state.node);
@@ -142,10 +142,10 @@ void Task::discover() {
   }
 }
 
-// Leaves only what lies on a way from the roots to a gradient that is wanted.
+// Keeps only the nodes on a path from the roots to a wanted gradient.
 void Task::prune() {
   std::vector<uint32_t> pending(size_);
-  std::vector<NodeState*> order;  // each after all that lead to it
+  std::vector<NodeState*> order;  // topological: each after all nodes that lead to it
   order.reserve(size_);
   for (uint64_t i = 0; i < size_; ++i) {
     NodeState& state = at(i);
@@ -164,7 +164,7 @@ void Task::prune() {
   }
   for (int32_t c = 0; c < static_cast<int32_t>(captures_.size()); ++c) {
     NodeState* state = find(captures_[c].edge.get().node);
-    if (state == nullptr) continue;  // nothing leads there
+    if (state == nullptr) continue;  // not reachable from the roots
     captures_[c].next = std::exchange(state->captures, c);
     state->reached = true;
   }

@@ -1,4 +1,4 @@
-// One run of backward: the part of the graph it goes through, and how far it has come.
+// One run of backward: the part of the graph that it covers, and its progress.
 #pragma once
 
 #include <atomic>
@@ -16,21 +16,21 @@
 
 namespace mytorch::autograd {
 
-// A node as one run sees it.
+// The state of a node in one run.
 struct NodeState {
   Node* node = nullptr;
   uint32_t index = 0;
-  uint32_t dependencies = 0;  // gradients that are still to come
-  int32_t captures = -1;      // the first of the run's captures of its gradients
-  bool executes = true;       // its apply is wanted
-  bool reached = true;        // it executes, or its gradients are captured
-  Tensor one;                 // the gradients so far: of a node with one input
+  uint32_t dependencies = 0;  // number of gradients still to come
+  int32_t captures = -1;      // the first of the run's captures at this node
+  bool executes = true;       // whether to call its apply
+  bool reached = true;        // whether it executes or its gradients are captured
+  Tensor one;                 // the accumulated gradient of a node with one input
   std::unique_ptr<Tensor[]> many;
 
   Tensor* grads() { return many != nullptr ? many.get() : &one; }
 };
 
-// Nodes whose gradients are complete, latest recorded first.
+// Nodes whose gradients are complete, ordered by sequence number, latest first.
 class ReadyHeap {
  public:
   bool empty() const { return heap_.empty(); }
@@ -48,7 +48,7 @@ class ReadyHeap {
   std::vector<Entry> heap_;
 };
 
-// Memory of a run that the next run on the thread uses again.
+// Memory that the thread's next run reuses.
 struct TaskMemory {
   static constexpr size_t kChunk = 256;
   std::vector<std::unique_ptr<NodeState[]>> chunks;
@@ -68,8 +68,8 @@ class Task {
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
-  // Before run(): an output with its gradient; an input whose gradient is wanted, captured (then
-  // the number by which captured() knows it) or accumulated into its leaf.
+  // Call before run(). Add an output with its gradient, an input whose gradient to capture (returns
+  // the index for captured()), and a leaf to accumulate into.
   void add_root(Edge edge, Tensor gradient);
   int32_t capture(Edge edge);
   void accumulate(Edge leaf);
@@ -77,9 +77,9 @@ class Task {
   void run();
   Tensor& captured(int32_t capture) { return captures_[capture].gradient; }
 
-  // Whether the gradient that goes to a node is needed for what is wanted.
+  // Returns whether the gradient that goes to a node is needed.
   bool wants(const Node* node) const;
-  // Executes a node on this thread, of a run that has several devices.
+  // Executes a node on this thread, in a run over several devices.
   void work(NodeState* state);
 
  private:
@@ -89,14 +89,14 @@ class Task {
   };
   struct Capture {
     CountedEdge edge;
-    int32_t next = -1;  // of the same node
+    int32_t next = -1;  // the next capture at the same node
     Tensor gradient;
   };
-  // What runs on several threads at once need beyond.
+  // Additional state of a run over several threads.
   struct Shared {
     std::mutex mutex;
     std::condition_variable changed;
-    int64_t outstanding = 0;  // ready or being executed
+    int64_t outstanding = 0;  // nodes that are ready or executing
     std::exception_ptr error;
   };
 
@@ -112,27 +112,27 @@ class Task {
 
   void run_here();
   void run_parallel();
-  // Executes, and calls ready(state) for each node whose last gradient came.
+  // Executes a node, and calls ready(state) for each node that received its last gradient.
   template <bool kShared, class Ready>
   void execute(NodeState& state, Ready&& ready);
   void process(NodeState& state, Tensor* out);  // hooks, captures, apply
-  // Adds to a gradient of a node, on the node's stream, which then has waited for all of its parts.
+  // Adds to a gradient of a node, on the node's stream, after making it wait for the current one.
   void add_on_stream(NodeState& state, uint32_t input, Tensor&& gradient);
   bool is_local(const Node& node) const;  // whether the calling thread executes it
-  void enqueue(NodeState* state);         // on the thread that executes it
+  void enqueue(NodeState* state);         // to the thread that executes it
 
   TaskOptions options_;
   uint32_t id_;
-  uint64_t size_ = 0;      // states in use
-  uint64_t executed_ = 0;  // of them, whose claims are given back
+  uint64_t size_ = 0;      // number of states in use
+  uint64_t executed_ = 0;  // number of them executed, whose claims are released
   bool pruned_ = false;
   bool check_nan_ = false;
-  Device device_{0, 0};           // of the graph,
-  bool several_devices_ = false;  // unless it has several
-  Device local_device_{0, 0};     // that the calling thread serves beside the CPU
+  Device device_{0, 0};  // of the graph, unless it has several
+  bool several_devices_ = false;
+  Device local_device_{0, 0};  // served by the calling thread besides the CPU
   StreamSet result_streams_;
   std::unique_ptr<TaskMemory> memory_;
-  // Nodes that other runs have claimed: leaves shared between threads, mostly.
+  // Nodes claimed by other runs, mostly leaves shared between threads.
   std::unordered_map<const Node*, uint64_t> elsewhere_;
   std::vector<Root> roots_;
   std::vector<Capture> captures_;

@@ -1,4 +1,4 @@
-// Threads that run the parts of backward that belong to devices other than the CPU, one per device.
+// One thread per device other than the CPU, which runs the device's part of backward.
 #pragma once
 
 #include <condition_variable>
@@ -15,9 +15,9 @@ class DeviceWorkers {
  public:
   static DeviceWorkers& get();
 
-  // Lets the device's thread run task->work(state); starts the thread on first use.
+  // Runs task->work(state) on the device's thread, starting the thread on first use.
   void submit(Device device, Task* task, NodeState* state);
-  // The device whose thread the caller is; {0, 0} for any other thread.
+  // Returns the device of the calling thread, or {0, 0} if it is not a worker.
   static Device device_of_this_thread();
 
  private:
@@ -31,7 +31,7 @@ class DeviceWorkers {
     Device device;
     std::mutex mutex;
     std::condition_variable changed;
-    std::vector<Item> items;  // a heap, latest recorded first
+    std::vector<Item> items;  // a heap, latest sequence number first
   };
   static void run(Worker* worker);
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "conformance/inputs.h"
-#include "dispatcher/boxed/boxed.h"
+#include "dispatcher/table/defaults.h"
 #include "dispatcher/table/op.h"
 #include "mytorch/error.h"
 #include "mytorch/tensor.h"
@@ -71,7 +71,7 @@ Tensor filled(const Json& spec, const std::vector<int64_t>& shape, ScalarType dt
     call("uniform_", {numbers}, {{"generator", Value(generator)}});
     return call("lt", {numbers, 0.5})[0].tensor();
   }
-  const Tensor tensor =
+  Tensor tensor =
       call("empty", {sizes}, {{"dtype", Value(dtype)}, {"device", Value(device)}})[0].tensor();
   if (is_floating_point(dtype)) {
     call("uniform_", {tensor, spec.value("low", -1.0), spec.value("high", 1.0)},
@@ -153,7 +153,7 @@ class Maker {
     // Whatever dimension they index, indices below the smallest size are in its range.
     const double high =
         first_.empty() ? 2 : static_cast<double>(*std::min_element(first_.begin(), first_.end()));
-    const Tensor memory =
+    Tensor memory =
         filled(spec, g.memory, dtype, dtype == kInt64 ? high : 10, c_.device, generator_);
     if (g.memory == shape && g.strides == contiguous_strides(shape)) return memory;
     return Tensor::adopt(new_view(memory.impl(), shape, g.strides, 0));

@@ -34,7 +34,7 @@ Loop repeat(Body body) {
 }
 
 Tensor leaf(IntList shape, Device d) {
-  const Tensor x = rand(shape, kFloat32, d);
+  Tensor x = rand(shape, kFloat32, d);
   x.requires_grad_();
   return x;
 }

@@ -30,7 +30,7 @@ int default_threads() {
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
 }
 
-thread_local int thread_count = 0;  // 0: not asked yet
+thread_local int thread_count = 0;  // 0: not determined yet
 thread_local std::string host_error;
 
 void ctx_set_error(mt_ctx* ctx, int status, const char* message) {
@@ -95,8 +95,8 @@ void host_log(int level, const char* message) {
 const mt_host kHost = {sizeof(mt_host),        MT_ABI_MAJOR,   MT_ABI_MINOR,
                        MYTORCH_VERSION_STRING, host_set_error, host_log};
 
-// Streams of threads that have ended, for those that begin: graphs of gradients may name a stream
-// longer than its thread lives, so none is ever destroyed.
+// Streams of ended threads, reused by new threads. Autograd graphs may refer to a stream after its
+// thread has ended, so streams are never destroyed.
 struct IdleStreams {
   struct Stream {
     Device device;
@@ -121,11 +121,12 @@ struct IdleStreams {
   }
 };
 IdleStreams& idle_streams() {
-  static IdleStreams* const instance = new IdleStreams;  // threads may outlive main
+  static IdleStreams* const instance =
+      new IdleStreams;  // never destroyed: threads may outlive main
   return *instance;
 }
 
-// Owns this thread's contexts, of all devices it touched.
+// Owns this thread's contexts, one per device that it uses.
 struct ThreadContexts {
   std::vector<std::unique_ptr<Context>> all;
   ~ThreadContexts() {
@@ -133,7 +134,7 @@ struct ThreadContexts {
     for (auto& context : all) {
       const Device device(context->device.type, context->device.index);
       void* stream = context->stream;
-      context.reset();  // its memory goes first
+      context.reset();  // free its memory first
       if (stream != nullptr) idle_streams().give(device, stream);
     }
   }

@@ -1,4 +1,4 @@
-// The host's side of mt_ctx: what kernels reach through their context.
+// The host's implementation of mt_ctx, the context of kernels.
 #pragma once
 
 #include <string>
@@ -11,38 +11,38 @@
 namespace mytorch {
 
 struct Context : mt_ctx {
-  std::string error;  // of the last kernel that returned a status
+  std::string error;  // set by the last kernel that returned an error status
   int error_status = MT_OK;
-  // Scratch is a bump over blocks that stay; a call returns what it took by resetting the mark.
-  // After a call that needed several blocks the next one gets a single one of their size.
+  // Scratch memory is bump-allocated from blocks that persist; a call releases it by resetting the
+  // mark. If a call needed several blocks, they are replaced by a single one of their total size.
   struct Block {
     char* data;
     size_t bytes;
   };
   std::vector<Block> blocks;
   size_t block = 0;
-  size_t used = 0;    // of that block
-  size_t taken = 0;   // by this call
-  size_t wanted = 0;  // of the next block, at least
-  // What the blocks were allocated for: work on another stream is not ordered behind theirs, and
-  // those of a graph that is being recorded are the graph's.
+  size_t used = 0;    // bytes in use in that block
+  size_t taken = 0;   // bytes used by this call
+  size_t wanted = 0;  // minimum size of the next block
+  // The stream and the graph capture that the blocks were allocated for. Work on another stream is
+  // not ordered after theirs, and memory allocated during capture belongs to the graph.
   void* scratch_stream = nullptr;
   uint64_t scratch_recording = 0;
-  // Where make_output puts outputs of records marked `dynamic`; set around such a call.
+  // Creates the outputs of records marked `dynamic`; set during such a call.
   const mt_tensor* (*dynamic_output)(void* user, int32_t index, const int64_t* shape,
                                      int32_t ndim) = nullptr;
   void* dynamic_user = nullptr;
 
-  // Frees all blocks: the next is as large as what this call took, so that neither several requests
-  // of a call need memory anew each time, nor growing ones add up.
+  // Frees all blocks. The next block is as large as all memory that this call used, so neither
+  // repeated nor growing requests allocate anew in each call.
   void join_blocks();
-  // The same for all blocks, where the next ones are for another stream or recording.
+  // Frees all blocks because the stream or the capture changed.
   void move_scratch(uint64_t recording);
   ~Context();
 };
 
-// Gives back the scratch that a kernel took, when it has returned. On a stream the next kernel's
-// use of it is ordered behind this one's.
+// Releases a kernel's scratch memory after it has returned. On a stream, the next kernel's use of
+// it is ordered after this one's.
 inline void release_scratch(mt_ctx* ctx) {
   auto* context = static_cast<Context*>(ctx);
   if (context->used == 0) return;
@@ -53,9 +53,9 @@ inline void release_scratch(mt_ctx* ctx) {
   context->taken = 0;
 }
 
-// What init and device functions of backends see.
+// Returns the host structure passed to init and device functions of backends.
 const mt_host* host();
-// The message of the last host-level error on this thread (mt_host::set_error), cleared by reading.
+// Returns and clears the message of the last host-level error on this thread (mt_host::set_error).
 std::string take_host_error();
 
 }  // namespace mytorch

@@ -1,4 +1,4 @@
-// One block of host memory for everything that a new tensor needs.
+// A single block of host memory for all parts of a new tensor.
 #pragma once
 
 #include <new>
@@ -8,10 +8,10 @@
 
 namespace mytorch {
 
-// Ids are taken in blocks, so that making a tensor touches no shared line.
+// Storage ids are reserved in blocks, so that creating a tensor writes no shared cache line.
 inline constexpr uint64_t kStorageIdBlock = uint64_t{1} << 16;
-extern thread_local constinit uint64_t next_storage_id_
-    __attribute__((tls_model("initial-exec")));  // a multiple of the above: none are left
+extern thread_local constinit uint64_t next_storage_id_ __attribute__((
+    tls_model("initial-exec")));  // a multiple of kStorageIdBlock if the block is used up
 uint64_t first_storage_id_of_block();
 inline uint64_t next_storage_id() {
   const uint64_t id = next_storage_id_;
@@ -29,9 +29,9 @@ struct CpuBlock {
   void* data;
 };
 
-// A Storage, `between` bytes for the caller directly behind it (the tensor's header), and behind
-// those, 64-byte aligned, `bytes` of data: all freed together, when the storage's last reference
-// goes. Throws Error(kOutOfMemory).
+// Allocates one block for a Storage, `between` bytes directly after it for the caller (the tensor's
+// header), and `bytes` of data, aligned to 64 bytes. The whole block is freed when the last
+// reference to the storage is released. Throws Error(kOutOfMemory).
 inline CpuBlock allocate_cpu_block(Device device, size_t between, uint64_t bytes) {
   constexpr size_t kLine = 64;
   const size_t front = (sizeof(Storage) + between + kLine - 1) / kLine * kLine;

@@ -1,6 +1,6 @@
-// Blocks of host memory, kept for reuse. Small ones are cached per thread, so a tensor's life costs
-// no lock; large ones are cached in one place, so that they keep their pages: a fresh 64 MB block
-// costs more in page faults than most kernels that fill it.
+// A caching allocator for host memory. Small blocks are cached per thread, so that creating and
+// destroying a tensor takes no lock. Large blocks are cached globally and keep their pages: the
+// page faults of a fresh 64 MB block cost more than most kernels that fill it.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace mytorch::cpu_pool {
 
-// Size classes: multiples of 64 bytes up to 1 KiB, then four per power of two, so that at most a
-// quarter of a block is lost.
+// Size classes are the multiples of 64 bytes up to 1 KiB, then four per power of two, so that at
+// most a quarter of a block is unused.
 inline constexpr size_t kFineLimit = 1024;
 inline constexpr int kFineClasses = static_cast<int>(kFineLimit / 64);  // classes 1..16
 inline constexpr int kNumSmallClasses = kFineClasses + 1 + 4 * 6;       // up to 64 KiB
@@ -22,7 +22,7 @@ struct FreeBlock {
 struct ThreadCache {
   FreeBlock* free[kNumSmallClasses];
   size_t bytes;
-  size_t limit;  // 0 until the thread's end is watched, and after it
+  size_t limit;  // 0 before the thread's exit handler is installed and after it ran
   bool dead;
 };
 extern thread_local constinit ThreadCache cache __attribute__((tls_model("initial-exec")));
@@ -30,7 +30,8 @@ extern thread_local constinit ThreadCache cache __attribute__((tls_model("initia
 void* allocate_slow(size_t bytes, uint16_t* size_class);
 void release_slow(void* block, uint16_t size_class);
 
-// A sanitizer must see every block come and go, or it could not see its misuse.
+// Under AddressSanitizer, every block is allocated and freed individually, so that misuse is
+// detected.
 #if defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kPooled = false;
 #else
@@ -38,8 +39,8 @@ inline constexpr bool kPooled = true;
 #endif
 }  // namespace detail
 
-// A block of at least `bytes`, 64-byte aligned, and the class to release it with. Null when out of
-// memory (after the caches were emptied).
+// Returns a block of at least `bytes`, aligned to 64 bytes, and its size class for release().
+// Returns null if memory is exhausted even after emptying the caches.
 inline void* allocate(size_t bytes, uint16_t* size_class) {
   if (detail::kPooled && bytes <= kFineLimit) [[likely]] {
     const size_t c = (bytes + 63) / 64;
@@ -67,7 +68,7 @@ inline void release(void* block, uint16_t size_class) {
   detail::release_slow(block, size_class);
 }
 
-// Returns cached blocks to the system: this thread's small ones and all large ones.
+// Returns cached blocks to the system: this thread's small blocks and all large blocks.
 void trim();
 
 struct Stats {

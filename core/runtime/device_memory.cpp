@@ -7,12 +7,13 @@
 namespace mytorch {
 namespace {
 
-// The functions of a device; `has` says whether it has what is asked for.
+// Returns the type of a device. Throws Error(kUnsupported) unless it provides the function that
+// `has` tests for.
 template <class Has>
 const DeviceType& type_with(const char* what, Device device, Has&& has) {
   const DeviceType& type = device_type(checked_device_slot(device));
   if (type.ops == nullptr || !has(*type.ops)) {
-    fail(ErrorCode::kUnsupported, "[", what, "] ", device.str(), " does not know this");
+    fail(ErrorCode::kUnsupported, "[", what, "] ", device.str(), " does not support this");
   }
   return type;
 }
@@ -67,7 +68,7 @@ void reset_peak_memory(Device device) {
 void synchronize(Device device) {
   const int slot = checked_device_slot(device);
   const DeviceType& type = device_type(slot);
-  if (type.ops == nullptr || type.ops->synchronize == nullptr) return;  // it works at once
+  if (type.ops == nullptr || type.ops->synchronize == nullptr) return;  // synchronous device
   const mt_ctx* ctx = context(slot, {device.type, device.index});
   check(type.ops->synchronize(type.self, device.index, ctx->stream), "synchronize", device);
 }
@@ -95,8 +96,8 @@ Tensor empty_pinned(IntList sizes, ScalarType dtype, Device device) {
   const size_t bytes = static_cast<size_t>(count(sizes) * element_size(dtype));
   void* data = type.ops->allocate_pinned(type.self, bytes);
   if (data == nullptr && bytes != 0) {
-    fail(ErrorCode::kOutOfMemory, "[empty_pinned] the host has no ", bytes,
-         " bytes that can be pinned: ", take_host_error());
+    fail(ErrorCode::kOutOfMemory, "[empty_pinned] cannot pin ", bytes,
+         " bytes of host memory: ", take_host_error());
   }
   Storage* storage =
       wrap_storage(kCPU, data, bytes, release_pinned, new PinnedBlock{&type, data, bytes});

@@ -11,7 +11,7 @@
 namespace mytorch {
 namespace {
 
-// Rows are only ever added; `count` is published last, so readers need no lock.
+// Rows are only added. `count` is published last, so readers need no lock.
 struct Registry {
   Registry() {
     rows[kCpuSlot].type = MT_DEVICE_CPU;
@@ -51,11 +51,11 @@ int register_device_type(const char* name, const mt_device_ops* ops, void* self)
   if (slot < count && ops == nullptr) return slot;
   if (ops == nullptr) {
     fail(ErrorCode::kDevice, "[backend] device type '", name,
-         "' is not known, and the backend brings no device functions: set mt_backend::device");
+         "' is unknown, and the backend provides no device functions: set mt_backend::device");
   }
   if (slot < count) {
     fail(ErrorCode::kDevice, "[backend] device type '", name,
-         "' is served already: a second backend for it must leave mt_backend::device NULL");
+         "' already has a backend: further backends for it must leave mt_backend::device NULL");
   }
   mt_device_ops known{};
   std::memcpy(&known, ops, std::min(ops->size, sizeof(known)));
@@ -63,14 +63,14 @@ int register_device_type(const char* name, const mt_device_ops* ops, void* self)
   if (known.device_count == nullptr || known.allocate == nullptr || known.release == nullptr ||
       known.copy == nullptr) {
     fail(ErrorCode::kDevice, "[backend] device type '", name,
-         "' lacks one of device_count, allocate, release, copy, which every device needs");
+         "' lacks one of the required functions device_count, allocate, release and copy");
   }
   const bool orders_streams = known.synchronize != nullptr && known.record_event != nullptr &&
                               known.wait_event != nullptr && known.destroy_event != nullptr;
   if (known.create_stream != nullptr && !orders_streams) {
     fail(ErrorCode::kDevice, "[backend] device type '", name,
-         "' has streams, but lacks one of synchronize, record_event, wait_event, destroy_event, "
-         "with which they are ordered");
+         "' has streams, but lacks one of synchronize, record_event, wait_event and destroy_event, "
+         "which streams require");
   }
   if (known.create_stream == nullptr) {
     known.record_event = nullptr;
@@ -78,14 +78,14 @@ int register_device_type(const char* name, const mt_device_ops* ops, void* self)
   }
   for (int i = 0; i < count; ++i) {
     if (known.type != 0 && known.type == r.rows[i].type) {
-      fail(ErrorCode::kDevice, "[backend] device type '", name, "' has the DLPack code ",
-           known.type, ", which is that of '", r.rows[i].name, "'");
+      fail(ErrorCode::kDevice, "[backend] device type '", name, "' has DLPack code ", known.type,
+           ", which belongs to '", r.rows[i].name, "'");
     }
   }
   const int devices = known.device_count(self);
   if (devices < 0) {
     fail(ErrorCode::kDevice, "[backend] device type '", name, "' gave ", devices,
-         " as the number of its devices");
+         " as its number of devices");
   }
   if (slot == kMaxDeviceTypes) {
     fail(ErrorCode::kDevice, "[backend] no room for device type '", name, "': ", kMaxDeviceTypes,
@@ -94,7 +94,7 @@ int register_device_type(const char* name, const mt_device_ops* ops, void* self)
   DeviceType& row = r.rows[slot];
   row.type = known.type != 0 ? known.type : r.next_dynamic++;
   row.name = name;
-  row.ops = new mt_device_ops(known);  // as the row, for good
+  row.ops = new mt_device_ops(known);  // never freed, like the row
   row.self = self;
   row.count = devices;
   r.count.store(slot + 1, std::memory_order_release);
@@ -109,8 +109,8 @@ int32_t device_type_from_name(const std::string& name) {
   for (int i = 0; i < num_device_types(); ++i) {
     if (device_type(i).name == name) return device_type(i).type;
   }
-  fail(ErrorCode::kDevice, "[device] no device type is called '", name, "'; there are ",
-       known_names(), ". Is its backend's library where MYTORCH_BACKEND_PATH points?");
+  fail(ErrorCode::kDevice, "[device] there is no device type '", name,
+       "'; known types: ", known_names(), ". Is its backend in MYTORCH_BACKEND_PATH?");
 }
 
 std::string device_type_name(int32_t type) {
@@ -125,8 +125,8 @@ int device_slot(int32_t type) {
   for (int i = 0; i < num_device_types(); ++i) {
     if (device_type(i).type == type) return i;
   }
-  fail(ErrorCode::kDevice, "[device] no backend serves device type ", type, "; there are ",
-       known_names());
+  fail(ErrorCode::kDevice, "[device] no backend provides device type ", type,
+       "; known types: ", known_names());
 }
 
 int checked_device_slot(Device device) {

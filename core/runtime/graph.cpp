@@ -38,7 +38,7 @@ struct Graph::Impl {
   void record(const std::function<void()>& function) {
     if (device.is_cpu() || type.ops->begin_graph == nullptr || type.ops->end_graph == nullptr ||
         type.ops->launch_graph == nullptr || type.ops->destroy_graph == nullptr) {
-      fail(ErrorCode::kUnsupported, "[Graph] ", device.str(), " records no graphs");
+      fail(ErrorCode::kUnsupported, "[Graph] ", device.str(), " does not support graphs");
     }
     forget();
     Recording recording;
@@ -48,7 +48,7 @@ struct Graph::Impl {
     add_recording(&recording);
     bool begun = false;
     try {
-      // Whatever was queued before is done, and its errors are told, before anything is recorded.
+      // Finish queued work first, so that its errors are not attributed to the capture.
       check(type.ops->synchronize(type.self, device.index, stream), device, "waiting");
       check(type.ops->begin_graph(type.self, device.index, stream), device, "recording");
       begun = true;
@@ -63,12 +63,12 @@ struct Graph::Impl {
     finish(recording);
     if (graph == nullptr) {
       forget();
-      fail(ErrorCode::kInternal, "[Graph] the recording on ", device.str(),
-           " is no graph: ", take_host_error());
+      fail(ErrorCode::kInternal, "[Graph] the work captured on ", device.str(),
+           " does not form a graph: ", take_host_error());
     }
   }
 
-  // The generators are where they were: nothing has been drawn.
+  // Reset the generators, because capture drew no numbers.
   void finish(Recording& recording) {
     remove_recording(&recording);
     draws = std::move(recording.draws);
@@ -80,18 +80,17 @@ struct Graph::Impl {
 
   void replay() {
     if (graph == nullptr) {
-      fail(ErrorCode::kValue, "[Graph] there is nothing to replay: call record() first");
+      fail(ErrorCode::kValue, "[Graph] the graph is empty: call record() first");
     }
     const mt_ctx& on = *ctx();
     if (find_recording(on) != nullptr) {
       fail(ErrorCode::kUnsupported,
-           "[Graph] a graph cannot be replayed while another one is recorded");
+           "[Graph] a graph cannot be replayed while another one is captured");
     }
     for (const GraphDraws& each : draws) {
       if (each.generator.seed() != each.seed) {
-        fail(ErrorCode::kValue, "[Graph] the generator had the seed ", each.seed,
-             " when the graph was recorded, and has ", each.generator.seed(),
-             " now: record it again");
+        fail(ErrorCode::kValue, "[Graph] the generator had seed ", each.seed,
+             " during capture and has ", each.generator.seed(), " now: record the graph again");
       }
     }
     for (const GraphDraws& each : draws) {
@@ -107,8 +106,8 @@ struct Graph::Impl {
   const Device device;
   const int slot;
   const DeviceType& type;
-  void* stream = nullptr;  // that was recorded
-  void* used = nullptr;    // that the last replay ran on
+  void* stream = nullptr;  // the captured stream
+  void* used = nullptr;    // the stream of the last replay
   void* graph = nullptr;
   std::vector<GraphDraws> draws;
 };
@@ -121,7 +120,7 @@ void Graph::record(const std::function<void()>& function) { impl_->record(functi
 void Graph::replay() { impl_->replay(); }
 bool Graph::recorded() const { return impl_->graph != nullptr; }
 
-// ---- work that is not recorded
+// ---- work outside a capture
 
 bool is_recorded(Device device) { return find_recording(device) != nullptr; }
 

@@ -16,7 +16,7 @@ namespace {
 
 thread_local constinit bool inside = false;  // a body is running on this thread
 
-// Piece `i` of `pieces` of [begin, end), the longer pieces first.
+// Returns range `i` of `pieces` that divide [begin, end); longer ranges come first.
 void run_piece(int64_t begin, int64_t end, int64_t i, int64_t pieces, mt_range_fn body,
                void* user) {
   const int64_t n = end - begin;
@@ -27,8 +27,8 @@ void run_piece(int64_t begin, int64_t end, int64_t i, int64_t pieces, mt_range_f
 }
 
 #if !defined(MYTORCH_OPENMP)
-// A plain pool of waiting threads, for builds under ThreadSanitizer, which cannot see the
-// synchronisation inside libgomp.
+// A plain thread pool for builds under ThreadSanitizer, which cannot see the synchronization inside
+// libgomp.
 class Pool {
  public:
   void run(int64_t pieces, mt_range_fn body, void* user, int64_t begin, int64_t end) {

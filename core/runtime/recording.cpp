@@ -21,7 +21,7 @@ struct State {
   uint64_t next_id = 1;
 };
 State& state() {
-  static State* const instance = new State;  // threads may outlive main
+  static State* const instance = new State;  // never destroyed: threads may outlive main
   return *instance;
 }
 
@@ -38,8 +38,8 @@ void add_recording(Recording* recording) {
   State& s = state();
   const std::lock_guard<std::mutex> lock(s.mutex);
   if (find(s, recording->device, recording->stream) != nullptr) {
-    fail(ErrorCode::kValue, "[Graph] what this thread queues on ", recording->device.str(),
-         " is being recorded already");
+    fail(ErrorCode::kValue, "[Graph] this thread's work on ", recording->device.str(),
+         " is being captured already");
   }
   recording->id = s.next_id++;
   s.all.push_back(recording);
@@ -64,7 +64,8 @@ void* side_stream(const DeviceType& type, Device device) {
   }
   void* stream = type.ops->create_stream(type.self, device.index, 0);
   if (stream == nullptr) {
-    fail(ErrorCode::kDevice, "[Graph] ", device.str(), " gives no stream: ", take_host_error());
+    fail(ErrorCode::kDevice, "[Graph] ", device.str(),
+         " cannot create a stream: ", take_host_error());
   }
   all.push_back({device, stream});
   return stream;
@@ -85,18 +86,18 @@ Recording* find_recording(Device device) {
 mt_random recorded_draw(const Generator& generator, Device device) {
   Recording* recording = find_recording(device);
   if (recording == nullptr) return generator.next();
-  // Whoever queues on a recorded stream takes turns with its other users, as on any stream.
+  // All users of a captured stream are serialized, as on any stream.
   auto known = std::find_if(
       recording->draws.begin(), recording->draws.end(),
       [&](const GraphDraws& draws) { return draws.generator.shares_state(generator); });
   if (known == recording->draws.end()) {
     const DeviceType& type = device_type(recording->slot);
-    // Not of the graph's memory, where calls recorded before this one may have had something else.
+    // Not in the graph's memory, which earlier captured calls may have used for other data.
     void* word =
         type.ops->allocate(type.self, device.index, sizeof(uint64_t), side_stream(type, device));
     if (word == nullptr) {
       fail(ErrorCode::kOutOfMemory, "[Graph] ", device.str(),
-           " has no memory left: ", take_host_error());
+           " is out of memory: ", take_host_error());
     }
     recording->draws.push_back({generator, generator.seed(), generator.call(), 0, word});
     known = recording->draws.end() - 1;
@@ -109,8 +110,8 @@ mt_random recorded_draw(const Generator& generator, Device device) {
 
 void check_not_recorded(const char* op, const char* needs, Device device) {
   if (find_recording(device) == nullptr) return;
-  fail(ErrorCode::kUnsupported, "[", op, "] ", needs, ", but what is queued on ", device.str(),
-       " is being recorded into a graph and has not run: do this before the recording, or after a "
+  fail(ErrorCode::kUnsupported, "[", op, "] ", needs, ", but work on ", device.str(),
+       " is being captured into a graph and has not run: do this before the capture or after a "
        "replay");
 }
 

@@ -1,6 +1,6 @@
-// Streams whose work is being recorded into a graph (mytorch/graph.h), and what must be done
-// differently meanwhile: by random operators, by whoever needs a value on the host, and by whatever
-// must run at once.
+// Streams whose work is being captured into a graph (mytorch/graph.h), and the operations that
+// behave differently during capture: random operators, reads on the host, and work that must run
+// immediately.
 #pragma once
 
 #include <atomic>
@@ -15,13 +15,13 @@ namespace mytorch {
 
 struct DeviceType;
 
-// The call numbers that a graph takes from a generator. Kernels read the number of the first from
-// device memory and add how many calls came before theirs.
+// The call numbers that a graph takes from a generator. A kernel reads the number of the first from
+// device memory and adds the number of captured calls before its own.
 struct GraphDraws {
   Generator generator;
   uint64_t seed;
-  uint64_t first;  // while it is recorded
-  uint64_t calls;  // of one replay
+  uint64_t first;  // during capture
+  uint64_t calls;  // per replay
   void* word;      // in device memory
 };
 
@@ -38,14 +38,15 @@ extern std::atomic<int> recordings;
 }
 inline int num_recordings() { return detail::recordings.load(std::memory_order_relaxed); }
 
-// Adds one whose device, slot and stream are set; throws Error(kValue) where the stream has one.
+// Registers a capture whose device, slot and stream are set. Throws Error(kValue) if its stream is
+// being captured already.
 void add_recording(Recording* recording);
 void remove_recording(Recording* recording);
-// That of the stream which the thread uses on a device, or NULL.
+// Returns the capture on this thread's stream of a device, or null.
 Recording* find_recording(const mt_ctx& ctx);
 Recording* find_recording(Device device);
 
-// Its id, 0 where there is none.
+// Returns the id of that capture, or 0.
 inline uint64_t recording_of(const mt_ctx& ctx) {
   if (num_recordings() == 0) [[likely]]
     return 0;
@@ -53,14 +54,14 @@ inline uint64_t recording_of(const mt_ctx& ctx) {
   return recording != nullptr ? recording->id : 0;
 }
 
-// A stream of this thread beside those that may be recorded. Kept: memory of its own stays.
+// Returns a stream of this thread that is never captured. It persists, as does its memory.
 void* side_stream(const DeviceType& type, Device device);
 
-// The next call of a generator for work on a device, whether that is recorded or not.
+// Returns the next call of a generator for work on a device, captured or not.
 mt_random recorded_draw(const Generator& generator, Device device);
 
-// Throws Error(kUnsupported) "[op] needs ..." where the device's work is being recorded, so that
-// the host cannot wait for it. `needs` begins with a verb.
+// Throws Error(kUnsupported) "[op] needs ..." if work on the device is being captured, so that the
+// host cannot wait for it. `needs` begins with a verb.
 void check_not_recorded(const char* op, const char* needs, Device device);
 
 }  // namespace mytorch

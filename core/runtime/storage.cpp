@@ -31,7 +31,7 @@ void destroy_wrapped(Storage* storage) {
 }
 
 [[noreturn]] void fail_out_of_memory(Device device, uint64_t bytes, const std::string& detail) {
-  fail(ErrorCode::kOutOfMemory, "[allocate] ", device.str(), " has no ", bytes, " bytes left",
+  fail(ErrorCode::kOutOfMemory, "[allocate] ", device.str(), " cannot allocate ", bytes, " bytes",
        detail, ": use smaller tensors or batches, or free some");
 }
 
@@ -75,7 +75,7 @@ Storage* wrap_storage(Device device, void* data, uint64_t bytes, void (*release)
                       void* context) {
   auto* storage = new WrappedStorage;
   storage->abi.id = next_storage_id();
-  storage->abi.flags = MT_STORAGE_ESCAPED;  // the caller may write to it behind our back
+  storage->abi.flags = MT_STORAGE_ESCAPED;  // the caller may write to it without our knowledge
   storage->device_slot = static_cast<uint16_t>(device_slot(device.type));
   storage->device = device;
   storage->data = data;

@@ -37,12 +37,12 @@ TimedEvent::TimedEvent(Device device) : device_(device) {
     return;
   }
   if (!known_by(device)) {
-    fail(ErrorCode::kUnsupported, "[timed_event] ", device.str(), " has no clock");
+    fail(ErrorCode::kUnsupported, "[timed_event] ", device.str(), " has no timing events");
   }
   const mt_ctx* ctx = context(slot, {device.type, device.index});
   if (recording_of(*ctx) != 0) {
     fail(ErrorCode::kUnsupported, "[timed_event] the stream on ", device.str(),
-         " is being recorded into a graph, and nothing on it has run: take the time around a "
+         " is being captured into a graph, and nothing on it has run: measure the time of a "
          "replay");
   }
   event_ = type.ops->record_timed_event(type.self, device.index, ctx->stream);
@@ -72,7 +72,7 @@ void TimedEvent::wait() const {
 
 double TimedEvent::seconds_since(const TimedEvent& begin) const {
   if (!(device_ == begin.device_)) {
-    fail(ErrorCode::kDevice, "[timed_event] from an event of ", begin.device_.str(), " to one of ",
+    fail(ErrorCode::kDevice, "[timed_event] the events belong to ", begin.device_.str(), " and ",
          device_.str(), ": both must be of one device");
   }
   const DeviceType& type = type_of(device_);

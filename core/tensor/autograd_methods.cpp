@@ -11,14 +11,15 @@ constinit const AutogradTable* autograd_table = nullptr;
 
 namespace {
 
-// The table, for a call of `method` on a defined tensor.
+// Returns the autograd table for a call of `method`. Throws Error if the tensor is undefined or the
+// library is not linked.
 const AutogradTable& table(const Tensor& self, const char* method) {
   if (!self.defined()) {
     fail(ErrorCode::kValue, "[", method, "] called on an undefined tensor");
   }
   if (autograd_table == nullptr) {
     fail(ErrorCode::kUnsupported, "[", method,
-         "] needs the autograd library: link mytorch (or mytorch_autograd) beside the core");
+         "] needs the autograd library: link mytorch or mytorch_autograd in addition to the core");
   }
   return *autograd_table;
 }
@@ -52,8 +53,8 @@ void Tensor::remove_hook(int64_t hook) const {
 
 std::string Tensor::grad_fn() const { return table(*this, "grad_fn").grad_fn(*this); }
 
-// An alias has no base, so writes through either are counted in the shared version, and nothing
-// else of differentiation passes between them.
+// An alias has no base: writes through either tensor are counted in the shared version, and there
+// is no other connection for autograd.
 Tensor Tensor::detach() const {
   if (!defined()) fail(ErrorCode::kValue, "[detach] called on an undefined tensor");
   return adopt(new_alias(impl_));

@@ -1,4 +1,4 @@
-// The geometry of results, before there is memory: what shape and view functions return.
+// The geometry of results that are not yet allocated, as returned by shape and view functions.
 #pragma once
 
 #include "core/types/dims.h"
@@ -7,15 +7,15 @@
 
 namespace mytorch {
 
-// A result to be allocated.
+// A result to allocate.
 struct TensorSpec {
   Dims sizes;
   ScalarType dtype = kFloat32;
   Device device;
-  Dims strides = {};  // empty: contiguous
+  Dims strides = {};  // empty means contiguous
 };
 
-// A view of the first tensor argument. `offset` in elements, from that tensor's first element.
+// A view of the first tensor argument. `offset` counts elements from that tensor's first element.
 struct ViewSpec {
   Dims sizes;
   Dims strides;

@@ -10,10 +10,10 @@
 namespace mytorch {
 
 void Tensor::fail_undefined() {
-  fail(
-      ErrorCode::kValue,
-      "[tensor] this Tensor is undefined: it was default-made, moved from, or stands for an absent "
-      "result (the gradient before backward(), say); test defined() first");
+  fail(ErrorCode::kValue,
+       "[tensor] the Tensor is undefined: it was default-constructed, moved from, or represents an "
+       "absent "
+       "result (such as a gradient before backward()); check defined() first");
 }
 
 int64_t Tensor::size(int64_t dim) const {

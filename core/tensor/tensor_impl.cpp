@@ -16,14 +16,14 @@
 namespace mytorch {
 namespace {
 
-// The size class of a header that lies in its storage's own block.
+// The size class of a header that lies in the block of its storage.
 constexpr uint16_t kEmbedded = UINT16_MAX;
 
 size_t header_bytes(int ndim) {
   return sizeof(TensorImpl) + (ndim > kInlineDims ? 2 * sizeof(int64_t) * ndim : 0);
 }
 
-// Makes a header in given memory; past kInlineDims the dimensions lie behind it.
+// Constructs a header in the given memory; beyond kInlineDims, the dimensions follow it.
 inline TensorImpl* construct(void* block, int ndim, uint16_t size_class) {
   auto* impl = new (block) TensorImpl;
   int64_t* dims = ndim > kInlineDims ? reinterpret_cast<int64_t*>(impl + 1) : impl->inline_dims;
@@ -54,7 +54,7 @@ inline void set_storage(TensorImpl* impl, Storage* storage, int slot, Device dev
   impl->dtype = dtype;
 }
 
-// `offset` in bytes.
+// `offset` is in bytes.
 void set_storage(TensorImpl* impl, Storage* storage, ScalarType dtype, int64_t offset) {
   set_storage(impl, storage, storage->device_slot, storage->device,
               static_cast<char*>(storage->data) + offset, dtype);
@@ -77,7 +77,7 @@ inline void set_geometry(TensorImpl* impl, IntList sizes, IntList strides) {
   if (contiguous || expected == 0) impl->abi.flags |= MT_TENSOR_CONTIGUOUS;
 }
 
-// Bytes of an array, checked: a shape from a file or a user must not wrap around.
+// Returns the size of an array in bytes. Checked: a shape from a file or a user must not overflow.
 uint64_t checked_bytes(const int64_t* sizes, int ndim, ScalarType dtype) {
   __int128 bytes = element_size(dtype);
   bool empty = false;
@@ -111,7 +111,7 @@ void contiguous_strides(const int64_t* sizes, int ndim, int64_t* strides) {
   int64_t stride = 1;
   for (int i = ndim - 1; i >= 0; --i) {
     strides[i] = stride;
-    // Unsigned: an empty tensor may have other sizes whose product no integer holds.
+    // Unsigned: the product of the other sizes of an empty tensor may overflow an int64.
     stride = static_cast<int64_t>(static_cast<uint64_t>(stride) *
                                   static_cast<uint64_t>(std::max<int64_t>(sizes[i], 1)));
   }
@@ -130,7 +130,8 @@ bool is_contiguous(IntList sizes, IntList strides) {
 }
 
 TensorImpl* new_tensor(const int64_t* sizes, int ndim, ScalarType dtype, Device device, int slot) {
-  // The number of elements of ordinary shapes; the careful way only where this could wrap.
+  // The number of elements of ordinary shapes; falls back to the checked computation if this could
+  // overflow.
   uint64_t elements = 1;
   bool ordinary = true;
   for (int i = 0; i < ndim; ++i) {
@@ -171,7 +172,7 @@ TensorImpl* new_contiguous_like(const TensorImpl& like, ScalarType dtype) {
   if (like.device_slot != kCpuSlot || ndim > kInlineDims) [[unlikely]] {
     return new_tensor(like.abi.dl.shape, ndim, dtype, like.device(), like.device_slot);
   }
-  // Its elements are somewhere in memory, so this cannot wrap.
+  // The elements exist in memory, so this cannot overflow.
   const uint64_t bytes =
       static_cast<uint64_t>(like.numel) * static_cast<uint64_t>(element_size(dtype));
   const Device device = like.device();
@@ -188,7 +189,7 @@ TensorImpl* new_contiguous_like(const TensorImpl& like, ScalarType dtype) {
   impl->inference = thread_state.inference_mode;
   impl->numel = like.numel;
   impl->storage = block.storage;
-  // All of them: a fixed number of words costs less than the right one.
+  // Copy all words: a fixed number costs less than the exact one.
   std::memcpy(impl->inline_dims, like.inline_dims, sizeof(impl->inline_dims));
   return impl;
 }
@@ -214,7 +215,7 @@ TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t off
   impl->device_slot = of->device_slot;
   set_geometry(impl, sizes, strides);
   if (of->inference || thread_state.inference_mode) {
-    // Untracked: it keeps the storage, not the base.
+    // Untracked: it holds the storage, not the base.
     impl->inference = of->inference;
     detail::retain(impl->storage);
     return impl;
@@ -261,25 +262,6 @@ void destroy_tensor(TensorImpl* impl) {
 
 namespace {
 
-struct Extent {
-  const char* begin;
-  const char* end;
-};
-
-// The bytes from the first to past the last element.
-Extent extent(const mt_tensor& t) {
-  int64_t low = 0;
-  int64_t high = 0;
-  for (int i = 0; i < t.dl.ndim; ++i) {
-    if (t.dl.shape[i] == 0) return {nullptr, nullptr};
-    const int64_t reach = (t.dl.shape[i] - 1) * t.dl.strides[i];
-    (reach < 0 ? low : high) += reach;
-  }
-  const int64_t bytes = t.dl.dtype.bits / 8;
-  const char* data = static_cast<const char*>(t.dl.data);
-  return {data + low * bytes, data + (high + 1) * bytes};
-}
-
 bool same_geometry(const mt_tensor& a, const mt_tensor& b) {
   if (a.dl.data != b.dl.data || a.dl.ndim != b.dl.ndim || !same_dtype(a.dl.dtype, b.dl.dtype)) {
     return false;
@@ -293,11 +275,23 @@ bool same_geometry(const mt_tensor& a, const mt_tensor& b) {
 
 }  // namespace
 
+Extent extent(const mt_tensor& t) {
+  int64_t low = 0;
+  int64_t high = 0;
+  for (int i = 0; i < t.dl.ndim; ++i) {
+    if (t.dl.shape[i] == 0) return {};
+    const int64_t reach = (t.dl.shape[i] - 1) * t.dl.strides[i];
+    (reach < 0 ? low : high) += reach;
+  }
+  const int64_t bytes = t.dl.dtype.bits / 8;
+  char* data = static_cast<char*>(t.dl.data);
+  return {data + low * bytes, data + (high + 1) * bytes};
+}
+
 bool has_internal_overlap(const TensorImpl& impl) {
   if (impl.contiguous() || impl.numel <= 1) return false;
-  // Sorted by stride, each dimension must step past everything that the smaller ones reach.
-  // (Patterns that interleave without meeting fail this test; ATen calls those "too hard" and so do
-  // we.)
+  // Sorted by stride, each dimension must step past all elements that the smaller ones reach.
+  // (Patterns that interleave without overlapping fail this test; ATen calls those "too hard" too.)
   const int ndim = impl.abi.dl.ndim;
   std::vector<std::pair<int64_t, int64_t>> dims;  // |stride|, size
   for (int i = 0; i < ndim; ++i) {

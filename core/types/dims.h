@@ -1,4 +1,4 @@
-// Sizes, strides and lists of dimensions while they are computed: no allocation up to six.
+// Lists of sizes, strides or dimensions under construction; no allocation for up to six elements.
 #pragma once
 
 #include <cstdint>

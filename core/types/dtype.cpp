@@ -8,7 +8,7 @@
 
 namespace mytorch {
 
-// Round to nearest, ties to even. A NaN stays a NaN (quiet).
+// Rounds to nearest, ties to even. NaN becomes a quiet NaN.
 BFloat16::BFloat16(float value) {
   const uint32_t x = std::bit_cast<uint32_t>(value);
   if (std::isnan(value)) {
@@ -55,7 +55,7 @@ ScalarType from_abi(mt_dtype dtype) {
       return static_cast<ScalarType>(i);
     }
   }
-  fail(ErrorCode::kType, "[dtype] no element type has DLPack code ", int{dtype.code}, ", ",
+  fail(ErrorCode::kType, "[dtype] no dtype has DLPack code ", int{dtype.code}, ", ",
        int{dtype.bits}, " bits, ", int{dtype.lanes}, " lanes");
 }
 
@@ -66,17 +66,17 @@ ScalarType dtype_from_name(const char* name) {
   std::string known;
   for (const auto& row : detail::kDtypes)
     absl::StrAppend(&known, known.empty() ? "" : ", ", row.name);
-  fail(ErrorCode::kType, "[dtype] no element type is called '", name, "'; there are ", known);
+  fail(ErrorCode::kType, "[dtype] there is no dtype '", name, "'; known dtypes: ", known);
 }
 
 ScalarType promote_types(ScalarType a, ScalarType b) {
   if (a == b) return a;
-  if (a > b) std::swap(a, b);  // now a comes first in the order of the enum
+  if (a > b) std::swap(a, b);  // now a precedes b in the enum
   if (is_floating_point(b)) {
-    // Integers take the other's float type; float16 with bfloat16 meet in float32.
+    // Integers take the floating type of the other; float16 and bfloat16 promote to float32.
     return a == kFloat16 && b == kBFloat16 ? kFloat32 : b;
   }
-  // uint8 with a signed type needs one that holds both.
+  // uint8 and a signed type promote to a type that holds both.
   if (a == kUInt8 && b == kInt8) return kInt16;
   return b;
 }

@@ -1,4 +1,4 @@
-// Raising errors inside mytorch: fail(kShape, "[op] ...", values...) builds the text with abseil.
+// Throwing errors: fail(kShape, "[op] ...", values...) formats the message with abseil.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace mytorch {
 
-// Debian's abseil keeps a string_view of its own.
+// Debian's abseil defines its own string_view.
 template <class T>
 const T& piece(const T& part) {
   return part;
@@ -29,12 +29,13 @@ template <class... Args>
   throw Error(code, absl::StrCat(piece(parts)...));
 }
 
-// "(2, 3)", and "(2,)" for one dimension, as shapes are written everywhere.
+// Formats a shape as in all messages: "(2, 3)", or "(2,)" for one dimension.
 inline std::string shape_str(IntList sizes) {
   return absl::StrCat("(", absl::StrJoin(sizes, ", "), sizes.size() == 1 ? ",)" : ")");
 }
 
-// A dimension argument: -ndim..ndim-1 -> 0..ndim-1; a 0-dim tensor takes 0 and -1.
+// Maps a dimension argument from [-ndim, ndim) to [0, ndim). A 0-dim tensor accepts 0 and -1.
+// Throws Error(kShape) if it is out of range.
 inline int64_t wrap_dim(int64_t dim, int64_t ndim, const char* op) {
   const int64_t range = ndim == 0 ? 1 : ndim;
   if (dim < -range || dim >= range) {

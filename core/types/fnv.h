@@ -1,5 +1,4 @@
-// FNV-1a, for names of files and identities of schemas: the same on every machine and in every
-// process.
+// FNV-1a, for file names and schema identities: stable across machines and processes.
 #pragma once
 
 #include <cstdint>

@@ -143,9 +143,6 @@ void boxed(const Value* args, std::vector<Value>* results) {
   }
 }
 
-// Returns the default of an argument.
-Value default_value(const struct ArgInfo& arg);
-
 // Calls an operator with positional values. Converts them and completes them with the defaults.
 std::vector<Value> call_entry(const struct OpEntry& entry, std::vector<Value> args);
 

@@ -1,4 +1,4 @@
-// The backends of the process, and what each op has of them.
+// The backends of the process and the kernels that they register.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -7,7 +7,6 @@
 #include "core/types/errors.h"
 #include "dispatcher/choice/pins.h"
 #include "dispatcher/choice/state.h"
-#include "dispatcher/custom/custom.h"
 
 namespace mytorch {
 namespace {
@@ -50,7 +49,7 @@ void add_kernel(OpEntry& entry, KernelEntry kernel) {
   list->direct = {list->ordered.front().abi.run, list->ordered.front().abi.self};
   list->all_take_alias = std::all_of(
       list->ordered.begin(), list->ordered.end(),
-      [](const KernelEntry& c) { return c.compiled || (c.abi.flags & MT_TAKES_ALIAS) != 0; });
+      [](const KernelEntry& k) { return k.compiled || (k.abi.flags & MT_TAKES_ALIAS) != 0; });
   state.lists[slot].store(list.get(), std::memory_order_release);
   state.kept.push_back(std::move(list));
   resolve(state, slot);
@@ -64,12 +63,13 @@ T copy_sized(const T* from) {
   return to;
 }
 
-// What the backend's structs begin with. Version 1's are the smallest there are.
+// Checks the fields that every version of the contract has. The structs of version 1.0 are the
+// smallest.
 void check_contract(const mt_backend& abi, const std::string& path) {
   const std::string where = path.empty() ? "a registered backend" : path;
   if (abi.abi_major != MT_ABI_MAJOR) {
-    fail(ErrorCode::kUnsupported, "[backend] ", where, " speaks contract version ", abi.abi_major,
-         ", this mytorch speaks ", MT_ABI_MAJOR, ": rebuild one of them");
+    fail(ErrorCode::kUnsupported, "[backend] ", where, " implements contract version ",
+         abi.abi_major, ", this mytorch implements ", MT_ABI_MAJOR, ": rebuild one of them");
   }
   if (abi.name == nullptr || abi.device_type == nullptr) {
     fail(ErrorCode::kValue, "[backend] ", where, " did not set its name and device_type");
@@ -80,45 +80,45 @@ void check_contract(const mt_backend& abi, const std::string& path) {
   }
   if (abi.num_kernels != 0 && abi.kernels->size < sizeof(mt_kernel_entry)) {
     fail(ErrorCode::kValue, "[backend] ", where, " has kernels of ", abi.kernels->size,
-         " bytes, fewer than any version of the contract: set mt_kernel_entry::size in each");
+         " bytes, fewer than in any version of the contract: set mt_kernel_entry::size in each");
   }
 }
 
 }  // namespace
 
-const Backend& add_backend(const mt_backend& given, const std::string& path) {
+std::unique_ptr<Backend> checked_backend(const mt_backend& given, const std::string& path) {
   check_contract(given, path);
-  static const bool once = (choose_as_environment_says(), true);
-  (void)once;
   auto backend = std::make_unique<Backend>();
   backend->abi = given;
   backend->name = given.name;
   backend->version = given.version != nullptr ? given.version : "";
   backend->path = path;
-  Backends& b = all_backends();
-  {
-    std::lock_guard<std::mutex> lock(b.mutex);
-    for (const auto& known : b.all) {
-      if (known->name == backend->name) {
-        fail(ErrorCode::kValue, "[backend] ", path.empty() ? "a registered backend" : path,
-             " is called '", backend->name, "', and a backend of that name is there already",
-             known->path.empty() ? "" : ", from ", known->path);
-      }
-    }
+  for (const Backend* known : backends()) {
+    if (known->name != backend->name) continue;
+    fail(ErrorCode::kValue, "[backend] ", path.empty() ? "a registered backend" : path,
+         " is named '", backend->name, "', and a backend of that name is already loaded",
+         known->path.empty() ? "" : ", from ", known->path);
   }
-  add_operators_of(*backend);  // where one of them is refused, the backend is
+  return backend;
+}
+
+void add_backend(std::unique_ptr<Backend> backend) {
+  static const bool once = (choose_as_environment_says(), true);
+  (void)once;
+  const mt_backend& given = backend->abi;
   backend->device_slot = register_device_type(given.device_type, given.device, given.self);
   const Backend* kept = backend.get();
+  Backends& b = all_backends();
   {
     std::lock_guard<std::mutex> lock(b.mutex);
     b.all.push_back(std::move(backend));
   }
   for (int64_t i = 0; i < given.num_kernels; ++i) {
-    // KernelEntries are laid out with the backend's own size, which may differ from ours.
+    // Kernels are laid out with the backend's struct size, which may differ from ours.
     const auto* first = reinterpret_cast<const char*>(given.kernels);
     const size_t step = given.kernels->size;
     mt_kernel_entry abi = copy_sized(reinterpret_cast<const mt_kernel_entry*>(first + i * step));
-    // An op that this mytorch does not have is no error: the plug-in may be newer.
+    // Skip unknown operators: the backend may be newer than this mytorch.
     OpEntry* entry = abi.op != nullptr ? find_op(abi.op) : nullptr;
     if (entry == nullptr) continue;
     if (abi.hash == 0 && entry->info->custom != nullptr) abi.hash = entry->info->hash;
@@ -145,7 +145,6 @@ const Backend& add_backend(const mt_backend& given, const std::string& path) {
     }
   }
   pin_from_environment(*kept);
-  return *kept;
 }
 
 void register_kernel(OpEntry& entry, const Backend& backend, const mt_kernel_entry& kernel) {

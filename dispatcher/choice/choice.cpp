@@ -11,15 +11,15 @@
 #include "dispatcher/choice/measured.h"
 #include "dispatcher/choice/observe.h"
 #include "dispatcher/choice/state.h"
-#include "dispatcher/frame/decompose.h"
+#include "dispatcher/table/programs.h"
 
 namespace mytorch {
 namespace {
 
 int decline(void*, mt_ctx*, const void*) { return MT_DECLINED; }
 
-// Whether the ops that a call consists of are to run instead of a kernel. Copies stay: conversions,
-// also of the operands of other kernels, rest on them.
+// Returns whether a call must decompose under Kernels::kPrimitives. Copies do not: conversions,
+// including those for other kernels, depend on them.
 bool must_decompose(const OpInfo& op, const void* args) {
   if (op.meaning == Meaning::kComposite) return std::strcmp(op.name, "copy_") != 0;
   return can_decompose(op, args);
@@ -36,7 +36,7 @@ KernelRan run_by_priority(OpState& state, int slot, const KernelEntry* but, mt_c
   return {MT_DECLINED, nullptr};
 }
 
-// Apart, so that those below keep little alive and end in jumps.
+// Out of line, so that the callers keep few registers alive and end in tail calls.
 [[gnu::noinline]] int look_up_any(const Winners& winners, mt_ctx* ctx, const void* args) {
   const BoundKernel& found = winners.find(signature(winners.plan, *ctx, args)).runs;
   return found.run(found.self, ctx, args);
@@ -49,14 +49,14 @@ KernelRan run_by_priority(OpState& state, int slot, const KernelEntry* but, mt_c
   return found.run(found.self, ctx, args);
 }
 
-// The slot of an op of which calls were measured, where nothing else is to be heeded.
+// Runs a call of an operator with measurements, if nothing else (a pin, an observer, ...) applies.
 int choose_measured(void* self, mt_ctx* ctx, const void* args) {
   const auto& winners = *static_cast<const Winners*>(self);
   if (is_worth_looking(winners.plan, args)) return look_up(winners, ctx, args);
   return winners.otherwise.run(winners.otherwise.self, ctx, args);
 }
 
-// Asks the kernels of an op that has several or conditional ones.
+// Runs a call of an operator that has several kernels, or a conditional one.
 KernelRan run_chosen(OpState& state, int slot, mt_ctx* ctx, const void* args) {
   const Kernels allowed = restricted.load(std::memory_order_relaxed);
   if (allowed == Kernels::kPrimitives && must_decompose(*state.entry->info, args)) {
@@ -118,11 +118,12 @@ std::mutex state_mutex;
 
 bool several_kernels(const KernelList& list) {
   int n = 0;
-  for (const KernelEntry& c : list.ordered) n += c.is_reference() ? 0 : 1;
+  for (const KernelEntry& kernel : list.ordered) n += kernel.is_reference() ? 0 : 1;
   return n > 1;
 }
 
-// What the table says of an op, for its kernels of now. With the state's mutex held.
+// Rebuilds the winners of an operator from the table and its current kernels. The caller holds the
+// state's mutex.
 void renew_winners(OpState& state, int slot, const KernelList& list) {
   std::unique_ptr<Winners> winners;
   if (choice_mode.load() == Choice::kMeasured && several_kernels(list)) {
@@ -133,13 +134,13 @@ void renew_winners(OpState& state, int slot, const KernelList& list) {
           list.ordered.front().unconditional ? list.direct : state.choice[slot], state, slot);
     }
     for (const Measurement& m : found) {
-      // Timings are in order; a kernel that is not there any more is passed over.
+      // Timings are sorted. A kernel that is no longer registered is skipped.
       for (const Timing& t : m.timings) {
-        const auto c = std::find_if(list.ordered.begin(), list.ordered.end(), [&](const auto& x) {
-          return !x.is_reference() && kernel_id(x) == t.kernel;
-        });
-        if (c == list.ordered.end()) continue;
-        winners->add(m.signature, &*c);
+        const auto kernel = std::find_if(
+            list.ordered.begin(), list.ordered.end(),
+            [&](const KernelEntry& k) { return !k.is_reference() && kernel_id(k) == t.kernel; });
+        if (kernel == list.ordered.end()) continue;
+        winners->add(m.signature, &*kernel);
         break;
       }
     }
@@ -167,7 +168,7 @@ Winners::Winners(size_t size, const SignaturePlan& plan_, const BoundKernel& oth
   const auto capacity = std::bit_ceil(std::max<size_t>(2 * size, 8));
   shift_ = 64 - std::countr_zero(capacity);
   asked_.push_back({*this, nullptr});
-  // Found places run on behind the last index by as many as there are at most.
+  // Probing runs past the last index by at most `size` entries; the last entry stays empty.
   entries_.resize(capacity + size + 1, {0, nullptr, {ask, &asked_.back()}});
 }
 
@@ -265,8 +266,8 @@ OpState& state_of(OpEntry& entry) {
 bool after_failure(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args, int status,
                    const BoundKernel* ran) {
   if (status == MT_DECLINED) {
-    // The first time on a thread even the same slot may do better: a kernel that takes contiguous
-    // operands only needs the copy_ of the others.
+    // On the first call of a thread, retry even if the slot is unchanged: a kernel that takes only
+    // contiguous operands can run once the backend of the copy_ kernel is loaded.
     thread_local bool loaded = false;
     const bool first = !std::exchange(loaded, true);
     if (first) load_default_backends();

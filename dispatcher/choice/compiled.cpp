@@ -1,4 +1,4 @@
-// Kernels compiled from programs, one for each combination of types that occurred.
+// Kernels compiled from programs, one for each combination of types in use.
 #include <utility>
 
 #include "dispatcher/choice/state.h"
@@ -11,7 +11,7 @@ const mt_kernel_entry* CompiledOp::find(const void* args) {
   const mt_args_header& h = header(args);
   if (h.variant >= static_cast<uint32_t>(op.num_programs)) return nullptr;
   const mt_program& program = *op.programs[h.variant];
-  // Variant and types, as the key; the types alone go to the compiler.
+  // The key is the variant and the types; the compiler receives the types.
   std::vector<uint32_t> key = {h.variant, dtype_bits(h.compute)};
   std::vector<mt_dtype> types;
   auto add = [&](uint32_t offset) {

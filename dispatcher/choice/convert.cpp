@@ -1,21 +1,22 @@
-// Simple kernels are allowed to be simple: this hands them contiguous operands of one type and
-// shape.
+// Conversions: kernels that take only contiguous operands of one type and shape receive converted
+// copies of operands that are not.
 #include <cstring>
 #include <vector>
 
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
 #include "dispatcher/choice/state.h"
+#include "dispatcher/table/args_copy.h"
 #include "dispatcher/table/fields.h"
 #include "mytorch/abi_ops/copy_.h"
 
 namespace mytorch {
 namespace {
 
-// What the conversion rests on is not itself converted.
+// Conversions use copy_, so its own operands are never converted.
 bool is_copy(const OpInfo& op) { return std::strcmp(op.name, "copy_") == 0; }
 
-// Whether an output is exactly one of the inputs; other overlaps never reach a kernel.
+// Returns whether an output is exactly one of the inputs. Other overlaps never reach a kernel.
 bool aliases_input(const OpInfo& op, const void* args, const mt_tensor* output) {
   bool found = false;
   for_each_input(op, args, [&](const mt_tensor*& t, const ArgInfo& arg) {
@@ -26,7 +27,7 @@ bool aliases_input(const OpInfo& op, const void* args, const mt_tensor* output) 
 
 IntList sizes_of(const mt_tensor* t) { return {t->dl.shape, static_cast<size_t>(t->dl.ndim)}; }
 
-// What one operand must be for a kernel that takes only the simple case.
+// The requirements of a kernel on one operand.
 struct Wanted {
   bool contiguous;
   bool typed;
@@ -41,7 +42,7 @@ struct Wanted {
   }
 };
 
-// The shape of a pointwise call: that of any wanted output.
+// Returns the shape of a pointwise call: that of any output present.
 IntList call_shape(const OpInfo& op, const void* args) {
   IntList shape;
   for_each_output(op, args, [&](const mt_tensor*& t, const OutputInfo&) { shape = sizes_of(t); });
@@ -57,7 +58,7 @@ Wanted wanted_input(const OpInfo& op, const mt_kernel_entry& kernel, const void*
           shaped ? call_shape(op, args) : IntList()};
 }
 
-// Outputs of the promoted type are computed in the computation type.
+// Outputs of the promoted type are computed in the compute type.
 Wanted wanted_output(const OpInfo& op, const mt_kernel_entry& kernel, const void* args,
                      const OutputInfo& output) {
   const bool typed = op.meaning == Meaning::kPointwise && output.dtype < 0 &&
@@ -102,23 +103,15 @@ Fit fit(const OpInfo& op, const mt_kernel_entry& kernel, int slot, const void* a
     takes = takes && wanted_output(op, kernel, args, output).met_by(t) &&
             (alias || !aliases_input(op, args, t));
   });
-  // The copy itself can only be done by a kernel that takes strides and types.
+  // A conversion cannot serve the copy itself: its kernel must take strides and types.
   return {takes, !is_copy(op) && can_copy(slot)};
 }
 
 int run_converted(OpState& state, int slot, const mt_kernel_entry& kernel, mt_ctx* ctx,
                   const void* args) {
   const OpInfo& op = *state.entry->info;
-  std::vector<char> copy_of_args(static_cast<const char*>(args),
-                                 static_cast<const char*>(args) + op.args_size);
-  void* simple = copy_of_args.data();
-  std::vector<std::vector<const mt_tensor*>> lists;
-  for (int i = 0; i < op.num_args; ++i) {
-    if (op.args[i].type != ArgType::kTensorList || op.args[i].offset == kNoField) continue;
-    auto& list = field<mt_tensor_list>(simple, op.args[i].offset);
-    lists.emplace_back(list.data, list.data + list.size);
-    list.data = lists.back().data();
-  }
+  ArgsCopy converted(op, args);
+  void* simple = converted.get();
   std::vector<Tensor> kept;
   struct Back {
     const mt_tensor* to;
@@ -139,7 +132,7 @@ int run_converted(OpState& state, int slot, const mt_kernel_entry& kernel, mt_ct
     replace(operand, wanted_input(op, kernel, args, arg), true, arg.written);
   });
   for_each_output(op, simple, [&](const mt_tensor*& operand, const OutputInfo& output) {
-    // Asked of the call as it came: inputs may have been replaced above.
+    // Check the original arguments, because inputs may have been replaced above.
     const bool shared = (kernel.flags & MT_TAKES_ALIAS) == 0 && aliases_input(op, args, operand);
     replace(operand, wanted_output(op, kernel, args, output), false, true, shared);
   });

@@ -1,4 +1,4 @@
-// Telling what would run, and why.
+// Explains which kernel runs a call, and why.
 #include <algorithm>
 #include <cstring>
 
@@ -14,7 +14,7 @@ namespace mytorch {
 
 std::string why_not(const OpInfo& op, const KernelEntry& kernel, int device_slot,
                     const void* args) {
-  if (kernel.is_reference()) return "is the reference, which is used only when pinned";
+  if (kernel.is_reference()) return "is the reference, which runs only if pinned";
   const mt_kernel_entry* abi = &kernel.abi;
   if (kernel.compiled) {
     abi = static_cast<CompiledOp*>(kernel.abi.self)->find(args);
@@ -52,17 +52,18 @@ Explanation explain_call(const KernelCall& call) {
   for (Measurement& m : MeasuredTable::get().of(op.name, device_label(call.slot))) {
     if (m.signature == key) timings = std::move(m.timings);
   }
-  for (const KernelEntry& c : list->ordered) {
-    ConsideredKernel considered;
-    considered.backend = c.backend->name;
-    considered.kernel = c.abi.name != nullptr ? c.abi.name : "?";
-    considered.priority = c.abi.priority;
-    considered.reason =
-        c.is_reference() && pinned == c.backend ? "" : why_not(op, c, call.slot, call.args);
-    for (const Timing& t : timings) {
-      if (t.kernel == kernel_id(c)) considered.seconds = t.seconds;
+  for (const KernelEntry& kernel : list->ordered) {
+    ExplainedKernel explained;
+    explained.backend = kernel.backend->name;
+    explained.kernel = kernel.abi.name != nullptr ? kernel.abi.name : "?";
+    explained.priority = kernel.abi.priority;
+    if (!kernel.is_reference() || pinned != kernel.backend) {
+      explained.reason = why_not(op, kernel, call.slot, call.args);
     }
-    e.kernels.push_back(std::move(considered));
+    for (const Timing& t : timings) {
+      if (t.kernel == kernel_id(kernel)) explained.seconds = t.seconds;
+    }
+    e.kernels.push_back(std::move(explained));
   }
   const auto choose_first = [&](auto&& fits) {
     for (size_t i = 0; i < e.kernels.size(); ++i) {
@@ -73,19 +74,19 @@ Explanation explain_call(const KernelCall& call) {
     return false;
   };
   if (pinned != nullptr &&
-      choose_first([&](const KernelEntry& c) { return c.backend == pinned; })) {
+      choose_first([&](const KernelEntry& k) { return k.backend == pinned; })) {
     e.by = "pin";
     return e;
   }
   const Winners* winners = state.winners[call.slot].load(std::memory_order_acquire);
   if (pinned == nullptr && winners != nullptr && is_worth_looking(*state.signature, call.args)) {
     const KernelEntry* winner = winners->find(key).kernel;
-    if (winner != nullptr && choose_first([&](const KernelEntry& c) { return &c == winner; })) {
+    if (winner != nullptr && choose_first([&](const KernelEntry& k) { return &k == winner; })) {
       e.by = "measured";
       return e;
     }
   }
-  choose_first([](const KernelEntry& c) { return !c.is_reference(); });
+  choose_first([](const KernelEntry& k) { return !k.is_reference(); });
   return e;
 }
 

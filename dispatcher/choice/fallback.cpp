@@ -1,5 +1,5 @@
-// The last resort: another device's op on the CPU, where the user allowed it, and the error where
-// not.
+// The fallback of another device's operators to the CPU, and the error if the user did not allow
+// it.
 #include <cstdio>
 #include <cstdlib>
 
@@ -9,6 +9,7 @@
 #include "core/types/errors.h"
 #include "dispatcher/choice/observe.h"
 #include "dispatcher/choice/state.h"
+#include "dispatcher/table/args_copy.h"
 #include "dispatcher/table/fields.h"
 #include "mytorch/backends.h"
 
@@ -24,7 +25,7 @@ std::string describe_operands(const OpInfo& op, const void* args) {
   return absl::StrJoin(parts, ", ");
 }
 
-std::atomic<int> fallback_allowed{-1};  // -1: as the environment says
+std::atomic<int> fallback_allowed{-1};  // -1: not set; see the environment
 
 bool fallback_is_allowed() {
   int allowed = fallback_allowed.load();
@@ -48,11 +49,12 @@ void fail_no_kernel(const OpEntry& entry, int device_slot, const void* args) {
   const auto list = kernels(entry, device_slot);
   if (list.empty()) {
     const auto loaded = backends();
-    absl::StrAppend(&text, " No backend offers one;");
+    absl::StrAppend(&text, " No backend has a kernel for it;");
     if (loaded.empty()) {
-      absl::StrAppend(&text,
-                      " none is loaded: set MYTORCH_BACKEND_PATH to the folder of the backends, or "
-                      "call load_backend.");
+      absl::StrAppend(
+          &text,
+          " none is loaded: set MYTORCH_BACKEND_PATH to the directory of the backends, or "
+          "call load_backend.");
       for (const BackendInfo& info : backend_infos()) {
         if (!info.error.empty()) absl::StrAppend(&text, "\n  ", info.error);
       }
@@ -68,11 +70,11 @@ void fail_no_kernel(const OpEntry& entry, int device_slot, const void* args) {
     const std::string reason = why_not(op, kernel, device_slot, args);
     absl::StrAppend(&text, "\n  ", kernel.backend->name, "/",
                     kernel.abi.name != nullptr ? kernel.abi.name : "?", ": ",
-                    reason.empty() ? "declined when it was run" : reason);
+                    reason.empty() ? "declined at run time" : reason);
   }
   if (device_slot != kCpuSlot) {
     absl::StrAppend(&text,
-                    "\nTo let it run on the CPU, with copies both ways, call "
+                    "\nTo run it on the CPU, with copies in both directions, call "
                     "mytorch::allow_fallback(true) or set MYTORCH_FALLBACK=1.");
   }
   throw Error(ErrorCode::kUnsupported, text);
@@ -80,7 +82,7 @@ void fail_no_kernel(const OpEntry& entry, int device_slot, const void* args) {
 
 namespace {
 
-// A CPU twin of a device tensor: the bytes it spans, under the same strides.
+// A host copy of a device tensor: the memory range of its elements, with the same strides.
 struct Mirror {
   Tensor host;
   const mt_tensor* device = nullptr;
@@ -91,21 +93,14 @@ struct Mirror {
 Mirror mirror(const mt_tensor* t, int slot, mt_ctx* ctx) {
   Mirror m;
   m.device = t;
-  int64_t low = 0;
-  int64_t high = 0;
-  bool empty = false;
-  for (int i = 0; i < t->dl.ndim; ++i) {
-    empty |= t->dl.shape[i] == 0;
-    const int64_t reach = (t->dl.shape[i] - 1) * t->dl.strides[i];
-    (reach < 0 ? low : high) += reach;
-  }
+  const Extent memory = extent(*t);
   const ScalarType dtype = from_abi(t->dl.dtype);
-  m.bytes = empty ? 0 : (high - low + 1) * element_size(dtype);
-  m.device_begin = static_cast<char*>(t->dl.data) + low * element_size(dtype);
+  m.bytes = memory.bytes();
+  m.device_begin = memory.begin;
   Storage* storage = allocate_storage(kCPU, kCpuSlot, m.bytes);
   const size_t ndim = static_cast<size_t>(t->dl.ndim);
   m.host = Tensor::adopt(new_tensor_over(storage, {t->dl.shape, ndim}, {t->dl.strides, ndim}, dtype,
-                                         empty ? 0 : -low));
+                                         memory.offset(*t) / element_size(dtype)));
   if (m.bytes != 0) {
     const DeviceType& type = device_type(slot);
     if (type.ops->copy(type.self, t->dl.device.index, MT_COPY_TO_HOST, storage->data,
@@ -119,11 +114,11 @@ Mirror mirror(const mt_tensor* t, int slot, mt_ctx* ctx) {
   return m;
 }
 
-// Outputs whose shape the CPU's kernel decides: each is made on the device, as the caller wants it,
-// and gets a twin for the kernel.
+// For outputs whose shape the CPU kernel decides: creates each on the device, as the caller wants
+// it, and gives the kernel a host copy.
 class DynamicTwins {
  public:
-  // `cpu` null: the op has none.
+  // `cpu` is null if the operator has no such outputs.
   DynamicTwins(mt_ctx* cpu, mt_ctx* device, int slot, std::vector<Mirror>& outputs)
       : cpu_(static_cast<Context*>(cpu)), device_(device), slot_(slot), outputs_(outputs) {
     if (cpu_ == nullptr) return;
@@ -159,34 +154,26 @@ void run_fallback(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args)
   OpState& state = state_of(const_cast<OpEntry&>(entry));
   if (state.fallbacks.fetch_add(1) == 0) {
     std::fprintf(stderr,
-                 "mytorch: warning: [%s] runs on the CPU for %s: no kernel there takes it\n",
+                 "mytorch: warning: [%s] runs on the CPU for %s: no kernel takes the call\n",
                  op.base, device_type(slot).name.c_str());
   }
   const Substitution substitution({state.entry, slot, ctx, args}, kFellBack);
-  std::vector<char> copy(static_cast<const char*>(args),
-                         static_cast<const char*>(args) + op.args_size);
+  ArgsCopy copy(op, args);
   std::vector<Mirror> inputs;
   std::vector<Mirror> outputs;
-  std::vector<std::vector<const mt_tensor*>> lists;
-  for (int i = 0; i < op.num_args; ++i) {
-    if (op.args[i].type != ArgType::kTensorList || op.args[i].offset == kNoField) continue;
-    auto& list = field<mt_tensor_list>(copy.data(), op.args[i].offset);
-    lists.emplace_back(list.data, list.data + list.size);
-    list.data = lists.back().data();
-  }
-  for_each_input(op, copy.data(), [&](const mt_tensor*& t, const ArgInfo& arg) {
+  for_each_input(op, copy.get(), [&](const mt_tensor*& t, const ArgInfo& arg) {
     if ((t->flags & MT_TENSOR_HOST) != 0) return;
     auto& to = arg.written ? outputs : inputs;
     to.push_back(mirror(t, slot, ctx));
     t = &to.back().host.impl()->abi;
   });
-  for_each_output(op, copy.data(), [&](const mt_tensor*& t, const OutputInfo&) {
+  for_each_output(op, copy.get(), [&](const mt_tensor*& t, const OutputInfo&) {
     outputs.push_back(mirror(t, slot, ctx));
     t = &outputs.back().host.impl()->abi;
   });
   mt_ctx* cpu = context(kCpuSlot, {MT_DEVICE_CPU, 0});
   const DynamicTwins twins(op.dynamic ? cpu : nullptr, ctx, slot, outputs);
-  if (!run_kernel(entry, kCpuSlot, cpu, copy.data())) fail_no_kernel(entry, slot, args);
+  if (!run_kernel(entry, kCpuSlot, cpu, copy.get())) fail_no_kernel(entry, slot, args);
   const DeviceType& type = device_type(slot);
   for (const Mirror& m : outputs) {
     if (m.bytes == 0) continue;

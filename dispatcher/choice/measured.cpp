@@ -22,7 +22,7 @@ struct MeasuredTable::State {
     auto& place = by_op[{m.op, m.device}][m.signature];
     place = std::move(m);
   }
-  // With the mutex held.
+  // The caller holds the mutex.
   void read_once() {
     if (std::exchange(read, true)) return;
     fingerprint = machine_fingerprint();
@@ -76,7 +76,7 @@ void MeasuredTable::save() {
   }
   merge_table(s.path, s.fingerprint, fresh);
   s.unsaved.clear();
-  s.problem.clear();  // the file was written anew
+  s.problem.clear();  // the file was rewritten
 }
 
 void MeasuredTable::clear() {

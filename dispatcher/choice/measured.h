@@ -1,4 +1,4 @@
-// What was measured: how long each kernel took for a kind of call.
+// Measurements of how long each kernel takes for a kind of call.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,20 @@ struct Measurement {
   std::string op;      // "addmm"
   std::string device;  // "cpu", or a device type and its model
   uint64_t signature = 0;
-  std::string call;             // describe_call() of the call that was measured
+  std::string call;             // describe_call() of the measured call
   std::vector<Timing> timings;  // fastest first
 };
 
-// The machine's table, for all threads. Read from its file when first used.
+// The table of measurements of this machine, shared by all threads. Read from its file on first
+// use.
 class MeasuredTable {
  public:
   static MeasuredTable& get();
 
-  // Of one op on one device, as they are now.
+  // Returns the current measurements of one operator on one device.
   std::vector<Measurement> of(const std::string& op, const std::string& device);
-  void add(Measurement measurement);  // in place of an older one
-  void save();                        // merged into the file; throws Error(kIo)
+  void add(Measurement measurement);  // replaces an older one
+  void save();                        // merges the table into its file; throws Error(kIo)
   void clear();                       // in memory and in the file
   ChoiceTable describe();
 

@@ -11,7 +11,7 @@
 namespace mytorch {
 namespace {
 
-std::atomic<int> looking{0};  // observers of all threads, and the watcher
+std::atomic<int> looking{0};  // observers of all threads, plus one for the watcher
 std::atomic<Watcher*> the_watcher{nullptr};
 thread_local Observe* innermost = nullptr;
 
@@ -46,7 +46,7 @@ bool anybody_observes() { return looking.load(std::memory_order_relaxed) > 0; }
 void tell_observers(const KernelCall& call) {
   Observe* const observer = innermost;
   if (observer == nullptr) return;
-  // What it calls itself is not for it. It may throw.
+  // An observer does not see the calls that it makes itself. seen_ may throw.
   struct Aside {
     Observe* self;
     ~Aside() { innermost = self; }

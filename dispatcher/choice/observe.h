@@ -1,6 +1,6 @@
-// Seeing the calls of kernels as they are made: for `explain`, the profiler, for timing kernels
-// alone, and for tests. Every op on any thread goes through the choice while anybody looks, so
-// calls are slower then; nobody looking costs nothing.
+// Observation of kernel calls, for `explain`, the profiler, the timing of single kernels, and
+// tests. While anything observes, every call on every thread takes the slow path through the
+// choice; otherwise observation costs nothing.
 #pragma once
 
 #include <functional>
@@ -16,19 +16,19 @@ struct KernelCall {
   OpEntry* entry;
   int slot;  // of the device type
   mt_ctx* ctx;
-  const void* args;  // the op's argument struct; what it points to lives as long as the call
+  const void* args;  // the operator's argument struct; valid during the call
 };
 
-// What became of it.
+// The outcome of a call.
 struct KernelRan {
-  int status;                 // or one of the two below
-  const KernelEntry* kernel;  // null where none took the call
+  int status;                 // a status, or one of the two values below
+  const KernelEntry* kernel;  // null if no kernel took the call
 };
-// Instead of a kernel that is missing: the ops that the call consists of ran, or the CPU.
+// The substitution of a missing kernel: the call decomposed, or ran on the CPU.
 constexpr int kDecomposed = -1;
 constexpr int kFellBack = -2;
 
-// While it lives, `seen` is called for each kernel call of this thread, before it runs.
+// Calls `seen` before each kernel call of this thread, for the lifetime of this object.
 class Observe {
  public:
   explicit Observe(std::function<void(const KernelCall&)> seen);
@@ -42,26 +42,26 @@ class Observe {
   Observe* outer_;
 };
 
-// Sees the calls of all threads, from whichever makes them. It lives for good: calls may be under
-// way when it is told to look away. A call that no kernel took is told, and then once more as the
-// detour that was made for it, with the calls that this led to inside.
+// Observes the calls of all threads, on the calling thread. Must never be destroyed: calls may be
+// in progress when it is removed. A call that no kernel takes is reported once as declined, and
+// again as a Substitution, which contains the calls made inside it.
 class Watcher {
  public:
   virtual void before(const KernelCall& call) noexcept = 0;
-  // Also after a call that threw (MT_ERROR_INTERNAL).
+  // Also called after a call that threw, with MT_ERROR_INTERNAL.
   virtual void after(const KernelCall& call, const KernelRan& ran) noexcept = 0;
 
  protected:
   ~Watcher() = default;
 };
-// null: nobody watches.
+// Installs the watcher of the process; null removes it.
 void set_watcher(Watcher* watcher);
 
-// While it lives, what runs is in place of a kernel of the op on that device.
+// Reports the execution of a call in place of a missing kernel, for the lifetime of this object.
 class Substitution {
  public:
-  Substitution(const KernelCall& call, int how);  // kDecomposed, kFellBack
-  // A call decomposes whose result is `out`, or lies beside it.
+  Substitution(const KernelCall& call, int how);  // kDecomposed or kFellBack
+  // Reports the decomposition of a call; `out` is any of its results.
   Substitution(const OpEntry& entry, const TensorImpl* out, const void* args);
   ~Substitution();
   Substitution(const Substitution&) = delete;
@@ -73,8 +73,8 @@ class Substitution {
   Watcher* watching_;
 };
 
-// For choose(): whether anybody looks; then tell_observers() comes before the call, and the
-// watcher, if there is one, is told before and after it.
+// For choose(): whether anything observes. If so, choose() calls tell_observers() before the call,
+// and the watcher, if any, before and after it.
 bool anybody_observes();
 void tell_observers(const KernelCall& call);
 Watcher* watcher();

@@ -1,10 +1,10 @@
-// Kernels that were built for an older schema of their op take the calls that say nothing new:
-// every argument that they do not know has to be at its default.
+// Kernels built for an older schema of their operator take the calls in which every argument that
+// they do not know has its default value.
 #include <algorithm>
 #include <cstring>
 
-#include "dispatcher/boxed/boxed.h"
 #include "dispatcher/choice/state.h"
+#include "dispatcher/table/defaults.h"
 #include "dispatcher/table/fields.h"
 
 namespace mytorch {
@@ -15,7 +15,7 @@ bool same_scalar(const mt_scalar& given, const Value& value) {
   return given.kind == value.scalar().abi().kind && Scalar(given) == value.scalar();
 }
 
-// A number as an operand is never the default's own tensor, so it is compared by its value.
+// A number passed as an operand has no storage and is compared by value.
 bool same_number(const mt_tensor* given, const Value& value) {
   if (given == nullptr) return value.is_none();
   if (value.is_none() || given->storage != nullptr) return false;
@@ -39,7 +39,7 @@ bool same_list(const List& given, const std::vector<T>* value) {
          std::equal(given.data, given.data + given.size, value->begin(), value->end());
 }
 
-// Whether the field of an argument holds what the schema has as the argument's default.
+// Returns whether the field of an argument holds the default of the schema.
 bool at_default(const ArgInfo& arg, const void* args) {
   if (arg.default_text == nullptr) return false;
   const Value value = default_value(arg);
@@ -89,7 +89,7 @@ bool at_default(const ArgInfo& arg, const void* args) {
       return given.type == device.type && given.index == device.index;
     }
     case ArgType::kGenerator:
-      return false;  // the call number that the host has taken would be lost
+      return false;  // the kernel would lose the call number that the host has taken
   }
   return false;
 }

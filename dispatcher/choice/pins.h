@@ -1,4 +1,4 @@
-// What goes before any other choice.
+// Pins: the preferences of Prefer and MYTORCH_PREFER, which take precedence over any other choice.
 #pragma once
 
 #include <string>
@@ -8,16 +8,17 @@
 
 namespace mytorch {
 
-// What MYTORCH_PREFER says, in order; `op` is empty where all are meant.
+// An entry of MYTORCH_PREFER. `op` is empty if it applies to all operators.
 struct Preference {
   std::string op;
   std::string backend;
 };
+// Returns the entries in order.
 std::vector<Preference> environment_preferences();
-// The ops of a full or base name.
+// Returns the operators with a full or base name.
 std::vector<OpEntry*> ops_named(const std::string& name);
 
-// Pins a backend that was just registered as MYTORCH_PREFER says.
+// Applies MYTORCH_PREFER to a backend that was just registered.
 void pin_from_environment(const Backend& backend);
 
 }  // namespace mytorch

@@ -51,7 +51,7 @@ SignaturePlan::SignaturePlan(const OpInfo& op) {
 
 namespace {
 
-// The dimension whose neighbours are neighbours in memory, counted from the last; 7: none is.
+// Returns the dimension of stride 1, counted from the last; 7 if there is none.
 uint64_t fastest_dim(const mt_tensor* t) {
   const int n = std::min(t->dl.ndim, 7);
   for (int i = 0; i < n; ++i) {

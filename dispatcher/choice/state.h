@@ -1,6 +1,6 @@
-// What choice/ keeps for each operator. Lists are immutable and replaced whole, so that calls read
-// them without a lock; the replaced ones are kept, because a call may still be reading them
-// (backends are registered a handful of times in a process).
+// The state that choice/ keeps for each operator. Lists are immutable and replaced as a whole, so
+// that calls read them without a lock. Replaced lists are never freed, because a call may still be
+// reading them (backends are registered only a few times in a process).
 #pragma once
 
 #include <deque>
@@ -16,11 +16,11 @@
 
 namespace mytorch {
 
-// Kernels that a backend compiled from the programs of one op, by the types of a call.
+// The kernels that a backend compiled from the programs of one operator, by the types of a call.
 class CompiledOp {
  public:
   CompiledOp(const OpEntry* entry, const Backend* backend) : entry_(entry), backend_(backend) {}
-  // The kernel for a call, compiled on first use; null when the backend declines it.
+  // Returns the kernel for a call, compiled on first use; null if the backend declines.
   const mt_kernel_entry* find(const void* args);
 
  private:
@@ -32,22 +32,22 @@ class CompiledOp {
 
 struct KernelList {
   std::vector<KernelEntry> ordered;  // by priority; the reference's last
-  BoundKernel direct;                // of the first, if it takes every call
+  BoundKernel direct;                // of the first kernel, if it takes every call
   bool all_take_alias = false;
 };
 
-// The fastest kernel for each kind of call that was measured: a hash table that never changes.
+// The fastest kernel for each measured kind of call: an immutable hash table.
 class Winners {
  public:
-  // `otherwise`: what runs a call that is too small to be looked up.
+  // `otherwise` runs calls that are too small for a lookup.
   Winners(size_t size, const SignaturePlan& plan_, const BoundKernel& otherwise_, OpState& state_,
           int slot_);
   void add(uint64_t signature, const KernelEntry* kernel);
 
   struct Entry {
     uint64_t signature = 0;
-    const KernelEntry* kernel = nullptr;  // null: such calls were not measured
-    BoundKernel runs;                     // it where it takes the call, else the others
+    const KernelEntry* kernel = nullptr;  // null: not measured
+    BoundKernel runs;                     // the kernel if it takes every call, else ask()
   };
   const Entry& find(uint64_t signature) const {
     const Entry* e = &entries_[signature >> shift_];
@@ -55,7 +55,7 @@ class Winners {
     return *e;
   }
 
-  // Copies, so that a call finds all in one place.
+  // Copies, so that a call finds everything in one place.
   const SignaturePlan plan;
   const BoundKernel otherwise;
   OpState& state;
@@ -63,7 +63,7 @@ class Winners {
   const BoundKernel chooses;  // {choose_measured, this}
 
  private:
-  // The winner is asked first, then the others by priority.
+  // Tries the winner first, then the other kernels by priority.
   struct Asked {
     const Winners& winners;
     const KernelEntry* kernel;
@@ -80,9 +80,9 @@ struct OpState {
   OpEntry* entry;
   std::mutex mutex;
   std::atomic<const KernelList*> lists[kMaxDeviceTypes] = {};
-  // The backend that is asked first for this op, rather than for all of its device type.
+  // The backend pinned for this operator, which overrides the one pinned for the device type.
   std::atomic<const Backend*> pins[kMaxDeviceTypes] = {};
-  std::atomic<const Winners*> winners[kMaxDeviceTypes] = {};  // null where nothing was measured
+  std::atomic<const Winners*> winners[kMaxDeviceTypes] = {};  // null if nothing was measured
   std::unique_ptr<const SignaturePlan> signature;
   BoundKernel choice[kMaxDeviceTypes];  // {choose, &refs[i]}
   struct Ref {
@@ -97,58 +97,60 @@ struct OpState {
   std::atomic<uint64_t> fallbacks{0};
 };
 
-// The state of an op, made on first use.
+// Returns the state of an operator, created on first use.
 OpState& state_of(OpEntry& entry);
 
-// Publishes what calls of an op on a device type run now; all ops', on all.
+// Publish the function that calls run now: of one operator on one device type, of all operators on
+// all device types, and of all operators on one.
 void resolve(OpState& state, int slot);
 void resolve_all();
 void resolve_all(int slot);
 
-// Once, when the first backend is registered: MYTORCH_CHOICE.
+// Applies MYTORCH_CHOICE. Called once, when the first backend is registered.
 void choose_as_environment_says();
 
-// The process's settings.
+// Settings of the process.
 extern std::atomic<Kernels> restricted;
 extern std::atomic<Choice> choice_mode;
-extern std::atomic<int> tunings;                           // that are alive
-extern std::atomic<const Backend*> pins[kMaxDeviceTypes];  // for all ops without one of their own
+extern std::atomic<int> tunings;                           // number of Tuning objects alive
+extern std::atomic<const Backend*> pins[kMaxDeviceTypes];  // for operators without a pin
 inline const Backend* pinned_backend(const OpState& state, int slot) {
   const Backend* own = state.pins[slot].load(std::memory_order_acquire);
   return own != nullptr ? own : pins[slot].load(std::memory_order_acquire);
 }
 
-// Runs a kernel if it takes the call, with copies where the host can make it so; else
+// Runs a kernel if it takes the call, converting operands if necessary; otherwise returns
 // MT_DECLINED.
 int run_one(OpState& state, int slot, const KernelEntry& kernel, mt_ctx* ctx, const void* args);
-// Why it does not take a call; "" where it does, as far as can be said without running it.
+// Returns the reason why a kernel does not take a call, or "" if none is known without running it.
 std::string why_not(const OpInfo& op, const KernelEntry& kernel, int slot, const void* args);
-// The name of a kernel in the table of measurements: "cpu-openmp 1.0/packed_gemm".
+// Returns the name of a kernel in the table of measurements: "cpu-openmp 1.0/packed_gemm".
 std::string kernel_id(const KernelEntry& kernel);
-// The device types of measurements: "cpu", or with their model.
+// Returns the name of a device type in the table of measurements: "cpu", or the name and the model.
 std::string device_label(int slot);
-// Measures a call of several kernels for the table, and renews the op's winners.
+// Measures a call with each kernel, adds the result to the table, and updates the operator's
+// winners.
 void tune(OpState& state, int slot, mt_ctx* ctx, const void* args, uint64_t signature);
 
-// Whether a kernel takes a call by its flags, and whether the host can see to it that it does.
+// Whether the flags of a kernel accept a call.
 struct Fit {
-  bool takes;        // as it is
-  bool convertible;  // with copies of the operands that do not fit
+  bool takes;        // without conversion
+  bool convertible;  // with conversion of operands
 };
 Fit fit(const OpInfo& op, const mt_kernel_entry& kernel, int device_slot, const void* args);
-// Runs a kernel on contiguous copies of the operands, and copies its outputs back.
+// Runs a kernel on converted operands and copies its outputs back.
 int run_converted(OpState& state, int device_slot, const mt_kernel_entry& kernel, mt_ctx* ctx,
                   const void* args);
 
-// Which fields of the argument struct a kernel knows that was built for the schema with this hash:
-// those before this offset, UINT32_MAX for the current schema, 0 for one that never was the op's.
+// Returns the offset up to which a kernel built for the schema with this hash knows the argument
+// struct: UINT32_MAX for the current schema, 0 for a hash that the operator never had.
 uint32_t known_fields(const OpInfo& op, uint64_t hash);
-// The first argument or output past those that the call does not leave at its default; null if the
-// call says nothing that such a kernel does not know.
+// Returns the first argument or output beyond `knows` that the call does not leave at its default,
+// or null if the kernel can take the call.
 const char* unknown_argument(const OpInfo& op, uint32_t knows, const void* args);
 
-// Makes a backend's kernel a kernel for calls on its device type. Kernels for other schemas than
-// the op's own, present and past, are passed over.
+// Registers a backend's kernel for calls on its device type. Ignores kernels for schemas that the
+// operator never had.
 void register_kernel(OpEntry& entry, const Backend& backend, const mt_kernel_entry& kernel);
 
 }  // namespace mytorch

@@ -35,7 +35,7 @@ uint32_t checksum(const std::string& text) {
       crc32(0, reinterpret_cast<const Bytef*>(text.data()), static_cast<uInt>(text.size())));
 }
 
-// Fields are separated by tabs, which none of them has.
+// Fields are separated by tabs; no field contains one.
 std::string to_line(const Measurement& m) {
   std::string line = absl::StrCat(m.op, "\t", m.device, "\t",
                                   absl::Hex(m.signature, absl::kZeroPad16), "\t", m.call);
@@ -67,7 +67,7 @@ bool from_line(const std::string& line, Measurement* m) {
   return true;
 }
 
-// One writer at a time, in this process or another.
+// Admits one writer at a time, across processes.
 class FileLock {
  public:
   explicit FileLock(const std::string& path) {
@@ -142,11 +142,12 @@ TableFile read_table(const std::string& path, const std::string& fingerprint) {
   if (!file) return result;
   std::string line;
   if (!std::getline(file, line) || line != kTitle) {
-    result.problem = "its first line is not that of a choice table";
+    result.problem = "the file does not begin like a choice table";
     return result;
   }
   if (!std::getline(file, line) || line != fingerprint) {
-    result.problem = absl::StrCat("it was measured on another machine (", line.substr(0, 200), ")");
+    result.problem =
+        absl::StrCat("the table was measured on another machine (", line.substr(0, 200), ")");
     return result;
   }
   int damaged = 0;
@@ -162,7 +163,7 @@ TableFile read_table(const std::string& path, const std::string& fingerprint) {
       ++damaged;
     }
   }
-  if (damaged > 0) result.problem = absl::StrCat(damaged, " damaged lines were left out");
+  if (damaged > 0) result.problem = absl::StrCat(damaged, " damaged lines were ignored");
   return result;
 }
 
@@ -171,7 +172,7 @@ void merge_table(const std::string& path, const std::string& fingerprint,
   std::error_code error;
   fs::create_directories(fs::path(path).parent_path(), error);
   if (error) {
-    fail(ErrorCode::kIo, "[choice] cannot make ", fs::path(path).parent_path().string(), ": ",
+    fail(ErrorCode::kIo, "[choice] cannot create ", fs::path(path).parent_path().string(), ": ",
          error.message());
   }
   const FileLock lock(path + ".lock");
@@ -201,7 +202,7 @@ void remove_table(const std::string& path) {
 uint64_t table_hash(const std::vector<Measurement>& measurements) {
   uint64_t hash = 0;
   for (const Measurement& m : measurements) {
-    // What is chosen, not how long it took.
+    // The hash covers the chosen kernel, not the times.
     std::string text = absl::StrCat(m.op, "\t", m.device, "\t", m.signature);
     if (!m.timings.empty()) absl::StrAppend(&text, "\t", m.timings.front().kernel);
     hash += fnv1a(text);

@@ -1,5 +1,5 @@
-// The file in which measurements are kept: lines of text, each with a checksum of its own, so that
-// a damaged line costs no more than itself.
+// The file of measurements. Each line has its own checksum, so that damage affects only single
+// lines.
 #pragma once
 
 #include <string>
@@ -9,26 +9,26 @@
 
 namespace mytorch {
 
-// What measurements of one machine have in common and those of another have not: processors, and
-// the version of the library.
+// Identifies machines that can share measurements: processor model and count, and the library's
+// version.
 std::string machine_fingerprint();
-// Where the table of such a machine lies: MYTORCH_CACHE, else XDG_CACHE_HOME/mytorch, else
+// Returns the path of the table in MYTORCH_CACHE, else XDG_CACHE_HOME/mytorch, else
 // ~/.cache/mytorch.
 std::string table_path(const std::string& fingerprint);
 
 struct TableFile {
   std::vector<Measurement> measurements;
-  std::string problem;  // what of the file was not used, and why; "" also where there is no file
+  std::string problem;  // which part of the file was not used, and why; "" also if there is no file
 };
 TableFile read_table(const std::string& path, const std::string& fingerprint);
 
-// Joins the measurements to those in the file, of which newer ones win; the file is replaced whole,
-// under a lock that other writers wait for. Throws Error(kIo).
+// Merges the measurements into the file; newer ones win. Replaces the file atomically under a lock
+// that excludes other writers. Throws Error(kIo).
 void merge_table(const std::string& path, const std::string& fingerprint,
                  const std::vector<Measurement>& measurements);
 void remove_table(const std::string& path);
 
-// Of the contents, whatever their order.
+// Returns a hash of the contents that does not depend on their order.
 uint64_t table_hash(const std::vector<Measurement>& measurements);
 
 }  // namespace mytorch

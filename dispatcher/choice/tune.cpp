@@ -1,4 +1,4 @@
-// Measuring: each kernel runs the call that is at hand, in turns with the others.
+// Measures the kernels of a call. Kernels run alternately, so that slow drift affects all of them.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -13,6 +13,7 @@
 #include "core/types/errors.h"
 #include "dispatcher/choice/measured.h"
 #include "dispatcher/choice/state.h"
+#include "dispatcher/table/args_copy.h"
 #include "dispatcher/table/fields.h"
 #include "mytorch/choice.h"
 #include "mytorch/tensor.h"
@@ -20,33 +21,25 @@
 namespace mytorch {
 namespace {
 
-// For each kind of call; a call that takes longer is run three times with each kernel.
+// Per kind of call. A call too long for this runs kMinRounds times with each kernel.
 constexpr double kBudgetSeconds = 0.05;
 constexpr int kMinRounds = 3;
 constexpr int kMaxRounds = 25;
-constexpr double kMinSampleSeconds = 20e-6;  // that a clock can tell
-constexpr double kHopeless = 4;              // times the best
+constexpr double kMinSampleSeconds = 20e-6;  // the shortest time that the clock resolves well
+constexpr double kHopeless =
+    4;  // kernels slower than this multiple of the best are not timed further
 
 thread_local bool measuring = false;
 
-// The argument struct of a call, whose outputs are safe to be written again and again: what is also
-// read lies in memory of its own.
-class Rehearsal {
+// A copy of a call's argument struct whose outputs can be written repeatedly: outputs that are also
+// read are replaced by copies.
+class RepeatableCall {
  public:
-  Rehearsal(const OpInfo& op, int slot, mt_ctx* ctx, const void* args)
-      : args_(static_cast<const char*>(args), static_cast<const char*>(args) + op.args_size) {
-    // KernelEntries may be handed converted operands by the host, through the lists too.
-    lists_.reserve(static_cast<size_t>(op.num_args));
-    for (int i = 0; i < op.num_args; ++i) {
-      if (op.args[i].type != ArgType::kTensorList || op.args[i].offset == kNoField) continue;
-      auto& list = field<mt_tensor_list>(args_.data(), op.args[i].offset);
-      lists_.emplace_back(list.data, list.data + list.size);
-      list.data = lists_.back().data();
-    }
-    for_each_input(op, args_.data(), [&](const mt_tensor*& t, const ArgInfo& arg) {
+  RepeatableCall(const OpInfo& op, int slot, mt_ctx* ctx, const void* args) : args_(op, args) {
+    for_each_input(op, args_.get(), [&](const mt_tensor*& t, const ArgInfo& arg) {
       if (arg.written) t = stand_in(*t, slot, ctx, true);
     });
-    for_each_output(op, args_.data(), [&](const mt_tensor*& t, const OutputInfo&) {
+    for_each_output(op, args_.get(), [&](const mt_tensor*& t, const OutputInfo&) {
       bool read = false;
       for_each_input(op, args, [&](const mt_tensor*& input, const ArgInfo&) {
         read = read || overlap(*input, *t) != Overlap::kNone;
@@ -54,9 +47,9 @@ class Rehearsal {
       if (read) t = stand_in(*t, slot, ctx, false);
     });
   }
-  Rehearsal(const Rehearsal&) = delete;
-  Rehearsal& operator=(const Rehearsal&) = delete;
-  void* args() { return args_.data(); }
+  RepeatableCall(const RepeatableCall&) = delete;
+  RepeatableCall& operator=(const RepeatableCall&) = delete;
+  void* args() { return args_.get(); }
 
  private:
   struct StandIn {
@@ -64,39 +57,32 @@ class Rehearsal {
     Tensor memory;
   };
 
-  // A tensor of the same geometry over new memory, with the same elements where `filled`.
+  // Returns a tensor of the same geometry in new memory, with the same elements if `filled`.
   const mt_tensor* stand_in(const mt_tensor& of, int slot, mt_ctx* ctx, bool filled) {
-    int64_t low = 0;
-    int64_t high = 0;
-    for (int32_t d = 0; d < of.dl.ndim; ++d) {
-      if (of.dl.shape[d] == 0) return &of;
-      (of.dl.strides[d] < 0 ? low : high) += (of.dl.shape[d] - 1) * of.dl.strides[d];
-    }
-    const int64_t bytes = of.dl.dtype.bits / 8;
-    const int64_t span[] = {(high - low + 1) * bytes};
+    const Extent extent = mytorch::extent(of);
+    if (extent.bytes() == 0) return &of;
+    const int64_t bytes[] = {static_cast<int64_t>(extent.bytes())};
     auto one = std::make_unique<StandIn>();
     one->memory = Tensor::adopt(
-        new_tensor(span, 1, kUInt8, Device(of.dl.device.type, of.dl.device.index), slot));
+        new_tensor(bytes, 1, kUInt8, Device(of.dl.device.type, of.dl.device.index), slot));
     one->tensor = of;
     char* memory = static_cast<char*>(one->memory.impl()->abi.dl.data);
-    one->tensor.dl.data = memory - low * bytes;
+    one->tensor.dl.data = memory + extent.offset(of);
     one->tensor.storage = one->memory.impl()->abi.storage;
     if (filled) {
-      const char* from = static_cast<const char*>(of.dl.data) + low * bytes;
       const DeviceType& type = device_type(slot);
       if (type.ops == nullptr) {
-        std::memcpy(memory, from, static_cast<size_t>(span[0]));
+        std::memcpy(memory, extent.begin, extent.bytes());
       } else {
-        type.ops->copy(type.self, of.dl.device.index, MT_COPY_ON_DEVICE, memory, from,
-                       static_cast<size_t>(span[0]), ctx->stream);
+        type.ops->copy(type.self, of.dl.device.index, MT_COPY_ON_DEVICE, memory, extent.begin,
+                       extent.bytes(), ctx->stream);
       }
     }
     kept_.push_back(std::move(one));
     return &kept_.back()->tensor;
   }
 
-  std::vector<char> args_;
-  std::vector<std::vector<const mt_tensor*>> lists_;
+  ArgsCopy args_;
   std::vector<std::unique_ptr<StandIn>> kept_;
 };
 
@@ -105,7 +91,7 @@ class Stopwatch {
   Stopwatch(OpState& state, int slot, mt_ctx* ctx, void* args)
       : state_(state), slot_(slot), ctx_(ctx), args_(args) {}
 
-  // Seconds of one run, of `repeats`; nothing where the kernel does not take the call, or fails.
+  // Returns the mean seconds of `repeats` runs, or nothing if the kernel declines or fails.
   std::optional<double> run(const KernelEntry& kernel, int repeats) {
     synchronize();
     const auto begin = std::chrono::steady_clock::now();
@@ -118,7 +104,7 @@ class Stopwatch {
       }
       release_scratch(ctx_);
       if (status != MT_OK) {
-        static_cast<Context*>(ctx_)->error.clear();  // the call itself will say it again
+        static_cast<Context*>(ctx_)->error.clear();  // the actual call will report it again
         return std::nullopt;
       }
     }
@@ -153,16 +139,16 @@ double median(std::vector<double> values) {
 }
 
 std::vector<Timing> measure(OpState& state, int slot, mt_ctx* ctx, const void* args) {
-  Rehearsal rehearsal(*state.entry->info, slot, ctx, args);
-  Stopwatch watch(state, slot, ctx, rehearsal.args());
+  RepeatableCall repeatable(*state.entry->info, slot, ctx, args);
+  Stopwatch watch(state, slot, ctx, repeatable.args());
   std::vector<Runner> runners;
   double best = std::numeric_limits<double>::infinity();
-  for (const KernelEntry& c : state.lists[slot].load(std::memory_order_acquire)->ordered) {
-    // The first run warms caches up, the kernel's own too.
-    if (c.is_reference() || !watch.run(c, 1)) continue;
-    const std::optional<double> guess = watch.run(c, 1);
+  for (const KernelEntry& kernel : state.lists[slot].load(std::memory_order_acquire)->ordered) {
+    // The first run warms up caches, including the kernel's own.
+    if (kernel.is_reference() || !watch.run(kernel, 1)) continue;
+    const std::optional<double> guess = watch.run(kernel, 1);
     if (!guess) continue;
-    runners.push_back({&c, *guess});
+    runners.push_back({&kernel, *guess});
     best = std::min(best, *guess);
   }
   double round = 0;
@@ -206,8 +192,7 @@ std::string device_label(int slot) {
 }
 
 void tune(OpState& state, int slot, mt_ctx* ctx, const void* args, uint64_t key) {
-  // What a kernel needs of other ops is not measured on the way; outputs of unknown size cannot be
-  // made twice.
+  // Nested calls are not measured. Dynamic outputs cannot be created twice.
   const OpInfo& op = *state.entry->info;
   if (measuring || op.dynamic) return;
   static std::mutex one_at_a_time;
@@ -217,7 +202,7 @@ void tune(OpState& state, int slot, mt_ctx* ctx, const void* args, uint64_t key)
   try {
     m.timings = measure(state, slot, ctx, args);
   } catch (const Error&) {
-    // No memory for copies: this kind of call stays unmeasured.
+    // Out of memory for copies: this kind of call stays unmeasured.
   }
   measuring = false;
   if (m.timings.empty()) return;
@@ -267,7 +252,7 @@ void choose_as_environment_says() {
     choice_mode.store(Choice::kMeasured);
   } else {
     std::fprintf(stderr,
-                 "mytorch: warning: MYTORCH_CHOICE=%s is neither priority nor measured, and has no "
+                 "mytorch: warning: MYTORCH_CHOICE=%s is neither priority nor measured and has no "
                  "effect\n",
                  text);
   }

@@ -11,6 +11,7 @@
 #include "dispatcher/frame/outputs.h"
 #include "dispatcher/frame/reduce.h"
 #include "dispatcher/table/fields.h"
+#include "dispatcher/table/programs.h"
 
 namespace mytorch {
 namespace {
@@ -219,32 +220,7 @@ std::vector<Tensor> fold(const mt_program& p, const Tensor& x, const Dims2& d, i
        " needs a kernel: it is not made of other operators");
 }
 
-// Returns whether fold() supports this kind.
-bool foldable(std::string_view kind) {
-  return kind == "sum" || kind == "max" || kind == "min" || kind == "welford" ||
-         kind == "logsumexp";
-}
-
-bool plain(const mt_program& p) {
-  const bool passes = p.num_outputs == 1 && is(p.nodes[p.outputs[0].node], "state");
-  return is(p.nodes[p.step], "input") && passes;
-}
-
 }  // namespace
-
-bool can_decompose(const OpInfo& op, const void* args) {
-  if (op.num_programs == 0) return false;
-  const mt_program& p = *op.programs[header(args).variant];
-  if (p.fold != nullptr) return foldable(p.fold) && !plain(p);
-  // The program of a node operation is that one node. (`add` with an alpha has more nodes.)
-  if (p.num_outputs != 1 || !is(p.nodes[p.outputs[0].node], op.base)) return true;
-  int operations = 0;
-  for (int i = 0; i < p.num_nodes; ++i) {
-    const mt_node& n = p.nodes[i];
-    operations += !is(n, "input") && !is(n, "scalar") && !is(n, "const") && !is(n, "cast");
-  }
-  return operations > 1;
-}
 
 std::vector<Tensor> decompose(const OpInfo& op, const void* args, const bool* wanted) {
   Evaluation run(op, args);

@@ -13,10 +13,6 @@ namespace mytorch {
 // Returns the compute type of a pointwise call.
 mt_dtype pointwise_compute(const OpInfo& op, PointwiseInputs inputs);
 
-// Returns whether the operator decomposes into others. A program of one node does not, nor does a
-// reduction of a plain argument: other programs decompose into these.
-bool can_decompose(const OpInfo& op, const void* args);
-
 // Returns the outputs of the program header(args).variant; those that `wanted` excludes are
 // undefined. The operators run through the layers.
 std::vector<Tensor> decompose(const OpInfo& op, const void* args, const bool* wanted = nullptr);

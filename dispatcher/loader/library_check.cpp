@@ -41,13 +41,13 @@ class Library {
   }
 
   void check() {
-    need(size_ >= sizeof(Elf64_Ehdr), "no shared library");
+    need(size_ >= sizeof(Elf64_Ehdr), "not a shared library");
     const auto elf = read<Elf64_Ehdr>(0);
-    need(std::memcmp(elf.e_ident, ELFMAG, SELFMAG) == 0, "no shared library");
+    need(std::memcmp(elf.e_ident, ELFMAG, SELFMAG) == 0, "not a shared library");
     need(elf.e_ident[EI_CLASS] == ELFCLASS64 && elf.e_phentsize == sizeof(Elf64_Phdr),
          "not a 64-bit shared library");
     need(elf.e_machine == kMachine || kMachine == EM_NONE, "for another kind of machine");
-    // The table of sections is the last thing in a file that has one.
+    // The section table, if any, is at the end of the file.
     need(elf.e_shoff == 0 || inside(elf.e_shoff, uint64_t{elf.e_shnum} * elf.e_shentsize),
          "truncated");
     for (uint64_t i = 0; i < elf.e_phnum; ++i) {
@@ -56,7 +56,7 @@ class Library {
     }
     const auto seal = read<Seal>(size_ - sizeof(Seal));
     if (std::memcmp(seal.magic, "mtseal01", sizeof(seal.magic)) == 0) {
-      need(seal.crc == crc_of(size_ - sizeof(Seal)), "damaged (its checksum is another)");
+      need(seal.crc == crc_of(size_ - sizeof(Seal)), "damaged (checksum mismatch)");
     }
   }
 

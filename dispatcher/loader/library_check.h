@@ -1,14 +1,14 @@
-// Looks at a shared library before the dynamic linker does, which maps a file without looking at
-// its length, believes everything that it says, and dies with the process where that is wrong.
+// Validates a shared library before the dynamic linker opens it. The linker does not check the
+// length of a file and trusts its contents, so a damaged file would crash the process.
 #pragma once
 
 #include <string>
 
 namespace mytorch {
 
-// Throws Error(kIo) that names the file and what is wrong with it: it is missing, no file, no
-// shared library of this kind of machine, cut short, or, where the build sealed it with a checksum
-// (cmake/seal.py), changed in any bit.
+// Throws Error(kIo), naming the file and the problem, if the file is missing, is not a regular
+// file, is not a shared library for this machine, is truncated, or does not match the checksum with
+// which the build sealed it, if any (cmake/seal.py).
 void check_library(const std::string& path);
 
 }  // namespace mytorch

@@ -1,4 +1,4 @@
-// Finding and opening the shared libraries of backends.
+// Finds and opens the shared libraries of backends.
 #include <dirent.h>
 #include <dlfcn.h>
 
@@ -7,12 +7,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <utility>
 
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/choice/pins.h"
+#include "dispatcher/custom/custom.h"
 #include "dispatcher/loader/library_check.h"
 #include "dispatcher/profiler/profile.h"
 #include "mytorch/backends.h"
@@ -37,15 +39,15 @@ Loader& loader() {
 }
 
 void run_init(mt_backend_init_fn init, const std::string& path) {
-  mt_backend backend{};
-  backend.size = sizeof(backend);
-  backend.abi_major = MT_ABI_MAJOR;
-  backend.abi_minor = MT_ABI_MINOR;
+  mt_backend abi{};
+  abi.size = sizeof(abi);
+  abi.abi_major = MT_ABI_MAJOR;
+  abi.abi_minor = MT_ABI_MINOR;
   take_host_error();
   int status = MT_ERROR_INTERNAL;
   const std::string where = path.empty() ? "a registered backend" : path;
   try {
-    status = init(host(), &backend);
+    status = init(host(), &abi);
   } catch (...) {
     fail(ErrorCode::kInternal, "[backend] mt_backend_init of ", where,
          " threw: a C function must return a status instead");
@@ -59,7 +61,9 @@ void run_init(mt_backend_init_fn init, const std::string& path) {
     fail(ErrorCode::kInternal, "[backend] mt_backend_init of ", where, " failed with status ",
          status, message.empty() ? "" : ": ", message);
   }
-  add_backend(backend, path);
+  auto backend = checked_backend(abi, path);
+  add_operators_of(*backend);  // throws if an operator is rejected; the backend is then not added
+  add_backend(std::move(backend));
 }
 
 std::string library_directory() {
@@ -129,9 +133,10 @@ void check_preferences() {
                    preference.backend.c_str(), loaded.empty() ? "none" : loaded.c_str());
     }
     if (!preference.op.empty() && ops_named(preference.op).empty()) {
-      std::fprintf(stderr,
-                   "mytorch: warning: [backend] MYTORCH_PREFER names '%s', which is no operator\n",
-                   preference.op.c_str());
+      std::fprintf(
+          stderr,
+          "mytorch: warning: [backend] MYTORCH_PREFER names '%s', which is not an operator\n",
+          preference.op.c_str());
     }
   }
 }
@@ -159,7 +164,7 @@ void load_backend(const std::string& path) {
   auto* init = reinterpret_cast<mt_backend_init_fn>(dlsym(library, "mt_backend_init"));
   if (init == nullptr) {
     fail(ErrorCode::kIo, "[backend] ", path,
-         " is no backend: it does not export mt_backend_init (mytorch/abi.h)");
+         " is not a backend: it does not export mt_backend_init (mytorch/abi.h)");
   }
   run_init(init, path);
   l.loaded.push_back(path);

@@ -40,7 +40,7 @@ std::vector<KernelTime> Profile::times() {
   std::map<Key, KernelTime> found;
   for (const Events& of : state_->threads) {
     for (const Event& event : of.events) {
-      // Told by the detour that followed, or by another kernel.
+      // Reported by its substitution, or by another kernel.
       if (event.status == MT_DECLINED) continue;
       const Named named = names_of(of, event);
       KernelTime& t = found[{named.op, named.device, named.backend, named.kernel}];
@@ -71,7 +71,8 @@ std::string Profile::table(size_t rows) {
   double kernels = 0;
   uint64_t calls = 0;
   for (const KernelTime& t : all) {
-    if (t.backend.empty()) continue;  // a range, or a detour, whose kernels are rows of their own
+    if (t.backend.empty())
+      continue;  // a range, or a substitution, whose kernels have rows of their own
     kernels += t.self_seconds;
     calls += t.calls;
   }
@@ -113,9 +114,10 @@ Named names_of(const Events& of, const Event& event) {
   const DeviceType& type = device_type(event.slot);
   Named named{event.op->name, type.name, "", ""};
   if (type.count > 1) absl::StrAppend(&named.device, ":", event.device_index);
-  if (const KernelEntry* c = event.kernel; c != nullptr) {
-    named.backend = c->backend->name;
-    named.kernel = c->compiled ? "program" : c->abi.name != nullptr ? c->abi.name : "?";
+  if (const KernelEntry* kernel = event.kernel; kernel != nullptr) {
+    const char* name = kernel->abi.name;
+    named.backend = kernel->backend->name;
+    named.kernel = kernel->compiled ? "program" : name != nullptr ? name : "?";
   }
   if (event.status == MT_DECLINED) named.kernel = "(declined)";
   if (event.status == kDecomposed) named.kernel = "(decomposed)";

@@ -1,4 +1,4 @@
-// What a Profile holds, for those who write it down.
+// The internals of a Profile, shared by the functions that format it.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct Profile::State {
   Options options;
   bool running = true;
   uint64_t since = 0, until = 0;  // nanoseconds
-  std::vector<Events> threads;    // once it has stopped
+  std::vector<Events> threads;    // set by stop()
   uint64_t dropped() const;
 };
 
@@ -22,8 +22,8 @@ struct Named {
 };
 Named names_of(const Events& of, const Event& event);
 
-// MYTORCH_TRACE=FILE and MYTORCH_PROFILE=1: records from now to the process's end. Called once,
-// when the default backends have been loaded.
+// Applies MYTORCH_TRACE=FILE and MYTORCH_PROFILE=1: records from now to the end of the process.
+// Called once, after the default backends have been loaded.
 void profile_as_environment_says();
 
 }  // namespace mytorch::profiler

@@ -15,17 +15,17 @@
 namespace mytorch::profiler {
 namespace {
 
-// Where it goes is written before `active` says that it is there.
+// Members are set up before `active` is incremented.
 struct Recording {
   std::mutex mutex;
   std::atomic<int> active{0};
   std::atomic<int> waiting{0};
-  std::atomic<size_t> room{0};  // events that may still be kept
+  std::atomic<size_t> room{0};  // number of events that may still be kept
   int threads = 0;
   std::vector<std::shared_ptr<ThreadLog>> logs;
 };
 Recording& recording_state() {
-  static auto* state = new Recording;  // threads may record while the process ends
+  static auto* state = new Recording;  // never freed: threads may record while the process ends
   return *state;
 }
 
@@ -61,7 +61,7 @@ void pack(const mt_tensor* t, std::vector<int64_t>* out) {
   out->insert(out->end(), t->dl.shape, t->dl.shape + t->dl.ndim);
 }
 
-// Inputs, absent ones too, then outputs.
+// Packs the inputs, including absent ones, and then the outputs.
 void pack_operands(const OpInfo& op, const void* args, std::vector<int64_t>* out) {
   const size_t counts = out->size();
   out->insert(out->end(), {0, 0});
@@ -82,7 +82,7 @@ void pack_operands(const OpInfo& op, const void* args, std::vector<int64_t>* out
   for_each_output(op, args, [&](const mt_tensor*& t, const OutputInfo&) { add(t, 1); });
 }
 
-// Reads what pack_operands wrote: f(present, dtype, shape, is_output).
+// Reads the output of pack_operands: f(present, dtype, shape, is_output).
 template <class F>
 void for_each_operand(const Events& of, const Event& event, F&& f) {
   if (event.op == nullptr) return;
@@ -128,7 +128,7 @@ class Recorder final : public Watcher {
     const int32_t index = call.ctx->device.index;
     if (status == MT_OK && type.ops != nullptr && type.ops->synchronize != nullptr &&
         recording_state().waiting.load(std::memory_order_relaxed) > 0) {
-      // What fails there is told by the next call that waits for the device.
+      // The next call that waits for the device reports errors.
       type.ops->synchronize(type.self, index, call.ctx->stream);
     }
     Event event{};
@@ -165,11 +165,11 @@ void begin(bool wait, size_t limit) {
       std::lock_guard<std::mutex> own(log->mutex);
       log->kept.events.clear();
       log->kept.dropped = 0;
-      if (!log->open.empty()) continue;  // what is under way will refer to them
+      if (!log->open.empty()) continue;  // calls in progress refer to them
       log->kept.operands.clear();
       log->kept.names.clear();
     }
-    // Logs of threads that have ended.
+    // Remove the logs of threads that have ended.
     std::erase_if(all.logs, [](const auto& log) { return log.use_count() == 1; });
   }
   all.room.fetch_add(limit);

@@ -1,5 +1,5 @@
-// The Trace Event Format (Chrome's, which Perfetto reads): complete events "X" by thread, in
-// microseconds; counters "C"; names of threads "M".
+// Writes the Trace Event Format (Chrome's, which Perfetto reads): complete events "X" per thread,
+// in microseconds; counters "C"; thread names "M".
 #include <cerrno>
 #include <cstdio>
 #include <cstring>

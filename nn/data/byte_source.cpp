@@ -14,13 +14,13 @@ namespace mytorch::nn::data {
 namespace {
 
 constexpr size_t kChunk = size_t{1} << 18;
-// Deflate's shortest code makes 258 bytes of 2 bits.
+// Deflate's shortest code expands 2 bits to 258 bytes.
 constexpr uint64_t kMaxExpansion = 258 * 4;
 
 }  // namespace
 
 ByteSource::ByteSource(const std::string& path) : path_(path), chunk_(kChunk) {
-  // Without waiting, so that a pipe without a writer is an error and not a hang.
+  // Nonblocking, so that a pipe without a writer fails instead of hanging.
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0) fail_file(absl::StrCat("cannot be opened: ", std::strerror(errno)));
   try {
@@ -35,7 +35,7 @@ ByteSource::ByteSource(const std::string& path) : path_(path), chunk_(kChunk) {
       limit_ *= kMaxExpansion;
       constexpr int kGzipOnly = 16;
       if (inflateInit2(&inflater_, MAX_WBITS + kGzipOnly) != Z_OK) {
-        fail(ErrorCode::kOutOfMemory, "[data] no memory to decompress ", path_);
+        fail(ErrorCode::kOutOfMemory, "[data] out of memory while decompressing ", path_);
       }
     }
   } catch (...) {
@@ -88,7 +88,7 @@ size_t ByteSource::read_gzip(uint8_t* to, size_t bytes) {
     const bool no_input = chunk_begin_ == chunk_end_;
     if (no_input && member_ended_) break;
     if (no_input) {
-      fail_file("is cut short in its compressed data: get it again");
+      fail_file("is cut short in its compressed data: download it again");
     }
     if (member_ended_) {
       inflateReset(&inflater_);
@@ -112,14 +112,14 @@ void ByteSource::inflate_some() {
     member_ended_ = true;
     ++members_;
   } else if (status == Z_MEM_ERROR) {
-    fail(ErrorCode::kOutOfMemory, "[data] no memory to decompress ", path_);
+    fail(ErrorCode::kOutOfMemory, "[data] out of memory while decompressing ", path_);
   } else if (status != Z_OK && status != Z_BUF_ERROR) {
     const char* detail = inflater_.msg != nullptr ? inflater_.msg : "needs a dictionary";
     fail_file(members_ > 0
                   ? absl::StrCat("has more bytes after its compressed data, which are not "
                                  "gzip (",
-                                 detail, "): get it again")
-                  : absl::StrCat("has damaged compressed data (", detail, "): get it again"));
+                                 detail, "): download it again")
+                  : absl::StrCat("has damaged compressed data (", detail, "): download it again"));
   }
 }
 

@@ -1,4 +1,4 @@
-// A file read from front to back, decompressed where it is gzipped.
+// A file read sequentially and decompressed if gzipped.
 #pragma once
 
 #include <zlib.h>
@@ -10,8 +10,8 @@
 
 namespace mytorch::nn::data {
 
-// Whether a file is gzipped is seen from its first bytes, not from its name: files named ".gz" that
-// a download has unpacked are common. Every failure is Error(kIo) that names the file.
+// Recognizes gzip by its first bytes rather than the file name, because downloads are often
+// unpacked without renaming. Every failure throws an Error(kIo) that names the file.
 class ByteSource {
  public:
   explicit ByteSource(const std::string& path);
@@ -19,10 +19,10 @@ class ByteSource {
   ByteSource(const ByteSource&) = delete;
   ByteSource& operator=(const ByteSource&) = delete;
 
-  // Fills `to`; gives fewer than `bytes` only at the end, which it has checked then (checksum and
-  // length of gzip).
+  // Fills `to` and returns the number of bytes read, which is less than `bytes` only at the end of
+  // the file. Verifies gzip's checksum and length at the end.
   size_t read(void* to, size_t bytes);
-  // No more bytes than these can come out of the file.
+  // Returns an upper bound on the number of bytes in the file after decompression.
   uint64_t limit() const { return limit_; }
   [[noreturn]] void fail_file(const std::string& reason) const;
 
@@ -36,13 +36,13 @@ class ByteSource {
   uint64_t limit_ = 0;
   bool gzip_ = false;
   bool file_ended_ = false;
-  // What was read of the file and not yet used.
+  // Bytes read from the file and not yet consumed.
   std::vector<uint8_t> chunk_;
   size_t chunk_begin_ = 0;
   size_t chunk_end_ = 0;
   z_stream inflater_{};
-  bool member_ended_ = false;  // of gzip's members, which may follow one another
-  int members_ = 0;            // that ended
+  bool member_ended_ = false;  // of a gzip member; a file may have several
+  int members_ = 0;            // number of complete members
 };
 
 }  // namespace mytorch::nn::data

@@ -20,7 +20,7 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions
   if (options_.sampler != nullptr) {
     if (options_.shuffle) {
       fail(ErrorCode::kValue,
-           "[DataLoader] both a sampler and shuffle are given, and each says the order: leave out "
+           "[DataLoader] both a sampler and shuffle are given, but each determines the order: omit "
            "one");
     }
     return;

@@ -17,12 +17,12 @@ Batch Dataset::get_batch(IntList indices) const {
     Example example = get(indices[i]);
     if (!example.data.defined()) {
       fail(ErrorCode::kValue, "[Dataset] get(", indices[i],
-           ") gave an example whose data are undefined: return a tensor");
+           ") returned an example without data: return a tensor");
     }
     const bool has_target = example.target.defined();
     if (i != 0 && has_target == targets.empty()) {
-      fail(ErrorCode::kValue, "[Dataset] of the examples ", indices[0], " and ", indices[i],
-           " one has a target and one has none: give all of them a target, or none");
+      fail(ErrorCode::kValue, "[Dataset] of examples ", indices[0], " and ", indices[i],
+           ", only one has a target: give all examples a target, or none");
     }
     data.push_back(std::move(example.data));
     if (has_target) targets.push_back(std::move(example.target));

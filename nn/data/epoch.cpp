@@ -46,7 +46,7 @@ void DataLoader::Epoch::stop_workers() {
 }
 
 void DataLoader::Epoch::work() {
-  // The workers are the parallelism; operators that a dataset calls should not multiply it.
+  // The workers provide the parallelism; operators called by the dataset run serially.
   set_num_threads(1);
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
@@ -65,7 +65,7 @@ void DataLoader::Epoch::work() {
       error = std::current_exception();
     }
     lock.lock();
-    if (error != nullptr) stop_ = true;  // the epoch ends there: nobody will want later batches
+    if (error != nullptr) stop_ = true;  // the epoch ends here: no later batch is needed
     Slot& slot = slots_[static_cast<size_t>(number) % slots_.size()];
     slot.batch = std::move(batch);
     slot.error = std::move(error);
@@ -96,7 +96,7 @@ Batch DataLoader::Epoch::take(int64_t number) {
 }
 
 void DataLoader::Epoch::advance() {
-  current_ = {};  // first, so that its memory can serve the batch to come
+  current_ = {};  // release it first, so that the next batch can reuse its memory
   if (done_ || next_ == num_batches_) {
     done_ = true;
     return;

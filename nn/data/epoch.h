@@ -1,4 +1,4 @@
-// One pass of a DataLoader.
+// One pass of a DataLoader over its dataset.
 #pragma once
 
 #include <condition_variable>
@@ -13,9 +13,9 @@
 
 namespace mytorch::nn::data {
 
-// Workers take the numbers of batches in order, never more than `capacity` ahead of the consumer,
-// and put batch n into slot n % capacity, where the consumer waits for it. So order does not depend
-// on the threads, and nobody searches a queue.
+// Workers claim batch numbers in order, at most `capacity` ahead of the consumer, and put batch n
+// into slot n % capacity, where the consumer waits for it. The order therefore does not depend on
+// the threads, and no queue is searched.
 class DataLoader::Epoch {
  public:
   Epoch(std::shared_ptr<const Dataset> dataset, const DataLoaderOptions& options,
@@ -24,7 +24,8 @@ class DataLoader::Epoch {
   Epoch(const Epoch&) = delete;
   Epoch& operator=(const Epoch&) = delete;
 
-  // To the next batch: the first call gives the first. Rethrows what the dataset threw for it.
+  // Advances to the next batch (the first, on the first call). Rethrows an exception of the
+  // dataset.
   void advance();
   bool done() const { return done_; }
   const Batch& current() const;
@@ -47,18 +48,18 @@ class DataLoader::Epoch {
   const int64_t batch_size_;
   const int64_t num_batches_;
 
-  // The consumer's.
+  // Used by the consumer only.
   Batch current_;
   int64_t next_ = 0;
   bool done_ = false;
 
-  // Shared with the workers, under mutex_.
+  // Shared with the workers, guarded by mutex_.
   std::mutex mutex_;
   std::condition_variable batch_ready_;
   std::condition_variable room_;
   std::vector<Slot> slots_;
-  int64_t claimed_ = 0;   // batches that workers took on
-  int64_t consumed_ = 0;  // batches that the consumer took away
+  int64_t claimed_ = 0;   // number of batches claimed by workers
+  int64_t consumed_ = 0;  // number of batches consumed
   bool stop_ = false;
 
   std::vector<std::thread> workers_;

@@ -1,4 +1,4 @@
-// How examples become a batch.
+// Gathering examples into a batch.
 #pragma once
 
 #include <algorithm>
@@ -10,24 +10,24 @@
 
 namespace mytorch::nn::data {
 
-// Throws Error(kValue), in the name of `what`, for an index outside [0, size) and for no index.
+// Throws Error(kValue), prefixed with `what`, for an index outside [0, size) and for an empty list.
 void check_index(const char* what, int64_t index, int64_t size);
 void check_indices(const char* what, IntList indices, int64_t size);
 
-// The tensors of examples `indices` along a new first dimension; Error(kShape), (kType), (kDevice)
-// unless they are alike.
+// Stacks the tensors of the examples `indices` along a new first dimension. Throws Error(kShape,
+// kType or kDevice) if they differ.
 Tensor stack_examples(const std::vector<Tensor>& examples, IntList indices);
 
-// Rows of a contiguous tensor of at least one dimension.
+// Gathers rows of a contiguous tensor of at least one dimension.
 Tensor gather_rows(const Tensor& from, IntList indices);
 
-// Asks for row `indices[i + 4]` of `rows` while row i is worked on. Shuffled rows come in no order
-// that the processor could guess; without this most of a gather's time is waiting. The outer caches
-// take more requests at a time than the innermost.
+// Prefetches row `indices[i + 4]` of `rows` while row i is processed. The processor cannot predict
+// shuffled rows; without prefetching, most of a gather's time is spent waiting. Prefetches into the
+// outer caches, which take more requests at a time than the innermost one.
 inline void prefetch_row(const void* rows, size_t row_bytes, IntList indices, size_t i) {
   constexpr size_t kAhead = 4;
   constexpr size_t kLine = 64;
-  constexpr size_t kMost = 1024;  // past this the processor has seen that the row goes on
+  constexpr size_t kMost = 1024;  // beyond this, the hardware prefetcher follows the row
   if (i + kAhead >= indices.size()) return;
   const auto* row = static_cast<const char*>(rows) + indices[i + kAhead] * row_bytes;
   for (size_t at = 0; at < std::min(row_bytes, kMost); at += kLine) {

@@ -1,4 +1,4 @@
-// Fresh tensors in host memory, to be filled by hand.
+// New host tensors to be filled directly.
 #pragma once
 
 #include "core/runtime/device_registry.h"
@@ -12,9 +12,9 @@ inline Tensor fresh_host_tensor(IntList sizes, ScalarType dtype) {
       new_tensor(sizes.data(), static_cast<int>(sizes.size()), dtype, kCPU, kCpuSlot));
 }
 
-// Where to fill it. Not raw_mutable_data(): that marks the storage as escaped for good, after which
-// kernels cache nothing about it (packed weights, say), while this pointer is gone before anyone
-// else sees the tensor.
+// Returns a pointer to fill the tensor. Unlike raw_mutable_data(), it does not mark the storage as
+// escaped, which would permanently disable caching of its contents (such as packed weights): this
+// pointer is gone before anyone else sees the tensor.
 template <class T = void>
 T* fresh_data(const Tensor& tensor) {
   return static_cast<T*>(tensor.impl()->abi.dl.data);

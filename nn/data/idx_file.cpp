@@ -18,7 +18,7 @@ void read_exactly(ByteSource& source, void* to, size_t bytes, const char* what) 
   const size_t got = source.read(to, bytes);
   if (got != bytes) {
     source.fail_file(absl::StrCat("is cut short: it ends after ", got, " of the ", bytes,
-                                  " bytes of its ", what, "; get it again"));
+                                  " bytes of its ", what, "; download it again"));
   }
 }
 
@@ -33,7 +33,7 @@ void check_magic(const ByteSource& source, const uint8_t* magic, int ndim) {
   source.fail_file(absl::StrCat("begins with 0x", absl::Hex(found, absl::kZeroPad8), ", not 0x",
                                 absl::Hex(expected, absl::kZeroPad8),
                                 " as an IDX array of bytes with ", ndim,
-                                " dimensions does: give the file as it was published"));
+                                " dimensions does: use the original file"));
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ Tensor read_idx(const std::string& path, int ndim) {
   uint8_t extra;
   if (source.read(&extra, 1) != 0) {
     source.fail_file(absl::StrCat("goes on after the ", shape_str(sizes),
-                                  " bytes that its header promises: get it again"));
+                                  " bytes that its header promises: download it again"));
   }
   return array;
 }

@@ -24,8 +24,9 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-// The file of a directory: "train" and "images-idx3" give train-images-idx3-ubyte, as published, or
-// train-images.idx3-ubyte, as some archives have it. Empty when there is none.
+// Returns the path of a file in a directory: for "train" and "images-idx3",
+// train-images-idx3-ubyte, as published, or train-images.idx3-ubyte, as in some archives. Empty if
+// there is neither.
 std::string find_file(const std::string& directory, Split split, const char* kind, int ndim) {
   const char* prefix = split == Split::kTrain ? "train" : "t10k";
   for (const char* separator : {"-", "."}) {
@@ -57,15 +58,16 @@ Tensor checked_labels(const Tensor& bytes, const std::string& path) {
   for (int64_t i = 0; i < bytes.numel(); ++i) {
     if (from[i] >= kClasses) {
       fail(ErrorCode::kIo, "[MNIST] file ", path, " has label ", from[i], " for example ", i,
-           ", but labels go from 0 to 9: get it again");
+           ", but labels go from 0 to 9: download it again");
     }
     to[i] = from[i];
   }
   return labels;
 }
 
-// x / 255, to the bit, without dividing: a product with 1/255 would be off by an ulp for half of
-// the values, so 1/255 is taken as a sum. The first part has so few bits that its product is exact.
+// Computes x / 255 exactly rounded, without dividing. A product with 1/255 is off by one ulp for
+// half of the values, so 1/255 is split into a sum whose first part has so few bits that its
+// product is exact.
 constexpr float kHigh = 0x1.01p-8f;
 constexpr float kLow = static_cast<float>(1.0 / 255.0 - 0x1.01p-8);
 constexpr float unit_float(uint8_t x) {

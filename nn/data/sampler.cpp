@@ -8,8 +8,8 @@
 namespace mytorch::nn::data {
 namespace {
 
-// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): small, and the same on every platform, which
-// std::shuffle is not.
+// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): small, and the same on every platform, unlike
+// std::shuffle.
 class SplitMix64 {
  public:
   explicit SplitMix64(uint64_t state) : state_(state) {}
@@ -61,7 +61,7 @@ RandomSampler::RandomSampler(int64_t size, uint64_t seed)
     : size_(checked_size("RandomSampler", size)), seed_(seed) {}
 
 std::vector<int64_t> RandomSampler::indices(uint64_t epoch) const {
-  // Through the generator once, so that neighbouring seeds and epochs have nothing in common.
+  // One step of the generator decorrelates neighboring seeds and epochs.
   SplitMix64 random(SplitMix64(SplitMix64(seed_)() ^ epoch)());
   std::vector<int64_t> indices = count_up(size_);
   for (size_t i = indices.size(); i > 1; --i) std::swap(indices[i - 1], indices[random.below(i)]);

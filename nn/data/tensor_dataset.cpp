@@ -6,7 +6,7 @@
 namespace mytorch::nn::data {
 namespace {
 
-// The tensor outside any graph, and contiguous, so that a row is one piece of memory.
+// Returns the tensor detached and contiguous, so that each row is one block of memory.
 Tensor rows_of(const Tensor& tensor) {
   NoGradGuard no_grad;
   if (!tensor.is_contiguous()) return tensor.contiguous();
@@ -23,7 +23,7 @@ Tensor row(const Tensor& tensor, int64_t index) {
 void check_has_rows(const Tensor& tensor, const char* name) {
   if (tensor.dim() == 0) {
     fail(ErrorCode::kShape, "[TensorDataset] ", name,
-         " has no dimension: its first one must count the examples");
+         " is 0-dim: its first dimension must be the number of examples");
   }
 }
 

@@ -13,8 +13,7 @@ Module& ModuleList::operator[](size_t index) {
 }
 
 void ModuleList::fail_type(size_t index, const Module& module) {
-  fail(ErrorCode::kType, "[ModuleList] module ", index, " is of another class: it is ",
-       module.describe());
+  fail(ErrorCode::kType, "[ModuleList] module ", index, " has another type: ", module.describe());
 }
 
 Tensor Sequential::forward(const Tensor& input) {

@@ -25,7 +25,7 @@ void reset(const Tensor& weight, const Tensor& bias) {
   if (bias.defined()) init::uniform_(bias, -bound, bound);
 }
 
-// What a convolution's options add to its description, where they are not the usual ones.
+// Returns the options that differ from their defaults, for describe().
 std::string extras(const std::string& padding, const std::string& dilation, int64_t groups,
                    bool bias) {
   return absl::StrCat(

@@ -20,7 +20,7 @@ Linear::Linear(int64_t in_features, int64_t out_features, bool with_bias) {
   reset_parameters();
 }
 
-// PyTorch's: its kaiming_uniform_ of negative slope sqrt(5) has just this bound.
+// PyTorch's initialization: kaiming_uniform_ with negative slope sqrt(5) has this bound.
 void Linear::reset_parameters() {
   const int64_t in = weight.size(1);
   const double bound = in > 0 ? 1 / std::sqrt(static_cast<double>(in)) : 0;
@@ -45,7 +45,7 @@ Embedding::Embedding(int64_t num_embeddings, int64_t width, EmbeddingOptions opt
     : options_(options) {
   check_at_least("Embedding", 0, {{"num_embeddings", num_embeddings}, {"width", width}});
   if (options.padding_idx < -1 || options.padding_idx >= num_embeddings) {
-    fail(ErrorCode::kValue, "[Embedding] padding_idx ", options.padding_idx, " is no row of ",
+    fail(ErrorCode::kValue, "[Embedding] padding_idx ", options.padding_idx, " is not a row of ",
          num_embeddings, ": give one from 0 to ", num_embeddings - 1, ", or -1 for none");
   }
   weight = empty({num_embeddings, width}, kFloat32);

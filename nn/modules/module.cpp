@@ -15,19 +15,19 @@
 namespace mytorch::nn {
 namespace {
 
-// The name of the object's class without its namespaces.
+// Returns the name of the object's class without namespaces.
 std::string class_name(const Module& module) {
   const char* mangled = typeid(module).name();
   int status = 0;
   char* text = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
   std::string name = text != nullptr ? text : mangled;
   std::free(text);
-  const size_t arguments = name.find('<');  // of a template, which have namespaces of their own
+  const size_t arguments = name.find('<');  // template arguments have namespaces of their own
   const size_t colon = name.rfind("::", arguments);
   return colon == std::string::npos ? name : name.substr(colon + 2);
 }
 
-// By way of integers: a member of a derived class lies outside of the Module that is its base.
+// Computed with integers, because a member of a derived class lies outside its Module base.
 std::ptrdiff_t distance(const void* from, const void* to) {
   return static_cast<std::ptrdiff_t>(reinterpret_cast<uintptr_t>(to) -
                                      reinterpret_cast<uintptr_t>(from));
@@ -42,7 +42,7 @@ std::string join(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : absl::StrCat(prefix, ".", name);
 }
 
-// The same tensor in a new place, with its part in differentiation.
+// Makes a converted tensor a leaf that requires grad if the original did.
 Tensor as_leaf(Tensor tensor, bool requires_grad) {
   if (requires_grad) tensor.requires_grad_();
   return tensor;
@@ -52,20 +52,20 @@ Tensor as_leaf(Tensor tensor, bool requires_grad) {
 
 Tensor Module::forward(const Tensor& /*input*/) {
   fail(ErrorCode::kUnsupported, "[", class_name(*this),
-       "] has no forward of one tensor: override it, or call the forward that it has");
+       "] does not implement forward(Tensor): override it, or call its own forward");
 }
 
 // ---- registration ----
 
 void Module::check_name(const std::string& name) const {
   if (name.empty() || name.find('.') != std::string::npos) {
-    fail(ErrorCode::kValue, "[", class_name(*this), "] a part cannot be named '", name,
+    fail(ErrorCode::kValue, "[", class_name(*this), "] a member cannot be named '", name,
          "': give a name that is not empty and has no '.'");
   }
   const auto named = [&](const auto& entry) { return entry.name == name; };
   if (std::any_of(tensors_.begin(), tensors_.end(), named) ||
       std::any_of(children_.begin(), children_.end(), named)) {
-    fail(ErrorCode::kValue, "[", class_name(*this), "] already has a part named '", name, "'");
+    fail(ErrorCode::kValue, "[", class_name(*this), "] already has a member named '", name, "'");
   }
 }
 
@@ -84,7 +84,7 @@ void Module::register_buffer(std::string name, Tensor& member, bool persistent) 
 void Module::register_module(std::string name, Module& member) {
   check_name(name);
   if (&member == this) {
-    fail(ErrorCode::kValue, "[", class_name(*this), "] cannot be its own part '", name, "'");
+    fail(ErrorCode::kValue, "[", class_name(*this), "] cannot contain itself as '", name, "'");
   }
   ChildEntry entry;
   entry.name = std::move(name);
@@ -192,7 +192,7 @@ void Module::zero_grad() {
   for (const Tensor& parameter : parameters()) parameter.set_grad({});
 }
 
-// All tensors are made before the first is replaced, so that an error changes nothing.
+// Create all tensors before replacing the first, so that an error changes nothing.
 void Module::convert(const std::function<Tensor(const Tensor&)>& function) {
   NoGradGuard no_grad;
   std::map<const TensorImpl*, Tensor> made;
@@ -200,7 +200,7 @@ void Module::convert(const std::function<Tensor(const Tensor&)>& function) {
   visit("", [&](const std::string&, Tensor& tensor, Role) {
     const auto [at, is_new] = made.try_emplace(tensor.impl());
     if (is_new) {
-      // What needs no conversion stays the same tensor, which optimizers may hold.
+      // Tensors that need no conversion are kept, because optimizers may hold them.
       Tensor converted = function(tensor);
       if (!converted.is_same(tensor)) {
         converted = as_leaf(converted.detach(), tensor.requires_grad());
@@ -219,7 +219,8 @@ void Module::to(Device device) {
 
 void Module::to(ScalarType dtype) {
   if (!is_floating_point(dtype)) {
-    fail(ErrorCode::kType, "[Module::to] modules have floating types, not ", dtype_name(dtype));
+    fail(ErrorCode::kType, "[Module::to] modules have floating-point types, not ",
+         dtype_name(dtype));
   }
   convert([&](const Tensor& tensor) {
     return tensor.is_floating_point() ? mytorch::to(tensor, dtype) : tensor;
@@ -250,7 +251,7 @@ void Module::unshare(CloneMemo& memo) {
       at->second = entry.copy != nullptr ? entry.copy(*entry.shared) : nullptr;
       if (at->second == nullptr) {
         fail(ErrorCode::kUnsupported, "[clone] ", class_name(*entry.shared), " '", entry.name,
-             "' cannot be copied: register it by a shared_ptr to its own, copyable class");
+             "' cannot be copied: register it as a shared_ptr to its own, copyable class");
       }
       at->second->unshare(memo);
     }

@@ -1,4 +1,4 @@
-// What the modules' descriptions and checks of options share.
+// Formatting and checking of module options.
 #pragma once
 
 #include <initializer_list>
@@ -12,7 +12,7 @@ namespace mytorch::nn {
 
 inline const char* text(bool value) { return value ? "true" : "false"; }
 
-// "3", or "(3, 5)" where the two differ.
+// Formats a size as "3", or as "(3, 5)" if height and width differ.
 inline std::string text(const Size2& size) {
   if (size.height() == size.width()) return absl::StrCat(size.height());
   return absl::StrCat("(", size.height(), ", ", size.width(), ")");

@@ -9,7 +9,7 @@
 namespace mytorch::nn {
 namespace {
 
-// "'a', 'b' and 3 more"
+// Formats a list of names: "'a', 'b' and 3 more".
 std::string some_names(const std::vector<std::string>& names) {
   constexpr size_t kShown = 8;
   std::string text;
@@ -60,7 +60,7 @@ LoadReport Module::load_state_dict(const TensorMap& state, bool strict) {
         report.missing.empty() ? "" : absl::StrCat("missing ", some_names(report.missing)),
         report.missing.empty() || report.unexpected.empty() ? "" : "; ",
         report.unexpected.empty() ? "" : absl::StrCat("unexpected ", some_names(report.unexpected)),
-        ". Load the state of the same module, or with strict = false what fits");
+        ". Load the state of the same module, or set strict = false to load matching names");
   }
   if (!misfits.empty()) fail(ErrorCode::kShape, "[load_state_dict] ", misfits);
   NoGradGuard no_grad;
@@ -74,7 +74,7 @@ LoadReport Module::load(const std::string& path, bool strict) {
   try {
     return load_state_dict(load_safetensors(path), strict);
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kIo) throw;  // which names the file
+    if (error.code() == ErrorCode::kIo) throw;  // the message names the file
     throw Error(error.code(), absl::StrCat(error.what(), " (file ", path, ")"));
   }
 }

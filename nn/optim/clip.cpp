@@ -23,7 +23,7 @@ std::vector<Tensor> gradients(TensorList parameters) {
   return list;
 }
 
-// Norms of 16-bit gradients are taken in float32, in which their squares do not overflow.
+// Norms of 16-bit gradients are computed in float32, in which their squares do not overflow.
 ScalarType norm_type_of(ScalarType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
 
 }  // namespace
@@ -54,7 +54,7 @@ Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type,
            " of the gradients is ", value, ", so they cannot be scaled to ", max_norm);
     }
   }
-  // PyTorch's 1e-6 keeps a norm of zero from dividing by it.
+  // PyTorch adds 1e-6 so that a norm of zero does not cause a division by zero.
   const Tensor factor = clamp(max_norm / (total + 1e-6), {}, 1.0);
   for (const Tensor& grad : grads) grad.mul_(to(factor, grad.device()));
   return total;

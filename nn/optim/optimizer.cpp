@@ -40,12 +40,12 @@ void Optimizer::append_group(std::vector<Tensor> parameters) {
     };
     if (!parameter.defined()) refuse("is undefined");
     if (!parameter.is_leaf()) {
-      refuse("is the result of an operation: give the leaves it was made of, or its detach()");
+      refuse("is not a leaf: pass the leaves that it was computed from, or its detach()");
     }
-    if (!parameter.is_floating_point()) refuse("is not of a floating type");
+    if (!parameter.is_floating_point()) refuse("does not have a floating-point type");
     if (holds(slots, parameter)) refuse("occurs twice");
     for (const std::vector<Slot>& group : groups_) {
-      if (holds(group, parameter)) refuse("is in another group already");
+      if (holds(group, parameter)) refuse("is already in another group");
     }
     slots.push_back(Slot{.parameter = std::move(parameter), .state = {}});
   }
@@ -79,9 +79,9 @@ void Optimizer::step() {
   }
 }
 
-// ---- what a recorded step reads from the device
+// ---- values that captured steps read from the device
 
-// Counts a step of the batch.
+// Counts one step of the batch.
 void Optimizer::count(Batch& batch) {
   const Device device = batch.parameters[0].device();
   Slot& one = *batch.slots[0];
@@ -95,7 +95,7 @@ void Optimizer::count(Batch& batch) {
       groups_[batch.group].begin(), groups_[batch.group].end(),
       [&](const Slot& slot) { return one.counter.defined() && slot.counter.is_same(one.counter); });
   if (sharing != static_cast<std::ptrdiff_t>(batch.slots.size())) {
-    // None yet, or one that counts steps of others too.
+    // There is no counter yet, or it also counts the steps of other slots.
     Tensor own;
     unrecorded(device, [&] {
       own = one.counter.defined() ? clone(one.counter)
@@ -107,7 +107,7 @@ void Optimizer::count(Batch& batch) {
   batch.step = Operand(one.counter);
 }
 
-// The number itself, until a step is recorded.
+// Returns the learning rate: a plain number until a step is captured.
 Operand Optimizer::rate(size_t group, Device device) {
   rates_.resize(groups_.size());
   for (const Tensor& known : rates_[group]) {
@@ -160,7 +160,7 @@ std::vector<Tensor> Optimizer::parameters(size_t group) const {
   return list;
 }
 
-// `numbers` gives places to write to, which const callers leave alone.
+// `numbers` returns writable pointers; const callers only read them.
 Optimizer::Numbers Optimizer::numbers_of(size_t group) const {
   check_group(group);
   return const_cast<Optimizer*>(this)->numbers(group);
@@ -238,7 +238,7 @@ void Optimizer::load_state_dict(const TensorMap& state) {
     }
     return tensor;
   };
-  // Everything is read before the first change.
+  // Read everything before the first change.
   std::vector<std::pair<double*, double>> numbers;
   std::vector<std::vector<Slot>> groups = groups_;
   size_t index = 0;
@@ -280,7 +280,7 @@ void Optimizer::load_state_dict(const TensorMap& state) {
   adopt(std::move(groups));
 }
 
-// Graphs that were recorded use the tensors that are there, so these stay and are filled anew.
+// Captured graphs refer to the existing tensors, so refill these instead of replacing them.
 void Optimizer::adopt(std::vector<std::vector<Slot>> groups) {
   NoGradGuard no_grad;
   for (size_t g = 0; g < groups.size(); ++g) {

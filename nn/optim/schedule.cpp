@@ -31,7 +31,7 @@ LRScheduler::LRScheduler(Optimizer& optimizer, LRCurve curve)
 void LRScheduler::move_to(int64_t step) {
   if (optimizer_.num_groups() != base_.size()) {
     fail(ErrorCode::kValue, "[LRScheduler] the optimizer has ", optimizer_.num_groups(),
-         " groups, and had ", base_.size(), " when the schedule began: add groups before");
+         " groups, but had ", base_.size(), " when the schedule was created: add groups first");
   }
   for (size_t g = 0; g < base_.size(); ++g) optimizer_.set_lr(g, curve_(base_[g], step));
   step_ = step;
@@ -60,7 +60,8 @@ double between(double from, double to, double part, bool cosine) {
   return from + (to - from) * part;
 }
 
-// From `start` over `top`, reached at the end of the rising part, to `end` in the last step.
+// From `start` to `top`, reached at the end of the rising phase, and down to `end` at the last
+// step.
 double cycle(int64_t step, int64_t total_steps, const OneCycleOptions& options, double start,
              double top, double end) {
   const double turn = options.pct_start * static_cast<double>(total_steps) - 1;
@@ -79,7 +80,7 @@ LRCurve one_cycle(double max_lr, int64_t total_steps, const OneCycleOptions& opt
   }
   if (!(options.pct_start >= 0 && options.pct_start <= 1)) {
     fail(ErrorCode::kValue, "[OneCycleLR] pct_start is ", options.pct_start,
-         ": give a part of 1, from 0 to 1");
+         ": give a fraction from 0 to 1");
   }
   return [=](double /*base*/, int64_t step) {
     const double first = max_lr / options.div_factor;
@@ -99,8 +100,8 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps,
 
 void OneCycleLR::move_to(int64_t step) {
   if (step >= total_steps_) {
-    fail(ErrorCode::kValue, "[OneCycleLR] step ", step, " is past the last of ", total_steps_,
-         ": give total_steps the number of all steps");
+    fail(ErrorCode::kValue, "[OneCycleLR] step ", step, " exceeds total_steps, ", total_steps_,
+         ": set it to the number of all steps");
   }
   LRScheduler::move_to(step);
   if (!options_.cycle_momentum) return;
@@ -126,7 +127,7 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, PlateauOptions option
 bool ReduceLROnPlateau::improves(double metric) const {
   const double sign = options_.maximize ? 1 : -1;
   if (!options_.relative) return sign * metric > sign * best_ + options_.threshold;
-  // PyTorch's: a factor of the best, which for an infinite one stays infinite.
+  // As in PyTorch, a fraction of the best value; infinite if that is infinite.
   const double bound = best_ * (1 + sign * options_.threshold);
   return sign * metric > sign * bound;
 }

@@ -17,7 +17,7 @@ void SGD::check(const SGDOptions& options) const {
   check_option(options.momentum >= 0, "momentum", options.momentum, "0 or more");
   check_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
   if (options.nesterov && (options.momentum == 0 || options.dampening != 0)) {
-    fail(ErrorCode::kValue, "[SGD] nesterov needs a momentum and no dampening, not momentum ",
+    fail(ErrorCode::kValue, "[SGD] nesterov requires momentum and no dampening, not momentum ",
          options.momentum, " and dampening ", options.dampening);
   }
 }
@@ -36,9 +36,9 @@ void SGD::update(const Batch& batch) {
   if (batch.first && momentum && options.dampening != 0 &&
       is_recorded(batch.parameters[0].device())) {
     fail(ErrorCode::kUnsupported,
-         "[SGD] the first step is not dampened as the others are: take it before recording");
+         "[SGD] the first step is not dampened, unlike the others: run it before the capture");
   }
-  // The first step's buffer is the gradient.
+  // The first step initializes the buffer with the gradient.
   sgd_steps_(batch.parameters, batch.gradients, momentum ? batch.state(0) : std::vector<Tensor>(),
              batch.lr, options.momentum, batch.first ? 0 : options.dampening, options.weight_decay,
              options.nesterov, options.maximize);

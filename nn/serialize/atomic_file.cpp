@@ -37,12 +37,12 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::fail_errno(const char* doing) const {
   const int error = errno;
   fail(ErrorCode::kIo, "[", what_, "] file ", path_, ": ", doing, ": ", std::strerror(error),
-       "; what was there before is unchanged");
+       "; the previous contents are unchanged");
 }
 
 void AtomicFile::resolve_target() {
   struct stat info;
-  if (::lstat(path_.c_str(), &info) != 0) return;  // new, or open_temporary finds out
+  if (::lstat(path_.c_str(), &info) != 0) return;  // new file, or open_temporary reports the error
   if (S_ISLNK(info.st_mode)) {
     const std::unique_ptr<char, void (*)(void*)> real(::realpath(path_.c_str(), nullptr),
                                                       std::free);
@@ -58,8 +58,8 @@ void AtomicFile::resolve_target() {
 }
 
 void AtomicFile::open_temporary() {
-  // A short name of its own, since the target's may be as long as names can be; mode 0666 so that
-  // the process's umask applies, which mkstemp ignores.
+  // Use a short name, since the target's may already have the maximum length. Unlike mkstemp, mode
+  // 0666 respects the process's umask.
   static std::atomic<unsigned> count{0};
   const std::string directory = directory_of(path_);
   do {
@@ -75,7 +75,7 @@ void AtomicFile::open_temporary() {
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {
-  constexpr size_t kPiece = size_t{1} << 30;  // Linux writes at most 2 GiB at once
+  constexpr size_t kPiece = size_t{1} << 30;  // Linux writes at most 2 GiB per call
   const char* next = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t done = ::write(fd_, next, std::min(bytes, kPiece));
@@ -87,12 +87,13 @@ void AtomicFile::write(const void* data, size_t bytes) {
 }
 
 void AtomicFile::commit() {
-  // Without this a crash after the rename could leave an empty file under the target's name.
+  // Without this, a crash after the rename could leave an empty file under the target's name.
   if (::fsync(fd_) != 0) fail_errno("cannot be synchronized to the disk");
   if (::close(std::exchange(fd_, -1)) != 0) fail_errno("cannot be closed");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno("cannot be put in its place");
   temporary_.clear();
-  // And this keeps the rename itself; not every file system can, and the file is good without.
+  // Makes the rename durable. Not every file system supports this, and the file is valid without
+  // it.
   const int directory = ::open(directory_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory >= 0) {
     ::fsync(directory);

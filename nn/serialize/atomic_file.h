@@ -1,4 +1,4 @@
-// A file that appears whole or not at all.
+// A file that is replaced atomically.
 #pragma once
 
 #include <cstddef>
@@ -6,19 +6,19 @@
 
 namespace mytorch::nn {
 
-// Writes go to a temporary file in the target's directory. commit() puts it in the target's place;
-// without it the temporary is removed and the target stays as it was. Failures are Error(kIo), with
-// `what` (a function's name) in front.
+// Writes to a temporary file in the target's directory. commit() renames it to the target; without
+// commit(), the temporary file is removed and the target is unchanged. Failures throw Error(kIo)
+// prefixed with `what`, a function's name.
 class AtomicFile {
  public:
-  // Follows a symbolic link; keeps the permissions of a file that is replaced.
+  // Follows a symbolic link, and keeps the permissions of an existing file.
   AtomicFile(const char* what, const std::string& path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(const void* data, size_t bytes);
-  // On return the file is on the disk under its name. Call once, last.
+  // On return, the file is on disk under its name. Call once, last.
   void commit();
 
  private:
@@ -28,7 +28,7 @@ class AtomicFile {
 
   const char* what_;
   std::string path_;
-  std::string temporary_;  // empty when there is none
+  std::string temporary_;  // empty if there is none
   int fd_ = -1;
 };
 

@@ -23,7 +23,7 @@ std::string quoted(const std::string& text) {
     return nlohmann::json(text).dump();
   } catch (const nlohmann::json::exception&) {
     fail(ErrorCode::kValue, "[save_safetensors] name or metadata '", shown(text),
-         "' is not UTF-8: the format allows nothing else");
+         "' is not UTF-8, as the format requires");
   }
 }
 
@@ -81,7 +81,7 @@ std::string format_header(const SafetensorsHeader& header) {
   json.resize((json.size() + 7) / 8 * 8, ' ');
   if (json.size() > kMaxHeaderBytes) {
     fail(ErrorCode::kValue, "[save_safetensors] the names, shapes and metadata take ", json.size(),
-         " bytes, and the format allows ", kMaxHeaderBytes, ": save to several files");
+         " bytes, but the format allows ", kMaxHeaderBytes, ": save to several files");
   }
   return json;
 }

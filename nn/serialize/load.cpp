@@ -44,7 +44,7 @@ void SafetensorsFile::State::close() {
 }
 
 SafetensorsFile::State::State(const std::string& path) : path(path) {
-  // Without waiting, so that a pipe without a writer is an error and not a hang.
+  // Nonblocking, so that a pipe without a writer fails instead of hanging.
   fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail_file(absl::StrCat("cannot be opened: ", std::strerror(errno)));
   try {
@@ -61,20 +61,18 @@ void SafetensorsFile::State::read_header() {
   const auto size = static_cast<uint64_t>(info.st_size);
   if (size < kPrefixBytes) {
     fail_file(absl::StrCat("has ", size,
-                           " bytes, fewer than the format's first field: it was cut "
-                           "short, or is of another format"));
+                           " bytes, fewer than the format's first field: it is "
+                           "truncated or has another format"));
   }
   uint64_t length = 0;
   read_at(&length, sizeof(length), 0);
   if (length > kMaxHeaderBytes) {
-    fail_file(absl::StrCat("says that its header has ", length, " bytes, and the format allows ",
-                           kMaxHeaderBytes, ": the file is damaged, or of another format"));
+    fail_file(absl::StrCat("says that its header has ", length, " bytes, but the format allows ",
+                           kMaxHeaderBytes, ": the file is damaged or has another format"));
   }
   if (length > size - kPrefixBytes) {
     fail_file(absl::StrCat("says that its header has ", length, " bytes, but only ",
-                           size - kPrefixBytes,
-                           " follow: it was cut short, or is of another "
-                           "format"));
+                           size - kPrefixBytes, " follow: it is truncated or has another format"));
   }
   std::string json(length, '\0');
   read_at(json.data(), length, kPrefixBytes);
@@ -83,7 +81,7 @@ void SafetensorsFile::State::read_header() {
 }
 
 void SafetensorsFile::State::read_at(void* to, uint64_t bytes, uint64_t offset) const {
-  constexpr uint64_t kPiece = uint64_t{1} << 30;  // Linux reads at most 2 GiB at once
+  constexpr uint64_t kPiece = uint64_t{1} << 30;  // Linux reads at most 2 GiB per call
   char* next = static_cast<char*>(to);
   while (bytes > 0) {
     const ssize_t got = ::pread(fd, next, std::min(bytes, kPiece), static_cast<off_t>(offset));
@@ -108,7 +106,7 @@ Tensor SafetensorsFile::State::load(const Entry& entry, Device device) const {
   const auto bytes = static_cast<uint64_t>(entry.end - entry.begin);
   read_at(fresh_data(tensor), bytes, data_begin + static_cast<uint64_t>(entry.begin));
   if (entry.dtype == kBool) {
-    // Kernels may rely on it; another value is undefined behaviour in C++.
+    // Kernels rely on this; any other value is undefined behavior in C++.
     const uint8_t* values = fresh_data<uint8_t>(tensor);
     const uint8_t* odd =
         std::find_if(values, values + bytes, [](uint8_t value) { return value > 1; });

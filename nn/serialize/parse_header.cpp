@@ -19,8 +19,8 @@ using Entry = SafetensorsFile::Entry;
   fail(ErrorCode::kIo, "[load_safetensors] file ", path, ", tensor '", shown(name), "': ", reason);
 }
 
-// Takes the parser's events. The format's few levels are the states, so anything deeper is refused
-// where it begins, and no document tree is built.
+// Receives the parser's events. The few levels of the format are the states, so deeper nesting is
+// rejected where it begins, and no document tree is built.
 class HeaderReader : public nlohmann::json::json_sax_t {
  public:
   HeaderReader(const std::string& path, SafetensorsHeader* header)
@@ -72,8 +72,7 @@ class HeaderReader : public nlohmann::json::json_sax_t {
     if (!dtype.has_value()) {
       fail_tensor(path_, key_,
                   absl::StrCat("dtype ", shown(value),
-                               " is none that mytorch has: "
-                               "convert it where the file was made"));
+                               " is not supported: convert the tensor before saving it"));
     }
     entry_.dtype = *dtype;
     return true;
@@ -106,10 +105,9 @@ class HeaderReader : public nlohmann::json::json_sax_t {
              : value == "data_offsets" ? kOffsets
                                        : kNoField;
     if (field_ == kNoField) {
-      fail_tensor(path_, key_,
-                  absl::StrCat("has a field '", shown(value),
-                               "', which the format "
-                               "does not know"));
+      fail_tensor(
+          path_, key_,
+          absl::StrCat("has a field '", shown(value), "', which the format does not define"));
     }
     if ((fields_ & field_) != 0) {
       fail_tensor(path_, key_, absl::StrCat("has the field '", value, "' twice"));
@@ -148,8 +146,7 @@ class HeaderReader : public nlohmann::json::json_sax_t {
                    const nlohmann::json::exception& error) override {
     fail_header(path_,
                 absl::StrCat("its header is not JSON at byte ", position, " (", shown(error.what()),
-                             "): the file is damaged, or of another "
-                             "format"));
+                             "): the file is damaged or has another format"));
   }
 
  private:
@@ -199,9 +196,9 @@ class HeaderReader : public nlohmann::json::json_sax_t {
   const std::string& path_;
   SafetensorsHeader& header_;
   At at_ = At::kStart;
-  std::string key_;  // of the header or the metadata: the tensor that is being read
+  std::string key_;  // of the header or the metadata: the tensor being read
   Field field_ = kNoField;
-  unsigned fields_ = 0;  // seen in this tensor
+  unsigned fields_ = 0;  // fields seen in this tensor
   bool has_metadata_ = false;
   Entry entry_{};
   std::vector<int64_t> offsets_;
@@ -224,7 +221,7 @@ void check_bytes(const Entry& entry, uint64_t data_bytes, const std::string& pat
     fail_tensor(path, entry.name,
                 absl::StrCat(offsets, " go past the ", data_bytes,
                              " bytes of data "
-                             "in the file: it is damaged or was cut short"));
+                             "in the file: it is damaged or truncated"));
   }
   const std::optional<int64_t> bytes = bytes_of(entry.shape, entry.dtype);
   if (!bytes.has_value()) {
@@ -237,8 +234,8 @@ void check_bytes(const Entry& entry, uint64_t data_bytes, const std::string& pat
   }
 }
 
-// That the tensors' bytes follow one another and fill the file: overlapping or hidden bytes are how
-// a file would mean different things to different readers.
+// Checks that the tensors' bytes follow one another and fill the file. Overlapping or hidden bytes
+// could make a file mean different things to different readers.
 void check_cover(const std::vector<Entry>& entries, uint64_t data_bytes, const std::string& path) {
   std::vector<const Entry*> order;
   order.reserve(entries.size());
@@ -276,13 +273,12 @@ SafetensorsHeader parse_header(std::string_view json, uint64_t data_bytes,
                                const std::string& path) {
   if (json.empty() || json.front() != '{') {
     fail_header(path,
-                "its header does not begin with '{': the file is damaged, or of another format");
+                "its header does not begin with '{': the file is damaged or has another format");
   }
-  // The JSON library takes a zero byte for the end of its input, and would not see what comes
-  // after.
+  // The JSON library treats a zero byte as the end of its input and would ignore the rest.
   if (const size_t zero = json.find('\0'); zero != json.npos) {
     fail_header(path, absl::StrCat("its header is not JSON at byte ", zero + 1,
-                                   " (a zero byte): the file is damaged, or of another format"));
+                                   " (a zero byte): the file is damaged or has another format"));
   }
   SafetensorsHeader header;
   HeaderReader reader(path, &header);

@@ -14,18 +14,18 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 using Entry = SafetensorsFile::Entry;
 
-// Entries by name, whose bytes lie in order of falling element size, so that each tensor is aligned
-// to its elements for readers that map the file.
+// Returns the entries by name. Their bytes are laid out by decreasing element size, so that each
+// tensor is aligned to its elements for readers that map the file.
 std::vector<Entry> lay_out(const TensorMap& tensors) {
   std::vector<Entry> entries;
   for (const auto& [name, tensor] : tensors) {
     if (name == kMetadataKey) {
       fail(ErrorCode::kValue, "[save_safetensors] a tensor is named '", kMetadataKey,
-           "', which the format keeps for itself: rename it");
+           "', which the format reserves: rename it");
     }
     if (!tensor.defined()) {
       fail(ErrorCode::kValue, "[save_safetensors] tensor '", shown(name),
-           "' is undefined: leave it out, or give it a value");
+           "' is undefined: omit it or give it a value");
     }
     if (tensor.impl()->abi.layout != 0) {
       fail(ErrorCode::kUnsupported, "[save_safetensors] tensor '", shown(name),
@@ -47,7 +47,7 @@ std::vector<Entry> lay_out(const TensorMap& tensors) {
   return entries;
 }
 
-// The tensor's elements in row-major order in host memory; itself where it is so already.
+// Returns the tensor contiguous in host memory; the tensor itself if it is so already.
 Tensor host_contiguous(const Tensor& tensor) {
   NoGradGuard no_grad;
   const Tensor host = tensor.device().is_cpu() ? tensor : tensor.to(kCPU);

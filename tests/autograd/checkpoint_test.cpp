@@ -22,7 +22,7 @@ using Tensors = std::vector<Tensor>;
 
 TEST(Checkpoint, SameGradientsComputedAgain) {
   const Tensor x = leaf({1, 2});
-  const Tensor w = leaf({3, 4});  // used without being an input
+  const Tensor w = leaf({3, 4});  // used by the function but not an input
   int calls = 0;
   const auto f = [&](const Tensors& in) {
     ++calls;
@@ -115,7 +115,7 @@ TEST(Checkpoint, Nested) {
   EXPECT_EQ(values(x.grad()), values(z.grad()));
 }
 
-TEST(Checkpoint, FunctionThatDoesNotRepeatItself) {
+TEST(Checkpoint, NondeterministicFunctionIsAnError) {
   const Tensor x = leaf({1, 2});
   int calls = 0;
   const Tensor y = checkpoint(
@@ -128,7 +128,7 @@ TEST(Checkpoint, FunctionThatDoesNotRepeatItself) {
   EXPECT_ERROR(sum(y).backward(), "[checkpoint]");
 }
 
-TEST(Checkpoint, InputWrittenSince) {
+TEST(Checkpoint, InputModifiedBeforeBackwardIsAnError) {
   const Tensor x = leaf({1, 2});
   const Tensor h = mul(x, 1.0);
   const Tensor y = checkpoint([](const Tensors& in) { return Tensors{exp(in[0])}; }, {h})[0];
@@ -136,7 +136,7 @@ TEST(Checkpoint, InputWrittenSince) {
   EXPECT_ERROR(sum(y).backward(), "[checkpoint]");
 }
 
-TEST(Checkpoint, WithoutGradientsIsACall) {
+TEST(Checkpoint, WithoutGradientsCallsTheFunction) {
   NoGradGuard no_grad;
   const Tensor x = plain({1});
   EXPECT_EQ(values(checkpoint([](const Tensors& in) { return Tensors{mul(in[0], 2.0)}; }, {x})[0]),
@@ -165,7 +165,7 @@ TEST(SavedTensorHooks, PackAndUnpack) {
   const Tensor g = autograd::grad({sum(y)}, {x}, {}, {.create_graph = true})[0];
   EXPECT_EQ(unpacks, 3);
   EXPECT_NEAR(values(g)[0], std::exp(2) * 3, 1e-12);
-  // What was unpacked has its place in the graph.
+  // The unpacked tensor keeps its place in the graph.
   EXPECT_NEAR(values(autograd::grad({sum(g)}, {x})[0])[0], std::exp(2) * 4, 1e-12);
 }
 

@@ -50,7 +50,7 @@ TEST(CustomSchemaTest, ReadsEveryKindOfArgument) {
   ASSERT_EQ(s.outputs.size(), 2);
   EXPECT_STREQ(s.outputs[1].name, "b");
   EXPECT_EQ(s.num_inputs, 4);
-  // The fields as a C compiler lays them out.
+  // The offsets follow C's layout rules.
   struct Expected {
     mt_args_header header;
     const mt_tensor* x;
@@ -72,8 +72,8 @@ TEST(CustomSchemaTest, ReadsEveryKindOfArgument) {
   EXPECT_EQ(s.args_size, sizeof(Expected));
 }
 
-// Kernels stay valid when a default changes, and no longer when a name or a type does.
-TEST(CustomSchemaTest, HashIsOfNamesAndTypes) {
+// Changing a default keeps kernels valid; changing a name or a type does not.
+TEST(CustomSchemaTest, HashCoversNamesAndTypes) {
   const uint64_t hash = parse_schema("a::f(Tensor x, *, float e=1) -> Tensor").hash;
   EXPECT_EQ(parse_schema("a::f(Tensor x, *, float e=2) -> Tensor").hash, hash);
   for (const char* other :
@@ -84,7 +84,7 @@ TEST(CustomSchemaTest, HashIsOfNamesAndTypes) {
   }
 }
 
-TEST(CustomSchemaTest, SaysWhatItDoesNotUnderstand) {
+TEST(CustomSchemaTest, ErrorsNameTheUnparsedPart) {
   const std::pair<const char*, const char*> wrong[] = {
       {"f(Tensor x) -> Tensor", "its name must be library::name"},
       {"a::f Tensor x -> Tensor", "is not of the form"},
@@ -102,7 +102,7 @@ TEST(CustomSchemaTest, SaysWhatItDoesNotUnderstand) {
   }
 }
 
-// ---- of a program
+// ---- defined by a program
 
 TEST(CustomOperatorTest, DecomposesWithItsGradient) {
   register_operator({.schema = "test::swish(Tensor x, *, float beta=1) -> Tensor",
@@ -126,7 +126,7 @@ TEST(CustomOperatorTest, DecomposesWithItsGradient) {
                [&] { call("test::swish_", {x}); });
 }
 
-// A body that autograd cannot look into, and an operator for its gradient.
+// A body that autograd cannot differentiate, and an operator for its gradient.
 std::vector<Value> cube_in_c(const std::vector<Value>& args) {
   const Tensor x = args[0].tensor().contiguous();
   Tensor y = ones(x.sizes(), kFloat64);
@@ -157,18 +157,18 @@ TEST(CustomOperatorTest, GradientIsAnotherOperator) {
   EXPECT_EQ(f({x})[0].grad_fn(), "test::cube");
   EXPECT_TRUE(autograd::gradcheck(f, {x}));
   EXPECT_TRUE(autograd::gradgradcheck(f, {x}));
-  // What it saved must not be overwritten.
+  // Saved tensors must not be modified.
   const Tensor a = leaf({1, 2});
   const Tensor b = a * 1.0;
   const Tensor y = f({b})[0];
   b.mul_(2.0);
   EXPECT_THROW(y.sum().backward(), Error);
-  // Without a gradient wanted nothing is recorded.
+  // Nothing is recorded if no gradient is required.
   EXPECT_FALSE(f({tensor({1, 2}, kFloat64)})[0].requires_grad());
 }
 
 TEST(CustomOperatorTest, SeveralResultsAndArguments) {
-  // (x * y, x + y); the second gradient is that of the sum.
+  // Returns (x * y, x + y); the second gradient is that of the sum.
   register_operator(
       {.schema = "test::both_backward(Tensor grad0, Tensor grad1, Tensor x, Tensor y, Tensor "
                  "result0) -> (Tensor, Tensor)",
@@ -192,13 +192,13 @@ TEST(CustomOperatorTest, SeveralResultsAndArguments) {
   (out[0].tensor().sum() + (out[1].tensor() * 10.0).sum()).backward();
   EXPECT_EQ(values(x.grad()), (std::vector<double>{15, 17}));
   EXPECT_EQ(values(y.grad()), (std::vector<double>{12, 13}));
-  // A result of which nothing was used: its gradient is zero.
+  // An unused result has a zero gradient.
   const Tensor z = leaf({1});
   call("test::both", {z, 1, z})[1].tensor().sum().backward();
   EXPECT_EQ(values(z.grad()), (std::vector<double>{2}));
 }
 
-TEST(CustomOperatorTest, NoneIsADecision) {
+TEST(CustomOperatorTest, WithGradientNoneResultsHaveNoHistory) {
   register_operator({.schema = "test::round_up(Tensor x) -> Tensor",
                      .doc = "",
                      .gradient = "none",
@@ -208,7 +208,7 @@ TEST(CustomOperatorTest, NoneIsADecision) {
   EXPECT_FALSE(first(call("test::round_up", {leaf({1})})).requires_grad());
 }
 
-TEST(CustomOperatorTest, RefusesWhatIsUndecided) {
+TEST(CustomOperatorTest, RejectsSpecsWithoutAGradient) {
   const auto body = [](const std::vector<Value>& a) { return a; };
   const auto refused = [&](OperatorSpec spec, const char* why) {
     expect_error(ErrorCode::kValue, {"[register_operator]", why},
@@ -224,14 +224,14 @@ TEST(CustomOperatorTest, RefusesWhatIsUndecided) {
   refused({"test::wants(Tensor x) -> Tensor", "", "mul.Tensor", body}, "wants 'self'");
   register_operator({"test::once(Tensor x) -> Tensor", "", "none", body});
   refused({"test::once(Tensor x) -> Tensor", "", "none", body}, "there is an operator test::once");
-  // A body that does not keep to its schema.
+  // A body that violates its schema.
   register_operator({"test::liar(Tensor x) -> (Tensor, Tensor)", "", "none", body});
   expect_error(ErrorCode::kInternal,
                {"[test::liar] its body returned 1 results, its schema declares 2"},
                [] { call("test::liar", {ones({2})}); });
 }
 
-// ---- of a backend
+// ---- defined by a backend
 
 struct ScaleArgs {  // test::scale_by(Tensor x, *, float by=2) -> Tensor
   mt_args_header header;
@@ -249,7 +249,7 @@ int infer_scale(void*, const void* given, mt_result* results) {
   return MT_OK;
 }
 
-// Takes contiguous operands only, as a simple kernel may.
+// Takes contiguous operands only.
 int run_scale(void*, mt_ctx*, const void* given) {
   const auto& args = *static_cast<const ScaleArgs*>(given);
   EXPECT_NE(args.x->flags & MT_TENSOR_CONTIGUOUS, 0u);
@@ -297,7 +297,7 @@ int scale_init(const mt_host*, mt_backend* backend) {
   return MT_OK;
 }
 
-TEST(CustomOperatorTest, ABackendBringsItsOwn) {
+TEST(CustomOperatorTest, BackendsDefineOperators) {
   register_backend(scale_init);
   const Tensor x = leaf({1, 2, 3, 4});
   const auto f = [](const std::vector<Tensor>& in) {
@@ -306,12 +306,12 @@ TEST(CustomOperatorTest, ABackendBringsItsOwn) {
   EXPECT_EQ(values(f({x})[0]), (std::vector<double>{2, 6, 4, 8}));
   EXPECT_TRUE(autograd::gradcheck(f, {x}));
   EXPECT_EQ(values(first(call("test::scale_by", {x.detach()}, {{"by", 0.5}})))[3], 2);
-  // What infer refuses.
+  // Calls that infer rejects.
   expect_error(ErrorCode::kShape, {"[test::scale_by]", "its infer failed"},
                [] { call("test::scale_by", {tensor({1}, kFloat64).view({})}); });
   const auto names = operator_names();
   EXPECT_NE(std::find(names.begin(), names.end(), "test::scale_by"), names.end());
-  // Where no kernel takes it.
+  // Calls that no kernel takes.
   const RestrictKernels only(Kernels::kPreferred);
   expect_error(ErrorCode::kUnsupported, {"[test::scale_by] no kernel", "scaler/loop"},
                [&] { call("test::scale_by", {x}); });

@@ -1,5 +1,5 @@
-// Graphs that span devices: each device's part runs on a thread of its own, the CPU's on the
-// caller's. The nodes here do their work themselves, so that a device needs no kernels.
+// Graphs over several devices: each device's nodes run on a separate thread, the CPU's on the
+// caller's. The nodes compute their gradients on the host, so the devices need no kernels.
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -17,7 +17,7 @@
 namespace mytorch {
 namespace {
 
-// Two devices whose memory is the host's.
+// Two devices whose memory is host memory.
 Device fake_device(int index) {
   static const int slot = [] {
     static mt_device_ops ops = {};
@@ -37,7 +37,7 @@ Device fake_device(int index) {
   return Device(device_type(slot).type, index);
 }
 
-// The one value of a tensor, on another device, multiplied.
+// Multiplies the single value of a tensor, and places the result on another device.
 Tensor moved(const Tensor& x, Device device, double factor) {
   const int64_t size = 1;
   const Tensor y =
@@ -49,7 +49,7 @@ Tensor moved(const Tensor& x, Device device, double factor) {
 
 struct Log {
   std::mutex mutex;
-  std::set<std::thread::id> threads[3];  // of the CPU and of the two devices
+  std::set<std::thread::id> threads[3];  // per device: the CPU and the two others
 };
 
 struct MoveNode final : autograd::Node {
@@ -123,7 +123,7 @@ TEST(Devices, ExceptionsReachTheCaller) {
   EXPECT_FALSE(x.grad().defined() && values(x.grad())[0] == 7);
 }
 
-// A backward begun on a device's thread cannot wait for that thread.
+// A backward started on a device's thread cannot wait for that thread.
 TEST(Devices, BackwardInsideBackward) {
   Log log;
   const Tensor x = leaf({1});
@@ -135,7 +135,7 @@ TEST(Devices, BackwardInsideBackward) {
   EXPECT_EQ(values(inner_x.grad()), (Values{35}));
 }
 
-// Alone on one device, there is nothing to run beside: no other thread is needed.
+// A graph on a single device needs no other thread.
 TEST(Devices, OneDeviceRunsOnTheCaller) {
   Log log;
   const Tensor x = moved(plain({2}), fake_device(0), 1);

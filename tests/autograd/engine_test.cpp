@@ -1,4 +1,4 @@
-// Backward and grad on graphs of all forms.
+// backward() and grad() on graphs of various shapes.
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -41,7 +41,7 @@ TEST(Backward, AccumulatesOverCalls) {
   EXPECT_EQ(values(x.grad()), (Values{5, 5}));
 }
 
-// The second sum must not be added into a buffer that something else still shows.
+// The second sum must not be accumulated into a buffer that another tensor uses.
 TEST(Backward, DiamondAndRepeatedInput) {
   const Tensor x = leaf({2});
   const Tensor a = mul(x, x);
@@ -56,7 +56,7 @@ TEST(Backward, DiamondAndRepeatedInput) {
   EXPECT_EQ(values(c.grad()), (Values{1}));
 }
 
-TEST(Backward, SeedIsNotWrittenInto) {
+TEST(Backward, GivenGradientIsNotModified) {
   const Tensor x = leaf({1, 1});
   const Tensor seed = plain({2, 3});
   add(x, x).backward(seed);
@@ -71,7 +71,7 @@ TEST(Backward, OfLeafItself) {
   EXPECT_EQ(values(x.grad()), (Values{1}));
 }
 
-TEST(Backward, SeveralOutputsOneBeforeTheOther) {
+TEST(Backward, OutputThatDependsOnAnother) {
   const Tensor x = leaf({2});
   const Tensor y = mul(x, x);
   const Tensor z = mul(y, 3.0);
@@ -82,7 +82,7 @@ TEST(Backward, SeveralOutputsOneBeforeTheOther) {
 TEST(Backward, Errors) {
   const Tensor x = leaf({1, 2});
   const Tensor y = mul(x, x);
-  EXPECT_ERROR(y.backward(), "one element only");
+  EXPECT_ERROR(y.backward(), "single element only");
   EXPECT_ERROR(y.backward(plain({1})), "shape (1,)");
   EXPECT_ERROR(y.backward(tensor({1, 1}, kFloat32)), "float32");
   EXPECT_ERROR(plain({1}).backward(), "does not require grad");
@@ -100,7 +100,7 @@ TEST(Backward, SecondTimeNeedsRetainGraph) {
   EXPECT_EQ(values(x.grad()), (Values{8}));
   EXPECT_ERROR(y.backward(), "second time");
   EXPECT_ERROR(y.backward(), "MulBackward");
-  // What needs nothing saved can be run again.
+  // A graph without saved tensors can run repeatedly.
   const Tensor z = add(x, 1.0);
   z.backward();
   z.backward();
@@ -174,14 +174,14 @@ TEST(Backward, InputsOnly) {
   backward({mul(y, y)}, {}, false, false, {w});
   EXPECT_FALSE(x.grad().defined());
   EXPECT_EQ(values(w.grad()), (Values{2 * 6 * 2}));
-  // One that is no leaf.
+  // For an input that is not a leaf.
   const Tensor h = mul(x, 2.0);
   backward({mul(h, h)}, {}, false, false, {h});
   EXPECT_EQ(values(h.grad()), (Values{8}));
   EXPECT_FALSE(x.grad().defined());
 }
 
-TEST(Grad, OnlyWhatIsAskedIsComputed) {
+TEST(Grad, ComputesOnlyRequestedGradients) {
   const Tensor x = leaf({2});
   const Tensor w = leaf({3});
   const Tensor h = mul(x, w);
@@ -217,7 +217,7 @@ TEST(Grad, Unused) {
   EXPECT_ERROR(grad({y}, {plain({1})}), "input 0 does not require grad");
 }
 
-// Nothing may recurse over the graph: not backward, not its destruction, not grad's pruning.
+// Backward, destruction and pruning must not recurse over the graph.
 TEST(Graph, MillionNodesDeep) {
   const Tensor x = leaf({1});
   {
@@ -253,7 +253,7 @@ TEST(Graph, NodesDieWithTheirTensors) {
     EXPECT_GT(x.impl()->refs.load(), 1u);
   }
   EXPECT_EQ(x.impl()->refs.load(), 1u);
-  // A node that saves its own result is no cycle: the result's storage goes with it.
+  // A node that saves its own result forms no cycle: the result's storage is released.
   Tensor y = exp(x);
   const Tensor alias = y.detach();
   EXPECT_GT(alias.impl()->storage->refs.load(), 1u);
@@ -288,7 +288,7 @@ TEST(Leaf, SetGradIsChecked) {
   EXPECT_EQ(values(x.grad()), (Values{11, 21}));
 }
 
-TEST(Leaf, GradientBufferIsTakenOver) {
+TEST(Leaf, TakesOverTheGradientBuffer) {
   const Tensor x = leaf({1, 2});
   const void* buffer = nullptr;
   const Tensor y = mul(x, 2.0);
@@ -298,7 +298,7 @@ TEST(Leaf, GradientBufferIsTakenOver) {
   });
   sum(y).backward();
   EXPECT_EQ(x.grad().raw_data(), buffer);
-  // An expanded gradient has no memory of its own to take.
+  // An expanded gradient does not own memory that could be taken over.
   const Tensor z = leaf({1, 2});
   sum(z).backward();
   EXPECT_TRUE(z.grad().is_contiguous());
@@ -333,7 +333,7 @@ TEST(NoGrad, NothingIsRecorded) {
   EXPECT_TRUE(mul(x, x).requires_grad());
 }
 
-TEST(Inference, CannotBeSavedOrWritten) {
+TEST(Inference, TensorsCannotBeSavedOrWritten) {
   Tensor t;
   {
     InferenceMode inference;
@@ -350,7 +350,7 @@ TEST(Inference, CannotBeSavedOrWritten) {
   EXPECT_EQ(values(mul(x, clone(t))), (Values{30}));
 }
 
-// ---- nodes that misbehave ----
+// ---- invalid gradients and exceptions ----
 
 struct BadNode final : autograd::Node {
   std::function<void(Tensor* grads, Tensor* out)> body;
@@ -380,7 +380,7 @@ TEST(Node, WrongGradientsAreErrorsThatNameTheNode) {
                }),
                "int64");
   EXPECT_FALSE(x.grad().defined());
-  // Another floating type is what promotion made of the input.
+  // Another floating type is converted, as promotion did in the forward.
   run([](Tensor*, Tensor* out) { out[0] = tensor({1, 2}, kFloat32); });
   EXPECT_EQ(x.grad().dtype(), kFloat64);
   EXPECT_EQ(values(x.grad()), (Values{2, 4}));
@@ -413,7 +413,7 @@ TEST(Node, ExceptionsCarryTheNameOfTheNode) {
     }
   }
   EXPECT_TRUE(nested);
-  // The thread is as before, and the graph too.
+  // The state of the thread and the graph are unchanged.
   EXPECT_TRUE(grad_enabled());
   mul(x, 2.0).backward();
   EXPECT_EQ(values(x.grad()), (Values{2}));
@@ -446,7 +446,7 @@ TEST(Node, ManyDimensions) {
   EXPECT_ERROR(sum(y).backward(), "(1, 2, 1, 2, 1, 2, 1)");
 }
 
-TEST(Empty, TensorsOfNoElements) {
+TEST(Empty, TensorsWithoutElements) {
   const Tensor x = zeros({0, 3}, kFloat64).requires_grad_();
   sum(mul(x, x)).backward();
   EXPECT_EQ(x.grad().numel(), 0);

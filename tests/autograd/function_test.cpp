@@ -1,4 +1,4 @@
-// Operations of one's own.
+// Custom operations.
 #include "mytorch/autograd/function.h"
 
 #include "mytorch/autograd.h"
@@ -42,7 +42,7 @@ TEST(Function, ForwardAndBackward) {
   EXPECT_FALSE(ScaledSquare::apply(plain({1}), 3.0).requires_grad());
 }
 
-TEST(Function, IsDifferentiableAgain) {
+TEST(Function, IsTwiceDifferentiable) {
   const auto f = [](const Tensors& in) { return Tensors{ScaledSquare::apply(in[0], 0.5)}; };
   EXPECT_EQ(autograd::gradcheck(f, {leaf({1, -2})}).message, "");
   EXPECT_EQ(autograd::gradgradcheck(f, {leaf({1, -2})}).message, "");
@@ -56,7 +56,7 @@ TEST(Function, OverwrittenSavedTensor) {
   EXPECT_ERROR(sum(y).backward(), "[ScaledSquare]");
 }
 
-// Two results, one of which may get no gradient; a list among the arguments.
+// Two results, one of which may get no gradient, and a list among the arguments.
 struct SumAndProduct : Function<SumAndProduct> {
   static inline bool materialize = true;
   static inline std::vector<bool> defined, needed;
@@ -95,7 +95,7 @@ TEST(Function, ListsAndSeveralResults) {
   EXPECT_EQ(values(b.grad()), (Values{2 + 3}));
 }
 
-TEST(Function, UndefinedGradientsIfAsked) {
+TEST(Function, UndefinedGradientsIfRequested) {
   SumAndProduct::materialize = false;
   const Tensor a = leaf({2});
   SumAndProduct::apply(Tensors{a, plain({3})}, plain({4}))[1].backward();
@@ -135,7 +135,7 @@ struct PassThrough : Function<PassThrough> {
   static Tensors backward(FunctionContext*, const Tensors& grads) { return {mul(grads[0], -1.0)}; }
 };
 
-TEST(Function, ArgumentPassedOnIsANewTensor) {
+TEST(Function, ReturnedArgumentIsANewTensor) {
   const Tensor x = leaf({1, 2});
   const Tensor y = PassThrough::apply(x);
   EXPECT_FALSE(y.is_same(x));
@@ -192,7 +192,7 @@ struct ExpFromResult : Function<ExpFromResult> {
   }
 };
 
-TEST(Function, SavedResultIsNoCycleAndDifferentiable) {
+TEST(Function, SavedResultIsDifferentiableWithoutACycle) {
   const auto f = [](const Tensors& in) { return Tensors{ExpFromResult::apply(in[0])}; };
   EXPECT_EQ(autograd::gradgradcheck(f, {leaf({0.5})}).message, "");
   const Tensor x = leaf({1});

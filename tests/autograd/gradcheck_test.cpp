@@ -1,4 +1,4 @@
-// The checker itself, which must find wrong gradients, and anomaly mode.
+// gradcheck, which must find wrong gradients, and anomaly mode.
 #include "mytorch/autograd/gradcheck.h"
 
 #include <cmath>
@@ -61,7 +61,7 @@ struct Wrong : autograd::Function<Wrong<kElement>> {
   }
 };
 
-TEST(Gradcheck, WrongGradientIsReportedWithItsPlace) {
+TEST(Gradcheck, WrongGradientIsReportedWithItsElement) {
   const auto f = [](const Tensors& in) { return Tensors{add(in[0], Wrong<1>::apply(in[1]))}; };
   const auto result = gradcheck(f, {leaf({1, 2, 3}), leaf({4, 5, 6})});
   EXPECT_FALSE(result);
@@ -82,7 +82,7 @@ TEST(Gradcheck, MissingGradientIsFound) {
   EXPECT_FALSE(gradcheck(f, {leaf({1, 2}), leaf({3, 4})}));
 }
 
-// Right where backward runs once, wrong when it is differentiated.
+// Correct for first derivatives, wrong for second derivatives.
 struct WrongSecond : autograd::Function<WrongSecond> {
   static Tensor forward(autograd::FunctionContext* ctx, const Tensor& x) {
     ctx->save_for_backward({x});
@@ -137,7 +137,7 @@ TEST(Anomaly, NamesTheNodeAndTheStack) {
   EXPECT_ERROR(sum(y).backward({}, true), "DivBackward was recorded at:\n    ");
 }
 
-TEST(Anomaly, NodesOfGradientsNameWhatTheyAreFor) {
+TEST(Anomaly, NodesOfGradientsNameTheirForward) {
   const Tensor x = leaf({0});
   autograd::AnomalyMode anomaly;
   const Tensor y = mytorch::div(mul(x, x), add(x, 1.0));
@@ -147,7 +147,7 @@ TEST(Anomaly, NodesOfGradientsNameWhatTheyAreFor) {
   EXPECT_ERROR(nan.backward(), "NaN");
 }
 
-TEST(Anomaly, OffMeansNoCheck) {
+TEST(Anomaly, ChecksNothingWhenOff) {
   const Tensor x = leaf({0});
   const Tensor y = mytorch::div(mul(x, 0.0), x);
   { autograd::AnomalyMode anomaly; }

@@ -64,7 +64,7 @@ TEST(Hook, Removed) {
   EXPECT_ERROR(plain({1}).register_hook(count), "does not require grad");
 }
 
-TEST(Hook, MayRemoveItself) {
+TEST(Hook, CanRemoveItself) {
   const Tensor x = leaf({1});
   int calls = 0;
   int64_t id = 0;
@@ -84,8 +84,8 @@ TEST(Hook, WrongReplacementIsAnError) {
   EXPECT_ERROR(sum(x).backward(), "hook");
 }
 
-// A hook belongs to the value that it was registered on: after a write that is an earlier one.
-TEST(Hook, StaysWithTheValueBeforeAWrite) {
+// A hook belongs to the value on which it was registered, even after the tensor is overwritten.
+TEST(Hook, BelongsToTheValueBeforeAWrite) {
   const Tensor x = leaf({2});
   const Tensor y = mul(x, 1.0);
   Values seen;
@@ -153,7 +153,7 @@ TEST(RetainGrad, AfterHooks) {
   EXPECT_EQ(values(y.grad()), (Values{10}));
 }
 
-TEST(RetainGrad, TensorMayGoFirst) {
+TEST(RetainGrad, TensorMayBeDestroyedFirst) {
   const Tensor x = leaf({1});
   Tensor y = mul(x, 2.0);
   y.retain_grad();

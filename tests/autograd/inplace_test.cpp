@@ -33,7 +33,7 @@ TEST(InPlace, OnANonLeaf) {
   EXPECT_EQ(values(x.grad()), (Values{10, 10}));
 }
 
-TEST(InPlace, MakesAPlainTensorPartOfTheGraph) {
+TEST(InPlace, AddsAPlainTensorToTheGraph) {
   const Tensor w = leaf({2, 3});
   const Tensor b = plain({5, 7});
   EXPECT_FALSE(b.requires_grad());
@@ -44,7 +44,7 @@ TEST(InPlace, MakesAPlainTensorPartOfTheGraph) {
   EXPECT_EQ(values(w.grad()), (Values{5, 7}));
 }
 
-TEST(InPlace, LeavesAreRefused) {
+TEST(InPlace, RejectsLeaves) {
   const Tensor x = leaf({1, 2});
   EXPECT_ERROR(mul_(x, 2.0), "[mul_]");
   EXPECT_ERROR(mul_(x, 2.0), "leaf");
@@ -101,7 +101,7 @@ TEST(InPlace, HigherOrderThroughSavedOutput) {
   EXPECT_NEAR(values(grad({g}, {x})[0])[0], std::exp(0.5), 1e-12);
 }
 
-TEST(Versions, OverwrittenInputIsAnErrorNamingBoth) {
+TEST(Versions, OverwrittenInputIsAnErrorThatNamesBothOperations) {
   const Tensor x = leaf({1, 2});
   const Tensor h = mul(x, 2.0);
   const Tensor y = mul(h, h);
@@ -142,7 +142,7 @@ TEST(Versions, WritesThroughViewsCount) {
   EXPECT_ERROR(sum(y).backward(), "overwritten");
 }
 
-TEST(Versions, WritesThatNobodyNeedsAreFine) {
+TEST(Versions, WritesToUnsavedTensorsAreAllowed) {
   const Tensor x = leaf({1, 2});
   const Tensor y = mul(x, 2.0);
   const Tensor z = add(y, 1.0);
@@ -200,7 +200,7 @@ TEST(View, ChainsOfViewsFollowTheBase) {
   EXPECT_EQ(values(x.grad()), (Values{1, 2, 1, 1, 8, 1}));
 }
 
-TEST(View, MadeBeforeTheBaseHadAHistory) {
+TEST(View, CreatedBeforeTheBaseHadAHistory) {
   const Tensor w = leaf({2, 3});
   const Tensor base = plain({5, 7});
   const Tensor v = select(base, 0, 1);
@@ -214,10 +214,10 @@ TEST(View, MadeBeforeTheBaseHadAHistory) {
   EXPECT_EQ(values(w.grad()), (Values{0, 70}));
 }
 
-TEST(View, WriteToAViewGivesThePlainBaseAHistory) {
+TEST(View, WriteToAViewGivesItsBaseAHistory) {
   const Tensor w = leaf({3});
   const Tensor base = plain({5, 7});
-  const Tensor other = view(base, {2, 1});  // made before
+  const Tensor other = view(base, {2, 1});  // created before the write
   mul_(select(base, 0, 1), select(w, 0, 0));
   EXPECT_TRUE(base.requires_grad());
   EXPECT_EQ(base.grad_fn(), "CopySlices");
@@ -306,8 +306,9 @@ TEST(View, RequiresGradOnAView) {
   EXPECT_ERROR(mul_(v, 2.0), "leaf");
 }
 
-// A view from before a leaf required grad is a constant; writes in no-grad mode do not change that.
-TEST(View, MadeBeforeALeafRequiredGrad) {
+// A view created before a leaf requires grad is a constant; writes in no-grad mode do not change
+// that.
+TEST(View, CreatedBeforeTheLeafRequiredGrad) {
   const Tensor base = plain({1, 2});
   const Tensor v = select(base, 0, 1);
   base.requires_grad_();
@@ -353,7 +354,7 @@ TEST(NoGradView, IsAConstantAndCannotBeWrittenAmbiguously) {
   EXPECT_FALSE(mul(v, 2.0).requires_grad());
   mul_(y, 2.0);
   EXPECT_ERROR(mul(v, 2.0), "no-grad mode");
-  // Of a plain base too, as soon as a write is to be recorded.
+  // The same for a base without history, once a write is recorded.
   const Tensor base = plain({1, 2});
   {
     NoGradGuard no_grad;
@@ -389,8 +390,8 @@ TEST(AsStrided, RepeatedElements) {
   EXPECT_EQ(values(g), (Values{0 + 1 + 2, 3 + 4 + 5}));
 }
 
-TEST(AsStrided, InputThatOverlaps) {
-  // The input shows one element twice; each gets half.
+TEST(AsStrided, OverlappingInput) {
+  // The input has one element twice; each occurrence gets half of the gradient.
   const Tensor g = autograd::as_strided_backward(plain({6}), IntList(2), IntList(int64_t{0}), 0,
                                                  IntList(1), IntList(1), 0);
   EXPECT_EQ(values(g), (Values{3, 3}));
@@ -400,7 +401,7 @@ TEST(AsStrided, InputWithGapsAndOffset) {
   const Tensor g = autograd::as_strided_backward(plain({1, 2}), IntList(3), IntList(2), 4,
                                                  IntList(2), IntList(4), 4);
   EXPECT_EQ(values(g), (Values{1, 0, 2}));
-  // Elements of the view that are none of the input's lead nowhere.
+  // Gradients of elements outside the input are discarded.
   const Tensor h = autograd::as_strided_backward(plain({1, 2}), IntList(2), IntList(2), 0,
                                                  IntList(2), IntList(1), 0);
   EXPECT_EQ(values(h), (Values{1, 0}));

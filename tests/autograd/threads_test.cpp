@@ -70,7 +70,7 @@ TEST(Threads, GraphsBuiltOnASharedPart) {
   shared.backward();
 }
 
-// A view whose history has to be made anew, read by all threads at once.
+// A view whose history must be rebuilt, read by all threads at once.
 TEST(Threads, StaleViews) {
   for (int round = 0; round < 20; ++round) {
     const Tensor w = leaf({2, 3});

@@ -27,12 +27,12 @@ using Values = std::vector<double>;
 
 inline Tensor plain(std::initializer_list<double> list) { return tensor(list, kFloat64); }
 inline Tensor leaf(std::initializer_list<double> list) { return plain(list).requires_grad_(); }
-// 0, 1, 2, ... of a shape.
+// Returns 0, 1, 2, ... in the given shape.
 inline Tensor counting(IntList sizes) {
   return mytorch::clone(mytorch::view(mytorch::arange(count(sizes), kFloat64), sizes));
 }
 
-// The message of the Error that `f` throws; "" if it throws none.
+// Returns the message of the Error that `f` throws, or "" if it throws none.
 template <class F>
 std::string error_of(F&& f) {
   try {

@@ -1,4 +1,4 @@
-// What belongs to a thread: contexts with their scratch memory, thread counts, modes.
+// Per-thread state: contexts with their scratch memory, thread counts and modes.
 #include "core/runtime/context.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST(ContextTest, ScratchIsAlignedAndApart) {
   }
   EXPECT_GT(cpu()->blocks.size(), 1u);
   release_scratch(ctx);
-  // From then on the same requests are met from one block.
+  // From now on, one block serves the same requests.
   for (int call = 0; call < 2; ++call) {
     for (const auto& [data, bytes] : taken) ASSERT_NE(ctx->scratch(ctx, bytes), nullptr);
     EXPECT_EQ(cpu()->blocks.size(), 1u);
@@ -88,7 +88,7 @@ TEST(ContextTest, HostErrorsBelongToTheThread) {
   EXPECT_EQ(take_host_error(), "");
 }
 
-TEST(ThreadsTest, CountsAreAThreadsOwn) {
+TEST(ThreadsTest, CountIsPerThread) {
   const int saved = num_threads();
   EXPECT_GE(saved, 1);
   set_num_threads(7);
@@ -101,7 +101,7 @@ TEST(ThreadsTest, CountsAreAThreadsOwn) {
   set_num_threads(saved);
 }
 
-TEST(ThreadsTest, TheEnvironmentGivesTheDefault) {
+TEST(ThreadsTest, DefaultComesFromTheEnvironment) {
   auto of_new_thread = [] {
     int n = 0;
     std::thread([&] { n = num_threads(); }).join();

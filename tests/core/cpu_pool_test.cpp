@@ -1,4 +1,4 @@
-// Host memory: blocks come back, and running out of it loses nothing.
+// The host memory pool: reuse of blocks and recovery from exhaustion.
 #include "core/runtime/cpu_pool.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 #include "tests/nn/data/expect_error.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// As without a sanitizer: no memory is a null pointer, not the end of the process.
+// As without a sanitizer, exhausted memory gives a null pointer instead of ending the process.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
 extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
 #endif
@@ -48,7 +48,7 @@ TEST(CpuPoolTest, BlocksAreAlignedAndLargeEnough) {
     blocks.emplace_back(bytes);
     ASSERT_NE(blocks.back().data, nullptr) << bytes;
     ASSERT_EQ(reinterpret_cast<uintptr_t>(blocks.back().data) % 64, 0u) << bytes;
-    // Each byte is the block's own; a sanitizer, or a neighbour's pattern, would tell.
+    // Fill the block; a sanitizer or a neighbor's pattern reveals any overlap.
     std::memset(blocks.back().data, static_cast<int>(blocks.size() % 251), bytes);
   }
   for (size_t i = 0; i < blocks.size(); ++i) {
@@ -87,7 +87,7 @@ TEST(CpuPoolTest, CountsLargeBlocks) {
   EXPECT_EQ(cpu_pool::stats().large_cached, 0u);
 }
 
-TEST(CpuPoolTest, BlocksWanderBetweenThreads) {
+TEST(CpuPoolTest, BlocksMoveBetweenThreads) {
   std::vector<Block> blocks;
   for (int round = 0; round < 20; ++round) {
     for (int i = 0; i < 200; ++i) blocks.emplace_back(static_cast<size_t>(i * 397 % 70000));
@@ -106,7 +106,7 @@ TEST(OutOfMemoryTest, ImpossibleSizesAreErrors) {
   auto make = [](const std::vector<int64_t>& sizes) {
     Tensor::adopt(new_tensor(sizes.data(), static_cast<int>(sizes.size()), kFloat32, kCPU, 0));
   };
-  // 2^62 bytes; products that wrap in 64 bits, to something small, and to 0.
+  // 2^62 bytes, and products that overflow 64 bits to a small number and to 0.
   expect_error(ErrorCode::kOutOfMemory, {"cpu", "4611686018427387904 bytes"},
                [&] { make({int64_t{1} << 60}); });
   const int64_t big = int64_t{1} << 32;
@@ -125,8 +125,8 @@ TEST(OutOfMemoryTest, ImpossibleSizesAreErrors) {
   EXPECT_EQ(tensor({1, 2}).numel(), 2);
 }
 
-// In a process of its own, whose memory is limited: what is there stays as it is, what is freed can
-// be had again, in blocks of another size too.
+// Runs in a separate process with limited memory: existing tensors stay intact, and freed memory
+// can be reused, for other sizes too.
 [[maybe_unused]] int exhaust() {
   size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -154,14 +154,14 @@ TEST(OutOfMemoryTest, ImpossibleSizesAreErrors) {
   if (tensor({1, 2}).numel() != 2) return 7;
   all.clear();
   try {
-    make(200);  // the cached blocks of 32 MiB have to go for it
+    make(200);  // requires releasing the cached blocks of 32 MiB
   } catch (const Error&) {
     return 8;
   }
   return 0;
 }
 
-TEST(OutOfMemoryTest, LosesNothing) {
+TEST(OutOfMemoryTest, KeepsAllTensorsIntact) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers need address space without limit";
 #else

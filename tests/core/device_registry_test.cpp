@@ -1,4 +1,4 @@
-// Device types that a backend brings at run time, by the example of one whose memory is the host's.
+// Device types registered at run time, using a device whose memory is host memory.
 #include "core/runtime/device_registry.h"
 
 #include <gtest/gtest.h>
@@ -21,11 +21,11 @@ namespace {
 
 using testing::expect_error;
 
-// What the device was asked for. `self` of its functions.
+// The calls that the device received; `self` of its functions.
 struct Log {
   std::mutex mutex;
-  std::map<void*, size_t> blocks;  // alive, with their sizes
-  std::vector<void*> streams;      // each with the device index it is of, as its value
+  std::map<void*, size_t> blocks;  // live blocks and their sizes
+  std::vector<void*> streams;      // one per created stream
   std::vector<void*> released_on;
   bool full = false;
 };
@@ -57,7 +57,7 @@ mt_device_ops device_ops() {
   };
   ops.create_stream = [](void* self, int32_t, int32_t) -> void* {
     std::lock_guard<std::mutex> lock(log_of(self).mutex);
-    log_of(self).streams.push_back(new char);  // as long as the process: they are never destroyed
+    log_of(self).streams.push_back(new char);  // never freed: streams are never destroyed
     return log_of(self).streams.back();
   };
   ops.synchronize = [](void*, int32_t, void*) { return int{MT_OK}; };
@@ -88,14 +88,33 @@ TEST(DeviceTest, Names) {
   EXPECT_EQ(kCPU.str(), "cpu");
   EXPECT_EQ(Device("cpu:3").str(), "cpu:3");
   EXPECT_EQ(Device(77, 2).str(), "device-77:2");
-  for (const char* name : {"core_test_npu:", "core_test_npu:x", "core_test_npu:1x",
-                           "core_test_npu:-1", "core_test_npu:99999999999999999999"}) {
-    expect_error(ErrorCode::kDevice, {name, "no device number", "'core_test_npu:0'"},
-                 [&] { Device{name}; });
-  }
   expect_error(ErrorCode::kDevice, {"'tpu'", "cpu, ", "core_test_npu", "MYTORCH_BACKEND_PATH"},
                [] { Device("tpu"); });
   expect_error(ErrorCode::kDevice, {"''"}, [] { Device(""); });
+}
+
+struct BadName {
+  const char* name;
+  const char* device;
+};
+
+const BadName kBadNames[] = {
+    {"NoNumber", "core_test_npu:"},
+    {"Letter", "core_test_npu:x"},
+    {"LetterAfterTheNumber", "core_test_npu:1x"},
+    {"NegativeNumber", "core_test_npu:-1"},
+    {"LargeNumber", "core_test_npu:99999999999999999999"},
+};
+
+class DeviceNameTest : public ::testing::TestWithParam<BadName> {};
+INSTANTIATE_TEST_SUITE_P(Malformed, DeviceNameTest, ::testing::ValuesIn(kBadNames),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(DeviceNameTest, IsRejected) {
+  Npu::get();
+  const char* device = GetParam().device;
+  expect_error(ErrorCode::kDevice, {device, "no device number", "'core_test_npu:0'"},
+               [&] { Device{device}; });
 }
 
 TEST(DeviceTest, TypesWithoutADlpackCodeGetOneAtRunTime) {
@@ -115,40 +134,55 @@ TEST(DeviceTest, IndicesMustExist) {
   expect_error(ErrorCode::kDevice, {"-1"}, [] { checked_device_slot(Device(1, -1)); });
 }
 
-TEST(RegisterTest, ASecondBackendJoinsByName) {
+TEST(RegisterTest, SecondBackendFindsTheDeviceByName) {
   EXPECT_EQ(register_device_type("core_test_npu", nullptr, nullptr), Npu::get().slot);
   EXPECT_EQ(register_device_type("cpu", nullptr, nullptr), kCpuSlot);
   mt_device_ops ops = device_ops();
-  expect_error(ErrorCode::kDevice, {"'core_test_npu' is served already", "NULL"},
+  expect_error(ErrorCode::kDevice, {"'core_test_npu' already has a backend", "NULL"},
                [&] { register_device_type("core_test_npu", &ops, nullptr); });
-  expect_error(ErrorCode::kDevice, {"'cpu' is served already"},
+  expect_error(ErrorCode::kDevice, {"'cpu' already has a backend"},
                [&] { register_device_type("cpu", &ops, nullptr); });
-  expect_error(ErrorCode::kDevice, {"'nowhere' is not known"},
+  expect_error(ErrorCode::kDevice, {"'nowhere' is unknown"},
                [] { register_device_type("nowhere", nullptr, nullptr); });
 }
 
-// None of these leaves a row behind.
-TEST(RegisterTest, RefusesWhatIsNoDevice) {
+// An incomplete or inconsistent device, and the reason for its rejection.
+struct BadDevice {
+  const char* name;
+  const char* reason;
+  void (*change)(mt_device_ops& ops);
+};
+
+const BadDevice kBadDevices[] = {
+    {"WithoutAllocate", "lacks one of", [](mt_device_ops& ops) { ops.allocate = nullptr; }},
+    {"WithoutCopy", "lacks one of", [](mt_device_ops& ops) { ops.copy = nullptr; }},
+    {"WithCopyBeyondItsSize", "lacks one of",
+     [](mt_device_ops& ops) { ops.size = offsetof(mt_device_ops, copy); }},
+    {"WithStreamsButNoWaitEvent", "has streams, but lacks",
+     [](mt_device_ops& ops) { ops.wait_event = nullptr; }},
+    {"WithStreamsButNoDestroyEvent", "has streams, but lacks",
+     [](mt_device_ops& ops) { ops.size = offsetof(mt_device_ops, destroy_event); }},
+    {"WithTheCodeOfTheCpu", "belongs to 'cpu'",
+     [](mt_device_ops& ops) { ops.type = MT_DEVICE_CPU; }},
+    {"WithANegativeCount", "gave -1",
+     [](mt_device_ops& ops) { ops.device_count = [](void*) { return -1; }; }},
+};
+
+class BadDeviceTest : public ::testing::TestWithParam<BadDevice> {};
+INSTANTIATE_TEST_SUITE_P(Register, BadDeviceTest, ::testing::ValuesIn(kBadDevices),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(BadDeviceTest, IsRejectedAndAddsNoType) {
   const int before = num_device_types();
-  auto refused = [](const char* part, auto change) {
-    mt_device_ops ops = device_ops();
-    change(ops);
-    expect_error(ErrorCode::kDevice, {"'odd'", part},
-                 [&] { register_device_type("odd", &ops, nullptr); });
-  };
-  refused("lacks one of", [](mt_device_ops& ops) { ops.allocate = nullptr; });
-  refused("lacks one of", [](mt_device_ops& ops) { ops.copy = nullptr; });
-  refused("lacks one of", [](mt_device_ops& ops) { ops.size = offsetof(mt_device_ops, copy); });
-  refused("has streams, but lacks", [](mt_device_ops& ops) { ops.wait_event = nullptr; });
-  refused("has streams, but lacks",
-          [](mt_device_ops& ops) { ops.size = offsetof(mt_device_ops, destroy_event); });
-  refused("that of 'cpu'", [](mt_device_ops& ops) { ops.type = MT_DEVICE_CPU; });
-  refused("gave -1", [](mt_device_ops& ops) { ops.device_count = [](void*) { return -1; }; });
+  mt_device_ops ops = device_ops();
+  GetParam().change(ops);
+  expect_error(ErrorCode::kDevice, {"'odd'", GetParam().reason},
+               [&] { register_device_type("odd", &ops, nullptr); });
   EXPECT_EQ(num_device_types(), before);
 }
 
-// The fields that a reader does not find inside `size` are not looked at.
-TEST(RegisterTest, TakesOlderAndNewerStructs) {
+// Fields beyond `size` are ignored.
+TEST(RegisterTest, AcceptsOlderAndNewerStructs) {
   struct Newer {
     mt_device_ops known;
     void* more[4];
@@ -159,7 +193,7 @@ TEST(RegisterTest, TakesOlderAndNewerStructs) {
   const int slot = register_device_type("core_test_newer", &newer.known, &log);
   EXPECT_EQ(device_type(slot).ops->size, sizeof(mt_device_ops));
 
-  // One queue, which the host waits for in every copy; and what lies behind its struct is not its.
+  // This device has a single queue, synchronous copies, and no fields beyond `create_stream`.
   mt_device_ops older = device_ops();
   older.size = offsetof(mt_device_ops, create_stream);
   const int plain = register_device_type("core_test_older", &older, &log);
@@ -170,7 +204,7 @@ TEST(RegisterTest, TakesOlderAndNewerStructs) {
   EXPECT_EQ(x.numel(), 2);
 }
 
-TEST(DeviceMemoryTest, ComesFromTheDeviceAndGoesBack) {
+TEST(DeviceMemoryTest, IsAllocatedAndReleasedByTheDevice) {
   Npu& npu = Npu::get();
   const size_t before = npu.log.blocks.size();
   {
@@ -190,7 +224,7 @@ TEST(DeviceMemoryTest, ComesFromTheDeviceAndGoesBack) {
   EXPECT_EQ(npu.log.released_on.back(), npu.ctx(1)->stream);
 }
 
-TEST(DeviceMemoryTest, WhereThereIsNoneIsAnError) {
+TEST(DeviceMemoryTest, ExhaustionIsAnError) {
   Npu& npu = Npu::get();
   const size_t before = npu.log.blocks.size();
   npu.log.full = true;
@@ -203,11 +237,11 @@ TEST(DeviceMemoryTest, WhereThereIsNoneIsAnError) {
   EXPECT_EQ(npu.log.blocks.size(), before);
 }
 
-TEST(StreamTest, EveryThreadHasItsOwnOnEveryDevice) {
+TEST(StreamTest, EachThreadHasOneStreamPerDevice) {
   Npu& npu = Npu::get();
   void* const mine[] = {npu.ctx(0)->stream, npu.ctx(1)->stream};
   EXPECT_NE(mine[0], mine[1]);
-  EXPECT_EQ(npu.ctx(0)->stream, mine[0]);  // and keeps it
+  EXPECT_EQ(npu.ctx(0)->stream, mine[0]);  // the stream is stable
   const size_t before = npu.log.streams.size();
   std::thread([&] {
     EXPECT_NE(npu.ctx(0)->stream, mine[0]);
@@ -217,7 +251,7 @@ TEST(StreamTest, EveryThreadHasItsOwnOnEveryDevice) {
   EXPECT_EQ(npu.log.streams.size(), before + 2);
 }
 
-TEST(StreamTest, ScratchIsTheDevicesMemory) {
+TEST(StreamTest, ScratchIsDeviceMemory) {
   Npu& npu = Npu::get();
   const size_t before = npu.log.blocks.size();
   std::thread([&] {
@@ -232,10 +266,10 @@ TEST(StreamTest, ScratchIsTheDevicesMemory) {
     release_scratch(ctx);
     EXPECT_EQ(npu.log.blocks.size(), before + 1);
   }).join();
-  EXPECT_EQ(npu.log.blocks.size(), before);  // gone with the thread
+  EXPECT_EQ(npu.log.blocks.size(), before);  // freed at the end of the thread
 }
 
-// In a process of its own, since a type is registered for good.
+// Runs in a separate process, because types are registered for the life of the process.
 int fill_the_registry() {
   Log& log = Npu::get().log;
   for (int i = num_device_types(); i < kMaxDeviceTypes; ++i) {
@@ -248,7 +282,7 @@ int fill_the_registry() {
   return ::testing::Test::HasFailure() ? 1 : 0;
 }
 
-TEST(RegisterDeathTest, HasRoomForEight) {
+TEST(RegisterDeathTest, HoldsEightDeviceTypes) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(std::exit(fill_the_registry()), ::testing::ExitedWithCode(0), "");
 }

@@ -1,4 +1,4 @@
-// Element types and numbers: promotion, names, the 16-bit floats.
+// Dtypes and numbers: promotion, names and the 16-bit floats.
 #include "mytorch/dtype.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ constexpr ScalarType kPromoted[kNumScalarTypes][kNumScalarTypes] = {
 #undef F8
 };
 
-TEST(DtypeTest, PromotesAsATen) {
+TEST(DtypeTest, PromotesLikeATen) {
   for (int a = 0; a < kNumScalarTypes; ++a) {
     for (int b = 0; b < kNumScalarTypes; ++b) {
       EXPECT_EQ(promote_types(type(a), type(b)), kPromoted[a][b])
@@ -56,7 +56,7 @@ TEST(DtypeTest, PromotesAsATen) {
   }
 }
 
-TEST(DtypeTest, CrossesTheContract) {
+TEST(DtypeTest, RoundTripsThroughTheContract) {
   for (int i = 0; i < kNumScalarTypes; ++i) {
     EXPECT_EQ(from_abi(to_abi(type(i))), type(i));
     EXPECT_EQ(dtype_from_name(dtype_name(type(i))), type(i));
@@ -74,7 +74,7 @@ TEST(DtypeTest, CrossesTheContract) {
   expect_error(ErrorCode::kType, {"'float'", "float32", "bool"}, [] { dtype_from_name("float"); });
 }
 
-TEST(DtypeTest, OutputsNeverNarrowTheCategory) {
+TEST(DtypeTest, CanCastNeverNarrowsTheCategory) {
   for (int from = 0; from < kNumScalarTypes; ++from) {
     for (int to = 0; to < kNumScalarTypes; ++to) {
       auto category = [](ScalarType t) { return t == kBool ? 0 : is_floating_point(t) ? 2 : 1; };
@@ -129,11 +129,11 @@ TEST(BFloat16Test, RoundsToTheNearestTiesToEven) {
     ASSERT_EQ(BFloat16(middle).bits, bits + (bits & 1));
     ASSERT_EQ(BFloat16(std::nextafter(middle, INFINITY)).bits, bits + 1);
   }
-  // A NaN whose payload lies in the bits that are cut off stays one.
+  // A NaN stays NaN even if all its payload bits are truncated.
   EXPECT_TRUE(std::isnan(static_cast<float>(BFloat16(std::bit_cast<float>(0x7f800001)))));
 }
 
-TEST(ScalarTest, KnowsItsCategory) {
+TEST(ScalarTest, HasTheCategoryOfItsType) {
   EXPECT_TRUE(Scalar(true).is_bool());
   EXPECT_TRUE(Scalar(3).is_int());
   EXPECT_TRUE(Scalar(uint8_t{3}).is_int());
@@ -151,7 +151,7 @@ TEST(ScalarTest, Converts) {
   EXPECT_TRUE(Scalar(0.5).to_bool());
   EXPECT_FALSE(Scalar(0).to_bool());
   const int64_t large = (int64_t{1} << 62) + 1;
-  EXPECT_EQ(Scalar(large).to_int(), large);  // more than a double could hold
+  EXPECT_EQ(Scalar(large).to_int(), large);  // not representable as a double
   EXPECT_EQ(Scalar(2), Scalar(2.0));
   EXPECT_EQ(Scalar(true), Scalar(1));
   EXPECT_FALSE(Scalar(2) == Scalar(2.5));

@@ -35,7 +35,7 @@ TEST(GeneratorTest, CopiesShareTheState) {
   EXPECT_EQ(Generator(1).call(), 0u);
 }
 
-TEST(GeneratorTest, GoesOnFromACheckpoint) {
+TEST(GeneratorTest, ContinuesFromACheckpoint) {
   Generator a(5);
   for (int i = 0; i < 10; ++i) a.next();
   Generator b(a.seed());
@@ -43,7 +43,7 @@ TEST(GeneratorTest, GoesOnFromACheckpoint) {
   EXPECT_EQ(b.next().call, a.next().call);
 }
 
-TEST(GeneratorTest, ManualSeedIsTheDefaultGenerators) {
+TEST(GeneratorTest, ManualSeedSetsTheDefaultGenerator) {
   manual_seed(123);
   EXPECT_EQ(default_generator().seed(), 123u);
   EXPECT_EQ(default_generator().next().call, 0u);

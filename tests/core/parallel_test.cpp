@@ -1,4 +1,4 @@
-// mt_ctx::parallel_for as kernels see it.
+// mt_ctx::parallel_for, as called by kernels.
 #include "core/runtime/parallel.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST_F(ParallelTest, CoversTheRangeInPiecesOfAtLeastTheGrain) {
   EXPECT_EQ(pieces_of(0, 1000, 400).size(), 2u);
 }
 
-TEST_F(ParallelTest, AnEmptyRangeCallsNothing) {
+TEST_F(ParallelTest, EmptyRangeCallsNothing) {
   EXPECT_TRUE(pieces_of(3, 3, 1).empty());
   EXPECT_TRUE(pieces_of(3, -3, 1).empty());
 }
@@ -74,7 +74,7 @@ TEST_F(ParallelTest, UsesAsManyThreadsAsAreAllowed) {
   }
 }
 
-// A body that calls parallel_for again has its thread already: it runs in place, as one piece.
+// A nested call runs serially, as one range.
 TEST_F(ParallelTest, NestedCallsRunInPlace) {
   std::atomic<int64_t> sum{0};
   std::atomic<int> inner_pieces{0};
@@ -98,7 +98,7 @@ TEST_F(ParallelTest, ASinglePieceMayNestToo) {
     sdk::parallel_for(*cpu(), 0, 100, 1, [&](int64_t b, int64_t e) { sum += e - b; });
   });
   EXPECT_EQ(sum.load(), 100);
-  EXPECT_EQ(pieces_of(0, 100, 1).size(), 4u);  // and the next call is parallel again
+  EXPECT_EQ(pieces_of(0, 100, 1).size(), 4u);  // the next call is parallel again
 }
 
 TEST_F(ParallelTest, ExceptionsReachTheCaller) {
@@ -115,9 +115,9 @@ TEST_F(ParallelTest, ExceptionsReachTheCaller) {
     } catch (const std::runtime_error& error) {
       EXPECT_EQ(error.what(), "element " + std::to_string(thrower));
     }
-    EXPECT_GE(done.load(), 750);  // the other pieces went to their ends
+    EXPECT_GE(done.load(), 750);  // the other ranges ran to completion
   }
-  // Also out of a nested call, and everything works as before.
+  // The same from a nested call; the pool remains usable.
   EXPECT_THROW(sdk::parallel_for(*cpu(), 0, 4, 1,
                                  [&](int64_t, int64_t) {
                                    sdk::parallel_for(*cpu(), 0, 10, 1, [](int64_t, int64_t) {

@@ -1,4 +1,4 @@
-// Strides, and who shares elements with whom: against counting every element.
+// Strides and overlaps, compared with an enumeration of all elements.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,16 +14,16 @@ namespace {
 
 using List = std::vector<int64_t>;
 
-List dense_strides(const List& sizes) {
+List contiguous_strides_of(const List& sizes) {
   List strides(sizes.size());
   contiguous_strides(sizes.data(), static_cast<int>(sizes.size()), strides.data());
   return strides;
 }
 
 TEST(StridesTest, Contiguous) {
-  EXPECT_EQ(dense_strides({2, 3, 4}), (List{12, 4, 1}));
-  EXPECT_EQ(dense_strides({}), List{});
-  EXPECT_EQ(dense_strides({2, 0, 4}), (List{4, 4, 1}));  // a size of 0 counts as 1
+  EXPECT_EQ(contiguous_strides_of({2, 3, 4}), (List{12, 4, 1}));
+  EXPECT_EQ(contiguous_strides_of({}), List{});
+  EXPECT_EQ(contiguous_strides_of({2, 0, 4}), (List{4, 4, 1}));  // a size of 0 counts as 1
   EXPECT_TRUE(is_contiguous({2, 3}, {3, 1}));
   EXPECT_FALSE(is_contiguous({2, 3}, {1, 2}));
   EXPECT_TRUE(is_contiguous({1, 3}, {77, 1}));
@@ -35,13 +35,13 @@ TEST(StridesTest, Contiguous) {
   EXPECT_EQ(count(IntList()), 1);
 }
 
-// A geometry within 64 elements of memory.
+// A random geometry within 64 elements of memory.
 struct Geometry {
   List sizes;
   List strides;
   int64_t offset;
 
-  // Which elements of the memory its index tuples name, in row-major order.
+  // Returns the memory index of each element, in row-major order.
   List elements() const {
     List found{offset};
     for (size_t d = 0; d < sizes.size(); ++d) {
@@ -87,7 +87,7 @@ class OverlapTest : public ::testing::Test {
   Tensor memory_ = tensor(std::vector<float>(64));
 };
 
-TEST_F(OverlapTest, OfATensorWithItself) {
+TEST_F(OverlapTest, WithinOneTensorIsNeverMissed) {
   RandomGeometries random(1);
   int overlapping = 0;
   int refused = 0;
@@ -97,7 +97,7 @@ TEST_F(OverlapTest, OfATensorWithItself) {
     const bool twice =
         std::set<int64_t>(elements.begin(), elements.end()).size() != elements.size();
     const bool said = has_internal_overlap(*make(g).impl());
-    // An overlap is never missed. Interleaved patterns may be refused without one, as by ATen.
+    // An overlap is never missed. Interleaved patterns may be reported without one, as in ATen.
     ASSERT_LE(twice, said) << "case " << i;
     overlapping += twice;
     refused += said;
@@ -106,7 +106,7 @@ TEST_F(OverlapTest, OfATensorWithItself) {
   EXPECT_LT(refused, overlapping * 5 / 4);
 }
 
-TEST_F(OverlapTest, OfTwoTensors) {
+TEST_F(OverlapTest, BetweenTwoTensorsIsNeverMissed) {
   RandomGeometries random(2);
   int counts[3] = {};
   for (int i = 0; i < 20000; ++i) {
@@ -137,10 +137,10 @@ TEST_F(OverlapTest, OfTwoTensors) {
   for (int n : counts) EXPECT_GT(n, 500);
 }
 
-TEST_F(OverlapTest, OtherMemoryAndOtherTypesAreNotTheSame) {
+TEST_F(OverlapTest, OtherMemoryAndOtherTypesAreNotExact) {
   const Tensor other = tensor(std::vector<float>(64));
   EXPECT_EQ(overlap(memory_.impl()->abi, other.impl()->abi), Overlap::kNone);
-  // The same bytes as other elements.
+  // The same bytes as elements of another type.
   Tensor bits = memory_.detach();
   bits.impl()->abi.dl.dtype = to_abi(kInt32);
   EXPECT_EQ(overlap(memory_.impl()->abi, bits.impl()->abi), Overlap::kPartial);

@@ -1,4 +1,4 @@
-// Tensors as handles: what they say of themselves, and who may touch their memory.
+// Tensor handles: their properties, and access to their memory.
 #include "mytorch/tensor.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using testing::expect_error;
 
 std::vector<int64_t> list(IntList values) { return values.vec(); }
 
-TEST(TensorTest, KnowsItsGeometry) {
+TEST(TensorTest, ReportsItsGeometry) {
   const int64_t sizes[] = {2, 3, 4};
   const Tensor x = Tensor::adopt(new_tensor(sizes, 3, kFloat64, kCPU, 0));
   EXPECT_TRUE(x.defined());
@@ -46,7 +46,7 @@ TEST(TensorTest, ScalarsAndEmptyTensors) {
   EXPECT_EQ(scalar.numel(), 1);
   EXPECT_TRUE(scalar.is_contiguous());
   expect_error(ErrorCode::kShape, {"-1 to 0"}, [&] { scalar.size(1); });
-  // The other sizes of an empty tensor may be such that no integer holds their product.
+  // The product of the other sizes of an empty tensor may overflow.
   const int64_t most = std::numeric_limits<int64_t>::max();
   const int64_t sizes[] = {0, most, most};
   const Tensor empty = Tensor::adopt(new_tensor(sizes, 3, kFloat32, kCPU, 0));
@@ -65,7 +65,7 @@ TEST(TensorTest, ManyDimensions) {
   EXPECT_EQ(list(view.sizes()), sizes);
 }
 
-TEST(TensorTest, UndefinedOnesSayWhatToDo) {
+TEST(TensorTest, UseOfAnUndefinedTensorIsAnError) {
   const Tensor none;
   EXPECT_FALSE(none.defined());
   EXPECT_EQ(none.impl(), nullptr);
@@ -108,7 +108,7 @@ TEST(TensorTest, DataIsTypedAndMarksTheStorageEscaped) {
   };
   x.const_data<float>();
   x.raw_data();
-  EXPECT_FALSE(escaped(x));  // nobody can write through those
+  EXPECT_FALSE(escaped(x));  // these give no write access
   expect_error(ErrorCode::kType, {"float32", "float64", "to(float64)"},
                [&] { x.const_data<double>(); });
   expect_error(ErrorCode::kType, {"float32", "int32"}, [&] { x.data<int32_t>(); });
@@ -139,7 +139,7 @@ TEST(FromBlobTest, UsesTheCallersMemory) {
     EXPECT_EQ(x.raw_data(), memory);
     EXPECT_FALSE(x.is_contiguous());
     EXPECT_EQ(x.impl()->storage->bytes, 6 * sizeof(float));
-    // Writes behind the framework's back cannot be counted.
+    // Writes through the pointer cannot be counted.
     EXPECT_NE(x.impl()->storage->abi.flags & MT_STORAGE_ESCAPED, 0u);
     const Tensor keeps = x.detach();
     EXPECT_EQ(released, 0);
@@ -148,7 +148,7 @@ TEST(FromBlobTest, UsesTheCallersMemory) {
   EXPECT_EQ(from_blob(nullptr, {0, 3}, kFloat32).numel(), 0);
 }
 
-TEST(FromBlobTest, RefusesNonsense) {
+TEST(FromBlobTest, RejectsInvalidGeometry) {
   float memory[4] = {};
   expect_error(ErrorCode::kShape, {"[from_blob]", "2 sizes", "1 strides"}, [&] {
     from_blob(memory, {2, 2}, kFloat32, kCPU, IntList{1});
@@ -157,7 +157,7 @@ TEST(FromBlobTest, RefusesNonsense) {
                [&] { from_blob(memory, {-1}, kFloat32); });
   expect_error(ErrorCode::kShape, {"[from_blob]", "negative"},
                [&] { from_blob(memory, {2}, kFloat32, kCPU, IntList{-1}); });
-  expect_error(ErrorCode::kDevice, {"no backend serves device type 77"},
+  expect_error(ErrorCode::kDevice, {"no backend provides device type 77"},
                [&] { from_blob(memory, {2}, kFloat32, Device(77, 0)); });
 }
 
@@ -170,7 +170,7 @@ TEST(OperandTest, IsATensorOrANumberOrAbsent) {
   EXPECT_TRUE(Operand(2).scalar().is_int());
   EXPECT_TRUE(Operand(true).scalar().is_bool());
   EXPECT_FALSE(Operand(Tensor()).present());
-  // As kernels see it: a 0-dim operand in the caller's frame.
+  // The view of a kernel: a 0-dim operand on the caller's stack.
   const HostScalar two(Scalar(2.5));
   EXPECT_EQ(two.abi()->dl.ndim, 0);
   EXPECT_EQ(two.abi()->storage, nullptr);
@@ -179,7 +179,7 @@ TEST(OperandTest, IsATensorOrANumberOrAbsent) {
   EXPECT_EQ(from_abi(HostScalar(Scalar(true)).abi()->dl.dtype), kBool);
 }
 
-TEST(ListTest, OneNumberIsAList) {
+TEST(ListTest, SingleNumberConvertsToAList) {
   EXPECT_EQ(IntList(5).vec(), (std::vector<int64_t>{5}));
   EXPECT_EQ(IntList().size(), 0u);
   EXPECT_TRUE(IntList().empty());
@@ -188,7 +188,7 @@ TEST(ListTest, OneNumberIsAList) {
   EXPECT_FALSE(IntList({1, 2}) == IntList(1));
   EXPECT_FALSE(OptionalIntList().has_value());
   EXPECT_FALSE(OptionalIntList(std::nullopt).has_value());
-  EXPECT_TRUE(OptionalIntList(IntList()).has_value());  // an empty list is given, not absent
+  EXPECT_TRUE(OptionalIntList(IntList()).has_value());  // an empty list is not absent
   EXPECT_EQ(OptionalIntList(3)->vec(), (std::vector<int64_t>{3}));
   const Tensor x = tensor({1.0});
   const std::vector<Tensor> both{x, x};
@@ -197,7 +197,7 @@ TEST(ListTest, OneNumberIsAList) {
   EXPECT_TRUE(two[1].is_same(x));
 }
 
-TEST(ErrorTest, TextsAreMadeOfTheirParts) {
+TEST(ErrorTest, MessagesConcatenateTheirParts) {
   expect_error(ErrorCode::kShape, {"[op] shape (2, 3) and (4,) and ()"}, [] {
     fail(ErrorCode::kShape, "[op] shape ", shape_str({2, 3}), " and ", shape_str(4), " and ",
          shape_str(IntList()));

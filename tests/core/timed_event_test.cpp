@@ -1,4 +1,4 @@
-// Points in time of the CPU, and of a device that has a clock of its own.
+// Timing events of the CPU and of a device with its own clock.
 #include "mytorch/timed_event.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 using testing::expect_error;
 
-// A device that is a second further with every event.
+// A device whose clock advances by a second with every event.
 struct Clock {
   int64_t seconds = 0;
   int events = 0, waits = 0;
@@ -59,7 +59,7 @@ mt_device_ops clock_ops() {
   return ops;
 }
 
-TEST(TimedEvent, OfTheCpuIsTheTimeWhenItIsMade) {
+TEST(TimedEvent, OnTheCpuRecordsTheTimeOfConstruction) {
   EXPECT_TRUE(TimedEvent::known_by(kCPU));
   const TimedEvent begin(kCPU);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -72,7 +72,7 @@ TEST(TimedEvent, OfTheCpuIsTheTimeWhenItIsMade) {
   EXPECT_GE(end.seconds_since(begin), first);
 }
 
-TEST(TimedEvent, OfADeviceIsTheDevices) {
+TEST(TimedEvent, MeasuresDeviceTime) {
   static Clock clock;
   const mt_device_ops ops = clock_ops();
   const int slot = register_device_type("clock", &ops, &clock);
@@ -90,17 +90,18 @@ TEST(TimedEvent, OfADeviceIsTheDevices) {
     EXPECT_EQ(moved.seconds_since(begin), 1);
     expect_error(ErrorCode::kDevice, {"both must be of one device"},
                  [&] { end.seconds_since(TimedEvent(Device("clock:1"))); });
-    expect_error(ErrorCode::kDevice, {"of cpu"}, [&] { end.seconds_since(TimedEvent(kCPU)); });
+    expect_error(ErrorCode::kDevice, {"belong to cpu"},
+                 [&] { end.seconds_since(TimedEvent(kCPU)); });
   }
   EXPECT_EQ(clock.events, 0);
 }
 
-TEST(TimedEvent, OfADeviceWithoutClockIsRefused) {
+TEST(TimedEvent, RejectsDevicesWithoutTimingEvents) {
   mt_device_ops ops = clock_ops();
   ops.event_elapsed = nullptr;
   register_device_type("timeless", &ops, nullptr);
   EXPECT_FALSE(TimedEvent::known_by(Device("timeless")));
-  expect_error(ErrorCode::kUnsupported, {"has no clock"},
+  expect_error(ErrorCode::kUnsupported, {"has no timing events"},
                [] { TimedEvent event(Device("timeless")); });
 }
 

@@ -1,4 +1,4 @@
-// Views, the storage that they share, and how long it lives.
+// Views, the storage that they share, and its lifetime.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -30,19 +30,19 @@ TEST(ViewTest, SharesMemoryAndItsVersion) {
   EXPECT_EQ(odd.impl()->abi.storage, x.impl()->abi.storage);
 }
 
-TEST(ViewTest, AViewOfAViewIsAViewOfTheRoot) {
+TEST(ViewTest, ViewOfAViewIsAViewOfTheRoot) {
   const Tensor x = tensor({0, 1, 2, 3, 4, 5, 6, 7});
   const Tensor a = view_of(x, {4}, {2}, 0);
   const Tensor b = view_of(a, {2}, {4}, 2);
   EXPECT_EQ(b.impl()->base, x.impl());
   EXPECT_EQ(b.storage_offset(), 2);
   EXPECT_EQ(b.const_data<float>()[4], 6);
-  // One counted reference each, and none between the views.
+  // Each view counts one reference to its base; views do not reference each other.
   EXPECT_EQ(x.impl()->refs.load(), 3u);
   EXPECT_EQ(a.impl()->refs.load(), 1u);
 }
 
-TEST(ViewTest, ContiguousIsSeenThroughOddStrides) {
+TEST(ViewTest, StridesOfUnitDimensionsDoNotMatterForContiguity) {
   const Tensor x = tensor({0, 1, 2, 3, 4, 5});
   EXPECT_TRUE(view_of(x, {1, 6}, {99, 1}, 0).is_contiguous());
   EXPECT_TRUE(view_of(x, {0, 3}, {5, 7}, 0).is_contiguous());
@@ -51,7 +51,7 @@ TEST(ViewTest, ContiguousIsSeenThroughOddStrides) {
   EXPECT_TRUE(view_of(x, {}, {}, 4).is_contiguous());
 }
 
-TEST(ViewTest, KeepsTheMemoryOfARootThatIsGone) {
+TEST(ViewTest, OutlivesItsRoot) {
   float memory[4] = {1, 2, 3, 4};
   int released = 0;
   Tensor view;
@@ -75,7 +75,7 @@ TEST(ViewTest, DetachDropsTheBase) {
   EXPECT_EQ(alias.storage_offset(), 1);
   EXPECT_EQ(alias.raw_data(), view.raw_data());
   EXPECT_EQ(alias.strides().vec(), view.strides().vec());
-  // Writes through either are counted in the version that both share.
+  // Writes through either tensor are counted in the shared version.
   alias.impl()->bump_version();
   EXPECT_EQ(view.version(), alias.version());
   EXPECT_EQ(x.impl()->refs.load(), 2u);
@@ -91,7 +91,7 @@ TEST(ViewTest, UntrackedInInferenceMode) {
     made = tensor({1.0});
   }
   EXPECT_FALSE(view.is_view());
-  EXPECT_FALSE(view.impl()->inference);  // its memory is an ordinary tensor's
+  EXPECT_FALSE(view.impl()->inference);  // it views memory of an ordinary tensor
   EXPECT_TRUE(made.impl()->inference);
   EXPECT_EQ(x.impl()->storage->refs.load(), 2u);
   const Tensor later = view_of(made, {1}, {1}, 0);
@@ -99,7 +99,7 @@ TEST(ViewTest, UntrackedInInferenceMode) {
   EXPECT_FALSE(later.is_view());
 }
 
-TEST(ViewTest, RemembersWhetherGradientsWereRecorded) {
+TEST(ViewTest, RecordsTheGradientModeOfItsCreation) {
   const Tensor x = tensor({0, 1, 2, 3});
   const Tensor recorded = view_of(x, {2}, {1}, 0);
   EXPECT_FALSE(recorded.impl()->no_grad_view);
@@ -138,13 +138,13 @@ TEST(StorageTest, IdsAreNeverReused) {
 
 TEST(StorageTest, NewTensorsHaveNotBeenWritten) {
   EXPECT_EQ(tensor({1.0}).version(), 0u);
-  // A block that comes back from the pool begins anew.
+  // A block reused from the pool starts at version 0.
   tensor({1.0}).impl()->bump_version();
   EXPECT_EQ(tensor({1.0}).version(), 0u);
 }
 
-// Tensors may be made on one thread and go on another.
-TEST(StorageTest, GoesOnAnotherThread) {
+// A tensor may be created on one thread and destroyed on another.
+TEST(StorageTest, CanBeReleasedOnAnotherThread) {
   std::vector<Tensor> tensors;
   for (int i = 0; i < 1000; ++i) {
     const int64_t size = i * 17 % 5000;

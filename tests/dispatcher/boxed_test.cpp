@@ -16,7 +16,7 @@ Values result(std::vector<Value> results) {
   return values(results.at(0).tensor());
 }
 
-TEST(ValueTest, KnowsWhatItIs) {
+TEST(ValueTest, ReportsItsType) {
   const Tensor x = tensor({1.0});
   const std::pair<Value, const char*> kinds[] = {{Value(), "None"},
                                                  {x, "Tensor"},
@@ -49,7 +49,7 @@ TEST(CallTest, PositionalNamedAndDefaultArguments) {
   EXPECT_EQ(result(call("mse_loss", {x, x + 1}, {{"reduction", "sum"}})), Values{2});
   EXPECT_EQ(result(call("cat", {std::vector<Tensor>{x, x}})), (Values{1, 2, 1, 2}));
   EXPECT_EQ(result(call("zeros", {std::vector<int64_t>{2}}, {{"device", "cpu"}})), (Values{0, 0}));
-  EXPECT_EQ(result(call("zeros", {3})), (Values{0, 0, 0}));  // one number is a list of one
+  EXPECT_EQ(result(call("zeros", {3})), (Values{0, 0, 0}));  // a number converts to a list of one
 }
 
 TEST(CallTest, TriesTheOverloadsInOrder) {
@@ -74,7 +74,7 @@ TEST(CallTest, OtherForms) {
   const Tensor out = tensor({0, 0});
   EXPECT_TRUE(call("add", {x, x}, {{"out", out}})[0].tensor().is_same(out));
   EXPECT_EQ(values(out), (Values{44, 48}));
-  call("copy_", {x, out});  // an op of its own, not a form
+  call("copy_", {x, out});  // an operator, not an in-place form
   EXPECT_EQ(values(x), (Values{44, 48}));
   EXPECT_FALSE(call("equal", {x, x * 0})[0].scalar().to_bool());
   EXPECT_EQ(call("item", {x.sum()})[0].scalar().to_double(), 92);
@@ -130,7 +130,7 @@ TEST(CallTest, UnknownOperators) {
   });
 }
 
-TEST(CallTest, ArgumentsThatFitNoOverload) {
+TEST(CallTest, ArgumentsThatMatchNoOverload) {
   const Tensor x = tensor({1, 2});
   expect_error(ErrorCode::kType,
                {"[mm] no overload takes these arguments:",

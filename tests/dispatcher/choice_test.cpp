@@ -1,4 +1,4 @@
-// Which kernel runs, and what is said when none does.
+// The choice of kernels, and the errors when none takes a call.
 #include "dispatcher/choice/choice.h"
 
 #include <cstdlib>
@@ -33,7 +33,8 @@ using testing::values;
 constexpr uint32_t kAll =
     MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
 
-// A kernel of a binary pointwise op whose every result is `value`; all have the same fields.
+// A kernel of a binary pointwise operator that fills its output with `value`. All such operators
+// have the same argument struct.
 TestKernel gives(const std::string& op, const std::string& name, float value, int32_t priority = 0,
                  std::function<const char*(const void*)> supports = nullptr) {
   return {op,
@@ -46,7 +47,7 @@ TestKernel gives(const std::string& op, const std::string& name, float value, in
           std::move(supports)};
 }
 
-// A kernel that does something else.
+// A kernel with a custom function.
 TestKernel runs(const std::string& op, const std::string& name,
                 std::function<int(mt_ctx*, const void*)> run, int32_t priority = 0) {
   return {op, name, priority, kAll, std::move(run)};
@@ -71,7 +72,7 @@ TEST(ChoiceTest, AsksByPriorityThenInOrderOfRegistration) {
   EXPECT_EQ(values(hypot(x(), x())), Values{3});
 }
 
-TEST(ChoiceTest, GoesOnWhereAKernelDeclines) {
+TEST(ChoiceTest, AsksTheNextKernelIfOneDeclines) {
   bare();
   int asked = 0;
   add_backend_with("declines", "bare",
@@ -87,7 +88,7 @@ TEST(ChoiceTest, GoesOnWhereAKernelDeclines) {
   EXPECT_EQ(asked, 1);
 }
 
-TEST(ChoiceTest, TheErrorNamesEveryKernelAndItsReason) {
+TEST(ChoiceTest, ErrorNamesEveryKernelAndItsReason) {
   bare();
   add_backend_with(
       "reasons", "bare",
@@ -103,16 +104,16 @@ TEST(ChoiceTest, TheErrorNamesEveryKernelAndItsReason) {
       ErrorCode::kUnsupported,
       {"[remainder] no kernel of remainder.Tensor on bare takes",
        "(self: float32(2,), other: float32(2,))", "\n  reasons/conditional: only on Sundays",
-       "\n  reasons/late: declined when it was run",
+       "\n  reasons/late: declined at run time",
        "\n  reasons/simple: takes only contiguous operands, and there is no copy_ kernel",
        "\n  reasons-reference/definition: is the reference", "MYTORCH_FALLBACK=1"},
       [&] { remainder(strided, strided); });
 }
 
-TEST(ChoiceTest, TheErrorSaysWhichBackendsThereAre) {
+TEST(ChoiceTest, ErrorNamesTheLoadedBackends) {
   const Tensor m = tensor({1.0}).to(bare().device()).view({1, 1, 1});
   expect_error(ErrorCode::kUnsupported,
-               {"[bmm]", "No backend offers one", "bare", "self: float32(1, 1, 1)"},
+               {"[bmm]", "No backend has a kernel for it", "bare", "self: float32(1, 1, 1)"},
                [&] { bmm(m, m); });
 }
 
@@ -136,7 +137,7 @@ TEST(ChoiceTest, KernelErrorsBecomeErrors) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "[inner] already begins so");
   }
-  message = nullptr;  // and the last call's message is not this one's
+  message = nullptr;  // the message of the previous call must not persist
   expect_error(ErrorCode::kInternal, {"[fmod] the kernel failed with status 9"},
                [] { fmod(x(), x()); });
   status = 12345;
@@ -164,20 +165,19 @@ TEST(PinTest, ScopesNest) {
     EXPECT_EQ(result(), 2);
   }
   EXPECT_EQ(result(), 1);
-  // Pinning a backend for one type of device says nothing of the others.
+  // A pin for one device type does not affect the others.
   const Prefer reference("cpu", "reference");
   EXPECT_EQ(result(), 1);
 }
 
-TEST(PinTest, TheOthersTakeWhatThePinnedOneDeclines) {
+TEST(PinTest, OtherBackendsTakeCallsThatThePinnedOneDeclines) {
   bare();
   add_backend_with("pin-some", "bare",
                    {gives("logaddexp", "some", 1, 0, [](const void*) { return "no"; })});
   add_backend_with("pin-rest", "bare", {gives("logaddexp", "rest", 2)});
   const Prefer some("bare", "pin-some");
   EXPECT_EQ(values(logaddexp(x(), x())), Values{2});
-  // Unless nothing but the pinned one is allowed; then the op decomposes, and its nodes lack
-  // kernels.
+  // If only the pinned backend is allowed, the operator decomposes, and its nodes have no kernels.
   const RestrictKernels restricted(Kernels::kPreferred);
   expect_error(ErrorCode::kUnsupported, {}, [] { logaddexp(x(), x()); });
 }
@@ -190,8 +190,8 @@ TEST(PinTest, UnknownNamesAreErrors) {
   expect_error(ErrorCode::kValue, {"'reference' serves bare"}, [] { Prefer("bare", "reference"); });
 }
 
-TEST(PinTest, TheEnvironmentPinsFromTheStart) {
-  // On a device of its own, since nothing ends such a pin.
+TEST(PinTest, EnvironmentPinsFromTheStart) {
+  // Uses a separate device, because this pin never ends.
   static const testing::FakeDevice& device =
       testing::FakeDevice::create({"env", 1, nullptr, nullptr});
   setenv("MYTORCH_PREFER", "someone-else,env-b", 1);
@@ -207,57 +207,77 @@ TEST(PinTest, TheEnvironmentPinsFromTheStart) {
   EXPECT_EQ(values(fmin(one, one)), Values{2});
 }
 
-TEST(RegisterTest, RefusesWhatBreaksTheContract) {
+// A backend that must be rejected, and the error.
+struct Violation {
+  const char* name;
+  ErrorCode code;
+  const char* message;
+  mt_backend_init_fn init;
+};
+
+const Violation kViolations[] = {
+    {"AnotherMajorVersion", ErrorCode::kUnsupported, "contract version 2",
+     [](const mt_host*, mt_backend* b) {
+       b->abi_major = 2;
+       return int{MT_OK};
+     }},
+    {"NoName", ErrorCode::kValue, "name and device_type",
+     [](const mt_host*, mt_backend*) { return int{MT_OK}; }},
+    {"TakenName", ErrorCode::kValue, "is named 'reference', and",
+     [](const mt_host*, mt_backend* b) {
+       b->name = "reference";
+       b->device_type = "cpu";
+       return int{MT_OK};
+     }},
+    {"NoKernelTable", ErrorCode::kValue, "3 kernels but no table",
+     [](const mt_host*, mt_backend* b) {
+       b->name = "untabled";
+       b->device_type = "cpu";
+       b->num_kernels = 3;
+       return int{MT_OK};
+     }},
+    {"KernelsWithoutSize", ErrorCode::kValue, "mt_kernel_entry::size",
+     [](const mt_host*, mt_backend* b) {
+       static const mt_kernel_entry sizeless[2] = {};
+       b->name = "sizeless";
+       b->device_type = "cpu";
+       b->kernels = sizeless;
+       b->num_kernels = 2;
+       return int{MT_OK};
+     }},
+    {"UnknownDeviceType", ErrorCode::kDevice, "'unheard-of' is unknown",
+     [](const mt_host*, mt_backend* b) {
+       b->name = "placeless";
+       b->device_type = "unheard-of";
+       return int{MT_OK};
+     }},
+    {"MissingHardware", ErrorCode::kUnsupported, "cannot serve this machine: no such chip",
+     [](const mt_host* host, mt_backend*) {
+       host->set_error(MT_DECLINED, "no such chip");
+       return int{MT_DECLINED};
+     }},
+    {"FailedInit", ErrorCode::kInternal, "failed with status 8: the driver is too old",
+     [](const mt_host* host, mt_backend*) {
+       host->set_error(MT_ERROR_IO, "the driver is too old");
+       return int{MT_ERROR_IO};
+     }},
+    {"ThrowingInit", ErrorCode::kInternal, "threw",
+     [](const mt_host*, mt_backend*) -> int { throw 1; }},
+};
+
+class ViolationTest : public ::testing::TestWithParam<Violation> {};
+INSTANTIATE_TEST_SUITE_P(Contract, ViolationTest, ::testing::ValuesIn(kViolations),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(ViolationTest, IsRejected) {
   load_default_backends();
-  auto refused = [](ErrorCode code, const char* part, mt_backend_init_fn init) {
-    const size_t before = backends().size();
-    expect_error(code, {"[backend]", part}, [&] { register_backend(init); });
-    EXPECT_EQ(backends().size(), before);
-  };
-  refused(ErrorCode::kUnsupported, "contract version 2", [](const mt_host*, mt_backend* b) {
-    b->abi_major = 2;
-    return int{MT_OK};
-  });
-  refused(ErrorCode::kValue, "name and device_type",
-          [](const mt_host*, mt_backend*) { return int{MT_OK}; });
-  refused(ErrorCode::kValue, "is called 'reference', and", [](const mt_host*, mt_backend* b) {
-    b->name = "reference";
-    b->device_type = "cpu";
-    return int{MT_OK};
-  });
-  refused(ErrorCode::kValue, "3 kernels but no table", [](const mt_host*, mt_backend* b) {
-    b->name = "untabled";
-    b->device_type = "cpu";
-    b->num_kernels = 3;
-    return int{MT_OK};
-  });
-  refused(ErrorCode::kValue, "mt_kernel_entry::size", [](const mt_host*, mt_backend* b) {
-    static const mt_kernel_entry sizeless[2] = {};
-    b->name = "sizeless";
-    b->device_type = "cpu";
-    b->kernels = sizeless;
-    b->num_kernels = 2;
-    return int{MT_OK};
-  });
-  refused(ErrorCode::kDevice, "'unheard-of' is not known", [](const mt_host*, mt_backend* b) {
-    b->name = "placeless";
-    b->device_type = "unheard-of";
-    return int{MT_OK};
-  });
-  refused(ErrorCode::kUnsupported, "cannot serve this machine: no such chip",
-          [](const mt_host* host, mt_backend*) {
-            host->set_error(MT_DECLINED, "no such chip");
-            return int{MT_DECLINED};
-          });
-  refused(ErrorCode::kInternal, "failed with status 8: the driver is too old",
-          [](const mt_host* host, mt_backend*) {
-            host->set_error(MT_ERROR_IO, "the driver is too old");
-            return int{MT_ERROR_IO};
-          });
-  refused(ErrorCode::kInternal, "threw", [](const mt_host*, mt_backend*) -> int { throw 1; });
+  const size_t before = backends().size();
+  expect_error(GetParam().code, {"[backend]", GetParam().message},
+               [] { register_backend(GetParam().init); });
+  EXPECT_EQ(backends().size(), before);
 }
 
-TEST(RegisterTest, PassesOverWhatItDoesNotKnow) {
+TEST(RegisterTest, IgnoresUnknownOperatorsAndSchemas) {
   bare();
   TestKernel other = gives("fmax", "other schema", 1);
   other.hash = 12345;
@@ -268,7 +288,7 @@ TEST(RegisterTest, PassesOverWhatItDoesNotKnow) {
   unknown[0].size = unknown[1].size = sizeof(mt_kernel_entry);
   unknown[0].op = "op_of_another_time";
   unknown[1].op = "fmax";
-  unknown[1].hash = MT_HASH_fmax;  // and no function
+  unknown[1].hash = MT_HASH_fmax;  // has no run function
   register_backend([](const mt_host*, mt_backend* b) {
     b->name = "unknown-ops";
     b->device_type = "bare";
@@ -279,8 +299,8 @@ TEST(RegisterTest, PassesOverWhatItDoesNotKnow) {
   EXPECT_EQ(names_of("fmax"), std::vector<std::string>{"known"});
 }
 
-// The tables of a backend built against a later minor version are longer than ours.
-TEST(RegisterTest, TakesLongerStructs) {
+// The kernel tables of a backend built against a later minor version have longer entries.
+TEST(RegisterTest, AcceptsLongerStructs) {
   bare();
   struct Longer {
     mt_kernel_entry known;

@@ -1,4 +1,4 @@
-// A simple kernel is allowed to be simple: what the host does so that it may be.
+// Conversion of operands for kernels that take only contiguous operands of one type and shape.
 #include "mytorch/abi_ops/atan2.h"
 #include "mytorch/abi_ops/cat.h"
 #include "mytorch/abi_ops/hypot.h"
@@ -25,7 +25,7 @@ using testing::TestKernel;
 using testing::Values;
 using testing::values;
 
-// A device that copies and fills, and has no other kernel of its own.
+// A device whose only kernels copy and fill.
 FakeDevice& copies() {
   static FakeDevice& device = FakeDevice::create(
       {"copies", 1, [](const std::string& op) { return op == "copy_" || op == "fill_"; },
@@ -36,8 +36,8 @@ FakeDevice& copies() {
 Tensor on_device(const Tensor& x) { return x.to(copies().device()); }
 Tensor matrix() { return on_device(tensor({1, 2, 3, 4, 5, 6}).view({2, 3})); }
 
-// out = self - 10 * other, for contiguous float32 operands of one shape that are apart from the
-// result; what it is given instead fails the test.
+// out = self - 10 * other, for contiguous, non-overlapping float32 operands of one shape. Any other
+// operand fails the test.
 int simple(mt_ctx*, const void* given) {
   const auto& args = *static_cast<const mt_args_hypot*>(given);
   for (const mt_tensor* t : {args.self, args.other, args.out}) {
@@ -53,7 +53,7 @@ int simple(mt_ctx*, const void* given) {
   return MT_OK;
 }
 
-// hypot is taken for it: two tensors, promotion to float.
+// The kernel is registered for hypot: two tensors, promotion to float.
 class SimpleKernelTest : public ::testing::Test {
  protected:
   SimpleKernelTest() {
@@ -79,7 +79,7 @@ TEST_F(SimpleKernelTest, GetsContiguousCopiesOfStridedOperands) {
   const Tensor turned = matrix().t();
   const Tensor y = hypot(turned, turned);
   EXPECT_EQ(values(y), (Values{-9, -36, -18, -45, -27, -54}));
-  EXPECT_EQ(y.strides().vec(), turned.strides().vec());  // ATen's order of the result remains
+  EXPECT_EQ(y.strides().vec(), turned.strides().vec());  // the result keeps ATen's stride order
   EXPECT_EQ(conversions(), 3u);                          // two inputs and the output
 }
 
@@ -141,7 +141,7 @@ TEST_F(SimpleKernelTest, OutOfMemoryOnTheWay) {
   EXPECT_EQ(values(out), Values(6, 7));
 }
 
-// A kernel may take everything but that.
+// A kernel that accepts everything except aliasing.
 TEST_F(SimpleKernelTest, AliasesAreAFlagOfTheirOwn) {
   add_backend_with("no-alias", "copies",
                    {{"fmin", "no alias", 9,
@@ -168,7 +168,7 @@ TEST_F(SimpleKernelTest, IsAskedAboutTheCallThatItWouldGet) {
                      }}});
   EXPECT_EQ(values(atan2(matrix().t(), matrix().t())), Values(6, 1));
   EXPECT_EQ(asked, 1);
-  // What it then declines is as if it had not been asked: nothing was written.
+  // If the kernel then declines, nothing has been written.
   const Tensor out = on_device(tensor({5, 5, 5}));
   expect_error(ErrorCode::kUnsupported, {"asks/asks: not six"}, [&] {
     atan2_out(out, on_device(tensor({1, 2, 3})), 1.0);
@@ -176,7 +176,7 @@ TEST_F(SimpleKernelTest, IsAskedAboutTheCallThatItWouldGet) {
   EXPECT_EQ(values(out), Values(3, 5));
 }
 
-// Reductions and primitives: contiguous, and of the type to compute in; lists of tensors too.
+// Reductions and primitives receive contiguous operands of the compute type, in tensor lists too.
 TEST(SimpleKernelsTest, ListsOfTensors) {
   copies();
   add_backend_with("cats", "copies", {{"cat", "rows", 0, 0, [](mt_ctx*, const void* given) {
@@ -193,9 +193,9 @@ TEST(SimpleKernelsTest, ListsOfTensors) {
   const std::vector<Tensor> list = {turned, matrix().view({3, 2})};
   const TensorImpl* const first = list[0].impl();
   EXPECT_EQ(values(cat(list)), (Values{1, 4, 2, 5, 3, 6, 1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ(list[0].impl(), first);  // the caller's list is untouched
+  EXPECT_EQ(list[0].impl(), first);  // the caller's list is unchanged
   EXPECT_EQ(slow_paths_of("cat").conversions, 1u);
-  // And the next kernel gets the call as it was, when one declines after all.
+  // If the kernel declines, the next one receives the original arguments.
   static const void* seen = nullptr;
   add_backend_with(
       "cats-again", "copies",

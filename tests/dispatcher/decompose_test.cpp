@@ -1,4 +1,4 @@
-// An op without a kernel runs as the ops that its meaning names.
+// Decomposition: operators without a kernel run as the operators that their records name.
 #include <cmath>
 #include <limits>
 
@@ -27,8 +27,8 @@ using testing::slow_paths_of;
 using testing::Values;
 using testing::values;
 
-// The least that a backend can bring and still run every op: primitives, the node operations one by
-// one, and plain reductions.
+// The minimum with which a backend runs every operator: primitives, node operations and plain
+// reductions.
 FakeDevice& nodes() {
   static FakeDevice& device =
       FakeDevice::create({"nodes", 1, nullptr, [](const mt_program& p) {
@@ -69,7 +69,7 @@ TEST(DecomposeTest, PointwiseProgramsBecomeTheirNodes) {
   expect_close(addcmul(there, there, there, 0.5), addcmul(x, x, x, 0.5));
 }
 
-TEST(DecomposeTest, IntoOutInPlaceAndOtherTypes) {
+TEST(DecomposeTest, OutInPlaceAndMixedTypes) {
   const Tensor x = tensor({1, 2, 3});
   const Tensor there = on_device(x);
   const Tensor out = on_device(tensor({0, 0, 0}, kFloat64));
@@ -105,7 +105,7 @@ TEST(DecomposeTest, HalfTypesAreRoundedOnce) {
   EXPECT_EQ(gelu(on_device(x)).dtype(), kFloat16);
 }
 
-TEST(DecomposeTest, InfinitiesOfALogarithmOfSums) {
+TEST(DecomposeTest, LogsumexpOfInfinities) {
   const double inf = std::numeric_limits<double>::infinity();
   const Tensor x = tensor({inf, 1, inf, -inf, -inf, -inf}).view({2, 3});
   EXPECT_EQ(values(logsumexp(on_device(x), {1})), (Values{inf, -inf}));
@@ -122,13 +122,13 @@ TEST(DecomposeTest, CompositesAndTheirGradients) {
   expect_close(run(on_device(x)), run(x));
 }
 
-// What cannot be made of anything else is an error that names it, not the op that was called.
-TEST(DecomposeTest, EndsWhereANodeIsMissing) {
+// If an operator cannot decompose further, the error names it rather than the operator called.
+TEST(DecomposeTest, FailsIfANodeHasNoKernel) {
   const Tensor x = tensor({1, 2}).to(testing::bare().device());
   expect_error(ErrorCode::kUnsupported, {"no kernel of", "on bare"}, [&] { gelu(x); });
 }
 
-// Kernels of ops that consist of others can be switched off, for every backend.
+// Kernels of operators that can decompose can be disabled for every backend.
 TEST(DecomposeTest, OnDemand) {
   const Tensor x = tensor({1, 2, 4, 4, 5, 7}).view({2, 3});
   const Tensor expected = gelu(x) + softmax(x, 1);

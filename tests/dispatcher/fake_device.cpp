@@ -18,7 +18,7 @@ extern "C" int mytorch_reference_init(const mt_host* host, mt_backend* backend);
 namespace mytorch::testing {
 namespace {
 
-// How far each stream had come, by its number, when something happened: a vector clock.
+// A vector clock: the progress of each stream, by its number, at an event.
 class Clock {
  public:
   uint64_t of(int stream) const {
@@ -51,7 +51,7 @@ struct Access {
 struct Block {
   size_t bytes;
   std::vector<Access> writes;  // at most one
-  std::vector<Access> reads;   // since the write
+  std::vector<Access> reads;   // since the last write
 };
 
 }  // namespace
@@ -69,7 +69,7 @@ struct FakeDevice::State {
   std::vector<std::string> races;
   std::string failing;
   std::map<char*, Block> blocks;
-  Clock host;  // what the host has waited for: everything queued later comes after it
+  Clock host;  // covers all work that the host has waited for
   std::vector<std::unique_ptr<Stream>> streams;
   mt_device_ops ops{};
   std::vector<mt_kernel_entry> kernels;
@@ -90,7 +90,7 @@ struct FakeDevice::State {
                       access.by + " on stream " + std::to_string(access.stream));
     }
   }
-  // Work that has begun on the stream reads or writes the memory.
+  // Records an access to memory by work running on the stream.
   void use(Stream& stream, const void* data, bool writes, const std::string& by) {
     auto at = blocks.upper_bound(static_cast<char*>(const_cast<void*>(data)));
     if (at == blocks.begin()) return;
@@ -228,7 +228,8 @@ mt_device_ops device_functions() {
   return ops;
 }
 
-// An init function gets no data of its own; it is called by register_backend before that returns.
+// An init function has no user data, so pass it in a global; register_backend calls it
+// synchronously.
 std::function<int(const mt_host*, mt_backend*)> current_init;
 
 void register_with(std::function<int(const mt_host*, mt_backend*)> init) {
@@ -275,7 +276,7 @@ int fill(State& s, const mt_host* host, mt_backend* backend) {
 }  // namespace
 
 FakeDevice& FakeDevice::create(FakeOptions options) {
-  auto* state = new State;  // as the backend, for good
+  auto* state = new State;  // lives as long as the backend
   state->options = std::move(options);
   register_with(
       [state](const mt_host* host, mt_backend* backend) { return fill(*state, host, backend); });
@@ -311,7 +312,7 @@ void add_backend_with(const std::string& name, const std::string& device_type,
     std::vector<TestKernel> kernels;
     std::vector<mt_kernel_entry> entries;
   };
-  auto* held = new Held{name, device_type, std::move(kernels), {}};  // as the backend, for good
+  auto* held = new Held{name, device_type, std::move(kernels), {}};  // lives as long as the backend
   for (TestKernel& kernel : held->kernels) {
     mt_kernel_entry entry{};
     entry.size = sizeof(entry);

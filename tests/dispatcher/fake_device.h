@@ -1,6 +1,6 @@
-// Accelerators for tests: device types whose memory is the host's, whose kernels are the reference
-// backend's, and which notice what real hardware would only now and then get wrong: work on one
-// stream that uses what another stream, which it has not waited for, has written.
+// Fake accelerators: device types whose memory is host memory and whose kernels are the reference
+// backend's. They detect races that real hardware shows only occasionally: work on one stream that
+// uses data written on another stream without waiting for it.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace mytorch::testing {
 
-// What was asked of a device so far.
+// Counts of the calls that a device received.
 struct DeviceCalls {
   int kernels = 0;
   int copies[3] = {};  // by MT_COPY_*
@@ -23,29 +23,31 @@ struct DeviceCalls {
   int events_waited = 0;
   int events_destroyed = 0;
   int synchronizations = 0;
-  int64_t blocks = 0;  // alive
+  int64_t blocks = 0;  // live blocks
 };
 
 struct FakeOptions {
   std::string name;
   int devices = 2;
-  // Which of the reference backend's kernels it has; all by default.
+  // Selects kernels of the reference backend; all by default.
   std::function<bool(const std::string& op)> has_kernel;
-  // Which programs it compiles; all by default.
+  // Selects the programs to compile; all by default.
   std::function<bool(const mt_program& program)> compiles;
 };
 
 class FakeDevice {
  public:
-  // Makes and registers the device type and its backend, both called `options.name`; for good.
+  // Creates and registers a device type and its backend, both named `options.name`, for the life of
+  // the process.
   static FakeDevice& create(FakeOptions options);
 
   Device device(int index = 0) const;
   int slot() const;
   DeviceCalls calls() const;
-  // What ran unordered since this was last asked, in words.
+  // Returns descriptions of the races detected since the last call.
   std::vector<std::string> take_races();
-  // Lets the device functions of this name ("copy", "record_event", ...) fail from now on; "" none.
+  // Makes the device function of this name ("copy", "record_event", ...) fail from now on; "" for
+  // none.
   void let_fail(const std::string& function);
 
   struct State;
@@ -55,7 +57,7 @@ class FakeDevice {
   State* state_;
 };
 
-// A kernel of a test. `hash` 0 is that of the op's current schema.
+// A kernel for tests. A `hash` of 0 stands for the operator's current schema.
 struct TestKernel {
   std::string op;
   std::string name;
@@ -66,7 +68,7 @@ struct TestKernel {
   uint64_t hash = 0;
 };
 
-// Registers a backend that has these kernels for a device type that is there.
+// Registers a backend with these kernels for an existing device type.
 void add_backend_with(const std::string& name, const std::string& device_type,
                       std::vector<TestKernel> kernels, uint32_t flags = 0);
 

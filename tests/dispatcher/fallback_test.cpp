@@ -1,4 +1,4 @@
-// The last resort: an op of a device without a kernel, on the CPU.
+// The fallback of a device's operators to the CPU.
 #include <cstdlib>
 
 #include "mytorch/backends.h"
@@ -34,7 +34,7 @@ class FallbackTest : public ::testing::Test {
   static Tensor on_device(const Tensor& x) { return x.to(bare().device()); }
 };
 
-TEST_F(FallbackTest, MustBeAllowed) {
+TEST_F(FallbackTest, IsForbiddenByDefault) {
   const Tensor x = on_device(tensor({-1, 2}));
   allow_fallback(false);
   expect_error(ErrorCode::kUnsupported, {"[neg]", "bare", "allow_fallback(true)"}, [&] { neg(x); });
@@ -44,7 +44,7 @@ TEST_F(FallbackTest, MustBeAllowed) {
   expect_error(ErrorCode::kUnsupported, {"[neg]"}, [&] { neg(x); });
 }
 
-TEST_F(FallbackTest, IsCountedAndWarnedOfOnce) {
+TEST_F(FallbackTest, IsCountedAndWarnsOnce) {
   const Tensor x = on_device(tensor({4, 9}));
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(values(sqrt(x)), (Values{2, 3}));
@@ -81,7 +81,7 @@ TEST_F(FallbackTest, CreationListsAndWrittenArguments) {
   EXPECT_EQ(values(arange(4, kFloat32, bare().device())), (Values{0, 1, 2, 3}));
   const Tensor index = on_device(tensor(std::vector<int64_t>{1, 0}).view({1, 2}));
   EXPECT_EQ(values(gather(ones_there.cumsum(1), 1, index)), (Values{2, 1}));
-  // Random bits do not depend on where they are drawn.
+  // Random numbers do not depend on the device that draws them.
   Generator a(7), b(7);
   const Tensor here = empty({5}).uniform_(0, 1, a);
   const Tensor there = empty({5}, kFloat32, bare().device()).uniform_(0, 1, b);
@@ -89,7 +89,7 @@ TEST_F(FallbackTest, CreationListsAndWrittenArguments) {
   EXPECT_EQ(values(zeros({0, 3}, kFloat32, bare().device()) + 1), Values{});
 }
 
-TEST_F(FallbackTest, CopiesAndOutputsWhoseShapeDependsOnData) {
+TEST_F(FallbackTest, DynamicOutputs) {
   const Tensor x = on_device(tensor({0, 2.5, 0, 1}));
   EXPECT_EQ(values(x.to(kInt64)), (Values{0, 2, 0, 1}));
   const Tensor places = nonzero(x);
@@ -99,8 +99,7 @@ TEST_F(FallbackTest, CopiesAndOutputsWhoseShapeDependsOnData) {
   EXPECT_EQ(nonzero(x * 0).numel(), 0);
 }
 
-// A call that no kernel takes uses the number that was drawn for it, also into outputs that are
-// given.
+// A call without a kernel uses the random number drawn for it, for given outputs too.
 TEST_F(FallbackTest, DropoutIntoOutputsIsTheSame) {
   const Tensor x = on_device(ones({64}));
   const auto [kept, mask] = native_dropout(x, 0.5, true, Generator(3));
@@ -140,7 +139,7 @@ int by_environment() {
   return values(neg(x)) == Values{-1, -2} ? 0 : 1;
 }
 
-TEST(FallbackDeathTest, TheEnvironmentAllowsIt) {
+TEST(FallbackDeathTest, EnvironmentAllowsIt) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(std::exit(by_environment()), ::testing::ExitedWithCode(0),
               "\\[neg\\] runs on the CPU");

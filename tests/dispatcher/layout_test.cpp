@@ -1,5 +1,5 @@
-// Results that follow an argument's layout: ATen's rule, of convolutions, pooling and batch
-// normalization.
+// Memory formats: convolution, pooling and batch normalization follow an argument's layout, as in
+// ATen.
 #include "dispatcher/frame/layout.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace mytorch {
 namespace {
 
-// Of 4 or 5 dimensions.
+// For 4 and 5 dimensions.
 Tensor channels_last(const Tensor& x) {
   std::vector<int64_t> to(x.dim()), back(x.dim());
   for (int64_t d = 1; d < x.dim(); ++d) to[d] = d + 1 < x.dim() ? d + 1 : 1;
@@ -20,11 +20,11 @@ Tensor channels_last(const Tensor& x) {
   return x.permute(to).contiguous().permute(back);
 }
 
-TEST(Layout, IsToldByStridesAlone) {
+TEST(Layout, DependsOnStridesAlone) {
   EXPECT_FALSE(is_channels_last(rand({2, 3, 4, 5})));
   EXPECT_TRUE(is_channels_last(channels_last(rand({2, 3, 4, 5}))));
   EXPECT_TRUE(is_channels_last(channels_last(rand({2, 3, 4, 5, 2}))));
-  EXPECT_FALSE(is_channels_last(rand({2, 4, 3}).permute({0, 2, 1})));  // not of 3 dimensions
+  EXPECT_FALSE(is_channels_last(rand({2, 4, 3}).permute({0, 2, 1})));  // not for 3 dimensions
   EXPECT_FALSE(is_channels_last(rand({2, 3, 5, 4}).permute({0, 1, 3, 2})));
   EXPECT_FALSE(is_channels_last(rand({2, 3, 1, 1})));
   EXPECT_TRUE(is_channels_last(rand({2, 1, 1, 3}).permute({0, 3, 1, 2})));
@@ -42,7 +42,7 @@ void expect_last(const Tensor& result, const Tensor& expected) {
   EXPECT_TRUE(allclose(result, expected, 1e-4, 1e-5));
 }
 
-TEST(Layout, OfConvolutionsFollowsInputOrWeight) {
+TEST(Layout, ConvolutionFollowsInputOrWeight) {
   const Tensor x = rand({2, 3, 6, 5}), w = rand({4, 3, 3, 3}), b = rand({4});
   const Tensor y = conv2d(x, w, b);
   expect_last(conv2d(channels_last(x), w, b), y);
@@ -50,7 +50,7 @@ TEST(Layout, OfConvolutionsFollowsInputOrWeight) {
   const Tensor volume = rand({2, 3, 4, 5, 4}), kernel = rand({4, 3, 2, 2, 2});
   expect_last(conv3d(channels_last(volume), kernel), conv3d(volume, kernel));
   expect_last(conv_transpose2d(channels_last(y), w), conv_transpose2d(y, w));
-  // Of images without a batch nothing is said.
+  // Inputs without a batch dimension are row-major.
   EXPECT_TRUE(conv2d(x.select(0, 0), w).is_contiguous());
   const auto gradient = [&](const Tensor& grad, const Tensor& weight) {
     return convolution_backward_input(grad, weight, x.sizes(), {1, 1}, {0, 0}, {1, 1}, false,
@@ -60,7 +60,7 @@ TEST(Layout, OfConvolutionsFollowsInputOrWeight) {
   expect_last(gradient(y, channels_last(w)), gradient(y, w));
 }
 
-TEST(Layout, OfAWeightsGradientIsTheWeights) {
+TEST(Layout, WeightGradientFollowsTheWeight) {
   const Tensor x = rand({2, 3, 6, 5}), w = rand({4, 3, 3, 3});
   const Tensor y = conv2d(x, w);
   const auto gradient = [&](const Tensor& weight) {
@@ -68,14 +68,14 @@ TEST(Layout, OfAWeightsGradientIsTheWeights) {
                                        false, {0, 0}, 1, weight.strides());
   };
   expect_last(gradient(channels_last(w)), gradient(w));
-  // That of one that is not contiguous is row-major.
+  // The gradient of a weight that is not dense is row-major.
   EXPECT_TRUE(gradient(rand({1}).expand(w.sizes())).is_contiguous());
   const Tensor leaf = channels_last(w).detach().requires_grad_();
   conv2d(x, leaf).sum().backward();
   EXPECT_EQ(shape_str(leaf.grad().strides()), shape_str(leaf.strides()));
 }
 
-TEST(Layout, OfPoolingFollowsTheInput) {
+TEST(Layout, PoolingFollowsTheInput) {
   const Tensor x = rand({2, 11, 6, 5}), last = channels_last(x);
   const auto [best, places] = max_pool2d_with_indices(x, {2, 2});
   const auto [best_last, places_last] = max_pool2d_with_indices(last, {2, 2});
@@ -87,7 +87,7 @@ TEST(Layout, OfPoolingFollowsTheInput) {
   expect_last(adaptive_avg_pool2d(last, {3, 5}), adaptive_avg_pool2d(x, {3, 5}));
 }
 
-TEST(Layout, OfBatchNormFollowsTheInput) {
+TEST(Layout, BatchNormFollowsTheInput) {
   const Tensor x = rand({2, 3, 6, 5}), last = channels_last(x), w = rand({3});
   const auto [y, mean, var] = batch_norm_training(x, w, {}, 1e-5);
   const auto [y_last, mean_last, var_last] = batch_norm_training(last, w, {}, 1e-5);
@@ -99,8 +99,8 @@ TEST(Layout, OfBatchNormFollowsTheInput) {
             1);
 }
 
-// The gradient of a vector of features is row-major, of whatever shape it is seen.
-TEST(Layout, OfTheGradientOfAMeanIsThatOfItsInput) {
+// The gradient of a flattened vector is row-major, whatever the shape of the features.
+TEST(Layout, GradientOfAMeanFollowsItsInput) {
   for (const int64_t size : {1, 2}) {
     const Tensor x = channels_last(rand({2, 3, 4, 4})).detach().requires_grad_();
     const Tensor weight = rand({3 * size * size});

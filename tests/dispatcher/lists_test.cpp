@@ -1,4 +1,4 @@
-// Operators that write lists of tensors, and what there is of graphs without a device that has any.
+// Operators that write lists of tensors; graphs on devices without graph support.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -21,12 +21,12 @@ namespace {
 
 using testing::expect_error;
 
-TEST(ListsTest, ByNameTheyAreTheResults) {
+TEST(ListsTest, CalledByNameReturnTheWrittenLists) {
   const std::vector<Tensor> parameters = {ones({3}), ones({2, 2})};
   const std::vector<Tensor> gradients = {ones({3}), ones({2, 2})};
   const std::vector<Value> results =
       call("sgd_steps_", {parameters, gradients, std::vector<Tensor>{}, 0.25});
-  ASSERT_EQ(results.size(), 2u);  // and the buffers
+  ASSERT_EQ(results.size(), 2u);  // parameters and buffers
   ASSERT_EQ(results[0].tensors().size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_TRUE(results[0].tensors()[i].is_same(parameters[i]));
@@ -37,7 +37,7 @@ TEST(ListsTest, ByNameTheyAreTheResults) {
   sgd_steps_({}, {}, {}, 0.25);  // nothing to do
 }
 
-TEST(ListsTest, GradientsAreRefused) {
+TEST(ListsTest, RejectGradients) {
   const Tensor parameter = ones({3}).requires_grad_();
   expect_error(ErrorCode::kValue, {"NoGradGuard"},
                [&] { sgd_steps_({parameter}, {ones({3})}, {}, 0.25); });
@@ -46,7 +46,7 @@ TEST(ListsTest, GradientsAreRefused) {
   EXPECT_EQ(parameter[0].item<double>(), 0.75);
 }
 
-TEST(ListsTest, WhatDoesNotFitIsRefusedBeforeAnythingIsWritten) {
+TEST(ListsTest, RejectInvalidListsBeforeWriting) {
   const Tensor a = ones({3}), b = ones({4});
   expect_error(ErrorCode::kShape, {"gradients[1]"}, [&] {
     sgd_steps_({a, b}, {ones({3}), ones({3})}, {}, 1);
@@ -62,10 +62,10 @@ TEST(ListsTest, WhatDoesNotFitIsRefusedBeforeAnythingIsWritten) {
   EXPECT_EQ(a[0].item<double>(), 1);
 }
 
-TEST(GraphTest, TheCPUHasNone) {
+TEST(GraphTest, CpuDoesNotSupportGraphs) {
   Graph graph(kCPU);
   bool ran = false;
-  expect_error(ErrorCode::kUnsupported, {"cpu records no graphs"},
+  expect_error(ErrorCode::kUnsupported, {"cpu does not support graphs"},
                [&] { graph.record([&] { ran = true; }); });
   EXPECT_FALSE(ran);
   EXPECT_FALSE(graph.recorded());

@@ -1,4 +1,4 @@
-// Shared libraries that are no backends, or not quite; and where backends are looked for.
+// Loading of invalid and unusual backend libraries, and the search path of backends.
 #include <elf.h>
 #include <sys/stat.h>
 
@@ -35,7 +35,7 @@ class LoaderTest : public ::testing::Test {
     write_file(directory_.file("backend.so"), bytes);
     return directory_.file("backend.so");
   }
-  // That the file is refused, with its name and these words, and nothing has changed.
+  // Expects that the file is rejected with its name and the given text, and that nothing changes.
   void refused(ErrorCode code, const std::string& path, const std::string& part) const {
     const size_t before = backend_infos().size();
     expect_error(code, {"[backend]", path, part}, [&] { load_backend(path); });
@@ -44,19 +44,19 @@ class LoaderTest : public ::testing::Test {
   TempDirectory directory_;
 };
 
-TEST_F(LoaderTest, WhatIsNoLibrary) {
+TEST_F(LoaderTest, RejectsFilesThatAreNotLibraries) {
   refused(ErrorCode::kIo, directory_.file("missing.so"), "No such file");
   refused(ErrorCode::kIo, directory_.path(), "is not a file");
-  refused(ErrorCode::kIo, with(""), "no shared library");
-  refused(ErrorCode::kIo, with("\x7f"), "no shared library");
+  refused(ErrorCode::kIo, with(""), "not a shared library");
+  refused(ErrorCode::kIo, with("\x7f"), "not a shared library");
   refused(ErrorCode::kIo, with("#!/bin/sh\necho no\n" + std::string(5000, ' ')),
-          "no shared library");
+          "not a shared library");
   refused(ErrorCode::kIo, "/dev/null", "is not a file");
   ASSERT_EQ(mkfifo(directory_.file("pipe.so").c_str(), 0600), 0);
   refused(ErrorCode::kIo, directory_.file("pipe.so"), "is not a file");
 }
 
-TEST_F(LoaderTest, LibrariesOfOtherMachines) {
+TEST_F(LoaderTest, RejectsLibrariesForOtherMachines) {
   std::string bytes = read_file(odd("newer"));
   bytes[EI_CLASS] = ELFCLASS32;
   refused(ErrorCode::kIo, with(bytes), "64-bit");
@@ -65,10 +65,10 @@ TEST_F(LoaderTest, LibrariesOfOtherMachines) {
   refused(ErrorCode::kIo, with(bytes), "another kind of machine");
 }
 
-TEST_F(LoaderTest, EveryTruncation) {
+TEST_F(LoaderTest, RejectsEveryTruncation) {
   const std::string whole = read_file(odd("newer"));
   ASSERT_GT(whole.size(), 4096u);
-  // What is cut off at the end, behind the last segment, nobody reads.
+  // Bytes after the last segment are not read.
   const auto* elf = reinterpret_cast<const Elf64_Ehdr*>(whole.data());
   size_t needed = 0;
   for (int i = 0; i < elf->e_phnum; ++i) {
@@ -78,34 +78,35 @@ TEST_F(LoaderTest, EveryTruncation) {
   }
   for (size_t length = 0; length < needed; length += length < 64 ? 1 : 7) {
     refused(ErrorCode::kIo, with(whole.substr(0, length)),
-            length < sizeof(Elf64_Ehdr) ? "no shared library" : "truncated");
+            length < sizeof(Elf64_Ehdr) ? "not a shared library" : "truncated");
   }
 }
 
-TEST_F(LoaderTest, LibrariesThatAreNoBackends) {
+TEST_F(LoaderTest, RejectsLibrariesWithoutAnInitFunction) {
   refused(ErrorCode::kIo, odd("no_symbol"), "does not export mt_backend_init");
   refused(ErrorCode::kIo, odd("unresolved"), "symbol_that_nobody_has");
 }
 
-TEST_F(LoaderTest, BackendsThatCannotBeUsed) {
-  refused(ErrorCode::kUnsupported, odd("other_major"), "speaks contract version 2");
+TEST_F(LoaderTest, RejectsUnusableBackends) {
+  refused(ErrorCode::kUnsupported, odd("other_major"), "implements contract version 2");
   refused(ErrorCode::kUnsupported, odd("no_hardware"), "there is no such chip here");
 }
 
-TEST_F(LoaderTest, ABackendWithAnOperatorThatIsNone) {
+TEST_F(LoaderTest, RejectsBackendsWithInvalidOperators) {
   refused(ErrorCode::kValue, odd("bad_operator"), "odd::bad");
-  refused(ErrorCode::kValue, odd("bad_operator"), "odd::bad");  // and not "already"
+  refused(ErrorCode::kValue, odd("bad_operator"),
+          "odd::bad");  // rather than an error about a duplicate name
   EXPECT_THROW(call("odd::good", {tensor({1})}), Error);
   for (const BackendInfo& info : backend_infos()) EXPECT_NE(info.name, "bad-operator");
 }
 
-TEST_F(LoaderTest, ANewerBackendWorks) {
+TEST_F(LoaderTest, AcceptsNewerBackends) {
   load_backend(odd("newer"));
-  load_backend(odd("newer"));  // there already
+  load_backend(odd("newer"));  // already loaded
   const Tensor x = tensor({1, 2});
   const Prefer newer("cpu", "newer");
   EXPECT_EQ(values(heaviside(x, x)), (Values{42, 42}));
-  EXPECT_EQ(values(x + x), (Values{2, 4}));  // by another
+  EXPECT_EQ(values(x + x), (Values{2, 4}));  // by another backend
   bool listed = false;
   for (const BackendInfo& info : backend_infos()) {
     listed |= info.name == "newer" && info.version == "99" && info.path == odd("newer");
@@ -115,7 +116,7 @@ TEST_F(LoaderTest, ANewerBackendWorks) {
   refused(ErrorCode::kValue, directory_.file("copy.so"), odd("newer"));
 }
 
-// ---- where backends are looked for: in processes of their own, which have loaded nothing yet ----
+// ---- search path: in separate processes, which have not loaded any backend yet ----
 
 class BackendPathDeathTest : public LoaderTest {
  protected:
@@ -153,11 +154,11 @@ void finds_files_and_folders() {
 }
 
 TEST_F(BackendPathDeathTest, FindsFilesAndFolders) {
-  // Said once on stderr; a backend without hardware of its kind is no news.
+  // Reported once on stderr; a backend without hardware is not reported.
   EXPECT_IN_NEW_PROCESS(
       finds_files_and_folders(),
       "^mytorch: warning: \\[backend\\] cannot open /nonexistent: No such file or "
-      "directory\nmytorch: warning: \\[backend\\] [^\n]*no_symbol.so is no backend"
+      "directory\nmytorch: warning: \\[backend\\] [^\n]*no_symbol.so is not a backend"
       "[^\n]*\n$");
 }
 
@@ -168,15 +169,15 @@ void says_that_there_is_none(const char* path, const char* part) {
                  tensor({1, 2}) + 1;
                });
   expect_error(ErrorCode::kUnsupported, {"none is loaded"}, [] { tensor({1, 2}) + 1; });
-  // What needs no kernel still works.
+  // Operators without kernels still work.
   EXPECT_EQ(tensor({1, 2}).view({2, 1}).numel(), 2);
 }
 
-TEST_F(BackendPathDeathTest, SaysThatThereIsNone) {
+TEST_F(BackendPathDeathTest, ReportsThatNoneIsLoaded) {
   EXPECT_IN_NEW_PROCESS(says_that_there_is_none("", ""), "^$");
   const std::string damaged = with("nothing of use");
-  EXPECT_IN_NEW_PROCESS(says_that_there_is_none(damaged.c_str(), "is no shared library"),
-                        "backend.so is no shared library");
+  EXPECT_IN_NEW_PROCESS(says_that_there_is_none(damaged.c_str(), "is not a shared library"),
+                        "backend.so is not a shared library");
   EXPECT_IN_NEW_PROCESS(says_that_there_is_none("/nonexistent", "No such file"), "/nonexistent");
 }
 
@@ -184,7 +185,7 @@ void prefers_by_name() {
   setenv("MYTORCH_PREFER", "nobody,reference", 1);
   const Tensor x = tensor({0.5});
   EXPECT_EQ(values(x + x), Values{1});
-  // The reference is asked, though only when pinned.
+  // The reference runs because it is pinned.
   expect_error(ErrorCode::kShape, {"bmm"}, [&] { bmm(x, x); });
   const auto list = kernels(*find_op("bmm"), kCpuSlot);
   EXPECT_GE(list.size(), 2u);
@@ -203,7 +204,7 @@ void prefers_for_one_op() {
   EXPECT_EQ(values(x + x), Values{1});
   const auto by = [](const char* op, const std::vector<Value>& args) {
     const auto all = explain(op, args);
-    for (const ConsideredKernel& c : all.at(0).kernels) {
+    for (const ExplainedKernel& c : all.at(0).kernels) {
       if (c.chosen) return all[0].by + " " + c.backend;
     }
     return std::string("nobody");

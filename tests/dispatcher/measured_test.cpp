@@ -1,4 +1,4 @@
-// Measured choice: tuning, its table and file, and what is told of it.
+// Measured choice: tuning, its table and file, and explanations.
 #include "dispatcher/choice/measured.h"
 
 #include <sys/wait.h>
@@ -38,7 +38,7 @@ using testing::values;
 constexpr uint32_t kAll =
     MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
 
-// A device of which only these tests know, with nothing but memory.
+// A device used by these tests only, without kernels except those for copies.
 testing::FakeDevice& timed() {
   static testing::FakeDevice& device =
       testing::FakeDevice::create({"timed", 1, [](const std::string&) { return false; },
@@ -46,7 +46,7 @@ testing::FakeDevice& timed() {
   return device;
 }
 
-// A kernel that takes its time, and gives `value` everywhere. Counts its runs.
+// A kernel that sleeps and fills its output with `value`. Counts its runs.
 TestKernel slow(const std::string& op, const std::string& name, float value, int micros,
                 std::atomic<int>* runs, int32_t priority = 0) {
   return {op, name, priority, kAll, [=](mt_ctx*, const void* args) {
@@ -56,7 +56,7 @@ TestKernel slow(const std::string& op, const std::string& name, float value, int
           }};
 }
 
-// A cache folder of its own for every test, and nothing measured.
+// Gives every test an empty cache directory and an empty table.
 class MeasuredTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -98,14 +98,14 @@ void add_two_kernels() {
   (void)once;
 }
 
-TEST_F(MeasuredTest, TakesTheFastestWhereItWasMeasuredAndPriorityElsewhere) {
+TEST_F(MeasuredTest, UsesTheFastestMeasuredKernelElsePriority) {
   add_two_kernels();
   EXPECT_EQ(values(copysign(large(), large()))[0], 1);  // by priority
   {
     Tuning tuning;
     EXPECT_EQ(values(copysign(large(), large()))[0], 2);
     const int runs = first_runs;
-    copysign(large(), large());  // is known by now
+    copysign(large(), large());  // already measured
     EXPECT_EQ(first_runs, runs);
   }
   EXPECT_EQ(values(copysign(large(), large()))[0], 1) << "measured choice is opt-in";
@@ -120,7 +120,7 @@ TEST_F(MeasuredTest, TakesTheFastestWhereItWasMeasuredAndPriorityElsewhere) {
   EXPECT_EQ(values(copysign(large(), large()))[0], 1) << "a pin goes first";
 }
 
-TEST_F(MeasuredTest, WritesWhatAnotherProcessReads) {
+TEST_F(MeasuredTest, TableRoundTripsBetweenProcesses) {
   add_two_kernels();
   {
     Tuning tuning;
@@ -143,8 +143,8 @@ TEST_F(MeasuredTest, WritesWhatAnotherProcessReads) {
   EXPECT_LT(m.timings[0].seconds, m.timings[1].seconds);
 }
 
-// Kernels that add to what is there notice a second run.
-TEST_F(MeasuredTest, RunsOnCopiesWhatItWouldWriteTwice) {
+// Kernels that accumulate would notice a second run.
+TEST_F(MeasuredTest, MeasuresWrittenOperandsOnCopies) {
   const auto doubles = [](const std::string& name) {
     return TestKernel{"floor_divide", name, 0, kAll, [](mt_ctx*, const void* args) {
                         const auto& a = *static_cast<const mt_args_copysign_Tensor*>(args);
@@ -166,8 +166,8 @@ TEST_F(MeasuredTest, RunsOnCopiesWhatItWouldWriteTwice) {
   EXPECT_EQ(values(x)[17], 6);
 }
 
-TEST_F(MeasuredTest, LeavesOutKernelsThatFail) {
-  static std::atomic<int> runs{0};  // the kernel stays registered
+TEST_F(MeasuredTest, IgnoresKernelsThatFail) {
+  static std::atomic<int> runs{0};  // static because the kernel stays registered
   add_backend_with("measured-fails", "timed",
                    {{"xlogy.Tensor", "fails", 9, kAll, [](mt_ctx* ctx, const void*) {
                        ctx->set_error(ctx, MT_ERROR_VALUE, "no luck");
@@ -177,7 +177,7 @@ TEST_F(MeasuredTest, LeavesOutKernelsThatFail) {
   const Tensor x = large();
   {
     Tuning tuning;
-    EXPECT_EQ(values(xlogy(x, x).slice(0, 0, 1))[0], 4);  // a copy too small to be measured
+    EXPECT_EQ(values(xlogy(x, x).slice(0, 0, 1))[0], 4);  // the copy is too small to be measured
   }
   EXPECT_EQ(choice_table().entries, 1);
 }
@@ -188,7 +188,7 @@ Measurement some(const std::string& op, uint64_t signature, const std::string& b
   return {op, "cpu", signature, "float32[2,3] threads=1", {{best, 1e-6}, {"b 1/y", 2.5e-6}}};
 }
 
-TEST_F(MeasuredTest, DamagedLinesCostOnlyThemselves) {
+TEST_F(MeasuredTest, DamagedLinesAreIgnored) {
   const std::string path = folder() / "damaged.txt";
   merge_table(path, "here", {some("add", 1), some("mul", 2), some("sub", 3)});
   std::string text = read(path);
@@ -196,29 +196,29 @@ TEST_F(MeasuredTest, DamagedLinesCostOnlyThemselves) {
   std::ofstream(path) << text << "trash\n";
   const TableFile file = read_table(path, "here");
   EXPECT_EQ(file.measurements.size(), 2);
-  EXPECT_EQ(file.problem, "2 damaged lines were left out");
-  // Cut anywhere, it is read as far as it goes.
+  EXPECT_EQ(file.problem, "2 damaged lines were ignored");
+  // A file truncated anywhere is read up to that point.
   for (size_t n = 0; n < text.size(); n += 7) {
     std::ofstream(path, std::ios::trunc) << text.substr(0, n);
     EXPECT_LE(read_table(path, "here").measurements.size(), 2);
   }
   std::ofstream(path, std::ios::trunc) << std::string(100000, '\t');
   EXPECT_TRUE(read_table(path, "here").measurements.empty());
-  // And it is mended by the next that writes.
+  // The next writer repairs it.
   merge_table(path, "here", {some("add", 9)});
   EXPECT_EQ(read_table(path, "here").problem, "");
 }
 
-TEST_F(MeasuredTest, AnotherMachinesTableIsNotUsed) {
+TEST_F(MeasuredTest, IgnoresTablesOfOtherMachines) {
   const std::string path = folder() / "moved.txt";
   merge_table(path, "there", {some("add", 1)});
   const TableFile file = read_table(path, "here");
   EXPECT_TRUE(file.measurements.empty());
-  EXPECT_EQ(file.problem, "it was measured on another machine (there)");
+  EXPECT_EQ(file.problem, "the table was measured on another machine (there)");
   EXPECT_NE(table_path("here"), table_path("there"));
 }
 
-TEST_F(MeasuredTest, WritersAtOnceLoseNothing) {
+TEST_F(MeasuredTest, ConcurrentWritersLoseNothing) {
   const std::string path = folder() / "together.txt";
   constexpr int kWriters = 6;
   constexpr int kLines = 20;
@@ -237,12 +237,12 @@ TEST_F(MeasuredTest, WritersAtOnceLoseNothing) {
   EXPECT_EQ(file.problem, "");
 }
 
-TEST_F(MeasuredTest, AFolderThatCannotBeWrittenIsAnError) {
+TEST_F(MeasuredTest, UnwritableDirectoryIsAnError) {
   expect_error(ErrorCode::kIo, {"/proc/nowhere"},
                [] { merge_table("/proc/nowhere/choice.txt", "here", {some("add", 1)}); });
 }
 
-TEST_F(MeasuredTest, TheHashIsOfTheChoices) {
+TEST_F(MeasuredTest, HashCoversTheChosenKernels) {
   EXPECT_EQ(table_hash({some("add", 1), some("mul", 2)}),
             table_hash({some("mul", 2), some("add", 1)}));
   EXPECT_NE(table_hash({some("add", 1)}), table_hash({some("add", 1, "c 1/z")}));
@@ -253,7 +253,7 @@ TEST_F(MeasuredTest, TheHashIsOfTheChoices) {
 
 // ---- signatures
 
-TEST_F(MeasuredTest, SizesAreOneWithinAQuarterOctave) {
+TEST_F(MeasuredTest, SignaturesGroupSizesByQuarterOctave) {
   for (int64_t n = 0; n < 8; ++n) EXPECT_NE(size_bucket(n), size_bucket(n + 1)) << n;
   EXPECT_EQ(size_bucket(1000), size_bucket(1023));
   EXPECT_NE(size_bucket(1023), size_bucket(1024));
@@ -261,7 +261,7 @@ TEST_F(MeasuredTest, SizesAreOneWithinAQuarterOctave) {
   for (int64_t n = 8; n < 100000; ++n) EXPECT_LE(size_bucket(n), size_bucket(n + 1));
 }
 
-TEST_F(MeasuredTest, CallsOfDifferentKindsDiffer) {
+TEST_F(MeasuredTest, SignaturesDistinguishKindsOfCalls) {
   std::vector<uint64_t> seen;
   const Observe observe([&](const KernelCall& call) {
     if (std::string(call.entry->info->base) == "copysign") {
@@ -284,7 +284,7 @@ TEST_F(MeasuredTest, CallsOfDifferentKindsDiffer) {
   EXPECT_EQ(seen[6], seen[0]);
 }
 
-// Even where the table has something for them.
+// Even if the table has an entry for them.
 TEST_F(MeasuredTest, SmallCallsAreNotLookedUp) {
   add_two_kernels();
   Measurement m;
@@ -310,7 +310,7 @@ TEST_F(MeasuredTest, SmallCallsAreNotLookedUp) {
   EXPECT_EQ(values(copysign(small(), small()))[0], 1);
 }
 
-// ---- explanations, and pins of one op
+// ---- explanations, and pins of single operators
 
 TEST_F(MeasuredTest, ExplainsWhatItChoosesAndWhy) {
   add_two_kernels();
@@ -334,7 +334,7 @@ TEST_F(MeasuredTest, ExplainsWhatItChoosesAndWhy) {
   }
   EXPECT_EQ(e.by, "measured");
   const auto quick = std::find_if(e.kernels.begin(), e.kernels.end(),
-                                  [](const ConsideredKernel& c) { return c.kernel == "quick"; });
+                                  [](const ExplainedKernel& c) { return c.kernel == "quick"; });
   ASSERT_NE(quick, e.kernels.end());
   EXPECT_TRUE(quick->chosen);
   EXPECT_GT(quick->seconds, 0);
@@ -345,7 +345,7 @@ TEST_F(MeasuredTest, ExplainsWhatItChoosesAndWhy) {
   EXPECT_TRUE(e.kernels[0].chosen);
 }
 
-TEST_F(MeasuredTest, PinsOfOneOpGoBeforeThoseOfAll) {
+TEST_F(MeasuredTest, PinsOfOneOperatorOverrideThoseOfAll) {
   add_two_kernels();
   const Prefer all("timed", "measured-1");
   EXPECT_EQ(values(copysign(large(), large()))[0], 1);

@@ -1,5 +1,5 @@
-// Backends that a loader meets once in its life. CMakeLists.txt builds this file once for each
-// kind, into a library that is named after it.
+// Unusual backends. CMakeLists.txt builds this file once per kind, into a library named after the
+// kind.
 #include "mytorch/abi.h"
 #include "mytorch/abi_ops/heaviside.h"
 
@@ -35,7 +35,7 @@ MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
 
 #elif defined(ODD_NEWER)
 
-// Built against a later minor version, whose structs have more at their ends.
+// Built against a later minor version, whose structs have additional fields.
 typedef struct newer_kernel {
   mt_kernel_entry known;
   const char* more[3];
@@ -72,7 +72,7 @@ MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
 
 #elif defined(ODD_BAD_OPERATOR)
 
-// Its second operator is none, and so all of it is refused.
+// The second operator is invalid, so the whole backend is rejected.
 static int infer(void* self, const void* args, mt_result* results) {
   (void)self, (void)args;
   results[0].ndim = 0;

@@ -1,9 +1,9 @@
-// Kernels that were built for an older schema of an op.
+// Kernels built for an older schema of their operator.
 #include <cstddef>
 #include <limits>
 
-#include "dispatcher/boxed/boxed.h"
 #include "dispatcher/choice/state.h"
+#include "dispatcher/table/defaults.h"
 #include "mytorch/call.h"
 #include "tests/dispatcher/util.h"
 
@@ -12,7 +12,8 @@ namespace {
 
 using testing::bare;
 
-// An op as it is, which first had only `self` and `out`, then `alpha` too, then the others.
+// An operator whose first schema had `self` and `out` only, the second also `alpha`, the current
+// one all.
 struct Args {
   mt_args_header header;
   const mt_tensor* self;
@@ -87,7 +88,7 @@ class OlderTest : public ::testing::Test {
     args_.pads = {kPads, 2};
   }
 
-  // What a kernel that knows the schema with this hash does not know of the call.
+  // Returns the argument that a kernel for the schema with this hash does not know, or "".
   std::string unknown(uint64_t hash) const {
     const char* name = unknown_argument(info_, known_fields(info_, hash), &args_);
     return name != nullptr ? name : "";
@@ -98,7 +99,7 @@ class OlderTest : public ::testing::Test {
   Args args_{};
 };
 
-TEST_F(OlderTest, DefaultsSayNothingNew) {
+TEST_F(OlderTest, TakesCallsThatLeaveNewArgumentsAtTheirDefaults) {
   EXPECT_EQ(unknown(kHash), "");
   EXPECT_EQ(unknown(kWithAlpha), "");
   EXPECT_EQ(unknown(kFirst), "");
@@ -106,40 +107,68 @@ TEST_F(OlderTest, DefaultsSayNothingNew) {
   EXPECT_EQ(known_fields(info_, 99), 0u);
 }
 
-TEST_F(OlderTest, WhatAKernelKnowsMayHaveAnyValue) {
+TEST_F(OlderTest, KnownArgumentsMayHaveAnyValue) {
   args_.alpha = Scalar(7).abi();
   EXPECT_EQ(unknown(kWithAlpha), "");
   EXPECT_EQ(unknown(kFirst), "alpha");
 }
 
-TEST_F(OlderTest, EveryKindOfArgument) {
-  const Args plain = args_;
-  auto expect_told = [&](const char* name, auto change) {
-    args_ = plain;
-    change(args_);
-    EXPECT_EQ(unknown(kFirst), name);
-    EXPECT_EQ(unknown(kHash), "");
-  };
-  expect_told("alpha", [](Args& a) { a.alpha = Scalar(1.0).abi(); });  // of another category
-  expect_told("alpha", [](Args& a) { a.alpha = mt_scalar{}; });
-  expect_told("count", [](Args& a) { a.count = 0; });
-  expect_told("limit", [](Args& a) { a.limit = {0, 1}; });
-  expect_told("scale", [](Args& a) { a.scale = 0.25; });
-  expect_told("scale", [](Args& a) { a.scale = std::numeric_limits<double>::quiet_NaN(); });
-  expect_told("bound", [](Args& a) { a.bound = {2.5, 1}; });
-  expect_told("bound", [](Args& a) { a.bound = {}; });
-  expect_told("mode", [](Args& a) { a.mode = "sum"; });
-  expect_told("mode", [](Args& a) { a.mode = nullptr; });
-  expect_told("dims", [](Args& a) { a.dims = {kPads, 0}; });  // an empty list is given
-  expect_told("pads", [](Args& a) { a.pads = {kOtherPads, 2}; });
-  expect_told("pads", [](Args& a) { a.pads = {kShortPads, 1}; });
-  expect_told("dtype", [](Args& a) { a.dtype = to_abi(kFloat32); });
-  expect_told("device", [](Args& a) { a.device = {MT_DEVICE_CPU, 0}; });
-  expect_told("weight", [](Args& a) { a.weight = a.self; });
-  expect_told("second", [](Args& a) { a.second = a.self; });  // an output that is wanted
+// A value of an argument that differs from its default.
+struct Change {
+  const char* name;
+  const char* argument;
+  void (*apply)(Args& args);
+};
+
+const Change kChanges[] = {
+    {"ScalarOfAnotherCategory", "alpha", [](Args& a) { a.alpha = Scalar(1.0).abi(); }},
+    {"AbsentScalar", "alpha", [](Args& a) { a.alpha = mt_scalar{}; }},
+    {"Int", "count", [](Args& a) { a.count = 0; }},
+    {"OptionalInt", "limit",
+     [](Args& a) {
+       a.limit = {0, 1};
+     }},
+    {"Float", "scale", [](Args& a) { a.scale = 0.25; }},
+    {"FloatNaN", "scale", [](Args& a) { a.scale = std::numeric_limits<double>::quiet_NaN(); }},
+    {"OptionalFloat", "bound",
+     [](Args& a) {
+       a.bound = {2.5, 1};
+     }},
+    {"AbsentFloat", "bound", [](Args& a) { a.bound = {}; }},
+    {"Str", "mode", [](Args& a) { a.mode = "sum"; }},
+    {"AbsentStr", "mode", [](Args& a) { a.mode = nullptr; }},
+    {"EmptyIntListForAbsent", "dims",
+     [](Args& a) {
+       a.dims = {kPads, 0};
+     }},
+    {"OtherIntList", "pads",
+     [](Args& a) {
+       a.pads = {kOtherPads, 2};
+     }},
+    {"ShorterIntList", "pads",
+     [](Args& a) {
+       a.pads = {kShortPads, 1};
+     }},
+    {"ScalarType", "dtype", [](Args& a) { a.dtype = to_abi(kFloat32); }},
+    {"Device", "device",
+     [](Args& a) {
+       a.device = {MT_DEVICE_CPU, 0};
+     }},
+    {"Tensor", "weight", [](Args& a) { a.weight = a.self; }},
+    {"WantedOutput", "second", [](Args& a) { a.second = a.self; }},
+};
+
+class ChangedArgumentTest : public OlderTest, public ::testing::WithParamInterface<Change> {};
+INSTANTIATE_TEST_SUITE_P(Older, ChangedArgumentTest, ::testing::ValuesIn(kChanges),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(ChangedArgumentTest, IsUnknownToOlderKernelsOnly) {
+  GetParam().apply(args_);
+  EXPECT_EQ(unknown(kFirst), GetParam().argument);
+  EXPECT_EQ(unknown(kHash), "");
 }
 
-TEST_F(OlderTest, TheChoiceDeclinesForThem) {
+TEST_F(OlderTest, ChoiceSkipsKernelsThatLackAnArgument) {
   const int slot = bare().slot();
   static const OpInfo info = op_info();
   static OpEntry entry(&info);

@@ -1,4 +1,4 @@
-// What out= and in-place forms may write to, and that a refused call has written nothing.
+// Outputs of out= and in-place forms: valid targets, and rejection without any write.
 #include "mytorch/backends.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/add.h"
@@ -28,7 +28,7 @@ Tensor slice(const Tensor& x, int64_t first, int64_t n) {
   return Tensor::adopt(new_view(x.impl(), {n}, {1}, first));
 }
 
-TEST(OutTest, TakesTheResultsShapeOnly) {
+TEST(OutTest, MustHaveTheResultsShape) {
   const Tensor x = tensor({1, 2, 3});
   const Tensor out = tensor({7, 7});
   const uint64_t version = out.version();
@@ -41,7 +41,8 @@ TEST(OutTest, TakesTheResultsShapeOnly) {
   expect_error(ErrorCode::kShape, {"[softmax]"}, [&] { softmax_out(out, x, 0); });
   EXPECT_EQ(values(out), (Values{7, 7}));
   EXPECT_EQ(out.version(), version);
-  // Also a shape that would broadcast: out is not resized, and results are not repeated.
+  // Shapes that would broadcast are rejected too: `out` is not resized, and results are not
+  // repeated.
   expect_error(ErrorCode::kShape, {"[add]"}, [&] { add_out(tensor({0, 0, 0}), tensor({1.0}), 1); });
 }
 
@@ -56,7 +57,7 @@ TEST(OutTest, InPlaceFormsKeepTheirShape) {
   EXPECT_EQ(values(x), (Values{3, 4, 5}));
 }
 
-TEST(OutTest, TypesMayWidenAndNotChangeTheirCategory) {
+TEST(OutTest, TypesMayWidenButNotChangeCategory) {
   const Tensor x = tensor({1.5, 2.5});
   const Tensor wide = tensor({0, 0}, kFloat64);
   add_out(wide, x, x);
@@ -79,7 +80,7 @@ TEST(OutTest, TypesMayWidenAndNotChangeTheirCategory) {
   EXPECT_EQ(values(integers), (Values{8, 8}));
   const Tensor bools = tensor({0, 0}, kBool);
   expect_error(ErrorCode::kType, {"bool"}, [&] { add_out(bools, integers, integers); });
-  // Comparisons give bools, which any type holds.
+  // Comparisons return bools, which convert to any type.
   eq_out(wide, x, x);
   EXPECT_EQ(values(wide), (Values{1, 1}));
 }
@@ -97,12 +98,12 @@ TEST(OutTest, DevicesMustAgree) {
   expect_error(ErrorCode::kDevice, {"full:0", "full:1"},
                [&] { add(far, x.to(testing::full().device(1))); });
   EXPECT_EQ(values(far), (Values{1, 2}));
-  // A 0-dim tensor of the CPU goes along, as a number does.
+  // A 0-dim CPU tensor is accepted on any device, like a number.
   EXPECT_EQ(values(add(far, scalar_tensor(10))), (Values{11, 12}));
   EXPECT_EQ(values(mul(scalar_tensor(10), far)), (Values{10, 20}));
 }
 
-TEST(OutTest, MemoryThatElementsShareIsNotWritten) {
+TEST(OutTest, RejectsOutputsThatOverlapThemselves) {
   const Tensor x = tensor({1, 2, 3});
   const Tensor wide = tensor({7.0}).expand({3});
   expect_error(ErrorCode::kValue, {"[add]", "share memory", "(3,)", "clone()"},
@@ -114,10 +115,10 @@ TEST(OutTest, MemoryThatElementsShareIsNotWritten) {
     sum_out(wide, x.view({3, 1}), IntList(1));
   });
   EXPECT_EQ(values(wide), (Values{7, 7, 7}));
-  EXPECT_EQ(values(add(wide, wide)), (Values{14, 14, 14}));  // read it may be
+  EXPECT_EQ(values(add(wide, wide)), (Values{14, 14, 14}));  // reading it is allowed
 }
 
-TEST(OutTest, MayBeAnInputExactly) {
+TEST(OutTest, MayBeExactlyAnInput) {
   const Tensor x = tensor({1, 2, 3});
   const uint64_t version = x.version();
   add_out(x, x, x);
@@ -162,7 +163,7 @@ TEST(OutTest, PartialOverlapGoesThroughATemporary) {
     cat_out(slice(memory, 1, 4), {slice(memory, 0, 2), slice(memory, 3, 2)});
     EXPECT_EQ(values(memory), (Values{1, 1, 2, 4, 5}));
   }
-  {  // the same memory under another broadcast
+  {  // the same memory with another broadcast
     const Tensor memory = tensor({1, 2, 3, 4});
     add_out(memory, memory, slice(memory, 0, 1));
     EXPECT_EQ(values(memory), (Values{2, 3, 4, 5}));
@@ -208,7 +209,7 @@ TEST(OutTest, StridedOutsAreWrittenInPlace) {
   EXPECT_EQ(memory.version(), 3u);
 }
 
-TEST(OutTest, InferenceTensorsAreWrittenInInferenceOnly) {
+TEST(OutTest, InferenceTensorsAreWritableInInferenceModeOnly) {
   Tensor made;
   {
     const InferenceMode inference;
@@ -250,7 +251,7 @@ TEST(OutTest, SeveralOutputs) {
   expect_error(ErrorCode::kShape, {"[sort]"},
                [&] { sort_out(wrong, tensor(std::vector<int64_t>{0}), x); });
   EXPECT_EQ(values(wrong), (Values{7, 7, 7}));
-  // Into one memory, they would overwrite each other.
+  // Outputs in the same memory would overwrite each other.
   const Tensor memory = tensor(std::vector<int64_t>{0, 0, 0, 0});
   expect_error(ErrorCode::kValue, {"overlap"}, [&] {
     sort_out(slice(memory, 0, 3), slice(memory, 1, 3), tensor(std::vector<int64_t>{3, 1, 2}));
@@ -267,7 +268,7 @@ TEST(OutTest, GradientsAreNotLostSilently) {
   EXPECT_EQ(values(out), (Values{2, 4}));
 }
 
-// Outputs of a pointwise op with several results may be its inputs, also crosswise, and views of
+// Outputs of a pointwise operator with several results may be its inputs, in any order, or views of
 // them.
 TEST(OutTest, SeveralResultsReplaceTheirInputs) {
   const NoGradGuard no_grad;
@@ -287,10 +288,10 @@ TEST(OutTest, SeveralResultsReplaceTheirInputs) {
         EXPECT_EQ(values(b1), values(buffer)) << n;
         EXPECT_EQ(p1.version(), p.version() + 1);
         const Tensor p2 = make(1), b2 = make(3);
-        sgd_step_out(b2, p2, p2, g, b2, 0.5, 0.25);  // each into the other's place
+        sgd_step_out(b2, p2, p2, g, b2, 0.5, 0.25);  // each result replaces the other's input
         EXPECT_EQ(values(b2), values(stepped)) << n;
         EXPECT_EQ(values(p2), values(buffer)) << n;
-        // Shifted by one: what is read must not be what was written.
+        // Shifted by one element: no element may be written before it is read.
         const Tensor memory = arange(n + 1, kFloat32).mul(1e-3).add(1);
         const auto [wanted, unused] = sgd_step(slice(memory, 0, n), g, b, 0.5, 0.25);
         sgd_step_out(slice(memory, 1, n), b.clone(), slice(memory, 0, n), g, b, 0.5, 0.25);
@@ -300,7 +301,7 @@ TEST(OutTest, SeveralResultsReplaceTheirInputs) {
   }
 }
 
-TEST(OutTest, SeveralResultsAreApart) {
+TEST(OutTest, SeveralResultsMustNotOverlap) {
   const NoGradGuard no_grad;
   const Tensor x = tensor({1, 2, 3}), y = tensor({4, 5, 6});
   expect_error(ErrorCode::kValue, {"[sgd_step] two of the outputs overlap"},

@@ -1,4 +1,4 @@
-// What a Profile tells of the calls made in its time.
+// Profiles of kernel calls and ranges.
 #include "mytorch/profiler.h"
 
 #include <sys/wait.h>
@@ -51,7 +51,7 @@ class ProfilerTest : public ::testing::Test {
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
   static json read(const std::string& path) { return json::parse(std::ifstream(path)); }
-  // The events that carry times, by name.
+  // Returns the timed events, by name.
   static std::multimap<std::string, json> timed(const json& trace) {
     std::multimap<std::string, json> found;
     for (const json& event : trace["traceEvents"]) {
@@ -70,7 +70,7 @@ TEST_F(ProfilerTest, CountsCallsAndSaysWhoMadeThem) {
   Profile profile;
   for (int i = 0; i < 3; ++i) a.mm(b);
   profile.stop();
-  a.mm(b);  // not in its time
+  a.mm(b);  // outside the profile
   const KernelTime t = time_of(profile, "mm");
   EXPECT_EQ(t.calls, 3);
   EXPECT_NE(t.backend, "");
@@ -82,7 +82,7 @@ TEST_F(ProfilerTest, CountsCallsAndSaysWhoMadeThem) {
   EXPECT_NE(profile.table().find("mm "), std::string::npos);
 }
 
-// The price of a profiler that is off: none. What calls run is again what they ran before.
+// An inactive profiler costs nothing: the slots are restored.
 TEST_F(ProfilerTest, LeavesTheDirectCallAsItWas) {
   load_default_backends();
   const OpEntry& add = *find_op("add.Tensor");
@@ -148,12 +148,12 @@ TEST_F(ProfilerTest, TraceNestsRangesAndCalls) {
   const auto end = [](const json& e) { return e["ts"].get<double>() + e["dur"].get<double>(); };
   EXPECT_GE(mm["ts"].get<double>(), step["ts"].get<double>());
   EXPECT_LE(end(mm), end(step));
-  // A range's own time is what was not spent in what it holds.
+  // The self time of a range excludes nested calls.
   const KernelTime outer = time_of(profile, "a \"step\"\n", "");
   EXPECT_NEAR(outer.seconds - outer.self_seconds, time_of(profile, "inner", "").seconds, 1e-9);
 }
 
-// What a simple kernel makes the host do is a call inside its call.
+// Conversions are nested calls.
 TEST_F(ProfilerTest, ConversionsAreToldApart) {
   testing::add_backend_with("profiled", "cpu",
                             {{"hypot", "simple", 1000, 0, [](mt_ctx*, const void* args) {
@@ -251,7 +251,7 @@ TEST_F(ProfilerTest, SaysWhyATraceCannotBeWritten) {
   }
 }
 
-// A process of its own: the variables are read when the first backend is loaded.
+// Runs in a separate process, because the variables are read when the first backend is loaded.
 TEST_F(ProfilerTest, TheEnvironmentTracesAWholeProcess) {
   const std::string program = fs::read_symlink("/proc/self/exe").string();
   const std::string out = path("table.txt");

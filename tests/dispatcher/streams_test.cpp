@@ -1,5 +1,5 @@
-// Work on streams: every thread queues on its own, backward runs each part on the stream of its
-// forward, and nothing uses what it has not waited for. The device here looks for that.
+// Streams: each thread has its own, backward runs each node on the stream of its forward, and no
+// work uses data that it has not waited for. The fake device detects violations.
 #include <cmath>
 #include <thread>
 
@@ -34,13 +34,13 @@ class StreamsTest : public ::testing::Test {
   }
 };
 
-// That the device would have noticed: two threads, and no order between them.
+// Verifies that the fake device detects a race between two threads.
 TEST(FakeDeviceTest, NoticesUnorderedWork) {
   const Tensor x = on_device(tensor({1, 2}));
   full().take_races();
   Tensor y;
   on_another_thread([&] { y = x * 2; });
-  EXPECT_TRUE(full().take_races().empty());  // x was copied, and waited for
+  EXPECT_TRUE(full().take_races().empty());  // x was copied and waited for
   y.add_(1);
   const std::vector<std::string> races = full().take_races();
   ASSERT_FALSE(races.empty());
@@ -68,7 +68,7 @@ TEST_F(StreamsTest, MemoryGoesBack) {
   EXPECT_EQ(full().calls().blocks, before);
 }
 
-// On one stream nothing has to wait for anything.
+// On a single stream, nothing needs to wait.
 TEST_F(StreamsTest, BackwardOnTheSameThreadNeedsNoEvents) {
   const Tensor x = on_device(tensor({1, 2, 3})).requires_grad_();
   const DeviceCalls before = full().calls();
@@ -86,18 +86,18 @@ TEST_F(StreamsTest, BackwardOfAnotherThreadsForward) {
   on_another_thread([&] { y = (x * x * 2).sum(); });
   const DeviceCalls before = full().calls();
   y.backward();
-  // It began with what this thread made, and the result is this thread's to use.
+  // It used data of this thread, and this thread may use its result.
   EXPECT_GE(full().calls().events_waited, before.events_waited + 2);
   EXPECT_EQ(values(x.grad()), (Values{4, 8, 12}));
   const Tensor step = x.grad() * 0.5;
   EXPECT_EQ(values(step), (Values{2, 4, 6}));
 }
 
-// The gradients that meet come from different streams, and are added on a third.
+// Gradients from different streams are added on a third stream.
 TEST_F(StreamsTest, BranchesOfSeveralThreads) {
   const Tensor x = on_device(tensor({1, 2, 3})).requires_grad_();
   const Tensor h = x * 1;
-  values(h);  // so that the other threads may use it
+  values(h);  // makes it available to the other threads
   Tensor parts[4];
   for (Tensor& part : parts) {
     on_another_thread([&] { part = (h * h).sum(); });
@@ -126,7 +126,7 @@ TEST_F(StreamsTest, GradientsGivenAndCaptured) {
     h = x * x;
     y = h * 3;
   });
-  const Tensor seed = on_device(tensor({1, 10})) * 1;  // made by a kernel on this thread's stream
+  const Tensor seed = on_device(tensor({1, 10})) * 1;  // computed on this thread's stream
   const std::vector<Tensor> grads = autograd::grad({y}, {x, h}, {seed});
   EXPECT_EQ(values(grads[0] * 1), (Values{6, 120}));
   EXPECT_EQ(values(grads[1] * 1), (Values{3, 30}));
@@ -170,7 +170,7 @@ TEST_F(StreamsTest, SeveralDevices) {
   EXPECT_EQ(values(x.grad() * 1), (Values{18, 30, 42}));
 }
 
-// What is copied may be written again at once.
+// The source of a copy may be overwritten immediately.
 TEST_F(StreamsTest, CopiesBetweenDevicesKeepTheirSource) {
   const Tensor x = on_device(tensor({1, 2}));
   x.mul_(2);

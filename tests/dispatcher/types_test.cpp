@@ -1,4 +1,4 @@
-// Types that a record excludes are refused in every form, before anything is written.
+// Types that a record does not accept are rejected in every form, before anything is written.
 #include <cmath>
 
 #include "mytorch/ops/add.h"
@@ -17,14 +17,14 @@ using testing::expect_error;
 using testing::Values;
 using testing::values;
 
-TEST(TypesTest, OperandsOutsideOfTheirClassAreRefused) {
+TEST(TypesTest, RejectsOperandsOfUnacceptedTypes) {
   const Tensor bools = tensor({1, 0}, kBool);
   const Tensor integers = tensor({5, 6}, kInt64);
   const Tensor floats = tensor({0.5, 1.5});
   const auto refused = [](const std::initializer_list<std::string>& parts, auto call) {
     expect_error(ErrorCode::kType, parts, call);
   };
-  // Contiguous operands of one type go another way than the rest.
+  // Contiguous operands of one type take the fast path.
   refused({"[sub]", "self is bool", "logical"}, [&] { sub(bools, bools); });
   refused({"[sub]", "other is bool"}, [&] { sub(floats, bools); });
   refused({"[sub]", "other is bool"}, [&] { sub(integers.view({2, 1}), bools); });
@@ -39,17 +39,17 @@ TEST(TypesTest, OperandsOutsideOfTheirClassAreRefused) {
   EXPECT_EQ(logsumexp(tensor({0, 0}, kInt64), 0).dtype(), kFloat32);
 }
 
-TEST(TypesTest, NumbersAreNotCutOff) {
+TEST(TypesTest, NumbersAreNotTruncated) {
   const Tensor integers = tensor({5, 6}, kInt64);
   expect_error(ErrorCode::kType, {"[add]", "alpha is 1.5", "int64", "whole number"},
                [&] { add(integers, integers, 1.5); });
   expect_error(ErrorCode::kType, {"[add]", "alpha is inf"},
                [&] { add(integers, integers, INFINITY); });
   EXPECT_EQ(values(add(integers, integers, 2.0)), (Values{15, 18}));
-  EXPECT_EQ(values(add(integers, 0.5, 1.5)), (Values{5.75, 6.75}));  // computed in floats
+  EXPECT_EQ(values(add(integers, 0.5, 1.5)), (Values{5.75, 6.75}));  // computed in floating point
 }
 
-TEST(TypesTest, RefusedCallsWriteNothing) {
+TEST(TypesTest, RejectedCallsWriteNothing) {
   const Tensor bools = tensor({1, 0}, kBool);
   const Tensor integers = tensor({5, 6}, kInt64);
   const Tensor out = tensor({7, 7}, kInt64);

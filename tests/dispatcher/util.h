@@ -19,14 +19,14 @@ namespace mytorch::testing {
 
 using Values = std::vector<double>;
 
-// The elements in row-major order.
+// Returns the elements in row-major order.
 inline Values values(const Tensor& tensor) {
   const Tensor flat = tensor.detach().to(kCPU).to(kFloat64).contiguous().view({-1});
   const double* data = flat.const_data<double>();
   return {data, data + flat.numel()};
 }
 
-// A device with nothing but memory.
+// A device that has memory but no kernels.
 inline FakeDevice& bare() {
   static FakeDevice& device =
       FakeDevice::create({"bare", 1, [](const std::string&) { return false; },
@@ -34,13 +34,13 @@ inline FakeDevice& bare() {
   return device;
 }
 
-// A device with every kernel that the reference backend has.
+// A device with all kernels of the reference backend.
 inline FakeDevice& full() {
   static FakeDevice& device = FakeDevice::create({"full", 2, nullptr, nullptr});
   return device;
 }
 
-// How often calls of an op went one of the slow ways.
+// Returns how many calls of an operator took a slow path.
 inline SlowPaths slow_paths_of(const std::string& op) {
   for (const SlowPaths& paths : slow_paths()) {
     if (paths.op == op) return paths;
@@ -48,13 +48,13 @@ inline SlowPaths slow_paths_of(const std::string& op) {
   return {op, 0, 0, 0};
 }
 
-// The elements of a contiguous float32 operand.
+// Returns the elements of a contiguous float32 operand.
 inline float* floats(const mt_tensor* t) { return static_cast<float*>(t->dl.data); }
 inline int64_t numel(const mt_tensor* t) {
   return count({t->dl.shape, static_cast<size_t>(t->dl.ndim)});
 }
 
-// A kernel body for a binary op on contiguous float32 operands: every result is `value`.
+// A kernel function for a binary operator on contiguous float32 operands: fills the output.
 inline int fill_out(const mt_tensor* out, float value) {
   std::fill_n(floats(out), numel(out), value);
   return MT_OK;

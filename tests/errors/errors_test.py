@@ -221,7 +221,7 @@ class OptionsTest(ProgramTest):
                 self.refused("mnist", "--data", self.data, *args, says=says)
 
     def test_devices(self):
-        self.mnist_refused("--device", "tpu", says=["'tpu'", "there are cpu"])
+        self.mnist_refused("--device", "tpu", says=["'tpu'", "known types: cpu"])
         self.mnist_refused("--device", "cpu:x", says=["cpu:x"])
         self.mnist_refused("--device", "cpu:1", says=["no cpu:1"])
         self.mnist_refused("--device", "", says=["''"])
@@ -365,10 +365,10 @@ class BackendTest(ProgramTest):
         good = next(BACKENDS.glob("*openmp*.so")).read_bytes()
         damaged = self.folder / "damaged.so"
         for content, says in [
-            (b"", "no shared library"),
+            (b"", "not a shared library"),
             (good[:10000], "truncated"),
             (good[:-40], "truncated"),
-            (b"\0" * 5000, "no shared library"),
+            (b"\0" * 5000, "not a shared library"),
             (good[:4] + b"\1" + good[5:], "64-bit"),
         ]:
             damaged.write_bytes(content)

@@ -43,7 +43,7 @@ class InitTest : public ::testing::Test {
   void expect_normal(double deviation) {
     const Moments m = moments(weight_);
     expect_moments(m, deviation);
-    EXPECT_GT(m.largest, 3 * deviation);  // no bounded distribution of that deviation
+    EXPECT_GT(m.largest, 3 * deviation);  // excludes every bounded distribution with that deviation
   }
 
   Tensor weight_ = empty({64, 32, 5, 3}).requires_grad_();
@@ -57,7 +57,7 @@ class InitTest : public ::testing::Test {
   }
 };
 
-TEST_F(InitTest, DeviationsAreThePublishedOnes) {
+TEST_F(InitTest, StandardDeviationsMatchThePapers) {
   EXPECT_EQ(fans(weight_).in, 480);
   EXPECT_EQ(fans(weight_).out, 960);
   expect_uniform((xavier_uniform_(weight_, 2, generator_), 2 * std::sqrt(2.0 / 1440)));

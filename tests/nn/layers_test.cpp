@@ -1,4 +1,4 @@
-// Modules against computations by hand.
+// Modules, compared with computations by hand.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -45,7 +45,7 @@ TEST(LinearTest, IsAnAffineMapOfTheLastDimension) {
   expect_error(ErrorCode::kValue, {"[Linear]", "in_features", "-1"}, [] { Linear(-1, 2); });
 }
 
-TEST(LinearTest, BeginsWithinPyTorchsBound) {
+TEST(LinearTest, InitializesWithinPyTorchsBound) {
   manual_seed(3);
   Linear linear(400, 300);
   const double bound = 1 / std::sqrt(400.0);
@@ -64,14 +64,14 @@ TEST(ConvTest, SumsOverWindows) {
   Conv2d conv(1, 1, 2, {.stride = {1, 2}, .padding = {1, 0}});
   set(conv.weight, {1, 2, 3, 4});
   set(conv.bias, {10});
-  // The rows are 0 0 0 0, 1 2 3 4, 0 0 0 0 with the padding.
+  // With padding, the rows are 0 0 0 0, 1 2 3 4, 0 0 0 0.
   expect_values(conv(filled({1, 1, 1, 4}, {1, 2, 3, 4})), {21, 35, 15, 21});
   Conv1d line(1, 1, 3, {.padding = 1, .bias = false});
   set(line.weight, {1, 0, -1});
   expect_values(line(filled({1, 1, 4}, {1, 2, 4, 8})), {-2, -3, -6, 4});
 }
 
-TEST(ConvTest, GroupsAndTheirErrors) {
+TEST(ConvTest, GroupsMustDivideTheChannels) {
   Conv2d conv(2, 2, 1, {.groups = 2, .bias = false});
   EXPECT_EQ(conv.weight.sizes().vec(), (std::vector<int64_t>{2, 1, 1, 1}));
   set(conv.weight, {2, 3});
@@ -81,7 +81,7 @@ TEST(ConvTest, GroupsAndTheirErrors) {
   expect_error(ErrorCode::kValue, {"[Conv2d]", "stride"}, [] { Conv2d(1, 1, 1, {.stride = 0}); });
 }
 
-TEST(PoolingTest, TakesWindowsOfThePlane) {
+TEST(PoolingTest, ReducesWindows) {
   const Tensor x = filled({1, 1, 2, 4}, {1, 5, 2, 0, 3, 4, 8, 6});
   expect_values(MaxPool2d(2)(x), {5, 8});
   expect_values(MaxPool2d({2, 2}, {.stride = 1})(x), {5, 8, 8});
@@ -109,7 +109,7 @@ TEST(BatchNormTest, NormalizesAndTracks) {
   });
 }
 
-TEST(BatchNormTest, WithoutMomentumAveragesPlainly) {
+TEST(BatchNormTest, WithoutMomentumTracksTheCumulativeAverage) {
   BatchNorm2d norm(1, {.momentum = {}});
   norm(filled({2, 1, 1, 1}, {0, 2}));
   norm(filled({2, 1, 1, 1}, {4, 8}));
@@ -201,7 +201,7 @@ TEST(LossTest, ReducesItsTerms) {
   CrossEntropyLoss weighted({.weight = filled({2}, {1, 5}), .reduction = Reduction::kSum});
   expect_values(weighted(logits, label), {-5 * std::log(0.75)});
   EXPECT_EQ(weighted.named_buffers().size(), 1u);
-  const CrossEntropyLoss copy = weighted;  // finds its own weight
+  const CrossEntropyLoss copy = weighted;  // finds its own copy of weight
   EXPECT_EQ(copy.named_buffers()[0].first, "weight");
   const Tensor p = filled({2}, {0.25, 0.5}), t = filled({2}, {1, 0});
   expect_values(BCELoss()(p, t), {(std::log(4.0) + std::log(2.0)) / 2});

@@ -78,7 +78,7 @@ TEST(ModuleTest, ListsPartsInOrderOfRegistration) {
 TEST(ModuleTest, CopiesAndMovesKeepTheirOwnMembersRegistered) {
   Net net;
   Net copy = net;
-  EXPECT_TRUE(copy.hidden.weight.is_same(net.hidden.weight));  // as a copied Tensor
+  EXPECT_TRUE(copy.hidden.weight.is_same(net.hidden.weight));  // like a copied Tensor
   copy.hidden.weight = filled({1}, {5});
   EXPECT_TRUE(copy.named_parameters()[0].second.is_same(copy.hidden.weight));
   EXPECT_FALSE(net.named_parameters()[0].second.is_same(copy.hidden.weight));
@@ -89,7 +89,7 @@ TEST(ModuleTest, CopiesAndMovesKeepTheirOwnMembersRegistered) {
   EXPECT_TRUE(net.norm.training());
 }
 
-TEST(ModuleTest, CloneHasParametersOfItsOwnAndKeepsTies) {
+TEST(ModuleTest, CloneCopiesParametersAndKeepsTies) {
   Net net;
   net.output.bias = filled({2}, {1, 2});
   net.hidden.bias.requires_grad_(false);
@@ -123,7 +123,7 @@ TEST(ModuleTest, TiedTensorsAreListedOnceAndSavedUnderEachName) {
             (std::vector<std::string>{"0.bias", "0.weight", "1.bias", "1.weight"}));
 }
 
-TEST(ModuleTest, RefusesBadNames) {
+TEST(ModuleTest, RejectsBadNames) {
   struct Bad : Module {
     Linear part{1, 1};
     explicit Bad(const std::string& name, bool twice = false) {
@@ -138,7 +138,7 @@ TEST(ModuleTest, RefusesBadNames) {
   expect_error(ErrorCode::kValue, {"null"}, [&] { list.push_back(std::shared_ptr<Linear>()); });
 }
 
-TEST(ModuleTest, ModuleWithoutForwardSaysSo) {
+TEST(ModuleTest, MissingForwardIsAnError) {
   struct Empty : Module {};
   expect_error(ErrorCode::kUnsupported, {"[Empty]", "forward"}, [] { Empty()(tensor({1.0})); });
 }
@@ -179,7 +179,7 @@ TEST(ModuleTest, ToConvertsFloatingTensorsOnly) {
 
 TEST(StateDictTest, RoundTripsThroughMemoryAndFiles) {
   Net net, other;
-  net(filled({2, 3}, {1, 2, 3, 4, 5, 7}));  // moves the running statistics
+  net(filled({2, 3}, {1, 2, 3, 4, 5, 7}));  // updates the running statistics
   EXPECT_EQ(names(net.state_dict()),
             (std::vector<std::string>{"hidden.bias", "hidden.weight", "norm.bias",
                                       "norm.num_batches_tracked", "norm.running_mean",
@@ -226,7 +226,7 @@ TEST(StateDictTest, ShapesMustAgreeEvenWhenNotStrict) {
   EXPECT_EQ(values(linear.bias), before);
 }
 
-TEST(StateDictTest, KeepsSpecialValues) {
+TEST(StateDictTest, PreservesSpecialValues) {
   const double inf = std::numeric_limits<double>::infinity();
   Linear linear(3, 1, false);
   linear.load_state_dict({{"weight", filled({1, 3}, {NAN, inf, -0.0})}});

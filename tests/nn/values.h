@@ -1,4 +1,4 @@
-// Comparing tensors with numbers.
+// Comparisons of tensors with numbers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace mytorch::testing {
 
-// The elements in row-major order.
+// Returns the elements in row-major order.
 inline std::vector<double> values(const Tensor& tensor) {
   const Tensor flat = tensor.detach().to(kFloat64).contiguous().view({-1});
   const double* data = flat.const_data<double>();
@@ -34,7 +34,7 @@ inline void expect_values(const Tensor& tensor, const std::vector<double>& expec
   }
 }
 
-// A tensor of any sizes whose values are given in row-major order.
+// Returns a tensor of the given sizes with values in row-major order.
 inline Tensor filled(IntList sizes, const std::vector<double>& values,
                      ScalarType dtype = kFloat32) {
   return tensor(values, dtype).view(sizes);

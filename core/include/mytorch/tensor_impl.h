@@ -92,6 +92,18 @@ bool is_contiguous(IntList sizes, IntList strides);
 // Returns whether two index tuples may refer to the same element, as with stride 0 or
 // self-overlapping strides.
 bool has_internal_overlap(const TensorImpl& impl);
+// The memory range from the lowest to past the highest element of a tensor, whatever its strides.
+// Null and empty for a tensor without elements.
+struct Extent {
+  char* begin = nullptr;
+  char* end = nullptr;
+  uint64_t bytes() const { return static_cast<uint64_t>(end - begin); }
+  // The bytes from `begin` to the first element of the tensor.
+  int64_t offset(const mt_tensor& of) const {
+    return begin == nullptr ? 0 : static_cast<const char*>(of.dl.data) - begin;
+  }
+};
+Extent extent(const mt_tensor& t);
 enum class Overlap { kNone, kExact, kPartial };
 // Returns how the elements of two tensors share memory. Conservative: kPartial if unsure.
 Overlap overlap(const mt_tensor& a, const mt_tensor& b);

@@ -19,11 +19,11 @@ enum class Choice {
 void set_choice(Choice choice);
 Choice choice();
 
-// Enables tuning for the lifetime of this object, in all threads: a call of a kind not yet measured
-// runs with each kernel that takes it, one call at a time, the fastest kernel is remembered, and
-// measured choice is on. Tensors for which repeated writes would change the result are replaced by
-// copies. The destructor saves the table to its file and warns if that fails; call save() to get an
-// exception instead.
+// Enables tuning and measured choice for the lifetime of this object, in all threads. A call of a
+// kind not yet measured runs with each kernel that takes it, one such call at a time, and the
+// fastest kernel is remembered. Tensors for which repeated writes would change the result are
+// replaced by copies. The destructor saves the table to its file and warns if that fails; call
+// save() to get an exception instead.
 class Tuning {
  public:
   Tuning();
@@ -50,7 +50,7 @@ ChoiceTable choice_table();
 void clear_choice_table();
 
 // One kernel's part in the choice for a call.
-struct ConsideredKernel {
+struct ExplainedKernel {
   std::string backend;
   std::string kernel;
   int32_t priority = 0;
@@ -62,7 +62,7 @@ struct Explanation {
   std::string op;    // "addmm"
   std::string call;  // dtypes and shapes of the operands
   std::string by;    // "pin", "measured" or "priority"
-  std::vector<ConsideredKernel> kernels;
+  std::vector<ExplainedKernel> kernels;
 };
 // Calls an operator by name and returns an explanation of each kernel call that results: one for
 // the operator itself, or one for each operator that it decomposes into. Rethrows any error of the

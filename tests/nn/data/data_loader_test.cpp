@@ -21,7 +21,7 @@ namespace {
 
 using mytorch::testing::expect_error;
 
-// Example i is the number i. Says what was asked of it, and can be told to fail or to be slow.
+// Example i is the number i. Records the requests, and can be set to fail or to be slow.
 class Numbers final : public Dataset {
  public:
   explicit Numbers(int64_t size) : size_(size) {}
@@ -35,7 +35,7 @@ class Numbers final : public Dataset {
       threads.insert(std::this_thread::get_id());
       most_threads = std::max(most_threads, num_threads());
     }
-    // The earlier batches take longer, so that workers finish out of order.
+    // Earlier batches take longer, so that workers finish out of order.
     if (slow) std::this_thread::sleep_for(std::chrono::microseconds(300 * (indices[0] % 4)));
     for (int64_t index : indices) {
       if (index == fail_at) throw std::runtime_error("example " + std::to_string(index));
@@ -137,7 +137,7 @@ TEST_P(DataLoaderTest, RethrowsAtTheBatchThatFailed) {
   }
   EXPECT_EQ(seen.size(), 3u);
   dataset->fail_at = -1;
-  EXPECT_EQ(epoch(loader).size(), 10u);  // the loader is as good as new
+  EXPECT_EQ(epoch(loader).size(), 10u);  // the loader remains usable
 }
 
 TEST_P(DataLoaderTest, EndsTheEpochAfterAnError) {
@@ -225,7 +225,7 @@ TEST_P(DataLoaderTest, RecordsNoGradientsAndRunsWorkersOnOneThread) {
   }
 }
 
-TEST(DataLoaderOptionsTest, RefusesWhatMakesNoSense) {
+TEST(DataLoaderOptionsTest, RejectsInvalidOptions) {
   const auto dataset = std::make_shared<Numbers>(3);
   const auto expect_refused = [&](DataLoaderOptions options, const std::string& part) {
     expect_error(ErrorCode::kValue, {"[DataLoader]", part}, [&] { DataLoader(dataset, options); });
@@ -251,7 +251,7 @@ TEST(DataLoaderOptionsTest, TakesASamplerAndADatasetByValue) {
   EXPECT_EQ(epoch(loader), (Batches{{12, 11}}));
 }
 
-TEST(DataLoaderOptionsTest, RefusesASamplerThatContradictsItself) {
+TEST(DataLoaderOptionsTest, RejectsSamplersOfTheWrongSize) {
   class Wrong final : public Sampler {
    public:
     int64_t size() const override { return 3; }
@@ -261,7 +261,7 @@ TEST(DataLoaderOptionsTest, RefusesASamplerThatContradictsItself) {
   expect_error(ErrorCode::kValue, {"gave 1 indices", "3"}, [&] { loader.begin(); });
 }
 
-TEST(DataLoaderOptionsTest, SaysThatTheEpochHasEnded) {
+TEST(DataLoaderOptionsTest, DereferencingTheEndIsAnError) {
   DataLoader loader(std::make_shared<Numbers>(1), {});
   auto it = loader.begin();
   ++it;

@@ -13,7 +13,7 @@ namespace {
 
 using mytorch::testing::expect_error;
 
-// 0, 1, 2, ... in this shape.
+// Returns 0, 1, 2, ... in the given shape.
 Tensor iota(IntList sizes) {
   Tensor result =
       Tensor::adopt(new_tensor(sizes.data(), static_cast<int>(sizes.size()), kFloat32, kCPU, 0));
@@ -27,7 +27,7 @@ std::vector<float> values(const Tensor& tensor) {
   return {data, data + tensor.numel()};
 }
 
-// What a user writes: examples one by one, here from a function.
+// A user-defined dataset: examples one by one, here from a function.
 class FunctionDataset final : public Dataset {
  public:
   explicit FunctionDataset(std::function<Example(int64_t)> get) : get_(std::move(get)) {}
@@ -38,7 +38,7 @@ class FunctionDataset final : public Dataset {
   std::function<Example(int64_t)> get_;
 };
 
-TEST(TensorDatasetTest, GivesRows) {
+TEST(TensorDatasetTest, ExamplesAreRows) {
   const Tensor data = iota({4, 2});
   const TensorDataset dataset(data, tensor(std::vector<int64_t>{7, 8, 9, 10}));
   EXPECT_EQ(dataset.size(), 4);
@@ -65,7 +65,7 @@ TEST(TensorDatasetTest, BatchesAreCopiesAndExamplesAreViews) {
   EXPECT_FALSE(example.target.defined());
 }
 
-TEST(TensorDatasetTest, KeepsItsMemoryWhenTheTensorGoes) {
+TEST(TensorDatasetTest, OutlivesItsTensors) {
   Example example;
   {
     const TensorDataset dataset(iota({3, 2}));
@@ -88,7 +88,7 @@ TEST(TensorDatasetTest, TakesRowsWithoutElements) {
   EXPECT_EQ(dataset.get_batch({2, 1}).data.sizes().vec(), (std::vector<int64_t>{2, 0}));
 }
 
-TEST(TensorDatasetTest, RefusesTensorsThatDisagree) {
+TEST(TensorDatasetTest, RejectsTensorsThatDisagree) {
   expect_error(ErrorCode::kShape, {"[TensorDataset]", "(4, 2)", "(3,)"}, [] {
     TensorDataset(iota({4, 2}), iota({3}));
   });
@@ -97,7 +97,7 @@ TEST(TensorDatasetTest, RefusesTensorsThatDisagree) {
   expect_error(ErrorCode::kValue, {"undefined"}, [] { TensorDataset{Tensor()}; });
 }
 
-TEST(TensorDatasetTest, RefusesIndicesOutsideOfTheData) {
+TEST(TensorDatasetTest, RejectsIndicesOutsideOfTheData) {
   const TensorDataset dataset(iota({4, 2}));
   expect_error(ErrorCode::kValue, {"[TensorDataset]", "index 4"}, [&] { dataset.get(4); });
   expect_error(ErrorCode::kValue, {"index -1"}, [&] { dataset.get_batch({-1}); });
@@ -122,7 +122,7 @@ TEST(DatasetTest, StacksExamplesThatAreNotContiguous) {
   EXPECT_EQ(values(dataset.get_batch({0}).data), (std::vector<float>{0, 2, 1, 3}));
 }
 
-TEST(DatasetTest, RefusesExamplesThatDisagree) {
+TEST(DatasetTest, RejectsExamplesThatDisagree) {
   const FunctionDataset shapes([](int64_t index) { return Example{iota({index + 1}), {}}; });
   expect_error(ErrorCode::kShape, {"examples 3 and 4", "(4,)", "(5,)"}, [&] {
     shapes.get_batch({3, 4});

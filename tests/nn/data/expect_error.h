@@ -10,7 +10,7 @@
 
 namespace mytorch::testing {
 
-// That `call` throws an Error of this code whose message has all of these parts.
+// Expects `call` to throw an Error with this code and a message that contains all of `parts`.
 template <class F>
 void expect_error(ErrorCode code, std::initializer_list<std::string> parts, F call) {
   try {

@@ -1,4 +1,4 @@
-// Seeded mutations of good files: the readers refuse them with Error(kIo) or read what is there.
+// Seeded mutations of valid files: the readers reject them with Error(kIo) or read consistent data.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -20,7 +20,7 @@ using mytorch::testing::write_file;
 
 class IdxFuzzTest : public ::testing::TestWithParam<bool> {};
 
-TEST_P(IdxFuzzTest, IsRefusedOrReadWhole) {
+TEST_P(IdxFuzzTest, MutatedFilesAreRejectedOrReadCompletely) {
   const TempDirectory directory;
   const std::string images_path = directory.file("train-images-idx3-ubyte");
   const std::string labels_path = directory.file("train-labels-idx1-ubyte");
@@ -35,7 +35,7 @@ TEST_P(IdxFuzzTest, IsRefusedOrReadWhole) {
     write_file(labels_path, i % 2 == 1 ? mutator.mutate(labels, 8) : labels);
     try {
       const MNIST mnist(directory.path(), Split::kTrain);
-      // What is read is consistent, whatever its values.
+      // The result is consistent, whatever its values.
       ASSERT_EQ(mnist.images().numel(), mnist.size() * 784);
       for (int64_t k = 0; k < mnist.size(); ++k) {
         ASSERT_LT(mnist.labels().const_data<int64_t>()[k], 10);

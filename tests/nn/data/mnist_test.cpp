@@ -36,7 +36,8 @@ class MnistTest : public ::testing::Test {
     write(kLabels, idx_labels(n));
   }
   MNIST load(Split split = Split::kTrain) const { return MNIST(directory_.path(), split); }
-  // That these bytes, as the images of 2 labels, are refused with these words and the file's name.
+  // Expects these bytes, as the images of 2 labels, to be rejected with this text and the file's
+  // name.
   void expect_images_refused(const std::string& bytes, const std::string& reason) {
     write(kImages, bytes);
     write(kLabels, idx_labels(2));
@@ -74,7 +75,7 @@ TEST_F(MnistTest, ScalesEveryByteExactlyInBatchesAndExamples) {
     ASSERT_EQ(example.target.dim(), 0);
     EXPECT_EQ(batch.target.const_data<int64_t>()[i], indices[i] % 10);
     EXPECT_EQ(*example.target.const_data<int64_t>(), indices[i] % 10);
-    for (int p = 0; p < 784; ++p) {  // 784 pixels meet each of the 256 values
+    for (int p = 0; p < 784; ++p) {  // 784 pixels cover all 256 values
       const float expected = static_cast<float>((indices[i] * 31 + p) % 256) / 255.0f;
       ASSERT_EQ(batch.data.const_data<float>()[i * 784 + p], expected) << p;
       ASSERT_EQ(example.data.const_data<float>()[p], expected) << p;
@@ -95,13 +96,13 @@ TEST_F(MnistTest, TakesGzipOfSeveralMembers) {
   EXPECT_EQ(load().images().const_data<uint8_t>()[784 + 1], 32);
 }
 
-TEST_F(MnistTest, TakesNoExamples) {
+TEST_F(MnistTest, AcceptsEmptyFiles) {
   write_pair(0);
   EXPECT_EQ(load().size(), 0);
   expect_error(ErrorCode::kValue, {"[MNIST]", "0"}, [&] { load().get(0); });
 }
 
-TEST_F(MnistTest, RefusesIndicesOutsideOfTheData) {
+TEST_F(MnistTest, RejectsIndicesOutsideOfTheData) {
   write_pair(3);
   const MNIST mnist = load();
   expect_error(ErrorCode::kValue, {"3", "out of range"}, [&] { mnist.get(3); });
@@ -119,7 +120,7 @@ TEST_F(MnistTest, SaysWhichFileIsMissingAndWhatToInstall) {
   expect_error(ErrorCode::kIo, {"does not exist"}, [&] { MNIST(directory_.file("nowhere")); });
 }
 
-TEST_F(MnistTest, RefusesWhatIsNoFile) {
+TEST_F(MnistTest, RejectsPathsThatAreNotFiles) {
   std::filesystem::create_directory(directory_.file(kImages));
   write(kLabels, idx_labels(2));
   expect_error(ErrorCode::kIo, {kImages, "regular file"}, [&] { load(); });
@@ -128,7 +129,7 @@ TEST_F(MnistTest, RefusesWhatIsNoFile) {
   expect_error(ErrorCode::kIo, {kImages, "regular file"}, [&] { load(); });
 }
 
-TEST_F(MnistTest, RefusesOtherFormats) {
+TEST_F(MnistTest, RejectsOtherFormats) {
   expect_images_refused("", "cut short");
   expect_images_refused("<html>not found</html>", "0x3c68746d");
   expect_images_refused(idx_labels(2), "swapped");
@@ -140,16 +141,16 @@ TEST_F(MnistTest, RefusesOtherFormats) {
   expect_images_refused(wide.substr(0, 16) + std::string(2 * 29 * 28, '\0'), "29 x 28");
 }
 
-TEST_F(MnistTest, RefusesSizesThatTheFileCannotHold) {
+TEST_F(MnistTest, RejectsSizesThatTheFileCannotHold) {
   const uint32_t most = 0xffffffff;
   expect_images_refused(idx_header({most, most, most}), "more than the file can hold");
   expect_images_refused(gzip(idx_header({most, most, most})), "more than the file can hold");
-  // 2^32 x 2^32 bytes wrap around to 0 in 64 bits.
+  // 2^32 x 2^32 bytes overflow to 0 in 64 bits.
   expect_images_refused(idx_header({0x80000000, 0x80000000, 4}), "more than the file can hold");
   expect_images_refused(gzip(idx_header({200000, 28, 28})), "more than the file can hold");
 }
 
-TEST_F(MnistTest, RefusesTrailingBytes) {
+TEST_F(MnistTest, RejectsTrailingBytes) {
   expect_images_refused(idx_images(2) + '\0', "goes on after");
   expect_images_refused(gzip(idx_images(2) + '\0'), "goes on after");
   expect_images_refused(gzip(idx_images(2)) + gzip("x"), "goes on after");
@@ -157,7 +158,7 @@ TEST_F(MnistTest, RefusesTrailingBytes) {
   expect_images_refused(gzip(idx_images(2)) + '\0', "cut short");
 }
 
-TEST_F(MnistTest, RefusesEveryTruncation) {
+TEST_F(MnistTest, RejectsEveryTruncation) {
   write(kLabels, idx_labels(2));
   for (const std::string& whole : {idx_images(2), gzip(idx_images(2))}) {
     for (size_t length = 0; length < whole.size(); ++length) {
@@ -188,23 +189,23 @@ TEST_F(MnistTest, NoticesEveryFlippedByteOfAGzippedFile) {
       }
     }
   }
-  // What may pass are the ten bytes of gzip's header that say nothing about the data.
+  // Only changes to the ten header bytes of gzip that do not affect the data may go unnoticed.
   EXPECT_GE(refused, static_cast<int>(whole.size() - 10) * 3);
 }
 
-TEST_F(MnistTest, RefusesFilesThatDoNotBelongTogether) {
+TEST_F(MnistTest, RejectsFilesThatDoNotBelongTogether) {
   write(kImages, idx_images(3));
   write(kLabels, idx_labels(2));
   expect_error(ErrorCode::kIo, {kImages, kLabels, "3 images", "2 labels"}, [&] { load(); });
 }
 
-TEST_F(MnistTest, RefusesLabelsAboveNine) {
+TEST_F(MnistTest, RejectsLabelsAboveNine) {
   write(kImages, idx_images(2));
   write(kLabels, idx_header({2}) + std::string{9, 10});
   expect_error(ErrorCode::kIo, {kLabels, "label 10", "example 1"}, [&] { load(); });
 }
 
-TEST_F(MnistTest, DefaultDirectoryIsTheVariables) {
+TEST_F(MnistTest, DefaultDirectoryComesFromTheEnvironment) {
   write_pair(1);
   setenv("MYTORCH_DATA_DIR", directory_.path().c_str(), 1);
   EXPECT_EQ(default_data_dir(), directory_.path());

@@ -1,4 +1,4 @@
-// Damages files at random, by a seed: what disks, networks and enemies do to them.
+// Seeded random damage to files, as by disks, networks and attackers.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ class Mutator {
  public:
   explicit Mutator(uint64_t seed) : random_(seed) {}
 
-  // One to four changes, most of them among the first `header` bytes.
+  // Makes one to four changes, most of them in the first `header` bytes.
   std::string mutate(std::string bytes, size_t header) {
     for (uint64_t n = 1 + below(4); n > 0; --n) change(bytes, header);
     return bytes;
@@ -49,7 +49,7 @@ class Mutator {
                     below(2) != 0 ? '\xff' : '\0');
         break;
       case 7: {
-        // A number or a bracket: what JSON is made of.
+        // Insert a digit or a bracket, the building blocks of JSON.
         static constexpr char kTelling[] = "0123456789-,:[]{}\"eE. \\";
         if (!bytes.empty()) bytes[at] = kTelling[below(sizeof(kTelling) - 1)];
         break;

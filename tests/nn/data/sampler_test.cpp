@@ -36,18 +36,18 @@ TEST(SamplerTest, RandomDependsOnSeedAndEpochAlone) {
   EXPECT_NE(sampler.indices(0), SequentialSampler(100).indices(0));
 }
 
-// A run can be repeated on another machine and another release only while these stay.
-TEST(SamplerTest, RandomIsTheSameEverywhere) {
+// These values must never change, so that runs can be reproduced on other machines and releases.
+TEST(SamplerTest, RandomIsTheSameOnEveryPlatform) {
   EXPECT_EQ(RandomSampler(8, 0).indices(0), (std::vector<int64_t>{3, 5, 0, 2, 4, 7, 6, 1}));
   EXPECT_EQ(RandomSampler(8, 42).indices(1), (std::vector<int64_t>{6, 1, 3, 7, 5, 2, 0, 4}));
 }
 
-TEST(SamplerTest, RandomTakesEveryPermutationEquallyOften) {
+TEST(SamplerTest, RandomDrawsPermutationsUniformly) {
   std::array<int, 24> counts{};
   constexpr int kDraws = 24000;
   for (int epoch = 0; epoch < kDraws; ++epoch) {
     std::vector<int64_t> order = RandomSampler(4, 9).indices(static_cast<uint64_t>(epoch));
-    int rank = 0;  // of the permutation among the 24, in lexicographic order
+    int rank = 0;  // the permutation's index among the 24, in lexicographic order
     for (int i = 0; i < 4; ++i) {
       const auto smaller = std::count_if(order.begin() + i + 1, order.end(),
                                          [&](int64_t later) { return later < order[i]; });
@@ -60,7 +60,7 @@ TEST(SamplerTest, RandomTakesEveryPermutationEquallyOften) {
   EXPECT_LT(chi_squared, 49.7);  // the 0.1 % point of 23 degrees of freedom
 }
 
-TEST(SamplerTest, RefusesNegativeSizes) {
+TEST(SamplerTest, RejectsNegativeSizes) {
   expect_error(ErrorCode::kValue, {"[RandomSampler]", "-1"}, [] { RandomSampler(-1); });
   expect_error(ErrorCode::kValue, {"[SequentialSampler]", "-1"}, [] { SequentialSampler(-1); });
 }

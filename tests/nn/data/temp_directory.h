@@ -1,4 +1,4 @@
-// A directory of its own for a test, gone with it.
+// A temporary directory, removed at the end of the test.
 #pragma once
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ namespace mytorch::testing {
 class TempDirectory {
  public:
   TempDirectory() {
-    // In memory where there is such a place: some tests write thousands of small files.
+    // In memory if possible: some tests write thousands of small files.
     const std::filesystem::path memory = "/dev/shm";
     const auto parent =
         std::filesystem::is_directory(memory) ? memory : std::filesystem::temp_directory_path();

@@ -40,7 +40,7 @@ TEST_F(ClipTest, ScalesAllByOneFactor) {
   EXPECT_NEAR(clip_grad_norm_(all_, 6.5).item<double>(), 13, 1e-5);
   expect_grads(1.5, 2, 6);
   EXPECT_NEAR(clip_grad_norm_(all_, 6.6).item<double>(), 6.5, 1e-5);
-  expect_grads(1.5, 2, 6);  // small enough: left as they were
+  expect_grads(1.5, 2, 6);  // below the bound: unchanged
 }
 
 TEST_F(ClipTest, OtherNorms) {

@@ -1,4 +1,4 @@
-// Optimizers against the published rules, written out in doubles.
+// Optimizers, compared with the published formulas in double precision.
 #include "mytorch/nn/optim/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ using mytorch::testing::values;
 constexpr int kSteps = 6;
 constexpr double kStart[3] = {1.5, -0.75, 0.0};
 
-// The gradient of element `i` in step `t` = 1, 2, ...
+// Returns the gradient of element `i` in step `t` = 1, 2, ...
 double gradient(int t, int i) { return std::sin(1.7 * t + i) * (i + 1) + 0.25; }
 
 Tensor parameter() {
@@ -39,10 +39,10 @@ void give_gradient(const Tensor& parameter, int t) {
   parameter.set_grad(filled({3}, {gradient(t, 0), gradient(t, 1), gradient(t, 2)}, kFloat64));
 }
 
-// One element's rule: gets p, g and t, keeps what it needs, returns the new p.
+// The formula for one element: takes p, g and t, keeps its own state, and returns the new p.
 using Rule = std::function<double(double p, double g, int t)>;
 
-// That the optimizer takes the same way as a fresh rule for each element.
+// Expects the optimizer to follow the formula, with separate state for each element.
 void expect_follows(Optimizer& optimizer, const std::function<Rule()>& make_rule) {
   const Tensor p = optimizer.parameters(0)[0];
   std::vector<Rule> rules = {make_rule(), make_rule(), make_rule()};
@@ -69,7 +69,7 @@ Rule sgd_rule(SGDOptions o) {
   };
 }
 
-TEST(SGDTest, FollowsItsRule) {
+TEST(SGDTest, MatchesItsFormula) {
   for (const SGDOptions& options : {
            SGDOptions{.lr = 0.1},
            SGDOptions{.lr = 0.1, .weight_decay = 0.3},
@@ -102,7 +102,7 @@ Rule adam_rule(Options o, bool decoupled) {
   };
 }
 
-TEST(AdamTest, FollowsItsRule) {
+TEST(AdamTest, MatchesItsFormula) {
   for (const AdamOptions& options : {
            AdamOptions{},
            AdamOptions{.lr = 0.1, .beta1 = 0.8, .beta2 = 0.7, .eps = 0.1, .weight_decay = 0.3},
@@ -114,7 +114,7 @@ TEST(AdamTest, FollowsItsRule) {
   }
 }
 
-TEST(AdamWTest, FollowsItsRule) {
+TEST(AdamWTest, MatchesItsFormula) {
   EXPECT_EQ(AdamW({parameter()}).options().weight_decay, 0.01);
   for (const AdamWOptions& options : {AdamWOptions{}, AdamWOptions{.lr = 0.1, .weight_decay = 0.3},
                                       AdamWOptions{.lr = 0.1, .amsgrad = true}}) {
@@ -133,7 +133,7 @@ Rule rmsprop_rule(RMSpropOptions o) {
   };
 }
 
-TEST(RMSpropTest, FollowsItsRule) {
+TEST(RMSpropTest, MatchesItsFormula) {
   for (const RMSpropOptions& options : {
            RMSpropOptions{},
            RMSpropOptions{.lr = 0.05, .alpha = 0.7, .eps = 0.01, .weight_decay = 0.2},
@@ -145,7 +145,7 @@ TEST(RMSpropTest, FollowsItsRule) {
   }
 }
 
-TEST(AdagradTest, FollowsItsRule) {
+TEST(AdagradTest, MatchesItsFormula) {
   for (const AdagradOptions& options :
        {AdagradOptions{},
         AdagradOptions{
@@ -179,7 +179,7 @@ TEST(OptimizerTest, GroupsHaveTheirOwnOptions) {
   EXPECT_FALSE(a.grad().defined() || b.grad().defined());
 }
 
-TEST(OptimizerTest, PassesOverParametersWithoutGradient) {
+TEST(OptimizerTest, SkipsParametersWithoutGradient) {
   const Tensor a = parameter(), b = parameter();
   SGD sgd({a, b}, {.lr = 1, .weight_decay = 0.5});
   give_gradient(b, 1);
@@ -189,7 +189,7 @@ TEST(OptimizerTest, PassesOverParametersWithoutGradient) {
   EXPECT_TRUE(a.requires_grad() && a.is_leaf());
 }
 
-TEST(OptimizerTest, NotANumberAndNoElementsGoThrough) {
+TEST(OptimizerTest, AcceptsNaNAndEmptyParameters) {
   const Tensor p = parameter(), none = zeros({0}).requires_grad_();
   Adam adam({p, none});
   p.set_grad(filled({3}, {NAN, 1, 1}, kFloat64));
@@ -199,7 +199,7 @@ TEST(OptimizerTest, NotANumberAndNoElementsGoThrough) {
   EXPECT_NEAR(values(p)[1], kStart[1] - 1e-3, 1e-9);
 }
 
-TEST(OptimizerTest, RefusesWhatItCannotOptimize) {
+TEST(OptimizerTest, RejectsTensorsThatAreNotParameters) {
   const Tensor p = parameter();
   expect_error(ErrorCode::kValue, {"[SGD]", "no parameters"}, [] { SGD(std::vector<Tensor>{}); });
   expect_error(ErrorCode::kValue, {"undefined"}, [] { SGD({Tensor()}); });
@@ -217,7 +217,7 @@ TEST(OptimizerTest, RefusesWhatItCannotOptimize) {
   expect_error(ErrorCode::kUnsupported, {"momentum"}, [&] { adagrad.set_momentum(0, 0.5); });
 }
 
-// Trains some steps, saves, and goes on with the same gradients in a second optimizer.
+// Trains for some steps, saves, and continues with the same gradients in a second optimizer.
 template <class Optimizer, class Options>
 void expect_resumes(Options options) {
   const Tensor a = parameter(), b = parameter();
@@ -249,7 +249,7 @@ TEST(OptimizerStateTest, TrainingResumesExactly) {
   expect_resumes<Adagrad>(AdagradOptions{.lr = 0.1, .lr_decay = 0.5});
 }
 
-TEST(OptimizerStateTest, RefusesOtherStatesAndChangesNothing) {
+TEST(OptimizerStateTest, RejectsOtherStatesAndChangesNothing) {
   const Tensor p = parameter();
   SGD sgd({p}, {.lr = 0.1, .momentum = 0.9});
   give_gradient(p, 1);

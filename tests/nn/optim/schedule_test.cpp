@@ -1,4 +1,4 @@
-// Schedules against their closed forms.
+// Schedules, compared with their closed forms.
 #include "mytorch/nn/optim/schedule.h"
 
 #include <gtest/gtest.h>
@@ -17,12 +17,12 @@ namespace {
 
 using mytorch::testing::expect_error;
 
-// Two groups, of rates 0.5 and 2.
+// Two groups with rates 0.5 and 2.
 class ScheduleTest : public ::testing::Test {
  protected:
   ScheduleTest() { sgd_.add_group({zeros({1}).requires_grad_()}, {.lr = 2, .momentum = 0.5}); }
 
-  // That the rates of steps 0, 1, ... are base * factor(step).
+  // Expects the rates of steps 0, 1, ... to be base * factor(step).
   void expect_factors(LRScheduler& schedule, int steps, const std::function<double(int)>& factor) {
     for (int t = 0; t < steps; ++t) {
       ASSERT_NEAR(sgd_.lr(0), 0.5 * factor(t), 1e-12) << "step " << t;
@@ -74,7 +74,7 @@ TEST_F(ScheduleTest, SequenceCountsEachPartsOwnSteps) {
 
 TEST_F(ScheduleTest, OneCycle) {
   OneCycleLR schedule(sgd_, 1, 10, {.cosine = false});
-  // From 1 / 25 in step 0 to 1 in step 2, and to 1 / 25e4 in step 9; momentum the other way.
+  // From 1 / 25 at step 0 to 1 at step 2, and to 1 / 25e4 at step 9; momentum varies inversely.
   const double low = 1.0 / 25, end = low / 1e4;
   for (int t = 0; t < 10; ++t) {
     const double rate = t <= 2 ? low + (1 - low) * t / 2 : 1 + (end - 1) * (t - 2) / 7;
@@ -115,7 +115,7 @@ TEST_F(ScheduleTest, ResumesFromItsState) {
   EXPECT_EQ(second.steps(), 5);
 }
 
-TEST_F(ScheduleTest, RefusesNonsense) {
+TEST_F(ScheduleTest, RejectsNonsense) {
   expect_error(ErrorCode::kValue, {"[StepLR]", "0"}, [&] { StepLR(sgd_, 0); });
   expect_error(ErrorCode::kValue, {"[CosineAnnealingLR]"}, [&] { CosineAnnealingLR(sgd_, 0); });
   expect_error(ErrorCode::kValue, {"[OneCycleLR]"}, [&] { OneCycleLR(sgd_, 1, 0); });
@@ -126,7 +126,7 @@ TEST_F(ScheduleTest, RefusesNonsense) {
 TEST_F(ScheduleTest, PlateauReducesWhenNothingImproves) {
   ReduceLROnPlateau schedule(
       sgd_, {.factor = 0.5, .patience = 1, .threshold = 0.1, .cooldown = 1, .min_lr = 0.2});
-  // Metric, and the rate of the first group after it. 9.5 is less than a tenth better than 10.
+  // Metrics, and the first group's rate after each. 9.5 is less than a tenth better than 10.
   const double steps[][2] = {{10, 0.5}, {9.5, 0.5}, {NAN, 0.25}, {10, 0.25}, {10, 0.25},
                              {10, 0.2}, {1, 0.2},   {2, 0.2},    {2, 0.2}};
   for (const auto& [metric, rate] : steps) {

@@ -1,4 +1,4 @@
-// That a save leaves the new file or the old one, and nothing else.
+// Saving leaves either the new file or the old one, and nothing else.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -23,8 +23,8 @@ using mytorch::testing::write_file;
 
 namespace fs = std::filesystem;
 
-// Files may not grow past `bytes` while it lives: what a full disk does to a write, at a known
-// place.
+// Limits the size of files to `bytes` for its lifetime, which simulates a full disk at a known
+// position.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -57,7 +57,7 @@ TEST_F(AtomicSaveTest, ReplacesAnOlderFile) {
   EXPECT_EQ(directory_.names(), std::vector<std::string>{"model"});
 }
 
-TEST_F(AtomicSaveTest, KeepsTheOlderFileWhereverWritingFails) {
+TEST_F(AtomicSaveTest, KeepsTheOlderFileIfWritingFails) {
   save_safetensors(directory_.file("whole"), tensors_);
   const rlim_t size = fs::file_size(directory_.file("whole"));
   fs::remove(directory_.file("whole"));
@@ -73,20 +73,20 @@ TEST_F(AtomicSaveTest, KeepsTheOlderFileWhereverWritingFails) {
   save_safetensors(path(), tensors_);
 }
 
-TEST_F(AtomicSaveTest, LeavesNothingWhereThereWasNothing) {
+TEST_F(AtomicSaveTest, LeavesNoFileIfWritingFails) {
   FileSizeLimit full(100);
   EXPECT_THROW(save_safetensors(path(), tensors_), Error);
   EXPECT_TRUE(directory_.names().empty());
 }
 
-TEST_F(AtomicSaveTest, SaysThatTheDirectoryIsMissing) {
+TEST_F(AtomicSaveTest, MissingDirectoryIsAnError) {
   const std::string nowhere = directory_.file("nowhere") + "/model";
   expect_error(ErrorCode::kIo, {nowhere, "No such file or directory"},
                [&] { save_safetensors(nowhere, tensors_); });
   expect_error(ErrorCode::kIo, {}, [&] { save_safetensors("", tensors_); });
 }
 
-TEST_F(AtomicSaveTest, RefusesDirectoriesAndDevices) {
+TEST_F(AtomicSaveTest, RejectsDirectoriesAndDevices) {
   fs::create_directory(path());
   expect_error(ErrorCode::kIo, {path(), "not a file"}, [&] { save_safetensors(path(), tensors_); });
   EXPECT_TRUE(fs::is_directory(path()));
@@ -116,13 +116,13 @@ TEST_F(AtomicSaveTest, KeepsPermissionsAndHonoursTheMask) {
   EXPECT_EQ(fs::status(directory_.file("new")).permissions(), fs::perms{0644});
 }
 
-TEST_F(AtomicSaveTest, TakesTheLongestNames) {
+TEST_F(AtomicSaveTest, AcceptsTheLongestNames) {
   const std::string longest = directory_.file(std::string(255, 'n'));
   save_safetensors(longest, tensors_);
   EXPECT_EQ(load_safetensors(longest).size(), 1u);
 }
 
-TEST_F(AtomicSaveTest, ConcurrentSavesAreEachWhole) {
+TEST_F(AtomicSaveTest, ConcurrentSavesAreAtomic) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {

@@ -1,5 +1,4 @@
-// Seeded mutations of a good safetensors file: refused with Error(kIo), or read as what it then
-// says.
+// Seeded mutations of a valid safetensors file: rejected with Error(kIo), or read consistently.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -17,7 +16,7 @@ using mytorch::testing::read_file;
 using mytorch::testing::TempDirectory;
 using mytorch::testing::write_file;
 
-TEST(SafetensorsFuzzTest, IsRefusedOrReadAsItSays) {
+TEST(SafetensorsFuzzTest, MutatedFilesAreRejectedOrReadFaithfully) {
   const TempDirectory directory;
   const std::string path = directory.file("model");
   save_safetensors(path,
@@ -50,7 +49,7 @@ TEST(SafetensorsFuzzTest, IsRefusedOrReadAsItSays) {
         }
         total += n;
       }
-      ASSERT_EQ(total, bytes.size());  // no byte of the file is without a meaning
+      ASSERT_EQ(total, bytes.size());  // every byte of the file has a meaning
       ++read;
     } catch (const Error& error) {
       ASSERT_EQ(error.code(), ErrorCode::kIo) << error.what();

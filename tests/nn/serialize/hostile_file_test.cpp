@@ -1,4 +1,4 @@
-// Files that lie.
+// Malicious and damaged files.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -29,7 +29,7 @@ std::string file_of(const std::string& header, size_t data_bytes) {
   return with_length(header.size(), header + std::string(data_bytes, '\1'));
 }
 
-// A header with one tensor "x" that has these fields.
+// Returns a header with one tensor "x" that has these fields.
 std::string tensor_of(const std::string& fields) { return "{\"x\":{" + fields + "}}"; }
 std::string tensor_of(const std::string& dtype, const std::string& shape,
                       const std::string& offsets) {
@@ -51,7 +51,7 @@ class HostileFileTest : public ::testing::Test {
   TempDirectory directory_;
 };
 
-TEST_F(HostileFileTest, NoFile) {
+TEST_F(HostileFileTest, MissingFile) {
   expect_error(ErrorCode::kIo, {path(), "No such file"}, [&] { load_safetensors(path()); });
   expect_error(ErrorCode::kIo, {directory_.path(), "regular file"},
                [&] { load_safetensors(directory_.path()); });
@@ -67,7 +67,7 @@ TEST_F(HostileFileTest, HeaderLengths) {
   expect_refused(with_length(UINT64_MAX, "{}"), {"18446744073709551615"});
   expect_refused(with_length(100'000'001, "{}"), {"100000001", "allows 100000000"});
   expect_taken(with_length(2, "{}"));
-  // As long as it says, but longer than allowed; the file is sparse.
+  // The length is correct but larger than allowed; the file is sparse.
   write_file(path(), with_length(100'000'001, "{}"));
   std::filesystem::resize_file(path(), 8 + 100'000'001);
   expect_error(ErrorCode::kIo, {"allows 100000000"}, [&] { load_safetensors(path()); });
@@ -121,7 +121,7 @@ TEST_F(HostileFileTest, MetadataOfOtherTypes) {
 TEST_F(HostileFileTest, DuplicateKeys) {
   const std::string x = "\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}";
   expect_refused(file_of("{" + x + "," + x + "}", 1), {"'x'", "twice"});
-  // The same name, once written with an escape.
+  // The same name, once written with an escape sequence.
   std::string escaped = x;
   escaped.replace(1, 1, "\\u0078");
   expect_refused(file_of("{" + x + "," + escaped + "}", 1), {"'x'", "twice"});
@@ -149,12 +149,12 @@ TEST_F(HostileFileTest, Shapes) {
                  {"'x'", "99999999999999999999"});
   expect_refused(file_of(tensor_of("\"U8\"", "[2]", "[0,1]"), 1), {"'x'", "(2,)", "needs 2 bytes"});
   expect_refused(file_of(tensor_of("\"F32\"", "[]", "[0,1]"), 1), {"'x'", "needs 4 bytes"});
-  // 2^32 x 2^32 elements, and 2^62 of four bytes, wrap around to 0 bytes.
+  // 2^32 x 2^32 elements, and 2^62 elements of four bytes, overflow to 0 bytes.
   expect_refused(file_of(tensor_of("\"U8\"", "[4294967296,4294967296]", "[0,0]"), 0),
                  {"'x'", "larger than any memory"});
   expect_refused(file_of(tensor_of("\"F32\"", "[4611686018427387904]", "[0,0]"), 0),
                  {"'x'", "larger than any memory"});
-  // No elements, but strides that do not fit.
+  // No elements, but strides that overflow.
   expect_refused(file_of(tensor_of("\"U8\"", "[0,4294967296,4294967296]", "[0,0]"), 0),
                  {"'x'", "larger than any memory"});
   std::string dims = "[1";
@@ -188,21 +188,21 @@ TEST_F(HostileFileTest, Offsets) {
   expect_refused(file_of("{}", 1), {"1 bytes after"});
 }
 
-TEST_F(HostileFileTest, BoolsThatAreNeitherTrueNorFalse) {
+TEST_F(HostileFileTest, BoolsOtherThanZeroAndOne) {
   const std::string header = tensor_of("\"BOOL\"", "[3]", "[0,3]");
   expect_taken(with_length(header.size(), header + std::string{0, 1, 0}));
   expect_refused(with_length(header.size(), header + std::string{0, 1, 2}),
                  {"'x'", "element 2", "is 2"});
 }
 
-TEST_F(HostileFileTest, FilesThatShrinkWhileTheyAreOpen) {
+TEST_F(HostileFileTest, FilesThatShrinkWhileOpen) {
   write_file(path(), file_of(tensor_of("\"U8\"", "[4]", "[0,4]"), 4));
   const SafetensorsFile file(path());
   std::filesystem::resize_file(path(), std::filesystem::file_size(path()) - 1);
   expect_error(ErrorCode::kIo, {path(), "shorter"}, [&] { file.load("x"); });
 }
 
-TEST_F(HostileFileTest, NamesAreShownSafely) {
+TEST_F(HostileFileTest, NamesAreEscapedInMessages) {
   const std::string long_name(10000, 'n');
   write_file(path(), file_of("{\"" + long_name + "\":1}", 0));
   try {
@@ -214,7 +214,7 @@ TEST_F(HostileFileTest, NamesAreShownSafely) {
   expect_refused(file_of("{\"a\\u001b[31m\":1}", 0), {"a\\x1b[31m"});
 }
 
-// A small model of several types, for the two tests below.
+// A small model with several dtypes, for the two tests below.
 std::string small_file(const std::string& path) {
   const TensorMap tensors{{"weight", tensor({1.5, -2.5, 3.5, 4.5})},
                           {"bias", tensor({0.5}, kFloat64)},
@@ -224,7 +224,7 @@ std::string small_file(const std::string& path) {
   return read_file(path);
 }
 
-TEST_F(HostileFileTest, EveryTruncationIsRefused) {
+TEST_F(HostileFileTest, EveryTruncationIsRejected) {
   const std::string whole = small_file(path());
   for (size_t length = 0; length < whole.size(); ++length) {
     write_file(path(), whole.substr(0, length));
@@ -232,7 +232,7 @@ TEST_F(HostileFileTest, EveryTruncationIsRefused) {
   }
 }
 
-TEST_F(HostileFileTest, EveryChangedByteIsRefusedOrHarmless) {
+TEST_F(HostileFileTest, EveryChangedByteIsRejectedOrHarmless) {
   const std::string whole = small_file(path());
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, whole.data(), 8);
@@ -246,8 +246,8 @@ TEST_F(HostileFileTest, EveryChangedByteIsRefusedOrHarmless) {
       changed[at] ^= flip;
       write_file(path(), changed);
       try {
-        // What loads are other names, values or dtypes of one size: there is no checksum. But the
-        // tensors must still be, byte for byte, the file's data.
+        // Without a checksum, other names, values or dtypes of the same size may load. But the
+        // tensors must still equal the file's data, byte for byte.
         const SafetensorsFile file(path());
         for (const auto& entry : file.entries()) {
           const Tensor tensor = file.load(entry.name);

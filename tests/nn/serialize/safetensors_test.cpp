@@ -26,7 +26,7 @@ std::string bytes_of(const Tensor& tensor) {
           static_cast<size_t>(tensor.numel() * tensor.element_size())};
 }
 
-// A tensor of these bytes.
+// Returns a tensor of these bytes.
 Tensor from_bytes(const std::string& bytes, IntList sizes, ScalarType dtype) {
   Tensor result =
       Tensor::adopt(new_tensor(sizes.data(), static_cast<int>(sizes.size()), dtype, kCPU, 0));
@@ -138,7 +138,7 @@ TEST_F(SafetensorsTest, LoadsIntoOrdinaryMemory) {
   const Tensor x = tensor({1, 2, 3});
   save_safetensors(path(), {{"a", x}, {"b", x}});
   const TensorMap loaded = load_safetensors(path());
-  // Not escaped: kernels may cache what they make of loaded weights.
+  // Not escaped, so that kernels may cache data derived from loaded weights.
   EXPECT_EQ(loaded.at("a").impl()->storage->abi.flags & MT_STORAGE_ESCAPED, 0u);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(loaded.at("a").raw_data()) % 64, 0u);
   loaded.at("a").data<float>()[0] = 7;
@@ -180,7 +180,7 @@ TEST_F(SafetensorsTest, IsReadFromSeveralThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_F(SafetensorsTest, RefusesToSaveWhatTheFormatCannotHold) {
+TEST_F(SafetensorsTest, RejectsToSaveWhatTheFormatCannotHold) {
   write_file(path(), "old");
   const Tensor x = tensor({1.0});
   expect_error(ErrorCode::kValue, {"undefined", "layer.weight"}, [&] {

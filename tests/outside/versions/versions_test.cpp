@@ -69,7 +69,7 @@ TEST(VersionsTest, APluginOfANewerMinorVersionWorks) { expect_works("newer", "as
 // Who ran a call, or why the plug-in did not.
 std::string told(const std::vector<NamedValue>& named) {
   for (const Explanation& e : explain("outside_scale", {ones({3})}, named)) {
-    for (const ConsideredKernel& c : e.kernels) {
+    for (const ExplainedKernel& c : e.kernels) {
       if (e.op == "outside_scale" && c.backend == "grown") return c.chosen ? "ran" : c.reason;
     }
   }
@@ -104,9 +104,9 @@ TEST(VersionsTest, WhatIsNoPluginIsToldAndNothingElseChanges) {
   testing::write_file(folder.file("half.so"), whole.substr(0, whole.size() / 2));
   testing::write_file(folder.file("text.so"), "not a library");
   const NoPlugin all[] = {
-      {odd + "other_major.so", ErrorCode::kUnsupported, "speaks contract version 2"},
+      {odd + "other_major.so", ErrorCode::kUnsupported, "implements contract version 2"},
       {folder.file("half.so"), ErrorCode::kIo, "truncated"},
-      {folder.file("text.so"), ErrorCode::kIo, "no shared library"},
+      {folder.file("text.so"), ErrorCode::kIo, "not a shared library"},
       {folder.file("nothing.so"), ErrorCode::kIo, "No such file"},
       {odd + "no_symbol.so", ErrorCode::kIo, "does not export mt_backend_init"},
       {odd + "unresolved.so", ErrorCode::kIo, "symbol_that_nobody_has"},

@@ -151,7 +151,7 @@ TEST_F(Graphs, RefuseToWaitForTheHostDuringACapture) {
   refused("[copy_]", [&] { x.to(kCPU); });
   refused("[copy_]", [&] { tensor({1, 2, 3}).to("cuda"); });
   refused("[nonzero]", [&] { F::nonzero(x); });
-  expect_error(ErrorCode::kValue, {"being recorded already"},
+  expect_error(ErrorCode::kValue, {"being captured already"},
                [&] { graph.record([] { Graph().record([] {}); }); });
   expect_error(ErrorCode::kValue, {"record()"}, [&] { graph.replay(); });
   expect_error(ErrorCode::kUnsupported, {"records no graphs"}, [] { Graph("cpu").record([] {}); });

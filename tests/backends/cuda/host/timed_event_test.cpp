@@ -57,7 +57,7 @@ TEST_F(TimedEvents, AreRefusedDuringACapture) {
   Graph graph;
   graph.record([&] {
     x.add_(1);
-    expect_error(ErrorCode::kUnsupported, {"being recorded"}, [] { TimedEvent event; });
+    expect_error(ErrorCode::kUnsupported, {"being captured"}, [] { TimedEvent event; });
   });
   graph.replay();
   EXPECT_EQ(sum(x).item<double>(), 8);
