@@ -81,7 +81,7 @@ class Wrapped<Op, form, R(P...)> {
   static R wrapper(P... args) {
     entered.push_back(layer);
     EXPECT_TRUE(layers_wanted(layer));
-    EXPECT_EQ(wanted_layers(layer - 1), 0u) << "the layers above are masked";
+    EXPECT_EQ(wanted_layers(0) & (layer - 1), 0u) << "the layers above are masked";
     return Layered<Op, form>::template next<layer>(static_cast<P&&>(args)...);
   }
 
