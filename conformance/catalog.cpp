@@ -16,7 +16,7 @@ void for_each_in(const std::filesystem::path& path, F use) {
   if (!file) throw Error(ErrorCode::kIo, "[check] cannot read " + path.string());
   try {
     Json all = Json::parse(file);
-    if (!all.is_array()) throw Error(ErrorCode::kIo, "[check] " + path.string() + " is no list");
+    if (!all.is_array()) throw Error(ErrorCode::kIo, "[check] " + path.string() + " is not a list");
     for (Json& element : all) use(element);
   } catch (const Json::exception& error) {
     throw Error(ErrorCode::kIo, "[check] " + path.string() + ": " + error.what());
@@ -94,7 +94,7 @@ std::vector<OpRecord> load_catalog(const std::string& folder) {
     const std::string name = sample.at("op");
     const auto found = index.find(name);
     if (found == index.end()) {
-      throw Error(ErrorCode::kIo, "[check] " + samples + ": there is no operator '" + name + "'");
+      throw Error(ErrorCode::kIo, "[check] " + samples + ": unknown operator '" + name + "'");
     }
     ops[found->second].samples.push_back(std::move(sample));
   });
@@ -110,7 +110,7 @@ std::string share_folder() {
   } else {
     const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
     places = {here / "../share/mytorch", here / "../generated/share"};
-    // Tests of a build tree lie deeper than its bin directory.
+    // Programs of a build tree may lie below its bin directory.
     for (fs::path up = here; up.has_relative_path(); up = up.parent_path()) {
       places.push_back(up / "generated/share");
     }
@@ -119,7 +119,7 @@ std::string share_folder() {
     if (fs::exists(place / "ops.json")) return place.lexically_normal().string();
     tried += "\n  " + place.lexically_normal().string();
   }
-  throw Error(ErrorCode::kIo, "[check] found no ops.json; set MYTORCH_SHARE. Tried:" + tried);
+  throw Error(ErrorCode::kIo, "[check] cannot find ops.json; set MYTORCH_SHARE. Searched:" + tried);
 }
 
 }  // namespace mytorch::conformance

@@ -1,4 +1,4 @@
-// What is tested: the records of ops.yaml and their samples, as codegen wrote them.
+// The records of ops.yaml and their samples, as code generation writes them to JSON.
 #pragma once
 
 #include <map>
@@ -32,8 +32,8 @@ struct OpRecord {
   std::string doc;
   std::string meaning;
   std::string promote;
-  std::string fold;      // of reductions
-  std::string gradient;  // in words: none, derived, formulas, decompose
+  std::string fold;      // of a reduction
+  std::string gradient;  // none, derived, formulas or decompose
   std::string derived_gradient;
   std::vector<std::string> formulas;
   bool kernel_optional = false;
@@ -44,24 +44,25 @@ struct OpRecord {
   bool once_differentiable = false;
   std::vector<OpArg> args;
   std::vector<std::string> result_names;
-  std::map<std::string, std::string> types;  // of tensor arguments: same, bool, index, any
-  std::set<std::string> nodes;               // of the body
+  std::map<std::string, std::string> types;  // by tensor argument: same, bool, index or any
+  std::set<std::string> nodes;               // operations in the body
   std::map<std::string, double> tolerance;   // by dtype name
   Json cost;                                 // {flops, bytes}, as codegen/cost.py writes them
   std::vector<Json> samples;
 
   bool differentiable() const { return gradient != "none"; }
-  bool writes() const;       // an argument is written, as by copy_
+  bool writes() const;       // writes to an argument, as copy_ does
   bool random() const;       // takes a generator
-  bool unspecified() const;  // leaves its result's values open, as `empty`
+  bool unspecified() const;  // does not define the values of its result, as `empty`
   const OpArg* arg(const std::string& arg_name) const;
 };
 
-// Reads ops.json and samples.json of a folder; throws Error(kIo).
+// Reads ops.json and samples.json in a folder. Throws Error(kIo).
 std::vector<OpRecord> load_catalog(const std::string& folder);
 
-// The folder of these files: MYTORCH_SHARE, or share/mytorch beside the bin or lib directory of the
-// running program, or generated/share in a build tree. Throws Error(kIo) that lists what was tried.
+// Returns the folder of these files: MYTORCH_SHARE if set, else share/mytorch next to the running
+// program's bin or lib directory, else generated/share in a build tree. Throws Error(kIo) that
+// lists the folders it searched.
 std::string share_folder();
 
 }  // namespace mytorch::conformance

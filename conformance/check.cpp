@@ -15,7 +15,7 @@
 namespace mytorch::conformance {
 namespace {
 
-// What a call came to.
+// The results of a call, or its error.
 struct Answer {
   std::vector<Value> results;
   std::optional<ErrorCode> error;
@@ -26,7 +26,7 @@ Answer run(const Case& c, const Arguments& arguments) {
   Answer outcome;
   try {
     outcome.results = call_named(c.op->name, arguments);
-    // What only a kernel can see, a device says when it is waited for.
+    // Errors that a device finds are reported when it is synchronized.
     for (const Value& result : outcome.results) {
       const auto* tensor = std::get_if<Tensor>(&result.variant());
       if (tensor == nullptr || !tensor->defined() || tensor->device().is_cpu()) continue;
@@ -40,7 +40,7 @@ Answer run(const Case& c, const Arguments& arguments) {
   return outcome;
 }
 
-// How often slow ways were taken so far: this op decomposed, anything fell back.
+// The number of times so far that the operator decomposed, and that any operator fell back.
 struct Ways {
   uint64_t decomposed = 0;
   uint64_t fallbacks = 0;
@@ -62,14 +62,14 @@ Route route_of(const OpRecord& op, const Ways& before, const Ways& after) {
   return Route::kNative;
 }
 
-// A refusal that says so, rather than an operator that has no kernel or broke.
+// Whether the operator rejected its arguments, as opposed to a missing kernel or a crash.
 bool is_refusal(const Answer& outcome) {
   return outcome.error == ErrorCode::kType || outcome.error == ErrorCode::kValue ||
          outcome.error == ErrorCode::kShape;
 }
 
-// Whether a call writes to an argument: as its schema says, and as ATen's batch normalization does
-// without saying so.
+// Whether a call writes to an argument: one that its schema marks, or a running statistic of ATen's
+// batch normalization, which the schema does not mark.
 bool changes(const OpRecord& op, const std::string& arg) {
   return op.arg(arg)->written || arg.starts_with("running_");
 }
@@ -83,7 +83,7 @@ class Checker {
 
  private:
   void run_op(const OpRecord& op);
-  // Whether the case ran (true) or was refused by everyone (false).
+  // Returns true if the case ran, false if both the backend and the reference refused it.
   bool run_case(const Case& c, const Fail& fail);
   bool run_custom_case(const Case& c, const Fail& fail);
   void compare(const Case& c, const Arguments& arguments, const Answer& found,
@@ -92,25 +92,25 @@ class Checker {
   void check_inputs_unchanged(const Case& c, const Arguments& arguments, const Arguments& before,
                               const Fail& fail);
   void report(const Case& c, const std::string& check, const std::string& what);
-  void close();  // the outcome
+  void close();  // records the outcome of the case
 
   const Options& options_;
   std::ostream& out_;
   Device device_;
   Report report_;
-  Outcome outcome_;      // of the case that runs
-  std::string refusal_;  // the last one of an operator of a plug-in's own
+  Outcome outcome_;      // of the running case
+  std::string refusal_;  // the last error with which a plug-in's operator refused a sample
 };
 
 void Checker::report(const Case& c, const std::string& check, const std::string& what) {
-  std::string arguments = "(not made)";
+  std::string arguments = "(cannot be made)";
   try {
     arguments = describe(make_arguments(c, options_.seed, kCPU, c.dtype));
   } catch (const std::exception&) {
   }
-  outcome_.failures.push_back({c.op->name, c.number, check, arguments, what});
-  out_ << "FAIL " << c.op->name << " [" << check << "] " << arguments << "\n  " << what << "\n  "
-       << reproducer(options_, c.op->name, c.number) << std::endl;
+  const Failure failure{c.op->name, c.number, check, arguments, what, outcome_.route};
+  outcome_.failures.push_back(failure);
+  print_failure(failure, reproducer(options_, failure.op, failure.number), out_);
 }
 
 void Checker::close() {
@@ -125,8 +125,9 @@ void Checker::compare(const Case& c, const Arguments& arguments, const Answer& f
                       const Fail& fail) {
   if (found.error.has_value() || expected.error.has_value()) {
     if (found.error != expected.error) {
-      fail(check, found.error.has_value() ? "failed: " + found.message
-                                          : "gave a result, expected: " + expected.message);
+      fail(check, found.error.has_value()
+                      ? "failed: " + found.message
+                      : "returned a result, expected the error: " + expected.message);
     }
     return;
   }
@@ -145,7 +146,7 @@ void Checker::check_inputs_unchanged(const Case& c, const Arguments& arguments,
     const auto* tensor = std::get_if<Tensor>(&value.variant());
     if (tensor == nullptr || !tensor->defined() || changes(*c.op, name)) continue;
     if (storage_bytes(*tensor) != storage_bytes(before.values[i].second.tensor())) {
-      fail("inputs", "the call changed its argument '" + name + "'");
+      fail("inputs", "the call changed its argument '" + name + "', which it must only read");
     }
   }
 }
@@ -154,7 +155,7 @@ bool Checker::run_case(const Case& c, const Fail& fail) {
   const Arguments reference_arguments = make_arguments(c, options_.seed, kCPU, c.dtype);
   const Arguments arguments = make_arguments(c, options_.seed, device_, c.dtype);
   const Arguments before = copy_of(arguments);
-  // Random bits are equal everywhere; what an operator computes of them is a matter of rounding.
+  // Random bits are equal on every backend; functions of them may round differently.
   const bool bits = c.op->random() && !c.op->differentiable();
   const Tolerance tolerance{bits, 1};
 
@@ -175,21 +176,21 @@ bool Checker::run_case(const Case& c, const Fail& fail) {
                                                           {"error", &found}};
     for (const auto& [who, outcome] : both) {
       if (!outcome->error.has_value()) {
-        fail(who, "gave a result, expected an error that says '" + c.error() + "'");
+        fail(who, "returned a result, expected an error with '" + c.error() + "'");
       } else if (outcome->message.find(c.error()) == std::string::npos) {
-        fail(who, "says '" + outcome->message + "', expected '" + c.error() + "'");
+        fail(who,
+             "the message is '" + outcome->message + "', expected one with '" + c.error() + "'");
       }
     }
     if (found.error.has_value() && expected.error.has_value() && found.error != expected.error) {
-      fail("error", "has the code " + std::to_string(static_cast<int>(*found.error)) +
-                        " of abi.h, expected " + std::to_string(static_cast<int>(*expected.error)) +
-                        ": " + found.message);
+      fail("error", "the status is " + std::to_string(static_cast<int>(*found.error)) +
+                        " (see abi.h), expected " +
+                        std::to_string(static_cast<int>(*expected.error)) + ": " + found.message);
     }
     return true;
   }
   if (expected.error.has_value() && (!c.may_fail() || !is_refusal(expected))) {
-    // Types that an operator does not take are refused by everyone; run_op sees that some are
-    // taken.
+    // The reference may refuse a type. run_op checks that each sample runs with some type.
     if (!c.typed || !is_refusal(expected)) fail("reference", "failed: " + expected.message);
   }
   compare(c, reference_arguments, found, expected, tolerance, "functional", fail);
@@ -207,7 +208,7 @@ bool Checker::run_case(const Case& c, const Fail& fail) {
   check_geometry(c, before, found.results, fail);
   check_out_form(c, before, found.results, fail);
   check_inplace_form(c, before, found.results, fail);
-  // Rounding after each operation is what the half types are too coarse for.
+  // The half types are too coarse for a comparison with rounding after each operation.
   if (!c.special() && c.dtype != kFloat16 && c.dtype != kBFloat16 && !c.op->unspecified()) {
     RestrictKernels primitives(Kernels::kPrimitives);
     const Arguments own = copy_of(before);
@@ -228,10 +229,10 @@ bool Checker::run_custom_case(const Case& c, const Fail& fail) {
 
 void Checker::run_op(const OpRecord& op) {
   const bool custom = op.meaning == "custom";
-  bool any = false;                                  // a case was taken
-  std::map<const Json*, std::pair<int, int>> taken;  // by sample: types that ran, and were refused
+  bool any = false;                                  // whether any case ran
+  std::map<const Json*, std::pair<int, int>> taken;  // by sample: types that ran, types refused
   std::map<const Json*, Case> example;
-  std::map<int, int> kinds;  // quick: kinds of types that were tried
+  std::map<int, int> kinds;  // with `quick`: kinds of types that were tried
   const std::vector<Case> cases = cases_of(op);
   for (const Case& c : cases) {
     if (options_.number >= 0 && c.number != options_.number) continue;
@@ -262,7 +263,7 @@ void Checker::run_op(const OpRecord& op) {
     outcome_.refused = !ran;
     close();
     any = any || ran;
-    // Another one may be taken of those that a schema suggests.
+    // The operator may accept another of the samples that its schema suggests.
     if (!ran && c.suggested() && kind_of_case != nullptr) *kind_of_case = 0;
     if (c.typed && !c.may_fail() && !c.suggested()) {
       ++(ran ? taken[c.sample].first : taken[c.sample].second);
@@ -270,12 +271,13 @@ void Checker::run_op(const OpRecord& op) {
     }
   }
   if (options_.number >= 0 || !options_.dtype.empty()) return;
-  if (op.name == options_.after_op) return;  // the other process saw some of them
+  if (op.name == options_.after_op) return;  // another process ran some of the cases
   if (custom && !any) {
     outcome_ = {op.name, -1};
     report(cases.front(), "samples",
-           (options_.samples.empty() ? "no call that its schema suggests is taken: give --samples. "
-                                     : "no sample of " + options_.samples + " is taken. ") +
+           (options_.samples.empty()
+                ? "the operator refuses every call that its schema suggests: give --samples. "
+                : "the operator refuses every sample of " + options_.samples + ". ") +
                refusal_);
     close();
   }
@@ -283,7 +285,7 @@ void Checker::run_op(const OpRecord& op) {
   for (const auto& [sample, counts] : taken) {
     if (counts.first > 0) continue;
     outcome_ = {op.name, -1};
-    report(example.at(sample), "types", "no type is taken by this sample");
+    report(example.at(sample), "types", "the operator refuses this sample with every type");
     close();
   }
 }
@@ -299,7 +301,7 @@ Report Checker::run_all(const std::vector<OpRecord>& catalog) {
     report_.failed += score.failed;
     if (options_.verbose) {
       out_ << op.name << ": " << score.cases << " cases, " << score.cases - score.failed
-           << " passed, " << score.failed << " failed, " << score.refused << " types refused"
+           << " passed, " << score.failed << " failed, " << score.refused << " refused"
            << std::endl;
     }
   }
@@ -309,11 +311,6 @@ Report Checker::run_all(const std::vector<OpRecord>& catalog) {
 }
 
 }  // namespace
-
-const char* route_name(Route route) {
-  constexpr const char* kNames[] = {"none", "view", "native", "composite", "fallback"};
-  return kNames[static_cast<int>(route)];
-}
 
 void Score::add(const Outcome& outcome) {
   if (outcome.number >= 0) {
@@ -331,19 +328,6 @@ Route Score::route() const {
     if (routes[i] > 0) return static_cast<Route>(i);
   }
   return Route::kNone;
-}
-
-std::string reproducer(const Options& options, const std::string& op, int number) {
-  std::string text = "mytorch check";
-  if (!options.plugin.empty()) {
-    text += " " + options.plugin;
-  } else {
-    if (!options.backend.empty()) text += " --backend " + options.backend;
-    if (options.device != "cpu") text += " --device " + options.device;
-  }
-  if (!options.samples.empty()) text += " --samples " + options.samples;
-  text += " --only " + op + " --seed " + std::to_string(options.seed);
-  return number >= 0 ? text + " --case " + std::to_string(number) : text;
 }
 
 bool Options::selects(const OpRecord& op) const {

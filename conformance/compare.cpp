@@ -33,8 +33,8 @@ double default_relative(ScalarType dtype) {
   }
 }
 
-// Terms beyond this are test values at the ends of the range; only operators whose every step is
-// relative to its operands stay close to them.
+// Larger terms are test values at the ends of the range. They count only for linear operators,
+// whose every step has an error relative to its operands.
 constexpr double kOrdinary = 1e4;
 
 std::vector<const Tensor*> tensors_of(const Arguments& arguments) {
@@ -60,8 +60,8 @@ double largest(const std::vector<Element>& elements, double limit) {
   return found;
 }
 
-// Calls f(i, x) for every element i of the result and every operand's element x that went into it,
-// as operands broadcast.
+// Calls f(i, x) for every element i of the result and every element x of an operand that broadcasts
+// to it.
 template <class F>
 void for_each_operand(const Arguments& arguments, const Tensor& result, F f) {
   const std::vector<int64_t> shape = result.sizes().vec();
@@ -89,7 +89,7 @@ void for_each_operand(const Arguments& arguments, const Tensor& result, F f) {
   }
 }
 
-// For each element of the result, the largest operand that went into it.
+// Returns the largest operand of each element of the result.
 std::vector<double> operand_sizes(const Arguments& arguments, const Tensor& result, double limit) {
   std::vector<double> sizes(static_cast<size_t>(result.numel()), 0.0);
   for_each_operand(arguments, result, [&](size_t at, double value) {
@@ -98,8 +98,8 @@ std::vector<double> operand_sizes(const Arguments& arguments, const Tensor& resu
   return sizes;
 }
 
-// In a gradient, infinity times a slope that vanishes: in one precision it is 0 and the product
-// NaN, in another tiny and the product infinite. The elements where that may be.
+// Returns the elements of a gradient that may be infinity times a vanishing slope. In one precision
+// the slope is 0 and the product NaN; in another it is tiny and the product infinite.
 std::vector<bool> vanishing_slopes(const OpRecord& op, const Arguments& arguments,
                                    const Tensor& result) {
   std::vector<bool> found(static_cast<size_t>(result.numel()), false);
@@ -134,7 +134,7 @@ std::string tensor_difference(const OpRecord& op, const Arguments& arguments, co
                               const Tensor& expected, const Tolerance& tolerance, bool values_only,
                               double* worst_error) {
   if (found.defined() != expected.defined()) {
-    return found.defined() ? "is defined, expected none" : "is undefined";
+    return found.defined() ? "is defined, expected none" : "is undefined, expected a tensor";
   }
   if (!found.defined()) return "";
   if (found.dtype() != expected.dtype() || !(found.sizes() == expected.sizes()) ||
@@ -181,8 +181,8 @@ std::string tensor_difference(const OpRecord& op, const Arguments& arguments, co
   std::ostringstream out;
   out << "element " << index_text(worst, expected.sizes().vec()) << " is " << text(got[worst])
       << ", expected " << text(want[worst]);
-  if (!allowed.empty()) out << " (allowed " << allowed[worst] << ")";
-  out << "; " << wrong << " of " << want.size() << " differ in " << shape_text(expected);
+  if (!allowed.empty()) out << " (allowed error " << allowed[worst] << ")";
+  out << "; " << wrong << " of " << want.size() << " elements differ in " << shape_text(expected);
   return out.str();
 }
 
@@ -225,7 +225,7 @@ std::vector<double> Tolerance::allowed(const OpRecord& op, const Arguments& argu
     steps *= std::sqrt(count);
   }
   for (size_t i = 0; i < elements.size(); ++i) {
-    // The smallest numbers of a type are evenly spaced: there an error is absolute.
+    // The subnormal numbers of a type are evenly spaced, so their error is absolute.
     const double spacing = dtype == kFloat16 ? 0x1p-24 : dtype == kFloat64 ? 0x1p-1074 : 0x1p-126;
     result[i] = relative * std::abs(elements[i].d) + steps * eps * terms[i] + spacing;
   }

@@ -1,4 +1,4 @@
-// Comparing results with the reference's.
+// Compares results with those of the reference.
 #pragma once
 
 #include <string>
@@ -10,25 +10,25 @@
 
 namespace mytorch::conformance {
 
-// How close results have to be. Integers, bools, views, copies and random numbers have to be equal.
-// Floats may differ by `relative`, and by `steps` rounding errors of what went into the element:
-// where a sum cancels, its error is relative to its terms, not to itself.
+// The allowed error. Integers, bools, views, copies and random numbers must be equal. Floats may
+// differ by a relative error, and by some rounding errors of the operands of the element: the error
+// of a sum that cancels is relative to its terms, not to the sum.
 struct Tolerance {
   bool exact = false;
-  double factor = 1;  // loosens both, for a program that rounds after each operation
+  double factor = 1;  // scales both, for a program that rounds after each operation
 
-  // Of one result: the largest difference from each expected element.
+  // Returns the largest allowed difference for each element of one result.
   std::vector<double> allowed(const OpRecord& op, const Arguments& arguments,
                               const Tensor& expected, const std::vector<Element>& elements) const;
 };
 
-// Means and variances of infinities depend on the order of additions: there whatever is not finite
-// counts as equal.
+// Whether two elements count as equal because a mean or variance of infinities depends on the order
+// of additions: any two non-finite values do.
 bool undefined_moment(const OpRecord& op, double a, double b);
 
-// "" when equal: types, shapes, strides (unless `values_only`) and elements; NaN equals NaN, and an
-// infinity itself. Else what differs, with the worst element. `worst` is raised to the largest
-// error of an element, in what is allowed for it: 1 is the bound.
+// Compares types, shapes, strides (unless `values_only`) and elements; NaN equals NaN. Returns ""
+// if they agree, else a description of the difference with the worst element. Raises `worst` to the
+// largest error of an element as a fraction of the allowed error.
 std::string difference(const OpRecord& op, const Arguments& arguments, const Value& found,
                        const Value& expected, const Tolerance& tolerance, bool values_only = false,
                        double* worst = nullptr);

@@ -25,7 +25,8 @@ std::vector<ContractResult> check_contract(const std::string& path,
     std::string known;
     for (const ContractTest& test : contract_tests()) known += " " + test.name;
     if ((known + " ").find(" " + name + " ") == std::string::npos) {
-      throw Error(ErrorCode::kValue, "[check] the contract has no promise '" + name + "':" + known);
+      throw Error(ErrorCode::kValue,
+                  "[check] unknown contract test '" + name + "'; the tests are" + known);
     }
   }
   std::vector<ContractResult> results;

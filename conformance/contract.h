@@ -1,5 +1,5 @@
-// What a backend promises beside its kernels (abi/include/mytorch/abi.h): its tables, and the
-// functions of a device that it brings.
+// Tests of a backend's promises besides its kernels (abi/include/mytorch/abi.h): its tables, and
+// the functions of its device.
 #pragma once
 
 #include <functional>
@@ -10,23 +10,23 @@ namespace mytorch::conformance {
 
 struct ContractTest {
   std::string name;
-  std::string promise;                               // in words
+  std::string promise;                               // the tested rule, in words
   std::function<void(const std::string& path)> run;  // throws Broken, or Skipped
 };
 
-// All of them; each is to run in a process of its own, which has loaded nothing.
+// Returns all tests. Each runs in a process of its own that has loaded no backend.
 const std::vector<ContractTest>& contract_tests();
 
 struct ContractResult {
   std::string name;
   std::string promise;
-  std::string what;     // "" where it is kept
-  std::string skipped;  // why it was not asked, else ""
+  std::string what;     // the violation, or ""
+  std::string skipped;  // the reason for not running the test, or ""
   bool passed() const { return what.empty(); }
 };
 
-// Runs those of these names, or all, in children; one that takes longer than `seconds` fails.
-// Throws Error(kValue) for an unknown name.
+// Runs the named tests, or all if `only` is empty, each in a child process. A test that takes
+// longer than `seconds` fails. Throws Error(kValue) for an unknown name.
 std::vector<ContractResult> check_contract(const std::string& path,
                                            const std::vector<std::string>& only, double seconds);
 

@@ -29,7 +29,7 @@ using Shape = std::vector<int64_t>;
 
 Json spec_of(const Shape& shape) { return {{"shape", shape}}; }
 
-// A value for an argument that has no default and is no tensor.
+// Returns a value for a non-tensor argument without a default.
 Json plain_value(const OpArg& arg) {
   const std::string type = arg.type;
   if (type == "int") return 1;
@@ -39,10 +39,10 @@ Json plain_value(const OpArg& arg) {
   if (type == "float[]") return Json::array({0.5});
   if (type == "ScalarType") return "float32";
   if (type == "str") return "";
-  return nullptr;  // an optional one
+  return nullptr;  // of an optional argument
 }
 
-// The arguments of a call, with the k-th tensor as `tensor` says.
+// Returns the arguments of a call; tensor(k) describes the k-th tensor.
 Json arguments_with(const OpRecord& op, const std::function<Json(int k)>& tensor) {
   Json args = Json::object();
   int k = 0;
@@ -59,7 +59,7 @@ Json arguments_with(const OpRecord& op, const std::function<Json(int k)>& tensor
   return args;
 }
 
-// Shapes of the tensors of a call: equal ones; then of products, layers, norms and windows.
+// Suggests samples: equal shapes, and the shapes of products, layers, norms and windows.
 std::vector<Json> suggested_samples(const OpRecord& op) {
   static const std::vector<Shape> kPatterns[] = {
       {{2, 3}},
@@ -87,8 +87,8 @@ std::vector<Json> suggested_samples(const OpRecord& op) {
       return spec_of(pattern[std::min<size_t>(static_cast<size_t>(k), pattern.size() - 1)]);
     }));
   }
-  // Positive numbers, as logarithms and roots want them; then indices behind the first operand, no
-  // optional operands, and numbers as operands.
+  // Positive numbers for logarithms and roots; indices after the first operand; absent optional
+  // operands; numbers as operands.
   add(arguments_with(op, [](int) {
     return Json{{"shape", {2, 3}}, {"low", 0.25}, {"high", 0.75}};
   }));
@@ -159,7 +159,7 @@ class CustomCase {
   void check(bool gradients) {
     const Arguments before = copy_of(arguments_);
     results_ = call_named(c_.op->name, arguments_);
-    // What only a kernel can see, a device says when it is waited for.
+    // Errors that a device finds are reported when it is synchronized.
     for (const Value& result : results_) elements_of(result.tensor());
     compare("inputs", [&] { return unchanged(before); });
     compare("again", [&] { return different(run(arguments_), true); });
@@ -179,7 +179,7 @@ class CustomCase {
   }
 
  private:
-  // `what` says in words what is wrong, or throws.
+  // what() returns a description of the problem, or "", or throws.
   void compare(const std::string& check, const std::function<std::string()>& what) {
     try {
       const std::string wrong = what();
@@ -196,7 +196,8 @@ class CustomCase {
       const auto* tensor = std::get_if<Tensor>(&arguments_.values[i].second.variant());
       if (tensor == nullptr || !tensor->defined()) continue;
       if (storage_bytes(*tensor) != storage_bytes(before.values[i].second.tensor())) {
-        return "the call changed its argument '" + arguments_.values[i].first + "'";
+        return "the call changed its argument '" + arguments_.values[i].first +
+               "', which it must only read";
       }
     }
     return "";
@@ -211,7 +212,7 @@ class CustomCase {
     return "";
   }
 
-  // Into memory with another pattern each time: what was not written shows.
+  // Writes to memory with two different patterns, so that an unwritten element differs once.
   std::string written(bool strided) {
     for (const int first : {1, 40}) {
       std::vector<Guarded> guarded;
@@ -226,10 +227,10 @@ class CustomCase {
         args[i] = given != nullptr ? *given : default_value(op_.schema.args[i]);
       }
       run_custom_into(op_, args, outputs);
-      const std::string what = different({outputs.begin(), outputs.end()}, !strided);
+      std::string what = different({outputs.begin(), outputs.end()}, !strided);
       if (!what.empty()) return what;
       for (const Guarded& each : guarded) {
-        if (!each.intact()) return "it wrote outside of a result that is as its infer describes it";
+        if (!each.intact()) return "the kernel wrote outside of its result";
       }
     }
     return "";
@@ -303,7 +304,7 @@ void read_samples(const std::string& file, std::vector<OpRecord>& records) {
   if (!all.is_array()) {
     throw Error(
         ErrorCode::kIo,
-        "[check] " + file + (stream ? " is no list of samples in JSON" : " cannot be read"));
+        "[check] " + file + (stream ? " is not a JSON list of samples" : " cannot be read"));
   }
   std::set<std::string> replaced;
   for (const Json& sample : all) {
@@ -322,7 +323,7 @@ void read_samples(const std::string& file, std::vector<OpRecord>& records) {
       }
     }
     if (!args.is_object()) {
-      throw Error(ErrorCode::kValue, "[check] " + file + ": no args in " + sample.dump());
+      throw Error(ErrorCode::kValue, "[check] " + file + ": missing args in " + sample.dump());
     }
     if (replaced.insert(name).second) op->samples.clear();
     op->samples.push_back(sample);

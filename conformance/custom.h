@@ -1,6 +1,6 @@
-// Operators that are not in ops.yaml: those that a backend's library brought, or a program
-// registered. Nobody else knows what they compute, so what is asked is what every operator has to
-// keep to.
+// Operators that are not in ops.yaml: those of a backend's library, and those that a program
+// registers. There is no reference for them, so the checks are the rules that hold for every
+// operator.
 #pragma once
 
 #include <string>
@@ -10,25 +10,25 @@
 
 namespace mytorch::conformance {
 
-// A record for each that is registered in this process, with samples that its schema suggests:
-// calls with operands of shapes and types that operators often take. An operator may refuse them.
+// Returns a record for each operator registered in this process, with samples that its schema
+// suggests: calls with common shapes and types, which the operator may refuse.
 std::vector<OpRecord> custom_records();
-// Those of ops.yaml, from the files of a folder, and the above.
+// Returns the records of ops.yaml, read from `folder`, followed by custom_records().
 std::vector<OpRecord> all_records(const std::string& folder);
 
-// What another process needs to make the same record.
+// Serializes a record for another process; custom_record() restores it.
 Json describe_custom(const OpRecord& record);
 OpRecord custom_record(const Json& description);
 
-// Puts the samples of a file in the place of those that were suggested: a list in JSON of what
-// conformance/samples/README.md describes. Throws Error(kIo), and Error(kValue) for an operator
-// that is not among the records, which are those of the plug-in.
+// Replaces the suggested samples by those of a file: a JSON list in the form of
+// conformance/samples/README.md. Throws Error(kIo) if the file cannot be read, and Error(kValue)
+// for an operator that is not among `records`.
 void read_samples(const std::string& file, std::vector<OpRecord>& records);
 
-// Whether the call was taken (true) or refused (false). A taken one leaves its inputs as they are,
-// gives the same result again, and from operands of other strides, writes all of its results and
-// nothing beside them, and agrees with the CPU where that has a kernel of it, too; its gradient
-// agrees with differences. An error is `refused` where it is one that operators may give.
+// Checks one call. It must leave its inputs unchanged, return the same result again and for
+// operands with other strides, write all of its results and nothing else, agree with the CPU's
+// kernel if there is one, and have a gradient that agrees with finite differences. Returns false if
+// the operator refuses the call; `refused` is then its error.
 bool check_custom(const Case& c, uint64_t seed, Device device, bool gradients, const Fail& fail,
                   std::string* refused);
 

@@ -32,7 +32,7 @@ auto visit(ScalarType dtype, F f) {
   return f(double{});
 }
 
-// Of a double that lies beyond the type, 0: a cast would be undefined.
+// Returns 0 for a double out of the range of T, for which a cast is undefined.
 template <class T>
 T from_double(double value) {
   constexpr double kLow = sizeof(T) == 8 ? -0x1p63 : -0x1p31;
@@ -62,7 +62,7 @@ void store(const Element& value, ScalarType dtype, char* memory, int64_t index) 
 Element load(ScalarType dtype, const char* memory, int64_t index) {
   return visit(dtype, [&](auto zero) {
     using T = decltype(zero);
-    // A byte that nobody wrote is no bool: it shows as another number.
+    // Loads the byte, so that a bool that was never written shows as a number other than 0 and 1.
     if constexpr (std::is_same_v<T, bool>) {
       return Element::of_int(static_cast<unsigned char>(memory[index]));
     }

@@ -1,4 +1,5 @@
-// Single elements of tensors in memory, apart from the framework's own conversions and kernels.
+// Reads and writes single elements of tensors, independently of the framework's conversions and
+// kernels.
 #pragma once
 
 #include <cmath>
@@ -11,7 +12,7 @@
 
 namespace mytorch::conformance {
 
-// An element's value: exactly an int64, or a double.
+// The value of an element: an exact int64, or a double.
 struct Element {
   bool is_float = false;
   int64_t i = 0;
@@ -21,11 +22,11 @@ struct Element {
   double as_double() const { return is_float ? d : static_cast<double>(i); }
 };
 
-// Writes a value as the `index`-th element of memory of a type; a float becomes an integer by
-// truncation, NaN and what does not fit become 0.
+// Writes a value to element `index` of `memory`. A float becomes an integer by truncation; NaN and
+// values out of range become 0.
 void store(const Element& value, ScalarType dtype, char* memory, int64_t index);
 Element load(ScalarType dtype, const char* memory, int64_t index);
-// The value that is read after it was written.
+// Returns the value after it is stored as `dtype` and loaded again.
 Element round_trip(const Element& value, ScalarType dtype);
 
 // Calls f(offset in elements) for every index of `shape` in row-major order.
@@ -50,7 +51,7 @@ void for_each_offset(const std::vector<int64_t>& shape, const std::vector<int64_
   }
 }
 
-// Every element of a tensor in row-major order, whatever its device.
+// Returns every element of a tensor on any device in row-major order.
 std::vector<Element> elements_of(const Tensor& tensor);
 
 }  // namespace mytorch::conformance

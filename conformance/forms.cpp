@@ -1,4 +1,4 @@
-// The out= and in-place forms, and the rules of geometry.
+// Checks of the out= and in-place forms, and of shapes and strides.
 #include <algorithm>
 #include <optional>
 
@@ -12,8 +12,8 @@
 namespace mytorch::conformance {
 namespace {
 
-// Whether an element's last bits may depend on its neighbours: sums in another order, and functions
-// that a vector computes in another way than a single number.
+// Whether the last bits of an element may depend on its neighbours: sums may be ordered
+// differently, and vector code may evaluate a function differently than scalar code.
 bool may_round_apart(const OpRecord& op) {
   if (op.meaning == "view") return false;
   if (op.meaning != "pointwise") return true;
@@ -43,7 +43,8 @@ void check_out_form(const Case& c, const Arguments& arguments, const std::vector
     try {
       const std::vector<Value> returned = call_named(c.op->name, own, tensors);
       for (size_t i = 0; i < returned.size(); ++i) {
-        if (!returned[i].tensor().is_same(tensors[i])) fail(check, "did not return its output");
+        if (!returned[i].tensor().is_same(tensors[i]))
+          fail(check, "the call did not return its output");
       }
     } catch (const Error& error) {
       fail(check, std::string("failed: ") + error.what());
@@ -52,13 +53,13 @@ void check_out_form(const Case& c, const Arguments& arguments, const std::vector
     const Tolerance tolerance{!may_round_apart(*c.op), 1};
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (!(tensors[i].sizes() == expected[i].tensor().sizes())) {
-        fail(check, "resized an output of the right shape to " + shape_text(tensors[i]));
+        fail(check, "the call resized an output of the correct shape to " + shape_text(tensors[i]));
         continue;
       }
       const std::string what =
           difference(*c.op, arguments, tensors[i], expected[i], tolerance, true);
       if (!what.empty()) fail(check, "result " + std::to_string(i) + " " + what);
-      if (!outs[i].intact()) fail(check, "wrote outside of its output");
+      if (!outs[i].intact()) fail(check, "the call wrote outside of its output");
     }
   }
 }
@@ -82,15 +83,16 @@ void check_inplace_form(const Case& c, const Arguments& arguments,
     if (fits)
       fail("in-place", std::string("failed: ") + error.what());
     else if (storage_bytes(self) != before)
-      fail("in-place", "was refused, but wrote to self");
+      fail("in-place", "the call was refused, but had written to self");
     return;
   }
   if (!fits) {
-    fail("in-place", "was not refused: result " + shape_text(result) + " into " + shape_text(self));
+    fail("in-place", "the call was not refused: result " + shape_text(result) +
+                         " does not fit into " + shape_text(self));
     return;
   }
   if (!returned.empty() && !returned[0].tensor().is_same(self))
-    fail("in-place", "did not return self");
+    fail("in-place", "the call did not return self");
   const Tensor as_self = call("to.dtype", {result, self.dtype()})[0].tensor();
   const Tolerance tolerance{!may_round_apart(*c.op) && result.dtype() == self.dtype(), 1};
   const std::string what = difference(*c.op, arguments, self, as_self, tolerance, true);
@@ -102,8 +104,7 @@ void check_geometry(const Case& c, const Arguments& arguments, const std::vector
   if (c.op->meaning != "pointwise") return;
   std::vector<int64_t> shape;
   bool first = true;
-  std::optional<std::vector<int64_t>>
-      order;  // the strides that all operands have, if contiguous and equal
+  std::optional<std::vector<int64_t>> order;  // the strides of the first tensor operand
   bool agree = true;
   for (const auto& [name, value] : arguments.values) {
     const auto* tensor = std::get_if<Tensor>(&value.variant());
@@ -125,18 +126,19 @@ void check_geometry(const Case& c, const Arguments& arguments, const std::vector
     const Tensor& result = value.tensor();
     if (!result.defined()) continue;
     if (result.sizes().vec() != shape) {
-      fail("geometry", "is " + shape_text(result) + ", not of the broadcast shape");
+      fail("geometry",
+           "the result is " + shape_text(result) + ", which is not the broadcast shape");
     } else if (has_internal_overlap(*result.impl())) {
-      fail("geometry", "overlaps itself: " + shape_text(result));
+      fail("geometry", "the result overlaps itself: " + shape_text(result));
     } else if (agree && order.has_value() && !has_internal_overlap(*result.impl()) &&
                std::get<Tensor>(arguments.values[0].second.variant()).numel() > 1) {
-      // Contiguous operands of one stride order give a result of that order.
+      // If all operands are dense with the same strides, so is the result.
       int64_t reach = 1;
       for (size_t d = 0; d < shape.size(); ++d) reach += (shape[d] - 1) * (*order)[d];
       if (reach == result.numel() && order->size() == shape.size() &&
           result.strides().vec() != *order) {
-        fail("geometry",
-             "is " + shape_text(result) + ", though its operands are contiguous in another order");
+        fail("geometry", "the result is " + shape_text(result) +
+                             ", but all operands are dense in another order");
       }
     }
   }

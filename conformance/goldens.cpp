@@ -97,12 +97,12 @@ std::string compare_one(const OpRecord& op, const Value& found, const Json& expe
                         keeps_zero_sign(op.name));
 }
 
-// A leaf that stands in for an argument, and what the call gets: a written argument is no leaf.
+// Returns a leaf with the values of an argument.
 Tensor leaf_for(const Tensor& tensor) { return copy_of(tensor).detach().requires_grad_(); }
 
 bool is_double(const Tensor& tensor) { return tensor.defined() && tensor.dtype() == kFloat64; }
 
-// Puts leaves in the place of the arguments whose gradients are known.
+// Replaces the arguments whose gradients are recorded by leaves.
 std::map<std::string, std::vector<Tensor>> track(const OpRecord& op, const Json& expected,
                                                  Arguments* arguments) {
   std::map<std::string, std::vector<Tensor>> leaves;
@@ -122,7 +122,8 @@ std::map<std::string, std::vector<Tensor>> track(const OpRecord& op, const Json&
   return leaves;
 }
 
-// The results, weighted by 1, 1.25, 1.5, ... and added up; undefined if none has a gradient.
+// Returns the sum of the results with weights 1, 1.25, 1.5, ..., or an undefined tensor if no
+// result requires a gradient.
 Tensor weighted_sum(const std::vector<Value>& results) {
   Tensor total;
   for (const Value& result : results) {
@@ -148,7 +149,7 @@ void check_gradients(const Case& c, Arguments arguments, const Json& expected, c
   if (leaves.empty()) return;
   const Tensor total = weighted_sum(call_named(c.op->name, arguments));
   if (!total.defined()) {
-    fail("gradient", "no result has a gradient");
+    fail("gradient", "no result requires a gradient");
     return;
   }
   total.backward();
@@ -174,10 +175,11 @@ void check_refused(const Case& c, const Arguments& arguments, const Json& golden
                    const Fail& fail) {
   try {
     call_named(c.op->name, arguments);
-    fail("golden", "gave a result, PyTorch says: " + golden.at("error").get<std::string>());
+    fail("golden",
+         "returned a result, but PyTorch fails: " + golden.at("error").get<std::string>());
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kType) {
-      fail("golden", std::string("failed with another error than of types: ") + error.what());
+      fail("golden", std::string("failed with an error other than a type error: ") + error.what());
     }
   }
 }
@@ -194,7 +196,7 @@ void check_results(const Case& c, const Arguments& given, const Json& golden, co
   }
   const Json& expected = golden.at("out");
   if (flat.size() != expected.size()) {
-    fail("golden", "has " + std::to_string(flat.size()) + " results, PyTorch " +
+    fail("golden", "has " + std::to_string(flat.size()) + " results, but PyTorch has " +
                        std::to_string(expected.size()));
     return;
   }
@@ -251,9 +253,11 @@ Report check_goldens(const std::vector<OpRecord>& catalog, const Options& option
       bool failed = false;
       check_one(c, arguments, golden, [&](const std::string& check, const std::string& what) {
         failed = true;
-        report.failures.push_back({c.op->name, line, check, describe(arguments), what});
-        out << "FAIL " << c.op->name << " [" << check << "] " << describe(arguments) << "\n  "
-            << what << "\n  " << file.filename().string() << ":" << line << std::endl;
+        const Failure failure{
+            c.op->name, -1, check, describe(arguments),
+            what + " (" + file.filename().string() + ":" + std::to_string(line) + ")"};
+        report.failures.push_back(failure);
+        print_failure(failure, reproducer(options, failure.op, -1) + " --goldens", out);
       });
       Score& score = report.scores[c.op->name];
       ++score.cases;

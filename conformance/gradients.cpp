@@ -1,4 +1,4 @@
-// Gradients against differences.
+// Checks gradients against finite differences.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -12,7 +12,7 @@
 namespace mytorch::conformance {
 namespace {
 
-// Kinks and other corners, where differences do not exist.
+// Whether a sample has values at which derivatives may not exist.
 bool has_corners(const Json& value) {
   if (value.is_array()) return std::any_of(value.begin(), value.end(), has_corners);
   if (!value.is_object()) return false;
@@ -21,15 +21,15 @@ bool has_corners(const Json& value) {
          value.value("dtype", "float").find("float") != std::string::npos;
 }
 
-// Whether a tensor of the sample says that it is not to be differentiated.
+// Whether the sample excludes a tensor from differentiation.
 bool opts_out(const Json& sample, const std::string& arg, int item) {
   const Json& spec = sample.at("args").at(arg);
   const Json& one = item < 0 ? spec : spec.at(item);
   return one.is_object() && !one.value("grad", true);
 }
 
-// The gradients of the sum of all outputs, for those leaves that `wanted` names; the others do not
-// ask for theirs, so that kernels are handed no output for them.
+// Returns the gradients of the sum of all outputs with respect to the leaves marked in `wanted`.
+// The other leaves do not require gradients, so kernels get no output for them.
 std::vector<Tensor> gradients_of(
     const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& function,
     const std::vector<Tensor>& leaves, const std::vector<bool>& wanted) {
@@ -50,8 +50,8 @@ std::vector<Tensor> gradients_of(
   return gradients;
 }
 
-// That a gradient is the same whether or not the others are wanted. Another kernel may then compute
-// it, whose rounding is that of sums of about 1, also where they cancel.
+// Checks that each gradient is the same whether or not the other ones are requested. Another kernel
+// may compute it then, so sums that cancel may differ by the rounding of terms of about 1.
 void check_each_alone(
     const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& function,
     const std::vector<Tensor>& leaves, const Fail& fail) {
@@ -63,7 +63,9 @@ void check_each_alone(
     wanted[k] = true;
     const Tensor alone = gradients_of(function, leaves, wanted)[k];
     if (alone.defined() != together[k].defined()) {
-      fail("gradient alone", "of leaf " + std::to_string(k) + " is there only in company");
+      fail("gradient alone",
+           "the gradient of leaf " + std::to_string(k) +
+               " exists only if other gradients are requested, or only if none is");
     } else if (alone.defined()) {
       const std::vector<Element> one = elements_of(alone);
       const std::vector<Element> other = elements_of(together[k]);
@@ -76,9 +78,9 @@ void check_each_alone(
         const double y = other[i].as_double();
         if (x == y || (std::isnan(x) && std::isnan(y))) continue;
         if (std::abs(x - y) <= 1e-9 * (1 + largest)) continue;
-        fail("gradient alone", "of leaf " + std::to_string(k) + " element [" + std::to_string(i) +
-                                   "] is " + std::to_string(x) + ", in company " +
-                                   std::to_string(y));
+        fail("gradient alone", "element [" + std::to_string(i) + "] of the gradient of leaf " +
+                                   std::to_string(k) + " is " + std::to_string(x) + ", but " +
+                                   std::to_string(y) + " if all gradients are requested");
         break;
       }
     }
@@ -90,7 +92,7 @@ void check_each_alone(
 bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fail) {
   const OpRecord& op = *c.op;
   if (!op.differentiable() || c.sample->contains("error") || c.may_fail()) return false;
-  // Derived samples say which of them are for this; a written one is, unless it says otherwise.
+  // Derived samples are marked `gradcheck`; a written sample counts unless a value forbids it.
   const bool derived_sample = op.meaning == "pointwise" || op.meaning == "reduce";
   if (!c.sample->value("gradcheck", false)) {
     if (derived_sample || c.dtype != kFloat64) return false;
@@ -99,11 +101,11 @@ bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fai
     }
   }
   const Arguments arguments = make_arguments(c, seed, device, kFloat64);
-  // The leaves, and where they go.
+  // The leaves, and their places among the arguments.
   std::vector<Tensor> leaves;
   struct Place {
     size_t argument;
-    int item;  // of a list, else -1
+    int item;  // index in a list; -1 for a tensor
   };
   std::vector<Place> places;
   for (size_t i = 0; i < arguments.values.size(); ++i) {
@@ -120,7 +122,7 @@ bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fai
       places.push_back({i, item});
     };
     if (const auto* tensor = std::get_if<Tensor>(&value.variant())) {
-      // Differences move single elements, which those of an expanded tensor are not.
+      // Finite differences change single elements; those of an expanded tensor share memory.
       if (tensor->defined() && has_internal_overlap(*tensor->impl())) return false;
       add(*tensor, -1);
     } else if (const auto* list = std::get_if<std::vector<Tensor>>(&value.variant())) {
@@ -150,7 +152,7 @@ bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fai
         value = list;
       }
     }
-    // An argument that is written but is no leaf must be fresh each time too.
+    // Each call needs a fresh copy of a written argument that is not a leaf.
     for (auto& [name, value] : own.values) {
       const OpArg* arg = op.arg(name);
       if (arg->written && !value.tensor().requires_grad()) value = copy_of(value.tensor());
@@ -158,7 +160,7 @@ bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fai
     std::vector<Tensor> outputs;
     for (const Value& result : call_named(op.name, own)) {
       if (const auto* tensor = std::get_if<Tensor>(&result.variant())) {
-        // Differences would vanish in the steps of a coarser type.
+        // A coarser type would round the differences away.
         if (tensor->defined() && tensor->dtype() == kFloat64) outputs.push_back(*tensor);
       } else if (const auto* list = std::get_if<std::vector<Tensor>>(&result.variant())) {
         outputs.insert(outputs.end(), list->begin(), list->end());

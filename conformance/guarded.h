@@ -1,4 +1,4 @@
-// Outputs whose surroundings are looked at.
+// Outputs with guard elements around them, which reveal writes out of bounds.
 #pragma once
 
 #include <algorithm>
@@ -12,15 +12,15 @@
 
 namespace mytorch::conformance {
 
-inline constexpr int64_t kGuard = 16;  // elements before and after an output that nobody may touch
+inline constexpr int64_t kGuard = 16;  // elements before and after an output
 
-// An output within a larger block of memory, with a pattern around it and in its gaps.
+// An output inside a larger block of memory, with a pattern around it and in its gaps.
 struct Guarded {
   Tensor tensor;
   std::vector<int64_t> strides;
   std::string before;
 
-  // `first` begins the pattern, so that two of them agree in no element.
+  // The pattern starts at `first`; patterns with different starts differ in every element.
   Guarded(const Tensor& like, bool strided, int first = 1) {
     const std::vector<int64_t> shape = like.sizes().vec();
     strides.resize(shape.size());
@@ -42,7 +42,7 @@ struct Guarded {
     before = storage_bytes(tensor);
   }
 
-  // Whether only elements of the tensor have changed.
+  // Whether no element outside of the tensor has changed.
   bool intact() const {
     const std::string after = storage_bytes(tensor);
     const size_t size = static_cast<size_t>(tensor.element_size());

@@ -20,7 +20,7 @@ namespace {
 constexpr ScalarType kAllTypes[] = {kFloat32, kFloat64,  kInt64, kInt32, kBool,
                                     kFloat16, kBFloat16, kUInt8, kInt8,  kInt16};
 
-// JSON has no NaN: such numbers are texts.
+// JSON has no NaN and no infinities; samples write them as strings.
 double number(const Json& json) {
   if (json.is_string()) {
     const std::string text = json;
@@ -68,7 +68,8 @@ void flatten(const Json& json, std::vector<Json>* values, std::vector<int64_t>* 
   for (const Json& item : json) flatten(item, values, shape, depth + 1);
 }
 
-// What is mixed among ordinary values: the ends of a type's range, or tamer numbers.
+// Returns a value to mix with ordinary ones: from the ends of the type's range, or if `tame` a
+// small one.
 Element special_element(ScalarType dtype, bool tame, Random& random) {
   if (dtype == kBool) return Element::of_int(random.integer(0, 2));
   if (is_integral(dtype) && tame) {
@@ -92,14 +93,14 @@ Element special_element(ScalarType dtype, bool tame, Random& random) {
   return Element::of_float(values[random.integer(0, 18)]);
 }
 
-// Where elements come from: random numbers, or the rule of golden cases.
+// The source of elements: random numbers, or the rule of golden cases.
 struct Source {
   Random random;
   bool golden = false;
   int64_t tensors = 0;  // made so far
 };
 
-// codegen/golden.py has the same rule, in integers.
+// Follows the same rule as codegen/golden.py, in integer arithmetic.
 std::vector<Element> golden_elements(const Json& spec, ScalarType dtype, int64_t count,
                                      int64_t tensor) {
   std::vector<Element> elements;
@@ -113,7 +114,8 @@ std::vector<Element> golden_elements(const Json& spec, ScalarType dtype, int64_t
     } else if (is_floating_point(dtype)) {
       const auto low = static_cast<int64_t>(std::floor(bound("low", -1) * 64));
       const auto high = static_cast<int64_t>(std::floor(bound("high", 1) * 64));
-      elements.push_back(Element::of_float(static_cast<double>(low + (high - low) * r / 101) / 64));
+      const int64_t steps = low + (high - low) * r / 101;
+      elements.push_back(Element::of_float(static_cast<double>(steps) / 64));
     } else {
       auto low = static_cast<int64_t>(std::ceil(bound("low", -1)));
       const auto high = static_cast<int64_t>(std::ceil(bound("high", 2)));

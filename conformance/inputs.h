@@ -1,4 +1,4 @@
-// Making the arguments of one call from a sample.
+// Makes the arguments of a call from a sample.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,7 @@
 
 namespace mytorch::conformance {
 
-// SplitMix64 (Steele, Lea, Flood 2014): apart from the framework's generators, which are tested
-// here.
+// SplitMix64 (Steele, Lea, Flood 2014), which is independent of the generators under test.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -25,20 +24,21 @@ class Random {
   uint64_t state_;
 };
 
-// One call to test: a sample, with the type of those tensors whose type it leaves open.
+// A call to test: a sample, and the type of the tensors whose type the sample leaves open.
 struct Case {
   const OpRecord* op = nullptr;
   const Json* sample = nullptr;
-  int number = 0;      // among the op's cases: `--case`
-  bool typed = false;  // the sample leaves types open
+  int number = 0;      // index among the operator's cases, for `--case`
+  bool typed = false;  // whether the sample leaves types open
   ScalarType dtype = kFloat32;
   std::string error() const { return sample->value("error", ""); }
   bool may_fail() const { return sample->value("may_fail", false); }
   bool suggested() const { return sample->value("suggested", false); }  // see custom.h
-  bool special() const;                                                 // has NaN or infinities
+  bool special() const;  // whether the sample has NaN or infinities
 };
 
-// Every case of an op, one for each type where its sample leaves the type open.
+// Returns every case of an operator: one per sample, or one per type if the sample leaves types
+// open.
 std::vector<Case> cases_of(const OpRecord& op);
 
 struct Arguments {
@@ -48,22 +48,22 @@ struct Arguments {
   const Value* find(const std::string& name) const;
 };
 
-// The arguments, on a device. Equal for equal (case, seed), whatever the device. Elements of the
-// memory that belong to no tensor hold a pattern, so that a stray read shows. `dtype` replaces the
-// case's own.
+// Makes the arguments on a device; they depend only on the case and the seed. Memory outside of the
+// tensors holds a pattern, which reveals reads out of bounds. `dtype` replaces the type of the
+// case.
 Arguments make_arguments(const Case& c, uint64_t seed, Device device, ScalarType dtype);
 
-// The same with the elements that golden cases have, by the rule of codegen/golden.py.
+// Makes the arguments with the elements of golden cases, by the rule of codegen/golden.py.
 Arguments make_golden_arguments(const Case& c, Device device);
 
-// Deep copies with the same geometry; what shares memory does not share it afterwards.
+// Return deep copies with the same geometry. Tensors that share memory do not share it in the copy.
 Tensor copy_of(const Tensor& tensor);
 Arguments copy_of(const Arguments& arguments);
 
-// A tensor's memory from its storage's beginning to its end, as bytes on the CPU.
+// Returns all bytes of a tensor's storage, copied to the CPU.
 std::string storage_bytes(const Tensor& tensor);
 
-// The arguments in words: types, shapes, and what is no tensor.
+// Describes the arguments: types and shapes of tensors, and the other values.
 std::string describe(const Arguments& arguments);
 
 }  // namespace mytorch::conformance

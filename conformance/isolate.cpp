@@ -20,11 +20,11 @@
 namespace mytorch::conformance {
 namespace {
 
-// Splits what comes through a pipe into lines.
+// Splits the data of a pipe into lines.
 class Lines {
  public:
   explicit Lines(std::function<void(const std::string&)> use) : use_(std::move(use)) {}
-  // False at the end of the stream.
+  // Returns false at the end of the stream.
   bool read_from(int fd) {
     char buffer[1 << 16];
     const ssize_t n = read(fd, buffer, sizeof(buffer));
@@ -54,7 +54,7 @@ void write_all(int fd, const std::string& text) {
 
 std::string how_it_ended(int status) {
   if (WIFSIGNALED(status)) return std::string("crashed: ") + strsignal(WTERMSIG(status));
-  return "ended by itself with status " + std::to_string(WEXITSTATUS(status));
+  return "exited with status " + std::to_string(WEXITSTATUS(status));
 }
 
 [[noreturn]] void be_child(const std::function<void(const Tell&)>& work, int lines, int errors) {
@@ -68,7 +68,7 @@ std::string how_it_ended(int status) {
   }
   std::cout.flush();
   std::cerr.flush();
-  _exit(status);  // a backend's threads may still run: nothing is destroyed under them
+  _exit(status);  // runs no destructors, because threads of the backend may still run
 }
 
 Json to_json(const Outcome& o) {
@@ -86,7 +86,7 @@ Outcome outcome_of(const std::string& op, const Json& json) {
   Outcome o{op, json.at("number"), json.at("refused"), static_cast<Route>(json.at("route")),
             json.at("worst")};
   for (const Json& f : json.at("failures")) {
-    o.failures.push_back({op, o.number, f.at(0), f.at(1), f.at(2)});
+    o.failures.push_back({op, o.number, f.at(0), f.at(1), f.at(2), o.route});
   }
   return o;
 }
@@ -98,12 +98,14 @@ Ended run_in_child(const std::function<void(const Tell& tell)>& work,
   int told[2];
   int errors[2];
   if (pipe2(told, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0) {
-    throw Error(ErrorCode::kIo, std::string("[check] no pipe: ") + std::strerror(errno));
+    throw Error(ErrorCode::kIo,
+                std::string("[check] cannot create a pipe: ") + std::strerror(errno));
   }
   std::cout.flush();
   const pid_t child = fork();
   if (child < 0) {
-    throw Error(ErrorCode::kIo, std::string("[check] no process: ") + std::strerror(errno));
+    throw Error(ErrorCode::kIo,
+                std::string("[check] cannot create a process: ") + std::strerror(errno));
   }
   if (child == 0) {
     close(told[0]);
@@ -116,7 +118,7 @@ Ended run_in_child(const std::function<void(const Tell& tell)>& work,
   Lines said([](const std::string& text) {
     if (text.find(" runs on the CPU for ") == std::string::npos) std::cerr << text << "\n";
   });
-  bool begun = false;  // loading takes its time where others compute
+  bool begun = false;  // loading may take longer than a case
   pollfd fds[2] = {{told[0], POLLIN, 0}, {errors[0], POLLIN, 0}};
   Ended ended;
   while (fds[0].fd >= 0 || fds[1].fd >= 0) {
@@ -152,7 +154,7 @@ Report check_in_children(const std::vector<OpRecord>& catalog, const Options& op
   Report report;
   Options here = options;
   bool finished = false;
-  std::map<std::string, int> ends;  // of processes, by operator
+  std::map<std::string, int> ends;  // number of ended processes, by operator
   while (!finished) {
     std::string op;
     int number = -1;
@@ -174,8 +176,7 @@ Report check_in_children(const std::vector<OpRecord>& catalog, const Options& op
     const auto add = [&](const Outcome& outcome) {
       report.scores[outcome.op].add(outcome);
       for (const Failure& f : outcome.failures) {
-        out << "FAIL " << f.op << " [" << f.check << "] " << f.arguments << "\n  " << f.what
-            << "\n  " << reproducer(options, f.op, f.number) << std::endl;
+        print_failure(f, reproducer(options, f.op, f.number), out);
         report.failures.push_back(f);
       }
     };
@@ -200,13 +201,15 @@ Report check_in_children(const std::vector<OpRecord>& catalog, const Options& op
         seconds);
     if (finished) break;
     if (op.empty() || (op == here.after_op && number == here.after_number)) {
-      throw Error(ErrorCode::kInternal, "[check] before the first case, the process " + ended.how);
+      throw Error(ErrorCode::kInternal,
+                  "[check] the process " + ended.how + " before the first case");
     }
-    // The case that ran then. Its arguments are not known here; the reproducer makes them.
+    // The process ended during this case. Its arguments are not known here.
     constexpr int kEnough = 3;
     const bool gives_up = ++ends[op] == kEnough;
-    const std::string left_out = gives_up ? "; the rest of the operator's cases is left out" : "";
-    add({op, number, false, Route::kNone, 0, {{op, number, "process", "", ended.how + left_out}}});
+    const std::string skipped = gives_up ? "; the operator's remaining cases are skipped" : "";
+    const Failure failure{op, number, "process", "", "the process " + ended.how + skipped};
+    add({op, number, false, Route::kNone, 0, {failure}});
     here.after_op = op;
     here.after_number = gives_up ? std::numeric_limits<int>::max() : number;
   }

@@ -1,5 +1,5 @@
-// Running checks in processes of their own, so that a backend that crashes or hangs fails the case
-// that made it do so and no other.
+// Runs checks in child processes, so that a crash or a hang of a backend fails only the case that
+// caused it.
 #pragma once
 
 #include <functional>
@@ -9,23 +9,24 @@
 
 namespace mytorch::conformance {
 
-// What the child tells: one line of text at a time.
+// Sends one line of text from the child to its parent.
 using Tell = std::function<void(const std::string& line)>;
 
-// How a child ended.
+// The end of a child process.
 struct Ended {
-  bool well = false;
-  std::string how;  // "crashed: Segmentation fault", "did not end within 60 s", ...
+  bool well = false;  // exited with status 0
+  std::string how;    // "crashed: Segmentation fault", "did not end within 60 s", ...
 };
 
-// Runs work(tell) in a forked child; `line` gets what it tells, here, as it comes. The child is
-// ended when it tells nothing for `seconds`. What it writes to stderr passes through, except for
-// the fallback's warnings, which the report counts. The caller must not have other threads.
+// Runs work(tell) in a forked child and calls `line` in the parent for each line that the child
+// sends. Kills the child if it sends nothing for `seconds`. Forwards the child's stderr, except for
+// warnings about the fallback, which the report counts. The caller must not have other threads.
 Ended run_in_child(const std::function<void(const Tell& tell)>& work,
                    const std::function<void(const std::string& line)>& line, double seconds);
 
-// As check(), in children: `prepare` runs first in each, and loads the backend. The caller's
-// process loads nothing and has no threads. A case that takes longer than `seconds` fails.
+// Runs check() in child processes, each of which first calls `prepare` to load the backend. The
+// caller must not have loaded a backend or started threads. A case that takes longer than `seconds`
+// fails.
 Report check_in_children(const std::vector<OpRecord>& catalog, const Options& options,
                          const std::function<void()>& prepare, double seconds, std::ostream& out);
 

@@ -22,14 +22,14 @@ namespace {
 
 using profiler::Event;
 
-// A call, and those that it made.
+// A call, and the calls that it made.
 struct Node {
   const Event* event = nullptr;
   std::vector<Node> made;
   double seconds() const { return 1e-9 * static_cast<double>(event->end - event->begin); }
 };
 
-// The calls of a thread that nobody made. Events are in the order of their ends.
+// Returns the outermost calls of a thread. The events are ordered by their ends.
 std::vector<Node> forest(const std::vector<Event>& events) {
   std::vector<Node> roots;
   for (const Event& event : events) {
@@ -50,12 +50,12 @@ class Ranker {
 
   void add(const Node& node) {
     const Event& event = *node.event;
-    const bool detour = event.status == kDecomposed || event.status == kFellBack;
-    if (event.slot == slot_ && detour) {
+    const bool substituted = event.status == kDecomposed || event.status == kFellBack;
+    if (event.slot == slot_ && substituted) {
       const double longest = event.status == kDecomposed ? longest_kernel(node) : 0;
       const char* way = event.status == kDecomposed ? "composite" : "fallback";
       add(event.op->name, way, node.seconds(), longest);
-      // What is made of programs needs no kernel each, where the backend compiles.
+      // A backend that compiles programs needs no kernel for these operators.
       if (backend_.abi.compile == nullptr && event.op->num_programs > 0 && programs_ == 0) {
         add("compile", "of " + std::string(way), node.seconds(), longest);
       }
@@ -63,10 +63,10 @@ class Ranker {
                event.kernel->backend != &backend_) {
       add(event.op->name, "by " + event.kernel->backend->name, node.seconds(), 0);
     }
-    const bool program = detour && event.op->num_programs > 0;
+    const bool program = substituted && event.op->num_programs > 0;
     const bool first = inside_.insert(event.op->name).second;
     programs_ += program;
-    // What the CPU does instead is not the device's.
+    // Calls that run on the CPU are not calls of the device.
     if (event.status != kFellBack) {
       for (const Node& each : node.made) add(each);
     }
@@ -92,14 +92,14 @@ class Ranker {
     if (inside_.contains(entry)) return;
     Missing& m = by_entry_[entry];
     m.entry = entry;
-    // One that runs several ways is told by the worst.
+    // If calls of one entry run in several ways, the slowest counts.
     if (m.way.empty() || way.ends_with("fallback")) m.way = way;
     m.calls += 1;
     m.seconds += seconds;
     m.gain += seconds - still;
   }
 
-  // Of the kernels of the device that a call led to.
+  // Returns the seconds of the longest kernel of the device below a call.
   double longest_kernel(const Node& node) const {
     double longest = 0;
     for (const Node& each : node.made) {
@@ -113,8 +113,8 @@ class Ranker {
   int slot_;
   const Backend& backend_;
   std::map<std::string, Missing> by_entry_;
-  std::set<std::string> inside_;  // operators whose calls this one lies in
-  int programs_ = 0;              // of these, detours of programs
+  std::set<std::string> inside_;  // operators of the enclosing calls
+  int programs_ = 0;              // number of enclosing calls that replace a program
 };
 
 const Backend& backend_named(const std::string& name, int slot) {
@@ -151,7 +151,7 @@ Ranking rank_missing(const std::string& model, const std::string& device,
   std::optional<Prefer> preferred;
   if (on.is_cpu()) preferred.emplace(device, backend);
   const Training training = make_training(model, on, kBatch);
-  // Until plans are made and programs compiled.
+  // The first steps make plans and compile programs.
   for (int i = 0; i < 2; ++i) {
     training.step();
     alive();
@@ -205,10 +205,10 @@ Ranking rank_in_child(const std::string& model, const std::string& device,
 
 void print_ranking(const Ranking& r, std::ostream& out) {
   constexpr size_t kRows = 20;
-  out << "\nmissing kernels, by what each would gain at most on " << r.model << ", of "
-      << std::fixed << std::setprecision(1) << 1e3 * r.step << " ms a step (batch " << r.batch
+  out << "\nmissing kernels, ranked by the most time each could save on " << r.model << " ("
+      << std::fixed << std::setprecision(1) << 1e3 * r.step << " ms per step, batch " << r.batch
       << ", " << r.steps << " steps)\n";
-  if (r.missing.empty()) out << "none: every call ran by a kernel of the backend\n";
+  if (r.missing.empty()) out << "none: the backend has a kernel for every call\n";
   if (!r.missing.empty()) {
     out << std::left << std::setw(34) << "entry" << std::right << std::setw(10) << "gain ms"
         << std::setw(7) << "%" << std::setw(10) << "now ms" << std::setw(8) << "calls"

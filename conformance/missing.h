@@ -1,4 +1,4 @@
-// Which kernels a backend lacks, and what each would gain: measured on a network that trains.
+// Ranks the kernels that a backend lacks by the most time each could save while a network trains.
 #pragma once
 
 #include <cstdint>
@@ -11,33 +11,34 @@
 
 namespace mytorch::conformance {
 
-// A kernel that the backend has not, or `compile`; times are of one step of the network.
+// A missing kernel, or a missing `compile`. Times are per training step.
 struct Missing {
   std::string entry;  // an operator, or "compile"
-  std::string way;    // how its calls ran: "fallback", "composite", "by cpu-openmp"
+  std::string way;    // how the calls run now: "fallback", "composite", "by cpu-openmp"
   double calls = 0;
-  double seconds = 0;  // that they took, with all that they led to
-  // What a kernel saves at most. In place of the CPU, with its copies, or of another backend's
-  // kernel: all of it; in place of other kernels of the device: all but the longest of those, since
-  // that one's work is still to be done.
+  double seconds = 0;  // of the calls, including the calls that they make
+  // The most time that a kernel could save. If the calls run on the CPU or by another backend, that
+  // is all of their time. If they decompose, it is their time without the longest kernel, because
+  // that kernel's work remains.
   double gain = 0;
 };
 
 struct Ranking {
   std::string model;
   int64_t batch = 0;
-  int steps = 0;                 // that were measured
-  double step = 0;               // seconds of one, each kernel waited for
-  std::vector<Missing> missing;  // the largest gain first
+  int steps = 0;                 // number of measured steps
+  double step = 0;               // seconds per step, with a wait after each kernel
+  std::vector<Missing> missing;  // in descending order of gain
 };
 
-// Trains the network on the device, where `backend` is to do the work, in this process. The
-// fallback is allowed from here on. `alive` is called now and then. Throws what the network throws.
+// Trains the network on the device with `backend` preferred, in this process, and calls `alive`
+// after each step. Allows the fallback for the rest of the process. Throws the errors of the
+// network.
 Ranking rank_missing(const std::string& model, const std::string& device,
                      const std::string& backend, const std::function<void()>& alive);
 
-// The same in a process of its own, in which `prepare` loads the backend. Throws
-// Error(kUnsupported) that says why, where the network does not run there.
+// Runs rank_missing in a child process in which `prepare` loads the backend. Throws
+// Error(kUnsupported) with the reason if the network does not run on the device.
 Ranking rank_in_child(const std::string& model, const std::string& device,
                       const std::string& backend, const std::function<void()>& prepare,
                       double seconds);

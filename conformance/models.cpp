@@ -69,7 +69,7 @@ Training cnn(Device device, int64_t batch) {
       [network, images] { return cross_entropy((*network)(images.pixels), images.labels); });
 }
 
-// Pre-norm attention of 4 heads and a feed-forward part, between an embedding and scores of tokens.
+// Pre-norm attention with 4 heads and a feed-forward layer, between an embedding and token scores.
 struct TransformerBlock {
   static constexpr int64_t kTokens = 16, kLength = 8, kWidth = 32, kHeads = 4;
 
@@ -127,7 +127,7 @@ Training make_training(const std::string& model, Device device, int64_t batch) {
   for (const auto& known : kModels) {
     if (model == known.name) return known.make(device, batch);
   }
-  throw Error(ErrorCode::kValue, "[check] there is no network '" + model + "'");
+  throw Error(ErrorCode::kValue, "[check] unknown network '" + model + "'");
 }
 
 }  // namespace mytorch::conformance

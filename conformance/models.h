@@ -1,4 +1,4 @@
-// Small networks, with data that is made up, for what a device has to do when networks are trained.
+// Small networks with synthetic data, which represent the work of training.
 #pragma once
 
 #include <functional>
@@ -9,17 +9,17 @@
 
 namespace mytorch::conformance {
 
-// mnist-mlp: 784-32-10 by plain gradient descent. mnist-cnn: two convolutions and two linear
-// layers, of examples/mnist. transformer: a block of pre-norm attention over sequences of 8 tokens.
-// The last two by AdamW.
+// mnist-mlp: 784-32-10, trained with plain gradient descent. mnist-cnn: the network of
+// examples/mnist, two convolutions and two linear layers, trained with AdamW. transformer: a block
+// of pre-norm attention over sequences of 8 tokens, trained with AdamW.
 std::vector<std::string> model_names();
 
 struct Training {
-  std::function<float()> step;  // forward, backward and the optimizer's; the loss before it
+  std::function<float()> step;  // forward, backward, optimizer; returns the loss before the step
 };
 
-// A network on a device, with one batch that every step sees. Throws Error(kValue) for a name that
-// is not among the above.
+// Makes a network on a device and one batch for all steps. Throws Error(kValue) for an unknown
+// name.
 Training make_training(const std::string& model, Device device, int64_t batch);
 
 }  // namespace mytorch::conformance

@@ -1,4 +1,4 @@
-// A plug-in's library and tables.
+// Tests of a plug-in's library and tables.
 #include "conformance/plugin.h"
 
 #include <dlfcn.h>
@@ -47,7 +47,7 @@ void loads_twice(const std::string& path) {
   promise(std::string(first.name) == second.name &&
               std::string(first.device_type) == second.device_type &&
               first.num_kernels == second.num_kernels,
-          "a second call of mt_backend_init described another backend");
+          "a second call of mt_backend_init describes a different backend");
 }
 
 void other_major(const std::string& path) {
@@ -57,10 +57,10 @@ void other_major(const std::string& path) {
   mt_backend backend = empty_backend();
   backend.abi_major = host.abi_major;
   promise(plugin.init(backend, &host) != MT_OK || backend.abi_major == MT_ABI_MAJOR,
-          "it accepts a host that implements contract version " + std::to_string(host.abi_major));
+          "it accepts a host of contract version " + std::to_string(host.abi_major));
 }
 
-// Of a host of a later minor version, whose structs are longer.
+// A host of a later minor version has longer structs.
 void longer_structs(const std::string& path) {
   Plugin plugin(path);
   struct {
@@ -77,10 +77,10 @@ void longer_structs(const std::string& path) {
   std::fill(std::begin(backend.more), std::end(backend.more), 0);
   promise(plugin.init(backend.known, &host.known) == MT_OK,
           "it refuses a host of a later minor version: " + Plugin::message());
-  promise(backend.known.abi_minor > MT_ABI_MINOR ||  // then it may know more than we do
+  promise(backend.known.abi_minor > MT_ABI_MINOR ||  // it may define more fields
               std::all_of(std::begin(backend.more), std::end(backend.more),
                           [](unsigned char c) { return c == 0; }),
-          "it wrote behind the fields of mt_backend that it knows");
+          "it writes beyond the fields of mt_backend that its version defines");
 }
 
 void names(const std::string& path) {
@@ -90,10 +90,11 @@ void names(const std::string& path) {
   promise(named(b.name), "mt_backend::name is missing");
   promise(named(b.device_type), "mt_backend::device_type is missing");
   promise(named(b.version), "mt_backend::version is missing");
-  promise(b.abi_major == MT_ABI_MAJOR, "mt_backend::abi_major is another");
-  // One that was built against an older minor version knows fewer fields, but those of the first.
+  promise(b.abi_major == MT_ABI_MAJOR, "mt_backend::abi_major differs from the host's");
+  // A backend built against an older minor version has fewer fields, but those of the first
+  // version.
   promise(b.size >= offsetof(mt_backend, operators) && b.size <= sizeof(mt_backend),
-          "mt_backend::size is neither what it was nor what the backend knows of it");
+          "mt_backend::size is neither the host's nor that of the backend's own version");
   if (b.describe != nullptr) promise(b.describe(b.self) != nullptr, "describe returns NULL");
 }
 
@@ -101,7 +102,8 @@ void kernels(const std::string& path) {
   Plugin plugin(path);
   const mt_backend& b = plugin.filled();
   promise(b.num_kernels >= 0, "num_kernels is negative");
-  promise(b.num_kernels == 0 || b.kernels != nullptr, "there is no table of kernels");
+  promise(b.num_kernels == 0 || b.kernels != nullptr,
+          "num_kernels is positive, but kernels is NULL");
   promise(b.num_kernels > 0 || b.compile != nullptr || b.device != nullptr,
           "it has neither kernels nor a device");
   constexpr uint32_t kFlags =
@@ -114,20 +116,20 @@ void kernels(const std::string& path) {
     const auto& c = *reinterpret_cast<const mt_kernel_entry*>(
         reinterpret_cast<const char*>(b.kernels) + static_cast<size_t>(i) * step);
     const std::string where = "kernel " + std::to_string(i) + ": ";
-    promise(c.size == step, where + "its size differs from the first one's");
-    promise(c.op != nullptr, where + "no op");
+    promise(c.size == step, where + "its size differs from that of the first kernel");
+    promise(c.op != nullptr, where + "op is NULL");
     const std::string what = std::string(c.op) + ": ";
     promise(c.run != nullptr, what + "run is NULL");
-    promise(c.name != nullptr && *c.name != 0, what + "no name");
-    promise((c.flags & ~kFlags) == 0, what + "flags that this mytorch does not know");
-    promise(seen.insert({c.op, c.name}).second, what + "two kernels of the name '" + c.name + "'");
+    promise(c.name != nullptr && *c.name != 0, what + "the kernel has no name");
+    promise((c.flags & ~kFlags) == 0, what + "unknown flags");
+    promise(seen.insert({c.op, c.name}).second, what + "two kernels are named '" + c.name + "'");
     const OpEntry* entry = find_op(c.op);
-    if (entry == nullptr) continue;  // it may be newer than this mytorch
+    if (entry == nullptr) continue;  // the operator may be newer than this host
     bool known = entry->info->hash == c.hash;
     for (int k = 0; k < entry->info->num_older; ++k) {
       known = known || entry->info->older[k].hash == c.hash;
     }
-    promise(known, what + "its hash is that of no released schema, so it would never be asked");
+    promise(known, what + "its hash matches no released schema, so the kernel would never run");
   }
 }
 
@@ -136,21 +138,21 @@ void device_functions(const std::string& path) {
   const mt_device_ops& d = plugin.device();
   promise(d.device_count != nullptr && d.allocate != nullptr && d.release != nullptr &&
               d.copy != nullptr,
-          "device_count, allocate, release and copy have to be there");
+          "device_count, allocate, release and copy are required");
   const void* streams[] = {
       reinterpret_cast<const void*>(d.create_stream), reinterpret_cast<const void*>(d.synchronize),
       reinterpret_cast<const void*>(d.record_event), reinterpret_cast<const void*>(d.wait_event),
       reinterpret_cast<const void*>(d.destroy_event)};
   promise(d.create_stream == nullptr || std::none_of(std::begin(streams), std::end(streams),
                                                      [](const void* p) { return p == nullptr; }),
-          "with streams it needs synchronize, record_event, wait_event and destroy_event");
-  promise(d.type != MT_DEVICE_CPU, "a device of its own cannot have the CPU's type");
+          "create_stream requires synchronize, record_event, wait_event and destroy_event");
+  promise(d.type != MT_DEVICE_CPU, "a device cannot have the type of the CPU");
   if (d.device_name != nullptr) {
     char text[16];
     std::memset(text, 'x', sizeof(text));
     promise(d.device_name(plugin.self(), 0, text, 8) == MT_OK, "device_name fails");
     promise(std::memchr(text, 0, 8) != nullptr && text[8] == 'x',
-            "device_name does not keep to its buffer");
+            "device_name writes beyond its buffer");
   }
 }
 
@@ -188,7 +190,7 @@ const mt_backend& Plugin::filled() {
 
 const mt_device_ops& Plugin::device() {
   const mt_backend& b = filled();
-  if (b.device == nullptr) throw Skipped{"it brings no device"};
+  if (b.device == nullptr) throw Skipped{"the backend has no device of its own"};
   promise(b.device->size > offsetof(mt_device_ops, copy) + sizeof(void*) - 1,
           "mt_device_ops::size is too small");
   device_ = {};
@@ -196,7 +198,7 @@ const mt_device_ops& Plugin::device() {
   if (device_.device_count != nullptr) {
     const int n = device_.device_count(b.self);
     promise(n >= 0, "device_count returned " + std::to_string(n));
-    if (n == 0) throw Skipped{"there is no such device here"};
+    if (n == 0) throw Skipped{"no such device is present"};
   }
   return device_;
 }
@@ -205,13 +207,14 @@ std::string Plugin::message() { return std::exchange(last_message, {}); }
 
 void add_library_tests(std::vector<ContractTest>& tests) {
   tests.push_back({"load", "the library loads", loads});
-  tests.push_back({"names", "name, version and device type are given", names});
-  tests.push_back(
-      {"kernels", "each kernel is complete, of a known schema, and there once", kernels});
+  tests.push_back({"names", "name, version and device type are set", names});
+  tests.push_back({"kernels", "each kernel is complete, unique and of a known schema", kernels});
   tests.push_back({"other-major", "a host of another major version is refused", other_major});
-  tests.push_back({"longer-structs", "a host of a later minor version is served", longer_structs});
-  tests.push_back({"init-twice", "a second init gives the same backend", loads_twice});
-  tests.push_back({"device-entries", "what a device needs is there", device_functions});
+  tests.push_back(
+      {"longer-structs", "a host of a later minor version is accepted", longer_structs});
+  tests.push_back({"init-twice", "a second call of init describes the same backend", loads_twice});
+  tests.push_back(
+      {"device-entries", "the required functions of a device are set", device_functions});
 }
 
 }  // namespace mytorch::conformance

@@ -1,4 +1,4 @@
-// A backend's library as its host sees it first: opened, and its init function called by hand.
+// Opens a backend's library and calls its init function directly, as the host does.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace mytorch::conformance {
 
-// A promise that is not kept.
+// A violated promise of the contract.
 class Broken : public std::exception {
  public:
   explicit Broken(std::string what) : what_(std::move(what)) {}
@@ -31,18 +31,18 @@ inline void promise(bool kept, const std::string& what) {
 
 class Plugin {
  public:
-  // Opens it; throws mytorch::Error where that cannot be done.
+  // Opens the library. Throws mytorch::Error if that fails.
   explicit Plugin(const std::string& path);
 
-  // Calls init; its status. `host` is this process's own unless another is given.
+  // Calls mt_backend_init with `host`, by default this process's, and returns its status.
   int init(mt_backend& backend, const mt_host* host = nullptr);
-  // What init filled in; throws Broken where it fails.
+  // Returns the filled struct. Throws Broken if init fails.
   const mt_backend& filled();
-  // The device functions, with those outside of their size as NULL. Throws Skipped where the
-  // backend serves a device that is there already, or none is present.
+  // Returns the device functions; those beyond the struct's size are NULL. Throws Skipped if the
+  // backend has no device of its own, or no such device is present.
   const mt_device_ops& device();
   void* self() { return backend_.self; }
-  // The message of the last error that the backend set; cleared by asking.
+  // Returns and clears the message of the last error that the backend set.
   static std::string message();
 
  private:

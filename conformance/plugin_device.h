@@ -1,4 +1,4 @@
-// A plug-in's device under test: its functions with their statuses looked at.
+// The device of a plug-in under test. Each call checks the returned status.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ class TestDevice {
   void* self() { return plugin_.self(); }
   bool has_streams() const { return ops_.create_stream != nullptr; }
 
-  void* stream();  // a new one, or NULL where there are none
+  void* stream();  // creates a stream; NULL if the device has none
   void destroy(void* stream);
   void* allocate(size_t bytes, void* stream);
   void release(void* data, size_t bytes, void* stream);
@@ -44,7 +44,7 @@ class Block {
   void* data_;
 };
 
-// Bytes that differ from place to place and from one seed to another.
+// Returns pseudo-random bytes.
 std::string pattern(size_t bytes, unsigned seed);
 
 }  // namespace mytorch::conformance

@@ -1,4 +1,4 @@
-// Memory of a device, and copies.
+// Tests of a device's memory and copies.
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,16 +25,16 @@ void there_and_back(const std::string& path) {
     device.copy(MT_COPY_TO_HOST, got.data(), b.data(), bytes, stream);
     device.synchronize(stream);
     promise(got.compare(0, bytes, sent) == 0,
-            std::to_string(bytes) + " bytes came back changed from the device");
+            std::to_string(bytes) + " bytes changed on the way to the device and back");
     promise(got.substr(bytes) == std::string(8, '#'),
-            "a copy of " + std::to_string(bytes) + " bytes wrote more");
-    // Into the middle: tensors begin anywhere.
+            "a copy of " + std::to_string(bytes) + " bytes wrote more than that");
+    // Copies into the middle of a block, because a tensor may begin anywhere.
     if (bytes > 64) {
       device.copy(MT_COPY_TO_DEVICE, static_cast<char*>(a.data()) + 5, "12345", 5, stream);
       device.copy(MT_COPY_TO_HOST, got.data(), static_cast<char*>(a.data()) + 4, 7, stream);
       device.synchronize(stream);
       promise(got.compare(0, 7, sent[4] + std::string("12345") + sent[10]) == 0,
-              "a copy into the middle of a block went elsewhere");
+              "a copy into the middle of a block wrote to another place");
     }
   }
 }
@@ -75,7 +75,7 @@ void out_of_memory(const std::string& path) {
   void* stream = device.stream();
   for (const size_t bytes : {SIZE_MAX, SIZE_MAX - 63, size_t{1} << 62, size_t{1} << 50}) {
     void* data = d.allocate(device.self(), 0, bytes, stream);
-    promise(data == nullptr, "it gave " + std::to_string(bytes) + " bytes, which nobody has");
+    promise(data == nullptr, "an allocation of " + std::to_string(bytes) + " bytes succeeded");
     Plugin::message();
   }
   const Block block(device, 100, stream);  // smaller requests still succeed
@@ -83,9 +83,10 @@ void out_of_memory(const std::string& path) {
   uint64_t free_bytes = 0;
   uint64_t total = 0;
   promise(d.memory_info(device.self(), 0, &free_bytes, &total) == MT_OK, "memory_info fails");
-  promise(free_bytes <= total && total > 0, "more memory is free than there is");
+  promise(free_bytes <= total && total > 0,
+          "memory_info reports more free memory than total memory");
   if (total > (uint64_t{4} << 30)) return;
-  // Until it is full, and all of it back.
+  // Fills the memory, then releases all of it.
   std::vector<void*> blocks;
   const size_t bytes = std::max<size_t>(total / 16, 64);
   while (blocks.size() < 100) {
@@ -93,12 +94,12 @@ void out_of_memory(const std::string& path) {
     if (data == nullptr) break;
     blocks.push_back(data);
   }
-  promise(blocks.size() < 17, "it gave more memory than it has");
-  promise(!blocks.empty(), "it did not give a sixteenth of its memory");
+  promise(blocks.size() < 17, "allocations exceed the total memory");
+  promise(!blocks.empty(), "an allocation of a sixteenth of the memory failed");
   for (void* data : blocks) d.release(device.self(), 0, data, bytes, stream);
   device.synchronize(stream);
   void* again = d.allocate(device.self(), 0, bytes, stream);
-  promise(again != nullptr, "released memory cannot be had again");
+  promise(again != nullptr, "released memory cannot be allocated again");
   d.release(device.self(), 0, again, bytes, stream);
 }
 
@@ -134,8 +135,8 @@ void leak(const std::string& path) {
   }
   const uint64_t after = used();
   promise(after < before + kRounds / 2 * kBytes,
-          std::to_string((after - before) >> 20) + " MiB are gone after " +
-              std::to_string(kRounds) + " blocks of 4 MiB that were released");
+          std::to_string((after - before) >> 20) + " MiB are missing after " +
+              std::to_string(kRounds) + " blocks of 4 MiB were allocated and released");
 }
 
 void threads(const std::string& path) {
@@ -165,18 +166,19 @@ void threads(const std::string& path) {
     });
   }
   for (std::thread& thread : all) thread.join();
-  promise(!wrong, "with 8 threads at once, memory came back changed");
+  promise(!wrong, "data changed with 8 concurrent threads");
 }
 
 }  // namespace
 
 void add_memory_tests(std::vector<ContractTest>& tests) {
-  tests.push_back({"copies", "bytes come back from the device as they were sent", there_and_back});
-  tests.push_back({"apart", "blocks are aligned to 64 bytes and lie apart", apart});
-  tests.push_back({"no-bytes", "nothing can be allocated, copied and released", nothing});
-  tests.push_back(
-      {"out-of-memory", "what cannot be had is NULL, and the device goes on", out_of_memory});
-  tests.push_back({"leak", "released memory is free again", leak});
+  tests.push_back({"copies", "copies preserve every byte", there_and_back});
+  tests.push_back({"apart", "blocks are aligned to 64 bytes and do not overlap", apart});
+  tests.push_back({"no-bytes", "allocations, copies and releases of 0 bytes succeed", nothing});
+  tests.push_back({"out-of-memory",
+                   "an allocation that fails returns NULL, and the device stays usable",
+                   out_of_memory});
+  tests.push_back({"leak", "released memory becomes free", leak});
   tests.push_back({"threads", "all functions may be called from any thread", threads});
 }
 

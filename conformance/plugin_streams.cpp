@@ -1,5 +1,4 @@
-// Streams and events of a device: what is queued on one stream runs in order, and streams wait for
-// each other by events.
+// Tests of a device's streams and events.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -21,7 +20,7 @@ void TestDevice::need(int status, const char* what) {
 void* TestDevice::stream() {
   if (!has_streams()) return nullptr;
   void* stream = ops_.create_stream(self(), 0, 0);
-  promise(stream != nullptr, "create_stream gave NULL: " + Plugin::message());
+  promise(stream != nullptr, "create_stream returned NULL: " + Plugin::message());
   return stream;
 }
 
@@ -31,7 +30,8 @@ void TestDevice::destroy(void* stream) {
 
 void* TestDevice::allocate(size_t bytes, void* stream) {
   void* data = ops_.allocate(self(), 0, bytes, stream);
-  promise(data != nullptr, std::to_string(bytes) + " bytes were not given: " + Plugin::message());
+  promise(data != nullptr,
+          std::to_string(bytes) + " bytes could not be allocated: " + Plugin::message());
   return data;
 }
 
@@ -59,17 +59,17 @@ std::string pattern(size_t bytes, unsigned seed) {
 
 namespace {
 
-constexpr size_t kLarge = size_t{4} << 20;  // long enough to copy for others to overtake it
+constexpr size_t kLarge = size_t{4} << 20;  // large enough that other work could overtake the copy
 
 struct Streams {
   explicit Streams(const std::string& path) : device(path) {
-    if (!device.has_streams()) throw Skipped{"it has one queue, in order"};
+    if (!device.has_streams()) throw Skipped{"the device has a single in-order queue"};
     first = device.stream();
     second = device.stream();
   }
   void* record(void* on) {
     void* event = device.ops().record_event(device.self(), 0, on);
-    promise(event != nullptr, "record_event gave NULL: " + Plugin::message());
+    promise(event != nullptr, "record_event returned NULL: " + Plugin::message());
     return event;
   }
   void wait(void* on, void* event) {
@@ -78,7 +78,7 @@ struct Streams {
   void forget(void* event) { device.ops().destroy_event(device.self(), event); }
   bool is_done(void* event) {
     const int state = device.ops().query_event(device.self(), event);
-    promise(state == 0 || state == 1, "query_event gave " + std::to_string(state));
+    promise(state == 0 || state == 1, "query_event returned " + std::to_string(state));
     return state == 1;
   }
   TestDevice device;
@@ -86,7 +86,7 @@ struct Streams {
   void* second;
 };
 
-// A long chain on one stream: its last block has the bytes of its first.
+// A chain of copies on one stream: the last block ends up with the bytes of the first.
 struct Chain {
   Chain(Streams& s, void* stream, unsigned seed, size_t bytes = kLarge, int length = 5)
       : sent(std::make_shared<const std::string>(pattern(bytes, seed))) {
@@ -99,7 +99,7 @@ struct Chain {
     }
   }
   void* last() const { return blocks.back()->data(); }
-  std::shared_ptr<const std::string> sent;  // to be kept until it was copied
+  std::shared_ptr<const std::string> sent;  // must outlive the copies
   std::vector<std::unique_ptr<Block>> blocks;
 };
 
@@ -127,7 +127,7 @@ void two_streams(const std::string& path) {
     s.device.copy(MT_COPY_TO_HOST, got.data(), chain.last(), kLarge, s.second);
     s.device.synchronize(s.second);
     promise(got == *chain.sent,
-            "a stream that waits for an event goes on before the event's stream has come there");
+            "a stream continues before the event for which it waits is complete");
   }
 }
 
@@ -139,9 +139,11 @@ void host_waits(const std::string& path) {
     s.device.copy(MT_COPY_TO_HOST, got.data(), chain.last(), kLarge, s.first);
     void* event = s.record(s.first);
     s.wait(nullptr, event);
-    promise(got == *chain.sent, "the host does not wait for an event (wait_event, stream NULL)");
+    promise(got == *chain.sent,
+            "the host continues before the event for which it waits is complete (wait_event with "
+            "stream NULL)");
     if (s.device.ops().query_event != nullptr) {
-      promise(s.is_done(event), "an event that was waited for is not done");
+      promise(s.is_done(event), "an event is not complete after a wait for it");
     }
     s.forget(event);
   }
@@ -149,10 +151,10 @@ void host_waits(const std::string& path) {
 
 void queries(const std::string& path) {
   Streams s(path);
-  if (s.device.ops().query_event == nullptr) throw Skipped{"it has no query_event"};
+  if (s.device.ops().query_event == nullptr) throw Skipped{"the device has no query_event"};
   void* early = s.record(s.first);
   s.device.synchronize(s.first);
-  promise(s.is_done(early), "an event on a stream that was waited for is not done");
+  promise(s.is_done(early), "an event is not complete after its stream was synchronized");
   s.forget(early);
   for (unsigned round = 0; round < 3; ++round) {
     const Chain chain(s, s.first, 300 + round);
@@ -161,15 +163,15 @@ void queries(const std::string& path) {
     void* event = s.record(s.first);
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (!s.is_done(event)) {
-      promise(std::chrono::steady_clock::now() < limit, "an event is never done");
+      promise(std::chrono::steady_clock::now() < limit, "an event is not complete after 10 s");
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
-    promise(got == *chain.sent, "an event is done before the work that was queued before it");
+    promise(got == *chain.sent, "an event is complete before the work queued ahead of it");
     s.forget(event);
   }
 }
 
-// Memory that is released while work that uses it is queued, and what is then made of it.
+// Memory is released while queued work uses it, and another stream allocates at once.
 void released_in_use(const std::string& path) {
   Streams s(path);
   const std::string other = pattern(kLarge, 500);
@@ -188,7 +190,7 @@ void released_in_use(const std::string& path) {
     }
     s.device.synchronize(s.second);
     s.device.synchronize(s.first);
-    promise(got == *sent, "memory that queued work uses was given to another stream");
+    promise(got == *sent, "memory in use by queued work was allocated to another stream");
   }
 }
 
@@ -206,7 +208,7 @@ void many_streams(const std::string& path) {
   }
   for (unsigned i = 0; i < 16; ++i) {
     s.device.synchronize(streams[i]);
-    promise(got[i] == *chains[i]->sent, "one of 16 streams came to something else");
+    promise(got[i] == *chains[i]->sent, "one of 16 streams has a wrong result");
   }
   chains.clear();
   for (void* stream : streams) s.device.destroy(stream);
@@ -215,13 +217,15 @@ void many_streams(const std::string& path) {
 }  // namespace
 
 void add_stream_tests(std::vector<ContractTest>& tests) {
-  tests.push_back({"stream-order", "one stream runs in order", one_stream});
-  tests.push_back({"events", "a stream waits for another one's event", two_streams});
+  tests.push_back({"stream-order", "work on one stream runs in order", one_stream});
+  tests.push_back({"events", "a stream waits for an event of another stream", two_streams});
   tests.push_back({"host-waits", "the host waits for an event", host_waits});
-  tests.push_back({"event-queries", "an event is done when what came before it is", queries});
-  tests.push_back({"released-in-use", "released memory is not reused before queued work is done",
+  tests.push_back(
+      {"event-queries", "an event completes after all earlier work of its stream", queries});
+  tests.push_back({"released-in-use",
+                   "released memory is not reused before queued work has finished",
                    released_in_use});
-  tests.push_back({"many-streams", "many streams at once do not disturb each other", many_streams});
+  tests.push_back({"many-streams", "many concurrent streams are independent", many_streams});
 }
 
 }  // namespace mytorch::conformance

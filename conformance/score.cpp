@@ -60,7 +60,7 @@ void print_table(const Report& report, const Options& options, std::ostream& out
     }
   }
   const Summary s = summary(report);
-  out << "\nworst: the largest error of an element, in what is allowed for it.\n";
+  out << "\nworst: the largest error of an element as a fraction of the allowed error.\n";
   out << report.cases << " cases, " << std::max(0, report.cases - report.failed) << " passed, "
       << report.failed << " failed (seed " << options.seed << ")\n";
   out << "score: " << s.passed << " of " << s.ops << " operators pass; "
@@ -92,6 +92,7 @@ Json to_json(const std::vector<ContractResult>& contract, const Report& report,
                                  {"check", f.check},
                                  {"arguments", f.arguments},
                                  {"what", f.what},
+                                 {"likely", likely_cause(f)},
                                  {"reproducer", reproducer(options, f.op, f.number)}});
     }
     json["ops"].push_back(row);

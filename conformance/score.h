@@ -1,4 +1,4 @@
-// What a check of a whole backend came to: a table, a score, and the same for programs to read.
+// The result of checking a whole backend: a table, a score, and both as JSON.
 #pragma once
 
 #include <ostream>
@@ -13,15 +13,15 @@ namespace mytorch::conformance {
 struct Summary {
   int ops = 0;
   int passed = 0;
-  int routes[5] = {};  // operators, by the slowest way that a case of theirs took
+  int routes[5] = {};  // number of operators by the slowest Route of their cases
 
-  // Of the operators: the part that passes without the host's fallback.
+  // The fraction of the operators that need no fallback to the CPU.
   double native_share() const;
 };
 Summary summary(const Report& report);
 
-// A row for each operator: op, route, cases, worst error (of what is allowed), and, where it
-// failed, how to see that again; then the score.
+// Prints a row for each operator (route, cases, worst error), the reproducer of the first failure
+// of each operator that failed, and the score.
 void print_table(const Report& report, const Options& options, std::ostream& out);
 
 Json to_json(const std::vector<ContractResult>& contract, const Report& report,

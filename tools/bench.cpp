@@ -44,8 +44,8 @@ void check_backends(const std::vector<std::string>& names, Device device) {
     if (known.contains(name)) continue;
     std::string list;
     for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
-    refuse("no backend '" + name + "' serves " + device.str() + "; there are " + list +
-           ": see `mytorch info`");
+    refuse("no backend '" + name + "' for " + device.str() + "; the backends are " + list +
+           " (see `mytorch info`)");
   }
 }
 
@@ -57,7 +57,7 @@ int bench_command(const BenchArguments& given) {
   const auto catalog = conformance::all_records(share);
   auto cases = select_cases(catalog, share, given.cases, "bench");
   for (bench::Case& c : cases) c.device = device;
-  // Before minutes of measurements, so that a wrong name costs none of them.
+  // Checked before minutes of measurements.
   std::vector<bench::Other> others;
   if (!given.compare.empty()) others = bench::read_results(given.compare);
   if (!given.json.empty() && !std::ofstream(given.json, std::ios::app)) {
@@ -85,8 +85,7 @@ int bench_command(const BenchArguments& given) {
     try {
       of_case = bench::measure(catalog, c, options, std::cerr);
     } catch (const Error& error) {
-      // One case that does not run, as of a type that it does not take, is no reason to lose a
-      // suite.
+      // A suite continues after a case that fails, such as one with an unsupported type.
       if (given.cases.suite.empty()) throw;
       std::cerr << c.name << ": " << error.what() << "\n";
     }
@@ -95,7 +94,7 @@ int bench_command(const BenchArguments& given) {
       rows.push_back(std::move(row));
     }
   }
-  if (rows.empty()) refuse("nothing was measured");
+  if (rows.empty()) refuse("no case could be measured");
   if (!given.json.empty()) {
     bench::write_json(bench::to_json(rows, machine, options.threads), given.json);
   }
@@ -109,18 +108,20 @@ Run add_bench(CLI::App& app) {
   auto given = std::make_shared<BenchArguments>();
   add_case_options(app, given->cases);
   app.add_option("--backend", given->backends,
-                 "backends to compare, in turns; `chosen` is what the dispatcher takes; default: "
-                 "all but the reference")
+                 "backends to compare; `chosen` is the dispatcher's choice (default: all but the "
+                 "reference)")
       ->delimiter(',');
-  app.add_option("--device", given->device, "where the tensors are: cpu, cuda, cuda:1, ...");
-  app.add_option("--threads", given->threads, "default: as MYTORCH_NUM_THREADS says")
+  app.add_option("--device", given->device, "device of the tensors: cpu, cuda, cuda:1, ...");
+  app.add_option("--threads", given->threads, "number of threads (default: MYTORCH_NUM_THREADS)")
       ->check(CLI::Range(1, 4096));
   app.add_option("--cache", given->cache, "warm, cold (flushed before each call) or both")
       ->check(CLI::IsMember({"warm", "cold", "both"}));
-  app.add_option("--seconds", given->seconds, "of measuring, for each row")
+  app.add_option("--seconds", given->seconds, "measuring time per row")
       ->check(CLI::Range(0.001, 3600.0));
-  app.add_option("--json", given->json, "write the results there, in Google Benchmark's format");
-  app.add_option("--compare", given->compare, "print ratios to the results in such a file");
+  app.add_option("--json", given->json,
+                 "write the results to this file, in Google Benchmark's format");
+  app.add_option("--compare", given->compare,
+                 "print ratios to the results in this file, which may be Google Benchmark's");
   return [given] { return bench_command(*given); };
 }
 

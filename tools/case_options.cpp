@@ -7,7 +7,7 @@
 namespace mytorch::tools {
 namespace {
 
-// name=value, the value being JSON, or text.
+// Parses NAME=VALUE; the value is JSON or, failing that, text.
 bench::Json set_arguments(const std::vector<std::string>& given, const std::string& command) {
   bench::Json args = bench::Json::object();
   for (const std::string& text : given) {
@@ -35,16 +35,17 @@ std::string is_dtype(const std::string& name) {
 }  // namespace
 
 void add_case_options(CLI::App& app, CaseOptions& options) {
-  app.add_option("op", options.op, "an operator, by full or base name; name_ is its in-place form");
+  app.add_option("op", options.op, "an operator, by full or base name; NAME_ is its in-place form");
   app.add_option("--suite", options.suite,
                  "overhead, pointwise, reduce, matmul, conv, norm, index, optim, or all");
   app.add_option("--case", options.only, "only these cases of the suite");
   app.add_option("--shapes", options.shapes,
-                 "of the tensors, in order: 4096x1024,1024:float16,4096x4096:transposed");
-  app.add_option("--set", options.set, "other arguments: dim=1 stride=[2,2]");
-  app.add_option("--form", options.form, "out: into a tensor that is there")
+                 "shapes of the tensors, in order: 4096x1024,1024:float16,4096x4096:transposed");
+  app.add_option("--set", options.set, "other arguments, such as dim=1 stride=[2,2]");
+  app.add_option("--form", options.form, "function, or out to write to an existing tensor")
       ->check(CLI::IsMember({"function", "out"}));
-  app.add_option("--dtype", options.dtypes, "of tensors that name no type; default: float32")
+  app.add_option("--dtype", options.dtypes,
+                 "types of tensors without one in --shapes (default: float32)")
       ->delimiter(',')
       ->check(is_dtype);
 }
@@ -57,11 +58,11 @@ std::vector<bench::Case> select_cases(const std::vector<bench::OpRecord>& catalo
   };
   std::vector<bench::Case> cases;
   if (!options.suite.empty()) {
-    if (!options.op.empty()) refuse("give an operator or --suite, not both");
+    if (!options.op.empty()) refuse("give either an operator or --suite, not both");
     if (!options.shapes.empty() || !options.set.empty() || !options.form.empty()) {
       refuse(
-          "the cases of a suite have their own arguments: --shapes, --set and --form go with an "
-          "operator");
+          "--shapes, --set and --form require an operator: the cases of a suite have their own "
+          "arguments");
     }
     cases = bench::suite_cases(catalog, share, options.suite == "all" ? "" : options.suite);
     std::erase_if(cases, [&](const bench::Case& c) {
@@ -70,8 +71,8 @@ std::vector<bench::Case> select_cases(const std::vector<bench::OpRecord>& catalo
     });
     if (cases.empty()) refuse("suite '" + options.suite + "' has no such case");
   } else {
-    if (options.op.empty()) refuse("of what? Name an operator, or a --suite");
-    if (!options.only.empty()) refuse("--case goes with --suite");
+    if (options.op.empty()) refuse("give an operator or --suite");
+    if (!options.only.empty()) refuse("--case requires --suite");
     auto [record, form] = bench::find_record(catalog, options.op);
     if (options.form == "out") form = bench::Form::kOut;
     bench::Json args = set_arguments(options.set, command);

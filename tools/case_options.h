@@ -1,4 +1,5 @@
-// Which calls a command is about: an operator with its arguments, or a suite of bench/suites.yaml.
+// Options that select the calls for a command: an operator with arguments, or a suite of
+// bench/suites.yaml.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,7 +13,7 @@ namespace mytorch::tools {
 struct CaseOptions {
   std::string op;
   std::string suite;
-  std::vector<std::string> only;  // cases of the suite
+  std::vector<std::string> only;  // names of cases of the suite
   std::string shapes;
   std::vector<std::string> set;
   std::string form;
@@ -20,7 +21,7 @@ struct CaseOptions {
 };
 
 void add_case_options(CLI::App& app, CaseOptions& options);
-// Throws Error(kValue) that begins with [`command`].
+// Returns the selected cases. Throws Error(kValue), whose message begins with [`command`].
 std::vector<bench::Case> select_cases(const std::vector<bench::OpRecord>& catalog,
                                       const std::string& share, const CaseOptions& options,
                                       const std::string& command);

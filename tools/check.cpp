@@ -30,11 +30,10 @@ struct CheckArguments {
   conformance::Options options;
   std::string seed = "0";
   bool goldens = false;
-  bool fallback = true;
   bool contract_only = false;
-  std::vector<std::string> promises;  // of the contract
+  std::vector<std::string> promises;  // names of contract tests
   double seconds = 120;
-  std::string model;  // on which missing kernels are ranked
+  std::string model;  // network for the ranking of missing kernels
   std::string json;
 };
 
@@ -45,12 +44,12 @@ void check_names(const std::vector<conformance::OpRecord>& catalog,
       return op.name == name || op.name.substr(0, op.name.find('.')) == name;
     });
     if (!known) {
-      throw Error(ErrorCode::kValue, "there is no operator '" + name + "': see `mytorch ops`");
+      throw Error(ErrorCode::kValue, "unknown operator '" + name + "': `mytorch ops` lists them");
     }
   }
 }
 
-// Of the operators that backends brought, those that have a kernel on the device.
+// Returns the plug-ins' operators that have a kernel on the device.
 std::vector<conformance::OpRecord> custom_on(const std::string& device) {
   const int slot = checked_device_slot(Device(device));
   auto records = conformance::custom_records();
@@ -60,7 +59,7 @@ std::vector<conformance::OpRecord> custom_on(const std::string& device) {
   return records;
 }
 
-// Appends the operators that are not in ops.yaml, with samples as the file says.
+// Appends the plug-ins' operators, with the samples of options.samples if given.
 void add_custom(std::vector<conformance::OpRecord> custom, const conformance::Options& options,
                 std::vector<conformance::OpRecord>* catalog) {
   if (!options.samples.empty()) conformance::read_samples(options.samples, custom);
@@ -90,7 +89,7 @@ void write_json(const CheckArguments& given,
   if (!file) throw Error(ErrorCode::kIo, "[check] cannot write " + given.json);
 }
 
-// A backend that is loaded as all others are.
+// Checks a backend that the default search finds.
 int check_loaded(CheckArguments given) {
   load_default_backends();
   conformance::Options& options = given.options;
@@ -100,18 +99,18 @@ int check_loaded(CheckArguments given) {
   const auto report = given.goldens ? conformance::check_goldens(catalog, options, std::cout)
                                     : conformance::check(catalog, options, std::cout);
   if (report.cases == 0) {
-    throw Error(ErrorCode::kValue, "nothing to check: no operator has such a case");
+    throw Error(ErrorCode::kValue, "nothing to check: no operator has a matching case");
   }
   write_json(given, {}, report);
   return report.ok() ? 0 : 1;
 }
 
-// A library that nobody knows yet: each of its promises, and each operator, in processes that may
-// crash.
+// Checks a library. Each promise of the contract and each operator runs in a process of its own,
+// which may crash.
 int check_library(CheckArguments given) {
   conformance::Options& options = given.options;
   if (given.goldens || !options.backend.empty()) {
-    throw Error(ErrorCode::kValue, "[check] a library is checked without --backend and --goldens");
+    throw Error(ErrorCode::kValue, "[check] --backend and --goldens do not apply to a library");
   }
   options.plugin = std::filesystem::absolute(options.plugin).string();
   auto catalog = conformance::load_catalog(conformance::share_folder());
@@ -140,7 +139,7 @@ int check_library(CheckArguments given) {
     write_json(given, contract, {});
     return kept ? 0 : 1;
   }
-  // Its name, device and operators, from a process that loads it.
+  // A child loads the library and reports its name, device and operators.
   std::vector<conformance::OpRecord> custom;
   const auto ended = conformance::run_in_child(
       [&](const conformance::Tell& tell) {
@@ -164,19 +163,19 @@ int check_library(CheckArguments given) {
       },
       given.seconds);
   if (!ended.well || options.backend.empty()) {
-    throw Error(ErrorCode::kIo,
-                "[check] " + options.plugin + " cannot be loaded: the process " + ended.how);
+    throw Error(ErrorCode::kIo, "[check] " + options.plugin +
+                                    " cannot be loaded: the process that loads it " + ended.how);
   }
   add_custom(std::move(custom), options, &catalog);
   const auto prepare = [&] {
     load_backend(options.plugin);
-    allow_fallback(given.fallback);
+    allow_fallback(options.fallback);
   };
   conformance::Report report;
   if (!given.contract_only) {
     report = conformance::check_in_children(catalog, options, prepare, given.seconds, std::cout);
     if (report.cases == 0) {
-      throw Error(ErrorCode::kValue, "nothing to check: no operator has such a case");
+      throw Error(ErrorCode::kValue, "nothing to check: no operator has a matching case");
     }
     conformance::print_table(report, options, std::cout);
   }
@@ -195,13 +194,15 @@ int check_library(CheckArguments given) {
 Run add_check(CLI::App& app) {
   auto given = std::make_shared<CheckArguments>();
   conformance::Options* options = &given->options;
-  app.add_option("library", options->plugin,
-                 "a backend's shared library: its contract and its operators, whatever it does");
+  app.add_option(
+      "library", options->plugin,
+      "a backend's shared library: test its contract and its operators, isolated in child "
+      "processes");
   app.add_option("--backend", options->backend,
-                 "the backend to test; default: what the dispatcher chooses");
-  app.add_option("--device", options->device, "the device type, where no backend is named");
-  app.add_option("--only", options->only, "operators, by full or base name");
-  app.add_option("--dtype", options->dtype, "only this type, like float32")
+                 "the backend to test (default: the dispatcher's choice)");
+  app.add_option("--device", options->device, "the device type, if no backend is named");
+  app.add_option("--only", options->only, "only these operators, by full or base name");
+  app.add_option("--dtype", options->dtype, "only this type, such as float32")
       ->check([](const std::string& name) -> std::string {
         try {
           dtype_from_name(name.c_str());
@@ -210,40 +211,44 @@ Run add_check(CLI::App& app) {
         }
         return "";
       });
-  app.add_option("--seed", given->seed, "of the inputs: a number, or `random`")
+  app.add_option("--seed", given->seed, "seed of the inputs: a number, or `random`")
       ->check([](const std::string& text) {
         uint64_t value = 0;
         const char* end = text.data() + text.size();
         const auto read = std::from_chars(text.data(), end, value);
         const bool number = read.ec == std::errc() && read.ptr == end;
         if (number || text == "random") return std::string();
-        return "'" + text + "' is neither a whole number from 0 nor `random`";
+        return "'" + text + "' is neither a non-negative integer nor `random`";
       });
-  app.add_option("--samples", options->samples,
-                 "calls of operators that a library brings, in JSON; default: what their schemas "
-                 "suggest");
-  app.add_option("--case", options->number, "one case of an operator, by its number");
-  app.add_flag("--quick", options->quick, "one case for each operator and kind of type");
+  app.add_option(
+      "--samples", options->samples,
+      "JSON file of sample calls of the library's own operators (default: calls that their "
+      "schemas suggest)");
+  app.add_option("--case", options->number, "only the case with this number");
+  app.add_flag("--quick", options->quick, "run one case per operator and kind of type");
   app.add_flag("--gradients,!--no-gradients", options->gradients,
-               "compare gradients with differences");
-  app.add_flag("--verbose", options->verbose, "a line for each operator");
-  app.add_flag("--goldens", given->goldens, "compare with results of PyTorch instead");
+               "compare gradients with finite differences");
+  app.add_flag("--verbose", options->verbose, "print a line per operator");
+  app.add_flag("--goldens", given->goldens,
+               "compare with recorded results of PyTorch instead of the reference");
   CLI::Option* contract =
-      app.add_option("--contract", given->promises,
-                     "of a library, only these promises of the contract, or all, and no operators")
+      app.add_option(
+             "--contract", given->promises,
+             "test only the library's contract, or only these promises of it, and no operators")
           ->expected(0, -1);
-  app.add_flag("--fallback,!--no-fallback", given->fallback,
-               "of a library, let operators without a kernel run on the CPU");
-  app.add_option("--seconds", given->seconds, "of a library, how long one case may take")
+  app.add_flag("--fallback,!--no-fallback", options->fallback,
+               "let the library's missing kernels run on the CPU");
+  app.add_option("--seconds", given->seconds, "time limit for one case of a library")
       ->check(CLI::Range(0.1, 1e6));
-  app.add_option("--model", given->model,
-                 "of a library, train this network and rank the kernels that are missing by what "
-                 "each would gain; with --contract, without checking operators")
+  app.add_option(
+         "--model", given->model,
+         "train this network on the library's device and rank missing kernels by the most time "
+         "each could save; with --contract, without checking operators")
       ->check(CLI::IsMember(conformance::model_names()));
-  app.add_option("--json", given->json, "also write the results to this file");
+  app.add_option("--json", given->json, "also write the results to this file, as JSON");
   return [given, contract] {
     given->contract_only = contract->count() > 0;
-    // Without a name CLI11 gives an empty one.
+    // CLI11 reports --contract without a name as an empty name.
     std::erase(given->promises, "");
     given->options.seed =
         given->seed == "random" ? std::random_device()() : std::stoull(given->seed);

@@ -1,11 +1,12 @@
-// The commands of `mytorch`. Each adds its arguments to the parser, and runs when it was chosen.
+// The commands of `mytorch`. Each function adds the arguments of a command to its parser and
+// returns the function that runs it.
 #pragma once
 
 #include <CLI/CLI.hpp>
 
 namespace mytorch::tools {
 
-// What a command came to: the status of the process.
+// Runs a command and returns the exit status.
 using Run = std::function<int()>;
 
 Run add_info(CLI::App& app);

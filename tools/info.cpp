@@ -16,9 +16,9 @@ namespace {
 
 void print_choice() {
   const ChoiceTable table = choice_table();
-  std::cout << "choice of kernels: "
-            << (choice() == Choice::kMeasured ? "as measured, else by priority" : "by priority")
-            << "\n  " << table.path << "\n    " << table.entries << " kinds of calls measured";
+  std::cout << "kernel choice: "
+            << (choice() == Choice::kMeasured ? "measured, else by priority" : "by priority")
+            << "\n  " << table.path << "\n    " << table.entries << " measured kinds of calls";
   if (table.entries > 0) {
     std::cout << ", hash " << std::hex << std::setw(16) << std::setfill('0') << table.hash
               << std::dec << std::setfill(' ');

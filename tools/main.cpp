@@ -11,7 +11,7 @@
 #include "tools/commands.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("Looks at a mytorch installation and tests it.", "mytorch");
+  CLI::App app("Inspects, tests and measures a mytorch installation.", "mytorch");
   app.set_version_flag("--version", MYTORCH_VERSION_STRING);
   app.require_subcommand(1);
   std::vector<std::pair<CLI::App*, mytorch::tools::Run>> commands;
@@ -19,24 +19,27 @@ int main(int argc, char** argv) {
     CLI::App* command = app.add_subcommand(name, what);
     commands.emplace_back(command, make(*command));
   };
-  add("info", "version, devices, backends and settings", mytorch::tools::add_info);
-  add("ops", "which backend has a kernel for which operator, or all about one operator",
+  add("info", "Print the version, devices, backends and settings", mytorch::tools::add_info);
+  add("ops", "List the kernels of every backend, or describe one operator",
       mytorch::tools::add_ops);
-  add("check", "tests a backend's operators against the reference", mytorch::tools::add_check);
-  add("new-backend", "writes a small project that makes a backend",
+  add("check", "Test a backend: its contract, and its operators against the reference",
+      mytorch::tools::add_check);
+  add("new-backend", "Write a small project that builds a backend",
       mytorch::tools::add_new_backend);
-  add("bench", "times operators on every backend, beside the machine's own limits",
+  add("bench", "Time operators on every backend, beside the limits of the machine",
       mytorch::tools::add_bench);
-  add("tune", "measures which kernel is the fastest, for MYTORCH_CHOICE=measured",
+  add("tune", "Measure which kernel is fastest, for MYTORCH_CHOICE=measured",
       mytorch::tools::add_tune);
-  add("explain", "which kernel a call takes, and why not another", mytorch::tools::add_explain);
+  add("explain", "Show which kernel a call uses, and why not the others",
+      mytorch::tools::add_explain);
   try {
     const bool known = std::any_of(commands.begin(), commands.end(), [&](const auto& command) {
       return argc < 2 || argv[1][0] == '-' || command.first->get_name() == argv[1];
     });
     if (!known) {
-      throw CLI::ValidationError("there is no command '" + std::string(argv[1]) +
-                                 "': info, ops, check, new-backend, bench, tune or explain");
+      throw CLI::ValidationError(
+          "unknown command '" + std::string(argv[1]) +
+          "'; the commands are info, ops, check, new-backend, bench, tune and explain");
     }
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

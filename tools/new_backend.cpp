@@ -1,5 +1,5 @@
-// `mytorch new-backend`: a small project that builds a backend and passes `mytorch check`. The
-// files that it writes are those of share/mytorch/new_backend, with another name in them.
+// `mytorch new-backend`: writes a small project whose backend passes `mytorch check`. It copies the
+// files of share/mytorch/new_backend and replaces the backend's name in them.
 #include <cctype>
 #include <filesystem>
 #include <fstream>
@@ -26,7 +26,8 @@ std::string check_name(const std::string& name) {
   }
   if (fine && name != "cpu" && name != "cuda") return "";
   return "'" + name +
-         "' cannot be the name of a new device: give lower-case letters, digits, - and _";
+         "' cannot name a new device: use a lower-case letter, then lower-case letters, digits, - "
+         "and _, but not cpu or cuda";
 }
 
 std::string read_all(const fs::path& path) {
@@ -42,12 +43,13 @@ int new_backend(const std::string& name, const std::string& given) {
   const fs::path folder = given.empty() ? name : given;
   std::error_code ignored;
   if (fs::exists(folder) && !fs::is_empty(folder, ignored)) {
-    throw Error(ErrorCode::kIo,
-                "[new-backend] " + folder.string() + " is there already: name another with --dir");
+    throw Error(ErrorCode::kIo, "[new-backend] " + folder.string() +
+                                    " is not empty: choose another directory with --dir");
   }
   if (!fs::exists(templates)) {
-    throw Error(ErrorCode::kIo, "[new-backend] there is no " + templates.string() +
-                                    ": is this an installed mytorch? MYTORCH_SHARE says where");
+    throw Error(ErrorCode::kIo, "[new-backend] " + templates.string() +
+                                    " does not exist: set MYTORCH_SHARE to share/mytorch of an "
+                                    "installation");
   }
   fs::create_directories(folder, ignored);
   for (const auto& entry : fs::directory_iterator(templates)) {
@@ -75,10 +77,10 @@ int new_backend(const std::string& name, const std::string& given) {
 Run add_new_backend(CLI::App& app) {
   auto name = std::make_shared<std::string>();
   auto folder = std::make_shared<std::string>();
-  app.add_option("name", *name, "of the backend and of its device, like `newchip`")
+  app.add_option("name", *name, "name of the backend and its device, such as newchip")
       ->required()
       ->check(check_name);
-  app.add_option("--dir", *folder, "where to write it; default: a new folder of this name");
+  app.add_option("--dir", *folder, "directory to write to (default: NAME)");
   return [name, folder] { return new_backend(*name, *folder); };
 }
 

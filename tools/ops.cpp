@@ -1,4 +1,4 @@
-// `mytorch ops`: coverage, and one operator in full.
+// `mytorch ops`: the kernels of every backend, or a description of one operator.
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
@@ -74,14 +74,14 @@ int coverage(bool derived) {
 
 void print_one(const conformance::OpRecord& op) {
   std::cout << op.schema << "\n  " << op.doc << "\n  meaning: " << op.meaning
-            << (op.kernel_optional ? ", a backend may supply a kernel" : "");
+            << (op.kernel_optional ? "; a backend may have a kernel for it" : "");
   if (op.promote != "none") std::cout << "; promotion: " << op.promote;
   std::cout << "\n  forms: function" << (op.out ? ", out=" : "") << (op.inplace ? ", in-place" : "")
             << "\n  gradient: ";
   if (op.gradient == "derived") {
-    std::cout << (op.derived_gradient.empty() ? "zero" : "by " + op.derived_gradient);
+    std::cout << (op.derived_gradient.empty() ? "zero" : "derived, " + op.derived_gradient);
   } else if (op.gradient == "decompose") {
-    std::cout << "through the operators it consists of";
+    std::cout << "through the operators into which it decomposes";
   } else if (op.gradient == "formulas") {
     for (size_t i = 0; i < op.formulas.size(); ++i) std::cout << (i ? "; " : "") << op.formulas[i];
   } else {
@@ -91,15 +91,15 @@ void print_one(const conformance::OpRecord& op) {
   const OpEntry* entry = find_op(op.name);
   if (entry == nullptr || !op.has_kernel) return;
   for (int slot : device_slots()) {
-    std::cout << "  kernels on " << device_type(slot).name << ", in the order they are asked:\n";
+    std::cout << "  kernels on " << device_type(slot).name << ", in order of priority:\n";
     const auto found = kernels(*entry, slot);
     if (found.empty()) std::cout << "    none\n";
     for (const KernelEntry& c : found) {
       const bool ref = (c.backend->abi.flags & MT_BACKEND_REFERENCE) != 0;
       std::cout << "    " << c.backend->name << "/" << (c.abi.name != nullptr ? c.abi.name : "?")
-                << ", priority " << c.abi.priority << ", takes " << flag_names(c)
+                << ", priority " << c.abi.priority << ", accepts " << flag_names(c)
                 << (c.abi.supports != nullptr ? ", conditional" : "")
-                << (ref ? "; only when preferred" : "") << "\n";
+                << (ref ? "; only if preferred" : "") << "\n";
     }
   }
 }
@@ -112,7 +112,7 @@ int one(const std::string& name) {
     found = true;
   }
   if (!found)
-    throw Error(ErrorCode::kValue, "there is no operator '" + name + "': see `mytorch ops`");
+    throw Error(ErrorCode::kValue, "unknown operator '" + name + "': `mytorch ops` lists them");
   return 0;
 }
 
@@ -121,8 +121,8 @@ int one(const std::string& name) {
 Run add_ops(CLI::App& app) {
   auto name = std::make_shared<std::string>();
   auto derived = std::make_shared<bool>(false);
-  app.add_option("name", *name, "an operator: its full name, or all overloads of a base name");
-  app.add_flag("--derived", *derived, "also list the operators that gradients are made of");
+  app.add_option("name", *name, "an operator by its full name, or all overloads of a base name");
+  app.add_flag("--derived", *derived, "also list the operators of derived gradients");
   return [name, derived] {
     load_default_backends();
     return name->empty() ? coverage(*derived) : one(*name);

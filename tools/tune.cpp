@@ -45,9 +45,9 @@ void print(const Explanation& e) {
     if (!c.reason.empty()) {
       std::cout << " " << c.reason;
     } else {
-      std::cout << " takes it, " << time_text(c.seconds);
+      std::cout << " accepts the call, " << time_text(c.seconds);
     }
-    std::cout << (c.chosen ? "; taken by " + e.by : "") << "\n";
+    std::cout << (c.chosen ? "; chosen by " + e.by : "") << "\n";
   }
 }
 
@@ -64,7 +64,7 @@ int explain_command(const TuneArguments& given) {
   for (const bench::Case& c : select_cases(catalog, share, given.cases, "explain")) {
     if (c.record == nullptr) continue;  // a program of several operators
     const auto calls = explain_case(c);
-    if (calls.empty()) std::cout << c.record->name << " needs no kernel for this call\n";
+    if (calls.empty()) std::cout << c.record->name << ": this call needs no kernel\n";
     for (const Explanation& e : calls) print(e);
   }
   return 0;
@@ -99,8 +99,8 @@ int tune_command(const TuneArguments& given) {
   }
   tuning.save();
   const ChoiceTable table = choice_table();
-  std::cout << table.path << ": " << table.entries - before << " kinds of calls measured, "
-            << table.entries << " in all. MYTORCH_CHOICE=measured uses them.\n";
+  std::cout << table.path << ": " << table.entries - before << " new kinds of calls measured, "
+            << table.entries << " in total. MYTORCH_CHOICE=measured uses them.\n";
   return 0;
 }
 
@@ -110,17 +110,17 @@ Run add_tune(CLI::App& app) {
   auto given = std::make_shared<TuneArguments>();
   add_case_options(app, given->cases);
   app.add_option("--threads", given->threads,
-                 "one or several; default: as MYTORCH_NUM_THREADS says")
+                 "one or several numbers of threads (default: MYTORCH_NUM_THREADS)")
       ->delimiter(',')
       ->check(CLI::Range(1, 4096));
-  app.add_flag("--clear", given->clear, "forget what was measured before");
+  app.add_flag("--clear", given->clear, "first delete all earlier measurements");
   return [given] { return tune_command(*given); };
 }
 
 Run add_explain(CLI::App& app) {
   auto given = std::make_shared<TuneArguments>();
   add_case_options(app, given->cases);
-  app.add_option("--threads", given->threads, "default: as MYTORCH_NUM_THREADS says")
+  app.add_option("--threads", given->threads, "number of threads (default: MYTORCH_NUM_THREADS)")
       ->expected(1)
       ->check(CLI::Range(1, 4096));
   return [given] { return explain_command(*given); };

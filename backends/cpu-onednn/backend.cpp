@@ -1,10 +1,10 @@
-// oneDNN's primitives as kernels for the CPU, beside cpu-openmp.
+// oneDNN's primitives as kernels for the CPU, in addition to those of cpu-openmp.
 #include "backends/cpu-onednn/engine/engine.h"
 #include "backends/cpu-onednn/registry.h"
 #include "mytorch/backend/kernel.h"
 
-// A static registration gives the function a name of its own, so that several backends can be
-// linked into one program.
+// Static registration defines another name for the function, so that a program can link several
+// backends.
 #ifndef MYTORCH_BACKEND_INIT
 #define MYTORCH_BACKEND_INIT mt_backend_init
 #endif

@@ -1,5 +1,5 @@
-// Where kernel files hand in their kernels. A file of kernels defines one function, declared
-// here and listed in backend.cpp; it appends what it has.
+// The registration functions of the files of kernels. Each appends the file's kernels; backend.cpp
+// lists all of them.
 #pragma once
 
 #include <vector>
@@ -19,14 +19,14 @@ void register_pooling(KernelEntries& kernels);
 void register_gelu(KernelEntries& kernels);
 void register_copy(KernelEntries& kernels);
 
-// Asked before the ordinary kernels of cpu-openmp, whose priority is 0, where oneDNN was measured
-// to be faster; after them elsewhere, where a pin or a measured choice takes them.
+// Priorities before and after the kernels of cpu-openmp, whose priority is 0. Kernels are first for
+// calls in which oneDNN was measured to be faster; otherwise a pin or a measured choice takes them.
 inline constexpr int kFirst = 10;
 inline constexpr int kLast = -10;
 
-// Registers one function twice: "onednn_large", asked first, of the calls for which `pays` says
-// that oneDNN is faster, and "onednn", asked last, of the others. `reason` says why neither takes a
-// call.
+// Registers one function twice: as "onednn_large", the first choice for calls in which `pays` says
+// that oneDNN is faster, and as "onednn", the last choice for other calls. `reason` says why
+// neither supports a call.
 template <auto reason, auto pays, bool kLarge, class Args>
 const char* supports_half(const Args& args) {
   if (const char* why = reason(args)) return why;

@@ -1,4 +1,4 @@
-"""The programs of all pointwise and reduce operators, for backends/cuda: it compiles them when they are run."""
+"""Emits the programs of all pointwise and reduce operators, which backends/cuda compiles when they are first called."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ void cat(mt_ctx& /*ctx*/, const mt_args_cat& args) {
   for (int64_t i = 0; i < args.tensors.size; ++i) {
     const sdk::TensorView tensor = args.tensors.data[i];
     if (tensor.numel() == 0) {
-      // Empty 1-dim tensors are passed over; other ones have no elements but may have a size.
+      // Empty 1-dim tensors are skipped; others have no elements but may have a size along `dim`.
       if (tensor.ndim() == out.ndim()) begin += tensor.size(static_cast<int>(dim));
       continue;
     }
-    // The part of `out` that this tensor fills, as an operand of its own.
+    // The part of `out` that receives this tensor.
     mt_tensor part = *out.get();
     part.dl.shape = tensor.get()->dl.shape;
     part.dl.data = out.data<char>() + begin * out.stride(static_cast<int>(dim)) * out.itemsize();
@@ -60,7 +60,7 @@ void sort(mt_ctx& /*ctx*/, const mt_args_sort_stable& args) {
     using E = typename decltype(domain_tag)::type;
     const std::vector<E> keys = read_exact<E>(self, self.dtype());
     sdk::visit_itemsize(self.itemsize(), [&](auto tag) {
-      using T = typename decltype(tag)::type;  // elements move as they are, NaNs' payloads included
+      using T = typename decltype(tag)::type;  // elements keep their bits, including NaN payloads
       const std::vector<T> elements = read_elements<T>(self);
       std::vector<T> values(elements.size());
       std::vector<int64_t> indices(elements.size());
@@ -73,7 +73,7 @@ void sort(mt_ctx& /*ctx*/, const mt_args_sort_stable& args) {
           const auto less = [&](int64_t a, int64_t b) {
             const E x = keys[at(a)];
             const E y = keys[at(b)];
-            return x == x && (y != y || x < y);  // NaN is larger than every number
+            return x == x && (y != y || x < y);  // NaN is larger than all numbers
           };
           std::iota(order.begin(), order.end(), 0);
           std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {

@@ -1,12 +1,12 @@
-// The reference backend: the reference that other backends are tested against. It interprets
-// programs and computes primitives by their definitions, in exact integers or doubles, on one
-// thread. It is chosen only where it is pinned or allowed as the fallback.
+// The reference backend, which other backends are tested against. It interprets programs and
+// computes primitives by their definitions, in exact integers or doubles, on one thread. It is
+// chosen only if it is pinned or allowed as the fallback.
 #include "backends/reference/kernels.h"
 #include "backends/reference/program.h"
 #include "mytorch/backend/kernel.h"
 
-// A static registration gives the function a name of its own, so that several backends can be
-// linked into one program.
+// Static registration defines another name for the function, so that a program can link several
+// backends.
 #ifndef MYTORCH_BACKEND_INIT
 #define MYTORCH_BACKEND_INIT mt_backend_init
 #endif
@@ -14,11 +14,11 @@
 namespace mytorch::reference {
 namespace {
 
-// Kernels read their inputs before they write, and know no dtype or layout that is not theirs.
+// Kernels take any dtypes and layouts, and read their inputs before they write.
 constexpr uint32_t kTakes = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
 
-// copy_ and fill_ also broadcast. An element may be narrower than what it is copied to, so an
-// operand that is the output with another dtype would be overwritten: no alias there.
+// copy_ and fill_ also broadcast. They take no aliases: a source with narrower elements than the
+// output would be overwritten before it is read.
 constexpr uint32_t kCopies = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES;
 
 template <auto kernel_fn>

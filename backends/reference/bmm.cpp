@@ -1,4 +1,4 @@
-// Products of batches of matrices, by the definition.
+// Products of batches of matrices.
 #include <cstdint>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Kernels that write elements without arithmetic on them: copy_, fill_, arange.
+// Kernels that write elements without arithmetic on their inputs: copy_, fill_, arange.
 #include <cstdint>
 #include <vector>
 

@@ -80,11 +80,8 @@ void copy(const sdk::TensorView& from, const sdk::TensorView& to) {
       return &convert_element<typename decltype(from_tag)::type, typename decltype(to_tag)::type>;
     });
   });
-  Walk walk(to.shape());
-  const int source = walk.add(from);
-  const int target = walk.add(to);
-  for (bool more = walk.start(); more; more = walk.next())
-    convert(walk.at(source), walk.at(target));
+  const Elements source(from, to.shape()), target(to);
+  for (int64_t i = 0; i < target.count(); ++i) convert(source[i], target[i]);
 }
 
 }  // namespace mytorch::reference

@@ -1,6 +1,6 @@
-// The two domains that the reference computes in: double for the floating types, int64 for integers
-// and bool. Kernels read whole operands into contiguous arrays of one domain, work there without
-// care for speed, and round once when they write.
+// The two domains that the reference computes in: double for floating types, int64 for integers and
+// bool. Kernels read whole operands into contiguous arrays of one domain, compute without regard to
+// speed, and round once when they write.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "backends/reference/walk.h"
+#include "backends/reference/elements.h"
 #include "mytorch/backend/dtype.h"
 #include "mytorch/backend/tensor.h"
 
@@ -25,12 +25,12 @@ decltype(auto) visit_domain(mt_dtype compute, F&& f) {
   return f(sdk::TypeTag<int64_t>{});
 }
 
-// The float nearest to a double in the direction that keeps "not exact" visible in its last bit, so
-// that rounding it once more, to 16 bits, gives what rounding the double at once would give.
+// Rounds to odd: the last bit of an inexact result is 1, so that rounding it again to 16 bits gives
+// the same result as rounding the double directly.
 float round_to_odd(double value);
 
-// A value of a domain as T, rounded once. (sdk::convert goes through float on its way to 16 bits;
-// that is right for conversions, but a result of the reference is to be the nearest one.)
+// A value of a domain as T, rounded once. (sdk::convert to 16 bits rounds to float first, which is
+// right for conversions, but results of the reference are the nearest ones.)
 template <class T, class E>
 T rounded(E value) {
   if constexpr (sdk::is_reduced_float<T> && std::is_same_v<E, double>) {
@@ -70,7 +70,7 @@ class Sum {
   }
   E value() const {
     if constexpr (std::is_same_v<E, double>) {
-      // Once infinite, what was lost is NaN and says nothing.
+      // The compensation of an infinite sum is NaN.
       return std::isfinite(total_) ? total_ + lost_ : total_;
     } else {
       return total_;
@@ -84,30 +84,25 @@ class Sum {
 
 // ---- whole operands ----
 
-// The elements in row-major order, unconverted; T is the dtype's type, or an integer of its size.
+// The elements in row-major order, unconverted. T is the dtype's type or an integer of its size.
 template <class T>
 std::vector<T> read_elements(const sdk::TensorView& tensor) {
   std::vector<T> values;
   values.reserve(static_cast<size_t>(tensor.numel()));
-  Walk walk(tensor.shape());
-  const int from = walk.add(tensor);
-  for (bool more = walk.start(); more; more = walk.next()) {
-    values.push_back(*static_cast<const T*>(walk.at(from)));
-  }
+  const Elements from(tensor);
+  for (int64_t i = 0; i < from.count(); ++i) values.push_back(*static_cast<const T*>(from[i]));
   return values;
 }
 
 template <class T>
 void write_elements(const std::vector<T>& values, const sdk::TensorView& tensor) {
-  Walk walk(tensor.shape());
-  const int to = walk.add(tensor);
-  size_t i = 0;
-  for (bool more = walk.start(); more; more = walk.next()) {
-    *static_cast<T*>(walk.at(to)) = values[i++];
+  const Elements to(tensor);
+  for (int64_t i = 0; i < to.count(); ++i) {
+    *static_cast<T*>(to[i]) = values[static_cast<size_t>(i)];
   }
 }
 
-// The elements converted to `compute`, then taken into the domain E, which is that of `compute`.
+// The elements converted to `compute`, in its domain E.
 template <class E>
 std::vector<E> read_exact(const sdk::TensorView& tensor, mt_dtype compute);
 
@@ -115,14 +110,14 @@ std::vector<E> read_exact(const sdk::TensorView& tensor, mt_dtype compute);
 template <class E>
 void write_exact(const std::vector<E>& values, const sdk::TensorView& tensor);
 
-// An index operand, of any integer type.
+// The elements of an index operand of any integer type.
 std::vector<int64_t> read_index(const sdk::TensorView& tensor);
 
-// Elements of `from`, broadcast and converted, into `to`.
+// Copies the elements of `from`, broadcast and converted, to `to`.
 void copy(const sdk::TensorView& from, const sdk::TensorView& to);
 
-// Dimension `dim` of a tensor seen as (outer, size, inner), for kernels along one dimension. A
-// 0-dim tensor is seen as one element.
+// A tensor as (outer, size, inner), where `size` is that of dimension `dim`. A 0-dim tensor has one
+// element.
 struct Along {
   int64_t outer = 1;
   int64_t size = 1;

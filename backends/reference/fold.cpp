@@ -44,7 +44,7 @@ class ProdFold : public Fold {
   E product_ = 1;
 };
 
-// max, min, argmax and argmin: the first of the best, where NaN is better than everything.
+// max, min, argmax and argmin: the first of equal extrema; the first NaN precedes all numbers.
 template <class E, bool kLargest, bool kIndex>
 class BestFold : public Fold {
  public:
@@ -114,8 +114,8 @@ class WelfordFold : public Fold {
   double m2_ = 0;
 };
 
-// The largest value, and the sum of exp(x - largest). An infinite largest counts what equals it:
-// exp(inf - inf) would be NaN.
+// The maximum, and the sum of exp(x - maximum). Elements equal to the maximum count 1, since for an
+// infinite maximum exp(inf - inf) would be NaN.
 class LogSumExpFold : public Fold {
  public:
   void reset() override {

@@ -14,10 +14,10 @@ class Fold {
   virtual ~Fold() = default;
   virtual void reset() = 0;
   virtual void push(Value value) = 0;
-  virtual std::vector<Value> state() const = 0;  // the components, in the order abi.h gives
+  virtual std::vector<Value> state() const = 0;  // the components, in the order of abi.h
 };
 
-// NULL for a fold unknown here.
+// Returns NULL for an unknown fold.
 std::unique_ptr<Fold> make_fold(std::string_view name, bool floating);
 
 }  // namespace mytorch::reference

@@ -1,13 +1,16 @@
-// Kernels led by index values: gather, scatter, scatter_add, nonzero.
+// Kernels with index values: gather, scatter, scatter_add, nonzero.
+#include <array>
 #include <cstdint>
+#include <span>
 #include <string>
-#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "backends/reference/exact.h"
 #include "backends/reference/kernels.h"
 #include "mytorch/backend/dtype.h"
 #include "mytorch/backend/error.h"
+#include "mytorch/backend/iterate.h"
 #include "mytorch/backend/tensor.h"
 
 namespace mytorch::reference {
@@ -24,47 +27,41 @@ std::vector<int64_t> contiguous_strides(std::span<const int64_t> shape) {
   return strides;
 }
 
-// Calls f(at, same) for each element of `index` in row-major order: `at`, the row-major position in
-// `indexed` that the index value names; `same`, that of the index element itself in a tensor of
-// shape `beside` (which may be larger than the index). Index values out of range are an Error.
+// Throws Error(MT_ERROR_VALUE) unless 0 <= value < size.
+void check_index(const char* op, int64_t value, int64_t dim, int64_t size) {
+  if (value >= 0 && value < size) return;
+  throw sdk::Error(MT_ERROR_VALUE, "[" + std::string(op) + "] index " + std::to_string(value) +
+                                       " is out of range for dimension " + std::to_string(dim) +
+                                       " of size " + std::to_string(size));
+}
+
+// Calls f(at, same) for each element of `index` in row-major order: `at` is the row-major position
+// in `indexed` that the index value selects, and `same` that of the index element in a tensor of
+// shape `beside`, which may be larger than the index. Throws Error(MT_ERROR_VALUE) for index values
+// out of range.
 template <class F>
 void for_each_index(const char* op, const sdk::TensorView& indexed, int64_t dim,
                     const sdk::TensorView& index, std::span<const int64_t> beside, F&& f) {
   const std::vector<int64_t> values = read_index(index);
+  size_t i = 0;
   if (index.ndim() == 0 || indexed.ndim() == 0) {  // a 0-dim tensor counts as one element
-    for (size_t i = 0; i < values.size(); ++i) {
-      const int64_t size = indexed.numel();
-      if (values[i] < 0 || values[i] >= size) {
-        throw sdk::Error(MT_ERROR_VALUE,
-                         "[" + std::string(op) + "] index " + std::to_string(values[i]) +
-                             " is out of range for dimension 0 of size " + std::to_string(size));
-      }
+    for (; i < values.size(); ++i) {
+      check_index(op, values[i], 0, indexed.numel());
       f(static_cast<size_t>(values[i]), i);
     }
     return;
   }
-  const size_t along = static_cast<size_t>(dim < 0 ? dim + indexed.ndim() : dim);
-  const int64_t size = indexed.size(static_cast<int>(along));
-  const std::vector<int64_t> to = contiguous_strides(indexed.shape());
+  const int along = sdk::wrap_dim(dim, indexed.ndim());
+  std::vector<int64_t> to = contiguous_strides(indexed.shape());
   const std::vector<int64_t> from = contiguous_strides(beside);
-  Walk walk(index.shape());
-  size_t i = 0;
-  for (bool more = walk.start(); more; more = walk.next()) {
+  // Along `dim`, the index value takes the place of the index.
+  const int64_t step = std::exchange(to[static_cast<size_t>(along)], 0);
+  const sdk::StridedLoop<2> loop(index.shape(), {to.data(), from.data()}, sdk::Order::kRowMajor);
+  loop.for_each([&](const std::array<int64_t, 2>& at) {
     const int64_t value = values[i++];
-    if (value < 0 || value >= size) {
-      throw sdk::Error(MT_ERROR_VALUE, "[" + std::string(op) + "] index " + std::to_string(value) +
-                                           " is out of range for dimension " +
-                                           std::to_string(along) + " of size " +
-                                           std::to_string(size));
-    }
-    int64_t at = 0;
-    int64_t same = 0;
-    for (size_t d = 0; d < to.size(); ++d) {
-      at += to[d] * (d == along ? value : walk.index()[d]);
-      same += from[d] * walk.index()[d];
-    }
-    f(static_cast<size_t>(at), static_cast<size_t>(same));
-  }
+    check_index(op, value, along, indexed.size(along));
+    f(static_cast<size_t>(at[0] + value * step), static_cast<size_t>(at[1]));
+  });
 }
 
 }  // namespace
@@ -118,12 +115,14 @@ void nonzero(mt_ctx& ctx, const mt_args_nonzero& args) {
   int64_t count = 0;
   sdk::visit_dtype(self.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    Walk walk(self.shape());
-    const int at = walk.add(self);
-    for (bool more = walk.start(); more; more = walk.next()) {
-      if (!sdk::convert<bool>(*static_cast<const T*>(walk.at(at)))) continue;
+    const Elements elements(self);
+    const std::vector<int64_t> strides = contiguous_strides(self.shape());
+    for (int64_t i = 0; i < elements.count(); ++i) {
+      if (!sdk::convert<bool>(*static_cast<const T*>(elements[i]))) continue;
       ++count;
-      rows.insert(rows.end(), walk.index().begin(), walk.index().end());
+      for (int d = 0; d < self.ndim(); ++d) {
+        rows.push_back(i / strides[static_cast<size_t>(d)] % self.size(d));
+      }
     }
   });
   const int64_t shape[] = {count, self.ndim()};

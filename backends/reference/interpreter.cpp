@@ -10,7 +10,7 @@
 namespace mytorch::reference {
 namespace {
 
-// "remainder" of "remainder.Tensor": errors name what the caller wrote.
+// "remainder" of "remainder.Tensor", for errors.
 std::string base_name(std::string_view op) { return std::string(op.substr(0, op.find('.'))); }
 
 }  // namespace
@@ -40,8 +40,7 @@ Interpreter::Interpreter(const mt_program& program, mt_dtype compute)
     } else if (name == "state") {
       node.kind = Kind::kState;
     } else {
-      // Operations whose operands are bools or indices work on integers whatever the call computes
-      // in.
+      // Operations on bools or indices are integer operations for any compute type.
       node.op = find_node_op(name, is_real(node.node.a[0]));
       if (node.op == nullptr) throw sdk::Declined{};
     }
@@ -124,7 +123,7 @@ void Interpreter::set_constants(const Plan& plan, const void* args,
                                     : sdk::convert<int64_t>(node.node.value);
       value = whole(node.node.type == MT_TYPE_COMPUTE ? wrap(number, compute_) : number);
     } else {
-      // As kernels see it: 0.1 compared with a float is the float 0.1.
+      // In the compute type, as in kernels: 0.1 compared with a float is the float 0.1.
       const double number = scalar ? sdk::scalar_at<double>(args, node.node) : node.node.value;
       value = real(sdk::is_dtype<double>(compute_) ? number : static_cast<float>(number));
     }

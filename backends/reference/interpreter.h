@@ -11,13 +11,13 @@
 
 namespace mytorch::reference {
 
-// Which nodes to evaluate, in order.
+// The nodes to evaluate, in order.
 using Plan = std::vector<int32_t>;
 
-// A program for one computation type; its own copy, which outlives the caller's.
+// A copy of a program, for one compute type.
 class Interpreter {
  public:
-  // Throws Declined for a program that has an operation unknown here, which a newer host may know.
+  // Throws Declined if the program has an unknown operation, which a newer host may send.
   Interpreter(const mt_program& program, mt_dtype compute);
 
   const std::string& op() const { return op_; }
@@ -25,24 +25,23 @@ class Interpreter {
   mt_dtype compute() const { return compute_; }
   int32_t num_nodes() const { return static_cast<int32_t>(nodes_.size()); }
 
-  // The nodes that `roots` need, in order.
+  // The nodes that `roots` depend on, in order.
   Plan plan(const std::vector<int32_t>& roots) const;
-  // Those of a plan that are a tensor argument.
+  // The nodes of a plan that are tensor arguments.
   std::vector<int32_t> inputs(const Plan& plan) const;
   uint32_t offset(int32_t node) const { return nodes_[static_cast<size_t>(node)].node.offset; }
 
-  // Reads the element of an input node: converted to the computation type where the node is of it.
+  // Reads an element of an input node, converted to the node's type.
   using Load = Value (*)(const void* element);
   Load load(int32_t node, mt_dtype dtype) const;
-  // Writes the value of a node as an element, rounding once.
+  // Writes the value of a node as an element, rounded once.
   using Store = void (*)(Value value, void* element);
   Store store(int32_t node, mt_dtype dtype) const;
 
-  // Fills in what does not change from element to element: constants and scalar arguments.
+  // Sets the values that are the same for all elements: constants and scalar arguments.
   void set_constants(const Plan& plan, const void* args, std::vector<Value>& values) const;
-  // Evaluates the plan's operations. Inputs, constants and state are there already. `states` are
-  // the components of the reduced state and `count` the number of elements reduced; unused in a
-  // step.
+  // Evaluates the plan's operations; inputs and constants must be set. `states` has the components
+  // of the reduced state and `count` is the number of reduced elements; a step uses neither.
   void run(const Plan& plan, std::vector<Value>& values, const Value* states = nullptr,
            int64_t count = 0) const;
 
@@ -63,8 +62,8 @@ class Interpreter {
   std::vector<Node> nodes_;
 };
 
-// `value` in the integer type `dtype`, its low bits sign- or zero-extended. Bools are kept as they
-// are: they become 0 or 1 where they are written.
+// Returns the low bits of `value` in the integer type `dtype`, sign- or zero-extended. Bools are
+// not changed: writing an element makes them 0 or 1.
 int64_t wrap(int64_t value, mt_dtype dtype);
 
 }  // namespace mytorch::reference

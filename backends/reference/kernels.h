@@ -1,5 +1,5 @@
-// The kernels of the primitives. The host's shape functions have checked shapes, dtypes and
-// argument ranges; only index values are checked here.
+// The kernels of the primitives. The host has checked shapes, dtypes and ranges of arguments;
+// kernels check index values only.
 #pragma once
 
 #include "mytorch/abi_ops/arange.h"

@@ -1,4 +1,4 @@
-// What each node operation means, in double and in exact integers: one table for each.
+// The definitions of node operations, in double and in exact integers: one table for each.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ union Value {
 inline Value real(double f) { return Value{.f = f}; }
 inline Value whole(int64_t i) { return Value{.i = i}; }
 
-// What an operation sees.
+// The operands of an operation.
 struct Operands {
   Value a;
   Value b;
@@ -31,7 +31,8 @@ struct NodeOp {
   Value (*run)(const Operands&);
 };
 
-// NULL for an unknown name. `floating`: the operands are doubles (for `where`, irrelevant).
+// Returns NULL for an unknown name. `floating` says that the operands are doubles; `where` ignores
+// it.
 const NodeOp* find_node_op(std::string_view name, bool floating);
 
 }  // namespace mytorch::reference

@@ -1,5 +1,5 @@
-// Node operations on floating types. Each is evaluated in double; only trunc_divide, which jumps
-// where its quotient rounds to an integer, rounds that first as the computation type would.
+// Node operations on floating types, evaluated in double. Only trunc_divide, which is discontinuous
+// where its quotient rounds to an integer, first rounds the quotient to the compute type.
 #include <cmath>
 
 #include "backends/reference/node_ops.h"
@@ -9,8 +9,8 @@
 namespace mytorch::reference {
 namespace {
 
-// ATen's, exact through fmod, so that a == floor_divide(a, b) * b + remainder(a, b) holds as well
-// as rounding allows.
+// ATen's definition, exact through fmod, so that a == floor_divide(a, b) * b + remainder(a, b)
+// holds up to rounding.
 double floor_divide(double a, double b) {
   if (b == 0) return a / b;
   const double mod = std::fmod(a, b);
@@ -27,7 +27,7 @@ double trunc_divide(double a, double b, mt_dtype compute) {
   return std::trunc(narrow ? static_cast<float>(quotient) : quotient);
 }
 
-// Takes the divisor's sign.
+// The result has the divisor's sign.
 double remainder(double a, double b) {
   const double mod = std::fmod(a, b);
   return mod != 0 && (b < 0) != (mod < 0) ? mod + b : mod;
@@ -44,7 +44,7 @@ double minimum(double a, double b) {
 
 double sigmoid(double a) {
   if (a >= 0) return 1 / (1 + std::exp(-a));
-  const double e = std::exp(a);  // not 1 / (1 + exp(-a)): that is 0 where this is still a subnormal
+  const double e = std::exp(a);  // 1 / (1 + exp(-a)) would be 0 for some subnormal results
   return e / (1 + e);
 }
 

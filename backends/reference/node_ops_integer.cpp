@@ -1,5 +1,5 @@
-// Node operations on integers, bools and indices, exact in 64 bits; whoever calls wraps the result
-// to the computation type. Transcendental functions of integers go through double.
+// Node operations on integers, bools and indices, exact in 64 bits; the caller wraps the result to
+// the compute type. Transcendental functions of integers are computed in double.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -20,7 +20,7 @@ void check_divisor(const Operands& x) {
   }
 }
 
-// Dividing by -1 is negating: the smallest int64 wraps to itself instead of trapping.
+// Division by -1 is negation: the smallest int64 wraps to itself instead of trapping.
 int64_t trunc_divide(int64_t a, int64_t b) { return b == -1 ? sub(0, a) : a / b; }
 int64_t fmod(int64_t a, int64_t b) { return b == -1 ? 0 : a % b; }
 int64_t floor_divide(int64_t a, int64_t b) {
@@ -41,8 +41,7 @@ int64_t pow(int64_t a, int64_t b) {
   return power;
 }
 
-// Shifts by a negative count, or by the type's width and more, leave nothing but the sign, as in
-// ATen.
+// Shifts by a negative count, or by at least the type's width, leave only the sign, as in ATen.
 int64_t shift_left(int64_t a, int64_t b, mt_dtype type) {
   return b < 0 || b >= type.bits ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b);
 }
@@ -138,7 +137,7 @@ constexpr NodeOp kIntegerOps[] = {
     BINARY("bitwise_xor", a ^ b),
     BINARY("bitwise_left_shift", shift_left(a, b, x.compute)),
     BINARY("bitwise_right_shift", shift_right(a, b, x.compute)),
-    // Not of a bool is logical: ~1 would be true.
+    // The complement of a bool is logical: ~1 would be true.
     UNARY("bitwise_not", sdk::is_bool(x.compute) ? a == 0 : ~a),
 };
 

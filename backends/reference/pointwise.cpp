@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
+#include "backends/reference/elements.h"
 #include "backends/reference/interpreter.h"
 #include "backends/reference/program.h"
-#include "backends/reference/walk.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/tensor.h"
 
@@ -33,37 +33,38 @@ class Pointwise {
     std::vector<Value> values(static_cast<size_t>(interpreter_.num_nodes()));
     interpreter_.set_constants(plan, args, values);
 
-    Walk walk(sdk::TensorView(sdk::tensor_at(args, wanted[0].offset)).shape());
+    const std::span<const int64_t> shape =
+        sdk::TensorView(sdk::tensor_at(args, wanted[0].offset)).shape();
     struct Input {
       int32_t node;
-      int operand;
+      Elements elements;
       Interpreter::Load load;
     };
     struct Output {
       int32_t node;
-      int operand;
+      Elements elements;
       Interpreter::Store store;
     };
     std::vector<Input> inputs;
     std::vector<Output> outputs;
     for (const int32_t node : interpreter_.inputs(plan)) {
       const sdk::TensorView tensor = sdk::tensor_at(args, interpreter_.offset(node));
-      inputs.push_back({node, walk.add(tensor), interpreter_.load(node, tensor.dtype())});
+      inputs.push_back({node, Elements(tensor, shape), interpreter_.load(node, tensor.dtype())});
     }
     for (const mt_program_output& output : wanted) {
       const sdk::TensorView tensor = sdk::tensor_at(args, output.offset);
       outputs.push_back(
-          {output.node, walk.add(tensor), interpreter_.store(output.node, tensor.dtype())});
+          {output.node, Elements(tensor), interpreter_.store(output.node, tensor.dtype())});
     }
 
     // All of an element's inputs are read before any output is written, so outputs may be inputs.
-    for (bool more = walk.start(); more; more = walk.next()) {
+    for (int64_t i = 0; i < outputs[0].elements.count(); ++i) {
       for (const Input& input : inputs) {
-        values[static_cast<size_t>(input.node)] = input.load(walk.at(input.operand));
+        values[static_cast<size_t>(input.node)] = input.load(input.elements[i]);
       }
       interpreter_.run(plan, values);
       for (const Output& output : outputs) {
-        output.store(values[static_cast<size_t>(output.node)], walk.at(output.operand));
+        output.store(values[static_cast<size_t>(output.node)], output.elements[i]);
       }
     }
   }

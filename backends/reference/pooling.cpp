@@ -20,13 +20,13 @@ struct Pair {
   int64_t w;
 };
 
-// Two numbers, one for both, or none: `fallback`.
+// The numbers for h and w of a list of two, of one for both, or none, which gives `fallback`.
 Pair pair(const mt_int_list& list, Pair fallback) {
   if (list.size == 0) return fallback;
   return {list.data[0], list.data[list.size - 1]};
 }
 
-// The planes of a tensor, its leading dimensions joined.
+// A tensor as a list of planes, its last two dimensions.
 struct Planes {
   int64_t count = 1;
   int64_t h;
@@ -40,7 +40,7 @@ struct Planes {
   }
 };
 
-// Calls f(plane, y, x, i) for the elements of the outputs, i being the row-major index.
+// Calls f(plane, y, x, i) for each element of the outputs, where i is its row-major index.
 template <class F>
 void for_each_output(const Planes& out, F&& f) {
   size_t i = 0;
@@ -69,7 +69,7 @@ struct AverageWindow {
     const Pair padding = pair(args.padding, {0, 0});
     y0 = y * stride.h - padding.h;
     x0 = x * stride.w - padding.w;
-    // With ceil_mode the last window may reach beyond the padding, which then does not count.
+    // With ceil_mode the last window may extend beyond the padding; that part does not count.
     y1 = std::min(y0 + kernel.h, in.h + padding.h);
     x1 = std::min(x0 + kernel.w, in.w + padding.w);
     const int64_t padded = (y1 - y0) * (x1 - x0);
@@ -95,7 +95,7 @@ void max_pool2d(mt_ctx& /*ctx*/, const mt_args_max_pool2d_with_indices& args) {
   const Pair stride = pair(args.stride, kernel);
   const Pair padding = pair(args.padding, {0, 0});
   const Pair dilation = pair(args.dilation, {1, 1});
-  // The first position of a window that is not in the padding.
+  // The first position of a window that does not precede the plane.
   const auto first = [](int64_t start, int64_t step) {
     return start >= 0 ? start : start + (-start + step - 1) / step * step;
   };
@@ -115,7 +115,7 @@ void max_pool2d(mt_ctx& /*ctx*/, const mt_args_max_pool2d_with_indices& args) {
       for (int64_t y = first(start_y, dilation.h); y < end_y; y += dilation.h) {
         for (int64_t x = first(start_x, dilation.w); x < end_x; x += dilation.w) {
           const E value = values[in.at(plane, y, x)];
-          // The first of the largest, but of NaNs the last, as in ATen.
+          // The first of equal maxima, or the last NaN, as in ATen.
           if (value > best[i] || value != value) {
             best[i] = value;
             indices[i] = y * in.w + x;

@@ -1,4 +1,4 @@
-// Programs as kernels: what mt_backend::compile makes.
+// Kernels from programs.
 #pragma once
 
 #include <span>
@@ -7,12 +7,12 @@
 
 namespace mytorch::reference {
 
-// A pointwise program as a kernel that takes every layout, mixture of dtypes and alias. The result
-// lives forever, as kernels do.
+// Make a kernel of a program that takes all layouts, mixed dtypes and aliases. Kernels are never
+// destroyed.
 void compile_pointwise(const mt_program& program, mt_dtype compute, mt_kernel_entry& kernel);
 void compile_reduce(const mt_program& program, mt_dtype compute, mt_kernel_entry& kernel);
 
-// The backend's entry.
+// mt_backend::compile.
 void compile(const mt_program& program, mt_dtype compute, std::span<const mt_dtype> types,
              mt_kernel_entry& kernel);
 

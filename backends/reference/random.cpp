@@ -1,9 +1,8 @@
-// Random fills. mytorch/backend/philox.h is their definition; element i is the logical row-major
-// one.
+// Random fills, defined by mytorch/backend/philox.h; element i is element i in row-major order.
 #include <cstdint>
 
+#include "backends/reference/elements.h"
 #include "backends/reference/kernels.h"
-#include "backends/reference/walk.h"
 #include "mytorch/backend/dtype.h"
 #include "mytorch/backend/philox.h"
 #include "mytorch/backend/tensor.h"
@@ -16,12 +15,8 @@ namespace philox = sdk::philox;
 // Sets element i to value(i).
 template <class T, class F>
 void fill_by_index(const sdk::TensorView& tensor, F&& value) {
-  Walk walk(tensor.shape());
-  const int to = walk.add(tensor);
-  int64_t i = 0;
-  for (bool more = walk.start(); more; more = walk.next()) {
-    *static_cast<T*>(walk.at(to)) = value(i++);
-  }
+  const Elements to(tensor);
+  for (int64_t i = 0; i < to.count(); ++i) *static_cast<T*>(to[i]) = value(i);
 }
 
 }  // namespace
@@ -51,7 +46,7 @@ void random_(mt_ctx& /*ctx*/, const mt_args_random__from& args) {
   const sdk::TensorView self = args.self;
   sdk::visit_dtype(self.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    // As unsigned: the difference may be 2^63 and more; all of int64 gives 0, which means 2^64.
+    // Unsigned, as the difference may exceed 2^63; 0 stands for 2^64, the range of all of int64.
     const uint64_t from = static_cast<uint64_t>(args.from);
     const uint64_t range = args.to.present != 0
                                ? static_cast<uint64_t>(args.to.value) - from

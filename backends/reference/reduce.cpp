@@ -1,35 +1,21 @@
-// Reduce programs: for each element of the outputs, a fold over the reduced dimensions in row-major
-// order, then the program's final nodes.
+// Reduce programs: each element of the outputs is a fold over the reduced dimensions in row-major
+// order, followed by the program's final nodes.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "backends/reference/elements.h"
 #include "backends/reference/fold.h"
 #include "backends/reference/interpreter.h"
 #include "backends/reference/program.h"
-#include "backends/reference/walk.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/tensor.h"
 
 namespace mytorch::reference {
 namespace {
-
-// The shape to which all inputs broadcast. The frontend has checked that they do.
-std::vector<int64_t> common_shape(const std::vector<sdk::TensorView>& tensors) {
-  std::vector<int64_t> shape;
-  for (const sdk::TensorView& tensor : tensors) {
-    const size_t ndim = static_cast<size_t>(tensor.ndim());
-    if (shape.size() < ndim) shape.insert(shape.begin(), ndim - shape.size(), 1);
-    for (size_t d = 0; d < ndim; ++d) {
-      int64_t& size = shape[shape.size() - ndim + d];
-      if (size == 1) size = tensor.size(static_cast<int>(d));
-    }
-  }
-  return shape;
-}
 
 class Reduce {
  public:
@@ -60,54 +46,60 @@ class Reduce {
     for (const int32_t node : input_nodes) {
       tensors.emplace_back(sdk::tensor_at(args, interpreter_.offset(node)));
     }
-    const std::vector<int64_t> shape = common_shape(tensors);
-    const std::vector<bool> reduced = reduced_dims(args, shape.size());
-    const auto part = [&](const std::vector<int64_t>& all, bool which) {
-      std::vector<int64_t> some;
-      for (size_t d = 0; d < shape.size(); ++d) {
-        if (reduced[d] == which) some.push_back(all[d]);
-      }
+    const std::vector<int64_t> shape = sdk::broadcast_shape(tensors);
+    const uint64_t reduced =
+        sdk::reduced_dims(args, dim_field_, dim_offset_, static_cast<int>(shape.size()));
+    // The values of the kept or of the reduced dimensions.
+    const auto select = [](uint64_t dims, std::span<const int64_t> all) {
+      std::vector<int64_t> some(all.size());
+      some.resize(static_cast<size_t>(sdk::select_dims(dims, all, some.data())));
       return some;
     };
+    const std::vector<int64_t> kept_shape = select(~reduced, shape);
+    const std::vector<int64_t> reduced_shape = select(reduced, shape);
 
-    // `outer` goes over what stays, `inner` over what is folded, from where `outer` stands.
-    const std::vector<int64_t> kept_shape = part(shape, false);
-    const std::vector<int64_t> folded_shape = part(shape, true);
-    Walk outer(kept_shape);
-    Walk inner(folded_shape);
-    std::vector<Interpreter::Load> loads;
+    struct Input {
+      int32_t node;
+      Elements kept, reduced;  // an element's offset is the sum of both
+      Interpreter::Load load;
+    };
+    std::vector<Input> inputs;
     for (size_t k = 0; k < tensors.size(); ++k) {
+      const sdk::TensorView& tensor = tensors[k];
       std::vector<int64_t> strides(shape.size());
-      sdk::broadcast_strides(tensors[k], shape, strides.data());
-      outer.add(tensors[k].raw(), part(strides, false), tensors[k].itemsize());
-      inner.add(tensors[k].raw(), part(strides, true), tensors[k].itemsize());
-      loads.push_back(interpreter_.load(input_nodes[k], tensors[k].dtype()));
+      sdk::broadcast_strides(tensor, shape, strides.data());
+      inputs.push_back({input_nodes[k],
+                        Elements(tensor, kept_shape, select(~reduced, strides).data()),
+                        Elements(tensor, reduced_shape, select(reduced, strides).data()),
+                        interpreter_.load(input_nodes[k], tensor.dtype())});
     }
-    std::vector<int> places;
-    std::vector<Interpreter::Store> stores;
+    struct Output {
+      int32_t node;
+      Elements elements;
+      Interpreter::Store store;
+    };
+    std::vector<Output> outputs;
     for (const mt_program_output& output : wanted) {
       const sdk::TensorView tensor = sdk::tensor_at(args, output.offset);
       std::vector<int64_t> strides(tensor.strides().begin(), tensor.strides().end());
-      // With keepdim the output has the reduced dimensions too, of size 1.
-      if (strides.size() == shape.size()) strides = part(strides, false);
-      places.push_back(outer.add(tensor.raw(), std::move(strides), tensor.itemsize()));
-      stores.push_back(interpreter_.store(output.node, tensor.dtype()));
+      // With keepdim, the output has the reduced dimensions, of size 1.
+      if (strides.size() == shape.size()) strides = select(~reduced, strides);
+      outputs.push_back({output.node, Elements(tensor, kept_shape, strides.data()),
+                         interpreter_.store(output.node, tensor.dtype())});
     }
 
     int64_t count = 1;
-    for (const int64_t size : folded_shape) count *= size;
+    for (const int64_t size : reduced_shape) count *= size;
     std::vector<Value> values(static_cast<size_t>(interpreter_.num_nodes()));
     interpreter_.set_constants(step_plan_, args, values);
     interpreter_.set_constants(final_plan, args, values);
     const std::unique_ptr<Fold> fold = make_fold(fold_, interpreter_.floating());
-    for (bool more = outer.start(); more; more = outer.next()) {
-      for (size_t k = 0; k < tensors.size(); ++k) {
-        inner.rebase(static_cast<int>(k), outer.at(static_cast<int>(k)));
-      }
+    for (int64_t o = 0; o < outputs[0].elements.count(); ++o) {
       fold->reset();
-      for (bool item = inner.start(); item; item = inner.next()) {
-        for (size_t k = 0; k < tensors.size(); ++k) {
-          values[static_cast<size_t>(input_nodes[k])] = loads[k](inner.at(static_cast<int>(k)));
+      for (int64_t i = 0; i < count; ++i) {
+        for (const Input& input : inputs) {
+          const void* element = static_cast<const char*>(input.kept[o]) + input.reduced.offset(i);
+          values[static_cast<size_t>(input.node)] = input.load(element);
         }
         interpreter_.run(step_plan_, values);
         fold->push(values[static_cast<size_t>(step_)]);
@@ -115,42 +107,14 @@ class Reduce {
       std::vector<Value> state = fold->state();
       wrap_state(state);
       interpreter_.run(final_plan, values, state.data(), count);
-      for (size_t k = 0; k < wanted.size(); ++k) {
-        stores[k](values[static_cast<size_t>(wanted[k].node)], outer.at(places[k]));
+      for (const Output& output : outputs) {
+        output.store(values[static_cast<size_t>(output.node)], output.elements[o]);
       }
     }
   }
 
  private:
-  // Which dimensions are folded. No list, an empty one and a 0-dim input mean all of them.
-  std::vector<bool> reduced_dims(const void* args, size_t ndim) const {
-    std::vector<int64_t> dims;
-    switch (dim_field_) {
-      case MT_DIM_LIST: {
-        const mt_int_list list = sdk::field_at<mt_int_list>(args, dim_offset_);
-        if (list.data != nullptr) dims.assign(list.data, list.data + list.size);
-        break;
-      }
-      case MT_DIM_INT:
-        dims = {sdk::field_at<int64_t>(args, dim_offset_)};
-        break;
-      case MT_DIM_OPTIONAL_INT: {
-        const mt_optional_int dim = sdk::field_at<mt_optional_int>(args, dim_offset_);
-        if (dim.present != 0) dims = {dim.value};
-        break;
-      }
-      default:
-        break;
-    }
-    std::vector<bool> reduced(ndim, dims.empty());
-    if (ndim == 0) return reduced;
-    for (const int64_t dim : dims) {
-      reduced[static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(ndim) : dim)] = true;
-    }
-    return reduced;
-  }
-
-  // Sums and products of integers wrap to the computation type.
+  // Sums and products of integers wrap to the compute type.
   void wrap_state(std::vector<Value>& state) const {
     if (interpreter_.floating() || (fold_ != "sum" && fold_ != "prod")) return;
     for (Value& value : state) value = whole(wrap(value.i, interpreter_.compute()));

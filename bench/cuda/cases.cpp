@@ -1,8 +1,8 @@
-// Operators on a GPU beside its copy bandwidth, and what a call costs beside a bare launch. The
-// same cases for PyTorch are in bench/peers/torch_cuda.py, those of the host in C++ in
-// bench/peers/host_cuda_libtorch.cpp. One line for each: name, microseconds,
-// GB/s. An argument is a part of the names of the cases to run. With MYTORCH_CUDA_TF32=1 products
-// of float32 are called tf32.
+// Operators on a GPU compared with its copy bandwidth, and the host's cost of a call compared with
+// a bare launch. bench/peers/torch_cuda.py has the same cases for PyTorch,
+// bench/peers/host_cuda_libtorch.cpp those of the host in C++. Prints one line per case: name,
+// microseconds, GB/s. The optional argument selects the cases whose name contains it. With
+// MYTORCH_CUDA_TF32=1 products of float32 are named tf32.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -29,7 +29,7 @@ double since(Clock::time_point start) {
 
 void wait() { mytorch::empty({1}, mytorch::kFloat32, "cuda").to(mytorch::kCPU); }
 
-// Microseconds of a call: of five batches that fill the queue, the median.
+// Returns the microseconds of a call: the median of five batches that keep the queue full.
 double measure(const std::function<void()>& run) {
   for (int i = 0; i < 3; ++i) run();
   wait();
@@ -48,16 +48,17 @@ double measure(const std::function<void()>& run) {
   return batches[2];
 }
 
-std::string wanted;  // only cases whose names have this in them
+std::string wanted;  // runs only cases whose name contains this
 
-// Whether a case whose name begins with one of these may be wanted; others' operands are not made.
+// Whether a case whose name begins with one of these may be wanted. Operands of others are not
+// created.
 bool any_wanted(std::initializer_list<const char*> begins) {
   return std::any_of(begins.begin(), begins.end(), [](const std::string begin) {
     return begin.find(wanted) != std::string::npos || wanted.find(begin) != std::string::npos;
   });
 }
 
-bool reported = false;  // the last case, so that its result is to be compared
+bool reported = false;  // whether the last case ran, so that its result is compared
 
 void report(const char* name, double bytes, const std::function<void()>& run) {
   reported = std::string(name).find(wanted) != std::string::npos;
@@ -71,7 +72,7 @@ void report(const char* name, double bytes, const std::function<void()>& run) {
   std::fflush(stdout);
 }
 
-// How far a result is from another computation of it, in the sense of norms.
+// Returns the relative distance, in norm, between two computations of a result.
 void compare(const std::function<Tensor()>& found, const std::function<Tensor()>& expected) try {
   using namespace mytorch;
   if (!reported) return;
@@ -188,13 +189,13 @@ int main(int argc, char** argv) try {
   if (any_wanted({"group_norm"})) {
     const Tensor weight = uniform({256}, kBFloat16), bias = uniform({256}, kBFloat16);
     const Tensor wide_weight = weight.to(kFloat32), wide_bias = bias.to(kFloat32);
-    // In blocks' shared memory, with neighbouring channels, and of groups too long for a block.
+    // Groups in shared memory, channels-last, and groups too long for a block.
     const auto cases = [&](const std::string& name, const Tensor& x, const Tensor& grad) {
       const double all = 2.0 * static_cast<double>(x.numel());
       const Tensor wide_x = x.to(kFloat32), wide_grad = grad.to(kFloat32);
       report(("group_norm bf16 " + name).c_str(), 2 * all,
              [&] { mytorch::group_norm(x, 32, weight, bias); });
-      // Each group a row of a layer norm, which is checked by itself.
+      // Compares with layer_norm, in which each group is a row, and which is tested on its own.
       const Tensor rows = wide_x.contiguous().view({x.size(0), 32, -1});
       const auto [normal, mean, rstd] =
           mytorch::native_layer_norm(rows, {rows.size(2)}, {}, {}, 1e-5);
@@ -272,7 +273,7 @@ int main(int argc, char** argv) try {
     report("embedding gradient bf16", 2.0 * 50304 * 1024 + 2.0 * 16 * 1024 * 1024,
            [&] { mytorch::embedding_dense_backward(grad, index, 50304, -1, false); });
   }
-  // Operations in place of bytes from here: the last column is TFLOP/s.
+  // From here on, the last column is TFLOP/s.
   const char* tf32 = std::getenv("MYTORCH_CUDA_TF32");
   const char* f32 = tf32 != nullptr && std::string(tf32) == "1" ? "tf32" : "f32";
   for (const auto& [dtype, name] : {std::pair{kBFloat16, "bf16"}, {kFloat32, f32}}) {
@@ -343,7 +344,7 @@ int main(int argc, char** argv) try {
   }
   if (any_wanted({"AdamW"})) {
     std::vector<Tensor> parameters;
-    for (int i = 0; i < 116; ++i) {  // 122 M
+    for (int i = 0; i < 116; ++i) {  // 122 M parameters
       parameters.push_back(uniform({1024, 1024}).requires_grad_());
       parameters.push_back(uniform({1024}).requires_grad_());
     }

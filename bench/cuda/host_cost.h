@@ -1,4 +1,5 @@
-// What queueing work for a device costs the host. Of no framework: peers measure the same way.
+// The host's cost of queueing work for a device. Independent of a framework: peers measure in the
+// same way.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +14,12 @@ namespace bench {
 struct HostCase {
   const char* name;
   std::function<void()> run;
-  std::function<void()> wait;  // for what run() has queued
+  std::function<void()> wait;  // waits for the work that run() queued
 };
 
-// Prints the nanoseconds of a call of each while the device keeps up: of 400 batches of 100 calls,
-// each of which finds the device idle, the median. The cases take turns, so that a slower phase of
-// the machine is one for all.
+// Prints the nanoseconds per call of each case: the median of 400 batches of 100 calls, each of
+// which starts on an idle device. Cases alternate, so that a slow phase of the machine affects all
+// of them.
 inline void print_host_costs(const std::vector<HostCase>& cases) {
   using Clock = std::chrono::steady_clock;
   constexpr int kBatches = 400, kCalls = 100;

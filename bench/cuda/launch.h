@@ -1,11 +1,11 @@
-// Launches without a framework, to compare with.
+// Launches without a framework, for comparison.
 #pragma once
 
 #include <cstdint>
 
-// Queues a kernel that does nothing and takes as many bytes of parameters as an addition's, on a
-// stream of its own: by the driver's function, which is the least that a launch costs, and by the
-// runtime's <<<>>>.
+// Queues an empty kernel with as many parameter bytes as an addition, on its own stream:
+// launch_nothing() through the driver, the least that a launch costs, launch_nothing_by_runtime()
+// with <<<>>>.
 void launch_nothing();
 void launch_nothing_by_runtime();
 void wait_for_nothing();

@@ -32,7 +32,7 @@ std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape) {
   return strides;
 }
 
-// The memory behind a tensor, as a contiguous shape, and the strides of the tensor in it.
+// The shape of a tensor's contiguous memory, and the strides of the tensor in it.
 struct Geometry {
   std::vector<int64_t> memory;
   std::vector<int64_t> strides;
@@ -150,7 +150,7 @@ class Maker {
       return Tensor::adopt(new_view(of.impl(), shape, g.strides, 0));
     }
     if (first_.empty()) first_ = shape;
-    // Whatever dimension they index, indices below the smallest size are in its range.
+    // Indices below the smallest size are valid for every dimension.
     const double high =
         first_.empty() ? 2 : static_cast<double>(*std::min_element(first_.begin(), first_.end()));
     Tensor memory =
@@ -171,7 +171,7 @@ std::vector<Value> make_arguments(const Case& c) {
   const OpInfo& info = *find_op(c.record->name)->info;
   Maker maker(c);
   std::vector<Value> values(c.record->args.size());
-  // Views come after what they are views of.
+  // Views are made after their bases.
   for (const bool views : {false, true}) {
     for (size_t i = 0; i < values.size(); ++i) {
       const OpArg& arg = c.record->args[i];

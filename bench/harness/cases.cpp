@@ -49,7 +49,7 @@ int64_t whole(const std::string& text, const std::string& where) {
   const char* end = text.data() + text.size();
   const auto read = std::from_chars(text.data(), end, value);
   if (read.ec != std::errc() || read.ptr != end || value < 0) {
-    refuse("--shapes: '" + text + "' in '" + where + "' is no size");
+    refuse("--shapes: '" + text + "' in '" + where + "' is not a size");
   }
   return value;
 }
@@ -59,7 +59,7 @@ double number(const std::string& text, const std::string& where) {
   const char* end = text.data() + text.size();
   const auto read = std::from_chars(text.data(), end, value);
   if (read.ec != std::errc() || read.ptr != end) {
-    refuse("--shapes: '" + text + "' in '" + where + "' is no number");
+    refuse("--shapes: '" + text + "' in '" + where + "' is not a number");
   }
   return value;
 }
@@ -88,7 +88,7 @@ Json parse_tensor(const std::string& text) {
         dtype_from_name(word.c_str());
       } catch (const Error&) {
         refuse("--shapes: '" + word + "' in '" + text +
-               "' is no type, no layout (transposed, sliced, broadcast, channels_last), and not "
+               "' is not a type, a layout (transposed, sliced, broadcast, channels_last), "
                "low=N, high=N or of=ARGUMENT");
       }
       spec["dtype"] = word;
@@ -126,7 +126,7 @@ bool is_tensor_value(const OpArg& arg, const Json& value) {
 
 // ---- what a record suggests
 
-// Whether a sample can be run as it stands.
+// Whether a sample is an ordinary call.
 bool is_plain(const Json& sample) {
   for (const char* key : {"error", "may_fail", "gradcheck"}) {
     if (sample.contains(key)) return false;
@@ -134,7 +134,7 @@ bool is_plain(const Json& sample) {
   return true;
 }
 
-// Arguments that are no tensors and have no default, as the first sample has them.
+// Adds required non-tensor arguments from the first ordinary sample.
 void add_required(const OpRecord& record, Json& args) {
   for (const Json& sample : record.samples) {
     if (!is_plain(sample)) continue;
@@ -156,7 +156,7 @@ std::vector<Json> suggested(const OpRecord& record) {
     }
     return args;
   };
-  if (record.meaning == "custom") {  // its samples are there to be checked
+  if (record.meaning == "custom") {  // its samples are meant for checks
     for (const int64_t n : {64, 1024}) found.push_back(all_of_shape(Json::array({n, n})));
   } else if (record.meaning == "pointwise") {
     for (const int64_t n : {8, 1 << 16, 1 << 24}) found.push_back(all_of_shape(Json::array({n})));
@@ -174,7 +174,7 @@ std::vector<Json> suggested(const OpRecord& record) {
   } else {
     for (const Json& sample : record.samples) {
       if (!is_plain(sample) || found.size() == 3) continue;
-      bool shapes_only = true;  // values that matter are not for timing
+      bool shapes_only = true;  // samples with explicit values are not for timing
       for (const auto& [name, value] : sample.at("args").items()) {
         shapes_only &= !value.is_object() || value.contains("shape");
       }
@@ -214,7 +214,7 @@ std::vector<Case> suite_cases(const std::vector<OpRecord>& catalog, const std::s
   try {
     const Json all = Json::parse(file);
     if (!all.is_array() || all.empty()) {
-      throw Error(ErrorCode::kIo, "[bench] " + path + " is no list of cases");
+      throw Error(ErrorCode::kIo, "[bench] " + path + " is not a list of cases");
     }
     for (const Json& json : all) {
       Case c;
@@ -230,7 +230,7 @@ std::vector<Case> suite_cases(const std::vector<OpRecord>& catalog, const std::s
         const std::string op = json.at("op");
         const auto found = std::find_if(catalog.begin(), catalog.end(),
                                         [&](const OpRecord& record) { return record.name == op; });
-        if (found == catalog.end()) refuse(path + ": there is no operator '" + op + "'");
+        if (found == catalog.end()) refuse(path + ": unknown operator '" + op + "'");
         c.record = &*found;
       }
       cases.push_back(std::move(c));
@@ -239,7 +239,7 @@ std::vector<Case> suite_cases(const std::vector<OpRecord>& catalog, const std::s
     throw Error(ErrorCode::kIo, "[bench] " + path + ": " + error.what());
   }
   if (cases.empty()) {
-    refuse("there is no suite '" + suite + "'; there are " + joined(suites));
+    refuse("unknown suite '" + suite + "'; the suites are " + joined(suites));
   }
   return cases;
 }
@@ -257,7 +257,7 @@ Named find_record(const std::vector<OpRecord>& catalog, const std::string& name)
     return overloads.size() == 1 ? only : nullptr;
   };
   if (const OpRecord* op = find(name)) return {op, Form::kFunction};
-  if (overloads.size() > 1) refuse("'" + name + "' may be " + joined(overloads) + ": name one");
+  if (overloads.size() > 1) refuse("'" + name + "' is ambiguous: give one of " + joined(overloads));
   const size_t dot = std::min(name.find('.'), name.size());
   if (dot > 1 && name[dot - 1] == '_') {
     if (const OpRecord* op = find(name.substr(0, dot - 1) + name.substr(dot))) {
@@ -265,8 +265,8 @@ Named find_record(const std::vector<OpRecord>& catalog, const std::string& name)
       return {op, Form::kInplace};
     }
   }
-  if (overloads.size() > 1) refuse("'" + name + "' may be " + joined(overloads) + ": name one");
-  refuse("there is no operator '" + name + "': see `mytorch ops`");
+  if (overloads.size() > 1) refuse("'" + name + "' is ambiguous: give one of " + joined(overloads));
+  refuse("unknown operator '" + name + "': `mytorch ops` lists them");
 }
 
 Json parse_shapes(const OpRecord& record, const std::string& shapes, const Json& given) {
@@ -303,7 +303,8 @@ Json parse_shapes(const OpRecord& record, const std::string& shapes, const Json&
     const std::string of = spec.at("of");
     if (of == name || !args.contains(of) || !args.at(of).is_object() ||
         args.at(of).contains("of")) {
-      refuse("--shapes: '" + name + "' is a view of '" + of + "', which is no tensor of its own");
+      refuse("--shapes: '" + name + "' is a view of '" + of +
+             "', which is not a tensor with memory of its own");
     }
   }
   return args;
@@ -315,7 +316,7 @@ std::string shapes_text(const OpRecord& record, const Json& args) {
   for (const OpArg& arg : record.args) {
     if (!arg.is_tensor() && !arg.is_tensor_list()) continue;
     const auto value = args.find(arg.name);
-    // A number stands with the other arguments.
+    // Numbers are among the other arguments.
     if (value != args.end() && !value->is_null() && !is_tensor_value(arg, *value)) continue;
     std::string one = "-";
     if (value != args.end() && value->is_array()) {
@@ -324,7 +325,7 @@ std::string shapes_text(const OpRecord& record, const Json& args) {
     } else if (value != args.end()) {
       one = tensor_text(*value);
     }
-    // Absent ones at the end need no mention.
+    // Omits absent tensors at the end.
     absent += first ? "" : ",";
     first = false;
     if (one == "-") {

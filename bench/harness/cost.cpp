@@ -38,18 +38,18 @@ Fact fact_of(const mt_scalar& scalar) {
 }
 
 [[noreturn]] void refuse(const json& tree, const std::string& why) {
-  throw Error(ErrorCode::kValue, "[bench] the cost " + tree.dump() + ": " + why);
+  throw Error(ErrorCode::kValue, "[bench] cost " + tree.dump() + ": " + why);
 }
 
 double element(const json& tree, const std::vector<int64_t>& of, double index) {
   auto i = static_cast<int64_t>(index);
   const auto size = static_cast<int64_t>(of.size());
   if (i < 0) i += size;
-  if (i < 0 || i >= size) refuse(tree, "there is no such entry");
+  if (i < 0 || i >= size) refuse(tree, "the index is out of range");
   return static_cast<double>(of[static_cast<size_t>(i)]);
 }
 
-// Arithmetic of the pieces: nodes of a program that compute something, for each element.
+// Returns the number of nodes that compute a value for each element.
 int computing_nodes(const mt_program& program) {
   int count = 0;
   for (int i = 0; i < program.num_nodes; ++i) {
@@ -60,7 +60,7 @@ int computing_nodes(const mt_program& program) {
   return count;
 }
 
-// The elements that differ: those of broadcast dimensions are one.
+// Returns the bytes of distinct elements; a broadcast dimension counts as one element.
 double distinct_bytes(const Tensor& t) {
   double n = static_cast<double>(t.element_size());
   for (int64_t d = 0; d < t.dim(); ++d) {
@@ -69,7 +69,7 @@ double distinct_bytes(const Tensor& t) {
   return n;
 }
 
-// The bytes of tensors, by the memory they lie in.
+// Sums the bytes of tensors by storage.
 class Memory {
  public:
   void add(const Value& value) {
@@ -180,7 +180,7 @@ Facts facts_of(const OpInfo& op, const void* args) {
 double evaluate(const json& tree, const Facts& facts) {
   if (tree.is_boolean()) return tree.get<bool>() ? 1 : 0;
   if (tree.is_number()) return tree.get<double>();
-  if (!tree.is_array() || tree.empty() || !tree[0].is_string()) refuse(tree, "no operation");
+  if (!tree.is_array() || tree.empty() || !tree[0].is_string()) refuse(tree, "not an operation");
   const std::string op = tree[0];
   const auto operand = [&](size_t i) {
     if (i >= tree.size()) refuse(tree, "an operand is missing");
@@ -189,9 +189,9 @@ double evaluate(const json& tree, const Facts& facts) {
   static constexpr const char* kOfFacts[] = {"arg",  "numel", "nbytes", "len",
                                              "ndim", "size",  "item",   "absent"};
   if (std::find(std::begin(kOfFacts), std::end(kOfFacts), op) != std::end(kOfFacts)) {
-    if (tree.size() < 2 || !tree[1].is_string()) refuse(tree, "it names nothing");
+    if (tree.size() < 2 || !tree[1].is_string()) refuse(tree, "the name is missing");
     const auto found = facts.find(tree[1].get<std::string>());
-    if (found == facts.end()) refuse(tree, "nothing has this name");
+    if (found == facts.end()) refuse(tree, "unknown name");
     const Fact& fact = found->second;
     if (op == "absent") return fact.present ? 0 : 1;
     if (op == "arg") return fact.number;

@@ -1,5 +1,5 @@
-// How much work a call is: the operations that its record says (`cost.flops`), or that follow from
-// its program, and the bytes of its operands and results.
+// The work of a call: the operations of its record (`cost.flops`) or of its program, and the bytes
+// of its operands and results.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct OpInfo;
 
 namespace mytorch::bench {
 
-// What a cost may ask about one argument or result.
+// The properties of one argument or result that a cost formula can use.
 struct Fact {
   bool present = true;
   std::vector<int64_t> shape;  // of a tensor
@@ -28,24 +28,23 @@ struct Fact {
 using Facts = std::map<std::string, Fact>;
 
 Fact fact_of(const Value& value);
-// By the names in the record; a tensor list's `nbytes` is that of all.
+// Return facts by the names in the record. `nbytes` of a tensor list is the total.
 Facts facts_of(const conformance::OpRecord& op, const std::vector<Value>& args,
                const std::vector<Value>& results);
-// Of an argument struct, for the op's own kernel.
 Facts facts_of(const OpInfo& op, const void* args);
 
-// Evaluates what codegen/cost.py wrote. Throws Error(kValue) for a name that the facts lack, or an
-// operation that it does not know.
+// Evaluates a formula that codegen/cost.py wrote. Throws Error(kValue) for an unknown name or
+// operation.
 double evaluate(const nlohmann::json& tree, const Facts& facts);
 
-// Floating-point operations of one kernel call: the record's cost; of a pointwise program its nodes
-// for each element of the result, of a reduction those and the fold for each element of the
-// operand; else 0, which means unknown.
+// Returns the floating-point operations of one kernel call: the record's cost if it has one; for a
+// pointwise program, its nodes times the elements of the result; for a reduction, its nodes and the
+// fold times the elements of the operand; else 0, which means unknown.
 double kernel_flops(const conformance::OpRecord& record, const OpInfo& op, const void* args);
 
-// Bytes that a call has to move: every operand and every result once, or what the record's
-// `cost.bytes` says, half of it read. Memory that operands share counts once. An argument that a
-// call only writes counts as written; that of an in-place form is both.
+// The bytes that a call must move: every operand and every result once, or the record's
+// `cost.bytes`, half of it read. Memory that operands share counts once. An argument that a call
+// only writes counts as written; the first argument of an in-place form counts as read and written.
 struct Bytes {
   double read = 0;
   double written = 0;

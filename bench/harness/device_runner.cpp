@@ -24,13 +24,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kBeyondCaches = 256 << 20;  // bytes; the largest second-level cache has 60 MB
+constexpr double kBeyondCaches = 256 << 20;  // bytes; the largest L2 cache has 60 MB
 constexpr size_t kMostSets = 16;
 constexpr double kDeviceBatch = 4e-3;  // seconds of queued calls
-constexpr int kHostCalls = 64;         // that any device's queue takes
+constexpr int kHostCalls = 64;         // fit into any device's queue
 constexpr int kDeviceLeastRounds = 5, kDeviceMostRounds = 101;
 
-// Sets of arguments, of which each call takes the next.
+// Cycles through sets of arguments: each call uses the next one.
 class Turns {
  public:
   explicit Turns(const Case& c) {
@@ -58,8 +58,8 @@ class Turns {
   size_t next_ = 0;
 };
 
-// Seconds from when the device, idle before, comes to what is queued until it is done: by its own
-// clock where it has one.
+// Returns the seconds that an idle device needs for the queued work, by the device's clock if it
+// has one.
 double device_seconds(Device device, const std::function<void()>& queue) {
   synchronize(device);
   if (TimedEvent::known_by(device)) {
@@ -73,20 +73,20 @@ double device_seconds(Device device, const std::function<void()>& queue) {
   });
 }
 
-// Seconds of a call among `times` that are queued together.
+// Returns the seconds per call of `times` calls that are queued together.
 double queued_seconds(Turns& turns, Device device, int64_t times) {
   return device_seconds(device, [&] { turns.run(times); }) / static_cast<double>(times);
 }
 
 Tensor numbers(std::vector<int64_t> shape, ScalarType dtype, Device device) {
-  const Tensor made =
+  Tensor made =
       call("empty", {std::move(shape)}, {{"dtype", Value(dtype)}, {"device", Value(device)}})[0]
           .tensor();
   call("uniform_", {made, -1.0, 1.0});
   return made;
 }
 
-// The best of several rounds of some repetitions of a call.
+// Returns the seconds per call in the best of several rounds of `repetitions` calls.
 double best_seconds(Device device, int repetitions, const std::function<void()>& run) {
   run();
   double best = 1e9;
@@ -99,8 +99,8 @@ double best_seconds(Device device, int repetitions, const std::function<void()>&
   return best;
 }
 
-// Work per second at the largest size, up to `most`, for which a device has the memory and a call
-// takes no longer than that tells. `make(n)` gives the call and its work.
+// Returns the work per second at the largest size up to `most` that fits into the device's memory
+// and takes at most about 20 ms. make(n) returns the call and its work.
 struct Sized {
   std::function<void()> run;
   double work;
@@ -125,7 +125,7 @@ double rate_of(Device device, int64_t least, int64_t most, int repetitions,
   return rate;
 }
 
-// Bytes per second of a copy within the device.
+// Returns the bytes per second of a copy within the device.
 double copy_rate(Device device) {
   return rate_of(device, 1 << 16, int64_t{128} << 20, 10, [&](int64_t n) -> Sized {
     const Tensor from = numbers({n}, kFloat32, device);
@@ -134,7 +134,8 @@ double copy_rate(Device device) {
   });
 }
 
-// Operations per second of a large product of matrices: of the tensor cores, where a type has some.
+// Returns the operations per second of a large matrix product, which uses tensor cores if they
+// support the type.
 double product_rate(Device device, ScalarType dtype) {
   return rate_of(device, 64, dtype == kFloat64 ? 4096 : 8192, 3, [&](int64_t n) -> Sized {
     const Tensor a = numbers({n, n}, dtype, device), b = numbers({n, n}, dtype, device);
@@ -146,7 +147,7 @@ double product_rate(Device device, ScalarType dtype) {
   });
 }
 
-// Measured once: a device's clocks move little next to the host's.
+// Measured once, because a device's clock frequency varies little compared with the host's.
 struct Limits {
   double copy = 0;
   std::map<ScalarType, double> products;
@@ -172,7 +173,7 @@ void fill_limit(Row& row, const Case& c) {
   row.limit_seconds = row.flops / rate;
 }
 
-// Kernels that run, and their operations where they are known.
+// The kernels that a call runs, and their known operations.
 struct Traced {
   std::string kernels;
   double flops = 0;
@@ -197,7 +198,8 @@ Traced trace(const std::vector<OpRecord>& catalog, const Case& c, int slot, Subj
   return traced;
 }
 
-// Seconds of a call in a graph of `times`; 0 where the calls make none.
+// Returns the seconds per call in a replayed graph of `times` calls, or 0 if they cannot be
+// captured.
 double replayed_seconds(Turns& turns, Device device, int64_t times, int rounds) {
   Graph graph(device);
   try {

@@ -1,4 +1,4 @@
-// Cases on a device whose work is queued.
+// Measures cases on a device with asynchronous execution.
 #pragma once
 
 #include <ostream>
@@ -8,11 +8,11 @@
 
 namespace mytorch::bench {
 
-// One row: what the dispatcher takes, or the backend that is pinned. `time` is that of a call among
-// many that are queued and waited for together: what a program sees. Its split has the host's part,
-// measured while the device keeps up, and what remains of the call where the host costs nothing: in
-// a graph of as many calls (mytorch/graph.h) that is replayed. Calls take turns on sets of
-// arguments that together are larger than the device's caches.
+// Returns one row, for the dispatcher's choice or the pinned backend. `time` is the time per call
+// in a batch that is queued as a whole, followed by one synchronization. `split.frontend` is the
+// time of the host alone; `split.kernel` is the time per call in a replayed graph (mytorch/graph.h)
+// of a batch, which has no host time. Calls cycle through sets of arguments that together exceed
+// the device's caches.
 std::vector<Row> measure_on_device(const std::vector<OpRecord>& catalog, const Case& c,
                                    const Options& options, std::ostream& notes);
 

@@ -17,7 +17,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-constexpr double kLongEnough = 20e-6;  // for one reading of the clock before and one after
+constexpr double kLongEnough = 20e-6;  // compared with reading the clock twice
 
 }  // namespace
 
@@ -51,7 +51,7 @@ Probe::Probe(const std::vector<conformance::OpRecord>& catalog, int device_slot,
     for (KernelEntry& kernel : watched->wrapped.ordered) {
       watched->wrappers.push_back(std::make_unique<Wrapper>(Wrapper{this, state, kernel}));
       if (kernel.compiled) {
-        // Which kernel it is, and what it takes, follows from the call's types.
+        // The types of the call determine the kernel and the operands that it accepts.
         kernel.compiled = false;
         kernel.abi.flags =
             MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
@@ -143,8 +143,8 @@ int Probe::run(void* self, mt_ctx* ctx, const void* args) {
     probe.seconds_ += once;
     return status;
   }
-  // Scratch that the kernel took is given back after each run, as the dispatcher does, but only
-  // that: the caller may hold some itself.
+  // Releases the kernel's scratch memory after each run, as the dispatcher does, but not the
+  // caller's.
   auto* context = static_cast<Context*>(ctx);
   const size_t block = context->block, used = context->used;
   const int repeats = static_cast<int>(std::min(kLongEnough / std::max(once, 1e-9), 1000.0)) + 1;

@@ -1,5 +1,5 @@
-// Watching the kernels that a call leads to: which they are, how long they run by themselves, and
-// how long the call takes without them.
+// Observes the kernels that a call runs: which ones they are, how long they run, and how long the
+// call takes without them.
 #pragma once
 
 #include <map>
@@ -19,37 +19,37 @@ struct KernelRun {
   std::string backend;
   std::string kernel;
   double flops = 0;       // kernel_flops()
-  bool has_cost = false;  // its record says them
+  bool has_cost = false;  // whether the record states the cost
 };
 
-// Puts itself around the kernels of operators, on one device type. Only calls of one thread at a
-// time may be made while a probe watches.
+// Wraps the kernels of operators on one device type. While a probe is active, only one thread at a
+// time may call operators.
 class Probe {
  public:
   enum class Mode {
-    kTrace,       // notes each kernel that ran
-    kTime,        // adds up the time of each kernel, run again and again where it is short
-    kSkip,        // does not run the kernels: what remains is the frontend and the selection
-    kSkipDirect,  // the same without selection: the op's slot leads straight to the first kernel
+    kTrace,       // records each kernel that runs
+    kTime,        // sums the time of the kernels; repeats short ones
+    kSkip,        // skips the kernels, so that frontend and selection remain
+    kSkipDirect,  // also skips the selection: the operator's slot calls its first kernel
   };
 
-  // Watches the ops of `entries`, or all where it is empty.
+  // Wraps the operators of `entries`, or all if it is empty.
   Probe(const std::vector<conformance::OpRecord>& catalog, int device_slot,
         const std::vector<const OpEntry*>& entries);
   ~Probe();
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
 
-  // Watches from begin to end.
+  // The probe is active from begin() to end().
   void begin(Mode mode);
   void end();
 
-  // Between begin and end: whether no op has anything to choose.
+  // While active: whether no operator has a choice of kernels.
   bool all_direct() const;
 
-  // Of kTrace: since begin.
+  // After kTrace: the kernels that ran since begin().
   const std::vector<KernelRun>& trace() const { return trace_; }
-  // Of kTime: seconds in kernels since begin, one run of each counted for each call.
+  // After kTime: seconds in kernels since begin(), with one run per call.
   double seconds() const { return seconds_; }
 
  private:

@@ -39,7 +39,7 @@ Tensor leaf(IntList shape, Device d) {
   return x;
 }
 
-// ---- what a call costs: the same cases, by the same names, as bench/overhead.cpp
+// ---- the cost of a call: the cases of bench/overhead.cpp, by the same names
 
 Loop product(int64_t n, Device d) {
   return repeat([a = rand({n, n}, kFloat32, d), b = rand({n, n}, kFloat32, d)] { keep(mm(a, b)); });
@@ -53,7 +53,7 @@ Loop recording(Body body) {
   };
 }
 
-// ---- optimizers: parameters of many sizes, as a network has, 10 million in all
+// ---- optimizers: 10 million parameters in tensors of typical sizes
 
 constexpr double kParameters = 10e6;
 
@@ -140,7 +140,7 @@ std::vector<Program> all_programs() {
   all.back().calls = 100;
   all[9].flops = 2.0 * 64 * 64 * 64;
   namespace optim = nn::optim;
-  // Each reads the parameter, its gradient and the state, and writes the parameter and the state.
+  // Each step reads the parameters, gradients and state, and writes the parameters and state.
   all.push_back({"sgd_10M", 5 * 4 * kParameters, 0, 1, [](Device d) {
                    return step_of<optim::SGD>(optim::SGDOptions{.lr = 1e-3, .momentum = 0.9}, d);
                  }});
@@ -161,7 +161,8 @@ const Program& find_program(const std::string& name) {
     if (program.name == name) return program;
     names += (names.empty() ? "" : ", ") + program.name;
   }
-  throw Error(ErrorCode::kValue, "[bench] there is no program '" + name + "'; there are " + names);
+  throw Error(ErrorCode::kValue,
+              "[bench] unknown program '" + name + "'; the programs are " + names);
 }
 
 }  // namespace mytorch::bench

@@ -1,5 +1,5 @@
-// Cases that are more than one operator by name: direct C++ calls whose frontend is what is
-// measured, and steps of optimizers.
+// Cases that are not a single operator called by name: direct C++ calls, which measure the
+// frontend, and optimizer steps.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace mytorch::bench {
 
-// Something to repeat: does it so many times.
+// Runs the program n times.
 using Loop = std::function<void(int64_t)>;
 
 struct Program {
   std::string name;
-  double bytes = 0;  // that each repetition has to move
+  double bytes = 0;  // that each repetition must move
   double flops = 0;
-  int calls = 1;  // operations in each repetition, of which results give the time of one
-  std::function<Loop(Device)> make;  // for a device
+  int calls = 1;  // calls per repetition; results are per call
+  std::function<Loop(Device)> make;
 };
 
-// Throws Error(kValue) for a name that there is not.
+// Returns the program of this name. Throws Error(kValue) that lists the programs if there is none.
 const Program& find_program(const std::string& name);
 
 }  // namespace mytorch::bench

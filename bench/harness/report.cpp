@@ -27,7 +27,7 @@ std::string fixed(double value, int digits) {
   return text.str();
 }
 
-// Three significant digits.
+// Returns three significant digits.
 std::string figure(double value) {
   return fixed(value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
 }
@@ -36,7 +36,7 @@ std::string percent(double share) { return fixed(100 * share, share < 0.0995 ? 1
 
 constexpr int kName = 26, kBackend = 12, kNumber = 10;
 
-// What tells rows apart, beside the case: as names of Google Benchmark go.
+// Returns a unique name of a row in the style of Google Benchmark.
 std::string full_name(const Row& row) {
   return row.what.name + "/" + row.what.dtype + "/threads:" + std::to_string(row.threads) + "/" +
          row.cache + "/" + row.backend;
@@ -48,7 +48,7 @@ bool fits(const Row& row, const Other& other) {
          (other.threads == 0 || other.threads == row.threads);
 }
 
-// The name without what Google Benchmark appends to it.
+// Returns the name without the suffixes of Google Benchmark.
 std::string plain_name(std::string name) {
   for (const char* tail : {"_median", "/real_time", "/process_time"}) {
     if (name.ends_with(tail)) name.resize(name.size() - std::string(tail).size());
@@ -196,7 +196,7 @@ std::vector<Other> read_results(const std::string& path) {
     std::vector<double> times;
     bool aggregate = false;
   };
-  std::map<std::string, Found> found;  // by the whole name
+  std::map<std::string, Found> found;  // by full name
   try {
     const nlohmann::json json = nlohmann::json::parse(file);
     const std::string program = json.at("context").value("label", "");
@@ -221,7 +221,8 @@ std::vector<Other> read_results(const std::string& path) {
     }
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorCode::kValue,
-                "[bench] --compare: " + path + " is not Google Benchmark's JSON: " + error.what());
+                "[bench] --compare: " + path +
+                    " is not in Google Benchmark's JSON format: " + error.what());
   }
   std::vector<Other> others;
   for (auto& [name, one] : found) {
@@ -242,7 +243,7 @@ void print_comparison(const std::vector<Row>& rows, const std::vector<Other>& ot
     double ours = 0;
     double theirs = 0;
   };
-  std::map<std::string, Best> best;  // by their label, the case and the state of the caches
+  std::map<std::string, Best> best;  // by label, case and state of the caches
   std::set<std::string> alone;
   for (const Row& row : rows) {
     bool any = false;

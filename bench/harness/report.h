@@ -1,5 +1,4 @@
-// What was measured, for people and as Google Benchmark's JSON; and another file's results beside
-// it.
+// Prints results as a table and as Google Benchmark's JSON, and compares them with another file.
 #pragma once
 
 #include <map>
@@ -12,10 +11,10 @@
 
 namespace mytorch::bench {
 
-// "4.21 ms": three significant digits and a unit.
+// Returns three significant digits and a unit: "4.21 ms".
 std::string duration_text(double seconds);
 
-// A table with a line for each row as it comes, and the row's reproducer below it.
+// Prints a line for each row, and the row's reproducer below it.
 class Table {
  public:
   explicit Table(std::ostream& out) : out_(out) {}
@@ -28,29 +27,28 @@ class Table {
   bool has_head_ = false;
 };
 
-// The file that `--json` writes: `context` and `benchmarks` of Google Benchmark's format. Beside
-// that format's own fields each entry has suite, case, backend, cache, dtype and the row's other
-// numbers.
+// Returns the contents of the `--json` file: `context` and `benchmarks` of Google Benchmark's
+// format. Each entry also has suite, case, backend, cache, dtype and the other numbers of the row.
 nlohmann::ordered_json to_json(const std::vector<Row>& rows, const Machine& machine, int threads);
-// Writes it; throws Error(kIo).
+// Throws Error(kIo).
 void write_json(const nlohmann::ordered_json& json, const std::string& path);
 
-// One result of a file, ours or a peer's.
+// One result of a file, which mytorch or a peer wrote.
 struct Other {
   std::string name;   // the case
-  std::string label;  // the backend, or "" where the file has none
-  std::string cache;  // "" fits every row, and so does an empty dtype or threads = 0
+  std::string label;  // the backend, or "" if the file has none
+  std::string cache;  // "" matches every row, as do an empty dtype and threads = 0
   std::string dtype;
   int threads = 0;
   double seconds = 0;
 };
 
-// The results of a file in Google Benchmark's format. Of repetitions the median counts: the
-// aggregate of that name, or else that of the iterations. Throws Error(kIo), Error(kValue).
+// Reads results in Google Benchmark's format. Of several repetitions it takes the median: the
+// aggregate of that name, or the median of the iterations. Throws Error(kIo) and Error(kValue).
 std::vector<Other> read_results(const std::string& path);
 
-// For each row and each result for the same case how many times faster the row is. At the end the
-// geometric mean over the cases, of the fastest row of each.
+// Prints the speedup of each row over each result for the same case, and the geometric mean over
+// the cases, for which the fastest row of each case counts.
 void print_comparison(const std::vector<Row>& rows, const std::vector<Other>& others,
                       std::ostream& out);
 

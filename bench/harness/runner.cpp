@@ -21,16 +21,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kBatch = 1e-3;       // seconds of a batch of repetitions, where one takes less
-constexpr double kSkipBatch = 50e-6;  // of repetitions without kernels
+constexpr double kBatch = 1e-3;       // seconds of a batch of repetitions
+constexpr double kSkipBatch = 50e-6;  // seconds of a batch without kernels
 constexpr int kLeastRounds = 7, kMostRounds = 401;
-constexpr int kColdRuns = 2;  // in a round
+constexpr int kColdRuns = 2;  // per round
 
 double seconds_of_batch(Subject& subject, int64_t times) {
   return seconds_of([&] { subject.run(times); }) / static_cast<double>(times);
 }
 
-// How often to repeat something so that it takes so long.
+// Returns the number of repetitions that take about `seconds`.
 int64_t repetitions(Subject& subject, double seconds) {
   subject.run(1);
   for (int64_t times = 1;; times *= 4) {
@@ -42,16 +42,16 @@ int64_t repetitions(Subject& subject, double seconds) {
   }
 }
 
-// What one backend does with a case.
+// A case on one backend.
 struct Contender {
-  std::string backend;  // "" where nothing is pinned
+  std::string backend;  // "" if no backend is pinned
   std::string label;
   std::unique_ptr<Probe> probe;
   std::string kernels;
-  double flops = 0;  // of the kernels that ran
+  double flops = 0;  // of the kernels
   int64_t batch = 1;
-  int64_t skip_batch = 0;  // 0: does not run without its kernels
-  bool direct = false;     // there is nothing to choose
+  int64_t skip_batch = 0;  // 0: the case cannot run without its kernels
+  bool direct = false;     // no operator has a choice of kernels
   std::vector<double> warm, cold, kernel, skipped, direct_times;
 };
 
@@ -67,11 +67,11 @@ std::vector<KernelRun> traced(const std::vector<OpRecord>& catalog, Subject& sub
   return probe.trace();
 }
 
-// Makes the contender ready, or says why the backend takes no part.
+// Prepares the contender. Returns "", or the reason why the backend does not run the case.
 std::string prepare(const std::vector<OpRecord>& catalog, const Case& what, Subject& subject,
                     Contender& c) {
-  // A composite's work is that of its products and convolutions: what else it consists of differs
-  // from backend to backend.
+  // Only products and convolutions count as the work of a composite, because its other operators
+  // differ between backends.
   const bool counts_all = what.record != nullptr &&
                           (what.record->meaning == "pointwise" || what.record->meaning == "reduce");
   std::vector<KernelRun> runs;
@@ -93,7 +93,7 @@ std::string prepare(const std::vector<OpRecord>& catalog, const Case& what, Subj
   }
   for (const std::string& name : kernels) c.kernels += (c.kernels.empty() ? "" : ", ") + name;
   if (!c.backend.empty() && !backends.contains(c.backend)) {
-    return runs.empty() ? "no kernel runs" : "the call runs " + c.kernels;
+    return runs.empty() ? "no kernel runs" : "the call runs " + c.kernels + " instead";
   }
   if (runs.empty()) return "";
   c.probe = std::make_unique<Probe>(catalog, kCpuSlot, entries);
@@ -103,7 +103,7 @@ std::string prepare(const std::vector<OpRecord>& catalog, const Case& what, Subj
   try {
     c.skip_batch = repetitions(subject, kSkipBatch);
   } catch (const std::exception&) {
-    c.skip_batch = 0;  // something needs the values that the kernels did not compute
+    c.skip_batch = 0;  // the call depends on values that the kernels did not compute
   }
   c.probe->end();
   return "";
@@ -126,7 +126,7 @@ void split_round(Subject& subject, Contender& c) {
   c.direct_times.push_back(without_kernels(subject, c, Probe::Mode::kSkipDirect));
 }
 
-// What binds a case, and how long that alone would take.
+// The limit that binds a case, and the time at that limit.
 class Bound {
  public:
   Bound(const Bytes& bytes, double flops, const std::string& dtype, int threads, bool cold)
@@ -178,7 +178,8 @@ class Rounds {
   int done_ = 0;
 };
 
-// A B, and in the next round B A: what a contender leaves behind, it leaves to each of the others.
+// Alternates the order of the contenders (A B, then B A), so that none always runs after the same
+// one.
 template <class Turn>
 void in_turns(std::vector<Contender>& contenders, const Rounds& rounds, Turn&& turn) {
   for (size_t i = 0; i < contenders.size(); ++i) {
@@ -198,7 +199,7 @@ void warm_rounds(Subject& subject, std::vector<Contender>& contenders, Bound& bo
     bound.sample();
     in_turns(contenders, rounds, [&](Contender& c) {
       subject.renew();
-      subject.run(c.batch);  // caches, the allocator and the branch predictor forget the one before
+      subject.run(c.batch);  // warms caches, allocator and branch predictor up again
       subject.renew();
       c.warm.push_back(seconds_of_batch(subject, c.batch));
     });
@@ -270,7 +271,7 @@ std::vector<Row> measure(const std::vector<OpRecord>& catalog, const Case& c,
   double flops = subject->flops();
   if (flops == 0 && c.record != nullptr) flops = contenders.front().flops;
   const double calls = subject->calls();
-  // Where no kernel runs, nothing is moved.
+  // Without a kernel, no bytes move.
   const Bytes bytes = contenders.front().label == "-" ? Bytes() : subject->bytes();
   for (const bool cold : {false, true}) {
     if (cold ? !options.cold : !options.warm) continue;

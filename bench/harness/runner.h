@@ -1,4 +1,4 @@
-// Measuring a case on several backends in turns.
+// Measures a case on several backends, which take turns.
 #pragma once
 
 #include <optional>
@@ -12,17 +12,17 @@
 namespace mytorch::bench {
 
 struct Options {
-  // Backends to pin; "chosen" is whatever the dispatcher takes. Empty: every one that has a kernel,
-  // apart from the reference.
+  // Backends to pin; "chosen" is the dispatcher's choice. Empty: every backend with a kernel for
+  // the case, except the reference.
   std::vector<std::string> backends;
   int threads = 1;
   bool warm = true;
   bool cold = false;
-  double seconds = 0.4;  // for each backend of a case and state of the caches
-  Device device;         // other than the CPU: as device_runner.cpp says
+  double seconds = 0.4;  // per case, backend and state of the caches
+  Device device;         // for devices other than the CPU see device_runner.h
 };
 
-// Where the time of a call goes, each part measured by itself: docs/bench.md.
+// The seconds of a call by part, each measured separately (docs/bench.md).
 struct Split {
   double frontend = 0;
   double selection = 0;
@@ -31,32 +31,32 @@ struct Split {
 
 struct Row {
   Case what;
-  std::string backend;  // "-" where no kernel runs
+  std::string backend;  // "-" if no kernel runs
   std::string cache;    // "warm", "cold"
   int threads = 1;
   Summary time;  // seconds of a call
   double bytes = 0;
   double flops = 0;
-  std::string limit;  // what binds: "copy", "read", "write", "multiply-add"; "" where nothing does
-  double limit_seconds = 0;  // that the limit alone would take
+  std::string limit;         // the binding limit: "copy", "read", "write", "multiply-add", or ""
+  double limit_seconds = 0;  // the time at the limit
   std::optional<Split> split;
-  std::string kernels;  // that ran: "cpu-openmp/vector_loop"
+  std::string kernels;  // the kernels that ran: "cpu-openmp/vector_loop"
   double share() const { return time.median > 0 ? limit_seconds / time.median : 0; }
 };
 
-// Measures a case on each backend. A backend that takes no part in it gets no row, but a line of
-// `notes` with the reason where it was asked for by name. Throws what the call throws on its own.
+// Measures a case on each backend. A backend that does not run the case gets no row; if it was
+// requested by name, `notes` gets a line with the reason. Throws the errors of the call.
 std::vector<Row> measure(const std::vector<OpRecord>& catalog, const Case& c,
                          const Options& options, std::ostream& notes);
 
-// Of the machine, in bytes and operations a second.
+// The limits of the machine, in bytes and operations per second.
 struct Machine {
   double copy = 0;
   double read = 0;
   double multiply_add = 0;
 };
 Machine measure_machine(int threads);
-// Of a device: copies within it, and products of bfloat16 matrices; `read` stays 0.
+// Measures copies within a device and products of bfloat16 matrices; `read` is 0.
 Machine measure_device(Device device);
 
 }  // namespace mytorch::bench

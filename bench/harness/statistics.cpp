@@ -8,7 +8,7 @@
 namespace mytorch::bench {
 
 double median(std::vector<double> values) {
-  if (values.empty()) throw Error(ErrorCode::kValue, "[bench] the median of no values");
+  if (values.empty()) throw Error(ErrorCode::kValue, "[bench] a median needs at least one value");
   const size_t half = values.size() / 2;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(half);
   std::nth_element(values.begin(), middle, values.end());

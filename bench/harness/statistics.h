@@ -1,4 +1,4 @@
-// What many timings of one thing say.
+// Robust statistics of repeated timings.
 #pragma once
 
 #include <cstddef>
@@ -6,24 +6,24 @@
 
 namespace mytorch::bench {
 
-// The middle of the sorted values, the mean of the two middle ones where there is an even number of
-// them. Throws Error(kValue) for none.
+// Returns the median: the middle of the sorted values, or the mean of the two middle ones. Throws
+// Error(kValue) if there are none.
 double median(std::vector<double> values);
-// The median of the distances from `center`.
+// Returns the median of the distances from `center`.
 double median_deviation(const std::vector<double>& values, double center);
 
 struct Summary {
   double median = 0;
-  double mad = 0;       // of those kept: half of them lie no farther than this from the median
-  double least = 0;     // of those kept
-  size_t samples = 0;   // kept
-  size_t outliers = 0;  // left out
+  double mad = 0;  // median absolute deviation
+  double least = 0;
+  size_t samples = 0;   // without outliers
+  size_t outliers = 0;  // excluded from the numbers above
 };
 
-// Leaves out what lies more than five standard deviations from the median, the deviation being
-// estimated from the median absolute one (times 1.4826, for a normal distribution), because a
-// stumble of the machine moves a mean and its deviation but not these. Values within 0.1 % of the
-// median are never outliers: a clock that ticks coarsely makes half of them equal.
+// Excludes values more than five standard deviations from the median. The standard deviation is
+// estimated from the median absolute deviation (times 1.4826, for a normal distribution), because
+// an interruption distorts a mean and a standard deviation, but not a median. Values within 0.1 %
+// of the median are never outliers, because with a coarse clock half of the values may be equal.
 Summary summarize(const std::vector<double>& values);
 
 }  // namespace mytorch::bench

@@ -9,7 +9,7 @@
 namespace mytorch::bench {
 namespace {
 
-// An operator through OpInfo::boxed, its arguments converted beforehand.
+// An operator, called through OpInfo::boxed with converted arguments.
 class OpSubject final : public Subject {
  public:
   explicit OpSubject(const Case& c)
@@ -17,7 +17,7 @@ class OpSubject final : public Subject {
         inplace_(c.form == Form::kInplace),
         originals_(make_arguments(c)),
         written_(written_arguments(c)) {
-    // By name, which checks everything and says what is wrong.
+    // The first call is by name, which checks the arguments.
     std::vector<NamedValue> named;
     for (size_t i = 0; i < originals_.size(); ++i) {
       named.emplace_back(record_.args[i].name, originals_[i]);
@@ -69,7 +69,7 @@ class OpSubject final : public Subject {
   size_t outs_ = 0;
   std::vector<Value> args_, results_;
   void (*form_)(const Value*, std::vector<Value>*) = nullptr;
-  const CustomOperator* custom_ = nullptr;  // in place of a form
+  const CustomOperator* custom_ = nullptr;  // if set, called instead of form_
   Bytes bytes_;
   double flops_ = 0;
 };

@@ -1,4 +1,4 @@
-// A case made ready to be repeated.
+// A case with its arguments, ready for repeated calls.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ class Subject {
  public:
   virtual ~Subject() = default;
   virtual void run(int64_t times) = 0;
-  // Before a batch that is timed, and how many repetitions one may have at most: what a call writes
-  // is made as it was.
+  // Restores the arguments that calls write. Called before each timed batch.
   virtual void renew() {}
+  // The largest number of repetitions between two calls of renew().
   virtual int64_t most() const { return INT64_MAX; }
-  virtual int calls() const { return 1; }  // that a repetition stands for
+  virtual int calls() const { return 1; }  // calls per repetition
   virtual Bytes bytes() = 0;
   virtual double flops() = 0;  // 0: unknown
 };
 
-// Makes the arguments, and makes the call once. Throws what that throws.
+// Makes the arguments and runs the case once. Throws the errors of the call.
 std::unique_ptr<Subject> make_subject(const Case& c);
 
 }  // namespace mytorch::bench

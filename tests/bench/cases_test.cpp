@@ -63,8 +63,8 @@ TEST_F(Cases, Shapes) {
 TEST_F(Cases, BadShapes) {
   const std::pair<const char*, const char*> all[] = {
       {"1,2,3", "takes 2 tensors: other, self"},
-      {"axb", "'a' in 'axb' is no size"},
-      {"-4", "no size"},
+      {"axb", "'a' in 'axb' is not a size"},
+      {"-4", "not a size"},
       {"4:sideways", "'sideways' in '4:sideways'"},
       {"4:low=x", "'x' in '4:low=x'"},
       {"4,", "no error"},
@@ -72,7 +72,7 @@ TEST_F(Cases, BadShapes) {
       {"4,4:of=nobody", "view of 'nobody'"},
       {"4,4:of=other", "view of 'other'"},
       {"4,-", "needs its argument 'other'"},
-      {"99999999999999999999", "no size"},
+      {"99999999999999999999", "not a size"},
   };
   for (const auto& [shapes, says] : all) {
     const std::string text = refusal([&] { parse("add.Tensor", shapes); });

@@ -1,5 +1,5 @@
-// The gradient of gelu, the one activation that is faster here than in cpu-openmp and right for
-// every number. docs/choice.md says what was measured of the others, and what they get wrong.
+// The gradient of gelu, the only activation that is faster here than in cpu-openmp and correct for
+// every number. docs/choice.md has the measurements and the errors of the others.
 #include <cstring>
 
 #include "backends/cpu-onednn/engine/operand.h"
@@ -14,13 +14,13 @@ namespace {
 using sdk::TensorView;
 
 const char* supports(const mt_args_gelu_grad& args) {
-  // For large numbers oneDNN's gives NaN, beyond 1e13.
+  // oneDNN's approximation is NaN beyond 1e13.
   if (std::strcmp(args.approximate, "none") != 0) return "it is the approximate gelu's";
   if (const char* why = float_type_reason(args.header.compute)) return why;
   return size_reason(args.out);
 }
 
-// Contiguous operands of one shape, so a run of numbers.
+// The operands are contiguous and have one shape, so they are vectors here.
 void gelu_grad(mt_ctx& ctx, const mt_args_gelu_grad& args) {
   const int64_t n = TensorView(args.out).numel();
   Key key(MT_HASH_gelu_grad);

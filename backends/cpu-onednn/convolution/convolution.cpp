@@ -1,4 +1,4 @@
-// Convolutions of 1, 2 and 3 spatial dimensions, their transposes and their gradients.
+// Convolutions of 1, 2 and 3 spatial dimensions, transposed convolutions and their gradients.
 #include "mytorch/abi_ops/convolution.h"
 
 #include "backends/cpu-onednn/convolution/problem.h"
@@ -26,41 +26,41 @@ Problem problem(const mt_args_convolution_backward_weight& args) {
   return {args, args.input, args.out, args.grad_output};
 }
 
-// small of big
-void make_small(mt_ctx& ctx, const Key& key, const Problem& p, const TensorView& bias) {
-  run(ctx, key, {p.big, p.weight, p.small, bias}, [&] {
+// The output of a convolution, which is also the gradient of the input of a transposed one.
+void run_forward(mt_ctx& ctx, const Key& key, const Problem& p, const TensorView& bias) {
+  run(ctx, key, {p.input, p.weight, p.output, bias}, [&] {
     const Desc b = bias ? describe_contiguous(bias.dtype(), shape_of(bias)) : Desc();
     const Layouts l(p);
     Plan plan(
-        convolution(attributes(), l.wanted_big, l.wanted_weight, b, l.wanted_small, p.windows));
-    plan.input(DNNL_ARG_SRC, l.big);
+        convolution(attributes(), l.wanted_input, l.wanted_weight, b, l.wanted_output, p.windows));
+    plan.input(DNNL_ARG_SRC, l.input);
     plan.weights(DNNL_ARG_WEIGHTS, l.weight);
-    plan.output(DNNL_ARG_DST, l.small);
+    plan.output(DNNL_ARG_DST, l.output);
     plan.input(DNNL_ARG_BIAS, b);
     return plan;
   });
 }
 
-// big of small
-void make_big(mt_ctx& ctx, const Key& key, const Problem& p) {
-  run(ctx, key, {p.small, p.weight, p.big}, [&] {
+// The gradient of the input of a convolution, which is also the output of a transposed one.
+void run_backward_data(mt_ctx& ctx, const Key& key, const Problem& p) {
+  run(ctx, key, {p.output, p.weight, p.input}, [&] {
     const Layouts l(p);
-    Plan plan(convolution_backward_data(attributes(), l.wanted_big, l.wanted_weight, l.wanted_small,
-                                        p.windows));
-    plan.input(DNNL_ARG_DIFF_DST, l.small);
+    Plan plan(convolution_backward_data(attributes(), l.wanted_input, l.wanted_weight,
+                                        l.wanted_output, p.windows));
+    plan.input(DNNL_ARG_DIFF_DST, l.output);
     plan.weights(DNNL_ARG_WEIGHTS, l.weight);
-    plan.output(DNNL_ARG_DIFF_SRC, l.big);
+    plan.output(DNNL_ARG_DIFF_SRC, l.input);
     return plan;
   });
 }
 
-// Adds a bias to a contiguous result, which the primitive that made it cannot do.
+// Adds a bias to a row-major or channels-last result; oneDNN's backward data primitive cannot.
 void add_bias(mt_ctx& ctx, const TensorView& out, const TensorView& bias) {
   const int64_t channels = out.size(1), plane = out.numel() / (out.size(0) * channels);
   sdk::visit_floating(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using W = sdk::Widened<T>;
-    const bool last = !out.is_contiguous();  // channels-last then
+    const bool last = !out.is_contiguous();  // channels-last
     T* const data = out.data<T>();
     const T* const b = bias.data<const T>();
     const int64_t rows = last ? out.size(0) * plane : out.size(0) * channels;
@@ -81,8 +81,8 @@ void forward(mt_ctx& ctx, const mt_args_convolution& args) {
   const TensorView bias = args.bias;
   const Key key =
       Problem::key(MT_HASH_convolution, args, {args.input, args.weight, args.bias, args.out});
-  if (args.transposed == 0) return make_small(ctx, key, p, bias);
-  make_big(ctx, key, p);
+  if (args.transposed == 0) return run_forward(ctx, key, p, bias);
+  run_backward_data(ctx, key, p);
   if (bias) add_bias(ctx, args.out, bias);
 }
 
@@ -90,26 +90,26 @@ void backward_input(mt_ctx& ctx, const mt_args_convolution_backward_input& args)
   const Problem p = problem(args);
   const Key key = Problem::key(MT_HASH_convolution_backward_input, args,
                                {args.grad_output, args.weight, args.out});
-  if (args.transposed != 0) return make_small(ctx, key, p, nullptr);
-  make_big(ctx, key, p);
+  if (args.transposed != 0) return run_forward(ctx, key, p, nullptr);
+  run_backward_data(ctx, key, p);
 }
 
 void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& args) {
   const Problem p = problem(args);
   const Key key = Problem::key(MT_HASH_convolution_backward_weight, args,
                                {args.grad_output, args.input, args.out});
-  run(ctx, key, {p.big, p.small, p.weight}, [&] {
+  run(ctx, key, {p.input, p.output, p.weight}, [&] {
     const Layouts l(p);
-    Plan plan(convolution_backward_weights(attributes(), l.wanted_big, l.wanted_weight,
-                                           l.wanted_small, p.windows));
-    plan.input(DNNL_ARG_SRC, l.big);
-    plan.input(DNNL_ARG_DIFF_DST, l.small);
+    Plan plan(convolution_backward_weights(attributes(), l.wanted_input, l.wanted_weight,
+                                           l.wanted_output, p.windows));
+    plan.input(DNNL_ARG_SRC, l.input);
+    plan.input(DNNL_ARG_DIFF_DST, l.output);
     plan.output(DNNL_ARG_DIFF_WEIGHTS, l.weight);
     return plan;
   });
 }
 
-// ---- who takes what ---------------------------------------------------------------------------
+// ---- support ----------------------------------------------------------------------------------
 
 template <class Args>
 const char* reason(const Args& args) {
@@ -123,32 +123,33 @@ const char* reason(const mt_args_convolution& args) {
   if (!sdk::same_dtype(bias.dtype(), out.dtype())) return "[dtype] the operands' types differ";
   if (!bias.is_contiguous()) return "the bias is not contiguous";
   if (args.transposed != 0 && !out.is_contiguous() && !is_channels_last(out)) {
-    return "the result of a transposed convolution with bias is in an order of its own";
+    return "the result of a transposed convolution with bias is neither row-major nor "
+           "channels-last";
   }
   return nullptr;
 }
 
-// Where oneDNN with its reorders is faster than cpu-openmp, by 3 % to 3 times, with AVX2 and 2
-// threads. Channels-last operands always are: cpu-openmp would be given row-major copies of them.
-// Products soon are, since nothing or less is reordered there; of row-major images with windows
-// those with enough to do, and enough terms to a sum. Of such, sums over images and windows are
-// faster in cpu-openmp: that is most gradients of weights.
-bool pays(const Problem& p, int64_t terms, bool sums_over_images) {
-  for (const TensorView& image : {p.big, p.small}) {
-    if (!image.is_contiguous() && is_channels_last(image)) return true;
+// Whether oneDNN, including its reorders, is faster than cpu-openmp: by 3 % to 3 times, measured
+// with AVX2 and 2 threads. It always is for channels-last operands, which the host would convert
+// for cpu-openmp; for matrix products of some size, which need no reorders or fewer; and for
+// windows of row-major operands with enough work and terms per sum, except gradients of the weight,
+// which sum over the batch and are mostly faster in cpu-openmp.
+bool pays(const Problem& p, int64_t terms, bool weight_gradient) {
+  for (const TensorView& operand : {p.input, p.output}) {
+    if (!operand.is_contiguous() && is_channels_last(operand)) return true;
   }
   const double work = p.work();
   if (p.pointwise()) return work >= 5e5;
-  return !sums_over_images && work >= 1e7 && terms >= 64;
+  return !weight_gradient && work >= 1e7 && terms >= 64;
 }
 
 bool forward_pays(const mt_args_convolution& args) {
   const Problem p = problem(args);
-  return pays(p, args.transposed != 0 ? p.terms_of_big() : p.terms_of_small(), false);
+  return pays(p, args.transposed != 0 ? p.terms_of_input() : p.terms_of_output(), false);
 }
 bool input_pays(const mt_args_convolution_backward_input& args) {
   const Problem p = problem(args);
-  return pays(p, args.transposed != 0 ? p.terms_of_small() : p.terms_of_big(), false);
+  return pays(p, args.transposed != 0 ? p.terms_of_output() : p.terms_of_input(), false);
 }
 bool weight_pays(const mt_args_convolution_backward_weight& args) {
   return pays(problem(args), 0, true);

@@ -1,7 +1,7 @@
-// What a convolution is, whichever way it goes. A direct convolution maps `big` to `small`, a
-// transposed one `small` to `big`, and so do the gradients with respect to the input; oneDNN's
-// three primitives are forward (small of big), backward by data (big of small) and backward by
-// weights.
+// The operands of a convolution and of its gradients. A transposed convolution is the gradient of
+// the input of a convolution, so `input` and `output` always name the operands of the convolution
+// that is not transposed. oneDNN's primitives compute the output (forward), the gradient of the
+// input (backward data) and the gradient of the weight (backward weights).
 #pragma once
 
 #include <algorithm>
@@ -13,44 +13,44 @@
 namespace mytorch::onednn {
 
 struct Problem {
-  sdk::TensorView big, weight, small;
+  sdk::TensorView input, weight, output;
   int64_t groups;
   Windows windows;
 
   template <class Args>
-  Problem(const Args& args, const sdk::TensorView& big, const sdk::TensorView& weight,
-          const sdk::TensorView& small)
-      : big(big), weight(weight), small(small), groups(args.groups) {
+  Problem(const Args& args, const sdk::TensorView& input, const sdk::TensorView& weight,
+          const sdk::TensorView& output)
+      : input(input), weight(weight), output(output), groups(args.groups) {
     const auto list = [](const mt_int_list& values, int dim) {
       return values.data[values.size == 1 ? 0 : dim];
     };
     for (int d = 0; d < weight.ndim() - 2; ++d) {
       const int64_t kernel = weight.size(2 + d), stride = list(args.stride, d);
       const int64_t padding = list(args.padding, d), dilation = list(args.dilation, d);
-      const int64_t reach = (small.size(2 + d) - 1) * stride + dilation * (kernel - 1) + 1;
+      const int64_t reach = (output.size(2 + d) - 1) * stride + dilation * (kernel - 1) + 1;
       windows.kernel.push_back(kernel);
       windows.stride.push_back(stride);
       windows.dilation.push_back(dilation - 1);
       windows.before.push_back(padding);
-      windows.after.push_back(reach - big.size(2 + d) - padding);
+      windows.after.push_back(reach - input.size(2 + d) - padding);
     }
   }
 
-  // Multiplications, of any of the three computations.
+  // The number of multiplications of each of the three computations.
   double work() const {
-    return static_cast<double>(small.numel()) * static_cast<double>(weight.numel()) /
+    return static_cast<double>(output.numel()) * static_cast<double>(weight.numel()) /
            static_cast<double>(weight.size(0));
   }
 
-  // Products that are added up for an element of `small`; of `big` too, but with images of few
-  // channels oneDNN multiplies columns, which takes longer than cpu-openmp: none, then.
-  int64_t terms_of_small() const { return weight.numel() / weight.size(0); }
-  int64_t terms_of_big() const {
+  // The number of products in the sum of an element of the output, or of the input. It is 0 for an
+  // input of few channels, for which oneDNN's im2col is slower than cpu-openmp.
+  int64_t terms_of_output() const { return weight.numel() / weight.size(0); }
+  int64_t terms_of_input() const {
     if (weight.size(1) < 8) return 0;
     return weight.numel() / (weight.size(1) * groups);
   }
 
-  // Windows of one element, side by side: matrix products of the operands as they lie in memory.
+  // Whether windows are single adjacent elements: a matrix product of the operands.
   bool pointwise() const {
     const auto all = [](const Dims& values, int64_t value) {
       return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
@@ -59,9 +59,9 @@ struct Problem {
            all(windows.after, 0);
   }
 
-  // Why this is not done; NULL for no reason.
+  // The reason why this convolution is not supported; NULL if it is.
   const char* reason() const {
-    for (const sdk::TensorView& operand : {big, weight, small}) {
+    for (const sdk::TensorView& operand : {input, weight, output}) {
       if (const char* reason = product_type_reason(operand.dtype())) return reason;
       if (const char* reason = size_reason(operand)) return reason;
       if (!sdk::same_dtype(operand.dtype(), weight.dtype())) {
@@ -72,7 +72,7 @@ struct Problem {
     return nullptr;
   }
 
-  // The operands, and whatever else matters, in a key.
+  // The key of the operands and the arguments.
   template <class Args>
   static Key key(uint64_t kind, const Args& args,
                  std::initializer_list<const mt_tensor*> operands) {
@@ -85,23 +85,23 @@ struct Problem {
   }
 };
 
-// The layouts of the three operands in memory and the ones to ask oneDNN for. Blocks of channels
-// make windows fast and cost a reorder of row-major images that come and go, which is bound by
-// memory: a tenth of the time of 3 x 3 windows of 64 channels, but more than is gained where there
-// is one element to a window. Those are products of row-major images as they are. Channels-last
-// images stay as they are too: oneDNN has kernels for that layout. (With AVX2 they take from 0.86
-// to 1.23 of the time of blocks with reorders, the most of 64 channels of 56 x 56, measured.)
+// The layouts of the three operands in memory, and the layouts to request from oneDNN. Blocked
+// layouts make windows fast, but reorder row-major operands, which is bound by memory: a tenth of
+// the time of 3 x 3 windows of 64 channels, and more than the gain if windows are single elements.
+// The latter are products of the row-major operands in place. Channels-last operands stay in place
+// too: oneDNN has kernels for that layout. (Measured with AVX2, they take 0.86 to 1.23 of the time
+// of blocked layouts with reorders; the most is for 64 channels of 56 x 56.)
 struct Layouts {
-  Desc big, weight, small;  // in memory
-  Desc wanted_big, wanted_weight, wanted_small;
+  Desc input, weight, output;  // in memory
+  Desc wanted_input, wanted_weight, wanted_output;
 
   explicit Layouts(const Problem& p)
-      : big(describe(p.big)), weight(describe_weight(p)), small(describe(p.small)) {
-    const bool plain = p.big.is_contiguous() && p.small.is_contiguous() && p.pointwise();
-    const bool last = is_channels_last(p.big) && is_channels_last(p.small);
+      : input(describe(p.input)), weight(describe_weight(p)), output(describe(p.output)) {
+    const bool plain = p.input.is_contiguous() && p.output.is_contiguous() && p.pointwise();
+    const bool last = is_channels_last(p.input) && is_channels_last(p.output);
     const mt_dtype dtype = p.weight.dtype();
-    wanted_big = plain || last ? big : describe_any(dtype, shape_of(p.big));
-    wanted_small = plain || last ? small : describe_any(dtype, shape_of(p.small));
+    wanted_input = plain || last ? input : describe_any(dtype, shape_of(p.input));
+    wanted_output = plain || last ? output : describe_any(dtype, shape_of(p.output));
     wanted_weight = describe_any(dtype, weight_shape(p));
   }
 

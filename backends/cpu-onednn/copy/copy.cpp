@@ -1,7 +1,7 @@
-// Copies that put elements in another order, and to float32 from smaller integers: oneDNN compiles
-// a loop nest for the strides at hand. What is large goes past the caches in cpu-openmp, so this is
-// asked last; images of few channels and what the caches hold are often faster here, and a measured
-// choice finds that out.
+// Copies that permute elements, and conversions of smaller integers to float32: oneDNN compiles a
+// loop nest for given strides. cpu-openmp has non-temporal stores for large copies, so this kernel
+// is the last choice. Copies that fit in the caches or have few channels are often faster here, and
+// a measured choice finds them.
 #include <cstring>
 
 #include "backends/cpu-onednn/engine/operand.h"
@@ -16,8 +16,8 @@ namespace {
 using sdk::TensorView;
 using Type = dnnl::memory::data_type;
 
-// As what an operand's elements are moved. Elements that stay what they are move as integers of
-// their size, so that every bit of a NaN is kept.
+// The types in which elements are copied. Without a conversion, elements are copied as integers of
+// their size, which keeps every bit of a NaN.
 struct Types {
   Type from = Type::undef, to = Type::undef;
 };
@@ -28,9 +28,9 @@ Type integer_type(mt_dtype dtype) {
   return sdk::is_dtype<uint8_t>(dtype) || sdk::is_dtype<bool>(dtype) ? Type::u8 : Type::undef;
 }
 
-// Undefined where oneDNN does something else. It rounds and saturates floats to integers where the
-// record truncates; other pairs, 16-bit floats among them, it converts one element at a time unless
-// the CPU has AVX-512, at a hundredth of the speed; and it knows no 64-bit types.
+// Undefined if oneDNN differs or is slow. It rounds and saturates floats to integers, which the
+// record truncates; it converts other pairs, such as 16-bit floats without AVX-512, one element at
+// a time, at a hundredth of the speed; and it has no 64-bit types.
 Types types_of(const TensorView& to, const TensorView& from) {
   if (sdk::same_dtype(to.dtype(), from.dtype())) {
     if (to.itemsize() == 4) return {Type::s32, Type::s32};
@@ -53,7 +53,7 @@ const char* supports(const mt_args_copy_& args) {
   const TensorView to = args.self, from = args.src;
   const Types types = types_of(to, from);
   if (types.to == Type::undef) {
-    return "[dtype] types of 8 or 32 bits are reordered here, and integers of these made float32";
+    return "[dtype] only copies of 8- and 32-bit types, and of such integers to float32";
   }
   if (!sdk::same_shape(to, from)) return "the source broadcasts";
   if (const char* why = size_reason(to)) return why;
@@ -79,7 +79,7 @@ void copy(mt_ctx& ctx, const mt_args_copy_& args) {
     const Types types = types_of(to, from);
     const Desc source = describe_as(types.from, from), target = describe_as(types.to, to);
     const Description made = reordering(attributes(), source, target);
-    // The others go element by element.
+    // Other implementations copy one element at a time.
     if (std::strstr(made.impl_info_str(), "jit") == nullptr) throw sdk::Declined{};
     Plan plan(made);
     plan.input(DNNL_ARG_FROM, source);

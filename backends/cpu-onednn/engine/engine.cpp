@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "backends/cpu-onednn/dnnl.h"
+#include "backends/cpu-onednn/engine/dnnl.h"
 #include "backends/cpu-onednn/engine/operand.h"
 #include "mytorch/backend.h"
 
@@ -31,7 +31,7 @@ const char* instruction_set() {
   }
 }
 
-// Whether a product of 16-bit floats can be made, by more than the reference implementation.
+// Whether oneDNN has products of this type that are not its reference implementation.
 bool multiplies(mt_dtype dtype) {
   try {
     const Desc square({64, 64}, data_type(dtype), dnnl::memory::format_tag::ab);
@@ -44,7 +44,7 @@ bool multiplies(mt_dtype dtype) {
 
 }  // namespace
 
-// Neither is destroyed: kernels may run until the process ends.
+// Never destroyed: kernels may run until the process ends.
 const dnnl::engine& engine() {
   static const auto* const engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
   return *engine;
@@ -56,7 +56,7 @@ dnnl_stream_t stream() {
 }
 
 const char* float_type_reason(mt_dtype dtype) {
-  return sdk::is_dtype<float>(dtype) ? nullptr : "[dtype] only float32 is done here";
+  return sdk::is_dtype<float>(dtype) ? nullptr : "[dtype] only float32 is supported";
 }
 
 const char* product_type_reason(mt_dtype dtype) {

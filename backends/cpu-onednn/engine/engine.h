@@ -1,4 +1,4 @@
-// The engine of this process and the stream of this thread, and what the CPU can do.
+// The engine of this process, the stream of this thread, and the types that the CPU supports.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -8,12 +8,13 @@
 namespace mytorch::onednn {
 
 const dnnl::engine& engine();
-// Of the calling thread. On the CPU what is executed on it is done when the call returns.
+// The stream of the calling thread. On the CPU, execution is complete when the call returns.
 dnnl_stream_t stream();
 
-// Why operands of this type are not taken: NULL where the library and this CPU multiply them.
+// The reason why operands of this type are not supported; NULL if the library multiplies them on
+// this CPU.
 const char* product_type_reason(mt_dtype dtype);
-// The same for what is only done in float32 here.
+// The same for operations that this backend supports in float32 only.
 const char* float_type_reason(mt_dtype dtype);
 
 // For `mytorch info`.

@@ -1,4 +1,4 @@
-// What a plan was made for: everything that the primitive depends on, as words.
+// The key of a plan: everything that the primitive depends on, as words.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@ namespace mytorch::onednn {
 
 class Key {
  public:
-  // `kind` tells apart what makes plans of the same operands: the hash of the op's schema.
+  // `kind` distinguishes operators: the hash of the operator's schema.
   explicit Key(uint64_t kind, std::initializer_list<const mt_tensor*> operands = {}) {
     number(static_cast<int64_t>(kind));
     for (const mt_tensor* operand : operands) tensor(operand);
   }
 
   void number(int64_t value) {
-    // Operands have at most 5 dimensions here, so this is no limit that a call meets.
+    // No call reaches this limit: operands have at most 5 dimensions here.
     if (size_ == words_.size()) throw sdk::Declined{};
     words_[size_++] = value;
   }
@@ -30,14 +30,14 @@ class Key {
     number(list.size);
     for (int64_t i = 0; i < list.size; ++i) number(list.data[i]);
   }
-  // Its type, shape and strides; not where it lies.
+  // Adds the tensor's type, shape and strides, but not its address.
   void tensor(const mt_tensor* tensor) {
     if (tensor == nullptr) return number(int64_t{-1});
     const mt_dltensor& t = tensor->dl;
     number(int64_t{t.ndim} << 32 | sdk::dtype_key(t.dtype));
     for (int d = 0; d < t.ndim; ++d) {
       number(t.shape[d]);
-      number(t.shape[d] == 1 ? 0 : t.strides[d]);  // which is never used
+      number(t.shape[d] == 1 ? 0 : t.strides[d]);  // the stride of a size of 1 is never used
     }
   }
 

@@ -17,7 +17,7 @@ dnnl::memory::data_type data_type(mt_dtype dtype) {
 
 bool is_packed(const TensorView& tensor) {
   if (tensor.is_contiguous()) return true;
-  // Dimensions from the fastest on: each has to begin where those before it end.
+  // From the innermost dimension outwards, the stride of each is the size of those before it.
   int64_t expected = 1;
   std::array<bool, sdk::kMaxDims> used{};
   for (int round = 0; round < tensor.ndim(); ++round) {

@@ -1,14 +1,14 @@
-// Weights in the layout that a primitive prefers, kept from call to call.
+// A cache of weights in the layout that a primitive prefers.
 //
-// When is a kept copy the same as packing anew? It is found under the storage's id, which is never
-// given out twice, the version, which the host counts up with every write to that storage through
-// any view, and the address and layout of the operand within the storage. Memory of another tensor
-// that happens to lie where a freed one did has another id. Writes that the host cannot count come
-// through pointers it gave away; such a storage is marked as escaped, for good, and nothing of it
-// is kept. A write while a kernel reads is the caller's error, with or without a cache.
+// A cached copy is valid because its key has the storage's id, which is never reused; the version,
+// which the host increments with every write to that storage through any view; and the address and
+// layout of the operand. Another tensor at the address of a freed one has another id. The host
+// cannot count writes through pointers that it has handed out: such a storage is marked as escaped
+// for good, and is never cached. A write while a kernel reads is the caller's error, with or
+// without a cache.
 //
-// Memory is spent only where it pays: a layout is kept from the second time on that it is wanted of
-// one version, so training, where each step writes the weights, keeps nothing.
+// A copy is cached when its layout is requested for the second time of one version, so training,
+// which writes the weights in each step, caches nothing.
 #pragma once
 
 #include <cstddef>
@@ -18,20 +18,21 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "backends/cpu-onednn/dnnl.h"
+#include "backends/cpu-onednn/engine/dnnl.h"
 #include "mytorch/abi.h"
 
 namespace mytorch::onednn {
 
 class PackedWeights {
  public:
-  // At most so many bytes of copies, and so many tensors and layouts remembered; those used longest
-  // ago go first.
+  // Holds at most `most_bytes` of copies and `most_entries` keys, and evicts the least recently
+  // used.
   PackedWeights(size_t most_bytes, size_t most_entries)
       : most_bytes_(most_bytes), most_entries_(most_entries) {}
 
   using Pack = std::function<void(const dnnl::memory& to)>;
-  // An empty handle: pack it for this call alone. Whoever has a handle keeps its memory alive.
+  // Returns the cached copy, which the handle keeps alive. An empty handle means that the caller
+  // packs the weights for this call alone.
   dnnl::memory find_or_pack(const mt_storage& storage, const void* data, const Desc& given,
                             const Desc& wanted, const Pack& pack);
 
@@ -43,10 +44,10 @@ class PackedWeights {
     uint64_t storage, version;
     const void* data;
     Desc given, wanted;
-    dnnl::memory packed;  // empty until wanted again
+    dnnl::memory packed;  // empty until the second request
     size_t bytes;
   };
-  using Entries = std::list<Entry>;  // the last used first
+  using Entries = std::list<Entry>;  // most recently used first
 
   Entries::iterator find(uint64_t storage, const void* data, const Desc& given, const Desc& wanted);
   void drop_copy(Entry& entry);
@@ -59,7 +60,7 @@ class PackedWeights {
   size_t bytes_ = 0;
 };
 
-// Of the process.
+// The cache of this process.
 PackedWeights& packed_weights();
 
 }  // namespace mytorch::onednn

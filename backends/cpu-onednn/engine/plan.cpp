@@ -105,7 +105,7 @@ Call::Call(const Plan& plan) : plan_(plan) {
   scratch_bytes_ = bytes + reorders;
 }
 
-// The operand as the primitive wants it: of what earlier calls left, or in scratch memory.
+// Returns the operand in the primitive's layout, from the cache or in scratch memory.
 dnnl::memory Call::converted(char* scratch, size_t i, const Data& data) {
   const Plan::Operand& o = plan_.operands_[i];
   const Operand& own = operands_[i];
@@ -123,11 +123,11 @@ dnnl::memory Call::converted(char* scratch, size_t i, const Data& data) {
 }
 
 void Call::run(mt_ctx& ctx, std::span<const Data> data) {
-  // All at once: the host keeps one block from call to call, and memory beyond it is new each time,
-  // which for large operands takes as long as a reorder.
+  // One allocation: the host keeps one block from call to call, and allocates memory beyond it each
+  // time, which for large operands takes as long as a reorder.
   char* const scratch =
       scratch_bytes_ == 0 ? nullptr : sdk::scratch<char>(ctx, static_cast<int64_t>(scratch_bytes_));
-  // Holds what other threads may drop from the cache meanwhile.
+  // Keeps weights alive that other threads may evict from the cache meanwhile.
   dnnl::memory kept;
   for (size_t i = 0; i < operands_.size(); ++i) {
     const Plan::Operand& o = plan_.operands_[i];

@@ -1,9 +1,8 @@
-// A plan: a compiled primitive, and what has to happen to each operand before and after it. It is
-// shared between threads and never changes.
+// A plan: a compiled primitive, and the reorders of operands before and after it. It is immutable
+// and shared between threads.
 //
-// Where the primitive chose a layout of its own for an operand, the plan has a reorder between that
-// and the layout the operand came in. Weights may stay reordered from call to call
-// (packed_weights.h).
+// If the primitive chose another layout for an operand than the given one, the plan has a reorder
+// between the two. Reordered weights may be cached (packed_weights.h).
 #pragma once
 
 #include <cstdint>
@@ -12,15 +11,15 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu-onednn/dnnl.h"
+#include "backends/cpu-onednn/engine/dnnl.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::onednn {
 
-// What a call brings for an operand of a plan.
+// A call's data for an operand of a plan.
 struct Data {
-  Data(void* memory) : pointer(memory) {}  // NOLINT: memory is meant to convert
-  Data(const sdk::TensorView& tensor)      // NOLINT: as are tensors, and absent ones
+  Data(void* memory) : pointer(memory) {}  // NOLINT: implicit
+  Data(const sdk::TensorView& tensor)      // NOLINT: implicit; the tensor may be absent
       : pointer(tensor ? tensor.raw() : nullptr),
         storage(tensor ? tensor.get()->storage : nullptr) {}
   Data(const mt_tensor* tensor) : Data(sdk::TensorView(tensor)) {}  // NOLINT
@@ -29,19 +28,18 @@ struct Data {
   const mt_storage* storage = nullptr;
 };
 
-// Primitives share nothing that they write to: scratch memory is the caller's, so that any thread
-// may run any plan.
+// Attributes of all primitives: the caller provides scratch memory, so that any thread may run any
+// plan.
 Attr attributes();
 
 class Plan {
  public:
-  // Declines the call where oneDNN has only its reference implementation.
+  // Throws Declined if oneDNN only has its reference implementation.
   explicit Plan(const Description& description);
 
-  // The operands in the order in which calls give their data. `given` is the layout they come in;
-  // an empty one is of an operand that is absent.
+  // Add the operands, in the order of a call's data. `given` is the operand's layout; an empty one
+  // means that the operand is absent. A plan has at most one operand of weights.
   void input(int argument, const Desc& given) { add(argument, given, Role::kInput); }
-  // One at most.
   void weights(int argument, const Desc& given) { add(argument, given, Role::kWeights); }
   void output(int argument, const Desc& given) { add(argument, given, Role::kOutput); }
 
@@ -56,7 +54,7 @@ class Plan {
     int argument;
     Role role;
     Desc given, wanted;
-    dnnl::primitive reorder;  // none where the two are the same
+    dnnl::primitive reorder;  // empty if the two are equal
     Desc reorder_scratchpad;
   };
 
@@ -68,8 +66,8 @@ class Plan {
   std::vector<Operand> operands_;
 };
 
-// A plan bound to one thread: with the objects that oneDNN wants memory wrapped in, which are
-// pointed at each call's data rather than made anew.
+// A plan bound to one thread. It owns oneDNN's memory objects, and sets their pointers to each
+// call's data instead of creating them again.
 class Call {
  public:
   explicit Call(const Plan& plan);
@@ -78,8 +76,8 @@ class Call {
  private:
   struct Operand {
     dnnl::memory given, wanted;
-    size_t place = 0;    // among the arguments
-    size_t scratch = 0;  // where in scratch memory it is converted
+    size_t place = 0;    // index in `arguments_`
+    size_t scratch = 0;  // offset of the converted operand in scratch memory
   };
   dnnl::memory converted(char* scratch, size_t i, const Data& data);
 
@@ -87,7 +85,8 @@ class Call {
   std::vector<Operand> operands_;
   dnnl::memory scratchpad_;
   std::vector<dnnl_exec_arg_t> arguments_;
-  size_t scratchpad_at_ = 0, reorders_at_ = 0, scratch_bytes_ = 0;  // in scratch memory
+  size_t scratchpad_at_ = 0, reorders_at_ = 0;  // offsets in scratch memory
+  size_t scratch_bytes_ = 0;
 };
 
 }  // namespace mytorch::onednn

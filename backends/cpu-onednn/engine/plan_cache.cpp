@@ -3,7 +3,7 @@
 namespace mytorch::onednn {
 namespace {
 
-// What oneDNN cannot do is no error of the call: other backends may.
+// A plan, or NULL if oneDNN does not support the call, which is no error: other backends may.
 std::shared_ptr<const Plan> made(Make make) {
   try {
     return std::make_shared<const Plan>(make());

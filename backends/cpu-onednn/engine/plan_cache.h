@@ -1,6 +1,6 @@
-// Plans by what they are for. A plan takes about a millisecond to make, most of it oneDNN compiling
-// code, and some ten kilobytes; the cache holds a bounded number, and drops the one used longest
-// ago. Threads ask it only for what is not among the calls they have bound themselves (run.h).
+// A cache of plans. Making a plan takes about a millisecond, most of which oneDNN compiles code,
+// and some ten kilobytes. The cache is bounded and evicts the least recently used plan. Threads
+// consult it only for calls that they have not bound themselves (run.h).
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace mytorch::onednn {
 
-// A reference to something that makes a plan: a std::function would be allocated with each call.
+// A reference to a function that makes a plan; a std::function would allocate in each call.
 class Make {
  public:
   template <class F>
-  Make(const F& make)  // NOLINT: any such function is meant to convert
+  Make(const F& make)  // NOLINT: implicit
       : object_(&make),
         call_([](const void* object) { return (*static_cast<const F*>(object))(); }) {}
   Plan operator()() const { return call_(object_); }
@@ -32,8 +32,9 @@ class PlanCache {
  public:
   explicit PlanCache(size_t most) : most_(most) {}
 
-  // Makes the plan where it is not there; NULL where make() declines, which is remembered too. Two
-  // threads that miss at once both make it, and one plan stays.
+  // Returns the plan for `key`, and makes it if it is missing. Returns NULL if make() declines,
+  // which is cached too. Two threads that miss at the same time both make the plan, and one is
+  // kept.
   std::shared_ptr<const Plan> find_or_make(const Key& key, Make make);
 
   size_t size() const;
@@ -43,7 +44,7 @@ class PlanCache {
     Key key;
     std::shared_ptr<const Plan> plan;
   };
-  using Entries = std::list<Entry>;  // the last used first
+  using Entries = std::list<Entry>;  // most recently used first
   struct Hash {
     size_t operator()(const Key* key) const { return key->hash(); }
   };
@@ -57,7 +58,7 @@ class PlanCache {
   std::unordered_map<const Key*, Entries::iterator, Hash, Equal> index_;
 };
 
-// Of the process.
+// The cache of this process.
 PlanCache& plan_cache();
 
 }  // namespace mytorch::onednn

@@ -9,7 +9,8 @@
 namespace mytorch::onednn {
 namespace {
 
-// A thread's own calls, so that a repeated one takes no lock: each key has one place.
+// The calls that this thread has bound, so that a repeated call takes no lock. Each key has one
+// place.
 struct Bound {
   Bound(const Key& of, std::shared_ptr<const Plan> shared)
       : key(of), plan(std::move(shared)), call(*plan) {}

@@ -1,4 +1,4 @@
-// How a kernel runs: with a key for what it is to do, and a way to plan that where nobody has yet.
+// Execution of a kernel from a key and a function that makes the plan for it.
 #pragma once
 
 #include <initializer_list>
@@ -9,8 +9,8 @@
 
 namespace mytorch::onednn {
 
-// Runs the plan for `key` on the context's threads. `data` is that of the plan's operands, in their
-// order. Declines what oneDNN does not do.
+// Runs the plan for `key` on the context's threads. `data` has an entry for each operand of the
+// plan, in order. Throws Declined if oneDNN does not support the call.
 void run(mt_ctx& ctx, Key key, std::initializer_list<Data> data, Make make);
 
 }  // namespace mytorch::onednn

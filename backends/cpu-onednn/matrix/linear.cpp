@@ -1,5 +1,4 @@
-// linear: one product of all rows of the input with the transposed weight, the bias added by
-// oneDNN.
+// linear: one product of all rows of the input with the transposed weight; oneDNN adds the bias.
 #include "mytorch/abi_ops/linear.h"
 
 #include "backends/cpu-onednn/engine/run.h"

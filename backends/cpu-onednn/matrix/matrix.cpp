@@ -1,6 +1,6 @@
-// Products of two matrices and of two batches of them, with what is added. These are asked last, so
-// that the smallest products, which take a tenth of a microsecond, find a table with one kernel
-// in front that takes everything; a measured choice finds those that gain.
+// Products of two matrices or two batches of matrices, and sums with them. These kernels are the
+// last choice, so that the smallest products, which take a tenth of a microsecond, find a kernel
+// that takes every call first in the table; a measured choice finds the products that gain.
 #include <algorithm>
 
 #include "backends/cpu-onednn/engine/run.h"
@@ -22,7 +22,7 @@ const char* product_reason(const TensorView& a, const TensorView& b, const Tenso
     if (const char* reason = matrix_reason(operand)) return reason;
     if (!sdk::same_dtype(operand.dtype(), c.dtype())) return "[dtype] the operands' types differ";
   }
-  if (c.size(-1) != 1 && c.stride(-1) != 1) return "the result's rows are not side by side";
+  if (c.size(-1) != 1 && c.stride(-1) != 1) return "the rows of the result are not contiguous";
   return nullptr;
 }
 
@@ -49,12 +49,11 @@ const char* sum_reason(const TensorView& self, const TensorView& a, const Tensor
   if (beta != 0 && beta != 1) return "beta is neither 0 nor 1";
   if (beta == 0) return nullptr;
   if (!sdk::is_dtype<float>(self.dtype())) return float_type_reason(self.dtype());
-  if (!self.is_contiguous()) return "what is added is not contiguous";
+  if (!self.is_contiguous()) return "the added operand is not contiguous";
   return self.numel() == 0 ? "an operand has no elements" : nullptr;
 }
 
-// c = beta self + alpha a b: `self` is added to the product while it is at hand, broadcast where it
-// is of size 1.
+// c = beta self + alpha a b. `self` is added in the epilogue, broadcast in dimensions of size 1.
 template <class Args>
 void sum(mt_ctx& ctx, uint64_t kind, const TensorView& self, const TensorView& a,
          const TensorView& b, const Args& args) {

@@ -1,4 +1,4 @@
-// Operands of matrix products as oneDNN multiplies them.
+// Descriptors of the operands of matrix products.
 #pragma once
 
 #include <utility>
@@ -8,7 +8,8 @@
 
 namespace mytorch::onednn {
 
-// Why this is not a matrix (or a batch of them) with rows or columns side by side; NULL if it is.
+// The reason why this is not a matrix (or a batch of matrices) with contiguous rows or columns;
+// NULL if it is.
 inline const char* matrix_reason(const sdk::TensorView& t) {
   if (const char* reason = product_type_reason(t.dtype())) return reason;
   if (const char* reason = size_reason(t)) return reason;
@@ -17,23 +18,23 @@ inline const char* matrix_reason(const sdk::TensorView& t) {
       (columns == 1 || t.stride(-1) == 1) && (rows == 1 || t.stride(-2) >= columns);
   const bool by_columns =
       (rows == 1 || t.stride(-2) == 1) && (columns == 1 || t.stride(-1) >= rows);
-  if (!by_rows && !by_columns) return "a matrix has neither its rows nor its columns side by side";
+  if (!by_rows && !by_columns) return "a matrix has neither contiguous rows nor contiguous columns";
   if (t.ndim() == 3 && t.size(0) != 1 && t.stride(0) < rows * columns) {
     return "the matrices of a batch overlap";
   }
   return nullptr;
 }
 
-// The last two dimensions, after the batch; where `flipped`, rows and columns change places. Sizes
-// of 1 get strides that leave no doubt about which of the dimensions is the contiguous one.
-inline Desc describe_matrix(const sdk::TensorView& t, bool flipped = false) {
+// The layout of a matrix or a batch of matrices, or of the transposed matrices. Dimensions of size
+// 1 get strides that make it unambiguous which dimension is contiguous.
+inline Desc describe_matrix(const sdk::TensorView& t, bool transposed = false) {
   Dims shape = shape_of(t);
   Dims strides(t.strides().begin(), t.strides().end());
   const size_t row = shape.size() - 2, column = shape.size() - 1;
   if (shape.size() == 3 && shape[0] == 1) strides[0] = shape[1] * shape[2];
   if (shape[column] == 1) strides[column] = 1;
   if (shape[row] == 1) strides[row] = strides[column] == 1 ? shape[column] : 1;
-  if (flipped) {
+  if (transposed) {
     std::swap(shape[row], shape[column]);
     std::swap(strides[row], strides[column]);
   }

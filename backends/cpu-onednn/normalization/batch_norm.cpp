@@ -1,4 +1,4 @@
-// Batch normalization by the statistics of the batch, of row-major and of channels-last inputs.
+// Batch normalization by the statistics of the batch, of row-major and channels-last inputs.
 #include "backends/cpu-onednn/engine/operand.h"
 #include "backends/cpu-onednn/engine/run.h"
 #include "backends/cpu-onednn/normalization/normalization.h"
@@ -12,8 +12,8 @@ namespace {
 
 using sdk::TensorView;
 
-// The operands of the size of the input. oneDNN works on them in the input's layout, whatever
-// theirs.
+// The reason why operands of the input's shape are not supported. oneDNN computes in the layout of
+// the input; others are reordered.
 const char* data_reason(std::initializer_list<const mt_tensor*> operands) {
   for (const mt_tensor* operand : operands) {
     if (operand == nullptr) continue;
@@ -91,7 +91,7 @@ void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
       });
 }
 
-// Of channels-last inputs; row-major ones are ten times as fast in cpu-openmp.
+// oneDNN pays for channels-last inputs; row-major ones are ten times as fast in cpu-openmp.
 template <class Args>
 bool pays(const Args& args) {
   const TensorView input = args.input;

@@ -1,19 +1,19 @@
-// What batch and layer normalization share: the operands of oneDNN's two primitives are the same,
-// over other dimensions.
+// Batch and layer normalization: oneDNN's two primitives have the same operands, over different
+// dimensions.
 #pragma once
 
-#include "backends/cpu-onednn/dnnl.h"
+#include "backends/cpu-onednn/engine/dnnl.h"
 #include "backends/cpu-onednn/engine/plan.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::onednn {
 
-// The layouts to work in: of input and result, of mean and variance, of weight and bias.
+// The layouts of input and result, of mean and variance, and of weight and bias.
 struct Normalized {
   Desc data, statistics, parameters;
 };
 
-// Where a result goes that nobody wants.
+// The memory for a result: that of `out`, or scratch memory if `out` is NULL.
 inline float* or_scratch(mt_ctx& ctx, const mt_tensor* out, int64_t n) {
   return out != nullptr ? sdk::TensorView(out).data<float>() : sdk::scratch<float>(ctx, n);
 }
@@ -40,7 +40,7 @@ Plan normalize(const Normalized& n, const Desc& out, const sdk::TensorView& weig
   return plan;
 }
 
-// Which gradients a call wants, and which oneDNN makes for that.
+// The gradients that a call requests, and those that oneDNN computes for them.
 class Gradients {
  public:
   template <class Args>
@@ -50,16 +50,16 @@ class Gradients {
         bias_(wanted(args.output_mask, 2, args.grad_bias)),
         scaled_(args.weight != nullptr) {}
 
-  // Why they cannot be made; NULL for no reason.
+  // The reason why oneDNN does not compute them; NULL if it does.
   const char* reason() const {
-    if (!input_) return "only parameters' gradients are wanted";
-    return !scaled_ && weight_ ? "the gradient of a weight that is absent is wanted" : nullptr;
+    if (!input_) return "only gradients of parameters are requested";
+    return !scaled_ && weight_ ? "the gradient of an absent weight is requested" : nullptr;
   }
-  // Different for different plans.
+  // A number that differs between plans.
   int64_t which() const { return int64_t{scaled_} | int64_t{sums()} << 1 | int64_t{bias_} << 2; }
 
-  // Where the sums of n channels or columns go: of the weight, of the bias, and the bias itself,
-  // which some versions want to be given and have no use for.
+  // Memory for the gradients of a weight and a bias of n elements, and, with `out` NULL, for the
+  // bias itself, which some versions take as an operand and do not read.
   float* weight(mt_ctx& ctx, const mt_tensor* out, int64_t n) const {
     return makes_weight() ? or_scratch(ctx, weight_ ? out : nullptr, n) : nullptr;
   }

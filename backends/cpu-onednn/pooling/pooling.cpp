@@ -1,5 +1,5 @@
-// Averages over windows. Maxima are not oneDNN's here: it remembers which element of its window was
-// the largest, and the record gives indices within the plane, of the first of equal ones.
+// Average pooling. Max pooling is not supported: oneDNN's indices are relative to the window, and
+// the record's are those of the first maximum in the plane.
 #include "backends/cpu-onednn/engine/operand.h"
 #include "backends/cpu-onednn/engine/run.h"
 #include "backends/cpu-onednn/registry.h"
@@ -12,9 +12,9 @@ namespace {
 
 using sdk::TensorView;
 
-// Windows over a plane of (h, w) that give (oh, ow).
+// The windows that pool planes of `large` to planes of `pooled`.
 template <class Args>
-Windows windows(const Args& args, const TensorView& large, const TensorView& small) {
+Windows windows(const Args& args, const TensorView& large, const TensorView& pooled) {
   const auto list = [](const mt_int_list& values, int d, int64_t absent) {
     return values.size == 0 ? absent : values.data[values.size == 1 ? 0 : d];
   };
@@ -22,12 +22,12 @@ Windows windows(const Args& args, const TensorView& large, const TensorView& sma
   for (int d = 0; d < 2; ++d) {
     const int64_t kernel = list(args.kernel_size, d, 1), stride = list(args.stride, d, kernel);
     const int64_t padding = list(args.padding, d, 0);
-    const int64_t reach = (small.size(d - 2) - 1) * stride + kernel;
+    const int64_t reach = (pooled.size(d - 2) - 1) * stride + kernel;
     w.kernel.push_back(kernel);
     w.stride.push_back(stride);
     w.dilation.push_back(0);
     w.before.push_back(padding);
-    // What the last windows do not reach is not there for them.
+    // Rows and columns that no window reaches are ignored.
     w.after.push_back(std::max<int64_t>(0, reach - large.size(d - 2) - padding));
   }
   return w;
@@ -41,27 +41,27 @@ Desc describe_planes(const TensorView& tensor) {
   return describe_contiguous(tensor.dtype(), shape);
 }
 
-// `small` in the layout of `large`, in which oneDNN works.
-Desc like(const TensorView& large, const TensorView& small) {
-  Desc desc = describe_planes(small);
-  if (large.is_contiguous() == small.is_contiguous()) return desc;
-  const Dims shape = {small.size(0), small.size(1), small.size(2), small.size(3)};
-  if (large.is_contiguous()) return describe_contiguous(small.dtype(), shape);
-  return describe(small.dtype(), shape,
+// `pooled` in the layout of `large`, in which oneDNN computes.
+Desc like(const TensorView& large, const TensorView& pooled) {
+  Desc desc = describe_planes(pooled);
+  if (large.is_contiguous() == pooled.is_contiguous()) return desc;
+  const Dims shape = {pooled.size(0), pooled.size(1), pooled.size(2), pooled.size(3)};
+  if (large.is_contiguous()) return describe_contiguous(pooled.dtype(), shape);
+  return describe(pooled.dtype(), shape,
                   {shape[1] * shape[2] * shape[3], 1, shape[1] * shape[3], shape[1]});
 }
 
 template <class Args>
-const char* reason(const Args& args, const TensorView& large, const TensorView& small) {
-  for (const TensorView& tensor : {large, small}) {
+const char* reason(const Args& args, const TensorView& large, const TensorView& pooled) {
+  for (const TensorView& tensor : {large, pooled}) {
     if (const char* why = float_type_reason(tensor.dtype())) return why;
     if (const char* why = size_reason(tensor)) return why;
     if (!tensor.is_contiguous() && !(tensor.ndim() == 4 && is_channels_last(tensor))) {
       return "an operand is neither row-major nor channels-last";
     }
   }
-  if (args.divisor_override.present != 0) return "the divisor is given";
-  const Windows w = windows(args, large, small);
+  if (args.divisor_override.present != 0) return "divisor_override is not supported";
+  const Windows w = windows(args, large, pooled);
   for (size_t d = 0; d < 2; ++d) {
     if (args.count_include_pad != 0 && w.after[d] > w.before[d]) {
       return "a window reaches beyond the padding, which oneDNN would count";
@@ -78,8 +78,8 @@ dnnl::algorithm algorithm(const Args& args) {
 }
 
 template <class Args>
-Key key(uint64_t kind, const Args& args, const mt_tensor* large, const mt_tensor* small) {
-  Key key(kind, {large, small});
+Key key(uint64_t kind, const Args& args, const mt_tensor* large, const mt_tensor* pooled) {
+  Key key(kind, {large, pooled});
   key.numbers(args.kernel_size);
   key.numbers(args.stride);
   key.numbers(args.padding);
@@ -119,8 +119,9 @@ void backward(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
   });
 }
 
-// Of channels-last inputs, and of windows so large that vectors along a row of results stay empty.
-bool is_large(const TensorView& image) { return image.numel() >= 1 << 14; }
+// oneDNN pays for large channels-last inputs, and for large windows, whose few results per row
+// leave vectors along rows mostly empty.
+bool is_large(const TensorView& input) { return input.numel() >= 1 << 14; }
 
 bool forward_pays(const mt_args_avg_pool2d& args) {
   const TensorView self = args.self;

@@ -1,13 +1,13 @@
-// Operands are brought to contiguous arrays of the type that is computed in, which costs nothing
-// where they are that already; 16-bit floats compute in float32, so that sums are rounded once.
+// Convolution and its gradients on contiguous arrays of the compute type. Other operands are copied
+// to such arrays first. 16-bit floats compute in float32, so that sums are rounded once.
 #include "mytorch/abi_ops/convolution.h"
 
 #include <algorithm>
 #include <type_traits>
 
-#include "backends/cpu-openmp/convolution/by_columns.h"
 #include "backends/cpu-openmp/convolution/geometry.h"
-#include "backends/cpu-openmp/convolution/implicit.h"
+#include "backends/cpu-openmp/convolution/im2col_gemm.h"
+#include "backends/cpu-openmp/convolution/implicit_gemm.h"
 #include "backends/cpu-openmp/indexing/move.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/convolution_backward_input.h"
@@ -19,7 +19,7 @@ namespace {
 
 using sdk::TensorView;
 
-// Signed overflow is undefined, unsigned sums have the same bits; bools count.
+// The compute type. bool counts, as int32.
 template <class T>
 struct ComputeIn {
   using type = T;
@@ -37,7 +37,7 @@ struct ComputeIn<sdk::BFloat16> {
   using type = float;
 };
 
-// An operand as a contiguous array of T; one that is written goes back with finish().
+// An operand as a contiguous array of T. finish() copies an output back to its tensor.
 template <class T>
 class Operand {
  public:
@@ -77,7 +77,7 @@ class Operand {
   int64_t strides_[8];
 };
 
-// Calls f(Tag) with the type to compute in.
+// Calls f(TypeTag) with the compute type.
 template <class F>
 void with_compute(mt_dtype dtype, F&& f) {
   sdk::visit_dtype(dtype, [&](auto tag) {
@@ -85,6 +85,7 @@ void with_compute(mt_dtype dtype, F&& f) {
   });
 }
 
+// Fills a tensor of shape (N, channels, ...) with its bias, or zeros.
 template <class T>
 void fill(const TensorView& tensor, T* data, const T* bias, int64_t channels) {
   const int64_t n = tensor.numel();
@@ -92,58 +93,59 @@ void fill(const TensorView& tensor, T* data, const T* bias, int64_t channels) {
   for (int64_t i = 0; i < n; ++i) data[i] = bias == nullptr ? T{} : bias[i / plane % channels];
 }
 
-// small = f(big, weight) + bias.
-void run_small(mt_ctx& ctx, const Geometry& g, const TensorView& big, const TensorView& weight,
-               const TensorView& bias, const TensorView& out) {
+// The output of a convolution from its input.
+void run_forward(mt_ctx& ctx, const Geometry& g, const TensorView& input, const TensorView& weight,
+                 const TensorView& bias, const TensorView& out) {
   if (out.numel() == 0) return;
   with_compute(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     Operand<T> to(ctx, out, false);
     const Operand<T> b(ctx, bias, true);
-    if (g.depth() == 0 || g.big_plane() == 0) {
-      fill(out, to.data(), b.data(), g.groups * g.small_channels);
+    if (g.depth() == 0 || g.input_plane() == 0) {
+      fill(out, to.data(), b.data(), g.groups * g.out_channels);
     } else {
-      const Operand<T> from(ctx, big, true);
+      const Operand<T> from(ctx, input, true);
       const Operand<T> w(ctx, weight, true);
       bool done = false;
       if constexpr (std::is_floating_point_v<T>) {
-        done = implicit_small(ctx, g, from.data(), w.data(), b.data(), to.data());
+        done = implicit_forward(ctx, g, from.data(), w.data(), b.data(), to.data());
       }
       if (!done) {
-        small_by_columns<T>(ctx, g, from.data(), w.data(), b.data(), to.data());
+        im2col_forward<T>(ctx, g, from.data(), w.data(), b.data(), to.data());
       }
     }
     to.finish();
   });
 }
 
-// big = f(small, weight) + bias.
-void run_big(mt_ctx& ctx, const Geometry& g, const TensorView& small, const TensorView& weight,
-             const TensorView& bias, const TensorView& out) {
+// The gradient of the input from that of the output, which is also the transposed convolution.
+void run_backward_input(mt_ctx& ctx, const Geometry& g, const TensorView& output,
+                        const TensorView& weight, const TensorView& bias, const TensorView& out) {
   if (out.numel() == 0) return;
   with_compute(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     Operand<T> to(ctx, out, false);
     const Operand<T> b(ctx, bias, true);
-    if (g.small_channels == 0 || g.small_plane() == 0) {
-      fill(out, to.data(), b.data(), g.groups * g.big_channels);
+    if (g.out_channels == 0 || g.output_plane() == 0) {
+      fill(out, to.data(), b.data(), g.groups * g.in_channels);
     } else {
-      const Operand<T> from(ctx, small, true);
+      const Operand<T> from(ctx, output, true);
       const Operand<T> w(ctx, weight, true);
       bool done = false;
       if constexpr (std::is_floating_point_v<T>) {
-        done = implicit_big(ctx, g, from.data(), w.data(), b.data(), to.data());
+        done = implicit_backward_input(ctx, g, from.data(), w.data(), b.data(), to.data());
       }
       if (!done) {
-        big_by_columns<T>(ctx, g, from.data(), w.data(), b.data(), to.data());
+        im2col_backward_input<T>(ctx, g, from.data(), w.data(), b.data(), to.data());
       }
     }
     to.finish();
   });
 }
 
-void run_weight(mt_ctx& ctx, const Geometry& g, const TensorView& big, const TensorView& small,
-                const TensorView& out) {
+// The gradient of the weight.
+void run_backward_weight(mt_ctx& ctx, const Geometry& g, const TensorView& input,
+                         const TensorView& output, const TensorView& out) {
   if (out.numel() == 0) return;
   with_compute(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -151,14 +153,14 @@ void run_weight(mt_ctx& ctx, const Geometry& g, const TensorView& big, const Ten
     if (g.empty()) {
       std::fill_n(to.data(), out.numel(), T{});
     } else {
-      const Operand<T> b(ctx, big, true);
-      const Operand<T> s(ctx, small, true);
+      const Operand<T> x(ctx, input, true);
+      const Operand<T> y(ctx, output, true);
       bool done = false;
       if constexpr (std::is_floating_point_v<T>) {
-        done = implicit_weight(ctx, g, b.data(), s.data(), to.data());
+        done = implicit_backward_weight(ctx, g, x.data(), y.data(), to.data());
       }
       if (!done) {
-        weight_by_columns<T>(ctx, g, b.data(), s.data(), to.data());
+        im2col_backward_weight<T>(ctx, g, x.data(), y.data(), to.data());
       }
     }
     to.finish();
@@ -170,11 +172,11 @@ void convolution(mt_ctx& ctx, const mt_args_convolution& args) {
   const TensorView out = args.out;
   const TensorView weight = args.weight;
   if (args.transposed != 0) {
-    run_big(ctx, geometry(out.shape(), weight.shape(), input.shape(), args), input, weight,
-            args.bias, out);
+    run_backward_input(ctx, geometry(out.shape(), weight.shape(), input.shape(), args), input,
+                       weight, args.bias, out);
   } else {
-    run_small(ctx, geometry(input.shape(), weight.shape(), out.shape(), args), input, weight,
-              args.bias, out);
+    run_forward(ctx, geometry(input.shape(), weight.shape(), out.shape(), args), input, weight,
+                args.bias, out);
   }
 }
 
@@ -183,30 +185,31 @@ void backward_input(mt_ctx& ctx, const mt_args_convolution_backward_input& args)
   const TensorView out = args.out;
   const TensorView weight = args.weight;
   if (args.transposed != 0) {
-    run_small(ctx, geometry(grad.shape(), weight.shape(), out.shape(), args), grad, weight, nullptr,
-              out);
+    run_forward(ctx, geometry(grad.shape(), weight.shape(), out.shape(), args), grad, weight,
+                nullptr, out);
   } else {
-    run_big(ctx, geometry(out.shape(), weight.shape(), grad.shape(), args), grad, weight, nullptr,
-            out);
+    run_backward_input(ctx, geometry(out.shape(), weight.shape(), grad.shape(), args), grad, weight,
+                       nullptr, out);
   }
 }
 
 void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& args) {
   const bool transposed = args.transposed != 0;
-  const TensorView big = transposed ? args.grad_output : args.input;
-  const TensorView small = transposed ? args.input : args.grad_output;
+  const TensorView input = transposed ? args.grad_output : args.input;
+  const TensorView output = transposed ? args.input : args.grad_output;
   const TensorView out = args.out;
-  run_weight(ctx, geometry(big.shape(), out.shape(), small.shape(), args), big, small, out);
+  run_backward_weight(ctx, geometry(input.shape(), out.shape(), output.shape(), args), input,
+                      output, out);
 }
 
 }  // namespace
 
 void register_convolution(KernelEntries& kernels) {
-  // Row-major operands: others would be copied to scratch memory first, which is better done where
-  // it is counted. So backends that have kernels for channels-last images are asked first.
-  kernels.push_back(sdk::kernel<&convolution>("columns"));
-  kernels.push_back(sdk::kernel<&backward_input>("columns"));
-  kernels.push_back(sdk::kernel<&backward_weight>("columns"));
+  // Row-major operands only: the host converts others and counts that, and it asks backends with
+  // channels-last kernels first.
+  kernels.push_back(sdk::kernel<&convolution>("implicit_gemm"));
+  kernels.push_back(sdk::kernel<&backward_input>("implicit_gemm"));
+  kernels.push_back(sdk::kernel<&backward_weight>("implicit_gemm"));
 }
 
 }  // namespace mytorch::cpu

@@ -1,6 +1,7 @@
-// What a convolution is, whichever way it goes. A direct convolution maps `big` to `small`, a
-// transposed one `small` to `big`, and so do the gradients with respect to the input: there are
-// three computations, each of one of (big, weight, small) from the other two, over the same terms.
+// The geometry of a convolution. Its input, weight and output are related by one sum of products,
+// and there are three computations: each operand from the other two. A transposed convolution is
+// the gradient of the input of a convolution, so `input` and `output` always name the operands of
+// the convolution that is not transposed.
 #pragma once
 
 #include <array>
@@ -11,7 +12,7 @@
 
 namespace mytorch::cpu {
 
-// Sizes along the three spatial dimensions; missing ones come first and are of size 1.
+// Sizes of the three spatial dimensions; missing ones come first and have size 1.
 using Spatial = std::array<int64_t, 3>;
 
 inline int64_t volume(const Spatial& size) { return size[0] * size[1] * size[2]; }
@@ -19,26 +20,26 @@ inline int64_t volume(const Spatial& size) { return size[0] * size[1] * size[2];
 struct Geometry {
   int64_t batch;
   int64_t groups;
-  int64_t big_channels;    // in a group
-  int64_t small_channels;  // in a group
-  Spatial big, small, kernel, stride, padding, dilation;
+  int64_t in_channels;   // in a group
+  int64_t out_channels;  // in a group
+  Spatial input, output, kernel, stride, padding, dilation;
 
-  int64_t big_plane() const { return volume(big); }
-  int64_t small_plane() const { return volume(small); }
+  int64_t input_plane() const { return volume(input); }
+  int64_t output_plane() const { return volume(output); }
   int64_t taps() const { return volume(kernel); }
-  int64_t depth() const { return big_channels * taps(); }  // terms of a small element
-  bool empty() const { return batch == 0 || big_plane() == 0 || small_plane() == 0; }
-  // Windows that are single elements, side by side: the operand is its own matrix of columns.
+  int64_t depth() const { return in_channels * taps(); }  // terms of an output element
+  bool empty() const { return batch == 0 || input_plane() == 0 || output_plane() == 0; }
+  // Whether windows are single adjacent elements, so that the input is its own im2col matrix.
   bool pointwise() const {
     return taps() == 1 && stride == Spatial{1, 1, 1} && padding == Spatial{0, 0, 0};
   }
 };
 
-// Tensors of shapes (N, groups * big_channels, ...), (groups * small_channels, big_channels, ...)
-// and (N, groups * small_channels, ...).
+// Of an input (N, groups * in_channels, ...), a weight (groups * out_channels, in_channels, ...)
+// and an output (N, groups * out_channels, ...).
 template <class Args>
-Geometry geometry(std::span<const int64_t> big, std::span<const int64_t> weight,
-                  std::span<const int64_t> small, const Args& args) {
+Geometry geometry(std::span<const int64_t> input, std::span<const int64_t> weight,
+                  std::span<const int64_t> output, const Args& args) {
   const size_t dims = weight.size() - 2;
   const auto sizes = [&](std::span<const int64_t> shape) {
     Spatial result = {1, 1, 1};
@@ -51,12 +52,12 @@ Geometry geometry(std::span<const int64_t> big, std::span<const int64_t> weight,
     return result;
   };
   Geometry g;
-  g.batch = big[0];
+  g.batch = input[0];
   g.groups = args.groups;
-  g.big_channels = weight[1];
-  g.small_channels = weight[0] / args.groups;
-  g.big = sizes(big);
-  g.small = sizes(small);
+  g.in_channels = weight[1];
+  g.out_channels = weight[0] / args.groups;
+  g.input = sizes(input);
+  g.output = sizes(output);
   g.kernel = sizes(weight);
   g.stride = numbers(args.stride, 1);
   g.padding = numbers(args.padding, 0);

@@ -1,5 +1,5 @@
-// Windows over images, whichever way a convolution goes, and the images cut into chunks: pieces of
-// one, or several small ones, whose padded image fits a cache.
+// The windows of a convolution or of its transpose, and chunks of the batch: pieces of a sample, or
+// several small samples, whose padded source fits a cache.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,9 @@
 
 namespace mytorch::cpu {
 
-// At grid position p, the tap at t sees source element origin + p * step + t, zero outside; along
-// each dimension. The result of position p belongs at first + p * apart of the target.
+// Along each dimension, the tap at t of grid position p reads source element origin + p * step + t,
+// which is zero outside of the source. The result of position p is target element
+// first + p * apart.
 struct Windows {
   struct Tap {
     Spatial at;     // each from 0
@@ -27,21 +28,21 @@ struct Windows {
     taps.push_back({at, index});
     for (size_t d = 0; d < 3; ++d) reach[d] = std::max(reach[d], at[d]);
   }
-  // Where in a plane of the target a position's result belongs.
+  // The offset of a position's result in a plane of the target.
   int64_t place(const Spatial& position) const {
     Spatial at;
     for (size_t d = 0; d < 3; ++d) at[d] = first[d] + position[d] * apart[d];
     return (at[0] * target[1] + at[1]) * target[2] + at[2];
   }
-  // Whether rows of the grid, and rows next to each other, are contiguous in the target.
+  // Whether rows of the grid are contiguous in the target, and adjacent rows too.
   bool fills_target() const { return grid == target; }
 };
 
-// The windows that `small` sees `big` through.
-inline Windows windows_on_big(const Geometry& g) {
+// The windows of a convolution: the source is the input, the target the output.
+inline Windows windows_on_input(const Geometry& g) {
   Windows w;
-  w.source = g.big;
-  w.grid = w.target = g.small;
+  w.source = g.input;
+  w.grid = w.target = g.output;
   w.step = g.stride;
   w.origin = {-g.padding[0], -g.padding[1], -g.padding[2]};
   w.first = {0, 0, 0};
@@ -57,17 +58,18 @@ inline Windows windows_on_big(const Geometry& g) {
   return w;
 }
 
-// The reverse: the elements of `big` that are `phase` modulo the stride (with the padding counted),
-// and the elements of `small` whose windows they are in. Each such tap sees them at distances of 1,
-// so a transposed convolution of stride s is s convolutions of stride 1 along each dimension.
-inline Windows windows_on_small(const Geometry& g, const Spatial& phase) {
+// The windows of a transposed convolution: the source is the output, and the target the input
+// elements whose index (with the padding counted) is `phase` modulo the stride. A tap reads the
+// source of adjacent such elements 1 apart, so a transposed convolution of stride s is s
+// convolutions of stride 1 along each dimension.
+inline Windows windows_on_output(const Geometry& g, const Spatial& phase) {
   Windows w;
-  w.source = g.small;
+  w.source = g.output;
   w.step = {1, 1, 1};
-  w.target = g.big;
+  w.target = g.input;
   w.apart = g.stride;
-  // Along a dimension: element stride * q + phase - padding meets tap t, with t * dilation = stride
-  // * back + phase, at q - back of `small`.
+  // Along a dimension, input element stride * q + phase - padding and tap t, where t * dilation =
+  // stride * back + phase, contribute to output element q - back.
   std::array<std::vector<int64_t>, 3> tap, back;
   std::array<int64_t, 3> farthest{};
   for (size_t d = 0; d < 3; ++d) {
@@ -80,7 +82,7 @@ inline Windows windows_on_small(const Geometry& g, const Spatial& phase) {
     const int64_t lead = g.padding[d] - phase[d];
     const int64_t q0 = lead <= 0 ? 0 : (lead + g.stride[d] - 1) / g.stride[d];
     w.first[d] = q0 * g.stride[d] - lead;
-    w.grid[d] = std::max<int64_t>(0, (g.big[d] - w.first[d] + g.stride[d] - 1) / g.stride[d]);
+    w.grid[d] = std::max<int64_t>(0, (g.input[d] - w.first[d] + g.stride[d] - 1) / g.stride[d]);
     w.origin[d] = q0 - farthest[d];
   }
   for (size_t i = 0; i < tap[0].size(); ++i) {
@@ -94,20 +96,20 @@ inline Windows windows_on_small(const Geometry& g, const Spatial& phase) {
   return w;
 }
 
-// Boxes of the grid, of several images together where the grid is small. Depends on the shapes
+// Boxes of the grid; a box covers several samples if the grid is small. They depend on the shapes
 // alone, not on the number of threads.
 struct Chunks {
   int64_t batch;
-  int64_t together;  // images
-  Spatial box;       // of the grid
-  Spatial boxes;     // along each dimension
-  Spatial window;    // of the source that a box sees
-  int64_t pitch;     // of a channel, elements
+  int64_t together;  // samples in a chunk
+  Spatial box;       // size, in the grid
+  Spatial boxes;     // their number along each dimension
+  Spatial window;    // size of the source that a box reads
+  int64_t pitch;     // elements of a channel
 
   struct Chunk {
-    int64_t image, images;
+    int64_t sample, samples;
     Spatial begin, size;  // of the grid
-    int64_t positions() const { return images * volume(size); }
+    int64_t positions() const { return samples * volume(size); }
   };
 
   // About `wanted` positions in a chunk.
@@ -140,8 +142,8 @@ struct Chunks {
   Chunk chunk(const Windows& w, int64_t i) const {
     Chunk c;
     const int64_t place = i % volume(boxes);
-    c.image = i / volume(boxes) * together;
-    c.images = std::min(together, batch - c.image);
+    c.sample = i / volume(boxes) * together;
+    c.samples = std::min(together, batch - c.sample);
     const Spatial at = {place / (boxes[1] * boxes[2]), place / boxes[2] % boxes[1],
                         place % boxes[2]};
     for (size_t d = 0; d < 3; ++d) {
@@ -151,9 +153,10 @@ struct Chunks {
     return c;
   }
 
-  // Where in a chunk's image its positions see tap 0, in the order (image, z, y, x).
+  // The offsets in a chunk's padded source at which its positions read tap 0, in the order
+  // (sample, z, y, x).
   void positions(const Windows& w, const Chunk& c, int32_t* to) const {
-    for (int64_t j = 0; j < c.images; ++j) {
+    for (int64_t j = 0; j < c.samples; ++j) {
       for (int64_t z = 0; z < c.size[0]; ++z) {
         for (int64_t y = 0; y < c.size[1]; ++y) {
           const int64_t row = ((j * window[0] + z * w.step[0]) * window[1] + y * w.step[1]);
@@ -164,7 +167,7 @@ struct Chunks {
       }
     }
   }
-  // Offsets of (channel, tap) from it.
+  // The offsets of (channel, tap) from tap 0 of channel 0.
   void taps(const Windows& w, int64_t channels, int32_t* to) const {
     for (int64_t c = 0; c < channels; ++c) {
       for (const Windows::Tap& tap : w.taps) {
@@ -174,7 +177,7 @@ struct Chunks {
     }
   }
 
-  // Calls f(position, offset in a plane of the target, length, image) for runs of positions along
+  // Calls f(position, offset in a plane of the target, length, sample) for runs of positions along
   // target rows; elements of a run are apart[2] apart.
   template <class F>
   void for_each_run(const Windows& w, const Chunk& c, F&& f) const {
@@ -182,7 +185,7 @@ struct Chunks {
     const int64_t rows = joined ? 1 : c.size[1];
     const int64_t length = joined ? c.size[1] * c.size[2] : c.size[2];
     int64_t position = 0;
-    for (int64_t j = 0; j < c.images; ++j) {
+    for (int64_t j = 0; j < c.samples; ++j) {
       for (int64_t z = 0; z < c.size[0]; ++z) {
         for (int64_t y = 0; y < rows; ++y, position += length) {
           f(position, w.place({c.begin[0] + z, c.begin[1] + y, c.begin[2]}), length, j);

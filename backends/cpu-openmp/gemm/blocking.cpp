@@ -7,13 +7,14 @@
 namespace mytorch::cpu::gemm_internal {
 namespace {
 
-// Some kernels and virtual machines report 0, or a whole host's L3.
+// The reported size, clamped: some operating systems and virtual machines report 0, or the L3 of
+// the whole host.
 int64_t cache_size(int name, int64_t otherwise, int64_t least, int64_t most) {
   const int64_t reported = sysconf(name);
   return std::clamp(reported > 0 ? reported : otherwise, least, most);
 }
 
-// The size of equal blocks, multiples of `unit`, of at most about `most`, that cover `total`.
+// The size of equal blocks that cover `total`: a multiple of `unit`, at most about `most`.
 int64_t balanced(int64_t total, int64_t most, int64_t unit) {
   const int64_t blocks = std::max<int64_t>(1, divide_up(total, std::max(most, unit)));
   return std::max(unit, round_up(divide_up(total, blocks), unit));
@@ -34,11 +35,11 @@ Blocking choose_blocking(int64_t m, int64_t n, int64_t k, int64_t bytes, int64_t
                          int64_t tile_cols) {
   const CacheSizes& caches = cache_sizes();
   Blocking blocking;
-  // Below 256 the loads and stores of C begin to show; above 512 nothing is left to gain.
+  // Below 256 the loads and stores of C begin to show; above 512 there is nothing to gain.
   const int64_t kc = std::clamp<int64_t>(caches.l1 / (tile_cols * bytes), 256, 512);
   blocking.kc = balanced(k, kc, 1);
   blocking.mc = balanced(m, caches.l2 / 2 / (blocking.kc * bytes), tile_rows);
-  // A quarter of the L3, which other cores use too; more would not reuse A better.
+  // A quarter of the L3, which other cores use too; a larger block would not reuse A better.
   blocking.nc =
       balanced(n, std::min<int64_t>(caches.l3 / 4 / (blocking.kc * bytes), 4096), tile_cols);
   return blocking;

@@ -9,7 +9,7 @@ struct CacheSizes {
   int64_t l1, l2, l3;  // bytes; l1 is the data cache
 };
 
-// Of the machine, read once.
+// The sizes of this machine, read once.
 const CacheSizes& cache_sizes();
 
 struct Blocking {

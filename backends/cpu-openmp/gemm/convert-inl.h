@@ -1,4 +1,4 @@
-// Vectors of the computation type, loaded from and stored to elements as they lie in memory.
+// Loads and stores of vectors of the compute type, from and to elements of the storage type.
 #if defined(MYTORCH_GEMM_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_GEMM_CONVERT_INL_H_
 #undef MYTORCH_GEMM_CONVERT_INL_H_
@@ -21,7 +21,7 @@ inline constexpr bool kHasF16C = true;
 inline constexpr bool kHasF16C = false;
 #endif
 
-// Lanes(d) elements from any address.
+// Loads Lanes(d) elements from any address.
 template <class D, class T>
 HWY_INLINE hn::VFromD<D> load_compute(D d, const T* from) {
   if constexpr (kComputesInPlace<T>) {
@@ -52,7 +52,8 @@ HWY_INLINE void store_compute(D d, hn::VFromD<D> value, T* to) {
     const hn::Rebind<hwy::float16_t, D> df16;
     hn::StoreU(hn::DemoteTo(df16, value), df16, reinterpret_cast<hwy::float16_t*>(to));
   } else if constexpr (std::is_same_v<T, BFloat16>) {
-    // Highway's conversion truncates; this rounds to nearest even and keeps NaN quiet.
+    // Unlike Highway's conversion, which truncates, this rounds to nearest even and keeps NaN
+    // quiet.
     const hn::RebindToUnsigned<D> du;
     const hn::Rebind<uint16_t, D> du16;
     const auto bits = hn::BitCast(du, value);

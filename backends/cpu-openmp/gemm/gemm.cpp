@@ -1,40 +1,51 @@
 #include "backends/cpu-openmp/gemm/gemm.h"
 
 #include "backends/cpu-openmp/gemm/job.h"
+#include "backends/cpu-openmp/gemm/tiny.h"
 
 namespace mytorch::cpu {
 namespace {
 
-using gemm_internal::Job;
+using namespace gemm_internal;
 
 int error(mt_ctx* ctx, int status, const char* message) {
   if (ctx->set_error != nullptr) ctx->set_error(ctx, status, message);
   return status;
 }
 
-using RunFn = int (*)(mt_ctx*, const Job&);
+// The product of elements of T: plain loops if it is tiny, else the table's function.
+template <class T, auto table, auto function>
+int run(mt_ctx* ctx, const Job& job) {
+  if (is_tiny(job)) return tiny_product<T>(job), MT_OK;
+  return (table().*function)(ctx, job);
+}
 
 RunFn find_run(mt_dtype dtype) {
-  using namespace gemm_internal;
   switch (dtype.code) {
     case MT_FLOAT:
-      return dtype.bits == 32   ? run_float32
-             : dtype.bits == 64 ? run_float64
-             : dtype.bits == 16 ? run_float16
-                                : nullptr;
+      switch (dtype.bits) {
+        case 16:
+          return &run<Float16, &float_products, &FloatProducts::float16>;
+        case 32:
+          return &run<float, &float_products, &FloatProducts::float32>;
+        case 64:
+          return &run<double, &double_products, &DoubleProducts::float64>;
+      }
+      return nullptr;
     case MT_BFLOAT:
-      return dtype.bits == 16 ? run_bfloat16 : nullptr;
+      if (dtype.bits != 16) return nullptr;
+      return &run<BFloat16, &float_products, &FloatProducts::bfloat16>;
     case MT_INT:
     case MT_UINT:
       switch (dtype.bits) {
         case 8:
-          return run_int8;
+          return &run<uint8_t, &int_products, &IntProducts::int8>;
         case 16:
-          return run_int16;
+          return &run<uint16_t, &int_products, &IntProducts::int16>;
         case 32:
-          return run_int32;
+          return &run<uint32_t, &int_products, &IntProducts::int32>;
         case 64:
-          return run_int64;
+          return &run<uint64_t, &int_products, &IntProducts::int64>;
       }
   }
   return nullptr;
@@ -43,8 +54,8 @@ RunFn find_run(mt_dtype dtype) {
 }  // namespace
 
 int gemm(mt_ctx* ctx, const GemmProblem& problem) {
-  const RunFn run = find_run(problem.dtype);
-  if (run == nullptr) {
+  const RunFn function = find_run(problem.dtype);
+  if (function == nullptr) {
     return error(ctx, MT_ERROR_TYPE, "[gemm] there is no matrix product for this dtype");
   }
   const bool relu = problem.activation == GemmProblem::relu;
@@ -85,8 +96,8 @@ int gemm(mt_ctx* ctx, const GemmProblem& problem) {
     job.m *= job.batch;
     job.batch = 1;
   }
-  // The kernels write rows of C, so C should have contiguous rows; and few rows are better than few
-  // columns where A is contiguous along k. The stride of a dimension of size 1 is arbitrary.
+  // The kernels write rows of C, so C should have contiguous rows, and few rows are better than few
+  // columns if A is contiguous along k. The stride of a dimension of size 1 is arbitrary.
   const bool few_columns = job.n == 1 || (job.n <= 4 && job.a_k == 1 && job.k >= 64);
   if (job.n < job.m && few_columns) {
     job = transposed(job);
@@ -94,7 +105,7 @@ int gemm(mt_ctx* ctx, const GemmProblem& problem) {
     job = transposed(job);
   }
   if (job.n == 1) job.b_col = job.c_col = 1;
-  return run(ctx, job);
+  return function(ctx, job);
 }
 
 }  // namespace mytorch::cpu

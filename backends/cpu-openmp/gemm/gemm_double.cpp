@@ -1,18 +1,20 @@
-// Instances for float64.
+// Products of float64.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/gemm/gemm_double.cpp"
 #include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once per target.
 #include "backends/cpu-openmp/gemm/job.h"
 #include "backends/cpu-openmp/gemm/product-inl.h"
-#include "backends/cpu-openmp/gemm/tiny.h"
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {
 namespace HWY_NAMESPACE {
 
-int product_float64(mt_ctx* ctx, const Job& job) { return run_product<double>(ctx, job); }
+const DoubleProducts* DoubleTable() {
+  static constexpr DoubleProducts products = {&run_product<double>};
+  return &products;
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mytorch::cpu::gemm_internal
@@ -21,12 +23,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu::gemm_internal {
 
-HWY_EXPORT(product_float64);
-
-int run_float64(mt_ctx* ctx, const Job& job) {
-  if (is_tiny(job)) return tiny_product<double>(job), MT_OK;
-  return HWY_DYNAMIC_DISPATCH(product_float64)(ctx, job);
-}
+HWY_EXPORT(DoubleTable);
+const DoubleProducts& double_products() { return *HWY_DYNAMIC_DISPATCH(DoubleTable)(); }
 
 }  // namespace mytorch::cpu::gemm_internal
 #endif  // HWY_ONCE

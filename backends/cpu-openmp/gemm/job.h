@@ -1,4 +1,4 @@
-// What the kernels are given: a GemmProblem with its sizes checked and its shape normalized.
+// The job of a kernel: a GemmProblem with its sizes checked and its shape normalized.
 #pragma once
 
 #include <cstdint>
@@ -43,14 +43,22 @@ inline Job transposed(const Job& job) {
   return result;
 }
 
-// One per element type; integers by width alone (storage.h says why).
-int run_float32(mt_ctx* ctx, const Job& job);
-int run_float64(mt_ctx* ctx, const Job& job);
-int run_bfloat16(mt_ctx* ctx, const Job& job);
-int run_float16(mt_ctx* ctx, const Job& job);
-int run_int8(mt_ctx* ctx, const Job& job);
-int run_int16(mt_ctx* ctx, const Job& job);
-int run_int32(mt_ctx* ctx, const Job& job);
-int run_int64(mt_ctx* ctx, const Job& job);
+// Computes a job of one element type. Returns MT_OK or MT_ERROR_OUT_OF_MEMORY.
+using RunFn = int (*)(mt_ctx* ctx, const Job& job);
+
+// The functions for each element type, of the best instruction set of this CPU. Integers of one
+// width share a function (storage.h says why).
+struct FloatProducts {
+  RunFn float32, bfloat16, float16;
+};
+struct DoubleProducts {
+  RunFn float64;
+};
+struct IntProducts {
+  RunFn int8, int16, int32, int64;
+};
+const FloatProducts& float_products();
+const DoubleProducts& double_products();
+const IntProducts& int_products();
 
 }  // namespace mytorch::cpu::gemm_internal

@@ -1,5 +1,5 @@
-// One row, or a few, times a matrix: Y = X B. Each element of B is used so few times that the speed
-// is that of reading B, and B is read once, in the order in which it lies in memory.
+// One row, or a few, times a matrix: Y = X B. Each element of B is used so few times that reading B
+// bounds the speed, so B is read once, in memory order.
 #if defined(MYTORCH_GEMM_MATVEC_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_GEMM_MATVEC_INL_H_
 #undef MYTORCH_GEMM_MATVEC_INL_H_
@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "backends/cpu-openmp/gemm/convert-inl.h"
-#include "backends/cpu-openmp/gemm/finish-inl.h"
+#include "backends/cpu-openmp/gemm/epilogue-inl.h"
 #include "backends/cpu-openmp/gemm/job.h"
 #include "backends/cpu-openmp/simd/highway.h"
 
@@ -18,8 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {
 namespace HWY_NAMESPACE {
 
-// Sums of kRows rows of X, `x_row` apart, against kCols columns of B, each contiguous. Short of
-// eight sums, which cover the latency of the adder, each is kept in two halves.
+// Dot products of kRows rows of X, `x_row` apart, with kCols contiguous columns of B. Fewer than
+// eight sums, which hide the latency of the adder, are kept in two halves each.
 template <int kRows, int kCols, class T>
 HWY_INLINE void dot_tile(const Compute<T>* HWY_RESTRICT x, int64_t x_row, const T* HWY_RESTRICT b,
                          int64_t b_col, int64_t k, Compute<T>* HWY_RESTRICT y, int64_t y_row) {
@@ -69,8 +69,8 @@ HWY_INLINE void dot_tile(const Compute<T>* HWY_RESTRICT x, int64_t x_row, const 
   }
 }
 
-// All columns of a piece. The tile fills 12 of 16 registers; how many columns share a tile may
-// depend on the piece only at its end, whose place does not depend on the threads.
+// All columns of a piece. The tile fills 12 of 16 registers. The number of columns in a tile varies
+// only at the end of a piece, whose position does not depend on the number of threads.
 template <int kRows, class T>
 HWY_INLINE void dot_columns(const Compute<T>* x, int64_t x_row, const T* b, int64_t b_col,
                             int64_t k, int64_t cols, Compute<T>* y, int64_t y_row) {
@@ -82,8 +82,7 @@ HWY_INLINE void dot_columns(const Compute<T>* x, int64_t x_row, const T* b, int6
   for (; j < cols; ++j) dot_tile<kRows, 1>(x, x_row, b + j * b_col, b_col, k, y + j, y_row);
 }
 
-// y += x B over four rows of B at a time, each contiguous: y is loaded and stored once for the
-// four.
+// y += x B for contiguous rows of B, four at a time: y is loaded and stored once for the four.
 template <class T>
 HWY_INLINE void add_rows(const Compute<T>* HWY_RESTRICT x, const T* HWY_RESTRICT b, int64_t b_k,
                          int64_t k, int64_t cols, Compute<T>* HWY_RESTRICT y) {
@@ -130,8 +129,8 @@ struct MatvecArgs {
   T* c;
 };
 
-// Threads take pieces of so many columns, a multiple of every tile's and vector's, which keeps
-// tails in the same places however many threads there are.
+// The columns of a piece, the unit of work of a thread: a multiple of all tiles and vectors, so
+// that tails lie in the same places for any number of threads.
 inline constexpr int64_t kMatvecCols = 192;
 inline constexpr int64_t kMatvecRows = 4;
 
@@ -142,7 +141,7 @@ void matvec_columns(void* user, int64_t begin, int64_t end) {
   const Job& job = *args.job;
   const T* bias = static_cast<const T*>(job.bias);
   const int64_t last = std::min(end * kMatvecCols, job.n);
-  // Beside these sums, four rows of B as long fit in the L1.
+  // These sums and four rows of B of the same length fit in the L1.
   constexpr int64_t kMost = 5 * kMatvecCols;
   const int64_t chunk = job.m == 1 ? kMost : kMatvecCols;
   HWY_ALIGN C sums[kMost];
@@ -162,16 +161,15 @@ void matvec_columns(void* user, int64_t begin, int64_t end) {
     } else {
       dot_columns<4>(args.x, args.x_row, b, job.b_col, job.k, cols, sums, chunk);
     }
-    const Finish<T> finish = {job.accumulate, job.relu,
-                              bias == nullptr ? nullptr : bias + j0 * job.bias_col, job.bias_row,
-                              job.bias_col};
-    finish_tile(sums, chunk, job.m, cols, args.c + j0 * job.c_col, job.c_row, job.c_col, finish);
+    const Epilogue<T> epilogue = {job.accumulate, job.relu,
+                                  bias == nullptr ? nullptr : bias + j0 * job.bias_col,
+                                  job.bias_row, job.bias_col};
+    store_tile(sums, chunk, job.m, cols, args.c + j0 * job.c_col, job.c_row, job.c_col, epilogue);
   }
 }
 
-// Whether the kernels above take the job: one row and a B contiguous one way or the other, or a few
-// rows and long contiguous columns (a linear layer on a small batch), which the packed product
-// would have to transpose.
+// Whether matvec() takes the job: one row and a B with contiguous rows or columns, or a few rows
+// and long contiguous columns (a linear layer on a small batch), which packing would transpose.
 inline bool is_matvec(const Job& job) {
   if (job.m == 1) return job.b_col == 1 || job.b_k == 1;
   return job.m <= kMatvecRows && job.b_k == 1 && job.k >= 64;
@@ -189,7 +187,7 @@ int matvec(mt_ctx* ctx, const Job& job) {
     copy = static_cast<C*>(ctx->scratch(ctx, static_cast<size_t>(size) * sizeof(C)));
     if (copy == nullptr) return MT_ERROR_OUT_OF_MEMORY;
   }
-  // Below this many bytes of B per thread, waking a thread costs more than it brings.
+  // The least bytes of B that repay waking a thread.
   constexpr int64_t kGrainBytes = 256 << 10;
   const int64_t piece_bytes = job.k * kMatvecCols * static_cast<int64_t>(sizeof(T));
   const int64_t pieces = (job.n + kMatvecCols - 1) / kMatvecCols;

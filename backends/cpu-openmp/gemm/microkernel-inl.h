@@ -1,4 +1,4 @@
-// The innermost loop: a tile of C held in registers while k runs.
+// The microkernel: a tile of C in registers while k runs.
 #if defined(MYTORCH_GEMM_MICROKERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_GEMM_MICROKERNEL_INL_H_
 #undef MYTORCH_GEMM_MICROKERNEL_INL_H_
@@ -18,8 +18,8 @@ namespace mytorch::cpu::gemm_internal {
 namespace HWY_NAMESPACE {
 
 // The tile is kTileRows x (kTileVecs vectors). Its sums, the vectors of one row of B and one
-// broadcast of A must fit the registers: 12 + 2 + 1 of 16 with AVX2, 28 + 2 + 1 of 32 with AVX-512.
-// Multiplications of 64-bit integers are emulated with several temporaries, so their tile is
+// broadcast element of A must fit in registers: 12 + 2 + 1 of 16 with AVX2, 28 + 2 + 1 of 32 with
+// AVX-512. Multiplication of 64-bit integers is emulated with several temporaries, so their tile is
 // smaller.
 inline constexpr int kTileVecs = 2;
 #if HWY_TARGET <= HWY_AVX3
@@ -56,7 +56,7 @@ void tile(int64_t k, const C* HWY_RESTRICT a, int64_t a_row, int64_t a_k, const 
     a_k = kTileRows<C>;
   }
 
-  // The tile of C is wanted only at the end, and lies on a page per row.
+  // The tile of C is needed at the end, and each of its rows may lie on another page.
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) hwy::Prefetch(c + i * c_row);
 
@@ -115,7 +115,7 @@ constexpr auto direct_tiles(std::integer_sequence<int, kIndex...>) {
   return std::array<TileFn<C>, sizeof...(kIndex)>{&tile<C, kIndex + 1, kVecs, false>...};
 }
 
-// The kernel for a tile of `rows` rows and `vecs` vectors of an A read in place.
+// The microkernel for a tile of `rows` rows and `vecs` vectors that reads A in place.
 template <class C>
 HWY_INLINE TileFn<C> direct_tile(int64_t rows, int64_t vecs) {
   using Rows = std::make_integer_sequence<int, kTileRows<C>>;

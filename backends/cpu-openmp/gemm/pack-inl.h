@@ -1,7 +1,7 @@
-// Packing: copies of a block of A or B in the order in which the kernel reads it.
+// Packing: copies a block of A or B into the order in which the microkernel reads it.
 //
-// A panel holds `kWidth` rows of A, or columns of B (its lanes), for k steps: lane l at step p lies
-// at out[p * kWidth + l]. Lanes past the edge of the matrix are zero.
+// A panel holds `kWidth` rows of A or columns of B (its lanes) for k steps: out[p * kWidth + l] is
+// lane l at step p. Lanes past the edge of the matrix are zero.
 #if defined(MYTORCH_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_GEMM_PACK_INL_H_
 #undef MYTORCH_GEMM_PACK_INL_H_
@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {
 namespace HWY_NAMESPACE {
 
-// How far pack_transposed may write past its panel.
+// The most elements that pack_transposed writes past its panel.
 inline constexpr int64_t kPackSlack = 16;
 
 // Copies kWidth contiguous elements by vectors of halving width: 6 floats are 4 and 2.
@@ -33,7 +33,7 @@ HWY_INLINE void copy_lanes(const T* HWY_RESTRICT from, Compute<T>* HWY_RESTRICT 
   if constexpr (kWidth > kStep) copy_lanes<kWidth - kStep>(from + kStep, to + kStep);
 }
 
-// The generic way: any strides, and the edge.
+// Packs lanes of any strides, and those at the edge.
 template <int kWidth, class T>
 HWY_INLINE void pack_elements(const T* HWY_RESTRICT from, int64_t lane_stride, int64_t k_stride,
                               int64_t k, int64_t lanes, Compute<T>* HWY_RESTRICT out) {
@@ -70,9 +70,9 @@ HWY_INLINE void transpose(D d, hn::VFromD<D> (&v)[2]) {
   v[0] = low;
 }
 
-// For lanes contiguous along k: squares of 4 x 4 (or 2 x 2) elements are transposed in registers.
-// 128-bit vectors serve every target: a square costs about one instruction per element, against n
-// or m multiply-adds that the element will take part in.
+// Packs lanes that are contiguous along k: squares of 4 x 4 (or 2 x 2) elements are transposed in
+// registers. 128-bit vectors suffice on every target: a square costs about one instruction per
+// element, against n or m multiply-adds of that element.
 template <int kWidth, class T>
 void pack_transposed(const T* HWY_RESTRICT from, int64_t lane_stride, int64_t k, int64_t lanes,
                      Compute<T>* HWY_RESTRICT out) {
@@ -82,13 +82,13 @@ void pack_transposed(const T* HWY_RESTRICT from, int64_t lane_stride, int64_t k,
   constexpr int kGroups = (kWidth + kSide - 1) / kSide;
   static_assert(kGroups * kSide - kWidth <= kPackSlack);
   const int64_t whole = k / kSide * kSide;
-  // A cache line of each lane at a time: lanes a power of two apart fall on the same set of the L1,
-  // which would lose a line before its next square were read.
+  // One cache line of each lane at a time: lanes a power of two apart share a set of the L1, which
+  // would evict a line before its next square is read.
   constexpr int64_t kChunk = 64 / sizeof(T);
   for (int64_t begin = 0; begin < whole; begin += kChunk) {
     const int64_t end = begin + kChunk < whole ? begin + kChunk : whole;
-    // Where kWidth is no multiple of kSide the last group spills over the first lanes of the next
-    // step. Groups therefore go from last to first, so that those lanes are written after it.
+    // If kWidth is no multiple of kSide, the last group spills over the first lanes of the next
+    // step. Groups therefore go from last to first, which writes those lanes afterwards.
 #pragma GCC unroll 8
     for (int g = kGroups - 1; g >= 0; --g) {
       for (int64_t p = begin; p < end; p += kSide) {
@@ -117,8 +117,8 @@ void pack_panels(const T* HWY_RESTRICT from, int64_t lane_stride, int64_t k_stri
                  int64_t lanes, Compute<T>* HWY_RESTRICT out) {
   int64_t l = 0;
   if (lane_stride == 1) {
-    // Several panels at a time, so that what is read at one step is long enough for the prefetcher
-    // and for the price of a TLB entry. More would write to too many places at once.
+    // Several panels at a time, so that the elements read at one step are enough for the prefetcher
+    // and repay a TLB entry. More panels would have too many write streams.
     constexpr int64_t kAtATime = kWidth >= 64 ? 1 : 256 / kWidth;
     const int64_t whole = lanes / kWidth * kWidth;
     while (l < whole) {

@@ -1,4 +1,4 @@
-// The loops around the kernel: blocks, packing, threads.
+// The loops around the microkernel: blocks, packing, threads.
 #if defined(MYTORCH_GEMM_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_GEMM_PRODUCT_INL_H_
 #undef MYTORCH_GEMM_PRODUCT_INL_H_
@@ -10,7 +10,7 @@
 #include <atomic>
 
 #include "backends/cpu-openmp/gemm/blocking.h"
-#include "backends/cpu-openmp/gemm/finish-inl.h"
+#include "backends/cpu-openmp/gemm/epilogue-inl.h"
 #include "backends/cpu-openmp/gemm/job.h"
 #include "backends/cpu-openmp/gemm/matvec-inl.h"
 #include "backends/cpu-openmp/gemm/microkernel-inl.h"
@@ -21,32 +21,32 @@ HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {
 namespace HWY_NAMESPACE {
 
-// Everything about a product that follows from its shape, so that a batch decides it once.
+// The decisions that follow from a product's shape, made once for a batch.
 struct Plan {
   Blocking block;
   bool pack_a, pack_b;  // otherwise read in place
-  int64_t chunk_rows;   // rows of C worked on between two changes of the k block
-  bool keep_sums;       // partial sums do not fit in C's type, and wait in `sums`
-  // Elements of the computation type in the workspace.
+  int64_t chunk_rows;   // rows of C that share a pass over the blocks of k
+  bool keep_sums;       // partial sums do not fit in C's type, and stay in the workspace
+  // Parts of the workspace, in elements of the compute type.
   int64_t b_size, a_size, sums_size;
 
   int64_t size() const { return b_size + a_size + sums_size; }
 };
 
-// A thread is worth waking for some ten microseconds of work: so many products.
+// The multiplications that repay waking a thread: some ten microseconds of work.
 inline constexpr double kWorthAThread = 5e5;
 
-// How many rows of `bytes` each, `stride` bytes apart, stay in the L1 together with what else
-// passes through. An L1 finds a line by its address modulo 4 KiB: rows a power of two apart fall on
-// few of its sets.
+// The number of rows of `bytes` bytes, `stride` bytes apart, that stay in the L1 beside the other
+// operands. The set of a line is its address modulo 4 KiB: rows a power of two apart share few
+// sets.
 inline int64_t rows_in_l1(int64_t stride, int64_t bytes) {
   const int64_t apart = std::clamp<int64_t>(stride & -stride, 64, 4096);
   const int64_t lines = (bytes + 63) / 64;
   return std::max<int64_t>(1, 4096 / apart / lines) * (cache_sizes().l1 / 4096 / 2);
 }
 
-// A copy of A pays when many panels of B reuse it. The kernel broadcasts its elements one at a
-// time, so any strides serve, and a line read in place is used up before it leaves the L1.
+// A copy of A pays if many panels of B reuse it. Otherwise A is read in place: the microkernel
+// broadcasts single elements of any strides, and uses a line completely before it leaves the L1.
 template <class T>
 bool should_pack_a(const Job& job, int64_t m, int64_t n) {
   using C = Compute<T>;
@@ -55,9 +55,10 @@ bool should_pack_a(const Job& job, int64_t m, int64_t n) {
          (n > 8 * kTileCols<C> && m > 2 * kTileRows<C> && bytes > cache_sizes().l1 / 2);
 }
 
-// Reading B in place needs contiguous rows, and pays when a panel of `kc` of them stays in the L1
-// while the rows of A pass by, or when there are too few of those to repay a copy. A panel may be
-// cut for that, as long as the loads and stores of C do not show: returns the depth, or 0.
+// The depth of a panel of B to read in place, or 0 to pack B. Reading in place needs contiguous
+// rows of B, and pays if a panel stays in the L1 while the rows of A pass, or if there are too few
+// of these to repay a copy. A panel may be shortened for that as long as the loads and stores of C
+// do not show.
 template <class T>
 int64_t depth_in_place(const Job& job, int64_t m, int64_t kc) {
   using C = Compute<T>;
@@ -68,8 +69,8 @@ int64_t depth_in_place(const Job& job, int64_t m, int64_t kc) {
   return m <= 32 * kTileRows<C> && depth >= std::min(kc, kLeastDepth) ? depth : 0;
 }
 
-// For rectangles of m x n, or smaller ones. The depth of a block, on which the order of the sums
-// depends, is that of the whole product.
+// The plan for rectangles of at most m x n. The depth of a block, which determines the order of the
+// sums, is that of the whole product.
 template <class T>
 Plan make_plan(const Job& job, int64_t m, int64_t n) {
   using C = Compute<T>;
@@ -97,7 +98,7 @@ Plan make_plan(const Job& job, int64_t m, int64_t n) {
     block.mc = std::min(block.mc, plan.chunk_rows);
   }
 
-  // In place, only the partial last panel of B is copied, in its whole length.
+  // If B is read in place, only its partial last panel is copied, for all of k.
   plan.b_size =
       (plan.pack_b ? round_up(block.nc, kCols) * block.kc : (job.n % kCols != 0) * job.k * kCols) +
       kPackSlack;
@@ -107,7 +108,7 @@ Plan make_plan(const Job& job, int64_t m, int64_t n) {
   return plan;
 }
 
-// A product, or a rectangle of one, by one thread.
+// A product, or a rectangle of one, computed by one thread.
 template <class T>
 class Product {
  public:
@@ -186,8 +187,8 @@ class Product {
                    std::min(kRows, i_end - i), kRows, j * kCols, cols, vecs);
         }
       } else {
-        // Tiles of nearly equal height: 8 rows are 4 and 4 rather than 6 and 2, since a tile of few
-        // rows cannot hide the latency of its sums.
+        // Tiles of nearly equal height, 4 and 4 rather than 6 and 2 for 8 rows, since a tile of few
+        // rows does not hide the latency of its sums.
         const int64_t tiles = divide_up(i_end - i_begin, kRows);
         const int64_t height = (i_end - i_begin) / tiles;
         const int64_t higher = (i_end - i_begin) % tiles;
@@ -203,8 +204,8 @@ class Product {
     }
   }
 
-  // One call of the kernel: `rows` x `cols` of its kernel_rows x vecs sums belong to C, at (i, j)
-  // of the current block.
+  // Runs the microkernel: `rows` x `cols` of its kernel_rows x vecs sums belong to C, at (i, j) of
+  // the current block.
   HWY_INLINE void run_tile(TileFn<C> kernel, const Part& part, const C* a, const C* b, int64_t b_k,
                            int64_t i, int64_t rows, int64_t kernel_rows, int64_t j, int64_t cols,
                            int64_t vecs) const {
@@ -230,11 +231,11 @@ class Product {
     kernel(part.k, a, job_.a_row, job_.a_k, b, b_k, sums, sums_row, plan_.keep_sums && !first);
     if (plan_.keep_sums && !last) return;
     const T* bias = static_cast<const T*>(job_.bias);
-    const Finish<T> finish = {
+    const Epilogue<T> epilogue = {
         plan_.keep_sums ? job_.accumulate : accumulate, has_epilogue && job_.relu,
         bias == nullptr || !last ? nullptr : bias + row * job_.bias_row + col * job_.bias_col,
         job_.bias_row, job_.bias_col};
-    finish_tile(sums, sums_row, rows, cols, c, job_.c_row, job_.c_col, finish);
+    store_tile(sums, sums_row, rows, cols, c, job_.c_row, job_.c_col, epilogue);
   }
 
   const Job& job_;
@@ -250,16 +251,16 @@ class Product {
   int64_t panels_;
 };
 
-// The products of a batch, each cut into rows x cols rectangles. A rectangle belongs to one thread
-// with all that it packs: lines that another core has read or written cost more to write than what
-// it packs twice costs to pack.
+// The division of each product of a batch into rows x cols rectangles. A thread packs the operands
+// of its rectangle itself: writing lines that another core has read or written costs more than
+// packing twice.
 struct Grid {
   int64_t rows = 1, cols = 1;
   int64_t size() const { return rows * cols; }
 };
 
-// The grid of at most `workers` rectangles with the least work in its largest one. A packed element
-// costs about a cycle, in which as many products are computed as a panel has columns.
+// The grid of at most `workers` rectangles whose largest rectangle has the least work. Packing an
+// element takes about a cycle, the time of one multiplication per column of a panel.
 template <class T>
 Grid choose_grid(const Job& job, int workers) {
   using C = Compute<T>;
@@ -292,9 +293,8 @@ struct Shared {
     n = grid.cols == 1 ? whole.n : round_up(divide_up(whole.n, grid.cols), kTileCols<Compute<T>>);
   }
 
-  // What a worker's first rectangle is stays the same from call to call, and so do the lines of C
-  // that its core may have kept. Should the host run all workers on one thread, the first does
-  // nearly everything.
+  // A worker's first rectangle is the same in every call, so its core may still cache the lines of
+  // C. If the host runs all workers on one thread, the first does nearly all of the work.
   static void work(void* user, int64_t begin, int64_t end) {
     auto& self = *static_cast<Shared*>(user);
     const int64_t count = self.job->batch * self.grid.size();
@@ -323,7 +323,7 @@ struct Shared {
   }
 };
 
-// Calls run(workspace) with memory for `elements`: on the stack when few.
+// Calls run(workspace) with memory for `elements` elements: on the stack if they are few.
 template <class C, class Run>
 HWY_INLINE int with_workspace(mt_ctx* ctx, int64_t elements, const Run& run) {
   constexpr int64_t kStackElements = (32 << 10) / sizeof(C);
@@ -345,7 +345,7 @@ int run_product(mt_ctx* ctx, const Job& job) {
   const auto workers_for = [&](double work) {
     return static_cast<int>(std::clamp(work / kWorthAThread, 1.0, double{1} * ctx->num_threads));
   };
-  // Whole products for each thread, where there are enough of them.
+  // Each thread computes whole products if there are enough of them.
   const int all = workers_for(products * job.batch);
   Shared<T> shared(job, job.batch >= (all == 1 ? 1 : 8 * all) ? 1 : workers_for(products));
   const Plan plan = make_plan<T>(job, shared.m, shared.n);

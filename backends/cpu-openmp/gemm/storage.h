@@ -1,4 +1,4 @@
-// Element types as they lie in memory, the type each is computed in, and scalar conversions.
+// Storage types of elements, their compute types, and scalar conversions.
 #pragma once
 
 #include <bit>
@@ -14,8 +14,8 @@ struct Float16 {
   uint16_t bits;
 };
 
-// Integers are unsigned here: wrapping products and sums have the same bits, and narrow ones are
-// right in their low bits however they were widened.
+// Integers are unsigned here: wrapping products and sums have the same bits as signed ones, and the
+// low bits of narrow integers do not depend on how they were widened.
 template <class T>
 struct ComputeType {
   using type = T;
@@ -39,8 +39,8 @@ struct ComputeType<uint16_t> {
 template <class T>
 using Compute = typename ComputeType<T>::type;
 
-// True when elements are multiplied in the type they are stored in, so that kernels can read A and
-// B in place and keep partial sums in C.
+// Whether the compute type is the storage type, so that kernels can read A and B in place and keep
+// partial sums in C.
 template <class T>
 inline constexpr bool kComputesInPlace = std::is_same_v<T, Compute<T>>;
 

@@ -1,4 +1,4 @@
-// Products so small that choosing anything costs more than computing them.
+// Products so small that any choice costs more than the arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,11 @@
 
 namespace mytorch::cpu::gemm_internal {
 
-// Up to here plain loops are the fastest (measured: 5 x 5 x 5 is faster in the kernel).
+// The most multiplications for which plain loops are the fastest (5 x 5 x 5 is faster in the
+// microkernel, as measured).
 inline constexpr int64_t kTinyProducts = 64;
 
-// Also the way for k = 0, of any m and n.
+// True for k = 0, with any m and n.
 inline bool is_tiny(const Job& job) {
   return job.k == 0 || (job.m <= kTinyProducts && job.n <= kTinyProducts &&
                         job.k <= kTinyProducts && job.m * job.n * job.k <= kTinyProducts);

@@ -16,15 +16,14 @@ namespace {
 
 using sdk::TensorView;
 
-// A status that gemm() has set the message of, on its way to the caller of the kernel.
-int done(int status, const char* op) {
+// Throws an Error for a status of gemm() other than MT_OK.
+void check(int status, const char* op) {
   if (status != MT_OK) {
     throw sdk::Error(status, std::string("[") + op + "] the matrix product failed");
   }
-  return status;
 }
 
-// C = A B of the last two dimensions, batched over the first of three.
+// C = A B of the last two dimensions, batched over the first of three dimensions.
 GemmProblem product(const TensorView& a, const TensorView& b, const TensorView& c) {
   GemmProblem p;
   p.dtype = c.dtype();
@@ -44,11 +43,11 @@ GemmProblem product(const TensorView& a, const TensorView& b, const TensorView& 
 }
 
 void bmm(mt_ctx& ctx, const mt_args_bmm& args) {
-  done(gemm(&ctx, product(args.self, args.mat2, args.out)), "bmm");
+  check(gemm(&ctx, product(args.self, args.mat2, args.out)), "bmm");
 }
 
 void mm(mt_ctx& ctx, const mt_args_mm& args) {
-  done(gemm(&ctx, product(args.self, args.mat2, args.out)), "mm");
+  check(gemm(&ctx, product(args.self, args.mat2, args.out)), "mm");
 }
 
 // The same product with rows and columns exchanged: C^T = B^T A^T.
@@ -78,7 +77,7 @@ void blend(mt_ctx& ctx, const TensorView& self, const TensorView& out, const mt_
     if constexpr (std::is_same_v<T, bool>) {
       throw sdk::Error(MT_ERROR_TYPE, "[addmm] bool has no sum of products");
     } else {
-      // Unsigned arithmetic wraps where signed arithmetic would be undefined.
+      // Unsigned arithmetic wraps; signed overflow would be undefined.
       using W = typename std::conditional_t<std::is_integral_v<T>, std::type_identity<uint64_t>,
                                             std::type_identity<sdk::Widened<T>>>::type;
       const W b =
@@ -104,18 +103,18 @@ void blend(mt_ctx& ctx, const TensorView& self, const TensorView& out, const mt_
   });
 }
 
-// beta * self + alpha * product. `self` broadcasts to the product's shape.
+// out = beta * self + alpha * product. `self` broadcasts to the product's shape.
 void added(mt_ctx& ctx, const TensorView& self, GemmProblem p, const TensorView& out,
            const mt_scalar& beta, const mt_scalar& alpha, const char* op) {
   const bool plain = equals(alpha, 1) || p.k == 0;
-  // With beta 0 not even a NaN in self counts.
+  // With beta 0, NaN in self does not count.
   if (equals(beta, 0)) {
-    done(gemm(&ctx, p), op);
+    check(gemm(&ctx, p), op);
     if (!plain) blend(ctx, self, out, beta, alpha, false);
     return;
   }
   if (!plain || !equals(beta, 1)) {
-    done(gemm(&ctx, p), op);
+    check(gemm(&ctx, p), op);
     blend(ctx, self, out, beta, alpha, true);
     return;
   }
@@ -134,7 +133,7 @@ void added(mt_ctx& ctx, const TensorView& self, GemmProblem p, const TensorView&
     move(ctx, self, out);
     p.accumulate = true;
   }
-  done(gemm(&ctx, p), op);
+  check(gemm(&ctx, p), op);
 }
 
 void addmm(mt_ctx& ctx, const mt_args_addmm& args) {
@@ -147,8 +146,8 @@ void baddbmm(mt_ctx& ctx, const mt_args_baddbmm& args) {
         args.alpha, "baddbmm");
 }
 
-// Leading dimensions of the input that lie in memory as one are one; two are a batch of matrices;
-// of more, the outer ones are a loop.
+// The leading dimensions of the input collapse if strides allow. A remaining one is the rows of a
+// matrix, two are a batch of matrices, and further ones are a loop over batches.
 void linear(mt_ctx& ctx, const mt_args_linear& args) {
   const TensorView input = args.input;
   const TensorView weight = args.weight;
@@ -187,7 +186,7 @@ void linear(mt_ctx& ctx, const mt_args_linear& args) {
   for (int64_t i = 0; i < rows.numel(); i += together) {
     p.a = {at(input, offset[0]), in_row, input.stride(-1)};
     p.c = {at(out, offset[1]), out_row, out_step};
-    done(gemm(&ctx, p), "linear");
+    check(gemm(&ctx, p), "linear");
     for (int d = dims - 3; d >= 0; --d) {
       offset[0] += rows.stride(0, d);
       offset[1] += rows.stride(1, d);

@@ -1,6 +1,6 @@
-// Batch normalization: threads share the channels, and a channel's planes are gone over while they
-// are in the L2. Inputs of short planes, such as (N, C), are left to the ops that this consists of,
-// which run along the channels.
+// Batch normalization: a channel is a work item, and its planes are visited again while they are in
+// the L2. Declines inputs of short planes, such as (N, C): they decompose into operators that are
+// vectorized along the channels.
 #include <algorithm>
 #include <cmath>
 
@@ -40,6 +40,7 @@ void forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
   const Planes planes(input);
   sdk::visit_floating(input.dtype(), [&](auto tag) {
     using W = sdk::Widened<typename decltype(tag)::type>;
+    const RowKernels<W>& rows = row_kernels<W>();
     const W* weight = parameter<W>(ctx, args.weight, planes.channels);
     const W* bias = parameter<W>(ctx, args.bias, planes.channels);
     const RowMajor<W> x(input);
@@ -51,15 +52,15 @@ void forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
     parallel_with_scratch<W>(
         ctx, planes.channels, planes.grain(), 2 * n, [&](W* part, int64_t begin, int64_t end) {
           for (int64_t c = begin; c < end; ++c) {
-            // Around the mean of one plane: see layer_norm_row(). Over many planes the sums of
-            // planes are added up in double.
+            // Squares around the mean of one plane, as in LayerNorm() of rows.cpp. The sums of
+            // planes are added in double.
             W plane_sum, plane_squares;
-            moments_row(x.read(planes.first(0, c), n, part), n, W(0), &plane_sum, &plane_squares);
+            rows.moments(x.read(planes.first(0, c), n, part), n, W(0), &plane_sum, &plane_squares);
             const W center = center_of(plane_sum, n);
             double sum = 0, squares = 0;
             for (int64_t i = 0; i < planes.batch; ++i) {
-              moments_row(x.read(planes.first(i, c), n, part), n, center, &plane_sum,
-                          &plane_squares);
+              rows.moments(x.read(planes.first(i, c), n, part), n, center, &plane_sum,
+                           &plane_squares);
               sum += static_cast<double>(plane_sum);
               squares += static_cast<double>(plane_squares);
             }
@@ -74,7 +75,7 @@ void forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
             const W shift = bias == nullptr ? W(0) : bias[c];
             for (int64_t i = 0; i < planes.batch; ++i) {
               const int64_t at = planes.first(i, c);
-              scale_row(x.read(at, n, part), n, mean, scale, shift, out.write(at, part + n));
+              rows.scale(x.read(at, n, part), n, mean, scale, shift, out.write(at, part + n));
               out.finish(at, n, part + n);
             }
           }
@@ -90,6 +91,7 @@ void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
   const bool want_bias = wanted(args.output_mask, 2, args.grad_bias);
   sdk::visit_floating(input.dtype(), [&](auto tag) {
     using W = sdk::Widened<typename decltype(tag)::type>;
+    const RowKernels<W>& rows = row_kernels<W>();
     const W* weight = parameter<W>(ctx, args.weight, planes.channels);
     const W* means = parameter<W>(ctx, args.mean, planes.channels);
     const W* vars = parameter<W>(ctx, args.var, planes.channels);
@@ -109,7 +111,7 @@ void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
             for (int64_t i = 0; i < planes.batch; ++i) {
               const int64_t at = planes.first(i, c);
               W sum, along;
-              sums_row(grad.read(at, n, part), x.read(at, n, part + n), n, mean, &sum, &along);
+              rows.sums(grad.read(at, n, part), x.read(at, n, part + n), n, mean, &sum, &along);
               total += static_cast<double>(sum);
               along_total += static_cast<double>(along);
             }
@@ -123,8 +125,8 @@ void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
             const W shift = -a * (bias_sum / count);
             for (int64_t i = 0; i < planes.batch; ++i) {
               const int64_t at = planes.first(i, c);
-              combine_row(grad.read(at, n, part), x.read(at, n, part + n), n, mean, a, b, shift,
-                          out.write(at, part + 2 * n));
+              rows.combine(grad.read(at, n, part), x.read(at, n, part + n), n, mean, a, b, shift,
+                           out.write(at, part + 2 * n));
               out.finish(at, n, part + 2 * n);
             }
           }

@@ -1,6 +1,6 @@
 // Cross-entropy of class indices in one pass over the scores, and its gradient in another. Scores
-// of a target that are contiguous rows of float or double are worked on in place; others are
-// staged, some targets at a time, as such rows. Sums go in fixed chunks, in order.
+// that are contiguous rows of float or double are read in place; others are copied to such rows, a
+// few targets at a time. Sums are added in fixed chunks, in order.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -25,8 +25,9 @@ namespace {
 
 using sdk::TensorView;
 
-// Targets: their scores, the indices, the logarithms, and two tensors more, whose offsets are 0
-// where they are of one element for all. A tensor of scores is taken without its classes.
+// The operands of the loop over targets: scores without the class dimension, class indices,
+// logarithms of sums, the loss or gradient of each target, and the output. The offsets of the
+// latter two are 0 if they have a single element or are absent.
 enum Operand { kScores, kTarget, kLogSum, kEach, kOut, kOperands };
 
 struct Targets {
@@ -63,14 +64,14 @@ struct Targets {
                          each ? each.get()->dl.strides : none, out ? of_out : none});
   }
 
-  // The target of number i of a run; -1 where it does not count.
+  // The class of target i of a run; -1 if it is ignored.
   int64_t at(int64_t offset, int64_t i) const {
     const int64_t t = data[offset + i * loop.inner_stride(kTarget)];
     if (t == ignore_index) return -1;
     if (!in_range(t, classes)) fail_index("cross_entropy", t, class_dim, classes);
     return t;
   }
-  // Calls f(offsets, n) for targets [begin, end), a few of them at once.
+  // Calls f(offsets, n) for targets [begin, end), in groups of n.
   template <class F>
   void for_each(int64_t begin, int64_t end, F&& f) const {
     loop.for_each_run(begin, end, [&](std::array<int64_t, kOperands> offsets, int64_t n) {
@@ -83,13 +84,13 @@ struct Targets {
       }
     });
   }
-  // How many targets are worth a thread.
+  // The least number of targets that repay a thread.
   int64_t grain() const { return 1 + 8192 / std::max<int64_t>(classes, 1); }
-  // Staged, rows are an odd number of cache lines apart: they do not compete for places in the L1.
+  // Rows that are an odd number of cache lines apart do not compete for the same sets of the L1.
   int64_t pitch() const { return classes + 16; }
 };
 
-// Rows of a few targets: in place, or converted into `room`.
+// The score rows of a group of targets, in place or converted into `room`.
 template <class W, class T>
 Rows<const W> scores_of(const Targets& targets, const T* data, int64_t offset, int64_t count,
                         W* room) {
@@ -116,7 +117,7 @@ W sum_of(const W* x, int64_t n) {
 
 void check_operands(const TensorView& self, const TensorView& target, const TensorView& log_sum,
                     const mt_tensor* weight, double smoothing) {
-  // Weights of classes in the smooth part are for the operator's own body.
+  // Class weights with label smoothing are left to the composite.
   if (self.numel() == 0 || !target.is<int64_t>() || !log_sum ||
       (weight != nullptr && smoothing != 0)) {
     throw sdk::Declined{};
@@ -135,6 +136,7 @@ void forward(mt_ctx& ctx, const mt_args_cross_entropy_forward& args) {
   sdk::visit_floating(self.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using W = sdk::Widened<T>;
+    const SoftmaxKernels<W>& kernels = softmax_kernels<W>();
     if (!log_sum.is<W>()) throw sdk::Declined{};
     const W* weight = parameter<W>(ctx, args.weight, targets.classes);
     const W smoothing = static_cast<W>(args.label_smoothing);
@@ -152,7 +154,7 @@ void forward(mt_ctx& ctx, const mt_args_cross_entropy_forward& args) {
                 c * chunk, std::min((c + 1) * chunk, numel), [&](const auto& at, int64_t count) {
                   const Rows<const W> rows = scores_of(targets, data, at[kScores], count, room);
                   W most[kLinesTogether], powers[kLinesTogether];
-                  power_sum_rows(rows, count, targets.classes, most, powers);
+                  kernels.power_sums(rows, count, targets.classes, most, powers);
                   for (int64_t i = 0; i < count; ++i) {
                     const W* row = rows.first + i * rows.step;
                     const W rest = std::log(powers[i]);
@@ -194,6 +196,7 @@ void backward(mt_ctx& ctx, const mt_args_cross_entropy_backward& args) {
   sdk::visit_floating(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using W = sdk::Widened<T>;
+    const SoftmaxKernels<W>& kernels = softmax_kernels<W>();
     if (!self.is<T>() || !grad.is<T>() || !log_sum.is<W>()) throw sdk::Declined{};
     const W* weight = parameter<W>(ctx, args.weight, targets.classes);
     const W smoothing = static_cast<W>(args.label_smoothing);
@@ -212,14 +215,14 @@ void backward(mt_ctx& ctx, const mt_args_cross_entropy_backward& args) {
           targets.for_each(begin, end, [&](const auto& at, int64_t count) {
             const Rows<const W> rows = scores_of(targets, data, at[kScores], count, room);
             Rows<W> results{room + kLinesTogether * pitch, pitch};
-            bool staged = true, past = false;
+            bool staged = true, non_temporal = false;
             if constexpr (std::is_same_v<T, W>) {
               if (out_stride == 1 || n == 1) {
                 results = {to + at[kOut], out_step};
                 staged = false;
                 constexpr int64_t kItem = static_cast<int64_t>(sizeof(W));
-                past = large && whole_lines(results.first, results.step * kItem, n * kItem);
-                fence = fence || past;
+                non_temporal = large && whole_lines(results.first, results.step * kItem, n * kItem);
+                fence = fence || non_temporal;
               }
             }
             W shift[kLinesTogether], factor[kLinesTogether], own[kLinesTogether];
@@ -235,7 +238,7 @@ void backward(mt_ctx& ctx, const mt_args_cross_entropy_backward& args) {
               factor[i] = own[i] + smoothing * scale;
               every[i] = smoothing / static_cast<W>(n) * scale;
             }
-            power_rows(rows, results, count, n, shift, factor, every, past);
+            kernels.powers(rows, results, count, n, shift, factor, every, non_temporal);
             for (int64_t i = 0; i < count; ++i) {
               W* row = results.first + i * results.step;
               if (const int64_t t = targets.at(at[kTarget], i); t >= 0) {

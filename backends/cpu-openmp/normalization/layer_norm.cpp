@@ -1,7 +1,7 @@
-// Layer and root-mean-square normalization: a row is read from memory once, and its mean, its
-// spread around the mean and its result are computed while it is in the L1 and the next row on its
-// way. So are both sums of a gradient and its share of the parameters' gradients; these are summed
-// over a fixed number of parts of the rows, and the parts in order.
+// Layer and root mean square normalization. A row is read from memory once; its mean, variance and
+// result are computed while it is in the L1 and the next row is prefetched. So are both sums of a
+// gradient and its contribution to the gradients of the parameters, which are summed over a fixed
+// number of parts of the rows, and over the parts in order.
 #include <algorithm>
 #include <cmath>
 
@@ -31,25 +31,25 @@ const mt_tensor* wanted(const mt_int_list& mask, int64_t i, const mt_tensor* out
   return mask.size <= i || mask.data[i] != 0 ? out : nullptr;
 }
 
-// Rows of so many bytes are in the L1 when they are fetched one row ahead.
+// The most bytes of a row that is prefetched one row ahead.
 constexpr int64_t kShortBytes = 8192;
 
-// What comes after row `row` of n elements, where it is to be fetched ahead.
+// The row after `row`, if it is to be prefetched, or NULL.
 template <class W>
 const W* after(const RowMajor<W>& x, int64_t row, int64_t end, int64_t n) {
   const bool ahead = x.direct() && row + 1 < end && n * int64_t{sizeof(W)} <= kShortBytes;
   return ahead ? x.read((row + 1) * n, n, nullptr) : nullptr;
 }
 
-// Whether rows of n elements are stored past the caches.
+// Whether rows of n elements are written with non-temporal stores.
 template <class W>
-bool goes_past(const RowMajor<W>& out, int64_t rows, int64_t n) {
+bool stores_non_temporal(const RowMajor<W>& out, int64_t rows, int64_t n) {
   const int64_t bytes = n * int64_t{sizeof(W)};
   return out.direct() && rows * bytes >= kStreamBytes &&
          whole_lines(out.write(0, nullptr), bytes, bytes);
 }
 
-// Rows of n elements, and what they become. No mean is taken off where they are not centered.
+// The operands of a normalization of rows of n elements. It subtracts the mean if `centered`.
 struct Normalization {
   const mt_tensor *input, *weight, *bias;
   int64_t n;
@@ -65,26 +65,27 @@ void forward(mt_ctx& ctx, const Normalization& call) {
   const int64_t rows = input.numel() / n;
   sdk::visit_floating(input.dtype(), [&](auto tag) {
     using W = sdk::Widened<typename decltype(tag)::type>;
+    const RowKernels<W>& kernels = row_kernels<W>();
     const W* weight = parameter<W>(ctx, call.weight, n);
     const W* bias = parameter<W>(ctx, call.bias, n);
     const RowMajor<W> x(input);
     const RowMajor<W> out(call.out != nullptr ? call.out : call.input);
     const RowMajor<W> means(call.mean != nullptr ? call.mean : call.input);
     const RowMajor<W> rstds(call.rstd != nullptr ? call.rstd : call.input);
-    const bool past = call.out != nullptr && goes_past(out, rows, n);
+    const bool non_temporal = call.out != nullptr && stores_non_temporal(out, rows, n);
     parallel_with_scratch<W>(
         ctx, rows, 1 + 8192 / n, 2 * n, [&](W* part, int64_t begin, int64_t end) {
           for (int64_t row = begin; row < end; ++row) {
             W mean, rstd;
             W* to = call.out != nullptr ? out.write(row * n, part + n) : nullptr;
-            layer_norm_row(x.read(row * n, n, part), n, static_cast<W>(call.eps), weight, bias, to,
-                           call.centered ? &mean : nullptr, &rstd,
-                           {after(x, row, end, n), nullptr, past});
+            kernels.layer_norm(x.read(row * n, n, part), n, static_cast<W>(call.eps), weight, bias,
+                               to, call.centered ? &mean : nullptr, &rstd,
+                               {after(x, row, end, n), nullptr, non_temporal});
             if (to != nullptr) out.finish(row * n, n, part + n);
             if (call.mean != nullptr) means.put(row, 1, &mean);
             if (call.rstd != nullptr) rstds.put(row, 1, &rstd);
           }
-          if (past) stream_fence();
+          if (non_temporal) stream_fence();
         });
   });
 }
@@ -98,7 +99,8 @@ void rms_norm(mt_ctx& ctx, const mt_args_native_rms_norm& args) {
                 args.out, nullptr, args.rstd, false});
 }
 
-// The gradients that are NULL are not wanted; `mean` is NULL where rows are not centered.
+// The operands of a gradient. Gradients that are NULL are not computed; `mean` is NULL if rows are
+// not centered.
 struct Gradients {
   const mt_tensor *grad, *input, *mean, *rstd, *weight;
   int64_t n;
@@ -114,6 +116,7 @@ void backward(mt_ctx& ctx, const Gradients& call) {
   const bool want_x = call.to_input != nullptr;
   sdk::visit_floating(input.dtype(), [&](auto tag) {
     using W = sdk::Widened<typename decltype(tag)::type>;
+    const RowKernels<W>& kernels = row_kernels<W>();
     const W* weight = parameter<W>(ctx, call.weight, n);
     const W* means = parameter<W>(ctx, call.mean, rows);
     const W* rstds = parameter<W>(ctx, call.rstd, rows);
@@ -125,7 +128,7 @@ void backward(mt_ctx& ctx, const Gradients& call) {
     const int64_t parts = std::min<int64_t>(rows, sums ? 16 : 256);
     W* partial = sums ? sdk::scratch<W>(ctx, parts * each) : nullptr;
     const int64_t grain = 1 + 8192 * parts / input.numel();
-    const bool past = want_x && goes_past(out, rows, n);
+    const bool non_temporal = want_x && stores_non_temporal(out, rows, n);
     parallel_with_scratch<W>(ctx, parts, grain, 3 * n, [&](W* memory, int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part) {
         W* own = sums ? partial + part * each : nullptr;
@@ -142,11 +145,12 @@ void backward(mt_ctx& ctx, const Gradients& call) {
           line.weight_sum = own;
           if (sums && centered) line.bias_sum = own + n;
           if (want_x) line.to = out.write(row * n, memory + 2 * n);
-          norm_gradient_row(line, n, {after(grad, row, last, n), after(x, row, last, n), past});
+          kernels.norm_gradient(line, n,
+                                {after(grad, row, last, n), after(x, row, last, n), non_temporal});
           if (want_x) out.finish(row * n, n, memory + 2 * n);
         }
       }
-      if (past) stream_fence();
+      if (non_temporal) stream_fence();
     });
     if (!sums) return;
     for (int64_t part = 1; part < parts; ++part) {

@@ -1,4 +1,4 @@
-// What losses over targets end with: the sums of the chunks, in order, become the result.
+// The end of losses over targets: adds the sums of chunks in order.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace mytorch::cpu {
 
-// `sums` holds a chunk's loss and weight, one after the other. `out` is the loss of one element,
-// which "none" has filled already; `total_weight` (or NULL) becomes the weight of all targets, 0
-// for "none".
+// `sums` holds the loss and the weight of each chunk. Writes the loss to `out` unless `reduction`
+// is "none", which has filled it already, and the weight of all targets, 0 for "none", to
+// `total_weight` unless that is NULL.
 template <class W, class T>
 void reduce_losses(const double* sums, int64_t chunks, std::string_view reduction, T* out,
                    const mt_tensor* total_weight) {

@@ -1,4 +1,4 @@
-// nll_loss reads one score per target instead of whole tensors; sums go in fixed chunks, in order.
+// nll_loss, which reads one score per target. Sums are added in fixed chunks, in order.
 #include <array>
 #include <cstring>
 #include <string_view>
@@ -18,7 +18,7 @@ using sdk::TensorView;
 
 constexpr int64_t kChunk = 4096;
 
-// Targets, with the class dimension of a tensor of scores taken out.
+// The loop over targets and their scores without the class dimension.
 struct Scores {
   int class_dim;
   int64_t classes, class_stride;
@@ -45,8 +45,8 @@ struct Scores {
         sdk::Order::kRowMajor);
   }
 
-  // Calls f(class, offset of the scores, offset in the third) for the targets in [begin, end) that
-  // count, and ignored(offset in the third) for the others.
+  // Calls f(class, offset of the score, offset in the third tensor) for targets in [begin, end),
+  // and ignored(offset in the third tensor) for those that are ignored.
   template <class F, class G>
   void for_each(const TensorView& target, int64_t ignore_index, int64_t begin, int64_t end, F&& f,
                 G&& ignored) const {

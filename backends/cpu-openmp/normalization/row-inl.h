@@ -1,4 +1,4 @@
-// A row as vectors and the part of one at its end.
+// Vector loops over a row: whole vectors, and a partial one at the end.
 #if defined(MYTORCH_CPU_NORMALIZATION_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_CPU_NORMALIZATION_ROW_INL_H_
 #undef MYTORCH_CPU_NORMALIZATION_ROW_INL_H_
@@ -11,8 +11,8 @@
 #include "backends/cpu-openmp/simd/highway.h"
 #include "hwy/cache_control.h"
 
-// For lambdas: one that is called, or only for the part at the end, would have its captures in
-// memory.
+// For lambdas, which are always inlined: a called one keeps its captures in memory, even if it is
+// called for the partial vector only.
 #ifndef MYTORCH_ROW
 #define MYTORCH_ROW HWY_ATTR __attribute__((always_inline))
 #endif
@@ -26,18 +26,18 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 using Vec = hn::VFromD<hn::ScalableTag<T>>;
 
-// The elements from `i` on, as many as a vector has lanes.
+// A whole vector of elements, from `i` on.
 template <class T, bool kPrefetches = true>
 class Whole {
  public:
   explicit HWY_INLINE Whole(int64_t i) : i_(i) {}
   HWY_INLINE Vec<T> load(const T* row, T /*fill*/) const { return hn::LoadU(d_, row + i_); }
   HWY_INLINE void store(Vec<T> v, T* row) const { hn::StoreU(v, d_, row + i_); }
-  // For rows that have room for a whole vector at their end.
+  // For rows with space for a whole vector at their end.
   HWY_INLINE void store_roomy(Vec<T> v, T* row) const { hn::StoreU(v, d_, row + i_); }
-  // Past the caches or not; if so, the row consists of whole cache lines.
-  HWY_INLINE void store(Vec<T> v, T* row, bool past) const {
-    if (past) {
+  // Non-temporal stores need a row of whole cache lines.
+  HWY_INLINE void store(Vec<T> v, T* row, bool non_temporal) const {
+    if (non_temporal) {
       hn::Stream(v, d_, row + i_);
     } else {
       store(v, row);
@@ -47,7 +47,7 @@ class Whole {
   HWY_INLINE void prefetch(const T* row) const {
     if (kPrefetches) hwy::Prefetch(row + i_);
   }
-  // Into the L2 only, where the L1 has no room for one more row of each operand.
+  // Into the L2 only, if the L1 does not fit another row of each operand.
   HWY_INLINE void prefetch_far(const T* row) const {
     if (kPrefetches) __builtin_prefetch(row + i_, 0, 2);
   }
@@ -57,13 +57,14 @@ class Whole {
   const int64_t i_;
 };
 
-// The last `n` elements, from `i` on, fewer than a vector has lanes. Memory beyond is left alone.
+// The last `n` elements, from `i` on, fewer than a vector has lanes. Accesses no memory beyond
+// them.
 template <class T>
 class Part {
  public:
   HWY_INLINE Part(int64_t i, int64_t n) : i_(i), n_(n) {}
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
-  // Masked loads and stores do not touch memory of lanes that are off.
+  // Masked loads and stores do not access the memory of inactive lanes.
   HWY_INLINE Vec<T> load(const T* row, T fill) const {
     return hn::IfThenElse(mask(), hn::MaskedLoad(mask(), d_, row + i_), hn::Set(d_, fill));
   }
@@ -82,7 +83,7 @@ class Part {
   }
 #endif
   HWY_INLINE void store_roomy(Vec<T> v, T* row) const { hn::StoreU(v, d_, row + i_); }
-  HWY_INLINE void store(Vec<T> v, T* row, bool /*past*/) const { store(v, row); }
+  HWY_INLINE void store(Vec<T> v, T* row, bool /*non_temporal*/) const { store(v, row); }
   HWY_INLINE Vec<T> zero_beyond(Vec<T> v) const { return hn::IfThenElseZero(mask(), v); }
   HWY_INLINE void prefetch(const T* row) const { hwy::Prefetch(row + i_); }
   HWY_INLINE void prefetch_far(const T* row) const { hwy::Prefetch(row + i_); }
@@ -94,8 +95,8 @@ class Part {
   const int64_t n_;
 };
 
-// Calls body(part) for the parts of a row, a cache line at a time, so that one prefetch per line is
-// enough.
+// Calls body(part) for the vectors of a row. Vectors of half a cache line come in pairs, of which
+// one prefetches.
 template <class T, class F>
 HWY_INLINE void ForEach(int64_t n, F&& body) {
   constexpr bool kHalves = hn::MaxLanes(hn::ScalableTag<T>()) * sizeof(T) == 32;
@@ -111,8 +112,8 @@ HWY_INLINE void ForEach(int64_t n, F&& body) {
   if (i < n) body(Part<T>(i, n - i));
 }
 
-// Adds up a row: body(part, sums) for its parts, four independent sums deep, because one chain of
-// additions takes three times as long as the loads it waits for. `Sums` has add(other).
+// Reduces a row: calls body(part, sums) for its vectors, with four independent `sums`, because a
+// single chain of additions takes three times as long as the loads. `Sums` has add(other).
 template <class T, class Sums, class F>
 HWY_INLINE Sums Fold(int64_t n, const Sums& start, F&& body) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
@@ -135,7 +136,7 @@ HWY_INLINE T SumOf(Vec<T> v) {
   return hn::GetLane(hn::SumOfLanes(hn::ScalableTag<T>(), v));
 }
 
-// One sum, or two. (Constructors that the compiler makes would miss the instruction set.)
+// One sum, or two. (Implicit constructors would not be compiled for the instruction set.)
 template <class T>
 struct One {
   Vec<T> a;

@@ -1,5 +1,5 @@
-// A tensor's elements by ranges of their row-major order, as contiguous arrays of the type that is
-// computed in: in place where it is such an array already, else through a buffer.
+// Ranges of a tensor's elements in row-major order, as contiguous arrays of the compute type: in
+// place if the tensor is such an array, else through a buffer.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ class RowMajor {
     visit(first, n, buffer, [](auto& element, W& staged) { staged = sdk::convert<W>(element); });
     return buffer;
   }
-  // Where results for the range go before finish().
+  // Returns the array to write results to; finish() completes the write.
   W* write(int64_t first, W* buffer) const { return direct_ ? tensor_.data<W>() + first : buffer; }
   void finish(int64_t first, int64_t n, W* buffer) const {
     if (!direct_) put(first, n, buffer);
@@ -53,7 +53,7 @@ class RowMajor {
   bool direct_;
 };
 
-// An optional parameter of n elements, whole.
+// All n elements of an optional parameter; NULL if it is absent.
 template <class W>
 const W* parameter(mt_ctx& ctx, const mt_tensor* tensor, int64_t n) {
   if (tensor == nullptr) return nullptr;

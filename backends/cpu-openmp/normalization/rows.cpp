@@ -62,9 +62,9 @@ template <class T>
 HWY_INLINE void LayerNorm(const T* x, int64_t n, T eps, const T* weight, const T* bias, T* to,
                           T* mean, T* rstd, const RowContext<T>& context) {
   const hn::ScalableTag<T> d;
-  // Squares around the mean of some of the row, the share f of its elements: that is no farther
-  // from the mean of all than sqrt(var * (1 - f) / f), so that at most a factor 1 / f cancels
-  // below, which a second pass over the row would not be worth.
+  // The squares are taken around the mean of a fraction f of the row. It differs from the mean by
+  // at most sqrt(var * (1 - f) / f), so that cancellation below costs at most a factor 1 / f: too
+  // little to justify a second pass over the row.
   T sum, squares, center = 0, off = 0;
   if (mean != nullptr) {
     const int64_t some = HWY_MIN(n, HWY_MAX(n / 16, 64));
@@ -80,19 +80,19 @@ HWY_INLINE void LayerNorm(const T* x, int64_t n, T eps, const T* weight, const T
   if (to == nullptr) return;
   const Vec<T> middle = hn::Set(d, center + off), scale = hn::Set(d, *rstd);
   const T* next = context.next;
-  const bool past = context.past;
+  const bool non_temporal = context.non_temporal;
   ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
     if (next != nullptr) part.prefetch(next);
     Vec<T> v = hn::Mul(hn::Sub(part.load(x, T(0)), middle), scale);
     if (weight != nullptr) v = hn::Mul(v, part.load(weight, T(0)));
     if (bias != nullptr) v = hn::Add(v, part.load(bias, T(0)));
-    part.store(v, to, past);
+    part.store(v, to, non_temporal);
   });
 }
 
 template <class T>
-HWY_INLINE void GradientOfNorm(const NormGradient<T>& row, int64_t n,
-                               const RowContext<T>& context) {
+HWY_INLINE void NormGradientRow(const NormGradient<T>& row, int64_t n,
+                                const RowContext<T>& context) {
   const hn::ScalableTag<T> d;
   const T* const g = row.g;
   const T* const x = row.x;
@@ -121,7 +121,7 @@ HWY_INLINE void GradientOfNorm(const NormGradient<T>& row, int64_t n,
   const Vec<T> shift = hn::Set(d, row.centered ? -rstd * (SumOf<T>(sums.a) / count) : T(0));
   const T* next_g = context.next;
   const T* next_x = context.next_other;
-  const bool past = context.past;
+  const bool non_temporal = context.non_temporal;
   ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
     if (next_g != nullptr) {
       part.prefetch_far(next_g);
@@ -131,33 +131,16 @@ HWY_INLINE void GradientOfNorm(const NormGradient<T>& row, int64_t n,
     if (weight != nullptr) v = hn::Mul(v, part.load(weight, T(0)));
     const Vec<T> rest = hn::MulAdd(along, hn::Sub(part.load(x, T(0)), center), shift);
     const Vec<T> out = hn::MulAdd(scale, v, rest);
-    part.store(out, to, past);
+    part.store(out, to, non_temporal);
   });
 }
 
-#define MYTORCH_CPU_ROWS(T, S)                                                                    \
-  void Moments##S(const T* x, int64_t n, T center, T* sum, T* squares) {                          \
-    Moments(x, n, center, sum, squares);                                                          \
-  }                                                                                               \
-  void Sums##S(const T* g, const T* x, int64_t n, T mean, T* sum, T* product) {                   \
-    Sums(g, x, n, mean, sum, product);                                                            \
-  }                                                                                               \
-  void Scale##S(const T* x, int64_t n, T mean, T scale, T shift, T* to) {                         \
-    Scale(x, n, mean, scale, shift, to);                                                          \
-  }                                                                                               \
-  void Combine##S(const T* g, const T* x, int64_t n, T mean, T a, T b, T c, T* to) {              \
-    Combine(g, x, n, mean, a, b, c, to);                                                          \
-  }                                                                                               \
-  void LayerNorm##S(const T* x, int64_t n, T eps, const T* weight, const T* bias, T* to, T* mean, \
-                    T* rstd, const RowContext<T>& context) {                                      \
-    LayerNorm(x, n, eps, weight, bias, to, mean, rstd, context);                                  \
-  }                                                                                               \
-  void NormGradient##S(const NormGradient<T>& row, int64_t n, const RowContext<T>& context) {     \
-    GradientOfNorm(row, n, context);                                                              \
-  }
-MYTORCH_CPU_ROWS(float, Float)
-MYTORCH_CPU_ROWS(double, Double)
-#undef MYTORCH_CPU_ROWS
+template <class T>
+constexpr RowKernels<T> kRowKernels = {&Moments<T>, &Sums<T>,      &Scale<T>,
+                                       &Combine<T>, &LayerNorm<T>, &NormGradientRow<T>};
+
+const RowKernels<float>* FloatRows() { return &kRowKernels<float>; }
+const RowKernels<double>* DoubleRows() { return &kRowKernels<double>; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
@@ -167,35 +150,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu {
 
-#define MYTORCH_CPU_ROWS(T, S)                                                                  \
-  HWY_EXPORT(Moments##S);                                                                       \
-  HWY_EXPORT(Sums##S);                                                                          \
-  HWY_EXPORT(Scale##S);                                                                         \
-  HWY_EXPORT(Combine##S);                                                                       \
-  HWY_EXPORT(LayerNorm##S);                                                                     \
-  HWY_EXPORT(NormGradient##S);                                                                  \
-  void moments_row(const T* x, int64_t n, T center, T* sum, T* squares) {                       \
-    HWY_DYNAMIC_DISPATCH(Moments##S)(x, n, center, sum, squares);                               \
-  }                                                                                             \
-  void sums_row(const T* g, const T* x, int64_t n, T mean, T* sum, T* product) {                \
-    HWY_DYNAMIC_DISPATCH(Sums##S)(g, x, n, mean, sum, product);                                 \
-  }                                                                                             \
-  void scale_row(const T* x, int64_t n, T mean, T scale, T shift, T* to) {                      \
-    HWY_DYNAMIC_DISPATCH(Scale##S)(x, n, mean, scale, shift, to);                               \
-  }                                                                                             \
-  void combine_row(const T* g, const T* x, int64_t n, T mean, T a, T b, T c, T* to) {           \
-    HWY_DYNAMIC_DISPATCH(Combine##S)(g, x, n, mean, a, b, c, to);                               \
-  }                                                                                             \
-  void layer_norm_row(const T* x, int64_t n, T eps, const T* weight, const T* bias, T* to,      \
-                      T* mean, T* rstd, const RowContext<T>& context) {                         \
-    HWY_DYNAMIC_DISPATCH(LayerNorm##S)(x, n, eps, weight, bias, to, mean, rstd, context);       \
-  }                                                                                             \
-  void norm_gradient_row(const NormGradient<T>& row, int64_t n, const RowContext<T>& context) { \
-    HWY_DYNAMIC_DISPATCH(NormGradient##S)(row, n, context);                                     \
-  }
-MYTORCH_CPU_ROWS(float, Float)
-MYTORCH_CPU_ROWS(double, Double)
-#undef MYTORCH_CPU_ROWS
+HWY_EXPORT(FloatRows);
+HWY_EXPORT(DoubleRows);
+
+template <>
+const RowKernels<float>& row_kernels() {
+  return *HWY_DYNAMIC_DISPATCH(FloatRows)();
+}
+template <>
+const RowKernels<double>& row_kernels() {
+  return *HWY_DYNAMIC_DISPATCH(DoubleRows)();
+}
 
 }  // namespace mytorch::cpu
 #endif  // HWY_ONCE

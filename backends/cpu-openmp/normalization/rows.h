@@ -7,58 +7,62 @@
 namespace mytorch::cpu {
 
 // Whether rows of `bytes` bytes, `step` bytes apart, consist of whole cache lines, so that they may
-// be stored past the caches.
+// be written with non-temporal stores.
 inline bool whole_lines(const void* first, int64_t step, int64_t bytes) {
   return (reinterpret_cast<uintptr_t>(first) | static_cast<uintptr_t>(step | bytes)) % 64 == 0;
 }
 
-// A mean to take distances from. From an infinity they would be NaN, also where the mean is not.
+// An approximate mean to subtract: 0 if the sum is not finite, since distances from infinity are
+// NaN even if the mean is not.
 template <class T>
 T center_of(T sum, int64_t n) {
   const T center = sum / static_cast<T>(n);
   return std::isfinite(center) ? center : T(0);
 }
 
-// What may bind a row to its neighbours: rows that come next are fetched while this one is worked
-// on, and results that are not read soon go past the caches.
+// How a row relates to its neighbours: the next rows, which are prefetched while this one is
+// computed, and whether results are written with non-temporal stores.
 template <class T>
 struct RowContext {
-  const T* next = nullptr;        // of the first operand, and
-  const T* next_other = nullptr;  // of the second; NULL where there is none
-  bool past = false;              // the result consists of whole cache lines
+  const T* next = nullptr;        // of the first operand, or NULL
+  const T* next_other = nullptr;  // of the second operand, or NULL
+  bool non_temporal = false;      // requires whole_lines()
 };
 
+// One row of the gradient of layer normalization.
 template <class T>
 struct NormGradient {
   const T* g;
   const T* x;
   T mean, rstd;
-  bool centered;    // false: of a root mean square, whose mean is 0, whatever x is
+  bool centered;    // false: root mean square normalization, in which the mean is 0
   const T* weight;  // or NULL
-  // These get g * (x - mean) * rstd, and g, added element by element; NULL where not wanted, the
-  // second alone, too.
+  // Receive sums over rows: g * (x - mean) * rstd and g are added element by element. Both or
+  // `bias_sum` alone may be NULL.
   T* weight_sum;
   T* bias_sum;
-  T* to;  // or NULL
+  T* to;  // the gradient of the input, or NULL
 };
 
-#define MYTORCH_CPU_ROWS(T)                                                                \
-  /* The sum of x - center, and of its squares. */                                         \
-  void moments_row(const T* x, int64_t n, T center, T* sum, T* squares);                   \
-  /* The sums of g and of g * (x - mean). */                                               \
-  void sums_row(const T* g, const T* x, int64_t n, T mean, T* sum, T* product);            \
-  /* (x - mean) * scale + shift */                                                         \
-  void scale_row(const T* x, int64_t n, T mean, T scale, T shift, T* to);                  \
-  /* a * g + b * (x - mean) + c */                                                         \
-  void combine_row(const T* g, const T* x, int64_t n, T mean, T a, T b, T c, T* to);       \
-  /* ((x - mean) * rstd) * weight + bias, each of which may be NULL, as may be `to`. */    \
-  /* Where `mean` is NULL, 0 takes its place: the root mean square. */                     \
-  void layer_norm_row(const T* x, int64_t n, T eps, const T* weight, const T* bias, T* to, \
-                      T* mean, T* rstd, const RowContext<T>& context);                     \
-  /* Of the row and, in part, of the parameters. */                                        \
-  void norm_gradient_row(const NormGradient<T>& row, int64_t n, const RowContext<T>& context)
-MYTORCH_CPU_ROWS(float);
-MYTORCH_CPU_ROWS(double);
-#undef MYTORCH_CPU_ROWS
+template <class T>
+struct RowKernels {
+  // The sum of x - center, and of its squares.
+  void (*moments)(const T* x, int64_t n, T center, T* sum, T* squares);
+  // The sums of g and of g * (x - mean).
+  void (*sums)(const T* g, const T* x, int64_t n, T mean, T* sum, T* product);
+  // to = (x - mean) * scale + shift
+  void (*scale)(const T* x, int64_t n, T mean, T scale, T shift, T* to);
+  // to = a * g + b * (x - mean) + c
+  void (*combine)(const T* g, const T* x, int64_t n, T mean, T a, T b, T c, T* to);
+  // to = (x - mean) * rstd * weight + bias; `weight`, `bias` and `to` may be NULL. Root mean square
+  // normalization passes NULL for `mean`, which is then 0.
+  void (*layer_norm)(const T* x, int64_t n, T eps, const T* weight, const T* bias, T* to, T* mean,
+                     T* rstd, const RowContext<T>& context);
+  void (*norm_gradient)(const NormGradient<T>& row, int64_t n, const RowContext<T>& context);
+};
+
+// Of the best instruction set of this CPU; T is float or double.
+template <class T>
+const RowKernels<T>& row_kernels();
 
 }  // namespace mytorch::cpu

@@ -1,5 +1,5 @@
 // softmax and log_softmax along any dimension. Lines that are contiguous rows of float or double
-// are worked on in place; others are staged, some at a time, as such rows.
+// are computed in place; others are copied to such rows, a few at a time.
 #include "mytorch/abi_ops/softmax.h"
 
 #include <algorithm>
@@ -20,8 +20,7 @@ namespace {
 
 using sdk::TensorView;
 
-// Lines from and to operands of any type. Their functions are the same for all kernels, which stage
-// lines in the type that they compute in.
+// Functions that copy lines of an operand of any dtype to rows of the compute type, and back.
 template <class W>
 using Load = void (*)(const TensorView& from, int64_t at, int64_t step, int64_t next, int64_t size,
                       int64_t count, W* to, int64_t pitch);
@@ -50,10 +49,11 @@ Store<W> storer(mt_dtype dtype) {
   });
 }
 
-// Calls rows(inputs, to, count, n, past) for lines of `out` along `dim`, in W.
+// Calls rows(kernels, inputs, to, count, n, non_temporal) for lines of `out` along `dim`, in W.
 template <class W, size_t kInputs, class F>
 void for_each_line(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs,
-                   const TensorView& out, int64_t dim, F&& rows) {
+                   const TensorView& out, int64_t dim, const F& rows) {
+  const SoftmaxKernels<W>& kernels = softmax_kernels<W>();
   constexpr int kOperands = static_cast<int>(kInputs) + 1;
   std::array<TensorView, kInputs + 1> operands;
   std::copy(inputs.begin(), inputs.end(), operands.begin());
@@ -78,7 +78,8 @@ void for_each_line(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs,
         }
         const Rows<W> to = {out.data<W>() + at[kInputs],
                             lines.loop.inner_stride(static_cast<int>(kInputs))};
-        rows(from, to, count, n, large && whole_lines(to.first, to.step * kItem, n * kItem));
+        rows(kernels, from, to, count, n,
+             large && whole_lines(to.first, to.step * kItem, n * kItem));
       });
       if (large) stream_fence();
     });
@@ -87,7 +88,7 @@ void for_each_line(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs,
   std::array<Load<W>, kInputs> load;
   for (size_t k = 0; k < kInputs; ++k) load[k] = loader<W>(inputs[k].dtype());
   const Store<W> store = storer<W>(out.dtype());
-  // An odd number of cache lines apart, rows do not compete for the same places in the L1.
+  // Rows that are an odd number of cache lines apart do not compete for the same sets of the L1.
   const int64_t pitch = n + 16;
   parallel_with_scratch<W>(
       ctx, lines.count(), grain, kOperands * kLinesTogether * pitch,
@@ -101,77 +102,58 @@ void for_each_line(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs,
                     n, count, staged, pitch);
             from[k] = {staged, pitch};
           }
-          rows(from, Rows<W>{to, pitch}, count, n, false);
+          rows(kernels, from, Rows<W>{to, pitch}, count, n, false);
           store(to, pitch, out, at[kInputs], lines.step[kInputs],
                 lines.loop.inner_stride(static_cast<int>(kInputs)), n, count);
         });
       });
 }
 
-struct Softmax {
-  template <class W>
-  void operator()(const std::array<Rows<const W>, 1>& x, Rows<W> to, int64_t count, int64_t n,
-                  bool past) const {
-    softmax_rows(x[0], to, count, n, past);
-  }
+constexpr auto kSoftmax = [](const auto& kernels, const auto& x, const auto&... rest) {
+  kernels.softmax(x[0], rest...);
 };
-struct LogSoftmax {
-  template <class W>
-  void operator()(const std::array<Rows<const W>, 1>& x, Rows<W> to, int64_t count, int64_t n,
-                  bool past) const {
-    log_softmax_rows(x[0], to, count, n, past);
-  }
+constexpr auto kLogSoftmax = [](const auto& kernels, const auto& x, const auto&... rest) {
+  kernels.log_softmax(x[0], rest...);
 };
-struct SoftmaxGradient {
-  template <class W>
-  void operator()(const std::array<Rows<const W>, 2>& x, Rows<W> to, int64_t count, int64_t n,
-                  bool past) const {
-    softmax_gradient_rows(x[0], x[1], to, count, n, past);
-  }
+constexpr auto kSoftmaxGradient = [](const auto& kernels, const auto& x, const auto&... rest) {
+  kernels.softmax_gradient(x[0], x[1], rest...);
 };
-struct LogSoftmaxGradient {
-  template <class W>
-  void operator()(const std::array<Rows<const W>, 2>& x, Rows<W> to, int64_t count, int64_t n,
-                  bool past) const {
-    log_softmax_gradient_rows(x[0], x[1], to, count, n, past);
-  }
+constexpr auto kLogSoftmaxGradient = [](const auto& kernels, const auto& x, const auto&... rest) {
+  kernels.log_softmax_gradient(x[0], x[1], rest...);
 };
 
-template <class Row, size_t kInputs>
+template <size_t kInputs, class F>
 void along(mt_ctx& ctx, const std::array<TensorView, kInputs>& inputs, const TensorView& out,
-           int64_t dim) {
+           int64_t dim, const F& rows) {
   if (out.is<double>()) {
-    for_each_line<double>(ctx, inputs, out, dim, Row());
+    for_each_line<double>(ctx, inputs, out, dim, rows);
   } else {
-    for_each_line<float>(ctx, inputs, out, dim, Row());
+    for_each_line<float>(ctx, inputs, out, dim, rows);
   }
 }
 
-// The input may be of any type; it is converted to the one that the output computes in.
-template <class Row, class Args>
-void forward(mt_ctx& ctx, const Args& args) {
-  along<Row, 1>(ctx, {args.self}, args.out, args.dim);
+// The input may have any dtype; it is converted to the compute type of the output.
+void softmax(mt_ctx& ctx, const mt_args_softmax_int& args) {
+  along<1>(ctx, {args.self}, args.out, args.dim, kSoftmax);
+}
+void log_softmax(mt_ctx& ctx, const mt_args_log_softmax_int& args) {
+  along<1>(ctx, {args.self}, args.out, args.dim, kLogSoftmax);
 }
 
-template <class Row, class Args>
-void backward(mt_ctx& ctx, const Args& args) {
+template <class Args, class F>
+void backward(mt_ctx& ctx, const Args& args, const F& rows) {
   const mt_dtype dtype = TensorView(args.out).dtype();
   if (!sdk::same_dtype(TensorView(args.grad_output).dtype(), dtype) ||
       !sdk::same_dtype(TensorView(args.output).dtype(), dtype)) {
     throw sdk::Declined{};
   }
-  along<Row, 2>(ctx, {args.grad_output, args.output}, args.out, args.dim);
-}
-
-void softmax(mt_ctx& ctx, const mt_args_softmax_int& args) { forward<Softmax>(ctx, args); }
-void log_softmax(mt_ctx& ctx, const mt_args_log_softmax_int& args) {
-  forward<LogSoftmax>(ctx, args);
+  along<2>(ctx, {args.grad_output, args.output}, args.out, args.dim, rows);
 }
 void softmax_backward(mt_ctx& ctx, const mt_args_softmax_backward& args) {
-  backward<SoftmaxGradient>(ctx, args);
+  backward(ctx, args, kSoftmaxGradient);
 }
 void log_softmax_backward(mt_ctx& ctx, const mt_args_log_softmax_backward& args) {
-  backward<LogSoftmaxGradient>(ctx, args);
+  backward(ctx, args, kLogSoftmaxGradient);
 }
 
 }  // namespace

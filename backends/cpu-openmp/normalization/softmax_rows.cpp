@@ -1,6 +1,6 @@
-// Exponentials and memory bind about equally, so that one must not wait for the other: while a row
-// is exponentiated, the row before it is finished and stored, the largest element of the next one
-// is found, and the one after that is on its way from memory.
+// Exponentials and memory take about the same time, so neither may wait for the other: while a row
+// is exponentiated, the previous row is normalized and stored, the maximum of the next row is
+// computed, and the row after that is prefetched.
 #include "backends/cpu-openmp/normalization/softmax_rows.h"
 
 #include <cmath>
@@ -19,13 +19,13 @@ namespace cpu {
 namespace HWY_NAMESPACE {
 namespace vec = mytorch::simd::HWY_NAMESPACE;
 
-// Rows of so many bytes lie in the L1 together with their neighbours.
+// The most bytes of a row that fits in the L1 together with its neighbours.
 constexpr int64_t kShortBytes = 8192;
 template <class T>
 constexpr int64_t kShort = kShortBytes / static_cast<int64_t>(sizeof(T));
 
-// The largest and the smallest element, but for NaNs: any number may come of those, because a NaN
-// reaches every result through the sum.
+// The maximum and the minimum of elements. They are arbitrary if an element is NaN, which reaches
+// every result through the sum.
 template <class T>
 struct Range {
   Vec<T> high, low;
@@ -45,12 +45,12 @@ struct Range {
   HWY_INLINE T lowest() const { return hn::GetLane(hn::MinOfLanes(hn::ScalableTag<T>(), low)); }
 };
 
-// Exponentials of numbers in [-kNormal, kNormal] are normal numbers.
+// Exponentials of numbers in [-kNormal, kNormal] are normal floating-point numbers.
 template <class T>
 constexpr T kNormal = sizeof(T) == 4 ? T(87) : T(708);
 
-// NodeExp, to the bit, of NaN and of numbers within kNormal: nothing to clamp, and one factor is
-// enough.
+// The bits of NodeExp for NaN and numbers within kNormal, without clamping and with a single scale
+// factor.
 template <class T>
 HWY_INLINE Vec<T> ExpNormal(Vec<T> x) {
   const hn::ScalableTag<T> d;
@@ -62,7 +62,7 @@ HWY_INLINE Vec<T> ExpNormal(Vec<T> x) {
   return hn::Mul(p, hn::BitCast(d, scale));
 }
 
-// Calls go(exp) with what is enough for numbers that are all within kNormal, or not.
+// Calls go(exp) with the exponential function: ExpNormal if `normal`, else NodeExp.
 template <class T, class F>
 HWY_INLINE void WithExp(bool normal, F&& go) {
   if (normal) {
@@ -81,21 +81,24 @@ struct Done {
 };
 
 template <bool kLog, class T>
-HWY_INLINE void Finish(const auto& part, const Done<T>& done, Vec<T> max, Vec<T> last, bool past) {
+HWY_INLINE void Finish(const auto& part, const Done<T>& done, Vec<T> max, Vec<T> last,
+                       bool non_temporal) {
   const Vec<T> v = part.load(done.row, T(0));
   const Vec<T> out = kLog ? hn::Sub(hn::Sub(v, max), last) : hn::Mul(v, last);
-  part.store(out, done.to, past);
+  part.store(out, done.to, non_temporal);
 }
 
 template <bool kLog, class T>
-HWY_INLINE void Finish(const Done<T>& done, int64_t n, bool past) {
+HWY_INLINE void Finish(const Done<T>& done, int64_t n, bool non_temporal) {
   const hn::ScalableTag<T> d;
   const Vec<T> max = hn::Set(d, done.max), last = hn::Set(d, done.last);
-  ForEach<T>(n, [&](const auto& part) MYTORCH_ROW { Finish<kLog>(part, done, max, last, past); });
+  ForEach<T>(
+      n, [&](const auto& part) MYTORCH_ROW { Finish<kLog>(part, done, max, last, non_temporal); });
 }
 
 template <bool kLog, class T>
-HWY_INLINE void SoftmaxRows(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, bool past) {
+HWY_INLINE void SoftmaxRows(Rows<const T> from, Rows<T> to, int64_t count, int64_t n,
+                            bool non_temporal) {
   const hn::ScalableTag<T> d;
   HWY_ALIGN T rooms[2][kShort<T> + hn::MaxLanes(d)];
   const bool brief = n <= kShort<T>;
@@ -104,7 +107,7 @@ HWY_INLINE void SoftmaxRows(Rows<const T> from, Rows<T> to, int64_t count, int64
       range.meet(part.load(x, x[0]));
     });
   };
-  past = past && brief;
+  non_temporal = non_temporal && brief;
   Done<T> before;
   Range<T> range = range_of(from.first);
   for (int64_t row = 0; row < count; ++row) {
@@ -130,7 +133,8 @@ HWY_INLINE void SoftmaxRows(Rows<const T> from, Rows<T> to, int64_t count, int64
         }
         next_range.meet(part.load(next, next[0]));
         part.prefetch(soon);
-        if (before.row != nullptr) Finish<kLog>(part, before, before_max, before_last, past);
+        if (before.row != nullptr)
+          Finish<kLog>(part, before, before_max, before_last, non_temporal);
       });
     };
     WithExp<T>(range.lowest() - highest >= -kNormal<T>, go);
@@ -139,11 +143,11 @@ HWY_INLINE void SoftmaxRows(Rows<const T> from, Rows<T> to, int64_t count, int64
               kLog ? std::log(total) : T(1) / total};
     range = next_range;
   }
-  Finish<kLog>(before, n, past);
+  Finish<kLog>(before, n, non_temporal);
 }
 
-// The rows that a gradient is made of, and those that are fetched meanwhile: the next, or
-// themselves.
+// The rows of a gradient, and the next ones, which are read meanwhile; without `ahead` these are
+// the rows themselves.
 template <class T>
 struct GradientRow {
   const T *g, *y, *next_g, *next_y;
@@ -156,12 +160,12 @@ struct GradientRow {
         out(to.first + row * to.step) {}
 };
 
-// While a row is finished and stored, the products of the next one are added up, and the one after
-// that is on its way into the L2: reading never waits for storing. Longer rows, of which that would
-// take too much room, go one by one.
+// While a row is computed and stored, the products of the next row are summed, and the row after
+// that is prefetched to the L2: reads never wait for stores. Rows too long for that are computed
+// one by one.
 template <class T>
 HWY_INLINE void SoftmaxGradientRows(Rows<const T> grads, Rows<const T> ys, Rows<T> to,
-                                    int64_t count, int64_t n, bool past) {
+                                    int64_t count, int64_t n, bool non_temporal) {
   const hn::ScalableTag<T> d;
   const bool brief = n <= kShort<T>;
   Vec<T> sum = hn::Zero(d);
@@ -184,7 +188,7 @@ HWY_INLINE void SoftmaxGradientRows(Rows<const T> grads, Rows<const T> ys, Rows<
       next_sum = hn::MulAdd(part.load(at.next_g, T(0)), part.load(at.next_y, T(0)), next_sum);
       const Vec<T> v = part.load(at.y, T(0));
       const Vec<T> result = hn::NegMulAdd(v, total, hn::Mul(part.load(at.g, T(0)), v));
-      part.store(result, at.out, past);
+      part.store(result, at.out, non_temporal);
     });
     sum = next_sum;
   }
@@ -203,7 +207,7 @@ struct SumAndRange {
 
 template <class T>
 HWY_INLINE void LogSoftmaxGradientRows(Rows<const T> grads, Rows<const T> ys, Rows<T> to,
-                                       int64_t count, int64_t n, bool past) {
+                                       int64_t count, int64_t n, bool non_temporal) {
   const hn::ScalableTag<T> d;
   for (int64_t row = 0; row < count; ++row) {
     const GradientRow<T> at(grads, ys, to, row, row + 1 < count && n <= kShort<T>);
@@ -219,7 +223,7 @@ HWY_INLINE void LogSoftmaxGradientRows(Rows<const T> grads, Rows<const T> ys, Ro
         part.prefetch(at.next_y);
         const Vec<T> e = exp(part.load(at.y, T(0)));
         const Vec<T> result = hn::NegMulAdd(e, total, part.load(at.g, T(0)));
-        part.store(result, at.out, past);
+        part.store(result, at.out, non_temporal);
       });
     };
     WithExp<T>(found.range.lowest() >= -kNormal<T> && found.range.highest() <= kNormal<T>, go);
@@ -259,7 +263,7 @@ HWY_INLINE void PowerSumRows(Rows<const T> from, int64_t count, int64_t n, T* mo
 
 template <class T>
 HWY_INLINE void PowerRows(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, const T* shift,
-                          const T* factor, const T* off, bool past) {
+                          const T* factor, const T* off, bool non_temporal) {
   const hn::ScalableTag<T> d;
   for (int64_t row = 0; row < count; ++row) {
     const T* x = from.first + row * from.step;
@@ -275,7 +279,7 @@ HWY_INLINE void PowerRows(Rows<const T> from, Rows<T> to, int64_t count, int64_t
         part.prefetch(next);
         const Vec<T> e = exp(hn::Sub(part.load(x, x[0]), below));
         const Vec<T> result = hn::Sub(hn::Mul(e, times), less);
-        part.store(result, out, past);
+        part.store(result, out, non_temporal);
       });
     };
     WithExp<T>(
@@ -284,31 +288,13 @@ HWY_INLINE void PowerRows(Rows<const T> from, Rows<T> to, int64_t count, int64_t
   }
 }
 
-#define MYTORCH_CPU_SOFTMAX(T, S)                                                                 \
-  void PowerSum##S(Rows<const T> from, int64_t count, int64_t n, T* most, T* sum) {               \
-    PowerSumRows(from, count, n, most, sum);                                                      \
-  }                                                                                               \
-  void Power##S(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, const T* shift,         \
-                const T* factor, const T* off, bool past) {                                       \
-    PowerRows(from, to, count, n, shift, factor, off, past);                                      \
-  }                                                                                               \
-  void Softmax##S(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, bool past) {          \
-    SoftmaxRows<false>(from, to, count, n, past);                                                 \
-  }                                                                                               \
-  void LogSoftmax##S(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, bool past) {       \
-    SoftmaxRows<true>(from, to, count, n, past);                                                  \
-  }                                                                                               \
-  void SoftmaxGradient##S(Rows<const T> g, Rows<const T> y, Rows<T> to, int64_t count, int64_t n, \
-                          bool past) {                                                            \
-    SoftmaxGradientRows(g, y, to, count, n, past);                                                \
-  }                                                                                               \
-  void LogSoftmaxGradient##S(Rows<const T> g, Rows<const T> y, Rows<T> to, int64_t count,         \
-                             int64_t n, bool past) {                                              \
-    LogSoftmaxGradientRows(g, y, to, count, n, past);                                             \
-  }
-MYTORCH_CPU_SOFTMAX(float, Float)
-MYTORCH_CPU_SOFTMAX(double, Double)
-#undef MYTORCH_CPU_SOFTMAX
+template <class T>
+constexpr SoftmaxKernels<T> kSoftmaxKernels = {&SoftmaxRows<false, T>,  &SoftmaxRows<true, T>,
+                                               &SoftmaxGradientRows<T>, &LogSoftmaxGradientRows<T>,
+                                               &PowerSumRows<T>,        &PowerRows<T>};
+
+const SoftmaxKernels<float>* FloatSoftmax() { return &kSoftmaxKernels<float>; }
+const SoftmaxKernels<double>* DoubleSoftmax() { return &kSoftmaxKernels<double>; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
@@ -318,37 +304,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu {
 
-#define MYTORCH_CPU_SOFTMAX(T, S)                                                              \
-  HWY_EXPORT(Softmax##S);                                                                      \
-  HWY_EXPORT(LogSoftmax##S);                                                                   \
-  HWY_EXPORT(SoftmaxGradient##S);                                                              \
-  HWY_EXPORT(LogSoftmaxGradient##S);                                                           \
-  HWY_EXPORT(PowerSum##S);                                                                     \
-  HWY_EXPORT(Power##S);                                                                        \
-  void power_sum_rows(Rows<const T> from, int64_t count, int64_t n, T* most, T* sum) {         \
-    HWY_DYNAMIC_DISPATCH(PowerSum##S)(from, count, n, most, sum);                              \
-  }                                                                                            \
-  void power_rows(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, const T* shift,    \
-                  const T* factor, const T* off, bool past) {                                  \
-    HWY_DYNAMIC_DISPATCH(Power##S)(from, to, count, n, shift, factor, off, past);              \
-  }                                                                                            \
-  void softmax_rows(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, bool past) {     \
-    HWY_DYNAMIC_DISPATCH(Softmax##S)(from, to, count, n, past);                                \
-  }                                                                                            \
-  void log_softmax_rows(Rows<const T> from, Rows<T> to, int64_t count, int64_t n, bool past) { \
-    HWY_DYNAMIC_DISPATCH(LogSoftmax##S)(from, to, count, n, past);                             \
-  }                                                                                            \
-  void softmax_gradient_rows(Rows<const T> g, Rows<const T> y, Rows<T> to, int64_t count,      \
-                             int64_t n, bool past) {                                           \
-    HWY_DYNAMIC_DISPATCH(SoftmaxGradient##S)(g, y, to, count, n, past);                        \
-  }                                                                                            \
-  void log_softmax_gradient_rows(Rows<const T> g, Rows<const T> y, Rows<T> to, int64_t count,  \
-                                 int64_t n, bool past) {                                       \
-    HWY_DYNAMIC_DISPATCH(LogSoftmaxGradient##S)(g, y, to, count, n, past);                     \
-  }
-MYTORCH_CPU_SOFTMAX(float, Float)
-MYTORCH_CPU_SOFTMAX(double, Double)
-#undef MYTORCH_CPU_SOFTMAX
+HWY_EXPORT(FloatSoftmax);
+HWY_EXPORT(DoubleSoftmax);
+
+template <>
+const SoftmaxKernels<float>& softmax_kernels() {
+  return *HWY_DYNAMIC_DISPATCH(FloatSoftmax)();
+}
+template <>
+const SoftmaxKernels<double>& softmax_kernels() {
+  return *HWY_DYNAMIC_DISPATCH(DoubleSoftmax)();
+}
 
 }  // namespace mytorch::cpu
 #endif  // HWY_ONCE

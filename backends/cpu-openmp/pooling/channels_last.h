@@ -1,5 +1,4 @@
-// Maxima of channels-last images: what is side by side are the channels of an element, so vectors
-// run along them, and no plane is ever gathered.
+// Max pooling of channels-last tensors: vectors run along the channels, which are contiguous.
 #pragma once
 
 #include <algorithm>
@@ -9,18 +8,19 @@
 
 #include "backends/cpu-openmp/pooling/planes.h"
 #include "backends/cpu-openmp/pooling/rows.h"
+#include "backends/cpu-openmp/pooling/separable.h"
 #include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/backend.h"
 #include "mytorch/backend/layout.h"
 
 namespace mytorch::cpu {
 
-// Whether these images, some of which may be absent, are channels-last and the first of them is
-// nothing else.
-inline bool all_channels_last(std::initializer_list<sdk::TensorView> images) {
-  if (images.begin()->is_contiguous()) return false;
-  return std::all_of(images.begin(), images.end(), [](const sdk::TensorView& image) {
-    return !image || (image.ndim() == 4 && sdk::is_channels_last(image));
+// Whether these tensors, some of which may be absent, are channels-last, and the first of them is
+// not row-major as well.
+inline bool all_channels_last(std::initializer_list<sdk::TensorView> tensors) {
+  if (tensors.begin()->is_contiguous()) return false;
+  return std::all_of(tensors.begin(), tensors.end(), [](const sdk::TensorView& tensor) {
+    return !tensor || (tensor.ndim() == 4 && sdk::is_channels_last(tensor));
   });
 }
 
@@ -32,8 +32,9 @@ void max_channels_last(mt_ctx& ctx, const sdk::TensorView& self, const Window& w
   const sdk::TensorView pooled = out ? out : indices;
   const int64_t oh = pooled.size(2), ow = pooled.size(3);
   const int64_t taps = wh.kernel * ww.kernel;
-  // Per worker: the taps inside of the image, and the channels of a result that is absent.
+  // Per worker: the taps inside of the plane, and the channels of a result that is absent.
   const int64_t words = 2 * taps + 2 * channels;
+  const auto max_channels = pooling_kernels<T>().max_channels;
   parallel_with_scratch<int64_t>(
       ctx, self.size(0) * oh, 1 + 8192 / std::max<int64_t>(1, ow * taps * channels), words,
       [&](int64_t* part, int64_t begin, int64_t end) {
@@ -42,7 +43,7 @@ void max_channels_last(mt_ctx& ctx, const sdk::TensorView& self, const Window& w
         T* no_best = reinterpret_cast<T*>(part + 2 * taps);
         int64_t* no_places = part + 2 * taps + channels;
         for (int64_t row = begin; row < end; ++row) {
-          const T* image = self.data<const T>() + row / oh * h * w * channels;
+          const T* plane = self.data<const T>() + row / oh * h * w * channels;
           const int64_t oy = row % oh;
           for (int64_t ox = 0; ox < ow; ++ox) {
             int64_t inside = 0;
@@ -57,7 +58,7 @@ void max_channels_last(mt_ctx& ctx, const sdk::TensorView& self, const Window& w
               }
             }
             const int64_t to = (row * ow + ox) * channels;
-            max_channels(image, at, which, inside,
+            max_channels(plane, at, which, inside,
                          static_cast<int32_t>(wh.first(oy) * w + ww.first(ox)), channels,
                          out ? out.data<T>() + to : no_best,
                          indices ? indices.data<int64_t>() + to : no_places);
@@ -66,7 +67,8 @@ void max_channels_last(mt_ctx& ctx, const sdk::TensorView& self, const Window& w
       });
 }
 
-// Images are shared by the threads, and channels where images are few: no two results meet.
+// A work item is a sample, or some of its channels if samples are few, so no two work items write
+// the same element.
 template <class T>
 void max_backward_channels_last(mt_ctx& ctx, const sdk::TensorView& grad,
                                 const sdk::TensorView& indices, const sdk::TensorView& out) {

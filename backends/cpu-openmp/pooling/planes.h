@@ -1,10 +1,11 @@
-// Tensors as planes: the leading dimensions are a list, each plane is worked on as contiguous rows
-// of the type that is computed in, staged where it is not that already.
+// A tensor as a list of planes, its last two dimensions. A plane is accessed as contiguous rows of
+// the compute type, in place or through a staging copy.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "mytorch/backend.h"
@@ -14,11 +15,12 @@ namespace mytorch::cpu {
 template <class W>
 class Planes {
  public:
-  Planes() = default;
   explicit Planes(const sdk::TensorView& tensor)
       : tensor_(tensor), h(tensor.size(-2)), w(tensor.size(-1)) {
-    for (int d = 0; d < tensor.ndim() - 2; ++d) count *= tensor.size(d);
-    contiguous_ = tensor.is_contiguous();
+    const int64_t* const strides = tensor.get()->dl.strides;
+    planes_.collapse(tensor.shape().first(static_cast<size_t>(tensor.ndim() - 2)),
+                     std::span(&strides, 1), sdk::Order::kRowMajor);
+    count = planes_.numel();
     direct_ =
         tensor.is<W>() && (w <= 1 || tensor.stride(-1) == 1) && (h <= 1 || tensor.stride(-2) == w);
   }
@@ -27,13 +29,13 @@ class Planes {
   // Elements of staging memory that a worker needs.
   int64_t staging() const { return direct_ ? 0 : size(); }
 
-  // A plane to read, in `staging` or in place.
+  // Returns a plane to read, in place or copied to `staging`.
   const W* read(int64_t plane, W* staging) const {
     if (direct_) return tensor_.data<W>() + offset(plane);
     copy(plane, staging, [](auto& element, W& staged) { staged = sdk::convert<W>(element); });
     return staging;
   }
-  // Where a plane's results go before finish().
+  // Returns the plane to write results to; finish() completes the write.
   W* write(int64_t plane, W* staging) const {
     return direct_ ? tensor_.data<W>() + offset(plane) : staging;
   }
@@ -46,13 +48,9 @@ class Planes {
 
  private:
   int64_t offset(int64_t plane) const {
-    if (contiguous_) return plane * size();  // without divisions
-    int64_t at = 0;
-    for (int d = tensor_.ndim() - 3; d >= 0; --d) {
-      at += plane % tensor_.size(d) * tensor_.stride(d);
-      plane /= tensor_.size(d);
-    }
-    return at;
+    int64_t at[1];
+    planes_.offsets(plane, at);
+    return at[0];
   }
   template <class F>
   void copy(int64_t plane, W* staging, F&& f) const {
@@ -68,8 +66,8 @@ class Planes {
   }
 
   sdk::TensorView tensor_;
+  sdk::StridedLoop<1> planes_;  // over the first elements
   bool direct_ = true;
-  bool contiguous_ = true;
 
  public:
   int64_t count = 1;
@@ -77,24 +75,24 @@ class Planes {
   int64_t w = 0;
 };
 
-// Along one of the two dimensions.
+// The windows along one of the two dimensions.
 struct Window {
   int64_t kernel, stride, padding, dilation;
 
   int64_t place(int64_t x, int64_t k) const { return x * stride - padding + k * dilation; }
-  // The first tap of output x that is not before the input.
+  // The first tap of output x that does not precede the input.
   int64_t first(int64_t x) const {
     const int64_t start = place(x, 0);
     return start >= 0 ? start : start + (-start + dilation - 1) / dilation * dilation;
   }
 };
 
-// Vectors may read and write so many elements beyond the end of rows in between.
+// Vectors may read and write this many elements beyond the end of intermediate rows.
 inline constexpr int64_t kRoom = 16;
 
-// A row taken apart by the stride of the windows: element x is number (x + padding) / stride of
-// phase (x + padding) % stride. There tap k of all windows is one contiguous piece, whatever the
-// stride, with what is beyond the row around it.
+// A row split by the stride of the windows: element x is element (x + padding) / stride of phase
+// (x + padding) % stride. Tap k of all windows is then one contiguous piece, for any stride, with
+// the padding around it.
 class Phases {
  public:
   Phases(const Window& window, int64_t size, int64_t outputs) : window_(window), size_(size) {
@@ -105,9 +103,9 @@ class Phases {
   int64_t size() const { return window_.stride * length_; }
   int64_t stride() const { return window_.stride; }
   int64_t row_size() const { return size_; }
-  // Where tap k of the first window is.
+  // The position of tap k of the first window.
   int64_t tap(int64_t k) const { return place(k * window_.dilation); }
-  // Where element x is, and those that lie a multiple of the stride behind it.
+  // The position of element x; elements multiples of the stride behind it follow.
   int64_t element(int64_t x) const { return place(x + window_.padding); }
 
   template <class W>
@@ -134,7 +132,7 @@ class Phases {
   int64_t size_, length_;
 };
 
-// An index into a plane of `size` elements that came from outside.
+// Returns `index`. Throws Error(MT_ERROR_VALUE) if it is outside of a plane of `size` elements.
 inline int64_t checked_place(int64_t index, int64_t size) {
   if (static_cast<uint64_t>(index) >= static_cast<uint64_t>(size)) {
     throw sdk::Error(MT_ERROR_VALUE,
@@ -144,7 +142,7 @@ inline int64_t checked_place(int64_t index, int64_t size) {
   return index;
 }
 
-// Two numbers, one for both, or none: `h` and `w`.
+// The numbers for h and w of a list of two, of one for both, or none, which gives `absent`.
 inline std::array<int64_t, 2> pair(const mt_int_list& list, std::array<int64_t, 2> absent) {
   if (list.size == 0) return absent;
   return {list.data[0], list.data[list.size - 1]};

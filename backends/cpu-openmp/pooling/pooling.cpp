@@ -1,4 +1,5 @@
-// Of row-major planes, along rows and then across them: see separable.h.
+// Max and average pooling. Planes are pooled along rows and then across them (separable.h);
+// channels-last tensors, window by window (channels_last.h).
 #include <algorithm>
 #include <limits>
 #include <type_traits>
@@ -63,6 +64,7 @@ void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
     const auto half = [](const Window& w, int64_t out, int64_t size) {
       return w.kernel == 2 && w.stride == 2 && w.padding == 0 && w.dilation == 1 && 2 * out <= size;
     };
+    const PoolingKernels<W>& kernels = pooling_kernels<W>();
     const bool halves = half(wh, out.h, in.h) && half(ww, out.w, in.w);
     // Per worker: staged planes.
     const int64_t in_size = in.staging(), out_size = out.size();
@@ -79,9 +81,9 @@ void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
             W* best = args.out != nullptr ? out.write(plane, staged_out) : staged_out;
             int64_t* which = args.indices != nullptr ? indices.write(plane, places) : places;
             if (halves) {
-              max_2x2_plane(x, in.w, in.size(), out.h, out.w, best, which);
+              kernels.max_2x2_plane(x, in.w, in.size(), out.h, out.w, best, which);
             } else {
-              max_plane(pool, x, best, which, memory);
+              kernels.max_plane(pool, x, best, which, memory);
             }
             if (args.out != nullptr) out.finish(plane, staged_out);
             if (args.indices != nullptr) indices.finish(plane, places);
@@ -130,15 +132,15 @@ void max_pool2d_backward(mt_ctx& ctx, const mt_args_max_pool2d_with_indices_back
 
 // ---- means
 
-// How many elements a window counts: the product of one number per row and one per column, unless
-// it is given.
+// The number of elements that a window counts: `given`, or if that is 0, the product of one number
+// per row and one per column.
 struct Divisor {
   int64_t given;
   bool include_padding;
 
   int64_t along(const Window& w, int64_t x, int64_t size) const {
     const int64_t begin = x * w.stride - w.padding;
-    // With ceil_mode the last window may reach beyond the padding, which then does not count.
+    // With ceil_mode the last window may extend beyond the padding; that part does not count.
     const int64_t end = std::min(begin + w.kernel, size + w.padding);
     if (include_padding) return end - begin;
     return std::min(end, size) - std::max<int64_t>(begin, 0);
@@ -151,8 +153,9 @@ Divisor divisor_of(const Args& args) {
           args.count_include_pad != 0};
 }
 
-// Calls f(pool, from, to, counts, row_counts, memory) for planes, `large` ones being pooled to
-// `pooled` ones or gradients going the other way. `words` are those that f needs.
+// Calls f(kernels, pool, from, to, counts, row_counts, memory) for each plane. `large` is the
+// tensor before pooling and `pooled` the one after; a gradient goes from the latter to the former.
+// `words` gives the words of `memory`.
 template <class Args, class F>
 void average(mt_ctx& ctx, const Args& args, const TensorView& from, const TensorView& to,
              const TensorView& large, const TensorView& pooled, int64_t (Pool::*words)() const,
@@ -166,6 +169,7 @@ void average(mt_ctx& ctx, const Args& args, const TensorView& from, const Tensor
     using W = sdk::Widened<typename decltype(tag)::type>;
     const Planes<W> in(from);
     const Planes<W> out(to);
+    const PoolingKernels<W>& kernels = pooling_kernels<W>();
     const int64_t work = pool.oh * (windows.h.kernel * pool.w + windows.w.kernel * pool.ow);
     const int64_t own = in.staging() + out.staging() + pool.ow + pool.oh;
     parallel_with_scratch<int64_t>(
@@ -184,7 +188,7 @@ void average(mt_ctx& ctx, const Args& args, const TensorView& from, const Tensor
           }
           for (int64_t plane = begin; plane < end; ++plane) {
             W* results = out.write(plane, staged_out);
-            f(pool, in.read(plane, staged_in), results, counts, row_counts, part + own);
+            f(kernels, pool, in.read(plane, staged_in), results, counts, row_counts, part + own);
             out.finish(plane, staged_out);
           }
         });
@@ -193,12 +197,12 @@ void average(mt_ctx& ctx, const Args& args, const TensorView& from, const Tensor
 
 void avg_pool2d(mt_ctx& ctx, const mt_args_avg_pool2d& args) {
   average(ctx, args, args.self, args.out, args.self, args.out, &Pool::mean_words,
-          [](const auto&... plane) { mean_plane(plane...); });
+          [](const auto& kernels, const auto&... plane) { kernels.mean_plane(plane...); });
 }
 
 void avg_pool2d_backward(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
   average(ctx, args, args.grad_output, args.out, args.out, args.grad_output, &Pool::gradient_words,
-          [](const auto&... plane) { mean_gradient_plane(plane...); });
+          [](const auto& kernels, const auto&... plane) { kernels.mean_gradient_plane(plane...); });
 }
 
 }  // namespace

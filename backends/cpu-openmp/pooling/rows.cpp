@@ -26,14 +26,14 @@ using VI = hn::VFromD<DI>;
 
 HWY_INLINE int64_t LanesOf(D d) { return static_cast<int64_t>(hn::Lanes(d)); }
 
-// Keeps the larger one with its place, the first of equal ones; a NaN always replaces.
+// Keeps the maximum with its place, the first of equal ones; a NaN always replaces.
 HWY_INLINE void Take(V x, VI at, V& value, VI& place) {
   const auto takes = hn::Or(hn::Gt(x, value), hn::IsNaN(x));
   value = hn::IfThenElse(takes, x, value);
   place = hn::IfThenElse(hn::RebindMask(DI(), takes), at, place);
 }
 
-// As PlainRows, apart from what is inherited. With kKernel the number of taps is known.
+// PlainRows with vectors. kKernel is the number of taps, or 0 if it is known at run time only.
 struct FloatRows : PlainRows<float> {
   static void split(const Phases& phases, const float* row, float* apart) {
     const D d;
@@ -126,8 +126,8 @@ struct FloatRows : PlainRows<float> {
     return hn::GetLane(hn::SumOfLanes(d, sum)) + PlainRows<float>::sum(x + i, n - i);
   }
 
-  // The sum of piece(k), k < count, of n elements each. Four vectors are summed up side by side:
-  // alone each addition would wait for the one before.
+  // The sum of piece(k), k < count, of n elements each. Four vectors are summed side by side to
+  // hide the latency of additions.
   template <class F>
   static HWY_INLINE void sum_pieces(int64_t count, int64_t n, float* to, F&& piece) {
     const D d;
@@ -192,6 +192,7 @@ struct FloatRows : PlainRows<float> {
 };
 #endif
 
+// Wrappers for this instruction set, into which the functions of separable.h are inlined.
 void MaxPlane(const Pool& pool, const float* x, float* best, int64_t* which, int64_t* memory) {
   max_plane_by<FloatRows>(pool, x, best, which, memory);
 }
@@ -205,7 +206,7 @@ void MeanGradientPlane(const Pool& pool, const float* grad, float* to, const flo
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// As many outputs as there are lanes, of the windows at `top`, whose first element has `index`.
+// One vector of outputs, of the windows at `top`, whose first element has index `index`.
 template <class D>
 HWY_INLINE void Max2x2(D d, const float* top, int64_t pitch, int64_t index, float* best,
                        int64_t* which) {
@@ -245,12 +246,12 @@ void Max2x2Plane(const float* x, int64_t pitch, int64_t size, int64_t rows, int6
     const hn::CappedTag<float, 8> d8;
     const hn::CappedTag<float, 4> d4;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d8));
-    // Vectors may run over into the next row, whose results come later.
+    // Vectors may run over into the next row, which is computed later.
     while (i < n && index + pitch + 2 * (i + lanes) <= size && y * n + i + lanes <= rows * n) {
       Max2x2(d8, top + 2 * i, pitch, index + 2 * i, best + i, which + i);
       i += lanes;
     }
-    // At the end they may not, and overlap the one before.
+    // At the end they may not: the last vector overlaps the one before.
     for (; i < n && n >= lanes; i += lanes) {
       i = std::min(i, n - lanes);
       Max2x2(d8, top + 2 * i, pitch, index + 2 * i, best + i, which + i);
@@ -267,15 +268,15 @@ void Max2x2Plane(const float* x, int64_t pitch, int64_t size, int64_t rows, int6
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// As many channels as there are lanes.
+// One vector of channels.
 template <class D>
-HWY_INLINE void MaxOfTaps(D d, const float* image, const int64_t* at, const int32_t* which,
+HWY_INLINE void MaxOfTaps(D d, const float* input, const int64_t* at, const int32_t* which,
                           int64_t taps, int32_t start, float* best, int64_t* places) {
   const hn::RebindToSigned<D> di;
   auto value = hn::Set(d, lowest<float>());
   auto place = hn::Set(di, start);
   for (int64_t t = 0; t < taps; ++t) {
-    const auto x = hn::LoadU(d, image + at[t]);
+    const auto x = hn::LoadU(d, input + at[t]);
     const auto takes = hn::Or(hn::Gt(x, value), hn::IsNaN(x));
     value = hn::IfThenElse(takes, x, value);
     place = hn::IfThenElse(hn::RebindMask(di, takes), hn::Set(di, which[t]), place);
@@ -288,20 +289,26 @@ HWY_INLINE void MaxOfTaps(D d, const float* image, const int64_t* at, const int3
 }
 #endif
 
-void MaxChannels(const float* image, const int64_t* at, const int32_t* which, int64_t taps,
+void MaxChannels(const float* input, const int64_t* at, const int32_t* which, int64_t taps,
                  int32_t start, int64_t n, float* best, int64_t* places) {
   int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
   const hn::CappedTag<float, 8> d8;
   const hn::CappedTag<float, 4> d4;
   for (const int64_t lanes = static_cast<int64_t>(hn::Lanes(d8)); i + lanes <= n; i += lanes) {
-    MaxOfTaps(d8, image + i, at, which, taps, start, best + i, places + i);
+    MaxOfTaps(d8, input + i, at, which, taps, start, best + i, places + i);
   }
   for (; i + 4 <= n; i += 4) {
-    MaxOfTaps(d4, image + i, at, which, taps, start, best + i, places + i);
+    MaxOfTaps(d4, input + i, at, which, taps, start, best + i, places + i);
   }
 #endif
-  mytorch::cpu::max_channels<float>(image + i, at, which, taps, start, n - i, best + i, places + i);
+  mytorch::cpu::max_channels<float>(input + i, at, which, taps, start, n - i, best + i, places + i);
+}
+
+const PoolingKernels<float>* FloatPooling() {
+  static constexpr PoolingKernels<float> kernels = {&MaxPlane, &MeanPlane, &MeanGradientPlane,
+                                                    &Max2x2Plane, &MaxChannels};
+  return &kernels;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -312,30 +319,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu {
 
-HWY_EXPORT(MaxPlane);
-HWY_EXPORT(MeanPlane);
-HWY_EXPORT(MeanGradientPlane);
-HWY_EXPORT(Max2x2Plane);
-HWY_EXPORT(MaxChannels);
-
-void max_plane(const Pool& pool, const float* x, float* best, int64_t* which, int64_t* memory) {
-  HWY_DYNAMIC_DISPATCH(MaxPlane)(pool, x, best, which, memory);
-}
-void mean_plane(const Pool& pool, const float* x, float* mean, const float* counts,
-                const float* row_counts, int64_t* memory) {
-  HWY_DYNAMIC_DISPATCH(MeanPlane)(pool, x, mean, counts, row_counts, memory);
-}
-void mean_gradient_plane(const Pool& pool, const float* grad, float* to, const float* counts,
-                         const float* row_counts, int64_t* memory) {
-  HWY_DYNAMIC_DISPATCH(MeanGradientPlane)(pool, grad, to, counts, row_counts, memory);
-}
-void max_2x2_plane(const float* x, int64_t pitch, int64_t size, int64_t rows, int64_t n,
-                   float* best, int64_t* which) {
-  HWY_DYNAMIC_DISPATCH(Max2x2Plane)(x, pitch, size, rows, n, best, which);
-}
-void max_channels(const float* image, const int64_t* at, const int32_t* which, int64_t taps,
-                  int32_t start, int64_t n, float* best, int64_t* places) {
-  HWY_DYNAMIC_DISPATCH(MaxChannels)(image, at, which, taps, start, n, best, places);
+HWY_EXPORT(FloatPooling);
+template <>
+const PoolingKernels<float>& pooling_kernels() {
+  return *HWY_DYNAMIC_DISPATCH(FloatPooling)();
 }
 
 }  // namespace mytorch::cpu

@@ -1,5 +1,4 @@
-// What pooling does in its innermost loops: for all windows along a row at once, or for all
-// channels of one window.
+// The inner loops of pooling: over all windows along a row, or over all channels of one window.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +15,12 @@ constexpr W lowest() {
   return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
 }
 
-// The steps of separable.h for elements of any type, and for floats of the CPU's instruction set.
+// The steps of separable.h for elements of any type. rows.cpp has vector code for float.
 template <class W>
 struct PlainRows {
   static void split(const Phases& phases, const W* row, W* apart) { phases.split(row, apart); }
-  // The largest of the taps of n windows and where it is: column x of the row has place row + x.
-  // `start` has the first column of each window. The first of the largest counts; a NaN always
-  // replaces.
+  // The maximum of the taps of n windows, and its place: that of column x is row + x. `start` has
+  // the first column of each window. The first of equal maxima is kept; a NaN always replaces.
   static void max_taps(const W* apart, const int64_t* taps, const Window& window, int64_t row,
                        const int32_t* start, int64_t n, W* best, int32_t* which) {
     for (int64_t i = 0; i < n; ++i) {
@@ -60,7 +58,7 @@ struct PlainRows {
     for (int64_t i = 0; i < n; ++i) sum += x[i];
     return sum;
   }
-  // Of `count` rows, `pitch` apart.
+  // The sum of `count` rows, `pitch` apart.
   static void sum_rows(const W* x, int64_t pitch, int64_t count, int64_t n, W* to) {
     std::fill(to, to + n, W{});
     for (int64_t k = 0; k < count; ++k) add(x + k * pitch, n, to);
@@ -72,14 +70,14 @@ struct PlainRows {
   static void add(const W* x, int64_t n, W* to) {
     for (int64_t i = 0; i < n; ++i) to[i] += x[i];
   }
-  // x / (count * counts), but 0 of 0: also of a window of padding only, where nothing is counted.
+  // x / (count * counts), but 0 for x = 0: windows of padding alone count no elements.
   static void divide(const W* x, const W* counts, W count, int64_t n, W* to) {
     for (int64_t i = 0; i < n; ++i) to[i] = x[i] == 0 ? W{} : x[i] / (count * counts[i]);
   }
 };
 
-// The most common window, 2 x 2 with stride 2, all taps at once: of rows `top` and `top + pitch`,
-// whose first element has `index`.
+// The most common window, 2 x 2 with stride 2, in one step: `n` windows of the rows `top` and
+// `top + pitch`. The first element of `top` has index `index`.
 template <class W>
 inline void max_2x2_row(const W* top, int64_t pitch, int64_t index, int64_t n, W* best,
                         int64_t* which) {
@@ -106,19 +104,17 @@ inline void max_2x2_plane(const W* x, int64_t pitch, int64_t /*size*/, int64_t r
     max_2x2_row(x + index, pitch, index, n, best + y * n, which + y * n);
   }
 }
-void max_2x2_plane(const float* x, int64_t pitch, int64_t size, int64_t rows, int64_t n,
-                   float* best, int64_t* which);
 
-// The largest of the elements image[at[t] + i] over the taps t, with which[t], the place of the
-// tap; `start` where there is none. The first of the largest stays; a NaN always replaces.
+// The maximum of input[at[t] + i] over taps t, and its place which[t]; `start` if there are no
+// taps. The first of equal maxima is kept; a NaN always replaces.
 template <class W>
-inline void max_channels(const W* image, const int64_t* at, const int32_t* which, int64_t taps,
+inline void max_channels(const W* input, const int64_t* at, const int32_t* which, int64_t taps,
                          int32_t start, int64_t n, W* best, int64_t* places) {
   for (int64_t i = 0; i < n; ++i) {
     W value = lowest<W>();
     int32_t place = start;
     for (int64_t t = 0; t < taps; ++t) {
-      const W x = image[at[t] + i];
+      const W x = input[at[t] + i];
       const bool takes = x > value || x != x;
       value = takes ? x : value;
       place = takes ? which[t] : place;
@@ -127,7 +123,5 @@ inline void max_channels(const W* image, const int64_t* at, const int32_t* which
     places[i] = place;
   }
 }
-void max_channels(const float* image, const int64_t* at, const int32_t* which, int64_t taps,
-                  int32_t start, int64_t n, float* best, int64_t* places);
 
 }  // namespace mytorch::cpu

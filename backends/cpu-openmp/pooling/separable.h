@@ -1,6 +1,6 @@
-// Windows of a plane are gone over in two steps, along rows and then across them, so that a window
-// of h x w costs h + w steps in place of h * w. No element leaves its windows on the way, as it
-// would with running sums: infinities and NaNs stay where they belong.
+// Separable pooling: along rows and then across them, so that a window of h x w costs h + w steps
+// rather than h * w. Unlike running sums, no result depends on elements outside of its window, such
+// as infinities and NaNs.
 #pragma once
 
 #include <algorithm>
@@ -11,17 +11,17 @@
 
 namespace mytorch::cpu {
 
-// A plane and what it is pooled to. Also of gradients, which go the other way.
+// The sizes of a plane and of its pooled plane, and the windows.
 struct Pool {
   Window wh, ww;
   int64_t h, w, oh, ow;
 
   Phases phases() const { return Phases(ww, w, ow); }
-  // Rows of results in between are that long: vectors may reach beyond the end.
+  // The length of intermediate rows.
   int64_t pitch() const { return ow + kRoom; }
-  // As many rows as a window reaches over.
+  // The rows that a window covers.
   int64_t ring() const { return std::min(h, (wh.kernel - 1) * wh.dilation + 1); }
-  // Words of memory that the functions below need.
+  // Words of memory for the functions below.
   int64_t max_words() const {
     return phases().size() + ww.kernel + 2 * wh.kernel + (2 * ring() + 1) * pitch() + 8;
   }
@@ -29,7 +29,7 @@ struct Pool {
   int64_t gradient_words() const { return phases().size() + pitch() + oh * w + 8; }
 };
 
-// Takes pieces of memory for any type.
+// Divides a block of memory into arrays of any type.
 class Carver {
  public:
   explicit Carver(int64_t* memory) : memory_(memory) {}
@@ -44,8 +44,8 @@ class Carver {
   int64_t* memory_;
 };
 
-// The first of the largest, and of NaNs the last, as in ATen: so it is along rows, and so among the
-// rows of a window.
+// The first of equal maxima, or the last NaN, as in ATen. The same rule holds along rows and among
+// the rows of a window.
 template <class Ops, class W>
 void max_plane_by(const Pool& pool, const W* x, W* best, int64_t* which, int64_t* memory) {
   const Phases phases = pool.phases();
@@ -101,7 +101,7 @@ void mean_plane_by(const Pool& pool, const W* x, W* mean, const W* counts, const
   W* columns = carver.take<W>(pool.w + kRoom);
   std::fill(apart, apart + phases.size(), W{});
   for (int64_t k = 0; k < kernel; ++k) taps[k] = phases.tap(k);
-  // A few long windows have more to add up in each of them than there are side by side.
+  // A few long windows: vectors along each are longer than vectors across them.
   const bool few = pool.ow < 8 && kernel >= 16;
   for (int64_t oy = 0; oy < pool.oh; ++oy) {
     const int64_t y = std::max<int64_t>(pool.wh.place(oy, 0), 0);
@@ -138,7 +138,7 @@ void mean_gradient_plane_by(const Pool& pool, const W* grad, W* to, const W* cou
     }
     phases.join(apart, rows + oy * pool.w);
   }
-  // Row y belongs to the windows that begin at most a kernel before it.
+  // Row y belongs to windows that begin less than a kernel before it.
   const int64_t stride = pool.wh.stride;
   for (int64_t y = 0; y < pool.h; ++y) {
     const int64_t at = y + pool.wh.padding;
@@ -148,25 +148,31 @@ void mean_gradient_plane_by(const Pool& pool, const W* grad, W* to, const W* cou
   }
 }
 
-// Of any type, and of floats in vectors.
 template <class W>
-void max_plane(const Pool& pool, const W* x, W* best, int64_t* which, int64_t* memory) {
-  max_plane_by<PlainRows<W>>(pool, x, best, which, memory);
-}
+struct PoolingKernels {
+  // Of windows with any geometry; `memory` has the words that `pool` asks for.
+  void (*max_plane)(const Pool& pool, const W* x, W* best, int64_t* which, int64_t* memory);
+  void (*mean_plane)(const Pool& pool, const W* x, W* mean, const W* counts, const W* row_counts,
+                     int64_t* memory);
+  void (*mean_gradient_plane)(const Pool& pool, const W* grad, W* to, const W* counts,
+                              const W* row_counts, int64_t* memory);
+  // Of 2 x 2 windows with stride 2: max_2x2_plane() of rows.h.
+  void (*max_2x2_plane)(const W* x, int64_t pitch, int64_t size, int64_t rows, int64_t n, W* best,
+                        int64_t* which);
+  // Of one window in a channels-last plane: max_channels() of rows.h.
+  void (*max_channels)(const W* input, const int64_t* at, const int32_t* which, int64_t taps,
+                       int32_t start, int64_t n, W* best, int64_t* places);
+};
+
+// For any type; for float, vector code of the best instruction set of this CPU.
 template <class W>
-void mean_plane(const Pool& pool, const W* x, W* mean, const W* counts, const W* row_counts,
-                int64_t* memory) {
-  mean_plane_by<PlainRows<W>>(pool, x, mean, counts, row_counts, memory);
+const PoolingKernels<W>& pooling_kernels() {
+  static constexpr PoolingKernels<W> kernels = {
+      &max_plane_by<PlainRows<W>, W>, &mean_plane_by<PlainRows<W>, W>,
+      &mean_gradient_plane_by<PlainRows<W>, W>, &max_2x2_plane<W>, &max_channels<W>};
+  return kernels;
 }
-template <class W>
-void mean_gradient_plane(const Pool& pool, const W* grad, W* to, const W* counts,
-                         const W* row_counts, int64_t* memory) {
-  mean_gradient_plane_by<PlainRows<W>>(pool, grad, to, counts, row_counts, memory);
-}
-void max_plane(const Pool& pool, const float* x, float* best, int64_t* which, int64_t* memory);
-void mean_plane(const Pool& pool, const float* x, float* mean, const float* counts,
-                const float* row_counts, int64_t* memory);
-void mean_gradient_plane(const Pool& pool, const float* grad, float* to, const float* counts,
-                         const float* row_counts, int64_t* memory);
+template <>
+const PoolingKernels<float>& pooling_kernels();
 
 }  // namespace mytorch::cpu

@@ -71,24 +71,25 @@ int64_t unfolded_channels(const Convolution& call, bool channels_last) {
 }
 
 // A channels-last tensor of 16-bit elements in scratch memory.
-struct Image {
+struct ChannelsLastScratch {
   int64_t shape[4], strides[4];
   mt_tensor tensor{};
 
-  Image(mt_ctx& ctx, mt_dtype dtype, int64_t n, int64_t channels, int64_t rows, int64_t columns)
+  ChannelsLastScratch(mt_ctx& ctx, mt_dtype dtype, int64_t n, int64_t channels, int64_t rows,
+                      int64_t columns)
       : shape{n, channels, rows, columns},
         strides{rows * columns * channels, 1, columns * channels, channels} {
     void* data = scratch_bytes(ctx, static_cast<size_t>(n * channels * rows * columns * 2));
     tensor.dl = {data, ctx.device, 4, dtype, shape, strides, 0};
   }
-  Image(const Image&) = delete;
+  ChannelsLastScratch(const ChannelsLastScratch&) = delete;
 };
 
 bool run_unfolded(mt_ctx& ctx, const Convolution& call, int64_t channels) {
   const Geometry& g = call.geometry;
   const mt_dtype dtype = call.result().dtype();
-  Image input(ctx, dtype, g.batch, channels, g.input[1], g.output[2]);
-  Image weight(ctx, dtype, g.output_channels, channels, g.kernel[1], 1);
+  ChannelsLastScratch input(ctx, dtype, g.batch, channels, g.input[1], g.output[2]);
+  ChannelsLastScratch weight(ctx, dtype, g.output_channels, channels, g.kernel[1], 1);
   unfold_columns(ctx, g, call.input, channels, input.tensor.dl.data);
   Convolution unfolded{g,           call.direction, &input.tensor, &weight.tensor,
                        call.output, TensorView(),   call.rank};

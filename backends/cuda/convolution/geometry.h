@@ -77,7 +77,7 @@ bool convolve_cudnn(mt_ctx& ctx, const Convolution& call);
 // Computes the definition: any type, any strides, also sums without terms.
 void convolve_direct(mt_ctx& ctx, const Convolution& call);
 // im2col along the width only, for 16-bit types and two spatial dimensions. unfold_columns() writes
-// `input` as an image of g.output[2] columns, whose channels are the elements that a window reads
+// `input` with g.output[2] columns, whose channels are the elements that a window reads
 // of a row, tap by tap; unfold_weight() writes the weight for it. Results are channels-last and
 // contiguous; excess channels are zero.
 void unfold_columns(mt_ctx& ctx, const Geometry& g, const sdk::TensorView& input, int64_t channels,

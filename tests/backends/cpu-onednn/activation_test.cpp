@@ -1,4 +1,4 @@
-// The gradient of gelu against its formula in double, for numbers of every size.
+// The gradient of gelu against its formula in double, for numbers of any magnitude.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@ std::string gelu_grad(const TestTensor& grad, const TestTensor& self, const Test
   return run_onednn("gelu_grad", args, threads);
 }
 
-TEST(OnednnActivation, GradientOfGelu) {
+TEST(OnednnActivation, GradientOfGeluAgreesWithItsFormula) {
   std::vector<double> x = {0.0,  -0.0, 1e-40, -1e-40,   1e-30,     -1e-30,    13.5,     -13.5, 1e4,
                            -1e4, 3e38, -3e38, INFINITY, -INFINITY, -INFINITY, INFINITY, NAN};
   for (int i = -4000; i <= 4000; ++i) x.push_back(i * 0.0051);
@@ -45,7 +45,7 @@ TEST(OnednnActivation, GradientOfGelu) {
   }
 }
 
-TEST(OnednnActivation, DeclinesInWords) {
+TEST(OnednnActivation, DeclinesWithAReason) {
   const TestTensor x = TestTensor::empty(sdk::dtype_of<float>, {8});
   EXPECT_NE(gelu_grad(x, x, x, 1, "tanh").find("approximate"), std::string::npos);
   const TestTensor d = TestTensor::empty(sdk::dtype_of<double>, {8});

@@ -1,4 +1,4 @@
-// The caches by themselves: what they hold, for how long, and that threads may share them.
+// The caches of plans and packed weights: contents, eviction, and sharing by threads.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -28,7 +28,7 @@ Plan square_product(int64_t n) {
   return plan;
 }
 
-TEST(PlanCache, MakesEachPlanOnceAndDropsTheOneUsedLongestAgo) {
+TEST(PlanCache, MakesEachPlanOnceAndEvictsTheLeastRecentlyUsed) {
   PlanCache cache(3);
   int made = 0;
   const auto ask = [&](int64_t n) {
@@ -52,7 +52,7 @@ TEST(PlanCache, MakesEachPlanOnceAndDropsTheOneUsedLongestAgo) {
   EXPECT_EQ(made, 5);
 }
 
-TEST(PlanCache, RemembersWhatIsDeclined) {
+TEST(PlanCache, CachesDeclinedCalls) {
   PlanCache cache(3);
   int asked = 0;
   for (int i = 0; i < 2; ++i) {
@@ -94,7 +94,7 @@ TEST(PlanCache, ThreadsShareIt) {
 
 // ---- weights ----------------------------------------------------------------------------------
 
-// A weight whose packed form has its elements in another order.
+// A weight whose packed layout has another order of elements.
 struct Weight {
   std::vector<float> values = std::vector<float>(16 * 16, 1.0f);
   mt_storage storage{1, 0, 0, 0};
@@ -115,7 +115,7 @@ struct Weight {
 };
 constexpr size_t kBytes = 16 * 16 * sizeof(float);
 
-TEST(PackedWeights, KeepsFromTheSecondTimeOfOneVersion) {
+TEST(PackedWeights, CachesFromTheSecondRequestOfAVersion) {
   PackedWeights cache(8 * kBytes, 8);
   Weight w;
   EXPECT_FALSE(Weight::kept(w.ask(cache)));
@@ -126,7 +126,7 @@ TEST(PackedWeights, KeepsFromTheSecondTimeOfOneVersion) {
   EXPECT_EQ(cache.bytes(), kBytes);
 }
 
-TEST(PackedWeights, AWriteDropsTheCopy) {
+TEST(PackedWeights, AWriteInvalidatesTheCopy) {
   PackedWeights cache(8 * kBytes, 8);
   Weight w;
   w.ask(cache);
@@ -138,7 +138,7 @@ TEST(PackedWeights, AWriteDropsTheCopy) {
   EXPECT_EQ(Weight::first(w.ask(cache)), 5);
 }
 
-TEST(PackedWeights, KeepsNothingOfWhatEscapedOrIsWrittenEachTime) {
+TEST(PackedWeights, CachesNoEscapedStoragesAndNoWeightsWrittenEachTime) {
   PackedWeights cache(8 * kBytes, 8);
   Weight escaped, trained;
   escaped.storage.flags = MT_STORAGE_ESCAPED;
@@ -151,7 +151,7 @@ TEST(PackedWeights, KeepsNothingOfWhatEscapedOrIsWrittenEachTime) {
   EXPECT_EQ(cache.bytes(), 0u);
 }
 
-TEST(PackedWeights, TellsStoragesAddressesAndLayoutsApart) {
+TEST(PackedWeights, DistinguishesStoragesAddressesAndLayouts) {
   PackedWeights cache(8 * kBytes, 8);
   Weight w;
   w.ask(cache);

@@ -1,4 +1,4 @@
-// Copies that reorder: every bit arrives where it belongs, and what oneDNN would do otherwise is
+// Copies that reorder elements: every bit is preserved, and conversions in which oneDNN differs are
 // declined.
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ std::vector<double> numbers(int64_t n) {
   return values;
 }
 
-// Memory of this shape whose dimensions are seen in the order of `dims`.
+// A tensor of this shape in memory, with its dimensions permuted by `dims`.
 TestTensor permuted(const TestTensor& t, const std::vector<int>& dims) {
   Shape shape, strides;
   for (const int d : dims) {
@@ -69,7 +69,7 @@ void expect_copies() {
                           {11, 3, 5, 8, 0, 10, 1, 9, 7, 6, 4, 2});
 }
 
-TEST(OnednnCopy, OrdersAnew) {
+TEST(OnednnCopy, PermutesElements) {
   expect_copies<float, float>();
   expect_copies<int32_t, int32_t>();
   expect_copies<int8_t, int8_t>();
@@ -97,7 +97,7 @@ TEST(OnednnCopy, LargeIntegersRoundToEven) {
   for (size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i], rounded[i / 16]);
 }
 
-TEST(OnednnCopy, KeepsEveryBit) {
+TEST(OnednnCopy, PreservesEveryBit) {
   const uint32_t bits[] = {0x80000000, 0x7f800001, 0xffc12345, 0x00000001, 0x7f800000, 0x807fffff};
   const TestTensor from = TestTensor::empty(sdk::dtype_of<float>, {6, 40});
   for (int64_t i = 0; i < 240; ++i) from.view().data<uint32_t>()[i] = bits[i % 6] ^ (i / 6 % 2);
@@ -114,7 +114,7 @@ std::string pair() {
               TestTensor::of<From>({4, 4}, std::vector<double>(16)).reversed());
 }
 
-TEST(OnednnCopy, DeclinesInWords) {
+TEST(OnednnCopy, DeclinesWithAReason) {
   for (const std::string& why :
        {pair<float, int32_t>(), pair<float, uint8_t>(), pair<float, bool>(),
         pair<int32_t, uint8_t>(), pair<double, double>(), pair<int64_t, float>(),

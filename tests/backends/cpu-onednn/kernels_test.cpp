@@ -1,6 +1,5 @@
-// What the kernels take and why not, what is reordered, and on how many threads they run.
-// Numbers are the conformance tests'; those of large problems are here, where oneDNN's layouts
-// differ.
+// Which calls the kernels take, their reasons, reorders and threads. The conformance tests check
+// results; this file checks those of large problems, for which oneDNN chooses other layouts.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -37,7 +36,7 @@ TestTensor floats(Shape shape, uint32_t seed = 1) {
 }
 TestTensor result(Shape shape) { return TestTensor::empty(sdk::dtype_of<float>, std::move(shape)); }
 
-// The same shape, with the channels fastest.
+// A channels-last tensor of the same shape.
 TestTensor channels_last(const TestTensor& t) {
   const sdk::TensorView v = t.view();
   const int64_t n = v.size(0), c = v.size(1), h = v.size(2), w = v.size(3);
@@ -70,7 +69,8 @@ std::string compare(std::string_view op, Args& args, TestTensor& out, int thread
   return "";
 }
 
-// A convolution of 4 images of 16 x 16 and its gradients, large enough for "onednn_large".
+// A convolution of a batch of 4 inputs of 16 x 16 and its gradients, large enough for
+// "onednn_large".
 struct Convolution {
   int64_t in = 32, out = 64, groups = 1, kernel = 3, transposed = 0, size = 16;
   int64_t stride = 1, padding = 1, dilation = 1;
@@ -86,8 +86,8 @@ struct Convolution {
     all[0] = first, all[1] = second;
     return all;
   }
-  Shape big() const { return shape(4, in, size); }
-  Shape small() const { return shape(4, out, result_size()); }
+  Shape input() const { return shape(4, in, size); }
+  Shape output() const { return shape(4, out, result_size()); }
   Shape weight() const {
     return transposed != 0 ? shape(in, out / groups, kernel) : shape(out, in / groups, kernel);
   }
@@ -109,18 +109,18 @@ struct Convolution {
 
   void check(bool last, int threads) const {
     const auto laid = [&](const TestTensor& t) { return last ? channels_last(t) : t; };
-    const TestTensor x = laid(floats(big())), w = floats(weight(), 2), b = floats({out}, 3);
-    const TestTensor g = laid(floats(small(), 4));
+    const TestTensor x = laid(floats(input())), w = floats(weight(), 2), b = floats({out}, 3);
+    const TestTensor g = laid(floats(output(), 4));
     {
-      TestTensor y = laid(result(small()));
+      TestTensor y = laid(result(output()));
       mt_args_convolution args{};
       set(args);
       args.input = x, args.weight = w, args.bias = b, args.out = y;
       EXPECT_EQ(compare("convolution", args, y, threads), "");
     }
     {
-      TestTensor y = laid(result(big()));
-      const std::vector<int64_t> sizes = big();
+      TestTensor y = laid(result(input()));
+      const std::vector<int64_t> sizes = input();
       mt_args_convolution_backward_input args{};
       set(args);
       args.grad_output = g, args.weight = w, args.input_size = list(sizes), args.out = y;
@@ -141,42 +141,42 @@ struct Convolution {
   }
 };
 
-TEST(OnednnConvolution, Windows) {
+TEST(OnednnConvolution, RowMajorWindowsAgreeWithTheReference) {
   Convolution().check();
   Convolution().check(false, 1);
 }
-TEST(OnednnConvolution, Products) {
+TEST(OnednnConvolution, PointwiseConvolutionsAgreeWithTheReference) {
   Convolution c;
   c.kernel = 1, c.padding = 0, c.in = c.out = 64;
   c.check();
 }
-TEST(OnednnConvolution, StridesAndDilation) {
+TEST(OnednnConvolution, StridesAndDilationsAgreeWithTheReference) {
   Convolution c;
   c.stride = 2;
   c.check();
   c.stride = 1, c.dilation = 2;
   c.check();
 }
-TEST(OnednnConvolution, Groups) {
+TEST(OnednnConvolution, GroupsAgreeWithTheReference) {
   Convolution c;
   c.groups = 4;
   c.check();
   c.in = c.out = c.groups = 64;  // depthwise
   c.check();
 }
-TEST(OnednnConvolution, ChannelsThatFillNoBlock) {
+TEST(OnednnConvolution, PartialChannelBlocksAgreeWithTheReference) {
   Convolution c;
   c.in = 3, c.out = 21, c.kernel = 5;
   c.check();
 }
-TEST(OnednnConvolution, Transposed) {
+TEST(OnednnConvolution, TransposedConvolutionsAgreeWithTheReference) {
   Convolution c;
   c.transposed = 1, c.in = 64, c.out = 32;
   c.check();
   c.stride = 2, c.groups = 2;
   c.check();
 }
-TEST(OnednnConvolution, OfOneAndThreeDimensions) {
+TEST(OnednnConvolution, OneAndThreeDimensionsAgreeWithTheReference) {
   for (const size_t dims : {size_t{1}, size_t{3}}) {
     for (const int64_t transposed : {0, 1}) {
       Convolution c;
@@ -196,11 +196,11 @@ mt_args_convolution large(const Convolution& c, const TestTensor& x, const TestT
   return args;
 }
 
-TEST(OnednnConvolution, LargeOnesAreAskedFirstAndEachIsTakenByOneKernel) {
+TEST(OnednnConvolution, LargeConvolutionsComeFirstAndExactlyOneKernelTakesEach) {
   Convolution c;
   for (const int64_t in : {2, 64}) {
     c.in = in;
-    const TestTensor x = floats(c.big()), w = floats(c.weight()), y = result(c.small());
+    const TestTensor x = floats(c.input()), w = floats(c.weight()), y = result(c.output());
     mt_args_convolution args = large(c, x, w, y);
     const mt_kernel_entry* taken = taker("convolution", args);
     ASSERT_NE(taken, nullptr);
@@ -209,21 +209,22 @@ TEST(OnednnConvolution, LargeOnesAreAskedFirstAndEachIsTakenByOneKernel) {
   }
 }
 
-// What is reordered on the way in and out.
+// The number of operands that the plan reorders.
 int conversions(const Convolution& c, bool last) {
   const auto laid = [&](const TestTensor& t) { return last ? channels_last(t) : t; };
-  const TestTensor x = laid(floats(c.big())), w = floats(c.weight()), y = laid(result(c.small()));
+  const TestTensor x = laid(floats(c.input())), w = floats(c.weight()),
+                   y = laid(result(c.output()));
   const mt_args_convolution args = large(c, x, w, y);
   const onednn::Problem p(args, x.view(), w.view(), y.view());
   const onednn::Layouts l(p);
-  onednn::Plan plan(onednn::convolution(onednn::attributes(), l.wanted_big, l.wanted_weight,
-                                        onednn::Desc(), l.wanted_small, p.windows));
-  plan.input(DNNL_ARG_SRC, l.big);
-  plan.output(DNNL_ARG_DST, l.small);
+  onednn::Plan plan(onednn::convolution(onednn::attributes(), l.wanted_input, l.wanted_weight,
+                                        onednn::Desc(), l.wanted_output, p.windows));
+  plan.input(DNNL_ARG_SRC, l.input);
+  plan.output(DNNL_ARG_DST, l.output);
   return plan.conversions();
 }
 
-TEST(OnednnConvolution, WhatNeedsNoReorderHasNone) {
+TEST(OnednnConvolution, OperandsInThePreferredLayoutAreNotReordered) {
   Convolution c;
   EXPECT_EQ(conversions(c, false), 2);  // windows over rows: blocks of channels
   EXPECT_EQ(conversions(c, true), 0);
@@ -243,18 +244,18 @@ std::string reasons(const TestTensor& a, const TestTensor& b, const TestTensor& 
   return taker("mm", args, &text) != nullptr ? "" : text;
 }
 
-TEST(OnednnReasons, AreInWords) {
+TEST(OnednnReasons, NameTheDtypeTheLayoutAndTheSize) {
   const TestTensor a = floats({4, 4});
   EXPECT_EQ(reasons(a, a, result({4, 4})), "");
   const TestTensor doubles = TestTensor::empty(sdk::dtype_of<double>, {4, 4});
   EXPECT_NE(reasons(doubles, doubles, doubles).find("[dtype]"), std::string::npos);
   const TestTensor gaps = floats({16, 16}).as_strided({4, 4}, {32, 2});
-  EXPECT_NE(reasons(gaps, a, result({4, 4})).find("side by side"), std::string::npos);
+  EXPECT_NE(reasons(gaps, a, result({4, 4})).find("contiguous rows"), std::string::npos);
   const TestTensor empty = result({4, 0});
   EXPECT_NE(reasons(empty, result({0, 4}), result({4, 4})).find("no elements"), std::string::npos);
 }
 
-TEST(OnednnReasons, AWindowThatReachesBeyondThePaddingIsNotCountedAsOneDnnWould) {
+TEST(OnednnReasons, WindowsThatExtendBeyondThePaddingAreDeclined) {
   const std::vector<int64_t> two = {2, 2}, none, zero = {0, 0};
   const TestTensor x = floats({1, 1, 5, 5}), y = result({1, 1, 3, 3});
   mt_args_avg_pool2d args{};
@@ -284,7 +285,7 @@ std::string multiply(int64_t n, int threads) {
 }
 
 // OpenMP keeps the threads of its last parallel region.
-TEST(OnednnThreads, AreThoseOfOpenMpAndAsManyAsTheContextSays) {
+TEST(OnednnThreads, AreOpenMpThreadsInTheNumberOfTheContext) {
   const int before = omp_get_max_threads();
 #pragma omp parallel num_threads(2)
   { omp_get_thread_num(); }
@@ -302,7 +303,7 @@ TEST(OnednnThreads, AreThoseOfOpenMpAndAsManyAsTheContextSays) {
   EXPECT_EQ(omp_get_max_threads(), before);
 }
 
-TEST(OnednnThreads, InsideAParallelRegionThereIsOne) {
+TEST(OnednnThreads, InsideAParallelRegionIsOneThread) {
   TestContext context(4);
   EXPECT_EQ(onednn::threads_of(*context.get()), 4);
   std::atomic<int> wrong = 0;

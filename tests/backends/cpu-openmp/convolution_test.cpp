@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "backends/cpu-openmp/registry.h"
@@ -17,14 +18,15 @@ namespace mytorch::testing {
 namespace {
 
 struct Case {
-  int64_t batch, groups, big_channels, small_channels;  // channels in a group
+  std::string name;
+  int64_t batch, groups, in_channels, out_channels;  // channels in a group
   Shape size, kernel, stride, padding, dilation;
 };
 
 std::string text(const Case& c) {
-  std::string result = std::to_string(c.batch) + " images, " + std::to_string(c.groups) +
-                       " groups of " + std::to_string(c.big_channels) + " and " +
-                       std::to_string(c.small_channels) + " channels";
+  std::string result = std::to_string(c.batch) + " samples, " + std::to_string(c.groups) +
+                       " groups of " + std::to_string(c.in_channels) + " and " +
+                       std::to_string(c.out_channels) + " channels";
   const auto add = [&](const char* name, const Shape& shape) {
     result += std::string(", ") + name;
     for (const int64_t size : shape) result += " " + std::to_string(size);
@@ -37,47 +39,55 @@ std::string text(const Case& c) {
   return result;
 }
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
-      {2, 1, 1, 16, {28, 28}, {3, 3}, {1, 1}, {0, 0}, {1, 1}},
-      {3, 1, 3, 5, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-      {3, 1, 3, 8, {9, 11}, {3, 2}, {1, 1}, {2, 1}, {2, 3}},
-      {2, 1, 2, 4, {9, 8}, {3, 3}, {2, 3}, {1, 0}, {1, 2}},
-      {2, 1, 6, 9, {5, 5}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
-      {2, 1, 6, 9, {5, 5}, {1, 1}, {2, 2}, {1, 1}, {1, 1}},
-      {2, 4, 1, 1, {8, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-      {2, 3, 1, 2, {8, 9}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
-      {2, 2, 3, 4, {6, 6}, {3, 3}, {1, 1}, {3, 3}, {1, 1}},
-      {5, 1, 4, 12, {17}, {5}, {1}, {2}, {1}},
-      {2, 1, 4, 3, {17}, {5}, {3}, {2}, {2}},
-      {2, 1, 2, 5, {5, 6, 7}, {2, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}},
-      {1, 1, 2, 3, {5, 6, 7}, {2, 3, 3}, {2, 1, 2}, {1, 1, 1}, {1, 2, 1}},
-      {1, 1, 3, 4, {40, 40}, {5, 5}, {1, 1}, {2, 2}, {1, 1}},
-      {0, 1, 3, 4, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-      {2, 1, 0, 4, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-      {9, 1, 8, 10, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-      // Images in several boxes; channels in several blocks, and panels; rows in several pieces.
-      {1, 1, 5, 17, {37, 41}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-      {2, 1, 60, 9, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-      {1, 1, 35, 40, {6, 5}, {3, 3}, {2, 1}, {1, 1}, {1, 1}},
-      {1, 1, 2, 9, {1500}, {3}, {1}, {1}, {1}},
-      {1, 1, 20, 9, {1500}, {3}, {1}, {0}, {2}},
-      {1, 9, 1, 1, {33, 34}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-  };
-  return all;
-}
+const Case kPadded = {"Padded3x3", 3, 1, 3, 5, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+const Case kStrided = {"Strided", 2, 1, 2, 4, {9, 8}, {3, 3}, {2, 3}, {1, 0}, {1, 2}};
+
+const Case kCases[] = {
+    {"ManyOutputChannelsOfOneInputChannel", 2, 1, 1, 16, {28, 28}, {3, 3}, {1, 1}, {0, 0}, {1, 1}},
+    kPadded,
+    {"PaddedAndDilated", 3, 1, 3, 8, {9, 11}, {3, 2}, {1, 1}, {2, 1}, {2, 3}},
+    kStrided,
+    {"Pointwise", 2, 1, 6, 9, {5, 5}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+    {"PointwiseStridedAndPadded", 2, 1, 6, 9, {5, 5}, {1, 1}, {2, 2}, {1, 1}, {1, 1}},
+    {"Depthwise", 2, 4, 1, 1, {8, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {"DepthwiseStridedWithMultiplier", 2, 3, 1, 2, {8, 9}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+    {"GroupedPaddedBeyondTheKernel", 2, 2, 3, 4, {6, 6}, {3, 3}, {1, 1}, {3, 3}, {1, 1}},
+    {"OneDimension", 5, 1, 4, 12, {17}, {5}, {1}, {2}, {1}},
+    {"OneDimensionStridedAndDilated", 2, 1, 4, 3, {17}, {5}, {3}, {2}, {2}},
+    {"ThreeDimensions", 2, 1, 2, 5, {5, 6, 7}, {2, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}},
+    {"ThreeDimensionsStridedAndDilated",
+     1,
+     1,
+     2,
+     3,
+     {5, 6, 7},
+     {2, 3, 3},
+     {2, 1, 2},
+     {1, 1, 1},
+     {1, 2, 1}},
+    {"Large5x5", 1, 1, 3, 4, {40, 40}, {5, 5}, {1, 1}, {2, 2}, {1, 1}},
+    {"NoSamples", 0, 1, 3, 4, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {"NoInputChannels", 2, 1, 0, 4, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {"ManySmallSamples", 9, 1, 8, 10, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {"SamplesInSeveralBoxes", 1, 1, 5, 17, {37, 41}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {"InputChannelsInSeveralBlocks", 2, 1, 60, 9, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {"OutputChannelsInSeveralPanels", 1, 1, 35, 40, {6, 5}, {3, 3}, {2, 1}, {1, 1}, {1, 1}},
+    {"RowsInSeveralPieces", 1, 1, 2, 9, {1500}, {3}, {1}, {1}, {1}},
+    {"DilatedRowsInSeveralPieces", 1, 1, 20, 9, {1500}, {3}, {1}, {0}, {2}},
+    {"DepthwiseRowsInSeveralPieces", 1, 9, 1, 1, {33, 34}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+};
 
 struct Shapes {
-  Shape big, small, weight;
+  Shape input, output, weight;
 };
 Shapes shapes_of(const Case& c) {
-  Shapes s{{c.batch, c.groups * c.big_channels},
-           {c.batch, c.groups * c.small_channels},
-           {c.groups * c.small_channels, c.big_channels}};
+  Shapes s{{c.batch, c.groups * c.in_channels},
+           {c.batch, c.groups * c.out_channels},
+           {c.groups * c.out_channels, c.in_channels}};
   for (size_t d = 0; d < c.size.size(); ++d) {
     const int64_t reach = c.dilation[d] * (c.kernel[d] - 1) + 1;
-    s.big.push_back(c.size[d]);
-    s.small.push_back((c.size[d] + 2 * c.padding[d] - reach) / c.stride[d] + 1);
+    s.input.push_back(c.size[d]);
+    s.output.push_back((c.size[d] + 2 * c.padding[d] - reach) / c.stride[d] + 1);
     s.weight.push_back(c.kernel[d]);
   }
   return s;
@@ -96,12 +106,26 @@ void set_window(Args& args, const Case& c, bool transposed) {
 
 enum class What { kForward, kInput, kWeight };
 
-// Runs one of the three by both backends, with as many threads.
+struct Computation {
+  std::string name;
+  What what;
+  bool transposed;
+};
+const Computation kComputations[] = {
+    {"Forward", What::kForward, false},
+    {"BackwardInput", What::kInput, false},
+    {"BackwardWeight", What::kWeight, false},
+    {"TransposedForward", What::kForward, true},
+    {"TransposedBackwardInput", What::kInput, true},
+    {"TransposedBackwardWeight", What::kWeight, true},
+};
+
+// Runs one of the computations by both backends, with the same inputs.
 void compare(const Case& c, What what, bool transposed, mt_dtype dtype, Random& random,
              bool special = false) {
   const Shapes s = shapes_of(c);
-  const Shape& input_shape = transposed ? s.small : s.big;
-  const Shape& output_shape = transposed ? s.big : s.small;
+  const Shape& input_shape = transposed ? s.output : s.input;
+  const Shape& output_shape = transposed ? s.input : s.output;
   const TestTensor input = random.filled(dtype, input_shape, special);
   const TestTensor output = random.filled(dtype, output_shape);
   const TestTensor weight = random.filled(dtype, s.weight);
@@ -151,27 +175,28 @@ void compare(const Case& c, What what, bool transposed, mt_dtype dtype, Random& 
               std::string(op) + (transposed ? " transposed, " : ", ") + text(c));
 }
 
-void compare_all(What what, bool transposed) {
-  Random random(static_cast<uint32_t>(what) * 2 + transposed + 10);
-  for (const Case& c : cases()) {
-    for (const mt_dtype dtype :
-         {sdk::dtype_of<float>, sdk::dtype_of<double>, sdk::dtype_of<sdk::Half>,
-          sdk::dtype_of<sdk::BFloat16>, sdk::dtype_of<int64_t>, sdk::dtype_of<uint8_t>,
-          sdk::dtype_of<bool>}) {
-      compare(c, what, transposed, dtype, random);
-      if (::testing::Test::HasFatalFailure()) return;
-    }
+class ConvolutionCase : public ::testing::TestWithParam<std::tuple<Case, Computation>> {};
+
+TEST_P(ConvolutionCase, AgreesWithTheReferenceInEveryDtype) {
+  const auto& [c, computation] = GetParam();
+  Random random(static_cast<uint32_t>(computation.what) * 2 + computation.transposed + 10);
+  for (const mt_dtype dtype :
+       {sdk::dtype_of<float>, sdk::dtype_of<double>, sdk::dtype_of<sdk::Half>,
+        sdk::dtype_of<sdk::BFloat16>, sdk::dtype_of<int64_t>, sdk::dtype_of<uint8_t>,
+        sdk::dtype_of<bool>}) {
+    compare(c, computation.what, computation.transposed, dtype, random);
+    if (HasFatalFailure()) return;
   }
 }
 
-TEST(Convolution, Forward) { compare_all(What::kForward, false); }
-TEST(Convolution, BackwardInput) { compare_all(What::kInput, false); }
-TEST(Convolution, BackwardWeight) { compare_all(What::kWeight, false); }
-TEST(Convolution, TransposedForward) { compare_all(What::kForward, true); }
-TEST(Convolution, TransposedBackwardInput) { compare_all(What::kInput, true); }
-TEST(Convolution, TransposedBackwardWeight) { compare_all(What::kWeight, true); }
+INSTANTIATE_TEST_SUITE_P(, ConvolutionCase,
+                         ::testing::Combine(::testing::ValuesIn(kCases),
+                                            ::testing::ValuesIn(kComputations)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
+                         });
 
-// Any window on any image.
+// Any window on any input.
 Case random_case(Random& random) {
   const auto from = [&](int64_t least, int64_t most) {
     return least + random.below(most + 1 - least);
@@ -181,9 +206,9 @@ Case random_case(Random& random) {
     Case c;
     c.batch = from(1, 3);
     c.groups = random.below(3) == 0 ? from(2, 3) : 1;
-    c.big_channels = from(1, 24);
-    c.small_channels = from(1, 36);
-    double products = static_cast<double>(c.batch * c.groups * c.big_channels * c.small_channels);
+    c.in_channels = from(1, 24);
+    c.out_channels = from(1, 36);
+    double products = static_cast<double>(c.batch * c.groups * c.in_channels * c.out_channels);
     for (size_t d = 0; d < dims; ++d) {
       c.size.push_back(from(1, dims == 1 ? 60 : dims == 2 ? 20 : 7));
       c.kernel.push_back(from(1, 4));
@@ -198,56 +223,63 @@ Case random_case(Random& random) {
 }
 
 // Each instruction set has its own tiles.
-TEST(Convolution, AnyWindowOnEveryTarget) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    Random random(30);
-    for (int i = 0; i < 80; ++i) {
-      const Case c = random_case(random);
-      for (const What what : {What::kForward, What::kInput, What::kWeight}) {
-        const mt_dtype dtype = i % 2 == 0 ? sdk::dtype_of<float> : sdk::dtype_of<double>;
-        compare(c, what, i % 4 >= 2, dtype, random);
-        if (::testing::Test::HasFatalFailure()) return;
-      }
+class ConvolutionTarget : public ::testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
+  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+};
+
+TEST_P(ConvolutionTarget, AnyWindowAgreesWithTheReference) {
+  Random random(30);
+  for (int i = 0; i < 80; ++i) {
+    const Case c = random_case(random);
+    for (const What what : {What::kForward, What::kInput, What::kWeight}) {
+      const mt_dtype dtype = i % 2 == 0 ? sdk::dtype_of<float> : sdk::dtype_of<double>;
+      compare(c, what, i % 4 >= 2, dtype, random);
+      if (HasFatalFailure()) return;
     }
-    hwy::SetSupportedTargetsForTest(0);
   }
 }
 
-TEST(Convolution, TheNumberOfThreadsDoesNotMatter) {
+INSTANTIATE_TEST_SUITE_P(, ConvolutionTarget,
+                         ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+                         [](const auto& info) { return std::string(hwy::TargetName(info.param)); });
+
+TEST(Convolution, TheBitsDoNotDependOnTheNumberOfThreads) {
   Random random(40);
-  for (const Case& c : {Case{9, 1, 16, 32, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-                        Case{9, 1, 1, 16, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-                        Case{2, 3, 20, 33, {9, 7}, {3, 3}, {2, 2}, {1, 1}, {1, 1}}}) {
+  for (const Case& c :
+       {Case{"ImplicitGemm", 9, 1, 16, 32, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+        Case{"Direct", 9, 1, 1, 16, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+        Case{"Grouped", 2, 3, 20, 33, {9, 7}, {3, 3}, {2, 2}, {1, 1}, {1, 1}}}) {
+    SCOPED_TRACE(c.name);
     const Shapes s = shapes_of(c);
-    const TestTensor big = random.filled(sdk::dtype_of<float>, s.big);
-    const TestTensor small = random.filled(sdk::dtype_of<float>, s.small);
+    const TestTensor x = random.filled(sdk::dtype_of<float>, s.input);
+    const TestTensor grad = random.filled(sdk::dtype_of<float>, s.output);
     const TestTensor weight = random.filled(sdk::dtype_of<float>, s.weight);
     std::vector<std::vector<float>> results;
     for (const int threads : {1, 2, 3, 7}) {
-      const TestTensor forward = TestTensor::empty(sdk::dtype_of<float>, s.small);
-      const TestTensor input = TestTensor::empty(sdk::dtype_of<float>, s.big);
+      const TestTensor forward = TestTensor::empty(sdk::dtype_of<float>, s.output);
+      const TestTensor input = TestTensor::empty(sdk::dtype_of<float>, s.input);
       const TestTensor gradient = TestTensor::empty(sdk::dtype_of<float>, s.weight);
       TestContext context(threads);
       mt_args_convolution a{};
       set_window(a, c, false);
-      a.input = big;
+      a.input = x;
       a.weight = weight;
       a.out = forward;
       ASSERT_EQ(run_cpu(cpu::register_convolution, "convolution", a, context), MT_OK);
       mt_args_convolution_backward_input b{};
       set_window(b, c, false);
-      b.grad_output = small;
+      b.grad_output = grad;
       b.weight = weight;
-      b.input_size = list(s.big);
+      b.input_size = list(s.input);
       b.out = input;
       ASSERT_EQ(run_cpu(cpu::register_convolution, "convolution_backward_input", b, context),
                 MT_OK);
       mt_args_convolution_backward_weight w{};
       set_window(w, c, false);
-      w.grad_output = small;
-      w.input = big;
+      w.grad_output = grad;
+      w.input = x;
       w.weight_size = list(s.weight);
       w.out = gradient;
       ASSERT_EQ(run_cpu(cpu::register_convolution, "convolution_backward_weight", w, context),
@@ -263,9 +295,9 @@ TEST(Convolution, TheNumberOfThreadsDoesNotMatter) {
   }
 }
 
-// As in PyTorch: the padding takes part in a convolution as zeros, and zero times infinity is NaN;
-// a transposed convolution and the gradient of the input have no terms of padding.
-TEST(Convolution, InfiniteWeightsMeetThePaddingOnlyWhereThereIsSome) {
+// As in PyTorch: a convolution multiplies its padding as zeros, and zero times infinity is NaN; a
+// transposed convolution and the gradient of the input have no terms of padding.
+TEST(Convolution, InfiniteWeightsTimesPaddingAreNanInTheOutputOnly) {
   for (const int64_t channels : {1, 4, 12}) {
     const Shape shape = {1, channels, 4, 4};
     const TestTensor x = TestTensor::empty(sdk::dtype_of<float>, shape);
@@ -276,7 +308,7 @@ TEST(Convolution, InfiniteWeightsMeetThePaddingOnlyWhereThereIsSome) {
     for (int64_t i = 0; i < channels * channels; ++i) {
       weight.view().data<float>()[i * taps] = INFINITY;
     }
-    const Case c{1, 1, channels, channels, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+    const Case c{"", 1, 1, channels, channels, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
     const TestTensor out = TestTensor::empty(sdk::dtype_of<float>, shape);
     TestContext context(1);
     mt_args_convolution a{};
@@ -296,20 +328,20 @@ TEST(Convolution, InfiniteWeightsMeetThePaddingOnlyWhereThereIsSome) {
     const auto input = out.values<float>();
     for (size_t i = 0; i < forward.size(); ++i) {
       const size_t y = i / 4 % 4, x_ = i % 4;
-      // The infinite tap is the first: it sees the padding above and to the left.
+      // The first tap is infinite. It reads the padding above and to the left.
       EXPECT_EQ(std::isnan(forward[i]), y == 0 || x_ == 0) << i;
       EXPECT_FALSE(std::isnan(input[i])) << i;
-      // It is seen by all windows but those below and to the right of the last.
+      // All input elements but the last row and column contribute to it.
       EXPECT_EQ(std::isinf(input[i]), y < 3 && x_ < 3) << i;
     }
   }
 }
 
-TEST(Convolution, InfinityAndNanStayWhereTheyAre) {
+TEST(Convolution, InfinityAndNanReachExactlyTheirSums) {
   Random random(20);
   for (const What what : {What::kForward, What::kWeight}) {
-    compare(cases()[1], what, false, sdk::dtype_of<float>, random, true);
-    compare(cases()[3], what, false, sdk::dtype_of<double>, random, true);
+    compare(kPadded, what, false, sdk::dtype_of<float>, random, true);
+    compare(kStrided, what, false, sdk::dtype_of<double>, random, true);
   }
 }
 

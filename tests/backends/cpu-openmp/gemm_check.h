@@ -1,5 +1,5 @@
-// What the tests of the matrix product share: a host, matrices of any strides, and the comparison
-// of one product with its definition.
+// Tools of the tests of the matrix product: a host, matrices of any strides, and the comparison of
+// one product with its definition.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@ namespace mytorch::cpu::gemm_test {
 
 // ---- a host -----------------------------------------------------------------------------------
 
-// The context of a call: pieces run on real threads, scratch ends in a guard that every kernel must
-// leave alone, and starts out as NaN, so that reading what was never written shows.
+// The context of a call. Pieces run on real threads. Scratch memory is initially NaN, so that reads
+// of uninitialized memory show, and ends in a guard that kernels must not write.
 class Host {
  public:
   explicit Host(int threads) {
@@ -129,8 +129,8 @@ inline double to_double(T x) {
   return static_cast<double>(x);
 }
 
-// Nearest, ties to even, written over all 2^16 values so that it shares nothing with the code
-// tested.
+// Nearest, ties to even, by a search over all 2^16 values, which shares nothing with the tested
+// code.
 template <class T>
 T nearest(double value) {
   if (std::isnan(value)) return T{0x7FFF};
@@ -342,7 +342,7 @@ void check(const Case& x) {
     }
   }
 
-  // What lies between the elements of C must not change.
+  // Memory between the elements of C must not change.
   std::vector<bool> written(c.buffer.size());
   int wrong = 0;
   for (int64_t g = 0; g < x.batch; ++g) {

@@ -1,5 +1,5 @@
-// The matrix product against the definition: sums in double (or exact wrapping integers) over naive
-// loops, for every dtype, stride, shape class and option, on one thread and on several.
+// The matrix product against the definition: naive loops with sums in double (or exact wrapping
+// integers), for every dtype, layout, shape class and option, on one thread and on several.
 #include "backends/cpu-openmp/gemm/gemm.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ using AllTypes =
 TYPED_TEST_SUITE(GemmTest, AllTypes);
 
 // Around every edge of the tiles of every instruction set: 4, 6 and 14 rows, 8, 16 and 32 columns.
-TYPED_TEST(GemmTest, SmallShapes) {
+TYPED_TEST(GemmTest, SmallShapesAgreeWithTheDefinition) {
   for (const int64_t m : {1, 2, 3, 5, 6, 7, 8, 13, 14, 15, 29}) {
     for (const int64_t n : {1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 65}) {
       for (const int64_t k : {1, 2, 3, 4, 5, 8, 17, 64}) check<TypeParam>({m, n, k});
@@ -35,7 +35,7 @@ TYPED_TEST(GemmTest, SmallShapes) {
   }
 }
 
-TYPED_TEST(GemmTest, EveryLayout) {
+TYPED_TEST(GemmTest, EveryLayoutAgreesWithTheDefinition) {
   for (const Layout a : kLayouts) {
     for (const Layout b : kLayouts) {
       for (const Layout c : kLayouts) {
@@ -50,7 +50,7 @@ TYPED_TEST(GemmTest, EveryLayout) {
   }
 }
 
-TYPED_TEST(GemmTest, Empty) {
+TYPED_TEST(GemmTest, EmptyProductsAreZeroOrLeaveCUntouched) {
   for (const bool accumulate : {false, true}) {
     for (const bool bias : {false, true}) {
       check<TypeParam>({0, 5, 4, {}, {}, {}, 1, accumulate, bias});
@@ -64,8 +64,8 @@ TYPED_TEST(GemmTest, Empty) {
   }
 }
 
-// More than one block of k, so that partial sums meet in C or wait beside it; and of m and n.
-TYPED_TEST(GemmTest, SeveralBlocks) {
+// Several blocks of k, whose partial sums are added in C or in the workspace, and of m and n.
+TYPED_TEST(GemmTest, SumsOverSeveralBlocksAgreeWithTheDefinition) {
   check<TypeParam>({37, 45, 1300});
   check<TypeParam>(
       {37, 45, 1301, Layout::col_major, Layout::col_major, Layout::gaps, 1, true, true});
@@ -75,7 +75,7 @@ TYPED_TEST(GemmTest, SeveralBlocks) {
   check<TypeParam>({1, 300, 5000, Layout::gaps, Layout::col_major, {}, 1, true, true});
 }
 
-TYPED_TEST(GemmTest, Threads) {
+TYPED_TEST(GemmTest, ThreadedProductsAgreeWithTheDefinition) {
   for (const int threads : {2, 3, 8}) {
     check<TypeParam>({150, 170, 190, {}, {}, {}, 1, true, true, false, threads});
     check<TypeParam>({9, 1500, 301, {}, Layout::col_major, {}, 1, false, true, false, threads});
@@ -85,7 +85,7 @@ TYPED_TEST(GemmTest, Threads) {
   }
 }
 
-TYPED_TEST(GemmTest, Batches) {
+TYPED_TEST(GemmTest, BatchesAgreeWithTheDefinition) {
   for (const Layout c : {Layout::row_major, Layout::col_major, Layout::gaps}) {
     check<TypeParam>({2, 2, 2, {}, {}, c, 50});
     check<TypeParam>({1, 33, 40, {}, {}, c, 5, true, true});
@@ -99,7 +99,7 @@ class FloatingGemmTest : public ::testing::Test {};
 using FloatingTypes = ::testing::Types<float, double, Half, Brain>;
 TYPED_TEST_SUITE(FloatingGemmTest, FloatingTypes);
 
-TYPED_TEST(FloatingGemmTest, Relu) {
+TYPED_TEST(FloatingGemmTest, ReluAgreesWithTheDefinition) {
   for (const Layout c : {Layout::row_major, Layout::col_major, Layout::gaps}) {
     for (const bool bias : {false, true}) {
       check<TypeParam>({2, 3, 4, {}, {}, c, 1, false, bias, true});
@@ -120,7 +120,7 @@ T special(double value) {
   }
 }
 
-// One NaN or infinity in A or B reaches exactly the elements whose sums contain it, times zero too.
+// A NaN or infinity in A or B reaches exactly the elements whose sums contain it, even times zero.
 TYPED_TEST(FloatingGemmTest, NanAndInfinityReachExactlyTheirSums) {
   using T = TypeParam;
   struct Shape {
@@ -166,7 +166,7 @@ TYPED_TEST(FloatingGemmTest, NanAndInfinityReachExactlyTheirSums) {
   }
 }
 
-// Without `accumulate`, what C held before must not matter, even NaN.
+// Without `accumulate`, the previous contents of C do not matter, even NaN.
 TYPED_TEST(FloatingGemmTest, OldContentsOfCAreNotRead) {
   using T = TypeParam;
   for (const int64_t size : {1, 2, 5, 16, 45, 130}) {
@@ -182,7 +182,7 @@ TYPED_TEST(FloatingGemmTest, OldContentsOfCAreNotRead) {
   }
 }
 
-// Every float16 and bfloat16 goes through a product with one unchanged (NaN stays some NaN).
+// A product with one preserves every float16 and bfloat16 (NaN becomes some NaN).
 template <class T>
 class NarrowGemmTest : public ::testing::Test {};
 using NarrowTypes = ::testing::Types<Half, Brain>;
@@ -240,9 +240,9 @@ TYPED_TEST(NarrowGemmTest, SumsRoundToNearestEven) {
   }
 }
 
-// ---- what does not depend on the type ---------------------------------------------------------
+// ---- tests that do not depend on the dtype ----------------------------------------------------
 
-TEST(GemmTest, BroadcastOperands) {
+TEST(GemmTest, OperandsMayBroadcast) {
   // Stride 0 along k, along a row, and over the batch.
   std::vector<float> a = {1, 2, 3}, b = {2, 4};
   std::vector<float> c(4 * 3 * 40);
@@ -314,7 +314,7 @@ TEST(GemmTest, LargeProductsUseTheThreadsAndSmallOnesNeitherThreadsNorScratch) {
   EXPECT_EQ(batched.pieces, 4);  // once over the batch, not once per product
 }
 
-TEST(GemmTest, Errors) {
+TEST(GemmTest, ErrorsHaveAStatusAndAMessageAndLeaveCUntouched) {
   Host host(1);
   float c[4] = {7, 7, 7, 7};
   float x[4] = {1, 2, 3, 4};
@@ -351,29 +351,32 @@ TEST(GemmTest, Errors) {
 }
 
 // The rest of this file runs on the best instruction set of the machine; this repeats the hard
-// shapes on each of the others it has.
-TEST(GemmTest, EveryInstructionSet) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    for (const Layout layout : {Layout::row_major, Layout::col_major, Layout::gaps}) {
-      for (const int64_t k : {5, 520}) {
-        const Case cases[] = {{29, 67, k, layout, layout, {}, 1, true, true, false, 2},
-                              {1, 67, k, layout, layout, {}, 1, false, true},
-                              {50, 130, k, layout, layout, layout, 1, true}};
-        for (const Case& x : cases) {
-          check<float>(x);
-          check<double>(x);
-          check<Half>(x);
-          check<Brain>(x);
-          check<int8_t>(x);
-          check<int16_t>(x);
-          check<int32_t>(x);
-          check<int64_t>(x);
-        }
+// shapes on each instruction set that it has.
+class GemmTarget : public ::testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
+  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+};
+INSTANTIATE_TEST_SUITE_P(, GemmTarget, ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+                         [](const auto& info) { return std::string(hwy::TargetName(info.param)); });
+
+TEST_P(GemmTarget, EveryDtypeAgreesWithTheDefinition) {
+  for (const Layout layout : {Layout::row_major, Layout::col_major, Layout::gaps}) {
+    for (const int64_t k : {5, 520}) {
+      const Case cases[] = {{29, 67, k, layout, layout, {}, 1, true, true, false, 2},
+                            {1, 67, k, layout, layout, {}, 1, false, true},
+                            {50, 130, k, layout, layout, layout, 1, true}};
+      for (const Case& x : cases) {
+        check<float>(x);
+        check<double>(x);
+        check<Half>(x);
+        check<Brain>(x);
+        check<int8_t>(x);
+        check<int16_t>(x);
+        check<int32_t>(x);
+        check<int64_t>(x);
       }
     }
-    hwy::SetSupportedTargetsForTest(0);
   }
 }
 

@@ -1,8 +1,10 @@
-// Rows of every length around vectors, rows beside rows of infinities and NaNs, and results so
-// large that they go past the caches.
+// Row kernels of softmax and normalization: rows of lengths around vectors, rows next to rows of
+// infinities and NaNs, and results large enough for non-temporal stores.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "backends/cpu-openmp/registry.h"
@@ -24,12 +26,16 @@ using Values = std::vector<double>;
 struct Case {
   int64_t rows, n;
 };
-// The last three are stored past the caches, as far as their rows are whole lines and short.
-const std::vector<Case> kCases = {{3, 1},    {4, 2},    {5, 7},       {5, 8},       {3, 9},
-                                  {3, 16},   {2, 31},   {7, 33},      {2, 65},      {1, 1000},
-                                  {4, 2048}, {3, 2049}, {2100, 1024}, {2100, 1023}, {260, 8192}};
+std::string name(const ::testing::TestParamInfo<Case>& info) {
+  return std::to_string(info.param.rows) + "RowsOf" + std::to_string(info.param.n);
+}
+// The last three results are large enough for non-temporal stores, which need short rows of whole
+// cache lines: 1024 has them.
+const Case kCases[] = {{3, 1},    {4, 2},    {5, 7},       {5, 8},       {3, 9},
+                       {3, 16},   {2, 31},   {7, 33},      {2, 65},      {1, 1000},
+                       {4, 2048}, {3, 2049}, {2100, 1024}, {2100, 1023}, {260, 8192}};
 
-// Rows of ordinary numbers, apart from a few: exponentials that are denormal or 0, a NaN,
+// Rows of ordinary numbers, except for a few: numbers whose exponential is subnormal or 0, a NaN,
 // infinities.
 TestTensor rows_of(mt_dtype dtype, const Case& c, uint32_t seed) {
   Random random(seed);
@@ -49,10 +55,11 @@ TestTensor rows_of(mt_dtype dtype, const Case& c, uint32_t seed) {
   return x;
 }
 
-// Of many rows the first and some of the others.
-bool looked_at(int64_t row, int64_t rows) { return row < 12 || row > rows - 4 || row % 61 == 0; }
+// Whether a row is compared: the first and last ones, and some of the others.
+bool is_compared(int64_t row, int64_t rows) { return row < 12 || row > rows - 4 || row % 61 == 0; }
 
-// Whether within so many units in the last place of the value, or of the smallest normal number.
+// Expects elements within `ulps` units in the last place of the value, of `scale`, or of the
+// smallest normal number.
 template <class T>
 void expect_row(const T* got, const Values& expected, double ulps, double scale, int64_t row,
                 int64_t n) {
@@ -88,12 +95,12 @@ void check_softmax(const Case& c, bool log) {
   const size_t n = static_cast<size_t>(c.n);
   Values out(n), gradient(n);
   for (int64_t row = 0; row < c.rows; ++row) {
-    if (!looked_at(row, c.rows)) continue;
+    if (!is_compared(row, c.rows)) continue;
     const T* in = x.view().template data<T>() + row * c.n;
     const T* grad = g.view().template data<T>() + row * c.n;
     const T* result = y.view().template data<T>() + row * c.n;
     double high = -kInf, size = 0;
-    long double sum = 0, total = 0;  // of doubles, too, better than what is tested
+    long double sum = 0, total = 0;  // more precise than the tested sums of doubles
     for (size_t i = 0; i < n; ++i) high = std::max(high, static_cast<double>(in[i]));
     for (size_t i = 0; i < n; ++i) sum += std::exp(static_cast<double>(in[i]) - high);
     for (size_t i = 0; i < n; ++i) {
@@ -115,18 +122,19 @@ void check_softmax(const Case& c, bool log) {
   }
 }
 
-TEST(NormalizationRows, Softmax) {
-  for (const Case& c : kCases) {
-    for (const bool log : {false, true}) {
-      ASSERT_NO_FATAL_FAILURE(check_softmax<float>(c, log)) << c.n;
-      if (c.n < 5000) {
-        ASSERT_NO_FATAL_FAILURE(check_softmax<double>(c, log)) << c.n;
-      }
-    }
-  }
+class SoftmaxRows : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(, SoftmaxRows, ::testing::ValuesIn(kCases), name);
+
+TEST_P(SoftmaxRows, SoftmaxAndItsGradientAgreeWithTheDefinition) {
+  check_softmax<float>(GetParam(), false);
+  if (GetParam().n < 5000) check_softmax<double>(GetParam(), false);
+}
+TEST_P(SoftmaxRows, LogSoftmaxAndItsGradientAgreeWithTheDefinition) {
+  check_softmax<float>(GetParam(), true);
+  if (GetParam().n < 5000) check_softmax<double>(GetParam(), true);
 }
 
-TEST(NormalizationRows, NoRowsAndNoElements) {
+TEST(NormalizationRows, SoftmaxOfNoRowsOrNoElementsIsEmpty) {
   TestContext context(2);
   for (const Shape& shape : {Shape{0, 5}, Shape{5, 0}}) {
     const TestTensor x = TestTensor::empty(sdk::dtype_of<float>, shape);
@@ -136,8 +144,8 @@ TEST(NormalizationRows, NoRowsAndNoElements) {
   }
 }
 
-// Like rows_of() for layer_norm: numbers far from zero, rows that begin far from where they go on,
-// infinities at the beginning and at the end.
+// Layer normalization of numbers far from zero, of rows whose first elements are far from the
+// others, and of infinities at the first and the last element.
 template <class T>
 void check_layer_norm(const Case& c) {
   const mt_dtype dtype = sdk::dtype_of<T>;
@@ -168,7 +176,7 @@ void check_layer_norm(const Case& c) {
   const T* means = mean.view().template data<T>();
   const T* rstds = rstd.view().template data<T>();
   for (int64_t row = 0; row < c.rows; ++row) {
-    if (!looked_at(row, c.rows)) continue;
+    if (!is_compared(row, c.rows)) continue;
     double largest = 0.1;
     long double sum = 0, squares = 0;
     for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(in[row * n + i]);
@@ -194,7 +202,7 @@ void check_layer_norm(const Case& c) {
                                        row == 2 ? 64 : 4, r * (8 + largest), row, n));
   }
 
-  // The gradient of a few rows at a time, with and without the parameters'.
+  // The gradients.
   mt_args_native_layer_norm_backward back{};
   for (int64_t row = 0; row < c.rows; ++row) {  // no infinities: they would fill dw
     if (row < 3 || row > 5) continue;
@@ -219,7 +227,7 @@ void check_layer_norm(const Case& c) {
       sum += h, along += h * hat, largest = std::max(largest, std::abs(hat));
       dws[static_cast<size_t>(i)] += v * hat, dbs[static_cast<size_t>(i)] += v;
     }
-    if (!looked_at(row, c.rows)) continue;
+    if (!is_compared(row, c.rows)) continue;
     for (int64_t i = 0; i < n; ++i) {
       const double hat = (static_cast<double>(in[row * n + i]) - m) * r;
       const double h = static_cast<double>(gs[row * n + i]) * static_cast<double>(ws[i]);
@@ -234,18 +242,17 @@ void check_layer_norm(const Case& c) {
   ASSERT_NO_FATAL_FAILURE(expect_row(db.view().template data<T>(), dbs, 64 + count / 8, 16, -2, n));
 }
 
-TEST(NormalizationRows, LayerNorm) {
-  for (const Case& c : kCases) {
-    if (c.n == 1) continue;  // 1 / sqrt(eps) of a spread that is 0 or rounding
-    ASSERT_NO_FATAL_FAILURE(check_layer_norm<float>(c)) << c.n;
-    if (c.n < 5000) {
-      ASSERT_NO_FATAL_FAILURE(check_layer_norm<double>(c)) << c.n;
-    }
-  }
+// Not of rows of one element, whose variance is 0 up to rounding.
+class LayerNormRows : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(, LayerNormRows,
+                         ::testing::ValuesIn(std::begin(kCases) + 1, std::end(kCases)), name);
+
+TEST_P(LayerNormRows, ResultAndGradientsAgreeWithTheDefinition) {
+  check_layer_norm<float>(GetParam());
+  if (GetParam().n < 5000) check_layer_norm<double>(GetParam());
 }
 
-// The first plane of a channel says nothing about the others.
-TEST(NormalizationRows, BatchNormOfUnlikePlanes) {
+TEST(NormalizationRows, BatchNormOfAChannelWhoseFirstPlaneDiffersFromTheOthersIsAccurate) {
   const int64_t batch = 40, size = 50;
   Random random(8);
   const TestTensor x = TestTensor::empty(sdk::dtype_of<float>, {batch, 1, size});

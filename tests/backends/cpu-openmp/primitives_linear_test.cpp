@@ -13,7 +13,7 @@ namespace {
 
 bool has_products(mt_dtype dtype) { return !sdk::is_bool(dtype); }
 
-// The product of the last two of three dimensions by the reference.
+// The batched product by the reference.
 TestTensor product(const TestTensor& a, const TestTensor& b) {
   TestTensor out =
       TestTensor::empty(a.dtype(), {a.view().size(0), a.view().size(1), b.view().size(2)});
@@ -25,7 +25,7 @@ TestTensor product(const TestTensor& a, const TestTensor& b) {
   return out;
 }
 
-TEST(Matrix, BmmIsTheDefinition) {
+TEST(Matrix, BmmAgreesWithTheReference) {
   Random random(1);
   for (const mt_dtype dtype : dtypes_where(has_products)) {
     for (const Shape& s : {Shape{1, 2, 2, 2}, Shape{3, 5, 7, 4}, Shape{2, 1, 9, 33},
@@ -49,7 +49,7 @@ TestTensor matrix_of(const TestTensor& batch) {
   return batch.as_strided({v.size(1), v.size(2)}, {v.stride(1), v.stride(2)});
 }
 
-TEST(Matrix, AddmmBroadcastsScalesAndIgnoresWithBetaZero) {
+TEST(Matrix, AddmmBroadcastsScalesAndIgnoresSelfIfBetaIsZero) {
   Random random(2);
   const int64_t m = 6, k = 5, n = 9;
   for (const mt_dtype dtype : dtypes_where(has_products)) {
@@ -95,8 +95,8 @@ TEST(Matrix, AddmmBroadcastsScalesAndIgnoresWithBetaZero) {
               expected.push_back(alpha * sum + (beta == 0 ? 0 : beta * z[static_cast<size_t>(at)]));
             }
           }
-          // A scaled product of a 16-bit type is rounded to it before it is scaled, as in the
-          // composite: three of its own last places more, for values up to 8.
+          // Products of 16-bit types are rounded before they are scaled, as in the composite: three
+          // more units in the last place, for values up to 8.
           const double places = dtype.bits != 16 ? 0
                                 : sdk::is_floating(dtype)
                                     ? 3 * 8 * (dtype.code == MT_BFLOAT ? 0x1p16 : 0x1p13) / 8

@@ -32,7 +32,7 @@ const mt_dtype kDtypes[] = {sdk::dtype_of<bool>,      sdk::dtype_of<uint8_t>,
                             sdk::dtype_of<sdk::Half>, sdk::dtype_of<sdk::BFloat16>,
                             sdk::dtype_of<float>,     sdk::dtype_of<double>};
 
-TEST(CopyTest, EveryPairOfDtypes) {
+TEST(CopyTest, ConvertsBetweenAllDtypes) {
   for (const mt_dtype from : kDtypes) {
     for (const mt_dtype to : kDtypes) {
       const TestTensor source = TestTensor::empty(from, {2, 3});
@@ -47,7 +47,7 @@ TEST(CopyTest, EveryPairOfDtypes) {
   }
 }
 
-TEST(CopyTest, ConversionsAtTheEdges) {
+TEST(CopyTest, ConversionsRoundOnceAndWrap) {
   const auto convert = [](const TestTensor& from, mt_dtype to) {
     const TestTensor target = TestTensor::empty(to, {from.view().size(0)});
     EXPECT_EQ(copy(from, target), "");
@@ -71,7 +71,7 @@ TEST(CopyTest, ConversionsAtTheEdges) {
   EXPECT_TRUE(std::isnan(convert(TestTensor::of<float>({1}, {NAN}), sdk::dtype_of<sdk::Half>)[0]));
 }
 
-TEST(CopyTest, BroadcastNegativeStridesAndEmpty) {
+TEST(CopyTest, TakesBroadcastReversedAndEmptyTensors) {
   const TestTensor row = TestTensor::of<float>({3}, {1, 2, 3});
   const TestTensor target = TestTensor::empty(sdk::dtype_of<float>, {2, 3});
   EXPECT_EQ(copy(row, target), "");
@@ -85,7 +85,7 @@ TEST(CopyTest, BroadcastNegativeStridesAndEmpty) {
   EXPECT_EQ(flipped.values<double>(), (std::vector<double>{3, 2, 1}));
 }
 
-TEST(FillTest, HostNumbersAndTensors) {
+TEST(FillTest, FillsWithNumbersAndTensors) {
   const TestTensor self = TestTensor::empty(sdk::dtype_of<int16_t>, {2, 2}).reversed();
   const TestTensor value = TestTensor::host<double>(-3.7);
   mt_args_fill_ args{};
@@ -105,7 +105,7 @@ std::vector<double> arange(mt_scalar start, mt_scalar step, const TestTensor& ou
   return out.values<double>();
 }
 
-TEST(ArangeTest, Values) {
+TEST(ArangeTest, ElementsAreMultipliedNotAccumulated) {
   using V = std::vector<double>;
   EXPECT_EQ(arange(scalar(3), scalar(-2), TestTensor::empty(sdk::dtype_of<int64_t>, {3})),
             (V{3, 1, -1}));
@@ -156,7 +156,7 @@ void expect_uniform(double from, double to) {
   EXPECT_NEAR(sum / kMany, (from + to) / 2, 5 * deviation + 0.002 * (to - from));
 }
 
-TEST(RandomTest, Uniform) {
+TEST(RandomTest, UniformMatchesPhilox) {
   expect_uniform<float>(0, 1);
   expect_uniform<float>(-3, 5);
   expect_uniform<double>(-3, 5);
@@ -170,7 +170,7 @@ TEST(RandomTest, Uniform) {
   for (const double v : uniform<float>(2, 2)) ASSERT_EQ(v, 2);
 }
 
-TEST(RandomTest, ElementsFollowLogicalIndexNotMemory) {
+TEST(RandomTest, ElementsDependOnTheLogicalIndexNotOnMemory) {
   mt_args_uniform_ args{};
   args.to = 1;
   const std::vector<double> contiguous =
@@ -186,7 +186,7 @@ TEST(RandomTest, ElementsFollowLogicalIndexNotMemory) {
   EXPECT_EQ(strided.values<double>(), contiguous);
 }
 
-TEST(RandomTest, Normal) {
+TEST(RandomTest, NormalMatchesPhiloxAndHasTheMoments) {
   mt_args_normal_ args{};
   args.mean = 3;
   args.std = 2;
@@ -205,7 +205,7 @@ TEST(RandomTest, Normal) {
   }
 }
 
-TEST(RandomTest, Integers) {
+TEST(RandomTest, IntegersCoverTheRange) {
   mt_args_random__from args{};
   args.from = -3;
   args.to = {4, 1};

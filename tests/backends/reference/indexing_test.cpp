@@ -36,8 +36,8 @@ TEST(GatherTest, KnownValues) {
   const TestTensor out = TestTensor::empty(self.dtype(), {2, 2});
   ASSERT_EQ(gather(self, 1, TestTensor::of<int64_t>({2, 2}, {2, 0, 1, 1}), out), "");
   EXPECT_EQ(out.values<double>(), (V{3, 1, 5, 5}));
-  // Along dim 0, by int32, from a transposed tensor into a transposed one; the index is smaller in
-  // the other dimension.
+  // Along dim 0, with int32 indices, from a transposed tensor to a transposed one. The index is
+  // smaller in the other dimension.
   const TestTensor columns = TestTensor::empty(self.dtype(), {2, 1}).reversed();
   ASSERT_EQ(gather(self.reversed(), -2, TestTensor::of<int32_t>({1, 2}, {2, 0}), columns), "");
   EXPECT_EQ(columns.values<double>(), (V{3, 4}));
@@ -45,7 +45,7 @@ TEST(GatherTest, KnownValues) {
   EXPECT_EQ(gather(self, 0, TestTensor::empty(sdk::dtype_of<int64_t>, {0, 3}), none), "");
 }
 
-TEST(GatherTest, ZeroDimAndErrors) {
+TEST(GatherTest, TakesZeroDimTensorsAndRejectsIndicesOutOfRange) {
   const TestTensor self = TestTensor::of<double>({}, {7});
   const TestTensor out = TestTensor::empty(self.dtype(), {});
   EXPECT_EQ(gather(self, 0, TestTensor::of<int64_t>({}, {0}), out), "");
@@ -61,7 +61,7 @@ TEST(GatherTest, ZeroDimAndErrors) {
             status + "[gather] index 1 is out of range for dimension 0 of size 1");
 }
 
-TEST(ScatterTest, LastOneWins) {
+TEST(ScatterTest, TheLastOfEqualIndicesWins) {
   const TestTensor self = TestTensor::of<int32_t>({2, 3}, {1, 2, 3, 4, 5, 6});
   const TestTensor index = TestTensor::of<int64_t>({2, 2}, {1, 1, 0, 2});
   const TestTensor src = TestTensor::of<int32_t>({2, 4}, {10, 20, -1, -1, 30, 40, -1, -1});
@@ -115,7 +115,7 @@ I nonzero(const TestTensor& self, Shape expected_shape) {
   return context.outputs[0].values<int64_t>();
 }
 
-TEST(NonzeroTest, RowsInOrder) {
+TEST(NonzeroTest, GivesCoordinatesInRowMajorOrder) {
   const TestTensor self = TestTensor::of<float>({2, 3}, {0, NAN, -0.0, 4, 0, 6});
   EXPECT_EQ(nonzero(self, {3, 2}), (I{0, 1, 1, 0, 1, 2}));
   EXPECT_EQ(nonzero(self.reversed(), {3, 2}), (I{0, 1, 1, 0, 2, 1}));
@@ -124,7 +124,7 @@ TEST(NonzeroTest, RowsInOrder) {
   EXPECT_EQ(nonzero(TestTensor::empty(self.dtype(), {0, 4}), {0, 2}), I{});
 }
 
-TEST(CatTest, DimensionsDtypesAndEmpties) {
+TEST(CatTest, JoinsAnyDimensionConvertsAndSkipsEmptyTensors) {
   const TestTensor a = TestTensor::of<float>({2, 1}, {1, 2});
   const TestTensor b = TestTensor::of<int64_t>({2, 2}, {3, 4, 5, 6}).reversed();
   const TestTensor none = TestTensor::empty(sdk::dtype_of<float>, {0});
@@ -189,7 +189,7 @@ Sorted sort(const TestTensor& self, int64_t dim, bool descending) {
   return {values.values<double>(), indices.values<int64_t>()};
 }
 
-TEST(SortTest, StableBothWaysWithNaNLargest) {
+TEST(SortTest, IsStableInBothDirectionsWithNaNLargest) {
   const double inf = std::numeric_limits<double>::infinity();
   const TestTensor self = TestTensor::of<float>({7}, {3, NAN, 1, 3, inf, NAN, 1});
   EXPECT_EQ(sort(self, 0, false).indices, (I{2, 6, 0, 3, 4, 1, 5}));
@@ -198,7 +198,7 @@ TEST(SortTest, StableBothWaysWithNaNLargest) {
   EXPECT_EQ(sort(self, 0, false).values[4], inf);
 }
 
-TEST(SortTest, AlongADimension) {
+TEST(SortTest, SortsAlongADimension) {
   const TestTensor self = TestTensor::of<int64_t>({2, 3}, {5, 1, 3, 2, 9, 3});
   Sorted got = sort(self, 0, false);
   EXPECT_EQ(got.values, (V{2, 1, 3, 5, 9, 3}));

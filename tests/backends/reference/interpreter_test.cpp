@@ -1,4 +1,4 @@
-// Every node operation against its meaning, and how pointwise programs read and write operands.
+// Every node operation against its definition, and the operands of pointwise programs.
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -17,7 +17,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int32_t C = MT_TYPE_COMPUTE;
 constexpr int32_t B = MT_TYPE_BOOL;
 
-// Runs a node operation of `arity` on operands of type T, giving Out.
+// Runs a node operation with `arity` operands of type T. Returns its result as Out.
 template <class T, class Out = T>
 std::vector<Out> apply(const char* op, const std::vector<std::vector<T>>& operands,
                        std::string* error = nullptr) {
@@ -60,7 +60,7 @@ const std::vector<double> kNumbers = {
     0.0, -0.0, 1,     -1,      0.5,   -0.5, 1.5,   2.5, -2.5,     0.1,    3,     -3,   7,     88,
     -88, 1e-8, -1e-8, 0.99999, 1e-40, 1e20, -1e20, 700, 123456.7, -1e300, 1e300, kInf, -kInf, kNaN};
 
-TEST(InterpreterTest, UnaryFloat) {
+TEST(InterpreterTest, UnaryOperationsOnFloatsAgreeWithTheStandardLibrary) {
   using F = double (*)(double);
   const std::vector<std::pair<const char*, F>> ops = {
       {"neg", [](double a) { return -a; }},
@@ -105,7 +105,7 @@ TEST(InterpreterTest, UnaryFloat) {
   }
 }
 
-TEST(InterpreterTest, FloatKnownValues) {
+TEST(InterpreterTest, FloatOperationsHaveKnownValues) {
   EXPECT_EQ(apply<float>("sign", {{-3, 0, 2, std::nanf("")}}), (std::vector<float>{-1, 0, 1, 0}));
   EXPECT_EQ(apply<float>("round", {{0.5f, 1.5f, 2.5f, -0.5f, -1.5f, 2.6f}}),
             (std::vector<float>{0, 2, 2, -0.f, -2, 3}));
@@ -118,7 +118,7 @@ TEST(InterpreterTest, FloatKnownValues) {
   EXPECT_EQ(s[5], 0);
 }
 
-TEST(InterpreterTest, BinaryFloat) {
+TEST(InterpreterTest, BinaryOperationsOnFloatsAgreeWithTheStandardLibrary) {
   struct Case {
     const char* op;
     double a, b, expected;
@@ -168,12 +168,12 @@ TEST(InterpreterTest, BinaryFloat) {
     expect_same(c.op, apply<double>(c.op, {{c.a}, {c.b}})[0], c.expected,
                 std::to_string(c.a) + ", " + std::to_string(c.b));
   }
-  // The quotient is 4.9999999806: a float kernel sees 5, and so does ATen.
+  // The quotient is 4.9999999806, which is 5 as a float, in kernels and in ATen.
   EXPECT_EQ(apply<float>("trunc_divide", {{0x1.89374cp-10f}, {0x1.3a92a4p-12f}})[0], 5);
   EXPECT_EQ(apply<double>("trunc_divide", {{0x1.89374cp-10}, {0x1.3a92a4p-12}})[0], 4);
 }
 
-TEST(InterpreterTest, Compare) {
+TEST(InterpreterTest, ComparisonsAreExact) {
   const std::vector<double> a = {1, 2, 3, kNaN, 0.0};
   const std::vector<double> b = {2, 2, 2, 2, -0.0};
   using V = std::vector<bool>;
@@ -190,7 +190,7 @@ TEST(InterpreterTest, Compare) {
   EXPECT_EQ((apply<int64_t, bool>("eq", {{big}, {big - 1}})), (V{0}));
 }
 
-TEST(InterpreterTest, Integers) {
+TEST(InterpreterTest, IntegerOperationsAreExactAndWrap) {
   constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   struct Case {
@@ -268,7 +268,7 @@ TEST(InterpreterTest, NarrowIntegersWrapAtEachNode) {
   EXPECT_EQ(out.values<int64_t>()[0], -28);
 }
 
-TEST(InterpreterTest, IntegerDivisionByZero) {
+TEST(InterpreterTest, IntegerDivisionByZeroIsAnError) {
   for (const char* op : {"floor_divide", "trunc_divide", "remainder", "fmod"}) {
     std::string error;
     apply<int32_t>(op, {{1, 2}, {1, 0}}, &error);
@@ -278,7 +278,7 @@ TEST(InterpreterTest, IntegerDivisionByZero) {
   }
 }
 
-TEST(InterpreterTest, Bools) {
+TEST(InterpreterTest, BoolsAreLogical) {
   using V = std::vector<bool>;
   const std::vector<bool> a = {0, 0, 1, 1};
   const std::vector<bool> b = {0, 1, 0, 1};
@@ -289,7 +289,7 @@ TEST(InterpreterTest, Bools) {
   EXPECT_EQ(apply<bool>("bitwise_not", {b}), (V{1, 0, 1, 0}));
 }
 
-TEST(InterpreterTest, LogicWhereAndCasts) {
+TEST(InterpreterTest, LogicWhereAndCastsHaveKnownValues) {
   const TestTensor x = TestTensor::of<float>({4}, {0, -2, kNaN, 3});
   const TestTensor mask = TestTensor::of<uint8_t>({4}, {0, 7, 1, 0});
   TestProgram program;
@@ -319,8 +319,8 @@ TEST(InterpreterTest, LogicWhereAndCasts) {
 }
 
 TEST(InterpreterTest, ReducedFloatsRoundOnce) {
-  // 1 + 2^-11 + 2^-30 lies just above the middle of two halves. Rounded to float on the way it
-  // would become the middle, and then go down to 1.
+  // 1 + 2^-11 + 2^-30 is slightly above the midpoint of two halves. Rounded to float first, it
+  // would be the midpoint, and then round to 1.
   TestProgram program;
   program.output(0, program.op("add", C, program.input(0), program.input(1)));
   const TestTensor a = TestTensor::of<double>({}, {1 + 0x1p-11});
@@ -349,7 +349,7 @@ TEST(InterpreterTest, ReducedFloatsRoundOnce) {
   EXPECT_EQ(out.values<float>(), in.values<float>());
 }
 
-TEST(InterpreterTest, ScalarsAreSeenInTheComputationType) {
+TEST(InterpreterTest, ScalarsAreRoundedToTheComputeType) {
   // The float 0.1 equals the scalar 0.1 and the constant 0.1.
   TestProgram program;
   const int32_t x = program.input(0);
@@ -375,7 +375,7 @@ TEST(InterpreterTest, ScalarsAreSeenInTheComputationType) {
   EXPECT_EQ(out2.values<double>()[0], 4 * static_cast<double>(0.1f) + 0.5);
 }
 
-TEST(InterpreterTest, StridesBroadcastMixedDtypesHostAndUnwanted) {
+TEST(InterpreterTest, TakesStridesBroadcastsMixedDtypesNumbersAndAbsentOutputs) {
   // out[i][j] = a[i][j] (transposed, float) + b[j] (int64, every second) * c (host).
   const TestTensor a = TestTensor::of<float>({3, 2}, {1, 2, 3, 4, 5, 6}).reversed();
   const TestTensor b = TestTensor::of<int64_t>({6}, {10, -1, 20, -1, 30, -1}).as_strided({3}, {2});
@@ -397,7 +397,7 @@ TEST(InterpreterTest, StridesBroadcastMixedDtypesHostAndUnwanted) {
   EXPECT_EQ(out.values<double>(), (std::vector<double>{6, 13, 20, 7, 14, 21}));
 }
 
-TEST(InterpreterTest, AliasEmptyAndZeroDim) {
+TEST(InterpreterTest, TakesAliasesEmptyAndZeroDimTensors) {
   TestProgram swap;
   const int32_t a = swap.input(0);
   const int32_t b = swap.input(1);

@@ -17,7 +17,7 @@ namespace {
 
 using V = std::vector<double>;
 
-// Small integers with no pattern that a wrong index could reproduce; all sums of them are exact.
+// Small integers without a pattern that a wrong index could reproduce; all of their sums are exact.
 V numbers(int64_t n, uint32_t seed) {
   V values;
   uint32_t state = seed * 2654435761u + 1;
@@ -47,7 +47,7 @@ TEST(BmmTest, KnownValues) {
   EXPECT_EQ(out.values<double>(), (V{1, 2, 39, 53}));
 }
 
-TEST(BmmTest, EmptyNaNAndIntegers) {
+TEST(BmmTest, TakesEmptyMatricesPropagatesNaNAndWrapsIntegers) {
   mt_args_bmm args{};
   const TestTensor a = TestTensor::empty(sdk::dtype_of<float>, {1, 2, 0});
   const TestTensor b = TestTensor::empty(sdk::dtype_of<float>, {1, 0, 2});
@@ -120,8 +120,8 @@ void set_geometry(const Conv& conv, Args& args) {
   args.groups = conv.groups;
 }
 
-// The definition, written apart from the kernel's: every output element gathers (or, transposed,
-// every input element spreads) over the kernel, on coordinates of 3 dimensions.
+// The definition, independent of the kernel: every output element gathers (or, if transposed, every
+// input element scatters) over the weight, in coordinates of 3 dimensions.
 V naive(const Conv& conv, const V& x, const V& w, const V& bias) {
   const auto pad3 = [](const Shape& shape) {
     Shape result(3, 1);
@@ -176,7 +176,7 @@ V naive(const Conv& conv, const V& x, const V& w, const V& bias) {
   return y;
 }
 
-TEST(ConvolutionTest, ForwardIsTheDefinition) {
+TEST(ConvolutionTest, ForwardAgreesWithTheDefinition) {
   for (const Conv& conv : kConvs) {
     const V x = numbers(count(conv.input), 1);
     const V w = numbers(count(conv.weight), 2);
@@ -204,8 +204,8 @@ double dot(const V& a, const V& b) {
   return sum;
 }
 
-// <g, conv(x, w)> is bilinear, so its gradients are found by probing it with unit vectors.
-TEST(ConvolutionTest, GradientsAreThoseOfTheDefinition) {
+// <g, conv(x, w)> is bilinear, so probes with unit vectors give its gradients.
+TEST(ConvolutionTest, GradientsAgreeWithTheDefinition) {
   for (const Conv& conv : kConvs) {
     const V x = numbers(count(conv.input), 1);
     const V w = numbers(count(conv.weight), 2);

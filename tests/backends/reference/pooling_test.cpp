@@ -50,18 +50,18 @@ TEST(MaxPoolTest, KnownValues) {
   MaxPool got = max_pool<float>({1, 3, 3}, plane, {2, 2}, {1, 1}, {0, 0}, {1, 1}, {1, 2, 2});
   EXPECT_EQ(got.values, (V{9, 9, 9, 9}));
   EXPECT_EQ(got.indices, (I{4, 4, 4, 4}));  // the first of two equal ones
-  // Without a stride, the kernel's; ceil_mode's partial windows.
+  // The stride defaults to the kernel size; ceil_mode adds partial windows.
   got = max_pool<float>({1, 3, 3}, plane, {2, 2}, {}, {0, 0}, {1, 1}, {1, 2, 2});
   EXPECT_EQ(got.values, (V{9, 5, 9, 7}));
   EXPECT_EQ(got.indices, (I{4, 5, 6, 8}));
-  // Dilation, and padding that never wins.
+  // Dilation, and padding, which is never the maximum.
   got = max_pool<int32_t>({1, 1, 3, 3}, {-1, -2, -3, -4, -9, -5, -9, -1, -7}, {2, 2}, {1, 1},
                           {1, 1}, {2, 2}, {1, 1, 3, 3});
   EXPECT_EQ(got.values, (V{-9, -4, -9, -1, -1, -1, -9, -4, -9}));
   EXPECT_EQ(got.indices, (I{4, 3, 4, 7, 0, 7, 4, 3, 4}));
 }
 
-TEST(MaxPoolTest, NaNWinsAndMinusInfinityHasAnIndex) {
+TEST(MaxPoolTest, NaNIsTheMaximumAndMinusInfinityHasAnIndex) {
   const double inf = std::numeric_limits<double>::infinity();
   MaxPool got =
       max_pool<float>({1, 1, 4}, {1, NAN, 3, 2}, {1, 3}, {1, 1}, {0, 0}, {1, 1}, {1, 1, 2});
@@ -72,7 +72,7 @@ TEST(MaxPoolTest, NaNWinsAndMinusInfinityHasAnIndex) {
   EXPECT_EQ(got.indices, (I{0, 1}));
 }
 
-TEST(MaxPoolTest, Backward) {
+TEST(MaxPoolTest, BackwardAddsGradientsAtTheIndices) {
   const TestTensor grad = TestTensor::of<float>({1, 2, 1, 2}, {1, 2, 3, 4});
   const TestTensor indices = TestTensor::of<int64_t>({1, 2, 1, 2}, {1, 1, 0, 3});
   const TestTensor out = TestTensor::empty(grad.dtype(), {1, 2, 2, 2});
@@ -113,9 +113,10 @@ V avg_pool(const Average& a, const V& values) {
   return out.values<double>();
 }
 
-TEST(AvgPoolTest, Divisors) {
+TEST(AvgPoolTest, DividesByTheElementsOfTheWindow) {
   const V row = {2, 4, 6, 8, 10};
-  // Padding 1, stride 2, kernel 3 over a row; ceil_mode's last window reaches beyond the padding.
+  // Padding 1, stride 2, kernel 3 over a row; the last window of ceil_mode extends beyond the
+  // padding.
   Average a{{1, 1, 5}, {1, 1, 3}, {1, 3}, {1, 2}, {0, 1}};
   EXPECT_EQ(avg_pool(a, row), (V{2, 6, 6}));
   a.count_include_pad = 0;
@@ -126,7 +127,7 @@ TEST(AvgPoolTest, Divisors) {
   EXPECT_EQ(avg_pool(ceil, row), (V{3, 7, 10}));
 }
 
-TEST(AvgPoolTest, BackwardIsTheAdjoint) {
+TEST(AvgPoolTest, BackwardIsTheAdjointOfForward) {
   const Average cases[] = {
       {{1, 2, 5, 4}, {1, 2, 3, 2}, {3, 2}, {2, 2}, {1, 0}},
       {{1, 2, 5, 4}, {1, 2, 3, 2}, {3, 2}, {2, 2}, {1, 0}, 0},

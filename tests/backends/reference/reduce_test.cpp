@@ -42,7 +42,7 @@ std::vector<double> fold_all(const char* fold, const std::vector<double>& values
 
 using V = std::vector<double>;
 
-TEST(ReduceTest, Sum) {
+TEST(ReduceTest, SumIsCompensatedAndIntegersWrap) {
   EXPECT_EQ(fold_all<float>("sum", {1, 2, 3.5}), V{6.5});
   EXPECT_EQ(fold_all<float>("sum", {}), V{0});
   EXPECT_EQ(fold_all<double>("sum", {1, 1e100, 1, -1e100}), V{2});
@@ -50,17 +50,17 @@ TEST(ReduceTest, Sum) {
   EXPECT_TRUE(std::isnan(fold_all<double>("sum", {kInf, -kInf})[0]));
   EXPECT_TRUE(std::isnan(fold_all<double>("sum", {kNaN, 1})[0]));
   EXPECT_EQ(fold_all<int64_t>("sum", {5, -7}), V{-2});
-  EXPECT_EQ(fold_all<int8_t>("sum", {100, 100}), V{-56});  // wraps to the computation type
+  EXPECT_EQ(fold_all<int8_t>("sum", {100, 100}), V{-56});  // wraps to the compute type
 }
 
-TEST(ReduceTest, Prod) {
+TEST(ReduceTest, ProdOfNothingIsOneAndIntegersWrap) {
   EXPECT_EQ(fold_all<float>("prod", {2, -3, 0.5}), V{-3});
   EXPECT_EQ(fold_all<int64_t>("prod", {2, -3, 7}), V{-42});
   EXPECT_EQ(fold_all<int64_t>("prod", {}), V{1});
   EXPECT_EQ(fold_all<uint8_t>("prod", {16, 17}), V{16});
 }
 
-TEST(ReduceTest, MaxAndMin) {
+TEST(ReduceTest, MaxAndMinPropagateNaN) {
   EXPECT_EQ(fold_all<float>("max", {-3, -1, -2}), V{-1});
   EXPECT_EQ(fold_all<float>("min", {3, 1, 2}), V{1});
   EXPECT_EQ(fold_all<float>("max", {-kInf, -kInf}), V{-kInf});
@@ -71,7 +71,7 @@ TEST(ReduceTest, MaxAndMin) {
   EXPECT_EQ(fold_all<bool>("max", {0, 1}), V{1});
 }
 
-TEST(ReduceTest, ArgMaxAndArgMin) {
+TEST(ReduceTest, ArgMaxAndArgMinGiveTheFirstExtremum) {
   EXPECT_EQ(fold_all<float>("argmax", {1, 5, 5, 2}, 2), (V{1, 5}));
   EXPECT_EQ(fold_all<float>("argmin", {4, 1, 1}, 2), (V{1, 1}));
   EXPECT_EQ(fold_all<int32_t>("argmax", {-5, -2, -2}, 2), (V{1, -2}));
@@ -81,7 +81,7 @@ TEST(ReduceTest, ArgMaxAndArgMin) {
   EXPECT_TRUE(std::isnan(nan[1]));
 }
 
-TEST(ReduceTest, AllAndAny) {
+TEST(ReduceTest, AllAndAnyOfNothingAreTrueAndFalse) {
   EXPECT_EQ(fold_all<float>("all", {1, kNaN, -2}), V{1});
   EXPECT_EQ(fold_all<float>("all", {1, 0}), V{0});
   EXPECT_EQ(fold_all<float>("all", {}), V{1});
@@ -90,7 +90,7 @@ TEST(ReduceTest, AllAndAny) {
   EXPECT_EQ(fold_all<uint8_t>("any", {0, 0}), V{0});
 }
 
-TEST(ReduceTest, Welford) {
+TEST(ReduceTest, WelfordHasCountMeanAndSquaredDistances) {
   const V state = fold_all<double>("welford", {1e9 + 1, 1e9 + 2, 1e9 + 3, 1e9 + 6}, 3);
   EXPECT_EQ(state[0], 4);
   EXPECT_EQ(state[1], 1e9 + 3);
@@ -99,7 +99,7 @@ TEST(ReduceTest, Welford) {
   EXPECT_TRUE(std::isnan(fold_all<double>("welford", {1, kInf}, 3)[2]));
 }
 
-TEST(ReduceTest, LogSumExp) {
+TEST(ReduceTest, LogSumExpTakesInfinities) {
   const V state = fold_all<double>("logsumexp", {1000, 999, 1001}, 2);
   EXPECT_EQ(state[0], 1001);
   EXPECT_NEAR(state[1], 1 + std::exp(-1) + std::exp(-2), 1e-15);
@@ -110,7 +110,7 @@ TEST(ReduceTest, LogSumExp) {
   EXPECT_TRUE(std::isnan(fold_all<double>("logsumexp", {1, kNaN, 2}, 2)[0]));
 }
 
-// sum(x * x) / n over some dimensions of the 2 x 3 x 4 tensor 0 ... 23, by MT_DIM_LIST.
+// sum(x * x) / n over the dimensions of an MT_DIM_LIST, of the 2 x 3 x 4 tensor 0 ... 23.
 std::vector<double> mean_square(const TestTensor& in, const std::vector<int64_t>* dims,
                                 Shape out_shape, bool keepdim) {
   TestProgram program;
@@ -127,7 +127,7 @@ std::vector<double> mean_square(const TestTensor& in, const std::vector<int64_t>
   return out.values<double>();
 }
 
-TEST(ReduceTest, SetsOfDimensions) {
+TEST(ReduceTest, ReducesAnySetOfDimensions) {
   V numbers;
   for (int i = 0; i < 24; ++i) numbers.push_back(i);
   const TestTensor contiguous = TestTensor::of<float>({2, 3, 4}, numbers);
@@ -174,7 +174,7 @@ TEST(ReduceTest, SetsOfDimensions) {
   }
 }
 
-TEST(ReduceTest, SingleDimensionFields) {
+TEST(ReduceTest, ReducesASingleDimension) {
   const TestTensor in = TestTensor::of<int32_t>({2, 3}, {3, 9, 1, 7, 7, 8});
   TestProgram program;
   program.fold("argmax", program.input(0), MT_DIM_INT);
@@ -190,7 +190,7 @@ TEST(ReduceTest, SingleDimensionFields) {
   EXPECT_EQ(values.values<int64_t>(), (std::vector<int64_t>{9, 8}));
   EXPECT_EQ(indices.values<int64_t>(), (std::vector<int64_t>{1, 2}));
 
-  // OPTIONAL_INT: absent is the whole tensor, and the index is that of the flattened tensor.
+  // OPTIONAL_INT: an absent dimension reduces the flattened tensor.
   TestProgram flat;
   flat.fold("argmin", flat.input(0), MT_DIM_OPTIONAL_INT);
   flat.output(0, flat.state(0, MT_TYPE_INDEX));
@@ -207,7 +207,7 @@ TEST(ReduceTest, SingleDimensionFields) {
   EXPECT_EQ(columns.values<int64_t>(), (std::vector<int64_t>{0, 1, 0}));
 }
 
-TEST(ReduceTest, EmptyAndZeroDim) {
+TEST(ReduceTest, TakesEmptyAndZeroDimTensors) {
   // (2, 0, 3) over dim 1 gives six empty sums; over dim 0, none.
   const TestTensor in = TestTensor::empty(sdk::dtype_of<float>, {2, 0, 3});
   const std::vector<int64_t> middle = {1};
@@ -241,7 +241,7 @@ TEST(ReduceTest, MeanOfNothingIsNaN) {
       std::isnan(mean_square(TestTensor::empty(sdk::dtype_of<float>, {0}), nullptr, {}, false)[0]));
 }
 
-TEST(ReduceTest, BroadcastInputsAndFinalScalars) {
+TEST(ReduceTest, InputsBroadcastAndFinalNodesTakeScalars) {
   // sum over dim 1 of x (2, 3) * w (3,), then times the scalar; half results round once.
   TestProgram program;
   program.fold("sum", program.op("mul", C, program.input(0), program.input(1)), MT_DIM_INT);

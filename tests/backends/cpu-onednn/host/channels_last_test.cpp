@@ -1,5 +1,5 @@
-// A channels-last network: everything between its layers stays channels-last, forward and backward,
-// and nothing is copied to make it so.
+// A channels-last network: all tensors between its layers stay channels-last, forward and backward,
+// without layout conversions.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -20,7 +20,7 @@ Tensor channels_last(const Tensor& x) {
   return x.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
 }
 
-// The elements of x in a leaf of their own, of the same strides.
+// A leaf with a copy of the elements of x, with the same strides.
 Tensor leaf(const Tensor& x) { return x.detach().clone().requires_grad_(); }
 
 struct Network {
@@ -33,7 +33,7 @@ struct Network {
   std::vector<Tensor> parameters() const {
     return {conv1, scale, shift, conv2, bias2, conv3, out, bias};
   }
-  // What lies between the layers.
+  // The tensors between the layers.
   std::vector<Tensor> activations;
 
   Tensor forward(const Tensor& image) {
@@ -56,8 +56,8 @@ struct Network {
   }
 };
 
-// Copies of images that a step makes, in words: by the ops themselves, or around simple kernels;
-// and images in another layout, which a kernel would have to rearrange.
+// Describes the layout conversions of a step: copies by operators, conversions around kernels, and
+// tensors in another layout, which a kernel would reorder.
 class Copies {
  public:
   template <class Step>
@@ -102,7 +102,7 @@ class Copies {
   int calls_ = 0;
 };
 
-TEST(ChannelsLast, ANetworkCopiesNothingBetweenItsLayers) {
+TEST(ChannelsLast, ANetworkConvertsNoLayoutBetweenItsLayers) {
   Network network;
   const Tensor image = leaf(channels_last(randn({kBatch, 3, 32, 32})));
   const Tensor target = randn({kBatch, 10});
@@ -119,7 +119,7 @@ TEST(ChannelsLast, ANetworkCopiesNothingBetweenItsLayers) {
   EXPECT_TRUE(is_channels_last(image.grad()));
 }
 
-TEST(ChannelsLast, ANetworkComputesTheSame) {
+TEST(ChannelsLast, ANetworkAgreesWithItsRowMajorTwin) {
   Network network;
   const Tensor pixels = randn({kBatch, 3, 32, 32}), target = randn({kBatch, 10});
   std::vector<std::vector<Tensor>> found;

@@ -1,5 +1,5 @@
-// Through the framework: no way to change a weight leaves an older one in use, and results do not
-// depend on the backend chosen.
+// Cached weights through the framework: no write to a weight leaves an older copy in use, and
+// results do not depend on the chosen backend.
 #include <gtest/gtest.h>
 
 #include "mytorch/backends.h"
@@ -18,7 +18,7 @@ class OnednnWeights : public ::testing::Test {
   Tensor convolve() const {
     return convolution(input, weight, {}, {1, 1}, {1, 1}, {1, 1}, false, {0, 0}, 1);
   }
-  // Several times, so that a reordered copy of the weight is kept, and used.
+  // Several times, so that a reordered copy of the weight is cached and used.
   void expect_right(const char* after) const {
     Tensor expected;
     {
@@ -35,7 +35,7 @@ class OnednnWeights : public ::testing::Test {
   Prefer pin;
 };
 
-TEST_F(OnednnWeights, FollowEveryWrite) {
+TEST_F(OnednnWeights, AreRepackedAfterEveryWrite) {
   expect_right("at first");
   weight.mul_(2);
   expect_right("in place");
@@ -51,16 +51,16 @@ TEST_F(OnednnWeights, FollowEveryWrite) {
   expect_right("through a detached tensor");
 }
 
-TEST_F(OnednnWeights, FollowWritesThroughPointers) {
+TEST_F(OnednnWeights, AreRepackedAfterWritesThroughPointers) {
   expect_right("at first");
   auto* const data = static_cast<float*>(weight.raw_mutable_data());
   data[0] = 100;
   expect_right("through a pointer");
-  data[1] = 200;  // which nobody can count
+  data[1] = 200;  // a write that the host cannot count
   expect_right("through the same pointer, later");
 }
 
-TEST_F(OnednnWeights, OfAFreedTensorAreNotThoseOfTheNext) {
+TEST_F(OnednnWeights, OfAFreedTensorAreNotReusedForTheNext) {
   for (int i = 0; i < 6; ++i) {
     weight = Tensor();
     weight = rand({32, 32, 3, 3});

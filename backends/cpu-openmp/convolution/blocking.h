@@ -1,40 +1,41 @@
-// What the implicit products of convolutions have in common: channels in panels and blocks, and
-// padded pieces of the image.
+// The blocking that implicit GEMM and direct convolution share: panels and blocks of channels, and
+// padded pieces of the input.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-#include "backends/cpu-openmp/convolution/gathered.h"
-#include "backends/cpu-openmp/convolution/tile.h"
+#include "backends/cpu-openmp/convolution/direct_microkernel.h"
+#include "backends/cpu-openmp/convolution/implicit_microkernel.h"
 #include "backends/cpu-openmp/convolution/windows.h"
 
 namespace mytorch::cpu {
 
-// The kernel reads a panel of up to so many rows of two vectors again and again: half of an L1.
+// The microkernel reads a panel of at most this many rows of two vectors repeatedly: half an L1.
 inline constexpr int64_t kPanelRows = 256;
-// A padded image, with all that is read and written beside it, should stay in the L2.
-inline constexpr int64_t kImageBytes = int64_t{256} << 10;
-inline constexpr int64_t kMostImageBytes = int64_t{8} << 20;
-// Tasks at least, where there is enough to do: shared evenly among any common number of threads.
+// The padded input, and all that is read and written beside it, should stay in the L2.
+inline constexpr int64_t kInputBytes = int64_t{256} << 10;
+inline constexpr int64_t kMaxInputBytes = int64_t{8} << 20;
+// The least number of tasks if there is enough work: it divides evenly among any common number of
+// threads.
 inline constexpr int64_t kTasks = 16;
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Fewer leave most of a vector along channels empty.
+// Fewer channels leave most of a vector along channels empty.
 inline constexpr int64_t kFewChannels = 8;
 
-// Vectors along rows of the image (tile.h) or along channels (gathered.h)? Channels are wasted
-// where they are few, and need transpositions, which show beside few taps; rows have to be of
-// neighbours, and their ends are wasted.
-inline bool along_rows(const Windows& w, int64_t in, int64_t out) {
+// Whether direct convolution (vectors along rows) beats implicit GEMM (vectors along channels). The
+// latter wastes lanes if channels are few, and transposes its results, which shows beside few taps.
+// The former needs rows of stride 1 and wastes lanes at their ends.
+inline bool prefers_direct(const Windows& w, int64_t in, int64_t out) {
   constexpr int64_t kFewTerms = 32;
   if (w.step[2] != 1 || w.apart[2] != 1) return false;
   const int64_t terms = in * static_cast<int64_t>(w.taps.size());
   return out < kFewChannels || (terms <= kFewTerms && w.grid[2] >= 8);
 }
 
-// Channels in panels of 2 * unit; the last one has one unit where that is enough.
+// Channels in panels of 2 * unit; the last panel has a single unit if that is enough.
 struct Panels {
   int64_t channels, unit;
   int64_t count = divide_up(channels, 2 * unit);
@@ -46,36 +47,36 @@ struct Panels {
   int64_t padded() const { return first(count - 1) + width(count - 1); }  // channels
 };
 
-// How an implicit product goes along.
-struct Layout {
-  bool rows;  // vectors are along those of the image
+// The blocks that a convolution computes in.
+struct Blocking {
+  bool direct;  // else implicit GEMM
   Chunks chunks;
-  // Channels of the image at a time, so that a panel has about kPanelRows rows; along rows all.
+  // Source channels at a time, so that a panel has about kPanelRows rows; all of them if direct.
   int64_t block;
 
-  Layout(const Windows& w, int64_t batch, int64_t in, int64_t out, int64_t item)
-      : rows(along_rows(w, in, out)), chunks(w, batch, positions(in, item)), block(in) {
-    if (rows) return;
+  Blocking(const Windows& w, int64_t batch, int64_t in, int64_t out, int64_t item)
+      : direct(prefers_direct(w, in, out)), chunks(w, batch, positions(in, item)), block(in) {
+    if (direct) return;
     const int64_t taps = std::max<int64_t>(1, static_cast<int64_t>(w.taps.size()));
-    const int64_t most = std::min(kPanelRows / taps, kImageBytes / (chunks.pitch * item));
+    const int64_t most = std::min(kPanelRows / taps, kInputBytes / (chunks.pitch * item));
     block = divide_up(in, divide_up(in, std::max<int64_t>(most, 1)));
   }
-  bool fits(int64_t item) const { return block * chunks.pitch * item <= kMostImageBytes; }
+  bool fits(int64_t item) const { return block * chunks.pitch * item <= kMaxInputBytes; }
 
  private:
   int64_t positions(int64_t in, int64_t item) const {
-    if (!rows) return kPanelRows;
-    return std::clamp(kImageBytes / (in * item), kPanelRows / 4, 4 * kPanelRows);
+    if (!direct) return kPanelRows;
+    return std::clamp(kInputBytes / (in * item), kPanelRows / 4, 4 * kPanelRows);
   }
 };
 
-// Copies channels [c0, c1) of the source that a chunk sees, padded with zeros. `from` is channel 0
-// of the chunk's first image; images are `image_pitch` apart.
+// Copies the part of source channels [c0, c1) that a chunk reads, padded with zeros. `from` is
+// channel 0 of the chunk's first sample; samples are `sample_pitch` apart.
 template <class T>
-void lay_out(const Windows& w, const Chunks& chunks, const Chunks::Chunk& chunk, const T* from,
-             int64_t image_pitch, int64_t c0, int64_t c1, T* to) {
-  Spatial at, low,
-      high;  // of the source; in the window, what lies in the source
+void copy_padded(const Windows& w, const Chunks& chunks, const Chunks::Chunk& chunk, const T* from,
+                 int64_t sample_pitch, int64_t c0, int64_t c1, T* to) {
+  Spatial at;         // the window's position in the source
+  Spatial low, high;  // the part of the window that lies inside the source
   bool padded = false, empty = false;
   for (size_t d = 0; d < 3; ++d) {
     at[d] = w.origin[d] + chunk.begin[d] * w.step[d];
@@ -88,12 +89,13 @@ void lay_out(const Windows& w, const Chunks& chunks, const Chunks::Chunk& chunk,
   if (padded) std::fill(to, to + (c1 - c0) * chunks.pitch, T{});
   if (empty) return;
   const int64_t plane = volume(w.source);
+  const auto copy_rows = implicit_microkernels<T>().copy_rows;
   for (int64_t c = c0; c < c1; ++c) {
-    for (int64_t j = 0; j < chunk.images; ++j) {
+    for (int64_t j = 0; j < chunk.samples; ++j) {
       for (int64_t z = low[0]; z < high[0]; ++z) {
         const int64_t row = (at[0] + z) * w.source[1] + at[1] + low[1];
         const int64_t line = (j * chunks.window[0] + z) * chunks.window[1] + low[1];
-        copy_rows(from + j * image_pitch + c * plane + row * w.source[2] + at[2] + low[2],
+        copy_rows(from + j * sample_pitch + c * plane + row * w.source[2] + at[2] + low[2],
                   w.source[2], high[1] - low[1], high[2] - low[2],
                   to + (c - c0) * chunks.pitch + line * chunks.window[2] + low[2],
                   chunks.window[2]);
@@ -102,17 +104,17 @@ void lay_out(const Windows& w, const Chunks& chunks, const Chunks::Chunk& chunk,
   }
 }
 
-// Positions of a chunk, made anew only where they differ from those before.
+// The positions of a chunk, computed again only if they differ from those of the previous chunk.
 class Positions {
  public:
   Positions(const Windows& w, const Chunks& chunks, int32_t* memory)
       : windows_(w), chunks_(chunks), memory_(memory) {}
 
   const int32_t* of(const Chunks::Chunk& chunk) {
-    if (chunk.size != size_ || chunk.images > images_) {
+    if (chunk.size != size_ || chunk.samples > images_) {
       chunks_.positions(windows_, chunk, memory_);
       size_ = chunk.size;
-      images_ = chunk.images;
+      images_ = chunk.samples;
     }
     return memory_;
   }

@@ -1,10 +1,10 @@
-#include "backends/cpu-openmp/convolution/gathered.h"
+#include "backends/cpu-openmp/convolution/implicit_microkernel.h"
 
 #include <algorithm>
 #include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backends/cpu-openmp/convolution/gathered.cpp"
+#define HWY_TARGET_INCLUDE "backends/cpu-openmp/convolution/implicit_microkernel.cpp"
 #include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
 #include "backends/cpu-openmp/simd/highway.h"
@@ -15,20 +15,21 @@ namespace cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A tile of 6 rows and 2 vectors keeps 12 sums in registers, which hides the latency of two adders;
-// beside them 16 registers hold two vectors of the panel and a broadcast element. Its 6 pointers
-// into the image fit the integer registers.
+// A tile of 6 rows and 2 vectors keeps 12 sums in registers, which hides the latency of two adders.
+// The rest of 16 registers holds two vectors of the panel and a broadcast element. The 6 pointers
+// into the input fit the integer registers.
 constexpr int64_t kTileRows = 6;
 
-// Loops over a tile are unrolled, or its sums would not be in registers.
+// All loops over a tile are unrolled, which keeps its sums in registers.
 template <int64_t kRows, int64_t kVecs, class T>
-HWY_INLINE void Tile(const Gathered<T>& g, const int32_t* HWY_RESTRICT place, T* HWY_RESTRICT out) {
+HWY_INLINE void Tile(const ImplicitProduct<T>& g, const int32_t* HWY_RESTRICT place,
+                     T* HWY_RESTRICT out) {
   const hn::ScalableTag<T> d;
   using V = hn::VFromD<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const T* rows[kRows];
 #pragma GCC unroll 8
-  for (int64_t i = 0; i < kRows; ++i) rows[i] = g.image + place[i];
+  for (int64_t i = 0; i < kRows; ++i) rows[i] = g.input + place[i];
   V sums[kRows][kVecs];
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i) {
@@ -43,7 +44,7 @@ HWY_INLINE void Tile(const Gathered<T>& g, const int32_t* HWY_RESTRICT place, T*
   const int32_t* const end = step + g.steps;
   const T* HWY_RESTRICT panel = g.panel;
   if constexpr (kVecs == 1) {
-    // Even and odd steps apart, for as many independent sums as with two vectors.
+    // Separate sums of even and odd steps: as many independent sums as with two vectors.
     V odd[kRows];
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kRows; ++i) odd[i] = hn::Zero(d);
@@ -86,12 +87,12 @@ HWY_INLINE void Tile(const Gathered<T>& g, const int32_t* HWY_RESTRICT place, T*
 }
 
 template <int64_t kVecs, class T>
-HWY_INLINE void Tiles(const Gathered<T>& g) {
+HWY_INLINE void Tiles(const ImplicitProduct<T>& g) {
   const int64_t width = kVecs * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
   const int32_t* place = g.place;
   T* out = g.out;
-  // Tiles of nearly equal height: 9 rows are 5 and 4 rather than 6 and 3, since a tile of few rows
-  // cannot hide the latency of its sums.
+  // Tiles of nearly equal height, 5 and 4 rather than 6 and 3 for 9 rows, since a tile of few rows
+  // does not hide the latency of its sums.
   const int64_t tiles = (g.rows + kTileRows - 1) / kTileRows;
   const int64_t height = g.rows / tiles;
   const int64_t higher = g.rows % tiles;
@@ -124,7 +125,7 @@ HWY_INLINE void Tiles(const Gathered<T>& g) {
 }
 
 template <class T>
-HWY_INLINE void Product(const Gathered<T>& g) {
+HWY_INLINE void Product(const ImplicitProduct<T>& g) {
   if (g.rows == 0) return;
   if (g.vectors == 2) {
     Tiles<2>(g);
@@ -134,7 +135,7 @@ HWY_INLINE void Product(const Gathered<T>& g) {
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Transposes the squares of 128 bits in each block of 128 bits.
+// Transposes squares of elements within the 128-bit blocks of vectors.
 template <class D>
 HWY_INLINE void TransposeBlocks(D d, hn::VFromD<D>* v) {
   if constexpr (sizeof(hn::TFromD<D>) == 8) {
@@ -208,7 +209,7 @@ HWY_INLINE void Transpose(const T* from, int64_t from_pitch, int64_t rows, int64
   }
 }
 
-// Whole vectors, the last of which overlaps the one before.
+// Copies whole vectors; the last of a row overlaps the one before.
 template <class D, class T>
 HWY_INLINE void CopyRowsBy(D d, const T* HWY_RESTRICT from, int64_t from_pitch, int64_t rows,
                            int64_t width, T* HWY_RESTRICT to, int64_t to_pitch) {
@@ -253,7 +254,7 @@ template <class T>
 HWY_INLINE bool AllFinite(const T* HWY_RESTRICT x, int64_t n) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  // Zero, or NaN where one is not finite.
+  // Zero, or NaN if an element is not finite.
   auto differences = hn::Zero(d);
   T rest{};
   int64_t i = 0;
@@ -265,30 +266,17 @@ HWY_INLINE bool AllFinite(const T* HWY_RESTRICT x, int64_t n) {
   return rest == T{} && hn::AllTrue(d, hn::Eq(differences, hn::Zero(d)));
 }
 
-int64_t LanesFloat() { return static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
-int64_t LanesDouble() { return static_cast<int64_t>(hn::Lanes(hn::ScalableTag<double>())); }
-void ProductFloat(const Gathered<float>& g) { Product(g); }
-void ProductDouble(const Gathered<double>& g) { Product(g); }
-void TransposeFloat(const float* from, int64_t from_pitch, int64_t rows, int64_t cols, float* to,
-                    int64_t to_pitch) {
-  Transpose(from, from_pitch, rows, cols, to, to_pitch);
+template <class T>
+HWY_INLINE int64_t LanesOf() {
+  return static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
 }
-void TransposeDouble(const double* from, int64_t from_pitch, int64_t rows, int64_t cols, double* to,
-                     int64_t to_pitch) {
-  Transpose(from, from_pitch, rows, cols, to, to_pitch);
-}
-void CopyRowsFloat(const float* from, int64_t from_pitch, int64_t rows, int64_t width, float* to,
-                   int64_t to_pitch) {
-  CopyRows(from, from_pitch, rows, width, to, to_pitch);
-}
-void CopyRowsDouble(const double* from, int64_t from_pitch, int64_t rows, int64_t width, double* to,
-                    int64_t to_pitch) {
-  CopyRows(from, from_pitch, rows, width, to, to_pitch);
-}
-void AddToFloat(float* to, const float* from, int64_t n) { AddTo(to, from, n); }
-void AddToDouble(double* to, const double* from, int64_t n) { AddTo(to, from, n); }
-bool AllFiniteFloat(const float* x, int64_t n) { return AllFinite(x, n); }
-bool AllFiniteDouble(const double* x, int64_t n) { return AllFinite(x, n); }
+
+template <class T>
+constexpr ImplicitMicrokernels<T> kMicrokernels = {&LanesOf<T>,  &Product<T>, &Transpose<T>,
+                                                   &CopyRows<T>, &AddTo<T>,   &AllFinite<T>};
+
+const ImplicitMicrokernels<float>* FloatImplicit() { return &kMicrokernels<float>; }
+const ImplicitMicrokernels<double>* DoubleImplicit() { return &kMicrokernels<double>; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
@@ -298,56 +286,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu {
 
-HWY_EXPORT(LanesFloat);
-HWY_EXPORT(LanesDouble);
-HWY_EXPORT(ProductFloat);
-HWY_EXPORT(ProductDouble);
-HWY_EXPORT(TransposeFloat);
-HWY_EXPORT(TransposeDouble);
-HWY_EXPORT(CopyRowsFloat);
-HWY_EXPORT(CopyRowsDouble);
-HWY_EXPORT(AddToFloat);
-HWY_EXPORT(AddToDouble);
-HWY_EXPORT(AllFiniteFloat);
-HWY_EXPORT(AllFiniteDouble);
+HWY_EXPORT(FloatImplicit);
+HWY_EXPORT(DoubleImplicit);
 
-int64_t vector_lanes(float) { return HWY_DYNAMIC_DISPATCH(LanesFloat)(); }
-int64_t vector_lanes(double) { return HWY_DYNAMIC_DISPATCH(LanesDouble)(); }
-
-void gathered_product(const Gathered<float>& product) {
-  HWY_DYNAMIC_DISPATCH(ProductFloat)(product);
+template <>
+const ImplicitMicrokernels<float>& implicit_microkernels() {
+  return *HWY_DYNAMIC_DISPATCH(FloatImplicit)();
 }
-void gathered_product(const Gathered<double>& product) {
-  HWY_DYNAMIC_DISPATCH(ProductDouble)(product);
+template <>
+const ImplicitMicrokernels<double>& implicit_microkernels() {
+  return *HWY_DYNAMIC_DISPATCH(DoubleImplicit)();
 }
-void transpose(const float* from, int64_t from_pitch, int64_t rows, int64_t cols, float* to,
-               int64_t to_pitch) {
-  HWY_DYNAMIC_DISPATCH(TransposeFloat)
-  (from, from_pitch, rows, cols, to, to_pitch);
-}
-void transpose(const double* from, int64_t from_pitch, int64_t rows, int64_t cols, double* to,
-               int64_t to_pitch) {
-  HWY_DYNAMIC_DISPATCH(TransposeDouble)
-  (from, from_pitch, rows, cols, to, to_pitch);
-}
-void copy_rows(const float* from, int64_t from_pitch, int64_t rows, int64_t width, float* to,
-               int64_t to_pitch) {
-  HWY_DYNAMIC_DISPATCH(CopyRowsFloat)
-  (from, from_pitch, rows, width, to, to_pitch);
-}
-void copy_rows(const double* from, int64_t from_pitch, int64_t rows, int64_t width, double* to,
-               int64_t to_pitch) {
-  HWY_DYNAMIC_DISPATCH(CopyRowsDouble)
-  (from, from_pitch, rows, width, to, to_pitch);
-}
-void add_to(float* to, const float* from, int64_t n) {
-  HWY_DYNAMIC_DISPATCH(AddToFloat)(to, from, n);
-}
-void add_to(double* to, const double* from, int64_t n) {
-  HWY_DYNAMIC_DISPATCH(AddToDouble)(to, from, n);
-}
-bool all_finite(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(AllFiniteFloat)(x, n); }
-bool all_finite(const double* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(AllFiniteDouble)(x, n); }
 
 }  // namespace mytorch::cpu
 #endif  // HWY_ONCE

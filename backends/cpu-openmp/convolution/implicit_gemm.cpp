@@ -1,21 +1,22 @@
-// small from big, and big from small.
+// The output of a convolution, and the gradient of its input.
+#include "backends/cpu-openmp/convolution/implicit_gemm.h"
+
 #include <algorithm>
 
-#include "backends/cpu-openmp/convolution/implicit.h"
-#include "backends/cpu-openmp/convolution/layout.h"
+#include "backends/cpu-openmp/convolution/blocking.h"
 #include "backends/cpu-openmp/scan/lines.h"
 
 namespace mytorch::cpu {
 namespace {
 
-// Elements between weights of neighbours; those of a tap are its index apart.
+// The weight's strides; taps are contiguous.
 struct WeightStrides {
   int64_t group, out, in;
 };
 
-// target = source seen through windows, times weight, + bias.
+// target = windows of the source times the weight, + bias.
 template <class T>
-struct Correlation {
+struct ImplicitGemm {
   mt_ctx& ctx;
   const Windows& w;
   int64_t batch, groups, in, out;  // channels in a group
@@ -26,14 +27,14 @@ struct Correlation {
   const T* bias;
   T* target;
 
-  // False, and nothing done, where a piece of the image is too large to be copied.
+  // False, with the target untouched, if a piece of the source is too large to be copied.
   bool run() const;
 
  private:
   struct Plan;
 
   int64_t taps() const { return static_cast<int64_t>(w.taps.size()); }
-  // Of channels [c0, c1), a block.
+  // The weights of a panel for a block of channels [c0, c1).
   T* panel_weights(const Plan& plan, int64_t group, int64_t panel, int64_t c0, int64_t c1) const {
     return plan.weights +
            ((group * in + c0) * plan.panels.padded() + (c1 - c0) * plan.panels.first(panel)) *
@@ -42,36 +43,36 @@ struct Correlation {
   const T* panel_start(const Plan& plan, int64_t group, int64_t panel) const {
     return plan.starts + group * plan.panels.padded() + plan.panels.first(panel);
   }
-  T* panel_target(const Plan& plan, int64_t image, int64_t group, int64_t panel) const {
-    return target + ((image * groups + group) * out + plan.panels.first(panel)) * volume(w.target);
+  T* panel_target(const Plan& plan, int64_t sample, int64_t group, int64_t panel) const {
+    return target + ((sample * groups + group) * out + plan.panels.first(panel)) * volume(w.target);
   }
 
   void pack(const Plan& plan, int64_t group, int64_t panel) const;
-  void run_rows(const Plan& plan, const Chunks::Chunk& chunk, int64_t group, int64_t panel,
-                const T* image) const;
+  void run_direct(const Plan& plan, const Chunks::Chunk& chunk, int64_t group, int64_t panel,
+                  const T* padded) const;
   void store(const Plan& plan, const Chunks::Chunk& chunk, int64_t group, int64_t panel,
              const T* sums) const;
 };
 
 template <class T>
-struct Correlation<T>::Plan {
-  const Layout& layout;
+struct ImplicitGemm<T>::Plan {
+  const Blocking& blocking;
   const Panels& panels;
-  // (group, block, panel, c, tap, lane); what sums begin with, NULL for zeros; (c, tap).
-  T* weights;
-  T* starts;
-  int32_t* steps;
+  T* weights;      // [group][block][panel][c][tap][lane]
+  T* starts;       // [group][padded channel]: the bias, or zeros
+  int32_t* steps;  // [c][tap]
 };
 
-// A panel's weights as the kernel reads them.
+// Copies a panel's weights in the order in which the microkernel reads them.
 template <class T>
-void Correlation<T>::pack(const Plan& plan, int64_t group, int64_t panel) const {
+void ImplicitGemm<T>::pack(const Plan& plan, int64_t group, int64_t panel) const {
   const int64_t real = plan.panels.real(panel), width = plan.panels.width(panel);
   const int64_t first = plan.panels.first(panel);
-  // Where all taps are there, they are in their order.
+  const auto transpose = implicit_microkernels<T>().transpose;
+  // If all taps contribute, they are in their order.
   const bool whole = taps() == kernel;
-  for (int64_t c0 = 0; c0 < in; c0 += plan.layout.block) {
-    const int64_t c1 = std::min(c0 + plan.layout.block, in);
+  for (int64_t c0 = 0; c0 < in; c0 += plan.blocking.block) {
+    const int64_t c1 = std::min(c0 + plan.blocking.block, in);
     T* to = panel_weights(plan, group, panel, c0, c1);
     const T* from = weight + group * strides.group + first * strides.out + c0 * strides.in;
     if (real < width) std::fill(to, to + (c1 - c0) * taps() * width, T{});
@@ -93,11 +94,11 @@ void Correlation<T>::pack(const Plan& plan, int64_t group, int64_t panel) const 
 }
 
 template <class T>
-void Correlation<T>::run_rows(const Plan& plan, const Chunks::Chunk& chunk, int64_t group,
-                              int64_t panel, const T* image) const {
-  const Chunks& chunks = plan.layout.chunks;
-  RowsProduct<T> p;
-  p.image_pitch = chunks.window[2] * w.step[1];
+void ImplicitGemm<T>::run_direct(const Plan& plan, const Chunks::Chunk& chunk, int64_t group,
+                                 int64_t panel, const T* padded) const {
+  const Chunks& chunks = plan.blocking.chunks;
+  DirectProduct<T> p;
+  p.input_pitch = chunks.window[2] * w.step[1];
   p.step = plan.steps;
   p.steps = in * taps();
   p.panel = panel_weights(plan, group, panel, 0, in);
@@ -108,26 +109,28 @@ void Correlation<T>::run_rows(const Plan& plan, const Chunks::Chunk& chunk, int6
   p.width = chunk.size[2];
   p.out_plane = volume(w.target);
   p.out_pitch = w.target[2] * w.apart[1];
-  for (int64_t j = 0; j < chunk.images; ++j) {
+  const auto product = direct_microkernels<T>().product;
+  for (int64_t j = 0; j < chunk.samples; ++j) {
     for (int64_t z = 0; z < chunk.size[0]; ++z) {
-      p.image =
-          image + (j * chunks.window[0] + z * w.step[0]) * chunks.window[1] * chunks.window[2];
-      p.out = panel_target(plan, chunk.image + j, group, panel) +
+      p.input =
+          padded + (j * chunks.window[0] + z * w.step[0]) * chunks.window[1] * chunks.window[2];
+      p.out = panel_target(plan, chunk.sample + j, group, panel) +
               w.place({chunk.begin[0] + z, chunk.begin[1], chunk.begin[2]});
-      rows_product(p);
+      product(p);
     }
   }
 }
 
-// Sums of all positions of a chunk, (position, lane), to where they belong.
+// Copies the sums of a chunk, [position][lane], to the target.
 template <class T>
-void Correlation<T>::store(const Plan& plan, const Chunks::Chunk& chunk, int64_t group,
-                           int64_t panel, const T* sums) const {
+void ImplicitGemm<T>::store(const Plan& plan, const Chunks::Chunk& chunk, int64_t group,
+                            int64_t panel, const T* sums) const {
   const int64_t plane = volume(w.target);
   const int64_t width = plan.panels.width(panel), real = plan.panels.real(panel);
-  plan.layout.chunks.for_each_run(
-      w, chunk, [&](int64_t position, int64_t place, int64_t length, int64_t image) {
-        T* to = panel_target(plan, chunk.image + image, group, panel) + place;
+  const auto transpose = implicit_microkernels<T>().transpose;
+  plan.blocking.chunks.for_each_run(
+      w, chunk, [&](int64_t position, int64_t place, int64_t length, int64_t sample) {
+        T* to = panel_target(plan, chunk.sample + sample, group, panel) + place;
         const T* from = sums + position * width;
         if (w.apart[2] == 1) {
           transpose(from, width, length, real, to, plane);
@@ -140,13 +143,14 @@ void Correlation<T>::store(const Plan& plan, const Chunks::Chunk& chunk, int64_t
 }
 
 template <class T>
-bool Correlation<T>::run() const {
+bool ImplicitGemm<T>::run() const {
   const int64_t item = sizeof(T);
-  const Layout layout(w, batch, in, out, item);
-  if (!layout.fits(item)) return false;
-  const Chunks& chunks = layout.chunks;
-  const Panels panels{out, layout.rows ? kRowChannels / 2 : vector_lanes(T{})};
-  Plan plan{layout, panels, nullptr, nullptr, nullptr};
+  const ImplicitMicrokernels<T>& microkernels = implicit_microkernels<T>();
+  const Blocking blocking(w, batch, in, out, item);
+  if (!blocking.fits(item)) return false;
+  const Chunks& chunks = blocking.chunks;
+  const Panels panels{out, blocking.direct ? kDirectChannels / 2 : microkernels.lanes()};
+  Plan plan{blocking, panels, nullptr, nullptr, nullptr};
   const int64_t padded = panels.padded();
 
   plan.weights = sdk::scratch<T>(ctx, groups * padded * in * taps());
@@ -162,25 +166,25 @@ bool Correlation<T>::run() const {
   for (int64_t group = 0; group < groups && bias != nullptr; ++group) {
     std::copy_n(bias + group * out, out, plan.starts + group * padded);
   }
-  plan.steps = sdk::scratch<int32_t>(ctx, layout.block * taps());
-  chunks.taps(w, layout.block, plan.steps);
+  plan.steps = sdk::scratch<int32_t>(ctx, blocking.block * taps());
+  chunks.taps(w, blocking.block, plan.steps);
 
-  // Panels are shared, too, where chunks are few or partial sums many.
-  const bool parts = layout.block < in;
+  // Tasks are also split by panels if chunks are few or partial sums many.
+  const bool parts = blocking.block < in;
   const int64_t whole = chunks.count() * groups;
   int64_t shares = parts ? divide_up(panels.count, 8) : 1;
   if (whole < kTasks) shares = std::max(shares, std::min(divide_up(kTasks, whole), panels.count));
   const int64_t share = divide_up(panels.count, shares);
   shares = divide_up(panels.count, share);
-  const int64_t image_size = layout.block * chunks.pitch + kRowSlack;
+  const int64_t padded_size = blocking.block * chunks.pitch + kDirectSlack;
   const int64_t sums_size = chunks.most_positions() * 2 * panels.unit;  // of a panel
-  const int64_t kept = layout.rows ? 0 : parts ? share : 1;             // panels
+  const int64_t kept = blocking.direct ? 0 : parts ? share : 1;         // panels
   const int64_t table =
-      layout.rows ? 0 : divide_up(chunks.most_positions() * int64_t{sizeof(int32_t)}, item);
+      blocking.direct ? 0 : divide_up(chunks.most_positions() * int64_t{sizeof(int32_t)}, item);
   parallel_with_scratch<T>(
-      ctx, whole * shares, 1, image_size + kept * sums_size + table,
-      [&](T* image, int64_t begin, int64_t end) {
-        T* const sums = image + image_size;
+      ctx, whole * shares, 1, padded_size + kept * sums_size + table,
+      [&](T* padded, int64_t begin, int64_t end) {
+        T* const sums = padded + padded_size;
         Positions positions(w, chunks, reinterpret_cast<int32_t*>(sums + kept * sums_size));
         for (int64_t task = begin; task < end; ++task) {
           const int64_t first = task % shares * share;
@@ -188,17 +192,17 @@ bool Correlation<T>::run() const {
           const int64_t group = task / shares % groups;
           const Chunks::Chunk chunk = chunks.chunk(w, task / shares / groups);
           const int64_t plane = volume(w.source);
-          const T* from = source + (chunk.image * groups + group) * in * plane;
-          for (int64_t c0 = 0; c0 < in; c0 += layout.block) {
-            const int64_t c1 = std::min(c0 + layout.block, in);
-            lay_out(w, chunks, chunk, from, groups * in * plane, c0, c1, image);
+          const T* from = source + (chunk.sample * groups + group) * in * plane;
+          for (int64_t c0 = 0; c0 < in; c0 += blocking.block) {
+            const int64_t c1 = std::min(c0 + blocking.block, in);
+            copy_padded(w, chunks, chunk, from, groups * in * plane, c0, c1, padded);
             for (int64_t panel = first; panel < last; ++panel) {
-              if (layout.rows) {
-                run_rows(plan, chunk, group, panel, image);
+              if (blocking.direct) {
+                run_direct(plan, chunk, group, panel, padded);
                 continue;
               }
-              Gathered<T> p;
-              p.image = image;
+              ImplicitProduct<T> p;
+              p.input = padded;
               p.place = positions.of(chunk);
               p.rows = chunk.positions();
               p.step = plan.steps;
@@ -208,7 +212,7 @@ bool Correlation<T>::run() const {
               p.start = panel_start(plan, group, panel);
               p.accumulate = c0 > 0;
               p.out = sums + (panel - first) % kept * sums_size;
-              gathered_product(p);
+              microkernels.product(p);
               if (c1 == in) store(plan, chunk, group, panel, p.out);
             }
           }
@@ -217,72 +221,50 @@ bool Correlation<T>::run() const {
   return true;
 }
 
+}  // namespace
+
 template <class T>
-bool small_from_big(mt_ctx& ctx, const Geometry& g, const T* big, const T* weight, const T* bias,
-                    T* small) {
-  const Windows w = windows_on_big(g);
+bool implicit_forward(mt_ctx& ctx, const Geometry& g, const T* input, const T* weight,
+                      const T* bias, T* output) {
+  const Windows w = windows_on_input(g);
   const int64_t depth = g.depth();
-  return Correlation<T>{ctx,
-                        w,
-                        g.batch,
-                        g.groups,
-                        g.big_channels,
-                        g.small_channels,
-                        g.taps(),
-                        big,
-                        weight,
-                        {g.small_channels * depth, depth, g.taps()},
-                        bias,
-                        small}
+  return ImplicitGemm<T>{ctx,           w,
+                         g.batch,       g.groups,
+                         g.in_channels, g.out_channels,
+                         g.taps(),      input,
+                         weight,        {g.out_channels * depth, depth, g.taps()},
+                         bias,          output}
       .run();
 }
 
 template <class T>
-bool big_from_small(mt_ctx& ctx, const Geometry& g, const T* small, const T* weight, const T* bias,
-                    T* big) {
+bool implicit_backward_input(mt_ctx& ctx, const Geometry& g, const T* output, const T* weight,
+                             const T* bias, T* input) {
   const int64_t depth = g.depth();
-  // A few channels apart from each other are better scattered.
-  if (g.big_channels < kFewChannels && g.stride[2] != 1) return false;
-  // The zeros around `small` are no terms of the sums.
-  if (!all_finite(weight, g.groups * g.small_channels * depth)) return false;
+  // Few channels of strided results are faster by col2im.
+  if (g.in_channels < kFewChannels && g.stride[2] != 1) return false;
+  // The zeros around `output` are no terms of the sums, but infinity times zero would be NaN.
+  if (!implicit_microkernels<T>().all_finite(weight, g.groups * g.out_channels * depth))
+    return false;
   for (int64_t i = 0; i < volume(g.stride); ++i) {
-    const Windows w = windows_on_small(
+    const Windows w = windows_on_output(
         g, {i / (g.stride[1] * g.stride[2]), i / g.stride[2] % g.stride[1], i % g.stride[2]});
     if (volume(w.grid) == 0) continue;
-    const bool done = Correlation<T>{ctx,
-                                     w,
-                                     g.batch,
-                                     g.groups,
-                                     g.small_channels,
-                                     g.big_channels,
-                                     g.taps(),
-                                     small,
-                                     weight,
-                                     {g.small_channels * depth, g.taps(), depth},
-                                     bias,
-                                     big}
-                          .run();
+    const bool done =
+        ImplicitGemm<T>{
+            ctx,           w,        g.batch, g.groups, g.out_channels,
+            g.in_channels, g.taps(), output,  weight,   {g.out_channels * depth, g.taps(), depth},
+            bias,          input}
+            .run();
     if (!done) return false;
   }
   return true;
 }
 
-}  // namespace
-
-template <class T>
-bool implicit_small(mt_ctx& ctx, const Geometry& g, const T* big, const T* weight, const T* bias,
-                    T* small) {
-  return small_from_big(ctx, g, big, weight, bias, small);
-}
-template <class T>
-bool implicit_big(mt_ctx& ctx, const Geometry& g, const T* small, const T* weight, const T* bias,
-                  T* big) {
-  return big_from_small(ctx, g, small, weight, bias, big);
-}
-
-#define MYTORCH_CPU_IMPLICIT(T)                                                                \
-  template bool implicit_small<T>(mt_ctx&, const Geometry&, const T*, const T*, const T*, T*); \
-  template bool implicit_big<T>(mt_ctx&, const Geometry&, const T*, const T*, const T*, T*)
+#define MYTORCH_CPU_IMPLICIT(T)                                                                    \
+  template bool implicit_forward<T>(mt_ctx&, const Geometry&, const T*, const T*, const T*, T*);   \
+  template bool implicit_backward_input<T>(mt_ctx&, const Geometry&, const T*, const T*, const T*, \
+                                           T*)
 MYTORCH_CPU_IMPLICIT(float);
 MYTORCH_CPU_IMPLICIT(double);
 #undef MYTORCH_CPU_IMPLICIT

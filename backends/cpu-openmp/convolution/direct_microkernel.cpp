@@ -1,11 +1,11 @@
-#include "backends/cpu-openmp/convolution/tile.h"
+#include "backends/cpu-openmp/convolution/direct_microkernel.h"
 
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backends/cpu-openmp/convolution/tile.cpp"
+#define HWY_TARGET_INCLUDE "backends/cpu-openmp/convolution/direct_microkernel.cpp"
 #include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
 #include "backends/cpu-openmp/simd/highway.h"
@@ -16,18 +16,17 @@ namespace cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// With 32 registers a tile holds 24 sums, with 16 it holds 12: enough for the latency of two
-// adders.
+// A tile holds 24 sums with 32 registers, and 12 with 16: enough to hide the latency of two adders.
 constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM;
-constexpr int64_t kWide = kManyRegisters ? 8 : 4;  // channels
-constexpr int64_t kVectors = 3;                    // beside them
+constexpr int64_t kWide = kManyRegisters ? 8 : 4;  // channels of a tile
+constexpr int64_t kVectors = 3;                    // vectors of a tile
 constexpr int64_t kMostVectors = 6;                // for a single channel
 
-// Loops over a tile are unrolled, or its sums would not be in registers.
+// All loops over a tile are unrolled, which keeps its sums in registers.
 
-// Vectors `first` to `first + kVecs` of each row; the last vector of a row ends where the row does.
+// Computes vectors [first, first + kVecs) of each row. The last vector of a row ends at its end.
 template <int64_t kChannels, int64_t kVecs, class T>
-HWY_INLINE void ProductTiles(const RowsProduct<T>& r, int64_t o, int64_t first) {
+HWY_INLINE void ProductTiles(const DirectProduct<T>& r, int64_t o, int64_t first) {
   const hn::ScalableTag<T> d;
   using V = hn::VFromD<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -37,12 +36,12 @@ HWY_INLINE void ProductTiles(const RowsProduct<T>& r, int64_t o, int64_t first) 
   for (int64_t v = 0; v < kVecs; ++v) {
     x[v] = narrow ? 0 : std::min((first + v) * lanes, r.width - lanes);
   }
-  const T* HWY_RESTRICT image = r.image;
+  const T* HWY_RESTRICT input = r.input;
   const T* HWY_RESTRICT start = r.start + o;
   const int32_t* HWY_RESTRICT const step = r.step;
   const int64_t steps = r.steps, panel_pitch = r.panel_pitch, plane = r.out_plane;
   T* HWY_RESTRICT out = r.out + o * plane;
-  for (int64_t y = 0; y < r.rows; ++y, image += r.image_pitch, out += r.out_pitch) {
+  for (int64_t y = 0; y < r.rows; ++y, input += r.input_pitch, out += r.out_pitch) {
     V sums[kChannels][kVecs];
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kChannels; ++i) {
@@ -53,7 +52,7 @@ HWY_INLINE void ProductTiles(const RowsProduct<T>& r, int64_t o, int64_t first) 
     const T* HWY_RESTRICT panel = r.panel + o;
 #pragma GCC unroll 3
     for (int64_t s = 0; s < steps; ++s, panel += panel_pitch) {
-      const T* at = image + step[s];
+      const T* at = input + step[s];
       V in[kVecs];
 #pragma GCC unroll 8
       for (int64_t v = 0; v < kVecs; ++v) in[v] = hn::LoadU(d, at + x[v]);
@@ -82,7 +81,7 @@ HWY_INLINE void ProductTiles(const RowsProduct<T>& r, int64_t o, int64_t first) 
 }
 
 template <int64_t kChannels, class T>
-HWY_INLINE void ProductRows(const RowsProduct<T>& r, int64_t o) {
+HWY_INLINE void ProductRows(const DirectProduct<T>& r, int64_t o) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
   constexpr int64_t kMost = kChannels == 1 ? kMostVectors : kVectors;
   // Tiles of nearly equal width: 4 vectors are 2 and 2 rather than 3 and 1.
@@ -112,7 +111,7 @@ HWY_INLINE void ProductRows(const RowsProduct<T>& r, int64_t o) {
 }
 
 template <class T>
-HWY_INLINE void Product(const RowsProduct<T>& r) {
+HWY_INLINE void Product(const DirectProduct<T>& r) {
   int64_t o = 0;
   for (; o + kWide <= r.channels; o += kWide) ProductRows<kWide>(r, o);
   if constexpr (kWide == 8) {
@@ -122,14 +121,14 @@ HWY_INLINE void Product(const RowsProduct<T>& r) {
   if (o < r.channels) ProductRows<1>(r, o);
 }
 
-// Steps of a tile of so many channels.
+// The steps of a tile of kChannels channels.
 template <int64_t kChannels>
 constexpr int64_t kTileSteps = kChannels == 1   ? 9
                                : kChannels == 2 ? 5
                                                 : (kManyRegisters ? 6 : 3);
 
 template <int64_t kChannels, class T>
-HWY_INLINE void GradientTile(const RowsGradient<T>& r, int64_t o, const int32_t* step, T* out) {
+HWY_INLINE void GradientTile(const DirectGradient<T>& r, int64_t o, const int32_t* step, T* out) {
   constexpr int64_t kSteps = kTileSteps<kChannels>;
   const hn::ScalableTag<T> d;
   using V = hn::VFromD<decltype(d)>;
@@ -147,8 +146,8 @@ HWY_INLINE void GradientTile(const RowsGradient<T>& r, int64_t o, const int32_t*
   for (int64_t i = 0; i < kChannels; ++i) {
     grad[i] = r.grad + std::min(o + i, r.channels - 1) * r.grad_plane;
   }
-  // The last vector of a row ends where the row does; what was in the one before counts as zero, in
-  // both factors, as the other may be infinite.
+  // The last vector of a row ends at its end. Elements that it shares with the previous vector
+  // count as zero, in both factors, as the other factor may be infinite.
   const int64_t whole = r.width / lanes * lanes;
   const bool narrow = whole == 0;
   const auto fresh = hn::Not(hn::FirstN(d, static_cast<size_t>(whole + lanes - r.width)));
@@ -158,9 +157,9 @@ HWY_INLINE void GradientTile(const RowsGradient<T>& r, int64_t o, const int32_t*
     return narrow ? hn::MaskedLoad(inside, d, row)
                   : hn::IfThenElseZero(fresh, hn::LoadU(d, row + last));
   };
-  const T* image[kSteps];
+  const T* input[kSteps];
 #pragma GCC unroll 16
-  for (int64_t s = 0; s < kSteps; ++s) image[s] = r.image + step[s];
+  for (int64_t s = 0; s < kSteps; ++s) input[s] = r.input + step[s];
   for (int64_t y = 0; y < r.rows; ++y) {
     for (int64_t x = 0; x < whole; x += lanes) {
       V g[kChannels];
@@ -168,7 +167,7 @@ HWY_INLINE void GradientTile(const RowsGradient<T>& r, int64_t o, const int32_t*
       for (int64_t i = 0; i < kChannels; ++i) g[i] = hn::LoadU(d, grad[i] + x);
 #pragma GCC unroll 16
       for (int64_t s = 0; s < kSteps; ++s) {
-        const V b = hn::LoadU(d, image[s] + x);
+        const V b = hn::LoadU(d, input[s] + x);
 #pragma GCC unroll 8
         for (int64_t i = 0; i < kChannels; ++i) sums[i][s] = hn::MulAdd(g[i], b, sums[i][s]);
       }
@@ -179,7 +178,7 @@ HWY_INLINE void GradientTile(const RowsGradient<T>& r, int64_t o, const int32_t*
       for (int64_t i = 0; i < kChannels; ++i) g[i] = load_last(grad[i]);
 #pragma GCC unroll 16
       for (int64_t s = 0; s < kSteps; ++s) {
-        const V b = load_last(image[s]);
+        const V b = load_last(input[s]);
 #pragma GCC unroll 8
         for (int64_t i = 0; i < kChannels; ++i) sums[i][s] = hn::MulAdd(g[i], b, sums[i][s]);
       }
@@ -187,7 +186,7 @@ HWY_INLINE void GradientTile(const RowsGradient<T>& r, int64_t o, const int32_t*
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kChannels; ++i) grad[i] += r.grad_pitch;
 #pragma GCC unroll 16
-    for (int64_t s = 0; s < kSteps; ++s) image[s] += r.image_pitch;
+    for (int64_t s = 0; s < kSteps; ++s) input[s] += r.input_pitch;
   }
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kChannels; ++i) {
@@ -199,7 +198,7 @@ HWY_INLINE void GradientTile(const RowsGradient<T>& r, int64_t o, const int32_t*
 }
 
 template <int64_t kChannels, class T>
-HWY_INLINE void GradientTiles(const RowsGradient<T>& r) {
+HWY_INLINE void GradientTiles(const DirectGradient<T>& r) {
   constexpr int64_t kSteps = kTileSteps<kChannels>;
   const int64_t size = kChannels * kSteps * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
   T* out = r.sums;
@@ -211,14 +210,14 @@ HWY_INLINE void GradientTiles(const RowsGradient<T>& r) {
 }
 
 template <class T>
-HWY_INLINE void Gradient(const RowsGradient<T>& r) {
+HWY_INLINE void Gradient(const DirectGradient<T>& r) {
   if (r.channels == 1) return GradientTiles<1>(r);
   if (r.channels == 2) return GradientTiles<2>(r);
   GradientTiles<4>(r);
 }
 
 template <class T>
-HWY_INLINE RowTile TileOf(int64_t channels) {
+HWY_INLINE DirectTile TileOf(int64_t channels) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
   if (channels == 1) return {1, kTileSteps<1>, lanes};
   if (channels == 2) return {2, kTileSteps<2>, lanes};
@@ -234,14 +233,12 @@ HWY_INLINE void SumLanes(const T* HWY_RESTRICT from, int64_t n, T* HWY_RESTRICT 
   }
 }
 
-void ProductFloat(const RowsProduct<float>& r) { Product(r); }
-void ProductDouble(const RowsProduct<double>& r) { Product(r); }
-void GradientFloat(const RowsGradient<float>& r) { Gradient(r); }
-void GradientDouble(const RowsGradient<double>& r) { Gradient(r); }
-RowTile TileFloat(int64_t channels) { return TileOf<float>(channels); }
-RowTile TileDouble(int64_t channels) { return TileOf<double>(channels); }
-void SumLanesFloat(const float* from, int64_t n, float* to) { SumLanes(from, n, to); }
-void SumLanesDouble(const double* from, int64_t n, double* to) { SumLanes(from, n, to); }
+template <class T>
+constexpr DirectMicrokernels<T> kMicrokernels = {&Product<T>, &Gradient<T>, &TileOf<T>,
+                                                 &SumLanes<T>};
+
+const DirectMicrokernels<float>* FloatDirect() { return &kMicrokernels<float>; }
+const DirectMicrokernels<double>* DoubleDirect() { return &kMicrokernels<double>; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
@@ -251,34 +248,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu {
 
-HWY_EXPORT(ProductFloat);
-HWY_EXPORT(ProductDouble);
-HWY_EXPORT(GradientFloat);
-HWY_EXPORT(GradientDouble);
-HWY_EXPORT(TileFloat);
-HWY_EXPORT(TileDouble);
-HWY_EXPORT(SumLanesFloat);
-HWY_EXPORT(SumLanesDouble);
+HWY_EXPORT(FloatDirect);
+HWY_EXPORT(DoubleDirect);
 
-void rows_product(const RowsProduct<float>& product) {
-  HWY_DYNAMIC_DISPATCH(ProductFloat)(product);
+template <>
+const DirectMicrokernels<float>& direct_microkernels() {
+  return *HWY_DYNAMIC_DISPATCH(FloatDirect)();
 }
-void rows_product(const RowsProduct<double>& product) {
-  HWY_DYNAMIC_DISPATCH(ProductDouble)(product);
-}
-void rows_gradient(const RowsGradient<float>& gradient) {
-  HWY_DYNAMIC_DISPATCH(GradientFloat)(gradient);
-}
-void rows_gradient(const RowsGradient<double>& gradient) {
-  HWY_DYNAMIC_DISPATCH(GradientDouble)(gradient);
-}
-RowTile row_tile(float, int64_t channels) { return HWY_DYNAMIC_DISPATCH(TileFloat)(channels); }
-RowTile row_tile(double, int64_t channels) { return HWY_DYNAMIC_DISPATCH(TileDouble)(channels); }
-void sum_lanes(const float* from, int64_t n, float* to) {
-  HWY_DYNAMIC_DISPATCH(SumLanesFloat)(from, n, to);
-}
-void sum_lanes(const double* from, int64_t n, double* to) {
-  HWY_DYNAMIC_DISPATCH(SumLanesDouble)(from, n, to);
+template <>
+const DirectMicrokernels<double>& direct_microkernels() {
+  return *HWY_DYNAMIC_DISPATCH(DoubleDirect)();
 }
 
 }  // namespace mytorch::cpu

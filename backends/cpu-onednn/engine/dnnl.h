@@ -1,7 +1,7 @@
-// The one place that knows which oneDNN this is. Version 2 describes an operation first and makes a
-// primitive descriptor of that, version 3 makes it at once; 3 names source and destination of what
-// 2 does in place, and has one softmax with an algorithm. Everything else that this backend uses is
-// in both, under the same names.
+// The differences between oneDNN 2 and 3, which no other file depends on. Version 2 makes a
+// primitive descriptor from an operation descriptor, version 3 makes it directly. For operations
+// that version 2 describes by one data layout, version 3 takes source and destination layouts. The
+// rest of the API that this backend uses is the same in both.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,16 @@ namespace mytorch::onednn {
 using Desc = dnnl::memory::desc;
 using Dims = dnnl::memory::dims;
 using Attr = dnnl::primitive_attr;
-// A primitive before it is compiled; it tells the layouts that were chosen.
+// A primitive descriptor: it has the layouts that oneDNN chose.
 using Description = dnnl::primitive_desc_base;
 
-// Where windows lie. A dilation of 0 is of neighbours, as oneDNN counts; `after` may be negative.
+// The geometry of windows. oneDNN counts dilations from 0. `before` and `after` are the padding;
+// `after` may be negative.
 struct Windows {
   Dims kernel, stride, dilation, before, after;
 };
 
-// For the gradients oneDNN wants to see the forward primitive as a hint.
+// oneDNN's backward primitives take the forward primitive descriptor as a hint.
 #if DNNL_VERSION_MAJOR >= 3
 
 template <class P, class... Args>
@@ -91,7 +92,7 @@ inline Description convolution_backward_weights(const Attr& attr, const Desc& sr
       w.before, w.after);
 }
 
-// ---- the others: `data` describes what goes in and what comes out ----
+// ---- other operations: `data` describes both input and output ---------------------------------
 
 inline auto batch_norm_hint(const Attr& attr, const Desc& data, float eps,
                             dnnl::normalization_flags flags) {
