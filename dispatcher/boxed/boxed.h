@@ -143,23 +143,4 @@ void boxed(const Value* args, std::vector<Value>* results) {
   }
 }
 
-<<<<<<< HEAD
-// Calls an operator with positional values. Converts them and completes them with the defaults.
-std::vector<Value> call_entry(const struct OpEntry& entry, std::vector<Value> args);
-=======
-// The out= form, called with its `outs` outputs before the arguments.
-template <int outs, auto function>
-void boxed_out(const Value* args, std::vector<Value>* results) {
-  boxed<function>(args, results);
-  for (int i = 0; i < outs; ++i) results->push_back(args[i]);
-}
-
-// An op that writes lists of tensors: its results are the arguments of these numbers.
-template <auto function, int... lists>
-void boxed_lists(const Value* args, std::vector<Value>* results) {
-  boxed<function>(args, results);
-  (results->push_back(args[lists]), ...);
-}
->>>>>>> 49d435da26e5affc6346c8413c041b436887781b
-
 }  // namespace mytorch
