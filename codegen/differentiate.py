@@ -1,8 +1,8 @@
 """Symbolic reverse differentiation of pointwise programs.
 
-Conditions are carried, not multiplied: where a gradient flows through one arm of a `where`, its
-value is computed as if the arm were taken and selected once at the end. Masking the adjoint first
-and then multiplying by a derivative that is infinite in the arm not taken would give 0 * inf = NaN.
+Conditions are carried along, not multiplied in: a gradient through one arm of a `where` is computed as if
+the arm were taken, and selected once at the end. Masking the adjoint first, then multiplying it by a
+derivative that is infinite in the other arm, would give 0 * inf = NaN.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from codegen.syntax import parse
 # value.
 Guards = tuple[tuple[int, bool], ...]
 
-# Derivatives of maximum and minimum where a tie goes to the first operand; NaN goes to neither.
+# Derivatives of maximum and minimum that give a tie to the first operand; NaN goes to neither.
 _FIRST_ON_TIE = {
     "maximum": ("grad if a >= b else 0", "grad if b > a else 0"),
     "minimum": ("grad if a <= b else 0", "grad if b < a else 0"),
@@ -186,9 +186,9 @@ def differentiate(
     """Differentiates every variant of a pointwise body.
 
     wanted: the inputs to differentiate for. grads: output field -> name of its incoming gradient.
-    results: output field -> the name under which the forward's output may be saved. Of the two
-    ways, reading outputs where the formula contains them and recomputing from inputs, the one that
-    saves fewer tensors is taken; on a tie outputs are read, because that computes less.
+    results: output field -> the name under which the forward's output may be saved. The gradient
+    may read outputs, or recompute them from inputs: the way that saves fewer tensors is taken; on a tie,
+    outputs are read, which computes less.
     """
     ways = []
     for read_results in (True, False):

@@ -1,9 +1,8 @@
-"""The body language: Python expressions, parsed with `ast`, built into typed programs.
+"""The body language: Python expressions that become typed programs.
 
-A condition that depends on non-tensor arguments only (`min is not None`, `approximate == 'tanh'`, a
-bool argument) is decided by the host before the kernel runs. It splits a body into variants, one
-program for each combination that can be reached, and a decision tree over such conditions selects
-among them.
+The host decides conditions over non-tensor arguments (`min is not None`, `approximate == 'tanh'`, a bool
+argument) before the kernel runs. They split a body into variants, one program for each reachable
+combination, and a decision tree selects among the variants.
 """
 
 from __future__ import annotations
@@ -124,7 +123,7 @@ class _Rejected(Exception):
 def explore(
     build: Callable[[dict[Condition, bool]], object], same: Callable[[object], object]
 ) -> tuple[list, Decision | Leaf]:
-    """Builds every variant. `build` raises _NeedDecision where what it knows is not enough."""
+    """Builds every variant. `build` raises _NeedDecision for a condition that is not known."""
     built: list = []
     keys: dict[object, int] = {}
     leaves = 0
@@ -213,7 +212,7 @@ class Builder:
         self.env = env or {}
         self.known = known if known is not None else {}
         self.used: set[str] = set()
-        self._dynamic = 0  # how many run-time conditions enclose the current expression
+        self._dynamic = 0  # the number of run-time conditions around the current expression
 
     # ---- static conditions -----------------------------------------------------------------------
 
@@ -259,7 +258,7 @@ class Builder:
         return None
 
     def static(self, node: ast.expr) -> bool | None:
-        """The value of a static condition; None where `node` is not one."""
+        """The value of a static condition; None if `node` is not one."""
         if isinstance(node, ast.Constant) and isinstance(node.value, bool):
             return node.value
         if (arg := self._arg(node)) is not None and arg.type == "bool":
@@ -273,7 +272,7 @@ class Builder:
             for part in node.values:
                 value = self.static(part)
                 if value is stop and not undecided:
-                    return stop  # the rest is not looked at, as in Python
+                    return stop  # the rest is not evaluated, as in Python
                 undecided = undecided or value is None
             return None if undecided else not stop
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -369,7 +368,7 @@ class Builder:
             if absent is None:
                 raise self.error(node, f"`{name}` may be None here; test `{name} is None` first")
             if absent:
-                raise self.error(node, f"`{name}` is used where it is None")
+                raise self.error(node, f"`{name}` is used although it is None")
         if arg.is_tensor:
             return self.graph.add(Node("input", self.types.get(name, COMPUTE), name=name))
         if arg.is_number:

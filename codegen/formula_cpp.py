@@ -42,9 +42,11 @@ def fact(tensor: str, fact: str, is_list: bool = False) -> str:
 class Translator:
     """C++ of the formulas of one record. Subclasses say how a name and a fact of a name are spelled.
 
-    operators: the records by C++ name, whose argument order resolves keywords. Functions that are no
-    operators are the helpers of ops/gradients.h.
+    operators: the records by C++ name, whose argument order resolves keywords. helpers: the namespace of
+    functions that are no operators, those of ops/gradients.h or ops/composites.h.
     """
+
+    helpers = "grads"
 
     def __init__(self, op: Op, operators: dict[str, list[Op]]):
         self.op = op
@@ -70,7 +72,7 @@ class Translator:
         if overloads is None:
             if node.keywords:
                 raise self.refuse(node)
-            return f"grads::{function}({', '.join(parts)})"
+            return f"{self.helpers}::{function}({', '.join(parts)})"
         parts += self.keywords(node, overloads, len(parts))
         return f"mytorch::{function}({', '.join(parts)})"
 

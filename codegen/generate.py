@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from codegen import emit_abi, emit_api, emit_autograd, emit_docs, emit_stubs, emit_table
+from codegen import emit_abi, emit_api, emit_autograd, emit_composites, emit_docs, emit_stubs, emit_table
 from codegen.lock import Lock, LockError, check_and_update
 from codegen.model import Op
 from codegen.records import RecordErrors, load
@@ -90,6 +90,7 @@ def main() -> int:
     files.update(emit_abi.emit(ops, lock))
     files.update(emit_api.emit(ops))
     files.update(emit_stubs.emit(ops, parts))
+    files.update(emit_composites.emit(ops))
     files.update(emit_table.emit(ops, parts, lock))
     files.update(emit_autograd.emit(ops, parts))
     files.update(emit_docs.emit(ops, args.ops.read_text(), special(ops)))

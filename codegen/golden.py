@@ -1,5 +1,5 @@
-"""The elements of golden cases, which are not stored: a rule in integers, so that every language and
-compiler finds the same ones. conformance/inputs.cpp has the same rule."""
+"""The elements of golden cases. They are not stored but computed by a rule in integers, which gives the same
+values in every language; conformance/inputs.cpp implements it too."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def shape_of(spec: dict) -> list[int]:
 
 
 def elements(spec: dict, dtype: str, tensor: int) -> list:
-    """The elements, in row-major order, of the call's `tensor`-th tensor (from 0). Of an expanded one
-    those of its memory."""
+    """The elements of the call's `tensor`-th tensor, counted from 0, in row-major order; for an expanded
+    tensor, the elements of its memory."""
     shape = shape_of(spec)
     if spec.get("layout") == "broadcast" and shape and shape[0] > 0:
         shape = [1] + shape[1:]

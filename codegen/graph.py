@@ -18,8 +18,8 @@ class Node:
 
     name: of the argument (input, scalar). field: how a scalar lies in the argument struct, SCALAR,
     INT or FLOAT. component: of the reduced state. value: of a const; a BOOL const is 0 or 1. tie:
-    for maximum and minimum, "first" where the gradient of a tie goes to the first operand; it is
-    read by differentiation only and is no part of a program.
+    for maximum and minimum, "first" if the gradient of a tie goes to the first operand; only
+    differentiation reads it, and it is not part of a program.
     """
 
     op: str
@@ -43,8 +43,8 @@ class Node:
 class Graph:
     """Nodes in an order in which every node follows its operands.
 
-    `relaxed` allows what is true of derivatives but would change a forward body's last bit:
-    forgetting the sign of a zero, and joining constant factors.
+    `relaxed` allows simplifications that are fine for derivatives but would change the last bit of a forward
+    body: ignoring the sign of a zero, and merging constant factors.
     """
 
     def __init__(self, relaxed: bool = False):
@@ -99,7 +99,7 @@ class Graph:
         return self.cast(node, COMPUTE)
 
     def _as_index(self, node: int) -> int | None:
-        """`node` as an index where that is exact: an index, a whole constant, an int argument."""
+        """`node` as an index if that is exact: an index, a whole constant, an int argument."""
         found = self.nodes[node]
         if found.type == INDEX:
             return node
@@ -181,7 +181,7 @@ class Graph:
 
     def _rule_add(self, a: int, b: int) -> int | None:
         for x, y in ((a, b), (b, a)):
-            # x + 0 is not x where x is -0; x + -0 always is.
+            # x + 0 is not x if x is -0; x + -0 always is.
             if self.is_const(y, -0.0) or (self.relaxed and self.is_const(y, 0.0)):
                 return x
         for x, y in ((a, b), (b, a)):

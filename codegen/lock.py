@@ -190,7 +190,7 @@ def _abi_version(lock_path: Path) -> str:
 
 
 def _merge(op: Op, old: LockedOp | None, since: str, errors: list[str]) -> LockedOp:
-    """The op's block after appends; what is not an append goes to `errors`."""
+    """The op's block after appends; other changes go to `errors`."""
     schema = op.schema
     wanted = struct_fields(schema)
     if old is None:
@@ -222,9 +222,8 @@ def _merge(op: Op, old: LockedOp | None, since: str, errors: list[str]) -> Locke
 def check_and_update(ops: Iterable[Op], path: str | Path, mode: str = "check", since: str | None = None) -> Lock:
     """Compares ops with the lock file and returns the lock that holds for them.
 
-    Raises LockError for every change that is not an append. `mode` says what becomes of appends: "write"
-    stores them, "check" refuses them because the file has to be committed with the records, "warn" names
-    them on stderr, which is what a build does. `since` is the ABI's version, by default that of the abi.h
+    Raises LockError for every change that is not an append. `mode` "write" stores appends, "check" refuses
+    them because the file is committed with the records, and "warn", for builds, lists them on stderr. `since` is the ABI's version, by default that of the abi.h
     beside the file.
     """
     path = Path(path)

@@ -1,4 +1,4 @@
-"""What a record says, once checked: the classes that emitters read."""
+"""Checked records: the classes that emitters read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACCEPTS: dict[str, tuple[str, ...]] = {
 class Result:
     """One returned value.
 
-    field: in the C argument struct, "" where the value has none (numbers, written arguments).
+    field: in the C argument struct, "" if the value has none (numbers, written arguments).
     name: by which formulas know it: `result`, or the return's name, or result0, result1, ...
     dtype: "" is the promoted type; else the name of the ScalarType that it always has.
     """
@@ -63,8 +63,8 @@ class Gradient:
 
     kind: `none`; `derived`, one fused op with `outputs`; `formulas`; `decompose`, through the ops of
     which the op consists. zero: arguments whose gradient is zero everywhere. no_grad: tensor
-    arguments without a gradient. saves: the union of what all entries keep. numbers: other
-    arguments to keep.
+    arguments without a gradient. saves: the union of the entries' saves. numbers: the
+    other arguments to save.
     """
 
     kind: str

@@ -1,14 +1,19 @@
-"""The node operations of pointwise and reduce bodies: arity, typing, meaning and derivative.
+"""The node operations of pointwise and reduce bodies: typing, meaning, derivative, accuracy and cost.
 
-This is the one table of them. Each is also an operator of the same name in ops.yaml, so that a
-backend without kernels and without `compile` can still run a body, node by node.
+This is the one table of them; elementary.yaml beside it has the functions of one number. Operators,
+derivatives, vector loops, samples and the reference pages follow from it, and tests compare the lists of the
+backends with it. Each node operation is also an operator of the same name, so that a backend without kernels
+and without `compile` can run a body node by node.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Callable
+
+import yaml
 
 COMPUTE, BOOL, INDEX = "COMPUTE", "BOOL", "INDEX"
 
@@ -22,8 +27,17 @@ class NodeOp:
 
     derivatives: one formula per operand in the body language, over the operands a, b, c, the
     adjoint `grad` and the node's own value `result`. "" is a derivative that is zero everywhere. A
-    formula of the form `0 if C else V` is a guard: V is not computed with where C holds, see
+    formula of the form `0 if C else V` is a guard: V does not enter the gradient if C holds, see
     differentiate.py.
+
+    integers: None if the operation does not exist on integers, else a set of `wraps` (the low
+    bits of the result depend on the low bits of the operands alone), `fits` (the result is in the range of
+    the operands) and `divides` (a divisor of 0 is refused).
+
+    cost: in additions. ulp: the largest error of cpu-openmp in float32 and float64, in units in the last
+    place. domain: of a function of one number, the interval outside of which it is NaN or infinite. doc: of
+    an elementary function, whose record follows from this row. takes: its types, as in `types` of a record;
+    `float` converts integers instead of refusing them.
     """
 
     name: str
@@ -32,10 +46,16 @@ class NodeOp:
     evaluate: Callable[..., object]
     derivatives: tuple[str, ...]
     commutative: bool = False
+    integers: frozenset[str] | None = None
+    cost: int = 1
+    ulp: tuple[float, float] | None = None
+    domain: tuple[float, float] = (-math.inf, math.inf)
+    doc: str = ""
+    takes: str = "float"
 
 
 def _total(function: Callable[..., float]) -> Callable[..., float]:
-    """Makes a function of `math` total: NaN outside of its domain, inf where it overflows."""
+    """Makes a function of `math` total: NaN outside of its domain, inf on overflow."""
 
     def call(*args):
         if any(isinstance(a, float) and math.isnan(a) for a in args):
@@ -165,43 +185,100 @@ def _sigmoid(a):
     return value / (1 + value)
 
 
-def _math(name: str, evaluate: Callable, *derivatives: str, commutative: bool = False) -> NodeOp:
-    return NodeOp(name, len(derivatives), "math", evaluate, derivatives, commutative)
+def _op(kind: str, name: str, evaluate: Callable, *derivatives: str, integers: str | None = None, **more) -> NodeOp:
+    words = None if integers is None else frozenset(integers.split())
+    return NodeOp(name, len(derivatives), kind, evaluate, derivatives, integers=words, **more)
 
 
-def _no_derivative(kind: str, arity: int, table: dict[str, Callable], commutative: str) -> list[NodeOp]:
-    return [
-        NodeOp(name, arity, kind, function, ("",) * arity, name in commutative.split())
-        for name, function in table.items()
-    ]
+def _math(name: str, evaluate: Callable, *derivatives: str, **more) -> NodeOp:
+    return _op("math", name, evaluate, *derivatives, **more)
 
+
+def _compare(name: str, evaluate: Callable, commutative: bool = False) -> NodeOp:
+    return _op("compare", name, evaluate, "", "", integers="", commutative=commutative)
+
+
+def _logical(name: str, evaluate: Callable) -> NodeOp:
+    return _op("logical", name, evaluate, "", "", commutative=True)
+
+
+def _bitwise(name: str, evaluate: Callable, integers: str, commutative: bool = False) -> NodeOp:
+    return _op("bitwise", name, evaluate, "", "", integers=integers, commutative=commutative)
+
+
+# The values of elementary functions that `math` does not have by that name, or not for all arguments.
+_VALUES: dict[str, Callable] = {
+    "neg": lambda a: -a,
+    "abs": abs,
+    "sign": lambda a: type(a)((a > 0) - (a < 0)),  # NaN gives 0, as in ATen
+    "rsqrt": _rsqrt,
+    "exp2": _total(lambda a: math.pow(2.0, a)),
+    "log": _log(math.log),
+    "log2": _log(math.log2),
+    "log10": _log(math.log10),
+    "log1p": _log(math.log1p, -1.0),
+    "sinh": _odd(math.sinh),
+    "atanh": _atanh,
+    "sigmoid": _sigmoid,
+    "floor": _floor,
+    "ceil": _ceil,
+    "round": _round,
+    "trunc": _trunc,
+}
+
+
+def _elementary(name: str, row: dict) -> NodeOp:
+    """One row of elementary.yaml."""
+    evaluate = _VALUES[name] if name in _VALUES else _total(getattr(math, name))
+    return NodeOp(
+        name,
+        1,
+        "math",
+        evaluate,
+        (row.get("derivative", ""),),
+        integers=frozenset(row["integers"]) if "integers" in row else None,
+        cost=row.get("cost", 1),
+        ulp=tuple(row["ulp"]) if "ulp" in row else None,
+        domain=tuple(map(float, row.get("domain", (-math.inf, math.inf)))),
+        doc=row["doc"],
+        takes=row.get("takes", "float"),
+    )
+
+
+_TABLE = yaml.safe_load((Path(__file__).parent / "elementary.yaml").read_text())
+ELEMENTARY = tuple(_elementary(name, row) for name, row in _TABLE.items())
 
 _LIST = [
-    _math("add", lambda a, b: a + b, "grad", "grad", commutative=True),
-    _math("sub", lambda a, b: a - b, "grad", "-grad"),
-    _math("mul", lambda a, b: a * b, "grad * b", "grad * a", commutative=True),
-    _math("div", _div, "grad / b", "-grad * (result / b)"),
-    _math("floor_divide", _floor_divide, "", ""),
-    _math("trunc_divide", _trunc_divide, "", ""),
-    _math("remainder", _remainder, "grad", "-grad * floor_divide(a, b)"),
-    _math("fmod", _fmod, "grad", "-grad * trunc_divide(a, b)"),
+    _math("add", lambda a, b: a + b, "grad", "grad", integers="wraps", commutative=True),
+    _math("sub", lambda a, b: a - b, "grad", "-grad", integers="wraps"),
+    _math("mul", lambda a, b: a * b, "grad * b", "grad * a", integers="wraps", commutative=True),
+    # Of integers it is reached by decomposing only.
+    _math("div", _div, "grad / b", "-grad * (result / b)", cost=4),
+    _math("floor_divide", _floor_divide, "", "", integers="divides", cost=16),
+    _math("trunc_divide", _trunc_divide, "", "", integers="divides", cost=6),
+    _math("remainder", _remainder, "grad", "-grad * floor_divide(a, b)", integers="fits divides", cost=14),
+    _math("fmod", _fmod, "grad", "-grad * trunc_divide(a, b)", integers="fits divides", cost=12),
     _math(
         "pow",
         _pow,
         "0 if b == 0 else grad * (b * a ** (b - 1))",
         "0 if a == 0 and b >= 0 else grad * (result * log(a))",
+        integers="",
+        cost=60,
     ),
     _math(
         "maximum",
         _maximum,
         "0 if a < b else grad / 2 if a == b else grad",
         "0 if b < a else grad / 2 if a == b else grad",
+        integers="fits",
     ),
     _math(
         "minimum",
         _minimum,
         "0 if a > b else grad / 2 if a == b else grad",
         "0 if b > a else grad / 2 if a == b else grad",
+        integers="fits",
     ),
     # Not x / (x*x + y*y): that overflows for large operands and is 0/0 at the origin.
     _math(
@@ -209,75 +286,28 @@ _LIST = [
         lambda a, b: _total(math.atan2)(a, b),
         "0 if b == 0 else grad / (b + a * (a / b))",
         "0 if a == 0 else -grad / (a + b * (b / a))",
+        cost=30,
     ),
-    _math("neg", lambda a: -a, "-grad"),
-    _math("abs", abs, "grad * sign(a)"),
-    _math("sign", lambda a: type(a)((a > 0) - (a < 0)), ""),  # NaN gives 0, as in ATen
-    _math("sqrt", _total(math.sqrt), "grad / (2 * result)"),
-    _math("rsqrt", _rsqrt, "-0.5 * grad * (result * result * result)"),
-    _math("exp", _total(math.exp), "grad * result"),
-    _math("exp2", _total(lambda a: math.pow(2.0, a)), f"grad * (result * {math.log(2)!r})"),
-    _math("expm1", _total(math.expm1), "grad * (result + 1)"),
-    _math("log", _log(math.log), "grad / a"),
-    _math("log2", _log(math.log2), f"grad / (a * {math.log(2)!r})"),
-    _math("log10", _log(math.log10), f"grad / (a * {math.log(10)!r})"),
-    _math("log1p", _log(math.log1p, -1.0), "grad / (a + 1)"),
-    _math("sin", _total(math.sin), "grad * cos(a)"),
-    _math("cos", _total(math.cos), "-grad * sin(a)"),
-    _math("tan", _total(math.tan), "grad * (1 + result * result)"),
-    # (1 - a) * (1 + a) rather than 1 - a*a: no cancellation near the poles.
-    _math("asin", _total(math.asin), "grad * rsqrt((1 - a) * (1 + a))"),
-    _math("acos", _total(math.acos), "-grad * rsqrt((1 - a) * (1 + a))"),
-    _math("atan", _total(math.atan), "grad / (1 + a * a)"),
-    _math("sinh", _odd(math.sinh), "grad * cosh(a)"),
-    _math("cosh", _total(math.cosh), "grad * sinh(a)"),
-    _math("tanh", _total(math.tanh), "grad * (1 - result * result)"),
-    _math("asinh", _total(math.asinh), "grad * rsqrt(1 + a * a)"),
-    _math("acosh", _total(math.acosh), "grad * rsqrt((a - 1) * (a + 1))"),
-    _math("atanh", _atanh, "grad / ((1 - a) * (1 + a))"),
-    _math("erf", _total(math.erf), f"grad * ({2 / math.sqrt(math.pi)!r} * exp(-(a * a)))"),
-    _math("erfc", _total(math.erfc), f"grad * ({-2 / math.sqrt(math.pi)!r} * exp(-(a * a)))"),
-    _math("sigmoid", _sigmoid, "grad * ((1 - result) * result)"),
-    _math("floor", _floor, ""),
-    _math("ceil", _ceil, ""),
-    _math("round", _round, ""),
-    _math("trunc", _trunc, ""),
-    *_no_derivative(
-        "compare",
-        2,
-        {
-            "eq": lambda a, b: a == b,
-            "ne": lambda a, b: a != b,
-            "lt": lambda a, b: a < b,
-            "le": lambda a, b: a <= b,
-            "gt": lambda a, b: a > b,
-            "ge": lambda a, b: a >= b,
-        },
-        "eq ne",
-    ),
-    *_no_derivative(
-        "logical",
-        2,
-        {"logical_and": lambda a, b: a and b, "logical_or": lambda a, b: a or b, "logical_xor": lambda a, b: a != b},
-        "logical_and logical_or logical_xor",
-    ),
-    *_no_derivative("logical", 1, {"logical_not": lambda a: not a}, ""),
-    *_no_derivative(
-        "bitwise",
-        2,
-        {
-            "bitwise_and": lambda a, b: a & b,
-            "bitwise_or": lambda a, b: a | b,
-            "bitwise_xor": lambda a, b: a ^ b,
-            "bitwise_left_shift": lambda a, b: a << b,
-            "bitwise_right_shift": lambda a, b: a >> b,
-        },
-        "bitwise_and bitwise_or bitwise_xor",
-    ),
-    *_no_derivative("bitwise", 1, {"bitwise_not": lambda a: ~a}, ""),
-    NodeOp("isnan", 1, "test", lambda a: a != a, ("",)),
-    # The arms' derivatives are guarded by the condition; differentiate.py does it, typing included.
-    NodeOp("where", 3, "where", lambda c, a, b: a if c else b, ("", "grad", "grad")),
+    *ELEMENTARY,
+    _compare("eq", lambda a, b: a == b, commutative=True),
+    _compare("ne", lambda a, b: a != b, commutative=True),
+    _compare("lt", lambda a, b: a < b),
+    _compare("le", lambda a, b: a <= b),
+    _compare("gt", lambda a, b: a > b),
+    _compare("ge", lambda a, b: a >= b),
+    _logical("logical_and", lambda a, b: a and b),
+    _logical("logical_or", lambda a, b: a or b),
+    _logical("logical_xor", lambda a, b: a != b),
+    _op("logical", "logical_not", lambda a: not a, ""),
+    _bitwise("bitwise_and", lambda a, b: a & b, "wraps fits", commutative=True),
+    _bitwise("bitwise_or", lambda a, b: a | b, "wraps fits", commutative=True),
+    _bitwise("bitwise_xor", lambda a, b: a ^ b, "wraps fits", commutative=True),
+    _bitwise("bitwise_left_shift", lambda a, b: a << b, ""),
+    _bitwise("bitwise_right_shift", lambda a, b: a >> b, "fits"),
+    _op("bitwise", "bitwise_not", lambda a: ~a, "", integers="wraps"),
+    _op("test", "isnan", lambda a: a != a, "", integers=""),
+    # differentiate.py guards the derivatives of the arms by the condition, typing included.
+    _op("where", "where", lambda c, a, b: a if c else b, "", "grad", "grad", integers="wraps fits"),
 ]
 
 NODE_OPS: dict[str, NodeOp] = {op.name: op for op in _LIST}
@@ -286,7 +316,7 @@ NODE_OPS: dict[str, NodeOp] = {op.name: op for op in _LIST}
 LEAVES = ("input", "scalar", "const", "count", "state")
 
 # Sugar: functions of the body language that expand into nodes. Each is (parameters, body). `clamp`
-# takes its gradient from the first operand where it meets a bound, as ATen's clamp; `maximum`
+# gives the gradient at a bound to its first operand, as ATen's clamp does; `maximum`
 # splits it.
 SUGAR: dict[str, tuple[str, str]] = {
     "square": ("x", "x * x"),
@@ -300,7 +330,7 @@ SUGAR: dict[str, tuple[str, str]] = {
     "isfinite": ("x", "abs(x) < inf"),
     "hypot": (
         "x y",
-        "inf if abs(x) == inf or abs(y) == inf else " "_hypot(maximum(abs(x), abs(y)), minimum(abs(x), abs(y)))",
+        "inf if abs(x) == inf or abs(y) == inf else _hypot(maximum(abs(x), abs(y)), minimum(abs(x), abs(y)))",
     ),
     "softplus": ("x", "maximum(x, 0) + log1p(exp(-abs(x)))"),
     "log_sigmoid": ("x", "minimum(x, 0) - log1p(exp(-abs(x)))"),

@@ -39,7 +39,7 @@ class Program:
     """Node k computes value k from values before it; inputs come first, in the schema's order.
 
     fold: "" for pointwise programs. step: the node folded. dim, keepdim: fields of the argument
-    struct, "" where the op has none. dim_kind: LIST, INT, OPTIONAL_INT or ALL, as MT_DIM_*.
+    struct, "" if the op has none. dim_kind: LIST, INT, OPTIONAL_INT or ALL, as MT_DIM_*.
     """
 
     name: str
@@ -161,7 +161,7 @@ def finish(
     dim_kind: str = "ALL",
     keepdim: str = "",
 ) -> Program:
-    """Keeps what the outputs and the step need; inputs first, then scalars, constants, the rest."""
+    """Keeps the nodes that the outputs and the step need: inputs first, then scalars, constants and the rest."""
     needed: set[int] = set()
     stack = [node for _, node in outputs] + ([step] if fold else [])
     while stack:
@@ -250,7 +250,7 @@ def _fold(fold: str, items: list) -> tuple:
 
 
 def evaluate(program: Program, inputs: dict[str, object], integer: bool = False) -> dict[str, object]:
-    """Computes a program on Python numbers: doubles, or exact integers where `integer`.
+    """Computes a program on Python numbers: doubles, or exact integers if `integer`.
 
     A pointwise program takes a number for each input and scalar. A reduce program takes a list for
     each input (a number is repeated), reduces all of it, and takes numbers for scalars.

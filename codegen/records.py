@@ -10,6 +10,7 @@ import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Iterator
 
 from codegen.cost import FUNCTIONS, cost_tree
 from codegen.expr import Body, Names, arity, build_pointwise
@@ -25,7 +26,7 @@ from codegen.gradients import (
     gradient_names,
 )
 from codegen.model import ACCEPTS, GradFormula, Gradient, GradOutput, Op, Result
-from codegen.nodes import BOOL, INDEX
+from codegen.nodes import BOOL, ELEMENTARY, INDEX, NodeOp
 from codegen.reduce import build_reduce
 from codegen.schema import SCALAR_TYPES, Schema, SchemaError, parse_schema
 from codegen.syntax import ExprError, parse, substitute
@@ -221,7 +222,7 @@ class _Record:
             if op.meaning != "composite":
                 self.report(kernel.line, f"`kernel: optional` on a {op.meaning}; it belongs to composites")
         promote = self.text("promote", PROMOTE)
-        default = "none" if op.meaning in ("view", "composite") else "same"
+        default = "none" if op.meaning == "view" or (op.meaning == "composite" and not op.kernel_optional) else "same"
         op.promote = promote.text if promote else default
         self._types(op)
         self._forms(op)
@@ -242,8 +243,8 @@ class _Record:
                 )
 
     def _layout(self, op: Op) -> None:
-        """`follow` is for results that are allocated for a kernel; others have the layout of what
-        they are made by."""
+        """`follow` is for results that are allocated for a kernel; composites inherit the layout of their
+        operators."""
         layout = self.text("layout")
         if layout is None:
             return
@@ -500,7 +501,7 @@ class _Record:
             entries.append(Entry(args, text.text, key.line))
         for arg in needed:
             if arg not in seen:
-                self.report(value.line, f"`grad` does not say what `{arg}` gets: a formula, or none")
+                self.report(value.line, f"`grad` has neither a formula nor `none` for `{arg}`")
         return entries
 
     def _grad(self, op: Op) -> Op | None:
@@ -541,6 +542,30 @@ class _Record:
         return None
 
 
+def _elementary(function: NodeOp, line: int) -> Map:
+    """The record of a row of elementary.yaml."""
+    keys = {
+        "op": f"{function.name}(Tensor self) -> Tensor",
+        "doc": function.doc,
+        "promote": "float" if function.takes == "float" else "same",
+        "grad": "auto",
+    }
+    items: list[tuple[Text, Value]] = [(Text(key, line), Text(text, line)) for key, text in keys.items()]
+    items.append((Text("forms", line), List((Text("method", line), Text("inplace", line)), line)))
+    if function.takes not in ("float", "same"):
+        items.append((Text("types", line), Map(((Text("self", line), Text(function.takes, line)),), line)))
+    return Map(tuple(items), line)
+
+
+def _expanded(document: List) -> Iterator[Value]:
+    """The records of a file, `functions: elementary` replaced by those of elementary.yaml."""
+    for record in document.items:
+        if isinstance(record, Map) and getattr(record.get("functions"), "text", "") == "elementary":
+            yield from (_elementary(function, record.line) for function in ELEMENTARY)
+        else:
+            yield record
+
+
 def load_text(text: str, path: str = "ops.yaml") -> list[Op]:
     """The ops of a file's text. Raises RecordErrors with every error."""
     errors = _Errors(path)
@@ -554,7 +579,7 @@ def load_text(text: str, path: str = "ops.yaml") -> list[Op]:
         raise RecordErrors([f"{path}:{document.line}: [?] a file is a list of records"])
     ops: list[Op] = []
     names: dict[str, Op] = {}
-    for record in document.items:
+    for record in _expanded(document):
         if not isinstance(record, Map):
             errors.add(record.line, "?", "a record is a mapping")
             continue
@@ -582,7 +607,7 @@ def load(path: str | Path) -> list[Op]:
 
 
 def main(argv: list[str]) -> int:
-    """`python3 -m codegen.records ops.yaml` checks a file and prints what it holds."""
+    """`python3 -m codegen.records ops.yaml` checks a file and prints its number of records."""
     for path in argv or ["ops.yaml"]:
         try:
             ops = load(path)

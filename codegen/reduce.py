@@ -34,7 +34,7 @@ def _step(tree: ast.expr | None, args: tuple[Arg, ...]) -> ast.expr:
     if tree is None:
         tensors = [a.name for a in args if a.is_tensor]
         if len(tensors) != 1:
-            raise ExprError("`step` may be left out only where there is one tensor argument")
+            raise ExprError("`step` may be left out only if there is one tensor argument")
         return ast.Name(id=tensors[0], ctx=ast.Load(), col_offset=0)
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "push":
         if len(tree.args) != 1 or tree.keywords:

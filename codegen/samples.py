@@ -1,10 +1,9 @@
 """The inputs that operators are tested with: derived from the records by kind, and read from
 conformance/samples/*.yaml. conformance/samples/README.md describes the form; samples.json is its JSON, where
-`nan`, `inf` and `-inf` are texts. Derived cases use more keys: a tensor with `special: huge` has NaN,
-infinities, zeros and the ends of its type's range among its elements, one with `special: tame` large
-numbers instead of the ends; `may_fail: true` says that an error is fine as long as every backend gives
-it; `gradcheck: true` says that the gradient is compared with differences (in float64); `floats: true`
-leaves out integers and bools.
+`nan`, `inf` and `-inf` are texts. Derived cases use more keys: a tensor with `special: huge` contains
+NaN, infinities, zeros and the ends of its type's range, one with `special: tame` large numbers in place of
+the ends; `may_fail: true` accepts an error if every backend throws it; `gradcheck: true` compares the
+gradient with differences in float64; `floats: true` leaves out integers and bools.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def _choices(op: Op, arg: Arg) -> list:
 
 
 def _combinations(op: Op) -> list[dict]:
-    """Settings of the arguments that are no tensors, and None for absent ones."""
+    """Combinations of values of the non-tensor arguments; None for absent ones."""
     names, values = [], []
     for arg in op.schema.args:
         if arg.is_tensor:
@@ -120,7 +119,7 @@ def _tensors(op: Op, combination: dict) -> list[Arg]:
 
 
 def _plain(combination: dict, op: Op) -> dict:
-    """The arguments of a combination that have to be written, without tensors."""
+    """The non-tensor arguments of a combination that differ from their defaults."""
     found = {}
     for arg in op.schema.args:
         if arg.is_tensor:
@@ -132,8 +131,8 @@ def _plain(combination: dict, op: Op) -> dict:
 
 
 def _domain(op: Op, combination: dict) -> tuple[float, float]:
-    """A range of inputs where the body is finite: that of most functions, else where logarithms and
-    arc functions are."""
+    """A range of inputs for which the body is finite: (-1, 1), else a range inside the domains of
+    logarithms and inverse functions."""
     rng = random.Random(0)
     for low, high in ((-1.0, 1.0), (0.1, 0.9), (1.1, 2.0)):
         for _ in range(40):
@@ -154,7 +153,7 @@ def _domain(op: Op, combination: dict) -> tuple[float, float]:
 
 
 def _special(op: Op) -> str:
-    """Where a program of several steps overflows between them, two correct kernels may differ."""
+    """Two correct kernels may differ if a program of several steps overflows between them."""
     steps = {n.op for program in op.body.variants for n in program.nodes} - {"input", "cast", "state"}
     if op.meaning == "reduce":
         folds = {program.fold for program in op.body.variants}
@@ -333,7 +332,7 @@ def derive(op: Op) -> list[dict]:
 
 
 def collect(ops: list[Op]) -> list[dict]:
-    """Every case, in the order of the records. Raises SampleError where a record has none."""
+    """Every case, in the order of the records. Raises SampleError if a record has none."""
     given = special(ops)
     cases = []
     for op in ops:

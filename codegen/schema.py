@@ -122,7 +122,7 @@ class Arg:
 
 @dataclass(frozen=True)
 class Return:
-    """One returned value. `name` is empty where the schema gives none."""
+    """One returned value. `name` is empty if the schema gives none."""
 
     type: str
     name: str = ""
@@ -151,7 +151,7 @@ class Schema:
 
     @property
     def full_name(self) -> str:
-        """`add.Tensor`, or `exp` where there is no overload name."""
+        """`add.Tensor`, or `exp` if there is no overload name."""
         return f"{self.name}.{self.overload}" if self.overload else self.name
 
     @property

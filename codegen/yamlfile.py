@@ -8,7 +8,7 @@ import yaml
 
 
 class YamlError(ValueError):
-    """Text that is not the YAML of records; `line` counts from 1."""
+    """Invalid YAML; `line` counts from 1."""
 
     def __init__(self, line: int, message: str):
         super().__init__(message)
@@ -67,7 +67,7 @@ def _convert(node: yaml.Node) -> Value:
 
 
 def read(text: str) -> Value | None:
-    """The document, or None where it is empty."""
+    """The document, or None if it is empty."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:

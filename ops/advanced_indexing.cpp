@@ -1,16 +1,10 @@
-// index and index_put: NumPy's indexing by several tensors. All of them become one index into a
+// index and index_put: NumPy's indexing by several tensors. The indices become one index into a
 // tensor whose indexed dimensions are flattened into one.
 #include <algorithm>
 
 #include "mytorch/generated/bodies.h"
-#include "mytorch/ops/ge.h"
-#include "mytorch/ops/index_select.h"
 #include "mytorch/ops/logical_or.h"
-#include "mytorch/ops/lt.h"
-#include "mytorch/ops/masked_fill.h"
 #include "mytorch/ops/nonzero.h"
-#include "mytorch/ops/scatter.h"
-#include "mytorch/ops/scatter_add.h"
 #include "ops/geometry.h"
 #include "ops/indexing.h"
 
@@ -21,14 +15,14 @@ struct Flattened {
   Tensor flat;   // (before..., product of the indexed sizes, after...)
   Tensor index;  // 1-dim, into dimension `dim` of flat
   int64_t dim = 0;
-  Dims result;       // the shape of what is indexed
+  Dims result;       // the shape of the indexed result
   Dims permuted;     // the sizes before flattening, the indexed dimensions side by side
-  Dims order;        // their places in the tensor indexed
-  bool all = false;  // no index at all: everything
+  Dims order;        // the permutation that puts them side by side
+  bool all = false;  // there is no index: takes everything
 };
 
-// One entry for each dimension of `self`, undefined where everything is taken; masks become the
-// indices of what they keep. A 0-dim mask indexes a new dimension.
+// One index per dimension of `self`, undefined if the whole dimension is taken. Masks become the
+// indices of their true elements. A 0-dim mask indexes a new dimension.
 std::vector<Tensor> one_per_dim(Tensor& self, TensorList indices, const char* op) {
   std::vector<Tensor> result;
   for (const Tensor& index : indices) {
@@ -57,7 +51,7 @@ std::vector<Tensor> one_per_dim(Tensor& self, TensorList indices, const char* op
              shape_str(self.sizes()));
       }
     }
-    const Tensor kept = mytorch::nonzero(index);
+    const Tensor kept = index.nonzero();
     for (int64_t d = 0; d < index.dim(); ++d) result.push_back(kept.select(1, d));
   }
   if (static_cast<int64_t>(result.size()) > self.dim()) {
@@ -68,7 +62,8 @@ std::vector<Tensor> one_per_dim(Tensor& self, TensorList indices, const char* op
   return result;
 }
 
-// The indices as one into the product of `sizes`. Out of range in any dimension is out of range.
+// Combines the indices into one index into the product of `sizes`. An index that is out of range in
+// any dimension stays out of range.
 Tensor one_index(const std::vector<Tensor>& indices, IntList sizes, IntList shape) {
   if (indices.size() == 1) return indexing::from_front(indices[0], sizes[0]).reshape(-1);
   const int64_t total = geometry::product(sizes);
@@ -77,12 +72,12 @@ Tensor one_index(const std::vector<Tensor>& indices, IntList sizes, IntList shap
   for (size_t i = 0; i < indices.size(); ++i) {
     step = sizes[i] == 0 ? 0 : step / sizes[i];
     const Tensor index = indexing::from_front(indices[i], sizes[i]);
-    const Tensor outside = mytorch::logical_or(mytorch::lt(index, 0), mytorch::ge(index, sizes[i]));
+    const Tensor outside = mytorch::logical_or(index < 0, index >= sizes[i]);
     const Tensor part = index * step;
     sum = sum.defined() ? sum + part : part;
-    wrong = wrong.defined() ? mytorch::logical_or(wrong, outside) : outside;
+    wrong = wrong.defined() ? wrong.logical_or(outside) : outside;
   }
-  return mytorch::masked_fill(sum, wrong, total).expand(shape).reshape(-1);
+  return sum.masked_fill(wrong, total).expand(shape).reshape(-1);
 }
 
 Flattened flatten_indexed(const Tensor& of, TensorList indices, const char* op) {
@@ -105,7 +100,7 @@ Flattened flatten_indexed(const Tensor& of, TensorList indices, const char* op) 
     f.all = true;
     return f;
   }
-  // Neighbours keep their place in the result; others go to the front, as in NumPy.
+  // Adjacent indices keep their place in the result; others move to the front, as in NumPy.
   const bool together = places.back() - places.front() + 1 == static_cast<int64_t>(places.size());
   f.dim = together ? places.front() : 0;
   for (int64_t d = 0; d < self.dim(); ++d) {
@@ -135,7 +130,7 @@ Flattened flatten_indexed(const Tensor& of, TensorList indices, const char* op) 
 Tensor index(const Tensor& self, TensorList indices) {
   const Flattened f = flatten_indexed(self, indices, "index");
   if (f.all) return f.flat.clone();
-  return mytorch::index_select(f.flat, f.dim, f.index).reshape(as_list(f.result));
+  return f.flat.index_select(f.dim, f.index).reshape(as_list(f.result));
 }
 
 Tensor index_put(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
@@ -154,9 +149,9 @@ Tensor index_put(const Tensor& self, TensorList indices, const Tensor& values, b
   Dims sizes = to_dims(f.flat.sizes());
   sizes[f.dim] = f.index.numel();
   const Tensor index = indexing::along(f.index, f.dim, as_list(sizes));
-  const Tensor written =
-      accumulate ? mytorch::scatter_add(f.flat, f.dim, index, source.reshape(as_list(sizes)))
-                 : mytorch::scatter(f.flat, f.dim, index, source.reshape(as_list(sizes)));
+  const Tensor written = accumulate
+                             ? f.flat.scatter_add(f.dim, index, source.reshape(as_list(sizes)))
+                             : f.flat.scatter(f.dim, index, source.reshape(as_list(sizes)));
   Dims back(f.order.size());
   for (size_t i = 0; i < back.size(); ++i) back[f.order[i]] = static_cast<int64_t>(i);
   return written.reshape(as_list(f.permuted)).permute(as_list(back)).reshape(self.sizes());

@@ -6,18 +6,11 @@
 #include <limits>
 
 #include "mytorch/generated/bodies.h"
-#include "mytorch/ops/add.h"
-#include "mytorch/ops/amax.h"
 #include "mytorch/ops/dropout.h"
-#include "mytorch/ops/eq.h"
-#include "mytorch/ops/logical_not.h"
-#include "mytorch/ops/masked_fill.h"
 #include "mytorch/ops/matmul.h"
-#include "mytorch/ops/mul.h"
 #include "mytorch/ops/ones.h"
-#include "mytorch/ops/softmax.h"
 #include "mytorch/ops/softmax_backward.h"
-#include "mytorch/ops/triu.h"
+#include "ops/composites.h"
 #include "ops/geometry.h"
 #include "ops/gradients.h"
 
@@ -25,28 +18,6 @@ namespace mytorch {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// softmax(query @ key.mT * scale + mask), of shape (..., L, S).
-Tensor weights(const Tensor& query, const Tensor& key, const Tensor& attn_mask, bool is_causal,
-               double scale) {
-  // Half of the scale on each side, so that 16-bit products do not overflow before it.
-  const double root = std::sqrt(std::abs(scale));
-  Tensor scores = mytorch::matmul(mytorch::mul(query, scale < 0 ? -root : root),
-                                  mytorch::mul(key, root).transpose(-2, -1));
-  if (is_causal) {
-    const Tensor all = mytorch::ones({query.size(-2), key.size(-2)}, kBool, query.device());
-    scores = mytorch::masked_fill(scores, mytorch::triu(all, 1), -kInfinity);
-  }
-  if (!attn_mask.defined()) return mytorch::softmax(scores, -1);
-  scores = attn_mask.dtype() == kBool
-               ? mytorch::masked_fill(scores, mytorch::logical_not(attn_mask), -kInfinity)
-               : mytorch::add(scores, attn_mask);
-  Tensor result = mytorch::softmax(scores, -1);
-  if (scores.numel() == 0) return result;
-  // A row that keeps nothing attends to nothing; its softmax is 0 / 0.
-  const Tensor nothing = mytorch::eq(mytorch::amax(scores, -1, true), -kInfinity);
-  return mytorch::masked_fill(result, nothing, 0);
-}
 
 void check_operands(const Tensor& query, const Tensor& key, const Tensor& value,
                     const Tensor& attn_mask, const char* op) {
@@ -70,7 +41,7 @@ void check_operands(const Tensor& query, const Tensor& key, const Tensor& value,
 
 Dims batch_sizes(const Tensor& x) { return Dims(x.sizes().begin(), x.sizes().end() - 2); }
 
-// Heads of key and value shared by groups of query heads, written out.
+// Repeats the heads of key or value for the groups of query heads that share them.
 Tensor repeat_heads(const Tensor& x, int64_t heads) {
   const int64_t own = x.dim() < 3 ? 0 : x.size(-3);
   if (own == 0 || heads % own != 0) {
@@ -107,9 +78,24 @@ TensorSpec attention(const Tensor& query, const Tensor& key, const Tensor& value
 
 namespace composite {
 
-Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                 const Tensor& attn_mask, bool is_causal, double scale) {
-  return mytorch::matmul(weights(query, key, attn_mask, is_causal, scale), value);
+Tensor attention_weights(const Tensor& query, const Tensor& key, const Tensor& attn_mask,
+                         bool is_causal, double scale) {
+  // Each operand takes the square root of the scale, so that 16-bit products do not overflow.
+  const double root = std::sqrt(std::abs(scale));
+  Tensor scores =
+      mytorch::matmul(query * (scale < 0 ? -root : root), (key * root).transpose(-2, -1));
+  if (is_causal) {
+    const Tensor all = mytorch::ones({query.size(-2), key.size(-2)}, kBool, query.device());
+    scores = scores.masked_fill(all.triu(1), -kInfinity);
+  }
+  if (!attn_mask.defined()) return scores.softmax(-1);
+  scores = attn_mask.dtype() == kBool ? scores.masked_fill(attn_mask.logical_not(), -kInfinity)
+                                      : scores + attn_mask;
+  Tensor result = scores.softmax(-1);
+  if (scores.numel() == 0) return result;
+  // A row that is masked everywhere attends to nothing; its softmax would be 0 / 0.
+  const Tensor nothing = scores.amax(-1, true) == -kInfinity;
+  return result.masked_fill(nothing, 0);
 }
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
@@ -135,9 +121,10 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   if (dropout_p == 0) {
     return mytorch::attention(q, expanded(k), expanded(v), attn_mask, is_causal, factor);
   }
-  // Dropped weights would have to be kept for the gradient, so here every step is its own.
+  // The gradient needs the dropped weights, so every step is an operator of its own.
   return mytorch::matmul(
-      mytorch::dropout(weights(q, expanded(k), attn_mask, is_causal, factor), dropout_p, true),
+      mytorch::dropout(attention_weights(q, expanded(k), attn_mask, is_causal, factor), dropout_p,
+                       true),
       expanded(v));
 }
 
@@ -145,21 +132,19 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
 
 namespace grads {
 
-// Computes the weights again instead of keeping them: they are larger than everything else.
-std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
-    const Tensor& grad, const Tensor& query, const Tensor& key, const Tensor& value,
-    const Tensor& attn_mask, bool is_causal, double scale) {
-  const Tensor p = weights(query, key, attn_mask, is_causal, scale);
+// Recomputes the weights: they are larger than all other tensors together.
+Tensors<4> attention_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
+                              const Tensor& value, const Tensor& attn_mask, bool is_causal,
+                              double scale) {
+  const Tensor p = composite::attention_weights(query, key, attn_mask, is_causal, scale);
   const Tensor d_value = mytorch::matmul(p.transpose(-2, -1), grad);
-  const Tensor d_scores =
-      mytorch::softmax_backward(mytorch::matmul(grad, value.transpose(-2, -1)), p, -1);
-  const Tensor scaled = mytorch::mul(d_scores, scale);
+  const Tensor d_scores = mytorch::softmax_backward(grad.matmul(value.transpose(-2, -1)), p, -1);
+  const Tensor scaled = d_scores * scale;
   Tensor d_mask;
   if (attn_mask.defined() && attn_mask.dtype() != kBool) {
     d_mask = sum_to(d_scores, attn_mask.sizes());
   }
-  return {mytorch::matmul(scaled, key), mytorch::matmul(scaled.transpose(-2, -1), query), d_value,
-          d_mask};
+  return {scaled.matmul(key), mytorch::matmul(scaled.transpose(-2, -1), query), d_value, d_mask};
 }
 
 }  // namespace grads

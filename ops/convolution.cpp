@@ -1,11 +1,13 @@
-// Convolutions of 1, 2 and 3 spatial dimensions, and their transposes.
+// Convolutions and transposed convolutions with 1, 2 and 3 spatial dimensions.
 #include "mytorch/ops/convolution.h"
 
 #include <algorithm>
 
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/constant_pad_nd.h"
+#include "ops/composites.h"
 #include "ops/geometry.h"
+#include "ops/gradients.h"
 
 namespace mytorch {
 namespace {
@@ -29,8 +31,8 @@ void check_list(IntList list, int64_t n, int64_t least, const char* name, const 
   }
 }
 
-// The strides of a new tensor that lies as one with `strides` does; none, which is row-major, where
-// that is not contiguous.
+// `strides` if they are those of a contiguous tensor in some permutation; else none, which means
+// row-major.
 Dims contiguous_strides(IntList sizes, IntList strides) {
   if (strides.size() != sizes.size()) {
     fail(ErrorCode::kShape, "[convolution_backward_weight] weight_stride has ", strides.size(),
@@ -50,7 +52,7 @@ Dims contiguous_strides(IntList sizes, IntList strides) {
   return contiguous;
 }
 
-// The shape of the result for operands of these shapes.
+// Checks the operands' shapes, and returns the result's shape.
 Dims result_sizes(IntList input, IntList weight, const Window& w, const char* op) {
   const int64_t n = static_cast<int64_t>(input.size()) - 2;
   if (n < 1 || n > 3 || weight.size() != input.size()) {
@@ -115,62 +117,6 @@ void check_grad(const Tensor& grad_output, const Dims& expected, const char* op)
   }
 }
 
-// conv1d, conv2d and conv3d: also of inputs without a batch dimension.
-Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
-                IntList padding, IntList dilation, bool transposed, IntList output_padding,
-                int64_t groups, int64_t n, const char* op) {
-  if (weight.dim() != n + 2) {
-    fail(ErrorCode::kShape, "[", op, "] weight has shape ", shape_str(weight.sizes()),
-         ": it must have ", n + 2, " dimensions");
-  }
-  if (input.dim() != n + 2 && input.dim() != n + 1) {
-    fail(ErrorCode::kShape, "[", op, "] input has shape ", shape_str(input.sizes()),
-         ": it must have ", n + 2, " dimensions, or ", n + 1, " without a batch");
-  }
-  const Dims s = geometry::for_each_dim(stride, n, op, "stride");
-  const Dims p = geometry::for_each_dim(padding, n, op, "padding");
-  const Dims d = geometry::for_each_dim(dilation, n, op, "dilation");
-  const Dims o = geometry::for_each_dim(output_padding, n, op, "output_padding");
-  const bool batched = input.dim() == n + 2;
-  const Tensor x = batched ? input : input.unsqueeze(0);
-  // Errors under the name that the caller used.
-  result_sizes(x.sizes(), weight.sizes(),
-               {as_list(s), as_list(p), as_list(d), as_list(o), transposed, groups}, op);
-  const Tensor result = mytorch::convolution(x, weight, bias, as_list(s), as_list(p), as_list(d),
-                                             transposed, as_list(o), groups);
-  return batched ? result : result.squeeze(0);
-}
-
-Tensor convolve_padded(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                       IntList stride, Str padding, IntList dilation, int64_t groups, int64_t n,
-                       const char* op) {
-  if (padding == "valid") {
-    return convolve(input, weight, bias, stride, 0, dilation, false, 0, groups, n, op);
-  }
-  if (padding != "same") {
-    fail(ErrorCode::kValue, "[", op, "] padding '", padding, "' is neither 'valid' nor 'same'");
-  }
-  if (weight.dim() != n + 2) {
-    fail(ErrorCode::kShape, "[", op, "] weight has shape ", shape_str(weight.sizes()),
-         ": it must have ", n + 2, " dimensions");
-  }
-  for (const int64_t s : stride) {
-    if (s != 1) fail(ErrorCode::kValue, "[", op, "] padding 'same' takes stride 1, not ", s);
-  }
-  const Dims d = geometry::for_each_dim(dilation, n, op, "dilation");
-  Dims both(n);
-  Dims after(2 * n, 0);  // what is left over where the sides differ, as constant_pad_nd takes it
-  bool even = true;
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t total = d[i] * (weight.sizes()[2 + i] - 1);
-    both[i] = total / 2;
-    after[2 * (n - 1 - i) + 1] = total % 2;
-    even = even && total % 2 == 0;
-  }
-  const Tensor x = even ? input : mytorch::constant_pad_nd(input, as_list(after));
-  return convolve(x, weight, bias, stride, as_list(both), as_list(d), false, 0, groups, n, op);
-}
-
 }  // namespace
 
 namespace shape {
@@ -224,56 +170,77 @@ TensorSpec convolution_backward_weight(const Tensor& grad_output, const Tensor& 
 
 namespace composite {
 
-Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
-              IntList padding, IntList dilation, int64_t groups) {
-  return convolve(input, weight, bias, stride, padding, dilation, false, 0, groups, 1, "conv1d");
+Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
+                IntList padding, IntList dilation, bool transposed, IntList output_padding,
+                int64_t groups, int64_t n, const char* op) {
+  if (weight.dim() != n + 2) {
+    fail(ErrorCode::kShape, "[", op, "] weight has shape ", shape_str(weight.sizes()),
+         ": it must have ", n + 2, " dimensions");
+  }
+  if (input.dim() != n + 2 && input.dim() != n + 1) {
+    fail(ErrorCode::kShape, "[", op, "] input has shape ", shape_str(input.sizes()),
+         ": it must have ", n + 2, " dimensions, or ", n + 1, " without a batch");
+  }
+  const Dims s = geometry::for_each_dim(stride, n, op, "stride");
+  const Dims p = geometry::for_each_dim(padding, n, op, "padding");
+  const Dims d = geometry::for_each_dim(dilation, n, op, "dilation");
+  const Dims o = geometry::for_each_dim(output_padding, n, op, "output_padding");
+  const bool batched = input.dim() == n + 2;
+  const Tensor x = batched ? input : input.unsqueeze(0);
+  // Reports errors under the caller's name.
+  result_sizes(x.sizes(), weight.sizes(),
+               {as_list(s), as_list(p), as_list(d), as_list(o), transposed, groups}, op);
+  const Tensor result = mytorch::convolution(x, weight, bias, as_list(s), as_list(p), as_list(d),
+                                             transposed, as_list(o), groups);
+  return batched ? result : result.squeeze(0);
 }
 
-Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
-              IntList padding, IntList dilation, int64_t groups) {
-  return convolve(input, weight, bias, stride, padding, dilation, false, 0, groups, 2, "conv2d");
-}
-
-Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
-              IntList padding, IntList dilation, int64_t groups) {
-  return convolve(input, weight, bias, stride, padding, dilation, false, 0, groups, 3, "conv3d");
-}
-
-Tensor conv1d_padding(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
-                      Str padding, IntList dilation, int64_t groups) {
-  return convolve_padded(input, weight, bias, stride, padding, dilation, groups, 1, "conv1d");
-}
-
-Tensor conv2d_padding(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
-                      Str padding, IntList dilation, int64_t groups) {
-  return convolve_padded(input, weight, bias, stride, padding, dilation, groups, 2, "conv2d");
-}
-
-Tensor conv3d_padding(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
-                      Str padding, IntList dilation, int64_t groups) {
-  return convolve_padded(input, weight, bias, stride, padding, dilation, groups, 3, "conv3d");
-}
-
-Tensor conv_transpose1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                        IntList stride, IntList padding, IntList output_padding, int64_t groups,
-                        IntList dilation) {
-  return convolve(input, weight, bias, stride, padding, dilation, true, output_padding, groups, 1,
-                  "conv_transpose1d");
-}
-
-Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                        IntList stride, IntList padding, IntList output_padding, int64_t groups,
-                        IntList dilation) {
-  return convolve(input, weight, bias, stride, padding, dilation, true, output_padding, groups, 2,
-                  "conv_transpose2d");
-}
-
-Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                        IntList stride, IntList padding, IntList output_padding, int64_t groups,
-                        IntList dilation) {
-  return convolve(input, weight, bias, stride, padding, dilation, true, output_padding, groups, 3,
-                  "conv_transpose3d");
+Tensor convolve_padded(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                       IntList stride, Str padding, IntList dilation, int64_t groups, int64_t n,
+                       const char* op) {
+  if (padding == "valid") {
+    return convolve(input, weight, bias, stride, 0, dilation, false, 0, groups, n, op);
+  }
+  if (padding != "same") {
+    fail(ErrorCode::kValue, "[", op, "] padding '", padding, "' is neither 'valid' nor 'same'");
+  }
+  if (weight.dim() != n + 2) {
+    fail(ErrorCode::kShape, "[", op, "] weight has shape ", shape_str(weight.sizes()),
+         ": it must have ", n + 2, " dimensions");
+  }
+  for (const int64_t s : stride) {
+    if (s != 1) fail(ErrorCode::kValue, "[", op, "] padding 'same' takes stride 1, not ", s);
+  }
+  const Dims d = geometry::for_each_dim(dilation, n, op, "dilation");
+  Dims both(n);
+  Dims after(2 * n, 0);  // the extra padding of the end, in the order of constant_pad_nd
+  bool even = true;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t total = d[i] * (weight.sizes()[2 + i] - 1);
+    both[i] = total / 2;
+    after[2 * (n - 1 - i) + 1] = total % 2;
+    even = even && total % 2 == 0;
+  }
+  const Tensor x = even ? input : mytorch::constant_pad_nd(input, as_list(after));
+  return convolve(x, weight, bias, stride, as_list(both), as_list(d), false, 0, groups, n, op);
 }
 
 }  // namespace composite
+
+namespace grads {
+
+OptionalIntList strides_of_layout(const Tensor& tensor) {
+  if (tensor.is_contiguous()) return {};
+  return tensor.strides();
+}
+
+Tensor sum_to_channel(const Tensor& grad) {
+  Dims dims;
+  for (int64_t d = 0; d < grad.dim(); ++d) {
+    if (d != 1) dims.push_back(d);
+  }
+  return grad.sum(as_list(dims));
+}
+
+}  // namespace grads
 }  // namespace mytorch

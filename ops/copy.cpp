@@ -10,7 +10,7 @@
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/fill_.h"
-#include "mytorch/ops/to.h"
+#include "ops/composites.h"
 #include "ops/creation.h"
 
 namespace mytorch {
@@ -35,7 +35,7 @@ void check(int status, const Place& place, const char* what) {
 }
 
 void synchronize(const Place& place) {
-  if (place.type->ops->synchronize == nullptr) return;  // it copies at once
+  if (place.type->ops->synchronize == nullptr) return;  // copies are synchronous
   check(place.type->ops->synchronize(place.type->self, place.device.index, place.stream), place,
         "waiting");
 }
@@ -46,10 +46,10 @@ void copy_on(const Place& place, int kind, void* to, const void* from, size_t by
         place, "the copy");
 }
 
-// `stream` of the one waits until what the other has queued so far is done.
+// Makes the stream of `waiting` wait for the work queued on the stream of `other`.
 void wait_for(const Place& waiting, const Place& other) {
   const mt_device_ops& ops = *other.type->ops;
-  if (ops.record_event == nullptr) return;  // one queue, in order
+  if (ops.record_event == nullptr) return;  // the device has one stream
   void* event = ops.record_event(other.type->self, other.device.index, other.stream);
   const int status =
       ops.wait_event(waiting.type->self, waiting.device.index, waiting.stream, event);
@@ -57,9 +57,10 @@ void wait_for(const Place& waiting, const Place& other) {
   check(status, waiting, "waiting for another stream");
 }
 
-// Moves the bytes of one contiguous tensor into another of its type and shape. On return `from` may
-// be freed or written; `to` is ready for its device's stream, or, on the CPU, ready.
-// `asynchronous`: the caller keeps host memory alive and unread until the stream has come so far.
+// Copies the bytes of a contiguous tensor into another of its type and shape. On return `from` may
+// be freed or written, and `to` may be read on its device's stream, or at once on the CPU.
+// `asynchronous`: the caller keeps host memory alive and untouched until the stream has done the
+// copy.
 void transfer(const Tensor& to, const Tensor& from, bool asynchronous) {
   const size_t bytes = static_cast<size_t>(from.numel() * from.element_size());
   void* target = to.impl()->abi.dl.data;
@@ -91,14 +92,6 @@ void transfer(const Tensor& to, const Tensor& from, bool asynchronous) {
     transfer(staged, from, false);
     transfer(to, staged, false);
   }
-}
-
-Tensor converted(const Tensor& self, ScalarType dtype, Device device, bool non_blocking,
-                 bool copy) {
-  if (!copy && dtype == self.dtype() && device == self.device()) return self;
-  Tensor out = new_like(self, dtype, device);
-  copy_(out, self, non_blocking);
-  return out;
 }
 
 template <class T>
@@ -138,11 +131,19 @@ void fill_(const Tensor& self, const Operand& value) {
 
 namespace composite {
 
+Tensor converted(const Tensor& self, ScalarType dtype, Device device, bool non_blocking,
+                 bool copy) {
+  if (!copy && dtype == self.dtype() && device == self.device()) return self;
+  Tensor out = new_like(self, dtype, device);
+  mytorch::copy_(out, self, non_blocking);
+  return out;
+}
+
 void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   if (self.numel() == 0) return;
-  if (self.device() == src.device()) return copy_into(self, src);  // by the fallback, if at all
-  // Only contiguous bytes move. Kernels on either side pack, convert and spread; conversion happens
-  // where the narrower type is sent.
+  if (self.device() == src.device()) return copy_into(self, src);  // only the host fallback is left
+  // Only contiguous bytes are transferred. Kernels on either side pack and unpack them, and convert
+  // on the side that keeps the transferred type the narrower one.
   const LayerMask below(~0u);
   const ScalarType type = src.element_size() <= self.element_size() ? src.dtype() : self.dtype();
   Tensor from = src;
@@ -152,16 +153,10 @@ void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   }
   const bool direct = self.is_contiguous() && self.dtype() == type && self.sizes() == from.sizes();
   const Tensor to = direct ? self : mytorch::empty(from.sizes(), type, self.device());
-  // A temporary on the host's side must not go before the stream has read or written it.
+  // A temporary on the host must outlive the stream's access to it.
   const bool lasting = self.device().is_cpu() ? direct : from.is_same(src);
   transfer(to, from, non_blocking && lasting);
   if (!direct) mytorch::copy_(self, to);
-}
-
-void zero_(const Tensor& self) { fill_(self, 0); }
-
-Tensor clone(const Tensor& self) {
-  return converted(self, self.dtype(), self.device(), false, true);
 }
 
 Tensor contiguous(const Tensor& self) {
@@ -171,19 +166,6 @@ Tensor contiguous(const Tensor& self) {
   return out;
 }
 
-Tensor to_dtype(const Tensor& self, ScalarType dtype, bool non_blocking, bool copy) {
-  return converted(self, dtype, self.device(), non_blocking, copy);
-}
-
-Tensor to_device(const Tensor& self, Device device, std::optional<ScalarType> dtype,
-                 bool non_blocking, bool copy) {
-  return converted(self, dtype.value_or(self.dtype()), device, non_blocking, copy);
-}
-
-Tensor to_other(const Tensor& self, const Tensor& other, bool non_blocking, bool copy) {
-  return converted(self, other.dtype(), other.device(), non_blocking, copy);
-}
-
 Scalar item(const Tensor& self) {
   if (self.numel() != 1) {
     fail(ErrorCode::kShape, "[item] a tensor of shape ", shape_str(self.sizes()), " has ",
@@ -191,7 +173,7 @@ Scalar item(const Tensor& self) {
   }
   const LayerMask below(~0u);
   check_not_recorded("item", "needs the value on the host", self.device());
-  const Tensor host = to(self, kCPU);
+  const Tensor host = self.to(kCPU);
   const void* data = host.raw_data();
   switch (host.dtype()) {
     case kBool:

@@ -1,4 +1,4 @@
-// Tensors from nothing: empty, filled, ranges.
+// New tensors: empty, filled, ranges.
 #include "ops/creation.h"
 
 #include <algorithm>
@@ -8,16 +8,11 @@
 
 #include "core/runtime/device_registry.h"
 #include "mytorch/generated/bodies.h"
-#include "mytorch/ops/add.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/empty.h"
-#include "mytorch/ops/eq.h"
 #include "mytorch/ops/fill_.h"
 #include "mytorch/ops/full.h"
-#include "mytorch/ops/lt.h"
-#include "mytorch/ops/mul.h"
 #include "mytorch/ops/reshape.h"
-#include "mytorch/ops/sub.h"
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/where.h"
 
@@ -31,7 +26,7 @@ Tensor filled(Tensor tensor, const Scalar& value) {
   return tensor;
 }
 
-// The type of numbers in a result whose type was not given.
+// The type of a range whose dtype is not given.
 ScalarType type_of_numbers(std::initializer_list<Scalar> numbers) {
   for (const Scalar& number : numbers) {
     if (number.is_float()) return kFloat32;
@@ -39,7 +34,7 @@ ScalarType type_of_numbers(std::initializer_list<Scalar> numbers) {
   return kInt64;
 }
 
-// How many values start + i * step lie before `end`; -1 where there is no answer.
+// The number of values start + i * step before `end`; -1 if it exceeds int64.
 int64_t count_integers(int64_t start, int64_t end, int64_t step) {
   // In 128 bits: end - start may need 65.
   const __int128 span = static_cast<__int128>(end) - start;
@@ -68,7 +63,8 @@ Dims packed_like(IntList sizes, IntList strides) {
   const int ndim = static_cast<int>(sizes.size());
   Dims order(ndim);  // fastest first
   for (int i = 0; i < ndim; ++i) order[i] = ndim - 1 - i;
-  // Whether a lies outside of b: 1 yes, -1 no, 0 where a broadcast dimension does not tell.
+  // Whether dimension a is outside of dimension b: 1 yes, -1 no, 0 if a broadcast dimension leaves
+  // it open.
   auto outside = [&](int64_t a, int64_t b) {
     if (strides[a] == 0 || strides[b] == 0) return 0;
     if (strides[a] != strides[b]) return strides[a] > strides[b] ? 1 : -1;
@@ -199,16 +195,6 @@ Tensor full_like(const Tensor& self, const Scalar& fill_value, std::optional<Sca
   return filled(empty_like(self, dtype, device), fill_value);
 }
 
-Tensor arange_end(const Scalar& end, std::optional<ScalarType> dtype,
-                  std::optional<Device> device) {
-  return mytorch::arange(0, end, 1, dtype, device);
-}
-
-Tensor arange_start(const Scalar& start, const Scalar& end, std::optional<ScalarType> dtype,
-                    std::optional<Device> device) {
-  return mytorch::arange(start, end, 1, dtype, device);
-}
-
 Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,
                 std::optional<ScalarType> dtype, std::optional<Device> device) {
   const ScalarType type = dtype.value_or(kFloat32);
@@ -222,9 +208,9 @@ Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,
   const bool wide = type == kFloat64 || is_integral(type) || steps > (int64_t{1} << 24);
   const Tensor i = mytorch::arange(0, steps, 1, wide ? kFloat64 : kFloat32, device);
   // From the nearer end, so that both ends are exact.
-  const Tensor low = add(mul(i, step), first);
-  const Tensor high = add(mul(sub(i, static_cast<double>(steps - 1)), step), last);
-  return to(where(lt(i, steps / 2), low, high), type);
+  const Tensor low = i * step + first;
+  const Tensor high = (i - static_cast<double>(steps - 1)) * step + last;
+  return to(where(i < steps / 2, low, high), type);
 }
 
 Tensor eye_m(int64_t n, int64_t m, std::optional<ScalarType> dtype, std::optional<Device> device) {
@@ -232,11 +218,7 @@ Tensor eye_m(int64_t n, int64_t m, std::optional<ScalarType> dtype, std::optiona
     fail(ErrorCode::kShape, "[eye] ", n, " rows and ", m, " columns: give at least 0 of each");
   }
   const Tensor row = mytorch::reshape(mytorch::arange(n, kInt64, device), {n, 1});
-  return to(eq(row, mytorch::arange(m, kInt64, device)), dtype.value_or(kFloat32));
-}
-
-Tensor eye(int64_t n, std::optional<ScalarType> dtype, std::optional<Device> device) {
-  return eye_m(n, n, dtype, device);
+  return to(row == mytorch::arange(m, kInt64, device), dtype.value_or(kFloat32));
 }
 
 }  // namespace composite

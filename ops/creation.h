@@ -1,4 +1,4 @@
-// What the bodies of creation, copies and random numbers share.
+// Allocation shared by creation, copies and random numbers.
 #pragma once
 
 #include <optional>
@@ -9,14 +9,13 @@
 
 namespace mytorch {
 
-// Strides of a packed tensor whose dimensions lie in the order of `strides` (ATen's
-// infer_contiguous_strides): what "like x" means for an x that is a permuted, sliced or broadcast
-// view.
+// The strides of a dense tensor of `sizes` whose dimensions have the order of `strides` (ATen's
+// infer_contiguous_strides): the layout of a tensor "like x" for a permuted, sliced or broadcast x.
 Dims packed_like(IntList sizes, IntList strides);
 
-// Uninitialized, in the shape and order of strides of `self`.
+// An uninitialized tensor with the shape and the order of strides of `self`.
 Tensor new_like(const Tensor& self, ScalarType dtype, Device device);
-// What it makes, of the same type and on the same device.
+// The spec of such a tensor, with the type and device of `self`.
 TensorSpec spec_like(const Tensor& self);
 
 }  // namespace mytorch

@@ -5,16 +5,14 @@
 #include <string>
 
 #include "mytorch/generated/bodies.h"
-#include "mytorch/ops/bmm.h"
-#include "mytorch/ops/diagonal.h"
 #include "mytorch/ops/sum.h"
 #include "ops/geometry.h"
 
 namespace mytorch::composite {
 namespace {
 
-// A label is a letter (0 to 51), or a dimension that an ellipsis stands for (52 and on, the last
-// dimension of every ellipsis being the same label, as they broadcast from the right).
+// A label is a letter (0 to 51) or a dimension of an ellipsis (from 52). Ellipses broadcast from
+// the right, so their last dimensions share a label.
 using Labels = absl::InlinedVector<int, 8>;
 constexpr int kLetters = 52;
 constexpr int kMaxDims = 64;
@@ -29,8 +27,8 @@ int letter(char c) {
   fail(ErrorCode::kValue, "[einsum] equation '", equation, "': ", why);
 }
 
-// One term's labels; an ellipsis stands for `ellipsis_dims` dimensions (-1: it has yet to be seen
-// how many, and must appear at most once).
+// One term's labels; an ellipsis stands for `ellipsis_dims` dimensions (-1: not yet known; it
+// appears at most once).
 struct Term {
   std::string letters;  // '.' is the ellipsis
   bool has_ellipsis = false;
@@ -86,9 +84,8 @@ Factor take_diagonals(Factor operand, Str equation) {
                                       operand.tensor.sizes()[i], " and ", operand.tensor.sizes()[j],
                                       " of shape ", shape_str(operand.tensor.sizes())));
       }
-      operand.tensor =
-          mytorch::diagonal(operand.tensor, 0, static_cast<int64_t>(i), static_cast<int64_t>(j))
-              .movedim(-1, static_cast<int64_t>(i));
+      operand.tensor = operand.tensor.diagonal(0, static_cast<int64_t>(i), static_cast<int64_t>(j))
+                           .movedim(-1, static_cast<int64_t>(i));
       operand.labels.erase(operand.labels.begin() + static_cast<int64_t>(j));
     }
   }
@@ -99,7 +96,7 @@ bool has(const Labels& labels, int label) {
   return std::find(labels.begin(), labels.end(), label) != labels.end();
 }
 
-// The operand with its dimensions in the order `to`; labels that it lacks become size 1.
+// The operand with its dimensions in the order `to`; missing labels become dimensions of size 1.
 Tensor arrange(const Factor& operand, const Labels& to) {
   Dims order;
   for (const int label : to) {
@@ -130,12 +127,12 @@ Factor sum_out(Factor operand, const Labels& keep) {
     }
   }
   if (dims.empty()) return operand;
-  return {mytorch::sum(operand.tensor, as_list(dims), false, operand.tensor.dtype()), left};
+  return {operand.tensor.sum(as_list(dims), false, operand.tensor.dtype()), left};
 }
 
 // The product of two operands, summed over the labels that are not in `keep`.
 Factor contract(Factor a, Factor b, const Labels& keep) {
-  // Labels of one operand only, wanted nowhere else, are summed before the product.
+  // Labels that only one operand has, and nothing else needs, are summed before the product.
   const auto alone = [&](Factor x, const Factor& y) {
     Labels stays = keep;
     for (const int label : x.labels) {
@@ -197,7 +194,7 @@ Factor contract(Factor a, Factor b, const Labels& keep) {
       ordered(a, join({&batch, &rows, &inner})).reshape({batch_size, row_size, inner_size});
   const Tensor right =
       ordered(b, join({&batch, &inner, &columns})).reshape({batch_size, inner_size, column_size});
-  return {mytorch::bmm(left, right).reshape(as_list(sizes)), join({&batch, &rows, &columns})};
+  return {left.bmm(right).reshape(as_list(sizes)), join({&batch, &rows, &columns})};
 }
 
 }  // namespace
@@ -272,7 +269,7 @@ Tensor einsum(Str equation, TensorList tensors, OptionalIntList path) {
       if (uses[label] == 1) output.push_back(label);
     }
   }
-  // What a step keeps: the result's labels, and those that an operand yet to come needs.
+  // A step keeps the result's labels and those of the remaining operands.
   const auto kept = [&](size_t skip_a, size_t skip_b) {
     Labels keep = output;
     for (size_t i = 0; i < operands.size(); ++i) {
@@ -286,8 +283,7 @@ Tensor einsum(Str equation, TensorList tensors, OptionalIntList path) {
          " pairs of operands");
   }
   if (operands.size() == 1) operands[0] = sum_out(operands[0], output);
-  // A contracted pair leaves its places, and its product goes to the end (or, by default, the
-  // front).
+  // The product of a contracted pair goes to the end (by default, to the front).
   for (size_t step = 0; operands.size() > 1; ++step) {
     int64_t i = 0, j = 1;
     if (path.has_value()) {

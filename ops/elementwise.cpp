@@ -1,26 +1,15 @@
-// Elementwise operators that are made of others.
+// Elementwise composites.
 #include <limits>
 
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/abs.h"
-#include "mytorch/ops/add.h"
 #include "mytorch/ops/all.h"
-#include "mytorch/ops/clone.h"
-#include "mytorch/ops/div.h"
-#include "mytorch/ops/eq.h"
-#include "mytorch/ops/floor_divide.h"
 #include "mytorch/ops/full.h"
 #include "mytorch/ops/isclose.h"
-#include "mytorch/ops/isfinite.h"
-#include "mytorch/ops/isnan.h"
 #include "mytorch/ops/isneginf.h"
 #include "mytorch/ops/isposinf.h"
-#include "mytorch/ops/le.h"
 #include "mytorch/ops/logical_and.h"
-#include "mytorch/ops/logical_or.h"
-#include "mytorch/ops/mul.h"
 #include "mytorch/ops/pow.h"
-#include "mytorch/ops/sub.h"
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/trunc_divide.h"
 #include "mytorch/ops/where.h"
@@ -41,7 +30,7 @@ double largest(ScalarType type) {
   }
 }
 
-// The type of number `base` to the power of a tensor: a number raises the category only.
+// The type of a number raised to the power of a tensor: the number promotes by category only.
 ScalarType power_type(const Scalar& base, ScalarType exponent) {
   if (is_floating_point(exponent)) return exponent;
   if (base.is_float()) return kFloat32;
@@ -54,15 +43,15 @@ namespace composite {
 
 Tensor div_mode(const Tensor& self, const Operand& other,
                 std::optional<std::string_view> rounding_mode) {
-  if (!rounding_mode.has_value()) return div(self, other);
-  if (*rounding_mode == "floor") return floor_divide(self, other);
+  if (!rounding_mode.has_value()) return self / other;
+  if (*rounding_mode == "floor") return self.floor_divide(other);
   if (*rounding_mode == "trunc") return trunc_divide(self, other);
   fail(ErrorCode::kValue, "[div] rounding_mode \"", *rounding_mode,
        "\": give none, \"trunc\" or \"floor\"");
 }
 
 Tensor pow_scalar(const Scalar& self, const Tensor& exponent) {
-  // On the CPU wherever the exponent is: kernels read a 0-dim tensor beside theirs as a number.
+  // The base stays on the CPU: kernels read a 0-dim CPU tensor as a number.
   return pow(full(IntList(), self, power_type(self, exponent.dtype())), exponent);
 }
 
@@ -74,34 +63,34 @@ Tensor isclose(const Tensor& self, const Tensor& other, double rtol, double atol
   if (!(rtol >= 0) || !(atol >= 0)) {
     fail(ErrorCode::kValue, "[isclose] rtol ", rtol, " and atol ", atol, ": give at least 0");
   }
-  Tensor close = eq(self, other);
+  Tensor close = self == other;
   if (equal_nan && self.is_floating_point()) {
-    close = logical_or(close, logical_and(isnan(self), isnan(other)));
+    close = close.logical_or(logical_and(self.isnan(), other.isnan()));
   }
   if (rtol == 0 && atol == 0) return close;
   const bool integral = !self.is_floating_point();
-  const Tensor a = integral ? to(self, kFloat64) : self;
-  const Tensor b = integral ? to(other, kFloat64) : other;
-  const Tensor error = abs(sub(a, b));
-  const Tensor allowed = add(abs(mul(b, rtol)), atol);
-  return logical_or(close, logical_and(isfinite(error), le(error, allowed)));
+  const Tensor a = integral ? self.to(kFloat64) : self;
+  const Tensor b = integral ? other.to(kFloat64) : other;
+  const Tensor error = abs(a - b);
+  const Tensor allowed = abs(b * rtol) + atol;
+  return close.logical_or(logical_and(error.isfinite(), error <= allowed));
 }
 
 bool allclose(const Tensor& self, const Tensor& other, double rtol, double atol, bool equal_nan) {
-  return all(mytorch::isclose(self, other, rtol, atol, equal_nan)).item<bool>();
+  return all(self.isclose(other, rtol, atol, equal_nan)).item<bool>();
 }
 
 bool equal(const Tensor& self, const Tensor& other) {
-  return self.sizes() == other.sizes() && all(eq(self, other)).item<bool>();
+  return self.sizes() == other.sizes() && all(self == other).item<bool>();
 }
 
 Tensor nan_to_num(const Tensor& self, std::optional<double> nan, std::optional<double> posinf,
                   std::optional<double> neginf) {
-  if (!self.is_floating_point()) return mytorch::clone(self);
+  if (!self.is_floating_point()) return self.clone();
   const double limit = largest(self.dtype());
   const Tensor above = where(isposinf(self), posinf.value_or(limit), self);
   const Tensor bounded = where(isneginf(self), neginf.value_or(-limit), above);
-  return where(isnan(self), nan.value_or(0), bounded);
+  return where(self.isnan(), nan.value_or(0), bounded);
 }
 
 }  // namespace composite

@@ -1,11 +1,7 @@
 // Rows of a table by index.
 #include "mytorch/generated/bodies.h"
-#include "mytorch/ops/div.h"
 #include "mytorch/ops/embedding_dense_backward.h"
-#include "mytorch/ops/eq.h"
 #include "mytorch/ops/index_add.h"
-#include "mytorch/ops/index_select.h"
-#include "mytorch/ops/masked_fill.h"
 #include "mytorch/ops/ones.h"
 #include "mytorch/ops/zeros.h"
 #include "ops/geometry.h"
@@ -22,19 +18,19 @@ void check_indices(const Tensor& indices, const char* op) {
   }
 }
 
-// Rows of gradients as they are added to the table: none at the padding index, and divided by how
-// often the index occurs where that is asked for.
+// The rows of gradients to add to the table: 0 at the padding index, and, if asked for, divided by
+// the number of occurrences of their index.
 Tensor weighted_rows(const Tensor& rows, const Tensor& index, int64_t num_weights,
                      int64_t padding_idx, bool scale_grad_by_freq) {
   Tensor result = rows;
   if (padding_idx >= 0) {
-    result = mytorch::masked_fill(result, mytorch::eq(index, padding_idx).unsqueeze(1), 0);
+    result = result.masked_fill((index == padding_idx).unsqueeze(1), 0);
   }
   if (scale_grad_by_freq) {
     const Tensor one = mytorch::ones(index.numel(), rows.dtype(), rows.device());
     const Tensor counts =
         mytorch::index_add(mytorch::zeros(num_weights, rows.dtype(), rows.device()), 0, index, one);
-    result = mytorch::div(result, mytorch::index_select(counts, 0, index).unsqueeze(1));
+    result = result / counts.index_select(0, index).unsqueeze(1);
   }
   return result;
 }
@@ -78,7 +74,7 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t /*padding_
                  bool /*scale_grad_by_freq*/) {
   Dims sizes = to_dims(indices.sizes());
   sizes.push_back(weight.sizes()[1]);
-  return mytorch::index_select(weight, 0, indices.reshape(-1)).reshape(as_list(sizes));
+  return weight.index_select(0, indices.reshape(-1)).reshape(as_list(sizes));
 }
 
 Tensor embedding_dense_backward(const Tensor& grad_output, const Tensor& indices,
@@ -88,7 +84,7 @@ Tensor embedding_dense_backward(const Tensor& grad_output, const Tensor& indices
   const Tensor rows = weighted_rows(widened(grad_output).reshape({index.numel(), width}), index,
                                     num_weights, padding_idx, scale_grad_by_freq);
   const Tensor table = mytorch::zeros({num_weights, width}, rows.dtype(), rows.device());
-  return mytorch::index_add(table, 0, index, rows).to(grad_output.dtype());
+  return table.index_add(0, index, rows).to(grad_output.dtype());
 }
 
 }  // namespace composite
@@ -99,8 +95,8 @@ Tensor embedding_dense_double_backward(const Tensor& grad, const Tensor& indices
                                        int64_t num_weights, int64_t padding_idx,
                                        bool scale_grad_by_freq) {
   const Tensor index = indices.reshape(-1);
-  const Tensor rows = weighted_rows(mytorch::index_select(grad, 0, index), index, num_weights,
-                                    padding_idx, scale_grad_by_freq);
+  const Tensor rows = weighted_rows(grad.index_select(0, index), index, num_weights, padding_idx,
+                                    scale_grad_by_freq);
   Dims sizes = to_dims(indices.sizes());
   sizes.push_back(grad.sizes()[1]);
   return rows.reshape(as_list(sizes));

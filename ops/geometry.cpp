@@ -46,7 +46,7 @@ Dims infer_shape(IntList shape, int64_t numel, const char* op) {
 
 std::optional<Dims> view_strides(IntList sizes, IntList strides, IntList to) {
   Dims result(to.size());
-  if (product(sizes) == 0) {  // no element to misplace
+  if (product(sizes) == 0) {  // an empty tensor has any strides
     contiguous_strides(to.data(), static_cast<int>(to.size()), result.data());
     return result;
   }
@@ -71,7 +71,7 @@ std::optional<Dims> view_strides(IntList sizes, IntList strides, IntList to) {
       chunk = covered = 1;
     }
   }
-  for (; view >= 0; --view) {  // a 0-dim tensor, seen with dimensions of size 1
+  for (; view >= 0; --view) {  // a 0-dim tensor viewed with dimensions of size 1
     if (to[view] != 1) return std::nullopt;
     result[view] = 1;
   }

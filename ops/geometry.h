@@ -10,17 +10,18 @@ namespace mytorch::geometry {
 // `shape` with its -1, if any, replaced so that it has `numel` elements. Throws Error(kShape).
 Dims infer_shape(IntList shape, int64_t numel, const char* op);
 
-// The strides with which memory of `sizes` and `strides` has the shape `to` (of as many elements);
-// nothing where that takes a copy.
+// The strides that view memory of `sizes` and `strides` in the shape `to`, which has as many
+// elements; nothing if that takes a copy.
 std::optional<Dims> view_strides(IntList sizes, IntList strides, IntList to);
 
-// The shape to which both broadcast. Throws Error(kShape).
+// The common shape that both broadcast to. Throws Error(kShape) if there is none.
 Dims broadcast_shapes(IntList a, IntList b, const char* op);
 
-// Each of `dims` from 0 to ndim - 1; an error where one appears twice.
+// `dims` wrapped to 0 ... ndim - 1. Throws Error(kShape) if one is out of range or appears twice.
 Dims wrap_dims(IntList dims, int64_t ndim, const char* op);
 
-// A list argument for `n` spatial dimensions: of n integers, or of one that stands for all.
+// Expands a list argument for `n` spatial dimensions, which has n values or one. Throws
+// Error(kShape).
 Dims for_each_dim(IntList list, int64_t n, const char* op, const char* name);
 
 int64_t product(IntList sizes);

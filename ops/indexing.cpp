@@ -1,13 +1,10 @@
-// Picking and writing elements by index tensors: gather, scatter, and what is made of them.
+// Reading and writing elements by index tensors: gather, scatter, and their composites.
 #include "ops/indexing.h"
 
 #include "mytorch/generated/bodies.h"
-#include "mytorch/ops/eq.h"
 #include "mytorch/ops/gather.h"
 #include "mytorch/ops/index_select.h"
-#include "mytorch/ops/lt.h"
 #include "mytorch/ops/max.h"
-#include "mytorch/ops/mul.h"
 #include "mytorch/ops/nonzero.h"
 #include "mytorch/ops/scatter.h"
 #include "mytorch/ops/scatter_add.h"
@@ -26,7 +23,7 @@ Tensor along(const Tensor& index, int64_t dim, IntList shape) {
 
 Tensor from_front(const Tensor& index, int64_t size) {
   const Tensor wide = index.to(kInt64);
-  return mytorch::where(mytorch::lt(wide, 0), wide + size, wide);
+  return mytorch::where(wide < 0, wide + size, wide);
 }
 
 }  // namespace indexing
@@ -43,8 +40,8 @@ void check_index_type(const Tensor& index, const char* op, bool or_int32) {
 int64_t size_or_one(const Tensor& x, int64_t dim) { return x.dim() == 0 ? 1 : x.sizes()[dim]; }
 int64_t dims_or_one(const Tensor& x) { return x.dim() == 0 ? 1 : x.dim(); }
 
-// gather and scatter: `index` has self's dimensions, and is nowhere larger than `bound`, outside of
-// dimension `free` (-1: none is free).
+// gather and scatter: checks that `index` has as many dimensions as `bound` and is no larger than
+// it in any dimension but `free` (-1: none).
 void check_index_shape(const Tensor& index, const Tensor& bound, const char* name, int64_t free,
                        const char* op) {
   if (dims_or_one(index) != dims_or_one(bound)) {
@@ -111,7 +108,7 @@ TensorSpec index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   return like(self, std::move(sizes));
 }
 
-// The number of rows is the kernel's to find.
+// The kernel determines the number of rows.
 TensorSpec nonzero(const Tensor& self) { return {Dims{0, self.dim()}, kInt64, self.device(), {}}; }
 
 }  // namespace shape
@@ -119,7 +116,7 @@ TensorSpec nonzero(const Tensor& self) { return {Dims{0, self.dim()}, kInt64, se
 namespace composite {
 namespace {
 
-// index_add, index_copy and index_fill: their 0-dim tensors count as 1-dim.
+// index_add, index_copy and index_fill treat 0-dim tensors as 1-dim.
 Tensor at_least_1d(const Tensor& x) { return x.dim() == 0 ? x.reshape(1) : x; }
 
 void check_slices(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
@@ -152,19 +149,19 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   }
   Dims sizes = to_dims(self.sizes());
   sizes[dim] = index.numel();
-  return mytorch::gather(self, dim, indexing::along(wide, dim, as_list(sizes)));
+  return self.gather(dim, indexing::along(wide, dim, as_list(sizes)));
 }
 
 Tensor scatter_value(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
   const Tensor source = scalar_tensor(value, self.dtype(), self.device());
-  return mytorch::scatter(self, dim, index, source.expand(index.sizes()));
+  return self.scatter(dim, index, source.expand(index.sizes()));
 }
 
 Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                  const Scalar& alpha) {
   dim = wrap_dim(dim, self.dim(), "index_add");
   check_slices(self, dim, index, source, "index_add");
-  const Tensor added = at_least_1d(alpha == Scalar(1) ? source : mytorch::mul(source, alpha));
+  const Tensor added = at_least_1d(alpha == Scalar(1) ? source : source * alpha);
   return mytorch::scatter_add(at_least_1d(self), dim,
                               indexing::along(index.to(kInt64), dim, added.sizes()),
                               added.to(self.dtype()))
@@ -192,7 +189,7 @@ Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Sc
   sizes[dim] = index.numel();
   // As in ATen, negative indices count from the end here.
   const Tensor wrapped = indexing::from_front(index, filled.sizes()[dim]);
-  return mytorch::scatter(filled, dim, indexing::along(wrapped, dim, as_list(sizes)), value)
+  return filled.scatter(dim, indexing::along(wrapped, dim, as_list(sizes)), value)
       .reshape(self.sizes());
 }
 
@@ -242,7 +239,7 @@ Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<i
          ", must have as many dimensions");
   }
   const int64_t along = wrap_dim(*dim, self.dim(), "take_along_dim");
-  if (self.dim() == 0) return mytorch::gather(self, 0, indices);
+  if (self.dim() == 0) return self.gather(0, indices);
   // Both broadcast, each keeping its own size along `dim`.
   Dims own = to_dims(self.sizes()), chosen = to_dims(indices.sizes());
   own[along] = chosen[along] = 1;
@@ -269,7 +266,7 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
   Dims sizes = to_dims(self.sizes());
   sizes.push_back(num_classes);
   const Tensor cold = mytorch::zeros(as_list(sizes), kInt64, self.device());
-  return mytorch::scatter(cold, -1, self.unsqueeze(-1), 1);
+  return cold.scatter(-1, self.unsqueeze(-1), 1);
 }
 
 }  // namespace composite

@@ -1,24 +1,24 @@
-// Matrix products. All of them are made of bmm; backends may do mm, addmm, baddbmm, linear and
-// linear_gelu in one.
+// Matrix products. All decompose into bmm; backends may have kernels of mm, addmm, baddbmm, linear
+// and linear_gelu.
 #include <algorithm>
 #include <tuple>
 
 #include "mytorch/generated/bodies.h"
 #include "mytorch/grad_mode.h"
-#include "mytorch/ops/add.h"
 #include "mytorch/ops/addmm.h"
 #include "mytorch/ops/bmm.h"
-#include "mytorch/ops/diagonal.h"
 #include "mytorch/ops/dot.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/gelu.h"
+#include "mytorch/ops/gelu_grad.h"
 #include "mytorch/ops/linear.h"
 #include "mytorch/ops/linear_gelu_forward.h"
 #include "mytorch/ops/mm.h"
-#include "mytorch/ops/mul.h"
 #include "mytorch/ops/mv.h"
 #include "mytorch/ops/sum.h"
+#include "ops/composites.h"
 #include "ops/geometry.h"
+#include "ops/gradients.h"
 
 namespace mytorch {
 namespace {
@@ -61,7 +61,7 @@ void check_batches(const Tensor& a, const Tensor& b, const char* op) {
   check_types(a, b, op);
 }
 
-// The result of addmm and baddbmm: `self` broadcasts to the product's shape.
+// The result of addmm and baddbmm. Checks that `self` broadcasts to the product's shape.
 TensorSpec added(const Tensor& self, const Tensor& product_of, Dims sizes, const Scalar& beta,
                  const Scalar& alpha, const char* op) {
   check_types(self, product_of, op);
@@ -76,15 +76,14 @@ TensorSpec added(const Tensor& self, const Tensor& product_of, Dims sizes, const
   return like(product_of, std::move(sizes));
 }
 
-Tensor scaled_sum(const Tensor& self, const Tensor& product, const Scalar& beta,
-                  const Scalar& alpha) {
-  Tensor scaled = alpha == Scalar(1) ? product : mytorch::mul(product, alpha);
-  // With beta 0 not even a NaN in self counts, as in BLAS.
-  if (beta == Scalar(0)) return scaled;
-  return mytorch::add(beta == Scalar(1) ? self : mytorch::mul(self, beta), scaled);
+// Merges all dimensions but the last, of `width` elements; x may be empty.
+Tensor rows_of(const Tensor& x, int64_t width) {
+  int64_t n = 1;
+  for (int64_t d = 0; d + 1 < x.dim(); ++d) n *= x.sizes()[d];
+  return x.reshape({n, width});
 }
 
-// All dimensions but the last one as one.
+// Merges all dimensions but the last.
 Tensor as_rows(const Tensor& x) {
   const int64_t width = x.sizes().back();
   const int64_t rows = geometry::product({x.sizes().data(), static_cast<size_t>(x.dim() - 1)});
@@ -148,8 +147,8 @@ TensorSpec linear(const Tensor& input, const Tensor& weight, const Tensor& bias)
   return like(input, std::move(sizes));
 }
 
-std::tuple<TensorSpec, TensorSpec> linear_gelu_forward(const Tensor& input, const Tensor& weight,
-                                                       const Tensor& bias, Str, bool keep) {
+Specs<2> linear_gelu_forward(const Tensor& input, const Tensor& weight, const Tensor& bias, Str,
+                             bool keep) {
   TensorSpec output = shape::linear(input, weight, bias);
   if (!is_floating_point(output.dtype)) {
     fail(ErrorCode::kType, "[linear_gelu_forward] gives fractions, which ",
@@ -163,32 +162,26 @@ std::tuple<TensorSpec, TensorSpec> linear_gelu_forward(const Tensor& input, cons
 
 namespace composite {
 
-Tensor mm(const Tensor& self, const Tensor& mat2) {
-  return mytorch::bmm(self.unsqueeze(0), mat2.unsqueeze(0)).squeeze(0);
-}
-
-Tensor addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
-             const Scalar& alpha) {
-  return scaled_sum(self, mytorch::mm(mat1, mat2), beta, alpha);
-}
-
-Tensor baddbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,
-               const Scalar& alpha) {
-  return scaled_sum(self, mytorch::bmm(batch1, batch2), beta, alpha);
+Tensor scaled_sum(const Tensor& self, const Tensor& product, const Scalar& beta,
+                  const Scalar& alpha) {
+  Tensor scaled = alpha == Scalar(1) ? product : product * alpha;
+  // If beta is 0, even a NaN in self is ignored, as in BLAS.
+  if (beta == Scalar(0)) return scaled;
+  return (beta == Scalar(1) ? self : self * beta) + scaled;
 }
 
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const Tensor matrix = weight.dim() == 1 ? weight.unsqueeze(0) : weight;
   const Tensor rows = as_rows(input);
-  const Tensor product = bias.defined() ? mytorch::addmm(bias, rows, matrix.transpose(0, 1))
-                                        : mytorch::mm(rows, matrix.transpose(0, 1));
+  const Tensor product =
+      bias.defined() ? bias.addmm(rows, matrix.transpose(0, 1)) : rows.mm(matrix.transpose(0, 1));
   Dims sizes = leading(input, 1);
   if (weight.dim() == 2) sizes.push_back(weight.sizes()[0]);
   return product.view(as_list(sizes));
 }
 
-std::tuple<Tensor, Tensor> linear_gelu_forward(const Tensor& input, const Tensor& weight,
-                                               const Tensor& bias, Str approximate, bool keep) {
+Tensors<2> linear_gelu_forward(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                               Str approximate, bool keep) {
   Tensor product = mytorch::linear(input, weight, bias);
   Tensor output = mytorch::gelu(product, approximate);
   if (!keep) product = mytorch::empty({0}, product.dtype(), product.device());
@@ -213,7 +206,7 @@ Tensor mv(const Tensor& self, const Tensor& vec) {
     fail_inner(self, vec, self.sizes()[1], vec.sizes()[0], "mv");
   }
   check_types(self, vec, "mv");
-  return mytorch::mm(self, vec.unsqueeze(1)).squeeze(1);
+  return self.mm(vec.unsqueeze(1)).squeeze(1);
 }
 
 Tensor dot(const Tensor& self, const Tensor& tensor) {
@@ -233,17 +226,16 @@ Tensor outer(const Tensor& self, const Tensor& vec2) {
     fail(ErrorCode::kShape, "[outer] shapes ", shape_str(self.sizes()), " and ",
          shape_str(vec2.sizes()), " are not both vectors");
   }
-  return mytorch::mul(self.unsqueeze(1), vec2);
+  return self.unsqueeze(1) * vec2;
 }
 
-// Batches of a matrix each: one of the operands has at most two dimensions, so its product with a
-// batch can be one large product of matrices.
+// The product of a batch with an operand of at most two dimensions, as one large matrix product.
 static Tensor matmul_folded(const Tensor& batch, const Tensor& other) {
   Dims sizes = leading(batch, 1);
   const Tensor rows = as_rows(batch);
-  if (other.dim() == 1) return mytorch::mv(rows, other).view(as_list(sizes));
+  if (other.dim() == 1) return rows.mv(other).view(as_list(sizes));
   sizes.push_back(other.sizes()[1]);
-  return mytorch::mm(rows, other).view(as_list(sizes));
+  return rows.mm(other).view(as_list(sizes));
 }
 
 static Tensor matmul_batched(const Tensor& self, const Tensor& other) {
@@ -271,13 +263,13 @@ Tensor matmul(const Tensor& self, const Tensor& other) {
   const int64_t inner = other.size(m == 1 ? 0 : -2);
   if (self.sizes().back() != inner) fail_inner(self, other, self.sizes().back(), inner, "matmul");
   check_types(self, other, "matmul");
-  if (n == 1 && m == 1) return mytorch::dot(self, other);
-  if (n == 2 && m == 1) return mytorch::mv(self, other);
+  if (n == 1 && m == 1) return self.dot(other);
+  if (n == 2 && m == 1) return self.mv(other);
   if (n == 1 && m == 2) return mytorch::mm(self.unsqueeze(0), other).squeeze(0);
-  if (n == 2 && m == 2) return mytorch::mm(self, other);
+  if (n == 2 && m == 2) return self.mm(other);
   if (m <= 2) return matmul_folded(self, other);
   if (n <= 2) {
-    // A (B) = (B^T A^T)^T, folded where B^T is a matrix without a copy.
+    // A B = (B^T A^T)^T, folded if B^T is a matrix without a copy.
     const Tensor flipped = other.transpose(-2, -1);
     const Dims rows = {flipped.numel() / std::max<int64_t>(inner, 1), inner};
     if (flipped.numel() > 0 &&
@@ -303,10 +295,10 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, Int
     const int64_t n = self.sizes()[a_dims[i]], m = other.sizes()[b_dims[i]];
     if (n == m) {
       inner *= n;
-    } else if (n == 1) {  // broadcasts: its partner is summed alone
-      b = mytorch::sum(b, b_dims[i], true, b.dtype());
+    } else if (n == 1) {  // broadcasts: sums the other operand alone
+      b = b.sum(b_dims[i], true, b.dtype());
     } else if (m == 1) {
-      a = mytorch::sum(a, a_dims[i], true, a.dtype());
+      a = a.sum(a_dims[i], true, a.dtype());
     } else {
       fail_inner(self, other, n, m, "tensordot");
     }
@@ -339,8 +331,49 @@ Tensor trace(const Tensor& self) {
   if (self.dim() != 2) {
     fail(ErrorCode::kShape, "[trace] shape ", shape_str(self.sizes()), " is not a matrix");
   }
-  return mytorch::sum(mytorch::diagonal(self));
+  return mytorch::sum(self.diagonal());
 }
 
 }  // namespace composite
+
+namespace grads {
+
+Tensor maybe_multiply(const Tensor& x, const Scalar& factor) {
+  return factor == Scalar(1) ? x : x * factor;
+}
+
+Tensor linear_backward_input(const Tensor& grad, const Tensor& weight) {
+  if (weight.dim() == 1) return grad.unsqueeze(-1) * weight;
+  Dims sizes = to_dims(grad.sizes());
+  sizes.back() = weight.sizes()[1];
+  return mytorch::mm(rows_of(grad, weight.sizes()[0]), weight).reshape(as_list(sizes));
+}
+
+Tensor linear_backward_weight(const Tensor& grad, const Tensor& input, IntList weight_shape) {
+  const Tensor in = rows_of(input, weight_shape.back());
+  if (weight_shape.size() == 1) return mytorch::mv(in.transpose(0, 1), grad.reshape(-1));
+  return mytorch::mm(rows_of(grad, weight_shape[0]).transpose(0, 1), in);
+}
+
+Tensors<3> linear_gelu_gradient(const Tensor* grads, const Tensor& input, const Tensor& weight,
+                                const Tensor& bias, const Tensor& product, Str approximate,
+                                const bool* wanted) {
+  Tensor grad;  // with respect to the product
+  if (grads[0].defined()) {
+    const bool kept = product.numel() != 0 || grads[0].numel() == 0;
+    const Tensor at = kept ? product : mytorch::linear(input, weight, bias);
+    grad = mytorch::gelu_grad(grads[0], at.view(grads[0].sizes()), approximate);
+  }
+  if (grads[1].defined() && product.numel() != 0) {
+    grad = grad.defined() ? grad + grads[1] : grads[1];
+  }
+  Tensors<3> result;
+  if (!grad.defined()) return result;
+  if (wanted[0]) std::get<0>(result) = linear_backward_input(grad, weight);
+  if (wanted[1]) std::get<1>(result) = linear_backward_weight(grad, input, weight.sizes());
+  if (wanted[2]) std::get<2>(result) = sum_to(grad, bias.sizes());
+  return result;
+}
+
+}  // namespace grads
 }  // namespace mytorch

@@ -1,40 +1,23 @@
-// Losses. Each is one fused kernel of terms and one reduction.
+// Losses: a fused kernel for the terms, then a reduction.
 #include <string_view>
 #include <tuple>
 
 #include "mytorch/generated/bodies.h"
-#include "mytorch/ops/add.h"
-#include "mytorch/ops/amax.h"
-#include "mytorch/ops/binary_cross_entropy_terms.h"
-#include "mytorch/ops/binary_cross_entropy_with_logits_terms.h"
 #include "mytorch/ops/cross_entropy.h"
 #include "mytorch/ops/cross_entropy_backward.h"
 #include "mytorch/ops/cross_entropy_forward.h"
-#include "mytorch/ops/div.h"
 #include "mytorch/ops/exp.h"
-#include "mytorch/ops/gather.h"
-#include "mytorch/ops/huber_loss_terms.h"
 #include "mytorch/ops/kl_div_terms.h"
-#include "mytorch/ops/l1_loss_terms.h"
 #include "mytorch/ops/log.h"
-#include "mytorch/ops/log_softmax.h"
-#include "mytorch/ops/mean.h"
-#include "mytorch/ops/mse_loss_terms.h"
-#include "mytorch/ops/mul.h"
-#include "mytorch/ops/ne.h"
-#include "mytorch/ops/neg.h"
-#include "mytorch/ops/nll_loss.h"
 #include "mytorch/ops/nll_loss_forward.h"
 #include "mytorch/ops/ones_like.h"
 #include "mytorch/ops/reshape.h"
-#include "mytorch/ops/scatter.h"
-#include "mytorch/ops/smooth_l1_loss_terms.h"
-#include "mytorch/ops/sub.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/unsqueeze.h"
 #include "mytorch/ops/where.h"
 #include "mytorch/ops/zeros.h"
+#include "ops/composites.h"
 #include "ops/gradients.h"
 #include "ops/precision.h"
 
@@ -52,18 +35,11 @@ void check_reduction(std::string_view reduction, const char* op) {
   }
 }
 
-Tensor reduce(const Tensor& terms, Str reduction, const char* op) {
-  if (reduction == "none") return terms;
-  if (reduction == "mean") return mean(terms);
-  if (reduction == "sum") return sum(terms);
-  fail_reduction(reduction, op);
-}
-
 // ---- losses of class indices ----
 
 int64_t class_dim(size_t ndim) { return ndim == 1 ? 0 : 1; }
 
-// The shape of a target: that of the scores without their classes.
+// The shape of a target: the scores' shape without the class dimension.
 Dims target_sizes(IntList scores) {
   Dims sizes = to_dims(scores);
   if (!sizes.empty()) sizes.erase(sizes.begin() + class_dim(sizes.size()));
@@ -97,38 +73,38 @@ void check_targets(IntList scores, ScalarType dtype, const Tensor& target, const
   }
 }
 
-// Sums over a batch leave the range of 16-bit floats.
+// Sums over a batch overflow 16-bit floats.
 ScalarType total_type(ScalarType type) { return wide_type(type); }
 
 struct Targets {
-  Tensor valid;   // not to be ignored
-  Tensor index;   // where valid; 0 elsewhere
-  Tensor weight;  // of the target's class, 0 where ignored; undefined without weights
+  Tensor valid;   // true for targets that are not ignored
+  Tensor index;   // the class of a valid target, else 0
+  Tensor weight;  // the weight of the target's class, 0 if ignored; undefined without weights
 };
 
 Targets targets(const Tensor& target, const Tensor& weight, int64_t ignore_index) {
   Targets t;
-  t.valid = ne(target, ignore_index);
+  t.valid = target != ignore_index;
   t.index = where(t.valid, target, 0);
   if (weight.defined()) {
-    const Tensor chosen = gather(weight, 0, reshape(t.index, {-1}));
-    t.weight = where(t.valid, reshape(chosen, target.sizes()), 0);
+    const Tensor chosen = weight.gather(0, t.index.reshape({-1}));
+    t.weight = where(t.valid, chosen.reshape(target.sizes()), 0);
   }
   return t;
 }
 
-// The sum of the weights that count.
+// The sum of the weights of valid targets.
 Tensor total(const Targets& t, ScalarType type) {
-  return t.weight.defined() ? sum(t.weight, {}, false, total_type(type))
-                            : to(sum(t.valid), total_type(type));
+  return t.weight.defined() ? t.weight.sum({}, false, total_type(type))
+                            : to(t.valid.sum(), total_type(type));
 }
 
 }  // namespace
 
 namespace shape {
 
-std::tuple<TensorSpec, TensorSpec> nll_loss_forward(const Tensor& self, const Tensor& target,
-                                                    const Tensor& weight, Str reduction, int64_t) {
+Specs<2> nll_loss_forward(const Tensor& self, const Tensor& target, const Tensor& weight,
+                          Str reduction, int64_t) {
   if (!self.is_floating_point()) {
     fail(ErrorCode::kType, "[nll_loss] input is ", dtype_name(self.dtype()),
          ": log-probabilities are floats");
@@ -152,11 +128,8 @@ TensorSpec nll_loss_backward(const Tensor& grad_output, IntList input_size, cons
   return like(grad_output, to_dims(input_size));
 }
 
-std::tuple<TensorSpec, TensorSpec, TensorSpec> cross_entropy_forward(const Tensor& self,
-                                                                     const Tensor& target,
-                                                                     const Tensor& weight,
-                                                                     Str reduction, int64_t,
-                                                                     double) {
+Specs<3> cross_entropy_forward(const Tensor& self, const Tensor& target, const Tensor& weight,
+                               Str reduction, int64_t, double) {
   if (!self.is_floating_point()) {
     fail(ErrorCode::kType, "[cross_entropy] input is ", dtype_name(self.dtype()),
          ": scores are floats");
@@ -191,58 +164,35 @@ TensorSpec cross_entropy_backward(const Tensor& grad_output, const Tensor& self,
 
 namespace composite {
 
-Tensor mse_loss(const Tensor& self, const Tensor& target, Str reduction) {
-  return reduce(mse_loss_terms(self, target), reduction, "mse_loss");
-}
-
-Tensor l1_loss(const Tensor& self, const Tensor& target, Str reduction) {
-  return reduce(l1_loss_terms(self, target), reduction, "l1_loss");
-}
-
-Tensor smooth_l1_loss(const Tensor& self, const Tensor& target, Str reduction, double beta) {
-  return reduce(smooth_l1_loss_terms(self, target, beta), reduction, "smooth_l1_loss");
-}
-
-Tensor huber_loss(const Tensor& self, const Tensor& target, Str reduction, double delta) {
-  return reduce(huber_loss_terms(self, target, delta), reduction, "huber_loss");
-}
-
-Tensor binary_cross_entropy(const Tensor& self, const Tensor& target, const Tensor& weight,
-                            Str reduction) {
-  return reduce(binary_cross_entropy_terms(self, target, weight), reduction,
-                "binary_cross_entropy");
-}
-
-Tensor binary_cross_entropy_with_logits(const Tensor& self, const Tensor& target,
-                                        const Tensor& weight, const Tensor& pos_weight,
-                                        Str reduction) {
-  return reduce(binary_cross_entropy_with_logits_terms(self, target, weight, pos_weight), reduction,
-                "binary_cross_entropy_with_logits");
+Tensor reduced(const Tensor& terms, Str reduction, const char* op) {
+  if (reduction == "none") return terms;
+  if (reduction == "mean") return terms.mean();
+  if (reduction == "sum") return terms.sum();
+  fail_reduction(reduction, op);
 }
 
 Tensor kl_div(const Tensor& self, const Tensor& target, Str reduction, bool log_target) {
   const Tensor terms = kl_div_terms(self, target, log_target);
-  if (reduction != "batchmean") return reduce(terms, reduction, "kl_div");
+  if (reduction != "batchmean") return reduced(terms, reduction, "kl_div");
   if (terms.dim() == 0) fail(ErrorCode::kShape, "[kl_div] \"batchmean\" of a 0-dim input");
-  return div(sum(terms), self.size(0));
+  return terms.sum() / self.size(0);
 }
 
-std::tuple<Tensor, Tensor> nll_loss_forward(const Tensor& self, const Tensor& target,
-                                            const Tensor& weight, Str reduction,
-                                            int64_t ignore_index) {
+Tensors<2> nll_loss_forward(const Tensor& self, const Tensor& target, const Tensor& weight,
+                            Str reduction, int64_t ignore_index) {
   const Targets t = targets(target, weight, ignore_index);
   const int64_t dim = class_dim(self.sizes().size());
-  const Tensor chosen = mytorch::gather(self, dim, mytorch::unsqueeze(t.index, dim));
-  const Tensor scores = mytorch::reshape(chosen, target.sizes());
-  const Tensor weighted = t.weight.defined() ? mul(scores, t.weight) : scores;
-  // Selected, not multiplied by 0: an ignored score may be -inf.
-  const Tensor terms = where(t.valid, neg(weighted), 0);
+  const Tensor chosen = self.gather(dim, t.index.unsqueeze(dim));
+  const Tensor scores = chosen.reshape(target.sizes());
+  const Tensor weighted = t.weight.defined() ? scores * t.weight : scores;
+  // Selects instead of multiplying by 0: an ignored score may be -inf.
+  const Tensor terms = where(t.valid, -weighted, 0);
   const ScalarType wide = total_type(self.dtype());
   if (reduction == "none") return {terms, mytorch::zeros(IntList(), wide, self.device())};
   Tensor weights = total(t, self.dtype());
-  Tensor sum_of_terms = sum(terms, {}, false, wide);
-  if (reduction == "mean") sum_of_terms = div(sum_of_terms, weights);
-  return {to(sum_of_terms, self.dtype()), std::move(weights)};
+  Tensor sum_of_terms = terms.sum({}, false, wide);
+  if (reduction == "mean") sum_of_terms = sum_of_terms / weights;
+  return {sum_of_terms.to(self.dtype()), std::move(weights)};
 }
 
 Tensor nll_loss_backward(const Tensor& grad_output, IntList input_size, const Tensor& target,
@@ -250,55 +200,49 @@ Tensor nll_loss_backward(const Tensor& grad_output, IntList input_size, const Te
                          const Tensor& total_weight) {
   const Targets t = targets(target, weight, ignore_index);
   const int64_t dim = class_dim(input_size.size());
-  Tensor grad = neg(grad_output);
-  if (reduction == "mean") grad = div(grad, total_weight);
-  if (t.weight.defined()) grad = mul(t.weight, grad);
+  Tensor grad = -grad_output;
+  if (reduction == "mean") grad = grad / total_weight;
+  if (t.weight.defined()) grad = t.weight * grad;
   const Tensor chosen = to(where(t.valid, grad, 0), grad_output.dtype());
   const Tensor zero = mytorch::zeros(input_size, grad_output.dtype(), grad_output.device());
-  return mytorch::scatter(zero, dim, mytorch::unsqueeze(t.index, dim),
-                          mytorch::unsqueeze(chosen, dim));
-}
-
-Tensor nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, Str reduction,
-                int64_t ignore_index) {
-  return std::get<0>(mytorch::nll_loss_forward(self, target, weight, reduction, ignore_index));
+  return zero.scatter(dim, t.index.unsqueeze(dim), chosen.unsqueeze(dim));
 }
 
 }  // namespace composite
 
 namespace {
 
-// Targets that are probabilities.
+// Cross entropy of targets that are probabilities.
 Tensor cross_entropy_of_probabilities(const Tensor& log_p, const Tensor& target,
                                       const Tensor& weight, Str reduction, double label_smoothing,
                                       int64_t dim) {
   const int64_t classes = log_p.size(dim);
   Tensor wanted = target;
   if (label_smoothing > 0) {
-    wanted = add(mul(target, 1 - label_smoothing), label_smoothing / static_cast<double>(classes));
+    wanted = target * (1 - label_smoothing) + label_smoothing / static_cast<double>(classes);
   }
-  Tensor terms = mul(log_p, wanted);
-  if (weight.defined()) terms = mul(terms, weight);
-  if (reduction == "none") return neg(sum(terms, dim));
-  Tensor loss = neg(sum(terms));
+  Tensor terms = log_p * wanted;
+  if (weight.defined()) terms = terms * weight;
+  if (reduction == "none") return -terms.sum(dim);
+  Tensor loss = -terms.sum();
   if (reduction == "sum") return loss;
-  return div(loss, static_cast<double>(log_p.numel()) / static_cast<double>(classes));
+  return loss / (static_cast<double>(log_p.numel()) / static_cast<double>(classes));
 }
 
-// The mean over the classes of -log p, in the reduction of nll_loss: what label smoothing mixes in.
+// The mean of -log p over the classes, reduced as nll_loss is: the share of label smoothing.
 Tensor smooth_part(const Tensor& log_p, const Tensor& target, const Tensor& weight,
                    const Tensor& weight_by_dim, Str reduction, int64_t ignore_index, int64_t dim) {
-  const Tensor weighted = weight.defined() ? mul(log_p, weight_by_dim) : log_p;
-  const Tensor valid = ne(target, ignore_index);
-  Tensor terms = where(valid, neg(mean(weighted, dim)), 0);
+  const Tensor weighted = weight.defined() ? log_p * weight_by_dim : log_p;
+  const Tensor valid = target != ignore_index;
+  Tensor terms = where(valid, -weighted.mean(dim), 0);
   if (reduction == "none") return terms;
-  if (reduction == "sum") return sum(terms);
-  return div(sum(terms, {}, false, total_type(log_p.dtype())),
-             total(targets(target, weight, ignore_index), log_p.dtype()));
+  if (reduction == "sum") return terms.sum();
+  return terms.sum({}, false, total_type(log_p.dtype())) /
+         total(targets(target, weight, ignore_index), log_p.dtype());
 }
 
-// What of the gradient with respect to score k of target i is factor[i] * p[i, k], what is taken
-// off at its own class, and what off every class (times the class's weight).
+// The gradient with respect to score k of target i is factor[i] * p[i, k], minus `own` at the
+// target's class, minus `every` (times the class's weight) at all classes.
 struct Shares {
   Tensor factor, own,
       every;  // in the target's shape with the classes as 1; `every` may be undefined
@@ -310,65 +254,62 @@ Shares shares_of(const Tensor& scale, const Targets& t, const Tensor& weight, in
     return mytorch::unsqueeze(where(t.valid, x, 0), dim);
   };
   Shares shares;
-  const Tensor weighted = t.weight.defined() ? mul(scale, t.weight) : scale;
+  const Tensor weighted = t.weight.defined() ? scale * t.weight : scale;
   if (label_smoothing == 0) {
     shares.factor = shares.own = at_classes(weighted);
     return shares;
   }
-  shares.own = at_classes(mul(weighted, 1 - label_smoothing));
-  shares.every = at_classes(mul(scale, label_smoothing / static_cast<double>(classes)));
-  shares.factor =
-      add(shares.own, weight.defined() ? mul(shares.every, sum(weight))
-                                       : mul(shares.every, static_cast<double>(classes)));
+  shares.own = at_classes(weighted * (1 - label_smoothing));
+  shares.every = at_classes(scale * (label_smoothing / static_cast<double>(classes)));
+  shares.factor = shares.own + (weight.defined() ? shares.every * weight.sum()
+                                                 : shares.every * static_cast<double>(classes));
   return shares;
 }
 
 // The incoming gradient of each target, before weights.
 Tensor scale_of(const Tensor& grad_output, const Tensor& total_weight, Str reduction) {
   const Tensor grad = widened(grad_output);
-  return reduction == "mean" ? div(grad, total_weight) : grad;
+  return reduction == "mean" ? grad / total_weight : grad;
 }
 
-// Weights of classes, for tensors of scores.
+// The weights of the classes, in a shape that broadcasts to the scores'.
 Tensor along_classes(const Tensor& weight, const Tensor& self) {
   if (!weight.defined() || self.dim() == 1) return weight;
   Dims sizes(self.dim(), 1);
   sizes[1] = -1;
-  return mytorch::reshape(weight, as_list(sizes));
+  return weight.reshape(as_list(sizes));
 }
 
 Tensor probabilities(const Tensor& self, const Tensor& log_sum, int64_t dim) {
-  return mytorch::exp(sub(widened(self), mytorch::unsqueeze(log_sum, dim)));
+  return mytorch::exp(widened(self) - log_sum.unsqueeze(dim));
 }
 
 }  // namespace
 
 namespace composite {
 
-std::tuple<Tensor, Tensor, Tensor> cross_entropy_forward(const Tensor& self, const Tensor& target,
-                                                         const Tensor& weight, Str reduction,
-                                                         int64_t ignore_index,
-                                                         double label_smoothing) {
+Tensors<3> cross_entropy_forward(const Tensor& self, const Tensor& target, const Tensor& weight,
+                                 Str reduction, int64_t ignore_index, double label_smoothing) {
   const int64_t dim = class_dim(self.sizes().size());
   const Tensor x = widened(self), wide_weight = widened(weight);
   Tensor log_p = x, log_sum;
   if (self.numel() == 0) {
     log_sum = mytorch::zeros(target.sizes(), x.dtype(), x.device());
   } else {
-    const Tensor largest = mytorch::amax(x, dim, true);
-    const Tensor shifted = sub(x, largest);
-    const Tensor rest = mytorch::log(sum(mytorch::exp(shifted), dim, true));
-    log_p = sub(shifted, rest);
-    log_sum = mytorch::reshape(add(largest, rest), target.sizes());
+    const Tensor largest = x.amax(dim, true);
+    const Tensor shifted = x - largest;
+    const Tensor rest = mytorch::log(sum(shifted.exp(), dim, true));
+    log_p = shifted - rest;
+    log_sum = mytorch::reshape(largest + rest, target.sizes());
   }
   auto [loss, total_weight] =
       mytorch::nll_loss_forward(log_p, target, wide_weight, reduction, ignore_index);
   if (label_smoothing != 0) {
     const Tensor smooth = smooth_part(log_p, target, wide_weight, along_classes(wide_weight, self),
                                       reduction, ignore_index, dim);
-    loss = add(mul(loss, 1 - label_smoothing), mul(smooth, label_smoothing));
+    loss = loss * (1 - label_smoothing) + smooth * label_smoothing;
   }
-  return {to(loss, self.dtype()), std::move(log_sum), std::move(total_weight)};
+  return {loss.to(self.dtype()), std::move(log_sum), std::move(total_weight)};
 }
 
 Tensor cross_entropy_backward(const Tensor& grad_output, const Tensor& self, const Tensor& target,
@@ -381,16 +322,16 @@ Tensor cross_entropy_backward(const Tensor& grad_output, const Tensor& self, con
   const Targets t = targets(target, wide_weight, ignore_index);
   const Shares shares = shares_of(scale_of(grad_output, total_weight, reduction), t, wide_weight,
                                   self.size(dim), label_smoothing, dim);
-  // Selected, not multiplied by 0: scores of a target that does not count may be infinite.
-  const Tensor p = where(mytorch::unsqueeze(t.valid, dim), probabilities(self, log_sum, dim), 0);
-  Tensor result = mul(p, shares.factor);
+  // Selects instead of multiplying by 0: the scores of an ignored target may be infinite.
+  const Tensor p = where(t.valid.unsqueeze(dim), probabilities(self, log_sum, dim), 0);
+  Tensor result = p * shares.factor;
   if (shares.every.defined()) {
-    result = sub(result, weight.defined() ? mul(shares.every, along_classes(wide_weight, self))
-                                          : shares.every);
+    result = result -
+             (weight.defined() ? shares.every * along_classes(wide_weight, self) : shares.every);
   }
-  const Tensor index = mytorch::unsqueeze(t.index, dim);
-  const Tensor own = sub(mytorch::gather(result, dim, index), shares.own);
-  return to(mytorch::scatter(result, dim, index, own), self.dtype());
+  const Tensor index = t.index.unsqueeze(dim);
+  const Tensor own = result.gather(dim, index) - shares.own;
+  return to(result.scatter(dim, index, own), self.dtype());
 }
 
 }  // namespace composite
@@ -403,7 +344,7 @@ Tensor cross_entropy_gradient(const Tensor* grads, const Tensor& self, const Ten
                               double label_smoothing) {
   Tensor result;
   if (grads[0].defined()) {
-    // The weights that count do not depend on the scores.
+    // The total weight does not depend on the scores.
     result = mytorch::cross_entropy_backward(grads[0], self, target, weight, log_sum,
                                              total_weight.detach(), reduction, ignore_index,
                                              label_smoothing);
@@ -411,30 +352,31 @@ Tensor cross_entropy_gradient(const Tensor* grads, const Tensor& self, const Ten
   if (grads[1].defined()) {
     const int64_t dim = class_dim(self.sizes().size());
     const Tensor more =
-        to(mul(probabilities(self, log_sum, dim), mytorch::unsqueeze(grads[1], dim)), self.dtype());
-    result = result.defined() ? add(result, more) : more;
+        to(probabilities(self, log_sum, dim) * grads[1].unsqueeze(dim), self.dtype());
+    result = result.defined() ? result + more : more;
   }
   return result;
 }
 
-std::tuple<Tensor, Tensor, Tensor> cross_entropy_double_backward(
-    const Tensor& grad, const Tensor& grad_output, const Tensor& self, const Tensor& target,
-    const Tensor& weight, const Tensor& log_sum, const Tensor& total_weight, Str reduction,
-    int64_t ignore_index, double label_smoothing) {
+Tensors<3> cross_entropy_double_backward(const Tensor& grad, const Tensor& grad_output,
+                                         const Tensor& self, const Tensor& target,
+                                         const Tensor& weight, const Tensor& log_sum,
+                                         const Tensor& total_weight, Str reduction,
+                                         int64_t ignore_index, double label_smoothing) {
   const int64_t dim = class_dim(self.sizes().size());
   const Tensor wide_weight = widened(weight), v = widened(grad);
   // The gradient is linear in grad_output.
   const Tensor of_one = mytorch::cross_entropy_backward(mytorch::ones_like(grad_output), self,
                                                         target, weight, log_sum, total_weight,
                                                         reduction, ignore_index, label_smoothing);
-  const Tensor along = mul(v, widened(of_one));
-  const Tensor to_grad = reduction == "none" ? sum(along, dim) : sum(along);
+  const Tensor along = v * widened(of_one);
+  const Tensor to_grad = reduction == "none" ? along.sum(dim) : along.sum();
   const Targets t = targets(target, wide_weight, ignore_index);
   const Shares shares = shares_of(scale_of(grad_output, total_weight, reduction), t, wide_weight,
                                   self.size(dim), label_smoothing, dim);
-  const Tensor p = where(mytorch::unsqueeze(t.valid, dim), probabilities(self, log_sum, dim), 0);
-  const Tensor to_self = mul(mul(p, shares.factor), v);
-  return {to(to_grad, grad_output.dtype()), to(to_self, self.dtype()), neg(sum(to_self, dim))};
+  const Tensor p = where(t.valid.unsqueeze(dim), probabilities(self, log_sum, dim), 0);
+  const Tensor to_self = p * shares.factor * v;
+  return {to_grad.to(grad_output.dtype()), to_self.to(self.dtype()), -to_self.sum(dim)};
 }
 
 }  // namespace grads
@@ -464,9 +406,8 @@ Tensor cross_entropy(const Tensor& self, const Tensor& target, const Tensor& wei
     fail(ErrorCode::kValue, "[cross_entropy] ignore_index is for targets of class indices");
   }
   const int64_t dim = class_dim(self.sizes().size());
-  return cross_entropy_of_probabilities(mytorch::log_softmax(self, dim), target,
-                                        along_classes(weight, self), reduction, label_smoothing,
-                                        dim);
+  return cross_entropy_of_probabilities(self.log_softmax(dim), target, along_classes(weight, self),
+                                        reduction, label_smoothing, dim);
 }
 
 }  // namespace composite

@@ -1,25 +1,19 @@
-// Layer, batch, group, instance and root-mean-square normalization. 16-bit types compute in
-// float32.
-#include "ops/normalization.h"
-
+// Layer, root-mean-square, batch, group and instance normalization: out = (x - mean) * rstd *
+// weight + bias. 16-bit types compute in float32.
 #include <limits>
 
 #include "mytorch/generated/bodies.h"
 #include "mytorch/grad_mode.h"
-#include "mytorch/ops/add.h"
 #include "mytorch/ops/addcmul.h"
 #include "mytorch/ops/batch_norm.h"
 #include "mytorch/ops/batch_norm_training.h"
+#include "mytorch/ops/batch_norm_training_backward.h"
 #include "mytorch/ops/empty.h"
-#include "mytorch/ops/mean.h"
-#include "mytorch/ops/mul.h"
-#include "mytorch/ops/native_batch_norm.h"
-#include "mytorch/ops/native_group_norm.h"
+#include "mytorch/ops/native_group_norm_backward.h"
 #include "mytorch/ops/native_layer_norm.h"
 #include "mytorch/ops/native_layer_norm_backward.h"
 #include "mytorch/ops/native_rms_norm.h"
-#include "mytorch/ops/rsqrt.h"
-#include "mytorch/ops/sub.h"
+#include "mytorch/ops/native_rms_norm_backward.h"
 #include "mytorch/ops/var_mean.h"
 #include "ops/creation.h"
 #include "ops/geometry.h"
@@ -46,7 +40,7 @@ void check_trailing(const Tensor& input, IntList normalized_shape, const char* o
   }
 }
 
-// An optional parameter: of `sizes`, of the input's type or the one it computes in.
+// Checks an optional parameter: of shape `sizes`, in the input's type or its compute type.
 void check_parameter(const Tensor& parameter, const char* name, IntList sizes, const Tensor& input,
                      const char* op) {
   if (!parameter.defined()) return;
@@ -69,7 +63,7 @@ int64_t check_channels(const Tensor& input, const char* op) {
   return input.sizes()[1];
 }
 
-// The number of channels, which divides into groups.
+// Returns the number of channels, which must divide into groups.
 int64_t check_groups(const Tensor& input, int64_t groups, const char* op) {
   const int64_t channels = check_channels(input, op);
   if (groups <= 0 || channels % groups != 0) {
@@ -86,17 +80,16 @@ int64_t plane_of(const Tensor& input) {
 
 // out * weight + bias, each of which may be absent.
 Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (weight.defined() && bias.defined()) return mytorch::addcmul(bias, x, weight);
-  if (weight.defined()) return mytorch::mul(x, weight);
-  return bias.defined() ? mytorch::add(x, bias) : x;
+  if (weight.defined() && bias.defined()) return bias.addcmul(x, weight);
+  if (weight.defined()) return x * weight;
+  return bias.defined() ? x + bias : x;
 }
 
-// Moves a running statistic, which takes no part in differentiation.
+// Updates a running statistic; it is not differentiated.
 void update_running(const Tensor& running, const Tensor& value, double momentum) {
   if (!running.defined()) return;
   NoGradGuard no_grad;
-  running.copy_(
-      mytorch::add(mytorch::mul(running, 1 - momentum), mytorch::mul(value.detach(), momentum)));
+  running.copy_(running * (1 - momentum) + value.detach() * momentum);
 }
 
 double unbiasing(int64_t count) {
@@ -117,25 +110,28 @@ Dims all_but_channels(int64_t ndim) {
   return dims;
 }
 
-TensorSpec unwanted_or(TensorSpec spec, IntList mask, size_t i) {
-  if (mask[i] == 0) spec.sizes = {0};
-  return spec;
-}
-
-void check_mask(IntList mask, size_t size, const char* op) {
-  if (mask.size() != size) {
-    fail(ErrorCode::kValue, "[", op, "] output_mask has ", mask.size(), " values, not ", size);
+// The gradients of the input and of parameters of shape `sizes`, in the parameters' type. A
+// gradient whose mask is 0 has no elements.
+template <size_t n>
+std::array<TensorSpec, n> gradient_specs(const Tensor& grad_out, const Tensor& input,
+                                         const Tensor& weight, IntList sizes, IntList mask,
+                                         const char* op) {
+  if (mask.size() != n) {
+    fail(ErrorCode::kValue, "[", op, "] output_mask has ", mask.size(), " values, not ", n);
   }
-}
-
-void check_gradient(const Tensor& grad_out, const Tensor& input, const char* op) {
   if (!(grad_out.sizes() == input.sizes())) {
     fail(ErrorCode::kShape, "[", op, "] grad_out has shape ", shape_str(grad_out.sizes()),
          ", but input has shape ", shape_str(input.sizes()));
   }
+  std::array<TensorSpec, n> specs;
+  for (size_t i = 0; i < n; ++i) {
+    specs[i] = i == 0 ? like(input) : like(weight.defined() ? weight : input, to_dims(sizes));
+    if (mask[i] == 0) specs[i].sizes = {0};
+  }
+  return specs;
 }
 
-// Of the statistics of rows: the last dimensions have size 1.
+// The statistics of rows: the last dimensions have size 1.
 TensorSpec row_statistics(const Tensor& input, IntList normalized_shape) {
   TensorSpec stats = like(input);
   stats.dtype = wide_type(input.dtype());
@@ -145,22 +141,40 @@ TensorSpec row_statistics(const Tensor& input, IntList normalized_shape) {
   return stats;
 }
 
-// What a backward op returns for the gradients not wanted.
-Tensor or_empty(const Tensor& gradient, IntList sizes, ScalarType dtype, Device device) {
-  if (!gradient.defined()) return mytorch::empty(0, dtype, device);
-  return gradient.reshape(sizes).to(dtype);
-}
-
-}  // namespace
-
-namespace normalization {
-
+// One value per channel, for dimension 1 of an input of `ndim` dimensions. May be undefined.
 Tensor per_channel(const Tensor& x, int64_t ndim) {
   if (!x.defined()) return x;
   Dims sizes(ndim, 1);
   sizes[1] = x.numel();
   return x.reshape(as_list(sizes));
 }
+
+// `x`, of the input's shape, scaled and shifted by channel, in the input's type.
+Tensor affine_by_channel(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                         const Tensor& input) {
+  return affine(x, per_channel(widened(weight), x.dim()), per_channel(widened(bias), x.dim()))
+      .to(input.dtype());
+}
+
+// ---- differentiation, of all kinds alike ----
+
+// All tensors have the compute type, and shapes that broadcast to that of x.
+struct Terms {
+  Tensor x;       // of a group norm: (N, groups, channels of a group, elements of a plane)
+  Tensor mean;    // undefined (root mean square): 0
+  Tensor rstd;    // 1 / sqrt(var + eps), var the mean of (x - mean)^2
+  Tensor weight;  // undefined: 1
+  Dims over;      // the dimensions that mean and rstd are taken over
+  Dims others;    // the dimensions that the gradients of weight and bias are summed over
+
+  Tensor centered() const { return mean.defined() ? x - mean : x; }
+  Tensor x_hat() const { return centered() * rstd; }
+  double count() const {
+    int64_t n = 1;
+    for (const int64_t d : over) n *= x.sizes()[d];
+    return static_cast<double>(n);
+  }
+};
 
 Terms layer_norm_terms(const Tensor& input, IntList normalized_shape, const Tensor& mean,
                        const Tensor& rstd, const Tensor& weight) {
@@ -170,18 +184,20 @@ Terms layer_norm_terms(const Tensor& input, IntList normalized_shape, const Tens
   return terms;
 }
 
+// `mean`, `var` and `weight` have one element per channel.
 Terms batch_norm_terms(const Tensor& input, const Tensor& mean, const Tensor& var,
                        const Tensor& weight, double eps) {
   const int64_t ndim = input.dim();
   const Dims dims = all_but_channels(ndim);
   return {widened(input),
           per_channel(widened(mean), ndim),
-          per_channel(mytorch::rsqrt(mytorch::add(widened(var), eps)), ndim),
+          per_channel((widened(var) + eps).rsqrt(), ndim),
           per_channel(widened(weight), ndim),
           dims,
           dims};
 }
 
+// `mean` and `rstd` have shape (N, groups), `weight` one element per channel.
 Terms group_norm_terms(const Tensor& input, const Tensor& mean, const Tensor& rstd,
                        const Tensor& weight, int64_t groups) {
   const int64_t n = input.sizes()[0], each = input.sizes()[1] / groups;
@@ -195,15 +211,135 @@ Terms group_norm_terms(const Tensor& input, const Tensor& mean, const Tensor& rs
           {0, 3}};
 }
 
-}  // namespace normalization
+// An undefined tensor is a zero that costs nothing.
+Tensor plus(const Tensor& a, const Tensor& b) {
+  if (!a.defined()) return b;
+  return b.defined() ? a + b : a;
+}
+
+Tensor times(const Tensor& a, const Tensor& b) {
+  return a.defined() && b.defined() ? a * b : Tensor();
+}
+
+// An undefined weight is 1.
+Tensor weighted(const Tensor& x, const Tensor& weight) {
+  return weight.defined() && x.defined() ? x * weight : x;
+}
+
+Tensor reshaped(const Tensor& x, const Tensor& like) {
+  return x.defined() && like.defined() ? x.reshape(like.sizes()) : Tensor();
+}
+
+Tensor if_wanted(const Tensor& x, bool wanted) { return wanted ? x : Tensor(); }
+
+// v without its components along x_hat and, if there is a mean, along 1.
+Tensor projected(const Tensor& v, const Tensor& x_hat, const Terms& terms) {
+  const IntList over = as_list(terms.over);
+  const Tensor along = x_hat * (v * x_hat).mean(over, true);
+  const Tensor rest = terms.mean.defined() ? v - v.mean(over, true) : v;
+  return rest - along;
+}
+
+Tensor sum_others(const Tensor& x, const Terms& terms) {
+  return terms.others.empty() ? x : x.sum(as_list(terms.others), true);
+}
+
+// The gradient through the mean, and through a statistic whose derivative is factor / n * (x -
+// mean).
+Tensor through_statistics(const Terms& terms, const Tensor& grad_mean, const Tensor& grad_spread,
+                          double factor) {
+  const double n = terms.count();
+  Tensor result;
+  if (grad_mean.defined()) result = grad_mean * (1 / n);
+  if (grad_spread.defined()) {
+    result = plus(result, grad_spread * (factor / n) * terms.centered());
+  }
+  return result.expand(terms.x.sizes());
+}
+
+// The gradient through the mean and through rstd: d rstd / dx = -rstd^3 * (x - mean) / n.
+Tensor through_rstd(const Terms& terms, const Tensor& grad_mean, const Tensor& grad_rstd) {
+  const Tensor cube = terms.rstd * terms.rstd * terms.rstd;
+  return through_statistics(terms, grad_mean, times(grad_rstd, cube), -1);
+}
+
+// The gradients of x (also through mean and rstd), weight and bias for that of out; those not
+// wanted are undefined. The gradients of parameters keep the summed dimensions, with size 1.
+Tensors<3> backward(const Terms& terms, const Tensor& grad, bool want_x, bool want_weight,
+                    bool want_bias) {
+  Tensor dx, dw, db;
+  const Tensor x_hat = want_x || want_weight ? terms.x_hat() : Tensor();
+  if (want_x) dx = terms.rstd * projected(weighted(grad, terms.weight), x_hat, terms);
+  if (want_weight) dw = sum_others(grad * x_hat, terms);
+  if (want_bias) db = sum_others(grad, terms);
+  return {dx, dw, db};
+}
+
+// The gradients as a backward operator returns them: in the shapes and types of `input` and of
+// parameters of shape `sizes`.
+Tensors<3> as_results(const Tensors<3>& gradients, const Tensor& input, const Tensor& weight,
+                      IntList sizes) {
+  const auto result = [&](const Tensor& x, IntList shape, ScalarType dtype) {
+    return x.defined() ? x.reshape(shape).to(dtype) : mytorch::empty(0, dtype, input.device());
+  };
+  const auto& [dx, dw, db] = gradients;
+  const ScalarType type = (weight.defined() ? weight : input).dtype();
+  return {result(dx, input.sizes(), input.dtype()), result(dw, sizes, type),
+          result(db, sizes, type)};
+}
+
+// The gradients of backward() itself for those of its results, any of which may be undefined. grad,
+// x, mean, rstd and weight count as independent.
+struct DoubleGradients {
+  Tensor grad, x, mean, rstd, weight;
+};
+
+// With h = grad * weight, dx = rstd * (h - mean(h) - x_hat * mean(h * x_hat)), the sum of grad *
+// x_hat and that of grad, differentiated once more; v is grad_x.
+DoubleGradients double_backward(const Terms& terms, const Tensor& grad, const Tensor& v,
+                                const Tensor& grad_weight, const Tensor& grad_bias) {
+  const IntList over = as_list(terms.over);
+  const Tensor x_hat = terms.x_hat();
+  const Tensor h = weighted(grad, terms.weight);
+  DoubleGradients result;
+  Tensor d_x_hat = times(grad_weight, grad);
+  result.grad = plus(times(grad_weight, x_hat), grad_bias);
+  if (v.defined()) {
+    const Tensor d_h = terms.rstd * projected(v, x_hat, terms);
+    result.grad = plus(weighted(d_h, terms.weight), result.grad);
+    if (terms.weight.defined()) result.weight = sum_others(grad * d_h, terms);
+    const Tensor h_along = (h * x_hat).mean(over, true);
+    const Tensor v_along = (v * x_hat).mean(over, true);
+    const Tensor both = v * h_along + h * v_along;
+    d_x_hat = plus(-(terms.rstd * both), d_x_hat);
+    result.rstd = (v * projected(h, x_hat, terms)).sum(over, true);
+  }
+  if (d_x_hat.defined()) {
+    result.x = d_x_hat * terms.rstd;
+    if (terms.mean.defined()) result.mean = -result.x.sum(over, true);
+    result.rstd = plus(result.rstd, (d_x_hat * terms.centered()).sum(over, true));
+  }
+  if (result.grad.defined()) result.grad = result.grad.expand(terms.x.sizes());
+  return result;
+}
+
+// The i-th incoming gradient in the compute type; undefined if the mask left that result out.
+Tensor incoming(const Tensor* grads, IntList mask, size_t i) {
+  return widened(if_wanted(grads[i], mask[i] != 0));
+}
+
+// The wanted ones of the gradients that a backward operator returned.
+Tensors<3> only(const bool* wanted, const Tensors<3>& all) {
+  const auto& [x, w, b] = all;
+  return {if_wanted(x, wanted[0]), if_wanted(w, wanted[1]), if_wanted(b, wanted[2])};
+}
+
+}  // namespace
 
 namespace shape {
 
-std::tuple<TensorSpec, TensorSpec, TensorSpec> native_layer_norm(const Tensor& input,
-                                                                 IntList normalized_shape,
-                                                                 const Tensor& weight,
-                                                                 const Tensor& bias,
-                                                                 double /*eps*/) {
+Specs<3> native_layer_norm(const Tensor& input, IntList normalized_shape, const Tensor& weight,
+                           const Tensor& bias, double /*eps*/) {
   check_floating(input, "layer_norm");
   check_trailing(input, normalized_shape, "layer_norm");
   check_parameter(weight, "weight", normalized_shape, input, "layer_norm");
@@ -212,44 +348,36 @@ std::tuple<TensorSpec, TensorSpec, TensorSpec> native_layer_norm(const Tensor& i
   return {spec_like(input), stats, stats};
 }
 
-std::tuple<TensorSpec, TensorSpec, TensorSpec> native_layer_norm_backward(
-    const Tensor& grad_out, const Tensor& input, IntList normalized_shape, const Tensor& /*mean*/,
-    const Tensor& /*rstd*/, const Tensor& weight, IntList output_mask) {
+Specs<3> native_layer_norm_backward(const Tensor& grad_out, const Tensor& input,
+                                    IntList normalized_shape, const Tensor& /*mean*/,
+                                    const Tensor& /*rstd*/, const Tensor& weight,
+                                    IntList output_mask) {
   const char* op = "native_layer_norm_backward";
   check_trailing(input, normalized_shape, op);
-  check_mask(output_mask, 3, op);
-  check_gradient(grad_out, input, op);
-  const Tensor& parameter = weight.defined() ? weight : input;
-  return {unwanted_or(like(input), output_mask, 0),
-          unwanted_or(like(parameter, to_dims(normalized_shape)), output_mask, 1),
-          unwanted_or(like(parameter, to_dims(normalized_shape)), output_mask, 2)};
+  return std::tuple_cat(
+      gradient_specs<3>(grad_out, input, weight, normalized_shape, output_mask, op));
 }
 
-std::tuple<TensorSpec, TensorSpec> native_rms_norm(const Tensor& input, IntList normalized_shape,
-                                                   const Tensor& weight, double /*eps*/) {
+Specs<2> native_rms_norm(const Tensor& input, IntList normalized_shape, const Tensor& weight,
+                         double /*eps*/) {
   check_floating(input, "rms_norm");
   check_trailing(input, normalized_shape, "rms_norm");
   check_parameter(weight, "weight", normalized_shape, input, "rms_norm");
   return {spec_like(input), row_statistics(input, normalized_shape)};
 }
 
-std::tuple<TensorSpec, TensorSpec> native_rms_norm_backward(
-    const Tensor& grad_out, const Tensor& input, IntList normalized_shape, const Tensor& /*rstd*/,
-    const Tensor& weight, IntList output_mask) {
+Specs<2> native_rms_norm_backward(const Tensor& grad_out, const Tensor& input,
+                                  IntList normalized_shape, const Tensor& /*rstd*/,
+                                  const Tensor& weight, IntList output_mask) {
   const char* op = "native_rms_norm_backward";
   check_floating(input, op);
   check_trailing(input, normalized_shape, op);
-  check_mask(output_mask, 2, op);
-  check_gradient(grad_out, input, op);
-  const Tensor& parameter = weight.defined() ? weight : input;
-  return {unwanted_or(like(input), output_mask, 0),
-          unwanted_or(like(parameter, to_dims(normalized_shape)), output_mask, 1)};
+  return std::tuple_cat(
+      gradient_specs<2>(grad_out, input, weight, normalized_shape, output_mask, op));
 }
 
-std::tuple<TensorSpec, TensorSpec, TensorSpec> batch_norm_training(const Tensor& input,
-                                                                   const Tensor& weight,
-                                                                   const Tensor& bias,
-                                                                   double /*eps*/) {
+Specs<3> batch_norm_training(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                             double /*eps*/) {
   const int64_t channels = check_channels(input, "batch_norm");
   check_parameter(weight, "weight", channels, input, "batch_norm");
   check_parameter(bias, "bias", channels, input, "batch_norm");
@@ -257,23 +385,16 @@ std::tuple<TensorSpec, TensorSpec, TensorSpec> batch_norm_training(const Tensor&
   return {like(input), stats, stats};
 }
 
-std::tuple<TensorSpec, TensorSpec, TensorSpec> batch_norm_training_backward(
-    const Tensor& grad_out, const Tensor& input, const Tensor& weight, const Tensor& /*mean*/,
-    const Tensor& /*var*/, double /*eps*/, IntList output_mask) {
+Specs<3> batch_norm_training_backward(const Tensor& grad_out, const Tensor& input,
+                                      const Tensor& weight, const Tensor& /*mean*/,
+                                      const Tensor& /*var*/, double /*eps*/, IntList output_mask) {
   const char* op = "batch_norm_training_backward";
   const int64_t channels = check_channels(input, op);
-  check_mask(output_mask, 3, op);
-  check_gradient(grad_out, input, op);
-  const Tensor& parameter = weight.defined() ? weight : input;
-  return {unwanted_or(like(input), output_mask, 0),
-          unwanted_or(like(parameter, {channels}), output_mask, 1),
-          unwanted_or(like(parameter, {channels}), output_mask, 2)};
+  return std::tuple_cat(gradient_specs<3>(grad_out, input, weight, channels, output_mask, op));
 }
 
-std::tuple<TensorSpec, TensorSpec, TensorSpec> native_group_norm(const Tensor& input,
-                                                                 const Tensor& weight,
-                                                                 const Tensor& bias, int64_t group,
-                                                                 double /*eps*/) {
+Specs<3> native_group_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                           int64_t group, double /*eps*/) {
   const int64_t channels = check_groups(input, group, "group_norm");
   check_parameter(weight, "weight", channels, input, "group_norm");
   check_parameter(bias, "bias", channels, input, "group_norm");
@@ -282,69 +403,52 @@ std::tuple<TensorSpec, TensorSpec, TensorSpec> native_group_norm(const Tensor& i
   return {like(input), stats, stats};
 }
 
-std::tuple<TensorSpec, TensorSpec, TensorSpec> native_group_norm_backward(
-    const Tensor& grad_out, const Tensor& input, const Tensor& /*mean*/, const Tensor& /*rstd*/,
-    const Tensor& weight, int64_t group, IntList output_mask) {
+Specs<3> native_group_norm_backward(const Tensor& grad_out, const Tensor& input,
+                                    const Tensor& /*mean*/, const Tensor& /*rstd*/,
+                                    const Tensor& weight, int64_t group, IntList output_mask) {
   const char* op = "native_group_norm_backward";
   const int64_t channels = check_groups(input, group, op);
-  check_mask(output_mask, 3, op);
-  check_gradient(grad_out, input, op);
-  const Tensor& parameter = weight.defined() ? weight : input;
-  return {unwanted_or(like(input), output_mask, 0),
-          unwanted_or(like(parameter, {channels}), output_mask, 1),
-          unwanted_or(like(parameter, {channels}), output_mask, 2)};
+  return std::tuple_cat(gradient_specs<3>(grad_out, input, weight, channels, output_mask, op));
 }
 
 }  // namespace shape
 
 namespace composite {
 
-std::tuple<Tensor, Tensor, Tensor> native_layer_norm(const Tensor& input, IntList normalized_shape,
-                                                     const Tensor& weight, const Tensor& bias,
-                                                     double eps) {
+Tensors<3> native_layer_norm(const Tensor& input, IntList normalized_shape, const Tensor& weight,
+                             const Tensor& bias, double eps) {
   const Tensor x = widened(input);
   const Dims dims = last_dims(normalized_shape);
   auto [var, mean] = mytorch::var_mean(x, as_list(dims), 0, true);
-  const Tensor rstd = mytorch::rsqrt(mytorch::add(var, eps));
-  const Tensor normal = mytorch::mul(mytorch::sub(x, mean), rstd);
+  const Tensor rstd = (var + eps).rsqrt();
+  const Tensor normal = (x - mean) * rstd;
   return {affine(normal, widened(weight), widened(bias)).to(input.dtype()), mean, rstd};
 }
 
-std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward(
-    const Tensor& grad_out, const Tensor& input, IntList normalized_shape, const Tensor& mean,
-    const Tensor& rstd, const Tensor& weight, IntList output_mask) {
-  const auto terms = normalization::layer_norm_terms(input, normalized_shape, mean, rstd, weight);
-  const auto [dx, dw, db] = normalization::backward(terms, widened(grad_out), output_mask[0] != 0,
-                                                    output_mask[1] != 0, output_mask[2] != 0);
-  const ScalarType type = (weight.defined() ? weight : input).dtype();
-  return {or_empty(dx, input.sizes(), input.dtype(), input.device()),
-          or_empty(dw, normalized_shape, type, input.device()),
-          or_empty(db, normalized_shape, type, input.device())};
+Tensors<3> native_layer_norm_backward(const Tensor& grad_out, const Tensor& input,
+                                      IntList normalized_shape, const Tensor& mean,
+                                      const Tensor& rstd, const Tensor& weight, IntList mask) {
+  const Terms terms = layer_norm_terms(input, normalized_shape, mean, rstd, weight);
+  return as_results(backward(terms, widened(grad_out), mask[0] != 0, mask[1] != 0, mask[2] != 0),
+                    input, weight, normalized_shape);
 }
 
-Tensor layer_norm(const Tensor& input, IntList normalized_shape, const Tensor& weight,
-                  const Tensor& bias, double eps, bool /*cudnn_enable*/) {
-  return std::get<0>(mytorch::native_layer_norm(input, normalized_shape, weight, bias, eps));
-}
-
-std::tuple<Tensor, Tensor> native_rms_norm(const Tensor& input, IntList normalized_shape,
-                                           const Tensor& weight, double eps) {
+Tensors<2> native_rms_norm(const Tensor& input, IntList normalized_shape, const Tensor& weight,
+                           double eps) {
   const Tensor x = widened(input);
   const Dims dims = last_dims(normalized_shape);
-  const Tensor square = mytorch::mean(mytorch::mul(x, x), as_list(dims), true);
-  const Tensor rstd = mytorch::rsqrt(mytorch::add(square, eps));
-  return {affine(mytorch::mul(x, rstd), widened(weight), {}).to(input.dtype()), rstd};
+  const Tensor rstd = ((x * x).mean(as_list(dims), true) + eps).rsqrt();
+  return {affine(x * rstd, widened(weight), {}).to(input.dtype()), rstd};
 }
 
-std::tuple<Tensor, Tensor> native_rms_norm_backward(const Tensor& grad_out, const Tensor& input,
-                                                    IntList normalized_shape, const Tensor& rstd,
-                                                    const Tensor& weight, IntList output_mask) {
-  const auto terms = normalization::layer_norm_terms(input, normalized_shape, {}, rstd, weight);
-  const auto [dx, dw, db] = normalization::backward(terms, widened(grad_out), output_mask[0] != 0,
-                                                    output_mask[1] != 0, false);
-  const ScalarType type = (weight.defined() ? weight : input).dtype();
-  return {or_empty(dx, input.sizes(), input.dtype(), input.device()),
-          or_empty(dw, normalized_shape, type, input.device())};
+Tensors<2> native_rms_norm_backward(const Tensor& grad_out, const Tensor& input,
+                                    IntList normalized_shape, const Tensor& rstd,
+                                    const Tensor& weight, IntList mask) {
+  const Terms terms = layer_norm_terms(input, normalized_shape, {}, rstd, weight);
+  const auto [dx, dw, none] =
+      as_results(backward(terms, widened(grad_out), mask[0] != 0, mask[1] != 0, false), input,
+                 weight, normalized_shape);
+  return {dx, dw};
 }
 
 Tensor rms_norm(const Tensor& input, IntList normalized_shape, const Tensor& weight,
@@ -357,35 +461,26 @@ Tensor rms_norm(const Tensor& input, IntList normalized_shape, const Tensor& wei
       mytorch::native_rms_norm(input, normalized_shape, weight, eps.value_or(epsilon)));
 }
 
-std::tuple<Tensor, Tensor, Tensor> batch_norm_training(const Tensor& input, const Tensor& weight,
-                                                       const Tensor& bias, double eps) {
-  const int64_t ndim = input.dim();
+Tensors<3> batch_norm_training(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                               double eps) {
   const Tensor x = widened(input);
-  const Dims dims = all_but_channels(ndim);
+  const Dims dims = all_but_channels(input.dim());
   auto [var, mean] = mytorch::var_mean(x, as_list(dims), 0, true);
-  const Tensor normal = mytorch::mul(mytorch::sub(x, mean), mytorch::rsqrt(mytorch::add(var, eps)));
-  return {affine(normal, normalization::per_channel(widened(weight), ndim),
-                 normalization::per_channel(widened(bias), ndim))
-              .to(input.dtype()),
-          mean.reshape(-1), var.reshape(-1)};
+  const Tensor normal = (x - mean) * (var + eps).rsqrt();
+  return {affine_by_channel(normal, weight, bias, input), mean.reshape(-1), var.reshape(-1)};
 }
 
-std::tuple<Tensor, Tensor, Tensor> batch_norm_training_backward(
-    const Tensor& grad_out, const Tensor& input, const Tensor& weight, const Tensor& mean,
-    const Tensor& var, double eps, IntList output_mask) {
-  const auto terms = normalization::batch_norm_terms(input, mean, var, weight, eps);
-  const auto [dx, dw, db] = normalization::backward(terms, widened(grad_out), output_mask[0] != 0,
-                                                    output_mask[1] != 0, output_mask[2] != 0);
-  const ScalarType type = (weight.defined() ? weight : input).dtype();
-  return {or_empty(dx, input.sizes(), input.dtype(), input.device()),
-          or_empty(dw, mean.sizes(), type, input.device()),
-          or_empty(db, mean.sizes(), type, input.device())};
+Tensors<3> batch_norm_training_backward(const Tensor& grad_out, const Tensor& input,
+                                        const Tensor& weight, const Tensor& mean, const Tensor& var,
+                                        double eps, IntList mask) {
+  const Terms terms = batch_norm_terms(input, mean, var, weight, eps);
+  return as_results(backward(terms, widened(grad_out), mask[0] != 0, mask[1] != 0, mask[2] != 0),
+                    input, weight, mean.sizes());
 }
 
-std::tuple<Tensor, Tensor, Tensor> native_batch_norm(const Tensor& input, const Tensor& weight,
-                                                     const Tensor& bias, const Tensor& running_mean,
-                                                     const Tensor& running_var, bool training,
-                                                     double momentum, double eps) {
+Tensors<3> native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                             const Tensor& running_mean, const Tensor& running_var, bool training,
+                             double momentum, double eps) {
   const int64_t channels = check_channels(input, "batch_norm");
   check_parameter(weight, "weight", channels, input, "batch_norm");
   check_parameter(bias, "bias", channels, input, "batch_norm");
@@ -395,79 +490,56 @@ std::tuple<Tensor, Tensor, Tensor> native_batch_norm(const Tensor& input, const 
     auto [out, mean, var] = mytorch::batch_norm_training(input, weight, bias, eps);
     if (input.numel() != 0) {
       update_running(running_mean, mean, momentum);
-      update_running(running_var, mytorch::mul(var.detach(), unbiasing(input.numel() / channels)),
-                     momentum);
+      update_running(running_var, var.detach() * unbiasing(input.numel() / channels), momentum);
     }
-    return {out, mean, mytorch::rsqrt(mytorch::add(var, eps))};
+    return {out, mean, (var + eps).rsqrt()};
   }
   if (!running_mean.defined() || !running_var.defined()) {
     fail(ErrorCode::kValue,
-         "[batch_norm] running_mean and running_var must be given where training is false");
+         "[batch_norm] running_mean and running_var must be given if training is false");
   }
-  // Both scale and shift are of one element per channel, so the input is read once.
+  // Scale and shift have one element per channel, so the input is read once.
   const int64_t ndim = input.dim();
-  const Tensor invstd = mytorch::rsqrt(mytorch::add(widened(running_var), eps));
-  const Tensor scale = weight.defined() ? mytorch::mul(invstd, widened(weight)) : invstd;
-  const Tensor moved = mytorch::mul(widened(running_mean), scale);
-  const Tensor shift =
-      bias.defined() ? mytorch::sub(widened(bias), moved) : mytorch::mul(moved, -1);
-  const Tensor out = mytorch::addcmul(normalization::per_channel(shift, ndim), widened(input),
-                                      normalization::per_channel(scale, ndim));
+  const Tensor invstd = (widened(running_var) + eps).rsqrt();
+  const Tensor scale = weight.defined() ? invstd * widened(weight) : invstd;
+  const Tensor moved = widened(running_mean) * scale;
+  const Tensor shift = bias.defined() ? widened(bias) - moved : moved * -1;
+  const Tensor out =
+      mytorch::addcmul(per_channel(shift, ndim), widened(input), per_channel(scale, ndim));
   const Tensor none = mytorch::empty(0, wide_type(input.dtype()), input.device());
   return {out.to(input.dtype()), none, none};
 }
 
-Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                  const Tensor& running_mean, const Tensor& running_var, bool training,
-                  double momentum, double eps, bool /*cudnn_enabled*/) {
-  return std::get<0>(mytorch::native_batch_norm(input, weight, bias, running_mean, running_var,
-                                                training, momentum, eps));
-}
-
-std::tuple<Tensor, Tensor, Tensor> native_group_norm(const Tensor& input, const Tensor& weight,
-                                                     const Tensor& bias, int64_t group,
-                                                     double eps) {
+Tensors<3> native_group_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                             int64_t group, double eps) {
   const int64_t n = input.sizes()[0], width = input.sizes()[1] / group * plane_of(input);
   const auto [normal, mean, rstd] =
       mytorch::native_layer_norm(widened(input).reshape({n, group, width}), width, {}, {}, eps);
-  const Tensor out = affine(normal.reshape(input.sizes()),
-                            normalization::per_channel(widened(weight), input.dim()),
-                            normalization::per_channel(widened(bias), input.dim()))
-                         .to(input.dtype());
+  const Tensor out = affine_by_channel(normal.reshape(input.sizes()), weight, bias, input);
   return {grads::in_layout_of(out, input.sizes(), input.strides()), mean.reshape({n, group}),
           rstd.reshape({n, group})};
 }
 
-// That of input is the one of a layer norm for grad * weight.
-std::tuple<Tensor, Tensor, Tensor> native_group_norm_backward(
-    const Tensor& grad_out, const Tensor& input, const Tensor& mean, const Tensor& rstd,
-    const Tensor& weight, int64_t group, IntList output_mask) {
-  const auto terms = normalization::group_norm_terms(input, mean, rstd, weight, group);
+// The gradient of the input is that of a layer norm for grad * weight.
+Tensors<3> native_group_norm_backward(const Tensor& grad_out, const Tensor& input,
+                                      const Tensor& mean, const Tensor& rstd, const Tensor& weight,
+                                      int64_t group, IntList mask) {
+  const Terms terms = group_norm_terms(input, mean, rstd, weight, group);
   const Tensor grad = widened(grad_out).reshape(terms.x.sizes());
-  Tensor dx;
-  if (output_mask[0] != 0) {
-    const Tensor h = weight.defined() ? mytorch::mul(grad, terms.weight) : grad;
+  Tensors<3> gradients = backward(terms, grad, false, mask[1] != 0, mask[2] != 0);
+  if (mask[0] != 0) {
     const auto row = [&](const Tensor& x, int64_t length) {
       return x.reshape({input.sizes()[0], group, length});
     };
     const int64_t width = terms.x.sizes()[2] * terms.x.sizes()[3];
-    dx = std::get<0>(mytorch::native_layer_norm_backward(row(h, width), row(terms.x, width), width,
-                                                         row(terms.mean, 1), row(terms.rstd, 1), {},
-                                                         {1, 0, 0}));
+    std::get<0>(gradients) = std::get<0>(mytorch::native_layer_norm_backward(
+        row(weighted(grad, terms.weight), width), row(terms.x, width), width, row(terms.mean, 1),
+        row(terms.rstd, 1), {}, {1, 0, 0}));
   }
-  const auto [none, dw, db] =
-      normalization::backward(terms, grad, false, output_mask[1] != 0, output_mask[2] != 0);
-  const ScalarType type = (weight.defined() ? weight : input).dtype();
-  const int64_t channels = input.sizes()[1];
-  dx = or_empty(dx, input.sizes(), input.dtype(), input.device());
-  return {dx.numel() == 0 ? dx : grads::in_layout_of(dx, input.sizes(), input.strides()),
-          or_empty(dw, channels, type, input.device()),
-          or_empty(db, channels, type, input.device())};
-}
-
-Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias,
-                  double eps, bool /*cudnn_enabled*/) {
-  return std::get<0>(mytorch::native_group_norm(input, weight, bias, num_groups, eps));
+  Tensors<3> results = as_results(gradients, input, weight, input.sizes()[1]);
+  Tensor& dx = std::get<0>(results);
+  if (dx.numel() != 0) dx = grads::in_layout_of(dx, input.sizes(), input.strides());
+  return results;
 }
 
 Tensor instance_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -490,18 +562,139 @@ Tensor instance_norm(const Tensor& input, const Tensor& weight, const Tensor& bi
   auto [normal, mean, var] =
       mytorch::batch_norm_training(widened(input).reshape(as_list(sizes)), {}, {}, eps);
   if (input.numel() != 0) {
-    const auto average = [&](const Tensor& x) {
-      return mytorch::mean(x.detach().reshape({n, channels}), 0);
-    };
+    const auto average = [&](const Tensor& x) { return x.detach().reshape({n, channels}).mean(0); };
     const int64_t plane = input.numel() / (n * channels);
     update_running(running_mean, average(mean), momentum);
-    update_running(running_var, mytorch::mul(average(var), unbiasing(plane)), momentum);
+    update_running(running_var, average(var) * unbiasing(plane), momentum);
   }
-  return affine(normal.reshape(input.sizes()),
-                normalization::per_channel(widened(weight), input.dim()),
-                normalization::per_channel(widened(bias), input.dim()))
-      .to(input.dtype());
+  return affine_by_channel(normal.reshape(input.sizes()), weight, bias, input);
 }
 
 }  // namespace composite
+
+namespace grads {
+
+Tensors<3> layer_norm_backward(const Tensor* grads, const Tensor& input, IntList normalized_shape,
+                               const Tensor& mean, const Tensor& rstd, const Tensor& weight,
+                               const bool* wanted) {
+  Tensors<3> result;
+  if (grads[0].defined()) {
+    result = only(wanted,
+                  mytorch::native_layer_norm_backward(grads[0], input, normalized_shape, mean, rstd,
+                                                      weight, {wanted[0], wanted[1], wanted[2]}));
+  }
+  if (wanted[0] && (grads[1].defined() || grads[2].defined())) {
+    const Terms terms = layer_norm_terms(input, normalized_shape, mean, rstd, weight);
+    Tensor& dx = std::get<0>(result);
+    dx = plus(dx, through_rstd(terms, grads[1], grads[2]));
+  }
+  return result;
+}
+
+Tensors<5> layer_norm_double_backward(const Tensor* grads, const Tensor& grad_out,
+                                      const Tensor& input, IntList normalized_shape,
+                                      const Tensor& mean, const Tensor& rstd, const Tensor& weight,
+                                      IntList mask) {
+  const Terms terms = layer_norm_terms(input, normalized_shape, mean, rstd, weight);
+  const auto d = double_backward(terms, widened(grad_out), incoming(grads, mask, 0),
+                                 incoming(grads, mask, 1), incoming(grads, mask, 2));
+  return {d.grad, d.x, d.mean, d.rstd, reshaped(d.weight, weight)};
+}
+
+Tensors<2> rms_norm_backward(const Tensor* grads, const Tensor& input, IntList normalized_shape,
+                             const Tensor& rstd, const Tensor& weight, const bool* wanted) {
+  Tensor dx, dw;
+  if (grads[0].defined()) {
+    const auto [x, w] = mytorch::native_rms_norm_backward(grads[0], input, normalized_shape, rstd,
+                                                          weight, {wanted[0], wanted[1]});
+    dx = if_wanted(x, wanted[0]);
+    dw = if_wanted(w, wanted[1]);
+  }
+  if (wanted[0] && grads[1].defined()) {
+    const Terms terms = layer_norm_terms(input, normalized_shape, {}, rstd, weight);
+    dx = plus(dx, through_rstd(terms, {}, grads[1]));
+  }
+  return {dx, dw};
+}
+
+Tensors<4> rms_norm_double_backward(const Tensor* grads, const Tensor& grad_out,
+                                    const Tensor& input, IntList normalized_shape,
+                                    const Tensor& rstd, const Tensor& weight, IntList mask) {
+  const Terms terms = layer_norm_terms(input, normalized_shape, {}, rstd, weight);
+  const auto d = double_backward(terms, widened(grad_out), incoming(grads, mask, 0),
+                                 incoming(grads, mask, 1), {});
+  return {d.grad, d.x, d.rstd, reshaped(d.weight, weight)};
+}
+
+Tensors<3> group_norm_backward(const Tensor* grads, const Tensor& input, const Tensor& mean,
+                               const Tensor& rstd, const Tensor& weight, int64_t group,
+                               const bool* wanted) {
+  Tensors<3> result;
+  if (grads[0].defined()) {
+    result =
+        only(wanted, mytorch::native_group_norm_backward(grads[0], input, mean, rstd, weight, group,
+                                                         {wanted[0], wanted[1], wanted[2]}));
+  }
+  if (wanted[0] && (grads[1].defined() || grads[2].defined())) {
+    const Terms terms = group_norm_terms(input, mean, rstd, weight, group);
+    const Tensor through =
+        through_rstd(terms, reshaped(grads[1], terms.rstd), reshaped(grads[2], terms.rstd));
+    Tensor& dx = std::get<0>(result);
+    dx = plus(dx, through.reshape(input.sizes()));
+  }
+  return result;
+}
+
+Tensors<5> group_norm_double_backward(const Tensor* grads, const Tensor& grad_out,
+                                      const Tensor& input, const Tensor& mean, const Tensor& rstd,
+                                      const Tensor& weight, int64_t group, IntList mask) {
+  const Terms terms = group_norm_terms(input, mean, rstd, weight, group);
+  const auto parameter = [&](size_t i) {
+    const Tensor x = incoming(grads, mask, i);
+    return x.defined() ? x.reshape({1, group, terms.x.sizes()[2], 1}) : x;
+  };
+  const auto d =
+      double_backward(terms, reshaped(widened(grad_out), terms.x),
+                      reshaped(incoming(grads, mask, 0), terms.x), parameter(1), parameter(2));
+  return {reshaped(d.grad, input), reshaped(d.x, input), reshaped(d.mean, mean),
+          reshaped(d.rstd, rstd), reshaped(d.weight, weight)};
+}
+
+Tensors<3> batch_norm_backward(const Tensor* grads, const Tensor& input, const Tensor& weight,
+                               const Tensor& mean, const Tensor& var, double eps,
+                               const bool* wanted) {
+  Tensors<3> result;
+  if (grads[0].defined()) {
+    result =
+        only(wanted, mytorch::batch_norm_training_backward(grads[0], input, weight, mean, var, eps,
+                                                           {wanted[0], wanted[1], wanted[2]}));
+  }
+  if (wanted[0] && (grads[1].defined() || grads[2].defined())) {
+    const Terms terms = batch_norm_terms(input, mean, var, weight, eps);
+    const int64_t ndim = input.dim();  // d var / dx = 2 * (x - mean) / n
+    Tensor& dx = std::get<0>(result);
+    dx = plus(
+        dx, through_statistics(terms, per_channel(grads[1], ndim), per_channel(grads[2], ndim), 2));
+  }
+  return result;
+}
+
+Tensors<5> batch_norm_double_backward(const Tensor* grads, const Tensor& grad_out,
+                                      const Tensor& input, const Tensor& weight, const Tensor& mean,
+                                      const Tensor& var, double eps, IntList mask) {
+  const Terms terms = batch_norm_terms(input, mean, var, weight, eps);
+  const auto parameter = [&](size_t i) {
+    return per_channel(incoming(grads, mask, i), input.dim());
+  };
+  const auto d = double_backward(terms, widened(grad_out), incoming(grads, mask, 0), parameter(1),
+                                 parameter(2));
+  Tensor d_var;
+  if (d.rstd.defined()) {  // rstd = (var + eps)^-1/2
+    const Tensor cube = terms.rstd * terms.rstd * terms.rstd;
+    d_var = (d.rstd * cube * -0.5).reshape(var.sizes());
+  }
+  return {d.grad, d.x, reshaped(d.weight, weight), reshaped(d.mean, mean), d_var};
+}
+
+}  // namespace grads
 }  // namespace mytorch

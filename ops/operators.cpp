@@ -1,4 +1,4 @@
-// The operators of C++ on tensors.
+// C++ operators of tensors.
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/div.h"
 #include "mytorch/ops/eq.h"

@@ -1,4 +1,5 @@
-// Steps of optimizers for all parameters of a group, tensor by tensor; kernels take them at once.
+// Optimizer steps for all parameters of a group, one tensor at a time; kernels take the whole
+// group.
 #include <cmath>
 #include <tuple>
 
@@ -8,7 +9,6 @@
 #include "mytorch/ops/adam_step.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/maximum.h"
-#include "mytorch/ops/neg.h"
 #include "mytorch/ops/rmsprop_step.h"
 #include "mytorch/ops/sgd_step.h"
 #include "mytorch/ops/sqrt.h"
@@ -16,7 +16,7 @@
 namespace mytorch {
 namespace {
 
-// base^n by squaring: products alone, so that every backend can have its bits.
+// base^n by squaring: only products, so that every backend gets the same bits.
 double power(double base, int64_t n) {
   double result = 1;
   for (; n > 0; n >>= 1) {
@@ -37,7 +37,8 @@ void check_number(const char* op, const char* name, const Operand& operand) {
   }
 }
 
-// That the lists are of one length, and their tensors of one shape and type, which is floating.
+// Checks that the lists have one length, and their tensors the shape and floating type of the
+// parameters.
 void check_lists(const char* op, TensorList self,
                  std::initializer_list<std::pair<const char*, TensorList>> others) {
   for (size_t i = 0; i < self.size(); ++i) {
@@ -104,7 +105,7 @@ void adagrad_steps_(TensorList self, TensorList gradients, TensorList sums, cons
 
 namespace composite {
 
-// The corrections of the moments are numbers, so they are put into the step size and eps:
+// The bias corrections are numbers, so the step size and eps include them:
 //   m / c1 / (sqrt(v / c2) + eps) = sqrt(c2) / c1 * m / (sqrt(v) + eps * sqrt(c2))
 void adam_steps_(TensorList self, TensorList gradients, TensorList exp_avgs, TensorList exp_avg_sqs,
                  TensorList max_exp_avg_sqs, const Operand& lr, const Operand& step, double beta1,
@@ -123,13 +124,13 @@ void adam_steps_(TensorList self, TensorList gradients, TensorList exp_avgs, Ten
       continue;
     }
     const Tensor& largest = max_exp_avg_sqs[i];
-    Tensor gradient = maximize ? neg(gradients[i]) : gradients[i];
+    Tensor gradient = maximize ? -gradients[i] : gradients[i];
     if (decay != 0) gradient = add(gradient, parameter, decay);
     if (shrink != 1) parameter.mul_(shrink);
     mean.lerp_(gradient, 1 - beta1);
     square.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2);
     maximum_out(largest, largest, square);
-    parameter.addcdiv_(mean, mytorch::sqrt(largest).add_(eps * root2), -by);
+    parameter.addcdiv_(mean, largest.sqrt().add_(eps * root2), -by);
   }
 }
 

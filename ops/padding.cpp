@@ -5,8 +5,8 @@
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/constant_pad_nd.h"
 #include "mytorch/ops/full.h"
-#include "mytorch/ops/index_select.h"
 #include "ops/geometry.h"
+#include "ops/gradients.h"
 
 namespace mytorch::composite {
 namespace {
@@ -24,7 +24,7 @@ void check_pairs(const Tensor& self, IntList pad) {
        "' is too much for dimension ", dim, " of shape ", shape_str(self.sizes()));
 }
 
-// Which element of a dimension of `size` stands at position i, which may lie outside.
+// The element of a dimension of `size` that pads position i, which may be outside of it.
 int64_t source(int64_t i, int64_t size, Str mode) {
   if (mode == "replicate") return i < 0 ? 0 : i >= size ? size - 1 : i;
   if (mode == "circular") return i < 0 ? i + size : i >= size ? i - size : i;
@@ -79,9 +79,19 @@ Tensor pad(const Tensor& self, IntList pad, Str mode, std::optional<double> valu
     }
     std::vector<int64_t> index;
     for (int64_t at = -before; at < size + after; ++at) index.push_back(source(at, size, mode));
-    result = mytorch::index_select(result, dim, tensor(index).to(self.device()));
+    result = result.index_select(dim, tensor(index).to(self.device()));
   }
   return result.is_same(self) ? self.clone() : result;
 }
 
 }  // namespace mytorch::composite
+
+namespace mytorch::grads {
+
+Tensor constant_pad_nd_backward(const Tensor& grad, IntList pad) {
+  Dims opposite = to_dims(pad);
+  for (int64_t& n : opposite) n = -n;
+  return mytorch::constant_pad_nd(grad, as_list(opposite));
+}
+
+}  // namespace mytorch::grads

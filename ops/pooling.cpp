@@ -2,15 +2,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dispatcher/frame/layout.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/adaptive_avg_pool2d.h"
 #include "mytorch/ops/avg_pool2d.h"
-#include "mytorch/ops/div.h"
-#include "mytorch/ops/index_select.h"
-#include "mytorch/ops/masked_fill.h"
 #include "mytorch/ops/max_pool2d_with_indices.h"
-#include "mytorch/ops/sum.h"
 #include "ops/geometry.h"
+#include "ops/gradients.h"
 
 namespace mytorch {
 namespace {
@@ -34,7 +32,7 @@ Window window(IntList kernel, IntList stride, IntList padding, IntList dilation,
            shape_str(as_list(w.stride)), " and dilation ", shape_str(as_list(w.dilation)),
            " must be positive");
     }
-    // More would make windows of padding only.
+    // With more, a window could hold only padding.
     if (w.padding[i] < 0 || w.padding[i] > ((w.kernel[i] - 1) * w.dilation[i] + 1) / 2) {
       fail(ErrorCode::kValue, "[", op, "] padding ", shape_str(as_list(w.padding)),
            " must lie between 0 and half of the window ", shape_str(as_list(w.kernel)));
@@ -43,7 +41,7 @@ Window window(IntList kernel, IntList stride, IntList padding, IntList dilation,
   return w;
 }
 
-// Input of `n` spatial dimensions, with channels and, or without, a batch.
+// The output shape for an input with `n` spatial dimensions, channels and an optional batch.
 Dims pooled_sizes(IntList input, const Window& w, int64_t n, const char* op) {
   const int64_t ndim = static_cast<int64_t>(input.size());
   if (ndim != n + 1 && ndim != n + 2) {
@@ -57,7 +55,7 @@ Dims pooled_sizes(IntList input, const Window& w, int64_t n, const char* op) {
     int64_t out = room < 0 ? 0 : room / w.stride[i] + 1;
     if (w.ceil_mode && room >= -w.stride[i] + 1) {
       out = (room + w.stride[i] - 1) / w.stride[i] + 1;
-      // The last window must begin inside of the input or of the padding before it.
+      // The last window must begin inside the input or the padding before it.
       if ((out - 1) * w.stride[i] >= size + w.padding[i]) --out;
     }
     if (size == 0 || out < 1) {
@@ -97,8 +95,8 @@ void check_adaptive(const Tensor& self, IntList output_size, int64_t n, const ch
 }
 
 // Means over `out` windows of dimension `dim`, of which the i-th holds the elements from
-// floor(i * size / out) up to ceil((i + 1) * size / out). Sums what each window holds, and nothing
-// else, so that an infinity or NaN stays in its own windows.
+// floor(i * size / out) up to ceil((i + 1) * size / out). Each window is summed
+// separately, so that an infinity or NaN stays in its windows.
 Tensor adaptive_mean(const Tensor& x, int64_t dim, int64_t out) {
   const int64_t size = x.size(dim);
   int64_t width = 0;
@@ -123,19 +121,17 @@ Tensor adaptive_mean(const Tensor& x, int64_t dim, int64_t out) {
   Dims windows = to_dims(x.sizes());
   windows[dim] = out;
   windows.insert(windows.begin() + dim + 1, width);
-  const Tensor picked =
-      mytorch::index_select(x, dim, tensor(index).to(x.device())).reshape(as_list(windows));
-  const Tensor kept = mytorch::masked_fill(picked, along(beyond, {out, width}).to(kBool), 0);
-  return mytorch::div(mytorch::sum(kept, dim + 1), along(count, out).to(x.dtype()));
+  const Tensor picked = x.index_select(dim, tensor(index).to(x.device())).reshape(as_list(windows));
+  const Tensor kept = picked.masked_fill(along(beyond, {out, width}).to(kBool), 0);
+  return kept.sum(dim + 1) / along(count, out).to(x.dtype());
 }
 
 }  // namespace
 
 namespace shape {
 
-std::tuple<TensorSpec, TensorSpec> max_pool2d_with_indices(const Tensor& self, IntList kernel_size,
-                                                           IntList stride, IntList padding,
-                                                           IntList dilation, bool ceil_mode) {
+Specs<2> max_pool2d_with_indices(const Tensor& self, IntList kernel_size, IntList stride,
+                                 IntList padding, IntList dilation, bool ceil_mode) {
   const char* op = "max_pool2d";
   const Dims sizes = pooled_sizes(
       self.sizes(), window(kernel_size, stride, padding, dilation, ceil_mode, 2, op), 2, op);
@@ -251,7 +247,7 @@ Tensor upsample_nearest2d(const Tensor& self, IntList output_size, std::optional
   const auto resize = [&](const Tensor& x, int64_t dim, int64_t to, std::optional<double> scale) {
     const int64_t from = x.size(dim);
     if (from == to && !scale.has_value()) return x;
-    // In float, as ATen has it, so that the same elements are chosen.
+    // In float, as in ATen, to choose the same elements.
     const float step = scale.has_value() && *scale > 0
                            ? static_cast<float>(1.0 / *scale)
                            : static_cast<float>(from) / static_cast<float>(to);
@@ -259,10 +255,28 @@ Tensor upsample_nearest2d(const Tensor& self, IntList output_size, std::optional
     for (int64_t i = 0; i < to; ++i) {
       index[i] = std::min(static_cast<int64_t>(std::floor(static_cast<float>(i) * step)), from - 1);
     }
-    return mytorch::index_select(x, dim, tensor(index).to(x.device()));
+    return x.index_select(dim, tensor(index).to(x.device()));
   };
   return resize(resize(self, 2, out[0], scales_h), 3, out[1], scales_w);
 }
 
 }  // namespace composite
+
+namespace grads {
+
+Tensor in_layout_of(const Tensor& grad, IntList input_shape, IntList input_strides) {
+  if (!is_channels_last(input_shape, input_strides) || is_channels_last(grad)) return grad;
+  Dims to_last = {0}, sizes = {grad.size(0)}, back = {0, grad.dim() - 1};
+  for (int64_t d = 2; d < grad.dim(); ++d) {
+    to_last.push_back(d);
+    sizes.push_back(grad.size(d));
+    back.push_back(d - 1);
+  }
+  to_last.push_back(1);
+  sizes.push_back(grad.size(1));
+  // The view sets the strides of dimensions of size 1 too, which tell the layout.
+  return grad.permute(as_list(to_last)).contiguous().view(as_list(sizes)).permute(as_list(back));
+}
+
+}  // namespace grads
 }  // namespace mytorch

@@ -1,16 +1,13 @@
-// Random numbers. What is drawn depends on the generator's seed and call and on an element's
-// row-major index alone, never on strides, threads or backend.
+// Random numbers. A number depends only on the generator's seed and call number and on the
+// element's row-major index, never on strides, threads or the backend.
 #include <cmath>
 #include <limits>
 #include <tuple>
 
 #include "mytorch/generated/bodies.h"
-#include "mytorch/ops/clone.h"
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/dropout.h"
 #include "mytorch/ops/empty.h"
-#include "mytorch/ops/lt.h"
-#include "mytorch/ops/mul.h"
 #include "mytorch/ops/native_dropout.h"
 #include "mytorch/ops/native_dropout_backward.h"
 #include "mytorch/ops/normal_.h"
@@ -43,7 +40,7 @@ struct Range {
   int64_t high;
 };
 
-// The integers that a type holds without gaps.
+// The range of consecutive integers that a type represents.
 Range integers_of(ScalarType type) {
   auto symmetric = [](int digits) { return Range{-(int64_t{1} << digits), int64_t{1} << digits}; };
   switch (type) {
@@ -71,18 +68,18 @@ Range integers_of(ScalarType type) {
   fail(ErrorCode::kInternal, "[random_] unknown type");
 }
 
-// Whether each element's uniform number is below `p`, in the shape of `like`.
+// True where the element's uniform number is below `p`, in the shape of `like`.
 Tensor draw_below(const Operand& p, const Tensor& like, ScalarType type,
                   const std::optional<Generator>& generator) {
-  // In the layout of `like`, as a kernel that draws and compares in one pass gives it.
+  // In the layout of `like`, as a fused kernel gives it.
   Tensor drawn = new_like(like, type, like.device());
-  uniform_(drawn, 0, 1, generator);
-  return lt(drawn, p);
+  drawn.uniform_(0, 1, generator);
+  return drawn < p;
 }
 
 ScalarType uniform_type(ScalarType type) { return type == kFloat64 ? kFloat64 : kFloat32; }
 
-// The generator as it was before its last call number was taken.
+// The generator before its last call number was taken.
 Generator before_last_call(const std::optional<Generator>& generator) {
   const Generator& used = generator.has_value() ? *generator : default_generator();
   Generator replay(used.seed());
@@ -119,8 +116,8 @@ void random_(const Tensor& self, int64_t from, std::optional<int64_t> to,
   }
 }
 
-std::tuple<TensorSpec, TensorSpec> native_dropout(const Tensor& input, double p,
-                                                  std::optional<bool>, std::optional<Generator>) {
+Specs<2> native_dropout(const Tensor& input, double p, std::optional<bool>,
+                        std::optional<Generator>) {
   check_probability(p, "native_dropout");
   check_drawable(input, "native_dropout");
   TensorSpec output = like(input);
@@ -134,47 +131,14 @@ std::tuple<TensorSpec, TensorSpec> native_dropout(const Tensor& input, double p,
 
 namespace composite {
 
-Tensor rand(IntList size, std::optional<ScalarType> dtype, std::optional<Device> device,
-            std::optional<Generator> generator) {
-  Tensor out = mytorch::empty(size, dtype, device);
-  uniform_(out, 0, 1, generator);
-  return out;
-}
-
-Tensor rand_like(const Tensor& self, std::optional<ScalarType> dtype, std::optional<Device> device,
-                 std::optional<Generator> generator) {
-  Tensor out = new_like(self, dtype.value_or(self.dtype()), device.value_or(self.device()));
-  uniform_(out, 0, 1, generator);
-  return out;
-}
-
-Tensor randn(IntList size, std::optional<ScalarType> dtype, std::optional<Device> device,
-             std::optional<Generator> generator) {
-  Tensor out = mytorch::empty(size, dtype, device);
-  normal_(out, 0, 1, generator);
-  return out;
-}
-
-Tensor randn_like(const Tensor& self, std::optional<ScalarType> dtype, std::optional<Device> device,
-                  std::optional<Generator> generator) {
-  Tensor out = new_like(self, dtype.value_or(self.dtype()), device.value_or(self.device()));
-  normal_(out, 0, 1, generator);
-  return out;
-}
-
 Tensor randint_low(int64_t low, int64_t high, IntList size, std::optional<ScalarType> dtype,
                    std::optional<Device> device, std::optional<Generator> generator) {
   if (low >= high) {
     fail(ErrorCode::kValue, "[randint] no integer is at least ", low, " and below ", high);
   }
   Tensor out = mytorch::empty(size, dtype.value_or(kInt64), device);
-  random_(out, low, high, generator);
+  out.random_(low, high, generator);
   return out;
-}
-
-Tensor randint(int64_t high, IntList size, std::optional<ScalarType> dtype,
-               std::optional<Device> device, std::optional<Generator> generator) {
-  return randint_low(0, high, size, dtype, device, generator);
 }
 
 Tensor randperm(int64_t n, std::optional<ScalarType> dtype, std::optional<Device> device,
@@ -185,10 +149,10 @@ Tensor randperm(int64_t n, std::optional<ScalarType> dtype, std::optional<Device
     fail(ErrorCode::kType, "[randperm] ", dtype_name(type), " does not hold every integer below ",
          n);
   }
-  // Equal keys of 63 bits are rarer than a memory error; the stable sort then keeps their order.
+  // Equal keys of 63 bits are rarer than a memory error; a stable sort keeps their order.
   Tensor keys = mytorch::empty(n, kInt64, device);
-  random_(keys, 0, std::nullopt, generator);
-  return to(std::get<1>(sort(keys, true, 0, false)), type);
+  keys.random_(0, std::nullopt, generator);
+  return to(std::get<1>(mytorch::sort(keys, true, 0, false)), type);
 }
 
 Tensor bernoulli(const Tensor& self, std::optional<Generator> generator) {
@@ -214,16 +178,16 @@ void bernoulli_tensor_(const Tensor& self, const Tensor& p, std::optional<Genera
 Tensor dropout(const Tensor& input, double p, bool train, std::optional<Generator> generator) {
   check_probability(p, "dropout");
   if (!train || p == 0 || input.numel() == 0) return input;
-  if (p == 1) return mul(input, 0);  // of NaN and infinities NaN, as any dropped element
+  if (p == 1) return input * 0;  // NaN for NaN and infinities, as for any dropped element
   return std::get<0>(mytorch::native_dropout(input, p, true, generator));
 }
 
-std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::optional<bool> train,
-                                          std::optional<Generator> generator) {
-  if (!train.value_or(true)) return {mytorch::clone(input), ones_like(input, kBool)};
-  if (p == 1) return {mul(input, 0), zeros_like(input, kBool)};
-  // The call already took a number for the kernel that might have run: with the same one, the mask
-  // is the same whether a backend has that kernel or not.
+Tensors<2> native_dropout(const Tensor& input, double p, std::optional<bool> train,
+                          std::optional<Generator> generator) {
+  if (!train.value_or(true)) return {input.clone(), ones_like(input, kBool)};
+  if (p == 1) return {input * 0, zeros_like(input, kBool)};
+  // The call has taken a call number for the kernel. Reusing it makes the mask the same with and
+  // without a kernel.
   Tensor mask = draw_below(1 - p, input, kFloat32, before_last_call(generator));
   Tensor output = native_dropout_backward(input, mask, grads::dropout_scale(p, train));
   return {std::move(output), std::move(mask)};

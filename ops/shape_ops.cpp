@@ -4,18 +4,15 @@
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/cat.h"
-#include "mytorch/ops/gt.h"
-#include "mytorch/ops/lt.h"
-#include "mytorch/ops/masked_fill.h"
-#include "mytorch/ops/sub.h"
-#include "mytorch/ops/zeros.h"
+#include "ops/composites.h"
 #include "ops/geometry.h"
+#include "ops/gradients.h"
 
 namespace mytorch {
 namespace shape {
 namespace {
 
-// ATen passes over 1-dim tensors of no elements: the "nothing yet" that loops begin with.
+// ATen skips empty 1-dim tensors, with which loops that append begin.
 bool is_passed_over(const Tensor& tensor) { return tensor.dim() == 1 && tensor.sizes()[0] == 0; }
 
 }  // namespace
@@ -56,9 +53,7 @@ TensorSpec cat(TensorList tensors, int64_t dim) {
 }  // namespace shape
 
 namespace composite {
-namespace {
 
-// Column minus row, over the last two dimensions of `self`: 0 on the main diagonal.
 Tensor diagonal_numbers(const Tensor& self, const char* op) {
   if (self.dim() < 2) {
     fail(ErrorCode::kShape, "[", op, "] shape ", shape_str(self.sizes()),
@@ -66,10 +61,9 @@ Tensor diagonal_numbers(const Tensor& self, const char* op) {
   }
   const Tensor rows = mytorch::arange(self.size(-2), kInt64, self.device());
   const Tensor columns = mytorch::arange(self.size(-1), kInt64, self.device());
-  return mytorch::sub(columns, rows.unsqueeze(1));
+  return columns - rows.unsqueeze(1);
 }
-
-}  // namespace
+namespace {}  // namespace
 
 Tensor stack(TensorList tensors, int64_t dim) {
   if (tensors.empty()) fail(ErrorCode::kValue, "[stack] the list of tensors is empty");
@@ -170,20 +164,13 @@ Tensor roll(const Tensor& self, IntList shifts, IntList dims) {
     const int64_t dim = wrap_dim(dims[i], self.dim(), "roll");
     const int64_t size = self.dim() == 0 ? 1 : self.sizes()[dim];
     if (self.numel() == 0 || size == 1) continue;
-    const int64_t first = ((-(shifts[i] % size)) % size + size) % size;  // which comes first
+    const int64_t first =
+        ((-(shifts[i] % size)) % size + size) % size;  // the element that comes first
     if (first == 0) continue;
     result =
         mytorch::cat({result.narrow(dim, first, size - first), result.narrow(dim, 0, first)}, dim);
   }
   return result;
-}
-
-Tensor tril(const Tensor& self, int64_t diagonal) {
-  return mytorch::masked_fill(self, mytorch::gt(diagonal_numbers(self, "tril"), diagonal), 0);
-}
-
-Tensor triu(const Tensor& self, int64_t diagonal) {
-  return mytorch::masked_fill(self, mytorch::lt(diagonal_numbers(self, "triu"), diagonal), 0);
 }
 
 std::vector<Tensor> meshgrid(TensorList tensors, Str indexing) {
@@ -215,4 +202,21 @@ std::vector<Tensor> meshgrid(TensorList tensors, Str indexing) {
 }
 
 }  // namespace composite
+
+namespace grads {
+
+std::vector<Tensor> cat_backward(const Tensor& grad, const std::vector<Dims>& shapes, int64_t dim) {
+  dim = wrap_dim(dim, grad.dim(), "cat");
+  std::vector<Tensor> result;
+  int64_t start = 0;
+  for (const Dims& shape : shapes) {
+    const bool passed_over = shape.size() == 1 && shape[0] == 0;
+    const int64_t size = passed_over ? 0 : shape[dim];
+    result.push_back(passed_over ? zeros_like_shape(grad, 0) : grad.narrow(dim, start, size));
+    start += size;
+  }
+  return result;
+}
+
+}  // namespace grads
 }  // namespace mytorch

@@ -1,4 +1,4 @@
-// Sorting, and choosing by rank.
+// Sorting and selection by rank.
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/sort.h"
 #include "ops/geometry.h"
@@ -14,14 +14,13 @@ int64_t size_along(const Tensor& self, int64_t dim) {
 
 namespace shape {
 
-std::tuple<TensorSpec, TensorSpec> sort(const Tensor& self, std::optional<bool> /*stable*/,
-                                        int64_t dim, bool /*descending*/) {
+Specs<2> sort(const Tensor& self, std::optional<bool> /*stable*/, int64_t dim,
+              bool /*descending*/) {
   wrap_dim(dim, self.dim(), "sort");
   return {like(self), {to_dims(self.sizes()), kInt64, self.device(), {}}};
 }
 
-std::tuple<TensorSpec, TensorSpec> topk(const Tensor& self, int64_t k, int64_t dim,
-                                        bool /*largest*/, bool /*sorted*/) {
+Specs<2> topk(const Tensor& self, int64_t k, int64_t dim, bool /*largest*/, bool /*sorted*/) {
   dim = wrap_dim(dim, self.dim(), "topk");
   if (k < 0 || k > size_along(self, dim)) {
     fail(ErrorCode::kValue, "[topk] k ", k, " is out of range for dimension ", dim, " of shape ",
@@ -36,34 +35,25 @@ std::tuple<TensorSpec, TensorSpec> topk(const Tensor& self, int64_t k, int64_t d
 
 namespace composite {
 
-std::tuple<Tensor, Tensor> sort(const Tensor& self, int64_t dim, bool descending) {
-  return mytorch::sort(self, std::optional<bool>(true), dim, descending);
-}
-
-Tensor argsort(const Tensor& self, int64_t dim, bool descending) {
-  return argsort_stable(self, true, dim, descending);
-}
-
 Tensor argsort_stable(const Tensor& self, bool /*stable*/, int64_t dim, bool descending) {
   wrap_dim(dim, self.dim(), "argsort");
-  return std::get<1>(mytorch::sort(self, std::optional<bool>(true), dim, descending));
+  return std::get<1>(mytorch::sort(self, true, dim, descending));
 }
 
-// NaN counts as largest in both directions, which is how sort places it.
-std::tuple<Tensor, Tensor> topk(const Tensor& self, int64_t k, int64_t dim, bool largest,
-                                bool /*sorted*/) {
-  auto [values, indices] = mytorch::sort(self, std::optional<bool>(true), dim, largest);
+// NaN counts as the largest in both directions, as in sort.
+Tensors<2> topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool /*sorted*/) {
+  auto [values, indices] = mytorch::sort(self, true, dim, largest);
   if (self.dim() == 0) return {values, indices};
   return {values.narrow(dim, 0, k).contiguous(), indices.narrow(dim, 0, k).contiguous()};
 }
 
-std::tuple<Tensor, Tensor> kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
+Tensors<2> kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
   const int64_t along = wrap_dim(dim, self.dim(), "kthvalue");
   if (k < 1 || k > size_along(self, along)) {
     fail(ErrorCode::kValue, "[kthvalue] k ", k, " is out of range for dimension ", along,
          " of shape ", shape_str(self.sizes()), ": it counts from 1");
   }
-  auto [values, indices] = mytorch::sort(self, std::optional<bool>(true), along, false);
+  auto [values, indices] = mytorch::sort(self, true, along, false);
   if (self.dim() == 0) return {values, indices};
   values = values.narrow(along, k - 1, 1);
   indices = indices.narrow(along, k - 1, 1);

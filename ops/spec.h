@@ -1,5 +1,20 @@
-// For bodies of records: the results of shape and view functions, and errors.
+// For bodies of records: the results of shape and view functions, several results, and errors.
 #pragma once
+
+#include <array>
+#include <tuple>
 
 #include "core/tensor/spec.h"
 #include "core/types/errors.h"
+
+namespace mytorch {
+
+// std::tuple of n equal types: the results of an operator, and their shapes.
+template <class T, size_t n>
+using TupleOf = decltype(std::tuple_cat(std::declval<std::array<T, n>>()));
+template <size_t n>
+using Tensors = TupleOf<Tensor, n>;
+template <size_t n>
+using Specs = TupleOf<TensorSpec, n>;
+
+}  // namespace mytorch

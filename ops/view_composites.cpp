@@ -1,4 +1,4 @@
-// Operators that are views composed of other views.
+// Composites of views.
 #include <algorithm>
 
 #include "mytorch/generated/bodies.h"
@@ -8,7 +8,7 @@
 namespace mytorch::composite {
 namespace {
 
-// Pieces of the given sizes along a dimension, which they fill.
+// Pieces of the given sizes, which add up to the dimension's size.
 std::vector<Tensor> pieces(const Tensor& self, IntList sizes, int64_t dim) {
   std::vector<Tensor> result;
   result.reserve(sizes.size());
@@ -63,14 +63,6 @@ Tensor reshape(const Tensor& self, IntList shape) {
   return self.contiguous().view(as_list(sizes));
 }
 
-Tensor expand_as(const Tensor& self, const Tensor& other) { return self.expand(other.sizes()); }
-
-Tensor broadcast_to(const Tensor& self, IntList size) { return self.expand(size); }
-
-Tensor view_as(const Tensor& self, const Tensor& other) { return self.view(other.sizes()); }
-
-Tensor reshape_as(const Tensor& self, const Tensor& other) { return self.reshape(other.sizes()); }
-
 Tensor narrow(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
   if (self.dim() == 0) fail(ErrorCode::kShape, "[narrow] a 0-dim tensor cannot be narrowed");
   dim = wrap_dim(dim, self.dim(), "narrow");
@@ -117,7 +109,7 @@ std::vector<Tensor> split(const Tensor& self, int64_t split_size, int64_t dim) {
   if (split_size < 0 || (split_size == 0 && size != 0)) {
     fail(ErrorCode::kValue, "[split] split_size ", split_size, " is not positive");
   }
-  // Nothing to split is one piece of nothing.
+  // An empty dimension gives one empty piece.
   const int64_t n =
       split_size == 0 ? 1 : std::max<int64_t>(size / split_size + (size % split_size != 0), 1);
   std::vector<int64_t> sizes(n, split_size);
@@ -168,17 +160,13 @@ Tensor movedim(const Tensor& self, IntList source, IntList destination) {
   if (ndim == 0) return self;
   Dims order(ndim, -1);
   for (size_t i = 0; i < from.size(); ++i) order[to[i]] = from[i];
-  int64_t next = 0;  // the others fill the gaps in their own order
+  int64_t next = 0;  // the others fill the gaps in order
   for (int64_t& dim : order) {
     if (dim >= 0) continue;
     while (std::find(from.begin(), from.end(), next) != from.end()) ++next;
     dim = next++;
   }
   return self.permute(as_list(order));
-}
-
-Tensor swapaxes(const Tensor& self, int64_t axis0, int64_t axis1) {
-  return self.transpose(axis0, axis1);
 }
 
 }  // namespace mytorch::composite

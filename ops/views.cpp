@@ -1,11 +1,16 @@
-// Views: the geometry of each. Nothing here allocates for tensors of up to six dimensions.
+// Views: sizes, strides and offset. Nothing here allocates for tensors of up to six dimensions.
 #include <algorithm>
 #include <limits>
 
 #include "mytorch/generated/bodies.h"
+#include "mytorch/ops/arange.h"
+#include "mytorch/ops/index_add.h"
+#include "mytorch/ops/ones_like.h"
 #include "ops/geometry.h"
+#include "ops/gradients.h"
 
-namespace mytorch::views {
+namespace mytorch {
+namespace views {
 namespace {
 
 ViewSpec same(const Tensor& self) { return {to_dims(self.sizes()), to_dims(self.strides()), 0}; }
@@ -19,7 +24,7 @@ void remove_dim(ViewSpec& spec, int64_t dim) {
 
 ViewSpec view(const Tensor& self, IntList size) {
   if (self.is_contiguous()) {
-    // A contiguous tensor is seen under any shape of as many elements, without further thought.
+    // A contiguous tensor can be viewed in any shape with as many elements.
     ViewSpec spec{Dims(size.begin(), size.end()), Dims(size.size()), 0};
     int64_t* const strides = spec.strides.data();
     int64_t elements = 1;
@@ -156,7 +161,7 @@ ViewSpec slice(const Tensor& self, int64_t dim, std::optional<int64_t> start,
   if (step <= 0) fail(ErrorCode::kValue, "[slice] step ", step, " is not positive");
   ViewSpec spec = same(self);
   const int64_t size = spec.sizes[dim];
-  // As in Python, bounds outside of the dimension are clipped, not refused.
+  // Bounds outside of the dimension are clipped, as in Python.
   const auto bound = [size](int64_t value) {
     return std::clamp<int64_t>(value < 0 ? value + size : value, 0, size);
   };
@@ -247,4 +252,115 @@ ViewSpec as_strided_relative(const Tensor& self, IntList size, IntList stride, i
   return {to_dims(size), to_dims(stride), offset};
 }
 
-}  // namespace mytorch::views
+}  // namespace views
+
+namespace {
+
+// Whether two elements may share memory. None do if each stride exceeds the reach of all smaller
+// ones; dimensions of size 1 do not matter.
+bool may_overlap(IntList sizes, IntList strides) {
+  Dims order;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 0) return false;
+    if (sizes[d] > 1) order.push_back(static_cast<int64_t>(d));
+  }
+  std::sort(order.begin(), order.end(),
+            [&](int64_t a, int64_t b) { return strides[a] < strides[b]; });
+  int64_t reach = 0;  // the largest offset of the dimensions with smaller strides
+  for (const int64_t d : order) {
+    if (strides[d] <= reach) return true;
+    reach += (sizes[d] - 1) * strides[d];
+  }
+  return false;
+}
+
+// The offset past the last element.
+int64_t extent(IntList sizes, IntList strides) {
+  int64_t last = 0;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 0) return 0;
+    last += (sizes[d] - 1) * strides[d];
+  }
+  return last + 1;
+}
+
+}  // namespace
+
+namespace composite {
+
+Tensor select_backward(const Tensor& grad_output, IntList input_sizes, int64_t dim, int64_t index) {
+  Tensor result = grads::zeros_like_shape(grad_output, input_sizes);
+  result.select(dim, index).copy_(grad_output);
+  return result;
+}
+
+Tensor slice_backward(const Tensor& grad_output, IntList input_sizes, int64_t dim,
+                      std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) {
+  Tensor result = grads::zeros_like_shape(grad_output, input_sizes);
+  result.slice(dim, start, end, step).copy_(grad_output);
+  return result;
+}
+
+Tensor diagonal_backward(const Tensor& grad_output, IntList input_sizes, int64_t offset,
+                         int64_t dim1, int64_t dim2) {
+  Tensor result = grads::zeros_like_shape(grad_output, input_sizes);
+  result.diagonal(offset, dim1, dim2).copy_(grad_output);
+  return result;
+}
+
+Tensor unfold_backward(const Tensor& grad_in, IntList input_sizes, int64_t dim, int64_t size,
+                       int64_t step) {
+  const int64_t ndim = static_cast<int64_t>(input_sizes.size());
+  if (ndim == 0)
+    return size == 0 ? grads::zeros_like_shape(grad_in, input_sizes) : grad_in.reshape(IntList());
+  dim = wrap_dim(dim, ndim, "unfold_backward");
+  // Element e of window w is at w * step + e.
+  const int64_t windows = grad_in.sizes()[dim];
+  const Tensor first = mytorch::arange(0, windows * step, step, kInt64, grad_in.device());
+  const Tensor within = mytorch::arange(size, kInt64, grad_in.device());
+  const Tensor index = (first.unsqueeze(1) + within).reshape(-1);
+  Dims sizes = to_dims(input_sizes);
+  sizes[dim] = windows * size;
+  return mytorch::index_add(grads::zeros_like_shape(grad_in, input_sizes), dim, index,
+                            grad_in.movedim(-1, dim + 1).reshape(as_list(sizes)));
+}
+
+}  // namespace composite
+
+namespace grads {
+
+Tensor permute_backward(const Tensor& grad, IntList dims) {
+  Dims inverse(dims.size());
+  for (size_t i = 0; i < dims.size(); ++i) {
+    inverse[wrap_dim(dims[i], grad.dim(), "permute")] = static_cast<int64_t>(i);
+  }
+  return grad.permute(as_list(inverse));
+}
+
+// As in ATen, adds the gradients of the view's elements in a flat piece of storage that holds both,
+// then reads them as the input's view of it. Elements of the input that share memory share the
+// gradient.
+Tensor as_strided_backward(const Tensor& grad, IntList input_sizes, IntList input_strides,
+                           IntList size, IntList stride, int64_t offset) {
+  const int64_t low = std::min<int64_t>(0, offset);
+  const int64_t length =
+      std::max(extent(input_sizes, input_strides) - low, offset - low + extent(size, stride));
+  const Tensor places = mytorch::arange(length, kInt64, grad.device());
+  const auto places_of = [&](IntList sizes, IntList strides, int64_t at) {
+    return places.as_strided(sizes, strides, at).reshape(-1);
+  };
+  const Tensor seen = places_of(size, stride, offset - low);
+  const Tensor flat =
+      mytorch::index_add(grads::zeros_like_shape(grad, length), 0, seen, grad.reshape(-1));
+  const Tensor own = places_of(input_sizes, input_strides, -low);
+  Tensor result = flat.index_select(0, own);
+  if (may_overlap(input_sizes, input_strides)) {
+    const Tensor count = mytorch::index_add(grads::zeros_like_shape(grad, length), 0, own,
+                                            mytorch::ones_like(result));
+    result = result / count.index_select(0, own);
+  }
+  return result.reshape(input_sizes);
+}
+
+}  // namespace grads
+}  // namespace mytorch

@@ -21,96 +21,6 @@ from codegen.schema import fnv1a, parse_schema
 
 FILES = 12  # that the spans are spread over, some seconds of compilation each; fixed, so that a new one moves no other
 
-# Nodes on COMPUTE that exist for integers. div, of integers, is only reached by decomposing.
-_INTEGER = {
-    "add",
-    "sub",
-    "mul",
-    "floor_divide",
-    "trunc_divide",
-    "remainder",
-    "fmod",
-    "pow",
-    "maximum",
-    "minimum",
-    "neg",
-    "abs",
-    "sign",
-    "floor",
-    "ceil",
-    "round",
-    "trunc",
-    "eq",
-    "ne",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "isnan",
-    "where",
-    "cast",
-    "bitwise_and",
-    "bitwise_or",
-    "bitwise_xor",
-    "bitwise_not",
-    "bitwise_left_shift",
-    "bitwise_right_shift",
-}
-_BITS = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift"}
-_DIVIDES = {"floor_divide", "trunc_divide", "remainder", "fmod"}
-# Operations whose low bits depend on the operands' low bits alone, and those that stay in range.
-_RING = {"add", "sub", "mul", "neg", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "where"}
-_STAYS = {
-    "maximum",
-    "minimum",
-    "sign",
-    "floor",
-    "ceil",
-    "round",
-    "trunc",
-    "remainder",
-    "fmod",
-    "where",
-    "bitwise_and",
-    "bitwise_or",
-    "bitwise_xor",
-    "bitwise_right_shift",
-    "cast",
-}
-# Costs in additions; what is not listed costs 1.
-_COST = {
-    "div": 4,
-    "sqrt": 4,
-    "rsqrt": 8,
-    "floor_divide": 16,
-    "remainder": 14,
-    "fmod": 12,
-    "trunc_divide": 6,
-    "exp": 16,
-    "exp2": 14,
-    "expm1": 24,
-    "log": 18,
-    "log2": 18,
-    "log10": 18,
-    "log1p": 24,
-    "sin": 24,
-    "cos": 24,
-    "tan": 32,
-    "asin": 20,
-    "acos": 20,
-    "atan": 20,
-    "atan2": 30,
-    "sinh": 30,
-    "cosh": 24,
-    "tanh": 24,
-    "asinh": 40,
-    "acosh": 40,
-    "atanh": 40,
-    "erf": 30,
-    "erfc": 40,
-    "sigmoid": 24,
-    "pow": 60,
-}
 # Expressions of x that backends/cpu-openmp/simd/fused-inl.h has a function for: whatever program contains
 # one gets that function, unless it needs a costly part of the expression besides.
 _FUSED = {
@@ -146,7 +56,7 @@ def shape_of(p: Program) -> str:
 
 
 def cost(p: Program) -> int:
-    return max(1, sum(_COST.get(n.op, 1) for n in p.nodes if n.op in NODE_OPS))
+    return max(1, sum(NODE_OPS[n.op].cost for n in p.nodes if n.op in NODE_OPS))
 
 
 def is_cheap(p: Program) -> bool:
@@ -164,12 +74,12 @@ def _operand(p: Program, n: Node) -> str:
 
 
 def takes_floats(p: Program) -> bool:
-    return not any(n.op in _BITS and n.type == COMPUTE for n in p.nodes)
+    return not any(n.op in NODE_OPS and NODE_OPS[n.op].kind == "bitwise" for n in p.nodes)
 
 
 def takes_integers(p: Program) -> bool:
     for n in p.nodes:
-        if n.op in NODE_OPS and COMPUTE in (n.type, _operand(p, n)) and n.op not in _INTEGER:
+        if n.op in NODE_OPS and COMPUTE in (n.type, _operand(p, n)) and NODE_OPS[n.op].integers is None:
             return False
         # A constant must be the same in every integer type.
         if n.op == "const" and not (n.value.is_integer() and 0 <= n.value <= 127):
@@ -188,8 +98,11 @@ def is_narrow(p: Program) -> bool:
             low.append(inputs_exact)
             continue
         whole = all(exact[a] for a in n.args)
-        exact.append(whole and n.op in _STAYS)
-        low.append(whole or (n.op in _RING and all(low[a] for a in n.args) and (n.op != "where" or exact[n.args[0]])))
+        integers = NODE_OPS[n.op].integers or ()
+        exact.append(whole and "fits" in integers)
+        low.append(
+            whole or ("wraps" in integers and all(low[a] for a in n.args) and (n.op != "where" or exact[n.args[0]]))
+        )
     return all(low[o.node] for o in p.outputs)
 
 
@@ -260,7 +173,7 @@ def fused(p: Program) -> dict[int, tuple[str, int]]:
             if i in taken or not _match(p, i, form, form.outputs[0].node, bound):
                 continue
             inside = {at for node, at in bound.items() if form.nodes[node].op in NODE_OPS}
-            costly = {at for at in inside - {i} if _COST.get(p.nodes[at].op, 1) > 1}
+            costly = {at for at in inside - {i} if NODE_OPS[p.nodes[at].op].cost > 1}
             if not any(users[at] - inside for at in costly):
                 found[i] = name, next(at for node, at in bound.items() if form.nodes[node].op == "input")
                 taken |= costly | {i}
@@ -324,7 +237,7 @@ def span_code(code: SpanCode) -> list[str]:
     for i, n in enumerate(p.nodes):
         if i not in live or (n.op not in NODE_OPS and n.op != "cast"):
             continue
-        if n.op in _DIVIDES:
+        if n.op in NODE_OPS and "divides" in (NODE_OPS[n.op].integers or ()):
             divides = True
             place(i, f"zero |= RefusesDivisor(d, v{n.args[1]});")
         value = f"{calls[i][0]}(d, v{calls[i][1]})" if i in calls else _expression(p, n)

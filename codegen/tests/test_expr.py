@@ -342,7 +342,7 @@ class RefusalTest(unittest.TestCase):
         self.refused(x, "1.5 & 1", "not whole")
         self.refused(x + ", Tensor y", "x", "does not use `y`")
         self.refused(x + ", Scalar? p", "x * p", "`p` may be None here")
-        self.refused(x + ", Scalar? p", "x if p is not None else x * p", "used where it is None")
+        self.refused(x + ", Scalar? p", "x if p is not None else x * p", "used although it is None")
         self.refused(x + ", Scalar? p", "x if p == 2 else x * x", "`p` may be None here")
         self.refused(x + ", Tensor? w", "x * w", "`w` may be None here")
         self.refused(x + ", str m", "x if m < 'a' else -x", "is a string")

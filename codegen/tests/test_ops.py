@@ -86,8 +86,37 @@ class OpsTest(unittest.TestCase):
                 self.assertGreater(compared, 15, "too few points lie in the domain")
 
 
+def names_in(path: str, pattern: str, text: str = "") -> set[str]:
+    """The first group of every match in a file of the project, or in a part of it."""
+    return set(re.findall(pattern, text or (OPS.parent / path).read_text()))
+
+
 class AgreementTest(unittest.TestCase):
-    """What other files say of the tables here."""
+    """The lists of the backends and of the documentation agree with the table of node operations."""
+
+    def test_the_reference_has_every_node_operation(self):
+        quoted = r'(?:[A-Z_]+\(|\{)"(\w+)"'
+        floats = names_in("backends/reference/node_ops_float.cpp", quoted)
+        integers = names_in("backends/reference/node_ops_integer.cpp", quoted)
+        bits = {name for name, op in NODE_OPS.items() if op.kind == "bitwise"}
+        logic = {name for name, op in NODE_OPS.items() if op.kind in ("logical", "where")}
+        self.assertEqual(floats, set(NODE_OPS) - bits - logic)
+        self.assertEqual(integers, set(NODE_OPS))
+
+    def test_cuda_has_every_node_operation(self):
+        text = (OPS.parent / "backends/cuda/programs/program.cpp").read_text()
+        lists = re.findall(r"k(?:Typed)?Ops\[\] = \{(.*?)\}", text, re.S)
+        self.assertEqual(len(lists), 2)
+        self.assertEqual(names_in("", r'"(\w+)"', " ".join(lists)), set(NODE_OPS))
+
+    def test_the_accuracy_of_cpu_openmp_is_tested_as_the_table_says(self):
+        text = (OPS.parent / "tests/backends/cpu-openmp/simd_math_test.cpp").read_text()
+        rows = re.findall(r"^  X\((\w+), .*, ([\d.]+), ([\d.]+)\)", text, re.M)
+        tested = {name.lower(): (float(f32), float(f64)) for name, f32, f64 in rows}
+        for op in NODE_OPS.values():
+            if op.ulp is not None:
+                with self.subTest(op.name):
+                    self.assertEqual(tested[op.name], op.ulp)
 
     def test_every_node_operation_is_an_operator(self):
         names = {op.schema.name for op in load(OPS)}

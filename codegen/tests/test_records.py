@@ -160,7 +160,7 @@ class LoadTest(unittest.TestCase):
                 softmax.promote,
                 softmax.function,
             ),
-            ("follow", ("self",), True, True, "none", "softmax"),
+            ("follow", ("self",), True, True, "same", "softmax"),
         )
         self.assertFalse(self.ops["mse"].has_kernel)
         self.assertFalse(self.ops["transpose.int"].has_kernel)
@@ -434,7 +434,7 @@ class RefusalTest(unittest.TestCase):
         self.record("composite: p\nkernel: optional\ngrad: auto", "states its gradient")
         self.record("pointwise: self\ngrad: auto\nonce_differentiable: true", "goes with formulas")
         self.record("pointwise: grad\ngrad: auto", "name of the incoming gradient", op="f(Tensor grad) -> Tensor")
-        self.record("primitive: p\ngrad: {self: grad}", "does not say what `other` gets", op=two)
+        self.record("primitive: p\ngrad: {self: grad}", "has neither a formula nor `none` for `other`", op=two)
         self.record("primitive: p\ngrad: {self: grad, x: grad}", "names `x`, which is no tensor argument")
         self.record("primitive: p\ngrad: {self: grad, [self, other]: f(grad)}", "names `self` twice", op=two)
         self.record("primitive: p\ntypes: {self: index}\ngrad: {self: grad}", "is index and has no gradient")
@@ -448,7 +448,11 @@ class RefusalTest(unittest.TestCase):
         self.record("primitive: p\ngrad: {self: f(grad)}", "names `grad`", op="f(Tensor self) -> (Tensor a, Tensor b)")
         self.record("pointwise: self\ngrad: {self: grad * oops}", "grad of `self`, column 8, at `oops`")
         self.record("pointwise: self + other\ngrad: {[self, other]: grad}", "one formula for each", op=two)
-        self.record("pointwise: self\ngrad: {self: }", "`grad.self` is not a text", "does not say what `self` gets")
+        self.record(
+            "pointwise: self\ngrad: {self: }",
+            "`grad.self` is not a text",
+            "has neither a formula nor `none` for `self`",
+        )
 
     def test_duplicates(self):
         record = self.HEAD + "  doc: d\n  pointwise: exp(self)\n  grad: auto\n"

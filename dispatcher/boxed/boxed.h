@@ -139,7 +139,4 @@ void boxed_lists(const Value* args, std::vector<Value>* results) {
   (results->push_back(args[lists]), ...);
 }
 
-// Calls one operator with positional values (converted and completed by its defaults).
-std::vector<Value> call_entry(const struct OpEntry& entry, std::vector<Value> args);
-
 }  // namespace mytorch

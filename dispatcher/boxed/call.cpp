@@ -213,14 +213,6 @@ std::vector<Value> run_functional(const OpInfo& op, const std::vector<Value>& ar
 
 }  // namespace
 
-std::vector<Value> call_entry(const OpEntry& entry, std::vector<Value> args) {
-  Bound bound = bind_args(*entry.info, args, {});
-  if (!bound.why.empty()) {
-    fail(ErrorCode::kType, "[", entry.info->base, "] ", entry.info->schema, ": ", bound.why);
-  }
-  return run_functional(*entry.info, bound.args);
-}
-
 std::vector<Value> call(std::string_view name, std::vector<Value> args,
                         std::vector<NamedValue> named) {
   const size_t dot = name.find('.');

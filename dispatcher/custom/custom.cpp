@@ -8,6 +8,7 @@
 
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
+#include "core/types/status.h"
 #include "dispatcher/frame/call.h"
 #include "dispatcher/frame/outputs.h"
 #include "dispatcher/frame/pointwise.h"
@@ -294,9 +295,7 @@ std::vector<ResultSpec> infer_in_c(const mt_operator& abi, const OpInfo& op,
   if (status != MT_OK) {
     std::string why = take_host_error();
     if (why.empty()) why = "its infer failed";
-    const bool known = status >= MT_ERROR_SHAPE && status <= MT_ERROR_INTERNAL;
-    if (why[0] != '[') why = absl::StrCat("[", op.base, "] ", why);
-    fail(known ? static_cast<ErrorCode>(status) : ErrorCode::kInternal, why);
+    fail_status(status, op.base, why);
   }
   std::vector<ResultSpec> specs;
   const Device device = device_of(args);

@@ -5,11 +5,11 @@
 #include <optional>
 
 #include "core/types/errors.h"
-#include "dispatcher/boxed/boxed.h"
 #include "dispatcher/choice/observe.h"
 #include "dispatcher/choice/state.h"
 #include "dispatcher/frame/outputs.h"
 #include "dispatcher/frame/reduce.h"
+#include "dispatcher/table/defaults.h"
 #include "dispatcher/table/fields.h"
 #include "dispatcher/table/programs.h"
 
@@ -27,7 +27,13 @@ Tensor call_one(const char* name, std::vector<Value> args) {
     }
     entry = overloads.front();
   }
-  return call_entry(*entry, std::move(args)).front().tensor();
+  const OpInfo& op = *entry->info;
+  for (int i = static_cast<int>(args.size()); i < op.num_args; ++i) {
+    args.push_back(default_value(op.args[i]));
+  }
+  std::vector<Value> results;
+  op.boxed(args.data(), &results);
+  return results.front().tensor();
 }
 
 Tensor as_tensor(const Value& value, ScalarType dtype, Device device) {

@@ -1,4 +1,4 @@
-// The backend "npu": what the host sees of the chip.
+// The entry point of the backend "npu".
 #include "mytorch/backend.h"
 
 #include "device.h"
@@ -7,7 +7,7 @@
 #include "operators.h"
 #include "program.h"
 
-// A test that wraps the backend gives the function another name.
+// A test that wraps the backend renames the function.
 #ifndef NPU_INIT
 #define NPU_INIT mt_backend_init
 #endif
@@ -21,7 +21,7 @@ extern "C" MT_EXPORT int NPU_INIT(const mt_host* host, mt_backend* backend) {
        .device_type = "npu",
        .kernels = npu::kernels(),
        .compile = &sdk::compile_entry<&npu::compile>,
-       .describe = [](void*) { return "a simulated accelerator: memory and streams of its own"; },
+       .describe = [](void*) { return "a simulated accelerator with its own memory and streams"; },
        .device = &npu::device_ops()});
   if (status == MT_OK) sdk::bring_operators(*backend, npu::operators());
   return status;

@@ -69,8 +69,8 @@ size_t Memory::free_bytes() {
   return bytes_ - used_;
 }
 
-// 512 MiB, or as NPU_MEMORY says, in MiB. It lives as long as the process: memory of the host's
-// threads may be released after main.
+// Returns the memory of the chip: NPU_MEMORY in MiB, by default 512. It is never destroyed, because
+// threads may release tensors after main().
 Memory& memory() {
   static Memory* const instance = [] {
     const char* text = std::getenv("NPU_MEMORY");
@@ -180,7 +180,7 @@ void Stream::work() {
 }
 
 void drain_all_streams() {
-  // Events rather than wait(): errors stay for those whom they concern.
+  // Waits for events, because Stream::wait() would take the errors of other users.
   std::vector<EventPointer> events;
   {
     std::lock_guard<std::mutex> lock(streams().mutex);

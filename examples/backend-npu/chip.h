@@ -1,5 +1,5 @@
-// The simulated accelerator: memory that the host cannot touch, and streams that work on their own.
-// A real backend has its driver in this place.
+// The simulated accelerator: memory that the host cannot access, and asynchronous streams. In a
+// real backend, this is the driver.
 #pragma once
 
 #include <condition_variable>
@@ -16,17 +16,17 @@
 
 namespace npu {
 
-// A piece of memory that is mapped twice: where the host sees it, any access faults; where the chip
-// sees it, it can be read and written. Device pointers are the host's.
+// Device memory, mapped twice: the host's mapping faults on every access; the chip's mapping is
+// readable and writable. Device pointers are addresses of the host's mapping.
 class Memory {
  public:
   explicit Memory(size_t bytes);
-  // A device pointer, aligned to 64 bytes; NULL where there is no such piece left.
+  // Returns a device pointer aligned to 64 bytes, or NULL if no free block is large enough.
   void* allocate(size_t bytes);
   void release(void* data);
   size_t total() const { return bytes_; }
   size_t free_bytes();
-  // What the chip sees at a device pointer.
+  // Converts a device pointer to an address of the chip's mapping.
   char* view(const void* data) const {
     return data == nullptr ? nullptr : chip_ + (static_cast<const char*>(data) - host_);
   }
@@ -37,13 +37,13 @@ class Memory {
   size_t used_ = 0;
   char* host_;
   char* chip_;
-  std::map<size_t, size_t> free_;  // offset to size; neighbours are joined
+  std::map<size_t, size_t> free_;  // from offset to size; adjacent blocks are merged
   std::unordered_map<size_t, size_t> taken_;
 };
 
 Memory& memory();
 
-// What a stream has come to. Whoever queued a wait keeps it alive.
+// A point in a stream's work. A queued wait keeps the event alive.
 class Event {
  public:
   void set();
@@ -57,16 +57,16 @@ class Event {
 };
 using EventPointer = std::shared_ptr<Event>;
 
-// A queue with a worker of its own. Work may throw sdk::Error: the stream keeps the first one for
-// whoever waits for it.
+// A queue with its own worker thread. Work may throw sdk::Error; the stream keeps the first error
+// for the next wait().
 class Stream {
  public:
   Stream();
-  ~Stream();  // when all that is queued has run
+  ~Stream();  // waits for the queued work
   void queue(std::function<void()> work);
   EventPointer record();
-  // Waits for all that was queued so far. The first error since the last call, MT_OK where there
-  // was none; its text.
+  // Waits for the queued work. Returns the status of the first error since the last call, or MT_OK,
+  // and sets `message` to its text.
   int wait(std::string* message);
 
  private:
@@ -81,7 +81,7 @@ class Stream {
   std::unique_ptr<class Worker> worker_;
 };
 
-// Waits until all streams are idle: memory whose release was queued is free then.
+// Waits for all streams, so that queued releases have freed their memory.
 void drain_all_streams();
 
 }  // namespace npu

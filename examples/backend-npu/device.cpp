@@ -1,4 +1,4 @@
-// The entries of mt_device_ops over the chip.
+// Implements mt_device_ops for the chip.
 #include "device.h"
 
 #include <cstdio>
@@ -13,7 +13,7 @@ namespace sdk = mytorch::sdk;
 
 namespace {
 
-// Statuses for what throws, with the message where functions without a context put it.
+// Runs f and returns its status. If f throws, passes the message to the host.
 template <class F>
 int guarded(F&& f) {
   return sdk::status_of(f, [](int status, const char* message) {
@@ -21,7 +21,7 @@ int guarded(F&& f) {
   });
 }
 
-// Work without a stream waits for all others, and is waited for.
+// Queues work. Without a stream, waits for all streams and runs the work synchronously.
 void run_on(void* stream, std::function<void()> work) {
   if (stream != nullptr) return static_cast<Stream*>(stream)->queue(std::move(work));
   drain_all_streams();
@@ -35,13 +35,13 @@ void* allocate(void*, int32_t, size_t bytes, void*) {
   guarded([&] {
     data = memory().allocate(bytes);
     if (data != nullptr) return;
-    drain_all_streams();  // releases may be queued
+    drain_all_streams();  // may run queued releases
     data = memory().allocate(bytes);
   });
   return data;
 }
 
-// Behind the work that is queued: until then the memory is in use.
+// Releases the memory after the queued work, which may still use it.
 void release(void*, int32_t, void* data, size_t, void* stream) {
   if (data == nullptr) return;
   guarded([&] { run_on(stream, [data] { memory().release(data); }); });
@@ -74,7 +74,7 @@ int synchronize(void*, int32_t, void* stream) {
   });
 }
 
-// Handles of events are pointers to shared pointers: a queued wait outlives destroy_event.
+// An event handle points to a shared pointer, because a queued wait may outlive destroy_event.
 void* record_event(void*, int32_t, void* stream) {
   void* event = nullptr;
   guarded([&] { event = new EventPointer(static_cast<Stream*>(stream)->record()); });

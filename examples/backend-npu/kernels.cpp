@@ -1,5 +1,5 @@
-// Elements are read into contiguous vectors of double or int64, computed with, and written back:
-// the chip is simulated, so nothing here cares for speed.
+// The kernels read elements into contiguous vectors of double or int64, compute, and write the
+// results. They are simple instead of fast, because the chip is simulated.
 #include "kernels.h"
 
 #include <algorithm>
@@ -76,7 +76,7 @@ void arange(mt_ctx& ctx, const mt_args_arange_start_step& args) {
 
 // ---- random numbers ----------------------------------------------------------------------------
 
-// Element i, in row-major order, becomes value(stream, i): every backend draws the same bits.
+// Sets element i in row-major order to value(stream, i), which is equal on every backend.
 template <class F>
 void fill_randomly(mt_ctx& ctx, const mt_tensor* self, const mt_random& generator, F value) {
   launch(ctx, [to = Operand(self), stream = philox::Stream(generator), value]() mutable {
@@ -91,7 +91,7 @@ void fill_randomly(mt_ctx& ctx, const mt_tensor* self, const mt_random& generato
   });
 }
 
-// Of floats alone: the host has refused other types.
+// Fills a floating-point tensor; the host refuses other types.
 template <class F>
 void fill_with_floats(mt_ctx& ctx, const mt_tensor* self, const mt_random& generator, F draw) {
   fill_randomly(ctx, self, generator, [draw](auto tag, const auto& stream, int64_t i) {
@@ -155,7 +155,7 @@ void bmm(mt_ctx& ctx, const mt_args_bmm& args) {
 
 // ---- along a dimension -------------------------------------------------------------------------
 
-// A tensor as (outer, size, inner) around a dimension.
+// A tensor viewed as (outer, size, inner) around a dimension.
 struct Along {
   Along(const Operand& tensor, int64_t dim) {
     const auto ndim = static_cast<int64_t>(tensor.shape.size());
@@ -164,7 +164,7 @@ struct Along {
       (d < at ? outer : d == at ? size : inner) *= tensor.shape[static_cast<size_t>(d)];
     }
   }
-  // Calls f(position of its k-th element) for each line.
+  // Calls f(at) for each line along the dimension; at(k) is the position of its k-th element.
   template <class F>
   void for_each_line(F&& f) const {
     for (int64_t o = 0; o < outer; ++o) {
@@ -188,7 +188,7 @@ void cat(mt_ctx& ctx, const mt_args_cat& args) {
       const Along all(out, dim);
       int64_t begin = 0;
       for (const Operand& tensor : tensors) {
-        if (tensor.shape.size() != out.shape.size()) continue;  // an empty one of 1 dimension
+        if (tensor.shape.size() != out.shape.size()) continue;  // legacy empty tensor of shape (0,)
         const std::vector<E> part = read<E>(tensor);
         const Along own(tensor, dim);
         const int64_t run = own.size * own.inner;
@@ -252,14 +252,14 @@ void sort(mt_ctx& ctx, const mt_args_sort_stable& args) {
 
 // ---- by index ----------------------------------------------------------------------------------
 
-// Calls f(at, same) for each element of `index`: its place in a contiguous tensor of `indexed`'s
-// shape, and its own in one of shape `beside`. What is out of range is an error that the stream
-// keeps.
+// Calls f(at, same) for each element of `index`: `at` is the position that it selects in a
+// contiguous tensor of the shape of `indexed`, `same` its own position in a contiguous tensor of
+// shape `beside`. An index out of range throws an error, which the stream keeps.
 template <class F>
 void for_each_index(const char* op, const Operand& indexed, int64_t dim, const Operand& index,
                     const Sizes& beside, F&& f) {
   const std::vector<int64_t> values = read<int64_t>(index);
-  // A 0-dim tensor counts as one of 1 element.
+  // Treats a 0-dim tensor as one of shape (1,).
   const Sizes shape = indexed.shape.empty() ? Sizes{1} : indexed.shape;
   const Sizes over = index.shape.empty() ? Sizes{1} : index.shape;
   const Sizes own = beside.empty() ? Sizes{1} : beside;
@@ -320,7 +320,7 @@ void scatter_add(mt_ctx& ctx, const mt_args_scatter_add& args) {
   scatter_with(ctx, args, "scatter_add", true);
 }
 
-// Its result's shape depends on its data, so the host has to wait for them.
+// The shape of the result depends on the data, so the host waits for the count.
 void nonzero(mt_ctx& ctx, const mt_args_nonzero& args) {
   const Operand self = args.self;
   std::vector<int64_t> rows;
@@ -348,8 +348,8 @@ void nonzero(mt_ctx& ctx, const mt_args_nonzero& args) {
 }  // namespace
 
 std::span<const mt_kernel_entry> kernels() {
-  // Strides and types are read as they are. copy_ and fill_ also broadcast; they may write wider
-  // elements than they read, so not over their own input.
+  // The kernels accept any strides and types. copy_ and fill_ also broadcast; they do not accept
+  // aliases, because they may write wider elements than they read.
   constexpr uint32_t kAny = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
   constexpr uint32_t kCopies = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES | MT_TAKES_BROADCAST;
   static constexpr mt_kernel_entry kPlain[] = {

@@ -1,4 +1,4 @@
-// The kernels of the primitives. Each copies what it is given and queues its work.
+// The kernels of the primitives. Each kernel copies its arguments and queues its work.
 #pragma once
 
 #include <span>

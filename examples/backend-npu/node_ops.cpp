@@ -27,7 +27,7 @@ double trunc_divide(double a, double b, mt_dtype compute) {
   const double quotient = a / b;
   return std::trunc(sdk::is_dtype<double>(compute) ? quotient : static_cast<float>(quotient));
 }
-double remainder(double a, double b) {  // with the divisor's sign
+double remainder(double a, double b) {  // has the sign of the divisor
   const double mod = std::fmod(a, b);
   return mod != 0 && (b < 0) != (mod < 0) ? mod + b : mod;
 }
@@ -84,26 +84,26 @@ struct Entry {
   NodeOp on_integers;
 };
 
-#define REAL(expression)                       \
-  [](Lane x, Lane y, Lane, const Call& call) { \
-    [[maybe_unused]] const double a = x.f;     \
-    [[maybe_unused]] const double b = y.f;     \
-    (void)call;                                \
-    return expression;                         \
+#define REAL(expression)                                      \
+  [](NodeValue x, NodeValue y, NodeValue, const Call& call) { \
+    [[maybe_unused]] const double a = x.f;                    \
+    [[maybe_unused]] const double b = y.f;                    \
+    (void)call;                                               \
+    return expression;                                        \
   }
-#define WHOLE(expression)                      \
-  [](Lane x, Lane y, Lane, const Call& call) { \
-    [[maybe_unused]] const int64_t a = x.i;    \
-    [[maybe_unused]] const int64_t b = y.i;    \
-    (void)call;                                \
-    return whole(expression);                  \
+#define WHOLE(expression)                                     \
+  [](NodeValue x, NodeValue y, NodeValue, const Call& call) { \
+    [[maybe_unused]] const int64_t a = x.i;                   \
+    [[maybe_unused]] const int64_t b = y.i;                   \
+    (void)call;                                               \
+    return whole(expression);                                 \
   }
-// Functions of integers go through double.
-#define FUNCTION(expression)                                      \
-  REAL(real(expression)), [](Lane x, Lane y, Lane, const Call&) { \
-    [[maybe_unused]] const auto a = static_cast<double>(x.i);     \
-    [[maybe_unused]] const auto b = static_cast<double>(y.i);     \
-    return whole(sdk::convert<int64_t>(expression));              \
+// Computes functions of integers in double.
+#define FUNCTION(expression)                                                     \
+  REAL(real(expression)), [](NodeValue x, NodeValue y, NodeValue, const Call&) { \
+    [[maybe_unused]] const auto a = static_cast<double>(x.i);                    \
+    [[maybe_unused]] const auto b = static_cast<double>(y.i);                    \
+    return whole(sdk::convert<int64_t>(expression));                             \
   }
 #define BOTH(expression) REAL(real(expression)), WHOLE(expression)
 #define COMPARE(expression) REAL(whole(expression)), WHOLE(expression)
@@ -172,8 +172,9 @@ constexpr Entry kEntries[] = {
     {"bitwise_not", LOGIC(sdk::is_bool(call.compute) ? a == 0 : ~a)},
     {"bitwise_left_shift", LOGIC(shift_left(a, b, call.compute))},
     {"bitwise_right_shift", LOGIC(shift_right(a, b, call.compute))},
-    // Its condition is a bool; what it selects is passed on as it is.
-    {"where", nullptr, [](Lane x, Lane y, Lane z, const Call&) { return x.i != 0 ? y : z; }},
+    // The condition is a bool; the selected value is passed on unchanged.
+    {"where", nullptr,
+     [](NodeValue x, NodeValue y, NodeValue z, const Call&) { return x.i != 0 ? y : z; }},
 };
 
 }  // namespace
@@ -186,7 +187,7 @@ NodeOp find_node_op(std::string_view name, bool on_reals) {
 }
 
 int64_t wrap(int64_t value, mt_dtype dtype) {
-  if (sdk::is_bool(dtype)) return value;  // 0 or 1 where it is written
+  if (sdk::is_bool(dtype)) return value;  // store() converts it to 0 or 1
   return sdk::visit_dtype(dtype, [&](auto tag) {
     return sdk::convert<int64_t>(sdk::convert<typename decltype(tag)::type>(value));
   });

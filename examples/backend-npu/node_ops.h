@@ -1,4 +1,4 @@
-// The operations of programs (docs/records.md lists them), one element at a time.
+// The operations of programs (listed in docs/records.md), one element at a time.
 #pragma once
 
 #include <cstdint>
@@ -8,25 +8,25 @@
 
 namespace npu {
 
-// The value of a node: a double where it is of a floating computation type, else an integer.
-union Lane {
+// The value of a node: a double if its type is a floating compute type, else an integer.
+union NodeValue {
   double f;
   int64_t i;
 };
-inline Lane real(double value) { return {.f = value}; }
-inline Lane whole(int64_t value) { return {.i = value}; }
+inline NodeValue real(double value) { return {.f = value}; }
+inline NodeValue whole(int64_t value) { return {.i = value}; }
 
-// `compute` is the computation type of the call, `op` the operator, for errors.
+// The properties of a call that an operation may need.
 struct Call {
-  mt_dtype compute;
-  const char* op;
+  mt_dtype compute;  // the compute type
+  const char* op;    // the operator, for error messages
 };
-using NodeOp = Lane (*)(Lane a, Lane b, Lane c, const Call& call);
+using NodeOp = NodeValue (*)(NodeValue a, NodeValue b, NodeValue c, const Call& call);
 
-// NULL for an operation unknown here. `on_reals`: whether the first operand is a double.
+// Returns NULL if the operation is unknown. `on_reals` tells whether the first operand is a double.
 NodeOp find_node_op(std::string_view name, bool on_reals);
 
-// `value` in an integer type: its low bits.
+// Returns `value` converted to an integer type, modulo 2^bits.
 int64_t wrap(int64_t value, mt_dtype dtype);
 
 }  // namespace npu

@@ -1,6 +1,6 @@
-// Operands as queued work keeps them: what a kernel is given lies in its caller's frame and is gone
-// when it returns, so shapes, strides and numbers are copied, and only device memory is referred
-// to.
+// Operands of queued work. The arguments of a kernel live in its caller's frame and end when the
+// kernel returns, so queued work holds copies of shapes, strides and scalars, and pointers to
+// device memory.
 #pragma once
 
 #include <array>
@@ -50,7 +50,7 @@ struct Operand {
   int64_t size(int dim) const {
     return shape[static_cast<size_t>(dim < 0 ? dim + static_cast<int>(shape.size()) : dim)];
   }
-  // The strides with which it is read in a larger shape.
+  // Returns the strides for reading the operand broadcast to a larger shape.
   Sizes strides_in(const Sizes& larger) const {
     Sizes result(larger.size(), 0);
     const size_t missing = larger.size() - shape.size();
@@ -76,7 +76,7 @@ inline void launch(mt_ctx& ctx, std::function<void()> work) {
   static_cast<Stream*>(ctx.stream)->queue(std::move(work));
 }
 
-// Calls f(offset, ...) in row-major order, one offset in elements for each of `strides`.
+// Steps through a shape in row-major order, with one offset in elements for each of `strides`.
 class Odometer {
  public:
   Odometer(Sizes shape, std::vector<Sizes> strides)
@@ -104,14 +104,15 @@ class Odometer {
   std::vector<int64_t> offsets_;
 };
 
-// The chip computes in double, or in int64 for integers and bools, and rounds when it writes.
+// Calls f with a zero of the type in which the chip computes: double, or int64 for integers and
+// bools. Stores convert to the operand's type.
 template <class F>
 void visit_domain(mt_dtype dtype, F&& f) {
   if (sdk::is_floating(dtype)) return f(double{});
   f(int64_t{});
 }
 
-// Integers wrap around; overflow of signed numbers would be undefined.
+// Integers wrap around. Signed overflow would be undefined, so these compute in uint64.
 inline double plus(double a, double b) { return a + b; }
 inline double times(double a, double b) { return a * b; }
 inline int64_t plus(int64_t a, int64_t b) {
@@ -121,7 +122,7 @@ inline int64_t times(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
 
-// The elements of an operand in row-major order of `shape`, to which it broadcasts.
+// Returns the elements of an operand, broadcast to `shape`, in row-major order.
 template <class E>
 std::vector<E> read(const Operand& from, const Sizes& shape) {
   std::vector<E> values(static_cast<size_t>(product(shape)));

@@ -47,7 +47,7 @@ void infer_rms_norm_backward(const RmsNormBackwardArgs& args, mt_result* results
   infer_rms_norm({args.header, args.x, args.eps, nullptr}, results);
 }
 
-// 1 / sqrt(mean(x^2) + eps) of a row.
+// Returns 1 / sqrt(mean(x^2) + eps) of a row.
 double scale_of(const double* x, int64_t n, double eps) {
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) sum += x[i] * x[i];
@@ -66,7 +66,7 @@ void rms_norm(mt_ctx& ctx, const RmsNormArgs& args) {
   });
 }
 
-// With s = scale_of(x): s * grad - s^3 * x * mean(grad * x).
+// Computes s * grad - s^3 * x * mean(grad * x) with s = scale_of(x).
 void rms_norm_backward(mt_ctx& ctx, const RmsNormBackwardArgs& args) {
   launch(ctx, [g = Operand(args.grad), from = Operand(args.x), eps = args.eps,
                out = Operand(args.out)]() mutable {
@@ -90,7 +90,7 @@ void rms_norm_backward(mt_ctx& ctx, const RmsNormBackwardArgs& args) {
 }  // namespace
 
 std::span<const mt_operator> operators() {
-  // A gradient before the operator that it serves.
+  // A gradient operator must precede the operator that uses it.
   static constexpr mt_operator kOperators[] = {
       sdk::custom_operator<&infer_rms_norm_backward>(
           "npu::rms_norm_backward(Tensor grad, Tensor x, *, float eps=1e-6) -> Tensor",

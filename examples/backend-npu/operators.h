@@ -1,4 +1,4 @@
-// Operators that the chip brings, beside those that every backend may have kernels for.
+// The chip's own operators, which are not in ops.yaml.
 #pragma once
 
 #include <span>

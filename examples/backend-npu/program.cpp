@@ -13,7 +13,7 @@
 namespace npu {
 namespace {
 
-constexpr int64_t kChunk = 256;  // elements that are evaluated together, node by node
+constexpr int64_t kChunk = 256;  // number of elements that each node evaluates at a time
 
 enum class Kind { kInput, kScalar, kConst, kCast, kCount, kState, kOperation };
 
@@ -33,7 +33,7 @@ Kind kind_of(std::string_view op) {
   return Kind::kOperation;
 }
 
-// The nodes of a program for one computation type, and where outputs lie in the arguments.
+// The nodes of a program for one compute type, and the offsets of its outputs in the arguments.
 struct Body {
   Body(const mt_program& program, mt_dtype compute_type)
       : compute(compute_type),
@@ -44,7 +44,7 @@ struct Body {
       const mt_node& node = program.nodes[i];
       Node n{node, kind_of(node.op), nullptr};
       if (n.kind == Kind::kOperation) {
-        // `where` and its like are there for integers only, and pass reals on as they are.
+        // Operations such as `where` exist only for integers and pass reals on unchanged.
         n.operation = find_node_op(node.op, is_real(node.a[0]));
         if (n.operation == nullptr) n.operation = find_node_op(node.op, false);
         if (n.operation == nullptr) throw sdk::Declined{};
@@ -55,7 +55,7 @@ struct Body {
   bool is_real(int32_t node) const {
     return floating && nodes[static_cast<size_t>(node)].abi.type == MT_TYPE_COMPUTE;
   }
-  // The nodes that `roots` need, in order.
+  // Returns the nodes on which `roots` depend, in order.
   std::vector<int32_t> needed(const std::vector<int32_t>& roots) const {
     std::vector<bool> marked(nodes.size(), false);
     for (const int32_t root : roots) marked[static_cast<size_t>(root)] = true;
@@ -79,10 +79,10 @@ struct Body {
   std::vector<Node> nodes;
 };
 
-// What a call has in the place of the nodes that do not compute, kept for the stream's worker.
+// The values of a call's input, scalar and constant nodes, copied for the stream's worker.
 struct Inputs {
-  std::vector<Operand> operands;  // by node; absent where the node is none
-  std::vector<Lane> constants;
+  std::vector<Operand> operands;  // by node; absent unless the node is an input
+  std::vector<NodeValue> constants;
 
   Inputs(const Body& body, const void* args)
       : operands(body.nodes.size()), constants(body.nodes.size(), whole(0)) {
@@ -93,7 +93,7 @@ struct Inputs {
       const bool given = node.kind == Kind::kScalar;
       if (body.is_real(static_cast<int32_t>(i))) {
         const double number = given ? sdk::scalar_at<double>(args, node.abi) : node.abi.value;
-        // As kernels see it: 0.1 compared with a float is the float 0.1.
+        // Rounds to float like a kernel does: 0.1 compared with a float is the float 0.1.
         constants[i] =
             real(sdk::is_dtype<double>(body.compute) ? number : static_cast<float>(number));
       } else {
@@ -110,30 +110,30 @@ struct Inputs {
 class Evaluation {
  public:
   Evaluation(const Body& body, const Inputs& inputs, const std::vector<int32_t>& plan)
-      : body_(body), inputs_(inputs), plan_(plan), lanes_(body.nodes.size()) {
+      : body_(body), inputs_(inputs), plan_(plan), values_(body.nodes.size()) {
     for (const int32_t i : plan) {
-      lanes_[static_cast<size_t>(i)].assign(kChunk, inputs.constants[static_cast<size_t>(i)]);
+      values_[static_cast<size_t>(i)].assign(kChunk, inputs.constants[static_cast<size_t>(i)]);
     }
   }
-  std::vector<Lane>& at(int32_t node) { return lanes_[static_cast<size_t>(node)]; }
+  std::vector<NodeValue>& at(int32_t node) { return values_[static_cast<size_t>(node)]; }
 
-  // Where an input's elements lie, for at most kChunk of them.
+  // Loads up to kChunk elements of an input; offset_of(i) is the offset of the i-th one.
   template <class OffsetOf>
   void load(int32_t node, int64_t count, OffsetOf&& offset_of) {
     const Operand& from = inputs_.operands[static_cast<size_t>(node)];
     const int32_t type = body_.nodes[static_cast<size_t>(node)].abi.type;
-    std::vector<Lane>& to = at(node);
+    std::vector<NodeValue>& to = at(node);
     sdk::visit_dtype(from.dtype, [&](auto tag) {
       const auto* data = reinterpret_cast<const typename decltype(tag)::type*>(from.data());
       for (int64_t i = 0; i < count; ++i) {
         const auto element = data[offset_of(i)];
-        Lane& lane = to[static_cast<size_t>(i)];
+        NodeValue& result = to[static_cast<size_t>(i)];
         if (type == MT_TYPE_BOOL || (type == MT_TYPE_COMPUTE && sdk::is_bool(body_.compute))) {
-          lane = whole(sdk::convert<bool>(element));
+          result = whole(sdk::convert<bool>(element));
         } else if (body_.is_real(node)) {
-          lane = real(sdk::convert<double>(element));
+          result = real(sdk::convert<double>(element));
         } else {
-          lane = whole(sdk::convert<int64_t>(element));
+          result = whole(sdk::convert<int64_t>(element));
         }
       }
     });
@@ -141,18 +141,18 @@ class Evaluation {
     sdk::visit_dtype(body_.compute, [&](auto tag) {
       using T = typename decltype(tag)::type;
       for (int64_t i = 0; i < count; ++i) {
-        Lane& lane = to[static_cast<size_t>(i)];
-        lane = body_.floating ? real(sdk::convert<double>(sdk::convert<T>(lane.f)))
-                              : whole(sdk::convert<int64_t>(sdk::convert<T>(lane.i)));
+        NodeValue& result = to[static_cast<size_t>(i)];
+        result = body_.floating ? real(sdk::convert<double>(sdk::convert<T>(result.f)))
+                                : whole(sdk::convert<int64_t>(sdk::convert<T>(result.i)));
       }
     });
   }
 
-  // The operations of the plan; `states` and `elements` are a reduction's.
-  void run(int64_t count, const Lane* states = nullptr, int64_t elements = 0) {
+  // Runs the operations of the plan. `states` and `elements` are used by reductions.
+  void run(int64_t count, const NodeValue* states = nullptr, int64_t elements = 0) {
     for (const int32_t i : plan_) {
       const Node& node = body_.nodes[static_cast<size_t>(i)];
-      std::vector<Lane>& out = at(i);
+      std::vector<NodeValue>& out = at(i);
       const auto operand = [&](int k, int64_t j) {
         return node.abi.a[k] < 0 ? whole(0) : at(node.abi.a[k])[static_cast<size_t>(j)];
       };
@@ -166,9 +166,9 @@ class Evaluation {
         const Call call{body_.compute, body_.op};
         const bool wraps = !body_.floating && node.abi.type == MT_TYPE_COMPUTE;
         for (int64_t j = 0; j < count; ++j) {
-          Lane& lane = out[static_cast<size_t>(j)];
-          lane = node.operation(operand(0, j), operand(1, j), operand(2, j), call);
-          if (wraps) lane = whole(wrap(lane.i, body_.compute));
+          NodeValue& result = out[static_cast<size_t>(j)];
+          result = node.operation(operand(0, j), operand(1, j), operand(2, j), call);
+          if (wraps) result = whole(wrap(result.i, body_.compute));
         }
       }
     }
@@ -176,20 +176,20 @@ class Evaluation {
 
   template <class OffsetOf>
   void store(int32_t node, Operand& to, int64_t count, OffsetOf&& offset_of) {
-    const std::vector<Lane>& from = at(node);
+    const std::vector<NodeValue>& from = at(node);
     sdk::visit_dtype(to.dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
       auto* data = reinterpret_cast<T*>(to.data());
       for (int64_t i = 0; i < count; ++i) {
-        const Lane lane = from[static_cast<size_t>(i)];
+        const NodeValue result = from[static_cast<size_t>(i)];
         data[offset_of(i)] =
-            body_.is_real(node) ? sdk::convert<T>(lane.f) : sdk::convert<T>(lane.i);
+            body_.is_real(node) ? sdk::convert<T>(result.f) : sdk::convert<T>(result.i);
       }
     });
   }
 
  private:
-  Lane cast(int32_t i, Lane value) const {
+  NodeValue cast(int32_t i, NodeValue value) const {
     const mt_node& node = body_.nodes[static_cast<size_t>(i)].abi;
     const bool from_real = body_.is_real(node.a[0]);
     if (node.type == MT_TYPE_BOOL) return whole(from_real ? value.f != 0 : value.i != 0);
@@ -203,14 +203,14 @@ class Evaluation {
   const Body& body_;
   const Inputs& inputs_;
   const std::vector<int32_t>& plan_;
-  std::vector<std::vector<Lane>> lanes_;
+  std::vector<std::vector<NodeValue>> values_;
 };
 
 struct Outputs {
   std::vector<Operand> operands;
   std::vector<int32_t> nodes;
 
-  // Those that are wanted.
+  // Collects the requested outputs; the others are NULL.
   Outputs(const Body& body, const void* args) {
     for (const mt_program_output& output : body.outputs) {
       const mt_tensor* tensor = sdk::tensor_at(args, output.offset);
@@ -221,7 +221,7 @@ struct Outputs {
   }
 };
 
-// Offsets of a chunk's elements, for each of several operands.
+// The offsets of a chunk's elements, for several operands.
 struct Offsets {
   Offsets(const Sizes& shape, std::vector<Sizes> strides)
       : at(shape, strides), of(strides.size(), std::vector<int64_t>(kChunk)) {}
@@ -271,7 +271,7 @@ struct Pointwise {
 
 // ---- reductions
 
-// The state of a fold: up to three components, as abi.h orders them.
+// The state of a fold: up to three components, in the order of abi.h.
 class Fold {
  public:
   Fold(std::string_view kind, bool reals) : reals_(reals) {
@@ -285,10 +285,10 @@ class Fold {
   void reset() {
     count_ = 0;
     constexpr double kInf = std::numeric_limits<double>::infinity();
-    for (Lane& state : state_) state = whole(0);
+    for (NodeValue& state : state_) state = whole(0);
     if (kind_ == 1) state_[0] = reals_ ? real(1) : whole(1);
     if (kind_ == 6) state_[0] = whole(1);
-    // max and min of nothing
+    // the identities of max and min
     if (kind_ == 2 || kind_ == 3) {
       using Limits = std::numeric_limits<int64_t>;
       const bool max = kind_ == 2;
@@ -296,7 +296,7 @@ class Fold {
     }
     if (kind_ == 9) state_[0] = real(-kInf);
   }
-  void push(Lane x) {
+  void push(NodeValue x) {
     ++count_;
     switch (kind_) {
       case 0:
@@ -330,7 +330,7 @@ class Fold {
         return log_sum_exp(x.f);
     }
   }
-  const Lane* state() {
+  const NodeValue* state() {
     if (kind_ == 0 && reals_ && std::isfinite(state_[0].f)) {
       state_[0].f += lost_;
     }
@@ -344,18 +344,18 @@ class Fold {
     const auto y = static_cast<uint64_t>(b);
     return static_cast<int64_t>(multiply ? x * y : x + y);
   }
-  // With Neumaier's compensation.
+  // Adds with Neumaier's compensation.
   void add(double x) {
     const double sum = state_[0].f;
     const double total = sum + x;
     lost_ += std::abs(sum) >= std::abs(x) ? (sum - total) + x : (x - total) + sum;
     state_[0].f = total;
   }
-  // The first of the best; NaN is better than everything.
-  void best(Lane x) {
+  // Keeps the first of equal extremes. NaN wins over every number.
+  void best(NodeValue x) {
     const bool largest = kind_ == 2 || kind_ == 4;
     const bool index = kind_ >= 4;
-    Lane& held = state_[index ? 1 : 0];
+    NodeValue& held = state_[index ? 1 : 0];
     bool better = count_ == 1;
     if (!better && reals_) {
       better = !std::isnan(held.f) && (std::isnan(x.f) || (largest ? x.f > held.f : x.f < held.f));
@@ -366,7 +366,8 @@ class Fold {
     held = x;
     if (index) state_[0].i = count_ - 1;
   }
-  // The largest, and the sum of exp(x - largest); of an infinite largest, how often it occurs.
+  // Maintains the maximum and the sum of exp(x - maximum). For an infinite maximum, the sum counts
+  // its occurrences.
   void log_sum_exp(double x) {
     double& max = state_[0].f;
     double& sum = state_[1].f;
@@ -386,7 +387,7 @@ class Fold {
   bool reals_;
   int64_t count_ = 0;
   double lost_ = 0;
-  Lane state_[3] = {};
+  NodeValue state_[3] = {};
 };
 
 struct Reduce {
@@ -396,7 +397,7 @@ struct Reduce {
   uint32_t dim_offset;
   int32_t dim_field;
 
-  // None of them, and dimensions of a 0-dim operand, mean all.
+  // Returns the reduced dimensions; an empty list means all of them.
   std::vector<int64_t> dims(const void* args) const {
     if (dim_field == MT_DIM_INT) return {sdk::field_at<int64_t>(args, dim_offset)};
     if (dim_field == MT_DIM_LIST) {
@@ -471,7 +472,7 @@ struct Reduce {
         stepping.run(count);
         for (int64_t i = 0; i < count; ++i) folding.push(stepping.at(step)[static_cast<size_t>(i)]);
       }
-      Lane state[3];
+      NodeValue state[3];
       std::copy_n(folding.state(), 3, state);
       if (!body.floating && (fold == "sum" || fold == "prod")) {
         state[0] = whole(wrap(state[0].i, body.compute));

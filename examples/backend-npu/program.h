@@ -1,5 +1,5 @@
-// mt_backend::compile: programs as kernels of the chip, which interprets them. With it every
-// pointwise operator, reduction and derived gradient runs natively.
+// mt_backend::compile. The chip interprets programs, so every pointwise operator, reduction and
+// derived gradient runs natively.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace npu {
 
-// Throws sdk::Declined for a program with an operation or a fold that is unknown here.
+// Makes a kernel that interprets `program`. Throws sdk::Declined for an unknown operation or fold.
 void compile(const mt_program& program, mt_dtype compute, std::span<const mt_dtype> types,
              mt_kernel_entry& kernel);
 

@@ -1,4 +1,4 @@
-// Convolution, pooling and their gradients.
+// Kernels of convolution, pooling and their gradients.
 #pragma once
 
 #include <vector>

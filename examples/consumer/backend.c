@@ -1,8 +1,8 @@
-// The same backend in C11, over the contract's header alone: every hypotenuse is 43.
+// The same backend in C11, with only the header of the contract: hypot returns 43.
 #include "mytorch/abi.h"
 #include "mytorch/abi_ops/hypot.h"
 
-// The host hands a kernel without flags contiguous operands of one type and shape.
+// A kernel without flags gets contiguous operands of one type and shape.
 static int hypot_f32(void* self, mt_ctx* ctx, const void* given) {
   const mt_args_hypot* args = (const mt_args_hypot*)given;
   const mt_dltensor* out = &args->out->dl;

@@ -1,4 +1,4 @@
-// Trains a line, and, when given backends of its own, lets those compute.
+// Trains a linear layer, then calls hypot on each backend given on the command line.
 #include <cmath>
 #include <cstdio>
 #include <string>

@@ -27,7 +27,7 @@ class Mlp final : public Task {
 
   nn::Module& network() override { return network_; }
   Tensor loss(const Tensor& images, const Tensor& labels) override {
-    // A row of the identity for each label: one gather.
+    // One-hot labels: rows of the identity matrix.
     return mytorch::mse_loss(network_(images), one_hot_.index_select(0, labels));
   }
   void begin(double lr, int64_t steps) override {

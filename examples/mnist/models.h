@@ -1,4 +1,4 @@
-// The networks, and how each is best trained.
+// The networks and their training recipes.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,22 @@
 
 struct Recipe {
   int64_t epochs;
-  double lr;  // at its largest
+  double lr;  // the maximum of the schedule
 };
 
 std::vector<std::string> model_names();
 Recipe recipe_of(const std::string& model);
 
-// What is trained: a network from images (n, 1, 28, 28) to scores (n, 10), and what its scores
-// cost.
+// A network from images (n, 1, 28, 28) to scores (n, 10), with its loss and optimizer.
 class Task {
  public:
   virtual ~Task() = default;
   virtual mytorch::nn::Module& network() = 0;
-  // The mean loss of a batch; labels are int64 (n).
+  // Returns the mean loss of a batch; `labels` are int64 of shape (n).
   virtual mytorch::Tensor loss(const mytorch::Tensor& images, const mytorch::Tensor& labels) = 0;
-  // Makes the optimizer of the network, which is on its device by then.
+  // Makes the optimizer and its schedule of `steps` steps.
   virtual void begin(double lr, int64_t steps) = 0;
-  // Changes the network by the gradients that are there.
+  // Updates the parameters with their gradients and clears the gradients.
   virtual void step() = 0;
 };
 

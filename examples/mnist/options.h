@@ -7,7 +7,7 @@
 
 struct Options {
   std::string model = "mlp";
-  std::string data;  // empty: mytorch's default
+  std::string data;  // empty: the default directory
   std::string device = "cpu";
   int threads = 0;  // 0: as many as there are processors
   int64_t epochs = 0;
@@ -18,6 +18,6 @@ struct Options {
   std::string load;
 };
 
-// Nothing when the arguments ask for help or are wrong, which has then been said; `status` is what
-// the program is to exit with.
+// Parses the arguments. If they request help or are invalid, prints that, sets `status` to the exit
+// status and returns nothing.
 std::optional<Options> parse_options(int argc, char** argv, int* status);

@@ -1,4 +1,4 @@
-// A bar that shows how far an epoch is, on a terminal only.
+// A progress bar for an epoch, shown only on a terminal.
 #pragma once
 
 #include <chrono>
@@ -7,14 +7,14 @@
 
 class Progress {
  public:
-  // `label` stands in front of the bar.
+  // Prints `label` before the bar.
   Progress(std::string label, int64_t total);
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   void update(int64_t done, double loss);
-  void clear();  // wipes it off its line
+  void clear();  // erases the bar
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -22,5 +22,5 @@ class Progress {
   int64_t total_;
   bool on_terminal_;
   bool drawn_ = false;
-  Clock::time_point next_;  // drawing more often than the eye sees would only take time
+  Clock::time_point next_;  // earliest time of the next redraw
 };

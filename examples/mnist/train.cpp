@@ -24,7 +24,7 @@ namespace {
 
 struct Epoch {
   double loss;     // mean over the images
-  double seconds;  // of the training alone, not of the measuring after it
+  double seconds;  // of training, without evaluation
   int64_t images;
 };
 
@@ -52,7 +52,7 @@ Epoch train_epoch(Task& task, data::DataLoader& loader, Device device, const std
   return {loss_sum / static_cast<double>(images), wall.count(), images};
 }
 
-// The part of the images whose largest score is that of the right class.
+// Returns the fraction of images whose largest score belongs to the correct class.
 double accuracy(Task& task, const std::shared_ptr<const data::MNIST>& test, Device device) {
   mytorch::NoGradGuard no_grad;
   task.network().eval();
@@ -90,7 +90,7 @@ void load(Task& task, const Options& options) {
   task.network().load(options.load);
 }
 
-// Hours of training must not end in a file that cannot be written.
+// Fails before hours of training if the file cannot be written.
 void check_can_save(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -99,22 +99,22 @@ void check_can_save(const std::string& path) {
     throw Error(ErrorCode::kIo, "[--save] " + path + ": " + error.message());
   }
   if (fs::exists(status) && !fs::is_regular_file(status)) {
-    throw Error(ErrorCode::kIo, "[--save] " + path + " is no ordinary file: give another name");
+    throw Error(ErrorCode::kIo, "[--save] " + path + " is not a regular file: give another name");
   }
   if (!fs::exists(status) && fs::is_symlink(fs::symlink_status(path, error))) {
-    throw Error(ErrorCode::kIo, "[--save] " + path + " is a link that leads nowhere");
+    throw Error(ErrorCode::kIo, "[--save] " + path + " is a dangling symbolic link");
   }
   fs::path parent = fs::path(path).parent_path();
   if (parent.empty()) parent = ".";
   if (!fs::is_directory(parent, error)) {
     throw Error(ErrorCode::kIo, "[--save] there is no directory " + parent.string());
   }
-  // Whether a file can be made there is best known by making one.
+  // The only reliable test is to create a file.
   const fs::path probe = parent / (".mnist-" + std::to_string(::getpid()) + ".tmp");
   std::FILE* file = std::fopen(probe.c_str(), "wx");
   if (file == nullptr) {
-    throw Error(ErrorCode::kIo, "[--save] " + path + ": no file can be made in " + parent.string() +
-                                    ": " + std::strerror(errno));
+    throw Error(ErrorCode::kIo, "[--save] " + path + ": cannot create a file in " +
+                                    parent.string() + ": " + std::strerror(errno));
   }
   std::fclose(file);
   fs::remove(probe, error);

@@ -6,5 +6,5 @@
 #include "models.h"
 #include "options.h"
 
-// Does what the options say, and prints a line per epoch.
+// Trains or evaluates as the options say, and prints a line per epoch.
 void run(const Options& options);

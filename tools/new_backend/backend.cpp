@@ -1,7 +1,6 @@
-// The backend of newchip: a device of its own, whose memory is the host's until you put your
-// driver's calls in the places of aligned_alloc, free and memcpy; and two kernels to begin with.
-// What has no kernel here runs on the CPU where the user allows it (MYTORCH_FALLBACK=1), and
-// `mytorch check` says which operators those are.
+// A backend for the device newchip. Its memory is host memory: replace aligned_alloc, free and
+// memcpy by your driver's calls. It starts with two kernels; `mytorch check` lists the operators
+// that lack one. With MYTORCH_FALLBACK=1, those run on the CPU.
 #include "mytorch/backend.h"
 
 #include <algorithm>
@@ -16,11 +15,11 @@ namespace sdk = mytorch::sdk;
 
 namespace {
 
-// ---- the device. `self` is mt_backend::self, `index` the number of the device. -----------------
+// ---- the device: `self` is mt_backend::self, `index` the number of the device ------------------
 
 int device_count(void* /*self*/) { return 1; }
 
-// At least 64-byte aligned. NULL: out of memory.
+// Returns memory that is aligned to at least 64 bytes, or NULL if there is not enough.
 void* allocate(void* /*self*/, int32_t /*index*/, size_t bytes, void* /*stream*/) {
   if (bytes > SIZE_MAX - 63) return nullptr;
   return std::aligned_alloc(64, (std::max<size_t>(bytes, 1) + 63) / 64 * 64);
@@ -30,16 +29,18 @@ void release(void* /*self*/, int32_t /*index*/, void* data, size_t /*bytes*/, vo
   std::free(data);
 }
 
-// `kind` says which of the two is memory of the device: MT_COPY_TO_DEVICE, _TO_HOST, _ON_DEVICE.
+// `kind` tells which of `to` and `from` is device memory: MT_COPY_TO_DEVICE, MT_COPY_TO_HOST or
+// MT_COPY_ON_DEVICE.
 int copy(void* /*self*/, int32_t /*index*/, int32_t /*kind*/, void* to, const void* from,
          size_t bytes, void* /*stream*/) {
   if (bytes > 0) std::memcpy(to, from, bytes);
   return MT_OK;
 }
 
-// One queue, in order: whoever has streams fills in create_stream and the entries behind it, too.
+// Without create_stream, the device has a single in-order queue. A device with streams also sets
+// create_stream and the entries after it.
 constexpr mt_device_ops kDevice = {.size = sizeof(mt_device_ops),
-                                   .type = 0,  // a run-time type, by its name
+                                   .type = 0,  // assigned at run time, by name
                                    .host_accessible = 0,
                                    .device_count = device_count,
                                    .allocate = allocate,
@@ -48,9 +49,9 @@ constexpr mt_device_ops kDevice = {.size = sizeof(mt_device_ops),
 
 // ---- kernels -----------------------------------------------------------------------------------
 
-// Elements of any type and strides, broadcast, to any type and strides: the first kernel to write,
-// because every conversion for the others rests on it. `src` may be a number (TensorView::is_host):
-// its memory is then the host's, also where the device's is not.
+// Copies `src`, broadcast, to `self`, for any types and strides. This is the first kernel to write:
+// the host uses it to convert operands for all other kernels. `src` may be a scalar
+// (TensorView::is_host), whose value lies in host memory.
 void copy_(mt_ctx& /*ctx*/, const mt_args_copy_& args) {
   const sdk::TensorView to = args.self;
   const sdk::TensorView from = args.src;
@@ -72,8 +73,9 @@ void copy_(mt_ctx& /*ctx*/, const mt_args_copy_& args) {
   });
 }
 
-// Products of batches of matrices: (b, n, k) by (b, k, m). Linear layers and attention consist of
-// them. Without flags in the table below, the operands come contiguous; float and double are taken.
+// Multiplies batches of matrices: (b, n, k) by (b, k, m). Linear layers and attention decompose
+// into this operator. Its entry in the table below has no flags, so the host passes contiguous
+// operands of one type.
 template <class T>
 void multiply(const mt_args_bmm& args) {
   const sdk::TensorView out = args.out;
@@ -95,7 +97,7 @@ void bmm(mt_ctx& /*ctx*/, const mt_args_bmm& args) {
   const sdk::TensorView out = args.out;
   if (out.is<float>()) return multiply<float>(args);
   if (out.is<double>()) return multiply<double>(args);
-  throw sdk::Declined{};  // before anything is written: the next kernel is asked
+  throw sdk::Declined{};  // the host tries the next kernel; allowed only before the first write
 }
 
 constexpr uint32_t kAnyOperands = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES;

@@ -1,17 +1,15 @@
-// Undoing broadcasts, conversions and reductions in shape.
+// Shapes of gradients: undoes broadcasts and reductions.
+#include "ops/gradients.h"
+
 #include "core/types/dims.h"
 #include "core/types/errors.h"
 #include "mytorch/ops/cat.h"
-#include "mytorch/ops/reshape.h"
-#include "mytorch/ops/sum.h"
-#include "mytorch/ops/to.h"
 #include "mytorch/ops/zeros.h"
-#include "ops/gradients.h"
 
 namespace mytorch::grads {
 namespace {
 
-// Sizes with the reduced ones as 1; an absent or empty list reduces all.
+// `shape` with the reduced sizes set to 1; an absent or empty list reduces all.
 Dims reduced_sizes(IntList shape, OptionalIntList dim) {
   const int64_t ndim = static_cast<int64_t>(shape.size());
   if (!dim.has_value() || dim->empty()) return Dims(shape.size(), 1);
@@ -33,11 +31,11 @@ Tensor sum_to(const Tensor& x, IntList shape) {
       spread.push_back(static_cast<int64_t>(i));
     }
   }
-  // Without a view, which whoever keeps the gradient would have to copy.
-  if (lead > 0 && spread.size() == lead) return sum(x, as_list(spread), false, x.dtype());
-  // Nothing was spread where leading sizes of 1 were only added.
-  const Tensor total = spread.empty() ? x : sum(x, as_list(spread), true, x.dtype());
-  return lead == 0 ? total : reshape(total, shape);
+  // Not as a view, which an accumulated gradient would copy.
+  if (lead > 0 && spread.size() == lead) return x.sum(as_list(spread), false, x.dtype());
+  // If only leading sizes of 1 were added, nothing was broadcast.
+  const Tensor total = spread.empty() ? x : x.sum(as_list(spread), true, x.dtype());
+  return lead == 0 ? total : total.reshape(shape);
 }
 
 Tensor padded_to(const Tensor& x, IntList shape) {
@@ -57,14 +55,10 @@ Tensor zeros_like_shape(const Tensor& like, IntList shape) {
   return zeros(shape, like.dtype(), like.device());
 }
 
-Tensor copy_backward(const Tensor& grad, IntList shape, ScalarType dtype, Device device) {
-  return to(sum_to(grad, shape), device, dtype);
-}
-
 Tensor with_reduced_dims(const Tensor& x, IntList shape, OptionalIntList dim, bool keepdim) {
   if (keepdim || shape.empty()) return x;
   const Dims sizes = reduced_sizes(shape, dim);
-  return reshape(x, as_list(sizes));
+  return x.reshape(as_list(sizes));
 }
 
 int64_t reduced_count(IntList shape, OptionalIntList dim) {

@@ -1,0 +1,65 @@
+"""Composites that are one formula of their record."""
+
+from __future__ import annotations
+
+import ast
+
+from codegen import cpp
+from codegen.formula import called
+from codegen.formula_cpp import Translator, fact
+from codegen.model import Op
+
+
+class _Composite(Translator):
+    """C++ over the parameters of the composite."""
+
+    helpers = "composite"
+
+    def __init__(self, op: Op, operators: dict[str, list[Op]]):
+        super().__init__(op, operators)
+        self.args = {a.name: a for a in op.schema.args}
+
+    def fact(self, name: str, asked: str) -> str | None:
+        arg = self.args.get(name)
+        if asked == "defined":
+            if arg.type == "Operand":
+                return f"{name}.present()"
+            return fact(name, asked) if arg.is_tensor else f"{name}.has_value()"
+        return fact(name, asked, arg.is_tensor_list) if arg and arg.type == "Tensor" else None
+
+    def cpp(self, node: ast.expr) -> str:
+        match node:
+            case ast.Subscript(ast.Attribute(value, "shape"), index):
+                return f"{self.cpp(value)}.size({self.cpp(index)})"
+            case ast.IfExp(ast.Compare(ast.Name(id), [ast.Is()], [ast.Constant(None)]), default, ast.Name(same)) if (
+                id == same and not self.args[id].is_tensor
+            ):
+                return f"{id}.value_or({self.cpp(default)})"
+            case ast.Call(ast.Name("error"), [ast.Constant(str() as message)]):
+                return f"throw Error(ErrorCode::kValue, {cpp.text(f'[{self.op.schema.name}] {message}')})"
+        return super().cpp(node)
+
+
+def _params(op: Op) -> str:
+    """The parameters; those that the formula does not name are there for compatibility."""
+    return ", ".join(
+        ("" if a.name in op.formula.names else "[[maybe_unused]] ") + cpp.params([a]) for a in op.schema.args
+    )
+
+
+def emit(ops: list[Op]) -> dict[str, str]:
+    found = [op for op in ops if op.formula is not None]
+    operators: dict[str, list[Op]] = {}
+    for op in ops:
+        operators.setdefault(op.schema.cpp_name, []).append(op)
+    calls = {called(n) for op in found for n in ast.walk(op.formula.tree) if isinstance(n, ast.Call)}
+    lines = [cpp.BANNER.strip(), '#include "mytorch/generated/bodies.h"']
+    lines += [f'#include "mytorch/ops/{name}.h"' for name in sorted(calls & set(operators))]
+    lines += ['#include "ops/composites.h"', "", "namespace mytorch::composite {", ""]
+    for op in found:
+        written = cpp.written(op.schema) is not None
+        result = "void" if written else cpp.return_type(op.schema)
+        value = _Composite(op, operators).cpp(op.formula.tree)
+        lines += [f"{result} {op.function}({_params(op)}) {{", f"  {'' if written else 'return '}{value};", "}", ""]
+    lines += ["}  // namespace mytorch::composite", ""]
+    return {"src/composites.cpp": "\n".join(lines)}
