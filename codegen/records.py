@@ -222,7 +222,7 @@ class _Record:
             if op.meaning != "composite":
                 self.report(kernel.line, f"`kernel: optional` on a {op.meaning}; it belongs to composites")
         promote = self.text("promote", PROMOTE)
-        default = "none" if op.meaning in ("view", "composite") else "same"
+        default = "none" if op.meaning == "view" or (op.meaning == "composite" and not op.kernel_optional) else "same"
         op.promote = promote.text if promote else default
         self._types(op)
         self._forms(op)
