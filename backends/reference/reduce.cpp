@@ -114,7 +114,7 @@ class Reduce {
   }
 
  private:
-  // Sums and products of integers wrap to the computation type.
+  // Sums and products of integers wrap to the compute type.
   void wrap_state(std::vector<Value>& state) const {
     if (interpreter_.floating() || (fold_ != "sum" && fold_ != "prod")) return;
     for (Value& value : state) value = whole(wrap(value.i, interpreter_.compute()));

@@ -121,8 +121,8 @@ struct IdleStreams {
   }
 };
 IdleStreams& idle_streams() {
-  static IdleStreams* const instance =
-      new IdleStreams;  // never destroyed: threads may outlive main
+  // Never destroyed: threads may outlive main.
+  static IdleStreams* const instance = new IdleStreams;
   return *instance;
 }
 

@@ -10,8 +10,8 @@ namespace mytorch {
 
 // Storage ids are reserved in blocks, so that creating a tensor writes no shared cache line.
 inline constexpr uint64_t kStorageIdBlock = uint64_t{1} << 16;
-extern thread_local constinit uint64_t next_storage_id_ __attribute__((
-    tls_model("initial-exec")));  // a multiple of kStorageIdBlock if the block is used up
+// A multiple of kStorageIdBlock if the thread's block is used up.
+extern thread_local constinit uint64_t next_storage_id_ __attribute__((tls_model("initial-exec")));
 uint64_t first_storage_id_of_block();
 inline uint64_t next_storage_id() {
   const uint64_t id = next_storage_id_;

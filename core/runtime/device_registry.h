@@ -16,9 +16,9 @@ inline constexpr int kCpuSlot = 0;
 struct DeviceType {
   int32_t type = 0;  // a DLPack code or a run-time code
   std::string name;  // "cpu"
-  const mt_device_ops* ops =
-      nullptr;  // null for the CPU, which core implements itself. Stream and
-                // event functions are all set or all null (one ordered queue)
+  // Null for the CPU, which core implements itself. The functions for streams and events are all
+  // set or all null (one ordered queue).
+  const mt_device_ops* ops = nullptr;
   void* self = nullptr;
   int count = 0;  // number of devices
 };
@@ -32,8 +32,8 @@ int register_device_type(const char* name, const mt_device_ops* ops, void* self)
 // the dispatcher; null if core is used alone.
 extern void (*discover_devices)();
 
-int32_t device_type_from_name(
-    const std::string& name);  // throws Error(kDevice), listing the known names
+// Throws Error(kDevice), listing the known names.
+int32_t device_type_from_name(const std::string& name);
 std::string device_type_name(int32_t type);
 int num_device_types();
 const DeviceType& device_type(int slot);

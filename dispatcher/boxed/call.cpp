@@ -48,7 +48,8 @@ const char* arg_type_name(ArgType type) {
   return kNames[static_cast<int>(type)];
 }
 
-// Converts `value` to what an argument takes; false if that is not what ATen would do.
+// Converts `value` to the type of an argument, as ATen does. Returns false if ATen does not convert
+// it.
 bool convert(const ArgInfo& arg, Value& value) {
   if (value.is_none()) return arg.optional;
   const auto& v = value.variant();
@@ -212,14 +213,6 @@ std::vector<Value> run_functional(const OpInfo& op, const std::vector<Value>& ar
 }
 
 }  // namespace
-
-std::vector<Value> call_entry(const OpEntry& entry, std::vector<Value> args) {
-  Bound bound = bind_args(*entry.info, args, {});
-  if (!bound.why.empty()) {
-    fail(ErrorCode::kType, "[", entry.info->base, "] ", entry.info->schema, ": ", bound.why);
-  }
-  return run_functional(*entry.info, bound.args);
-}
 
 std::vector<Value> call(std::string_view name, std::vector<Value> args,
                         std::vector<NamedValue> named) {

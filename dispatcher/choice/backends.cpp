@@ -40,12 +40,12 @@ void add_kernel(OpEntry& entry, KernelEntry kernel) {
   const KernelList* old = state.lists[slot].load();
   auto list = std::make_unique<KernelList>();
   if (old != nullptr) list->ordered = old->ordered;
-  list->ordered.push_back(kernel);
-  std::stable_sort(list->ordered.begin(), list->ordered.end(),
-                   [](const KernelEntry& a, const KernelEntry& b) {
-                     if (a.is_reference() != b.is_reference()) return b.is_reference();
-                     return a.abi.priority > b.abi.priority;
-                   });
+  const auto precedes = [](const KernelEntry& a, const KernelEntry& b) {
+    if (a.is_reference() != b.is_reference()) return b.is_reference();
+    return a.abi.priority > b.abi.priority;
+  };
+  list->ordered.insert(
+      std::upper_bound(list->ordered.begin(), list->ordered.end(), kernel, precedes), kernel);
   list->direct = {list->ordered.front().abi.run, list->ordered.front().abi.self};
   list->all_take_alias = std::all_of(
       list->ordered.begin(), list->ordered.end(),

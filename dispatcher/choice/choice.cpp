@@ -7,7 +7,7 @@
 
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
-#include "core/types/errors.h"
+#include "core/types/status.h"
 #include "dispatcher/choice/measured.h"
 #include "dispatcher/choice/observe.h"
 #include "dispatcher/choice/state.h"
@@ -281,9 +281,7 @@ bool after_failure(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args
   if (status == MT_DECLINED) return false;
   std::string message = std::exchange(static_cast<Context*>(ctx)->error, {});
   if (message.empty()) message = absl::StrCat("the kernel failed with status ", status);
-  if (message[0] != '[') message = absl::StrCat("[", entry.info->base, "] ", message);
-  if (status < MT_ERROR_SHAPE || status > MT_ERROR_INTERNAL) status = MT_ERROR_INTERNAL;
-  throw Error(static_cast<ErrorCode>(status), message);
+  fail_status(status, entry.info->base, message);
 }
 
 std::vector<SlowPaths> slow_paths() {

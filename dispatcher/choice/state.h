@@ -71,8 +71,7 @@ class Winners {
   static int ask(void* self, mt_ctx* ctx, const void* args);
 
   int shift_;
-  std::vector<Entry>
-      entries_;  // an empty one comes last: what is not found ends there at the latest
+  std::vector<Entry> entries_;  // the last one is empty and ends every search
   std::deque<Asked> asked_;
 };
 

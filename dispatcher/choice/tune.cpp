@@ -25,9 +25,8 @@ namespace {
 constexpr double kBudgetSeconds = 0.05;
 constexpr int kMinRounds = 3;
 constexpr int kMaxRounds = 25;
-constexpr double kMinSampleSeconds = 20e-6;  // the shortest time that the clock resolves well
-constexpr double kHopeless =
-    4;  // kernels slower than this multiple of the best are not timed further
+constexpr double kMinSampleSeconds = 20e-6;  // the clock resolves this well
+constexpr double kHopeless = 4;              // times the best; slower kernels are not timed further
 
 thread_local bool measuring = false;
 
@@ -174,8 +173,8 @@ std::vector<Timing> measure(OpState& state, int slot, mt_ctx* ctx, const void* a
   for (const Runner& r : runners) {
     if (!r.seconds.empty()) timings.push_back({kernel_id(*r.kernel), median(r.seconds)});
   }
-  std::stable_sort(timings.begin(), timings.end(),
-                   [](const Timing& a, const Timing& b) { return a.seconds < b.seconds; });
+  std::sort(timings.begin(), timings.end(),
+            [](const Timing& a, const Timing& b) { return a.seconds < b.seconds; });
   return timings;
 }
 

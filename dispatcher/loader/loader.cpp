@@ -100,7 +100,7 @@ std::vector<std::string> default_libraries() {
       if (one.empty()) continue;
       std::error_code ignored;
       if (!std::filesystem::is_directory(one, ignored)) {
-        paths.push_back(one);  // a library; what is neither is reported like a damaged one
+        paths.push_back(one);  // not a directory: a library, or reported as damaged
         continue;
       }
       const auto found = libraries_in(one);
@@ -108,7 +108,7 @@ std::vector<std::string> default_libraries() {
     }
     return paths;
   }
-  // Beside the library, or, for a program that contains it, in the lib directory next to its bin.
+  // Beside the library; for a statically linked program in bin/, in ../lib.
   const std::string base = library_directory();
   for (const char* below : {"/mytorch/backends", "/../lib/mytorch/backends"}) {
     auto found = libraries_in(base + below);
@@ -117,7 +117,7 @@ std::vector<std::string> default_libraries() {
   return {};
 }
 
-// A name in MYTORCH_PREFER that no backend has is a mistake that would otherwise go unnoticed.
+// Warns about unknown names in MYTORCH_PREFER, which would otherwise go unnoticed.
 void check_preferences() {
   for (const Preference& preference : environment_preferences()) {
     std::string loaded;
@@ -141,7 +141,7 @@ void check_preferences() {
   }
 }
 
-// Lets Device("name") find devices that default backends bring.
+// Lets Device("name") find the devices of default backends.
 [[maybe_unused]] const bool kDiscovers = [] {
   discover_devices = [] { load_default_backends(); };
   return true;
@@ -154,7 +154,7 @@ void load_backend(const std::string& path) {
   std::lock_guard<std::recursive_mutex> lock(l.mutex);
   if (std::find(l.loaded.begin(), l.loaded.end(), path) != l.loaded.end()) return;
   check_library(path);
-  // RTLD_LOCAL: two backends may bring different versions of the same library.
+  // RTLD_LOCAL: two backends may depend on different versions of the same library.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
@@ -185,7 +185,7 @@ bool load_default_backends() {
       load_backend(path);
     } catch (const Error& error) {
       l.failed.push_back({path, error.what()});
-      // A backend that finds no hardware of its kind is the ordinary case; anything else is news.
+      // A backend without hardware is an ordinary case; warn about anything else.
       if (error.code() != ErrorCode::kUnsupported) {
         std::fprintf(stderr, "mytorch: warning: %s\n", error.what());
       }

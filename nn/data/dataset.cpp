@@ -17,7 +17,7 @@ Batch Dataset::get_batch(IntList indices) const {
     Example example = get(indices[i]);
     if (!example.data.defined()) {
       fail(ErrorCode::kValue, "[Dataset] get(", indices[i],
-           ") returned an example without data: return a tensor");
+           ") returned an example with undefined data: return a tensor");
     }
     const bool has_target = example.target.defined();
     if (i != 0 && has_target == targets.empty()) {

@@ -36,8 +36,8 @@ std::vector<Entry> lay_out(const TensorMap& tensors) {
   std::vector<Entry*> order;
   order.reserve(entries.size());
   for (Entry& entry : entries) order.push_back(&entry);
-  std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
-    return element_size(a->dtype) > element_size(b->dtype);
+  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+    return std::pair(-element_size(a->dtype), a) < std::pair(-element_size(b->dtype), b);
   });
   int64_t offset = 0;
   for (Entry* entry : order) {

@@ -217,7 +217,7 @@ void prefers_for_one_op() {
 TEST_F(BackendPathDeathTest, PrefersForOneOp) {
   EXPECT_IN_NEW_PROCESS(
       prefers_for_one_op(),
-      "^mytorch: warning: \\[backend\\] MYTORCH_PREFER names 'no_such', which is no "
+      "^mytorch: warning: \\[backend\\] MYTORCH_PREFER names 'no_such', which is not an "
       "operator\n$");
 }
 

@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "backends/cpu-openmp/gemm/convert-inl.h"
-#include "backends/cpu-openmp/gemm/finish-inl.h"
+#include "backends/cpu-openmp/gemm/epilogue-inl.h"
 #include "backends/cpu-openmp/gemm/job.h"
 #include "backends/cpu-openmp/simd/highway.h"
 
@@ -161,10 +161,10 @@ void matvec_columns(void* user, int64_t begin, int64_t end) {
     } else {
       dot_columns<4>(args.x, args.x_row, b, job.b_col, job.k, cols, sums, chunk);
     }
-    const Finish<T> finish = {job.accumulate, job.relu,
-                              bias == nullptr ? nullptr : bias + j0 * job.bias_col, job.bias_row,
-                              job.bias_col};
-    finish_tile(sums, chunk, job.m, cols, args.c + j0 * job.c_col, job.c_row, job.c_col, finish);
+    const Epilogue<T> epilogue = {job.accumulate, job.relu,
+                                  bias == nullptr ? nullptr : bias + j0 * job.bias_col,
+                                  job.bias_row, job.bias_col};
+    store_tile(sums, chunk, job.m, cols, args.c + j0 * job.c_col, job.c_row, job.c_col, epilogue);
   }
 }
 

@@ -10,7 +10,7 @@
 #include <atomic>
 
 #include "backends/cpu-openmp/gemm/blocking.h"
-#include "backends/cpu-openmp/gemm/finish-inl.h"
+#include "backends/cpu-openmp/gemm/epilogue-inl.h"
 #include "backends/cpu-openmp/gemm/job.h"
 #include "backends/cpu-openmp/gemm/matvec-inl.h"
 #include "backends/cpu-openmp/gemm/microkernel-inl.h"
@@ -231,11 +231,11 @@ class Product {
     kernel(part.k, a, job_.a_row, job_.a_k, b, b_k, sums, sums_row, plan_.keep_sums && !first);
     if (plan_.keep_sums && !last) return;
     const T* bias = static_cast<const T*>(job_.bias);
-    const Finish<T> finish = {
+    const Epilogue<T> epilogue = {
         plan_.keep_sums ? job_.accumulate : accumulate, has_epilogue && job_.relu,
         bias == nullptr || !last ? nullptr : bias + row * job_.bias_row + col * job_.bias_col,
         job_.bias_row, job_.bias_col};
-    finish_tile(sums, sums_row, rows, cols, c, job_.c_row, job_.c_col, finish);
+    store_tile(sums, sums_row, rows, cols, c, job_.c_row, job_.c_col, epilogue);
   }
 
   const Job& job_;

@@ -100,7 +100,7 @@ void check_softmax(const Case& c, bool log) {
     const T* grad = g.view().template data<T>() + row * c.n;
     const T* result = y.view().template data<T>() + row * c.n;
     double high = -kInf, size = 0;
-    long double sum = 0, total = 0;  // of doubles, too, better than what is tested
+    long double sum = 0, total = 0;  // more precise than the tested sums of doubles
     for (size_t i = 0; i < n; ++i) high = std::max(high, static_cast<double>(in[i]));
     for (size_t i = 0; i < n; ++i) sum += std::exp(static_cast<double>(in[i]) - high);
     for (size_t i = 0; i < n; ++i) {

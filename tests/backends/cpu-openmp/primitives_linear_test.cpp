@@ -95,8 +95,8 @@ TEST(Matrix, AddmmBroadcastsScalesAndIgnoresSelfIfBetaIsZero) {
               expected.push_back(alpha * sum + (beta == 0 ? 0 : beta * z[static_cast<size_t>(at)]));
             }
           }
-          // A scaled product of a 16-bit type is rounded to it before it is scaled, as in the
-          // composite: three of its own last places more, for values up to 8.
+          // Products of 16-bit types are rounded before they are scaled, as in the composite: three
+          // more units in the last place, for values up to 8.
           const double places = dtype.bits != 16 ? 0
                                 : sdk::is_floating(dtype)
                                     ? 3 * 8 * (dtype.code == MT_BFLOAT ? 0x1p16 : 0x1p13) / 8

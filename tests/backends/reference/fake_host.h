@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <initializer_list>
@@ -36,7 +37,7 @@ class TestTensor {
     }
     return tensor;
   }
-  // Contiguous, each byte 0xA5, so that what a kernel forgets to write shows.
+  // Contiguous, with bytes 0xA5, so that elements that a kernel fails to write show.
   static TestTensor empty(mt_dtype dtype, Shape shape) {
     TestTensor tensor;
     int64_t numel = 1;
@@ -58,7 +59,7 @@ class TestTensor {
     return tensor;
   }
 
-  // The same memory seen otherwise; `offset` in elements.
+  // A view with other strides; `offset` is in elements.
   TestTensor as_strided(Shape shape, Shape strides, int64_t offset = 0) const {
     TestTensor view;
     view.bytes_ = bytes_;
@@ -121,8 +122,8 @@ class TestTensor {
   std::shared_ptr<State> state_;
 };
 
-// A context that remembers the last error and the outputs made. With threads > 1 loops are cut into
-// pieces of `grain`, run in turn from the last one on.
+// A context that records the last error and the created outputs. With threads > 1, loops are cut
+// into pieces of `grain`, which run one after the other, the last one first.
 class TestContext {
  public:
   explicit TestContext(int32_t threads = 1) {
@@ -172,7 +173,7 @@ class TestContext {
   std::deque<std::vector<char>> scratch_;
 };
 
-// A backend, loaded once, by its function.
+// A backend, loaded once through its init function.
 template <int (*init)(const mt_host*, mt_backend*)>
 const mt_backend& loaded() {
   static mt_host host{};
@@ -180,6 +181,7 @@ const mt_backend& loaded() {
     host.size = sizeof(mt_host);
     host.abi_major = MT_ABI_MAJOR;
     host.abi_minor = MT_ABI_MINOR;
+    host.set_error = [](int, const char* message) { std::fprintf(stderr, "%s\n", message); };
     mt_backend filled{};
     filled.size = sizeof(mt_backend);
     if (init(&host, &filled) != MT_OK) std::abort();
@@ -189,7 +191,7 @@ const mt_backend& loaded() {
 }
 inline const mt_backend& reference() { return loaded<mytorch_reference_init>(); }
 
-// The kernel that takes the call; NULL, and every kernel's reason, where none does.
+// Returns the kernel that takes the call; NULL, with the reason of every kernel, if none does.
 template <class Args>
 const mt_kernel_entry* taker(const mt_backend& backend, std::string_view op, Args& args,
                              std::string* reasons) {
@@ -205,8 +207,8 @@ const mt_kernel_entry* taker(const mt_backend& backend, std::string_view op, Arg
   return nullptr;
 }
 
-// Runs it, on an argument struct whose header it completes. Returns the status; the message is in
-// context.error.
+// Runs that kernel on an argument struct, whose header it completes. Returns the status; the
+// message is in context.error.
 template <class Args>
 int run_on(const mt_backend& backend, std::string_view op, Args& args, mt_dtype compute,
            TestContext& context) {
@@ -214,7 +216,7 @@ int run_on(const mt_backend& backend, std::string_view op, Args& args, mt_dtype 
   const mt_kernel_entry* kernel = taker(backend, op, args, &context.error);
   return kernel == nullptr ? -1 : kernel->run(kernel->self, context.get(), &args);
 }
-// Empty, or what went wrong.
+// The same. Returns an empty string or the error.
 template <class Args>
 std::string run_on(const mt_backend& backend, std::string_view op, Args& args, mt_dtype compute,
                    int threads = 1) {
@@ -223,7 +225,7 @@ std::string run_on(const mt_backend& backend, std::string_view op, Args& args, m
   return status == MT_OK ? "" : "status " + std::to_string(status) + ": " + context.error;
 }
 
-// The same by the reference backend.
+// The same for the reference backend.
 template <class Args>
 int run_op(std::string_view op, Args& args, mt_dtype compute, TestContext& context) {
   return run_on(reference(), op, args, compute, context);

@@ -50,7 +50,7 @@ TEST(ReduceTest, SumIsCompensatedAndIntegersWrap) {
   EXPECT_TRUE(std::isnan(fold_all<double>("sum", {kInf, -kInf})[0]));
   EXPECT_TRUE(std::isnan(fold_all<double>("sum", {kNaN, 1})[0]));
   EXPECT_EQ(fold_all<int64_t>("sum", {5, -7}), V{-2});
-  EXPECT_EQ(fold_all<int8_t>("sum", {100, 100}), V{-56});  // wraps to the computation type
+  EXPECT_EQ(fold_all<int8_t>("sum", {100, 100}), V{-56});  // wraps to the compute type
 }
 
 TEST(ReduceTest, ProdOfNothingIsOneAndIntegersWrap) {

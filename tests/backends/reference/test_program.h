@@ -78,7 +78,7 @@ class TestProgram {
     return *this;
   }
 
-  // Compiles for a computation type and runs. Returns "" or the error.
+  // Compiles for a compute type and runs. Returns "" or the error.
   std::string run(ProgramArgs& args, mt_dtype compute) {
     program_.nodes = nodes_.data();
     program_.num_nodes = static_cast<int32_t>(nodes_.size());

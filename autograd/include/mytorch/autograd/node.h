@@ -143,8 +143,8 @@ class Node {
   void record_origin();
   static void* allocate(size_t bytes, uint8_t* size_class);
   static void deallocate(void* block, uint8_t size_class);
-  static void destroy(
-      Node* node);  // also destroys, without recursion, nodes that only it kept alive
+  // Also destroys, without recursion, nodes that only it kept alive.
+  static void destroy(Node* node);
 
   std::atomic<uint32_t> refs_{0};
   uint32_t num_edges_ = 0;

@@ -56,7 +56,7 @@ TEST_F(OnednnWeights, AreRepackedAfterWritesThroughPointers) {
   auto* const data = static_cast<float*>(weight.raw_mutable_data());
   data[0] = 100;
   expect_right("through a pointer");
-  data[1] = 200;  // which nobody can count
+  data[1] = 200;  // a write that the host cannot count
   expect_right("through the same pointer, later");
 }
 
