@@ -3,7 +3,7 @@
 
 set(MYTORCH_GENERATED ${CMAKE_BINARY_DIR}/generated)
 find_program(PYTHON3 NAMES python3 REQUIRED)
-file(GLOB codegen_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/codegen/*.py
+file(GLOB codegen_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/codegen/*.py ${CMAKE_SOURCE_DIR}/codegen/*.yaml
   ${CMAKE_SOURCE_DIR}/*/emit.py ${CMAKE_SOURCE_DIR}/backends/*/emit.py
   ${CMAKE_SOURCE_DIR}/conformance/samples/*.yaml ${CMAKE_SOURCE_DIR}/conformance/goldens/*.json)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS

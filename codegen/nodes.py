@@ -1,18 +1,19 @@
 """The node operations of pointwise and reduce bodies: typing, meaning, derivative, accuracy and cost.
 
-This is the one table of them: operators, derivatives, vector loops, samples and the reference pages follow
-from it, and tests compare the lists of the backends with it. Each is also an operator of the same name, so
-that a backend without kernels and without `compile` can run a body node by node. A new elementary function
-is its row here and one implementation per backend: `NodeNAME` in backends/cpu-openmp/simd, `node::NAME` in
-backends/cuda/programs/prelude.cuh, and a line in backends/reference/node_ops_float.cpp and
-node_ops_integer.cpp.
+This is the one table of them; elementary.yaml beside it has the functions of one number. Operators,
+derivatives, vector loops, samples and the reference pages follow from it, and tests compare the lists of the
+backends with it. Each node operation is also an operator of the same name, so that a backend without kernels
+and without `compile` can run a body node by node.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Callable
+
+import yaml
 
 COMPUTE, BOOL, INDEX = "COMPUTE", "BOOL", "INDEX"
 
@@ -205,7 +206,47 @@ def _bitwise(name: str, evaluate: Callable, integers: str, commutative: bool = F
     return _op("bitwise", name, evaluate, "", "", integers=integers, commutative=commutative)
 
 
-_POSITIVE, _UNIT = (0.0, math.inf), (-1.0, 1.0)
+# The values of elementary functions that `math` does not have by that name, or not for all arguments.
+_VALUES: dict[str, Callable] = {
+    "neg": lambda a: -a,
+    "abs": abs,
+    "sign": lambda a: type(a)((a > 0) - (a < 0)),  # NaN gives 0, as in ATen
+    "rsqrt": _rsqrt,
+    "exp2": _total(lambda a: math.pow(2.0, a)),
+    "log": _log(math.log),
+    "log2": _log(math.log2),
+    "log10": _log(math.log10),
+    "log1p": _log(math.log1p, -1.0),
+    "sinh": _odd(math.sinh),
+    "atanh": _atanh,
+    "sigmoid": _sigmoid,
+    "floor": _floor,
+    "ceil": _ceil,
+    "round": _round,
+    "trunc": _trunc,
+}
+
+
+def _elementary(name: str, row: dict) -> NodeOp:
+    """One row of elementary.yaml."""
+    evaluate = _VALUES[name] if name in _VALUES else _total(getattr(math, name))
+    return NodeOp(
+        name,
+        1,
+        "math",
+        evaluate,
+        (row.get("derivative", ""),),
+        integers=frozenset(row["integers"]) if "integers" in row else None,
+        cost=row.get("cost", 1),
+        ulp=tuple(row["ulp"]) if "ulp" in row else None,
+        domain=tuple(map(float, row.get("domain", (-math.inf, math.inf)))),
+        doc=row["doc"],
+        takes=row.get("takes", "float"),
+    )
+
+
+_TABLE = yaml.safe_load((Path(__file__).parent / "elementary.yaml").read_text())
+ELEMENTARY = tuple(_elementary(name, row) for name, row in _TABLE.items())
 
 _LIST = [
     _math("add", lambda a, b: a + b, "grad", "grad", integers="wraps", commutative=True),
@@ -247,179 +288,7 @@ _LIST = [
         "0 if a == 0 else -grad / (a + b * (b / a))",
         cost=30,
     ),
-    _math("neg", lambda a: -a, "-grad", integers="wraps", takes="number", doc="-self. Bools are refused."),
-    _math("abs", abs, "grad * sign(a)", integers="", takes="same", doc="The absolute value. The gradient at 0 is 0."),
-    _math(
-        "sign",
-        lambda a: type(a)((a > 0) - (a < 0)),
-        "",
-        integers="fits",
-        takes="same",
-        doc="-1, 0 or 1; 0 for NaN. The gradient is zero.",
-    ),
-    _math(
-        "sqrt",
-        _total(math.sqrt),
-        "grad / (2 * result)",
-        cost=4,
-        ulp=(0.5, 0.5),
-        domain=_POSITIVE,
-        doc="The square root.",
-    ),
-    _math(
-        "rsqrt",
-        _rsqrt,
-        "-0.5 * grad * (result * result * result)",
-        cost=8,
-        ulp=(2, 2),
-        domain=_POSITIVE,
-        doc="1 / sqrt(self).",
-    ),
-    _math("exp", _total(math.exp), "grad * result", cost=16, ulp=(1.5, 1.5), doc="e to the power of self."),
-    _math(
-        "exp2",
-        _total(lambda a: math.pow(2.0, a)),
-        f"grad * (result * {math.log(2)!r})",
-        cost=14,
-        ulp=(1.5, 1.5),
-        doc="2 to the power of self.",
-    ),
-    _math(
-        "expm1", _total(math.expm1), "grad * (result + 1)", cost=24, ulp=(2, 2.5), doc="exp(self) - 1, accurate near 0."
-    ),
-    _math("log", _log(math.log), "grad / a", cost=18, ulp=(1.5, 1.5), domain=_POSITIVE, doc="The natural logarithm."),
-    _math(
-        "log2",
-        _log(math.log2),
-        f"grad / (a * {math.log(2)!r})",
-        cost=18,
-        ulp=(2, 2),
-        domain=_POSITIVE,
-        doc="The base-2 logarithm.",
-    ),
-    _math(
-        "log10",
-        _log(math.log10),
-        f"grad / (a * {math.log(10)!r})",
-        cost=18,
-        ulp=(2, 2),
-        domain=_POSITIVE,
-        doc="The base-10 logarithm.",
-    ),
-    _math(
-        "log1p",
-        _log(math.log1p, -1.0),
-        "grad / (a + 1)",
-        cost=24,
-        ulp=(2, 2),
-        domain=(-1.0, math.inf),
-        doc="log(1 + self), accurate near 0.",
-    ),
-    _math("sin", _total(math.sin), "grad * cos(a)", cost=24, ulp=(2, 2), doc="The sine of an angle in radians."),
-    _math("cos", _total(math.cos), "-grad * sin(a)", cost=24, ulp=(2, 2), doc="The cosine of an angle in radians."),
-    _math(
-        "tan",
-        _total(math.tan),
-        "grad * (1 + result * result)",
-        cost=32,
-        ulp=(3.5, 4),
-        doc="The tangent of an angle in radians.",
-    ),
-    # (1 - a) * (1 + a) rather than 1 - a*a: no cancellation near the poles.
-    _math(
-        "asin",
-        _total(math.asin),
-        "grad * rsqrt((1 - a) * (1 + a))",
-        cost=20,
-        ulp=(2, 1),
-        domain=_UNIT,
-        doc="The inverse sine, in [-pi/2, pi/2].",
-    ),
-    _math(
-        "acos",
-        _total(math.acos),
-        "-grad * rsqrt((1 - a) * (1 + a))",
-        cost=20,
-        ulp=(2, 1),
-        domain=_UNIT,
-        doc="The inverse cosine, in [0, pi].",
-    ),
-    _math(
-        "atan",
-        _total(math.atan),
-        "grad / (1 + a * a)",
-        cost=20,
-        ulp=(3, 1),
-        doc="The inverse tangent, in [-pi/2, pi/2].",
-    ),
-    _math("sinh", _odd(math.sinh), "grad * cosh(a)", cost=30, ulp=(2, 2.5), doc="The hyperbolic sine."),
-    _math("cosh", _total(math.cosh), "grad * sinh(a)", cost=24, ulp=(2, 2), doc="The hyperbolic cosine."),
-    _math(
-        "tanh", _total(math.tanh), "grad * (1 - result * result)", cost=24, ulp=(2, 3), doc="The hyperbolic tangent."
-    ),
-    _math(
-        "asinh", _total(math.asinh), "grad * rsqrt(1 + a * a)", cost=40, ulp=(2, 3), doc="The inverse hyperbolic sine."
-    ),
-    _math(
-        "acosh",
-        _total(math.acosh),
-        "grad * rsqrt((a - 1) * (a + 1))",
-        cost=40,
-        ulp=(2.5, 3),
-        domain=(1.0, math.inf),
-        doc="The inverse hyperbolic cosine.",
-    ),
-    _math(
-        "atanh",
-        _atanh,
-        "grad / ((1 - a) * (1 + a))",
-        cost=40,
-        ulp=(2.5, 3),
-        domain=_UNIT,
-        doc="The inverse hyperbolic tangent.",
-    ),
-    _math(
-        "erf",
-        _total(math.erf),
-        f"grad * ({2 / math.sqrt(math.pi)!r} * exp(-(a * a)))",
-        cost=30,
-        ulp=(3.5, 3),
-        doc="The error function.",
-    ),
-    _math(
-        "erfc",
-        _total(math.erfc),
-        f"grad * ({-2 / math.sqrt(math.pi)!r} * exp(-(a * a)))",
-        cost=40,
-        ulp=(3.5, 4),
-        doc="1 - erf(self), accurate if it is small.",
-    ),
-    _math("sigmoid", _sigmoid, "grad * ((1 - result) * result)", cost=24, ulp=(2.5, 3), doc="1 / (1 + exp(-self))."),
-    _math(
-        "floor",
-        _floor,
-        "",
-        integers="fits",
-        takes="same",
-        doc="The largest integer not above self. The gradient is zero.",
-    ),
-    _math(
-        "ceil",
-        _ceil,
-        "",
-        integers="fits",
-        takes="same",
-        doc="The smallest integer not below self. The gradient is zero.",
-    ),
-    _math(
-        "round",
-        _round,
-        "",
-        integers="fits",
-        takes="same",
-        doc="The nearest integer; ties go to the even one. The gradient is zero.",
-    ),
-    _math("trunc", _trunc, "", integers="fits", takes="same", doc="The integer part. The gradient is zero."),
+    *ELEMENTARY,
     _compare("eq", lambda a, b: a == b, commutative=True),
     _compare("ne", lambda a, b: a != b, commutative=True),
     _compare("lt", lambda a, b: a < b),
@@ -442,7 +311,6 @@ _LIST = [
 ]
 
 NODE_OPS: dict[str, NodeOp] = {op.name: op for op in _LIST}
-ELEMENTARY = tuple(op for op in _LIST if op.doc)
 
 # Nodes that are not operations.
 LEAVES = ("input", "scalar", "const", "count", "state")

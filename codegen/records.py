@@ -222,7 +222,7 @@ class _Record:
             if op.meaning != "composite":
                 self.report(kernel.line, f"`kernel: optional` on a {op.meaning}; it belongs to composites")
         promote = self.text("promote", PROMOTE)
-        default = "none" if op.meaning in ("view", "composite") else "same"
+        default = "none" if op.meaning == "view" or (op.meaning == "composite" and not op.kernel_optional) else "same"
         op.promote = promote.text if promote else default
         self._types(op)
         self._forms(op)
@@ -543,7 +543,7 @@ class _Record:
 
 
 def _elementary(function: NodeOp, line: int) -> Map:
-    """The record of a row of the table in nodes.py."""
+    """The record of a row of elementary.yaml."""
     keys = {
         "op": f"{function.name}(Tensor self) -> Tensor",
         "doc": function.doc,
@@ -558,7 +558,7 @@ def _elementary(function: NodeOp, line: int) -> Map:
 
 
 def _expanded(document: List) -> Iterator[Value]:
-    """The records of a file, `functions: elementary` replaced by those of the table in nodes.py."""
+    """The records of a file, `functions: elementary` replaced by those of elementary.yaml."""
     for record in document.items:
         if isinstance(record, Map) and getattr(record.get("functions"), "text", "") == "elementary":
             yield from (_elementary(function, record.line) for function in ELEMENTARY)

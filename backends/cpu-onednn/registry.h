@@ -1,23 +1,22 @@
-// The registration functions of the files of kernels. Each appends the file's kernels; backend.cpp
-// lists all of them.
+// The families of kernels: each file of kernels defines the register_NAME of its family.
 #pragma once
 
-#include <vector>
-
 #include "mytorch/backend.h"
+#include "mytorch/backend/registry.h"
+
+#define MYTORCH_ONEDNN_FAMILIES(FAMILY) \
+  FAMILY(matrix)                        \
+  FAMILY(linear)                        \
+  FAMILY(convolution)                   \
+  FAMILY(batch_norm)                    \
+  FAMILY(layer_norm)                    \
+  FAMILY(pooling)                       \
+  FAMILY(gelu)                          \
+  FAMILY(copy)
 
 namespace mytorch::onednn {
 
-using KernelEntries = std::vector<mt_kernel_entry>;
-
-void register_matrix(KernelEntries& kernels);
-void register_linear(KernelEntries& kernels);
-void register_convolution(KernelEntries& kernels);
-void register_batch_norm(KernelEntries& kernels);
-void register_layer_norm(KernelEntries& kernels);
-void register_pooling(KernelEntries& kernels);
-void register_gelu(KernelEntries& kernels);
-void register_copy(KernelEntries& kernels);
+MYTORCH_KERNEL_FAMILIES(MYTORCH_ONEDNN_FAMILIES)
 
 // Priorities before and after the kernels of cpu-openmp, whose priority is 0. Kernels are first for
 // calls in which oneDNN was measured to be faster; otherwise a pin or a measured choice takes them.

@@ -1,9 +1,11 @@
-// The CPU backend: vector code for the instruction set at hand, on the threads of the host.
+// The CPU backend: vector code for the processor's best instruction set, on the host's threads.
+#include <cstdlib>
 #include <string>
 
 #include "backends/cpu-openmp/pointwise/compile.h"
 #include "backends/cpu-openmp/registry.h"
-#include "hwy/targets.h"
+#include "backends/cpu-openmp/simd/instruction_set.h"
+#include "mytorch/backend/error.h"
 #include "mytorch/backend/kernel.h"
 
 // A static registration gives the function a name of its own, so that several backends can be
@@ -15,38 +17,32 @@
 namespace mytorch::cpu {
 namespace {
 
-const KernelEntries& kernels() {
-  static const KernelEntries* const all = [] {
-    auto* list = new KernelEntries;
-#define MYTORCH_CPU_REGISTER(name) register_##name(*list);
-    MYTORCH_CPU_FAMILIES(MYTORCH_CPU_REGISTER)
-#undef MYTORCH_CPU_REGISTER
-    return list;
-  }();
-  return *all;
-}
+const char* pinned() { return std::getenv("MYTORCH_CPU"); }
 
-// The best of the instruction sets that were compiled and that this CPU has.
 const char* describe(void* /*self*/) {
-  static const std::string text = [] {
-    const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
-    const int64_t best = usable & -usable;  // better ones have lower bits
-    return std::string("vector code for ") + hwy::TargetName(best);
-  }();
+  static const std::string text = std::string("vector code for ") + simd::instruction_set() +
+                                  (pinned() != nullptr ? ", pinned by MYTORCH_CPU" : "");
   return text.c_str();
 }
 
 }  // namespace
-
 }  // namespace mytorch::cpu
 
 extern "C" MT_EXPORT int MYTORCH_BACKEND_INIT(const mt_host* host, mt_backend* backend) {
   using namespace mytorch;
+  const int status = sdk::status_of(
+      [] {
+        if (cpu::pinned() != nullptr) simd::pin_instruction_set(cpu::pinned());
+      },
+      [host](int error, const char* message) {
+        if (host->set_error != nullptr) host->set_error(error, message);
+      });
+  if (status != MT_OK) return status;
   return sdk::fill_backend(host, backend,
                            {.name = "cpu-openmp",
                             .version = "1.0",
                             .device_type = "cpu",
-                            .kernels = cpu::kernels(),
+                            .kernels = cpu::all_kernels(),
                             .compile = &sdk::compile_entry<&cpu::compile>,
                             .compile_priority = -10,
                             .describe = &cpu::describe});

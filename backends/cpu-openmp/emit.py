@@ -1,8 +1,8 @@
-"""The cpu-openmp backend's kernels: a span function (backends/cpu-openmp/pointwise/span.h) for each program.
+"""The inner loops of the cpu-openmp backend (backends/cpu-openmp/pointwise/inner_loop.h), one for each program.
 
-A program becomes one function template over Highway's vectors, instantiated for the types in which it
-makes sense. Programs that are equal but for names share one. Reduce programs give up to two: the step,
-from the inputs to what is folded, and the end, from the states to the outputs.
+A program becomes one function template over Highway's vectors, instantiated for the compute types that it
+supports. Programs that differ only in names share one. A reduce program has up to two: the step, from the
+inputs to the folded values, and the end, from the states to the outputs.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from codegen.nodes import BOOL, COMPUTE, NODE_OPS
 from codegen.program import Output, Program
 from codegen.schema import fnv1a, parse_schema
 
-FILES = 12  # that the spans are spread over, some seconds of compilation each; fixed, so that a new one moves no other
+FILES = 12  # of some seconds of compilation each; their number is fixed, so that a new inner loop moves no other
 
-# Expressions of x that backends/cpu-openmp/simd/fused-inl.h has a function for: whatever program contains
-# one gets that function, unless it needs a costly part of the expression besides.
+# Expressions of x that backends/cpu-openmp/simd/fused-inl.h has a function for. A program that contains one
+# calls the function, unless it needs a costly part of the expression elsewhere.
 _FUSED = {
     "1 + erf(x * 0.70710678118654752440)": "NodeTwiceNormalCdf",
     "log1p(exp(x))": "NodeLog1pExp",
     "tanh(softplus(x))": "NodeTanhSoftplus",
 }
 _CPP = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t"}
-LANES = ("float32", "float64", "int32", "int64")
-FLOATS, INTEGERS = LANES[:2], LANES[2:]
+COMPUTE_TYPES = ("float32", "float64", "int32", "int64")
+FLOATS, INTEGERS = COMPUTE_TYPES[:2], COMPUTE_TYPES[2:]
 
 
 @dataclass
-class SpanCode:
-    """One emitted function; `lanes` grows as programs share it."""
+class InnerLoopCode:
+    """An emitted function. `compute_types` grows as programs share it."""
 
     name: str
     program: Program
     comment: str
-    lanes: set[str] = field(default_factory=set)
-    in_place: bool = False  # outputs may be any of the inputs: all are read before one is written
+    compute_types: set[str] = field(default_factory=set)
+    in_place: bool = False  # an output may be any input: all inputs are read before an output is written
     place: tuple[int, int] = (-1, -1)
 
 
 def shape_of(p: Program) -> str:
-    """Equal for programs that differ in names only."""
+    """Returns a key that programs which differ only in names share."""
     order: dict[str, dict[str, int]] = {"input": {}, "scalar": {}}
     lines = []
     for n in p.nodes:
@@ -60,12 +60,12 @@ def cost(p: Program) -> int:
 
 
 def is_cheap(p: Program) -> bool:
-    """Whether memory, not arithmetic, decides how long it takes."""
+    """Whether the program is bound by memory, not by arithmetic."""
     return cost(p) <= 8
 
 
 def streams(p: Program) -> bool:
-    """Whether its span can store past the caches."""
+    """Whether its inner loop supports non-temporal stores."""
     return is_cheap(p) and all(o.type == COMPUTE for o in p.outputs)
 
 
@@ -88,7 +88,7 @@ def takes_integers(p: Program) -> bool:
 
 
 def is_narrow(p: Program) -> bool:
-    """Whether computing in int32 and truncating at the end is computing in 8 or 16 bits."""
+    """Whether computing in int32 and truncating the results equals computing in 8 or 16 bits."""
     exact = []  # per node: its int32 value is its narrow value
     low = []  # its low bits are
     for n in p.nodes:
@@ -138,7 +138,7 @@ def _fused_programs() -> list[tuple[Program, str]]:
 
 
 def _match(p: Program, at: int, form: Program, node: int, bound: dict[int, int]) -> bool:
-    """Whether the nodes of `p` up to `at` are those of `form` up to `node`; `bound` gets which is which."""
+    """Whether node `at` of `p` computes node `node` of `form`; `bound` gets the pairs of nodes."""
     a, b = p.nodes[at], form.nodes[node]
     if node in bound:
         return bound[node] == at
@@ -158,7 +158,7 @@ def _match(p: Program, at: int, form: Program, node: int, bound: dict[int, int])
 
 
 def fused(p: Program) -> dict[int, tuple[str, int]]:
-    """The nodes that a function of _FUSED computes, with its name and x."""
+    """Returns the nodes that a function of _FUSED computes, with the function's name and x."""
     found: dict[int, tuple[str, int]] = {}
     users: list[set[int]] = [set() for _ in p.nodes]
     for i, n in enumerate(p.nodes):
@@ -181,7 +181,7 @@ def fused(p: Program) -> dict[int, tuple[str, int]]:
 
 
 def _needed_by(p: Program) -> list[set[int]]:
-    """For each node the outputs that need it."""
+    """Returns the outputs that need each node."""
     needed: list[set[int]] = [set() for _ in p.nodes]
     for k, o in enumerate(p.outputs):
         stack = [o.node]
@@ -193,7 +193,7 @@ def _needed_by(p: Program) -> list[set[int]]:
     return needed
 
 
-def span_code(code: SpanCode) -> list[str]:
+def inner_loop_code(code: InnerLoopCode) -> list[str]:
     p = code.program
     lines = [
         f"// {code.comment}",
@@ -224,7 +224,7 @@ def span_code(code: SpanCode) -> list[str]:
     needed = _needed_by(p)
 
     def place(i: int, text: str) -> None:
-        # What a single output needs is computed only where it is wanted.
+        # A node that only one output needs is computed only if that output is wanted.
         alone = len(p.outputs) > 1 and len(needed[i]) == 1 and not code.in_place
         (last[next(iter(needed[i]))] if alone else body).append(text)
 
@@ -250,13 +250,13 @@ def span_code(code: SpanCode) -> list[str]:
         body.append(f"if (want{k}) {{")
         body += ["  " + t for t in last[k]] + ["  " + store, "}"]
     if len(p.outputs) == 1:
-        # A program of one output is never called without.
+        # The only output of a program is always wanted.
         at = body.index("if (want0) {")
         body = body[:at] + [body[at + 1].strip()]
         lines.remove("  const bool want0 = out[0] != nullptr;")
     if divides:
         lines.append("  bool zero = false;")
-    lines.append(f"  ForSpan<{2 if is_cheap(p) else 1}, {str(streams(p)).lower()}>(")
+    lines.append(f"  ForEachVector<{2 if is_cheap(p) else 1}, {str(streams(p)).lower()}>(")
     lines.append(f"      d, n, s, [&]({', '.join(params)}) MYTORCH_STEP {{")
     lines += ["        " + text for text in body]
     lines.append("      },")
@@ -265,16 +265,17 @@ def span_code(code: SpanCode) -> list[str]:
     return lines
 
 
-def span_file(number: int, codes: list[SpanCode]) -> str:
+def inner_loop_file(number: int, codes: list[InnerLoopCode]) -> str:
     lines = [
         cpp.BANNER.strip(),
         "#undef HWY_TARGET_INCLUDE",
-        f'#define HWY_TARGET_INCLUDE "cpu/spans_{number:02d}.cpp"',
+        f'#define HWY_TARGET_INCLUDE "cpu/inner_loops_{number:02d}.cpp"',
         '#include "backends/cpu-openmp/simd/foreach_target.h"',
         "// After foreach_target.h, which includes this file once for each instruction set.",
         "#include <limits>",
         "",
-        '#include "backends/cpu-openmp/pointwise/span-inl.h"',
+        '#include "backends/cpu-openmp/pointwise/inner_loop-inl.h"',
+        '#include "backends/cpu-openmp/simd/export.h"',
         '#include "backends/cpu-openmp/simd/highway.h"',
         "",
         "HWY_BEFORE_NAMESPACE();",
@@ -285,15 +286,18 @@ def span_file(number: int, codes: list[SpanCode]) -> str:
         "",
     ]
     for code in codes:
-        lines += span_code(code)
+        lines += inner_loop_code(code)
     lines += [
         "}  // namespace",
         "",
-        f"const SpanFns* spans_{number:02d}() {{",
-        "  static constexpr SpanFns table[] = {",
+        f"const InnerLoops* inner_loops_{number:02d}() {{",
+        "  static constexpr InnerLoops table[] = {",
     ]
     for code in codes:
-        cells = [f"&{code.name}<hn::ScalableTag<{_CPP[lane]}>>" if lane in code.lanes else "nullptr" for lane in LANES]
+        cells = [
+            f"&{code.name}<hn::ScalableTag<{_CPP[compute_type]}>>" if compute_type in code.compute_types else "nullptr"
+            for compute_type in COMPUTE_TYPES
+        ]
         lines.append(f"      {{{{{', '.join(cells)}}}}},")
     lines += [
         "  };",
@@ -307,8 +311,7 @@ def span_file(number: int, codes: list[SpanCode]) -> str:
         "",
         "#if HWY_ONCE",
         "namespace mytorch::cpu {",
-        f"HWY_EXPORT(spans_{number:02d});",
-        f"const SpanFns* best_spans_{number:02d}() {{ return HWY_DYNAMIC_DISPATCH(spans_{number:02d})(); }}",
+        f"MYTORCH_EXPORT_TABLE(best_inner_loops_{number:02d}, inner_loops_{number:02d})",
         "}  // namespace mytorch::cpu",
         "#endif",
         "",
@@ -319,30 +322,32 @@ def span_file(number: int, codes: list[SpanCode]) -> str:
 # ---- programs ----------------------------------------------------------------------------------------------
 
 
-class Spans:
-    """The functions to emit, each once."""
+class InnerLoopSet:
+    """The inner loops to emit, each once."""
 
     def __init__(self) -> None:
-        self.by_shape: dict[str, SpanCode] = {}
+        self.by_shape: dict[str, InnerLoopCode] = {}
 
-    def add(self, p: Program, name: str, comment: str, lanes: list[str], in_place: bool = False) -> SpanCode:
-        code = self.by_shape.setdefault(shape_of(p), SpanCode(name, p, comment))
-        code.lanes |= set(lanes)
+    def add(
+        self, p: Program, name: str, comment: str, compute_types: list[str], in_place: bool = False
+    ) -> InnerLoopCode:
+        code = self.by_shape.setdefault(shape_of(p), InnerLoopCode(name, p, comment))
+        code.compute_types |= set(compute_types)
         code.in_place |= in_place
         return code
 
 
-def lanes_of(op: Op, p: Program) -> list[str]:
-    lanes: list[str] = []
+def compute_types_of(op: Op, p: Program) -> list[str]:
+    compute_types: list[str] = []
     if op.takes("float") and takes_floats(p):
-        lanes += FLOATS
+        compute_types += FLOATS
     if op.promote != "float" and not op.derived and takes_integers(p):
-        lanes += INTEGERS
-    return lanes
+        compute_types += INTEGERS
+    return compute_types
 
 
 def _cut(p: Program, roots: list[tuple[str, int]], leaves: tuple[str, ...]) -> Program:
-    """The pointwise program of some nodes. Leaves become inputs: state k is "state_k", count "count"."""
+    """Returns the pointwise program of some nodes. Leaves become inputs: state k is "state_k", count "count"."""
     needed: set[int] = set()
     stack = [node for _, node in roots]
     while stack:
@@ -374,7 +379,7 @@ def _table(name: str, kind: str, rows: list[str]) -> list[str]:
 
 
 class Tables:
-    """programs.cpp: the description of each op, found by the backend when it starts."""
+    """programs.cpp: the description of each operator, which the backend reads when it starts."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -383,19 +388,21 @@ class Tables:
         self.reduce: list[str] = []
         self.nodes: list[str] = []
 
-    def program(self, where: str, op: Op, p: Program, code: SpanCode, state_inputs: bool = False) -> str:
+    def program(self, where: str, op: Op, p: Program, code: InnerLoopCode, state_inputs: bool = False) -> str:
         """Emits the parts of a PointwiseProgram and returns its initializer."""
         sid = op.schema.struct_id
         at = lambda field_name: f"offsetof(mt_args_{sid}, {field_name})"
         inputs = [n for n in p.nodes if n.op == "input"]
         scalars = [n for n in p.nodes if n.op == "scalar"]
         rows = [f"{{{_leaf_component(n) if state_inputs else at(n.name)}, MT_TYPE_{n.type}}}" for n in inputs]
-        self.lines += _table(f"kInputs_{where}", "Slot", rows)
+        self.lines += _table(f"kInputs_{where}", "OperandField", rows)
         self.lines += _table(
-            f"kScalars_{where}", "ScalarSlot", [f"{{{at(n.name)}, MT_FIELD_{n.field}}}" for n in scalars]
+            f"kScalars_{where}", "ScalarField", [f"{{{at(n.name)}, MT_FIELD_{n.field}}}" for n in scalars]
         )
         self.lines += _table(
-            f"kOutputs_{where}", "Slot", [f"{{{at(o.name) if o.name else 0}, MT_TYPE_{o.type}}}" for o in p.outputs]
+            f"kOutputs_{where}",
+            "OperandField",
+            [f"{{{at(o.name) if o.name else 0}, MT_TYPE_{o.type}}}" for o in p.outputs],
         )
         part = lambda name, items: f"{name}_{where}" if items else "nullptr"
         return (
@@ -403,16 +410,16 @@ class Tables:
             f"{len(scalars)}, {len(p.outputs)}, {cost(p)}, {str(is_narrow(p)).lower()}, {str(streams(p)).lower()}, {{}}, nullptr}}"
         )
 
-    def spans(self, target: str, code: SpanCode) -> None:
+    def loops(self, target: str, code: InnerLoopCode) -> None:
         self.fill.append(f"  {target} = files[{code.place[0]}][{code.place[1]}];")
 
 
-def pointwise_tables(tables: Tables, op: Op, codes: list[SpanCode]) -> None:
+def pointwise_tables(tables: Tables, op: Op, codes: list[InnerLoopCode]) -> None:
     sid = op.schema.struct_id
     rows = [tables.program(f"{sid}_{p.variant}", op, p, c) for p, c in zip(op.body.variants, codes)]
     tables.lines.append(f"PointwiseProgram programs_{sid}[] = {{" + ",\n    ".join(rows) + "};")
     for k, code in enumerate(codes):
-        tables.spans(f"programs_{sid}[{k}].spans", code)
+        tables.loops(f"programs_{sid}[{k}].loops", code)
     tables.pointwise.append(
         f"    {{{cpp.text(op.full_name)}, {cpp.text(op.schema.cpp_name)}, MT_HASH_{sid}, "
         f"programs_{sid}, {len(rows)}}},"
@@ -428,12 +435,12 @@ def reduce_tables(tables: Tables, op: Op, parts: list[tuple]) -> None:
         if step is not None:
             row = tables.program(f"{where}_step", op, step[0], step[1])
             tables.lines.append(f"PointwiseProgram step_{where} = {row};")
-            tables.spans(f"step_{where}.spans", step[1])
+            tables.loops(f"step_{where}.loops", step[1])
             step_name = f"&step_{where}"
         if end is not None:
             row = tables.program(f"{where}_end", op, end[0], end[1], state_inputs=True)
             tables.lines.append(f"PointwiseProgram end_{where} = {row};")
-            tables.spans(f"end_{where}.spans", end[1])
+            tables.loops(f"end_{where}.loops", end[1])
             end_name = f"&end_{where}"
         outputs = []
         for o in p.outputs:
@@ -454,7 +461,7 @@ def reduce_tables(tables: Tables, op: Op, parts: list[tuple]) -> None:
 
 
 def node_program(name: str, kind: str, arity: int) -> list[Program]:
-    """A node operation as a program of its own, for programs that are put together at run time."""
+    """Returns the program of a single node operation, from which programs compiled at run time are built."""
     operand = BOOL if kind == "logical" else COMPUTE
     types = [BOOL, COMPUTE, COMPUTE] if kind == "where" else [operand] * arity
     result = BOOL if kind in ("compare", "test", "logical") else COMPUTE
@@ -471,10 +478,10 @@ def cast_programs() -> list[Program]:
 
 
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
-    spans = Spans()
-    pointwise: list[tuple[Op, list[SpanCode]]] = []
+    loops = InnerLoopSet()
+    pointwise: list[tuple[Op, list[InnerLoopCode]]] = []
     reduce: list[tuple[Op, list]] = []
-    node_spans: list[tuple[Program, SpanCode]] = []
+    node_loops: list[tuple[Program, InnerLoopCode]] = []
     for op in ops:
         if op.body is None or not op.has_kernel:
             continue
@@ -484,11 +491,11 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
                 (
                     op,
                     [
-                        spans.add(
+                        loops.add(
                             p,
                             f"{sid}_{p.variant}",
                             f"{op.full_name}, variant {p.variant}",
-                            lanes_of(op, p),
+                            compute_types_of(op, p),
                             not op.derived,
                         )
                         for p in op.body.variants
@@ -502,35 +509,43 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
             plain = p.nodes[p.step].op == "input" or (p.fold in ("all", "any") and p.nodes[p.step].op == "cast")
             if not plain:
                 cut = _cut(p, [("", p.step)], ())
-                step = (cut, spans.add(cut, f"{sid}_{p.variant}_step", f"{op.full_name}: the step", lanes_of(op, cut)))
+                step = (
+                    cut,
+                    loops.add(cut, f"{sid}_{p.variant}_step", f"{op.full_name}: the step", compute_types_of(op, cut)),
+                )
             computed = [(o.name, o.node) for o in p.outputs if p.nodes[o.node].op != "state"]
             if computed:
                 cut = _cut(p, computed, ("state", "count"))
-                end = (cut, spans.add(cut, f"{sid}_{p.variant}_end", f"{op.full_name}: the end", lanes_of(op, cut)))
+                end = (
+                    cut,
+                    loops.add(cut, f"{sid}_{p.variant}_end", f"{op.full_name}: the end", compute_types_of(op, cut)),
+                )
             parts.append((p, step, end, plain))
         reduce.append((op, parts))
     for name, info in NODE_OPS.items():
         for p in node_program(name, info.kind, info.arity):
-            lanes = (list(FLOATS) if takes_floats(p) else []) + (list(INTEGERS) if takes_integers(p) else [])
-            node_spans.append((p, spans.add(p, f"node_{name}", f"the node {name}", lanes)))
+            compute_types = (list(FLOATS) if takes_floats(p) else []) + (list(INTEGERS) if takes_integers(p) else [])
+            node_loops.append((p, loops.add(p, f"node_{name}", f"the node {name}", compute_types)))
     for p in cast_programs():
-        node_spans.append((p, spans.add(p, f"node_cast_{p.outputs[0].type.lower()}", "the node cast", list(LANES))))
+        node_loops.append(
+            (p, loops.add(p, f"node_cast_{p.outputs[0].type.lower()}", "the node cast", list(COMPUTE_TYPES)))
+        )
 
     files: dict[str, str] = {}
-    groups: dict[int, list[SpanCode]] = {}
-    for code in spans.by_shape.values():
+    groups: dict[int, list[InnerLoopCode]] = {}
+    for code in loops.by_shape.values():
         group = groups.setdefault(fnv1a(code.name) % FILES, [])
         code.place = (fnv1a(code.name) % FILES, len(group))
         group.append(code)
     for number, group in groups.items():
-        files[f"cpu/spans_{number:02d}.cpp"] = span_file(number, group)
+        files[f"cpu/inner_loops_{number:02d}.cpp"] = inner_loop_file(number, group)
 
     tables = Tables()
     for op, codes in pointwise:
         pointwise_tables(tables, op, codes)
     for op, parts in reduce:
         reduce_tables(tables, op, parts)
-    for p, code in node_spans:
+    for p, code in node_loops:
         types = [n.type for n in p.nodes if n.op == "input"]
         tables.nodes.append(
             f"    {{{cpp.text(p.name)}, MT_TYPE_{p.outputs[0].type}, MT_TYPE_{types[0]}, {len(types)}, "
@@ -547,14 +562,14 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
         "",
         "namespace mytorch::cpu {",
     ]
-    lines += [f"const SpanFns* best_spans_{k}();" for k in numbers]
+    lines += [f"const InnerLoops* best_inner_loops_{k}();" for k in numbers]
     lines += ["namespace {", ""] + tables.lines
     lines += [
         "",
-        "// The spans for this CPU, by file.",
-        "const SpanFns* const* span_files() {",
-        "  static const SpanFns* const files[] = {"
-        + ", ".join(f"best_spans_{k:02d}()" if k in groups else "nullptr" for k in range(FILES))
+        "// The inner loops for this processor, by file.",
+        "const InnerLoops* const* inner_loop_files() {",
+        "  static const InnerLoops* const files[] = {"
+        + ", ".join(f"best_inner_loops_{k:02d}()" if k in groups else "nullptr" for k in range(FILES))
         + "};",
         "  return files;",
         "}",
@@ -565,13 +580,13 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     lines += [
         "const Programs& programs() {",
         "  static const Programs all = [] {",
-        "    const SpanFns* const* files = span_files();",
+        "    const InnerLoops* const* files = inner_loop_files();",
     ]
     lines += ["  " + t for t in tables.fill]
     lines += ["    static const PointwiseOp pointwise[] = {"] + ["  " + t for t in tables.pointwise] + ["    };"]
     lines += ["    static const ReduceOp reduce[] = {"] + ["  " + t for t in tables.reduce] + ["    };"]
     lines += (
-        ["    static const NodeSpan nodes[] = {"]
+        ["    static const NodeLoop nodes[] = {"]
         + ["  " + t for t in tables.nodes]
         + [
             "    };",

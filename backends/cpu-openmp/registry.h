@@ -1,11 +1,7 @@
-// Where kernel files hand in their kernels: a file of kernels defines register_NAME, which
-// appends what it has. The list below declares them and is what the backend goes through: what is
-// not in it does not compile.
+// The families of kernels: each file of kernels defines the register_NAME of its family.
 #pragma once
 
-#include <vector>
-
-#include "mytorch/abi.h"
+#include "mytorch/backend/registry.h"
 
 #define MYTORCH_CPU_FAMILIES(FAMILY) \
   FAMILY(pointwise)                  \
@@ -31,10 +27,6 @@
 
 namespace mytorch::cpu {
 
-using KernelEntries = std::vector<mt_kernel_entry>;
-
-#define MYTORCH_CPU_DECLARE(name) void register_##name(KernelEntries& kernels);
-MYTORCH_CPU_FAMILIES(MYTORCH_CPU_DECLARE)
-#undef MYTORCH_CPU_DECLARE
+MYTORCH_KERNEL_FAMILIES(MYTORCH_CPU_FAMILIES)
 
 }  // namespace mytorch::cpu

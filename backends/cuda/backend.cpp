@@ -15,17 +15,6 @@
 namespace mytorch::cuda {
 namespace {
 
-const KernelEntries& kernels() {
-  static const KernelEntries* const all = [] {
-    auto* list = new KernelEntries;
-#define MYTORCH_CUDA_REGISTER(name) register_##name(*list);
-    MYTORCH_CUDA_FAMILIES(MYTORCH_CUDA_REGISTER)
-#undef MYTORCH_CUDA_REGISTER
-    return list;
-  }();
-  return *all;
-}
-
 // Returns why this process cannot use a GPU, or "" if it can.
 std::string why_not() {
   int count = 0;
@@ -52,7 +41,7 @@ extern "C" MT_EXPORT int MYTORCH_BACKEND_INIT(const mt_host* host, mt_backend* b
                            {.name = "cuda",
                             .version = "1.0",
                             .device_type = "cuda",
-                            .kernels = cuda::kernels(),
+                            .kernels = cuda::all_kernels(),
                             .compile = &sdk::compile_entry<&cuda::compile_program>,
                             .compile_priority = -10,
                             .describe = &cuda::describe,

@@ -1,10 +1,7 @@
-// Registration of kernels: each file of kernels defines register_NAME, which appends its entries.
-// The list below declares these functions, and the backend calls them all.
+// The families of kernels: each file of kernels defines the register_NAME of its family.
 #pragma once
 
-#include <vector>
-
-#include "mytorch/abi.h"
+#include "mytorch/backend/registry.h"
 
 #define MYTORCH_CUDA_FAMILIES(FAMILY) \
   FAMILY(copy)                        \
@@ -35,10 +32,6 @@
 
 namespace mytorch::cuda {
 
-using KernelEntries = std::vector<mt_kernel_entry>;
-
-#define MYTORCH_CUDA_DECLARE(name) void register_##name(KernelEntries& kernels);
-MYTORCH_CUDA_FAMILIES(MYTORCH_CUDA_DECLARE)
-#undef MYTORCH_CUDA_DECLARE
+MYTORCH_KERNEL_FAMILIES(MYTORCH_CUDA_FAMILIES)
 
 }  // namespace mytorch::cuda

@@ -160,7 +160,7 @@ class LoadTest(unittest.TestCase):
                 softmax.promote,
                 softmax.function,
             ),
-            ("follow", ("self",), True, True, "none", "softmax"),
+            ("follow", ("self",), True, True, "same", "softmax"),
         )
         self.assertFalse(self.ops["mse"].has_kernel)
         self.assertFalse(self.ops["transpose.int"].has_kernel)

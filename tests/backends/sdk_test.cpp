@@ -1,11 +1,14 @@
 // The SDK for kernel authors: types, operands, loops, tables, and the definition of random numbers.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <new>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -128,7 +131,9 @@ TEST(ScalarTest, KindsAndAbsence) {
   EXPECT_EQ(sdk::to_optional(mt_optional_int{5, 1}), 5);
 }
 
-// ---- loops ----
+// ---- strided iteration ----
+
+using Offsets2 = std::array<int64_t, 2>;
 
 // All offsets that a loop visits over [0, numel), in pieces of `piece`.
 template <int N>
@@ -147,65 +152,153 @@ std::vector<std::array<int64_t, N>> visit(const sdk::StridedLoop<N>& loop, int64
   return seen;
 }
 
-TEST(StridedLoopTest, VisitsEveryElementInPieces) {
-  const Shape shape = {2, 3, 1, 4, 5};
-  const std::vector<Shape> layouts = {
-      {60, 20, 20, 5, 1},  // contiguous
-      {1, 2, 6, 6, 24},    // reversed
-      {60, 20, 1, 0, 1},   // broadcast
-      {100, 30, 9, 6, 1},  // padded rows
-      {60, -20, 3, 5, -1}, {0, 0, 0, 0, 0},
-  };
-  for (const Shape& a : layouts) {
-    for (const Shape& b : layouts) {
-      std::vector<std::array<int64_t, 2>> expected;
-      for (int64_t i = 0; i < 120; ++i) {
-        int64_t rest = i;
-        std::array<int64_t, 2> at{};
-        for (size_t d = 5; d-- > 0;) {
-          at[0] += rest % shape[d] * a[d];
-          at[1] += rest % shape[d] * b[d];
-          rest /= shape[d];
-        }
-        expected.push_back(at);
+struct Layout {
+  const char* name;
+  Shape strides;
+};
+const Shape kShape = {2, 3, 1, 4, 5};
+constexpr int64_t kNumel = 120;
+const Layout kLayouts[] = {
+    {"Contiguous", {60, 20, 20, 5, 1}}, {"Reversed", {1, 2, 6, 6, 24}},
+    {"Broadcast", {60, 20, 1, 0, 1}},   {"PaddedRows", {100, 30, 9, 6, 1}},
+    {"Negative", {60, -20, 3, 5, -1}},  {"OneElement", {0, 0, 0, 0, 0}},
+};
+
+// Each pair of layouts as the two operands of a loop of kShape.
+class StridedLoopLayouts : public ::testing::TestWithParam<std::tuple<Layout, Layout>> {
+ protected:
+  const Shape& a() const { return std::get<0>(GetParam()).strides; }
+  const Shape& b() const { return std::get<1>(GetParam()).strides; }
+  sdk::StridedLoop<2> loop(sdk::Order order) const {
+    return sdk::StridedLoop<2>(kShape, {a().data(), b().data()}, order);
+  }
+  // By the definition: the offsets of both operands in row-major order.
+  std::vector<Offsets2> expected() const {
+    std::vector<Offsets2> all;
+    for (int64_t i = 0; i < kNumel; ++i) {
+      int64_t rest = i;
+      Offsets2 at{};
+      for (size_t d = kShape.size(); d-- > 0;) {
+        at[0] += rest % kShape[d] * a()[d];
+        at[1] += rest % kShape[d] * b()[d];
+        rest /= kShape[d];
       }
-      const sdk::StridedLoop<2> logical(shape, {a.data(), b.data()}, sdk::Order::kRowMajor);
-      const sdk::StridedLoop<2> memory(shape, {a.data(), b.data()});
-      for (const int64_t piece : {1, 7, 120}) {
-        EXPECT_EQ(visit(logical, piece), expected);
-        auto seen = visit(memory, piece);
-        std::sort(seen.begin(), seen.end());
-        auto sorted = expected;
-        std::sort(sorted.begin(), sorted.end());
-        EXPECT_EQ(seen, sorted);
-      }
+      all.push_back(at);
     }
+    return all;
+  }
+};
+
+TEST_P(StridedLoopLayouts, RowMajorRunsVisitElementsInOrder) {
+  for (const int64_t piece : {1, 7, 120}) {
+    EXPECT_EQ(visit(loop(sdk::Order::kRowMajor), piece), expected());
   }
 }
 
-TEST(StridedLoopTest, JoinsDimensions) {
-  const Shape shape = {2, 3, 4};
-  const Shape contiguous = {12, 4, 1};
-  const Shape reversed = {1, 2, 6};
-  EXPECT_EQ((sdk::StridedLoop<2>(shape, {contiguous.data(), contiguous.data()}).ndim()), 1);
-  EXPECT_EQ((sdk::StridedLoop<1>(shape, {reversed.data()}).ndim()), 1);
-  EXPECT_EQ((sdk::StridedLoop<1>(shape, {reversed.data()}, sdk::Order::kRowMajor).ndim()), 3);
-  const sdk::StridedLoop<2> mixed(shape, {contiguous.data(), reversed.data()});
-  EXPECT_EQ(mixed.ndim(), 3);
-  EXPECT_EQ(mixed.inner_stride(0), 1);
-  const Shape none = {3, 0, 4};
-  const sdk::StridedLoop<1> empty(none, {contiguous.data()});
-  EXPECT_EQ(empty.numel(), 0);
-  int calls = 0;
-  empty.for_each([&](const std::array<int64_t, 1>&) { ++calls; });
-  EXPECT_EQ(calls, 0);
-  const sdk::StridedLoop<1> one(Shape{}, {contiguous.data()});
-  one.for_each([&](const std::array<int64_t, 1>& at) { calls += at[0] == 0 ? 1 : 100; });
-  EXPECT_EQ(calls, 1);
-  EXPECT_THROW(sdk::StridedLoop<1>(Shape(65, 1), {contiguous.data()}), sdk::Error);
+TEST_P(StridedLoopLayouts, MemoryOrderVisitsTheSameElements) {
+  auto sorted = expected();
+  std::sort(sorted.begin(), sorted.end());
+  for (const int64_t piece : {1, 7, 120}) {
+    auto seen = visit(loop(sdk::Order::kMemory), piece);
+    std::sort(seen.begin(), seen.end());
+    EXPECT_EQ(seen, sorted);
+  }
 }
 
-TEST(StridedLoopTest, Broadcasts) {
+TEST_P(StridedLoopLayouts, OffsetsOfALinearIndexAgreeWithTheRuns) {
+  const auto row_major = loop(sdk::Order::kRowMajor);
+  const auto all = expected();
+  for (int64_t i = 0; i < kNumel; ++i) {
+    int64_t at[2];
+    row_major.offsets(i, at);
+    EXPECT_EQ((Offsets2{at[0], at[1]}), all[static_cast<size_t>(i)]) << i;
+  }
+}
+
+TEST_P(StridedLoopLayouts, CursorSeeksAndAdvances) {
+  const auto row_major = loop(sdk::Order::kRowMajor);
+  const auto all = expected();
+  for (int64_t i = 0; i < kNumel; ++i) {
+    sdk::StridedCursor<2> cursor(row_major, i);
+    EXPECT_EQ(cursor.offsets(), all[static_cast<size_t>(i)]) << i;
+    if (i + 1 == kNumel) break;
+    cursor.next();
+    EXPECT_EQ(cursor.offsets(), all[static_cast<size_t>(i + 1)]) << i;
+    cursor.seek(0);
+    EXPECT_EQ(cursor.offsets(), all[0]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Pairs, StridedLoopLayouts,
+                         ::testing::Combine(::testing::ValuesIn(kLayouts),
+                                            ::testing::ValuesIn(kLayouts)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "And" +
+                                  std::get<1>(info.param).name;
+                         });
+
+const Shape kContiguous = {12, 4, 1};
+const Shape kReversed = {1, 2, 6};
+
+TEST(StridedLoop, MergesDimensionsThatEveryOperandAllows) {
+  const Shape shape = {2, 3, 4};
+  EXPECT_EQ((sdk::StridedLoop<2>(shape, {kContiguous.data(), kContiguous.data()}).ndim()), 1);
+  EXPECT_EQ((sdk::StridedLoop<2>(shape, {kContiguous.data(), kReversed.data()}).ndim()), 3);
+}
+
+TEST(StridedLoop, MemoryOrderFollowsTheFirstOperand) {
+  const Shape shape = {2, 3, 4};
+  const sdk::StridedLoop<2> loop(shape, {kContiguous.data(), kReversed.data()});
+  EXPECT_EQ(loop.inner_stride(0), 1);
+  EXPECT_EQ(loop.inner_stride(1), 6);
+  EXPECT_EQ((sdk::StridedLoop<1>(shape, {kReversed.data()}).ndim()), 1);
+  EXPECT_EQ((sdk::StridedLoop<1>(shape, {kReversed.data()}, sdk::Order::kRowMajor).ndim()), 3);
+}
+
+TEST(StridedLoop, AnEmptyShapeHasNoElements) {
+  const sdk::StridedLoop<1> empty(Shape{3, 0, 4}, {kContiguous.data()});
+  EXPECT_EQ(empty.numel(), 0);
+  empty.for_each([](const std::array<int64_t, 1>&) { FAIL(); });
+}
+
+TEST(StridedLoop, AScalarIsALineOfOneElement) {
+  const sdk::StridedLoop<1> one(Shape{}, {kContiguous.data()});
+  EXPECT_EQ(one.ndim(), 1);
+  EXPECT_EQ(one.inner_size(), 1);
+  EXPECT_TRUE(one.is_contiguous(0));
+  int calls = 0;
+  one.for_each([&](const std::array<int64_t, 1>& at) {
+    EXPECT_EQ(at[0], 0);
+    ++calls;
+  });
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(StridedLoop, RefusesMoreDimensionsThanItHasRoomFor) {
+  EXPECT_THROW(sdk::StridedLoop<1>(Shape(65, 1), {kContiguous.data()}), sdk::Error);
+  const sdk::StridedLoop<1> loop(Shape{2, 3, 4}, {kReversed.data()}, sdk::Order::kRowMajor);
+  EXPECT_THROW((sdk::StridedLoop<1, 2>(loop)), sdk::Error);
+  EXPECT_EQ((sdk::StridedLoop<1, 3>(loop).stride(0, 2)), 6);
+}
+
+TEST(StridedLoop, OperandsMayBeCountedAtRunTime) {
+  const int64_t* strides[] = {kContiguous.data(), kReversed.data()};
+  sdk::StridedLoop<8> loop;
+  loop.collapse(Shape{2, 3, 4}, std::span(strides, 2), sdk::Order::kRowMajor);
+  loop.scale(1, 4);
+  EXPECT_EQ(loop.operands(), 2);
+  sdk::StridedCursor<8> cursor(loop, 5);  // the element (0, 1, 1)
+  EXPECT_EQ(cursor.offset(0), 5);
+  EXPECT_EQ(cursor.offset(1), 4 * (2 + 6));
+  EXPECT_EQ(cursor.left(), 3);
+  EXPECT_EQ(cursor.rows_left(), 0);
+  cursor.advance(3);
+  EXPECT_EQ(cursor.rows_left(), 1);
+  cursor.advance_rows(1);
+  EXPECT_EQ(cursor.offset(0), 12);
+}
+
+TEST(StridedLoop, Broadcasts) {
   const TestTensor row = TestTensor::of<float>({3}, {1, 2, 3});
   const TestTensor column = TestTensor::of<float>({2, 1}, {10, 20});
   const TestTensor out = TestTensor::empty(row.dtype(), {2, 3});
@@ -215,6 +308,76 @@ TEST(StridedLoopTest, Broadcasts) {
         row.view().data<float>()[at[1]] + column.view().data<float>()[at[2]];
   });
   EXPECT_EQ(out.values<double>(), (std::vector<double>{11, 12, 13, 21, 22, 23}));
+}
+
+TEST(BroadcastShape, AlignsShapesAtTheRight) {
+  const TestTensor a = TestTensor::empty(sdk::dtype_of<float>, {3});
+  const TestTensor b = TestTensor::empty(sdk::dtype_of<float>, {4, 2, 1});
+  const sdk::TensorView views[] = {a.view(), b.view()};
+  EXPECT_EQ(sdk::broadcast_shape(views), (std::vector<int64_t>{4, 2, 3}));
+}
+
+TEST(Lines, LeaveOutTheDimension) {
+  const TestTensor x = TestTensor::empty(sdk::dtype_of<float>, {2, 3, 4});
+  const auto lines = sdk::make_lines<1>({x.view()}, -2);
+  EXPECT_EQ(lines.count(), 8);
+  EXPECT_EQ(lines.size[0], 3);
+  EXPECT_EQ(lines.step[0], 4);
+  EXPECT_EQ(lines.loop.inner_stride(0), 1);
+}
+
+TEST(Lines, AScalarIsOneLineOfOneElement) {
+  const TestTensor x = TestTensor::empty(sdk::dtype_of<float>, {});
+  const auto lines = sdk::make_lines<1>({x.view()}, 0);
+  EXPECT_EQ(lines.count(), 1);
+  EXPECT_EQ(lines.size[0], 1);
+}
+
+// ---- reduced dimensions ----
+
+constexpr uint64_t kAllDims = ~uint64_t{0};
+
+uint64_t reduced_by_list(const std::vector<int64_t>& dims, int ndim) {
+  const mt_int_list list{dims.data(), static_cast<int64_t>(dims.size())};
+  return sdk::reduced_dims(&list, MT_DIM_LIST, 0, ndim);
+}
+
+TEST(ReducedDims, AListNamesThemFromEitherEnd) {
+  EXPECT_EQ(reduced_by_list({0, -1}, 4), 0b1001u);
+  EXPECT_EQ(reduced_by_list({2}, 3), 0b100u);
+}
+
+TEST(ReducedDims, NoListAndAnEmptyOneMeanAll) {
+  const mt_int_list none{nullptr, 0};
+  EXPECT_EQ(sdk::reduced_dims(&none, MT_DIM_LIST, 0, 2), kAllDims);
+  const int64_t anything = 1;
+  const mt_int_list empty{&anything, 0};
+  EXPECT_EQ(sdk::reduced_dims(&empty, MT_DIM_LIST, 0, 2), kAllDims);
+  EXPECT_EQ(sdk::reduced_dims(nullptr, MT_DIM_ALL, 0, 2), kAllDims);
+}
+
+TEST(ReducedDims, AnIntegerMayBeOptional) {
+  const int64_t dim = -2;
+  EXPECT_EQ(sdk::reduced_dims(&dim, MT_DIM_INT, 0, 3), 0b010u);
+  const mt_optional_int absent{0, 0}, present{2, 1};
+  EXPECT_EQ(sdk::reduced_dims(&absent, MT_DIM_OPTIONAL_INT, 0, 3), kAllDims);
+  EXPECT_EQ(sdk::reduced_dims(&present, MT_DIM_OPTIONAL_INT, 0, 3), 0b100u);
+}
+
+TEST(ReducedDims, RefusesADimensionOutOfRange) {
+  EXPECT_THROW(reduced_by_list({3}, 3), sdk::Error);
+  EXPECT_THROW(reduced_by_list({-4}, 3), sdk::Error);
+  EXPECT_EQ(reduced_by_list({-1}, 0), 1u);  // a scalar counts as one dimension
+}
+
+TEST(ReducedDims, SelectSplitsAShape) {
+  const Shape shape = {2, 3, 4};
+  int64_t reduced[3], kept[3];
+  EXPECT_EQ(sdk::select_dims(0b101, shape, reduced), 2);
+  EXPECT_EQ(sdk::select_dims(~uint64_t{0b101}, shape, kept), 1);
+  EXPECT_EQ(reduced[0], 2);
+  EXPECT_EQ(reduced[1], 4);
+  EXPECT_EQ(kept[0], 3);
 }
 
 TEST(ParallelForTest, CoversTheRangeOnceAndCarriesExceptions) {

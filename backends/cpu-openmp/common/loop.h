@@ -1,5 +1,4 @@
-// The loop over the operands of a call whose number is known only at run time. Strides are in
-// bytes.
+// The loop over operands whose number is known only at run time. Strides are in bytes.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +14,7 @@ inline constexpr int kMaxOperands = 16;
 using Loop = sdk::StridedLoop<kMaxOperands>;
 using Cursor = sdk::StridedCursor<kMaxOperands>;
 
-// Makes `loop` one over operands that broadcast to `shape`, in the order in which the first ones
-// lie in memory.
+// Sets `loop` to operands that broadcast to `shape`, in the memory order of the first ones.
 inline void set_loop(Loop& loop, std::span<const int64_t> shape,
                      std::span<const sdk::TensorView> operands) {
   sdk::check_ndim(shape.size());

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "backends/cpu-openmp/common/move.h"
 #include "backends/cpu-openmp/convolution/geometry.h"
 #include "backends/cpu-openmp/convolution/im2col_gemm.h"
 #include "backends/cpu-openmp/convolution/implicit_gemm.h"
-#include "backends/cpu-openmp/indexing/move.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/convolution_backward_input.h"
 #include "mytorch/abi_ops/convolution_backward_weight.h"
@@ -21,21 +21,7 @@ using sdk::TensorView;
 
 // The compute type. bool counts, as int32.
 template <class T>
-struct ComputeIn {
-  using type = T;
-};
-template <>
-struct ComputeIn<bool> {
-  using type = int32_t;
-};
-template <>
-struct ComputeIn<sdk::Half> {
-  using type = float;
-};
-template <>
-struct ComputeIn<sdk::BFloat16> {
-  using type = float;
-};
+using Compute = std::conditional_t<std::is_same_v<T, bool>, int32_t, sdk::Widened<T>>;
 
 // An operand as a contiguous array of T. finish() copies an output back to its tensor.
 template <class T>
@@ -80,9 +66,8 @@ class Operand {
 // Calls f(TypeTag) with the compute type.
 template <class F>
 void with_compute(mt_dtype dtype, F&& f) {
-  sdk::visit_dtype(dtype, [&](auto tag) {
-    f(sdk::TypeTag<typename ComputeIn<typename decltype(tag)::type>::type>{});
-  });
+  sdk::visit_dtype(dtype,
+                   [&](auto tag) { f(sdk::TypeTag<Compute<typename decltype(tag)::type>>{}); });
 }
 
 // Fills a tensor of shape (N, channels, ...) with its bias, or zeros.

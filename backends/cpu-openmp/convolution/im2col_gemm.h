@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "backends/cpu-openmp/common/lines.h"
 #include "backends/cpu-openmp/convolution/geometry.h"
 #include "backends/cpu-openmp/convolution/im2col.h"
 #include "backends/cpu-openmp/convolution/nested_gemm.h"
-#include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "backends/cpu-openmp/common/lines.h"
 #include "backends/cpu-openmp/convolution/blocking.h"
-#include "backends/cpu-openmp/scan/lines.h"
 
 namespace mytorch::cpu {
 namespace {

@@ -1,9 +1,9 @@
 // The gradient of the weight.
 #include <algorithm>
 
+#include "backends/cpu-openmp/common/lines.h"
 #include "backends/cpu-openmp/convolution/blocking.h"
 #include "backends/cpu-openmp/convolution/implicit_gemm.h"
-#include "backends/cpu-openmp/scan/lines.h"
 
 namespace mytorch::cpu {
 namespace {

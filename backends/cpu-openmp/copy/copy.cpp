@@ -1,9 +1,9 @@
-// copy_: any strides, any dtypes, a source that broadcasts. It runs as a pointwise loop whose span
-// moves bytes; contiguous copies of one dtype go past the loop.
+// copy_ between any strides and dtypes, with broadcasting. It is a pointwise loop whose inner loop
+// moves bytes; contiguous copies of one dtype need no loop.
 #include <algorithm>
 #include <cstring>
 
-#include "backends/cpu-openmp/copy/stream.h"
+#include "backends/cpu-openmp/common/stream.h"
 #include "backends/cpu-openmp/pointwise/job.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/copy_.h"
@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kGrainBytes = 256 * 1024;
 
 template <int64_t kItemsize>
-bool move_span(const void* const* inputs, void* const* outputs, const Scalars& scalars, int64_t n) {
+bool move_loop(const void* const* inputs, void* const* outputs, const Scalars& scalars, int64_t n) {
   if (scalars.stream) {
     stream_copy(outputs[0], inputs[0], n * kItemsize);
   } else if (outputs[0] != inputs[0]) {
@@ -26,16 +26,16 @@ bool move_span(const void* const* inputs, void* const* outputs, const Scalars& s
   return true;
 }
 
-Span move_of(int64_t itemsize) {
+InnerLoop move_of(int64_t itemsize) {
   switch (itemsize) {
     case 1:
-      return move_span<1>;
+      return move_loop<1>;
     case 2:
-      return move_span<2>;
+      return move_loop<2>;
     case 4:
-      return move_span<4>;
+      return move_loop<4>;
     default:
-      return move_span<8>;
+      return move_loop<8>;
   }
 }
 
@@ -67,7 +67,7 @@ void copy(mt_ctx& ctx, const mt_args_copy_& args) {
     return;
   }
   Job job;
-  job.span = move_of(to.itemsize());
+  job.inner_loop = move_of(to.itemsize());
   job.moves = true;
   job.num_outputs = job.num_inputs = 1;
   job.operands[0] = make_output(args.self, to.dtype(), to.dtype());
@@ -80,7 +80,7 @@ void copy(mt_ctx& ctx, const mt_args_copy_& args) {
     return;
   }
   job.stream = n * to.itemsize() >= kStreamBytes;
-  job.span_streams = true;
+  job.loop_streams = true;
   job.grain = kGrainBytes / to.itemsize();
   run_job(ctx, job);
 }

@@ -1,10 +1,10 @@
-// fill_: one value, of any dtype, into a tensor of any dtype and strides.
+// fill_: a value of any dtype into a tensor of any dtype and strides.
 #include <algorithm>
 #include <cstring>
 
 #include "backends/cpu-openmp/common/loop.h"
-#include "backends/cpu-openmp/copy/stream.h"
-#include "backends/cpu-openmp/pointwise/stage.h"
+#include "backends/cpu-openmp/common/stage.h"
+#include "backends/cpu-openmp/common/stream.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/fill_.h"
 #include "mytorch/backend/kernel.h"
@@ -21,7 +21,7 @@ void fill(mt_ctx& ctx, const mt_args_fill_& args) {
   if (n == 0) return;
   const int64_t itemsize = to.itemsize();
   const Operand value = make_input(args.value, to.dtype(), to.dtype());
-  // A line of it, which is also a whole number of elements.
+  // A cache line of the value, which holds whole elements.
   alignas(64) char line[64];
   load_run(value, value.data, 0, 64 / itemsize, line);
 
@@ -32,7 +32,7 @@ void fill(mt_ctx& ctx, const mt_args_fill_& args) {
   char* data = to.data<char>();
   sdk::parallel_for(ctx, 0, n, kGrainBytes / itemsize, [&](int64_t begin, int64_t end) noexcept {
     if (stream) {
-      stream_fill(data + begin * itemsize, line, (end - begin) * itemsize);
+      copy_fns()->stream_fill(data + begin * itemsize, line, (end - begin) * itemsize);
       stream_fence();
       return;
     }

@@ -1,5 +1,5 @@
-// Ranges: every value from its own index, start + step * i, so that errors do not add up. Floating
-// types compute in double and round once.
+// Ranges. Each value is computed from its index, start + step * i, so that errors do not
+// accumulate. Floating types compute in double and round once.
 #include <cstdint>
 #include <type_traits>
 

@@ -1,14 +1,14 @@
-// Rows of a table. The gradient is added up in the order of the indices; threads share its columns,
-// so that none waits for another whichever rows the indices name.
+// Rows of a table. The gradient is summed in the order of the indices. Threads divide its columns,
+// so that none waits for another for any indices.
 #include "mytorch/abi_ops/embedding.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 
-#include "backends/cpu-openmp/indexing/move.h"
-#include "backends/cpu-openmp/indexing/range.h"
-#include "backends/cpu-openmp/indexing/take.h"
+#include "backends/cpu-openmp/common/index_range.h"
+#include "backends/cpu-openmp/common/move.h"
+#include "backends/cpu-openmp/common/take_rows.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/embedding_dense_backward.h"
 #include "mytorch/backend.h"
@@ -18,7 +18,7 @@ namespace {
 
 using sdk::TensorView;
 
-// The indices and, at the same places, the rows of a tensor that has one more dimension.
+// Returns a loop over the indices and the corresponding rows of a tensor with one more dimension.
 sdk::StridedLoop<2> rows_of(const TensorView& index, const TensorView& rows) {
   return sdk::StridedLoop<2>(index.shape(), {index.get()->dl.strides, rows.get()->dl.strides},
                              sdk::Order::kRowMajor);
@@ -65,7 +65,7 @@ void embedding(mt_ctx& ctx, const mt_args_embedding& args) {
   });
 }
 
-// Sums in `table`, contiguous rows of W.
+// Sums into `table`, contiguous rows of W.
 template <class T, class W>
 void add_rows(mt_ctx& ctx, const mt_args_embedding_dense_backward& args, const TensorView& index,
               W* table, int64_t table_row, int64_t table_step) {
@@ -84,7 +84,7 @@ void add_rows(mt_ctx& ctx, const mt_args_embedding_dense_backward& args, const T
     if (counts != nullptr) ++counts[value];
   });
   const int64_t step = grad.stride(-1);
-  // No fewer columns than a cache line, and no less work than a thread is worth.
+  // At least a cache line of columns, and at least the work that pays for a thread.
   const int64_t grain = std::max<int64_t>(16, 16384 / (index.numel() + rows + 1));
   sdk::parallel_for(ctx, 0, width, grain, [&](int64_t first, int64_t last) noexcept {
     for (int64_t r = 0; r < rows; ++r) {

@@ -1,12 +1,12 @@
-// cat copies each tensor into its part of the output. nonzero counts, in fixed chunks of the
-// row-major order, how many elements each has, and then knows where each chunk's rows go.
+// cat copies each tensor into its part of the output. nonzero counts the elements of fixed chunks
+// of the row-major order, which gives the first output row of each chunk.
 #include "mytorch/abi_ops/cat.h"
 
 #include <algorithm>
 #include <array>
 
+#include "backends/cpu-openmp/common/move.h"
 #include "backends/cpu-openmp/indexing/indexing.h"
-#include "backends/cpu-openmp/indexing/move.h"
 #include "mytorch/abi_ops/nonzero.h"
 #include "mytorch/backend.h"
 
@@ -21,7 +21,7 @@ void cat(mt_ctx& ctx, const mt_args_cat& args) {
   int64_t begin = 0;
   for (int64_t i = 0; i < args.tensors.size; ++i) {
     const TensorView tensor = args.tensors.data[i];
-    // Empty 1-dim tensors are passed over.
+    // Empty 1-dim tensors are skipped.
     if (tensor.ndim() != out.ndim()) continue;
     const int64_t size = tensor.size(dim);
     if (tensor.numel() != 0) {

@@ -1,15 +1,15 @@
-// gather is one loop over the index's elements in memory order: along `dim` self stands still, and
-// the index value says where it is read. index_select moves whole blocks instead.
+// gather is a loop over the index in memory order: self has stride 0 along `dim`, and the index
+// value selects its element. index_select copies whole blocks instead.
 #include "mytorch/abi_ops/gather.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 
+#include "backends/cpu-openmp/common/index_range.h"
+#include "backends/cpu-openmp/common/move.h"
+#include "backends/cpu-openmp/common/take_rows.h"
 #include "backends/cpu-openmp/indexing/indexing.h"
-#include "backends/cpu-openmp/indexing/move.h"
-#include "backends/cpu-openmp/indexing/range.h"
-#include "backends/cpu-openmp/indexing/take.h"
 #include "mytorch/abi_ops/index_select.h"
 #include "mytorch/backend.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 using sdk::TensorView;
 
-// What a dimension is to a kernel that indexes along it; a 0-dim tensor is one element along 0.
+// The dimension that a kernel indexes. A 0-dim tensor has one element along dimension 0.
 struct Dim {
   int64_t number = 0, size = 1, stride = 0;
 
@@ -41,8 +41,8 @@ void pick(T* to, int64_t ts, const int64_t* index, int64_t is, const T* from, in
   }
 }
 
-// to[i] = from[index[i]], four at a time. Meanwhile what the next run reads at `next` is fetched:
-// no prefetcher follows indices.
+// to[i] = from[index[i]], four at a time. Fetches the elements of the next run at `next` meanwhile,
+// because prefetchers do not follow indices.
 template <class T>
 void pick_neighbours(T* to, const int64_t* index, const T* from, const T* next, const Dim& dim,
                      int64_t n) {
@@ -53,7 +53,7 @@ void pick_neighbours(T* to, const int64_t* index, const T* from, const T* next, 
     const int64_t a = index[i], b = index[i + 1], c = index[i + 2], d = index[i + 3];
     if (!(in_range(a, dim.size) & in_range(b, dim.size) & in_range(c, dim.size) &
           in_range(d, dim.size))) {
-      break;  // pick() says which
+      break;  // pick() reports the index
     }
     __builtin_prefetch(next);
     const T x = from[a], y = from[b], z = from[c], w = from[d];
@@ -69,11 +69,11 @@ void gather(mt_ctx& ctx, const mt_args_gather& args) {
   const TensorView index = operand.view();
   const Dim dim(self, args.dim);
   sdk::check_ndim(static_cast<size_t>(out.ndim()));
-  int64_t fixed[sdk::kMaxDims];  // self's strides, none along dim
+  int64_t fixed[sdk::kMaxDims];  // self's strides, 0 along dim
   for (int d = 0; d < out.ndim(); ++d) {
     fixed[d] = d == dim.number || d >= self.ndim() ? 0 : self.stride(d);
   }
-  // A 0-dim index on a 1-dim self, or the other way around, has one element along dim.
+  // A 0-dim index of a 1-dim self, or the reverse, has one element along dim.
   const sdk::StridedLoop<3> loop(
       out.shape(),
       {out.get()->dl.strides, index.ndim() == out.ndim() ? index.get()->dl.strides : fixed, fixed});
@@ -112,13 +112,13 @@ void index_select(mt_ctx& ctx, const mt_args_index_select& args) {
     if (!in_range(value, dim.size)) fail_index("index_select", value, dim.number, dim.size);
   }
   if (out.numel() == 0) return;
-  // A loop over one slice; the index is a loop outside of it where slices are contiguous blocks,
-  // and inside otherwise.
+  // A loop over a slice. The loop over the index is outside of it if slices are contiguous blocks,
+  // else inside.
   const sdk::StridedLoop<2> slice = sdk::make_lines<2>({out, self}, args.dim).loop;
   const int64_t ts = slice.inner_stride(0), fs = slice.inner_stride(1);
   const int64_t run = slice.inner_size();
   const bool blocks = (ts == 1 && fs == 1 && run >= 8) || slice.numel() == 1;
-  const int64_t pieces = slice.numel() / run;  // of a slice, a run each
+  const int64_t pieces = slice.numel() / run;  // the runs of a slice
   sdk::visit_itemsize(self.itemsize(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* to = out.data<T>();

@@ -1,7 +1,7 @@
-// scatter and scatter_add. Elements that meet at one target differ only along `dim`, so lines along
-// it are independent: threads share the lines, and each goes along `dim` in order, which makes the
-// result that of a row-major loop. A single long line is shared by its targets instead. What a line
-// starts as is copied just before it is added to, while it stays in the cache.
+// scatter and scatter_add. Elements with the same target differ only along `dim`, so lines along it
+// are independent. Threads divide the lines and process each in order, which gives the result of a
+// row-major loop. The targets of a single long line are divided instead. The initial values of a
+// line are copied just before elements are added, so that it stays in the cache.
 #include "mytorch/abi_ops/scatter.h"
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <type_traits>
 
+#include "backends/cpu-openmp/common/index_range.h"
+#include "backends/cpu-openmp/common/lines.h"
+#include "backends/cpu-openmp/common/move.h"
 #include "backends/cpu-openmp/indexing/indexing.h"
-#include "backends/cpu-openmp/indexing/move.h"
-#include "backends/cpu-openmp/indexing/range.h"
-#include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/abi_ops/scatter_add.h"
 #include "mytorch/backend.h"
 
@@ -23,7 +23,7 @@ using sdk::TensorView;
 
 constexpr int64_t kStep =
     8;  // elements of a contiguous line put in one step: a cache line of indices
-constexpr int64_t kAhead = 512;  // and how far ahead indices are fetched: prefetchers stop at pages
+constexpr int64_t kAhead = 512;  // elements fetched ahead, because prefetchers stop at pages
 
 struct Set {
   template <class T>
@@ -46,26 +46,26 @@ struct Add {
   }
 };
 
-// Its operands, all of as many dimensions. The loop goes through the index, and through the others
-// as if they had its shape.
+// The operands of a call, all with the same number of dimensions. The loop has the shape of the
+// index, in which the other operands are read, too.
 class Call {
  public:
   Call(mt_ctx& ctx, const char* op, int64_t dim, const TensorView& index, const TensorView& src,
        const TensorView& self, const TensorView& out)
       : op_(op), tensors_{*index.get(), *src.get(), *self.get(), *out.get()} {
-    // A source that is the output itself must be read before it is overwritten.
+    // A source that is the output is copied before it is overwritten.
     if (src.raw() == out.raw() && src.numel() != 0) {
       tensors_[1] = contiguous_copy(ctx, src, src.dtype(), strides_);
     }
     static constexpr int64_t kOne[1] = {1}, kNone[1] = {0};
     for (mt_tensor& tensor : tensors_) {
-      if (tensor.dl.ndim != 0) continue;  // else one element
+      if (tensor.dl.ndim != 0) continue;  // a 0-dim tensor is one element
       tensor.dl.ndim = 1;
       tensor.dl.shape = const_cast<int64_t*>(kOne);
       tensor.dl.strides = const_cast<int64_t*>(kNone);
     }
     dim_ = dim < 0 ? dim + this->out().ndim() : dim;
-    // The output starts as self: here, if the index leaves lines out, else line by line.
+    // The output starts as self: copied here if the index leaves lines out, else line by line.
     for (int d = 0; d < this->out().ndim(); ++d) {
       if (d == dim_ || this->index().size(d) == this->out().size(d)) continue;
       if (self.raw() != out.raw()) move(ctx, self, out);
@@ -89,7 +89,7 @@ class Call {
   int64_t strides_[sdk::kMaxDims];
 };
 
-// Calls f(line, element) for all of n lines; lines that are neighbours in memory go side by side.
+// Calls f(line, element) for all elements of n lines; neighbouring lines run side by side.
 template <class F>
 void for_each_of_lines(int64_t n, int64_t next, int64_t length, int64_t step, F&& f) {
   if (n > 1 && std::abs(next) < std::abs(step)) {
@@ -103,8 +103,8 @@ void for_each_of_lines(int64_t n, int64_t next, int64_t length, int64_t step, F&
   }
 }
 
-// Lines of T are put together where they lie, or, for sums of 16-bit floats, which are kept in
-// float32 and rounded once, as rows of W beside.
+// Lines of T are updated in place. Sums of 16-bit floats are accumulated in rows of W, float32, and
+// rounded once.
 template <class Op, class W, class T>
 void scatter_lines(mt_ctx& ctx, const Call& call) {
   constexpr bool kBeside = !std::is_same_v<W, T>;
@@ -167,7 +167,7 @@ void scatter_lines(mt_ctx& ctx, const Call& call) {
   const int64_t count = lines.count();
   const int64_t work = length + (copies || kBeside ? size : 0);  // of a line
   if (count == 1 && work >= 65536 && size >= 4096) {
-    // Every thread reads all of the indices, and keeps those of its own targets.
+    // Every thread reads all indices and uses those of its own targets.
     W* row = kBeside ? sdk::scratch<W>(ctx, size) : nullptr;
     sdk::parallel_for(ctx, 0, size, 2048, [&](int64_t low, int64_t high) {
       run(kBeside ? row + low : nullptr, 0, 1, low, high);

@@ -1,8 +1,8 @@
 #include <array>
 #include <cstdint>
 
+#include "backends/cpu-openmp/common/move.h"
 #include "backends/cpu-openmp/gemm/gemm.h"
-#include "backends/cpu-openmp/indexing/move.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/addmm.h"
 #include "mytorch/abi_ops/baddbmm.h"

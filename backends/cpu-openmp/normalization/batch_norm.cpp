@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/cpu-openmp/common/lines.h"
 #include "backends/cpu-openmp/normalization/row_major.h"
 #include "backends/cpu-openmp/normalization/rows.h"
 #include "backends/cpu-openmp/registry.h"
-#include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/abi_ops/batch_norm_training.h"
 #include "mytorch/abi_ops/batch_norm_training_backward.h"
 #include "mytorch/backend.h"
@@ -30,10 +30,6 @@ struct Planes {
   int64_t first(int64_t n, int64_t channel) const { return (n * channels + channel) * size; }
   int64_t grain() const { return 1 + 8192 / (batch * size); }
 };
-
-bool wanted(const mt_int_list& mask, int64_t i, const mt_tensor* out) {
-  return out != nullptr && (mask.size <= i || mask.data[i] != 0);
-}
 
 void forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
   const TensorView input = args.input;
@@ -86,9 +82,9 @@ void forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
 void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
   const TensorView input = args.input;
   const Planes planes(input);
-  const bool want_x = wanted(args.output_mask, 0, args.grad_input);
-  const bool want_weight = wanted(args.output_mask, 1, args.grad_weight);
-  const bool want_bias = wanted(args.output_mask, 2, args.grad_bias);
+  const bool want_x = wanted(args.output_mask, 0, args.grad_input) != nullptr;
+  const bool want_weight = wanted(args.output_mask, 1, args.grad_weight) != nullptr;
+  const bool want_bias = wanted(args.output_mask, 2, args.grad_bias) != nullptr;
   sdk::visit_floating(input.dtype(), [&](auto tag) {
     using W = sdk::Widened<typename decltype(tag)::type>;
     const RowKernels<W>& rows = row_kernels<W>();

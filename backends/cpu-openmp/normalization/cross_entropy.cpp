@@ -8,14 +8,14 @@
 #include <string_view>
 #include <type_traits>
 
-#include "backends/cpu-openmp/copy/stream.h"
-#include "backends/cpu-openmp/indexing/range.h"
+#include "backends/cpu-openmp/common/index_range.h"
+#include "backends/cpu-openmp/common/lines.h"
+#include "backends/cpu-openmp/common/stream.h"
 #include "backends/cpu-openmp/normalization/losses.h"
 #include "backends/cpu-openmp/normalization/row_major.h"
 #include "backends/cpu-openmp/normalization/rows.h"
 #include "backends/cpu-openmp/normalization/softmax_rows.h"
 #include "backends/cpu-openmp/registry.h"
-#include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/abi_ops/cross_entropy_backward.h"
 #include "mytorch/abi_ops/cross_entropy_forward.h"
 #include "mytorch/backend.h"

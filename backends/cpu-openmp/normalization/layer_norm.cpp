@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/cpu-openmp/copy/stream.h"
+#include "backends/cpu-openmp/common/lines.h"
+#include "backends/cpu-openmp/common/stream.h"
 #include "backends/cpu-openmp/normalization/row_major.h"
 #include "backends/cpu-openmp/normalization/rows.h"
 #include "backends/cpu-openmp/registry.h"
-#include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/abi_ops/native_layer_norm.h"
 #include "mytorch/abi_ops/native_layer_norm_backward.h"
 #include "mytorch/abi_ops/native_rms_norm.h"
@@ -25,10 +25,6 @@ int64_t product(const mt_int_list& list) {
   int64_t n = 1;
   for (int64_t i = 0; i < list.size; ++i) n *= list.data[i];
   return n;
-}
-
-const mt_tensor* wanted(const mt_int_list& mask, int64_t i, const mt_tensor* out) {
-  return mask.size <= i || mask.data[i] != 0 ? out : nullptr;
 }
 
 // The most bytes of a row that is prefetched one row ahead.

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "backends/cpu-openmp/indexing/range.h"
+#include "backends/cpu-openmp/common/index_range.h"
 #include "backends/cpu-openmp/normalization/losses.h"
 #include "backends/cpu-openmp/normalization/row_major.h"
 #include "backends/cpu-openmp/registry.h"

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 
-#include "backends/cpu-openmp/copy/stream.h"
+#include "backends/cpu-openmp/common/lines.h"
+#include "backends/cpu-openmp/common/stream.h"
 #include "backends/cpu-openmp/normalization/rows.h"
 #include "backends/cpu-openmp/normalization/softmax_rows.h"
 #include "backends/cpu-openmp/registry.h"
-#include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/abi_ops/log_softmax.h"
 #include "mytorch/abi_ops/log_softmax_backward.h"
 #include "mytorch/abi_ops/softmax_backward.h"

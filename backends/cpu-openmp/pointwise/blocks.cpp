@@ -1,21 +1,20 @@
-// Operands of which one is contiguous along another dimension than the others: in blocks, in which
-// that one is transposed.
+// Loops in which an operand is contiguous along another dimension than the others run in blocks, in
+// which that operand is transposed.
 #include <algorithm>
 
-#include "backends/cpu-openmp/copy/stream.h"
+#include "backends/cpu-openmp/common/stream.h"
 #include "backends/cpu-openmp/pointwise/job.h"
 
 namespace mytorch::cpu {
 namespace {
 
 constexpr int64_t kBlockRows = 32;  // along `across`
-constexpr int64_t kRowBytes =
-    512;                       // along the last dimension: fewer calls of the span than shorter
-constexpr int64_t kSlice = 8;  // columns that are transposed at once
+constexpr int64_t kRowBytes = 512;  // along the last dimension: long enough for the inner loop
+constexpr int64_t kSlice = 8;       // columns transposed at once
 constexpr int64_t kLine = 64;
-// What is smaller lies in the caches; fetching it would only cost.
+// Smaller operands are in the caches, so fetching them ahead only costs.
 constexpr int64_t kFetchBytes = int64_t{1} << 20;
-// A dimension smaller than this is not worth a block.
+// The least size of a dimension of a block.
 constexpr int64_t kSmall = 8;
 
 int64_t pieces(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
@@ -24,7 +23,7 @@ struct BlockTiles {
   alignas(64) char of[kMaxInputs][kBlockRows * kRowBytes];
 };
 
-// Columns of a block: as many as the widest input has in kRowBytes.
+// Returns the columns of a block: as many elements as the widest input has in kRowBytes.
 int64_t block_cols(const Job& job) {
   int64_t itemsize = 1;
   for (int k = job.num_outputs; k < job.num_operands(); ++k) {
@@ -38,8 +37,8 @@ struct Block {
   int64_t offsets[kMaxOperands];
 };
 
-// Rows first: the transposed operand is read along its memory, a few lines of many of its rows,
-// which the prefetchers do not follow, hence fetch().
+// Blocks follow each other along `across`, so that the transposed operand is read along its memory.
+// That reads a few lines of many rows, which the prefetchers do not follow; hence fetch().
 Block block_at(const Job& job, int across, int64_t cols, int64_t number) {
   const Loop& loop = job.loop;
   const int last = loop.ndim() - 1;
@@ -65,14 +64,14 @@ Block block_at(const Job& job, int across, int64_t cols, int64_t number) {
   return block;
 }
 
-// Into the L2 cache: rows far apart often share their place in the L1 cache.
+// Fetches rows into the L2 cache: rows far apart often share a set of the L1 cache.
 void fetch(const char* from, int64_t stride, int64_t rows, int64_t bytes) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(from + r * stride + i, 0, 2);
   }
 }
 
-// How a block's rows of an operand are reached.
+// How the inner loop accesses an operand's rows of a block.
 enum class Way { kAbsent, kDirect, kTurned, kTile };
 
 Way way_of(const Job& job, int k, int across) {
@@ -117,13 +116,13 @@ void run_blocks(Job& job, int across, int64_t begin, int64_t end) {
   Pointers at;
   tiles.set_absent(job, at);
   Way ways[kMaxOperands];
-  bool staged = false;  // something is converted, or goes through a tile
+  bool staged = false;  // an operand is converted, or passes through a tile
   for (int k = 0; k < count; ++k) {
     ways[k] = way_of(job, k, across);
     staged = staged || ways[k] == Way::kTile ||
              (ways[k] == Way::kTurned && job.operands[k].convert != nullptr);
   }
-  // A copy needs no span between the block and the output.
+  // A copy moves the block to the output without an inner loop.
   const bool moves = job.moves && loop.inner_stride(0) == job.operands[0].itemsize &&
                      ways[1] == Way::kTurned && job.operands[1].convert == nullptr;
   const bool fetches = loop.numel() * job.operands[0].itemsize >= kFetchBytes;
@@ -148,13 +147,13 @@ void run_blocks(Job& job, int across, int64_t begin, int64_t end) {
       step[k] = width * itemsize;
       for (int64_t c = 0; c < block.cols; c += slice) {
         fetch(coming + c * stride, stride, std::min(slice, next_cols - c), next_rows * itemsize);
-        transpose(from + c * stride, stride, row[k] + c * itemsize, step[k],
-                  std::min(slice, block.cols - c), block.rows, itemsize);
+        copy_fns()->transpose(from + c * stride, stride, row[k] + c * itemsize, step[k],
+                              std::min(slice, block.cols - c), block.rows, itemsize);
       }
     }
     if (moves) {
-      move_rows(row[0], step[0], row[1], step[1], block.rows, block.cols * job.operands[0].itemsize,
-                job.stream);
+      copy_fns()->move_rows(row[0], step[0], row[1], step[1], block.rows,
+                            block.cols * job.operands[0].itemsize, job.stream);
       block = next;
       continue;
     }
@@ -176,7 +175,7 @@ void run_blocks(Job& job, int across, int64_t begin, int64_t end) {
           at.set(job, k, tiles.of[k]);
         }
       }
-      call_span(job, job.scalars, at, block.cols);
+      call_inner_loop(job, job.scalars, at, block.cols);
       for (int k = 0; staged && k < job.num_outputs; ++k) {
         if (ways[k] != Way::kTile) continue;
         store_tile(job, job.operands[k], tiles.of[k], row[k], loop.stride(k, last), block.cols);

@@ -5,22 +5,22 @@
 #include <string>
 #include <string_view>
 
+#include "backends/cpu-openmp/common/stage.h"
+#include "backends/cpu-openmp/pointwise/compute_type.h"
 #include "backends/cpu-openmp/pointwise/driver.h"
-#include "backends/cpu-openmp/pointwise/lane.h"
-#include "backends/cpu-openmp/pointwise/stage.h"
 #include "backends/cpu-openmp/simd/convert.h"
 #include "mytorch/backend/error.h"
 
 namespace mytorch::cpu {
 namespace {
 
-// Elements of a tile: small, because a program has many values and they should stay in the cache.
+// Elements of a tile: few, so that the many values of a program stay in the cache.
 constexpr int64_t kValues = 256;
 constexpr int kMaxTiles = 96;
 constexpr int64_t kTileBytes = kValues * 8;
 
-const NodeSpan* find_node(std::string_view name, int32_t type, int32_t operand) {
-  for (const NodeSpan& node : programs().nodes) {
+const NodeLoop* find_node(std::string_view name, int32_t type, int32_t operand) {
+  for (const NodeLoop& node : programs().nodes) {
     if (name == node.name && node.type == type && node.operand == operand) return &node;
   }
   return nullptr;
@@ -28,7 +28,7 @@ const NodeSpan* find_node(std::string_view name, int32_t type, int32_t operand) 
 
 Number constant_of(double value, mt_dtype compute) {
   Number number{};
-  switch (lane_of(compute)) {
+  switch (compute_type_of(compute)) {
     case kFloat32:
       number.f32 = static_cast<float>(value);
       break;
@@ -54,7 +54,7 @@ Number constant_of(double value, mt_dtype compute) {
 
 TileProgram::TileProgram(const mt_program& program, mt_dtype compute,
                          std::span<const mt_program_output> roots)
-    : compute_(compute), lane_(lane_of(compute)) {
+    : compute_(compute), compute_type_(compute_type_of(compute)) {
   std::vector<bool> needed(static_cast<size_t>(program.num_nodes), false);
   for (const mt_program_output& root : roots) needed[static_cast<size_t>(root.node)] = true;
   for (int32_t i = program.num_nodes; i-- > 0;) {
@@ -101,9 +101,9 @@ TileProgram::TileProgram(const mt_program& program, mt_dtype compute,
       --num_tiles_;
       continue;
     }
-    const NodeSpan* found = find_node(name, node.type, operand);
-    if (found == nullptr || found->spans.fn[lane_] == nullptr) throw sdk::Declined{};
-    Step step{found->spans.fn[lane_],
+    const NodeLoop* found = find_node(name, node.type, operand);
+    if (found == nullptr || found->loops.fn[compute_type_] == nullptr) throw sdk::Declined{};
+    Step step{found->loops.fn[compute_type_],
               {},
               found->arity,
               place.index,
@@ -134,7 +134,7 @@ TileProgram::TileProgram(const mt_program& program, mt_dtype compute,
               false,
               {},
               this};
-  program_.spans.fn[lane_] = &TileProgram::run;
+  program_.loops.fn[compute_type_] = &TileProgram::run;
 }
 
 bool TileProgram::run(const void* const* inputs, void* const* outputs, const Scalars& scalars,
@@ -144,14 +144,14 @@ bool TileProgram::run(const void* const* inputs, void* const* outputs, const Sca
   const int64_t width = std::min(n, kValues);
   for (const Constant& constant : self.constants_) {
     const Number value = constant.scalar >= 0 ? scalars.value[constant.scalar] : constant.value;
-    repeat(&value, constant.logical ? 1 : kLaneBytes[self.lane_], width,
+    repeat(&value, constant.logical ? 1 : kComputeBytes[self.compute_type_], width,
            tiles + constant.tile * kTileBytes);
   }
   const void* in[kMaxInputs];
   void* out[kMaxOutputs];
   for (int64_t i = 0; i < n; i += kValues) {
-    const auto bytes = [&](const Slot& slot) {
-      return i * (slot.type == MT_TYPE_BOOL ? 1 : kLaneBytes[self.lane_]);
+    const auto bytes = [&](const OperandField& slot) {
+      return i * (slot.type == MT_TYPE_BOOL ? 1 : kComputeBytes[self.compute_type_]);
     };
     for (size_t k = 0; k < self.inputs_.size(); ++k) {
       in[k] = static_cast<const char*>(inputs[k]) + bytes(self.inputs_[k]);
@@ -174,17 +174,17 @@ bool TileProgram::run_tile(const void* const* inputs, void* const* outputs, cons
     const void* args[3];
     for (int k = 0; k < step.arity; ++k) args[k] = at(step.args[k]);
     void* result = tiles + step.result * kTileBytes;
-    if (!step.span(args, &result, scalars, n)) return false;
+    if (!step.inner_loop(args, &result, scalars, n)) return false;
     if (step.wraps) {
       alignas(64) char narrow[kValues * 2];
-      simd::get_convert(kLaneDtype[lane_], compute_)(result, narrow, n);
-      simd::get_convert(compute_, kLaneDtype[lane_])(narrow, result, n);
+      simd::get_convert(kComputeDtype[compute_type_], compute_)(result, narrow, n);
+      simd::get_convert(compute_, kComputeDtype[compute_type_])(narrow, result, n);
     }
   }
-  // Outputs at last: one may be an input.
+  // Outputs are stored last, because an output may be an input.
   for (size_t k = 0; k < roots_.size(); ++k) {
     if (outputs[k] == nullptr) continue;
-    const int64_t itemsize = outputs_[k].type == MT_TYPE_BOOL ? 1 : kLaneBytes[lane_];
+    const int64_t itemsize = outputs_[k].type == MT_TYPE_BOOL ? 1 : kComputeBytes[compute_type_];
     std::memcpy(outputs[k], at(roots_[k]), static_cast<size_t>(n * itemsize));
   }
   return true;

@@ -1,4 +1,4 @@
-// Programs that were not known ahead of time, put together from the spans of single nodes.
+// Programs compiled at run time, composed of the inner loops of single nodes.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,11 @@
 
 namespace mytorch::cpu {
 
-// The pointwise program that computes some nodes of another for one computation type.
+// A pointwise program that computes some nodes of a program in one dtype.
 class TileProgram {
  public:
-  // `roots` become the outputs, with the offsets and types given. Nodes "state" and "count" become
-  // inputs: Slot::offset is the component, or kCountLeaf. Throws Declined for what no span
-  // computes.
+  // `roots` become the outputs. Nodes "state" and "count" become inputs, whose offset is the
+  // component or kCountLeaf. Throws Declined if a node has no inner loop.
   TileProgram(const mt_program& program, mt_dtype compute,
               std::span<const mt_program_output> roots);
   TileProgram(const TileProgram&) = delete;
@@ -23,22 +22,22 @@ class TileProgram {
   const PointwiseProgram& program() const { return program_; }
 
  private:
-  // A value lies with an input, or in a tile of this program's own.
+  // A value is an input, or a tile of this program.
   struct Place {
     bool input;
     int index;
   };
   struct Step {
-    Span span;
+    InnerLoop inner_loop;
     Place args[3];
     int arity;
     int result;  // tile
-    bool wraps;  // to the 8 or 16 bits computed in
+    bool wraps;  // to the 8 or 16 bits of the dtype
   };
   struct Constant {
     int tile;
     Number value;
-    int scalar;  // or the index of a scalar argument
+    int scalar;  // the index of a scalar argument, or -1 for `value`
     bool logical;
   };
 
@@ -49,21 +48,21 @@ class TileProgram {
 
   PointwiseProgram program_{};
   mt_dtype compute_;
-  Lane lane_;
-  std::vector<Slot> inputs_;
-  std::vector<Slot> outputs_;
-  std::vector<ScalarSlot> scalars_;
+  ComputeType compute_type_;
+  std::vector<OperandField> inputs_;
+  std::vector<OperandField> outputs_;
+  std::vector<ScalarField> scalars_;
   std::vector<Constant> constants_;
   std::vector<Step> steps_;
   std::vector<Place> roots_;
   int num_tiles_ = 0;
 };
 
-// The entry of the backend.
+// The backend's entry for programs.
 void compile(const mt_program& program, mt_dtype compute, std::span<const mt_dtype> types,
              mt_kernel_entry& kernel);
 
-// reduce/: programs with a fold.
+// For programs with a fold; defined in reduce/.
 void compile_reduce(const mt_program& program, mt_dtype compute, mt_kernel_entry& kernel);
 
 }  // namespace mytorch::cpu

@@ -4,16 +4,16 @@
 #include <bit>
 #include <string>
 
-#include "backends/cpu-openmp/copy/stream.h"
+#include "backends/cpu-openmp/common/stream.h"
+#include "backends/cpu-openmp/pointwise/compute_type.h"
 #include "backends/cpu-openmp/pointwise/job.h"
-#include "backends/cpu-openmp/pointwise/lane.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/parallel.h"
 
 namespace mytorch::cpu {
 namespace {
 
-// What one thread must have to do, in additions, for another to be worth waking: some 10 us.
+// The least work of a thread, in additions: about 10 us, which pays for waking another thread.
 constexpr int64_t kGrain = 64 * 1024;
 
 int64_t grain_of(int64_t cost) { return std::max<int64_t>(kGrain / cost, kTile); }
@@ -36,8 +36,8 @@ int64_t numel_of(const mt_tensor* t) {
   return n;
 }
 
-mt_dtype tile_dtype(int32_t type, Lane lane) {
-  return type == MT_TYPE_BOOL ? sdk::dtype_of<bool> : kLaneDtype[lane];
+mt_dtype tile_dtype(int32_t type, ComputeType compute_type) {
+  return type == MT_TYPE_BOOL ? sdk::dtype_of<bool> : kComputeDtype[compute_type];
 }
 
 void set_scalars(const PointwiseCall& call, Scalars& scalars) {
@@ -54,14 +54,14 @@ void set_scalars(const PointwiseCall& call, Scalars& scalars) {
   return MT_ERROR_VALUE;
 }
 
-// Whether every operand is there, contiguous, of one shape and of the type that spans take.
-bool is_simple(const PointwiseCall& call, Lane lane) {
+// Whether every operand is present, contiguous, of one shape and of the compute type.
+bool is_simple(const PointwiseCall& call, ComputeType compute_type) {
   const PointwiseProgram& program = call.program;
   const mt_tensor* first = call.outputs[0];
   if (first == nullptr) return false;
   const auto fits = [&](const mt_tensor* t, int32_t type) {
     return t != nullptr && (t->flags & MT_TENSOR_CONTIGUOUS) != 0 &&
-           is_dtype(t, tile_dtype(type, lane)) && same_sizes(t, first);
+           is_dtype(t, tile_dtype(type, compute_type)) && same_sizes(t, first);
   };
   for (int32_t i = 0; i < program.num_outputs; ++i) {
     if (!fits(call.outputs[i], program.outputs[i].type)) return false;
@@ -72,13 +72,13 @@ bool is_simple(const PointwiseCall& call, Lane lane) {
   return true;
 }
 
-// Pieces of contiguous operands on several threads.
-[[gnu::noinline]] int run_parallel(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane,
-                                   int64_t n, const void* const* inputs, void* const* outputs,
-                                   const Scalars& scalars) {
+// Runs pieces of contiguous operands on several threads.
+[[gnu::noinline]] int run_parallel(mt_ctx* ctx, const PointwiseCall& call, InnerLoop inner_loop,
+                                   ComputeType compute_type, int64_t n, const void* const* inputs,
+                                   void* const* outputs, const Scalars& scalars) {
   const PointwiseProgram& program = call.program;
   std::atomic<bool> refused{false};
-  // Whole cache lines of bytes, so that no two threads share one.
+  // A whole cache line even of one-byte elements, so that no two threads share a line.
   constexpr int64_t kUnit = 64;
   sdk::parallel_for(*ctx, 0, (n + kUnit - 1) / kUnit, grain_of(program.cost) / kUnit,
                     [&](int64_t begin, int64_t end) noexcept {
@@ -87,7 +87,7 @@ bool is_simple(const PointwiseCall& call, Lane lane) {
                       const void* in[kMaxInputs];
                       void* out[kMaxOutputs];
                       const auto shift = [&](int32_t type) {
-                        return begin * (type == MT_TYPE_BOOL ? 1 : kLaneBytes[lane]);
+                        return begin * (type == MT_TYPE_BOOL ? 1 : kComputeBytes[compute_type]);
                       };
                       for (int32_t i = 0; i < program.num_inputs; ++i) {
                         in[i] = static_cast<const char*>(inputs[i]) + shift(program.inputs[i].type);
@@ -95,13 +95,13 @@ bool is_simple(const PointwiseCall& call, Lane lane) {
                       for (int32_t i = 0; i < program.num_outputs; ++i) {
                         out[i] = static_cast<char*>(outputs[i]) + shift(program.outputs[i].type);
                       }
-                      if (!span(in, out, scalars, end - begin)) refused.store(true);
+                      if (!inner_loop(in, out, scalars, end - begin)) refused.store(true);
                       if (scalars.stream) stream_fence();
                     });
   return refused.load() ? refuse_zero(ctx, call.base) : MT_OK;
 }
 
-// Whether storing past the caches pays: large results that no input shares memory with.
+// Whether non-temporal stores pay: for large results that share no memory with an input.
 bool should_stream(const PointwiseCall& call, int64_t n) {
   const PointwiseProgram& program = call.program;
   for (int32_t k = 0; k < program.num_outputs; ++k) {
@@ -116,9 +116,9 @@ bool should_stream(const PointwiseCall& call, int64_t n) {
   return true;
 }
 
-// Spans over whole contiguous operands.
-int run_simple(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane, int64_t n,
-               bool stream) {
+// Runs the inner loop over whole contiguous operands.
+int run_simple(mt_ctx* ctx, const PointwiseCall& call, InnerLoop inner_loop,
+               ComputeType compute_type, int64_t n, bool stream) {
   const PointwiseProgram& program = call.program;
   Scalars scalars;
   set_scalars(call, scalars);
@@ -131,15 +131,16 @@ int run_simple(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane, int
     outputs[i] = sdk::TensorView(call.outputs[i]).raw();
   }
   if (n <= grain_of(program.cost) || ctx->num_threads <= 1) {
-    const bool taken = span(inputs, outputs, scalars, n);
+    const bool taken = inner_loop(inputs, outputs, scalars, n);
     if (stream) stream_fence();
     return taken ? MT_OK : refuse_zero(ctx, call.base);
   }
-  return run_parallel(ctx, call, span, lane, n, inputs, outputs, scalars);
+  return run_parallel(ctx, call, inner_loop, compute_type, n, inputs, outputs, scalars);
 }
 
-// Describes the operands to the job; returns the tensors in its order.
-void set_operands(const PointwiseCall& call, Lane lane, Job& job, const mt_tensor** tensors) {
+// Sets the job's operands, and stores the tensors in the job's order.
+void set_operands(const PointwiseCall& call, ComputeType compute_type, Job& job,
+                  const mt_tensor** tensors) {
   const PointwiseProgram& program = call.program;
   job.num_outputs = program.num_outputs;
   job.num_inputs = program.num_inputs;
@@ -149,14 +150,15 @@ void set_operands(const PointwiseCall& call, Lane lane, Job& job, const mt_tenso
     tensors[k] = output ? call.outputs[i] : call.inputs[i];
     if (tensors[k] == nullptr) continue;
     const int32_t type = (output ? program.outputs : program.inputs)[i].type;
-    const mt_dtype tile = tile_dtype(type, lane);
+    const mt_dtype tile = tile_dtype(type, compute_type);
     const mt_dtype compute = type == MT_TYPE_BOOL ? tile : call.compute;
     job.operands[k] =
         output ? make_output(tensors[k], compute, tile) : make_input(tensors[k], compute, tile);
   }
 }
 
-// Operands of the output's shape, contiguous, and single elements: a line.
+// Makes the loop a line if every operand is a single element, or contiguous and of the output's
+// shape. Otherwise returns false.
 bool make_line(Job& job, const mt_tensor* const* tensors, const mt_tensor* shaped, int64_t n) {
   for (int k = 0; k < job.num_operands(); ++k) {
     const mt_tensor* t = tensors[k];
@@ -171,7 +173,7 @@ bool make_line(Job& job, const mt_tensor* const* tensors, const mt_tensor* shape
 
 void make_loop(Job& job, const mt_tensor* const* tensors, const mt_tensor* shaped) {
   sdk::TensorView views[kMaxOperands];
-  // Absent operands are read as the output is, and not looked at.
+  // Absent operands take the layout of the output, which is not used.
   for (int k = 0; k < job.num_operands(); ++k) {
     views[k] = tensors[k] != nullptr ? tensors[k] : shaped;
   }
@@ -179,20 +181,21 @@ void make_loop(Job& job, const mt_tensor* const* tensors, const mt_tensor* shape
            std::span(views, static_cast<size_t>(job.num_operands())));
 }
 
-// Apart from run_call, whose frame stays small.
-[[gnu::noinline]] int run_general(mt_ctx* ctx, const PointwiseCall& call, Span span, Lane lane,
-                                  const mt_tensor* shaped, int64_t n) noexcept {
+// A function of its own keeps the frame of run_call small.
+[[gnu::noinline]] int run_general(mt_ctx* ctx, const PointwiseCall& call, InnerLoop inner_loop,
+                                  ComputeType compute_type, const mt_tensor* shaped,
+                                  int64_t n) noexcept {
   const PointwiseProgram& program = call.program;
   return sdk::guarded(ctx, [&] {
     Job job;
-    job.span = span;
-    job.grain = grain_of(program.cost + 2);  // moving the operands costs something too
+    job.inner_loop = inner_loop;
+    job.grain = grain_of(program.cost + 2);  // moving the operands has a cost, too
     set_scalars(call, job.scalars);
     const mt_tensor* tensors[kMaxOperands];
-    set_operands(call, lane, job, tensors);
+    set_operands(call, compute_type, job, tensors);
     if (!make_line(job, tensors, shaped, n)) make_loop(job, tensors, shaped);
     job.stream = should_stream(call, n);
-    job.span_streams = program.streams;
+    job.loop_streams = program.streams;
     run_job(*ctx, job);
     if (job.refused.load()) {
       throw sdk::Error(MT_ERROR_VALUE, "[" + std::string(call.base) + "] integer division by zero");
@@ -204,27 +207,29 @@ void make_loop(Job& job, const mt_tensor* const* tensors, const mt_tensor* shape
 
 int run_call(mt_ctx* ctx, const PointwiseCall& call) {
   const PointwiseProgram& program = call.program;
-  const Lane lane = lane_of(call.compute);
-  const Span span = program.spans.fn[lane];
-  if (span == nullptr) return MT_DECLINED;
+  const ComputeType compute_type = compute_type_of(call.compute);
+  const InnerLoop inner_loop = program.loops.fn[compute_type];
+  if (inner_loop == nullptr) return MT_DECLINED;
   const mt_tensor* shaped = nullptr;
   for (int32_t i = 0; i < program.num_outputs && shaped == nullptr; ++i) shaped = call.outputs[i];
   if (shaped == nullptr) return MT_OK;
   const int64_t n = numel_of(shaped);
   if (n == 0) return MT_OK;
-  if (is_simple(call, lane)) {
-    const bool stream = n * kLaneBytes[lane] >= kStreamBytes && should_stream(call, n);
-    if (!stream || program.streams) return run_simple(ctx, call, span, lane, n, stream);
+  if (is_simple(call, compute_type)) {
+    const bool stream = n * kComputeBytes[compute_type] >= kStreamBytes && should_stream(call, n);
+    if (!stream || program.streams)
+      return run_simple(ctx, call, inner_loop, compute_type, n, stream);
   }
-  return run_general(ctx, call, span, lane, shaped, n);
+  return run_general(ctx, call, inner_loop, compute_type, shaped, n);
 }
 
 namespace {
 
-// The lane of a type that spans take as it is, or -1.
-int exact_lane(mt_dtype dtype) {
-  for (int lane = 0; lane < kLanes; ++lane) {
-    if (std::bit_cast<uint32_t>(dtype) == std::bit_cast<uint32_t>(kLaneDtype[lane])) return lane;
+// Returns the compute type that `dtype` is, or -1 if it is staged.
+int exact_compute_type(mt_dtype dtype) {
+  for (int compute_type = 0; compute_type < kComputeTypes; ++compute_type) {
+    if (std::bit_cast<uint32_t>(dtype) == std::bit_cast<uint32_t>(kComputeDtype[compute_type]))
+      return compute_type;
   }
   return -1;
 }
@@ -234,13 +239,13 @@ void spread(const mt_tensor* number, int64_t n, void* to) {
   std::fill_n(static_cast<T*>(to), n, sdk::scalar_value<T>(number));
 }
 
-// Small calls with a number among the operands: it is spread over a few elements on the stack.
+// Runs a small call that has a number among its operands, which is repeated on the stack.
 [[gnu::noinline]] int run_with_number(mt_ctx* ctx, const PointwiseOp& op,
-                                      const PointwiseProgram& program, int lane, const void* args,
-                                      const void** inputs, void* const* outputs,
+                                      const PointwiseProgram& program, int compute_type,
+                                      const void* args, const void** inputs, void* const* outputs,
                                       const Scalars& scalars, int64_t n) {
   alignas(64) char room[1024];
-  if (n * kLaneBytes[lane] > static_cast<int64_t>(sizeof(room))) return MT_DECLINED;
+  if (n * kComputeBytes[compute_type] > static_cast<int64_t>(sizeof(room))) return MT_DECLINED;
   bool room_taken = false;
   for (int32_t i = 0; i < program.num_inputs; ++i) {
     const mt_tensor* t = sdk::tensor_at(args, program.inputs[i].offset);
@@ -248,7 +253,7 @@ void spread(const mt_tensor* number, int64_t n, void* to) {
     if (room_taken || program.inputs[i].type != MT_TYPE_COMPUTE) return MT_DECLINED;
     room_taken = true;
     inputs[i] = room;
-    switch (lane) {
+    switch (compute_type) {
       case kFloat32:
         spread<float>(t, n, room);
         break;
@@ -263,7 +268,8 @@ void spread(const mt_tensor* number, int64_t n, void* to) {
         break;
     }
   }
-  return program.spans.fn[lane](inputs, outputs, scalars, n) ? MT_OK : refuse_zero(ctx, op.base);
+  return program.loops.fn[compute_type](inputs, outputs, scalars, n) ? MT_OK
+                                                                     : refuse_zero(ctx, op.base);
 }
 
 [[gnu::noinline]] void read_numbers(const PointwiseProgram& program, mt_dtype compute,
@@ -273,7 +279,7 @@ void spread(const mt_tensor* number, int64_t n, void* to) {
   }
 }
 
-// Any call, once its operands are looked at.
+// Runs any call, after collecting its operands.
 [[gnu::noinline]] int run_described(void* self, mt_ctx* ctx, const void* args) noexcept {
   const PointwiseOp& op = *static_cast<const PointwiseOp*>(self);
   const auto& header = *static_cast<const mt_args_header*>(args);
@@ -293,17 +299,19 @@ void spread(const mt_tensor* number, int64_t n, void* to) {
 
 }  // namespace
 
-// Small calls whose operands the host found uniform have nothing to look at but the pointers. What
-// is rare stands in functions of its own, so that this one keeps little alive.
+// The host has checked that the operands of a uniform call have one layout and dtype, so a small
+// one needs only their pointers. Rare cases are functions of their own, so that this one saves few
+// registers.
 int run_pointwise(void* self, mt_ctx* ctx, const void* args) noexcept {
   const PointwiseOp& op = *static_cast<const PointwiseOp*>(self);
   const auto& header = *static_cast<const mt_args_header*>(args);
   if (header.variant >= static_cast<uint32_t>(op.num_variants)) return MT_DECLINED;
   const PointwiseProgram& program = op.variants[header.variant];
-  const int lane = exact_lane(header.compute);
-  if ((header.flags & MT_ARGS_UNIFORM) == 0 || lane < 0) return run_described(self, ctx, args);
-  const Span span = program.spans.fn[lane];
-  if (span == nullptr) return run_described(self, ctx, args);
+  const int compute_type = exact_compute_type(header.compute);
+  if ((header.flags & MT_ARGS_UNIFORM) == 0 || compute_type < 0)
+    return run_described(self, ctx, args);
+  const InnerLoop inner_loop = program.loops.fn[compute_type];
+  if (inner_loop == nullptr) return run_described(self, ctx, args);
   const mt_tensor* shaped = nullptr;
   void* outputs[kMaxOutputs];
   for (int32_t i = 0; i < program.num_outputs; ++i) {
@@ -314,7 +322,8 @@ int run_pointwise(void* self, mt_ctx* ctx, const void* args) noexcept {
     shaped = t;
   }
   const int64_t n = numel_of(shaped);
-  if (n * program.cost > kGrain && (ctx->num_threads > 1 || n * kLaneBytes[lane] >= kStreamBytes)) {
+  if (n * program.cost > kGrain &&
+      (ctx->num_threads > 1 || n * kComputeBytes[compute_type] >= kStreamBytes)) {
     return run_described(self, ctx, args);
   }
   uint32_t flags = 0;
@@ -330,10 +339,11 @@ int run_pointwise(void* self, mt_ctx* ctx, const void* args) noexcept {
   scalars.self = program.self;
   if (program.num_scalars != 0) read_numbers(program, header.compute, args, scalars);
   if ((flags & MT_TENSOR_HOST) != 0) [[unlikely]] {
-    const int status = run_with_number(ctx, op, program, lane, args, inputs, outputs, scalars, n);
+    const int status =
+        run_with_number(ctx, op, program, compute_type, args, inputs, outputs, scalars, n);
     return status != MT_DECLINED ? status : run_described(self, ctx, args);
   }
-  if (span(inputs, outputs, scalars, n)) [[likely]]
+  if (inner_loop(inputs, outputs, scalars, n)) [[likely]]
     return MT_OK;
   return refuse_zero(ctx, op.base);
 }

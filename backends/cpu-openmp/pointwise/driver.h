@@ -1,4 +1,4 @@
-// Runs a span over operands of any layout, dtype and size.
+// Runs inner loops over operands of any layout, dtype and size.
 #pragma once
 
 #include "backends/cpu-openmp/pointwise/programs.h"
@@ -6,8 +6,8 @@
 
 namespace mytorch::cpu {
 
-// A call of one program. Absent inputs are NULL where no wanted output needs them; unwanted outputs
-// are NULL. `base` is the op's name, for errors.
+// A call of a program. Unwanted outputs, and inputs that no wanted output needs, are NULL. `base`
+// is the operator's name in errors.
 struct PointwiseCall {
   PointwiseCall(const PointwiseProgram& program_, const char* base_, mt_dtype compute_,
                 const void* args_)
@@ -17,13 +17,13 @@ struct PointwiseCall {
   const char* base;
   mt_dtype compute;
   const void* args;
-  // Set by the caller, as many as the program has; clearing all would show in small calls.
+  // Set by the caller, as many as the program has; clearing all would slow small calls.
   const mt_tensor* inputs[kMaxInputs];
   const mt_tensor* outputs[kMaxOutputs];
 };
 int run_call(mt_ctx* ctx, const PointwiseCall& call);
 
-// The kernel of ops known ahead of time; `self` is a PointwiseOp.
+// The kernel of the generated operators; `self` is a PointwiseOp.
 int run_pointwise(void* self, mt_ctx* ctx, const void* args) noexcept;
 
 }  // namespace mytorch::cpu

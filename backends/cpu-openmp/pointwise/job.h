@@ -1,44 +1,44 @@
-// A call on its way through the driver: operands described, the loop over them built.
+// A pointwise call in the driver: its operands, the loop over them, and the ways to run it.
 #pragma once
 
 #include <atomic>
 
 #include "backends/cpu-openmp/common/loop.h"
-#include "backends/cpu-openmp/pointwise/span.h"
-#include "backends/cpu-openmp/pointwise/stage.h"
+#include "backends/cpu-openmp/common/stage.h"
+#include "backends/cpu-openmp/pointwise/inner_loop.h"
 
 namespace mytorch::cpu {
 
 struct Job {
-  Span span = nullptr;
+  InnerLoop inner_loop = nullptr;
   Scalars scalars;
   int num_inputs = 0;
   int num_outputs = 0;
-  // Outputs first: they decide the order of the loop. An operand with data == NULL is absent.
+  // Outputs come first, since they decide the order of the loop. An absent operand has no data.
   Operand operands[kMaxOperands];
   Loop loop;
-  int64_t grain = kTile;  // elements worth a thread
-  // Results are to go past the caches: the span does it where it can (Scalars::stream), or they
-  // are computed in tiles that are then copied.
+  int64_t grain = kTile;  // the least elements of a thread
+  // Stores results non-temporally: the inner loop does so if it can (Scalars::stream); otherwise
+  // tiles of results are copied.
   bool stream = false;
-  bool span_streams = false;         // the span heeds Scalars::stream and ::rows
-  bool moves = false;                // the span's output is its input
-  int64_t tile = kTile;              // elements that run_tiles takes at once, at most kTile
-  std::atomic<bool> refused{false};  // an integer division by zero
+  bool loop_streams = false;         // the inner loop uses Scalars::stream and ::rows
+  bool moves = false;                // the inner loop copies its input
+  int64_t tile = kTile;              // elements of a step of run_tiles, at most kTile
+  std::atomic<bool> refused{false};  // because of an integer division by zero
 
   int num_operands() const { return num_inputs + num_outputs; }
   bool is_output(int k) const { return k < num_outputs; }
-  // Among the operands as a span numbers them, inputs first.
+  // Returns the operand's number in InnerRows, which has inputs first.
   int place(int k) const { return is_output(k) ? num_inputs + k : k - num_outputs; }
   bool is_absent(int k) const { return operands[k].data == nullptr; }
-  // Whether the span heeds Scalars::rows.
-  bool takes_rows() const { return span_streams && !scalars.stream && num_inputs > 1; }
-  // Whether rows of the loop can be read or written by the span where they lie.
+  // Whether the inner loop accepts Scalars::rows.
+  bool takes_rows() const { return loop_streams && !scalars.stream && num_inputs > 1; }
+  // Whether the inner loop can access the operand's rows in place.
   bool is_direct(int k) const {
     return operands[k].convert == nullptr && loop.inner_stride(k) == operands[k].itemsize &&
            !(is_output(k) && stream && !scalars.stream);
   }
-  // Whether the element that a row repeats can be read by the span where it lies.
+  // Whether the inner loop can read the element that the operand broadcasts along a row in place.
   bool is_single(int k) const {
     return !is_output(k) && !is_absent(k) && operands[k].convert == nullptr &&
            loop.inner_stride(k) == 0 && takes_rows();
@@ -48,9 +48,9 @@ struct Job {
 // Runs the job on the context's threads.
 void run_job(mt_ctx& ctx, Job& job);
 
-// ---- the ways to do it
+// ---- the ways to run a job
 
-// Where a span reads and writes: pointers by the span's own numbering, inputs and outputs apart.
+// The pointers that an inner loop takes.
 struct Pointers {
   const void* inputs[kMaxInputs];
   void* outputs[kMaxOutputs];
@@ -68,32 +68,33 @@ struct Pointers {
 struct Tiles {
   alignas(64) char of[kMaxOperands][kTile * 8];
 
-  // Absent inputs read ones, whatever their type: nobody looks at what comes of them.
+  // Makes absent inputs read ones of any type; their results are not used.
   void set_absent(const Job& job, Pointers& at);
 };
 
-void call_span(Job& job, const Scalars& scalars, const Pointers& at, int64_t n);
-// Stores n <= kTile elements of an output that lie in a tile.
+void call_inner_loop(Job& job, const Scalars& scalars, const Pointers& at, int64_t n);
+// Stores n <= kTile elements of an output from its tile.
 void store_tile(const Job& job, const Operand& operand, const void* tile, char* to, int64_t stride,
                 int64_t n);
 
-// Elements [begin, end) in the loop's order, by rows: an operand that a row holds as spans want it
-// is read or written in place.
+// Computes elements [begin, end) in the loop's order row by row. Operands whose rows suit the inner
+// loop are accessed in place.
 void run_rows(Job& job, int64_t begin, int64_t end);
-// The same for short rows: tiles span several of them.
+// As run_rows, for short rows: a tile holds several of them.
 void run_tiles(Job& job, int64_t begin, int64_t end);
 
-// The dimension along which some input is contiguous where the loop's last one is far apart, or -1.
+// Returns a dimension along which an input is contiguous that is not contiguous along the loop's
+// last dimension, or -1.
 int transposed_dim(const Job& job);
-// Blocks over the last dimension and `across`.
+// Runs blocks of the last dimension and `across`.
 int64_t num_blocks(const Job& job, int across);
 void run_blocks(Job& job, int across, int64_t begin, int64_t end);
 
-// Small inputs that repeat along an outer dimension (a bias) are written out a few times, so that
-// short rows become long ones. False, with nothing done, where that is not the case.
+// Repeats small inputs that are broadcast along an outer dimension (a bias) a few times in scratch
+// memory, so that short rows become long ones. Returns false, and does nothing, if there are none.
 bool run_repeated(mt_ctx& ctx, Job& job);
 
-// Gathers elements [begin, begin + n) of one operand of a loop, in its order, without conversion.
+// Gathers elements [begin, begin + n) of an operand in the loop's order, without conversion.
 void gather(const Loop& loop, int operand, const Operand& from, int64_t begin, int64_t n, void* to);
 
 }  // namespace mytorch::cpu

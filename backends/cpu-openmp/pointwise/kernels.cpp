@@ -1,4 +1,4 @@
-// The pointwise ops, as kernels.
+// The kernels of the pointwise operators.
 #include "backends/cpu-openmp/pointwise/driver.h"
 #include "backends/cpu-openmp/registry.h"
 

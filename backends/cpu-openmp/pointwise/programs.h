@@ -1,11 +1,11 @@
-// The generated description of every pointwise and reduce op: which span computes it, and where its
-// operands lie in its argument struct. Filled for the CPU at hand when first asked for.
+// The generated description of every pointwise and reduce operator: its inner loops, and the
+// offsets of its operands in its argument struct.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
-#include "backends/cpu-openmp/pointwise/span.h"
+#include "backends/cpu-openmp/pointwise/inner_loop.h"
 
 namespace mytorch::cpu {
 
@@ -19,25 +19,25 @@ struct PointwiseOp {
 
 enum class Fold { kSum, kProd, kMax, kMin, kArgmax, kArgmin, kAll, kAny, kWelford, kLogsumexp };
 
-// In place of an offset, where an input of a reduction's end is no component of the state: how many
-// elements were reduced.
+// The offset of an input of a reduction's end that is the number of reduced elements, not a
+// component of the state.
 inline constexpr uint32_t kCountLeaf = UINT32_MAX;
 
 struct ReduceOutput {
   uint32_t offset;
   int32_t type;
-  int32_t component;  // of the state, or -1: the next output of `end`
+  int32_t component;  // of the state; -1 for the next output of `end`
 };
 
-// One variant of a reduction: fold the outputs of `step` (NULL: the input itself), then compute
+// A variant of a reduction: it folds the outputs of `step` (NULL: the input), then computes its
 // outputs by `end` (NULL: each is a component of the state).
 struct ReduceProgram {
   Fold fold;
   int32_t dim_field;  // MT_DIM_*
   uint32_t dim_offset;
-  uint32_t input;  // offset of the tensor
+  uint32_t input;  // offset of the tensor in the argument struct
   const PointwiseProgram* step;
-  const PointwiseProgram* end;  // Slot::offset of its inputs is a component or kCountLeaf
+  const PointwiseProgram* end;  // its inputs' offsets are components or kCountLeaf
   const ReduceOutput* outputs;
   int32_t num_outputs;
 };
@@ -50,21 +50,22 @@ struct ReduceOp {
   int32_t num_variants;
 };
 
-// A node operation as a program of one node.
-struct NodeSpan {
+// The program of a single node operation.
+struct NodeLoop {
   const char* name;
-  int32_t type;     // MT_TYPE_* of its result
-  int32_t operand;  // and of its first operand
+  int32_t type;     // MT_TYPE_* of the result
+  int32_t operand;  // MT_TYPE_* of the first operand
   int32_t arity;
   int32_t cost;
-  SpanFns spans;
+  InnerLoops loops;
 };
 
 struct Programs {
   std::span<const PointwiseOp> pointwise;
   std::span<const ReduceOp> reduce;
-  std::span<const NodeSpan> nodes;
+  std::span<const NodeLoop> nodes;
 };
+// The descriptions, with inner loops for the instruction set in use.
 const Programs& programs();
 
 }  // namespace mytorch::cpu

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "backends/cpu-openmp/copy/stream.h"
+#include "backends/cpu-openmp/common/stream.h"
 #include "backends/cpu-openmp/pointwise/job.h"
 #include "mytorch/backend/parallel.h"
 
@@ -11,9 +11,9 @@ namespace mytorch::cpu {
 namespace {
 
 constexpr int64_t kLine = 16;      // elements; 64 bytes of most types
-constexpr int64_t kRow = 2048;     // what rows are made as long as
-constexpr int64_t kMaxRow = 8192;  // if they come to whole lines only beyond that
-constexpr int64_t kFineRow = 512;  // rows of whole lines this long are left as they are
+constexpr int64_t kRow = 2048;     // the least length of a repeated row
+constexpr int64_t kMaxRow = 8192;  // the length up to which rows are made of whole lines
+constexpr int64_t kFineRow = 512;  // rows of whole lines of this length are not repeated
 
 bool is_number(const Loop& loop, int k) {
   for (int d = 0; d < loop.ndim(); ++d) {
@@ -22,7 +22,7 @@ bool is_number(const Loop& loop, int k) {
   return true;
 }
 
-// Whether dimensions `first` and up lie in memory as one.
+// Whether dimensions from `first` on could be merged.
 bool joins(const Loop& loop, int k, int first) {
   for (int d = first; d + 1 < loop.ndim(); ++d) {
     if (loop.stride(k, d) != loop.stride(k, d + 1) * loop.size(d + 1)) return false;
@@ -37,8 +37,8 @@ bool repeats(const Loop& loop, int k, int first) {
   return true;
 }
 
-// The first dimension of the block that some inputs repeat and in which all others lie in memory
-// as one, with the dimension before; or -1.
+// Returns the first dimension of the block that some inputs repeat and that all others could merge
+// with the dimension before it, or -1 if there is none.
 int repeated_block(const Job& job, uint32_t* repeated) {
   const Loop& loop = job.loop;
   int64_t size = 1;
@@ -60,7 +60,8 @@ int repeated_block(const Job& job, uint32_t* repeated) {
   return -1;
 }
 
-// Writes the operand's first `block` elements out as tiles want them, repeated up to `row`.
+// Stores the operand's first `block` elements, converted to the compute type and repeated, as `row`
+// elements.
 void write_out(const Loop& loop, int k, const Operand& operand, int64_t block, int64_t row,
                char* to) {
   alignas(64) char raw[kTile * 8];
@@ -109,7 +110,8 @@ bool run_repeated(mt_ctx& ctx, Job& job) {
     operand = {memory, itemsize, itemsize, nullptr, nullptr};
     memory += row * 8;
   }
-  // The outer dimensions, how many rows, and a row; then what is left of each run of rows.
+  // Runs a loop over the outer dimensions, rows, and elements of a row: first whole rows, then the
+  // rest of each run of rows.
   int64_t shape[sdk::kMaxDims];
   int64_t strides[kMaxOperands][sdk::kMaxDims];
   const int64_t* pointers[kMaxOperands];

@@ -1,10 +1,10 @@
-// The ways to walk over operands that are not simply contiguous.
+// Loops over operands that are not all contiguous.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
-#include "backends/cpu-openmp/copy/rows.h"
-#include "backends/cpu-openmp/copy/stream.h"
+#include "backends/cpu-openmp/common/gather_rows.h"
+#include "backends/cpu-openmp/common/stream.h"
 #include "backends/cpu-openmp/pointwise/job.h"
 #include "mytorch/backend/parallel.h"
 
@@ -12,15 +12,15 @@ namespace mytorch::cpu {
 namespace {
 
 constexpr int64_t kLine = 64;
-// Rows shorter than this are gathered into tiles; those whose operands all lie as the span wants
-// them if they are shorter than that, or than the last where the span takes many by one call.
+// Rows shorter than these are gathered into tiles: in general; if the inner loop can access all
+// operands in place; if one call of the inner loop also takes many rows.
 constexpr int64_t kShortRow = 128;
 constexpr int64_t kShortDirectRow = 96;
-constexpr int64_t kShortSpanRow = 56;
-// A row that does not consist of whole lines is streamed only from this many bytes on.
+constexpr int64_t kShortLoopRow = 56;
+// Rows that do not consist of whole lines are stored non-temporally from this many bytes on.
 constexpr int64_t kLongRow = 16 * 1024;
 
-// Whether every output is contiguous in the loop's order and of the type computed in.
+// Whether every output is contiguous in the loop's order and of the compute type.
 bool has_plain_outputs(const Job& job) {
   for (int k = 0; k < job.num_outputs; ++k) {
     const Operand& output = job.operands[k];
@@ -48,7 +48,7 @@ bool has_whole_rows(const Job& job) {
   return true;
 }
 
-// Whether every tile of an input holds the same: a row, again and again.
+// Whether all tiles of an input are equal, because they repeat one row.
 bool has_equal_tiles(const Job& job, int k) {
   for (int d = 0; d + 1 < job.loop.ndim(); ++d) {
     if (job.loop.stride(k, d) != 0) return false;
@@ -56,8 +56,8 @@ bool has_equal_tiles(const Job& job, int k) {
   return job.tile % job.loop.inner_size() == 0;
 }
 
-// Elements of a tile that begins and ends with rows and with lines of 4-byte elements, if possible;
-// if not, with rows, unless lines that two tiles share would be streamed.
+// Returns the elements of a tile. It consists of whole rows and whole lines of 4-byte elements if
+// possible; else of whole rows, unless two tiles would share a line of non-temporal stores.
 int64_t tile_of(const Job& job) {
   const int64_t row = job.loop.inner_size();
   const int64_t unit = std::lcm(row, kLine / 4);
@@ -75,8 +75,8 @@ void Tiles::set_absent(const Job& job, Pointers& at) {
   }
 }
 
-void call_span(Job& job, const Scalars& scalars, const Pointers& at, int64_t n) {
-  if (!job.span(at.inputs, at.outputs, scalars, n)) {
+void call_inner_loop(Job& job, const Scalars& scalars, const Pointers& at, int64_t n) {
+  if (!job.inner_loop(at.inputs, at.outputs, scalars, n)) {
     job.refused.store(true, std::memory_order_relaxed);
   }
 }
@@ -120,28 +120,28 @@ void gather(const Loop& loop, int operand, const Operand& from, int64_t begin, i
 
 namespace {
 
-// All operands lie as the span wants them: `rows` rows of n elements, one after the other, by one
-// call where the scalars have `spans`.
-void run_direct(Job& job, const Scalars& scalars, SpanRows& spans, const Cursor& cursor,
+// Runs the inner loop in place on `rows` rows of n elements, by one call if the scalars have
+// `rows`.
+void run_direct(Job& job, const Scalars& scalars, InnerRows& inner_rows, const Cursor& cursor,
                 int64_t rows, int64_t n) {
   const int outer = std::max(job.loop.ndim() - 2, 0);
   Pointers at;
   for (int k = 0; k < job.num_operands(); ++k) {
     at.set(job, k, job.operands[k].data + cursor.offset(k));
-    spans.by[job.place(k)] = job.loop.stride(k, outer);
+    inner_rows.by[job.place(k)] = job.loop.stride(k, outer);
   }
   if (scalars.rows != nullptr) {
-    spans.count = rows;
-    return call_span(job, scalars, at, n);
+    inner_rows.count = rows;
+    return call_inner_loop(job, scalars, at, n);
   }
   for (;;) {
-    call_span(job, scalars, at, n);
+    call_inner_loop(job, scalars, at, n);
     if (--rows == 0) return;
     for (int i = 0; i < job.num_inputs; ++i) {
-      at.inputs[i] = static_cast<const char*>(at.inputs[i]) + spans.by[i];
+      at.inputs[i] = static_cast<const char*>(at.inputs[i]) + inner_rows.by[i];
     }
     for (int i = 0; i < job.num_outputs; ++i) {
-      at.outputs[i] = static_cast<char*>(at.outputs[i]) + spans.by[job.num_inputs + i];
+      at.outputs[i] = static_cast<char*>(at.outputs[i]) + inner_rows.by[job.num_inputs + i];
     }
   }
 }
@@ -154,24 +154,25 @@ void run_rows(Job& job, int64_t begin, int64_t end) {
   Pointers at;
   tiles.set_absent(job, at);
   Scalars scalars = job.scalars;
-  SpanRows spans;
+  InnerRows inner_rows;
   bool direct[kMaxOperands];
   bool all_direct = true;
-  const char* repeated[kMaxOperands] = {};  // the element that a tile is filled with
+  const char* repeated[kMaxOperands] = {};  // the element that fills the tile
   for (int k = 0; k < count; ++k) {
     direct[k] = job.is_direct(k) || job.is_single(k);
-    if (job.is_single(k)) spans.single |= uint32_t{1} << job.place(k);
+    if (job.is_single(k)) inner_rows.single |= uint32_t{1} << job.place(k);
     all_direct = all_direct && direct[k] && !job.is_absent(k);
   }
-  // A line without repeated elements is what spans are made for.
-  if (job.takes_rows() && (job.loop.ndim() > 1 || spans.single != 0)) scalars.rows = &spans;
+  // A line without broadcast elements needs no rows.
+  if (job.takes_rows() && (job.loop.ndim() > 1 || inner_rows.single != 0))
+    scalars.rows = &inner_rows;
   const int64_t inner = job.loop.inner_size();
   Cursor cursor(job.loop, begin);
   while (begin < end) {
     if (all_direct) {
       const int64_t rows = std::min(cursor.rows_left(), (end - begin) / inner);
       const int64_t n = rows > 0 ? inner : std::min(end - begin, cursor.left());
-      run_direct(job, scalars, spans, cursor, std::max<int64_t>(rows, 1), n);
+      run_direct(job, scalars, inner_rows, cursor, std::max<int64_t>(rows, 1), n);
       rows > 0 ? cursor.advance_rows(rows) : cursor.advance(n);
       begin += std::max<int64_t>(rows, 1) * n;
       continue;
@@ -187,12 +188,12 @@ void run_rows(Job& job, int64_t begin, int64_t end) {
       if (stride != 0) {
         load_run(operand, from, stride, n, tiles.of[k]);
       } else if (repeated[k] != from) {
-        // The whole of what this row or a later one may ask for.
+        // Filled for the longest run that this row or a later one needs.
         load_run(operand, from, 0, std::min({kTile, inner, end - begin}), tiles.of[k]);
         repeated[k] = from;
       }
     }
-    call_span(job, scalars, at, n);
+    call_inner_loop(job, scalars, at, n);
     for (int k = 0; k < job.num_outputs; ++k) {
       const Operand& operand = job.operands[k];
       if (operand.data == nullptr || direct[k]) continue;
@@ -234,7 +235,7 @@ void run_tiles(Job& job, int64_t begin, int64_t end) {
         convert_run(operand, raw, tiles.of[k], n);
       }
     }
-    call_span(job, job.scalars, at, n);
+    call_inner_loop(job, job.scalars, at, n);
     for (int k = 0; k < job.num_outputs; ++k) {
       const Operand& operand = job.operands[k];
       if (operand.data == nullptr || direct[k]) continue;
@@ -262,7 +263,7 @@ void run_tiles(Job& job, int64_t begin, int64_t end) {
 }
 
 void run_job(mt_ctx& ctx, Job& job) {
-  job.scalars.stream = job.stream && job.span_streams && has_plain_outputs(job);
+  job.scalars.stream = job.stream && job.loop_streams && has_plain_outputs(job);
   const int64_t n = job.loop.numel();
   const auto run = [&](int64_t units, int64_t grain, auto&& piece) {
     sdk::parallel_for(ctx, 0, units, std::max<int64_t>(1, grain),
@@ -280,7 +281,7 @@ void run_job(mt_ctx& ctx, Job& job) {
   if (run_repeated(ctx, job)) return;
   const int64_t inner = job.loop.inner_size();
   const int64_t shortest = !has_direct_rows(job) ? kShortRow
-                           : job.takes_rows()    ? kShortSpanRow
+                           : job.takes_rows()    ? kShortLoopRow
                                                  : kShortDirectRow;
   const bool rows =
       job.loop.ndim() == 1 || (inner >= shortest && (!job.stream || has_whole_rows(job)));

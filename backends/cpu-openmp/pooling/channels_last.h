@@ -6,10 +6,10 @@
 #include <initializer_list>
 #include <string>
 
+#include "backends/cpu-openmp/common/lines.h"
 #include "backends/cpu-openmp/pooling/planes.h"
 #include "backends/cpu-openmp/pooling/rows.h"
 #include "backends/cpu-openmp/pooling/separable.h"
-#include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/backend.h"
 #include "mytorch/backend/layout.h"
 

@@ -4,13 +4,13 @@
 #include <limits>
 #include <type_traits>
 
-#include "backends/cpu-openmp/indexing/move.h"
+#include "backends/cpu-openmp/common/lines.h"
+#include "backends/cpu-openmp/common/move.h"
 #include "backends/cpu-openmp/pooling/channels_last.h"
 #include "backends/cpu-openmp/pooling/planes.h"
 #include "backends/cpu-openmp/pooling/rows.h"
 #include "backends/cpu-openmp/pooling/separable.h"
 #include "backends/cpu-openmp/registry.h"
-#include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/abi_ops/avg_pool2d.h"
 #include "mytorch/abi_ops/avg_pool2d_backward.h"
 #include "mytorch/abi_ops/max_pool2d_with_indices.h"

@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/random/bits.cpp"
 #include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
+#include "backends/cpu-openmp/simd/export.h"
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -35,8 +36,8 @@ void Bits64(uint64_t seed, uint64_t call, uint64_t block, int64_t n, uint64_t* o
 
 #else
 
-// Words of counters sit in the low halves of 64-bit lanes, where a widening multiplication takes
-// its factors from; what the high halves hold does not matter until the end.
+// Words of counters are the low halves of 64-bit lanes, which a widening multiplication reads; the
+// high halves are arbitrary until the end.
 template <class V>
 struct Counter {
   V c0, c1, c2, c3;
@@ -67,7 +68,7 @@ HWY_INLINE Counter<V> Philox(D d, V number, uint64_t seed, uint64_t call, uint32
   return c;
 }
 
-// The low half of `low`'s lanes, the low half of `high`'s lanes above them.
+// Joins the low halves of the lanes of `low` with those of `high` above them.
 template <class D, class V>
 HWY_INLINE V Join(D d, V high, V low) {
   return hn::Or(hn::ShiftLeft<32>(high), hn::And(low, hn::Set(d, uint64_t{0xFFFFFFFFu})));
@@ -80,7 +81,7 @@ void Bits32(uint64_t seed, uint64_t call, uint64_t block, int64_t n, uint32_t* o
   const auto iota = hn::Iota(d, uint64_t{0});
   const auto twice = hn::Add(iota, iota);
   for (int64_t i = 0; i < n; i += static_cast<int64_t>(8 * lanes), block += 2 * lanes) {
-    // Even and odd blocks apart, so that joining their words puts them in order.
+    // Even and odd blocks are separate, so that joining their words orders them.
     const auto even = hn::Add(twice, hn::Set(d, block));
     const auto odd = hn::Add(twice, hn::Set(d, block + 1));
     const auto x = Philox(d, even, seed, call, 0);
@@ -108,7 +109,7 @@ void Bits64(uint64_t seed, uint64_t call, uint64_t block, int64_t n, uint64_t* o
 
 // ---- numbers
 
-// a * b, rounded: compilers fuse even intrinsics' products with additions that follow.
+// Returns a * b, rounded: compilers fuse even the products of intrinsics with following additions.
 template <class V>
 HWY_INLINE V Product(V a, V b) {
   V product = hn::Mul(a, b);
@@ -132,7 +133,7 @@ template <class T>
 using Unsigned = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
 
 template <class T>
-HWY_INLINE void Uniform(const Unsigned<T>* bits, T low, T high, T* out) {
+void Uniform(const Unsigned<T>* bits, T low, T high, T* out) {
   const hn::ScalableTag<T> d;
   const hn::RebindToUnsigned<decltype(d)> du;
   const hn::RebindToSigned<decltype(d)> di;
@@ -221,7 +222,7 @@ HWY_INLINE V Tail(D d, V root) {
 }
 
 template <class T>
-HWY_INLINE void Normal(const Unsigned<T>* bits, T mean, T std, T* out) {
+void Normal(const Unsigned<T>* bits, T mean, T std, T* out) {
   const hn::ScalableTag<T> d;
   const hn::RebindToUnsigned<decltype(d)> du;
   const hn::RebindToSigned<decltype(d)> di;
@@ -240,7 +241,7 @@ HWY_INLINE void Normal(const Unsigned<T>* bits, T mean, T std, T* out) {
       const auto root = hn::Sqrt(hn::Neg(Log(d, p)));
       x = hn::IfThenElse(outer, Tail(d, root), x);
       if constexpr (sizeof(T) == 8) {
-        // Once in 10^10 numbers the far tail, which is left to the definition.
+        // The far tail, once in 10^10 numbers, is computed by the definition.
         const auto far =
             hn::And(hn::VecFromMask(d, hn::Gt(root, hn::Set(d, T(5)))), hn::VecFromMask(d, outer));
         if (HWY_UNLIKELY(!hn::AllFalse(d, hn::MaskFromVec(far)))) {
@@ -253,23 +254,10 @@ HWY_INLINE void Normal(const Unsigned<T>* bits, T mean, T std, T* out) {
         }
       }
     }
-    // The sign is flipped, not copied: the quantile of p near 1/2 may be negative.
+    // Flips the sign, because the quantile of p near 1/2 may be negative.
     x = hn::Xor(x, sign);
     hn::StoreU(hn::Add(Product(x, hn::Set(d, std)), hn::Set(d, mean)), d, out + i);
   }
-}
-
-void UniformFloat(const uint32_t* bits, float low, float high, float* out) {
-  Uniform(bits, low, high, out);
-}
-void UniformDouble(const uint64_t* bits, double low, double high, double* out) {
-  Uniform(bits, low, high, out);
-}
-void NormalFloat(const uint32_t* bits, float mean, float std, float* out) {
-  Normal(bits, mean, std, out);
-}
-void NormalDouble(const uint64_t* bits, double mean, double std, double* out) {
-  Normal(bits, mean, std, out);
 }
 
 #if HWY_TARGET == HWY_SCALAR
@@ -310,6 +298,12 @@ void Dropout(const uint32_t* bits, float keep, int64_t n, const float* x, float 
 
 #endif  // HWY_SCALAR
 
+const RandomFns* RandomTable() {
+  static constexpr RandomFns table = {
+      Bits32, Bits64, Uniform<float>, Uniform<double>, Normal<float>, Normal<double>, Dropout};
+  return &table;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
 }  // namespace mytorch
@@ -317,37 +311,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mytorch::cpu {
-
-HWY_EXPORT(Bits32);
-HWY_EXPORT(Bits64);
-HWY_EXPORT(UniformFloat);
-HWY_EXPORT(UniformDouble);
-HWY_EXPORT(NormalFloat);
-HWY_EXPORT(NormalDouble);
-HWY_EXPORT(Dropout);
-
-void random_bits32(uint64_t seed, uint64_t call, uint64_t block, int64_t n, uint32_t* out) {
-  HWY_DYNAMIC_DISPATCH(Bits32)(seed, call, block, n, out);
-}
-void random_bits64(uint64_t seed, uint64_t call, uint64_t block, int64_t n, uint64_t* out) {
-  HWY_DYNAMIC_DISPATCH(Bits64)(seed, call, block, n, out);
-}
-void uniform_of_bits(const uint32_t* bits, float low, float high, float* out) {
-  HWY_DYNAMIC_DISPATCH(UniformFloat)(bits, low, high, out);
-}
-void uniform_of_bits(const uint64_t* bits, double low, double high, double* out) {
-  HWY_DYNAMIC_DISPATCH(UniformDouble)(bits, low, high, out);
-}
-void normal_of_bits(const uint32_t* bits, float mean, float std, float* out) {
-  HWY_DYNAMIC_DISPATCH(NormalFloat)(bits, mean, std, out);
-}
-void normal_of_bits(const uint64_t* bits, double mean, double std, double* out) {
-  HWY_DYNAMIC_DISPATCH(NormalDouble)(bits, mean, std, out);
-}
-void dropout_of_bits(const uint32_t* bits, float keep, int64_t n, const float* x, float scale,
-                     float* y, uint8_t* mask) {
-  HWY_DYNAMIC_DISPATCH(Dropout)(bits, keep, n, x, scale, y, mask);
-}
-
+MYTORCH_EXPORT_TABLE(random_fns, RandomTable)
 }  // namespace mytorch::cpu
 #endif  // HWY_ONCE

@@ -1,5 +1,5 @@
-// Random fills. Chunks of the row-major order are drawn on any thread in any order; an element's
-// bits depend on its index alone.
+// Random fills. Threads draw chunks of the row-major order in any order; an element's bits depend
+// only on its index.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -25,10 +25,24 @@ template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
 void draw(const philox::Stream& stream, int64_t first, int64_t n, uint32_t* bits) {
-  random_bits32(stream.seed, stream.call, static_cast<uint64_t>(first) / 4, n, bits);
+  random_fns()->bits32(stream.seed, stream.call, static_cast<uint64_t>(first) / 4, n, bits);
 }
 void draw(const philox::Stream& stream, int64_t first, int64_t n, uint64_t* bits) {
-  random_bits64(stream.seed, stream.call, static_cast<uint64_t>(first) / 4, n, bits);
+  random_fns()->bits64(stream.seed, stream.call, static_cast<uint64_t>(first) / 4, n, bits);
+}
+
+// kRandomChunk numbers from their bits.
+void uniform_of_bits(const uint32_t* bits, float low, float high, float* out) {
+  random_fns()->uniform_float(bits, low, high, out);
+}
+void uniform_of_bits(const uint64_t* bits, double low, double high, double* out) {
+  random_fns()->uniform_double(bits, low, high, out);
+}
+void normal_of_bits(const uint32_t* bits, float mean, float std, float* out) {
+  random_fns()->normal_float(bits, mean, std, out);
+}
+void normal_of_bits(const uint64_t* bits, double mean, double std, double* out) {
+  random_fns()->normal_double(bits, mean, std, out);
 }
 
 // Calls body(first, n) for chunks of the elements.
@@ -43,7 +57,8 @@ void for_each_chunk(mt_ctx& ctx, int64_t numel, F&& body) {
   });
 }
 
-// make(first, n, out) gives elements [first, first + n); `out` has room for a whole chunk.
+// Fills `self` by make(first, n, out), which computes elements [first, first + n); `out` has room
+// for a whole chunk.
 template <class T, class F>
 void fill(mt_ctx& ctx, const TensorView& self, F&& make) {
   const auto loop = sdk::make_loop<1>(self.shape(), {self}, sdk::Order::kRowMajor);
@@ -108,7 +123,7 @@ void normal_(mt_ctx& ctx, const mt_args_normal_& args) {
   });
 }
 
-// Lemire's multiplication on the first draw; the few that it rejects go on by the definition.
+// Lemire's multiplication of the first draw; the few rejected elements are drawn by the definition.
 void random_(mt_ctx& ctx, const mt_args_random__from& args) {
   const philox::Stream stream(args.generator);
   sdk::visit_dtype(TensorView(args.self).dtype(), [&](auto tag) {
@@ -154,7 +169,7 @@ void random_(mt_ctx& ctx, const mt_args_random__from& args) {
 
 // ---- dropout
 
-// Elements [first, first + n) of a tensor into `to`, or `from` into the tensor, in row-major order.
+// Copy elements [first, first + n) of a tensor, in row-major order, to `to` or from `from`.
 template <class T>
 void read(const TensorView& tensor, const sdk::StridedLoop<1>& loop, int64_t first, int64_t n,
           T* to) {
@@ -187,7 +202,7 @@ void native_dropout(mt_ctx& ctx, const mt_args_native_dropout& args) {
   const TensorView output = args.output;
   const TensorView mask = args.mask;
   const bool train = args.train.present == 0 || args.train.value != 0;
-  // Not in training everything is kept as it is.
+  // Outside of training, elements are kept unchanged.
   const float keep = train ? static_cast<float>(1 - args.p) : 2.0f;
   const double scale = !train ? 1 : args.p == 1 ? 0 : 1 / (1 - args.p);
   const philox::Stream stream(args.generator);
@@ -204,9 +219,9 @@ void native_dropout(mt_ctx& ctx, const mt_args_native_dropout& args) {
       alignas(64) uint8_t kept[kRandomChunk];
       draw(stream, first, n, bits);
       const bool fast = in_place && output;
-      dropout_of_bits(bits, keep, n, fast ? input.data<const float>() + first : nullptr,
-                      static_cast<float>(scale), fast ? output.data<float>() + first : nullptr,
-                      kept);
+      random_fns()->dropout(bits, keep, n, fast ? input.data<const float>() + first : nullptr,
+                            static_cast<float>(scale),
+                            fast ? output.data<float>() + first : nullptr, kept);
       if (output && !fast) {
         alignas(64) T values[kRandomChunk];
         read(input, in_loop, first, n, values);

@@ -1,5 +1,5 @@
-// Eight short rows folded at once: a vector of partial results for each row, then a network that
-// turns eight vectors into one of eight results.
+// Folds eight short rows at once: a vector of partial results for each row, then a network that
+// turns eight vectors into one vector of eight results.
 #if defined(MYTORCH_CPU_EIGHT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_CPU_EIGHT_INL_H_
 #undef MYTORCH_CPU_EIGHT_INL_H_
@@ -17,22 +17,22 @@ namespace cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Vectors of eight 4-byte lanes, where the target has them.
+// Vectors of eight 4-byte lanes, if the target has them.
 template <class T>
 using EightTag = hn::CappedTag<T, 8>;
 template <class T>
 inline constexpr bool has_eight = sizeof(T) == 4 && hn::MaxLanes(EightTag<T>()) == 8;
 
 #if HWY_TARGET != HWY_SCALAR
-// The elements of x that `rest` says, and the identity. `whole`: a whole vector may be read, which
-// is faster than one by mask.
+// Returns the elements of x in the mask `rest`, and the identity elsewhere. With `whole`, a whole
+// vector may be read, which is faster than a masked load.
 template <class D, class V>
 HWY_INLINE V LoadRest(D d, const hn::TFromD<D>* x, V identity, hn::Mask<D> rest, bool whole) {
   const V v = HWY_LIKELY(whole) ? hn::LoadU(d, x) : hn::MaskedLoad(rest, d, x);
   return hn::IfThenElse(rest, v, identity);
 }
 
-// Op::Of(d, a, b) joins two vectors; `identity` is its neutral element.
+// Op::Of(d, a, b) combines two vectors; `identity` is its neutral element.
 template <class Op, class D, class V>
 HWY_INLINE V FoldRow(D d, const hn::TFromD<D>* x, int64_t n, V identity, hn::Mask<D> rest,
                      bool whole) {
@@ -51,7 +51,7 @@ HWY_INLINE V FoldRow(D d, const hn::TFromD<D>* x, int64_t n, V identity, hn::Mas
   return Op::Of(d, a, c);
 }
 
-// Rows of fewer than 16 elements: at most one whole vector.
+// For rows of fewer than 16 elements: at most one whole vector.
 template <class Op, bool kFull, class D, class V>
 HWY_INLINE V FoldShortRow(D d, const hn::TFromD<D>* x, V identity, hn::Mask<D> rest, bool whole) {
   const V v = LoadRest(d, kFull ? x + 8 : x, identity, rest, whole);
@@ -59,7 +59,7 @@ HWY_INLINE V FoldShortRow(D d, const hn::TFromD<D>* x, V identity, hn::Mask<D> r
   return v;
 }
 
-// Lane r of the result joins the lanes of v[r].
+// Lane r of the result combines the lanes of v[r].
 template <class Op, class D, class V>
 HWY_INLINE V FoldLanes(D d, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7) {
   const hn::Repartition<uint64_t, D> dw;
@@ -76,8 +76,8 @@ HWY_INLINE V FoldLanes(D d, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7) {
   return Op::Of(d, hn::ConcatLowerLower(d, high, low), hn::ConcatUpperUpper(d, high, low));
 }
 
-// Folds as many whole groups of eight rows of `n` elements as there are, `stride` bytes apart, and
-// calls store(first row, vector of results); returns how many rows that was.
+// Folds whole groups of eight rows of `n` elements, `stride` bytes apart, and calls store(first
+// row, vector of results) for each group. Returns the number of rows folded.
 template <class Op, class T, class F>
 HWY_INLINE int64_t FoldEights(const void* data, int64_t stride, int64_t rows, int64_t n, T identity,
                               F&& store) {
@@ -93,7 +93,7 @@ HWY_INLINE int64_t FoldEights(const void* data, int64_t stride, int64_t rows, in
       const auto at = [&](int64_t i) HWY_ATTR {
         return fold(reinterpret_cast<const T*>(top + i * stride), whole);
       };
-      // In this order, which the prefetchers follow; arguments would be evaluated in any.
+      // Loads in this order, which the prefetchers follow; arguments are evaluated in any order.
       const auto v0 = at(0), v1 = at(1), v2 = at(2), v3 = at(3);
       const auto v4 = at(4), v5 = at(5), v6 = at(6), v7 = at(7);
       store(r, FoldLanes<Op>(d, v0, v1, v2, v3, v4, v5, v6, v7));

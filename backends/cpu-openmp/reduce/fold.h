@@ -1,4 +1,4 @@
-// Folds: the vector kernels of reductions. A fold keeps one state per output; states lie in up to
+// Folds: the vector code of reductions. A fold has one state per output; states are stored in up to
 // three arrays, one for each component.
 #pragma once
 
@@ -10,7 +10,7 @@
 namespace mytorch::cpu {
 
 inline constexpr int kMaxComponents = 3;
-// States that are folded side by side.
+// The most states folded side by side.
 inline constexpr int64_t kMaxStates = 4096;
 
 struct States {
@@ -20,26 +20,28 @@ struct States {
 struct FoldFns {
   int components;
   mt_dtype types[kMaxComponents];
-  mt_dtype input;  // what is folded
+  mt_dtype input;  // the type of the folded values
   void (*reset)(const States& states, int64_t n);
-  // Folds n neighbours into state j. `first` is the index of the first among all that is reduced.
+  // Folds n contiguous values into state j. `first` is the index of the first one among the reduced
+  // elements.
   void (*along)(const States& states, int64_t j, const void* x, int64_t n, int64_t first);
-  // Folds rows of n <= kMaxStates neighbours, `stride` bytes apart, element j into state j.
+  // Folds rows of n <= kMaxStates contiguous values, `stride` bytes apart: element j into state j.
   void (*across)(const States& states, const void* x, int64_t stride, int64_t rows, int64_t n,
                  int64_t first);
-  // Joins the states of what comes after.
+  // Merges the states `from`, of later elements, into `into`.
   void (*merge)(const States& into, const States& from, int64_t n);
-  // reset() and along() for `rows` rows of n neighbours, `stride` bytes apart, and as many states
-  // from j on; NULL: no faster than one by one.
+  // reset() and along() for the states from j on and `rows` rows of n contiguous values, `stride`
+  // bytes apart. NULL if that is no faster than row by row.
   void (*each)(const States& states, int64_t j, const void* x, int64_t stride, int64_t rows,
                int64_t n);
 };
 
-// The fold of values computed in `lane`, on this CPU; NULL where it has no meaning. Sums of float32
-// are kept in double, and integers' in int64. argmax of 4-byte values counts in int32.
-const FoldFns* find_fold(Fold fold, Lane lane);
+// Returns the fold of values of `compute_type`, or NULL if the fold does not support the type. Sums
+// of float32 are accumulated in double, those of integers in int64. argmax of 4-byte values counts
+// in int32.
+const FoldFns* find_fold(Fold fold, ComputeType compute_type);
 
-// By file; `lane` and the order of the tables are find_fold's.
+// The tables of each file, in the order that find_fold expects.
 const FoldFns* sum_folds();     // sum then prod: float32, float64, int64
 const FoldFns* best_folds();    // max, min, argmax, argmin: each float32, float64, int32, int64
 const FoldFns* logic_folds();   // all, any

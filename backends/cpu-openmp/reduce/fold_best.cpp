@@ -1,4 +1,4 @@
-// max, min, argmax, argmin, all and any. NaN is better than every number, and the first of equals
+// max, min, argmax, argmin, all and any. NaN is better than every number; the first of equal values
 // is kept.
 #include "backends/cpu-openmp/reduce/fold.h"
 
@@ -6,8 +6,9 @@
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/reduce/fold_best.cpp"
 #include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
-#include "backends/cpu-openmp/pointwise/span-inl.h"
+#include "backends/cpu-openmp/pointwise/inner_loop-inl.h"
 #include "backends/cpu-openmp/reduce/eight-inl.h"
+#include "backends/cpu-openmp/simd/export.h"
 #include "backends/cpu-openmp/simd/highway.h"
 #include "mytorch/backend/dtype.h"
 
@@ -40,7 +41,7 @@ struct Order {
   template <class D, class V>
   static HWY_INLINE hn::Mask<D> BetterMask(D d, V x, V best) {
     if constexpr (is_float<D>) {
-      // Not "not worse": that is true of two NaNs.
+      // Not "not worse", which is true of two NaNs.
       const auto worse = kLargest ? hn::Le(x, best) : hn::Ge(x, best);
       return hn::AndNot(worse, hn::Eq(best, best));
     } else {
@@ -158,8 +159,7 @@ void ArgReset(const States& s, int64_t n) {
   }
 }
 
-// Whether (x, at) beats (best, index) when it is not known which comes first. Of two NaNs the
-// first.
+// Whether (x, at) beats (best, index), in any order of the two. The first of two NaNs wins.
 template <class O, class T>
 HWY_INLINE bool ArgBetter(T x, Index<T> at, T best, Index<T> index) {
   if (O::Better(x, best)) return true;
@@ -176,7 +176,7 @@ void ArgAlong(const States& s, int64_t j, const void* data, int64_t n, int64_t f
   Index<T> index = static_cast<Index<T>*>(s.component[0])[j];
   int64_t i = 0;
   if (n >= 2 * lanes) {
-    // Each lane begins with what is there, which lies before everything that it will see.
+    // Each lane begins with the state, whose elements come before all that the lane reads.
     auto va = hn::Set(d, best), vb = va;
     auto ia = hn::Set(di, index), ib = ia;
     auto at = hn::Iota(di, static_cast<Index<T>>(first));
@@ -357,15 +357,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mytorch::cpu {
-HWY_EXPORT(BestFolds);
-HWY_EXPORT(LogicFolds);
-const FoldFns* best_folds() {
-  static const FoldFns* const best = HWY_DYNAMIC_DISPATCH(BestFolds)();
-  return best;
-}
-const FoldFns* logic_folds() {
-  static const FoldFns* const best = HWY_DYNAMIC_DISPATCH(LogicFolds)();
-  return best;
-}
+MYTORCH_EXPORT_TABLE(best_folds, BestFolds)
+MYTORCH_EXPORT_TABLE(logic_folds, LogicFolds)
 }  // namespace mytorch::cpu
-#endif
+#endif  // HWY_ONCE

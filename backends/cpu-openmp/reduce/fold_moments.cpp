@@ -5,7 +5,8 @@
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/reduce/fold_moments.cpp"
 #include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
-#include "backends/cpu-openmp/pointwise/span-inl.h"
+#include "backends/cpu-openmp/pointwise/inner_loop-inl.h"
+#include "backends/cpu-openmp/simd/export.h"
 #include "backends/cpu-openmp/simd/highway.h"
 #include "mytorch/backend/dtype.h"
 
@@ -15,11 +16,11 @@ namespace cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Elements that are gone over twice while they are in the cache.
+// Elements of a block, which is read twice while it is in the cache.
 constexpr int64_t kBlock = 1024;
 constexpr int64_t kRows = 16;
 
-// The doubles of a few floats, or of as many doubles.
+// Loads a few floats, or as many doubles, as doubles.
 template <class DD, class T>
 HWY_INLINE hn::VFromD<DD> Doubles(DD dd, const T* x) {
   if constexpr (std::is_same_v<T, float>) {
@@ -291,10 +292,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mytorch::cpu {
-HWY_EXPORT(MomentFolds);
-const FoldFns* moment_folds() {
-  static const FoldFns* const best = HWY_DYNAMIC_DISPATCH(MomentFolds)();
-  return best;
-}
+MYTORCH_EXPORT_TABLE(moment_folds, MomentFolds)
 }  // namespace mytorch::cpu
-#endif
+#endif  // HWY_ONCE

@@ -7,8 +7,9 @@
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/reduce/fold_sum.cpp"
 #include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
-#include "backends/cpu-openmp/pointwise/span-inl.h"
+#include "backends/cpu-openmp/pointwise/inner_loop-inl.h"
 #include "backends/cpu-openmp/reduce/eight-inl.h"
+#include "backends/cpu-openmp/simd/export.h"
 #include "backends/cpu-openmp/simd/highway.h"
 #include "mytorch/backend/dtype.h"
 
@@ -44,7 +45,7 @@ struct Multiply {
   }
 };
 
-// Joins totals, pairwise.
+// Combines totals pairwise.
 template <class Op, class T, size_t kCount>
 HWY_INLINE T Pairwise(T (&totals)[kCount]) {
   for (size_t width = kCount / 2; width > 0; width /= 2) {
@@ -53,7 +54,7 @@ HWY_INLINE T Pairwise(T (&totals)[kCount]) {
   return totals[0];
 }
 
-// Joins the lanes of a vector in the type of the total.
+// Combines the lanes of a vector in the type of the total.
 template <class Op, class D, class V>
 HWY_INLINE Total<hn::TFromD<D>> Lanes(D d, V v) {
   using T = hn::TFromD<D>;
@@ -65,17 +66,17 @@ HWY_INLINE Total<hn::TFromD<D>> Lanes(D d, V v) {
   return Pairwise<Op>(totals);
 }
 
-// A block is short enough for float32: each of 64 or more running sums takes 32 elements, and the
-// sums of blocks are added in double.
-constexpr int64_t kBlock = 2048;
-// What is long is read in two streams, halves of it: one alone waits wherever a page ends and the
-// prefetchers begin anew. The second begins some lines further into its page, for the same lines of
-// two pages share a place in the cache.
+// A block is short enough for float32: each of its running sums, 64 or more with vectors and 8
+// without, takes at most 32 elements, and the sums of blocks are added in double.
+constexpr int64_t kBlock = kVectors ? 2048 : 256;
+// Long inputs are read in two streams, one for each half: a single stream waits at the end of each
+// page, at which the prefetchers start anew. The second stream begins some lines further into its
+// page, because equal lines of two pages share a set of the cache.
 constexpr int64_t kFarBlocks = 16;
 constexpr int64_t kSkew = 16;
 
-// The sum, in vectors, of `steps` times eight vectors: four at x and four at y, which both move on
-// by `by` elements a step. One stream is two that lie side by side.
+// Returns a vector with the sum of `steps` times eight vectors, four at x and four at y, which both
+// advance by `by` elements a step. A single stream passes two adjacent ones.
 template <class Op, class D, class T>
 HWY_INLINE hn::VFromD<D> Eights(D d, const T* x, const T* y, int64_t by, int64_t steps) {
   using V = hn::VFromD<D>;
@@ -97,7 +98,7 @@ HWY_INLINE hn::VFromD<D> Eights(D d, const T* x, const T* y, int64_t by, int64_t
   return Op::Of(d, a0, Op::Of(d, Op::Of(d, a4, a5), Op::Of(d, a6, a7)));
 }
 
-// Joins a vector of values to the totals.
+// Adds a vector of values to the totals.
 template <class Op, class D, class V>
 HWY_INLINE void Join(D d, V v, Total<hn::TFromD<D>>* totals) {
   if constexpr (std::is_same_v<hn::TFromD<D>, float>) {
@@ -117,7 +118,7 @@ HWY_INLINE void Join(D d, V v, Total<hn::TFromD<D>>* totals) {
   }
 }
 
-// The total of `count` blocks at x; where there is a y, of so many halves of blocks at each.
+// Returns the total of `count` blocks at x or, if y is given, of `count` halves of blocks at each.
 template <class Op, class T>
 Total<T> Blocks(const T* x, const T* y, int64_t count) {
   const hn::ScalableTag<T> d;
@@ -133,7 +134,7 @@ Total<T> Blocks(const T* x, const T* y, int64_t count) {
   return Pairwise<Op>(totals);
 }
 
-// A block of any length.
+// Returns the total of a block of any length.
 template <class Op, class T>
 Total<T> Block(const T* x, int64_t n) {
   const hn::ScalableTag<T> d;
@@ -161,7 +162,7 @@ void Along(const States& s, int64_t j, const void* data, int64_t n, int64_t /*fi
   const T* x = static_cast<const T*>(data);
   Total<T>& total = static_cast<Total<T>*>(s.component[0])[j];
   if constexpr (std::is_same_v<Op, Multiply> && std::is_same_v<T, float>) {
-    // Products leave float's range on the way more readily than sums.
+    // Intermediate products overflow float's range more often than sums.
     double wide[256];
     for (int64_t i = 0; i < n; i += 256) {
       const int64_t count = HWY_MIN(n - i, 256);
@@ -185,7 +186,7 @@ void Along(const States& s, int64_t j, const void* data, int64_t n, int64_t /*fi
   }
 }
 
-// One row, joined to the totals.
+// Adds a row to the totals.
 template <class Op, class T>
 HWY_INLINE void JoinRow(const T* x, int64_t n, Total<T>* totals) {
   const hn::ScalableTag<T> d;
@@ -195,7 +196,7 @@ HWY_INLINE void JoinRow(const T* x, int64_t n, Total<T>* totals) {
   for (; j < n; ++j) totals[j] = Op::One(totals[j], Total<T>(x[j]));
 }
 
-// Four rows at once, far apart for the reason given at kFarBlocks. float32 is added up over 64
+// Folds four rows at once, far apart for the reason given at kFarBlocks. float32 is summed over 64
 // rows, four at a time.
 template <class Op, class T>
 void Across(const States& s, const void* data, int64_t stride, int64_t rows, int64_t n,
@@ -241,7 +242,7 @@ void Across(const States& s, const void* data, int64_t stride, int64_t rows, int
   for (; r < rows; ++r) JoinRow<Op>(at(r), n, totals);
 }
 
-// Longer rows are left to along(): it adds up in double sooner.
+// Along() folds longer rows, because it adds in double more often.
 template <class Op, class T>
 void Each(const States& s, int64_t j, const void* data, int64_t stride, int64_t rows, int64_t n) {
   Total<T>* totals = static_cast<Total<T>*>(s.component[0]) + j;
@@ -302,10 +303,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mytorch::cpu {
-HWY_EXPORT(SumFolds);
-const FoldFns* sum_folds() {
-  static const FoldFns* const best = HWY_DYNAMIC_DISPATCH(SumFolds)();
-  return best;
-}
+MYTORCH_EXPORT_TABLE(sum_folds, SumFolds)
 }  // namespace mytorch::cpu
-#endif
+#endif  // HWY_ONCE

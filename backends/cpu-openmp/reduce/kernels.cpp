@@ -1,4 +1,4 @@
-// The reduce ops, as kernels; how a reduction is shared out among threads.
+// The kernels of the reduce operators, and the division of a reduction among threads.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backends/cpu-openmp/pointwise/compile.h"
-#include "backends/cpu-openmp/pointwise/lane.h"
+#include "backends/cpu-openmp/pointwise/compute_type.h"
 #include "backends/cpu-openmp/reduce/reduction.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/backend/error.h"
@@ -16,12 +16,12 @@
 namespace mytorch::cpu {
 namespace {
 
-constexpr int64_t kGrain = 64 * 1024;  // elements worth a thread
-constexpr int64_t kPiece = 64 * 1024;  // of what is reduced, where one output's share is split
-constexpr int64_t kMaxPieces = 32;     // few, so that they are long
-constexpr int64_t kMaxPieceStates = 64 * 1024;  // of all pieces: writing them costs, too
-// With fewer outputs than this the reduced elements are split. Not by how many threads there are:
-// results do not depend on that.
+constexpr int64_t kGrain = 64 * 1024;  // the least elements of a thread
+constexpr int64_t kPiece = 64 * 1024;  // reduced elements of a piece, if reductions are split
+constexpr int64_t kMaxPieces = 32;     // few, so that pieces are long
+constexpr int64_t kMaxPieceStates = 64 * 1024;  // of all pieces, because storing states has a cost
+// With fewer outputs than this, the reduced elements are split. The number of threads does not
+// matter, so that results do not depend on it.
 constexpr int64_t kFewGroups = 16;
 
 struct Room {
@@ -51,7 +51,7 @@ void run_whole(mt_ctx& ctx, Reduction& job) {
 void run_split(mt_ctx& ctx, Reduction& job, int64_t pieces) {
   const int64_t kept = job.kept();
   const int64_t length = (job.reduced() + pieces - 1) / pieces;
-  // Components, then pieces, then outputs.
+  // The order is components, pieces, outputs.
   char* memory = sdk::scratch<char>(ctx, pieces * kept * kMaxComponents * 8);
   const auto states_of = [&](int64_t piece, int64_t begin) {
     States states;
@@ -71,7 +71,7 @@ void run_split(mt_ctx& ctx, Reduction& job, int64_t pieces) {
       }
     }
   });
-  // Neighbours first: the error of a sum grows with the depth of the tree.
+  // Merges neighbours first: the error of a sum grows with the depth of the tree.
   for (int64_t width = 1; width < pieces; width *= 2) {
     for (int64_t p = 0; p + width < pieces; p += 2 * width) {
       job.fns().merge(states_of(p, 0), states_of(p + width, 0), kept);
@@ -80,8 +80,8 @@ void run_split(mt_ctx& ctx, Reduction& job, int64_t pieces) {
   job.finish(states_of(0, 0), 0, kept);
 }
 
-// All of a small contiguous tensor, without anything built. False where the call is not that
-// simple.
+// Reduces all of a small contiguous tensor without building a Reduction. Returns false for other
+// calls.
 bool run_small(const ReduceProgram& program, mt_dtype compute, const void* args) {
   constexpr int64_t kSmall = 32 * 1024;
   const mt_tensor* x = sdk::tensor_at(args, program.input);
@@ -97,7 +97,7 @@ bool run_small(const ReduceProgram& program, mt_dtype compute, const void* args)
   }
   int64_t n = 1;
   for (int32_t d = 0; d < ndim; ++d) n *= x->dl.shape[d];
-  const FoldFns* fns = find_fold(program.fold, lane_of(compute));
+  const FoldFns* fns = find_fold(program.fold, compute_type_of(compute));
   const mt_tensor* out = sdk::tensor_at(args, program.outputs[0].offset);
   if (!all || n > kSmall || fns == nullptr || out == nullptr ||
       !sdk::same_dtype(fns->input, x->dl.dtype)) {
@@ -166,7 +166,7 @@ void register_reduce(KernelEntries& kernels) {
   }
 }
 
-// ---- programs that were not known ahead of time
+// ---- programs compiled at run time
 
 namespace {
 
@@ -202,9 +202,9 @@ void compile_reduce(const mt_program& program, mt_dtype compute, mt_kernel_entry
   reduce.fold = fold_named(program.fold);
   reduce.dim_field = program.dim_field;
   reduce.dim_offset = program.dim_offset;
-  if (find_fold(reduce.fold, lane_of(compute)) == nullptr) throw sdk::Declined{};
+  if (find_fold(reduce.fold, compute_type_of(compute)) == nullptr) throw sdk::Declined{};
 
-  // One input; where it is folded as it is there is no step.
+  // There is one input; if it is folded unchanged, there is no step.
   const mt_node* input = nullptr;
   for (int32_t i = 0; i < program.num_nodes; ++i) {
     const mt_node& node = program.nodes[i];

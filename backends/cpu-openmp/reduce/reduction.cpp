@@ -5,16 +5,16 @@
 #include <limits>
 #include <vector>
 
-#include "backends/cpu-openmp/copy/rows.h"
-#include "backends/cpu-openmp/pointwise/lane.h"
+#include "backends/cpu-openmp/common/gather_rows.h"
+#include "backends/cpu-openmp/pointwise/compute_type.h"
 #include "mytorch/backend/error.h"
 
 namespace mytorch::cpu {
 namespace {
 
-// Runs this short are folded as columns, which vectors can do.
+// Shorter runs are folded as columns, which suits vectors.
 constexpr int64_t kShortRun = 32;
-// Rows of this many columns are wide enough for vectors; narrower ones are joined.
+// Rows of this many columns are wide enough for vectors; narrower rows are joined.
 constexpr int64_t kWide = 64;
 constexpr int64_t kJoined = 16;
 
@@ -45,7 +45,7 @@ Reduction::Reduction(const ReduceProgram& program, mt_dtype compute, const void*
 
   size_t dims = static_cast<size_t>(sdk::select_dims(reduced, x.shape(), shape));
   sdk::select_dims(reduced, x.strides(), strides[0]);
-  // The index of argmax counts in the order of the shape.
+  // argmax counts indices in row-major order.
   reduced_.collapse({shape, dims}, std::span(pointers, 1),
                     is_arg(program.fold) ? sdk::Order::kRowMajor : sdk::Order::kMemory);
   reduced_.scale(0, x.itemsize());
@@ -59,7 +59,7 @@ Reduction::Reduction(const ReduceProgram& program, mt_dtype compute, const void*
       std::fill_n(strides[1 + k], dims, 0);
       continue;
     }
-    // With keepdim the output has the reduced dimensions too, of size 1.
+    // With keepdim, the output has the reduced dimensions, too, with size 1.
     sdk::select_dims(out.ndim() == ndim ? ~reduced : ~uint64_t{0}, out.strides(), strides[1 + k]);
     itemsizes[1 + k] = out.itemsize();
   }
@@ -95,7 +95,7 @@ Reduction::Reduction(const ReduceProgram& program, mt_dtype compute, const void*
     wanted_[k] = out != nullptr;
     const int in_end = output.component < 0 ? computed++ : -1;
     if (out == nullptr) continue;
-    mt_dtype tile = kLaneDtype[lane_of(compute)];
+    mt_dtype tile = kComputeDtype[compute_type_of(compute)];
     mt_dtype passes = compute;
     if (in_end >= 0) {
       if (program.end->outputs[in_end].type == MT_TYPE_BOOL) tile = passes = sdk::dtype_of<bool>;
@@ -107,28 +107,30 @@ Reduction::Reduction(const ReduceProgram& program, mt_dtype compute, const void*
   }
 }
 
-// Chooses the fold and what input tiles are.
+// Chooses the fold and the type of the input tiles.
 void Reduction::set_fold() {
-  Lane lane = lane_of(compute_);
-  // Indices in int32 would not do.
+  ComputeType compute_type = compute_type_of(compute_);
+  // The indices do not fit into int32.
   if (is_arg(program_.fold) && reduced_.numel() > std::numeric_limits<int32_t>::max()) {
-    lane = lane == kFloat32 ? kFloat64 : lane == kInt32 ? kInt64 : lane;
+    compute_type = compute_type == kFloat32 ? kFloat64
+                   : compute_type == kInt32 ? kInt64
+                                            : compute_type;
   }
-  fns_ = find_fold(program_.fold, lane);
+  fns_ = find_fold(program_.fold, compute_type);
   if (fns_ == nullptr) throw sdk::Declined{};
   staged_ = fns_->input;
   if (program_.step == nullptr) return;
-  const Lane steps = lane_of(compute_);
-  if (program_.step->spans.fn[steps] == nullptr) throw sdk::Declined{};
-  staged_ = kLaneDtype[steps];
+  const ComputeType steps = compute_type_of(compute_);
+  if (program_.step->loops.fn[steps] == nullptr) throw sdk::Declined{};
+  staged_ = kComputeDtype[steps];
   const mt_dtype result =
-      program_.step->outputs[0].type == MT_TYPE_BOOL ? sdk::dtype_of<bool> : kLaneDtype[steps];
+      program_.step->outputs[0].type == MT_TYPE_BOOL ? sdk::dtype_of<bool> : kComputeDtype[steps];
   if (!sdk::same_dtype(result, fns_->input)) after_step_ = simd::get_convert(result, fns_->input);
 }
 
 int64_t Reduction::group(int64_t begin, int64_t end) const {
   int64_t n = std::min(end - begin, group_);
-  // Columns lie in one row of the outputs.
+  // A group of columns lies in one row of the outputs.
   if (across_) n = std::min(n, kept_.inner_size() - begin % kept_.inner_size());
   return n;
 }
@@ -137,7 +139,7 @@ const void* Reduction::step(char* tile, char* other, char* third, int64_t n) {
   if (program_.step == nullptr) return tile;
   const void* in[1] = {tile};
   void* out[1] = {other};
-  if (!program_.step->spans.fn[lane_of(compute_)](in, out, step_scalars_, n)) {
+  if (!program_.step->loops.fn[compute_type_of(compute_)](in, out, step_scalars_, n)) {
     refused_.store(true, std::memory_order_relaxed);
   }
   if (after_step_ == nullptr) return other;
@@ -182,8 +184,8 @@ struct WideStates {
 
 }  // namespace
 
-// Rows of a few columns, one behind the other: several are one row of as many times the columns,
-// whose states are merged at last.
+// Folds contiguous rows of a few columns: several of them form one wide row, whose states are
+// merged in the end.
 void Reduction::fold_narrow(const States& states, const char* x, int64_t rows, int64_t n,
                             int64_t from) {
   const int64_t stride = n * input_.itemsize;
@@ -295,7 +297,7 @@ void Reduction::finish_some(const States& states, int64_t begin, int64_t n) {
   alignas(64) char computed[kMaxOutputs][kStates * 8];
   if (program_.end != nullptr) {
     const PointwiseProgram& end = *program_.end;
-    const Lane lane = lane_of(compute_);
+    const ComputeType compute_type = compute_type_of(compute_);
     alignas(64) char tiles[kMaxInputs][kStates * 8];
     const void* in[kMaxInputs];
     void* out[kMaxOutputs];
@@ -304,16 +306,16 @@ void Reduction::finish_some(const States& states, int64_t begin, int64_t n) {
       const uint32_t component = end.inputs[i].offset;
       if (component == kCountLeaf) {
         const int64_t count = reduced();
-        simd::get_convert(sdk::dtype_of<int64_t>, kLaneDtype[lane])(&count, tiles[i], 1);
-        repeat(tiles[i], kLaneBytes[lane], n, tiles[i]);
+        simd::get_convert(sdk::dtype_of<int64_t>, kComputeDtype[compute_type])(&count, tiles[i], 1);
+        repeat(tiles[i], kComputeBytes[compute_type], n, tiles[i]);
         continue;
       }
       const mt_dtype type =
-          end.inputs[i].type == MT_TYPE_BOOL ? sdk::dtype_of<bool> : kLaneDtype[lane];
+          end.inputs[i].type == MT_TYPE_BOOL ? sdk::dtype_of<bool> : kComputeDtype[compute_type];
       simd::get_convert(fns_->types[component], type)(states.component[component], tiles[i], n);
     }
     for (int32_t i = 0; i < end.num_outputs; ++i) out[i] = computed[i];
-    if (!end.spans.fn[lane](in, out, end_scalars_, n)) refused_.store(true);
+    if (!end.loops.fn[compute_type](in, out, end_scalars_, n)) refused_.store(true);
   }
   int next = 0;
   for (int k = 0; k < program_.num_outputs; ++k) {

@@ -1,15 +1,15 @@
-// A call of a reduction on its way through the driver.
+// A call of a reduction: its plan, and the steps of its execution.
 #pragma once
 
 #include <atomic>
 
 #include "backends/cpu-openmp/common/loop.h"
-#include "backends/cpu-openmp/pointwise/stage.h"
+#include "backends/cpu-openmp/common/stage.h"
 #include "backends/cpu-openmp/reduce/fold.h"
 
 namespace mytorch::cpu {
 
-// Outputs that are computed from their states, and stored, together.
+// The outputs that are computed from their states and stored together.
 inline constexpr int64_t kStates = 512;
 
 class Reduction {
@@ -18,14 +18,14 @@ class Reduction {
 
   int64_t kept() const { return kept_.numel(); }
   int64_t reduced() const { return reduced_.numel(); }
-  // How many outputs, from number `begin` on, fold() takes at once.
+  // Returns the number of outputs from `begin` on that fold() takes at once.
   int64_t group(int64_t begin, int64_t end) const;
-  // Whether a group's elements are neighbours, rather than those of one output.
+  // Whether fold() reads across the outputs of a group, and not along the elements of one output.
   bool across() const { return across_; }
   const FoldFns& fns() const { return *fns_; }
 
-  // Folds the reduced elements [from, to) of outputs [begin, begin + n) into the fresh states 0 to
-  // n - 1.
+  // Folds the reduced elements [from, to) of outputs [begin, begin + n) into states 0 to n - 1,
+  // which it resets first.
   void fold(const States& states, int64_t begin, int64_t n, int64_t from, int64_t to);
   // Computes and stores outputs [begin, begin + n) from their states.
   void finish(const States& states, int64_t begin, int64_t n);
@@ -38,7 +38,7 @@ class Reduction {
   void fold_rows(const States& states, const char* base, int64_t n, int64_t from, int64_t to);
   void fold_narrow(const States& states, const char* x, int64_t rows, int64_t n, int64_t from);
   void finish_some(const States& states, int64_t begin, int64_t n);
-  // From a tile of the input's to what is folded.
+  // Computes the folded values from a tile of the input.
   const void* step(char* tile, char* other, char* third, int64_t n);
   void store_output(int index, const void* tile, int64_t begin, int64_t n);
 
@@ -52,9 +52,9 @@ class Reduction {
   Scalars step_scalars_;
   Scalars end_scalars_;
   bool across_ = false;
-  bool each_ = false;  // rows in one piece, folded several at once
+  bool each_ = false;  // contiguous rows, several of which are folded at once
   int64_t group_ = kStates;
-  bool direct_ = false;  // the input's memory can be folded where it lies
+  bool direct_ = false;  // the input can be folded in place
   Loop kept_;            // operand 0: the input, then the outputs
   Loop reduced_;         // operand 0: the input
   Operand outputs_[kMaxOutputs];
@@ -62,7 +62,7 @@ class Reduction {
   std::atomic<bool> refused_{false};
 };
 
-// The kernel of ops known ahead of time; `self` is a ReduceOp.
+// The kernel of the generated operators; `self` is a ReduceOp.
 int run_reduce(void* self, mt_ctx* ctx, const void* args) noexcept;
 int run_reduce_program(mt_ctx* ctx, const ReduceProgram& program, const char* base,
                        const void* args) noexcept;

@@ -1,12 +1,12 @@
-// Running sums. Floating types add up in double, as in ATen: a running sum is the one place where
-// rounding errors pile up in order.
+// Running sums. Floating types accumulate in double, as in ATen, because the rounding errors of a
+// running sum accumulate.
 #include <cstdint>
 #include <cstdlib>
 #include <type_traits>
 
-#include "backends/cpu-openmp/indexing/move.h"
+#include "backends/cpu-openmp/common/lines.h"
+#include "backends/cpu-openmp/common/move.h"
 #include "backends/cpu-openmp/registry.h"
-#include "backends/cpu-openmp/scan/lines.h"
 #include "mytorch/abi_ops/cumsum.h"
 #include "mytorch/backend.h"
 
@@ -15,11 +15,11 @@ namespace {
 
 using sdk::TensorView;
 
-// Sums kLines lines at once: side by side, they do not wait for each other's additions.
+// Sums kLines lines at once, which do not wait for each other's additions.
 template <int64_t kLines, class T>
 void scan_lines(const T* in, int64_t in_step, int64_t in_next, T* out, int64_t out_step,
                 int64_t out_next, int64_t size) {
-  // Unsigned sums wrap without being undefined.
+  // Unsigned sums wrap; signed ones are undefined.
   using Sum = std::conditional_t<sdk::is_float_type<T>, double, uint64_t>;
   using Wide = std::conditional_t<sdk::is_float_type<T>, double, int64_t>;
   Sum sums[kLines] = {};
@@ -32,7 +32,7 @@ void scan_lines(const T* in, int64_t in_step, int64_t in_next, T* out, int64_t o
   }
 }
 
-// In place where the operands are one tensor.
+// In place if the operands are one tensor.
 template <class T>
 void scan(mt_ctx& ctx, const TensorView& from, const TensorView& to, int64_t dim) {
   const auto lines = sdk::make_lines<2>({to, from}, dim);

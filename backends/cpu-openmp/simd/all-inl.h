@@ -1,4 +1,4 @@
-// What simd/highway.h makes available for each instruction set.
+// The operations that simd/highway.h declares for each instruction set.
 #include "backends/cpu-openmp/simd/arith-inl.h"
 #include "backends/cpu-openmp/simd/convert-inl.h"
 #include "backends/cpu-openmp/simd/erf-inl.h"

@@ -48,8 +48,8 @@ HWY_INLINE V NodeSign(D d, V a) {
                  hn::IfThenElseZero(hn::Lt(a, zero), one));
 }
 
-// x86's minps and maxps return their second operand when either is NaN: only a NaN in the first is
-// left to pass on. Elsewhere both are asked.
+// x86's minps and maxps return the second operand if either is NaN, so only a NaN in the first
+// needs care. Other targets test both.
 template <class D, class V>
 HWY_INLINE V KeepNaN(D, V a, V b, V r) {
   if constexpr (is_float<D>) {
@@ -151,19 +151,19 @@ HWY_INLINE V NodeRound(D d, V a) {
 
 // ---- division with rounding ----
 
-// Whether any lane is zero: the caller refuses an integer division by it.
+// Whether any lane is zero; the caller refuses an integer division by zero.
 template <class D, class V>
 HWY_INLINE bool AnyZero(D d, V v) {
   return !hn::AllFalse(d, hn::Eq(v, hn::Zero(d)));
 }
 
-// C's quotient, except that nothing traps: MIN / -1 wraps, and x / 0 is some number.
+// C's quotient, but without traps: MIN / -1 wraps, and x / 0 is unspecified.
 template <class D, class V>
 HWY_INLINE V IntQuotient(D d, V a, V b) {
   using T = hn::TFromD<D>;
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (sizeof(T) == 4) {
-    // A double holds both operands, and its quotient never rounds up to an integer not reached.
+    // A double holds both operands exactly, and its quotient never rounds up to an integer.
     const hn::Half<D> dh;
     const hn::Repartition<double, D> dd;
     const auto lo =
@@ -181,8 +181,8 @@ HWY_INLINE V IntQuotient(D d, V a, V b) {
   });
 }
 
-// C's fmod. While the quotient is small enough to be held exactly give or take one, one FMA yields
-// the remainder without error; larger quotients go to libm.
+// C's fmod. If the quotient is small enough to be exact up to one, a single FMA gives the exact
+// remainder; larger quotients use libm.
 template <class D, class V>
 HWY_INLINE V FloatFmod(D d, V a, V b) {
   using T = hn::TFromD<D>;
@@ -192,7 +192,7 @@ HWY_INLINE V FloatFmod(D d, V a, V b) {
     const auto exact =
         hn::And(hn::Lt(hn::Abs(q), SetFD(d, 0x1p22f, 0x1p51)), hn::Lt(size, SetInf(d)));
     if (HWY_LIKELY(hn::AllTrue(d, exact))) {
-      // In terms of |a|, so that a quotient rounded up shows as a negative remainder.
+      // Uses |a|, so that a quotient rounded up gives a negative remainder.
       const V r = hn::NegMulAdd(hn::Abs(q), size, hn::Abs(a));
       return hn::CopySign(hn::IfThenElse(hn::Lt(r, hn::Zero(d)), hn::Add(r, size), r), a);
     }
@@ -200,7 +200,7 @@ HWY_INLINE V FloatFmod(D d, V a, V b) {
   return MapLanes2(d, a, b, [](T x, T y) -> T { return std::fmod(x, y); });
 }
 
-// Where a nonzero remainder r has the other sign than the divisor b.
+// Whether a nonzero remainder r has the opposite sign of the divisor b.
 template <class D, class V>
 HWY_INLINE hn::Mask<D> SignsDiffer(D d, V r, V b) {
   const V zero = hn::Zero(d);
@@ -231,8 +231,8 @@ HWY_INLINE V NodeTruncDivide(D d, V a, V b) {
   }
 }
 
-// Python's //. For floats the quotient is made from the exact remainder, as in ATen's div_floor and
-// CPython's float_divmod: floor(a / b) would be one too large where a / b rounds up to an integer.
+// Python's //. The quotient of floats is computed from the exact remainder, as in ATen's div_floor
+// and CPython's float_divmod: floor(a / b) is one too large if a / b rounds up to an integer.
 template <class D, class V>
 HWY_INLINE V NodeFloorDivide(D d, V a, V b) {
   using T = hn::TFromD<D>;

@@ -1,5 +1,5 @@
-// The kernels behind convert.h. A pair of types with a direct kernel has a `Step`; the others are
-// composed of two or three of them over a small block on the stack, which stays in the L1 cache.
+// The conversions of convert.h. A pair of types with a direct conversion has a `Step`; other pairs
+// compose two or three steps over a small block on the stack, which stays in the L1 cache.
 #if defined(MYTORCH_SIMD_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_SIMD_CONVERT_INL_H_
 #undef MYTORCH_SIMD_CONVERT_INL_H_
@@ -16,7 +16,7 @@ namespace mytorch {
 namespace simd {
 namespace HWY_NAMESPACE {
 
-// Element types without arithmetic of their own.
+// Element types without arithmetic.
 struct Bool {
   uint8_t byte;
 };
@@ -25,7 +25,7 @@ using BFloat = hwy::bfloat16_t;
 
 // ---- one element ----
 
-// Conversions whose C cast would be undefined out of range.
+// Conversions whose C cast is undefined out of range.
 template <typename To, typename From>
 HWY_INLINE To TruncateScalar(From x) {
   constexpr From limit = -static_cast<From>(std::numeric_limits<To>::min());
@@ -105,7 +105,7 @@ HWY_INLINE To ConvertScalar(From x) {
 
 // ---- one vector ----
 
-// Where float -> int of the same width is out of range Highway saturates; x86 gives the minimum.
+// Out of range, Highway saturates float -> int of the same width; x86 gives the minimum.
 template <class DI, class V>
 HWY_INLINE hn::VFromD<DI> TruncateVector(DI di, V x) {
   using T = hn::TFromD<DI>;
@@ -129,8 +129,8 @@ HWY_INLINE hn::VFromD<hn::Rebind<uint16_t, DF>> BFloatVector(DF, V x) {
   return hn::TruncateTo(d16, hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(x)), nan, rounded));
 }
 
-// Converts whole vectors and returns how many elements that was; the rest is the caller's. The
-// general case has no vector form and leaves all to the scalar loop.
+// Converts whole vectors and returns the number of elements converted; the caller converts the
+// rest. The general case has no vector form, so a scalar loop converts all elements.
 template <typename From, typename To>
 HWY_INLINE int64_t ConvertVectors(const From* HWY_RESTRICT from, To* HWY_RESTRICT to, int64_t n) {
   int64_t i = 0;
@@ -250,7 +250,7 @@ inline constexpr bool is_16_bit_float = std::is_same_v<T, Half> || std::is_same_
 template <typename T>
 inline constexpr bool is_small_int = std::is_integral_v<T> && sizeof(T) <= 2;
 
-// The type through which From reaches To, or void where one step does it.
+// The type between From and To, or void if one step suffices.
 template <typename From, typename To>
 constexpr auto MiddleType() {
   if constexpr (std::is_same_v<From, To>) {
@@ -289,12 +289,6 @@ void ConvertArray(const void* from, void* to, int64_t n) {
       ConvertArray<Middle, To>(block, t + i, count);
     }
   }
-}
-
-// For the same types known at compile time.
-template <typename From, typename To>
-HWY_INLINE void LoadConvert(const From* from, To* to, int64_t n) {
-  ConvertArray<From, To>(from, to, n);
 }
 
 }  // namespace HWY_NAMESPACE

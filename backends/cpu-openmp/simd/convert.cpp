@@ -21,7 +21,7 @@ ConvertFn ConvertFrom(int to) {
   return table[to];
 }
 
-// Types by their position in ConvertFrom's table.
+// Types are given by their position in ConvertFrom's table.
 ConvertFn ConvertBetween(int from, int to) {
   static constexpr ConvertFn (*table[])(int) = {
       ConvertFrom<Bool>,    ConvertFrom<uint8_t>, ConvertFrom<int8_t>, ConvertFrom<int16_t>,
@@ -40,7 +40,7 @@ namespace mytorch::simd {
 HWY_EXPORT(ConvertBetween);
 
 namespace {
-// The position of a type in the tables above, or -1.
+// Returns the position of a type in the tables above, or -1.
 int type_index(mt_dtype t) {
   switch (t.code * 256 + t.bits) {
     case MT_BOOL * 256 + 8:

@@ -1,5 +1,5 @@
-// Expressions of several nodes that have a vector form of their own, cheaper than the nodes one by
-// one. Codegen looks for them in programs (../emit.py).
+// Expressions of several nodes with a vector form that is cheaper than the separate nodes. Code
+// generation finds them in programs (../emit.py).
 #if defined(MYTORCH_SIMD_FUSED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_SIMD_FUSED_INL_H_
 #undef MYTORCH_SIMD_FUSED_INL_H_

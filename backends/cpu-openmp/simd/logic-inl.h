@@ -101,7 +101,7 @@ HWY_INLINE V NodeBitwiseNot(D, V a) {
   return hn::Not(a);
 }
 
-// Counts from 0 to the width less one; what lies outside shifts everything out, as in ATen.
+// Counts from 0 to the width less one; other counts shift everything out, as in ATen.
 template <class D, class V>
 HWY_INLINE hn::Mask<D> IsShiftCount(D d, V count) {
   using T = hn::TFromD<D>;

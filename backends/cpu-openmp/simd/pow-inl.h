@@ -19,8 +19,8 @@ namespace simd {
 namespace HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
-// 2^(y * log2(x)) for finite x >= 0, to about 2^-34 relative, in double. 0 * infinity, and 0^0, are
-// the caller's.
+// 2^(y * log2(x)) for finite x >= 0, to about 2^-34 relative, in double. The caller handles 0 *
+// infinity and 0^0.
 template <class DD, class V>
 HWY_INLINE V PowInDouble(DD dd, V x, V y) {
   const Exponent<DD> s = SplitExponent(dd, x);
@@ -33,7 +33,7 @@ HWY_INLINE V PowInDouble(DD dd, V x, V y) {
   V log2x = hn::Add(s.e, log2m);
   log2x = hn::IfThenElse(hn::Eq(x, hn::Zero(dd)), hn::Neg(SetInf(dd)), log2x);
   log2x = hn::IfThenElse(hn::Eq(x, SetInf(dd)), SetInf(dd), log2x);
-  // What float can hold ends well inside [2^-200, 2^200], so one scale will do.
+  // float's range lies well inside [2^-200, 2^200], so one scale suffices.
   const V power = Clamp(dd, hn::Mul(y, log2x), hn::Set(dd, -200.0), hn::Set(dd, 200.0));
   const V magic = hn::Set(dd, round_magic<DD> + 1023);
   const V r0 = hn::Add(power, magic);

@@ -1,6 +1,6 @@
-// Sorting keys: every element as an unsigned integer in whose order it sorts. NaNs are one largest
-// key, -0 and 0 are one key, and a descending sort takes the complement; ties then go by position,
-// so that a key followed by its position is unique and any sort is a stable one.
+// Sorting keys: unsigned integers that sort in the order of the elements. All NaNs have the largest
+// key, -0 and 0 have one key, and a descending sort takes the complement. Ties are broken by
+// position: a key followed by its position is unique, so any sort is stable.
 #pragma once
 
 #include <bit>
@@ -34,7 +34,7 @@ inline SortKey<T> sort_key(T value, bool descending) {
   return descending ? ~key : key;
 }
 
-// A key and where it came from. 32-bit keys of lines below 2^32 elements share a word with it.
+// A key and its position. 32-bit keys of lines below 2^32 elements share a word with it.
 struct Packed {
   uint64_t word;
 

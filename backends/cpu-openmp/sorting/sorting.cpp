@@ -1,12 +1,12 @@
-// Lines are sorted as (key, position) pairs: by insertion where short, by comparison in between,
-// and by radix, one pass per byte of the key that varies, where long. topk makes pairs only of the
-// few that a bar leaves, where few are wanted.
+// Sorts lines as (key, position) pairs: short ones by insertion, longer ones by comparison, and
+// long ones by radix, with a pass for each byte of the key that varies. topk of few elements makes
+// pairs only of the elements that reach a bar.
 #include <algorithm>
 #include <array>
 #include <utility>
 
+#include "backends/cpu-openmp/common/lines.h"
 #include "backends/cpu-openmp/registry.h"
-#include "backends/cpu-openmp/scan/lines.h"
 #include "backends/cpu-openmp/sorting/keys.h"
 #include "mytorch/abi_ops/sort.h"
 #include "mytorch/abi_ops/topk.h"
@@ -30,7 +30,7 @@ void insertion_sort(P* items, int64_t n) {
   }
 }
 
-// Least significant byte first. Returns where the result lies: `items` or `other`.
+// Sorts by the least significant byte first. Returns `items` or `other`, which has the result.
 template <class P>
 P* radix_sort(P* items, P* other, int64_t n, int key_bytes) {
   int64_t counts[8][256] = {};
@@ -63,17 +63,18 @@ P* sort_items(P* items, P* other, int64_t n, int key_bytes) {
   return items;
 }
 
-constexpr int64_t kScan = 64;       // elements of a line that are looked at together
-constexpr int64_t kChampions = 64;  // that are challenged together
+constexpr int64_t kScan = 64;       // elements of a line that are tested together
+constexpr int64_t kChampions = 64;  // champions that are challenged together
 constexpr int64_t kFewOfMany = 4;   // elements for each group, at least
 
 template <class T>
 constexpr int64_t kLine = 64 / sizeof(T);  // elements of a cache line
 
-// How many groups to find k elements by: enough that the k best seldom share one.
+// Returns the number of groups in which to find k elements: enough that the k best seldom share a
+// group.
 int64_t groups_of(int64_t k) { return (4 * k + kChampions - 1) / kChampions * kChampions; }
 
-// Whether x sorts before y. Of NaNs it knows nothing.
+// Whether x sorts before y, neither of which is NaN.
 template <bool kDescending, class T>
 bool before(T x, T y) {
   using W = sdk::Widened<T>;
@@ -81,14 +82,14 @@ bool before(T x, T y) {
                      : static_cast<W>(x) < static_cast<W>(y);
 }
 
-// The two loops that every element passes through; the compiler turns them into vectors.
+// The two loops over every element, which the compiler vectorizes.
 template <bool kDescending, class T>
 void challenge(T* __restrict champions, const T* __restrict x) {
   for (int64_t i = 0; i < kChampions; ++i) {
     champions[i] = before<kDescending>(x[i], champions[i]) ? x[i] : champions[i];
   }
 }
-// Whether any of kScan neighbours may be as good as `bar`.
+// Whether any of kScan neighbours may reach `bar`.
 template <bool kDescending, class T>
 bool any_reaches(const T* x, T bar) {
   SortKey<T> any = 0;
@@ -97,11 +98,11 @@ bool any_reaches(const T* x, T bar) {
   return any != 0;
 }
 
-// The first k of n neighbours, in order. Few of many are found in two passes. First the elements
-// challenge the champion of their group; the k-th best champion is the bar, for at least k elements
-// reach it, and not many more. The second pass, over what the caches hold, collects those, and
-// fetches the next line. A champion need only be some element of its group for that, so that NaNs
-// are left to the keys.
+// Finds the first k of n neighbours, in order. Few of many are found in two passes. In the first,
+// elements challenge the champion of their group; the k-th best champion is the bar, which at least
+// k elements reach, and not many more. The second pass, over elements in the caches, collects these
+// and fetches the next line. A champion may be any element of its group, so only the keys treat
+// NaNs.
 template <bool kDescending, class T, class P>
 void select_items(const T* x, const T* next, int64_t n, int64_t k, P* items, T* champions) {
   const auto item = [&](int64_t i) { return P(sort_key(x[i], kDescending), i); };
@@ -158,7 +159,7 @@ void order_lines(mt_ctx& ctx, const Request& request) {
   const int64_t step_in = lines.step[0], step_value = lines.step[1], step_index = lines.step[2];
   const T* in = self.data<const T>();
   const int64_t grain = 1 + 2048 / n;
-  // Items, then what sorting needs as much of, or the elements of a line and the champions.
+  // Items, then as many items for sorting, or the elements of a line and the champions.
   parallel_with_scratch<P>(
       ctx, lines.count(), grain, 3 * n, [&](P* items, int64_t begin, int64_t end) {
         T* const line = reinterpret_cast<T*>(items + n);
@@ -220,7 +221,7 @@ void sort(mt_ctx& ctx, const mt_args_sort_stable& args) {
 }
 
 void topk(mt_ctx& ctx, const mt_args_topk& args) {
-  // A 0-dim tensor gives its element, whatever k.
+  // A 0-dim tensor gives its element for any k.
   const int64_t keep = TensorView(args.self).ndim() == 0 ? 1 : args.k;
   order(ctx, {args.self, args.values, args.indices, args.dim, keep, args.largest != 0, false});
 }

@@ -1,8 +1,11 @@
 // The cpu-openmp backend, and tensors to try it on.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "tests/backends/reference/fake_host.h"
@@ -27,6 +30,16 @@ inline constexpr mt_dtype kAllDtypes[] = {sdk::dtype_of<bool>,      sdk::dtype_o
                                           sdk::dtype_of<int32_t>,   sdk::dtype_of<int64_t>,
                                           sdk::dtype_of<sdk::Half>, sdk::dtype_of<sdk::BFloat16>,
                                           sdk::dtype_of<float>,     sdk::dtype_of<double>};
+
+// Names of parameterized cases.
+inline std::string dtype_case(const ::testing::TestParamInfo<mt_dtype>& info) {
+  return sdk::dtype_name(info.param);
+}
+inline std::string dtype_pair_case(
+    const ::testing::TestParamInfo<std::tuple<mt_dtype, mt_dtype>>& info) {
+  return std::string(sdk::dtype_name(std::get<0>(info.param))) + "_to_" +
+         sdk::dtype_name(std::get<1>(info.param));
+}
 
 // A tensor of a dtype known at run time, from doubles.
 inline TestTensor tensor_of(mt_dtype dtype, Shape shape, const std::vector<double>& values) {

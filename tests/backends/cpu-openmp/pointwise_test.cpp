@@ -1,9 +1,11 @@
-// The driver of pointwise ops: layouts, dtypes, sizes, errors, and programs compiled at run time.
+// The driver of pointwise operators: layouts, dtypes, sizes, errors, and programs compiled at run
+// time.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "mytorch/abi_ops/add.h"
@@ -47,56 +49,68 @@ TEST(Pointwise, EverySmallSizeWithNothingWrittenBeyond) {
   }
 }
 
-// Every way in which an operand can lie, of a (3, 5, 130) result.
+// Layouts of operands that broadcast to (3, 5, 130).
 struct Layout {
   const char* name;
   Shape shape, strides;
   int64_t size, offset;
+
+  TestTensor make(int seed) const {
+    return tensor_of(kFloat, {size}, small_values(size, kFloat, seed))
+        .as_strided(shape, strides, offset);
+  }
 };
 const Layout kLayouts[] = {
-    {"contiguous", {3, 5, 130}, {650, 130, 1}, 1950, 0},
-    {"transposed", {3, 5, 130}, {1, 3, 15}, 1950, 0},
-    {"inner turned", {3, 5, 130}, {650, 1, 5}, 1950, 0},
-    {"every second", {3, 5, 130}, {1300, 260, 2}, 3900, 0},
-    {"backwards", {3, 5, 130}, {650, 130, -1}, 1950, 129},
-    {"all backwards", {3, 5, 130}, {-650, -130, -1}, 1950, 1949},
-    {"row", {130}, {1}, 130, 0},
-    {"column", {5, 1}, {1, 1}, 5, 0},
-    {"plane", {3, 1, 130}, {130, 130, 1}, 390, 0},
-    {"expanded", {3, 5, 130}, {0, 130, 1}, 650, 0},
-    {"one element", {1, 1}, {1, 1}, 1, 0},
-    {"0-dim", {}, {}, 1, 0},
+    {"Contiguous", {3, 5, 130}, {650, 130, 1}, 1950, 0},
+    {"Transposed", {3, 5, 130}, {1, 3, 15}, 1950, 0},
+    {"InnerTransposed", {3, 5, 130}, {650, 1, 5}, 1950, 0},
+    {"EverySecond", {3, 5, 130}, {1300, 260, 2}, 3900, 0},
+    {"Reversed", {3, 5, 130}, {650, 130, -1}, 1950, 129},
+    {"AllReversed", {3, 5, 130}, {-650, -130, -1}, 1950, 1949},
+    {"Row", {130}, {1}, 130, 0},
+    {"Column", {5, 1}, {1, 1}, 5, 0},
+    {"Plane", {3, 1, 130}, {130, 130, 1}, 390, 0},
+    {"Expanded", {3, 5, 130}, {0, 130, 1}, 650, 0},
+    {"OneElement", {1, 1}, {1, 1}, 1, 0},
+    {"Scalar", {}, {}, 1, 0},
 };
 
-TEST(Pointwise, LayoutsOfBothInputsAndTheOutput) {
-  for (const Layout& first : kLayouts) {
-    for (const Layout& second : kLayouts) {
-      for (const Layout& result : kLayouts) {
-        if (result.shape.size() != 3 || result.shape[1] == 1 || result.strides[0] == 0) continue;
-        const auto make = [](const Layout& layout, int seed) {
-          return tensor_of(kFloat, {layout.size}, small_values(layout.size, kFloat, seed))
-              .as_strided(layout.shape, layout.strides, layout.offset);
-        };
-        const TestTensor x = make(first, 1), y = make(second, 2), out = make(result, 3);
-        auto args = add_args(x, y, out, scalar(3));
-        const TestTensor wanted = TestTensor::empty(kFloat, {3, 5, 130});
-        ASSERT_EQ(run_cpu("add.Tensor", args, kFloat, 3), "");
-        BuiltProgram program("add.Tensor");
-        const int32_t a = program.input(0), b = program.input(1), s = program.scalar();
-        const int32_t product = program.op("mul", MT_TYPE_COMPUTE, s, b);
-        program.output(0, program.op("add", MT_TYPE_COMPUTE, a, product));
-        ProgramArgs plain;
-        plain.in[0] = x;
-        plain.in[1] = y;
-        plain.scalar = scalar(3);
-        plain.out[0] = wanted;
-        ASSERT_EQ(program.run(reference(), plain, kFloat), "");
-        ASSERT_EQ(out.values<float>(), wanted.values<float>())
-            << first.name << " + " << second.name << " -> " << result.name;
-      }
-    }
+// out = x + 3 * y by the reference.
+TestTensor reference_sum(const TestTensor& x, const TestTensor& y) {
+  const TestTensor out = TestTensor::empty(kFloat, {3, 5, 130});
+  BuiltProgram program("add.Tensor");
+  const int32_t a = program.input(0), b = program.input(1), s = program.scalar();
+  const int32_t product = program.op("mul", MT_TYPE_COMPUTE, s, b);
+  program.output(0, program.op("add", MT_TYPE_COMPUTE, a, product));
+  ProgramArgs args;
+  args.in[0] = x;
+  args.in[1] = y;
+  args.scalar = scalar(3);
+  args.out[0] = out;
+  EXPECT_EQ(program.run(reference(), args, kFloat), "");
+  return out;
+}
+
+class PointwiseLayouts : public ::testing::TestWithParam<std::tuple<Layout, Layout>> {};
+
+TEST_P(PointwiseLayouts, GiveTheSumInAnyLayoutOfTheOutput) {
+  const TestTensor x = std::get<0>(GetParam()).make(1), y = std::get<1>(GetParam()).make(2);
+  for (const Layout& result : kLayouts) {
+    if (result.shape.size() != 3 || result.shape[1] == 1 || result.strides[0] == 0) continue;
+    const TestTensor out = result.make(3);
+    auto args = add_args(x, y, out, scalar(3));
+    ASSERT_EQ(run_cpu("add.Tensor", args, kFloat, 3), "");
+    EXPECT_EQ(out.values<float>(), reference_sum(x, y).values<float>()) << result.name;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Pairs, PointwiseLayouts,
+                         ::testing::Combine(::testing::ValuesIn(kLayouts),
+                                            ::testing::ValuesIn(kLayouts)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "And" +
+                                  std::get<1>(info.param).name;
+                         });
 
 TEST(Pointwise, SmallInnerDimensions) {
   const int64_t n = 7 * 11 * 13 * 3;
@@ -112,39 +126,42 @@ TEST(Pointwise, SmallInnerDimensions) {
   }
 }
 
-// One program for every dtype of operands, computation and result, against the reference.
-TEST(Pointwise, MixedDtypes) {
-  for (const mt_dtype compute : kAllDtypes) {
-    for (const mt_dtype from : kAllDtypes) {
-      for (const mt_dtype to : kAllDtypes) {
-        // The reference lets 1 + 1 of bools be 2 until it is written.
-        if (sdk::is_bool(compute) && !sdk::is_bool(to)) continue;
-        const TestTensor x = tensor_of(from, {300}, small_values(300, from));
-        const TestTensor y = tensor_of(compute, {300}, small_values(300, compute, 2));
-        const TestTensor got = TestTensor::empty(to, {300}), want = TestTensor::empty(to, {300});
-        auto args = add_args(x, y, got);
-        ASSERT_EQ(run_cpu("add.Tensor", args, compute), "");
-        BuiltProgram program("add.Tensor");
-        const int32_t a = program.input(0), b = program.input(1);
-        program.output(0, program.op("add", MT_TYPE_COMPUTE, a, b));
-        ProgramArgs plain;
-        plain.in[0] = x;
-        plain.in[1] = y;
-        plain.out[0] = want;
-        ASSERT_EQ(program.run(reference(), plain, compute), "");
-        const auto g = got.values<double>(), w = want.values<double>();
-        for (size_t i = 0; i < g.size(); ++i) {
-          ASSERT_NEAR(g[i], w[i], sdk::is_floating(compute) ? std::abs(w[i]) * 1e-2 : 0)
-              << sdk::dtype_name(from) << " in " << sdk::dtype_name(compute) << " to "
-              << sdk::dtype_name(to) << " at " << i;
-        }
-      }
+// The dtype of an operand, and of the computation and the other operand.
+class PointwiseDtypes : public ::testing::TestWithParam<std::tuple<mt_dtype, mt_dtype>> {};
+
+TEST_P(PointwiseDtypes, GiveResultsOfEveryDtype) {
+  const auto [from, compute] = GetParam();
+  for (const mt_dtype to : kAllDtypes) {
+    // The reference lets 1 + 1 of bools be 2 until it is written.
+    if (sdk::is_bool(compute) && !sdk::is_bool(to)) continue;
+    const TestTensor x = tensor_of(from, {300}, small_values(300, from));
+    const TestTensor y = tensor_of(compute, {300}, small_values(300, compute, 2));
+    const TestTensor got = TestTensor::empty(to, {300}), want = TestTensor::empty(to, {300});
+    auto args = add_args(x, y, got);
+    ASSERT_EQ(run_cpu("add.Tensor", args, compute), "");
+    BuiltProgram program("add.Tensor");
+    const int32_t a = program.input(0), b = program.input(1);
+    program.output(0, program.op("add", MT_TYPE_COMPUTE, a, b));
+    ProgramArgs plain;
+    plain.in[0] = x;
+    plain.in[1] = y;
+    plain.out[0] = want;
+    ASSERT_EQ(program.run(reference(), plain, compute), "");
+    const auto g = got.values<double>(), w = want.values<double>();
+    for (size_t i = 0; i < g.size(); ++i) {
+      ASSERT_NEAR(g[i], w[i], sdk::is_floating(compute) ? std::abs(w[i]) * 1e-2 : 0)
+          << "as " << sdk::dtype_name(to) << " at " << i;
     }
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Pairs, PointwiseDtypes,
+                         ::testing::Combine(::testing::ValuesIn(kAllDtypes),
+                                            ::testing::ValuesIn(kAllDtypes)),
+                         dtype_pair_case);
+
 TEST(Pointwise, InPlaceAndLarge) {
-  const int64_t n = 3'000'001;  // past the size that is streamed
+  const int64_t n = 3'000'001;  // large enough for non-temporal stores
   const std::vector<double> a = small_values(n, kFloat, 1), b = small_values(n, kFloat, 2);
   const TestTensor x = contiguous(tensor_of(kFloat, {n}, a)),
                    y = contiguous(tensor_of(kFloat, {n}, b));
@@ -218,41 +235,48 @@ TEST(Pointwise, NotOfBoolIsLogical) {
   EXPECT_EQ(out8.values<int>(), (std::vector<int>{255, 85}));
 }
 
-// Inputs of one element a row: every length, of which none, the first, the second or both inputs
-// are such, also into an input's memory.
-TEST(Pointwise, RowsOfSingleElements) {
-  for (const int64_t n : {56, 57, 63, 64, 72, 79, 95, 128, 129, 135, 136, 144, 150, 200}) {
-    for (const int which : {0, 1, 2, 3, 4}) {
-      const int64_t rows = 7;
-      const auto make = [&](bool column, int seed) {
-        const int64_t size = column ? rows : rows * n;
-        const TestTensor x = tensor_of(kFloat, {size}, small_values(size, kFloat, seed));
-        return x.as_strided({rows, n}, column ? Shape{1, 0} : Shape{n, 1});
-      };
-      const TestTensor x = make((which & 1) != 0, 1), y = make((which & 2) != 0, 2);
-      const TestTensor out = which == 4 ? x : make(false, 3);
-      const auto a = x.values<float>(), b = y.values<float>();
-      auto args = add_args(x, y, out);
-      ASSERT_EQ(run_cpu("add.Tensor", args, kFloat, 2), "");
-      const auto got = out.values<float>();
-      for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], a[i] + b[i]) << n << " " << which;
-      // A condition of bytes beside floats.
-      const TestTensor c = TestTensor::of<bool>({rows}, small_values(rows, sdk::dtype_of<bool>));
-      const TestTensor condition = c.as_strided({rows, n}, {1, 0});
-      mt_args_where_self where{};
-      where.condition = condition, where.self = x, where.other = y;
-      const TestTensor chosen = make(false, 4);
-      const auto first = x.values<float>(), second = y.values<float>();
-      where.out = chosen;
-      ASSERT_EQ(run_cpu("where.self", where, kFloat, 2), "");
-      const auto flags = condition.values<int>();
-      const auto result = chosen.values<float>();
-      for (size_t i = 0; i < result.size(); ++i) {
-        ASSERT_EQ(result[i], flags[i] != 0 ? first[i] : second[i]) << n << " " << which;
-      }
+// Rows of n elements.
+class PointwiseRows : public ::testing::TestWithParam<int64_t> {};
+
+// None, the first, the second or both inputs have one element for each row; or the output is an
+// input, too.
+TEST_P(PointwiseRows, MayHaveOneElementThatIsBroadcast) {
+  const int64_t n = GetParam();
+  for (const int which : {0, 1, 2, 3, 4}) {
+    const int64_t rows = 7;
+    const auto make = [&](bool column, int seed) {
+      const int64_t size = column ? rows : rows * n;
+      const TestTensor x = tensor_of(kFloat, {size}, small_values(size, kFloat, seed));
+      return x.as_strided({rows, n}, column ? Shape{1, 0} : Shape{n, 1});
+    };
+    const TestTensor x = make((which & 1) != 0, 1), y = make((which & 2) != 0, 2);
+    const TestTensor out = which == 4 ? x : make(false, 3);
+    const auto a = x.values<float>(), b = y.values<float>();
+    auto args = add_args(x, y, out);
+    ASSERT_EQ(run_cpu("add.Tensor", args, kFloat, 2), "");
+    const auto got = out.values<float>();
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], a[i] + b[i]) << n << " " << which;
+    // A condition of bytes beside floats.
+    const TestTensor c = TestTensor::of<bool>({rows}, small_values(rows, sdk::dtype_of<bool>));
+    const TestTensor condition = c.as_strided({rows, n}, {1, 0});
+    mt_args_where_self where{};
+    where.condition = condition, where.self = x, where.other = y;
+    const TestTensor chosen = make(false, 4);
+    const auto first = x.values<float>(), second = y.values<float>();
+    where.out = chosen;
+    ASSERT_EQ(run_cpu("where.self", where, kFloat, 2), "");
+    const auto flags = condition.values<int>();
+    const auto result = chosen.values<float>();
+    for (size_t i = 0; i < result.size(); ++i) {
+      ASSERT_EQ(result[i], flags[i] != 0 ? first[i] : second[i]) << n << " " << which;
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Of, PointwiseRows,
+                         ::testing::Values(56, 57, 63, 64, 72, 79, 95, 128, 129, 135, 136, 144, 150,
+                                           200),
+                         ::testing::PrintToStringParamName());
 
 // Rows of a wider matrix, of which one input has one for all: what is between the rows stays as it
 // is.
@@ -316,37 +340,40 @@ TEST(Pointwise, UnwantedOutputsAndAbsentInputs) {
 
 // ---- programs compiled at run time
 
-TEST(Compile, TruncatesAfterEachNode) {
-  for (const mt_dtype compute : kAllDtypes) {
-    BuiltProgram program;
-    const int32_t a = program.input(0), b = program.input(1), s = program.scalar();
-    const int32_t c = program.constant(2);
-    const int32_t product = program.op("mul", MT_TYPE_COMPUTE, a, b);
-    const int32_t sum = program.op("add", MT_TYPE_COMPUTE, product, s);
-    const int32_t less = program.op("lt", MT_TYPE_BOOL, sum, a);
-    const int32_t most = program.op("maximum", MT_TYPE_COMPUTE, sum, c);
-    program.output(0, program.op("where", MT_TYPE_COMPUTE, less, most, b)).output(1, less);
-    ProgramArgs args;
-    const TestTensor x = tensor_of(compute, {700}, small_values(700, compute, 5));
-    const TestTensor y = tensor_of(compute, {700}, small_values(700, compute, 6));
-    args.in[0] = x;
-    args.in[1] = y;
-    args.scalar = scalar(40);
-    TestTensor values[2], flags[2];
-    for (int i = 0; i < 2; ++i) {
-      values[i] = TestTensor::empty(compute, {700});
-      flags[i] = TestTensor::empty(sdk::dtype_of<bool>, {700});
-      args.out[0] = values[i];
-      args.out[1] = flags[i];
-      ASSERT_EQ(program.run(i == 0 ? cpu() : reference(), args, compute, 2), "");
-    }
-    EXPECT_EQ(flags[0].values<int>(), flags[1].values<int>()) << sdk::dtype_name(compute);
-    const auto got = values[0].values<double>(), want = values[1].values<double>();
-    for (size_t i = 0; i < got.size(); ++i) {
-      ASSERT_EQ(got[i], want[i]) << sdk::dtype_name(compute) << " " << i;
-    }
+class CompiledPrograms : public ::testing::TestWithParam<mt_dtype> {};
+
+TEST_P(CompiledPrograms, TruncateAfterEachNode) {
+  const mt_dtype compute = GetParam();
+  BuiltProgram program;
+  const int32_t a = program.input(0), b = program.input(1), s = program.scalar();
+  const int32_t c = program.constant(2);
+  const int32_t product = program.op("mul", MT_TYPE_COMPUTE, a, b);
+  const int32_t sum = program.op("add", MT_TYPE_COMPUTE, product, s);
+  const int32_t less = program.op("lt", MT_TYPE_BOOL, sum, a);
+  const int32_t most = program.op("maximum", MT_TYPE_COMPUTE, sum, c);
+  program.output(0, program.op("where", MT_TYPE_COMPUTE, less, most, b)).output(1, less);
+  ProgramArgs args;
+  const TestTensor x = tensor_of(compute, {700}, small_values(700, compute, 5));
+  const TestTensor y = tensor_of(compute, {700}, small_values(700, compute, 6));
+  args.in[0] = x;
+  args.in[1] = y;
+  args.scalar = scalar(40);
+  TestTensor values[2], flags[2];
+  for (int i = 0; i < 2; ++i) {
+    values[i] = TestTensor::empty(compute, {700});
+    flags[i] = TestTensor::empty(sdk::dtype_of<bool>, {700});
+    args.out[0] = values[i];
+    args.out[1] = flags[i];
+    ASSERT_EQ(program.run(i == 0 ? cpu() : reference(), args, compute, 2), "");
+  }
+  EXPECT_EQ(flags[0].values<int>(), flags[1].values<int>()) << sdk::dtype_name(compute);
+  const auto got = values[0].values<double>(), want = values[1].values<double>();
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i], want[i]) << sdk::dtype_name(compute) << " " << i;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, CompiledPrograms, ::testing::ValuesIn(kAllDtypes), dtype_case);
 
 }  // namespace
 }  // namespace mytorch::testing

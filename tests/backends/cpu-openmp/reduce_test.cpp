@@ -78,7 +78,9 @@ void compare(const std::string& fold, const TestTensor& x, mt_dtype compute,
   }
 }
 
-TEST(Reduce, FoldsOverEachSetOfDims) {
+class ReduceFold : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ReduceFold, ReducesEachSetOfDimensionsOfEachLayout) {
   const Shape shape{6, 35, 50};
   const TestTensor base = tensor_of(kFloat, {21000}, small_values(21000, kFloat));
   // Products of thousands of elements stay finite only near one.
@@ -90,62 +92,64 @@ TEST(Reduce, FoldsOverEachSetOfDims) {
       base.as_strided(shape, {1750, 50, 1}), base.as_strided(shape, {1, 6, 210}),
       base.as_strided(shape, {1750, 1, 35}), base.as_strided(shape, {3500, 100, 2}),
       base.as_strided(shape, {-1750, 50, -1}, 5 * 1750 + 49)};
-  for (const char* fold : kFolds) {
-    for (const TestTensor& x : layouts) {
-      for (int mask = 1; mask < 8; ++mask) {
-        std::vector<int64_t> dims;
-        Shape out;
-        for (int d = 0; d < 3; ++d) {
-          if ((mask >> d & 1) != 0) {
-            dims.push_back(d);
-          } else {
-            out.push_back(shape[d]);
-          }
+  for (const TestTensor& x : layouts) {
+    for (int mask = 1; mask < 8; ++mask) {
+      std::vector<int64_t> dims;
+      Shape out;
+      for (int d = 0; d < 3; ++d) {
+        if ((mask >> d & 1) != 0) {
+          dims.push_back(d);
+        } else {
+          out.push_back(shape[d]);
         }
-        compare(fold, x, kFloat, dims, out, 3, 1e-5);
       }
+      compare(GetParam(), x, kFloat, dims, out, 3, 1e-5);
     }
   }
 }
 
-TEST(Reduce, EveryDtype) {
-  for (const char* fold : kFolds) {
-    for (const mt_dtype dtype : kAllDtypes) {
-      const bool moments = std::string(fold) == "welford" || std::string(fold) == "logsumexp";
-      if (moments && !sdk::is_floating(dtype)) continue;
-      const TestTensor x = tensor_of(dtype, {9, 70}, small_values(630, dtype));
-      compare(fold, x, dtype, {1}, {9}, 1, 2e-2);
-      compare(fold, x, dtype, {0}, {70}, 1, 2e-2);
-    }
+TEST_P(ReduceFold, TakesEveryDtype) {
+  const std::string fold = GetParam();
+  for (const mt_dtype dtype : kAllDtypes) {
+    if ((fold == "welford" || fold == "logsumexp") && !sdk::is_floating(dtype)) continue;
+    const TestTensor x = tensor_of(dtype, {9, 70}, small_values(630, dtype));
+    compare(fold, x, dtype, {1}, {9}, 1, 2e-2);
+    compare(fold, x, dtype, {0}, {70}, 1, 2e-2);
   }
 }
 
-TEST(Reduce, NaNAndInfinity) {
-  for (const char* fold : kFolds) {
-    for (const auto& values : std::vector<std::vector<double>>{{1, kNaN, 3},
-                                                               {kInf, 1, 2},
-                                                               {-kInf, -kInf, -kInf},
-                                                               {kInf, -kInf, 0},
-                                                               {kNaN, kNaN, kInf}}) {
-      std::vector<double> along, across;
-      for (int repeat = 0; repeat < 50; ++repeat) {
-        along.insert(along.end(), values.begin(), values.end());
-      }
-      for (const double value : values) across.insert(across.end(), 50, value);
-      compare(fold, tensor_of(kFloat, {150}, along), kFloat, {}, {}, 1, 1e-5);
-      compare(fold, tensor_of(kFloat, {3, 50}, across), kFloat, {0}, {50}, 1, 1e-5);
+TEST_P(ReduceFold, PassesOnNaNAndInfinity) {
+  for (const auto& values : std::vector<std::vector<double>>{{1, kNaN, 3},
+                                                             {kInf, 1, 2},
+                                                             {-kInf, -kInf, -kInf},
+                                                             {kInf, -kInf, 0},
+                                                             {kNaN, kNaN, kInf}}) {
+    std::vector<double> along, across;
+    for (int repeat = 0; repeat < 50; ++repeat) {
+      along.insert(along.end(), values.begin(), values.end());
     }
+    for (const double value : values) across.insert(across.end(), 50, value);
+    compare(GetParam(), tensor_of(kFloat, {150}, along), kFloat, {}, {}, 1, 1e-5);
+    compare(GetParam(), tensor_of(kFloat, {3, 50}, across), kFloat, {0}, {50}, 1, 1e-5);
   }
 }
 
-TEST(Reduce, NothingToFold) {
-  for (const char* fold : {"sum", "prod", "all", "any", "logsumexp"}) {
-    compare(fold, TestTensor::empty(kFloat, {4, 0}), kFloat, {1}, {4}, 1, 0);
-    compare(fold, TestTensor::empty(kFloat, {0, 4}), kFloat, {1}, {0}, 1, 0);
-  }
-  for (const char* fold : kFolds)
-    compare(fold, tensor_of(kFloat, {}, {2.5}), kFloat, {}, {}, 1, 1e-6);
+TEST_P(ReduceFold, ReducesAScalar) {
+  compare(GetParam(), tensor_of(kFloat, {}, {2.5}), kFloat, {}, {}, 1, 1e-6);
 }
+
+const auto fold_case = [](const auto& info) { return std::string(info.param); };
+INSTANTIATE_TEST_SUITE_P(All, ReduceFold, ::testing::ValuesIn(kFolds), fold_case);
+
+class ReduceFoldWithIdentity : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ReduceFoldWithIdentity, GivesItForNoElements) {
+  compare(GetParam(), TestTensor::empty(kFloat, {4, 0}), kFloat, {1}, {4}, 1, 0);
+  compare(GetParam(), TestTensor::empty(kFloat, {0, 4}), kFloat, {1}, {0}, 1, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ReduceFoldWithIdentity,
+                         ::testing::Values("sum", "prod", "all", "any", "logsumexp"), fold_case);
 
 TEST(Reduce, LargeSumsAreAccurateAndDoNotDependOnThreads) {
   const int64_t n = 1 << 22;
@@ -170,26 +174,32 @@ TEST(Reduce, LargeSumsAreAccurateAndDoNotDependOnThreads) {
   }
 }
 
-// No element is left out or taken twice: by blocks, in one stream and in two.
-TEST(Reduce, SumsOfEveryKindOfLength) {
-  for (const int64_t n : {1, 7, 8, 63, 64, 65, 2047, 2048, 2049, 5001, 32768, 32784, 40001}) {
-    std::vector<double> values(static_cast<size_t>(n));
-    double expected = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      values[static_cast<size_t>(i)] = static_cast<double>(i * 7919 % 1013 - 500);
-      expected += values[static_cast<size_t>(i)];
-    }
-    for (const mt_dtype dtype : {kFloat, sdk::dtype_of<double>, sdk::dtype_of<int64_t>}) {
-      mt_args_sum_dim_IntList args{};
-      const TestTensor x = contiguous(tensor_of(dtype, {n}, values));
-      const TestTensor out = TestTensor::empty(dtype, {});
-      args.self = x;
-      args.out = out;
-      ASSERT_EQ(run_cpu("sum.dim_IntList", args, dtype), "");
-      ASSERT_EQ(out.values<double>()[0], expected) << n;
-    }
+// Lengths around vectors, blocks, and one or two streams of blocks.
+class ReduceLength : public ::testing::TestWithParam<int64_t> {};
+
+TEST_P(ReduceLength, SumsEachElementOnce) {
+  const int64_t n = GetParam();
+  std::vector<double> values(static_cast<size_t>(n));
+  double expected = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    values[static_cast<size_t>(i)] = static_cast<double>(i * 7919 % 1013 - 500);
+    expected += values[static_cast<size_t>(i)];
+  }
+  for (const mt_dtype dtype : {kFloat, sdk::dtype_of<double>, sdk::dtype_of<int64_t>}) {
+    mt_args_sum_dim_IntList args{};
+    const TestTensor x = contiguous(tensor_of(dtype, {n}, values));
+    const TestTensor out = TestTensor::empty(dtype, {});
+    args.self = x;
+    args.out = out;
+    ASSERT_EQ(run_cpu("sum.dim_IntList", args, dtype), "");
+    EXPECT_EQ(out.values<double>()[0], expected) << sdk::dtype_name(dtype);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Of, ReduceLength,
+                         ::testing::Values(1, 7, 8, 63, 64, 65, 2047, 2048, 2049, 5001, 32768,
+                                           32784, 40001),
+                         ::testing::PrintToStringParamName());
 
 TEST(Reduce, OpsWithStepsAndEnds) {
   const TestTensor x = tensor_of(kFloat, {2, 3}, {1, 2, 4, -3, 0, 3});

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <initializer_list>
@@ -180,6 +181,7 @@ const mt_backend& loaded() {
     host.size = sizeof(mt_host);
     host.abi_major = MT_ABI_MAJOR;
     host.abi_minor = MT_ABI_MINOR;
+    host.set_error = [](int, const char* message) { std::fprintf(stderr, "%s\n", message); };
     mt_backend filled{};
     filled.size = sizeof(mt_backend);
     if (init(&host, &filled) != MT_OK) std::abort();

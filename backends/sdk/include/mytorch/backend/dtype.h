@@ -16,7 +16,7 @@ inline namespace v1 {
 
 // ---- storage types ----
 
-// IEEE 754 binary16 as it lies in memory. Arithmetic happens in float.
+// An IEEE 754 binary16 number in memory. Arithmetic uses float.
 struct Half {
   uint16_t bits = 0;
 
@@ -45,12 +45,12 @@ struct Half {
     const uint32_t magnitude = all & 0x7FFFFFFFu;
     uint32_t result;
     if (magnitude >
-        0x7F800000u) {  // NaN: quiet, with the payload's upper bits, as the hardware does
+        0x7F800000u) {  // NaN: quiet, with the upper bits of the payload, as in hardware
       result = 0x7E00u | ((magnitude >> 13) & 0x3FFu);
-    } else if (magnitude >= 0x47800000u) {  // 2^16 and more; the carry below takes [65520, 2^16) up
+    } else if (magnitude >= 0x47800000u) {  // 2^16 and more; below, a carry takes [65520, 2^16) up
       result = 0x7C00u;
     } else if (magnitude < 0x38800000u) {  // below 2^-14: a subnormal
-      // Adding 0.5, whose last bit is worth 2^-24, lets the adder do the rounding.
+      // Adding 0.5, whose last bit is worth 2^-24, rounds.
       result = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3F000000u;
     } else {
       result = (magnitude - 0x38000000u + 0xFFFu + ((magnitude >> 13) & 1u)) >> 13;
@@ -59,7 +59,7 @@ struct Half {
   }
 };
 
-// The upper half of a float.
+// A bfloat16 number: the upper half of a float.
 struct BFloat16 {
   uint16_t bits = 0;
 
@@ -77,7 +77,7 @@ struct BFloat16 {
  private:
   static uint16_t round(float value) {
     const uint32_t all = std::bit_cast<uint32_t>(value);
-    // A NaN stays one: rounding could carry it into infinity.
+    // Keeps NaNs, which rounding could carry into infinity.
     if (value != value) return static_cast<uint16_t>((all >> 16) | 0x40u);
     return static_cast<uint16_t>((all + 0x7FFFu + ((all >> 16) & 1u)) >> 16);
   }
@@ -114,7 +114,7 @@ MYTORCH_SDK_DTYPE(double, MT_FLOAT, 64);
 template <class T>
 inline constexpr mt_dtype dtype_of = DtypeOf<std::remove_cv_t<T>>::value;
 
-// One number per dtype, for comparing and for switches: dtype_key(a) == dtype_key(b).
+// Returns a number that identifies the dtype, for comparisons and switches.
 constexpr uint32_t dtype_key(mt_dtype dtype) {
   return static_cast<uint32_t>(dtype.code) << 8 | dtype.bits;
 }
@@ -166,7 +166,8 @@ struct TypeTag {
   using type = T;
 };
 
-// Calls f(TypeTag<T>{}) with the type of a dtype, and returns what it returns:
+// Calls f(TypeTag<T>{}) with the type of a dtype and returns its result. Throws
+// Error(MT_ERROR_TYPE) for an unknown dtype.
 //   visit_dtype(x.dtype(), [&](auto tag) { using T = typename decltype(tag)::type; ... });
 template <class F>
 decltype(auto) visit_dtype(mt_dtype dtype, F&& f) {
@@ -198,7 +199,7 @@ decltype(auto) visit_dtype(mt_dtype dtype, F&& f) {
                                  std::to_string(dtype.bits) + " bits is not supported");
 }
 
-// Only the four floating types; another dtype is an Error of kind type.
+// As visit_dtype, for the four floating types. Throws Error(MT_ERROR_TYPE) for another dtype.
 template <class F>
 decltype(auto) visit_floating(mt_dtype dtype, F&& f) {
   switch (dtype_key(dtype)) {
@@ -216,7 +217,8 @@ decltype(auto) visit_floating(mt_dtype dtype, F&& f) {
   throw Error(MT_ERROR_TYPE, std::string("expected a floating dtype, got ") + dtype_name(dtype));
 }
 
-// An unsigned integer of each element size, for kernels that only move bytes.
+// Calls f(TypeTag<T>{}) with the unsigned integer of `bytes` bytes, for kernels that only move
+// bytes. Throws Error(MT_ERROR_TYPE) for sizes other than 1, 2, 4 and 8.
 template <class F>
 decltype(auto) visit_itemsize(int64_t bytes, F&& f) {
   switch (bytes) {
@@ -236,15 +238,16 @@ decltype(auto) visit_itemsize(int64_t bytes, F&& f) {
 
 // ---- conversions ----
 
-// The type in which elements of T are computed with: float for the 16-bit types, else T.
+// The type of computations with elements of T: float for the 16-bit floats, else T.
 template <class T>
 using Widened = std::conditional_t<is_reduced_float<T>, float, T>;
 
-// ATen's conversion between element types, the definition for every in-tree backend:
-//  * to bool: whether it differs from zero (NaN does);
-//  * floating to integer: truncated to int64 (NaN and what does not fit: the smallest int64, as x86
-//    gives), then its low bits, so -1.0 becomes the uint8 255 and nothing is undefined behaviour;
-//  * integers keep their low bits;
+// Returns the number converted as ATen converts element types. This is the definition for every
+// in-tree backend:
+//  * to bool: whether the number differs from zero (NaN does);
+//  * floating to integer: truncated to int64 (NaN and numbers out of range give the smallest int64,
+//    as on x86), then its low bits, so that -1.0 becomes the uint8 255 without undefined behaviour;
+//  * between integers: the low bits;
 //  * to the 16-bit floats: through float, each step rounding half to even.
 template <class To, class From>
 inline To convert(From from) {

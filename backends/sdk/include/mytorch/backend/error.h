@@ -1,4 +1,4 @@
-// Exceptions inside a backend, and the statuses that they become at the C boundary.
+// Exceptions inside a backend, and their conversion to statuses at the C boundary.
 #pragma once
 
 #include <exception>
@@ -11,8 +11,8 @@
 namespace mytorch::sdk {
 inline namespace v1 {
 
-// What a kernel throws. `status` is one of MT_ERROR_*; the message begins with the op, "[gather]
-// ...".
+// The error of a kernel. `status` is one of MT_ERROR_*; the message begins with the operator:
+// "[gather] ...".
 class Error : public std::exception {
  public:
   Error(int status, std::string message) : status_(status), message_(std::move(message)) {}
@@ -25,12 +25,12 @@ class Error : public std::exception {
   std::string message_;
 };
 
-// Thrown to decline a call after looking at it: the host asks the next kernel. Only before the
-// kernel has written anything.
+// Thrown to decline a call: the host asks the next kernel. Only before the kernel has written
+// anything.
 struct Declined {};
 
-// Runs f() and returns MT_OK; an exception becomes its status, the message goes to
-// `report(status, message)`.
+// Runs f() and returns MT_OK. An exception is reported by `report(status, message)`, and its status
+// is returned.
 template <class F, class Report>
 int status_of(F&& f, Report&& report) noexcept {
   try {
@@ -53,7 +53,7 @@ int status_of(F&& f, Report&& report) noexcept {
   }
 }
 
-// The same, with the message set through the context.
+// As status_of, with the message passed to the context.
 template <class F>
 int guarded(mt_ctx* ctx, F&& f) noexcept {
   return status_of(std::forward<F>(f), [ctx](int status, const char* message) {

@@ -1,4 +1,4 @@
-// Kernels as table entries, and the backend that carries the table.
+// Kernels as entries of a table, and the backend that has the table.
 //
 //   void bmm(mt_ctx& ctx, const mt_args_bmm& args);
 //   const char* bmm_supports(const mt_args_bmm& args);   // NULL, or why not
@@ -40,7 +40,7 @@ struct ArgsOf<const char* (*)(const Args&)> {
   using type = Args;
 };
 
-// Calls f with the arguments; those of an older host, which knew fewer fields, with the rest zero.
+// Calls f with the arguments. Fields that an older host does not know are zero.
 template <class Args, class F>
 decltype(auto) with_args(const void* given, F&& f) {
   const size_t size = static_cast<const mt_args_header*>(given)->size;
@@ -69,8 +69,8 @@ const char* supports_entry(void* /*self*/, const void* args) noexcept {
   return internal::with_args<Args>(args, [](const Args& full) { return supports_fn(full); });
 }
 
-// A kernel of an operator that mytorch/abi_ops.h does not have, such as one of a library's own:
-// `op` is its full name, "library::name", and `hash` may be 0.
+// Returns the entry of a kernel of an operator that is not in mytorch/abi_ops.h, such as a
+// library's own. `op` is its full name, "library::name"; `hash` may be 0.
 template <auto kernel_fn, auto supports_fn = nullptr>
 constexpr mt_kernel_entry kernel_of(const char* op, uint64_t hash, const char* name,
                                     uint32_t flags = 0, int32_t priority = 0) {
@@ -82,16 +82,16 @@ constexpr mt_kernel_entry kernel_of(const char* op, uint64_t hash, const char* n
   entry.priority = priority;
   entry.flags = flags;
   entry.run = &run_entry<kernel_fn>;
-  // By its type: under a sanitizer GCC does not compare functions at compile time.
+  // Compares types: under a sanitizer, GCC does not compare functions at compile time.
   if constexpr (!std::is_null_pointer_v<decltype(supports_fn)>) {
     entry.supports = &supports_entry<supports_fn>;
   }
   return entry;
 }
 
-// A kernel of the operator whose argument struct `kernel_fn` takes (mytorch/abi_ops.h). `name` is
-// the kernel's own, for people; `flags` are MT_TAKES_*; of several kernels that take a call the one
-// with the highest priority runs.
+// Returns the entry of a kernel of the operator whose argument struct `kernel_fn` takes
+// (mytorch/abi_ops.h). `name` names the kernel in reports; `flags` are MT_TAKES_*. Of several
+// kernels that take a call, the one with the highest priority runs.
 template <auto kernel_fn, auto supports_fn = nullptr>
 constexpr mt_kernel_entry kernel(const char* name, uint32_t flags = 0, int32_t priority = 0) {
   using Args = typename internal::ArgsOf<decltype(kernel_fn)>::type;
@@ -99,7 +99,7 @@ constexpr mt_kernel_entry kernel(const char* name, uint32_t flags = 0, int32_t p
                                            priority);
 }
 
-// What a backend is, in the order in which people tell it.
+// The description of a backend.
 struct BackendInfo {
   const char* name = nullptr;
   const char* version = nullptr;
@@ -113,13 +113,14 @@ struct BackendInfo {
   void* self = nullptr;
 };
 
-// The host that loaded this backend; NULL before fill_backend.
+// The host that loaded this backend, or NULL before fill_backend.
 inline const mt_host*& host() {
   static const mt_host* current = nullptr;
   return current;
 }
 
-// The body of mt_backend_init. Writes only the fields that the host's struct has.
+// The body of mt_backend_init: describes the backend to the host, whose struct may have fewer
+// fields. Returns MT_OK, or MT_ERROR_UNSUPPORTED if the host has another major version.
 inline int fill_backend(const mt_host* loader, mt_backend* backend, const BackendInfo& info) {
   if (loader->abi_major != MT_ABI_MAJOR) {
     if (loader->set_error != nullptr) {
@@ -149,7 +150,7 @@ inline int fill_backend(const mt_host* loader, mt_backend* backend, const Backen
 }
 
 // Turns `void compile(const mt_program&, mt_dtype compute, std::span<const mt_dtype> types,
-// mt_kernel_entry&)` into mt_backend::compile. Throw Declined{} for a program that is not taken.
+// mt_kernel_entry&)` into mt_backend::compile. The function throws Declined{} to decline a program.
 template <auto compile_fn>
 int compile_entry(void* /*self*/, const mt_program* program, mt_dtype compute,
                   const mt_dtype* types, int32_t num_types, mt_kernel_entry* kernel) noexcept {

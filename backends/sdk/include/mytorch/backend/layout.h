@@ -1,4 +1,4 @@
-// Layouts that kernels know by name.
+// Memory layouts.
 #pragma once
 
 #include "mytorch/backend/tensor.h"
@@ -6,8 +6,8 @@
 namespace mytorch::sdk {
 inline namespace v1 {
 
-// Whether the channels, dimension 1 of at least 3, vary fastest, and the rest is row-major. Sizes
-// of 1 do not look at strides.
+// Whether dimension 1 of at least 3, the channels, has stride 1 and the others are row-major.
+// Strides of dimensions of size 1 do not matter.
 inline bool is_channels_last(const TensorView& tensor) {
   if (tensor.ndim() < 3) return false;
   int64_t expected = 1;

@@ -36,15 +36,15 @@ struct ArgsOf<void (*)(const Args&, mt_result*)> {
 };
 }  // namespace internal
 
-// Says what a result will be. At most MT_MAX_DIMS dimensions.
+// Sets the shape, of at most MT_MAX_DIMS dimensions, and the dtype of a result.
 inline void describe(mt_result& result, std::span<const int64_t> shape, mt_dtype dtype) {
   result.ndim = static_cast<int32_t>(shape.size());
   result.dtype = dtype;
   std::copy(shape.begin(), shape.end(), result.shape);
 }
 
-// Turns `void infer(const Args&, mt_result*)` into mt_operator::infer. It throws sdk::Error for
-// arguments that the operator does not take.
+// Turns `void infer(const Args&, mt_result*)` into mt_operator::infer. The function throws
+// sdk::Error for invalid arguments.
 template <auto infer_fn>
 int infer_entry(void* /*self*/, const void* args, mt_result* results) noexcept {
   using Args = typename internal::ArgsOf<decltype(infer_fn)>::type;
@@ -55,13 +55,14 @@ int infer_entry(void* /*self*/, const void* args, mt_result* results) noexcept {
       });
 }
 
-// `gradient` is "none", or the name of the operator that computes it, which comes before.
+// Returns a record of an operator. `gradient` is "none", or the name of an earlier operator that
+// computes the gradient.
 template <auto infer_fn>
 constexpr mt_operator custom_operator(const char* schema, const char* doc, const char* gradient) {
   return {sizeof(mt_operator), schema, doc, gradient, &infer_entry<infer_fn>, nullptr};
 }
 
-// A host that is too old to know of operators leaves them out.
+// Adds operators to the backend. Hosts that do not support them ignore them.
 inline void bring_operators(mt_backend& backend, std::span<const mt_operator> operators) {
   if (backend.size < offsetof(mt_backend, num_operators) + sizeof(backend.num_operators)) return;
   backend.operators = operators.data();

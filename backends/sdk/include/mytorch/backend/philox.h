@@ -1,6 +1,5 @@
-// Random numbers, bit for bit: THE definition that every in-tree backend reproduces, however it
-// vectorizes. Philox 4x32-10 is by Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy
-// as 1, 2, 3" (SC 2011).
+// Random numbers: the definition that every in-tree backend reproduces bit for bit. Philox 4x32-10
+// is by Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 //
 // Element i (its logical row-major index) of a random call takes 32 bits from lane i % 4 of the
 // block
@@ -8,12 +7,12 @@
 //     counter = (low word of i / 4,
 //                bits 32 to 47 of i / 4  |  draw << 16,
 //                low word of the call number, high word of the call number)
-// Draw 0 is everyone's first; an element that needs more bits (64-bit types, rejection) goes on to
-// the draws 1, 2, ... of the same lane, so no element's bits depend on how another one fared.
+// Every element begins with draw 0. An element that needs more bits (64-bit types, rejection) uses
+// draws 1, 2, ... of the same lane, so that its bits do not depend on other elements.
 //
-// Floating-point steps below are single correctly rounded multiplications, additions, divisions and
-// square roots, in the order written. Backends that restate them need -ffp-contract=off; here mul()
-// keeps compilers from fusing whatever the flags are.
+// Floating-point steps below are single, correctly rounded multiplications, additions, divisions
+// and square roots, in the order written. Backends that restate them need -ffp-contract=off; here
+// mul() prevents fusion with any flags.
 #pragma once
 
 #include <array>
@@ -48,14 +47,14 @@ constexpr Block philox4x32_10(Block counter, uint32_t key0, uint32_t key1) {
   return counter;
 }
 
-// One random call.
+// The random stream of a call.
 struct Stream {
   uint64_t seed = 0;
   uint64_t call = 0;
 
   Stream() = default;
   Stream(uint64_t seed_, uint64_t call_) : seed(seed_), call(call_) {}
-  // A generator argument, on a device whose memory the host can read.
+  // From a generator argument in memory that the host can read.
   explicit Stream(const mt_random& random)
       : seed(random.seed),
         call(random.call + (random.call_on_device != nullptr ? *random.call_on_device : 0)) {}
@@ -79,8 +78,8 @@ struct Stream {
 
 // ---- arithmetic that is never fused ----
 
-// a * b, rounded: where a target has fused multiply-add, a product is hidden from the optimizer
-// that would join it with the addition after it.
+// Returns a * b, rounded. On targets with fused multiply-add, the product is hidden from the
+// optimizer, which would fuse it with the following addition.
 template <class T>
 inline T mul(T a, T b) {
   T product = a * b;
@@ -118,8 +117,8 @@ inline Widened<T> uniform_of_bits(
   return static_cast<Widened<T>>(bits >> (width - digits)) * step;
 }
 
-// Element `index` of uniform_ on a tensor of T: from + u * (to - from), rounded to T; where
-// rounding reaches `to` (and they differ), `from`. The bounds are rounded to T first.
+// Element `index` of uniform_ on a tensor of T: from + u * (to - from), rounded to T; if rounding
+// reaches `to` (and they differ), `from`. The bounds are rounded to T first.
 template <class T>
 inline T uniform(const Stream& stream, int64_t index, double from, double to) {
   using W = Widened<T>;
@@ -162,8 +161,8 @@ inline uint64_t below(const Stream& stream, int64_t index, uint64_t range) {
   }
 }
 
-// The largest value of random_ without `to`: the type's largest integer, or 2^digits for a floating
-// type, up to which every integer is exact.
+// Returns the largest value of random_ without `to`: the type's largest integer, or 2^digits for a
+// floating type, up to which all integers are exact.
 template <class T>
 constexpr int64_t largest_random() {
   if constexpr (is_float_type<T>) {

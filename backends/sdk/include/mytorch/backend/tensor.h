@@ -1,4 +1,4 @@
-// Operands and other arguments of kernels, as C++ sees them. Nothing here owns memory.
+// C++ views of operands and other arguments of kernels. They own no memory.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,11 @@
 namespace mytorch::sdk {
 inline namespace v1 {
 
-// A view of an operand, two words' worth of reading away from the struct. An absent operand (NULL)
-// is a TensorView that is false.
+// A view of an operand. The view of an absent operand (NULL) is false.
 class TensorView {
  public:
   TensorView() = default;
-  TensorView(const mt_tensor* tensor) : tensor_(tensor) {}  // NOLINT: operands are meant to convert
+  TensorView(const mt_tensor* tensor) : tensor_(tensor) {}  // NOLINT: an implicit conversion
 
   explicit operator bool() const { return tensor_ != nullptr; }
   const mt_tensor* get() const { return tensor_; }
@@ -32,7 +31,7 @@ class TensorView {
   std::span<const int64_t> strides() const {  // in elements
     return {tensor_->dl.strides, static_cast<size_t>(tensor_->dl.ndim)};
   }
-  // Negative dims count from the end.
+  // Negative dimensions count from the end.
   int64_t size(int dim) const { return tensor_->dl.shape[dim < 0 ? dim + ndim() : dim]; }
   int64_t stride(int dim) const { return tensor_->dl.strides[dim < 0 ? dim + ndim() : dim]; }
   int64_t numel() const {
@@ -49,7 +48,7 @@ class TensorView {
   int64_t itemsize() const { return v1::itemsize(dtype()); }
 
   void* raw() const { return static_cast<char*>(tensor_->dl.data) + tensor_->dl.byte_offset; }
-  // Unchecked: T is the type of dtype(), or one of its size for kernels that only move bytes.
+  // Unchecked: T is the type of dtype(), or has its size in kernels that only move bytes.
   template <class T>
   T* data() const {
     return static_cast<T*>(raw());
@@ -58,7 +57,8 @@ class TensorView {
   bool is_host() const { return (tensor_->flags & MT_TENSOR_HOST) != 0; }
   bool is_cpu() const { return tensor_->dl.device.type == MT_DEVICE_CPU; }
 
-  // Contiguous in row-major order. Sizes of 1 and empty tensors do not look at strides.
+  // Whether the elements are contiguous in row-major order. Strides of dimensions of size 1, and of
+  // empty tensors, do not matter.
   bool is_contiguous() const {
     if ((tensor_->flags & MT_TENSOR_CONTIGUOUS) != 0) return true;
     int64_t expected = 1;
@@ -93,7 +93,7 @@ inline bool same_shape(const TensorView& a, const TensorView& b) {
 
 // ---- numbers ----
 
-// The number in a Scalar argument; an absent one is `absent`.
+// Returns the number of a Scalar argument, or `absent` if there is none.
 template <class T>
 T to(const mt_scalar& scalar, T absent = T()) {
   switch (scalar.kind) {
@@ -108,7 +108,8 @@ T to(const mt_scalar& scalar, T absent = T()) {
   }
 }
 
-// The element of a 0-dim operand that the host can read: HOST, or any operand on the CPU.
+// Returns the element of a 0-dim operand in memory of the host: one with MT_TENSOR_HOST, or any on
+// the CPU.
 template <class T>
 T scalar_value(const mt_tensor* tensor) {
   return visit_dtype(tensor->dl.dtype, [&](auto tag) {
@@ -130,7 +131,7 @@ inline std::span<const double> to_span(const mt_float_list& list) {
   return {list.data, static_cast<size_t>(list.size)};
 }
 
-// ---- fields of argument structs that a program names by offset ----
+// ---- fields of argument structs, by offset ----
 
 template <class T>
 T field_at(const void* args, uint32_t offset) {
@@ -143,7 +144,7 @@ inline const mt_tensor* tensor_at(const void* args, uint32_t offset) {
   return field_at<const mt_tensor*>(args, offset);
 }
 
-// The value of a "scalar" node.
+// Returns the value of a "scalar" node.
 template <class T>
 T scalar_at(const void* args, const mt_node& node) {
   switch (node.field) {

@@ -1,4 +1,4 @@
-#include "backends/cpu-openmp/indexing/move.h"
+#include "backends/cpu-openmp/common/move.h"
 
 #include <algorithm>
 #include <array>

@@ -1,8 +1,8 @@
-#include "backends/cpu-openmp/pointwise/stage.h"
+#include "backends/cpu-openmp/common/stage.h"
 
 #include <cstring>
 
-#include "backends/cpu-openmp/copy/rows.h"
+#include "backends/cpu-openmp/common/gather_rows.h"
 #include "mytorch/backend/dtype.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/tensor.h"
@@ -69,7 +69,7 @@ Operand make_output(const mt_tensor* tensor, mt_dtype compute, mt_dtype tile) {
 
 void convert_run(const Operand& operand, const void* from, void* to, int64_t n) {
   if (operand.then == nullptr) return operand.convert(from, to, n);
-  // What is between is narrower than either end.
+  // The type between the two conversions is narrower than either end.
   alignas(64) char between[kTile * 4];
   operand.convert(from, between, n);
   operand.then(between, to, n);

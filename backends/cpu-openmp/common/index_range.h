@@ -1,4 +1,4 @@
-// Index values beyond their dimension, and their error.
+// Range checks of index values.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace mytorch::cpu {
                                        " of size " + std::to_string(size));
 }
 
-// Whether low <= value < high, in one comparison: what is below is huge as an unsigned number.
+// Whether low <= value < high, in one comparison: smaller values are huge as unsigned numbers.
 inline bool in_range(int64_t value, int64_t low, int64_t high) {
   return static_cast<uint64_t>(value) - static_cast<uint64_t>(low) <
          static_cast<uint64_t>(high) - static_cast<uint64_t>(low);

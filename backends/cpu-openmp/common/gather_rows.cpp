@@ -1,12 +1,12 @@
-#include "backends/cpu-openmp/copy/rows.h"
+#include "backends/cpu-openmp/common/gather_rows.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "backends/cpu-openmp/copy/stream.h"
+#include "backends/cpu-openmp/common/stream.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backends/cpu-openmp/copy/rows.cpp"
+#define HWY_TARGET_INCLUDE "backends/cpu-openmp/common/gather_rows.cpp"
 #include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
 #include "backends/cpu-openmp/simd/highway.h"
@@ -33,8 +33,8 @@ HWY_INLINE void Fill(T value, int64_t n, T* to) {
   for (; i < n; ++i) to[i] = value;
 }
 
-// Rows of a few repetitions of neighbouring elements: a vector of elements makes as many vectors of
-// results as there are columns, each by one look-up. Returns how many rows that was.
+// Repeats neighbouring elements a few times each: a vector of elements gives `cols` vectors of
+// results, each by one table lookup. Returns the number of rows done.
 constexpr int64_t kFewColumns = 8;
 template <class T>
 HWY_INLINE int64_t ExpandNeighbours(const T* from, int64_t rows, int64_t cols, T* to) {
@@ -58,8 +58,8 @@ HWY_INLINE int64_t ExpandNeighbours(const T* from, int64_t rows, int64_t cols, T
   return r;
 }
 
-// Each row a repetition of its one element. Whole vectors are stored; what they write beyond a row
-// the next one overwrites, and the last rows are written exactly.
+// Repeats one element for each row. Whole vectors are stored: the next row overwrites the excess,
+// and the last rows are stored exactly.
 template <class T>
 void Expand(const char* from, int64_t row_stride, int64_t rows, int64_t cols, T* to) {
   const hn::ScalableTag<T> d;
@@ -84,7 +84,7 @@ void Expand(const char* from, int64_t row_stride, int64_t rows, int64_t cols, T*
   }
 }
 
-// Rows of neighbours, the same way. What is read beyond a row must belong to a later one.
+// Copies contiguous rows in the same way. The excess that is read belongs to a later row.
 template <class T>
 void Pack(const char* from, int64_t row_stride, int64_t rows, int64_t cols, T* to) {
   const hn::ScalableTag<T> d;
@@ -143,7 +143,7 @@ HWY_EXPORT(GatherRows);
 void gather_rows(const void* from, int64_t row_stride, int64_t col_stride, int64_t rows,
                  int64_t cols, int64_t itemsize, void* to) {
   if (row_stride == itemsize && col_stride != itemsize && col_stride != 0) {
-    transpose(from, col_stride, to, cols * itemsize, cols, rows, itemsize);
+    copy_fns()->transpose(from, col_stride, to, cols * itemsize, cols, rows, itemsize);
     return;
   }
   HWY_DYNAMIC_DISPATCH(GatherRows)(from, row_stride, col_stride, rows, cols, itemsize, to);

@@ -1,25 +1,25 @@
-// Rows of a table, one after the other.
+// Copies of selected rows of a table.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 
-#include "backends/cpu-openmp/copy/stream.h"
+#include "backends/cpu-openmp/common/stream.h"
 
 namespace mytorch::cpu {
 
-// Rows shorter than this are not worth storing past the caches.
+// Shorter rows are not stored non-temporally.
 inline constexpr int64_t kStreamRow = 256;
 
-// Copies rows of `bytes` bytes for i in [begin, end): from + which(i) * from_row, in bytes, to
-// to + i * to_row. Rows lie anywhere, which the prefetchers do not foresee: the beginning of each
-// is fetched a few rows ahead. `stream`: past the caches; call stream_fence() once all are done.
+// Copies rows of `bytes` bytes, from + which(i) * from_row to to + i * to_row, for i in [begin,
+// end). Hardware prefetchers cannot foresee the rows, so the beginning of each is fetched a few
+// rows ahead. With `stream`, stores are non-temporal; call stream_fence() after the last row.
 template <class Which>
 void take_rows(char* to, int64_t to_row, const char* from, int64_t from_row, int64_t bytes,
                int64_t begin, int64_t end, bool stream, Which&& which) {
   constexpr int64_t kLine = 64;
-  constexpr int64_t kFetch = 1024;  // bytes of a row; the prefetchers see to what follows
+  constexpr int64_t kFetch = 1024;  // bytes of a row; prefetchers fetch the rest
   const int64_t ahead = bytes >= kFetch ? 2 : 4;
   const int64_t fetched = std::min(bytes, kFetch);
   for (int64_t i = begin; i < end; ++i) {

@@ -1,12 +1,13 @@
-#include "backends/cpu-openmp/copy/stream.h"
+#include "backends/cpu-openmp/common/stream.h"
 
 #include <algorithm>
 #include <cstring>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backends/cpu-openmp/copy/stream.cpp"
+#define HWY_TARGET_INCLUDE "backends/cpu-openmp/common/stream.cpp"
 #include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
+#include "backends/cpu-openmp/simd/export.h"
 #include "backends/cpu-openmp/simd/highway.h"
 #include "hwy/cache_control.h"
 
@@ -18,8 +19,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kLine = 64;
 
-// Runs `bytes` bytes of `to` in three parts: edge(begin, end) for what lies before its first whole
-// line and after the last, and between them stores vector(begin) past the caches, vector by vector.
+// Runs `bytes` bytes of `to` in three parts: edge(begin, end) before its first whole line and after
+// its last one, and non-temporal stores of vector(begin), vector by vector, between them.
 template <class Edge, class F>
 HWY_INLINE void StreamLines(uint8_t* to, int64_t bytes, Edge&& edge, F&& vector) {
   const hn::CappedTag<uint8_t, kLine> d;
@@ -75,8 +76,8 @@ HWY_INLINE void Plain(const char* from, int64_t from_stride, char* to, int64_t t
   }
 }
 
-// Squares of the side that vectors have; with kPart only the first `width` elements of each row
-// are wanted. Spelled out: compilers leave loops over arrays of vectors in memory.
+// Transposes squares with the side of a vector; with kPart, only the first `width` elements of each
+// row are stored. Loops are unrolled by hand, because compilers keep arrays of vectors in memory.
 template <class T>
 struct Square {
   static constexpr int64_t kSide = 8;
@@ -117,7 +118,7 @@ struct Square<uint32_t> {
       if (kPart && c >= width) return;
       hn::StoreU(v, d, reinterpret_cast<uint32_t*>(to + c * to_stride));
     };
-    // Pairs of rows, then fours, within 128 bits; at last the halves.
+    // Interleaves pairs of rows, then fours, within 128 bits, and the halves last.
     const V r0 = load(0), r1 = load(1), r2 = load(2), r3 = load(3);
     const V p0 = hn::InterleaveLower(d, r0, r1), p1 = hn::InterleaveUpper(d, r0, r1);
     const V p2 = hn::InterleaveLower(d, r2, r3), p3 = hn::InterleaveUpper(d, r2, r3);
@@ -219,7 +220,7 @@ HWY_INLINE void TransposeOf(const char* from, int64_t from_stride, char* to, int
     Plain<T>(f + r * from_stride, from_stride, t + r * kItem, to_stride, rows - r, kSide);
   }
   if (c == cols) return;
-  // What a square reads beyond its columns must belong to a row further down.
+  // The excess that a square reads must belong to a later row.
   const int64_t width = cols - c;
   const int64_t beyond = (kSide - width) * kItem;
   const char* f = from + c * kItem;
@@ -248,6 +249,11 @@ void Transpose(const void* from, int64_t from_stride, void* to, int64_t to_strid
   }
 }
 
+const CopyFns* CopyTable() {
+  static constexpr CopyFns table = {MoveRows, StreamFill, Transpose};
+  return &table;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
 }  // namespace mytorch
@@ -255,25 +261,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mytorch::cpu {
-HWY_EXPORT(MoveRows);
-HWY_EXPORT(StreamFill);
-HWY_EXPORT(Transpose);
-
-void stream_copy(void* to, const void* from, int64_t bytes) {
-  move_rows(to, 0, from, 0, 1, bytes, true);
-}
-void move_rows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t rows,
-               int64_t bytes, bool stream) {
-  HWY_DYNAMIC_DISPATCH(MoveRows)(to, to_stride, from, from_stride, rows, bytes, stream);
-}
-void stream_fill(void* to, const void* pattern, int64_t bytes) {
-  HWY_DYNAMIC_DISPATCH(StreamFill)(to, pattern, bytes);
-}
+MYTORCH_EXPORT_TABLE(copy_fns, CopyTable)
 void stream_fence() { hwy::FlushStream(); }
-void transpose(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t rows,
-               int64_t cols, int64_t itemsize) {
-  HWY_DYNAMIC_DISPATCH(Transpose)(from, from_stride, to, to_stride, rows, cols, itemsize);
-}
-
 }  // namespace mytorch::cpu
-#endif
+#endif  // HWY_ONCE

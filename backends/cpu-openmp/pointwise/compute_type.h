@@ -1,31 +1,31 @@
-// Which lane type a dtype is computed in, and numbers in it.
+// The compute type of a dtype, and numbers of it.
 #pragma once
 
-#include "backends/cpu-openmp/pointwise/span.h"
+#include "backends/cpu-openmp/pointwise/inner_loop.h"
 #include "mytorch/backend/dtype.h"
 #include "mytorch/backend/tensor.h"
 
 namespace mytorch::cpu {
 
-inline constexpr mt_dtype kLaneDtype[kLanes] = {sdk::dtype_of<float>, sdk::dtype_of<double>,
-                                                sdk::dtype_of<int32_t>, sdk::dtype_of<int64_t>};
+inline constexpr mt_dtype kComputeDtype[kComputeTypes] = {
+    sdk::dtype_of<float>, sdk::dtype_of<double>, sdk::dtype_of<int32_t>, sdk::dtype_of<int64_t>};
 
-inline Lane lane_of(mt_dtype compute) {
+inline ComputeType compute_type_of(mt_dtype compute) {
   if (sdk::is_floating(compute)) return compute.bits == 64 ? kFloat64 : kFloat32;
   return compute.bits == 64 ? kInt64 : kInt32;
 }
 
-// Whether the computation in this type is staged in a wider one.
+// Whether a computation in this dtype is staged in a wider type.
 inline bool is_narrow(mt_dtype compute) { return compute.bits < 32; }
 
-// A "scalar" argument as the program sees it: in the computation type, then widened to its lane. A
-// float16's number keeps the precision of float32.
-inline Number number_of(const void* args, const ScalarSlot& slot, mt_dtype compute) {
+// Returns a "scalar" argument as the program reads it: converted to `compute`, then widened to the
+// compute type. A number of a float16 computation keeps the precision of float32.
+inline Number number_of(const void* args, const ScalarField& scalar, mt_dtype compute) {
   mt_node node{};
-  node.field = slot.field;
-  node.offset = slot.offset;
+  node.field = scalar.field;
+  node.offset = scalar.offset;
   Number number{};
-  switch (lane_of(compute)) {
+  switch (compute_type_of(compute)) {
     case kFloat32:
       number.f32 = static_cast<float>(sdk::scalar_at<double>(args, node));
       break;

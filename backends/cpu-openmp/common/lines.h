@@ -1,6 +1,5 @@
-// Operands seen as lines along one dimension: kernels that work along a dimension stage a few lines
-// at a time as contiguous rows of their computation type, so that any strides and dtypes are one
-// case.
+// Staging of lines (sdk::Lines): kernels that work along a dimension load a few lines at a time as
+// contiguous rows of their compute type, so that one case serves all strides and dtypes.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +10,11 @@
 
 namespace mytorch::cpu {
 
-// How many lines are staged together: those that are neighbours in memory share cache lines.
+// The lines staged together: neighbours in memory share cache lines.
 inline constexpr int64_t kLinesTogether = 16;
 
-// Calls f(offsets, n) for lines [begin, end), n of them at once: line i of operand k begins at
-// offsets[k] + i * lines.loop.inner_stride(k).
+// Calls f(offsets, n) for groups of n <= kLinesTogether lines that cover [begin, end). Line i of
+// operand k begins at offsets[k] + i * lines.loop.inner_stride(k).
 template <int N, class F>
 void for_each_group(const sdk::Lines<N>& lines, int64_t begin, int64_t end, F&& f) {
   lines.loop.for_each_run(begin, end, [&](std::array<int64_t, N> at, int64_t n) {
@@ -26,7 +25,8 @@ void for_each_group(const sdk::Lines<N>& lines, int64_t begin, int64_t end, F&& 
   });
 }
 
-// Lines into rows of `to`, `pitch` apart. `next` lies between lines.
+// Loads `count` lines of `size` elements into rows of `to`, `pitch` apart. Elements of a line are
+// `step` apart, lines `next`.
 template <class T, class W>
 void load_lines(const T* from, int64_t step, int64_t next, int64_t size, int64_t count, W* to,
                 int64_t pitch) {
@@ -45,6 +45,7 @@ void load_lines(const T* from, int64_t step, int64_t next, int64_t size, int64_t
   }
 }
 
+// The inverse of load_lines.
 template <class W, class T>
 void store_lines(const W* from, int64_t pitch, T* to, int64_t step, int64_t next, int64_t size,
                  int64_t count) {
@@ -63,8 +64,8 @@ void store_lines(const W* from, int64_t pitch, T* to, int64_t step, int64_t next
   }
 }
 
-// Scratch memory for parallel loops, which may not ask for it: one part per worker. Runs
-// body(part, begin, end) over [0, n); the parts are `elements` of T each.
+// Calls body(part, begin, end) over [0, n) in parallel. `part` is scratch memory of `elements` of T
+// for the worker, allocated before the loop because workers cannot allocate.
 template <class T, class F>
 void parallel_with_scratch(mt_ctx& ctx, int64_t n, int64_t grain, int64_t elements, F&& body) {
   if (n <= 0) return;

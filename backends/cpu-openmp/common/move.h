@@ -1,4 +1,4 @@
-// Copying inside kernels: between any strides and dtypes, and an index operand as contiguous int64.
+// Copies inside kernels, between any strides and dtypes.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,16 @@
 
 namespace mytorch::cpu {
 
-// Elements of `from`, broadcast and converted, into `to`. The two do not overlap.
+// Copies the elements of `from`, broadcast and converted, to `to`. The two do not overlap.
 void move(mt_ctx& ctx, const sdk::TensorView& from, const sdk::TensorView& to);
 
-// A contiguous copy of `from`, converted, in scratch memory; its strides lie in `strides`.
+// Returns a contiguous, converted copy of `from` in scratch memory, whose strides are stored in
+// `strides`.
 mt_tensor contiguous_copy(mt_ctx& ctx, const sdk::TensorView& from, mt_dtype dtype,
                           int64_t* strides);
 
-// An index operand of any integer type: itself where it is int64, else a contiguous copy in scratch
-// memory. Sorting, gathering and scattering are then compiled for one index type.
+// An index operand of any integer type as int64: itself, or a contiguous copy in scratch memory.
+// Kernels are therefore compiled for one index type.
 class IndexOperand {
  public:
   IndexOperand(mt_ctx& ctx, const mt_tensor* index);

@@ -1,0 +1,40 @@
+#include "backends/cpu-openmp/simd/instruction_set.h"
+
+#include <cstdint>
+#include <string>
+
+#include "hwy/targets.h"
+#include "mytorch/backend/error.h"
+
+namespace mytorch::simd {
+namespace {
+
+int64_t usable() { return hwy::SupportedTargets() & HWY_TARGETS; }
+
+int64_t target_named(std::string_view name) {
+  if (name == "avx3") return HWY_AVX3;
+  if (name == "avx2") return HWY_AVX2;
+  if (name == "plain") return HWY_SCALAR | HWY_EMU128;
+  throw sdk::Error(MT_ERROR_VALUE,
+                   "MYTORCH_CPU=" + std::string(name) + ": expected avx2, avx3 or plain");
+}
+
+}  // namespace
+
+void pin_instruction_set(std::string_view name) {
+  const int64_t target = usable() & target_named(name);
+  if (target == 0) {
+    throw sdk::Error(MT_ERROR_UNSUPPORTED, "MYTORCH_CPU=" + std::string(name) +
+                                               ": this processor, or this build, lacks the "
+                                               "instruction set; the best one is " +
+                                               instruction_set());
+  }
+  hwy::DisableTargets(target - 1);  // better sets have lower bits
+}
+
+const char* instruction_set() {
+  const int64_t sets = usable();
+  return hwy::TargetName(sets & -sets);
+}
+
+}  // namespace mytorch::simd

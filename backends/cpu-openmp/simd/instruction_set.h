@@ -1,0 +1,16 @@
+// The instruction set that the backend's vector code uses.
+#pragma once
+
+#include <string_view>
+
+namespace mytorch::simd {
+
+// Pins an instruction set for the process: "avx2", "avx3" (AVX-512) or "plain" (no vectors). Called
+// before the first vector function. Throws sdk::Error(MT_ERROR_VALUE) for another name, and
+// sdk::Error(MT_ERROR_UNSUPPORTED) if this processor or this build lacks the set.
+void pin_instruction_set(std::string_view name);
+
+// Returns Highway's name of the set in use, the best one unless one is pinned: "AVX3", "AVX2", ...
+const char* instruction_set();
+
+}  // namespace mytorch::simd

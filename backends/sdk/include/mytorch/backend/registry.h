@@ -1,0 +1,36 @@
+// The kernels of a backend whose kernels lie in many files, without static initializers (which a
+// static library may drop). A file of kernels defines one function, which appends its entries:
+//
+//   void register_pooling(KernelEntries& kernels) {
+//     kernels.push_back(sdk::kernel<&max_pool>("rows", MT_TAKES_STRIDED));
+//   }
+//
+// The backend's registry.h lists these functions, once:
+//
+//   #define CHIP_FAMILIES(FAMILY) FAMILY(pooling) FAMILY(matrix)
+//   namespace mytorch::chip {
+//   MYTORCH_KERNEL_FAMILIES(CHIP_FAMILIES)
+//   }
+//
+// which declares them, KernelEntries, and all_kernels(), the kernels for fill_backend. A function
+// that is missing from the list is never called.
+#pragma once
+
+#include <vector>
+
+#include "mytorch/abi.h"
+
+#define MYTORCH_DECLARE_FAMILY(name) void register_##name(KernelEntries& kernels);
+#define MYTORCH_REGISTER_FAMILY(name) register_##name(*list);
+
+#define MYTORCH_KERNEL_FAMILIES(FAMILIES)             \
+  using KernelEntries = std::vector<mt_kernel_entry>; \
+  FAMILIES(MYTORCH_DECLARE_FAMILY)                    \
+  inline const KernelEntries& all_kernels() {         \
+    static const KernelEntries* const entries = [] {  \
+      auto* list = new KernelEntries;                 \
+      FAMILIES(MYTORCH_REGISTER_FAMILY)               \
+      return list;                                    \
+    }();                                              \
+    return *entries;                                  \
+  }
