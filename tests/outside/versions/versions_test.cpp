@@ -71,8 +71,9 @@ TEST(VersionsTest, APluginOfANewerMinorVersionWorks) {
 // Returns "ran" if the plug-in ran the call, else the reason why not.
 std::string told(const std::vector<NamedValue>& named) {
   for (const Explanation& e : explain("outside_scale", {ones({3})}, named)) {
-    for (const ExplainedKernel& c : e.kernels) {
-      if (e.op == "outside_scale" && c.backend == "grown") return c.chosen ? "ran" : c.reason;
+    for (const ExplainedKernel& kernel : e.kernels) {
+      if (e.op == "outside_scale" && kernel.backend == "grown")
+        return kernel.chosen ? "ran" : kernel.reason;
     }
   }
   return "was not asked";
