@@ -52,7 +52,13 @@ void print(const Explanation& e) {
 }
 
 std::vector<Explanation> explain_case(const bench::Case& c) {
-  return explain(c.record->name, bench::make_arguments(c));
+  // By name, because some arguments are keyword-only.
+  const std::vector<Value> values = bench::make_arguments(c);
+  std::vector<NamedValue> named;
+  for (size_t i = 0; i < values.size(); ++i) {
+    named.emplace_back(c.record->args[i].name, values[i]);
+  }
+  return explain(c.record->name, {}, named);
 }
 
 int explain_command(const TuneArguments& given) {
