@@ -1,4 +1,4 @@
-// What the library's sources may do with nodes beyond their public interface.
+// Access to nodes beyond their public interface, for the library's own sources.
 #pragma once
 
 #include <atomic>
@@ -21,17 +21,16 @@ struct Hook {
   std::atomic<bool> removed{false};
 };
 
-// Where retain_grad keeps a gradient. The node holds it rather than the tensor, since either may go
-// before the other.
+// The gradient of retain_grad. Tensor and node share it, since either may be destroyed first.
 struct RetainedGrad {
   std::mutex mutex;
   Tensor grad;
 };
 
-// Where a node was made, for anomaly mode.
+// The place where a node was made, for anomaly mode.
 struct Origin {
   std::vector<void*> frames;
-  std::string within;  // the node whose gradient was being computed then, if any
+  std::string within;  // the node whose apply() made this one, if any
 };
 
 struct NodeExtras {
@@ -61,13 +60,13 @@ struct NodeAccess {
       mytorch::release(node->leaf_);
       return;
     }
-    // No other thread can add a reference once the count is one: then the caller's is the last.
+    // If the count is one, the caller holds the last reference and no other thread can add one.
     if (node->refs_.load(std::memory_order_acquire) == 1 ||
         node->refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       Node::destroy(node);
     }
   }
-  // Nodes of tensors that are being made: no other thread knows them yet.
+  // For nodes that no other thread knows yet.
   static void retain_unpublished(Node* node) {
     node->refs_.store(node->refs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
@@ -77,7 +76,7 @@ struct NodeAccess {
   static void make_leaf(Node* node, TensorImpl* tensor) {
     node->kind_ = Node::kLeaf;
     node->leaf_ = tensor;
-    node->sequence_ = UINT64_MAX;  // as soon as all its gradients are there
+    node->sequence_ = UINT64_MAX;  // runs as soon as all its gradients have arrived
     node->refs_.store(1, std::memory_order_relaxed);
   }
   static void destroy(Node* node) { Node::destroy(node); }
@@ -86,11 +85,11 @@ struct NodeAccess {
   static std::atomic<uint64_t>& claim(Node* node) { return node->claim_; }
   static NodeExtras* extras(const Node* node) { return node->extras_; }
   static NodeExtras& make_extras(Node* node);
-  static void set_edge(Node* node, uint32_t i, Edge to);  // releases what was there
+  static void set_edge(Node* node, uint32_t i, Edge to);  // releases the former edge
   static void finish(Node* node);
 };
 
-// An edge that keeps its node.
+// An edge that holds a reference to its node.
 class CountedEdge {
  public:
   CountedEdge() = default;

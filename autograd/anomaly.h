@@ -1,4 +1,4 @@
-// Where nodes were made, for anomaly mode.
+// The places where nodes were made, for anomaly mode.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace mytorch::autograd {
 
 Origin current_origin();
-// The stack that made the node, a line each; "" when it was made outside anomaly mode.
+// Returns the stack that made the node, one line per frame; "" if it was made outside anomaly mode.
 std::string describe_origin(const Node& node);
 
 }  // namespace mytorch::autograd

@@ -25,7 +25,7 @@ struct GeneratorState {
   uint64_t call;
 };
 
-// What a saved value looked like, to notice a function that does not repeat itself.
+// The form of a saved value, to detect a function that computes something else the second time.
 struct Form {
   std::vector<int64_t> sizes;
   ScalarType dtype;
@@ -34,14 +34,14 @@ struct Form {
   std::string str() const { return absl::StrCat(dtype_name(dtype), " ", shape_str(sizes)); }
 };
 
-// Stands for the node in messages of saved inputs.
+// Represents the node in messages about saved inputs.
 class CheckpointInputs final : public Node {
  public:
   const char* name() const override { return "checkpoint"; }
   void apply(Tensor*, Tensor*) override {}
 };
 
-// One call of checkpoint. Kept by the values packed in it.
+// One call of checkpoint. The packed values share it.
 class Frame : public std::enable_shared_from_this<Frame> {
  public:
   Frame(std::function<std::vector<Tensor>(const std::vector<Tensor>&)> function,
@@ -50,7 +50,8 @@ class Frame : public std::enable_shared_from_this<Frame> {
     generators_.emplace_back(default_generator());
     for (const Generator& generator : options.generators) generators_.emplace_back(generator);
     for (const Tensor& input : inputs) {
-      // Saved as an operation would, so that an outer checkpoint need not keep them either.
+      // Saved like the inputs of an operation, so that an outer checkpoint does not keep them
+      // either.
       requires_.push_back(input.defined() && requires_grad(input));
       saved_inputs_.emplace_back(input);
     }
@@ -79,8 +80,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
     size_t index;
   };
 
-  // Each value is handed out once: what is not needed again is not kept, and a second backward
-  // computes it again.
+  // Returns each value once and then drops it; a second backward computes the values again.
   Tensor unpack(size_t index) {
     std::lock_guard<std::recursive_mutex> lock(mutex_);
     if (in_forward_) {
@@ -132,7 +132,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
           values_.push_back(value);
           return nullptr;
         },
-        // The graph made here is dropped without a backward through it.
+        // The graph made here is dropped; nothing runs backward through it.
         [](const SavedTensorHooks::Packed&) { return Tensor(); });
     function_(inputs);
     if (values_.size() != forms_.size()) {
@@ -151,7 +151,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   uint32_t wanted_;
   std::vector<Form> forms_;
   bool in_forward_ = false;
-  std::recursive_mutex mutex_;  // its backward may be run by several threads, and nest
+  std::recursive_mutex mutex_;  // several threads may run its backward, which may nest
   std::vector<Tensor> values_;
 };
 

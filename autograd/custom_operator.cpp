@@ -1,5 +1,5 @@
-// Recording calls of operators that were registered at run time: as a function whose backward calls
-// the operator that computes the gradient.
+// Records operators registered at run time: each call is a Function whose backward calls the
+// operator that computes the gradient.
 #include <algorithm>
 #include <any>
 #include <memory>
@@ -13,19 +13,20 @@
 namespace mytorch::autograd {
 namespace {
 
-// What backward needs of a call beside its tensors.
+// The state of a call that backward needs, besides its tensors.
 struct Call {
   const CustomOperator* op;
-  std::vector<Value> args;  // as given; what was saved in their place
-  // For each argument of the gradient's operator where its value comes from.
+  std::vector<Value> args;  // None for saved tensors
+  // The source of the value of each argument of the gradient's operator.
   struct Source {
     enum { kDefault, kGrad, kArgument, kSaved } from = kDefault;
-    size_t at = 0;  // which gradient, argument or saved tensor
+    size_t at = 0;  // the index of the gradient, argument or saved tensor
   };
   std::vector<Source> sources;
 };
 
-// "grad" is 0 of one, "grad3" is 3; -1 for another name.
+// Returns the index in a name: 3 for "grad3", 0 for "grad" if there is one result; -1 for other
+// names.
 int64_t numbered(std::string_view name, std::string_view prefix, size_t count) {
   if (count == 1 && name == prefix) return 0;
   for (size_t i = 0; i < count; ++i) {
@@ -34,7 +35,7 @@ int64_t numbered(std::string_view name, std::string_view prefix, size_t count) {
   return -1;
 }
 
-// Which tensors the gradient's operator wants, and from where everything that it wants comes.
+// Determines the tensors to save for the gradient's operator, and the sources of its arguments.
 Call plan(const CustomOperator& op, const std::vector<Value>& args,
           const std::vector<Tensor>& results, std::vector<Tensor>* to_save) {
   Call call{&op, args, {}};
@@ -59,7 +60,7 @@ Call plan(const CustomOperator& op, const std::vector<Value>& args,
     }
     call.sources.push_back(source);
   }
-  // Tensors are kept by what was saved, which sees when they are overwritten.
+  // Saved tensors keep the tensors, and notice when they are overwritten.
   for (Value& value : call.args) {
     if (std::holds_alternative<Tensor>(value.variant())) value = Value();
   }
@@ -89,7 +90,7 @@ std::vector<Tensor> custom_backward(FunctionContext* context, const std::vector<
     }
   }
   std::vector<Value> results = mytorch::call(gradient.name, {}, std::move(args));
-  // One for each Tensor argument, which backward counts among all arguments.
+  // The operator returns one per Tensor argument; backward returns one per argument.
   std::vector<Tensor> out;
   size_t next = 0;
   for (const ArgInfo& arg : call.op->schema.args) {
@@ -127,7 +128,7 @@ std::vector<Value> record(const CustomOperator& op, const std::vector<Value>& ar
   }
   FunctionContext* context = call.begin();
   std::vector<Tensor> results;
-  for (Value& value : run_custom(op, args)) results.push_back(value.tensor());
+  for (Value& value : next_custom(kLayerAutograd, op, args)) results.push_back(value.tensor());
   std::vector<Tensor> to_save;
   context->data["call"] =
       std::shared_ptr<const Call>(std::make_shared<Call>(plan(op, args, results, &to_save)));
@@ -136,7 +137,7 @@ std::vector<Value> record(const CustomOperator& op, const std::vector<Value>& ar
   return {results.begin(), results.end()};
 }
 
-// As the table of core: linked whole.
+// Linked whole into libmytorch, so that this is never dropped.
 [[maybe_unused]] const bool installed = (record_custom = record, true);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Making gradients fit the inputs that they belong to.
+// Fits gradients to the shapes and types of their inputs.
 #include "autograd/access.h"
 #include "autograd/engine/gradients.h"
 #include "autograd/generated.h"
@@ -16,9 +16,9 @@ struct Target {
   bool known;
 };
 
-// What the tensor at the other end of an edge looks like.
+// Returns the form of the tensor at the other end of an edge.
 Target target(const Node* node, uint32_t i) {
-  // The node of a write to a view: edge 0 belongs to the base, whose node cuts the view out of it.
+  // The node of a write to a view: edge 0 belongs to the base, whose node selects the view from it.
   if (i == 0 && NodeAccess::enclosing(node) != nullptr) return {{}, kFloat32, false};
   const Edge& edge = node->edges()[i];
   if (edge.node == nullptr) return {{}, kFloat32, false};

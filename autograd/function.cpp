@@ -32,7 +32,7 @@ class FunctionNode final : public Node {
 
 namespace {
 
-// What the results of a once-differentiable backward lead to.
+// The history of the results of a once-differentiable backward.
 class NotDifferentiable final : public Node {
  public:
   explicit NotDifferentiable(const char* function) : function_(function) {}
@@ -115,7 +115,7 @@ void FunctionCall::finish(std::vector<Tensor>* results) {
       continue;
     }
     if (argument >= 0) {
-      // Passed on: a result of its own, so that the argument keeps its history.
+      // Returned unchanged: an alias, so that the argument keeps its history.
       const Tensor alias = result.detach();
       for (Tensor& saved : context.to_save_) {
         if (saved.is_same(result)) saved = Tensor(arguments_[argument]);
@@ -157,7 +157,7 @@ void FunctionNode::apply(Tensor* grads, Tensor* out) {
   } else {
     results = backward_(&context, gradients);
   }
-  // Trailing undefined gradients may be left out or be there in excess.
+  // Trailing undefined gradients may be missing or in excess.
   for (size_t i = num_edges(); i < results.size(); ++i) {
     if (results[i].defined()) {
       fail(ErrorCode::kValue, "[", name_, "] backward gave ", results.size(), " gradients for ",

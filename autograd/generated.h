@@ -1,17 +1,18 @@
-// What generated wrappers and nodes are written in, beyond mytorch/autograd/record.h.
+// Helpers of recording.h and of generated gradient formulas, beyond mytorch/autograd/record.h.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "core/types/dims.h"
+#include "dispatcher/table/op.h"
 #include "mytorch/autograd/record.h"
 #include "mytorch/list.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::autograd {
 
-// An Operand that a node keeps: a saved tensor, or a number.
+// A saved Operand: a saved tensor or a number.
 class SavedOperand {
  public:
   SavedOperand() = default;
@@ -46,8 +47,8 @@ class SavedOperand {
   bool is_scalar_ = false;
 };
 
-// The saved operand for the length of one apply. `otherwise` stands in where nothing was saved
-// because no wanted gradient reads it.
+// A saved operand during one apply(). `otherwise` replaces a tensor that was not saved because no
+// wanted gradient reads it.
 class UnpackedOperand {
  public:
   UnpackedOperand(const SavedOperand& saved, const Node* owner, const Tensor& otherwise = {})
@@ -69,15 +70,15 @@ struct GeneratedNode : Node {
   GeneratedNode() : Node(kUnfitted) {}
 };
 
-// Zeros of the input of edge i.
+// Returns zeros in the shape, type and device of the input of edge i.
 Tensor zero_gradient(const Node* node, uint32_t i, const Tensor& like);
 
-// Throws where an argument requires a gradient that the operator does not have.
+// Throws Error(kUnsupported) if an argument requires a gradient that the operator does not have.
 [[noreturn]] void fail_no_gradient(const char* op, const char* arg);
 template <class T>
-void refuse_gradient(const T& value, const char* op, const char* arg) {
+void refuse_gradient(const T& value, const OpInfo& op, int arg) {
   if (requires_grad(value)) [[unlikely]]
-    fail_no_gradient(op, arg);
+    fail_no_gradient(op.base, op.args[arg].name);
 }
 
 inline const Tensor* given_gradient(const Tensor* grads, int n) {
@@ -93,7 +94,22 @@ inline bool wants_any(const Node* node, uint32_t first, uint32_t n) {
   return false;
 }
 
-// ---- facts of values, and arguments kept beyond the call ----
+// Returns the saved tensor, or `otherwise` if it was not saved because no wanted gradient reads it.
+inline Tensor unpack(const SavedTensor& saved, const Node* owner, const Tensor& otherwise = {}) {
+  return saved.defined() ? saved.unpack(owner) : otherwise;
+}
+
+// Moves result i to `out` if it is wanted.
+template <size_t i>
+void give(Tensor& out, const bool* wanted, Tensor& result) {
+  if (wanted[i]) out = std::move(result);
+}
+template <size_t i, class... T>
+void give(Tensor& out, const bool* wanted, std::tuple<T...>& results) {
+  if (wanted[i]) out = std::move(std::get<i>(results));
+}
+
+// ---- facts about values, and arguments that outlive the call ----
 
 inline Dims shape_of(const Tensor& t) { return t.defined() ? to_dims(t.sizes()) : Dims(); }
 inline Dims shape_of(const Operand& o) {
@@ -121,6 +137,33 @@ inline std::vector<Dims> shapes_of(TensorList list) {
   for (const Tensor& t : list) shapes.push_back(shape_of(t));
   return shapes;
 }
+
+struct Shape {
+  auto operator()(const auto& x) const { return shape_of(x); }
+  auto operator()(TensorList list) const { return shapes_of(list); }
+};
+struct Strides {
+  auto operator()(const Tensor& t) const { return to_dims(t.strides()); }
+};
+struct DType {
+  auto operator()(const auto& x) const { return dtype_of(x); }
+};
+struct DeviceOf {
+  auto operator()(const auto& x) const { return device_of(x); }
+};
+struct NDim {
+  auto operator()(const auto& x) const { return ndim_of(x); }
+};
+struct Numel {
+  auto operator()(const auto& x) const { return numel_of(x); }
+};
+struct Length {
+  auto operator()(TensorList list) const { return static_cast<int64_t>(list.size()); }
+};
+struct Given {
+  auto operator()(const auto& x) const { return is_given(x); }
+};
+
 inline int64_t element(IntList list, int64_t i) {
   return list[static_cast<size_t>(i < 0 ? i + static_cast<int64_t>(list.size()) : i)];
 }
@@ -139,7 +182,7 @@ T keep(const T& value) {
   return value;
 }
 
-// From what was kept back to the parameter's type.
+// Converts a kept argument back to the type of its parameter.
 template <class P, class T>
 auto given(const T& kept) {
   if constexpr (std::is_same_v<T, Dims>) {
@@ -155,7 +198,7 @@ auto given(const T& kept) {
   }
 }
 
-// Defined by the generated code.
+// Fills autograd's column of the operator table. Generated.
 void install_wrappers();
 
 }  // namespace mytorch::autograd

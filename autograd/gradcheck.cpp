@@ -14,7 +14,7 @@
 namespace mytorch::autograd {
 namespace {
 
-// The elements in row-major order.
+// Returns the elements in row-major order.
 std::vector<double> read(const Tensor& tensor) {
   NoGradGuard no_grad;
   const Tensor host = op::to(op::contiguous_copy(tensor), kFloat64, kCPU);
@@ -22,8 +22,8 @@ std::vector<double> read(const Tensor& tensor) {
   return {data, data + host.numel()};
 }
 
-// A tensor of the form of `like`, strides included where its elements are distinct, with these
-// values.
+// Returns a tensor with these values and the form of `like`, including its strides if its elements
+// do not overlap.
 Tensor write(const std::vector<double>& values, const Tensor& like) {
   NoGradGuard no_grad;
   const Tensor host = op::empty(like.sizes(), kFloat64, kCPU);
@@ -59,7 +59,7 @@ class Checker {
         fail(ErrorCode::kType, "[gradcheck] input ", i, " is ", dtype_name(input.dtype()),
              ": differences need float64");
       }
-      // Leaves of the checker's own, so that the caller's grads stay as they are.
+      // Copies, so that the caller's grads do not change.
       inputs_.push_back(checked ? write(read(input), input).requires_grad_() : input);
       checked_.push_back(checked);
       any_ |= checked;
@@ -106,8 +106,8 @@ class Checker {
     return function_(inputs_);
   }
 
-  // The weighted sum's gradients, zeros where undefined; run twice, to see whether they are the
-  // same.
+  // Returns the gradients of the weighted sum, zeros for undefined ones. Computes them twice to
+  // check that they are the same.
   std::vector<std::vector<double>> gradients(const Weights& weights) {
     std::vector<std::vector<double>> first = gradients_once(weights);
     const std::vector<std::vector<double>> second = gradients_once(weights);
@@ -154,7 +154,7 @@ class Checker {
     return values;
   }
 
-  // The outputs with a weight, by their place among all.
+  // The indices of the outputs that have a weight.
   std::vector<std::vector<double>> values_at(const std::vector<Tensor>& inputs,
                                              const std::vector<Weights>& all) const {
     NoGradGuard no_grad;
@@ -169,8 +169,8 @@ class Checker {
     return values;
   }
 
-  // The weighted sum of the outputs' differences: large outputs that the input does not change
-  // leave no rounding error, as they would in a difference of sums.
+  // Returns the weighted sum of the outputs' differences. Unlike a difference of sums, it has no
+  // rounding error from large outputs that the input does not change.
   static double weigh_differences(const Weights& weights,
                                   const std::vector<std::vector<double>>& above,
                                   const std::vector<std::vector<double>>& below) {
@@ -202,7 +202,7 @@ class Checker {
         const double found = analytic[p][i][j];
         const double error = std::abs(found - numeric);
         const double excess = error - (options_.atol + options_.rtol * std::abs(numeric));
-        // NaN on either side is a disagreement.
+        // A NaN on either side is a mismatch.
         if (excess <= 0 || found == numeric) continue;
         if (!std::isnan(excess) && excess <= worst) continue;
         worst = std::isnan(excess) ? worst : excess;
@@ -246,7 +246,7 @@ GradcheckResult gradcheck(const TensorFunction& function, const std::vector<Tens
 
 GradcheckResult gradgradcheck(const TensorFunction& function, const std::vector<Tensor>& inputs,
                               const GradcheckOptions& options) {
-  // Random grad_outputs, one per differentiable output, as further inputs.
+  // Random grad_outputs, one per differentiable output, are further inputs.
   std::vector<Tensor> all = inputs;
   std::vector<size_t> used;
   {
@@ -265,7 +265,7 @@ GradcheckResult gradgradcheck(const TensorFunction& function, const std::vector<
   }
   const size_t num_inputs = inputs.size();
   const TensorFunction gradient = [&](const std::vector<Tensor>& with_seeds) {
-    // Differences evaluate this without recording; the gradient needs its own.
+    // Finite differences evaluate this in no-grad mode, but it computes a gradient itself.
     const bool recording = grad_enabled();
     EnableGradGuard enable;
     std::vector<Tensor> arguments(with_seeds.begin(),

@@ -53,7 +53,7 @@ void set_node(TensorImpl* tensor, Node* node, uint32_t output) {
 
 namespace {
 
-// Whether nobody else can see the gradient's memory, so that it can be kept without a copy.
+// Returns whether nothing else refers to the gradient's memory, so that it needs no copy.
 bool unshared(const Tensor& gradient) {
   const TensorImpl* impl = gradient.impl();
   return impl->refs.load(std::memory_order_acquire) == 1 && impl->base == nullptr &&
@@ -65,7 +65,7 @@ bool unshared(const Tensor& gradient) {
 void accumulate_grad(const TensorImpl* tensor, Tensor* grad, Tensor&& gradient) {
   const bool recording = grad_enabled();
   if (grad->defined()) {
-    // In place, so that pointers to a grad stay good, unless the sum has to be recorded.
+    // In place, so that references to the grad stay valid, unless the sum must be recorded.
     if (recording) {
       *grad = op::add(*grad, gradient);
     } else {

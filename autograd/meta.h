@@ -1,4 +1,4 @@
-// Metas of tensors, and the nodes of leaves.
+// The autograd metadata of tensors, and the nodes of leaves.
 #pragma once
 
 #include <mutex>
@@ -8,14 +8,14 @@
 
 namespace mytorch::autograd {
 
-// The meta of a tensor, made if it has none.
+// Returns the metadata of a tensor; makes it if there is none.
 AutogradMeta& make_meta(TensorImpl* tensor);
 void destroy_meta(TensorImpl* tensor);
-// Makes `node` (not counted yet) what the tensor's gradient goes to. What hangs on the tensor
-// rather than on its former node, which is retain_grad, moves along.
+// Makes `node` (not yet counted) the history of the tensor. retain_grad, which belongs to the
+// tensor, moves to it.
 void set_node(TensorImpl* tensor, Node* node, uint32_t output);
 
-// The tensor whose history a view follows, or the tensor itself.
+// Returns the base of a view, whose history the view follows, or the tensor itself.
 inline TensorImpl* root_of(TensorImpl* tensor) {
   return tensor->base != nullptr ? tensor->base : tensor;
 }
@@ -30,12 +30,12 @@ class LeafNode final : public Node {
   const char* name() const override { return "AccumulateGrad"; }
   void apply(Tensor* grads, Tensor* out) override;
 
-  // Of the tensor's grad: leaves are shared by graphs of several threads.
+  // Protects the tensor's grad: graphs of several threads share leaves.
   std::mutex mutex;
 };
 
-// Adds `gradient` to `grad`, which may be undefined, of a tensor; takes the buffer where nobody
-// else has it.
+// Adds `gradient` to `grad`, the possibly undefined gradient of a tensor. Takes over the memory of
+// `gradient` if nothing else refers to it.
 void accumulate_grad(const TensorImpl* tensor, Tensor* grad, Tensor&& gradient);
 
 }  // namespace mytorch::autograd

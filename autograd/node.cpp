@@ -47,8 +47,8 @@ Tensor Node::zeros_for(uint32_t input) const {
   return op::zeros(info.sizes(), info.dtype, Device(info.device.type, info.device.index));
 }
 
-// A long chain of nodes, each kept by the next, must not be destroyed on the stack: what a
-// destruction makes free is only linked to the list, and the outermost call works it off.
+// Destroying a long chain of nodes must not recurse: nested calls append the nodes that become free
+// to a list, which the outermost call processes.
 void Node::destroy(Node* node) {
   ThreadData& data = thread_data;
   node->claim_.store(reinterpret_cast<uintptr_t>(data.doomed), std::memory_order_relaxed);

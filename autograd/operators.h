@@ -1,5 +1,5 @@
-// The operators that the library itself computes with, in one place. They are recorded like
-// anybody's where gradient mode is on, which is what makes gradients differentiable again.
+// The operators that autograd itself computes with. In gradient mode they are recorded, so that
+// gradients are differentiable.
 #pragma once
 
 #include "mytorch/tensor.h"
@@ -13,7 +13,7 @@ Tensor clamp_min(const Tensor& a, double low);
 void copy_(const Tensor& to, const Tensor& from);
 void zero_(const Tensor& a);
 Tensor clone(const Tensor& a);            // contiguous
-Tensor contiguous_copy(const Tensor& a);  // with memory of its own
+Tensor contiguous_copy(const Tensor& a);  // never shares memory with `a`
 Tensor to(const Tensor& a, ScalarType dtype, Device device);
 Tensor empty(IntList sizes, ScalarType dtype, Device device);
 Tensor zeros(IntList sizes, ScalarType dtype, Device device);
@@ -22,7 +22,7 @@ Tensor arange(int64_t end, Device device);
 Tensor as_strided(const Tensor& a, IntList sizes, IntList strides, int64_t offset);
 Tensor flatten(const Tensor& a);
 Tensor sum(const Tensor& a, IntList dims);
-// 1-dim: a with source[i] added at index[i], repeated indices included.
+// 1-dim: returns `a` with source[i] added at index[i]; repeated indices add up.
 Tensor index_add(const Tensor& a, const Tensor& index, const Tensor& source);
 bool has_nan(const Tensor& a);
 

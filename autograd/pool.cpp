@@ -12,7 +12,7 @@ thread_local constinit Cache cache __attribute__((tls_model("initial-exec"))) = 
 
 namespace {
 
-// Core's classes of our sizes, known once a block of the size was made.
+// The class in core's pool of each of our sizes, known after the first block of the size.
 std::atomic<uint16_t> core_class[kClasses];
 
 struct Reaper {
@@ -41,7 +41,7 @@ void* allocate_slow(size_t bytes, uint8_t* size_class) {
     core_class[c].store(wide, std::memory_order_relaxed);
     reaper.watch();
   }
-  // All of core's classes of larger blocks are above kClasses.
+  // The classes of larger blocks in core's pool are above kClasses.
   *size_class = static_cast<uint8_t>(c < kClasses ? c : wide);
   return block;
 }

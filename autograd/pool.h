@@ -1,4 +1,4 @@
-// Blocks for nodes and metas: a free list per size on each thread, over core's pool.
+// Memory for nodes and metadata: a free list per size and thread, on top of core's pool.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@ namespace mytorch::autograd::pool {
 inline constexpr size_t kStep = 64;
 inline constexpr uint8_t kClasses =
     12;  // class c: (c + 1) * kStep bytes; larger blocks: core's classes
-// Per thread; beyond it blocks go back to core's pool, which has a limit of its own.
+// Per thread. Beyond it, blocks return to core's pool, which has its own limit.
 inline constexpr size_t kMaxCachedBytes = size_t{8} << 20;
 
 struct Block {
   Block* next;
 };
-// Plain data, so that access needs no initialization check.
+// Trivially constructible, so that access needs no initialization check.
 struct Cache {
   Block* free[kClasses];
   size_t bytes;
-  bool watched;  // emptied at the thread's end
+  bool watched;  // a destructor empties it at the end of the thread
 };
 extern thread_local constinit Cache cache __attribute__((tls_model("initial-exec")));
 
@@ -41,7 +41,7 @@ inline void* allocate(size_t bytes, uint8_t* size_class) {
   return allocate_slow(bytes, size_class);
 }
 
-// A sanitizer must see every block come and go.
+// The address sanitizer must see each allocation and release.
 #if defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kCached = false;
 #else

@@ -13,9 +13,9 @@
 
 namespace mytorch::autograd {
 
-// What a saved tensor has that is not simply kept.
+// The state of a saved tensor that is not a plain reference.
 struct SavedTensor::Extra {
-  CountedEdge edge;  // of inputs: where their gradients go
+  CountedEdge edge;  // of inputs: the edge for their gradients
   std::shared_ptr<const SavedTensorHooks::Functions> hooks;
   SavedTensorHooks::Packed packed;
   bool is_output = false;
@@ -23,7 +23,7 @@ struct SavedTensor::Extra {
 
 namespace {
 
-// Neither records nor packs: for the library's own handling of saved values.
+// A scope without recording and packing, for the handling of saved values.
 class Quietly {
  public:
   Quietly() : hooks_(std::exchange(thread_data.hooks, nullptr)) {}
@@ -34,7 +34,7 @@ class Quietly {
   SavedTensorHooks* hooks_;
 };
 
-// An alias of the values whose gradient goes along an edge.
+// Returns an alias of the values whose gradient goes along an edge.
 Tensor with_edge(TensorImpl* values, Edge edge) {
   Tensor tensor = Tensor::adopt(new_alias(values));
   set_node(tensor.impl(), edge.node, edge.input);
@@ -42,8 +42,8 @@ Tensor with_edge(TensorImpl* values, Edge edge) {
   return tensor;
 }
 
-// The same for output number `output` of a node. What an in-place node wrote on a view is found
-// through the node of the base.
+// Does the same for output `output` of a node. A view that an in-place node wrote follows the node
+// of the base.
 Tensor as_output(TensorImpl* values, const Node* owner, uint32_t output) {
   auto* node = const_cast<Node*>(owner);
   if (Node* base = NodeAccess::enclosing(node); base != nullptr) {

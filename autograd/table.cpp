@@ -1,4 +1,4 @@
-// The methods of Tensor that concern differentiation, as core calls them.
+// The methods of Tensor for differentiation, which core calls through a table.
 #include <atomic>
 #include <utility>
 
@@ -21,7 +21,7 @@ bool is_leaf(const Tensor& self) {
 void set_requires_grad(const Tensor& self, bool requires_grad) {
   TensorImpl* impl = self.impl();
   if (!is_leaf(self)) {
-    if (requires_grad) return;  // it does, by its history
+    if (requires_grad) return;  // its history requires grad
     fail(ErrorCode::kValue,
          "[requires_grad_] only a leaf can stop requiring grad; this tensor was made by ",
          edge_of(impl).node->name(), ": use detach()");
@@ -96,7 +96,7 @@ void set_grad(const Tensor& self, const Tensor& grad) {
   }
 }
 
-// Where hooks on a tensor go.
+// Returns the edge to which hooks on a tensor belong.
 Edge hooked_edge(const char* op, const Tensor& self) {
   const Edge edge = edge_of(self.impl());
   if (edge.node == nullptr) {
@@ -140,7 +140,7 @@ void remove_hook(const Tensor& self, int64_t id) {
     auto& hooks = meta->extras->hooks;
     for (size_t i = 0; i < hooks.size(); ++i) {
       if (hooks[i]->id != id) continue;
-      // The node that calls it may be an earlier one, which an in-place operation has replaced.
+      // A node that an in-place operation has replaced may still call it.
       hooks[i]->removed = true;
       if (NodeExtras* extras = meta->node != nullptr ? NodeAccess::extras(meta->node) : nullptr) {
         std::lock_guard<std::mutex> lock(extras->mutex);

@@ -31,7 +31,7 @@ int64_t Geometry::high() const {
 }
 
 bool Geometry::overlaps() const {
-  // Sorted by stride, each dimension must step past all that the smaller ones reach.
+  // In order of strides, each dimension must step over the extent of the smaller ones.
   std::vector<std::pair<int64_t, int64_t>> dims;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) return false;
@@ -48,8 +48,8 @@ bool Geometry::overlaps() const {
 
 namespace {
 
-// Sums a gradient over dimensions in which its tensor repeats one element, and drops these: what is
-// left overlaps only in rare patterns.
+// Sums a gradient over the dimensions of stride 0 of its tensor, and removes them. Other overlaps
+// are rare.
 Tensor drop_repeated(Tensor grad, Geometry* geometry) {
   std::vector<int64_t> repeated;
   Geometry rest;
@@ -67,7 +67,7 @@ Tensor drop_repeated(Tensor grad, Geometry* geometry) {
   return op::sum(grad, repeated);
 }
 
-// Positions, from `low` on, of the elements in row-major order.
+// Returns the positions of the elements, relative to `low`, in row-major order.
 Tensor positions(const Geometry& geometry, int64_t low, int64_t extent, Device device) {
   const Tensor all = op::arange(extent, device);
   return op::flatten(op::as_strided(all, geometry.sizes, geometry.strides, geometry.offset - low));
@@ -80,7 +80,7 @@ Tensor as_strided_backward(const Tensor& grad, IntList input_sizes, IntList inpu
   const Geometry input(input_sizes, input_strides, input_offset);
   Geometry view(sizes, strides, offset);
   Tensor gradient = drop_repeated(grad, &view);
-  // A buffer that stands for the part of the storage that either can reach.
+  // A buffer for the part of the storage that input or view cover.
   const bool view_empty = count(view.sizes) == 0;
   const bool input_empty = count(input.sizes) == 0;
   if (view_empty || input_empty) return op::zeros(input.sizes, grad.dtype(), grad.device());
@@ -94,7 +94,7 @@ Tensor as_strided_backward(const Tensor& grad, IntList input_sizes, IntList inpu
     op::copy_(op::as_strided(buffer, view.sizes, view.strides, view.offset - low), gradient);
   }
   if (input.overlaps()) {
-    // Several elements of the input stand for one of the storage: each gets its share.
+    // If several elements of the input share memory, each gets its share of the gradient.
     const Tensor at = positions(input, low, extent, grad.device());
     const Tensor ones = op::ones(IntList(count(input.sizes)), grad.dtype(), grad.device());
     const Tensor shares =
@@ -111,7 +111,7 @@ void AsStridedBackward::apply(Tensor* grads, Tensor* out) {
 }
 
 void CopySlices::apply(Tensor* grads, Tensor* out) {
-  // The gradient of the base, in memory laid out as the base, so that the view can be found in it.
+  // The gradient of the base, with the layout of the base, so that the view has its place in it.
   const int64_t low = std::min(base_.low(), view_.low());
   const int64_t extent = std::max(base_.high(), view_.high()) - low;
   const bool covered = extent == count(base_.sizes);
@@ -145,10 +145,10 @@ NodePtr<AsStridedBackward> CopySlices::node_of_view(const TensorImpl& like) {
   return node;
 }
 
-// A view's node is good as long as its base got no other history: writes in no-grad mode do not
-// count. `version` of a root's meta is the version at which it got its history.
+// A view's node is valid until its base gets another history; writes in no-grad mode do not count.
+// The `version` in a root's metadata is the version at which it got its history.
 Edge edge_of_view(const TensorImpl* view) {
-  // Reading one tensor from many threads is allowed, and this changes it.
+  // Many threads may read one tensor, and this function modifies it.
   static std::mutex mutex;
   std::lock_guard<std::mutex> lock(mutex);
   AutogradMeta* meta = std::atomic_ref(const_cast<TensorImpl*>(view)->autograd).load();
@@ -179,7 +179,7 @@ Edge edge_of_view(const TensorImpl* view) {
   node->infos()[0].set(*view);
   auto* impl = const_cast<TensorImpl*>(view);
   if (meta == nullptr) {
-    // Published complete: other threads look without the lock.
+    // Published after it is complete: other threads read it without the lock.
     TensorImpl holder;
     AutogradMeta& fresh = make_meta(&holder);
     set_node(&holder, node, 0);
@@ -211,7 +211,8 @@ void rebase_history(const Tensor& self, Node* node, uint32_t output, uint32_t se
     auto slices = make_node<CopySlices>(node->num_edges() + (has_self ? 0 : 1), 1, node, self_edge,
                                         Geometry(*root), Geometry(*impl));
     NodeAccess::set_enclosing(node, slices.get());
-    // What led to the view leads to the base as it was; in the node too, where wants() looks.
+    // The edge to the view now leads to the former history of the base, also in the node, whose
+    // edges wants() reads.
     const CountedEdge before(edge_of(root));
     if (has_self) NodeAccess::set_edge(node, self_edge, before.get());
     NodeAccess::set_edge(slices.get(), 0, before.get());

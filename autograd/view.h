@@ -1,4 +1,4 @@
-// Views and in-place operations: views follow the history of their base.
+// The history of views and of in-place operations. A view follows the history of its base.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace mytorch::autograd {
 
-// Where elements lie; offset in elements from the beginning of the storage.
+// The position of a tensor's elements. The offset counts elements from the beginning of the
+// storage.
 struct Geometry {
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
@@ -21,14 +22,14 @@ struct Geometry {
   Geometry(IntList sizes, IntList strides, int64_t offset)
       : sizes(sizes.vec()), strides(strides.vec()), offset(offset) {}
 
-  // Offsets of the first and past the last element; empty: both 0.
+  // The offsets of the first element and past the last one; both 0 if there are no elements.
   int64_t low() const;
   int64_t high() const;
-  // Whether elements may coincide (conservative).
+  // Returns whether elements may overlap (conservative).
   bool overlaps() const;
 };
 
-// What made a view of which only the geometry is known: as_strided of its base.
+// The history of a view of which only the geometry is known: as_strided of its base.
 class AsStridedBackward final : public Node {
  public:
   AsStridedBackward(Geometry base, Geometry view)
@@ -41,9 +42,9 @@ class AsStridedBackward final : public Node {
   Geometry view_;
 };
 
-// What made a base that was written through a view by the operation of `fn`: the gradient of the
-// part written goes through `fn`, that of the rest to what made the base before. Edge 0 leads to
-// the base before; the others are fn's.
+// The history of a base that the operation of `fn` wrote through a view. The gradient of the
+// written part goes through `fn`, the rest to the former history of the base. Edge 0 leads to that
+// history; the other edges are those of `fn`.
 class CopySlices final : public Node {
  public:
   // Takes over one reference to fn.
@@ -58,7 +59,7 @@ class CopySlices final : public Node {
   void apply(Tensor* grads, Tensor* out) override;
   void release_saved() override { fn_->release_saved(); }
   const Node& fn() const { return *fn_; }
-  // A new node for the view that fn wrote, as an output of the base that this node made.
+  // Returns a new node for the view that `fn` wrote, a function of the base that this node made.
   NodePtr<AsStridedBackward> node_of_view(const TensorImpl& like);
 
  private:
@@ -68,7 +69,7 @@ class CopySlices final : public Node {
   Geometry view_;
 };
 
-// rebase_history for operations whose written argument is not output 0 or edge 0.
+// rebase_history for operations whose written argument is not output 0 and edge 0.
 void rebase_history(const Tensor& self, Node* node, uint32_t output, uint32_t self_edge);
 
 }  // namespace mytorch::autograd

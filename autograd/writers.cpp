@@ -6,8 +6,9 @@
 namespace mytorch::autograd {
 namespace {
 
-// A lossy table: a later storage of the same row pushes the earlier out. Written on every recorded
-// in-place operation, so without locks; a row read while it changes is at worst not recognized.
+// A lossy table: a storage replaces an earlier one in the same row. Every recorded in-place
+// operation writes it, so it has no locks; a row that changes during a read is at worst not
+// recognized.
 struct Row {
   std::atomic<uint64_t> storage_id{0};
   std::atomic<uint64_t> version{0};

@@ -1,13 +1,13 @@
-// Who wrote a storage last, for the message about a saved value that was overwritten.
+// The last operation that wrote a storage, for the error about an overwritten saved value.
 #pragma once
 
 #include <cstdint>
 
 namespace mytorch::autograd {
 
-// A recorded in-place operation `op` brought the storage to `version`.
+// Notes that the recorded in-place operation `op` brought the storage to `version`.
 void note_writer(uint64_t storage_id, uint64_t version, const char* op);
-// The operation that brought the storage from `after` to a later version, or null if not known.
+// Returns the operation that brought the storage from `after` to a later version; null if unknown.
 const char* find_writer(uint64_t storage_id, uint64_t after);
 
 }  // namespace mytorch::autograd

@@ -1,5 +1,5 @@
-"""What `mytorch bench` and bench/peers/torch_ops.py read: suites.json, the cases of bench/suites.yaml,
-each checked against its record."""
+"""Writes suites.json for `mytorch bench` and bench/peers/torch_ops.py: the cases of bench/suites.yaml, each checked
+against its record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMS = ("function", "out", "inplace")
 
 
 class SuiteError(ValueError):
-    """A case that does not fit its record; the text says where."""
+    """A case does not fit its record; the text names the case."""
 
 
 def _check_tensor(arg: str, value: dict, args: dict) -> str:
@@ -33,12 +33,12 @@ def _check_tensor(arg: str, value: dict, args: dict) -> str:
     if value.get("layout", "contiguous") not in LAYOUTS:
         return f"{arg} has the unknown layout {value['layout']!r}"
     if "of" in value and not isinstance(args.get(value["of"]), dict):
-        return f"{arg} is a view of {value['of']!r}, which is no tensor of the case"
+        return f"{arg} is a view of {value['of']!r}, which is not a tensor of the case"
     return ""
 
 
 def _check(case: dict, ops: dict[str, Op]) -> str:
-    """What is wrong with a case, or ""."""
+    """Returns a description of the problem with a case, or ""."""
     if set(case) - KEYS:
         return f"unknown key {sorted(set(case) - KEYS)[0]!r}"
     if "name" not in case:
@@ -49,7 +49,7 @@ def _check(case: dict, ops: dict[str, Op]) -> str:
         return ""
     op = ops.get(case["op"])
     if op is None:
-        return f"there is no operator {case['op']!r}"
+        return f"unknown operator {case['op']!r}"
     form = case.get("form", "function")
     if form not in FORMS:
         return f"unknown form {form!r}"
@@ -71,7 +71,7 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
 
 
 def suites(all_ops: list[Op], path: Path = FILE) -> str:
-    """The cases of the file at `path`, as JSON; exits where one does not fit its record."""
+    """Returns the cases of the file at `path` as JSON. Exits if a case does not fit its record."""
     ops = {op.full_name: op for op in all_ops}
     by_suite = yaml.safe_load(path.read_text())
     lines = []

@@ -1,4 +1,4 @@
-"""How the types and values of schemas look in C++."""
+"""Types and values of schemas as C++."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def arg_type(arg: Arg) -> str:
 
 
 def value_type(arg: Arg) -> str:
-    """The type that keeps an argument beyond the call."""
+    """The type of an argument that outlives the call."""
     kinds = {
         "TensorList": "std::vector<Tensor>",
         "const Tensor&": "Tensor",
@@ -69,7 +69,7 @@ def number(value: float | int) -> str:
 
 
 def default(arg: Arg) -> str:
-    """The default argument, or "" where there is none."""
+    """The default argument, or "" if there is none."""
     value = arg.default
     if value is REQUIRED:
         return ""
@@ -103,6 +103,11 @@ def return_type(schema: Schema) -> str:
     if not kinds:
         return "void"
     return kinds[0] if len(kinds) == 1 else "std::tuple<" + ", ".join(kinds) + ">"
+
+
+def result_type(schema: Schema) -> str:
+    """The return type of the function: a reference to the written argument, or the results."""
+    return "const Tensor&" if written(schema) is not None else return_type(schema)
 
 
 def params(args: tuple[Arg, ...] | list[Arg], defaults: bool = False) -> str:
@@ -173,7 +178,7 @@ def selector(body: Body, op: Op) -> str:
     def walk(tree: Decision | Leaf) -> str:
         if isinstance(tree, Leaf):
             if tree.error:
-                return f"refuse_arguments(kInfo_{op.schema.struct_id}, {text(tree.error)})"
+                return f"refuse_arguments(ops::{op.schema.struct_id}::info, {text(tree.error)})"
             return f"uint16_t{{{tree.variant}}}"
         return f"({condition(tree.condition, args)} ? {walk(tree.if_true)} : {walk(tree.if_false)})"
 

@@ -1,4 +1,4 @@
-"""The public headers: one per operator name, the methods of Tensor, and what the bodies define."""
+"""The public headers: one per operator name, the methods of Tensor; and declarations of functions that records name."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ def op_header(name: str, ops: list[Op]) -> str:
     ]
     for op in ops:
         s = op.schema
-        w = cpp.written(s)
-        result = "const Tensor&" if w is not None else cpp.return_type(s)
+        result = cpp.result_type(s)
         lines += comment(op)
         lines.append(f"{result} {name}({cpp.params(s.args, True)});")
         if cpp.has_inplace(op):
@@ -59,7 +58,7 @@ def methods(ops: list[Op]) -> str:
             continue
         s = op.schema
         rest = [a for a in s.args if a.name != "self"]
-        result = "const Tensor&" if cpp.written(s) is not None else cpp.return_type(s)
+        result = cpp.result_type(s)
         lines.append(f"  {result} {s.cpp_name}({cpp.params(rest, True)}) const;")
         if cpp.has_inplace(op):
             lines.append(f"  const Tensor& {s.cpp_name}_({cpp.params(rest, True)}) const;")
@@ -75,7 +74,7 @@ def method_bodies(ops: list[Op]) -> str:
         s = op.schema
         rest = [a for a in s.args if a.name != "self"]
         call = ", ".join("*this" if a.name == "self" else a.name for a in s.args)
-        result = "const Tensor&" if cpp.written(s) is not None else cpp.return_type(s)
+        result = cpp.result_type(s)
         lines.append(
             f"{result} Tensor::{s.cpp_name}({cpp.params(rest)}) const {{ " f"return mytorch::{s.cpp_name}({call}); }}"
         )
@@ -89,7 +88,7 @@ def method_bodies(ops: list[Op]) -> str:
 
 
 def bodies(ops: list[Op]) -> str:
-    """Declarations of what the records name: shape functions, views, composites."""
+    """Declarations of the functions that records name: shape functions, views, composites."""
     lines = [
         cpp.BANNER.strip(),
         "// The functions that records name, defined by hand in ops/. Several records may name one.",
@@ -127,44 +126,45 @@ def bodies(ops: list[Op]) -> str:
     return "\n".join(lines)
 
 
+def handle(op: Op) -> list[str]:
+    """The struct that stands for an operator in templates, as dispatcher/table/layers.h describes it."""
+    s = op.schema
+    types = (["const bool*"] if op.derived else []) + [cpp.arg_type(a) for a in s.args]
+    lines = [
+        f"struct {s.struct_id} : Record {{",
+        f"  using Signature = {cpp.result_type(s)}({', '.join(types)});",
+        f"  static constexpr OpEntry& entry = entries::{s.struct_id};",
+        f"  static constexpr const OpInfo& info = kInfo_{s.struct_id};",
+    ]
+    if cpp.has_out(op):
+        lines.append(f"  static constexpr int outs = {len(s.returns)};")
+    if lists := cpp.written_lists(s):
+        lines.append(f"  static constexpr uint32_t written_lists = {sum(1 << s.args.index(a) for a in lists):#x};")
+    return [*lines, "};"]
+
+
 def below(name: str, ops: list[Op]) -> str:
-    """Declarations of an op under the layers, and of its row in the table, for all overloads."""
+    """All overloads of an operator, for templates."""
     lines = [
         cpp.BANNER.strip(),
-        f"// {name} under all layers (below::NAME_OVERLOAD), and its row in the table.",
+        f"// {name} for the templates of dispatcher/table/layers.h, and its rows in the table.",
         "#pragma once",
         "",
-        '#include "dispatcher/table/op.h"',
+        '#include "dispatcher/table/layers.h"',
         '#include "mytorch/tensor.h"',
         "",
         "namespace mytorch {",
         "",
-        "namespace entries {",
     ]
-    lines += [f"extern OpEntry {op.schema.struct_id};" for op in ops]
-    lines += ["}  // namespace entries", "", "namespace below {"]
     for op in ops:
-        s = op.schema
-        if cpp.written(s) is not None:
-            lines.append(f"const Tensor& {s.struct_id}({cpp.params(s.args)});")
-            continue
-        wanted = "const bool* wanted, " if op.derived else ""
-        lines.append(f"{cpp.return_type(s)} {s.struct_id}({wanted}{cpp.params(s.args)});")
-        if cpp.has_inplace(op):
-            lines.append(f"const Tensor& inplace_{s.struct_id}({cpp.params(s.args)});")
-    lines += ["}  // namespace below", ""]
-    if ops[0].derived:
-        lines += ["// Through the layers, computing only what is wanted.", "namespace derived {"]
-        lines += [
-            f"{cpp.return_type(op.schema)} {op.schema.struct_id}(const bool* wanted, " f"{cpp.params(op.schema.args)});"
-            for op in ops
-        ]
-        lines += ["}  // namespace derived", ""]
-    return "\n".join(lines + ["}  // namespace mytorch", ""])
+        lines.append(f"namespace entries {{ extern OpEntry {op.schema.struct_id}; }}")
+        lines.append(f"extern const OpInfo kInfo_{op.schema.struct_id};")
+    lines += ["", "namespace ops {", *(line for op in ops for line in handle(op)), "}  // namespace ops"]
+    return "\n".join([*lines, "", "}  // namespace mytorch", ""])
 
 
 def below_includes(ops: list[Op]) -> list[str]:
-    """For sources that call these ops under the layers."""
+    """For sources whose templates name these operators."""
     return [f'#include "mytorch/generated/below/{n}.h"' for n in sorted({op.schema.cpp_name for op in ops})]
 
 

@@ -1,21 +1,19 @@
-"""The autograd wrapper and backward node of every differentiable operator."""
+"""The backward node of every differentiable operator: data for autograd/recording.h, and gradient formulas."""
 
 from __future__ import annotations
 
 import ast
 
-from codegen import cpp, emit_abi, emit_api
-from codegen.emit_stubs import info, pointwise_head, set_inputs
+from codegen import cpp, emit_api
 from codegen.formula_cpp import Translator, fact
 from codegen.model import GradFormula, Op
-from codegen.schema import REQUIRED, Arg
+from codegen.formula import Save
+from codegen.schema import Arg
 
 INCLUDES = """\
 #include <limits>
 
-#include "autograd/generated.h"
-#include "dispatcher/frame/call.h"
-#include "dispatcher/frame/decompose.h"
+#include "autograd/recording.h"
 #include "mytorch/ops/t.h"
 #include "mytorch/ops/transpose.h"
 #include "ops/gradients.h"
@@ -23,7 +21,7 @@ INCLUDES = """\
 
 
 def node_name(op: Op) -> str:
-    """AddBackward: what people see."""
+    """The public name, such as AddBackward."""
     return "".join(part.capitalize() for part in op.schema.cpp_name.split("_") if part) + "Backward"
 
 
@@ -55,13 +53,6 @@ def edge_index(op: Op, name: str) -> str:
     raise KeyError(name)
 
 
-def num_edges(op: Op) -> str:
-    fixed = sum(1 for a in edge_args(op) if not a.is_tensor_list)
-    return " + ".join(
-        [str(fixed), *(f"static_cast<uint32_t>({a.name}.size())" for a in edge_args(op) if a.is_tensor_list)]
-    )
-
-
 class Formulas(Translator):
     """C++ of the gradient formulas of one op: over incoming gradients and what its node keeps."""
 
@@ -81,7 +72,7 @@ class Formulas(Translator):
         return None
 
     def incoming(self, tree: ast.expr) -> set[int]:
-        """Which incoming gradients a tree reads."""
+        """The incoming gradients that a tree reads."""
         found: set[int] = set()
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and self.grad_index(node.id) is not None:
@@ -109,7 +100,7 @@ class Formulas(Translator):
         }.get(asked, f"{name}_{asked}_")
 
 
-# ---- what a node keeps --------------------------------------------------------------------------------
+# ---- saved values ------------------------------------------------------------------------------------
 
 _META_TYPES = {
     "shape": "Dims",
@@ -165,63 +156,57 @@ def readers(op: Op, name: str) -> list[str]:
     return found
 
 
-def save_statements(op: Op, result: str, inplace: bool, outputs: bool) -> list[str]:
-    """Statements that fill the node's members; `outputs`: those that are results of the op."""
+_FACTS = {
+    "shape": "Shape",
+    "strides": "Strides",
+    "dtype": "DType",
+    "device": "DeviceOf",
+    "ndim": "NDim",
+    "numel": "Numel",
+    "len": "Length",
+    "defined": "Given",
+}
+
+
+def arg_number(op: Op, name: str) -> int:
+    return [a.name for a in op.schema.args].index(name)
+
+
+def reader_mask(op: Op, save: Save) -> int:
+    """The edges, as bits, that need a saved argument; 0 if it is always saved."""
     args = {a.name: a for a in op.schema.args}
-    w = cpp.written(op.schema)
-    target = "self" if inplace and w is None else (w.name if w is not None else "")
-    lines = []
+    found = readers(op, save.name)
+    # Whether an optional argument is present chooses the formula, so it is always saved.
+    if args[save.name].optional or args[save.name].is_tensor_list or any(args[a].is_tensor_list for a in found):
+        return 0
+    edges = [a.name for a in edge_args(op)]
+    return sum(1 << i for i, name in enumerate(edges) if name in found)
+
+
+def saves(op: Op) -> list[str]:
+    """The saved values of a node, as templates of autograd/recording.h."""
+
+    def member(name: str) -> str:
+        return f"&{node_type(op)}::{name}_"
+
+    found = []
     for save in op.grad.saves:
-        if is_output(op, save.name) != outputs:
-            continue
-        if is_output(op, save.name):
-            i = output_number(op, save.name)
-            source = result if len(op.results) == 1 else f"std::get<{i}>({result})"
+        n = save.name
+        output = is_output(op, n)
+        number = output_number(op, n) if output else arg_number(op, n)
+        if not save.value:
+            kind = "KeptResultFact" if output else "KeptFact"
+            found += [f"{kind}<{member(f'{n}_{fact}')}, {number}, {_FACTS[fact]}>" for fact in sorted(save.meta)]
+        elif output:
+            read = "true" if number in read_gradients(op) else "false"
+            found.append(f"SavedResult<{member(n)}, {number}, {read}>")
         else:
-            source = save.name
-        if save.value:
-            if outputs and output_number(op, save.name) not in read_gradients(op):
-                value = f"SavedTensor({source})"  # has no history, so no cycle
-            elif outputs:
-                value = f"SavedTensor::output({source}, node.get(), {output_number(op, save.name)})"
-            elif args[save.name].is_tensor_list:
-                value = f"SavedTensorList({source})"
-            else:
-                kind = "SavedOperand" if args[save.name].type == "Operand" else "SavedTensor"
-                value = f"{kind}::before_write({source}, {target})" if target else f"{kind}({source})"
-            conditions = [
-                f"node->has_edge({edge_index(op, a)})" for a in readers(op, save.name) if not args[a].is_tensor_list
-            ]
-            # An optional argument is always saved: whether it is there chooses the body.
-            optional = save.name in args and args[save.name].optional
-            guard = (
-                f"if ({' || '.join(conditions)}) "
-                if conditions and not optional and len(conditions) == len(readers(op, save.name))
-                else ""
-            )
-            lines.append(f"    {guard}node->{save.name}_ = {value};")
-        else:
-            for fact in sorted(save.meta):
-                is_list = save.name in args and args[save.name].is_tensor_list
-                value = {
-                    "shape": f"shapes_of({source})" if is_list else f"shape_of({source})",
-                    "strides": f"to_dims({source}.strides())",
-                    "dtype": f"dtype_of({source})",
-                    "device": f"device_of({source})",
-                    "ndim": f"ndim_of({source})",
-                    "numel": f"numel_of({source})",
-                    "len": f"static_cast<int64_t>({source}.size())",
-                    "defined": f"is_given({source})",
-                }[fact]
-                lines.append(f"    node->{save.name}_{fact}_ = {value};")
-    if not outputs:
-        for name in op.grad.numbers:
-            lines.append(f"    node->{name}_ = keep({name});")
-    return lines
+            found.append(f"Saved<{member(n)}, {number}, {reader_mask(op, save):#b}>")
+    return found + [f"Kept<{member(n)}, {arg_number(op, n)}>" for n in op.grad.numbers]
 
 
 def number_locals(op: Op, names: list[str]) -> list[str]:
-    """Locals of the parameters' own types from the kept values."""
+    """Locals of the parameters' types, made from the kept values."""
     args = {a.name: a for a in op.schema.args}
     return [f"    [[maybe_unused]] const auto {n} = given<{cpp.arg_type(args[n])}>({n}_);" for n in names]
 
@@ -245,9 +230,9 @@ def unpack(op: Op, placeholder: str) -> list[str]:
                 f"    [[maybe_unused]] const Operand {n} = {n}_unpacked.operand();",
             ]
         elif placeholder and not (n in args and args[n].optional):
-            lines.append(f"    const Tensor {n} = {n}_.defined() ? {n}_.unpack(this) : {placeholder};")
+            lines.append(f"    const Tensor {n} = unpack({n}_, this, {placeholder});")
         else:
-            lines.append(f"    const Tensor {n} = {n}_.defined() ? {n}_.unpack(this) : Tensor();")
+            lines.append(f"    const Tensor {n} = unpack({n}_, this);")
     return lines
 
 
@@ -289,13 +274,10 @@ def apply_derived(op: Op, ops: dict[str, Op]) -> list[str]:
             call.append(f"(grads[{i}].defined() ? grads[{i}] : zeros_for({i}))")
         else:
             call.append(a.name)
-    lines.append(f"    auto results = derived::{d.schema.struct_id}({', '.join(call)});")
+    lines.append(f"    auto results = Layered<ops::{d.schema.struct_id}, kFunction>::call({', '.join(call)});")
     for i, o in enumerate(order):
-        if o.identity:
-            continue
-        e = edge_index(op, o.arg)
-        source = "results" if len(order) == 1 else f"std::get<{i}>(results)"
-        lines.append(f"    if (wanted[{i}]) out[{e}] = std::move({source});")
+        if not o.identity:
+            lines.append(f"    give<{i}>(out[{edge_index(op, o.arg)}], wanted, results);")
     return lines
 
 
@@ -303,10 +285,6 @@ def apply_formulas(op: Op, names: dict[str, list[Op]]) -> list[str]:
     f = Formulas(op, names)
     lines = unpack(op, "")
     lines += number_locals(op, list(op.grad.numbers))
-    used: dict[int, int] = {}
-    for formula in op.grad.formulas:
-        for i in f.incoming(formula.formula.tree):
-            used[i] = used.get(i, 0) + 1
     for name in op.grad.zero:
         e = edge_index(op, name)
         lines.append(
@@ -346,62 +324,22 @@ def one_formula(op: Op, f: Formulas, formula: GradFormula) -> list[str]:
     else:
         lines.append(f"      [[maybe_unused]] const bool wanted[] = {{{', '.join(f'wants({e})' for e in edges)}}};")
         lines.append(f"      auto results = {text};")
-        for i, e in enumerate(edges):
-            lines.append(f"      if (wanted[{i}]) out[{e}] = std::move(std::get<{i}>(results));")
+        lines += [f"      give<{i}>(out[{e}], wanted, results);" for i, e in enumerate(edges)]
     lines.append("    }")
     return lines
 
 
-def node(op: Op, ops: dict[str, Op], names: dict[str, list[Op]]) -> list[str]:
-    g = op.grad
-    released = [s.name for s in g.saves if s.value]
-    lines = [
-        f"struct alignas(16) {node_type(op)} final : GeneratedNode {{",
-        *members(op),
-        f"  const char* name() const override {{ return {cpp.text(node_name(op))}; }}",
-        "  void apply([[maybe_unused]] Tensor* grads, [[maybe_unused]] Tensor* out) override {",
-    ]
-    lines += apply_derived(op, ops) if g.kind == "derived" else apply_formulas(op, names)
-    lines.append("  }")
-    if released:
-        lines.append("  void release_saved() override {")
-        lines += [f"    {n}_.release();" for n in released]
-        lines.append("  }")
-    return lines + ["};", ""]
-
-
-# ---- wrappers ---------------------------------------------------------------------------------------
-
-
-def refusals(op: Op) -> list[str]:
-    """An argument that has no gradient must not want one: nothing is silently without gradient."""
+def refused(op: Op) -> list[int]:
+    """Arguments without a gradient, which must not require one: nothing is silently without gradient."""
     w = cpp.written(op.schema)
     return [
-        f"    refuse_gradient({a.name}, {cpp.text(op.schema.cpp_name)}, {cpp.text(a.name)});"
-        for a in op.schema.args
+        i
+        for i, a in enumerate(op.schema.args)
         if a.name in op.grad.no_grad
         and a is not w
         and not a.is_tensor_list
-        and op.types.get(a.name) != "bool"
-        and op.types.get(a.name) != "index"
+        and op.types.get(a.name) not in ("bool", "index")
     ]
-
-
-def make_node(op: Op) -> list[str]:
-    results = (
-        "static_cast<uint32_t>(result.size())"
-        if op.schema.returns and op.schema.returns[0].list
-        else str(len(op.results))
-    )
-    lines = [f"    node = make_node<{node_type(op)}>({num_edges(op)}, {results});"]
-    for a in edge_args(op):
-        if a.is_tensor_list:
-            lines.append(f"    node->{a.name}_len = static_cast<uint32_t>({a.name}.size());")
-    for a in edge_args(op):
-        e = edge_index(op, a.name).replace("_len", "_len")
-        e = " + ".join(p if p.isdigit() else f"node->{p}" for p in e.split(" + "))
-        lines.append(f"    node->{'edges_from' if a.is_tensor_list else 'edge'}({e}, {a.name});")
-    return lines
 
 
 def read_gradients(op: Op) -> set[int]:
@@ -413,89 +351,33 @@ def read_gradients(op: Op) -> set[int]:
     return set().union(*(f.incoming(x.formula.tree) for x in op.grad.formulas)) or every
 
 
-def wrappers(op: Op) -> list[str]:
-    s = op.schema
-    args = cpp.names(s.args)
-    wants = ", ".join(a.name for a in edge_args(op))
-    w = cpp.written(s)
-    lines = []
-
-    def inplace(name: str, target: str, self: str) -> None:
-        lines.extend(
-            [
-                f"const Tensor& {name}({cpp.params(s.args)}) {{",
-                f"  NodePtr<{node_type(op)}> node;",
-                f"  if (any_requires_grad_write({self}, {wants})) {{",
-                f"    check_inplace({self}, {cpp.text(s.cpp_name if w else s.cpp_name + '_')});",
-                *make_node(op),
-                *save_statements(op, self, True, False),
-                "  }",
-                "  {",
-                "    LayerMask below_autograd(kLayerAutograd);",
-                f"    below::{target}({args});",
-                "  }",
-                "  if (node) {",
-                f"    rebase_history({self}, node);",
-                *save_statements(op, self, True, True),
-                "  }",
-                f"  return {self};",
-                "}",
-                "",
-            ]
-        )
-
-    if w is not None:
-        inplace(f"wrap_{s.struct_id}", s.struct_id, w.name)
-        return lines
-    result = cpp.return_type(s)
-    lines += [
-        f"{result} wrap_{s.struct_id}({cpp.params(s.args)}) {{",
-        f"  {result} result;",
-        "  {",
-        "    LayerMask below_autograd(kLayerAutograd);",
-        f"    result = below::{s.struct_id}({args});",
-        "  }",
-        f"  if (any_requires_grad({wants})) {{",
-        *refusals(op),
-        f"    NodePtr<{node_type(op)}> node;",
-        *make_node(op),
-        *save_statements(op, "result", False, False),
+def node(op: Op, ops: dict[str, Op], names: dict[str, list[Op]]) -> list[str]:
+    s, kind = op.schema, node_type(op)
+    edges = [
+        f"EdgesTo<{s.args.index(a)}, &{kind}::{a.name}_len>" if a.is_tensor_list else f"EdgeTo<{s.args.index(a)}>"
+        for a in edge_args(op)
     ]
-    read = read_gradients(op)
-    if op.meaning == "view":
-        lines.append(f"    as_view(result, {s.args[0].name}, node);")
-    elif s.returns and s.returns[0].list:
-        lines.append(
-            "    for (size_t i = 0; i < result.size(); ++i) set_history(result[i], node, static_cast<uint32_t>(i));"
-        )
-    else:
-        for i, r in enumerate(op.results):
-            source = "result" if len(op.results) == 1 else f"std::get<{i}>(result)"
-            if s.returns[i].type == "Tensor" and r.differentiable and i in read:
-                lines.append(f"    set_history({source}, node, {i});")
-    lines += [*save_statements(op, "result", False, True), "  }", "  return result;", "}", ""]
-    if cpp.has_inplace(op):
-        inplace(f"wrap_inplace_{s.struct_id}", f"inplace_{s.struct_id}", "self")
-    return lines
-
-
-def decomposing(op: Op) -> list[str]:
-    """A derived op under create_graph: its node operations, recorded."""
-    s = op.schema
     lines = [
-        f"{cpp.return_type(s)} wrap_{s.struct_id}(const bool* wanted, {cpp.params(s.args)}) {{",
-        *pointwise_head(op),
-        f"  args.header.compute = pointwise_compute({info(op)}, {{inputs, hosts}});",
-        *set_inputs(op),
-        f"  auto results = decompose({info(op)}, &args, wanted);",
+        f"struct alignas(16) {kind} final : NodeOf<{kind}> {{",
+        *members(op),
+        f"  static constexpr const char* kName = {cpp.text(node_name(op))};",
+        f"  using Edges = List<{', '.join(edges)}>;",
     ]
-    n = len(op.schema.output_fields)
-    lines.append(
-        "  return "
-        + ("std::move(results[0])" if n == 1 else "{" + ", ".join(f"std::move(results[{i}])" for i in range(n)) + "}")
-        + ";"
-    )
-    return lines + ["}", ""]
+    if kept := saves(op):
+        lines.append(f"  using Saves = List<{', '.join(kept)}>;")
+    if indices := refused(op):
+        lines.append(f"  using NoGradient = std::integer_sequence<int, {', '.join(map(str, indices))}>;")
+    if cpp.written(s) is not None or cpp.has_inplace(op):
+        name = s.cpp_name if cpp.written(s) is not None else s.cpp_name + "_"
+        lines.append(f"  static constexpr const char* kInplaceName = {cpp.text(name)};")
+    if op.meaning == "view":
+        lines.append("  static constexpr bool kView = true;")
+    if len(op.results) > 1:
+        history = sum(1 << i for i in read_gradients(op) if op.results[i].differentiable)
+        lines.append(f"  static constexpr uint32_t kHistory = {history:#b};")
+    lines.append("  void apply([[maybe_unused]] Tensor* grads, [[maybe_unused]] Tensor* out) override {")
+    lines += apply_derived(op, ops) if op.grad.kind == "derived" else apply_formulas(op, names)
+    return [*lines, "  }", "};", ""]
 
 
 def has_wrapper(op: Op) -> bool:
@@ -515,22 +397,22 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
             continue
         calls = {c for op in found for f in op.grad.formulas for c in f.formula.calls if c in names}
         below = found + [by_full[op.grad.derived] for op in found if op.grad.kind == "derived" and op.grad.derived]
-        lines = [cpp.BANNER.strip(), INCLUDES.strip(), *emit_abi.includes(found), *emit_api.below_includes(below)]
+        lines = [cpp.BANNER.strip(), INCLUDES.strip(), *emit_api.below_includes(below)]
         lines += [f'#include "mytorch/ops/{c}.h"' for c in sorted(calls)]
         lines += ["", "namespace mytorch {"]
-        lines += [f"extern const OpInfo {info(op)};" for op in found if op.derived]
         lines += ["namespace autograd {", "namespace {", ""]
         for op in found:
-            lines += decomposing(op) if op.derived else node(op, by_full, names) + wrappers(op)
+            if not op.derived:
+                lines += node(op, by_full, names)
         lines += ["}  // namespace", "", f"void install_{number:02d}() {{"]
         for op in found:
-            lines.append(
-                f"  entries::{op.schema.struct_id}.autograd[kFunctional] = reinterpret_cast<void*>(&wrap_{op.schema.struct_id});"
-            )
-            if not op.derived and cpp.has_inplace(op):
-                lines.append(
-                    f"  entries::{op.schema.struct_id}.autograd[kInplace] = reinterpret_cast<void*>(&wrap_inplace_{op.schema.struct_id});"
-                )
+            sid = op.schema.struct_id
+            if op.derived:
+                lines.append(f"  Layered<ops::{sid}, kFunction>::wrap<kLayerAutograd>(Decomposed<ops::{sid}>::call);")
+                continue
+            lines.append(f"  install<{node_type(op)}, ops::{sid}, kFunction>();")
+            if cpp.has_inplace(op):
+                lines.append(f"  install<{node_type(op)}, ops::{sid}, kInplace>();")
         lines += ["}", "", "}  // namespace autograd", "}  // namespace mytorch", ""]
         files[f"autograd/autograd_{number:02d}.cpp"] = "\n".join(lines)
         installers.append(f"install_{number:02d}")

@@ -1,6 +1,6 @@
 """The operator reference: docs/ops/FAMILY.md for each section of ops.yaml, and an index.
 
-A family is what stands under one `# ==== title ====` of the file, so a record's page is decided where
+A family is the section under one `# ==== title ====` of the file, so a record's page is decided where
 the record is.
 """
 
@@ -161,7 +161,7 @@ def _gradient(op: Op, derived: dict[str, Op]) -> list[str]:
 
 
 def _sample(value: object) -> str:
-    """An argument of a sample, as short as it is clear."""
+    """An argument of a sample in short form."""
     if isinstance(value, dict) and "shape" in value:
         shape = ", ".join(map(str, value["shape"])) + ("," if len(value["shape"]) == 1 else "")
         return f"{value['dtype']}({shape})" if "dtype" in value else f"({shape})"

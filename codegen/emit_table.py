@@ -1,8 +1,8 @@
-"""What the dispatcher knows of each operator: descriptions, programs, rows of the table."""
+"""The dispatcher's description of each operator: arguments, results, programs, and its row of the table."""
 
 from __future__ import annotations
 
-from codegen import cpp, emit_abi
+from codegen import cpp, emit_abi, emit_api
 from codegen.lock import Lock
 from codegen.model import ACCEPTS, Op
 from codegen.program import Program
@@ -43,8 +43,17 @@ def default_text(arg: Arg) -> str:
     return cpp.text(str(arg.default))
 
 
+def space(op: Op) -> str:
+    """The namespace of an operator's descriptions, in which Args is its argument struct."""
+    return f"of_{op.schema.struct_id}"
+
+
+def open_space(op: Op) -> list[str]:
+    return [f"namespace {space(op)} {{", *([f"using Args = mt_args_{op.schema.struct_id};"] if op.has_kernel else [])]
+
+
 def offset(op: Op, name: str) -> str:
-    return f"offsetof(mt_args_{op.schema.struct_id}, {name})" if op.has_kernel else "kNoField"
+    return f"offsetof(Args, {name})" if op.has_kernel else "kNoField"
 
 
 def promotes(op: Op, arg: Arg) -> bool:
@@ -52,7 +61,7 @@ def promotes(op: Op, arg: Arg) -> bool:
 
 
 def accepted_types(op: Op, arg: Arg) -> int:
-    """The types that an operand may have, as bits: what the frame checks for pointwise ops and reductions."""
+    """The types that an operand may have, as bits. The frame checks those of pointwise ops and reductions."""
     if op.meaning not in ("pointwise", "reduce"):
         return ANY_TYPE
     if op.types.get(arg.name) == "bool":
@@ -63,8 +72,8 @@ def accepted_types(op: Op, arg: Arg) -> int:
 
 
 def program(op: Op, p: Program) -> list[str]:
-    sid = f"{op.schema.struct_id}_{p.variant}"
-    lines = [f"const mt_node kNodes_{sid}[] = {{"]
+    v = p.variant
+    lines = [f"const mt_node kNodes{v}[] = {{"]
     for n in p.nodes:
         a = list(n.args) + [-1] * (3 - len(n.args))
         field = f"MT_FIELD_{n.field}" if n.op == "scalar" else "0"
@@ -73,102 +82,89 @@ def program(op: Op, p: Program) -> list[str]:
             f"    {{{cpp.text(n.op)}, {_NODE_TYPES[n.type]}, {{{a[0]}, {a[1]}, {a[2]}}}, {field}, "
             f"{n.component}, {at}, 0, {cpp.number(float(n.value))}}},"
         )
-    lines += ["};", f"const mt_program_output kOutputs_{sid}[] = {{"]
-    lines += [f"    {{{o.node}, {offset(op, o.name)}}}," for o in p.outputs]
+    outputs = ", ".join(f"{{{o.node}, {offset(op, o.name)}}}" for o in p.outputs)
     fold = cpp.text(p.fold) if p.fold else "nullptr"
     dim = offset(op, p.dim) if p.dim else "0"
     keepdim = offset(op, p.keepdim) if p.keepdim else "0"
     lines += [
         "};",
-        f"const mt_program kProgram_{sid} = {{sizeof(mt_program), {cpp.text(op.full_name)}, {p.variant}, 0, "
-        f"0x{p.hash:016x}ull, kNodes_{sid}, {len(p.nodes)}, {len(p.outputs)}, kOutputs_{sid}, {fold}, {p.step}, "
+        f"const mt_program_output kOutputs{v}[] = {{{outputs}}};",
+        f"const mt_program kProgram{v} = {{sizeof(mt_program), {cpp.text(op.full_name)}, {v}, 0, "
+        f"0x{p.hash:016x}ull, kNodes{v}, {len(p.nodes)}, {len(p.outputs)}, kOutputs{v}, {fold}, {p.step}, "
         f"{dim}, MT_DIM_{p.dim_kind or 'ALL'}, {keepdim}}};",
     ]
     return lines
 
 
-def signature(op: Op, args: list[Arg], result: str, outs: list[str]) -> str:
-    types = [f"const Tensor&" for _ in outs] + [cpp.arg_type(a) for a in args]
-    return f"{result} (*)({', '.join(types)})"
+def programs(op: Op) -> list[str]:
+    """The programs of all variants, as kPrograms in the operator's namespace; for a backend, too."""
+    lines = [line for p in op.body.variants for line in program(op, p)]
+    pointers = ", ".join(f"&kProgram{p.variant}" for p in op.body.variants)
+    return [*lines, f"const mt_program* const kPrograms[] = {{{pointers}}};"]
 
 
 def describe(op: Op, lock: Lock) -> list[str]:
     s = op.schema
     sid = s.struct_id
-    lines = []
+    lines = open_space(op)
     if op.body is not None:
-        for p in op.body.variants:
-            lines += program(op, p)
-        lines.append(
-            f"const mt_program* const kPrograms_{sid}[] = {{"
-            + ", ".join(f"&kProgram_{sid}_{p.variant}" for p in op.body.variants)
-            + "};"
-        )
+        lines += programs(op)
     fields = {f.name for f in lock.fields(op.full_name)} if op.has_kernel else set()
-    written = cpp.written(s)
     if s.args:
-        lines.append(f"const ArgInfo kArgs_{sid}[] = {{")
+        lines.append("const ArgInfo kArgs[] = {")
         for a in s.args:
             at = offset(op, a.name) if a.name in fields else "kNoField"
-            flags = [a.optional, a.kw_only, a.alias is not None and a.alias.write, promotes(op, a)]
-            lines.append(
-                f"    {{{cpp.text(a.name)}, ArgType::{arg_enum(a)}, "
-                + ", ".join("true" if f else "false" for f in flags)
-                + f", {default_text(a)}, {at}}},"
-            )
+            flags = {
+                "kOptional": a.optional,
+                "kKwOnly": a.kw_only,
+                "kWritten": a.alias is not None and a.alias.write,
+                "kPromotes": promotes(op, a),
+            }
+            chosen = " | ".join(name for name, on in flags.items() if on) or "0"
+            lines.append(f"    {{{cpp.text(a.name)}, ArgType::{arg_enum(a)}, {chosen}, {default_text(a)}, {at}}},")
         lines.append("};")
     results = [r for r in op.results]
     if results:
-        lines.append(f"const OutputInfo kResults_{sid}[] = {{")
+        found = []
         for r in results:
             at = offset(op, r.field) if r.field and r.field in fields else "kNoField"
-            dtype = _SCALAR_TYPES.index(r.dtype) if r.dtype else -1
-            lines.append(f"    {{{cpp.text(r.name)}, {at}, {dtype}}},")
-        lines.append("};")
-    # Fields lie in ABI order, so what an older schema lacks begins with the first field past its own.
+            found.append(f"{{{cpp.text(r.name)}, {at}, {_SCALAR_TYPES.index(r.dtype) if r.dtype else -1}}}")
+        lines.append(f"const OutputInfo kResults[] = {{{', '.join(found)}}};")
+    # Fields are in ABI order, so the fields that an older schema lacks come after its own.
     older = []
     if op.has_kernel and len(lock.hashes(op.full_name)) > 1:
         known = lock.fields(op.full_name)
-        lines.append(f"const OlderSchema kOlder_{sid}[] = {{")
+        lines.append("const OlderSchema kOlder[] = {")
         for h in lock.hashes(op.full_name)[1:]:
-            first = (
-                f"offsetof(mt_args_{sid}, {known[h.num_fields].name})"
-                if h.num_fields < len(known)
-                else f"sizeof(mt_args_{sid})"
-            )
+            first = f"offsetof(Args, {known[h.num_fields].name})" if h.num_fields < len(known) else "sizeof(Args)"
             lines.append(f"    {{0x{h.hash:016x}ull, {first}}},")
         lines.append("};")
-        older = [f"kOlder_{sid}", str(len(lock.hashes(op.full_name)) - 1)]
-    result = "const Tensor&" if written is not None else cpp.return_type(s)
-    function = f"static_cast<{signature(op, list(s.args), result, [])}>(&{s.cpp_name})"
-    lists = "".join(f", {s.args.index(a)}" for a in cpp.written_lists(s))
-    functional = f"boxed_lists<{function}{lists}>" if lists else f"boxed<{function}>"
-    inplace = out = "nullptr"
-    if cpp.has_inplace(op):
-        inplace = f"boxed<static_cast<{signature(op, list(s.args), 'const Tensor&', [])}>(&{s.cpp_name}_)>"
-    if cpp.has_out(op):
-        out = f"boxed_out<{len(cpp.out_args(op))}, static_cast<{signature(op, list(s.args), 'void', cpp.out_args(op))}>(&{s.cpp_name}_out)>"
+        older = [f"{space(op)}::kOlder", str(len(lock.hashes(op.full_name)) - 1)]
+    functional = f"boxed<ops::{sid}, kFunction>"
+    inplace = f"boxed<ops::{sid}, kInplace>" if cpp.has_inplace(op) else "nullptr"
+    out = f"boxed<ops::{sid}, kOut>" if cpp.has_out(op) else "nullptr"
     inputs = [a for a in s.args if a.is_tensor]
     mask = sum(promotes(op, a) << i for i, a in enumerate(inputs))
     accepts = [accepted_types(op, a) for a in inputs]
     accepted = any(bits != ANY_TYPE for bits in accepts)
     if accepted:
-        lines.append(f"const uint16_t kAccepts_{sid}[] = {{" + ", ".join(f"0x{bits:x}" for bits in accepts) + "};")
+        lines.append("const uint16_t kAccepts[] = {" + ", ".join(f"0x{bits:x}" for bits in accepts) + "};")
     uniform = ANY_TYPE if mask == (1 << len(inputs)) - 1 else 0
     for bits in accepts:
         uniform &= bits
     b = lambda x: "true" if x else "false"
+    here = space(op)
     lines += [
-        f"extern const OpInfo kInfo_{sid};",
+        f"}}  // namespace {here}",
         f"const OpInfo kInfo_{sid} = {{{cpp.text(op.full_name)}, {cpp.text(s.cpp_name)}, {cpp.text(str(s))},",
         f"    {cpp.text(op.doc)},",
         f"    0x{s.hash:016x}ull, Meaning::k{op.meaning.capitalize()}, Promote::k{op.promote.capitalize()}, "
         f"{b(op.has_kernel)}, {b(op.derived)}, {b(op.dynamic)}, {b(op.grad.kind != 'none')}, 0x{mask:x}, "
-        f"{len(inputs)}, 0x{uniform:x}, {f'kAccepts_{sid}' if accepted else 'nullptr'},",
-        f"    {'kArgs_' + sid if s.args else 'nullptr'}, {len(s.args)}, "
-        f"{'kResults_' + sid if results else 'nullptr'}, {len(results)}, "
+        f"{len(inputs)}, 0x{uniform:x}, {f'{here}::kAccepts' if accepted else 'nullptr'},",
+        f"    {here + '::kArgs' if s.args else 'nullptr'}, {len(s.args)}, "
+        f"{here + '::kResults' if results else 'nullptr'}, {len(results)}, "
         f"{f'sizeof(mt_args_{sid})' if op.has_kernel else '0'}, "
-        f"{'kPrograms_' + sid if op.body is not None else 'nullptr'}, "
+        f"{here + '::kPrograms' if op.body is not None else 'nullptr'}, "
         f"{len(op.body.variants) if op.body is not None else 0},",
         f"    {', '.join([functional, inplace, out] + older)}}};",
         f"namespace entries {{ constinit OpEntry {sid}(&kInfo_{sid}); }}",
@@ -189,8 +185,7 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]], lock: Lock) -> dict[str, s
             '#include "dispatcher/table/op.h"',
             *emit_abi.includes(members),
         ]
-        lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.cpp_name for op in members})]
-        lines += ["", "namespace mytorch {", "namespace {", "}  // namespace", ""]
+        lines += [*emit_api.below_includes(members), "", "namespace mytorch {", ""]
         for op in members:
             lines += describe(op, lock)
         lines += ["}  // namespace mytorch", ""]

@@ -1,4 +1,4 @@
-"""Generates everything that follows from ops.yaml.
+"""Generates the sources, headers and pages that follow from ops.yaml.
 
     python3 -m codegen.generate --ops ops.yaml --lock abi/ops.lock [--out DIR] [--lock-mode warn|check|write]
 
@@ -22,11 +22,11 @@ from codegen.samples import special
 from codegen.schema import fnv1a
 
 ROOT = Path(__file__).resolve().parent.parent
-BUCKETS = 12  # some seconds of compilation each; fixed, so that a new record moves no other
+BUCKETS = 12  # a few seconds of compilation each; fixed, so that a new record moves no other
 
 
 def buckets(ops: list[Op]) -> dict[int, list[Op]]:
-    """By function name, so that overloads and a name's derived gradient keep together."""
+    """Groups by function name, so that overloads and the derived gradients of a name stay together."""
     names = {op.full_name: op.schema.cpp_name for op in ops}
     found: dict[int, list[Op]] = {i: [] for i in range(BUCKETS)}
     for op in ops:
@@ -36,7 +36,7 @@ def buckets(ops: list[Op]) -> dict[int, list[Op]]:
 
 
 def emitter(path: Path) -> ModuleType:
-    """The emit.py of a room that reads the records for itself, such as a backend (its folder is no package)."""
+    """The emit.py of a room that reads the records itself, such as a backend. Its folder is no package."""
     spec = importlib.util.spec_from_file_location(path.parent.name.replace("-", "_") + "_emit", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module

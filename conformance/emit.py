@@ -1,5 +1,5 @@
-"""What `mytorch check`, documentation and tools read: ops.json, the records in machine-readable form,
-samples.json, the inputs to test them with, and goldens/, PyTorch's results."""
+"""Writes the data for `mytorch check`, the documentation and the tools: the records (ops.json), the sample inputs
+(samples.json) and PyTorch's results (goldens/)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from codegen.samples import FOLDER, SampleError, collect
 
 
 def _node_ops(op: Op) -> list[str]:
-    """What the bodies compute with: decides how close two correct kernels come."""
+    """Returns the operations in the bodies, which determine the tolerance of results."""
     if op.body is None:
         return []
     return sorted({node.op for program in op.body.variants for node in program.nodes})
@@ -71,7 +71,7 @@ def record(op: Op) -> dict:
 
 
 def _lines(items: list[dict]) -> str:
-    """A JSON array with one item on each line, so that a difference shows what changed."""
+    """Returns a JSON array with one item per line, so that diffs are readable."""
     return "[\n" + ",\n".join(json.dumps(item, separators=(",", ":")) for item in items) + "\n]\n"
 
 

@@ -25,14 +25,10 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
         if op.body is None or not op.has_kernel:
             continue
         sid = op.schema.struct_id
-        for p in op.body.variants:
-            lines += emit_table.program(op, p)
-        lines.append(
-            f"const mt_program* const kPrograms_{sid}[] = {{"
-            + ", ".join(f"&kProgram_{sid}_{p.variant}" for p in op.body.variants)
-            + "};"
+        lines += [*emit_table.open_space(op), *emit_table.programs(op), "}"]
+        rows.append(
+            f"    {{{cpp.text(op.full_name)}, MT_HASH_{sid}, {emit_table.space(op)}::kPrograms, {len(op.body.variants)}}},"
         )
-        rows.append(f"    {{{cpp.text(op.full_name)}, MT_HASH_{sid}, kPrograms_{sid}, {len(op.body.variants)}}},")
     lines += [
         "",
         "}  // namespace",

@@ -67,7 +67,7 @@ class SuitesTest(unittest.TestCase):
             ("{op: exp}", "no name"),
             ("{name: x}", "either an op or a program"),
             ("{name: x, op: exp, program: y}", "either an op or a program"),
-            ("{name: x, op: nothing}", "no operator 'nothing'"),
+            ("{name: x, op: nothing}", "unknown operator 'nothing'"),
             ("{name: x, op: exp, speed: 1}", "unknown key 'speed'"),
             ("{name: x, op: exp, args: {}}", "needs 'self'"),
             ("{name: x, op: exp, args: {other: 1}}", "no argument 'other'"),

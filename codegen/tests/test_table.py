@@ -34,13 +34,13 @@ class TableTest(unittest.TestCase):
         hashes = [load_text(text)[0].schema.hash for text in (FIRST, SECOND)]
         text = self.emitted(FIRST, SECOND, THIRD)
         self.assertIn(
-            "const OlderSchema kOlder_grown[] = {\n"
-            f"    {{0x{hashes[1]:016x}ull, offsetof(mt_args_grown, alpha)}},\n"
-            f"    {{0x{hashes[0]:016x}ull, offsetof(mt_args_grown, count)}},\n"
+            "const OlderSchema kOlder[] = {\n"
+            f"    {{0x{hashes[1]:016x}ull, offsetof(Args, alpha)}},\n"
+            f"    {{0x{hashes[0]:016x}ull, offsetof(Args, count)}},\n"
             "};",
             text,
         )
-        self.assertIn(", kOlder_grown, 2};", text)
+        self.assertIn(", of_grown::kOlder, 2};", text)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-// From boxed values to a C++ function's parameters and back: boxed<&add> has the type of
-// OpInfo::boxed. The values were converted to the schema's types before (call.cpp).
+// The boxed forms of operators, OpInfo::boxed and its neighbors: values to parameters and back. The
+// values have the schema's types already (call.cpp).
 #pragma once
 
 #include <string_view>
 #include <tuple>
 #include <utility>
 
+#include "dispatcher/table/layers.h"
 #include "mytorch/call.h"
 
 namespace mytorch {
@@ -100,43 +101,46 @@ void append(std::vector<Value>* results, std::tuple<T...>&& result) {
   std::apply([&](auto&&... each) { (append(results, std::move(each)), ...); }, std::move(result));
 }
 
-template <auto function, class R, class... A, size_t... i>
-void invoke(const Value* args, std::vector<Value>* results, R (*)(A...),
-            std::index_sequence<i...>) {
-  if constexpr (std::is_void_v<R>) {
-    function(As<A>::get(args[i])...);
-  } else if constexpr (std::is_reference_v<R>) {
-    results->emplace_back(Tensor(function(As<A>::get(args[i])...)));
-  } else {
-    append(results, function(As<A>::get(args[i])...));
+template <class Op, Form form, class Type = decltype(Layered<Op, form>::call)>
+struct Invoke;
+template <class Op, Form form, class R, class... P>
+struct Invoke<Op, form, R(P...)> {
+  static constexpr size_t size = sizeof...(P);
+  template <size_t... i>
+  static R call(const Value* args, std::index_sequence<i...>) {
+    return Layered<Op, form>::call(As<P>::get(args[i])...);
   }
-}
-
-template <class R, class... A>
-constexpr size_t arity(R (*)(A...)) {
-  return sizeof...(A);
-}
+};
+// A derived gradient, which computes all that it can.
+template <class Op, class R, class... P>
+struct Invoke<Op, kFunction, R(const bool*, P...)> {
+  static constexpr size_t size = sizeof...(P);
+  template <size_t... i>
+  static R call(const Value* args, std::index_sequence<i...>) {
+    return Layered<Op, kFunction>::call(kAllWanted, As<P>::get(args[i])...);
+  }
+};
 
 }  // namespace unbox
 
-template <auto function>
+// A form of an operator with a boxed value for each parameter, outputs of the out= form first. Its
+// results are the outputs, or the lists that it writes, if it has those.
+template <class Op, Form form>
 void boxed(const Value* args, std::vector<Value>* results) {
-  unbox::invoke<function>(args, results, function,
-                          std::make_index_sequence<unbox::arity(function)>());
-}
-
-// The out= form, called with its `outs` outputs before the arguments.
-template <int outs, auto function>
-void boxed_out(const Value* args, std::vector<Value>* results) {
-  boxed<function>(args, results);
-  for (int i = 0; i < outs; ++i) results->push_back(args[i]);
-}
-
-// An op that writes lists of tensors: its results are the arguments of these numbers.
-template <auto function, int... lists>
-void boxed_lists(const Value* args, std::vector<Value>* results) {
-  boxed<function>(args, results);
-  (results->push_back(args[lists]), ...);
+  using Invoke = unbox::Invoke<Op, form>;
+  constexpr auto indices = std::make_index_sequence<Invoke::size>();
+  using R = decltype(Invoke::call(args, indices));
+  if constexpr (std::is_void_v<R>) {
+    Invoke::call(args, indices);
+    for (int i = 0; form == kOut && i < Op::outs; ++i) results->push_back(args[i]);
+    for (int i = 0; i < 32; ++i) {
+      if ((Op::written_lists >> i & 1) != 0) results->push_back(args[i]);
+    }
+  } else if constexpr (std::is_reference_v<R>) {
+    results->emplace_back(Tensor(Invoke::call(args, indices)));
+  } else {
+    unbox::append(results, Invoke::call(args, indices));
+  }
 }
 
 }  // namespace mytorch

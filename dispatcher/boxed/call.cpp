@@ -48,7 +48,8 @@ const char* arg_type_name(ArgType type) {
   return kNames[static_cast<int>(type)];
 }
 
-// Converts `value` to what an argument takes; false if that is not what ATen would do.
+// Converts `value` to the type of an argument, as ATen does. Returns false if ATen does not convert
+// it.
 bool convert(const ArgInfo& arg, Value& value) {
   if (value.is_none()) return arg.optional;
   const auto& v = value.variant();

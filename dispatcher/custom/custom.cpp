@@ -13,14 +13,15 @@
 #include "dispatcher/frame/outputs.h"
 #include "dispatcher/frame/pointwise.h"
 #include "dispatcher/table/fields.h"
+#include "dispatcher/table/layers.h"
 
 namespace mytorch {
 
-std::vector<Value> (*record_custom)(const CustomOperator&, const std::vector<Value>&) = nullptr;
+CustomWrapper record_custom = nullptr;
 
 namespace {
 
-// The argument struct of a call, with what its fields point to.
+// The argument struct of a call, and the values that its fields point to.
 class PackedArgs {
  public:
   PackedArgs(const OpInfo& op, const std::vector<Value>& args) : bytes_(op.args_size) {
@@ -119,7 +120,7 @@ uint32_t layers_of(const std::vector<Value>& args) {
   return flags;
 }
 
-// The first tensor of a call says on which device it is.
+// Returns the device of the first tensor of a call.
 Device device_of(const std::vector<Value>& args) {
   for (const Value& value : args) {
     const auto& v = value.variant();
@@ -137,8 +138,8 @@ Device device_of(const std::vector<Value>& args) {
 
 std::vector<Value> checked_results(const CustomOperator& op, std::vector<Value> results) {
   if (results.size() != op.schema.outputs.size()) {
-    fail(ErrorCode::kInternal, "[", op.info.base, "] its body gave ", results.size(),
-         " results, its schema says ", op.schema.outputs.size());
+    fail(ErrorCode::kInternal, "[", op.info.base, "] its body returned ", results.size(),
+         " results, its schema declares ", op.schema.outputs.size());
   }
   for (const Value& value : results) value.tensor();  // throws for anything else
   return results;
@@ -148,7 +149,7 @@ std::vector<Tensor> make_outputs(const CustomOperator& op, const std::vector<Val
   const std::vector<ResultSpec> specs = op.spec.infer(args);
   if (specs.size() != op.schema.outputs.size()) {
     fail(ErrorCode::kInternal, "[", op.info.base, "] its infer described ", specs.size(),
-         " results, its schema says ", op.schema.outputs.size());
+         " results, its schema declares ", op.schema.outputs.size());
   }
   std::vector<Tensor> outputs;
   outputs.reserve(specs.size());
@@ -158,7 +159,8 @@ std::vector<Tensor> make_outputs(const CustomOperator& op, const std::vector<Val
   return outputs;
 }
 
-// What is compared in the choice between names that gradients may have: "grad" or "grad0".
+// Returns whether an argument of a gradient's operator names an incoming gradient: "grad" or
+// "grad0".
 bool names_gradient(std::string_view name, size_t results) {
   if (results == 1 && name == "grad") return true;
   for (size_t i = 0; i < results; ++i) {
@@ -185,6 +187,14 @@ void check_gradient(const CustomOperator& op) {
          gradient.schema, " wants '", name,
          "', which is neither an argument nor grad, grad0, ..., result, result0, ...");
   }
+}
+
+// Autograd's wrapper, which is linked into libmytorch and not into the dispatcher alone.
+std::vector<Value> record(const CustomOperator& op, const std::vector<Value>& args) {
+  if (record_custom == nullptr) {
+    fail(ErrorCode::kUnsupported, "[", op.info.base, "] gradients need libmytorch's autograd");
+  }
+  return record_custom(op, args);
 }
 
 }  // namespace
@@ -229,23 +239,36 @@ CustomOperator::CustomOperator(OperatorSpec given)
                           "': register the gradient's first"));
     }
     check_gradient(*this);
+    entry.wrappers[std::countr_zero(uint32_t{kLayerAutograd})][kFunction] =
+        reinterpret_cast<void*>(record);
   }
-}
-
-std::vector<Value> call_custom(const CustomOperator& op, const std::vector<Value>& args) {
-  if (op.decomposes()) return checked_results(op, op.spec.body(args));
-  if (op.gradient != nullptr && layers_wanted(layers_of(args))) {
-    if (record_custom == nullptr) {
-      fail(ErrorCode::kUnsupported, "[", op.info.base, "] gradients need libmytorch's autograd");
-    }
-    return record_custom(op, args);
-  }
-  return run_custom(op, args);
 }
 
 namespace {
 
-// The arguments with the results that a kernel is to write.
+std::vector<Value> enter(const CustomOperator& op, const std::vector<Value>& args,
+                         uint32_t wanted) {
+  if (void* wrapper = first_wrapper(op.entry, kFunction, wanted)) {
+    return reinterpret_cast<CustomWrapper>(wrapper)(op, args);
+  }
+  return run_custom(op, args);
+}
+
+}  // namespace
+
+std::vector<Value> call_custom(const CustomOperator& op, const std::vector<Value>& args) {
+  return enter(op, args, wanted_layers(layers_of(args)));
+}
+
+std::vector<Value> next_custom(uint32_t layer, const CustomOperator& op,
+                               const std::vector<Value>& args) {
+  const LayerMask masked(layer | (layer - 1));
+  return enter(op, args, wanted_layers(layer < kLayerAutograd ? layers_of(args) : 0));
+}
+
+namespace {
+
+// Completes the arguments with the results for the kernel to write.
 void set_outputs(const CustomOperator& op, const std::vector<Tensor>& outputs, PackedArgs* packed) {
   for (size_t i = 0; i < outputs.size(); ++i) packed->set_output(op.schema.outputs[i], outputs[i]);
   if (!on_one_device(op.info, packed->get())) fail_devices(op.info, packed->get());
@@ -261,7 +284,8 @@ void run_custom_into(const CustomOperator& op, const std::vector<Value>& args,
 }
 
 std::vector<Value> run_custom(const CustomOperator& op, const std::vector<Value>& args) {
-  const LayerMask masked(kLayerAutograd);
+  if (op.decomposes()) return checked_results(op, op.spec.body(args));
+  const LayerMask masked(kLayerAutocast | kLayerAutograd);
   if (op.spec.infer == nullptr) return checked_results(op, op.spec.body(args));
   PackedArgs packed(op.info, args);
   const std::vector<Tensor> outputs = make_outputs(op, args);
@@ -286,7 +310,7 @@ void register_operator(OperatorSpec spec) {
 
 namespace {
 
-// Shapes and types as a backend's C function says.
+// Returns the shapes and types that a backend's C function infers.
 std::vector<ResultSpec> infer_in_c(const mt_operator& abi, const OpInfo& op,
                                    const std::vector<Value>& args) {
   const PackedArgs packed(op, args);
@@ -315,7 +339,7 @@ OpEntry& add_operator(const mt_operator& abi) {
          abi.schema == nullptr ? "an operator without a schema"
                                : abi.schema + std::string(" has no infer"));
   }
-  // Found by the function when it runs: the operator does not move.
+  // Set below, before the function can run; the operator does not move.
   auto self = std::make_shared<const OpInfo*>(nullptr);
   OperatorSpec spec{
       abi.schema, abi.doc != nullptr ? abi.doc : "", abi.gradient != nullptr ? abi.gradient : "",

@@ -16,27 +16,33 @@ struct CustomOperator {
 
   OperatorSpec spec;
   Schema schema;
-  const OpEntry* gradient = nullptr;  // the operator that computes it, where one does
+  const OpEntry* gradient = nullptr;  // the operator that computes it, if one does
   OpInfo info{};
   OpEntry entry;
 
   bool decomposes() const { return spec.gradient == "decompose"; }
 };
 
-// Calls it with a value for each argument.
+// A layer's wrapper of the operator's only form, in its row of the table.
+using CustomWrapper = std::vector<Value> (*)(const CustomOperator& op,
+                                             const std::vector<Value>& args);
+
+// Calls the operator through the layers, with a value for each argument.
 std::vector<Value> call_custom(const CustomOperator& op, const std::vector<Value>& args);
-// The same below the layers: nothing is recorded.
+// For a wrapper of `layer`: goes on with the layers below it.
+std::vector<Value> next_custom(uint32_t layer, const CustomOperator& op,
+                               const std::vector<Value>& args);
+// Calls the operator below all layers.
 std::vector<Value> run_custom(const CustomOperator& op, const std::vector<Value>& args);
 
-// A kernel of it, or the fallback's, writes these results.
+// Runs a kernel of it, or the fallback, into given results.
 void run_custom_into(const CustomOperator& op, const std::vector<Value>& args,
                      const std::vector<Tensor>& outputs);
 
-// Set by autograd: calls an operator that has a gradient, and records it where it must be.
-extern std::vector<Value> (*record_custom)(const CustomOperator& op,
-                                           const std::vector<Value>& args);
+// Autograd's wrapper of operators that have a gradient; null until its library is initialized.
+extern CustomWrapper record_custom;
 
-// Registers the operators that a backend brings. Their kernels may leave their hash 0.
+// Registers the operators of a backend. Their kernels may leave the hash 0.
 void add_operators_of(const Backend& backend);
 
 }  // namespace mytorch

@@ -65,7 +65,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// At commas outside of brackets.
+// Splits at commas outside brackets.
 std::vector<std::string_view> pieces(std::string_view text) {
   std::vector<std::string_view> found;
   int depth = 0;
@@ -193,7 +193,7 @@ class Parser {
 
   const std::string& text_;
   Schema schema_;
-  std::string signature_, results_;  // what the hash is made of: names and types, no defaults
+  std::string signature_, results_;  // the hashed text: names and types, no defaults
 };
 
 }  // namespace

@@ -16,12 +16,12 @@ struct Schema {
   uint64_t hash = 0;
   std::vector<ArgInfo> args;
   std::vector<OutputInfo> outputs;
-  uint32_t args_size = 0;  // of the argument struct: arguments in their order, then results
+  uint32_t args_size = 0;  // of the argument struct: the arguments in order, then the results
   int16_t num_inputs = 0;
-  std::deque<std::string> strings;  // what the names above point to
+  std::deque<std::string> strings;  // the names above point into these
 };
 
-// Throws Error(kValue) that quotes the schema and says what of it is not understood.
+// Throws Error(kValue) that quotes the schema and names the part that does not parse.
 Schema parse_schema(const std::string& text);
 
 }  // namespace mytorch

@@ -2,6 +2,7 @@
 
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
+#include "dispatcher/table/layers.h"
 
 namespace mytorch {
 

@@ -1,4 +1,4 @@
-// The pieces that generated operators are made of.
+// The pieces of which the forms of operators are made (forms.h).
 #pragma once
 
 #include <string>
@@ -18,6 +18,9 @@ namespace mytorch {
 
 // ---- arguments as fields of the argument struct ----
 
+inline int64_t abi_value(int64_t x) { return x; }
+inline bool abi_value(bool x) { return x; }
+inline double abi_value(double x) { return x; }
 inline mt_scalar abi_value(const Scalar& x) { return x.abi(); }
 inline mt_scalar abi_value(const std::optional<Scalar>& x) {
   return x.has_value() ? x->abi() : mt_scalar{};
@@ -67,7 +70,7 @@ class TensorListArg {
   absl::InlinedVector<const mt_tensor*, 8> pointers_;
 };
 
-// Strings cross the contract zero-terminated.
+// Strings cross the contract as zero-terminated C strings.
 class StrArg {
  public:
   explicit StrArg(std::string_view text) : text_(text), present_(true) {}
@@ -79,12 +82,6 @@ class StrArg {
   std::string text_;
   bool present_;
 };
-
-inline const mt_tensor* required(const OperandArg& operand, const OpInfo& op, const char* arg) {
-  if (operand.abi() == nullptr) [[unlikely]]
-    return required_slow(op, arg);
-  return operand.abi();
-}
 
 // ---- results ----
 
@@ -103,7 +100,7 @@ TensorImpl* first_of(TensorImpl* const (&outputs)[n]) {
   return nullptr;
 }
 
-// Collects the outputs of a record marked `dynamic`, which its kernel asks for.
+// The outputs of a record marked `dynamic`: its kernel requests them from the context.
 class DynamicOutputs {
  public:
   DynamicOutputs(const OpInfo& op, std::initializer_list<TensorSpec> specs)
@@ -120,14 +117,15 @@ class DynamicOutputs {
 
 // ---- calls ----
 
-// Runs the kernel on the device of `out`. False when none takes the call: the caller then computes
-// what the record's composite says, as a Substitution.
+// Runs the kernel on the device of `out`. Returns false if no kernel takes the call: the caller
+// then runs the record's composite as a Substitution.
 inline bool try_kernel(const OpEntry& entry, TensorImpl* out, const void* args) {
   mt_ctx* ctx = context(out->device_slot, out->abi.dl.device);
   return run_kernel(entry, out->device_slot, ctx, args);
 }
 
-// The same for an op that has no other meaning: the allowed fallback, or an Error.
+// Does the same for a primitive: if no kernel takes the call, runs the fallback if it is allowed,
+// else throws an Error.
 inline void run_primitive(const OpEntry& entry, TensorImpl* out, const void* args) {
   mt_ctx* ctx = context(out->device_slot, out->abi.dl.device);
   if (!run_kernel(entry, out->device_slot, ctx, args)) [[unlikely]] {
@@ -135,16 +133,14 @@ inline void run_primitive(const OpEntry& entry, TensorImpl* out, const void* arg
   }
 }
 
-// Stores a result in `self` or `out`, after the checks of those forms; recorded where it must be.
+// Checks `self` or `out` and copies a result into it. Autograd records the copy.
 void assign_inplace(const OpInfo& op, const Tensor& self, const Tensor& result);
 void assign_out(const OpInfo& op, const Tensor& out, const Tensor& result);
-// The same for several, none of which is written before all are checked.
+// Does the same for several results. Checks all of them before it writes any.
 void assign_outs(const OpInfo& op, std::initializer_list<Tensor> outs,
                  std::initializer_list<Tensor> results);
 
-[[noreturn]] void refuse_out_gradient(const OpInfo& op);
-[[noreturn]] void refuse_list_gradient(const OpInfo& op);
-// The variant of a call that no body of the record covers; never returns.
+// Throws Error(kValue): no body of the record covers the arguments of the call.
 [[noreturn]] uint16_t refuse_arguments(const OpInfo& op, const char* why);
 
 }  // namespace mytorch

@@ -45,14 +45,14 @@ Tensor converted(const Tensor& tensor, ScalarType dtype) {
   return tensor.dtype() == dtype ? tensor : call_one("to.dtype", {tensor, dtype});
 }
 
-// Values of the nodes of one call.
+// The values of a program's nodes during a call.
 class Evaluation {
  public:
   Evaluation(const OpInfo& op, const void* args)
       : args_(args), program_(*op.programs[header(args).variant]) {
     compute_ = from_abi(header(args).compute);
-    // Bools compute as numbers; what is not zero is true at the end. The 16-bit types compute in
-    // float32, as in kernels, and are rounded once.
+    // Bools compute as numbers; at the end, nonzero values are true. The 16-bit types compute in
+    // float32 and are rounded once, as in kernels.
     bools_ = compute_ == kBool;
     if (bools_) compute_ = kInt64;
     if (compute_ == kFloat16 || compute_ == kBFloat16) compute_ = kFloat32;
@@ -108,7 +108,7 @@ class Evaluation {
           return Value(*static_cast<const double*>(t->dl.data));
         case MT_INT:
           return Value(*static_cast<const int64_t*>(t->dl.data));
-        default: {  // in computations bools are 0 and 1
+        default: {  // bools compute as 0 and 1
           const bool value = *static_cast<const bool*>(t->dl.data);
           return node.type == MT_TYPE_COMPUTE ? Value(int64_t{value}) : Value(value);
         }
@@ -116,7 +116,7 @@ class Evaluation {
     }
     Tensor tensor;
     if ((t->flags & MT_TENSOR_HOST) != 0) {
-      // A copy of a 0-dim CPU tensor's header in the caller's frame: its memory is still the
+      // A copy of the header of a 0-dim CPU tensor in the caller's frame; the memory is the
       // tensor's.
       tensor = scalar_tensor(from_blob(t->dl.data, {}, from_abi(t->dl.dtype)).item(),
                              from_abi(t->dl.dtype), device_);
@@ -159,7 +159,7 @@ class Evaluation {
   const void* args_;
   const mt_program& program_;
   ScalarType compute_;
-  bool bools_;  // what kInt64 stands for
+  bool bools_;  // kInt64 represents bools
   Device device_;
   std::vector<Value> values_;
   std::vector<Tensor> states_;
@@ -196,7 +196,7 @@ Dims2 reduced_dims(const mt_program& p, const void* args, int64_t ndim) {
   return result;
 }
 
-// The state of a fold, through the plain reductions.
+// Returns the state of a fold, computed by plain reductions.
 std::vector<Tensor> fold(const mt_program& p, const Tensor& x, const Dims2& d, int64_t count) {
   const std::string_view kind = p.fold;
   auto reduce = [&](const char* op, const Tensor& of, bool keepdim) {
@@ -213,11 +213,11 @@ std::vector<Tensor> fold(const mt_program& p, const Tensor& x, const Dims2& d, i
     return {scalar_tensor(count, x.dtype(), x.device()), shaped, m2};
   }
   if (kind == "logsumexp") {
-    // The largest of nothing: minus infinity.
+    // The maximum of no elements is minus infinity.
     const Tensor top =
         count != 0 ? reduce("amax", x, true)
                    : reduce("sum.dim_IntList", x, true) - std::numeric_limits<double>::infinity();
-    // What equals the largest counts as 1, also where that is infinite and x - top no number.
+    // Elements equal to the maximum contribute 1, even if it is infinite and x - top is NaN.
     const Tensor apart = call_one("where", {call_one("eq", {x, top}), 0.0, x - top});
     const Tensor sum = reduce("sum.dim_IntList", call_one("exp", {apart}), d.keepdim);
     return {d.keepdim ? top : call_one("reshape", {top, sum.sizes()}), sum};

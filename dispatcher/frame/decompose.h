@@ -1,5 +1,5 @@
-// Running a program as the operators that its nodes are: where no kernel takes a call, and where
-// the computation of a derived gradient is itself recorded.
+// Runs a program as the operators that its nodes name: when no kernel takes a call, and when
+// autograd records the computation of a derived gradient.
 #pragma once
 
 #include <vector>
@@ -10,11 +10,11 @@
 
 namespace mytorch {
 
-// The computation type of a pointwise call.
+// Returns the compute type of a pointwise call.
 mt_dtype pointwise_compute(const OpInfo& op, PointwiseInputs inputs);
 
-// The outputs of the program that header(args).variant names, undefined where `wanted` does not
-// want one. The operators go through the layers.
+// Returns the outputs of the program header(args).variant; those that `wanted` excludes are
+// undefined. The operators run through the layers.
 std::vector<Tensor> decompose(const OpInfo& op, const void* args, const bool* wanted = nullptr);
 
 }  // namespace mytorch

@@ -7,7 +7,7 @@
 namespace mytorch {
 namespace {
 
-// Calls visit(dim) from the fastest dimension on, while it returns true.
+// Calls visit(dim) from the fastest dimension to the slowest, until it returns false.
 template <class F>
 bool all_from_fastest(int64_t ndim, F&& visit) {
   if (!visit(1)) return false;
@@ -25,7 +25,7 @@ bool is_channels_last(IntList sizes, IntList strides) {
   int64_t least = 0;
   return all_from_fastest(ndim, [&](int64_t d) {
     if (sizes[d] == 0 || strides[d] < least) return false;
-    // Where all sizes but the first are 1 nothing tells the two apart.
+    // If all sizes but the first are 1, the strides of both layouts are the same.
     if (d == 0 && least == strides[1]) return false;
     least = strides[d] * std::max<int64_t>(sizes[d], 1);
     return true;

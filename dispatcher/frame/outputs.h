@@ -1,4 +1,4 @@
-// Checks that every call makes on its operands and on the tensors that its results go to.
+// Checks of a call's operands, and of the tensors that it writes.
 #pragma once
 
 #include "dispatcher/table/op.h"
@@ -6,7 +6,7 @@
 
 namespace mytorch {
 
-// The operand of an argument that must be given; throws Error(kValue) for an undefined tensor.
+// Returns the operand of a required argument. Throws Error(kValue) for an undefined tensor.
 const mt_tensor* required_slow(const OpInfo& op, const char* arg);
 inline const mt_tensor* required(const Tensor& tensor, const OpInfo& op, const char* arg) {
   if (!tensor.defined()) [[unlikely]]
@@ -16,27 +16,19 @@ inline const mt_tensor* required(const Tensor& tensor, const OpInfo& op, const c
 inline const mt_tensor* optional_abi(const Tensor& tensor) {
   return tensor.defined() ? &tensor.impl()->abi : nullptr;
 }
-inline uint32_t layer_flags(const Tensor& tensor) {
-  return tensor.defined() ? layer_flags(tensor.impl()) : 0;
-}
-inline uint32_t layer_flags(const Operand& operand) { return operand.layer_flags(); }
-inline uint32_t layer_flags(TensorList tensors) {
-  uint32_t flags = 0;
-  for (const Tensor& tensor : tensors) flags |= layer_flags(tensor);
-  return flags;
-}
 
-// Whether all tensors of a call are on one device, HOST operands aside.
+// Returns whether all tensors of a call, except HOST operands, are on one device.
 bool on_one_device(const OpInfo& op, const void* args);
 [[noreturn]] void fail_devices(const OpInfo& op, const void* args);
 
-// Throws unless a result of type `from` and shape `sizes` may go to `out`.
+// Throws Error(kShape, kType, kDevice or kValue) unless a result of type `from` and shape `sizes`
+// on `device` can be stored in `out`.
 void check_out(const OpInfo& op, const TensorImpl* out, IntList sizes, ScalarType from,
                Device device, bool inplace);
 
-// An out= result of a kernel that is not pointwise: `out` is checked against what the shape
-// function said; target() is a temporary where out overlaps an input (or is exactly one and a
-// kernel does not take that), is of another type, or not contiguous in a way the call needs.
+// An output of the in-place or out= form of a call that is not pointwise. The constructor checks
+// `out` against the result of the shape function. target() is `out`, or a temporary if `out` has
+// another type or overlaps an input (an exact alias only if a kernel does not take it).
 class KernelInto {
  public:
   KernelInto(const OpEntry& entry, const Tensor& out, IntList sizes, ScalarType dtype,
@@ -50,22 +42,22 @@ class KernelInto {
   Tensor temporary_;
 };
 
-// Refuses two outputs of one call that share memory: each would overwrite the other.
+// Throws Error(kValue) if two outputs of a call share memory.
 void check_apart(const OpInfo& op, std::initializer_list<Tensor> outputs);
 void check_apart(const OpInfo& op, const Tensor* const* outputs, int n);
 
-// Whether an input of an op that writes `written` shares memory with it in another way than being
-// exactly it; a copy is then read in its place.
+// Returns whether an input shares some memory with `written` without being an exact alias. The call
+// then reads a copy of it.
 inline bool overlaps_partly(const TensorImpl* written, const TensorImpl* input) {
   return input != nullptr && overlap(written->abi, input->abi) == Overlap::kPartial;
 }
 Tensor copy_of(const TensorImpl* input);
 
-// Copies `from` into `to`, of the same shape, through the copy_ kernel, below every layer.
+// Copies `from` into `to`, which has the same shape, with the copy_ kernel, below all layers.
 void copy_into(const Tensor& to, const Tensor& from);
 
-// Refuses writes that would be lost or wrong: to memory that several elements share, to an
-// inference tensor outside inference mode.
+// Throws Error(kValue) if elements of `self` share memory, or if it is an inference tensor outside
+// inference mode.
 void check_writable(const OpInfo& op, const TensorImpl* self);
 
 }  // namespace mytorch

@@ -18,7 +18,7 @@ bool is_host(const mt_tensor* t) { return (t->flags & MT_TENSOR_HOST) != 0; }
 
 IntList sizes_of(const mt_tensor* t) { return {t->dl.shape, static_cast<size_t>(t->dl.ndim)}; }
 
-// The computation and result type of a promotion rule, from the operands' own.
+// The compute type and the result type of a call.
 struct Types {
   ScalarType compute;
   ScalarType result;
@@ -42,14 +42,14 @@ Types apply_rule(const OpInfo& op, ScalarType promoted) {
   return {promoted, promoted};
 }
 
-// The category of a number may raise that of the tensors; below, nothing changes.
+// Returns whether a number leaves the type of the tensors as it is: its category is not higher.
 bool number_is_lower(ScalarType number, ScalarType tensor) {
   if (is_floating_point(tensor)) return true;
   if (is_floating_point(number)) return false;
   return tensor != kBool || number == kBool;
 }
 
-// What the general way finds out about a call.
+// Everything that the slow path determines about a call.
 struct Plan {
   Dims sizes;
   Dims strides;  // of outputs
@@ -58,7 +58,8 @@ struct Plan {
   Device device;
 };
 
-// The device of the call; 0-dim CPU tensors beside tensors of another become HOST operands.
+// Returns the device of the call. Turns 0-dim CPU tensors beside tensors of another device into
+// HOST operands.
 Device common_device(const OpInfo& op, PointwiseInputs in) {
   const mt_tensor* leader = nullptr;
   for (int i = 0; i < op.num_inputs; ++i) {
@@ -115,8 +116,8 @@ Dims broadcast_sizes(const OpInfo& op, PointwiseInputs in) {
   return sizes;
 }
 
-// ATen's order: dimensions sorted by the operands' strides, the first operand that tells them apart
-// deciding; then packed. (TensorIterator::reorder_dimensions.)
+// Returns packed strides in ATen's order (TensorIterator::reorder_dimensions): dimensions are
+// sorted by the strides of the first operand that distinguishes them.
 Dims output_strides(const OpInfo& op, PointwiseInputs in, const Dims& sizes) {
   const int ndim = static_cast<int>(sizes.size());
   Dims strides(ndim);
@@ -134,7 +135,8 @@ Dims output_strides(const OpInfo& op, PointwiseInputs in, const Dims& sizes) {
     const int own = dim - (ndim - t->dl.ndim);
     return own < 0 || t->dl.shape[own] == 1 ? 0 : t->dl.strides[own];
   };
-  // 1: dim a is the slower one and must come after b in the fastest-first order.
+  // Returns 1 if dimension a varies more slowly than b and so comes after it, -1 for the opposite,
+  // 0 if no operand distinguishes them.
   auto slower = [&](int a, int b) {
     for (int i = 0; i < op.num_inputs; ++i) {
       const mt_tensor* t = in.inputs[i];
@@ -178,7 +180,7 @@ Types types_of(const OpInfo& op, PointwiseInputs in) {
     type.add(t);
     if (op.promote == Promote::kFirst) break;
   }
-  if (type.empty()) {  // only bool and index operands: they are their own type
+  if (type.empty()) {  // only bool and index operands, which have their own types
     for (int i = 0; i < op.num_inputs; ++i) {
       if (in.inputs[i] != nullptr) type.add(in.inputs[i]);
     }
@@ -227,8 +229,8 @@ void general_outputs(const OpInfo& op, PointwiseInputs in, mt_args_header* heade
 
 namespace {
 
-// What to write of output `k`: `out`, or a temporary where it shares memory with an input in
-// another way than being exactly it.
+// Returns the tensor to write for output `k`: `out`, or a temporary if `out` overlaps an input
+// without being an exact alias.
 TensorImpl* into_one(const OpInfo& op, PointwiseInputs in, const Plan& p, int k, const Tensor& out,
                      bool inplace, Tensor* temporary) {
   TensorImpl* const impl = out.impl();

@@ -1,4 +1,4 @@
-// What happens before and after a pointwise kernel: promotion, broadcasting, the outputs.
+// Promotion, broadcasting and outputs of pointwise calls.
 #pragma once
 
 #include <new>
@@ -11,7 +11,7 @@
 
 namespace mytorch {
 
-// A Tensor or number as an operand in the caller's frame.
+// A tensor or number as an operand that lives in the caller's frame.
 class OperandArg {
  public:
   explicit OperandArg(const Operand& operand) {
@@ -30,15 +30,14 @@ class OperandArg {
   alignas(HostScalar) unsigned char scalar_[sizeof(HostScalar)];
 };
 
-// The tensor arguments of a call in schema order; NULL is an absent optional. `hosts` is where
-// 0-dim CPU tensors beside device tensors become HOST operands (room for as many, untouched
-// otherwise).
+// The tensor arguments of a call in schema order; an absent optional is null. `hosts` has room for
+// as many HOST operands, which replace 0-dim CPU tensors beside device tensors.
 struct PointwiseInputs {
   const mt_tensor** inputs;
   mt_tensor* hosts;
 };
 
-// What the functions below do with any call but the common one.
+// The slow paths of the functions below.
 void general_outputs(const OpInfo& op, PointwiseInputs inputs, mt_args_header* header,
                      TensorImpl** outputs, const bool* wanted);
 TensorImpl* general_into(const OpInfo& op, PointwiseInputs inputs, mt_args_header* header,
@@ -46,10 +45,10 @@ TensorImpl* general_into(const OpInfo& op, PointwiseInputs inputs, mt_args_heade
 void general_into_each(const OpInfo& op, PointwiseInputs inputs, mt_args_header* header,
                        const Tensor* const* outs, TensorImpl** into, Tensor* temporaries, int n);
 
-// Both functions below set header->compute, and header->flags where no inputs[i] was replaced.
+// The functions below set header->compute, and header->flags if they replace no input.
 
-// Makes the outputs: all of the broadcast shape, in ATen's stride order.
-// Of several outputs those are left null that `wanted`, where given, does not want.
+// Makes the outputs, with the broadcast shape and ATen's stride order. If `wanted` is given, the
+// outputs that it excludes stay null.
 template <Promote promote, int n, int m>
 [[gnu::always_inline]] inline void pointwise_outputs(const OpInfo& op,
                                                      const mt_tensor* (&inputs)[n],
@@ -71,10 +70,9 @@ template <Promote promote, int n, int m>
   }
 }
 
-// The out= and in-place forms, where `out` is given. Checks shape, type and aliasing before
-// anything is written. Returns what the kernel writes: `out` itself, or *temporary where `out`
-// overlaps an input in another way than being exactly it. finish_into brings that home and counts
-// the write.
+// For the in-place and out= forms: checks the shape, type and aliasing of `out`. Returns the tensor
+// for the kernel to write: `out`, or *temporary if `out` overlaps an input without being an exact
+// alias. finish_into copies the temporary and counts the write.
 template <Promote promote, int n>
 [[gnu::always_inline]] inline TensorImpl* pointwise_into(const OpInfo& op,
                                                          const mt_tensor* (&inputs)[n],
@@ -91,7 +89,7 @@ template <Promote promote, int n>
   return impl;
 }
 
-// The same for several outputs, which are apart from each other.
+// Does the same for several outputs, which must not share memory.
 template <Promote promote, int n, int m>
 inline void pointwise_into_each(const OpInfo& op, const mt_tensor* (&inputs)[n],
                                 mt_tensor (&hosts)[n], mt_args_header* header,
@@ -117,8 +115,8 @@ inline void finish_into(const Tensor& out, const Tensor& temporary) {
   out.impl()->bump_version();
 }
 
-// Runs the kernel, or where there is none, the node operations of the op's program, or the allowed
-// fallback.
+// Runs the kernel. If there is none, runs the operators of the program, else the fallback if it is
+// allowed.
 void run_program_slow(const OpEntry& entry, TensorImpl* out, const void* args);
 [[gnu::always_inline]] inline void run_pointwise(const OpEntry& entry, TensorImpl* out,
                                                  const void* args) {

@@ -5,7 +5,7 @@
 namespace mytorch {
 namespace {
 
-// `high` outranks `low` unless low's category is higher.
+// Returns `high`, unless the category of `low` is higher.
 ScalarType combine(ScalarType high, ScalarType low) {
   if (is_floating_point(high)) return high;
   if (high == kBool || is_floating_point(low)) return promote_types(high, low);
@@ -16,7 +16,7 @@ constexpr bool takes(uint16_t types, ScalarType type) {
   return (types >> static_cast<int>(type) & 1) != 0;
 }
 
-// What an operand may be, and how to get there.
+// The accepted types of an operand, and the conversion to suggest.
 struct Advice {
   const char* expected;
   const char* mend;
@@ -55,7 +55,7 @@ void ResultType::add(const mt_tensor* operand) {
   const bool number = operand->storage == nullptr;
   const int rank = number ? 2 : operand->dl.ndim == 0 ? 1 : 0;
   ScalarType type = from_abi(operand->dl.dtype);
-  if (number && is_floating_point(type)) type = kFloat32;  // a double number is of the default type
+  if (number && is_floating_point(type)) type = kFloat32;  // a C++ double has the default type
   types_[rank] = has_[rank] ? promote_types(types_[rank], type) : type;
   has_[rank] = true;
 }

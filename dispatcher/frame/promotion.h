@@ -1,6 +1,6 @@
-// The types of a call. ATen's result type of several operands: tensors with dimensions decide
-// before 0-dim tensors, and those before numbers, unless the lesser is of a higher category (bool <
-// integer < float).
+// The types of a call. The result type of several operands is ATen's: tensors with dimensions take
+// precedence over 0-dim tensors, and these over numbers, unless the operand of lower precedence has
+// a higher category (bool < integer < float).
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace mytorch {
 
 class ResultType {
  public:
-  // A HOST operand without storage is a number; one with storage is a 0-dim tensor of the CPU.
+  // A HOST operand without storage is a number; one with storage is a 0-dim CPU tensor.
   void add(const mt_tensor* operand);
   bool empty() const { return !has_[0] && !has_[1] && !has_[2]; }
   ScalarType get() const;
@@ -24,18 +24,18 @@ class ResultType {
   bool has_[3] = {};
 };
 
-// Throws Error(kType) where an operand, in the order of the tensor arguments, is of a type that its
-// record excludes.
+// Throws Error(kType) if an operand has a type that the record excludes. `operands` is in the order
+// of the tensor arguments.
 void check_types(const OpInfo& op, const mt_tensor* const* operands);
 
-// A number that takes no part in promotion is not cut off: throws Error(kType) for one with a
-// fraction where the computation is in integers.
+// Numbers that do not promote are not truncated: throws Error(kType) for a number with a fraction
+// if the compute type is an integer type.
 [[noreturn]] void refuse_fraction(const OpInfo& op, const char* arg, double value,
                                   mt_dtype compute);
-inline void check_number(const OpInfo& op, const char* arg, const Scalar& value, mt_dtype compute) {
+inline void check_number(const OpInfo& op, int arg, const Scalar& value, mt_dtype compute) {
   if (!value.is_float() || compute.code == MT_FLOAT || compute.code == MT_BFLOAT) return;
   const double x = value.to_double();
-  if (x != std::trunc(x) || std::isinf(x)) refuse_fraction(op, arg, x, compute);
+  if (x != std::trunc(x) || std::isinf(x)) refuse_fraction(op, op.args[arg].name, x, compute);
 }
 
 }  // namespace mytorch

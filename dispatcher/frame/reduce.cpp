@@ -8,7 +8,7 @@
 namespace mytorch {
 namespace {
 
-// Folds that have no value for no elements.
+// Returns whether the fold is undefined for zero elements.
 bool needs_elements(const OpInfo& op) {
   const char* fold = op.programs[0]->fold;
   for (const char* name : {"max", "min", "argmax", "argmin"}) {
@@ -82,10 +82,8 @@ void reduce_outputs(const OpInfo& op, const Tensor& self, const ReduceDims& dims
   const ReduceSpec spec = reduce_spec(op, self, dims, dtype);
   header->compute = to_abi(spec.compute);
   for (int i = 0; i < op.num_outputs; ++i) {
-    const int8_t fixed = op.outputs[i].dtype;
     outputs[i] = new_tensor(spec.sizes.data(), static_cast<int>(spec.sizes.size()),
-                            fixed >= 0 ? static_cast<ScalarType>(fixed) : spec.result,
-                            self.device(), self.impl()->device_slot);
+                            spec.type_of(op.outputs[i]), self.device(), self.impl()->device_slot);
   }
 }
 

@@ -1,4 +1,4 @@
-// What happens before a reduction's kernel: dims, types, outputs.
+// Dimensions, types and outputs of reductions.
 #pragma once
 
 #include "core/types/dims.h"
@@ -8,22 +8,26 @@
 
 namespace mytorch {
 
-// The dims argument of a call, in one form: absent means all.
+// The reduced dimensions of a call; absent means all.
 struct ReduceDims {
   OptionalIntList dims;
   bool keepdim = false;
 };
 
-// Sets header->compute, checks the dims, and makes the outputs. `dtype`, where given, is the type
-// to compute and return in.
+// Checks the dimensions, sets header->compute, and makes the outputs. `dtype` overrides the compute
+// type and the result type.
 void reduce_outputs(const OpInfo& op, const Tensor& self, const ReduceDims& dims,
                     std::optional<ScalarType> dtype, mt_args_header* header, TensorImpl** outputs);
 
-// The shape and types of the results, for out= forms.
+// The shape and types of the results.
 struct ReduceSpec {
   Dims sizes;
   ScalarType compute;
   ScalarType result;
+
+  ScalarType type_of(const OutputInfo& output) const {
+    return output.dtype >= 0 ? static_cast<ScalarType>(output.dtype) : result;
+  }
 };
 ReduceSpec reduce_spec(const OpInfo& op, const Tensor& self, const ReduceDims& dims,
                        std::optional<ScalarType> dtype);

@@ -1,6 +1,6 @@
-// The common case of a pointwise call: contiguous tensors of one type, shape and device, and
-// numbers that do not raise the type. Whether a call is one is found out inline, with the number of
-// operands known: this is most of what such a call costs before its kernel.
+// The uniform case of a pointwise call: contiguous tensors of one type, shape and device, and
+// numbers that do not raise the type. The test is inline and knows the number of operands, because
+// it accounts for most of the cost of such a call before its kernel.
 #pragma once
 
 #include <cstring>
@@ -10,22 +10,23 @@
 
 namespace mytorch {
 
-// Whether a call with contiguous operands of this type alone needs no closer look at their types.
+// Returns whether the operator accepts operands that all have this type.
 inline bool is_uniform_type(const OpInfo& op, ScalarType type) {
   return (op.uniform_types >> static_cast<int>(type) & 1) != 0;
 }
 
-// Whether the numbers among the operands leave the type of the tensors as it is.
+// Returns whether the numbers among the operands leave the type of the tensors unchanged.
 bool numbers_are_lower(const OpInfo& op, const mt_tensor* const* inputs, ScalarType tensor);
 
-// Device, number of dimensions and type lie side by side in a DLTensor: two words.
+// Returns whether device, number of dimensions and type are equal: two adjacent words of a
+// DLTensor.
 inline bool same_kind(const mt_tensor* a, const mt_tensor* b) {
   static_assert(offsetof(mt_dltensor, ndim) == offsetof(mt_dltensor, device) + 8 &&
                 offsetof(mt_dltensor, dtype) == offsetof(mt_dltensor, device) + 12);
   return std::memcmp(&a->dl.device, &b->dl.device, 16) == 0;
 }
 
-// Of tensors of the same kind.
+// Returns whether two tensors of the same kind have the same shape.
 [[gnu::always_inline]] inline bool same_shape(const mt_tensor* a, const mt_tensor* b) {
   const int32_t ndim = a->dl.ndim;
   const int64_t* const x = a->dl.shape;
@@ -40,14 +41,14 @@ inline bool is_contiguous_here(const mt_tensor* t) {
   return (t->flags & (MT_TENSOR_CONTIGUOUS | MT_TENSOR_HOST)) == MT_TENSOR_CONTIGUOUS;
 }
 
-// What the operands of such a call have in common.
+// The common properties of the operands of a uniform call.
 struct Uniform {
-  const mt_tensor* like;  // that all are compared with; null: the first of them
-  bool tensors = false;   // there are some
+  const mt_tensor* like;  // compared with all operands; null: the first of them
+  bool tensors = false;   // any operand is a tensor
   bool numbers = false;
 };
 
-// Whether all tensors are contiguous, here, of one kind and shape, and `fit`.
+// Returns whether all tensors are contiguous, not HOST, of one kind and shape, and satisfy `fit`.
 template <int n, class Fit>
 [[gnu::always_inline]] inline bool look_at(const mt_tensor* const (&inputs)[n], Uniform& all,
                                            Fit&& fit) {
@@ -70,7 +71,7 @@ template <int n, class Fit>
   return all.tensors;
 }
 
-// The first tensor of such a call, or null.
+// Returns the first tensor of a uniform call, or null for another call.
 template <int n>
 [[gnu::always_inline]] inline const TensorImpl* uniform(const OpInfo& op,
                                                         const mt_tensor* const (&inputs)[n]) {
@@ -82,8 +83,8 @@ template <int n>
   return impl;
 }
 
-// Whether such a call may write `out`: it is of the operands' kind and shape, and apart from each
-// or exactly it.
+// Returns whether the call is uniform and `out` has the operands' kind and shape and, for each
+// operand, is an exact alias or does not overlap it.
 template <int n>
 [[gnu::always_inline]] inline bool uniform_into(const OpInfo& op,
                                                 const mt_tensor* const (&inputs)[n],
@@ -97,7 +98,7 @@ template <int n>
          (!all.numbers || numbers_are_lower(op, inputs, out->dtype));
 }
 
-// Whether the computation on operands of this type is in the same type.
+// Returns whether the compute type of operands of this type is the same type.
 template <Promote promote>
 inline bool computes_in(ScalarType type) {
   if constexpr (promote == Promote::kFloat || promote == Promote::kWiden) {

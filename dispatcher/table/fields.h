@@ -1,4 +1,4 @@
-// Reading and writing the fields of an op's argument struct by its generated description.
+// Access to the fields of an argument struct by its generated description.
 #pragma once
 
 #include <cstring>
@@ -12,8 +12,8 @@ T& field(const void* args, uint32_t offset) {
   return *reinterpret_cast<T*>(const_cast<char*>(static_cast<const char*>(args)) + offset);
 }
 
-// Calls f(const mt_tensor*& operand, const ArgInfo&) for every tensor input present in `args`.
-// The pointers of a tensor list lie in memory of the caller's frame and may be replaced too.
+// Calls f(const mt_tensor*& operand, const ArgInfo&) for each tensor input in `args`. `f` may
+// replace the operand, including those of a list, whose pointers lie in the caller's frame.
 template <class F>
 void for_each_input(const OpInfo& op, const void* args, F f) {
   for (int i = 0; i < op.num_args; ++i) {

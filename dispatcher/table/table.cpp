@@ -8,8 +8,7 @@
 namespace mytorch {
 namespace {
 
-// Operators are added now and then, and looked up by name often: by threads that then share the
-// lock.
+// Lookups by name are frequent and share the lock; additions are rare.
 struct Index {
   std::shared_mutex mutex;
   absl::flat_hash_map<std::string_view, OpEntry*> by_name;

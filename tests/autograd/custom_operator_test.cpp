@@ -226,7 +226,8 @@ TEST(CustomOperatorTest, RejectsSpecsWithoutAGradient) {
   refused({"test::once(Tensor x) -> Tensor", "", "none", body}, "there is an operator test::once");
   // A body that violates its schema.
   register_operator({"test::liar(Tensor x) -> (Tensor, Tensor)", "", "none", body});
-  expect_error(ErrorCode::kInternal, {"[test::liar] its body gave 1 results, its schema says 2"},
+  expect_error(ErrorCode::kInternal,
+               {"[test::liar] its body returned 1 results, its schema declares 2"},
                [] { call("test::liar", {ones({2})}); });
 }
 

@@ -21,7 +21,7 @@ class Cases : public ::testing::Test {
   static Json parse(const std::string& op, const std::string& shapes) {
     return parse_shapes(record(op), shapes, Json::object());
   }
-  // What the error of f says.
+  // Returns the message of the error that f throws.
   template <class F>
   static std::string refusal(F f) {
     try {
@@ -34,18 +34,19 @@ class Cases : public ::testing::Test {
   static inline std::vector<OpRecord>* catalog_ = nullptr;
 };
 
-TEST_F(Cases, Names) {
+TEST_F(Cases, NamesSelectOverloadAndForm) {
   EXPECT_EQ(record("add").name, "add.Tensor");
   EXPECT_EQ(record("add.Tensor").name, "add.Tensor");
   const Named inplace = find_record(*catalog_, "add_.Tensor");
   EXPECT_EQ(inplace.record->name, "add.Tensor");
   EXPECT_EQ(inplace.form, Form::kInplace);
-  EXPECT_EQ(find_record(*catalog_, "copy_").form, Form::kFunction);  // an operator of its own
+  EXPECT_EQ(find_record(*catalog_, "copy_").form,
+            Form::kFunction);  // copy_ is an operator, not an in-place form
   EXPECT_NE(refusal([] { record("no_such"); }).find("mytorch ops"), std::string::npos);
   EXPECT_NE(refusal([] { record("var_mean_"); }).find("no in-place form"), std::string::npos);
 }
 
-TEST_F(Cases, Shapes) {
+TEST_F(Cases, ShapesBecomeDescriptionsOfTensors) {
   const Json args = parse("add.Tensor", "4096x16:float16,16:transposed");
   EXPECT_EQ(args["self"], Json::parse(R"({"shape": [4096, 16], "dtype": "float16"})"));
   EXPECT_EQ(args["other"], Json::parse(R"({"shape": [16], "layout": "transposed"})"));
@@ -55,33 +56,43 @@ TEST_F(Cases, Shapes) {
   EXPECT_EQ(parse("cat", "2x3+4x3")["tensors"].size(), 2u);
   const Json range = parse("embedding", "10x4,5:low=0:high=10");
   EXPECT_EQ(range["indices"], Json::parse(R"({"shape": [5], "low": 0, "high": 10})"));
-  // What is set otherwise is passed over.
+  // Arguments that are given otherwise are skipped.
   EXPECT_EQ(parse_shapes(record("mul.Tensor"), "3", {{"self", {{"shape", {3}}}}})["other"],
             Json::parse(R"({"shape": [3]})"));
 }
 
-TEST_F(Cases, BadShapes) {
-  const std::pair<const char*, const char*> all[] = {
-      {"1,2,3", "takes 2 tensors: other, self"},
-      {"axb", "'a' in 'axb' is not a size"},
-      {"-4", "not a size"},
-      {"4:sideways", "'sideways' in '4:sideways'"},
-      {"4:low=x", "'x' in '4:low=x'"},
-      {"4,", "no error"},
-      {",4", "a shape is missing"},
-      {"4,4:of=nobody", "view of 'nobody'"},
-      {"4,4:of=other", "view of 'other'"},
-      {"4,-", "needs its argument 'other'"},
-      {"99999999999999999999", "not a size"},
-  };
-  for (const auto& [shapes, says] : all) {
-    const std::string text = refusal([&] { parse("add.Tensor", shapes); });
-    EXPECT_NE(text.find(says), std::string::npos) << shapes << ": " << text;
-  }
+TEST_F(Cases, ATrailingCommaIsNoShape) { EXPECT_EQ(parse("add.Tensor", "4,").size(), 1u); }
+
+struct BadShape {
+  const char* name;
+  const char* shapes;
+  const char* message;  // a part of it
+};
+
+class BadShapes : public Cases, public ::testing::WithParamInterface<BadShape> {};
+
+TEST_P(BadShapes, AreRefused) {
+  const auto& [name, shapes, message] = GetParam();
+  const std::string text = refusal([shapes = shapes] { parse("add.Tensor", shapes); });
+  EXPECT_NE(text.find(message), std::string::npos) << text;
 }
 
-// Each row's reproducer has to mean the case that was measured.
-TEST_F(Cases, ReproducersOfSuitesMeanTheSame) {
+INSTANTIATE_TEST_SUITE_P(
+    Cases, BadShapes,
+    ::testing::Values(BadShape{"TooMany", "1,2,3", "takes 2 tensors: other, self"},
+                      BadShape{"Letters", "axb", "'a' in 'axb' is not a size"},
+                      BadShape{"Negative", "-4", "not a size"},
+                      BadShape{"TooLarge", "99999999999999999999", "not a size"},
+                      BadShape{"UnknownLayout", "4:sideways", "'sideways' in '4:sideways'"},
+                      BadShape{"BoundIsNoNumber", "4:low=x", "'x' in '4:low=x'"},
+                      BadShape{"FirstIsMissing", ",4", "a shape is missing"},
+                      BadShape{"ViewOfUnknown", "4,4:of=nobody", "view of 'nobody'"},
+                      BadShape{"ViewOfItself", "4,4:of=other", "view of 'other'"},
+                      BadShape{"RequiredIsAbsent", "4,-", "needs its argument 'other'"}),
+    [](const auto& info) { return info.param.name; });
+
+// The reproducer of a row must describe the measured case.
+TEST_F(Cases, ReproducersOfSuitesDescribeTheSameCases) {
   int cases = 0;
   for (const Case& c : suite_cases(*catalog_, conformance::share_folder(), "")) {
     if (c.record == nullptr) {
@@ -105,7 +116,7 @@ TEST_F(Cases, ReproducersOfSuitesMeanTheSame) {
   EXPECT_GT(cases, 50);
 }
 
-TEST_F(Cases, ReproducerSaysEverything) {
+TEST_F(Cases, ReproducerHasFormShapesArgumentsTypeThreadsAndBackend) {
   Case c;
   c.record = &record("add.Tensor");
   c.form = Form::kInplace;
@@ -120,7 +131,7 @@ TEST_F(Cases, ReproducerSaysEverything) {
             "--dtype float32 --threads 1");
 }
 
-TEST_F(Cases, FromTheRecord) {
+TEST_F(Cases, DefaultCasesFollowTheKindOfRecord) {
   const auto of = [&](const char* op, const Json& given) {
     return cases_of(record(op), Form::kFunction, given, {}, "");
   };
@@ -132,7 +143,7 @@ TEST_F(Cases, FromTheRecord) {
   EXPECT_NE(refusal([&] { of("exp", {{"nothing", 1}}); }).find("it has self"), std::string::npos);
 }
 
-TEST_F(Cases, Arguments) {
+TEST_F(Cases, ArgumentsHaveTheGivenLayoutsAndDefaults) {
   Case c;
   c.record = &record("add.Tensor");
   c.args = Json::parse(R"({"self": {"shape": [3, 5]},
@@ -146,12 +157,12 @@ TEST_F(Cases, Arguments) {
   c.record = &record("max_pool2d");
   c.args = Json::parse(R"({"self": {"shape": [2, 3, 4, 4], "layout": "channels_last"},
                            "kernel_size": [2, 2]})");
-  const Tensor image = make_arguments(c)[0].tensor();
-  EXPECT_EQ(image.stride(1), 1);
-  EXPECT_EQ(image.stride(3), 3);
-  EXPECT_EQ(image.stride(0), 48);
+  const Tensor input = make_arguments(c)[0].tensor();
+  EXPECT_EQ(input.stride(1), 1);
+  EXPECT_EQ(input.stride(3), 3);
+  EXPECT_EQ(input.stride(0), 48);
 
-  // Indices are legal whatever dimension they are for.
+  // Indices are valid for every dimension.
   c.record = &record("gather");
   c.args = Json::parse(R"({"self": {"shape": [9, 4]}, "dim": 0, "index": {"shape": [100, 4]}})");
   EXPECT_NO_THROW(call("gather", make_arguments(c)));
@@ -162,7 +173,7 @@ TEST_F(Cases, Arguments) {
   EXPECT_NE(refusal([&] { make_arguments(c); }).find("--shapes"), std::string::npos);
 }
 
-TEST_F(Cases, WhatIsWrittenIsACopy) {
+TEST_F(Cases, WrittenArgumentsAreCopiesAndCanBeRestored) {
   Case c;
   c.record = &record("add.Tensor");
   c.form = Form::kInplace;
@@ -182,7 +193,7 @@ TEST_F(Cases, WhatIsWrittenIsACopy) {
   EXPECT_EQ(written_arguments(c).size(), 2u);  // the running mean and variance
 }
 
-TEST_F(Cases, UnknownSuite) {
+TEST_F(Cases, AnUnknownSuiteListsTheSuites) {
   const std::string text =
       refusal([&] { suite_cases(*catalog_, conformance::share_folder(), "none"); });
   EXPECT_NE(text.find("pointwise"), std::string::npos) << text;

@@ -17,7 +17,7 @@ double value_of(const char* text, const Facts& facts = {}) {
   return evaluate(json::parse(text), facts);
 }
 
-TEST(Cost, Arithmetic) {
+TEST(Cost, EvaluatesArithmetic) {
   EXPECT_EQ(value_of("3"), 3);
   EXPECT_EQ(value_of("true"), 1);
   EXPECT_EQ(value_of(R"(["+", 1, ["*", 2, 3]])"), 7);
@@ -30,7 +30,7 @@ TEST(Cost, Arithmetic) {
   EXPECT_EQ(value_of(R"(["or", 0, 0])"), 0);
 }
 
-TEST(Cost, Facts) {
+TEST(Cost, UsesFactsOfArguments) {
   Facts facts;
   facts["x"].shape = {2, 3, 4};
   facts["x"].nbytes = 96;
@@ -49,14 +49,28 @@ TEST(Cost, Facts) {
   EXPECT_EQ(value_of(R"(["numel", "bias"])", facts), 0);
 }
 
-TEST(Cost, Refuses) {
+struct BadCost {
+  const char* name;
+  const char* cost;
+};
+
+class BadCosts : public ::testing::TestWithParam<BadCost> {};
+
+TEST_P(BadCosts, AreRefused) {
   Facts facts;
   facts["x"].shape = {2};
-  for (const char* text : {R"(["numel", "y"])", R"(["size", "x", 1])", R"(["power", 1, 2])", "[]",
-                           R"(["+", 1])", R"("x")", R"(["numel"])"}) {
-    EXPECT_THROW(value_of(text, facts), Error) << text;
-  }
+  EXPECT_THROW(value_of(GetParam().cost, facts), Error);
 }
+
+INSTANTIATE_TEST_SUITE_P(Cost, BadCosts,
+                         ::testing::Values(BadCost{"UnknownName", R"(["numel", "y"])"},
+                                           BadCost{"IndexOutOfRange", R"(["size", "x", 1])"},
+                                           BadCost{"UnknownOperation", R"(["power", 1, 2])"},
+                                           BadCost{"Empty", "[]"},
+                                           BadCost{"MissingOperand", R"(["+", 1])"},
+                                           BadCost{"String", R"("x")"},
+                                           BadCost{"MissingName", R"(["numel"])"}),
+                         [](const auto& info) { return info.param.name; });
 
 class OfRecords : public ::testing::Test {
  protected:
@@ -95,34 +109,34 @@ class OfRecords : public ::testing::Test {
   static inline std::vector<OpRecord>* catalog_ = nullptr;
 };
 
-TEST_F(OfRecords, Bytes) {
+TEST_F(OfRecords, BytesCountDistinctElementsOfOperandsAndResults) {
   const Bytes add =
       bytes_of("add.Tensor", R"({"self": {"shape": [10, 3]}, "other": {"shape": [3]}})");
   EXPECT_EQ(add.read, 4 * 33);
   EXPECT_EQ(add.written, 4 * 30);
-  // A broadcast operand is as large as its memory.
+  // A broadcast operand counts with the size of its memory.
   const Bytes wide = bytes_of(
       "mul.Tensor",
       R"({"self": {"shape": [10, 3]}, "other": {"shape": [10, 3], "layout": "broadcast"}})");
   EXPECT_EQ(wide.read, 4 * 33);
-  // Two operands in one memory are read once.
+  // Two operands that share memory count once.
   const Bytes turned = bytes_of("add.Tensor", R"({"self": {"shape": [8, 8]},
                         "other": {"shape": [8, 8], "layout": "transposed", "of": "self"}})");
   EXPECT_EQ(turned.read, 4 * 64);
   EXPECT_EQ(turned.written, 4 * 64);
-  // What is only written is not read.
+  // An argument that is only written does not count as read.
   const Bytes copy = bytes_of("copy_", R"({"self": {"shape": [7]}, "src": {"shape": [7]}})");
   EXPECT_EQ(copy.read, 28);
   EXPECT_EQ(copy.written, 28);
   const Bytes view = bytes_of("view", R"({"self": {"shape": [6]}, "size": [2, 3]})");
   EXPECT_EQ(view.written, 0);
-  // Of a table only the rows that are looked up.
+  // Only the selected rows of a table count.
   const Bytes rows = bytes_of("embedding", R"({"weight": {"shape": [1000, 4]},
                                                "indices": {"shape": [5], "low": 0, "high": 1000}})");
   EXPECT_EQ(rows.total(), 8 * 5 + 2 * 4 * 5 * 4);
 }
 
-TEST_F(OfRecords, Flops) {
+TEST_F(OfRecords, FlopsOfProductsAndConvolutions) {
   EXPECT_EQ(flops_of("mm", R"({"self": {"shape": [2, 3]}, "mat2": {"shape": [3, 5]}})"),
             2 * 2 * 3 * 5);
   const char* forward = R"({"input": {"shape": [2, 4, 8, 8]}, "weight": {"shape": [6, 4, 3, 3]},
@@ -138,7 +152,7 @@ TEST_F(OfRecords, Flops) {
       "weight_size": [6, 4, 3, 3], "stride": [1, 1], "padding": [1, 1], "dilation": [1, 1],
       "transposed": false, "output_padding": [0, 0], "groups": 1})";
   EXPECT_EQ(flops_of("convolution_backward_weight", weight), flops);
-  // Transposed, each element of the input meets each of its channel's weights.
+  // In a transposed convolution, each input element meets every weight of its channel.
   const char* transposed = R"({"input": {"shape": [2, 6, 4, 4]}, "weight": {"shape": [6, 4, 3, 3]},
       "bias": null, "stride": [2, 2], "padding": [0, 0], "dilation": [1, 1], "transposed": true,
       "output_padding": [0, 0], "groups": 1})";

@@ -1,4 +1,4 @@
-// What is measured is what was asked for; how long it takes is the machine's business.
+// The rows describe the requested cases. Tests do not depend on the measured times.
 #include "bench/harness/runner.h"
 
 #include <gtest/gtest.h>
@@ -30,20 +30,17 @@ class Runner : public ::testing::Test {
     c.args = Json::parse(args);
     return c;
   }
-  static std::vector<Row> rows(const Case& c, std::vector<std::string> backends,
-                               std::string* notes = nullptr) {
+  static std::vector<Row> rows(const Case& c, std::vector<std::string> backends) {
     Options options;
     options.backends = std::move(backends);
     options.seconds = 0.002;
-    std::ostringstream text;
-    auto found = measure(*catalog_, c, options, text);
-    if (notes != nullptr) *notes = text.str();
-    return found;
+    std::ostringstream notes;
+    return measure(*catalog_, c, options, notes);
   }
   static inline std::vector<OpRecord>* catalog_ = nullptr;
 };
 
-TEST_F(Runner, RowsOfBackends) {
+TEST_F(Runner, EachBackendGetsARow) {
   const Case c = named("add.Tensor", R"({"self": {"shape": [64]}, "other": {"shape": [64]}})");
   const auto found = rows(c, {"cpu-openmp", "reference", "chosen"});
   ASSERT_EQ(found.size(), 3u);
@@ -59,7 +56,7 @@ TEST_F(Runner, RowsOfBackends) {
   EXPECT_GT(found[0].split->frontend, 0);
   EXPECT_GT(found[0].split->kernel, 0);
   EXPECT_LT(found[0].split->kernel, 1e-2);
-  EXPECT_EQ(found[0].flops, 64);  // of self + other, the body where alpha is 1
+  EXPECT_EQ(found[0].flops, 64);  // the body for alpha = 1 is self + other
 }
 
 TEST_F(Runner, WithoutBackendsTheReferenceIsLeftOut) {
@@ -68,23 +65,22 @@ TEST_F(Runner, WithoutBackendsTheReferenceIsLeftOut) {
   }
 }
 
-TEST_F(Runner, ABackendThatTakesNoPartSaysWhy) {
-  std::string notes;
+TEST_F(Runner, AViewRunsNoKernelOfAnyBackend) {
   const Case view = named("view", R"({"self": {"shape": [6]}, "size": [2, 3]})");
-  const auto of_view = rows(view, {"cpu-openmp"}, &notes);
+  const auto of_view = rows(view, {"cpu-openmp"});
   ASSERT_EQ(of_view.size(), 1u);  // no kernel runs, whatever is pinned
   EXPECT_EQ(of_view[0].backend, "-");
   EXPECT_EQ(of_view[0].limit, "");
 }
 
-TEST_F(Runner, CompositesCountTheirProducts) {
+TEST_F(Runner, FlopsOfACompositeAreThoseOfItsProducts) {
   const auto found = rows(
       named("matmul", R"({"self": {"shape": [8, 16]}, "other": {"shape": [16, 4]}})"), {"chosen"});
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].flops, 2 * 8 * 16 * 4);
 }
 
-TEST_F(Runner, ColdCaches) {
+TEST_F(Runner, ColdCachesAreSlowerAndHaveNoSplit) {
   Options options;
   options.warm = false;
   options.cold = true;
@@ -99,7 +95,7 @@ TEST_F(Runner, ColdCaches) {
   EXPECT_GT(found[0].time.median, rows(c, {"chosen"})[0].time.median);
 }
 
-TEST_F(Runner, CallsAreAsBeforeAfterwards) {
+TEST_F(Runner, AProbeRestoresTheKernels) {
   const Tensor x = call("ones", {std::vector<int64_t>{4}})[0].tensor();
   std::vector<KernelRun> runs;
   {
@@ -111,7 +107,7 @@ TEST_F(Runner, CallsAreAsBeforeAfterwards) {
     ASSERT_EQ(runs.size(), 1u);
     EXPECT_STREQ(runs[0].entry->info->name, "add.Tensor");
     EXPECT_EQ(runs[0].flops, 4);
-    // Without its kernel the call leaves what is there.
+    // Without its kernel, the call leaves the output unchanged.
     const Tensor out = call("zeros", {std::vector<int64_t>{4}})[0].tensor();
     for (const auto mode : {Probe::Mode::kSkip, Probe::Mode::kSkipDirect}) {
       probe.begin(mode);
@@ -123,7 +119,7 @@ TEST_F(Runner, CallsAreAsBeforeAfterwards) {
     call("add", {x, x}, {{"out", Value(out)}});
     EXPECT_EQ(out.const_data<float>()[0], 2);
     EXPECT_GT(probe.seconds(), 0);
-    // Goes away in the middle.
+    // Destroyed while active.
   }
   EXPECT_EQ(call("add", {x, x})[0].tensor().const_data<float>()[3], 2);
 }
@@ -143,7 +139,7 @@ std::vector<Row> made_rows() {
   return {row};
 }
 
-TEST(Report, Durations) {
+TEST(Report, DurationsHaveThreeDigitsAndAUnit) {
   EXPECT_EQ(duration_text(0), "0 ns");
   EXPECT_EQ(duration_text(1.234e-9), "1.23 ns");
   EXPECT_EQ(duration_text(12.34e-6), "12.3 us");
@@ -166,7 +162,7 @@ class Results : public ::testing::Test {
   }
 };
 
-TEST_F(Results, OurOwnCanBeRead) {
+TEST_F(Results, WrittenResultsCanBeRead) {
   const auto json = to_json(made_rows(), {1, 2, 3}, 2);
   const auto& entry = json.at("benchmarks").at(0);
   for (const char* key : {"name", "run_name", "run_type", "iterations", "real_time", "cpu_time",
@@ -182,8 +178,8 @@ TEST_F(Results, OurOwnCanBeRead) {
   EXPECT_DOUBLE_EQ(others[0].seconds, 2e-3);
 }
 
-TEST_F(Results, RatiosByCase) {
-  // Google Benchmark's own: repetitions, of which the median counts, in other units.
+TEST_F(Results, RatiosUseTheMedianOfRepetitions) {
+  // Google Benchmark's format, with repetitions in different units.
   const std::string text = compared(R"({"context": {}, "benchmarks": [
       {"name": "add_16M/threads:2", "real_time": 1.0, "time_unit": "ms"},
       {"name": "add_16M/threads:2", "real_time": 6000.0, "time_unit": "us"},
@@ -199,26 +195,45 @@ TEST_F(Results, RatiosByCase) {
   EXPECT_NE(aggregate.find("0.50x  torch"), std::string::npos) << aggregate;
 }
 
-TEST_F(Results, OfOtherThreadsOrTypesAreNotCompared) {
-  for (const char* other : {R"("threads": 1, "dtype": "float32", "cache": "warm")",
-                            R"("threads": 2, "dtype": "float64", "cache": "warm")",
-                            R"("threads": 2, "dtype": "float32", "cache": "cold")"}) {
-    const std::string text = compared(std::string(R"({"context": {}, "benchmarks": [
-        {"name": "x", "case": "add_16M", "real_time": 1.0, "time_unit": "ms", )") +
-                                      other + "}]}");
-    EXPECT_NE(text.find("not in the file: add_16M"), std::string::npos) << text;
-  }
+struct Parameter {
+  const char* name;
+  const char* text;
+};
+std::string name_of(const ::testing::TestParamInfo<Parameter>& info) { return info.param.name; }
+
+class OtherConditions : public Results, public ::testing::WithParamInterface<Parameter> {};
+
+TEST_P(OtherConditions, AreNotCompared) {
+  const std::string text = compared(std::string(R"({"context": {}, "benchmarks": [
+      {"name": "x", "case": "add_16M", "real_time": 1.0, "time_unit": "ms", )") +
+                                    GetParam().text + "}]}");
+  EXPECT_NE(text.find("not in the file: add_16M"), std::string::npos) << text;
 }
 
-TEST_F(Results, BadFiles) {
-  EXPECT_THROW(read_results("/no/such/file.json"), Error);
-  for (const char* text : {"", "[]", "{}", R"({"context": {}, "benchmarks": [{}]})",
-                           R"({"context": {}, "benchmarks": [{"name": "x", "real_time": "y"}]})",
-                           R"({"context": {}, "benchmarks":
-                               [{"name": "x", "real_time": 1, "time_unit": "days"}]})"}) {
-    EXPECT_THROW(read_results(write(text)), Error) << text;
-  }
-}
+INSTANTIATE_TEST_SUITE_P(
+    Results, OtherConditions,
+    ::testing::Values(Parameter{"Threads", R"("threads": 1, "dtype": "float32", "cache": "warm")"},
+                      Parameter{"Type", R"("threads": 2, "dtype": "float64", "cache": "warm")"},
+                      Parameter{"Cache", R"("threads": 2, "dtype": "float32", "cache": "cold")"}),
+    name_of);
+
+TEST_F(Results, AMissingFileIsAnError) { EXPECT_THROW(read_results("/no/such/file.json"), Error); }
+
+class BadFiles : public Results, public ::testing::WithParamInterface<Parameter> {};
+
+TEST_P(BadFiles, AreRefused) { EXPECT_THROW(read_results(write(GetParam().text)), Error); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Results, BadFiles,
+    ::testing::Values(Parameter{"Empty", ""}, Parameter{"List", "[]"},
+                      Parameter{"EmptyObject", "{}"},
+                      Parameter{"EntryWithoutTime", R"({"context": {}, "benchmarks": [{}]})"},
+                      Parameter{
+                          "TimeIsNoNumber",
+                          R"({"context": {}, "benchmarks": [{"name": "x", "real_time": "y"}]})"},
+                      Parameter{"UnknownUnit", R"({"context": {}, "benchmarks":
+                                     [{"name": "x", "real_time": 1, "time_unit": "days"}]})"}),
+    name_of);
 
 }  // namespace
 }  // namespace mytorch::bench

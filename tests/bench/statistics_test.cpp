@@ -7,7 +7,7 @@
 namespace mytorch::bench {
 namespace {
 
-TEST(Statistics, Median) {
+TEST(Statistics, MedianOfOddAndEvenCounts) {
   EXPECT_EQ(median({3}), 3);
   EXPECT_EQ(median({5, 1, 4}), 4);
   EXPECT_EQ(median({5, 1, 4, 2}), 3);
@@ -15,13 +15,13 @@ TEST(Statistics, Median) {
   EXPECT_THROW(median({}), Error);
 }
 
-TEST(Statistics, MedianDeviation) {
+TEST(Statistics, MedianDeviationFromACenter) {
   // Distances from 3: 2 1 0 1 97.
   EXPECT_EQ(median_deviation({1, 2, 3, 4, 100}, 3), 1);
   EXPECT_EQ(median_deviation({7, 7, 7}, 7), 0);
 }
 
-TEST(Statistics, OutliersAreLeftOut) {
+TEST(Statistics, OutliersAreExcluded) {
   std::vector<double> values;
   for (int i = 0; i < 20; ++i) values.push_back(100 + i % 5);  // 100 ... 104
   const Summary clean = summarize(values);
@@ -31,7 +31,7 @@ TEST(Statistics, OutliersAreLeftOut) {
   EXPECT_EQ(clean.outliers, 0u);
   EXPECT_EQ(clean.least, 100);
 
-  // Stumbles of the machine, which would move a mean to 330.
+  // Interruptions, which would move a mean to 330.
   for (const double stumble : {1000.0, 2500.0, 3000.0}) values.push_back(stumble);
   const Summary noisy = summarize(values);
   EXPECT_EQ(noisy.median, 102);
@@ -40,8 +40,8 @@ TEST(Statistics, OutliersAreLeftOut) {
   EXPECT_EQ(noisy.outliers, 3u);
 }
 
-TEST(Statistics, FiveDeviationsAreTheReach) {
-  // Median 10, median deviation 1: 5 * 1.4826 = 7.413 on both sides.
+TEST(Statistics, OutliersLieBeyondFiveDeviations) {
+  // Median 10, median deviation 1: the limit is 5 * 1.4826 = 7.413 on both sides.
   const std::vector<double> inside = {8, 9, 9, 9, 10, 10, 11, 11, 11, 12, 17.4, 2.6};
   EXPECT_EQ(summarize(inside).outliers, 0u);
   const std::vector<double> outside = {8, 9, 9, 9, 10, 10, 11, 11, 11, 12, 17.5, 2.5};

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -101,34 +102,49 @@ TEST(ThreadsTest, CountIsPerThread) {
   set_num_threads(saved);
 }
 
-TEST(ThreadsTest, DefaultComesFromTheEnvironment) {
-  auto of_new_thread = [] {
-    int n = 0;
-    std::thread([&] { n = num_threads(); }).join();
-    return n;
-  };
-  const int usual = of_new_thread();
-  const char* const kNames[] = {"MYTORCH_NUM_THREADS", "OMP_NUM_THREADS"};
-  std::string saved[2];
-  for (int i = 0; i < 2; ++i) {
-    if (const char* text = std::getenv(kNames[i])) saved[i] = text;
+int default_num_threads() {
+  int n = 0;
+  std::thread([&] { n = num_threads(); }).join();
+  return n;
+}
+
+// Sets an environment variable for the lifetime of this object.
+class EnvironmentScope {
+ public:
+  EnvironmentScope(const char* name, const char* value) : name_(name) {
+    if (const char* text = std::getenv(name)) saved_ = text;
+    setenv(name, value, 1);
   }
-  setenv("OMP_NUM_THREADS", "3", 1);
-  EXPECT_EQ(of_new_thread(), 3);
-  setenv("MYTORCH_NUM_THREADS", "5", 1);
-  EXPECT_EQ(of_new_thread(), 5);
-  for (const char* nonsense : {"0", "-1", "many", ""}) {
-    setenv("MYTORCH_NUM_THREADS", nonsense, 1);
-    EXPECT_EQ(of_new_thread(), 3) << nonsense;
-  }
-  for (int i = 0; i < 2; ++i) {
-    if (saved[i].empty()) {
-      unsetenv(kNames[i]);
+  ~EnvironmentScope() {
+    if (saved_.has_value()) {
+      setenv(name_, saved_->c_str(), 1);
     } else {
-      setenv(kNames[i], saved[i].c_str(), 1);
+      unsetenv(name_);
     }
   }
-  EXPECT_EQ(of_new_thread(), usual);
+
+ private:
+  const char* name_;
+  std::optional<std::string> saved_;
+};
+
+TEST(ThreadsTest, DefaultComesFromTheEnvironment) {
+  const int usual = default_num_threads();
+  {
+    const EnvironmentScope omp("OMP_NUM_THREADS", "3");
+    const EnvironmentScope own("MYTORCH_NUM_THREADS", "5");
+    EXPECT_EQ(default_num_threads(), 5);
+  }
+  EXPECT_EQ(default_num_threads(), usual);
+}
+
+class InvalidThreadsTest : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Environment, InvalidThreadsTest, ::testing::Values("0", "-1", "many", ""));
+
+TEST_P(InvalidThreadsTest, AreIgnored) {
+  const EnvironmentScope omp("OMP_NUM_THREADS", "3");
+  const EnvironmentScope own("MYTORCH_NUM_THREADS", GetParam());
+  EXPECT_EQ(default_num_threads(), 3);
 }
 
 TEST(ModesTest, GuardsNest) {

@@ -57,8 +57,8 @@ Tensor x() { return tensor({3.0}).to(bare().device()); }
 
 std::vector<std::string> names_of(const char* op) {
   std::vector<std::string> names;
-  for (const KernelEntry& c : kernels(*find_op(op), bare().slot())) {
-    if (!c.compiled) names.emplace_back(c.abi.name);
+  for (const KernelEntry& kernel : kernels(*find_op(op), bare().slot())) {
+    if (!kernel.compiled) names.emplace_back(kernel.abi.name);
   }
   return names;
 }
@@ -310,13 +310,13 @@ TEST(RegisterTest, AcceptsLongerStructs) {
   const char* const kNames[] = {"first", "second"};
   for (int i = 0; i < 2; ++i) {
     table[i] = {{}, {&table, &table, &table}};
-    mt_kernel_entry& c = table[i].known;
-    c.size = sizeof(Longer);
-    c.op = i == 0 ? "maximum" : "minimum";
-    c.hash = i == 0 ? MT_HASH_maximum : MT_HASH_minimum;
-    c.name = kNames[i];
-    c.flags = kAll;
-    c.run = [](void*, mt_ctx*, const void* args) {
+    mt_kernel_entry& kernel = table[i].known;
+    kernel.size = sizeof(Longer);
+    kernel.op = i == 0 ? "maximum" : "minimum";
+    kernel.hash = i == 0 ? MT_HASH_maximum : MT_HASH_minimum;
+    kernel.name = kNames[i];
+    kernel.flags = kAll;
+    kernel.run = [](void*, mt_ctx*, const void* args) {
       return fill_out(static_cast<const mt_args_maximum*>(args)->out, 42);
     };
   }

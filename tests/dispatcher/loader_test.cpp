@@ -204,8 +204,8 @@ void prefers_for_one_op() {
   EXPECT_EQ(values(x + x), Values{1});
   const auto by = [](const char* op, const std::vector<Value>& args) {
     const auto all = explain(op, args);
-    for (const ExplainedKernel& c : all.at(0).kernels) {
-      if (c.chosen) return all[0].by + " " + c.backend;
+    for (const ExplainedKernel& kernel : all.at(0).kernels) {
+      if (kernel.chosen) return all[0].by + " " + kernel.backend;
     }
     return std::string("nobody");
   };

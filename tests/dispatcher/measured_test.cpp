@@ -300,8 +300,8 @@ TEST_F(MeasuredTest, SmallCallsAreNotLookedUp) {
       });
       copysign(x, x);
     }
-    for (const KernelEntry& c : kernels(*find_op("copysign.Tensor"), timed().slot())) {
-      if (c.backend->name == "measured-2") m.timings = {{kernel_id(c), 1e-6}};
+    for (const KernelEntry& kernel : kernels(*find_op("copysign.Tensor"), timed().slot())) {
+      if (kernel.backend->name == "measured-2") m.timings = {{kernel_id(kernel), 1e-6}};
     }
     MeasuredTable::get().add(m);
   }
@@ -334,7 +334,7 @@ TEST_F(MeasuredTest, ExplainsWhatItChoosesAndWhy) {
   }
   EXPECT_EQ(e.by, "measured");
   const auto quick = std::find_if(e.kernels.begin(), e.kernels.end(),
-                                  [](const ExplainedKernel& c) { return c.kernel == "quick"; });
+                                  [](const ExplainedKernel& k) { return k.kernel == "quick"; });
   ASSERT_NE(quick, e.kernels.end());
   EXPECT_TRUE(quick->chosen);
   EXPECT_GT(quick->seconds, 0);

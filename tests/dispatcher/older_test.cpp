@@ -36,18 +36,18 @@ constexpr uint64_t kHash = 3, kWithAlpha = 2, kFirst = 1;
 
 #define AT(name) static_cast<uint32_t>(offsetof(Args, name))
 constexpr ArgInfo kArgs[] = {
-    {"self", ArgType::kTensor, false, false, false, false, nullptr, AT(self)},
-    {"alpha", ArgType::kScalar, false, true, false, false, "1", AT(alpha)},
-    {"count", ArgType::kInt, false, true, false, false, "-1", AT(count)},
-    {"limit", ArgType::kInt, true, true, false, false, "None", AT(limit)},
-    {"scale", ArgType::kFloat, false, true, false, false, "0.5", AT(scale)},
-    {"bound", ArgType::kFloat, true, true, false, false, "2.0", AT(bound)},
-    {"mode", ArgType::kStr, false, true, false, false, "mean", AT(mode)},
-    {"dims", ArgType::kIntList, true, true, false, false, "None", AT(dims)},
-    {"pads", ArgType::kIntList, false, true, false, false, "[0, 1]", AT(pads)},
-    {"dtype", ArgType::kScalarType, true, true, false, false, "None", AT(dtype)},
-    {"device", ArgType::kDevice, true, true, false, false, "None", AT(device)},
-    {"weight", ArgType::kTensor, true, true, false, false, "None", AT(weight)},
+    {"self", ArgType::kTensor, 0, nullptr, AT(self)},
+    {"alpha", ArgType::kScalar, kKwOnly, "1", AT(alpha)},
+    {"count", ArgType::kInt, kKwOnly, "-1", AT(count)},
+    {"limit", ArgType::kInt, kOptional | kKwOnly, "None", AT(limit)},
+    {"scale", ArgType::kFloat, kKwOnly, "0.5", AT(scale)},
+    {"bound", ArgType::kFloat, kOptional | kKwOnly, "2.0", AT(bound)},
+    {"mode", ArgType::kStr, kKwOnly, "mean", AT(mode)},
+    {"dims", ArgType::kIntList, kOptional | kKwOnly, "None", AT(dims)},
+    {"pads", ArgType::kIntList, kKwOnly, "[0, 1]", AT(pads)},
+    {"dtype", ArgType::kScalarType, kOptional | kKwOnly, "None", AT(dtype)},
+    {"device", ArgType::kDevice, kOptional | kKwOnly, "None", AT(device)},
+    {"weight", ArgType::kTensor, kOptional | kKwOnly, "None", AT(weight)},
 };
 constexpr OutputInfo kOutputs[] = {{"out", AT(out), -1}, {"second", AT(second), -1}};
 constexpr OlderSchema kOlder[] = {{kWithAlpha, AT(count)}, {kFirst, AT(alpha)}};

@@ -1,8 +1,8 @@
-"""Writes the C++ programs that stand in the documentation to files, one each.
+"""Writes each C++ program in the documentation to a file.
 
     python3 extract.py OUT_DIR FILE.md...
 
-A block that begins with ```cpp and contains `int main` is a program. Prints the files.
+A program is a ```cpp block that contains `int main`. Prints the paths of the files.
 """
 
 import re

@@ -1,5 +1,5 @@
-"""What the programs say when something is wrong: a clear message on stderr, exit status 1, and the file
-that `--save` would have replaced as it was.
+"""Tests errors of the programs: a clear message on stderr, exit status 1, and an unchanged file at the path of
+`--save`.
 
     python3 errors_test.py BIN [unittest arguments]
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 
 BIN = Path(sys.argv.pop(1)).resolve()
 BACKENDS = BIN.parent / "lib/mytorch/backends"
-# All that training here needs: others take longer to load than the rest of a run does.
+# The only backend that training needs here; loading others takes longer than the rest of a run.
 ONE_BACKEND = {"MYTORCH_BACKEND_PATH": str(BACKENDS / "mytorch_cpu_openmp.so")}
 TRAIN, TEST = 128, 64
 
@@ -93,7 +93,7 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1, what)
         for part in [says] if isinstance(says, str) else says:
             self.assertIn(str(part), done.stderr, what)
-        # A message of the program, not the run-time library's.
+        # The message comes from the program, not from the C++ runtime.
         for noise in ("terminate called", "what():", "runtime error", "basic_string", "std::"):
             self.assertNotIn(noise, done.stderr, what)
         self.assertLess(len(done.stderr), 4000, what)
@@ -378,7 +378,7 @@ class BackendTest(ProgramTest):
             )
         self.mnist_refused(env={"MYTORCH_BACKEND_PATH": str(self.folder / "nowhere")}, says=["nowhere", "No such file"])
         self.mnist_refused(env={"MYTORCH_BACKEND_PATH": str(self.data)}, says=["none is loaded"])
-        # Beside a good one it is said, and nothing else happens.
+        # Next to an intact backend, a damaged one only causes a warning.
         both = f"{damaged}:{BACKENDS}"
         done = self.mnist(env={"MYTORCH_BACKEND_PATH": both})
         self.assertIn(f"warning: [backend] {damaged}", done.stderr)
@@ -387,7 +387,7 @@ class BackendTest(ProgramTest):
         self.assertIn("not loaded:", done.stdout)
 
     def test_damaged_tables(self):
-        """By which the dynamic linker finds its way: no bit of them may take the process down."""
+        """No flipped bit in the tables of the dynamic linker may crash the process."""
         rng = random.Random(3)
         good = next(BACKENDS.glob("*reference*.so")).read_bytes()
         segments, count = (struct.unpack_from("<Q", good, 32)[0], struct.unpack_from("<H", good, 56)[0])

@@ -1,5 +1,5 @@
-// core without anything above it: tensors from values, views, and a clear error where autograd
-// would be needed.
+// Links core without the rooms above it: tensors and views work, and requires_grad_() gives a clear
+// error.
 #include <cstdio>
 
 #include "mytorch/tensor.h"

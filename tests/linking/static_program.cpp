@@ -1,5 +1,5 @@
-// The whole framework inside one program, with a backend that is linked in and registered by its
-// init function; no shared library is looked for.
+// The whole framework in one program, with a linked backend that is registered by its init
+// function. No shared library is loaded.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,11 +1,11 @@
-"""Whether the contract's version 1 is what it was when it was released.
+"""Tests that version 1 of the contract is unchanged since its release.
 
     python3 abi_test.py [--write] ROOT CC [LIBRARY.so ...]
 
 abi/contract.lock has the offset and size of every field, the size of every struct, and the value of every
-constant of abi/include/mytorch/abi.h. What is locked must not change; structs that begin with `size` may
-grow at their ends. --write adds what is new. The libraries are backends: they export mt_backend_init and
-nothing else. (abi/ops.lock has the operators' argument structs; codegen holds them to it.)
+constant of abi/include/mytorch/abi.h. Locked facts must not change; structs that begin with `size` may grow
+at their ends. --write adds new facts. The libraries are backends, which must export only mt_backend_init.
+(abi/ops.lock has the operators' argument structs, which codegen checks.)
 """
 
 import re
@@ -20,7 +20,7 @@ lock = Path(root, "abi/contract.lock")
 
 
 def declared(text: str) -> tuple[dict[str, list[str]], list[str]]:
-    """The fields of each struct, and the constants."""
+    """Returns the fields of each struct, and the constants."""
     text = re.sub(r"//[^\n]*", "", text)
     structs = {}
     for match in re.finditer(r"(?:typedef )?struct (mt_\w+) \{(.*?)\n\}", text, re.S):
@@ -78,7 +78,7 @@ def measured(structs: dict[str, list[str]], constants: list[str]) -> dict[str, s
 
 
 def may_grow(struct: list[str], name: str) -> bool:
-    # The header of arguments lies in other structs: its size is theirs.
+    # mt_args_header is a member of other structs, which its growth would move.
     return struct[0] == "size" and name != "mt_args_header"
 
 

@@ -1,5 +1,5 @@
-"""Runs the blocks of docs/backends.md in their order: a block that names a file is written to it, one of
-`sh` is run.
+"""Runs the blocks of docs/backends.md in order: a block with a file name is written to the file, a `sh` block
+is executed.
 
     python3 docs_test.py PAGE.md PREFIX FOLDER
 """
@@ -23,7 +23,7 @@ for kind, name, block in re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```", Path(pag
     if name:
         Path(folder, name).write_text(block)
         continue
-    assert kind == "sh", f"a block of {kind} that names no file is not tested"
+    assert kind == "sh", f"a {kind} block without a file name cannot be tested"
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block],
         cwd=folder,

@@ -1,10 +1,10 @@
-"""What each entry of a backend is worth: the operators that need no fallback when a device has the first
-entries of a list, and not more.
+"""Measures the worth of each entry of a backend: the number of operators that need no fallback if a device has
+only the first entries of a list.
 
     python3 entries.py MYTORCH FAULTY_SO
 
-The order is greedy: the entry that frees the most operators comes next, among equals the one that is named
-first. Which entries an operator needs is measured, one entry missing at a time.
+The order is greedy: the next entry is the one that frees the most operators; among equals, the one listed
+first. The entries that an operator needs are found by removing one entry at a time.
 """
 
 import json
@@ -63,7 +63,7 @@ while len(chosen) < len(ENTRIES):
     def worth(entry: str) -> tuple[int, float]:
         have = {*chosen, entry}
         free = sum(needs.get(op, set()) <= have for op in ops)
-        # Where one entry alone frees nothing, the one that more operators wait for.
+        # If no single entry frees an operator, prefers the entry that most operators wait for.
         return free, sum(1 / len(needs[op] - set(chosen)) for op in needs if entry in needs[op])
 
     left = [entry for entry in ENTRIES if entry not in chosen]

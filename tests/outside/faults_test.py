@@ -1,9 +1,9 @@
-"""Whether `mytorch check` finds what is wrong with a backend.
+"""Tests that `mytorch check` finds faults of a backend.
 
     python3 faults_test.py MYTORCH FAULTY_SO
 
-tests/outside/faulty.cpp is a backend with one of these faults at a time. For each the check has to fail and
-to name the promise of the contract, or the operator with the case. Without a fault it has to pass.
+tests/outside/faulty.cpp is a backend with one of these faults at a time. For each fault, the check must fail
+and name the contract test, or the operator and the case. Without a fault, the check must pass.
 """
 
 import json
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-# The fault; what has to be named; for operators, the check of the case, where only one can see it.
+# By fault: the contract test, or the operator and the check that must fail (None: any check).
 CONTRACT = {
     "unordered-streams": "events",
     "leak": "leak",
@@ -53,7 +53,7 @@ OPERATORS = {
     "negative-dim": ("cat", None),
     "crash": ("gather", "process"),
     "hang": ("cumsum", "process"),
-    # Of an operator that the backend brings, whose meaning nobody else knows.
+    # Faults in the backend's own operator, which has no reference.
     "own-unwritten": ("npu::rms_norm", None),
     "own-overrun": ("npu::rms_norm", "results"),
     "own-written-input": ("npu::rms_norm", "inputs"),
@@ -82,7 +82,7 @@ def of_contract(fault: str) -> str:
     status, found, said = check(fault, "--contract", CONTRACT[fault])
     broken = {test["test"] for test in found.get("contract", []) if not test["passed"]}
     if status == 0 or CONTRACT[fault] not in broken:
-        return f"{fault}: not found by {CONTRACT[fault]}; found by {broken or 'nobody'}\n{said}"
+        return f"{fault}: not found by {CONTRACT[fault]}; found by {broken or 'no test'}\n{said}"
     return ""
 
 
@@ -98,7 +98,7 @@ def of_operator(fault: str) -> str:
 
 
 def sound() -> str:
-    """The same backend without a fault."""
+    """Checks the backend without a fault; returns the output if the check fails."""
     ops = sorted({op for op, _ in OPERATORS.values()})
     status, _, said = check("", "--contract")
     if status == 0:
@@ -109,7 +109,7 @@ def sound() -> str:
 with ThreadPoolExecutor(os.cpu_count()) as pool:
     jobs = [pool.submit(of_operator, fault) for fault in OPERATORS]
     failures = [job.result() for job in jobs]
-# Timings matter here: one after the other.
+# These tests depend on timing, so they run one after another.
 failures += [of_contract(fault) for fault in CONTRACT] + [sound()]
 failures = [text for text in failures if text]
 for text in failures:

@@ -1,6 +1,6 @@
-// The backend of examples/backend-npu with one fault, which MYTORCH_FAULT names: what a check of
-// backends has to find. faults_test.py says where. Or without a fault, and with those entries alone
-// that MYTORCH_ENTRIES lists ("copy_,compile"), to see what others are worth (entries.py).
+// The backend of examples/backend-npu with the fault that MYTORCH_FAULT names, which `mytorch
+// check` must find; faults_test.py lists where. Without a fault, MYTORCH_ENTRIES ("copy_,compile")
+// restricts the backend to the listed entries, to measure the worth of the others (entries.py).
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -36,11 +36,11 @@ const std::string& fault() {
 }
 bool is(const char* name) { return fault() == name; }
 
-mt_backend whole;  // without the fault
+mt_backend whole;  // the backend without the fault
 
 // ---- kernels -----------------------------------------------------------------------------------
 
-// A tensor's header that a fault may change; used up before run() returns.
+// A copy of a tensor's header that a fault may change. It lives until run() returns.
 struct Changed {
   explicit Changed(const mt_tensor* from) : tensor(*from) {
     std::copy_n(from->dl.shape, from->dl.ndim, shape);
@@ -130,7 +130,7 @@ int negative_dim(Inner inner, mt_ctx* ctx, const void* given) {
   return run(inner, ctx, args);
 }
 int crash(Inner, mt_ctx*, const void* given) {
-  // Memory of the device, read by the host.
+  // The host reads device memory.
   return static_cast<const mt_args_gather*>(given)->self->dl.data == nullptr
              ? MT_OK
              : *static_cast<volatile int*>(
@@ -144,7 +144,7 @@ int hang(Inner inner, mt_ctx* ctx, const void* given) {
 }
 int silent_failure(Inner, mt_ctx*, const void*) { return 42; }
 
-// Of the operator that the backend brings: examples/backend-npu/operators.cpp.
+// The backend's own operator: examples/backend-npu/operators.cpp.
 struct RmsNorm {
   mt_args_header header;
   const mt_tensor* x;
@@ -170,7 +170,7 @@ int own_unwritten(Inner inner, mt_ctx* ctx, const void* given) {
 int own_overrun(Inner inner, mt_ctx* ctx, const void* given) {
   auto args = copy_of<RmsNorm>(given);
   if (const int status = run(inner, ctx, args); status != MT_OK) return status;
-  Changed out(args.out);  // and once more, an element further on
+  Changed out(args.out);  // writes the result a second time, one element further
   out.tensor.dl.data = static_cast<char*>(out.tensor.dl.data) + out.tensor.dl.dtype.bits / 8;
   args.out = &out.tensor;
   if (const int status = run(inner, ctx, args); status != MT_OK) return status;
@@ -233,7 +233,7 @@ constexpr struct {
 
 int alias(Inner inner, mt_ctx* ctx, const void* given) {
   const auto& args = *static_cast<const mt_args_mul_Tensor*>(given);
-  // Over its own input it sees what it has written.
+  // If the output is the input, the second run reads the first one's results.
   if (args.out->dl.data == args.self->dl.data) inner.run(inner.self, ctx, given);
   return inner.run(inner.self, ctx, given);
 }
@@ -276,7 +276,7 @@ int reduce_tail(Inner inner, mt_ctx* ctx, const void* given) {
   return run(inner, ctx, args);
 }
 int null_output(Inner inner, mt_ctx* ctx, const void* given) {
-  // mul_grad's outputs lie at the end of its arguments.
+  // The outputs of mul_grad are at the end of its arguments.
   const size_t size = static_cast<const mt_args_header*>(given)->size;
   const mt_tensor* out = nullptr;
   std::memcpy(&out, static_cast<const char*>(given) + size - sizeof(out), sizeof(out));
@@ -352,7 +352,7 @@ mt_device_ops faulty_device() {
   if (is("early-event")) d.query_event = [](void*, void*) { return 1; };
   if (is("early-release")) {
     d.release = [](void* self, int32_t index, void* data, size_t bytes, void*) {
-      // Of no stream, and at once.
+      // Releases on another stream, without waiting for the given one.
       void* stream = whole.device->create_stream(self, index, 0);
       whole.device->release(self, index, data, bytes, stream);
       whole.device->synchronize(self, index, stream);

@@ -1,8 +1,8 @@
-"""Whether `mytorch check LIB --model` ranks the kernels that are missing.
+"""Tests that `mytorch check LIB --model` ranks missing kernels.
 
     python3 model_test.py MYTORCH FAULTY_SO
 
-tests/outside/faulty.cpp without a fault, with those entries alone that MYTORCH_ENTRIES names.
+Uses tests/outside/faulty.cpp without a fault, restricted to the entries in MYTORCH_ENTRIES.
 """
 
 import json
@@ -60,26 +60,26 @@ def ways(rows: dict[str, dict], way: str) -> set[str]:
     return {name for name, row in rows.items() if row["way"] == way}
 
 
-# The names are told, and no other is taken.
+# The help text lists the networks, and another name is refused.
 status, said = run("--help", entries=ALL)
 assert all(name in said for name in ("mnist-cnn", "mnist-mlp", "transformer")), said
 status, said = run("--model", "mnist", entries=ALL)
 assert status != 0 and "mnist-cnn" in said, said
 
-# Nothing runs on the CPU that has a kernel; what is composed of other kernels is what is left.
+# With all entries, no call falls back; only composites remain.
 rows = ranking("mnist-mlp", ALL)
 assert not ways(rows, "fallback") and "linear" in rows and "compile" not in rows, rows
-# A network of convolutions misses those that are not there, and nothing else does.
+# Without convolutions, exactly those fall back.
 windows = {name for name in ALL if name.startswith("conv")}
 rows = ranking("mnist-cnn", [name for name in ALL if name not in windows])
 assert ways(rows, "fallback") == windows, rows
 assert all(rows[name]["gain"] == rows[name]["seconds"] for name in windows), rows
-# Without `compile` its worth is that of all pointwise operators together.
+# The gain of `compile` is at least that of the largest pointwise operator.
 rows = ranking("transformer", ["copy_", "bmm"])
 assert "compile" in rows and "bmm" not in rows, rows
 assert rows["compile"]["gain"] > 0.9 * max(rows[name]["gain"] for name in ("mul.Tensor", "add.Tensor")), rows
 assert {"gather", "fill_"} <= ways(rows, "fallback"), rows
-# Without anything the products of matrices fall back, as part of the layers that are made of them.
+# Without any entry, matrix products fall back inside the layers that decompose into them.
 rows = ranking("mnist-mlp", [])
 assert {"bmm", "copy_"} & ways(rows, "fallback") and ways(rows, "composite") >= {"linear"}, rows
 print("missing kernels are ranked")

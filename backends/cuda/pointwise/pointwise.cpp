@@ -57,11 +57,8 @@ class Variant {
     if (n == 0) return;
     use_device(ctx);
     const bool uniform = (static_cast<const mt_args_header*>(args)->flags & MT_ARGS_UNIFORM) != 0;
-    if (!uniform && n <= general_limit) {
-      run_strided(ctx, args, shaped);
-    } else if (!run_line(ctx, args, shaped, n)) {
-      run_strided(ctx, args, shaped);
-    }
+    const bool is_general = !uniform && n <= general_limit;
+    if (is_general || !run_line(ctx, args, shaped, n)) run_strided(ctx, args, shaped);
   }
 
  private:
@@ -186,7 +183,7 @@ class Variant {
       return line ? Kind::kSingle : run > 1 ? Kind::kRepeated : Kind::kElements;
     };
     for (int i = 0; i < num_inputs; ++i) {
-      const size_t k = static_cast<size_t>(num_outputs + i);
+      const size_t k = static_cast<size_t>(num_outputs) + static_cast<size_t>(i);
       const mt_tensor* t = tensors[k];
       if (t == nullptr) {
         ++byte;
@@ -329,7 +326,8 @@ class Variant {
         const bool output = k < static_cast<size_t>(num_outputs);
         const bool repeats = loop.stride(number[k], 0) == 0;
         const auto address = reinterpret_cast<uintptr_t>(sdk::TensorView(tensors[k]).raw());
-        const auto bytes = static_cast<uintptr_t>(size_of(code_of(tensors[k]->dl.dtype)) * run);
+        const auto bytes = static_cast<uintptr_t>(size_of(code_of(tensors[k]->dl.dtype))) *
+                           static_cast<uintptr_t>(run);
         fits =
             loop.packs(number[k], run) && !(output && repeats) && (repeats || address % bytes == 0);
       }

@@ -15,12 +15,14 @@ namespace mytorch {
 // Owned by the autograd library; core only stores the pointer.
 struct AutogradMeta;
 
-// Bits of TensorImpl::layer_flags, and of ThreadState::layers.
+// The layers above the kernels, outermost first: bits of ThreadState, and of
+// TensorImpl::layer_flags, which only autograd sets.
 enum LayerBits : uint32_t {
-  kLayerAutograd = 1u << 0,  // this tensor takes part in differentiation
-  kLayerAutocast = 1u << 1,
+  kLayerAutocast = 1u << 0,
+  kLayerAutograd = 1u << 1,  // the tensor takes part in differentiation
   kLayerCapture = 1u << 2,
 };
+inline constexpr int kNumLayers = 3;
 
 inline constexpr int kInlineDims = 5;
 

@@ -1,4 +1,4 @@
-// The state of a thread that every call reads, in one cache line of thread-local storage.
+// The per-thread state that every call reads.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace mytorch {
 inline constexpr int kMaxDeviceTypes = 8;
 
 struct ThreadState {
-  uint32_t layers = kLayerAutograd;  // layers that a flagged tensor calls for on this thread
-  uint32_t wanted = 0;               // layers that every call takes, whatever its tensors
+  uint32_t layers = ~0u;  // the layers that are not masked
+  uint32_t wanted = 0;    // the layers that every call enters, whatever its tensors
   bool grad_mode = true;
   bool inference_mode = false;
   mt_ctx* contexts[kMaxDeviceTypes] = {};  // of the current device of each type, or null
@@ -22,10 +22,11 @@ struct ThreadState {
 
 extern thread_local constinit ThreadState thread_state __attribute__((tls_model("initial-exec")));
 
-// Whether a call on tensors with these flags goes through a layer before its kernel.
-inline bool layers_wanted(uint32_t tensor_flags) {
-  return ((thread_state.wanted | tensor_flags) & thread_state.layers) != 0;
+// The layers that a call on tensors with these flags enters before its kernel.
+inline uint32_t wanted_layers(uint32_t tensor_flags) {
+  return (thread_state.wanted | tensor_flags) & thread_state.layers;
 }
+inline bool layers_wanted(uint32_t tensor_flags) { return wanted_layers(tensor_flags) != 0; }
 
 // The context of this thread for a device; makes it on first use.
 mt_ctx* make_context(int device_slot, Device device);
@@ -36,7 +37,7 @@ inline mt_ctx* context(int device_slot, mt_device device) {
   return make_context(device_slot, Device(device.type, device.index));
 }
 
-// Masks layers on this thread for a scope.
+// Masks layers of this thread in its scope.
 class LayerMask {
  public:
   explicit LayerMask(uint32_t masked) : saved_(thread_state.layers) {

@@ -1,5 +1,5 @@
-// Plug-ins of other versions than the host's, and libraries that are none: what is asked of a host
-// is to say what is wrong, and to go on.
+// Plug-ins of other contract versions run; libraries that are no plug-ins give an error that says
+// why, and the process continues.
 #include <filesystem>
 
 #include "dispatcher/choice/choice.h"
@@ -38,7 +38,7 @@ uint64_t fallbacks_of(const std::string& op) {
   return 0;
 }
 
-// Its kernels run, what it has none for runs on the CPU, and a network trains.
+// Expects that the plug-in's kernels run, missing ones fall back to the CPU, and a network trains.
 void expect_works(const std::string& name, const std::string& version_of_contract) {
   load_backend(plugin(name));
   allow_fallback(true);
@@ -57,20 +57,23 @@ void expect_works(const std::string& name, const std::string& version_of_contrac
 TEST(VersionsTest, APluginOfAnOlderMinorVersionWorks) {
   expect_works("v1_0", "1.0");
   expect_works("v1_1", "1.1");
-  // What its structs do not have yet is not supported.
+  // Features that its structs lack are unsupported.
   const Device device("v1_0");
   expect_error(ErrorCode::kUnsupported, {"v1_0"}, [&] { memory_stats(device); });
   expect_error(ErrorCode::kUnsupported, {"v1_0"}, [&] { empty_pinned({2}, kFloat32, device); });
   expect_error(ErrorCode::kUnsupported, {"v1_0"}, [&] { Graph(device).record([] {}); });
 }
 
-TEST(VersionsTest, APluginOfANewerMinorVersionWorks) { expect_works("newer", "as it may become"); }
+TEST(VersionsTest, APluginOfANewerMinorVersionWorks) {
+  expect_works("newer", "a future minor version");
+}
 
-// Who ran a call, or why the plug-in did not.
+// Returns "ran" if the plug-in ran the call, else the reason why not.
 std::string told(const std::vector<NamedValue>& named) {
   for (const Explanation& e : explain("outside_scale", {ones({3})}, named)) {
-    for (const ExplainedKernel& c : e.kernels) {
-      if (e.op == "outside_scale" && c.backend == "grown") return c.chosen ? "ran" : c.reason;
+    for (const ExplainedKernel& kernel : e.kernels) {
+      if (e.op == "outside_scale" && kernel.backend == "grown")
+        return kernel.chosen ? "ran" : kernel.reason;
     }
   }
   return "was not asked";
@@ -84,12 +87,12 @@ TEST(VersionsTest, APluginOutlivesAnArgumentThatAnOperatorGains) {
   EXPECT_EQ(told({{"by", 5.0}}), "ran");
   EXPECT_EQ(told({{"plus", 0}}), "ran");
   EXPECT_EQ(floats(outside_scale(x, 3)), (std::vector<float>{0, 3, 6}));
-  // What it does not know, others do: the nodes of the operator's program.
+  // A call with the new argument runs by the nodes of the operator's program.
   EXPECT_EQ(told({{"plus", 1}}), "was built for an older schema, without 'plus'");
   EXPECT_EQ(floats(outside_scale(x, 3, 1)), (std::vector<float>{1, 4, 7}));
 }
 
-// ---- what is no plug-in
+// ---- libraries that are not plug-ins
 
 struct NoPlugin {
   std::string path;
@@ -97,7 +100,7 @@ struct NoPlugin {
   std::string says;
 };
 
-TEST(VersionsTest, WhatIsNoPluginIsToldAndNothingElseChanges) {
+TEST(VersionsTest, ALibraryThatIsNoPluginGivesAnErrorAndChangesNothing) {
   const std::string odd = std::string(OUTSIDE_ODD) + "/";
   const testing::TempDirectory folder;
   const std::string whole = testing::read_file(plugin("grown"));
@@ -118,7 +121,7 @@ TEST(VersionsTest, WhatIsNoPluginIsToldAndNothingElseChanges) {
   for (const NoPlugin& one : all) {
     const size_t before = backend_infos().size();
     expect_error(one.code, {"[backend]", one.path, one.says}, [&] { load_backend(one.path); });
-    expect_error(one.code, {one.says}, [&] { load_backend(one.path); });  // and once more
+    expect_error(one.code, {one.says}, [&] { load_backend(one.path); });  // the second attempt
     EXPECT_EQ(backend_infos().size(), before);
     EXPECT_EQ(floats(ones({2}) + 1), (std::vector<float>{2, 2})) << "after " << one.path;
   }

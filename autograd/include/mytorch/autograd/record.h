@@ -1,8 +1,8 @@
-// Functions that record an operation for differentiation, used by generated wrappers.
+// Functions that record an operation for differentiation. autograd/recording.h makes the wrappers
+// of the library's operators of them:
 //
-//   Tensor mul_autograd(const Tensor& self, const Operand& other) {
-//     Tensor result;
-//     { LayerMask mask(kLayerAutograd); result = below::mul_Tensor(self, other); }
+//   Tensor recorded_mul(const Tensor& self, const Operand& other) {
+//     Tensor result = Layered<ops::mul_Tensor, kFunction>::next<kLayerAutograd>(self, other);
 //     if (any_requires_grad(self, other)) {
 //       auto node = make_node<MulBackward>(2, 1);
 //       node->edge(0, self);
@@ -15,7 +15,7 @@
 //     return result;
 //   }
 //
-//   const Tensor& mul__autograd(const Tensor& self, const Operand& other) {
+//   const Tensor& recorded_mul_(const Tensor& self, const Operand& other) {
 //     NodePtr<MulBackward> node;
 //     if (any_requires_grad_write(self, other)) {
 //       check_inplace(self, "mul_");
@@ -25,7 +25,7 @@
 //       if (node->has_edge(0)) node->other_ = SavedTensor::before_write(other.tensor(), self);
 //       if (node->has_edge(1)) node->self_ = SavedTensor::before_write(self, self);
 //     }
-//     { LayerMask mask(kLayerAutograd); below::mul__Tensor(self, other); }
+//     Layered<ops::mul_Tensor, kInplace>::next<kLayerAutograd>(self, other);
 //     if (node) rebase_history(self, node);
 //     return self;
 //   }

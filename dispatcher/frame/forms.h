@@ -1,0 +1,700 @@
+// The forms of operators below the layers: what happens between a call and its kernel, by meaning.
+//
+// For each record, code generation specializes Traits, which is data:
+//
+//   template <>
+//   struct Traits<ops::add_Tensor> : Pointwise {
+//     using Args = mt_args_add_Tensor;
+//     using Fields = Members<&Args::self, &Args::other, &Args::alpha>;  // one per argument
+//     using Outputs = Members<&Args::out>;
+//     static constexpr Promote promote = Promote::kSame;
+//     static constexpr uint8_t exact[] = {0, 0, 0xff};  // see check_numbers
+//   };
+//   template struct Below<ops::add_Tensor, kFunction>;
+//
+// and, if the record needs them, `optional` (a bit per argument that may be undefined), `variant`
+// (which program takes a call), `dims` of a reduction, `infer` (the shape function), `compute` (the
+// composite or view function), `follows` (arguments whose layout the outputs take) and `dynamic`.
+// Everything here is inlined into Below<Op, form>::call.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "dispatcher/frame/call.h"
+#include "dispatcher/frame/decompose.h"
+#include "dispatcher/frame/layout.h"
+#include "dispatcher/frame/outputs.h"
+#include "dispatcher/frame/pointwise.h"
+#include "dispatcher/frame/promotion.h"
+#include "dispatcher/frame/reduce.h"
+#include "dispatcher/table/layers.h"
+
+namespace mytorch {
+
+template <class Op>
+struct Traits;
+
+template <auto... member>
+struct Members {
+  static constexpr int size = sizeof...(member);
+};
+
+// ---- arguments ----
+
+// An argument during a call, with what its field of the argument struct points to.
+template <class T>
+struct Held {
+  const T& value;
+  auto abi() const { return abi_value(value); }
+};
+template <>
+struct Held<Tensor> {
+  const Tensor& value;
+  const mt_tensor* abi() const { return optional_abi(value); }
+};
+template <class T, class Holder>
+struct HeldBy {
+  explicit HeldBy(const T& argument) : value(argument), holder(argument) {}
+  auto abi() const { return holder.abi(); }
+  const T& value;
+  Holder holder;
+};
+template <>
+struct Held<Operand> : HeldBy<Operand, OperandArg> {
+  using HeldBy::HeldBy;
+};
+template <>
+struct Held<TensorList> : HeldBy<TensorList, TensorListArg> {
+  using HeldBy::HeldBy;
+};
+template <>
+struct Held<Str> : HeldBy<Str, StrArg> {
+  using HeldBy::HeldBy;
+};
+template <>
+struct Held<std::optional<std::string_view>> : HeldBy<std::optional<std::string_view>, StrArg> {
+  using HeldBy::HeldBy;
+};
+template <>
+struct Held<std::optional<Generator>> {
+  const std::optional<Generator>& value;
+};
+
+template <class H>
+inline constexpr bool is_operand =
+    std::is_same_v<H, Held<Tensor>> || std::is_same_v<H, Held<Operand>>;
+template <class H>
+inline constexpr bool is_generator = std::is_same_v<H, Held<std::optional<Generator>>>;
+
+template <class Op, class H>
+[[gnu::always_inline]] inline void check_one_given(int arg, const H& held) {
+  if constexpr (is_operand<H>) {
+    if ((Traits<Op>::optional >> arg & 1) == 0 && held.abi() == nullptr) [[unlikely]] {
+      required_slow(Op::info, Op::info.args[arg].name);
+    }
+  }
+}
+// Throws Error(kValue) for an undefined tensor that is not optional.
+template <class Op, class... H>
+[[gnu::always_inline]] inline void check_given(const H&... held) {
+  int arg = 0;
+  (check_one_given<Op>(arg++, held), ...);
+}
+
+inline const Tensor& first_tensor(const Held<Tensor>& first, const auto&...) { return first.value; }
+inline const Tensor& first_tensor(const auto&, const auto&... rest) {
+  return first_tensor(rest...);
+}
+
+template <class F, class H, class... All>
+[[gnu::always_inline]] inline void set_field(F& field, const H& held, const All&... all) {
+  if constexpr (is_generator<H>) {
+    field = random_call(held.value, first_tensor(all...));
+  } else {
+    field = held.abi();
+  }
+}
+template <class Args, auto... member, class... H>
+[[gnu::always_inline]] inline void set_fields(Args& args, Members<member...>, const H&... held) {
+  (set_field(args.*member, held, held...), ...);
+}
+
+template <class Args, auto... member>
+[[gnu::always_inline]] inline void set_outputs(Args& args, Members<member...>,
+                                               TensorImpl* const* outputs) {
+  ((args.*member = &(*outputs++)->abi), ...);
+}
+template <class Args, auto... member>
+[[gnu::always_inline]] inline void set_wanted_outputs(Args& args, Members<member...>,
+                                                      TensorImpl* const* outputs) {
+  const auto abi = [](TensorImpl* output) { return output != nullptr ? &output->abi : nullptr; };
+  ((args.*member = abi(*outputs++)), ...);
+}
+
+// ---- results: a Tensor, or a tuple ----
+
+template <size_t n, size_t... i>
+[[gnu::always_inline]] inline auto adopt_each(TensorImpl* const (&outputs)[n],
+                                              std::index_sequence<i...>) {
+  return std::tuple{Tensor::adopt(outputs[i])...};
+}
+template <size_t n>
+[[gnu::always_inline]] inline auto adopt(TensorImpl* const (&outputs)[n]) {
+  if constexpr (n == 1) {
+    return Tensor::adopt(outputs[0]);
+  } else {
+    return adopt_each(outputs, std::make_index_sequence<n>());
+  }
+}
+
+inline const TensorSpec& nth(std::index_sequence<0>, const TensorSpec& spec) { return spec; }
+template <size_t i, class... T>
+const auto& nth(std::index_sequence<i>, const std::tuple<T...>& all) {
+  return std::get<i>(all);
+}
+inline const Tensor& nth(std::index_sequence<0>, const Tensor& result) { return result; }
+
+// The outputs of an out= form, in the order of the results.
+template <size_t n>
+using Outs = const Tensor* const (&)[n];
+
+template <class Op, size_t n>
+const Tensor& given_output(Outs<n> outs, size_t i, bool inplace) {
+  required(*outs[i], Op::info, inplace ? "self" : n == 1 ? "out" : Op::info.outputs[i].name);
+  return *outs[i];
+}
+
+template <class Op, class Result, size_t n, size_t... i>
+void assign_all(Outs<n> outs, const Result& results, std::index_sequence<i...>) {
+  if constexpr (n == 1) {
+    assign_out(Op::info, *outs[0], results);
+  } else {
+    assign_outs(Op::info, {*outs[i]...}, {std::get<i>(results)...});
+  }
+}
+
+// ---- pointwise ----
+
+struct Defaults {
+  static constexpr uint32_t optional = 0;
+  static constexpr uint16_t variant(const auto&...) { return 0; }
+};
+
+inline void take_operand(const mt_tensor*& field, const mt_tensor* const*& next) {
+  field = *next++;
+}
+template <class F>
+void take_operand(F&, const mt_tensor* const*&) {}
+
+template <class H>
+[[gnu::always_inline]] inline void give_operand(const mt_tensor**& next, const H& held) {
+  if constexpr (is_operand<H>) *next++ = held.abi();
+}
+template <class F, class H>
+[[gnu::always_inline]] inline void set_value(F& field, const H& held) {
+  if constexpr (!is_operand<H>) field = held.abi();
+}
+
+// The argument struct of a pointwise call.
+template <class Op, class... H>
+struct PointwiseArgs {
+  using T = Traits<Op>;
+  using Fields = typename T::Fields;
+  static constexpr int n = (0 + ... + int{is_operand<H>});
+
+  [[gnu::always_inline]] inline explicit PointwiseArgs(const H&... held) {
+    check_given<Op>(held...);
+    const mt_tensor** next = inputs;
+    (give_operand(next, held), ...);
+    take_operands(Fields());
+    args.header = {sizeof(args), {}, T::variant(held.value...), 0};
+    set_values(Fields(), held...);
+  }
+
+  // After promotion, which may have replaced operands.
+  [[gnu::always_inline]] inline void complete(const H&... held) {
+    check_numbers(held...);
+    if (args.header.flags == 0) [[unlikely]]
+      take_operands(Fields());
+  }
+
+  template <auto... member>
+  [[gnu::always_inline]] inline void take_operands(Members<member...>) {
+    const mt_tensor* const* next = inputs;
+    (take_operand(args.*member, next), ...);
+  }
+  template <auto... member>
+  [[gnu::always_inline]] inline void set_values(Members<member...>, const H&... held) {
+    (set_value(args.*member, held), ...);
+  }
+
+  // Numbers that do not promote must fit a computation in integers: `exact` has, for each argument,
+  // the variants that read it, as bits; 0xff is all.
+  [[gnu::always_inline]] inline void check_numbers(const H&... held) const {
+    if constexpr (requires { T::exact; }) {
+      int arg = 0;
+      (check_one_number(arg++, held), ...);
+    }
+  }
+  template <class Any>
+  [[gnu::always_inline]] inline void check_one_number(int arg, const Any& held) const {
+    if constexpr (std::is_same_v<Any, Held<Scalar>>) {
+      const uint8_t variants = T::exact[arg];
+      if (variants == 0xff || (variants >> args.header.variant & 1) != 0) {
+        check_number(Op::info, arg, held.value, args.header.compute);
+      }
+    }
+  }
+
+  typename T::Args args;
+  const mt_tensor* inputs[n];
+  mt_tensor hosts[n];
+};
+
+struct Pointwise : Defaults {
+  template <class Op, class... H>
+  [[gnu::always_inline]] static auto function(const H&... held) {
+    using T = Traits<Op>;
+    PointwiseArgs<Op, H...> call(held...);
+    TensorImpl* outputs[T::Outputs::size] = {};
+    pointwise_outputs<T::promote>(Op::info, call.inputs, call.hosts, &call.args.header, outputs);
+    auto results = adopt(outputs);
+    call.complete(held...);
+    set_outputs(call.args, typename T::Outputs(), outputs);
+    run_pointwise(Op::entry, outputs[0], &call.args);
+    return results;
+  }
+
+  template <class Op, size_t n, class... H>
+  [[gnu::always_inline]] static void into(Outs<n> outs, bool inplace, const H&... held) {
+    using T = Traits<Op>;
+    PointwiseArgs<Op, H...> call(held...);
+    Tensor temporaries[n];
+    TensorImpl* targets[n];
+    if constexpr (n == 1) {
+      targets[0] = pointwise_into<T::promote>(Op::info, call.inputs, call.hosts, &call.args.header,
+                                              *outs[0], inplace, &temporaries[0]);
+    } else {
+      pointwise_into_each<T::promote>(Op::info, call.inputs, call.hosts, &call.args.header, outs,
+                                      targets, temporaries);
+    }
+    call.complete(held...);
+    set_outputs(call.args, typename T::Outputs(), targets);
+    run_pointwise(Op::entry, targets[0], &call.args);
+    for (size_t i = 0; i < n; ++i) finish_into(*outs[i], temporaries[i]);
+  }
+};
+
+// The derivative of a pointwise record: computes the gradients that are wanted.
+struct Derived : Defaults {
+  template <class Op, class... H>
+  [[gnu::always_inline]] static auto function(const Held<const bool*>& wanted, const H&... held) {
+    using T = Traits<Op>;
+    PointwiseArgs<Op, H...> call(held...);
+    TensorImpl* outputs[T::Outputs::size] = {};
+    pointwise_outputs<T::promote>(Op::info, call.inputs, call.hosts, &call.args.header, outputs,
+                                  wanted.value);
+    auto results = adopt(outputs);
+    call.complete(held...);
+    set_wanted_outputs(call.args, typename T::Outputs(), outputs);
+    if (TensorImpl* const any = first_of(outputs); any != nullptr) {
+      run_pointwise(Op::entry, any, &call.args);
+    }
+    return results;
+  }
+
+  // As the operators of its program, which are recorded: gradients of gradients.
+  template <class Op, class... H>
+  [[gnu::always_inline]] static auto decomposed(const Held<const bool*>& wanted, const H&... held) {
+    PointwiseArgs<Op, H...> call(held...);
+    call.args.header.compute = pointwise_compute(Op::info, {call.inputs, call.hosts});
+    call.take_operands(typename Traits<Op>::Fields());
+    const std::vector<Tensor> results = decompose(Op::info, &call.args, wanted.value);
+    return unpacked(results, std::make_index_sequence<Traits<Op>::Outputs::size>());
+  }
+
+ private:
+  template <size_t... i>
+  [[gnu::always_inline]] static auto unpacked(const std::vector<Tensor>& results,
+                                              std::index_sequence<i...>) {
+    if constexpr (sizeof...(i) == 1) {
+      return results[0];
+    } else {
+      return std::tuple{results[i]...};
+    }
+  }
+};
+
+// ---- reductions ----
+
+template <class... H>
+std::optional<ScalarType> dtype_among(const H&... held) {
+  std::optional<ScalarType> found;
+  const auto look = [&](const auto& argument) {
+    if constexpr (std::is_same_v<decltype(argument.value), const std::optional<ScalarType>&>) {
+      found = argument.value;
+    }
+  };
+  (look(held), ...);
+  return found;
+}
+
+struct Reduce : Defaults {
+  template <class Op, class... H>
+  [[gnu::always_inline]] static auto function(const H&... held) {
+    using T = Traits<Op>;
+    typename T::Args args;
+    prepare<Op>(args, held...);
+    TensorImpl* outputs[T::Outputs::size];
+    reduce_outputs(Op::info, first_tensor(held...), T::dims(held.value...), dtype_among(held...),
+                   &args.header, outputs);
+    auto results = adopt(outputs);
+    set_outputs(args, typename T::Outputs(), outputs);
+    run_pointwise(Op::entry, outputs[0], &args);
+    return results;
+  }
+
+  template <class Op, size_t n, class... H>
+  [[gnu::always_inline]] static void into(Outs<n> outs, bool inplace, const H&... held) {
+    write<Op>(outs, inplace, std::make_index_sequence<n>(), held...);
+  }
+
+ private:
+  template <class Op, class Args, class... H>
+  [[gnu::always_inline]] static void prepare(Args& args, const H&... held) {
+    check_given<Op>(held...);
+    args.header = {sizeof(args), {}, Traits<Op>::variant(held.value...), 0};
+    set_fields(args, typename Traits<Op>::Fields(), held...);
+  }
+
+  template <class Op, size_t n, size_t... i, class... H>
+  [[gnu::always_inline]] static void write(Outs<n> outs, bool inplace, std::index_sequence<i...>,
+                                           const H&... held) {
+    using T = Traits<Op>;
+    typename T::Args args;
+    prepare<Op>(args, held...);
+    const Tensor& self = first_tensor(held...);
+    const ReduceSpec spec =
+        reduce_spec(Op::info, self, T::dims(held.value...), dtype_among(held...));
+    args.header.compute = to_abi(spec.compute);
+    KernelInto into[] = {KernelInto(Op::entry, given_output<Op>(outs, i, inplace),
+                                    as_list(spec.sizes), spec.type_of(Op::info.outputs[i]),
+                                    self.device(), &args, inplace)...};
+    if (n > 1) check_apart(Op::info, outs, n);
+    TensorImpl* const targets[] = {into[i].target()...};
+    set_outputs(args, typename T::Outputs(), targets);
+    run_pointwise(Op::entry, targets[0], &args);
+    for (KernelInto& each : into) each.finish();
+  }
+};
+
+// ---- kernels: primitives, and composites that a kernel may serve ----
+
+template <bool has_composite>
+struct KernelForms : Defaults {
+  static constexpr bool dynamic = false;
+  static constexpr uint32_t follows = 0;
+
+  template <class Op, class... H>
+  [[gnu::always_inline]] static auto function(const H&... held) {
+    using T = Traits<Op>;
+    typename T::Args args;
+    args.header = {sizeof(args), {}, 0, 0};
+    const auto specs = T::infer(held.value...);
+    check_given<Op>(held...);
+    set_fields(args, typename T::Fields(), held...);
+    const auto indices = std::make_index_sequence<T::Outputs::size>();
+    args.header.compute = to_abi(nth(std::index_sequence<0>(), specs).dtype);
+    if (!on_one_device(Op::info, &args)) [[unlikely]] {
+      if constexpr (has_composite) return T::compute(held.value...);
+      fail_devices(Op::info, &args);
+    }
+    if constexpr (T::dynamic) {
+      return run_dynamic<Op>(args, specs, indices);
+    } else {
+      auto results = make_results<T::follows>(specs, indices, held...);
+      set_results(args, typename T::Outputs(), results, indices);
+      TensorImpl* const out = nth(std::index_sequence<0>(), results).impl();
+      if constexpr (has_composite) {
+        if (!try_kernel(Op::entry, out, &args)) {
+          const Substitution substitution(Op::entry, out, &args);
+          return T::compute(held.value...);
+        }
+      } else {
+        run_primitive(Op::entry, out, &args);
+      }
+      return results;
+    }
+  }
+
+  template <class Op, size_t n, class... H>
+  [[gnu::always_inline]] static void into(Outs<n> outs, bool inplace, const H&... held) {
+    write<Op>(outs, inplace, std::make_index_sequence<n>(), held...);
+  }
+
+ private:
+  template <uint32_t follows, class Specs, size_t... i, class... H>
+  [[gnu::always_inline]] static auto make_results(const Specs& specs, std::index_sequence<i...>,
+                                                  const H&... held) {
+    if constexpr (follows != 0) {
+      int arg = 0;
+      const bool channels_last = (... || followed<follows>(arg++, held));
+      if constexpr (sizeof...(i) == 1) {
+        return make_output(specs, channels_last);
+      } else {
+        return std::tuple{make_output(std::get<i>(specs), channels_last)...};
+      }
+    } else if constexpr (sizeof...(i) == 1) {
+      return make_output(specs);
+    } else {
+      return std::tuple{make_output(std::get<i>(specs))...};
+    }
+  }
+  template <uint32_t follows, class H>
+  [[gnu::always_inline]] static bool followed(int arg, const H& held) {
+    if constexpr (std::is_same_v<H, Held<Tensor>>) {
+      return (follows >> arg & 1) != 0 && is_channels_last(held.value);
+    }
+    return false;
+  }
+
+  template <class Args, auto... member, class Results, size_t... i>
+  [[gnu::always_inline]] static void set_results(Args& args, Members<member...>,
+                                                 const Results& results,
+                                                 std::index_sequence<i...>) {
+    ((args.*member = &nth(std::index_sequence<i>(), results).impl()->abi), ...);
+  }
+
+  template <class Op, class Args, class Specs, size_t... i>
+  [[gnu::always_inline]] static auto run_dynamic(Args& args, const Specs& specs,
+                                                 std::index_sequence<i...>) {
+    DynamicOutputs outputs(Op::info, {nth(std::index_sequence<i>(), specs)...});
+    clear(args, typename Traits<Op>::Outputs());
+    outputs.run(Op::entry, &args);
+    if constexpr (sizeof...(i) == 1) {
+      return outputs.take(0);
+    } else {
+      return std::tuple{outputs.take(i)...};
+    }
+  }
+  template <class Args, auto... member>
+  [[gnu::always_inline]] static void clear(Args& args, Members<member...>) {
+    ((args.*member = nullptr), ...);
+  }
+
+  template <class Op, size_t n, size_t... i, class... H>
+  [[gnu::always_inline]] static void write(Outs<n> outs, bool inplace, std::index_sequence<i...>,
+                                           const H&... held) {
+    using T = Traits<Op>;
+    typename T::Args args;
+    args.header = {sizeof(args), {}, 0, 0};
+    const auto specs = T::infer(held.value...);
+    check_given<Op>(held...);
+    set_fields(args, typename T::Fields(), held...);
+    args.header.compute = to_abi(nth(std::index_sequence<0>(), specs).dtype);
+    if (!on_one_device(Op::info, &args)) [[unlikely]]
+      fail_devices(Op::info, &args);
+    KernelInto into[] = {make_into<Op>(given_output<Op>(outs, i, inplace),
+                                       nth(std::index_sequence<i>(), specs), &args, inplace)...};
+    if (n > 1) check_apart(Op::info, outs, n);
+    TensorImpl* const targets[] = {into[i].target()...};
+    set_outputs(args, typename T::Outputs(), targets);
+    if constexpr (has_composite) {
+      if (!try_kernel(Op::entry, targets[0], &args)) {
+        const Substitution substitution(Op::entry, targets[0], &args);
+        // A random number was drawn for this call: the composite draws another, no kernel may.
+        if constexpr ((is_generator<H> || ...)) {
+          copy_all(into, T::compute(held.value...), std::index_sequence<i...>());
+        } else {
+          copy_all(into, Below<Op, kFunction>::call(held.value...), std::index_sequence<i...>());
+        }
+      }
+    } else {
+      run_primitive(Op::entry, targets[0], &args);
+    }
+    for (KernelInto& each : into) each.finish();
+  }
+  template <class Op>
+  [[gnu::always_inline]] static KernelInto make_into(const Tensor& out, const TensorSpec& spec,
+                                                     const void* args, bool inplace) {
+    return {Op::entry, out, as_list(spec.sizes), spec.dtype, spec.device, args, inplace};
+  }
+  template <class Results, size_t... i>
+  [[gnu::always_inline]] static void copy_all(KernelInto* into, const Results& results,
+                                              std::index_sequence<i...>) {
+    (copy_into(into[i].target_tensor(), nth(std::index_sequence<i>(), results)), ...);
+  }
+};
+using Primitive = KernelForms<false>;
+using KernelComposite = KernelForms<true>;
+
+// ---- records that write their first argument ----
+
+template <bool has_composite>
+struct WritingForms : Defaults {
+  template <class Op, class... H>
+  [[gnu::always_inline]] static const Tensor& function(const H&... held) {
+    using T = Traits<Op>;
+    const Tensor& written = first_tensor(held...);
+    typename T::Args args;
+    args.header = {sizeof(args), {}, 0, 0};
+    T::infer(held.value...);
+    check_given<Op>(held...);
+    set_fields(args, typename T::Fields(), held...);
+    check_writable(Op::info, written.impl());
+    Tensor copies[sizeof...(H)];
+    read_apart(args, typename T::Fields(), written, copies, held...);
+    args.header.compute = written.impl()->abi.dl.dtype;
+    const bool one_device = on_one_device(Op::info, &args);
+    if constexpr (has_composite) {
+      if (!one_device) {
+        T::compute(held.value...);
+      } else if (!try_kernel(Op::entry, written.impl(), &args)) {
+        const Substitution substitution(Op::entry, written.impl(), &args);
+        T::compute(held.value...);
+      }
+    } else {
+      if (!one_device) [[unlikely]]
+        fail_devices(Op::info, &args);
+      run_primitive(Op::entry, written.impl(), &args);
+    }
+    written.impl()->bump_version();
+    return written;
+  }
+
+ private:
+  // Inputs that share some elements with the written tensor are read from copies.
+  template <class Args, auto... member, class... H>
+  [[gnu::always_inline]] static void read_apart(Args& args, Members<member...>,
+                                                const Tensor& written, Tensor* copies,
+                                                const H&... held) {
+    (read_one_apart(args.*member, written, *copies++, held), ...);
+  }
+  template <class F, class H>
+  [[gnu::always_inline]] static void read_one_apart(F& field, const Tensor& written, Tensor& copy,
+                                                    const H& held) {
+    if constexpr (is_operand<H>) {
+      TensorImpl* const input = held.value.impl();
+      if (input != written.impl() && overlaps_partly(written.impl(), input)) [[unlikely]] {
+        copy = copy_of(input);
+        field = &copy.impl()->abi;
+      }
+    }
+  }
+};
+using Writing = WritingForms<false>;
+using WritingKernelComposite = WritingForms<true>;
+
+// A composite that writes its first argument, by other operators.
+struct WritingComposite : Defaults {
+  template <class Op, class... H>
+  [[gnu::always_inline]] static const Tensor& function(const H&... held) {
+    Traits<Op>::compute(held.value...);
+    return first_tensor(held...);
+  }
+};
+
+// A composite with kernels that writes lists of tensors (the steps of optimizers).
+struct ListWriting : Defaults {
+  template <class Op, class... H>
+  [[gnu::always_inline]] static void function(const H&... held) {
+    using T = Traits<Op>;
+    const TensorList list = first_list(held...);
+    if (list.size() == 0) return;
+    typename T::Args args;
+    args.header = {sizeof(args), {}, 0, 0};
+    T::infer(held.value...);
+    check_given<Op>(held...);
+    set_fields(args, typename T::Fields(), held...);
+    for_each_written<Op>([](const Tensor& each) { check_writable(Op::info, each.impl()); },
+                         held...);
+    TensorImpl* const first = list[0].impl();
+    args.header.compute = first->abi.dl.dtype;
+    if (on_one_device(Op::info, &args) && try_kernel(Op::entry, first, &args)) {
+      for_each_written<Op>([](const Tensor& each) { each.impl()->bump_version(); }, held...);
+      return;
+    }
+    const Substitution substitution(Op::entry, first, &args);
+    T::compute(held.value...);
+  }
+
+ private:
+  static TensorList first_list(const Held<TensorList>& first, const auto&...) {
+    return first.value;
+  }
+
+  template <class Op, class F, class... H>
+  [[gnu::always_inline]] static void for_each_written(F f, const H&... held) {
+    int arg = 0;
+    (for_each_of<Op>(f, arg++, held), ...);
+  }
+  template <class Op, class F, class H>
+  [[gnu::always_inline]] static void for_each_of(F f, int arg, const H& held) {
+    if constexpr (std::is_same_v<H, Held<TensorList>>) {
+      if ((Op::written_lists >> arg & 1) == 0) return;
+      for (const Tensor& each : held.value) f(each);
+    }
+  }
+};
+
+// ---- views, and composites without kernels ----
+
+struct View : Defaults {
+  template <class Op, class... H>
+  [[gnu::always_inline]] static Tensor function(const H&... held) {
+    check_given<Op>(held...);
+    return make_view(first_tensor(held...), Traits<Op>::compute(held.value...));
+  }
+};
+
+struct Composite : Defaults {
+  template <class Op, class... H>
+  [[gnu::always_inline]] static auto function(const H&... held) {
+    return Traits<Op>::compute(held.value...);
+  }
+
+  // Computed through the layers, then copied.
+  template <class Op, size_t n, class... H>
+  [[gnu::always_inline]] static void into(Outs<n> outs, bool inplace, const H&... held) {
+    const auto results = Layered<Op, kFunction>::call(held.value...);
+    if (inplace) {
+      if constexpr (n == 1) assign_inplace(Op::info, *outs[0], results);
+    } else {
+      assign_all<Op>(outs, results, std::make_index_sequence<n>());
+    }
+  }
+};
+
+// ---- the forms ----
+
+template <class T>
+using HeldArg = Held<std::remove_cvref_t<T>>;
+
+template <class Op, class R, class... P, class Outs>
+R Below<Op, kFunction, R(P...), Outs>::call(P... args) {
+  return Traits<Op>::template function<Op>(HeldArg<P>{args}...);
+}
+
+template <class Op, class R, class Self, class... P, class Outs>
+const Tensor& Below<Op, kInplace, R(Self, P...), Outs>::call(Self self, P... args) {
+  const Tensor* const outs[] = {&self};
+  Traits<Op>::template into<Op>(outs, true, HeldArg<Self>{self}, HeldArg<P>{args}...);
+  return self;
+}
+
+template <class Op, class R, class... P, size_t... out>
+void Below<Op, kOut, R(P...), std::index_sequence<out...>>::call(OutArg<out>... outs, P... args) {
+  const Tensor* const all[] = {&outs...};
+  Traits<Op>::template into<Op>(all, false, HeldArg<P>{args}...);
+}
+
+template <class Op, class R, class... P>
+R Decomposed<Op, R(P...)>::call(P... args) {
+  return Traits<Op>::template decomposed<Op>(HeldArg<P>{args}...);
+}
+
+}  // namespace mytorch

@@ -1,0 +1,156 @@
+// The forms of an operator, below its layers and through them.
+//
+// `Op` is a struct that is generated for each record (generated/below/NAME.h):
+//
+//   struct add_Tensor : Record {
+//     using Signature = Tensor(const Tensor&, const Operand&, const Scalar&);
+//     static constexpr OpEntry& entry = entries::add_Tensor;
+//     static constexpr const OpInfo& info = kInfo_add_Tensor;
+//     static constexpr int outs = 1;  // outputs of the out= form, 0 if there is none
+//   };
+//
+// A record that writes lists has `written_lists` instead, a bit for each such argument.
+//
+// A call runs through the layers in the order of their bits: autocast, autograd, capture. A layer
+// takes part if it is wanted, by a tensor's flags or by the thread, and has a wrapper for the form:
+//
+//   Tensor add_captured(const Tensor& self, const Operand& other, const Scalar& alpha) {
+//     note("add");
+//     return Layered<ops::add_Tensor, kFunction>::next<kLayerCapture>(self, other, alpha);
+//   }
+//   Layered<ops::add_Tensor, kFunction>::wrap<kLayerCapture>(add_captured);
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <utility>
+
+#include "dispatcher/table/op.h"
+#include "mytorch/tensor.h"
+#include "mytorch/thread_state.h"
+
+namespace mytorch {
+
+// The layers that an argument calls for.
+inline uint32_t layer_flags(const Tensor& tensor) {
+  return tensor.defined() ? layer_flags(tensor.impl()) : 0;
+}
+inline uint32_t layer_flags(const Operand& operand) { return operand.layer_flags(); }
+inline uint32_t layer_flags(TensorList tensors) {
+  uint32_t flags = 0;
+  for (const Tensor& tensor : tensors) flags |= layer_flags(tensor);
+  return flags;
+}
+template <class T>
+constexpr uint32_t layer_flags(const T&) {
+  return 0;
+}
+
+// The wrapper of the first of the `wanted` layers that has one for the form; null if none has.
+inline void* first_wrapper(const OpEntry& entry, Form form, uint32_t wanted) {
+#pragma GCC unroll 3
+  for (int layer = 0; layer < kNumLayers; ++layer) {
+    if ((wanted >> layer & 1) == 0) continue;
+    if (void* wrapper = entry.wrappers[layer][form]) return wrapper;
+  }
+  return nullptr;
+}
+
+// What a generated struct overrides.
+struct Record {
+  static constexpr int outs = 0;
+  static constexpr uint32_t written_lists = 0;
+};
+
+// Gradients do not flow through out= forms or lists that are written: throws Error(kValue).
+[[noreturn]] void refuse_out_gradient(const OpInfo& op);
+[[noreturn]] void refuse_list_gradient(const OpInfo& op);
+
+template <size_t>
+using OutArg = const Tensor&;
+
+// The form below all layers: checks, outputs and the kernel. Defined in dispatcher/frame/forms.h,
+// which only the generated sources include.
+template <class Op, Form form, class Signature = typename Op::Signature,
+          class Outs = std::make_index_sequence<Op::outs>>
+struct Below;
+template <class Op, class R, class... P, class Outs>
+struct Below<Op, kFunction, R(P...), Outs> {
+  [[gnu::noinline]] static R call(P... args);
+};
+template <class Op, class R, class Self, class... P, class Outs>
+struct Below<Op, kInplace, R(Self, P...), Outs> {
+  [[gnu::noinline]] static const Tensor& call(Self self, P... args);
+};
+template <class Op, class R, class... P, size_t... out>
+struct Below<Op, kOut, R(P...), std::index_sequence<out...>> {
+  [[gnu::noinline]] static void call(OutArg<out>... outs, P... args);
+};
+
+// A derived gradient as the operators of its program, through the layers, so that they are
+// recorded.
+template <class Op, class Signature = typename Op::Signature>
+struct Decomposed;
+template <class Op, class R, class... P>
+struct Decomposed<Op, R(P...)> {
+  static R call(P... args);
+};
+
+// The form through the layers.
+template <class Op, Form form, class Type = decltype(Below<Op, form>::call)>
+struct Layered;
+template <class Op, Form form, class R, class... P>
+struct Layered<Op, form, R(P...)> {
+  using Wrapper = R (*)(P...);
+
+  // What the public function does.
+  [[gnu::always_inline]] static R call(P... args) {
+    return enter(wanted_layers(flags(args...)), static_cast<P&&>(args)...);
+  }
+
+  // For a wrapper of `layer`: goes on with the layers below it. They, and the operators of which
+  // the call consists, run with `layer` and the layers above it masked.
+  template <uint32_t layer>
+  [[gnu::always_inline]] static R next(P... args) {
+    const LayerMask masked(layer | (layer - 1));
+    // Autograd is the only layer that tensors call for.
+    const uint32_t wanted = wanted_layers(layer < kLayerAutograd ? flags(args...) : 0);
+    return enter(wanted, static_cast<P&&>(args)...);
+  }
+
+  // Fills the layer's column.
+  template <uint32_t layer>
+  static void wrap(Wrapper wrapper) {
+    Op::entry.wrappers[std::countr_zero(layer)][form] = reinterpret_cast<void*>(wrapper);
+  }
+
+ private:
+  [[gnu::always_inline]] static R enter(uint32_t wanted, P... args) {
+    if (wanted != 0) [[unlikely]] {
+      if ((wanted & kLayerAutograd) != 0) {
+        if constexpr (form == kOut) refuse_out_gradient(Op::info);
+        if constexpr (Op::written_lists != 0) refuse_list_gradient(Op::info);
+      }
+      if (void* wrapper = first_wrapper(Op::entry, form, wanted)) {
+        return reinterpret_cast<Wrapper>(wrapper)(static_cast<P&&>(args)...);
+      }
+    }
+    return Below<Op, form>::call(static_cast<P&&>(args)...);
+  }
+
+  [[gnu::always_inline]] static uint32_t flags(const P&... args) {
+    if constexpr (Op::written_lists != 0) {
+      uint32_t flags = 0;
+      uint32_t bit = 1;
+      ((flags |= (Op::written_lists & bit) != 0 ? layer_flags(args) : 0, bit <<= 1), ...);
+      return flags;
+    } else {
+      return (0u | ... | layer_flags(args));
+    }
+  }
+};
+
+// For a derived gradient without a choice of what is wanted.
+inline constexpr bool kAllWanted[] = {true, true, true, true, true, true, true, true};
+
+}  // namespace mytorch
