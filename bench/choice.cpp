@@ -1,5 +1,5 @@
-// What it costs that an operator has several kernels: nanoseconds of a call whose kernel does
-// nothing, by priority and with measured choice, in turns. The bars are those of docs/choice.md.
+// The cost of a choice between several kernels: nanoseconds of a call whose kernel does nothing, by
+// priority and by measured choice, in turns. docs/choice.md has the budgets.
 #include "mytorch/choice.h"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ double median(std::vector<double> values) {
 }  // namespace
 
 int main() {
-  // Measurements of such kernels are nobody else's business.
+  // Keeps measurements of these kernels out of the user's choice table.
   char folder[] = "/tmp/mytorch_bench_choice_XXXXXX";
   if (mkdtemp(folder) == nullptr) return 1;
   setenv("MYTORCH_CACHE", folder, 1);

@@ -1,6 +1,6 @@
-// What the contract costs: a kernel called as the framework calls it, through the op's slot, beside
-// the same function called directly. Both in turns: `bench_contract` repeats them in random order
-// and prints medians.
+// The cost of the contract: a kernel called through the operator's slot, as the framework calls it,
+// beside a direct call of the same function. `bench_contract` repeats both in random order and
+// prints medians.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -20,7 +20,7 @@ namespace {
 namespace sdk = mytorch::sdk;
 using mytorch::Tensor;
 
-// Eight floats: some 2 ns, so that what is around it shows.
+// Eight floats take about 2 ns, so the surrounding cost is visible.
 template <class Args>
 [[gnu::noinline]] void largest(mt_ctx& /*ctx*/, const Args& args) {
   const auto* a = static_cast<const float*>(args.self->dl.data);
@@ -44,7 +44,7 @@ int init(const mt_host* host, mt_backend* backend) {
       host, backend, {.name = "bench", .version = "1", .device_type = "cpu", .kernels = kKernels});
 }
 
-// A call that is ready to be made.
+// A prepared call.
 template <class Args>
 struct Call {
   explicit Call(const char* op) : entry(*mytorch::find_op(op)) {
@@ -80,7 +80,7 @@ void through(benchmark::State& state, const char* op) {
 }
 
 void contract(benchmark::State& state) { through<mt_args_maximum>(state, "maximum"); }
-// A kernel that does not take every call: the choice asks it first.
+// A kernel with `supports`, which the choice calls first.
 void conditional(benchmark::State& state) { through<mt_args_minimum>(state, "minimum"); }
 
 BENCHMARK(direct);

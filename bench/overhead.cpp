@@ -1,5 +1,5 @@
-// What a call costs beyond its arithmetic: operators on 8 floats, one thread. bench/peers has the
-// same cases for libtorch, and scripts/bench-overhead prints both side by side.
+// The overhead of a call: operators on 8 floats, one thread. bench/peers has the same cases for
+// libtorch; scripts/bench-overhead prints both side by side.
 #include <benchmark/benchmark.h>
 
 #include "mytorch/backends.h"

@@ -4,11 +4,11 @@
 //   train_mnist --data DIR|random [--model mlp|cnn] [--epochs N] [--batch N] [--threads N] [--lr X]
 //               [--seed N] [--device cpu|cuda] [--graph 0|1] [--benchmark_format=console|json]
 //
-// An epoch's time is that of its training alone: shuffling and gathering batches are in it, reading
-// the files and measuring the accuracy on the test images are not. `random` puts numbers in place
-// of 60000 images. On a GPU the images lie in its memory, the last, smaller batch of an epoch is
-// left out, and with --graph 1 an epoch is recorded once, after a few steps, and then replayed;
-// `bench/peers/train_mnist_torch.py` is its twin.
+// The time of an epoch includes shuffling and gathering batches, but not reading the files or
+// measuring the accuracy. `random` uses 60000 images of random numbers. On a GPU, the images are in
+// device memory, the last, smaller batch of an epoch is skipped, and with --graph 1 an epoch is
+// captured once, after a few steps, and then replayed; `bench/peers/train_mnist_torch.py` does the
+// same in PyTorch.
 
 #include <chrono>
 #include <cmath>
@@ -36,7 +36,7 @@ struct Options {
   int64_t epochs = 1;
   int64_t batch = 64;
   int threads = 1;
-  double lr = 0;  // 0: the model's own
+  double lr = 0;  // 0: the default of the model
   uint64_t seed = 1;
   std::string device = "cpu";
   bool graph = false;
@@ -153,7 +153,7 @@ Epoch train_epoch(nn::Sequential& model, nn::optim::SGD& sgd, data::DataLoader& 
 
 // ---- on a GPU
 
-// The images and what the network is to say of them, in the order of an epoch.
+// The images and their targets, in the order of an epoch.
 struct Resident {
   Tensor images, targets;
   Tensor shuffled_images, shuffled_targets;
@@ -203,7 +203,7 @@ std::vector<Epoch> train_on_device(nn::Sequential& model, nn::optim::SGD& sgd,
     sgd.step();
     loss_sum.add_(loss.detach());
   };
-  // What is compiled, planned and allocated when it is first met is met here.
+  // The first steps compile, plan and allocate.
   resident.shuffle();
   for (int64_t i = 0; i < 3; ++i) step(i);
   mytorch::Graph graph(device);
@@ -244,7 +244,7 @@ void print_line(const Epoch& epoch, int64_t index, int64_t count) {
   std::fflush(stdout);
 }
 
-// As Google Benchmark writes it; Python's json module reads NaN and Infinity.
+// Writes a number as Google Benchmark does; Python's json module reads NaN and Infinity.
 std::string json_number(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
@@ -253,7 +253,7 @@ std::string json_number(double value) {
   return text;
 }
 
-// Google Benchmark's own JSON, so that one script reads the figures of both programs.
+// Writes Google Benchmark's JSON, so that one script reads the results of both programs.
 void print_json(const std::vector<Epoch>& epochs, const Options& options) {
   const std::string name = options.model + "_epoch";
   std::printf("{\n  \"context\": {\"framework\": \"mytorch %s\", ", MYTORCH_VERSION_STRING);

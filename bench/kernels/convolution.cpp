@@ -1,10 +1,10 @@
-// Convolutions and what stands around them in a network, through the public API.
+// Convolutions and the other layers of a network, through the public API.
 //
-// The limit is measured in the same run, beside every benchmark: GFLOP/s and their percentage of
-// the multiply-add peak on as many threads (bench/harness/limits.h). Flops are those of the
-// definition, padding included; what a kernel computes beyond it counts against it. Operations
-// bound by memory give GB/s of operands and results. The cases of `mnist/` are one step of the
-// network of bench/train_mnist.cpp at batch 64: their sum is its time in kernels.
+// Each benchmark reports GFLOP/s and the percentage of the multiply-add peak on the same number of
+// threads (bench/harness/limits.h), measured beside it. Flops are those of the definition, padding
+// included; redundant work of a kernel does not count. Operations bound by memory report GB/s of
+// operands and results. The cases of `mnist/` are one step of the network of bench/train_mnist.cpp
+// at batch 64; their sum is the time of its kernels.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct Work {
   double bytes = 0;
 };
 
-// What a benchmark repeats, with its operands inside, made when it is to run.
+// Makes the function that a benchmark repeats, with its operands.
 using Make = std::function<std::function<void()>()>;
 
 void run(benchmark::State& state, const Make& make, Work work, int threads) {

@@ -1,10 +1,9 @@
-// How near the matrix product comes to the machine's own limit.
+// Matrix products beside the machine's peak.
 //
-// The limit is measured in the same run, before and after every benchmark: multiply-adds on
-// independent sums in registers, on as many threads. A benchmark reports GFLOP/s, their percentage
-// of that peak and, for products bound by memory, GB/s of operands. Built with a CBLAS
-// (MYTORCH_BENCH_CBLAS), the same products go through it as `blas/...`, right after ours, so that
-// both see the same machine.
+// The peak is measured before and after every benchmark: independent multiply-adds in registers, on
+// the same number of threads. A benchmark reports GFLOP/s, the percentage of the peak and, for
+// products bound by memory, GB/s of operands. With a CBLAS (MYTORCH_BENCH_CBLAS), the same products
+// run through it as `blas/...`, right after ours.
 #include "backends/cpu-openmp/gemm/gemm.h"
 
 #include <benchmark/benchmark.h>
@@ -173,8 +172,7 @@ void add_all(int threads) {
     add("transposed_a", {size, size, size, true, false}, threads);
     add("transposed_b", {size, size, size, false, true}, threads);
   }
-  // A 784-32-10 perceptron at batch 64: forward, the gradients of weights, that of the hidden
-  // layer.
+  // A 784-32-10 perceptron at batch 64: forward, weight gradients, gradient of the hidden layer.
   add("mlp_forward1", {64, 32, 784, false, true}, threads);
   add("mlp_weight1", {32, 784, 64, true, false}, threads);
   add("mlp_input1", {64, 784, 32, false, false}, threads);

@@ -1,5 +1,5 @@
-// The least host that a kernel needs, and tensors for it: the benchmarks here call kernels
-// through their pointers, as the dispatcher does.
+// A minimal host and tensors for kernels. The benchmarks call kernels through function pointers, as
+// the dispatcher does.
 #pragma once
 
 #include <omp.h>
@@ -66,11 +66,11 @@ inline const mt_kernel_entry& kernel(std::string_view op) {
   std::abort();
 }
 
-// A tensor over memory of its own or another's. Memory is allocated as the framework's is: large
-// blocks lie on huge pages.
+// A tensor that owns its memory or views another tensor's. Large blocks are on huge pages, as the
+// framework allocates them.
 class Tensor {
  public:
-  Tensor(Tensor&&) = default;  // a copy would share pointers to the other's shape
+  Tensor(Tensor&&) = default;  // a copy would point to the shape of the original
   Tensor(mt_dtype dtype, std::vector<int64_t> shape, double value = 1) : shape_(std::move(shape)) {
     strides_.resize(shape_.size());
     int64_t n = 1;
@@ -86,7 +86,7 @@ class Tensor {
       std::fill_n(reinterpret_cast<T*>(memory_.get()), n, sdk::convert<T>(value));
     });
   }
-  // A view of all of it.
+  // Returns a view of the whole tensor.
   Tensor view(std::vector<int64_t> shape, std::vector<int64_t> strides) const {
     Tensor result;
     result.shape_ = std::move(shape);

@@ -1,10 +1,12 @@
-// Pointwise, reduce and copy kernels against the machine's own limit, with one and with two
-// threads: bandwidth, measured in turns with the kernel on the same memory. A line has
-//   GB/s     the operands' bytes, each counted once, over the kernel's time
-//   copy     what the best of three copies reaches (vectors, streaming stores, memcpy); read and
-//            write, the same for what only reads or only writes
-//   %copy    the kernel's share of it; %read and %write where that is the fairer limit
-// All are medians over the rounds. `threads` is the last argument; the others are sizes.
+// Pointwise, reduce and copy kernels beside the machine's bandwidth, with one and with two threads.
+// Kernel and limit take turns on the same memory. A line has
+//   GB/s     the bytes of the operands, each counted once, over the kernel's time
+//   copy     the bandwidth of the best of three copies (vectors, non-temporal stores, memcpy);
+//   likewise
+//            read and write for loops that only read or only write
+//   %copy    the kernel's fraction of it; likewise %read and %write for kernels that mostly read or
+//   write
+// All numbers are medians over the rounds. `threads` is the last argument; the others are sizes.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -33,13 +35,13 @@ constexpr mt_dtype kF32 = sdk::dtype_of<float>;
 constexpr int64_t kCached = 1 << 14;    // floats: 64 KiB an operand, in the L2 cache
 constexpr int64_t kMedium = 1 << 18;    // 1 MiB, in the L3 cache
 constexpr int64_t kLarge = 1 << 24;     // 64 MiB, in memory
-constexpr double kRoundSeconds = 1e-3;  // of each thing measured, before the next has its turn
+constexpr double kRoundSeconds = 1e-3;  // of each contender, before the next one's turn
 constexpr double kSeconds = 0.4;        // of all rounds
 constexpr int kMinRounds = 9, kMaxRounds = 101;
 
 // ---- the limits
 
-// One thing measured, again and again: how often it runs in a round, and its seconds.
+// A function under measurement: its repetitions per round, and the seconds of each round.
 class Contender {
  public:
   Contender(std::function<void()> run, double bytes) : run_(std::move(run)), bytes_(bytes) {
@@ -81,7 +83,7 @@ std::vector<Contender> writes(float* to, int64_t n) {
 
 // ---- a kernel
 
-// Measures the kernel in turns with the limits that `inputs` and `out` suggest.
+// Measures the kernel in turns with the limits that fit `inputs` and `out`.
 template <class Args>
 void measure(benchmark::State& state, const char* op, Args& args,
              std::initializer_list<const Tensor*> inputs, const Tensor& out,
@@ -257,7 +259,7 @@ void add_channel(benchmark::State& state) {
   const Tensor a(kF32, {images, 64, pixels}), b(kF32, {64, 1}), out(kF32, {images, 64, pixels});
   add_to(state, a, b, out);
 }
-// The left half of twice as wide rows.
+// The left half of rows of twice the width.
 void add_sliced(benchmark::State& state) {
   const int64_t cols = state.range(0), rows = state.range(1) / cols;
   const Tensor whole(kF32, {rows, 2 * cols}), b(kF32, {rows, cols}), out(kF32, {rows, cols});
@@ -353,7 +355,7 @@ void fill(benchmark::State& state) {
   measure(state, "fill_", args, {&number}, to);
 }
 
-// ---- small calls: what a kernel costs before its first element
+// ---- small calls: the fixed cost of a kernel
 
 void small_add(benchmark::State& state) {
   const Shape shape{state.range(0)};
@@ -379,7 +381,7 @@ void small_sum(benchmark::State& state) {
   for (auto _ : state) kernel.run(kernel.self, &context(), &args);
 }
 
-// Once with each number of threads.
+// Registers the benchmark with each number of threads.
 void add_benchmark(const char* name, void (*run)(benchmark::State&),
                    std::initializer_list<Shape> all) {
   const size_t last = all.begin()->size();

@@ -1,5 +1,5 @@
-// The vector mathematics of cpu-openmp by itself: one function over 4096 elements that stay in the
-// L1 cache, one thread. `time_per_element` is in seconds.
+// The vector functions of cpu-openmp: one function over 4096 elements in the L1 cache, on one
+// thread. `time_per_element` is in seconds.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -91,7 +91,7 @@ void measure(benchmark::State& state, void (*run)(const T*, const T*, T*, size_t
   constexpr size_t count = 4096;
   std::vector<T> x(count), y(count), out(count);
   for (size_t i = 0; i < count; ++i) {
-    // Low-discrepancy points: every neighbourhood sees the whole interval, as real data does.
+    // Low-discrepancy points: like real data, any few neighbours cover the whole interval.
     const double u = static_cast<double>(i * 2654435761u % 4294967296u) / 4294967296.0;
     const double v = static_cast<double>(i * 2246822519u % 4294967296u) / 4294967296.0;
     x[i] = static_cast<T>(low + (high - low) * u);

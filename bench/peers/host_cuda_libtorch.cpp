@@ -1,7 +1,8 @@
-// What a small libtorch call on a GPU costs the host: the cases of bench/cuda/cases.cpp that begin
+// The host time of a small libtorch call on a GPU: the cases of bench/cuda/cases.cpp that begin
 // with "host:", by the same names and measured the same way.
 //
-// Each is written the cheapest way that libtorch's public C++ interface offers, with gradients off.
+// Each case is written in the cheapest way that libtorch's public C++ API offers, without
+// gradients.
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

@@ -1,7 +1,7 @@
-// Elementwise and reducing kernels of mytorch and of libtorch in one run, in turns, on the same
-// memory: microseconds a call, nanoseconds an element, and how many times faster ours is (the
-// median over the rounds of each round's ratio). Results go into existing tensors, apart from the
-// cases named "fresh", which allocate theirs.
+// Pointwise and reduction kernels of mytorch and libtorch, in turns on the same memory:
+// microseconds per call, nanoseconds per element, and the speedup of mytorch (the median over the
+// rounds of each round's ratio). Results go to existing tensors, except in the cases named "fresh",
+// which allocate them.
 //
 //   kernels_libtorch [SUBSTRING]    only cases whose name contains it
 #include <torch/torch.h>
@@ -63,7 +63,7 @@ void compare(const std::string& name, int64_t elements, const Run& ours, const R
   }
 }
 
-// ---- tensors of both over one memory
+// ---- tensors of both libraries over the same memory
 
 struct Pair {
   mytorch::Tensor ours;

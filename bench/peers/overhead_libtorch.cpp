@@ -1,9 +1,9 @@
-// What one small libtorch call costs. `bench/overhead` holds the same cases, by the same names, for
+// The overhead of a libtorch call. `bench/overhead` has the same cases, by the same names, for
 // mytorch; `scripts/bench-overhead` runs the two alternately and compares them.
 //
-// Eight floats make the arithmetic vanish, so that the figure is the framework's own share. Each
-// case is written the cheapest way that libtorch's public C++ interface offers: options are built
-// once, nothing that needs no gradient runs with gradients on.
+// With eight floats the arithmetic is negligible, so the time is that of the framework. Each case
+// is written in the cheapest way that libtorch's public C++ API offers: options are built once, and
+// gradients are off unless the case needs them.
 
 #include <benchmark/benchmark.h>
 #include <torch/torch.h>
@@ -88,7 +88,7 @@ BENCHMARK(mm_2x2);
 void mm_64x64(benchmark::State& state) { square_mm(state, 64); }
 BENCHMARK(mm_64x64);
 
-// The graph is recorded and dropped: no backward.
+// Records the graph and drops it without a backward pass.
 void add_grad(benchmark::State& state) {
   const at::Tensor a = torch::ones({kSize}, torch::requires_grad());
   const at::Tensor b = torch::ones({kSize});
@@ -103,7 +103,7 @@ void mul_grad(benchmark::State& state) {
 }
 BENCHMARK(mul_grad);
 
-// Forward and backward. One batch is one whole chain, so the time printed is that of one link.
+// Forward and backward of a chain; the time is per operator.
 void chain100(benchmark::State& state) {
   at::Tensor x = torch::ones({kSize}, torch::requires_grad());
   const at::Tensor y = torch::ones({kSize});

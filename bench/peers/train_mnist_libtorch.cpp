@@ -1,11 +1,11 @@
-// Trains a small network on MNIST with libtorch and times each epoch. `examples/train_mnist` is the
+// Trains a small network on MNIST with libtorch and times each epoch. `bench/train_mnist` is the
 // same program in mytorch; `scripts/bench-mnist` runs the two alternately and compares them.
 //
 //   train_mnist_libtorch --data DIR [--model mlp|cnn] [--epochs N] [--batch N] [--threads N]
 //                        [--lr X] [--seed N] [--benchmark_format=console|json]
 //
-// An epoch's time is that of its training alone: shuffling and gathering batches are in it, reading
-// the files and measuring the accuracy on the test images are not.
+// The time of an epoch includes shuffling and gathering batches, but not reading the files or
+// measuring the accuracy.
 
 #include <torch/torch.h>
 
@@ -31,7 +31,7 @@ struct Options {
   int64_t epochs = 1;
   int64_t batch = 64;
   int threads = 1;
-  double lr = 0;  // 0: the model's own
+  double lr = 0;  // 0: the default of the model
   uint64_t seed = 1;
   bool json = false;
 };
@@ -97,7 +97,7 @@ Options parse_options(int argc, char** argv) {
 struct Dataset {
   at::Tensor images;   // float32 in [0, 1]: (n, 784) for the MLP, (n, 1, 28, 28) for the CNN
   at::Tensor labels;   // int64, (n)
-  at::Tensor targets;  // what the loss takes: one-hot float32 (n, 10) for the MLP, else the labels
+  at::Tensor targets;  // the loss's target: one-hot float32 (n, 10) for the MLP, else the labels
 };
 
 Dataset load(const std::string& directory, const std::string& part, const std::string& model) {
@@ -183,7 +183,7 @@ void print_line(const Epoch& epoch, int64_t index, int64_t count) {
   std::fflush(stdout);
 }
 
-// As Google Benchmark writes it; Python's json module reads NaN and Infinity.
+// Writes a number as Google Benchmark does; Python's json module reads NaN and Infinity.
 std::string json_number(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
@@ -192,8 +192,8 @@ std::string json_number(double value) {
   return text;
 }
 
-// Google Benchmark's own JSON, so that one script reads every figure of this folder. Google
-// Benchmark itself would add the counts of iterations and repetitions to the name.
+// Writes Google Benchmark's JSON, so that one script reads all results of this folder. Google
+// Benchmark itself would add the numbers of iterations and repetitions to the name.
 void print_json(const std::vector<Epoch>& epochs, const Options& options) {
   const std::string name = options.model + "_epoch";
   std::printf("{\n  \"context\": {\"framework\": \"libtorch %s\", \"blas\": \"%s\", ",

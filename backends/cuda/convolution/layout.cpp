@@ -34,7 +34,8 @@ Layout layout_of(const TensorView& x, bool channels_last) {
   layout.size[0] = x.size(0);
   layout.size[1] = x.size(1);
   if (more) layout.size[2] = 1;
-  for (int d = 2; d < x.ndim(); ++d) layout.size[static_cast<size_t>(d + more)] = x.size(d);
+  const size_t first = more != 0 ? 3 : 2;
+  for (int d = 2; d < x.ndim(); ++d) layout.size[first + static_cast<size_t>(d - 2)] = x.size(d);
   int64_t stride = 1;
   const auto put = [&](int d) {
     layout.stride[static_cast<size_t>(d)] = stride;
