@@ -35,7 +35,7 @@ int64_t magnitude(int64_t stride) { return stride < 0 ? -stride : stride; }
 }  // namespace
 
 Reduction::Reduction(const ReduceProgram& program, mt_dtype compute, const void* args)
-    : program_(program), compute_(compute), args_(args) {
+    : program_(program), compute_(compute) {
   const sdk::TensorView x(sdk::tensor_at(args, program.input));
   const int ndim = x.ndim();
   const uint64_t reduced = sdk::reduced_dims(args, program.dim_field, program.dim_offset, ndim);

@@ -44,7 +44,6 @@ class Reduction {
 
   const ReduceProgram& program_;
   const mt_dtype compute_;
-  const void* args_;
   const FoldFns* fns_ = nullptr;
   mt_dtype staged_;  // the type of input tiles
   Operand input_;

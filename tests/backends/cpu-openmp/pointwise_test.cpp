@@ -278,8 +278,8 @@ INSTANTIATE_TEST_SUITE_P(Of, PointwiseRows,
                                            200),
                          ::testing::PrintToStringParamName());
 
-// Rows of a wider matrix, of which one input has one for all: what is between the rows stays as it
-// is.
+// Rows of a wider matrix, with an input that is one row for all: the gaps between rows keep their
+// values.
 TEST(Pointwise, ShortRowsWithGaps) {
   constexpr int64_t kRows = 5, kGap = 3;
   for (const mt_dtype dtype : {kFloat, sdk::dtype_of<double>, sdk::dtype_of<int64_t>}) {
