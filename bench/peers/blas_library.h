@@ -1,6 +1,6 @@
-// Which BLAS a program really runs on. libtorch takes its matrix products from whatever
-// `libblas.so.3` the system offers, and that choice alone moves `mm` tenfold: a figure without this
-// name beside it says nothing.
+// The BLAS that a program actually runs on. libtorch takes its matrix products from the system's
+// `libblas.so.3`, and this choice alone changes the time of `mm` tenfold, so every measurement
+// names its BLAS.
 #pragma once
 
 #include <dlfcn.h>
@@ -8,7 +8,8 @@
 #include <cstdlib>
 #include <string>
 
-// The resolved path of the library that `sgemm_` is bound to; "none" where no BLAS is loaded.
+// Returns the resolved path of the library that `sgemm_` is bound to, or "none" if no BLAS is
+// loaded.
 inline std::string blas_library() {
   void* sgemm = dlsym(RTLD_DEFAULT, "sgemm_");
   Dl_info info;

@@ -1,5 +1,5 @@
-// The host time of a small libtorch call on a GPU: the cases of bench/cuda/cases.cpp that begin
-// with "host:", by the same names and measured the same way.
+// The host time of small libtorch calls on a GPU: the cases of bench/cuda/cases.cpp whose names
+// begin with "host:", measured the same way.
 //
 // Each case is written in the cheapest way that libtorch's public C++ API offers, without
 // gradients.

@@ -1,7 +1,7 @@
-// Pointwise and reduction kernels of mytorch and libtorch, in turns on the same memory:
-// microseconds per call, nanoseconds per element, and the speedup of mytorch (the median over the
-// rounds of each round's ratio). Results go to existing tensors, except in the cases named "fresh",
-// which allocate them.
+// Pointwise and reduction kernels of mytorch and libtorch, measured alternately on the same memory.
+// Prints microseconds per call, nanoseconds per element, and the speedup of mytorch (the median
+// over the rounds of each round's ratio). Results go to existing tensors, except in the cases named
+// "fresh", which allocate them.
 //
 //   kernels_libtorch [SUBSTRING]    only cases whose name contains it
 #include <torch/torch.h>

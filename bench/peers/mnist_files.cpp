@@ -35,7 +35,7 @@ size_t read_some(gzFile file, uint8_t* to, size_t size, const std::string& path)
 IdxArray read_idx(const std::string& directory, const std::string& name) {
   std::string path = directory + "/" + name + ".gz";
   if (!std::filesystem::exists(path)) path = directory + "/" + name;
-  GzFile file(gzopen(path.c_str(), "rb"));  // reads plain files as they are
+  GzFile file(gzopen(path.c_str(), "rb"));  // also reads uncompressed files
   if (!file) throw std::runtime_error(path + ": cannot open");
 
   const auto read_exactly = [&](uint8_t* to, size_t size) {

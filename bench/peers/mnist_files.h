@@ -14,7 +14,7 @@ struct IdxArray {
   std::vector<uint8_t> data;
 };
 
-// Reads `directory/name.gz`, or `directory/name` where there is no such file. Throws
-// std::runtime_error, naming the file, when it is missing, truncated, longer than its header says,
-// or not an array of bytes.
+// Reads `directory/name.gz` or, if that file does not exist, `directory/name`. Throws
+// std::runtime_error, naming the file, if it is missing, truncated, longer than its header says, or
+// not an array of bytes.
 IdxArray read_idx(const std::string& directory, const std::string& name);

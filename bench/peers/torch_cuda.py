@@ -14,7 +14,7 @@ WANTED = sys.argv[1] if len(sys.argv) > 1 else ""
 
 
 def measure(run) -> float:
-    """Microseconds of a call: of five batches that fill the queue, the median."""
+    """Returns the microseconds of a call: the median of five batches, each of which fills the queue."""
     for _ in range(3):
         run()
     torch.cuda.synchronize()
@@ -124,7 +124,7 @@ def main() -> None:
             image, slope = (t.to(memory_format=torch.channels_last) for t in (image, slope))
         plane, size = extent * extent, 2 * image.numel()
         report(f"group_norm bf16 {name}", 2 * size, lambda: F.group_norm(image, 32, scale, shift))
-        if last:  # the operator by itself has no such layout
+        if last:  # the operator alone does not support this layout
             leaf = image.requires_grad_()
             with torch.enable_grad():
                 out = F.group_norm(leaf, 32, scale.requires_grad_(), shift.requires_grad_())
@@ -166,7 +166,7 @@ def main() -> None:
         2 * 50304 * 1024 + 2 * 16 * 1024 * 1024,
         lambda: torch.ops.aten.embedding_dense_backward(grad, index, 50304, -1, False),
     )
-    # Operations in place of bytes from here: the last column is TFLOP/s.
+    # From here on, the last column is TFLOP/s.
     for dtype, name in ((torch.bfloat16, "bf16"), (torch.float32, "f32"), (torch.float32, "tf32")):
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
         for side in (4096, 8192):

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Times the cases of `mytorch bench --suite` in the PyTorch that this Python has.
+"""Times the cases of `mytorch bench --suite` in the PyTorch of this Python interpreter.
 
     torch_ops.py [--suite NAME] [--case NAME ...] [--device cpu|cuda] [--threads N] [--seconds S] [--json FILE]
                  [--suites build/release/generated/share/suites.json]
 
-Operators are ATen's by the same names, apart from EXCEPTIONS. A call is repeated by a loop of
-TorchScript, so that no Python stands between calls; where that fails, by Python, and the line says so.
-`mytorch bench --suite NAME --compare FILE` prints the ratios. Of the suite `overhead`
+Operators are those of ATen with the same names, except for EXCEPTIONS. A TorchScript loop repeats the call, so
+that no Python runs between calls. If TorchScript cannot do so, Python repeats it, and the line of the case says so.
+`mytorch bench --suite NAME --compare FILE` prints the ratios. For the suite `overhead`,
 bench/peers/overhead_libtorch has the same cases in C++.
 
-On a GPU, as in `mytorch bench --device cuda`, calls are queued and waited for together, and take turns on
-sets of arguments that are larger than its caches; that turn is Python's.
+On a GPU, as in `mytorch bench --device cuda`, calls are queued and waited for in batches. Successive calls use
+different sets of arguments, which together exceed the caches; Python switches between the sets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ parser.add_argument(
     "--suites", type=Path, default=Path(__file__).resolve().parents[2] / "build/release/generated/share/suites.json"
 )
 options = parser.parse_args()
-# Each BLAS has its own pool, which set_num_threads does not reach.
+# Each BLAS has its own thread pool, which set_num_threads does not affect.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = str(options.threads)
 
@@ -84,7 +84,7 @@ def tensor(spec: dict, dtype: str, made: dict) -> torch.Tensor:
     return whole
 
 
-INDICES = {"index", "indices"}  # arguments that are int64 without saying so
+INDICES = {"index", "indices"}  # int64 arguments whose type the suite does not state
 
 
 def arguments(case: dict) -> dict:
@@ -103,7 +103,7 @@ def arguments(case: dict) -> dict:
     return made
 
 
-# ---- where ATen's name or arguments differ: (name, arguments by position) ---------------------------
+# ---- differences from ATen's name or arguments: (name, positional arguments) -------------------------
 
 
 def _convolution(a: dict, input_: torch.Tensor, weight: torch.Tensor, mask: list) -> tuple[str, list]:
@@ -123,7 +123,7 @@ def _convolution(a: dict, input_: torch.Tensor, weight: torch.Tensor, mask: list
 
 
 EXCEPTIONS = {
-    # What relu is inside; its own out= form computes into fresh memory and copies.
+    # The operator behind relu. The out= form of relu computes into new memory and copies.
     "relu": lambda a, out: ("clamp_min", [a["self"], 0]) if out else None,
     "relu_grad": lambda a, out: ("threshold_backward", [a["grad"], a["result"], 0]),
     "convolution_backward_input": lambda a, out: _convolution(
@@ -173,7 +173,7 @@ EXCEPTIONS = {
 
 
 def aten_call(case: dict, args: dict) -> tuple[str, list, dict]:
-    """ATen's name, its arguments in the order of its schema with defaults, and those by name only."""
+    """Returns ATen's name, its positional arguments with defaults, and its keyword-only arguments."""
     op = case["op"]
     if op in EXCEPTIONS and (found := EXCEPTIONS[op](args, case.get("form") == "out")) is not None:
         return (*found, {})
@@ -210,9 +210,10 @@ def ir_type(value) -> str:
 
 
 def script_loop(op: str, values: list, results: int):
-    """loop(n): makes the call n times. The first result is carried from one round to the next, or the
-    call would be removed as useless. It stands there once, and the condition is no constant, or the
-    loop would be unrolled: of two equal calls one is removed."""
+    """Returns a function loop(n) that makes the call n times.
+
+    Each iteration passes its first result to the next one; otherwise TorchScript would remove the call as unused. The
+    loop's condition is not a constant; otherwise TorchScript would unroll the loop and merge equal calls."""
     inputs, names, given = [], [], []
     for i, value in enumerate(values):
         if value is None:
@@ -237,8 +238,8 @@ def script_loop(op: str, values: list, results: int):
 
 
 def check_repeats(loop, by_python) -> None:
-    """Whether the loop still makes its calls, once TorchScript has optimized it. Python's share of a
-    call is less than 20 microseconds."""
+    """Raises RuntimeError if the optimized loop no longer makes its calls. Assumes that Python adds less than 20
+    microseconds to a call."""
     for n in (1, 1, 2, 3):
         loop(n)
     n = 10
@@ -248,7 +249,7 @@ def check_repeats(loop, by_python) -> None:
 
 
 def loop_of(case: dict, args: dict):
-    """A loop over the call, and a remark."""
+    """Returns a function that repeats the call n times, and a remark."""
     op, values, named = aten_call(case, args)
     call = getattr(torch.ops.aten, op)
     results = call(*values, **named)
@@ -269,7 +270,7 @@ def loop_of(case: dict, args: dict):
         loop = script_loop(op, flat, len(outs))
         check_repeats(loop, python_loop)
         return loop, ""
-    except Exception as error:  # whatever this version of TorchScript dislikes
+    except Exception as error:  # TorchScript versions fail in different ways
         return python_loop, f"by Python: {str(error).strip().splitlines()[0]}"
 
 
@@ -280,7 +281,7 @@ def nbytes(value) -> int:
 
 
 def turns_of(case: dict):
-    """The same for a GPU: over several sets of arguments."""
+    """Like loop_of, but alternates between several sets of arguments, for a GPU."""
     args = arguments(case)
     sets = min(16, BEYOND_CACHES // max(nbytes(list(args.values())), 1) + 1)
     made = [loop_of(case, args)] + [loop_of(case, arguments(case)) for _ in range(sets - 1)]
@@ -318,7 +319,7 @@ def optimizer_loops(name: str):
         try:
             optimizer = OPTIMIZERS[name](parameters(), **more)
             optimizer.step()
-        except Exception:  # this version has no such kind
+        except Exception:  # this version lacks the variant
             continue
 
         def loop(n: int, optimizer=optimizer):
@@ -342,7 +343,7 @@ def seconds_of(loop, n: int) -> float:
 
 
 def measure(loop) -> tuple[float, float, int]:
-    """Median and median deviation of a call's seconds, and how many batches there were."""
+    """Returns the median and the median deviation of a call's seconds, and the number of batches."""
     loop(1)
     n = 1
     while (spent := seconds_of(loop, n)) < BATCH / 8:
@@ -352,7 +353,7 @@ def measure(loop) -> tuple[float, float, int]:
     end = time.perf_counter() + options.seconds
     while len(times) < LEAST_ROUNDS or (len(times) < MOST_ROUNDS and time.perf_counter() < end):
         times.append(seconds_of(loop, n) / n)
-    for _ in range(2):  # outliers, as bench/harness/statistics.cpp
+    for _ in range(2):  # outliers, as in bench/harness/statistics.cpp
         middle = statistics.median(times)
         deviation = statistics.median(abs(t - middle) for t in times)
         reach = max(5 * 1.4826 * deviation, 1e-3 * middle)
@@ -361,7 +362,7 @@ def measure(loop) -> tuple[float, float, int]:
 
 
 def blas_library() -> str:
-    """The BLAS that this process has: Debian's alternatives decide, and the slowest is the default."""
+    """Returns the BLAS of this process. Debian's alternatives select it; the default is the slowest."""
     paths = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line}
     found = sorted(p for p in paths if any(word in p.lower() for word in ("blas", "blis", "mkl")))
     note = ""
@@ -374,8 +375,8 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     if ON_GPU:
         torch.set_default_device(options.device)
-        torch.backends.cudnn.allow_tf32 = False  # the default of products, and of mytorch
-    # Fused and specialized graphs would not be the operators any more.
+        torch.backends.cudnn.allow_tf32 = False  # the default of matrix products, and of mytorch
+    # Fused and specialized graphs would no longer measure single operators.
     for switch in (
         "_jit_set_profiling_executor",
         "_jit_set_profiling_mode",

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The twin of `train_mnist --data random --device cuda`: the same network, data and loop in PyTorch.
+"""The PyTorch version of `train_mnist --data random --device cuda`: the same network, data and loop.
 
   train_mnist_torch.py [--model mlp|cnn] [--epochs N] [--batch N] [--graph]
 
-Images lie in the GPU's memory and are shuffled once an epoch; the last, smaller batch is left out.
---graph records one step with torch.cuda.graph and replays it on a batch that is copied in place.
+The images are in the GPU's memory and are shuffled once per epoch; a smaller last batch is dropped.
+--graph captures one step with torch.cuda.graph and replays it; each batch is copied into the captured input.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Operators as PyTorch has them: how scripts/make-goldens calls each one.
+"""Calls the operators in PyTorch, for scripts/make-goldens.
 
-Most are torch.ops.aten's of the same name and arguments. Those that PyTorch (1.13) has under another
-name, with other arguments or not at all are in TWINS, made of PyTorch's own operators."""
+Most operators have the same name and arguments in torch.ops.aten. For those that have another name or other arguments
+in PyTorch 1.13, or do not exist there, TWINS has an equivalent made of PyTorch's operators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
 
 class Missing(Exception):
-    """PyTorch does not have this call; the text is why."""
+    """Raised for a call that PyTorch does not support; the text is the reason."""
 
 
 def dtype(name: str) -> torch.dtype:
@@ -29,7 +29,7 @@ def dtype(name: str) -> torch.dtype:
 
 
 def placed(values: torch.Tensor, layout: str) -> torch.Tensor:
-    """The values with the strides, and the memory between them, of conformance/inputs.cpp."""
+    """Returns the values with the strides of conformance/inputs.cpp, and its values in the memory between them."""
     if layout == "transposed" and values.dim() >= 2:
         return values.mT.contiguous().mT
     if layout == "sliced" and values.dim() >= 1:
@@ -45,7 +45,7 @@ def placed(values: torch.Tensor, layout: str) -> torch.Tensor:
 
 
 def tensor(spec: dict, type_: str, open_: str, counter: int) -> torch.Tensor:
-    """The tensor that a sample describes, the call's `counter`-th."""
+    """Returns the tensor that a sample describes. `counter` is its index among the tensors of the call."""
     name = golden.dtype_of(spec, type_, open_)
     shape = golden.shape_of(spec)
     values = golden.elements(spec, name, counter)
@@ -57,7 +57,7 @@ def tensor(spec: dict, type_: str, open_: str, counter: int) -> torch.Tensor:
     return placed(torch.tensor(values, dtype=exact).to(dtype(name)).reshape(shape), spec.get("layout", ""))
 
 
-# ---- operators of other names --------------------------------------------------------------------------
+# ---- operators with other names ------------------------------------------------------------------------
 
 
 def losses(function):
@@ -128,7 +128,7 @@ def cross_entropy_forward(x, target, weight, reduction, ignore_index, smoothing)
 
 
 def cross_entropy_backward(grad, x, target, weight, log_sum, total, reduction, ignore_index, smoothing):
-    """The gradient's formula, of sums that do not depend on the input."""
+    """Computes the gradient from sums that it treats as constants."""
     if not x.is_floating_point():
         raise RuntimeError("scores are floats, as for cross_entropy itself")
     dim = 0 if x.dim() == 1 else 1
@@ -166,7 +166,7 @@ def binary_cross_entropy_terms(x, y, weight):
 
 
 def binary_cross_entropy_with_logits_terms(x, y, weight, pos_weight):
-    if pos_weight is not None and pos_weight.requires_grad:  # nor of this one: its own formula
+    if pos_weight is not None and pos_weight.requires_grad:  # PyTorch lacks this gradient, too
         terms = (1 - y) * x - ((pos_weight - 1) * y + 1) * F.logsigmoid(x)
     else:
         terms = F.binary_cross_entropy_with_logits(x, y, pos_weight=pos_weight, reduction="none")
@@ -174,7 +174,7 @@ def binary_cross_entropy_with_logits_terms(x, y, weight, pos_weight):
 
 
 def by_dimension(name):
-    """A reduction that PyTorch has of one dimension at a time."""
+    """Returns a reduction over several dimensions, made of PyTorch's reduction over a single one."""
 
     def call(x, dim, keepdim):
         dims = range(x.dim()) if not dim else [d % max(x.dim(), 1) for d in dim]
@@ -195,19 +195,19 @@ def scaled_dot_product_attention(query, key, value, mask, dropout_p, causal, sca
 
 
 def wide(x):
-    """As statistics are kept."""
+    """Converts float16 and bfloat16 to float32, the type of statistics."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def native_layer_norm(x, shape, weight, bias, eps):
-    # aten.native_layer_norm leaves the gradients of mean and rstd out.
+    # aten.native_layer_norm ignores the gradients of mean and rstd.
     dims = list(range(-len(shape), 0))
     var, mean = torch.var_mean(wide(x), dims, unbiased=False, keepdim=True)
     return F.layer_norm(x, shape, weight, bias, eps), mean, (var + eps).rsqrt()
 
 
 def norm_backward(grad, x_hat, rstd, weight, over, others, mask, like):
-    """What native_layer_norm_backward computes, of statistics that do not depend on the input."""
+    """Computes native_layer_norm_backward, treating the statistics as constants."""
     h = grad if weight is None else grad * weight
     dx = rstd * (h - h.mean(over, True) - x_hat * (h * x_hat).mean(over, True))
     results = (dx, (grad * x_hat).sum(others), grad.sum(others)) if others else (dx, grad * x_hat, grad)
@@ -238,12 +238,12 @@ def rms_norm(x, shape, weight, eps):
 
 
 def in_groups(x, group):
-    """x as (N, group, channels of a group, elements of a plane)."""
+    """Returns x as (N, groups, channels of a group, elements of a plane)."""
     return x.reshape(x.shape[0], group, x.shape[1] // group, math.prod(x.shape[2:]))
 
 
 def native_group_norm(x, weight, bias, group, eps):
-    # aten.native_group_norm leaves the gradients of mean and rstd out.
+    # aten.native_group_norm ignores the gradients of mean and rstd.
     var, mean = torch.var_mean(in_groups(wide(x), group), (2, 3), unbiased=False)
     return F.group_norm(x, group, weight, bias, eps), mean, (var + eps).rsqrt()
 
@@ -278,7 +278,7 @@ def batch_norm_training_backward(grad, x, weight, mean, var, eps, mask):
 
 
 def native_batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps):
-    # aten.native_batch_norm leaves the gradients of the statistics out.
+    # aten.native_batch_norm ignores the gradients of the statistics.
     if training:
         var, mean = torch.var_mean(wide(x), over_samples(x), unbiased=False)
         statistics = mean, (var + eps).rsqrt()
@@ -293,7 +293,7 @@ def squeeze_dims(x, dims):
     return x
 
 
-# As torch.optim's optimizers for single tensors do them, in place and in their order.
+# The operations of torch.optim's single-tensor optimizers, in place and in the same order.
 
 
 def sgd_step(p, g, buffer, lr, momentum, rate=1.0, weight_decay=0.0, scale=1.0, nesterov=False):
@@ -322,7 +322,7 @@ def adagrad_step(p, g, total, lr, eps, weight_decay=0.0, scale=1.0):
     return p.addcdiv(g, total.sqrt().add_(eps), value=-lr), total
 
 
-# By full name, with the record's arguments in their order.
+# By full name; each takes the record's arguments in order.
 TWINS = {
     "sgd_step": sgd_step,
     "adam_step": adam_step,
@@ -365,7 +365,7 @@ TWINS = {
     "as_strided_relative": lambda x, size, stride, offset: x.as_strided(size, stride, x.storage_offset() + offset),
     "attention": attention,
     "scaled_dot_product_attention": scaled_dot_product_attention,
-    # These are wrong for operands that are not contiguous.
+    # PyTorch returns wrong results for operands that are not contiguous.
     "softmax_backward": lambda grad, out, dim: aten._softmax_backward_data(
         grad.contiguous(), out.contiguous(), dim, out.dtype
     ),
@@ -395,7 +395,7 @@ TWINS = {
 
 
 def plain_value(arg, given):
-    """An argument that is no tensor."""
+    """Returns an argument that is not a tensor."""
     if given is None:
         return None
     if arg.type == "ScalarType":
@@ -408,7 +408,7 @@ def plain_value(arg, given):
 
 
 def arguments(op, case: dict, open_: str) -> dict:
-    """The case's arguments by name, without those that are left out."""
+    """Returns the arguments that the case gives, by name."""
     found, counter = {}, 0
     for arg in op.schema.args:
         if arg.name not in case["args"] or arg.type == "Generator":
@@ -429,8 +429,8 @@ def arguments(op, case: dict, open_: str) -> dict:
 
 
 def call(op, given: dict) -> list:
-    """The results, as a flat list. Raises Missing where PyTorch has no such call, and what it raises
-    where it refuses the arguments."""
+    """Returns the results as a flat list. Raises Missing if PyTorch has no such call, and PyTorch's exception if it
+    refuses the arguments."""
     args = [a for a in op.schema.args if a.type != "Generator"]
     twin = TWINS.get(op.full_name)
     if twin is not None:
@@ -453,7 +453,7 @@ def _call_aten(op, args, given):
     if packet is None:
         raise Missing("no such operator")
     positional = [a for a in args if not a.kw_only]
-    # Trailing defaults are left out, so that another overload's arguments fit too.
+    # Without trailing defaults, the arguments may also fit another overload.
     while positional and positional[-1].name not in given:
         positional.pop()
     values = [given.get(a.name, plain_default(a)) for a in positional]

@@ -1,5 +1,5 @@
-// The kernels read elements into contiguous vectors of double or int64, compute, and write the
-// results. They are simple instead of fast, because the chip is simulated.
+// Each kernel reads its operands into contiguous vectors of double or int64, computes, and writes
+// the results. The kernels favor simplicity over speed, because the chip is simulated.
 #include "kernels.h"
 
 #include <algorithm>
@@ -252,9 +252,9 @@ void sort(mt_ctx& ctx, const mt_args_sort_stable& args) {
 
 // ---- by index ----------------------------------------------------------------------------------
 
-// Calls f(at, same) for each element of `index`: `at` is the position that it selects in a
-// contiguous tensor of the shape of `indexed`, `same` its own position in a contiguous tensor of
-// shape `beside`. An index out of range throws an error, which the stream keeps.
+// Calls f(at, same) for each element of `index`. `at` is the selected offset in a contiguous tensor
+// of the shape of `indexed`; `same` is the element's offset in a contiguous tensor of shape
+// `beside`. An index out of range throws an error, which the stream keeps.
 template <class F>
 void for_each_index(const char* op, const Operand& indexed, int64_t dim, const Operand& index,
                     const Sizes& beside, F&& f) {

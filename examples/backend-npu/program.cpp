@@ -438,7 +438,7 @@ struct Reduce {
       }
       return some;
     };
-    // `outer` goes over what stays, `inner` over what is folded.
+    // `outer` iterates over the remaining dimensions, `inner` over the reduced ones.
     std::vector<Sizes> outer_strides;
     std::vector<Sizes> inner_strides;
     for (const int32_t i : loads) {
@@ -516,10 +516,10 @@ void compile(const mt_program& program, mt_dtype compute, std::span<const mt_dty
              mt_kernel_entry& kernel) {
   const Body body(program, compute);
   if (program.fold == nullptr) {
-    kernel.self = new Pointwise{body};  // for good, as kernels are
+    kernel.self = new Pointwise{body};  // never freed, because kernels live forever
     kernel.run = &run_pointwise;
   } else {
-    Fold(program.fold, body.is_real(program.step));  // declines what it does not know
+    Fold(program.fold, body.is_real(program.step));  // throws Declined for an unknown fold
     kernel.self =
         new Reduce{body, program.fold, program.step, program.dim_offset, program.dim_field};
     kernel.run = &run_reduce;

@@ -17,13 +17,17 @@
 namespace npu {
 namespace {
 
-// ---- convolution: one sum over (big element, weight element, small element), where a direct one
-// maps big to small and a transposed one small to big. Each kernel computes one of the three.
+// ---- convolution -------------------------------------------------------------------------------
+//
+// A convolution is one sum over triples (element of `big`, element of `weight`, element of
+// `small`). A direct convolution maps `big` to `small`, a transposed one `small` to `big`. Each
+// kernel computes one of the three tensors from the other two.
 
 using Spatial = std::array<int64_t, 3>;  // missing dimensions have size 1, stride 1, no padding
 
 struct Geometry {
-  // `big` (N, groups * b, ...), `small` (N, groups * s, ...), `weight` (groups * s, b, ...).
+  // The shapes are `big` (N, groups * b, ...), `small` (N, groups * s, ...), `weight` (groups * s,
+  // b, ...).
   template <class Args>
   Geometry(const Operand& big_operand, const Operand& weight, const Operand& small_operand,
            const Args& args)
@@ -56,7 +60,7 @@ struct Geometry {
   Spatial big, small, kernel, stride, padding, dilation;
 };
 
-// Calls f(big, weight, small) with the places of every term.
+// Calls f(big, weight, small) with the offsets of each term's elements.
 template <class F>
 void for_each_term(const Geometry& g, F&& f) {
   Spatial s, k, b;
@@ -183,7 +187,7 @@ struct Window {
   Pair dilation = {1, 1};
 };
 
-// The planes of a tensor, its leading dimensions joined.
+// A tensor viewed as (planes, h, w).
 struct Planes {
   explicit Planes(const Operand& tensor) : h(tensor.size(-2)), w(tensor.size(-1)) {
     count = h * w == 0 ? 0 : tensor.numel() / (h * w);
@@ -191,7 +195,7 @@ struct Planes {
   size_t at(int64_t plane, int64_t y, int64_t x) const {
     return static_cast<size_t>((plane * h + y) * w + x);
   }
-  // f(plane, y, x, place)
+  // Calls f(plane, y, x, offset) for each element.
   template <class F>
   void for_each(F&& f) const {
     for (int64_t i = 0; i < count * h * w; ++i)
@@ -208,7 +212,7 @@ void max_pool(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
     const Operand& wanted = out.present ? out : indices;
     if (!wanted.present) return;
     const Planes in(from);
-    // The first position of a window that is not in the padding.
+    // Returns the first position of a window that is not in the padding.
     const auto first = [](int64_t start, int64_t step) {
       return start >= 0 ? start : start + (-start + step - 1) / step * step;
     };
@@ -268,17 +272,17 @@ void max_pool_gradient(mt_ctx& ctx, const mt_args_max_pool2d_with_indices_backwa
   });
 }
 
-// The window of one output of average pooling, clipped to its plane.
+// The window of one output element of average pooling, clipped to its plane.
 struct AverageWindow : Window {
   template <class Args>
   explicit AverageWindow(const Args& args)
       : Window(args), counts_padding(args.count_include_pad != 0), divisor(args.divisor_override) {}
-  // f(place of an element in the plane), with the divisor.
+  // Calls f(y, x, divisor) for each element of the window.
   template <class F>
   void visit(const Planes& in, int64_t oy, int64_t ox, F&& f) const {
     int64_t y0 = oy * stride.h - padding.h;
     int64_t x0 = ox * stride.w - padding.w;
-    // With ceil_mode the last window may reach beyond the padding, which then does not count.
+    // With ceil_mode, the last window may extend beyond the padding; elements there do not count.
     int64_t y1 = std::min(y0 + kernel.h, in.h + padding.h);
     int64_t x1 = std::min(x0 + kernel.w, in.w + padding.w);
     const int64_t padded = (y1 - y0) * (x1 - x0);

@@ -29,7 +29,7 @@ CASES = [
     "mul_grad",
     "chain100",
 ]
-ARITHMETIC_CASE = "mm_64x64"  # the kernel's time, not the framework's: outside the mean
+ARITHMETIC_CASE = "mm_64x64"  # measures the kernel, not the framework, so it is not in the mean
 
 # The bars of --check. Ratios are the peer's time over ours; limits are in our own nanoseconds.
 MEAN_RATIO = 8.0
@@ -43,7 +43,7 @@ class Side:
 
     def __init__(self, paths):
         self.context = {}
-        self.rounds = collections.defaultdict(list)  # case -> a list of entries for each round
+        self.rounds = collections.defaultdict(list)  # case -> one list of entries per round
         for path in paths:
             document = json.loads(path.read_text())
             self.context = document.get("context", {})
@@ -58,18 +58,18 @@ class Side:
                 self.rounds[case].append(entries)
 
     def ns(self, case):
-        """The median over the rounds of the fastest repetition in each.
+        """Returns the median over the rounds of each round's fastest repetition.
 
-        Whatever shares the machine only ever adds time, so the fastest repetition is the one least
-        disturbed; the median keeps one lucky round from deciding. A program against itself comes
-        out within some 5 % of 1 this way, and within 50 % with medians alone, on a shared machine.
+        Other load on the machine only adds time, so the fastest repetition is the least disturbed one; the
+        median discards a lucky round. On a shared machine, a program compared with itself gives a ratio within
+        about 5 % of 1 this way, and within 50 % with medians alone.
         """
         return statistics.median(
             min(e["real_time"] * NS_PER_UNIT[e["time_unit"]] for e in entries) for entries in self.rounds[case]
         )
 
     def first_accuracy(self, case):
-        """The median over the rounds, each of which trains a new network, as text."""
+        """Returns the median over the rounds as text. Each round trains a new network."""
         first = [entries[0]["accuracy"] for entries in self.rounds[case] if "accuracy" in entries[0]]
         return f"{100 * statistics.median(first):.2f}%" if first else "not given"
 

@@ -1,7 +1,7 @@
 # Installs what a bare Debian 12 lacks. Sourced by the scripts beside this folder:
 #
-#   need build          what the build needs
-#   need test           and what the tests and checks need
+#   need build          packages for the build
+#   need test           also packages for the tests and checks
 
 build_packages=(
   g++ cmake ninja-build python3 python3-yaml ccache mold ca-certificates
@@ -18,7 +18,7 @@ installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q '^install 
 need() {
   local wanted=("${build_packages[@]}") missing=() package
   [ "$1" = test ] && wanted+=("${test_packages[@]}")
-  command -v dpkg-query >/dev/null || return 0  # not Debian: the user brings the packages
+  command -v dpkg-query >/dev/null || return 0  # not Debian: the user installs the packages
   for package in "${wanted[@]}"; do
     installed "$package" || missing+=("$package")
   done
@@ -32,8 +32,8 @@ need() {
   found_more=yes
 }
 
-# build PRESET [cmake options] -- [targets]: configures once (and when `need` has brought something that
-# the last time left out), builds what changed.
+# build PRESET [cmake options] -- [targets]: configures once, and again when `need` has installed a package that
+# was missing before; builds the targets.
 build() {
   local preset=$1 options=() targets=()
   shift

@@ -16,7 +16,7 @@ need_programs() {
   done
 }
 
-# Every BLAS has its own thread pool, which the program's setting does not reach.
+# Each BLAS has its own thread pool, which the program's setting does not affect.
 set_threads() {
   export OMP_NUM_THREADS=$1 OPENBLAS_NUM_THREADS=$1 BLIS_NUM_THREADS=$1 MKL_NUM_THREADS=$1
 }
@@ -29,7 +29,7 @@ run_peer() {
 }
 
 # take_turns ROUND DIRECTORY TAG ARGUMENTS...: runs both, writing DIRECTORY/{ours,peer}.TAG*.json.
-# The order changes with each round, because the second program runs on a warmer machine.
+# The order alternates between rounds, because the second program runs on a warmer machine.
 take_turns() {
   local round=$1 directory=$2 tag=$3 side order='peer ours'
   shift 3
