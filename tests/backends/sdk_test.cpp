@@ -29,7 +29,7 @@ TEST(DtypeTest, EveryHalfSurvivesFloat) {
     ASSERT_EQ(std::isnan(value), nan);
     // Conversion makes a signalling NaN quiet.
     ASSERT_EQ(sdk::Half(value).bits, nan ? bits | 0x200u : bits);
-    // Its value, by the format's definition.
+    // Returns the value by the format's definition.
     if (!nan && (bits & 0x7C00u) != 0x7C00u) {
       const int exponent = static_cast<int>(bits >> 10 & 31);
       const double mantissa = (exponent != 0 ? 1024 : 0) + static_cast<double>(bits & 1023);
@@ -41,7 +41,7 @@ TEST(DtypeTest, EveryHalfSurvivesFloat) {
 }
 
 TEST(DtypeTest, HalfRoundsToTheNearestTiesToEven) {
-  // Between every two neighbours: just below, at and just above the middle.
+  // Tests values just below, at and just above the midpoint of every two neighbors.
   for (uint32_t bits = 0; bits < 0x7C00u; ++bits) {
     const float low = static_cast<float>(sdk::Half::from_bits(static_cast<uint16_t>(bits)));
     const float high =
@@ -63,7 +63,7 @@ TEST(DtypeTest, BFloat16) {
     ASSERT_EQ(sdk::BFloat16(middle).bits, bits + (bits & 1));
     ASSERT_EQ(sdk::BFloat16(std::nextafter(middle, INFINITY)).bits, bits + 1);
   }
-  // A NaN whose payload lies in the bits cut off stays a NaN.
+  // A NaN stays a NaN even if all its payload bits are truncated.
   EXPECT_TRUE(std::isnan(static_cast<float>(sdk::BFloat16(std::bit_cast<float>(0x7F800001u)))));
 }
 
@@ -135,7 +135,7 @@ TEST(ScalarTest, KindsAndAbsence) {
 
 using Offsets2 = std::array<int64_t, 2>;
 
-// All offsets that a loop visits over [0, numel), in pieces of `piece`.
+// Returns all offsets that a loop visits over [0, numel), in pieces of `piece`.
 template <int N>
 std::vector<std::array<int64_t, N>> visit(const sdk::StridedLoop<N>& loop, int64_t piece) {
   std::vector<std::array<int64_t, N>> seen;
@@ -172,7 +172,7 @@ class StridedLoopLayouts : public ::testing::TestWithParam<std::tuple<Layout, La
   sdk::StridedLoop<2> loop(sdk::Order order) const {
     return sdk::StridedLoop<2>(kShape, {a().data(), b().data()}, order);
   }
-  // By the definition: the offsets of both operands in row-major order.
+  // Returns the offsets of both operands in row-major order, by the definition.
   std::vector<Offsets2> expected() const {
     std::vector<Offsets2> all;
     for (int64_t i = 0; i < kNumel; ++i) {
@@ -478,7 +478,7 @@ TEST(BackendTest, WritesOnlyWhatTheHostKnows) {
   loader.abi_major = MT_ABI_MAJOR;
   mt_backend backend{};
   std::fill_n(reinterpret_cast<char*>(&backend), sizeof(backend), '\x77');
-  backend.size = offsetof(mt_backend, compile);  // as of an older, smaller struct
+  backend.size = offsetof(mt_backend, compile);  // as in an older, smaller struct
   ASSERT_EQ(sdk::fill_backend(&loader, &backend,
                               {.name = "test", .device_type = "cpu", .kernels = kTable}),
             MT_OK);
@@ -528,8 +528,8 @@ TEST(PhiloxTest, UniformBits) {
 
 TEST(PhiloxTest, IntegersAreUnbiasedByRejection) {
   const philox::Stream stream(42, 0);
-  // For a range just above 2^31 almost half of the draws are rejected: without rejection the lower
-  // numbers would come twice as often.
+  // For a range just above 2^31, almost half of the draws are rejected; without rejection, the
+  // lower numbers would be twice as frequent.
   const uint64_t range = (uint64_t{1} << 31) + 1;
   double sum = 0;
   int redrawn = 0;
@@ -570,7 +570,7 @@ double tail(double x) { return std::erfc(x / std::sqrt(2.0)) / 2; }
 TEST(PhiloxTest, NormalQuantileInvertsTheDistribution) {
   for (double p = 0.5; p > 0x1p-66; p *= 0.93) {
     const double x = philox::normal_quantile(p);
-    // A relative error of e in x is one of about x * (x + 1) * e in p.
+    // A relative error of e in x is a relative error of about x * (x + 1) * e in p.
     EXPECT_NEAR(tail(x) / p, 1, 1e-14 + 4e-15 * x * x) << p;
     if (p >= 0x1p-33) {
       const float xf = philox::normal_quantile(static_cast<float>(p));
@@ -600,7 +600,7 @@ TEST(PhiloxTest, NormalBitsAreSymmetricAndFinite) {
   EXPECT_NEAR(philox::normal_of_bits(uint64_t{0}), 9.155, 0.001);
 }
 
-// These bits are the contract: a change of any of them changes every seeded run on every backend.
+// These bits are part of the contract: changing them changes every seeded run on every backend.
 TEST(PhiloxTest, Frozen) {
   const philox::Stream stream(2024, 1);
   EXPECT_EQ(std::bit_cast<uint32_t>(philox::uniform<float>(stream, 5, 0, 1)), 1005197824u);

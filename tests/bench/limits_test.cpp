@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(Limits, Rate,
 // ---- loops, for each instruction set of the processor
 
 constexpr int64_t kSizes[] = {0, 1, 15, 16, 17, 31, 47, 48, 992, 1000, 4095, 4096, 5000, 70001};
-constexpr int64_t kAfter = 64;  // floats behind the end, which no loop may change
+constexpr int64_t kAfter = 64;  // floats beyond the end, which no loop may change
 constexpr float kUntouched = -1;
 
 class Loop : public ::testing::TestWithParam<std::tuple<int64_t, int>> {
@@ -57,7 +57,7 @@ class Loop : public ::testing::TestWithParam<std::tuple<int64_t, int>> {
     std::iota(values.begin(), values.end(), 1.0f);
     return values;
   }
-  // Runs the loop over `to` and returns what it wrote, with the elements behind the end.
+  // Runs the loop over `to` and returns the written values and the elements beyond the end.
   static std::vector<float> result_of(const std::function<void()>& loop, const Buffer& to,
                                       int64_t n) {
     std::fill_n(to.data(), n + kAfter, kUntouched);

@@ -68,7 +68,7 @@ TEST_F(Runner, WithoutBackendsTheReferenceIsLeftOut) {
 TEST_F(Runner, AViewRunsNoKernelOfAnyBackend) {
   const Case view = named("view", R"({"self": {"shape": [6]}, "size": [2, 3]})");
   const auto of_view = rows(view, {"cpu-openmp"});
-  ASSERT_EQ(of_view.size(), 1u);  // no kernel runs, whatever is pinned
+  ASSERT_EQ(of_view.size(), 1u);  // no kernel runs, whatever the pin
   EXPECT_EQ(of_view[0].backend, "-");
   EXPECT_EQ(of_view[0].limit, "");
 }

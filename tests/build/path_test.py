@@ -2,8 +2,8 @@
 
     python3 path_test.py ROOT CMAKE CXX
 
-Its path has the names of folders of generated sources, a space and a plus sign. Each generated source has to be
-compiled once, by the room that it was generated for, and the smallest of each room compiles.
+The path contains the names of folders of generated sources, a space and a plus sign. Tests that each generated source
+is compiled once, by the room that it was generated for, and that the smallest source of each room compiles.
 """
 
 import json

@@ -17,7 +17,7 @@
 #include "tests/nn/data/expect_error.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// As without a sanitizer, exhausted memory gives a null pointer instead of ending the process.
+// As without a sanitizer, exhausted memory yields a null pointer instead of ending the process.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
 extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
 #endif
@@ -126,7 +126,7 @@ TEST(OutOfMemoryTest, ImpossibleSizesAreErrors) {
 }
 
 // Runs in a separate process with limited memory: existing tensors stay intact, and freed memory
-// can be reused, for other sizes too.
+// can be reused, also for other sizes.
 [[maybe_unused]] int exhaust() {
   size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;

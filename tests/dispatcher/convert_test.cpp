@@ -176,7 +176,7 @@ TEST_F(SimpleKernelTest, IsAskedAboutTheCallThatItWouldGet) {
   EXPECT_EQ(values(out), Values(3, 5));
 }
 
-// Reductions and primitives receive contiguous operands of the compute type, in tensor lists too.
+// Reductions and primitives receive contiguous operands of the compute type, also in tensor lists.
 TEST(SimpleKernelsTest, ListsOfTensors) {
   copies();
   add_backend_with("cats", "copies", {{"cat", "rows", 0, 0, [](mt_ctx*, const void* given) {

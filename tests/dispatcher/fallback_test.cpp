@@ -81,7 +81,7 @@ TEST_F(FallbackTest, CreationListsAndWrittenArguments) {
   EXPECT_EQ(values(arange(4, kFloat32, bare().device())), (Values{0, 1, 2, 3}));
   const Tensor index = on_device(tensor(std::vector<int64_t>{1, 0}).view({1, 2}));
   EXPECT_EQ(values(gather(ones_there.cumsum(1), 1, index)), (Values{2, 1}));
-  // Random numbers do not depend on the device that draws them.
+  // Random numbers do not depend on the device.
   Generator a(7), b(7);
   const Tensor here = empty({5}).uniform_(0, 1, a);
   const Tensor there = empty({5}, kFloat32, bare().device()).uniform_(0, 1, b);
@@ -99,7 +99,7 @@ TEST_F(FallbackTest, DynamicOutputs) {
   EXPECT_EQ(nonzero(x * 0).numel(), 0);
 }
 
-// A call without a kernel uses the random number drawn for it, for given outputs too.
+// A call without a kernel uses the random number drawn for it, also for given outputs.
 TEST_F(FallbackTest, DropoutIntoOutputsIsTheSame) {
   const Tensor x = on_device(ones({64}));
   const auto [kept, mask] = native_dropout(x, 0.5, true, Generator(3));

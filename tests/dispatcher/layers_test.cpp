@@ -1,4 +1,4 @@
-// Which layers a call enters: one column each, for every meaning and form of a record.
+// The layers that a call enters: one column each, for every meaning and form of a record.
 #include "dispatcher/table/layers.h"
 
 #include <gtest/gtest.h>
@@ -43,10 +43,10 @@ using testing::values;
 using Layers = std::vector<uint32_t>;
 const Layers kAll = {kLayerAutocast, kLayerAutograd, kLayerCapture};
 
-// The wrappers that ran, in order.
+// The layers whose wrappers ran, in order.
 Layers entered;
 
-// The layers that every call of this thread enters, in its scope.
+// Sets the layers that every call of this thread enters, for the lifetime of this object.
 class Wanted {
  public:
   explicit Wanted(uint32_t layers) : saved_(std::exchange(thread_state.wanted, layers)) {}
@@ -56,7 +56,8 @@ class Wanted {
   uint32_t saved_;
 };
 
-// In its scope, each column has a wrapper of the form that notes its layer and goes on.
+// For the lifetime of this object, each column has a wrapper of the form that records its layer and
+// continues.
 template <class Op, Form form, class Type = decltype(Below<Op, form>::call)>
 class Wrapped;
 template <class Op, Form form, class R, class... P>
@@ -88,7 +89,8 @@ class Wrapped<Op, form, R(P...)> {
   void* saved_[kNumLayers];
 };
 
-// What `call` enters if all layers are wanted; the result must not depend on them.
+// Returns the layers that `call` enters if all are wanted. The result of the call must not depend
+// on them.
 template <class Op, Form form>
 Layers layers_of(const std::function<Tensor()>& call, uint32_t wanted = ~0u) {
   const Values plain = values(call());
@@ -215,7 +217,7 @@ TEST(Layers, TensorsCallForAutogradBelowAutocast) {
 }
 
 TEST(Layers, AutogradGoesOnToCapture) {
-  // Autograd's own wrapper, between those of the others.
+  // Autograd's own wrapper, between the recording ones.
   static Layers noted;
   noted.clear();
   using Add = Layered<ops::add_Tensor, kFunction>;

@@ -12,8 +12,8 @@ namespace {
 
 using testing::bare;
 
-// An operator whose first schema had `self` and `out` only, the second also `alpha`, the current
-// one all.
+// The first schema of this operator had only `self` and `out`; the second also had `alpha`; the
+// current one has all arguments.
 struct Args {
   mt_args_header header;
   const mt_tensor* self;

@@ -41,7 +41,7 @@ TEST(OutTest, MustHaveTheResultsShape) {
   expect_error(ErrorCode::kShape, {"[softmax]"}, [&] { softmax_out(out, x, 0); });
   EXPECT_EQ(values(out), (Values{7, 7}));
   EXPECT_EQ(out.version(), version);
-  // Shapes that would broadcast are rejected too: `out` is not resized, and results are not
+  // Shapes that would broadcast are also rejected: `out` is not resized, and results are not
   // repeated.
   expect_error(ErrorCode::kShape, {"[add]"}, [&] { add_out(tensor({0, 0, 0}), tensor({1.0}), 1); });
 }

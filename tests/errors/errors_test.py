@@ -146,7 +146,7 @@ class DataTest(ProgramTest):
                 self.mnist_refused(says=[name, "goes on after"])
             (self.data / name).write_bytes(gzip.compress(whole) + b"rubbish")
             self.mnist_refused(says=[name, "not gzip"])
-            # A header that promises more than there can be.
+            # A header that declares impossible sizes.
             (self.data / name).write_bytes(whole[:4] + b"\xff" * (len(whole[4:]) if name == LABELS else 12))
             self.mnist_refused(says=[name])
             (self.data / name).write_bytes(whole)
@@ -167,12 +167,12 @@ class DataTest(ProgramTest):
         whole = gzip.compress(FILES[LABELS])
         for _ in range(60):
             content = bytearray(whole)
-            bit = rng.randrange(8 * 10, 8 * len(whole))  # past what says nothing of the data
+            bit = rng.randrange(8 * 10, 8 * len(whole))  # after the fields that do not affect the data
             content[bit // 8] ^= 1 << bit % 8
             (self.data / LABELS).write_bytes(content)
             try:
                 if gzip.decompress(content) == FILES[LABELS]:
-                    continue  # a bit that fills up the last byte
+                    continue  # an unused bit of the last byte
             except (EOFError, OSError, zlib.error):
                 pass
             with self.subTest(bit=bit):
@@ -273,7 +273,7 @@ class LoadTest(ProgramTest):
             self.network.write_bytes(content)
             done = self.run_program("mnist", "--data", self.data, "--epochs", 1, "--load", self.network)
             with self.subTest(bit=bit, stderr=done.stderr):
-                # What is not a mistake is a blank, or a letter of the metadata's own keys.
+                # The accepted files differ only in a blank or in a letter of the metadata's own keys.
                 self.assertIn(done.returncode, (0, 1))
                 if done.returncode == 1:
                     refused += 1

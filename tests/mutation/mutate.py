@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Whether the goldens would notice a wrong record.
+"""Tests that the goldens detect wrong records.
 
     python3 tests/mutation/mutate.py [op ...]
 
-Changes the program of every pointwise and reduce record, and of every gradient that is a program, in turn: another operation for one node, a
-constant off by a little or of the other sign, operands exchanged, a result negated. Each mutant is
-evaluated, in Python, on the inputs of the goldens; if it gives PyTorch's results nevertheless, it has
-survived, and the exit status is 1. A mutant that computes the same function (an operation swapped for
-an equal one) is found by evaluating it on random inputs beside the original, and left out; the numbers
-among them vary too, so that goldens of default arguments alone are not enough.
+Makes mutants of the program of every pointwise and reduce record and of every gradient that is a program: one node
+with another operation, a constant changed slightly or negated, exchanged operands, a negated result. Evaluates each
+mutant in Python on the inputs of the goldens. A mutant that still gives PyTorch's results has survived, and the exit
+status is 1. Evaluation on random inputs identifies mutants that compute the same function as the original; these do
+not count. The random inputs include number arguments, so goldens with only default arguments are not enough.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from codegen.nodes import BOOL, COMPUTE  # noqa: E402
 from codegen.program import evaluate  # noqa: E402
 from codegen.records import load  # noqa: E402
 
-# What a slip of the pen makes of an operation.
+# Common mistakes for each operation.
 SLIPS = {
     "add": "sub",
     "sub": "add",
@@ -120,12 +119,12 @@ SWAPS = {
 }
 
 
-# What arithmetic raises outside of its domain.
+# Raised by arithmetic outside of its domain.
 FAILURES = (ArithmeticError, ValueError, TypeError, AttributeError)
 
 
 def mutants(program):
-    """Changed programs, each with what was changed."""
+    """Yields (description, mutant) for each mutant of a program."""
 
     def with_node(index, node):
         nodes = list(program.nodes)
@@ -164,7 +163,7 @@ def mutants(program):
 
 
 def run(program, mutant, inputs, integer):
-    """The results of a mutant, by output."""
+    """Returns the results of a mutant, by output."""
     if isinstance(mutant, tuple):
         found = evaluate(program, inputs, integer=integer)
         name = program.outputs[mutant[1]].name
@@ -191,7 +190,7 @@ def broadcast(shape, other):
 
 
 def position(shape, to, linear):
-    """Which element a tensor, broadcast to a shape, has at a linear index of that."""
+    """Returns the index in a tensor of `shape`, broadcast to the shape `to`, of the element at a linear index."""
     strides, step = [], 1
     for n in reversed(shape):
         strides.insert(0, 0 if n == 1 else step)
@@ -262,7 +261,7 @@ class Golden:
         return [{name: groups[key]} for key in sorted(groups)]
 
     def selector(self):
-        """What chooses the variant: the arguments, with True for tensors."""
+        """Returns the values that select the variant: the arguments, with True for tensors."""
         present = {
             a.name: True
             for a in self.op.schema.args
@@ -288,7 +287,7 @@ class Golden:
 
 
 class GoldenGradient(Golden):
-    """The same case's gradients, for the programs of the derived operator."""
+    """The gradients of a golden case, for the programs of the derived operator."""
 
     def __init__(self, op, derived, case):
         super().__init__(op, case)
@@ -320,12 +319,12 @@ def needed(program, values):
 
 
 def incoming(op):
-    """The names of the incoming gradients."""
+    """Returns the names of the incoming gradients."""
     return tuple(gradient_names(op.results).values())
 
 
 def with_results(op, values):
-    """The values with those of the op's results, by the names that gradients know them by."""
+    """Returns the values and the op's results, by the names that gradients use."""
     program = op.body.select(values)
     found = evaluate(program, needed(program, values))
     return {**values, **{r.name: found[r.field] for r in op.results}}
@@ -336,7 +335,7 @@ SPECIAL = (math.nan, math.inf, -math.inf, 0.0, -0.0)
 
 
 def draw(op, setting, rng, integer, special):
-    """Random arguments."""
+    """Returns random arguments."""
     kind = rng.choice(ORDINARY)
 
     def element():
@@ -361,8 +360,8 @@ def draw(op, setting, rng, integer, special):
 
 
 def smooth(op, values, name) -> bool:
-    """Whether the op has a derivative there: elsewhere its gradient is a choice, which goldens need not
-    know."""
+    """Returns whether the op is differentiable at these values. Elsewhere its gradient is a convention, which goldens
+    need not cover."""
 
     def at(x):
         program = op.body.select(values)
@@ -378,8 +377,8 @@ def smooth(op, values, name) -> bool:
 
 
 def equivalent(op, derived, program, mutant, settings) -> bool:
-    """Whether a mutant of a program of `op`, or of `derived`, its gradient, computes the same function,
-    as far as random numbers tell."""
+    """Returns whether a mutant computes the same function on random numbers as `program`, a program of `op` or of
+    `derived`, its gradient."""
     rng = random.Random(1)
     integers = op.promote != "float" and op.takes("integer") and derived is None
     compared = 0
@@ -412,14 +411,14 @@ def equivalent(op, derived, program, mutant, settings) -> bool:
 
 
 class Examination:
-    """Counts what becomes of mutants."""
+    """Counts the mutants that are detected, that are equivalent, and that survive."""
 
     def __init__(self):
         self.caught, self.same_function = 0, 0
         self.survived, self.wrong, self.without = [], [], []
 
     def programs(self, op, derived, goldens):
-        """Every mutant of the op's programs, or of those of its gradient, against the goldens of its variant."""
+        """Tests every mutant of the programs of the op, or of its gradient, with the goldens of its variant."""
         body, name = (derived or op).body, (derived or op).full_name
         chosen: dict[int, list] = {}
         for g in goldens:
@@ -431,7 +430,7 @@ class Examination:
             if not mine:
                 self.without.append(where)
                 continue
-            # The unchanged program has to agree, or the comparison means nothing.
+            # The unchanged program must agree, or the comparison means nothing.
             mine = [g for g in mine if g.agrees(program, program)]
             if not mine:
                 self.wrong.append(where)

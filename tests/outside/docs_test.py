@@ -1,5 +1,5 @@
-"""Runs the blocks of docs/backends.md in order: a block with a file name is written to the file, a `sh` block
-is executed.
+"""Runs the blocks of docs/backends.md in order: writes a block with a file name to that file, and executes a `sh`
+block.
 
     python3 docs_test.py PAGE.md PREFIX FOLDER
 """

@@ -3,8 +3,8 @@ only the first entries of a list.
 
     python3 entries.py MYTORCH FAULTY_SO
 
-The order is greedy: the next entry is the one that frees the most operators; among equals, the one listed
-first. The entries that an operator needs are found by removing one entry at a time.
+The order is greedy: the next entry is the one that frees the most operators or, in a tie, the one listed first. The
+entries that an operator needs are determined by removing one entry at a time.
 """
 
 import json

@@ -1,5 +1,5 @@
-// The backend of examples/backend-npu with the fault that MYTORCH_FAULT names, which `mytorch
-// check` must find; faults_test.py lists where. Without a fault, MYTORCH_ENTRIES ("copy_,compile")
+// The backend of examples/backend-npu with the fault that MYTORCH_FAULT names. faults_test.py lists
+// how `mytorch check` reports each fault. Without a fault, MYTORCH_ENTRIES ("copy_,compile")
 // restricts the backend to the listed entries, to measure the worth of the others (entries.py).
 #include <cstdlib>
 #include <cstring>
@@ -352,7 +352,7 @@ mt_device_ops faulty_device() {
   if (is("early-event")) d.query_event = [](void*, void*) { return 1; };
   if (is("early-release")) {
     d.release = [](void* self, int32_t index, void* data, size_t bytes, void*) {
-      // Releases on another stream, without waiting for the given one.
+      // Releases on another stream instead of waiting for the given one.
       void* stream = whole.device->create_stream(self, index, 0);
       whole.device->release(self, index, data, bytes, stream);
       whole.device->synchronize(self, index, stream);
@@ -405,7 +405,7 @@ extern "C" MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backen
   for (const auto& f : kKernelFaults) {
     if (is(f.fault)) *by_op.at(f.op) = wrap(*by_op.at(f.op), f.run);
   }
-  if (is("lost-sum")) {  // the arguments of the two are alike
+  if (is("lost-sum")) {  // both have the same arguments
     by_op.at("scatter_add")->run = by_op.at("scatter.src")->run;
   }
   if (is("unknown-schema")) by_op.at("bmm")->hash ^= 1;

@@ -2,8 +2,8 @@
 //
 //   train DEVICE [native]
 //
-// Fails where the loss does not fall to a quarter of what it was at first, or, with `native`, where
-// an operator ran on the CPU.
+// Fails if the loss does not fall to a quarter of its initial value or, with `native`, if an
+// operator ran on the CPU.
 #include <cstdio>
 #include <cstring>
 

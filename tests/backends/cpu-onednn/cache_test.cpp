@@ -158,7 +158,7 @@ TEST(PackedWeights, DistinguishesStoragesAddressesAndLayouts) {
   w.ask(cache);
   Weight other = w;  // another place in memory
   EXPECT_FALSE(Weight::kept(other.ask(cache)));
-  w.storage.id = 9;  // another tensor that lies where the first one did
+  w.storage.id = 9;  // another tensor at the address of the first one
   EXPECT_FALSE(Weight::kept(w.ask(cache)));
   w.storage.id = 1;
   w.given = describe(sdk::dtype_of<float>, {16, 16}, {16, 1});
@@ -181,7 +181,7 @@ TEST(PackedWeights, IsBoundedInBytesAndEntries) {
     EXPECT_LE(cache.entries(), 5u);
   }
   for (size_t i = 0; i + 1 < weights.size(); ++i) weights[i].ask(cache), weights[i].ask(cache);
-  EXPECT_EQ(Weight::first(held), 1);  // dropped from the cache, but not from under its user
+  EXPECT_EQ(Weight::first(held), 1);  // removed from the cache, but still valid for its user
 }
 
 TEST(PackedWeights, ThreadsShareIt) {

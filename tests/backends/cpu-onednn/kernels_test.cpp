@@ -1,5 +1,6 @@
-// Which calls the kernels take, their reasons, reorders and threads. The conformance tests check
-// results; this file checks those of large problems, for which oneDNN chooses other layouts.
+// The calls that the kernels take, their reasons for declining, reorders and threads. The
+// conformance tests check results; this file checks those of large problems, for which oneDNN
+// chooses other layouts.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -209,7 +210,7 @@ TEST(OnednnConvolution, LargeConvolutionsComeFirstAndExactlyOneKernelTakesEach) 
   }
 }
 
-// The number of operands that the plan reorders.
+// Returns the number of operands that the plan reorders.
 int conversions(const Convolution& c, bool last) {
   const auto laid = [&](const TestTensor& t) { return last ? channels_last(t) : t; };
   const TestTensor x = laid(floats(c.input())), w = floats(c.weight()),

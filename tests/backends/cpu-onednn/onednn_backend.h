@@ -19,7 +19,7 @@ const mt_kernel_entry* taker(std::string_view op, Args& args, std::string* reaso
   return taker(onednn_backend(), op, args, reasons == nullptr ? &unread : reasons);
 }
 
-// Empty, or what went wrong.
+// Empty, or the error message.
 template <class Args>
 std::string run_onednn(std::string_view op, Args& args, int threads = 1) {
   return run_on(onednn_backend(), op, args, args.header.compute, threads);

@@ -1,4 +1,4 @@
-// A program built in a test, run by this backend or by the reference.
+// A program built in a test, run by cpu-openmp or by the reference.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,7 @@ class BuiltProgram {
     return *this;
   }
 
-  // "" or the error.
+  // Returns "" or the error message.
   std::string run(const mt_backend& backend, ProgramArgs& args, mt_dtype compute, int threads = 1) {
     program_.size = sizeof(program_);
     program_.nodes = nodes_.data();

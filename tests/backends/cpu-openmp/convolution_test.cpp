@@ -120,7 +120,7 @@ const Computation kComputations[] = {
     {"TransposedBackwardWeight", What::kWeight, true},
 };
 
-// Runs one of the computations by both backends, with the same inputs.
+// Runs one of the computations with both backends, on the same inputs.
 void compare(const Case& c, What what, bool transposed, mt_dtype dtype, Random& random,
              bool special = false) {
   const Shapes s = shapes_of(c);
@@ -170,7 +170,7 @@ void compare(const Case& c, What what, bool transposed, mt_dtype dtype, Random& 
   }
   ASSERT_EQ(error, "");
   ASSERT_EQ(status, MT_OK) << context.error;
-  // Sums of up to 3000 products of numbers below 4, in another order.
+  // Sums of up to 3000 products of numbers below 4, in a different order.
   expect_near(actual, expected, 8, 400,
               std::string(op) + (transposed ? " transposed, " : ", ") + text(c));
 }
@@ -295,8 +295,8 @@ TEST(Convolution, TheBitsDoNotDependOnTheNumberOfThreads) {
   }
 }
 
-// As in PyTorch: a convolution multiplies its padding as zeros, and zero times infinity is NaN; a
-// transposed convolution and the gradient of the input have no terms of padding.
+// As in PyTorch, a convolution multiplies the zeros of its padding, and zero times infinity is NaN.
+// A transposed convolution and the gradient of the input have no terms for padding.
 TEST(Convolution, InfiniteWeightsTimesPaddingAreNanInTheOutputOnly) {
   for (const int64_t channels : {1, 4, 12}) {
     const Shape shape = {1, channels, 4, 4};
@@ -328,10 +328,10 @@ TEST(Convolution, InfiniteWeightsTimesPaddingAreNanInTheOutputOnly) {
     const auto input = out.values<float>();
     for (size_t i = 0; i < forward.size(); ++i) {
       const size_t y = i / 4 % 4, x_ = i % 4;
-      // The first tap is infinite. It reads the padding above and to the left.
+      // The first tap is infinite and reads the padding above and to the left.
       EXPECT_EQ(std::isnan(forward[i]), y == 0 || x_ == 0) << i;
       EXPECT_FALSE(std::isnan(input[i])) << i;
-      // All input elements but the last row and column contribute to it.
+      // All input elements except the last row and column contribute to it.
       EXPECT_EQ(std::isinf(input[i]), y < 3 && x_ < 3) << i;
     }
   }

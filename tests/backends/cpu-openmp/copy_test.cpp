@@ -20,7 +20,7 @@ std::string copy(const TestTensor& to, const TestTensor& from, int threads = 1) 
   return run_cpu("copy_", args, to.dtype(), threads);
 }
 
-// The same copy by the reference.
+// Runs the same copy with the reference.
 std::string reference_copy(const TestTensor& to, const TestTensor& from) {
   mt_args_copy_ args{};
   args.self = to;

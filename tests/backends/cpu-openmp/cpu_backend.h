@@ -1,4 +1,4 @@
-// The cpu-openmp backend, and tensors to try it on.
+// The cpu-openmp backend, and tensors for its tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ inline constexpr mt_dtype kAllDtypes[] = {sdk::dtype_of<bool>,      sdk::dtype_o
                                           sdk::dtype_of<sdk::Half>, sdk::dtype_of<sdk::BFloat16>,
                                           sdk::dtype_of<float>,     sdk::dtype_of<double>};
 
-// Names of parameterized cases.
+// Returns the name of a parameterized case.
 inline std::string dtype_case(const ::testing::TestParamInfo<mt_dtype>& info) {
   return sdk::dtype_name(info.param);
 }
@@ -48,13 +48,15 @@ inline TestTensor tensor_of(mt_dtype dtype, Shape shape, const std::vector<doubl
   });
 }
 
-// With the flag that the framework sets on contiguous tensors, which opens the kernels' short ways.
+// Sets the flag that the framework sets on contiguous tensors, which enables the kernels' fast
+// paths.
 inline TestTensor contiguous(TestTensor tensor) {
   const_cast<mt_tensor*>(static_cast<const mt_tensor*>(tensor))->flags |= MT_TENSOR_CONTIGUOUS;
   return tensor;
 }
 
-// Values that all dtypes hold apart from bool: small, of either sign where the dtype has signs.
+// Returns values that every dtype except bool represents: small, and of both signs if the dtype is
+// signed.
 inline std::vector<double> small_values(int64_t n, mt_dtype dtype, int seed = 1) {
   std::vector<double> values(static_cast<size_t>(n));
   uint32_t state = static_cast<uint32_t>(seed) * 2654435761u + 12345u;

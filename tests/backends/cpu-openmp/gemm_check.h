@@ -1,5 +1,5 @@
-// Tools of the tests of the matrix product: a host, matrices of any strides, and the comparison of
-// one product with its definition.
+// Helpers for the tests of the matrix product: a host, matrices with any strides, and the
+// comparison of one product with its definition.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@ namespace mytorch::cpu::gemm_test {
 
 // ---- a host -----------------------------------------------------------------------------------
 
-// The context of a call. Pieces run on real threads. Scratch memory is initially NaN, so that reads
-// of uninitialized memory show, and ends in a guard that kernels must not write.
+// The context of a call. Pieces run on real threads. Scratch memory initially holds NaN, to reveal
+// reads of uninitialized memory, and ends in a guard that kernels must not write.
 class Host {
  public:
   explicit Host(int threads) {
@@ -129,8 +129,8 @@ inline double to_double(T x) {
   return static_cast<double>(x);
 }
 
-// Nearest, ties to even, by a search over all 2^16 values, which shares nothing with the tested
-// code.
+// Rounds to nearest, ties to even, by a search over all 2^16 values, which shares no code with the
+// tested conversion.
 template <class T>
 T nearest(double value) {
   if (std::isnan(value)) return T{0x7FFF};
@@ -141,7 +141,7 @@ T nearest(double value) {
     (to_double(T{middle}) <= magnitude ? low : high) = middle;
   }
   const double below = to_double(T{low});
-  // The value that infinity stands for in rounding is one step past the largest finite one.
+  // For rounding, infinity stands for the value one step beyond the largest finite one.
   const double above = std::isinf(to_double(T{high}))
                            ? below + (below - to_double(T{static_cast<uint16_t>(low - 1)}))
                            : to_double(T{high});
@@ -211,8 +211,8 @@ enum class Layout { row_major, col_major, padded_rows, padded_cols, gaps, revers
 inline constexpr Layout kLayouts[] = {Layout::row_major,   Layout::col_major, Layout::padded_rows,
                                       Layout::padded_cols, Layout::gaps,      Layout::reversed};
 
-// `batch` matrices inside a buffer of exactly the elements they span, so that AddressSanitizer sees
-// any read or write past them; elements between them hold a pattern that must survive.
+// `batch` matrices in a buffer that ends at their last element, so that AddressSanitizer detects
+// any access past it. Elements between the matrices hold a pattern that must not change.
 template <class T>
 struct Tensor3 {
   int64_t batch, rows, cols;
@@ -330,7 +330,7 @@ void check(const Case& x) {
   ASSERT_EQ(gemm(host.ctx(), p), MT_OK) << host.error;
   EXPECT_TRUE(host.guards_intact());
 
-  // Exact copies of the operands: rows of A, and columns of B.
+  // Exact copies of the rows of A and the columns of B.
   using Exact = std::conditional_t<Traits<T>::integer, uint64_t, double>;
   std::vector<Exact> rows, columns;
   for (int64_t g = 0; g < x.batch; ++g) {
@@ -374,7 +374,8 @@ void check(const Case& x) {
             magnitude += std::fabs(to_double(*bias_at));
           }
           if (x.relu) sum = std::max(sum, 0.0);
-          // The bound of a sum in any order, in the type of the arithmetic, and one rounding.
+          // The error bound of a sum in any order, in the type of the arithmetic, plus one
+          // rounding.
           const double unit = sizeof(T) == 8 ? 0x1p-53 : 0x1p-24;
           const double last = std::is_same_v<T, Brain>  ? 0x1p-8
                               : std::is_same_v<T, Half> ? 0x1p-11

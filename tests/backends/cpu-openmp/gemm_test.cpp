@@ -26,7 +26,7 @@ using AllTypes =
     ::testing::Types<float, double, Half, Brain, int8_t, uint8_t, int16_t, int32_t, int64_t>;
 TYPED_TEST_SUITE(GemmTest, AllTypes);
 
-// Around every edge of the tiles of every instruction set: 4, 6 and 14 rows, 8, 16 and 32 columns.
+// Sizes around every tile edge of every instruction set: 4, 6 and 14 rows, 8, 16 and 32 columns.
 TYPED_TEST(GemmTest, SmallShapesAgreeWithTheDefinition) {
   for (const int64_t m : {1, 2, 3, 5, 6, 7, 8, 13, 14, 15, 29}) {
     for (const int64_t n : {1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 65}) {
@@ -64,7 +64,8 @@ TYPED_TEST(GemmTest, EmptyProductsAreZeroOrLeaveCUntouched) {
   }
 }
 
-// Several blocks of k, whose partial sums are added in C or in the workspace, and of m and n.
+// Several blocks of k, whose partial sums are added in C or in the workspace, and several blocks of
+// m and n.
 TYPED_TEST(GemmTest, SumsOverSeveralBlocksAgreeWithTheDefinition) {
   check<TypeParam>({37, 45, 1300});
   check<TypeParam>(
@@ -120,7 +121,8 @@ T special(double value) {
   }
 }
 
-// A NaN or infinity in A or B reaches exactly the elements whose sums contain it, even times zero.
+// A NaN or infinity in A or B reaches exactly the elements whose sums contain it, even if
+// multiplied by zero.
 TYPED_TEST(FloatingGemmTest, NanAndInfinityReachExactlyTheirSums) {
   using T = TypeParam;
   struct Shape {
@@ -182,7 +184,7 @@ TYPED_TEST(FloatingGemmTest, OldContentsOfCAreNotRead) {
   }
 }
 
-// A product with one preserves every float16 and bfloat16 (NaN becomes some NaN).
+// Multiplication by one preserves every float16 and bfloat16 (NaN becomes some NaN).
 template <class T>
 class NarrowGemmTest : public ::testing::Test {};
 using NarrowTypes = ::testing::Types<Half, Brain>;
@@ -211,7 +213,7 @@ TYPED_TEST(NarrowGemmTest, EveryValueSurvivesAProductWithTheIdentity) {
   }
 }
 
-// A sum of two values rounds to nearest even: all exponents, ties included.
+// A sum of two values rounds to nearest even, for all exponents and ties.
 TYPED_TEST(NarrowGemmTest, SumsRoundToNearestEven) {
   using T = TypeParam;
   constexpr int64_t kColumns = 500;
@@ -224,7 +226,7 @@ TYPED_TEST(NarrowGemmTest, SumsRoundToNearestEven) {
       for (int64_t j = 0; j < kColumns; ++j) {
         const double large = to_double(T{static_cast<uint16_t>(random.next())});
         b.at(0, 0, j) = special<T>(large);
-        // Close enough in exponent that float32 holds the exact sum.
+        // The exponents are so close that float32 holds the exact sum.
         b.at(0, 1, j) = special<T>(std::ldexp(large, -static_cast<int>(random.next() % 10)) *
                                    (random.next() % 2 == 0 ? 1 : -1));
       }
@@ -340,7 +342,7 @@ TEST(GemmTest, ErrorsHaveAStatusAndAMessageAndLeaveCUntouched) {
   for (const float value : c) EXPECT_EQ(value, 7);
 
   host.out_of_memory = true;
-  EXPECT_EQ(gemm(host.ctx(), p), MT_OK);  // needs none
+  EXPECT_EQ(gemm(host.ctx(), p), MT_OK);  // needs no scratch memory
   EXPECT_EQ(c[3], 22);
   Tensor3<float> a = random_tensor<float>(1, 300, 300, Layout::row_major, 1);
   Tensor3<float> b = random_tensor<float>(1, 300, 300, Layout::row_major, 2);
@@ -350,8 +352,8 @@ TEST(GemmTest, ErrorsHaveAStatusAndAMessageAndLeaveCUntouched) {
   for (const float value : large.buffer) ASSERT_EQ(value, 0);
 }
 
-// The rest of this file runs on the best instruction set of the machine; this repeats the hard
-// shapes on each instruction set that it has.
+// The tests above run on the best instruction set of the machine. This one repeats the hard shapes
+// on every instruction set that the machine supports.
 class GemmTarget : public ::testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }

@@ -1,5 +1,5 @@
-// The ways of gather, scatter_add and topk that depend on sizes: steps of several elements, long
-// lines, lines that threads share, few elements of many.
+// Size-dependent code paths of gather, scatter_add and topk: several elements per step, long lines,
+// lines shared by several threads, and small selections from many elements.
 #include "backends/cpu-openmp/indexing/indexing.h"
 
 #include <algorithm>
@@ -81,7 +81,7 @@ TEST(IndexingSizes, ABadIndexIsNamedWhereverItStands) {
   }
 }
 
-// Sums that depend on their order: equal bits show that it is kept.
+// Sums that depend on their order: equal bits prove that the order is kept.
 TEST(ScatterAdd, TheNumberOfThreadsAndTheOutputDoNotMatter) {
   struct Case {
     Shape self, index;
@@ -119,8 +119,8 @@ TEST(ScatterAdd, TheNumberOfThreadsAndTheOutputDoNotMatter) {
   }
 }
 
-// The first k of the stable order, whatever is in the way: ties, NaNs at the head of a line, where
-// champions begin, lines that are sorted either way.
+// The first k elements of the stable order, with ties, NaNs at the start of a line (the first
+// candidates), and lines that are already sorted in either direction.
 TEST(Topk, FewOfMany) {
   constexpr int64_t kN = 2000;
   const float nan = std::numeric_limits<float>::quiet_NaN();

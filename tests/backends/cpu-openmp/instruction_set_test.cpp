@@ -1,4 +1,4 @@
-// The instruction set: the best one, or the one that MYTORCH_CPU pins. tests/CMakeLists.txt runs
+// The instruction set is the best one, or the one that MYTORCH_CPU pins. tests/CMakeLists.txt runs
 // all of the backend's tests with each one pinned.
 #include "backends/cpu-openmp/simd/instruction_set.h"
 

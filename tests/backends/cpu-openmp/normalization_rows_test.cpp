@@ -1,5 +1,5 @@
-// Row kernels of softmax and normalization: rows of lengths around vectors, rows next to rows of
-// infinities and NaNs, and results large enough for non-temporal stores.
+// Row kernels of softmax and normalization: row lengths around the vector length, rows next to rows
+// of infinities and NaNs, and results large enough for non-temporal stores.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -29,14 +29,14 @@ struct Case {
 std::string name(const ::testing::TestParamInfo<Case>& info) {
   return std::to_string(info.param.rows) + "RowsOf" + std::to_string(info.param.n);
 }
-// The last three results are large enough for non-temporal stores, which need short rows of whole
-// cache lines: 1024 has them.
+// The last three results are large enough for non-temporal stores. Short rows also need whole cache
+// lines for them, as with 1024 elements.
 const Case kCases[] = {{3, 1},    {4, 2},    {5, 7},       {5, 8},       {3, 9},
                        {3, 16},   {2, 31},   {7, 33},      {2, 65},      {1, 1000},
                        {4, 2048}, {3, 2049}, {2100, 1024}, {2100, 1023}, {260, 8192}};
 
-// Rows of ordinary numbers, except for a few: numbers whose exponential is subnormal or 0, a NaN,
-// infinities.
+// Rows of ordinary numbers, except for a few with numbers whose exponential is subnormal or 0, with
+// a NaN, or with infinities.
 TestTensor rows_of(mt_dtype dtype, const Case& c, uint32_t seed) {
   Random random(seed);
   const TestTensor x = TestTensor::empty(dtype, {c.rows, c.n});
@@ -55,7 +55,7 @@ TestTensor rows_of(mt_dtype dtype, const Case& c, uint32_t seed) {
   return x;
 }
 
-// Whether a row is compared: the first and last ones, and some of the others.
+// Returns whether to compare a row: the first and last ones, and some of the others.
 bool is_compared(int64_t row, int64_t rows) { return row < 12 || row > rows - 4 || row % 61 == 0; }
 
 // Expects elements within `ulps` units in the last place of the value, of `scale`, or of the
@@ -112,7 +112,7 @@ void check_softmax(const Case& c, bool log) {
     }
     for (size_t i = 0; i < n; ++i) {
       const double v = static_cast<double>(grad[i]), r = static_cast<double>(result[i]);
-      // As it is computed: infinity - infinity is NaN.
+      // As in the kernel: infinity - infinity is NaN.
       const double all = static_cast<double>(total);
       gradient[i] = log ? v - std::exp(r) * all : v * r - r * all;
     }
@@ -144,8 +144,8 @@ TEST(NormalizationRows, SoftmaxOfNoRowsOrNoElementsIsEmpty) {
   }
 }
 
-// Layer normalization of numbers far from zero, of rows whose first elements are far from the
-// others, and of infinities at the first and the last element.
+// Layer normalization of numbers far from zero, of rows whose first elements differ greatly from
+// the others, and of infinities at the first and the last element.
 template <class T>
 void check_layer_norm(const Case& c) {
   const mt_dtype dtype = sdk::dtype_of<T>;
@@ -197,14 +197,14 @@ void check_layer_norm(const Case& c) {
     }
     ASSERT_NO_FATAL_FAILURE(expect_row(means + row, {m}, 4, largest, row, 1));
     ASSERT_NO_FATAL_FAILURE(expect_row(rstds + row, {r}, 64, 0, row, 1));
-    // The last place of the mean is that of the elements. In row 2 a factor of 16 cancels.
+    // The mean is as precise as the elements. In row 2, a factor of 16 cancels.
     ASSERT_NO_FATAL_FAILURE(expect_row(y.view().template data<T>() + row * n, expected,
                                        row == 2 ? 64 : 4, r * (8 + largest), row, n));
   }
 
   // The gradients.
   mt_args_native_layer_norm_backward back{};
-  for (int64_t row = 0; row < c.rows; ++row) {  // no infinities: they would fill dw
+  for (int64_t row = 0; row < c.rows; ++row) {  // infinities would make dw NaN
     if (row < 3 || row > 5) continue;
     for (int64_t i = 0; i < n; ++i) in[row * n + i] = g.view().template data<T>()[i];
     const_cast<T*>(means)[row] = T(0), const_cast<T*>(rstds)[row] = T(1);
@@ -242,7 +242,7 @@ void check_layer_norm(const Case& c) {
   ASSERT_NO_FATAL_FAILURE(expect_row(db.view().template data<T>(), dbs, 64 + count / 8, 16, -2, n));
 }
 
-// Not of rows of one element, whose variance is 0 up to rounding.
+// Skips rows of one element, whose variance is 0 up to rounding.
 class LayerNormRows : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(, LayerNormRows,
                          ::testing::ValuesIn(std::begin(kCases) + 1, std::end(kCases)), name);

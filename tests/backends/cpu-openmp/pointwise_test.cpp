@@ -126,13 +126,13 @@ TEST(Pointwise, SmallInnerDimensions) {
   }
 }
 
-// The dtype of an operand, and of the computation and the other operand.
+// The dtype of one operand, and the compute type, which is also the dtype of the other operand.
 class PointwiseDtypes : public ::testing::TestWithParam<std::tuple<mt_dtype, mt_dtype>> {};
 
 TEST_P(PointwiseDtypes, GiveResultsOfEveryDtype) {
   const auto [from, compute] = GetParam();
   for (const mt_dtype to : kAllDtypes) {
-    // The reference lets 1 + 1 of bools be 2 until it is written.
+    // For bools, the reference keeps 1 + 1 as 2 until it stores the result.
     if (sdk::is_bool(compute) && !sdk::is_bool(to)) continue;
     const TestTensor x = tensor_of(from, {300}, small_values(300, from));
     const TestTensor y = tensor_of(compute, {300}, small_values(300, compute, 2));
@@ -238,8 +238,8 @@ TEST(Pointwise, NotOfBoolIsLogical) {
 // Rows of n elements.
 class PointwiseRows : public ::testing::TestWithParam<int64_t> {};
 
-// None, the first, the second or both inputs have one element for each row; or the output is an
-// input, too.
+// One element per row in neither, the first, the second or both inputs; or an output that is also
+// an input.
 TEST_P(PointwiseRows, MayHaveOneElementThatIsBroadcast) {
   const int64_t n = GetParam();
   for (const int which : {0, 1, 2, 3, 4}) {
@@ -256,7 +256,7 @@ TEST_P(PointwiseRows, MayHaveOneElementThatIsBroadcast) {
     ASSERT_EQ(run_cpu("add.Tensor", args, kFloat, 2), "");
     const auto got = out.values<float>();
     for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], a[i] + b[i]) << n << " " << which;
-    // A condition of bytes beside floats.
+    // A bool condition with float operands.
     const TestTensor c = TestTensor::of<bool>({rows}, small_values(rows, sdk::dtype_of<bool>));
     const TestTensor condition = c.as_strided({rows, n}, {1, 0});
     mt_args_where_self where{};
@@ -278,8 +278,8 @@ INSTANTIATE_TEST_SUITE_P(Of, PointwiseRows,
                                            200),
                          ::testing::PrintToStringParamName());
 
-// Rows of a wider matrix, with an input that is one row for all: the gaps between rows keep their
-// values.
+// Rows of a wider matrix, with one input row that is broadcast to all rows. The gaps between the
+// rows keep their values.
 TEST(Pointwise, ShortRowsWithGaps) {
   constexpr int64_t kRows = 5, kGap = 3;
   for (const mt_dtype dtype : {kFloat, sdk::dtype_of<double>, sdk::dtype_of<int64_t>}) {
@@ -331,7 +331,7 @@ TEST(Pointwise, UnwantedOutputsAndAbsentInputs) {
   const TestTensor other = contiguous(tensor_of(kFloat, {9}, small_values(9, kFloat, 2)));
   const TestTensor out = contiguous(TestTensor::empty(kFloat, {9}));
   args.grad = grad;
-  args.other = other;  // self is only needed for the other's gradient
+  args.other = other;  // self is only needed for the gradient of other
   args.grad_self = out;
   ASSERT_EQ(run_cpu("mul_grad.Tensor", args, kFloat), "");
   const auto g = grad.values<float>(), o = other.values<float>(), got = out.values<float>();

@@ -107,7 +107,7 @@ std::string name(const Side& s) {
          std::to_string(s.dilation);
 }
 
-// Windows that are combinations of two sides, one for each dimension.
+// Windows that combine two sides, one for each dimension.
 using Sides = std::tuple<Side, Side>;
 const auto name_of_sides = [](const ::testing::TestParamInfo<Sides>& info) {
   return name(std::get<0>(info.param)) + "_" + name(std::get<1>(info.param));

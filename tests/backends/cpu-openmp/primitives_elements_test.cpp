@@ -387,7 +387,7 @@ TEST(Pooling, MaximaAndTheirGradient) {
   }
 }
 
-// Vectors run over the ends of rows, but not over that of a plane.
+// Vectors may extend over the end of a row, but not over the end of a plane.
 TEST(Pooling, HalvesOfEveryWidth) {
   Random random(13);
   const mt_dtype dtype = sdk::dtype_of<float>;
@@ -421,7 +421,7 @@ TEST(Pooling, HalvesOfEveryWidth) {
   }
 }
 
-// Vectors run along channels, of which some are left over.
+// Vectors run along the channels, with a remainder.
 TEST(Pooling, MaximaOfChannelsLastImages) {
   Random random(14);
   const Shape kernel = {3, 2}, stride = {2, 1}, padding = {1, 1}, dilation = {1, 2};

@@ -78,7 +78,7 @@ TEST(Matrix, AddmmBroadcastsScalesAndIgnoresSelfIfBetaIsZero) {
           args.out = out;
           TestContext context(2);
           ASSERT_EQ(run_cpu(cpu::register_matrix, "addmm", args, context), MT_OK) << context.error;
-          // In doubles, by the definition; integers here are too small to wrap in 16 bits.
+          // The definition, in doubles; the integers are too small to wrap in 16 bits.
           if (dtype.bits == 8) continue;
           const auto x = a.values<double>(), y = b.values<double>();
           const auto z = self.values<double>();
@@ -95,8 +95,8 @@ TEST(Matrix, AddmmBroadcastsScalesAndIgnoresSelfIfBetaIsZero) {
               expected.push_back(alpha * sum + (beta == 0 ? 0 : beta * z[static_cast<size_t>(at)]));
             }
           }
-          // Products of 16-bit types are rounded before they are scaled, as in the composite: three
-          // more units in the last place, for values up to 8.
+          // Like the composite, rounds products of 16-bit types before they are scaled: three more
+          // units in the last place, for values up to 8.
           const double places = dtype.bits != 16 ? 0
                                 : sdk::is_floating(dtype)
                                     ? 3 * 8 * (dtype.code == MT_BFLOAT ? 0x1p16 : 0x1p13) / 8

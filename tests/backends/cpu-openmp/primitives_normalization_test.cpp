@@ -32,7 +32,8 @@ mt_dtype wide(mt_dtype dtype) { return dtype.bits == 16 ? sdk::dtype_of<float> :
 const std::vector<Shape> kShapes = {{7},       {3, 5}, {4, 33},    {2, 3, 40},
                                     {2, 1000}, {1, 1}, {40, 18, 3}};
 
-// Calls f(index of element k) for each line of a contiguous tensor.
+// Calls f(index) for each line of a contiguous tensor; index(k) is the position of its k-th
+// element.
 template <class F>
 void for_each_line(const Shape& shape, size_t dim, F&& f) {
   size_t outer = 1, inner = 1;
@@ -120,7 +121,7 @@ struct Normalized {
   Values hat, rstd;
 };
 
-// x_hat of groups of elements: group(i) says which one element i belongs to.
+// Returns x_hat of groups of elements; group(i) is the group of element i.
 template <class G>
 Normalized normalize(const Values& x, size_t groups, double eps, G&& group, Values& mean,
                      Values& var) {

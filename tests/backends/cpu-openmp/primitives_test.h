@@ -1,4 +1,5 @@
-// Kernels of cpu-openmp against those of reference, on random operands of any dtype and stride.
+// Compares the kernels of cpu-openmp with those of the reference, on random operands of any dtype
+// and strides.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -40,7 +41,7 @@ class Random {
   }
   double number() { return std::uniform_real_distribution<double>(-2, 2)(engine_); }
 
-  // Values that every dtype holds: small integers for integers, uniform numbers for floats.
+  // Values that the dtype represents: small integers for integers, uniform numbers for floats.
   void fill(const TestTensor& tensor, bool special = false) {
     const sdk::TensorView v = tensor.view();
     sdk::visit_dtype(v.dtype(), [&](auto tag) {
@@ -73,7 +74,7 @@ class Random {
     }
   }
 
-  // A tensor of a shape in one of several layouts: contiguous, dimensions reversed, with gaps,
+  // Returns a tensor in one of several layouts: contiguous, dimensions reversed, with gaps,
   // backwards.
   TestTensor tensor(mt_dtype dtype, const Shape& shape) { return laid_out(dtype, shape, below(4)); }
   TestTensor laid_out(mt_dtype dtype, const Shape& shape, int64_t layout) {
@@ -123,8 +124,8 @@ int run_cpu(void (*family)(cpu::KernelEntries&), std::string_view op, Args& args
   return kernel.run(kernel.self, context.get(), &args);
 }
 
-// Equal, or within `ulps` units of the dtype's last place at the magnitude of `scale` and the
-// value.
+// Expects equal values, or values within `ulps` units in the last place of the dtype, at the
+// magnitude of `scale` and the value.
 inline void expect_near(const TestTensor& actual, const TestTensor& expected, double ulps,
                         double scale, const std::string& what) {
   const mt_dtype dtype = actual.dtype();
@@ -138,7 +139,7 @@ inline void expect_near(const TestTensor& actual, const TestTensor& expected, do
                                                                             : 0;
   for (size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
-    // 16-bit results are computed in float32 and rounded once, however long the sums were.
+    // 16-bit results are computed in float32 and rounded once, whatever the number of terms.
     const double tolerance = dtype.bits == 16 && eps != 0
                                  ? eps * std::max(std::abs(b[i]), 0x1p-14) + ulps * scale * 0x1p-23
                                  : ulps * eps * std::max(scale, std::abs(b[i]));

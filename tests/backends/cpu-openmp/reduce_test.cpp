@@ -1,4 +1,5 @@
-// Reductions: every fold against the reference over layouts, dtypes, dims and thread counts.
+// Reductions: every fold against the reference, with various layouts, dtypes, dims and thread
+// counts.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -83,7 +84,7 @@ class ReduceFold : public ::testing::TestWithParam<const char*> {};
 TEST_P(ReduceFold, ReducesEachSetOfDimensionsOfEachLayout) {
   const Shape shape{6, 35, 50};
   const TestTensor base = tensor_of(kFloat, {21000}, small_values(21000, kFloat));
-  // Products of thousands of elements stay finite only near one.
+  // Products of thousands of elements stay finite only if the elements are near one.
   for (int64_t i = 0; i < 21000; i += 1) {
     float& x = base.view().data<float>()[i];
     x = 1 + x / 4096;
@@ -163,7 +164,7 @@ TEST(Reduce, LargeSumsAreAccurateAndDoNotDependOnThreads) {
     ASSERT_EQ(run_cpu("sum.dim_IntList", args, kFloat, threads), "");
     results.push_back(out.values<float>()[0]);
   }
-  EXPECT_NEAR(results[0], n * static_cast<double>(0.1f), 0.2);  // 5e-7 of it
+  EXPECT_NEAR(results[0], n * static_cast<double>(0.1f), 0.2);  // relative error 5e-7
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
   compare("argmax", x, kFloat, {}, {}, 3, 0);
@@ -174,7 +175,7 @@ TEST(Reduce, LargeSumsAreAccurateAndDoNotDependOnThreads) {
   }
 }
 
-// Lengths around vectors, blocks, and one or two streams of blocks.
+// Lengths around those of vectors, of blocks, and of one or two streams of blocks.
 class ReduceLength : public ::testing::TestWithParam<int64_t> {};
 
 TEST_P(ReduceLength, SumsEachElementOnce) {
@@ -226,7 +227,7 @@ TEST(Reduce, OpsWithStepsAndEnds) {
   mt_args_max_dim max{};
   const TestTensor indices = TestTensor::empty(kIndex, {3});
   max.self = x;
-  max.indices = indices;  // the values are not wanted
+  max.indices = indices;  // values are not requested
   ASSERT_EQ(run_cpu("max.dim", max, kFloat), "");
   EXPECT_EQ(indices.values<int>(), (std::vector<int>{0, 0, 0}));
 }

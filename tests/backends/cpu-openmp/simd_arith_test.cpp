@@ -1,5 +1,5 @@
-// Arithmetic, division, comparison, bits and selection: exact results, PyTorch's conventions for
-// NaN, signs, shifts and integer powers, on every instruction set that this CPU has.
+// Arithmetic, division, comparison, bitwise operations and selection: exact results and PyTorch's
+// conventions for NaN, signs, shifts and integer powers, on every instruction set of this CPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,9 +14,9 @@
 // After foreach_target.h, which includes this file once per target.
 #include "backends/cpu-openmp/simd/highway.h"
 
-// What a loop computes. Masks come out as 1 and 0, by NodeFromMask.
+// The bodies of the tested loops. NodeFromMask converts masks to 1 and 0.
 #ifndef MYTORCH_SIMD_ARITH_LISTS
-// It never settles on these lists.
+// clang-format never settles on these lists.
 // clang-format off
 #define MYTORCH_SIMD_ARITH_LISTS
 #define MYTORCH_SIMD_COMMON_LIST(X)                                                                \
@@ -69,8 +69,7 @@ MYTORCH_SIMD_COMMON_LIST(MYTORCH_SIMD_LOOP)
 MYTORCH_SIMD_FLOAT_LIST(MYTORCH_SIMD_LOOP)
 MYTORCH_SIMD_INT_LIST(MYTORCH_SIMD_LOOP)
 
-// One vector at a time, so that a rare input decides for its own vector only: each pair is repeated
-// over all lanes.
+// Loads each pair into all lanes of a vector, so that a rare input affects only its own result.
 template <class Body, typename T>
 void Loop(const T* a, const T* b, T* to, size_t n) {
   const hn::ScalableTag<T> d;
@@ -153,7 +152,8 @@ bool same(T got, T want) {
          std::signbit(static_cast<double>(got)) == std::signbit(static_cast<double>(want));
 }
 
-// `reference` of every pair of values, except where it has none (an integer division by zero).
+// Compares with `reference` for every pair of values on which it is defined (not an integer
+// division by zero).
 template <typename T, typename Reference>
 void check(const char* name, void (*run)(const T*, const T*, T*, size_t), Reference reference,
            bool divides = false) {
@@ -162,7 +162,7 @@ void check(const char* name, void (*run)(const T*, const T*, T*, size_t), Refere
     for (T q : values<T>()) a.push_back(p), b.push_back(q);
   }
   std::vector<T> y(a.size());
-  run(a.data(), b.data(), y.data(), a.size());  // divisors of zero included: nothing may trap
+  run(a.data(), b.data(), y.data(), a.size());  // includes divisors of zero, which must not trap
   for (size_t i = 0; i < a.size(); ++i) {
     if (std::is_integral_v<T> && divides && b[i] == 0) continue;
     const T want = static_cast<T>(reference(a[i], b[i]));
@@ -249,7 +249,7 @@ TEST_P(SimdArith, NegAbsSign) {
 }
 
 TEST_P(SimdArith, MaximumMinimumKeepNaN) {
-  // Which zero max(-0, 0) gives is open, in PyTorch too.
+  // The sign of the zero max(-0, 0) is unspecified, also in PyTorch.
   CHECK_INTS(Maximum, [](auto a, auto b) { return a > b ? a : b; });
   CHECK_INTS(Minimum, [](auto a, auto b) { return a < b ? a : b; });
   const float nan = std::numeric_limits<float>::quiet_NaN();

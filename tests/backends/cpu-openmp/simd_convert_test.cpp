@@ -1,5 +1,4 @@
-// Every pair of element types against a plain reference, on every instruction set that this CPU
-// has.
+// Every pair of element types against a scalar reference, on every instruction set of this CPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -50,7 +49,7 @@ long double value_of(int type, const void* at) {
     default:
       break;
   }
-  // sign, exponent and mantissa by the book
+  // encodes sign, exponent and mantissa by the format's definition
   const uint16_t bits = read(uint16_t{});
   const int digits = type == kF16 ? 10 : 7;
   const int max_exponent = type == kF16 ? 31 : 255;
@@ -89,7 +88,7 @@ int64_t truncate(long double x, int bits) {
   return static_cast<int64_t>(x);
 }
 
-// What an element of type `from` with value `x` becomes.
+// Returns the value of `x`, an element of type `from`, after conversion.
 long double expected(int from, int to, long double x) {
   const auto to_int = [from, x](int bits) {
     return is_float(from) ? truncate(x, bits) : static_cast<int64_t>(x);
@@ -175,7 +174,7 @@ void append_floats(std::vector<char>* bytes) {
   }
 }
 
-// Every value of the small types; special and random ones of the others.
+// Every value of the small types; special and random values of the others.
 std::vector<char> inputs(int type) {
   std::vector<char> bytes;
   uint64_t state = 1;
@@ -205,7 +204,7 @@ std::vector<char> inputs(int type) {
       for (int64_t x :
            {int64_t{0}, int64_t{1}, int64_t{-1}, INT64_MAX, INT64_MIN, int64_t{1} << 32,
             (int64_t{1} << 53) + 1, (int64_t{1} << 24) + 1,
-            // rounds wrongly if it goes through double on its way to float
+            // rounded wrongly if converted through double
             (int64_t{1} << 54) + (int64_t{1} << 30) + 1, int64_t{-256}, int64_t{1} << 40}) {
         append(&bytes, x);
       }
@@ -262,7 +261,7 @@ TEST_P(SimdConvert, AllPairs) {
   }
 }
 
-// Lengths around those of vectors and of the internal block; nothing is written past the end.
+// Lengths around those of vectors and of the internal block. Nothing may be written past the end.
 TEST_P(SimdConvert, Lengths) {
   for (int from = kBool; from <= kF64; ++from) {
     for (int to = kBool; to <= kF64; ++to) {

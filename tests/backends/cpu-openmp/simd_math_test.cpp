@@ -1,5 +1,5 @@
-// Accuracy of the elementary functions against a wider type's libm, over the whole range of inputs,
-// on every instruction set that this CPU has.
+// Accuracy of the elementary functions over the whole range of inputs, compared with libm in a
+// wider type, on every instruction set of this CPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -125,8 +125,8 @@ double UlpError(T got, W want) {
   return static_cast<double>(std::fabs(value - want) / std::ldexp(W(1), exponent - Limits::digits));
 }
 
-// The numbers that functions treat in special ways, then bit patterns from all over the type, then
-// numbers of everyday size. A multiple of every vector length.
+// The special cases of the functions, then random bit patterns, then numbers of moderate magnitude.
+// The length is a multiple of every vector length.
 template <typename T>
 std::vector<T> Inputs(size_t count) {
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
@@ -179,7 +179,7 @@ std::vector<T> Inputs(size_t count) {
   while (x.size() < count) {
     state = state * 6364136223846793005ull + 1442695040888963407ull;
     const uint64_t mixed = state ^ (state >> 29);
-    // Adding zero quiets signalling NaN, which libm and IEEE pow treat otherwise.
+    // Adding zero quiets signalling NaN, which libm and IEEE pow treat differently.
     x.push_back(std::bit_cast<T>(static_cast<Bits>(mixed)) + T(0));
     const T unit = static_cast<T>((state >> 11) * 0x1p-53);
     x.push_back(unit * 2 - 1);
@@ -223,7 +223,7 @@ class SimdMath : public testing::TestWithParam<int64_t> {
   }
 MYTORCH_SIMD_UNARY_LIST(MYTORCH_SIMD_TEST)
 
-// Every pair of special values, and random ones.
+// Every pair of special values, and random pairs.
 template <typename T>
 void BinaryInputs(std::vector<T>* a, std::vector<T>* b) {
   using Limits = std::numeric_limits<T>;
@@ -305,7 +305,7 @@ TEST_P(SimdMath, Atan2) {
   }
 }
 
-// Its digits near 0 are those of 1 + erf: few.
+// Near 0 the result has only the few digits of 1 + erf.
 TEST_P(SimdMath, TwiceNormalCdf) {
   std::vector<float> x = Inputs<float>(400000);
   for (size_t i = 0; i < 100000; ++i) x[i + 1000] = static_cast<float>(i) * 12e-5f - 6;
@@ -324,7 +324,7 @@ TEST_P(SimdMath, TwiceNormalCdf) {
   }
 }
 
-// Nothing may leave the function's range, however little: log(1 - tanh(x)) must not become NaN.
+// Results must never leave the function's range: log(1 - tanh(x)) must not become NaN.
 TEST_P(SimdMath, StaysInRange) {
   const std::vector<float> x = Inputs<float>(400000);
   std::vector<float> y(x.size());

@@ -51,7 +51,7 @@ TEST_P(DeviceCopies, KeepTheBytesInBothDirections) {
   char* a = allocate(bytes);
   char* b = allocate(bytes);
   ASSERT_EQ(ops.copy(nullptr, 0, MT_COPY_TO_DEVICE, a, given.data(), bytes, stream), MT_OK);
-  std::fill(given.begin(), given.end(), uint8_t{0});  // it has been read
+  std::fill(given.begin(), given.end(), uint8_t{0});  // the copy has already read it
   ASSERT_EQ(ops.copy(nullptr, 0, MT_COPY_ON_DEVICE, b, a, bytes, stream), MT_OK);
   ASSERT_EQ(ops.copy(nullptr, 0, MT_COPY_TO_HOST, back.data(), b, bytes, stream), MT_OK);
   ASSERT_EQ(ops.synchronize(nullptr, 0, stream), MT_OK);
@@ -128,7 +128,7 @@ TEST_F(Device, TimedEventsMeasureTheDevice) {
   ASSERT_EQ(ops.event_elapsed(nullptr, events[1], events[2], &second), MT_OK);
   EXPECT_GT(first, 1e-4);  // seconds
   EXPECT_GT(second, 2.5 * first);
-  // An event without timing has no time.
+  // Without timing, an event has no time.
   void* other = ops.record_event(nullptr, 0, stream);
   EXPECT_NE(ops.event_elapsed(nullptr, events[0], other, &first), MT_OK);
   ops.destroy_event(nullptr, other);
@@ -158,7 +158,7 @@ TEST_F(Device, AllocationBeyondItsMemoryReturnsNull) {
   release(data);
 }
 
-// The next wait for the stream reports a fault that a kernel recorded.
+// The next wait for the stream reports an error that a kernel recorded.
 TEST_F(Device, SynchronizeReportsAFaultOnce) {
   mt_ctx ctx{};
   ctx.device = {MT_DEVICE_CUDA, 0};

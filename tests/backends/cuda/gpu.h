@@ -1,4 +1,4 @@
-// The fixture of tests that need a GPU. Skips them if there is none.
+// A fixture for tests that need a GPU. Skips them if there is none.
 #pragma once
 
 #include <cuda_runtime_api.h>

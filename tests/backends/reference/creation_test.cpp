@@ -111,10 +111,10 @@ TEST(ArangeTest, ElementsAreMultipliedNotAccumulated) {
             (V{3, 1, -1}));
   EXPECT_EQ(arange(scalar(0.5), scalar(0.25), TestTensor::empty(sdk::dtype_of<float>, {3})),
             (V{0.5, 0.75, 1}));
-  // Multiplied, not accumulated.
+  // Computed as start + i * step, not accumulated.
   const V many = arange(scalar(0), scalar(0.1), TestTensor::empty(sdk::dtype_of<double>, {1001}));
   EXPECT_EQ(many[1000], 1000 * 0.1);
-  // Exact where doubles are not.
+  // Exact, unlike doubles.
   const TestTensor big = TestTensor::empty(sdk::dtype_of<int64_t>, {2});
   arange(scalar((int64_t{1} << 53) + 1), scalar(1), big);
   EXPECT_EQ(big.values<int64_t>()[1], (int64_t{1} << 53) + 2);
@@ -197,7 +197,7 @@ TEST(RandomTest, NormalMatchesPhiloxAndHasTheMoments) {
     for (const double v : values) {
       for (int m = 1; m <= 4; ++m) moments[m] += std::pow((v - 3) / 2, m) / kMany;
     }
-    // Five standard deviations of each moment's own sampling error.
+    // Each moment is within five standard deviations of its sampling error.
     EXPECT_NEAR(moments[1], 0, 5 / std::sqrt(kMany)) << sdk::dtype_name(dtype);
     EXPECT_NEAR(moments[2], 1, 5 * std::sqrt(2.0 / kMany));
     EXPECT_NEAR(moments[3], 0, 5 * std::sqrt(15.0 / kMany));
@@ -220,7 +220,7 @@ TEST(RandomTest, IntegersCoverTheRange) {
     EXPECT_NEAR(static_cast<double>(count), kMany / 7.0, 5 * std::sqrt(kMany / 7.0));
   }
 
-  // Without `to`: up to the largest value, itself included.
+  // Without `to`: up to and including the largest value.
   args.from = 0;
   args.to = {};
   int64_t largest = 0;

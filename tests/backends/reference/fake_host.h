@@ -1,4 +1,4 @@
-// A host, a context and tensors small enough for tests of a backend alone: no libmytorch.
+// A minimal host, context and tensors for tests of a backend alone, without libmytorch.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ class TestTensor {
     }
     return tensor;
   }
-  // Contiguous, with bytes 0xA5, so that elements that a kernel fails to write show.
+  // Contiguous, filled with bytes 0xA5, to reveal elements that a kernel fails to write.
   static TestTensor empty(mt_dtype dtype, Shape shape) {
     TestTensor tensor;
     int64_t numel = 1;
@@ -123,7 +123,7 @@ class TestTensor {
 };
 
 // A context that records the last error and the created outputs. With threads > 1, loops are cut
-// into pieces of `grain`, which run one after the other, the last one first.
+// into pieces of `grain`, which run one after another, from the last to the first.
 class TestContext {
  public:
   explicit TestContext(int32_t threads = 1) {
@@ -191,7 +191,7 @@ const mt_backend& loaded() {
 }
 inline const mt_backend& reference() { return loaded<mytorch_reference_init>(); }
 
-// Returns the kernel that takes the call; NULL, with the reason of every kernel, if none does.
+// Returns the kernel that takes the call, or NULL, with the reason of every kernel, if none does.
 template <class Args>
 const mt_kernel_entry* taker(const mt_backend& backend, std::string_view op, Args& args,
                              std::string* reasons) {
@@ -207,8 +207,8 @@ const mt_kernel_entry* taker(const mt_backend& backend, std::string_view op, Arg
   return nullptr;
 }
 
-// Runs that kernel on an argument struct, whose header it completes. Returns the status; the
-// message is in context.error.
+// Runs that kernel on an argument struct, after completing the struct's header. Returns the status;
+// the message is in context.error.
 template <class Args>
 int run_on(const mt_backend& backend, std::string_view op, Args& args, mt_dtype compute,
            TestContext& context) {
@@ -216,7 +216,7 @@ int run_on(const mt_backend& backend, std::string_view op, Args& args, mt_dtype 
   const mt_kernel_entry* kernel = taker(backend, op, args, &context.error);
   return kernel == nullptr ? -1 : kernel->run(kernel->self, context.get(), &args);
 }
-// The same. Returns an empty string or the error.
+// Like run(), but returns an empty string or the error message.
 template <class Args>
 std::string run_on(const mt_backend& backend, std::string_view op, Args& args, mt_dtype compute,
                    int threads = 1) {
@@ -225,7 +225,7 @@ std::string run_on(const mt_backend& backend, std::string_view op, Args& args, m
   return status == MT_OK ? "" : "status " + std::to_string(status) + ": " + context.error;
 }
 
-// The same for the reference backend.
+// Does the same for the reference backend.
 template <class Args>
 int run_op(std::string_view op, Args& args, mt_dtype compute, TestContext& context) {
   return run_on(reference(), op, args, compute, context);

@@ -36,8 +36,8 @@ TEST(GatherTest, KnownValues) {
   const TestTensor out = TestTensor::empty(self.dtype(), {2, 2});
   ASSERT_EQ(gather(self, 1, TestTensor::of<int64_t>({2, 2}, {2, 0, 1, 1}), out), "");
   EXPECT_EQ(out.values<double>(), (V{3, 1, 5, 5}));
-  // Along dim 0, with int32 indices, from a transposed tensor to a transposed one. The index is
-  // smaller in the other dimension.
+  // Along dim 0, with int32 indices and transposed input and output. The index is smaller in the
+  // other dimension.
   const TestTensor columns = TestTensor::empty(self.dtype(), {2, 1}).reversed();
   ASSERT_EQ(gather(self.reversed(), -2, TestTensor::of<int32_t>({1, 2}, {2, 0}), columns), "");
   EXPECT_EQ(columns.values<double>(), (V{3, 4}));
@@ -96,7 +96,7 @@ TEST(ScatterTest, AddSumsDuplicatesAndRoundsOnce) {
   args.src = src;
   args.out = out;
   ASSERT_EQ(run_op("scatter_add", args, self.dtype()), "");
-  EXPECT_EQ(out.values<double>(), (V{2052, 5}));  // 2051 lies between two halves
+  EXPECT_EQ(out.values<double>(), (V{2052, 5}));  // 2051 is halfway between two halves
   const TestTensor wrong = TestTensor::of<int64_t>({4}, {0, 0, 2, 0});
   args.index = wrong;
   EXPECT_EQ(run_op("scatter_add", args, self.dtype()),

@@ -147,7 +147,7 @@ TEST(InterpreterTest, BinaryOperationsOnFloatsAgreeWithTheStandardLibrary) {
       {"fmod", kInf, 3, kNaN},
       {"floor_divide", 7, 2, 3},
       {"floor_divide", -7, 2, -4},
-      {"floor_divide", 1, 0.1, 9},  // 0.1 is above a tenth
+      {"floor_divide", 1, 0.1, 9},  // the double 0.1 is greater than a tenth
       {"floor_divide", -0.0, 3, -0.0},
       {"floor_divide", 1, 0, kInf},
       {"floor_divide", -1, 0, -kInf},
@@ -319,8 +319,8 @@ TEST(InterpreterTest, LogicWhereAndCastsHaveKnownValues) {
 }
 
 TEST(InterpreterTest, ReducedFloatsRoundOnce) {
-  // 1 + 2^-11 + 2^-30 is slightly above the midpoint of two halves. Rounded to float first, it
-  // would be the midpoint, and then round to 1.
+  // 1 + 2^-11 + 2^-30 is slightly above the midpoint of two halves. If rounded to float first, it
+  // would become the midpoint and then round to 1.
   TestProgram program;
   program.output(0, program.op("add", C, program.input(0), program.input(1)));
   const TestTensor a = TestTensor::of<double>({}, {1 + 0x1p-11});

@@ -17,7 +17,8 @@ namespace {
 
 using V = std::vector<double>;
 
-// Small integers without a pattern that a wrong index could reproduce; all of their sums are exact.
+// Returns small integers without a pattern that a wrong index could reproduce. All of their sums
+// are exact.
 V numbers(int64_t n, uint32_t seed) {
   V values;
   uint32_t state = seed * 2654435761u + 1;
@@ -120,8 +121,8 @@ void set_geometry(const Conv& conv, Args& args) {
   args.groups = conv.groups;
 }
 
-// The definition, independent of the kernel: every output element gathers (or, if transposed, every
-// input element scatters) over the weight, in coordinates of 3 dimensions.
+// Computes the definition, independent of the kernel: every output element gathers (or, if
+// transposed, every input element scatters) over the weight, in three dimensions.
 V naive(const Conv& conv, const V& x, const V& w, const V& bias) {
   const auto pad3 = [](const Shape& shape) {
     Shape result(3, 1);
@@ -204,7 +205,7 @@ double dot(const V& a, const V& b) {
   return sum;
 }
 
-// <g, conv(x, w)> is bilinear, so probes with unit vectors give its gradients.
+// <g, conv(x, w)> is bilinear, so unit vectors as x or w give its gradients.
 TEST(ConvolutionTest, GradientsAgreeWithTheDefinition) {
   for (const Conv& conv : kConvs) {
     const V x = numbers(count(conv.input), 1);

@@ -15,7 +15,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int32_t C = MT_TYPE_COMPUTE;
 
-// The components of a fold's state over all of `values`, which have type T.
+// Returns the components of a fold's state after all of `values`, which have type T.
 template <class T>
 std::vector<double> fold_all(const char* fold, const std::vector<double>& values,
                              int components = 1) {

@@ -1,4 +1,4 @@
-// Programs written by hand, and the argument struct that they all share.
+// Handwritten programs, and the argument struct that they share.
 #pragma once
 
 #include <cstddef>
@@ -78,13 +78,13 @@ class TestProgram {
     return *this;
   }
 
-  // Compiles for a compute type and runs. Returns "" or the error.
+  // Compiles for a compute type and runs. Returns "" or the error message.
   std::string run(ProgramArgs& args, mt_dtype compute) {
     program_.nodes = nodes_.data();
     program_.num_nodes = static_cast<int32_t>(nodes_.size());
     program_.outputs = outputs_.data();
     program_.num_outputs = static_cast<int32_t>(outputs_.size());
-    // KernelEntries live forever; keeping them here, to the very end, lets leak checkers see that.
+    // KernelEntries live forever; a global keeps them reachable, as leak checkers require.
     static auto& compiled = *new std::deque<mt_kernel_entry>;
     mt_kernel_entry& kernel = compiled.emplace_back();
     const int status =

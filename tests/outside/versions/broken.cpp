@@ -1,4 +1,4 @@
-// Backends whose init does not succeed. CMakeLists.txt builds this file once for each.
+// Backends whose init fails. CMakeLists.txt builds this file once for each.
 #include <stdexcept>
 
 #include "mytorch/abi.h"

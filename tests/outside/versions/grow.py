@@ -1,10 +1,10 @@
-"""Generates an operator as an earlier release had it, and as it is since it gained an argument.
+"""Generates an operator of an earlier release, and the same operator with a new argument.
 
     python3 grow.py ROOT FOLDER
 
-FOLDER/old has what a plug-in of that release was compiled against, FOLDER/new the operator's row and function
-of today, which a program registers. Both come from ops.yaml's generator, by one ops.lock. Prints the sources of
-FOLDER/new, one a line.
+FOLDER/old has the headers of the earlier release, for a plug-in. FOLDER/new has the current function and table row of
+the operator, which a program registers. The generator of ops.yaml writes both, with one ops.lock. Prints the sources of
+FOLDER/new, one per line.
 """
 
 import re
@@ -26,7 +26,7 @@ RECORD = """
   pointwise: {}
   grad: none
 """
-# The release's version is the header's.
+# The header determines the version of the release.
 (folder / "include/mytorch").mkdir(parents=True, exist_ok=True)
 shutil.copy(root / "abi/include/mytorch/abi.h", folder / "include/mytorch/abi.h")
 lock_file = folder / "ops.lock"
@@ -42,7 +42,7 @@ for name, arguments, body in (
     files = emit_abi.emit(ops, lock)
     if name == "new":
         files = {**files, **emit_api.emit(ops), **emit_stubs.emit(ops, parts), **emit_table.emit(ops, parts, lock)}
-    # What is of this operator alone; libmytorch has the rest.
+    # Keeps the files for this operator; libmytorch has the rest.
     mine = re.compile(r"/(outside_scale\.h|(ops|table)_\d+\.cpp)$")
     files = {path: text for path, text in files.items() if mine.search(path)}
     write_all(files, folder / name)

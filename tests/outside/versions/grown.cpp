@@ -1,4 +1,4 @@
-// A kernel for outside_scale as it was before it gained an argument (grow.py).
+// A kernel for outside_scale from before it gained an argument (grow.py).
 #include <cstddef>
 
 #include "mytorch/abi_ops/outside_scale.h"

@@ -1,5 +1,5 @@
-// The template's backend by someone who has a later minor version of the contract (newer_abi.py):
-// what was appended to the structs is filled in.
+// The template's backend, compiled against a later minor version of the contract (newer_abi.py).
+// Fills in the fields that the version adds.
 #define mt_backend_init template_init
 #include TEMPLATE
 #undef mt_backend_init
@@ -24,7 +24,7 @@ extern "C" MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backen
                                             with_newer_fields(kKernels[1])};
   backend->device = &device;
   backend->kernels = kernels;
-  // The host says how much of this struct it has.
+  // The host passes the size of its own version of this struct.
   if (backend->size >= sizeof(*backend)) *backend = with_newer_fields(*backend);
   return MT_OK;
 }

@@ -1,9 +1,8 @@
-"""The contract's header as a later minor version may have it: every struct that may grow has grown.
+"""Writes the contract's header as of a later minor version, in which every growable struct has more fields.
 
     python3 newer_abi.py ABI_H NEWER_ABI_H
 
-What is appended to the structs that a backend fills in is set by whoever compiles against it, as by one that uses
-what is new.
+A backend that is compiled against this header fills in the added fields.
 """
 
 import re
@@ -16,7 +15,7 @@ grown = []
 
 
 def grow(match: re.Match) -> str:
-    if match[1] == "mt_args_header":  # lies in other structs: its size is theirs
+    if match[1] == "mt_args_header":  # part of other structs, which its growth would change
         return match[0]
     grown.append(match[1])
     return f"{match[1]} {match[2]}  void* newer[3];\n}}"

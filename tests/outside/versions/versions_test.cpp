@@ -1,5 +1,5 @@
-// Plug-ins of other contract versions run; libraries that are no plug-ins give an error that says
-// why, and the process continues.
+// Plug-ins for other contract versions run. Libraries that are not plug-ins give an error with the
+// reason, and the process continues.
 #include <filesystem>
 
 #include "dispatcher/choice/choice.h"
@@ -68,7 +68,7 @@ TEST(VersionsTest, APluginOfANewerMinorVersionWorks) {
   expect_works("newer", "a future minor version");
 }
 
-// Returns "ran" if the plug-in ran the call, else the reason why not.
+// Returns "ran" if the plug-in ran the call, else the reason why it did not.
 std::string told(const std::vector<NamedValue>& named) {
   for (const Explanation& e : explain("outside_scale", {ones({3})}, named)) {
     for (const ExplainedKernel& kernel : e.kernels) {
@@ -87,7 +87,7 @@ TEST(VersionsTest, APluginOutlivesAnArgumentThatAnOperatorGains) {
   EXPECT_EQ(told({{"by", 5.0}}), "ran");
   EXPECT_EQ(told({{"plus", 0}}), "ran");
   EXPECT_EQ(floats(outside_scale(x, 3)), (std::vector<float>{0, 3, 6}));
-  // A call with the new argument runs by the nodes of the operator's program.
+  // A call with the new argument decomposes into the nodes of the operator's program.
   EXPECT_EQ(told({{"plus", 1}}), "was built for an older schema, without 'plus'");
   EXPECT_EQ(floats(outside_scale(x, 3, 1)), (std::vector<float>{1, 4, 7}));
 }

@@ -33,7 +33,7 @@ struct Network {
   std::vector<Tensor> parameters() const {
     return {conv1, scale, shift, conv2, bias2, conv3, out, bias};
   }
-  // The tensors between the layers.
+  // Collects the tensors between the layers.
   std::vector<Tensor> activations;
 
   Tensor forward(const Tensor& image) {
@@ -111,7 +111,7 @@ TEST(ChannelsLast, ANetworkConvertsNoLayoutBetweenItsLayers) {
     mul(sub(y, target), sub(y, target)).sum().backward();
   };
   const Copies copies(step);
-  EXPECT_GT(copies.calls(), 30);  // it was seen
+  EXPECT_GT(copies.calls(), 30);  // copies are observed at all
   EXPECT_EQ(copies.text(), "");
   for (size_t i = 0; i < network.activations.size(); ++i) {
     EXPECT_TRUE(is_channels_last(network.activations[i])) << "layer " << i;

@@ -1,4 +1,4 @@
-// Cached weights through the framework: no write to a weight leaves an older copy in use, and
+// Cached weights through the framework: a write to a weight invalidates its cached copies, and
 // results do not depend on the chosen backend.
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ class OnednnWeights : public ::testing::Test {
   Tensor convolve() const {
     return convolution(input, weight, {}, {1, 1}, {1, 1}, {1, 1}, false, {0, 0}, 1);
   }
-  // Several times, so that a reordered copy of the weight is cached and used.
+  // Runs several times, so that a reordered copy of the weight is cached and used.
   void expect_right(const char* after) const {
     Tensor expected;
     {
@@ -56,7 +56,7 @@ TEST_F(OnednnWeights, AreRepackedAfterWritesThroughPointers) {
   auto* const data = static_cast<float*>(weight.raw_mutable_data());
   data[0] = 100;
   expect_right("through a pointer");
-  data[1] = 200;  // a write that the host cannot count
+  data[1] = 200;  // a write that the host does not count
   expect_right("through the same pointer, later");
 }
 

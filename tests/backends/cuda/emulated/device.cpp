@@ -1,5 +1,5 @@
-// The backend's kernels.h and launch.h for an emulated device: generated texts are compiled for the
-// host, and each thread of a block is a fiber (host_device.h).
+// Implements the backend's kernels.h and launch.h for an emulated device: generated kernels are
+// compiled for the host, and each thread of a block is a fiber (host_device.h).
 #include "tests/backends/cuda/emulated/device.h"
 
 #include <dlfcn.h>
@@ -70,7 +70,7 @@ struct Block {
   std::vector<std::vector<char>> stacks;
   std::vector<bool> done;
   std::vector<int>
-      met[2];  // the barriers of the block, and of the warp, that each thread has reached
+      met[2];  // per thread, the barriers that it has reached: of the block, of the warp
   size_t current = 0;
   Run run;
   const void* params;

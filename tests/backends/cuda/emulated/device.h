@@ -3,7 +3,7 @@
 
 namespace mytorch::cuda {
 
-// Kernels made since the program began.
+// The number of kernels compiled since the program began.
 extern int texts_compiled;
 
 }  // namespace mytorch::cuda

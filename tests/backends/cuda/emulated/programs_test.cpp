@@ -166,7 +166,7 @@ const Case kContiguousAdds[] = {
 };
 INSTANTIATE_TEST_SUITE_P(, EmulatedContiguousAdd, ::testing::ValuesIn(kContiguousAdds), name_of);
 
-// Each of these runs with the kernel for its types and layout, and with the one for all.
+// Each case runs with the kernel for its types and layout, and with the general one.
 class EmulatedStridedAdd : public ::testing::TestWithParam<Case> {};
 
 TEST_P(EmulatedStridedAdd, MatchesTheReferenceInItsOwnKernel) {

@@ -1,4 +1,4 @@
-// Copies through the framework, of every layout and pair of dtypes, compared with the CPU.
+// Copies through the framework, for every layout and pair of dtypes, compared with the CPU.
 #include <string>
 #include <vector>
 
@@ -76,7 +76,7 @@ TEST_P(CopyOf, EveryLayoutMatchesTheCpu) {
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_TRUE(bytes_of(found[i].contiguous()) == bytes_of(expected[i])) << "layout " << i;
     // The same layout as a destination.
-    if (i + 2 >= expected.size()) continue;  // expanded: not to be written
+    if (i + 2 >= expected.size()) continue;  // expanded: not writable
     Tensor to_here = numbers(n, dtype), to_there = numbers(n, dtype).to("cuda");
     Tensor part_here = layouts(to_here)[i], part_there = layouts(to_there)[i];
     part_here.fill_(1);

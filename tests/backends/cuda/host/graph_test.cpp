@@ -73,7 +73,7 @@ TEST_F(Graphs, KeepTheirMemory) {
   EXPECT_EQ(F::amax(kept).item<double>(), 11) << "a tensor that outlives the graph";
 }
 
-// Sums use scratch memory and counters, products a workspace.
+// Sums use scratch memory and counters; matrix products use a workspace.
 TEST_F(Graphs, CaptureOperatorsOfEveryFamily) {
   manual_seed(3);
   const Tensor a = F::randn({256, 300}, kFloat32, "cuda");
@@ -131,7 +131,7 @@ TEST_F(Graphs, DrawNewRandomNumbersInEachReplay) {
     graph.replay();
     EXPECT_TRUE(bytes_of(dropped) == expected[2 * i]) << i;
     EXPECT_TRUE(bytes_of(normal) == expected[2 * i + 1]) << i;
-    if (i == 1) {  // others draw between
+    if (i == 1) {  // another random call between two replays
       EXPECT_EQ(default_generator().call(), 4u);
     }
   }
@@ -190,7 +190,7 @@ TEST_F(Graphs, DrawTheSameNumbersAfterOtherWork) {
   EXPECT_TRUE(bytes_of(found) == expected);
 }
 
-// The parts of a training step, one by one.
+// The parts of a training step, tested separately.
 TEST_F(Graphs, ReplayThePartsOfATrainingStep) {
   manual_seed(5);
   const Tensor x = F::randn({32, 20}, kFloat32, "cuda");

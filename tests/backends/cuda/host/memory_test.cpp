@@ -38,7 +38,7 @@ TEST_F(Memory, DoesNotGrowWithStepsOfChangingSizes) {
   EXPECT_GE(free_bytes(), after_100);
 }
 
-// The same for training a network: forward, backward, optimizer.
+// Tests the same for training: forward, backward, optimizer.
 TEST_F(Memory, DoesNotGrowWithTrainingStepsOfChangingSizes) {
   manual_seed(1);
   empty_cache();

@@ -1,4 +1,4 @@
-// Several GPUs: computation on each, and copies between them. Skipped with fewer than two.
+// Several GPUs: computation on each, and copies between them. Skipped if there are fewer than two.
 #include <cstdint>
 #include <thread>
 #include <vector>

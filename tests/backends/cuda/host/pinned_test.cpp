@@ -22,14 +22,14 @@ TEST_F(Pinned, KeepsTheValues) {
   EXPECT_EQ(empty_pinned({0, 3}).numel(), 0);
 }
 
-// Tensors are freed and their memory is wanted again while their copies are still queued.
+// Tensors are freed and their memory is requested again while their copies are still queued.
 TEST_F(Pinned, IsReusedOnlyAfterItsCopies) {
   const int64_t n = 1 << 20;
   const Tensor busy = ones({8 << 20}, kFloat32, "cuda");
   std::vector<Tensor> there;
   for (int i = 0; i < 30; ++i) {
     if (i % 10 == 0) {
-      for (int k = 0; k < 30; ++k) busy.mul_(1);  // takes the device some milliseconds
+      for (int k = 0; k < 30; ++k) busy.mul_(1);  // keeps the device busy for some milliseconds
     }
     const Tensor here = empty_pinned({n});
     here.fill_(i);

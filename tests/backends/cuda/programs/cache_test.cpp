@@ -51,7 +51,7 @@ TEST_F(Cache, ReturnsStoredEntriesWithoutCompiling) {
   const std::string code = compile_cached(kText, 90);
   ASSERT_EQ(entries().size(), 1u);
   const fs::path entry = entries()[0];
-  // The stored entry is what is read: another valid entry in its place is returned.
+  // Reads what is stored: a valid entry that replaces another one is returned.
   compile_cached(kText + "// another\n", 90);
   ASSERT_EQ(entries().size(), 2u);
   const fs::path other = entries()[0] == entry ? entries()[1] : entries()[0];

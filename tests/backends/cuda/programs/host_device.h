@@ -1,5 +1,4 @@
-// CUDA's built-ins for kernel texts that are compiled for the host. The threads of a block are
-// fibers.
+// CUDA's built-ins for kernels that are compiled for the host. The threads of a block are fibers.
 #pragma once
 
 #include <cmath>
@@ -13,9 +12,9 @@ struct Index {
 };
 // The indices of the running fiber.
 extern thread_local Index threadIdx, blockIdx, blockDim, gridDim;
-// A barrier for the warp or the block.
+// Waits at a barrier of the warp or the block.
 void meet(bool warp);
-// A word of each thread of the block, for shuffles.
+// Returns the word of a thread of the block, for shuffles.
 uint32_t& exchange(unsigned thread);
 
 #define MYTORCH_PRELUDE_HOST

@@ -1,4 +1,5 @@
-// Many generated kernels in one text: starting NVRTC takes longer than compiling most kernels.
+// Joins many generated kernels into one text: starting NVRTC takes longer than compiling most
+// kernels.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -199,7 +199,7 @@ void check_all() {
         if constexpr (kReal) {
           const V expected = static_cast<V>(want.f);
           const bool same = std::isnan(expected) ? std::isnan(got) : got == expected;
-          // Functions that are not exact may differ from the host's library in the last bits.
+          // Inexact functions may differ from the host's library in the last bits.
           const double bound = 1e-6 * (sizeof(V) == 8 ? 1e-7 : 1) * std::abs(want.f) +
                                static_cast<double>(std::numeric_limits<V>::min());
           if (!same && !(std::abs(static_cast<double>(got) - want.f) <= bound)) note(got, expected);

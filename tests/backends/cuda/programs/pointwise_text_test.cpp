@@ -33,7 +33,7 @@ Key key_of(const Program& program, Code compute, uint8_t form, Kind input, int r
   return key;
 }
 
-// The specialization of a kernel.
+// Returns the specialization of a kernel.
 struct Form {
   const char* name;
   Code compute;
@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Form{"NumbersInt8", kInt8, kLine, Kind::kNumber, 1}),
     [](const auto& info) { return info.param.name; });
 
-// Pins the text of one kernel, so that changes are visible.
+// Pins the text of one kernel, to reveal changes.
 TEST(PointwiseText, OfAddIsPinned) {
   for (const ProgramOp& op : all_programs()) {
     if (std::string(op.name) != "add.Tensor") continue;
