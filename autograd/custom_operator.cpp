@@ -60,7 +60,7 @@ Call plan(const CustomOperator& op, const std::vector<Value>& args,
     }
     call.sources.push_back(source);
   }
-  // Saved tensors keep the tensors, and notice when they are overwritten.
+  // Saved tensors keep the tensors alive and detect overwrites.
   for (Value& value : call.args) {
     if (std::holds_alternative<Tensor>(value.variant())) value = Value();
   }
@@ -137,7 +137,7 @@ std::vector<Value> record(const CustomOperator& op, const std::vector<Value>& ar
   return {results.begin(), results.end()};
 }
 
-// Linked whole into libmytorch, so that this is never dropped.
+// libmytorch links this library as a whole, so that the registration is never dropped.
 [[maybe_unused]] const bool installed = (record_custom = record, true);
 
 }  // namespace

@@ -115,7 +115,7 @@ void FunctionCall::finish(std::vector<Tensor>* results) {
       continue;
     }
     if (argument >= 0) {
-      // Returned unchanged: an alias, so that the argument keeps its history.
+      // Returned unchanged: becomes an alias, so that the argument keeps its history.
       const Tensor alias = result.detach();
       for (Tensor& saved : context.to_save_) {
         if (saved.is_same(result)) saved = Tensor(arguments_[argument]);

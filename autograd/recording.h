@@ -1,4 +1,4 @@
-// The autograd wrappers and nodes of operators, from the data that code generation emits for each:
+// The autograd wrappers and nodes of operators. Code generation emits only data for each operator:
 //
 //   struct alignas(16) Node_mul_Tensor final : NodeOf<Node_mul_Tensor> {
 //     SavedTensor self_;
@@ -12,7 +12,7 @@
 //   Layered<ops::mul_Tensor, kFunction>::wrap<kLayerAutograd>(
 //       Recorded<Node_mul_Tensor, ops::mul_Tensor, kFunction>::call);
 //
-// Arguments and results are named by their numbers.
+// Arguments and results are identified by their numbers.
 #pragma once
 
 #include <tuple>
@@ -29,7 +29,7 @@ struct List {};
 
 // ---- edges ----
 
-// An edge to what made a tensor argument.
+// An edge to the producer of a tensor argument.
 template <int argument>
 struct EdgeTo {
   static constexpr int arg = argument;
@@ -42,7 +42,7 @@ struct EdgeTo {
   static uint32_t count_of(const auto&) { return 1; }
   static void set(Node& node, uint32_t at, const auto& tensor) { node.edge(at, tensor); }
 };
-// Edges to what made the tensors of a list, whose number the node keeps.
+// Edges to the producers of the tensors of a list. The node stores their number.
 template <int argument, auto length>
 struct EdgesTo {
   static constexpr int arg = argument;
@@ -78,7 +78,7 @@ template <class Node, class... E, class Args>
   return node;
 }
 
-// Whether the node has one of the edges whose ordinals `which` has as bits.
+// Returns whether the node has one of the edges whose bits are set in `which`.
 template <uint32_t which, class Node, class... E>
 [[gnu::always_inline]] inline bool has_edge_of(List<E...>, const Node& node) {
   uint32_t at = 0;
@@ -89,7 +89,7 @@ template <uint32_t which, class Node, class... E>
   return found;
 }
 
-// ---- what a node keeps ----
+// ---- saved values ----
 
 template <auto member, class Node>
 auto& member_of(Node& node) {
@@ -111,7 +111,7 @@ const auto& nth_result(const Result& result) {
   }
 }
 
-// The value of an argument, if the node has one of the edges `readers`; 0: always. A list is saved
+// Saves an argument if the node has one of the edges `readers`; 0: always. A list is saved as a
 // whole.
 template <auto member, int arg, uint32_t readers = 0>
 struct Saved : KeepsNothing {
@@ -133,7 +133,7 @@ struct Saved : KeepsNothing {
   static void release(auto& node) { (node.*member).release(); }
 };
 
-// The value of a result. One without a gradient has no history and makes no cycle.
+// Saves a result. A result without a gradient has no history and so creates no cycle.
 template <auto member, int result, bool has_gradient>
 struct SavedResult : KeepsNothing {
   static void save_result(auto& node, const auto& results) {
@@ -143,7 +143,7 @@ struct SavedResult : KeepsNothing {
   static void release(auto& node) { (node.*member).release(); }
 };
 
-// An argument that is no tensor.
+// Saves an argument that is not a tensor.
 template <auto member, int arg>
 struct Kept : KeepsNothing {
   static void save_argument(auto& node, const auto& args, const Tensor*) {
@@ -151,7 +151,7 @@ struct Kept : KeepsNothing {
   }
 };
 
-// A fact about an argument or a result, such as its shape.
+// Saves a fact about an argument or a result, such as its shape.
 template <auto member, int arg, class Fact>
 struct KeptFact : KeepsNothing {
   static void save_argument(auto& node, const auto& args, const Tensor*) {
@@ -180,8 +180,8 @@ template <class... S, class Node, class Result>
 template <class Derived>
 struct NodeOf : GeneratedNode {
   using Saves = List<>;
-  using NoGradient = std::integer_sequence<int>;  // arguments that must not require one
-  static constexpr uint32_t kHistory = 1;         // the results that get a history, as bits
+  using NoGradient = std::integer_sequence<int>;  // arguments that must not require a gradient
+  static constexpr uint32_t kHistory = 1;         // a bit per result that gets a history
   static constexpr bool kView = false;
   static constexpr const char* kInplaceName = "";
 
@@ -197,7 +197,7 @@ struct NodeOf : GeneratedNode {
 
 // ---- wrappers ----
 
-// Autograd's wrapper of a form.
+// Autograd's wrapper of one form.
 template <class Node, class Op, Form form, class Type = decltype(Below<Op, form>::call)>
 struct Recorded;
 template <class Node, class Op, Form form, class R, class... P>
@@ -279,7 +279,7 @@ struct Recorded<Node, Op, form, R(P...)> {
   }
 };
 
-// Fills autograd's column of a form.
+// Installs autograd's wrapper of one form.
 template <class Node, class Op, Form form>
 void install() {
   Layered<Op, form>::template wrap<kLayerAutograd>(Recorded<Node, Op, form>::call);

@@ -177,7 +177,7 @@ constexpr AutogradTable kTable = {
     .grad_fn = grad_fn,
 };
 
-// The library is linked whole, as part of libmytorch, so that this is never dropped.
+// libmytorch links this library as a whole, so that the registration is never dropped.
 [[maybe_unused]] const bool installed = (autograd_table = &kTable, install_wrappers(), true);
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The boxed forms of operators, OpInfo::boxed and its neighbors: values to parameters and back. The
-// values have the schema's types already (call.cpp).
+// The boxed forms of operators (OpInfo::boxed, boxed_inplace, boxed_out): converts Values to
+// parameters, and results back. The Values already have the types of the schema (call.cpp).
 #pragma once
 
 #include <string_view>
@@ -111,7 +111,7 @@ struct Invoke<Op, form, R(P...)> {
     return Layered<Op, form>::call(As<P>::get(args[i])...);
   }
 };
-// A derived gradient, which computes all that it can.
+// A derived gradient; computes all of its outputs.
 template <class Op, class R, class... P>
 struct Invoke<Op, kFunction, R(const bool*, P...)> {
   static constexpr size_t size = sizeof...(P);
@@ -123,8 +123,8 @@ struct Invoke<Op, kFunction, R(const bool*, P...)> {
 
 }  // namespace unbox
 
-// A form of an operator with a boxed value for each parameter, outputs of the out= form first. Its
-// results are the outputs, or the lists that it writes, if it has those.
+// Calls one form of an operator with a boxed value per parameter; the outputs of the out= form come
+// first. Returns the outputs of that form, the lists that the operator writes, or its results.
 template <class Op, Form form>
 void boxed(const Value* args, std::vector<Value>* results) {
   using Invoke = unbox::Invoke<Op, form>;

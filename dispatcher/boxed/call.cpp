@@ -1,4 +1,4 @@
-// mytorch::call: overloads, conversions and defaults as ATen's.
+// mytorch::call: overloads, conversions and defaults, as in ATen.
 #include "mytorch/call.h"
 
 #include <algorithm>
@@ -99,7 +99,7 @@ bool convert(const ArgInfo& arg, Value& value) {
 
 struct Bound {
   std::vector<Value> args;
-  std::string why;  // empty: the overload takes the call
+  std::string why;  // empty if the overload takes the call
 };
 
 Bound bind_args(const OpInfo& op, const std::vector<Value>& positional,
@@ -149,13 +149,13 @@ Bound bind_args(const OpInfo& op, const std::vector<Value>& positional,
   return bound;
 }
 
-// The outputs among the named values of a call: one as `out`, all as a list `out`, or each by its
+// The outputs among the named values of a call: a single `out`, a list `out`, or each output by its
 // name or as out0, out1, ...
 struct Outs {
-  std::vector<Value> values;  // in the op's order; None where one is not given
+  std::vector<Value> values;  // in the order of the schema; None if not given
   int given = 0;
   std::vector<NamedValue> rest;
-  std::string why;  // empty: they can be what they say
+  std::string why;  // empty if the outputs are valid
 };
 
 Outs take_outs(const OpInfo& op, const std::vector<NamedValue>& named) {

@@ -103,7 +103,7 @@ Fit fit(const OpInfo& op, const mt_kernel_entry& kernel, int slot, const void* a
     takes = takes && wanted_output(op, kernel, args, output).met_by(t) &&
             (alias || !aliases_input(op, args, t));
   });
-  // A conversion cannot serve the copy itself: its kernel must take strides and types.
+  // A conversion cannot serve the copy itself: its kernel must accept any strides and types.
   return {takes, !is_copy(op) && can_copy(slot)};
 }
 

@@ -100,7 +100,7 @@ class PackedArgs {
         break;
       case ArgType::kDevice:
       case ArgType::kGenerator:
-        break;  // no schema made at run time has them
+        break;  // not part of the grammar of custom schemas
     }
   }
 
@@ -189,7 +189,7 @@ void check_gradient(const CustomOperator& op) {
   }
 }
 
-// Autograd's wrapper, which is linked into libmytorch and not into the dispatcher alone.
+// Autograd's wrapper. libmytorch has it; the dispatcher alone does not.
 std::vector<Value> record(const CustomOperator& op, const std::vector<Value>& args) {
   if (record_custom == nullptr) {
     fail(ErrorCode::kUnsupported, "[", op.info.base, "] gradients need libmytorch's autograd");
@@ -303,10 +303,10 @@ std::vector<Value> run_custom(const CustomOperator& op, const std::vector<Value>
 void register_operator(OperatorSpec spec) {
   auto op = std::make_unique<CustomOperator>(std::move(spec));
   add_op(op->entry);
-  (void)op.release();  // for good
+  (void)op.release();  // lives forever
 }
 
-// ---- of backends
+// ---- operators of backends
 
 namespace {
 
@@ -339,7 +339,7 @@ OpEntry& add_operator(const mt_operator& abi) {
          abi.schema == nullptr ? "an operator without a schema"
                                : abi.schema + std::string(" has no infer"));
   }
-  // Set below, before the function can run; the operator does not move.
+  // Set below, before the function can run. The operator never moves.
   auto self = std::make_shared<const OpInfo*>(nullptr);
   OperatorSpec spec{
       abi.schema, abi.doc != nullptr ? abi.doc : "", abi.gradient != nullptr ? abi.gradient : "",
@@ -348,7 +348,7 @@ OpEntry& add_operator(const mt_operator& abi) {
   auto op = std::make_unique<CustomOperator>(std::move(spec));
   *self = &op->info;
   add_op(op->entry);
-  return op.release()->entry;  // for good
+  return op.release()->entry;  // lives forever
 }
 
 }  // namespace
@@ -363,7 +363,7 @@ void add_operators_of(const Backend& backend) {
       std::memcpy(&abi, first + static_cast<size_t>(i) * step, std::min(step, sizeof(abi)));
       added.push_back(&add_operator(abi));
     }
-  } catch (const Error& error) {  // all or none
+  } catch (const Error& error) {  // register all operators or none
     for (OpEntry* entry : added) remove_op(*entry);
     fail(error.code(), "[backend] ", backend.path.empty() ? backend.name : backend.path,
          " brings an operator that is refused: ", error.what());

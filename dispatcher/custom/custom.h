@@ -16,30 +16,30 @@ struct CustomOperator {
 
   OperatorSpec spec;
   Schema schema;
-  const OpEntry* gradient = nullptr;  // the operator that computes it, if one does
+  const OpEntry* gradient = nullptr;  // the operator that computes the gradient, if any
   OpInfo info{};
   OpEntry entry;
 
   bool decomposes() const { return spec.gradient == "decompose"; }
 };
 
-// A layer's wrapper of the operator's only form, in its row of the table.
+// A layer's wrapper of the operator's only form, stored in its table row.
 using CustomWrapper = std::vector<Value> (*)(const CustomOperator& op,
                                              const std::vector<Value>& args);
 
-// Calls the operator through the layers, with a value for each argument.
+// Calls the operator through the layers, with one value per argument.
 std::vector<Value> call_custom(const CustomOperator& op, const std::vector<Value>& args);
-// For a wrapper of `layer`: goes on with the layers below it.
+// Called by the wrapper of `layer`: continues with the layers below it.
 std::vector<Value> next_custom(uint32_t layer, const CustomOperator& op,
                                const std::vector<Value>& args);
 // Calls the operator below all layers.
 std::vector<Value> run_custom(const CustomOperator& op, const std::vector<Value>& args);
 
-// Runs a kernel of it, or the fallback, into given results.
+// Runs a kernel, or the fallback, which writes to existing results.
 void run_custom_into(const CustomOperator& op, const std::vector<Value>& args,
                      const std::vector<Tensor>& outputs);
 
-// Autograd's wrapper of operators that have a gradient; null until its library is initialized.
+// Autograd's wrapper of operators with a gradient; null until its library is initialized.
 extern CustomWrapper record_custom;
 
 // Registers the operators of a backend. Their kernels may leave the hash 0.

@@ -12,7 +12,7 @@
 namespace mytorch {
 namespace {
 
-// The field of an argument, by the table in abi.h.
+// The struct field of an argument, by the table in abi.h.
 struct Field {
   size_t size, alignment;
 };

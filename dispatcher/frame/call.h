@@ -1,4 +1,4 @@
-// The pieces of which the forms of operators are made (forms.h).
+// Building blocks of the forms of operators (forms.h).
 #pragma once
 
 #include <string>
@@ -53,7 +53,8 @@ inline mt_device abi_value(std::optional<Device> x) {
   return x.has_value() ? mt_device{x->type, x->index} : mt_device{};
 }
 
-// Takes a call number from the generator, or from the default one, for work on the device of `on`.
+// Takes a call number from the generator, or from the default generator, for work on the device of
+// `on`.
 inline mt_random random_call(const std::optional<Generator>& generator, const Tensor& on) {
   const Generator& from = generator.has_value() ? *generator : default_generator();
   return num_recordings() == 0 ? from.next() : recorded_draw(from, on.device());

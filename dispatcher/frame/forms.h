@@ -1,4 +1,4 @@
-// The forms of operators below the layers: what happens between a call and its kernel, by meaning.
+// The forms of operators below the layers: the work between a call and its kernel, by meaning.
 //
 // For each record, code generation specializes Traits, which is data:
 //
@@ -45,7 +45,7 @@ struct Members {
 
 // ---- arguments ----
 
-// An argument during a call, with what its field of the argument struct points to.
+// An argument during a call, and the storage that its field of the argument struct points to.
 template <class T>
 struct Held {
   const T& value;
@@ -289,7 +289,7 @@ struct Pointwise : Defaults {
   }
 };
 
-// The derivative of a pointwise record: computes the gradients that are wanted.
+// The derivative of a pointwise record: computes the requested gradients.
 struct Derived : Defaults {
   template <class Op, class... H>
   [[gnu::always_inline]] static auto function(const Held<const bool*>& wanted, const H&... held) {
@@ -307,7 +307,7 @@ struct Derived : Defaults {
     return results;
   }
 
-  // As the operators of its program, which are recorded: gradients of gradients.
+  // Runs the operators of the program, which autograd records, for gradients of gradients.
   template <class Op, class... H>
   [[gnu::always_inline]] static auto decomposed(const Held<const bool*>& wanted, const H&... held) {
     PointwiseArgs<Op, H...> call(held...);
@@ -392,7 +392,7 @@ struct Reduce : Defaults {
   }
 };
 
-// ---- kernels: primitives, and composites that a kernel may serve ----
+// ---- kernels: primitives, and composites that may have kernels ----
 
 template <bool has_composite>
 struct KernelForms : Defaults {
@@ -506,7 +506,8 @@ struct KernelForms : Defaults {
     if constexpr (has_composite) {
       if (!try_kernel(Op::entry, targets[0], &args)) {
         const Substitution substitution(Op::entry, targets[0], &args);
-        // A random number was drawn for this call: the composite draws another, no kernel may.
+        // A random number was already drawn for this call. The composite draws another one and must
+        // not use a kernel.
         if constexpr ((is_generator<H> || ...)) {
           copy_all(into, T::compute(held.value...), std::index_sequence<i...>());
         } else {
@@ -589,7 +590,7 @@ struct WritingForms : Defaults {
 using Writing = WritingForms<false>;
 using WritingKernelComposite = WritingForms<true>;
 
-// A composite that writes its first argument, by other operators.
+// A composite that writes its first argument through other operators.
 struct WritingComposite : Defaults {
   template <class Op, class... H>
   [[gnu::always_inline]] static const Tensor& function(const H&... held) {
@@ -657,7 +658,7 @@ struct Composite : Defaults {
     return Traits<Op>::compute(held.value...);
   }
 
-  // Computed through the layers, then copied.
+  // Computes the results through the layers, then copies them.
   template <class Op, size_t n, class... H>
   [[gnu::always_inline]] static void into(Outs<n> outs, bool inplace, const H&... held) {
     const auto results = Layered<Op, kFunction>::call(held.value...);

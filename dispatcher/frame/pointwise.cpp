@@ -42,7 +42,7 @@ Types apply_rule(const OpInfo& op, ScalarType promoted) {
   return {promoted, promoted};
 }
 
-// Returns whether a number leaves the type of the tensors as it is: its category is not higher.
+// Returns whether a number leaves the type of the tensors unchanged: its category is not higher.
 bool number_is_lower(ScalarType number, ScalarType tensor) {
   if (is_floating_point(tensor)) return true;
   if (is_floating_point(number)) return false;

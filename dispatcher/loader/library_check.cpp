@@ -24,7 +24,7 @@ constexpr int kMachine = EM_NONE;  // any
 
 struct Seal {
   char magic[8];
-  uint64_t crc;  // of all that comes before
+  uint64_t crc;  // of all preceding bytes
 };
 
 class Library {

@@ -31,7 +31,7 @@
 
 namespace mytorch {
 
-// The layers that an argument calls for.
+// Returns the layers that an argument requests.
 inline uint32_t layer_flags(const Tensor& tensor) {
   return tensor.defined() ? layer_flags(tensor.impl()) : 0;
 }
@@ -46,7 +46,7 @@ constexpr uint32_t layer_flags(const T&) {
   return 0;
 }
 
-// The wrapper of the first of the `wanted` layers that has one for the form; null if none has.
+// Returns the wrapper of the first of the `wanted` layers that has one for the form, or null.
 inline void* first_wrapper(const OpEntry& entry, Form form, uint32_t wanted) {
 #pragma GCC unroll 3
   for (int layer = 0; layer < kNumLayers; ++layer) {
@@ -56,13 +56,13 @@ inline void* first_wrapper(const OpEntry& entry, Form form, uint32_t wanted) {
   return nullptr;
 }
 
-// What a generated struct overrides.
+// Defaults for the generated structs.
 struct Record {
   static constexpr int outs = 0;
   static constexpr uint32_t written_lists = 0;
 };
 
-// Gradients do not flow through out= forms or lists that are written: throws Error(kValue).
+// Throw Error(kValue): gradients do not flow through out= forms and written lists.
 [[noreturn]] void refuse_out_gradient(const OpInfo& op);
 [[noreturn]] void refuse_list_gradient(const OpInfo& op);
 
@@ -87,8 +87,8 @@ struct Below<Op, kOut, R(P...), std::index_sequence<out...>> {
   [[gnu::noinline]] static void call(OutArg<out>... outs, P... args);
 };
 
-// A derived gradient as the operators of its program, through the layers, so that they are
-// recorded.
+// A derived gradient, computed by the operators of its program through the layers, which record
+// them.
 template <class Op, class Signature = typename Op::Signature>
 struct Decomposed;
 template <class Op, class R, class... P>
@@ -96,29 +96,29 @@ struct Decomposed<Op, R(P...)> {
   static R call(P... args);
 };
 
-// The form through the layers.
+// The form through its layers.
 template <class Op, Form form, class Type = decltype(Below<Op, form>::call)>
 struct Layered;
 template <class Op, Form form, class R, class... P>
 struct Layered<Op, form, R(P...)> {
   using Wrapper = R (*)(P...);
 
-  // What the public function does.
+  // The body of the public function.
   [[gnu::always_inline]] static R call(P... args) {
     return enter(wanted_layers(flags(args...)), static_cast<P&&>(args)...);
   }
 
-  // For a wrapper of `layer`: goes on with the layers below it. They, and the operators of which
-  // the call consists, run with `layer` and the layers above it masked.
+  // Called by the wrapper of `layer`: continues with the layers below it. These layers, and the
+  // operators that the call consists of, run with `layer` and the layers above it masked.
   template <uint32_t layer>
   [[gnu::always_inline]] static R next(P... args) {
     const LayerMask masked(layer | (layer - 1));
-    // Autograd is the only layer that tensors call for.
+    // Autograd is the only layer that tensors request.
     const uint32_t wanted = wanted_layers(layer < kLayerAutograd ? flags(args...) : 0);
     return enter(wanted, static_cast<P&&>(args)...);
   }
 
-  // Fills the layer's column.
+  // Installs the layer's wrapper of this form.
   template <uint32_t layer>
   static void wrap(Wrapper wrapper) {
     Op::entry.wrappers[std::countr_zero(layer)][form] = reinterpret_cast<void*>(wrapper);
@@ -150,7 +150,7 @@ struct Layered<Op, form, R(P...)> {
   }
 };
 
-// For a derived gradient without a choice of what is wanted.
+// The default for derived gradients: computes all of them.
 inline constexpr bool kAllWanted[] = {true, true, true, true, true, true, true, true};
 
 }  // namespace mytorch

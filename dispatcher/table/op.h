@@ -42,7 +42,7 @@ enum ArgFlags : uint8_t {
   kOptional = 1 << 0,
   kKwOnly = 1 << 1,
   kWritten = 1 << 2,   // Tensor(a!)
-  kPromotes = 1 << 3,  // takes part in promotion, and is converted to the compute type
+  kPromotes = 1 << 3,  // takes part in type promotion and is converted to the compute type
 };
 
 struct ArgInfo {
@@ -128,14 +128,14 @@ inline constexpr int kNumForms = 3;
 struct OpState;  // kernels, owned by choice/
 
 struct OpEntry {
-  // One slot per device type: the kernel, if it is the only one and takes every call; else the
-  // choice between kernels; a kernel that declines, if there is none. Never null.
+  // One slot per device type, never null: the kernel, if it is the only one and takes every call;
+  // the choice between kernels; or, if there is no kernel, one that declines.
   std::atomic<const BoundKernel*> slots[kMaxDeviceTypes] = {
       {&kDeclines}, {&kDeclines}, {&kDeclines}, {&kDeclines},
       {&kDeclines}, {&kDeclines}, {&kDeclines}, {&kDeclines}};
   static_assert(kMaxDeviceTypes == 8);
-  // A column per layer, in the order of LayerBits: the wrapper of each form, of the form's type;
-  // null if the layer ignores it.
+  // A column per layer, in the order of LayerBits: one wrapper per form, with the form's type; null
+  // if the layer ignores the form.
   void* wrappers[kNumLayers][kNumForms] = {};
   const OpInfo* info = nullptr;
   std::atomic<OpState*> state{nullptr};
@@ -154,12 +154,12 @@ extern const OpTable kGeneratedOps;
 // Returns the operator of a name ("add.Tensor"), including those registered at run time; null if
 // there is none.
 OpEntry* find_op(std::string_view full_name);
-// Returns all overloads of "add", in the order of the records.
+// Returns all overloads of a base name such as "add", in the order of the records.
 std::vector<OpEntry*> find_overloads(std::string_view base);
 std::vector<OpEntry*> all_ops();
-// Adds an operator, which stays. Throws Error(kValue) if there is one of that name.
+// Adds an operator for the life of the process. Throws Error(kValue) if the name is taken.
 void add_op(OpEntry& entry);
-// Removes an operator that add_op() added and nobody has called. It stays in memory.
+// Removes an operator that add_op() added and that was never called. It stays in memory.
 void remove_op(OpEntry& entry);
 
 }  // namespace mytorch

@@ -16,7 +16,7 @@ bool can_decompose_fold(std::string_view kind) {
          kind == "logsumexp";
 }
 
-// A reduction of an argument as it is, whose result is the state as it is.
+// Returns whether the program reduces an argument and returns the state, both unchanged.
 bool is_plain_reduction(const mt_program& p) {
   return is(p.nodes[p.step], "input") && p.num_outputs == 1 &&
          is(p.nodes[p.outputs[0].node], "state");
@@ -28,7 +28,8 @@ bool can_decompose(const OpInfo& op, const void* args) {
   if (op.num_programs == 0) return false;
   const mt_program& p = *op.programs[header(args).variant];
   if (p.fold != nullptr) return can_decompose_fold(p.fold) && !is_plain_reduction(p);
-  // The program of a node operation is that one node, unless it has more (`add` with an alpha).
+  // The program of a node operation consists of that one node, unless it has more (`add` with an
+  // alpha).
   if (p.num_outputs != 1 || !is(p.nodes[p.outputs[0].node], op.base)) return true;
   int operations = 0;
   for (int i = 0; i < p.num_nodes; ++i) {
