@@ -1,1 +1,1 @@
-"""Reads operator records (ops.yaml) and writes the C++ that follows from them."""
+"""Reads operator records (ops.yaml) and generates C++ from them."""

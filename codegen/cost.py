@@ -1,4 +1,4 @@
-"""Costs of records in a form that is evaluated at run time: nested lists, the operation first.
+"""The costs of records as nested lists, the operation first, for evaluation at run time.
 
     2 * numel(result) * self.shape[2]   ->   ["*", ["*", 2, ["numel", "result"]], ["size", "self", 2]]
 
@@ -12,14 +12,14 @@ import ast
 from codegen.formula import META_FUNCTIONS
 from codegen.syntax import ExprError
 
-# A cost may also ask for the bytes of a tensor, which gradients may not.
+# Costs may use the bytes of a tensor; gradients may not.
 FUNCTIONS = {**META_FUNCTIONS, "nbytes": "nbytes"}
 _BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//"}
 _COMPARE = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 
 
 def cost_tree(tree: ast.expr) -> list | int | float | bool:
-    """The list for a formula. Raises ExprError if it is more than a cost can evaluate."""
+    """Returns the list for a formula. Raises ExprError for an expression that costs do not support."""
     match tree:
         case ast.Constant(bool() | int() | float() as value):
             return value

@@ -1,4 +1,4 @@
-"""Types and values of schemas as C++."""
+"""Types and values of schemas in C++."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _PLAIN = {"int": "int64_t", "float": "double", "bool": "bool", "ScalarType": "Sc
 
 
 def text(value: str) -> str:
-    """A C++ string literal."""
+    """Returns a C++ string literal."""
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
 def arg_type(arg: Arg) -> str:
-    """The parameter type of an argument."""
+    """Returns the parameter type of an argument."""
     if arg.type == "Tensor":
         return "TensorList" if arg.list else "const Tensor&"
     if arg.type == "Operand":
@@ -39,7 +39,7 @@ def arg_type(arg: Arg) -> str:
 
 
 def value_type(arg: Arg) -> str:
-    """The type of an argument that outlives the call."""
+    """Returns the type of an argument that outlives the call."""
     kinds = {
         "TensorList": "std::vector<Tensor>",
         "const Tensor&": "Tensor",
@@ -69,7 +69,7 @@ def number(value: float | int) -> str:
 
 
 def default(arg: Arg) -> str:
-    """The default argument, or "" if there is none."""
+    """Returns the default argument, or "" if there is none."""
     value = arg.default
     if value is REQUIRED:
         return ""
@@ -106,7 +106,7 @@ def return_type(schema: Schema) -> str:
 
 
 def result_type(schema: Schema) -> str:
-    """The return type of the function: a reference to the written argument, or the results."""
+    """Returns the return type of the function: a reference to the written argument, or the results."""
     return "const Tensor&" if written(schema) is not None else return_type(schema)
 
 
@@ -119,7 +119,7 @@ def names(args: tuple[Arg, ...] | list[Arg]) -> str:
 
 
 def written(schema: Schema) -> Arg | None:
-    """The argument that the op writes, as copy_ does its self, and returns."""
+    """Returns the argument that the op writes and returns, such as the `self` of copy_."""
     for arg in schema.args:
         if arg.alias is not None and arg.alias.write and not arg.list:
             return arg
@@ -127,7 +127,7 @@ def written(schema: Schema) -> Arg | None:
 
 
 def written_lists(schema: Schema) -> list[Arg]:
-    """The lists of tensors that the op writes; it returns nothing then."""
+    """Returns the lists of tensors that the op writes. Such an op returns nothing."""
     return [a for a in schema.args if a.alias is not None and a.alias.write and a.list]
 
 
@@ -136,7 +136,7 @@ def has_inplace(op: Op) -> bool:
 
 
 def has_out(op: Op) -> bool:
-    """Whether there is an out= form: for results that are new tensors."""
+    """Returns whether the op has an out= form: its results are new tensors."""
     if op.derived or op.dynamic or op.meaning == "view" or written(op.schema) is not None:
         return False
     return bool(op.schema.returns) and all(
@@ -151,7 +151,7 @@ def out_args(op: Op) -> list[str]:
 
 
 def condition(c: Condition, args: dict[str, Arg]) -> str:
-    """A static condition of a body as a C++ expression over the call's parameters."""
+    """Returns a static condition of a body as a C++ expression over the call's parameters."""
     arg = args[c.arg]
     kind = arg_type(arg)
     if c.kind == "is_none":
@@ -172,7 +172,7 @@ def condition(c: Condition, args: dict[str, Arg]) -> str:
 
 
 def selector(body: Body, op: Op) -> str:
-    """The variant of a call as a C++ expression."""
+    """Returns the variant of a call as a C++ expression."""
     args = {a.name: a for a in op.schema.args}
 
     def walk(tree: Decision | Leaf) -> str:

@@ -1,8 +1,8 @@
 """Symbolic reverse differentiation of pointwise programs.
 
-Conditions are carried along, not multiplied in: a gradient through one arm of a `where` is computed as if
-the arm were taken, and selected once at the end. Masking the adjoint first, then multiplying it by a
-derivative that is infinite in the other arm, would give 0 * inf = NaN.
+Conditions are carried along instead of multiplied in: a gradient through one arm of a `where` is computed as if
+that arm were taken, and selected once at the end. If the adjoint were masked first and then multiplied by a
+derivative that is infinite in the other arm, the result would be 0 * inf = NaN.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from codegen.nodes import BOOL, COMPUTE, NODE_OPS
 from codegen.program import Program, finish
 from codegen.syntax import parse
 
-# A guard is (condition node, whether it must hold); a contribution is guards, outermost first, and
-# value.
+# A guard is (condition node, its required value). A contribution is (guards, outermost first; value).
 Guards = tuple[tuple[int, bool], ...]
 
-# Derivatives of maximum and minimum that give a tie to the first operand; NaN goes to neither.
+# Derivatives of maximum and minimum that pass the gradient of a tie to the first operand, and that of NaN to neither.
 _FIRST_ON_TIE = {
     "maximum": ("grad if a >= b else 0", "grad if b > a else 0"),
     "minimum": ("grad if a <= b else 0", "grad if b < a else 0"),
@@ -38,7 +37,7 @@ def _is_zero(node: ast.expr) -> bool:
 
 
 def copy_program(program: Program, graph: Graph) -> list[int]:
-    """Adds a program's nodes as they are; gives the new ids by node number."""
+    """Adds the nodes of a program unchanged. Returns the new ids by node number."""
     ids: list[int] = []
     for node in program.nodes:
         ids.append(graph.add(replace(node, args=tuple(ids[a] for a in node.args))))
@@ -53,7 +52,7 @@ class _Reverse:
         self._active: dict[int, bool] = {}
 
     def active(self, node: int) -> bool:
-        """Whether a wanted input may have a gradient through `node`."""
+        """Returns whether a wanted input may have a gradient through `node`."""
         if node not in self._active:
             found = self.graph[node]
             if found.op == "input":
@@ -71,7 +70,7 @@ class _Reverse:
         return self.graph.make("where", condition, *((value, zero) if holds else (zero, value)))
 
     def _collect(self, items: list[tuple[Guards, int]]) -> tuple[Guards, int]:
-        """Sums contributions into one, keeping the guards that all of them share."""
+        """Sums contributions into one, keeping the guards that they all share."""
         while True:
             groups: dict[Guards, int] = {}
             for guards, value in items:
@@ -79,7 +78,7 @@ class _Reverse:
             items = list(groups.items())
             if len(items) == 1:
                 return items[0]
-            # Two arms of one condition make one value; else open the innermost guard.
+            # Two arms of one condition form one value; otherwise, open the innermost guard.
             for guards, value in items:
                 if not guards:
                     continue
@@ -139,7 +138,7 @@ class _Reverse:
 def gradients(
     program: Program, grads: dict[str, str], wanted: list[str], graph: Graph
 ) -> tuple[dict[str, int], list[int]]:
-    """The gradient nodes by input name (absent: zero everywhere), and the forward's ids in `graph`.
+    """Returns the gradient nodes by input name (absent: zero everywhere), and the ids of the forward's nodes in `graph`.
 
     grads: the name of the incoming gradient of each output field that has one.
     """
@@ -158,7 +157,7 @@ def gradients(
 
 
 def _substitute(graph: Graph, roots: list[int], table: dict[int, int]) -> list[int]:
-    """The roots with some nodes replaced by others."""
+    """Returns the roots, with some nodes replaced by others."""
     memo = dict(table)
 
     def visit(node: int) -> int:
@@ -172,11 +171,11 @@ def _substitute(graph: Graph, roots: list[int], table: dict[int, int]) -> list[i
 
 @dataclass(frozen=True)
 class Derived:
-    """Gradient programs, one per forward variant; `saved` are the forward values that they read."""
+    """Gradient programs, one for each forward variant. `saved` are the forward values that they read."""
 
     programs: tuple[Program, ...]
-    outputs: tuple[str, ...]  # the inputs that have a gradient, in order; output i is of outputs[i]
-    zero: tuple[str, ...]  # those whose gradient is zero everywhere
+    outputs: tuple[str, ...]  # the inputs that have a gradient; output i is the gradient of outputs[i]
+    zero: tuple[str, ...]  # the inputs whose gradient is zero everywhere
     saved: tuple[str, ...]
 
 
@@ -202,7 +201,7 @@ def differentiate(
         read = {n.name for p in programs for n in p.inputs} - set(grads.values())
         saved = tuple(n for n in [*arg_order, *results.values()] if n in read)
         ways.append(Derived(tuple(programs), outputs, zero, saved))
-    return min(ways, key=lambda w: len(w.saved))  # min keeps the first of equals
+    return min(ways, key=lambda w: len(w.saved))  # min() returns the first of equals
 
 
 def _one(
@@ -222,7 +221,7 @@ def _one(
 
 
 def saved_by_output(programs: tuple[Program, ...]) -> list[frozenset[str]]:
-    """For each output the names of the inputs that it reads, over all variants."""
+    """Returns, for each output, the names of the inputs that it reads in any variant."""
     found: list[set[str]] = [set() for _ in programs[0].outputs]
     for program in programs:
         for names, output in zip(found, program.outputs):

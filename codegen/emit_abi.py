@@ -35,7 +35,7 @@ def header(name: str, ops: list[Op], lock: Lock) -> str:
 
 
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
-    # Backends get a folder of their own, in which nothing of the framework lies.
+    # Backends get a separate folder, without headers of the framework.
     folder = "backend/include/mytorch"
     names = by_name([op for op in ops if op.has_kernel])
     files = {f"{folder}/abi_ops/{name}.h": header(name, group, lock) for name, group in names.items()}
@@ -53,5 +53,5 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
 
 
 def includes(ops: list[Op]) -> list[str]:
-    """For sources that use the structs of these ops."""
+    """Returns the includes of sources that use the structs of these ops."""
     return [f'#include "mytorch/abi_ops/{n}.h"' for n in sorted({op.schema.cpp_name for op in ops if op.has_kernel})]

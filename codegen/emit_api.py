@@ -1,4 +1,5 @@
-"""The public headers: one per operator name, the methods of Tensor; and declarations of functions that records name."""
+"""The public headers: one for each operator name, the methods of Tensor, and the declarations of functions that
+records name."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from codegen.model import Op
 
 
 def by_name(ops: list[Op]) -> dict[str, list[Op]]:
-    """Overloads by function name, in the order of the records."""
+    """Returns the overloads by function name, in the order of the records."""
     found: dict[str, list[Op]] = {}
     for op in ops:
         found.setdefault(op.schema.cpp_name, []).append(op)
@@ -88,7 +89,7 @@ def method_bodies(ops: list[Op]) -> str:
 
 
 def bodies(ops: list[Op]) -> str:
-    """Declarations of the functions that records name: shape functions, views, composites."""
+    """Emits the declarations of the functions that records name: shape functions, views, composites."""
     lines = [
         cpp.BANNER.strip(),
         "// The functions that records name, defined by hand in ops/. Several records may name one.",
@@ -127,7 +128,7 @@ def bodies(ops: list[Op]) -> str:
 
 
 def handle(op: Op) -> list[str]:
-    """The struct that stands for an operator in templates, as dispatcher/table/layers.h describes it."""
+    """Emits the struct that represents an operator in templates (dispatcher/table/layers.h)."""
     s = op.schema
     types = (["const bool*"] if op.derived else []) + [cpp.arg_type(a) for a in s.args]
     lines = [
@@ -144,7 +145,7 @@ def handle(op: Op) -> list[str]:
 
 
 def below(name: str, ops: list[Op]) -> str:
-    """All overloads of an operator, for templates."""
+    """Emits the structs of all overloads of an operator name."""
     lines = [
         cpp.BANNER.strip(),
         f"// {name} for the templates of dispatcher/table/layers.h, and its rows in the table.",
@@ -164,7 +165,7 @@ def below(name: str, ops: list[Op]) -> str:
 
 
 def below_includes(ops: list[Op]) -> list[str]:
-    """For sources whose templates name these operators."""
+    """Returns the includes of sources whose templates name these operators."""
     return [f'#include "mytorch/generated/below/{n}.h"' for n in sorted({op.schema.cpp_name for op in ops})]
 
 

@@ -21,7 +21,7 @@ INCLUDES = """\
 
 
 def node_name(op: Op) -> str:
-    """The public name, such as AddBackward."""
+    """Returns the public name, such as AddBackward."""
     return "".join(part.capitalize() for part in op.schema.cpp_name.split("_") if part) + "Backward"
 
 
@@ -30,7 +30,7 @@ def node_type(op: Op) -> str:
 
 
 def edge_args(op: Op) -> list[Arg]:
-    """Tensor arguments with an edge, in schema order; the written one first."""
+    """Returns the tensor arguments that have an edge, in schema order, the written one first."""
     g = op.grad
     named = {o.arg for o in g.outputs} | {a for f in g.formulas for a in f.args} | set(g.zero)
     w = cpp.written(op.schema)
@@ -41,7 +41,7 @@ def edge_args(op: Op) -> list[Arg]:
 
 
 def edge_index(op: Op, name: str) -> str:
-    """Edge number as an expression; past a list it depends on the list's length."""
+    """Returns the number of an edge as an expression; after a list, it depends on the length of the list."""
     fixed, lists = 0, []
     for a in edge_args(op):
         if a.name == name:
@@ -54,7 +54,8 @@ def edge_index(op: Op, name: str) -> str:
 
 
 class Formulas(Translator):
-    """C++ of the gradient formulas of one op: over incoming gradients and what its node keeps."""
+    """Emits C++ for the gradient formulas of one op, which use incoming gradients and the values saved in the
+    node."""
 
     def __init__(self, op: Op, operators: dict[str, list[Op]]):
         super().__init__(op, operators)
@@ -72,7 +73,7 @@ class Formulas(Translator):
         return None
 
     def incoming(self, tree: ast.expr) -> set[int]:
-        """The incoming gradients that a tree reads."""
+        """Returns the incoming gradients that a formula reads."""
         found: set[int] = set()
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and self.grad_index(node.id) is not None:
@@ -148,7 +149,7 @@ def members(op: Op) -> list[str]:
 
 
 def readers(op: Op, name: str) -> list[str]:
-    """The arguments whose gradient reads a saved value."""
+    """Returns the arguments whose gradient reads a saved value."""
     found = [o.arg for o in op.grad.outputs if name in o.saves]
     for f in op.grad.formulas:
         if any(s.name == name for s in f.saves):
@@ -173,10 +174,10 @@ def arg_number(op: Op, name: str) -> int:
 
 
 def reader_mask(op: Op, save: Save) -> int:
-    """The edges, as bits, that need a saved argument; 0 if it is always saved."""
+    """Returns the edges, as bits, that need a saved argument; 0 if it is always saved."""
     args = {a.name: a for a in op.schema.args}
     found = readers(op, save.name)
-    # Whether an optional argument is present chooses the formula, so it is always saved.
+    # The presence of an optional argument selects the formula, so it is always saved.
     if args[save.name].optional or args[save.name].is_tensor_list or any(args[a].is_tensor_list for a in found):
         return 0
     edges = [a.name for a in edge_args(op)]
@@ -184,7 +185,7 @@ def reader_mask(op: Op, save: Save) -> int:
 
 
 def saves(op: Op) -> list[str]:
-    """The saved values of a node, as templates of autograd/recording.h."""
+    """Emits the saved values of a node, as templates of autograd/recording.h."""
 
     def member(name: str) -> str:
         return f"&{node_type(op)}::{name}_"
@@ -206,7 +207,7 @@ def saves(op: Op) -> list[str]:
 
 
 def number_locals(op: Op, names: list[str]) -> list[str]:
-    """Locals of the parameters' types, made from the kept values."""
+    """Emits locals with the types of the parameters, initialized from the saved values."""
     args = {a.name: a for a in op.schema.args}
     return [f"    [[maybe_unused]] const auto {n} = given<{cpp.arg_type(args[n])}>({n}_);" for n in names]
 
@@ -330,7 +331,8 @@ def one_formula(op: Op, f: Formulas, formula: GradFormula) -> list[str]:
 
 
 def refused(op: Op) -> list[int]:
-    """Arguments without a gradient, which must not require one: nothing is silently without gradient."""
+    """Returns the arguments without a gradient, which must not require one, so that no gradient is silently
+    missing."""
     w = cpp.written(op.schema)
     return [
         i
@@ -343,7 +345,7 @@ def refused(op: Op) -> list[int]:
 
 
 def read_gradients(op: Op) -> set[int]:
-    """The results whose incoming gradient some formula reads; the others require none."""
+    """Returns the results whose incoming gradient some formula reads. The other results do not require a gradient."""
     every = set(range(len(op.results)))
     if op.grad.kind != "formulas" or any("grads" in f.formula.names for f in op.grad.formulas):
         return every

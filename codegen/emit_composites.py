@@ -1,4 +1,4 @@
-"""Composites that are one formula of their record."""
+"""The composites whose record gives a formula."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from codegen.model import Op
 
 
 class _Composite(Translator):
-    """C++ over the parameters of the composite."""
+    """C++ of a formula over the parameters of the composite."""
 
     helpers = "composite"
 
@@ -41,7 +41,7 @@ class _Composite(Translator):
 
 
 def _params(op: Op) -> str:
-    """The parameters; those that the formula does not name are there for compatibility."""
+    """Returns the parameters. Those that the formula does not use exist for compatibility."""
     return ", ".join(
         ("" if a.name in op.formula.names else "[[maybe_unused]] ") + cpp.params([a]) for a in op.schema.args
     )

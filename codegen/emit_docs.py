@@ -1,7 +1,6 @@
 """The operator reference: docs/ops/FAMILY.md for each section of ops.yaml, and an index.
 
-A family is the section under one `# ==== title ====` of the file, so a record's page is decided where
-the record is.
+A family is the section under one `# ==== title ====` of the file, so the position of a record determines its page.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _SECTION = re.compile(r"^# ====+ (.+?) =+$")
 
 
 def _sections(source: str) -> list[tuple[int, str]]:
-    """The line and the title of each section, in order."""
+    """Returns the line and the title of each section, in order."""
     found = []
     for number, line in enumerate(source.splitlines(), 1):
         if match := _SECTION.match(line):
@@ -161,7 +160,7 @@ def _gradient(op: Op, derived: dict[str, Op]) -> list[str]:
 
 
 def _sample(value: object) -> str:
-    """An argument of a sample in short form."""
+    """Returns an argument of a sample in short form."""
     if isinstance(value, dict) and "shape" in value:
         shape = ", ".join(map(str, value["shape"])) + ("," if len(value["shape"]) == 1 else "")
         return f"{value['dtype']}({shape})" if "dtype" in value else f"({shape})"
@@ -207,7 +206,7 @@ def _row(name: str, overloads: list[Op], page: str) -> str:
 
 
 def emit(ops: list[Op], source: str, samples: dict[str, list[dict]]) -> dict[str, str]:
-    """`source` is the text of ops.yaml, `samples` the hand-written ones by operator."""
+    """Emits all pages. `source` is the text of ops.yaml, `samples` has the handwritten samples by operator."""
     sections = _sections(source)
     derived = {op.full_name: op for op in ops if op.derived}
     by_name: dict[str, list[Op]] = {}

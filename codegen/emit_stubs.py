@@ -1,4 +1,4 @@
-"""The operators themselves: the traits of each record, from which dispatcher/frame/forms.h makes its forms."""
+"""The operators: the traits of each record, from which dispatcher/frame/forms.h builds its forms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INCLUDES = """\
 
 
 def base(op: Op) -> str:
-    """The struct of forms.h that supplies the forms of an operator."""
+    """Returns the struct of forms.h that supplies the forms of an operator."""
     composite = op.meaning == "composite"
     if op.derived:
         return "Derived"
@@ -44,7 +44,8 @@ def members(names: list[str] | tuple[str, ...]) -> str:
 
 
 def exact_numbers(op: Op) -> list[int]:
-    """For each argument the variants, as bits, that read a number which must fit a computation in integers."""
+    """Returns, for each argument, the variants, as bits, that read a number which must fit a computation in
+    integers."""
     if op.meaning != "pointwise" or op.derived or op.promote == "float":
         return []
     if not (op.takes("integer") or op.takes("bool")):
@@ -70,7 +71,7 @@ def reduce_dims(op: Op) -> str:
 
 
 def mask(op: Op, selected: set[str]) -> int:
-    """A bit per argument."""
+    """Returns one bit for each argument."""
     return sum((a.name in selected) << i for i, a in enumerate(op.schema.args))
 
 

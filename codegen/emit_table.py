@@ -1,4 +1,4 @@
-"""The dispatcher's description of each operator: arguments, results, programs, and its row of the table."""
+"""The dispatcher's description of each operator: arguments, results, programs, and its table row."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def default_text(arg: Arg) -> str:
 
 
 def space(op: Op) -> str:
-    """The namespace of an operator's descriptions, in which Args is its argument struct."""
+    """Returns the namespace of an operator's descriptions, in which Args is its argument struct."""
     return f"of_{op.schema.struct_id}"
 
 
@@ -61,7 +61,7 @@ def promotes(op: Op, arg: Arg) -> bool:
 
 
 def accepted_types(op: Op, arg: Arg) -> int:
-    """The types that an operand may have, as bits. The frame checks those of pointwise ops and reductions."""
+    """Returns the possible types of an operand, as bits. The frame checks those of pointwise ops and reductions."""
     if op.meaning not in ("pointwise", "reduce"):
         return ANY_TYPE
     if op.types.get(arg.name) == "bool":
@@ -97,7 +97,7 @@ def program(op: Op, p: Program) -> list[str]:
 
 
 def programs(op: Op) -> list[str]:
-    """The programs of all variants, as kPrograms in the operator's namespace; for a backend, too."""
+    """Emits the programs of all variants as kPrograms in the operator's namespace. Backends use it, too."""
     lines = [line for p in op.body.variants for line in program(op, p)]
     pointers = ", ".join(f"&kProgram{p.variant}" for p in op.body.variants)
     return [*lines, f"const mt_program* const kPrograms[] = {{{pointers}}};"]
@@ -130,7 +130,7 @@ def describe(op: Op, lock: Lock) -> list[str]:
             at = offset(op, r.field) if r.field and r.field in fields else "kNoField"
             found.append(f"{{{cpp.text(r.name)}, {at}, {_SCALAR_TYPES.index(r.dtype) if r.dtype else -1}}}")
         lines.append(f"const OutputInfo kResults[] = {{{', '.join(found)}}};")
-    # Fields are in ABI order, so the fields that an older schema lacks come after its own.
+    # Fields are in ABI order, so the fields that an older schema lacks come last.
     older = []
     if op.has_kernel and len(lock.hashes(op.full_name)) > 1:
         known = lock.fields(op.full_name)

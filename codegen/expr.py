@@ -26,7 +26,7 @@ CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 
 @dataclass(frozen=True)
 class Condition:
-    """One atomic question to the host.
+    """One condition that the host evaluates.
 
     kind: is_none (the argument is absent), str_eq (argument == value), flag (the bool argument is
     true) or num_cmp (argument `op` value; op is one of == < <= > >=).
@@ -40,7 +40,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Leaf:
-    """The end of a decision: a variant, or (variant -1) the error that refuses the call."""
+    """The end of a decision: a variant or, if `variant` is -1, the error that rejects the call."""
 
     variant: int = -1
     error: str = ""
@@ -60,7 +60,7 @@ class Body:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Every condition that the selector asks, in order of first appearance."""
+        """Returns the conditions of the selector, in order of first appearance."""
         found: dict[Condition, None] = {}
 
         def walk(tree: Decision | Leaf) -> None:
@@ -73,7 +73,7 @@ class Body:
         return tuple(found)
 
     def select(self, values: dict[str, object]) -> Program:
-        """The variant for these values (absent: None). Raises ExprError on a refused call."""
+        """Returns the variant for these values (absent: None). Raises ExprError if the call is rejected."""
         tree = self.selector
         while isinstance(tree, Decision):
             tree = tree.if_true if holds(tree.condition, values) else tree.if_false
@@ -98,7 +98,7 @@ def holds(condition: Condition, values: dict[str, object]) -> bool:
 
 @dataclass(frozen=True)
 class Names:
-    """The names that a record gives to its bodies beside the arguments.
+    """The names that a record defines for its bodies, in addition to the arguments.
 
     let: named subexpressions. absent: by optional argument, the number that stands for it if it is not given.
     """
@@ -117,13 +117,13 @@ class _NeedDecision(Exception):
 
 
 class _Rejected(Exception):
-    """The variant under construction is `error('...')`."""
+    """The variant under construction calls `error('...')`."""
 
 
 def explore(
     build: Callable[[dict[Condition, bool]], object], same: Callable[[object], object]
 ) -> tuple[list, Decision | Leaf]:
-    """Builds every variant. `build` raises _NeedDecision for a condition that is not known."""
+    """Builds every variant. `build` raises _NeedDecision for an undecided condition."""
     built: list = []
     keys: dict[object, int] = {}
     leaves = 0
@@ -162,7 +162,7 @@ def _sugar(name: str) -> tuple[tuple[str, ...], ast.expr]:
 
 
 def arity(function: str) -> int:
-    """How many operands a function of the body language takes; -1 if there is none of this name."""
+    """Returns the number of operands of a function of the body language; -1 if there is no such function."""
     if function in NODE_OPS:
         return NODE_OPS[function].arity
     return len(_sugar(function)[0]) if function in SUGAR else -1
@@ -239,7 +239,7 @@ class Builder:
         raise _NeedDecision(condition)
 
     def _literal(self, node: ast.expr) -> object:
-        """The number or string that an expression without arguments is, or None."""
+        """Returns the number or string that an expression denotes without arguments, or None."""
         if isinstance(node, ast.Constant) and isinstance(node.value, (int, float, str)):
             return node.value
         if isinstance(node, ast.Name) and node.id in CONSTANTS and not self._bound(node.id):
@@ -258,7 +258,7 @@ class Builder:
         return None
 
     def static(self, node: ast.expr) -> bool | None:
-        """The value of a static condition; None if `node` is not one."""
+        """Returns the value of a static condition, or None if `node` is not one."""
         if isinstance(node, ast.Constant) and isinstance(node.value, bool):
             return node.value
         if (arg := self._arg(node)) is not None and arg.type == "bool":
@@ -318,7 +318,7 @@ class Builder:
         return ExprError(f"column {column}, at `{ast.unparse(node)}`: {message}")
 
     def value(self, node: ast.expr) -> int:
-        """The id of the node that computes an expression."""
+        """Returns the id of the node that computes an expression."""
         try:
             return self._value(node)
         except TypeMismatch as error:
@@ -449,7 +449,7 @@ class Builder:
 
 
 def _pairs(node: ast.Compare) -> list[ast.Compare]:
-    """a < b < c as [a < b, b < c]."""
+    """Returns a < b < c as [a < b, b < c]."""
     operands = [node.left, *node.comparators]
     return [
         ast.copy_location(ast.Compare(left=a, ops=[op], comparators=[b]), node)
@@ -481,7 +481,7 @@ def build_pointwise(
     as_number: bool = False,
     unused_ok: bool = False,
 ) -> Body:
-    """A pointwise body; `texts` gives the expression of each output field.
+    """Builds a pointwise body; `texts` has the expression of each output field.
 
     as_number: outputs are COMPUTE even if the expression is bool (gradients are numbers).
     """

@@ -10,10 +10,10 @@ from typing import Iterable
 
 from codegen.syntax import ExprError, parse
 
-# Attributes that need no elements of the tensor, and those that do.
+# Attributes that do not need the tensor's elements, and those that do.
 META_ATTRIBUTES = ("shape", "strides", "dtype", "device", "ndim")
 VALUE_ATTRIBUTES = ("mT", "T")
-# Functions that need one fact of their argument, with that fact (`shapes`: of a list).
+# Functions that need only one fact about their argument, with that fact (`shapes`: of a list).
 META_FUNCTIONS = {"numel": "numel", "len": "len", "shapes": "shape"}
 
 _NODES = (
@@ -36,7 +36,7 @@ _SYMBOLS = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, 
 
 @dataclass(frozen=True)
 class Save:
-    """What a formula needs of one value: its elements, or only the facts named in `meta`.
+    """The parts of a value that a formula needs: its elements, or only the facts in `meta`.
 
     meta: shape, strides, dtype, device, ndim, numel, len, and `defined` (whether an optional is given).
     """
@@ -58,12 +58,12 @@ class Formula:
 
 
 def called(node: ast.Call) -> str:
-    """The function or method that a call names."""
+    """Returns the function or method that a call names."""
     return node.func.id if isinstance(node.func, ast.Name) else node.func.attr
 
 
 def check(tree: ast.expr) -> None:
-    """Raises ExprError for syntax that formulas do not have."""
+    """Raises ExprError for syntax that is not part of formulas."""
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg is None:
             raise ExprError(f"`**` in `{ast.unparse(tree)}`")
@@ -81,7 +81,7 @@ def check(tree: ast.expr) -> None:
 
 
 def fact_of(node: ast.AST, functions: dict[str, str] = META_FUNCTIONS) -> tuple[str, str] | None:
-    """(name, fact) of an expression that asks one fact of a named value, such as `self.shape`."""
+    """Returns (name, fact) for an expression that reads one fact of a named value, such as `self.shape`."""
     match node:
         case ast.Attribute(ast.Name(id), attr) if attr in META_ATTRIBUTES:
             return id, attr
@@ -109,7 +109,7 @@ def _collect_uses(node: ast.AST, tensors: frozenset[str], functions: dict[str, s
 def parse_formula(
     text: str, names: Iterable[str], tensors: Iterable[str], functions: dict[str, str] = META_FUNCTIONS
 ) -> Formula:
-    """Parses a formula that may name `names`, of which `tensors` are values that would be saved.
+    """Parses a formula that may use `names`. `tensors` are the names whose values would be saved.
 
     functions: those that need only a fact of their argument. Raises ExprError.
     """
@@ -129,7 +129,7 @@ def parse_formula(
 
 
 def merge_saves(groups: Iterable[tuple[Save, ...]]) -> tuple[Save, ...]:
-    """The union: one Save for each name, in order of first appearance."""
+    """Returns the union: one Save for each name, in order of first appearance."""
     merged: dict[str, Save] = {}
     for save in (s for group in groups for s in group):
         old = merged.get(save.name, save)

@@ -1,4 +1,4 @@
-"""Formulas as C++: gradients and composites differ only in how they spell names and facts of tensors."""
+"""Formulas in C++: gradients and composites differ only in the spelling of names and facts of tensors."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _LIST_FACTS = {"len": "static_cast<int64_t>({}.size())", "shape": "shapes_of({})
 
 
 def fact(tensor: str, fact: str, is_list: bool = False) -> str:
-    """A fact of a tensor, or of a list of tensors, that C++ knows as `tensor`."""
+    """Returns a fact of a tensor, or of a list of tensors, whose C++ expression is `tensor`."""
     return (_LIST_FACTS if is_list else _FACTS)[fact].format(tensor)
 
 
 class Translator:
-    """C++ of the formulas of one record. Subclasses say how a name and a fact of a name are spelled.
+    """C++ of the formulas of one record. Subclasses define the spelling of a name and of a fact.
 
     operators: the records by C++ name, whose argument order resolves keywords. helpers: the namespace of
     functions that are no operators, those of ops/gradients.h or ops/composites.h.
@@ -56,7 +56,7 @@ class Translator:
         return cpp.number(float(id)) if id in ("inf", "nan") else id
 
     def fact(self, name: str, fact: str) -> str | None:
-        """The C++ of a fact, or None if `name` is no tensor."""
+        """Returns the C++ of a fact, or None if `name` is not a tensor."""
         raise NotImplementedError
 
     def refuse(self, node: ast.AST) -> ExprError:
@@ -77,7 +77,8 @@ class Translator:
         return f"mytorch::{function}({', '.join(parts)})"
 
     def keywords(self, node: ast.Call, overloads: list[Op], given: int) -> list[str]:
-        """The arguments after the first `given`, up to the last keyword; those between have their defaults."""
+        """Returns the arguments after the first `given`, up to the last keyword, with the defaults of those in
+        between."""
         values = {k.arg: k.value for k in node.keywords}
         if not values:
             return []

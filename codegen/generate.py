@@ -1,4 +1,4 @@
-"""Generates the sources, headers and pages that follow from ops.yaml.
+"""Generates sources, headers and pages from ops.yaml.
 
     python3 -m codegen.generate --ops ops.yaml --lock abi/ops.lock [--out DIR] [--lock-mode warn|check|write]
 
@@ -22,11 +22,11 @@ from codegen.samples import special
 from codegen.schema import fnv1a
 
 ROOT = Path(__file__).resolve().parent.parent
-BUCKETS = 12  # a few seconds of compilation each; fixed, so that a new record moves no other
+BUCKETS = 12  # a few seconds of compilation each; the number is fixed, so that a new record moves no other record
 
 
 def buckets(ops: list[Op]) -> dict[int, list[Op]]:
-    """Groups by function name, so that overloads and the derived gradients of a name stay together."""
+    """Groups ops by function name, so that overloads and the derived gradients of a name stay together."""
     names = {op.full_name: op.schema.cpp_name for op in ops}
     found: dict[int, list[Op]] = {i: [] for i in range(BUCKETS)}
     for op in ops:
@@ -36,7 +36,7 @@ def buckets(ops: list[Op]) -> dict[int, list[Op]]:
 
 
 def emitter(path: Path) -> ModuleType:
-    """The emit.py of a room that reads the records itself, such as a backend. Its folder is no package."""
+    """Loads the emit.py of a room that reads the records itself, such as a backend. Its folder is not a package."""
     spec = importlib.util.spec_from_file_location(path.parent.name.replace("-", "_") + "_emit", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -45,7 +45,7 @@ def emitter(path: Path) -> ModuleType:
 
 
 def emit_rooms(ops: list[Op], lock: Lock) -> dict[str, str]:
-    """The files of every emit.py outside this folder: `emit(ops, lock)` returns them by name."""
+    """Returns the files of every emit.py outside this folder, by name. emit(ops, lock) returns those of one."""
     files: dict[str, str] = {}
     for path in sorted([*ROOT.glob("*/emit.py"), *ROOT.glob("backends/*/emit.py")]):
         files.update(emitter(path).emit(ops, lock))

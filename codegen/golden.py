@@ -1,5 +1,5 @@
-"""The elements of golden cases. They are not stored but computed by a rule in integers, which gives the same
-values in every language; conformance/inputs.cpp implements it too."""
+"""The elements of golden cases. A rule in integers computes them, which gives the same values in every language;
+conformance/inputs.cpp also implements it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TEXTS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def number(value: object) -> object:
-    """A number as JSON holds it."""
+    """Returns a number from its JSON form."""
     return TEXTS[value] if isinstance(value, str) else value
 
 
@@ -29,8 +29,8 @@ def shape_of(spec: dict) -> list[int]:
 
 
 def elements(spec: dict, dtype: str, tensor: int) -> list:
-    """The elements of the call's `tensor`-th tensor, counted from 0, in row-major order; for an expanded
-    tensor, the elements of its memory."""
+    """Returns the elements of the call's `tensor`-th tensor, counted from 0, in row-major order. For an expanded
+    tensor, returns the elements of its memory."""
     shape = shape_of(spec)
     if spec.get("layout") == "broadcast" and shape and shape[0] > 0:
         shape = [1] + shape[1:]
@@ -58,5 +58,5 @@ def elements(spec: dict, dtype: str, tensor: int) -> list:
 
 
 def dtype_of(spec: dict, type_: str, open_: str) -> str:
-    """The type of a tensor whose argument's type in the record is `type_`."""
+    """Returns the type of a tensor whose argument has the type `type_` in the record."""
     return spec.get("dtype") or {"bool": "bool", "index": "int64"}.get(type_, open_)

@@ -1,4 +1,4 @@
-"""Gradient decisions: `grad: auto`, formulas in the body language, and formulas in ops."""
+"""Gradients of records: `grad: auto`, formulas in the body language, and formulas in ops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NODE_TYPES = {"same": COMPUTE, "bool": BOOL, "index": INDEX}
 
 @dataclass(frozen=True)
 class Entry:
-    """`self, mat2: formula` of a record, or its `arg: none` (text "none")."""
+    """An entry `self, mat2: formula` of a record, or `arg: none` (with the text "none")."""
 
     args: tuple[str, ...]
     text: str
@@ -31,7 +31,7 @@ Report = Callable[[int, str], None]
 
 
 def gradient_names(results: tuple[Result, ...]) -> dict[str, str]:
-    """The incoming gradient's name for each differentiable result, by the result's name."""
+    """Returns the name of the incoming gradient for each differentiable result, by the result's name."""
     differentiable = [r.name for r in results if r.differentiable]
     if len(differentiable) == 1:
         return {differentiable[0]: "grad"}
@@ -39,7 +39,7 @@ def gradient_names(results: tuple[Result, ...]) -> dict[str, str]:
 
 
 def derived_name(schema: Schema) -> tuple[str, str]:
-    """(name, overload): add.Tensor has add_grad.Tensor, exp has exp_grad."""
+    """Returns (name, overload): add.Tensor has add_grad.Tensor, exp has exp_grad."""
     return f"{schema.name}_grad", schema.overload
 
 
@@ -55,19 +55,19 @@ def _no_grad(schema: Schema, with_grad: list[str]) -> tuple[str, ...]:
 
 
 def derive_auto(op: Op) -> tuple[Gradient, Op | None]:
-    """`grad: auto` of a pointwise op: its gradient, and the derived op unless all is zero."""
+    """Derives the gradient of a pointwise op with `grad: auto`, and the derived op unless all gradients are zero."""
     assert op.body is not None
     wanted = differentiable_args(op.schema, op.types)
     by_result = gradient_names(op.results)
     grads = {r.field: by_result[r.name] for r in op.results if r.name in by_result}
-    # An output of a fixed dtype is rounded to it, so it cannot stand for the value computed.
+    # An output of a fixed dtype is rounded to that dtype, so it cannot replace the computed value.
     results = {r.field: r.name for r in op.results if r.differentiable and not r.dtype}
     found = differentiate(op.body, "", wanted, grads, results, [a.name for a in op.schema.args])
     return _derived(op, found, op.body.selector, list(grads.values()), wanted)
 
 
 def derive_formulas(op: Op, entries: list[Entry], report: Report) -> tuple[Gradient, Op | None]:
-    """Formulas of a pointwise op, in the body language: the same kind of derived op."""
+    """Builds the same kind of derived op from formulas in the body language."""
     texts: dict[str, str] = {}
     lines: dict[str, int] = {}
     for entry in entries:
@@ -88,7 +88,7 @@ def derive_formulas(op: Op, entries: list[Entry], report: Report) -> tuple[Gradi
         return build_pointwise("", some, args, types, op.names, relaxed=True, as_number=True, unused_ok=True)
 
     bad = False
-    for arg, text in texts.items():  # each alone first, for the line of the error
+    for arg, text in texts.items():  # build each formula separately, so that an error names its line
         try:
             build({arg: text})
         except ExprError as error:
@@ -128,7 +128,7 @@ def _derived(
     )
     body = Body(programs, selector)
     read = {n.name for p in programs for n in p.inputs}
-    incoming = [g for g in incoming if g in read]  # of the others nothing depends
+    incoming = [g for g in incoming if g in read]  # nothing depends on the other gradients
     asked = {c.arg for c in body.conditions}
     numbers = [
         a
@@ -175,7 +175,7 @@ def _derived(
         + ", ".join(f"`{f}` with respect to `{a}`" for a, f in zip(found.outputs, fields))
         + "."
     )
-    # Under `first` the incoming gradient, which comes first, has the first argument's dtype.
+    # Under `first`, the incoming gradient, which comes first, has the dtype of the first argument.
     promote = "first" if op.promote == "first" else "same"
     derived = Op(
         schema,
@@ -201,11 +201,11 @@ def _plain(arg: Arg) -> Arg:
     return replace(arg, kw_only=False, default=REQUIRED, alias=None)
 
 
-# ---- the others: formulas in ops -----------------------------------------------------------------
+# ---- formulas in ops -------------------------------------------------------------------------------
 
 
 def formula_names(op: Op) -> tuple[set[str], set[str]]:
-    """(all names that a gradient formula may use, those that are tensors to save)."""
+    """Returns (the names that a gradient formula may use, the tensors among them, which may be saved)."""
     tensors = {a.name for a in op.schema.args if a.is_tensor or a.is_tensor_list}
     tensors |= {r.name for r in op.results if r.field}
     names = {a.name for a in op.schema.args} | {r.name for r in op.results}
@@ -216,7 +216,7 @@ def formula_names(op: Op) -> tuple[set[str], set[str]]:
 
 
 def formulas(op: Op, entries: list[Entry], report: Report) -> Gradient:
-    """Formulas of a record that is not pointwise."""
+    """Checks the formulas of a record that is not pointwise."""
     names, tensors = formula_names(op)
     found = []
     for entry in entries:

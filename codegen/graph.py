@@ -1,4 +1,4 @@
-"""A hash-consed graph of typed nodes, with simplifications that keep every bit of the meaning."""
+"""A hash-consed graph of typed nodes, with simplifications that preserve every bit of the result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from codegen.nodes import BOOL, COMPUTE, INDEX, LEAVES, NODE_OPS
 
 
 class TypeMismatch(ValueError):
-    """Operands whose types an operation does not take."""
+    """Raised for operands whose types an operation does not accept."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Node:
         return self.op in LEAVES
 
     def key(self) -> tuple:
-        # float.hex tells 0.0 from -0.0 and makes NaN equal to itself.
+        # float.hex distinguishes 0.0 from -0.0 and makes NaN equal to itself.
         return (self.op, self.type, self.args, self.name, self.component, self.value.hex(), self.tie)
 
 
@@ -56,7 +56,7 @@ class Graph:
         return self.nodes[node]
 
     def add(self, node: Node) -> int:
-        """The id of this node, as it is."""
+        """Adds a node without simplification and returns its id."""
         key = node.key()
         if key not in self._ids:
             self._ids[key] = len(self.nodes)
@@ -78,7 +78,7 @@ class Graph:
     # ---- typing ----------------------------------------------------------------------------------
 
     def cast(self, node: int, type_: str) -> int:
-        """`node` as a value of `type_`. COMPUTE to BOOL is x != 0."""
+        """Returns `node` as a value of `type_`. COMPUTE to BOOL is x != 0."""
         found = self.nodes[node]
         if found.type == type_:
             return node
@@ -93,13 +93,14 @@ class Graph:
         return self.add(Node("cast", type_, (node,)))
 
     def number(self, node: int) -> int:
-        """A COMPUTE value; an index is refused, because the conversion would lose digits unseen."""
+        """Returns a COMPUTE value. Rejects an index, because the conversion would silently lose digits."""
         if self.type(node) == INDEX:
             raise TypeMismatch("an index is not a number here; `number(x)` converts it")
         return self.cast(node, COMPUTE)
 
     def _as_index(self, node: int) -> int | None:
-        """`node` as an index if that is exact: an index, a whole constant, an int argument."""
+        """Returns `node` as an index if the conversion is exact: for an index, a whole constant, or an int
+        argument."""
         found = self.nodes[node]
         if found.type == INDEX:
             return node
@@ -120,7 +121,7 @@ class Graph:
         return self.number(a), self.number(b)
 
     def make(self, op: str, *args: int, tie: str = "") -> int:
-        """A typed, simplified node. Raises TypeMismatch."""
+        """Adds a typed, simplified node. Raises TypeMismatch."""
         info = NODE_OPS[op]
         if len(args) != info.arity:
             raise TypeMismatch(f"{op} takes {info.arity} operands, not {len(args)}")
@@ -181,7 +182,7 @@ class Graph:
 
     def _rule_add(self, a: int, b: int) -> int | None:
         for x, y in ((a, b), (b, a)):
-            # x + 0 is not x if x is -0; x + -0 always is.
+            # x + 0 is not x if x is -0, but x + -0 always is.
             if self.is_const(y, -0.0) or (self.relaxed and self.is_const(y, 0.0)):
                 return x
         for x, y in ((a, b), (b, a)):
@@ -251,8 +252,7 @@ class Graph:
         return self.make("abs", inner.args[0]) if inner.op == "neg" else None
 
     def _rule_pow(self, a: int, b: int) -> int | None:
-        # All exact statements about NaN and infinities; 0.5 and -1 are not among them (-inf,
-        # integers).
+        # These identities hold exactly for NaN and infinities. 0.5 and -1 are not among them (-inf, integers).
         if self.is_const(b):
             exponent = self.nodes[b].value
             if exponent == 0:
@@ -296,6 +296,6 @@ class Graph:
         inner = self.nodes[a]
         if inner.op == "logical_not":
             return inner.args[0]
-        # Exact with NaN too, which `not a < b` -> `a >= b` would not be.
+        # Exact for NaN, unlike `not a < b` -> `a >= b`.
         opposite = {"eq": "ne", "ne": "eq"}.get(inner.op)
         return self.add(Node(opposite, BOOL, inner.args)) if opposite else None

@@ -42,7 +42,7 @@ HEADER_SIZE = 16  # mt_args_header: size_t, mt_dtype, uint32_t
 
 
 class LockError(ValueError):
-    """Changes that are not appends, or a lock file that does not parse."""
+    """Raised for changes that are not appends, and for a lock file that does not parse."""
 
     def __init__(self, messages: list[str]):
         super().__init__("\n".join(messages))
@@ -58,7 +58,7 @@ class LockField:
 
 @dataclass(frozen=True)
 class LockHash:
-    """num_fields: how many of the op's fields a kernel with this hash knows."""
+    """`num_fields` is the number of the op's fields that a kernel with this hash knows."""
 
     hash: int
     num_fields: int
@@ -80,7 +80,7 @@ class LockedOp:
     hashes: tuple[LockHash, ...]  # the current one first
 
     def layout(self) -> tuple[FieldLayout, ...]:
-        """Offsets in the argument struct by the C rules; the header lies before the first field."""
+        """Returns the offsets in the argument struct by C's layout rules; the header precedes the first field."""
         found, offset = [], HEADER_SIZE
         for f in self.fields:
             size, alignment = C_TYPES[f.c_type]
@@ -120,7 +120,7 @@ class Lock:
 
 
 def c_type(arg: Arg) -> str:
-    """The field of one argument, by the table in abi.h."""
+    """Returns the field of one argument, by the table in abi.h."""
     if arg.type in ("Tensor", "Operand"):
         return "mt_tensor_list" if arg.list else "const mt_tensor*"
     if arg.list:
@@ -139,7 +139,7 @@ def c_type(arg: Arg) -> str:
 
 
 def struct_fields(schema: Schema) -> list[tuple[str, str]]:
-    """(name, C type) of every field that a new op's struct has: arguments, then outputs."""
+    """Returns (name, C type) for every field of a new op's struct: arguments, then outputs."""
     fields = [(a.name, c_type(a)) for a in schema.args]
     written = {a.alias.name for a in schema.args if a.alias and a.alias.write}
     outputs = [r for r in schema.returns if r.type == "Tensor" and not (r.alias and r.alias.name in written)]
@@ -181,7 +181,7 @@ def parse_lock(text: str, path: str = "ops.lock") -> Lock:
 
 
 def _abi_version(lock_path: Path) -> str:
-    """MT_ABI_MAJOR.MT_ABI_MINOR of the abi.h beside the lock file."""
+    """Returns MT_ABI_MAJOR.MT_ABI_MINOR of the abi.h beside the lock file."""
     header = (lock_path.parent / "include" / "mytorch" / "abi.h").read_text()
     found = [re.search(rf"#define MT_ABI_{part} (\d+)u?", header) for part in ("MAJOR", "MINOR")]
     if None in found:
@@ -190,7 +190,7 @@ def _abi_version(lock_path: Path) -> str:
 
 
 def _merge(op: Op, old: LockedOp | None, since: str, errors: list[str]) -> LockedOp:
-    """The op's block after appends; other changes go to `errors`."""
+    """Returns the op's block after appends. Adds other changes to `errors`."""
     schema = op.schema
     wanted = struct_fields(schema)
     if old is None:
@@ -222,9 +222,9 @@ def _merge(op: Op, old: LockedOp | None, since: str, errors: list[str]) -> Locke
 def check_and_update(ops: Iterable[Op], path: str | Path, mode: str = "check", since: str | None = None) -> Lock:
     """Compares ops with the lock file and returns the lock that holds for them.
 
-    Raises LockError for every change that is not an append. `mode` "write" stores appends, "check" refuses
-    them because the file is committed with the records, and "warn", for builds, lists them on stderr. `since` is the ABI's version, by default that of the abi.h
-    beside the file.
+    Raises LockError for every change that is not an append. `mode` "write" stores appends, "check" rejects them
+    (the file is committed with the records), and "warn", for builds, lists them on stderr. `since` is the ABI's
+    version, by default that of the abi.h beside the file.
     """
     path = Path(path)
     old = parse_lock(path.read_text(), str(path)) if path.exists() else Lock({})

@@ -9,7 +9,7 @@ from codegen.formula import Formula, Save
 from codegen.schema import Schema
 
 
-# Classes of types that an argument may be confined to.
+# Classes of types to which an argument may be restricted.
 ACCEPTS: dict[str, tuple[str, ...]] = {
     "number": ("integer", "float"),
     "integer": ("integer",),
@@ -50,7 +50,7 @@ class GradOutput:
 
 @dataclass(frozen=True)
 class GradFormula:
-    """A formula in ops. For several arguments it gives a tuple, and may use `wanted[i]`."""
+    """A formula in ops. A formula for several arguments gives a tuple, and may use `wanted[i]`."""
 
     args: tuple[str, ...]
     formula: Formula
@@ -122,11 +122,11 @@ class Op:
         return self.schema.full_name
 
     def takes(self, category: str) -> bool:
-        """Whether operands may be of a category: `bool`, `integer` or `float`."""
+        """Returns whether operands may be of a category: `bool`, `integer` or `float`."""
         operands = [a.name for a in self.schema.tensor_args if self.types[a.name] == "same"]
         return not operands or any(category in ACCEPTS.get(self.accepts.get(a, ""), (category,)) for a in operands)
 
     @property
     def has_kernel(self) -> bool:
-        """Whether backends may supply it; then it has an argument struct, locked in ops.lock."""
+        """Returns whether backends may have kernels for it. It then has an argument struct, locked in ops.lock."""
         return self.meaning in ("pointwise", "reduce", "primitive") or self.kernel_optional

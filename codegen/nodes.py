@@ -71,7 +71,7 @@ def _total(function: Callable[..., float]) -> Callable[..., float]:
 
 
 def _odd(function: Callable[[float], float]) -> Callable[[float], float]:
-    """Like _total, for an odd function, whose overflow has the argument's sign."""
+    """Like _total, for an odd function, whose overflow has the sign of its argument."""
     positive = _total(function)
     return lambda a: math.copysign(positive(abs(a)), a)
 
@@ -95,7 +95,7 @@ def _fmod(a, b):
 
 
 def _remainder(a, b):
-    """Takes the divisor's sign, as Python's % and ATen's remainder."""
+    """Returns the remainder with the divisor's sign, like Python's % and ATen's remainder."""
     if _integers(a, b):
         return a % b
     value = _fmod(a, b)
@@ -117,12 +117,12 @@ def _ceil(a):
 
 
 def _round(a):
-    """Halves go to the even neighbour."""
+    """Rounds halves to the even neighbor."""
     return a if isinstance(a, int) or not math.isfinite(a) else math.copysign(float(round(a)), a)
 
 
 def _floor_divide(a, b):
-    """ATen's (and CPython's): exact through fmod, so that it agrees with `remainder`."""
+    """ATen's (and CPython's) definition: exact through fmod, so that it agrees with `remainder`."""
     if _integers(a, b):
         return a // b
     if b == 0:
@@ -206,7 +206,7 @@ def _bitwise(name: str, evaluate: Callable, integers: str, commutative: bool = F
     return _op("bitwise", name, evaluate, "", "", integers=integers, commutative=commutative)
 
 
-# The values of elementary functions that `math` does not have by that name, or not for all arguments.
+# Elementary functions that `math` lacks under that name, or does not define for all arguments.
 _VALUES: dict[str, Callable] = {
     "neg": lambda a: -a,
     "abs": abs,
@@ -252,7 +252,7 @@ _LIST = [
     _math("add", lambda a, b: a + b, "grad", "grad", integers="wraps", commutative=True),
     _math("sub", lambda a, b: a - b, "grad", "-grad", integers="wraps"),
     _math("mul", lambda a, b: a * b, "grad * b", "grad * a", integers="wraps", commutative=True),
-    # Of integers it is reached by decomposing only.
+    # For integers, it is only reached by decomposition.
     _math("div", _div, "grad / b", "-grad * (result / b)", cost=4),
     _math("floor_divide", _floor_divide, "", "", integers="divides", cost=16),
     _math("trunc_divide", _trunc_divide, "", "", integers="divides", cost=6),
@@ -306,7 +306,7 @@ _LIST = [
     _bitwise("bitwise_right_shift", lambda a, b: a >> b, "fits"),
     _op("bitwise", "bitwise_not", lambda a: ~a, "", integers="wraps"),
     _op("test", "isnan", lambda a: a != a, "", integers=""),
-    # differentiate.py guards the derivatives of the arms by the condition, typing included.
+    # differentiate.py guards the derivatives of the arms by the condition, and gives them their types.
     _op("where", "where", lambda c, a, b: a if c else b, "", "grad", "grad", integers="wraps fits"),
 ]
 
@@ -315,9 +315,8 @@ NODE_OPS: dict[str, NodeOp] = {op.name: op for op in _LIST}
 # Nodes that are not operations.
 LEAVES = ("input", "scalar", "const", "count", "state")
 
-# Sugar: functions of the body language that expand into nodes. Each is (parameters, body). `clamp`
-# gives the gradient at a bound to its first operand, as ATen's clamp does; `maximum`
-# splits it.
+# Sugar: functions of the body language that expand into nodes, as (parameters, body). `clamp` passes the gradient at
+# a bound to its first operand, like ATen's clamp; `maximum` splits it.
 SUGAR: dict[str, tuple[str, str]] = {
     "square": ("x", "x * x"),
     "reciprocal": ("x", "1 / x"),
@@ -339,8 +338,8 @@ SUGAR: dict[str, tuple[str, str]] = {
     "xlogy": ("x y", "y if isnan(y) else 0 if x == 0 else x * log(y)"),
 }
 HIDDEN_SUGAR: dict[str, tuple[str, str]] = {
-    # big >= small >= 0, and finite.
+    # For finite big >= small >= 0.
     "_hypot": ("big small", "0 if big == 0 else big * sqrt(1 + (small / big) * (small / big))"),
-    # Where big is infinite the difference would be NaN.
+    # If big is infinite, the difference would be NaN.
     "_logaddexp": ("big small", "big if abs(big) == inf else big + log1p(exp(small - big))"),
 }

@@ -1,4 +1,4 @@
-"""Programs: the serialized single-assignment form of one body, as abi.h's mt_program holds it."""
+"""Programs: the serialized single-assignment form of one body, as in abi.h's mt_program."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FOLDS: dict[str, tuple[tuple[str, str], ...]] = {
 
 @dataclass(frozen=True)
 class Output:
-    """`name` is the argument struct's field."""
+    """`name` is the field of the argument struct."""
 
     name: str
     node: int
@@ -62,7 +62,7 @@ class Program:
 
     @property
     def text(self) -> str:
-        """One node a line; equal texts are equal programs. Name and variant are left out."""
+        """Returns one line for each node, without name and variant; equal texts are equal programs."""
         lines = []
         for i, n in enumerate(self.nodes):
             words = [f"%{i} = {n.op}:{n.type.lower()}"] + [f"%{a}" for a in n.args]
@@ -85,7 +85,7 @@ class Program:
         return fnv1a(self.text)
 
     def to_json(self) -> dict:
-        """A plain structure; infinities and NaN are the strings "inf", "-inf" and "nan"."""
+        """Returns a structure for JSON; infinities and NaN are the strings "inf", "-inf" and "nan"."""
         nodes = []
         for n in self.nodes:
             item: dict = {"op": n.op, "type": n.type}
@@ -187,7 +187,7 @@ def finish(
 
 
 def _run(program: Program, values: dict[int, object], integer: bool, wanted: set[int]) -> None:
-    """Fills in the wanted nodes that `values` lacks and that need no reduced state."""
+    """Computes the wanted nodes that `values` lacks and that do not depend on the reduced state."""
     for i, node in enumerate(program.nodes):
         if i in values or i not in wanted:
             continue
@@ -225,7 +225,7 @@ def _better(fold: str, value, best) -> bool:
 
 
 def _fold(fold: str, items: list) -> tuple:
-    """The components of the state after all items, naively and in order."""
+    """Returns the components of the state after all items, naively and in order."""
     if fold == "sum":
         return (math.fsum(items) if all(map(math.isfinite, items)) else sum(items),)
     if fold == "prod":
@@ -243,7 +243,7 @@ def _fold(fold: str, items: list) -> tuple:
         return float(len(items)), mean, sum((v - mean) ** 2 for v in items)
     if fold == "logsumexp":
         top = _fold("max", items)[0] if items else -math.inf
-        if not math.isfinite(top):  # exp(inf - inf) would be NaN: each item equal to top counts as one
+        if not math.isfinite(top):  # exp(inf - inf) would be NaN, so each item equal to top counts as one
             return top, math.nan if top != top else float(sum(v == top for v in items))
         return top, math.fsum(math.exp(v - top) for v in items)
     raise KeyError(fold)

@@ -65,7 +65,7 @@ _BODY_TYPES = set("Tensor Tensor? Operand Operand? Scalar Scalar? int int? float
 
 
 def _written(value: Value) -> str | dict[str, str]:
-    """A meaning as the record writes it, for the reference pages."""
+    """Returns a meaning as the record writes it, for the reference pages."""
     if isinstance(value, Map):
         texts = {key.text: _written(item) for key, item in value.items}
         listed = lambda parts: "{" + ", ".join(f"{key}: {part}" for key, part in parts.items()) + "}"
@@ -74,7 +74,7 @@ def _written(value: Value) -> str | dict[str, str]:
 
 
 class RecordErrors(ValueError):
-    """Every error of a file."""
+    """Raised with all errors of a file."""
 
     def __init__(self, messages: list[str]):
         super().__init__("\n".join(messages))
@@ -82,7 +82,7 @@ class RecordErrors(ValueError):
 
 
 class _Refused(Exception):
-    """This part of a record was reported and cannot be read further."""
+    """Raised if this part of a record has a reported error and cannot be read further."""
 
 
 @dataclass
@@ -190,11 +190,11 @@ class _Record:
 
     @staticmethod
     def _own_meaning(schema: Schema) -> str:
-        """The meaning of a record that gives none: the function of its name, of the body language if there is one."""
+        """Returns the default meaning: the function of the body language with the record's name, if there is one."""
         return "pointwise" if arity(schema.name) == len(schema.args) else "composite"
 
     def _names(self, op: Op) -> None:
-        """The keys `let` and `absent`."""
+        """Reads the keys `let` and `absent`."""
         args = {a.name: a for a in op.schema.args}
         let: dict[str, ast.expr] = {}
         for name, text in self.mapping("let"):
@@ -243,8 +243,8 @@ class _Record:
                 )
 
     def _layout(self, op: Op) -> None:
-        """`follow` is for results that are allocated for a kernel; composites inherit the layout of their
-        operators."""
+        """Reads `layout`. `follow` applies to results that are allocated for a kernel; composites inherit the layout
+        of their operators."""
         layout = self.text("layout")
         if layout is None:
             return
@@ -337,7 +337,7 @@ class _Record:
             self.report(value.line, f"{op.meaning}, {error}")
 
     def _function(self, op: Op, value: Value) -> None:
-        """The C++ function of a view, composite or primitive, or the formula of a composite."""
+        """Reads the C++ function of a view, composite or primitive, or the formula of a composite."""
         if not isinstance(value, Text) or not value.text:
             self.report(value.line, f"`{op.meaning}` is not a text")
         elif _IDENTIFIER.fullmatch(value.text):
@@ -386,7 +386,7 @@ class _Record:
             raise self.refuse(line, f"a {op.meaning} op writes to no argument")
 
     def _by_return(self, schema: Schema, value: Value, key: str) -> dict[str, str]:
-        """The expression of each output field; several outputs are a mapping by return name."""
+        """Returns the expression of each output field; several outputs are a mapping by return name."""
         if isinstance(value, Text) and value.text:
             if len(schema.returns) != 1:
                 raise self.refuse(value.line, f"`{key}` of several outputs is a mapping by return name")
@@ -424,7 +424,7 @@ class _Record:
     # ---- results, cost, gradient -----------------------------------------------------------------
 
     def _fixed_types(self, op: Op) -> dict[str, str]:
-        """The record's `result`, by result name."""
+        """Reads the record's `result`, by result name."""
         value = self.record.get("result")
         if value is None:
             return {}
@@ -485,7 +485,7 @@ class _Record:
         return formula
 
     def _entries(self, op: Op, value: Map) -> list[Entry]:
-        """The formulas of a `grad` mapping, each tensor argument accounted for once."""
+        """Reads the formulas of a `grad` mapping, which must cover each tensor argument once."""
         needed = differentiable_args(op.schema, op.types)
         entries, seen = [], set()
         for key, text in self.mapping("grad"):
@@ -543,7 +543,7 @@ class _Record:
 
 
 def _elementary(function: NodeOp, line: int) -> Map:
-    """The record of a row of elementary.yaml."""
+    """Returns the record of a row of elementary.yaml."""
     keys = {
         "op": f"{function.name}(Tensor self) -> Tensor",
         "doc": function.doc,
@@ -558,7 +558,7 @@ def _elementary(function: NodeOp, line: int) -> Map:
 
 
 def _expanded(document: List) -> Iterator[Value]:
-    """The records of a file, `functions: elementary` replaced by those of elementary.yaml."""
+    """Returns the records of a file, with `functions: elementary` replaced by those of elementary.yaml."""
     for record in document.items:
         if isinstance(record, Map) and getattr(record.get("functions"), "text", "") == "elementary":
             yield from (_elementary(function, record.line) for function in ELEMENTARY)
@@ -567,7 +567,7 @@ def _expanded(document: List) -> Iterator[Value]:
 
 
 def load_text(text: str, path: str = "ops.yaml") -> list[Op]:
-    """The ops of a file's text. Raises RecordErrors with every error."""
+    """Returns the ops of a file's text. Raises RecordErrors with every error."""
     errors = _Errors(path)
     try:
         document = read(text)
@@ -602,7 +602,7 @@ def load_text(text: str, path: str = "ops.yaml") -> list[Op]:
 
 
 def load(path: str | Path) -> list[Op]:
-    """The ops of a file, each followed by the gradient op that derives from it."""
+    """Returns the ops of a file, each followed by the gradient op that derives from it."""
     return load_text(Path(path).read_text(), str(path))
 
 

@@ -1,4 +1,4 @@
-"""Reduce bodies: a fold over a pointwise step, and expressions over its state."""
+"""Reduce bodies: a fold over a pointwise step, and expressions of its state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DIM_KINDS = {"int": "INT", "int?": "OPTIONAL_INT", "int[]": "LIST", "int[]?": "
 
 
 def _state_name(builder: Builder, node: ast.expr) -> str:
-    """The fold that `state:` names, chosen by static conditions."""
+    """Returns the fold that `state:` names, selected by static conditions."""
     if isinstance(node, ast.IfExp):
         test = builder.static(node.test)
         if test is None:
@@ -30,7 +30,7 @@ def _state_name(builder: Builder, node: ast.expr) -> str:
 
 
 def _step(tree: ast.expr | None, args: tuple[Arg, ...]) -> ast.expr:
-    """The folded expression: default the only tensor argument; push(x) means x."""
+    """Returns the folded expression: by default, the only tensor argument; push(x) means x."""
     if tree is None:
         tensors = [a.name for a in args if a.is_tensor]
         if len(tensors) != 1:
@@ -58,7 +58,7 @@ def build_reduce(
     fields: list[str],
     names: Names = Names(),
 ) -> Body:
-    """A body from the keys state, step, combine and final; `fields` are the output fields."""
+    """Builds a body from the keys state, step, combine and final; `fields` are the output fields."""
     args = tuple(args)
     by_name = {a.name: a for a in args}
     state_tree = names.parse(record["state"])

@@ -23,15 +23,15 @@ from codegen.schema import Arg
 FOLDER = Path(__file__).parent.parent / "conformance" / "samples"
 KEYS = {"shape", "dtype", "low", "high", "away", "values", "layout", "unique", "sorted", "grad"}
 CASE_KEYS = {"op", "args", "error"}
-COMBINATIONS = 6  # of non-tensor arguments that get the few most telling cases each
+COMBINATIONS = 6  # the most informative combinations of non-tensor arguments, which get a few cases each
 
 
 class SampleError(ValueError):
-    """A sample that does not fit its record; the text says where."""
+    """Raised for a sample that does not fit its record; the text names the place."""
 
 
 def _numbers(value):
-    """NaN and infinities as texts: JSON has none."""
+    """Writes NaN and infinities as texts, because JSON lacks them."""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     if isinstance(value, dict):
@@ -59,7 +59,7 @@ def _check(op: Op, case: dict, where: str) -> None:
 
 
 def special(ops: list[Op], folder: Path = FOLDER) -> dict[str, list[dict]]:
-    """The samples of the folder's files, by op."""
+    """Returns the samples of the folder's files, by op."""
     known = {op.full_name: op for op in ops}
     found: dict[str, list[dict]] = {}
     for path in sorted(folder.glob("*.yaml")):
@@ -74,7 +74,7 @@ def special(ops: list[Op], folder: Path = FOLDER) -> dict[str, list[dict]]:
 
 
 def _choices(op: Op, arg: Arg) -> list:
-    """Values of a non-tensor argument that lead to every variant of the body."""
+    """Returns values of a non-tensor argument that lead to every variant of the body."""
     conditions = [c for c in (op.body.conditions if op.body else ()) if c.arg == arg.name]
     found = []
     for c in conditions:
@@ -93,7 +93,7 @@ def _choices(op: Op, arg: Arg) -> list:
 
 
 def _combinations(op: Op) -> list[dict]:
-    """Combinations of values of the non-tensor arguments; None for absent ones."""
+    """Returns combinations of values of the non-tensor arguments; None for absent ones."""
     names, values = [], []
     for arg in op.schema.args:
         if arg.is_tensor:
@@ -119,7 +119,7 @@ def _tensors(op: Op, combination: dict) -> list[Arg]:
 
 
 def _plain(combination: dict, op: Op) -> dict:
-    """The non-tensor arguments of a combination that differ from their defaults."""
+    """Returns the non-tensor arguments of a combination that differ from their defaults."""
     found = {}
     for arg in op.schema.args:
         if arg.is_tensor:
@@ -131,8 +131,8 @@ def _plain(combination: dict, op: Op) -> dict:
 
 
 def _domain(op: Op, combination: dict) -> tuple[float, float]:
-    """A range of inputs for which the body is finite: (-1, 1), else a range inside the domains of
-    logarithms and inverse functions."""
+    """Returns a range of inputs for which the body is finite: (-1, 1), else a range inside the domains of logarithms
+    and inverse functions."""
     rng = random.Random(0)
     for low, high in ((-1.0, 1.0), (0.1, 0.9), (1.1, 2.0)):
         for _ in range(40):
@@ -153,7 +153,8 @@ def _domain(op: Op, combination: dict) -> tuple[float, float]:
 
 
 def _special(op: Op) -> str:
-    """Two correct kernels may differ if a program of several steps overflows between them."""
+    """Returns "huge", or "tame" if two correct kernels may differ, because a program of several steps overflows
+    between them."""
     steps = {n.op for program in op.body.variants for n in program.nodes} - {"input", "cast", "state"}
     if op.meaning == "reduce":
         folds = {program.fold for program in op.body.variants}
@@ -173,11 +174,11 @@ def _tensor(op: Op, arg: Arg, shape: list[int], **keys) -> dict:
 
 
 def pointwise(op: Op) -> list[dict]:
-    """Every layout, broadcast and kind of operand; NaN, infinities and extremes; gradients."""
+    """Returns cases for every layout, broadcast and kind of operand; NaN, infinities and extremes; gradients."""
     cases = []
     layouts = ("transposed", "contiguous", "sliced", "broadcast")
     special_values = {"special": _special(op)}
-    # Gradients are of floats only.
+    # Only floats have gradients.
     floats = {"floats": True} if op.derived else {}
     for number, combination in enumerate(_combinations(op)[:COMBINATIONS]):
         tensors = _tensors(op, combination)
@@ -197,7 +198,7 @@ def pointwise(op: Op) -> list[dict]:
         case([271], keys=special_values)
         low, high = _domain(op, combination)
         if op.grad.kind != "none":
-            # Differences say little beside a pole, and most of those are at 0.
+            # Finite differences are imprecise near a pole, and most poles are at 0.
             case([2, 3], keys={"low": low, "high": high, "away": 1 / 32}, gradcheck=True)
         if number > 0:
             continue
@@ -249,7 +250,7 @@ def pointwise(op: Op) -> list[dict]:
 
 
 def _dims(op: Op) -> list[tuple[list[int], object]]:
-    """Shapes with the `dim` to reduce them by."""
+    """Returns shapes with the `dim` over which to reduce them."""
     dim = next((a for a in op.schema.args if a.name == "dim"), None)
     if dim is None:
         return [([3, 4, 5], ()), ([], ()), ([1000], ()), ([1], ())]
@@ -284,7 +285,8 @@ def _dims(op: Op) -> list[tuple[list[int], object]]:
 
 
 def reduce(op: Op) -> list[dict]:
-    """One, several and all dimensions, counted from either end; layouts; nothing to reduce; NaN."""
+    """Returns reductions over one, several and all dimensions, counted from either end; layouts; empty reductions;
+    NaN."""
     keeps = any(a.name == "keepdim" for a in op.schema.args)
     cases = []
 
@@ -332,7 +334,7 @@ def derive(op: Op) -> list[dict]:
 
 
 def collect(ops: list[Op]) -> list[dict]:
-    """Every case, in the order of the records. Raises SampleError if a record has none."""
+    """Returns every case, in the order of the records. Raises SampleError if a record has none."""
     given = special(ops)
     cases = []
     for op in ops:

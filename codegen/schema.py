@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 
 class SchemaError(ValueError):
-    """A schema that does not parse, or that breaks a rule of this file."""
+    """Raised for a schema that does not parse or that violates a rule of this file."""
 
 
 class _Required:
-    """The default of an argument that has none."""
+    """Marks an argument without a default."""
 
     def __repr__(self) -> str:
         return "REQUIRED"
@@ -23,7 +23,7 @@ class _Required:
 
 REQUIRED = _Required()
 
-# Base types, and the suffixes that each may carry.
+# Base types, and the suffixes that each may have.
 _SUFFIXES = {
     "Tensor": ("", "?", "[]", "?[]"),
     "Operand": ("", "?"),
@@ -40,7 +40,7 @@ _RETURN_SUFFIXES = {"Tensor": ("", "[]"), "Scalar": ("",), "bool": ("",), "int":
 
 SCALAR_TYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 
-# Names that would not survive as fields of a C struct or as parameters of a C++ function.
+# Names that are not valid as fields of a C struct or as parameters of a C++ function.
 _KEYWORDS = frozenset(
     "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl "
     "concept const const_cast consteval constexpr constinit continue co_await co_return co_yield "
@@ -54,7 +54,7 @@ _KEYWORDS = frozenset(
 
 
 def fnv1a(text: str) -> int:
-    """64-bit FNV-1a of UTF-8 text."""
+    """Returns the 64-bit FNV-1a hash of UTF-8 text."""
     value = 0xCBF29CE484222325
     for byte in text.encode():
         value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
@@ -63,7 +63,7 @@ def fnv1a(text: str) -> int:
 
 @dataclass(frozen=True)
 class Alias:
-    """`(a)`: the value shares memory with others of the same name. `(a!)`: it is written too."""
+    """`(a)`: the value shares memory with others of the same name. `(a!)`: it is also written."""
 
     name: str
     write: bool = False
@@ -92,7 +92,7 @@ class Arg:
 
     @property
     def is_tensor(self) -> bool:
-        """One tensor operand (not a list): Tensor, Tensor?, Operand or Operand?."""
+        """Returns whether this is one tensor operand (not a list): Tensor, Tensor?, Operand or Operand?."""
         return self.type in ("Tensor", "Operand") and not self.list
 
     @property
@@ -101,12 +101,12 @@ class Arg:
 
     @property
     def is_number(self) -> bool:
-        """One number that a program may read: Scalar, int or float, or an optional one."""
+        """Returns whether this is one number that a program may read: Scalar, int or float, or an optional one."""
         return self.type in ("Scalar", "int", "float") and not self.list
 
     @property
     def type_text(self) -> str:
-        """The canonical type, without alias: `Tensor?[]`, `int[2]`, `float[]?`."""
+        """Returns the canonical type, without alias: `Tensor?[]`, `int[2]`, `float[]?`."""
         text = self.type
         if self.element_optional:
             text += "?"
@@ -122,7 +122,7 @@ class Arg:
 
 @dataclass(frozen=True)
 class Return:
-    """One returned value. `name` is empty if the schema gives none."""
+    """One result. `name` is empty if the schema gives none."""
 
     type: str
     name: str = ""
@@ -151,17 +151,17 @@ class Schema:
 
     @property
     def full_name(self) -> str:
-        """`add.Tensor`, or `exp` if there is no overload name."""
+        """Returns `add.Tensor`, or `exp` if there is no overload name."""
         return f"{self.name}.{self.overload}" if self.overload else self.name
 
     @property
     def cpp_name(self) -> str:
-        """The C++ function; overloads share it."""
+        """Returns the name of the C++ function; overloads share it."""
         return self.name
 
     @property
     def struct_id(self) -> str:
-        """`add_Tensor`: unique per schema; in mt_args_add_Tensor and MT_HASH_add_Tensor."""
+        """Returns `add_Tensor`, which is unique for each schema, as in mt_args_add_Tensor and MT_HASH_add_Tensor."""
         return f"{self.name}_{self.overload}" if self.overload else self.name
 
     def arg(self, name: str) -> Arg:
@@ -180,7 +180,7 @@ class Schema:
 
     @property
     def output_fields(self) -> tuple[str, ...]:
-        """The argument struct's output fields, one for each returned tensor not itself an argument.
+        """Returns the output fields of the argument struct, one for each returned tensor that is not itself an argument.
 
         One output is `out`; of several each is its return name, or `out0`, `out1`, ...
         """
@@ -192,7 +192,8 @@ class Schema:
 
     @property
     def hash(self) -> int:
-        """Over the full name and all names and types, but not defaults: those may change freely."""
+        """Returns the hash of the full name and all names and types. Defaults are excluded, because they may
+        change."""
         args = ",".join(
             ("*" if a.kw_only else "") + a.type + str(a.alias or "") + a.type_text[len(a.type) :] + " " + a.name
             for a in self.args
@@ -214,7 +215,7 @@ class Schema:
 
 
 def format_default(value: object) -> str:
-    """A default as the schema writes it."""
+    """Returns a default as the schema writes it."""
     if isinstance(value, str):
         return value if value in SCALAR_TYPES else f"'{value}'"
     if isinstance(value, (list, tuple)):
@@ -323,7 +324,7 @@ def _parse_return(text: str) -> Return:
 
 
 def _closing(text: str, start: int) -> int:
-    """The position of the parenthesis that closes the one before `start`."""
+    """Returns the position of the closing parenthesis for the opening one before `start`."""
     depth, quote = 1, ""
     for i in range(start, len(text)):
         c = text[i]

@@ -1,4 +1,4 @@
-"""The syntax that all expressions of a record share: Python's, parsed with `ast`."""
+"""The common syntax of all expressions in a record: Python's, parsed with `ast`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import ast
 
 
 class ExprError(ValueError):
-    """An expression that is refused; the text says where in it, and why."""
+    """Raised for a rejected expression; the text gives the position and the reason."""
 
 
 def parse(text: str) -> ast.expr:
-    """The tree of one expression. Raises ExprError with the column of a syntax error."""
+    """Returns the tree of one expression. Raises ExprError with the column of a syntax error."""
     text = text.strip().replace("\n", " ")
     try:
         return ast.parse(text, mode="eval").body
@@ -27,5 +27,5 @@ class _Substitute(ast.NodeTransformer):
 
 
 def substitute(tree: ast.expr, values: dict[str, ast.expr]) -> ast.expr:
-    """`tree` with the names of `values` replaced by these trees."""
+    """Returns `tree`, with the names in `values` replaced by their trees."""
     return _Substitute(values).visit(tree) if values else tree

@@ -1,4 +1,4 @@
-"""Reads YAML as a tree of texts in which every key and value knows its line."""
+"""Reads YAML as a tree of texts in which every key and value has its line number."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import yaml
 
 
 class YamlError(ValueError):
-    """Invalid YAML; `line` counts from 1."""
+    """Raised for invalid YAML; `line` counts from 1."""
 
     def __init__(self, line: int, message: str):
         super().__init__(message)
@@ -31,7 +31,7 @@ class List:
 
 @dataclass(frozen=True)
 class Map:
-    """Keys keep their own lines; a key written as a list is its items joined with ", "."""
+    """A mapping whose keys have their own lines. A key written as a list becomes its items joined with ", "."""
 
     items: tuple[tuple[Text, Value], ...]
     line: int
@@ -67,7 +67,7 @@ def _convert(node: yaml.Node) -> Value:
 
 
 def read(text: str) -> Value | None:
-    """The document, or None if it is empty."""
+    """Returns the document, or None if it is empty."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:

@@ -1,4 +1,4 @@
-"""Derivatives against central differences, and at the points where a careless formula gives NaN."""
+"""Derivatives against central differences, also at points where a careless formula gives NaN."""
 
 import math
 import unittest
@@ -9,7 +9,7 @@ from codegen.nodes import NODE_OPS, SUGAR
 from codegen.program import evaluate
 from codegen.schema import parse_schema
 
-# Points away from the kinks of functions.
+# Points that are not close to kinks of the functions.
 UNARY = [-1.3, -0.9, -0.4, 0.3, 0.7, 1.3, 2.2, 3.7]
 BINARY = {"pow": [(0.3, 2.5), (2.0, -1.5), (3.0, 0.5)]}
 ANY_PAIR = [(-1.3, 0.7), (0.9, 2.1), (2.2, -1.6), (-0.8, -2.9)]
@@ -27,7 +27,7 @@ def derive(body: Body, schema: str, **types: str) -> Derived:
 
 
 def gradient(body: Body, derived: Derived, values: dict, grad: float = 1.0) -> dict[str, float]:
-    """All gradients at a point, zeros included."""
+    """Returns all gradients at a point, including zeros."""
     forward = body.select(values)
     result = evaluate(forward, values)["out"]
     found = evaluate(derived.programs[forward.variant], {**values, "grad": grad, "result": result})
@@ -39,7 +39,7 @@ def numeric(body: Body, values: dict, name: str) -> float:
         return evaluate(body.select(values), {**values, name: x})["out"]
 
     h = 1e-5 * max(1.0, abs(values[name]))
-    # Fourth order, so that the error is far below the tolerance also for steep functions.
+    # Fourth order, so that the error is far below the tolerance even for steep functions.
     x = values[name]
     return (8 * (at(x + h) - at(x - h)) - (at(x + 2 * h) - at(x - 2 * h))) / (12 * h)
 
@@ -157,7 +157,7 @@ class BodyTest(Differences):
         )
 
     def test_second_order(self):
-        """The gradient's own program, differentiated again: it is made of node ops."""
+        """Differentiates the gradient's own program, which consists of node operations."""
         for text in ("sigmoid(self)", "self * tanh(self)", "sqrt(self)", "log1p(exp(self))", "self ** 3.5"):
             first = derive(make(self.X, text), self.X)
             program = first.programs[0]
@@ -177,7 +177,7 @@ class BodyTest(Differences):
 
 
 class HardPointTest(unittest.TestCase):
-    """Values where 0 * inf lurks, and where ATen's conventions decide."""
+    """Values that risk 0 * inf, and values for which ATen has conventions."""
 
     def at(this, schema: str, text: str, types: dict | None = None, /, **values) -> dict[str, float]:
         body = make(schema, text, **(types or {}))
@@ -231,7 +231,7 @@ class HardPointTest(unittest.TestCase):
             self.assertEqual(self.at(f, f"{op}(self, other)", self=2.0, other=2.0), {"self": 0.5, "other": 0.5})
         self.assertEqual(
             self.at(f, "maximum(self, other)", self=math.nan, other=2.0), {"self": 1.0, "other": 1.0}
-        )  # as ATen: NaN passes the gradient on to both
+        )  # as in ATen: NaN passes the gradient to both
         g = "f(Tensor self, Scalar low, Scalar high) -> Tensor"
         for x, expected in ((0.0, 1.0), (1.0, 1.0), (0.5, 1.0), (-0.1, 0.0), (1.1, 0.0), (math.nan, 0.0)):
             found = self.at(g, "clamp(self, low, high)", self=x, low=0, high=1)
@@ -296,7 +296,7 @@ class SaveTest(unittest.TestCase):
         self.assertEqual([p.variant for p in derived.programs], [0, 1])
         self.assertEqual(gradient(body, derived, {"self": 3.0, "square": True}), {"self": 2.0})
         self.assertEqual(gradient(body, derived, {"self": 3.0, "square": False}), {"self": 1.0})
-        # Also where two gradients are the same program.
+        # Also if two gradients are the same program.
         body = make(schema, "self + 2 if square else self + 1")
         self.assertEqual(len(derive(body, schema).programs), 2)
 

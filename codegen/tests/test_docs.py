@@ -1,4 +1,4 @@
-"""The operator reference says what the records say, on pages that link to each other."""
+"""The operator reference matches the records, and its pages link to each other."""
 
 import re
 import unittest
@@ -99,7 +99,7 @@ class DocsTest(unittest.TestCase):
         files = emit_docs.emit(load_text(SMALL), SMALL, samples)
         self.assertEqual(set(files), {f"docs/ops/{n}.md" for n in ("index", "arithmetic", "sums")})
         arithmetic, sums = files["docs/ops/arithmetic.md"], files["docs/ops/sums.md"]
-        # Overloads stand together, on the page of the first.
+        # Overloads are on one page, that of the first.
         self.assertIn("### `scaled.other`", arithmetic)
         self.assertIn("```\nself + alpha * other\n```", arithmetic)
         self.assertIn("`mytorch::scaled_out(out, ...)`, `mytorch::scaled_(...)`, `x.scaled(...)`", arithmetic)

@@ -24,7 +24,7 @@ def only(schema: str, text: str, **types: str) -> Program:
 
 
 def value(text: str, **inputs) -> object:
-    """The value of an expression whose inputs are all tensors."""
+    """Returns the value of an expression whose inputs are all tensors."""
     args = ", ".join(f"Tensor {name}" for name in inputs) or "Tensor unused"
     s = parse_schema(f"f({args}) -> Tensor")
     program = build_pointwise("f", {"out": text}, s.args, {}, unused_ok=True).variants[0]
@@ -170,7 +170,7 @@ class SimplifyTest(unittest.TestCase):
 
 
 class EvaluateTest(unittest.TestCase):
-    """Hard inputs: the meanings are ATen's."""
+    """Hard inputs, with ATen's results."""
 
     def check(self, text: str, expected: float, **inputs: float):
         with self.subTest(text, **inputs):
@@ -292,7 +292,7 @@ class VariantTest(unittest.TestCase):
         b = body("f(Tensor x, Scalar p) -> Tensor", "x if p == 2 else (-x if p == 3 else exp(x))")
         self.assertEqual(len(b.variants), 3)
         b = body("f(Tensor x, Scalar p) -> Tensor", "(x if p == 2 else -x) * (exp(x) if p < 3 else sin(x))")
-        self.assertEqual(len(b.variants), 3)  # p == 2 says p < 3
+        self.assertEqual(len(b.variants), 3)  # p == 2 implies p < 3
 
     def test_equal_variants_are_one(self):
         b = body("f(Tensor x, bool a, bool b) -> Tensor", "x if a else -x if b else x")

@@ -1,4 +1,4 @@
-"""What is emitted for a record: traits and saved values, which templates turn into its forms."""
+"""The output for a record: traits and saved values, from which templates build its forms."""
 
 import unittest
 

@@ -58,7 +58,7 @@ class LockTest(unittest.TestCase):
         self.assertEqual(lock.fields("f.a")[4].since, "1.1")
         self.assertEqual([(h.num_fields, h.since) for h in lock.hashes("f.a")], [(5, "1.1"), (4, "1.0")])
         self.assertEqual(lock.hashes("f.a")[1].hash, parse_schema(self.BASE).hash)
-        self.assertEqual(lock.layout("f.a")[3].offset, 48)  # where it was
+        self.assertEqual(lock.layout("f.a")[3].offset, 48)  # its old offset
 
     def test_order_and_defaults_are_free(self):
         self.update(self.BASE)

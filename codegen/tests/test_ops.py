@@ -1,4 +1,4 @@
-"""Every pointwise gradient of ops.yaml, derived or written, against central differences."""
+"""Every pointwise gradient of ops.yaml, derived or handwritten, against central differences."""
 
 import math
 import random
@@ -13,12 +13,12 @@ from codegen.program import evaluate
 from codegen.records import load
 
 OPS = Path(__file__).resolve().parents[2] / "ops.yaml"
-# Tensor arguments are drawn from one of these, so that ops of every domain find points in it.
+# Each test point draws all tensor arguments from one of these ranges, so that every op has points in its domain.
 RANGES = ((-3.0, 3.0), (0.05, 0.95), (1.1, 4.0))
 
 
 def draw(op: Op, rng: random.Random) -> dict[str, object]:
-    """Values for all arguments; absent optionals are None."""
+    """Returns values for all arguments; absent optionals are None."""
     values: dict[str, object] = {}
     for arg in op.schema.args:
         choices: list = [None] if arg.optional else []
@@ -41,11 +41,11 @@ def draw(op: Op, rng: random.Random) -> dict[str, object]:
 
 class OpsTest(unittest.TestCase):
     def check(self, op: Op, derived: Op, values: dict, rng: random.Random) -> int:
-        """The number of gradients compared at one point."""
+        """Compares the gradients at one point and returns their number."""
         try:
             program = op.body.select(values)
         except ExprError:
-            return 0  # a refused combination
+            return 0  # a rejected combination
         forward = evaluate(program, values)
         if not all(math.isfinite(v) for v in forward.values()):
             return 0
@@ -87,12 +87,12 @@ class OpsTest(unittest.TestCase):
 
 
 def names_in(path: str, pattern: str, text: str = "") -> set[str]:
-    """The first group of every match in a file of the project, or in a part of it."""
+    """Returns the first group of every match in a file of the project, or in a part of it."""
     return set(re.findall(pattern, text or (OPS.parent / path).read_text()))
 
 
 class AgreementTest(unittest.TestCase):
-    """The lists of the backends and of the documentation agree with the table of node operations."""
+    """The lists in the backends and in the documentation agree with the table of node operations."""
 
     def test_the_reference_has_every_node_operation(self):
         quoted = r'(?:[A-Z_]+\(|\{)"(\w+)"'

@@ -316,7 +316,7 @@ class RefusalTest(unittest.TestCase):
         return caught.exception.messages
 
     def record(self, keys: str, *messages: str, op: str = "f(Tensor self) -> Tensor", doc: str = "d"):
-        """Refuses one record, with this one error each and no others."""
+        """Expects a record to be rejected with exactly this error."""
         with self.subTest(keys, op=op):
             text = f"- op: {op}\n  doc: {doc}\n" + "".join(f"  {k}\n" for k in keys.split("\n"))
             self.assertEqual(len(self.refused(text, *messages)), len(messages))

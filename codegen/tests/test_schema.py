@@ -91,7 +91,7 @@ class ParseTest(unittest.TestCase):
         ]
         self.assertEqual(len({base, *map(h, others)}), len(others) + 1)
 
-    def test_fnv1a(self):  # the published vectors
+    def test_fnv1a(self):  # published test vectors
         self.assertEqual(fnv1a(""), 0xCBF29CE484222325)
         self.assertEqual(fnv1a("a"), 0xAF63DC4C8601EC8C)
         self.assertEqual(fnv1a("foobar"), 0x85944171F73967E8)

@@ -1,4 +1,4 @@
-"""What the dispatcher is told of schemas that released kernels were built for."""
+"""The dispatcher's table of the schemas of released kernels."""
 
 import tempfile
 import unittest

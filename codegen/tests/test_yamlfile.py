@@ -4,7 +4,7 @@ from codegen.yamlfile import List, Text, YamlError, read
 
 
 def plain(value):
-    """Without lines."""
+    """Returns the tree without lines."""
     if isinstance(value, Text):
         return value.text
     if isinstance(value, List):
