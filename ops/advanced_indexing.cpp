@@ -1,5 +1,5 @@
-// index and index_put: NumPy's indexing by several tensors. The indices become one index into a
-// tensor whose indexed dimensions are flattened into one.
+// index and index_put: NumPy's indexing with several tensors. The indices are combined into one
+// index into a tensor whose indexed dimensions are flattened into one.
 #include <algorithm>
 
 #include "mytorch/generated/bodies.h"
@@ -16,13 +16,13 @@ struct Flattened {
   Tensor index;  // 1-dim, into dimension `dim` of flat
   int64_t dim = 0;
   Dims result;       // the shape of the indexed result
-  Dims permuted;     // the sizes before flattening, the indexed dimensions side by side
-  Dims order;        // the permutation that puts them side by side
-  bool all = false;  // there is no index: takes everything
+  Dims permuted;     // the sizes before flattening, with the indexed dimensions adjacent
+  Dims order;        // the permutation that makes them adjacent
+  bool all = false;  // there is no index, so all elements are taken
 };
 
-// One index per dimension of `self`, undefined if the whole dimension is taken. Masks become the
-// indices of their true elements. A 0-dim mask indexes a new dimension.
+// Returns one index per dimension of `self`, undefined if the whole dimension is taken. Replaces
+// masks by the indices of their true elements. A 0-dim mask indexes a new dimension.
 std::vector<Tensor> one_per_dim(Tensor& self, TensorList indices, const char* op) {
   std::vector<Tensor> result;
   for (const Tensor& index : indices) {

@@ -6,31 +6,32 @@
 
 namespace mytorch::composite {
 
-// `self` with this type on this device: `self` itself if it has both, unless `copy`. (copy.cpp)
+// Returns `self` converted to this type and device: `self` itself if it has both, unless `copy`.
+// (copy.cpp)
 Tensor converted(const Tensor& self, ScalarType dtype, Device device, bool non_blocking, bool copy);
 
-// The terms of a loss, their mean or their sum, by `reduction`. Throws Error(kValue) for other
-// reductions, in the name of `op`. (losses.cpp)
+// Returns the terms of a loss, their mean or their sum, by `reduction`. Throws Error(kValue),
+// naming `op`, for other reductions. (losses.cpp)
 Tensor reduced(const Tensor& terms, Str reduction, const char* op);
 
-// Column minus row of each element of a matrix: 0 on the main diagonal. (shape_ops.cpp)
+// Returns column minus row for each element of a matrix: 0 on the main diagonal. (shape_ops.cpp)
 Tensor diagonal_numbers(const Tensor& self, const char* op);
 
-// beta * self + alpha * product; `self` is not read if beta is 0. (linalg.cpp)
+// Returns beta * self + alpha * product. Does not read `self` if beta is 0. (linalg.cpp)
 Tensor scaled_sum(const Tensor& self, const Tensor& product, const Scalar& beta,
                   const Scalar& alpha);
 
-// A convolution with `n` spatial dimensions, also of an input without a batch. Lists have one
-// value, or `n`. Throws Error(kShape) in the name of `op`. (convolution.cpp)
+// Computes a convolution with `n` spatial dimensions; the batch dimension of the input is optional.
+// Lists have one value, or `n`. Throws Error(kShape), naming `op`. (convolution.cpp)
 Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
                 IntList padding, IntList dilation, bool transposed, IntList output_padding,
                 int64_t groups, int64_t n, const char* op);
-// The same with padding "valid" or "same".
+// Does the same with padding "valid" or "same".
 Tensor convolve_padded(const Tensor& input, const Tensor& weight, const Tensor& bias,
                        IntList stride, Str padding, IntList dilation, int64_t groups, int64_t n,
                        const char* op);
 
-// softmax(query @ key.mT * scale + mask), of shape (..., L, S). (attention.cpp)
+// Returns softmax(query @ key.mT * scale + mask), of shape (..., L, S). (attention.cpp)
 Tensor attention_weights(const Tensor& query, const Tensor& key, const Tensor& attn_mask,
                          bool is_causal, double scale);
 

@@ -31,8 +31,8 @@ void check_list(IntList list, int64_t n, int64_t least, const char* name, const 
   }
 }
 
-// `strides` if they are those of a contiguous tensor in some permutation; else none, which means
-// row-major.
+// Returns `strides` if they are those of a contiguous tensor in some permutation; else none, which
+// means row-major.
 Dims contiguous_strides(IntList sizes, IntList strides) {
   if (strides.size() != sizes.size()) {
     fail(ErrorCode::kShape, "[convolution_backward_weight] weight_stride has ", strides.size(),
@@ -187,7 +187,7 @@ Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias, I
   const Dims o = geometry::for_each_dim(output_padding, n, op, "output_padding");
   const bool batched = input.dim() == n + 2;
   const Tensor x = batched ? input : input.unsqueeze(0);
-  // Reports errors under the caller's name.
+  // Errors name the caller.
   result_sizes(x.sizes(), weight.sizes(),
                {as_list(s), as_list(p), as_list(d), as_list(o), transposed, groups}, op);
   const Tensor result = mytorch::convolution(x, weight, bias, as_list(s), as_list(p), as_list(d),

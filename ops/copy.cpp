@@ -57,10 +57,10 @@ void wait_for(const Place& waiting, const Place& other) {
   check(status, waiting, "waiting for another stream");
 }
 
-// Copies the bytes of a contiguous tensor into another of its type and shape. On return `from` may
-// be freed or written, and `to` may be read on its device's stream, or at once on the CPU.
-// `asynchronous`: the caller keeps host memory alive and untouched until the stream has done the
-// copy.
+// Copies the bytes of a contiguous tensor into another one of its type and shape. On return, `from`
+// may be freed or written; `to` may be read on its device's stream or, on the CPU, immediately.
+// `asynchronous`: the caller keeps host memory alive and unchanged until the stream has finished
+// the copy.
 void transfer(const Tensor& to, const Tensor& from, bool asynchronous) {
   const size_t bytes = static_cast<size_t>(from.numel() * from.element_size());
   void* target = to.impl()->abi.dl.data;
@@ -86,7 +86,7 @@ void transfer(const Tensor& to, const Tensor& from, bool asynchronous) {
     check(here.type->ops->copy_peer(here.type->self, there.device.index, target, here.device.index,
                                     source, bytes, there.stream),
           there, "the copy between devices");
-    wait_for(here, there);  // the source's memory may be used again on its own stream
+    wait_for(here, there);  // the source's stream may reuse its memory
   } else {
     const Tensor staged = empty(from.sizes(), from.dtype(), kCPU);
     transfer(staged, from, false);
@@ -141,7 +141,7 @@ Tensor converted(const Tensor& self, ScalarType dtype, Device device, bool non_b
 
 void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   if (self.numel() == 0) return;
-  if (self.device() == src.device()) return copy_into(self, src);  // only the host fallback is left
+  if (self.device() == src.device()) return copy_into(self, src);  // only the host fallback remains
   // Only contiguous bytes are transferred. Kernels on either side pack and unpack them, and convert
   // on the side that keeps the transferred type the narrower one.
   const LayerMask below(~0u);

@@ -26,7 +26,7 @@ Tensor filled(Tensor tensor, const Scalar& value) {
   return tensor;
 }
 
-// The type of a range whose dtype is not given.
+// Returns the type of a range without a given dtype.
 ScalarType type_of_numbers(std::initializer_list<Scalar> numbers) {
   for (const Scalar& number : numbers) {
     if (number.is_float()) return kFloat32;
@@ -34,9 +34,9 @@ ScalarType type_of_numbers(std::initializer_list<Scalar> numbers) {
   return kInt64;
 }
 
-// The number of values start + i * step before `end`; -1 if it exceeds int64.
+// Returns the number of values start + i * step before `end`, or -1 if it exceeds int64.
 int64_t count_integers(int64_t start, int64_t end, int64_t step) {
-  // In 128 bits: end - start may need 65.
+  // In 128 bits, because end - start may need 65.
   const __int128 span = static_cast<__int128>(end) - start;
   const __int128 stride = step;
   const __int128 n = (span + stride - (stride > 0 ? 1 : -1)) / stride;
@@ -63,8 +63,8 @@ Dims packed_like(IntList sizes, IntList strides) {
   const int ndim = static_cast<int>(sizes.size());
   Dims order(ndim);  // fastest first
   for (int i = 0; i < ndim; ++i) order[i] = ndim - 1 - i;
-  // Whether dimension a is outside of dimension b: 1 yes, -1 no, 0 if a broadcast dimension leaves
-  // it open.
+  // Returns 1 if dimension a lies outside of dimension b, -1 for the opposite, 0 if a broadcast
+  // dimension leaves the order open.
   auto outside = [&](int64_t a, int64_t b) {
     if (strides[a] == 0 || strides[b] == 0) return 0;
     if (strides[a] != strides[b]) return strides[a] > strides[b] ? 1 : -1;
@@ -124,7 +124,7 @@ TensorSpec arange(const Scalar& start, const Scalar& end, const Scalar& step,
     }
   }
   int64_t n = 0;
-  if (is_integral(type)) {  // fractions are dropped first, as ATen does
+  if (is_integral(type)) {  // as in ATen, fractions are dropped first
     check_range(start.to_int(), end.to_int(), step.to_int());
     n = count_integers(start.to_int(), end.to_int(), step.to_int());
   } else {

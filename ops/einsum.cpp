@@ -1,5 +1,5 @@
-// einsum: sums of products named by letters, contracted two operands at a time as batched products
-// of matrices.
+// einsum: sums of products whose dimensions are labeled by letters, contracted two operands at a
+// time as batched matrix products.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -74,7 +74,7 @@ struct Factor {
   Labels labels;  // one for each dimension, all different
 };
 
-// A repeated label takes the diagonal.
+// Replaces repeated labels by a diagonal.
 Factor take_diagonals(Factor operand, Str equation) {
   for (size_t i = 0; i < operand.labels.size(); ++i) {
     for (size_t j = operand.labels.size(); --j > i;) {
@@ -96,7 +96,8 @@ bool has(const Labels& labels, int label) {
   return std::find(labels.begin(), labels.end(), label) != labels.end();
 }
 
-// The operand with its dimensions in the order `to`; missing labels become dimensions of size 1.
+// Returns the operand with its dimensions in the order `to`. Missing labels become dimensions of
+// size 1.
 Tensor arrange(const Factor& operand, const Labels& to) {
   Dims order;
   for (const int label : to) {
@@ -130,13 +131,13 @@ Factor sum_out(Factor operand, const Labels& keep) {
   return {operand.tensor.sum(as_list(dims), false, operand.tensor.dtype()), left};
 }
 
-// The product of two operands, summed over the labels that are not in `keep`.
+// Returns the product of two operands, summed over the labels that are not in `keep`.
 Factor contract(Factor a, Factor b, const Labels& keep) {
-  // Labels that only one operand has, and nothing else needs, are summed before the product.
+  // First sums over labels that only one operand has and that nothing else needs.
   const auto alone = [&](Factor x, const Factor& y) {
     Labels stays = keep;
     for (const int label : x.labels) {
-      // A size of 1 beside a larger one broadcasts, so it does not pair with the other's.
+      // A size of 1 beside a larger one broadcasts, so it is not contracted with it.
       if (has(y.labels, label) && (size_of(y, label) != 1 || size_of(x, label) == 1)) {
         stays.push_back(label);
       }
@@ -214,7 +215,7 @@ Tensor einsum(Str equation, TensorList tensors, OptionalIntList path) {
     refuse(equation,
            absl::StrCat("it names ", terms.size(), " operands, but there are ", tensors.size()));
   }
-  // How many dimensions each ellipsis stands for.
+  // The number of dimensions that each ellipsis stands for.
   std::vector<int64_t> ellipsis(terms.size(), 0);
   int64_t widest = 0;
   for (size_t i = 0; i < terms.size(); ++i) {
@@ -251,7 +252,8 @@ Tensor einsum(Str equation, TensorList tensors, OptionalIntList path) {
     }
     operands.push_back(std::move(operand));
   }
-  // The result's labels: given, or the ellipsis and then the letters used once, in ASCII order.
+  // The result's labels: those given, or the ellipsis and then the letters used once, in ASCII
+  // order.
   Labels output;
   if (arrow != std::string_view::npos) {
     const Term term = parse_term(equation.substr(arrow + 2), equation);
@@ -283,7 +285,7 @@ Tensor einsum(Str equation, TensorList tensors, OptionalIntList path) {
          " pairs of operands");
   }
   if (operands.size() == 1) operands[0] = sum_out(operands[0], output);
-  // The product of a contracted pair goes to the end (by default, to the front).
+  // The product of a contracted pair is appended (by default, it becomes the first operand).
   for (size_t step = 0; operands.size() > 1; ++step) {
     int64_t i = 0, j = 1;
     if (path.has_value()) {

@@ -30,7 +30,8 @@ double largest(ScalarType type) {
   }
 }
 
-// The type of a number raised to the power of a tensor: the number promotes by category only.
+// Returns the type of a number raised to the power of a tensor: the number promotes by category
+// only.
 ScalarType power_type(const Scalar& base, ScalarType exponent) {
   if (is_floating_point(exponent)) return exponent;
   if (base.is_float()) return kFloat32;

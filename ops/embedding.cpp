@@ -18,8 +18,8 @@ void check_indices(const Tensor& indices, const char* op) {
   }
 }
 
-// The rows of gradients to add to the table: 0 at the padding index, and, if asked for, divided by
-// the number of occurrences of their index.
+// Returns the rows of gradients to add to the table: 0 at the padding index and, on request,
+// divided by the number of occurrences of their index.
 Tensor weighted_rows(const Tensor& rows, const Tensor& index, int64_t num_weights,
                      int64_t padding_idx, bool scale_grad_by_freq) {
   Tensor result = rows;

@@ -50,8 +50,8 @@ std::optional<Dims> view_strides(IntList sizes, IntList strides, IntList to) {
     contiguous_strides(to.data(), static_cast<int>(to.size()), result.data());
     return result;
   }
-  // Walks both shapes from the end. A chunk is a run of old dimensions that are contiguous among
-  // each other; new dimensions must tile each chunk exactly.
+  // Iterates over both shapes from the end. A chunk is a run of old dimensions that are contiguous
+  // with respect to each other; new dimensions must tile each chunk exactly.
   int64_t view = static_cast<int64_t>(to.size()) - 1;
   int64_t base_stride = sizes.empty() ? 1 : strides.back();
   int64_t chunk = 1;

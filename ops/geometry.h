@@ -1,4 +1,4 @@
-// Arithmetic on shapes and strides that several families share.
+// Arithmetic on shapes and strides.
 #pragma once
 
 #include <optional>
@@ -7,20 +7,22 @@
 
 namespace mytorch::geometry {
 
-// `shape` with its -1, if any, replaced so that it has `numel` elements. Throws Error(kShape).
+// Returns `shape` with its -1, if any, replaced so that it has `numel` elements. Throws
+// Error(kShape).
 Dims infer_shape(IntList shape, int64_t numel, const char* op);
 
-// The strides that view memory of `sizes` and `strides` in the shape `to`, which has as many
-// elements; nothing if that takes a copy.
+// Returns the strides that view memory of `sizes` and `strides` in the shape `to`, which has the
+// same number of elements, or nothing if that requires a copy.
 std::optional<Dims> view_strides(IntList sizes, IntList strides, IntList to);
 
-// The common shape that both broadcast to. Throws Error(kShape) if there is none.
+// Returns the shape to which both broadcast. Throws Error(kShape) if there is none.
 Dims broadcast_shapes(IntList a, IntList b, const char* op);
 
-// `dims` wrapped to 0 ... ndim - 1. Throws Error(kShape) if one is out of range or appears twice.
+// Returns `dims` wrapped to 0 ... ndim - 1. Throws Error(kShape) if one is out of range or appears
+// twice.
 Dims wrap_dims(IntList dims, int64_t ndim, const char* op);
 
-// Expands a list argument for `n` spatial dimensions, which has n values or one. Throws
+// Expands a list argument with one value or `n` values to `n` spatial dimensions. Throws
 // Error(kShape).
 Dims for_each_dim(IntList list, int64_t n, const char* op, const char* name);
 

@@ -1,4 +1,4 @@
-// Shapes of gradients: undoes broadcasts and reductions.
+// Shapes of gradients: the reverse of broadcasts and reductions.
 #include "ops/gradients.h"
 
 #include "core/types/dims.h"
@@ -9,7 +9,7 @@
 namespace mytorch::grads {
 namespace {
 
-// `shape` with the reduced sizes set to 1; an absent or empty list reduces all.
+// Returns `shape` with the reduced sizes set to 1; an absent or empty list reduces all.
 Dims reduced_sizes(IntList shape, OptionalIntList dim) {
   const int64_t ndim = static_cast<int64_t>(shape.size());
   if (!dim.has_value() || dim->empty()) return Dims(shape.size(), 1);
@@ -31,7 +31,7 @@ Tensor sum_to(const Tensor& x, IntList shape) {
       spread.push_back(static_cast<int64_t>(i));
     }
   }
-  // Not as a view, which an accumulated gradient would copy.
+  // Not a view, because accumulating gradients would have to copy it.
   if (lead > 0 && spread.size() == lead) return x.sum(as_list(spread), false, x.dtype());
   // If only leading sizes of 1 were added, nothing was broadcast.
   const Tensor total = spread.empty() ? x : x.sum(as_list(spread), true, x.dtype());

@@ -1,5 +1,5 @@
-// Functions that gradient formulas of ops.yaml call beside operators. They consist of
-// differentiable operators, so higher orders need nothing else. `grad` is the incoming gradient.
+// Functions that gradient formulas of ops.yaml call in addition to operators. They consist of
+// differentiable operators, so gradients of any order work. `grad` is the incoming gradient.
 #pragma once
 
 #include <optional>
@@ -12,14 +12,14 @@ namespace mytorch::grads {
 // ---- shapes (gradients.cpp) ----
 // Sums `x` over the dimensions that were broadcast from the smaller `shape`.
 Tensor sum_to(const Tensor& x, IntList shape);
-// Zeros with the type and device of `like`.
+// Returns zeros with the type and device of `like`.
 Tensor zeros_like_shape(const Tensor& like, IntList shape);
-// `x` padded with zeros at the end of each dimension to `shape`.
+// Returns `x` padded with zeros to `shape`, at the end of each dimension.
 Tensor padded_to(const Tensor& x, IntList shape);
-// `x`, the result of reducing a tensor of `shape` over `dim`, with the reduced dimensions as
-// size 1.
+// Returns `x`, the result of reducing a tensor of `shape` over `dim`, with the reduced dimensions
+// as size 1.
 Tensor with_reduced_dims(const Tensor& x, IntList shape, OptionalIntList dim, bool keepdim);
-// The number of elements that such a reduction folds into one.
+// Returns the number of elements that such a reduction combines into one.
 int64_t reduced_count(IntList shape, OptionalIntList dim);
 
 // ---- reductions (reduction.cpp) ----
@@ -29,10 +29,10 @@ Tensor mean_backward(const Tensor& grad, IntList shape, OptionalIntList dim, boo
                      ScalarType dtype);
 Tensor prod_backward(const Tensor& grad, const Tensor& self);
 Tensor prod_dim_backward(const Tensor& grad, const Tensor& self, int64_t dim, bool keepdim);
-// Of amax, amin, max and min: equal elements share the gradient.
+// The gradient of amax, amin, max and min: equal elements share it.
 Tensor extremum_backward(const Tensor& grad, const Tensor& self, const Tensor& result,
                          OptionalIntList dim = {}, bool keepdim = false);
-// Of operators that select elements along `dim` by `indices`, each at most once.
+// The gradient of operators that select elements along `dim` by `indices`, each at most once.
 Tensor value_selecting_backward(const Tensor& grad, int64_t dim, const Tensor& indices,
                                 IntList shape, bool keepdim = true);
 Tensor var_backward(const Tensor& grad, const Tensor& self, OptionalIntList dim,
@@ -47,38 +47,39 @@ Tensor norm_backward(const Tensor& grad, const Tensor& self, const Scalar& ord,
                      const Tensor& result, OptionalIntList dim, bool keepdim);
 
 // ---- random (random.cpp) ----
-// The factor by which dropout scales the elements that it keeps.
+// Returns the factor by which dropout scales the elements that it keeps.
 double dropout_scale(double p, std::optional<bool> train);
 
 // ---- views and joining (views.cpp, shape_ops.cpp, padding.cpp) ----
 Tensor permute_backward(const Tensor& grad, IntList dims);
-// Of as_strided(input, size, stride) at `offset` elements after the input's first one. Elements of
-// the input that share memory share its gradient; elements of the view add to it.
+// The gradient of as_strided(input, size, stride) at `offset` elements after the input's first one.
+// Elements of the input that share memory share its gradient; overlapping elements of the view add
+// to it.
 Tensor as_strided_backward(const Tensor& grad, IntList input_sizes, IntList input_strides,
                            IntList size, IntList stride, int64_t offset);
 Tensor constant_pad_nd_backward(const Tensor& grad, IntList pad);
 std::vector<Tensor> cat_backward(const Tensor& grad, const std::vector<Dims>& shapes, int64_t dim);
 
 // ---- products, convolution, pooling (linalg.cpp, convolution.cpp, pooling.cpp) ----
-// x * factor; x itself if the factor is 1.
+// Returns x * factor; x itself if the factor is 1.
 Tensor maybe_multiply(const Tensor& x, const Scalar& factor);
 Tensor linear_backward_input(const Tensor& grad, const Tensor& weight);
 Tensor linear_backward_weight(const Tensor& grad, const Tensor& input, IntList weight_shape);
-// `product` is linear(input, weight, bias), or empty if it was not kept.
+// `product` is linear(input, weight, bias), or empty if it was not saved.
 Tensors<3> linear_gelu_gradient(const Tensor* grads, const Tensor& input, const Tensor& weight,
                                 const Tensor& bias, const Tensor& product, Str approximate,
                                 const bool* wanted);
-// The strides of a tensor that is not row-major, else none, so that kernels built before the
-// argument existed serve the call.
+// Returns the strides of a tensor that is not row-major, else none, so that kernels from before the
+// argument existed can run the call.
 OptionalIntList strides_of_layout(const Tensor& tensor);
-// The sum over all dimensions but dimension 1.
+// Returns the sum over all dimensions except dimension 1.
 Tensor sum_to_channel(const Tensor& grad);
-// `grad` in channels-last layout if an input of this shape and strides has it; the gradient of a
-// vector of features is row-major. Copies only if a plane has several elements.
+// Returns `grad` in channels-last layout if an input of this shape and strides has that layout. The
+// gradient of a vector of features is row-major. Copies only if a plane has several elements.
 Tensor in_layout_of(const Tensor& grad, IntList input_shape, IntList input_strides);
 
 // ---- softmax and normalization (softmax.cpp, normalization.cpp) ----
-// `grads` has the gradients of all results, undefined for results that were not used.
+// `grads` has the gradients of all results, undefined for unused results.
 Tensor softmax_backward_output(const Tensor& grad, const Tensor& grad_output, const Tensor& output,
                                int64_t dim);
 Tensor log_softmax_backward_grad(const Tensor& grad, const Tensor& output, int64_t dim);

@@ -40,8 +40,8 @@ void check_index_type(const Tensor& index, const char* op, bool or_int32) {
 int64_t size_or_one(const Tensor& x, int64_t dim) { return x.dim() == 0 ? 1 : x.sizes()[dim]; }
 int64_t dims_or_one(const Tensor& x) { return x.dim() == 0 ? 1 : x.dim(); }
 
-// gather and scatter: checks that `index` has as many dimensions as `bound` and is no larger than
-// it in any dimension but `free` (-1: none).
+// For gather and scatter: checks that `index` has as many dimensions as `bound` and is no larger in
+// any dimension except `free` (-1: none).
 void check_index_shape(const Tensor& index, const Tensor& bound, const char* name, int64_t free,
                        const char* op) {
   if (dims_or_one(index) != dims_or_one(bound)) {
@@ -187,7 +187,7 @@ Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Sc
   const Tensor filled = at_least_1d(self);
   Dims sizes = to_dims(filled.sizes());
   sizes[dim] = index.numel();
-  // As in ATen, negative indices count from the end here.
+  // As in ATen, negative indices count from the end.
   const Tensor wrapped = indexing::from_front(index, filled.sizes()[dim]);
   return filled.scatter(dim, indexing::along(wrapped, dim, as_list(sizes)), value)
       .reshape(self.sizes());
@@ -240,7 +240,7 @@ Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<i
   }
   const int64_t along = wrap_dim(*dim, self.dim(), "take_along_dim");
   if (self.dim() == 0) return self.gather(0, indices);
-  // Both broadcast, each keeping its own size along `dim`.
+  // Both broadcast, but keep their own size along `dim`.
   Dims own = to_dims(self.sizes()), chosen = to_dims(indices.sizes());
   own[along] = chosen[along] = 1;
   const Dims sizes = geometry::broadcast_shapes(as_list(own), as_list(chosen), "take_along_dim");

@@ -1,4 +1,4 @@
-// Matrix products. All decompose into bmm; backends may have kernels of mm, addmm, baddbmm, linear
+// Matrix products. All decompose into bmm; backends may have kernels for mm, addmm, baddbmm, linear
 // and linear_gelu.
 #include <algorithm>
 #include <tuple>
@@ -61,7 +61,7 @@ void check_batches(const Tensor& a, const Tensor& b, const char* op) {
   check_types(a, b, op);
 }
 
-// The result of addmm and baddbmm. Checks that `self` broadcasts to the product's shape.
+// Returns the result of addmm and baddbmm. Checks that `self` broadcasts to the product's shape.
 TensorSpec added(const Tensor& self, const Tensor& product_of, Dims sizes, const Scalar& beta,
                  const Scalar& alpha, const char* op) {
   check_types(self, product_of, op);
@@ -76,14 +76,14 @@ TensorSpec added(const Tensor& self, const Tensor& product_of, Dims sizes, const
   return like(product_of, std::move(sizes));
 }
 
-// Merges all dimensions but the last, of `width` elements; x may be empty.
+// Merges all dimensions except the last, which has `width` elements; x may be empty.
 Tensor rows_of(const Tensor& x, int64_t width) {
   int64_t n = 1;
   for (int64_t d = 0; d + 1 < x.dim(); ++d) n *= x.sizes()[d];
   return x.reshape({n, width});
 }
 
-// Merges all dimensions but the last.
+// Merges all dimensions except the last.
 Tensor as_rows(const Tensor& x) {
   const int64_t width = x.sizes().back();
   const int64_t rows = geometry::product({x.sizes().data(), static_cast<size_t>(x.dim() - 1)});
@@ -229,7 +229,7 @@ Tensor outer(const Tensor& self, const Tensor& vec2) {
   return self.unsqueeze(1) * vec2;
 }
 
-// The product of a batch with an operand of at most two dimensions, as one large matrix product.
+// Multiplies a batch and an operand of at most two dimensions by a single large matrix product.
 static Tensor matmul_folded(const Tensor& batch, const Tensor& other) {
   Dims sizes = leading(batch, 1);
   const Tensor rows = as_rows(batch);
@@ -295,7 +295,7 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, Int
     const int64_t n = self.sizes()[a_dims[i]], m = other.sizes()[b_dims[i]];
     if (n == m) {
       inner *= n;
-    } else if (n == 1) {  // broadcasts: sums the other operand alone
+    } else if (n == 1) {  // broadcasts, so the other operand is summed alone
       b = b.sum(b_dims[i], true, b.dtype());
     } else if (m == 1) {
       a = a.sum(a_dims[i], true, a.dtype());

@@ -39,7 +39,7 @@ void check_reduction(std::string_view reduction, const char* op) {
 
 int64_t class_dim(size_t ndim) { return ndim == 1 ? 0 : 1; }
 
-// The shape of a target: the scores' shape without the class dimension.
+// Returns the shape of a target: the scores' shape without the class dimension.
 Dims target_sizes(IntList scores) {
   Dims sizes = to_dims(scores);
   if (!sizes.empty()) sizes.erase(sizes.begin() + class_dim(sizes.size()));
@@ -73,7 +73,7 @@ void check_targets(IntList scores, ScalarType dtype, const Tensor& target, const
   }
 }
 
-// Sums over a batch overflow 16-bit floats.
+// A sum over a batch would overflow 16-bit floats.
 ScalarType total_type(ScalarType type) { return wide_type(type); }
 
 struct Targets {
@@ -93,7 +93,7 @@ Targets targets(const Tensor& target, const Tensor& weight, int64_t ignore_index
   return t;
 }
 
-// The sum of the weights of valid targets.
+// Returns the sum of the weights of valid targets.
 Tensor total(const Targets& t, ScalarType type) {
   return t.weight.defined() ? t.weight.sum({}, false, total_type(type))
                             : to(t.valid.sum(), total_type(type));
@@ -212,7 +212,7 @@ Tensor nll_loss_backward(const Tensor& grad_output, IntList input_size, const Te
 
 namespace {
 
-// Cross entropy of targets that are probabilities.
+// The cross entropy of targets that are probabilities.
 Tensor cross_entropy_of_probabilities(const Tensor& log_p, const Tensor& target,
                                       const Tensor& weight, Str reduction, double label_smoothing,
                                       int64_t dim) {
@@ -229,7 +229,7 @@ Tensor cross_entropy_of_probabilities(const Tensor& log_p, const Tensor& target,
   return loss / (static_cast<double>(log_p.numel()) / static_cast<double>(classes));
 }
 
-// The mean of -log p over the classes, reduced as nll_loss is: the share of label smoothing.
+// Returns the mean of -log p over the classes, reduced like nll_loss: the part of label smoothing.
 Tensor smooth_part(const Tensor& log_p, const Tensor& target, const Tensor& weight,
                    const Tensor& weight_by_dim, Str reduction, int64_t ignore_index, int64_t dim) {
   const Tensor weighted = weight.defined() ? log_p * weight_by_dim : log_p;
@@ -266,13 +266,13 @@ Shares shares_of(const Tensor& scale, const Targets& t, const Tensor& weight, in
   return shares;
 }
 
-// The incoming gradient of each target, before weights.
+// Returns the incoming gradient of each target, before weights.
 Tensor scale_of(const Tensor& grad_output, const Tensor& total_weight, Str reduction) {
   const Tensor grad = widened(grad_output);
   return reduction == "mean" ? grad / total_weight : grad;
 }
 
-// The weights of the classes, in a shape that broadcasts to the scores'.
+// Returns the weights of the classes, in a shape that broadcasts to that of the scores.
 Tensor along_classes(const Tensor& weight, const Tensor& self) {
   if (!weight.defined() || self.dim() == 1) return weight;
   Dims sizes(self.dim(), 1);

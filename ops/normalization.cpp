@@ -40,7 +40,7 @@ void check_trailing(const Tensor& input, IntList normalized_shape, const char* o
   }
 }
 
-// Checks an optional parameter: of shape `sizes`, in the input's type or its compute type.
+// Checks that an optional parameter has shape `sizes` and the input's type or its compute type.
 void check_parameter(const Tensor& parameter, const char* name, IntList sizes, const Tensor& input,
                      const char* op) {
   if (!parameter.defined()) return;
@@ -63,7 +63,7 @@ int64_t check_channels(const Tensor& input, const char* op) {
   return input.sizes()[1];
 }
 
-// Returns the number of channels, which must divide into groups.
+// Returns the number of channels, which must be divisible by the number of groups.
 int64_t check_groups(const Tensor& input, int64_t groups, const char* op) {
   const int64_t channels = check_channels(input, op);
   if (groups <= 0 || channels % groups != 0) {
@@ -73,19 +73,19 @@ int64_t check_groups(const Tensor& input, int64_t groups, const char* op) {
   return channels;
 }
 
-// The elements of one channel of one sample.
+// Returns the number of elements of one channel of one sample.
 int64_t plane_of(const Tensor& input) {
   return geometry::product({input.sizes().data() + 2, static_cast<size_t>(input.dim() - 2)});
 }
 
-// out * weight + bias, each of which may be absent.
+// Returns x * weight + bias; both parameters are optional.
 Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (weight.defined() && bias.defined()) return bias.addcmul(x, weight);
   if (weight.defined()) return x * weight;
   return bias.defined() ? x + bias : x;
 }
 
-// Updates a running statistic; it is not differentiated.
+// Updates a running statistic, without recording a gradient.
 void update_running(const Tensor& running, const Tensor& value, double momentum) {
   if (!running.defined()) return;
   NoGradGuard no_grad;
@@ -110,8 +110,8 @@ Dims all_but_channels(int64_t ndim) {
   return dims;
 }
 
-// The gradients of the input and of parameters of shape `sizes`, in the parameters' type. A
-// gradient whose mask is 0 has no elements.
+// Returns the specs of the gradients of the input and of parameters of shape `sizes`, in the
+// parameters' type. A gradient whose mask is 0 has no elements.
 template <size_t n>
 std::array<TensorSpec, n> gradient_specs(const Tensor& grad_out, const Tensor& input,
                                          const Tensor& weight, IntList sizes, IntList mask,
@@ -131,7 +131,7 @@ std::array<TensorSpec, n> gradient_specs(const Tensor& grad_out, const Tensor& i
   return specs;
 }
 
-// The statistics of rows: the last dimensions have size 1.
+// Returns the spec of the statistics of rows: the last dimensions have size 1.
 TensorSpec row_statistics(const Tensor& input, IntList normalized_shape) {
   TensorSpec stats = like(input);
   stats.dtype = wide_type(input.dtype());
@@ -141,7 +141,8 @@ TensorSpec row_statistics(const Tensor& input, IntList normalized_shape) {
   return stats;
 }
 
-// One value per channel, for dimension 1 of an input of `ndim` dimensions. May be undefined.
+// Returns one value per channel, shaped for dimension 1 of an input of `ndim` dimensions. `x` may
+// be undefined.
 Tensor per_channel(const Tensor& x, int64_t ndim) {
   if (!x.defined()) return x;
   Dims sizes(ndim, 1);
@@ -149,16 +150,16 @@ Tensor per_channel(const Tensor& x, int64_t ndim) {
   return x.reshape(as_list(sizes));
 }
 
-// `x`, of the input's shape, scaled and shifted by channel, in the input's type.
+// Returns `x`, which has the input's shape, scaled and shifted by channel, in the input's type.
 Tensor affine_by_channel(const Tensor& x, const Tensor& weight, const Tensor& bias,
                          const Tensor& input) {
   return affine(x, per_channel(widened(weight), x.dim()), per_channel(widened(bias), x.dim()))
       .to(input.dtype());
 }
 
-// ---- differentiation, of all kinds alike ----
+// ---- differentiation of all kinds of normalization ----
 
-// All tensors have the compute type, and shapes that broadcast to that of x.
+// All tensors have the compute type and shapes that broadcast to that of x.
 struct Terms {
   Tensor x;       // of a group norm: (N, groups, channels of a group, elements of a plane)
   Tensor mean;    // undefined (root mean square): 0
@@ -211,7 +212,7 @@ Terms group_norm_terms(const Tensor& input, const Tensor& mean, const Tensor& rs
           {0, 3}};
 }
 
-// An undefined tensor is a zero that costs nothing.
+// Adds two tensors. An undefined tensor is a zero without cost.
 Tensor plus(const Tensor& a, const Tensor& b) {
   if (!a.defined()) return b;
   return b.defined() ? a + b : a;
@@ -221,7 +222,7 @@ Tensor times(const Tensor& a, const Tensor& b) {
   return a.defined() && b.defined() ? a * b : Tensor();
 }
 
-// An undefined weight is 1.
+// An undefined weight means 1.
 Tensor weighted(const Tensor& x, const Tensor& weight) {
   return weight.defined() && x.defined() ? x * weight : x;
 }
@@ -232,7 +233,7 @@ Tensor reshaped(const Tensor& x, const Tensor& like) {
 
 Tensor if_wanted(const Tensor& x, bool wanted) { return wanted ? x : Tensor(); }
 
-// v without its components along x_hat and, if there is a mean, along 1.
+// Returns v without its components along x_hat and, if there is a mean, along 1.
 Tensor projected(const Tensor& v, const Tensor& x_hat, const Terms& terms) {
   const IntList over = as_list(terms.over);
   const Tensor along = x_hat * (v * x_hat).mean(over, true);
@@ -244,8 +245,8 @@ Tensor sum_others(const Tensor& x, const Terms& terms) {
   return terms.others.empty() ? x : x.sum(as_list(terms.others), true);
 }
 
-// The gradient through the mean, and through a statistic whose derivative is factor / n * (x -
-// mean).
+// Returns the gradient through the mean, and through a statistic whose derivative is factor / n *
+// (x - mean).
 Tensor through_statistics(const Terms& terms, const Tensor& grad_mean, const Tensor& grad_spread,
                           double factor) {
   const double n = terms.count();
@@ -257,14 +258,15 @@ Tensor through_statistics(const Terms& terms, const Tensor& grad_mean, const Ten
   return result.expand(terms.x.sizes());
 }
 
-// The gradient through the mean and through rstd: d rstd / dx = -rstd^3 * (x - mean) / n.
+// Returns the gradient through the mean and through rstd: d rstd / dx = -rstd^3 * (x - mean) / n.
 Tensor through_rstd(const Terms& terms, const Tensor& grad_mean, const Tensor& grad_rstd) {
   const Tensor cube = terms.rstd * terms.rstd * terms.rstd;
   return through_statistics(terms, grad_mean, times(grad_rstd, cube), -1);
 }
 
-// The gradients of x (also through mean and rstd), weight and bias for that of out; those not
-// wanted are undefined. The gradients of parameters keep the summed dimensions, with size 1.
+// Returns the gradients of x (also through mean and rstd), weight and bias, given that of the
+// output; those not wanted are undefined. The gradients of parameters keep the summed dimensions,
+// with size 1.
 Tensors<3> backward(const Terms& terms, const Tensor& grad, bool want_x, bool want_weight,
                     bool want_bias) {
   Tensor dx, dw, db;
@@ -275,8 +277,8 @@ Tensors<3> backward(const Terms& terms, const Tensor& grad, bool want_x, bool wa
   return {dx, dw, db};
 }
 
-// The gradients as a backward operator returns them: in the shapes and types of `input` and of
-// parameters of shape `sizes`.
+// Returns the gradients as results of a backward operator: in the shapes and types of `input` and
+// of parameters of shape `sizes`.
 Tensors<3> as_results(const Tensors<3>& gradients, const Tensor& input, const Tensor& weight,
                       IntList sizes) {
   const auto result = [&](const Tensor& x, IntList shape, ScalarType dtype) {
@@ -288,14 +290,14 @@ Tensors<3> as_results(const Tensors<3>& gradients, const Tensor& input, const Te
           result(db, sizes, type)};
 }
 
-// The gradients of backward() itself for those of its results, any of which may be undefined. grad,
-// x, mean, rstd and weight count as independent.
+// The gradients of backward() itself, given those of its results, any of which may be undefined.
+// grad, x, mean, rstd and weight are treated as independent.
 struct DoubleGradients {
   Tensor grad, x, mean, rstd, weight;
 };
 
-// With h = grad * weight, dx = rstd * (h - mean(h) - x_hat * mean(h * x_hat)), the sum of grad *
-// x_hat and that of grad, differentiated once more; v is grad_x.
+// Differentiates three results of backward() once more: with h = grad * weight, dx = rstd * (h -
+// mean(h) - x_hat * mean(h * x_hat)), the sum of grad * x_hat, and the sum of grad. v is grad_x.
 DoubleGradients double_backward(const Terms& terms, const Tensor& grad, const Tensor& v,
                                 const Tensor& grad_weight, const Tensor& grad_bias) {
   const IntList over = as_list(terms.over);
@@ -323,12 +325,13 @@ DoubleGradients double_backward(const Terms& terms, const Tensor& grad, const Te
   return result;
 }
 
-// The i-th incoming gradient in the compute type; undefined if the mask left that result out.
+// Returns the i-th incoming gradient in the compute type; undefined if the mask excluded that
+// result.
 Tensor incoming(const Tensor* grads, IntList mask, size_t i) {
   return widened(if_wanted(grads[i], mask[i] != 0));
 }
 
-// The wanted ones of the gradients that a backward operator returned.
+// Returns the wanted gradients among those that a backward operator returned.
 Tensors<3> only(const bool* wanted, const Tensors<3>& all) {
   const auto& [x, w, b] = all;
   return {if_wanted(x, wanted[0]), if_wanted(w, wanted[1]), if_wanted(b, wanted[2])};

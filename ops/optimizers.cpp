@@ -1,5 +1,5 @@
-// Optimizer steps for all parameters of a group, one tensor at a time; kernels take the whole
-// group.
+// Optimizer steps for all parameters of a group. The composites process one tensor at a time;
+// kernels process the whole group.
 #include <cmath>
 #include <tuple>
 
@@ -16,7 +16,8 @@
 namespace mytorch {
 namespace {
 
-// base^n by squaring: only products, so that every backend gets the same bits.
+// Returns base^n by squaring, which uses only products, so that every backend computes the same
+// bits.
 double power(double base, int64_t n) {
   double result = 1;
   for (; n > 0; n >>= 1) {
@@ -37,8 +38,8 @@ void check_number(const char* op, const char* name, const Operand& operand) {
   }
 }
 
-// Checks that the lists have one length, and their tensors the shape and floating type of the
-// parameters.
+// Checks that the lists have the same length, and that their tensors have the shape and the
+// floating type of the parameters.
 void check_lists(const char* op, TensorList self,
                  std::initializer_list<std::pair<const char*, TensorList>> others) {
   for (size_t i = 0; i < self.size(); ++i) {

@@ -1,4 +1,4 @@
-// Padding: with a constant, or with elements of the tensor itself.
+// Padding with a constant, or with elements of the tensor itself.
 #include <algorithm>
 #include <cstdint>
 
@@ -24,7 +24,8 @@ void check_pairs(const Tensor& self, IntList pad) {
        "' is too much for dimension ", dim, " of shape ", shape_str(self.sizes()));
 }
 
-// The element of a dimension of `size` that pads position i, which may be outside of it.
+// Returns the index of the element that pads position i, which may be outside of the dimension's
+// `size`.
 int64_t source(int64_t i, int64_t size, Str mode) {
   if (mode == "replicate") return i < 0 ? 0 : i >= size ? size - 1 : i;
   if (mode == "circular") return i < 0 ? i + size : i >= size ? i - size : i;

@@ -32,7 +32,7 @@ Window window(IntList kernel, IntList stride, IntList padding, IntList dilation,
            shape_str(as_list(w.stride)), " and dilation ", shape_str(as_list(w.dilation)),
            " must be positive");
     }
-    // With more, a window could hold only padding.
+    // With more padding, a window could contain only padding.
     if (w.padding[i] < 0 || w.padding[i] > ((w.kernel[i] - 1) * w.dilation[i] + 1) / 2) {
       fail(ErrorCode::kValue, "[", op, "] padding ", shape_str(as_list(w.padding)),
            " must lie between 0 and half of the window ", shape_str(as_list(w.kernel)));
@@ -41,7 +41,8 @@ Window window(IntList kernel, IntList stride, IntList padding, IntList dilation,
   return w;
 }
 
-// The output shape for an input with `n` spatial dimensions, channels and an optional batch.
+// Returns the output shape for an input with `n` spatial dimensions, channels and an optional
+// batch.
 Dims pooled_sizes(IntList input, const Window& w, int64_t n, const char* op) {
   const int64_t ndim = static_cast<int64_t>(input.size());
   if (ndim != n + 1 && ndim != n + 2) {
@@ -94,9 +95,9 @@ void check_adaptive(const Tensor& self, IntList output_size, int64_t n, const ch
   }
 }
 
-// Means over `out` windows of dimension `dim`, of which the i-th holds the elements from
-// floor(i * size / out) up to ceil((i + 1) * size / out). Each window is summed
-// separately, so that an infinity or NaN stays in its windows.
+// Computes means over `out` windows of dimension `dim`. Window i contains the elements from floor(i
+// * size / out) up to ceil((i + 1) * size / out). Each window is summed separately, so that an
+// infinity or NaN affects only the windows that contain it.
 Tensor adaptive_mean(const Tensor& x, int64_t dim, int64_t out) {
   const int64_t size = x.size(dim);
   int64_t width = 0;
@@ -247,7 +248,7 @@ Tensor upsample_nearest2d(const Tensor& self, IntList output_size, std::optional
   const auto resize = [&](const Tensor& x, int64_t dim, int64_t to, std::optional<double> scale) {
     const int64_t from = x.size(dim);
     if (from == to && !scale.has_value()) return x;
-    // In float, as in ATen, to choose the same elements.
+    // In float, as in ATen, so that both choose the same elements.
     const float step = scale.has_value() && *scale > 0
                            ? static_cast<float>(1.0 / *scale)
                            : static_cast<float>(from) / static_cast<float>(to);
@@ -274,7 +275,7 @@ Tensor in_layout_of(const Tensor& grad, IntList input_shape, IntList input_strid
   }
   to_last.push_back(1);
   sizes.push_back(grad.size(1));
-  // The view sets the strides of dimensions of size 1 too, which tell the layout.
+  // The view also sets the strides of dimensions of size 1, which determine the layout.
   return grad.permute(as_list(to_last)).contiguous().view(as_list(sizes)).permute(as_list(back));
 }
 

@@ -13,7 +13,7 @@
 namespace mytorch {
 namespace {
 
-constexpr int64_t kThreshold = 1000;  // elements, above which dimensions are abbreviated
+constexpr int64_t kThreshold = 1000;  // longer tensors are abbreviated
 constexpr int64_t kEdge = 3;          // elements shown at either end then
 
 class Printer {

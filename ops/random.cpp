@@ -40,7 +40,7 @@ struct Range {
   int64_t high;
 };
 
-// The range of consecutive integers that a type represents.
+// Returns the range of consecutive integers that a type represents.
 Range integers_of(ScalarType type) {
   auto symmetric = [](int digits) { return Range{-(int64_t{1} << digits), int64_t{1} << digits}; };
   switch (type) {
@@ -68,10 +68,10 @@ Range integers_of(ScalarType type) {
   fail(ErrorCode::kInternal, "[random_] unknown type");
 }
 
-// True where the element's uniform number is below `p`, in the shape of `like`.
+// Returns a tensor in the shape of `like`, true where the element's uniform number is below `p`.
 Tensor draw_below(const Operand& p, const Tensor& like, ScalarType type,
                   const std::optional<Generator>& generator) {
-  // In the layout of `like`, as a fused kernel gives it.
+  // In the layout of `like`, as from a fused kernel.
   Tensor drawn = new_like(like, type, like.device());
   drawn.uniform_(0, 1, generator);
   return drawn < p;
@@ -79,7 +79,7 @@ Tensor draw_below(const Operand& p, const Tensor& like, ScalarType type,
 
 ScalarType uniform_type(ScalarType type) { return type == kFloat64 ? kFloat64 : kFloat32; }
 
-// The generator before its last call number was taken.
+// Returns the generator before it took its last call number.
 Generator before_last_call(const std::optional<Generator>& generator) {
   const Generator& used = generator.has_value() ? *generator : default_generator();
   Generator replay(used.seed());
@@ -149,7 +149,7 @@ Tensor randperm(int64_t n, std::optional<ScalarType> dtype, std::optional<Device
     fail(ErrorCode::kType, "[randperm] ", dtype_name(type), " does not hold every integer below ",
          n);
   }
-  // Equal keys of 63 bits are rarer than a memory error; a stable sort keeps their order.
+  // Equal 63-bit keys are rarer than memory errors; a stable sort keeps their order.
   Tensor keys = mytorch::empty(n, kInt64, device);
   keys.random_(0, std::nullopt, generator);
   return to(std::get<1>(mytorch::sort(keys, true, 0, false)), type);
@@ -178,7 +178,7 @@ void bernoulli_tensor_(const Tensor& self, const Tensor& p, std::optional<Genera
 Tensor dropout(const Tensor& input, double p, bool train, std::optional<Generator> generator) {
   check_probability(p, "dropout");
   if (!train || p == 0 || input.numel() == 0) return input;
-  if (p == 1) return input * 0;  // NaN for NaN and infinities, as for any dropped element
+  if (p == 1) return input * 0;  // NaN for NaN and infinities, as for every dropped element
   return std::get<0>(mytorch::native_dropout(input, p, true, generator));
 }
 
@@ -186,8 +186,8 @@ Tensors<2> native_dropout(const Tensor& input, double p, std::optional<bool> tra
                           std::optional<Generator> generator) {
   if (!train.value_or(true)) return {input.clone(), ones_like(input, kBool)};
   if (p == 1) return {input * 0, zeros_like(input, kBool)};
-  // The call has taken a call number for the kernel. Reusing it makes the mask the same with and
-  // without a kernel.
+  // This call has already taken a call number for the kernel. Reusing it gives the same mask with
+  // and without a kernel.
   Tensor mask = draw_below(1 - p, input, kFloat32, before_last_call(generator));
   Tensor output = native_dropout_backward(input, mask, grads::dropout_scale(p, train));
   return {std::move(output), std::move(mask)};

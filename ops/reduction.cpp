@@ -19,24 +19,24 @@
 namespace mytorch::grads {
 namespace {
 
-// `value` if `condition` is true, else 0.
+// Returns `value` if `condition` is true, else 0.
 Tensor masked(const Tensor& condition, const Tensor& value) { return where(condition, value, 0); }
 
-// a / b, and 0 if b is 0. Never divides by 0, so that derivatives are finite too.
+// Returns a / b, or 0 if b is 0. Never divides by 0, so that derivatives are finite, too.
 Tensor quotient_or_zero(const Tensor& a, const Tensor& b) {
   const Tensor zero = b == 0;
   return where(zero, 0, a / where(zero, 1, b));
 }
 
-// True where `self` equals the extremum; for a NaN, where `self` is NaN.
+// Returns true for each element that equals the extremum; if that is NaN, for each NaN.
 Tensor attains(const Tensor& self, const Tensor& extremum) {
   Tensor same = self == extremum;
   if (!self.is_floating_point()) return same;
   return same.logical_or(logical_and(self.isnan(), extremum.isnan()));
 }
 
-// The product of the elements before each element along `dim`. Doubling takes only products, so
-// that zeros are correct in every derivative.
+// Returns the product of the elements before each element along `dim`. Doubling uses only products,
+// so that every derivative is correct at zeros.
 Tensor product_before(const Tensor& x, int64_t dim) {
   const int64_t n = x.size(dim);
   if (n == 0) return x;
@@ -48,13 +48,13 @@ Tensor product_before(const Tensor& x, int64_t dim) {
   return y;
 }
 
-// The product of all other elements along `dim`, for each element.
+// Returns the product of all other elements along `dim`, for each element.
 Tensor product_of_others(const Tensor& x, int64_t dim) {
   if (grad_enabled()) {
     const Tensor after = flip(product_before(x.flip(dim), dim), dim);
     return product_before(x, dim) * after;
   }
-  // The same values in fewer passes, by division, whose derivative is wrong at zeros.
+  // Computes the same values in fewer passes by division, whose derivative is wrong at zeros.
   const Tensor zero = x == 0;
   const Tensor zeros = zero.sum(dim, true);
   const Tensor nonzero = where(zero, 1, x);
@@ -146,8 +146,9 @@ Tensor norm_backward(const Tensor& grad, const Tensor& self, const Scalar& ord,
     const Tensor chosen = attains(x.abs(), norm);
     gradient = masked(chosen, x.sign() * (outer / chosen.sum(dim, true)));
   } else {
-    // x / |x| * (|x| / norm)^(p - 1): the quotient neither overflows nor underflows, as its powers
-    // would one by one. Its limit is 0 where the norm is, and, for p < 1, is taken as 0 at zeros.
+    // x / |x| * (|x| / norm)^(p - 1): the quotient neither overflows nor underflows, unlike
+    // separate powers of x and norm. Its limit is 0 where the norm is 0; for p < 1, it is defined
+    // as 0 at zeros.
     const Tensor none = p < 1 ? x == 0 : norm == 0;
     const Tensor magnitude = where(none, 1, x.abs());
     const Tensor quotient = magnitude / where(none, 1, norm);

@@ -12,7 +12,7 @@ namespace mytorch {
 namespace shape {
 namespace {
 
-// ATen skips empty 1-dim tensors, with which loops that append begin.
+// ATen skips empty 1-dim tensors, which often start a loop of appends.
 bool is_passed_over(const Tensor& tensor) { return tensor.dim() == 1 && tensor.sizes()[0] == 0; }
 
 }  // namespace
@@ -165,7 +165,7 @@ Tensor roll(const Tensor& self, IntList shifts, IntList dims) {
     const int64_t size = self.dim() == 0 ? 1 : self.sizes()[dim];
     if (self.numel() == 0 || size == 1) continue;
     const int64_t first =
-        ((-(shifts[i] % size)) % size + size) % size;  // the element that comes first
+        ((-(shifts[i] % size)) % size + size) % size;  // the element that becomes the first
     if (first == 0) continue;
     result =
         mytorch::cat({result.narrow(dim, first, size - first), result.narrow(dim, 0, first)}, dim);

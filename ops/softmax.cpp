@@ -31,7 +31,7 @@ TensorSpec like_both(const Tensor& grad_output, const Tensor& output, int64_t di
          ", but output has shape ", shape_str(output.sizes()));
   }
   TensorSpec spec = like_floating(output, dim, std::nullopt, op);
-  spec.strides = spec_like(grad_output).strides;  // the first operand decides
+  spec.strides = spec_like(grad_output).strides;  // the first operand determines them
   return spec;
 }
 

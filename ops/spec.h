@@ -1,4 +1,4 @@
-// For bodies of records: the results of shape and view functions, several results, and errors.
+// Helpers for bodies of records: specs of results, several results, and errors.
 #pragma once
 
 #include <array>

@@ -8,7 +8,7 @@
 namespace mytorch::composite {
 namespace {
 
-// Pieces of the given sizes, which add up to the dimension's size.
+// Returns pieces of the given sizes, which add up to the size of the dimension.
 std::vector<Tensor> pieces(const Tensor& self, IntList sizes, int64_t dim) {
   std::vector<Tensor> result;
   result.reserve(sizes.size());
@@ -160,7 +160,7 @@ Tensor movedim(const Tensor& self, IntList source, IntList destination) {
   if (ndim == 0) return self;
   Dims order(ndim, -1);
   for (size_t i = 0; i < from.size(); ++i) order[to[i]] = from[i];
-  int64_t next = 0;  // the others fill the gaps in order
+  int64_t next = 0;  // the other dimensions fill the gaps in order
   for (int64_t& dim : order) {
     if (dim >= 0) continue;
     while (std::find(from.begin(), from.end(), next) != from.end()) ++next;

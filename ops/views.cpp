@@ -24,7 +24,7 @@ void remove_dim(ViewSpec& spec, int64_t dim) {
 
 ViewSpec view(const Tensor& self, IntList size) {
   if (self.is_contiguous()) {
-    // A contiguous tensor can be viewed in any shape with as many elements.
+    // A contiguous tensor can be viewed in any shape with the same number of elements.
     ViewSpec spec{Dims(size.begin(), size.end()), Dims(size.size()), 0};
     int64_t* const strides = spec.strides.data();
     int64_t elements = 1;
@@ -169,7 +169,7 @@ ViewSpec slice(const Tensor& self, int64_t dim, std::optional<int64_t> start,
   const int64_t last = std::max(first, bound(end.value_or(std::numeric_limits<int64_t>::max())));
   spec.sizes[dim] = (last - first) / step + ((last - first) % step != 0);
   spec.offset = first * spec.strides[dim];
-  // A stride that is never used may be anything; this one cannot overflow.
+  // An unused stride may have any value; this one cannot overflow.
   if (spec.sizes[dim] > 1) spec.strides[dim] *= step;
   return spec;
 }
@@ -239,7 +239,7 @@ ViewSpec as_strided_relative(const Tensor& self, IntList size, IntList stride, i
     empty = empty || size[i] == 0;
   }
   const int64_t first = self.storage_offset() + offset;
-  // In 128 bits: an overflowing sum must not pass for one that fits.
+  // In 128 bits, so that an overflowing sum is detected.
   __int128 end = static_cast<__int128>(first) + (empty ? 0 : 1);
   for (size_t i = 0; i < size.size() && !empty; ++i) {
     end += static_cast<__int128>(size[i] - 1) * stride[i];
@@ -256,8 +256,8 @@ ViewSpec as_strided_relative(const Tensor& self, IntList size, IntList stride, i
 
 namespace {
 
-// Whether two elements may share memory. None do if each stride exceeds the reach of all smaller
-// ones; dimensions of size 1 do not matter.
+// Returns whether two elements may share memory. None do if each stride exceeds the extent of all
+// smaller ones; dimensions of size 1 do not matter.
 bool may_overlap(IntList sizes, IntList strides) {
   Dims order;
   for (size_t d = 0; d < sizes.size(); ++d) {
@@ -274,7 +274,7 @@ bool may_overlap(IntList sizes, IntList strides) {
   return false;
 }
 
-// The offset past the last element.
+// Returns the offset past the last element.
 int64_t extent(IntList sizes, IntList strides) {
   int64_t last = 0;
   for (size_t d = 0; d < sizes.size(); ++d) {
@@ -337,9 +337,9 @@ Tensor permute_backward(const Tensor& grad, IntList dims) {
   return grad.permute(as_list(inverse));
 }
 
-// As in ATen, adds the gradients of the view's elements in a flat piece of storage that holds both,
-// then reads them as the input's view of it. Elements of the input that share memory share the
-// gradient.
+// As in ATen, adds the gradients of the view's elements in a flat buffer that covers both tensors,
+// then reads that buffer as the input's view of it. Elements of the input that share memory share
+// the gradient.
 Tensor as_strided_backward(const Tensor& grad, IntList input_sizes, IntList input_strides,
                            IntList size, IntList stride, int64_t offset) {
   const int64_t low = std::min<int64_t>(0, offset);
