@@ -23,9 +23,9 @@ MYTORCH_KERNEL_FAMILIES(MYTORCH_ONEDNN_FAMILIES)
 inline constexpr int kFirst = 10;
 inline constexpr int kLast = -10;
 
-// Registers one function twice: as "onednn_large", the first choice for calls in which `pays` says
-// that oneDNN is faster, and as "onednn", the last choice for other calls. `reason` says why
-// neither supports a call.
+// Registers one function twice: as "onednn_large", the first choice for calls for which `pays`
+// returns that oneDNN is faster, and as "onednn", the last choice for other calls. `reason` returns
+// why neither supports a call.
 template <auto reason, auto pays, bool kLarge, class Args>
 const char* supports_half(const Args& args) {
   if (const char* why = reason(args)) return why;

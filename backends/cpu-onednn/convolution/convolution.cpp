@@ -54,7 +54,8 @@ void run_backward_data(mt_ctx& ctx, const Key& key, const Problem& p) {
   });
 }
 
-// Adds a bias to a row-major or channels-last result; oneDNN's backward data primitive cannot.
+// Adds a bias to a row-major or channels-last result, because oneDNN's backward data primitive
+// cannot.
 void add_bias(mt_ctx& ctx, const TensorView& out, const TensorView& bias) {
   const int64_t channels = out.size(1), plane = out.numel() / (out.size(0) * channels);
   sdk::visit_floating(out.dtype(), [&](auto tag) {
@@ -129,11 +130,11 @@ const char* reason(const mt_args_convolution& args) {
   return nullptr;
 }
 
-// Whether oneDNN, including its reorders, is faster than cpu-openmp: by 3 % to 3 times, measured
-// with AVX2 and 2 threads. It always is for channels-last operands, which the host would convert
-// for cpu-openmp; for matrix products of some size, which need no reorders or fewer; and for
-// windows of row-major operands with enough work and terms per sum, except gradients of the weight,
-// which sum over the batch and are mostly faster in cpu-openmp.
+// Returns whether oneDNN, including its reorders, is faster than cpu-openmp: by 3 % to 3 times,
+// measured with AVX2 and 2 threads. It is always faster for channels-last operands, which the host
+// would convert for cpu-openmp. It is also faster for matrix products above some size, which need
+// few or no reorders, and for windows of row-major operands with enough work and terms per sum,
+// except for gradients of the weight, which sum over the batch and are mostly faster in cpu-openmp.
 bool pays(const Problem& p, int64_t terms, bool weight_gradient) {
   for (const TensorView& operand : {p.input, p.output}) {
     if (!operand.is_contiguous() && is_channels_last(operand)) return true;

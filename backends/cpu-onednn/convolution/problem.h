@@ -36,21 +36,21 @@ struct Problem {
     }
   }
 
-  // The number of multiplications of each of the three computations.
+  // Returns the number of multiplications of each of the three computations.
   double work() const {
     return static_cast<double>(output.numel()) * static_cast<double>(weight.numel()) /
            static_cast<double>(weight.size(0));
   }
 
-  // The number of products in the sum of an element of the output, or of the input. It is 0 for an
-  // input of few channels, for which oneDNN's im2col is slower than cpu-openmp.
+  // Returns the number of products in the sum of an element of the output, or of the input. It is 0
+  // for an input with few channels, for which oneDNN's im2col is slower than cpu-openmp.
   int64_t terms_of_output() const { return weight.numel() / weight.size(0); }
   int64_t terms_of_input() const {
     if (weight.size(1) < 8) return 0;
     return weight.numel() / (weight.size(1) * groups);
   }
 
-  // Whether windows are single adjacent elements: a matrix product of the operands.
+  // Returns whether windows are single adjacent elements: a matrix product of the operands.
   bool pointwise() const {
     const auto all = [](const Dims& values, int64_t value) {
       return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
@@ -59,7 +59,7 @@ struct Problem {
            all(windows.after, 0);
   }
 
-  // The reason why this convolution is not supported; NULL if it is.
+  // Returns the reason why this convolution is not supported; NULL if it is.
   const char* reason() const {
     for (const sdk::TensorView& operand : {input, weight, output}) {
       if (const char* reason = product_type_reason(operand.dtype())) return reason;
@@ -88,9 +88,9 @@ struct Problem {
 // The layouts of the three operands in memory, and the layouts to request from oneDNN. Blocked
 // layouts make windows fast, but reorder row-major operands, which is bound by memory: a tenth of
 // the time of 3 x 3 windows of 64 channels, and more than the gain if windows are single elements.
-// The latter are products of the row-major operands in place. Channels-last operands stay in place
-// too: oneDNN has kernels for that layout. (Measured with AVX2, they take 0.86 to 1.23 of the time
-// of blocked layouts with reorders; the most is for 64 channels of 56 x 56.)
+// The latter are products of the row-major operands in place. Channels-last operands also stay in
+// place, because oneDNN has kernels for that layout. (Measured with AVX2, these take 0.86 to 1.23
+// of the time of blocked layouts with reorders; the maximum is for 64 channels of 56 x 56.)
 struct Layouts {
   Desc input, weight, output;  // in memory
   Desc wanted_input, wanted_weight, wanted_output;

@@ -1,7 +1,7 @@
 // Copies that permute elements, and conversions of smaller integers to float32: oneDNN compiles a
 // loop nest for given strides. cpu-openmp has non-temporal stores for large copies, so this kernel
-// is the last choice. Copies that fit in the caches or have few channels are often faster here, and
-// a measured choice finds them.
+// is the last choice. Copies that fit in the caches or have few channels are often faster here;
+// measured choice finds them.
 #include <cstring>
 
 #include "backends/cpu-onednn/engine/operand.h"
@@ -16,8 +16,8 @@ namespace {
 using sdk::TensorView;
 using Type = dnnl::memory::data_type;
 
-// The types in which elements are copied. Without a conversion, elements are copied as integers of
-// their size, which keeps every bit of a NaN.
+// Returns the types in which elements are copied. Without a conversion, elements are copied as
+// integers of the same size, which preserves every bit of a NaN.
 struct Types {
   Type from = Type::undef, to = Type::undef;
 };
@@ -28,9 +28,9 @@ Type integer_type(mt_dtype dtype) {
   return sdk::is_dtype<uint8_t>(dtype) || sdk::is_dtype<bool>(dtype) ? Type::u8 : Type::undef;
 }
 
-// Undefined if oneDNN differs or is slow. It rounds and saturates floats to integers, which the
-// record truncates; it converts other pairs, such as 16-bit floats without AVX-512, one element at
-// a time, at a hundredth of the speed; and it has no 64-bit types.
+// Returns undefined types if oneDNN differs or is slow. It rounds and saturates floats to integers,
+// which the record truncates. It converts other pairs, such as 16-bit floats without AVX-512, one
+// element at a time, at a hundredth of the speed. It has no 64-bit types.
 Types types_of(const TensorView& to, const TensorView& from) {
   if (sdk::same_dtype(to.dtype(), from.dtype())) {
     if (to.itemsize() == 4) return {Type::s32, Type::s32};

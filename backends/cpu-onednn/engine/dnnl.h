@@ -1,7 +1,7 @@
-// The differences between oneDNN 2 and 3, which no other file depends on. Version 2 makes a
+// The differences between oneDNN 2 and 3, on which no other file depends. Version 2 makes a
 // primitive descriptor from an operation descriptor, version 3 makes it directly. For operations
-// that version 2 describes by one data layout, version 3 takes source and destination layouts. The
-// rest of the API that this backend uses is the same in both.
+// that version 2 describes with one data layout, version 3 takes source and destination layouts.
+// The rest of the API that this backend uses is the same in both versions.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ const char* instruction_set() {
   }
 }
 
-// Whether oneDNN has products of this type that are not its reference implementation.
+// Returns whether oneDNN has an implementation of products of this type other than its reference.
 bool multiplies(mt_dtype dtype) {
   try {
     const Desc square({64, 64}, data_type(dtype), dnnl::memory::format_tag::ab);

@@ -8,16 +8,17 @@
 namespace mytorch::onednn {
 
 const dnnl::engine& engine();
-// The stream of the calling thread. On the CPU, execution is complete when the call returns.
+// Returns the stream of the calling thread. On the CPU, execution is complete when the call
+// returns.
 dnnl_stream_t stream();
 
-// The reason why operands of this type are not supported; NULL if the library multiplies them on
-// this CPU.
+// Returns the reason why operands of this type are not supported; NULL if the library multiplies
+// them on this CPU.
 const char* product_type_reason(mt_dtype dtype);
-// The same for operations that this backend supports in float32 only.
+// Does the same for operations that this backend supports only in float32.
 const char* float_type_reason(mt_dtype dtype);
 
-// For `mytorch info`.
+// Returns a description for `mytorch info`.
 const char* describe_engine();
 
 }  // namespace mytorch::onednn

@@ -17,7 +17,7 @@ dnnl::memory::data_type data_type(mt_dtype dtype) {
 
 bool is_packed(const TensorView& tensor) {
   if (tensor.is_contiguous()) return true;
-  // From the innermost dimension outwards, the stride of each is the size of those before it.
+  // From the innermost dimension outwards, each stride is the product of the sizes before it.
   int64_t expected = 1;
   std::array<bool, sdk::kMaxDims> used{};
   for (int round = 0; round < tensor.ndim(); ++round) {

@@ -63,7 +63,7 @@ dnnl::memory PackedWeights::find_or_pack(const mt_storage& storage, const void* 
     if (found->packed.get(true) != nullptr) return found->packed;
     if (bytes > most_bytes_) return {};
   }
-  // Without the lock: packing takes a while, and other threads have other weights.
+  // Without the lock, because packing takes long and other threads use other weights.
   const dnnl::memory packed(wanted, engine());
   pack(packed);
   std::lock_guard<std::mutex> lock(mutex_);

@@ -1,13 +1,13 @@
 // A cache of weights in the layout that a primitive prefers.
 //
-// A cached copy is valid because its key has the storage's id, which is never reused; the version,
-// which the host increments with every write to that storage through any view; and the address and
-// layout of the operand. Another tensor at the address of a freed one has another id. The host
-// cannot count writes through pointers that it has handed out: such a storage is marked as escaped
-// for good, and is never cached. A write while a kernel reads is the caller's error, with or
-// without a cache.
+// A cached copy is valid because its key contains the storage's id, which is never reused; the
+// version, which the host increments with every write to that storage through any view; and the
+// address and layout of the operand. Another tensor at the address of a freed one has another id.
+// The host cannot count writes through pointers that it has handed out: it marks such a storage as
+// escaped for good, and the storage is never cached. Writing while a kernel reads is the caller's
+// error, with or without a cache.
 //
-// A copy is cached when its layout is requested for the second time of one version, so training,
+// A copy is cached when its layout is requested for the second time for one version, so training,
 // which writes the weights in each step, caches nothing.
 #pragma once
 

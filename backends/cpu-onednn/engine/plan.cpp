@@ -123,11 +123,11 @@ dnnl::memory Call::converted(char* scratch, size_t i, const Data& data) {
 }
 
 void Call::run(mt_ctx& ctx, std::span<const Data> data) {
-  // One allocation: the host keeps one block from call to call, and allocates memory beyond it each
-  // time, which for large operands takes as long as a reorder.
+  // A single allocation: the host keeps one block between calls and allocates any further memory in
+  // each call, which for large operands takes as long as a reorder.
   char* const scratch =
       scratch_bytes_ == 0 ? nullptr : sdk::scratch<char>(ctx, static_cast<int64_t>(scratch_bytes_));
-  // Keeps weights alive that other threads may evict from the cache meanwhile.
+  // Keeps weights alive that other threads may evict from the cache during the call.
   dnnl::memory kept;
   for (size_t i = 0; i < operands_.size(); ++i) {
     const Plan::Operand& o = plan_.operands_[i];

@@ -3,7 +3,8 @@
 namespace mytorch::onednn {
 namespace {
 
-// A plan, or NULL if oneDNN does not support the call, which is no error: other backends may.
+// Returns a plan, or NULL if oneDNN does not support the call. That is not an error: another
+// backend may.
 std::shared_ptr<const Plan> made(Make make) {
   try {
     return std::make_shared<const Plan>(make());

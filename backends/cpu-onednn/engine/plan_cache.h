@@ -1,6 +1,6 @@
-// A cache of plans. Making a plan takes about a millisecond, most of which oneDNN compiles code,
-// and some ten kilobytes. The cache is bounded and evicts the least recently used plan. Threads
-// consult it only for calls that they have not bound themselves (run.h).
+// A cache of plans. Making a plan takes about a millisecond, mostly to compile code, and tens of
+// kilobytes. The cache is bounded and evicts the least recently used plan. Threads consult it only
+// for calls that they have not bound themselves (run.h).
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class PlanCache {
   explicit PlanCache(size_t most) : most_(most) {}
 
   // Returns the plan for `key`, and makes it if it is missing. Returns NULL if make() declines,
-  // which is cached too. Two threads that miss at the same time both make the plan, and one is
+  // which is also cached. If two threads miss at the same time, both make the plan, and one is
   // kept.
   std::shared_ptr<const Plan> find_or_make(const Key& key, Make make);
 

@@ -9,14 +9,14 @@
 namespace mytorch::onednn {
 namespace {
 
-// The calls that this thread has bound, so that a repeated call takes no lock. Each key has one
-// place.
+// The calls that this thread has bound, so that a repeated call takes no lock. Each key maps to one
+// entry.
 struct Bound {
   Bound(const Key& of, std::shared_ptr<const Plan> shared)
       : key(of), plan(std::move(shared)), call(*plan) {}
 
   Key key;
-  std::shared_ptr<const Plan> plan;  // before `call`, which refers to it
+  std::shared_ptr<const Plan> plan;  // declared before `call`, which refers to it
   Call call;
 };
 using Places = std::array<std::unique_ptr<Bound>, 256>;

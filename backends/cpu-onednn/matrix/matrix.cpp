@@ -1,6 +1,6 @@
 // Products of two matrices or two batches of matrices, and sums with them. These kernels are the
 // last choice, so that the smallest products, which take a tenth of a microsecond, find a kernel
-// that takes every call first in the table; a measured choice finds the products that gain.
+// that takes every call first in the table. Measured choice finds the products that benefit.
 #include <algorithm>
 
 #include "backends/cpu-onednn/engine/run.h"

@@ -8,8 +8,8 @@
 
 namespace mytorch::onednn {
 
-// The reason why this is not a matrix (or a batch of matrices) with contiguous rows or columns;
-// NULL if it is.
+// Returns the reason why this is not a matrix (or a batch of matrices) with contiguous rows or
+// columns; NULL if it is.
 inline const char* matrix_reason(const sdk::TensorView& t) {
   if (const char* reason = product_type_reason(t.dtype())) return reason;
   if (const char* reason = size_reason(t)) return reason;
@@ -25,8 +25,8 @@ inline const char* matrix_reason(const sdk::TensorView& t) {
   return nullptr;
 }
 
-// The layout of a matrix or a batch of matrices, or of the transposed matrices. Dimensions of size
-// 1 get strides that make it unambiguous which dimension is contiguous.
+// Returns the layout of a matrix or a batch of matrices, or of the transposed matrices. Dimensions
+// of size 1 get strides that make it unambiguous which dimension is contiguous.
 inline Desc describe_matrix(const sdk::TensorView& t, bool transposed = false) {
   Dims shape = shape_of(t);
   Dims strides(t.strides().begin(), t.strides().end());

@@ -12,8 +12,8 @@ namespace {
 
 using sdk::TensorView;
 
-// The reason why operands of the input's shape are not supported. oneDNN computes in the layout of
-// the input; others are reordered.
+// Returns the reason why operands of the input's shape are not supported. oneDNN computes in the
+// layout of the input; operands in other layouts are reordered.
 const char* data_reason(std::initializer_list<const mt_tensor*> operands) {
   for (const mt_tensor* operand : operands) {
     if (operand == nullptr) continue;
@@ -91,7 +91,7 @@ void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
       });
 }
 
-// oneDNN pays for channels-last inputs; row-major ones are ten times as fast in cpu-openmp.
+// oneDNN is faster for channels-last inputs; cpu-openmp is ten times as fast for row-major ones.
 template <class Args>
 bool pays(const Args& args) {
   const TensorView input = args.input;

@@ -1,5 +1,5 @@
-// Layer normalization of contiguous rows. The records have 1 / sqrt(variance + eps), and oneDNN has
-// the variance; one number per row is converted.
+// Layer normalization of contiguous rows. The records use 1 / sqrt(variance + eps) and oneDNN uses
+// the variance, so one number per row is converted.
 #include <cmath>
 
 #include "backends/cpu-onednn/engine/operand.h"
@@ -79,7 +79,7 @@ void backward(mt_ctx& ctx, const mt_args_native_layer_norm_backward& args) {
   const TensorView input = args.input;
   const Rows rows(input, args.normalized_shape);
   const Gradients gradients(args);
-  // variance + eps, from `rstd`.
+  // Computes variance + eps from `rstd`.
   float* const variance = sdk::scratch<float>(ctx, rows.count);
   const float* const rstd = TensorView(args.rstd).data<const float>();
   for (int64_t i = 0; i < rows.count; ++i) variance[i] = 1.0f / (rstd[i] * rstd[i]);

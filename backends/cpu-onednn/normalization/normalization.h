@@ -13,7 +13,7 @@ struct Normalized {
   Desc data, statistics, parameters;
 };
 
-// The memory for a result: that of `out`, or scratch memory if `out` is NULL.
+// The memory for a result: `out`, or scratch memory if `out` is NULL.
 inline float* or_scratch(mt_ctx& ctx, const mt_tensor* out, int64_t n) {
   return out != nullptr ? sdk::TensorView(out).data<float>() : sdk::scratch<float>(ctx, n);
 }
@@ -25,7 +25,7 @@ inline dnnl::normalization_flags affine(bool weight, bool bias) {
   return flags;
 }
 
-// A plan for input, result, mean, variance, weight and bias; `describe` makes the primitive, given
+// A plan for input, result, mean, variance, weight and bias. `describe` makes the primitive, given
 // the flags.
 template <class Describe>
 Plan normalize(const Normalized& n, const Desc& out, const sdk::TensorView& weight,
@@ -50,7 +50,7 @@ class Gradients {
         bias_(wanted(args.output_mask, 2, args.grad_bias)),
         scaled_(args.weight != nullptr) {}
 
-  // The reason why oneDNN does not compute them; NULL if it does.
+  // Returns the reason why oneDNN does not compute them; NULL if it does.
   const char* reason() const {
     if (!input_) return "only gradients of parameters are requested";
     return !scaled_ && weight_ ? "the gradient of an absent weight is requested" : nullptr;
@@ -58,8 +58,8 @@ class Gradients {
   // A number that differs between plans.
   int64_t which() const { return int64_t{scaled_} | int64_t{sums()} << 1 | int64_t{bias_} << 2; }
 
-  // Memory for the gradients of a weight and a bias of n elements, and, with `out` NULL, for the
-  // bias itself, which some versions take as an operand and do not read.
+  // Memory for the gradients of a weight and a bias of n elements and, if `out` is NULL, for the
+  // bias itself, which some versions of oneDNN require as an operand but do not read.
   float* weight(mt_ctx& ctx, const mt_tensor* out, int64_t n) const {
     return makes_weight() ? or_scratch(ctx, weight_ ? out : nullptr, n) : nullptr;
   }
@@ -68,7 +68,8 @@ class Gradients {
   }
 
   // A plan for the gradient of the result, input, mean, variance, weight, the gradient of the
-  // input, and the three above; `describe` makes the primitive, given its kind and the flags.
+  // input, and the three operands above. `describe` makes the primitive, given its kind and the
+  // flags.
   template <class Describe>
   Plan plan(const Normalized& n, const Desc& grad_out, const Desc& grad_input,
             Describe&& describe) const {

@@ -1,5 +1,5 @@
-// Average pooling. Max pooling is not supported: oneDNN's indices are relative to the window, and
-// the record's are those of the first maximum in the plane.
+// Average pooling. Max pooling is not supported, because oneDNN's indices are relative to the
+// window, and the record's index is that of the first maximum in the plane.
 #include "backends/cpu-onednn/engine/operand.h"
 #include "backends/cpu-onednn/engine/run.h"
 #include "backends/cpu-onednn/registry.h"
@@ -27,13 +27,13 @@ Windows windows(const Args& args, const TensorView& large, const TensorView& poo
     w.stride.push_back(stride);
     w.dilation.push_back(0);
     w.before.push_back(padding);
-    // Rows and columns that no window reaches are ignored.
+    // Rows and columns outside of all windows are ignored.
     w.after.push_back(std::max<int64_t>(0, reach - large.size(d - 2) - padding));
   }
   return w;
 }
 
-// (N, C, H, W); a tensor without a batch is a batch of one.
+// Returns (N, C, H, W); a tensor without a batch is a batch of one.
 Desc describe_planes(const TensorView& tensor) {
   if (tensor.ndim() == 4) return describe(tensor);
   Dims shape = shape_of(tensor);
@@ -119,8 +119,8 @@ void backward(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
   });
 }
 
-// oneDNN pays for large channels-last inputs, and for large windows, whose few results per row
-// leave vectors along rows mostly empty.
+// oneDNN is faster for large channels-last inputs, and for large windows, whose rows have so few
+// results that vectors along them are mostly empty.
 bool is_large(const TensorView& input) { return input.numel() >= 1 << 14; }
 
 bool forward_pays(const mt_args_avg_pool2d& args) {

@@ -33,8 +33,8 @@ HWY_INLINE void Fill(T value, int64_t n, T* to) {
   for (; i < n; ++i) to[i] = value;
 }
 
-// Repeats neighbouring elements a few times each: a vector of elements gives `cols` vectors of
-// results, each by one table lookup. Returns the number of rows done.
+// Repeats neighboring elements a few times each: one vector of elements gives `cols` vectors of
+// results, each by one table lookup. Returns the number of completed rows.
 constexpr int64_t kFewColumns = 8;
 template <class T>
 HWY_INLINE int64_t ExpandNeighbours(const T* from, int64_t rows, int64_t cols, T* to) {
@@ -58,8 +58,8 @@ HWY_INLINE int64_t ExpandNeighbours(const T* from, int64_t rows, int64_t cols, T
   return r;
 }
 
-// Repeats one element for each row. Whole vectors are stored: the next row overwrites the excess,
-// and the last rows are stored exactly.
+// Repeats one element for each row. Stores whole vectors, whose excess the next row overwrites, and
+// stores the last rows exactly.
 template <class T>
 void Expand(const char* from, int64_t row_stride, int64_t rows, int64_t cols, T* to) {
   const hn::ScalableTag<T> d;
@@ -84,7 +84,7 @@ void Expand(const char* from, int64_t row_stride, int64_t rows, int64_t cols, T*
   }
 }
 
-// Copies contiguous rows in the same way. The excess that is read belongs to a later row.
+// Copies contiguous rows in the same way. The excess elements that it reads belong to a later row.
 template <class T>
 void Pack(const char* from, int64_t row_stride, int64_t rows, int64_t cols, T* to) {
   const hn::ScalableTag<T> d;

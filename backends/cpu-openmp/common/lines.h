@@ -10,7 +10,7 @@
 
 namespace mytorch::cpu {
 
-// The lines staged together: neighbours in memory share cache lines.
+// The number of lines staged together: neighbors in memory share cache lines.
 inline constexpr int64_t kLinesTogether = 16;
 
 // Calls f(offsets, n) for groups of n <= kLinesTogether lines that cover [begin, end). Line i of
@@ -25,7 +25,8 @@ void for_each_group(const sdk::Lines<N>& lines, int64_t begin, int64_t end, F&& 
   });
 }
 
-// Loads `count` lines of `size` elements into rows of `to`, `pitch` apart. Elements of a line are
+// Loads `count` lines of `size` elements into rows of `to`, which are `pitch` apart. Elements of a
+// line are `step` apart, lines are `next` apart.
 // `step` apart, lines `next`.
 template <class T, class W>
 void load_lines(const T* from, int64_t step, int64_t next, int64_t size, int64_t count, W* to,

@@ -14,7 +14,8 @@ inline constexpr int kMaxOperands = 16;
 using Loop = sdk::StridedLoop<kMaxOperands>;
 using Cursor = sdk::StridedCursor<kMaxOperands>;
 
-// Sets `loop` to operands that broadcast to `shape`, in the memory order of the first ones.
+// Sets `loop` to iterate over operands that broadcast to `shape`, in the memory order of the first
+// operands.
 inline void set_loop(Loop& loop, std::span<const int64_t> shape,
                      std::span<const sdk::TensorView> operands) {
   sdk::check_ndim(shape.size());

@@ -32,7 +32,7 @@ void convert_run(const Operand& operand, const void* from, void* to, int64_t n);
 void load_run(const Operand& operand, const char* from, int64_t stride, int64_t n, void* tile);
 // Stores n <= kTile elements of a tile, `stride` bytes apart.
 void store_run(const Operand& operand, const void* tile, char* to, int64_t stride, int64_t n);
-// As load_run and store_run, without conversion.
+// Like load_run and store_run, without conversion.
 void gather_run(const char* from, int64_t stride, int64_t n, int64_t itemsize, void* to);
 void scatter_run(const void* from, char* to, int64_t stride, int64_t n, int64_t itemsize);
 // Fills `to` with n copies of the element at `value`.

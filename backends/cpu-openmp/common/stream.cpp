@@ -19,8 +19,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kLine = 64;
 
-// Runs `bytes` bytes of `to` in three parts: edge(begin, end) before its first whole line and after
-// its last one, and non-temporal stores of vector(begin), vector by vector, between them.
+// Processes `bytes` bytes of `to` in three parts: edge(begin, end) before the first whole cache
+// line and after the last one, and non-temporal stores of vector(begin) between them.
 template <class Edge, class F>
 HWY_INLINE void StreamLines(uint8_t* to, int64_t bytes, Edge&& edge, F&& vector) {
   const hn::CappedTag<uint8_t, kLine> d;
@@ -55,7 +55,7 @@ void MoveRows(void* to, int64_t to_stride, const void* from, int64_t from_stride
 void StreamFill(void* to, const void* pattern, int64_t bytes) {
   uint8_t* t = static_cast<uint8_t*>(to);
   const uint8_t* line = static_cast<const uint8_t*>(pattern);
-  // Elements are aligned, so that lines begin with a whole one.
+  // Elements are aligned, so cache lines begin with a whole element.
   const auto fill = [&](int64_t begin, int64_t end) {
     for (; begin < end; begin += kLine) {
       std::memcpy(t + begin, line, static_cast<size_t>(std::min(end - begin, kLine)));
@@ -76,8 +76,8 @@ HWY_INLINE void Plain(const char* from, int64_t from_stride, char* to, int64_t t
   }
 }
 
-// Transposes squares with the side of a vector; with kPart, only the first `width` elements of each
-// row are stored. Loops are unrolled by hand, because compilers keep arrays of vectors in memory.
+// Transposes squares whose side is a vector. With kPart, stores only the first `width` elements of
+// each row. Loops are unrolled by hand, because compilers keep arrays of vectors in memory.
 template <class T>
 struct Square {
   static constexpr int64_t kSide = 8;

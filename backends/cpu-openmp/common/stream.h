@@ -10,14 +10,14 @@ namespace mytorch::cpu {
 inline constexpr int64_t kStreamBytes = int64_t{8} << 20;
 
 struct CopyFns {
-  // Copies `rows` rows of `bytes` bytes. `stream`: whole lines are stored non-temporally.
+  // Copies `rows` rows of `bytes` bytes. If `stream`, whole cache lines are stored non-temporally.
   void (*move_rows)(void* to, int64_t to_stride, const void* from, int64_t from_stride,
                     int64_t rows, int64_t bytes, bool stream);
   // Repeats the 64 bytes at `pattern` with non-temporal stores. `to` is aligned to the period of
   // the pattern.
   void (*stream_fill)(void* to, const void* pattern, int64_t bytes);
-  // to[c][r] = from[r][c] for elements of 1, 2, 4 or 8 bytes. Rows lie `from_stride` and
-  // `to_stride` bytes apart; the elements of a row are neighbours.
+  // Sets to[c][r] = from[r][c] for elements of 1, 2, 4 or 8 bytes. Rows are `from_stride` and
+  // `to_stride` bytes apart; the elements of a row are adjacent.
   void (*transpose)(const void* from, int64_t from_stride, void* to, int64_t to_stride,
                     int64_t rows, int64_t cols, int64_t itemsize);
 };

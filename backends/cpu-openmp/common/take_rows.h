@@ -13,13 +13,13 @@ namespace mytorch::cpu {
 inline constexpr int64_t kStreamRow = 256;
 
 // Copies rows of `bytes` bytes, from + which(i) * from_row to to + i * to_row, for i in [begin,
-// end). Hardware prefetchers cannot foresee the rows, so the beginning of each is fetched a few
+// end). Hardware prefetchers cannot predict the rows, so the beginning of each is prefetched a few
 // rows ahead. With `stream`, stores are non-temporal; call stream_fence() after the last row.
 template <class Which>
 void take_rows(char* to, int64_t to_row, const char* from, int64_t from_row, int64_t bytes,
                int64_t begin, int64_t end, bool stream, Which&& which) {
   constexpr int64_t kLine = 64;
-  constexpr int64_t kFetch = 1024;  // bytes of a row; prefetchers fetch the rest
+  constexpr int64_t kFetch = 1024;  // bytes of a row; hardware prefetchers load the rest
   const int64_t ahead = bytes >= kFetch ? 2 : 4;
   const int64_t fetched = std::min(bytes, kFetch);
   for (int64_t i = begin; i < end; ++i) {

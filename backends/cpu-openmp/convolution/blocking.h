@@ -1,5 +1,5 @@
-// The blocking that implicit GEMM and direct convolution share: panels and blocks of channels, and
-// padded pieces of the input.
+// The blocking of implicit GEMM and direct convolution: panels and blocks of channels, and padded
+// pieces of the input.
 #pragma once
 
 #include <algorithm>
@@ -11,23 +11,23 @@
 
 namespace mytorch::cpu {
 
-// The microkernel reads a panel of at most this many rows of two vectors repeatedly: half an L1.
+// The microkernel repeatedly reads a panel of at most this many rows of two vectors: half an L1.
 inline constexpr int64_t kPanelRows = 256;
-// The padded input, and all that is read and written beside it, should stay in the L2.
+// The padded input, and everything read and written with it, should stay in the L2.
 inline constexpr int64_t kInputBytes = int64_t{256} << 10;
 inline constexpr int64_t kMaxInputBytes = int64_t{8} << 20;
-// The least number of tasks if there is enough work: it divides evenly among any common number of
+// The minimum number of tasks if there is enough work: it divides evenly among any common number of
 // threads.
 inline constexpr int64_t kTasks = 16;
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Fewer channels leave most of a vector along channels empty.
+// With fewer channels, vectors along channels are mostly empty.
 inline constexpr int64_t kFewChannels = 8;
 
-// Whether direct convolution (vectors along rows) beats implicit GEMM (vectors along channels). The
-// latter wastes lanes if channels are few, and transposes its results, which shows beside few taps.
-// The former needs rows of stride 1 and wastes lanes at their ends.
+// Returns whether direct convolution (vectors along rows) beats implicit GEMM (vectors along
+// channels). The latter wastes lanes if channels are few, and transposes its results, which is
+// noticeable for few taps. The former needs rows of stride 1 and wastes lanes at their ends.
 inline bool prefers_direct(const Windows& w, int64_t in, int64_t out) {
   constexpr int64_t kFewTerms = 32;
   if (w.step[2] != 1 || w.apart[2] != 1) return false;
@@ -104,7 +104,7 @@ void copy_padded(const Windows& w, const Chunks& chunks, const Chunks::Chunk& ch
   }
 }
 
-// The positions of a chunk, computed again only if they differ from those of the previous chunk.
+// The positions of a chunk, recomputed only if they differ from those of the previous chunk.
 class Positions {
  public:
   Positions(const Windows& w, const Chunks& chunks, int32_t* memory)

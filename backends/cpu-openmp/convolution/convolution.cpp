@@ -19,7 +19,7 @@ namespace {
 
 using sdk::TensorView;
 
-// The compute type. bool counts, as int32.
+// The compute type. bool computes as int32, which counts.
 template <class T>
 using Compute = std::conditional_t<std::is_same_v<T, bool>, int32_t, sdk::Widened<T>>;
 
@@ -190,8 +190,8 @@ void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& arg
 }  // namespace
 
 void register_convolution(KernelEntries& kernels) {
-  // Row-major operands only: the host converts others and counts that, and it asks backends with
-  // channels-last kernels first.
+  // Row-major operands only: the host converts other operands, and reports the conversions; before
+  // that, it tries backends with channels-last kernels.
   kernels.push_back(sdk::kernel<&convolution>("implicit_gemm"));
   kernels.push_back(sdk::kernel<&backward_input>("implicit_gemm"));
   kernels.push_back(sdk::kernel<&backward_weight>("implicit_gemm"));

@@ -146,8 +146,8 @@ HWY_INLINE void GradientTile(const DirectGradient<T>& r, int64_t o, const int32_
   for (int64_t i = 0; i < kChannels; ++i) {
     grad[i] = r.grad + std::min(o + i, r.channels - 1) * r.grad_plane;
   }
-  // The last vector of a row ends at its end. Elements that it shares with the previous vector
-  // count as zero, in both factors, as the other factor may be infinite.
+  // The last vector of a row ends at the end of the row. Elements that it shares with the previous
+  // vector count as zero in both factors, because the other factor may be infinite.
   const int64_t whole = r.width / lanes * lanes;
   const bool narrow = whole == 0;
   const auto fresh = hn::Not(hn::FirstN(d, static_cast<size_t>(whole + lanes - r.width)));

@@ -1,6 +1,7 @@
 // The microkernels of direct convolution, whose vectors run along rows of the input. They serve
-// convolutions of few channels or taps, for which the transposition of the results of implicit GEMM
-// (implicit_microkernel.h) would show. The stride along rows is 1; across rows it is arbitrary.
+// convolutions with few channels or taps, for which implicit GEMM (implicit_microkernel.h) would
+// spend too much time on transposing its results. The stride along rows is 1; across rows it is
+// arbitrary.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +62,7 @@ struct DirectMicrokernels {
   void (*sum_lanes)(const T* from, int64_t n, T* to);
 };
 
-// Of the best instruction set of this CPU; T is float or double.
+// Returns the functions of the best instruction set of this CPU; T is float or double.
 template <class T>
 const DirectMicrokernels<T>& direct_microkernels();
 

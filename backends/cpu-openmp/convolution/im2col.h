@@ -1,5 +1,5 @@
-// im2col, a tile of the matrix at a time: row (channel, tap), column (output position), the input
-// element that the tap reads there, zero in the padding.
+// Computes one tile of the im2col matrix at a time: element (channel and tap, output position) is
+// the input element that the tap reads at that position, or zero in the padding.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +70,7 @@ void im2col(const Geometry& g, const T* input, int64_t c0, int64_t c1, int64_t r
   });
 }
 
-// The reverse: adds columns to the input elements that they correspond to.
+// Does the reverse: adds columns to the corresponding input elements.
 template <class T>
 void col2im(const Geometry& g, const T* columns, int64_t c0, int64_t c1, int64_t r0, int64_t r1,
             T* input) {

@@ -15,7 +15,7 @@
 
 namespace mytorch::cpu {
 
-// The output rows of a tile: their columns fill half of a typical L2.
+// The output rows of a tile, whose columns fill half of a typical L2.
 struct Tiles {
   int64_t rows;   // in a tile
   int64_t count;  // of tiles
@@ -24,7 +24,7 @@ struct Tiles {
     const int64_t all = g.output[0] * g.output[1];
     const int64_t width = g.output[2];
     const int64_t fit = (int64_t{384} << 10) / (std::max<int64_t>(g.depth(), 1) * width * item);
-    // Products of fewer columns hardly reuse the weight.
+    // With fewer columns, products hardly reuse the weight.
     const int64_t least = (96 + width - 1) / width;
     rows = std::clamp<int64_t>(fit, std::min(least, all), all);
     count = (all + rows - 1) / rows;
@@ -33,7 +33,7 @@ struct Tiles {
   }
 };
 
-// A worker's scratch memory holds its columns, then the workspace of its products.
+// A worker's scratch memory contains its columns, then the workspace of its products.
 inline int64_t columns_bytes(int64_t elements, int64_t item) {
   return (elements * item + 63) / 64 * 64;
 }
@@ -88,7 +88,7 @@ void im2col_backward_input(mt_ctx& ctx, const Geometry& g, const T* output, cons
   const int64_t plane = g.output_plane();
   const int64_t input_plane = g.input_plane();
   const int64_t most = tiles.rows * g.output[2];
-  // A task is a sample and group, or some of its channels if samples and groups are few.
+  // A task is a sample and a group or, if these are few, some of its channels.
   const int64_t parts = std::clamp<int64_t>(8 / (g.batch * g.groups), 1, g.in_channels);
   const int64_t channels = (g.in_channels + parts - 1) / parts;
   const int64_t depth = channels * g.taps();
@@ -142,8 +142,8 @@ void im2col_backward_weight(mt_ctx& ctx, const Geometry& g, const T* input, cons
   const int64_t plane = g.output_plane();
   const int64_t most = tiles.rows * g.output[2];
   const int64_t per_group = g.out_channels * depth;
-  const int64_t pieces = g.batch * tiles.count;  // of a group
-  // Partial sums cost memory and an addition each: none if groups are enough work to share.
+  const int64_t pieces = g.batch * tiles.count;  // of one group
+  // Partial sums cost memory and additions, so there are none if groups are enough work to share.
   const int64_t parts = std::min<int64_t>(pieces, g.groups >= 16 ? 1 : 16 / g.groups);
   const int64_t columns = g.pointwise() ? 0 : columns_bytes(depth * most, sizeof(T));
   const int64_t product = NestedGemm::bytes(g.out_channels, depth, most);

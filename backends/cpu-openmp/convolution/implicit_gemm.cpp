@@ -14,7 +14,7 @@ struct WeightStrides {
   int64_t group, out, in;
 };
 
-// target = windows of the source times the weight, + bias.
+// target = windows of the source times the weight, plus the bias.
 template <class T>
 struct ImplicitGemm {
   mt_ctx& ctx;
@@ -27,7 +27,7 @@ struct ImplicitGemm {
   const T* bias;
   T* target;
 
-  // False, with the target untouched, if a piece of the source is too large to be copied.
+  // Returns false, without touching the target, if a piece of the source is too large to be copied.
   bool run() const;
 
  private:
@@ -63,13 +63,13 @@ struct ImplicitGemm<T>::Plan {
   int32_t* steps;  // [c][tap]
 };
 
-// Copies a panel's weights in the order in which the microkernel reads them.
+// Copies a panel's weights to the order in which the microkernel reads them.
 template <class T>
 void ImplicitGemm<T>::pack(const Plan& plan, int64_t group, int64_t panel) const {
   const int64_t real = plan.panels.real(panel), width = plan.panels.width(panel);
   const int64_t first = plan.panels.first(panel);
   const auto transpose = implicit_microkernels<T>().transpose;
-  // If all taps contribute, they are in their order.
+  // If all taps contribute, they are already in order.
   const bool whole = taps() == kernel;
   for (int64_t c0 = 0; c0 < in; c0 += plan.blocking.block) {
     const int64_t c1 = std::min(c0 + plan.blocking.block, in);
@@ -169,7 +169,7 @@ bool ImplicitGemm<T>::run() const {
   plan.steps = sdk::scratch<int32_t>(ctx, blocking.block * taps());
   chunks.taps(w, blocking.block, plan.steps);
 
-  // Tasks are also split by panels if chunks are few or partial sums many.
+  // Tasks are also split by panels if chunks are few or partial sums are many.
   const bool parts = blocking.block < in;
   const int64_t whole = chunks.count() * groups;
   int64_t shares = parts ? divide_up(panels.count, 8) : 1;
@@ -241,9 +241,9 @@ template <class T>
 bool implicit_backward_input(mt_ctx& ctx, const Geometry& g, const T* output, const T* weight,
                              const T* bias, T* input) {
   const int64_t depth = g.depth();
-  // Few channels of strided results are faster by col2im.
+  // For few channels with strided results, col2im is faster.
   if (g.in_channels < kFewChannels && g.stride[2] != 1) return false;
-  // The zeros around `output` are no terms of the sums, but infinity times zero would be NaN.
+  // The zeros around `output` are not terms of the sums: infinity times zero would wrongly give NaN.
   if (!implicit_microkernels<T>().all_finite(weight, g.groups * g.out_channels * depth))
     return false;
   for (int64_t i = 0; i < volume(g.stride); ++i) {

@@ -91,8 +91,8 @@ HWY_INLINE void Tiles(const ImplicitProduct<T>& g) {
   const int64_t width = kVecs * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
   const int32_t* place = g.place;
   T* out = g.out;
-  // Tiles of nearly equal height, 5 and 4 rather than 6 and 3 for 9 rows, since a tile of few rows
-  // does not hide the latency of its sums.
+  // Tiles of nearly equal height, 5 and 4 rather than 6 and 3 for 9 rows, because a tile with few
+  // rows does not hide the latency of its sums.
   const int64_t tiles = (g.rows + kTileRows - 1) / kTileRows;
   const int64_t height = g.rows / tiles;
   const int64_t higher = g.rows % tiles;
@@ -193,7 +193,7 @@ HWY_INLINE void Transpose(const T* from, int64_t from_pitch, int64_t rows, int64
 #if HWY_TARGET != HWY_SCALAR
   constexpr int64_t kSide = kSquareBytes / sizeof(T);
   if (rows >= kSide && cols >= kSide) {
-    // The last squares of a row and of a column overlap those before.
+    // The last squares of a row and of a column overlap the previous ones.
     for (int64_t r = 0; r < rows; r += kSide) {
       r = std::min(r, rows - kSide);
       for (int64_t c = 0; c < cols; c += kSide) {
@@ -209,7 +209,7 @@ HWY_INLINE void Transpose(const T* from, int64_t from_pitch, int64_t rows, int64
   }
 }
 
-// Copies whole vectors; the last of a row overlaps the one before.
+// Copies whole vectors; the last vector of a row overlaps the previous one.
 template <class D, class T>
 HWY_INLINE void CopyRowsBy(D d, const T* HWY_RESTRICT from, int64_t from_pitch, int64_t rows,
                            int64_t width, T* HWY_RESTRICT to, int64_t to_pitch) {
@@ -254,7 +254,7 @@ template <class T>
 HWY_INLINE bool AllFinite(const T* HWY_RESTRICT x, int64_t n) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  // Zero, or NaN if an element is not finite.
+  // Returns zero, or NaN if an element is not finite.
   auto differences = hn::Zero(d);
   T rest{};
   int64_t i = 0;

@@ -33,7 +33,7 @@ struct ImplicitMicrokernels {
   // to[c * to_pitch + r] = from[r * from_pitch + c]
   void (*transpose)(const T* from, int64_t from_pitch, int64_t rows, int64_t cols, T* to,
                     int64_t to_pitch);
-  // Copies short rows, for which a call of memcpy each would take longer than the copy.
+  // Copies short rows, for which calling memcpy would take longer than the copy.
   void (*copy_rows)(const T* from, int64_t from_pitch, int64_t rows, int64_t width, T* to,
                     int64_t to_pitch);
   // to[i] += from[i]
@@ -41,7 +41,7 @@ struct ImplicitMicrokernels {
   bool (*all_finite)(const T* x, int64_t n);
 };
 
-// Of the best instruction set of this CPU; T is float or double.
+// Returns the functions of the best instruction set of this CPU; T is float or double.
 template <class T>
 const ImplicitMicrokernels<T>& implicit_microkernels();
 

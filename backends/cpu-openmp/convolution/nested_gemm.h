@@ -1,5 +1,5 @@
-// Matrix products inside a parallel loop, in a context of one thread whose scratch memory was
-// allocated before the loop began.
+// Matrix products inside a parallel loop, in a single-threaded context whose scratch memory was
+// allocated before the loop.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace mytorch::cpu {
 
 class NestedGemm {
  public:
-  // Enough scratch for products of at most m x n x k elements of 8 bytes: packed blocks of both
-  // operands, partial sums and the slack of each. Blocks of k are at most 512 long.
+  // Returns enough scratch memory for products of at most m x n x k elements of 8 bytes: packed
+  // blocks of both operands, partial sums and the slack of each. Blocks of k are at most 512 long.
   static int64_t bytes(int64_t m, int64_t n, int64_t k) {
     const int64_t deep = std::min<int64_t>(k, 512) + 16;
     return 8 * ((m + 64) * deep + (n + 128) * deep + (m + 64) * (n + 64) + m + n + k + 2048);
@@ -31,7 +31,7 @@ class NestedGemm {
       self->used += size;
       return result;
     };
-    // Several threads would set the message at once; the status is enough.
+    // Several threads would set the message at the same time; the status is enough.
     context_.base.set_error = [](mt_ctx*, int, const char*) {};
   }
 

@@ -22,9 +22,9 @@ class WeightGradient {
         blocking_(w_, g.batch, g.in_channels, g.out_channels, sizeof(T)),
         panels_{g.out_channels, implicit_microkernels<T>().lanes()},
         tile_(direct_microkernels<T>().tile(g.out_channels)) {
-    // Tasks are blocks of input channels, large enough to be worth reading the whole `output`. If
-    // these are few, the batch is split too, into parts that are summed in order: the bits do not
-    // depend on the number of threads.
+    // Tasks are blocks of input channels, large enough to justify reading the whole `output`. If
+    // there are few blocks, the batch is also split, into parts that are summed in order: the bits
+    // do not depend on the number of threads.
     const int64_t fit = std::max<int64_t>(1, kInputBytes / (chunks().pitch * int64_t{sizeof(T)}));
     const int64_t wanted = std::clamp<int64_t>(g.depth() / 128, 1, kTasks);
     block_ = std::min(fit, divide_up(g.in_channels, wanted));

@@ -1,5 +1,5 @@
 // The windows of a convolution or of its transpose, and chunks of the batch: pieces of a sample, or
-// several small samples, whose padded source fits a cache.
+// several small samples, whose padded source fits in a cache.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace mytorch::cpu {
 // first + p * apart.
 struct Windows {
   struct Tap {
-    Spatial at;     // each from 0
+    Spatial at;     // each counts from 0
     int64_t index;  // in the kernel, row-major
   };
   Spatial source, grid, step, origin;
@@ -34,7 +34,7 @@ struct Windows {
     for (size_t d = 0; d < 3; ++d) at[d] = first[d] + position[d] * apart[d];
     return (at[0] * target[1] + at[1]) * target[2] + at[2];
   }
-  // Whether rows of the grid are contiguous in the target, and adjacent rows too.
+  // Returns whether rows of the grid are contiguous in the target, and adjacent rows, too.
   bool fills_target() const { return grid == target; }
 };
 

@@ -1,5 +1,5 @@
 // Rows of a table. The gradient is summed in the order of the indices. Threads divide its columns,
-// so that none waits for another for any indices.
+// so that no thread waits for another, whatever the indices are.
 #include "mytorch/abi_ops/embedding.h"
 
 #include <algorithm>
@@ -84,7 +84,7 @@ void add_rows(mt_ctx& ctx, const mt_args_embedding_dense_backward& args, const T
     if (counts != nullptr) ++counts[value];
   });
   const int64_t step = grad.stride(-1);
-  // At least a cache line of columns, and at least the work that pays for a thread.
+  // At least a cache line of columns, and at least enough work for a thread.
   const int64_t grain = std::max<int64_t>(16, 16384 / (index.numel() + rows + 1));
   sdk::parallel_for(ctx, 0, width, grain, [&](int64_t first, int64_t last) noexcept {
     for (int64_t r = 0; r < rows; ++r) {

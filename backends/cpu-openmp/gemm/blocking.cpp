@@ -14,7 +14,7 @@ int64_t cache_size(int name, int64_t otherwise, int64_t least, int64_t most) {
   return std::clamp(reported > 0 ? reported : otherwise, least, most);
 }
 
-// The size of equal blocks that cover `total`: a multiple of `unit`, at most about `most`.
+// Returns the size of equal blocks that cover `total`: a multiple of `unit`, at most about `most`.
 int64_t balanced(int64_t total, int64_t most, int64_t unit) {
   const int64_t blocks = std::max<int64_t>(1, divide_up(total, std::max(most, unit)));
   return std::max(unit, round_up(divide_up(total, blocks), unit));
@@ -35,7 +35,7 @@ Blocking choose_blocking(int64_t m, int64_t n, int64_t k, int64_t bytes, int64_t
                          int64_t tile_cols) {
   const CacheSizes& caches = cache_sizes();
   Blocking blocking;
-  // Below 256 the loads and stores of C begin to show; above 512 there is nothing to gain.
+  // Below 256, the loads and stores of C become noticeable; above 512, there is nothing to gain.
   const int64_t kc = std::clamp<int64_t>(caches.l1 / (tile_cols * bytes), 256, 512);
   blocking.kc = balanced(k, kc, 1);
   blocking.mc = balanced(m, caches.l2 / 2 / (blocking.kc * bytes), tile_rows);

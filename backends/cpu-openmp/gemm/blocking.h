@@ -9,7 +9,7 @@ struct CacheSizes {
   int64_t l1, l2, l3;  // bytes; l1 is the data cache
 };
 
-// The sizes of this machine, read once.
+// Returns the sizes of this machine, which are read once.
 const CacheSizes& cache_sizes();
 
 struct Blocking {
@@ -18,8 +18,9 @@ struct Blocking {
   int64_t kc;
 };
 
-// For an m x n x k product of `bytes`-wide elements in tiles of tile_rows x tile_cols. Blocks are
-// balanced: 1030 columns of k become three blocks of 344 and not 512, 512 and 6.
+// Returns the blocks for an m x n x k product of `bytes`-wide elements in tiles of tile_rows x
+// tile_cols. Blocks are balanced: 1030 columns of k become three blocks of 344, not blocks of 512,
+// 512 and 6.
 Blocking choose_blocking(int64_t m, int64_t n, int64_t k, int64_t bytes, int64_t tile_rows,
                          int64_t tile_cols);
 

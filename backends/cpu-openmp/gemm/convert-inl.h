@@ -73,7 +73,7 @@ HWY_INLINE void store_compute(D d, hn::VFromD<D> value, T* to) {
   }
 }
 
-// a * b + c. Highway has it for floating point only.
+// Returns a * b + c, which Highway has only for floating point.
 template <class V>
 HWY_INLINE V multiply_add(V a, V b, V c) {
   if constexpr (hwy::IsFloat<hn::TFromV<V>>()) {

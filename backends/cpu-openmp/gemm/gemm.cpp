@@ -13,7 +13,8 @@ int error(mt_ctx* ctx, int status, const char* message) {
   return status;
 }
 
-// The product of elements of T: plain loops if it is tiny, else the table's function.
+// Computes the product of elements of T: by plain loops if it is tiny, else by the table's
+// function.
 template <class T, auto table, auto function>
 int run(mt_ctx* ctx, const Job& job) {
   if (is_tiny(job)) return tiny_product<T>(job), MT_OK;
@@ -90,7 +91,8 @@ int gemm(mt_ctx* ctx, const GemmProblem& problem) {
       /*bias_row=*/0,
       problem.bias_stride,
   };
-  // A stack of matrices times one matrix is one taller product: the linear layer of a sequence.
+  // A stack of matrices times a single matrix is one taller product, as in the linear layer of a
+  // sequence.
   if (job.batch > 1 && job.b_batch == 0 && job.a_batch == job.m * job.a_row &&
       job.c_batch == job.m * job.c_row) {
     job.m *= job.batch;

@@ -1,5 +1,5 @@
 // Matrix products on the CPU: C = A B and C += A B, batched, for any strides and any mytorch dtype
-// but bool. All matrix products, linear layers and im2col convolutions of the backend use it.
+// except bool. All matrix products, linear layers and im2col convolutions of the backend use it.
 //
 // How it works
 // ------------

@@ -1,5 +1,5 @@
-// One row, or a few, times a matrix: Y = X B. Each element of B is used so few times that reading B
-// bounds the speed, so B is read once, in memory order.
+// One row, or a few, times a matrix: Y = X B. Each element of B is used so rarely that reading B
+// limits the speed, so B is read once, in memory order.
 #if defined(MYTORCH_GEMM_MATVEC_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_GEMM_MATVEC_INL_H_
 #undef MYTORCH_GEMM_MATVEC_INL_H_
@@ -130,7 +130,7 @@ struct MatvecArgs {
 };
 
 // The columns of a piece, the unit of work of a thread: a multiple of all tiles and vectors, so
-// that tails lie in the same places for any number of threads.
+// that the remainders are in the same places for any number of threads.
 inline constexpr int64_t kMatvecCols = 192;
 inline constexpr int64_t kMatvecRows = 4;
 
@@ -141,7 +141,7 @@ void matvec_columns(void* user, int64_t begin, int64_t end) {
   const Job& job = *args.job;
   const T* bias = static_cast<const T*>(job.bias);
   const int64_t last = std::min(end * kMatvecCols, job.n);
-  // These sums and four rows of B of the same length fit in the L1.
+  // These sums, and four rows of B of the same length, fit in the L1.
   constexpr int64_t kMost = 5 * kMatvecCols;
   const int64_t chunk = job.m == 1 ? kMost : kMatvecCols;
   HWY_ALIGN C sums[kMost];
@@ -187,7 +187,7 @@ int matvec(mt_ctx* ctx, const Job& job) {
     copy = static_cast<C*>(ctx->scratch(ctx, static_cast<size_t>(size) * sizeof(C)));
     if (copy == nullptr) return MT_ERROR_OUT_OF_MEMORY;
   }
-  // The least bytes of B that repay waking a thread.
+  // The minimum number of bytes of B that justify waking a thread.
   constexpr int64_t kGrainBytes = 256 << 10;
   const int64_t piece_bytes = job.k * kMatvecCols * static_cast<int64_t>(sizeof(T));
   const int64_t pieces = (job.n + kMatvecCols - 1) / kMatvecCols;

@@ -44,7 +44,7 @@ template <class C>
 using TileFn = void (*)(int64_t k, const C* a, int64_t a_row, int64_t a_k, const C* b, int64_t b_k,
                         C* c, int64_t c_row, bool add);
 
-// With kPacked, A comes in panels: its rows are 1 apart and its columns kTileRows.
+// With kPacked, A is packed in panels: its rows are 1 apart and its columns kTileRows.
 template <class C, int kRows, int kVecs, bool kPacked>
 void tile(int64_t k, const C* HWY_RESTRICT a, int64_t a_row, int64_t a_k, const C* HWY_RESTRICT b,
           int64_t b_k, C* HWY_RESTRICT c, int64_t c_row, bool add) {
@@ -56,7 +56,7 @@ void tile(int64_t k, const C* HWY_RESTRICT a, int64_t a_row, int64_t a_k, const 
     a_k = kTileRows<C>;
   }
 
-  // The tile of C is needed at the end, and each of its rows may lie on another page.
+  // The tile of C is needed at the end, and each of its rows may be on another page.
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) hwy::Prefetch(c + i * c_row);
 

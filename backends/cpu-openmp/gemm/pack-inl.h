@@ -21,7 +21,8 @@ namespace HWY_NAMESPACE {
 // The most elements that pack_transposed writes past its panel.
 inline constexpr int64_t kPackSlack = 16;
 
-// Copies kWidth contiguous elements by vectors of halving width: 6 floats are 4 and 2.
+// Copies kWidth contiguous elements with vectors of decreasing width: 6 floats are copied as 4 and
+// 2.
 template <int kWidth, class T>
 HWY_INLINE void copy_lanes(const T* HWY_RESTRICT from, Compute<T>* HWY_RESTRICT to) {
   using C = Compute<T>;
@@ -82,7 +83,8 @@ void pack_transposed(const T* HWY_RESTRICT from, int64_t lane_stride, int64_t k,
   constexpr int kGroups = (kWidth + kSide - 1) / kSide;
   static_assert(kGroups * kSide - kWidth <= kPackSlack);
   const int64_t whole = k / kSide * kSide;
-  // One cache line of each lane at a time: lanes a power of two apart share a set of the L1, which
+  // One cache line of each lane at a time: lanes whose distance is a power of two share a set of
+  // the L1, which would evict a line before its next square is read.
   // would evict a line before its next square is read.
   constexpr int64_t kChunk = 64 / sizeof(T);
   for (int64_t begin = 0; begin < whole; begin += kChunk) {

@@ -26,27 +26,28 @@ struct Plan {
   Blocking block;
   bool pack_a, pack_b;  // otherwise read in place
   int64_t chunk_rows;   // rows of C that share a pass over the blocks of k
-  bool keep_sums;       // partial sums do not fit in C's type, and stay in the workspace
+  bool keep_sums;       // partial sums do not fit in C's type and stay in the workspace
   // Parts of the workspace, in elements of the compute type.
   int64_t b_size, a_size, sums_size;
 
   int64_t size() const { return b_size + a_size + sums_size; }
 };
 
-// The multiplications that repay waking a thread: some ten microseconds of work.
+// The number of multiplications that justify waking a thread: some ten microseconds of work.
 inline constexpr double kWorthAThread = 5e5;
 
-// The number of rows of `bytes` bytes, `stride` bytes apart, that stay in the L1 beside the other
-// operands. The set of a line is its address modulo 4 KiB: rows a power of two apart share few
-// sets.
+// Returns the number of rows of `bytes` bytes, `stride` bytes apart, that stay in the L1 beside the
+// other operands. The set of a line is its address modulo 4 KiB: rows whose distance is a power of
+// two share few sets.
 inline int64_t rows_in_l1(int64_t stride, int64_t bytes) {
   const int64_t apart = std::clamp<int64_t>(stride & -stride, 64, 4096);
   const int64_t lines = (bytes + 63) / 64;
   return std::max<int64_t>(1, 4096 / apart / lines) * (cache_sizes().l1 / 4096 / 2);
 }
 
-// A copy of A pays if many panels of B reuse it. Otherwise A is read in place: the microkernel
-// broadcasts single elements of any strides, and uses a line completely before it leaves the L1.
+// Returns whether to copy A, which pays off if many panels of B reuse it. Otherwise A is read in
+// place: the microkernel broadcasts single elements with any strides, and uses a line completely
+// before it leaves the L1.
 template <class T>
 bool should_pack_a(const Job& job, int64_t m, int64_t n) {
   using C = Compute<T>;
@@ -55,10 +56,10 @@ bool should_pack_a(const Job& job, int64_t m, int64_t n) {
          (n > 8 * kTileCols<C> && m > 2 * kTileRows<C> && bytes > cache_sizes().l1 / 2);
 }
 
-// The depth of a panel of B to read in place, or 0 to pack B. Reading in place needs contiguous
-// rows of B, and pays if a panel stays in the L1 while the rows of A pass, or if there are too few
-// of these to repay a copy. A panel may be shortened for that as long as the loads and stores of C
-// do not show.
+// Returns the depth of a panel of B to read in place, or 0 to pack B. Reading in place needs
+// contiguous rows of B, and pays off if a panel stays in the L1 while the rows of A pass, or if
+// these are too few to justify a copy. A panel may be shortened for this purpose until the loads
+// and stores of C become noticeable.
 template <class T>
 int64_t depth_in_place(const Job& job, int64_t m, int64_t kc) {
   using C = Compute<T>;
@@ -69,8 +70,8 @@ int64_t depth_in_place(const Job& job, int64_t m, int64_t kc) {
   return m <= 32 * kTileRows<C> && depth >= std::min(kc, kLeastDepth) ? depth : 0;
 }
 
-// The plan for rectangles of at most m x n. The depth of a block, which determines the order of the
-// sums, is that of the whole product.
+// Returns the plan for rectangles of at most m x n. The depth of a block, which determines the
+// order of the sums, is that of the whole product.
 template <class T>
 Plan make_plan(const Job& job, int64_t m, int64_t n) {
   using C = Compute<T>;
@@ -187,8 +188,8 @@ class Product {
                    std::min(kRows, i_end - i), kRows, j * kCols, cols, vecs);
         }
       } else {
-        // Tiles of nearly equal height, 4 and 4 rather than 6 and 2 for 8 rows, since a tile of few
-        // rows does not hide the latency of its sums.
+        // Tiles of nearly equal height, 4 and 4 rather than 6 and 2 for 8 rows, because a tile with
+        // few rows does not hide the latency of its sums.
         const int64_t tiles = divide_up(i_end - i_begin, kRows);
         const int64_t height = (i_end - i_begin) / tiles;
         const int64_t higher = (i_end - i_begin) % tiles;
@@ -283,7 +284,7 @@ struct Shared {
   const Job* job;
   const Plan* plan;  // of the largest rectangle
   Grid grid;
-  int64_t m, n;  // of a rectangle but the last ones
+  int64_t m, n;  // of each rectangle except the last ones
   Compute<T>* workspace;
   std::atomic<int64_t> next;
 
@@ -294,7 +295,7 @@ struct Shared {
   }
 
   // A worker's first rectangle is the same in every call, so its core may still cache the lines of
-  // C. If the host runs all workers on one thread, the first does nearly all of the work.
+  // C. If the host runs all workers on a single thread, the first one does nearly all of the work.
   static void work(void* user, int64_t begin, int64_t end) {
     auto& self = *static_cast<Shared*>(user);
     const int64_t count = self.job->batch * self.grid.size();
@@ -345,7 +346,7 @@ int run_product(mt_ctx* ctx, const Job& job) {
   const auto workers_for = [&](double work) {
     return static_cast<int>(std::clamp(work / kWorthAThread, 1.0, double{1} * ctx->num_threads));
   };
-  // Each thread computes whole products if there are enough of them.
+  // Each thread computes whole products if there are enough products.
   const int all = workers_for(products * job.batch);
   Shared<T> shared(job, job.batch >= (all == 1 ? 1 : 8 * all) ? 1 : workers_for(products));
   const Plan plan = make_plan<T>(job, shared.m, shared.n);

@@ -1,4 +1,4 @@
-// Products so small that any choice costs more than the arithmetic.
+// Products that are so small that any decision costs more than the arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace mytorch::cpu::gemm_internal {
 // microkernel, as measured).
 inline constexpr int64_t kTinyProducts = 64;
 
-// True for k = 0, with any m and n.
+// Also true for k = 0, with any m and n.
 inline bool is_tiny(const Job& job) {
   return job.k == 0 || (job.m <= kTinyProducts && job.n <= kTinyProducts &&
                         job.k <= kTinyProducts && job.m * job.n * job.k <= kTinyProducts);

@@ -41,8 +41,8 @@ void pick(T* to, int64_t ts, const int64_t* index, int64_t is, const T* from, in
   }
 }
 
-// to[i] = from[index[i]], four at a time. Fetches the elements of the next run at `next` meanwhile,
-// because prefetchers do not follow indices.
+// Computes to[i] = from[index[i]], four elements at a time. Prefetches the elements of the next run
+// at `next`, because hardware prefetchers do not follow indices.
 template <class T>
 void pick_neighbours(T* to, const int64_t* index, const T* from, const T* next, const Dim& dim,
                      int64_t n) {
@@ -69,11 +69,11 @@ void gather(mt_ctx& ctx, const mt_args_gather& args) {
   const TensorView index = operand.view();
   const Dim dim(self, args.dim);
   sdk::check_ndim(static_cast<size_t>(out.ndim()));
-  int64_t fixed[sdk::kMaxDims];  // self's strides, 0 along dim
+  int64_t fixed[sdk::kMaxDims];  // the strides of self; 0 along dim
   for (int d = 0; d < out.ndim(); ++d) {
     fixed[d] = d == dim.number || d >= self.ndim() ? 0 : self.stride(d);
   }
-  // A 0-dim index of a 1-dim self, or the reverse, has one element along dim.
+  // A 0-dim index of a 1-dim self, or the reverse, has a single element along dim.
   const sdk::StridedLoop<3> loop(
       out.shape(),
       {out.get()->dl.strides, index.ndim() == out.ndim() ? index.get()->dl.strides : fixed, fixed});
@@ -112,8 +112,8 @@ void index_select(mt_ctx& ctx, const mt_args_index_select& args) {
     if (!in_range(value, dim.size)) fail_index("index_select", value, dim.number, dim.size);
   }
   if (out.numel() == 0) return;
-  // A loop over a slice. The loop over the index is outside of it if slices are contiguous blocks,
-  // else inside.
+  // A loop over a slice. It is inside the loop over the index if slices are contiguous blocks, else
+  // outside.
   const sdk::StridedLoop<2> slice = sdk::make_lines<2>({out, self}, args.dim).loop;
   const int64_t ts = slice.inner_stride(0), fs = slice.inner_stride(1);
   const int64_t run = slice.inner_size();

@@ -23,7 +23,7 @@ using sdk::TensorView;
 
 constexpr int64_t kStep =
     8;  // elements of a contiguous line put in one step: a cache line of indices
-constexpr int64_t kAhead = 512;  // elements fetched ahead, because prefetchers stop at pages
+constexpr int64_t kAhead = 512;  // elements; hardware prefetchers stop at pages
 
 struct Set {
   template <class T>
@@ -47,13 +47,13 @@ struct Add {
 };
 
 // The operands of a call, all with the same number of dimensions. The loop has the shape of the
-// index, in which the other operands are read, too.
+// index; the other operands are also read in this shape.
 class Call {
  public:
   Call(mt_ctx& ctx, const char* op, int64_t dim, const TensorView& index, const TensorView& src,
        const TensorView& self, const TensorView& out)
       : op_(op), tensors_{*index.get(), *src.get(), *self.get(), *out.get()} {
-    // A source that is the output is copied before it is overwritten.
+    // A source that aliases the output is copied before it is overwritten.
     if (src.raw() == out.raw() && src.numel() != 0) {
       tensors_[1] = contiguous_copy(ctx, src, src.dtype(), strides_);
     }
@@ -65,7 +65,8 @@ class Call {
       tensor.dl.strides = const_cast<int64_t*>(kNone);
     }
     dim_ = dim < 0 ? dim + this->out().ndim() : dim;
-    // The output starts as self: copied here if the index leaves lines out, else line by line.
+    // The output starts as self: copied here if the index does not cover all lines, else line by
+    // line.
     for (int d = 0; d < this->out().ndim(); ++d) {
       if (d == dim_ || this->index().size(d) == this->out().size(d)) continue;
       if (self.raw() != out.raw()) move(ctx, self, out);
@@ -89,7 +90,7 @@ class Call {
   int64_t strides_[sdk::kMaxDims];
 };
 
-// Calls f(line, element) for all elements of n lines; neighbouring lines run side by side.
+// Calls f(line, element) for all elements of n lines; neighboring lines are processed together.
 template <class F>
 void for_each_of_lines(int64_t n, int64_t next, int64_t length, int64_t step, F&& f) {
   if (n > 1 && std::abs(next) < std::abs(step)) {

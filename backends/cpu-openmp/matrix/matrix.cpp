@@ -107,7 +107,7 @@ void blend(mt_ctx& ctx, const TensorView& self, const TensorView& out, const mt_
 void added(mt_ctx& ctx, const TensorView& self, GemmProblem p, const TensorView& out,
            const mt_scalar& beta, const mt_scalar& alpha, const char* op) {
   const bool plain = equals(alpha, 1) || p.k == 0;
-  // With beta 0, NaN in self does not count.
+  // With beta 0, a NaN in self has no effect.
   if (equals(beta, 0)) {
     check(gemm(&ctx, p), op);
     if (!plain) blend(ctx, self, out, beta, alpha, false);
@@ -146,8 +146,9 @@ void baddbmm(mt_ctx& ctx, const mt_args_baddbmm& args) {
         args.alpha, "baddbmm");
 }
 
-// The leading dimensions of the input collapse if strides allow. A remaining one is the rows of a
-// matrix, two are a batch of matrices, and further ones are a loop over batches.
+// The leading dimensions of the input collapse if the strides allow it. A single remaining
+// dimension is the rows of a matrix, two are a batch of matrices, and further ones are a loop over
+// batches.
 void linear(mt_ctx& ctx, const mt_args_linear& args) {
   const TensorView input = args.input;
   const TensorView weight = args.weight;

@@ -1,5 +1,5 @@
-// Batch normalization: a channel is a work item, and its planes are visited again while they are in
-// the L2. Declines inputs of short planes, such as (N, C): they decompose into operators that are
+// Batch normalization: a work item is a channel, whose planes are read again while they are in the
+// L2. Declines inputs with short planes, such as (N, C): they decompose into operators that are
 // vectorized along the channels.
 #include <algorithm>
 #include <cmath>
@@ -48,7 +48,7 @@ void forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
     parallel_with_scratch<W>(
         ctx, planes.channels, planes.grain(), 2 * n, [&](W* part, int64_t begin, int64_t end) {
           for (int64_t c = begin; c < end; ++c) {
-            // Squares around the mean of one plane, as in LayerNorm() of rows.cpp. The sums of
+            // Squares relative to the mean of one plane, as in LayerNorm() of rows.cpp. The sums of
             // planes are added in double.
             W plane_sum, plane_squares;
             rows.moments(x.read(planes.first(0, c), n, part), n, W(0), &plane_sum, &plane_squares);

@@ -84,13 +84,13 @@ struct Targets {
       }
     });
   }
-  // The least number of targets that repay a thread.
+  // The minimum number of targets for a thread.
   int64_t grain() const { return 1 + 8192 / std::max<int64_t>(classes, 1); }
   // Rows that are an odd number of cache lines apart do not compete for the same sets of the L1.
   int64_t pitch() const { return classes + 16; }
 };
 
-// The score rows of a group of targets, in place or converted into `room`.
+// Returns the score rows of a group of targets, in place or converted into `room`.
 template <class W, class T>
 Rows<const W> scores_of(const Targets& targets, const T* data, int64_t offset, int64_t count,
                         W* room) {
@@ -117,7 +117,7 @@ W sum_of(const W* x, int64_t n) {
 
 void check_operands(const TensorView& self, const TensorView& target, const TensorView& log_sum,
                     const mt_tensor* weight, double smoothing) {
-  // Class weights with label smoothing are left to the composite.
+  // The composite handles class weights with label smoothing.
   if (self.numel() == 0 || !target.is<int64_t>() || !log_sum ||
       (weight != nullptr && smoothing != 0)) {
     throw sdk::Declined{};

@@ -1,7 +1,7 @@
-// Layer and root mean square normalization. A row is read from memory once; its mean, variance and
-// result are computed while it is in the L1 and the next row is prefetched. So are both sums of a
-// gradient and its contribution to the gradients of the parameters, which are summed over a fixed
-// number of parts of the rows, and over the parts in order.
+// Layer and root-mean-square normalization. A row is read from memory once; its mean, variance and
+// result are computed while it is in the L1 and the next row is prefetched. The same holds for both
+// sums of a gradient and for its contribution to the gradients of the parameters. These are summed
+// over a fixed number of parts of the rows, and then over the parts in order.
 #include <algorithm>
 #include <cmath>
 
@@ -27,17 +27,17 @@ int64_t product(const mt_int_list& list) {
   return n;
 }
 
-// The most bytes of a row that is prefetched one row ahead.
+// The maximum size in bytes of a row that is prefetched one row ahead.
 constexpr int64_t kShortBytes = 8192;
 
-// The row after `row`, if it is to be prefetched, or NULL.
+// Returns the row after `row` if it is to be prefetched, or NULL.
 template <class W>
 const W* after(const RowMajor<W>& x, int64_t row, int64_t end, int64_t n) {
   const bool ahead = x.direct() && row + 1 < end && n * int64_t{sizeof(W)} <= kShortBytes;
   return ahead ? x.read((row + 1) * n, n, nullptr) : nullptr;
 }
 
-// Whether rows of n elements are written with non-temporal stores.
+// Returns whether rows of n elements are written with non-temporal stores.
 template <class W>
 bool stores_non_temporal(const RowMajor<W>& out, int64_t rows, int64_t n) {
   const int64_t bytes = n * int64_t{sizeof(W)};

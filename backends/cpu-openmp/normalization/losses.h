@@ -1,4 +1,4 @@
-// The end of losses over targets: adds the sums of chunks in order.
+// The final step of losses over targets: adds the sums of chunks in order.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace mytorch::cpu {
 
-// `sums` holds the loss and the weight of each chunk. Writes the loss to `out` unless `reduction`
-// is "none", which has filled it already, and the weight of all targets, 0 for "none", to
-// `total_weight` unless that is NULL.
+// `sums` has the loss and the weight of each chunk. Writes the loss to `out`, unless `reduction` is
+// "none", for which `out` is already complete. Writes the total weight of the targets, 0 for
+// "none", to `total_weight`, unless that is NULL.
 template <class W, class T>
 void reduce_losses(const double* sums, int64_t chunks, std::string_view reduction, T* out,
                    const mt_tensor* total_weight) {

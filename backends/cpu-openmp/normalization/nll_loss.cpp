@@ -45,8 +45,8 @@ struct Scores {
         sdk::Order::kRowMajor);
   }
 
-  // Calls f(class, offset of the score, offset in the third tensor) for targets in [begin, end),
-  // and ignored(offset in the third tensor) for those that are ignored.
+  // Calls f(class, offset of the score, offset in the third tensor) for each target in [begin, end)
+  // that is not ignored, and ignored(offset in the third tensor) for each that is.
   template <class F, class G>
   void for_each(const TensorView& target, int64_t ignore_index, int64_t begin, int64_t end, F&& f,
                 G&& ignored) const {

@@ -11,8 +11,8 @@
 #include "backends/cpu-openmp/simd/highway.h"
 #include "hwy/cache_control.h"
 
-// For lambdas, which are always inlined: a called one keeps its captures in memory, even if it is
-// called for the partial vector only.
+// For lambdas, which are always inlined: a lambda that is called keeps its captures in memory, even
+// if only the partial vector calls it.
 #ifndef MYTORCH_ROW
 #define MYTORCH_ROW HWY_ATTR __attribute__((always_inline))
 #endif
@@ -26,7 +26,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 using Vec = hn::VFromD<hn::ScalableTag<T>>;
 
-// A whole vector of elements, from `i` on.
+// A whole vector of elements, beginning at `i`.
 template <class T, bool kPrefetches = true>
 class Whole {
  public:
@@ -47,7 +47,7 @@ class Whole {
   HWY_INLINE void prefetch(const T* row) const {
     if (kPrefetches) hwy::Prefetch(row + i_);
   }
-  // Into the L2 only, if the L1 does not fit another row of each operand.
+  // Prefetches only into the L2 if the L1 cannot hold another row of each operand.
   HWY_INLINE void prefetch_far(const T* row) const {
     if (kPrefetches) __builtin_prefetch(row + i_, 0, 2);
   }
@@ -57,8 +57,8 @@ class Whole {
   const int64_t i_;
 };
 
-// The last `n` elements, from `i` on, fewer than a vector has lanes. Accesses no memory beyond
-// them.
+// The last `n` elements, beginning at `i`, fewer than the lanes of a vector. Accesses no memory
+// beyond them.
 template <class T>
 class Part {
  public:

@@ -53,12 +53,12 @@ class RowMajor {
   bool direct_;
 };
 
-// Gradient i, or NULL if the mask does not request it.
+// Returns gradient i, or NULL if the mask does not request it.
 inline const mt_tensor* wanted(const mt_int_list& mask, int64_t i, const mt_tensor* gradient) {
   return mask.size <= i || mask.data[i] != 0 ? gradient : nullptr;
 }
 
-// All n elements of an optional parameter; NULL if it is absent.
+// Returns all n elements of an optional parameter, or NULL if it is absent.
 template <class W>
 const W* parameter(mt_ctx& ctx, const mt_tensor* tensor, int64_t n) {
   if (tensor == nullptr) return nullptr;

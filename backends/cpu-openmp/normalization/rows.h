@@ -12,15 +12,15 @@ inline bool whole_lines(const void* first, int64_t step, int64_t bytes) {
   return (reinterpret_cast<uintptr_t>(first) | static_cast<uintptr_t>(step | bytes)) % 64 == 0;
 }
 
-// An approximate mean to subtract: 0 if the sum is not finite, since distances from infinity are
-// NaN even if the mean is not.
+// Returns an approximate mean to subtract: 0 if the sum is not finite, because distances from
+// infinity are NaN even if the mean is not.
 template <class T>
 T center_of(T sum, int64_t n) {
   const T center = sum / static_cast<T>(n);
   return std::isfinite(center) ? center : T(0);
 }
 
-// How a row relates to its neighbours: the next rows, which are prefetched while this one is
+// The relation of a row to its neighbors: the next rows, which are prefetched while this one is
 // computed, and whether results are written with non-temporal stores.
 template <class T>
 struct RowContext {
@@ -61,7 +61,7 @@ struct RowKernels {
   void (*norm_gradient)(const NormGradient<T>& row, int64_t n, const RowContext<T>& context);
 };
 
-// Of the best instruction set of this CPU; T is float or double.
+// Returns the functions of the best instruction set of this CPU; T is float or double.
 template <class T>
 const RowKernels<T>& row_kernels();
 

@@ -1,5 +1,5 @@
-// Exponentials and memory take about the same time, so neither may wait for the other: while a row
-// is exponentiated, the previous row is normalized and stored, the maximum of the next row is
+// Exponentials and memory accesses take about the same time and must overlap: while a row is
+// exponentiated, the previous row is normalized and stored, the maximum of the next row is
 // computed, and the row after that is prefetched.
 #include "backends/cpu-openmp/normalization/softmax_rows.h"
 
@@ -19,13 +19,13 @@ namespace cpu {
 namespace HWY_NAMESPACE {
 namespace vec = mytorch::simd::HWY_NAMESPACE;
 
-// The most bytes of a row that fits in the L1 together with its neighbours.
+// The maximum size in bytes of a row that fits in the L1 together with its neighbors.
 constexpr int64_t kShortBytes = 8192;
 template <class T>
 constexpr int64_t kShort = kShortBytes / static_cast<int64_t>(sizeof(T));
 
-// The maximum and the minimum of elements. They are arbitrary if an element is NaN, which reaches
-// every result through the sum.
+// The maximum and the minimum of elements. They are arbitrary if an element is NaN; the sum
+// propagates the NaN to every result.
 template <class T>
 struct Range {
   Vec<T> high, low;
@@ -49,8 +49,8 @@ struct Range {
 template <class T>
 constexpr T kNormal = sizeof(T) == 4 ? T(87) : T(708);
 
-// The bits of NodeExp for NaN and numbers within kNormal, without clamping and with a single scale
-// factor.
+// Returns the same bits as NodeExp for NaN and for numbers within kNormal, without clamping and
+// with a single scale factor.
 template <class T>
 HWY_INLINE Vec<T> ExpNormal(Vec<T> x) {
   const hn::ScalableTag<T> d;
@@ -146,8 +146,8 @@ HWY_INLINE void SoftmaxRows(Rows<const T> from, Rows<T> to, int64_t count, int64
   Finish<kLog>(before, n, non_temporal);
 }
 
-// The rows of a gradient, and the next ones, which are read meanwhile; without `ahead` these are
-// the rows themselves.
+// The rows of a gradient, and the next rows, which are read at the same time; without `ahead`,
+// these are the rows themselves.
 template <class T>
 struct GradientRow {
   const T *g, *y, *next_g, *next_y;
@@ -161,8 +161,8 @@ struct GradientRow {
 };
 
 // While a row is computed and stored, the products of the next row are summed, and the row after
-// that is prefetched to the L2: reads never wait for stores. Rows too long for that are computed
-// one by one.
+// that is prefetched to the L2, so that reads never wait for stores. Rows that are too long for
+// this are computed one by one.
 template <class T>
 HWY_INLINE void SoftmaxGradientRows(Rows<const T> grads, Rows<const T> ys, Rows<T> to,
                                     int64_t count, int64_t n, bool non_temporal) {

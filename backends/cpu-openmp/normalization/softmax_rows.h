@@ -30,7 +30,7 @@ struct SoftmaxKernels {
                  const T* factor, const T* off, bool non_temporal);
 };
 
-// Of the best instruction set of this CPU; T is float or double.
+// Returns the functions of the best instruction set of this CPU; T is float or double.
 template <class T>
 const SoftmaxKernels<T>& softmax_kernels();
 
