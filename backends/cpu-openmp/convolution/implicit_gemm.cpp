@@ -243,7 +243,7 @@ bool implicit_backward_input(mt_ctx& ctx, const Geometry& g, const T* output, co
   const int64_t depth = g.depth();
   // For few channels with strided results, col2im is faster.
   if (g.in_channels < kFewChannels && g.stride[2] != 1) return false;
-  // The zeros around `output` are not terms of the sums: infinity times zero would wrongly give NaN.
+  // The zeros around `output` are not terms of the sums, but infinity times zero would give NaN.
   if (!implicit_microkernels<T>().all_finite(weight, g.groups * g.out_channels * depth))
     return false;
   for (int64_t i = 0; i < volume(g.stride); ++i) {

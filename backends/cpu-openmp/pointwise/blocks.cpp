@@ -1,5 +1,5 @@
-// Loops in which an operand is contiguous along another dimension than the others run in blocks, in
-// which that operand is transposed.
+// Runs loops in which one operand is contiguous along another dimension than the others, in blocks
+// in which that operand is transposed.
 #include <algorithm>
 
 #include "backends/cpu-openmp/common/stream.h"
@@ -12,9 +12,9 @@ constexpr int64_t kBlockRows = 32;  // along `across`
 constexpr int64_t kRowBytes = 512;  // along the last dimension: long enough for the inner loop
 constexpr int64_t kSlice = 8;       // columns transposed at once
 constexpr int64_t kLine = 64;
-// Smaller operands are in the caches, so fetching them ahead only costs.
+// Smaller operands are in the caches, so prefetching only costs time.
 constexpr int64_t kFetchBytes = int64_t{1} << 20;
-// The least size of a dimension of a block.
+// The minimum size of a dimension of a block.
 constexpr int64_t kSmall = 8;
 
 int64_t pieces(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
@@ -23,7 +23,7 @@ struct BlockTiles {
   alignas(64) char of[kMaxInputs][kBlockRows * kRowBytes];
 };
 
-// Returns the columns of a block: as many elements as the widest input has in kRowBytes.
+// Returns the number of columns of a block: as many as the widest input has elements in kRowBytes.
 int64_t block_cols(const Job& job) {
   int64_t itemsize = 1;
   for (int k = job.num_outputs; k < job.num_operands(); ++k) {
@@ -37,8 +37,9 @@ struct Block {
   int64_t offsets[kMaxOperands];
 };
 
-// Blocks follow each other along `across`, so that the transposed operand is read along its memory.
-// That reads a few lines of many rows, which the prefetchers do not follow; hence fetch().
+// Blocks follow each other along `across`, so that the transposed operand is read in memory order.
+// Each block reads a few lines of many rows, which hardware prefetchers do not follow; hence
+// fetch().
 Block block_at(const Job& job, int across, int64_t cols, int64_t number) {
   const Loop& loop = job.loop;
   const int last = loop.ndim() - 1;
@@ -64,7 +65,7 @@ Block block_at(const Job& job, int across, int64_t cols, int64_t number) {
   return block;
 }
 
-// Fetches rows into the L2 cache: rows far apart often share a set of the L1 cache.
+// Prefetches rows into the L2 cache, because rows far apart often share a set of the L1 cache.
 void fetch(const char* from, int64_t stride, int64_t rows, int64_t bytes) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(from + r * stride + i, 0, 2);
@@ -116,13 +117,13 @@ void run_blocks(Job& job, int across, int64_t begin, int64_t end) {
   Pointers at;
   tiles.set_absent(job, at);
   Way ways[kMaxOperands];
-  bool staged = false;  // an operand is converted, or passes through a tile
+  bool staged = false;  // an operand is converted or passes through a tile
   for (int k = 0; k < count; ++k) {
     ways[k] = way_of(job, k, across);
     staged = staged || ways[k] == Way::kTile ||
              (ways[k] == Way::kTurned && job.operands[k].convert != nullptr);
   }
-  // A copy moves the block to the output without an inner loop.
+  // A copy moves the block to the output and needs no inner loop.
   const bool moves = job.moves && loop.inner_stride(0) == job.operands[0].itemsize &&
                      ways[1] == Way::kTurned && job.operands[1].convert == nullptr;
   const bool fetches = loop.numel() * job.operands[0].itemsize >= kFetchBytes;

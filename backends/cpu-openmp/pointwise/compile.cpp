@@ -14,7 +14,7 @@
 namespace mytorch::cpu {
 namespace {
 
-// Elements of a tile: few, so that the many values of a program stay in the cache.
+// The elements of a tile: few, so that all values of a program stay in the cache.
 constexpr int64_t kValues = 256;
 constexpr int kMaxTiles = 96;
 constexpr int64_t kTileBytes = kValues * 8;

@@ -13,7 +13,7 @@ namespace mytorch::cpu {
 // A pointwise program that computes some nodes of a program in one dtype.
 class TileProgram {
  public:
-  // `roots` become the outputs. Nodes "state" and "count" become inputs, whose offset is the
+  // `roots` become the outputs. Nodes "state" and "count" become inputs; their offset is the
   // component or kCountLeaf. Throws Declined if a node has no inner loop.
   TileProgram(const mt_program& program, mt_dtype compute,
               std::span<const mt_program_output> roots);
@@ -58,7 +58,7 @@ class TileProgram {
   int num_tiles_ = 0;
 };
 
-// The backend's entry for programs.
+// The backend's compile function for programs.
 void compile(const mt_program& program, mt_dtype compute, std::span<const mt_dtype> types,
              mt_kernel_entry& kernel);
 

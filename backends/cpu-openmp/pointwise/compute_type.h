@@ -15,7 +15,7 @@ inline ComputeType compute_type_of(mt_dtype compute) {
   return compute.bits == 64 ? kInt64 : kInt32;
 }
 
-// Whether a computation in this dtype is staged in a wider type.
+// Returns whether a computation in this dtype is staged in a wider type.
 inline bool is_narrow(mt_dtype compute) { return compute.bits < 32; }
 
 // Returns a "scalar" argument as the program reads it: converted to `compute`, then widened to the

@@ -13,7 +13,7 @@
 namespace mytorch::cpu {
 namespace {
 
-// The least work of a thread, in additions: about 10 us, which pays for waking another thread.
+// The minimum work of a thread, in additions: about 10 us, which justifies waking another thread.
 constexpr int64_t kGrain = 64 * 1024;
 
 int64_t grain_of(int64_t cost) { return std::max<int64_t>(kGrain / cost, kTile); }
@@ -54,7 +54,7 @@ void set_scalars(const PointwiseCall& call, Scalars& scalars) {
   return MT_ERROR_VALUE;
 }
 
-// Whether every operand is present, contiguous, of one shape and of the compute type.
+// Returns whether every operand is present, contiguous, of the same shape and of the compute type.
 bool is_simple(const PointwiseCall& call, ComputeType compute_type) {
   const PointwiseProgram& program = call.program;
   const mt_tensor* first = call.outputs[0];
@@ -78,7 +78,7 @@ bool is_simple(const PointwiseCall& call, ComputeType compute_type) {
                                    void* const* outputs, const Scalars& scalars) {
   const PointwiseProgram& program = call.program;
   std::atomic<bool> refused{false};
-  // A whole cache line even of one-byte elements, so that no two threads share a line.
+  // At least a cache line, even for one-byte elements, so that no two threads share a line.
   constexpr int64_t kUnit = 64;
   sdk::parallel_for(*ctx, 0, (n + kUnit - 1) / kUnit, grain_of(program.cost) / kUnit,
                     [&](int64_t begin, int64_t end) noexcept {
@@ -101,7 +101,8 @@ bool is_simple(const PointwiseCall& call, ComputeType compute_type) {
   return refused.load() ? refuse_zero(ctx, call.base) : MT_OK;
 }
 
-// Whether non-temporal stores pay: for large results that share no memory with an input.
+// Returns whether non-temporal stores pay off: for large results that share no memory with an
+// input.
 bool should_stream(const PointwiseCall& call, int64_t n) {
   const PointwiseProgram& program = call.program;
   for (int32_t k = 0; k < program.num_outputs; ++k) {
@@ -157,8 +158,8 @@ void set_operands(const PointwiseCall& call, ComputeType compute_type, Job& job,
   }
 }
 
-// Makes the loop a line if every operand is a single element, or contiguous and of the output's
-// shape. Otherwise returns false.
+// Makes the loop a line and returns true if every operand is a single element, or contiguous with
+// the output's shape.
 bool make_line(Job& job, const mt_tensor* const* tensors, const mt_tensor* shaped, int64_t n) {
   for (int k = 0; k < job.num_operands(); ++k) {
     const mt_tensor* t = tensors[k];
@@ -181,7 +182,7 @@ void make_loop(Job& job, const mt_tensor* const* tensors, const mt_tensor* shape
            std::span(views, static_cast<size_t>(job.num_operands())));
 }
 
-// A function of its own keeps the frame of run_call small.
+// A separate function, to keep the frame of run_call small.
 [[gnu::noinline]] int run_general(mt_ctx* ctx, const PointwiseCall& call, InnerLoop inner_loop,
                                   ComputeType compute_type, const mt_tensor* shaped,
                                   int64_t n) noexcept {
@@ -189,7 +190,7 @@ void make_loop(Job& job, const mt_tensor* const* tensors, const mt_tensor* shape
   return sdk::guarded(ctx, [&] {
     Job job;
     job.inner_loop = inner_loop;
-    job.grain = grain_of(program.cost + 2);  // moving the operands has a cost, too
+    job.grain = grain_of(program.cost + 2);  // moving the operands also has a cost
     set_scalars(call, job.scalars);
     const mt_tensor* tensors[kMaxOperands];
     set_operands(call, compute_type, job, tensors);
@@ -225,7 +226,7 @@ int run_call(mt_ctx* ctx, const PointwiseCall& call) {
 
 namespace {
 
-// Returns the compute type that `dtype` is, or -1 if it is staged.
+// Returns the compute type that equals `dtype`, or -1 if the dtype is staged.
 int exact_compute_type(mt_dtype dtype) {
   for (int compute_type = 0; compute_type < kComputeTypes; ++compute_type) {
     if (std::bit_cast<uint32_t>(dtype) == std::bit_cast<uint32_t>(kComputeDtype[compute_type]))
@@ -239,7 +240,7 @@ void spread(const mt_tensor* number, int64_t n, void* to) {
   std::fill_n(static_cast<T*>(to), n, sdk::scalar_value<T>(number));
 }
 
-// Runs a small call that has a number among its operands, which is repeated on the stack.
+// Runs a small call with a number among its operands, which is repeated on the stack.
 [[gnu::noinline]] int run_with_number(mt_ctx* ctx, const PointwiseOp& op,
                                       const PointwiseProgram& program, int compute_type,
                                       const void* args, const void** inputs, void* const* outputs,
@@ -299,9 +300,9 @@ void spread(const mt_tensor* number, int64_t n, void* to) {
 
 }  // namespace
 
-// The host has checked that the operands of a uniform call have one layout and dtype, so a small
-// one needs only their pointers. Rare cases are functions of their own, so that this one saves few
-// registers.
+// The host has checked that the operands of a uniform call have the same layout and dtype, so a
+// small call needs only their pointers. Rare cases are in separate functions, so that this one
+// saves few registers.
 int run_pointwise(void* self, mt_ctx* ctx, const void* args) noexcept {
   const PointwiseOp& op = *static_cast<const PointwiseOp*>(self);
   const auto& header = *static_cast<const mt_args_header*>(args);

@@ -17,7 +17,8 @@ struct PointwiseCall {
   const char* base;
   mt_dtype compute;
   const void* args;
-  // Set by the caller, as many as the program has; clearing all would slow small calls.
+  // Set by the caller, up to the program's number of operands; clearing the whole array would slow
+  // small calls.
   const mt_tensor* inputs[kMaxInputs];
   const mt_tensor* outputs[kMaxOutputs];
 };

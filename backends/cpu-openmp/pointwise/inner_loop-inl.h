@@ -13,7 +13,7 @@
 #include "backends/cpu-openmp/pointwise/inner_loop.h"
 #include "backends/cpu-openmp/simd/highway.h"
 
-// The attributes of the body of a loop: inlined at each call, and compiled for the current target.
+// Attributes of a loop body: inlined at each call, and compiled for the current target.
 #ifndef MYTORCH_STEP
 #define MYTORCH_STEP HWY_ATTR __attribute__((always_inline))
 #endif
@@ -48,7 +48,7 @@ HWY_INLINE hn::VFromD<D> ConstNode(D d, double value) {
   return hn::Set(d, static_cast<hn::TFromD<D>>(value));
 }
 
-// Bytes that are zero or not, as a mask.
+// Converts bytes, zero or nonzero, to a mask.
 template <class D>
 HWY_INLINE hn::Mask<D> LoadMask(D d, const uint8_t* from) {
 #if HWY_TARGET == HWY_SCALAR
@@ -88,7 +88,7 @@ HWY_INLINE void StoreNode(D d, hn::VFromD<D> v, hn::TFromD<D>* to) {
   hn::StoreU(v, d, to);
 }
 
-// Whether a lane of an integer divisor is zero; floats divide by anything.
+// Returns whether any lane of an integer divisor is zero. Floats may be divided by anything.
 template <class D, class V>
 HWY_INLINE bool RefusesDivisor(D d, V divisor) {
   if constexpr (is_float<D>) {
@@ -103,16 +103,17 @@ HWY_INLINE V NotNode(D d, V a, const Scalars& scalars) {
   return hn::Xor(a, hn::Set(d, static_cast<hn::TFromD<D>>(scalars.not_mask)));
 }
 
-// Room for the last elements of an operand, which do not fill a vector. They are computed before
-// all others, with those before them: an output may be one of the inputs, and its old values are
-// gone later. The results stay here until the end. If there are fewer elements than a vector has,
-// the rest is filled with ones, which every operation accepts: zeros would be refused as divisors.
+// Holds the last elements of an operand, which do not fill a vector. They are computed first,
+// together with the elements before them, because an output may be one of the inputs, whose old
+// values are overwritten later. The results stay here until the end. If there are fewer elements
+// than a vector has, the rest is filled with ones, which every operation accepts; zeros would be
+// rejected as divisors.
 template <class P, size_t kCount>
 struct TailRoom {
   using Value = std::remove_const_t<P>;
   alignas(64) Value values[kCount];
 
-  TailRoom() {}  // NOLINT: uninitialized on purpose
+  TailRoom() {}  // NOLINT: intentionally uninitialized
 
   // Returns the last vector of the `n` elements at `from`.
   HWY_INLINE P* take(P* from, int64_t n, int64_t lanes) {
@@ -136,7 +137,7 @@ struct TailRoom {
   }
 };
 
-// An output of non-temporal stores.
+// An output written with non-temporal stores.
 template <class T>
 struct NonTemporal {
   T* to;
@@ -155,8 +156,8 @@ HWY_INLINE auto NonTemporalOutput(P* p) {
   }
 }
 
-// Returns how many elements lie before the first whole line of the outputs, the pointers that are
-// not const, or `n` if the outputs do not share their lines.
+// Returns the number of elements before the first whole cache line of the outputs (the pointers
+// that are not const), or `n` if the outputs' lines are not aligned to each other.
 template <class... P>
 HWY_INLINE int64_t BeforeLine(int64_t n, P*... p) {
   int64_t before = -1;
@@ -171,11 +172,11 @@ HWY_INLINE int64_t BeforeLine(int64_t n, P*... p) {
   return before < 0 ? n : HWY_MIN(before, n);
 }
 
-// Without vector instructions, loops for special cases gain nothing.
+// Without vector instructions, loops for special cases are not faster.
 inline constexpr bool kVectors = HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR;
 
-// An operand of a run. It is passed by value, so that the compiler keeps it in registers; the room
-// lies apart.
+// An operand of a run. It is passed by value, so that the compiler keeps it in registers; its
+// TailRoom is separate.
 template <class P, size_t kCount>
 struct RunOperand {
   P* p;
@@ -201,7 +202,7 @@ HWY_INLINE void RunVectors(D d, int64_t begin, int64_t end, F&& step, RunOperand
     }
     if (i < stop) step((o.p + i)...);
   } else {
-    // A long body stands here only once.
+    // A long body is instantiated only here.
     for (bool tail = rest != 0; tail || i < stop; i += std::exchange(tail, false) ? 0 : lanes) {
       step((HWY_UNLIKELY(tail) ? o.room->take(o.p + begin, count, lanes) : o.p + i)...);
     }
@@ -211,8 +212,8 @@ HWY_INLINE void RunVectors(D d, int64_t begin, int64_t end, F&& step, RunOperand
   }
 }
 
-// Calls step(pointers...) for the whole lines in [begin, end), with outputs as NonTemporal. Returns
-// where the last line ends.
+// Calls step(pointers...) for the whole cache lines in [begin, end), with outputs as NonTemporal.
+// Returns the end of the last line.
 template <class D, class F, class... P>
 HWY_INLINE int64_t RunLines(D d, int64_t begin, int64_t end, F&& step, P*... p) {
   constexpr int64_t kLine = 64 / sizeof(hn::TFromD<D>);
@@ -223,7 +224,7 @@ HWY_INLINE int64_t RunLines(D d, int64_t begin, int64_t end, F&& step, P*... p) 
 }
 
 // An operand of a run of rows. If one element is broadcast along the row, the loop reads copies of
-// it, as many as a turn of the loop takes, and does not move on.
+// it, enough for one iteration, and does not advance.
 template <class P, size_t kMax>
 struct RowOperand {
   P* row;
@@ -231,8 +232,8 @@ struct RowOperand {
   bool broadcasts;
   TailRoom<P, kMax>* tail;
   TailRoom<P, 2 * kMax>* copies;
-  P* at = nullptr;  // of the current turn
-  int64_t by = 0;   // elements to the next turn
+  P* at = nullptr;  // of the current iteration
+  int64_t by = 0;   // elements to the next iteration
 
   HWY_INLINE void begin_row(int64_t turn) {
     at = row;
@@ -257,8 +258,8 @@ HWY_INLINE RowOperand<P, kMax> OperandOfRows(P* p, const InnerRows& rows, size_t
   return {p, rows.by[index], (rows.single >> index & 1) != 0, &tail, &copies};
 }
 
-// One row of n elements. Little may happen between short rows, so the parts of a row are as many
-// for each: the tail, a single vector, turns of two.
+// Computes one row of n elements. Short rows allow little overhead between them, so every row is
+// split in the same way: the tail, a single vector, iterations of two.
 template <class D, class F, class... P, size_t... kMax>
 HWY_INLINE void RunRow(D d, int64_t n, F&& step, RowOperand<P, kMax>... o) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -277,7 +278,7 @@ HWY_INLINE void RunRow(D d, int64_t n, F&& step, RowOperand<P, kMax>... o) {
   if (rest != 0) (o.tail->give_back(o.row, n, lanes), ...);
 }
 
-// As ForEachVector, for one row of n elements after the other.
+// Like ForEachVector, for one row of n elements after another.
 template <class D, class F, class... P, size_t... kMax>
 HWY_INLINE void RunRows(D d, int64_t n, int64_t rows, F&& step, RowOperand<P, kMax>... o) {
   for (;;) {
@@ -295,9 +296,9 @@ HWY_INLINE void ForEachRow(D d, int64_t n, const InnerRows& rows, F&& step,
 }
 
 // Calls step(pointers...) for each vector of `n` elements; `P` is const for inputs. `kUnroll`
-// copies of the body hide the loop's own instructions; programs that are long enough without get
-// one. With kStreams, whole lines of the outputs are stored non-temporally if the scalars ask for
-// it: step(...) then gets an output as a NonTemporal. These programs also take rows.
+// copies of the body hide the loop's own instructions; longer programs need only one. With
+// kStreams, whole cache lines of the outputs are stored non-temporally if the scalars request it:
+// step(...) then gets an output as a NonTemporal. These programs also accept rows.
 template <int kUnroll, bool kStreams, class D, class F, class... P>
 HWY_INLINE void ForEachVector(D d, int64_t n, const Scalars& scalars, F&& step, P*... p) {
   constexpr size_t kMax = hn::MaxLanes(D());
@@ -307,7 +308,8 @@ HWY_INLINE void ForEachVector(D d, int64_t n, const Scalars& scalars, F&& step, 
       return;
     }
   }
-  // With non-temporal stores two runs: up to the first line, and after the last.
+  // With non-temporal stores there are two runs: before the first whole line, and after the last
+  // one.
   bool streams = kStreams && kVectors && HWY_UNLIKELY(scalars.stream);
   int64_t begin = 0, end = n;
   if constexpr (kStreams && kVectors) {

@@ -26,7 +26,7 @@ inline constexpr int kMaxScalars = 8;
 inline constexpr int kMaxInputs = 8;
 inline constexpr int kMaxOutputs = 6;
 
-// Rows that one call of an inner loop computes, because a call for each short row costs too much.
+// Rows that one call of an inner loop computes, because one call per short row is too expensive.
 struct InnerRows {
   int64_t count = 1;
   uint32_t single = 0;  // bit i: a row of input i has one element, which is broadcast
@@ -39,8 +39,9 @@ struct Scalars {
   Number value[kMaxScalars];  // of the "scalar" nodes in node order, in the compute type
   int64_t not_mask = -1;      // the bits that bitwise_not flips: all, or the lowest one of a bool
   const void* self = nullptr;
-  // Only programs with `streams` use these, and only one at a time: `stream` asks for non-temporal
-  // stores; `rows`, for programs of at least two inputs, gives rows of `n` elements.
+  // Only programs with `streams` use these, and only one of them at a time: `stream` requests
+  // non-temporal stores; `rows`, for programs with at least two inputs, describes rows of `n`
+  // elements.
   bool stream = false;
   const InnerRows* rows = nullptr;
 };
@@ -51,18 +52,18 @@ struct Scalars {
 using InnerLoop = bool (*)(const void* const* inputs, void* const* outputs, const Scalars& scalars,
                            int64_t n);
 
-// A program's inner loop for each compute type, or NULL if the program does not support the type.
+// A program's inner loop for each compute type; NULL for unsupported types.
 struct InnerLoops {
   InnerLoop fn[kComputeTypes];
 };
 
-// The field of an argument struct with a tensor, an input or an output. `type` is MT_TYPE_COMPUTE,
+// The field of a tensor, an input or an output, in an argument struct. `type` is MT_TYPE_COMPUTE,
 // MT_TYPE_BOOL or MT_TYPE_INDEX.
 struct OperandField {
   uint32_t offset;
   int32_t type;
 };
-// The field with the number of a "scalar" node.
+// The field of the number of a "scalar" node.
 struct ScalarField {
   uint32_t offset;
   int32_t field;  // MT_FIELD_*
@@ -77,7 +78,7 @@ struct PointwiseProgram {
   int32_t num_scalars;
   int32_t num_outputs;
   int32_t cost;  // per element, in additions
-  bool narrow;   // int32 results, truncated, equal those of 8 and 16 bits
+  bool narrow;   // truncated int32 results equal those of 8 and 16 bits
   bool streams;  // the inner loops use Scalars::stream and Scalars::rows
   InnerLoops loops;
   const void* self;  // passed in Scalars::self

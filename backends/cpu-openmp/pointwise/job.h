@@ -1,4 +1,4 @@
-// A pointwise call in the driver: its operands, the loop over them, and the ways to run it.
+// A pointwise call in the driver: its operands, the loop over them, and the functions that run it.
 #pragma once
 
 #include <atomic>
@@ -14,10 +14,11 @@ struct Job {
   Scalars scalars;
   int num_inputs = 0;
   int num_outputs = 0;
-  // Outputs come first, since they decide the order of the loop. An absent operand has no data.
+  // Outputs come first, because they determine the order of the loop. An absent operand has no
+  // data.
   Operand operands[kMaxOperands];
   Loop loop;
-  int64_t grain = kTile;  // the least elements of a thread
+  int64_t grain = kTile;  // the minimum number of elements of a thread
   // Stores results non-temporally: the inner loop does so if it can (Scalars::stream); otherwise
   // tiles of results are copied.
   bool stream = false;
@@ -31,14 +32,15 @@ struct Job {
   // Returns the operand's number in InnerRows, which has inputs first.
   int place(int k) const { return is_output(k) ? num_inputs + k : k - num_outputs; }
   bool is_absent(int k) const { return operands[k].data == nullptr; }
-  // Whether the inner loop accepts Scalars::rows.
+  // Returns whether the inner loop accepts Scalars::rows.
   bool takes_rows() const { return loop_streams && !scalars.stream && num_inputs > 1; }
-  // Whether the inner loop can access the operand's rows in place.
+  // Returns whether the inner loop can access the operand's rows in place.
   bool is_direct(int k) const {
     return operands[k].convert == nullptr && loop.inner_stride(k) == operands[k].itemsize &&
            !(is_output(k) && stream && !scalars.stream);
   }
-  // Whether the inner loop can read the element that the operand broadcasts along a row in place.
+  // Returns whether the inner loop can read in place the element that the operand broadcasts along
+  // a row.
   bool is_single(int k) const {
     return !is_output(k) && !is_absent(k) && operands[k].convert == nullptr &&
            loop.inner_stride(k) == 0 && takes_rows();
@@ -48,7 +50,7 @@ struct Job {
 // Runs the job on the context's threads.
 void run_job(mt_ctx& ctx, Job& job);
 
-// ---- the ways to run a job
+// ---- the functions that run a job
 
 // The pointers that an inner loop takes.
 struct Pointers {
@@ -68,7 +70,7 @@ struct Pointers {
 struct Tiles {
   alignas(64) char of[kMaxOperands][kTile * 8];
 
-  // Makes absent inputs read ones of any type; their results are not used.
+  // Makes absent inputs read ones of any type; their results are unused.
   void set_absent(const Job& job, Pointers& at);
 };
 
@@ -80,7 +82,7 @@ void store_tile(const Job& job, const Operand& operand, const void* tile, char* 
 // Computes elements [begin, end) in the loop's order row by row. Operands whose rows suit the inner
 // loop are accessed in place.
 void run_rows(Job& job, int64_t begin, int64_t end);
-// As run_rows, for short rows: a tile holds several of them.
+// Like run_rows, for short rows: a tile contains several of them.
 void run_tiles(Job& job, int64_t begin, int64_t end);
 
 // Returns a dimension along which an input is contiguous that is not contiguous along the loop's
@@ -91,7 +93,8 @@ int64_t num_blocks(const Job& job, int across);
 void run_blocks(Job& job, int across, int64_t begin, int64_t end);
 
 // Repeats small inputs that are broadcast along an outer dimension (a bias) a few times in scratch
-// memory, so that short rows become long ones. Returns false, and does nothing, if there are none.
+// memory, so that short rows become long ones. Returns false, without doing anything, if there are
+// no such inputs.
 bool run_repeated(mt_ctx& ctx, Job& job);
 
 // Gathers elements [begin, begin + n) of an operand in the loop's order, without conversion.

@@ -19,8 +19,8 @@ struct PointwiseOp {
 
 enum class Fold { kSum, kProd, kMax, kMin, kArgmax, kArgmin, kAll, kAny, kWelford, kLogsumexp };
 
-// The offset of an input of a reduction's end that is the number of reduced elements, not a
-// component of the state.
+// The offset of an input of `end` that is the number of reduced elements instead of a component of
+// the state.
 inline constexpr uint32_t kCountLeaf = UINT32_MAX;
 
 struct ReduceOutput {
@@ -30,14 +30,14 @@ struct ReduceOutput {
 };
 
 // A variant of a reduction: it folds the outputs of `step` (NULL: the input), then computes its
-// outputs by `end` (NULL: each is a component of the state).
+// outputs with `end` (NULL: each output is a component of the state).
 struct ReduceProgram {
   Fold fold;
   int32_t dim_field;  // MT_DIM_*
   uint32_t dim_offset;
   uint32_t input;  // offset of the tensor in the argument struct
   const PointwiseProgram* step;
-  const PointwiseProgram* end;  // its inputs' offsets are components or kCountLeaf
+  const PointwiseProgram* end;  // the offsets of its inputs are components or kCountLeaf
   const ReduceOutput* outputs;
   int32_t num_outputs;
 };
@@ -65,7 +65,7 @@ struct Programs {
   std::span<const ReduceOp> reduce;
   std::span<const NodeLoop> nodes;
 };
-// The descriptions, with inner loops for the instruction set in use.
+// Returns the descriptions, with inner loops for the instruction set in use.
 const Programs& programs();
 
 }  // namespace mytorch::cpu

@@ -11,8 +11,8 @@ namespace mytorch::cpu {
 namespace {
 
 constexpr int64_t kLine = 16;      // elements; 64 bytes of most types
-constexpr int64_t kRow = 2048;     // the least length of a repeated row
-constexpr int64_t kMaxRow = 8192;  // the length up to which rows are made of whole lines
+constexpr int64_t kRow = 2048;     // the minimum length of a repeated row
+constexpr int64_t kMaxRow = 8192;  // the length up to which rows consist of whole lines
 constexpr int64_t kFineRow = 512;  // rows of whole lines of this length are not repeated
 
 bool is_number(const Loop& loop, int k) {
@@ -22,7 +22,7 @@ bool is_number(const Loop& loop, int k) {
   return true;
 }
 
-// Whether dimensions from `first` on could be merged.
+// Returns whether the dimensions from `first` on can be merged.
 bool joins(const Loop& loop, int k, int first) {
   for (int d = first; d + 1 < loop.ndim(); ++d) {
     if (loop.stride(k, d) != loop.stride(k, d + 1) * loop.size(d + 1)) return false;
@@ -37,8 +37,8 @@ bool repeats(const Loop& loop, int k, int first) {
   return true;
 }
 
-// Returns the first dimension of the block that some inputs repeat and that all others could merge
-// with the dimension before it, or -1 if there is none.
+// Returns the first dimension of the block that some inputs repeat and that all others can merge
+// with the preceding dimension, or -1.
 int repeated_block(const Job& job, uint32_t* repeated) {
   const Loop& loop = job.loop;
   int64_t size = 1;
@@ -110,8 +110,8 @@ bool run_repeated(mt_ctx& ctx, Job& job) {
     operand = {memory, itemsize, itemsize, nullptr, nullptr};
     memory += row * 8;
   }
-  // Runs a loop over the outer dimensions, rows, and elements of a row: first whole rows, then the
-  // rest of each run of rows.
+  // Runs a loop over the outer dimensions, rows, and elements of a row: first the whole rows, then
+  // the remainder of each run of rows.
   int64_t shape[sdk::kMaxDims];
   int64_t strides[kMaxOperands][sdk::kMaxDims];
   const int64_t* pointers[kMaxOperands];

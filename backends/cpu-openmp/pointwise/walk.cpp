@@ -13,14 +13,15 @@ namespace {
 
 constexpr int64_t kLine = 64;
 // Rows shorter than these are gathered into tiles: in general; if the inner loop can access all
-// operands in place; if one call of the inner loop also takes many rows.
+// operands in place; if one call of the inner loop can also process many rows.
 constexpr int64_t kShortRow = 128;
 constexpr int64_t kShortDirectRow = 96;
 constexpr int64_t kShortLoopRow = 56;
-// Rows that do not consist of whole lines are stored non-temporally from this many bytes on.
+// Rows that do not consist of whole lines are stored non-temporally if they have at least this many
+// bytes.
 constexpr int64_t kLongRow = 16 * 1024;
 
-// Whether every output is contiguous in the loop's order and of the compute type.
+// Returns whether every output is contiguous in the loop's order and of the compute type.
 bool has_plain_outputs(const Job& job) {
   for (int k = 0; k < job.num_outputs; ++k) {
     const Operand& output = job.operands[k];
@@ -48,7 +49,7 @@ bool has_whole_rows(const Job& job) {
   return true;
 }
 
-// Whether all tiles of an input are equal, because they repeat one row.
+// Returns whether all tiles of an input are equal, because they repeat one row.
 bool has_equal_tiles(const Job& job, int k) {
   for (int d = 0; d + 1 < job.loop.ndim(); ++d) {
     if (job.loop.stride(k, d) != 0) return false;
@@ -56,8 +57,9 @@ bool has_equal_tiles(const Job& job, int k) {
   return job.tile % job.loop.inner_size() == 0;
 }
 
-// Returns the elements of a tile. It consists of whole rows and whole lines of 4-byte elements if
-// possible; else of whole rows, unless two tiles would share a line of non-temporal stores.
+// Returns the number of elements of a tile. If possible, it consists of whole rows and whole lines
+// of 4-byte elements; else of whole rows, unless two tiles would share a line of non-temporal
+// stores.
 int64_t tile_of(const Job& job) {
   const int64_t row = job.loop.inner_size();
   const int64_t unit = std::lcm(row, kLine / 4);
@@ -120,7 +122,7 @@ void gather(const Loop& loop, int operand, const Operand& from, int64_t begin, i
 
 namespace {
 
-// Runs the inner loop in place on `rows` rows of n elements, by one call if the scalars have
+// Runs the inner loop in place on `rows` rows of n elements, with a single call if the scalars have
 // `rows`.
 void run_direct(Job& job, const Scalars& scalars, InnerRows& inner_rows, const Cursor& cursor,
                 int64_t rows, int64_t n) {
@@ -163,7 +165,7 @@ void run_rows(Job& job, int64_t begin, int64_t end) {
     if (job.is_single(k)) inner_rows.single |= uint32_t{1} << job.place(k);
     all_direct = all_direct && direct[k] && !job.is_absent(k);
   }
-  // A line without broadcast elements needs no rows.
+  // A row without broadcast elements does not need `rows`.
   if (job.takes_rows() && (job.loop.ndim() > 1 || inner_rows.single != 0))
     scalars.rows = &inner_rows;
   const int64_t inner = job.loop.inner_size();

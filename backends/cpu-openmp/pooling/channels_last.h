@@ -15,8 +15,8 @@
 
 namespace mytorch::cpu {
 
-// Whether these tensors, some of which may be absent, are channels-last, and the first of them is
-// not row-major as well.
+// Returns whether these tensors, some of which may be absent, are channels-last, and the first of
+// them is not also row-major.
 inline bool all_channels_last(std::initializer_list<sdk::TensorView> tensors) {
   if (tensors.begin()->is_contiguous()) return false;
   return std::all_of(tensors.begin(), tensors.end(), [](const sdk::TensorView& tensor) {
@@ -32,7 +32,7 @@ void max_channels_last(mt_ctx& ctx, const sdk::TensorView& self, const Window& w
   const sdk::TensorView pooled = out ? out : indices;
   const int64_t oh = pooled.size(2), ow = pooled.size(3);
   const int64_t taps = wh.kernel * ww.kernel;
-  // Per worker: the taps inside of the plane, and the channels of a result that is absent.
+  // Per worker: the taps inside the plane, and the channels of an absent result.
   const int64_t words = 2 * taps + 2 * channels;
   const auto max_channels = pooling_kernels<T>().max_channels;
   parallel_with_scratch<int64_t>(
@@ -67,7 +67,8 @@ void max_channels_last(mt_ctx& ctx, const sdk::TensorView& self, const Window& w
       });
 }
 
-// A work item is a sample, or some of its channels if samples are few, so no two work items write
+// A work item is a sample or, if there are few samples, some of its channels, so no two work items
+// write the same element.
 // the same element.
 template <class T>
 void max_backward_channels_last(mt_ctx& ctx, const sdk::TensorView& grad,

@@ -26,7 +26,7 @@ class Planes {
   }
 
   int64_t size() const { return h * w; }
-  // Elements of staging memory that a worker needs.
+  // The elements of staging memory that a worker needs.
   int64_t staging() const { return direct_ ? 0 : size(); }
 
   // Returns a plane to read, in place or copied to `staging`.
@@ -80,7 +80,7 @@ struct Window {
   int64_t kernel, stride, padding, dilation;
 
   int64_t place(int64_t x, int64_t k) const { return x * stride - padding + k * dilation; }
-  // The first tap of output x that does not precede the input.
+  // Returns the first tap of output x that does not precede the input.
   int64_t first(int64_t x) const {
     const int64_t start = place(x, 0);
     return start >= 0 ? start : start + (-start + dilation - 1) / dilation * dilation;
@@ -103,9 +103,9 @@ class Phases {
   int64_t size() const { return window_.stride * length_; }
   int64_t stride() const { return window_.stride; }
   int64_t row_size() const { return size_; }
-  // The position of tap k of the first window.
+  // Returns the position of tap k of the first window.
   int64_t tap(int64_t k) const { return place(k * window_.dilation); }
-  // The position of element x; elements multiples of the stride behind it follow.
+  // Returns the position of element x; elements at multiples of the stride after it follow.
   int64_t element(int64_t x) const { return place(x + window_.padding); }
 
   template <class W>
@@ -142,7 +142,8 @@ inline int64_t checked_place(int64_t index, int64_t size) {
   return index;
 }
 
-// The numbers for h and w of a list of two, of one for both, or none, which gives `absent`.
+// Returns the numbers for h and w: from a list of two, from one for both, or `absent` for an empty
+// list.
 inline std::array<int64_t, 2> pair(const mt_int_list& list, std::array<int64_t, 2> absent) {
   if (list.size == 0) return absent;
   return {list.data[0], list.data[list.size - 1]};

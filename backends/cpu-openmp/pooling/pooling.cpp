@@ -1,5 +1,5 @@
 // Max and average pooling. Planes are pooled along rows and then across them (separable.h);
-// channels-last tensors, window by window (channels_last.h).
+// channels-last tensors are pooled window by window (channels_last.h).
 #include <algorithm>
 #include <limits>
 #include <type_traits>
@@ -132,8 +132,8 @@ void max_pool2d_backward(mt_ctx& ctx, const mt_args_max_pool2d_with_indices_back
 
 // ---- means
 
-// The number of elements that a window counts: `given`, or if that is 0, the product of one number
-// per row and one per column.
+// The number of elements that a window counts: `given` or, if that is 0, the product of a number
+// for the row and one for the column.
 struct Divisor {
   int64_t given;
   bool include_padding;
@@ -154,8 +154,8 @@ Divisor divisor_of(const Args& args) {
 }
 
 // Calls f(kernels, pool, from, to, counts, row_counts, memory) for each plane. `large` is the
-// tensor before pooling and `pooled` the one after; a gradient goes from the latter to the former.
-// `words` gives the words of `memory`.
+// tensor before pooling, `pooled` the one after; a gradient goes from `pooled` to `large`. `words`
+// returns the size of `memory` in words.
 template <class Args, class F>
 void average(mt_ctx& ctx, const Args& args, const TensorView& from, const TensorView& to,
              const TensorView& large, const TensorView& pooled, int64_t (Pool::*words)() const,

@@ -26,14 +26,14 @@ using VI = hn::VFromD<DI>;
 
 HWY_INLINE int64_t LanesOf(D d) { return static_cast<int64_t>(hn::Lanes(d)); }
 
-// Keeps the maximum with its place, the first of equal ones; a NaN always replaces.
+// Keeps the maximum and its position: the first of equal elements; a NaN always replaces.
 HWY_INLINE void Take(V x, VI at, V& value, VI& place) {
   const auto takes = hn::Or(hn::Gt(x, value), hn::IsNaN(x));
   value = hn::IfThenElse(takes, x, value);
   place = hn::IfThenElse(hn::RebindMask(DI(), takes), at, place);
 }
 
-// PlainRows with vectors. kKernel is the number of taps, or 0 if it is known at run time only.
+// PlainRows with vectors. kKernel is the number of taps, or 0 if it is known only at run time.
 struct FloatRows : PlainRows<float> {
   static void split(const Phases& phases, const float* row, float* apart) {
     const D d;
@@ -96,7 +96,7 @@ struct FloatRows : PlainRows<float> {
     const hn::Rebind<int64_t, decltype(half)> wide;
     const int64_t lanes = LanesOf(d);
     for (int64_t i = 0; i < n; i += lanes) {
-      // The last vector overlaps the one before it, if there is one.
+      // The last vector overlaps the previous one, if any.
       if (i + lanes > n && n >= lanes) i = n - lanes;
       V value = hn::LoadU(d, values[0] + i);
       VI place = hn::LoadU(di, places[0] + i);
@@ -126,8 +126,8 @@ struct FloatRows : PlainRows<float> {
     return hn::GetLane(hn::SumOfLanes(d, sum)) + PlainRows<float>::sum(x + i, n - i);
   }
 
-  // The sum of piece(k), k < count, of n elements each. Four vectors are summed side by side to
-  // hide the latency of additions.
+  // Returns the sum of piece(k), k < count, of n elements each. Four vectors are summed in parallel
+  // to hide the latency of additions.
   template <class F>
   static HWY_INLINE void sum_pieces(int64_t count, int64_t n, float* to, F&& piece) {
     const D d;
@@ -206,7 +206,7 @@ void MeanGradientPlane(const Pool& pool, const float* grad, float* to, const flo
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// One vector of outputs, of the windows at `top`, whose first element has index `index`.
+// Computes one vector of outputs, for the windows at `top`, whose first element has index `index`.
 template <class D>
 HWY_INLINE void Max2x2(D d, const float* top, int64_t pitch, int64_t index, float* best,
                        int64_t* which) {
@@ -246,12 +246,12 @@ void Max2x2Plane(const float* x, int64_t pitch, int64_t size, int64_t rows, int6
     const hn::CappedTag<float, 8> d8;
     const hn::CappedTag<float, 4> d4;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d8));
-    // Vectors may run over into the next row, which is computed later.
+    // Vectors may extend into the next row, which is computed later.
     while (i < n && index + pitch + 2 * (i + lanes) <= size && y * n + i + lanes <= rows * n) {
       Max2x2(d8, top + 2 * i, pitch, index + 2 * i, best + i, which + i);
       i += lanes;
     }
-    // At the end they may not: the last vector overlaps the one before.
+    // At the end they may not: the last vector overlaps the previous one.
     for (; i < n && n >= lanes; i += lanes) {
       i = std::min(i, n - lanes);
       Max2x2(d8, top + 2 * i, pitch, index + 2 * i, best + i, which + i);

@@ -19,8 +19,9 @@ constexpr W lowest() {
 template <class W>
 struct PlainRows {
   static void split(const Phases& phases, const W* row, W* apart) { phases.split(row, apart); }
-  // The maximum of the taps of n windows, and its place: that of column x is row + x. `start` has
-  // the first column of each window. The first of equal maxima is kept; a NaN always replaces.
+  // Computes the maximum of the taps of n windows, and its position, which is row + x for column x.
+  // `start` has the first column of each window. The first of equal maxima is kept; a NaN always
+  // replaces.
   static void max_taps(const W* apart, const int64_t* taps, const Window& window, int64_t row,
                        const int32_t* start, int64_t n, W* best, int32_t* which) {
     for (int64_t i = 0; i < n; ++i) {
@@ -36,7 +37,7 @@ struct PlainRows {
       which[i] = static_cast<int32_t>(at);
     }
   }
-  // The same for `count` rows of these.
+  // Does the same for `count` rows.
   static void max_rows(const W* const* values, const int32_t* const* places, int64_t count,
                        int64_t n, W* best, int64_t* which) {
     for (int64_t i = 0; i < n; ++i) {
@@ -58,7 +59,7 @@ struct PlainRows {
     for (int64_t i = 0; i < n; ++i) sum += x[i];
     return sum;
   }
-  // The sum of `count` rows, `pitch` apart.
+  // Computes the sum of `count` rows, `pitch` apart.
   static void sum_rows(const W* x, int64_t pitch, int64_t count, int64_t n, W* to) {
     std::fill(to, to + n, W{});
     for (int64_t k = 0; k < count; ++k) add(x + k * pitch, n, to);
@@ -70,14 +71,15 @@ struct PlainRows {
   static void add(const W* x, int64_t n, W* to) {
     for (int64_t i = 0; i < n; ++i) to[i] += x[i];
   }
-  // x / (count * counts), but 0 for x = 0: windows of padding alone count no elements.
+  // Computes x / (count * counts), but 0 for x = 0: windows that contain only padding count no
+  // elements.
   static void divide(const W* x, const W* counts, W count, int64_t n, W* to) {
     for (int64_t i = 0; i < n; ++i) to[i] = x[i] == 0 ? W{} : x[i] / (count * counts[i]);
   }
 };
 
-// The most common window, 2 x 2 with stride 2, in one step: `n` windows of the rows `top` and
-// `top + pitch`. The first element of `top` has index `index`.
+// Computes the most common window, 2 x 2 with stride 2, in one step: `n` windows of the rows `top`
+// and `top + pitch`. The first element of `top` has index `index`.
 template <class W>
 inline void max_2x2_row(const W* top, int64_t pitch, int64_t index, int64_t n, W* best,
                         int64_t* which) {
@@ -95,7 +97,7 @@ inline void max_2x2_row(const W* top, int64_t pitch, int64_t index, int64_t n, W
     which[i] = index + at;
   }
 }
-// `rows` rows of `n` such windows in a plane of `size` elements.
+// Computes `rows` rows of `n` such windows in a plane of `size` elements.
 template <class W>
 inline void max_2x2_plane(const W* x, int64_t pitch, int64_t /*size*/, int64_t rows, int64_t n,
                           W* best, int64_t* which) {
@@ -105,8 +107,8 @@ inline void max_2x2_plane(const W* x, int64_t pitch, int64_t /*size*/, int64_t r
   }
 }
 
-// The maximum of input[at[t] + i] over taps t, and its place which[t]; `start` if there are no
-// taps. The first of equal maxima is kept; a NaN always replaces.
+// Computes the maximum of input[at[t] + i] over taps t, and its position which[t]; `start` if there
+// are no taps.
 template <class W>
 inline void max_channels(const W* input, const int64_t* at, const int32_t* which, int64_t taps,
                          int32_t start, int64_t n, W* best, int64_t* places) {

@@ -17,11 +17,11 @@ struct Pool {
   int64_t h, w, oh, ow;
 
   Phases phases() const { return Phases(ww, w, ow); }
-  // The length of intermediate rows.
+  // Returns the length of intermediate rows.
   int64_t pitch() const { return ow + kRoom; }
-  // The rows that a window covers.
+  // Returns the number of rows that a window covers.
   int64_t ring() const { return std::min(h, (wh.kernel - 1) * wh.dilation + 1); }
-  // Words of memory for the functions below.
+  // Returns the words of memory for the functions below.
   int64_t max_words() const {
     return phases().size() + ww.kernel + 2 * wh.kernel + (2 * ring() + 1) * pitch() + 8;
   }
@@ -55,7 +55,7 @@ void max_plane_by(const Pool& pool, const W* x, W* best, int64_t* which, int64_t
   int64_t* taps = carver.take<int64_t>(kernel);
   const W** values = carver.take<const W*>(pool.wh.kernel);
   const int32_t** places = carver.take<const int32_t*>(pool.wh.kernel);
-  int32_t* start = carver.take<int32_t>(pitch);  // where a window begins
+  int32_t* start = carver.take<int32_t>(pitch);  // the beginnings of the windows
   W* row_best = carver.take<W>(ring * pitch);
   int32_t* row_which = carver.take<int32_t>(ring * pitch);
   std::fill(apart, apart + phases.size(), lowest<W>());
@@ -63,7 +63,7 @@ void max_plane_by(const Pool& pool, const W* x, W* best, int64_t* which, int64_t
   for (int64_t i = 0; i < pitch; ++i) {
     start[i] = i < pool.ow ? static_cast<int32_t>(pool.ww.first(i)) : 0;
   }
-  int64_t done = 0;  // rows
+  int64_t done = 0;  // completed rows
   for (int64_t oy = 0; oy < pool.oh; ++oy) {
     int64_t count = 0;
     for (int64_t ky = 0; ky < pool.wh.kernel; ++ky) {
@@ -101,7 +101,7 @@ void mean_plane_by(const Pool& pool, const W* x, W* mean, const W* counts, const
   W* columns = carver.take<W>(pool.w + kRoom);
   std::fill(apart, apart + phases.size(), W{});
   for (int64_t k = 0; k < kernel; ++k) taps[k] = phases.tap(k);
-  // A few long windows: vectors along each are longer than vectors across them.
+  // For a few long windows, vectors along each window are longer than vectors across them.
   const bool few = pool.ow < 8 && kernel >= 16;
   for (int64_t oy = 0; oy < pool.oh; ++oy) {
     const int64_t y = std::max<int64_t>(pool.wh.place(oy, 0), 0);
@@ -150,21 +150,21 @@ void mean_gradient_plane_by(const Pool& pool, const W* grad, W* to, const W* cou
 
 template <class W>
 struct PoolingKernels {
-  // Of windows with any geometry; `memory` has the words that `pool` asks for.
+  // For windows with any geometry; `memory` has the words that `pool` requires.
   void (*max_plane)(const Pool& pool, const W* x, W* best, int64_t* which, int64_t* memory);
   void (*mean_plane)(const Pool& pool, const W* x, W* mean, const W* counts, const W* row_counts,
                      int64_t* memory);
   void (*mean_gradient_plane)(const Pool& pool, const W* grad, W* to, const W* counts,
                               const W* row_counts, int64_t* memory);
-  // Of 2 x 2 windows with stride 2: max_2x2_plane() of rows.h.
+  // For 2 x 2 windows with stride 2: max_2x2_plane() of rows.h.
   void (*max_2x2_plane)(const W* x, int64_t pitch, int64_t size, int64_t rows, int64_t n, W* best,
                         int64_t* which);
-  // Of one window in a channels-last plane: max_channels() of rows.h.
+  // For one window in a channels-last plane: max_channels() of rows.h.
   void (*max_channels)(const W* input, const int64_t* at, const int32_t* which, int64_t taps,
                        int32_t start, int64_t n, W* best, int64_t* places);
 };
 
-// For any type; for float, vector code of the best instruction set of this CPU.
+// For any type; for float, vector code for the best instruction set of this CPU.
 template <class W>
 const PoolingKernels<W>& pooling_kernels() {
   static constexpr PoolingKernels<W> kernels = {

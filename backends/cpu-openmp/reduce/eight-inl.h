@@ -1,5 +1,5 @@
 // Folds eight short rows at once: a vector of partial results for each row, then a network that
-// turns eight vectors into one vector of eight results.
+// reduces eight vectors to one vector of eight results.
 #if defined(MYTORCH_CPU_EIGHT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_CPU_EIGHT_INL_H_
 #undef MYTORCH_CPU_EIGHT_INL_H_
@@ -84,7 +84,8 @@ HWY_INLINE int64_t FoldEights(const void* data, int64_t stride, int64_t rows, in
   const EightTag<T> d;
   const auto none = hn::Set(d, identity);
   const auto rest = hn::FirstN(d, static_cast<size_t>(n % 8));
-  const int64_t beyond = (8 - n % 8) * static_cast<int64_t>(sizeof(T));  // of a whole vector
+  // Bytes of a whole vector beyond the end of a row.
+  const int64_t beyond = (8 - n % 8) * static_cast<int64_t>(sizeof(T));
   const char* top = static_cast<const char*>(data);
   const auto each = [&](auto&& fold) HWY_ATTR {
     int64_t r = 0;
@@ -93,7 +94,8 @@ HWY_INLINE int64_t FoldEights(const void* data, int64_t stride, int64_t rows, in
       const auto at = [&](int64_t i) HWY_ATTR {
         return fold(reinterpret_cast<const T*>(top + i * stride), whole);
       };
-      // Loads in this order, which the prefetchers follow; arguments are evaluated in any order.
+      // The loads are in this order, which hardware prefetchers follow; the order in which
+      // arguments are evaluated is unspecified.
       const auto v0 = at(0), v1 = at(1), v2 = at(2), v3 = at(3);
       const auto v4 = at(4), v5 = at(5), v6 = at(6), v7 = at(7);
       store(r, FoldLanes<Op>(d, v0, v1, v2, v3, v4, v5, v6, v7));

@@ -10,7 +10,7 @@
 namespace mytorch::cpu {
 
 inline constexpr int kMaxComponents = 3;
-// The most states folded side by side.
+// The maximum number of states folded together.
 inline constexpr int64_t kMaxStates = 4096;
 
 struct States {
@@ -30,8 +30,8 @@ struct FoldFns {
                  int64_t first);
   // Merges the states `from`, of later elements, into `into`.
   void (*merge)(const States& into, const States& from, int64_t n);
-  // reset() and along() for the states from j on and `rows` rows of n contiguous values, `stride`
-  // bytes apart. NULL if that is no faster than row by row.
+  // Does what reset() and along() do, for the states from j on and `rows` rows of n contiguous
+  // values, `stride` bytes apart. NULL if that is no faster than row by row.
   void (*each)(const States& states, int64_t j, const void* x, int64_t stride, int64_t rows,
                int64_t n);
 };

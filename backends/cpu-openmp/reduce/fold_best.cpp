@@ -1,5 +1,5 @@
-// max, min, argmax, argmin, all and any. NaN is better than every number; the first of equal values
-// is kept.
+// max, min, argmax, argmin, all and any. NaN is better than every number, and the first of equal
+// values is kept.
 #include "backends/cpu-openmp/reduce/fold.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -41,7 +41,7 @@ struct Order {
   template <class D, class V>
   static HWY_INLINE hn::Mask<D> BetterMask(D d, V x, V best) {
     if constexpr (is_float<D>) {
-      // Not "not worse", which is true of two NaNs.
+      // Not written as "not worse", which is true of two NaNs.
       const auto worse = kLargest ? hn::Le(x, best) : hn::Ge(x, best);
       return hn::AndNot(worse, hn::Eq(best, best));
     } else {
@@ -176,7 +176,7 @@ void ArgAlong(const States& s, int64_t j, const void* data, int64_t n, int64_t f
   Index<T> index = static_cast<Index<T>*>(s.component[0])[j];
   int64_t i = 0;
   if (n >= 2 * lanes) {
-    // Each lane begins with the state, whose elements come before all that the lane reads.
+    // Each lane begins with the state, whose elements precede all elements that the lane reads.
     auto va = hn::Set(d, best), vb = va;
     auto ia = hn::Set(di, index), ib = ia;
     auto at = hn::Iota(di, static_cast<Index<T>>(first));

@@ -70,8 +70,8 @@ HWY_INLINE Total<hn::TFromD<D>> Lanes(D d, V v) {
 // without, takes at most 32 elements, and the sums of blocks are added in double.
 constexpr int64_t kBlock = kVectors ? 2048 : 256;
 // Long inputs are read in two streams, one for each half: a single stream waits at the end of each
-// page, at which the prefetchers start anew. The second stream begins some lines further into its
-// page, because equal lines of two pages share a set of the cache.
+// page, where the hardware prefetchers start anew. The second stream begins some lines further into
+// its page, because equal lines of two pages share a set of the cache.
 constexpr int64_t kFarBlocks = 16;
 constexpr int64_t kSkew = 16;
 
@@ -83,7 +83,7 @@ HWY_INLINE hn::VFromD<D> Eights(D d, const T* x, const T* y, int64_t by, int64_t
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   V a0 = hn::Set(d, T(Op::kIdentity)), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0,
     a7 = a0;
-  // Line by line.
+  // One cache line at a time.
   for (; steps > 0; --steps, x += by, y += by) {
     a0 = Op::Of(d, a0, hn::LoadU(d, x));
     a1 = Op::Of(d, a1, hn::LoadU(d, x + lanes));
@@ -196,8 +196,8 @@ HWY_INLINE void JoinRow(const T* x, int64_t n, Total<T>* totals) {
   for (; j < n; ++j) totals[j] = Op::One(totals[j], Total<T>(x[j]));
 }
 
-// Folds four rows at once, far apart for the reason given at kFarBlocks. float32 is summed over 64
-// rows, four at a time.
+// Folds four rows at once, which are far apart for the reason given at kFarBlocks. float32 is
+// summed over 64 rows, four at a time.
 template <class Op, class T>
 void Across(const States& s, const void* data, int64_t stride, int64_t rows, int64_t n,
             int64_t /*first*/) {

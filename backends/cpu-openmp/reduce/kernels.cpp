@@ -16,12 +16,12 @@
 namespace mytorch::cpu {
 namespace {
 
-constexpr int64_t kGrain = 64 * 1024;  // the least elements of a thread
+constexpr int64_t kGrain = 64 * 1024;  // the minimum number of elements of a thread
 constexpr int64_t kPiece = 64 * 1024;  // reduced elements of a piece, if reductions are split
 constexpr int64_t kMaxPieces = 32;     // few, so that pieces are long
 constexpr int64_t kMaxPieceStates = 64 * 1024;  // of all pieces, because storing states has a cost
-// With fewer outputs than this, the reduced elements are split. The number of threads does not
-// matter, so that results do not depend on it.
+// With fewer outputs than this, the reduced elements are split. This does not depend on the number
+// of threads, so neither do results.
 constexpr int64_t kFewGroups = 16;
 
 struct Room {
@@ -71,7 +71,7 @@ void run_split(mt_ctx& ctx, Reduction& job, int64_t pieces) {
       }
     }
   });
-  // Merges neighbours first: the error of a sum grows with the depth of the tree.
+  // Merges neighbors first, because the error of a sum grows with the depth of the tree.
   for (int64_t width = 1; width < pieces; width *= 2) {
     for (int64_t p = 0; p + width < pieces; p += 2 * width) {
       job.fns().merge(states_of(p, 0), states_of(p + width, 0), kept);
@@ -204,7 +204,7 @@ void compile_reduce(const mt_program& program, mt_dtype compute, mt_kernel_entry
   reduce.dim_offset = program.dim_offset;
   if (find_fold(reduce.fold, compute_type_of(compute)) == nullptr) throw sdk::Declined{};
 
-  // There is one input; if it is folded unchanged, there is no step.
+  // There is one input. If it is folded unchanged, there is no step.
   const mt_node* input = nullptr;
   for (int32_t i = 0; i < program.num_nodes; ++i) {
     const mt_node& node = program.nodes[i];

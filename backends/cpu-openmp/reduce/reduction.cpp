@@ -12,7 +12,7 @@
 namespace mytorch::cpu {
 namespace {
 
-// Shorter runs are folded as columns, which suits vectors.
+// Shorter runs are folded as columns, which are better suited to vectors.
 constexpr int64_t kShortRun = 32;
 // Rows of this many columns are wide enough for vectors; narrower rows are joined.
 constexpr int64_t kWide = 64;
@@ -59,7 +59,7 @@ Reduction::Reduction(const ReduceProgram& program, mt_dtype compute, const void*
       std::fill_n(strides[1 + k], dims, 0);
       continue;
     }
-    // With keepdim, the output has the reduced dimensions, too, with size 1.
+    // With keepdim, the output also has the reduced dimensions, with size 1.
     sdk::select_dims(out.ndim() == ndim ? ~reduced : ~uint64_t{0}, out.strides(), strides[1 + k]);
     itemsizes[1 + k] = out.itemsize();
   }
@@ -185,7 +185,7 @@ struct WideStates {
 }  // namespace
 
 // Folds contiguous rows of a few columns: several of them form one wide row, whose states are
-// merged in the end.
+// merged at the end.
 void Reduction::fold_narrow(const States& states, const char* x, int64_t rows, int64_t n,
                             int64_t from) {
   const int64_t stride = n * input_.itemsize;

@@ -18,9 +18,10 @@ class Reduction {
 
   int64_t kept() const { return kept_.numel(); }
   int64_t reduced() const { return reduced_.numel(); }
-  // Returns the number of outputs from `begin` on that fold() takes at once.
+  // Returns the number of outputs from `begin` on that fold() processes at once.
   int64_t group(int64_t begin, int64_t end) const;
-  // Whether fold() reads across the outputs of a group, and not along the elements of one output.
+  // Returns whether fold() reads across the outputs of a group instead of along the elements of one
+  // output.
   bool across() const { return across_; }
   const FoldFns& fns() const { return *fns_; }
 

@@ -15,7 +15,7 @@ namespace {
 
 using sdk::TensorView;
 
-// Sums kLines lines at once, which do not wait for each other's additions.
+// Sums kLines lines at once, whose additions are independent of each other.
 template <int64_t kLines, class T>
 void scan_lines(const T* in, int64_t in_step, int64_t in_next, T* out, int64_t out_step,
                 int64_t out_next, int64_t size) {
@@ -51,7 +51,7 @@ void scan(mt_ctx& ctx, const TensorView& from, const TensorView& to, int64_t dim
         i += count;
       };
       if (n == kLinesTogether && std::abs(in_next) < std::abs(in_step)) {
-        run(std::integral_constant<int64_t, kLinesTogether>());  // columns of a cache line
+        run(std::integral_constant<int64_t, kLinesTogether>());  // the columns of a cache line
       }
       while (i + 4 <= n) run(std::integral_constant<int64_t, 4>());
       while (i < n) run(std::integral_constant<int64_t, 1>());

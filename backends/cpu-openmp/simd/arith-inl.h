@@ -1,5 +1,5 @@
 // Arithmetic, division, rounding and selection for float, double, int32_t and int64_t vectors.
-// Integer arithmetic wraps. Masks stand for bool.
+// Integer arithmetic wraps. Masks represent bool.
 #if defined(MYTORCH_SIMD_ARITH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_SIMD_ARITH_INL_H_
 #undef MYTORCH_SIMD_ARITH_INL_H_
@@ -95,7 +95,7 @@ HWY_INLINE V NodeRsqrt(D d, V a) {
 template <class D, class V>
 HWY_INLINE V NodeFloor(D d, V a) {
   if constexpr (is_float<D>) {
-#if HWY_TARGET == HWY_SCALAR  // where Highway's loses the sign of zero
+#if HWY_TARGET == HWY_SCALAR  // Highway's version loses the sign of zero
     return MapLanes(d, a, [](hn::TFromD<D> x) -> hn::TFromD<D> { return std::floor(x); });
 #else
     (void)d;
@@ -109,7 +109,7 @@ HWY_INLINE V NodeFloor(D d, V a) {
 template <class D, class V>
 HWY_INLINE V NodeCeil(D d, V a) {
   if constexpr (is_float<D>) {
-#if HWY_TARGET == HWY_SCALAR  // where Highway's loses the sign of zero
+#if HWY_TARGET == HWY_SCALAR  // Highway's version loses the sign of zero
     return MapLanes(d, a, [](hn::TFromD<D> x) -> hn::TFromD<D> { return std::ceil(x); });
 #else
     (void)d;
@@ -123,7 +123,7 @@ HWY_INLINE V NodeCeil(D d, V a) {
 template <class D, class V>
 HWY_INLINE V NodeTrunc(D d, V a) {
   if constexpr (is_float<D>) {
-#if HWY_TARGET == HWY_SCALAR  // where Highway's loses the sign of zero
+#if HWY_TARGET == HWY_SCALAR  // Highway's version loses the sign of zero
     return MapLanes(d, a, [](hn::TFromD<D> x) -> hn::TFromD<D> { return std::trunc(x); });
 #else
     (void)d;
@@ -134,11 +134,11 @@ HWY_INLINE V NodeTrunc(D d, V a) {
   }
 }
 
-// Halves to even.
+// Rounds halves to even.
 template <class D, class V>
 HWY_INLINE V NodeRound(D d, V a) {
   if constexpr (is_float<D>) {
-#if HWY_TARGET == HWY_SCALAR  // where Highway's loses the sign of zero
+#if HWY_TARGET == HWY_SCALAR  // Highway's version loses the sign of zero
     return MapLanes(d, a, [](hn::TFromD<D> x) -> hn::TFromD<D> { return std::nearbyint(x); });
 #else
     (void)d;
@@ -151,7 +151,7 @@ HWY_INLINE V NodeRound(D d, V a) {
 
 // ---- division with rounding ----
 
-// Whether any lane is zero; the caller refuses an integer division by zero.
+// Returns whether any lane is zero; the caller rejects an integer division by zero.
 template <class D, class V>
 HWY_INLINE bool AnyZero(D d, V v) {
   return !hn::AllFalse(d, hn::Eq(v, hn::Zero(d)));
@@ -200,7 +200,7 @@ HWY_INLINE V FloatFmod(D d, V a, V b) {
   return MapLanes2(d, a, b, [](T x, T y) -> T { return std::fmod(x, y); });
 }
 
-// Whether a nonzero remainder r has the opposite sign of the divisor b.
+// Returns whether a nonzero remainder r has the opposite sign of the divisor b.
 template <class D, class V>
 HWY_INLINE hn::Mask<D> SignsDiffer(D d, V r, V b) {
   const V zero = hn::Zero(d);

@@ -39,7 +39,7 @@ HWY_INLINE uint16_t BFloatBits(float x) {
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-// Round to nearest even by letting float's own addition do it, denormals included.
+// Float's own addition rounds to nearest even, including denormals.
 HWY_INLINE uint16_t HalfBits(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, 4);
@@ -65,7 +65,7 @@ HWY_INLINE float HalfToFloat(uint16_t h) {
     bits += 0x70000000;  // infinity and NaN
   } else {
     bits += 0x38000000;
-    if (bits < 0x38800000) {  // zero and denormals: the implicit bit is not there
+    if (bits < 0x38800000) {  // zero and denormals have no implicit bit
       float magnitude;
       bits += 0x00800000;
       std::memcpy(&magnitude, &bits, 4);
@@ -189,7 +189,7 @@ HWY_INLINE int64_t ConvertVectors(const From* HWY_RESTRICT from, To* HWY_RESTRIC
     }
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, Half>) {
-    // F16C. Highway's forms without it do not round to nearest.
+    // F16C. Highway's versions without it do not round to nearest.
     const hn::ScalableTag<float> d;
     const hn::Rebind<Half, decltype(d)> narrow;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -250,7 +250,7 @@ inline constexpr bool is_16_bit_float = std::is_same_v<T, Half> || std::is_same_
 template <typename T>
 inline constexpr bool is_small_int = std::is_integral_v<T> && sizeof(T) <= 2;
 
-// The type between From and To, or void if one step suffices.
+// The type between From and To, or void if a single step suffices.
 template <typename From, typename To>
 constexpr auto MiddleType() {
   if constexpr (std::is_same_v<From, To>) {

@@ -21,7 +21,7 @@ ConvertFn ConvertFrom(int to) {
   return table[to];
 }
 
-// Types are given by their position in ConvertFrom's table.
+// Types are identified by their position in ConvertFrom's table.
 ConvertFn ConvertBetween(int from, int to) {
   static constexpr ConvertFn (*table[])(int) = {
       ConvertFrom<Bool>,    ConvertFrom<uint8_t>, ConvertFrom<int8_t>, ConvertFrom<int16_t>,

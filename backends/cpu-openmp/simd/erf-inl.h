@@ -54,7 +54,7 @@ HWY_INLINE V ErfcTail(D d, V a) {
 template <class D, class V>
 HWY_INLINE V ErfPoly(D d, V x, V z) {
   if constexpr (is_f32<D>) {
-    // Around x instead of from 2 / sqrt(pi), which float does not hold well.
+    // Relative to x instead of starting from 2 / sqrt(pi), which float does not represent well.
     return hn::MulAdd(x,
                       Poly(d, z, 0x1.4c5cb4p-14, -0x1.a5197ap-11, 0x1.542fecp-8, -0x1.b7fec4p-6,
                            0x1.ce2d52p-4, -0x1.81274p-2, 0x1.06eba8p-3),

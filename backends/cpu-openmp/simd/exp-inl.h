@@ -24,7 +24,7 @@ struct Scaled {  // the number p * s1 * s2, where s1 and s2 are powers of two
 };
 
 // exp(r) for |r| <= ln(2) / 2. The leading 1 is added last, where it costs half an ulp of the
-// result and not of a part that may be twice as coarse.
+// result instead of half an ulp of a part that may be twice as coarse.
 template <class D, class V>
 HWY_INLINE V ExpPoly(D d, V r) {
   V q;
@@ -57,8 +57,9 @@ HWY_INLINE Scaled<V> SplitScale(D d, V p, V t) {
           hn::BitCast(d, hn::ShiftLeft<mantissa_bits<D>>(rest))};
 }
 
-// exp(x + tail...) * 2^kShift, for x in the range where that is neither below half the smallest
-// denormal nor above the overflow threshold, with a little slack. A tail is below an ulp of x.
+// exp(x + tail...) * 2^kShift, for x in the range in which the result is neither below half the
+// smallest denormal nor above the overflow threshold, with a little slack. A tail is less than an
+// ulp of x.
 template <int kShift, class D, class V, class... Tail>
 HWY_INLINE Scaled<V> ExpScaled(D d, V x, Tail... tail) {
   using T = hn::TFromD<D>;
@@ -154,7 +155,7 @@ HWY_INLINE V NodeCosh(D d, V a) {
   return hn::Add(e, hn::Div(hn::Set(d, T(0.25)), e));
 }
 
-// The same with a minus, which cancels for small x: there a polynomial takes over.
+// The same with a minus sign, which cancels for small x; there, a polynomial replaces it.
 template <class D, class V>
 HWY_INLINE V NodeSinh(D d, V a) {
   using T = hn::TFromD<D>;

@@ -1,5 +1,5 @@
-// Exports the functions of a file that is compiled once for each instruction set, as one table. A
-// signature then stands twice: in the struct and at the function.
+// Exports the functions of a file that is compiled once for each instruction set, as a table. Each
+// signature appears twice: in the struct and at the function.
 //
 //   struct CopyFns {  // in the header
 //     void (*fill)(void* to, const void* pattern, int64_t bytes);
@@ -21,7 +21,7 @@
 // instantiated for each: const RowFns<float>* RowTableFloat() { return &kTable<float>; }.
 #pragma once
 
-// Defines name(), which returns what `Table`, a function of the namespace HWY_NAMESPACE, returns
+// Defines name(), which returns the result of `Table`, a function of the namespace HWY_NAMESPACE,
 // for the best instruction set. The choice is made at the first call.
 #define MYTORCH_EXPORT_TABLE(name, Table)                   \
   HWY_EXPORT(Table);                                        \

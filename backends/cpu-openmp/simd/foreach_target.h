@@ -6,7 +6,7 @@
 
 // Highway's loop runs a second time, now over the kernel. It begins as in a file that has not
 // included highway.h, whose operations must not be included again. If a release of Highway renames
-// these macros, HWY_EXPORT names functions that do not exist, and compilation fails.
+// these macros, HWY_EXPORT names nonexistent functions and compilation fails.
 #undef HIGHWAY_HWY_FOREACH_TARGET_H_
 #undef HWY_TARGET_TOGGLE
 #pragma push_macro("HWY_HIGHWAY_INCLUDED")

@@ -1,11 +1,11 @@
 // Highway and our vector mathematics; include this instead of hwy/highway.h and simd/*-inl.h.
 //
-// A kernel that is compiled once for each instruction set would parse Highway's operations, and the
-// intrinsics below them, once for each set in every file: half of the compilation time of a small
-// kernel. But all kernels can share the operations of a set. So this header declares those of all
-// sets at once, which a precompiled header can keep. Each further inclusion only selects a set by
-// macros: HWY_NAMESPACE, HWY_BEFORE_NAMESPACE and others then refer to the current HWY_TARGET.
-// Hence the guard in place of #pragma once.
+// Otherwise a kernel that is compiled once for each instruction set would parse Highway's
+// operations, and the intrinsics below them, once for each set in every file: half of the
+// compilation time of a small kernel. But all kernels can share the operations of a set. So this
+// header declares those of all sets at once, which a precompiled header can store. Each further
+// inclusion only selects a set by macros: HWY_NAMESPACE, HWY_BEFORE_NAMESPACE and others then refer
+// to the current HWY_TARGET. This is why the header has an include guard instead of #pragma once.
 #ifndef MYTORCH_SIMD_HIGHWAY_H_
 #define MYTORCH_SIMD_HIGHWAY_H_
 

@@ -1,5 +1,5 @@
-// Helpers that the vector mathematics shares: polynomials, clamps that keep NaN, and the way back
-// to one scalar call per lane for the inputs (or targets) where a vector form would not pay.
+// Helpers for the vector mathematics: polynomials, clamps that keep NaN, and a scalar call per lane
+// for the inputs (or targets) for which a vector form would not pay off.
 #if defined(MYTORCH_SIMD_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_SIMD_LANES_INL_H_
 #undef MYTORCH_SIMD_LANES_INL_H_
@@ -26,7 +26,7 @@ inline constexpr bool is_f32 = std::is_same_v<hn::TFromD<D>, float>;
 template <class D>
 inline constexpr bool is_float = std::is_floating_point_v<hn::TFromD<D>>;
 
-// Applies a scalar function to each lane. Not inlined: it is the rare path of hot loops.
+// Applies a scalar function to each lane. Not inlined, because it is the rare path of hot loops.
 template <class D, class V>
 HWY_NOINLINE V MapLanes(D d, V a, hn::TFromD<D> (*f)(hn::TFromD<D>)) {
   using T = hn::TFromD<D>;
@@ -47,16 +47,16 @@ HWY_NOINLINE V MapLanes2(D d, V a, V b, hn::TFromD<D> (*f)(hn::TFromD<D>, hn::TF
   return hn::Load(d, lanes);
 }
 
-// A polynomial, highest coefficient first, as even part + x * odd part. One more product than
-// Horner's scheme for half the chain: out-of-order windows hold too few iterations of the loops
-// around to hide a whole one (exp gains 20 % on Zen 4).
+// A polynomial, highest coefficient first, as even part + x * odd part. This takes one more product
+// than Horner's scheme but halves the dependency chain, which out-of-order windows cannot hide
+// completely (exp gains 20 % on Zen 4).
 template <class D, class V, typename T, typename... C>
 HWY_INLINE V Poly(D d, V x, T highest, T next, C... rest) {
   using L = hn::TFromD<D>;
   const V z = hn::Mul(x, x);
   V r0 = hn::Set(d, static_cast<L>(highest));
   V r1 = hn::Set(d, static_cast<L>(next));
-  // Each step continues the part that is due, then makes the other one due.
+  // Each step continues one of the two parts, alternately.
   ((r0 = hn::MulAdd(r0, z, hn::Set(d, static_cast<L>(rest))), std::swap(r0, r1)), ...);
   return hn::MulAdd(r0, x, r1);
 }
@@ -96,7 +96,7 @@ HWY_INLINE hn::VFromD<D> SetInf(D d) {
   return hn::Set(d, std::numeric_limits<hn::TFromD<D>>::infinity());
 }
 
-// Picks the constant of the lane type.
+// Selects the constant for the lane type.
 template <class D>
 HWY_INLINE hn::VFromD<D> SetFD(D d, float f, double g) {
   if constexpr (is_f32<D>) {
@@ -112,8 +112,8 @@ using Bits = hn::RebindToUnsigned<D>;
 template <class D>
 inline constexpr int mantissa_bits = is_f32<D> ? 23 : 52;
 
-// 1.5 * 2^mantissa: adding it to a small number rounds that to an integer, which then stands in the
-// low bits of the sum.
+// 1.5 * 2^mantissa: adding it to a small number rounds that number to an integer, which is then in
+// the low bits of the sum.
 template <class D>
 inline constexpr hn::TFromD<D> round_magic = static_cast<hn::TFromD<D>>(is_f32<D>
                                                                             ? 12582912.0

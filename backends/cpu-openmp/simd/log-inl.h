@@ -1,4 +1,5 @@
-// Logarithms: log, log2, log10, log1p, and the inverse hyperbolic functions that rest on log1p.
+// Logarithms: log, log2, log10, log1p, and the inverse hyperbolic functions, which are based on
+// log1p.
 //
 // x = 2^e * m with m in [2/3, 4/3); log(x) = e * ln 2 + log(1 + f), f = m - 1. float takes log(1 +
 // f) as a polynomial in f; double as one in s = f / (2 + f), arranged as in FreeBSD's e_log.c.
@@ -42,7 +43,7 @@ struct Exponent {
   hn::VFromD<Bits<D>> mantissa;  // the bits of m
 };
 
-// Splits a positive normal number; garbage for others.
+// Splits a positive normal number; the result is arbitrary for other numbers.
 template <class D, class V>
 HWY_INLINE Exponent<D> SplitExponent(D d, V x) {
   using U = hn::TFromD<Bits<D>>;
@@ -149,7 +150,8 @@ HWY_INLINE V NodeLog1p(D d, V a) {
   return r;
 }
 
-// log(2 x) where x is too large for its square, or for the 1 beside it, to matter.
+// log(2 x) if x is so large that its square would overflow, or that the 1 beside it does not
+// matter.
 template <class D, class V, class M>
 HWY_INLINE V AddLn2If(D d, M mask, V x) {
   return hn::Add(x, hn::IfThenElseZero(mask, SetFD(d, 0x1.62e43p-1f, 0x1.62e42fefa39efp-1)));

@@ -33,7 +33,7 @@ HWY_INLINE V PowInDouble(DD dd, V x, V y) {
   V log2x = hn::Add(s.e, log2m);
   log2x = hn::IfThenElse(hn::Eq(x, hn::Zero(dd)), hn::Neg(SetInf(dd)), log2x);
   log2x = hn::IfThenElse(hn::Eq(x, SetInf(dd)), SetInf(dd), log2x);
-  // float's range lies well inside [2^-200, 2^200], so one scale suffices.
+  // float's range is well inside [2^-200, 2^200], so a single scale factor suffices.
   const V power = Clamp(dd, hn::Mul(y, log2x), hn::Set(dd, -200.0), hn::Set(dd, 200.0));
   const V magic = hn::Set(dd, round_magic<DD> + 1023);
   const V r0 = hn::Add(power, magic);
@@ -58,7 +58,7 @@ HWY_INLINE V FloatPow(D d, V a, V b) {
 
   const V zero = hn::Zero(d);
   const V one = hn::Set(d, 1.0f);
-  r = hn::IfThenElse(hn::Eq(x, one), one, r);  // also where the exponent is infinite
+  r = hn::IfThenElse(hn::Eq(x, one), one, r);  // also if the exponent is infinite
   if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Gt(a, zero)))) {
     // Negative bases, both zeros, and NaN.
     const V half = hn::Mul(b, hn::Set(d, 0.5f));
@@ -74,8 +74,8 @@ HWY_INLINE V FloatPow(D d, V a, V b) {
 }
 #endif  // HWY_TARGET != HWY_SCALAR
 
-// By squaring, modulo 2^width. A negative exponent gives the truncated real result: 0, unless the
-// base is 1 or -1.
+// Computes powers by squaring, modulo 2^width. A negative exponent gives the truncated real result:
+// 0, unless the base is 1 or -1.
 template <class D, class V>
 HWY_INLINE V IntPow(D d, V a, V b) {
   using T = hn::TFromD<D>;

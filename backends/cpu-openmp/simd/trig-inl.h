@@ -1,9 +1,9 @@
 // sin, cos, tan and their inverses.
 //
 // Moderate arguments are reduced by multiples of pi / 2 in three parts with FMA, which keeps full
-// relative accuracy next to the zeros. Vectors that hold a large argument, and targets without FMA,
-// go to libm lane by lane: its Payne-Hanek reduction is exact for any argument. double's inverse
-// functions are libm's too.
+// relative accuracy near the zeros. Vectors that contain a large argument, and targets without FMA,
+// use libm for each lane: its Payne-Hanek reduction is exact for any argument. double's inverse
+// functions also use libm.
 #if defined(MYTORCH_SIMD_TRIG_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_SIMD_TRIG_INL_H_
 #undef MYTORCH_SIMD_TRIG_INL_H_
@@ -24,7 +24,7 @@ struct Quadrant {
   hn::VFromD<Bits<D>> n;  // that multiple, in the low bits
 };
 
-// Whether ReduceHalfPi serves every lane. False for NaN as well.
+// Returns whether ReduceHalfPi supports every lane. False also for NaN.
 template <class D, class V>
 HWY_INLINE bool IsModerateAngle(D d, V a) {
   return HWY_NATIVE_FMA && hn::AllTrue(d, hn::Lt(hn::Abs(a), SetFD(d, 1e4f, 1e6)));

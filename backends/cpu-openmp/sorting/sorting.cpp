@@ -1,6 +1,6 @@
-// Sorts lines as (key, position) pairs: short ones by insertion, longer ones by comparison, and
+// Sorts lines as (key, position) pairs: short lines by insertion, longer ones by comparison, and
 // long ones by radix, with a pass for each byte of the key that varies. topk of few elements makes
-// pairs only of the elements that reach a bar.
+// pairs only of the elements that reach a threshold.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -70,11 +70,11 @@ constexpr int64_t kFewOfMany = 4;   // elements for each group, at least
 template <class T>
 constexpr int64_t kLine = 64 / sizeof(T);  // elements of a cache line
 
-// Returns the number of groups in which to find k elements: enough that the k best seldom share a
-// group.
+// Returns the number of groups in which to find k elements: so many that the k best elements seldom
+// share a group.
 int64_t groups_of(int64_t k) { return (4 * k + kChampions - 1) / kChampions * kChampions; }
 
-// Whether x sorts before y, neither of which is NaN.
+// Returns whether x sorts before y; neither is NaN.
 template <bool kDescending, class T>
 bool before(T x, T y) {
   using W = sdk::Widened<T>;
@@ -89,7 +89,7 @@ void challenge(T* __restrict champions, const T* __restrict x) {
     champions[i] = before<kDescending>(x[i], champions[i]) ? x[i] : champions[i];
   }
 }
-// Whether any of kScan neighbours may reach `bar`.
+// Returns whether any of kScan neighbors may reach `bar`.
 template <bool kDescending, class T>
 bool any_reaches(const T* x, T bar) {
   SortKey<T> any = 0;
@@ -98,11 +98,11 @@ bool any_reaches(const T* x, T bar) {
   return any != 0;
 }
 
-// Finds the first k of n neighbours, in order. Few of many are found in two passes. In the first,
-// elements challenge the champion of their group; the k-th best champion is the bar, which at least
-// k elements reach, and not many more. The second pass, over elements in the caches, collects these
-// and fetches the next line. A champion may be any element of its group, so only the keys treat
-// NaNs.
+// Finds the first k of n neighbors, in order. If k is small, two passes suffice. In the first pass,
+// elements challenge the champion of their group; the k-th best champion is the threshold `bar`,
+// which at least k elements reach, and not many more. The second pass, over elements in the caches,
+// collects these elements and prefetches the next line. A champion may be any element of its group,
+// so only the keys handle NaNs.
 template <bool kDescending, class T, class P>
 void select_items(const T* x, const T* next, int64_t n, int64_t k, P* items, T* champions) {
   const auto item = [&](int64_t i) { return P(sort_key(x[i], kDescending), i); };
@@ -159,7 +159,7 @@ void order_lines(mt_ctx& ctx, const Request& request) {
   const int64_t step_in = lines.step[0], step_value = lines.step[1], step_index = lines.step[2];
   const T* in = self.data<const T>();
   const int64_t grain = 1 + 2048 / n;
-  // Items, then as many items for sorting, or the elements of a line and the champions.
+  // The items and as many items for sorting, or the elements of a line and the champions.
   parallel_with_scratch<P>(
       ctx, lines.count(), grain, 3 * n, [&](P* items, int64_t begin, int64_t end) {
         T* const line = reinterpret_cast<T*>(items + n);
@@ -221,7 +221,7 @@ void sort(mt_ctx& ctx, const mt_args_sort_stable& args) {
 }
 
 void topk(mt_ctx& ctx, const mt_args_topk& args) {
-  // A 0-dim tensor gives its element for any k.
+  // A 0-dim tensor yields its element for any k.
   const int64_t keep = TensorView(args.self).ndim() == 0 ? 1 : args.k;
   order(ctx, {args.self, args.values, args.indices, args.dim, keep, args.largest != 0, false});
 }
