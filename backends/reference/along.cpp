@@ -22,7 +22,7 @@ void cat(mt_ctx& /*ctx*/, const mt_args_cat& args) {
       if (tensor.ndim() == out.ndim()) begin += tensor.size(static_cast<int>(dim));
       continue;
     }
-    // The part of `out` that receives this tensor.
+    // The part of `out` that this tensor is copied to.
     mt_tensor part = *out.get();
     part.dl.shape = tensor.get()->dl.shape;
     part.dl.data = out.data<char>() + begin * out.stride(static_cast<int>(dim)) * out.itemsize();

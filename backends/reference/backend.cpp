@@ -1,4 +1,4 @@
-// The reference backend, which other backends are tested against. It interprets programs and
+// The reference backend, with which other backends are compared. It interprets programs and
 // computes primitives by their definitions, in exact integers or doubles, on one thread. It is
 // chosen only if it is pinned or allowed as the fallback.
 #include "backends/reference/kernels.h"

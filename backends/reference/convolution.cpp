@@ -1,8 +1,8 @@
-// Convolution, transposed convolution and their gradients, of 1 to 3 spatial dimensions. All six
-// are one sum over the same terms (input element, weight element, output element), in which one of
-// the three operands is computed from the other two. A transposed convolution is the gradient of
-// the input of a convolution, so `input` and `output` always name the operands of the convolution
-// that is not transposed.
+// Convolution, transposed convolution and their gradients, with 1 to 3 spatial dimensions. All six
+// are one sum over the same terms (input element, weight element, output element), which computes
+// one of the three operands from the other two. A transposed convolution is the gradient of the
+// input of a convolution, so `input` and `output` always name the operands of the convolution that
+// is not transposed.
 #include <array>
 #include <cstdint>
 #include <span>
@@ -18,7 +18,7 @@ namespace {
 constexpr int kSpatial = 3;
 using Spatial = std::array<int64_t, kSpatial>;
 
-// The values after the first `skip`, aligned at the right; missing ones are `fill`.
+// Returns the values after the first `skip`, aligned at the right; missing ones are `fill`.
 Spatial spatial(std::span<const int64_t> values, int64_t fill, size_t skip) {
   Spatial result;
   result.fill(fill);
@@ -27,7 +27,7 @@ Spatial spatial(std::span<const int64_t> values, int64_t fill, size_t skip) {
   return result;
 }
 
-// The same for a list of one number per spatial dimension, or one for all of them.
+// Does the same for a list with one number per spatial dimension, or one for all of them.
 Spatial per_dim(const mt_int_list& list, size_t dims, int64_t fill) {
   Spatial result;
   result.fill(fill);
@@ -50,7 +50,7 @@ struct Geometry {
   Spatial dilation;
 };
 
-// Of an input (N, groups * in_channels, ...), a weight (groups * out_channels, in_channels, ...)
+// For an input (N, groups * in_channels, ...), a weight (groups * out_channels, in_channels, ...)
 // and an output (N, groups * out_channels, ...).
 template <class Args>
 Geometry geometry(std::span<const int64_t> input, std::span<const int64_t> weight,
@@ -127,7 +127,7 @@ void for_each_term(const Geometry& g, F&& term) {
 
 enum class Target { kInput, kWeight, kOutput };
 
-// Computes the operand `target` from the two others.
+// Computes the operand `target` from the other two.
 void correlate(const Geometry& g, Target target, const sdk::TensorView& input,
                const sdk::TensorView& weight, const sdk::TensorView& output,
                const sdk::TensorView& bias, mt_dtype compute) {

@@ -12,15 +12,15 @@ float round_to_odd(double value) {
   const float nearest = static_cast<float>(value);
   if (!std::isfinite(nearest) || static_cast<double>(nearest) == value) return nearest;
   const bool away = std::abs(static_cast<double>(nearest)) > std::abs(value);
-  // Floats of one sign are ordered as their bits are: one less is the neighbour towards zero.
+  // Floats of one sign are ordered like their bits: one less is the neighbor towards zero.
   const uint32_t towards_zero = std::bit_cast<uint32_t>(nearest) - (away ? 1u : 0u);
   return std::bit_cast<float>(towards_zero | 1u);
 }
 
 namespace {
 
-// The elements of a dtype whose domain is Own, which holds each of them exactly: converting from
-// there gives what converting from the element would.
+// Reads the elements of a dtype whose domain is Own, which represents each of them exactly:
+// converting from Own gives the same result as converting from the element.
 template <class E, class Own>
 std::vector<E> read_from_domain(const sdk::TensorView& tensor, mt_dtype compute) {
   std::vector<Own> own;

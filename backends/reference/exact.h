@@ -1,6 +1,6 @@
-// The two domains that the reference computes in: double for floating types, int64 for integers and
-// bool. Kernels read whole operands into contiguous arrays of one domain, compute without regard to
-// speed, and round once when they write.
+// The two domains in which the reference computes: double for floating types, int64 for integers
+// and bool. Kernels read whole operands into contiguous arrays of one domain, compute without
+// regard for speed, and round once when they write.
 #pragma once
 
 #include <cmath>
@@ -29,8 +29,8 @@ decltype(auto) visit_domain(mt_dtype compute, F&& f) {
 // the same result as rounding the double directly.
 float round_to_odd(double value);
 
-// A value of a domain as T, rounded once. (sdk::convert to 16 bits rounds to float first, which is
-// right for conversions, but results of the reference are the nearest ones.)
+// Returns a value of a domain as T, rounded once. (sdk::convert to 16 bits rounds to float first,
+// which is right for conversions, but results of the reference are the nearest values.)
 template <class T, class E>
 T rounded(E value) {
   if constexpr (sdk::is_reduced_float<T> && std::is_same_v<E, double>) {
@@ -84,7 +84,8 @@ class Sum {
 
 // ---- whole operands ----
 
-// The elements in row-major order, unconverted. T is the dtype's type or an integer of its size.
+// Returns the elements in row-major order, unconverted. T is the dtype's type or an integer of its
+// size.
 template <class T>
 std::vector<T> read_elements(const sdk::TensorView& tensor) {
   std::vector<T> values;
@@ -102,7 +103,7 @@ void write_elements(const std::vector<T>& values, const sdk::TensorView& tensor)
   }
 }
 
-// The elements converted to `compute`, in its domain E.
+// Returns the elements converted to `compute`, in its domain E.
 template <class E>
 std::vector<E> read_exact(const sdk::TensorView& tensor, mt_dtype compute);
 
@@ -110,7 +111,7 @@ std::vector<E> read_exact(const sdk::TensorView& tensor, mt_dtype compute);
 template <class E>
 void write_exact(const std::vector<E>& values, const sdk::TensorView& tensor);
 
-// The elements of an index operand of any integer type.
+// Returns the elements of an index operand of any integer type.
 std::vector<int64_t> read_index(const sdk::TensorView& tensor);
 
 // Copies the elements of `from`, broadcast and converted, to `to`.

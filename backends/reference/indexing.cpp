@@ -16,7 +16,7 @@
 namespace mytorch::reference {
 namespace {
 
-// Row-major strides of a shape.
+// Returns the row-major strides of a shape.
 std::vector<int64_t> contiguous_strides(std::span<const int64_t> shape) {
   std::vector<int64_t> strides(shape.size());
   int64_t stride = 1;

@@ -10,7 +10,7 @@
 namespace mytorch::reference {
 namespace {
 
-// "remainder" of "remainder.Tensor", for errors.
+// Returns "remainder" for "remainder.Tensor", for errors.
 std::string base_name(std::string_view op) { return std::string(op.substr(0, op.find('.'))); }
 
 }  // namespace

@@ -25,9 +25,9 @@ class Interpreter {
   mt_dtype compute() const { return compute_; }
   int32_t num_nodes() const { return static_cast<int32_t>(nodes_.size()); }
 
-  // The nodes that `roots` depend on, in order.
+  // Returns the nodes that `roots` depend on, in order.
   Plan plan(const std::vector<int32_t>& roots) const;
-  // The nodes of a plan that are tensor arguments.
+  // Returns the nodes of a plan that are tensor arguments.
   std::vector<int32_t> inputs(const Plan& plan) const;
   uint32_t offset(int32_t node) const { return nodes_[static_cast<size_t>(node)].node.offset; }
 
@@ -38,7 +38,7 @@ class Interpreter {
   using Store = void (*)(Value value, void* element);
   Store store(int32_t node, mt_dtype dtype) const;
 
-  // Sets the values that are the same for all elements: constants and scalar arguments.
+  // Sets the values that are equal for all elements: constants and scalar arguments.
   void set_constants(const Plan& plan, const void* args, std::vector<Value>& values) const;
   // Evaluates the plan's operations; inputs and constants must be set. `states` has the components
   // of the reduced state and `count` is the number of reduced elements; a step uses neither.
@@ -53,7 +53,7 @@ class Interpreter {
     const NodeOp* op;
   };
 
-  bool is_real(int32_t node) const;  // whether its value is a double
+  bool is_real(int32_t node) const;  // returns whether its value is a double
   Value cast(const Node& node, Value value) const;
 
   std::string op_;

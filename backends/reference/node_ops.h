@@ -1,4 +1,4 @@
-// The definitions of node operations, in double and in exact integers: one table for each.
+// The definitions of the node operations, in double and in exact integers, one table for each.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,7 @@ struct NodeOp {
   Value (*run)(const Operands&);
 };
 
-// Returns NULL for an unknown name. `floating` says that the operands are doubles; `where` ignores
-// it.
+// Returns NULL for an unknown name. `floating`: the operands are doubles; `where` ignores it.
 const NodeOp* find_node_op(std::string_view name, bool floating);
 
 }  // namespace mytorch::reference

@@ -1,5 +1,5 @@
 // Node operations on floating types, evaluated in double. Only trunc_divide, which is discontinuous
-// where its quotient rounds to an integer, first rounds the quotient to the compute type.
+// at quotients that round to an integer, first rounds the quotient to the compute type.
 #include <cmath>
 
 #include "backends/reference/node_ops.h"
@@ -110,7 +110,7 @@ constexpr NodeOp kFloatOps[] = {
     UNARY("sigmoid", sigmoid(a)),
     UNARY("floor", std::floor(a)),
     UNARY("ceil", std::ceil(a)),
-    UNARY("round", std::nearbyint(a)),  // halves to even
+    UNARY("round", std::nearbyint(a)),  // rounds halves to even
     UNARY("trunc", std::trunc(a)),
     COMPARE("eq", ==),
     COMPARE("ne", !=),

@@ -87,7 +87,7 @@ void compile_pointwise(const mt_program& program, mt_dtype compute, mt_kernel_en
 
 void compile(const mt_program& program, mt_dtype compute, std::span<const mt_dtype> /*types*/,
              mt_kernel_entry& kernel) {
-  // Types are looked at in each call: one kernel serves all of them.
+  // Each call reads the types, because one kernel serves all of them.
   (program.fold == nullptr ? compile_pointwise : compile_reduce)(program, compute, kernel);
   kernel.size = sizeof(mt_kernel_entry);
   kernel.name = "interpreter";

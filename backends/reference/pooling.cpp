@@ -20,7 +20,8 @@ struct Pair {
   int64_t w;
 };
 
-// The numbers for h and w of a list of two, of one for both, or none, which gives `fallback`.
+// Returns the numbers for h and w: from a list of two, from one for both, or `fallback` for an
+// empty list.
 Pair pair(const mt_int_list& list, Pair fallback) {
   if (list.size == 0) return fallback;
   return {list.data[0], list.data[list.size - 1]};
@@ -57,7 +58,7 @@ E lowest() {
   return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
 }
 
-// The window of one output of average pooling.
+// The window of one output element of average pooling.
 struct AverageWindow {
   int64_t y0, y1, x0, x1;  // clipped to the plane
   int64_t divisor;
@@ -95,7 +96,7 @@ void max_pool2d(mt_ctx& /*ctx*/, const mt_args_max_pool2d_with_indices& args) {
   const Pair stride = pair(args.stride, kernel);
   const Pair padding = pair(args.padding, {0, 0});
   const Pair dilation = pair(args.dilation, {1, 1});
-  // The first position of a window that does not precede the plane.
+  // Returns the first position of a window that does not precede the plane.
   const auto first = [](int64_t start, int64_t step) {
     return start >= 0 ? start : start + (-start + step - 1) / step * step;
   };

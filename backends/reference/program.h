@@ -7,7 +7,7 @@
 
 namespace mytorch::reference {
 
-// Make a kernel of a program that takes all layouts, mixed dtypes and aliases. Kernels are never
+// Make a kernel from a program. It takes all layouts, mixed dtypes and aliases. Kernels are never
 // destroyed.
 void compile_pointwise(const mt_program& program, mt_dtype compute, mt_kernel_entry& kernel);
 void compile_reduce(const mt_program& program, mt_dtype compute, mt_kernel_entry& kernel);

@@ -46,7 +46,7 @@ void random_(mt_ctx& /*ctx*/, const mt_args_random__from& args) {
   const sdk::TensorView self = args.self;
   sdk::visit_dtype(self.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    // Unsigned, as the difference may exceed 2^63; 0 stands for 2^64, the range of all of int64.
+    // Unsigned, because the difference may exceed 2^63; 0 means 2^64, the range of all of int64.
     const uint64_t from = static_cast<uint64_t>(args.from);
     const uint64_t range = args.to.present != 0
                                ? static_cast<uint64_t>(args.to.value) - from

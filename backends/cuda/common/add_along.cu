@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(128)
           value = -1;
         }
       }
-      // Lanes with the same target; the first of them adds for all, in order.
+      // Finds the lanes with the same target; the first of them adds for all of them, in order.
       const unsigned same = __match_any_sync(kAll, static_cast<unsigned long long>(value));
       const bool first_of = value >= 0 && (same & ((1u << lane) - 1)) == 0;
       A* to = acc + at[2] + value * along.acc;

@@ -1,7 +1,7 @@
-// A convolution in all of its directions. A transposed convolution computes what the gradient with
-// respect to the input of an ordinary convolution does, so there are three computations: each of
-// (input, weight, output) from the other two. `input` and `output` are those of the ordinary
-// convolution; a transposed one has its input in `output` and its output in `input`.
+// A convolution in all of its directions. A transposed convolution computes the gradient with
+// respect to the input of an ordinary convolution, so there are three computations: each of (input,
+// weight, output) from the other two. `input` and `output` are those of the ordinary convolution; a
+// transposed one has its input in `output` and its output in `input`.
 #pragma once
 
 #include <cstdint>
@@ -77,9 +77,9 @@ bool convolve_cudnn(mt_ctx& ctx, const Convolution& call);
 // Computes the definition: any type, any strides, also sums without terms.
 void convolve_direct(mt_ctx& ctx, const Convolution& call);
 // im2col along the width only, for 16-bit types and two spatial dimensions. unfold_columns() writes
-// `input` with g.output[2] columns, whose channels are the elements that a window reads
-// of a row, tap by tap; unfold_weight() writes the weight for it. Results are channels-last and
-// contiguous; excess channels are zero.
+// `input` with g.output[2] columns; the channels of a column are the elements of a row that a
+// window reads, tap by tap. unfold_weight() writes the weight accordingly. Results are
+// channels-last and contiguous; excess channels are zero.
 void unfold_columns(mt_ctx& ctx, const Geometry& g, const sdk::TensorView& input, int64_t channels,
                     void* to);
 void unfold_weight(mt_ctx& ctx, const Geometry& g, const sdk::TensorView& weight, int64_t channels,

@@ -47,7 +47,6 @@ void copy_to_device(Gpu& device, char* to, const char* from, size_t bytes, cudaS
 }
 
 // ---- functions of the contract
-// -------------------------------------------------------------------
 
 int count(void*) {
   int n = 0;

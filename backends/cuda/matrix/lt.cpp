@@ -405,7 +405,7 @@ bool multiply_lt(mt_ctx& ctx, const Product& given) {
 void multiply(mt_ctx& ctx, const Product& given) {
   Product p = given;
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
-  // With beta = 0, `self` is not read, not even a NaN in it.
+  // With beta = 0, `self` is not read, so a NaN in it has no effect.
   if (is_number(p.beta, 0)) p.self = {};
   if (sdk::is_floating(p.dtype) && p.k > 0 && multiply_lt(ctx, p)) return;
   if (p.rank > 0) throw sdk::Declined{};

@@ -1,5 +1,5 @@
-// Everything a kernel author needs, in C++20 over mytorch/abi.h. Header-only: a backend links
-// nothing of mytorch. Random numbers are apart, in mytorch/backend/philox.h.
+// Everything that a kernel author needs, in C++20 on top of mytorch/abi.h. Header-only: a backend
+// links nothing of mytorch. Random numbers are separate, in mytorch/backend/philox.h.
 #pragma once
 
 #include "mytorch/abi.h"               // IWYU pragma: export

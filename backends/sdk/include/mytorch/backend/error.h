@@ -25,12 +25,12 @@ class Error : public std::exception {
   std::string message_;
 };
 
-// Thrown to decline a call: the host asks the next kernel. Only before the kernel has written
-// anything.
+// Thrown to decline a call; the host then tries the next kernel. A kernel may throw it only before
+// it has written anything.
 struct Declined {};
 
-// Runs f() and returns MT_OK. An exception is reported by `report(status, message)`, and its status
-// is returned.
+// Runs f() and returns MT_OK. If f throws, calls `report(status, message)` and returns the status
+// of the exception.
 template <class F, class Report>
 int status_of(F&& f, Report&& report) noexcept {
   try {
@@ -53,7 +53,7 @@ int status_of(F&& f, Report&& report) noexcept {
   }
 }
 
-// As status_of, with the message passed to the context.
+// Like status_of, but passes the message to the context.
 template <class F>
 int guarded(mt_ctx* ctx, F&& f) noexcept {
   return status_of(std::forward<F>(f), [ctx](int status, const char* message) {

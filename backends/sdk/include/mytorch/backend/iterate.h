@@ -1,5 +1,5 @@
-// Strided iteration: the one place that collapses dimensions, walks over what remains and knows
-// which dimensions a reduction reduces.
+// Strided iteration: the only code that collapses dimensions, iterates over the remaining ones, and
+// determines the reduced dimensions.
 //
 //   StridedLoop   the plan: operands of one shape, with as few dimensions as their strides allow
 //   StridedCursor a position in a plan
@@ -113,8 +113,8 @@ inline std::vector<int64_t> broadcast_shape(std::span<const TensorView> tensors)
 // ---- reduced dimensions ----
 
 // Returns the dimensions that a reduction reduces, one bit each. `dim_field` (MT_DIM_*) and
-// `dim_offset` say where the argument struct has its `dim`. All dimensions are reduced if the list
-// is absent or empty, if the optional dimension is absent, or if the input is 0-dim.
+// `dim_offset` locate the `dim` in the argument struct. All dimensions are reduced if the list is
+// absent or empty, if the optional dimension is absent, or if the input is 0-dim.
 inline uint64_t reduced_dims(const void* args, int32_t dim_field, uint32_t dim_offset, int ndim) {
   constexpr uint64_t kAll = ~uint64_t{0};
   const auto bit = [&](int64_t dim) { return uint64_t{1} << wrap_dim(dim, ndim); };
@@ -140,7 +140,7 @@ inline uint64_t reduced_dims(const void* args, int32_t dim_field, uint32_t dim_o
 
 inline bool has_dim(uint64_t dims, int dim) { return (dims >> dim & 1) != 0; }
 
-// Copies those of `values`, one for each dimension, whose bit in `dims` is set. Returns how many.
+// Copies the `values`, one for each dimension, whose bit in `dims` is set. Returns their number.
 inline int select_dims(uint64_t dims, std::span<const int64_t> values, int64_t* to) {
   int count = 0;
   for (int d = 0; d < static_cast<int>(values.size()); ++d) {
@@ -151,13 +151,13 @@ inline int select_dims(uint64_t dims, std::span<const int64_t> values, int64_t* 
 
 // ---- the plan ----
 
-// The order of a loop's elements: of the shape (a linear index is then the logical row-major
-// index), or of memory, which the first operands decide.
+// The order of a loop's elements: that of the shape (a linear index is then the logical row-major
+// index), or that of memory, which the first operands determine.
 enum class Order { kRowMajor, kMemory };
 
-// A loop over at most N operands of one shape. Dimensions of size 1 are dropped, and neighbours
-// that every operand allows to be one are merged; at least one dimension and at most kDims remain.
-// Strides have the unit that they are given in: elements, or bytes after scale().
+// A loop over at most N operands of one shape. Dimensions of size 1 are dropped, and adjacent
+// dimensions that can be merged in every operand are merged; at least one dimension and at most
+// kDims remain. Strides have the unit in which they are given: elements, or bytes after scale().
 template <int N, int kDims = kMaxDims>
 class StridedLoop {
  public:
@@ -169,7 +169,7 @@ class StridedLoop {
               Order order = Order::kMemory) {
     collapse(shape, strides, order);
   }
-  // The same plan with room for fewer dimensions. Throws Error(MT_ERROR_UNSUPPORTED) if it has
+  // The same plan with space for fewer dimensions. Throws Error(MT_ERROR_UNSUPPORTED) if it has
   // more.
   template <int kOtherDims>
   explicit StridedLoop(const StridedLoop<N, kOtherDims>& other) {
@@ -202,7 +202,7 @@ class StridedLoop {
     for (int k = 0; k < operands_; ++k) strides_[k][0] = 0;
   }
 
-  // A line of `n` elements. set_stride() follows for each operand.
+  // Makes the loop a line of `n` elements. Call set_stride() next, for each operand.
   void set_line(int64_t n, int operands = N) {
     operands_ = operands;
     ndim_ = 1;
@@ -210,7 +210,7 @@ class StridedLoop {
     shape_[0] = n;
   }
   void set_stride(int operand, int dim, int64_t stride) { strides_[operand][dim] = stride; }
-  // Multiplies an operand's strides, by its itemsize for strides in bytes.
+  // Multiplies an operand's strides, for example by its itemsize, for strides in bytes.
   void scale(int operand, int64_t factor) {
     for (int d = 0; d < ndim_; ++d) strides_[operand][d] *= factor;
   }
@@ -226,8 +226,8 @@ class StridedLoop {
   }
   std::span<const int64_t> shape() const { return {shape_, static_cast<size_t>(ndim_)}; }
 
-  // Whether the operand is contiguous in the loop's order. `unit` is the itemsize if strides are in
-  // bytes.
+  // Returns whether the operand is contiguous in the loop's order. `unit` is the itemsize if
+  // strides are in bytes.
   bool is_contiguous(int operand, int64_t unit = 1) const {
     if (numel_ == 1) return true;
     int64_t expected = unit;
@@ -251,8 +251,8 @@ class StridedLoop {
 
   // Calls f(offsets, count) for the runs along the innermost dimension that cover the linear
   // indices [begin, end). `offsets`, a std::array<int64_t, N>, has the offset of each operand's
-  // first element; element i of operand k lies at offsets[k] + i * inner_stride(k). Every one of
-  // the N operands must be given.
+  // first element; element i of operand k is at offsets[k] + i * inner_stride(k). All N operands
+  // must be given.
   template <class F>
   void for_each_run(int64_t begin, int64_t end, F&& f) const;
 
@@ -273,7 +273,7 @@ class StridedLoop {
                                           " dimensions that cannot be merged");
   }
 
-  // An insertion sort: few dimensions, mostly in order, and stable.
+  // An insertion sort, which is stable, and fast because the few dimensions are mostly in order.
   static void sort_by_memory(std::span<const int64_t* const> strides, int* dims, int n) {
     for (int i = 1; i < n; ++i) {
       for (int j = i; j > 0 && is_outside(strides, dims[j], dims[j - 1]); --j) {
@@ -281,7 +281,7 @@ class StridedLoop {
       }
     }
   }
-  // Whether dimension a lies outside of b. A stride of 0 leaves it to the next operand.
+  // Returns whether dimension a lies outside of b. If a stride is 0, the next operand decides.
   static bool is_outside(std::span<const int64_t* const> strides, int a, int b) {
     for (const int64_t* of : strides) {
       const int64_t x = of[a] < 0 ? -of[a] : of[a];
@@ -291,7 +291,7 @@ class StridedLoop {
     return false;
   }
 
-  // Adds an inner dimension, merged with the one before if every operand allows it.
+  // Adds an inner dimension, merged with the previous one if every operand allows it.
   void append(int64_t size, std::span<const int64_t* const> strides, int from) {
     bool merges = ndim_ > 0;
     for (size_t k = 0; merges && k < strides.size(); ++k) {
@@ -329,9 +329,10 @@ class StridedCursor {
 
   int64_t offset(int operand) const { return offset_[static_cast<size_t>(operand)]; }
   const std::array<int64_t, N>& offsets() const { return offset_; }
-  // The elements left of the current row, this one included.
+  // Returns the number of elements left in the current row, including this one.
   int64_t left() const { return loop_.inner_size() - index_[loop_.ndim() - 1]; }
-  // The rows left at the stride of the last dimension but one; 0 in the middle of a row.
+  // Returns the number of rows left at the stride of the second-to-last dimension; 0 in the middle
+  // of a row.
   int64_t rows_left() const {
     const int d = loop_.ndim() - 2;
     return d < 0 || index_[d + 1] != 0 ? 0 : loop_.size(d) - index_[d];
@@ -407,13 +408,13 @@ StridedLoop<N> make_loop(std::span<const int64_t> shape, const std::array<Tensor
 template <int N>
 struct Lines {
   StridedLoop<N> loop;          // over the first elements of the lines
-  std::array<int64_t, N> step;  // between neighbours of a line
+  std::array<int64_t, N> step;  // between adjacent elements of a line
   std::array<int64_t, N> size;  // of a line
 
   int64_t count() const { return loop.numel(); }
 };
 
-// Returns the lines along `dim` of operands that agree in every other dimension.
+// Returns the lines along `dim` of operands that have equal sizes in every other dimension.
 template <int N>
 Lines<N> make_lines(const std::array<TensorView, N>& operands, int64_t dim,
                     Order order = Order::kMemory) {

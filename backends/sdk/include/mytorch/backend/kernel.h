@@ -1,4 +1,4 @@
-// Kernels as entries of a table, and the backend that has the table.
+// Kernels as entries of a table, and the backend to which the table belongs.
 //
 //   void bmm(mt_ctx& ctx, const mt_args_bmm& args);
 //   const char* bmm_supports(const mt_args_bmm& args);   // NULL, or why not
@@ -53,7 +53,7 @@ decltype(auto) with_args(const void* given, F&& f) {
 
 }  // namespace internal
 
-// Turns `void kernel(mt_ctx&, const mt_args_X&)` into an mt_run_fn.
+// Converts `void kernel(mt_ctx&, const mt_args_X&)` to an mt_run_fn.
 template <auto kernel_fn>
 int run_entry(void* /*self*/, mt_ctx* ctx, const void* args) noexcept {
   using Args = typename internal::ArgsOf<decltype(kernel_fn)>::type;
@@ -62,7 +62,7 @@ int run_entry(void* /*self*/, mt_ctx* ctx, const void* args) noexcept {
   });
 }
 
-// Turns `const char* supports(const mt_args_X&)` into an mt_supports_fn.
+// Converts `const char* supports(const mt_args_X&)` to an mt_supports_fn.
 template <auto supports_fn>
 const char* supports_entry(void* /*self*/, const void* args) noexcept {
   using Args = typename internal::ArgsOf<decltype(supports_fn)>::type;
@@ -82,7 +82,7 @@ constexpr mt_kernel_entry kernel_of(const char* op, uint64_t hash, const char* n
   entry.priority = priority;
   entry.flags = flags;
   entry.run = &run_entry<kernel_fn>;
-  // Compares types: under a sanitizer, GCC does not compare functions at compile time.
+  // Compares types, because GCC does not compare functions at compile time under a sanitizer.
   if constexpr (!std::is_null_pointer_v<decltype(supports_fn)>) {
     entry.supports = &supports_entry<supports_fn>;
   }
@@ -90,8 +90,8 @@ constexpr mt_kernel_entry kernel_of(const char* op, uint64_t hash, const char* n
 }
 
 // Returns the entry of a kernel of the operator whose argument struct `kernel_fn` takes
-// (mytorch/abi_ops.h). `name` names the kernel in reports; `flags` are MT_TAKES_*. Of several
-// kernels that take a call, the one with the highest priority runs.
+// (mytorch/abi_ops.h). `name` names the kernel in reports; `flags` are MT_TAKES_*. If several
+// kernels take a call, the one with the highest priority runs.
 template <auto kernel_fn, auto supports_fn = nullptr>
 constexpr mt_kernel_entry kernel(const char* name, uint32_t flags = 0, int32_t priority = 0) {
   using Args = typename internal::ArgsOf<decltype(kernel_fn)>::type;
@@ -149,8 +149,8 @@ inline int fill_backend(const mt_host* loader, mt_backend* backend, const Backen
   return MT_OK;
 }
 
-// Turns `void compile(const mt_program&, mt_dtype compute, std::span<const mt_dtype> types,
-// mt_kernel_entry&)` into mt_backend::compile. The function throws Declined{} to decline a program.
+// Converts `void compile(const mt_program&, mt_dtype compute, std::span<const mt_dtype> types,
+// mt_kernel_entry&)` to mt_backend::compile. The function throws Declined{} to decline a program.
 template <auto compile_fn>
 int compile_entry(void* /*self*/, const mt_program* program, mt_dtype compute,
                   const mt_dtype* types, int32_t num_types, mt_kernel_entry* kernel) noexcept {

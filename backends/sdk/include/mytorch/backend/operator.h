@@ -1,4 +1,4 @@
-// Operators that a backend brings: docs/custom_operators.md.
+// Operators that a backend defines: docs/custom_operators.md.
 //
 //   struct args_scale {  // the arguments in the schema's order, then the results
 //     mt_args_header header;
@@ -43,7 +43,7 @@ inline void describe(mt_result& result, std::span<const int64_t> shape, mt_dtype
   std::copy(shape.begin(), shape.end(), result.shape);
 }
 
-// Turns `void infer(const Args&, mt_result*)` into mt_operator::infer. The function throws
+// Converts `void infer(const Args&, mt_result*)` to mt_operator::infer. The function throws
 // sdk::Error for invalid arguments.
 template <auto infer_fn>
 int infer_entry(void* /*self*/, const void* args, mt_result* results) noexcept {

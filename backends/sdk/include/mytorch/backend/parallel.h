@@ -1,4 +1,4 @@
-// Parallel loops and scratch memory of a call.
+// Parallel loops, and the scratch memory of a call.
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,8 @@ namespace mytorch::sdk {
 inline namespace v1 {
 
 // Calls body(begin, end) on the context's threads for disjoint pieces that cover [begin, end). Each
-// piece but the last has at least `grain` elements; an empty range has none. After all pieces are
-// done, rethrows the first exception that a body has thrown.
+// piece except the last has at least `grain` elements; an empty range has no pieces. After all
+// pieces are done, rethrows the first exception that a body has thrown.
 template <class F>
 void parallel_for(mt_ctx& ctx, int64_t begin, int64_t end, int64_t grain, F&& body) {
   using Body = std::remove_reference_t<F>;
@@ -53,8 +53,8 @@ void parallel_for(mt_ctx& ctx, int64_t begin, int64_t end, int64_t grain, F&& bo
   }
 }
 
-// Returns uninitialized, 64-byte aligned memory of the context's device, which is valid until the
-// kernel returns. Not to be called inside parallel_for. Throws Error(MT_ERROR_OUT_OF_MEMORY).
+// Returns uninitialized, 64-byte aligned memory of the context's device, valid until the kernel
+// returns. Must not be called inside parallel_for. Throws Error(MT_ERROR_OUT_OF_MEMORY).
 template <class T>
 T* scratch(mt_ctx& ctx, int64_t n) {
   static_assert(std::is_trivially_destructible_v<T>,

@@ -54,12 +54,12 @@ struct Stream {
 
   Stream() = default;
   Stream(uint64_t seed_, uint64_t call_) : seed(seed_), call(call_) {}
-  // From a generator argument in memory that the host can read.
+  // Reads a generator argument from memory that the host can read.
   explicit Stream(const mt_random& random)
       : seed(random.seed),
         call(random.call + (random.call_on_device != nullptr ? *random.call_on_device : 0)) {}
 
-  // The bits of elements 4 * number ... 4 * number + 3. number < 2^48, draw < 2^16.
+  // Returns the bits of elements 4 * number ... 4 * number + 3. number < 2^48, draw < 2^16.
   constexpr Block block(uint64_t number, uint32_t draw = 0) const {
     return philox4x32_10({static_cast<uint32_t>(number),
                           (static_cast<uint32_t>(number >> 32) & 0xFFFFu) | (draw << 16),
@@ -70,7 +70,7 @@ struct Stream {
   constexpr uint32_t bits32(int64_t index, uint32_t draw = 0) const {
     return block(static_cast<uint64_t>(index) / 4, draw)[static_cast<uint64_t>(index) % 4];
   }
-  // Round r of 64 bits: draw 2r above draw 2r + 1.
+  // Returns round r of 64 bits: draw 2r above draw 2r + 1.
   constexpr uint64_t bits64(int64_t index, uint32_t round = 0) const {
     return uint64_t{bits32(index, 2 * round)} << 32 | bits32(index, 2 * round + 1);
   }
@@ -78,8 +78,8 @@ struct Stream {
 
 // ---- arithmetic that is never fused ----
 
-// Returns a * b, rounded. On targets with fused multiply-add, the product is hidden from the
-// optimizer, which would fuse it with the following addition.
+// Returns a * b, rounded. On targets with fused multiply-add, hides the product from the optimizer,
+// which would fuse it with the following addition.
 template <class T>
 inline T mul(T a, T b) {
   T product = a * b;
@@ -152,7 +152,8 @@ inline uint64_t below(const Stream& stream, int64_t index, uint64_t range) {
   const uint64_t rejected = (0 - range) % range;
   for (uint32_t round = 0;; ++round) {
     const uint64_t bits = stream.bits64(index, round);
-    // The 128-bit product in 32-bit limbs: no compiler extension, and devices have no wide type.
+    // The 128-bit product in 32-bit limbs, because devices have no 128-bit type and this needs no
+    // compiler extension.
     const uint64_t low = (bits & 0xFFFFFFFFu) * (range & 0xFFFFFFFFu);
     const uint64_t cross = (bits >> 32) * (range & 0xFFFFFFFFu) + (low >> 32);
     const uint64_t other = (bits & 0xFFFFFFFFu) * (range >> 32) + (cross & 0xFFFFFFFFu);

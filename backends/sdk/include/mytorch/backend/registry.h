@@ -1,5 +1,5 @@
-// The kernels of a backend whose kernels lie in many files, without static initializers (which a
-// static library may drop). A file of kernels defines one function, which appends its entries:
+// The kernels of a backend that has them in many files, without static initializers (which a static
+// library may drop). A file of kernels defines one function, which appends its entries:
 //
 //   void register_pooling(KernelEntries& kernels) {
 //     kernels.push_back(sdk::kernel<&max_pool>("rows", MT_TAKES_STRIDED));
@@ -12,7 +12,7 @@
 //   MYTORCH_KERNEL_FAMILIES(CHIP_FAMILIES)
 //   }
 //
-// which declares them, KernelEntries, and all_kernels(), the kernels for fill_backend. A function
+// This declares them, KernelEntries, and all_kernels(), the kernels for fill_backend. A function
 // that is missing from the list is never called.
 #pragma once
 

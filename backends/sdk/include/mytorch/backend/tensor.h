@@ -48,7 +48,7 @@ class TensorView {
   int64_t itemsize() const { return v1::itemsize(dtype()); }
 
   void* raw() const { return static_cast<char*>(tensor_->dl.data) + tensor_->dl.byte_offset; }
-  // Unchecked: T is the type of dtype(), or has its size in kernels that only move bytes.
+  // Unchecked: T is the type of dtype() or, in kernels that only move bytes, has its size.
   template <class T>
   T* data() const {
     return static_cast<T*>(raw());
@@ -57,8 +57,8 @@ class TensorView {
   bool is_host() const { return (tensor_->flags & MT_TENSOR_HOST) != 0; }
   bool is_cpu() const { return tensor_->dl.device.type == MT_DEVICE_CPU; }
 
-  // Whether the elements are contiguous in row-major order. Strides of dimensions of size 1, and of
-  // empty tensors, do not matter.
+  // Returns whether the elements are contiguous in row-major order. Strides of dimensions of size
+  // 1, and of empty tensors, do not matter.
   bool is_contiguous() const {
     if ((tensor_->flags & MT_TENSOR_CONTIGUOUS) != 0) return true;
     int64_t expected = 1;
@@ -108,7 +108,7 @@ T to(const mt_scalar& scalar, T absent = T()) {
   }
 }
 
-// Returns the element of a 0-dim operand in memory of the host: one with MT_TENSOR_HOST, or any on
+// Returns the element of a 0-dim operand in host memory: one with MT_TENSOR_HOST, or any operand on
 // the CPU.
 template <class T>
 T scalar_value(const mt_tensor* tensor) {
