@@ -1,5 +1,5 @@
-// The cost of a choice between several kernels: nanoseconds of a call whose kernel does nothing, by
-// priority and by measured choice, in turns. docs/choice.md has the budgets.
+// The cost of a choice between several kernels: the nanoseconds of a call whose kernel does
+// nothing, alternately by priority and by measured choice. docs/choice.md has the budgets.
 #include "mytorch/choice.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // The cost of the contract: a kernel called through the operator's slot, as the framework calls it,
-// beside a direct call of the same function. `bench_contract` repeats both in random order and
-// prints medians.
+// compared with a direct call of the same function. `bench_contract` repeats both in random order
+// and prints medians.
 #include <benchmark/benchmark.h>
 
 #include <string>

@@ -21,7 +21,7 @@ FORMS = ("function", "out", "inplace")
 
 
 class SuiteError(ValueError):
-    """A case does not fit its record; the text names the case."""
+    """Raised for a case that does not fit its record; the text names the case."""
 
 
 def _check_tensor(arg: str, value: dict, args: dict) -> str:

@@ -1,4 +1,4 @@
-// Tests of a backend's promises besides its kernels (abi/include/mytorch/abi.h): its tables, and
+// Tests of a backend's promises other than its kernels (abi/include/mytorch/abi.h): its tables, and
 // the functions of its device.
 #pragma once
 
@@ -14,7 +14,7 @@ struct ContractTest {
   std::function<void(const std::string& path)> run;  // throws Broken, or Skipped
 };
 
-// Returns all tests. Each runs in a process of its own that has loaded no backend.
+// Returns all tests. Each runs in a separate process that has not loaded a backend.
 const std::vector<ContractTest>& contract_tests();
 
 struct ContractResult {

@@ -1,5 +1,5 @@
-// A failed check, and what a reader needs to act on it: the call, the difference, a likely cause
-// and the command that repeats it. docs/contributing.md explains how to read one.
+// A failed check, with the information to act on it: the call, the difference, a likely cause and
+// the command that repeats it. docs/contributing.md explains how to read one.
 #pragma once
 
 #include <ostream>

@@ -22,7 +22,7 @@ double as_number(const Json& json) {
   return json.is_boolean() ? json.get<bool>() : json.get<double>();
 }
 
-// How close a result computed in `dtype` has to come to one with 6 digits.
+// The tolerance for a result computed in `dtype`, compared with one with 6 digits.
 double relative(ScalarType dtype) {
   switch (dtype) {
     case kFloat16:
@@ -170,7 +170,7 @@ void check_gradients(const Case& c, Arguments arguments, const Json& expected, c
   }
 }
 
-// What PyTorch refuses because of its types is refused, with a reason.
+// Types that PyTorch refuses must be refused, with a reason.
 void check_refused(const Case& c, const Arguments& arguments, const Json& golden,
                    const Fail& fail) {
   try {

@@ -158,7 +158,7 @@ std::vector<Element> draw(const Json& spec, ScalarType dtype, int64_t count, Sou
     if (spec.value("unique", false) && dtype != kBool) {
       const Element stored = round_trip(e, dtype);
       const bool is_new = seen.insert({stored.i, stored.d}).second;
-      // A narrow range of a narrow type has too few values: then the rest repeats.
+      // A narrow range of a narrow type has too few values, so values repeat.
       if (!is_new && seen.size() + 1 < 40 && random.integer(0, 200) != 0) continue;
     }
     elements.push_back(e);

@@ -122,7 +122,7 @@ void two_streams(const std::string& path) {
     const Chain chain(s, s.first, 100 + round);
     void* event = s.record(s.first);
     s.wait(s.second, event);
-    s.forget(event);  // the wait that is queued keeps what it needs
+    s.forget(event);  // the queued wait keeps what it needs
     std::string got(kLarge, 0);
     s.device.copy(MT_COPY_TO_HOST, got.data(), chain.last(), kLarge, s.second);
     s.device.synchronize(s.second);

@@ -105,7 +105,7 @@ int check_loaded(CheckArguments given) {
   return report.ok() ? 0 : 1;
 }
 
-// Checks a library. Each promise of the contract and each operator runs in a process of its own,
+// Checks a library. Each promise of the contract and each operator runs in a separate process,
 // which may crash.
 int check_library(CheckArguments given) {
   conformance::Options& options = given.options;

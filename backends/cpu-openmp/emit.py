@@ -60,12 +60,12 @@ def cost(p: Program) -> int:
 
 
 def is_cheap(p: Program) -> bool:
-    """Whether the program is bound by memory, not by arithmetic."""
+    """Returns whether the program is bound by memory instead of arithmetic."""
     return cost(p) <= 8
 
 
 def streams(p: Program) -> bool:
-    """Whether its inner loop supports non-temporal stores."""
+    """Returns whether the inner loop of the program supports non-temporal stores."""
     return is_cheap(p) and all(o.type == COMPUTE for o in p.outputs)
 
 
@@ -88,7 +88,7 @@ def takes_integers(p: Program) -> bool:
 
 
 def is_narrow(p: Program) -> bool:
-    """Whether computing in int32 and truncating the results equals computing in 8 or 16 bits."""
+    """Returns whether computing in int32 and truncating the results equals computing in 8 or 16 bits."""
     exact = []  # per node: its int32 value is its narrow value
     low = []  # its low bits are
     for n in p.nodes:
@@ -131,14 +131,14 @@ def _expression(p: Program, n: Node) -> str:
 
 @functools.cache
 def _fused_programs() -> list[tuple[Program, str]]:
-    """The programs of _FUSED, the largest first."""
+    """Returns the programs of _FUSED, the largest first."""
     args = parse_schema("fused(Tensor x) -> Tensor").args
     found = [(build_pointwise("fused", {"out": text}, args, {}).variants[0], name) for text, name in _FUSED.items()]
     return sorted(found, key=lambda pair: -len(pair[0].nodes))
 
 
 def _match(p: Program, at: int, form: Program, node: int, bound: dict[int, int]) -> bool:
-    """Whether node `at` of `p` computes node `node` of `form`; `bound` gets the pairs of nodes."""
+    """Returns whether node `at` of `p` computes node `node` of `form`. Adds the pairs of nodes to `bound`."""
     a, b = p.nodes[at], form.nodes[node]
     if node in bound:
         return bound[node] == at
@@ -323,7 +323,7 @@ def inner_loop_file(number: int, codes: list[InnerLoopCode]) -> str:
 
 
 class InnerLoopSet:
-    """The inner loops to emit, each once."""
+    """Returns the inner loops to emit, each once."""
 
     def __init__(self) -> None:
         self.by_shape: dict[str, InnerLoopCode] = {}
@@ -379,7 +379,7 @@ def _table(name: str, kind: str, rows: list[str]) -> list[str]:
 
 
 class Tables:
-    """programs.cpp: the description of each operator, which the backend reads when it starts."""
+    """Emits programs.cpp: the description of each operator, which the backend reads when it starts."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -124,7 +124,7 @@ bool is_tensor_value(const OpArg& arg, const Json& value) {
   return (arg.is_tensor() && value.is_object()) || (arg.is_tensor_list() && value.is_array());
 }
 
-// ---- what a record suggests
+// ---- cases derived from a record
 
 // Whether a sample is an ordinary call.
 bool is_plain(const Json& sample) {

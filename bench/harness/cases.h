@@ -34,8 +34,7 @@ std::vector<Case> suite_cases(const std::vector<OpRecord>& catalog, const std::s
                               const std::string& suite);
 
 // Finds the operator with a full name, or with a base name that is unique among the records. A
-// trailing
-// "_" selects the in-place form. Throws Error(kValue).
+// trailing "_" selects the in-place form. Throws Error(kValue).
 struct Named {
   const OpRecord* record;
   Form form;

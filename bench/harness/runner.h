@@ -1,4 +1,4 @@
-// Measures a case on several backends, which take turns.
+// Measures a case on several backends alternately.
 #pragma once
 
 #include <optional>

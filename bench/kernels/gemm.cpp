@@ -1,4 +1,4 @@
-// Matrix products beside the machine's peak.
+// Matrix products compared with the machine's peak.
 //
 // The peak is measured before and after every benchmark: independent multiply-adds in registers, on
 // the same number of threads. A benchmark reports GFLOP/s, the percentage of the peak and, for

@@ -1,11 +1,10 @@
-// Pointwise, reduce and copy kernels beside the machine's bandwidth, with one and with two threads.
-// Kernel and limit take turns on the same memory. A line has
-//   GB/s     the bytes of the operands, each counted once, over the kernel's time
-//   copy     the bandwidth of the best of three copies (vectors, non-temporal stores, memcpy);
-//   likewise
-//            read and write for loops that only read or only write
-//   %copy    the kernel's fraction of it; likewise %read and %write for kernels that mostly read or
-//   write
+// Pointwise, reduce and copy kernels compared with the machine's bandwidth, with one and with two
+// threads. Kernel and limit alternate on the same memory. A line has
+//   GB/s                   the bytes of the operands, each counted once, over the kernel's time
+//   copy, read, write      the bandwidth of the best of three copies (vectors, non-temporal stores,
+//                          memcpy), and of the best loops that only read or only write
+//   %copy, %read, %write   the kernel's fraction of the bandwidth; %read and %write are for kernels
+//                          that mostly read or write
 // All numbers are medians over the rounds. `threads` is the last argument; the others are sizes.
 #include <benchmark/benchmark.h>
 
@@ -83,7 +82,7 @@ std::vector<Contender> writes(float* to, int64_t n) {
 
 // ---- a kernel
 
-// Measures the kernel in turns with the limits that fit `inputs` and `out`.
+// Measures the kernel alternately with the limits that fit `inputs` and `out`.
 template <class Args>
 void measure(benchmark::State& state, const char* op, Args& args,
              std::initializer_list<const Tensor*> inputs, const Tensor& out,

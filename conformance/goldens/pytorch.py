@@ -61,7 +61,7 @@ def tensor(spec: dict, type_: str, open_: str, counter: int) -> torch.Tensor:
 
 
 def losses(function):
-    """A loss without reduction."""
+    """Returns a loss without reduction."""
     return lambda *args, **keys: function(*args, **keys, reduction="none")
 
 

@@ -11,12 +11,12 @@ namespace optim = mytorch::optim;
 
 namespace {
 
-// The mean of the pixels, without which the first layer's inputs would all push one way.
+// Subtracts the mean of the pixels, without which all inputs of the first layer would be positive.
 Tensor centered(const Tensor& images) { return images - 0.1307; }
 
-// 784-32-10, trained to give 1 for the right class and 0 for the others, by plain gradient descent.
-// At the rates that make it quick most of the hidden units would die in the first steps, so it
-// warms up; then the rate falls to zero.
+// 784-32-10, trained with plain gradient descent to output 1 for the right class and 0 for the
+// others. At high learning rates most hidden units would die in the first steps, so the rate warms
+// up; then it falls to zero.
 class Mlp final : public Task {
  public:
   explicit Mlp(Device device) : one_hot_(mytorch::eye(10).to(device)) {
@@ -27,7 +27,7 @@ class Mlp final : public Task {
 
   nn::Module& network() override { return network_; }
   Tensor loss(const Tensor& images, const Tensor& labels) override {
-    // One-hot labels: rows of the identity matrix.
+    // Returns one-hot labels: rows of the identity matrix.
     return mytorch::mse_loss(network_(images), one_hot_.index_select(0, labels));
   }
   void begin(double lr, int64_t steps) override {
@@ -51,8 +51,8 @@ class Mlp final : public Task {
   std::optional<optim::SequentialLR> schedule_;
 };
 
-// Two convolutions and two linear layers, on cross entropy. One cycle of the rate is what lets so
-// few epochs suffice.
+// Two convolutions and two linear layers, trained with cross entropy. A single cycle of the
+// learning rate makes a few epochs sufficient.
 class Cnn final : public Task {
  public:
   explicit Cnn(Device device) { network_.to(device); }

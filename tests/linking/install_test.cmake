@@ -49,7 +49,7 @@ expect("weight 3.0")
 expect("answer answers 42")
 expect("answer-c answers 43")
 
-# Other compilers, and what they make, work with this build: a plug-in shares nothing with it but the contract.
+# Other compilers work with this build: a plug-in shares only the contract with it.
 find_program(PKG_CONFIG NAMES pkg-config pkgconf)
 find_program(CLANG clang)
 find_program(CLANGXX clang++)

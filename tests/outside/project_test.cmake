@@ -52,7 +52,7 @@ run(${CMAKE_CTEST_COMMAND} --test-dir ${FOLDER}/build --output-on-failure --no-t
 if(KIND STREQUAL "in_tree")
   return()
 endif()
-# Entries and two kernels are enough to train on, with the fallback.
+# The entries and two kernels are enough for training with the fallback.
 set(ENV{MYTORCH_BACKEND_PATH} ${PREFIX}/lib/mytorch/backends:${FOLDER}/build/${name}.so)
 run(${TRAIN} ${name})
 message(STATUS "${output}")
