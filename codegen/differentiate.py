@@ -184,10 +184,12 @@ def differentiate(
 ) -> Derived:
     """Differentiates every variant of a pointwise body.
 
-    wanted: the inputs to differentiate for. grads: output field -> name of its incoming gradient.
-    results: output field -> the name under which the forward's output may be saved. The gradient
-    may read outputs, or recompute them from inputs: the way that saves fewer tensors is taken; on a tie,
-    outputs are read, which computes less.
+    wanted: the inputs with respect to which to differentiate.
+    grads: output field -> name of its incoming gradient.
+    results: output field -> the name under which the forward's output may be saved.
+
+    The gradient either reads saved outputs or recomputes them from inputs, whichever saves fewer tensors. In a tie, it
+    reads outputs, which computes less.
     """
     ways = []
     for read_results in (True, False):

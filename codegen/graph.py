@@ -16,10 +16,12 @@ class TypeMismatch(ValueError):
 class Node:
     """One value. `args` are the ids of earlier nodes.
 
-    name: of the argument (input, scalar). field: how a scalar lies in the argument struct, SCALAR,
-    INT or FLOAT. component: of the reduced state. value: of a const; a BOOL const is 0 or 1. tie:
-    for maximum and minimum, "first" if the gradient of a tie goes to the first operand; only
-    differentiation reads it, and it is not part of a program.
+    name: the name of the argument (input, scalar).
+    field: the type of a scalar's field in the argument struct: SCALAR, INT or FLOAT.
+    component: the component of the reduced state.
+    value: the value of a const; a BOOL const is 0 or 1.
+    tie: for maximum and minimum, "first" if the gradient of a tie goes to the first operand. Only differentiation
+        reads it; it is not part of a program.
     """
 
     op: str

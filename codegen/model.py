@@ -22,9 +22,9 @@ ACCEPTS: dict[str, tuple[str, ...]] = {
 class Result:
     """One returned value.
 
-    field: in the C argument struct, "" if the value has none (numbers, written arguments).
-    name: by which formulas know it: `result`, or the return's name, or result0, result1, ...
-    dtype: "" is the promoted type; else the name of the ScalarType that it always has.
+    field: its field in the C argument struct, "" if it has none (numbers, written arguments).
+    name: its name in formulas: `result`, or the return's name, or result0, result1, ...
+    dtype: "" for the promoted type, else the name of a fixed ScalarType.
     """
 
     field: str
@@ -37,9 +37,9 @@ class Result:
 class GradOutput:
     """The gradient of one argument as an output of the derived op.
 
-    field: in the derived op's argument struct. saves: the names it reads besides incoming gradients
-    and numbers. identity: it is the incoming gradient itself, in every variant (so no kernel is
-    needed).
+    field: its field in the derived op's argument struct.
+    saves: the names that it reads, other than incoming gradients and numbers.
+    identity: it equals the incoming gradient in every variant, so no kernel is needed.
     """
 
     arg: str
@@ -59,12 +59,14 @@ class GradFormula:
 
 @dataclass(frozen=True)
 class Gradient:
-    """The gradient decision of a record.
+    """The gradient of a record.
 
-    kind: `none`; `derived`, one fused op with `outputs`; `formulas`; `decompose`, through the ops of
-    which the op consists. zero: arguments whose gradient is zero everywhere. no_grad: tensor
-    arguments without a gradient. saves: the union of the entries' saves. numbers: the
-    other arguments to save.
+    kind: `none`; `derived`, one fused op with `outputs`; `formulas`; or `decompose`, through the ops that the op
+        consists of.
+    zero: arguments whose gradient is zero everywhere.
+    no_grad: tensor arguments without a gradient.
+    saves: the union of the entries' saves.
+    numbers: the other arguments to save.
     """
 
     kind: str
@@ -81,12 +83,15 @@ class Gradient:
 class Op:
     """One operator.
 
-    meaning: pointwise, reduce, view, composite or primitive. function: the C++ function of a view, composite
-    or primitive. formula: of a composite that the record defines itself. written: the meaning as the record
-    writes it, a text or texts by name. names: `let` and `absent` of the bodies. types: for every tensor
-    argument `same`, `bool`, `index` or `any`. accepts: for arguments of type `same`, the class of types that
-    they are confined to, one of ACCEPTS. layout_of: the arguments that `layout: follow(...)` names. parent:
-    of a derived op, the full name of the op whose gradient it is.
+    meaning: pointwise, reduce, view, composite or primitive.
+    function: the C++ function of a view, composite or primitive.
+    formula: the formula of a composite whose record has one.
+    written: the text of the meaning in the record, or several texts by name.
+    names: `let` and `absent` of the bodies.
+    types: for every tensor argument `same`, `bool`, `index` or `any`.
+    accepts: for arguments of type `same`, the class of allowed types, one of ACCEPTS.
+    layout_of: the arguments that `layout: follow(...)` names.
+    parent: for a derived op, the full name of the op whose gradient it computes.
     """
 
     schema: Schema

@@ -1,8 +1,8 @@
 """The node operations of pointwise and reduce bodies: typing, meaning, derivative, accuracy and cost.
 
-This is the one table of them; elementary.yaml beside it has the functions of one number. Operators,
-derivatives, vector loops, samples and the reference pages follow from it, and tests compare the lists of the
-backends with it. Each node operation is also an operator of the same name, so that a backend without kernels
+This is the only table of node operations, together with elementary.yaml, which has the functions of one number.
+Operators, derivatives, vector loops, samples and the reference pages are generated from it, and tests compare the
+lists of the backends with it. Each node operation is also an operator of the same name, so that a backend without kernels
 and without `compile` can run a body node by node.
 """
 
@@ -25,19 +25,17 @@ class NodeOp:
     kind: `math` COMPUTE -> COMPUTE; `compare` two values of one type -> BOOL; `test` COMPUTE ->
     BOOL; `logical` BOOL -> BOOL; `bitwise` COMPUTE -> COMPUTE; `where` (BOOL, T, T) -> T.
 
-    derivatives: one formula per operand in the body language, over the operands a, b, c, the
-    adjoint `grad` and the node's own value `result`. "" is a derivative that is zero everywhere. A
-    formula of the form `0 if C else V` is a guard: V does not enter the gradient if C holds, see
-    differentiate.py.
-
-    integers: None if the operation does not exist on integers, else a set of `wraps` (the low
-    bits of the result depend on the low bits of the operands alone), `fits` (the result is in the range of
-    the operands) and `divides` (a divisor of 0 is refused).
-
-    cost: in additions. ulp: the largest error of cpu-openmp in float32 and float64, in units in the last
-    place. domain: of a function of one number, the interval outside of which it is NaN or infinite. doc: of
-    an elementary function, whose record follows from this row. takes: its types, as in `types` of a record;
-    `float` converts integers instead of refusing them.
+    derivatives: one formula per operand in the body language, with the operands a, b, c, the adjoint `grad` and the
+        node's own value `result`. "" means zero everywhere. A formula of the form `0 if C else V` is a guard: V does
+        not enter the gradient if C holds (differentiate.py).
+    integers: None if the operation is undefined on integers, else a set of `wraps` (the low bits of the result depend
+        only on the low bits of the operands), `fits` (the result is in the range of the operands) and `divides` (a
+        divisor of 0 is rejected).
+    cost: in additions.
+    ulp: the largest error of cpu-openmp in float32 and float64, in units in the last place.
+    domain: for a function of one number, the interval outside of which it is NaN or infinite.
+    doc: the text for an elementary function, whose record is generated from this row.
+    takes: the types, as in `types` of a record; `float` converts integers instead of rejecting them.
     """
 
     name: str

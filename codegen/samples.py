@@ -1,9 +1,12 @@
-"""The inputs that operators are tested with: derived from the records by kind, and read from
-conformance/samples/*.yaml. conformance/samples/README.md describes the form; samples.json is its JSON, where
-`nan`, `inf` and `-inf` are texts. Derived cases use more keys: a tensor with `special: huge` contains
-NaN, infinities, zeros and the ends of its type's range, one with `special: tame` large numbers in place of
-the ends; `may_fail: true` accepts an error if every backend throws it; `gradcheck: true` compares the
-gradient with differences in float64; `floats: true` leaves out integers and bools.
+"""The test inputs of operators: derived from the records by kind, and read from conformance/samples/*.yaml.
+
+conformance/samples/README.md describes the format of the files. samples.json has the same content, with `nan`, `inf`
+and `-inf` as strings. Derived cases use more keys:
+    special: huge     the tensor contains NaN, infinities, zeros and the ends of its type's range
+    special: tame     the same, with large numbers instead of the ends
+    may_fail: true    accepts an error if every backend throws it
+    gradcheck: true   compares the gradient with finite differences in float64
+    floats: true      excludes integers and bools
 """
 
 from __future__ import annotations
