@@ -318,7 +318,7 @@ class SaveTest(ProgramTest):
     def test_full_disk(self):
         self.mnist("--save", self.network)
         for size in (0, 4096, 50000):
-            self.refused_unchanged(self.network, ["File too large", "is unchanged"], file_size=size)
+            self.refused_unchanged(self.network, ["File too large", "are unchanged"], file_size=size)
 
     def test_a_link_keeps_leading_to_its_file(self):
         link = self.folder / "link"
@@ -327,7 +327,7 @@ class SaveTest(ProgramTest):
         self.mnist("--save", link)
         self.assertTrue(link.is_symlink())
         self.assertGreater(self.network.stat().st_size, 1000)
-        self.refused_unchanged(self.network, ["is unchanged"], file_size=100)
+        self.refused_unchanged(self.network, ["are unchanged"], file_size=100)
 
     def test_killed_while_training(self):
         self.mnist("--save", self.network)
