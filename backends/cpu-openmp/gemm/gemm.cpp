@@ -100,12 +100,10 @@ int gemm(mt_ctx* ctx, const GemmProblem& problem) {
   }
   // The kernels write rows of C, so C should have contiguous rows, and few rows are better than few
   // columns if A is contiguous along k. The stride of a dimension of size 1 is arbitrary.
-  const bool few_columns = job.n == 1 || (job.n <= 4 && job.a_k == 1 && job.k >= 64);
-  if (job.n < job.m && few_columns) {
-    job = transposed(job);
-  } else if (job.m > 1 && job.c_row == 1 && job.c_col != 1) {
-    job = transposed(job);
-  }
+  const bool few_columns =
+      job.n < job.m && (job.n == 1 || (job.n <= 4 && job.a_k == 1 && job.k >= 64));
+  const bool contiguous_columns = job.m > 1 && job.c_row == 1 && job.c_col != 1;
+  if (few_columns || contiguous_columns) job = transposed(job);
   if (job.n == 1) job.b_col = job.c_col = 1;
   return function(ctx, job);
 }
