@@ -106,8 +106,9 @@ struct Invoke;
 template <class Op, Form form, class R, class... P>
 struct Invoke<Op, form, R(P...)> {
   static constexpr size_t size = sizeof...(P);
+  // By value: an in-place form returns a reference to its argument, which is a temporary here.
   template <size_t... i>
-  static R call(const Value* args, std::index_sequence<i...>) {
+  static std::remove_cvref_t<R> call(const Value* args, std::index_sequence<i...>) {
     return Layered<Op, form>::call(As<P>::get(args[i])...);
   }
 };
@@ -136,8 +137,6 @@ void boxed(const Value* args, std::vector<Value>* results) {
     for (int i = 0; i < 32; ++i) {
       if ((Op::written_lists >> i & 1) != 0) results->push_back(args[i]);
     }
-  } else if constexpr (std::is_reference_v<R>) {
-    results->emplace_back(Tensor(Invoke::call(args, indices)));
   } else {
     unbox::append(results, Invoke::call(args, indices));
   }
