@@ -30,7 +30,7 @@ Tensor quotient_or_zero(const Tensor& a, const Tensor& b) {
 
 // Returns true for each element that equals the extremum; if that is NaN, for each NaN.
 Tensor attains(const Tensor& self, const Tensor& extremum) {
-  Tensor same = self == extremum;
+  Tensor same = self.eq(extremum);
   if (!self.is_floating_point()) return same;
   return same.logical_or(logical_and(self.isnan(), extremum.isnan()));
 }
