@@ -218,7 +218,7 @@ Tensor eye_m(int64_t n, int64_t m, std::optional<ScalarType> dtype, std::optiona
     fail(ErrorCode::kShape, "[eye] ", n, " rows and ", m, " columns: give at least 0 of each");
   }
   const Tensor row = mytorch::reshape(mytorch::arange(n, kInt64, device), {n, 1});
-  return to(row == mytorch::arange(m, kInt64, device), dtype.value_or(kFloat32));
+  return to(row.eq(mytorch::arange(m, kInt64, device)), dtype.value_or(kFloat32));
 }
 
 }  // namespace composite

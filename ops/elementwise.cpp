@@ -64,7 +64,7 @@ Tensor isclose(const Tensor& self, const Tensor& other, double rtol, double atol
   if (!(rtol >= 0) || !(atol >= 0)) {
     fail(ErrorCode::kValue, "[isclose] rtol ", rtol, " and atol ", atol, ": give at least 0");
   }
-  Tensor close = self == other;
+  Tensor close = self.eq(other);
   if (equal_nan && self.is_floating_point()) {
     close = close.logical_or(logical_and(self.isnan(), other.isnan()));
   }
@@ -82,7 +82,7 @@ bool allclose(const Tensor& self, const Tensor& other, double rtol, double atol,
 }
 
 bool equal(const Tensor& self, const Tensor& other) {
-  return self.sizes() == other.sizes() && all(self == other).item<bool>();
+  return self.sizes() == other.sizes() && all(self.eq(other)).item<bool>();
 }
 
 Tensor nan_to_num(const Tensor& self, std::optional<double> nan, std::optional<double> posinf,

@@ -48,11 +48,12 @@ void pick_neighbours(T* to, const int64_t* index, const T* from, const T* next, 
                      int64_t n) {
   constexpr int64_t kStep = 4;
   const int64_t ahead = dim.size * kStep / n;
+  // 1 or 0, so that four indices take one branch.
+  const auto valid = [&](int64_t at) -> int { return in_range(at, dim.size) ? 1 : 0; };
   int64_t i = 0;
   for (; i + kStep <= n; i += kStep, next += ahead) {
     const int64_t a = index[i], b = index[i + 1], c = index[i + 2], d = index[i + 3];
-    if (!(in_range(a, dim.size) & in_range(b, dim.size) & in_range(c, dim.size) &
-          in_range(d, dim.size))) {
+    if ((valid(a) & valid(b) & valid(c) & valid(d)) == 0) {
       break;  // pick() reports the index
     }
     __builtin_prefetch(next);
