@@ -234,11 +234,11 @@ HWY_INLINE void SumLanes(const T* HWY_RESTRICT from, int64_t n, T* HWY_RESTRICT 
 }
 
 template <class T>
-constexpr DirectMicrokernels<T> kMicrokernels = {&Product<T>, &Gradient<T>, &TileOf<T>,
-                                                 &SumLanes<T>};
+constexpr DirectMicrokernels<T> kDirectMicrokernels = {&Product<T>, &Gradient<T>, &TileOf<T>,
+                                                       &SumLanes<T>};
 
-const DirectMicrokernels<float>* FloatDirect() { return &kMicrokernels<float>; }
-const DirectMicrokernels<double>* DoubleDirect() { return &kMicrokernels<double>; }
+const DirectMicrokernels<float>* FloatDirect() { return &kDirectMicrokernels<float>; }
+const DirectMicrokernels<double>* DoubleDirect() { return &kDirectMicrokernels<double>; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu

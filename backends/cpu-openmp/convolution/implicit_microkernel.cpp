@@ -272,11 +272,11 @@ HWY_INLINE int64_t LanesOf() {
 }
 
 template <class T>
-constexpr ImplicitMicrokernels<T> kMicrokernels = {&LanesOf<T>,  &Product<T>, &Transpose<T>,
-                                                   &CopyRows<T>, &AddTo<T>,   &AllFinite<T>};
+constexpr ImplicitMicrokernels<T> kImplicitMicrokernels = {
+    &LanesOf<T>, &Product<T>, &Transpose<T>, &CopyRows<T>, &AddTo<T>, &AllFinite<T>};
 
-const ImplicitMicrokernels<float>* FloatImplicit() { return &kMicrokernels<float>; }
-const ImplicitMicrokernels<double>* DoubleImplicit() { return &kMicrokernels<double>; }
+const ImplicitMicrokernels<float>* FloatImplicit() { return &kImplicitMicrokernels<float>; }
+const ImplicitMicrokernels<double>* DoubleImplicit() { return &kImplicitMicrokernels<double>; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
