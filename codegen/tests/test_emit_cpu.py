@@ -4,13 +4,13 @@ from codegen.expr import build_pointwise
 from codegen.generate import ROOT, emitter
 from codegen.schema import parse_schema
 
-emit_cpu = emitter(ROOT / "backends" / "cpu-openmp" / "emit.py")
+cpu_emitter = emitter(ROOT / "backends" / "cpu-openmp" / "emit.py")
 
 
 def fused(text: str) -> list[str]:
     args = parse_schema("f(Tensor x, Tensor y) -> Tensor").args
     program = build_pointwise("f", {"out": text}, args, {}, unused_ok=True).variants[0]
-    return sorted(name for name, _ in emit_cpu.fused(program).values())
+    return sorted(name for name, _ in cpu_emitter.fused(program).values())
 
 
 class FusedTest(unittest.TestCase):
