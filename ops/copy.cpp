@@ -106,25 +106,16 @@ T load(const void* data) {
 namespace shape {
 
 void copy_(const Tensor& self, const Tensor& src, bool) {
-  const IntList to = self.sizes();
-  const IntList from = src.sizes();
-  bool fits = from.size() <= to.size();
-  for (size_t i = 0; fits && i < from.size(); ++i) {
-    const int64_t size = from[from.size() - 1 - i];
-    fits = size == 1 || size == to[to.size() - 1 - i];
-  }
-  if (!fits) {
-    fail(ErrorCode::kShape, "[copy_] shape ", shape_str(from), " does not broadcast to ",
-         shape_str(to));
-  }
+  check_shape(broadcasts_to(src.sizes(), self.sizes()), "copy_", "shape ", src.sizes(),
+              " does not broadcast to ", self.sizes());
 }
 
 void fill_(const Tensor& self, const Operand& value) {
   self.sizes();
-  if (value.is_tensor() && value.impl()->abi.dl.ndim != 0) {
-    fail(ErrorCode::kShape, "[fill_] value has shape ", shape_str(value.impl()->sizes()),
-         ", but only a number or a 0-dim tensor fills: use copy_ for the rest");
-  }
+  if (!value.is_tensor()) return;
+  const IntList sizes = value.impl()->sizes();
+  check_shape(sizes.empty(), "fill_", "value has shape ", sizes,
+              ", but only a number or a 0-dim tensor fills: use copy_ for the rest");
 }
 
 }  // namespace shape
@@ -167,10 +158,8 @@ Tensor contiguous(const Tensor& self) {
 }
 
 Scalar item(const Tensor& self) {
-  if (self.numel() != 1) {
-    fail(ErrorCode::kShape, "[item] a tensor of shape ", shape_str(self.sizes()), " has ",
-         self.numel(), " elements, not one");
-  }
+  check_shape(self.numel() == 1, "item", "a tensor of shape ", self.sizes(), " has ", self.numel(),
+              " elements, not one");
   const LayerMask below(~0u);
   check_not_captured("item", "needs the value on the host", self.device());
   const Tensor host = self.to(kCPU);
