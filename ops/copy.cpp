@@ -1,9 +1,9 @@
 // Copies, conversions, and moves between devices.
 #include <cstring>
 
+#include "core/runtime/capture.h"
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
-#include "core/runtime/recording.h"
 #include "dispatcher/frame/outputs.h"
 #include "mytorch/device_memory.h"
 #include "mytorch/generated/bodies.h"
@@ -67,9 +67,9 @@ void transfer(const Tensor& to, const Tensor& from, bool asynchronous) {
   const void* source = from.raw_data();
   const Place there(to.device());
   const Place here(from.device());
-  if (!asynchronous && there.slot != here.slot && num_recordings() != 0) {
+  if (!asynchronous && there.slot != here.slot && num_captures() != 0) {
     for (const Place& place : {there, here}) {
-      check_not_recorded("copy_",
+      check_not_captured("copy_",
                          "between a device and memory of the host that is not pinned, or without "
                          "non_blocking, the host waits",
                          place.device);
@@ -161,7 +161,7 @@ Scalar item(const Tensor& self) {
   check_shape(self.numel() == 1, "item", "a tensor of shape ", self.sizes(), " has ", self.numel(),
               " elements, not one");
   const LayerMask below(~0u);
-  check_not_recorded("item", "needs the value on the host", self.device());
+  check_not_captured("item", "needs the value on the host", self.device());
   const Tensor host = self.to(kCPU);
   const void* data = host.raw_data();
   switch (host.dtype()) {
