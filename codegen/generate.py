@@ -14,25 +14,12 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from codegen import emit_abi, emit_api, emit_autograd, emit_composites, emit_docs, emit_stubs, emit_table
+from codegen import emit_abi, emit_api, emit_composites, emit_stubs, emit_table
 from codegen.lock import Lock, LockError, check_and_update
 from codegen.model import Op
 from codegen.records import RecordErrors, load
-from codegen.samples import special
-from codegen.schema import fnv1a
 
 ROOT = Path(__file__).resolve().parent.parent
-BUCKETS = 12  # a few seconds of compilation each; the number is fixed, so that a new record moves no other record
-
-
-def buckets(ops: list[Op]) -> dict[int, list[Op]]:
-    """Groups ops by function name, so that overloads and the derived gradients of a name stay together."""
-    names = {op.full_name: op.schema.name for op in ops}
-    found: dict[int, list[Op]] = {i: [] for i in range(BUCKETS)}
-    for op in ops:
-        name = names[op.parent] if op.derived else op.schema.name
-        found[fnv1a(name) % BUCKETS].append(op)
-    return {i: members for i, members in found.items() if members}
 
 
 def emitter(path: Path) -> ModuleType:
@@ -44,12 +31,11 @@ def emitter(path: Path) -> ModuleType:
     return module
 
 
-def emit_rooms(ops: list[Op], lock: Lock) -> dict[str, str]:
-    """Returns the files of every emit.py outside this folder, by name. emit(ops, lock) returns those of one."""
-    files: dict[str, str] = {}
-    for path in sorted([*ROOT.glob("*/emit.py"), *ROOT.glob("backends/*/emit.py")]):
-        files.update(emitter(path).emit(ops, lock))
-    return files
+def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
+    """Returns all files by name: those of this folder's emitters and of every emit.py outside it."""
+    rooms = sorted([*ROOT.glob("*/emit.py"), *ROOT.glob("backends/*/emit.py")])
+    emitters = [emit_abi, emit_api, emit_stubs, emit_composites, emit_table, *map(emitter, rooms)]
+    return {name: text for module in emitters for name, text in module.emit(ops, lock).items()}
 
 
 def write_all(files: dict[str, str], out: Path) -> None:
@@ -85,16 +71,7 @@ def main() -> int:
         return 1
     if args.out is None:
         return 0
-    parts = buckets(ops)
-    files: dict[str, str] = {}
-    files.update(emit_abi.emit(ops, lock))
-    files.update(emit_api.emit(ops))
-    files.update(emit_stubs.emit(ops, parts))
-    files.update(emit_composites.emit(ops))
-    files.update(emit_table.emit(ops, parts, lock))
-    files.update(emit_autograd.emit(ops, parts))
-    files.update(emit_docs.emit(ops, args.ops.read_text(), special(ops)))
-    files.update(emit_rooms(ops, lock))
+    files = emit(ops, lock)
     write_all(files, args.out)
     for name in sorted(files):
         if name.endswith(".cpp"):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 
 from codegen import cpp, emit_api
-from codegen.formula_cpp import Translator, fact
-from codegen.model import GradFormula, Op
 from codegen.formula import Save
+from codegen.formula_cpp import Translator, fact
+from codegen.lock import Lock
+from codegen.model import GradFormula, Op
 from codegen.schema import Arg
 
 INCLUDES = """\
@@ -386,20 +387,18 @@ def has_wrapper(op: Op) -> bool:
     return not op.derived and op.grad.kind in ("derived", "formulas")
 
 
-def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
+def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     files = {}
     by_full = {op.full_name: op for op in ops}
-    names: dict[str, list[Op]] = {}
-    for op in ops:
-        names.setdefault(op.schema.name, []).append(op)
+    names = emit_api.by_name(ops)
     installers = []
-    for number, group in buckets.items():
+    for number, group in emit_api.buckets(ops).items():
         found = [op for op in group if has_wrapper(op) or op.derived]
         if not found:
             continue
         calls = {c for op in found for f in op.grad.formulas for c in f.formula.calls if c in names}
         below = found + [by_full[op.grad.derived] for op in found if op.grad.kind == "derived" and op.grad.derived]
-        lines = [cpp.BANNER.strip(), INCLUDES.strip(), *emit_api.below_includes(below)]
+        lines = [INCLUDES.strip(), *emit_api.below_includes(below)]
         lines += [f'#include "mytorch/ops/{c}.h"' for c in sorted(calls)]
         lines += ["", "namespace mytorch {"]
         lines += ["namespace autograd {", "namespace {", ""]
@@ -415,12 +414,11 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
             lines.append(f"  install<{node_type(op)}, ops::{sid}, kFunction>();")
             if cpp.has_inplace(op):
                 lines.append(f"  install<{node_type(op)}, ops::{sid}, kInplace>();")
-        lines += ["}", "", "}  // namespace autograd", "}  // namespace mytorch", ""]
-        files[f"autograd/autograd_{number:02d}.cpp"] = "\n".join(lines)
+        lines += ["}", "", "}  // namespace autograd", "}  // namespace mytorch"]
+        files[f"autograd/autograd_{number:02d}.cpp"] = cpp.source(lines)
         installers.append(f"install_{number:02d}")
-    files["autograd/install.cpp"] = "\n".join(
+    files["autograd/install.cpp"] = cpp.source(
         [
-            cpp.BANNER.strip(),
             "namespace mytorch::autograd {",
             *[f"void {i}();" for i in installers],
             "// Fills autograd's column of the operator table.",
@@ -428,7 +426,6 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
             *[f"  {i}();" for i in installers],
             "}",
             "}  // namespace mytorch::autograd",
-            "",
         ]
     )
     return files
