@@ -208,7 +208,7 @@ std::vector<Epoch> train_on_device(nn::Sequential& model, nn::optim::SGD& sgd,
   for (int64_t i = 0; i < 3; ++i) step(i);
   mytorch::Graph graph(device);
   if (options.graph) {
-    graph.record([&] {
+    graph.capture([&] {
       for (int64_t i = 0; i < steps; ++i) step(i);
     });
   }

@@ -54,4 +54,4 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
 
 def includes(ops: list[Op]) -> list[str]:
     """Returns the includes of sources that use the structs of these ops."""
-    return [f'#include "mytorch/abi_ops/{n}.h"' for n in sorted({op.schema.cpp_name for op in ops if op.has_kernel})]
+    return [f'#include "mytorch/abi_ops/{n}.h"' for n in sorted({op.schema.name for op in ops if op.has_kernel})]

@@ -11,7 +11,7 @@ def by_name(ops: list[Op]) -> dict[str, list[Op]]:
     """Returns the overloads by function name, in the order of the records."""
     found: dict[str, list[Op]] = {}
     for op in ops:
-        found.setdefault(op.schema.cpp_name, []).append(op)
+        found.setdefault(op.schema.name, []).append(op)
     return found
 
 
@@ -60,29 +60,27 @@ def methods(ops: list[Op]) -> str:
         s = op.schema
         rest = [a for a in s.args if a.name != "self"]
         result = cpp.result_type(s)
-        lines.append(f"  {result} {s.cpp_name}({cpp.params(rest, True)}) const;")
+        lines.append(f"  {result} {s.name}({cpp.params(rest, True)}) const;")
         if cpp.has_inplace(op):
-            lines.append(f"  const Tensor& {s.cpp_name}_({cpp.params(rest, True)}) const;")
+            lines.append(f"  const Tensor& {s.name}_({cpp.params(rest, True)}) const;")
     return "\n".join(lines) + "\n"
 
 
 def method_bodies(ops: list[Op]) -> str:
     found = [op for op in ops if "method" in op.forms]
     lines = [cpp.BANNER.strip()]
-    lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.cpp_name for op in found})]
+    lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.name for op in found})]
     lines += ["", "namespace mytorch {", ""]
     for op in found:
         s = op.schema
         rest = [a for a in s.args if a.name != "self"]
         call = ", ".join("*this" if a.name == "self" else a.name for a in s.args)
         result = cpp.result_type(s)
-        lines.append(
-            f"{result} Tensor::{s.cpp_name}({cpp.params(rest)}) const {{ " f"return mytorch::{s.cpp_name}({call}); }}"
-        )
+        lines.append(f"{result} Tensor::{s.name}({cpp.params(rest)}) const {{ " f"return mytorch::{s.name}({call}); }}")
         if cpp.has_inplace(op):
             lines.append(
-                f"const Tensor& Tensor::{s.cpp_name}_({cpp.params(rest)}) const {{ "
-                f"return mytorch::{s.cpp_name}_({call}); }}"
+                f"const Tensor& Tensor::{s.name}_({cpp.params(rest)}) const {{ "
+                f"return mytorch::{s.name}_({call}); }}"
             )
     lines += ["", "}  // namespace mytorch", ""]
     return "\n".join(lines)
@@ -166,7 +164,7 @@ def below(name: str, ops: list[Op]) -> str:
 
 def below_includes(ops: list[Op]) -> list[str]:
     """Returns the includes of sources whose templates name these operators."""
-    return [f'#include "mytorch/generated/below/{n}.h"' for n in sorted({op.schema.cpp_name for op in ops})]
+    return [f'#include "mytorch/generated/below/{n}.h"' for n in sorted({op.schema.name for op in ops})]
 
 
 def emit(ops: list[Op]) -> dict[str, str]:

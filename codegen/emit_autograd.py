@@ -22,7 +22,7 @@ INCLUDES = """\
 
 def node_name(op: Op) -> str:
     """Returns the public name, such as AddBackward."""
-    return "".join(part.capitalize() for part in op.schema.cpp_name.split("_") if part) + "Backward"
+    return "".join(part.capitalize() for part in op.schema.name.split("_") if part) + "Backward"
 
 
 def node_type(op: Op) -> str:
@@ -370,7 +370,7 @@ def node(op: Op, ops: dict[str, Op], names: dict[str, list[Op]]) -> list[str]:
     if indices := refused(op):
         lines.append(f"  using NoGradient = std::integer_sequence<int, {', '.join(map(str, indices))}>;")
     if cpp.written(s) is not None or cpp.has_inplace(op):
-        name = s.cpp_name if cpp.written(s) is not None else s.cpp_name + "_"
+        name = s.name if cpp.written(s) is not None else s.name + "_"
         lines.append(f"  static constexpr const char* kInplaceName = {cpp.text(name)};")
     if op.meaning == "view":
         lines.append("  static constexpr bool kView = true;")
@@ -391,7 +391,7 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
     by_full = {op.full_name: op for op in ops}
     names: dict[str, list[Op]] = {}
     for op in ops:
-        names.setdefault(op.schema.cpp_name, []).append(op)
+        names.setdefault(op.schema.name, []).append(op)
     installers = []
     for number, group in buckets.items():
         found = [op for op in group if has_wrapper(op) or op.derived]

@@ -51,7 +51,7 @@ def emit(ops: list[Op]) -> dict[str, str]:
     found = [op for op in ops if op.formula is not None]
     operators: dict[str, list[Op]] = {}
     for op in ops:
-        operators.setdefault(op.schema.cpp_name, []).append(op)
+        operators.setdefault(op.schema.name, []).append(op)
     calls = {called(n) for op in found for n in ast.walk(op.formula.tree) if isinstance(n, ast.Call)}
     lines = [cpp.BANNER.strip(), '#include "mytorch/generated/bodies.h"']
     lines += [f'#include "mytorch/ops/{name}.h"' for name in sorted(calls & set(operators))]

@@ -85,7 +85,7 @@ def _arguments(op: Op) -> list[str]:
 
 
 def _forms(op: Op) -> str:
-    name = op.schema.cpp_name
+    name = op.schema.name
     forms = [f"`mytorch::{name}(...)`"]
     if cpp.has_out(op):
         forms.append(f"`mytorch::{name}_out({', '.join(cpp.out_args(op))}, ...)`")
@@ -152,8 +152,6 @@ def _gradient(op: Op, derived: dict[str, Op]) -> list[str]:
     none = [a for a in grad.no_grad if op.types.get(a) not in ("bool", "index")]
     if none:
         lines.append(f"- none for {', '.join(f'`{a}`' for a in none)}")
-    if op.once_differentiable:
-        lines.append("- itself without a gradient")
     if len(lines) > 1:
         lines.insert(1, "")
     return [*lines, ""]
@@ -190,8 +188,6 @@ def _section(op: Op, samples: list[dict], derived: dict[str, Op]) -> list[str]:
     lines += _gradient(op, derived)
     if op.cost:
         lines += ["**Cost:** " + ", ".join(f"{k} `{f.text}`" for k, f in op.cost.items()), ""]
-    if not op.deterministic:
-        lines += ["Two runs may differ in the last bits.", ""]
     return lines + _refused(samples)
 
 
@@ -212,7 +208,7 @@ def emit(ops: list[Op], source: str, samples: dict[str, list[dict]]) -> dict[str
     by_name: dict[str, list[Op]] = {}
     for op in ops:
         if not op.derived:
-            by_name.setdefault(op.schema.cpp_name, []).append(op)
+            by_name.setdefault(op.schema.name, []).append(op)
     families: dict[str, list[str]] = {}
     for name, overloads in by_name.items():
         families.setdefault(_family(overloads[0], sections), []).append(name)

@@ -111,7 +111,7 @@ def traits(op: Op) -> list[str]:
 
 def public(op: Op) -> list[str]:
     s = op.schema
-    name, args, params = s.cpp_name, cpp.names(s.args), cpp.params(s.args)
+    name, args, params = s.name, cpp.names(s.args), cpp.params(s.args)
 
     def call(form: str, given: str) -> str:
         return f"{{ return Layered<ops::{s.struct_id}, {form}>::call({given}); }}"
@@ -132,7 +132,7 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
     files = {}
     for number, members_ in buckets.items():
         lines = [cpp.BANNER.strip(), INCLUDES.strip(), *emit_abi.includes(members_), *emit_api.below_includes(members_)]
-        lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.cpp_name for op in members_})]
+        lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.name for op in members_})]
         lines += ["", "namespace mytorch {"]
         for op in members_:
             lines += ["", *traits(op), *public(op)]

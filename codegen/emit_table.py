@@ -156,7 +156,7 @@ def describe(op: Op, lock: Lock) -> list[str]:
     here = space(op)
     lines += [
         f"}}  // namespace {here}",
-        f"const OpInfo kInfo_{sid} = {{{cpp.text(op.full_name)}, {cpp.text(s.cpp_name)}, {cpp.text(str(s))},",
+        f"const OpInfo kInfo_{sid} = {{{cpp.text(op.full_name)}, {cpp.text(s.name)}, {cpp.text(str(s))},",
         f"    {cpp.text(op.doc)},",
         f"    0x{s.hash:016x}ull, Meaning::k{op.meaning.capitalize()}, Promote::k{op.promote.capitalize()}, "
         f"{b(op.has_kernel)}, {b(op.derived)}, {b(op.dynamic)}, {b(op.grad.kind != 'none')}, 0x{mask:x}, "

@@ -27,10 +27,10 @@ BUCKETS = 12  # a few seconds of compilation each; the number is fixed, so that 
 
 def buckets(ops: list[Op]) -> dict[int, list[Op]]:
     """Groups ops by function name, so that overloads and the derived gradients of a name stay together."""
-    names = {op.full_name: op.schema.cpp_name for op in ops}
+    names = {op.full_name: op.schema.name for op in ops}
     found: dict[int, list[Op]] = {i: [] for i in range(BUCKETS)}
     for op in ops:
-        name = names[op.parent] if op.derived else op.schema.cpp_name
+        name = names[op.parent] if op.derived else op.schema.name
         found[fnv1a(name) % BUCKETS].append(op)
     return {i: members for i, members in found.items() if members}
 

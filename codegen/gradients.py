@@ -188,8 +188,6 @@ def _derived(
         types=types,
         results=tuple(Result(f, "result" if len(fields) == 1 else f, "", True) for f in fields),
         grad=Gradient("decompose"),
-        once_differentiable=op.once_differentiable,
-        deterministic=op.deterministic,
         tolerance=dict(op.tolerance),
         derived=True,
         parent=op.full_name,

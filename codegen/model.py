@@ -111,13 +111,10 @@ class Op:
     results: tuple[Result, ...] = ()
     forms: tuple[str, ...] = ()
     grad: Gradient = Gradient("none")
-    once_differentiable: bool = False
     cost: dict[str, Formula] = field(default_factory=dict)
-    layout: str = ""
     layout_of: tuple[str, ...] = ()
     dynamic: bool = False
     samples: str = ""
-    deterministic: bool = True
     tolerance: dict[str, float] = field(default_factory=dict)
     derived: bool = False
     parent: str = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, replace
 
@@ -83,69 +82,6 @@ class Program:
     @property
     def hash(self) -> int:
         return fnv1a(self.text)
-
-    def to_json(self) -> dict:
-        """Returns a structure for JSON; infinities and NaN are the strings "inf", "-inf" and "nan"."""
-        nodes = []
-        for n in self.nodes:
-            item: dict = {"op": n.op, "type": n.type}
-            if n.args:
-                item["args"] = list(n.args)
-            if n.name:
-                item["name"] = n.name
-            if n.field:
-                item["field"] = n.field
-            if n.op == "state":
-                item["component"] = n.component
-            if n.op == "const":
-                item["value"] = n.value if math.isfinite(n.value) else str(n.value)
-            nodes.append(item)
-        data = {
-            "name": self.name,
-            "variant": self.variant,
-            "hash": f"{self.hash:016x}",
-            "nodes": nodes,
-            "outputs": [{"name": o.name, "node": o.node, "type": o.type} for o in self.outputs],
-        }
-        if self.fold:
-            data |= {
-                "fold": self.fold,
-                "step": self.step,
-                "dim": self.dim,
-                "dim_kind": self.dim_kind,
-                "keepdim": self.keepdim,
-            }
-        return data
-
-    def to_json_text(self) -> str:
-        return json.dumps(self.to_json(), indent=1, allow_nan=False)
-
-    @staticmethod
-    def from_json(data: dict) -> Program:
-        nodes = tuple(
-            Node(
-                n["op"],
-                n["type"],
-                tuple(n.get("args", ())),
-                n.get("name", ""),
-                n.get("field", ""),
-                n.get("component", 0),
-                float(n.get("value", 0.0)),
-            )
-            for n in data["nodes"]
-        )
-        outputs = tuple(Output(o["name"], o["node"], o["type"]) for o in data["outputs"])
-        return Program(
-            data["name"],
-            nodes,
-            outputs,
-            data["variant"],
-            data.get("fold", ""),
-            data.get("step", -1),
-            data.get("dim", ""),
-            data.get("dim_kind", "ALL"),
-            data.get("keepdim", ""),
-        )
 
 
 def finish(

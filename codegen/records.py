@@ -47,12 +47,10 @@ KEYS = (
     "types",
     "result",
     "grad",
-    "once_differentiable",
     "cost",
     "layout",
     "dynamic",
     "samples",
-    "deterministic",
     "tolerance",
 )
 PROMOTE = ("same", "float", "compare", "widen", "first", "none")
@@ -125,10 +123,6 @@ class _Record:
             self.report(value.line, f"`{key}: {value.text}` is none of {', '.join(choices)}")
             return None
         return value
-
-    def flag(self, key: str, default: bool) -> bool:
-        value = self.text(key, ("true", "false"))
-        return default if value is None else value.text == "true"
 
     def mapping(self, key: str) -> list[tuple[Text, Text]]:
         value = self.record.get(key)
@@ -226,9 +220,7 @@ class _Record:
         op.promote = promote.text if promote else default
         self._types(op)
         self._forms(op)
-        op.once_differentiable = self.flag("once_differentiable", False)
-        op.dynamic = self.flag("dynamic", False)
-        op.deterministic = self.flag("deterministic", True)
+        op.dynamic = self.text("dynamic", ("true",)) is not None
         if (samples := self.text("samples")) is not None:
             op.samples = samples.text
         self._layout(op)
@@ -249,11 +241,8 @@ class _Record:
         if layout is None:
             return
         match = re.fullmatch(r"follow\((\w+(?:, *\w+)*)\)", layout.text)
-        op.layout = "follow" if match else layout.text
         if not match:
-            if layout.text != "any":
-                self.report(layout.line, f"`layout: {layout.text}` is neither `any` nor `follow(x, ...)`")
-            return
+            raise self.refuse(layout.line, f"`layout: {layout.text}` is not `follow(x, ...)`")
         op.layout_of = tuple(re.split(", *", match.group(1)))
         for name in op.layout_of:
             if name not in [a.name for a in op.schema.tensor_args]:
@@ -316,7 +305,7 @@ class _Record:
     def _meaning(self, op: Op) -> None:
         schema = op.schema
         value = self.record.get(op.meaning)
-        if value is None:
+        if value is None or value == Text("", value.line):  # its own name
             arguments = ", ".join(a.name for a in schema.args)
             text = f"{schema.name}({arguments})" if op.meaning == "pointwise" else schema.name
             value = Text(text, op.line)
@@ -409,7 +398,7 @@ class _Record:
             raise self.refuse(value.line, "`reduce` is a mapping: {state: ..., step: ..., final: ...}")
         record: dict[str, str | dict[str, str]] = {}
         for key, item in value.items:
-            if key.text not in ("state", "step", "combine", "final"):
+            if key.text not in ("state", "step", "final"):
                 raise self.refuse(key.line, f"unknown key `reduce.{key.text}`")
             if key.text == "final":
                 record["final"] = self._by_return(schema, item, "final")
@@ -509,8 +498,6 @@ class _Record:
         assert value is not None
         line = value.line
         tensors = tuple(op.types)
-        if op.once_differentiable and not isinstance(value, Map):
-            self.report(line, "`once_differentiable` goes with formulas")
         if isinstance(value, Text) and value.text == "none":
             op.grad = Gradient("none", no_grad=tensors)
             return None
@@ -557,10 +544,24 @@ def _elementary(function: NodeOp, line: int) -> Map:
     return Map(tuple(items), line)
 
 
+def _rows(table: Map, rows: Map) -> Iterator[Map]:
+    """Returns the records of a table. A row is a schema with its own keys, or with its `doc` alone; it has the
+    table's other keys, too."""
+    for schema, row in rows.items:
+        own = row.items if isinstance(row, Map) else ((Text("doc", row.line), row),)
+        given = {key.text for key, _ in own} | {"ops"}
+        shared = (item for item in table.items if item[0].text not in given)
+        yield Map(((Text("op", schema.line), schema), *own, *shared), schema.line)
+
+
 def _expanded(document: List) -> Iterator[Value]:
-    """Returns the records of a file, with `functions: elementary` replaced by those of elementary.yaml."""
+    """Returns the records of a file: those of tables row by row, and of `functions: elementary` those of
+    elementary.yaml."""
     for record in document.items:
-        if isinstance(record, Map) and getattr(record.get("functions"), "text", "") == "elementary":
+        rows = record.get("ops") if isinstance(record, Map) else None
+        if isinstance(rows, Map):
+            yield from _rows(record, rows)
+        elif isinstance(record, Map) and getattr(record.get("functions"), "text", "") == "elementary":
             yield from (_elementary(function, record.line) for function in ELEMENTARY)
         else:
             yield record

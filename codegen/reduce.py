@@ -30,24 +30,13 @@ def _state_name(builder: Builder, node: ast.expr) -> str:
 
 
 def _step(tree: ast.expr | None, args: tuple[Arg, ...]) -> ast.expr:
-    """Returns the folded expression: by default, the only tensor argument; push(x) means x."""
-    if tree is None:
-        tensors = [a.name for a in args if a.is_tensor]
-        if len(tensors) != 1:
-            raise ExprError("`step` may be left out only if there is one tensor argument")
-        return ast.Name(id=tensors[0], ctx=ast.Load(), col_offset=0)
-    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "push":
-        if len(tree.args) != 1 or tree.keywords:
-            raise ExprError("push takes one operand")
-        return tree.args[0]
-    return tree
-
-
-def _check_combine(text: str | None, states: set[str]) -> None:
-    if text is None or text.strip() == "merge":
-        return
-    if states != {text.strip()}:
-        raise ExprError(f"`combine: {text}` is not the fold's own; leave it out or write `merge`")
+    """Returns the folded expression: by default, the only tensor argument."""
+    if tree is not None:
+        return tree
+    tensors = [a.name for a in args if a.is_tensor]
+    if len(tensors) != 1:
+        raise ExprError("`step` may be left out only if there is one tensor argument")
+    return ast.Name(id=tensors[0], ctx=ast.Load(), col_offset=0)
 
 
 def build_reduce(
@@ -58,7 +47,7 @@ def build_reduce(
     fields: list[str],
     names: Names = Names(),
 ) -> Body:
-    """Builds a body from the keys state, step, combine and final; `fields` are the output fields."""
+    """Builds a body from the keys state, step and final; `fields` are the output fields."""
     args = tuple(args)
     by_name = {a.name: a for a in args}
     state_tree = names.parse(record["state"])
@@ -82,14 +71,12 @@ def build_reduce(
     structural = [a.name for a in (dim, keepdim) if a is not None]
     visible = [a for a in args if a.name not in structural and a.type != "ScalarType"]
     used: set[str] = set()
-    states: set[str] = set()
 
     def build(known: dict[Condition, bool]) -> Program:
         graph = Graph()
         builder = Builder(graph, visible, types, known=known, absent=names.absent)
         try:
             state = _state_name(builder, state_tree)
-            states.add(state)
             step = builder.value(step_tree)
             step = graph.cast(step, BOOL) if state in ("all", "any") else graph.number(step)
             builder.env = _components(graph, state, by_name)
@@ -113,7 +100,6 @@ def build_reduce(
         return program
 
     programs, selector = explore(build, lambda p: p.text)
-    _check_combine(record.get("combine"), states)
     check_used(visible, used)
     return Body(number_variants(programs), selector)
 

@@ -155,11 +155,6 @@ class Schema:
         return f"{self.name}.{self.overload}" if self.overload else self.name
 
     @property
-    def cpp_name(self) -> str:
-        """Returns the name of the C++ function; overloads share it."""
-        return self.name
-
-    @property
     def struct_id(self) -> str:
         """Returns `add_Tensor`, which is unique for each schema, as in mt_args_add_Tensor and MT_HASH_add_Tensor."""
         return f"{self.name}_{self.overload}" if self.overload else self.name

@@ -45,7 +45,6 @@ OpRecord record(const Json& json) {
   op.derived = json.at("derived");
   op.inplace = json.at("inplace");
   op.out = json.at("out");
-  op.once_differentiable = json.at("once_differentiable");
   op.types = json.at("types").get<std::map<std::string, std::string>>();
   op.nodes = json.at("nodes").get<std::set<std::string>>();
   op.cost = json.at("cost");

@@ -43,7 +43,6 @@ def record(op: Op) -> dict:
         "hash": f"0x{s.hash:016x}",
         "line": op.line,
         "nodes": _node_ops(op),
-        "deterministic": op.deterministic,
         "grad": {
             "kind": op.grad.kind,
             "no_grad": list(op.grad.no_grad),
@@ -52,7 +51,6 @@ def record(op: Op) -> dict:
             "formulas": [{"args": list(f.args), "text": f.formula.text} for f in op.grad.formulas],
             "derived": op.grad.derived,
         },
-        "once_differentiable": op.once_differentiable,
         "args": [
             {
                 "name": a.name,

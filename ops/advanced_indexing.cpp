@@ -35,29 +35,23 @@ std::vector<Tensor> one_per_dim(Tensor& self, TensorList indices, const char* op
       result.push_back(index);
       continue;
     }
-    if (index.dtype() != kBool && index.dtype() != kUInt8) {
-      fail(ErrorCode::kType, "[", op, "] index ", at, " is ", dtype_name(index.dtype()),
-           ": indices are int64, int32 or bool");
-    }
+    check_type(index.dtype() == kBool || index.dtype() == kUInt8, op, "index ", at, " is ",
+               index.dtype(), ": indices are int64, int32 or bool");
     if (index.dim() == 0) {
       self = self.unsqueeze(std::min(at, self.dim()));
       result.push_back(mytorch::nonzero(index.reshape(1)).select(1, 0));
       continue;
     }
     for (int64_t d = 0; d < index.dim(); ++d) {
-      if (at + d >= self.dim() || self.sizes()[at + d] != index.sizes()[d]) {
-        fail(ErrorCode::kShape, "[", op, "] a mask of shape ", shape_str(index.sizes()),
-             " does not fit dimension ", at, " and those after it of shape ",
-             shape_str(self.sizes()));
-      }
+      check_shape(at + d < self.dim() && self.sizes()[at + d] == index.sizes()[d], op,
+                  "a mask of shape ", index.sizes(), " does not fit dimension ", at,
+                  " and those after it of shape ", self.sizes());
     }
     const Tensor kept = index.nonzero();
     for (int64_t d = 0; d < index.dim(); ++d) result.push_back(kept.select(1, d));
   }
-  if (static_cast<int64_t>(result.size()) > self.dim()) {
-    fail(ErrorCode::kShape, "[", op, "] ", result.size(), " indices for a tensor of shape ",
-         shape_str(self.sizes()));
-  }
+  check_shape(static_cast<int64_t>(result.size()) <= self.dim(), op, result.size(),
+              " indices for a tensor of shape ", self.sizes());
   result.resize(self.dim());
   return result;
 }
@@ -66,7 +60,7 @@ std::vector<Tensor> one_per_dim(Tensor& self, TensorList indices, const char* op
 // any dimension stays out of range.
 Tensor one_index(const std::vector<Tensor>& indices, IntList sizes, IntList shape) {
   if (indices.size() == 1) return indexing::from_front(indices[0], sizes[0]).reshape(-1);
-  const int64_t total = geometry::product(sizes);
+  const int64_t total = checked_product(sizes, "index");
   Tensor sum, wrong;
   int64_t step = total;
   for (size_t i = 0; i < indices.size(); ++i) {
@@ -88,7 +82,7 @@ Flattened flatten_indexed(const Tensor& of, TensorList indices, const char* op) 
   for (int64_t d = 0; d < self.dim(); ++d) {
     if (!expanded[d].defined()) continue;
     const Tensor& index = expanded[d];
-    shape = geometry::broadcast_shapes(as_list(shape), index.sizes(), op);
+    shape = broadcast_shapes(as_list(shape), index.sizes(), op);
     given.push_back(index.device() == self.device() ? index : index.to(self.device()));
     indexed_sizes.push_back(self.sizes()[d]);
     places.push_back(d);
@@ -116,7 +110,7 @@ Flattened flatten_indexed(const Tensor& of, TensorList indices, const char* op) 
       flat.push_back(size);
       f.result.push_back(size);
     } else if (i == f.dim) {
-      flat.push_back(geometry::product(as_list(indexed_sizes)));
+      flat.push_back(checked_product(as_list(indexed_sizes), op));
       f.result.insert(f.result.end(), shape.begin(), shape.end());
     }
   }
@@ -134,15 +128,12 @@ Tensor index(const Tensor& self, TensorList indices) {
 }
 
 Tensor index_put(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
-  if (self.dtype() != values.dtype()) {
-    fail(ErrorCode::kType, "[index_put] self is ", dtype_name(self.dtype()), " and values are ",
-         dtype_name(values.dtype()), ": convert one of them");
-  }
+  check_type(self.dtype() == values.dtype(), "index_put", "self is ", self.dtype(),
+             " and values are ", values.dtype(), ": convert one of them");
   const Flattened f = flatten_indexed(self, indices, "index_put");
-  if (geometry::broadcast_shapes(values.sizes(), as_list(f.result), "index_put") != f.result) {
-    fail(ErrorCode::kShape, "[index_put] values of shape ", shape_str(values.sizes()),
-         " do not broadcast to what is indexed, of shape ", shape_str(as_list(f.result)));
-  }
+  check_shape(broadcast_shapes(values.sizes(), as_list(f.result), "index_put") == f.result,
+              "index_put", "values of shape ", values.sizes(),
+              " do not broadcast to what is indexed, of shape ", as_list(f.result));
   const bool move = values.numel() == 1 && !(values.device() == self.device());
   const Tensor source = (move ? values.to(self.device()) : values).expand(as_list(f.result));
   if (f.all) return accumulate ? self + source : source.clone();

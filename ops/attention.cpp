@@ -21,33 +21,28 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void check_operands(const Tensor& query, const Tensor& key, const Tensor& value,
                     const Tensor& attn_mask, const char* op) {
-  if (query.dim() < 2 || key.dim() < 2 || value.dim() < 2 || query.size(-1) != key.size(-1) ||
-      key.size(-2) != value.size(-2)) {
-    fail(ErrorCode::kShape, "[", op, "] query ", shape_str(query.sizes()), ", key ",
-         shape_str(key.sizes()), " and value ", shape_str(value.sizes()),
-         " are not (..., L, E), (..., S, E) and (..., S, V)");
-  }
-  if (!query.is_floating_point() || query.dtype() != key.dtype() ||
-      query.dtype() != value.dtype()) {
-    fail(ErrorCode::kType, "[", op, "] query, key and value are ", dtype_name(query.dtype()), ", ",
-         dtype_name(key.dtype()), " and ", dtype_name(value.dtype()),
-         ": they must be of one floating type");
-  }
-  if (attn_mask.defined() && attn_mask.dtype() != kBool && attn_mask.dtype() != query.dtype()) {
-    fail(ErrorCode::kType, "[", op, "] attn_mask is ", dtype_name(attn_mask.dtype()),
-         ": it must be bool, or ", dtype_name(query.dtype()), " as query is");
+  check_shape(query.dim() >= 2 && key.dim() >= 2 && value.dim() >= 2 &&
+                  query.size(-1) == key.size(-1) && key.size(-2) == value.size(-2),
+              op, "query ", query.sizes(), ", key ", key.sizes(), " and value ", value.sizes(),
+              " are not (..., L, E), (..., S, E) and (..., S, V)");
+  check_type(
+      query.is_floating_point() && query.dtype() == key.dtype() && query.dtype() == value.dtype(),
+      op, "query, key and value are ", query.dtype(), ", ", key.dtype(), " and ", value.dtype(),
+      ": they must be of one floating type");
+  if (attn_mask.defined()) {
+    check_type(attn_mask.dtype() == kBool || attn_mask.dtype() == query.dtype(), op,
+               "attn_mask is ", attn_mask.dtype(), ": it must be bool, or ", query.dtype(),
+               " as query is");
   }
 }
 
-Dims batch_sizes(const Tensor& x) { return Dims(x.sizes().begin(), x.sizes().end() - 2); }
+Dims batch_sizes(const Tensor& x) { return geometry::leading_sizes(x, 2); }
 
 // Repeats the heads of key or value for the groups of query heads that share them.
 Tensor repeat_heads(const Tensor& x, int64_t heads) {
   const int64_t own = x.dim() < 3 ? 0 : x.size(-3);
-  if (own == 0 || heads % own != 0) {
-    fail(ErrorCode::kShape, "[scaled_dot_product_attention] ", heads,
-         " query heads do not divide among the heads of shape ", shape_str(x.sizes()));
-  }
+  check_shape(own != 0 && heads % own == 0, "scaled_dot_product_attention", heads,
+              " query heads do not divide among the heads of shape ", x.sizes());
   return own == heads ? x : x.repeat_interleave(heads / own, -3);
 }
 
@@ -58,17 +53,15 @@ namespace shape {
 TensorSpec attention(const Tensor& query, const Tensor& key, const Tensor& value,
                      const Tensor& attn_mask, bool /*is_causal*/, double /*scale*/) {
   check_operands(query, key, value, attn_mask, "attention");
-  if (batch_sizes(query) != batch_sizes(key) || batch_sizes(query) != batch_sizes(value)) {
-    fail(ErrorCode::kShape, "[attention] query ", shape_str(query.sizes()), ", key ",
-         shape_str(key.sizes()), " and value ", shape_str(value.sizes()),
-         " differ in their leading dimensions");
-  }
+  check_shape(batch_sizes(query) == batch_sizes(key) && batch_sizes(query) == batch_sizes(value),
+              "attention", "query ", query.sizes(), ", key ", key.sizes(), " and value ",
+              value.sizes(), " differ in their leading dimensions");
   Dims scores = batch_sizes(query);
   scores.insert(scores.end(), {query.size(-2), key.size(-2)});
-  if (attn_mask.defined() &&
-      geometry::broadcast_shapes(attn_mask.sizes(), as_list(scores), "attention") != scores) {
-    fail(ErrorCode::kShape, "[attention] attn_mask, of shape ", shape_str(attn_mask.sizes()),
-         ", does not broadcast to ", shape_str(as_list(scores)));
+  if (attn_mask.defined()) {
+    check_shape(broadcasts_to(attn_mask.sizes(), as_list(scores)), "attention",
+                "attn_mask, of shape ", attn_mask.sizes(), ", does not broadcast to ",
+                as_list(scores));
   }
   scores.back() = value.size(-1);
   return like(query, std::move(scores));
@@ -103,15 +96,13 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                                     std::optional<double> scale, bool enable_gqa) {
   const char* op = "scaled_dot_product_attention";
   check_operands(query, key, value, attn_mask, op);
-  if (is_causal && attn_mask.defined()) {
-    fail(ErrorCode::kValue, "[", op, "] give either attn_mask or is_causal");
-  }
+  check_value(!is_causal || !attn_mask.defined(), op, "give either attn_mask or is_causal");
   const Tensor k = enable_gqa && query.dim() >= 3 ? repeat_heads(key, query.size(-3)) : key;
   const Tensor v = enable_gqa && query.dim() >= 3 ? repeat_heads(value, query.size(-3)) : value;
   const double factor =
       scale.value_or(1 / std::sqrt(static_cast<double>(std::max<int64_t>(query.size(-1), 1))));
-  Dims batch = geometry::broadcast_shapes(as_list(batch_sizes(query)), as_list(batch_sizes(k)), op);
-  batch = geometry::broadcast_shapes(as_list(batch), as_list(batch_sizes(v)), op);
+  Dims batch = broadcast_shapes(as_list(batch_sizes(query)), as_list(batch_sizes(k)), op);
+  batch = broadcast_shapes(as_list(batch), as_list(batch_sizes(v)), op);
   const auto expanded = [&](const Tensor& x) {
     Dims sizes = batch;
     sizes.insert(sizes.end(), x.sizes().end() - 2, x.sizes().end());

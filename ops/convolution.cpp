@@ -19,25 +19,18 @@ struct Window {
 };
 
 void check_list(IntList list, int64_t n, int64_t least, const char* name, const char* op) {
-  if (static_cast<int64_t>(list.size()) != n) {
-    fail(ErrorCode::kShape, "[", op, "] ", name, " has ", list.size(), " values for ", n,
-         " spatial dimensions");
-  }
+  check_shape(static_cast<int64_t>(list.size()) == n, op, name, " has ", list.size(),
+              " values for ", n, " spatial dimensions");
   for (const int64_t value : list) {
-    if (value < least) {
-      fail(ErrorCode::kValue, "[", op, "] ", name, " ", shape_str(list), " has ", value,
-           ": the least is ", least);
-    }
+    check_value(value >= least, op, name, " ", list, " has ", value, ": the least is ", least);
   }
 }
 
 // Returns `strides` if they are those of a contiguous tensor in some permutation; else none, which
 // means row-major.
 Dims contiguous_strides(IntList sizes, IntList strides) {
-  if (strides.size() != sizes.size()) {
-    fail(ErrorCode::kShape, "[convolution_backward_weight] weight_stride has ", strides.size(),
-         " values for ", sizes.size(), " dimensions");
-  }
+  check_shape(strides.size() == sizes.size(), "convolution_backward_weight", "weight_stride has ",
+              strides.size(), " values for ", sizes.size(), " dimensions");
   Dims order;  // innermost first
   for (size_t d = sizes.size(); d-- > 0;) order.push_back(static_cast<int64_t>(d));
   std::stable_sort(order.begin(), order.end(),
@@ -55,66 +48,49 @@ Dims contiguous_strides(IntList sizes, IntList strides) {
 // Checks the operands' shapes, and returns the result's shape.
 Dims result_sizes(IntList input, IntList weight, const Window& w, const char* op) {
   const int64_t n = static_cast<int64_t>(input.size()) - 2;
-  if (n < 1 || n > 3 || weight.size() != input.size()) {
-    fail(ErrorCode::kShape, "[", op, "] input of shape ", shape_str(input), " and weight of shape ",
-         shape_str(weight), " must have as many dimensions, from 3 to 5");
-  }
+  check_shape(n >= 1 && n <= 3 && weight.size() == input.size(), op, "input of shape ", input,
+              " and weight of shape ", weight, " must have as many dimensions, from 3 to 5");
   check_list(w.stride, n, 1, "stride", op);
   check_list(w.padding, n, 0, "padding", op);
   check_list(w.dilation, n, 1, "dilation", op);
   check_list(w.output_padding, n, 0, "output_padding", op);
-  if (w.groups <= 0) fail(ErrorCode::kValue, "[", op, "] groups ", w.groups, " is not positive");
-  if (weight[0] % w.groups != 0) {
-    fail(ErrorCode::kShape, "[", op, "] the ", weight[0], " channels of weight ", shape_str(weight),
-         " do not divide into ", w.groups, " groups");
-  }
+  check_value(w.groups > 0, op, "groups ", w.groups, " is not positive");
+  check_shape(weight[0] % w.groups == 0, op, "the ", weight[0], " channels of weight ", weight,
+              " do not divide into ", w.groups, " groups");
   const int64_t channels = w.transposed ? weight[0] : weight[1] * w.groups;
-  if (input[1] != channels) {
-    fail(ErrorCode::kShape, "[", op, "] input has ", input[1], " channels, but weight ",
-         shape_str(weight), " with groups ", w.groups, " expects ", channels);
-  }
+  check_shape(input[1] == channels, op, "input has ", input[1], " channels, but weight ", weight,
+              " with groups ", w.groups, " expects ", channels);
   Dims sizes = {input[0], w.transposed ? weight[1] * w.groups : weight[0]};
   for (int64_t i = 0; i < n; ++i) {
     const int64_t size = input[2 + i], kernel = weight[2 + i];
-    if (kernel < 1) {
-      fail(ErrorCode::kShape, "[", op, "] weight ", shape_str(weight), " has an empty window");
-    }
+    check_shape(kernel >= 1, op, "weight ", weight, " has an empty window");
     const int64_t reach = w.dilation[i] * (kernel - 1) + 1;
     if (w.transposed) {
-      if (w.output_padding[i] >= std::max(w.stride[i], w.dilation[i])) {
-        fail(ErrorCode::kValue, "[", op, "] output_padding ", shape_str(w.output_padding),
-             " must be smaller than stride ", shape_str(w.stride), " or dilation ",
-             shape_str(w.dilation));
-      }
+      check_value(w.output_padding[i] < std::max(w.stride[i], w.dilation[i]), op, "output_padding ",
+                  w.output_padding, " must be smaller than stride ", w.stride, " or dilation ",
+                  w.dilation);
       sizes.push_back((size - 1) * w.stride[i] - 2 * w.padding[i] + reach + w.output_padding[i]);
     } else {
-      if (size + 2 * w.padding[i] < reach) {
-        fail(ErrorCode::kShape, "[", op, "] the window of ", reach, " elements in spatial ",
-             "dimension ", i, " is larger than the padded input, of ", size + 2 * w.padding[i]);
-      }
+      check_shape(size + 2 * w.padding[i] >= reach, op, "the window of ", reach,
+                  " elements in spatial dimension ", i, " is larger than the padded input, of ",
+                  size + 2 * w.padding[i]);
       sizes.push_back((size + 2 * w.padding[i] - reach) / w.stride[i] + 1);
     }
-    if (sizes.back() < 1) {
-      fail(ErrorCode::kShape, "[", op, "] input ", shape_str(input), " and weight ",
-           shape_str(weight), " would give size ", sizes.back(), " in spatial dimension ", i);
-    }
+    check_shape(sizes.back() >= 1, op, "input ", input, " and weight ", weight, " would give size ",
+                sizes.back(), " in spatial dimension ", i);
   }
   return sizes;
 }
 
 void check_types(const Tensor& a, const char* a_name, const Tensor& b, const char* b_name,
                  const char* op) {
-  if (a.dtype() != b.dtype()) {
-    fail(ErrorCode::kType, "[", op, "] ", a_name, " is ", dtype_name(a.dtype()), " and ", b_name,
-         " is ", dtype_name(b.dtype()), ": convert one of them");
-  }
+  check_type(a.dtype() == b.dtype(), op, a_name, " is ", a.dtype(), " and ", b_name, " is ",
+             b.dtype(), ": convert one of them");
 }
 
 void check_grad(const Tensor& grad_output, const Dims& expected, const char* op) {
-  if (!(grad_output.sizes() == as_list(expected))) {
-    fail(ErrorCode::kShape, "[", op, "] grad_output has shape ", shape_str(grad_output.sizes()),
-         ", but the convolution gives ", shape_str(as_list(expected)));
-  }
+  check_shape(grad_output.sizes() == as_list(expected), op, "grad_output has shape ",
+              grad_output.sizes(), ", but the convolution gives ", as_list(expected));
 }
 
 }  // namespace
@@ -130,10 +106,8 @@ TensorSpec convolution(const Tensor& input, const Tensor& weight, const Tensor& 
   check_types(input, "input", weight, "weight", op);
   if (bias.defined()) {
     check_types(input, "input", bias, "bias", op);
-    if (bias.dim() != 1 || bias.sizes()[0] != sizes[1]) {
-      fail(ErrorCode::kShape, "[", op, "] bias has shape ", shape_str(bias.sizes()),
-           ", but there are ", sizes[1], " output channels");
-    }
+    check_shape(bias.dim() == 1 && bias.sizes()[0] == sizes[1], op, "bias has shape ", bias.sizes(),
+                ", but there are ", sizes[1], " output channels");
   }
   return like(input, std::move(sizes));
 }
@@ -173,14 +147,10 @@ namespace composite {
 Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
                 IntList padding, IntList dilation, bool transposed, IntList output_padding,
                 int64_t groups, int64_t n, const char* op) {
-  if (weight.dim() != n + 2) {
-    fail(ErrorCode::kShape, "[", op, "] weight has shape ", shape_str(weight.sizes()),
-         ": it must have ", n + 2, " dimensions");
-  }
-  if (input.dim() != n + 2 && input.dim() != n + 1) {
-    fail(ErrorCode::kShape, "[", op, "] input has shape ", shape_str(input.sizes()),
-         ": it must have ", n + 2, " dimensions, or ", n + 1, " without a batch");
-  }
+  check_shape(weight.dim() == n + 2, op, "weight has shape ", weight.sizes(), ": it must have ",
+              n + 2, " dimensions");
+  check_shape(input.dim() == n + 2 || input.dim() == n + 1, op, "input has shape ", input.sizes(),
+              ": it must have ", n + 2, " dimensions, or ", n + 1, " without a batch");
   const Dims s = geometry::for_each_dim(stride, n, op, "stride");
   const Dims p = geometry::for_each_dim(padding, n, op, "padding");
   const Dims d = geometry::for_each_dim(dilation, n, op, "dilation");
@@ -201,15 +171,11 @@ Tensor convolve_padded(const Tensor& input, const Tensor& weight, const Tensor& 
   if (padding == "valid") {
     return convolve(input, weight, bias, stride, 0, dilation, false, 0, groups, n, op);
   }
-  if (padding != "same") {
-    fail(ErrorCode::kValue, "[", op, "] padding '", padding, "' is neither 'valid' nor 'same'");
-  }
-  if (weight.dim() != n + 2) {
-    fail(ErrorCode::kShape, "[", op, "] weight has shape ", shape_str(weight.sizes()),
-         ": it must have ", n + 2, " dimensions");
-  }
+  check_value(padding == "same", op, "padding '", padding, "' is neither 'valid' nor 'same'");
+  check_shape(weight.dim() == n + 2, op, "weight has shape ", weight.sizes(), ": it must have ",
+              n + 2, " dimensions");
   for (const int64_t s : stride) {
-    if (s != 1) fail(ErrorCode::kValue, "[", op, "] padding 'same' takes stride 1, not ", s);
+    check_value(s == 1, op, "padding 'same' takes stride 1, not ", s);
   }
   const Dims d = geometry::for_each_dim(dilation, n, op, "dilation");
   Dims both(n);
@@ -235,11 +201,7 @@ OptionalIntList strides_of_layout(const Tensor& tensor) {
 }
 
 Tensor sum_to_channel(const Tensor& grad) {
-  Dims dims;
-  for (int64_t d = 0; d < grad.dim(); ++d) {
-    if (d != 1) dims.push_back(d);
-  }
-  return grad.sum(as_list(dims));
+  return grad.sum(as_list(geometry::all_dims_but(1, grad.dim())));
 }
 
 }  // namespace grads

@@ -1,9 +1,9 @@
 // Copies, conversions, and moves between devices.
 #include <cstring>
 
+#include "core/runtime/capture.h"
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
-#include "core/runtime/recording.h"
 #include "dispatcher/frame/outputs.h"
 #include "mytorch/device_memory.h"
 #include "mytorch/generated/bodies.h"
@@ -67,9 +67,9 @@ void transfer(const Tensor& to, const Tensor& from, bool asynchronous) {
   const void* source = from.raw_data();
   const Place there(to.device());
   const Place here(from.device());
-  if (!asynchronous && there.slot != here.slot && num_recordings() != 0) {
+  if (!asynchronous && there.slot != here.slot && num_captures() != 0) {
     for (const Place& place : {there, here}) {
-      check_not_recorded("copy_",
+      check_not_captured("copy_",
                          "between a device and memory of the host that is not pinned, or without "
                          "non_blocking, the host waits",
                          place.device);
@@ -106,25 +106,16 @@ T load(const void* data) {
 namespace shape {
 
 void copy_(const Tensor& self, const Tensor& src, bool) {
-  const IntList to = self.sizes();
-  const IntList from = src.sizes();
-  bool fits = from.size() <= to.size();
-  for (size_t i = 0; fits && i < from.size(); ++i) {
-    const int64_t size = from[from.size() - 1 - i];
-    fits = size == 1 || size == to[to.size() - 1 - i];
-  }
-  if (!fits) {
-    fail(ErrorCode::kShape, "[copy_] shape ", shape_str(from), " does not broadcast to ",
-         shape_str(to));
-  }
+  check_shape(broadcasts_to(src.sizes(), self.sizes()), "copy_", "shape ", src.sizes(),
+              " does not broadcast to ", self.sizes());
 }
 
 void fill_(const Tensor& self, const Operand& value) {
   self.sizes();
-  if (value.is_tensor() && value.impl()->abi.dl.ndim != 0) {
-    fail(ErrorCode::kShape, "[fill_] value has shape ", shape_str(value.impl()->sizes()),
-         ", but only a number or a 0-dim tensor fills: use copy_ for the rest");
-  }
+  if (!value.is_tensor()) return;
+  const IntList sizes = value.impl()->sizes();
+  check_shape(sizes.empty(), "fill_", "value has shape ", sizes,
+              ", but only a number or a 0-dim tensor fills: use copy_ for the rest");
 }
 
 }  // namespace shape
@@ -167,12 +158,10 @@ Tensor contiguous(const Tensor& self) {
 }
 
 Scalar item(const Tensor& self) {
-  if (self.numel() != 1) {
-    fail(ErrorCode::kShape, "[item] a tensor of shape ", shape_str(self.sizes()), " has ",
-         self.numel(), " elements, not one");
-  }
+  check_shape(self.numel() == 1, "item", "a tensor of shape ", self.sizes(), " has ", self.numel(),
+              " elements, not one");
   const LayerMask below(~0u);
-  check_not_recorded("item", "needs the value on the host", self.device());
+  check_not_captured("item", "needs the value on the host", self.device());
   const Tensor host = self.to(kCPU);
   const void* data = host.raw_data();
   switch (host.dtype()) {

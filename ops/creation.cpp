@@ -50,11 +50,9 @@ int64_t count_reals(double start, double end, double step) {
 
 template <class T>
 void check_range(T start, T end, T step) {
-  if (step == 0) fail(ErrorCode::kValue, "[arange] step is 0: give another");
-  if (step > 0 ? end < start : end > start) {
-    fail(ErrorCode::kValue, "[arange] a step of ", step, " never leads from ", start, " to ", end,
-         ": change its sign, or swap the ends");
-  }
+  check_value(step != 0, "arange", "step is 0: give another");
+  check_value(step > 0 ? end >= start : end <= start, "arange", "a step of ", step,
+              " never leads from ", start, " to ", end, ": change its sign, or swap the ends");
 }
 
 }  // namespace
@@ -116,12 +114,10 @@ namespace shape {
 TensorSpec arange(const Scalar& start, const Scalar& end, const Scalar& step,
                   std::optional<ScalarType> dtype, std::optional<Device> device) {
   const ScalarType type = dtype.value_or(type_of_numbers({start, end, step}));
-  if (type == kBool) fail(ErrorCode::kType, "[arange] there are no ranges of bools");
+  check_type(type != kBool, "arange", "there are no ranges of bools");
   for (const Scalar& number : {start, end, step}) {
-    if (!std::isfinite(number.to_double())) {
-      fail(ErrorCode::kValue, "[arange] start, end and step must be finite, not ",
-           number.to_double());
-    }
+    check_value(std::isfinite(number.to_double()), "arange",
+                "start, end and step must be finite, not ", number.to_double());
   }
   int64_t n = 0;
   if (is_integral(type)) {  // as in ATen, fractions are dropped first
@@ -131,7 +127,7 @@ TensorSpec arange(const Scalar& start, const Scalar& end, const Scalar& step,
     check_range(start.to_double(), end.to_double(), step.to_double());
     n = count_reals(start.to_double(), end.to_double(), step.to_double());
   }
-  if (n < 0) fail(ErrorCode::kShape, "[arange] the range has more values than any memory");
+  check_shape(n >= 0, "arange", "the range has more values than any memory");
   return {{n}, type, device.value_or(kCPU), {}};
 }
 
@@ -147,16 +143,13 @@ Tensor empty(IntList size, std::optional<ScalarType> dtype, std::optional<Device
 
 Tensor empty_strided(IntList size, IntList stride, std::optional<ScalarType> dtype,
                      std::optional<Device> device) {
-  if (size.size() != stride.size()) {
-    fail(ErrorCode::kShape, "[empty_strided] size ", shape_str(size), " and stride ",
-         shape_str(stride), " differ in length");
-  }
+  check_shape(size.size() == stride.size(), "empty_strided", "size ", size, " and stride ", stride,
+              " differ in length");
   const Dims packed = packed_like(size, stride);
   for (size_t i = 0; i < size.size(); ++i) {
-    if (count(size) != 0 && size[i] > 1 && packed[i] != stride[i]) {
-      fail(ErrorCode::kShape, "[empty_strided] strides ", shape_str(stride), " of size ",
-           shape_str(size), " leave gaps or overlap: make a packed tensor and view it");
-    }
+    check_shape(count(size) == 0 || size[i] <= 1 || packed[i] == stride[i], "empty_strided",
+                "strides ", stride, " of size ", size,
+                " leave gaps or overlap: make a packed tensor and view it");
   }
   return Tensor::adopt(
       new_tensor_strided(size, stride, dtype.value_or(kFloat32), device.value_or(kCPU)));
@@ -198,8 +191,8 @@ Tensor full_like(const Tensor& self, const Scalar& fill_value, std::optional<Sca
 Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,
                 std::optional<ScalarType> dtype, std::optional<Device> device) {
   const ScalarType type = dtype.value_or(kFloat32);
-  if (type == kBool) fail(ErrorCode::kType, "[linspace] there are no ranges of bools");
-  if (steps < 0) fail(ErrorCode::kValue, "[linspace] ", steps, " steps: give at least 0");
+  check_type(type != kBool, "linspace", "there are no ranges of bools");
+  check_value(steps >= 0, "linspace", steps, " steps: give at least 0");
   if (steps <= 1) return mytorch::full({steps}, start, type, device);
   const double first = start.to_double();
   const double last = end.to_double();
@@ -214,9 +207,7 @@ Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,
 }
 
 Tensor eye_m(int64_t n, int64_t m, std::optional<ScalarType> dtype, std::optional<Device> device) {
-  if (n < 0 || m < 0) {
-    fail(ErrorCode::kShape, "[eye] ", n, " rows and ", m, " columns: give at least 0 of each");
-  }
+  check_shape(n >= 0 && m >= 0, "eye", n, " rows and ", m, " columns: give at least 0 of each");
   const Tensor row = mytorch::reshape(mytorch::arange(n, kInt64, device), {n, 1});
   return to(row.eq(mytorch::arange(m, kInt64, device)), dtype.value_or(kFloat32));
 }

@@ -201,7 +201,7 @@ Factor contract(Factor a, Factor b, const Labels& keep) {
 }  // namespace
 
 Tensor einsum(Str equation, TensorList tensors, OptionalIntList path) {
-  if (tensors.empty()) fail(ErrorCode::kValue, "[einsum] the list of tensors is empty");
+  check_value(!tensors.empty(), "einsum", "the list of tensors is empty");
   const size_t arrow = equation.find("->");
   std::string_view left = equation.substr(0, arrow);
   std::vector<Term> terms;
@@ -227,10 +227,8 @@ Tensor einsum(Str equation, TensorList tensors, OptionalIntList path) {
                                     " letters, but has shape ", shape_str(tensors[i].sizes())));
     }
     widest = std::max(widest, ellipsis[i]);
-    if (tensors[i].dtype() != tensors[0].dtype()) {
-      fail(ErrorCode::kType, "[einsum] operands are ", dtype_name(tensors[0].dtype()), " and ",
-           dtype_name(tensors[i].dtype()), ": convert one of them");
-    }
+    check_type(tensors[i].dtype() == tensors[0].dtype(), "einsum", "operands are ",
+               tensors[0].dtype(), " and ", tensors[i].dtype(), ": convert one of them");
   }
   if (widest > kMaxDims) refuse(equation, "too many dimensions");
   std::vector<Factor> operands;
@@ -280,9 +278,9 @@ Tensor einsum(Str equation, TensorList tensors, OptionalIntList path) {
     }
     return keep;
   };
-  if (path.has_value() && path->size() != 2 * (operands.size() - 1)) {
-    fail(ErrorCode::kValue, "[einsum] path ", shape_str(*path), " is not ", operands.size() - 1,
-         " pairs of operands");
+  if (path.has_value()) {
+    check_value(path->size() == 2 * (operands.size() - 1), "einsum", "path ", *path, " is not ",
+                operands.size() - 1, " pairs of operands");
   }
   if (operands.size() == 1) operands[0] = sum_out(operands[0], output);
   // The product of a contracted pair is appended (by default, it becomes the first operand).
@@ -291,10 +289,8 @@ Tensor einsum(Str equation, TensorList tensors, OptionalIntList path) {
     if (path.has_value()) {
       i = std::min((*path)[2 * step], (*path)[2 * step + 1]);
       j = std::max((*path)[2 * step], (*path)[2 * step + 1]);
-      if (i < 0 || j >= static_cast<int64_t>(operands.size()) || i == j) {
-        fail(ErrorCode::kValue, "[einsum] path ", shape_str(*path), " names operands ", i, " and ",
-             j, " of ", operands.size());
-      }
+      check_value(i >= 0 && j < static_cast<int64_t>(operands.size()) && i != j, "einsum", "path ",
+                  *path, " names operands ", i, " and ", j, " of ", operands.size());
     }
     Factor product =
         contract(operands[i], operands[j], kept(static_cast<size_t>(i), static_cast<size_t>(j)));

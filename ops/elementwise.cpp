@@ -57,13 +57,10 @@ Tensor pow_scalar(const Scalar& self, const Tensor& exponent) {
 }
 
 Tensor isclose(const Tensor& self, const Tensor& other, double rtol, double atol, bool equal_nan) {
-  if (self.dtype() != other.dtype()) {
-    fail(ErrorCode::kType, "[isclose] types ", dtype_name(self.dtype()), " and ",
-         dtype_name(other.dtype()), " differ: convert one with to()");
-  }
-  if (!(rtol >= 0) || !(atol >= 0)) {
-    fail(ErrorCode::kValue, "[isclose] rtol ", rtol, " and atol ", atol, ": give at least 0");
-  }
+  check_type(self.dtype() == other.dtype(), "isclose", "types ", self.dtype(), " and ",
+             other.dtype(), " differ: convert one with to()");
+  check_value(rtol >= 0 && atol >= 0, "isclose", "rtol ", rtol, " and atol ", atol,
+              ": give at least 0");
   Tensor close = self.eq(other);
   if (equal_nan && self.is_floating_point()) {
     close = close.logical_or(logical_and(self.isnan(), other.isnan()));

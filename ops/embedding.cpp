@@ -12,10 +12,8 @@ namespace mytorch {
 namespace {
 
 void check_indices(const Tensor& indices, const char* op) {
-  if (indices.dtype() != kInt64 && indices.dtype() != kInt32) {
-    fail(ErrorCode::kType, "[", op, "] indices are ", dtype_name(indices.dtype()),
-         ": they must be int64 or int32");
-  }
+  check_type(indices.dtype() == kInt64 || indices.dtype() == kInt32, op, "indices are ",
+             indices.dtype(), ": they must be int64 or int32");
 }
 
 // Returns the rows of gradients to add to the table: 0 at the padding index and, on request,
@@ -41,10 +39,8 @@ namespace shape {
 
 TensorSpec embedding(const Tensor& weight, const Tensor& indices, int64_t /*padding_idx*/,
                      bool /*scale_grad_by_freq*/) {
-  if (weight.dim() != 2) {
-    fail(ErrorCode::kShape, "[embedding] weight has shape ", shape_str(weight.sizes()),
-         ": it must be 2-dim");
-  }
+  check_shape(weight.dim() == 2, "embedding", "weight has shape ", weight.sizes(),
+              ": it must be 2-dim");
   check_indices(indices, "embedding");
   Dims sizes = to_dims(indices.sizes());
   sizes.push_back(weight.sizes()[1]);
@@ -57,12 +53,11 @@ TensorSpec embedding_dense_backward(const Tensor& grad_output, const Tensor& ind
   const char* op = "embedding_dense_backward";
   check_indices(indices, op);
   const IntList sizes = grad_output.sizes();
-  if (sizes.size() != indices.sizes().size() + 1 ||
-      !(IntList(sizes.data(), sizes.size() - 1) == indices.sizes())) {
-    fail(ErrorCode::kShape, "[", op, "] grad_output has shape ", shape_str(sizes),
-         ", which is not that of indices, ", shape_str(indices.sizes()), ", and a row");
-  }
-  if (num_weights < 0) fail(ErrorCode::kValue, "[", op, "] num_weights ", num_weights);
+  check_shape(sizes.size() == indices.sizes().size() + 1 &&
+                  IntList(sizes.data(), sizes.size() - 1) == indices.sizes(),
+              op, "grad_output has shape ", sizes, ", which is not that of indices, ",
+              indices.sizes(), ", and a row");
+  check_value(num_weights >= 0, op, "num_weights ", num_weights);
   return like(grad_output, {num_weights, sizes.back()});
 }
 

@@ -4,21 +4,13 @@
 
 namespace mytorch::geometry {
 
-int64_t product(IntList sizes) {
-  int64_t n = 1;
-  for (const int64_t size : sizes) n *= size;
-  return n;
-}
-
 Dims infer_shape(IntList shape, int64_t numel, const char* op) {
   Dims result = to_dims(shape);
   int64_t known = 1;
   int64_t inferred = -1;
   for (size_t i = 0; i < result.size(); ++i) {
     if (result[i] == -1) {
-      if (inferred >= 0) {
-        fail(ErrorCode::kShape, "[", op, "] shape ", shape_str(shape), " has more than one -1");
-      }
+      check_shape(inferred < 0, op, "shape ", shape, " has more than one -1");
       inferred = static_cast<int64_t>(i);
     } else if (result[i] < 0) {
       fail(ErrorCode::kShape, "[", op, "] shape ", shape_str(shape), " has the negative size ",
@@ -28,25 +20,21 @@ Dims infer_shape(IntList shape, int64_t numel, const char* op) {
     }
   }
   if (inferred >= 0) {
-    if (known == 0) {
-      fail(ErrorCode::kShape, "[", op, "] -1 in shape ", shape_str(shape),
-           " could be any size, because the others have no elements: give it explicitly");
-    }
+    check_shape(known != 0, op, "-1 in shape ", shape,
+                " could be any size, because the others have no elements: give it explicitly");
     if (numel % known == 0) {
       result[inferred] = numel / known;
       known = numel;
     }
   }
-  if (known != numel) {
-    fail(ErrorCode::kShape, "[", op, "] shape ", shape_str(shape), " does not fit a tensor of ",
-         numel, " elements");
-  }
+  check_shape(known == numel, op, "shape ", shape, " does not fit a tensor of ", numel,
+              " elements");
   return result;
 }
 
 std::optional<Dims> view_strides(IntList sizes, IntList strides, IntList to) {
   Dims result(to.size());
-  if (product(sizes) == 0) {  // an empty tensor has any strides
+  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) {  // an empty tensor has any strides
     contiguous_strides(to.data(), static_cast<int>(to.size()), result.data());
     return result;
   }
@@ -78,30 +66,12 @@ std::optional<Dims> view_strides(IntList sizes, IntList strides, IntList to) {
   return result;
 }
 
-Dims broadcast_shapes(IntList a, IntList b, const char* op) {
-  const IntList& longer = a.size() >= b.size() ? a : b;
-  const IntList& shorter = a.size() >= b.size() ? b : a;
-  Dims result = to_dims(longer);
-  const size_t lead = longer.size() - shorter.size();
-  for (size_t i = 0; i < shorter.size(); ++i) {
-    int64_t& size = result[lead + i];
-    if (size == 1) {
-      size = shorter[i];
-    } else if (shorter[i] != 1 && shorter[i] != size) {
-      fail(ErrorCode::kShape, "[", op, "] shapes ", shape_str(a), " and ", shape_str(b),
-           " do not broadcast: sizes ", size, " and ", shorter[i], " differ");
-    }
-  }
-  return result;
-}
-
 Dims wrap_dims(IntList dims, int64_t ndim, const char* op) {
   Dims result;
   for (const int64_t dim : dims) {
     const int64_t wrapped = wrap_dim(dim, ndim, op);
-    if (std::find(result.begin(), result.end(), wrapped) != result.end()) {
-      fail(ErrorCode::kShape, "[", op, "] dim ", dim, " appears twice in ", shape_str(dims));
-    }
+    check_shape(std::find(result.begin(), result.end(), wrapped) == result.end(), op, "dim ", dim,
+                " appears twice in ", dims);
     result.push_back(wrapped);
   }
   return result;

@@ -44,25 +44,20 @@ int64_t dims_or_one(const Tensor& x) { return x.dim() == 0 ? 1 : x.dim(); }
 // any dimension except `free` (-1: none).
 void check_index_shape(const Tensor& index, const Tensor& bound, const char* name, int64_t free,
                        const char* op) {
-  if (dims_or_one(index) != dims_or_one(bound)) {
-    fail(ErrorCode::kShape, "[", op, "] the index, of shape ", shape_str(index.sizes()), ", and ",
-         name, ", of shape ", shape_str(bound.sizes()), ", must have as many dimensions");
-  }
+  check_shape(dims_or_one(index) == dims_or_one(bound), op, "the index, of shape ", index.sizes(),
+              ", and ", name, ", of shape ", bound.sizes(), ", must have as many dimensions");
   for (int64_t d = 0; d < dims_or_one(bound); ++d) {
-    if (d != free && size_or_one(index, d) > size_or_one(bound, d)) {
-      fail(ErrorCode::kShape, "[", op, "] the index, of shape ", shape_str(index.sizes()),
-           ", is larger in dimension ", d, " than ", name, ", of shape ", shape_str(bound.sizes()));
-    }
+    check_shape(d == free || size_or_one(index, d) <= size_or_one(bound, d), op,
+                "the index, of shape ", index.sizes(), ", is larger in dimension ", d, " than ",
+                name, ", of shape ", bound.sizes());
   }
 }
 
 TensorSpec scattered(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                      const char* op) {
   dim = wrap_dim(dim, self.dim(), op);
-  if (self.dtype() != src.dtype()) {
-    fail(ErrorCode::kType, "[", op, "] self is ", dtype_name(self.dtype()), " and src is ",
-         dtype_name(src.dtype()), ": convert one of them");
-  }
+  check_type(self.dtype() == src.dtype(), op, "self is ", self.dtype(), " and src is ", src.dtype(),
+             ": convert one of them");
   if (index.numel() != 0) {
     check_index_type(index, op, false);
     check_index_shape(index, self, "self", dim, op);
@@ -93,14 +88,11 @@ TensorSpec scatter_add(const Tensor& self, int64_t dim, const Tensor& index, con
 TensorSpec index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   dim = wrap_dim(dim, self.dim(), "index_select");
   check_index_type(index, "index_select", true);
-  if (index.dim() > 1) {
-    fail(ErrorCode::kShape, "[index_select] the index has shape ", shape_str(index.sizes()),
-         ": it must be 1-dim");
-  }
+  check_shape(index.dim() <= 1, "index_select", "the index has shape ", index.sizes(),
+              ": it must be 1-dim");
   if (self.dim() == 0) {
-    if (index.numel() != 1) {
-      fail(ErrorCode::kShape, "[index_select] a 0-dim tensor takes one index, not ", index.numel());
-    }
+    check_shape(index.numel() == 1, "index_select", "a 0-dim tensor takes one index, not ",
+                index.numel());
     return like(self);
   }
   Dims sizes = to_dims(self.sizes());
@@ -122,21 +114,14 @@ Tensor at_least_1d(const Tensor& x) { return x.dim() == 0 ? x.reshape(1) : x; }
 void check_slices(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                   const char* op) {
   shape::check_index_type(index, op, true);
-  if (index.dim() > 1) {
-    fail(ErrorCode::kShape, "[", op, "] the index has shape ", shape_str(index.sizes()),
-         ": it must be 1-dim");
-  }
-  if (self.dtype() != source.dtype()) {
-    fail(ErrorCode::kType, "[", op, "] self is ", dtype_name(self.dtype()), " and source is ",
-         dtype_name(source.dtype()), ": convert one of them");
-  }
+  check_shape(index.dim() <= 1, op, "the index has shape ", index.sizes(), ": it must be 1-dim");
+  check_type(self.dtype() == source.dtype(), op, "self is ", self.dtype(), " and source is ",
+             source.dtype(), ": convert one of them");
   Dims expected = to_dims(at_least_1d(self).sizes());
   expected[dim] = index.numel();
-  if (!(at_least_1d(source).sizes() == as_list(expected))) {
-    fail(ErrorCode::kShape, "[", op, "] source has shape ", shape_str(source.sizes()),
-         ", but an index of ", index.numel(), " elements in dimension ", dim, " of shape ",
-         shape_str(self.sizes()), " takes ", shape_str(as_list(expected)));
-  }
+  check_shape(at_least_1d(source).sizes() == as_list(expected), op, "source has shape ",
+              source.sizes(), ", but an index of ", index.numel(), " elements in dimension ", dim,
+              " of shape ", self.sizes(), " takes ", as_list(expected));
 }
 
 }  // namespace
@@ -180,10 +165,8 @@ Tensor index_copy(const Tensor& self, int64_t dim, const Tensor& index, const Te
 Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
   dim = wrap_dim(dim, self.dim(), "index_fill");
   shape::check_index_type(index, "index_fill", true);
-  if (index.dim() > 1) {
-    fail(ErrorCode::kShape, "[index_fill] the index has shape ", shape_str(index.sizes()),
-         ": it must be 1-dim");
-  }
+  check_shape(index.dim() <= 1, "index_fill", "the index has shape ", index.sizes(),
+              ": it must be 1-dim");
   const Tensor filled = at_least_1d(self);
   Dims sizes = to_dims(filled.sizes());
   sizes[dim] = index.numel();
@@ -194,31 +177,23 @@ Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Sc
 }
 
 Tensor masked_select(const Tensor& self, const Tensor& mask) {
-  if (mask.dtype() != kBool) {
-    fail(ErrorCode::kType, "[masked_select] the mask is ", dtype_name(mask.dtype()),
-         ": it must be bool");
-  }
-  const Dims sizes = geometry::broadcast_shapes(self.sizes(), mask.sizes(), "masked_select");
+  check_type(mask.dtype() == kBool, "masked_select", "the mask is ", mask.dtype(),
+             ": it must be bool");
+  const Dims sizes = broadcast_shapes(self.sizes(), mask.sizes(), "masked_select");
   const Tensor chosen = mytorch::nonzero(mask.expand(as_list(sizes)).reshape(-1)).select(1, 0);
   return mytorch::index_select(self.expand(as_list(sizes)).reshape(-1), 0, chosen);
 }
 
 Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& source) {
-  if (mask.dtype() != kBool) {
-    fail(ErrorCode::kType, "[masked_scatter] the mask is ", dtype_name(mask.dtype()),
-         ": it must be bool");
-  }
-  if (self.dtype() != source.dtype()) {
-    fail(ErrorCode::kType, "[masked_scatter] self is ", dtype_name(self.dtype()), " and source is ",
-         dtype_name(source.dtype()), ": convert one of them");
-  }
-  const Dims sizes = geometry::broadcast_shapes(self.sizes(), mask.sizes(), "masked_scatter");
+  check_type(mask.dtype() == kBool, "masked_scatter", "the mask is ", mask.dtype(),
+             ": it must be bool");
+  check_type(self.dtype() == source.dtype(), "masked_scatter", "self is ", self.dtype(),
+             " and source is ", source.dtype(), ": convert one of them");
+  const Dims sizes = broadcast_shapes(self.sizes(), mask.sizes(), "masked_scatter");
   const Tensor chosen = mytorch::nonzero(mask.expand(as_list(sizes)).reshape(-1)).select(1, 0);
   const int64_t n = chosen.numel();
-  if (n > source.numel()) {
-    fail(ErrorCode::kShape, "[masked_scatter] the mask has ", n, " true elements, but source ",
-         source.numel());
-  }
+  check_shape(n <= source.numel(), "masked_scatter", "the mask has ", n,
+              " true elements, but source ", source.numel());
   return mytorch::scatter(self.expand(as_list(sizes)).reshape(-1), 0, chosen,
                           source.reshape(-1).narrow(0, 0, n))
       .reshape(as_list(sizes));
@@ -233,17 +208,14 @@ Tensor take(const Tensor& self, const Tensor& index) {
 Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<int64_t> dim) {
   shape::check_index_type(indices, "take_along_dim", false);
   if (!dim.has_value()) return mytorch::gather(self.reshape(-1), 0, indices.reshape(-1));
-  if (self.dim() != indices.dim()) {
-    fail(ErrorCode::kShape, "[take_along_dim] self, of shape ", shape_str(self.sizes()),
-         ", and the indices, of shape ", shape_str(indices.sizes()),
-         ", must have as many dimensions");
-  }
+  check_shape(self.dim() == indices.dim(), "take_along_dim", "self, of shape ", self.sizes(),
+              ", and the indices, of shape ", indices.sizes(), ", must have as many dimensions");
   const int64_t along = wrap_dim(*dim, self.dim(), "take_along_dim");
   if (self.dim() == 0) return self.gather(0, indices);
   // Both broadcast, but keep their own size along `dim`.
   Dims own = to_dims(self.sizes()), chosen = to_dims(indices.sizes());
   own[along] = chosen[along] = 1;
-  const Dims sizes = geometry::broadcast_shapes(as_list(own), as_list(chosen), "take_along_dim");
+  const Dims sizes = broadcast_shapes(as_list(own), as_list(chosen), "take_along_dim");
   own = chosen = sizes;
   own[along] = self.sizes()[along];
   chosen[along] = indices.sizes()[along];
@@ -252,15 +224,11 @@ Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<i
 
 Tensor one_hot(const Tensor& self, int64_t num_classes) {
   shape::check_index_type(self, "one_hot", false);
-  if (num_classes == 0 || num_classes < -1) {
-    fail(ErrorCode::kValue, "[one_hot] num_classes ", num_classes, " is neither positive nor -1");
-  }
+  check_value(num_classes != 0 && num_classes >= -1, "one_hot", "num_classes ", num_classes,
+              " is neither positive nor -1");
   if (num_classes == -1) {
-    if (self.numel() == 0) {
-      fail(ErrorCode::kValue,
-           "[one_hot] a tensor of no elements does not tell the number of "
-           "classes: give num_classes");
-    }
+    check_value(self.numel() != 0, "one_hot",
+                "a tensor of no elements does not tell the number of classes: give num_classes");
     num_classes = mytorch::max(self).item().to_int() + 1;
   }
   Dims sizes = to_dims(self.sizes());

@@ -24,13 +24,9 @@ namespace mytorch {
 namespace {
 
 void check_types(const Tensor& a, const Tensor& b, const char* op) {
-  if (a.dtype() != b.dtype()) {
-    fail(ErrorCode::kType, "[", op, "] operands are ", dtype_name(a.dtype()), " and ",
-         dtype_name(b.dtype()), ": convert one of them");
-  }
-  if (a.dtype() == kBool) {
-    fail(ErrorCode::kType, "[", op, "] bool has no sum of products: convert to a number type");
-  }
+  check_type(a.dtype() == b.dtype(), op, "operands are ", a.dtype(), " and ", b.dtype(),
+             ": convert one of them");
+  check_type(a.dtype() != kBool, op, "bool has no sum of products: convert to a number type");
 }
 
 [[noreturn]] void fail_inner(const Tensor& a, const Tensor& b, int64_t n, int64_t m,
@@ -40,23 +36,17 @@ void check_types(const Tensor& a, const Tensor& b, const char* op) {
 }
 
 void check_matrices(const Tensor& a, const Tensor& b, const char* op) {
-  if (a.dim() != 2 || b.dim() != 2) {
-    fail(ErrorCode::kShape, "[", op, "] shapes ", shape_str(a.sizes()), " and ",
-         shape_str(b.sizes()), " are not both matrices: use matmul");
-  }
+  check_shape(a.dim() == 2 && b.dim() == 2, op, "shapes ", a.sizes(), " and ", b.sizes(),
+              " are not both matrices: use matmul");
   if (a.sizes()[1] != b.sizes()[0]) fail_inner(a, b, a.sizes()[1], b.sizes()[0], op);
   check_types(a, b, op);
 }
 
 void check_batches(const Tensor& a, const Tensor& b, const char* op) {
-  if (a.dim() != 3 || b.dim() != 3) {
-    fail(ErrorCode::kShape, "[", op, "] shapes ", shape_str(a.sizes()), " and ",
-         shape_str(b.sizes()), " are not both 3-dim: use matmul");
-  }
-  if (a.sizes()[0] != b.sizes()[0]) {
-    fail(ErrorCode::kShape, "[", op, "] shapes ", shape_str(a.sizes()), " and ",
-         shape_str(b.sizes()), ": batch sizes ", a.sizes()[0], " and ", b.sizes()[0], " differ");
-  }
+  check_shape(a.dim() == 3 && b.dim() == 3, op, "shapes ", a.sizes(), " and ", b.sizes(),
+              " are not both 3-dim: use matmul");
+  check_shape(a.sizes()[0] == b.sizes()[0], op, "shapes ", a.sizes(), " and ", b.sizes(),
+              ": batch sizes ", a.sizes()[0], " and ", b.sizes()[0], " differ");
   if (a.sizes()[2] != b.sizes()[1]) fail_inner(a, b, a.sizes()[2], b.sizes()[1], op);
   check_types(a, b, op);
 }
@@ -65,33 +55,17 @@ void check_batches(const Tensor& a, const Tensor& b, const char* op) {
 TensorSpec added(const Tensor& self, const Tensor& product_of, Dims sizes, const Scalar& beta,
                  const Scalar& alpha, const char* op) {
   check_types(self, product_of, op);
-  if (geometry::broadcast_shapes(self.sizes(), as_list(sizes), op) != sizes) {
-    fail(ErrorCode::kShape, "[", op, "] self, of shape ", shape_str(self.sizes()),
-         ", does not broadcast to the product's shape ", shape_str(as_list(sizes)));
-  }
-  if (!self.is_floating_point() && (beta.is_float() || alpha.is_float())) {
-    fail(ErrorCode::kType, "[", op, "] beta and alpha must be integers for ",
-         dtype_name(self.dtype()), " tensors");
-  }
+  check_shape(broadcast_shapes(self.sizes(), as_list(sizes), op) == sizes, op, "self, of shape ",
+              self.sizes(), ", does not broadcast to the product's shape ", as_list(sizes));
+  check_type(self.is_floating_point() || (!beta.is_float() && !alpha.is_float()), op,
+             "beta and alpha must be integers for ", self.dtype(), " tensors");
   return like(product_of, std::move(sizes));
-}
-
-// Merges all dimensions except the last, which has `width` elements; x may be empty.
-Tensor rows_of(const Tensor& x, int64_t width) {
-  int64_t n = 1;
-  for (int64_t d = 0; d + 1 < x.dim(); ++d) n *= x.sizes()[d];
-  return x.reshape({n, width});
 }
 
 // Merges all dimensions except the last.
 Tensor as_rows(const Tensor& x) {
-  const int64_t width = x.sizes().back();
-  const int64_t rows = geometry::product({x.sizes().data(), static_cast<size_t>(x.dim() - 1)});
-  return x.reshape({rows, width});
-}
-
-Dims leading(const Tensor& x, int64_t without) {
-  return Dims(x.sizes().begin(), x.sizes().end() - without);
+  const Dims leading = geometry::leading_sizes(x, 1);
+  return x.reshape({checked_product(as_list(leading), "matmul"), x.sizes().back()});
 }
 
 }  // namespace
@@ -122,27 +96,21 @@ TensorSpec baddbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch
 }
 
 TensorSpec linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  if (weight.dim() != 1 && weight.dim() != 2) {
-    fail(ErrorCode::kShape, "[linear] weight has shape ", shape_str(weight.sizes()),
-         ": it must be (out, in) or (in)");
-  }
-  if (input.dim() == 0 || input.sizes().back() != weight.sizes().back()) {
-    fail(ErrorCode::kShape, "[linear] input of shape ", shape_str(input.sizes()),
-         " does not end in the ", weight.sizes().back(), " features of weight, of shape ",
-         shape_str(weight.sizes()));
-  }
+  check_shape(weight.dim() == 1 || weight.dim() == 2, "linear", "weight has shape ", weight.sizes(),
+              ": it must be (out, in) or (in)");
+  check_shape(input.dim() != 0 && input.sizes().back() == weight.sizes().back(), "linear",
+              "input of shape ", input.sizes(), " does not end in the ", weight.sizes().back(),
+              " features of weight, of shape ", weight.sizes());
   check_types(input, weight, "linear");
-  Dims sizes = leading(input, 1);
+  Dims sizes = geometry::leading_sizes(input, 1);
   if (weight.dim() == 2) sizes.push_back(weight.sizes()[0]);
   if (bias.defined()) {
     check_types(input, bias, "linear");
     const int64_t out = weight.dim() == 2 ? weight.sizes()[0] : 1;
     const bool fits =
         bias.numel() == out && bias.dim() <= 1 && (bias.dim() == 1 ? weight.dim() == 2 : true);
-    if (!fits) {
-      fail(ErrorCode::kShape, "[linear] bias has shape ", shape_str(bias.sizes()),
-           ", but weight, of shape ", shape_str(weight.sizes()), ", gives ", out, " features");
-    }
+    check_shape(fits, "linear", "bias has shape ", bias.sizes(), ", but weight, of shape ",
+                weight.sizes(), ", gives ", out, " features");
   }
   return like(input, std::move(sizes));
 }
@@ -150,10 +118,8 @@ TensorSpec linear(const Tensor& input, const Tensor& weight, const Tensor& bias)
 Specs<2> linear_gelu_forward(const Tensor& input, const Tensor& weight, const Tensor& bias, Str,
                              bool keep) {
   TensorSpec output = shape::linear(input, weight, bias);
-  if (!is_floating_point(output.dtype)) {
-    fail(ErrorCode::kType, "[linear_gelu_forward] gives fractions, which ",
-         dtype_name(output.dtype), " cannot hold");
-  }
+  check_type(is_floating_point(output.dtype), "linear_gelu_forward", "gives fractions, which ",
+             output.dtype, " cannot hold");
   TensorSpec kept = keep ? output : like(input, {0});
   return {std::move(output), std::move(kept)};
 }
@@ -175,7 +141,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const Tensor rows = as_rows(input);
   const Tensor product =
       bias.defined() ? bias.addmm(rows, matrix.transpose(0, 1)) : rows.mm(matrix.transpose(0, 1));
-  Dims sizes = leading(input, 1);
+  Dims sizes = geometry::leading_sizes(input, 1);
   if (weight.dim() == 2) sizes.push_back(weight.sizes()[0]);
   return product.view(as_list(sizes));
 }
@@ -198,10 +164,8 @@ Tensor linear_gelu(const Tensor& input, const Tensor& weight, const Tensor& bias
 }
 
 Tensor mv(const Tensor& self, const Tensor& vec) {
-  if (self.dim() != 2 || vec.dim() != 1) {
-    fail(ErrorCode::kShape, "[mv] shapes ", shape_str(self.sizes()), " and ",
-         shape_str(vec.sizes()), " are not a matrix and a vector: use matmul");
-  }
+  check_shape(self.dim() == 2 && vec.dim() == 1, "mv", "shapes ", self.sizes(), " and ",
+              vec.sizes(), " are not a matrix and a vector: use matmul");
   if (self.sizes()[1] != vec.sizes()[0]) {
     fail_inner(self, vec, self.sizes()[1], vec.sizes()[0], "mv");
   }
@@ -210,10 +174,8 @@ Tensor mv(const Tensor& self, const Tensor& vec) {
 }
 
 Tensor dot(const Tensor& self, const Tensor& tensor) {
-  if (self.dim() != 1 || tensor.dim() != 1) {
-    fail(ErrorCode::kShape, "[dot] shapes ", shape_str(self.sizes()), " and ",
-         shape_str(tensor.sizes()), " are not both vectors: use matmul");
-  }
+  check_shape(self.dim() == 1 && tensor.dim() == 1, "dot", "shapes ", self.sizes(), " and ",
+              tensor.sizes(), " are not both vectors: use matmul");
   if (self.numel() != tensor.numel()) {
     fail_inner(self, tensor, self.numel(), tensor.numel(), "dot");
   }
@@ -222,16 +184,14 @@ Tensor dot(const Tensor& self, const Tensor& tensor) {
 }
 
 Tensor outer(const Tensor& self, const Tensor& vec2) {
-  if (self.dim() != 1 || vec2.dim() != 1) {
-    fail(ErrorCode::kShape, "[outer] shapes ", shape_str(self.sizes()), " and ",
-         shape_str(vec2.sizes()), " are not both vectors");
-  }
+  check_shape(self.dim() == 1 && vec2.dim() == 1, "outer", "shapes ", self.sizes(), " and ",
+              vec2.sizes(), " are not both vectors");
   return self.unsqueeze(1) * vec2;
 }
 
 // Multiplies a batch and an operand of at most two dimensions by a single large matrix product.
 static Tensor matmul_folded(const Tensor& batch, const Tensor& other) {
-  Dims sizes = leading(batch, 1);
+  Dims sizes = geometry::leading_sizes(batch, 1);
   const Tensor rows = as_rows(batch);
   if (other.dim() == 1) return rows.mv(other).view(as_list(sizes));
   sizes.push_back(other.sizes()[1]);
@@ -241,8 +201,9 @@ static Tensor matmul_folded(const Tensor& batch, const Tensor& other) {
 static Tensor matmul_batched(const Tensor& self, const Tensor& other) {
   const Tensor a = self.dim() == 1 ? self.unsqueeze(0) : self;
   const Tensor b = other.dim() == 1 ? other.unsqueeze(1) : other;
-  Dims sizes = geometry::broadcast_shapes(as_list(leading(a, 2)), as_list(leading(b, 2)), "matmul");
-  const int64_t batch = geometry::product(as_list(sizes));
+  Dims sizes = broadcast_shapes(as_list(geometry::leading_sizes(a, 2)),
+                                as_list(geometry::leading_sizes(b, 2)), "matmul");
+  const int64_t batch = checked_product(as_list(sizes), "matmul");
   const auto as_batch = [&](const Tensor& x) {
     Dims expanded = sizes;
     expanded.insert(expanded.end(), x.sizes().end() - 2, x.sizes().end());
@@ -256,10 +217,8 @@ static Tensor matmul_batched(const Tensor& self, const Tensor& other) {
 
 Tensor matmul(const Tensor& self, const Tensor& other) {
   const int64_t n = self.dim(), m = other.dim();
-  if (n == 0 || m == 0) {
-    fail(ErrorCode::kShape, "[matmul] shapes ", shape_str(self.sizes()), " and ",
-         shape_str(other.sizes()), ": both operands need at least one dimension");
-  }
+  check_shape(n != 0 && m != 0, "matmul", "shapes ", self.sizes(), " and ", other.sizes(),
+              ": both operands need at least one dimension");
   const int64_t inner = other.size(m == 1 ? 0 : -2);
   if (self.sizes().back() != inner) fail_inner(self, other, self.sizes().back(), inner, "matmul");
   check_types(self, other, "matmul");
@@ -282,10 +241,8 @@ Tensor matmul(const Tensor& self, const Tensor& other) {
 }
 
 Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, IntList dims_other) {
-  if (dims_self.size() != dims_other.size()) {
-    fail(ErrorCode::kShape, "[tensordot] dims ", shape_str(dims_self), " and ",
-         shape_str(dims_other), " have different lengths");
-  }
+  check_shape(dims_self.size() == dims_other.size(), "tensordot", "dims ", dims_self, " and ",
+              dims_other, " have different lengths");
   check_types(self, other, "tensordot");
   const Dims a_dims = geometry::wrap_dims(dims_self, self.dim(), "tensordot");
   const Dims b_dims = geometry::wrap_dims(dims_other, other.dim(), "tensordot");
@@ -314,10 +271,10 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, Int
   };
   Dims sizes;
   Dims a_order = other_dims(a, a_dims, sizes);
-  const int64_t rows = geometry::product(as_list(sizes));
+  const int64_t rows = checked_product(as_list(sizes), "tensordot");
   Dims b_sizes;
   const Dims b_rest = other_dims(b, b_dims, b_sizes);
-  const int64_t columns = geometry::product(as_list(b_sizes));
+  const int64_t columns = checked_product(as_list(b_sizes), "tensordot");
   sizes.insert(sizes.end(), b_sizes.begin(), b_sizes.end());
   if (self.dim() > 0) a_order.insert(a_order.end(), a_dims.begin(), a_dims.end());
   Dims b_order = other.dim() > 0 ? b_dims : Dims();
@@ -328,9 +285,7 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, Int
 }
 
 Tensor trace(const Tensor& self) {
-  if (self.dim() != 2) {
-    fail(ErrorCode::kShape, "[trace] shape ", shape_str(self.sizes()), " is not a matrix");
-  }
+  check_shape(self.dim() == 2, "trace", "shape ", self.sizes(), " is not a matrix");
   return mytorch::sum(self.diagonal());
 }
 
@@ -344,15 +299,14 @@ Tensor maybe_multiply(const Tensor& x, const Scalar& factor) {
 
 Tensor linear_backward_input(const Tensor& grad, const Tensor& weight) {
   if (weight.dim() == 1) return grad.unsqueeze(-1) * weight;
-  Dims sizes = to_dims(grad.sizes());
-  sizes.back() = weight.sizes()[1];
-  return mytorch::mm(rows_of(grad, weight.sizes()[0]), weight).reshape(as_list(sizes));
+  const Dims sizes = geometry::with_size(grad.sizes(), grad.dim() - 1, weight.sizes()[1]);
+  return mytorch::mm(as_rows(grad), weight).reshape(as_list(sizes));
 }
 
 Tensor linear_backward_weight(const Tensor& grad, const Tensor& input, IntList weight_shape) {
-  const Tensor in = rows_of(input, weight_shape.back());
+  const Tensor in = as_rows(input);
   if (weight_shape.size() == 1) return mytorch::mv(in.transpose(0, 1), grad.reshape(-1));
-  return mytorch::mm(rows_of(grad, weight_shape[0]).transpose(0, 1), in);
+  return mytorch::mm(as_rows(grad).transpose(0, 1), in);
 }
 
 Tensors<3> linear_gelu_gradient(const Tensor* grads, const Tensor& input, const Tensor& weight,

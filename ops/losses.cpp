@@ -67,28 +67,19 @@ Dims target_sizes(IntList scores) {
 void check_targets(IntList scores, ScalarType dtype, const Tensor& target, const Tensor& weight,
                    Str reduction) {
   check_reduction(reduction, "nll_loss");
-  if (scores.empty()) {
-    fail(ErrorCode::kShape, "[nll_loss] a 0-dim input has no classes: give (C,) or (N, C, ...)");
-  }
-  if (target.dtype() != kInt64) {
-    fail(ErrorCode::kType, "[nll_loss] target is ", dtype_name(target.dtype()),
-         ": class indices are int64");
-  }
+  check_shape(!scores.empty(), "nll_loss",
+              "a 0-dim input has no classes: give (C,) or (N, C, ...)");
+  check_type(target.dtype() == kInt64, "nll_loss", "target is ", target.dtype(),
+             ": class indices are int64");
   const Dims expected = target_sizes(scores);
-  if (target.sizes() != as_list(expected)) {
-    fail(ErrorCode::kShape, "[nll_loss] input ", shape_str(scores), " expects target ",
-         shape_str(as_list(expected)), ", not ", shape_str(target.sizes()));
-  }
+  check_shape(target.sizes() == as_list(expected), "nll_loss", "input ", scores, " expects target ",
+              as_list(expected), ", not ", target.sizes());
   if (!weight.defined()) return;
   const int64_t classes = scores[class_dim(scores.size())];
-  if (weight.dim() != 1 || weight.size(0) != classes) {
-    fail(ErrorCode::kShape, "[nll_loss] weight has shape ", shape_str(weight.sizes()),
-         ", but there are ", classes, " classes");
-  }
-  if (weight.dtype() != dtype) {
-    fail(ErrorCode::kType, "[nll_loss] weight is ", dtype_name(weight.dtype()), " and input ",
-         dtype_name(dtype), ": convert one with to()");
-  }
+  check_shape(weight.dim() == 1 && weight.size(0) == classes, "nll_loss", "weight has shape ",
+              weight.sizes(), ", but there are ", classes, " classes");
+  check_type(weight.dtype() == dtype, "nll_loss", "weight is ", weight.dtype(), " and input ",
+             dtype, ": convert one with to()");
 }
 
 // A sum over a batch would overflow 16-bit floats.
@@ -123,10 +114,8 @@ namespace shape {
 
 Specs<2> nll_loss_forward(const Tensor& self, const Tensor& target, const Tensor& weight,
                           Str reduction, int64_t) {
-  if (!self.is_floating_point()) {
-    fail(ErrorCode::kType, "[nll_loss] input is ", dtype_name(self.dtype()),
-         ": log-probabilities are floats");
-  }
+  check_type(self.is_floating_point(), "nll_loss", "input is ", self.dtype(),
+             ": log-probabilities are floats");
   check_targets(self.sizes(), self.dtype(), target, weight, reduction);
   TensorSpec total = like(self, {});
   total.dtype = total_type(self.dtype());
@@ -138,20 +127,16 @@ TensorSpec nll_loss_backward(const Tensor& grad_output, IntList input_size, cons
                              const Tensor& total_weight) {
   check_targets(input_size, grad_output.dtype(), target, weight, reduction);
   const IntList expected = reduction == "none" ? target.sizes() : IntList();
-  if (grad_output.sizes() != expected || total_weight.dim() != 0) {
-    fail(ErrorCode::kShape, "[nll_loss_backward] grad_output has shape ",
-         shape_str(grad_output.sizes()), " and total_weight ", shape_str(total_weight.sizes()),
-         ", expected ", shape_str(expected), " and ()");
-  }
+  check_shape(grad_output.sizes() == expected && total_weight.dim() == 0, "nll_loss_backward",
+              "grad_output has shape ", grad_output.sizes(), " and total_weight ",
+              total_weight.sizes(), ", expected ", expected, " and ()");
   return like(grad_output, to_dims(input_size));
 }
 
 Specs<3> cross_entropy_forward(const Tensor& self, const Tensor& target, const Tensor& weight,
                                Str reduction, int64_t, double) {
-  if (!self.is_floating_point()) {
-    fail(ErrorCode::kType, "[cross_entropy] input is ", dtype_name(self.dtype()),
-         ": scores are floats");
-  }
+  check_type(self.is_floating_point(), "cross_entropy", "input is ", self.dtype(),
+             ": scores are floats");
   check_targets(self.sizes(), self.dtype(), target, weight, reduction);
   const Dims sizes = target_sizes(self.sizes());
   TensorSpec log_sum = like(self, sizes), total = like(self, {});
@@ -162,19 +147,15 @@ Specs<3> cross_entropy_forward(const Tensor& self, const Tensor& target, const T
 TensorSpec cross_entropy_backward(const Tensor& grad_output, const Tensor& self,
                                   const Tensor& target, const Tensor& weight, const Tensor& log_sum,
                                   const Tensor& total_weight, Str reduction, int64_t, double) {
-  if (!self.is_floating_point()) {
-    fail(ErrorCode::kType, "[cross_entropy_backward] self is ", dtype_name(self.dtype()),
-         ": scores are floats");
-  }
+  check_type(self.is_floating_point(), "cross_entropy_backward", "self is ", self.dtype(),
+             ": scores are floats");
   check_targets(self.sizes(), self.dtype(), target, weight, reduction);
   const IntList expected = reduction == "none" ? target.sizes() : IntList();
-  if (grad_output.sizes() != expected || total_weight.dim() != 0 ||
-      log_sum.sizes() != target.sizes()) {
-    fail(ErrorCode::kShape, "[cross_entropy_backward] grad_output has shape ",
-         shape_str(grad_output.sizes()), ", log_sum ", shape_str(log_sum.sizes()),
-         " and total_weight ", shape_str(total_weight.sizes()), ", expected ", shape_str(expected),
-         ", ", shape_str(target.sizes()), " and ()");
-  }
+  check_shape(grad_output.sizes() == expected && total_weight.dim() == 0 &&
+                  log_sum.sizes() == target.sizes(),
+              "cross_entropy_backward", "grad_output has shape ", grad_output.sizes(), ", log_sum ",
+              log_sum.sizes(), " and total_weight ", total_weight.sizes(), ", expected ", expected,
+              ", ", target.sizes(), " and ()");
   return like(self, to_dims(self.sizes()));
 }
 
@@ -214,7 +195,7 @@ Tensor loss_of_probabilities(const Tensor& self, const Tensor& target, const Ten
 Tensor kl_div(const Tensor& self, const Tensor& target, Str reduction, bool log_target) {
   const Tensor terms = kl_div_terms(self, target, log_target);
   if (reduction != "batchmean") return reduced(terms, reduction, "kl_div");
-  if (terms.dim() == 0) fail(ErrorCode::kShape, "[kl_div] \"batchmean\" of a 0-dim input");
+  check_shape(terms.dim() != 0, "kl_div", "\"batchmean\" of a 0-dim input");
   return terms.sum() / self.size(0);
 }
 
@@ -426,25 +407,17 @@ namespace composite {
 Tensor cross_entropy(const Tensor& self, const Tensor& target, const Tensor& weight, Str reduction,
                      int64_t ignore_index, double label_smoothing) {
   check_reduction(reduction, "cross_entropy");
-  if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
-    fail(ErrorCode::kValue, "[cross_entropy] label_smoothing is ", label_smoothing,
-         ": give one in [0, 1]");
-  }
-  if (self.dim() == 0) {
-    fail(ErrorCode::kShape,
-         "[cross_entropy] a 0-dim input has no classes: give (C,) or (N, C, ...)");
-  }
+  check_value(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy", "label_smoothing is ",
+              label_smoothing, ": give one in [0, 1]");
+  check_shape(self.dim() != 0, "cross_entropy",
+              "a 0-dim input has no classes: give (C,) or (N, C, ...)");
   if (!target.is_floating_point()) {
     return std::get<0>(mytorch::cross_entropy_forward(self, target, weight, reduction, ignore_index,
                                                       label_smoothing));
   }
-  if (target.sizes() != self.sizes()) {
-    fail(ErrorCode::kShape, "[cross_entropy] target has shape ", shape_str(target.sizes()),
-         ": probabilities have the shape of the input, ", shape_str(self.sizes()));
-  }
-  if (ignore_index >= 0) {
-    fail(ErrorCode::kValue, "[cross_entropy] ignore_index is for targets of class indices");
-  }
+  check_shape(target.sizes() == self.sizes(), "cross_entropy", "target has shape ", target.sizes(),
+              ": probabilities have the shape of the input, ", self.sizes());
+  check_value(ignore_index < 0, "cross_entropy", "ignore_index is for targets of class indices");
   const int64_t dim = class_dim(self.sizes().size());
   return cross_entropy_of_probabilities(self.log_softmax(dim), target, along_classes(weight, self),
                                         reduction, label_smoothing, dim);

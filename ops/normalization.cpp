@@ -24,58 +24,46 @@ namespace mytorch {
 namespace {
 
 void check_floating(const Tensor& input, const char* op) {
-  if (!input.is_floating_point()) {
-    fail(ErrorCode::kType, "[", op, "] input is ", dtype_name(input.dtype()),
-         ": it must be of a floating type");
-  }
+  check_type(input.is_floating_point(), op, "input is ", input.dtype(),
+             ": it must be of a floating type");
 }
 
 void check_trailing(const Tensor& input, IntList normalized_shape, const char* op) {
   const size_t n = normalized_shape.size();
   const IntList sizes = input.sizes();
-  if (n == 0 || sizes.size() < n ||
-      !(IntList(sizes.data() + sizes.size() - n, n) == normalized_shape)) {
-    fail(ErrorCode::kShape, "[", op, "] input of shape ", shape_str(sizes),
-         " does not end in normalized_shape ", shape_str(normalized_shape));
-  }
+  check_shape(n != 0 && sizes.size() >= n &&
+                  IntList(sizes.data() + sizes.size() - n, n) == normalized_shape,
+              op, "input of shape ", sizes, " does not end in normalized_shape ", normalized_shape);
 }
 
 // Checks that an optional parameter has shape `sizes` and the input's type or its compute type.
 void check_parameter(const Tensor& parameter, const char* name, IntList sizes, const Tensor& input,
                      const char* op) {
   if (!parameter.defined()) return;
-  if (!(parameter.sizes() == sizes)) {
-    fail(ErrorCode::kShape, "[", op, "] ", name, " has shape ", shape_str(parameter.sizes()),
-         ", but input of shape ", shape_str(input.sizes()), " takes ", shape_str(sizes));
-  }
-  if (parameter.dtype() != input.dtype() && parameter.dtype() != wide_type(input.dtype())) {
-    fail(ErrorCode::kType, "[", op, "] ", name, " is ", dtype_name(parameter.dtype()),
-         ", but input is ", dtype_name(input.dtype()));
-  }
+  check_shape(parameter.sizes() == sizes, op, name, " has shape ", parameter.sizes(),
+              ", but input of shape ", input.sizes(), " takes ", sizes);
+  check_type(parameter.dtype() == input.dtype() || parameter.dtype() == wide_type(input.dtype()),
+             op, name, " is ", parameter.dtype(), ", but input is ", input.dtype());
 }
 
 int64_t check_channels(const Tensor& input, const char* op) {
   check_floating(input, op);
-  if (input.dim() < 2) {
-    fail(ErrorCode::kShape, "[", op, "] input has shape ", shape_str(input.sizes()),
-         ": it must be (N, C, ...)");
-  }
+  check_shape(input.dim() >= 2, op, "input has shape ", input.sizes(), ": it must be (N, C, ...)");
   return input.sizes()[1];
 }
 
 // Returns the number of channels, which must be divisible by the number of groups.
 int64_t check_groups(const Tensor& input, int64_t groups, const char* op) {
   const int64_t channels = check_channels(input, op);
-  if (groups <= 0 || channels % groups != 0) {
-    fail(ErrorCode::kValue, "[", op, "] ", channels, " channels do not divide into ", groups,
-         " groups");
-  }
+  check_value(groups > 0 && channels % groups == 0, op, channels, " channels do not divide into ",
+              groups, " groups");
   return channels;
 }
 
 // Returns the number of elements of one channel of one sample.
 int64_t plane_of(const Tensor& input) {
-  return geometry::product({input.sizes().data() + 2, static_cast<size_t>(input.dim() - 2)});
+  return checked_product({input.sizes().data() + 2, static_cast<size_t>(input.dim() - 2)},
+                         "group_norm");
 }
 
 // Returns x * weight + bias; both parameters are optional.
@@ -102,27 +90,15 @@ Dims last_dims(IntList shape) {
   return dims;
 }
 
-Dims all_but_channels(int64_t ndim) {
-  Dims dims;
-  for (int64_t d = 0; d < ndim; ++d) {
-    if (d != 1) dims.push_back(d);
-  }
-  return dims;
-}
-
 // Returns the specs of the gradients of the input and of parameters of shape `sizes`, in the
 // parameters' type. A gradient whose mask is 0 has no elements.
 template <size_t n>
 std::array<TensorSpec, n> gradient_specs(const Tensor& grad_out, const Tensor& input,
                                          const Tensor& weight, IntList sizes, IntList mask,
                                          const char* op) {
-  if (mask.size() != n) {
-    fail(ErrorCode::kValue, "[", op, "] output_mask has ", mask.size(), " values, not ", n);
-  }
-  if (!(grad_out.sizes() == input.sizes())) {
-    fail(ErrorCode::kShape, "[", op, "] grad_out has shape ", shape_str(grad_out.sizes()),
-         ", but input has shape ", shape_str(input.sizes()));
-  }
+  check_value(mask.size() == n, op, "output_mask has ", mask.size(), " values, not ", n);
+  check_shape(grad_out.sizes() == input.sizes(), op, "grad_out has shape ", grad_out.sizes(),
+              ", but input has shape ", input.sizes());
   std::array<TensorSpec, n> specs;
   for (size_t i = 0; i < n; ++i) {
     specs[i] = i == 0 ? like(input) : like(weight.defined() ? weight : input, to_dims(sizes));
@@ -189,7 +165,7 @@ Terms layer_norm_terms(const Tensor& input, IntList normalized_shape, const Tens
 Terms batch_norm_terms(const Tensor& input, const Tensor& mean, const Tensor& var,
                        const Tensor& weight, double eps) {
   const int64_t ndim = input.dim();
-  const Dims dims = all_but_channels(ndim);
+  const Dims dims = geometry::all_dims_but(1, ndim);
   return {widened(input),
           per_channel(widened(mean), ndim),
           per_channel((widened(var) + eps).rsqrt(), ndim),
@@ -467,7 +443,7 @@ Tensor rms_norm(const Tensor& input, IntList normalized_shape, const Tensor& wei
 Tensors<3> batch_norm_training(const Tensor& input, const Tensor& weight, const Tensor& bias,
                                double eps) {
   const Tensor x = widened(input);
-  const Dims dims = all_but_channels(input.dim());
+  const Dims dims = geometry::all_dims_but(1, input.dim());
   auto [var, mean] = mytorch::var_mean(x, as_list(dims), 0, true);
   const Tensor normal = (x - mean) * (var + eps).rsqrt();
   return {affine_by_channel(normal, weight, bias, input), mean.reshape(-1), var.reshape(-1)};
@@ -497,10 +473,8 @@ Tensors<3> native_batch_norm(const Tensor& input, const Tensor& weight, const Te
     }
     return {out, mean, (var + eps).rsqrt()};
   }
-  if (!running_mean.defined() || !running_var.defined()) {
-    fail(ErrorCode::kValue,
-         "[batch_norm] running_mean and running_var must be given if training is false");
-  }
+  check_value(running_mean.defined() && running_var.defined(), "batch_norm",
+              "running_mean and running_var must be given if training is false");
   // Scale and shift have one element per channel, so the input is read once.
   const int64_t ndim = input.dim();
   const Tensor invstd = (widened(running_var) + eps).rsqrt();

@@ -32,10 +32,9 @@ double number(const Operand& operand) {
 }
 
 void check_number(const char* op, const char* name, const Operand& operand) {
-  if (operand.is_tensor() && operand.tensor().dim() != 0) {
-    fail(ErrorCode::kShape, "[", op, "] ", name, " has shape ", shape_str(operand.tensor().sizes()),
-         ": give a number or a 0-dim tensor");
-  }
+  if (!operand.is_tensor()) return;
+  const IntList sizes = operand.impl()->sizes();
+  check_shape(sizes.empty(), op, name, " has shape ", sizes, ": give a number or a 0-dim tensor");
 }
 
 // Checks that the lists have the same length, and that their tensors have the shape and the
@@ -43,25 +42,17 @@ void check_number(const char* op, const char* name, const Operand& operand) {
 void check_lists(const char* op, TensorList self,
                  std::initializer_list<std::pair<const char*, TensorList>> others) {
   for (size_t i = 0; i < self.size(); ++i) {
-    if (!self[i].is_floating_point()) {
-      fail(ErrorCode::kType, "[", op, "] self[", i, "] is ", dtype_name(self[i].dtype()),
-           ": parameters are floats");
-    }
+    check_type(self[i].is_floating_point(), op, "self[", i, "] is ", self[i].dtype(),
+               ": parameters are floats");
   }
   for (const auto& [name, list] : others) {
-    if (list.size() != self.size()) {
-      fail(ErrorCode::kShape, "[", op, "] ", name, " has ", list.size(), " tensors, and self ",
-           self.size());
-    }
+    check_shape(list.size() == self.size(), op, name, " has ", list.size(), " tensors, and self ",
+                self.size());
     for (size_t i = 0; i < list.size(); ++i) {
-      if (!(list[i].sizes() == self[i].sizes())) {
-        fail(ErrorCode::kShape, "[", op, "] ", name, "[", i, "] has shape ",
-             shape_str(list[i].sizes()), ", and self[", i, "] ", shape_str(self[i].sizes()));
-      }
-      if (list[i].dtype() != self[i].dtype()) {
-        fail(ErrorCode::kType, "[", op, "] ", name, "[", i, "] is ", dtype_name(list[i].dtype()),
-             ", and self[", i, "] ", dtype_name(self[i].dtype()));
-      }
+      check_shape(list[i].sizes() == self[i].sizes(), op, name, "[", i, "] has shape ",
+                  list[i].sizes(), ", and self[", i, "] ", self[i].sizes());
+      check_type(list[i].dtype() == self[i].dtype(), op, name, "[", i, "] is ", list[i].dtype(),
+                 ", and self[", i, "] ", self[i].dtype());
     }
   }
 }

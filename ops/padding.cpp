@@ -12,11 +12,9 @@ namespace mytorch::composite {
 namespace {
 
 void check_pairs(const Tensor& self, IntList pad) {
-  if (pad.size() % 2 != 0 || static_cast<int64_t>(pad.size() / 2) > self.dim()) {
-    fail(ErrorCode::kShape, "[pad] pad ", shape_str(pad),
-         " is not a (before, after) pair for each of the last dimensions of shape ",
-         shape_str(self.sizes()));
-  }
+  check_shape(
+      pad.size() % 2 == 0 && static_cast<int64_t>(pad.size() / 2) <= self.dim(), "pad", "pad ", pad,
+      " is not a (before, after) pair for each of the last dimensions of shape ", self.sizes());
 }
 
 [[noreturn]] void fail_too_much(const Tensor& self, IntList pad, int64_t dim, Str mode) {
@@ -60,13 +58,9 @@ Tensor constant_pad_nd(const Tensor& self, IntList pad, const Scalar& value) {
 
 Tensor pad(const Tensor& self, IntList pad, Str mode, std::optional<double> value) {
   if (mode == "constant") return mytorch::constant_pad_nd(self, pad, value.value_or(0.0));
-  if (mode != "reflect" && mode != "replicate" && mode != "circular") {
-    fail(ErrorCode::kValue, "[pad] mode '", mode,
-         "' is none of 'constant', 'reflect', 'replicate' and 'circular'");
-  }
-  if (value.has_value() && *value != 0) {
-    fail(ErrorCode::kValue, "[pad] mode '", mode, "' takes no value");
-  }
+  check_value(mode == "reflect" || mode == "replicate" || mode == "circular", "pad", "mode '", mode,
+              "' is none of 'constant', 'reflect', 'replicate' and 'circular'");
+  check_value(!value.has_value() || *value == 0, "pad", "mode '", mode, "' takes no value");
   check_pairs(self, pad);
   Tensor result = self;
   for (size_t i = 0; i < pad.size() / 2; ++i) {

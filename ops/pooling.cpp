@@ -27,16 +27,13 @@ Window window(IntList kernel, IntList stride, IntList padding, IntList dilation,
   w.dilation = geometry::for_each_dim(dilation, n, op, "dilation");
   w.ceil_mode = ceil_mode;
   for (int64_t i = 0; i < n; ++i) {
-    if (w.kernel[i] < 1 || w.stride[i] < 1 || w.dilation[i] < 1) {
-      fail(ErrorCode::kValue, "[", op, "] kernel_size ", shape_str(as_list(w.kernel)), ", stride ",
-           shape_str(as_list(w.stride)), " and dilation ", shape_str(as_list(w.dilation)),
-           " must be positive");
-    }
+    check_value(w.kernel[i] >= 1 && w.stride[i] >= 1 && w.dilation[i] >= 1, op, "kernel_size ",
+                as_list(w.kernel), ", stride ", as_list(w.stride), " and dilation ",
+                as_list(w.dilation), " must be positive");
     // With more padding, a window could contain only padding.
-    if (w.padding[i] < 0 || w.padding[i] > ((w.kernel[i] - 1) * w.dilation[i] + 1) / 2) {
-      fail(ErrorCode::kValue, "[", op, "] padding ", shape_str(as_list(w.padding)),
-           " must lie between 0 and half of the window ", shape_str(as_list(w.kernel)));
-    }
+    check_value(w.padding[i] >= 0 && w.padding[i] <= ((w.kernel[i] - 1) * w.dilation[i] + 1) / 2,
+                op, "padding ", as_list(w.padding), " must lie between 0 and half of the window ",
+                as_list(w.kernel));
   }
   return w;
 }
@@ -45,10 +42,8 @@ Window window(IntList kernel, IntList stride, IntList padding, IntList dilation,
 // batch.
 Dims pooled_sizes(IntList input, const Window& w, int64_t n, const char* op) {
   const int64_t ndim = static_cast<int64_t>(input.size());
-  if (ndim != n + 1 && ndim != n + 2) {
-    fail(ErrorCode::kShape, "[", op, "] input has shape ", shape_str(input), ": it must have ",
-         n + 2, " dimensions, or ", n + 1, " without a batch");
-  }
+  check_shape(ndim == n + 1 || ndim == n + 2, op, "input has shape ", input, ": it must have ",
+              n + 2, " dimensions, or ", n + 1, " without a batch");
   Dims sizes = to_dims(input);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t size = input[ndim - n + i];
@@ -59,39 +54,27 @@ Dims pooled_sizes(IntList input, const Window& w, int64_t n, const char* op) {
       // The last window must begin inside the input or the padding before it.
       if ((out - 1) * w.stride[i] >= size + w.padding[i]) --out;
     }
-    if (size == 0 || out < 1) {
-      fail(ErrorCode::kShape, "[", op, "] the window ", shape_str(as_list(w.kernel)),
-           " with padding ", shape_str(as_list(w.padding)), " does not fit input of shape ",
-           shape_str(input));
-    }
+    check_shape(size != 0 && out >= 1, op, "the window ", as_list(w.kernel), " with padding ",
+                as_list(w.padding), " does not fit input of shape ", input);
     sizes[ndim - n + i] = out;
   }
   return sizes;
 }
 
 void check_average(const Tensor& self, std::optional<int64_t> divisor_override, const char* op) {
-  if (!self.is_floating_point()) {
-    fail(ErrorCode::kType, "[", op, "] input is ", dtype_name(self.dtype()),
-         ": means need a floating type");
-  }
-  if (divisor_override.has_value() && *divisor_override == 0) {
-    fail(ErrorCode::kValue, "[", op, "] divisor_override is 0");
-  }
+  check_type(self.is_floating_point(), op, "input is ", self.dtype(),
+             ": means need a floating type");
+  check_value(!divisor_override.has_value() || *divisor_override != 0, op, "divisor_override is 0");
 }
 
 void check_adaptive(const Tensor& self, IntList output_size, int64_t n, const char* op) {
   check_average(self, {}, op);
   bool fits = self.dim() == n + 1 || self.dim() == n + 2;
   for (int64_t i = 1; fits && i <= n; ++i) fits = self.size(-i) > 0;
-  if (!fits) {
-    fail(ErrorCode::kShape, "[", op, "] input has shape ", shape_str(self.sizes()),
-         ": it must have ", n + 2, " dimensions, or ", n + 1,
-         " without a batch, the spatial ones not empty");
-  }
+  check_shape(fits, op, "input has shape ", self.sizes(), ": it must have ", n + 2,
+              " dimensions, or ", n + 1, " without a batch, the spatial ones not empty");
   for (const int64_t size : output_size) {
-    if (size < 0) {
-      fail(ErrorCode::kValue, "[", op, "] output_size ", shape_str(output_size), " is negative");
-    }
+    check_value(size >= 0, op, "output_size ", output_size, " is negative");
   }
 }
 
@@ -142,21 +125,14 @@ Specs<2> max_pool2d_with_indices(const Tensor& self, IntList kernel_size, IntLis
 TensorSpec max_pool2d_with_indices_backward(const Tensor& grad_output, IntList input_size,
                                             const Tensor& indices) {
   const char* op = "max_pool2d_with_indices_backward";
-  if (!(grad_output.sizes() == indices.sizes())) {
-    fail(ErrorCode::kShape, "[", op, "] grad_output has shape ", shape_str(grad_output.sizes()),
-         ", but indices have shape ", shape_str(indices.sizes()));
-  }
+  check_shape(grad_output.sizes() == indices.sizes(), op, "grad_output has shape ",
+              grad_output.sizes(), ", but indices have shape ", indices.sizes());
   const size_t ndim = grad_output.sizes().size();
-  if (indices.dtype() != kInt64 || input_size.size() != ndim || ndim < 3) {
-    fail(ErrorCode::kShape, "[", op, "] input_size ", shape_str(input_size),
-         " does not fit int64 indices of shape ", shape_str(indices.sizes()));
-  }
+  check_shape(indices.dtype() == kInt64 && input_size.size() == ndim && ndim >= 3, op,
+              "input_size ", input_size, " does not fit int64 indices of shape ", indices.sizes());
   for (size_t d = 0; d + 2 < ndim; ++d) {
-    if (input_size[d] != grad_output.sizes()[d]) {
-      fail(ErrorCode::kShape, "[", op, "] input_size ", shape_str(input_size),
-           " and grad_output of shape ", shape_str(grad_output.sizes()), " differ in dimension ",
-           d);
-    }
+    check_shape(input_size[d] == grad_output.sizes()[d], op, "input_size ", input_size,
+                " and grad_output of shape ", grad_output.sizes(), " differ in dimension ", d);
   }
   return like(grad_output, to_dims(input_size));
 }
@@ -178,10 +154,8 @@ TensorSpec avg_pool2d_backward(const Tensor& grad_output, IntList input_size, In
   check_average(grad_output, divisor_override, op);
   const Dims expected =
       pooled_sizes(input_size, window(kernel_size, stride, padding, 1, ceil_mode, 2, op), 2, op);
-  if (!(grad_output.sizes() == as_list(expected))) {
-    fail(ErrorCode::kShape, "[", op, "] grad_output has shape ", shape_str(grad_output.sizes()),
-         ", but pooling gives ", shape_str(as_list(expected)));
-  }
+  check_shape(grad_output.sizes() == as_list(expected), op, "grad_output has shape ",
+              grad_output.sizes(), ", but pooling gives ", as_list(expected));
   return like(grad_output, to_dims(input_size));
 }
 
@@ -241,10 +215,10 @@ Tensor upsample_nearest2d(const Tensor& self, IntList output_size, std::optional
                           std::optional<double> scales_w) {
   const char* op = "upsample_nearest2d";
   const Dims out = geometry::for_each_dim(output_size, 2, op, "output_size");
-  if (self.dim() != 4 || self.size(-2) == 0 || self.size(-1) == 0 || out[0] <= 0 || out[1] <= 0) {
-    fail(ErrorCode::kShape, "[", op, "] cannot resize input of shape ", shape_str(self.sizes()),
-         " to ", shape_str(as_list(out)), ": input is (N, C, H, W), and no size is 0");
-  }
+  check_shape(
+      self.dim() == 4 && self.size(-2) != 0 && self.size(-1) != 0 && out[0] > 0 && out[1] > 0, op,
+      "cannot resize input of shape ", self.sizes(), " to ", as_list(out),
+      ": input is (N, C, H, W), and no size is 0");
   const auto resize = [&](const Tensor& x, int64_t dim, int64_t to, std::optional<double> scale) {
     const int64_t from = x.size(dim);
     if (from == to && !scale.has_value()) return x;

@@ -25,14 +25,12 @@ namespace mytorch {
 namespace {
 
 void check_drawable(const Tensor& tensor, const char* op) {
-  if (!tensor.is_floating_point()) {
-    fail(ErrorCode::kType, "[", op, "] draws real numbers, which ", dtype_name(tensor.dtype()),
-         " does not hold");
-  }
+  check_type(tensor.is_floating_point(), op, "draws real numbers, which ", tensor.dtype(),
+             " does not hold");
 }
 
 void check_probability(double p, const char* op) {
-  if (!(p >= 0 && p <= 1)) fail(ErrorCode::kValue, "[", op, "] p is ", p, ": give one in [0, 1]");
+  check_value(p >= 0 && p <= 1, op, "p is ", p, ": give one in [0, 1]");
 }
 
 struct Range {
@@ -93,27 +91,25 @@ namespace shape {
 
 void uniform_(const Tensor& self, double from, double to, std::optional<Generator>) {
   check_drawable(self, "uniform_");
-  if (!(from <= to) || !std::isfinite(to - from)) {
-    fail(ErrorCode::kValue, "[uniform_] from ", from, " to ", to, " is no finite interval");
-  }
+  check_value(from <= to && std::isfinite(to - from), "uniform_", "from ", from, " to ", to,
+              " is no finite interval");
 }
 
 void normal_(const Tensor& self, double, double std, std::optional<Generator>) {
   check_drawable(self, "normal_");
-  if (!(std >= 0)) fail(ErrorCode::kValue, "[normal_] std is ", std, ": give at least 0");
+  check_value(std >= 0, "normal_", "std is ", std, ": give at least 0");
 }
 
 void random_(const Tensor& self, int64_t from, std::optional<int64_t> to,
              std::optional<Generator>) {
   const Range range = integers_of(self.dtype());
-  if (to.has_value() && from >= *to) {
-    fail(ErrorCode::kValue, "[random_] no integer is at least ", from, " and below ", *to);
+  if (to.has_value()) {
+    check_value(from < *to, "random_", "no integer is at least ", from, " and below ", *to);
   }
-  if (from < range.low || from > range.high || (to.has_value() && *to - 1 > range.high)) {
-    fail(ErrorCode::kValue, "[random_] ", dtype_name(self.dtype()), " holds the integers from ",
-         range.low, " to ", range.high, ", not all of [", from, ", ",
-         to.has_value() ? absl::StrCat(*to) : "the largest]", to.has_value() ? ")" : "");
-  }
+  const int64_t last = to.has_value() ? *to - 1 : range.high;
+  check_value(from >= range.low && from <= range.high && last <= range.high, "random_",
+              self.dtype(), " holds the integers from ", range.low, " to ", range.high,
+              ", not all from ", from, " to ", last);
 }
 
 Specs<2> native_dropout(const Tensor& input, double p, std::optional<bool>,
@@ -133,9 +129,7 @@ namespace composite {
 
 Tensor randint_low(int64_t low, int64_t high, IntList size, std::optional<ScalarType> dtype,
                    std::optional<Device> device, std::optional<Generator> generator) {
-  if (low >= high) {
-    fail(ErrorCode::kValue, "[randint] no integer is at least ", low, " and below ", high);
-  }
+  check_value(low < high, "randint", "no integer is at least ", low, " and below ", high);
   Tensor out = mytorch::empty(size, dtype.value_or(kInt64), device);
   out.random_(low, high, generator);
   return out;
@@ -144,11 +138,9 @@ Tensor randint_low(int64_t low, int64_t high, IntList size, std::optional<Scalar
 Tensor randperm(int64_t n, std::optional<ScalarType> dtype, std::optional<Device> device,
                 std::optional<Generator> generator) {
   const ScalarType type = dtype.value_or(kInt64);
-  if (n < 0) fail(ErrorCode::kShape, "[randperm] n is ", n, ": give at least 0");
-  if (n > 0 && n - 1 > integers_of(type).high) {
-    fail(ErrorCode::kType, "[randperm] ", dtype_name(type), " does not hold every integer below ",
-         n);
-  }
+  check_shape(n >= 0, "randperm", "n is ", n, ": give at least 0");
+  check_type(n <= 0 || n - 1 <= integers_of(type).high, "randperm", type,
+             " does not hold every integer below ", n);
   // Equal 63-bit keys are rarer than memory errors; a stable sort keeps their order.
   Tensor keys = mytorch::empty(n, kInt64, device);
   keys.random_(0, std::nullopt, generator);

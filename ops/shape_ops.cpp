@@ -18,13 +18,11 @@ bool is_passed_over(const Tensor& tensor) { return tensor.dim() == 1 && tensor.s
 }  // namespace
 
 TensorSpec cat(TensorList tensors, int64_t dim) {
-  if (tensors.empty()) fail(ErrorCode::kValue, "[cat] the list of tensors is empty");
+  check_value(!tensors.empty(), "cat", "the list of tensors is empty");
   const Tensor* first = nullptr;
   ScalarType dtype = tensors[0].dtype();
   for (const Tensor& tensor : tensors) {
-    if (tensor.dim() == 0) {
-      fail(ErrorCode::kShape, "[cat] a 0-dim tensor cannot be joined: use stack");
-    }
+    check_shape(tensor.dim() != 0, "cat", "a 0-dim tensor cannot be joined: use stack");
     dtype = promote_types(dtype, tensor.dtype());
     if (first == nullptr && !is_passed_over(tensor)) first = &tensor;
   }
@@ -41,10 +39,8 @@ TensorSpec cat(TensorList tensors, int64_t dim) {
     for (int64_t d = 0; fits && d < first->dim(); ++d) {
       fits = d == dim || tensor.sizes()[d] == sizes[d];
     }
-    if (!fits) {
-      fail(ErrorCode::kShape, "[cat] shapes ", shape_str(first->sizes()), " and ",
-           shape_str(tensor.sizes()), " differ outside of dimension ", dim);
-    }
+    check_shape(fits, "cat", "shapes ", first->sizes(), " and ", tensor.sizes(),
+                " differ outside of dimension ", dim);
     sizes[dim] += tensor.sizes()[dim];
   }
   return {std::move(sizes), dtype, first->device(), {}};
@@ -55,10 +51,7 @@ TensorSpec cat(TensorList tensors, int64_t dim) {
 namespace composite {
 
 Tensor diagonal_numbers(const Tensor& self, const char* op) {
-  if (self.dim() < 2) {
-    fail(ErrorCode::kShape, "[", op, "] shape ", shape_str(self.sizes()),
-         " has fewer than two dimensions");
-  }
+  check_shape(self.dim() >= 2, op, "shape ", self.sizes(), " has fewer than two dimensions");
   const Tensor rows = mytorch::arange(self.size(-2), kInt64, self.device());
   const Tensor columns = mytorch::arange(self.size(-1), kInt64, self.device());
   return columns - rows.unsqueeze(1);
@@ -66,22 +59,20 @@ Tensor diagonal_numbers(const Tensor& self, const char* op) {
 namespace {}  // namespace
 
 Tensor stack(TensorList tensors, int64_t dim) {
-  if (tensors.empty()) fail(ErrorCode::kValue, "[stack] the list of tensors is empty");
+  check_value(!tensors.empty(), "stack", "the list of tensors is empty");
   dim = wrap_dim(dim, tensors[0].dim() + 1, "stack");
   std::vector<Tensor> raised;
   raised.reserve(tensors.size());
   for (const Tensor& tensor : tensors) {
-    if (!(tensor.sizes() == tensors[0].sizes())) {
-      fail(ErrorCode::kShape, "[stack] shapes ", shape_str(tensors[0].sizes()), " and ",
-           shape_str(tensor.sizes()), " differ");
-    }
+    check_shape(tensor.sizes() == tensors[0].sizes(), "stack", "shapes ", tensors[0].sizes(),
+                " and ", tensor.sizes(), " differ");
     raised.push_back(tensor.unsqueeze(dim));
   }
   return mytorch::cat(raised, dim);
 }
 
 Tensor hstack(TensorList tensors) {
-  if (tensors.empty()) fail(ErrorCode::kValue, "[hstack] the list of tensors is empty");
+  check_value(!tensors.empty(), "hstack", "the list of tensors is empty");
   std::vector<Tensor> raised;
   for (const Tensor& tensor : tensors) {
     raised.push_back(tensor.dim() == 0 ? tensor.reshape(1) : tensor);
@@ -90,7 +81,7 @@ Tensor hstack(TensorList tensors) {
 }
 
 Tensor vstack(TensorList tensors) {
-  if (tensors.empty()) fail(ErrorCode::kValue, "[vstack] the list of tensors is empty");
+  check_value(!tensors.empty(), "vstack", "the list of tensors is empty");
   std::vector<Tensor> raised;
   for (const Tensor& tensor : tensors) {
     raised.push_back(tensor.dim() == 0   ? tensor.reshape({1, 1})
@@ -102,17 +93,12 @@ Tensor vstack(TensorList tensors) {
 
 Tensor repeat(const Tensor& self, IntList repeats) {
   const int64_t lead = static_cast<int64_t>(repeats.size()) - self.dim();
-  if (lead < 0) {
-    fail(ErrorCode::kShape, "[repeat] repeats ", shape_str(repeats),
-         " has fewer numbers than shape ", shape_str(self.sizes()), " has dimensions");
-  }
+  check_shape(lead >= 0, "repeat", "repeats ", repeats, " has fewer numbers than shape ",
+              self.sizes(), " has dimensions");
   // (s0, s1) -> (1, s0, 1, s1) -> (r0, s0, r1, s1) -> (r0 * s0, r1 * s1)
   Dims single, expanded, sizes;
   for (int64_t i = 0; i < static_cast<int64_t>(repeats.size()); ++i) {
-    if (repeats[i] < 0) {
-      fail(ErrorCode::kValue, "[repeat] repeats ", shape_str(repeats), " has the negative ",
-           repeats[i]);
-    }
+    check_value(repeats[i] >= 0, "repeat", "repeats ", repeats, " has the negative ", repeats[i]);
     const int64_t size = i < lead ? 1 : self.sizes()[i - lead];
     single.insert(single.end(), {1, size});
     expanded.insert(expanded.end(), {repeats[i], size});
@@ -128,9 +114,7 @@ Tensor tile(const Tensor& self, IntList dims) {
 }
 
 Tensor repeat_interleave(const Tensor& self, int64_t repeats, std::optional<int64_t> dim) {
-  if (repeats < 0) {
-    fail(ErrorCode::kValue, "[repeat_interleave] repeats ", repeats, " is negative");
-  }
+  check_value(repeats >= 0, "repeat_interleave", "repeats ", repeats, " is negative");
   const Tensor source = !dim.has_value() || self.dim() == 0 ? self.reshape(-1) : self;
   const int64_t along = wrap_dim(dim.value_or(0), source.dim(), "repeat_interleave");
   Dims expanded = to_dims(source.sizes());
@@ -155,10 +139,8 @@ Tensor roll(const Tensor& self, IntList shifts, IntList dims) {
   if (dims.empty() && shifts.size() == 1) {
     return self.reshape(-1).roll(shifts, 0).reshape(self.sizes());
   }
-  if (shifts.size() != dims.size()) {
-    fail(ErrorCode::kShape, "[roll] shifts ", shape_str(shifts), " and dims ", shape_str(dims),
-         " have different lengths");
-  }
+  check_shape(shifts.size() == dims.size(), "roll", "shifts ", shifts, " and dims ", dims,
+              " have different lengths");
   Tensor result = self.clone();
   for (size_t i = 0; i < dims.size(); ++i) {
     const int64_t dim = wrap_dim(dims[i], self.dim(), "roll");
@@ -174,20 +156,15 @@ Tensor roll(const Tensor& self, IntList shifts, IntList dims) {
 }
 
 std::vector<Tensor> meshgrid(TensorList tensors, Str indexing) {
-  if (tensors.empty()) fail(ErrorCode::kValue, "[meshgrid] the list of tensors is empty");
-  if (indexing != "ij" && indexing != "xy") {
-    fail(ErrorCode::kValue, "[meshgrid] indexing '", indexing, "' is neither 'ij' nor 'xy'");
-  }
+  check_value(!tensors.empty(), "meshgrid", "the list of tensors is empty");
+  check_value(indexing == "ij" || indexing == "xy", "meshgrid", "indexing '", indexing,
+              "' is neither 'ij' nor 'xy'");
   Dims sizes;
   for (const Tensor& tensor : tensors) {
-    if (tensor.dim() > 1) {
-      fail(ErrorCode::kShape, "[meshgrid] takes 0-dim and 1-dim tensors, not one of shape ",
-           shape_str(tensor.sizes()));
-    }
-    if (tensor.dtype() != tensors[0].dtype()) {
-      fail(ErrorCode::kType, "[meshgrid] the tensors are ", dtype_name(tensors[0].dtype()), " and ",
-           dtype_name(tensor.dtype()), ": give all the same type");
-    }
+    check_shape(tensor.dim() <= 1, "meshgrid", "takes 0-dim and 1-dim tensors, not one of shape ",
+                tensor.sizes());
+    check_type(tensor.dtype() == tensors[0].dtype(), "meshgrid", "the tensors are ",
+               tensors[0].dtype(), " and ", tensor.dtype(), ": give all the same type");
     sizes.push_back(tensor.numel());
   }
   const bool swap = indexing == "xy" && tensors.size() >= 2;

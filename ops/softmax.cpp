@@ -16,20 +16,16 @@ TensorSpec like_floating(const Tensor& self, int64_t dim, std::optional<ScalarTy
                          const char* op) {
   wrap_dim(dim, self.dim(), op);
   const ScalarType type = dtype.value_or(self.dtype());
-  if (!is_floating_point(type)) {
-    fail(ErrorCode::kType, "[", op, "] gives fractions, which ", dtype_name(type),
-         " cannot hold: give a floating dtype");
-  }
+  check_type(is_floating_point(type), op, "gives fractions, which ", type,
+             " cannot hold: give a floating dtype");
   TensorSpec spec = spec_like(self);
   spec.dtype = type;
   return spec;
 }
 
 TensorSpec like_both(const Tensor& grad_output, const Tensor& output, int64_t dim, const char* op) {
-  if (!(grad_output.sizes() == output.sizes())) {
-    fail(ErrorCode::kShape, "[", op, "] grad_output has shape ", shape_str(grad_output.sizes()),
-         ", but output has shape ", shape_str(output.sizes()));
-  }
+  check_shape(grad_output.sizes() == output.sizes(), op, "grad_output has shape ",
+              grad_output.sizes(), ", but output has shape ", output.sizes());
   TensorSpec spec = like_floating(output, dim, std::nullopt, op);
   spec.strides = spec_like(grad_output).strides;  // the first operand determines them
   return spec;

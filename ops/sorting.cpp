@@ -22,10 +22,8 @@ Specs<2> sort(const Tensor& self, std::optional<bool> /*stable*/, int64_t dim,
 
 Specs<2> topk(const Tensor& self, int64_t k, int64_t dim, bool /*largest*/, bool /*sorted*/) {
   dim = wrap_dim(dim, self.dim(), "topk");
-  if (k < 0 || k > size_along(self, dim)) {
-    fail(ErrorCode::kValue, "[topk] k ", k, " is out of range for dimension ", dim, " of shape ",
-         shape_str(self.sizes()));
-  }
+  check_value(k >= 0 && k <= size_along(self, dim), "topk", "k ", k,
+              " is out of range for dimension ", dim, " of shape ", self.sizes());
   Dims sizes = to_dims(self.sizes());
   if (!sizes.empty()) sizes[dim] = k;
   return {like(self, sizes), {sizes, kInt64, self.device(), {}}};
@@ -49,10 +47,9 @@ Tensors<2> topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool /
 
 Tensors<2> kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
   const int64_t along = wrap_dim(dim, self.dim(), "kthvalue");
-  if (k < 1 || k > size_along(self, along)) {
-    fail(ErrorCode::kValue, "[kthvalue] k ", k, " is out of range for dimension ", along,
-         " of shape ", shape_str(self.sizes()), ": it counts from 1");
-  }
+  check_value(k >= 1 && k <= size_along(self, along), "kthvalue", "k ", k,
+              " is out of range for dimension ", along, " of shape ", self.sizes(),
+              ": it counts from 1");
   auto [values, indices] = mytorch::sort(self, true, along, false);
   if (self.dim() == 0) return {values, indices};
   values = values.narrow(along, k - 1, 1);

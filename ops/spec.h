@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "core/tensor/spec.h"
-#include "core/types/errors.h"
+#include "ops/check.h"
 
 namespace mytorch {
 

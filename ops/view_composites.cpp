@@ -21,7 +21,7 @@ std::vector<Tensor> pieces(const Tensor& self, IntList sizes, int64_t dim) {
 }
 
 int64_t split_dim(const Tensor& self, int64_t dim, const char* op) {
-  if (self.dim() == 0) fail(ErrorCode::kShape, "[", op, "] a 0-dim tensor cannot be split");
+  check_shape(self.dim() != 0, op, "a 0-dim tensor cannot be split");
   return wrap_dim(dim, self.dim(), op);
 }
 
@@ -34,18 +34,14 @@ Tensor as_strided(const Tensor& self, IntList size, IntList stride,
 }
 
 Tensor t(const Tensor& self) {
-  if (self.dim() > 2) {
-    fail(ErrorCode::kShape, "[t] a tensor of at most 2 dimensions has a transpose, not of shape ",
-         shape_str(self.sizes()), ": use transpose, permute or mT");
-  }
+  check_shape(self.dim() <= 2, "t",
+              "a tensor of at most 2 dimensions has a transpose, not of shape ", self.sizes(),
+              ": use transpose, permute or mT");
   return self.transpose(0, self.dim() == 2 ? 1 : 0);
 }
 
 Tensor mT(const Tensor& self) {
-  if (self.dim() < 2) {
-    fail(ErrorCode::kShape, "[mT] shape ", shape_str(self.sizes()),
-         " has fewer than two dimensions");
-  }
+  check_shape(self.dim() >= 2, "mT", "shape ", self.sizes(), " has fewer than two dimensions");
   return self.transpose(-2, -1);
 }
 
@@ -64,37 +60,35 @@ Tensor reshape(const Tensor& self, IntList shape) {
 }
 
 Tensor narrow(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
-  if (self.dim() == 0) fail(ErrorCode::kShape, "[narrow] a 0-dim tensor cannot be narrowed");
+  check_shape(self.dim() != 0, "narrow", "a 0-dim tensor cannot be narrowed");
   dim = wrap_dim(dim, self.dim(), "narrow");
   const int64_t size = self.sizes()[dim];
   const int64_t first = start < 0 ? start + size : start;
-  if (length < 0 || first < 0 || first > size || length > size - first) {
-    fail(ErrorCode::kShape, "[narrow] start ", start, " and length ", length,
-         " do not lie within dimension ", dim, " of shape ", shape_str(self.sizes()));
-  }
+  check_shape(length >= 0 && first >= 0 && first <= size && length <= size - first, "narrow",
+              "start ", start, " and length ", length, " do not lie within dimension ", dim,
+              " of shape ", self.sizes());
   return self.slice(dim, first, first + length);
 }
 
 Tensor flatten(const Tensor& self, int64_t start_dim, int64_t end_dim) {
   start_dim = wrap_dim(start_dim, self.dim(), "flatten");
   end_dim = wrap_dim(end_dim, self.dim(), "flatten");
-  if (start_dim > end_dim) {
-    fail(ErrorCode::kShape, "[flatten] start_dim ", start_dim, " comes after end_dim ", end_dim);
-  }
+  check_shape(start_dim <= end_dim, "flatten", "start_dim ", start_dim, " comes after end_dim ",
+              end_dim);
   if (self.dim() == 0) return self.reshape(1);
   if (start_dim == end_dim) return self;
   const IntList sizes = self.sizes();
   Dims shape(sizes.begin(), sizes.begin() + start_dim);
-  shape.push_back(
-      geometry::product({sizes.data() + start_dim, static_cast<size_t>(end_dim - start_dim + 1)}));
+  shape.push_back(checked_product(
+      {sizes.data() + start_dim, static_cast<size_t>(end_dim - start_dim + 1)}, "flatten"));
   shape.insert(shape.end(), sizes.begin() + end_dim + 1, sizes.end());
   return self.reshape(as_list(shape));
 }
 
 Tensor unflatten(const Tensor& self, int64_t dim, IntList sizes) {
-  if (self.dim() == 0) fail(ErrorCode::kShape, "[unflatten] a 0-dim tensor has no dimension");
+  check_shape(self.dim() != 0, "unflatten", "a 0-dim tensor has no dimension");
   dim = wrap_dim(dim, self.dim(), "unflatten");
-  if (sizes.empty()) fail(ErrorCode::kShape, "[unflatten] sizes is empty");
+  check_shape(!sizes.empty(), "unflatten", "sizes is empty");
   const IntList old = self.sizes();
   const Dims inner = geometry::infer_shape(sizes, old[dim], "unflatten");
   Dims shape(old.begin(), old.begin() + dim);
@@ -106,9 +100,8 @@ Tensor unflatten(const Tensor& self, int64_t dim, IntList sizes) {
 std::vector<Tensor> split(const Tensor& self, int64_t split_size, int64_t dim) {
   dim = split_dim(self, dim, "split");
   const int64_t size = self.sizes()[dim];
-  if (split_size < 0 || (split_size == 0 && size != 0)) {
-    fail(ErrorCode::kValue, "[split] split_size ", split_size, " is not positive");
-  }
+  check_value(split_size >= 0 && (split_size != 0 || size == 0), "split", "split_size ", split_size,
+              " is not positive");
   // An empty dimension gives one empty piece.
   const int64_t n =
       split_size == 0 ? 1 : std::max<int64_t>(size / split_size + (size % split_size != 0), 1);
@@ -121,21 +114,17 @@ std::vector<Tensor> split_sizes(const Tensor& self, IntList split_sizes, int64_t
   dim = split_dim(self, dim, "split");
   int64_t sum = 0;
   for (const int64_t size : split_sizes) {
-    if (size < 0) {
-      fail(ErrorCode::kValue, "[split] sizes ", shape_str(split_sizes), " has the negative ", size);
-    }
+    check_value(size >= 0, "split", "sizes ", split_sizes, " has the negative ", size);
     sum += size;
   }
-  if (sum != self.sizes()[dim]) {
-    fail(ErrorCode::kShape, "[split] sizes ", shape_str(split_sizes), " add up to ", sum,
-         ", but dimension ", dim, " has size ", self.sizes()[dim]);
-  }
+  check_shape(sum == self.sizes()[dim], "split", "sizes ", split_sizes, " add up to ", sum,
+              ", but dimension ", dim, " has size ", self.sizes()[dim]);
   return pieces(self, split_sizes, dim);
 }
 
 std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
   dim = split_dim(self, dim, "chunk");
-  if (chunks <= 0) fail(ErrorCode::kValue, "[chunk] chunks ", chunks, " is not positive");
+  check_value(chunks > 0, "chunk", "chunks ", chunks, " is not positive");
   const int64_t size = self.sizes()[dim];
   if (size == 0) return pieces(self, std::vector<int64_t>(chunks, 0), dim);
   return self.split((size - 1) / chunks + 1, dim);
@@ -150,10 +139,8 @@ std::vector<Tensor> unbind(const Tensor& self, int64_t dim) {
 }
 
 Tensor movedim(const Tensor& self, IntList source, IntList destination) {
-  if (source.size() != destination.size()) {
-    fail(ErrorCode::kShape, "[movedim] source ", shape_str(source), " and destination ",
-         shape_str(destination), " have different lengths");
-  }
+  check_shape(source.size() == destination.size(), "movedim", "source ", source,
+              " and destination ", destination, " have different lengths");
   const int64_t ndim = self.dim();
   const Dims from = geometry::wrap_dims(source, ndim, "movedim");
   const Dims to = geometry::wrap_dims(destination, ndim, "movedim");

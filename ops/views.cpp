@@ -39,11 +39,9 @@ ViewSpec view(const Tensor& self, IntList size) {
   Dims sizes = geometry::infer_shape(size, self.numel(), "view");
   std::optional<Dims> strides =
       geometry::view_strides(self.sizes(), self.strides(), as_list(sizes));
-  if (!strides.has_value()) {
-    fail(ErrorCode::kShape, "[view] a tensor of shape ", shape_str(self.sizes()), " and strides ",
-         shape_str(self.strides()), " cannot be seen as ", shape_str(as_list(sizes)),
-         " without a copy: use reshape");
-  }
+  check_shape(strides.has_value(), "view", "a tensor of shape ", self.sizes(), " and strides ",
+              self.strides(), " cannot be seen as ", as_list(sizes),
+              " without a copy: use reshape");
   return {std::move(sizes), *std::move(strides), 0};
 }
 
@@ -62,10 +60,8 @@ ViewSpec transpose(const Tensor& self, int64_t dim0, int64_t dim1) {
 
 ViewSpec permute(const Tensor& self, IntList dims) {
   const int64_t ndim = self.dim();
-  if (static_cast<int64_t>(dims.size()) != ndim) {
-    fail(ErrorCode::kShape, "[permute] dims ", shape_str(dims), " does not name the ", ndim,
-         " dimensions of shape ", shape_str(self.sizes()), " once each");
-  }
+  check_shape(static_cast<int64_t>(dims.size()) == ndim, "permute", "dims ", dims,
+              " does not name the ", ndim, " dimensions of shape ", self.sizes(), " once each");
   ViewSpec spec;
   for (const int64_t dim : geometry::wrap_dims(dims, ndim, "permute")) {
     spec.sizes.push_back(self.sizes()[dim]);
@@ -113,17 +109,13 @@ ViewSpec unsqueeze(const Tensor& self, int64_t dim) {
 
 ViewSpec expand(const Tensor& self, IntList size) {
   const int64_t lead = static_cast<int64_t>(size.size()) - self.dim();
-  if (lead < 0) {
-    fail(ErrorCode::kShape, "[expand] size ", shape_str(size),
-         " has fewer dimensions than the tensor, of shape ", shape_str(self.sizes()));
-  }
+  check_shape(lead >= 0, "expand", "size ", size,
+              " has fewer dimensions than the tensor, of shape ", self.sizes());
   ViewSpec spec{to_dims(size), Dims(size.size(), 0), 0};
   for (int64_t i = 0; i < static_cast<int64_t>(size.size()); ++i) {
     if (i < lead) {
-      if (size[i] < 0) {
-        fail(ErrorCode::kShape, "[expand] size ", shape_str(size), " has ", size[i],
-             " in a new dimension: -1 keeps only a size that exists");
-      }
+      check_shape(size[i] >= 0, "expand", "size ", size, " has ", size[i],
+                  " in a new dimension: -1 keeps only a size that exists");
       continue;
     }
     const int64_t own = self.sizes()[i - lead];
@@ -139,16 +131,13 @@ ViewSpec expand(const Tensor& self, IntList size) {
 }
 
 ViewSpec select(const Tensor& self, int64_t dim, int64_t index) {
-  if (self.dim() == 0) {
-    fail(ErrorCode::kShape, "[select] a 0-dim tensor has no dimension to select from: use item()");
-  }
+  check_shape(self.dim() != 0, "select",
+              "a 0-dim tensor has no dimension to select from: use item()");
   dim = wrap_dim(dim, self.dim(), "select");
   ViewSpec spec = same(self);
   const int64_t size = spec.sizes[dim];
-  if (index < -size || index >= size) {
-    fail(ErrorCode::kValue, "[select] index ", index, " is out of range for dimension ", dim,
-         " of shape ", shape_str(self.sizes()));
-  }
+  check_value(index >= -size && index < size, "select", "index ", index,
+              " is out of range for dimension ", dim, " of shape ", self.sizes());
   spec.offset = (index < 0 ? index + size : index) * spec.strides[dim];
   remove_dim(spec, dim);
   return spec;
@@ -156,9 +145,9 @@ ViewSpec select(const Tensor& self, int64_t dim, int64_t index) {
 
 ViewSpec slice(const Tensor& self, int64_t dim, std::optional<int64_t> start,
                std::optional<int64_t> end, int64_t step) {
-  if (self.dim() == 0) fail(ErrorCode::kShape, "[slice] a 0-dim tensor cannot be sliced");
+  check_shape(self.dim() != 0, "slice", "a 0-dim tensor cannot be sliced");
   dim = wrap_dim(dim, self.dim(), "slice");
-  if (step <= 0) fail(ErrorCode::kValue, "[slice] step ", step, " is not positive");
+  check_value(step > 0, "slice", "step ", step, " is not positive");
   ViewSpec spec = same(self);
   const int64_t size = spec.sizes[dim];
   // Bounds outside of the dimension are clipped, as in Python.
@@ -176,15 +165,10 @@ ViewSpec slice(const Tensor& self, int64_t dim, std::optional<int64_t> start,
 
 ViewSpec diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
   const int64_t ndim = self.dim();
-  if (ndim < 2) {
-    fail(ErrorCode::kShape, "[diagonal] shape ", shape_str(self.sizes()),
-         " has fewer than two dimensions");
-  }
+  check_shape(ndim >= 2, "diagonal", "shape ", self.sizes(), " has fewer than two dimensions");
   dim1 = wrap_dim(dim1, ndim, "diagonal");
   dim2 = wrap_dim(dim2, ndim, "diagonal");
-  if (dim1 == dim2) {
-    fail(ErrorCode::kShape, "[diagonal] dim1 and dim2 are both dimension ", dim1);
-  }
+  check_shape(dim1 != dim2, "diagonal", "dim1 and dim2 are both dimension ", dim1);
   ViewSpec spec = same(self);
   const int64_t rows = spec.sizes[dim1], columns = spec.sizes[dim2];
   const int64_t row_stride = spec.strides[dim1], column_stride = spec.strides[dim2];
@@ -206,11 +190,9 @@ ViewSpec diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2
 ViewSpec unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
   dimension = wrap_dim(dimension, self.dim(), "unfold");
   const int64_t length = self.dim() == 0 ? 1 : self.sizes()[dimension];
-  if (size < 0 || size > length) {
-    fail(ErrorCode::kShape, "[unfold] windows of ", size, " elements do not fit dimension ",
-         dimension, " of shape ", shape_str(self.sizes()));
-  }
-  if (step <= 0) fail(ErrorCode::kValue, "[unfold] step ", step, " is not positive");
+  check_shape(size >= 0 && size <= length, "unfold", "windows of ", size,
+              " elements do not fit dimension ", dimension, " of shape ", self.sizes());
+  check_value(step > 0, "unfold", "step ", step, " is not positive");
   ViewSpec spec = same(self);
   if (self.dim() == 0) {
     spec.sizes.push_back(size);
@@ -226,16 +208,12 @@ ViewSpec unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t ste
 }
 
 ViewSpec as_strided_relative(const Tensor& self, IntList size, IntList stride, int64_t offset) {
-  if (size.size() != stride.size()) {
-    fail(ErrorCode::kShape, "[as_strided] size ", shape_str(size), " and stride ",
-         shape_str(stride), " have different lengths");
-  }
+  check_shape(size.size() == stride.size(), "as_strided", "size ", size, " and stride ", stride,
+              " have different lengths");
   bool empty = false;
   for (size_t i = 0; i < size.size(); ++i) {
-    if (size[i] < 0 || stride[i] < 0) {
-      fail(ErrorCode::kShape, "[as_strided] size ", shape_str(size), " or stride ",
-           shape_str(stride), " is negative");
-    }
+    check_shape(size[i] >= 0 && stride[i] >= 0, "as_strided", "size ", size, " or stride ", stride,
+                " is negative");
     empty = empty || size[i] == 0;
   }
   const int64_t first = self.storage_offset() + offset;
@@ -245,10 +223,8 @@ ViewSpec as_strided_relative(const Tensor& self, IntList size, IntList stride, i
     end += static_cast<__int128>(size[i] - 1) * stride[i];
   }
   const auto capacity = static_cast<int64_t>(self.impl()->storage->bytes) / self.element_size();
-  if (first < 0 || end > capacity) {
-    fail(ErrorCode::kShape, "[as_strided] size ", shape_str(size), ", stride ", shape_str(stride),
-         " and offset ", first, " reach outside of the storage, of ", capacity, " elements");
-  }
+  check_shape(first >= 0 && end <= capacity, "as_strided", "size ", size, ", stride ", stride,
+              " and offset ", first, " reach outside of the storage, of ", capacity, " elements");
   return {to_dims(size), to_dims(stride), offset};
 }
 

@@ -421,8 +421,7 @@ def pointwise_tables(tables: Tables, op: Op, codes: list[InnerLoopCode]) -> None
     for k, code in enumerate(codes):
         tables.loops(f"programs_{sid}[{k}].loops", code)
     tables.pointwise.append(
-        f"    {{{cpp.text(op.full_name)}, {cpp.text(op.schema.cpp_name)}, MT_HASH_{sid}, "
-        f"programs_{sid}, {len(rows)}}},"
+        f"    {{{cpp.text(op.full_name)}, {cpp.text(op.schema.name)}, MT_HASH_{sid}, " f"programs_{sid}, {len(rows)}}},"
     )
 
 
@@ -455,8 +454,7 @@ def reduce_tables(tables: Tables, op: Op, parts: list[tuple]) -> None:
         )
     tables.lines.append(f"const ReduceProgram programs_{sid}[] = {{" + ",\n    ".join(rows) + "};")
     tables.reduce.append(
-        f"    {{{cpp.text(op.full_name)}, {cpp.text(op.schema.cpp_name)}, MT_HASH_{sid}, "
-        f"programs_{sid}, {len(rows)}}},"
+        f"    {{{cpp.text(op.full_name)}, {cpp.text(op.schema.name)}, MT_HASH_{sid}, " f"programs_{sid}, {len(rows)}}},"
     )
 
 

@@ -203,7 +203,7 @@ Traced trace(const std::vector<OpRecord>& catalog, const Case& c, int slot, Subj
 double replayed_seconds(Turns& turns, Device device, int64_t times, int rounds) {
   Graph graph(device);
   try {
-    graph.record([&] { turns.run(times); });
+    graph.capture([&] { turns.run(times); });
   } catch (const Error&) {
     return 0;
   }

@@ -24,7 +24,7 @@ SMALL = """\
 - op: average(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
   doc: The mean.
   promote: float
-  reduce: {state: sum, step: push(self), final: sum / n}
+  reduce: {state: sum, step: 2 * self, final: sum / n}
   grad: {self: grad}
 
 - op: product(Tensor self, Tensor index) -> (Tensor values, Tensor indices)
@@ -60,7 +60,7 @@ class DocsTest(unittest.TestCase):
                     if anchor:
                         self.assertIn(f"\n## {anchor}\n", self.files[f"docs/ops/{target}"])
         listed = re.findall(r"^\| \[`(\w+)`\]", self.files["docs/ops/index.md"], re.M)
-        self.assertCountEqual(listed, {op.schema.cpp_name for op in self.ops if not op.derived})
+        self.assertCountEqual(listed, {op.schema.name for op in self.ops if not op.derived})
 
     def test_tables_are_rectangular(self):
         for name, page in self.files.items():
@@ -81,7 +81,7 @@ class DocsTest(unittest.TestCase):
                 self.assertIn(str(op.schema), section)
                 self.assertIn(op.doc, section)
                 self.assertIn("**Gradient:**", section)
-                self.assertIn(f"`mytorch::{op.schema.cpp_name}(...)`", section)
+                self.assertIn(f"`mytorch::{op.schema.name}(...)`", section)
                 self.assertEqual("A primitive:" in section, op.meaning == "primitive")
                 self.assertNotIn("\n\n\n", section)
 
@@ -107,7 +107,7 @@ class DocsTest(unittest.TestCase):
         self.assertIn("takes bool, integers and floats.", arithmetic)
         self.assertIn("as one operator, `scaled_grad(Tensor grad, Scalar alpha)", arithmetic)
         self.assertIn("Made of other operators, by `scaled_other` in `ops/`.\nA backend may", arithmetic)
-        self.assertIn("state: sum\nstep: push(self)\nfinal: sum / n", sums)
+        self.assertIn("state: sum\nstep: 2 * self\nfinal: sum / n", sums)
         self.assertIn("takes floats.", sums)
         self.assertIn("- `self`: `grad`", sums)
         self.assertIn("A primitive: its meaning is its kernel", sums)

@@ -130,14 +130,11 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(ops(p).count("exp"), 1)
         self.assertEqual([o.name for o in p.outputs], ["x", "y"])
 
-    def test_hash_and_json(self):
+    def test_different_programs_have_different_hashes(self):
         p = only("f(Tensor a) -> Tensor", "a * inf if a > 0 else -0.5")
-        again = Program.from_json(p.to_json())
-        self.assertEqual((again.hash, again.text), (p.hash, p.text))
         self.assertNotEqual(p.hash, only("f(Tensor a) -> Tensor", "a * inf if a > 0 else 0.5").hash)
         zero, negative = (only("f(Tensor a) -> Tensor", f"maximum(a, {z})").hash for z in ("0.0", "-0.0"))
         self.assertNotEqual(zero, negative)
-        self.assertIn('"inf"', p.to_json_text())
 
 
 class SimplifyTest(unittest.TestCase):
@@ -394,13 +391,7 @@ class ReduceTest(unittest.TestCase):
     def test_welford(self):
         schema = "var(Tensor self, int[]? dim=None, *, Scalar correction=1) -> Tensor"
         found = self.run_one(
-            [1.0, 2.0, 6.0],
-            schema,
-            {"correction": 1},
-            state="welford",
-            step="push(self)",
-            combine="merge",
-            final="m2 / max(0, n - correction)",
+            [1.0, 2.0, 6.0], schema, {"correction": 1}, state="welford", final="m2 / max(0, n - correction)"
         )
         self.assertEqual(found, 7.0)
         nan = self.run_one([1.0], schema, {"correction": 1}, state="welford", final="m2 / max(0, n - correction)")
@@ -466,11 +457,8 @@ class ReduceTest(unittest.TestCase):
         self.refused("unknown state", state="median")
         self.refused("needs a `final`", state="welford")
         self.refused("needs a `final`", state="logsumexp")
-        self.refused("not the fold's own", state="sum", combine="a + b")
-        self.refused("not the fold's own", state="sum", combine="max")
         self.refused("unknown name", state="sum", final="m2")
         self.refused("`final` reads `self`", state="sum", final="sum * self")
-        self.refused("push takes one", state="welford", step="push(self, self)", final="m2")
         self.refused("may be left out only", "f(Tensor a, Tensor b) -> Tensor", state="sum")
         self.refused("`dim` is str", "f(Tensor self, str dim) -> Tensor", state="sum")
         self.refused("`keepdim` is not bool", "f(Tensor self, int keepdim) -> Tensor", state="sum")

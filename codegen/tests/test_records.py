@@ -51,7 +51,7 @@ OPS = """\
 
 - op: var(Tensor self, int[]? dim=None, *, Scalar correction=1, bool keepdim=False) -> Tensor
   doc: Variance.
-  reduce: {state: welford, step: push(self), combine: merge, final: "m2 / max(0, n - correction)"}
+  reduce: {state: welford, final: "m2 / max(0, n - correction)"}
   grad: {self: "var_backward(grad, self, dim, correction, keepdim)"}
 
 - op: max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
@@ -70,7 +70,6 @@ OPS = """\
   kernel: optional
   layout: follow(self)
   grad: {self: "softmax_backward(grad, result, dim)"}
-  once_differentiable: true
 
 - op: mse(Tensor self, Tensor target) -> Tensor
   doc: Mean of squared differences.
@@ -100,7 +99,6 @@ OPS = """\
   primitive: nonzero
   result: int64
   dynamic: true
-  deterministic: false
   samples: nonzero
   grad: none
 
@@ -152,20 +150,13 @@ class LoadTest(unittest.TestCase):
         self.assertEqual(self.ops["exp"].tolerance, {"float32": 1e-6})
         softmax = self.ops["softmax.int"]
         self.assertEqual(
-            (
-                softmax.layout,
-                softmax.layout_of,
-                softmax.once_differentiable,
-                softmax.has_kernel,
-                softmax.promote,
-                softmax.function,
-            ),
-            ("follow", ("self",), True, True, "same", "softmax"),
+            (softmax.layout_of, softmax.has_kernel, softmax.promote, softmax.function),
+            (("self",), True, "same", "softmax"),
         )
         self.assertFalse(self.ops["mse"].has_kernel)
         self.assertFalse(self.ops["transpose.int"].has_kernel)
         nonzero = self.ops["nonzero"]
-        self.assertEqual((nonzero.dynamic, nonzero.deterministic, nonzero.samples), (True, False, "nonzero"))
+        self.assertEqual((nonzero.dynamic, nonzero.samples), (True, "nonzero"))
 
     def test_results(self):
         def results(name: str):
@@ -243,6 +234,31 @@ class LoadTest(unittest.TestCase):
         cosine, flip = load_text(record.format("cos"))[0], load_text(record.format("flip"))[0]
         self.assertEqual((cosine.meaning, cosine.written), ("pointwise", "cos(self)"))
         self.assertEqual((flip.meaning, flip.function), ("composite", "flip"))
+
+    def test_rows_of_a_table_share_its_keys_and_may_replace_them(self):
+        table = by_name(
+            """\
+- forms: [method]
+  promote: compare
+  grad: none
+  ops:
+    eq(Tensor self, Operand other) -> Tensor: Whether both are equal.
+    above(Tensor self, Operand other) -> Tensor:
+      doc: Whether self is larger.
+      forms: []
+      pointwise: self > other
+"""
+        )
+        self.assertEqual([op.line for op in table.values()], [5, 6])
+        self.assertEqual([op.doc for op in table.values()], ["Whether both are equal.", "Whether self is larger."])
+        self.assertEqual([op.forms for op in table.values()], [("method",), ()])
+        self.assertEqual([op.promote for op in table.values()], ["compare"] * 2)
+        self.assertEqual([op.written for op in table.values()], ["eq(self, other)", "self > other"])
+
+    def test_a_view_without_a_function_is_that_of_its_name(self):
+        self.assertEqual(
+            by_name("- view:\n  grad: none\n  ops: {t.a(Tensor(a) self) -> Tensor(a): d}\n")["t.a"].function, "t"
+        )
 
     def test_let_names_subexpressions_of_all_bodies(self):
         short = by_name(
@@ -364,7 +380,7 @@ class RefusalTest(unittest.TestCase):
         self.record(self.P + "\nlayout: follow(self)", "is of primitives and of composites")
         self.record("composite: f\ngrad: none\nlayout: follow(self)", "is of primitives and of composites")
         self.record(primitive + "dynamic: true\nlayout: follow(self)", "is of primitives and of composites")
-        self.record(self.P + "\nlayout: contiguous", "neither `any` nor")
+        self.record(self.P + "\nlayout: contiguous", "is not `follow(x, ...)`")
         self.record(self.P + "\ntolerance: {float31: 1}", "maps a ScalarType")
         self.record(self.P + "\ntolerance: {float32: low}", "maps a ScalarType")
         self.record(self.P + "\ntolerance: 3", "`tolerance` is not a mapping")
@@ -408,7 +424,6 @@ class RefusalTest(unittest.TestCase):
         self.record("reduce: {step: self}\ngrad: none", "has no `state`")
         self.record("reduce: {state: sum, stop: self}\ngrad: none", "unknown key `reduce.stop`")
         self.record("reduce: {state: median}\ngrad: none", "unknown state")
-        self.record("reduce: {state: sum, combine: 'f(a, b)'}\ngrad: none", "not the fold's own")
 
     def test_names(self):
         optional = "f(Tensor self, Tensor? w) -> Tensor"
@@ -432,7 +447,6 @@ class RefusalTest(unittest.TestCase):
         self.record("reduce: {state: sum}\ngrad: auto", "`grad: auto` on a reduce")
         self.record("primitive: p\ngrad: auto", "`grad: auto` on a primitive")
         self.record("composite: p\nkernel: optional\ngrad: auto", "states its gradient")
-        self.record("pointwise: self\ngrad: auto\nonce_differentiable: true", "goes with formulas")
         self.record("pointwise: grad\ngrad: auto", "name of the incoming gradient", op="f(Tensor grad) -> Tensor")
         self.record("primitive: p\ngrad: {self: grad}", "has neither a formula nor `none` for `other`", op=two)
         self.record("primitive: p\ngrad: {self: grad, x: grad}", "names `x`, which is no tensor argument")

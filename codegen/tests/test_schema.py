@@ -8,7 +8,7 @@ class ParseTest(unittest.TestCase):
     def test_names_and_order(self):
         s = parse_schema("add.Tensor(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor")
         self.assertEqual((s.name, s.overload, s.full_name), ("add", "Tensor", "add.Tensor"))
-        self.assertEqual((s.cpp_name, s.struct_id), ("add", "add_Tensor"))
+        self.assertEqual((s.name, s.struct_id), ("add", "add_Tensor"))
         self.assertEqual([a.name for a in s.args], ["self", "other", "alpha"])
         self.assertEqual([a.kw_only for a in s.args], [False, False, True])
         self.assertEqual([a.default for a in s.args], [REQUIRED, REQUIRED, 1])

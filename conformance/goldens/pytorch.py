@@ -449,7 +449,7 @@ def plain_default(arg):
 
 
 def _call_aten(op, args, given):
-    packet = getattr(aten, op.schema.cpp_name, None)
+    packet = getattr(aten, op.schema.name, None)
     if packet is None:
         raise Missing("no such operator")
     positional = [a for a in args if not a.kw_only]

@@ -8,10 +8,10 @@
 #include <memory>
 #include <mutex>
 
+#include "core/runtime/capture.h"
 #include "core/runtime/cpu_pool.h"
 #include "core/runtime/device_registry.h"
 #include "core/runtime/parallel.h"
-#include "core/runtime/recording.h"
 #include "core/types/errors.h"
 #include "mytorch/version.h"
 
@@ -43,10 +43,10 @@ void* ctx_scratch(mt_ctx* ctx, size_t bytes) {
   auto* context = static_cast<Context*>(ctx);
   if (bytes > SIZE_MAX - 63) return nullptr;
   bytes = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
-  const uint64_t recording = recording_of(*ctx);
-  if (context->stream != context->scratch_stream || recording != context->scratch_recording)
+  const uint64_t capture = capture_of(*ctx);
+  if (context->stream != context->scratch_stream || capture != context->scratch_capture)
       [[unlikely]] {
-    context->move_scratch(recording);
+    context->move_scratch(capture);
   }
   while (context->block < context->blocks.size()) {
     auto& block = context->blocks[context->block];
@@ -163,13 +163,13 @@ void Context::join_blocks() {
   wanted = taken;
 }
 
-void Context::move_scratch(uint64_t recording) {
+void Context::move_scratch(uint64_t capture) {
   for (const Block& each : blocks) free_block(*this, each);
   blocks.clear();
   block = 0;
   used = 0;
   scratch_stream = stream;
-  scratch_recording = recording;
+  scratch_capture = capture;
 }
 
 Context::~Context() {

@@ -27,7 +27,7 @@ struct Context : mt_ctx {
   // The stream and the graph capture that the blocks were allocated for. Work on another stream is
   // not ordered after theirs, and memory allocated during capture belongs to the graph.
   void* scratch_stream = nullptr;
-  uint64_t scratch_recording = 0;
+  uint64_t scratch_capture = 0;
   // Creates the outputs of records marked `dynamic`; set during such a call.
   const mt_tensor* (*dynamic_output)(void* user, int32_t index, const int64_t* shape,
                                      int32_t ndim) = nullptr;
@@ -37,7 +37,7 @@ struct Context : mt_ctx {
   // repeated nor growing requests allocate anew in each call.
   void join_blocks();
   // Frees all blocks because the stream or the capture changed.
-  void move_scratch(uint64_t recording);
+  void move_scratch(uint64_t capture);
   ~Context();
 };
 

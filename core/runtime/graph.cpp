@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/runtime/capture.h"
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
-#include "core/runtime/recording.h"
 #include "core/types/errors.h"
 
 namespace mytorch {
@@ -35,32 +35,32 @@ struct Graph::Impl {
     graph = nullptr;
   }
 
-  void record(const std::function<void()>& function) {
+  void capture(const std::function<void()>& function) {
     if (device.is_cpu() || type.ops->begin_graph == nullptr || type.ops->end_graph == nullptr ||
         type.ops->launch_graph == nullptr || type.ops->destroy_graph == nullptr) {
       fail(ErrorCode::kUnsupported, "[Graph] ", device.str(), " does not support graphs");
     }
     forget();
-    Recording recording;
-    recording.device = device;
-    recording.slot = slot;
-    recording.stream = stream = used = ctx()->stream;
-    add_recording(&recording);
+    Capture capture;
+    capture.device = device;
+    capture.slot = slot;
+    capture.stream = stream = used = ctx()->stream;
+    add_capture(&capture);
     bool begun = false;
     try {
       // Finish queued work first, so that its errors are not attributed to the capture.
       check(type.ops->synchronize(type.self, device.index, stream), device, "waiting");
-      check(type.ops->begin_graph(type.self, device.index, stream), device, "recording");
+      check(type.ops->begin_graph(type.self, device.index, stream), device, "capture");
       begun = true;
       function();
     } catch (...) {
       if (begun) graph = type.ops->end_graph(type.self, device.index, stream);
-      finish(recording);
+      finish(capture);
       forget();
       throw;
     }
     graph = type.ops->end_graph(type.self, device.index, stream);
-    finish(recording);
+    finish(capture);
     if (graph == nullptr) {
       forget();
       fail(ErrorCode::kInternal, "[Graph] the work captured on ", device.str(),
@@ -69,9 +69,9 @@ struct Graph::Impl {
   }
 
   // Reset the generators, because capture drew no numbers.
-  void finish(Recording& recording) {
-    remove_recording(&recording);
-    draws = std::move(recording.draws);
+  void finish(Capture& capture) {
+    remove_capture(&capture);
+    draws = std::move(capture.draws);
     for (GraphDraws& each : draws) {
       each.calls = each.generator.call() - each.first;
       each.generator.set_call(each.first);
@@ -80,10 +80,10 @@ struct Graph::Impl {
 
   void replay() {
     if (graph == nullptr) {
-      fail(ErrorCode::kValue, "[Graph] the graph is empty: call record() first");
+      fail(ErrorCode::kValue, "[Graph] the graph is empty: call capture() first");
     }
     const mt_ctx& on = *ctx();
-    if (find_recording(on) != nullptr) {
+    if (find_capture(on) != nullptr) {
       fail(ErrorCode::kUnsupported,
            "[Graph] a graph cannot be replayed while another one is captured");
     }
@@ -116,19 +116,19 @@ Graph::Graph(Device device) : impl_(std::make_unique<Impl>(device)) {}
 Graph::~Graph() = default;
 Graph::Graph(Graph&&) noexcept = default;
 Graph& Graph::operator=(Graph&&) noexcept = default;
-void Graph::record(const std::function<void()>& function) { impl_->record(function); }
+void Graph::capture(const std::function<void()>& function) { impl_->capture(function); }
 void Graph::replay() { impl_->replay(); }
-bool Graph::recorded() const { return impl_->graph != nullptr; }
+bool Graph::captured() const { return impl_->graph != nullptr; }
 
 // ---- work outside a capture
 
-bool is_recorded(Device device) { return find_recording(device) != nullptr; }
+bool is_capturing(Device device) { return find_capture(device) != nullptr; }
 
-void unrecorded(Device device, const std::function<void()>& function) {
-  const Recording* recording = find_recording(device);
-  if (recording == nullptr) return function();
-  const DeviceType& type = device_type(recording->slot);
-  mt_ctx* ctx = context(recording->slot, {device.type, device.index});
+void run_uncaptured(Device device, const std::function<void()>& function) {
+  const Capture* capture = find_capture(device);
+  if (capture == nullptr) return function();
+  const DeviceType& type = device_type(capture->slot);
+  mt_ctx* ctx = context(capture->slot, {device.type, device.index});
   struct Restore {
     mt_ctx* ctx;
     void* stream;

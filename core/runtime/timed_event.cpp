@@ -3,9 +3,9 @@
 #include <chrono>
 #include <utility>
 
+#include "core/runtime/capture.h"
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
-#include "core/runtime/recording.h"
 #include "core/types/errors.h"
 
 namespace mytorch {
@@ -40,7 +40,7 @@ TimedEvent::TimedEvent(Device device) : device_(device) {
     fail(ErrorCode::kUnsupported, "[timed_event] ", device.str(), " has no timing events");
   }
   const mt_ctx* ctx = context(slot, {device.type, device.index});
-  if (recording_of(*ctx) != 0) {
+  if (capture_of(*ctx) != 0) {
     fail(ErrorCode::kUnsupported, "[timed_event] the stream on ", device.str(),
          " is being captured into a graph, and nothing on it has run: measure the time of a "
          "replay");

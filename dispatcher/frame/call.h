@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "absl/container/inlined_vector.h"
+#include "core/runtime/capture.h"
 #include "core/runtime/context.h"
-#include "core/runtime/recording.h"
 #include "core/tensor/spec.h"
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/choice/observe.h"
@@ -57,7 +57,7 @@ inline mt_device abi_value(std::optional<Device> x) {
 // `on`.
 inline mt_random random_call(const std::optional<Generator>& generator, const Tensor& on) {
   const Generator& from = generator.has_value() ? *generator : default_generator();
-  return num_recordings() == 0 ? from.next() : recorded_draw(from, on.device());
+  return num_captures() == 0 ? from.next() : captured_draw(from, on.device());
 }
 
 class TensorListArg {

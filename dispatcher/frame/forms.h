@@ -547,7 +547,7 @@ struct WritingForms : Defaults {
     check_given<Op>(held...);
     set_fields(args, typename T::Fields(), held...);
     check_writable(Op::info, written.impl());
-    Tensor copies[sizeof...(H)];
+    Tensor copies[(0 + ... + int{is_operand<H>})];
     read_apart(args, typename T::Fields(), written, copies, held...);
     args.header.compute = written.impl()->abi.dl.dtype;
     const bool one_device = on_one_device(Op::info, &args);
@@ -573,12 +573,13 @@ struct WritingForms : Defaults {
   [[gnu::always_inline]] static void read_apart(Args& args, Members<member...>,
                                                 const Tensor& written, Tensor* copies,
                                                 const H&... held) {
-    (read_one_apart(args.*member, written, *copies++, held), ...);
+    (read_one_apart(args.*member, written, copies, held), ...);
   }
   template <class F, class H>
-  [[gnu::always_inline]] static void read_one_apart(F& field, const Tensor& written, Tensor& copy,
-                                                    const H& held) {
+  [[gnu::always_inline]] static void read_one_apart(F& field, const Tensor& written,
+                                                    Tensor*& next_copy, const H& held) {
     if constexpr (is_operand<H>) {
+      Tensor& copy = *next_copy++;
       TensorImpl* const input = held.value.impl();
       if (input != written.impl() && overlaps_partly(written.impl(), input)) [[unlikely]] {
         copy = copy_of(input);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/runtime/device_registry.h"
+#include "core/types/broadcast.h"
 #include "core/types/dims.h"
 #include "core/types/errors.h"
 #include "dispatcher/frame/decompose.h"
@@ -93,25 +94,15 @@ Dims broadcast_sizes(const OpInfo& op, PointwiseInputs in) {
   for (int i = 0; i < op.num_inputs; ++i) {
     const mt_tensor* t = in.inputs[i];
     if (t == nullptr) continue;
-    const size_t ndim = static_cast<size_t>(t->dl.ndim);
-    if (ndim > sizes.size()) sizes.insert(sizes.begin(), ndim - sizes.size(), 1);
-    for (size_t k = 0; k < ndim; ++k) {
-      int64_t& size = sizes[sizes.size() - ndim + k];
-      const int64_t mine = t->dl.shape[k];
-      if (mine == size || mine == 1) continue;
-      if (size != 1) {
-        std::string shapes;
-        for (int j = 0; j < op.num_inputs; ++j) {
-          if (in.inputs[j] == nullptr || in.inputs[j]->storage == nullptr) continue;
-          absl::StrAppend(&shapes, shapes.empty() ? "" : " and ",
-                          shape_str(sizes_of(in.inputs[j])));
-        }
-        fail(ErrorCode::kShape, "[", op.base, "] shapes ", shapes,
-             " do not broadcast: counted from the last dimension, sizes must be equal or 1, and ",
-             size, " meets ", mine, " in dimension ", static_cast<int64_t>(k) - t->dl.ndim);
-      }
-      size = mine;
+    const IntList own = sizes_of(t);
+    const int64_t dim = broadcast_into(sizes, own);
+    if (dim == 0) continue;
+    std::string shapes;
+    for (int j = 0; j < op.num_inputs; ++j) {
+      if (in.inputs[j] == nullptr || in.inputs[j]->storage == nullptr) continue;
+      absl::StrAppend(&shapes, shapes.empty() ? "" : " and ", shape_str(sizes_of(in.inputs[j])));
     }
+    fail_broadcast(op.base, shapes, sizes[sizes.size() + dim], own[own.size() + dim], dim);
   }
   return sizes;
 }

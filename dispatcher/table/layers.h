@@ -23,6 +23,7 @@
 
 #include <bit>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 #include "dispatcher/table/op.h"
@@ -76,15 +77,15 @@ template <class Op, Form form, class Signature = typename Op::Signature,
 struct Below;
 template <class Op, class R, class... P, class Outs>
 struct Below<Op, kFunction, R(P...), Outs> {
-  [[gnu::noinline]] static R call(P... args);
+  static R call(P... args);
 };
 template <class Op, class R, class Self, class... P, class Outs>
 struct Below<Op, kInplace, R(Self, P...), Outs> {
-  [[gnu::noinline]] static const Tensor& call(Self self, P... args);
+  static const Tensor& call(Self self, P... args);
 };
 template <class Op, class R, class... P, size_t... out>
 struct Below<Op, kOut, R(P...), std::index_sequence<out...>> {
-  [[gnu::noinline]] static void call(OutArg<out>... outs, P... args);
+  static void call(OutArg<out>... outs, P... args);
 };
 
 // A derived gradient, computed by the operators of its program through the layers, which record
@@ -105,7 +106,7 @@ struct Layered<Op, form, R(P...)> {
 
   // The body of the public function.
   [[gnu::always_inline]] static R call(P... args) {
-    return enter(wanted_layers(flags(args...)), static_cast<P&&>(args)...);
+    return enter(wanted_layers(flags(args...)), args...);
   }
 
   // Called by the wrapper of `layer`: continues with the layers below it. These layers, and the
@@ -115,7 +116,7 @@ struct Layered<Op, form, R(P...)> {
     const LayerMask masked(layer | (layer - 1));
     // Autograd is the only layer that tensors request.
     const uint32_t wanted = wanted_layers(layer < kLayerAutograd ? flags(args...) : 0);
-    return enter(wanted, static_cast<P&&>(args)...);
+    return enter(wanted, args...);
   }
 
   // Installs the layer's wrapper of this form.
@@ -125,7 +126,7 @@ struct Layered<Op, form, R(P...)> {
   }
 
  private:
-  [[gnu::always_inline]] static R enter(uint32_t wanted, P... args) {
+  [[gnu::always_inline]] static R enter(uint32_t wanted, std::remove_reference_t<P>&... args) {
     if (wanted != 0) [[unlikely]] {
       if ((wanted & kLayerAutograd) != 0) {
         if constexpr (form == kOut) refuse_out_gradient(Op::info);

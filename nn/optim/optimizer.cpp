@@ -101,7 +101,7 @@ void Optimizer::count(Batch& batch) {
   const Device device = batch.parameters[0].device();
   Slot& one = *batch.slots[0];
   batch.first = !one.counter.defined() && one.step == 0;
-  if (!one.counter.defined() && !is_recorded(device)) {
+  if (!one.counter.defined() && !is_capturing(device)) {
     for (Slot* slot : batch.slots) ++slot->step;
     batch.step = Operand(Scalar(one.step));
     return;
@@ -112,7 +112,7 @@ void Optimizer::count(Batch& batch) {
   if (sharing != static_cast<std::ptrdiff_t>(batch.slots.size())) {
     // There is no counter yet, or it also counts the steps of other slots.
     Tensor own;
-    unrecorded(device, [&] {
+    run_uncaptured(device, [&] {
       own = one.counter.defined() ? clone(one.counter)
                                   : full(IntList(nullptr, 0), one.step, kInt64, device);
     });
@@ -128,8 +128,8 @@ Operand Optimizer::rate(size_t group, Device device) {
   for (const Tensor& known : rates_[group]) {
     if (known.device() == device) return Operand(known);
   }
-  if (!is_recorded(device)) return Operand(Scalar(lr(group)));
-  unrecorded(device, [&] {
+  if (!is_capturing(device)) return Operand(Scalar(lr(group)));
+  run_uncaptured(device, [&] {
     rates_[group].push_back(full(IntList(nullptr, 0), lr(group), kFloat64, device));
   });
   return Operand(rates_[group].back());
@@ -138,7 +138,7 @@ Operand Optimizer::rate(size_t group, Device device) {
 void Optimizer::refresh_rates(size_t group) {
   if (group >= rates_.size()) return;
   for (const Tensor& rate : rates_[group]) {
-    unrecorded(rate.device(), [&] { rate.fill_(lr(group)); });
+    run_uncaptured(rate.device(), [&] { rate.fill_(lr(group)); });
   }
 }
 
@@ -147,7 +147,7 @@ std::vector<Tensor> Optimizer::Batch::state(size_t i, double value) const {
   for (Slot* slot : slots) {
     Tensor& state = slot->state[i];
     if (!state.defined()) {
-      unrecorded(slot->parameter.device(), [&] {
+      run_uncaptured(slot->parameter.device(), [&] {
         state = value == 0 ? zeros_like(slot->parameter) : full_like(slot->parameter, value);
       });
     }

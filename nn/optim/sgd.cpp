@@ -34,7 +34,7 @@ void SGD::update(const Batch& batch) {
   const SGDOptions& options = options_[batch.group];
   const bool momentum = options.momentum != 0;
   if (batch.first && momentum && options.dampening != 0 &&
-      is_recorded(batch.parameters[0].device())) {
+      is_capturing(batch.parameters[0].device())) {
     fail(ErrorCode::kUnsupported,
          "[SGD] the first step is not dampened, unlike the others: run it before the capture");
   }

@@ -66,12 +66,12 @@ TEST(GraphTest, CpuDoesNotSupportGraphs) {
   Graph graph(kCPU);
   bool ran = false;
   expect_error(ErrorCode::kUnsupported, {"cpu does not support graphs"},
-               [&] { graph.record([&] { ran = true; }); });
+               [&] { graph.capture([&] { ran = true; }); });
   EXPECT_FALSE(ran);
-  EXPECT_FALSE(graph.recorded());
+  EXPECT_FALSE(graph.captured());
   expect_error(ErrorCode::kValue, {"record()"}, [&] { graph.replay(); });
-  EXPECT_FALSE(is_recorded(kCPU));
-  unrecorded(kCPU, [&] { ran = true; });
+  EXPECT_FALSE(is_capturing(kCPU));
+  run_uncaptured(kCPU, [&] { ran = true; });
   EXPECT_TRUE(ran);
   expect_error(ErrorCode::kUnsupported, {"cpu"}, [] { memory_stats(kCPU); });
   expect_error(ErrorCode::kUnsupported, {"cpu"}, [] { empty_pinned({3}, kFloat32, kCPU); });

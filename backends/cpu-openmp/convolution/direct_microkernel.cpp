@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/convolution/direct_microkernel.cpp"
 #include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
+#include "backends/cpu-openmp/simd/export.h"
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -237,8 +238,8 @@ template <class T>
 constexpr DirectMicrokernels<T> kDirectMicrokernels = {&Product<T>, &Gradient<T>, &TileOf<T>,
                                                        &SumLanes<T>};
 
-const DirectMicrokernels<float>* FloatDirect() { return &kDirectMicrokernels<float>; }
-const DirectMicrokernels<double>* DoubleDirect() { return &kDirectMicrokernels<double>; }
+const DirectMicrokernels<float>& FloatDirect() { return kDirectMicrokernels<float>; }
+const DirectMicrokernels<double>& DoubleDirect() { return kDirectMicrokernels<double>; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
@@ -248,17 +249,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu {
 
-HWY_EXPORT(FloatDirect);
-HWY_EXPORT(DoubleDirect);
-
 template <>
-const DirectMicrokernels<float>& direct_microkernels() {
-  return *HWY_DYNAMIC_DISPATCH(FloatDirect)();
-}
+MYTORCH_EXPORT_TABLE(direct_microkernels<float>, FloatDirect)
 template <>
-const DirectMicrokernels<double>& direct_microkernels() {
-  return *HWY_DYNAMIC_DISPATCH(DoubleDirect)();
-}
+MYTORCH_EXPORT_TABLE(direct_microkernels<double>, DoubleDirect)
 
 }  // namespace mytorch::cpu
 #endif  // HWY_ONCE

@@ -7,6 +7,7 @@
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/convolution/implicit_microkernel.cpp"
 #include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
+#include "backends/cpu-openmp/simd/export.h"
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -275,8 +276,8 @@ template <class T>
 constexpr ImplicitMicrokernels<T> kImplicitMicrokernels = {
     &LanesOf<T>, &Product<T>, &Transpose<T>, &CopyRows<T>, &AddTo<T>, &AllFinite<T>};
 
-const ImplicitMicrokernels<float>* FloatImplicit() { return &kImplicitMicrokernels<float>; }
-const ImplicitMicrokernels<double>* DoubleImplicit() { return &kImplicitMicrokernels<double>; }
+const ImplicitMicrokernels<float>& FloatImplicit() { return kImplicitMicrokernels<float>; }
+const ImplicitMicrokernels<double>& DoubleImplicit() { return kImplicitMicrokernels<double>; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
@@ -286,17 +287,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu {
 
-HWY_EXPORT(FloatImplicit);
-HWY_EXPORT(DoubleImplicit);
-
 template <>
-const ImplicitMicrokernels<float>& implicit_microkernels() {
-  return *HWY_DYNAMIC_DISPATCH(FloatImplicit)();
-}
+MYTORCH_EXPORT_TABLE(implicit_microkernels<float>, FloatImplicit)
 template <>
-const ImplicitMicrokernels<double>& implicit_microkernels() {
-  return *HWY_DYNAMIC_DISPATCH(DoubleImplicit)();
-}
+MYTORCH_EXPORT_TABLE(implicit_microkernels<double>, DoubleImplicit)
 
 }  // namespace mytorch::cpu
 #endif  // HWY_ONCE

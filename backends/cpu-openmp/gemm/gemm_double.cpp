@@ -5,15 +5,16 @@
 // After foreach_target.h, which includes this file once per target.
 #include "backends/cpu-openmp/gemm/job.h"
 #include "backends/cpu-openmp/gemm/product-inl.h"
+#include "backends/cpu-openmp/simd/export.h"
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {
 namespace HWY_NAMESPACE {
 
-const DoubleProducts* DoubleTable() {
+const DoubleProducts& DoubleTable() {
   static constexpr DoubleProducts products = {&run_product<double>};
-  return &products;
+  return products;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -23,8 +24,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu::gemm_internal {
 
-HWY_EXPORT(DoubleTable);
-const DoubleProducts& double_products() { return *HWY_DYNAMIC_DISPATCH(DoubleTable)(); }
+MYTORCH_EXPORT_TABLE(double_products, DoubleTable)
 
 }  // namespace mytorch::cpu::gemm_internal
 #endif  // HWY_ONCE

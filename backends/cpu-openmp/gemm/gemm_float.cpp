@@ -5,16 +5,17 @@
 // After foreach_target.h, which includes this file once per target.
 #include "backends/cpu-openmp/gemm/job.h"
 #include "backends/cpu-openmp/gemm/product-inl.h"
+#include "backends/cpu-openmp/simd/export.h"
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {
 namespace HWY_NAMESPACE {
 
-const FloatProducts* FloatTable() {
+const FloatProducts& FloatTable() {
   static constexpr FloatProducts products = {&run_product<float>, &run_product<BFloat16>,
                                              &run_product<Float16>};
-  return &products;
+  return products;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -24,8 +25,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu::gemm_internal {
 
-HWY_EXPORT(FloatTable);
-const FloatProducts& float_products() { return *HWY_DYNAMIC_DISPATCH(FloatTable)(); }
+MYTORCH_EXPORT_TABLE(float_products, FloatTable)
 
 }  // namespace mytorch::cpu::gemm_internal
 #endif  // HWY_ONCE

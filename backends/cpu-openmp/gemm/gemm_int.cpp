@@ -5,16 +5,17 @@
 // After foreach_target.h, which includes this file once per target.
 #include "backends/cpu-openmp/gemm/job.h"
 #include "backends/cpu-openmp/gemm/product-inl.h"
+#include "backends/cpu-openmp/simd/export.h"
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {
 namespace HWY_NAMESPACE {
 
-const IntProducts* IntTable() {
+const IntProducts& IntTable() {
   static constexpr IntProducts products = {&run_product<uint8_t>, &run_product<uint16_t>,
                                            &run_product<uint32_t>, &run_product<uint64_t>};
-  return &products;
+  return products;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -24,8 +25,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu::gemm_internal {
 
-HWY_EXPORT(IntTable);
-const IntProducts& int_products() { return *HWY_DYNAMIC_DISPATCH(IntTable)(); }
+MYTORCH_EXPORT_TABLE(int_products, IntTable)
 
 }  // namespace mytorch::cpu::gemm_internal
 #endif  // HWY_ONCE

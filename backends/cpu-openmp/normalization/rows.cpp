@@ -7,6 +7,7 @@
 #include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
 #include "backends/cpu-openmp/normalization/row-inl.h"
+#include "backends/cpu-openmp/simd/export.h"
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -139,8 +140,8 @@ template <class T>
 constexpr RowKernels<T> kRowKernels = {&Moments<T>, &Sums<T>,      &Scale<T>,
                                        &Combine<T>, &LayerNorm<T>, &NormGradientRow<T>};
 
-const RowKernels<float>* FloatRows() { return &kRowKernels<float>; }
-const RowKernels<double>* DoubleRows() { return &kRowKernels<double>; }
+const RowKernels<float>& FloatRows() { return kRowKernels<float>; }
+const RowKernels<double>& DoubleRows() { return kRowKernels<double>; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
@@ -150,17 +151,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu {
 
-HWY_EXPORT(FloatRows);
-HWY_EXPORT(DoubleRows);
-
 template <>
-const RowKernels<float>& row_kernels() {
-  return *HWY_DYNAMIC_DISPATCH(FloatRows)();
-}
+MYTORCH_EXPORT_TABLE(row_kernels<float>, FloatRows)
 template <>
-const RowKernels<double>& row_kernels() {
-  return *HWY_DYNAMIC_DISPATCH(DoubleRows)();
-}
+MYTORCH_EXPORT_TABLE(row_kernels<double>, DoubleRows)
 
 }  // namespace mytorch::cpu
 #endif  // HWY_ONCE

@@ -11,6 +11,7 @@
 #include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
 #include "backends/cpu-openmp/normalization/row-inl.h"
+#include "backends/cpu-openmp/simd/export.h"
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -293,8 +294,8 @@ constexpr SoftmaxKernels<T> kSoftmaxKernels = {&SoftmaxRows<false, T>,  &Softmax
                                                &SoftmaxGradientRows<T>, &LogSoftmaxGradientRows<T>,
                                                &PowerSumRows<T>,        &PowerRows<T>};
 
-const SoftmaxKernels<float>* FloatSoftmax() { return &kSoftmaxKernels<float>; }
-const SoftmaxKernels<double>* DoubleSoftmax() { return &kSoftmaxKernels<double>; }
+const SoftmaxKernels<float>& FloatSoftmax() { return kSoftmaxKernels<float>; }
+const SoftmaxKernels<double>& DoubleSoftmax() { return kSoftmaxKernels<double>; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
@@ -304,17 +305,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu {
 
-HWY_EXPORT(FloatSoftmax);
-HWY_EXPORT(DoubleSoftmax);
-
 template <>
-const SoftmaxKernels<float>& softmax_kernels() {
-  return *HWY_DYNAMIC_DISPATCH(FloatSoftmax)();
-}
+MYTORCH_EXPORT_TABLE(softmax_kernels<float>, FloatSoftmax)
 template <>
-const SoftmaxKernels<double>& softmax_kernels() {
-  return *HWY_DYNAMIC_DISPATCH(DoubleSoftmax)();
-}
+MYTORCH_EXPORT_TABLE(softmax_kernels<double>, DoubleSoftmax)
 
 }  // namespace mytorch::cpu
 #endif  // HWY_ONCE

@@ -65,7 +65,8 @@ struct Programs {
   std::span<const ReduceOp> reduce;
   std::span<const NodeLoop> nodes;
 };
-// Returns the descriptions, with inner loops for the instruction set in use.
+// Returns the descriptions, with inner loops for the instruction set that is in use at the first
+// call: kernels keep pointers to them.
 const Programs& programs();
 
 }  // namespace mytorch::cpu

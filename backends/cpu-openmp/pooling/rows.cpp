@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/pooling/rows.cpp"
 #include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once for each instruction set.
+#include "backends/cpu-openmp/simd/export.h"
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -305,10 +306,10 @@ void MaxChannels(const float* input, const int64_t* at, const int32_t* which, in
   mytorch::cpu::max_channels<float>(input + i, at, which, taps, start, n - i, best + i, places + i);
 }
 
-const PoolingKernels<float>* FloatPooling() {
+const PoolingKernels<float>& FloatPooling() {
   static constexpr PoolingKernels<float> kernels = {&MaxPlane, &MeanPlane, &MeanGradientPlane,
                                                     &Max2x2Plane, &MaxChannels};
-  return &kernels;
+  return kernels;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -319,11 +320,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mytorch::cpu {
 
-HWY_EXPORT(FloatPooling);
 template <>
-const PoolingKernels<float>& pooling_kernels() {
-  return *HWY_DYNAMIC_DISPATCH(FloatPooling)();
-}
+MYTORCH_EXPORT_TABLE(pooling_kernels<float>, FloatPooling)
 
 }  // namespace mytorch::cpu
 #endif  // HWY_ONCE

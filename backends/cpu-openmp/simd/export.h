@@ -17,15 +17,20 @@
 //   MYTORCH_EXPORT_TABLE(copy_fns, CopyTable)
 //   #endif
 //
-// For functions that are templates of a type, the struct is one, too, and the table function is
-// instantiated for each: const RowFns<float>* RowTableFloat() { return &kTable<float>; }.
+// A table may also be a template of the element type:
+//
+//   template <class T>
+//   const RowKernels<T>& row_kernels();  // in the header
+//
+//   template <>
+//   MYTORCH_EXPORT_TABLE(row_kernels<float>, FloatRows)
 #pragma once
 
 // Defines name(), which returns the result of `Table`, a function of the namespace HWY_NAMESPACE,
-// for the best instruction set. The choice is made at the first call.
-#define MYTORCH_EXPORT_TABLE(name, Table)                   \
-  HWY_EXPORT(Table);                                        \
-  decltype(HWY_STATIC_DISPATCH(Table)()) name() {           \
-    static const auto best = HWY_DYNAMIC_DISPATCH(Table)(); \
-    return best;                                            \
+// for the instruction set in use. Each call looks the set up again, a load and an indirect jump, so
+// that a test that switches sets sees the functions of the new one.
+#define MYTORCH_EXPORT_TABLE(name, Table)         \
+  decltype(HWY_STATIC_DISPATCH(Table)()) name() { \
+    HWY_EXPORT(Table);                            \
+    return HWY_DYNAMIC_DISPATCH(Table)();         \
   }

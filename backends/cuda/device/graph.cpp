@@ -16,7 +16,7 @@
 namespace mytorch::cuda {
 namespace {
 
-struct Recorded {
+struct Captured {
   cudaGraphExec_t executable;
   uint64_t id;
   void* stream;  // on which the graph was captured
@@ -63,12 +63,12 @@ int begin_graph(void*, int32_t index, void* stream) {
   return answer([&] {
     use_device(index);
     count_capture(1);
-    gpu(index).pool().begin_recording();
+    gpu(index).pool().begin_capture();
     const cudaError_t status =
         cudaStreamBeginCapture(stream_from(stream), cudaStreamCaptureModeRelaxed);
     if (status != cudaSuccess) {
       count_capture(-1);
-      gpu(index).pool().end_recording();
+      gpu(index).pool().end_capture();
       fail(status, "cudaStreamBeginCapture");
     }
     State& s = state();
@@ -85,7 +85,7 @@ void* end_graph(void*, int32_t index, void* stream) {
     cudaError_t status = cudaStreamEndCapture(stream_from(stream), &graph);
     const char* what = "cudaStreamEndCapture";
     count_capture(-1);
-    gpu(index).pool().end_recording();
+    gpu(index).pool().end_capture();
     cudaGraphExec_t executable = nullptr;
     if (status == cudaSuccess) {
       status = cudaGraphInstantiate(&executable, graph, 0);
@@ -99,16 +99,16 @@ void* end_graph(void*, int32_t index, void* stream) {
     // Without this, the first launch uploads the graph. If it fails, the first launch reports the
     // error.
     if (cudaGraphUpload(executable, stream_from(stream)) != cudaSuccess) cudaGetLastError();
-    return new Recorded{executable, id, stream};
+    return new Captured{executable, id, stream};
   });
 }
 
 int launch_graph(void*, int32_t index, void* graph, void* stream) {
   return answer([&] {
     use_device(index);
-    const auto& recorded = *static_cast<const Recorded*>(graph);
-    CUDA(cudaGraphLaunch(recorded.executable, stream_from(stream)));
-    if (stream != recorded.stream) follow_faults(stream, recorded.stream);
+    const auto& captured = *static_cast<const Captured*>(graph);
+    CUDA(cudaGraphLaunch(captured.executable, stream_from(stream)));
+    if (stream != captured.stream) follow_faults(stream, captured.stream);
     if (synchronous) wait_for(stream_from(stream));
   });
 }
@@ -117,10 +117,10 @@ int launch_graph(void*, int32_t index, void* graph, void* stream) {
 void destroy_graph(void*, int32_t index, void* graph) {
   answer([&] {
     use_device(index);
-    auto* recorded = static_cast<Recorded*>(graph);
-    const cudaError_t status = cudaGraphExecDestroy(recorded->executable);
-    forget(index, recorded->id);
-    delete recorded;
+    auto* captured = static_cast<Captured*>(graph);
+    const cudaError_t status = cudaGraphExecDestroy(captured->executable);
+    forget(index, captured->id);
+    delete captured;
     check(status, "cudaGraphExecDestroy");
   });
 }

@@ -45,7 +45,7 @@ bool Pool::release(void* data, void* stream) {
   arena.used -= block->bytes;
   --arena.blocks;
   if (arena.stream != stream) [[unlikely]] {
-    if (recordings_ != 0 && source_.graph_of(source_.self, stream) != 0) {
+    if (captures_ != 0 && source_.graph_of(source_.self, stream) != 0) {
       deferred_.push_back({block, stream});
       return true;
     }
@@ -74,14 +74,14 @@ void Pool::trim() {
 
 // ---- graphs
 
-void Pool::begin_recording() {
+void Pool::begin_capture() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  ++recordings_;
+  ++captures_;
 }
 
-void Pool::end_recording() {
+void Pool::end_capture() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  --recordings_;
+  --captures_;
   for (const Deferred& each : deferred_) {
     pending_.push_back({each.block, source_.record(source_.self, each.stream)});
   }
@@ -121,7 +121,7 @@ void Pool::drop_ended() {
 
 Pool::Arena& Pool::arena_of(void* stream) {
   uint64_t graph = 0;
-  if (recordings_ != 0) [[unlikely]]
+  if (captures_ != 0) [[unlikely]]
     graph = source_.graph_of(source_.self, stream);
   if (last_ != nullptr && last_->stream == stream && last_->graph == graph) [[likely]]
     return *last_;

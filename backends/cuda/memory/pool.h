@@ -53,7 +53,7 @@ struct SegmentSource {
   bool (*passed)(void* self, void* event, bool wait);  // true also releases `event`
   bool (*idle)(void* self, void* stream);              // the stream has no pending work
   // Returns the id of the graph into which a stream is being captured, 0 if it is not. Called only
-  // between begin_recording and end_recording.
+  // between begin_capture and end_capture.
   uint64_t (*graph_of)(void* self, void* stream);
   // For expandable segments. reserve() returns addresses for all of the device's memory (NULL if
   // there are none), unreserve() releases them. map() maps memory after the first `mapped` bytes,
@@ -99,8 +99,8 @@ class Pool {
 
   // Announce that a capture begins, that it has ended, and that its graph has been destroyed. After
   // end_of_graph(), the graph's segments are returned as soon as they are free.
-  void begin_recording();
-  void end_recording();
+  void begin_capture();
+  void end_capture();
   void end_of_graph(uint64_t graph);
   // Announces that a stream has been destroyed after all of its work finished. Its segments are
   // returned as they become free.
@@ -205,7 +205,7 @@ class Pool {
   AddressMap<Block> by_address_;
   std::deque<Pending> pending_;
   std::vector<Deferred> deferred_;
-  int recordings_ = 0;
+  int captures_ = 0;
   uint64_t releases_ = 0;
   std::vector<std::unique_ptr<Block[]>> block_slabs_;
   Block* unused_ = nullptr;

@@ -13,7 +13,7 @@ namespace mytorch {
 // training step, including backward and the optimizer's step.
 //
 //   Graph graph("cuda");
-//   graph.record([&] {
+//   graph.capture([&] {
 //     sgd.zero_grad();
 //     loss = cross_entropy(model(x), y);
 //     loss.backward();
@@ -25,7 +25,7 @@ namespace mytorch {
 //     graph.replay();  // reads x and y as they are now
 //   }
 //
-// A replay repeats the recorded calls on the same tensors: those that the function used and those
+// A replay repeats the captured calls on the same tensors: those that the function used and those
 // that it created, whose memory the graph keeps alive. Numbers passed from the host keep the values
 // they had during capture, with these exceptions:
 //
@@ -51,13 +51,13 @@ class Graph {
   // Calls `function` once, on this thread, and captures the work that it queues on the device,
   // replacing any earlier capture. Throws Error(kUnsupported) if the device does not support
   // graphs, and rethrows any exception of `function`; the graph is empty afterwards.
-  void record(const std::function<void()>& function);
+  void capture(const std::function<void()>& function);
 
   // Queues the captured work on this thread's stream of the device, after all work queued before.
   // Throws Error(kValue) if the graph is empty.
   void replay();
 
-  bool recorded() const;
+  bool captured() const;
 
  private:
   struct Impl;
@@ -67,8 +67,8 @@ class Graph {
 // Calls `function` outside any capture: work that it queues on `device` runs immediately and has
 // finished on return, even while this thread captures a graph. Use it for work that replays must
 // not repeat.
-void unrecorded(Device device, const std::function<void()>& function);
+void run_uncaptured(Device device, const std::function<void()>& function);
 // Returns whether this thread is capturing its work on the device.
-bool is_recorded(Device device);
+bool is_capturing(Device device);
 
 }  // namespace mytorch

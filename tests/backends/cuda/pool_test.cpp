@@ -245,7 +245,7 @@ TEST(Pool, AGraphHasItsOwnSegments) {
   Pool pool(memory.source(), {});
   void* before = pool.allocate(1000, kA);
   pool.release(before, kA);
-  pool.begin_recording();
+  pool.begin_capture();
   memory.graphs[kA] = 7;
   void* first = pool.allocate(1000, kA);
   EXPECT_NE(first, before);
@@ -255,7 +255,7 @@ TEST(Pool, AGraphHasItsOwnSegments) {
   pool.release(second, kA);
   void* result = pool.allocate(3 * kMiB, kA);
   memory.graphs.clear();
-  pool.end_recording();
+  pool.end_capture();
   EXPECT_EQ(pool.allocate(1000, kA), before);
   for (int i = 0; i < 5000; ++i) {  // more than fit in a segment
     ASSERT_NE(pool.allocate(1000, kA), first) << "a replay writes there";
@@ -276,14 +276,14 @@ TEST(Pool, ABlockReleasedDuringACaptureIsReusedAfterIt) {
   memory.pass_all = true;
   Pool pool(memory.source(), {});
   void* data = pool.allocate(2 * kMiB, kB);
-  pool.begin_recording();
+  pool.begin_capture();
   memory.graphs[kA] = 3;
   const uintptr_t events = memory.events;
   pool.release(data, kA);
   EXPECT_EQ(memory.events, events);
   EXPECT_NE(pool.allocate(2 * kMiB, kB), data);
   memory.graphs.clear();
-  pool.end_recording();
+  pool.end_capture();
   EXPECT_EQ(memory.events, events + 1);
   EXPECT_EQ(pool.allocate(2 * kMiB, kB), data);
 }

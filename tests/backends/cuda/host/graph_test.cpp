@@ -31,9 +31,9 @@ TEST_F(Graphs, ReplayComputesWithTheCurrentInputs) {
   const Tensor x = F::full({1000}, 2, kFloat32, "cuda");
   Tensor y;
   Graph graph;
-  EXPECT_FALSE(graph.recorded());
-  graph.record([&] { y = F::sum(F::mul(F::add(x, 1), x)); });
-  EXPECT_TRUE(graph.recorded());
+  EXPECT_FALSE(graph.captured());
+  graph.capture([&] { y = F::sum(F::mul(F::add(x, 1), x)); });
+  EXPECT_TRUE(graph.captured());
   for (const double value : {2.0, 5.0, -3.0}) {
     x.fill_(value);
     graph.replay();
@@ -44,7 +44,7 @@ TEST_F(Graphs, ReplayComputesWithTheCurrentInputs) {
 TEST_F(Graphs, CapturedWorkDoesNotRunUntilReplay) {
   const Tensor x = F::zeros({8}, kFloat32, "cuda");
   Graph graph;
-  graph.record([&] { x.add_(1); });
+  graph.capture([&] { x.add_(1); });
   EXPECT_EQ(F::sum(x).item<double>(), 0);
   graph.replay();
   graph.replay();
@@ -57,7 +57,7 @@ TEST_F(Graphs, KeepTheirMemory) {
   const Tensor x = F::full({n}, 1, kFloat32, "cuda");
   Tensor y;
   Graph graph;
-  graph.record([&] {
+  graph.capture([&] {
     Tensor z = x;
     for (int i = 0; i < 10; ++i) z = F::add(z, 1);
     y = z;
@@ -101,7 +101,7 @@ TEST_F(Graphs, CaptureOperatorsOfEveryFamily) {
   const std::vector<Tensor> expected = compute();
   std::vector<Tensor> found;
   Graph graph;
-  graph.record([&] { found = compute(); });
+  graph.capture([&] { found = compute(); });
   for (int round = 0; round < 3; ++round) {
     for (const Tensor& each : found) each.fill_(0);
     graph.replay();
@@ -122,7 +122,7 @@ TEST_F(Graphs, DrawNewRandomNumbersInEachReplay) {
   manual_seed(11);
   Tensor dropped, normal;
   Graph graph;
-  graph.record([&] {
+  graph.capture([&] {
     dropped = F::dropout(x, 0.5, true);
     normal = F::randn({500}, kFloat32, "cuda");
   });
@@ -143,8 +143,8 @@ TEST_F(Graphs, RefuseToWaitForTheHostDuringACapture) {
   const Tensor x = F::ones({4}, kFloat32, "cuda");
   Graph graph;
   const auto refused = [&](const char* part, const std::function<void()>& call) {
-    expect_error(ErrorCode::kUnsupported, {part}, [&] { graph.record(call); });
-    EXPECT_FALSE(graph.recorded());
+    expect_error(ErrorCode::kUnsupported, {part}, [&] { graph.capture(call); });
+    EXPECT_FALSE(graph.captured());
     EXPECT_EQ(F::sum(x).item<double>(), 4) << "the stream is usable again";
   };
   refused("[item]", [&] { F::sum(x).item(); });
@@ -152,10 +152,10 @@ TEST_F(Graphs, RefuseToWaitForTheHostDuringACapture) {
   refused("[copy_]", [&] { tensor({1, 2, 3}).to("cuda"); });
   refused("[nonzero]", [&] { F::nonzero(x); });
   expect_error(ErrorCode::kValue, {"being captured already"},
-               [&] { graph.record([] { Graph().record([] {}); }); });
+               [&] { graph.capture([] { Graph().capture([] {}); }); });
   expect_error(ErrorCode::kValue, {"record()"}, [&] { graph.replay(); });
   expect_error(ErrorCode::kUnsupported, {"does not support graphs"},
-               [] { Graph("cpu").record([] {}); });
+               [] { Graph("cpu").capture([] {}); });
 }
 
 // The next wait after a replay reports an index out of range.
@@ -164,7 +164,7 @@ TEST_F(Graphs, ReportFaultsOfReplays) {
   const Tensor index = F::zeros({2}, kInt64, "cuda");
   Tensor y;
   Graph graph;
-  graph.record([&] { y = F::gather(x, 0, index); });
+  graph.capture([&] { y = F::gather(x, 0, index); });
   graph.replay();
   EXPECT_EQ(F::sum(y).item<double>(), 2);
   index.fill_(9);
@@ -186,7 +186,7 @@ TEST_F(Graphs, DrawTheSameNumbersAfterOtherWork) {
   manual_seed(2);
   Tensor found;
   Graph graph;
-  graph.record([&] { found = work(); });
+  graph.capture([&] { found = work(); });
   graph.replay();
   EXPECT_TRUE(bytes_of(found) == expected);
 }
@@ -232,7 +232,7 @@ TEST_F(Graphs, ReplayThePartsOfATrainingStep) {
     default_generator().set_call(call);
     Results found;
     Graph graph;
-    graph.record([&] { found = piece(); });
+    graph.capture([&] { found = piece(); });
     for (size_t i = 0; i < 3; ++i) {
       graph.replay();
       for (size_t k = 0; k < found.size(); ++k) {
@@ -283,7 +283,7 @@ std::vector<std::string> train(const Options& options, int64_t steps, int64_t wa
   for (int64_t i = 0; i < steps; ++i) {
     x.copy_(batches.x[i % 8]);
     y.copy_(batches.y[i % 8]);
-    if (i == warm) graph.record(step);
+    if (i == warm) graph.capture(step);
     if (i < warm) {
       step();
     } else {

@@ -57,7 +57,7 @@ TEST_F(Pinned, IsReadByEachReplayOfAGraph) {
   const Tensor here = empty_pinned({4096});
   const Tensor back = empty_pinned({});
   Graph graph;
-  graph.record([&] {
+  graph.capture([&] {
     const Tensor total = sum(here.to("cuda", {}, true));
     back.copy_(total, true);
   });

@@ -55,7 +55,7 @@ TEST_F(TimedEvents, AreReused) {
 TEST_F(TimedEvents, AreRefusedDuringACapture) {
   const Tensor x = zeros({8}, kFloat32, "cuda");
   Graph graph;
-  graph.record([&] {
+  graph.capture([&] {
     x.add_(1);
     expect_error(ErrorCode::kUnsupported, {"being captured"}, [] { TimedEvent event; });
   });

@@ -25,7 +25,7 @@ struct GraphDraws {
   void* word;      // in device memory
 };
 
-struct Recording {
+struct Capture {
   uint64_t id = 0;  // never reused
   Device device;
   int slot = 0;
@@ -34,34 +34,34 @@ struct Recording {
 };
 
 namespace detail {
-extern std::atomic<int> recordings;
+extern std::atomic<int> captures;
 }
-inline int num_recordings() { return detail::recordings.load(std::memory_order_relaxed); }
+inline int num_captures() { return detail::captures.load(std::memory_order_relaxed); }
 
 // Registers a capture whose device, slot and stream are set. Throws Error(kValue) if its stream is
 // being captured already.
-void add_recording(Recording* recording);
-void remove_recording(Recording* recording);
+void add_capture(Capture* capture);
+void remove_capture(Capture* capture);
 // Returns the capture on this thread's stream of a device, or null.
-Recording* find_recording(const mt_ctx& ctx);
-Recording* find_recording(Device device);
+Capture* find_capture(const mt_ctx& ctx);
+Capture* find_capture(Device device);
 
 // Returns the id of that capture, or 0.
-inline uint64_t recording_of(const mt_ctx& ctx) {
-  if (num_recordings() == 0) [[likely]]
+inline uint64_t capture_of(const mt_ctx& ctx) {
+  if (num_captures() == 0) [[likely]]
     return 0;
-  const Recording* recording = find_recording(ctx);
-  return recording != nullptr ? recording->id : 0;
+  const Capture* capture = find_capture(ctx);
+  return capture != nullptr ? capture->id : 0;
 }
 
 // Returns a stream of this thread that is never captured. It persists, as does its memory.
 void* side_stream(const DeviceType& type, Device device);
 
 // Returns the next call of a generator for work on a device, captured or not.
-mt_random recorded_draw(const Generator& generator, Device device);
+mt_random captured_draw(const Generator& generator, Device device);
 
 // Throws Error(kUnsupported) "[op] needs ..." if work on the device is being captured, so that the
 // host cannot wait for it. `needs` begins with a verb.
-void check_not_recorded(const char* op, const char* needs, Device device);
+void check_not_captured(const char* op, const char* needs, Device device);
 
 }  // namespace mytorch

@@ -1,4 +1,4 @@
-#include "core/runtime/recording.h"
+#include "core/runtime/capture.h"
 
 #include <algorithm>
 #include <mutex>
@@ -10,14 +10,14 @@
 namespace mytorch {
 
 namespace detail {
-std::atomic<int> recordings{0};
+std::atomic<int> captures{0};
 }
 
 namespace {
 
 struct State {
   std::mutex mutex;
-  std::vector<Recording*> all;
+  std::vector<Capture*> all;
   uint64_t next_id = 1;
 };
 State& state() {
@@ -25,8 +25,8 @@ State& state() {
   return *instance;
 }
 
-Recording* find(const State& s, Device device, void* stream) {
-  for (Recording* each : s.all) {
+Capture* find(const State& s, Device device, void* stream) {
+  for (Capture* each : s.all) {
     if (each->device == device && each->stream == stream) return each;
   }
   return nullptr;
@@ -34,23 +34,23 @@ Recording* find(const State& s, Device device, void* stream) {
 
 }  // namespace
 
-void add_recording(Recording* recording) {
+void add_capture(Capture* capture) {
   State& s = state();
   const std::lock_guard<std::mutex> lock(s.mutex);
-  if (find(s, recording->device, recording->stream) != nullptr) {
-    fail(ErrorCode::kValue, "[Graph] this thread's work on ", recording->device.str(),
+  if (find(s, capture->device, capture->stream) != nullptr) {
+    fail(ErrorCode::kValue, "[Graph] this thread's work on ", capture->device.str(),
          " is being captured already");
   }
-  recording->id = s.next_id++;
-  s.all.push_back(recording);
-  detail::recordings.store(static_cast<int>(s.all.size()));
+  capture->id = s.next_id++;
+  s.all.push_back(capture);
+  detail::captures.store(static_cast<int>(s.all.size()));
 }
 
-void remove_recording(Recording* recording) {
+void remove_capture(Capture* capture) {
   State& s = state();
   const std::lock_guard<std::mutex> lock(s.mutex);
-  std::erase(s.all, recording);
-  detail::recordings.store(static_cast<int>(s.all.size()));
+  std::erase(s.all, capture);
+  detail::captures.store(static_cast<int>(s.all.size()));
 }
 
 void* side_stream(const DeviceType& type, Device device) {
@@ -71,27 +71,27 @@ void* side_stream(const DeviceType& type, Device device) {
   return stream;
 }
 
-Recording* find_recording(const mt_ctx& ctx) {
-  if (num_recordings() == 0 || ctx.device.type == MT_DEVICE_CPU) return nullptr;
+Capture* find_capture(const mt_ctx& ctx) {
+  if (num_captures() == 0 || ctx.device.type == MT_DEVICE_CPU) return nullptr;
   State& s = state();
   const std::lock_guard<std::mutex> lock(s.mutex);
   return find(s, Device(ctx.device.type, ctx.device.index), ctx.stream);
 }
 
-Recording* find_recording(Device device) {
-  if (num_recordings() == 0 || device.is_cpu()) return nullptr;
-  return find_recording(*context(device_slot(device.type), {device.type, device.index}));
+Capture* find_capture(Device device) {
+  if (num_captures() == 0 || device.is_cpu()) return nullptr;
+  return find_capture(*context(device_slot(device.type), {device.type, device.index}));
 }
 
-mt_random recorded_draw(const Generator& generator, Device device) {
-  Recording* recording = find_recording(device);
-  if (recording == nullptr) return generator.next();
+mt_random captured_draw(const Generator& generator, Device device) {
+  Capture* capture = find_capture(device);
+  if (capture == nullptr) return generator.next();
   // All users of a captured stream are serialized, as on any stream.
   auto known = std::find_if(
-      recording->draws.begin(), recording->draws.end(),
+      capture->draws.begin(), capture->draws.end(),
       [&](const GraphDraws& draws) { return draws.generator.shares_state(generator); });
-  if (known == recording->draws.end()) {
-    const DeviceType& type = device_type(recording->slot);
+  if (known == capture->draws.end()) {
+    const DeviceType& type = device_type(capture->slot);
     // Not in the graph's memory, which earlier captured calls may have used for other data.
     void* word =
         type.ops->allocate(type.self, device.index, sizeof(uint64_t), side_stream(type, device));
@@ -99,8 +99,8 @@ mt_random recorded_draw(const Generator& generator, Device device) {
       fail(ErrorCode::kOutOfMemory, "[Graph] ", device.str(),
            " is out of memory: ", take_host_error());
     }
-    recording->draws.push_back({generator, generator.seed(), generator.call(), 0, word});
-    known = recording->draws.end() - 1;
+    capture->draws.push_back({generator, generator.seed(), generator.call(), 0, word});
+    known = capture->draws.end() - 1;
   }
   mt_random random = generator.next();
   random.call -= known->first;
@@ -108,8 +108,8 @@ mt_random recorded_draw(const Generator& generator, Device device) {
   return random;
 }
 
-void check_not_recorded(const char* op, const char* needs, Device device) {
-  if (find_recording(device) == nullptr) return;
+void check_not_captured(const char* op, const char* needs, Device device) {
+  if (find_capture(device) == nullptr) return;
   fail(ErrorCode::kUnsupported, "[", op, "] ", needs, ", but work on ", device.str(),
        " is being captured into a graph and has not run: do this before the capture or after a "
        "replay");

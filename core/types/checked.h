@@ -1,0 +1,38 @@
+// Arithmetic on sizes, strides and parameters that may overflow int64: compute in Wide, then
+// convert the result with checked().
+#pragma once
+
+#include <cstdint>
+
+#include "core/types/errors.h"
+
+namespace mytorch {
+
+// Holds the product of any two int64, and sums of a few such products.
+__extension__ using Wide = __int128;
+
+// Returns `value` as int64. Throws Error(kShape), with the name `what`, if it does not fit.
+inline int64_t checked(Wide value, const char* op, const char* what) {
+  const auto narrow = static_cast<int64_t>(value);
+  if (narrow != value) [[unlikely]] {
+    fail(ErrorCode::kShape, "[", op, "] ", what, " exceeds the range of int64");
+  }
+  return narrow;
+}
+
+// Returns the number of elements of a shape without negative sizes. Throws Error(kShape) if it
+// exceeds int64.
+inline int64_t checked_product(IntList sizes, const char* op) {
+  int64_t n = 1;
+  bool overflow = false;
+  for (const int64_t size : sizes) {
+    if (size == 0) return 0;
+    overflow = overflow || __builtin_mul_overflow(n, size, &n);
+  }
+  if (overflow) [[unlikely]] {
+    fail(ErrorCode::kShape, "[", op, "] shape ", shape_str(sizes), " has too many elements");
+  }
+  return n;
+}
+
+}  // namespace mytorch
