@@ -56,7 +56,9 @@ void set_requires_grad(const Tensor& self, bool requires_grad) {
 void data_replaced(TensorImpl* impl) {
   AutogradMeta& meta = *impl->autograd;
   if (meta.leaf == nullptr) return;
-  meta.leaf->infos()[0].set(*impl);
+  GradInfo& info = meta.leaf->infos()[0];
+  info.stream = nullptr;
+  info.set(*impl);
   meta.version = impl->storage->abi.version;
 }
 

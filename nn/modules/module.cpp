@@ -113,14 +113,8 @@ Module::Module(const Module& other)
   if (copies_ != nullptr) copies_->add(this);
 }
 
-Module::Module(Module&& other) noexcept
-    : Forwards(),
-      tensors_(std::move(other.tensors_)),
-      children_(std::move(other.children_)),
-      copies_(other.copies_),
-      training_(other.training_) {
-  if (copies_ != nullptr) copies_->add(this);
-}
+// A copy: the members of `other` stay registered, because they may be assigned again.
+Module::Module(Module&& other) noexcept : Module(std::as_const(other)) {}
 
 Module::~Module() {
   if (copies_ != nullptr) copies_->remove(this);
