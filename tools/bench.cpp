@@ -8,6 +8,7 @@
 #include "bench/harness/cases.h"
 #include "bench/harness/report.h"
 #include "bench/harness/runner.h"
+#include "bench/harness/subject.h"
 #include "conformance/custom.h"
 #include "core/runtime/device_registry.h"
 #include "dispatcher/choice/choice.h"
@@ -57,11 +58,14 @@ int bench_command(const BenchArguments& given) {
   const auto catalog = conformance::all_records(share);
   auto cases = select_cases(catalog, share, given.cases, "bench");
   for (bench::Case& c : cases) c.device = device;
-  // Checked before minutes of measurements.
+  // Errors are found before the machine is measured, which takes seconds.
   std::vector<bench::Other> others;
   if (!given.compare.empty()) others = bench::read_results(given.compare);
   if (!given.json.empty() && !std::ofstream(given.json, std::ios::app)) {
     throw Error(ErrorCode::kIo, "[bench] cannot write " + given.json);
+  }
+  if (given.cases.suite.empty()) {
+    for (const bench::Case& c : cases) bench::make_subject(c);  // throws the errors of the call
   }
 
   bench::Options options;
