@@ -37,7 +37,8 @@ std::vector<double> train(const nn::Sequential& start, const std::vector<Device>
 }
 
 TEST(ModuleTo, OtherDevicesTrainTheSameParameters) {
-  static FakeDevice& fake = FakeDevice::create({.name = "module_to"});
+  static FakeDevice& fake =
+      FakeDevice::create({.name = "module_to", .has_kernel = {}, .compiles = {}});
   const nn::Sequential start(nn::Linear(3, 2), nn::Linear(2, 1));
   const std::vector<double> expected = train(start, {kCPU, kCPU, kCPU}, kFloat64);
   const std::vector<double> moved =
