@@ -4,7 +4,7 @@
 set(MYTORCH_GENERATED ${CMAKE_BINARY_DIR}/generated)
 find_program(PYTHON3 NAMES python3 REQUIRED)
 file(GLOB codegen_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/codegen/*.py ${CMAKE_SOURCE_DIR}/codegen/*.yaml
-  ${CMAKE_SOURCE_DIR}/*/emit.py ${CMAKE_SOURCE_DIR}/backends/*/emit.py
+  ${CMAKE_SOURCE_DIR}/*/emit.py ${CMAKE_SOURCE_DIR}/backends/*/emit.py ${CMAKE_SOURCE_DIR}/conformance/*.py
   ${CMAKE_SOURCE_DIR}/conformance/samples/*.yaml ${CMAKE_SOURCE_DIR}/conformance/goldens/*.json)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
   ${CMAKE_SOURCE_DIR}/ops.yaml ${CMAKE_SOURCE_DIR}/bench/suites.yaml ${CMAKE_SOURCE_DIR}/abi/ops.lock ${codegen_sources})

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from codegen import cpp
 from codegen.model import Op
+from codegen.schema import fnv1a
+
+BUCKETS = 12  # a few seconds of compilation each; the number is fixed, so that a new record moves no other record
 
 
 def by_name(ops: list[Op]) -> dict[str, list[Op]]:
@@ -13,6 +16,16 @@ def by_name(ops: list[Op]) -> dict[str, list[Op]]:
     for op in ops:
         found.setdefault(op.schema.name, []).append(op)
     return found
+
+
+def buckets(ops: list[Op]) -> dict[int, list[Op]]:
+    """Groups ops by function name, so that overloads and the derived gradients of a name stay together."""
+    names = {op.full_name: op.schema.name for op in ops}
+    found: dict[int, list[Op]] = {i: [] for i in range(BUCKETS)}
+    for op in ops:
+        name = names[op.parent] if op.derived else op.schema.name
+        found[fnv1a(name) % BUCKETS].append(op)
+    return {i: members for i, members in found.items() if members}
 
 
 def comment(op: Op, indent: str = "") -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from codegen import cpp
+from codegen.emit_api import by_name
 from codegen.formula import called
 from codegen.formula_cpp import Translator, fact
 from codegen.model import Op
@@ -49,9 +50,7 @@ def _params(op: Op) -> str:
 
 def emit(ops: list[Op]) -> dict[str, str]:
     found = [op for op in ops if op.formula is not None]
-    operators: dict[str, list[Op]] = {}
-    for op in ops:
-        operators.setdefault(op.schema.name, []).append(op)
+    operators = by_name(ops)
     calls = {called(n) for op in found for n in ast.walk(op.formula.tree) if isinstance(n, ast.Call)}
     lines = [cpp.BANNER.strip(), '#include "mytorch/generated/bodies.h"']
     lines += [f'#include "mytorch/ops/{name}.h"' for name in sorted(calls & set(operators))]

@@ -14,25 +14,12 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from codegen import emit_abi, emit_api, emit_autograd, emit_composites, emit_docs, emit_stubs, emit_table
+from codegen import emit_abi, emit_api, emit_composites, emit_stubs, emit_table
 from codegen.lock import Lock, LockError, check_and_update
 from codegen.model import Op
 from codegen.records import RecordErrors, load
-from codegen.samples import special
-from codegen.schema import fnv1a
 
 ROOT = Path(__file__).resolve().parent.parent
-BUCKETS = 12  # a few seconds of compilation each; the number is fixed, so that a new record moves no other record
-
-
-def buckets(ops: list[Op]) -> dict[int, list[Op]]:
-    """Groups ops by function name, so that overloads and the derived gradients of a name stay together."""
-    names = {op.full_name: op.schema.name for op in ops}
-    found: dict[int, list[Op]] = {i: [] for i in range(BUCKETS)}
-    for op in ops:
-        name = names[op.parent] if op.derived else op.schema.name
-        found[fnv1a(name) % BUCKETS].append(op)
-    return {i: members for i, members in found.items() if members}
 
 
 def emitter(path: Path) -> ModuleType:
@@ -85,15 +72,13 @@ def main() -> int:
         return 1
     if args.out is None:
         return 0
-    parts = buckets(ops)
+    parts = emit_api.buckets(ops)
     files: dict[str, str] = {}
     files.update(emit_abi.emit(ops, lock))
     files.update(emit_api.emit(ops))
     files.update(emit_stubs.emit(ops, parts))
     files.update(emit_composites.emit(ops))
     files.update(emit_table.emit(ops, parts, lock))
-    files.update(emit_autograd.emit(ops, parts))
-    files.update(emit_docs.emit(ops, args.ops.read_text(), special(ops)))
     files.update(emit_rooms(ops, lock))
     write_all(files, args.out)
     for name in sorted(files):

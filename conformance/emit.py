@@ -10,7 +10,7 @@ from codegen import cpp
 from codegen.cost import cost_tree
 from codegen.lock import Lock
 from codegen.model import Op
-from codegen.samples import FOLDER, SampleError, collect
+from conformance.cases import FOLDER, SampleError, collect
 
 
 def _node_ops(op: Op) -> list[str]:

@@ -100,7 +100,7 @@ struct Source {
   int64_t tensors = 0;  // made so far
 };
 
-// Follows the same rule as codegen/golden.py, in integer arithmetic.
+// Follows the same rule as conformance/golden.py, in integer arithmetic.
 std::vector<Element> golden_elements(const Json& spec, ScalarType dtype, int64_t count,
                                      int64_t tensor) {
   std::vector<Element> elements;

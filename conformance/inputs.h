@@ -53,7 +53,7 @@ struct Arguments {
 // case.
 Arguments make_arguments(const Case& c, uint64_t seed, Device device, ScalarType dtype);
 
-// Makes the arguments with the elements of golden cases, by the rule of codegen/golden.py.
+// Makes the arguments with the elements of golden cases, by the rule of conformance/golden.py.
 Arguments make_golden_arguments(const Case& c, Device device);
 
 // Return deep copies with the same geometry. Tensors that share memory do not share it in the copy.

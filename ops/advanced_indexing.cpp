@@ -128,17 +128,15 @@ Tensor index(const Tensor& self, TensorList indices) {
 }
 
 Tensor index_put(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
-  check_type(self.dtype() == values.dtype(), "index_put", "self is ", self.dtype(),
-             " and values are ", values.dtype(), ": convert one of them");
+  check_same_type(self, "self", values, "values", "index_put");
   const Flattened f = flatten_indexed(self, indices, "index_put");
-  check_shape(broadcast_shapes(values.sizes(), as_list(f.result), "index_put") == f.result,
-              "index_put", "values of shape ", values.sizes(),
-              " do not broadcast to what is indexed, of shape ", as_list(f.result));
+  check_shape(broadcasts_to(values.sizes(), as_list(f.result)), "index_put", "values of shape ",
+              values.sizes(), " do not broadcast to the indexed elements, of shape ",
+              as_list(f.result));
   const bool move = values.numel() == 1 && !(values.device() == self.device());
   const Tensor source = (move ? values.to(self.device()) : values).expand(as_list(f.result));
   if (f.all) return accumulate ? self + source : source.clone();
-  Dims sizes = to_dims(f.flat.sizes());
-  sizes[f.dim] = f.index.numel();
+  const Dims sizes = geometry::with_size(f.flat.sizes(), f.dim, f.index.numel());
   const Tensor index = indexing::along(f.index, f.dim, as_list(sizes));
   const Tensor written = accumulate
                              ? f.flat.scatter_add(f.dim, index, source.reshape(as_list(sizes)))

@@ -57,35 +57,32 @@ Dims result_sizes(IntList input, IntList weight, const Window& w, const char* op
   check_value(w.groups > 0, op, "groups ", w.groups, " is not positive");
   check_shape(weight[0] % w.groups == 0, op, "the ", weight[0], " channels of weight ", weight,
               " do not divide into ", w.groups, " groups");
-  const int64_t channels = w.transposed ? weight[0] : weight[1] * w.groups;
+  const int64_t per_weight = checked(Wide{weight[1]} * w.groups, op, "the number of channels");
+  const int64_t channels = w.transposed ? weight[0] : per_weight;
   check_shape(input[1] == channels, op, "input has ", input[1], " channels, but weight ", weight,
               " with groups ", w.groups, " expects ", channels);
-  Dims sizes = {input[0], w.transposed ? weight[1] * w.groups : weight[0]};
+  Dims sizes = {input[0], w.transposed ? per_weight : weight[0]};
   for (int64_t i = 0; i < n; ++i) {
     const int64_t size = input[2 + i], kernel = weight[2 + i];
     check_shape(kernel >= 1, op, "weight ", weight, " has an empty window");
-    const int64_t reach = w.dilation[i] * (kernel - 1) + 1;
+    const Wide reach = Wide{w.dilation[i]} * (kernel - 1) + 1;
+    Wide result;
     if (w.transposed) {
       check_value(w.output_padding[i] < std::max(w.stride[i], w.dilation[i]), op, "output_padding ",
                   w.output_padding, " must be smaller than stride ", w.stride, " or dilation ",
                   w.dilation);
-      sizes.push_back((size - 1) * w.stride[i] - 2 * w.padding[i] + reach + w.output_padding[i]);
+      result = Wide{size - 1} * w.stride[i] - 2 * Wide{w.padding[i]} + reach + w.output_padding[i];
     } else {
-      check_shape(size + 2 * w.padding[i] >= reach, op, "the window of ", reach,
-                  " elements in spatial dimension ", i, " is larger than the padded input, of ",
-                  size + 2 * w.padding[i]);
-      sizes.push_back((size + 2 * w.padding[i] - reach) / w.stride[i] + 1);
+      const Wide room = size + 2 * Wide{w.padding[i]} - reach;
+      check_shape(room >= 0, op, "the window of weight ", weight, " with dilation ", w.dilation,
+                  " is larger than the padded input, ", input, " with padding ", w.padding);
+      result = room / w.stride[i] + 1;
     }
+    sizes.push_back(checked(result, op, "the size of the result"));
     check_shape(sizes.back() >= 1, op, "input ", input, " and weight ", weight, " would give size ",
                 sizes.back(), " in spatial dimension ", i);
   }
   return sizes;
-}
-
-void check_types(const Tensor& a, const char* a_name, const Tensor& b, const char* b_name,
-                 const char* op) {
-  check_type(a.dtype() == b.dtype(), op, a_name, " is ", a.dtype(), " and ", b_name, " is ",
-             b.dtype(), ": convert one of them");
 }
 
 void check_grad(const Tensor& grad_output, const Dims& expected, const char* op) {
@@ -103,9 +100,9 @@ TensorSpec convolution(const Tensor& input, const Tensor& weight, const Tensor& 
   const char* op = "convolution";
   Dims sizes = result_sizes(input.sizes(), weight.sizes(),
                             {stride, padding, dilation, output_padding, transposed, groups}, op);
-  check_types(input, "input", weight, "weight", op);
+  check_same_type(input, "input", weight, "weight", op);
   if (bias.defined()) {
-    check_types(input, "input", bias, "bias", op);
+    check_same_type(input, "input", bias, "bias", op);
     check_shape(bias.dim() == 1 && bias.sizes()[0] == sizes[1], op, "bias has shape ", bias.sizes(),
                 ", but there are ", sizes[1], " output channels");
   }
@@ -117,7 +114,7 @@ TensorSpec convolution_backward_input(const Tensor& grad_output, const Tensor& w
                                       IntList dilation, bool transposed, IntList output_padding,
                                       int64_t groups) {
   const char* op = "convolution_backward_input";
-  check_types(grad_output, "grad_output", weight, "weight", op);
+  check_same_type(grad_output, "grad_output", weight, "weight", op);
   check_grad(grad_output,
              result_sizes(input_size, weight.sizes(),
                           {stride, padding, dilation, output_padding, transposed, groups}, op),
@@ -130,7 +127,7 @@ TensorSpec convolution_backward_weight(const Tensor& grad_output, const Tensor& 
                                        IntList dilation, bool transposed, IntList output_padding,
                                        int64_t groups, OptionalIntList weight_stride) {
   const char* op = "convolution_backward_weight";
-  check_types(grad_output, "grad_output", input, "input", op);
+  check_same_type(grad_output, "grad_output", input, "input", op);
   check_grad(grad_output,
              result_sizes(input.sizes(), weight_size,
                           {stride, padding, dilation, output_padding, transposed, groups}, op),

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/runtime/device_registry.h"
+#include "core/types/strides.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/empty.h"
@@ -21,11 +22,6 @@ namespace {
 
 int slot_of(Device device) { return device.is_cpu() ? kCpuSlot : checked_device_slot(device); }
 
-Tensor filled(Tensor tensor, const Scalar& value) {
-  fill_(tensor, value);
-  return tensor;
-}
-
 // Returns the type of a range without a given dtype.
 ScalarType type_of_numbers(std::initializer_list<Scalar> numbers) {
   for (const Scalar& number : numbers) {
@@ -36,10 +32,7 @@ ScalarType type_of_numbers(std::initializer_list<Scalar> numbers) {
 
 // Returns the number of values start + i * step before `end`, or -1 if it exceeds int64.
 int64_t count_integers(int64_t start, int64_t end, int64_t step) {
-  // In 128 bits, because end - start may need 65.
-  const __int128 span = static_cast<__int128>(end) - start;
-  const __int128 stride = step;
-  const __int128 n = (span + stride - (stride > 0 ? 1 : -1)) / stride;
+  const Wide n = (Wide{end} - start + step - (step > 0 ? 1 : -1)) / step;
   return n > std::numeric_limits<int64_t>::max() ? -1 : static_cast<int64_t>(n);
 }
 
@@ -58,35 +51,12 @@ void check_range(T start, T end, T step) {
 }  // namespace
 
 Dims packed_like(IntList sizes, IntList strides) {
-  const int ndim = static_cast<int>(sizes.size());
-  Dims order(ndim);  // fastest first
-  for (int i = 0; i < ndim; ++i) order[i] = ndim - 1 - i;
-  // Returns 1 if dimension a lies outside of dimension b, -1 for the opposite, 0 if a broadcast
-  // dimension leaves the order open.
-  auto outside = [&](int64_t a, int64_t b) {
+  // A broadcast dimension leaves the order open.
+  return packed_strides(sizes, [&](int64_t a, int64_t b) {
     if (strides[a] == 0 || strides[b] == 0) return 0;
     if (strides[a] != strides[b]) return strides[a] > strides[b] ? 1 : -1;
     return sizes[a] > sizes[b] ? 1 : 0;
-  };
-  for (int i = 1; i < ndim; ++i) {
-    int at = i;
-    for (int before = i - 1; before >= 0; --before) {
-      const int c = outside(order[before], order[at]);
-      if (c > 0) {
-        std::swap(order[before], order[at]);
-        at = before;
-      } else if (c < 0) {
-        break;
-      }
-    }
-  }
-  Dims packed(ndim);
-  int64_t stride = 1;
-  for (int64_t dim : order) {
-    packed[dim] = stride;
-    stride *= std::max<int64_t>(sizes[dim], 1);
-  }
-  return packed;
+  });
 }
 
 Tensor new_like(const Tensor& self, ScalarType dtype, Device device) {
@@ -160,32 +130,9 @@ Tensor empty_like(const Tensor& self, std::optional<ScalarType> dtype,
   return new_like(self, dtype.value_or(self.dtype()), device.value_or(self.device()));
 }
 
-Tensor zeros(IntList size, std::optional<ScalarType> dtype, std::optional<Device> device) {
-  return filled(mytorch::empty(size, dtype, device), 0);
-}
-
-Tensor zeros_like(const Tensor& self, std::optional<ScalarType> dtype,
-                  std::optional<Device> device) {
-  return filled(empty_like(self, dtype, device), 0);
-}
-
-Tensor ones(IntList size, std::optional<ScalarType> dtype, std::optional<Device> device) {
-  return filled(mytorch::empty(size, dtype, device), 1);
-}
-
-Tensor ones_like(const Tensor& self, std::optional<ScalarType> dtype,
-                 std::optional<Device> device) {
-  return filled(empty_like(self, dtype, device), 1);
-}
-
 Tensor full(IntList size, const Scalar& fill_value, std::optional<ScalarType> dtype,
             std::optional<Device> device) {
-  return filled(mytorch::empty(size, dtype.value_or(fill_value.type()), device), fill_value);
-}
-
-Tensor full_like(const Tensor& self, const Scalar& fill_value, std::optional<ScalarType> dtype,
-                 std::optional<Device> device) {
-  return filled(empty_like(self, dtype, device), fill_value);
+  return fill_(mytorch::empty(size, dtype.value_or(fill_value.type()), device), fill_value);
 }
 
 Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,

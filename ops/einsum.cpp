@@ -23,8 +23,9 @@ int letter(char c) {
   return -1;
 }
 
-[[noreturn]] void refuse(std::string_view equation, const std::string& why) {
-  fail(ErrorCode::kValue, "[einsum] equation '", equation, "': ", why);
+template <class... Parts>
+void check_equation(bool holds, Str equation, Parts... why) {
+  check_value(holds, "einsum", "equation '", equation, "': ", why...);
 }
 
 // One term's labels; an ellipsis stands for `ellipsis_dims` dimensions (-1: not yet known; it
@@ -40,16 +41,14 @@ Term parse_term(std::string_view text, Str equation) {
     const char c = text[i];
     if (c == ' ') continue;
     if (c == '.') {
-      if (term.has_ellipsis || text.substr(i, 3) != "...") {
-        refuse(equation, "an ellipsis is '...', once in a term");
-      }
+      check_equation(!term.has_ellipsis && text.substr(i, 3) == "...", equation,
+                     "an ellipsis is '...', once in a term");
       term.has_ellipsis = true;
       term.letters += '.';
       i += 2;
-    } else if (letter(c) >= 0) {
-      term.letters += c;
     } else {
-      refuse(equation, absl::StrCat("'", std::string(1, c), "' is not a letter"));
+      check_equation(letter(c) >= 0, equation, "'", text.substr(i, 1), "' is not a letter");
+      term.letters += c;
     }
   }
   return term;
@@ -79,11 +78,9 @@ Factor take_diagonals(Factor operand, Str equation) {
   for (size_t i = 0; i < operand.labels.size(); ++i) {
     for (size_t j = operand.labels.size(); --j > i;) {
       if (operand.labels[i] != operand.labels[j]) continue;
-      if (operand.tensor.sizes()[i] != operand.tensor.sizes()[j]) {
-        refuse(equation, absl::StrCat("a repeated letter stands for sizes ",
-                                      operand.tensor.sizes()[i], " and ", operand.tensor.sizes()[j],
-                                      " of shape ", shape_str(operand.tensor.sizes())));
-      }
+      const IntList sizes = operand.tensor.sizes();
+      check_equation(sizes[i] == sizes[j], equation, "a repeated letter stands for sizes ",
+                     sizes[i], " and ", sizes[j], " of shape ", sizes);
       operand.tensor = operand.tensor.diagonal(0, static_cast<int64_t>(i), static_cast<int64_t>(j))
                            .movedim(-1, static_cast<int64_t>(i));
       operand.labels.erase(operand.labels.begin() + static_cast<int64_t>(j));
@@ -211,10 +208,8 @@ Tensor einsum(Str equation, TensorList tensors, OptionalIntList path) {
     if (comma == std::string_view::npos) break;
     left.remove_prefix(comma + 1);
   }
-  if (terms.size() != tensors.size()) {
-    refuse(equation,
-           absl::StrCat("it names ", terms.size(), " operands, but there are ", tensors.size()));
-  }
+  check_equation(terms.size() == tensors.size(), equation, "it names ", terms.size(),
+                 " operands, but there are ", tensors.size());
   // The number of dimensions that each ellipsis stands for.
   std::vector<int64_t> ellipsis(terms.size(), 0);
   int64_t widest = 0;
@@ -222,15 +217,14 @@ Tensor einsum(Str equation, TensorList tensors, OptionalIntList path) {
     const int64_t named =
         static_cast<int64_t>(terms[i].letters.size()) - (terms[i].has_ellipsis ? 1 : 0);
     ellipsis[i] = tensors[i].dim() - named;
-    if (ellipsis[i] < 0 || (ellipsis[i] > 0 && !terms[i].has_ellipsis)) {
-      refuse(equation, absl::StrCat("operand ", i, " is named with ", named,
-                                    " letters, but has shape ", shape_str(tensors[i].sizes())));
-    }
+    check_equation(ellipsis[i] == 0 || (ellipsis[i] > 0 && terms[i].has_ellipsis), equation,
+                   "operand ", i, " is named with ", named, " letters, but has shape ",
+                   tensors[i].sizes());
     widest = std::max(widest, ellipsis[i]);
     check_type(tensors[i].dtype() == tensors[0].dtype(), "einsum", "operands are ",
                tensors[0].dtype(), " and ", tensors[i].dtype(), ": convert one of them");
   }
-  if (widest > kMaxDims) refuse(equation, "too many dimensions");
+  check_equation(widest <= kMaxDims, equation, "too many dimensions");
   std::vector<Factor> operands;
   std::array<int, kLetters + kMaxDims> uses{};
   std::array<int64_t, kLetters + kMaxDims> sizes;
@@ -242,10 +236,8 @@ Tensor einsum(Str equation, TensorList tensors, OptionalIntList path) {
     for (size_t d = 0; d < operand.labels.size(); ++d) {
       int64_t& size = sizes[operand.labels[d]];
       const int64_t own = operand.tensor.sizes()[d];
-      if (size != 1 && own != 1 && own != size) {
-        refuse(equation, absl::StrCat("operand ", i, ", of shape ", shape_str(tensors[i].sizes()),
-                                      ", has size ", own, " where another has ", size));
-      }
+      check_equation(size == 1 || own == 1 || own == size, equation, "operand ", i, ", of shape ",
+                     tensors[i].sizes(), ", has size ", own, " where another has ", size);
       if (size == 1) size = own;
     }
     operands.push_back(std::move(operand));
@@ -257,11 +249,9 @@ Tensor einsum(Str equation, TensorList tensors, OptionalIntList path) {
     const Term term = parse_term(equation.substr(arrow + 2), equation);
     output = expand_term(term, widest, widest);
     for (size_t i = 0; i < output.size(); ++i) {
-      if (uses[output[i]] == 0) refuse(equation, "the result has a letter that no operand has");
-      if (std::find(output.begin() + static_cast<int64_t>(i) + 1, output.end(), output[i]) !=
-          output.end()) {
-        refuse(equation, "the result has a letter twice");
-      }
+      check_equation(uses[output[i]] != 0, equation, "the result has a letter that no operand has");
+      check_equation(std::count(output.begin(), output.end(), output[i]) == 1, equation,
+                     "the result has a letter twice");
     }
   } else {
     for (int64_t d = 0; d < widest; ++d) output.push_back(kLetters + static_cast<int>(d));

@@ -12,12 +12,10 @@ Dims infer_shape(IntList shape, int64_t numel, const char* op) {
     if (result[i] == -1) {
       check_shape(inferred < 0, op, "shape ", shape, " has more than one -1");
       inferred = static_cast<int64_t>(i);
-    } else if (result[i] < 0) {
-      fail(ErrorCode::kShape, "[", op, "] shape ", shape_str(shape), " has the negative size ",
-           result[i]);
-    } else if (__builtin_mul_overflow(known, result[i], &known)) {
-      fail(ErrorCode::kShape, "[", op, "] shape ", shape_str(shape), " has too many elements");
+      continue;
     }
+    check_shape(result[i] >= 0, op, "shape ", shape, " has the negative size ", result[i]);
+    known = checked(Wide{known} * result[i], op, "the number of elements");
   }
   if (inferred >= 0) {
     check_shape(known != 0, op, "-1 in shape ", shape,
@@ -79,9 +77,9 @@ Dims wrap_dims(IntList dims, int64_t ndim, const char* op) {
 
 Dims for_each_dim(IntList list, int64_t n, const char* op, const char* name) {
   if (static_cast<int64_t>(list.size()) == n) return to_dims(list);
-  if (list.size() == 1) return Dims(n, list[0]);
-  fail(ErrorCode::kShape, "[", op, "] ", name, " has ", list.size(),
-       " values: give one, or one for each of the ", n, " spatial dimensions");
+  check_shape(list.size() == 1, op, name, " has ", list.size(),
+              " values: give one, or one for each of the ", n, " spatial dimensions");
+  return Dims(n, list[0]);
 }
 
 }  // namespace mytorch::geometry

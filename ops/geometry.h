@@ -32,6 +32,14 @@ inline Dims with_size(IntList shape, int64_t dim, int64_t size) {
   return sizes;
 }
 
+// Returns the shape with dimensions from `first` up to `last` replaced by others.
+inline Dims with_dims(IntList shape, int64_t first, int64_t last, IntList others) {
+  Dims sizes(shape.begin(), shape.begin() + first);
+  sizes.insert(sizes.end(), others.begin(), others.end());
+  sizes.insert(sizes.end(), shape.begin() + last, shape.end());
+  return sizes;
+}
+
 // Returns 0 ... ndim - 1 without `dim`.
 inline Dims all_dims_but(int64_t dim, int64_t ndim) {
   Dims dims;

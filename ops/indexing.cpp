@@ -31,10 +31,16 @@ Tensor from_front(const Tensor& index, int64_t size) {
 namespace shape {
 namespace {
 
-void check_index_type(const Tensor& index, const char* op, bool or_int32) {
+void check_index_type(const Tensor& index, const char* op, bool or_int32 = false) {
   if (index.dtype() == kInt64 || (or_int32 && index.dtype() == kInt32)) return;
   fail(ErrorCode::kType, "[", op, "] the index is ", dtype_name(index.dtype()), ": it must be ",
        or_int32 ? "int64 or int32" : "int64");
+}
+
+// Checks an index that selects slices of a dimension.
+void check_slice_index(const Tensor& index, const char* op) {
+  check_index_type(index, op, true);
+  check_shape(index.dim() <= 1, op, "the index has shape ", index.sizes(), ": it must be 1-dim");
 }
 
 int64_t size_or_one(const Tensor& x, int64_t dim) { return x.dim() == 0 ? 1 : x.sizes()[dim]; }
@@ -56,10 +62,9 @@ void check_index_shape(const Tensor& index, const Tensor& bound, const char* nam
 TensorSpec scattered(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                      const char* op) {
   dim = wrap_dim(dim, self.dim(), op);
-  check_type(self.dtype() == src.dtype(), op, "self is ", self.dtype(), " and src is ", src.dtype(),
-             ": convert one of them");
+  check_same_type(self, "self", src, "src", op);
   if (index.numel() != 0) {
-    check_index_type(index, op, false);
+    check_index_type(index, op);
     check_index_shape(index, self, "self", dim, op);
     check_index_shape(index, src, "src", -1, op);
   }
@@ -71,7 +76,7 @@ TensorSpec scattered(const Tensor& self, int64_t dim, const Tensor& index, const
 TensorSpec gather(const Tensor& self, int64_t dim, const Tensor& index) {
   dim = wrap_dim(dim, self.dim(), "gather");
   if (index.numel() != 0) {
-    check_index_type(index, "gather", false);
+    check_index_type(index, "gather");
     check_index_shape(index, self, "self", dim, "gather");
   }
   return like(self, to_dims(index.sizes()));
@@ -87,21 +92,17 @@ TensorSpec scatter_add(const Tensor& self, int64_t dim, const Tensor& index, con
 
 TensorSpec index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   dim = wrap_dim(dim, self.dim(), "index_select");
-  check_index_type(index, "index_select", true);
-  check_shape(index.dim() <= 1, "index_select", "the index has shape ", index.sizes(),
-              ": it must be 1-dim");
+  check_slice_index(index, "index_select");
   if (self.dim() == 0) {
     check_shape(index.numel() == 1, "index_select", "a 0-dim tensor takes one index, not ",
                 index.numel());
     return like(self);
   }
-  Dims sizes = to_dims(self.sizes());
-  sizes[dim] = index.numel();
-  return like(self, std::move(sizes));
+  return like(self, geometry::with_size(self.sizes(), dim, index.numel()));
 }
 
 // The kernel determines the number of rows.
-TensorSpec nonzero(const Tensor& self) { return {Dims{0, self.dim()}, kInt64, self.device(), {}}; }
+TensorSpec nonzero(const Tensor& self) { return like(self, {0, self.dim()}, kInt64); }
 
 }  // namespace shape
 
@@ -113,12 +114,9 @@ Tensor at_least_1d(const Tensor& x) { return x.dim() == 0 ? x.reshape(1) : x; }
 
 void check_slices(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                   const char* op) {
-  shape::check_index_type(index, op, true);
-  check_shape(index.dim() <= 1, op, "the index has shape ", index.sizes(), ": it must be 1-dim");
-  check_type(self.dtype() == source.dtype(), op, "self is ", self.dtype(), " and source is ",
-             source.dtype(), ": convert one of them");
-  Dims expected = to_dims(at_least_1d(self).sizes());
-  expected[dim] = index.numel();
+  shape::check_slice_index(index, op);
+  check_same_type(self, "self", source, "source", op);
+  const Dims expected = geometry::with_size(at_least_1d(self).sizes(), dim, index.numel());
   check_shape(at_least_1d(source).sizes() == as_list(expected), op, "source has shape ",
               source.sizes(), ", but an index of ", index.numel(), " elements in dimension ", dim,
               " of shape ", self.sizes(), " takes ", as_list(expected));
@@ -132,8 +130,7 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   if (self.dim() == 0) {
     return mytorch::gather(self.reshape(1), 0, wide.reshape(1)).reshape(IntList());
   }
-  Dims sizes = to_dims(self.sizes());
-  sizes[dim] = index.numel();
+  const Dims sizes = geometry::with_size(self.sizes(), dim, index.numel());
   return self.gather(dim, indexing::along(wide, dim, as_list(sizes)));
 }
 
@@ -164,33 +161,36 @@ Tensor index_copy(const Tensor& self, int64_t dim, const Tensor& index, const Te
 
 Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
   dim = wrap_dim(dim, self.dim(), "index_fill");
-  shape::check_index_type(index, "index_fill", true);
-  check_shape(index.dim() <= 1, "index_fill", "the index has shape ", index.sizes(),
-              ": it must be 1-dim");
+  shape::check_slice_index(index, "index_fill");
   const Tensor filled = at_least_1d(self);
-  Dims sizes = to_dims(filled.sizes());
-  sizes[dim] = index.numel();
+  const Dims sizes = geometry::with_size(filled.sizes(), dim, index.numel());
   // As in ATen, negative indices count from the end.
   const Tensor wrapped = indexing::from_front(index, filled.sizes()[dim]);
   return filled.scatter(dim, indexing::along(wrapped, dim, as_list(sizes)), value)
       .reshape(self.sizes());
 }
 
+// The shape to which self and mask broadcast, and the indices of the chosen elements of this shape.
+struct Masked {
+  Dims sizes;
+  Tensor chosen;
+};
+
+static Masked masked(const Tensor& self, const Tensor& mask, const char* op) {
+  check_type(mask.dtype() == kBool, op, "the mask is ", mask.dtype(), ": it must be bool");
+  Dims sizes = broadcast_shapes(self.sizes(), mask.sizes(), op);
+  Tensor chosen = mytorch::nonzero(mask.expand(as_list(sizes)).reshape(-1)).select(1, 0);
+  return {std::move(sizes), std::move(chosen)};
+}
+
 Tensor masked_select(const Tensor& self, const Tensor& mask) {
-  check_type(mask.dtype() == kBool, "masked_select", "the mask is ", mask.dtype(),
-             ": it must be bool");
-  const Dims sizes = broadcast_shapes(self.sizes(), mask.sizes(), "masked_select");
-  const Tensor chosen = mytorch::nonzero(mask.expand(as_list(sizes)).reshape(-1)).select(1, 0);
+  const auto [sizes, chosen] = masked(self, mask, "masked_select");
   return mytorch::index_select(self.expand(as_list(sizes)).reshape(-1), 0, chosen);
 }
 
 Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& source) {
-  check_type(mask.dtype() == kBool, "masked_scatter", "the mask is ", mask.dtype(),
-             ": it must be bool");
-  check_type(self.dtype() == source.dtype(), "masked_scatter", "self is ", self.dtype(),
-             " and source is ", source.dtype(), ": convert one of them");
-  const Dims sizes = broadcast_shapes(self.sizes(), mask.sizes(), "masked_scatter");
-  const Tensor chosen = mytorch::nonzero(mask.expand(as_list(sizes)).reshape(-1)).select(1, 0);
+  check_same_type(self, "self", source, "source", "masked_scatter");
+  const auto [sizes, chosen] = masked(self, mask, "masked_scatter");
   const int64_t n = chosen.numel();
   check_shape(n <= source.numel(), "masked_scatter", "the mask has ", n,
               " true elements, but source ", source.numel());
@@ -200,13 +200,13 @@ Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& sour
 }
 
 Tensor take(const Tensor& self, const Tensor& index) {
-  shape::check_index_type(index, "take", false);
+  shape::check_index_type(index, "take");
   const Tensor positions = indexing::from_front(index, self.numel()).reshape(-1);
   return mytorch::index_select(self.reshape(-1), 0, positions).reshape(index.sizes());
 }
 
 Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<int64_t> dim) {
-  shape::check_index_type(indices, "take_along_dim", false);
+  shape::check_index_type(indices, "take_along_dim");
   if (!dim.has_value()) return mytorch::gather(self.reshape(-1), 0, indices.reshape(-1));
   check_shape(self.dim() == indices.dim(), "take_along_dim", "self, of shape ", self.sizes(),
               ", and the indices, of shape ", indices.sizes(), ", must have as many dimensions");
@@ -223,13 +223,13 @@ Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<i
 }
 
 Tensor one_hot(const Tensor& self, int64_t num_classes) {
-  shape::check_index_type(self, "one_hot", false);
+  shape::check_index_type(self, "one_hot");
   check_value(num_classes != 0 && num_classes >= -1, "one_hot", "num_classes ", num_classes,
               " is neither positive nor -1");
   if (num_classes == -1) {
     check_value(self.numel() != 0, "one_hot",
                 "a tensor of no elements does not tell the number of classes: give num_classes");
-    num_classes = mytorch::max(self).item().to_int() + 1;
+    num_classes = checked(Wide{mytorch::max(self).item().to_int()} + 1, "one_hot", "num_classes");
   }
   Dims sizes = to_dims(self.sizes());
   sizes.push_back(num_classes);

@@ -29,34 +29,34 @@ void check_types(const Tensor& a, const Tensor& b, const char* op) {
   check_type(a.dtype() != kBool, op, "bool has no sum of products: convert to a number type");
 }
 
-[[noreturn]] void fail_inner(const Tensor& a, const Tensor& b, int64_t n, int64_t m,
-                             const char* op) {
-  fail(ErrorCode::kShape, "[", op, "] shapes ", shape_str(a.sizes()), " and ", shape_str(b.sizes()),
-       ": inner dimensions ", n, " and ", m, " differ");
+void check_pair(bool holds, const Tensor& a, const Tensor& b, const char* op, const char* why) {
+  check_shape(holds, op, "shapes ", a.sizes(), " and ", b.sizes(), why);
+}
+
+void check_inner(int64_t n, int64_t m, const Tensor& a, const Tensor& b, const char* op) {
+  check_shape(n == m, op, "shapes ", a.sizes(), " and ", b.sizes(), ": inner dimensions ", n,
+              " and ", m, " differ");
+  check_types(a, b, op);
 }
 
 void check_matrices(const Tensor& a, const Tensor& b, const char* op) {
-  check_shape(a.dim() == 2 && b.dim() == 2, op, "shapes ", a.sizes(), " and ", b.sizes(),
-              " are not both matrices: use matmul");
-  if (a.sizes()[1] != b.sizes()[0]) fail_inner(a, b, a.sizes()[1], b.sizes()[0], op);
-  check_types(a, b, op);
+  check_pair(a.dim() == 2 && b.dim() == 2, a, b, op, " are not both matrices: use matmul");
+  check_inner(a.sizes()[1], b.sizes()[0], a, b, op);
 }
 
 void check_batches(const Tensor& a, const Tensor& b, const char* op) {
-  check_shape(a.dim() == 3 && b.dim() == 3, op, "shapes ", a.sizes(), " and ", b.sizes(),
-              " are not both 3-dim: use matmul");
+  check_pair(a.dim() == 3 && b.dim() == 3, a, b, op, " are not both 3-dim: use matmul");
   check_shape(a.sizes()[0] == b.sizes()[0], op, "shapes ", a.sizes(), " and ", b.sizes(),
               ": batch sizes ", a.sizes()[0], " and ", b.sizes()[0], " differ");
-  if (a.sizes()[2] != b.sizes()[1]) fail_inner(a, b, a.sizes()[2], b.sizes()[1], op);
-  check_types(a, b, op);
+  check_inner(a.sizes()[2], b.sizes()[1], a, b, op);
 }
 
 // Returns the result of addmm and baddbmm. Checks that `self` broadcasts to the product's shape.
 TensorSpec added(const Tensor& self, const Tensor& product_of, Dims sizes, const Scalar& beta,
                  const Scalar& alpha, const char* op) {
   check_types(self, product_of, op);
-  check_shape(broadcast_shapes(self.sizes(), as_list(sizes), op) == sizes, op, "self, of shape ",
-              self.sizes(), ", does not broadcast to the product's shape ", as_list(sizes));
+  check_shape(broadcasts_to(self.sizes(), as_list(sizes)), op, "self, of shape ", self.sizes(),
+              ", does not broadcast to the product's shape ", as_list(sizes));
   check_type(self.is_floating_point() || (!beta.is_float() && !alpha.is_float()), op,
              "beta and alpha must be integers for ", self.dtype(), " tensors");
   return like(product_of, std::move(sizes));
@@ -66,6 +66,12 @@ TensorSpec added(const Tensor& self, const Tensor& product_of, Dims sizes, const
 Tensor as_rows(const Tensor& x) {
   const Dims leading = geometry::leading_sizes(x, 1);
   return x.reshape({checked_product(as_list(leading), "matmul"), x.sizes().back()});
+}
+
+Dims linear_sizes(const Tensor& input, const Tensor& weight) {
+  Dims sizes = geometry::leading_sizes(input, 1);
+  if (weight.dim() == 2) sizes.push_back(weight.sizes()[0]);
+  return sizes;
 }
 
 }  // namespace
@@ -102,13 +108,12 @@ TensorSpec linear(const Tensor& input, const Tensor& weight, const Tensor& bias)
               "input of shape ", input.sizes(), " does not end in the ", weight.sizes().back(),
               " features of weight, of shape ", weight.sizes());
   check_types(input, weight, "linear");
-  Dims sizes = geometry::leading_sizes(input, 1);
-  if (weight.dim() == 2) sizes.push_back(weight.sizes()[0]);
+  Dims sizes = linear_sizes(input, weight);
   if (bias.defined()) {
     check_types(input, bias, "linear");
     const int64_t out = weight.dim() == 2 ? weight.sizes()[0] : 1;
     const bool fits =
-        bias.numel() == out && bias.dim() <= 1 && (bias.dim() == 1 ? weight.dim() == 2 : true);
+        bias.numel() == out && bias.dim() <= 1 && (bias.dim() == 0 || weight.dim() == 2);
     check_shape(fits, "linear", "bias has shape ", bias.sizes(), ", but weight, of shape ",
                 weight.sizes(), ", gives ", out, " features");
   }
@@ -141,8 +146,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const Tensor rows = as_rows(input);
   const Tensor product =
       bias.defined() ? bias.addmm(rows, matrix.transpose(0, 1)) : rows.mm(matrix.transpose(0, 1));
-  Dims sizes = geometry::leading_sizes(input, 1);
-  if (weight.dim() == 2) sizes.push_back(weight.sizes()[0]);
+  Dims sizes = linear_sizes(input, weight);
   return product.view(as_list(sizes));
 }
 
@@ -164,28 +168,21 @@ Tensor linear_gelu(const Tensor& input, const Tensor& weight, const Tensor& bias
 }
 
 Tensor mv(const Tensor& self, const Tensor& vec) {
-  check_shape(self.dim() == 2 && vec.dim() == 1, "mv", "shapes ", self.sizes(), " and ",
-              vec.sizes(), " are not a matrix and a vector: use matmul");
-  if (self.sizes()[1] != vec.sizes()[0]) {
-    fail_inner(self, vec, self.sizes()[1], vec.sizes()[0], "mv");
-  }
-  check_types(self, vec, "mv");
+  check_pair(self.dim() == 2 && vec.dim() == 1, self, vec, "mv",
+             " are not a matrix and a vector: use matmul");
+  check_inner(self.sizes()[1], vec.sizes()[0], self, vec, "mv");
   return self.mm(vec.unsqueeze(1)).squeeze(1);
 }
 
 Tensor dot(const Tensor& self, const Tensor& tensor) {
-  check_shape(self.dim() == 1 && tensor.dim() == 1, "dot", "shapes ", self.sizes(), " and ",
-              tensor.sizes(), " are not both vectors: use matmul");
-  if (self.numel() != tensor.numel()) {
-    fail_inner(self, tensor, self.numel(), tensor.numel(), "dot");
-  }
-  check_types(self, tensor, "dot");
+  check_pair(self.dim() == 1 && tensor.dim() == 1, self, tensor, "dot",
+             " are not both vectors: use matmul");
+  check_inner(self.numel(), tensor.numel(), self, tensor, "dot");
   return mytorch::mm(self.unsqueeze(0), tensor.unsqueeze(1)).reshape(IntList());
 }
 
 Tensor outer(const Tensor& self, const Tensor& vec2) {
-  check_shape(self.dim() == 1 && vec2.dim() == 1, "outer", "shapes ", self.sizes(), " and ",
-              vec2.sizes(), " are not both vectors");
+  check_pair(self.dim() == 1 && vec2.dim() == 1, self, vec2, "outer", " are not both vectors");
   return self.unsqueeze(1) * vec2;
 }
 
@@ -217,11 +214,10 @@ static Tensor matmul_batched(const Tensor& self, const Tensor& other) {
 
 Tensor matmul(const Tensor& self, const Tensor& other) {
   const int64_t n = self.dim(), m = other.dim();
-  check_shape(n != 0 && m != 0, "matmul", "shapes ", self.sizes(), " and ", other.sizes(),
-              ": both operands need at least one dimension");
+  check_pair(n != 0 && m != 0, self, other, "matmul",
+             ": both operands need at least one dimension");
   const int64_t inner = other.size(m == 1 ? 0 : -2);
-  if (self.sizes().back() != inner) fail_inner(self, other, self.sizes().back(), inner, "matmul");
-  check_types(self, other, "matmul");
+  check_inner(self.sizes().back(), inner, self, other, "matmul");
   if (n == 1 && m == 1) return self.dot(other);
   if (n == 2 && m == 1) return self.mv(other);
   if (n == 1 && m == 2) return mytorch::mm(self.unsqueeze(0), other).squeeze(0);
@@ -250,15 +246,11 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, Int
   int64_t inner = 1;
   for (size_t i = 0; i < a_dims.size() && self.dim() > 0 && other.dim() > 0; ++i) {
     const int64_t n = self.sizes()[a_dims[i]], m = other.sizes()[b_dims[i]];
-    if (n == m) {
-      inner *= n;
-    } else if (n == 1) {  // broadcasts, so the other operand is summed alone
-      b = b.sum(b_dims[i], true, b.dtype());
-    } else if (m == 1) {
-      a = a.sum(a_dims[i], true, a.dtype());
-    } else {
-      fail_inner(self, other, n, m, "tensordot");
-    }
+    if (n != 1 && m != 1) check_inner(n, m, self, other, "tensordot");
+    // A size of 1 broadcasts, so the other operand is summed alone.
+    if (n == 1 && m != 1) b = b.sum(b_dims[i], true, b.dtype());
+    if (m == 1 && n != 1) a = a.sum(a_dims[i], true, a.dtype());
+    if (n == m) inner *= n;
   }
   const auto other_dims = [](const Tensor& x, const Dims& dims, Dims& sizes) {
     Dims rest;

@@ -30,15 +30,9 @@
 namespace mytorch {
 namespace {
 
-[[noreturn]] void fail_reduction(std::string_view reduction, const char* op) {
-  fail(ErrorCode::kValue, "[", op, "] reduction \"", reduction,
-       "\": give \"none\", \"mean\" or \"sum\"");
-}
-
-void check_reduction(std::string_view reduction, const char* op) {
-  if (reduction != "none" && reduction != "mean" && reduction != "sum") {
-    fail_reduction(reduction, op);
-  }
+void check_reduction(Str reduction, const char* op) {
+  check_value(reduction == "none" || reduction == "mean" || reduction == "sum", op, "reduction \"",
+              reduction, "\": give \"none\", \"mean\" or \"sum\"");
 }
 
 void warn_broadcast(const Tensor& self, const Tensor& target, const Tensor& terms, const char* op) {
@@ -82,9 +76,6 @@ void check_targets(IntList scores, ScalarType dtype, const Tensor& target, const
              dtype, ": convert one with to()");
 }
 
-// A sum over a batch would overflow 16-bit floats.
-ScalarType total_type(ScalarType type) { return wide_type(type); }
-
 struct Targets {
   Tensor valid;   // true for targets that are not ignored
   Tensor index;   // the class of a valid target, else 0
@@ -104,8 +95,8 @@ Targets targets(const Tensor& target, const Tensor& weight, int64_t ignore_index
 
 // Returns the sum of the weights of valid targets.
 Tensor total(const Targets& t, ScalarType type) {
-  return t.weight.defined() ? t.weight.sum({}, false, total_type(type))
-                            : to(t.valid.sum(), total_type(type));
+  return t.weight.defined() ? t.weight.sum({}, false, wide_type(type))
+                            : to(t.valid.sum(), wide_type(type));
 }
 
 }  // namespace
@@ -117,9 +108,8 @@ Specs<2> nll_loss_forward(const Tensor& self, const Tensor& target, const Tensor
   check_type(self.is_floating_point(), "nll_loss", "input is ", self.dtype(),
              ": log-probabilities are floats");
   check_targets(self.sizes(), self.dtype(), target, weight, reduction);
-  TensorSpec total = like(self, {});
-  total.dtype = total_type(self.dtype());
-  return {like(self, reduction == "none" ? target_sizes(self.sizes()) : Dims()), total};
+  return {like(self, reduction == "none" ? target_sizes(self.sizes()) : Dims()),
+          like(self, {}, wide_type(self.dtype()))};
 }
 
 TensorSpec nll_loss_backward(const Tensor& grad_output, IntList input_size, const Tensor& target,
@@ -139,9 +129,9 @@ Specs<3> cross_entropy_forward(const Tensor& self, const Tensor& target, const T
              ": scores are floats");
   check_targets(self.sizes(), self.dtype(), target, weight, reduction);
   const Dims sizes = target_sizes(self.sizes());
-  TensorSpec log_sum = like(self, sizes), total = like(self, {});
-  log_sum.dtype = total.dtype = total_type(self.dtype());
-  return {like(self, reduction == "none" ? sizes : Dims()), std::move(log_sum), std::move(total)};
+  const ScalarType wide = wide_type(self.dtype());  // sums over a batch overflow 16-bit floats
+  return {like(self, reduction == "none" ? sizes : Dims()), like(self, sizes, wide),
+          like(self, {}, wide)};
 }
 
 TensorSpec cross_entropy_backward(const Tensor& grad_output, const Tensor& self,
@@ -164,10 +154,9 @@ TensorSpec cross_entropy_backward(const Tensor& grad_output, const Tensor& self,
 namespace composite {
 
 Tensor reduced(const Tensor& terms, Str reduction, const char* op) {
+  check_reduction(reduction, op);
   if (reduction == "none") return terms;
-  if (reduction == "mean") return terms.mean();
-  if (reduction == "sum") return terms.sum();
-  fail_reduction(reduction, op);
+  return reduction == "mean" ? terms.mean() : terms.sum();
 }
 
 Tensor loss(const Tensor& self, const Tensor& target, const Tensor& terms, Str reduction,
@@ -208,7 +197,7 @@ Tensors<2> nll_loss_forward(const Tensor& self, const Tensor& target, const Tens
   const Tensor weighted = t.weight.defined() ? scores * t.weight : scores;
   // Selects instead of multiplying by 0: an ignored score may be -inf.
   const Tensor terms = where(t.valid, -weighted, 0);
-  const ScalarType wide = total_type(self.dtype());
+  const ScalarType wide = wide_type(self.dtype());
   if (reduction == "none") return {terms, mytorch::zeros(IntList(), wide, self.device())};
   Tensor weights = total(t, self.dtype());
   Tensor sum_of_terms = terms.sum({}, false, wide);
@@ -258,7 +247,7 @@ Tensor smooth_part(const Tensor& log_p, const Tensor& target, const Tensor& weig
   Tensor terms = where(valid, -weighted.mean(dim), 0);
   if (reduction == "none") return terms;
   if (reduction == "sum") return terms.sum();
-  return terms.sum({}, false, total_type(log_p.dtype())) /
+  return terms.sum({}, false, wide_type(log_p.dtype())) /
          total(targets(target, weight, ignore_index), log_p.dtype());
 }
 

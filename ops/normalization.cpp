@@ -1,5 +1,6 @@
 // Layer, root-mean-square, batch, group and instance normalization: out = (x - mean) * rstd *
 // weight + bias. 16-bit types compute in float32.
+#include <algorithm>
 #include <limits>
 
 #include "mytorch/generated/bodies.h"
@@ -23,11 +24,6 @@
 namespace mytorch {
 namespace {
 
-void check_floating(const Tensor& input, const char* op) {
-  check_type(input.is_floating_point(), op, "input is ", input.dtype(),
-             ": it must be of a floating type");
-}
-
 void check_trailing(const Tensor& input, IntList normalized_shape, const char* op) {
   const size_t n = normalized_shape.size();
   const IntList sizes = input.sizes();
@@ -36,18 +32,20 @@ void check_trailing(const Tensor& input, IntList normalized_shape, const char* o
               op, "input of shape ", sizes, " does not end in normalized_shape ", normalized_shape);
 }
 
-// Checks that an optional parameter has shape `sizes` and the input's type or its compute type.
-void check_parameter(const Tensor& parameter, const char* name, IntList sizes, const Tensor& input,
-                     const char* op) {
-  if (!parameter.defined()) return;
-  check_shape(parameter.sizes() == sizes, op, name, " has shape ", parameter.sizes(),
-              ", but input of shape ", input.sizes(), " takes ", sizes);
-  check_type(parameter.dtype() == input.dtype() || parameter.dtype() == wide_type(input.dtype()),
-             op, name, " is ", parameter.dtype(), ", but input is ", input.dtype());
+// Checks that optional parameters have shape `sizes` and the input's type or its compute type.
+void check_parameters(std::initializer_list<std::pair<const char*, const Tensor&>> parameters,
+                      IntList sizes, const Tensor& input, const char* op) {
+  for (const auto& [name, parameter] : parameters) {
+    if (!parameter.defined()) continue;
+    check_shape(parameter.sizes() == sizes, op, name, " has shape ", parameter.sizes(),
+                ", but input of shape ", input.sizes(), " takes ", sizes);
+    check_type(parameter.dtype() == input.dtype() || parameter.dtype() == wide_type(input.dtype()),
+               op, name, " is ", parameter.dtype(), ", but input is ", input.dtype());
+  }
 }
 
 int64_t check_channels(const Tensor& input, const char* op) {
-  check_floating(input, op);
+  check_floating(input, "input", op);
   check_shape(input.dim() >= 2, op, "input has shape ", input.sizes(), ": it must be (N, C, ...)");
   return input.sizes()[1];
 }
@@ -93,9 +91,8 @@ Dims last_dims(IntList shape) {
 // Returns the specs of the gradients of the input and of parameters of shape `sizes`, in the
 // parameters' type. A gradient whose mask is 0 has no elements.
 template <size_t n>
-std::array<TensorSpec, n> gradient_specs(const Tensor& grad_out, const Tensor& input,
-                                         const Tensor& weight, IntList sizes, IntList mask,
-                                         const char* op) {
+Specs<n> gradient_specs(const Tensor& grad_out, const Tensor& input, const Tensor& weight,
+                        IntList sizes, IntList mask, const char* op) {
   check_value(mask.size() == n, op, "output_mask has ", mask.size(), " values, not ", n);
   check_shape(grad_out.sizes() == input.sizes(), op, "grad_out has shape ", grad_out.sizes(),
               ", but input has shape ", input.sizes());
@@ -104,17 +101,14 @@ std::array<TensorSpec, n> gradient_specs(const Tensor& grad_out, const Tensor& i
     specs[i] = i == 0 ? like(input) : like(weight.defined() ? weight : input, to_dims(sizes));
     if (mask[i] == 0) specs[i].sizes = {0};
   }
-  return specs;
+  return std::tuple_cat(specs);
 }
 
 // Returns the spec of the statistics of rows: the last dimensions have size 1.
 TensorSpec row_statistics(const Tensor& input, IntList normalized_shape) {
-  TensorSpec stats = like(input);
-  stats.dtype = wide_type(input.dtype());
-  for (size_t i = input.dim() - normalized_shape.size(); i < stats.sizes.size(); ++i) {
-    stats.sizes[i] = 1;
-  }
-  return stats;
+  Dims sizes = to_dims(input.sizes());
+  std::fill(sizes.end() - normalized_shape.size(), sizes.end(), 1);
+  return like(input, std::move(sizes), wide_type(input.dtype()));
 }
 
 // Returns one value per channel, shaped for dimension 1 of an input of `ndim` dimensions. `x` may
@@ -319,10 +313,9 @@ namespace shape {
 
 Specs<3> native_layer_norm(const Tensor& input, IntList normalized_shape, const Tensor& weight,
                            const Tensor& bias, double /*eps*/) {
-  check_floating(input, "layer_norm");
+  check_floating(input, "input", "layer_norm");
   check_trailing(input, normalized_shape, "layer_norm");
-  check_parameter(weight, "weight", normalized_shape, input, "layer_norm");
-  check_parameter(bias, "bias", normalized_shape, input, "layer_norm");
+  check_parameters({{"weight", weight}, {"bias", bias}}, normalized_shape, input, "layer_norm");
   const TensorSpec stats = row_statistics(input, normalized_shape);
   return {spec_like(input), stats, stats};
 }
@@ -333,15 +326,14 @@ Specs<3> native_layer_norm_backward(const Tensor& grad_out, const Tensor& input,
                                     IntList output_mask) {
   const char* op = "native_layer_norm_backward";
   check_trailing(input, normalized_shape, op);
-  return std::tuple_cat(
-      gradient_specs<3>(grad_out, input, weight, normalized_shape, output_mask, op));
+  return gradient_specs<3>(grad_out, input, weight, normalized_shape, output_mask, op);
 }
 
 Specs<2> native_rms_norm(const Tensor& input, IntList normalized_shape, const Tensor& weight,
                          double /*eps*/) {
-  check_floating(input, "rms_norm");
+  check_floating(input, "input", "rms_norm");
   check_trailing(input, normalized_shape, "rms_norm");
-  check_parameter(weight, "weight", normalized_shape, input, "rms_norm");
+  check_parameters({{"weight", weight}}, normalized_shape, input, "rms_norm");
   return {spec_like(input), row_statistics(input, normalized_shape)};
 }
 
@@ -349,18 +341,16 @@ Specs<2> native_rms_norm_backward(const Tensor& grad_out, const Tensor& input,
                                   IntList normalized_shape, const Tensor& /*rstd*/,
                                   const Tensor& weight, IntList output_mask) {
   const char* op = "native_rms_norm_backward";
-  check_floating(input, op);
+  check_floating(input, "input", op);
   check_trailing(input, normalized_shape, op);
-  return std::tuple_cat(
-      gradient_specs<2>(grad_out, input, weight, normalized_shape, output_mask, op));
+  return gradient_specs<2>(grad_out, input, weight, normalized_shape, output_mask, op);
 }
 
 Specs<3> batch_norm_training(const Tensor& input, const Tensor& weight, const Tensor& bias,
                              double /*eps*/) {
   const int64_t channels = check_channels(input, "batch_norm");
-  check_parameter(weight, "weight", channels, input, "batch_norm");
-  check_parameter(bias, "bias", channels, input, "batch_norm");
-  const TensorSpec stats{Dims{channels}, wide_type(input.dtype()), input.device(), {}};
+  check_parameters({{"weight", weight}, {"bias", bias}}, channels, input, "batch_norm");
+  const TensorSpec stats = like(input, {channels}, wide_type(input.dtype()));
   return {like(input), stats, stats};
 }
 
@@ -369,16 +359,14 @@ Specs<3> batch_norm_training_backward(const Tensor& grad_out, const Tensor& inpu
                                       const Tensor& /*var*/, double /*eps*/, IntList output_mask) {
   const char* op = "batch_norm_training_backward";
   const int64_t channels = check_channels(input, op);
-  return std::tuple_cat(gradient_specs<3>(grad_out, input, weight, channels, output_mask, op));
+  return gradient_specs<3>(grad_out, input, weight, channels, output_mask, op);
 }
 
 Specs<3> native_group_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
                            int64_t group, double /*eps*/) {
   const int64_t channels = check_groups(input, group, "group_norm");
-  check_parameter(weight, "weight", channels, input, "group_norm");
-  check_parameter(bias, "bias", channels, input, "group_norm");
-  const TensorSpec stats{
-      Dims{input.sizes()[0], group}, wide_type(input.dtype()), input.device(), {}};
+  check_parameters({{"weight", weight}, {"bias", bias}}, channels, input, "group_norm");
+  const TensorSpec stats = like(input, {input.sizes()[0], group}, wide_type(input.dtype()));
   return {like(input), stats, stats};
 }
 
@@ -387,7 +375,7 @@ Specs<3> native_group_norm_backward(const Tensor& grad_out, const Tensor& input,
                                     const Tensor& weight, int64_t group, IntList output_mask) {
   const char* op = "native_group_norm_backward";
   const int64_t channels = check_groups(input, group, op);
-  return std::tuple_cat(gradient_specs<3>(grad_out, input, weight, channels, output_mask, op));
+  return gradient_specs<3>(grad_out, input, weight, channels, output_mask, op);
 }
 
 }  // namespace shape
@@ -461,10 +449,11 @@ Tensors<3> native_batch_norm(const Tensor& input, const Tensor& weight, const Te
                              const Tensor& running_mean, const Tensor& running_var, bool training,
                              double momentum, double eps) {
   const int64_t channels = check_channels(input, "batch_norm");
-  check_parameter(weight, "weight", channels, input, "batch_norm");
-  check_parameter(bias, "bias", channels, input, "batch_norm");
-  check_parameter(running_mean, "running_mean", channels, input, "batch_norm");
-  check_parameter(running_var, "running_var", channels, input, "batch_norm");
+  check_parameters({{"weight", weight},
+                    {"bias", bias},
+                    {"running_mean", running_mean},
+                    {"running_var", running_var}},
+                   channels, input, "batch_norm");
   if (training) {
     auto [out, mean, var] = mytorch::batch_norm_training(input, weight, bias, eps);
     if (input.numel() != 0) {
@@ -527,10 +516,11 @@ Tensor instance_norm(const Tensor& input, const Tensor& weight, const Tensor& bi
     return mytorch::batch_norm(input, weight, bias, running_mean, running_var, false, momentum,
                                eps);
   }
-  check_parameter(weight, "weight", channels, input, "instance_norm");
-  check_parameter(bias, "bias", channels, input, "instance_norm");
-  check_parameter(running_mean, "running_mean", channels, input, "instance_norm");
-  check_parameter(running_var, "running_var", channels, input, "instance_norm");
+  check_parameters({{"weight", weight},
+                    {"bias", bias},
+                    {"running_mean", running_mean},
+                    {"running_var", running_var}},
+                   channels, input, "instance_norm");
   // Each channel of each sample is a channel of one larger sample.
   const int64_t n = input.sizes()[0];
   Dims sizes = to_dims(input.sizes());

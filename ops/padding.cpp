@@ -17,9 +17,14 @@ void check_pairs(const Tensor& self, IntList pad) {
       " is not a (before, after) pair for each of the last dimensions of shape ", self.sizes());
 }
 
-[[noreturn]] void fail_too_much(const Tensor& self, IntList pad, int64_t dim, Str mode) {
-  fail(ErrorCode::kShape, "[pad] pad ", shape_str(pad), " in mode '", mode,
-       "' is too much for dimension ", dim, " of shape ", shape_str(self.sizes()));
+// Returns the padded size of a dimension.
+int64_t padded(int64_t size, int64_t before, int64_t after) {
+  return checked(Wide{size} + before + after, "pad", "the padded size");
+}
+
+void check_padding(bool fits, const Tensor& self, IntList pad, int64_t dim, Str mode) {
+  check_shape(fits, "pad", "pad ", pad, " in mode '", mode, "' is too much for dimension ", dim,
+              " of shape ", self.sizes());
 }
 
 // Returns the index of the element that pads position i, which may be outside of the dimension's
@@ -40,8 +45,8 @@ Tensor constant_pad_nd(const Tensor& self, IntList pad, const Scalar& value) {
     const int64_t dim = self.dim() - 1 - static_cast<int64_t>(i);
     const int64_t before = pad[2 * i], after = pad[2 * i + 1];
     const int64_t size = sizes[dim];
-    sizes[dim] = size + before + after;
-    if (sizes[dim] < 0) fail_too_much(self, pad, dim, "constant");
+    sizes[dim] = padded(size, before, after);
+    check_padding(sizes[dim] >= 0, self, pad, dim, "constant");
     const int64_t first = std::min(std::max<int64_t>(-before, 0), size);
     const int64_t last = std::max(first, size - std::max<int64_t>(-after, 0));
     from = from.slice(dim, first, last);
@@ -69,9 +74,8 @@ Tensor pad(const Tensor& self, IntList pad, Str mode, std::optional<double> valu
     if (before == 0 && after == 0) continue;
     const int64_t size = self.sizes()[dim];
     const int64_t most = mode == "reflect" ? size - 1 : mode == "circular" ? size : INT64_MAX;
-    if (before > most || after > most || size == 0 || size + before + after < 0) {
-      fail_too_much(self, pad, dim, mode);
-    }
+    check_padding(before <= most && after <= most && size != 0 && padded(size, before, after) >= 0,
+                  self, pad, dim, mode);
     std::vector<int64_t> index;
     for (int64_t at = -before; at < size + after; ++at) index.push_back(source(at, size, mode));
     result = result.index_select(dim, tensor(index).to(self.device()));
@@ -85,7 +89,7 @@ namespace mytorch::grads {
 
 Tensor constant_pad_nd_backward(const Tensor& grad, IntList pad) {
   Dims opposite = to_dims(pad);
-  for (int64_t& n : opposite) n = -n;
+  for (int64_t& n : opposite) n = checked(-Wide{n}, "pad", "the padding");
   return mytorch::constant_pad_nd(grad, as_list(opposite));
 }
 

@@ -31,9 +31,9 @@ Window window(IntList kernel, IntList stride, IntList padding, IntList dilation,
                 as_list(w.kernel), ", stride ", as_list(w.stride), " and dilation ",
                 as_list(w.dilation), " must be positive");
     // With more padding, a window could contain only padding.
-    check_value(w.padding[i] >= 0 && w.padding[i] <= ((w.kernel[i] - 1) * w.dilation[i] + 1) / 2,
-                op, "padding ", as_list(w.padding), " must lie between 0 and half of the window ",
-                as_list(w.kernel));
+    const Wide reach = Wide{w.kernel[i] - 1} * w.dilation[i] + 1;
+    check_value(w.padding[i] >= 0 && w.padding[i] <= reach / 2, op, "padding ", as_list(w.padding),
+                " must lie between 0 and half of the window ", as_list(w.kernel));
   }
   return w;
 }
@@ -47,16 +47,17 @@ Dims pooled_sizes(IntList input, const Window& w, int64_t n, const char* op) {
   Dims sizes = to_dims(input);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t size = input[ndim - n + i];
-    const int64_t room = size + 2 * w.padding[i] - w.dilation[i] * (w.kernel[i] - 1) - 1;
-    int64_t out = room < 0 ? 0 : room / w.stride[i] + 1;
-    if (w.ceil_mode && room >= -w.stride[i] + 1) {
+    const Wide reach = Wide{w.dilation[i]} * (w.kernel[i] - 1) + 1;
+    const Wide room = size + 2 * Wide{w.padding[i]} - reach;
+    Wide out = room < 0 ? 0 : room / w.stride[i] + 1;
+    if (w.ceil_mode && room > -w.stride[i]) {
       out = (room + w.stride[i] - 1) / w.stride[i] + 1;
       // The last window must begin inside the input or the padding before it.
-      if ((out - 1) * w.stride[i] >= size + w.padding[i]) --out;
+      if ((out - 1) * w.stride[i] >= size + Wide{w.padding[i]}) --out;
     }
     check_shape(size != 0 && out >= 1, op, "the window ", as_list(w.kernel), " with padding ",
                 as_list(w.padding), " does not fit input of shape ", input);
-    sizes[ndim - n + i] = out;
+    sizes[ndim - n + i] = checked(out, op, "the size of the result");
   }
   return sizes;
 }
@@ -119,7 +120,7 @@ Specs<2> max_pool2d_with_indices(const Tensor& self, IntList kernel_size, IntLis
   const char* op = "max_pool2d";
   const Dims sizes = pooled_sizes(
       self.sizes(), window(kernel_size, stride, padding, dilation, ceil_mode, 2, op), 2, op);
-  return {like(self, sizes), {sizes, kInt64, self.device(), {}}};
+  return {like(self, sizes), like(self, sizes, kInt64)};
 }
 
 TensorSpec max_pool2d_with_indices_backward(const Tensor& grad_output, IntList input_size,

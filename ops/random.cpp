@@ -40,30 +40,14 @@ struct Range {
 
 // Returns the range of consecutive integers that a type represents.
 Range integers_of(ScalarType type) {
-  auto symmetric = [](int digits) { return Range{-(int64_t{1} << digits), int64_t{1} << digits}; };
-  switch (type) {
-    case kBool:
-      return {0, 1};
-    case kUInt8:
-      return {0, 255};
-    case kInt8:
-      return {-128, 127};
-    case kInt16:
-      return {-32768, 32767};
-    case kInt32:
-      return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
-    case kInt64:
-      return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
-    case kFloat16:
-      return symmetric(11);
-    case kBFloat16:
-      return symmetric(8);
-    case kFloat32:
-      return symmetric(24);
-    case kFloat64:
-      return symmetric(53);
+  if (type == kBool) return {0, 1};
+  if (type == kUInt8) return {0, 255};
+  if (is_floating_point(type)) {
+    const int digits = type == kFloat16 ? 11 : type == kBFloat16 ? 8 : type == kFloat32 ? 24 : 53;
+    return {-(int64_t{1} << digits), int64_t{1} << digits};
   }
-  fail(ErrorCode::kInternal, "[random_] unknown type");
+  const int64_t high = std::numeric_limits<int64_t>::max() >> (64 - 8 * element_size(type));
+  return {-high - 1, high};
 }
 
 // Returns a tensor in the shape of `like`, true where the element's uniform number is below `p`.

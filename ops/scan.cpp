@@ -5,9 +5,8 @@ namespace mytorch::shape {
 
 TensorSpec cumsum(const Tensor& self, int64_t dim, std::optional<ScalarType> dtype) {
   wrap_dim(dim, self.dim(), "cumsum");
-  TensorSpec spec = like(self);
-  spec.dtype = dtype.value_or(is_floating_point(self.dtype()) ? self.dtype() : kInt64);
-  return spec;
+  return like(self, to_dims(self.sizes()),
+              dtype.value_or(self.is_floating_point() ? self.dtype() : kInt64));
 }
 
 }  // namespace mytorch::shape

@@ -41,7 +41,7 @@ TensorSpec cat(TensorList tensors, int64_t dim) {
     }
     check_shape(fits, "cat", "shapes ", first->sizes(), " and ", tensor.sizes(),
                 " differ outside of dimension ", dim);
-    sizes[dim] += tensor.sizes()[dim];
+    sizes[dim] = checked(Wide{sizes[dim]} + tensor.sizes()[dim], "cat", "the size");
   }
   return {std::move(sizes), dtype, first->device(), {}};
 }
@@ -56,7 +56,6 @@ Tensor diagonal_numbers(const Tensor& self, const char* op) {
   const Tensor columns = mytorch::arange(self.size(-1), kInt64, self.device());
   return columns - rows.unsqueeze(1);
 }
-namespace {}  // namespace
 
 Tensor stack(TensorList tensors, int64_t dim) {
   check_value(!tensors.empty(), "stack", "the list of tensors is empty");
@@ -102,7 +101,7 @@ Tensor repeat(const Tensor& self, IntList repeats) {
     const int64_t size = i < lead ? 1 : self.sizes()[i - lead];
     single.insert(single.end(), {1, size});
     expanded.insert(expanded.end(), {repeats[i], size});
-    sizes.push_back(repeats[i] * size);
+    sizes.push_back(checked(Wide{repeats[i]} * size, "repeat", "the size"));
   }
   return self.reshape(as_list(single)).expand(as_list(expanded)).clone().reshape(as_list(sizes));
 }
@@ -117,10 +116,10 @@ Tensor repeat_interleave(const Tensor& self, int64_t repeats, std::optional<int6
   check_value(repeats >= 0, "repeat_interleave", "repeats ", repeats, " is negative");
   const Tensor source = !dim.has_value() || self.dim() == 0 ? self.reshape(-1) : self;
   const int64_t along = wrap_dim(dim.value_or(0), source.dim(), "repeat_interleave");
-  Dims expanded = to_dims(source.sizes());
-  expanded.insert(expanded.begin() + along + 1, repeats);
-  Dims sizes = to_dims(source.sizes());
-  sizes[along] *= repeats;
+  const int64_t size = source.sizes()[along];
+  const Dims expanded = geometry::with_dims(source.sizes(), along, along + 1, {size, repeats});
+  const Dims sizes = geometry::with_size(
+      source.sizes(), along, checked(Wide{size} * repeats, "repeat_interleave", "the size"));
   return source.unsqueeze(along + 1).expand(as_list(expanded)).clone().reshape(as_list(sizes));
 }
 

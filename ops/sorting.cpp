@@ -17,7 +17,7 @@ namespace shape {
 Specs<2> sort(const Tensor& self, std::optional<bool> /*stable*/, int64_t dim,
               bool /*descending*/) {
   wrap_dim(dim, self.dim(), "sort");
-  return {like(self), {to_dims(self.sizes()), kInt64, self.device(), {}}};
+  return {like(self), like(self, to_dims(self.sizes()), kInt64)};
 }
 
 Specs<2> topk(const Tensor& self, int64_t k, int64_t dim, bool /*largest*/, bool /*sorted*/) {
@@ -26,7 +26,7 @@ Specs<2> topk(const Tensor& self, int64_t k, int64_t dim, bool /*largest*/, bool
               " is out of range for dimension ", dim, " of shape ", self.sizes());
   Dims sizes = to_dims(self.sizes());
   if (!sizes.empty()) sizes[dim] = k;
-  return {like(self, sizes), {sizes, kInt64, self.device(), {}}};
+  return {like(self, sizes), like(self, sizes, kInt64)};
 }
 
 }  // namespace shape
@@ -52,10 +52,11 @@ Tensors<2> kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
               ": it counts from 1");
   auto [values, indices] = mytorch::sort(self, true, along, false);
   if (self.dim() == 0) return {values, indices};
-  values = values.narrow(along, k - 1, 1);
-  indices = indices.narrow(along, k - 1, 1);
-  if (keepdim) return {values.contiguous(), indices.contiguous()};
-  return {values.squeeze(along).contiguous(), indices.squeeze(along).contiguous()};
+  const auto pick = [&](const Tensor& sorted) {
+    const Tensor picked = sorted.narrow(along, k - 1, 1);
+    return keepdim ? picked.contiguous() : picked.squeeze(along).contiguous();
+  };
+  return {pick(values), pick(indices)};
 }
 
 }  // namespace composite

@@ -30,7 +30,9 @@ int64_t split_dim(const Tensor& self, int64_t dim, const char* op) {
 Tensor as_strided(const Tensor& self, IntList size, IntList stride,
                   std::optional<int64_t> storage_offset) {
   const int64_t own = self.storage_offset();
-  return mytorch::as_strided_relative(self, size, stride, storage_offset.value_or(own) - own);
+  const Wide offset = Wide{storage_offset.value_or(own)} - own;
+  return mytorch::as_strided_relative(self, size, stride,
+                                      checked(offset, "as_strided", "the offset"));
 }
 
 Tensor t(const Tensor& self) {
@@ -78,10 +80,9 @@ Tensor flatten(const Tensor& self, int64_t start_dim, int64_t end_dim) {
   if (self.dim() == 0) return self.reshape(1);
   if (start_dim == end_dim) return self;
   const IntList sizes = self.sizes();
-  Dims shape(sizes.begin(), sizes.begin() + start_dim);
-  shape.push_back(checked_product(
-      {sizes.data() + start_dim, static_cast<size_t>(end_dim - start_dim + 1)}, "flatten"));
-  shape.insert(shape.end(), sizes.begin() + end_dim + 1, sizes.end());
+  const IntList merged(sizes.data() + start_dim, static_cast<size_t>(end_dim - start_dim + 1));
+  const Dims shape =
+      geometry::with_dims(sizes, start_dim, end_dim + 1, checked_product(merged, "flatten"));
   return self.reshape(as_list(shape));
 }
 
@@ -89,11 +90,8 @@ Tensor unflatten(const Tensor& self, int64_t dim, IntList sizes) {
   check_shape(self.dim() != 0, "unflatten", "a 0-dim tensor has no dimension");
   dim = wrap_dim(dim, self.dim(), "unflatten");
   check_shape(!sizes.empty(), "unflatten", "sizes is empty");
-  const IntList old = self.sizes();
-  const Dims inner = geometry::infer_shape(sizes, old[dim], "unflatten");
-  Dims shape(old.begin(), old.begin() + dim);
-  shape.insert(shape.end(), inner.begin(), inner.end());
-  shape.insert(shape.end(), old.begin() + dim + 1, old.end());
+  const Dims inner = geometry::infer_shape(sizes, self.sizes()[dim], "unflatten");
+  const Dims shape = geometry::with_dims(self.sizes(), dim, dim + 1, as_list(inner));
   return self.view(as_list(shape));
 }
 
@@ -112,13 +110,13 @@ std::vector<Tensor> split(const Tensor& self, int64_t split_size, int64_t dim) {
 
 std::vector<Tensor> split_sizes(const Tensor& self, IntList split_sizes, int64_t dim) {
   dim = split_dim(self, dim, "split");
-  int64_t sum = 0;
+  Wide sum = 0;
   for (const int64_t size : split_sizes) {
     check_value(size >= 0, "split", "sizes ", split_sizes, " has the negative ", size);
     sum += size;
   }
-  check_shape(sum == self.sizes()[dim], "split", "sizes ", split_sizes, " add up to ", sum,
-              ", but dimension ", dim, " has size ", self.sizes()[dim]);
+  check_shape(sum == self.sizes()[dim], "split", "sizes ", split_sizes,
+              " do not add up to the size of dimension ", dim, ", ", self.sizes()[dim]);
   return pieces(self, split_sizes, dim);
 }
 

@@ -216,15 +216,13 @@ ViewSpec as_strided_relative(const Tensor& self, IntList size, IntList stride, i
                 " is negative");
     empty = empty || size[i] == 0;
   }
-  const int64_t first = self.storage_offset() + offset;
-  // In 128 bits, so that an overflowing sum is detected.
-  __int128 end = static_cast<__int128>(first) + (empty ? 0 : 1);
-  for (size_t i = 0; i < size.size() && !empty; ++i) {
-    end += static_cast<__int128>(size[i] - 1) * stride[i];
-  }
+  const Wide first = Wide{self.storage_offset()} + offset;
+  Wide end = first + (empty ? 0 : 1);
+  for (size_t i = 0; i < size.size() && !empty; ++i) end += Wide{size[i] - 1} * stride[i];
   const auto capacity = static_cast<int64_t>(self.impl()->storage->bytes) / self.element_size();
   check_shape(first >= 0 && end <= capacity, "as_strided", "size ", size, ", stride ", stride,
-              " and offset ", first, " reach outside of the storage, of ", capacity, " elements");
+              " and relative offset ", offset, " reach outside of the storage, of ", capacity,
+              " elements");
   return {to_dims(size), to_dims(stride), offset};
 }
 

@@ -1,82 +1,28 @@
 // Convolution, transposed convolution and their gradients, with 1 to 3 spatial dimensions. All six
 // are one sum over the same terms (input element, weight element, output element), which computes
-// one of the three operands from the other two. A transposed convolution is the gradient of the
-// input of a convolution, so `input` and `output` always name the operands of the convolution that
-// is not transposed.
-#include <array>
+// one of the three operands from the other two (sdk::ConvolutionGeometry).
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "backends/reference/exact.h"
 #include "backends/reference/kernels.h"
 #include "mytorch/backend/tensor.h"
+#include "mytorch/backend/windows.h"
 
 namespace mytorch::reference {
 namespace {
 
-constexpr int kSpatial = 3;
-using Spatial = std::array<int64_t, kSpatial>;
-
-// Returns the values after the first `skip`, aligned at the right; missing ones are `fill`.
-Spatial spatial(std::span<const int64_t> values, int64_t fill, size_t skip) {
-  Spatial result;
-  result.fill(fill);
-  const size_t n = values.size() - skip;
-  for (size_t d = 0; d < n; ++d) result[kSpatial - n + d] = values[skip + d];
-  return result;
-}
-
-// Does the same for a list with one number per spatial dimension, or one for all of them.
-Spatial per_dim(const mt_int_list& list, size_t dims, int64_t fill) {
-  Spatial result;
-  result.fill(fill);
-  for (size_t d = 0; d < dims; ++d) {
-    result[kSpatial - dims + d] = list.data[list.size == 1 ? 0 : d];
-  }
-  return result;
-}
-
-struct Geometry {
-  int64_t batch;
-  int64_t groups;
-  int64_t in_channels;   // in a group
-  int64_t out_channels;  // in a group
-  Spatial input;
-  Spatial output;
-  Spatial kernel;
-  Spatial stride;
-  Spatial padding;
-  Spatial dilation;
-};
-
-// For an input (N, groups * in_channels, ...), a weight (groups * out_channels, in_channels, ...)
-// and an output (N, groups * out_channels, ...).
-template <class Args>
-Geometry geometry(std::span<const int64_t> input, std::span<const int64_t> weight,
-                  std::span<const int64_t> output, const Args& args) {
-  const size_t dims = weight.size() - 2;
-  Geometry g;
-  g.batch = input[0];
-  g.groups = args.groups;
-  g.in_channels = weight[1];
-  g.out_channels = weight[0] / args.groups;
-  g.input = spatial(input, 1, 2);
-  g.output = spatial(output, 1, 2);
-  g.kernel = spatial(weight, 1, 2);
-  g.stride = per_dim(args.stride, dims, 1);
-  g.padding = per_dim(args.padding, dims, 0);
-  g.dilation = per_dim(args.dilation, dims, 1);
-  return g;
-}
+using sdk::convolution_geometry;
+using sdk::ConvolutionGeometry;
+using sdk::Spatial;
 
 // Calls term(input, weight, output) with the row-major indices of each term in one plane of each
 // operand, ordered by output elements, then by weight elements.
 template <class F>
-void for_each_spatial_term(const Geometry& g, F&& term) {
+void for_each_spatial_term(const ConvolutionGeometry& g, F&& term) {
   Spatial x, k, y;  // indices of input, weight and output
-  const auto inside = [&](int d) {
-    x[d] = y[d] * g.stride[d] - g.padding[d] + k[d] * g.dilation[d];
+  const auto inside = [&](size_t d) {
+    x[d] = g.window(static_cast<int>(d)).place(y[d], k[d]);
     return x[d] >= 0 && x[d] < g.input[d];
   };
   const auto linear = [](const Spatial& at, const Spatial& size) {
@@ -101,11 +47,11 @@ void for_each_spatial_term(const Geometry& g, F&& term) {
 }
 
 template <class F>
-void for_each_term(const Geometry& g, F&& term) {
-  const auto volume = [](const Spatial& size) { return size[0] * size[1] * size[2]; };
-  const int64_t input = volume(g.input);
-  const int64_t output = volume(g.output);
-  const int64_t kernel = volume(g.kernel);
+void for_each_term(const ConvolutionGeometry& g, F&& term) {
+  if (g.empty()) return;
+  const int64_t input = g.input_plane();
+  const int64_t output = g.output_plane();
+  const int64_t kernel = g.taps();
   for (int64_t n = 0; n < g.batch; ++n) {
     for (int64_t group = 0; group < g.groups; ++group) {
       for (int64_t oc = 0; oc < g.out_channels; ++oc) {
@@ -128,7 +74,7 @@ void for_each_term(const Geometry& g, F&& term) {
 enum class Target { kInput, kWeight, kOutput };
 
 // Computes the operand `target` from the other two.
-void correlate(const Geometry& g, Target target, const sdk::TensorView& input,
+void correlate(const ConvolutionGeometry& g, Target target, const sdk::TensorView& input,
                const sdk::TensorView& weight, const sdk::TensorView& output,
                const sdk::TensorView& bias, mt_dtype compute) {
   const sdk::TensorView out = target == Target::kInput    ? input
@@ -164,10 +110,7 @@ void correlate(const Geometry& g, Target target, const sdk::TensorView& input,
                                : sums.size() / (terms.size() * static_cast<size_t>(out.size(0)));
       for (size_t i = 0; i < sums.size(); ++i) sums[i].add(terms[i / plane % terms.size()]);
     }
-    std::vector<E> values;
-    values.reserve(sums.size());
-    for (const Sum<E>& sum : sums) values.push_back(sum.value());
-    write_exact(values, out);
+    write_exact(sums, out);
   });
 }
 
@@ -178,7 +121,7 @@ void convolution(mt_ctx& /*ctx*/, const mt_args_convolution& args) {
   const sdk::TensorView input = transposed ? args.out : args.input;
   const sdk::TensorView output = transposed ? args.input : args.out;
   const sdk::TensorView weight = args.weight;
-  correlate(geometry(input.shape(), weight.shape(), output.shape(), args),
+  correlate(convolution_geometry(input, weight, output, args),
             transposed ? Target::kInput : Target::kOutput, input, weight, output, args.bias,
             args.header.compute);
 }
@@ -188,7 +131,7 @@ void convolution_backward_input(mt_ctx& /*ctx*/, const mt_args_convolution_backw
   const sdk::TensorView input = transposed ? args.grad_output : args.out;
   const sdk::TensorView output = transposed ? args.out : args.grad_output;
   const sdk::TensorView weight = args.weight;
-  correlate(geometry(input.shape(), weight.shape(), output.shape(), args),
+  correlate(convolution_geometry(input, weight, output, args),
             transposed ? Target::kOutput : Target::kInput, input, weight, output, nullptr,
             args.header.compute);
 }
@@ -198,8 +141,8 @@ void convolution_backward_weight(mt_ctx& /*ctx*/, const mt_args_convolution_back
   const sdk::TensorView input = transposed ? args.grad_output : args.input;
   const sdk::TensorView output = transposed ? args.input : args.grad_output;
   const sdk::TensorView weight = args.out;
-  correlate(geometry(input.shape(), weight.shape(), output.shape(), args), Target::kWeight, input,
-            weight, output, nullptr, args.header.compute);
+  correlate(convolution_geometry(input, weight, output, args), Target::kWeight, input, weight,
+            output, nullptr, args.header.compute);
 }
 
 }  // namespace mytorch::reference

@@ -110,6 +110,13 @@ std::vector<E> read_exact(const sdk::TensorView& tensor, mt_dtype compute);
 // Writes values in row-major order, each rounded once.
 template <class E>
 void write_exact(const std::vector<E>& values, const sdk::TensorView& tensor);
+template <class E>
+void write_exact(const std::vector<Sum<E>>& sums, const sdk::TensorView& tensor) {
+  std::vector<E> values;
+  values.reserve(sums.size());
+  for (const Sum<E>& sum : sums) values.push_back(sum.value());
+  write_exact(values, tensor);
+}
 
 // Returns the elements of an index operand of any integer type.
 std::vector<int64_t> read_index(const sdk::TensorView& tensor);

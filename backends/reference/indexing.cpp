@@ -102,10 +102,7 @@ void scatter_add(mt_ctx& /*ctx*/, const mt_args_scatter_add& args) {
     for (const E start : read_exact<E>(self, self.dtype())) sums.emplace_back().add(start);
     for_each_index("scatter_add", self, args.dim, args.index, src.shape(),
                    [&](size_t at, size_t i) { sums[at].add(values[i]); });
-    std::vector<E> out;
-    out.reserve(sums.size());
-    for (const Sum<E>& sum : sums) out.push_back(sum.value());
-    write_exact(out, args.out);
+    write_exact(sums, args.out);
   });
 }
 

@@ -23,7 +23,10 @@ int64_t wrap(int64_t value, mt_dtype dtype) {
 }
 
 Interpreter::Interpreter(const mt_program& program, mt_dtype compute)
-    : op_(base_name(program.name)), compute_(compute), floating_(sdk::is_floating(compute)) {
+    : op_(base_name(program.name)),
+      compute_(compute),
+      floating_(sdk::is_floating(compute)),
+      outputs_(program.outputs, program.outputs + program.num_outputs) {
   for (int32_t i = 0; i < program.num_nodes; ++i) {
     Node node{program.nodes[i], Kind::kOp, nullptr};
     const std::string_view name = node.node.op;
@@ -50,6 +53,20 @@ Interpreter::Interpreter(const mt_program& program, mt_dtype compute)
 
 bool Interpreter::is_real(int32_t node) const {
   return floating_ && nodes_[static_cast<size_t>(node)].node.type == MT_TYPE_COMPUTE;
+}
+
+std::vector<mt_program_output> Interpreter::requested(const void* args) const {
+  std::vector<mt_program_output> result;
+  for (const mt_program_output& output : outputs_) {
+    if (sdk::tensor_at(args, output.offset) != nullptr) result.push_back(output);
+  }
+  return result;
+}
+
+Plan Interpreter::plan(const std::vector<mt_program_output>& outputs) const {
+  std::vector<int32_t> roots;
+  for (const mt_program_output& output : outputs) roots.push_back(output.node);
+  return plan(roots);
 }
 
 Plan Interpreter::plan(const std::vector<int32_t>& roots) const {

@@ -25,8 +25,11 @@ class Interpreter {
   mt_dtype compute() const { return compute_; }
   int32_t num_nodes() const { return static_cast<int32_t>(nodes_.size()); }
 
+  // Returns the program's outputs for which a call has a tensor.
+  std::vector<mt_program_output> requested(const void* args) const;
   // Returns the nodes that `roots` depend on, in order.
   Plan plan(const std::vector<int32_t>& roots) const;
+  Plan plan(const std::vector<mt_program_output>& outputs) const;
   // Returns the nodes of a plan that are tensor arguments.
   std::vector<int32_t> inputs(const Plan& plan) const;
   uint32_t offset(int32_t node) const { return nodes_[static_cast<size_t>(node)].node.offset; }
@@ -60,6 +63,7 @@ class Interpreter {
   mt_dtype compute_;
   bool floating_;
   std::vector<Node> nodes_;
+  std::vector<mt_program_output> outputs_;
 };
 
 // Returns the low bits of `value` in the integer type `dtype`, sign- or zero-extended. Bools are

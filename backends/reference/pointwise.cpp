@@ -15,21 +15,13 @@ namespace {
 
 class Pointwise {
  public:
-  Pointwise(const mt_program& program, mt_dtype compute)
-      : interpreter_(program, compute),
-        outputs_(program.outputs, program.outputs + program.num_outputs) {}
+  Pointwise(const mt_program& program, mt_dtype compute) : interpreter_(program, compute) {}
 
   void run(const void* args) const {
-    std::vector<mt_program_output> wanted;
-    std::vector<int32_t> roots;
-    for (const mt_program_output& output : outputs_) {
-      if (sdk::tensor_at(args, output.offset) == nullptr) continue;
-      wanted.push_back(output);
-      roots.push_back(output.node);
-    }
+    const std::vector<mt_program_output> wanted = interpreter_.requested(args);
     if (wanted.empty()) return;
 
-    const Plan plan = interpreter_.plan(roots);
+    const Plan plan = interpreter_.plan(wanted);
     std::vector<Value> values(static_cast<size_t>(interpreter_.num_nodes()));
     interpreter_.set_constants(plan, args, values);
 
@@ -71,7 +63,6 @@ class Pointwise {
 
  private:
   Interpreter interpreter_;
-  std::vector<mt_program_output> outputs_;
 };
 
 int run_pointwise(void* self, mt_ctx* ctx, const void* args) {

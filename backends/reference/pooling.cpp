@@ -1,31 +1,18 @@
 // Pooling over windows of (N, C, H, W) or (C, H, W) planes.
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "backends/reference/exact.h"
 #include "backends/reference/kernels.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/tensor.h"
+#include "mytorch/backend/windows.h"
 
 namespace mytorch::reference {
 namespace {
-
-struct Pair {
-  int64_t h;
-  int64_t w;
-};
-
-// Returns the numbers for h and w: from a list of two, from one for both, or `fallback` for an
-// empty list.
-Pair pair(const mt_int_list& list, Pair fallback) {
-  if (list.size == 0) return fallback;
-  return {list.data[0], list.data[list.size - 1]};
-}
 
 // A tensor as a list of planes, its last two dimensions.
 struct Planes {
@@ -34,7 +21,7 @@ struct Planes {
   int64_t w;
 
   explicit Planes(const sdk::TensorView& tensor) : h(tensor.size(-2)), w(tensor.size(-1)) {
-    for (int d = 0; d < tensor.ndim() - 2; ++d) count *= tensor.size(d);
+    count = sdk::product(tensor.shape().first(static_cast<size_t>(tensor.ndim() - 2)));
   }
   size_t at(int64_t plane, int64_t y, int64_t x) const {
     return static_cast<size_t>((plane * h + y) * w + x);
@@ -58,31 +45,40 @@ E lowest() {
   return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
 }
 
-// The window of one output element of average pooling.
-struct AverageWindow {
-  int64_t y0, y1, x0, x1;  // clipped to the plane
-  int64_t divisor;
-
+// Average pooling from planes of `large` to planes of `pooled`.
+class AveragePooling {
+ public:
   template <class Args>
-  AverageWindow(const Args& args, const Planes& in, int64_t y, int64_t x) {
-    const Pair kernel = pair(args.kernel_size, {1, 1});
-    const Pair stride = pair(args.stride, kernel);
-    const Pair padding = pair(args.padding, {0, 0});
-    y0 = y * stride.h - padding.h;
-    x0 = x * stride.w - padding.w;
-    // With ceil_mode the last window may extend beyond the padding; that part does not count.
-    y1 = std::min(y0 + kernel.h, in.h + padding.h);
-    x1 = std::min(x0 + kernel.w, in.w + padding.w);
-    const int64_t padded = (y1 - y0) * (x1 - x0);
-    y0 = std::max<int64_t>(y0, 0);
-    x0 = std::max<int64_t>(x0, 0);
-    y1 = std::min(y1, in.h);
-    x1 = std::min(x1, in.w);
-    divisor = args.divisor_override.present != 0 ? args.divisor_override.value
-              : args.count_include_pad != 0      ? padded
-                                                 : (y1 - y0) * (x1 - x0);
+  AveragePooling(const Args& args, const sdk::TensorView& large, const sdk::TensorView& pooled)
+      : windows_(sdk::pooling_windows(args, large, pooled)),
+        large_(large),
+        include_padding_(args.count_include_pad != 0),
+        divisor_(sdk::to_optional(args.divisor_override)) {}
+
+  const Planes& large() const { return large_; }
+  // Calls f(y, x) for each element of window (oy, ox).
+  template <class F>
+  void for_each_element(int64_t oy, int64_t ox, F&& f) const {
+    const auto& [h, w] = windows_;
+    for (int64_t y = h.first(oy); y < h.end(oy, large_.h); ++y) {
+      for (int64_t x = w.first(ox); x < w.end(ox, large_.w); ++x) f(y, x);
+    }
   }
-  bool empty() const { return y0 >= y1 || x0 >= x1; }
+  bool empty(int64_t oy, int64_t ox) const {
+    const auto& [h, w] = windows_;
+    return h.first(oy) >= h.end(oy, large_.h) || w.first(ox) >= w.end(ox, large_.w);
+  }
+  int64_t divisor(int64_t oy, int64_t ox) const {
+    if (divisor_) return *divisor_;
+    return windows_.h.count(oy, large_.h, include_padding_) *
+           windows_.w.count(ox, large_.w, include_padding_);
+  }
+
+ private:
+  sdk::PlaneWindows windows_;
+  Planes large_;
+  bool include_padding_;
+  std::optional<int64_t> divisor_;
 };
 
 }  // namespace
@@ -92,14 +88,7 @@ void max_pool2d(mt_ctx& /*ctx*/, const mt_args_max_pool2d_with_indices& args) {
   const sdk::TensorView out_view = args.out != nullptr ? args.out : args.indices;
   if (!out_view) return;
   const Planes out(out_view);
-  const Pair kernel = pair(args.kernel_size, {1, 1});
-  const Pair stride = pair(args.stride, kernel);
-  const Pair padding = pair(args.padding, {0, 0});
-  const Pair dilation = pair(args.dilation, {1, 1});
-  // Returns the first position of a window that does not precede the plane.
-  const auto first = [](int64_t start, int64_t step) {
-    return start >= 0 ? start : start + (-start + step - 1) / step * step;
-  };
+  const auto [h, w] = sdk::pooling_windows(args, args.self, out_view);
   visit_domain(args.header.compute, [&](auto tag) {
     using E = typename decltype(tag)::type;
     const std::vector<E> values = read_exact<E>(args.self, args.header.compute);
@@ -107,14 +96,10 @@ void max_pool2d(mt_ctx& /*ctx*/, const mt_args_max_pool2d_with_indices& args) {
     std::vector<E> best(n);
     std::vector<int64_t> indices(n);
     for_each_output(out, [&](int64_t plane, int64_t oy, int64_t ox, size_t i) {
-      const int64_t start_y = oy * stride.h - padding.h;
-      const int64_t start_x = ox * stride.w - padding.w;
-      const int64_t end_y = std::min(start_y + (kernel.h - 1) * dilation.h + 1, in.h);
-      const int64_t end_x = std::min(start_x + (kernel.w - 1) * dilation.w + 1, in.w);
       best[i] = lowest<E>();
-      indices[i] = first(start_y, dilation.h) * in.w + first(start_x, dilation.w);
-      for (int64_t y = first(start_y, dilation.h); y < end_y; y += dilation.h) {
-        for (int64_t x = first(start_x, dilation.w); x < end_x; x += dilation.w) {
+      indices[i] = h.first(oy) * in.w + w.first(ox);
+      for (int64_t y = h.first(oy); y < h.end(oy, in.h); y += h.dilation) {
+        for (int64_t x = w.first(ox); x < w.end(ox, in.w); x += w.dilation) {
           const E value = values[in.at(plane, y, x)];
           // The first of equal maxima, or the last NaN, as in ATen.
           if (value > best[i] || value != value) {
@@ -148,50 +133,40 @@ void max_pool2d_backward(mt_ctx& /*ctx*/, const mt_args_max_pool2d_with_indices_
       }
       sums[static_cast<size_t>(plane * plane_size + index)].add(values[i]);
     });
-    std::vector<E> result;
-    result.reserve(sums.size());
-    for (const Sum<E>& sum : sums) result.push_back(sum.value());
-    write_exact(result, args.out);
+    write_exact(sums, args.out);
   });
 }
 
 void avg_pool2d(mt_ctx& /*ctx*/, const mt_args_avg_pool2d& args) {
-  const Planes in(args.self);
+  const AveragePooling pooling(args, args.self, args.out);
   visit_domain(args.header.compute, [&](auto tag) {
     using E = typename decltype(tag)::type;
     const std::vector<E> values = read_exact<E>(args.self, args.header.compute);
     std::vector<E> means(static_cast<size_t>(sdk::TensorView(args.out).numel()));
     for_each_output(Planes(args.out), [&](int64_t plane, int64_t oy, int64_t ox, size_t i) {
-      const AverageWindow window(args, in, oy, ox);
-      if (window.empty()) return;
+      if (pooling.empty(oy, ox)) return;
       Sum<E> sum;
-      for (int64_t y = window.y0; y < window.y1; ++y) {
-        for (int64_t x = window.x0; x < window.x1; ++x) sum.add(values[in.at(plane, y, x)]);
-      }
-      means[i] = sum.value() / static_cast<E>(window.divisor);
+      pooling.for_each_element(
+          oy, ox, [&](int64_t y, int64_t x) { sum.add(values[pooling.large().at(plane, y, x)]); });
+      means[i] = sum.value() / static_cast<E>(pooling.divisor(oy, ox));
     });
     write_exact(means, args.out);
   });
 }
 
 void avg_pool2d_backward(mt_ctx& /*ctx*/, const mt_args_avg_pool2d_backward& args) {
-  const Planes in(args.out);
+  const AveragePooling pooling(args, args.out, args.grad_output);
   visit_domain(args.header.compute, [&](auto tag) {
     using E = typename decltype(tag)::type;
     const std::vector<E> grad = read_exact<E>(args.grad_output, args.header.compute);
     std::vector<Sum<E>> sums(static_cast<size_t>(sdk::TensorView(args.out).numel()));
     for_each_output(Planes(args.grad_output), [&](int64_t plane, int64_t oy, int64_t ox, size_t i) {
-      const AverageWindow window(args, in, oy, ox);
-      if (window.empty()) return;
-      const E share = grad[i] / static_cast<E>(window.divisor);
-      for (int64_t y = window.y0; y < window.y1; ++y) {
-        for (int64_t x = window.x0; x < window.x1; ++x) sums[in.at(plane, y, x)].add(share);
-      }
+      if (pooling.empty(oy, ox)) return;
+      const E share = grad[i] / static_cast<E>(pooling.divisor(oy, ox));
+      pooling.for_each_element(
+          oy, ox, [&](int64_t y, int64_t x) { sums[pooling.large().at(plane, y, x)].add(share); });
     });
-    std::vector<E> result;
-    result.reserve(sums.size());
-    for (const Sum<E>& sum : sums) result.push_back(sum.value());
-    write_exact(result, args.out);
+    write_exact(sums, args.out);
   });
 }
 

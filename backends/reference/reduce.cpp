@@ -21,25 +21,18 @@ class Reduce {
  public:
   Reduce(const mt_program& program, mt_dtype compute)
       : interpreter_(program, compute),
-        outputs_(program.outputs, program.outputs + program.num_outputs),
         fold_(program.fold),
         step_(program.step),
         dim_offset_(program.dim_offset),
         dim_field_(program.dim_field),
-        step_plan_(interpreter_.plan({program.step})) {
+        step_plan_(interpreter_.plan(std::vector<int32_t>{program.step})) {
     if (make_fold(fold_, interpreter_.floating()) == nullptr) throw sdk::Declined{};
   }
 
   void run(const void* args) const {
-    std::vector<mt_program_output> wanted;
-    std::vector<int32_t> roots;
-    for (const mt_program_output& output : outputs_) {
-      if (sdk::tensor_at(args, output.offset) == nullptr) continue;
-      wanted.push_back(output);
-      roots.push_back(output.node);
-    }
+    const std::vector<mt_program_output> wanted = interpreter_.requested(args);
     if (wanted.empty()) return;
-    const Plan final_plan = interpreter_.plan(roots);
+    const Plan final_plan = interpreter_.plan(wanted);
 
     const std::vector<int32_t> input_nodes = interpreter_.inputs(step_plan_);
     std::vector<sdk::TensorView> tensors;
@@ -88,8 +81,7 @@ class Reduce {
                          interpreter_.store(output.node, tensor.dtype())});
     }
 
-    int64_t count = 1;
-    for (const int64_t size : reduced_shape) count *= size;
+    const int64_t count = sdk::product(reduced_shape);
     std::vector<Value> values(static_cast<size_t>(interpreter_.num_nodes()));
     interpreter_.set_constants(step_plan_, args, values);
     interpreter_.set_constants(final_plan, args, values);
@@ -121,7 +113,6 @@ class Reduce {
   }
 
   Interpreter interpreter_;
-  std::vector<mt_program_output> outputs_;
   std::string fold_;
   int32_t step_;
   uint32_t dim_offset_;

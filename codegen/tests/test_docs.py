@@ -4,9 +4,9 @@ import re
 import unittest
 from pathlib import Path
 
-from codegen import emit_docs
+from codegen.generate import ROOT, emitter
+from codegen.lock import Lock
 from codegen.records import load, load_text
-from codegen.samples import special
 
 OPS = Path(__file__).resolve().parents[2] / "ops.yaml"
 
@@ -46,7 +46,7 @@ class DocsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.ops = load(str(OPS))
-        cls.files = emit_docs.emit(cls.ops, OPS.read_text(), special(cls.ops))
+        cls.files = emitter(ROOT / "docs" / "emit.py").emit(cls.ops, Lock({}))
 
     def test_every_operator_has_one_section(self):
         sections = [m for page in self.files.values() for m in re.findall(r"^### `(.+)`$", page, re.M)]
@@ -96,7 +96,7 @@ class DocsTest(unittest.TestCase):
                 {"op": "product", "args": {"self": {"shape": [3], "dtype": "bool"}, "index": None}, "error": "no index"}
             ]
         }
-        files = emit_docs.emit(load_text(SMALL), SMALL, samples)
+        files = emitter(ROOT / "docs" / "emit.py").pages(load_text(SMALL), SMALL, samples)
         self.assertEqual(set(files), {f"docs/ops/{n}.md" for n in ("index", "arithmetic", "sums")})
         arithmetic, sums = files["docs/ops/arithmetic.md"], files["docs/ops/sums.md"]
         # Overloads are on one page, that of the first.

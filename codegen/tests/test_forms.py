@@ -2,7 +2,9 @@
 
 import unittest
 
-from codegen import emit_autograd, emit_stubs
+from codegen import emit_stubs
+from codegen.generate import ROOT, emitter
+from codegen.lock import Lock
 from codegen.records import load_text
 
 ADD = """\
@@ -18,7 +20,7 @@ def emitted(text: str) -> tuple[str, str]:
     ops = load_text(text)
     return (
         emit_stubs.emit(ops, {0: ops})["src/ops_00.cpp"],
-        emit_autograd.emit(ops, {0: ops}).get("autograd/autograd_00.cpp", ""),
+        "".join(emitter(ROOT / "autograd" / "emit.py").emit(ops, Lock({})).values()),
     )
 
 

@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from codegen import golden
+from conformance import golden
 
 F = torch.nn.functional
 aten = torch.ops.aten

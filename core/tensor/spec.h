@@ -26,5 +26,8 @@ inline TensorSpec like(const Tensor& x) { return {to_dims(x.sizes()), x.dtype(),
 inline TensorSpec like(const Tensor& x, Dims sizes) {
   return {std::move(sizes), x.dtype(), x.device(), {}};
 }
+inline TensorSpec like(const Tensor& x, Dims sizes, ScalarType dtype) {
+  return {std::move(sizes), dtype, x.device(), {}};
+}
 
 }  // namespace mytorch

@@ -7,6 +7,7 @@
 #include "core/types/broadcast.h"
 #include "core/types/dims.h"
 #include "core/types/errors.h"
+#include "core/types/strides.h"
 #include "dispatcher/frame/decompose.h"
 #include "dispatcher/frame/outputs.h"
 #include "dispatcher/frame/promotion.h"
@@ -111,7 +112,6 @@ Dims broadcast_sizes(const OpInfo& op, PointwiseInputs in) {
 // sorted by the strides of the first operand that distinguishes them.
 Dims output_strides(const OpInfo& op, PointwiseInputs in, const Dims& sizes) {
   const int ndim = static_cast<int>(sizes.size());
-  Dims strides(ndim);
   bool all_contiguous = true;
   for (int i = 0; i < op.num_inputs; ++i) {
     const mt_tensor* t = in.inputs[i];
@@ -119,16 +119,17 @@ Dims output_strides(const OpInfo& op, PointwiseInputs in, const Dims& sizes) {
     all_contiguous = all_contiguous && (t->flags & MT_TENSOR_CONTIGUOUS) != 0;
   }
   if (all_contiguous || ndim <= 1) {
+    Dims strides(ndim);
     contiguous_strides(sizes.data(), ndim, strides.data());
     return strides;
   }
-  auto stride_of = [&](const mt_tensor* t, int dim) -> int64_t {
-    const int own = dim - (ndim - t->dl.ndim);
+  auto stride_of = [&](const mt_tensor* t, int64_t dim) -> int64_t {
+    const int64_t own = dim - (ndim - t->dl.ndim);
     return own < 0 || t->dl.shape[own] == 1 ? 0 : t->dl.strides[own];
   };
   // Returns 1 if dimension a varies more slowly than b and so comes after it, -1 for the opposite,
   // 0 if no operand distinguishes them.
-  auto slower = [&](int a, int b) {
+  auto slower = [&](int64_t a, int64_t b) {
     for (int i = 0; i < op.num_inputs; ++i) {
       const mt_tensor* t = in.inputs[i];
       if (t == nullptr || is_host(t)) continue;
@@ -140,26 +141,7 @@ Dims output_strides(const OpInfo& op, PointwiseInputs in, const Dims& sizes) {
     }
     return 0;
   };
-  Dims order(ndim);
-  for (int i = 0; i < ndim; ++i) order[i] = ndim - 1 - i;
-  for (int i = 1; i < ndim; ++i) {
-    int at = i;
-    for (int before = i - 1; before >= 0; --before) {
-      const int c = slower(order[before], order[at]);
-      if (c > 0) {
-        std::swap(order[before], order[at]);
-        at = before;
-      } else if (c < 0) {
-        break;
-      }
-    }
-  }
-  int64_t stride = 1;
-  for (int dim : order) {
-    strides[dim] = stride;
-    stride *= std::max<int64_t>(sizes[dim], 1);
-  }
-  return strides;
+  return packed_strides(as_list(sizes), slower);
 }
 
 Types types_of(const OpInfo& op, PointwiseInputs in) {

@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from codegen import golden  # noqa: E402
+from conformance import golden  # noqa: E402
 from codegen.syntax import ExprError  # noqa: E402
 from codegen.gradients import gradient_names  # noqa: E402
 from codegen.nodes import BOOL, COMPUTE  # noqa: E402

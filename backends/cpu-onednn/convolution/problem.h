@@ -21,18 +21,9 @@ struct Problem {
   Problem(const Args& args, const sdk::TensorView& input, const sdk::TensorView& weight,
           const sdk::TensorView& output)
       : input(input), weight(weight), output(output), groups(args.groups) {
-    const auto list = [](const mt_int_list& values, int dim) {
-      return values.data[values.size == 1 ? 0 : dim];
-    };
-    for (int d = 0; d < weight.ndim() - 2; ++d) {
-      const int64_t kernel = weight.size(2 + d), stride = list(args.stride, d);
-      const int64_t padding = list(args.padding, d), dilation = list(args.dilation, d);
-      const int64_t reach = (output.size(2 + d) - 1) * stride + dilation * (kernel - 1) + 1;
-      windows.kernel.push_back(kernel);
-      windows.stride.push_back(stride);
-      windows.dilation.push_back(dilation - 1);
-      windows.before.push_back(padding);
-      windows.after.push_back(reach - input.size(2 + d) - padding);
+    const sdk::ConvolutionGeometry g = sdk::convolution_geometry(input, weight, output, args);
+    for (int d = 3 - g.dims; d < 3; ++d) {
+      windows.add(g.window(d), g.input[static_cast<size_t>(d)], g.output[static_cast<size_t>(d)]);
     }
   }
 

@@ -8,6 +8,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "backends/cpu-onednn/engine/engine.h"
+#include "mytorch/backend/windows.h"
 
 namespace mytorch::onednn {
 
@@ -21,6 +22,15 @@ using Description = dnnl::primitive_desc_base;
 // `after` may be negative.
 struct Windows {
   Dims kernel, stride, dilation, before, after;
+
+  // Adds a dimension with `output` windows on an input of size `input`.
+  void add(const sdk::Window& window, int64_t input, int64_t output) {
+    kernel.push_back(window.kernel);
+    stride.push_back(window.stride);
+    dilation.push_back(window.dilation - 1);
+    before.push_back(window.padding);
+    after.push_back(window.place(output - 1, window.kernel - 1) + 1 - input);
+  }
 };
 
 // oneDNN's backward primitives take the forward primitive descriptor as a hint.

@@ -16,10 +16,9 @@ namespace {
 using sdk::TensorView;
 
 struct Rows {
-  int64_t count, length = 1;
+  int64_t count, length;
 
-  Rows(const TensorView& input, const mt_int_list& normalized) {
-    for (int64_t i = 0; i < normalized.size; ++i) length *= normalized.data[i];
+  Rows(const TensorView& input, const mt_int_list& normalized) : length(sdk::product(normalized)) {
     count = length == 0 ? 0 : input.numel() / length;
   }
   Normalized layouts() const {

@@ -45,9 +45,9 @@ class Gradients {
  public:
   template <class Args>
   explicit Gradients(const Args& args)
-      : input_(wanted(args.output_mask, 0, args.grad_input)),
-        weight_(wanted(args.output_mask, 1, args.grad_weight)),
-        bias_(wanted(args.output_mask, 2, args.grad_bias)),
+      : input_(sdk::wanted(args.output_mask, 0, args.grad_input) != nullptr),
+        weight_(sdk::wanted(args.output_mask, 1, args.grad_weight) != nullptr),
+        bias_(sdk::wanted(args.output_mask, 2, args.grad_bias) != nullptr),
         scaled_(args.weight != nullptr) {}
 
   // Returns the reason why oneDNN does not compute them; NULL if it does.
@@ -88,9 +88,6 @@ class Gradients {
   }
 
  private:
-  static bool wanted(const mt_int_list& mask, int64_t i, const mt_tensor* out) {
-    return out != nullptr && (mask.size <= i || mask.data[i] != 0);
-  }
   bool sums() const { return weight_ || bias_; }
   bool makes_weight() const { return scaled_ && sums(); }
 

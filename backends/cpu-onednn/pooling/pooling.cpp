@@ -15,21 +15,12 @@ using sdk::TensorView;
 // The windows that pool planes of `large` to planes of `pooled`.
 template <class Args>
 Windows windows(const Args& args, const TensorView& large, const TensorView& pooled) {
-  const auto list = [](const mt_int_list& values, int d, int64_t absent) {
-    return values.size == 0 ? absent : values.data[values.size == 1 ? 0 : d];
-  };
+  const sdk::PlaneWindows given = sdk::pooling_windows(args, large, pooled);
   Windows w;
-  for (int d = 0; d < 2; ++d) {
-    const int64_t kernel = list(args.kernel_size, d, 1), stride = list(args.stride, d, kernel);
-    const int64_t padding = list(args.padding, d, 0);
-    const int64_t reach = (pooled.size(d - 2) - 1) * stride + kernel;
-    w.kernel.push_back(kernel);
-    w.stride.push_back(stride);
-    w.dilation.push_back(0);
-    w.before.push_back(padding);
-    // Rows and columns outside of all windows are ignored.
-    w.after.push_back(std::max<int64_t>(0, reach - large.size(d - 2) - padding));
-  }
+  w.add(given.h, large.size(-2), pooled.size(-2));
+  w.add(given.w, large.size(-1), pooled.size(-1));
+  // Rows and columns outside of all windows are ignored.
+  for (int64_t& after : w.after) after = std::max<int64_t>(after, 0);
   return w;
 }
 

@@ -27,7 +27,6 @@ void for_each_group(const sdk::Lines<N>& lines, int64_t begin, int64_t end, F&& 
 
 // Loads `count` lines of `size` elements into rows of `to`, which are `pitch` apart. Elements of a
 // line are `step` apart, lines are `next` apart.
-// `step` apart, lines `next`.
 template <class T, class W>
 void load_lines(const T* from, int64_t step, int64_t next, int64_t size, int64_t count, W* to,
                 int64_t pitch) {

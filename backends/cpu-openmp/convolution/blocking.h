@@ -20,7 +20,7 @@ inline constexpr int64_t kMaxInputBytes = int64_t{8} << 20;
 // threads.
 inline constexpr int64_t kTasks = 16;
 
-inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+using sdk::divide_up;
 
 // With fewer channels, vectors along channels are mostly empty.
 inline constexpr int64_t kFewChannels = 8;
@@ -61,7 +61,10 @@ struct Blocking {
     const int64_t most = std::min(kPanelRows / taps, kInputBytes / (chunks.pitch * item));
     block = divide_up(in, divide_up(in, std::max<int64_t>(most, 1)));
   }
-  bool fits(int64_t item) const { return block * chunks.pitch * item <= kMaxInputBytes; }
+  // Returns whether `channels` channels of the padded source may be copied at a time.
+  bool fits(int64_t channels, int64_t item) const {
+    return channels <= kMaxInputBytes / (chunks.pitch * item);
+  }
 
  private:
   int64_t positions(int64_t in, int64_t item) const {
@@ -111,10 +114,10 @@ class Positions {
       : windows_(w), chunks_(chunks), memory_(memory) {}
 
   const int32_t* of(const Chunks::Chunk& chunk) {
-    if (chunk.size != size_ || chunk.samples > images_) {
+    if (chunk.size != size_ || chunk.samples > samples_) {
       chunks_.positions(windows_, chunk, memory_);
       size_ = chunk.size;
-      images_ = chunk.samples;
+      samples_ = chunk.samples;
     }
     return memory_;
   }
@@ -124,7 +127,7 @@ class Positions {
   const Chunks& chunks_;
   int32_t* memory_;
   Spatial size_{};
-  int64_t images_ = 0;
+  int64_t samples_ = 0;
 };
 
 }  // namespace mytorch::cpu

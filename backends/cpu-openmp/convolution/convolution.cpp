@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "backends/cpu-openmp/common/move.h"
-#include "backends/cpu-openmp/convolution/geometry.h"
 #include "backends/cpu-openmp/convolution/im2col_gemm.h"
 #include "backends/cpu-openmp/convolution/implicit_gemm.h"
 #include "backends/cpu-openmp/registry.h"
@@ -17,6 +16,8 @@
 namespace mytorch::cpu {
 namespace {
 
+using sdk::convolution_geometry;
+using sdk::ConvolutionGeometry;
 using sdk::TensorView;
 
 // The compute type. bool computes as int32, which counts.
@@ -79,14 +80,14 @@ void fill(const TensorView& tensor, T* data, const T* bias, int64_t channels) {
 }
 
 // The output of a convolution from its input.
-void run_forward(mt_ctx& ctx, const Geometry& g, const TensorView& input, const TensorView& weight,
-                 const TensorView& bias, const TensorView& out) {
+void run_forward(mt_ctx& ctx, const ConvolutionGeometry& g, const TensorView& input,
+                 const TensorView& weight, const TensorView& bias, const TensorView& out) {
   if (out.numel() == 0) return;
   with_compute(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     Operand<T> to(ctx, out, false);
     const Operand<T> b(ctx, bias, true);
-    if (g.depth() == 0 || g.input_plane() == 0) {
+    if (g.empty()) {
       fill(out, to.data(), b.data(), g.groups * g.out_channels);
     } else {
       const Operand<T> from(ctx, input, true);
@@ -104,14 +105,14 @@ void run_forward(mt_ctx& ctx, const Geometry& g, const TensorView& input, const 
 }
 
 // The gradient of the input from that of the output, which is also the transposed convolution.
-void run_backward_input(mt_ctx& ctx, const Geometry& g, const TensorView& output,
+void run_backward_input(mt_ctx& ctx, const ConvolutionGeometry& g, const TensorView& output,
                         const TensorView& weight, const TensorView& bias, const TensorView& out) {
   if (out.numel() == 0) return;
   with_compute(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     Operand<T> to(ctx, out, false);
     const Operand<T> b(ctx, bias, true);
-    if (g.out_channels == 0 || g.output_plane() == 0) {
+    if (g.empty()) {
       fill(out, to.data(), b.data(), g.groups * g.in_channels);
     } else {
       const Operand<T> from(ctx, output, true);
@@ -129,7 +130,7 @@ void run_backward_input(mt_ctx& ctx, const Geometry& g, const TensorView& output
 }
 
 // The gradient of the weight.
-void run_backward_weight(mt_ctx& ctx, const Geometry& g, const TensorView& input,
+void run_backward_weight(mt_ctx& ctx, const ConvolutionGeometry& g, const TensorView& input,
                          const TensorView& output, const TensorView& out) {
   if (out.numel() == 0) return;
   with_compute(out.dtype(), [&](auto tag) {
@@ -157,11 +158,10 @@ void convolution(mt_ctx& ctx, const mt_args_convolution& args) {
   const TensorView out = args.out;
   const TensorView weight = args.weight;
   if (args.transposed != 0) {
-    run_backward_input(ctx, geometry(out.shape(), weight.shape(), input.shape(), args), input,
-                       weight, args.bias, out);
+    run_backward_input(ctx, convolution_geometry(out, weight, input, args), input, weight,
+                       args.bias, out);
   } else {
-    run_forward(ctx, geometry(input.shape(), weight.shape(), out.shape(), args), input, weight,
-                args.bias, out);
+    run_forward(ctx, convolution_geometry(input, weight, out, args), input, weight, args.bias, out);
   }
 }
 
@@ -170,11 +170,10 @@ void backward_input(mt_ctx& ctx, const mt_args_convolution_backward_input& args)
   const TensorView out = args.out;
   const TensorView weight = args.weight;
   if (args.transposed != 0) {
-    run_forward(ctx, geometry(grad.shape(), weight.shape(), out.shape(), args), grad, weight,
-                nullptr, out);
+    run_forward(ctx, convolution_geometry(grad, weight, out, args), grad, weight, nullptr, out);
   } else {
-    run_backward_input(ctx, geometry(out.shape(), weight.shape(), grad.shape(), args), grad, weight,
-                       nullptr, out);
+    run_backward_input(ctx, convolution_geometry(out, weight, grad, args), grad, weight, nullptr,
+                       out);
   }
 }
 
@@ -183,8 +182,7 @@ void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& arg
   const TensorView input = transposed ? args.grad_output : args.input;
   const TensorView output = transposed ? args.input : args.grad_output;
   const TensorView out = args.out;
-  run_backward_weight(ctx, geometry(input.shape(), out.shape(), output.shape(), args), input,
-                      output, out);
+  run_backward_weight(ctx, convolution_geometry(input, out, output, args), input, output, out);
 }
 
 }  // namespace

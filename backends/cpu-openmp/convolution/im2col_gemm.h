@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "backends/cpu-openmp/common/lines.h"
-#include "backends/cpu-openmp/convolution/geometry.h"
 #include "backends/cpu-openmp/convolution/im2col.h"
 #include "backends/cpu-openmp/convolution/nested_gemm.h"
 #include "mytorch/backend.h"
@@ -20,7 +19,7 @@ struct Tiles {
   int64_t rows;   // in a tile
   int64_t count;  // of tiles
 
-  Tiles(const Geometry& g, int64_t item) {
+  Tiles(const sdk::ConvolutionGeometry& g, int64_t item) {
     const int64_t all = g.output[0] * g.output[1];
     const int64_t width = g.output[2];
     const int64_t fit = (int64_t{384} << 10) / (std::max<int64_t>(g.depth(), 1) * width * item);
@@ -40,8 +39,8 @@ inline int64_t columns_bytes(int64_t elements, int64_t item) {
 
 // output = weight * im2col(input) + bias.
 template <class T>
-void im2col_forward(mt_ctx& ctx, const Geometry& g, const T* input, const T* weight, const T* bias,
-                    T* output) {
+void im2col_forward(mt_ctx& ctx, const sdk::ConvolutionGeometry& g, const T* input, const T* weight,
+                    const T* bias, T* output) {
   const Tiles tiles(g, sizeof(T));
   const int64_t depth = g.depth();
   const int64_t plane = g.output_plane();
@@ -82,8 +81,8 @@ void im2col_forward(mt_ctx& ctx, const Geometry& g, const T* input, const T* wei
 
 // input = col2im(weight^T * output) + bias.
 template <class T>
-void im2col_backward_input(mt_ctx& ctx, const Geometry& g, const T* output, const T* weight,
-                           const T* bias, T* input) {
+void im2col_backward_input(mt_ctx& ctx, const sdk::ConvolutionGeometry& g, const T* output,
+                           const T* weight, const T* bias, T* input) {
   const Tiles tiles(g, sizeof(T));
   const int64_t plane = g.output_plane();
   const int64_t input_plane = g.input_plane();
@@ -135,8 +134,8 @@ void im2col_backward_input(mt_ctx& ctx, const Geometry& g, const T* output, cons
 // weight = the sum over samples of output * im2col(input)^T, in a fixed number of partial sums that
 // are added in order.
 template <class T>
-void im2col_backward_weight(mt_ctx& ctx, const Geometry& g, const T* input, const T* output,
-                            T* weight) {
+void im2col_backward_weight(mt_ctx& ctx, const sdk::ConvolutionGeometry& g, const T* input,
+                            const T* output, T* weight) {
   const Tiles tiles(g, sizeof(T));
   const int64_t depth = g.depth();
   const int64_t plane = g.output_plane();

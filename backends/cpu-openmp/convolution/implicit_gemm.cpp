@@ -147,7 +147,7 @@ bool ImplicitGemm<T>::run() const {
   const int64_t item = sizeof(T);
   const ImplicitMicrokernels<T>& microkernels = implicit_microkernels<T>();
   const Blocking blocking(w, batch, in, out, item);
-  if (!blocking.fits(item)) return false;
+  if (!blocking.fits(blocking.block, item)) return false;
   const Chunks& chunks = blocking.chunks;
   const Panels panels{out, blocking.direct ? kDirectChannels / 2 : microkernels.lanes()};
   Plan plan{blocking, panels, nullptr, nullptr, nullptr};
@@ -224,8 +224,8 @@ bool ImplicitGemm<T>::run() const {
 }  // namespace
 
 template <class T>
-bool implicit_forward(mt_ctx& ctx, const Geometry& g, const T* input, const T* weight,
-                      const T* bias, T* output) {
+bool implicit_forward(mt_ctx& ctx, const sdk::ConvolutionGeometry& g, const T* input,
+                      const T* weight, const T* bias, T* output) {
   const Windows w = windows_on_input(g);
   const int64_t depth = g.depth();
   return ImplicitGemm<T>{ctx,           w,
@@ -238,18 +238,19 @@ bool implicit_forward(mt_ctx& ctx, const Geometry& g, const T* input, const T* w
 }
 
 template <class T>
-bool implicit_backward_input(mt_ctx& ctx, const Geometry& g, const T* output, const T* weight,
-                             const T* bias, T* input) {
+bool implicit_backward_input(mt_ctx& ctx, const sdk::ConvolutionGeometry& g, const T* output,
+                             const T* weight, const T* bias, T* input) {
   const int64_t depth = g.depth();
   // For few channels with strided results, col2im is faster.
   if (g.in_channels < kFewChannels && g.stride[2] != 1) return false;
   // The zeros around `output` are not terms of the sums, but infinity times zero would give NaN.
   if (!implicit_microkernels<T>().all_finite(weight, g.groups * g.out_channels * depth))
     return false;
-  for (int64_t i = 0; i < volume(g.stride); ++i) {
+  Spatial phases;
+  for (size_t d = 0; d < 3; ++d) phases[d] = std::min(g.stride[d], g.input[d]);
+  for (int64_t i = 0; i < volume(phases); ++i) {
     const Windows w = windows_on_output(
-        g, {i / (g.stride[1] * g.stride[2]), i / g.stride[2] % g.stride[1], i % g.stride[2]});
-    if (volume(w.grid) == 0) continue;
+        g, {i / (phases[1] * phases[2]), i / phases[2] % phases[1], i % phases[2]});
     const bool done =
         ImplicitGemm<T>{
             ctx,           w,        g.batch, g.groups, g.out_channels,
@@ -261,10 +262,11 @@ bool implicit_backward_input(mt_ctx& ctx, const Geometry& g, const T* output, co
   return true;
 }
 
-#define MYTORCH_CPU_IMPLICIT(T)                                                                    \
-  template bool implicit_forward<T>(mt_ctx&, const Geometry&, const T*, const T*, const T*, T*);   \
-  template bool implicit_backward_input<T>(mt_ctx&, const Geometry&, const T*, const T*, const T*, \
-                                           T*)
+#define MYTORCH_CPU_IMPLICIT(T)                                                                   \
+  template bool implicit_forward<T>(mt_ctx&, const sdk::ConvolutionGeometry&, const T*, const T*, \
+                                    const T*, T*);                                                \
+  template bool implicit_backward_input<T>(mt_ctx&, const sdk::ConvolutionGeometry&, const T*,    \
+                                           const T*, const T*, T*)
 MYTORCH_CPU_IMPLICIT(float);
 MYTORCH_CPU_IMPLICIT(double);
 #undef MYTORCH_CPU_IMPLICIT

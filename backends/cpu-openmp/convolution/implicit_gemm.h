@@ -16,21 +16,21 @@
 
 #include <cstdint>
 
-#include "backends/cpu-openmp/convolution/geometry.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {
 
-// Perform the three computations of geometry.h on contiguous arrays of float or double. Return
-// false if implicit GEMM does not apply; the contents of the result are then unspecified.
+// Perform the three computations of mytorch/backend/windows.h on contiguous arrays of float or
+// double. Return false if implicit GEMM does not apply; the contents of the result are then
+// unspecified.
 template <class T>
-bool implicit_forward(mt_ctx& ctx, const Geometry& g, const T* input, const T* weight,
-                      const T* bias, T* output);
+bool implicit_forward(mt_ctx& ctx, const sdk::ConvolutionGeometry& g, const T* input,
+                      const T* weight, const T* bias, T* output);
 template <class T>
-bool implicit_backward_input(mt_ctx& ctx, const Geometry& g, const T* output, const T* weight,
-                             const T* bias, T* input);
+bool implicit_backward_input(mt_ctx& ctx, const sdk::ConvolutionGeometry& g, const T* output,
+                             const T* weight, const T* bias, T* input);
 template <class T>
-bool implicit_backward_weight(mt_ctx& ctx, const Geometry& g, const T* input, const T* output,
-                              T* weight);
+bool implicit_backward_weight(mt_ctx& ctx, const sdk::ConvolutionGeometry& g, const T* input,
+                              const T* output, T* weight);
 
 }  // namespace mytorch::cpu

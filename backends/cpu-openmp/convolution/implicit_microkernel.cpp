@@ -9,6 +9,7 @@
 // After foreach_target.h, which includes this file once for each instruction set.
 #include "backends/cpu-openmp/simd/export.h"
 #include "backends/cpu-openmp/simd/highway.h"
+#include "backends/cpu-openmp/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch {
@@ -136,26 +137,6 @@ HWY_INLINE void Product(const ImplicitProduct<T>& g) {
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Transposes squares of elements within the 128-bit blocks of vectors.
-template <class D>
-HWY_INLINE void TransposeBlocks(D d, hn::VFromD<D>* v) {
-  if constexpr (sizeof(hn::TFromD<D>) == 8) {
-    const auto low = hn::InterleaveLower(d, v[0], v[1]);
-    v[1] = hn::InterleaveUpper(d, v[0], v[1]);
-    v[0] = low;
-  } else {
-    const hn::Repartition<uint64_t, D> d64;
-    const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, v[0], v[1]));
-    const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, v[0], v[1]));
-    const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, v[2], v[3]));
-    const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, v[2], v[3]));
-    v[0] = hn::BitCast(d, hn::InterleaveLower(d64, low01, low23));
-    v[1] = hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23));
-    v[2] = hn::BitCast(d, hn::InterleaveLower(d64, high01, high23));
-    v[3] = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
-  }
-}
-
 #if HWY_TARGET <= HWY_AVX2
 constexpr int64_t kSquareBytes = 32;
 #else
@@ -173,15 +154,15 @@ HWY_INLINE void Square(const T* HWY_RESTRICT from, int64_t from_pitch, T* HWY_RE
   for (int64_t i = 0; i < kSide; ++i) v[i] = hn::LoadU(d, from + i * from_pitch);
 #if HWY_TARGET <= HWY_AVX2
   constexpr int64_t kHalf = kSide / 2;
-  TransposeBlocks(d, v);
-  TransposeBlocks(d, v + kHalf);
+  simd::HWY_NAMESPACE::TransposeBlocks(d, v);
+  simd::HWY_NAMESPACE::TransposeBlocks(d, v + kHalf);
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kHalf; ++i) {
     hn::StoreU(hn::ConcatLowerLower(d, v[kHalf + i], v[i]), d, to + i * to_pitch);
     hn::StoreU(hn::ConcatUpperUpper(d, v[kHalf + i], v[i]), d, to + (kHalf + i) * to_pitch);
   }
 #else
-  TransposeBlocks(d, v);
+  simd::HWY_NAMESPACE::TransposeBlocks(d, v);
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kSide; ++i) hn::StoreU(v[i], d, to + i * to_pitch);
 #endif

@@ -12,7 +12,8 @@ namespace {
 template <class T>
 class WeightGradient {
  public:
-  WeightGradient(mt_ctx& ctx, const Geometry& g, const T* input, const T* output, T* weight)
+  WeightGradient(mt_ctx& ctx, const sdk::ConvolutionGeometry& g, const T* input, const T* output,
+                 T* weight)
       : ctx_(ctx),
         g_(g),
         input_(input),
@@ -55,7 +56,7 @@ class WeightGradient {
   void finish(int64_t group, int64_t block, const T* sums) const;
 
   mt_ctx& ctx_;
-  const Geometry& g_;
+  const sdk::ConvolutionGeometry& g_;
   const T* input_;
   const T* output_;
   T* weight_;
@@ -154,7 +155,7 @@ void WeightGradient<T>::finish(int64_t group, int64_t block, const T* sums) cons
 
 template <class T>
 bool WeightGradient<T>::run() {
-  if (block_ * chunks().pitch * int64_t{sizeof(T)} > kMaxInputBytes) return false;
+  if (!blocking_.fits(block_, sizeof(T))) return false;
   taps_ = sdk::scratch<int32_t>(ctx_, terms_);
   chunks().taps(w_, block_, taps_);
   for (int64_t i = block_ * g_.taps(); i < terms_; ++i) taps_[i] = taps_[0];
@@ -211,14 +212,14 @@ bool WeightGradient<T>::run() {
 }  // namespace
 
 template <class T>
-bool implicit_backward_weight(mt_ctx& ctx, const Geometry& g, const T* input, const T* output,
-                              T* weight) {
+bool implicit_backward_weight(mt_ctx& ctx, const sdk::ConvolutionGeometry& g, const T* input,
+                              const T* output, T* weight) {
   return WeightGradient<T>(ctx, g, input, output, weight).run();
 }
 
-template bool implicit_backward_weight<float>(mt_ctx&, const Geometry&, const float*, const float*,
-                                              float*);
-template bool implicit_backward_weight<double>(mt_ctx&, const Geometry&, const double*,
-                                               const double*, double*);
+template bool implicit_backward_weight<float>(mt_ctx&, const sdk::ConvolutionGeometry&,
+                                              const float*, const float*, float*);
+template bool implicit_backward_weight<double>(mt_ctx&, const sdk::ConvolutionGeometry&,
+                                               const double*, const double*, double*);
 
 }  // namespace mytorch::cpu

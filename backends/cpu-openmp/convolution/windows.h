@@ -7,9 +7,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/cpu-openmp/convolution/geometry.h"
+#include "mytorch/backend.h"
 
 namespace mytorch::cpu {
+
+using sdk::Spatial;
+using sdk::volume;
 
 // Along each dimension, the tap at t of grid position p reads source element origin + p * step + t,
 // which is zero outside of the source. The result of position p is target element
@@ -39,7 +42,7 @@ struct Windows {
 };
 
 // The windows of a convolution: the source is the input, the target the output.
-inline Windows windows_on_input(const Geometry& g) {
+inline Windows windows_on_input(const sdk::ConvolutionGeometry& g) {
   Windows w;
   w.source = g.input;
   w.grid = w.target = g.output;
@@ -58,32 +61,32 @@ inline Windows windows_on_input(const Geometry& g) {
   return w;
 }
 
-// The windows of a transposed convolution: the source is the output, and the target the input
-// elements whose index (with the padding counted) is `phase` modulo the stride. A tap reads the
-// source of adjacent such elements 1 apart, so a transposed convolution of stride s is s
-// convolutions of stride 1 along each dimension.
-inline Windows windows_on_output(const Geometry& g, const Spatial& phase) {
+// The windows of a transposed convolution: the source is the output, and the target every
+// stride-th input element from `first` on, which is below the stride. Taps read adjacent elements
+// of the source for adjacent elements of this target, so a transposed convolution of stride s is s
+// convolutions of stride 1.
+inline Windows windows_on_output(const sdk::ConvolutionGeometry& g, const Spatial& first) {
   Windows w;
   w.source = g.output;
   w.step = {1, 1, 1};
   w.target = g.input;
+  w.first = first;
   w.apart = g.stride;
-  // Along a dimension, input element stride * q + phase - padding and tap t, where t * dilation =
-  // stride * back + phase, contribute to output element q - back.
+  // Along a dimension, input element first + stride * p and tap t contribute to output element
+  // (first + padding - t * dilation) / stride + p, if that is a whole number.
   std::array<std::vector<int64_t>, 3> tap, back;
   std::array<int64_t, 3> farthest{};
   for (size_t d = 0; d < 3; ++d) {
+    const int64_t start = first[d] + g.padding[d];
+    const int64_t phase = start % g.stride[d];
     for (int64_t t = 0; t < g.kernel[d]; ++t) {
-      if (t * g.dilation[d] % g.stride[d] != phase[d]) continue;
+      if (t * g.dilation[d] % g.stride[d] != phase) continue;
       tap[d].push_back(t);
       back[d].push_back(t * g.dilation[d] / g.stride[d]);
       farthest[d] = back[d].back();
     }
-    const int64_t lead = g.padding[d] - phase[d];
-    const int64_t q0 = lead <= 0 ? 0 : (lead + g.stride[d] - 1) / g.stride[d];
-    w.first[d] = q0 * g.stride[d] - lead;
-    w.grid[d] = std::max<int64_t>(0, (g.input[d] - w.first[d] + g.stride[d] - 1) / g.stride[d]);
-    w.origin[d] = q0 - farthest[d];
+    w.grid[d] = sdk::divide_up(g.input[d] - first[d], g.stride[d]);
+    w.origin[d] = start / g.stride[d] - farthest[d];
   }
   for (size_t i = 0; i < tap[0].size(); ++i) {
     for (size_t j = 0; j < tap[1].size(); ++j) {
@@ -131,10 +134,20 @@ struct Chunks {
     }
     // An odd number of cache lines apart, so that channels do not compete for the same sets.
     constexpr int64_t kLine = 16;
-    pitch = (together * volume(window) / kLine | 1) + 2;
+    pitch = (elements() / kLine | 1) + 2;
     pitch *= kLine;
   }
 
+  // Windows that are this large are never copied (Blocking::fits).
+  static constexpr int64_t kMostElements = int64_t{1} << 40;
+  // The elements of a channel that a box reads; at most kMostElements.
+  int64_t elements() const {
+    int64_t n = together;
+    for (const int64_t size : window) {
+      if (__builtin_mul_overflow(n, size, &n)) return kMostElements;
+    }
+    return std::min(n, kMostElements);
+  }
   int64_t batches() const { return (batch + together - 1) / together; }
   int64_t count() const { return batches() * volume(boxes); }
   int64_t most_positions() const { return together * volume(box); }

@@ -13,6 +13,7 @@
 
 #include "backends/cpu-openmp/gemm/convert-inl.h"
 #include "backends/cpu-openmp/simd/highway.h"
+#include "backends/cpu-openmp/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {
@@ -51,26 +52,6 @@ void pack_transposed(const T* HWY_RESTRICT from, int64_t lane_stride, int64_t k,
   pack_elements<kWidth>(from, lane_stride, 1, k, lanes, out);
 }
 #else
-// Transposes a square of 128-bit vectors in place.
-template <class D>
-HWY_INLINE void transpose(D d, hn::VFromD<D> (&v)[4]) {
-  const hn::Repartition<uint64_t, D> d64;
-  const auto r01_low = hn::BitCast(d64, hn::InterleaveLower(d, v[0], v[1]));
-  const auto r01_high = hn::BitCast(d64, hn::InterleaveUpper(d, v[0], v[1]));
-  const auto r23_low = hn::BitCast(d64, hn::InterleaveLower(d, v[2], v[3]));
-  const auto r23_high = hn::BitCast(d64, hn::InterleaveUpper(d, v[2], v[3]));
-  v[0] = hn::BitCast(d, hn::InterleaveLower(d64, r01_low, r23_low));
-  v[1] = hn::BitCast(d, hn::InterleaveUpper(d64, r01_low, r23_low));
-  v[2] = hn::BitCast(d, hn::InterleaveLower(d64, r01_high, r23_high));
-  v[3] = hn::BitCast(d, hn::InterleaveUpper(d64, r01_high, r23_high));
-}
-template <class D>
-HWY_INLINE void transpose(D d, hn::VFromD<D> (&v)[2]) {
-  const auto low = hn::InterleaveLower(d, v[0], v[1]);
-  v[1] = hn::InterleaveUpper(d, v[0], v[1]);
-  v[0] = low;
-}
-
 // Packs lanes that are contiguous along k: squares of 4 x 4 (or 2 x 2) elements are transposed in
 // registers. 128-bit vectors suffice on every target: a square costs about one instruction per
 // element, against n or m multiply-adds of that element.
@@ -85,7 +66,6 @@ void pack_transposed(const T* HWY_RESTRICT from, int64_t lane_stride, int64_t k,
   const int64_t whole = k / kSide * kSide;
   // One cache line of each lane at a time: lanes whose distance is a power of two share a set of
   // the L1, which would evict a line before its next square is read.
-  // would evict a line before its next square is read.
   constexpr int64_t kChunk = 64 / sizeof(T);
   for (int64_t begin = 0; begin < whole; begin += kChunk) {
     const int64_t end = begin + kChunk < whole ? begin + kChunk : whole;
@@ -100,7 +80,7 @@ void pack_transposed(const T* HWY_RESTRICT from, int64_t lane_stride, int64_t k,
           const int64_t lane = g * kSide + l;
           square[l] = lane < lanes ? load_compute(d, from + lane * lane_stride + p) : hn::Zero(d);
         }
-        transpose(d, square);
+        simd::HWY_NAMESPACE::TransposeBlocks(d, square);
 #pragma GCC unroll 4
         for (int q = 0; q < kSide; ++q) {
           hn::StoreU(square[q], d, out + (p + q) * kWidth + g * kSide);

@@ -41,7 +41,6 @@ using Compute = typename ComputeType<T>::type;
 
 // Whether the compute type is the storage type, so that kernels can read A and B in place and keep
 // partial sums in C.
-// partial sums in C.
 template <class T>
 inline constexpr bool kComputesInPlace = std::is_same_v<T, Compute<T>>;
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "backends/cpu-openmp/common/lines.h"
-#include "backends/cpu-openmp/normalization/row_major.h"
+#include "backends/cpu-openmp/common/row_major.h"
 #include "backends/cpu-openmp/normalization/rows.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/batch_norm_training.h"
@@ -16,6 +16,7 @@ namespace mytorch::cpu {
 namespace {
 
 using sdk::TensorView;
+using sdk::wanted;
 
 constexpr int64_t kShort = 8;
 

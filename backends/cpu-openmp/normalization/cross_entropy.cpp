@@ -10,9 +10,9 @@
 
 #include "backends/cpu-openmp/common/index_range.h"
 #include "backends/cpu-openmp/common/lines.h"
+#include "backends/cpu-openmp/common/row_major.h"
 #include "backends/cpu-openmp/common/stream.h"
 #include "backends/cpu-openmp/normalization/losses.h"
-#include "backends/cpu-openmp/normalization/row_major.h"
 #include "backends/cpu-openmp/normalization/rows.h"
 #include "backends/cpu-openmp/normalization/softmax_rows.h"
 #include "backends/cpu-openmp/registry.h"

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "backends/cpu-openmp/common/lines.h"
+#include "backends/cpu-openmp/common/row_major.h"
 #include "backends/cpu-openmp/common/stream.h"
-#include "backends/cpu-openmp/normalization/row_major.h"
 #include "backends/cpu-openmp/normalization/rows.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/native_layer_norm.h"
@@ -19,13 +19,9 @@
 namespace mytorch::cpu {
 namespace {
 
+using sdk::product;
 using sdk::TensorView;
-
-int64_t product(const mt_int_list& list) {
-  int64_t n = 1;
-  for (int64_t i = 0; i < list.size; ++i) n *= list.data[i];
-  return n;
-}
+using sdk::wanted;
 
 // The maximum size in bytes of a row that is prefetched one row ahead.
 constexpr int64_t kShortBytes = 8192;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "backends/cpu-openmp/normalization/row_major.h"
+#include "backends/cpu-openmp/common/row_major.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {

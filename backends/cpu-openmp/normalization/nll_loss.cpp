@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "backends/cpu-openmp/common/index_range.h"
+#include "backends/cpu-openmp/common/row_major.h"
 #include "backends/cpu-openmp/normalization/losses.h"
-#include "backends/cpu-openmp/normalization/row_major.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/nll_loss_backward.h"
 #include "mytorch/abi_ops/nll_loss_forward.h"

@@ -150,8 +150,8 @@ bool TileProgram::run(const void* const* inputs, void* const* outputs, const Sca
   const void* in[kMaxInputs];
   void* out[kMaxOutputs];
   for (int64_t i = 0; i < n; i += kValues) {
-    const auto bytes = [&](const OperandField& slot) {
-      return i * (slot.type == MT_TYPE_BOOL ? 1 : kComputeBytes[self.compute_type_]);
+    const auto bytes = [&](const OperandField& operand) {
+      return i * (operand.type == MT_TYPE_BOOL ? 1 : kComputeBytes[self.compute_type_]);
     };
     for (size_t k = 0; k < self.inputs_.size(); ++k) {
       in[k] = static_cast<const char*>(inputs[k]) + bytes(self.inputs_[k]);
@@ -208,14 +208,8 @@ struct CompiledPointwise {
 int run_compiled(void* self, mt_ctx* ctx, const void* args) noexcept {
   const auto& compiled = *static_cast<const CompiledPointwise*>(self);
   const auto& header = *static_cast<const mt_args_header*>(args);
-  const PointwiseProgram& program = compiled.tiles.program();
-  PointwiseCall call(program, compiled.base.c_str(), header.compute, args);
-  for (int32_t i = 0; i < program.num_inputs; ++i) {
-    call.inputs[i] = sdk::tensor_at(args, program.inputs[i].offset);
-  }
-  for (int32_t i = 0; i < program.num_outputs; ++i) {
-    call.outputs[i] = sdk::tensor_at(args, program.outputs[i].offset);
-  }
+  PointwiseCall call(compiled.tiles.program(), compiled.base.c_str(), header.compute, args);
+  call.set_operands();
   return run_call(ctx, call);
 }
 

@@ -30,12 +30,6 @@ bool same_sizes(const mt_tensor* a, const mt_tensor* b) {
   return true;
 }
 
-int64_t numel_of(const mt_tensor* t) {
-  int64_t n = 1;
-  for (int32_t d = 0; d < t->dl.ndim; ++d) n *= t->dl.shape[d];
-  return n;
-}
-
 mt_dtype tile_dtype(int32_t type, ComputeType compute_type) {
   return type == MT_TYPE_BOOL ? sdk::dtype_of<bool> : kComputeDtype[compute_type];
 }
@@ -165,7 +159,7 @@ bool make_line(Job& job, const mt_tensor* const* tensors, const mt_tensor* shape
     const mt_tensor* t = tensors[k];
     if (t == nullptr) continue;
     const bool contiguous = (t->flags & MT_TENSOR_CONTIGUOUS) != 0 && same_sizes(t, shaped);
-    if (!contiguous && (job.is_output(k) || numel_of(t) != 1)) return false;
+    if (!contiguous && (job.is_output(k) || sdk::TensorView(t).numel() != 1)) return false;
     job.loop.set_stride(k, 0, contiguous ? job.operands[k].itemsize : 0);
   }
   job.loop.set_line(n, job.num_operands());
@@ -214,7 +208,7 @@ int run_call(mt_ctx* ctx, const PointwiseCall& call) {
   const mt_tensor* shaped = nullptr;
   for (int32_t i = 0; i < program.num_outputs && shaped == nullptr; ++i) shaped = call.outputs[i];
   if (shaped == nullptr) return MT_OK;
-  const int64_t n = numel_of(shaped);
+  const int64_t n = sdk::TensorView(shaped).numel();
   if (n == 0) return MT_OK;
   if (is_simple(call, compute_type)) {
     const bool stream = n * kComputeBytes[compute_type] >= kStreamBytes && should_stream(call, n);
@@ -289,12 +283,7 @@ void spread(const mt_tensor* number, int64_t n, void* to) {
   if (is_narrow(header.compute) && !program.narrow && !sdk::is_floating(header.compute)) {
     return MT_DECLINED;
   }
-  for (int32_t i = 0; i < program.num_inputs; ++i) {
-    call.inputs[i] = sdk::tensor_at(args, program.inputs[i].offset);
-  }
-  for (int32_t i = 0; i < program.num_outputs; ++i) {
-    call.outputs[i] = sdk::tensor_at(args, program.outputs[i].offset);
-  }
+  call.set_operands();
   return run_call(ctx, call);
 }
 
@@ -322,7 +311,7 @@ int run_pointwise(void* self, mt_ctx* ctx, const void* args) noexcept {
     outputs[i] = t->dl.data;
     shaped = t;
   }
-  const int64_t n = numel_of(shaped);
+  const int64_t n = sdk::TensorView(shaped).numel();
   if (n * program.cost > kGrain &&
       (ctx->num_threads > 1 || n * kComputeBytes[compute_type] >= kStreamBytes)) {
     return run_described(self, ctx, args);

@@ -3,6 +3,7 @@
 
 #include "backends/cpu-openmp/pointwise/programs.h"
 #include "mytorch/abi.h"
+#include "mytorch/backend/tensor.h"
 
 namespace mytorch::cpu {
 
@@ -17,10 +18,19 @@ struct PointwiseCall {
   const char* base;
   mt_dtype compute;
   const void* args;
-  // Set by the caller, up to the program's number of operands; clearing the whole array would slow
-  // small calls.
+  // Set up to the program's number of operands; clearing the whole array would slow small calls.
   const mt_tensor* inputs[kMaxInputs];
   const mt_tensor* outputs[kMaxOutputs];
+
+  // Sets the operands to those of the argument struct.
+  void set_operands() {
+    for (int32_t i = 0; i < program.num_inputs; ++i) {
+      inputs[i] = sdk::tensor_at(args, program.inputs[i].offset);
+    }
+    for (int32_t i = 0; i < program.num_outputs; ++i) {
+      outputs[i] = sdk::tensor_at(args, program.outputs[i].offset);
+    }
+  }
 };
 int run_call(mt_ctx* ctx, const PointwiseCall& call);
 

@@ -69,7 +69,6 @@ void max_channels_last(mt_ctx& ctx, const sdk::TensorView& self, const Window& w
 
 // A work item is a sample or, if there are few samples, some of its channels, so no two work items
 // write the same element.
-// the same element.
 template <class T>
 void max_backward_channels_last(mt_ctx& ctx, const sdk::TensorView& grad,
                                 const sdk::TensorView& indices, const sdk::TensorView& out) {

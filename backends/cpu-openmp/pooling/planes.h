@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -11,6 +10,8 @@
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {
+
+using sdk::Window;
 
 template <class W>
 class Planes {
@@ -75,18 +76,6 @@ class Planes {
   int64_t w = 0;
 };
 
-// The windows along one of the two dimensions.
-struct Window {
-  int64_t kernel, stride, padding, dilation;
-
-  int64_t place(int64_t x, int64_t k) const { return x * stride - padding + k * dilation; }
-  // Returns the first tap of output x that does not precede the input.
-  int64_t first(int64_t x) const {
-    const int64_t start = place(x, 0);
-    return start >= 0 ? start : start + (-start + dilation - 1) / dilation * dilation;
-  }
-};
-
 // Vectors may read and write this many elements beyond the end of intermediate rows.
 inline constexpr int64_t kRoom = 16;
 
@@ -96,8 +85,10 @@ inline constexpr int64_t kRoom = 16;
 class Phases {
  public:
   Phases(const Window& window, int64_t size, int64_t outputs) : window_(window), size_(size) {
-    const int64_t taps = (window.kernel - 1) * window.dilation / window.stride + outputs;
-    length_ = std::max(taps, (window.padding + size - 1) / window.stride + 1) + kRoom;
+    if (outputs == 1) window_.stride = 1;  // it does not matter, and may be enormous
+    const int64_t taps = (window_.kernel - 1) * window_.dilation / window_.stride + outputs;
+    length_ = std::max(taps, (window_.padding + size - 1) / window_.stride + 1) + kRoom;
+    sdk::checked_mul(window_.stride, length_);
   }
 
   int64_t size() const { return window_.stride * length_; }
@@ -140,13 +131,6 @@ inline int64_t checked_place(int64_t index, int64_t size) {
                          " is out of range for a plane of " + std::to_string(size) + " elements");
   }
   return index;
-}
-
-// Returns the numbers for h and w: from a list of two, from one for both, or `absent` for an empty
-// list.
-inline std::array<int64_t, 2> pair(const mt_int_list& list, std::array<int64_t, 2> absent) {
-  if (list.size == 0) return absent;
-  return {list.data[0], list.data[list.size - 1]};
 }
 
 }  // namespace mytorch::cpu

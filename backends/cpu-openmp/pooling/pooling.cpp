@@ -24,26 +24,24 @@ using sdk::TensorView;
 
 int64_t grain(int64_t work) { return 1 + 8192 / std::max<int64_t>(work, 1); }
 
-struct Windows {
-  Window h, w;
-
-  template <class Args>
-  static Windows of(const Args& args, std::array<int64_t, 2> dilation) {
-    const auto kernel = pair(args.kernel_size, {1, 1});
-    const auto stride = pair(args.stride, kernel);
-    const auto padding = pair(args.padding, {0, 0});
-    return {{kernel[0], stride[0], padding[0], dilation[0]},
-            {kernel[1], stride[1], padding[1], dilation[1]}};
+// Returns the windows of an operator. Throws Error(MT_ERROR_UNSUPPORTED) if they have too many taps
+// to list.
+template <class Args>
+sdk::PlaneWindows windows_of(const Args& args, const TensorView& input, const TensorView& pooled) {
+  const sdk::PlaneWindows windows = sdk::pooling_windows(args, input, pooled);
+  if (std::max(windows.h.kernel, windows.w.kernel) > std::numeric_limits<int32_t>::max()) {
+    throw sdk::Error(MT_ERROR_UNSUPPORTED, "[pooling] windows of 2^31 rows or columns and more");
   }
-};
+  return windows;
+}
 
 // ---- maxima
 
 void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
-  const Windows windows = Windows::of(args, pair(args.dilation, {1, 1}));
   const TensorView some_out = args.out != nullptr ? args.out : args.indices;
   if (!some_out || some_out.numel() == 0) return;
   const TensorView self = args.self;
+  const sdk::PlaneWindows windows = windows_of(args, self, some_out);
   if (self.size(-1) * self.size(-2) > std::numeric_limits<int32_t>::max()) {
     throw sdk::Error(MT_ERROR_UNSUPPORTED,
                      "[max_pool2d_with_indices] planes of 2^31 elements and more");
@@ -137,14 +135,6 @@ void max_pool2d_backward(mt_ctx& ctx, const mt_args_max_pool2d_with_indices_back
 struct Divisor {
   int64_t given;
   bool include_padding;
-
-  int64_t along(const Window& w, int64_t x, int64_t size) const {
-    const int64_t begin = x * w.stride - w.padding;
-    // With ceil_mode the last window may extend beyond the padding; that part does not count.
-    const int64_t end = std::min(begin + w.kernel, size + w.padding);
-    if (include_padding) return end - begin;
-    return std::min(end, size) - std::max<int64_t>(begin, 0);
-  }
 };
 
 template <class Args>
@@ -160,9 +150,9 @@ template <class Args, class F>
 void average(mt_ctx& ctx, const Args& args, const TensorView& from, const TensorView& to,
              const TensorView& large, const TensorView& pooled, int64_t (Pool::*words)() const,
              F&& f) {
-  const Windows windows = Windows::of(args, {1, 1});
-  const Divisor divisor = divisor_of(args);
   if (to.numel() == 0) return;
+  const sdk::PlaneWindows windows = windows_of(args, large, pooled);
+  const Divisor divisor = divisor_of(args);
   const Pool pool{windows.h,      windows.w,       large.size(-2),
                   large.size(-1), pooled.size(-2), pooled.size(-1)};
   sdk::visit_floating(to.dtype(), [&](auto tag) {
@@ -180,11 +170,13 @@ void average(mt_ctx& ctx, const Args& args, const TensorView& from, const Tensor
           W* staged_in = row_counts + pool.oh;
           W* staged_out = staged_in + in.staging();
           for (int64_t x = 0; x < pool.ow; ++x) {
-            counts[x] = static_cast<W>(divisor.given != 0 ? 1 : divisor.along(pool.ww, x, pool.w));
+            counts[x] = static_cast<W>(
+                divisor.given != 0 ? 1 : pool.ww.count(x, pool.w, divisor.include_padding));
           }
           for (int64_t y = 0; y < pool.oh; ++y) {
-            row_counts[y] = static_cast<W>(divisor.given != 0 ? divisor.given
-                                                              : divisor.along(pool.wh, y, pool.h));
+            row_counts[y] = static_cast<W>(divisor.given != 0
+                                               ? divisor.given
+                                               : pool.wh.count(y, pool.h, divisor.include_padding));
           }
           for (int64_t plane = begin; plane < end; ++plane) {
             W* results = out.write(plane, staged_out);

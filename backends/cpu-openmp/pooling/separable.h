@@ -138,12 +138,8 @@ void mean_gradient_plane_by(const Pool& pool, const W* grad, W* to, const W* cou
     }
     phases.join(apart, rows + oy * pool.w);
   }
-  // Row y belongs to windows that begin less than a kernel before it.
-  const int64_t stride = pool.wh.stride;
   for (int64_t y = 0; y < pool.h; ++y) {
-    const int64_t at = y + pool.wh.padding;
-    const int64_t first = std::max<int64_t>(at - pool.wh.kernel + stride, 0) / stride;
-    const int64_t last = std::min(at / stride + 1, pool.oh);
+    const auto [first, last] = pool.wh.containing(y, pool.oh);
     Ops::sum_rows(rows + first * pool.w, pool.w, last - first, pool.w, to + y * pool.w);
   }
 }

@@ -1,10 +1,10 @@
 // Random fills. Threads draw chunks of the row-major order in any order; an element's bits depend
 // only on its index.
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <type_traits>
 
+#include "backends/cpu-openmp/common/row_major.h"
 #include "backends/cpu-openmp/random/bits.h"
 #include "backends/cpu-openmp/registry.h"
 #include "backends/cpu-openmp/simd/convert.h"
@@ -63,18 +63,12 @@ template <class T, class F>
 void fill(mt_ctx& ctx, const TensorView& self, F&& make) {
   const auto loop = sdk::make_loop<1>(self.shape(), {self}, sdk::Order::kRowMajor);
   T* data = self.data<T>();
-  const int64_t stride = loop.inner_stride(0);
   const bool contiguous = loop.is_contiguous(0);
   for_each_chunk(ctx, loop.numel(), [&](int64_t first, int64_t n) {
     if (contiguous && n == kRandomChunk) return make(first, n, data + first);
     alignas(64) T values[kRandomChunk];
     make(first, n, values);
-    const T* from = values;
-    loop.for_each_run(first, first + n, [&](const std::array<int64_t, 1>& at, int64_t count) {
-      T* to = data + at[0];
-      for (int64_t i = 0; i < count; ++i) to[i * stride] = from[i];
-      from += count;
-    });
+    pair_elements(loop, data, first, n, values, [](T& to, const T& value) { to = value; });
   });
 }
 
@@ -169,24 +163,6 @@ void random_(mt_ctx& ctx, const mt_args_random__from& args) {
 
 // ---- dropout
 
-// Copy elements [first, first + n) of a tensor, in row-major order, to `to` or from `from`.
-template <class T>
-void read(const TensorView& tensor, const sdk::StridedLoop<1>& loop, int64_t first, int64_t n,
-          T* to) {
-  const T* data = tensor.data<const T>();
-  loop.for_each_run(first, first + n, [&](const std::array<int64_t, 1>& at, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) *to++ = data[at[0] + i * loop.inner_stride(0)];
-  });
-}
-template <class T>
-void write(const T* from, const TensorView& tensor, const sdk::StridedLoop<1>& loop, int64_t first,
-           int64_t n) {
-  T* data = tensor.data<T>();
-  loop.for_each_run(first, first + n, [&](const std::array<int64_t, 1>& at, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) data[at[0] + i * loop.inner_stride(0)] = *from++;
-  });
-}
-
 template <class T>
 T dropped(T x, bool kept, double scale) {
   if constexpr (std::is_integral_v<T>) {
@@ -224,16 +200,19 @@ void native_dropout(mt_ctx& ctx, const mt_args_native_dropout& args) {
                             fast ? output.data<float>() + first : nullptr, kept);
       if (output && !fast) {
         alignas(64) T values[kRandomChunk];
-        read(input, in_loop, first, n, values);
+        pair_elements(in_loop, input.data<const T>(), first, n, values,
+                      [](const T& from, T& value) { value = from; });
         if (train) {
           for (int64_t i = 0; i < n; ++i) values[i] = dropped(values[i], kept[i] != 0, scale);
         }
-        write(values, output, out_loop, first, n);
+        pair_elements(out_loop, output.data<T>(), first, n, values,
+                      [](T& to, const T& value) { to = value; });
       }
       if (mask && mask_loop.is_contiguous(0)) {
         std::memcpy(mask.data<uint8_t>() + first, kept, static_cast<size_t>(n));
       } else if (mask) {
-        write(kept, mask, mask_loop, first, n);
+        pair_elements(mask_loop, mask.data<uint8_t>(), first, n, kept,
+                      [](uint8_t& to, uint8_t value) { to = value; });
       }
     });
   });

@@ -95,8 +95,7 @@ bool run_small(const ReduceProgram& program, mt_dtype compute, const void* args)
     const auto list = sdk::field_at<mt_int_list>(args, program.dim_offset);
     all = list.data == nullptr || list.size == 0;
   }
-  int64_t n = 1;
-  for (int32_t d = 0; d < ndim; ++d) n *= x->dl.shape[d];
+  const int64_t n = sdk::TensorView(x).numel();
   const FoldFns* fns = find_fold(program.fold, compute_type_of(compute));
   const mt_tensor* out = sdk::tensor_at(args, program.outputs[0].offset);
   if (!all || n > kSmall || fns == nullptr || out == nullptr ||

@@ -3,7 +3,7 @@
 // that measured choice (docs/choice.md) can find the fastest one for a shape.
 #include "mytorch/abi_ops/convolution.h"
 
-#include "backends/cuda/convolution/geometry.h"
+#include "backends/cuda/convolution/convolution.h"
 #include "backends/cuda/registry.h"
 #include "mytorch/abi_ops/convolution_backward_input.h"
 #include "mytorch/abi_ops/convolution_backward_weight.h"
@@ -26,7 +26,7 @@ void forward(mt_ctx& ctx, const mt_args_convolution& args) {
   const bool transposed = args.transposed != 0;
   const TensorView input = transposed ? args.out : args.input;
   const TensorView output = transposed ? args.input : args.out;
-  convolve(ctx, {geometry(input, args.weight, output, args),
+  convolve(ctx, {sdk::convolution_geometry(input, args.weight, output, args),
                  transposed ? Direction::kBackwardInput : Direction::kForward, input, args.weight,
                  output, args.bias, kRank});
 }
@@ -36,7 +36,7 @@ void backward_input(mt_ctx& ctx, const mt_args_convolution_backward_input& args)
   const bool transposed = args.transposed != 0;
   const TensorView input = transposed ? args.grad_output : args.out;
   const TensorView output = transposed ? args.out : args.grad_output;
-  convolve(ctx, {geometry(input, args.weight, output, args),
+  convolve(ctx, {sdk::convolution_geometry(input, args.weight, output, args),
                  transposed ? Direction::kForward : Direction::kBackwardInput, input, args.weight,
                  output, nullptr, kRank});
 }
@@ -46,8 +46,8 @@ void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& arg
   const bool transposed = args.transposed != 0;
   const TensorView input = transposed ? args.grad_output : args.input;
   const TensorView output = transposed ? args.input : args.grad_output;
-  convolve(ctx, {geometry(input, args.out, output, args), Direction::kBackwardWeight, input,
-                 args.out, output, nullptr, kRank});
+  convolve(ctx, {sdk::convolution_geometry(input, args.out, output, args),
+                 Direction::kBackwardWeight, input, args.out, output, nullptr, kRank});
 }
 
 template <int kRank>

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "backends/cuda/common/move.h"
-#include "backends/cuda/convolution/geometry.h"
+#include "backends/cuda/convolution/convolution.h"
 #include "backends/cuda/convolution/layout.h"
 #include "backends/cuda/convolution/operation.h"
 #include "backends/cuda/convolution/plans.h"
@@ -61,11 +61,11 @@ bool run(mt_ctx& ctx, const Convolution& call, bool channels_last) {
 // number of channels after unfolding, or 0 if it does not pay. (Not for the gradient of the input,
 // whose elements would have to be accumulated.)
 int64_t unfolded_channels(const Convolution& call, bool channels_last) {
-  const Geometry& g = call.geometry;
-  const int64_t channels = g.input_channels * g.kernel[2];
+  const sdk::ConvolutionGeometry& g = call.geometry;
+  const int64_t channels = g.in_channels * g.kernel[2];
   const bool pays = channels_last && call.direction != Direction::kBackwardInput &&
                     call.rank == 0 && call.result().dtype().bits == 16 && g.dims == 2 &&
-                    g.groups == 1 && g.input_channels < 8 && g.kernel[2] > 1 && channels <= 64 &&
+                    g.groups == 1 && g.in_channels < 8 && g.kernel[2] > 1 && channels <= 64 &&
                     is_large(call);
   return pays ? (channels + 7) / 8 * 8 : 0;
 }
@@ -86,14 +86,14 @@ struct ChannelsLastScratch {
 };
 
 bool run_unfolded(mt_ctx& ctx, const Convolution& call, int64_t channels) {
-  const Geometry& g = call.geometry;
+  const sdk::ConvolutionGeometry& g = call.geometry;
   const mt_dtype dtype = call.result().dtype();
   ChannelsLastScratch input(ctx, dtype, g.batch, channels, g.input[1], g.output[2]);
-  ChannelsLastScratch weight(ctx, dtype, g.output_channels, channels, g.kernel[1], 1);
+  ChannelsLastScratch weight(ctx, dtype, g.out_channels, channels, g.kernel[1], 1);
   unfold_columns(ctx, g, call.input, channels, input.tensor.dl.data);
   Convolution unfolded{g,           call.direction, &input.tensor, &weight.tensor,
                        call.output, TensorView(),   call.rank};
-  unfolded.geometry.input_channels = channels;
+  unfolded.geometry.in_channels = channels;
   unfolded.geometry.input[2] = g.output[2];
   unfolded.geometry.kernel[2] = unfolded.geometry.stride[2] = unfolded.geometry.dilation[2] = 1;
   unfolded.geometry.padding[2] = 0;
@@ -103,8 +103,8 @@ bool run_unfolded(mt_ctx& ctx, const Convolution& call, int64_t channels) {
   if (!run(ctx, unfolded, true)) return false;
   if (call.direction == Direction::kBackwardWeight) {
     mt_tensor taps = weight.tensor;
-    int64_t shape[] = {g.output_channels, g.input_channels, g.kernel[1], g.kernel[2]};
-    int64_t strides[] = {g.kernel[1] * channels, 1, channels, g.input_channels};
+    int64_t shape[] = {g.out_channels, g.in_channels, g.kernel[1], g.kernel[2]};
+    int64_t strides[] = {g.kernel[1] * channels, 1, channels, g.in_channels};
     taps.dl.shape = shape;
     taps.dl.strides = strides;
     move(ctx, &taps, call.weight);

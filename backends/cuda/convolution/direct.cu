@@ -2,7 +2,7 @@
 // cuDNN does not support and calls that it declines.
 #include "backends/cuda/common/element.cuh"
 #include "backends/cuda/common/strided.cuh"
-#include "backends/cuda/convolution/geometry.h"
+#include "backends/cuda/convolution/convolution.h"
 #include "backends/cuda/runtime/launch.h"
 
 namespace mytorch::cuda {
@@ -28,7 +28,7 @@ struct Strides {
 };
 
 struct Operands {
-  Geometry g;
+  sdk::ConvolutionGeometry g;
   Strides input, weight, output;
 };
 
@@ -36,7 +36,7 @@ struct Operands {
 struct Place {
   int64_t n, c, x[3];
 
-  __device__ Place(int64_t i, int64_t channels, const int64_t (&size)[3]) {
+  __device__ Place(int64_t i, int64_t channels, const sdk::Spatial& size) {
     for (int d = 2; d >= 0; --d) {
       x[d] = i % size[d];
       i /= size[d];
@@ -50,20 +50,20 @@ template <class T>
 __global__ void __launch_bounds__(256)
     output_elements(Operands o, int64_t numel, const T* input, const T* weight, const T* bias,
                     int64_t bias_step, T* output) {
-  const Geometry& g = o.g;
+  const sdk::ConvolutionGeometry& g = o.g;
   for (int64_t i = first_element(); i < numel; i += grid_step()) {
-    const Place s(i, g.groups * g.output_channels, g.output);
-    const int64_t first = s.c / g.output_channels * g.input_channels;
+    const Place s(i, g.groups * g.out_channels, g.output);
+    const int64_t first = s.c / g.out_channels * g.in_channels;
     Sum<T> sum = bias == nullptr ? Sum<T>(0) : as_sum(bias[s.c * bias_step]);
-    for (int64_t c = 0; c < g.input_channels; ++c) {
+    for (int64_t c = 0; c < g.in_channels; ++c) {
       for (int64_t k0 = 0; k0 < g.kernel[0]; ++k0) {
-        const int64_t b0 = s.x[0] * g.stride[0] - g.padding[0] + k0 * g.dilation[0];
+        const int64_t b0 = g.window(0).place(s.x[0], k0);
         if (b0 < 0 || b0 >= g.input[0]) continue;
         for (int64_t k1 = 0; k1 < g.kernel[1]; ++k1) {
-          const int64_t b1 = s.x[1] * g.stride[1] - g.padding[1] + k1 * g.dilation[1];
+          const int64_t b1 = g.window(1).place(s.x[1], k1);
           if (b1 < 0 || b1 >= g.input[1]) continue;
           for (int64_t k2 = 0; k2 < g.kernel[2]; ++k2) {
-            const int64_t b2 = s.x[2] * g.stride[2] - g.padding[2] + k2 * g.dilation[2];
+            const int64_t b2 = g.window(2).place(s.x[2], k2);
             if (b2 < 0 || b2 >= g.input[2]) continue;
             sum += as_sum(input[o.input.place(s.n, first + c, b0, b1, b2)]) *
                    as_sum(weight[o.weight.place(s.c, c, k0, k1, k2)]);
@@ -79,7 +79,7 @@ template <class T>
 __global__ void __launch_bounds__(256)
     input_elements(Operands o, int64_t numel, const T* output, const T* weight, const T* bias,
                    int64_t bias_step, T* input) {
-  const Geometry& g = o.g;
+  const sdk::ConvolutionGeometry& g = o.g;
   // The output position whose window has element b at tap k; false if there is none.
   const auto window = [&](int d, int64_t b, int64_t k, int64_t& s) {
     s = b + g.padding[d] - k * g.dilation[d];
@@ -88,10 +88,10 @@ __global__ void __launch_bounds__(256)
     return s < g.output[d];
   };
   for (int64_t i = first_element(); i < numel; i += grid_step()) {
-    const Place b(i, g.groups * g.input_channels, g.input);
-    const int64_t group = b.c / g.input_channels, own = b.c % g.input_channels;
+    const Place b(i, g.groups * g.in_channels, g.input);
+    const int64_t group = b.c / g.in_channels, own = b.c % g.in_channels;
     Sum<T> sum = bias == nullptr ? Sum<T>(0) : as_sum(bias[b.c * bias_step]);
-    for (int64_t c = group * g.output_channels; c < (group + 1) * g.output_channels; ++c) {
+    for (int64_t c = group * g.out_channels; c < (group + 1) * g.out_channels; ++c) {
       int64_t s0, s1, s2;
       for (int64_t k0 = 0; k0 < g.kernel[0]; ++k0) {
         if (!window(0, b.x[0], k0, s0)) continue;
@@ -114,19 +114,19 @@ constexpr int kShares = 128;  // threads that share the sum for one element of t
 template <class T>
 __global__ void __launch_bounds__(kShares)
     weight_elements(Operands o, int64_t numel, const T* input, const T* output, T* weight) {
-  const Geometry& g = o.g;
+  const sdk::ConvolutionGeometry& g = o.g;
   __shared__ Sum<T> parts[kShares];
   const int64_t plane = g.output[0] * g.output[1] * g.output[2];
   for (int64_t i = blockIdx.x; i < numel; i += gridDim.x) {
-    const Place w(i, g.input_channels, g.kernel);  // n: the output channel
-    const int64_t channel = w.n / g.output_channels * g.input_channels + w.c;
+    const Place w(i, g.in_channels, g.kernel);  // n: the output channel
+    const int64_t channel = w.n / g.out_channels * g.in_channels + w.c;
     Sum<T> sum = 0;
     for (int64_t j = threadIdx.x; j < g.batch * plane; j += kShares) {
       const Place s(j, 1, g.output);
       int64_t b[3];
       bool inside = true;
       for (int d = 0; d < 3; ++d) {
-        b[d] = s.x[d] * g.stride[d] - g.padding[d] + w.x[d] * g.dilation[d];
+        b[d] = g.window(d).place(s.x[d], w.x[d]);
         inside = inside && b[d] >= 0 && b[d] < g.input[d];
       }
       if (!inside) continue;

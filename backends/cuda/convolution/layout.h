@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "backends/cuda/convolution/geometry.h"
+#include "backends/cuda/convolution/convolution.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cuda {

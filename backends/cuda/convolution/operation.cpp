@@ -17,7 +17,7 @@ Descriptor tensor_descriptor(const Layout& layout, cudnnDataType_t type, int64_t
   return node;
 }
 
-Descriptor convolution_descriptor(const Geometry& g, cudnnDataType_t compute) {
+Descriptor convolution_descriptor(const sdk::ConvolutionGeometry& g, cudnnDataType_t compute) {
   const int dims = g.dims == 3 ? 3 : 2;
   const int skip = 3 - dims;
   Descriptor node(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -25,10 +25,10 @@ Descriptor convolution_descriptor(const Geometry& g, cudnnDataType_t compute) {
   node.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
   node.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
   node.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t{dims});
-  node.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, dims, g.dilation + skip);
-  node.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, dims, g.stride + skip);
-  node.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, dims, g.padding + skip);
-  node.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, dims, g.padding + skip);
+  node.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, dims, g.dilation.data() + skip);
+  node.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, dims, g.stride.data() + skip);
+  node.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, dims, g.padding.data() + skip);
+  node.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, dims, g.padding.data() + skip);
   CUDNN(cudnnBackendFinalize(node.get()));
   return node;
 }

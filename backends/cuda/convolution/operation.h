@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "backends/cuda/convolution/convolution.h"
 #include "backends/cuda/convolution/descriptor.h"
-#include "backends/cuda/convolution/geometry.h"
 #include "backends/cuda/convolution/layout.h"
 
 namespace mytorch::cuda {

@@ -168,7 +168,7 @@ int64_t alignment_of(const void* data) {
 
 ConvolutionKey key_of(const mt_ctx& ctx, const Convolution& call, bool channels_last,
                       const std::array<int64_t, 3>& alignment) {
-  const Geometry& g = call.geometry;
+  const sdk::ConvolutionGeometry& g = call.geometry;
   ConvolutionKey key;
   size_t i = 0;
   const auto put = [&](int64_t word) { key.words[i++] = word; };
@@ -177,8 +177,8 @@ ConvolutionKey key_of(const mt_ctx& ctx, const Convolution& call, bool channels_
   put(call.rank);
   put(g.batch);
   put(g.groups);
-  put(g.input_channels);
-  put(g.output_channels);
+  put(g.in_channels);
+  put(g.out_channels);
   for (int d = 0; d < 3; ++d) {
     put(g.input[d]);
     put(g.output[d]);
@@ -192,7 +192,7 @@ ConvolutionKey key_of(const mt_ctx& ctx, const Convolution& call, bool channels_
 }
 
 bool is_large(const Convolution& call) {
-  const Geometry& g = call.geometry;
+  const sdk::ConvolutionGeometry& g = call.geometry;
   int64_t terms = call.weight.numel() * g.batch;
   for (const int64_t size : g.output) terms *= size;
   return terms >= int64_t{1} << 24;

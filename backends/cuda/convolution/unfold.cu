@@ -2,7 +2,7 @@
 #include "backends/cuda/common/element.cuh"
 #include "backends/cuda/common/pack.cuh"
 #include "backends/cuda/common/strided.cuh"
-#include "backends/cuda/convolution/geometry.h"
+#include "backends/cuda/convolution/convolution.h"
 #include "backends/cuda/runtime/launch.h"
 
 namespace mytorch::cuda {
@@ -56,11 +56,11 @@ void unfold(mt_ctx& ctx, const Taps& taps, const uint16_t* from, void* to) {
 }
 
 // The fields common to both operands; the positions of the taps are not set.
-Taps taps_of(const Geometry& g, int64_t channels, const TensorView& x,
+Taps taps_of(const sdk::ConvolutionGeometry& g, int64_t channels, const TensorView& x,
              std::span<const int64_t> shape, const int64_t* strides, const int64_t* columns) {
   Taps taps{};
   taps.pixels = Strided<2>(sdk::StridedLoop<2>(shape, {strides, columns}, sdk::Order::kRowMajor));
-  taps.channels = static_cast<int>(g.input_channels);
+  taps.channels = static_cast<int>(g.in_channels);
   taps.taps = static_cast<int>(g.kernel[2]);
   taps.runs = static_cast<int>(channels / kRun);
   taps.channel_stride = x.stride(1);
@@ -69,8 +69,8 @@ Taps taps_of(const Geometry& g, int64_t channels, const TensorView& x,
 
 }  // namespace
 
-void unfold_columns(mt_ctx& ctx, const Geometry& g, const TensorView& input, int64_t channels,
-                    void* to) {
+void unfold_columns(mt_ctx& ctx, const sdk::ConvolutionGeometry& g, const TensorView& input,
+                    int64_t channels, void* to) {
   const int64_t shape[] = {input.size(0), input.size(2), g.output[2]};
   const int64_t strides[] = {input.stride(0), input.stride(2), input.stride(3) * g.stride[2]};
   const int64_t columns[] = {0, 0, g.stride[2]};
@@ -83,8 +83,8 @@ void unfold_columns(mt_ctx& ctx, const Geometry& g, const TensorView& input, int
   unfold(ctx, taps, input.data<const uint16_t>(), to);
 }
 
-void unfold_weight(mt_ctx& ctx, const Geometry& g, const TensorView& weight, int64_t channels,
-                   void* to) {
+void unfold_weight(mt_ctx& ctx, const sdk::ConvolutionGeometry& g, const TensorView& weight,
+                   int64_t channels, void* to) {
   const int64_t shape[] = {weight.size(0), weight.size(2)};
   const int64_t strides[] = {weight.stride(0), weight.stride(2)};
   const int64_t columns[] = {0, 0};

@@ -63,11 +63,7 @@ struct Factors<true, T, kWidth> {
 
 #endif  // __CUDACC__
 
-inline int64_t product(const mt_int_list& list) {
-  int64_t n = 1;
-  for (int64_t i = 0; i < list.size; ++i) n *= list.data[i];
-  return n;
-}
+using sdk::product;
 
 inline mt_dtype wide_of(mt_dtype dtype) { return dtype.bits == 16 ? sdk::dtype_of<float> : dtype; }
 

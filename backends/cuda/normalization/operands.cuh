@@ -8,9 +8,7 @@
 
 namespace mytorch::cuda {
 
-inline const mt_tensor* wanted(const mt_int_list& mask, int64_t i, const mt_tensor* out) {
-  return mask.size <= i || mask.data[i] != 0 ? out : nullptr;
-}
+using sdk::wanted;
 
 // One number for each channel; optional.
 struct PerChannel {

@@ -1,7 +1,6 @@
 // Pooling: one thread for each output element. The gradient of average pooling gathers from the
 // windows that contain an element. That of max pooling, whose record has only indices, adds along
 // planes in order.
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -22,6 +21,7 @@
 namespace mytorch::cuda {
 namespace {
 
+using sdk::PlaneWindows;
 using sdk::TensorView;
 
 // Sizes and strides of (N, C, H, W); without a batch dimension, N is 1.
@@ -89,58 +89,12 @@ struct Order {
 #endif
 };
 
-// The window along one of the two dimensions.
-struct Window {
-  int64_t kernel, stride, padding, dilation;
-
-#ifdef __CUDACC__
-  // Returns the first position of window x that is not padding.
-  __device__ __forceinline__ int64_t first(int64_t x) const {
-    const int64_t start = x * stride - padding;
-    return start >= 0 ? start : start + (-start + dilation - 1) / dilation * dilation;
-  }
-  __device__ __forceinline__ int64_t end(int64_t x, int64_t size) const {
-    const int64_t last = x * stride - padding + (kernel - 1) * dilation + 1;
-    return last < size ? last : size;
-  }
-  // Returns how many positions of window x the mean counts. With ceil_mode the last window may
-  // exceed the padding; positions beyond it are not counted.
-  __device__ __forceinline__ int64_t count(int64_t x, int64_t size, bool padded) const {
-    const int64_t begin = x * stride - padding;
-    int64_t last = begin + kernel;
-    if (last > size + padding) last = size + padding;
-    if (padded) return last - begin;
-    if (last > size) last = size;
-    return last - (begin > 0 ? begin : 0);
-  }
-#endif
-};
-
-struct Windows {
-  Window h, w;
-};
-
-// Returns two numbers from a list of two, one (for both) or none (`absent`).
-std::array<int64_t, 2> pair(const mt_int_list& list, std::array<int64_t, 2> absent) {
-  if (list.size == 0) return absent;
-  return {list.data[0], list.data[list.size - 1]};
-}
-
-template <class Args>
-Windows windows_of(const Args& args, std::array<int64_t, 2> dilation) {
-  const auto kernel = pair(args.kernel_size, {1, 1});
-  const auto stride = pair(args.stride, kernel);
-  const auto padding = pair(args.padding, {0, 0});
-  return {{kernel[0], stride[0], padding[0], dilation[0]},
-          {kernel[1], stride[1], padding[1], dilation[1]}};
-}
-
 // ---- max pooling
 
 template <class T>
 __global__ void __launch_bounds__(256)
-    max_windows(Order order, Planes in, Planes out, Planes places, Windows windows, int64_t numel,
-                const T* x, T* best_of, int64_t* index_of) {
+    max_windows(Order order, Planes in, Planes out, Planes places, PlaneWindows windows,
+                int64_t numel, const T* x, T* best_of, int64_t* index_of) {
   using W = Wide<T>;
   using Limits = std::numeric_limits<W>;
   for (int64_t i = first_element(); i < numel; i += grid_step()) {
@@ -180,9 +134,8 @@ void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
     using T = typename decltype(tag)::type;
     launch(ctx, "max_windows", max_windows<T>, grid_for(ctx, shape.numel(), 256), Order(shape),
            Planes(self), out ? Planes(out) : shape, indices ? Planes(indices) : shape,
-           windows_of(args, pair(args.dilation, {1, 1})), shape.numel(),
-           static_cast<const T*>(self.raw()), out ? out.data<T>() : nullptr,
-           indices ? indices.data<int64_t>() : nullptr);
+           sdk::pooling_windows(args, self, some), shape.numel(), static_cast<const T*>(self.raw()),
+           out ? out.data<T>() : nullptr, indices ? indices.data<int64_t>() : nullptr);
   });
 }
 
@@ -237,7 +190,7 @@ void max_pool2d_backward(mt_ctx& ctx, const mt_args_max_pool2d_with_indices_back
 // The divisor of a window's sum: the product of a number per row and one per column, or the given
 // divisor.
 struct Mean {
-  Windows windows;
+  PlaneWindows windows;
   int64_t given;
   bool padded;
 
@@ -252,8 +205,8 @@ struct Mean {
 };
 
 template <class Args>
-Mean mean_of(const Args& args) {
-  return {windows_of(args, {1, 1}),
+Mean mean_of(const Args& args, const TensorView& large, const TensorView& pooled) {
+  return {sdk::pooling_windows(args, large, pooled),
           args.divisor_override.present != 0 ? args.divisor_override.value : 0,
           args.count_include_pad != 0};
 }
@@ -283,24 +236,15 @@ template <class T>
 __global__ void __launch_bounds__(256) mean_gradient(Order order, Planes grad, Planes out,
                                                      Mean mean, int64_t numel, const T* g, T* to) {
   using W = Wide<T>;
-  // The windows that contain position x: [first, last).
-  const auto windows = [](const Window& w, int64_t x, int64_t count, int64_t& first,
-                          int64_t& last) {
-    const int64_t begin = x + w.padding - w.kernel + 1;
-    first = begin <= 0 ? 0 : (begin + w.stride - 1) / w.stride;
-    last = (x + w.padding) / w.stride + 1;
-    if (last > count) last = count;
-  };
   for (int64_t i = first_element(); i < numel; i += grid_step()) {
     int64_t n, c, y, x;
     order.place(i, n, c, y, x);
     const T* plane = g + grad.plane(n, c);
-    int64_t y0, y1, x0, x1;
-    windows(mean.windows.h, y, grad.h, y0, y1);
-    windows(mean.windows.w, x, grad.w, x0, x1);
+    const sdk::IndexRange rows = mean.windows.h.containing(y, grad.h);
+    const sdk::IndexRange columns = mean.windows.w.containing(x, grad.w);
     W sum = 0;
-    for (int64_t oy = y0; oy < y1; ++oy) {
-      for (int64_t ox = x0; ox < x1; ++ox) {
+    for (int64_t oy = rows.first; oy < rows.last; ++oy) {
+      for (int64_t ox = columns.first; ox < columns.last; ++ox) {
         sum += widen(plane[oy * grad.sh + ox * grad.sw]) / mean.divisor<W>(oy, ox, out);
       }
     }
@@ -315,7 +259,7 @@ void avg_pool2d(mt_ctx& ctx, const mt_args_avg_pool2d& args) {
   visit_floating(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     launch(ctx, "mean_windows", mean_windows<T>, grid_for(ctx, shape.numel(), 256), Order(shape),
-           Planes(args.self), shape, mean_of(args), shape.numel(),
+           Planes(args.self), shape, mean_of(args, args.self, out), shape.numel(),
            static_cast<const T*>(TensorView(args.self).raw()), out.data<T>());
   });
 }
@@ -327,7 +271,7 @@ void avg_pool2d_backward(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
   visit_floating(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     launch(ctx, "mean_gradient", mean_gradient<T>, grid_for(ctx, shape.numel(), 256), Order(shape),
-           Planes(args.grad_output), shape, mean_of(args), shape.numel(),
+           Planes(args.grad_output), shape, mean_of(args, out, args.grad_output), shape.numel(),
            static_cast<const T*>(TensorView(args.grad_output).raw()), out.data<T>());
   });
 }

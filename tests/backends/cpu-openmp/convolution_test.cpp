@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -42,6 +43,8 @@ std::string text(const Case& c) {
 const Case kPadded = {"Padded3x3", 3, 1, 3, 5, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
 const Case kStrided = {"Strided", 2, 1, 2, 4, {9, 8}, {3, 3}, {2, 3}, {1, 0}, {1, 2}};
 
+constexpr int64_t kFar = int64_t{1} << 60;
+
 const Case kCases[] = {
     {"ManyOutputChannelsOfOneInputChannel", 2, 1, 1, 16, {28, 28}, {3, 3}, {1, 1}, {0, 0}, {1, 1}},
     kPadded,
@@ -75,6 +78,17 @@ const Case kCases[] = {
     {"RowsInSeveralPieces", 1, 1, 2, 9, {1500}, {3}, {1}, {1}, {1}},
     {"DilatedRowsInSeveralPieces", 1, 1, 20, 9, {1500}, {3}, {1}, {0}, {2}},
     {"DepthwiseRowsInSeveralPieces", 1, 9, 1, 1, {33, 34}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {"StridesBeyondTheInput", 2, 1, 9, 10, {6, 5}, {3, 3}, {INT64_MAX, 40}, {1, 1}, {1, 1}},
+    {"TapsFarOutsideTheInput",
+     2,
+     1,
+     9,
+     10,
+     {6, 5},
+     {2, 2},
+     {1, 1},
+     {kFar / 2, kFar / 2},
+     {kFar, kFar}},
 };
 
 struct Shapes {

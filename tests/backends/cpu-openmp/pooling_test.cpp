@@ -1,4 +1,5 @@
 // Pooling against the reference, with infinities and NaNs among the elements.
+#include <cstdint>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -95,9 +96,9 @@ TEST(PoolingWindows, RowsOfAnyWidthAndStrideAgreeWithTheReference) {
 }
 
 const Side kSides[] = {
-    side(1, 1, 1, 0),    side(5, 1, 3, 0),    side(9, 2, 1, 1),
-    side(12, 5, 1, 2),   side(20, 4, 3, 2),   side(33, 13, 1, 6),
-    side(56, 56, 56, 0), side(60, 30, 15, 3), side(70, 7, 9, 0),
+    side(1, 1, 1, 0),  side(5, 1, 3, 0),         side(9, 2, 1, 1),    side(12, 5, 1, 2),
+    side(20, 4, 3, 2), side(33, 13, 1, 6),       side(56, 56, 56, 0), side(60, 30, 15, 3),
+    side(70, 7, 9, 0), side(6, 4, INT64_MAX, 2),
 };
 const Side kDilatedSides[] = {side(17, 3, 2, 1, 2), side(14, 2, 5, 1, 4), side(1, 2, 1, 1, 2)};
 

@@ -61,7 +61,7 @@ TEST(VersionsTest, APluginOfAnOlderMinorVersionWorks) {
   const Device device("v1_0");
   expect_error(ErrorCode::kUnsupported, {"v1_0"}, [&] { memory_stats(device); });
   expect_error(ErrorCode::kUnsupported, {"v1_0"}, [&] { empty_pinned({2}, kFloat32, device); });
-  expect_error(ErrorCode::kUnsupported, {"v1_0"}, [&] { Graph(device).record([] {}); });
+  expect_error(ErrorCode::kUnsupported, {"v1_0"}, [&] { Graph(device).capture([] {}); });
 }
 
 TEST(VersionsTest, APluginOfANewerMinorVersionWorks) {

@@ -8,4 +8,6 @@
 #include "mytorch/backend/iterate.h"   // IWYU pragma: export
 #include "mytorch/backend/kernel.h"    // IWYU pragma: export
 #include "mytorch/backend/parallel.h"  // IWYU pragma: export
+#include "mytorch/backend/sizes.h"     // IWYU pragma: export
 #include "mytorch/backend/tensor.h"    // IWYU pragma: export
+#include "mytorch/backend/windows.h"   // IWYU pragma: export

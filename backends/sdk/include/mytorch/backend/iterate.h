@@ -48,13 +48,8 @@
 #include <vector>
 
 #include "mytorch/backend/error.h"
+#include "mytorch/backend/sizes.h"
 #include "mytorch/backend/tensor.h"
-
-#ifdef __CUDACC__
-#define MYTORCH_HOST_DEVICE __host__ __device__
-#else
-#define MYTORCH_HOST_DEVICE
-#endif
 
 namespace mytorch::sdk {
 inline namespace v1 {
@@ -191,7 +186,7 @@ class StridedLoop {
     int kept[kMaxDims];  // the dimensions that are not of size 1, outermost first
     int num_kept = 0;
     for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
-      numel_ *= shape[d];
+      numel_ = wrapping_mul(numel_, shape[d]);
       if (shape[d] != 1) kept[num_kept++] = d;
     }
     if (order == Order::kMemory) sort_by_memory(strides, kept, num_kept);
@@ -233,7 +228,7 @@ class StridedLoop {
     int64_t expected = unit;
     for (int d = ndim_ - 1; d >= 0; --d) {
       if (strides_[operand][d] != expected) return false;
-      expected *= shape_[d];
+      expected = wrapping_mul(expected, shape_[d]);
     }
     return true;
   }
@@ -295,13 +290,13 @@ class StridedLoop {
   void append(int64_t size, std::span<const int64_t* const> strides, int from) {
     bool merges = ndim_ > 0;
     for (size_t k = 0; merges && k < strides.size(); ++k) {
-      merges = strides_[k][ndim_ - 1] == strides[k][from] * size;
+      merges = strides_[k][ndim_ - 1] == wrapping_mul(strides[k][from], size);
     }
     if (!merges) {
       if (ndim_ == kDims) throw_too_many();
       shape_[ndim_++] = 1;
     }
-    shape_[ndim_ - 1] *= size;
+    shape_[ndim_ - 1] = wrapping_mul(shape_[ndim_ - 1], size);
     for (size_t k = 0; k < strides.size(); ++k) strides_[k][ndim_ - 1] = strides[k][from];
   }
 

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <span>
 #include <type_traits>
 
@@ -62,11 +63,16 @@ int run_entry(void* /*self*/, mt_ctx* ctx, const void* args) noexcept {
   });
 }
 
-// Converts `const char* supports(const mt_args_X&)` to an mt_supports_fn.
+// Converts `const char* supports(const mt_args_X&)` to an mt_supports_fn. A function that throws
+// declines the call.
 template <auto supports_fn>
 const char* supports_entry(void* /*self*/, const void* args) noexcept {
   using Args = typename internal::ArgsOf<decltype(supports_fn)>::type;
-  return internal::with_args<Args>(args, [](const Args& full) { return supports_fn(full); });
+  try {
+    return internal::with_args<Args>(args, [](const Args& full) { return supports_fn(full); });
+  } catch (const std::exception&) {
+    return "an argument is out of range";
+  }
 }
 
 // Returns the entry of a kernel of an operator that is not in mytorch/abi_ops.h, such as a

@@ -13,7 +13,7 @@ inline bool is_channels_last(const TensorView& tensor) {
   int64_t expected = 1;
   const auto follows = [&](int d) {
     if (tensor.size(d) != 1 && tensor.stride(d) != expected) return false;
-    expected *= tensor.size(d);
+    expected = wrapping_mul(expected, tensor.size(d));
     return true;
   };
   if (!follows(1)) return false;

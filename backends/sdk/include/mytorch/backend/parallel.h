@@ -11,6 +11,7 @@
 
 #include "mytorch/abi.h"
 #include "mytorch/backend/error.h"
+#include "mytorch/backend/sizes.h"
 
 namespace mytorch::sdk {
 inline namespace v1 {
@@ -54,12 +55,13 @@ void parallel_for(mt_ctx& ctx, int64_t begin, int64_t end, int64_t grain, F&& bo
 }
 
 // Returns uninitialized, 64-byte aligned memory of the context's device, valid until the kernel
-// returns. Must not be called inside parallel_for. Throws Error(MT_ERROR_OUT_OF_MEMORY).
+// returns. Must not be called inside parallel_for. Throws Error(MT_ERROR_OUT_OF_MEMORY), or
+// Error(MT_ERROR_VALUE) if the number of bytes exceeds int64_t.
 template <class T>
 T* scratch(mt_ctx& ctx, int64_t n) {
   static_assert(std::is_trivially_destructible_v<T>,
                 "scratch memory is given back without destructors");
-  const size_t bytes = static_cast<size_t>(n) * sizeof(T);
+  const size_t bytes = static_cast<size_t>(checked_mul(n, int64_t{sizeof(T)}));
   void* memory = ctx.scratch(&ctx, bytes == 0 ? 1 : bytes);
   if (memory == nullptr) {
     throw Error(MT_ERROR_OUT_OF_MEMORY, "no " + std::to_string(bytes) + " bytes of scratch memory");

@@ -11,6 +11,7 @@
 #include "mytorch/abi.h"
 #include "mytorch/backend/dtype.h"
 #include "mytorch/backend/error.h"
+#include "mytorch/backend/sizes.h"
 
 namespace mytorch::sdk {
 inline namespace v1 {
@@ -34,11 +35,7 @@ class TensorView {
   // Negative dimensions count from the end.
   int64_t size(int dim) const { return tensor_->dl.shape[dim < 0 ? dim + ndim() : dim]; }
   int64_t stride(int dim) const { return tensor_->dl.strides[dim < 0 ? dim + ndim() : dim]; }
-  int64_t numel() const {
-    int64_t n = 1;
-    for (const int64_t s : shape()) n *= s;
-    return n;
-  }
+  int64_t numel() const { return product(shape()); }
 
   mt_dtype dtype() const { return tensor_->dl.dtype; }
   template <class T>
@@ -66,7 +63,7 @@ class TensorView {
     for (int d = ndim() - 1; d >= 0; --d) {
       if (size(d) == 0) return true;
       if (size(d) != 1 && stride(d) != expected) contiguous = false;
-      expected *= size(d);
+      expected = wrapping_mul(expected, size(d));
     }
     return contiguous;
   }
@@ -129,6 +126,14 @@ inline std::span<const int64_t> to_span(const mt_int_list& list) {
 }
 inline std::span<const double> to_span(const mt_float_list& list) {
   return {list.data, static_cast<size_t>(list.size)};
+}
+
+// Returns the product of the list's numbers, modulo 2^64.
+inline int64_t product(const mt_int_list& list) { return product(to_span(list)); }
+
+// Returns gradient i of a call, or NULL if the call's output_mask does not request it.
+inline const mt_tensor* wanted(const mt_int_list& mask, int64_t i, const mt_tensor* gradient) {
+  return mask.size <= i || mask.data[i] != 0 ? gradient : nullptr;
 }
 
 // ---- fields of argument structs, by offset ----

@@ -9,6 +9,18 @@
 
 namespace mytorch::cpu {
 
+// Calls f(element, value) for elements [first, first + n) of `data`, in the order of `loop`, and n
+// consecutive values.
+template <class T, class V, class F>
+void pair_elements(const sdk::StridedLoop<1>& loop, T* data, int64_t first, int64_t n, V* values,
+                   F&& f) {
+  const int64_t stride = loop.inner_stride(0);
+  loop.for_each_run(first, first + n, [&](const std::array<int64_t, 1>& at, int64_t count) {
+    T* run = data + at[0];
+    for (int64_t i = 0; i < count; ++i) f(run[i * stride], *values++);
+  });
+}
+
 template <class W>
 class RowMajor {
  public:
@@ -39,12 +51,7 @@ class RowMajor {
   void visit(int64_t first, int64_t n, W* buffer, F&& f) const {
     sdk::visit_dtype(tensor_.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      T* data = tensor_.data<T>();
-      const int64_t stride = loop_.inner_stride(0);
-      loop_.for_each_run(first, first + n, [&](const std::array<int64_t, 1>& at, int64_t count) {
-        T* run = data + at[0];
-        for (int64_t i = 0; i < count; ++i) f(run[i * stride], *buffer++);
-      });
+      pair_elements(loop_, tensor_.data<T>(), first, n, buffer, f);
     });
   }
 
@@ -52,11 +59,6 @@ class RowMajor {
   sdk::StridedLoop<1> loop_;
   bool direct_;
 };
-
-// Returns gradient i, or NULL if the mask does not request it.
-inline const mt_tensor* wanted(const mt_int_list& mask, int64_t i, const mt_tensor* gradient) {
-  return mask.size <= i || mask.data[i] != 0 ? gradient : nullptr;
-}
 
 // Returns all n elements of an optional parameter, or NULL if it is absent.
 template <class W>

@@ -23,7 +23,7 @@ from codegen.model import Op
 from codegen.program import evaluate
 from codegen.schema import Arg
 
-FOLDER = Path(__file__).parent.parent / "conformance" / "samples"
+FOLDER = Path(__file__).parent / "samples"
 KEYS = {"shape", "dtype", "low", "high", "away", "values", "layout", "unique", "sorted", "grad"}
 CASE_KEYS = {"op", "args", "error"}
 COMBINATIONS = 6  # the most informative combinations of non-tensor arguments, which get a few cases each

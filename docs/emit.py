@@ -6,9 +6,13 @@ A family is the section under one `# ==== title ====` of the file, so the positi
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from codegen import cpp
+from codegen.emit_api import by_name
+from codegen.lock import Lock
 from codegen.model import Op
+from conformance.cases import special
 
 PROMOTION = {
     "same": "Computed in the operands' common type, which is also the result's.",
@@ -201,24 +205,25 @@ def _row(name: str, overloads: list[Op], page: str) -> str:
     return f"| [`{name}`]({page}#{name}) | {kinds} | {gradient} | {_cell(overloads[0].doc)} |"
 
 
-def emit(ops: list[Op], source: str, samples: dict[str, list[dict]]) -> dict[str, str]:
-    """Emits all pages. `source` is the text of ops.yaml, `samples` has the handwritten samples by operator."""
+def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
+    return pages(ops, Path(ops[0].path).read_text(), special(ops))
+
+
+def pages(ops: list[Op], source: str, samples: dict[str, list[dict]]) -> dict[str, str]:
+    """Returns all pages. `source` is the text of ops.yaml, `samples` has the handwritten samples by operator."""
     sections = _sections(source)
     derived = {op.full_name: op for op in ops if op.derived}
-    by_name: dict[str, list[Op]] = {}
-    for op in ops:
-        if not op.derived:
-            by_name.setdefault(op.schema.name, []).append(op)
+    operators = by_name([op for op in ops if not op.derived])
     families: dict[str, list[str]] = {}
-    for name, overloads in by_name.items():
+    for name, overloads in operators.items():
         families.setdefault(_family(overloads[0], sections), []).append(name)
 
     files = {}
-    count = sum(len(overloads) for overloads in by_name.values())
+    count = sum(len(overloads) for overloads in operators.values())
     index = [
         "# Operators",
         "",
-        f"{len(by_name)} operators with {count} overloads. What is called primitive has no meaning but "
+        f"{len(operators)} operators with {count} overloads. What is called primitive has no meaning but "
         "a kernel; everything else decomposes into primitives and elementwise operations.",
         "",
     ]
@@ -228,9 +233,9 @@ def emit(ops: list[Op], source: str, samples: dict[str, list[dict]]) -> dict[str
         index += [f"## [{title}]({page})", "", "| operator | kind | gradient | |", "|---|---|---|---|"]
         for name in names:
             lines += [f"## {name}", "", f'`#include "mytorch/ops/{name}.h"`', ""]
-            for op in by_name[name]:
+            for op in operators[name]:
                 lines += _section(op, samples.get(op.full_name, []), derived)
-            index.append(_row(name, by_name[name], page))
+            index.append(_row(name, operators[name], page))
         index.append("")
         files[f"docs/ops/{page}"] = "\n".join(lines).rstrip() + "\n"
     files["docs/ops/index.md"] = "\n".join(index).rstrip() + "\n"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 
 from codegen import cpp, emit_api
-from codegen.formula_cpp import Translator, fact
-from codegen.model import GradFormula, Op
 from codegen.formula import Save
+from codegen.formula_cpp import Translator, fact
+from codegen.lock import Lock
+from codegen.model import GradFormula, Op
 from codegen.schema import Arg
 
 INCLUDES = """\
@@ -386,14 +387,12 @@ def has_wrapper(op: Op) -> bool:
     return not op.derived and op.grad.kind in ("derived", "formulas")
 
 
-def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
+def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     files = {}
     by_full = {op.full_name: op for op in ops}
-    names: dict[str, list[Op]] = {}
-    for op in ops:
-        names.setdefault(op.schema.name, []).append(op)
+    names = emit_api.by_name(ops)
     installers = []
-    for number, group in buckets.items():
+    for number, group in emit_api.buckets(ops).items():
         found = [op for op in group if has_wrapper(op) or op.derived]
         if not found:
             continue
