@@ -16,7 +16,7 @@ root, folder = map(Path, sys.argv[1:3])
 sys.path.insert(0, str(root))
 
 from codegen import emit_abi, emit_api, emit_stubs, emit_table  # noqa: E402
-from codegen.generate import buckets, write_all  # noqa: E402
+from codegen.generate import write_all  # noqa: E402
 from codegen.lock import check_and_update  # noqa: E402
 from codegen.records import load  # noqa: E402
 
@@ -38,7 +38,7 @@ for name, arguments, body in (
     (folder / f"{name}.yaml").write_text(RECORD.format(arguments, body))
     ops = load(str(folder / f"{name}.yaml"))
     lock = check_and_update(ops, lock_file, mode="write")
-    parts = buckets(ops)
+    parts = emit_api.buckets(ops)
     files = emit_abi.emit(ops, lock)
     if name == "new":
         files = {**files, **emit_api.emit(ops), **emit_stubs.emit(ops, parts), **emit_table.emit(ops, parts, lock)}
