@@ -18,6 +18,26 @@
 #include "mytorch/ops/sub.h"
 
 namespace mytorch {
+namespace {
+
+// Returns the tensor. Throws Error(kValue) if nobody could read what is written into it.
+const Tensor& kept(const Tensor& temporary) {
+  if (!temporary.defined()) return temporary;
+  const auto once = [](const auto& counted) {
+    return counted.refs.load(std::memory_order_acquire) == 1;
+  };
+  const TensorImpl& impl = *temporary.impl();
+  const TensorImpl& root = impl.base != nullptr ? *impl.base : impl;
+  if (once(impl) && once(root) && once(*root.storage) &&
+      (root.storage->abi.flags & MT_STORAGE_ESCAPED) == 0) {
+    fail(ErrorCode::kValue,
+         "[=] writes to a temporary copy, so the values would be lost: write elements that tensors "
+         "select with index_put_(indices, values), and others through views of a variable");
+  }
+  return temporary;
+}
+
+}  // namespace
 
 Tensor operator+(const Tensor& a, const Operand& b) { return add(a, b); }
 Tensor operator-(const Tensor& a, const Operand& b) { return sub(a, b); }
@@ -40,38 +60,20 @@ const Tensor& operator+=(const Tensor& a, const Operand& b) { return add_(a, b);
 const Tensor& operator-=(const Tensor& a, const Operand& b) { return sub_(a, b); }
 const Tensor& operator*=(const Tensor& a, const Operand& b) { return mul_(a, b); }
 const Tensor& operator/=(const Tensor& a, const Operand& b) { return div_(a, b); }
-
-namespace {
-
-// Throws Error(kValue) if nobody could read what is written into a temporary tensor.
-void check_kept(const Tensor& temporary) {
-  if (!temporary.defined()) return;
-  const auto once = [](const auto& counted) {
-    return counted.refs.load(std::memory_order_acquire) == 1;
-  };
-  const TensorImpl& impl = *temporary.impl();
-  const TensorImpl& root = impl.base != nullptr ? *impl.base : impl;
-  if (once(impl) && once(root) && once(*root.storage) &&
-      (root.storage->abi.flags & MT_STORAGE_ESCAPED) == 0) {
-    fail(
-        ErrorCode::kValue,
-        "[=] assigns to a temporary copy, so the values would be lost: write elements that tensors "
-        "select with index_put_(indices, values), and others through views of a variable");
-  }
-}
-
-}  // namespace
+const Tensor& operator+=(Tensor&& a, const Operand& b) { return add_(kept(a), b); }
+const Tensor& operator-=(Tensor&& a, const Operand& b) { return sub_(kept(a), b); }
+const Tensor& operator*=(Tensor&& a, const Operand& b) { return mul_(kept(a), b); }
+const Tensor& operator/=(Tensor&& a, const Operand& b) { return div_(kept(a), b); }
 
 Tensor& Tensor::operator=(const Tensor& values) && {
-  check_kept(*this);
+  kept(*this);
   if (!values.defined()) fail(ErrorCode::kValue, "[=] the assigned tensor is undefined");
   copy_(values);
   return *this;
 }
 
 Tensor& Tensor::operator=(const Scalar& value) && {
-  check_kept(*this);
-  fill_(value);
+  kept(*this).fill_(value);
   return *this;
 }
 

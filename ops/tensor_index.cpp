@@ -186,6 +186,8 @@ Tensor Tensor::index(const std::vector<TensorIndex>& indices) const {
   return read(*this, indices.data(), indices.size());
 }
 
+Tensor Tensor::operator[](const TensorIndex& index) const { return read(*this, &index, 1); }
+
 const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> indices, const Tensor& values,
                                  bool accumulate) const {
   write(*this, indices.begin(), indices.size(), values, accumulate);

@@ -42,6 +42,16 @@ TEST(Assignment, ToAnElementWrites) {
   EXPECT_EQ(values(a[1]), (Numbers{1, 2, 3}));
 }
 
+TEST(Assignment, WithAnOperatorWritesElements) {
+  const Tensor x = zeros({2, 2});
+  x[0] += 4;
+  x[0][1] /= tensor({2.0})[0];
+  x(1, 0) -= 1;
+  x.index({"...", 0}) *= 3;
+  EXPECT_EQ(values(x), (Numbers{12, 2, -3, 0}));
+  expect_error(ErrorCode::kValue, {"temporary", "index_put_"}, [&] { x[x > 0] += 1; });
+}
+
 TEST(Assignment, ToAVariableRefersToAnotherArray) {
   const Tensor x = zeros({2});
   Tensor row = x[0];

@@ -95,6 +95,15 @@ TEST(TensorIndex, IndicesWithoutTensorsAreAView) {
   expect(x.index({0, 0}), {4}, {0, 1, 2, 3});
 }
 
+TEST(TensorIndex, BracketsAndParenthesesIndexToo) {
+  const Tensor x = numbers();
+  expect(x(1, 2, 3), {}, {123});
+  expect(x(0, Slice(1, None), -1), {2}, {13, 23});
+  expect(x[x > 121], {2}, {122, 123});
+  expect(x[Slice(1, None)][0][0], {4}, {100, 101, 102, 103});
+  EXPECT_EQ(x[None].dim(), 4);
+}
+
 TEST(TensorIndex, PutsNumbersAndTensors) {
   const Tensor x = zeros({2, 3});
   x.index_put_({0, 1}, 3.0);

@@ -178,6 +178,12 @@ class Tensor {
   // `x.index({1, Slice(), mask})`. Returns a view if no index is a tensor or bool, else a copy.
   Tensor index(std::initializer_list<indexing::TensorIndex> indices) const;
   Tensor index(const std::vector<indexing::TensorIndex>& indices) const;
+  // The same as index({indices...}): x[mask], x[Slice(1, 3)], x(0, 1).
+  Tensor operator[](const indexing::TensorIndex& index) const;
+  template <class... Indices>
+  Tensor operator()(const Indices&... indices) const {
+    return index({indices...});
+  }
   // `values` broadcasts to the shape of index(indices). Returns this tensor.
   const Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices,
                            const Tensor& values, bool accumulate = false) const;
@@ -311,6 +317,11 @@ const Tensor& operator+=(const Tensor& a, const Operand& b);
 const Tensor& operator-=(const Tensor& a, const Operand& b);
 const Tensor& operator*=(const Tensor& a, const Operand& b);
 const Tensor& operator/=(const Tensor& a, const Operand& b);
+// For temporaries: `x[0] += 1`. Throw Error(kValue) where assignment to a temporary does.
+const Tensor& operator+=(Tensor&& a, const Operand& b);
+const Tensor& operator-=(Tensor&& a, const Operand& b);
+const Tensor& operator*=(Tensor&& a, const Operand& b);
+const Tensor& operator/=(Tensor&& a, const Operand& b);
 
 inline Operand::Operand(const Tensor& tensor) : impl_(tensor.impl()) {}
 inline Tensor Operand::tensor() const { return Tensor::share(impl_); }
