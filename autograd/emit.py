@@ -398,7 +398,7 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
             continue
         calls = {c for op in found for f in op.grad.formulas for c in f.formula.calls if c in names}
         below = found + [by_full[op.grad.derived] for op in found if op.grad.kind == "derived" and op.grad.derived]
-        lines = [cpp.BANNER.strip(), INCLUDES.strip(), *emit_api.below_includes(below)]
+        lines = [INCLUDES.strip(), *emit_api.below_includes(below)]
         lines += [f'#include "mytorch/ops/{c}.h"' for c in sorted(calls)]
         lines += ["", "namespace mytorch {"]
         lines += ["namespace autograd {", "namespace {", ""]
@@ -414,12 +414,11 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
             lines.append(f"  install<{node_type(op)}, ops::{sid}, kFunction>();")
             if cpp.has_inplace(op):
                 lines.append(f"  install<{node_type(op)}, ops::{sid}, kInplace>();")
-        lines += ["}", "", "}  // namespace autograd", "}  // namespace mytorch", ""]
-        files[f"autograd/autograd_{number:02d}.cpp"] = "\n".join(lines)
+        lines += ["}", "", "}  // namespace autograd", "}  // namespace mytorch"]
+        files[f"autograd/autograd_{number:02d}.cpp"] = cpp.source(lines)
         installers.append(f"install_{number:02d}")
-    files["autograd/install.cpp"] = "\n".join(
+    files["autograd/install.cpp"] = cpp.source(
         [
-            cpp.BANNER.strip(),
             "namespace mytorch::autograd {",
             *[f"void {i}();" for i in installers],
             "// Fills autograd's column of the operator table.",
@@ -427,7 +426,6 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
             *[f"  {i}();" for i in installers],
             "}",
             "}  // namespace mytorch::autograd",
-            "",
         ]
     )
     return files

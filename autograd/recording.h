@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "autograd/generated.h"
+#include "dispatcher/frame/outputs.h"
 #include "dispatcher/table/layers.h"
 
 namespace mytorch::autograd {
@@ -87,6 +88,24 @@ template <uint32_t which, class Node, class... E>
   ((found = found || ((which & bit) != 0 && node.has_edge(at)), at += E::count(node), bit <<= 1),
    ...);
   return found;
+}
+
+// ---- arguments ----
+
+inline void require_one(const OpInfo& op, size_t arg, const Tensor& given) {
+  if (!given.defined() && !op.args[arg].optional) required_slow(op, op.args[arg].name);
+}
+inline void require_one(const OpInfo& op, size_t arg, const Operand& given) {
+  if (!given.present() && !op.args[arg].optional) required_slow(op, op.args[arg].name);
+}
+template <class T>
+void require_one(const OpInfo&, size_t, const T&) {}
+
+// Throws Error(kValue) for an undefined tensor that is not optional. The form below the layers
+// checks this too, but an in-place form saves its arguments before.
+template <class Op, class... P, size_t... i>
+void require_given(const std::tuple<const P&...>& args, std::index_sequence<i...>) {
+  (require_one(Op::info, i, std::get<i>(args)), ...);
 }
 
 // ---- saved values ----
@@ -234,6 +253,7 @@ struct Recorded<Node, Op, form, R(P...)> {
     const Tensor& self = std::get<0>(all);
     NodePtr<Node> node;
     if (write_wants_recording(Edges(), self, all)) {
+      require_given<Op>(all, std::index_sequence_for<P...>());
       check_inplace(self, Node::kInplaceName);
       node = make_recorded<Node>(Edges(), 1, all);
       save_arguments(typename Node::Saves(), *node, all, &self);

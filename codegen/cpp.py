@@ -8,9 +8,19 @@ from codegen.expr import Body, Condition, Decision, Leaf
 from codegen.model import Op
 from codegen.schema import REQUIRED, Arg, Schema
 
-BANNER = "// Generated from ops.yaml by codegen. Do not edit.\n"
+BANNER = "// Generated from ops.yaml by codegen. Do not edit."
 
 _PLAIN = {"int": "int64_t", "float": "double", "bool": "bool", "ScalarType": "ScalarType", "Device": "Device"}
+
+
+def source(lines: list[str]) -> str:
+    """Returns a generated file of these lines."""
+    return "\n".join([BANNER, *lines, ""])
+
+
+def header(about: str, includes: list[str], lines: list[str]) -> str:
+    """Returns a generated header; `about` is its first comment."""
+    return source([f"// {about}", "#pragma once", "", *(f'#include "{path}"' for path in includes), *lines])
 
 
 def text(value: str) -> str:

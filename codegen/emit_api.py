@@ -4,6 +4,7 @@ records name."""
 from __future__ import annotations
 
 from codegen import cpp
+from codegen.lock import Lock
 from codegen.model import Op
 from codegen.schema import fnv1a
 
@@ -39,16 +40,7 @@ def comment(op: Op, indent: str = "") -> list[str]:
 
 
 def op_header(name: str, ops: list[Op]) -> str:
-    lines = [
-        cpp.BANNER.strip(),
-        f"// {name}: {ops[0].doc}",
-        "#pragma once",
-        "",
-        '#include "mytorch/tensor.h"',
-        "",
-        "namespace mytorch {",
-        "",
-    ]
+    lines = ["", "namespace mytorch {", ""]
     for op in ops:
         s = op.schema
         result = cpp.result_type(s)
@@ -61,12 +53,12 @@ def op_header(name: str, ops: list[Op]) -> str:
             rest = cpp.params(s.args, True)
             lines.append(f"void {name}_out({outs}{', ' if rest else ''}{rest});")
         lines.append("")
-    lines += ["}  // namespace mytorch", ""]
-    return "\n".join(lines)
+    lines.append("}  // namespace mytorch")
+    return cpp.header(f"{name}: {ops[0].doc}", ["mytorch/tensor.h"], lines)
 
 
 def methods(ops: list[Op]) -> str:
-    lines = [cpp.BANNER.strip(), "// Methods of Tensor: operators whose record says `forms: [method]`."]
+    lines = ["// Methods of Tensor: operators whose record says `forms: [method]`."]
     for op in ops:
         if "method" not in op.forms:
             continue
@@ -76,13 +68,12 @@ def methods(ops: list[Op]) -> str:
         lines.append(f"  {result} {s.name}({cpp.params(rest, True)}) const;")
         if cpp.has_inplace(op):
             lines.append(f"  const Tensor& {s.name}_({cpp.params(rest, True)}) const;")
-    return "\n".join(lines) + "\n"
+    return cpp.source(lines)
 
 
 def method_bodies(ops: list[Op]) -> str:
     found = [op for op in ops if "method" in op.forms]
-    lines = [cpp.BANNER.strip()]
-    lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.name for op in found})]
+    lines = [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.name for op in found})]
     lines += ["", "namespace mytorch {", ""]
     for op in found:
         s = op.schema
@@ -95,31 +86,15 @@ def method_bodies(ops: list[Op]) -> str:
                 f"const Tensor& Tensor::{s.name}_({cpp.params(rest)}) const {{ "
                 f"return mytorch::{s.name}_({call}); }}"
             )
-    lines += ["", "}  // namespace mytorch", ""]
-    return "\n".join(lines)
+    return cpp.source([*lines, "", "}  // namespace mytorch"])
 
 
 def bodies(ops: list[Op]) -> str:
     """Emits the declarations of the functions that records name: shape functions, views, composites."""
-    lines = [
-        cpp.BANNER.strip(),
-        "// The functions that records name, defined by hand in ops/. Several records may name one.",
-        "#pragma once",
-        "",
-        "#include <tuple>",
-        "",
-        '#include "mytorch/tensor.h"',
-        '#include "ops/spec.h"',
-        "",
-        "namespace mytorch {",
-    ]
-    seen: set[str] = set()
+    found: dict[str, None] = {}  # several records may name one function
 
     def declare(space: str, result: str, op: Op) -> None:
-        line = f"namespace {space} {{ {result} {op.function}({cpp.params(op.schema.args)}); }}"
-        if line not in seen:
-            seen.add(line)
-            lines.append(line)
+        found[f"namespace {space} {{ {result} {op.function}({cpp.params(op.schema.args)}); }}"] = None
 
     for op in ops:
         if op.meaning == "view":
@@ -134,8 +109,9 @@ def bodies(ops: list[Op]) -> str:
                 n = len(op.schema.returns)
                 specs = "TensorSpec" if n == 1 else "std::tuple<" + ", ".join(["TensorSpec"] * n) + ">"
                 declare("shape", specs, op)
-    lines += ["}  // namespace mytorch", ""]
-    return "\n".join(lines)
+    about = "The functions that records name, defined by hand in ops/. Several records may name one."
+    includes = ["#include <tuple>", "", '#include "mytorch/tensor.h"', '#include "ops/spec.h"', ""]
+    return cpp.header(about, [], [*includes, "namespace mytorch {", *found, "}  // namespace mytorch"])
 
 
 def handle(op: Op) -> list[str]:
@@ -157,22 +133,14 @@ def handle(op: Op) -> list[str]:
 
 def below(name: str, ops: list[Op]) -> str:
     """Emits the structs of all overloads of an operator name."""
-    lines = [
-        cpp.BANNER.strip(),
-        f"// {name} for the templates of dispatcher/table/layers.h, and its rows in the table.",
-        "#pragma once",
-        "",
-        '#include "dispatcher/table/layers.h"',
-        '#include "mytorch/tensor.h"',
-        "",
-        "namespace mytorch {",
-        "",
-    ]
+    about = f"{name} for the templates of dispatcher/table/layers.h, and its rows in the table."
+    lines = ["", "namespace mytorch {", ""]
     for op in ops:
         lines.append(f"namespace entries {{ extern OpEntry {op.schema.struct_id}; }}")
         lines.append(f"extern const OpInfo kInfo_{op.schema.struct_id};")
     lines += ["", "namespace ops {", *(line for op in ops for line in handle(op)), "}  // namespace ops"]
-    return "\n".join([*lines, "", "}  // namespace mytorch", ""])
+    lines += ["", "}  // namespace mytorch"]
+    return cpp.header(about, ["dispatcher/table/layers.h", "mytorch/tensor.h"], lines)
 
 
 def below_includes(ops: list[Op]) -> list[str]:
@@ -180,17 +148,14 @@ def below_includes(ops: list[Op]) -> list[str]:
     return [f'#include "mytorch/generated/below/{n}.h"' for n in sorted({op.schema.name for op in ops})]
 
 
-def emit(ops: list[Op]) -> dict[str, str]:
+def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     files = {}
     names = by_name(ops)
     for name, overloads in names.items():
         files[f"include/mytorch/ops/{name}.h"] = op_header(name, overloads)
         files[f"private/mytorch/generated/below/{name}.h"] = below(name, overloads)
-    umbrella = [cpp.BANNER.strip(), "// Every operator.", "#pragma once", ""]
-    umbrella += [
-        f'#include "mytorch/ops/{name}.h"' for name in sorted(names) if not all(op.derived for op in names[name])
-    ]
-    files["include/mytorch/ops.h"] = "\n".join(umbrella) + "\n"
+    public = sorted({op.schema.name for op in ops if not op.derived})
+    files["include/mytorch/ops.h"] = cpp.header("Every operator.", [f"mytorch/ops/{name}.h" for name in public], [])
     files["include/mytorch/tensor_methods.inc"] = methods(ops)
     files["private/mytorch/generated/bodies.h"] = bodies(ops)
     files["src/methods.cpp"] = method_bodies(ops)

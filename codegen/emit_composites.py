@@ -8,6 +8,7 @@ from codegen import cpp
 from codegen.emit_api import by_name
 from codegen.formula import called
 from codegen.formula_cpp import Translator, fact
+from codegen.lock import Lock
 from codegen.model import Op
 
 
@@ -48,11 +49,11 @@ def _params(op: Op) -> str:
     )
 
 
-def emit(ops: list[Op]) -> dict[str, str]:
+def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     found = [op for op in ops if op.formula is not None]
     operators = by_name(ops)
     calls = {called(n) for op in found for n in ast.walk(op.formula.tree) if isinstance(n, ast.Call)}
-    lines = [cpp.BANNER.strip(), '#include "mytorch/generated/bodies.h"']
+    lines = ['#include "mytorch/generated/bodies.h"']
     lines += [f'#include "mytorch/ops/{name}.h"' for name in sorted(calls & set(operators))]
     lines += ['#include "ops/composites.h"', "", "namespace mytorch::composite {", ""]
     for op in found:
@@ -60,5 +61,4 @@ def emit(ops: list[Op]) -> dict[str, str]:
         result = "void" if written else cpp.return_type(op.schema)
         value = _Composite(op, operators).cpp(op.formula.tree)
         lines += [f"{result} {op.function}({_params(op)}) {{", f"  {'' if written else 'return '}{value};", "}", ""]
-    lines += ["}  // namespace mytorch::composite", ""]
-    return {"src/composites.cpp": "\n".join(lines)}
+    return {"src/composites.cpp": cpp.source([*lines, "}  // namespace mytorch::composite"])}

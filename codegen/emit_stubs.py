@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from codegen import cpp, emit_abi, emit_api
 from codegen.expr import Leaf
+from codegen.lock import Lock
 from codegen.model import Op
 
 INCLUDES = """\
@@ -128,14 +129,13 @@ def public(op: Op) -> list[str]:
     return lines
 
 
-def emit(ops: list[Op], buckets: dict[int, list[Op]]) -> dict[str, str]:
+def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     files = {}
-    for number, members_ in buckets.items():
-        lines = [cpp.BANNER.strip(), INCLUDES.strip(), *emit_abi.includes(members_), *emit_api.below_includes(members_)]
+    for number, members_ in emit_api.buckets(ops).items():
+        lines = [INCLUDES.strip(), *emit_abi.includes(members_), *emit_api.below_includes(members_)]
         lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.name for op in members_})]
         lines += ["", "namespace mytorch {"]
         for op in members_:
             lines += ["", *traits(op), *public(op)]
-        lines += ["", "}  // namespace mytorch", ""]
-        files[f"src/ops_{number:02d}.cpp"] = "\n".join(lines)
+        files[f"src/ops_{number:02d}.cpp"] = cpp.source([*lines, "", "}  // namespace mytorch"])
     return files

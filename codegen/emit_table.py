@@ -173,11 +173,10 @@ def describe(op: Op, lock: Lock) -> list[str]:
     return lines
 
 
-def emit(ops: list[Op], buckets: dict[int, list[Op]], lock: Lock) -> dict[str, str]:
+def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     files = {}
-    for number, members in buckets.items():
+    for number, members in emit_api.buckets(ops).items():
         lines = [
-            cpp.BANNER.strip(),
             "#include <cstddef>",
             "#include <limits>",
             "",
@@ -188,12 +187,10 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]], lock: Lock) -> dict[str, s
         lines += [*emit_api.below_includes(members), "", "namespace mytorch {", ""]
         for op in members:
             lines += describe(op, lock)
-        lines += ["}  // namespace mytorch", ""]
-        files[f"src/table_{number:02d}.cpp"] = "\n".join(lines)
+        files[f"src/table_{number:02d}.cpp"] = cpp.source([*lines, "}  // namespace mytorch"])
     rows = ", ".join(f"&entries::{op.schema.struct_id}" for op in ops)
-    files["src/table.cpp"] = "\n".join(
+    files["src/table.cpp"] = cpp.source(
         [
-            cpp.BANNER.strip(),
             '#include "dispatcher/table/op.h"',
             "",
             "namespace mytorch {",
@@ -204,7 +201,6 @@ def emit(ops: list[Op], buckets: dict[int, list[Op]], lock: Lock) -> dict[str, s
             f"static OpEntry* const kEntries[] = {{{rows}}};",
             f"const OpTable kGeneratedOps = {{kEntries, {len(ops)}}};",
             "}  // namespace mytorch",
-            "",
         ]
     )
     return files

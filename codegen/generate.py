@@ -31,12 +31,11 @@ def emitter(path: Path) -> ModuleType:
     return module
 
 
-def emit_rooms(ops: list[Op], lock: Lock) -> dict[str, str]:
-    """Returns the files of every emit.py outside this folder, by name. emit(ops, lock) returns those of one."""
-    files: dict[str, str] = {}
-    for path in sorted([*ROOT.glob("*/emit.py"), *ROOT.glob("backends/*/emit.py")]):
-        files.update(emitter(path).emit(ops, lock))
-    return files
+def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
+    """Returns all files by name: those of this folder's emitters and of every emit.py outside it."""
+    rooms = sorted([*ROOT.glob("*/emit.py"), *ROOT.glob("backends/*/emit.py")])
+    emitters = [emit_abi, emit_api, emit_stubs, emit_composites, emit_table, *map(emitter, rooms)]
+    return {name: text for module in emitters for name, text in module.emit(ops, lock).items()}
 
 
 def write_all(files: dict[str, str], out: Path) -> None:
@@ -72,14 +71,7 @@ def main() -> int:
         return 1
     if args.out is None:
         return 0
-    parts = emit_api.buckets(ops)
-    files: dict[str, str] = {}
-    files.update(emit_abi.emit(ops, lock))
-    files.update(emit_api.emit(ops))
-    files.update(emit_stubs.emit(ops, parts))
-    files.update(emit_composites.emit(ops))
-    files.update(emit_table.emit(ops, parts, lock))
-    files.update(emit_rooms(ops, lock))
+    files = emit(ops, lock)
     write_all(files, args.out)
     for name in sorted(files):
         if name.endswith(".cpp"):

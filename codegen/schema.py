@@ -6,8 +6,9 @@ argument, because the `out=` form of every op is derived.
 
 from __future__ import annotations
 
+import ast
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 class SchemaError(ValueError):
@@ -219,66 +220,48 @@ def format_default(value: object) -> str:
 
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-_HEAD = re.compile(rf"\s*({_NAME})(?:\.({_NAME}))?\s*\(")
+_SCHEMA = re.compile(rf"\s*({_NAME})(?:\.({_NAME}))?\((.*)\)\s*->\s*(.+?)\s*", re.S)
 _TYPE = re.compile(rf"({_NAME})(\(([a-z])(!?)\))?((?:\?|\[\d*\])*)")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?)")
+# Parts between commas that are outside of brackets and quotes.
+_PARTS = re.compile(r"""(?:[^,(\['"]|\([^)]*\)|\[[^\]]*\]|'[^']*'|"[^"]*")+""")
+# The Python types of a default of each type.
+_DEFAULTS = {
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "Scalar": (bool, int, float),
+    "Operand": (int, float),
+    "str": (str,),
+    "Device": (str,),
+}
 
 
 def _split(text: str) -> list[str]:
-    """Splits at commas that are outside of brackets and quotes."""
-    parts, depth, quote, start = [], 0, "", 0
-    for i, c in enumerate(text):
-        if quote:
-            quote = "" if c == quote else quote
-        elif c in "'\"":
-            quote = c
-        elif c in "([":
-            depth += 1
-        elif c in ")]":
-            depth -= 1
-        elif c == "," and depth == 0:
-            parts.append(text[start:i])
-            start = i + 1
-    parts.append(text[start:])
-    return [p.strip() for p in parts] if text.strip() else []
+    return [part.strip() for part in _PARTS.findall(text) if part.strip()]
 
 
-def _parse_default(text: str, type_: str, is_list: bool, size: int | None, nullable: bool) -> object:
-    def wrong() -> SchemaError:
-        return SchemaError(f"default `{text}` does not fit type {type_}{'[]' if is_list else ''}")
+def _parse_default(text: str, arg: Arg) -> object:
+    def fit(value: object) -> object:
+        if type(value) not in _DEFAULTS.get(arg.type, ()):
+            raise ValueError
+        return float(value) if arg.type == "float" else value
 
-    if text == "None":
-        if not nullable:
-            raise wrong()
-        return None
-    if is_list:
-        if text.startswith("[") and text.endswith("]"):
-            values = [_parse_default(t, type_, False, None, False) for t in _split(text[1:-1])]
-            if size is not None and len(values) != size:
-                raise wrong()
-            return tuple(values)
-        if size is None:
-            raise wrong()
-        return (_parse_default(text, type_, False, None, False),) * size  # int[2] stride=1
-    if text in ("True", "False"):
-        if type_ not in ("bool", "Scalar"):
-            raise wrong()
-        return text == "True"
-    if text[:1] in "'\"" and text[-1:] == text[:1] and len(text) >= 2:
-        if type_ not in ("str", "Device"):
-            raise wrong()
-        return text[1:-1]
-    if type_ == "ScalarType" and text in SCALAR_TYPES:
-        return text
-    if type_ in ("float", "Scalar") and text in ("inf", "-inf", "nan"):
-        return float(text)
-    if _NUMBER.fullmatch(text) and type_ in ("int", "float", "Scalar", "Operand"):
-        if re.fullmatch(r"[+-]?\d+", text):
-            return float(text) if type_ == "float" else int(text)
-        if type_ == "int":
-            raise wrong()
-        return float(text)
-    raise wrong()
+    try:
+        if text == "None" and arg.optional:
+            return None
+        if arg.type == "ScalarType" and text in SCALAR_TYPES:
+            return text
+        if arg.type in ("float", "Scalar") and text in ("inf", "-inf", "nan"):
+            return float(text)
+        value = ast.literal_eval(text)
+        if not arg.list:
+            return fit(value)
+        values = value if isinstance(value, list) else [value] * (arg.size or 0)  # int[2] stride=1
+        if len(values) != arg.size and (arg.size is not None or not isinstance(value, list)):
+            raise ValueError
+        return tuple(map(fit, values))
+    except (ValueError, SyntaxError):
+        raise SchemaError(f"default `{text}` does not fit type {arg.type_text}") from None
 
 
 def _parse_type(text: str, suffixes: dict[str, tuple[str, ...]]):
@@ -302,12 +285,8 @@ def _parse_arg(text: str, kw_only: bool) -> Arg:
         raise SchemaError(f"cannot read argument `{text}`")
     type_text, name, default_text = match.groups()
     base, alias, suffix, size = _parse_type(type_text, _SUFFIXES)
-    is_list = "[" in suffix
-    optional = suffix.endswith("?")
-    default = REQUIRED
-    if default_text is not None:
-        default = _parse_default(default_text.strip(), base, is_list, size, optional)
-    return Arg(name, base, optional, is_list, size, suffix == "?[]", kw_only, default, alias)
+    arg = Arg(name, base, suffix.endswith("?"), "[" in suffix, size, suffix == "?[]", kw_only, alias=alias)
+    return arg if default_text is None else replace(arg, default=_parse_default(default_text.strip(), arg))
 
 
 def _parse_return(text: str) -> Return:
@@ -318,49 +297,20 @@ def _parse_return(text: str) -> Return:
     return Return(base, match.group(2) or "", suffix == "[]", alias)
 
 
-def _closing(text: str, start: int) -> int:
-    """Returns the position of the closing parenthesis for the opening one before `start`."""
-    depth, quote = 1, ""
-    for i in range(start, len(text)):
-        c = text[i]
-        if quote:
-            quote = "" if c == quote else quote
-        elif c in "'\"":
-            quote = c
-        elif c == "(":
-            depth += 1
-        elif c == ")":
-            depth -= 1
-            if depth == 0:
-                return i
-    raise SchemaError("unbalanced parentheses")
-
-
 def parse_schema(text: str) -> Schema:
     """Parses one schema. Raises SchemaError."""
-    head = _HEAD.match(text)
-    if not head:
-        raise SchemaError("expected `name(` or `name.overload(`")
-    end = _closing(text, head.end())
-    args, kw_only = [], False
-    for part in _split(text[head.end() : end]):
-        if part == "*":
-            if kw_only:
-                raise SchemaError("`*` appears twice")
-            kw_only = True
-        else:
-            args.append(_parse_arg(part, kw_only))
-    tail = re.fullmatch(r"\s*->\s*(.+?)\s*", text[end + 1 :], re.S)
-    if not tail:
-        raise SchemaError("expected `-> returns`")
-    returns_text = tail.group(1)
-    if returns_text.startswith("("):
-        if _closing(returns_text, 1) != len(returns_text) - 1:
-            raise SchemaError(f"cannot read returns `{returns_text}`")
-        returns = tuple(_parse_return(p) for p in _split(returns_text[1:-1]))
-    else:
-        returns = (_parse_return(returns_text),)
-    schema = Schema(head.group(1), head.group(2) or "", tuple(args), returns)
+    match = _SCHEMA.fullmatch(text)
+    if not match:
+        raise SchemaError("a schema is `name.overload(type name, ...) -> returns`")
+    name, overload, args_text, returns_text = match.groups()
+    before, *after = re.split(r"(?:^|,)\s*\*\s*(?:,|$)", args_text)
+    if len(after) > 1:
+        raise SchemaError("`*` appears twice")
+    args = [_parse_arg(part, False) for part in _split(before)]
+    args += [_parse_arg(part, True) for rest in after for part in _split(rest)]
+    several = re.fullmatch(r"\((.*)\)", returns_text, re.S)
+    returns = [_parse_return(part) for part in (_split(several[1]) if several else [returns_text])]
+    schema = Schema(name, overload or "", tuple(args), tuple(returns))
     _check(schema)
     return schema
 

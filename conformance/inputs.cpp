@@ -467,7 +467,7 @@ std::string describe(const Arguments& arguments) {
       out << "]";
     } else if (const auto* text = std::get_if<std::string>(&v)) {
       out << *text;
-    } else if (const auto* type = std::get_if<ScalarType>(&v)) {
+    } else if (const auto* type = std::get_if<ScalarType>(&v); type != nullptr && is_known(*type)) {
       out << dtype_name(*type);
     } else {
       out << value.type_name();

@@ -46,13 +46,13 @@ void check_slice_index(const Tensor& index, const char* op) {
 int64_t size_or_one(const Tensor& x, int64_t dim) { return x.dim() == 0 ? 1 : x.sizes()[dim]; }
 int64_t dims_or_one(const Tensor& x) { return x.dim() == 0 ? 1 : x.dim(); }
 
-// For gather and scatter: checks that `index` has as many dimensions as `bound` and is no larger in
-// any dimension except `free` (-1: none).
+// For gather and scatter: checks that `index` has as many dimensions as `bound` and, unless it is
+// empty, is no larger in any dimension except `free` (-1: none).
 void check_index_shape(const Tensor& index, const Tensor& bound, const char* name, int64_t free,
                        const char* op) {
   check_shape(dims_or_one(index) == dims_or_one(bound), op, "the index, of shape ", index.sizes(),
               ", and ", name, ", of shape ", bound.sizes(), ", must have as many dimensions");
-  for (int64_t d = 0; d < dims_or_one(bound); ++d) {
+  for (int64_t d = 0; d < dims_or_one(bound) && index.numel() != 0; ++d) {
     check_shape(d == free || size_or_one(index, d) <= size_or_one(bound, d), op,
                 "the index, of shape ", index.sizes(), ", is larger in dimension ", d, " than ",
                 name, ", of shape ", bound.sizes());
@@ -63,11 +63,9 @@ TensorSpec scattered(const Tensor& self, int64_t dim, const Tensor& index, const
                      const char* op) {
   dim = wrap_dim(dim, self.dim(), op);
   check_same_type(self, "self", src, "src", op);
-  if (index.numel() != 0) {
-    check_index_type(index, op);
-    check_index_shape(index, self, "self", dim, op);
-    check_index_shape(index, src, "src", -1, op);
-  }
+  if (index.numel() != 0) check_index_type(index, op);
+  check_index_shape(index, self, "self", dim, op);
+  check_index_shape(index, src, "src", -1, op);
   return like(self);
 }
 
@@ -75,10 +73,8 @@ TensorSpec scattered(const Tensor& self, int64_t dim, const Tensor& index, const
 
 TensorSpec gather(const Tensor& self, int64_t dim, const Tensor& index) {
   dim = wrap_dim(dim, self.dim(), "gather");
-  if (index.numel() != 0) {
-    check_index_type(index, "gather");
-    check_index_shape(index, self, "self", dim, "gather");
-  }
+  if (index.numel() != 0) check_index_type(index, "gather");
+  check_index_shape(index, self, "self", dim, "gather");
   return like(self, to_dims(index.sizes()));
 }
 

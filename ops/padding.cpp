@@ -7,6 +7,7 @@
 #include "mytorch/ops/full.h"
 #include "ops/geometry.h"
 #include "ops/gradients.h"
+#include "ops/indexing.h"
 
 namespace mytorch::composite {
 namespace {
@@ -76,9 +77,10 @@ Tensor pad(const Tensor& self, IntList pad, Str mode, std::optional<double> valu
     const int64_t most = mode == "reflect" ? size - 1 : mode == "circular" ? size : INT64_MAX;
     check_padding(before <= most && after <= most && size != 0 && padded(size, before, after) >= 0,
                   self, pad, dim, mode);
-    std::vector<int64_t> index;
-    for (int64_t at = -before; at < size + after; ++at) index.push_back(source(at, size, mode));
-    result = result.index_select(dim, tensor(index).to(self.device()));
+    const Tensor index =
+        indexing::index_of(padded(size, before, after), self.device(),
+                           [&](int64_t i) { return source(i - before, size, mode); });
+    result = result.index_select(dim, index);
   }
   return result.is_same(self) ? self.clone() : result;
 }

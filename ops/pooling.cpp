@@ -9,6 +9,7 @@
 #include "mytorch/ops/max_pool2d_with_indices.h"
 #include "ops/geometry.h"
 #include "ops/gradients.h"
+#include "ops/indexing.h"
 
 namespace mytorch {
 namespace {
@@ -83,32 +84,33 @@ void check_adaptive(const Tensor& self, IntList output_size, int64_t n, const ch
 // * size / out) up to ceil((i + 1) * size / out). Each window is summed separately, so that an
 // infinity or NaN affects only the windows that contain it.
 Tensor adaptive_mean(const Tensor& x, int64_t dim, int64_t out) {
-  const int64_t size = x.size(dim);
-  int64_t width = 0;
-  const auto begin = [&](int64_t i) { return i * size / out; };
-  const auto end = [&](int64_t i) { return ((i + 1) * size + out - 1) / out; };
-  for (int64_t i = 0; i < out; ++i) width = std::max(width, end(i) - begin(i));
-  std::vector<int64_t> index, beyond;
-  std::vector<int64_t> count;
-  for (int64_t i = 0; i < out; ++i) {
-    count.push_back(end(i) - begin(i));
-    for (int64_t j = 0; j < width; ++j) {
-      index.push_back(std::min(begin(i) + j, size - 1));
-      beyond.push_back(begin(i) + j >= end(i));
-    }
-  }
   dim = wrap_dim(dim, x.dim(), "adaptive_avg_pool");
-  const auto along = [&](const std::vector<int64_t>& values, IntList shape) {
-    Dims sizes(x.dim() + static_cast<int64_t>(shape.size()) - 1, 1);
-    std::copy(shape.begin(), shape.end(), sizes.begin() + dim);
-    return tensor(values).to(x.device()).reshape(as_list(sizes));
-  };
+  const int64_t size = x.size(dim);
   Dims windows = to_dims(x.sizes());
   windows[dim] = out;
+  if (out == 0) return x.narrow(dim, 0, 0).clone();
+  if (x.numel() == 0) return x.sum(dim, true).expand(as_list(windows)).contiguous();
+  const auto begin = [&](int64_t i) { return static_cast<int64_t>(Wide{i} * size / out); };
+  const auto count = [&](int64_t i) {
+    return static_cast<int64_t>(((Wide{i} + 1) * size + out - 1) / out) - begin(i);
+  };
+  const auto along = [&](const Tensor& values, IntList shape) {
+    Dims sizes(x.dim() + static_cast<int64_t>(shape.size()) - 1, 1);
+    std::copy(shape.begin(), shape.end(), sizes.begin() + dim);
+    return values.reshape(as_list(sizes));
+  };
+  const Tensor counts = indexing::index_of(out, x.device(), count);
+  int64_t width = 0;
+  for (int64_t i = 0; i < out; ++i) width = std::max(width, count(i));
+  const int64_t n = checked(Wide{out} * width, "adaptive_avg_pool", "the number of windows");
+  const Tensor index = indexing::index_of(
+      n, x.device(), [&](int64_t i) { return std::min(begin(i / width) + i % width, size - 1); });
+  const Tensor beyond = indexing::index_of(
+      n, x.device(), [&](int64_t i) { return int64_t{i % width >= count(i / width)}; });
   windows.insert(windows.begin() + dim + 1, width);
-  const Tensor picked = x.index_select(dim, tensor(index).to(x.device())).reshape(as_list(windows));
+  const Tensor picked = x.index_select(dim, index).reshape(as_list(windows));
   const Tensor kept = picked.masked_fill(along(beyond, {out, width}).to(kBool), 0);
-  return kept.sum(dim + 1) / along(count, out).to(x.dtype());
+  return kept.sum(dim + 1) / along(counts, out).to(x.dtype());
 }
 
 }  // namespace
@@ -227,11 +229,13 @@ Tensor upsample_nearest2d(const Tensor& self, IntList output_size, std::optional
     const float step = scale.has_value() && *scale > 0
                            ? static_cast<float>(1.0 / *scale)
                            : static_cast<float>(from) / static_cast<float>(to);
-    std::vector<int64_t> index(to);
-    for (int64_t i = 0; i < to; ++i) {
-      index[i] = std::min(static_cast<int64_t>(std::floor(static_cast<float>(i) * step)), from - 1);
-    }
-    return x.index_select(dim, tensor(index).to(x.device()));
+    // Compare as float, because the product may exceed int64.
+    const auto last = static_cast<float>(from - 1);
+    const Tensor index = indexing::index_of(to, x.device(), [&](int64_t i) {
+      const float at = std::floor(static_cast<float>(i) * step);
+      return at < last ? static_cast<int64_t>(at) : from - 1;
+    });
+    return x.index_select(dim, index);
   };
   return resize(resize(self, 2, out[0], scales_h), 3, out[1], scales_w);
 }

@@ -20,6 +20,13 @@ std::vector<Tensor> pieces(const Tensor& self, IntList sizes, int64_t dim) {
   return result;
 }
 
+// Throws Error(kValue) if a list cannot have so many views.
+int64_t checked_pieces(int64_t n, const char* op) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  check_value(n <= kMost, op, "the list would have ", n, " tensors, of which it can hold ", kMost);
+  return n;
+}
+
 int64_t split_dim(const Tensor& self, int64_t dim, const char* op) {
   check_shape(self.dim() != 0, op, "a 0-dim tensor cannot be split");
   return wrap_dim(dim, self.dim(), op);
@@ -103,7 +110,7 @@ std::vector<Tensor> split(const Tensor& self, int64_t split_size, int64_t dim) {
   // An empty dimension gives one empty piece.
   const int64_t n =
       split_size == 0 ? 1 : std::max<int64_t>(size / split_size + (size % split_size != 0), 1);
-  std::vector<int64_t> sizes(n, split_size);
+  std::vector<int64_t> sizes(checked_pieces(n, "split"), split_size);
   sizes.back() = size - split_size * (n - 1);
   return pieces(self, sizes, dim);
 }
@@ -124,15 +131,18 @@ std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
   dim = split_dim(self, dim, "chunk");
   check_value(chunks > 0, "chunk", "chunks ", chunks, " is not positive");
   const int64_t size = self.sizes()[dim];
-  if (size == 0) return pieces(self, std::vector<int64_t>(chunks, 0), dim);
+  if (size == 0) {
+    return pieces(self, std::vector<int64_t>(checked_pieces(chunks, "chunk"), 0), dim);
+  }
   return self.split((size - 1) / chunks + 1, dim);
 }
 
 std::vector<Tensor> unbind(const Tensor& self, int64_t dim) {
   dim = split_dim(self, dim, "unbind");
+  const int64_t n = checked_pieces(self.sizes()[dim], "unbind");
   std::vector<Tensor> result;
-  result.reserve(self.sizes()[dim]);
-  for (int64_t i = 0; i < self.sizes()[dim]; ++i) result.push_back(self.select(dim, i));
+  result.reserve(n);
+  for (int64_t i = 0; i < n; ++i) result.push_back(self.select(dim, i));
   return result;
 }
 

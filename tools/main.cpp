@@ -24,6 +24,8 @@ int main(int argc, char** argv) {
       mytorch::tools::add_ops);
   add("check", "Test a backend: its contract, and its operators against the reference",
       mytorch::tools::add_check);
+  add("fuzz", "Call operators with hostile arguments, which must end in results or errors",
+      mytorch::tools::add_fuzz);
   add("new-backend", "Write a small project that builds a backend",
       mytorch::tools::add_new_backend);
   add("bench", "Time operators on every backend, beside the limits of the machine",
@@ -39,7 +41,7 @@ int main(int argc, char** argv) {
     if (!known) {
       throw CLI::ValidationError(
           "unknown command '" + std::string(argv[1]) +
-          "'; the commands are info, ops, check, new-backend, bench, tune and explain");
+          "'; the commands are info, ops, check, fuzz, new-backend, bench, tune and explain");
     }
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

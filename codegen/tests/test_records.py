@@ -359,7 +359,7 @@ class RefusalTest(unittest.TestCase):
         self.refused("a: b\n", "ops.yaml:1: [?] a file is a list")
         self.refused("- x\n", "a record is a mapping")
         self.refused("- doc: d\n", "begins with `op: schema`")
-        self.refused("- op: f(Tensor\n", "ops.yaml:1: [f] unbalanced")
+        self.refused("- op: f(Tensor\n", "ops.yaml:1: [f] a schema is `name")
         self.assertIn(
             "column 8: not",
             self.refused(self.HEAD + "  doc: d\n  pointwise: |\n    self +\n" "    (2\n  grad: none\n", "`self + (2`")[

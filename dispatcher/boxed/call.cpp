@@ -36,6 +36,9 @@ std::string Value::type_name() const {
     return s->is_float() ? "float" : s->is_int() ? "int" : "bool";
   }
   if (const auto* h = std::get_if<Handle>(&v_)) return h->type;
+  if (const auto* t = std::get_if<ScalarType>(&v_); t != nullptr && !is_known(*t)) {
+    return "an unknown ScalarType";
+  }
   return kNames[v_.index()];
 }
 
@@ -84,7 +87,7 @@ bool convert(const ArgInfo& arg, Value& value) {
     case ArgType::kStr:
       return std::holds_alternative<std::string>(v);
     case ArgType::kScalarType:
-      return std::holds_alternative<ScalarType>(v);
+      return std::holds_alternative<ScalarType>(v) && is_known(std::get<ScalarType>(v));
     case ArgType::kDevice:
       if (const auto* name = std::get_if<std::string>(&v)) {
         value = Value(Device(*name));

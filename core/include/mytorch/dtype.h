@@ -62,6 +62,9 @@ inline constexpr DtypeRow kDtypes[kNumScalarTypes] = {
 };
 }  // namespace detail
 
+// Returns false for a number that was cast to ScalarType and is none of the types.
+constexpr bool is_known(ScalarType type) { return static_cast<int>(type) < kNumScalarTypes; }
+
 constexpr mt_dtype to_abi(ScalarType type) { return detail::kDtypes[static_cast<int>(type)].abi; }
 constexpr const char* dtype_name(ScalarType type) {
   return detail::kDtypes[static_cast<int>(type)].name;

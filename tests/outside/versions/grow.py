@@ -38,10 +38,10 @@ for name, arguments, body in (
     (folder / f"{name}.yaml").write_text(RECORD.format(arguments, body))
     ops = load(str(folder / f"{name}.yaml"))
     lock = check_and_update(ops, lock_file, mode="write")
-    parts = emit_api.buckets(ops)
     files = emit_abi.emit(ops, lock)
     if name == "new":
-        files = {**files, **emit_api.emit(ops), **emit_stubs.emit(ops, parts), **emit_table.emit(ops, parts, lock)}
+        for module in (emit_api, emit_stubs, emit_table):
+            files |= module.emit(ops, lock)
     # Keeps the files for this operator; libmytorch has the rest.
     mine = re.compile(r"/(outside_scale\.h|(ops|table)_\d+\.cpp)$")
     files = {path: text for path, text in files.items() if mine.search(path)}

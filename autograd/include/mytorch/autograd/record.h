@@ -62,8 +62,8 @@ bool any_requires_grad(const Args&... args) {
 // even if the view itself is a constant, because the write also changes the base.
 template <class... Args>
 bool any_requires_grad_write(const Tensor& written, const Args&... args) {
-  return thread_state.grad_mode &&
-         ((layer_flags(written.impl()) & kLayerAutograd) != 0 || (requires_grad(args) || ...));
+  if (!thread_state.grad_mode || !written.defined()) return false;
+  return (layer_flags(written.impl()) & kLayerAutograd) != 0 || (requires_grad(args) || ...);
 }
 
 // Makes `result` output number `output` of the operation that `node` differentiates. Does nothing

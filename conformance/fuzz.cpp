@@ -1,0 +1,236 @@
+#include "conformance/fuzz.h"
+
+#include <sys/resource.h>
+
+#include <chrono>
+#include <exception>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <typeinfo>
+
+#include "conformance/check.h"
+#include "conformance/hostile.h"
+#include "conformance/isolate.h"
+#include "mytorch/autograd.h"
+#include "mytorch/backends.h"
+#include "mytorch/error.h"
+
+namespace mytorch::conformance {
+namespace {
+
+constexpr int kMostFindings = 3;                 // findings of an operator
+constexpr int64_t kReadable = int64_t{1} << 22;  // elements of a result that is read
+
+Random random_of(uint64_t seed, uint64_t number) {
+  Random random(seed * 0x9e3779b97f4a7c15u + number);
+  random.next();
+  return random;
+}
+
+std::vector<const OpRecord*> selected(const std::vector<OpRecord>& catalog,
+                                      const FuzzOptions& options) {
+  Options names;
+  names.only = options.only;
+  std::vector<const OpRecord*> ops;
+  for (const OpRecord& op : catalog) {
+    if (names.selects(op)) ops.push_back(&op);
+  }
+  if (ops.empty()) throw Error(ErrorCode::kValue, "[fuzz] no operator is selected");
+  return ops;
+}
+
+const OpRecord& op_of(const std::vector<const OpRecord*>& ops, Random& random) {
+  return *ops[static_cast<size_t>(random.integer(0, static_cast<int64_t>(ops.size())))];
+}
+
+// Reads every element of a result.
+void read_all(const Tensor& result) {
+  if (!result.defined() || result.numel() > kReadable) return;
+  Tensor copy = call("clone", {result})[0].tensor();
+  if (!copy.device().is_cpu()) call("to.device", {copy, kCPU});
+}
+
+void differentiate(const std::vector<Tensor>& results) {
+  std::vector<Tensor> outputs;
+  std::vector<Tensor> gradients;
+  for (const Tensor& each : results) {
+    if (!each.defined() || !each.requires_grad() || each.numel() > kReadable) continue;
+    outputs.push_back(each);
+    gradients.push_back(call("ones_like", {each})[0].tensor());
+  }
+  if (!outputs.empty()) autograd::backward(outputs, gradients);
+}
+
+void run(const HostileCall& made) {
+  std::vector<Tensor> results;
+  for (const Value& value : call_named(made.name, made.arguments, made.outs)) {
+    if (const auto* one = std::get_if<Tensor>(&value.variant())) results.push_back(*one);
+    if (const auto* list = std::get_if<std::vector<Tensor>>(&value.variant())) {
+      results.insert(results.end(), list->begin(), list->end());
+    }
+  }
+  int left = 100;  // lists may be long
+  for (const Tensor& each : results) {
+    if (left-- > 0) read_all(each);
+  }
+  if (made.backward) differentiate(results);
+}
+
+// The outcome of a call: "returned", "refused", or a finding.
+std::string outcome_of(const HostileCall& made) {
+  try {
+    run(made);
+    return "returned";
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInternal) return std::string("failed: ") + error.what();
+    return "refused";
+  } catch (const std::exception& error) {
+    return std::string("threw ") + typeid(error).name() + ": " + error.what();
+  }
+}
+
+void limit_memory(int64_t bytes) {
+  if (bytes <= 0) return;
+  const rlimit limit{static_cast<rlim_t>(bytes), static_cast<rlim_t>(bytes)};
+  setrlimit(RLIMIT_AS, &limit);
+}
+
+class Fuzzer {
+ public:
+  Fuzzer(const std::vector<OpRecord>& catalog, const FuzzOptions& options,
+         const std::function<void()>& prepare, std::ostream& out)
+      : options_(options),
+        prepare_(prepare),
+        out_(out),
+        ops_(selected(catalog, options)),
+        next_(options.first) {}
+
+  FuzzReport run_all() {
+    while (!over()) run_some();
+    return report_;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool over() const {
+    if (options_.calls != 0 && next_ - options_.first >= options_.calls) return true;
+    return options_.seconds > 0 && elapsed() >= options_.seconds;
+  }
+  double elapsed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+
+  // Makes calls in one child until a limit or until the child ends.
+  void run_some();
+  void work(const Tell& tell) const;
+  void found(uint64_t number, const std::string& what);
+  std::string describe_call(uint64_t number) const;
+
+  const FuzzOptions& options_;
+  const std::function<void()>& prepare_;
+  std::ostream& out_;
+  std::vector<const OpRecord*> ops_;
+  Clock::time_point begin_ = Clock::now();
+  uint64_t next_;
+  std::map<std::string, int> findings_;  // by operator
+  FuzzReport report_;
+};
+
+void Fuzzer::work(const Tell& tell) const {
+  prepare_();
+  limit_memory(options_.memory);
+  std::optional<Prefer> pin;
+  if (!options_.backend.empty()) pin.emplace(options_.device, options_.backend);
+  tell("loaded");
+  // A new process from time to time keeps the effects of old calls, such as tuned choices, small.
+  constexpr uint64_t kCallsPerChild = 20000;
+  for (uint64_t number = next_; number - next_ < kCallsPerChild; ++number) {
+    if (options_.calls != 0 && number - options_.first >= options_.calls) break;
+    if (options_.seconds > 0 && elapsed() >= options_.seconds) break;
+    Random random = random_of(options_.seed, number);
+    const OpRecord& op = op_of(ops_, random);
+    const auto known = findings_.find(op.name);
+    const bool skipped = known != findings_.end() && known->second >= kMostFindings;
+    tell("call " + std::to_string(number));
+    tell(skipped ? "skipped" : outcome_of(make_hostile_call(op, random, options_.device)));
+  }
+  tell("finished");
+}
+
+void Fuzzer::run_some() {
+  bool loaded = false;
+  bool finished = false;
+  bool running = false;
+  uint64_t number = next_;
+  const Ended ended = run_in_child([&](const Tell& tell) { work(tell); },
+                                   [&](const std::string& line) {
+                                     if (line == "loaded" || line == "finished") {
+                                       loaded = true;
+                                       finished = line == "finished";
+                                     } else if (line.starts_with("call ")) {
+                                       number = std::stoull(line.substr(5));
+                                       running = true;
+                                     } else if (running) {
+                                       running = false;
+                                       ++report_.calls;
+                                       if (line == "refused") ++report_.refused;
+                                       if (line.starts_with("threw") || line.starts_with("failed"))
+                                         found(number, line);
+                                     }
+                                   },
+                                   options_.call_seconds);
+  if (!loaded) {
+    throw Error(ErrorCode::kInternal, "[fuzz] the process " + ended.how + " before the first call");
+  }
+  if (!finished) {
+    ++report_.calls;
+    found(number, "the process " + ended.how);
+  }
+  next_ = number + 1;
+}
+
+// Makes the arguments again, in a child that does not call the operator.
+std::string Fuzzer::describe_call(uint64_t number) const {
+  std::string text = "(making the arguments fails)";
+  run_in_child(
+      [&](const Tell& tell) {
+        prepare_();
+        Random random = random_of(options_.seed, number);
+        const HostileCall made = make_hostile_call(op_of(ops_, random), random, options_.device);
+        std::ostringstream all;
+        all << made.name << "(" << describe(made.arguments);
+        for (const Tensor& out : made.outs) all << ", out " << describe({{{"", out}}});
+        all << ")" << (made.backward ? ", and its gradient" : "");
+        tell("made " + all.str());
+      },
+      [&](const std::string& line) {
+        if (line.starts_with("made ")) text = line.substr(5);
+      },
+      options_.call_seconds);
+  return text;
+}
+
+void Fuzzer::found(uint64_t number, const std::string& what) {
+  Random random = random_of(options_.seed, number);
+  const OpRecord& op = op_of(ops_, random);
+  const Finding finding{number, op.name, describe_call(number), what};
+  out_ << "FOUND " << finding.op << "\n  " << finding.arguments << "\n  " << what
+       << "\n  again: mytorch fuzz --seed " << options_.seed << " --first " << number
+       << " --calls 1";
+  if (!options_.backend.empty()) out_ << " --backend " << options_.backend;
+  for (const std::string& name : options_.only) out_ << " --only " << name;
+  out_ << "\n";
+  if (++findings_[op.name] == kMostFindings)
+    out_ << "  " << op.name << " is left out from now on\n";
+  out_ << std::flush;
+  report_.findings.push_back(finding);
+}
+
+}  // namespace
+
+FuzzReport fuzz(const std::vector<OpRecord>& catalog, const FuzzOptions& options,
+                const std::function<void()>& prepare, std::ostream& out) {
+  return Fuzzer(catalog, options, prepare, out).run_all();
+}
+
+}  // namespace mytorch::conformance
