@@ -7,6 +7,7 @@
 #include <mutex>
 #include <ostream>
 #include <set>
+#include <unordered_set>
 
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
@@ -88,20 +89,20 @@ class Module::Copies {
  public:
   void add(const Module* module) {
     std::lock_guard<std::mutex> lock(mutex_);
-    modules_.push_back(module);
+    modules_.insert(module);
   }
   void remove(const Module* module) {
     std::lock_guard<std::mutex> lock(mutex_);
-    modules_.erase(std::find(modules_.begin(), modules_.end(), module));
+    modules_.erase(module);
   }
   bool contains(const Module* module) {
     std::lock_guard<std::mutex> lock(mutex_);
-    return std::find(modules_.begin(), modules_.end(), module) != modules_.end();
+    return modules_.count(module) != 0;
   }
 
  private:
   std::mutex mutex_;
-  std::vector<const Module*> modules_;
+  std::unordered_set<const Module*> modules_;
 };
 
 Module::Module(const Module& other)
