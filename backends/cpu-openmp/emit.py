@@ -45,6 +45,10 @@ class InnerLoopCode:
     place: tuple[int, int] = (-1, -1)
 
 
+# A program and its inner loop.
+Part = tuple[Program, InnerLoopCode]
+
+
 def shape_of(p: Program) -> str:
     """Returns a key that programs which differ only in names share."""
     order: dict[str, dict[str, int]] = {"input": {}, "scalar": {}}
@@ -413,6 +417,14 @@ class Tables:
     def loops(self, target: str, code: InnerLoopCode) -> None:
         self.fill.append(f"  {target} = files[{code.place[0]}][{code.place[1]}];")
 
+    def node(self, p: Program, code: InnerLoopCode) -> None:
+        """Emits the row of a single node operation."""
+        types = [n.type for n in p.nodes if n.op == "input"]
+        self.nodes.append(
+            f"    {{{cpp.text(p.name)}, MT_TYPE_{p.outputs[0].type}, MT_TYPE_{types[0]}, {len(types)}, "
+            f"{cost(p)}, files[{code.place[0]}][{code.place[1]}]}},"
+        )
+
 
 def pointwise_tables(tables: Tables, op: Op, codes: list[InnerLoopCode]) -> None:
     sid = op.schema.struct_id
@@ -425,10 +437,10 @@ def pointwise_tables(tables: Tables, op: Op, codes: list[InnerLoopCode]) -> None
     )
 
 
-def reduce_tables(tables: Tables, op: Op, parts: list[tuple]) -> None:
+def reduce_tables(tables: Tables, op: Op, parts: list[tuple[Program, Part | None, Part | None]]) -> None:
     sid = op.schema.struct_id
     rows = []
-    for p, step, end, direct in parts:
+    for p, step, end in parts:
         where = f"{sid}_{p.variant}"
         step_name = end_name = "nullptr"
         if step is not None:
@@ -475,82 +487,60 @@ def cast_programs() -> list[Program]:
     ]
 
 
-def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
-    loops = InnerLoopSet()
-    pointwise: list[tuple[Op, list[InnerLoopCode]]] = []
-    reduce: list[tuple[Op, list]] = []
-    node_loops: list[tuple[Program, InnerLoopCode]] = []
-    for op in ops:
-        if op.body is None or not op.has_kernel:
-            continue
-        sid = op.schema.struct_id
-        if op.meaning == "pointwise":
-            pointwise.append(
-                (
-                    op,
-                    [
-                        loops.add(
-                            p,
-                            f"{sid}_{p.variant}",
-                            f"{op.full_name}, variant {p.variant}",
-                            compute_types_of(op, p),
-                            not op.derived,
-                        )
-                        for p in op.body.variants
-                    ],
-                )
-            )
-            continue
-        parts = []
-        for p in op.body.variants:
-            step = end = None
-            plain = p.nodes[p.step].op == "input" or (p.fold in ("all", "any") and p.nodes[p.step].op == "cast")
-            if not plain:
-                cut = _cut(p, [("", p.step)], ())
-                step = (
-                    cut,
-                    loops.add(cut, f"{sid}_{p.variant}_step", f"{op.full_name}: the step", compute_types_of(op, cut)),
-                )
-            computed = [(o.name, o.node) for o in p.outputs if p.nodes[o.node].op != "state"]
-            if computed:
-                cut = _cut(p, computed, ("state", "count"))
-                end = (
-                    cut,
-                    loops.add(cut, f"{sid}_{p.variant}_end", f"{op.full_name}: the end", compute_types_of(op, cut)),
-                )
-            parts.append((p, step, end, plain))
-        reduce.append((op, parts))
+def pointwise_loops(loops: InnerLoopSet, op: Op) -> list[InnerLoopCode]:
+    """Returns the inner loop of each variant of a pointwise operator."""
+    sid = op.schema.struct_id
+    return [
+        loops.add(
+            p,
+            f"{sid}_{p.variant}",
+            f"{op.full_name}, variant {p.variant}",
+            compute_types_of(op, p),
+            in_place=not op.derived,
+        )
+        for p in op.body.variants
+    ]
+
+
+def reduce_loops(loops: InnerLoopSet, op: Op) -> list[tuple[Program, Part | None, Part | None]]:
+    """Returns each variant of a reduction with its step and its end, which are None if they compute nothing."""
+    sid = op.schema.struct_id
+
+    def part(p: Program, name: str, cut: Program) -> Part:
+        return cut, loops.add(
+            cut, f"{sid}_{p.variant}_{name}", f"{op.full_name}: the {name}", compute_types_of(op, cut)
+        )
+
+    variants = []
+    for p in op.body.variants:
+        step = end = None
+        folded = p.nodes[p.step].op
+        if folded != "input" and not (p.fold in ("all", "any") and folded == "cast"):
+            step = part(p, "step", _cut(p, [("", p.step)], ()))
+        computed = [(o.name, o.node) for o in p.outputs if p.nodes[o.node].op != "state"]
+        if computed:
+            end = part(p, "end", _cut(p, computed, ("state", "count")))
+        variants.append((p, step, end))
+    return variants
+
+
+def node_loops(loops: InnerLoopSet) -> list[Part]:
+    """Returns the inner loops of single nodes."""
+    found = []
     for name, info in NODE_OPS.items():
         for p in node_program(name, info.kind, info.arity):
             compute_types = (list(FLOATS) if takes_floats(p) else []) + (list(INTEGERS) if takes_integers(p) else [])
-            node_loops.append((p, loops.add(p, f"node_{name}", f"the node {name}", compute_types)))
+            found.append((p, loops.add(p, f"node_{name}", f"the node {name}", compute_types)))
     for p in cast_programs():
-        node_loops.append(
-            (p, loops.add(p, f"node_cast_{p.outputs[0].type.lower()}", "the node cast", list(COMPUTE_TYPES)))
-        )
+        name = f"node_cast_{p.outputs[0].type.lower()}"
+        found.append((p, loops.add(p, name, "the node cast", list(COMPUTE_TYPES))))
+    return found
 
-    files: dict[str, str] = {}
-    groups: dict[int, list[InnerLoopCode]] = {}
-    for code in loops.by_shape.values():
-        group = groups.setdefault(fnv1a(code.name) % FILES, [])
-        code.place = (fnv1a(code.name) % FILES, len(group))
-        group.append(code)
-    for number, group in groups.items():
-        files[f"cpu/inner_loops_{number:02d}.cpp"] = inner_loop_file(number, group)
 
-    tables = Tables()
-    for op, codes in pointwise:
-        pointwise_tables(tables, op, codes)
-    for op, parts in reduce:
-        reduce_tables(tables, op, parts)
-    for p, code in node_loops:
-        types = [n.type for n in p.nodes if n.op == "input"]
-        tables.nodes.append(
-            f"    {{{cpp.text(p.name)}, MT_TYPE_{p.outputs[0].type}, MT_TYPE_{types[0]}, {len(types)}, "
-            f"{cost(p)}, files[{code.place[0]}][{code.place[1]}]}},"
-        )
-    numbers = [f"{k:02d}" for k in sorted(groups)]
-    lines = [
+def programs_file(tables: Tables, files: list[int]) -> str:
+    """Returns programs.cpp. `files` are the numbers of the files with inner loops."""
+    best = ", ".join(f"best_inner_loops_{k:02d}()" if k in files else "nullptr" for k in range(FILES))
+    parts = [
         cpp.BANNER.strip(),
         "#include <cstddef>",
         "#include <vector>",
@@ -559,43 +549,62 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
         '#include "mytorch/abi_ops.h"',
         "",
         "namespace mytorch::cpu {",
-    ]
-    lines += [f"const InnerLoops* best_inner_loops_{k}();" for k in numbers]
-    lines += ["namespace {", ""] + tables.lines
-    lines += [
+        *[f"const InnerLoops* best_inner_loops_{k:02d}();" for k in files],
+        "namespace {",
+        "",
+        *tables.lines,
         "",
         "// The inner loops for this processor, by file.",
         "const InnerLoops* const* inner_loop_files() {",
-        "  static const InnerLoops* const files[] = {"
-        + ", ".join(f"best_inner_loops_{k:02d}()" if k in groups else "nullptr" for k in range(FILES))
-        + "};",
+        f"  static const InnerLoops* const files[] = {{{best}}};",
         "  return files;",
         "}",
         "",
         "}  // namespace",
         "",
-    ]
-    lines += [
         "const Programs& programs() {",
         "  static const Programs all = [] {",
         "    const InnerLoops* const* files = inner_loop_files();",
+        *["  " + line for line in tables.fill],
     ]
-    lines += ["  " + t for t in tables.fill]
-    lines += ["    static const PointwiseOp pointwise[] = {"] + ["  " + t for t in tables.pointwise] + ["    };"]
-    lines += ["    static const ReduceOp reduce[] = {"] + ["  " + t for t in tables.reduce] + ["    };"]
-    lines += (
-        ["    static const NodeLoop nodes[] = {"]
-        + ["  " + t for t in tables.nodes]
-        + [
-            "    };",
-            "    return Programs{pointwise, reduce, nodes};",
-            "  }();",
-            "  return all;",
-            "}",
-            "",
-            "}  // namespace mytorch::cpu",
-            "",
-        ]
-    )
-    files["cpu/programs.cpp"] = "\n".join(lines)
+    for kind, name, rows in (
+        ("PointwiseOp", "pointwise", tables.pointwise),
+        ("ReduceOp", "reduce", tables.reduce),
+        ("NodeLoop", "nodes", tables.nodes),
+    ):
+        parts += [f"    static const {kind} {name}[] = {{", *["  " + row for row in rows], "    };"]
+    parts += [
+        "    return Programs{pointwise, reduce, nodes};",
+        "  }();",
+        "  return all;",
+        "}",
+        "",
+        "}  // namespace mytorch::cpu",
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
+    loops = InnerLoopSet()
+    with_body = [op for op in ops if op.body is not None and op.has_kernel]
+    operators = [
+        (op, pointwise_loops(loops, op) if op.meaning == "pointwise" else reduce_loops(loops, op)) for op in with_body
+    ]
+    nodes = node_loops(loops)
+
+    groups: dict[int, list[InnerLoopCode]] = {}
+    for code in loops.by_shape.values():
+        number = fnv1a(code.name) % FILES
+        group = groups.setdefault(number, [])
+        code.place = (number, len(group))
+        group.append(code)
+
+    tables = Tables()
+    for op, parts in sorted(operators, key=lambda pair: pair[0].meaning):
+        (pointwise_tables if op.meaning == "pointwise" else reduce_tables)(tables, op, parts)
+    for p, code in nodes:
+        tables.node(p, code)
+    files = {f"cpu/inner_loops_{number:02d}.cpp": inner_loop_file(number, group) for number, group in groups.items()}
+    files["cpu/programs.cpp"] = programs_file(tables, sorted(groups))
     return files

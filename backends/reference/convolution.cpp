@@ -1,6 +1,6 @@
 // Convolution, transposed convolution and their gradients, with 1 to 3 spatial dimensions. All six
 // are one sum over the same terms (input element, weight element, output element), which computes
-// one of the three operands from the other two (sdk::ConvolutionGeometry).
+// one of the three operands from the other two (sdk::Convolution).
 #include <cstdint>
 #include <vector>
 
@@ -12,7 +12,7 @@
 namespace mytorch::reference {
 namespace {
 
-using sdk::convolution_geometry;
+using sdk::Convolution;
 using sdk::ConvolutionGeometry;
 using sdk::Spatial;
 
@@ -71,40 +71,34 @@ void for_each_term(const ConvolutionGeometry& g, F&& term) {
   }
 }
 
-enum class Target { kInput, kWeight, kOutput };
-
-// Computes the operand `target` from the other two.
-void correlate(const ConvolutionGeometry& g, Target target, const sdk::TensorView& input,
-               const sdk::TensorView& weight, const sdk::TensorView& output,
-               const sdk::TensorView& bias, mt_dtype compute) {
-  const sdk::TensorView out = target == Target::kInput    ? input
-                              : target == Target::kWeight ? weight
-                                                          : output;
+// Computes one of the operands from the other two.
+void correlate(const Convolution& call, mt_dtype compute) {
+  const sdk::TensorView out = call.result();
   visit_domain(compute, [&](auto tag) {
     using E = typename decltype(tag)::type;
-    const auto read = [&](const sdk::TensorView& tensor, Target role) {
-      return role == target ? std::vector<E>() : read_exact<E>(tensor, compute);
+    const auto read = [&](const sdk::TensorView& tensor, Convolution::Operand role) {
+      return role == call.computed ? std::vector<E>() : read_exact<E>(tensor, compute);
     };
-    const std::vector<E> x = read(input, Target::kInput);
-    const std::vector<E> w = read(weight, Target::kWeight);
-    const std::vector<E> y = read(output, Target::kOutput);
+    const std::vector<E> x = read(call.input, Convolution::kInput);
+    const std::vector<E> w = read(call.weight, Convolution::kWeight);
+    const std::vector<E> y = read(call.output, Convolution::kOutput);
 
     std::vector<Sum<E>> sums(static_cast<size_t>(out.numel()));
-    for_each_term(g, [&](size_t xi, size_t wi, size_t yi) {
-      switch (target) {
-        case Target::kInput:
+    for_each_term(call.geometry, [&](size_t xi, size_t wi, size_t yi) {
+      switch (call.computed) {
+        case Convolution::kInput:
           sums[xi].add(mul(w[wi], y[yi]));
           break;
-        case Target::kWeight:
+        case Convolution::kWeight:
           sums[wi].add(mul(x[xi], y[yi]));
           break;
-        case Target::kOutput:
+        case Convolution::kOutput:
           sums[yi].add(mul(x[xi], w[wi]));
           break;
       }
     });
-    if (bias) {
-      const std::vector<E> terms = read_exact<E>(bias, compute);
+    if (call.bias) {
+      const std::vector<E> terms = read_exact<E>(call.bias, compute);
       const size_t plane = terms.empty() || out.size(0) == 0
                                ? 1
                                : sums.size() / (terms.size() * static_cast<size_t>(out.size(0)));
@@ -117,32 +111,15 @@ void correlate(const ConvolutionGeometry& g, Target target, const sdk::TensorVie
 }  // namespace
 
 void convolution(mt_ctx& /*ctx*/, const mt_args_convolution& args) {
-  const bool transposed = args.transposed != 0;
-  const sdk::TensorView input = transposed ? args.out : args.input;
-  const sdk::TensorView output = transposed ? args.input : args.out;
-  const sdk::TensorView weight = args.weight;
-  correlate(convolution_geometry(input, weight, output, args),
-            transposed ? Target::kInput : Target::kOutput, input, weight, output, args.bias,
-            args.header.compute);
+  correlate(Convolution(args), args.header.compute);
 }
 
 void convolution_backward_input(mt_ctx& /*ctx*/, const mt_args_convolution_backward_input& args) {
-  const bool transposed = args.transposed != 0;
-  const sdk::TensorView input = transposed ? args.grad_output : args.out;
-  const sdk::TensorView output = transposed ? args.out : args.grad_output;
-  const sdk::TensorView weight = args.weight;
-  correlate(convolution_geometry(input, weight, output, args),
-            transposed ? Target::kOutput : Target::kInput, input, weight, output, nullptr,
-            args.header.compute);
+  correlate(Convolution(args), args.header.compute);
 }
 
 void convolution_backward_weight(mt_ctx& /*ctx*/, const mt_args_convolution_backward_weight& args) {
-  const bool transposed = args.transposed != 0;
-  const sdk::TensorView input = transposed ? args.grad_output : args.input;
-  const sdk::TensorView output = transposed ? args.input : args.grad_output;
-  const sdk::TensorView weight = args.out;
-  correlate(convolution_geometry(input, weight, output, args), Target::kWeight, input, weight,
-            output, nullptr, args.header.compute);
+  correlate(Convolution(args), args.header.compute);
 }
 
 }  // namespace mytorch::reference

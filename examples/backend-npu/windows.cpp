@@ -69,62 +69,41 @@ void for_each_term(const sdk::ConvolutionGeometry& g, F&& f) {
   });
 }
 
-enum class Target { kInput, kWeight, kOutput };
-
 template <class Args>
-void correlate(mt_ctx& ctx, Target target, const mt_tensor* input, const mt_tensor* weight,
-               const mt_tensor* output, const mt_tensor* bias, const Args& args) {
-  const sdk::ConvolutionGeometry geometry = sdk::convolution_geometry(input, weight, output, args);
-  launch(ctx,
-         [=, x = Operand(input), w = Operand(weight), y = Operand(output), terms = Operand(bias)] {
-           Operand out = target == Target::kInput ? x : target == Target::kWeight ? w : y;
-           visit_domain(out.dtype, [&](auto zero) {
-             using E = decltype(zero);
-             std::vector<E> sums(static_cast<size_t>(out.numel()), E(0));
-             const auto values = [&](const Operand& operand, Target role) {
-               return role == target ? std::vector<E>() : read<E>(operand);
-             };
-             const std::vector<E> xv = values(x, Target::kInput);
-             const std::vector<E> wv = values(w, Target::kWeight);
-             const std::vector<E> yv = values(y, Target::kOutput);
-             for_each_term(geometry, [&](size_t xi, size_t wi, size_t yi) {
-               E& sum = sums[target == Target::kInput ? xi : target == Target::kWeight ? wi : yi];
-               sum = plus(sum, target == Target::kInput    ? times(wv[wi], yv[yi])
-                               : target == Target::kWeight ? times(xv[xi], yv[yi])
-                                                           : times(xv[xi], wv[wi]));
-             });
-             if (terms.present && !sums.empty()) {
-               const std::vector<E> each = read<E>(terms);
-               const size_t plane = sums.size() / (each.size() * static_cast<size_t>(out.size(0)));
-               for (size_t i = 0; i < sums.size(); ++i) {
-                 sums[i] = plus(sums[i], each[i / plane % each.size()]);
-               }
-             }
-             write(sums, out);
-           });
-         });
-}
-
-void convolution(mt_ctx& ctx, const mt_args_convolution& args) {
-  if (args.transposed != 0) {
-    correlate(ctx, Target::kInput, args.out, args.weight, args.input, args.bias, args);
-  } else {
-    correlate(ctx, Target::kOutput, args.input, args.weight, args.out, args.bias, args);
-  }
-}
-
-void convolution_input(mt_ctx& ctx, const mt_args_convolution_backward_input& args) {
-  if (args.transposed != 0) {
-    correlate(ctx, Target::kOutput, args.grad_output, args.weight, args.out, nullptr, args);
-  } else {
-    correlate(ctx, Target::kInput, args.out, args.weight, args.grad_output, nullptr, args);
-  }
-}
-
-void convolution_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& args) {
-  const bool transposed = args.transposed != 0;
-  correlate(ctx, Target::kWeight, transposed ? args.grad_output : args.input, args.out,
-            transposed ? args.input : args.grad_output, nullptr, args);
+void convolution(mt_ctx& ctx, const Args& args) {
+  using sdk::Convolution;
+  const Convolution call(args);
+  launch(ctx, [target = call.computed, geometry = call.geometry, x = Operand(call.input.get()),
+               w = Operand(call.weight.get()), y = Operand(call.output.get()),
+               terms = Operand(call.bias.get())] {
+    Operand out = target == Convolution::kInput ? x : target == Convolution::kWeight ? w : y;
+    visit_domain(out.dtype, [&](auto zero) {
+      using E = decltype(zero);
+      std::vector<E> sums(static_cast<size_t>(out.numel()), E(0));
+      const auto values = [&](const Operand& operand, Convolution::Operand role) {
+        return role == target ? std::vector<E>() : read<E>(operand);
+      };
+      const std::vector<E> xv = values(x, Convolution::kInput);
+      const std::vector<E> wv = values(w, Convolution::kWeight);
+      const std::vector<E> yv = values(y, Convolution::kOutput);
+      for_each_term(geometry, [&](size_t xi, size_t wi, size_t yi) {
+        E& sum = sums[target == Convolution::kInput    ? xi
+                      : target == Convolution::kWeight ? wi
+                                                       : yi];
+        sum = plus(sum, target == Convolution::kInput    ? times(wv[wi], yv[yi])
+                        : target == Convolution::kWeight ? times(xv[xi], yv[yi])
+                                                         : times(xv[xi], wv[wi]));
+      });
+      if (terms.present && !sums.empty()) {
+        const std::vector<E> each = read<E>(terms);
+        const size_t plane = sums.size() / (each.size() * static_cast<size_t>(out.size(0)));
+        for (size_t i = 0; i < sums.size(); ++i) {
+          sums[i] = plus(sums[i], each[i / plane % each.size()]);
+        }
+      }
+      write(sums, out);
+    });
+  });
 }
 
 // ---- pooling over windows of planes ------------------------------------------------------------
@@ -270,9 +249,9 @@ void avg_pool_gradient(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
 
 void add_window_kernels(std::vector<mt_kernel_entry>& list) {
   constexpr uint32_t kAny = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
-  list.push_back(sdk::kernel<&convolution>("chip", kAny));
-  list.push_back(sdk::kernel<&convolution_input>("chip", kAny));
-  list.push_back(sdk::kernel<&convolution_weight>("chip", kAny));
+  list.push_back(sdk::kernel<&convolution<mt_args_convolution>>("chip", kAny));
+  list.push_back(sdk::kernel<&convolution<mt_args_convolution_backward_input>>("chip", kAny));
+  list.push_back(sdk::kernel<&convolution<mt_args_convolution_backward_weight>>("chip", kAny));
   list.push_back(sdk::kernel<&max_pool>("chip", kAny));
   list.push_back(sdk::kernel<&max_pool_gradient>("chip", kAny));
   list.push_back(sdk::kernel<&avg_pool>("chip", kAny));

@@ -9,6 +9,8 @@
 #include "gtest/gtest.h"
 #include "mytorch/abi_ops/avg_pool2d.h"
 #include "mytorch/abi_ops/convolution.h"
+#include "mytorch/abi_ops/convolution_backward_input.h"
+#include "mytorch/abi_ops/convolution_backward_weight.h"
 #include "mytorch/abi_ops/max_pool2d_with_indices.h"
 #include "mytorch/backend.h"
 
@@ -222,6 +224,37 @@ TEST(ConvolutionGeometry, RefusesAbsurdArguments) {
   reset();
   args.groups = 0;
   EXPECT_THROW(geometry(), sdk::Error);
+}
+
+TEST(Convolution, ATransposedOneExchangesInputAndOutput) {
+  const Shaped small({1, 1, 4}), large({1, 1, 9}), weight({1, 1, 3});
+  const std::vector<int64_t> two = {2}, none = {0}, one = {1};
+  const auto with_arguments = [&](auto args, bool transposed) {
+    args.groups = 1;
+    args.stride = list(two), args.padding = list(none), args.dilation = list(one);
+    args.transposed = transposed;
+    return sdk::Convolution(args);
+  };
+  for (const bool transposed : {false, true}) {
+    const mt_tensor* const given = transposed ? &small.tensor : &large.tensor;
+    const mt_tensor* const computed = transposed ? &large.tensor : &small.tensor;
+    mt_args_convolution forward{};
+    forward.input = given, forward.weight = &weight.tensor, forward.out = computed;
+    mt_args_convolution_backward_input input{};
+    input.grad_output = computed, input.weight = &weight.tensor, input.out = given;
+    mt_args_convolution_backward_weight of_weight{};
+    of_weight.grad_output = computed, of_weight.input = given, of_weight.out = &weight.tensor;
+    for (const sdk::Convolution& call :
+         {with_arguments(forward, transposed), with_arguments(input, transposed),
+          with_arguments(of_weight, transposed)}) {
+      EXPECT_EQ(call.input.get(), &large.tensor);
+      EXPECT_EQ(call.weight.get(), &weight.tensor);
+      EXPECT_EQ(call.output.get(), &small.tensor);
+    }
+    EXPECT_EQ(with_arguments(forward, transposed).result().get(), computed);
+    EXPECT_EQ(with_arguments(input, transposed).result().get(), given);
+    EXPECT_EQ(with_arguments(of_weight, transposed).result().get(), &weight.tensor);
+  }
 }
 
 TEST(PoolingWindows, OneNumberServesBothDimensionsAndTheStrideIsTheKernelByDefault) {

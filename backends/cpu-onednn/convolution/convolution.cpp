@@ -13,19 +13,6 @@ namespace {
 
 using sdk::TensorView;
 
-Problem problem(const mt_args_convolution& args) {
-  if (args.transposed != 0) return {args, args.out, args.weight, args.input};
-  return {args, args.input, args.weight, args.out};
-}
-Problem problem(const mt_args_convolution_backward_input& args) {
-  if (args.transposed != 0) return {args, args.grad_output, args.weight, args.out};
-  return {args, args.out, args.weight, args.grad_output};
-}
-Problem problem(const mt_args_convolution_backward_weight& args) {
-  if (args.transposed != 0) return {args, args.grad_output, args.out, args.input};
-  return {args, args.input, args.out, args.grad_output};
-}
-
 // The output of a convolution, which is also the gradient of the input of a transposed one.
 void run_forward(mt_ctx& ctx, const Key& key, const Problem& p, const TensorView& bias) {
   run(ctx, key, {p.input, p.weight, p.output, bias}, [&] {
@@ -78,7 +65,7 @@ void add_bias(mt_ctx& ctx, const TensorView& out, const TensorView& bias) {
 }
 
 void forward(mt_ctx& ctx, const mt_args_convolution& args) {
-  const Problem p = problem(args);
+  const Problem p(args);
   const TensorView bias = args.bias;
   const Key key =
       Problem::key(MT_HASH_convolution, args, {args.input, args.weight, args.bias, args.out});
@@ -88,7 +75,7 @@ void forward(mt_ctx& ctx, const mt_args_convolution& args) {
 }
 
 void backward_input(mt_ctx& ctx, const mt_args_convolution_backward_input& args) {
-  const Problem p = problem(args);
+  const Problem p(args);
   const Key key = Problem::key(MT_HASH_convolution_backward_input, args,
                                {args.grad_output, args.weight, args.out});
   if (args.transposed != 0) return run_forward(ctx, key, p, nullptr);
@@ -96,7 +83,7 @@ void backward_input(mt_ctx& ctx, const mt_args_convolution_backward_input& args)
 }
 
 void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& args) {
-  const Problem p = problem(args);
+  const Problem p(args);
   const Key key = Problem::key(MT_HASH_convolution_backward_weight, args,
                                {args.grad_output, args.input, args.out});
   run(ctx, key, {p.input, p.output, p.weight}, [&] {
@@ -114,11 +101,11 @@ void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& arg
 
 template <class Args>
 const char* reason(const Args& args) {
-  return problem(args).reason();
+  return Problem(args).reason();
 }
 template <>
 const char* reason(const mt_args_convolution& args) {
-  if (const char* why = problem(args).reason()) return why;
+  if (const char* why = Problem(args).reason()) return why;
   const TensorView bias = args.bias, out = args.out;
   if (!bias) return nullptr;
   if (!sdk::same_dtype(bias.dtype(), out.dtype())) return "[dtype] the operands' types differ";
@@ -145,15 +132,15 @@ bool pays(const Problem& p, int64_t terms, bool weight_gradient) {
 }
 
 bool forward_pays(const mt_args_convolution& args) {
-  const Problem p = problem(args);
+  const Problem p(args);
   return pays(p, args.transposed != 0 ? p.terms_of_input() : p.terms_of_output(), false);
 }
 bool input_pays(const mt_args_convolution_backward_input& args) {
-  const Problem p = problem(args);
+  const Problem p(args);
   return pays(p, args.transposed != 0 ? p.terms_of_output() : p.terms_of_input(), false);
 }
 bool weight_pays(const mt_args_convolution_backward_weight& args) {
-  return pays(problem(args), 0, true);
+  return pays(Problem(args), 0, true);
 }
 
 }  // namespace

@@ -18,10 +18,10 @@ struct Problem {
   Windows windows;
 
   template <class Args>
-  Problem(const Args& args, const sdk::TensorView& input, const sdk::TensorView& weight,
-          const sdk::TensorView& output)
-      : input(input), weight(weight), output(output), groups(args.groups) {
-    const sdk::ConvolutionGeometry g = sdk::convolution_geometry(input, weight, output, args);
+  explicit Problem(const Args& args) : Problem(sdk::Convolution(args)) {}
+  explicit Problem(const sdk::Convolution& call)
+      : input(call.input), weight(call.weight), output(call.output), groups(call.geometry.groups) {
+    const sdk::ConvolutionGeometry& g = call.geometry;
     for (int d = 3 - g.dims; d < 3; ++d) {
       windows.add(g.window(d), g.input[static_cast<size_t>(d)], g.output[static_cast<size_t>(d)]);
     }

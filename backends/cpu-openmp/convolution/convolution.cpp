@@ -16,7 +16,7 @@
 namespace mytorch::cpu {
 namespace {
 
-using sdk::convolution_geometry;
+using sdk::Convolution;
 using sdk::ConvolutionGeometry;
 using sdk::TensorView;
 
@@ -64,13 +64,6 @@ class Operand {
   int64_t strides_[8];
 };
 
-// Calls f(TypeTag) with the compute type.
-template <class F>
-void with_compute(mt_dtype dtype, F&& f) {
-  sdk::visit_dtype(dtype,
-                   [&](auto tag) { f(sdk::TypeTag<Compute<typename decltype(tag)::type>>{}); });
-}
-
 // Fills a tensor of shape (N, channels, ...) with its bias, or zeros.
 template <class T>
 void fill(const TensorView& tensor, T* data, const T* bias, int64_t channels) {
@@ -79,110 +72,61 @@ void fill(const TensorView& tensor, T* data, const T* bias, int64_t channels) {
   for (int64_t i = 0; i < n; ++i) data[i] = bias == nullptr ? T{} : bias[i / plane % channels];
 }
 
-// The output of a convolution from its input.
-void run_forward(mt_ctx& ctx, const ConvolutionGeometry& g, const TensorView& input,
-                 const TensorView& weight, const TensorView& bias, const TensorView& out) {
-  if (out.numel() == 0) return;
-  with_compute(out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    Operand<T> to(ctx, out, false);
-    const Operand<T> b(ctx, bias, true);
-    if (g.empty()) {
-      fill(out, to.data(), b.data(), g.groups * g.out_channels);
-    } else {
-      const Operand<T> from(ctx, input, true);
-      const Operand<T> w(ctx, weight, true);
-      bool done = false;
-      if constexpr (std::is_floating_point_v<T>) {
-        done = implicit_forward(ctx, g, from.data(), w.data(), b.data(), to.data());
-      }
-      if (!done) {
-        im2col_forward<T>(ctx, g, from.data(), w.data(), b.data(), to.data());
-      }
-    }
-    to.finish();
-  });
-}
-
-// The gradient of the input from that of the output, which is also the transposed convolution.
-void run_backward_input(mt_ctx& ctx, const ConvolutionGeometry& g, const TensorView& output,
-                        const TensorView& weight, const TensorView& bias, const TensorView& out) {
-  if (out.numel() == 0) return;
-  with_compute(out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    Operand<T> to(ctx, out, false);
-    const Operand<T> b(ctx, bias, true);
-    if (g.empty()) {
-      fill(out, to.data(), b.data(), g.groups * g.in_channels);
-    } else {
-      const Operand<T> from(ctx, output, true);
-      const Operand<T> w(ctx, weight, true);
-      bool done = false;
-      if constexpr (std::is_floating_point_v<T>) {
-        done = implicit_backward_input(ctx, g, from.data(), w.data(), b.data(), to.data());
-      }
-      if (!done) {
-        im2col_backward_input<T>(ctx, g, from.data(), w.data(), b.data(), to.data());
-      }
-    }
-    to.finish();
-  });
+// The output of a convolution, or its input: the gradient, which is also the transposed
+// convolution.
+template <class T>
+void run_forward_or_back(mt_ctx& ctx, const Convolution& call, T* to) {
+  const ConvolutionGeometry& g = call.geometry;
+  const bool forward = call.computed == Convolution::kOutput;
+  const Operand<T> bias(ctx, call.bias, true);
+  if (g.empty()) {
+    return fill(call.result(), to, bias.data(),
+                g.groups * (forward ? g.out_channels : g.in_channels));
+  }
+  const Operand<T> from(ctx, forward ? call.input : call.output, true);
+  const Operand<T> weight(ctx, call.weight, true);
+  if constexpr (std::is_floating_point_v<T>) {
+    const auto implicit = forward ? &implicit_forward<T> : &implicit_backward_input<T>;
+    if (implicit(ctx, g, from.data(), weight.data(), bias.data(), to)) return;
+  }
+  const auto by_im2col = forward ? &im2col_forward<T> : &im2col_backward_input<T>;
+  by_im2col(ctx, g, from.data(), weight.data(), bias.data(), to);
 }
 
 // The gradient of the weight.
-void run_backward_weight(mt_ctx& ctx, const ConvolutionGeometry& g, const TensorView& input,
-                         const TensorView& output, const TensorView& out) {
+template <class T>
+void run_backward_weight(mt_ctx& ctx, const Convolution& call, T* to) {
+  const ConvolutionGeometry& g = call.geometry;
+  if (g.empty()) {
+    std::fill_n(to, call.weight.numel(), T{});
+    return;
+  }
+  const Operand<T> input(ctx, call.input, true);
+  const Operand<T> output(ctx, call.output, true);
+  if constexpr (std::is_floating_point_v<T>) {
+    if (implicit_backward_weight(ctx, g, input.data(), output.data(), to)) return;
+  }
+  im2col_backward_weight<T>(ctx, g, input.data(), output.data(), to);
+}
+
+void run(mt_ctx& ctx, const Convolution& call) {
+  const TensorView out = call.result();
   if (out.numel() == 0) return;
-  with_compute(out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  sdk::visit_dtype(out.dtype(), [&](auto tag) {
+    using T = Compute<typename decltype(tag)::type>;
     Operand<T> to(ctx, out, false);
-    if (g.empty()) {
-      std::fill_n(to.data(), out.numel(), T{});
+    if (call.computed == Convolution::kWeight) {
+      run_backward_weight(ctx, call, to.data());
     } else {
-      const Operand<T> x(ctx, input, true);
-      const Operand<T> y(ctx, output, true);
-      bool done = false;
-      if constexpr (std::is_floating_point_v<T>) {
-        done = implicit_backward_weight(ctx, g, x.data(), y.data(), to.data());
-      }
-      if (!done) {
-        im2col_backward_weight<T>(ctx, g, x.data(), y.data(), to.data());
-      }
+      run_forward_or_back(ctx, call, to.data());
     }
     to.finish();
   });
 }
 
-void convolution(mt_ctx& ctx, const mt_args_convolution& args) {
-  const TensorView input = args.input;
-  const TensorView out = args.out;
-  const TensorView weight = args.weight;
-  if (args.transposed != 0) {
-    run_backward_input(ctx, convolution_geometry(out, weight, input, args), input, weight,
-                       args.bias, out);
-  } else {
-    run_forward(ctx, convolution_geometry(input, weight, out, args), input, weight, args.bias, out);
-  }
-}
-
-void backward_input(mt_ctx& ctx, const mt_args_convolution_backward_input& args) {
-  const TensorView grad = args.grad_output;
-  const TensorView out = args.out;
-  const TensorView weight = args.weight;
-  if (args.transposed != 0) {
-    run_forward(ctx, convolution_geometry(grad, weight, out, args), grad, weight, nullptr, out);
-  } else {
-    run_backward_input(ctx, convolution_geometry(out, weight, grad, args), grad, weight, nullptr,
-                       out);
-  }
-}
-
-void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& args) {
-  const bool transposed = args.transposed != 0;
-  const TensorView input = transposed ? args.grad_output : args.input;
-  const TensorView output = transposed ? args.input : args.grad_output;
-  const TensorView out = args.out;
-  run_backward_weight(ctx, convolution_geometry(input, out, output, args), input, output, out);
+template <class Args>
+void convolution(mt_ctx& ctx, const Args& args) {
+  run(ctx, Convolution(args));
 }
 
 }  // namespace
@@ -190,9 +134,10 @@ void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& arg
 void register_convolution(KernelEntries& kernels) {
   // Row-major operands only: the host converts other operands, and reports the conversions; before
   // that, it tries backends with channels-last kernels.
-  kernels.push_back(sdk::kernel<&convolution>("implicit_gemm"));
-  kernels.push_back(sdk::kernel<&backward_input>("implicit_gemm"));
-  kernels.push_back(sdk::kernel<&backward_weight>("implicit_gemm"));
+  kernels.push_back(sdk::kernel<&convolution<mt_args_convolution>>("implicit_gemm"));
+  kernels.push_back(sdk::kernel<&convolution<mt_args_convolution_backward_input>>("implicit_gemm"));
+  kernels.push_back(
+      sdk::kernel<&convolution<mt_args_convolution_backward_weight>>("implicit_gemm"));
 }
 
 }  // namespace mytorch::cpu

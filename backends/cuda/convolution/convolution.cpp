@@ -21,41 +21,19 @@ void convolve(mt_ctx& ctx, const Convolution& call) {
   convolve_direct(ctx, call);
 }
 
-template <int kRank>
-void forward(mt_ctx& ctx, const mt_args_convolution& args) {
-  const bool transposed = args.transposed != 0;
-  const TensorView input = transposed ? args.out : args.input;
-  const TensorView output = transposed ? args.input : args.out;
-  convolve(ctx, {sdk::convolution_geometry(input, args.weight, output, args),
-                 transposed ? Direction::kBackwardInput : Direction::kForward, input, args.weight,
-                 output, args.bias, kRank});
-}
-
-template <int kRank>
-void backward_input(mt_ctx& ctx, const mt_args_convolution_backward_input& args) {
-  const bool transposed = args.transposed != 0;
-  const TensorView input = transposed ? args.grad_output : args.out;
-  const TensorView output = transposed ? args.out : args.grad_output;
-  convolve(ctx, {sdk::convolution_geometry(input, args.weight, output, args),
-                 transposed ? Direction::kForward : Direction::kBackwardInput, input, args.weight,
-                 output, nullptr, kRank});
-}
-
-template <int kRank>
-void backward_weight(mt_ctx& ctx, const mt_args_convolution_backward_weight& args) {
-  const bool transposed = args.transposed != 0;
-  const TensorView input = transposed ? args.grad_output : args.input;
-  const TensorView output = transposed ? args.input : args.grad_output;
-  convolve(ctx, {sdk::convolution_geometry(input, args.out, output, args),
-                 Direction::kBackwardWeight, input, args.out, output, nullptr, kRank});
+template <int kRank, class Args>
+void convolution(mt_ctx& ctx, const Args& args) {
+  convolve(ctx, Convolution(args, kRank));
 }
 
 template <int kRank>
 void register_rank(KernelEntries& kernels, const char* name) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  kernels.push_back(sdk::kernel<&forward<kRank>>(name, kTakes, -kRank));
-  kernels.push_back(sdk::kernel<&backward_input<kRank>>(name, kTakes, -kRank));
-  kernels.push_back(sdk::kernel<&backward_weight<kRank>>(name, kTakes, -kRank));
+  kernels.push_back(sdk::kernel<&convolution<kRank, mt_args_convolution>>(name, kTakes, -kRank));
+  kernels.push_back(
+      sdk::kernel<&convolution<kRank, mt_args_convolution_backward_input>>(name, kTakes, -kRank));
+  kernels.push_back(
+      sdk::kernel<&convolution<kRank, mt_args_convolution_backward_weight>>(name, kTakes, -kRank));
 }
 
 }  // namespace

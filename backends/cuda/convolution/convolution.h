@@ -1,4 +1,4 @@
-// A convolution in all of its directions (sdk::ConvolutionGeometry).
+// Convolutions and their gradients.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,11 @@
 
 namespace mytorch::cuda {
 
-enum class Direction { kForward, kBackwardInput, kBackwardWeight };
+struct Convolution : sdk::Convolution {
+  template <class Args>
+  Convolution(const Args& args, int rank) : sdk::Convolution(args), rank(rank) {}
 
-// One of the three computations. kForward writes `output`, kBackwardInput `input`, kBackwardWeight
-// `weight`.
-struct Convolution {
-  sdk::ConvolutionGeometry geometry;
-  Direction direction;
-  sdk::TensorView input, weight, output;
-  sdk::TensorView bias;  // optional
-  int rank = 0;          // index among the library's proposals, best first
-
-  sdk::TensorView result() const {
-    return direction == Direction::kForward         ? output
-           : direction == Direction::kBackwardInput ? input
-                                                    : weight;
-  }
+  int rank;  // index among the library's proposals, best first
 };
 
 // Runs cuDNN. Returns false, before anything is written, if it has no engine for this convolution.

@@ -20,11 +20,9 @@ using sdk::TensorView;
 
 bool run(mt_ctx& ctx, const Convolution& call, bool channels_last) {
   const cudnnHandle_t handle = cudnn_handle_of(ctx);
-  ConvertedOperand input(ctx, call.input, channels_last,
-                         call.direction == Direction::kBackwardInput);
-  ConvertedOperand weight(ctx, call.weight, channels_last,
-                          call.direction == Direction::kBackwardWeight);
-  ConvertedOperand output(ctx, call.output, channels_last, call.direction == Direction::kForward);
+  ConvertedOperand input(ctx, call.input, channels_last, call.computed == Convolution::kInput);
+  ConvertedOperand weight(ctx, call.weight, channels_last, call.computed == Convolution::kWeight);
+  ConvertedOperand output(ctx, call.output, channels_last, call.computed == Convolution::kOutput);
   Operands operands{{input.data(), weight.data(), output.data()}, nullptr};
   std::array<int64_t, 3> alignment;
   for (size_t i = 0; i < 3; ++i) alignment[i] = alignment_of(operands.data[i]);
@@ -63,10 +61,9 @@ bool run(mt_ctx& ctx, const Convolution& call, bool channels_last) {
 int64_t unfolded_channels(const Convolution& call, bool channels_last) {
   const sdk::ConvolutionGeometry& g = call.geometry;
   const int64_t channels = g.in_channels * g.kernel[2];
-  const bool pays = channels_last && call.direction != Direction::kBackwardInput &&
-                    call.rank == 0 && call.result().dtype().bits == 16 && g.dims == 2 &&
-                    g.groups == 1 && g.in_channels < 8 && g.kernel[2] > 1 && channels <= 64 &&
-                    is_large(call);
+  const bool pays = channels_last && call.computed != Convolution::kInput && call.rank == 0 &&
+                    call.result().dtype().bits == 16 && g.dims == 2 && g.groups == 1 &&
+                    g.in_channels < 8 && g.kernel[2] > 1 && channels <= 64 && is_large(call);
   return pays ? (channels + 7) / 8 * 8 : 0;
 }
 
@@ -91,17 +88,19 @@ bool run_unfolded(mt_ctx& ctx, const Convolution& call, int64_t channels) {
   ChannelsLastScratch input(ctx, dtype, g.batch, channels, g.input[1], g.output[2]);
   ChannelsLastScratch weight(ctx, dtype, g.out_channels, channels, g.kernel[1], 1);
   unfold_columns(ctx, g, call.input, channels, input.tensor.dl.data);
-  Convolution unfolded{g,           call.direction, &input.tensor, &weight.tensor,
-                       call.output, TensorView(),   call.rank};
+  Convolution unfolded = call;
+  unfolded.input = &input.tensor;
+  unfolded.weight = &weight.tensor;
+  unfolded.bias = nullptr;
   unfolded.geometry.in_channels = channels;
   unfolded.geometry.input[2] = g.output[2];
   unfolded.geometry.kernel[2] = unfolded.geometry.stride[2] = unfolded.geometry.dilation[2] = 1;
   unfolded.geometry.padding[2] = 0;
-  if (call.direction != Direction::kBackwardWeight) {
+  if (call.computed != Convolution::kWeight) {
     unfold_weight(ctx, g, call.weight, channels, weight.tensor.dl.data);
   }
   if (!run(ctx, unfolded, true)) return false;
-  if (call.direction == Direction::kBackwardWeight) {
+  if (call.computed == Convolution::kWeight) {
     mt_tensor taps = weight.tensor;
     int64_t shape[] = {g.out_channels, g.in_channels, g.kernel[1], g.kernel[2]};
     int64_t strides[] = {g.kernel[1] * channels, 1, channels, g.in_channels};

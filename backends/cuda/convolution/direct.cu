@@ -169,10 +169,10 @@ void convolve_direct(mt_ctx& ctx, const Convolution& call) {
     T* output = call.output.data<T>();
     const T* bias = call.bias ? call.bias.data<T>() : nullptr;
     const int64_t step = call.bias ? call.bias.stride(0) : 0;
-    if (call.direction == Direction::kForward) {
+    if (call.computed == Convolution::kOutput) {
       launch(ctx, "output_elements", output_elements<T>, grid_for(ctx, numel, 256), o, numel, input,
              weight, bias, step, output);
-    } else if (call.direction == Direction::kBackwardInput) {
+    } else if (call.computed == Convolution::kInput) {
       launch(ctx, "input_elements", input_elements<T>, grid_for(ctx, numel, 256), o, numel, output,
              weight, bias, step, input);
     } else {

@@ -75,9 +75,9 @@ bool prefers_channels_last(const Convolution& call) {
            !has_layout(x, layout_of(x, false));
   };
   // The operands that are read decide.
-  return (call.direction != Direction::kForward && last(call.output)) ||
-         (call.direction != Direction::kBackwardInput && last(call.input)) ||
-         (call.direction != Direction::kBackwardWeight && last(call.weight));
+  return (call.computed != Convolution::kOutput && last(call.output)) ||
+         (call.computed != Convolution::kInput && last(call.input)) ||
+         (call.computed != Convolution::kWeight && last(call.weight));
 }
 
 }  // namespace mytorch::cuda

@@ -85,9 +85,9 @@ std::optional<Descriptor> graph_of(cudnnHandle_t handle, const Convolution& call
   const Descriptor y = tensor_descriptor(output, type, kOutputId, alignment[2]);
   const Descriptor convolution =
       convolution_descriptor(call.geometry, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT);
-  const Names& names = call.direction == Direction::kForward         ? kForward
-                       : call.direction == Direction::kBackwardInput ? kBackwardInput
-                                                                     : kBackwardWeight;
+  const Names& names = call.computed == Convolution::kOutput  ? kForward
+                       : call.computed == Convolution::kInput ? kBackwardInput
+                                                              : kBackwardWeight;
   Descriptor operation(names.operation);
   operation.set(names.convolution, convolution);
   operation.set(names.input, x);

@@ -173,7 +173,7 @@ ConvolutionKey key_of(const mt_ctx& ctx, const Convolution& call, bool channels_
   size_t i = 0;
   const auto put = [&](int64_t word) { key.words[i++] = word; };
   put(static_cast<int64_t>(sdk::dtype_key(call.result().dtype())) << 16 | ctx.device.index);
-  put(static_cast<int64_t>(call.direction) << 8 | g.dims << 1 | (channels_last ? 1 : 0));
+  put(static_cast<int64_t>(call.computed) << 8 | g.dims << 1 | (channels_last ? 1 : 0));
   put(call.rank);
   put(g.batch);
   put(g.groups);

@@ -2,7 +2,8 @@
 // positions of the output and of the kernel.
 //
 //   Window                one dimension
-//   ConvolutionGeometry   all sizes of a convolution, from its operands and arguments
+//   ConvolutionGeometry   all sizes of a convolution
+//   Convolution           the operands and the geometry of a call, from its arguments
 //   pooling_windows       both windows of a pooling, from its arguments
 //
 // The functions that create them check that no position overflows, whatever the arguments are.
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "mytorch/abi.h"
 #include "mytorch/backend/error.h"
@@ -185,6 +187,41 @@ ConvolutionGeometry convolution_geometry(const TensorView& input, const TensorVi
   }
   return g;
 }
+
+// A call of convolution, convolution_backward_input or convolution_backward_weight: the operands by
+// their roles in ConvolutionGeometry, and the one that the call computes from the other two.
+struct Convolution {
+  enum Operand { kOutput, kInput, kWeight };
+
+  template <class Args>
+  explicit Convolution(const Args& args) {
+    if constexpr (requires { args.bias; }) {
+      computed = kOutput;
+      input = args.input, weight = args.weight, output = args.out, bias = args.bias;
+    } else if constexpr (requires { args.weight; }) {
+      computed = kInput;
+      input = args.out, weight = args.weight, output = args.grad_output;
+    } else {
+      computed = kWeight;
+      input = args.input, weight = args.out, output = args.grad_output;
+    }
+    if (args.transposed != 0) {
+      std::swap(input, output);
+      if (computed != kWeight) computed = computed == kInput ? kOutput : kInput;
+    }
+    geometry = convolution_geometry(input, weight, output, args);
+  }
+
+  // Returns the operand that the call writes.
+  TensorView result() const {
+    return computed == kOutput ? output : computed == kInput ? input : weight;
+  }
+
+  Operand computed;
+  TensorView input, weight, output;
+  TensorView bias;  // of `result`; optional
+  ConvolutionGeometry geometry;
+};
 
 // ---- pooling ----
 
