@@ -151,6 +151,9 @@ void Fuzzer::work(const Tell& tell) const {
     const OpRecord& op = op_of(ops_, random);
     const auto known = findings_.find(op.name);
     const bool skipped = known != findings_.end() && known->second >= kMostFindings;
+    // In every other call, operators without a kernel of the backend decompose.
+    std::optional<RestrictKernels> alone;
+    if (pin.has_value() && number % 2 == 1) alone.emplace(Kernels::kPreferred);
     tell("call " + std::to_string(number));
     tell(skipped ? "skipped" : outcome_of(make_hostile_call(op, random, options_.device)));
   }
