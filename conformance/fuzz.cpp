@@ -92,6 +92,10 @@ std::string outcome_of(F work) {
   }
 }
 
+bool is_finding(const std::string& outcome) {
+  return outcome.starts_with("threw ") || outcome.starts_with("failed: ");
+}
+
 std::string make_call(const OpRecord& op, Random& random, const Device& device) {
   const std::string outcome = outcome_of([&] { run(make_hostile_call(op, random, device)); });
   // An error that the device reports later belongs to this call, too.
@@ -166,7 +170,9 @@ void Fuzzer::work(const Tell& tell) const {
     std::optional<RestrictKernels> alone;
     if (pin.has_value() && number % 2 == 1) alone.emplace(Kernels::kPreferred);
     tell("call " + std::to_string(number));
-    tell(skipped ? "skipped" : make_call(op, random, options_.device));
+    const std::string outcome = skipped ? "skipped" : make_call(op, random, options_.device);
+    tell(outcome);
+    if (is_finding(outcome)) break;  // which may have left a device or the heap unusable
   }
   tell("finished");
 }
