@@ -76,7 +76,9 @@ void sgd_steps_(TensorList self, TensorList gradients, TensorList momentum_buffe
                 const Operand& lr, double momentum, double, double, bool, bool) {
   constexpr const char* kOp = "sgd_steps_";
   check_lists(kOp, self, {{"gradients", gradients}});
-  if (momentum != 0) check_lists(kOp, self, {{"momentum_buffers", momentum_buffers}});
+  if (momentum != 0 || momentum_buffers.size() != 0) {
+    check_lists(kOp, self, {{"momentum_buffers", momentum_buffers}});
+  }
   check_number(kOp, "lr", lr);
 }
 

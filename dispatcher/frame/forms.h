@@ -612,12 +612,16 @@ struct ListWriting : Defaults {
     T::infer(held.value...);
     check_given<Op>(held...);
     set_fields(args, typename T::Fields(), held...);
-    for_each_written<Op>([](const Tensor& each) { check_writable(Op::info, each.impl()); },
-                         held...);
+    for_each_written<Op>(
+        [](const Tensor& each, int arg) {
+          required(each, Op::info, Op::info.args[arg].name);
+          check_writable(Op::info, each.impl());
+        },
+        held...);
     TensorImpl* const first = list[0].impl();
     args.header.compute = first->abi.dl.dtype;
     if (on_one_device(Op::info, &args) && try_kernel(Op::entry, first, &args)) {
-      for_each_written<Op>([](const Tensor& each) { each.impl()->bump_version(); }, held...);
+      for_each_written<Op>([](const Tensor& each, int) { each.impl()->bump_version(); }, held...);
       return;
     }
     const Substitution substitution(Op::entry, first, &args);
@@ -638,7 +642,7 @@ struct ListWriting : Defaults {
   [[gnu::always_inline]] static void for_each_of(F f, int arg, const H& held) {
     if constexpr (std::is_same_v<H, Held<TensorList>>) {
       if ((Op::written_lists >> arg & 1) == 0) return;
-      for (const Tensor& each : held.value) f(each);
+      for (const Tensor& each : held.value) f(each, arg);
     }
   }
 };
