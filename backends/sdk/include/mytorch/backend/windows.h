@@ -59,10 +59,10 @@ struct Window {
   }
   // Returns the windows, among `output`, that contain position `at`. The dilation is 1.
   MYTORCH_HOST_DEVICE IndexRange containing(int64_t at, int64_t output) const {
-    const int64_t before =
-        at + padding - kernel;  // of the window after the last that ends too soon
-    const int64_t last = (at + padding) / stride + 1;
-    return {before < 0 ? 0 : before / stride + 1, last < output ? last : output};
+    // x * stride <= padded < x * stride + kernel
+    const int64_t padded = at + padding;
+    const int64_t last = padded / stride + 1;
+    return {padded < kernel ? 0 : (padded - kernel) / stride + 1, last < output ? last : output};
   }
   // Returns the windows, among `output`, whose tap `tap` reads the input rather than padding.
   IndexRange reached(int64_t tap, int64_t input, int64_t output) const {
@@ -86,10 +86,10 @@ struct Window {
       bad = bad || __builtin_mul_overflow(a, b, &result);
       return result;
     };
-    const int64_t reach =
+    // The end of the last window, and what first() and count() add to it at most.
+    const int64_t end =
         add(mul(std::max<int64_t>(output - 1, 0), stride), add(mul(kernel - 1, dilation), 1));
-    const int64_t rounded = add(padding, kernel == 1 ? 0 : dilation);
-    add(std::max(reach, input), std::max(padding, rounded));
+    add(std::max(end, input), add(padding, kernel == 1 ? 0 : dilation));
     if (!bad) return;
     throw Error(MT_ERROR_VALUE, "windows of kernel " + std::to_string(kernel) + ", stride " +
                                     std::to_string(stride) + ", padding " +
