@@ -49,6 +49,17 @@ def _params(op: Op) -> str:
     )
 
 
+def _body(op: Op, operators: dict[str, list[Op]]) -> list[str]:
+    translate, tree = _Composite(op, operators), op.formula.tree
+    if cpp.written(op.schema) is not None:
+        return [f"  {translate.cpp(tree)};"]
+    if isinstance(tree, ast.Call) and any(o.schema.mutates for o in operators.get(called(tree), ())):
+        # Returns the written tensor without sharing it once more.
+        write = ast.Call(tree.func, [ast.Name("result"), *tree.args[1:]], tree.keywords)
+        return [f"  Tensor result = {translate.cpp(tree.args[0])};", f"  {translate.cpp(write)};", "  return result;"]
+    return [f"  return {translate.cpp(tree)};"]
+
+
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     found = [op for op in ops if op.formula is not None]
     operators = by_name(ops)
@@ -57,8 +68,6 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     lines += [f'#include "mytorch/ops/{name}.h"' for name in sorted(calls & set(operators))]
     lines += ['#include "ops/composites.h"', "", "namespace mytorch::composite {", ""]
     for op in found:
-        written = cpp.written(op.schema) is not None
-        result = "void" if written else cpp.return_type(op.schema)
-        value = _Composite(op, operators).cpp(op.formula.tree)
-        lines += [f"{result} {op.function}({_params(op)}) {{", f"  {'' if written else 'return '}{value};", "}", ""]
+        result = "void" if cpp.written(op.schema) is not None else cpp.return_type(op.schema)
+        lines += [f"{result} {op.function}({_params(op)}) {{", *_body(op, operators), "}", ""]
     return {"src/composites.cpp": cpp.source([*lines, "}  // namespace mytorch::composite"])}

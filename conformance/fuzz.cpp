@@ -140,7 +140,11 @@ void Fuzzer::work(const Tell& tell) const {
   prepare_();
   limit_memory(options_.memory);
   std::optional<Prefer> pin;
-  if (!options_.backend.empty()) pin.emplace(options_.device, options_.backend);
+  std::optional<RestrictKernels> alone;
+  if (!options_.backend.empty()) {
+    pin.emplace(options_.device, options_.backend);
+    alone.emplace(Kernels::kPreferred);
+  }
   tell("loaded");
   // A new process from time to time keeps the effects of old calls, such as tuned choices, small.
   constexpr uint64_t kCallsPerChild = 20000;

@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "conformance/arguments.h"
 #include "conformance/elements.h"
 #include "mytorch/error.h"
 #include "mytorch/tensor.h"
@@ -19,22 +20,6 @@ namespace {
 
 constexpr ScalarType kAllTypes[] = {kFloat32, kFloat64,  kInt64, kInt32, kBool,
                                     kFloat16, kBFloat16, kUInt8, kInt8,  kInt16};
-
-// JSON has no NaN and no infinities; samples write them as strings.
-double number(const Json& json) {
-  if (json.is_string()) {
-    const std::string text = json;
-    const double inf = std::numeric_limits<double>::infinity();
-    return text == "nan" ? std::numeric_limits<double>::quiet_NaN() : text == "inf" ? inf : -inf;
-  }
-  return json.is_boolean() ? json.get<bool>() : json.get<double>();
-}
-
-Scalar scalar(const Json& json) {
-  if (json.is_boolean()) return json.get<bool>();
-  if (json.is_number_integer()) return json.get<int64_t>();
-  return number(json);
-}
 
 bool leaves_type_open(const Json& spec) { return spec.is_object() && !spec.contains("dtype"); }
 
@@ -48,14 +33,6 @@ std::vector<const Json*> tensor_specs(const OpArg& arg, const Json& value) {
     }
   }
   return specs;
-}
-
-ScalarType type_of(const OpRecord& op, const std::string& arg, const Json& spec, ScalarType open) {
-  if (spec.contains("dtype")) return dtype_from_name(spec.at("dtype").get<std::string>().c_str());
-  const auto type = op.types.find(arg);
-  if (type != op.types.end() && type->second == "bool") return kBool;
-  if (type != op.types.end() && type->second == "index") return kInt64;
-  return open;
 }
 
 void flatten(const Json& json, std::vector<Json>* values, std::vector<int64_t>* shape,
@@ -166,45 +143,6 @@ std::vector<Element> draw(const Json& spec, ScalarType dtype, int64_t count, Sou
   return elements;
 }
 
-struct Geometry {
-  std::vector<int64_t> memory;  // the shape of the memory that is allocated
-  std::vector<int64_t> strides;
-  std::vector<int64_t> drawn;  // the shape whose elements differ
-};
-
-std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape) {
-  std::vector<int64_t> strides(shape.size());
-  int64_t step = 1;
-  for (size_t i = shape.size(); i-- > 0;) {
-    strides[i] = step;
-    step *= std::max<int64_t>(shape[i], 1);
-  }
-  return strides;
-}
-
-Geometry geometry(const std::vector<int64_t>& shape, const std::string& layout) {
-  Geometry g{shape, contiguous_strides(shape), shape};
-  const size_t n = shape.size();
-  if (layout == "transposed" && n >= 2) {
-    std::swap(g.memory[n - 1], g.memory[n - 2]);
-    g.strides = contiguous_strides(g.memory);
-    std::swap(g.strides[n - 1], g.strides[n - 2]);
-  } else if (layout == "sliced" && n >= 1) {
-    g.memory[n - 1] *= 2;
-    g.strides = contiguous_strides(g.memory);
-    g.strides[n - 1] *= 2;
-  } else if (layout == "broadcast" && n >= 1 && shape[0] > 0) {
-    g.memory[0] = g.drawn[0] = 1;
-    g.strides = contiguous_strides(g.memory);
-    g.strides[0] = 0;
-  } else if (layout == "channels_last" && n >= 3) {
-    std::rotate(g.memory.begin() + 1, g.memory.begin() + 2, g.memory.end());
-    g.strides = contiguous_strides(g.memory);
-    std::rotate(g.strides.begin() + 1, g.strides.end() - 1, g.strides.end());
-  }
-  return g;
-}
-
 int64_t product(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
@@ -216,7 +154,7 @@ Tensor place(const std::vector<int64_t>& shape, const Geometry& g, ScalarType dt
   auto* bytes = static_cast<char*>(memory.raw_mutable_data());
   for (int64_t i = 0; i < linear[0]; ++i) store(Element::of_int(1 + i % 3), dtype, bytes, i);
   int64_t next = 0;
-  for_each_offset(g.drawn, g.strides,
+  for_each_offset(g.distinct, g.strides,
                   [&](int64_t offset) { store(elements[next++], dtype, bytes, offset); });
   if (!device.is_cpu()) memory = call("to.device", {memory, device})[0].tensor();
   return Tensor::adopt(new_view(memory.impl(), shape, g.strides, 0));
@@ -227,8 +165,8 @@ Tensor make_tensor(const Json& spec, ScalarType dtype, Source& source, Device de
   std::vector<int64_t> shape;
   if (spec.contains("values")) flatten(spec.at("values"), &values, &shape, 0);
   if (spec.contains("shape")) shape = spec.at("shape").get<std::vector<int64_t>>();
-  const Geometry g = geometry(shape, spec.value("layout", "contiguous"));
-  const int64_t count = product(g.drawn);
+  const Geometry g = geometry_of(shape, spec.value("layout", "contiguous"));
+  const int64_t count = product(g.distinct);
   std::vector<Element> elements;
   if (values.empty()) {
     elements = draw(spec, dtype, count, source);
@@ -265,22 +203,7 @@ Value make_value(const OpRecord& op, const OpArg& arg, const Json& json, Source&
   if (arg.is_tensor() && json.is_object()) {
     return make_tensor(json, type_of(op, arg.name, json, open), source, device);
   }
-  const std::string type = arg.type.substr(0, arg.type.find_first_of("?["));
-  if (type == "Generator") return Generator(json.at("seed").get<uint64_t>());
-  if (type == "ScalarType") return dtype_from_name(json.get<std::string>().c_str());
-  if (type == "Device") return device;
-  if (json.is_array()) {
-    if (type == "float") {
-      std::vector<double> list;
-      for (const Json& item : json) list.push_back(number(item));
-      return list;
-    }
-    std::vector<int64_t> list;
-    for (const Json& item : json) list.push_back(scalar(item).to_int());
-    return list;
-  }
-  if (type == "str") return json.get<std::string>();
-  return scalar(json);
+  return plain_value(op, arg, json, device);
 }
 
 }  // namespace

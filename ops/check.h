@@ -29,17 +29,17 @@ template <class... Parts>
 }
 
 template <class... Parts>
-void check_shape(bool holds, const char* op, Parts... parts) {
+inline void check_shape(bool holds, const char* op, Parts... parts) {
   if (!holds) [[unlikely]]
     refuse(ErrorCode::kShape, op, parts...);
 }
 template <class... Parts>
-void check_value(bool holds, const char* op, Parts... parts) {
+inline void check_value(bool holds, const char* op, Parts... parts) {
   if (!holds) [[unlikely]]
     refuse(ErrorCode::kValue, op, parts...);
 }
 template <class... Parts>
-void check_type(bool holds, const char* op, Parts... parts) {
+inline void check_type(bool holds, const char* op, Parts... parts) {
   if (!holds) [[unlikely]]
     refuse(ErrorCode::kType, op, parts...);
 }

@@ -35,8 +35,8 @@ inline Dims with_size(IntList shape, int64_t dim, int64_t size) {
 // Returns the shape with dimensions from `first` up to `last` replaced by others.
 inline Dims with_dims(IntList shape, int64_t first, int64_t last, IntList others) {
   Dims sizes(shape.begin(), shape.begin() + first);
-  sizes.insert(sizes.end(), others.begin(), others.end());
-  sizes.insert(sizes.end(), shape.begin() + last, shape.end());
+  for (const int64_t size : others) sizes.push_back(size);
+  for (size_t d = static_cast<size_t>(last); d < shape.size(); ++d) sizes.push_back(shape[d]);
   return sizes;
 }
 

@@ -96,6 +96,8 @@ Specs<n> gradient_specs(const Tensor& grad_out, const Tensor& input, const Tenso
   check_value(mask.size() == n, op, "output_mask has ", mask.size(), " values, not ", n);
   check_shape(grad_out.sizes() == input.sizes(), op, "grad_out has shape ", grad_out.sizes(),
               ", but input has shape ", input.sizes());
+  check_same_type(grad_out, "grad_out", input, "input", op);
+  check_parameters({{"weight", weight}}, sizes, input, op);
   std::array<TensorSpec, n> specs;
   for (size_t i = 0; i < n; ++i) {
     specs[i] = i == 0 ? like(input) : like(weight.defined() ? weight : input, to_dims(sizes));
@@ -109,6 +111,25 @@ TensorSpec row_statistics(const Tensor& input, IntList normalized_shape) {
   Dims sizes = to_dims(input.sizes());
   std::fill(sizes.end() - normalized_shape.size(), sizes.end(), 1);
   return like(input, std::move(sizes), wide_type(input.dtype()));
+}
+
+TensorSpec channel_statistics(const Tensor& input, int64_t channels) {
+  return like(input, {channels}, wide_type(input.dtype()));
+}
+
+TensorSpec group_statistics(const Tensor& input, int64_t group) {
+  return like(input, {input.sizes()[0], group}, wide_type(input.dtype()));
+}
+
+// Checks the statistics that a gradient takes from the forward operator.
+void check_statistics(std::initializer_list<std::pair<const char*, const Tensor&>> statistics,
+                      const TensorSpec& expected, const Tensor& input, const char* op) {
+  for (const auto& [name, each] : statistics) {
+    check_shape(each.sizes() == as_list(expected.sizes), op, name, " has shape ", each.sizes(),
+                ", but input of shape ", input.sizes(), " takes ", as_list(expected.sizes));
+    check_type(each.dtype() == expected.dtype, op, name, " is ", each.dtype(),
+               ", but for input of ", input.dtype(), " it is ", expected.dtype);
+  }
 }
 
 // Returns one value per channel, shaped for dimension 1 of an input of `ndim` dimensions. `x` may
@@ -321,11 +342,13 @@ Specs<3> native_layer_norm(const Tensor& input, IntList normalized_shape, const 
 }
 
 Specs<3> native_layer_norm_backward(const Tensor& grad_out, const Tensor& input,
-                                    IntList normalized_shape, const Tensor& /*mean*/,
-                                    const Tensor& /*rstd*/, const Tensor& weight,
-                                    IntList output_mask) {
+                                    IntList normalized_shape, const Tensor& mean,
+                                    const Tensor& rstd, const Tensor& weight, IntList output_mask) {
   const char* op = "native_layer_norm_backward";
+  check_floating(input, "input", op);
   check_trailing(input, normalized_shape, op);
+  check_statistics({{"mean", mean}, {"rstd", rstd}}, row_statistics(input, normalized_shape), input,
+                   op);
   return gradient_specs<3>(grad_out, input, weight, normalized_shape, output_mask, op);
 }
 
@@ -338,11 +361,12 @@ Specs<2> native_rms_norm(const Tensor& input, IntList normalized_shape, const Te
 }
 
 Specs<2> native_rms_norm_backward(const Tensor& grad_out, const Tensor& input,
-                                  IntList normalized_shape, const Tensor& /*rstd*/,
+                                  IntList normalized_shape, const Tensor& rstd,
                                   const Tensor& weight, IntList output_mask) {
   const char* op = "native_rms_norm_backward";
   check_floating(input, "input", op);
   check_trailing(input, normalized_shape, op);
+  check_statistics({{"rstd", rstd}}, row_statistics(input, normalized_shape), input, op);
   return gradient_specs<2>(grad_out, input, weight, normalized_shape, output_mask, op);
 }
 
@@ -350,15 +374,16 @@ Specs<3> batch_norm_training(const Tensor& input, const Tensor& weight, const Te
                              double /*eps*/) {
   const int64_t channels = check_channels(input, "batch_norm");
   check_parameters({{"weight", weight}, {"bias", bias}}, channels, input, "batch_norm");
-  const TensorSpec stats = like(input, {channels}, wide_type(input.dtype()));
+  const TensorSpec stats = channel_statistics(input, channels);
   return {like(input), stats, stats};
 }
 
 Specs<3> batch_norm_training_backward(const Tensor& grad_out, const Tensor& input,
-                                      const Tensor& weight, const Tensor& /*mean*/,
-                                      const Tensor& /*var*/, double /*eps*/, IntList output_mask) {
+                                      const Tensor& weight, const Tensor& mean, const Tensor& var,
+                                      double /*eps*/, IntList output_mask) {
   const char* op = "batch_norm_training_backward";
   const int64_t channels = check_channels(input, op);
+  check_statistics({{"mean", mean}, {"var", var}}, channel_statistics(input, channels), input, op);
   return gradient_specs<3>(grad_out, input, weight, channels, output_mask, op);
 }
 
@@ -366,15 +391,16 @@ Specs<3> native_group_norm(const Tensor& input, const Tensor& weight, const Tens
                            int64_t group, double /*eps*/) {
   const int64_t channels = check_groups(input, group, "group_norm");
   check_parameters({{"weight", weight}, {"bias", bias}}, channels, input, "group_norm");
-  const TensorSpec stats = like(input, {input.sizes()[0], group}, wide_type(input.dtype()));
+  const TensorSpec stats = group_statistics(input, group);
   return {like(input), stats, stats};
 }
 
-Specs<3> native_group_norm_backward(const Tensor& grad_out, const Tensor& input,
-                                    const Tensor& /*mean*/, const Tensor& /*rstd*/,
-                                    const Tensor& weight, int64_t group, IntList output_mask) {
+Specs<3> native_group_norm_backward(const Tensor& grad_out, const Tensor& input, const Tensor& mean,
+                                    const Tensor& rstd, const Tensor& weight, int64_t group,
+                                    IntList output_mask) {
   const char* op = "native_group_norm_backward";
   const int64_t channels = check_groups(input, group, op);
+  check_statistics({{"mean", mean}, {"rstd", rstd}}, group_statistics(input, group), input, op);
   return gradient_specs<3>(grad_out, input, weight, channels, output_mask, op);
 }
 

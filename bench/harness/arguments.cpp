@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "conformance/arguments.h"
 #include "conformance/inputs.h"
 #include "dispatcher/table/defaults.h"
 #include "dispatcher/table/op.h"
@@ -16,50 +17,6 @@ namespace mytorch::bench {
 namespace {
 
 using conformance::OpArg;
-
-[[noreturn]] void refuse(const Case& c, const OpArg& arg, const Json& value) {
-  throw Error(ErrorCode::kValue, "[bench] " + c.record->name + " takes " + arg.type + " as '" +
-                                     arg.name + "', not " + value.dump());
-}
-
-std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape) {
-  std::vector<int64_t> strides(shape.size());
-  int64_t step = 1;
-  for (size_t i = shape.size(); i-- > 0;) {
-    strides[i] = step;
-    step *= std::max<int64_t>(shape[i], 1);
-  }
-  return strides;
-}
-
-// The shape of a tensor's contiguous memory, and the strides of the tensor in it.
-struct Geometry {
-  std::vector<int64_t> memory;
-  std::vector<int64_t> strides;
-};
-
-Geometry geometry(const std::vector<int64_t>& shape, const std::string& layout) {
-  Geometry g{shape, contiguous_strides(shape)};
-  const size_t n = shape.size();
-  if (layout == "transposed" && n >= 2) {
-    std::swap(g.memory[n - 1], g.memory[n - 2]);
-    g.strides = contiguous_strides(g.memory);
-    std::swap(g.strides[n - 1], g.strides[n - 2]);
-  } else if (layout == "sliced" && n >= 1) {
-    g.memory[n - 1] *= 2;
-    g.strides = contiguous_strides(g.memory);
-    g.strides[n - 1] *= 2;
-  } else if (layout == "broadcast" && n >= 1) {
-    g.memory[0] = 1;
-    g.strides = contiguous_strides(g.memory);
-    g.strides[0] = 0;
-  } else if (layout == "channels_last" && n >= 3) {
-    std::rotate(g.memory.begin() + 1, g.memory.begin() + 2, g.memory.end());
-    g.strides = contiguous_strides(g.memory);
-    std::rotate(g.strides.begin() + 1, g.strides.end() - 1, g.strides.end());
-  }
-  return g;
-}
 
 Value of_list(std::vector<int64_t> list) { return list; }
 
@@ -101,52 +58,26 @@ class Maker {
       made_.emplace(arg.name, made);
       return made;
     }
-    const std::string type = arg.type.substr(0, arg.type.find_first_of("?["));
-    const bool list = arg.type.find('[') != std::string::npos;
-    try {
-      if (type == "Generator") return Generator(json.at("seed").get<uint64_t>());
-      if (type == "ScalarType") return dtype_from_name(json.get<std::string>().c_str());
-      if (type == "Device") return c_.device;
-      if (type == "str") return json.get<std::string>();
-      if (list && type == "float") return json.get<std::vector<double>>();
-      if (list && type == "int") {
-        if (json.is_number_integer()) return of_list({json.get<int64_t>()});
-        return of_list(json.get<std::vector<int64_t>>());
-      }
-      if (type == "bool") return json.get<bool>();
-      if (type == "int" && json.is_number_integer()) return json.get<int64_t>();
-      if (type == "float") return json.get<double>();
-      if (type == "Scalar" || type == "Operand") {
-        if (json.is_boolean()) return json.get<bool>();
-        if (json.is_number_integer()) return json.get<int64_t>();
-        return json.get<double>();
-      }
-    } catch (const Json::exception&) {
-    }
-    refuse(c_, arg, json);
+    return conformance::plain_value(*c_.record, arg, json, c_.device);
   }
 
  private:
   Tensor tensor(const OpArg& arg, const Json& spec) {
-    const OpRecord& op = *c_.record;
-    const auto type = op.types.find(arg.name);
-    ScalarType dtype = dtype_from_name(c_.dtype.c_str());
-    if (type != op.types.end() && type->second == "bool") dtype = kBool;
-    if (type != op.types.end() && type->second == "index") dtype = kInt64;
-    if (spec.contains("dtype"))
-      dtype = dtype_from_name(spec.at("dtype").get<std::string>().c_str());
+    const ScalarType dtype =
+        conformance::type_of(*c_.record, arg.name, spec, dtype_from_name(c_.dtype.c_str()));
     std::vector<int64_t> shape;
     try {
       shape = spec.at("shape").get<std::vector<int64_t>>();
     } catch (const Json::exception&) {
-      refuse(c_, arg, spec);
+      conformance::refuse(*c_.record, arg, spec);
     }
-    const Geometry g = geometry(shape, spec.value("layout", "contiguous"));
+    const std::string layout = spec.value("layout", "contiguous");
+    const conformance::Geometry g = conformance::geometry_of(shape, layout);
     if (spec.contains("of")) {
       const Tensor& of = made_.at(spec.at("of").get<std::string>());
       const int64_t elements =
           std::accumulate(g.memory.begin(), g.memory.end(), int64_t{1}, std::multiplies<>());
-      if (elements > of.numel()) refuse(c_, arg, spec);
+      if (elements > of.numel()) conformance::refuse(*c_.record, arg, spec);
       return Tensor::adopt(new_view(of.impl(), shape, g.strides, 0));
     }
     if (first_.empty()) first_ = shape;
@@ -155,7 +86,7 @@ class Maker {
         first_.empty() ? 2 : static_cast<double>(*std::min_element(first_.begin(), first_.end()));
     Tensor memory =
         filled(spec, g.memory, dtype, dtype == kInt64 ? high : 10, c_.device, generator_);
-    if (g.memory == shape && g.strides == contiguous_strides(shape)) return memory;
+    if (layout == "contiguous") return memory;
     return Tensor::adopt(new_view(memory.impl(), shape, g.strides, 0));
   }
 

@@ -43,8 +43,12 @@ inline Dims broadcast_shapes(IntList a, IntList b, const char* op) {
 
 // Returns whether `from` broadcasts to `to`.
 inline bool broadcasts_to(IntList from, IntList to) {
-  Dims sizes = to_dims(to);
-  return broadcast_into(sizes, from) == 0 && as_list(sizes) == to;
+  if (from.size() > to.size()) return false;
+  const size_t lead = to.size() - from.size();
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (from[i] != 1 && from[i] != to[lead + i]) return false;
+  }
+  return true;
 }
 
 }  // namespace mytorch

@@ -210,6 +210,11 @@ T random_value(Random& random) {
 enum class Layout { row_major, col_major, padded_rows, padded_cols, gaps, reversed };
 inline constexpr Layout kLayouts[] = {Layout::row_major,   Layout::col_major, Layout::padded_rows,
                                       Layout::padded_cols, Layout::gaps,      Layout::reversed};
+inline const char* layout_name(Layout layout) {
+  static constexpr const char* kNames[] = {"row_major",   "col_major", "padded_rows",
+                                           "padded_cols", "gaps",      "reversed"};
+  return kNames[static_cast<int>(layout)];
+}
 
 // `batch` matrices in a buffer that ends at their last element, so that AddressSanitizer detects
 // any access past it. Elements between the matrices hold a pattern that must not change.
@@ -281,10 +286,9 @@ struct Case {
 
 inline std::string describe(const Case& x) {
   return std::to_string(x.m) + "x" + std::to_string(x.n) + "x" + std::to_string(x.k) + " batch " +
-         std::to_string(x.batch) + " layouts " + std::to_string(static_cast<int>(x.a)) +
-         std::to_string(static_cast<int>(x.b)) + std::to_string(static_cast<int>(x.c)) +
-         (x.accumulate ? " accumulate" : "") + (x.bias ? " bias" : "") + (x.relu ? " relu" : "") +
-         " threads " + std::to_string(x.threads);
+         std::to_string(x.batch) + " layouts " + layout_name(x.a) + " " + layout_name(x.b) + " " +
+         layout_name(x.c) + (x.accumulate ? " accumulate" : "") + (x.bias ? " bias" : "") +
+         (x.relu ? " relu" : "") + " threads " + std::to_string(x.threads);
 }
 
 template <class T>

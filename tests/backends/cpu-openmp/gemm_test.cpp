@@ -20,229 +20,178 @@ namespace {
 
 using namespace gemm_test;
 
-template <class T>
-class GemmTest : public ::testing::Test {};
-using AllTypes =
-    ::testing::Types<float, double, Half, Brain, int8_t, uint8_t, int16_t, int32_t, int64_t>;
-TYPED_TEST_SUITE(GemmTest, AllTypes);
+// ---- every dtype against the definition --------------------------------------------------------
+
+struct NamedCase {
+  const char* name;
+  Case x;
+};
+struct ElementType {
+  const char* name;
+  void (*check)(const Case&);
+};
+const ElementType kFloatingTypes[] = {{"float32", &check<float>},
+                                      {"float64", &check<double>},
+                                      {"float16", &check<Half>},
+                                      {"bfloat16", &check<Brain>}};
+const ElementType kTypes[] = {
+    {"float32", &check<float>},  {"float64", &check<double>}, {"float16", &check<Half>},
+    {"bfloat16", &check<Brain>}, {"int8", &check<int8_t>},    {"uint8", &check<uint8_t>},
+    {"int16", &check<int16_t>},  {"int32", &check<int32_t>},  {"int64", &check<int64_t>}};
+
+class GemmOf : public ::testing::TestWithParam<ElementType> {};
+INSTANTIATE_TEST_SUITE_P(, GemmOf, ::testing::ValuesIn(kTypes),
+                         [](const auto& info) { return info.param.name; });
 
 // Sizes around every tile edge of every instruction set: 4, 6 and 14 rows, 8, 16 and 32 columns.
-TYPED_TEST(GemmTest, SmallShapesAgreeWithTheDefinition) {
+TEST_P(GemmOf, SmallMatricesAgreeWithTheDefinition) {
   for (const int64_t m : {1, 2, 3, 5, 6, 7, 8, 13, 14, 15, 29}) {
     for (const int64_t n : {1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 65}) {
-      for (const int64_t k : {1, 2, 3, 4, 5, 8, 17, 64}) check<TypeParam>({m, n, k});
+      for (const int64_t k : {1, 2, 3, 4, 5, 8, 17, 64}) GetParam().check({m, n, k});
     }
   }
 }
 
-TYPED_TEST(GemmTest, EveryLayoutAgreesWithTheDefinition) {
-  for (const Layout a : kLayouts) {
-    for (const Layout b : kLayouts) {
-      for (const Layout c : kLayouts) {
-        check<TypeParam>({17, 35, 19, a, b, c});
-        check<TypeParam>({1, 37, 21, a, b, c, 1, true});
-        check<TypeParam>({37, 1, 21, a, b, c});
-        check<TypeParam>({3, 2, 3, a, b, c, 1, true});
-      }
-      check<TypeParam>({61, 150, 47, a, b});
-      check<TypeParam>({150, 61, 47, a, b, Layout::col_major, 1, true, true});
-    }
+class GemmOfLayouts : public ::testing::TestWithParam<std::tuple<Layout, Layout, ElementType>> {};
+INSTANTIATE_TEST_SUITE_P(, GemmOfLayouts,
+                         ::testing::Combine(::testing::ValuesIn(kLayouts),
+                                            ::testing::ValuesIn(kLayouts),
+                                            ::testing::ValuesIn(kTypes)),
+                         [](const auto& info) {
+                           return std::string(layout_name(std::get<0>(info.param))) + "_times_" +
+                                  layout_name(std::get<1>(info.param)) + "_of_" +
+                                  std::get<2>(info.param).name;
+                         });
+
+TEST_P(GemmOfLayouts, AgreesWithTheDefinition) {
+  const auto& [a, b, type] = GetParam();
+  for (const Layout c : kLayouts) {
+    type.check({17, 35, 19, a, b, c});
+    type.check({1, 37, 21, a, b, c, 1, true});
+    type.check({37, 1, 21, a, b, c});
+    type.check({3, 2, 3, a, b, c, 1, true});
   }
+  type.check({61, 150, 47, a, b});
+  type.check({150, 61, 47, a, b, Layout::col_major, 1, true, true});
 }
 
-TYPED_TEST(GemmTest, EmptyProductsAreZeroOrLeaveCUntouched) {
+class GemmCase : public ::testing::TestWithParam<std::tuple<NamedCase, ElementType>> {};
+const auto name_of_case = [](const auto& info) {
+  return std::string(std::get<0>(info.param).name) + "_" + std::get<1>(info.param).name;
+};
+
+TEST_P(GemmCase, AgreesWithTheDefinition) {
+  const auto& [named, type] = GetParam();
+  type.check(named.x);
+}
+
+// The products are zero, or leave C untouched if they accumulate.
+const NamedCase kEmptyProducts[] = {
+    {"no_rows", {0, 5, 4}},
+    {"no_columns", {5, 0, 4}},
+    {"no_sums", {5, 4, 0}},
+    {"no_sums_of_batches", {1, 1, 0, {}, {}, {}, 2}},
+    {"no_sums_with_gaps", {70, 90, 0, {}, {}, Layout::gaps}},
+    {"no_batch", {5, 4, 3, {}, {}, {}, 0}},
+    {"nothing", {0, 0, 0}},
+};
+class EmptyGemm : public GemmCase {};
+INSTANTIATE_TEST_SUITE_P(, EmptyGemm,
+                         ::testing::Combine(::testing::ValuesIn(kEmptyProducts),
+                                            ::testing::ValuesIn(kTypes)),
+                         name_of_case);
+TEST_P(EmptyGemm, AgreesWithTheDefinition) {
+  const auto& [named, type] = GetParam();
   for (const bool accumulate : {false, true}) {
     for (const bool bias : {false, true}) {
-      check<TypeParam>({0, 5, 4, {}, {}, {}, 1, accumulate, bias});
-      check<TypeParam>({5, 0, 4, {}, {}, {}, 1, accumulate, bias});
-      check<TypeParam>({5, 4, 0, {}, {}, {}, 1, accumulate, bias});
-      check<TypeParam>({1, 1, 0, {}, {}, {}, 2, accumulate, bias});
-      check<TypeParam>({70, 90, 0, {}, {}, Layout::gaps, 1, accumulate, bias});
-      check<TypeParam>({5, 4, 3, {}, {}, {}, 0, accumulate, bias});
-      check<TypeParam>({0, 0, 0, {}, {}, {}, 1, accumulate, bias});
+      Case x = named.x;
+      x.accumulate = accumulate, x.bias = bias;
+      type.check(x);
     }
   }
 }
 
 // Several blocks of k, whose partial sums are added in C or in the workspace, and several blocks of
 // m and n.
-TYPED_TEST(GemmTest, SumsOverSeveralBlocksAgreeWithTheDefinition) {
-  check<TypeParam>({37, 45, 1300});
-  check<TypeParam>(
-      {37, 45, 1301, Layout::col_major, Layout::col_major, Layout::gaps, 1, true, true});
-  check<TypeParam>({700, 33, 600, Layout::padded_cols});
-  check<TypeParam>({20, 5000, 17, {}, Layout::col_major});
-  check<TypeParam>({1, 3000, 700, {}, {}, {}, 1, true, true});
-  check<TypeParam>({1, 300, 5000, Layout::gaps, Layout::col_major, {}, 1, true, true});
-}
+const NamedCase kBlocks[] = {
+    {"k", {37, 45, 1300}},
+    {"k_and_gaps",
+     {37, 45, 1301, Layout::col_major, Layout::col_major, Layout::gaps, 1, true, true}},
+    {"m", {700, 33, 600, Layout::padded_cols}},
+    {"n", {20, 5000, 17, {}, Layout::col_major}},
+    {"row_times_matrix", {1, 3000, 700, {}, {}, {}, 1, true, true}},
+    {"row_times_columns", {1, 300, 5000, Layout::gaps, Layout::col_major, {}, 1, true, true}},
+};
+INSTANTIATE_TEST_SUITE_P(Blocks, GemmCase,
+                         ::testing::Combine(::testing::ValuesIn(kBlocks),
+                                            ::testing::ValuesIn(kTypes)),
+                         name_of_case);
 
-TYPED_TEST(GemmTest, ThreadedProductsAgreeWithTheDefinition) {
+const NamedCase kBatches[] = {
+    {"tiny", {2, 2, 2, {}, {}, {}, 50}},
+    {"rows", {1, 33, 40, {}, {}, {}, 5, true, true}},
+    {"columns", {33, 1, 40, {}, {}, {}, 5, true, true}},
+    {"matrices", {19, 21, 23, Layout::col_major, {}, {}, 6, false, true}},
+    {"tiny_to_columns", {2, 2, 2, {}, {}, Layout::col_major, 50}},
+    {"rows_to_columns", {1, 33, 40, {}, {}, Layout::col_major, 5, true, true}},
+    {"columns_to_columns", {33, 1, 40, {}, {}, Layout::col_major, 5, true, true}},
+    {"matrices_to_columns", {19, 21, 23, Layout::col_major, {}, Layout::col_major, 6, false, true}},
+    {"tiny_to_gaps", {2, 2, 2, {}, {}, Layout::gaps, 50}},
+    {"rows_to_gaps", {1, 33, 40, {}, {}, Layout::gaps, 5, true, true}},
+    {"columns_to_gaps", {33, 1, 40, {}, {}, Layout::gaps, 5, true, true}},
+    {"matrices_to_gaps", {19, 21, 23, Layout::col_major, {}, Layout::gaps, 6, false, true}},
+};
+INSTANTIATE_TEST_SUITE_P(Batches, GemmCase,
+                         ::testing::Combine(::testing::ValuesIn(kBatches),
+                                            ::testing::ValuesIn(kTypes)),
+                         name_of_case);
+
+const NamedCase kThreaded[] = {
+    {"square", {150, 170, 190, {}, {}, {}, 1, true, true}},
+    {"wide", {9, 1500, 301, {}, Layout::col_major, {}, 1, false, true}},
+    {"tall", {1500, 9, 301, Layout::col_major, {}, {}, 1, false, true}},
+    {"row", {1, 2000, 700, {}, {}, {}, 1, true}},
+    {"batch", {60, 70, 80, {}, {}, {}, 33, true, true}},
+};
+class ThreadedGemm : public GemmCase {};
+INSTANTIATE_TEST_SUITE_P(, ThreadedGemm,
+                         ::testing::Combine(::testing::ValuesIn(kThreaded),
+                                            ::testing::ValuesIn(kTypes)),
+                         name_of_case);
+TEST_P(ThreadedGemm, AgreesWithTheDefinition) {
+  const auto& [named, type] = GetParam();
   for (const int threads : {2, 3, 8}) {
-    check<TypeParam>({150, 170, 190, {}, {}, {}, 1, true, true, false, threads});
-    check<TypeParam>({9, 1500, 301, {}, Layout::col_major, {}, 1, false, true, false, threads});
-    check<TypeParam>({1500, 9, 301, Layout::col_major, {}, {}, 1, false, true, false, threads});
-    check<TypeParam>({1, 2000, 700, {}, {}, {}, 1, true, false, false, threads});
-    check<TypeParam>({60, 70, 80, {}, {}, {}, 33, true, true, false, threads});
+    Case x = named.x;
+    x.threads = threads;
+    type.check(x);
   }
 }
 
-TYPED_TEST(GemmTest, BatchesAgreeWithTheDefinition) {
-  for (const Layout c : {Layout::row_major, Layout::col_major, Layout::gaps}) {
-    check<TypeParam>({2, 2, 2, {}, {}, c, 50});
-    check<TypeParam>({1, 33, 40, {}, {}, c, 5, true, true});
-    check<TypeParam>({33, 1, 40, {}, {}, c, 5, true, true});
-    check<TypeParam>({19, 21, 23, Layout::col_major, {}, c, 6, false, true});
-  }
-}
-
-template <class T>
-class FloatingGemmTest : public ::testing::Test {};
-using FloatingTypes = ::testing::Types<float, double, Half, Brain>;
-TYPED_TEST_SUITE(FloatingGemmTest, FloatingTypes);
-
-TYPED_TEST(FloatingGemmTest, ReluAgreesWithTheDefinition) {
+const NamedCase kRelu[] = {
+    {"tiny", {2, 3, 4}},
+    {"row", {1, 70, 40, {}, {}, {}, 1, true}},
+    {"column", {70, 1, 40, {}, {}, {}, 1, true}},
+    {"batch", {65, 47, 30, {}, {}, {}, 2, true}},
+    {"threads", {40, 50, 900, {}, {}, {}, 1, true, false, false, 3}},
+};
+class GemmWithRelu : public GemmCase {};
+INSTANTIATE_TEST_SUITE_P(, GemmWithRelu,
+                         ::testing::Combine(::testing::ValuesIn(kRelu),
+                                            ::testing::ValuesIn(kFloatingTypes)),
+                         name_of_case);
+TEST_P(GemmWithRelu, AgreesWithTheDefinition) {
+  const auto& [named, type] = GetParam();
   for (const Layout c : {Layout::row_major, Layout::col_major, Layout::gaps}) {
     for (const bool bias : {false, true}) {
-      check<TypeParam>({2, 3, 4, {}, {}, c, 1, false, bias, true});
-      check<TypeParam>({1, 70, 40, {}, {}, c, 1, true, bias, true});
-      check<TypeParam>({70, 1, 40, {}, {}, c, 1, true, bias, true});
-      check<TypeParam>({65, 47, 30, {}, {}, c, 2, true, bias, true});
-      check<TypeParam>({40, 50, 900, {}, {}, c, 1, true, bias, true, 3});
+      Case x = named.x;
+      x.c = c, x.bias = bias, x.relu = true;
+      type.check(x);
     }
   }
 }
 
-template <class T>
-T special(double value) {
-  if constexpr (sizeof(T) == 2) {
-    return nearest<T>(value);
-  } else {
-    return static_cast<T>(value);
-  }
-}
-
-// A NaN or infinity in A or B reaches exactly the elements whose sums contain it, even if
-// multiplied by zero.
-TYPED_TEST(FloatingGemmTest, NanAndInfinityReachExactlyTheirSums) {
-  using T = TypeParam;
-  struct Shape {
-    int64_t m, n, k;
-  };
-  for (const Shape s : {Shape{2, 2, 2}, Shape{7, 9, 5}, Shape{1, 70, 33}, Shape{70, 1, 33},
-                        Shape{45, 50, 600}, Shape{13, 130, 20}, Shape{150, 300, 40}}) {
-    for (const Layout layout : {Layout::row_major, Layout::col_major, Layout::gaps}) {
-      for (const double bad : {std::nan(""), static_cast<double>(INFINITY)}) {
-        SCOPED_TRACE(std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k));
-        const Case x = {s.m, s.n, s.k, layout, layout, layout};
-        Tensor3<T> a(1, s.m, s.k, layout), b(1, s.k, s.n, layout), c(1, s.m, s.n, layout);
-        const int64_t row = s.m - 1, column = s.n / 2, inner = s.k - 1;
-        a.at(0, row, inner) = special<T>(bad);  // B is all zeros: bad * 0 is NaN
-        Host host(2);
-        ASSERT_EQ(gemm(host.ctx(), problem_of(x, a, b, c)), MT_OK);
-        for (int64_t i = 0; i < s.m; ++i) {
-          for (int64_t j = 0; j < s.n; ++j) {
-            ASSERT_EQ(std::isnan(to_double(c.at(0, i, j))), i == row) << i << "," << j;
-          }
-        }
-        a.at(0, row, inner) = special<T>(0);
-        b.at(0, inner, column) = special<T>(bad);
-        GemmProblem p = problem_of(x, a, b, c);
-        p.activation = GemmProblem::relu;  // keeps NaN
-        ASSERT_EQ(gemm(host.ctx(), p), MT_OK);
-        for (int64_t i = 0; i < s.m; ++i) {
-          for (int64_t j = 0; j < s.n; ++j) {
-            ASSERT_EQ(std::isnan(to_double(c.at(0, i, j))), j == column) << i << "," << j;
-          }
-        }
-        // An infinite product stays infinite, with its sign.
-        if (std::isinf(bad)) {
-          for (int64_t i = 0; i < s.m; ++i) a.at(0, i, inner) = special<T>(i % 2 == 0 ? 1 : -1);
-          p.activation = GemmProblem::none;
-          ASSERT_EQ(gemm(host.ctx(), p), MT_OK);
-          for (int64_t i = 0; i < s.m; ++i) {
-            ASSERT_EQ(to_double(c.at(0, i, column)), i % 2 == 0 ? bad : -bad);
-          }
-        }
-      }
-    }
-  }
-}
-
-// Without `accumulate`, the previous contents of C do not matter, even NaN.
-TYPED_TEST(FloatingGemmTest, OldContentsOfCAreNotRead) {
-  using T = TypeParam;
-  for (const int64_t size : {1, 2, 5, 16, 45, 130}) {
-    for (const int64_t k : {int64_t{0}, size, int64_t{700}}) {
-      const Case x = {size, size, k};
-      Tensor3<T> a = random_tensor<T>(1, size, k, x.a, 1), b = random_tensor<T>(1, k, size, x.b, 2);
-      Tensor3<T> c(1, size, size, x.c);
-      std::fill(c.buffer.begin(), c.buffer.end(), special<T>(std::nan("")));
-      Host host(1);
-      ASSERT_EQ(gemm(host.ctx(), problem_of(x, a, b, c)), MT_OK);
-      for (const T value : c.buffer) ASSERT_FALSE(std::isnan(to_double(value)));
-    }
-  }
-}
-
-// Multiplication by one preserves every float16 and bfloat16 (NaN becomes some NaN).
-template <class T>
-class NarrowGemmTest : public ::testing::Test {};
-using NarrowTypes = ::testing::Types<Half, Brain>;
-TYPED_TEST_SUITE(NarrowGemmTest, NarrowTypes);
-
-TYPED_TEST(NarrowGemmTest, EveryValueSurvivesAProductWithTheIdentity) {
-  using T = TypeParam;
-  constexpr int64_t kColumns = 1024;
-  const Case x = {64, kColumns, 1};
-  Tensor3<T> a(1, 64, 1, x.a), b(1, 1, kColumns, x.b), c(1, 64, kColumns, x.c);
-  for (T& value : a.buffer) value = special<T>(1);
-  for (uint32_t first = 0; first < 65536; first += kColumns) {
-    for (int64_t j = 0; j < kColumns; ++j) {
-      b.at(0, 0, j).bits = static_cast<uint16_t>(first + static_cast<uint32_t>(j));
-    }
-    Host host(1);
-    ASSERT_EQ(gemm(host.ctx(), problem_of(x, a, b, c)), MT_OK);
-    for (int64_t j = 0; j < kColumns; ++j) {
-      const double value = to_double(b.at(0, 0, j)), got = to_double(c.at(0, 63, j));
-      if (std::isnan(value)) {
-        ASSERT_TRUE(std::isnan(got));
-      } else {
-        ASSERT_EQ(value, got);
-      }
-    }
-  }
-}
-
-// A sum of two values rounds to nearest even, for all exponents and ties.
-TYPED_TEST(NarrowGemmTest, SumsRoundToNearestEven) {
-  using T = TypeParam;
-  constexpr int64_t kColumns = 500;
-  for (const int64_t m : {2, 1}) {
-    for (int round = 0; round < 60; ++round) {
-      const Case x = {m, kColumns, 2};
-      Tensor3<T> a(1, m, 2, x.a), b(1, 2, kColumns, x.b), c(1, m, kColumns, x.c);
-      for (T& value : a.buffer) value = special<T>(1);
-      Random random(static_cast<uint64_t>(round) + 1);
-      for (int64_t j = 0; j < kColumns; ++j) {
-        const double large = to_double(T{static_cast<uint16_t>(random.next())});
-        b.at(0, 0, j) = special<T>(large);
-        // The exponents are so close that float32 holds the exact sum.
-        b.at(0, 1, j) = special<T>(std::ldexp(large, -static_cast<int>(random.next() % 10)) *
-                                   (random.next() % 2 == 0 ? 1 : -1));
-      }
-      Host host(1);
-      ASSERT_EQ(gemm(host.ctx(), problem_of(x, a, b, c)), MT_OK);
-      for (int64_t j = 0; j < kColumns; ++j) {
-        const double sum = to_double(b.at(0, 0, j)) + to_double(b.at(0, 1, j));
-        if (!std::isfinite(sum) || std::fabs(sum) > std::numeric_limits<float>::max()) continue;
-        ASSERT_EQ(to_double(c.at(0, m - 1, j)), to_double(special<T>(sum)))
-            << to_double(b.at(0, 0, j)) << " + " << to_double(b.at(0, 1, j));
-      }
-    }
-  }
-}
-
-// ---- tests that do not depend on the dtype ----------------------------------------------------
+// ---- strides, threads and scratch memory
+// -----------------------------------------------------------
 
 TEST(GemmTest, OperandsMayBroadcast) {
   // Stride 0 along k, along a row, and over the batch.
@@ -276,22 +225,31 @@ TEST(GemmTest, SharedRightOperandIsOneTallerProduct) {
   EXPECT_EQ(whole.buffer, parts.buffer);
 }
 
-TEST(GemmTest, SameBitsForAnyNumberOfThreads) {
-  for (const auto& [m, n, k] : {std::tuple{300, 200, 700}, {1, 3000, 999}, {7, 900, 1200}}) {
-    for (const Layout layout : {Layout::row_major, Layout::col_major}) {
-      std::vector<float> first;
-      for (const int threads : {1, 2, 5}) {
-        for (const bool one_piece : {false, true}) {
-          Tensor3<float> a = random_tensor<float>(1, m, k, layout, 1);
-          Tensor3<float> b = random_tensor<float>(1, k, n, layout, 2);
-          Tensor3<float> c(1, m, n, Layout::row_major);
-          Host host(threads);
-          host.one_piece = one_piece;
-          ASSERT_EQ(gemm(host.ctx(), problem_of<float>({m, n, k}, a, b, c)), MT_OK);
-          if (first.empty()) first = c.buffer;
-          ASSERT_EQ(c.buffer, first) << m << " " << threads << " " << one_piece;
-        }
-      }
+class GemmBits : public ::testing::TestWithParam<NamedCase> {};
+INSTANTIATE_TEST_SUITE_P(
+    , GemmBits,
+    ::testing::Values(
+        NamedCase{"square", {300, 200, 700}},
+        NamedCase{"square_of_columns", {300, 200, 700, Layout::col_major, Layout::col_major}},
+        NamedCase{"row", {1, 3000, 999}},
+        NamedCase{"row_of_columns", {1, 3000, 999, Layout::col_major, Layout::col_major}},
+        NamedCase{"wide", {7, 900, 1200}},
+        NamedCase{"wide_of_columns", {7, 900, 1200, Layout::col_major, Layout::col_major}}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_P(GemmBits, DoNotDependOnTheNumberOfThreads) {
+  const Case& x = GetParam().x;
+  Tensor3<float> a = random_tensor<float>(1, x.m, x.k, x.a, 1);
+  Tensor3<float> b = random_tensor<float>(1, x.k, x.n, x.b, 2);
+  std::vector<float> first;
+  for (const int threads : {1, 2, 5}) {
+    for (const bool one_piece : {false, true}) {
+      Tensor3<float> c(1, x.m, x.n, Layout::row_major);
+      Host host(threads);
+      host.one_piece = one_piece;
+      ASSERT_EQ(gemm(host.ctx(), problem_of(x, a, b, c)), MT_OK);
+      if (first.empty()) first = c.buffer;
+      ASSERT_EQ(c.buffer, first) << threads << " threads" << (one_piece ? ", one piece" : "");
     }
   }
 }
@@ -316,34 +274,60 @@ TEST(GemmTest, LargeProductsUseTheThreadsAndSmallOnesNeitherThreadsNorScratch) {
   EXPECT_EQ(batched.pieces, 4);  // once over the batch, not once per product
 }
 
-TEST(GemmTest, ErrorsHaveAStatusAndAMessageAndLeaveCUntouched) {
-  Host host(1);
+// ---- errors
+
+class GemmErrors : public ::testing::Test {
+ protected:
+  GemmErrors() {
+    p.dtype = Traits<float>::dtype;
+    p.m = p.n = p.k = 2;
+    p.a = p.b = {x, 2, 1};
+    p.c = {c, 2, 1};
+  }
+  void expect_untouched() {
+    for (const float value : c) EXPECT_EQ(value, 7);
+  }
+
+  Host host{1};
   float c[4] = {7, 7, 7, 7};
   float x[4] = {1, 2, 3, 4};
   GemmProblem p{};
-  p.dtype = Traits<float>::dtype;
-  p.m = p.n = p.k = 2;
-  p.a = p.b = {x, 2, 1};
-  p.c = {c, 2, 1};
+};
 
-  GemmProblem bad = p;
-  bad.dtype = {MT_BOOL, 8, 1};
-  EXPECT_EQ(gemm(host.ctx(), bad), MT_ERROR_TYPE);
+TEST_F(GemmErrors, BoolHasNoProduct) {
+  p.dtype = {MT_BOOL, 8, 1};
+  EXPECT_EQ(gemm(host.ctx(), p), MT_ERROR_TYPE);
   EXPECT_EQ(host.error, "[gemm] there is no matrix product for this dtype");
-  bad.dtype = {MT_FLOAT, 8, 1};
-  EXPECT_EQ(gemm(host.ctx(), bad), MT_ERROR_TYPE);
-  bad = p;
-  bad.dtype = Traits<int32_t>::dtype;
-  bad.activation = GemmProblem::relu;
-  EXPECT_EQ(gemm(host.ctx(), bad), MT_ERROR_TYPE);
-  bad = p;
-  bad.k = -1;
-  EXPECT_EQ(gemm(host.ctx(), bad), MT_ERROR_SHAPE);
-  for (const float value : c) EXPECT_EQ(value, 7);
+  expect_untouched();
+}
 
+TEST_F(GemmErrors, AnUnknownDtypeHasNoProduct) {
+  p.dtype = {MT_FLOAT, 8, 1};
+  EXPECT_EQ(gemm(host.ctx(), p), MT_ERROR_TYPE);
+  expect_untouched();
+}
+
+TEST_F(GemmErrors, IntegersHaveNoRelu) {
+  p.dtype = Traits<int32_t>::dtype;
+  p.activation = GemmProblem::relu;
+  EXPECT_EQ(gemm(host.ctx(), p), MT_ERROR_TYPE);
+  expect_untouched();
+}
+
+TEST_F(GemmErrors, SizesAreNotNegative) {
+  p.k = -1;
+  EXPECT_EQ(gemm(host.ctx(), p), MT_ERROR_SHAPE);
+  expect_untouched();
+}
+
+TEST_F(GemmErrors, ASmallProductNeedsNoScratchMemory) {
   host.out_of_memory = true;
-  EXPECT_EQ(gemm(host.ctx(), p), MT_OK);  // needs no scratch memory
+  EXPECT_EQ(gemm(host.ctx(), p), MT_OK);
   EXPECT_EQ(c[3], 22);
+}
+
+TEST_F(GemmErrors, ALargeProductWithoutScratchMemoryLeavesCUntouched) {
+  host.out_of_memory = true;
   Tensor3<float> a = random_tensor<float>(1, 300, 300, Layout::row_major, 1);
   Tensor3<float> b = random_tensor<float>(1, 300, 300, Layout::row_major, 2);
   Tensor3<float> large(1, 300, 300, Layout::row_major);
@@ -351,6 +335,8 @@ TEST(GemmTest, ErrorsHaveAStatusAndAMessageAndLeaveCUntouched) {
             MT_ERROR_OUT_OF_MEMORY);
   for (const float value : large.buffer) ASSERT_EQ(value, 0);
 }
+
+// ---- instruction sets
 
 // The tests above run on the best instruction set of the machine. This one repeats the hard shapes
 // on every instruction set that the machine supports.
@@ -365,18 +351,10 @@ INSTANTIATE_TEST_SUITE_P(, GemmTarget, ::testing::ValuesIn(hwy::SupportedAndGene
 TEST_P(GemmTarget, EveryDtypeAgreesWithTheDefinition) {
   for (const Layout layout : {Layout::row_major, Layout::col_major, Layout::gaps}) {
     for (const int64_t k : {5, 520}) {
-      const Case cases[] = {{29, 67, k, layout, layout, {}, 1, true, true, false, 2},
-                            {1, 67, k, layout, layout, {}, 1, false, true},
-                            {50, 130, k, layout, layout, layout, 1, true}};
-      for (const Case& x : cases) {
-        check<float>(x);
-        check<double>(x);
-        check<Half>(x);
-        check<Brain>(x);
-        check<int8_t>(x);
-        check<int16_t>(x);
-        check<int32_t>(x);
-        check<int64_t>(x);
+      for (const ElementType& type : kTypes) {
+        type.check({29, 67, k, layout, layout, {}, 1, true, true, false, 2});
+        type.check({1, 67, k, layout, layout, {}, 1, false, true});
+        type.check({50, 130, k, layout, layout, layout, 1, true});
       }
     }
   }

@@ -1,18 +1,20 @@
-// Size-dependent code paths of gather, scatter_add and topk: several elements per step, long lines,
-// lines shared by several threads, and small selections from many elements.
+// Gather, scatter, selection and concatenation against the reference or the definition.
 #include "backends/cpu-openmp/indexing/indexing.h"
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "backends/cpu-openmp/registry.h"
+#include "mytorch/abi_ops/cat.h"
 #include "mytorch/abi_ops/gather.h"
+#include "mytorch/abi_ops/index_select.h"
+#include "mytorch/abi_ops/nonzero.h"
+#include "mytorch/abi_ops/scatter.h"
 #include "mytorch/abi_ops/scatter_add.h"
-#include "mytorch/abi_ops/topk.h"
 #include "tests/backends/cpu-openmp/primitives_test.h"
 
 namespace mytorch::testing {
@@ -21,176 +23,283 @@ namespace {
 constexpr mt_dtype kFloat = sdk::dtype_of<float>;
 constexpr mt_dtype kIndex = sdk::dtype_of<int64_t>;
 
-TestTensor indices(Random& random, const Shape& shape, int64_t below) {
-  const TestTensor tensor = TestTensor::empty(kIndex, shape);
-  int64_t* data = tensor.view().data<int64_t>();
-  std::generate_n(data, tensor.view().numel(), [&] { return random.below(below); });
-  return tensor;
+void fill_indices(const TestTensor& index, Random& random, int64_t below) {
+  const sdk::TensorView v = index.view();
+  sdk::visit_dtype(v.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    Random::for_each_element(
+        v, [&](int64_t at) { v.data<T>()[at] = sdk::convert<T>(random.below(below)); });
+  });
+}
+TestTensor contiguous_indices(Random& random, const Shape& shape, int64_t below) {
+  const TestTensor index = TestTensor::empty(kIndex, shape);
+  fill_indices(index, random, below);
+  return index;
 }
 
-TEST(IndexingSizes, EveryLengthOfContiguousLines) {
-  Random random(1);
-  for (int64_t length = 1; length < 20; ++length) {
-    const TestTensor self = TestTensor::empty(kFloat, {5, 30});
-    const TestTensor src = TestTensor::empty(kFloat, {5, length});
-    random.fill(self), random.fill(src);
-    const TestTensor index = indices(random, {5, length}, 30);
+// ---- every dtype, in several layouts
+
+struct IndexCase {
+  const char* name;
+  Shape self, index, src;
+  int64_t dim;
+};
+const IndexCase kIndexCases[] = {
+    {"line", {5}, {9}, {9}, 0},
+    {"rows", {4, 6}, {4, 11}, {4, 12}, 1},
+    {"columns", {4, 6}, {9, 5}, {10, 6}, 0},
+    {"middle_dimension", {3, 5, 7}, {2, 8, 6}, {3, 8, 7}, -2},
+    {"no_index", {3, 5}, {0, 5}, {0, 5}, 0},
+    {"scalar", {}, {}, {}, 0},
+    {"long_columns", {20, 40}, {30, 33}, {30, 33}, 0},
+    {"long_line", {7000}, {70000}, {70000}, 0},
+};
+
+class IndexedBy : public ::testing::TestWithParam<std::tuple<IndexCase, mt_dtype>> {
+ protected:
+  IndexedBy() {
+    const int64_t d = c.dim < 0 ? c.dim + static_cast<int64_t>(c.self.size()) : c.dim;
+    const int64_t size = c.self.empty() ? 1 : c.self[static_cast<size_t>(d)];
+    index = random.tensor(random.below(2) == 0 ? kIndex : sdk::dtype_of<int32_t>, c.index);
+    fill_indices(index, random, size);
+    self = random.filled(dtype, c.self, true);
+    src = random.filled(dtype, c.src);
+  }
+
+  IndexCase c = std::get<0>(GetParam());
+  mt_dtype dtype = std::get<1>(GetParam());
+  Random random{5};
+  TestTensor index, self, src;
+};
+INSTANTIATE_TEST_SUITE_P(, IndexedBy,
+                         ::testing::Combine(::testing::ValuesIn(kIndexCases),
+                                            ::testing::ValuesIn(kAllDtypes)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_" +
+                                  sdk::dtype_name(std::get<1>(info.param));
+                         });
+
+TEST_P(IndexedBy, GatherAgreesWithTheReference) {
+  mt_args_gather args{};
+  args.self = self, args.dim = c.dim, args.index = index;
+  expect_same(cpu::register_gather, "gather", args, &mt_args_gather::out, dtype, c.index, random);
+}
+
+TEST_P(IndexedBy, ScatterAgreesWithTheReference) {
+  mt_args_scatter_src args{};
+  args.self = self, args.dim = c.dim, args.index = index, args.src = src;
+  expect_same(cpu::register_scatter, "scatter.src", args, &mt_args_scatter_src::out, dtype, c.self,
+              random);
+}
+
+TEST_P(IndexedBy, ScatterAddAgreesWithTheReference) {
+  mt_args_scatter_add args{};
+  args.self = self, args.dim = c.dim, args.index = index, args.src = src;
+  expect_same(cpu::register_scatter, "scatter_add", args, &mt_args_scatter_add::out, dtype, c.self,
+              random, 8, 40);
+}
+
+class Indexing : public ::testing::TestWithParam<mt_dtype> {};
+INSTANTIATE_TEST_SUITE_P(, Indexing, ::testing::ValuesIn(kAllDtypes), dtype_case);
+
+TEST_P(Indexing, IndexSelectGathersWholeSlices) {
+  Random random(6);
+  const Shape shape = {5, 6, 20};
+  for (const size_t dim : {0, 1, 2}) {
+    const TestTensor self = random.filled(GetParam(), shape);
+    const TestTensor index = random.tensor(kIndex, {9});
+    fill_indices(index, random, shape[dim]);
+    Shape selected = shape;
+    selected[dim] = 9;
+    const TestTensor out = random.tensor(GetParam(), selected);
+    mt_args_index_select args{};
+    args.self = self, args.dim = static_cast<int64_t>(dim), args.index = index, args.out = out;
+    TestContext context(3);
+    ASSERT_EQ(run_cpu(cpu::register_gather, "index_select", args, context), MT_OK);
+    // The same index for every element of a slice.
+    Shape strides(3, 0);
+    strides[dim] = index.view().stride(0);
+    const TestTensor broadcast = index.as_strided(selected, strides);
+    const TestTensor expected = TestTensor::empty(GetParam(), selected);
     mt_args_gather gather{};
-    const TestTensor picked = TestTensor::empty(kFloat, {5, length});
-    gather.self = self, gather.dim = 1, gather.index = index, gather.out = picked;
-    TestContext context(2);
-    ASSERT_EQ(run_cpu(cpu::register_gather, "gather", gather, context), MT_OK);
-    mt_args_scatter_add add{};
-    const TestTensor out = TestTensor::empty(kFloat, {5, 30});
-    add.self = self, add.dim = 1, add.index = index, add.src = src, add.out = out;
-    ASSERT_EQ(run_cpu(cpu::register_scatter, "scatter_add", add, context), MT_OK);
-    const auto x = self.values<float>(), s = src.values<float>();
-    const auto which = index.values<int64_t>();
-    std::vector<float> sums = x;
-    for (int64_t i = 0; i < 5 * length; ++i) {
-      const int64_t at = i / length * 30 + which[static_cast<size_t>(i)];
-      ASSERT_EQ(picked.values<float>()[i], x[static_cast<size_t>(at)]) << length << " " << i;
-      sums[static_cast<size_t>(at)] += s[static_cast<size_t>(i)];
-    }
-    ASSERT_EQ(out.values<float>(), sums) << length;
+    gather.self = self, gather.dim = args.dim, gather.index = broadcast, gather.out = expected;
+    ASSERT_EQ(run_op("gather", gather, GetParam()), "");
+    expect_near(out, expected, 0, 1, "index_select");
   }
 }
 
-TEST(IndexingSizes, ABadIndexIsNamedWhereverItStands) {
-  Random random(2);
-  const TestTensor self = TestTensor::empty(kFloat, {2, 30}), src = self;
-  random.fill(self);
+TEST_P(Indexing, CatConvertsItsOperandsAndIgnoresEmptyOnes) {
+  Random random(7);
+  const TestTensor a = random.filled(GetParam(), {3, 2, 5});
+  const TestTensor none = TestTensor::empty(GetParam(), {0});
+  const TestTensor b = random.filled(sdk::dtype_of<uint8_t>, {3, 4, 5});
+  const TestTensor c = random.filled(GetParam(), {3, 0, 5});
+  const mt_tensor* tensors[] = {a, none, b, c, a};
+  mt_args_cat args{};
+  args.tensors = {tensors, 5};
+  args.dim = -2;
+  expect_same(cpu::register_cat, "cat", args, &mt_args_cat::out, GetParam(), {3, 8, 5}, random);
+}
+
+TEST_P(Indexing, NonzeroIsInRowMajorOrder) {
+  Random random(8);
+  for (const Shape& shape : {Shape{}, Shape{0}, Shape{4, 5, 3}, Shape{70000}, Shape{300, 301}}) {
+    const TestTensor self = random.filled(GetParam(), shape, true);
+    mt_args_nonzero args{};
+    args.self = self;
+    TestContext expected, actual(2);
+    ASSERT_EQ(run_op("nonzero", args, GetParam(), expected), MT_OK);
+    ASSERT_EQ(run_cpu(cpu::register_cat, "nonzero", args, actual), MT_OK) << actual.error;
+    ASSERT_EQ(actual.outputs.at(0).values<int64_t>(), expected.outputs.at(0).values<int64_t>());
+  }
+}
+
+// ---- contiguous lines, of which a kernel handles several elements per step
+
+class LineOfLength : public ::testing::TestWithParam<int64_t> {
+ protected:
+  LineOfLength() { random.fill(self), random.fill(src); }
+  size_t place(int64_t i) const {  // in `self`, of the element with the index `i`
+    const int64_t row = i / GetParam();
+    return static_cast<size_t>(row * 30 + index.view().data<int64_t>()[i]);
+  }
+
+  Random random{1};
+  TestTensor self = TestTensor::empty(kFloat, {5, 30});
+  TestTensor src = TestTensor::empty(kFloat, {5, GetParam()});
+  TestTensor index = contiguous_indices(random, {5, GetParam()}, 30);
+  TestContext context{2};
+};
+INSTANTIATE_TEST_SUITE_P(, LineOfLength, ::testing::Range<int64_t>(1, 20),
+                         ::testing::PrintToStringParamName());
+
+TEST_P(LineOfLength, GatherReadsTheIndexedElements) {
+  const TestTensor out = TestTensor::empty(kFloat, {5, GetParam()});
+  mt_args_gather args{};
+  args.self = self, args.dim = 1, args.index = index, args.out = out;
+  ASSERT_EQ(run_cpu(cpu::register_gather, "gather", args, context), MT_OK);
+  const auto x = self.values<float>(), y = out.values<float>();
+  for (int64_t i = 0; i < 5 * GetParam(); ++i) {
+    ASSERT_EQ(y[static_cast<size_t>(i)], x[place(i)]) << i;
+  }
+}
+
+TEST_P(LineOfLength, ScatterAddAddsInOrder) {
+  const TestTensor out = TestTensor::empty(kFloat, {5, 30});
+  mt_args_scatter_add args{};
+  args.self = self, args.dim = 1, args.index = index, args.src = src, args.out = out;
+  ASSERT_EQ(run_cpu(cpu::register_scatter, "scatter_add", args, context), MT_OK);
+  std::vector<float> sums = self.values<float>();
+  const auto s = src.values<float>();
+  for (int64_t i = 0; i < 5 * GetParam(); ++i) sums[place(i)] += s[static_cast<size_t>(i)];
+  ASSERT_EQ(out.values<float>(), sums);
+}
+
+// ---- invalid indices
+
+// An index of this value at each place of a tensor of 2 x 11 indices into rows of 30.
+struct BadIndex {
+  const char* name;
+  int64_t value;
+};
+class IndexOutOfRange : public ::testing::TestWithParam<BadIndex> {
+ protected:
+  std::string message(const char* op) const {
+    return std::string("[") + op + "] index " + std::to_string(GetParam().value) +
+           " is out of range for dimension 1 of size 30";
+  }
+  TestTensor index_with_bad(int64_t place) {
+    const TestTensor index = contiguous_indices(random, {2, 11}, 30);
+    index.view().data<int64_t>()[place] = GetParam().value;
+    return index;
+  }
+
+  Random random{2};
+  TestTensor self = TestTensor::of<float>({2, 30}, std::vector<double>(60));
+};
+INSTANTIATE_TEST_SUITE_P(, IndexOutOfRange,
+                         ::testing::Values(BadIndex{"negative", -1}, BadIndex{"size", 30},
+                                           BadIndex{"smallest",
+                                                    std::numeric_limits<int64_t>::min()}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(IndexOutOfRange, GatherNamesIt) {
+  const TestTensor out = TestTensor::empty(kFloat, {2, 11});
   for (int64_t place = 0; place < 22; ++place) {
-    for (const int64_t bad : {int64_t{-1}, int64_t{30}, std::numeric_limits<int64_t>::min()}) {
-      const TestTensor index = indices(random, {2, 11}, 30);
-      index.view().data<int64_t>()[place] = bad;
-      const std::string text =
-          "index " + std::to_string(bad) + " is out of range for dimension 1 of size 30";
-      const TestTensor picked = TestTensor::empty(kFloat, {2, 11});
-      const TestTensor out = TestTensor::empty(kFloat, {2, 30});
-      TestContext context(2);
-      mt_args_gather gather{};
-      gather.self = self, gather.dim = 1, gather.index = index, gather.out = picked;
-      EXPECT_EQ(run_cpu(cpu::register_gather, "gather", gather, context), MT_ERROR_VALUE);
-      EXPECT_EQ(context.error, "[gather] " + text);
-      mt_args_scatter_add add{};
-      add.self = self, add.dim = 1, add.index = index, add.src = src, add.out = out;
-      EXPECT_EQ(run_cpu(cpu::register_scatter, "scatter_add", add, context), MT_ERROR_VALUE);
-      EXPECT_EQ(context.error, "[scatter_add] " + text);
-    }
+    const TestTensor index = index_with_bad(place);
+    mt_args_gather args{};
+    args.self = self, args.dim = -1, args.index = index, args.out = out;
+    TestContext context(2);
+    EXPECT_EQ(run_cpu(cpu::register_gather, "gather", args, context), MT_ERROR_VALUE);
+    EXPECT_EQ(context.error, message("gather")) << "at " << place;
   }
 }
 
-// Sums that depend on their order: equal bits prove that the order is kept.
-TEST(ScatterAdd, TheNumberOfThreadsAndTheOutputDoNotMatter) {
-  struct Case {
-    Shape self, index;
-    int64_t dim;
-  };
-  const Case cases[] = {{{9000}, {100000}, 0},
-                        {{100000}, {50}, 0},
-                        {{40, 700}, {40, 900}, 1},
-                        {{700, 40}, {900, 40}, 0},
-                        {{40, 50}, {30, 60}, 1}};
+TEST_P(IndexOutOfRange, ScatterAddNamesIt) {
+  const TestTensor out = TestTensor::empty(kFloat, {2, 30});
+  for (int64_t place = 0; place < 22; ++place) {
+    const TestTensor index = index_with_bad(place);
+    mt_args_scatter_add args{};
+    args.self = self, args.dim = 1, args.index = index, args.src = self, args.out = out;
+    TestContext context(2);
+    EXPECT_EQ(run_cpu(cpu::register_scatter, "scatter_add", args, context), MT_ERROR_VALUE);
+    EXPECT_EQ(context.error, message("scatter_add")) << "at " << place;
+  }
+}
+
+TEST_P(IndexOutOfRange, IndexSelectNamesIt) {
+  const TestTensor index = TestTensor::of<int64_t, int64_t>({1}, {GetParam().value});
+  const TestTensor out = TestTensor::empty(kFloat, {2, 1});
+  mt_args_index_select args{};
+  args.self = self, args.dim = 1, args.index = index, args.out = out;
+  TestContext context;
+  EXPECT_EQ(run_cpu(cpu::register_gather, "index_select", args, context), MT_ERROR_VALUE);
+  EXPECT_EQ(context.error, message("index_select"));
+}
+
+// ---- lines that several threads share
+
+struct ScatterCase {
+  const char* name;
+  Shape self, index;
+  int64_t dim;
+};
+class ScatterAdd : public ::testing::TestWithParam<std::tuple<ScatterCase, mt_dtype>> {};
+INSTANTIATE_TEST_SUITE_P(
+    , ScatterAdd,
+    ::testing::Combine(::testing::Values(ScatterCase{"long_line", {9000}, {100000}, 0},
+                                         ScatterCase{"few_indices", {100000}, {50}, 0},
+                                         ScatterCase{"rows", {40, 700}, {40, 900}, 1},
+                                         ScatterCase{"columns", {700, 40}, {900, 40}, 0},
+                                         ScatterCase{"short_rows", {40, 50}, {30, 60}, 1}),
+                       ::testing::Values(kFloat, sdk::dtype_of<sdk::BFloat16>)),
+    [](const auto& info) {
+      return std::string(std::get<0>(info.param).name) + "_" +
+             sdk::dtype_name(std::get<1>(info.param));
+    });
+
+// The sums depend on their order: equal bits prove that the order is kept.
+TEST_P(ScatterAdd, HasTheSameBitsForAnyNumberOfThreadsAndInPlace) {
+  const auto& [c, dtype] = GetParam();
   Random random(3);
-  for (const Case& c : cases) {
-    for (const mt_dtype dtype : {kFloat, sdk::dtype_of<sdk::BFloat16>}) {
-      const TestTensor self = TestTensor::empty(dtype, c.self);
-      const TestTensor src = TestTensor::empty(dtype, c.index);
-      random.fill(self), random.fill(src);
-      const TestTensor index = indices(random, c.index, c.self[static_cast<size_t>(c.dim)]);
-      std::vector<float> expected;
-      for (const int threads : {1, 2, 5}) {
-        for (const bool inplace : {false, true}) {
-          const TestTensor out = TestTensor::empty(dtype, c.self);
-          std::memcpy(out.view().raw(), self.view().raw(),
-                      static_cast<size_t>(self.view().numel() * self.view().itemsize()));
-          if (!inplace) std::memset(out.view().raw(), 1, 1);
-          mt_args_scatter_add args{};
-          args.self = inplace ? out : self;
-          args.dim = c.dim, args.index = index, args.src = src, args.out = out;
-          TestContext context(threads);
-          ASSERT_EQ(run_cpu(cpu::register_scatter, "scatter_add", args, context), MT_OK);
-          if (expected.empty()) expected = out.values<float>();
-          ASSERT_EQ(out.values<float>(), expected) << threads << " " << inplace;
-        }
+  const TestTensor self = TestTensor::empty(dtype, c.self), src = TestTensor::empty(dtype, c.index);
+  random.fill(self), random.fill(src);
+  const TestTensor index = contiguous_indices(random, c.index, c.self[static_cast<size_t>(c.dim)]);
+  std::vector<float> expected;
+  for (const int threads : {1, 2, 5}) {
+    for (const bool inplace : {false, true}) {
+      const TestTensor out = TestTensor::empty(dtype, c.self);
+      if (inplace) {
+        std::memcpy(out.view().raw(), self.view().raw(),
+                    static_cast<size_t>(self.view().numel() * self.view().itemsize()));
       }
-    }
-  }
-}
-
-// The first k elements of the stable order, with ties, NaNs at the start of a line (the first
-// candidates), and lines that are already sorted in either direction.
-TEST(Topk, FewOfMany) {
-  constexpr int64_t kN = 2000;
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const auto line = [&](int kind, int64_t i) -> float {
-    switch (kind) {
-      case 0:
-        return 3;
-      case 1:
-        return nan;
-      case 2:
-        return static_cast<float>(i % 100);
-      case 3:
-        return static_cast<float>(-(i % 120));
-      case 4:
-        return i < 300 || i % 97 == 0 ? nan : static_cast<float>(i * 7919 % 101);
-      case 5:
-        return i % 2 == 0 ? -0.0f : 0.0f;
-      default:
-        return i % 499 == 3 ? 1.0f : static_cast<float>(i * 7919 % 101) / -100;
-    }
-  };
-  for (const mt_dtype dtype : {kFloat, sdk::dtype_of<double>, sdk::dtype_of<sdk::Half>,
-                               sdk::dtype_of<int8_t>, sdk::dtype_of<int64_t>}) {
-    for (int kind = 0; kind < 7; ++kind) {
-      std::vector<double> values(kN);
-      for (int64_t i = 0; i < kN; ++i) {
-        const float x = line(kind, i);
-        values[static_cast<size_t>(i)] = sdk::is_floating(dtype) || x == x ? x : 0;
-      }
-      const TestTensor whole = TestTensor::empty(dtype, {2 * kN});
-      const TestTensor strided = whole.as_strided({kN}, {2});
-      sdk::visit_dtype(dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        T* data = whole.view().data<T>();
-        for (int64_t i = 0; i < kN; ++i) {
-          data[2 * i] = sdk::convert<T>(values[static_cast<size_t>(i)]);
-          data[2 * i + 1] = sdk::convert<T>(99.0);
-        }
-      });
-      const TestTensor contiguous = TestTensor::empty(dtype, {kN});
-      sdk::visit_dtype(dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        for (int64_t i = 0; i < kN; ++i) {
-          contiguous.view().data<T>()[i] = whole.view().data<T>()[2 * i];
-        }
-      });
-      const auto x = contiguous.values<double>();
-      for (const bool largest : {false, true}) {
-        std::vector<int64_t> order(kN);
-        std::iota(order.begin(), order.end(), 0);
-        std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-          const double p = x[static_cast<size_t>(largest ? b : a)];
-          const double q = x[static_cast<size_t>(largest ? a : b)];
-          return p < q || (p == p && q != q);
-        });
-        for (const int64_t k : {1, 10, 120, 130, 1999}) {
-          for (const TestTensor& self : {contiguous, strided}) {
-            const TestTensor top = TestTensor::empty(dtype, {k});
-            const TestTensor where = TestTensor::empty(kIndex, {k});
-            mt_args_topk args{};
-            args.self = self, args.k = k, args.dim = 0, args.largest = largest, args.sorted = 1;
-            args.values = top, args.indices = where;
-            TestContext context(2);
-            ASSERT_EQ(run_cpu(cpu::register_sorting, "topk", args, context), MT_OK);
-            ASSERT_EQ(where.values<int64_t>(),
-                      std::vector<int64_t>(order.begin(), order.begin() + k))
-                << sdk::dtype_name(dtype) << " line " << kind << ", k " << k << ", " << largest;
-          }
-        }
-      }
+      mt_args_scatter_add args{};
+      args.self = inplace ? out : self;
+      args.dim = c.dim, args.index = index, args.src = src, args.out = out;
+      TestContext context(threads);
+      ASSERT_EQ(run_cpu(cpu::register_scatter, "scatter_add", args, context), MT_OK);
+      if (expected.empty()) expected = out.values<float>();
+      ASSERT_EQ(out.values<float>(), expected) << threads << (inplace ? " in place" : "");
     }
   }
 }

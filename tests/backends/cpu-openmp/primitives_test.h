@@ -13,21 +13,14 @@
 #include <vector>
 
 #include "backends/cpu-openmp/registry.h"
+#include "tests/backends/cpu-openmp/cpu_backend.h"
 #include "tests/backends/reference/fake_host.h"
 
 namespace mytorch::testing {
 
-inline const std::vector<mt_dtype>& all_dtypes() {
-  static const std::vector<mt_dtype> dtypes = {
-      sdk::dtype_of<bool>,         sdk::dtype_of<uint8_t>, sdk::dtype_of<int8_t>,
-      sdk::dtype_of<int16_t>,      sdk::dtype_of<int32_t>, sdk::dtype_of<int64_t>,
-      sdk::dtype_of<float>,        sdk::dtype_of<double>,  sdk::dtype_of<sdk::Half>,
-      sdk::dtype_of<sdk::BFloat16>};
-  return dtypes;
-}
 inline std::vector<mt_dtype> dtypes_where(bool (*wanted)(mt_dtype)) {
   std::vector<mt_dtype> result;
-  for (const mt_dtype dtype : all_dtypes()) {
+  for (const mt_dtype dtype : kAllDtypes) {
     if (wanted(dtype)) result.push_back(dtype);
   }
   return result;
@@ -148,6 +141,24 @@ inline void expect_near(const TestTensor& actual, const TestTensor& expected, do
            << sdk::shape_text(actual.view().shape()) << ", element " << i << ": " << a[i]
            << ", expected " << b[i];
   }
+}
+
+using Family = void (*)(cpu::KernelEntries&);
+
+// Runs an operator, whose output is the given field of its arguments, on the reference and on the
+// family's kernel. Expects equal values, or values within `ulps`, as expect_near().
+template <class Args>
+void expect_same(Family family, std::string_view op, Args& args, const mt_tensor* Args::*field,
+                 mt_dtype dtype, const Shape& shape, Random& random, double ulps = 0,
+                 double scale = 1) {
+  const TestTensor expected = TestTensor::empty(dtype, shape);
+  const TestTensor actual = random.tensor(dtype, shape);
+  args.*field = expected;
+  ASSERT_EQ(run_op(op, args, dtype), "");
+  args.*field = actual;
+  TestContext context(3);
+  ASSERT_EQ(run_cpu(family, op, args, context), MT_OK) << context.error;
+  expect_near(actual, expected, ulps, scale, std::string(op));
 }
 
 }  // namespace mytorch::testing

@@ -229,7 +229,7 @@ class SimdArith : public testing::TestWithParam<int64_t> {
   CHECK_FLOATS(Name, __VA_ARGS__); \
   CHECK_INTS(Name, __VA_ARGS__)
 
-TEST_P(SimdArith, AddSubMul) {
+TEST_P(SimdArith, SumsDifferencesAndProductsWrapInIntegers) {
   CHECK_FLOATS(Add, [](auto a, auto b) { return a + b; });
   CHECK_FLOATS(Sub, [](auto a, auto b) { return a - b; });
   CHECK_FLOATS(Mul, [](auto a, auto b) { return a * b; });
@@ -238,7 +238,7 @@ TEST_P(SimdArith, AddSubMul) {
   CHECK_INTS(Mul, []<typename T>(T a, T b) { return wrap<T>(static_cast<__int128>(a) * b); });
 }
 
-TEST_P(SimdArith, NegAbsSign) {
+TEST_P(SimdArith, NegativesMagnitudesAndSignsWrapInIntegers) {
   CHECK_FLOATS(Neg, [](auto a, auto) { return -a; });
   CHECK_FLOATS(Abs, [](auto a, auto) { return std::fabs(a); });
   CHECK_INTS(Neg, []<typename T>(T a, T) { return wrap<T>(-static_cast<__int128>(a)); });
@@ -248,7 +248,7 @@ TEST_P(SimdArith, NegAbsSign) {
   CHECK_ALL(Sign, [](auto a, auto) { return (a > 0) - (a < 0); });  // 0 for NaN
 }
 
-TEST_P(SimdArith, MaximumMinimumKeepNaN) {
+TEST_P(SimdArith, MaximumAndMinimumKeepNan) {
   // The sign of the zero max(-0, 0) is unspecified, also in PyTorch.
   CHECK_INTS(Maximum, [](auto a, auto b) { return a > b ? a : b; });
   CHECK_INTS(Minimum, [](auto a, auto b) { return a < b ? a : b; });
@@ -274,7 +274,7 @@ TEST_P(SimdArith, MaximumMinimumKeepNaN) {
   EXPECT_EQ(dlow[2], 4);
 }
 
-TEST_P(SimdArith, Division) {
+TEST_P(SimdArith, QuotientsAndRemaindersFollowAtensSigns) {
   CHECK_FLOATS(Div, [](auto a, auto b) { return a / b; });
   CHECK_FLOATS(TruncDivide, [](auto a, auto b) { return std::trunc(a / b); });
   CHECK_INTS(
@@ -289,7 +289,7 @@ TEST_P(SimdArith, Division) {
   CHECK_ALL(AnyZero, [](auto, auto b) { return b == 0; });
 }
 
-TEST_P(SimdArith, Rounding) {
+TEST_P(SimdArith, RoundingAndRootsAreExact) {
   CHECK_FLOATS(Floor, [](auto a, auto) { return std::floor(a); });
   CHECK_FLOATS(Ceil, [](auto a, auto) { return std::ceil(a); });
   CHECK_FLOATS(Trunc, [](auto a, auto) { return std::trunc(a); });
@@ -302,7 +302,7 @@ TEST_P(SimdArith, Rounding) {
   CHECK_FLOATS(Rsqrt, [](auto a, auto) { return 1 / std::sqrt(a); });
 }
 
-TEST_P(SimdArith, Comparisons) {
+TEST_P(SimdArith, ComparisonsWithNanAreFalse) {
   CHECK_ALL(Eq, [](auto a, auto b) { return a == b; });
   CHECK_ALL(Ne, [](auto a, auto b) { return a != b; });
   CHECK_ALL(Lt, [](auto a, auto b) { return a < b; });
@@ -313,18 +313,21 @@ TEST_P(SimdArith, Comparisons) {
   CHECK_ALL(Where, [](auto a, auto b) { return a < b ? a : b; });
 }
 
-TEST_P(SimdArith, Logic) {
+TEST_P(SimdArith, LogicTakesEveryNonzeroValueAsTrue) {
   CHECK_ALL(And, [](auto a, auto b) { return a != 0 && b != 0; });
   CHECK_ALL(Or, [](auto a, auto b) { return a != 0 || b != 0; });
   CHECK_ALL(Xor, [](auto a, auto b) { return (a != 0) != (b != 0); });
   CHECK_ALL(Not, [](auto a, auto) { return !(a != 0); });
 }
 
-TEST_P(SimdArith, Bits) {
+TEST_P(SimdArith, BitwiseOperationsAreExact) {
   CHECK_INTS(BitwiseAnd, [](auto a, auto b) { return a & b; });
   CHECK_INTS(BitwiseOr, [](auto a, auto b) { return a | b; });
   CHECK_INTS(BitwiseXor, [](auto a, auto b) { return a ^ b; });
   CHECK_INTS(BitwiseNot, [](auto a, auto) { return ~a; });
+}
+
+TEST_P(SimdArith, ShiftsByTheWidthOrMoreKeepOnlyTheSign) {
   CHECK_INTS(ShiftLeft, []<typename T>(T a, T b) {
     if (b < 0 || b >= T(sizeof(T) * 8)) return T(0);
     return wrap<T>(static_cast<unsigned __int128>(static_cast<__int128>(a)) << b);
@@ -335,7 +338,7 @@ TEST_P(SimdArith, Bits) {
   });
 }
 
-TEST_P(SimdArith, IntegerPow) {
+TEST_P(SimdArith, IntegerPowersWrap) {
   CHECK_INTS(Pow, []<typename T>(T a, T b) {
     if (b < 0) return T(a == 1 ? 1 : a == -1 ? (b % 2 != 0 ? -1 : 1) : 0);
     using U = std::make_unsigned_t<T>;

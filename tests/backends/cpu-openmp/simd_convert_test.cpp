@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "backends/cpu-openmp/simd/convert.h"
@@ -49,7 +50,7 @@ long double value_of(int type, const void* at) {
     default:
       break;
   }
-  // encodes sign, exponent and mantissa by the format's definition
+  // 16 bits: decodes sign, exponent and mantissa by the format's definition.
   const uint16_t bits = read(uint16_t{});
   const int digits = type == kF16 ? 10 : 7;
   const int max_exponent = type == kF16 ? 31 : 255;
@@ -226,75 +227,71 @@ std::vector<char> inputs(int type) {
   return bytes;
 }
 
-class SimdConvert : public testing::TestWithParam<int64_t> {
+class SimdConvert : public testing::TestWithParam<std::tuple<int64_t, int, int>> {
  protected:
-  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
+  void SetUp() override { hwy::SetSupportedTargetsForTest(std::get<0>(GetParam())); }
   void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+
+  const int from = std::get<1>(GetParam());
+  const int to = std::get<2>(GetParam());
+  const size_t in_size = kTypes[from].bits / 8;
+  const size_t out_size = kTypes[to].bits / 8;
 };
+INSTANTIATE_TEST_SUITE_P(Targets, SimdConvert,
+                         testing::Combine(testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+                                          testing::Range(int{kBool}, kF64 + 1),
+                                          testing::Range(int{kBool}, kF64 + 1)),
+                         [](const auto& info) {
+                           return std::string(hwy::TargetName(std::get<0>(info.param))) + "_" +
+                                  kNames[std::get<1>(info.param)] + "_to_" +
+                                  kNames[std::get<2>(info.param)];
+                         });
 
-TEST_P(SimdConvert, AllPairs) {
-  for (int from = kBool; from <= kF64; ++from) {
-    const std::vector<char> in = inputs(from);
-    const size_t in_size = kTypes[from].bits / 8;
-    const int64_t n = static_cast<int64_t>(in.size() / in_size);
-    for (int to = kBool; to <= kF64; ++to) {
-      const size_t out_size = kTypes[to].bits / 8;
-      std::vector<char> out(n * out_size);
-      const ConvertFn convert = get_convert(kTypes[from], kTypes[to]);
-      ASSERT_NE(convert, nullptr);
-      convert(in.data(), out.data(), n);
-      for (int64_t i = 0; i < n; ++i) {
-        const long double x = value_of(from, &in[i * in_size]);
-        const long double got = value_of(to, &out[i * out_size]);
-        const long double want = expected(from, to, x);
-        const bool same = std::isnan(want)
-                              ? std::isnan(got)
-                              : got == want && (!is_float(from) || !is_float(to) ||
-                                                std::signbit(got) == std::signbit(want));
-        ASSERT_TRUE(same) << kNames[from] << " -> " << kNames[to] << ", element " << i << ": " << x
-                          << " gives " << got << ", expected " << want;
-        if (to == kBool) {
-          ASSERT_LE(static_cast<uint8_t>(out[i]), 1);
-        }
-      }
+TEST_P(SimdConvert, AgreesWithTheScalarReference) {
+  const std::vector<char> in = inputs(from);
+  const int64_t n = static_cast<int64_t>(in.size() / in_size);
+  std::vector<char> out(n * out_size);
+  const ConvertFn convert = get_convert(kTypes[from], kTypes[to]);
+  ASSERT_NE(convert, nullptr);
+  convert(in.data(), out.data(), n);
+  for (int64_t i = 0; i < n; ++i) {
+    const long double x = value_of(from, &in[i * in_size]);
+    const long double got = value_of(to, &out[i * out_size]);
+    const long double want = expected(from, to, x);
+    const bool same = std::isnan(want) ? std::isnan(got)
+                                       : got == want && (!is_float(from) || !is_float(to) ||
+                                                         std::signbit(got) == std::signbit(want));
+    ASSERT_TRUE(same) << "element " << i << ": " << x << " gives " << got << ", expected " << want;
+    if (to == kBool) {
+      ASSERT_LE(static_cast<uint8_t>(out[i]), 1);
     }
   }
 }
 
-// Lengths around those of vectors and of the internal block. Nothing may be written past the end.
-TEST_P(SimdConvert, Lengths) {
-  for (int from = kBool; from <= kF64; ++from) {
-    for (int to = kBool; to <= kF64; ++to) {
-      const size_t in_size = kTypes[from].bits / 8;
-      const size_t out_size = kTypes[to].bits / 8;
-      const int64_t most = 1030;
-      std::vector<char> ones(most);
-      for (int64_t i = 0; i < most; ++i) ones[i] = i % 3 != 0;
-      std::vector<char> in(most * in_size);
-      get_convert(kTypes[kBool], kTypes[from])(ones.data(), in.data(), most);
-      for (int64_t n : {0, 1, 3, 7, 8, 15, 16, 17, 33, 511, 512, 513, 1029}) {
-        std::vector<char> out(most * out_size, 0x55);
-        get_convert(kTypes[from], kTypes[to])(in.data(), out.data(), n);
-        for (int64_t i = 0; i < n; ++i) {
-          ASSERT_EQ(value_of(to, &out[i * out_size]), i % 3 != 0)
-              << kNames[from] << " -> " << kNames[to] << ", " << i << " of " << n;
-        }
-        for (size_t i = n * out_size; i < out.size(); ++i) {
-          ASSERT_EQ(out[i], 0x55) << kNames[from] << " -> " << kNames[to] << " of " << n;
-        }
-      }
+// Lengths around those of vectors and of the internal block.
+TEST_P(SimdConvert, NothingIsWrittenAfterTheEnd) {
+  const int64_t most = 1030;
+  std::vector<char> ones(most);
+  for (int64_t i = 0; i < most; ++i) ones[i] = i % 3 != 0;
+  std::vector<char> in(most * in_size);
+  get_convert(kTypes[kBool], kTypes[from])(ones.data(), in.data(), most);
+  for (int64_t n : {0, 1, 3, 7, 8, 15, 16, 17, 33, 511, 512, 513, 1029}) {
+    std::vector<char> out(most * out_size, 0x55);
+    get_convert(kTypes[from], kTypes[to])(in.data(), out.data(), n);
+    for (int64_t i = 0; i < n; ++i) {
+      ASSERT_EQ(value_of(to, &out[i * out_size]), i % 3 != 0) << i << " of " << n;
     }
+    for (size_t i = n * out_size; i < out.size(); ++i) ASSERT_EQ(out[i], 0x55) << n;
   }
 }
 
-TEST_P(SimdConvert, UnknownTypes) {
+TEST(SimdConversions, ComplexNumbersHaveNone) {
   EXPECT_EQ(get_convert({MT_COMPLEX, 64, 1}, kTypes[kF32]), nullptr);
+}
+
+TEST(SimdConversions, UnknownTypesHaveNone) {
   EXPECT_EQ(get_convert(kTypes[kF32], {MT_UINT, 16, 1}), nullptr);
 }
-
-INSTANTIATE_TEST_SUITE_P(Targets, SimdConvert,
-                         testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
-                         [](const auto& info) { return hwy::TargetName(info.param); });
 
 }  // namespace
 }  // namespace mytorch::simd

@@ -213,7 +213,7 @@ class SimdMath : public testing::TestWithParam<int64_t> {
 };
 
 #define MYTORCH_SIMD_TEST(Name, reference, f32_ulp, f64_ulp)                                    \
-  TEST_P(SimdMath, Name) {                                                                      \
+  TEST_P(SimdMath, Name##IsAccurate) {                                                          \
     ExpectAccurate<float>(                                                                      \
         #Name, HWY_DYNAMIC_DISPATCH(Float##Name), [](double x) -> double { return reference; }, \
         f32_ulp);                                                                               \
@@ -270,7 +270,7 @@ void BinaryInputs(std::vector<T>* a, std::vector<T>* b) {
   }
 }
 
-TEST_P(SimdMath, Pow) {
+TEST_P(SimdMath, PowIsWithinOneUlp) {
   std::vector<float> a, b;
   BinaryInputs(&a, &b);
   std::vector<float> y(a.size());
@@ -281,7 +281,7 @@ TEST_P(SimdMath, Pow) {
   }
 }
 
-TEST_P(SimdMath, PowDouble) {
+TEST_P(SimdMath, PowOfDoublesIsWithinOneAndAHalfUlp) {
   std::vector<double> a, b;
   BinaryInputs(&a, &b);
   std::vector<double> y(a.size());
@@ -294,7 +294,7 @@ TEST_P(SimdMath, PowDouble) {
   }
 }
 
-TEST_P(SimdMath, Atan2) {
+TEST_P(SimdMath, Atan2IsWithinTwoUlp) {
   std::vector<float> a, b;
   BinaryInputs(&a, &b);
   std::vector<float> y(a.size());
@@ -306,7 +306,7 @@ TEST_P(SimdMath, Atan2) {
 }
 
 // Near 0 the result has only the few digits of 1 + erf.
-TEST_P(SimdMath, TwiceNormalCdf) {
+TEST_P(SimdMath, TwiceNormalCdfIsAccurateAndSaturates) {
   std::vector<float> x = Inputs<float>(400000);
   for (size_t i = 0; i < 100000; ++i) x[i + 1000] = static_cast<float>(i) * 12e-5f - 6;
   std::vector<float> y(x.size());
@@ -325,7 +325,7 @@ TEST_P(SimdMath, TwiceNormalCdf) {
 }
 
 // Results must never leave the function's range: log(1 - tanh(x)) must not become NaN.
-TEST_P(SimdMath, StaysInRange) {
+TEST_P(SimdMath, ResultsStayInTheRangeOfTheFunction) {
   const std::vector<float> x = Inputs<float>(400000);
   std::vector<float> y(x.size());
   const auto check = [&](const char* name, float low, float high) {
