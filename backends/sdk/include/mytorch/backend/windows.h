@@ -155,20 +155,16 @@ ConvolutionGeometry convolution_geometry(const TensorView& input, const TensorVi
     throw Error(MT_ERROR_UNSUPPORTED, "[convolution] supports 1 to 3 spatial dimensions");
   }
   if (args.groups < 1) throw Error(MT_ERROR_VALUE, "[convolution] groups must be positive");
-  const int missing = 3 - g.dims;
+  const size_t missing = 3 - static_cast<size_t>(g.dims);
   const auto sizes = [&](const TensorView& tensor) {
     Spatial result = {1, 1, 1};
-    for (int d = 0; d < g.dims; ++d) {
-      result[static_cast<size_t>(missing + d)] = tensor.size(2 + d);
-    }
+    for (size_t d = missing; d < 3; ++d) result[d] = tensor.shape()[2 + d - missing];
     return result;
   };
   // One number for each dimension, or one for all of them.
   const auto numbers = [&](const mt_int_list& list, int64_t absent) {
     Spatial result = {absent, absent, absent};
-    for (int d = 0; d < g.dims; ++d) {
-      result[static_cast<size_t>(missing + d)] = list.data[list.size == 1 ? 0 : d];
-    }
+    for (size_t d = missing; d < 3; ++d) result[d] = list.data[list.size == 1 ? 0 : d - missing];
     return result;
   };
   g.batch = input.size(0);
@@ -181,9 +177,8 @@ ConvolutionGeometry convolution_geometry(const TensorView& input, const TensorVi
   g.stride = numbers(args.stride, 1);
   g.padding = numbers(args.padding, 0);
   g.dilation = numbers(args.dilation, 1);
-  for (int d = missing; d < 3; ++d) {
-    const size_t i = static_cast<size_t>(d);
-    g.window(d).check(g.input[i], g.output[i]);
+  for (size_t d = missing; d < 3; ++d) {
+    g.window(static_cast<int>(d)).check(g.input[d], g.output[d]);
   }
   return g;
 }
