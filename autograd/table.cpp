@@ -53,6 +53,15 @@ void set_requires_grad(const Tensor& self, bool requires_grad) {
   impl->layer_flags |= kLayerAutograd;
 }
 
+void data_replaced(TensorImpl* impl) {
+  AutogradMeta& meta = *impl->autograd;
+  if (meta.leaf == nullptr) return;
+  GradInfo& info = meta.leaf->infos()[0];
+  info.stream = nullptr;
+  info.set(*impl);
+  meta.version = impl->storage->abi.version;
+}
+
 MetaExtras& extras_of(AutogradMeta& meta) {
   if (meta.extras == nullptr) meta.extras = new MetaExtras;
   return *meta.extras;
@@ -166,6 +175,7 @@ std::string grad_fn(const Tensor& self) {
 
 constexpr AutogradTable kTable = {
     .destroy_meta = destroy_meta,
+    .data_replaced = data_replaced,
     .set_requires_grad = set_requires_grad,
     .is_leaf = is_leaf,
     .grad = get_grad,

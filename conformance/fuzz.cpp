@@ -14,6 +14,7 @@
 #include "conformance/isolate.h"
 #include "mytorch/autograd.h"
 #include "mytorch/backends.h"
+#include "mytorch/device_memory.h"
 #include "mytorch/error.h"
 
 namespace mytorch::conformance {
@@ -77,10 +78,11 @@ void run(const HostileCall& made) {
   if (made.backward) differentiate(results);
 }
 
-// The outcome of a call: "returned", "refused", or a finding.
-std::string outcome_of(const HostileCall& made) {
+// Returns "returned", "refused", or what was found.
+template <class F>
+std::string outcome_of(F work) {
   try {
-    run(made);
+    work();
     return "returned";
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kInternal) return std::string("failed: ") + error.what();
@@ -88,6 +90,19 @@ std::string outcome_of(const HostileCall& made) {
   } catch (const std::exception& error) {
     return std::string("threw ") + typeid(error).name() + ": " + error.what();
   }
+}
+
+bool is_finding(const std::string& outcome) {
+  return outcome.starts_with("threw ") || outcome.starts_with("failed: ");
+}
+
+std::string make_call(const OpRecord& op, Random& random, const Device& device) {
+  const std::string outcome = outcome_of([&] { run(make_hostile_call(op, random, device)); });
+  // An error that the device reports later belongs to this call, too.
+  const std::string later = outcome_of([&] {
+    if (!device.is_cpu()) synchronize(device);
+  });
+  return outcome == "returned" ? later : outcome;
 }
 
 void limit_memory(int64_t bytes) {
@@ -140,11 +155,7 @@ void Fuzzer::work(const Tell& tell) const {
   prepare_();
   limit_memory(options_.memory);
   std::optional<Prefer> pin;
-  std::optional<RestrictKernels> alone;
-  if (!options_.backend.empty()) {
-    pin.emplace(options_.device, options_.backend);
-    alone.emplace(Kernels::kPreferred);
-  }
+  if (!options_.backend.empty()) pin.emplace(options_.device, options_.backend);
   tell("loaded");
   // A new process from time to time keeps the effects of old calls, such as tuned choices, small.
   constexpr uint64_t kCallsPerChild = 20000;
@@ -155,8 +166,13 @@ void Fuzzer::work(const Tell& tell) const {
     const OpRecord& op = op_of(ops_, random);
     const auto known = findings_.find(op.name);
     const bool skipped = known != findings_.end() && known->second >= kMostFindings;
+    // In every other call, operators without a kernel of the backend decompose.
+    std::optional<RestrictKernels> alone;
+    if (pin.has_value() && number % 2 == 1) alone.emplace(Kernels::kPreferred);
     tell("call " + std::to_string(number));
-    tell(skipped ? "skipped" : outcome_of(make_hostile_call(op, random, options_.device)));
+    const std::string outcome = skipped ? "skipped" : make_call(op, random, options_.device);
+    tell(outcome);
+    if (is_finding(outcome)) break;  // which may have left a device or the heap unusable
   }
   tell("finished");
 }
@@ -219,9 +235,13 @@ void Fuzzer::found(uint64_t number, const std::string& what) {
   const OpRecord& op = op_of(ops_, random);
   const Finding finding{number, op.name, describe_call(number), what};
   out_ << "FOUND " << finding.op << "\n  " << finding.arguments << "\n  " << what
-       << "\n  again: mytorch fuzz --seed " << options_.seed << " --first " << number
-       << " --calls 1";
-  if (!options_.backend.empty()) out_ << " --backend " << options_.backend;
+       << "\n  again: mytorch fuzz ";
+  if (!options_.library.empty()) {
+    out_ << options_.library << " ";
+  } else if (!options_.backend.empty()) {
+    out_ << "--backend " << options_.backend << " ";
+  }
+  out_ << "--seed " << options_.seed << " --first " << number << " --calls 1";
   for (const std::string& name : options_.only) out_ << " --only " << name;
   out_ << "\n";
   if (++findings_[op.name] == kMostFindings)

@@ -111,7 +111,7 @@ void one_stream(const std::string& path) {
     s.device.copy(MT_COPY_TO_HOST, got.data(), chain.last(), kLarge, s.first);
     s.device.synchronize(s.first);
     promise(got == *chain.sent,
-            "what is queued on one stream does not run in order, or synchronize "
+            "the work of one stream does not run in order, or synchronize "
             "returns before it is done");
   }
 }

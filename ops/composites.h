@@ -13,6 +13,14 @@ Tensor converted(const Tensor& self, ScalarType dtype, Device device, bool non_b
 // Returns the terms of a loss, their mean or their sum, by `reduction`. Throws Error(kValue),
 // naming `op`, for other reductions. (losses.cpp)
 Tensor reduced(const Tensor& terms, Str reduction, const char* op);
+// Does the same for terms of `self` and `target`. Warns, once per operator, if the two had to be
+// broadcast: (4, 1) and (4) have 16 terms. (losses.cpp)
+Tensor loss(const Tensor& self, const Tensor& target, const Tensor& terms, Str reduction,
+            const char* op);
+// Does the same, and throws Error(kValue) if an element of `self` is not in [0, 1]. Checks tensors
+// of the CPU only: elsewhere the check would have to wait for the device, and the terms are NaN.
+Tensor loss_of_probabilities(const Tensor& self, const Tensor& target, const Tensor& terms,
+                             Str reduction, const char* op);
 
 // Returns column minus row for each element of a matrix: 0 on the main diagonal. (shape_ops.cpp)
 Tensor diagonal_numbers(const Tensor& self, const char* op);

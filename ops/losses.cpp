@@ -1,7 +1,14 @@
 // Losses: a fused kernel for the terms, then a reduction.
+#include <cstdio>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
 #include <tuple>
 
 #include "mytorch/generated/bodies.h"
+#include "mytorch/ops/amax.h"
+#include "mytorch/ops/amin.h"
 #include "mytorch/ops/cross_entropy.h"
 #include "mytorch/ops/cross_entropy_backward.h"
 #include "mytorch/ops/cross_entropy_forward.h"
@@ -26,6 +33,18 @@ namespace {
 void check_reduction(Str reduction, const char* op) {
   check_value(reduction == "none" || reduction == "mean" || reduction == "sum", op, "reduction \"",
               reduction, "\": give \"none\", \"mean\" or \"sum\"");
+}
+
+void warn_broadcast(const Tensor& self, const Tensor& target, const Tensor& terms, const char* op) {
+  static std::mutex mutex;
+  static std::set<std::string>* const warned = new std::set<std::string>;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!warned->insert(op).second) return;
+  std::fprintf(stderr,
+               "mytorch: warning: [%s] input %s and target %s are broadcast to %s, which is rarely "
+               "intended: give both the same shape\n",
+               op, shape_str(self.sizes()).c_str(), shape_str(target.sizes()).c_str(),
+               shape_str(terms.sizes()).c_str());
 }
 
 // ---- losses of class indices ----
@@ -138,6 +157,28 @@ Tensor reduced(const Tensor& terms, Str reduction, const char* op) {
   check_reduction(reduction, op);
   if (reduction == "none") return terms;
   return reduction == "mean" ? terms.mean() : terms.sum();
+}
+
+Tensor loss(const Tensor& self, const Tensor& target, const Tensor& terms, Str reduction,
+            const char* op) {
+  if (self.sizes() != target.sizes()) warn_broadcast(self, target, terms, op);
+  return reduced(terms, reduction, op);
+}
+
+Tensor loss_of_probabilities(const Tensor& self, const Tensor& target, const Tensor& terms,
+                             Str reduction, const char* op) {
+  check_reduction(reduction, op);
+  if (self.device().is_cpu() && self.numel() != 0) {
+    const Tensor values = self.detach();
+    const double least = mytorch::amin(values).item<double>();
+    const double greatest = mytorch::amax(values).item<double>();
+    if (!(least >= 0 && greatest <= 1)) {
+      fail(ErrorCode::kValue, "[", op, "] input has values from ", least, " to ", greatest,
+           ": give probabilities in [0, 1], as sigmoid() returns, or scores to "
+           "binary_cross_entropy_with_logits");
+    }
+  }
+  return loss(self, target, terms, reduction, op);
 }
 
 Tensor kl_div(const Tensor& self, const Tensor& target, Str reduction, bool log_target) {

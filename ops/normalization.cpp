@@ -572,9 +572,9 @@ Tensors<3> layer_norm_backward(const Tensor* grads, const Tensor& input, IntList
                                const bool* wanted) {
   Tensors<3> result;
   if (grads[0].defined()) {
-    result = only(wanted,
-                  mytorch::native_layer_norm_backward(grads[0], input, normalized_shape, mean, rstd,
-                                                      weight, {wanted[0], wanted[1], wanted[2]}));
+    result = only(wanted, mytorch::native_layer_norm_backward(
+                              grads[0], input, normalized_shape, mean, rstd, weight,
+                              {int64_t{wanted[0]}, int64_t{wanted[1]}, int64_t{wanted[2]}}));
   }
   if (wanted[0] && (grads[1].defined() || grads[2].defined())) {
     const Terms terms = layer_norm_terms(input, normalized_shape, mean, rstd, weight);
@@ -598,8 +598,8 @@ Tensors<2> rms_norm_backward(const Tensor* grads, const Tensor& input, IntList n
                              const Tensor& rstd, const Tensor& weight, const bool* wanted) {
   Tensor dx, dw;
   if (grads[0].defined()) {
-    const auto [x, w] = mytorch::native_rms_norm_backward(grads[0], input, normalized_shape, rstd,
-                                                          weight, {wanted[0], wanted[1]});
+    const auto [x, w] = mytorch::native_rms_norm_backward(
+        grads[0], input, normalized_shape, rstd, weight, {int64_t{wanted[0]}, int64_t{wanted[1]}});
     dx = if_wanted(x, wanted[0]);
     dw = if_wanted(w, wanted[1]);
   }
@@ -624,9 +624,9 @@ Tensors<3> group_norm_backward(const Tensor* grads, const Tensor& input, const T
                                const bool* wanted) {
   Tensors<3> result;
   if (grads[0].defined()) {
-    result =
-        only(wanted, mytorch::native_group_norm_backward(grads[0], input, mean, rstd, weight, group,
-                                                         {wanted[0], wanted[1], wanted[2]}));
+    result = only(wanted, mytorch::native_group_norm_backward(
+                              grads[0], input, mean, rstd, weight, group,
+                              {int64_t{wanted[0]}, int64_t{wanted[1]}, int64_t{wanted[2]}}));
   }
   if (wanted[0] && (grads[1].defined() || grads[2].defined())) {
     const Terms terms = group_norm_terms(input, mean, rstd, weight, group);
@@ -658,9 +658,9 @@ Tensors<3> batch_norm_backward(const Tensor* grads, const Tensor& input, const T
                                const bool* wanted) {
   Tensors<3> result;
   if (grads[0].defined()) {
-    result =
-        only(wanted, mytorch::batch_norm_training_backward(grads[0], input, weight, mean, var, eps,
-                                                           {wanted[0], wanted[1], wanted[2]}));
+    result = only(wanted, mytorch::batch_norm_training_backward(
+                              grads[0], input, weight, mean, var, eps,
+                              {int64_t{wanted[0]}, int64_t{wanted[1]}, int64_t{wanted[2]}}));
   }
   if (wanted[0] && (grads[1].defined() || grads[2].defined())) {
     const Terms terms = batch_norm_terms(input, mean, var, weight, eps);

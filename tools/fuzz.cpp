@@ -16,15 +16,15 @@ namespace {
 
 struct FuzzArguments {
   conformance::FuzzOptions options;
-  std::string library;
   uint64_t megabytes = 0;
   CLI::Option* seed = nullptr;
 };
 
 int fuzz(FuzzArguments given) {
   conformance::FuzzOptions& options = given.options;
-  const bool own = !given.library.empty();
-  const std::string path = own ? std::filesystem::absolute(given.library).string() : "";
+  const bool own = !options.library.empty();
+  if (own) options.library = std::filesystem::absolute(options.library).string();
+  const std::string path = options.library;
   const auto prepare = [&] {
     if (own) {
       load_backend(path);
@@ -62,7 +62,7 @@ int fuzz(FuzzArguments given) {
 Run add_fuzz(CLI::App& app) {
   auto given = std::make_shared<FuzzArguments>();
   conformance::FuzzOptions* options = &given->options;
-  app.add_option("library", given->library, "a backend's shared library to test");
+  app.add_option("library", options->library, "a backend's shared library to test");
   app.add_option("--backend", options->backend,
                  "the backend to test (default: the dispatcher's choice)");
   app.add_option("--only", options->only, "only these operators, by full or base name");

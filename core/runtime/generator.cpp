@@ -1,6 +1,7 @@
 #include "mytorch/generator.h"
 
 #include <atomic>
+#include <utility>
 
 namespace mytorch {
 
@@ -22,10 +23,20 @@ uint64_t Generator::take(uint64_t calls) const {
 }
 mt_random Generator::next() const { return {state_->seed, take(1), nullptr}; }
 
+namespace {
+thread_local constinit Generator* guarded = nullptr;
+}
+
 Generator& default_generator() {
+  if (guarded != nullptr) return *guarded;
   static Generator* const instance = new Generator(0);
   return *instance;
 }
+
+GeneratorGuard::GeneratorGuard(Generator generator)
+    : generator_(std::move(generator)), outer_(std::exchange(guarded, &generator_)) {}
+
+GeneratorGuard::~GeneratorGuard() { guarded = outer_; }
 
 void manual_seed(uint64_t seed) { default_generator().set_seed(seed); }
 

@@ -60,4 +60,25 @@ Tensor Tensor::detach() const {
   return adopt(new_alias(impl_));
 }
 
+void Tensor::set_data(const Tensor& data) const {
+  if (!defined() || !data.defined()) {
+    fail(ErrorCode::kValue, "[set_data] called on, or with, an undefined tensor");
+  }
+  if (is_view() || (autograd_table != nullptr && !is_leaf())) {
+    fail(ErrorCode::kValue, "[set_data] the tensor is ",
+         is_view() ? "a view" : "the result of an operation",
+         ": only a leaf with memory of its own takes other data; assign to the variable instead");
+  }
+  if (!(data.sizes() == sizes())) {
+    fail(ErrorCode::kShape, "[set_data] data of shape ", shape_str(data.sizes()),
+         " for a tensor of shape ", shape_str(sizes()), ": give data of the same shape");
+  }
+  if (requires_grad() && !data.is_floating_point()) {
+    fail(ErrorCode::kType, "[set_data] data of type ", dtype_name(data.dtype()),
+         " for a tensor that requires grad: give a floating-point type");
+  }
+  replace_data(impl_, *data.impl());
+  if (impl_->autograd != nullptr) autograd_table->data_replaced(impl_);
+}
+
 }  // namespace mytorch

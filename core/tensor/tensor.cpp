@@ -42,6 +42,12 @@ void* Tensor::raw_mutable_data() const {
   return impl_->abi.dl.data;
 }
 
+indexing::TensorIndex::TensorIndex(const char* text) : kind_(kEllipsis) {
+  if (std::strcmp(text, "...") != 0) {
+    fail(ErrorCode::kValue, "[index] \"", text, "\" is no index: the only text is \"...\"");
+  }
+}
+
 namespace {
 
 template <class T>

@@ -1,5 +1,7 @@
 #include "mytorch/tensor_impl.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -18,6 +20,14 @@ namespace {
 
 // The size class of a header that lies in the block of its storage.
 constexpr uint16_t kEmbedded = UINT16_MAX;
+// The same after replace_data: the header also keeps that block, which its storage is no longer.
+constexpr uint16_t kMoved = UINT16_MAX - 1;
+
+Storage* block_of(TensorImpl* embedded) { return reinterpret_cast<Storage*>(embedded) - 1; }
+
+void release_storage(Storage* storage) {
+  if (detail::release_last(storage)) storage->destroy(storage);
+}
 
 size_t header_bytes(int ndim) {
   return sizeof(TensorImpl) + (ndim > kInlineDims ? 2 * sizeof(int64_t) * ndim : 0);
@@ -224,6 +234,7 @@ TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t off
   impl->view_version = static_cast<uint32_t>(of->abi.storage->version);
   impl->base = of->base != nullptr ? of->base : of;
   detail::retain(impl->base);
+  __atomic_store_n(&impl->base->has_views, true, __ATOMIC_RELAXED);
   return impl;
 }
 
@@ -245,6 +256,71 @@ TensorImpl* new_tensor_over(Storage* storage, IntList sizes, IntList strides, Sc
   return impl;
 }
 
+namespace {
+
+// A storage that keeps a former one for the views of it.
+struct SucceedingStorage : Storage {
+  Storage* own;
+  Storage* former;
+};
+
+Storage* succeed(Storage* own, Storage* former) {
+  auto* storage = new SucceedingStorage;
+  storage->abi = own->abi;
+  storage->device_slot = own->device_slot;
+  storage->device = own->device;
+  storage->data = own->data;
+  storage->bytes = own->bytes;
+  storage->own = own;
+  storage->former = former;
+  storage->destroy = [](Storage* self) {
+    auto* both = static_cast<SucceedingStorage*>(self);
+    release_storage(both->own);
+    release_storage(both->former);
+    delete both;
+  };
+  return storage;
+}
+
+// Returns the pages of a block's data to the system; the block itself stays allocated.
+void drop_pages(const Storage& block) {
+  constexpr uintptr_t kPage = 4096;
+  const auto begin = reinterpret_cast<uintptr_t>(block.data);
+  const uintptr_t first = (begin + kPage - 1) / kPage * kPage;
+  const uintptr_t last = (begin + block.bytes) / kPage * kPage;
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
+}  // namespace
+
+void replace_data(TensorImpl* impl, const TensorImpl& data) {
+  Storage* const former = impl->storage;
+  Storage* storage = data.storage;
+  if (impl == &data) return;
+  detail::retain(storage);
+  // Values that were saved for a gradient are recognized as overwritten.
+  storage->abi.version = std::max(storage->abi.version, former->abi.version + 1);
+  // A view is kept alive by its base, but reads its storage.
+  const bool viewed = impl->has_views && impl->refs.load(std::memory_order_acquire) > 1;
+  if (impl->size_class == kEmbedded) {
+    impl->size_class = kMoved;  // the reference to `former` is now that to the header's block
+    if (!viewed && former->refs.load(std::memory_order_acquire) == 1) drop_pages(*former);
+  } else if (viewed) {
+    storage = succeed(storage, former);
+  } else {
+    release_storage(former);
+  }
+  impl->storage = storage;
+  impl->abi.storage = &storage->abi;
+  impl->abi.flags = data.abi.flags;
+  impl->abi.dl.data = data.abi.dl.data;
+  impl->abi.dl.device = data.abi.dl.device;
+  impl->abi.dl.dtype = data.abi.dl.dtype;
+  impl->dtype = data.dtype;
+  impl->device_slot = data.device_slot;
+  std::copy_n(data.abi.dl.strides, data.abi.dl.ndim, impl->abi.dl.strides);
+}
+
 void destroy_tensor(TensorImpl* impl) {
   if (impl->autograd != nullptr) [[unlikely]]
     autograd_table->destroy_meta(impl);
@@ -252,7 +328,13 @@ void destroy_tensor(TensorImpl* impl) {
   Storage* const storage = impl->storage;
   const uint16_t size_class = impl->size_class;
   impl->~TensorImpl();
-  if (size_class != kEmbedded) cpu_pool::release(impl, size_class);
+  if (size_class != kEmbedded) {
+    if (size_class == kMoved) [[unlikely]] {
+      release_storage(block_of(impl));
+    } else {
+      cpu_pool::release(impl, size_class);
+    }
+  }
   if (base != nullptr) {
     release(base);
   } else if (storage != nullptr && detail::release_last(storage)) {

@@ -44,8 +44,8 @@ DataLoader::Iterator DataLoader::begin() {
     fail(ErrorCode::kValue, "[DataLoader] the sampler gave ", order.size(), " indices for epoch ",
          epoch_, ", but its size() is ", options_.sampler->size(), ": they must agree");
   }
-  ++epoch_;
-  Iterator first(std::make_shared<Epoch>(dataset_, options_, std::move(order), size()));
+  const uint64_t epoch = epoch_++;
+  Iterator first(std::make_shared<Epoch>(dataset_, options_, epoch, std::move(order), size()));
   return ++first;
 }
 

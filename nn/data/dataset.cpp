@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/types/errors.h"
+#include "nn/data/example_generator.h"
 #include "nn/data/gather.h"
 
 namespace mytorch::nn::data {
@@ -14,6 +15,7 @@ Batch Dataset::get_batch(IntList indices) const {
   std::vector<Tensor> targets;
   data.reserve(indices.size());
   for (size_t i = 0; i < indices.size(); ++i) {
+    const LoadingGuard::Example generator(indices[i]);
     Example example = get(indices[i]);
     if (!example.data.defined()) {
       fail(ErrorCode::kValue, "[Dataset] get(", indices[i],

@@ -7,13 +7,16 @@
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/threads.h"
+#include "nn/data/example_generator.h"
 
 namespace mytorch::nn::data {
 
 DataLoader::Epoch::Epoch(std::shared_ptr<const Dataset> dataset, const DataLoaderOptions& options,
-                         std::vector<int64_t> order, int64_t num_batches)
+                         uint64_t epoch, std::vector<int64_t> order, int64_t num_batches)
     : dataset_(std::move(dataset)),
       order_(std::move(order)),
+      seed_(options.seed),
+      epoch_(epoch),
       batch_size_(options.batch_size),
       num_batches_(num_batches) {
   if (options.num_workers == 0) return;
@@ -79,6 +82,9 @@ Batch DataLoader::Epoch::make(int64_t number) const {
   NoGradGuard no_grad;
   const int64_t begin = number * batch_size_;
   const int64_t left = static_cast<int64_t>(order_.size()) - begin;
+  // A dataset that gathers whole batches uses the generator of the first example.
+  const LoadingGuard loading(seed_, epoch_);
+  const LoadingGuard::Example generator(order_[static_cast<size_t>(begin)]);
   return dataset_->get_batch(
       {order_.data() + begin, static_cast<size_t>(std::min(left, batch_size_))});
 }

@@ -18,7 +18,7 @@ namespace mytorch::nn::data {
 // the threads, and no queue is searched.
 class DataLoader::Epoch {
  public:
-  Epoch(std::shared_ptr<const Dataset> dataset, const DataLoaderOptions& options,
+  Epoch(std::shared_ptr<const Dataset> dataset, const DataLoaderOptions& options, uint64_t epoch,
         std::vector<int64_t> order, int64_t num_batches);
   ~Epoch();
   Epoch(const Epoch&) = delete;
@@ -45,6 +45,8 @@ class DataLoader::Epoch {
 
   const std::shared_ptr<const Dataset> dataset_;
   const std::vector<int64_t> order_;
+  const uint64_t seed_;
+  const uint64_t epoch_;
   const int64_t batch_size_;
   const int64_t num_batches_;
 

@@ -4,38 +4,10 @@
 #include <utility>
 
 #include "core/types/errors.h"
+#include "nn/data/split_mix.h"
 
 namespace mytorch::nn::data {
 namespace {
-
-// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): small, and the same on every platform, unlike
-// std::shuffle.
-class SplitMix64 {
- public:
-  explicit SplitMix64(uint64_t state) : state_(state) {}
-
-  uint64_t operator()() {
-    uint64_t z = state_ += 0x9e3779b97f4a7c15;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-  }
-
-  // Uniform in [0, n), without bias (Lemire, ACM TOMACS 29, 2019).
-  uint64_t below(uint64_t n) {
-    unsigned __int128 product = static_cast<unsigned __int128>((*this)()) * n;
-    if (static_cast<uint64_t>(product) < n) {
-      const uint64_t threshold = (0 - n) % n;
-      while (static_cast<uint64_t>(product) < threshold) {
-        product = static_cast<unsigned __int128>((*this)()) * n;
-      }
-    }
-    return static_cast<uint64_t>(product >> 64);
-  }
-
- private:
-  uint64_t state_;
-};
 
 int64_t checked_size(const char* sampler, int64_t size) {
   if (size < 0) {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <mutex>
 #include <ostream>
 #include <set>
+#include <unordered_set>
 
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
@@ -15,9 +17,9 @@
 namespace mytorch::nn {
 namespace {
 
-// Returns the name of the object's class without namespaces.
-std::string class_name(const Module& module) {
-  const char* mangled = typeid(module).name();
+// Returns the name of a class without namespaces.
+std::string class_name(const std::type_info& type) {
+  const char* mangled = type.name();
   int status = 0;
   char* text = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
   std::string name = text != nullptr ? text : mangled;
@@ -26,6 +28,8 @@ std::string class_name(const Module& module) {
   const size_t colon = name.rfind("::", arguments);
   return colon == std::string::npos ? name : name.substr(colon + 2);
 }
+
+std::string class_name(const Module& module) { return class_name(typeid(module)); }
 
 // Computed with integers, because a member of a derived class lies outside its Module base.
 std::ptrdiff_t distance(const void* from, const void* to) {
@@ -50,10 +54,88 @@ Tensor as_leaf(Tensor tensor, bool requires_grad) {
 
 }  // namespace
 
-Tensor Module::forward(const Tensor& /*input*/) {
-  fail(ErrorCode::kUnsupported, "[", class_name(*this),
-       "] does not implement forward(Tensor): override it, or call its own forward");
+// ---- forward ----
+
+namespace detail {
+
+// A pointer to a member selects one of the functions; the call is virtual.
+Tensor Forwards::call_forward(const Tensor& input) {
+  return (this->*static_cast<Tensor (Forwards::*)(const Tensor&)>(&Forwards::forward))(input);
 }
+
+Tensor Forwards::forward(const Tensor& input) {
+  return (this->*static_cast<Tensor (Forwards::*)(Tensor)>(&Forwards::forward))(input);
+}
+
+Tensor Forwards::forward(Tensor input) {
+  return (this->*static_cast<Tensor (Forwards::*)(const Tensor&) const>(&Forwards::forward))(input);
+}
+
+Tensor Forwards::forward(const Tensor& input) const {
+  return (this->*static_cast<Tensor (Forwards::*)(Tensor) const>(&Forwards::forward))(input);
+}
+
+Tensor Forwards::forward(Tensor /*input*/) const {
+  fail(ErrorCode::kUnsupported, "[", class_name(typeid(*this)),
+       "] has no forward of one tensor: declare `Tensor forward(const Tensor& x)`, or derive from "
+       "nn::Callable if forward takes other arguments");
+}
+
+}  // namespace detail
+
+// ---- members ----
+
+class Module::Copies {
+ public:
+  void add(const Module* module) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    modules_.insert(module);
+  }
+  void remove(const Module* module) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    modules_.erase(module);
+  }
+  bool contains(const Module* module) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return modules_.count(module) != 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_set<const Module*> modules_;
+};
+
+Module::Module(const Module& other)
+    : Forwards(),
+      tensors_(other.tensors_),
+      children_(other.children_),
+      copies_(other.copies_),
+      training_(other.training_) {
+  if (copies_ != nullptr) copies_->add(this);
+}
+
+// A copy: the members of `other` stay registered, because they may be assigned again.
+Module::Module(Module&& other) noexcept : Module(std::as_const(other)) {}
+
+Module::~Module() {
+  if (copies_ != nullptr) copies_->remove(this);
+}
+
+// The members of this object stay its own members.
+Module& Module::operator=(const Module& other) {
+  std::vector<ChildEntry> children = other.children_;
+  for (ChildEntry& entry : children) {
+    for (const ChildEntry& own : children_) {
+      if (own.copies != nullptr && own.place == entry.place) entry.copies = own.copies;
+    }
+  }
+  tensors_ = other.tensors_;
+  children_ = std::move(children);
+  training_ = other.training_;
+  return *this;
+}
+
+Module& Module::operator=(Module&& other) noexcept { return *this = other; }
 
 // ---- registration ----
 
@@ -69,26 +151,59 @@ void Module::check_name(const std::string& name) const {
   }
 }
 
+void Module::fail_outside(const std::string& name) const {
+  fail(ErrorCode::kValue, "[", class_name(*this), "] '", name,
+       "' is not a member of the object: declare it in the class, or hold modules in a ModuleList "
+       "or a shared_ptr");
+}
+
+// While a constructor runs, the size of the object is not known yet, but no object is this large.
+void Module::check_near(const std::string& name, const void* member) const {
+  constexpr std::ptrdiff_t kLargest = 1 << 20;
+  if (std::abs(distance(this, member)) > kLargest) fail_outside(name);
+}
+
+void Module::check_within(const void* object, size_t bytes) const {
+  const std::ptrdiff_t start = distance(this, object);
+  const auto check = [&](const auto& entry) {
+    if (entry.place < start || entry.place >= start + static_cast<std::ptrdiff_t>(bytes)) {
+      fail_outside(entry.name);
+    }
+  };
+  for (const TensorEntry& entry : tensors_) check(entry);
+  for (const ChildEntry& entry : children_) {
+    if (entry.shared == nullptr) check(entry);
+  }
+}
+
 void Module::register_parameter(std::string name, Tensor& member) {
   check_name(name);
+  check_near(name, &member);
   if (member.defined()) member.requires_grad_();
   tensors_.push_back({std::move(name), distance(this, &member), Role::kParameter});
 }
 
 void Module::register_buffer(std::string name, Tensor& member, bool persistent) {
   check_name(name);
+  check_near(name, &member);
   tensors_.push_back({std::move(name), distance(this, &member),
                       persistent ? Role::kBuffer : Role::kTransientBuffer});
 }
 
-void Module::register_module(std::string name, Module& member) {
+void Module::add_member(std::string name, Module& member) {
   check_name(name);
   if (&member == this) {
     fail(ErrorCode::kValue, "[", class_name(*this), "] cannot contain itself as '", name, "'");
   }
+  check_near(name, &member);
+  if (member.copies_ == nullptr) {
+    member.copies_ = std::make_shared<Copies>();
+    member.copies_->add(&member);
+  }
   ChildEntry entry;
   entry.name = std::move(name);
   entry.place = distance(this, &member);
+  entry.copies = member.copies_;
   children_.push_back(std::move(entry));
 }
 
@@ -109,7 +224,14 @@ Tensor& Module::resolve(const TensorEntry& entry) const {
 }
 
 Module& Module::resolve(const ChildEntry& entry) const {
-  return entry.shared != nullptr ? *entry.shared : at_distance<Module>(this, entry.place);
+  if (entry.shared != nullptr) return *entry.shared;
+  Module& member = at_distance<Module>(this, entry.place);
+  if (!entry.copies->contains(&member)) {
+    fail(ErrorCode::kValue, "[", class_name(*this), "] the module registered as '", entry.name,
+         "' was destroyed, or is not a member that was copied with the object: declare it in the "
+         "class, or hold it in a ModuleList or a shared_ptr");
+  }
+  return member;
 }
 
 // ---- lists ----
@@ -192,25 +314,34 @@ void Module::zero_grad() {
   for (const Tensor& parameter : parameters()) parameter.set_grad({});
 }
 
-// Create all tensors before replacing the first, so that an error changes nothing.
+// Makes all data before replacing the first, so that an error changes nothing.
 void Module::convert(const std::function<Tensor(const Tensor&)>& function) {
   NoGradGuard no_grad;
-  std::map<const TensorImpl*, Tensor> made;
-  std::vector<std::pair<Tensor*, Tensor>> places;
+  struct Converted {
+    Tensor data;
+    Tensor grad;
+    std::vector<Tensor*> places;  // the members that are this tensor
+  };
+  std::map<const TensorImpl*, Converted> all;
   visit("", [&](const std::string&, Tensor& tensor, Role) {
-    const auto [at, is_new] = made.try_emplace(tensor.impl());
-    if (is_new) {
-      // Tensors that need no conversion are kept, because optimizers may hold them.
-      Tensor converted = function(tensor);
-      if (!converted.is_same(tensor)) {
-        converted = as_leaf(converted.detach(), tensor.requires_grad());
-        if (const Tensor grad = tensor.grad(); grad.defined()) converted.set_grad(function(grad));
-      }
-      at->second = std::move(converted);
-    }
-    places.emplace_back(&tensor, at->second);
+    const auto [at, is_new] = all.try_emplace(tensor.impl());
+    Converted& converted = at->second;
+    converted.places.push_back(&tensor);
+    if (!is_new) return;
+    converted.data = function(tensor);
+    if (const Tensor grad = tensor.grad(); grad.defined()) converted.grad = function(grad);
   });
-  for (auto& [place, tensor] : places) *place = std::move(tensor);
+  for (auto& [impl, converted] : all) {
+    Tensor& tensor = *converted.places[0];
+    if (converted.data.is_same(tensor)) continue;
+    if (tensor.is_view() || !tensor.is_leaf()) {  // a buffer of values that something else computed
+      for (Tensor* place : converted.places) *place = converted.data;
+      continue;
+    }
+    tensor.set_grad({});
+    tensor.set_data(converted.data);
+    tensor.set_grad(converted.grad);
+  }
 }
 
 void Module::to(Device device) {

@@ -25,7 +25,7 @@ BatchNorm::BatchNorm(const char* name, int64_t num_features, BatchNormOptions op
   if (options.track_running_stats) {
     running_mean = empty({num_features}, kFloat32);
     running_var = empty({num_features}, kFloat32);
-    num_batches_tracked = empty(IntList(nullptr, 0), kInt64);
+    num_batches_tracked = empty(IntList(), kInt64);
   }
   register_parameter("weight", weight);
   register_parameter("bias", bias);
@@ -52,6 +52,11 @@ Tensor BatchNorm::forward(const Tensor& input) {
          num_features_, " channels in dimension 1");
   }
   const bool tracks = running_mean.defined();
+  if (training() && input.numel() == num_features_) {
+    fail(ErrorCode::kValue, "[", name_, "] in training, the variance of input ",
+         shape_str(input.sizes()),
+         " is that of one value per channel: give a larger batch, or call eval()");
+  }
   double momentum = options_.momentum.value_or(0);
   if (training() && tracks) {
     NoGradGuard no_grad;

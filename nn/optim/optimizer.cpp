@@ -52,6 +52,20 @@ void Optimizer::append_group(std::vector<Tensor> parameters) {
   groups_.push_back(std::move(slots));
 }
 
+// Converts the state of a parameter that has changed its type or device. Slots share counters, so
+// these stay the same tensors.
+void Optimizer::follow(Slot& slot) {
+  const ScalarType dtype = slot.parameter.dtype();
+  const Device device = slot.parameter.device();
+  for (Tensor& state : slot.state) {
+    if (!state.defined() || (state.dtype() == dtype && state.device() == device)) continue;
+    state.set_data(state.to(device, dtype));
+  }
+  if (slot.counter.defined() && !(slot.counter.device() == device)) {
+    slot.counter.set_data(slot.counter.to(device));
+  }
+}
+
 void Optimizer::step() {
   NoGradGuard no_grad;
   for (size_t g = 0; g < groups_.size(); ++g) {
@@ -59,6 +73,7 @@ void Optimizer::step() {
     for (Slot& slot : groups_[g]) {
       Tensor gradient = slot.parameter.grad();
       if (!gradient.defined()) continue;
+      follow(slot);
       const Device device = slot.parameter.device();
       auto batch = std::find_if(batches.begin(), batches.end(), [&](const Batch& known) {
         const Slot& other = *known.slots[0];

@@ -98,7 +98,7 @@ TEST(Checkpoint, SameRandomNumbers) {
   EXPECT_EQ(default_generator().call(), later);
 }
 
-TEST(Checkpoint, Nested) {
+TEST(Checkpoint, CheckpointsNest) {
   int inner_calls = 0;
   const auto inner = [&](const Tensors& in) {
     ++inner_calls;

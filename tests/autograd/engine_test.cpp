@@ -79,7 +79,7 @@ TEST(Backward, OutputThatDependsOnAnother) {
   EXPECT_EQ(values(x.grad()), (Values{4 * 13}));
 }
 
-TEST(Backward, Errors) {
+TEST(Backward, RefusesOutputsAndGradientsThatDoNotFit) {
   const Tensor x = leaf({1, 2});
   const Tensor y = mul(x, x);
   EXPECT_ERROR(y.backward(), "single element only");
@@ -167,7 +167,7 @@ TEST(Backward, GradModeIsRestored) {
   EXPECT_TRUE(grad_enabled());
 }
 
-TEST(Backward, InputsOnly) {
+TEST(Backward, AccumulatesInTheGivenInputsAlone) {
   const Tensor x = leaf({2});
   const Tensor w = leaf({3});
   const Tensor y = mul(x, w);
@@ -206,7 +206,7 @@ TEST(Grad, OutputAsInputAndTwice) {
   EXPECT_EQ(values(g[2]), (Values{20}));
 }
 
-TEST(Grad, Unused) {
+TEST(Grad, RefusesUnusedInputsUnlessAllowed) {
   const Tensor x = leaf({2});
   const Tensor unused = leaf({2});
   const Tensor y = mul(x, x);
@@ -261,7 +261,7 @@ TEST(Graph, NodesDieWithTheirTensors) {
   EXPECT_EQ(alias.impl()->storage->refs.load(), 1u);
 }
 
-TEST(Leaf, RequiresGrad) {
+TEST(Leaf, RequiresGradOnlyIfRequested) {
   const Tensor x = plain({1});
   EXPECT_TRUE(x.is_leaf());
   EXPECT_FALSE(x.requires_grad());
@@ -436,7 +436,7 @@ TEST(Node, UndefinedGradientsAreSkipped) {
   EXPECT_EQ(values(x.grad()), (Values{2, 2}));
 }
 
-TEST(Node, ManyDimensions) {
+TEST(Node, GradientsMayHaveManyDimensions) {
   const Tensor x = counting({1, 2, 1, 2, 1, 1, 2}).requires_grad_();
   sum(mul(x, x)).backward();
   EXPECT_EQ(values(x.grad()), (Values{0, 2, 4, 6, 8, 10, 12, 14}));

@@ -114,7 +114,7 @@ struct DoubleInPlace : Function<DoubleInPlace> {
   static Tensors backward(FunctionContext*, const Tensors& grads) { return {mul(grads[0], 2.0)}; }
 };
 
-TEST(Function, MarkDirty) {
+TEST(Function, DirtyInputsTakeTheGradientOfTheFunction) {
   const Tensor x = leaf({1, 2});
   const Tensor y = mul(x, 1.0);
   const Tensor z = DoubleInPlace::apply(y);
@@ -174,7 +174,7 @@ struct Once : Function<Once> {
   }
 };
 
-TEST(Function, OnceDifferentiable) {
+TEST(Function, OnceDifferentiableRefusesASecondGradient) {
   const Tensor x = leaf({3});
   const Tensor g = autograd::grad({Once::apply(x)}, {x}, {}, {.create_graph = true})[0];
   EXPECT_EQ(values(g), (Values{6}));
@@ -228,13 +228,13 @@ struct Reentrant : Function<Reentrant> {
   }
 };
 
-TEST(Reentrant, NestedBackward) {
+TEST(Reentrant, BackwardMayCallBackward) {
   const Tensor x = leaf({3});
   mul(Reentrant::apply(mul(x, 2.0), 0), 5.0).backward();
   EXPECT_EQ(values(x.grad()), (Values{2 * 6 * 5 * 2}));
 }
 
-TEST(Reentrant, DeeplyNested) {
+TEST(Reentrant, AThousandNestedCallsFitTheStack) {
   const Tensor x = leaf({3});
   Reentrant::apply(x, 1000).backward();
   EXPECT_EQ(values(x.grad()), (Values{6}));

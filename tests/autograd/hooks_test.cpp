@@ -45,7 +45,7 @@ TEST(Hook, OnLeafBeforeAccumulation) {
   EXPECT_EQ(values(autograd::grad({mul(x, 3.0)}, {x})[0]), (Values{6}));
 }
 
-TEST(Hook, Removed) {
+TEST(Hook, ARemovedHookIsNotCalled) {
   const Tensor x = leaf({1});
   int calls = 0;
   const auto count = [&](const Tensor&) {
@@ -102,7 +102,7 @@ TEST(Hook, BelongsToTheValueBeforeAWrite) {
   EXPECT_TRUE(seen.empty());
 }
 
-TEST(Hook, AfterAccumulation) {
+TEST(Hook, PostAccumulateHooksSeeTheSum) {
   const Tensor x = leaf({1});
   Values seen;
   const int64_t id = autograd::register_post_accumulate_hook(
@@ -144,7 +144,7 @@ TEST(RetainGrad, FollowsAWrite) {
   EXPECT_EQ(values(x.grad()), (Values{42}));
 }
 
-TEST(RetainGrad, AfterHooks) {
+TEST(RetainGrad, KeepsTheGradientThatHooksReturn) {
   const Tensor x = leaf({1});
   const Tensor y = mul(x, 2.0);
   y.retain_grad();

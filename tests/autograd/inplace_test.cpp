@@ -59,7 +59,7 @@ TEST(InPlace, RejectsLeaves) {
   EXPECT_TRUE(x.requires_grad());
 }
 
-TEST(InPlace, SavedOutput) {
+TEST(InPlace, AnOutputSavedByTheWriterIsCurrent) {
   const Tensor x = leaf({-1, 2});
   const Tensor y = mul(x, 3.0);
   relu_(y);
@@ -75,7 +75,7 @@ TEST(InPlace, SavedInputIsTheValueBefore) {
   EXPECT_NEAR(values(x.grad())[0], std::cos(0.5), 1e-12);
 }
 
-TEST(InPlace, WithItself) {
+TEST(InPlace, MultipliesATensorWithItself) {
   const Tensor x = leaf({3});
   const Tensor y = mul(x, 2.0);
   mul_(y, y);
@@ -111,7 +111,7 @@ TEST(Versions, OverwrittenInputIsAnErrorThatNamesBothOperations) {
   EXPECT_ERROR(sum(y).backward({}, true), "(2,)");
 }
 
-TEST(Versions, OverwrittenOutput) {
+TEST(Versions, BackwardRefusesAnOverwrittenOutput) {
   const Tensor x = leaf({1});
   const Tensor y = exp(x);
   mul_(y, 2.0);
@@ -153,7 +153,7 @@ TEST(Versions, WritesToUnsavedTensorsAreAllowed) {
 
 // ---- views ----
 
-TEST(View, Gradients) {
+TEST(View, GradientsOfViewsReachTheBase) {
   const Tensor x = counting({2, 3}).requires_grad_();
   const Tensor row = select(transpose(x, 0, 1), 0, 2);
   EXPECT_TRUE(row.is_view());
@@ -272,7 +272,7 @@ TEST(View, HigherOrderThroughWrites) {
   EXPECT_EQ(values(gg), (Values{6, 4}));
 }
 
-TEST(View, RepeatedWrites) {
+TEST(View, WritesToViewAndBaseAlternate) {
   const Tensor x = leaf({1, 1, 1});
   const Tensor y = mul(x, 1.0);
   const Tensor v = select(y, 0, 2);
@@ -377,20 +377,20 @@ TEST(Detached, WritesAreCountedButNotRecorded) {
 
 // ---- as_strided ----
 
-TEST(AsStrided, OverlappingView) {
+TEST(AsStrided, AnOverlappingViewAddsGradients) {
   const Tensor x = leaf({1, 2, 3, 4});
   const Tensor windows = as_strided(x, {3, 2}, {1, 1}, 0);
   sum(mul(windows, tensor({1, 10}, kFloat64))).backward();
   EXPECT_EQ(values(x.grad()), (Values{1, 11, 11, 10}));
 }
 
-TEST(AsStrided, RepeatedElements) {
+TEST(AsStrided, RepeatedElementsAddGradients) {
   const Tensor g =
       autograd::as_strided_backward(counting({2, 3}), IntList(2), IntList(1), 0, {2, 3}, {1, 0}, 0);
   EXPECT_EQ(values(g), (Values{0 + 1 + 2, 3 + 4 + 5}));
 }
 
-TEST(AsStrided, OverlappingInput) {
+TEST(AsStrided, AnOverlappingInputSharesItsGradient) {
   // The input has one element twice; each occurrence gets half of the gradient.
   const Tensor g = autograd::as_strided_backward(plain({6}), IntList(2), IntList(int64_t{0}), 0,
                                                  IntList(1), IntList(1), 0);
@@ -407,7 +407,7 @@ TEST(AsStrided, InputWithGapsAndOffset) {
   EXPECT_EQ(values(h), (Values{1, 0}));
 }
 
-TEST(AsStrided, Empty) {
+TEST(AsStrided, AnEmptyViewHasZeroGradient) {
   const Tensor g = autograd::as_strided_backward(zeros({0, 2}, kFloat64), IntList(3), IntList(1), 0,
                                                  {0, 2}, {2, 1}, 0);
   EXPECT_EQ(values(g), (Values{0, 0, 0}));

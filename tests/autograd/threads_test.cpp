@@ -29,7 +29,7 @@ void in_threads(F&& f) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Threads, SharedLeaves) {
+TEST(Threads, GradientsOfSharedLeavesAddUp) {
   const Tensor w = leaf({1, 2});
   const Tensor v = leaf({3, 4});
   constexpr int kRounds = 50;
@@ -43,7 +43,7 @@ TEST(Threads, SharedLeaves) {
   EXPECT_EQ(values(v.grad()), (Values{1 * factor, 2 * factor}));
 }
 
-TEST(Threads, SharedGraph) {
+TEST(Threads, ASharedGraphRunsOnEveryThread) {
   const Tensor x = leaf({2});
   Tensor h = x;
   for (int i = 0; i < 50; ++i) h = mul(h, 1.0);
@@ -71,7 +71,7 @@ TEST(Threads, GraphsBuiltOnASharedPart) {
 }
 
 // A view whose history must be rebuilt, read by all threads at once.
-TEST(Threads, StaleViews) {
+TEST(Threads, HistoriesOfViewsAreRebuiltOnce) {
   for (int round = 0; round < 20; ++round) {
     const Tensor w = leaf({2, 3});
     const Tensor base = plain({5, 7});

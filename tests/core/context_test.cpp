@@ -141,7 +141,7 @@ TEST(ThreadsTest, DefaultComesFromTheEnvironment) {
 class InvalidThreadsTest : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Environment, InvalidThreadsTest, ::testing::Values("0", "-1", "many", ""));
 
-TEST_P(InvalidThreadsTest, AreIgnored) {
+TEST_P(InvalidThreadsTest, FallsBackToOpenMpsVariable) {
   const EnvironmentScope omp("OMP_NUM_THREADS", "3");
   const EnvironmentScope own("MYTORCH_NUM_THREADS", GetParam());
   EXPECT_EQ(default_num_threads(), 3);

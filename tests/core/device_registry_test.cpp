@@ -79,7 +79,7 @@ struct Npu {
   int32_t type = device_type(slot).type;
 };
 
-TEST(DeviceTest, Names) {
+TEST(DeviceTest, HasANameThatParses) {
   const Npu& npu = Npu::get();
   EXPECT_EQ(Device("cpu"), kCPU);
   EXPECT_EQ(Device("core_test_npu"), Device(npu.type, 0));

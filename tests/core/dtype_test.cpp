@@ -145,7 +145,7 @@ TEST(ScalarTest, HasTheCategoryOfItsType) {
   EXPECT_EQ(Scalar(1.5).type(), kFloat32);  // the default float type
 }
 
-TEST(ScalarTest, Converts) {
+TEST(ScalarTest, ConvertsAndComparesByValue) {
   EXPECT_EQ(Scalar(-2.75).to_int(), -2);
   EXPECT_EQ(Scalar(7).to_double(), 7.0);
   EXPECT_TRUE(Scalar(0.5).to_bool());

@@ -20,7 +20,7 @@ List contiguous_strides_of(const List& sizes) {
   return strides;
 }
 
-TEST(StridesTest, Contiguous) {
+TEST(StridesTest, ContiguityIgnoresSizesOfOneAndZero) {
   EXPECT_EQ(contiguous_strides_of({2, 3, 4}), (List{12, 4, 1}));
   EXPECT_EQ(contiguous_strides_of({}), List{});
   EXPECT_EQ(contiguous_strides_of({2, 0, 4}), (List{4, 4, 1}));  // a size of 0 counts as 1

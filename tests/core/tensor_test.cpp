@@ -55,7 +55,7 @@ TEST(TensorTest, ScalarsAndEmptyTensors) {
   EXPECT_EQ(list(empty.sizes()), (std::vector<int64_t>{0, most, most}));
 }
 
-TEST(TensorTest, ManyDimensions) {
+TEST(TensorTest, MayHaveManyDimensions) {
   const std::vector<int64_t> sizes(20, 1);
   const Tensor x = Tensor::adopt(new_tensor(sizes.data(), 20, kFloat32, kCPU, 0));
   EXPECT_EQ(x.dim(), 20);
@@ -120,7 +120,7 @@ TEST(TensorTest, DataIsTypedAndMarksTheStorageEscaped) {
   EXPECT_TRUE(escaped(y));
 }
 
-TEST(TensorTest, FromValues) {
+TEST(TensorTest, ConvertsGivenValues) {
   const Tensor halves = tensor({0.5, -1.5}, kFloat16);
   EXPECT_EQ(static_cast<float>(halves.const_data<Half>()[1]), -1.5f);
   const Tensor bools = tensor({0, 2, -1}, kBool);

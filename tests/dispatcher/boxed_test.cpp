@@ -65,7 +65,7 @@ TEST(CallTest, TriesTheOverloadsInOrder) {
   EXPECT_EQ(call("split", {x, 2, 1})[0].tensors().size(), 2u);
 }
 
-TEST(CallTest, OtherForms) {
+TEST(CallTest, RunsInPlaceAndOutForms) {
   const Tensor x = tensor({1, 2});
   EXPECT_TRUE(call("add_", {x, 10})[0].tensor().is_same(x));
   EXPECT_EQ(values(x), (Values{11, 12}));
@@ -80,7 +80,7 @@ TEST(CallTest, OtherForms) {
   EXPECT_EQ(call("item", {x.sum()})[0].scalar().to_double(), 92);
 }
 
-TEST(CallTest, SeveralOutputs) {
+TEST(CallTest, TakesSeveralOutputsAsAListOrByName) {
   const Tensor x = tensor({3, 1, 2});
   const Tensor sorted = tensor({0, 0, 0});
   const Tensor order = tensor(std::vector<int64_t>{0, 0, 0});
@@ -114,7 +114,7 @@ TEST(CallTest, SeveralOutputs) {
   EXPECT_EQ(values(sorted), (Values{0, 0, 0}));
 }
 
-TEST(CallTest, UnknownOperators) {
+TEST(CallTest, NamesUnknownOperators) {
   const Tensor x = tensor({1, 2});
   expect_error(ErrorCode::kValue, {"[call] there is no operator 'ad'", "mytorch ops"},
                [&] { call("ad", {x}); });

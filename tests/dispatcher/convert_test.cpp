@@ -208,7 +208,7 @@ TEST(SimpleKernelsTest, ListsOfTensors) {
   EXPECT_EQ(seen, turned.raw_data());
 }
 
-TEST(SimpleKernelsTest, WrittenArguments) {
+TEST(SimpleKernelsTest, WrittenArgumentsAreCopiedBack) {
   copies();
   add_backend_with("fills", "copies", {{"uniform_", "counts", 0, 0, [](mt_ctx*, const void* given) {
                                           const auto& args =

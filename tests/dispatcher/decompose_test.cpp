@@ -87,7 +87,7 @@ TEST(DecomposeTest, OutInPlaceAndMixedTypes) {
   expect_close(add(there, scalar_tensor(5), 2), on_device(tensor({13, 16, 19})));
 }
 
-TEST(DecomposeTest, Reductions) {
+TEST(DecomposeTest, ReductionsDecompose) {
   const Tensor x = tensor({1, 2, 3, 4, 5, 7}).view({2, 3});
   const Tensor there = on_device(x);
   expect_close(mean(there, IntList(1)), mean(x, IntList(1)));
@@ -129,7 +129,7 @@ TEST(DecomposeTest, FailsIfANodeHasNoKernel) {
 }
 
 // Kernels of operators that can decompose can be disabled for every backend.
-TEST(DecomposeTest, OnDemand) {
+TEST(DecomposeTest, RestrictKernelsForcesDecomposition) {
   const Tensor x = tensor({1, 2, 4, 4, 5, 7}).view({2, 3});
   const Tensor expected = gelu(x) + softmax(x, 1);
   const uint64_t before = slow_paths_of("gelu").decomposed;

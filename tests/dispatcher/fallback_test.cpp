@@ -89,7 +89,7 @@ TEST_F(FallbackTest, CreationListsAndWrittenArguments) {
   EXPECT_EQ(values(zeros({0, 3}, kFloat32, bare().device()) + 1), Values{});
 }
 
-TEST_F(FallbackTest, DynamicOutputs) {
+TEST_F(FallbackTest, CopiesOutputsOfUnknownSize) {
   const Tensor x = on_device(tensor({0, 2.5, 0, 1}));
   EXPECT_EQ(values(x.to(kInt64)), (Values{0, 2, 0, 1}));
   const Tensor places = nonzero(x);
@@ -110,7 +110,7 @@ TEST_F(FallbackTest, DropoutIntoOutputsIsTheSame) {
   EXPECT_EQ(values(out_mask), values(mask));
 }
 
-TEST_F(FallbackTest, Gradients) {
+TEST_F(FallbackTest, GradientsStayOnTheDevice) {
   const Tensor x = on_device(tensor({1, 2, 3})).requires_grad_();
   (x * x).sum().backward();
   EXPECT_EQ(x.grad().device(), bare().device());

@@ -217,7 +217,7 @@ TEST(Layers, TensorsCallForAutogradBelowAutocast) {
 }
 
 TEST(Layers, AutogradGoesOnToCapture) {
-  // Autograd's own wrapper, between the recording ones.
+  // The wrapper of autograd stands before the capture wrapper of this test.
   static Layers noted;
   noted.clear();
   using Add = Layered<ops::add_Tensor, kFunction>;

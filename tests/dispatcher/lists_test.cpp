@@ -69,7 +69,7 @@ TEST(GraphTest, CpuDoesNotSupportGraphs) {
                [&] { graph.capture([&] { ran = true; }); });
   EXPECT_FALSE(ran);
   EXPECT_FALSE(graph.captured());
-  expect_error(ErrorCode::kValue, {"record()"}, [&] { graph.replay(); });
+  expect_error(ErrorCode::kValue, {"capture()"}, [&] { graph.replay(); });
   EXPECT_FALSE(is_capturing(kCPU));
   run_uncaptured(kCPU, [&] { ran = true; });
   EXPECT_TRUE(ran);

@@ -237,7 +237,7 @@ TEST(OutTest, UndefinedTensorsAreNamed) {
   expect_error(ErrorCode::kValue, {"undefined"}, [&] { copy_(x, none); });
 }
 
-TEST(OutTest, SeveralOutputs) {
+TEST(OutTest, WritesSeveralOutputs) {
   const Tensor x = tensor({3, 1, 2});
   const Tensor sorted = tensor({0, 0, 0});
   const Tensor order = tensor(std::vector<int64_t>{0, 0, 0});

@@ -36,7 +36,7 @@ KernelTime time_of(Profile& profile, const std::string& op, const std::string& d
   KernelTime found;
   for (const KernelTime& t : profile.times()) {
     if (t.op != op || t.device != device) continue;
-    EXPECT_EQ(found.calls, 0) << op << " is told twice";
+    EXPECT_EQ(found.calls, 0) << op << " is reported twice";
     found = t;
   }
   return found;

@@ -149,7 +149,7 @@ TEST_F(StreamsTest, HooksAndRetainedGradients) {
   EXPECT_EQ(values(seen * 1), (Values{6, 6}));
 }
 
-TEST_F(StreamsTest, HigherOrders) {
+TEST_F(StreamsTest, SecondGradientsWaitForTheirStreams) {
   const Tensor x = on_device(tensor({1, 2})).requires_grad_();
   Tensor y;
   on_another_thread([&] { y = (x * x * x).sum(); });
@@ -158,7 +158,7 @@ TEST_F(StreamsTest, HigherOrders) {
   EXPECT_EQ(values(second * 1), (Values{6, 12}));
 }
 
-TEST_F(StreamsTest, SeveralDevices) {
+TEST_F(StreamsTest, GradientsCrossDevices) {
   const Tensor x = on_device(tensor({1, 2, 3})).requires_grad_();
   const DeviceCalls before = full().calls();
   const Tensor there = (x * 2).to(full().device(1)) * 3;

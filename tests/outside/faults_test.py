@@ -1,4 +1,4 @@
-"""Tests that `mytorch check` finds faults of a backend.
+"""Tests that `mytorch check` and `mytorch fuzz` find faults of a backend.
 
     python3 faults_test.py MYTORCH FAULTY_SO
 
@@ -61,6 +61,11 @@ OPERATORS = {
     "own-state": ("npu::rms_norm", "again"),
     "own-gradient": ("npu::rms_norm", "gradcheck"),
 }
+# By fault: the operator, and the finding of `mytorch fuzz`.
+FUZZED = {
+    "crash": ("gather", "the process crashed: Segmentation fault"),
+    "hang": ("cumsum", "the process did not end within 1 s"),
+}
 
 mytorch, library = sys.argv[1:]
 
@@ -97,6 +102,20 @@ def of_operator(fault: str) -> str:
     return ""
 
 
+def of_fuzzer(fault: str) -> str:
+    op, finding = FUZZED[fault]
+    ran = subprocess.run(
+        [mytorch, "fuzz", library, "--only", op, "--seed", "0", "--calls", "20", "--call-seconds", "1"],
+        env={**os.environ, "MYTORCH_FAULT": fault},
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    if ran.returncode == 0 or finding not in ran.stdout or f"{library} --seed 0 --first" not in ran.stdout:
+        return f"{fault}: not found by `mytorch fuzz`\n{ran.stdout}{ran.stderr}"
+    return ""
+
+
 def sound() -> str:
     """Checks the backend without a fault; returns the output if the check fails."""
     ops = sorted({op for op, _ in OPERATORS.values()})
@@ -108,12 +127,13 @@ def sound() -> str:
 
 with ThreadPoolExecutor(os.cpu_count()) as pool:
     jobs = [pool.submit(of_operator, fault) for fault in OPERATORS]
+    jobs += [pool.submit(of_fuzzer, fault) for fault in FUZZED]
     failures = [job.result() for job in jobs]
 # These tests depend on timing, so they run one after another.
 failures += [of_contract(fault) for fault in CONTRACT] + [sound()]
 failures = [text for text in failures if text]
 for text in failures:
     print("NOT FOUND", text)
-planted = len(CONTRACT) + len(OPERATORS)
+planted = len(CONTRACT) + len(OPERATORS) + len(FUZZED)
 print(f"{planted - len(failures)} of {planted} faults found")
 sys.exit(1 if failures else 0)

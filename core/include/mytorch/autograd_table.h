@@ -13,6 +13,8 @@ namespace mytorch {
 struct AutogradTable {
   // Called when a tensor that has a meta goes; frees the meta.
   void (*destroy_meta)(TensorImpl* impl);
+  // Called after replace_data on a tensor that has a meta.
+  void (*data_replaced)(TensorImpl* impl);
 
   // The methods of Tensor of the same names.
   void (*set_requires_grad)(const Tensor& self, bool requires_grad);

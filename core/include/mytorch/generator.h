@@ -31,9 +31,22 @@ class Generator {
   std::shared_ptr<State> state_;
 };
 
-// Returns the generator used by operators that are given none. Its seed is 0 until manual_seed is
-// called.
+// Returns the generator used by operators that are given none: that of the thread's innermost
+// GeneratorGuard, or the global one, whose seed is 0 until manual_seed is called.
 Generator& default_generator();
 void manual_seed(uint64_t seed);
+
+// Makes a generator the default of this thread while the guard exists.
+class GeneratorGuard {
+ public:
+  explicit GeneratorGuard(Generator generator);
+  ~GeneratorGuard();
+  GeneratorGuard(const GeneratorGuard&) = delete;
+  GeneratorGuard& operator=(const GeneratorGuard&) = delete;
+
+ private:
+  Generator generator_;
+  Generator* outer_;
+};
 
 }  // namespace mytorch

@@ -12,6 +12,22 @@
 
 namespace mytorch {
 
+namespace detail {
+
+// The integers that may be sizes or dimensions.
+template <class T>
+concept Integer = std::is_integral_v<T> && !std::is_same_v<T, bool> && !std::is_same_v<T, char> &&
+                  !std::is_same_v<T, wchar_t> && !std::is_same_v<T, char8_t> &&
+                  !std::is_same_v<T, char16_t> && !std::is_same_v<T, char32_t>;
+// The arithmetic types that are not: one of these in place of a list is a mistake, such as
+// `x.sum(true)` for `x.sum({}, true)`.
+template <class T>
+concept NonInteger = std::is_arithmetic_v<T> && !Integer<T>;
+template <class T>
+concept Number = std::is_arithmetic_v<T>;
+
+}  // namespace detail
+
 // A list of integers: sizes, strides or dimensions. A single integer converts to a list of one. Two
 // words, so that calls pass it in registers.
 class IntList {
@@ -22,7 +38,12 @@ class IntList {
   IntList(std::initializer_list<int64_t> list) : IntList(list.begin(), list.size()) {}  // NOLINT
   IntList(const std::vector<int64_t>& list) : IntList(list.data(), list.size()) {}      // NOLINT
   constexpr IntList(int64_t one) : one_(one), size_(1), kind_(kOne) {}                  // NOLINT
-  constexpr IntList(int one) : IntList(int64_t{one}) {}                                 // NOLINT
+  template <detail::Integer T>
+  constexpr IntList(T one) : IntList(static_cast<int64_t>(one)) {}  // NOLINT
+  template <detail::NonInteger NotAnInteger>  // a bool, char or floating-point value is no list
+  IntList(NotAnInteger) = delete;             // of integers: write 1, or name another argument
+  template <detail::NonInteger NotAnInteger>
+  IntList(std::initializer_list<NotAnInteger>) = delete;
 
   constexpr const int64_t* data() const { return kind_ == kOne ? &one_ : data_; }
   constexpr size_t size() const { return size_; }
@@ -55,10 +76,15 @@ class IntList {
 class OptionalIntList {
  public:
   constexpr OptionalIntList() { list_.kind_ = IntList::kAbsent; }
-  constexpr OptionalIntList(std::nullopt_t) : OptionalIntList() {}       // NOLINT
-  constexpr OptionalIntList(IntList list) : list_(list) {}               // NOLINT
-  constexpr OptionalIntList(int64_t one) : list_(one) {}                 // NOLINT
-  constexpr OptionalIntList(int one) : list_(one) {}                     // NOLINT
+  constexpr OptionalIntList(std::nullopt_t) : OptionalIntList() {}  // NOLINT
+  constexpr OptionalIntList(IntList list) : list_(list) {}          // NOLINT
+  constexpr OptionalIntList(int64_t one) : list_(one) {}            // NOLINT
+  template <detail::Integer T>
+  constexpr OptionalIntList(T one) : list_(one) {}  // NOLINT
+  template <detail::NonInteger NotAnInteger>  // a bool, char or floating-point value is no list
+  OptionalIntList(NotAnInteger) = delete;     // of integers: write {} to leave the argument out
+  template <detail::NonInteger NotAnInteger>
+  OptionalIntList(std::initializer_list<NotAnInteger>) = delete;
   OptionalIntList(std::initializer_list<int64_t> list) : list_(list) {}  // NOLINT
   OptionalIntList(const std::vector<int64_t>& list) : list_(list) {}     // NOLINT
 
@@ -106,9 +132,14 @@ class Tensor;
 class TensorList {
  public:
   constexpr TensorList() = default;
-  constexpr TensorList(const Tensor* data, size_t size) : data_(data), size_(size) {}
+  // A template, so that the 0 of `cat({0, 1})` is not taken for a null pointer.
+  template <class T>
+  requires(std::is_same_v<const T, const Tensor>) constexpr TensorList(T* data, size_t size)
+      : data_(data), size_(size) {}
   TensorList(std::initializer_list<Tensor> list);  // NOLINT
-  TensorList(const std::vector<Tensor>& list);     // NOLINT
+  template <detail::Number NotATensor>
+  TensorList(std::initializer_list<NotATensor>) = delete;  // write {tensor({0, 1})}
+  TensorList(const std::vector<Tensor>& list);             // NOLINT
   const Tensor* data() const { return data_; }
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }

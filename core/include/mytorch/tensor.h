@@ -22,6 +22,9 @@
 namespace mytorch {
 
 class Tensor;
+namespace indexing {
+class TensorIndex;
+}
 
 // An argument that is a Tensor, a number, or absent (the default). A number takes part in promotion
 // by category only, and is passed to kernels as a 0-dim operand on the caller's stack, so it costs
@@ -50,6 +53,9 @@ class Operand {
 // A reference to an array; copies share the array. A default-constructed Tensor is undefined: as an
 // argument it means "absent", and any use other than defined() and assignment throws Error(kValue).
 //
+// Assignment to a variable makes it refer to another array. Assignment to a temporary, such as an
+// element, writes into its array: `x[0] = row`, `x[i][j] = 3.0`.
+//
 // Every operator of ops.yaml is a free function with a header of its own, mytorch/ops/NAME.h. Some
 // are also declared below as methods; `x.method()` is the same as `method(x)`.
 class Tensor {
@@ -59,15 +65,21 @@ class Tensor {
     if (impl_ != nullptr) detail::retain(impl_);
   }
   Tensor(Tensor&& other) noexcept : impl_(std::exchange(other.impl_, nullptr)) {}
-  Tensor& operator=(const Tensor& other) {
+  Tensor& operator=(const Tensor& other) & {
     Tensor copy(other);
     std::swap(impl_, copy.impl_);
     return *this;
   }
-  Tensor& operator=(Tensor&& other) noexcept {
+  Tensor& operator=(Tensor&& other) & noexcept {
     std::swap(impl_, other.impl_);
     return *this;
   }
+  template <detail::Number NotATensor>
+  Tensor& operator=(NotATensor) & = delete;  // use fill_(value), or scalar_tensor(value)
+  // Copy the values, which broadcast, into this tensor's array. Throw Error(kValue) if nothing else
+  // refers to the array, because the values would be lost: indices with tensors make a copy.
+  Tensor& operator=(const Tensor& values) &&;
+  Tensor& operator=(const Scalar& value) &&;
   ~Tensor() { release(impl_); }
 
   // Takes over one reference to `impl`.
@@ -154,9 +166,33 @@ class Tensor {
   std::string grad_fn() const;
   // Returns a tensor that shares this memory but takes no part in differentiation.
   Tensor detach() const;
+  // Makes this leaf, and all copies of it, share the memory, type and device of `data`, of the same
+  // shape. Whoever holds the tensor, such as an optimizer, sees the new data. Throws Error(kValue)
+  // for a view and for the result of an operation.
+  void set_data(const Tensor& data) const;
 
-  // -- indexing along the first dimension --
+  // -- indexing --
+  // Returns a view of element `index` of the first dimension.
   Tensor operator[](int64_t index) const;
+  // Reads and writes elements by indices of several kinds, as x[1, :, mask] does in Python:
+  // `x.index({1, Slice(), mask})`. Returns a view if no index is a tensor or bool, else a copy.
+  Tensor index(std::initializer_list<indexing::TensorIndex> indices) const;
+  Tensor index(const std::vector<indexing::TensorIndex>& indices) const;
+  // The same as index({indices...}): x[mask], x[Slice(1, 3)], x(0, 1).
+  Tensor operator[](const indexing::TensorIndex& index) const;
+  template <class... Indices>
+  Tensor operator()(const Indices&... indices) const {
+    return index({indices...});
+  }
+  // `values` broadcasts to the shape of index(indices). Returns this tensor.
+  const Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices,
+                           const Tensor& values, bool accumulate = false) const;
+  const Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices,
+                           const Scalar& value, bool accumulate = false) const;
+  const Tensor& index_put_(const std::vector<indexing::TensorIndex>& indices, const Tensor& values,
+                           bool accumulate = false) const;
+  const Tensor& index_put_(const std::vector<indexing::TensorIndex>& indices, const Scalar& value,
+                           bool accumulate = false) const;
 
 #include "mytorch/tensor_methods.inc"  // generated from the records with `forms: [method]`
 
@@ -172,6 +208,53 @@ class Tensor {
 
   TensorImpl* impl_;
 };
+
+// The indices that Tensor::index and index_put_ take.
+namespace indexing {
+
+// A range of a dimension, with negative positions counting from the end: Slice(1, None, 2) is
+// Python's 1::2, and Slice() the whole dimension.
+struct Slice {
+  constexpr Slice(std::optional<int64_t> start = {}, std::optional<int64_t> stop = {},  // NOLINT
+                  std::optional<int64_t> step = {})
+      : start(start), stop(stop), step(step.value_or(1)) {}
+  std::optional<int64_t> start;
+  std::optional<int64_t> stop;
+  int64_t step;
+};
+
+inline constexpr std::nullopt_t None = std::nullopt;  // NOLINT: Python's and libtorch's name
+struct EllipsisType {};
+inline constexpr EllipsisType Ellipsis;  // NOLINT
+
+class TensorIndex {
+ public:
+  enum Kind : uint8_t { kNone, kEllipsis, kInteger, kBool, kSlice, kTensor };
+
+  TensorIndex(std::nullopt_t) : kind_(kNone) {}                     // NOLINT: a new dimension
+  TensorIndex(EllipsisType) : kind_(kEllipsis) {}                   // NOLINT: the others, whole
+  TensorIndex(const char* text);                                    // NOLINT: "..." as Ellipsis
+  TensorIndex(std::nullptr_t) = delete;                             // use None
+  TensorIndex(Slice slice) : kind_(kSlice), slice_(slice) {}        // NOLINT
+  TensorIndex(Tensor t) : kind_(kTensor), tensor_(std::move(t)) {}  // NOLINT: mask or positions
+  template <detail::Integer T>
+  TensorIndex(T at) : kind_(kInteger), slice_(static_cast<int64_t>(at)) {}  // NOLINT
+  TensorIndex(bool on) : kind_(kBool), slice_(on) {}  // NOLINT: a new dimension, of 1 or 0
+  template <detail::NonInteger NotAnIndex>  // give an integer, bool, Slice, None, "..." or Tensor
+  TensorIndex(NotAnIndex) = delete;
+
+  Kind kind() const { return kind_; }
+  int64_t integer() const { return *slice_.start; }  // kInteger, kBool
+  const Slice& slice() const { return slice_; }
+  const Tensor& tensor() const { return tensor_; }  // undefined: the whole dimension
+
+ private:
+  Kind kind_;
+  Slice slice_;
+  Tensor tensor_;
+};
+
+}  // namespace indexing
 
 // A number as an operand of a kernel, flagged MT_TENSOR_HOST. Its type is int64, double or bool
 // according to its category.
@@ -221,7 +304,10 @@ Tensor operator-(const Scalar& a, const Tensor& b);
 Tensor operator*(const Scalar& a, const Tensor& b);
 Tensor operator/(const Scalar& a, const Tensor& b);
 Tensor operator-(const Tensor& a);
+// For two tensors, the reversed forms of == and != would be as good as the others.
+Tensor operator==(const Tensor& a, const Tensor& b);
 Tensor operator==(const Tensor& a, const Operand& b);
+Tensor operator!=(const Tensor& a, const Tensor& b);
 Tensor operator!=(const Tensor& a, const Operand& b);
 Tensor operator<(const Tensor& a, const Operand& b);
 Tensor operator<=(const Tensor& a, const Operand& b);
@@ -231,6 +317,11 @@ const Tensor& operator+=(const Tensor& a, const Operand& b);
 const Tensor& operator-=(const Tensor& a, const Operand& b);
 const Tensor& operator*=(const Tensor& a, const Operand& b);
 const Tensor& operator/=(const Tensor& a, const Operand& b);
+// For temporaries: `x[0] += 1`. Throw Error(kValue) where assignment to a temporary does.
+const Tensor& operator+=(Tensor&& a, const Operand& b);
+const Tensor& operator-=(Tensor&& a, const Operand& b);
+const Tensor& operator*=(Tensor&& a, const Operand& b);
+const Tensor& operator/=(Tensor&& a, const Operand& b);
 
 inline Operand::Operand(const Tensor& tensor) : impl_(tensor.impl()) {}
 inline Tensor Operand::tensor() const { return Tensor::share(impl_); }

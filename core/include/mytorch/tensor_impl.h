@@ -35,6 +35,7 @@ struct TensorImpl {
   bool inference = false;     // created in inference mode: no version, no view tracking
   bool no_grad_view = false;  // a view created while gradient recording was disabled
   uint16_t size_class = 0;    // in the pool that it came from
+  bool has_views = false;     // of a root: views of it were created
   uint32_t view_version = 0;  // the low bits of the storage's version when this view was created
   int64_t numel = 0;
   Storage* storage = nullptr;  // counted by a root; a view's storage is kept alive by its base
@@ -75,6 +76,8 @@ TensorImpl* new_tensor_strided(IntList sizes, IntList strides, ScalarType dtype,
 TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t offset);
 // Creates a tensor with the same geometry and storage but no base, as detach returns.
 TensorImpl* new_alias(TensorImpl* of);
+// Makes the root `impl` refer to the storage, type and device of `data`, which has the same shape.
+void replace_data(TensorImpl* impl, const TensorImpl& data);
 // Creates a root over existing storage; takes over one reference to it.
 TensorImpl* new_tensor_over(Storage* storage, IntList sizes, IntList strides, ScalarType dtype,
                             int64_t offset);

@@ -43,7 +43,7 @@ TEST_F(ClipTest, ScalesAllByOneFactor) {
   expect_grads(1.5, 2, 6);  // below the bound: unchanged
 }
 
-TEST_F(ClipTest, OtherNorms) {
+TEST_F(ClipTest, ClipsByTheOneNormAndTheLargestElement) {
   EXPECT_NEAR(clip_grad_norm_(all_, 1.9, 1).item<double>(), 19, 1e-5);
   expect_grads(0.3, 0.4, 1.2);
   const double inf = std::numeric_limits<double>::infinity();
@@ -51,7 +51,7 @@ TEST_F(ClipTest, OtherNorms) {
   expect_grads(0.15, 0.2, 0.6);
 }
 
-TEST_F(ClipTest, NonfiniteGradients) {
+TEST_F(ClipTest, NonfiniteGradientsAreErrorsOnRequest) {
   give(NAN, 4, 12);
   expect_error(ErrorCode::kValue, {"[clip_grad_norm_]", "nan"},
                [&] { clip_grad_norm_(all_, 1, 2, /*error_if_nonfinite=*/true); });

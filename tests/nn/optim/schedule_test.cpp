@@ -35,34 +35,34 @@ class ScheduleTest : public ::testing::Test {
   SGD sgd_{{zeros({1}).requires_grad_()}, {.lr = 0.5}};
 };
 
-TEST_F(ScheduleTest, Step) {
+TEST_F(ScheduleTest, StepMultipliesAfterEveryPeriod) {
   StepLR schedule(sgd_, 3, 0.5);
   expect_factors(schedule, 8, [](int t) { return t < 3 ? 1 : t < 6 ? 0.5 : 0.25; });
 }
 
-TEST_F(ScheduleTest, MultiStep) {
+TEST_F(ScheduleTest, MultiStepMultipliesAtMilestones) {
   MultiStepLR schedule(sgd_, {5, 2}, 0.1);
   expect_factors(schedule, 7, [](int t) { return t < 2 ? 1 : t < 5 ? 0.1 : 0.01; });
 }
 
-TEST_F(ScheduleTest, Exponential) {
+TEST_F(ScheduleTest, ExponentialMultipliesAtEveryStep) {
   ExponentialLR schedule(sgd_, 0.9);
   expect_factors(schedule, 5, [](int t) { return std::pow(0.9, t); });
 }
 
-TEST_F(ScheduleTest, Cosine) {
+TEST_F(ScheduleTest, CosineFallsToTheMinimumAndRises) {
   CosineAnnealingLR schedule(sgd_, 4);
   expect_factors(schedule, 9, [](int t) { return 0.5 + 0.5 * std::cos(std::numbers::pi * t / 4); });
   EXPECT_NEAR(curves::cosine(4, 0.1)(0.5, 4), 0.1, 1e-12);
   EXPECT_NEAR(curves::cosine(4, 0.1)(0.5, 2), 0.3, 1e-12);
 }
 
-TEST_F(ScheduleTest, Linear) {
+TEST_F(ScheduleTest, LinearReachesTheEndFactor) {
   LinearLR schedule(sgd_, 0.2, 1, 4);
   expect_factors(schedule, 7, [](int t) { return t < 4 ? 0.2 + 0.2 * t : 1; });
 }
 
-TEST_F(ScheduleTest, Lambda) {
+TEST_F(ScheduleTest, LambdaIsTheFactor) {
   LambdaLR schedule(sgd_, [](int64_t t) { return 1.0 / static_cast<double>(t + 1); });
   expect_factors(schedule, 4, [](int t) { return 1.0 / (t + 1); });
 }
@@ -72,7 +72,7 @@ TEST_F(ScheduleTest, SequenceCountsEachPartsOwnSteps) {
   expect_factors(schedule, 6, [](int t) { return t < 2 ? 0.5 * t : std::pow(0.5, t - 2); });
 }
 
-TEST_F(ScheduleTest, OneCycle) {
+TEST_F(ScheduleTest, OneCycleVariesMomentumInversely) {
   OneCycleLR schedule(sgd_, 1, 10, {.cosine = false});
   // From 1 / 25 at step 0 to 1 at step 2, and to 1 / 25e4 at step 9; momentum varies inversely.
   const double low = 1.0 / 25, end = low / 1e4;

@@ -51,7 +51,7 @@ class HostileFileTest : public ::testing::Test {
   TempDirectory directory_;
 };
 
-TEST_F(HostileFileTest, MissingFile) {
+TEST_F(HostileFileTest, RefusesMissingFilesDirectoriesAndPipes) {
   expect_error(ErrorCode::kIo, {path(), "No such file"}, [&] { load_safetensors(path()); });
   expect_error(ErrorCode::kIo, {directory_.path(), "regular file"},
                [&] { load_safetensors(directory_.path()); });
@@ -59,7 +59,7 @@ TEST_F(HostileFileTest, MissingFile) {
   expect_error(ErrorCode::kIo, {path(), "regular file"}, [&] { load_safetensors(path()); });
 }
 
-TEST_F(HostileFileTest, HeaderLengths) {
+TEST_F(HostileFileTest, RefusesHeaderLengthsThatDoNotFit) {
   expect_refused("", {"0 bytes"});
   expect_refused("1234567", {"7 bytes"});
   expect_refused(with_length(0, ""), {"'{'"});
@@ -73,7 +73,7 @@ TEST_F(HostileFileTest, HeaderLengths) {
   expect_error(ErrorCode::kIo, {"allows 100000000"}, [&] { load_safetensors(path()); });
 }
 
-TEST_F(HostileFileTest, NotJson) {
+TEST_F(HostileFileTest, RefusesHeadersThatAreNotJson) {
   for (const char* header : {"{", "{\"x\"", "{\"x\":}", "{}}", "{} {}", "{'x':1}", "{,}",
                              "{}/*comment*/", "{\"x\":\"\xff\"}", "{\"\xc3\x28\":{}}",
                              "{\"\xed\xa0\x80\":{}}", "{\"\\ud800\":{}}", "{\"\n\":{}}"}) {
@@ -86,7 +86,7 @@ TEST_F(HostileFileTest, NotJson) {
   expect_taken(file_of("{}  ", 0));
 }
 
-TEST_F(HostileFileTest, OtherStructure) {
+TEST_F(HostileFileTest, RefusesJsonOfAnotherStructure) {
   expect_refused(file_of("{\"x\":1}", 0), {"'x'", "a number where an object"});
   expect_refused(file_of("{\"x\":-1}", 0), {"'x'", "a number where an object"});
   expect_refused(file_of("{\"x\":1.5}", 0), {"'x'", "a number where an object"});
@@ -118,7 +118,7 @@ TEST_F(HostileFileTest, MetadataOfOtherTypes) {
   expect_taken(file_of("{\"__metadata__\":{}}", 0));
 }
 
-TEST_F(HostileFileTest, DuplicateKeys) {
+TEST_F(HostileFileTest, RefusesDuplicateKeys) {
   const std::string x = "\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}";
   expect_refused(file_of("{" + x + "," + x + "}", 1), {"'x'", "twice"});
   // The same name, once written with an escape sequence.
@@ -133,13 +133,13 @@ TEST_F(HostileFileTest, DuplicateKeys) {
   }
 }
 
-TEST_F(HostileFileTest, Dtypes) {
+TEST_F(HostileFileTest, RefusesUnknownDtypes) {
   for (const char* dtype : {"\"F8_E4M3\"", "\"U64\"", "\"f32\"", "\"\"", "\"F32 \""}) {
     expect_refused(file_of(tensor_of(dtype, "[1]", "[0,4]"), 4), {"'x'", "dtype"});
   }
 }
 
-TEST_F(HostileFileTest, Shapes) {
+TEST_F(HostileFileTest, RefusesInvalidShapes) {
   expect_refused(file_of(tensor_of("\"U8\"", "[-1]", "[0,1]"), 1), {"'x'", "negative", "-1"});
   expect_refused(file_of(tensor_of("\"U8\"", "[1.0]", "[0,1]"), 1), {"'x'", "1.0"});
   expect_refused(file_of(tensor_of("\"U8\"", "[1e2]", "[0,100]"), 100), {"'x'", "1e2"});
@@ -163,7 +163,7 @@ TEST_F(HostileFileTest, Shapes) {
   expect_refused(file_of(tensor_of("\"U8\"", dims + ",1]", "[0,1]"), 1), {"'x'", "more than 64"});
 }
 
-TEST_F(HostileFileTest, Offsets) {
+TEST_F(HostileFileTest, RefusesOffsetsThatDoNotCoverTheData) {
   const auto one = [](const std::string& offsets) { return tensor_of("\"U8\"", "[4]", offsets); };
   expect_taken(file_of(one("[0,4]"), 4));
   expect_refused(file_of(one("[0,4]"), 3), {"'x'", "past the 3 bytes"});

@@ -29,6 +29,29 @@ struct LoadReport {
   std::vector<std::string> unexpected;  // in the dictionary but not in the module
 };
 
+namespace detail {
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverloaded-virtual"  // hiding is the purpose of Forwards
+
+// The ways to declare forward of one tensor. A module overrides one of them; each calls the next.
+// They are members of a base class, hidden by Module::forward, so that `module.forward(x)` is not
+// ambiguous.
+class Forwards {
+ public:
+  virtual ~Forwards() = default;
+
+ protected:
+  struct Unused {};
+  virtual Tensor forward(const Tensor& input);
+  virtual Tensor forward(Tensor input);
+  virtual Tensor forward(const Tensor& input) const;
+  virtual Tensor forward(Tensor input) const;
+  Tensor call_forward(const Tensor& input);
+};
+
+}  // namespace detail
+
 // A part of a model. It consists of named parameters (trained tensors), buffers (tensors that are
 // not trained) and children (other modules). Modules are ordinary classes, and their parts are
 // ordinary members:
@@ -46,14 +69,25 @@ struct LoadReport {
 // A copy of a module shares its parameters, as a copy of a Tensor shares its memory; `clone` copies
 // the parameters as well. A registered member is found by its offset in the object, so copies and
 // moves need no registration, and members may be assigned: `decoder.weight = encoder.weight` ties
-// the two. Never slice a module: a copy of only its base class is invalid.
-class Module {
+// the two. Modules that are not members, such as the elements of a std::vector, belong in a
+// ModuleList or a shared_ptr: any function that needs a registered module throws Error(kValue) if
+// it was destroyed, or was not copied together with this object.
+class Module : private detail::Forwards {
  public:
-  virtual ~Module() = default;
+  ~Module() override;
 
-  // Computes the module's output. Modules that take other arguments declare their own forward.
-  virtual Tensor forward(const Tensor& input);
-  Tensor operator()(const Tensor& input) { return forward(input); }
+  // Computes the module's output. A module declares forward with `const Tensor&` or `Tensor`, const
+  // or not. Modules whose forward takes other arguments derive from Callable. The second parameter
+  // keeps this function from being one of those that modules override.
+  Tensor forward(const Tensor& input, Unused /*unused*/ = {}) { return call_forward(input); }
+#pragma GCC diagnostic pop
+  Tensor operator()(const Tensor& input) { return call_forward(input); }
+  template <class... Args>
+  requires(sizeof...(Args) != 1) void operator()(Args&&...) {
+    static_assert(sizeof...(Args) == 1,
+                  "operator() of a Module takes one tensor: derive the class from "
+                  "nn::Callable<Class> to call its forward of other arguments");
+  }
 
   // -- contents, in the order of registration: own members first, then those of children. A tensor
   // that occurs more than once is listed once, under its first name ("hidden.weight") --
@@ -86,8 +120,9 @@ class Module {
   bool training() const { return training_; }
   void requires_grad(bool on);  // sets requires_grad of all parameters
   void zero_grad();             // clears the gradients of all parameters
-  // Move or convert parameters and buffers. A dtype applies to floating-point tensors only. This
-  // replaces the tensors, so call it before giving parameters() to an optimizer.
+  // Move or convert parameters, their gradients, and buffers, in place: the tensors stay the same
+  // and take other data (Tensor::set_data), so optimizers go on training them. A dtype applies to
+  // floating-point tensors only.
   void to(Device device);
   void to(ScalarType dtype);
   void to(Device device, ScalarType dtype);
@@ -99,19 +134,25 @@ class Module {
 
  protected:
   Module() = default;
-  Module(const Module&) = default;
-  Module(Module&&) = default;
-  Module& operator=(const Module&) = default;
-  Module& operator=(Module&&) = default;
+  Module(const Module& other);
+  Module(Module&& other) noexcept;
+  Module& operator=(const Module& other);
+  Module& operator=(Module&& other) noexcept;
 
   // Each registers a member of the class under a name that is unique in this module and contains no
-  // '.'. Undefined tensors are ignored until they are assigned.
+  // '.'. Undefined tensors are ignored until they are assigned. Throws Error(kValue) for what lies
+  // too far from this object to be a member.
   void register_parameter(std::string name, Tensor& member);  // also calls requires_grad_()
   void register_buffer(std::string name, Tensor& member, bool persistent = true);
-  void register_module(std::string name, Module& member);
+  template <class M>
+  requires(std::is_base_of_v<Module, M>) void register_module(std::string name, M& member) {
+    check_parts<M>(member);
+    add_member(std::move(name), member);
+  }
   // Registers a child held by pointer, which copies of this module share.
   template <class M>
   void register_module(std::string name, std::shared_ptr<M> module) {
+    if (module != nullptr) check_parts<M>(*module);
     add_shared(std::move(name), std::move(module), copier<M>());
   }
   Module& child(size_t index) { return resolve(children_[index]); }
@@ -129,9 +170,12 @@ class Module {
     Role role;
   };
   using Copy = std::shared_ptr<Module> (*)(const Module&);
+  // The addresses of a registered member and of the modules that were copied or moved from it.
+  class Copies;
   struct ChildEntry {
     std::string name;
     std::ptrdiff_t place = 0;        // offset, for a member
+    std::shared_ptr<Copies> copies;  // of a member
     std::shared_ptr<Module> shared;  // set for a child held by pointer
     Copy copy = nullptr;             // copies such a child
   };
@@ -154,6 +198,15 @@ class Module {
     }
   }
 
+  // Throws Error(kValue) if a registered member of `module` lies outside of it.
+  template <class M>
+  static void check_parts(const M& module) {
+    if (typeid(module) == typeid(M)) module.Module::check_within(&module, sizeof(M));
+  }
+  void check_within(const void* object, size_t bytes) const;
+  void check_near(const std::string& name, const void* member) const;
+  [[noreturn]] void fail_outside(const std::string& name) const;
+  void add_member(std::string name, Module& member);
   void add_shared(std::string name, std::shared_ptr<Module> module, Copy copy);
   void check_name(const std::string& name) const;
   Tensor& resolve(const TensorEntry& entry) const;
@@ -167,7 +220,23 @@ class Module {
 
   std::vector<TensorEntry> tensors_;
   std::vector<ChildEntry> children_;
+  std::shared_ptr<Copies> copies_;  // null unless this is, or is a copy of, a registered member
   bool training_ = true;
+};
+
+// The base of modules whose forward takes other arguments than one tensor. Gives them operator():
+//
+//   struct Attention : nn::Callable<Attention> {
+//     Tensor forward(const Tensor& query, const Tensor& key, const Tensor& mask = {});
+//   };
+//   attention(x, y)
+template <class M>
+class Callable : public Module {
+ public:
+  template <class... Args>
+  decltype(auto) operator()(Args&&... args) {
+    return static_cast<M&>(*this).forward(std::forward<Args>(args)...);
+  }
 };
 
 // Returns a copy of the module with its own parameters and buffers, of the same values. Tied
@@ -175,6 +244,7 @@ class Module {
 template <class M>
 M clone(const M& module) {
   static_assert(std::is_base_of_v<Module, M>, "clone takes a module");
+  Module::check_parts<M>(module);
   M copy(module);
   Module::CloneMemo memo;
   static_cast<Module&>(copy).unshare(memo);

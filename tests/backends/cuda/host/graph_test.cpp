@@ -153,7 +153,7 @@ TEST_F(Graphs, RefuseToWaitForTheHostDuringACapture) {
   refused("[nonzero]", [&] { F::nonzero(x); });
   expect_error(ErrorCode::kValue, {"being captured already"},
                [&] { graph.capture([] { Graph().capture([] {}); }); });
-  expect_error(ErrorCode::kValue, {"record()"}, [&] { graph.replay(); });
+  expect_error(ErrorCode::kValue, {"capture()"}, [&] { graph.replay(); });
   expect_error(ErrorCode::kUnsupported, {"does not support graphs"},
                [] { Graph("cpu").capture([] {}); });
 }

@@ -17,9 +17,9 @@ struct DataLoaderOptions {
   int64_t batch_size = 1;
   bool shuffle = false;    // use a new random order in each epoch, drawn from `seed`
   bool drop_last = false;  // omit the last batch if it is smaller than the others
-  uint64_t seed = 0;
-  int num_workers = 0;  // number of threads that load batches; 0: the consumer loads them
-  int prefetch = 2;     // number of batches per worker to load ahead
+  uint64_t seed = 0;       // of the order and of random augmentation
+  int num_workers = 0;     // number of threads that load batches; 0: the consumer loads them
+  int prefetch = 2;        // number of batches per worker to load ahead
   // The order of the examples; replaces `shuffle`.
   std::shared_ptr<const Sampler> sampler = nullptr;
 };
@@ -32,9 +32,11 @@ struct DataLoaderOptions {
 //   }
 //
 // Each begin() starts the next epoch. The batches and their order do not depend on the number of
-// workers. An exception thrown by the dataset is rethrown to the consumer when it reaches that
-// batch, and ends the epoch. A loop may end early: the iterator owns the worker threads and joins
-// them. Gradient recording is disabled while a batch is loaded.
+// workers, even if the dataset draws random numbers: while an example is loaded, the thread's
+// default_generator() is one that is derived from the seed, the epoch and the example's index. An
+// exception thrown by the dataset is rethrown to the consumer when it reaches that batch, and ends
+// the epoch. A loop may end early: the iterator owns the worker threads and joins them. Gradient
+// recording is disabled while a batch is loaded.
 class DataLoader {
   class Epoch;
 

@@ -22,7 +22,9 @@ struct Batch {
 };
 
 // An indexed collection of examples. The workers of a DataLoader call the functions below from
-// several threads at once, so they must be thread-safe.
+// several threads at once, so they must be thread-safe. Random augmentation uses operators without
+// a generator argument, or another generator seeded with default_generator().seed(): its results
+// then depend on the loader's seed, the epoch and the example alone.
 class Dataset {
  public:
   virtual ~Dataset() = default;

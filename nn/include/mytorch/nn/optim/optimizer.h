@@ -22,8 +22,8 @@ namespace mytorch::nn::optim {
 //   }
 //
 // Parameters belong to groups, each with its own options: `sgd.add_group(head.parameters(), {.lr =
-// 0.01})`. Parameters are updated in place, so move the model to its device before creating the
-// optimizer.
+// 0.01})`. Parameters are updated in place. The state follows them when Module::to moves or
+// converts them; a captured step must then be captured again.
 //
 // step() may be captured in a Graph. Each replay counts as a step and reads the current learning
 // rate, as set by set_lr or by a schedule between replays. All other options keep the values they
@@ -98,6 +98,7 @@ class Optimizer {
  private:
   using Rates = std::vector<Tensor>;  // a group's learning rate, on each device that reads it
 
+  static void follow(Slot& slot);
   void count(Batch& batch);
   Operand rate(size_t group, Device device);
   void refresh_rates(size_t group);

@@ -1,0 +1,23 @@
+#include "nn/data/example_generator.h"
+
+#include "nn/data/split_mix.h"
+
+namespace mytorch::nn::data {
+namespace {
+
+thread_local constinit const LoadingGuard* loading = nullptr;
+
+}  // namespace
+
+// Each step of SplitMix64 decorrelates neighboring seeds, epochs and indices.
+LoadingGuard::LoadingGuard(uint64_t seed, uint64_t epoch)
+    : state_(SplitMix64(SplitMix64(seed)() ^ epoch)()), outer_(std::exchange(loading, this)) {}
+
+LoadingGuard::~LoadingGuard() { loading = outer_; }
+
+LoadingGuard::Example::Example(int64_t index) {
+  if (loading == nullptr) return;
+  guard_.emplace(Generator(SplitMix64(loading->state_ ^ static_cast<uint64_t>(index))()));
+}
+
+}  // namespace mytorch::nn::data
