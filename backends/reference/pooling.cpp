@@ -68,10 +68,10 @@ class AveragePooling {
     const auto& [h, w] = windows_;
     return h.first(oy) >= h.end(oy, large_.h) || w.first(ox) >= w.end(ox, large_.w);
   }
-  int64_t divisor(int64_t oy, int64_t ox) const {
-    if (divisor_) return *divisor_;
-    return windows_.h.count(oy, large_.h, include_padding_) *
-           windows_.w.count(ox, large_.w, include_padding_);
+  double divisor(int64_t oy, int64_t ox) const {
+    if (divisor_) return static_cast<double>(*divisor_);
+    return static_cast<double>(windows_.h.count(oy, large_.h, include_padding_)) *
+           static_cast<double>(windows_.w.count(ox, large_.w, include_padding_));
   }
 
  private:
@@ -88,7 +88,7 @@ void max_pool2d(mt_ctx& /*ctx*/, const mt_args_max_pool2d_with_indices& args) {
   const sdk::TensorView out_view = args.out != nullptr ? args.out : args.indices;
   if (!out_view) return;
   const Planes out(out_view);
-  const auto [h, w] = sdk::pooling_windows(args, args.self, out_view);
+  const sdk::PlaneWindows windows = sdk::pooling_windows(args, args.self, out_view);
   visit_domain(args.header.compute, [&](auto tag) {
     using E = typename decltype(tag)::type;
     const std::vector<E> values = read_exact<E>(args.self, args.header.compute);
@@ -96,6 +96,7 @@ void max_pool2d(mt_ctx& /*ctx*/, const mt_args_max_pool2d_with_indices& args) {
     std::vector<E> best(n);
     std::vector<int64_t> indices(n);
     for_each_output(out, [&](int64_t plane, int64_t oy, int64_t ox, size_t i) {
+      const auto& [h, w] = windows;
       best[i] = lowest<E>();
       indices[i] = h.first(oy) * in.w + w.first(ox);
       for (int64_t y = h.first(oy); y < h.end(oy, in.h); y += h.dilation) {

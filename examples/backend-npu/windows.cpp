@@ -139,8 +139,8 @@ void max_pool(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
       const auto n = static_cast<size_t>(wanted.numel());
       std::vector<E> best(n, Limits::has_infinity ? -Limits::infinity() : Limits::lowest());
       std::vector<int64_t> places(n);
-      const auto& [h, w] = windows;
       Planes(wanted).for_each([&](int64_t plane, int64_t oy, int64_t ox, size_t i) {
+        const auto& [h, w] = windows;
         places[i] = h.first(oy) * in.w + w.first(ox);
         for (int64_t y = h.first(oy); y < h.end(oy, in.h); y += h.dilation) {
           for (int64_t x = w.first(ox); x < w.end(ox, in.w); x += w.dilation) {

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "backends/cpu-onednn/engine/dnnl.h"
@@ -43,8 +42,7 @@ class Plan {
   void weights(int argument, const Desc& given) { add(argument, given, Role::kWeights); }
   void output(int argument, const Desc& given) { add(argument, given, Role::kOutput); }
 
-  // For tests and messages.
-  std::string implementation() const { return description_.impl_info_str(); }
+  // Returns the number of operands that are reordered; for tests.
   int conversions() const;
 
  private:

@@ -79,7 +79,7 @@ template <class T>
 void copy_padded(const Windows& w, const Chunks& chunks, const Chunks::Chunk& chunk, const T* from,
                  int64_t sample_pitch, int64_t c0, int64_t c1, T* to) {
   Spatial at;         // the window's position in the source
-  Spatial low, high;  // the part of the window that lies inside the source
+  Spatial low, high;  // the part of the window inside the source
   bool padded = false, empty = false;
   for (size_t d = 0; d < 3; ++d) {
     at[d] = w.origin[d] + chunk.begin[d] * w.step[d];

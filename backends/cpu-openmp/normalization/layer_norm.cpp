@@ -26,7 +26,7 @@ using sdk::wanted;
 // The maximum size in bytes of a row that is prefetched one row ahead.
 constexpr int64_t kShortBytes = 8192;
 
-// Returns the row after `row` if it is to be prefetched, or NULL.
+// Returns the row after `row` if it should be prefetched, else NULL.
 template <class W>
 const W* after(const RowMajor<W>& x, int64_t row, int64_t end, int64_t n) {
   const bool ahead = x.direct() && row + 1 < end && n * int64_t{sizeof(W)} <= kShortBytes;

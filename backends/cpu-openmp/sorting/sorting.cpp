@@ -70,7 +70,7 @@ constexpr int64_t kFewOfMany = 4;   // elements for each group, at least
 template <class T>
 constexpr int64_t kLine = 64 / sizeof(T);  // elements of a cache line
 
-// Returns the number of groups in which to find k elements: so many that the k best elements seldom
+// Returns the number of groups in which to find k elements: enough that the k best elements seldom
 // share a group.
 int64_t groups_of(int64_t k) { return (4 * k + kChampions - 1) / kChampions * kChampions; }
 

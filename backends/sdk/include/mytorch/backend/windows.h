@@ -59,10 +59,10 @@ struct Window {
   }
   // Returns the windows, among `output`, that contain position `at`. The dilation is 1.
   MYTORCH_HOST_DEVICE IndexRange containing(int64_t at, int64_t output) const {
-    const int64_t before =
-        at + padding - kernel;  // of the window after the last that ends too soon
-    const int64_t last = (at + padding) / stride + 1;
-    return {before < 0 ? 0 : before / stride + 1, last < output ? last : output};
+    // x * stride <= padded < x * stride + kernel
+    const int64_t padded = at + padding;
+    const int64_t last = padded / stride + 1;
+    return {padded < kernel ? 0 : (padded - kernel) / stride + 1, last < output ? last : output};
   }
   // Returns the windows, among `output`, whose tap `tap` reads the input rather than padding.
   IndexRange reached(int64_t tap, int64_t input, int64_t output) const {
@@ -86,10 +86,10 @@ struct Window {
       bad = bad || __builtin_mul_overflow(a, b, &result);
       return result;
     };
-    const int64_t reach =
+    // The end of the last window, and what first() and count() add to it at most.
+    const int64_t end =
         add(mul(std::max<int64_t>(output - 1, 0), stride), add(mul(kernel - 1, dilation), 1));
-    const int64_t rounded = add(padding, kernel == 1 ? 0 : dilation);
-    add(std::max(reach, input), std::max(padding, rounded));
+    add(std::max(end, input), add(padding, kernel == 1 ? 0 : dilation));
     if (!bad) return;
     throw Error(MT_ERROR_VALUE, "windows of kernel " + std::to_string(kernel) + ", stride " +
                                     std::to_string(stride) + ", padding " +
@@ -155,20 +155,16 @@ ConvolutionGeometry convolution_geometry(const TensorView& input, const TensorVi
     throw Error(MT_ERROR_UNSUPPORTED, "[convolution] supports 1 to 3 spatial dimensions");
   }
   if (args.groups < 1) throw Error(MT_ERROR_VALUE, "[convolution] groups must be positive");
-  const int missing = 3 - g.dims;
+  const size_t missing = 3 - static_cast<size_t>(g.dims);
   const auto sizes = [&](const TensorView& tensor) {
     Spatial result = {1, 1, 1};
-    for (int d = 0; d < g.dims; ++d) {
-      result[static_cast<size_t>(missing + d)] = tensor.size(2 + d);
-    }
+    for (size_t d = missing; d < 3; ++d) result[d] = tensor.shape()[2 + d - missing];
     return result;
   };
   // One number for each dimension, or one for all of them.
   const auto numbers = [&](const mt_int_list& list, int64_t absent) {
     Spatial result = {absent, absent, absent};
-    for (int d = 0; d < g.dims; ++d) {
-      result[static_cast<size_t>(missing + d)] = list.data[list.size == 1 ? 0 : d];
-    }
+    for (size_t d = missing; d < 3; ++d) result[d] = list.data[list.size == 1 ? 0 : d - missing];
     return result;
   };
   g.batch = input.size(0);
@@ -181,9 +177,8 @@ ConvolutionGeometry convolution_geometry(const TensorView& input, const TensorVi
   g.stride = numbers(args.stride, 1);
   g.padding = numbers(args.padding, 0);
   g.dilation = numbers(args.dilation, 1);
-  for (int d = missing; d < 3; ++d) {
-    const size_t i = static_cast<size_t>(d);
-    g.window(d).check(g.input[i], g.output[i]);
+  for (size_t d = missing; d < 3; ++d) {
+    g.window(static_cast<int>(d)).check(g.input[d], g.output[d]);
   }
   return g;
 }
