@@ -7,6 +7,7 @@
 #include "mytorch/ops/as_strided.h"
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/exp.h"
+#include "mytorch/ops/lerp.h"
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/relu.h"
 #include "mytorch/ops/select.h"
@@ -31,6 +32,14 @@ TEST(InPlace, OnANonLeaf) {
   EXPECT_EQ(y.grad_fn(), "MulBackward");
   sum(y).backward();
   EXPECT_EQ(values(x.grad()), (Values{10, 10}));
+}
+
+TEST(InPlace, AnAbsentArgumentIsRefused) {
+  const Tensor x = leaf({2, 3});
+  const Tensor y = mul(x, 2.0);
+  EXPECT_THROW(mul_(Tensor(), x), Error);
+  EXPECT_THROW(lerp_(y, Tensor(), x), Error);
+  EXPECT_THROW(lerp_(y, x, Operand()), Error);
 }
 
 TEST(InPlace, AddsAPlainTensorToTheGraph) {
