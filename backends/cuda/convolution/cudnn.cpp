@@ -1,6 +1,7 @@
 // Convolutions with cuDNN's graph API, as graphs of one operation. This API reaches the newer
 // engines and reports whether an engine is deterministic and in which precision it computes, so
 // that others can be skipped. Inputs with few channels are unfolded first.
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -111,10 +112,21 @@ bool run_unfolded(mt_ctx& ctx, const Convolution& call, int64_t channels) {
   return true;
 }
 
+// The library computes positions in 32 bits.
+bool fits_32_bits(const sdk::ConvolutionGeometry& g) {
+  for (const sdk::Spatial& numbers : {g.stride, g.padding, g.dilation}) {
+    if (std::any_of(numbers.begin(), numbers.end(), [](int64_t n) { return n > INT32_MAX; })) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 bool convolve_cudnn(mt_ctx& ctx, const Convolution& call) {
   if (!sdk::is_floating(call.result().dtype()) || call.geometry.empty()) return false;
+  if (!fits_32_bits(call.geometry)) return false;
   use_device(ctx);
   const bool channels_last = prefers_channels_last(call);
   // There may be an engine for only one of the two layouts.
