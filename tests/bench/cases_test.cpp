@@ -12,11 +12,12 @@ namespace {
 
 class Cases : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    catalog_ = new auto(conformance::load_catalog(conformance::share_folder()));
+  static const std::vector<OpRecord>& catalog() {
+    static const std::vector<OpRecord> all = conformance::load_catalog(conformance::share_folder());
+    return all;
   }
   static const OpRecord& record(const std::string& name) {
-    return *find_record(*catalog_, name).record;
+    return *find_record(catalog(), name).record;
   }
   static Json parse(const std::string& op, const std::string& shapes) {
     return parse_shapes(record(op), shapes, Json::object());
@@ -31,16 +32,15 @@ class Cases : public ::testing::Test {
     }
     return "no error";
   }
-  static inline std::vector<OpRecord>* catalog_ = nullptr;
 };
 
 TEST_F(Cases, NamesSelectOverloadAndForm) {
   EXPECT_EQ(record("add").name, "add.Tensor");
   EXPECT_EQ(record("add.Tensor").name, "add.Tensor");
-  const Named inplace = find_record(*catalog_, "add_.Tensor");
+  const Named inplace = find_record(catalog(), "add_.Tensor");
   EXPECT_EQ(inplace.record->name, "add.Tensor");
   EXPECT_EQ(inplace.form, Form::kInplace);
-  EXPECT_EQ(find_record(*catalog_, "copy_").form,
+  EXPECT_EQ(find_record(catalog(), "copy_").form,
             Form::kFunction);  // copy_ is an operator, not an in-place form
   EXPECT_NE(refusal([] { record("no_such"); }).find("mytorch ops"), std::string::npos);
   EXPECT_NE(refusal([] { record("var_mean_"); }).find("no in-place form"), std::string::npos);
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
 // The reproducer of a row must describe the measured case.
 TEST_F(Cases, ReproducersOfSuitesDescribeTheSameCases) {
   int cases = 0;
-  for (const Case& c : suite_cases(*catalog_, conformance::share_folder(), "")) {
+  for (const Case& c : suite_cases(catalog(), conformance::share_folder(), "")) {
     if (c.record == nullptr) {
       EXPECT_EQ(find_program(c.program).name, c.program);
       EXPECT_EQ(reproducer(c, 2, "x"), "mytorch bench --suite " + c.suite + " --case " + c.name +
@@ -195,7 +195,7 @@ TEST_F(Cases, WrittenArgumentsAreCopiesAndCanBeRestored) {
 
 TEST_F(Cases, AnUnknownSuiteListsTheSuites) {
   const std::string text =
-      refusal([&] { suite_cases(*catalog_, conformance::share_folder(), "none"); });
+      refusal([&] { suite_cases(catalog(), conformance::share_folder(), "none"); });
   EXPECT_NE(text.find("pointwise"), std::string::npos) << text;
 }
 
