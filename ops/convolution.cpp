@@ -179,7 +179,7 @@ Tensor convolve_padded(const Tensor& input, const Tensor& weight, const Tensor& 
   Dims after(2 * n, 0);  // the extra padding of the end, in the order of constant_pad_nd
   bool even = true;
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t total = d[i] * (weight.sizes()[2 + i] - 1);
+    const int64_t total = checked(Wide{d[i]} * (weight.sizes()[2 + i] - 1), op, "the padding");
     both[i] = total / 2;
     after[2 * (n - 1 - i) + 1] = total % 2;
     even = even && total % 2 == 0;

@@ -32,7 +32,7 @@ ViewSpec view(const Tensor& self, IntList size) {
       if (size[i] <= 0) elements = -1;
       if (elements < 0) break;
       strides[i] = elements;
-      elements *= size[i];
+      if (__builtin_mul_overflow(elements, size[i], &elements)) elements = -1;
     }
     if (elements == self.numel()) return spec;
   }
@@ -290,7 +290,9 @@ Tensor unfold_backward(const Tensor& grad_in, IntList input_sizes, int64_t dim, 
   dim = wrap_dim(dim, ndim, "unfold_backward");
   // Element e of window w is at w * step + e.
   const int64_t windows = grad_in.sizes()[dim];
-  const Tensor first = mytorch::arange(0, windows * step, step, kInt64, grad_in.device());
+  const Tensor first =
+      mytorch::arange(0, checked(Wide{windows} * step, "unfold_backward", "the size"), step, kInt64,
+                      grad_in.device());
   const Tensor within = mytorch::arange(size, kInt64, grad_in.device());
   const Tensor index = (first.unsqueeze(1) + within).reshape(-1);
   Dims sizes = to_dims(input_sizes);

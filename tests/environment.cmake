@@ -3,6 +3,10 @@
 if(NOT DEFINED ENV{OMP_WAIT_POLICY})
   set(ENV{OMP_WAIT_POLICY} passive)
 endif()
+# A report of the undefined-behaviour sanitizer fails the test.
+if(NOT DEFINED ENV{UBSAN_OPTIONS})
+  set(ENV{UBSAN_OPTIONS} halt_on_error=1:print_stacktrace=1)
+endif()
 # For the projects that tests build.
 find_program(CCACHE ccache)
 if(CCACHE AND NOT DEFINED ENV{CMAKE_CXX_COMPILER_LAUNCHER})

@@ -22,7 +22,7 @@ std::vector<int64_t> contiguous_strides(std::span<const int64_t> shape) {
   int64_t stride = 1;
   for (size_t d = shape.size(); d-- > 0;) {
     strides[d] = stride;
-    stride *= shape[d];
+    stride = sdk::wrapping_mul(stride, shape[d]);
   }
   return strides;
 }

@@ -20,6 +20,12 @@ inline int64_t checked(Wide value, const char* op, const char* what) {
   return narrow;
 }
 
+// Returns a * b modulo 2^64. Products of a tensor's sizes exceed int64 only if another size is 0,
+// and the tensor then has no elements.
+inline int64_t wrapping_mul(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+
 // Returns the number of elements of a shape without negative sizes. Throws Error(kShape) if it
 // exceeds int64.
 inline int64_t checked_product(IntList sizes, const char* op) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/types/checked.h"
 #include "core/types/dims.h"
 
 namespace mytorch {
@@ -32,7 +33,7 @@ Dims packed_strides(IntList sizes, Slower slower) {
   int64_t stride = 1;
   for (const int64_t dim : order) {
     strides[dim] = stride;
-    stride *= std::max<int64_t>(sizes[dim], 1);
+    stride = wrapping_mul(stride, std::max<int64_t>(sizes[dim], 1));
   }
   return strides;
 }

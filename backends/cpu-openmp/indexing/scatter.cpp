@@ -166,7 +166,8 @@ void scatter_lines(mt_ctx& ctx, const Call& call) {
     });
   };
   const int64_t count = lines.count();
-  const int64_t work = length + (copies || kBeside ? size : 0);  // of a line
+  // Of a line. Sizes may be absurd if there is none.
+  const int64_t work = count == 0 ? 0 : length + (copies || kBeside ? size : 0);
   if (count == 1 && work >= 65536 && size >= 4096) {
     // Every thread reads all indices and uses those of its own targets.
     W* row = kBeside ? sdk::scratch<W>(ctx, size) : nullptr;

@@ -207,7 +207,9 @@ class StridedLoop {
   void set_stride(int operand, int dim, int64_t stride) { strides_[operand][dim] = stride; }
   // Multiplies an operand's strides, for example by its itemsize, for strides in bytes.
   void scale(int operand, int64_t factor) {
-    for (int d = 0; d < ndim_; ++d) strides_[operand][d] *= factor;
+    for (int d = 0; d < ndim_; ++d) {
+      strides_[operand][d] = wrapping_mul(strides_[operand][d], factor);
+    }
   }
 
   MYTORCH_HOST_DEVICE int operands() const { return operands_; }
