@@ -8,7 +8,7 @@ build_packages=(
   libabsl-dev libhwy-dev libdnnl-dev nlohmann-json3-dev zlib1g-dev libcli11-dev
 )
 test_packages=(
-  git libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy black make
+  git libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy black make pkg-config
 )
 
 say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
