@@ -71,7 +71,7 @@ void run(const HostileCall& made) {
       results.insert(results.end(), list->begin(), list->end());
     }
   }
-  int left = 100;  // lists may be long
+  int left = made.op->unspecified() ? 0 : 100;  // lists may be long
   for (const Tensor& each : results) {
     if (left-- > 0) read_all(each);
   }

@@ -230,6 +230,7 @@ Loops copy_loops(const float* from, float* to, int64_t n, int threads) {
                       HWY_DYNAMIC_DISPATCH(copy_non_temporal)(from + b, to + b, e - b);
                     }),
           in_pieces(n, threads, [=](int64_t b, int64_t e) {
+            if (b == e) return;  // the pointers may be null
             std::memcpy(to + b, from + b, static_cast<size_t>(e - b) * sizeof(float));
           })};
 }
