@@ -65,6 +65,7 @@ const Tensor& operator-=(Tensor&& a, const Operand& b) { return sub_(kept(a), b)
 const Tensor& operator*=(Tensor&& a, const Operand& b) { return mul_(kept(a), b); }
 const Tensor& operator/=(Tensor&& a, const Operand& b) { return div_(kept(a), b); }
 
+// NOLINTNEXTLINE(bugprone-unhandled-self-assignment): copies elements
 Tensor& Tensor::operator=(const Tensor& values) && {
   kept(*this);
   if (!values.defined()) fail(ErrorCode::kValue, "[=] the assigned tensor is undefined");

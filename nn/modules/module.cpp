@@ -115,13 +115,15 @@ Module::Module(const Module& other)
 }
 
 // A copy: the members of `other` stay registered, because they may be assigned again.
+// NOLINTNEXTLINE(performance-move-constructor-init)
 Module::Module(Module&& other) noexcept : Module(std::as_const(other)) {}
 
 Module::~Module() {
   if (copies_ != nullptr) copies_->remove(this);
 }
 
-// The members of this object stay its own members.
+// The members of this object stay its own members, also in an assignment to itself.
+// NOLINTNEXTLINE(bugprone-unhandled-self-assignment)
 Module& Module::operator=(const Module& other) {
   std::vector<ChildEntry> children = other.children_;
   for (ChildEntry& entry : children) {
