@@ -236,8 +236,8 @@ void Fuzzer::found(uint64_t number, const std::string& what) {
   const Finding finding{number, op.name, describe_call(number), what};
   out_ << "FOUND " << finding.op << "\n  " << finding.arguments << "\n  " << what
        << "\n  again: mytorch fuzz ";
-  if (!options_.library.empty()) {
-    out_ << options_.library << " ";
+  if (!options_.plugin.empty()) {
+    out_ << options_.plugin << " ";
   } else if (!options_.backend.empty()) {
     out_ << "--backend " << options_.backend << " ";
   }

@@ -18,7 +18,7 @@ namespace mytorch::conformance {
 struct FuzzOptions {
   std::string backend;  // "": the one that the dispatcher chooses on `device`
   std::string device = "cpu";
-  std::string library;            // path of the backend's library, if it was given as one
+  std::string plugin;             // path of the backend's library, if it was given as one
   std::vector<std::string> only;  // full or base names of operators; empty: all
   uint64_t seed = 0;
   uint64_t first = 0;        // number of the first call

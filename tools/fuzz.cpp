@@ -22,9 +22,9 @@ struct FuzzArguments {
 
 int fuzz(FuzzArguments given) {
   conformance::FuzzOptions& options = given.options;
-  const bool own = !options.library.empty();
-  if (own) options.library = std::filesystem::absolute(options.library).string();
-  const std::string path = options.library;
+  const bool own = !options.plugin.empty();
+  if (own) options.plugin = std::filesystem::absolute(options.plugin).string();
+  const std::string path = options.plugin;
   const auto prepare = [&] {
     if (own) {
       load_backend(path);
@@ -62,7 +62,7 @@ int fuzz(FuzzArguments given) {
 Run add_fuzz(CLI::App& app) {
   auto given = std::make_shared<FuzzArguments>();
   conformance::FuzzOptions* options = &given->options;
-  app.add_option("library", options->library, "a backend's shared library to test");
+  app.add_option("library", options->plugin, "a backend's shared library to test");
   app.add_option("--backend", options->backend,
                  "the backend to test (default: the dispatcher's choice)");
   app.add_option("--only", options->only, "only these operators, by full or base name");

@@ -42,10 +42,11 @@ void pick(T* to, int64_t ts, const int64_t* index, int64_t is, const T* from, in
 }
 
 // Computes to[i] = from[index[i]], four elements at a time. Prefetches the elements of the next run
-// at `next`, because hardware prefetchers do not follow indices.
+// at `next`, because hardware prefetchers do not follow indices. Not inlined, so that the loop has
+// all registers.
 template <class T>
-void pick_neighbours(T* to, const int64_t* index, const T* from, const T* next, const Dim& dim,
-                     int64_t n) {
+[[gnu::noinline]] void pick_neighbours(T* to, const int64_t* index, const T* from, const T* next,
+                                       const Dim& dim, int64_t n) {
   constexpr int64_t kStep = 4;
   const int64_t ahead = dim.size * kStep / n;
   // 1 or 0, so that four indices take one branch.

@@ -15,10 +15,11 @@ namespace {
 
 using sdk::TensorView;
 
-// Sums kLines lines at once, whose additions are independent of each other.
+// Sums kLines lines at once, whose additions are independent of each other. Not inlined, so that
+// the loop has all registers.
 template <int64_t kLines, class T>
-void scan_lines(const T* in, int64_t in_step, int64_t in_next, T* out, int64_t out_step,
-                int64_t out_next, int64_t size) {
+[[gnu::noinline]] void scan_lines(const T* in, int64_t in_step, int64_t in_next, T* out,
+                                  int64_t out_step, int64_t out_next, int64_t size) {
   // Unsigned sums wrap; signed ones are undefined.
   using Sum = std::conditional_t<sdk::is_float_type<T>, double, uint64_t>;
   using Wide = std::conditional_t<sdk::is_float_type<T>, double, int64_t>;

@@ -102,9 +102,10 @@ bool any_reaches(const T* x, T bar) {
 // elements challenge the champion of their group; the k-th best champion is the threshold `bar`,
 // which at least k elements reach, and not many more. The second pass, over elements in the caches,
 // collects these elements and prefetches the next line. A champion may be any element of its group,
-// so only the keys handle NaNs.
+// so only the keys handle NaNs. Not inlined, so that the loops have all registers.
 template <bool kDescending, class T, class P>
-void select_items(const T* x, const T* next, int64_t n, int64_t k, P* items, T* champions) {
+[[gnu::noinline]] void select_items(const T* x, const T* next, int64_t n, int64_t k, P* items,
+                                    T* champions) {
   const auto item = [&](int64_t i) { return P(sort_key(x[i], kDescending), i); };
   const int64_t groups = groups_of(k);
   int64_t count = 0;
