@@ -223,6 +223,7 @@ TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t off
   impl->storage = of->storage;
   impl->dtype = of->dtype;
   impl->device_slot = of->device_slot;
+  impl->read_only = of->read_only;
   set_geometry(impl, sizes, strides);
   if (of->inference || thread_state.inference_mode) {
     // Untracked: it holds the storage, not the base.
@@ -244,6 +245,7 @@ TensorImpl* new_alias(TensorImpl* of) {
   const int64_t bytes =
       static_cast<const char*>(of->abi.dl.data) - static_cast<const char*>(of->storage->data);
   set_storage(impl, of->storage, of->dtype, bytes);
+  impl->read_only = of->read_only;
   set_geometry(impl, of->sizes(), of->strides());
   return impl;
 }
@@ -318,6 +320,7 @@ void replace_data(TensorImpl* impl, const TensorImpl& data) {
   impl->abi.dl.dtype = data.abi.dl.dtype;
   impl->dtype = data.dtype;
   impl->device_slot = data.device_slot;
+  impl->read_only = data.read_only;
   std::copy_n(data.abi.dl.strides, data.abi.dl.ndim, impl->abi.dl.strides);
 }
 
