@@ -1,12 +1,14 @@
 // Differentiation of recorded operations. The common functions are methods of Tensor
 // (requires_grad_, backward, grad, register_hook, ...); this header declares the rest. See also
-// mytorch/autograd/function.h for custom operations, mytorch/autograd/checkpoint.h for
-// recomputation, and mytorch/autograd/gradcheck.h for testing gradients.
+// mytorch/autograd/functional.h for Jacobians and Hessians, mytorch/autograd/function.h for custom
+// operations, mytorch/autograd/checkpoint.h for recomputation, and mytorch/autograd/gradcheck.h for
+// testing gradients.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "mytorch/grad_mode.h"
@@ -27,15 +29,23 @@ void backward(TensorList outputs, TensorList grad_outputs = {}, bool retain_grap
               bool create_graph = false, TensorList inputs = {});
 
 struct GradOptions {
-  bool retain_graph = false;
+  bool retain_graph = false;  // implied by create_graph
   bool create_graph = false;
-  // For an input that no output depends on: returns an undefined gradient if true, throws if false.
+  // The gradient of an input that no output depends on: an error by default, an undefined tensor
+  // with allow_unused, zeros with materialize_grads.
   bool allow_unused = false;
+  bool materialize_grads = false;
 };
-// Returns the gradients of the outputs with respect to the inputs, one per input. Changes no
-// tensor's grad.
+// Returns the gradients of the outputs with respect to the inputs, one per input, each with the
+// shape, type and device of its input. Changes no tensor's grad, and computes only the part of the
+// graph between the outputs and the inputs. Throws the errors of backward, and Error(kValue) for an
+// input that does not require grad or that no output depends on.
 std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList grad_outputs = {},
                          const GradOptions& options = {});
+// The same with libtorch's order of arguments. A retain_graph of nullopt means create_graph.
+std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList grad_outputs,
+                         std::optional<bool> retain_graph, bool create_graph = false,
+                         bool allow_unused = false);
 
 // Calls `hook` with a leaf each time its grad has been accumulated, so that optimizers and
 // communication can overlap with backward. Returns a handle for Tensor::remove_hook.
