@@ -9,6 +9,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "mytorch/grad_mode.h"
@@ -51,9 +53,35 @@ std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList grad_
 // communication can overlap with backward. Returns a handle for Tensor::remove_hook.
 int64_t register_post_accumulate_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook);
 
-// Enables anomaly detection on this thread for the lifetime of this object: each node stores the
-// stack that created it, and backward throws at the first gradient that contains NaN, naming the
-// forward operation and printing that stack. Slow; for debugging.
+// Names a tensor that requires grad; messages about gradients use the name. An operation that
+// writes the tensor in place makes another value, which has no name. name() returns "" for a tensor
+// without one. set_name throws Error(kValue) if the tensor does not require grad.
+void set_name(const Tensor& tensor, std::string name);
+std::string name(const Tensor& tensor);
+
+// Names the part of the program that runs on this thread for the lifetime of this object, such as a
+// module. Anomaly mode reports where an operation was recorded as the names of the enclosing
+// scopes, joined by dots. `name` must outlive the object.
+class NameScope {
+ public:
+  explicit NameScope(std::string_view name) : name_(name), outer_(innermost_) { innermost_ = this; }
+  ~NameScope() { innermost_ = outer_; }
+  NameScope(const NameScope&) = delete;
+  NameScope& operator=(const NameScope&) = delete;
+  // Returns the joined names of the thread's scopes; "" if there are none.
+  static std::string path();
+
+ private:
+  std::string_view name_;
+  const NameScope* outer_;
+  static thread_local constinit const NameScope* innermost_
+      __attribute__((tls_model("initial-exec")));
+};
+
+// Enables anomaly detection on this thread for the lifetime of this object. Backward then throws
+// Error(kValue) at the first gradient that contains NaN. The message names the operation, the scope
+// and the functions that recorded it, and the operations that computed its operands. Functions of
+// a program have names only if it is linked with -rdynamic. Slow; for debugging.
 class AnomalyMode {
  public:
   explicit AnomalyMode(bool check_nan = true);
