@@ -9,18 +9,12 @@ import re
 from pathlib import Path
 
 from codegen import cpp
+from codegen.describe import declarations, types
 from codegen.emit_api import by_name
 from codegen.lock import Lock
 from codegen.model import Op
 from conformance.cases import special
 
-PROMOTION = {
-    "same": "Computed in the operands' common type, which is also the result's.",
-    "float": "Computed in the operands' common type; integers and bools become float32.",
-    "compare": "Computed in the operands' common type; the result is bool.",
-    "widen": "Computed in the operand's type; integers and bools become int64.",
-    "first": "Computed in the first tensor's type, to which the others are converted.",
-}
 KINDS = {
     "pointwise": "elementwise",
     "reduce": "reduction",
@@ -33,7 +27,6 @@ MEANINGS = {
     "composite": "Made of other operators, by `{1}` in `ops/`.",
     "primitive": "A primitive: its meaning is its kernel, and every backend has to bring one.",
 }
-CATEGORIES = {"bool": "bool", "integer": "integers", "float": "floats"}
 _SECTION = re.compile(r"^# ====+ (.+?) =+$")
 
 
@@ -69,10 +62,6 @@ def _text_of(value: object) -> str:
     return str(value)
 
 
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
-
-
 def _arguments(op: Op) -> list[str]:
     if not op.schema.args:
         return []
@@ -98,25 +87,6 @@ def _forms(op: Op) -> str:
     if "method" in op.forms:
         forms.append(f"`x.{name}(...)`" + (f", `x.{name}_(...)`" if cpp.has_inplace(op) else ""))
     return ", ".join(forms)
-
-
-def _types(op: Op) -> str:
-    parts = []
-    if op.meaning in ("pointwise", "reduce"):
-        only_floats = op.meaning == "reduce" and op.promote == "float"
-        categories = [
-            text
-            for category, text in CATEGORIES.items()
-            if op.takes(category) and (category == "float" or not only_floats)
-        ]
-        parts.append(f"takes {_listed(categories)}.")
-    if op.meaning == "reduce" and op.promote == "float":
-        parts.append("Computed in the operand's type.")
-    elif op.promote in PROMOTION:
-        parts.append(PROMOTION[op.promote])
-    fixed = [r for r in op.results if r.dtype and op.promote != "compare"]
-    parts += [f"`{r.name}` is {r.dtype}." for r in fixed]
-    return " ".join(parts)
 
 
 def _meaning(op: Op) -> list[str]:
@@ -187,8 +157,8 @@ def _section(op: Op, samples: list[dict], derived: dict[str, Op]) -> list[str]:
     lines += _meaning(op)
     lines += _arguments(op)
     lines += [f"**Forms:** {_forms(op)}", ""]
-    if types := _types(op):
-        lines += [f"**Types:** {types}", ""]
+    if accepted := types(op):
+        lines += [f"**Types:** {accepted}", ""]
     lines += _gradient(op, derived)
     if op.cost:
         lines += ["**Cost:** " + ", ".join(f"{k} `{f.text}`" for k, f in op.cost.items()), ""]
