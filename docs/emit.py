@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from codegen import cpp
-from codegen.describe import declarations, types
+from codegen.describe import declarations, methods, types
 from codegen.emit_api import by_name
 from codegen.lock import Lock
 from codegen.model import Op
-from conformance.cases import special
+from conformance.cases import collect, special
+from docs.examples import program, statements, translation_unit
 
 KINDS = {
     "pointwise": "elementwise",
@@ -75,18 +75,6 @@ def _arguments(op: Op) -> list[str]:
         default = f"`{_cell(_text_of(arg.default))}`" if arg.has_default else ""
         lines.append(f"| `{arg.name}` | {arg.type_text} | {default} | {part} |")
     return [*lines, ""]
-
-
-def _forms(op: Op) -> str:
-    name = op.schema.name
-    forms = [f"`mytorch::{name}(...)`"]
-    if cpp.has_out(op):
-        forms.append(f"`mytorch::{name}_out({', '.join(cpp.out_args(op))}, ...)`")
-    if cpp.has_inplace(op):
-        forms.append(f"`mytorch::{name}_(...)`")
-    if "method" in op.forms:
-        forms.append(f"`x.{name}(...)`" + (f", `x.{name}_(...)`" if cpp.has_inplace(op) else ""))
-    return ", ".join(forms)
 
 
 def _meaning(op: Op) -> list[str]:
@@ -152,16 +140,20 @@ def _refused(samples: list[dict]) -> list[str]:
     return ["**Refused**, with a message that says:", "", *lines, ""] if lines else []
 
 
-def _section(op: Op, samples: list[dict], derived: dict[str, Op]) -> list[str]:
-    lines = [f"### `{op.full_name}`", "", "```", str(op.schema), "```", "", op.doc, ""]
+def _section(op: Op, samples: list[dict], derived: dict[str, Op], example: list[str] | None) -> list[str]:
+    methods_ = [f"{line}  // a method of Tensor" for line in methods(op)]
+    lines = [f"### `{op.full_name}`", "", op.doc, ""]
+    lines += ["```cpp", "namespace mytorch {", *declarations(op), "}", *methods_, "```", ""]
+    lines += [f"In PyTorch's notation: `{op.schema}`", ""]
     lines += _meaning(op)
     lines += _arguments(op)
-    lines += [f"**Forms:** {_forms(op)}", ""]
     if accepted := types(op):
         lines += [f"**Types:** {accepted}", ""]
     lines += _gradient(op, derived)
     if op.cost:
         lines += ["**Cost:** " + ", ".join(f"{k} `{f.text}`" for k, f in op.cost.items()), ""]
+    if example is not None:
+        lines += ["**Example:**", "", "```cpp", *program(example), "```", ""]
     return lines + _refused(samples)
 
 
@@ -172,15 +164,24 @@ def _cell(text: str) -> str:
 def _row(name: str, overloads: list[Op], page: str) -> str:
     kinds = ", ".join(dict.fromkeys(KINDS[op.meaning] for op in overloads))
     gradient = "yes" if any(op.grad.kind != "none" for op in overloads) else ""
-    return f"| [`{name}`]({page}#{name}) | {kinds} | {gradient} | {_cell(overloads[0].doc)} |"
+    return f"| [`{name}`]({page}#{name.lower()}) | {kinds} | {gradient} | {_cell(overloads[0].doc)} |"
 
 
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
-    return pages(ops, Path(ops[0].path).read_text(), special(ops))
+    cases: dict[str, list[dict]] = {}
+    for case in collect(ops):
+        cases.setdefault(case["op"], []).append(case)
+    examples = {op.full_name: statements(op, cases[op.full_name]) for op in ops if not op.derived}
+    files = pages(ops, Path(ops[0].path).read_text(), special(ops), examples)
+    files["docs/examples.cpp"] = translation_unit({name: lines for name, lines in examples.items() if lines})
+    return files
 
 
-def pages(ops: list[Op], source: str, samples: dict[str, list[dict]]) -> dict[str, str]:
-    """Returns all pages. `source` is the text of ops.yaml, `samples` has the handwritten samples by operator."""
+def pages(
+    ops: list[Op], source: str, samples: dict[str, list[dict]], examples: dict[str, list[str] | None]
+) -> dict[str, str]:
+    """Returns all pages. `source` is the text of ops.yaml; `samples` has the handwritten samples and `examples` the
+    statements of an example, both by operator."""
     sections = _sections(source)
     derived = {op.full_name: op for op in ops if op.derived}
     operators = by_name([op for op in ops if not op.derived])
@@ -204,7 +205,7 @@ def pages(ops: list[Op], source: str, samples: dict[str, list[dict]]) -> dict[st
         for name in names:
             lines += [f"## {name}", "", f'`#include "mytorch/ops/{name}.h"`', ""]
             for op in operators[name]:
-                lines += _section(op, samples.get(op.full_name, []), derived)
+                lines += _section(op, samples.get(op.full_name, []), derived, examples.get(op.full_name))
             index.append(_row(name, operators[name], page))
         index.append("")
         files[f"docs/ops/{page}"] = "\n".join(lines).rstrip() + "\n"
