@@ -22,11 +22,11 @@ class Literal {
   template <detail::Number T>
   Literal(T number) : Literal(Scalar(number)) {}                        // NOLINT
   Literal(const Scalar& number) : is_number_(true), number_(number) {}  // NOLINT
-  Literal(std::initializer_list<Literal> list) {  // NOLINT
+  Literal(std::initializer_list<Literal> list) {                        // NOLINT
     list_ = list.begin();
     size_ = list.size();
   }
-  Literal(const Tensor&) = delete;                  // use clone(), cat or stack
+  Literal(const Tensor&) = delete;  // use clone(), cat or stack
 
   bool is_number() const { return is_number_; }
   const Scalar& number() const { return number_; }
