@@ -1,6 +1,8 @@
 // Everything for loading data, for programs; inside the project include the parts.
 #pragma once
 
+#include "mytorch/nn/data/collate.h"      // IWYU pragma: export
+#include "mytorch/nn/data/combine.h"      // IWYU pragma: export
 #include "mytorch/nn/data/data_loader.h"  // IWYU pragma: export
 #include "mytorch/nn/data/dataset.h"      // IWYU pragma: export
 #include "mytorch/nn/data/mnist.h"        // IWYU pragma: export
