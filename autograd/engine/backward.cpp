@@ -110,9 +110,9 @@ Edge input_edge(const char* op, size_t i, const Tensor& input) {
 
 }  // namespace
 
-void backward(TensorList outputs, TensorList grad_outputs, bool retain_graph, bool create_graph,
-              TensorList inputs) {
-  Task task({retain_graph || create_graph, create_graph});
+void backward(TensorList outputs, TensorList grad_outputs, std::optional<bool> retain_graph,
+              bool create_graph, TensorList inputs) {
+  Task task({retain_graph.value_or(false) || create_graph, create_graph});
   add_roots("backward", &task, outputs, grad_outputs);
   std::vector<std::pair<size_t, int32_t>> captures;  // inputs that are not leaves
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -21,14 +21,15 @@ namespace mytorch::autograd {
 // Adds d(outputs)/d(leaf), weighted by `grad_outputs`, to the grad of every leaf that the outputs
 // depend on, or, if `inputs` is given, of those tensors only. A missing or undefined grad_output
 // means 1 and is allowed only for an output of one element.
-//   retain_graph  keeps saved tensors, so that backward can run again
-//   create_graph  records the gradient computation, so that gradients can be differentiated;
-//                 implies retain_graph. A leaf's grad then holds a graph that holds the leaf: break
-//                 the cycle with set_grad({}), or use grad(), which creates none
+//   retain_graph  keeps saved tensors, so that backward can run again; implied by create_graph
+//   create_graph  records the gradient computation, so that gradients can be differentiated. A
+//                 leaf's grad then holds a graph that holds the leaf: break the cycle with
+//                 set_grad({}), or use grad(), which creates none
 // Throws Error(kValue) for an output that does not require grad, and Error(kShape, kType or
 // kDevice) for a grad_output that does not match its output.
-void backward(TensorList outputs, TensorList grad_outputs = {}, bool retain_graph = false,
-              bool create_graph = false, TensorList inputs = {});
+void backward(TensorList outputs, TensorList grad_outputs = {},
+              std::optional<bool> retain_graph = {}, bool create_graph = false,
+              TensorList inputs = {});
 
 struct GradOptions {
   bool retain_graph = false;  // implied by create_graph
