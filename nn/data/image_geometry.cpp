@@ -92,9 +92,9 @@ void check_side(const char* what, const char* name, int64_t value) {
   }
 }
 
-void check_size2(const char* what, Size2 size) {
-  check_side(what, "height", size.height());
-  check_side(what, "width", size.width());
+void check_size2(const char* what, Sizes<2> size) {
+  check_side(what, "height", size[0]);
+  check_side(what, "width", size[1]);
 }
 
 double checked_probability(const char* what, double p) {
@@ -247,7 +247,7 @@ Resize::Resize(int64_t shorter_side) : height_(shorter_side), width_(0) {
 }
 
 Resize::Resize(int64_t height, int64_t width) : height_(height), width_(width) {
-  check_size2("Resize", Size2(height, width));
+  check_size2("Resize", Sizes<2>(height, width));
 }
 
 Tensor Resize::operator()(const Tensor& image) const {
@@ -264,7 +264,7 @@ Tensor Resize::operator()(const Tensor& image) const {
   return resize_region(view, {0, 0, view.height, view.width}, height, width);
 }
 
-CenterCrop::CenterCrop(Size2 size) : size_(size) { check_size2("CenterCrop", size); }
+CenterCrop::CenterCrop(Sizes<2> size) : size_(size) { check_size2("CenterCrop", size); }
 
 Tensor CenterCrop::operator()(const Tensor& image) const {
   const ImageView view = view_image("CenterCrop", image);
@@ -272,13 +272,11 @@ Tensor CenterCrop::operator()(const Tensor& image) const {
   const auto half = [](int64_t difference) {
     return static_cast<int64_t>(std::nearbyint(static_cast<double>(difference) / 2));
   };
-  return crop_region(view,
-                     {half(view.height - size_.height()), half(view.width - size_.width()),
-                      size_.height(), size_.width()},
-                     0);
+  return crop_region(
+      view, {half(view.height - size_[0]), half(view.width - size_[1]), size_[0], size_[1]}, 0);
 }
 
-RandomCrop::RandomCrop(Size2 size, RandomCropOptions options) : size_(size), options_(options) {
+RandomCrop::RandomCrop(Sizes<2> size, RandomCropOptions options) : size_(size), options_(options) {
   check_size2("RandomCrop", size);
   if (options.padding < 0 || options.padding > kMostSide) {
     fail(ErrorCode::kValue, "[RandomCrop] padding ", options.padding,
@@ -290,22 +288,19 @@ Tensor RandomCrop::operator()(const Tensor& image) const {
   const ImageView view = view_image("RandomCrop", image);
   const int64_t height = view.height + 2 * options_.padding;
   const int64_t width = view.width + 2 * options_.padding;
-  if (height < size_.height() || width < size_.width()) {
-    fail(ErrorCode::kShape, "[RandomCrop] a part of ", size_.height(), " x ", size_.width(),
+  if (height < size_[0] || width < size_[1]) {
+    fail(ErrorCode::kShape, "[RandomCrop] a part of ", size_[0], " x ", size_[1],
          " does not fit into an image of ", height, " x ", width,
          " pixels with its padding: resize it or give more padding");
   }
   SplitMix64 random = drawn_from(default_generator());
-  const auto top =
-      static_cast<int64_t>(random.below(static_cast<uint64_t>(height - size_.height() + 1)));
-  const auto left =
-      static_cast<int64_t>(random.below(static_cast<uint64_t>(width - size_.width() + 1)));
-  return crop_region(
-      view, {top - options_.padding, left - options_.padding, size_.height(), size_.width()},
-      options_.fill);
+  const auto top = static_cast<int64_t>(random.below(static_cast<uint64_t>(height - size_[0] + 1)));
+  const auto left = static_cast<int64_t>(random.below(static_cast<uint64_t>(width - size_[1] + 1)));
+  return crop_region(view, {top - options_.padding, left - options_.padding, size_[0], size_[1]},
+                     options_.fill);
 }
 
-RandomResizedCrop::RandomResizedCrop(Size2 size, RandomResizedCropOptions options)
+RandomResizedCrop::RandomResizedCrop(Sizes<2> size, RandomResizedCropOptions options)
     : size_(size), options_(options) {
   check_size2("RandomResizedCrop", size);
   check_interval("RandomResizedCrop", "scale", options.min_scale, options.max_scale, 0);
@@ -329,7 +324,7 @@ Tensor RandomResizedCrop::operator()(const Tensor& image) const {
     region.top = (view.height - region.height) / 2;
     region.left = (view.width - region.width) / 2;
   }
-  return resize_region(view, region, size_.height(), size_.width());
+  return resize_region(view, region, size_[0], size_[1]);
 }
 
 RandomHorizontalFlip::RandomHorizontalFlip(double p)

@@ -106,14 +106,14 @@ TEST(Normalize, SubtractsTheMeanOfEachChannel) {
 }
 
 TEST(CenterCrop, CutsAndPads) {
-  expect_values(CenterCrop(Size2(1, 2))(counted(3, 4)), {6, 7});
-  expect_values(CenterCrop(Size2(3, 1))(counted(1, 3)), {0, 2, 0});
+  expect_values(CenterCrop(Sizes<2>(1, 2))(counted(3, 4)), {6, 7});
+  expect_values(CenterCrop(Sizes<2>(3, 1))(counted(1, 3)), {0, 2, 0});
 }
 
 TEST(RandomCrop, CutsEveryPartOfThePaddedImage) {
   manual_seed(1);
   std::set<std::vector<double>> seen;
-  const RandomCrop crop(Size2(1, 2), {.padding = 1, .fill = 9});
+  const RandomCrop crop(Sizes<2>(1, 2), {.padding = 1, .fill = 9});
   for (int i = 0; i < 300; ++i) seen.insert(values(crop(counted(1, 2))));
   EXPECT_EQ(seen, (std::set<std::vector<double>>{{9, 9}, {9, 1}, {1, 2}, {2, 9}}));
 }
@@ -141,7 +141,7 @@ TEST(RandomRotation, TurnsCounterclockwise) {
 TEST(RandomResizedCrop, OfEverythingIsAResize) {
   const RandomResizedCropOptions whole{
       .min_scale = 1, .max_scale = 1, .min_ratio = 1.4, .max_ratio = 1.4};
-  EXPECT_EQ(values(RandomResizedCrop(Size2(3, 4), whole)(gray_image())),
+  EXPECT_EQ(values(RandomResizedCrop(Sizes<2>(3, 4), whole)(gray_image())),
             values(Resize(3, 4)(gray_image())));
   manual_seed(4);
   std::set<std::vector<double>> seen;

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "mytorch/dtype.h"
-#include "mytorch/nn/size2.h"
+#include "mytorch/nn/options.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::nn::data::transforms {
@@ -89,11 +89,11 @@ class Resize {
 // Cuts out the middle. Smaller images are padded with zeros.
 class CenterCrop {
  public:
-  explicit CenterCrop(Size2 size);
+  explicit CenterCrop(Sizes<2> size);
   Tensor operator()(const Tensor& image) const;
 
  private:
-  Size2 size_;
+  Sizes<2> size_;
 };
 
 struct RandomCropOptions {
@@ -104,11 +104,11 @@ struct RandomCropOptions {
 // Cuts out a part at a random place. Throws Error(kShape) if the padded image is smaller.
 class RandomCrop {
  public:
-  explicit RandomCrop(Size2 size, RandomCropOptions options = {});
+  explicit RandomCrop(Sizes<2> size, RandomCropOptions options = {});
   Tensor operator()(const Tensor& image) const;
 
  private:
-  Size2 size_;
+  Sizes<2> size_;
   RandomCropOptions options_;
 };
 
@@ -122,11 +122,11 @@ struct RandomResizedCropOptions {
 // Cuts out a part of random size and shape, and resizes it.
 class RandomResizedCrop {
  public:
-  explicit RandomResizedCrop(Size2 size, RandomResizedCropOptions options = {});
+  explicit RandomResizedCrop(Sizes<2> size, RandomResizedCropOptions options = {});
   Tensor operator()(const Tensor& image) const;
 
  private:
-  Size2 size_;
+  Sizes<2> size_;
   RandomResizedCropOptions options_;
 };
 
