@@ -54,6 +54,7 @@ void ChannelNorm::finish(const Tensor& input, int64_t channel_dim) {
   num_features_ = lazy_size(input, channel_dim);
   create();
   finish_lazy(input);
+  name_ += std::string_view("Lazy").size();  // from here on, an ordinary module
 }
 
 void ChannelNorm::reset_parameters() {

@@ -100,6 +100,10 @@ class LSTM final : public Callable<LSTM, detail::RecurrentBase> {
   using State = std::tuple<Tensor, Tensor>;
   LSTM(int64_t input_size, int64_t hidden_size, LSTMOptions options = {});
   std::tuple<Tensor, State> forward(const Tensor& input, const State& state = {});
+  using Callable::operator();
+  std::tuple<Tensor, State> operator()(const Tensor& input, const State& state) {  // for {h, c}
+    return Callable::operator()(input, state);
+  }
 };
 
 }  // namespace mytorch::nn
