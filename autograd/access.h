@@ -30,6 +30,7 @@ struct RetainedGrad {
 // The place where a node was made, for anomaly mode.
 struct Origin {
   std::vector<void*> frames;
+  std::string scope;   // the path of the NameScopes
   std::string within;  // the node whose apply() made this one, if any
 };
 
@@ -45,6 +46,11 @@ struct NodeExtras {
   std::mutex mutex;
   std::vector<HookAt> hooks;
   std::vector<RetainAt> retained;
+  struct NameAt {
+    uint32_t input;
+    std::string name;
+  };
+  std::vector<NameAt> names;
   Origin origin;
 };
 

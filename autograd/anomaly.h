@@ -1,4 +1,4 @@
-// The places where nodes were made, for anomaly mode.
+// Descriptions of nodes, for messages.
 #pragma once
 
 #include <string>
@@ -8,7 +8,12 @@
 namespace mytorch::autograd {
 
 Origin current_origin();
-// Returns the stack that made the node, one line per frame; "" if it was made outside anomaly mode.
+// Returns where the node was recorded and the operations that led to it, a line for each; "" if it
+// was made outside anomaly mode.
 std::string describe_origin(const Node& node);
+// Returns the operator that a node differentiates: "log_softmax" for "LogSoftmaxBackward".
+std::string operator_name(const Node& node);
+// Returns the name that set_name gave to an input of a node, or "".
+std::string name_at(const Edge& edge);
 
 }  // namespace mytorch::autograd

@@ -68,7 +68,7 @@ Call plan(const CustomOperator& op, const std::vector<Value>& args,
 }
 
 std::vector<Tensor> custom_backward(FunctionContext* context, const std::vector<Tensor>& grads) {
-  const auto& call = *std::any_cast<std::shared_ptr<const Call>>(context->data["call"]);
+  const auto& call = *std::any_cast<std::shared_ptr<const Call>>(context->saved_data["call"]);
   const std::vector<Tensor> saved = context->saved_tensors();
   const OpInfo& gradient = *call.op->gradient->info;
   std::vector<NamedValue> args;
@@ -130,7 +130,7 @@ std::vector<Value> record(const CustomOperator& op, const std::vector<Value>& ar
   std::vector<Tensor> results;
   for (Value& value : next_custom(kLayerAutograd, op, args)) results.push_back(value.tensor());
   std::vector<Tensor> to_save;
-  context->data["call"] =
+  context->saved_data["call"] =
       std::shared_ptr<const Call>(std::make_shared<Call>(plan(op, args, results, &to_save)));
   context->save_for_backward(std::move(to_save));
   call.finish(&results);

@@ -1,6 +1,7 @@
 #include "mytorch/autograd/function.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "autograd/meta.h"
@@ -51,6 +52,54 @@ bool contains(const std::vector<Tensor>& list, const Tensor& tensor) {
 }
 
 }  // namespace
+
+namespace {
+
+// Returns the number that `value` holds as a T, or nullopt if it holds none.
+template <class T>
+std::optional<T> number_in(const std::any& value) {
+  std::optional<T> found;
+  const auto try_type = [&]<class Held>(Held) {
+    if (const Held* held = std::any_cast<Held>(&value)) found = static_cast<T>(*held);
+  };
+  try_type(bool());
+  try_type(int());
+  try_type(unsigned());
+  try_type(int64_t());
+  try_type(static_cast<long long>(0));
+  try_type(size_t());
+  try_type(float());
+  try_type(double());
+  return found;
+}
+
+template <class T>
+T number_or_fail(const SavedValue& value, const char* wanted) {
+  if (const std::optional<T> found = number_in<T>(value)) return *found;
+  fail(ErrorCode::kType, "[saved_data] the value is ", value.has_value() ? "not " : "missing, not ",
+       wanted);
+}
+
+template <class T>
+T held_or_fail(const SavedValue& value, const char* wanted) {
+  if (const T* held = std::any_cast<T>(&value)) return *held;
+  fail(ErrorCode::kType, "[saved_data] the value is ", value.has_value() ? "not " : "missing, not ",
+       wanted);
+}
+
+}  // namespace
+
+bool SavedValue::toBool() const { return number_or_fail<bool>(*this, "a number"); }
+int64_t SavedValue::toInt() const { return number_or_fail<int64_t>(*this, "a number"); }
+double SavedValue::toDouble() const { return number_or_fail<double>(*this, "a number"); }
+std::string SavedValue::toString() const {
+  if (const auto* text = std::any_cast<const char*>(this)) return *text;
+  return held_or_fail<std::string>(*this, "text");
+}
+std::vector<int64_t> SavedValue::toIntVector() const {
+  return held_or_fail<std::vector<int64_t>>(*this, "a std::vector<int64_t>");
+}
+Tensor SavedValue::toTensor() const { return held_or_fail<Tensor>(*this, "a Tensor"); }
 
 std::vector<Tensor> FunctionContext::saved_tensors() const {
   if (node_ == nullptr) return to_save_;

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "autograd/anomaly.h"
 #include "autograd/meta.h"
 #include "autograd/operators.h"
 #include "autograd/view.h"
@@ -127,10 +128,10 @@ SavedTensor SavedTensor::output(const Tensor& result, const Node*, uint32_t outp
 
 Tensor SavedTensor::unpack_slow(const Node* owner) const {
   if (state_ == kReleased) {
-    fail(
-        ErrorCode::kValue, "[", owner->name(),
-        "] backward a second time through a part of the graph whose saved values were freed by the "
-        "first: give retain_graph = true to all but the last");
+    fail(ErrorCode::kValue, "[", owner->name(), "] backward ran a second time through ",
+         operator_name(*owner),
+         ", whose saved values the first run freed: pass retain_graph = true to every backward "
+         "through this part of the graph but the last");
   }
   if (state_ == kPacked) {
     Tensor values;
@@ -159,11 +160,13 @@ void SavedTensor::fail_version(const Node* owner) const {
       op != nullptr
           ? absl::StrCat("by ", op)
           : "by an operation that was not recorded (in no-grad mode, or on a detached alias)";
-  fail(ErrorCode::kValue, "[", owner->name(), "] a value saved for this gradient, ",
-       state_ == kOutput ? "its own result, a " : "a ", dtype_name(impl_->dtype),
-       " tensor of shape ", shape_str(impl_->sizes()), ", was overwritten: it is at version ",
-       impl_->storage->abi.version, ", saved at version ", version_, ". It was written ", writer,
-       ". Write a copy instead, or write it before the value is used");
+  const std::string saver = operator_name(*owner);
+  fail(ErrorCode::kValue, "[", owner->name(), "] ", saver, " saved ",
+       state_ == kOutput ? "its result" : "an operand", ", a ", dtype_name(impl_->dtype),
+       " tensor of shape ", shape_str(impl_->sizes()),
+       ", for its gradient, and the tensor was overwritten ", writer, " (it was saved at version ",
+       version_, " and is at version ", impl_->storage->abi.version,
+       "). Write to a clone(), or write before ", saver, " runs");
 }
 
 }  // namespace mytorch::autograd

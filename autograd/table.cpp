@@ -1,5 +1,6 @@
 // The methods of Tensor for differentiation, which core calls through a table.
 #include <atomic>
+#include <cstdio>
 #include <utility>
 
 #include "autograd/generated.h"
@@ -67,12 +68,26 @@ MetaExtras& extras_of(AutogradMeta& meta) {
   return *meta.extras;
 }
 
+// Warns, once in the process, that backward leaves no grad in a tensor that is not a leaf.
+void warn_no_grad(const Node& node) {
+  static std::atomic<bool> warned{false};
+  if (warned.exchange(true)) return;
+  std::fprintf(
+      stderr,
+      "mytorch: warning: [grad] a tensor that is not a leaf (%s made it) gets no grad from "
+      "backward: call retain_grad() on it before backward, or read the grad of the leaf\n",
+      node.name());
+}
+
 Tensor get_grad(const Tensor& self) {
   AutogradMeta* meta = self.impl()->autograd;
   if (meta == nullptr) return Tensor();
   if (meta->extras != nullptr && meta->extras->retained != nullptr) {
     std::lock_guard<std::mutex> lock(meta->extras->retained->mutex);
     return meta->extras->retained->grad;
+  }
+  if (!meta->grad.defined() && meta->node != nullptr && !NodeAccess::is_leaf(meta->node)) {
+    warn_no_grad(*meta->node);
   }
   return meta->grad;
 }

@@ -3,7 +3,7 @@ records name."""
 
 from __future__ import annotations
 
-from codegen import cpp
+from codegen import cpp, describe
 from codegen.lock import Lock
 from codegen.model import Op
 from codegen.schema import fnv1a
@@ -42,17 +42,7 @@ def comment(op: Op, indent: str = "") -> list[str]:
 def op_header(name: str, ops: list[Op]) -> str:
     lines = ["", "namespace mytorch {", ""]
     for op in ops:
-        s = op.schema
-        result = cpp.result_type(s)
-        lines += comment(op)
-        lines.append(f"{result} {name}({cpp.params(s.args, True)});")
-        if cpp.has_inplace(op):
-            lines.append(f"const Tensor& {name}_({cpp.params(s.args, True)});")
-        if cpp.has_out(op):
-            outs = ", ".join(f"const Tensor& {o}" for o in cpp.out_args(op))
-            rest = cpp.params(s.args, True)
-            lines.append(f"void {name}_out({outs}{', ' if rest else ''}{rest});")
-        lines.append("")
+        lines += [*comment(op), *describe.declarations(op), ""]
     lines.append("}  // namespace mytorch")
     return cpp.header(f"{name}: {ops[0].doc}", ["mytorch/tensor.h"], lines)
 
@@ -60,14 +50,7 @@ def op_header(name: str, ops: list[Op]) -> str:
 def methods(ops: list[Op]) -> str:
     lines = ["// Methods of Tensor: operators whose record says `forms: [method]`."]
     for op in ops:
-        if "method" not in op.forms:
-            continue
-        s = op.schema
-        rest = [a for a in s.args if a.name != "self"]
-        result = cpp.result_type(s)
-        lines.append(f"  {result} {s.name}({cpp.params(rest, True)}) const;")
-        if cpp.has_inplace(op):
-            lines.append(f"  const Tensor& {s.name}_({cpp.params(rest, True)}) const;")
+        lines += [f"  {line}" for line in describe.methods(op)]
     return cpp.source(lines)
 
 

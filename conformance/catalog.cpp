@@ -27,7 +27,10 @@ OpRecord record(const Json& json) {
   OpRecord op;
   op.name = json.at("name");
   op.schema = json.at("schema");
+  op.declarations = json.at("declarations").get<std::vector<std::string>>();
+  op.methods = json.at("methods").get<std::vector<std::string>>();
   op.doc = json.at("doc");
+  op.accepts = json.at("accepts");
   op.meaning = json.at("meaning");
   op.promote = json.at("promote");
   op.fold = json.at("fold");

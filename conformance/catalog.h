@@ -29,7 +29,10 @@ struct OpArg {
 struct OpRecord {
   std::string name;  // "add.Tensor"
   std::string schema;
+  std::vector<std::string> declarations;  // in C++; empty for custom operators
+  std::vector<std::string> methods;       // of Tensor
   std::string doc;
+  std::string accepts;  // the types, in sentences
   std::string meaning;
   std::string promote;
   std::string fold;      // of a reduction

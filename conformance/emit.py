@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import sys
 
-from codegen import cpp
+from codegen import cpp, describe
 from codegen.cost import cost_tree
 from codegen.lock import Lock
 from codegen.model import Op
@@ -25,7 +25,10 @@ def record(op: Op) -> dict:
     return {
         "name": op.full_name,
         "schema": str(s),
+        "declarations": describe.declarations(op),
+        "methods": describe.methods(op),
         "doc": op.doc,
+        "accepts": describe.types(op),
         "meaning": op.meaning,
         "promote": op.promote,
         "function": op.function,

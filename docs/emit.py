@@ -8,19 +8,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from codegen import cpp
+from codegen.describe import declarations, methods, types
 from codegen.emit_api import by_name
 from codegen.lock import Lock
 from codegen.model import Op
-from conformance.cases import special
+from conformance.cases import collect, special
+from docs.examples import program, statements, translation_unit
 
-PROMOTION = {
-    "same": "Computed in the operands' common type, which is also the result's.",
-    "float": "Computed in the operands' common type; integers and bools become float32.",
-    "compare": "Computed in the operands' common type; the result is bool.",
-    "widen": "Computed in the operand's type; integers and bools become int64.",
-    "first": "Computed in the first tensor's type, to which the others are converted.",
-}
 KINDS = {
     "pointwise": "elementwise",
     "reduce": "reduction",
@@ -30,10 +24,9 @@ KINDS = {
 }
 MEANINGS = {
     "view": "A view: the result shares the memory of `{0}`.",
-    "composite": "Made of other operators, by `{1}` in `ops/`.",
-    "primitive": "A primitive: its meaning is its kernel, and every backend has to bring one.",
+    "composite": "Decomposes into other operators: `{1}` in `ops/`.",
+    "primitive": "A primitive: defined by its kernel, which every backend provides.",
 }
-CATEGORIES = {"bool": "bool", "integer": "integers", "float": "floats"}
 _SECTION = re.compile(r"^# ====+ (.+?) =+$")
 
 
@@ -69,10 +62,6 @@ def _text_of(value: object) -> str:
     return str(value)
 
 
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
-
-
 def _arguments(op: Op) -> list[str]:
     if not op.schema.args:
         return []
@@ -88,37 +77,6 @@ def _arguments(op: Op) -> list[str]:
     return [*lines, ""]
 
 
-def _forms(op: Op) -> str:
-    name = op.schema.name
-    forms = [f"`mytorch::{name}(...)`"]
-    if cpp.has_out(op):
-        forms.append(f"`mytorch::{name}_out({', '.join(cpp.out_args(op))}, ...)`")
-    if cpp.has_inplace(op):
-        forms.append(f"`mytorch::{name}_(...)`")
-    if "method" in op.forms:
-        forms.append(f"`x.{name}(...)`" + (f", `x.{name}_(...)`" if cpp.has_inplace(op) else ""))
-    return ", ".join(forms)
-
-
-def _types(op: Op) -> str:
-    parts = []
-    if op.meaning in ("pointwise", "reduce"):
-        only_floats = op.meaning == "reduce" and op.promote == "float"
-        categories = [
-            text
-            for category, text in CATEGORIES.items()
-            if op.takes(category) and (category == "float" or not only_floats)
-        ]
-        parts.append(f"takes {_listed(categories)}.")
-    if op.meaning == "reduce" and op.promote == "float":
-        parts.append("Computed in the operand's type.")
-    elif op.promote in PROMOTION:
-        parts.append(PROMOTION[op.promote])
-    fixed = [r for r in op.results if r.dtype and op.promote != "compare"]
-    parts += [f"`{r.name}` is {r.dtype}." for r in fixed]
-    return " ".join(parts)
-
-
 def _meaning(op: Op) -> list[str]:
     lines = []
     if op.meaning in ("pointwise", "reduce"):
@@ -128,12 +86,12 @@ def _meaning(op: Op) -> list[str]:
         title = "For every element:" if op.meaning == "pointwise" else "Folds the elements of the reduced dimensions:"
         lines += [title, "", "```", *text, "```"]
     elif op.formula is not None:
-        lines.append(f"Made of other operators: `{op.formula.text}`.")
+        lines.append(f"Decomposes into other operators: `{op.formula.text}`.")
     else:
         first = op.schema.args[0].name if op.schema.args else ""
         lines.append(MEANINGS[op.meaning].format(first, op.function))
     if op.kernel_optional:
-        lines.append("A backend may do it in one kernel.")
+        lines.append("Backends may compute it in one kernel.")
     return [*lines, ""]
 
 
@@ -143,7 +101,7 @@ def _gradient(op: Op, derived: dict[str, Op]) -> list[str]:
         return ["**Gradient:** none.", ""]
     lines = []
     if grad.kind == "decompose":
-        lines.append("**Gradient:** through the operators it is made of.")
+        lines.append("**Gradient:** through the operators into which it decomposes.")
     elif grad.kind == "derived" and grad.derived:
         own = derived[grad.derived]
         lines.append(f"**Gradient:** derived from the definition, as one operator, `{own.schema}`.")
@@ -162,7 +120,7 @@ def _gradient(op: Op, derived: dict[str, Op]) -> list[str]:
 
 
 def _sample(value: object) -> str:
-    """Returns an argument of a sample in short form."""
+    """Abbreviates an argument of a sample."""
     if isinstance(value, dict) and "shape" in value:
         shape = ", ".join(map(str, value["shape"])) + ("," if len(value["shape"]) == 1 else "")
         return f"{value['dtype']}({shape})" if "dtype" in value else f"({shape})"
@@ -179,19 +137,23 @@ def _refused(samples: list[dict]) -> list[str]:
         if "error" in case:
             args = ", ".join(f"{name}={_sample(value)}" for name, value in case.get("args", {}).items())
             lines.append(f"- `{args}`: \"{case['error']}\"")
-    return ["**Refused**, with a message that says:", "", *lines, ""] if lines else []
+    return ["**Errors:** these calls throw, with messages that contain:", "", *lines, ""] if lines else []
 
 
-def _section(op: Op, samples: list[dict], derived: dict[str, Op]) -> list[str]:
-    lines = [f"### `{op.full_name}`", "", "```", str(op.schema), "```", "", op.doc, ""]
+def _section(op: Op, samples: list[dict], derived: dict[str, Op], example: list[str] | None) -> list[str]:
+    methods_ = [f"{line}  // a method of Tensor" for line in methods(op)]
+    lines = [f"### `{op.full_name}`", "", op.doc, ""]
+    lines += ["```cpp", "namespace mytorch {", *declarations(op), "}", *methods_, "```", ""]
+    lines += [f"In PyTorch's notation: `{op.schema}`", ""]
     lines += _meaning(op)
     lines += _arguments(op)
-    lines += [f"**Forms:** {_forms(op)}", ""]
-    if types := _types(op):
-        lines += [f"**Types:** {types}", ""]
+    if accepted := types(op):
+        lines += [f"**Types:** {accepted}", ""]
     lines += _gradient(op, derived)
     if op.cost:
         lines += ["**Cost:** " + ", ".join(f"{k} `{f.text}`" for k, f in op.cost.items()), ""]
+    if example is not None:
+        lines += ["**Example:**", "", "```cpp", *program(example), "```", ""]
     return lines + _refused(samples)
 
 
@@ -202,15 +164,24 @@ def _cell(text: str) -> str:
 def _row(name: str, overloads: list[Op], page: str) -> str:
     kinds = ", ".join(dict.fromkeys(KINDS[op.meaning] for op in overloads))
     gradient = "yes" if any(op.grad.kind != "none" for op in overloads) else ""
-    return f"| [`{name}`]({page}#{name}) | {kinds} | {gradient} | {_cell(overloads[0].doc)} |"
+    return f"| [`{name}`]({page}#{name.lower()}) | {kinds} | {gradient} | {_cell(overloads[0].doc)} |"
 
 
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
-    return pages(ops, Path(ops[0].path).read_text(), special(ops))
+    cases: dict[str, list[dict]] = {}
+    for case in collect(ops):
+        cases.setdefault(case["op"], []).append(case)
+    examples = {op.full_name: statements(op, cases[op.full_name]) for op in ops if not op.derived}
+    files = pages(ops, Path(ops[0].path).read_text(), special(ops), examples)
+    files["docs/examples.cpp"] = translation_unit({name: lines for name, lines in examples.items() if lines})
+    return files
 
 
-def pages(ops: list[Op], source: str, samples: dict[str, list[dict]]) -> dict[str, str]:
-    """Returns all pages. `source` is the text of ops.yaml, `samples` has the handwritten samples by operator."""
+def pages(
+    ops: list[Op], source: str, samples: dict[str, list[dict]], examples: dict[str, list[str] | None]
+) -> dict[str, str]:
+    """Returns all pages. `source` is the text of ops.yaml; `samples` has the handwritten samples and `examples` the
+    statements of an example, both by operator."""
     sections = _sections(source)
     derived = {op.full_name: op for op in ops if op.derived}
     operators = by_name([op for op in ops if not op.derived])
@@ -223,8 +194,10 @@ def pages(ops: list[Op], source: str, samples: dict[str, list[dict]]) -> dict[st
     index = [
         "# Operators",
         "",
-        f"{len(operators)} operators with {count} overloads. What is called primitive has no meaning but "
-        "a kernel; everything else decomposes into primitives and elementwise operations.",
+        f"{len(operators)} operators with {count} overloads, by family. A primitive is defined by its kernel, which "
+        "every backend provides; all other operators decompose into primitives and elementwise operations. Each page "
+        "has an operator's C++ declarations, meaning, types, gradient and errors, and an example. `mytorch ops NAME` "
+        "prints the same in a terminal, with the kernels of each backend.",
         "",
     ]
     for title, names in families.items():
@@ -234,7 +207,7 @@ def pages(ops: list[Op], source: str, samples: dict[str, list[dict]]) -> dict[st
         for name in names:
             lines += [f"## {name}", "", f'`#include "mytorch/ops/{name}.h"`', ""]
             for op in operators[name]:
-                lines += _section(op, samples.get(op.full_name, []), derived)
+                lines += _section(op, samples.get(op.full_name, []), derived, examples.get(op.full_name))
             index.append(_row(name, operators[name], page))
         index.append("")
         files[f"docs/ops/{page}"] = "\n".join(lines).rstrip() + "\n"

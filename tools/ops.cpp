@@ -6,12 +6,15 @@
 #include <set>
 
 #include "conformance/custom.h"
+#include "conformance/inputs.h"
 #include "core/runtime/device_registry.h"
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/table/op.h"
 #include "mytorch/backends.h"
+#include "mytorch/call.h"
 #include "mytorch/error.h"
 #include "tools/commands.h"
+#include "tools/suggest.h"
 
 namespace mytorch::tools {
 namespace {
@@ -72,12 +75,40 @@ int coverage(bool derived) {
   return 0;
 }
 
+// Returns the arguments and results of a sample call without empty tensors, such as
+// "self=float32[3, 4], dim=-1 -> result=float32[3, 4]"; "" if there is none.
+std::string example_of(const conformance::OpRecord& op) {
+  try {
+    for (const conformance::Case& c : conformance::cases_of(op)) {
+      if (!c.error().empty() || c.may_fail()) continue;
+      const conformance::Arguments arguments = conformance::make_arguments(c, 0, kCPU, c.dtype);
+      const std::string text = conformance::describe(arguments);  // before an operator writes
+      if (text.find("[0") != std::string::npos) continue;
+      conformance::Arguments results;
+      for (Value& result : call(op.name, {}, arguments.named())) {
+        const size_t i = results.values.size();
+        results.values.emplace_back(i < op.result_names.size() ? op.result_names[i] : "result",
+                                    std::move(result));
+      }
+      return text + " -> " + conformance::describe(results);
+    }
+  } catch (const Error&) {
+    // No backend for the CPU is loaded.
+  }
+  return "";
+}
+
 void print_one(const conformance::OpRecord& op) {
-  std::cout << op.schema << "\n  " << op.doc << "\n  meaning: " << op.meaning
+  std::cout << op.schema << "\n  " << op.doc << "\n";
+  for (const std::string& line : op.declarations) std::cout << "  mytorch::  " << line << "\n";
+  for (const std::string& line : op.methods) std::cout << "  Tensor::   " << line << "\n";
+  std::cout << "  meaning: " << op.meaning
             << (op.kernel_optional ? "; a backend may have a kernel for it" : "");
-  if (op.promote != "none") std::cout << "; promotion: " << op.promote;
-  std::cout << "\n  forms: function" << (op.out ? ", out=" : "") << (op.inplace ? ", in-place" : "")
-            << "\n  gradient: ";
+  if (!op.accepts.empty()) std::cout << "\n  types: " << op.accepts;
+  if (const std::string example = example_of(op); !example.empty()) {
+    std::cout << "\n  shapes, for example: " << example;
+  }
+  std::cout << "\n  gradient: ";
   if (op.gradient == "derived") {
     std::cout << (op.derived_gradient.empty() ? "zero" : "derived, " + op.derived_gradient);
   } else if (op.gradient == "decompose") {
@@ -105,14 +136,14 @@ void print_one(const conformance::OpRecord& op) {
 }
 
 int one(const std::string& name) {
+  const std::vector<conformance::OpRecord> records = all_records();
   bool found = false;
-  for (const auto& op : all_records()) {
+  for (const auto& op : records) {
     if (op.name != name && op.name.substr(0, op.name.find('.')) != name) continue;
     print_one(op);
     found = true;
   }
-  if (!found)
-    throw Error(ErrorCode::kValue, "unknown operator '" + name + "': `mytorch ops` lists them");
+  if (!found) throw Error(ErrorCode::kValue, explain_unknown(name, records));
   return 0;
 }
 

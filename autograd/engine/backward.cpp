@@ -72,6 +72,16 @@ Tensor first_gradient(const char* op, size_t i, const Tensor& output, const Tens
   return gradient;
 }
 
+[[noreturn]] void fail_constant(const char* op, size_t i, const Tensor& output) {
+  if (!is_floating_point(output.dtype())) {
+    fail(ErrorCode::kType, "[", op, "] output ", i, " is ", dtype_name(output.dtype()),
+         ": only floating types have gradients");
+  }
+  fail(ErrorCode::kValue, "[", op, "] output ", i,
+       " does not require grad: no tensor that it was computed from does, or it was detached or "
+       "computed in no-grad mode. Call requires_grad_() on the inputs before the computation");
+}
+
 void add_roots(const char* op, Task* task, TensorList outputs, TensorList grad_outputs) {
   if (outputs.empty()) fail(ErrorCode::kValue, "[", op, "] no outputs were given");
   if (!grad_outputs.empty() && grad_outputs.size() != outputs.size()) {
@@ -82,10 +92,7 @@ void add_roots(const char* op, Task* task, TensorList outputs, TensorList grad_o
     const Tensor& output = outputs[i];
     if (!output.defined()) fail(ErrorCode::kValue, "[", op, "] output ", i, " is undefined");
     const Edge edge = edge_of(output.impl());
-    if (edge.node == nullptr) {
-      fail(ErrorCode::kValue, "[", op, "] output ", i,
-           " does not require grad and was not made by a recorded operation");
-    }
+    if (edge.node == nullptr) fail_constant(op, i, output);
     task->add_root(
         edge, first_gradient(op, i, output, grad_outputs.empty() ? Tensor() : grad_outputs[i]));
   }
@@ -95,16 +102,17 @@ Edge input_edge(const char* op, size_t i, const Tensor& input) {
   if (!input.defined()) fail(ErrorCode::kValue, "[", op, "] input ", i, " is undefined");
   const Edge edge = edge_of(input.impl());
   if (edge.node == nullptr) {
-    fail(ErrorCode::kValue, "[", op, "] input ", i, " does not require grad");
+    fail(ErrorCode::kValue, "[", op, "] input ", i,
+         " does not require grad: call requires_grad_() on it before the outputs are computed");
   }
   return edge;
 }
 
 }  // namespace
 
-void backward(TensorList outputs, TensorList grad_outputs, bool retain_graph, bool create_graph,
-              TensorList inputs) {
-  Task task({retain_graph || create_graph, create_graph});
+void backward(TensorList outputs, TensorList grad_outputs, std::optional<bool> retain_graph,
+              bool create_graph, TensorList inputs) {
+  Task task({retain_graph.value_or(false) || create_graph, create_graph});
   add_roots("backward", &task, outputs, grad_outputs);
   std::vector<std::pair<size_t, int32_t>> captures;  // inputs that are not leaves
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -135,12 +143,27 @@ std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList grad_
   gradients.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     gradients.push_back(std::move(task.captured(static_cast<int32_t>(i))));
-    if (!gradients.back().defined() && !options.allow_unused) {
-      fail(ErrorCode::kValue, "[grad] no output depends on input ", i,
-           ": set allow_unused = true to accept an undefined gradient");
+    Tensor& gradient = gradients.back();
+    if (gradient.defined()) continue;
+    const Tensor& input = inputs[i];
+    if (options.materialize_grads) {
+      gradient = op::zeros(input.sizes(), input.dtype(), input.device());
+    } else if (!options.allow_unused) {
+      fail(ErrorCode::kValue, "[grad] no output depends on input ", i, ", a ",
+           dtype_name(input.dtype()), " tensor of shape ", shape_str(input.sizes()),
+           ": set allow_unused = true to get an undefined gradient, or materialize_grads = true to "
+           "get zeros");
     }
   }
   return gradients;
+}
+
+std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList grad_outputs,
+                         std::optional<bool> retain_graph, bool create_graph, bool allow_unused) {
+  return grad(outputs, inputs, grad_outputs,
+              GradOptions{.retain_graph = retain_graph.value_or(create_graph),
+                          .create_graph = create_graph,
+                          .allow_unused = allow_unused});
 }
 
 }  // namespace mytorch::autograd

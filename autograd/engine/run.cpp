@@ -38,7 +38,8 @@ void check_nan(const Node& node, const Tensor* out) {
   NoGradGuard no_grad;
   for (uint32_t i = 0; i < node.num_edges(); ++i) {
     if (out[i].defined() && op::has_nan(out[i])) {
-      fail(ErrorCode::kValue, "[", node.name(), "] the gradient of input ", i, " contains NaN");
+      fail(ErrorCode::kValue, "[", node.name(), "] the gradient of input ", i, ", ",
+           dtype_name(out[i].dtype()), " ", shape_str(out[i].sizes()), ", contains NaN");
     }
   }
 }

@@ -58,7 +58,7 @@ class DocsTest(unittest.TestCase):
                 with self.subTest(page=name, target=target, anchor=anchor):
                     self.assertIn(f"docs/ops/{target}", self.files)
                     if anchor:
-                        self.assertIn(f"\n## {anchor}\n", self.files[f"docs/ops/{target}"])
+                        self.assertIn(f"\n## {anchor}\n", self.files[f"docs/ops/{target}"].lower())
         listed = re.findall(r"^\| \[`(\w+)`\]", self.files["docs/ops/index.md"], re.M)
         self.assertCountEqual(listed, {op.schema.name for op in self.ops if not op.derived})
 
@@ -71,7 +71,7 @@ class DocsTest(unittest.TestCase):
                     self.assertTrue(cells == 0 or width in (0, cells))
                 width = cells
 
-    def test_every_operator_says_its_gradient_and_forms(self):
+    def test_every_operator_has_declarations_an_example_and_its_gradient(self):
         for op in self.ops:
             if op.derived:
                 continue
@@ -81,7 +81,8 @@ class DocsTest(unittest.TestCase):
                 self.assertIn(str(op.schema), section)
                 self.assertIn(op.doc, section)
                 self.assertIn("**Gradient:**", section)
-                self.assertIn(f"`mytorch::{op.schema.name}(...)`", section)
+                self.assertRegex(section, rf"```cpp\nnamespace mytorch {{\n.+ {op.schema.name}\(.*\);\n")
+                self.assertRegex(section, rf"int main\(\) {{\n(  .+\n)*  .*mytorch::{op.schema.name}\(.*\);\n}}\n```")
                 self.assertEqual("A primitive:" in section, op.meaning == "primitive")
                 self.assertNotIn("\n\n\n", section)
 
@@ -96,22 +97,29 @@ class DocsTest(unittest.TestCase):
                 {"op": "product", "args": {"self": {"shape": [3], "dtype": "bool"}, "index": None}, "error": "no index"}
             ]
         }
-        files = emitter(ROOT / "docs" / "emit.py").pages(load_text(SMALL), SMALL, samples)
+        files = emitter(ROOT / "docs" / "emit.py").pages(load_text(SMALL), SMALL, samples, {"product": ["run();"]})
         self.assertEqual(set(files), {f"docs/ops/{n}.md" for n in ("index", "arithmetic", "sums")})
         arithmetic, sums = files["docs/ops/arithmetic.md"], files["docs/ops/sums.md"]
         # Overloads are on one page, that of the first.
         self.assertIn("### `scaled.other`", arithmetic)
         self.assertIn("```\nself + alpha * other\n```", arithmetic)
-        self.assertIn("`mytorch::scaled_out(out, ...)`, `mytorch::scaled_(...)`, `x.scaled(...)`", arithmetic)
+        for declaration in (
+            "Tensor scaled(const Tensor& self, const Operand& other, const Scalar& alpha = 1);",
+            "const Tensor& scaled_(const Tensor& self, const Operand& other, const Scalar& alpha = 1);",
+            "void scaled_out(const Tensor& out, const Tensor& self, const Operand& other, const Scalar& alpha = 1);",
+            "Tensor scaled(const Operand& other, const Scalar& alpha = 1) const;  // a method of Tensor",
+        ):
+            self.assertIn(f"\n{declaration}\n", arithmetic)
         self.assertIn("| `alpha` | Scalar | `1` |  |", arithmetic)
         self.assertIn("takes bool, integers and floats.", arithmetic)
         self.assertIn("as one operator, `scaled_grad(Tensor grad, Scalar alpha)", arithmetic)
-        self.assertIn("Made of other operators, by `scaled_other` in `ops/`.\nA backend may", arithmetic)
+        self.assertIn("Decomposes into other operators: `scaled_other` in `ops/`.\nBackends may", arithmetic)
         self.assertIn("state: sum\nstep: 2 * self\nfinal: sum / n", sums)
         self.assertIn("takes floats.", sums)
         self.assertIn("- `self`: `grad`", sums)
-        self.assertIn("A primitive: its meaning is its kernel", sums)
-        self.assertIn("`mytorch::product_out(values, indices, ...)`", sums)
+        self.assertIn("A primitive: defined by its kernel", sums)
+        self.assertIn("void product_out(const Tensor& values, const Tensor& indices, const Tensor& self", sums)
+        self.assertIn("int main() {\n  run();\n}\n```", sums)
         self.assertIn("`indices` is int64.", sums)
         self.assertIn("| `index` | Tensor |  | index |", sums)
         self.assertIn("**Gradient:** none.", sums)

@@ -9,30 +9,34 @@
 
 namespace mytorch::nn::data {
 
+size_t Example::num_tensors() const {
+  if (!others.empty()) return 2 + others.size();
+  return target.defined() ? 2 : 1;
+}
+
+const Tensor& Example::operator[](size_t i) const {
+  if (i >= num_tensors()) {
+    fail(ErrorCode::kValue, "[Example] there is no tensor ", i, " among ", num_tensors(),
+         ": give 0 to ", num_tensors() - 1);
+  }
+  return i == 0 ? data : i == 1 ? target : others[i - 2];
+}
+
+void Example::check_count(size_t n) const {
+  if (n == num_tensors()) return;
+  fail(ErrorCode::kValue, "[Example] all<", n, ">() of ", num_tensors(), " tensors: write all<",
+       num_tensors(), ">()");
+}
+
 Batch Dataset::get_batch(IntList indices) const {
   check_indices("Dataset", indices, size());
-  std::vector<Tensor> data;
-  std::vector<Tensor> targets;
-  data.reserve(indices.size());
+  std::vector<Example> examples;
+  examples.reserve(indices.size());
   for (size_t i = 0; i < indices.size(); ++i) {
-    const LoadingGuard::Example generator(indices[i]);
-    Example example = get(indices[i]);
-    if (!example.data.defined()) {
-      fail(ErrorCode::kValue, "[Dataset] get(", indices[i],
-           ") returned an example with undefined data: return a tensor");
-    }
-    const bool has_target = example.target.defined();
-    if (i != 0 && has_target == targets.empty()) {
-      fail(ErrorCode::kValue, "[Dataset] of examples ", indices[0], " and ", indices[i],
-           ", only one has a target: give all examples a target, or none");
-    }
-    data.push_back(std::move(example.data));
-    if (has_target) targets.push_back(std::move(example.target));
+    const LoadingGuard::Example generator(i);
+    examples.push_back(get(indices[i]));
   }
-  Batch batch;
-  batch.data = stack_examples(data, indices);
-  if (!targets.empty()) batch.target = stack_examples(targets, indices);
-  return batch;
+  return stack_examples(examples, indices);
 }
 
 }  // namespace mytorch::nn::data

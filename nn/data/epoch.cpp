@@ -12,17 +12,22 @@
 namespace mytorch::nn::data {
 
 DataLoader::Epoch::Epoch(std::shared_ptr<const Dataset> dataset, const DataLoaderOptions& options,
-                         uint64_t epoch, std::vector<int64_t> order, int64_t num_batches)
+                         std::vector<int64_t> order, DataPosition begin, int64_t num_batches)
     : dataset_(std::move(dataset)),
       order_(std::move(order)),
+      collate_(options.collate),
       seed_(options.seed),
-      epoch_(epoch),
+      epoch_(begin.epoch),
       batch_size_(options.batch_size),
-      num_batches_(num_batches) {
+      num_batches_(num_batches),
+      next_(begin.batch),
+      claimed_(begin.batch),
+      consumed_(begin.batch) {
   if (options.num_workers == 0) return;
   const int64_t capacity = int64_t{options.num_workers} * options.prefetch;
-  slots_.resize(static_cast<size_t>(std::min(capacity, num_batches)));
-  start_workers(static_cast<int>(std::min<int64_t>(options.num_workers, num_batches)));
+  const int64_t left = num_batches - begin.batch;
+  slots_.resize(static_cast<size_t>(std::min(capacity, left)));
+  start_workers(static_cast<int>(std::min<int64_t>(options.num_workers, left)));
 }
 
 DataLoader::Epoch::~Epoch() { stop_workers(); }
@@ -82,11 +87,21 @@ Batch DataLoader::Epoch::make(int64_t number) const {
   NoGradGuard no_grad;
   const int64_t begin = number * batch_size_;
   const int64_t left = static_cast<int64_t>(order_.size()) - begin;
-  // A dataset that gathers whole batches uses the generator of the first example.
-  const LoadingGuard loading(seed_, epoch_);
-  const LoadingGuard::Example generator(order_[static_cast<size_t>(begin)]);
-  return dataset_->get_batch(
-      {order_.data() + begin, static_cast<size_t>(std::min(left, batch_size_))});
+  const IntList indices(order_.data() + begin, static_cast<size_t>(std::min(left, batch_size_)));
+  const LoadingGuard loading(seed_, epoch_, begin);
+  if (collate_ == nullptr) {
+    // A dataset that gathers whole batches uses the generator of the first example.
+    const LoadingGuard::Example generator(0);
+    return dataset_->get_batch(indices);
+  }
+  std::vector<Example> examples;
+  examples.reserve(indices.size());
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const LoadingGuard::Example generator(i);
+    examples.push_back(dataset_->get(indices[i]));
+  }
+  const LoadingGuard::Example generator(0);
+  return collate_(examples);
 }
 
 Batch DataLoader::Epoch::take(int64_t number) {

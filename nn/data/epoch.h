@@ -18,8 +18,8 @@ namespace mytorch::nn::data {
 // the threads, and no queue is searched.
 class DataLoader::Epoch {
  public:
-  Epoch(std::shared_ptr<const Dataset> dataset, const DataLoaderOptions& options, uint64_t epoch,
-        std::vector<int64_t> order, int64_t num_batches);
+  Epoch(std::shared_ptr<const Dataset> dataset, const DataLoaderOptions& options,
+        std::vector<int64_t> order, DataPosition begin, int64_t num_batches);
   ~Epoch();
   Epoch(const Epoch&) = delete;
   Epoch& operator=(const Epoch&) = delete;
@@ -29,6 +29,8 @@ class DataLoader::Epoch {
   void advance();
   bool done() const { return done_; }
   const Batch& current() const;
+  // The batch after the current one.
+  DataPosition next() const { return {epoch_, next_}; }
 
  private:
   struct Slot {
@@ -45,6 +47,7 @@ class DataLoader::Epoch {
 
   const std::shared_ptr<const Dataset> dataset_;
   const std::vector<int64_t> order_;
+  const Collate collate_;
   const uint64_t seed_;
   const uint64_t epoch_;
   const int64_t batch_size_;
@@ -52,7 +55,7 @@ class DataLoader::Epoch {
 
   // Used by the consumer only.
   Batch current_;
-  int64_t next_ = 0;
+  int64_t next_;
   bool done_ = false;
 
   // Shared with the workers, guarded by mutex_.
@@ -60,8 +63,8 @@ class DataLoader::Epoch {
   std::condition_variable batch_ready_;
   std::condition_variable room_;
   std::vector<Slot> slots_;
-  int64_t claimed_ = 0;   // number of batches claimed by workers
-  int64_t consumed_ = 0;  // number of batches consumed
+  int64_t claimed_;   // number of the next batch that a worker claims
+  int64_t consumed_;  // number of the next batch to be consumed
   bool stop_ = false;
 
   std::vector<std::thread> workers_;

@@ -9,15 +9,17 @@ thread_local constinit const LoadingGuard* loading = nullptr;
 
 }  // namespace
 
-// Each step of SplitMix64 decorrelates neighboring seeds, epochs and indices.
-LoadingGuard::LoadingGuard(uint64_t seed, uint64_t epoch)
-    : state_(SplitMix64(SplitMix64(seed)() ^ epoch)()), outer_(std::exchange(loading, this)) {}
+// Each step of SplitMix64 decorrelates neighboring seeds, epochs and positions.
+LoadingGuard::LoadingGuard(uint64_t seed, uint64_t epoch, int64_t position)
+    : state_(SplitMix64(SplitMix64(seed)() ^ epoch)()),
+      position_(static_cast<uint64_t>(position)),
+      outer_(std::exchange(loading, this)) {}
 
 LoadingGuard::~LoadingGuard() { loading = outer_; }
 
-LoadingGuard::Example::Example(int64_t index) {
+LoadingGuard::Example::Example(size_t offset) {
   if (loading == nullptr) return;
-  guard_.emplace(Generator(SplitMix64(loading->state_ ^ static_cast<uint64_t>(index))()));
+  guard_.emplace(Generator(SplitMix64(loading->state_ ^ (loading->position_ + offset))()));
 }
 
 }  // namespace mytorch::nn::data

@@ -47,7 +47,7 @@ void check_indices(const char* what, IntList indices, int64_t size) {
   for (int64_t index : indices) check_index(what, index, size);
 }
 
-Tensor stack_examples(const std::vector<Tensor>& examples, IntList indices) {
+Tensor stack_tensors(const std::vector<Tensor>& examples, IntList indices) {
   NoGradGuard no_grad;
   const Tensor& first = examples[0];
   for (size_t i = 1; i < examples.size(); ++i) {

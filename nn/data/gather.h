@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mytorch/list.h"
+#include "mytorch/nn/data/dataset.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::nn::data {
@@ -16,7 +17,11 @@ void check_indices(const char* what, IntList indices, int64_t size);
 
 // Stacks the tensors of the examples `indices` along a new first dimension. Throws Error(kShape,
 // kType or kDevice) if they differ.
-Tensor stack_examples(const std::vector<Tensor>& examples, IntList indices);
+Tensor stack_tensors(const std::vector<Tensor>& examples, IntList indices);
+
+// Stacks each tensor of the examples `indices`, which messages name. Throws Error(kValue) if the
+// numbers of tensors differ.
+Batch stack_examples(const std::vector<Example>& examples, IntList indices);
 
 // Gathers rows of a contiguous tensor of at least one dimension.
 Tensor gather_rows(const Tensor& from, IntList indices);

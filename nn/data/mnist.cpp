@@ -9,6 +9,7 @@
 #include "nn/data/gather.h"
 #include "nn/data/host_tensor.h"
 #include "nn/data/idx_file.h"
+#include "nn/data/unit_float.h"
 
 namespace mytorch::nn::data {
 namespace {
@@ -65,27 +66,6 @@ Tensor checked_labels(const Tensor& bytes, const std::string& path) {
   return labels;
 }
 
-// Computes x / 255 exactly rounded, without dividing. A product with 1/255 is off by one ulp for
-// half of the values, so 1/255 is split into a sum whose first part has so few bits that its
-// product is exact.
-constexpr float kHigh = 0x1.01p-8f;
-constexpr float kLow = static_cast<float>(1.0 / 255.0 - 0x1.01p-8);
-constexpr float unit_float(uint8_t x) {
-  const auto value = static_cast<float>(x);
-  return value * kHigh + value * kLow;
-}
-constexpr bool is_division() {
-  for (int x = 0; x < 256; ++x) {
-    if (unit_float(static_cast<uint8_t>(x)) != static_cast<float>(x) / 255.0f) return false;
-  }
-  return true;
-}
-static_assert(is_division());
-
-void to_unit_floats(const uint8_t* __restrict from, float* __restrict to) {
-  for (int64_t i = 0; i < kPixels; ++i) to[i] = unit_float(from[i]);
-}
-
 }  // namespace
 
 MNIST::MNIST(const std::string& directory, Split split) {
@@ -108,7 +88,8 @@ int64_t MNIST::size() const { return labels_.size(0); }
 Example MNIST::get(int64_t index) const {
   check_index("MNIST", index, size());
   Example example{fresh_host_tensor({1, kSide, kSide}, kFloat32), fresh_host_tensor({}, kInt64)};
-  to_unit_floats(images_.const_data<uint8_t>() + index * kPixels, fresh_data<float>(example.data));
+  to_unit_floats(images_.const_data<uint8_t>() + index * kPixels, fresh_data<float>(example.data),
+                 kPixels);
   *fresh_data<int64_t>(example.target) = labels_.const_data<int64_t>()[index];
   return example;
 }
@@ -123,7 +104,7 @@ Batch MNIST::get_batch(IntList indices) const {
   int64_t* target = fresh_data<int64_t>(batch.target);
   for (int64_t i = 0; i < n; ++i) {
     prefetch_row(images, kPixels, indices, static_cast<size_t>(i));
-    to_unit_floats(images + indices[i] * kPixels, to + i * kPixels);
+    to_unit_floats(images + indices[i] * kPixels, to + i * kPixels, kPixels);
     target[i] = labels[indices[i]];
   }
   return batch;

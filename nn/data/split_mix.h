@@ -2,6 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "mytorch/generator.h"
 
 namespace mytorch::nn::data {
 
@@ -30,8 +34,26 @@ class SplitMix64 {
     return static_cast<uint64_t>(product >> 64);
   }
 
+  // Uniform in [0, 1), a multiple of 2^-53.
+  double uniform() { return static_cast<double>((*this)() >> 11) * 0x1p-53; }
+  double uniform(double low, double high) { return low + (high - low) * uniform(); }
+
  private:
   uint64_t state_;
 };
+
+// Returns numbers that depend on one draw from a generator.
+inline SplitMix64 drawn_from(const Generator& generator) {
+  const mt_random draw = generator.next();
+  return SplitMix64(SplitMix64(SplitMix64(draw.seed)() ^ draw.call)());
+}
+
+// Permutes the elements uniformly.
+template <class T>
+void shuffle(std::vector<T>& elements, SplitMix64& random) {
+  for (size_t i = elements.size(); i > 1; --i) {
+    std::swap(elements[i - 1], elements[random.below(i)]);
+  }
+}
 
 }  // namespace mytorch::nn::data

@@ -20,40 +20,40 @@ Tensor row(const Tensor& tensor, int64_t index) {
                                 {strides.data() + 1, strides.size() - 1}, index * strides[0]));
 }
 
-void check_has_rows(const Tensor& tensor, const char* name) {
-  if (tensor.dim() == 0) {
-    fail(ErrorCode::kShape, "[TensorDataset] ", name,
-         " is 0-dim: its first dimension must be the number of examples");
-  }
-}
-
 }  // namespace
 
-TensorDataset::TensorDataset(Tensor data, Tensor target) {
-  check_has_rows(data, "data");
-  if (target.defined()) {
-    check_has_rows(target, "target");
-    if (data.size(0) != target.size(0)) {
-      fail(ErrorCode::kShape, "[TensorDataset] data ", shape_str(data.sizes()), " and target ",
-           shape_str(target.sizes()), ": the first sizes ", data.size(0), " and ", target.size(0),
-           " differ; each must be the number of examples");
+TensorDataset::TensorDataset(std::vector<Tensor> tensors) {
+  if (tensors.size() == 2 && !tensors[1].defined()) tensors.pop_back();
+  if (tensors.empty()) fail(ErrorCode::kValue, "[TensorDataset] there are no tensors: give one");
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const std::string name = i == 0 ? "data" : i == 1 ? "target" : absl::StrCat("tensor ", i);
+    if (tensors[i].dim() == 0) {
+      fail(ErrorCode::kShape, "[TensorDataset] ", name,
+           " is 0-dim: its first dimension must be the number of examples");
     }
-    target_ = rows_of(target);
+    if (tensors[i].size(0) != tensors[0].size(0)) {
+      fail(ErrorCode::kShape, "[TensorDataset] data ", shape_str(tensors[0].sizes()), " and ", name,
+           " ", shape_str(tensors[i].sizes()), ": the first sizes ", tensors[0].size(0), " and ",
+           tensors[i].size(0), " differ; each must be the number of examples");
+    }
+    tensors_.push_back(rows_of(tensors[i]));
   }
-  data_ = rows_of(data);
 }
 
-int64_t TensorDataset::size() const { return data_.size(0); }
+int64_t TensorDataset::size() const { return tensors_[0].size(0); }
 
 Example TensorDataset::get(int64_t index) const {
   check_index("TensorDataset", index, size());
-  return {row(data_, index), target_.defined() ? row(target_, index) : Tensor()};
+  std::vector<Tensor> rows;
+  for (const Tensor& tensor : tensors_) rows.push_back(row(tensor, index));
+  return from_tensors<Example>(std::move(rows));
 }
 
 Batch TensorDataset::get_batch(IntList indices) const {
   check_indices("TensorDataset", indices, size());
-  return {gather_rows(data_, indices),
-          target_.defined() ? gather_rows(target_, indices) : Tensor()};
+  std::vector<Tensor> rows;
+  for (const Tensor& tensor : tensors_) rows.push_back(gather_rows(tensor, indices));
+  return from_tensors<Batch>(std::move(rows));
 }
 
 }  // namespace mytorch::nn::data

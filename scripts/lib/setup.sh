@@ -2,14 +2,16 @@
 #
 #   need build          packages for the build
 #   need test           also packages for the tests and checks
+#   need docs           only packages for the website
 
 build_packages=(
   g++ cmake ninja-build python3 python3-yaml ccache mold ca-certificates
-  libabsl-dev libhwy-dev libdnnl-dev nlohmann-json3-dev zlib1g-dev libcli11-dev
+  libabsl-dev libhwy-dev libdnnl-dev nlohmann-json3-dev zlib1g-dev libcli11-dev libjpeg62-turbo-dev libpng-dev
 )
 test_packages=(
   git libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy black make pkg-config
 )
+docs_packages=(python3 python3-yaml python3-pygments mkdocs)
 
 say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
 
@@ -18,6 +20,7 @@ installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q '^install 
 need() {
   local wanted=("${build_packages[@]}") missing=() package
   [ "$1" = test ] && wanted+=("${test_packages[@]}")
+  [ "$1" = docs ] && wanted=("${docs_packages[@]}")
   command -v dpkg-query >/dev/null || return 0  # not Debian: the user installs the packages
   for package in "${wanted[@]}"; do
     installed "$package" || missing+=("$package")

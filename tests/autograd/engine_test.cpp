@@ -9,6 +9,7 @@
 #include "mytorch/ops/clone.h"
 #include "mytorch/ops/exp.h"
 #include "mytorch/ops/mul.h"
+#include "mytorch/ops/ones.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/zeros.h"
 #include "tests/autograd/util.h"
@@ -215,6 +216,39 @@ TEST(Grad, RefusesUnusedInputsUnlessAllowed) {
   EXPECT_TRUE(g[0].defined());
   EXPECT_FALSE(g[1].defined());
   EXPECT_ERROR(grad({y}, {plain({1})}), "input 0 does not require grad");
+}
+
+TEST(Grad, NamesTheUnusedInput) {
+  const Tensor x = leaf({2});
+  const Tensor unused = leaf({1, 2, 3});
+  EXPECT_ERROR(grad({mul(x, x)}, {x, unused}),
+               "no output depends on input 1, a float64 tensor of shape (3,)");
+}
+
+TEST(Grad, MaterializesZerosForUnusedInputs) {
+  const Tensor x = leaf({2});
+  const Tensor unused = ones({2, 3}, kFloat32).requires_grad_();
+  const auto g = grad({mul(x, x)}, {x, unused}, {}, {.materialize_grads = true});
+  EXPECT_EQ(values(g[0]), (Values{4}));
+  EXPECT_EQ(g[1].sizes(), (IntList{2, 3}));
+  EXPECT_EQ(g[1].dtype(), kFloat32);
+  EXPECT_EQ(values(g[1]), Values(6, 0.0));
+}
+
+TEST(Grad, TakesLibtorchsPositionalArguments) {
+  const Tensor x = leaf({2});
+  const Tensor y = mul(mul(x, x), x);
+  const Tensor first = grad({y}, {x}, {}, std::nullopt, /*create_graph=*/true)[0];
+  EXPECT_EQ(values(grad({first}, {x}, {}, /*retain_graph=*/true)[0]), (Values{12}));
+  EXPECT_FALSE(grad({y}, {x}, {}, std::nullopt)[0].requires_grad());
+  EXPECT_ERROR(grad({y}, {x}), "second time");
+  EXPECT_FALSE(grad({y}, {leaf({1})}, {}, false, false, /*allow_unused=*/true)[0].defined());
+}
+
+TEST(Grad, TellsWhyAnOutputHasNoGradient) {
+  const Tensor x = leaf({2});
+  EXPECT_ERROR(grad({mul(x, x).detach()}, {x}), "Call requires_grad_() on the inputs");
+  EXPECT_ERROR(grad({tensor({1}, kInt64)}, {x}), "output 0 is int64");
 }
 
 // Backward, destruction and pruning must not recurse over the graph.

@@ -22,11 +22,11 @@ struct ScaledSquare : Function<ScaledSquare> {
   static Tensor forward(FunctionContext* ctx, const Tensor& x, double scale) {
     EXPECT_FALSE(grad_enabled());
     ctx->save_for_backward({x});
-    ctx->data["scale"] = scale;
+    ctx->saved_data["scale"] = scale;
     return mul(mul(x, x), scale);
   }
   static Tensors backward(FunctionContext* ctx, const Tensors& grads) {
-    const double scale = std::any_cast<double>(ctx->data["scale"]);
+    const double scale = std::any_cast<double>(ctx->saved_data["scale"]);
     return {mul(mul(grads[0], ctx->saved_tensors()[0]), 2 * scale), Tensor()};
   }
 };
@@ -215,12 +215,12 @@ TEST(Function, WrongNumberOfGradients) {
 struct Reentrant : Function<Reentrant> {
   static Tensor forward(FunctionContext* ctx, const Tensor& x, int64_t levels) {
     ctx->save_for_backward({x});
-    ctx->data["levels"] = levels;
+    ctx->saved_data["levels"] = levels;
     return mul(x, x);
   }
   static Tensors backward(FunctionContext* ctx, const Tensors& grads) {
     EnableGradGuard enable;
-    const auto levels = std::any_cast<int64_t>(ctx->data["levels"]);
+    const auto levels = std::any_cast<int64_t>(ctx->saved_data["levels"]);
     const Tensor x = ctx->saved_tensors()[0].detach().requires_grad_();
     const Tensor y = levels > 0 ? Reentrant::apply(x, levels - 1) : mul(x, x);
     y.backward(grads[0].detach());
@@ -265,6 +265,44 @@ TEST(Reentrant, ThroughTheSameGraph) {
   });
   y.backward();
   EXPECT_EQ(values(x.grad()), (Values{24}));
+}
+
+// As it is written for libtorch.
+struct MulConstant : autograd::Function<MulConstant> {
+  static Tensor forward(autograd::AutogradContext* ctx, Tensor x, double constant, bool twice) {
+    ctx->save_for_backward({x});
+    ctx->saved_data["constant"] = constant;
+    ctx->saved_data["twice"] = twice;
+    ctx->saved_data["shape"] = x.sizes().vec();
+    return mul(x, constant);
+  }
+  static autograd::tensor_list backward(autograd::AutogradContext* ctx,
+                                        autograd::tensor_list grads) {
+    EXPECT_EQ(values(ctx->get_saved_variables()[0]), (Values{1, 2}));
+    EXPECT_EQ(ctx->saved_data["shape"].toIntVector(), (std::vector<int64_t>{2}));
+    const int64_t times = 1 + ctx->saved_data["twice"].toInt();
+    return {mul(grads[0], times * ctx->saved_data["constant"].toDouble()), Tensor(), Tensor()};
+  }
+};
+
+TEST(Function, LibtorchsNames) {
+  const Tensor x = leaf({1, 2});
+  sum(MulConstant::apply(x, 5.5, true)).backward();
+  EXPECT_EQ(values(x.grad()), (Values{11, 11}));
+}
+
+TEST(Function, SavedDataConvertsNumbersAndRefusesTheRest) {
+  std::unordered_map<std::string, autograd::SavedValue> data;
+  data["n"] = 3;
+  data["text"] = "abc";
+  data["tensor"] = plain({1});
+  const autograd::SavedValue copy = data["n"];
+  EXPECT_EQ(copy.toDouble(), 3.0);
+  EXPECT_TRUE(copy.toBool());
+  EXPECT_EQ(data["text"].toString(), "abc");
+  EXPECT_EQ(values(data["tensor"].toTensor()), (Values{1}));
+  EXPECT_ERROR(data["text"].toInt(), "the value is not a number");
+  EXPECT_ERROR(data["none"].toTensor(), "the value is missing, not a Tensor");
 }
 
 }  // namespace

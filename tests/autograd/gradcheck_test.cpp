@@ -134,7 +134,7 @@ TEST(Anomaly, NamesTheNodeAndTheStack) {
   const Tensor y = mytorch::div(mul(x, 0.0), mul(x, 3.0));
   EXPECT_ERROR(sum(y).backward({}, true), "[DivBackward]");
   EXPECT_ERROR(sum(y).backward({}, true), "NaN");
-  EXPECT_ERROR(sum(y).backward({}, true), "DivBackward was recorded at:\n    ");
+  EXPECT_ERROR(sum(y).backward({}, true), "div was recorded, by:\n    ");
 }
 
 TEST(Anomaly, NodesOfGradientsNameTheirForward) {
@@ -145,6 +145,49 @@ TEST(Anomaly, NodesOfGradientsNameTheirForward) {
   const Tensor nan = mytorch::div(g, g);
   const Tensor h = autograd::grad({mul(x, 2.0)}, {x}, {}, {.create_graph = true})[0];
   EXPECT_ERROR(nan.backward(), "NaN");
+}
+
+TEST(Anomaly, TellsTheScopeAndTheOperandsByName) {
+  const Tensor w = leaf({0, 1});
+  autograd::set_name(w, "weight");
+  autograd::AnomalyMode anomaly;
+  std::string message;
+  {
+    const autograd::NameScope net("net");
+    Tensor hidden;
+    {
+      const autograd::NameScope layer("layer1");
+      EXPECT_EQ(autograd::NameScope::path(), "net.layer1");
+      hidden = mul(w, 0.0);
+      autograd::set_name(hidden, "hidden");
+    }
+    const Tensor y = mytorch::div(hidden, mul(w, 3.0));
+    message = error_of([&] { sum(y).backward(); });
+  }
+  EXPECT_EQ(autograd::NameScope::path(), "");
+  for (const char* part : {"[DivBackward] the gradient of input 1, float64 (2,), contains NaN",
+                           "div was recorded in net, by:",
+                           "div was computed from, the latest first:\n    mul: float64 (2,) in "
+                           "net\n    'hidden', mul: "
+                           "float64 (2,) in net.layer1\n    'weight', a leaf: float64 (2,)"}) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  }
+  EXPECT_EQ(message.find("0x"), std::string::npos) << message;
+}
+
+TEST(Names, BelongToAValue) {
+  const Tensor x = leaf({1});
+  EXPECT_EQ(autograd::name(x), "");
+  autograd::set_name(x, "x");
+  const Tensor y = mul(x, 2.0);
+  autograd::set_name(y, "y");
+  EXPECT_EQ(autograd::name(x), "x");
+  EXPECT_EQ(autograd::name(y), "y");
+  add_(y, 1.0);
+  EXPECT_EQ(autograd::name(y), "");
+  autograd::set_name(x, "");
+  EXPECT_EQ(autograd::name(x), "");
+  EXPECT_ERROR(autograd::set_name(plain({1}), "z"), "'z' does not require grad");
 }
 
 TEST(Anomaly, ChecksNothingWhenOff) {

@@ -1,4 +1,7 @@
 // Hooks and retained gradients.
+#include <cstdio>
+#include <cstdlib>
+
 #include "mytorch/autograd.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/mul.h"
@@ -161,6 +164,27 @@ TEST(RetainGrad, TensorMayBeDestroyedFirst) {
   y = Tensor();
   z.backward();
   EXPECT_EQ(values(x.grad()), (Values{10}));
+}
+
+// In a process of its own, since the warning comes once per process.
+TEST(RetainGrad, ReadingTheGradOfANonLeafWarnsOnce) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [] {
+    const Tensor x = leaf({1});
+    const Tensor h = mul(x, 2.0);
+    const Tensor retained = mul(x, 3.0);
+    retained.retain_grad();
+    add(h, retained).backward();
+    const bool quiet =
+        x.grad().defined() && retained.grad().defined() && !plain({1}).grad().defined();
+    std::fputs(quiet ? "first;" : "no grad;", stderr);
+    h.grad();
+    h.grad();
+    std::exit(0);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0),
+              "^first;mytorch: warning: \\[grad\\] a tensor that is not a leaf \\(MulBackward made "
+              "it\\)[^\n]*retain_grad\\(\\)[^\n]*\n$");
 }
 
 }  // namespace

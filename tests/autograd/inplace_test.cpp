@@ -151,6 +151,17 @@ TEST(Versions, WritesThroughViewsCount) {
   EXPECT_ERROR(sum(y).backward(), "overwritten");
 }
 
+TEST(Versions, TheErrorNamesBothOperations) {
+  const Tensor x = leaf({1, 2});
+  const Tensor h = mul(x, 2.0);
+  const Tensor y = mul(h, h);
+  mytorch::exp_(h);
+  EXPECT_ERROR(sum(y).backward(),
+               "mul saved an operand, a float64 tensor of shape (2,), for its gradient, and the "
+               "tensor was overwritten by exp_");
+  EXPECT_ERROR(sum(y).backward(), "write before mul runs");
+}
+
 TEST(Versions, WritesToUnsavedTensorsAreAllowed) {
   const Tensor x = leaf({1, 2});
   const Tensor y = mul(x, 2.0);

@@ -1,15 +1,15 @@
 // Custom differentiable operations.
 //
 //   struct Cube : autograd::Function<Cube> {
-//     static Tensor forward(autograd::FunctionContext* ctx, const Tensor& x, double scale) {
+//     static Tensor forward(autograd::AutogradContext* ctx, const Tensor& x, double scale) {
 //       ctx->save_for_backward({x});
-//       ctx->data["scale"] = scale;
+//       ctx->saved_data["scale"] = scale;
 //       return x * x * x * scale;
 //     }
-//     static std::vector<Tensor> backward(autograd::FunctionContext* ctx,
-//                                         const std::vector<Tensor>& grads) {
+//     static autograd::tensor_list backward(autograd::AutogradContext* ctx,
+//                                           autograd::tensor_list grads) {
 //       const Tensor x = ctx->saved_tensors()[0];
-//       const double scale = std::any_cast<double>(ctx->data["scale"]);
+//       const double scale = ctx->saved_data["scale"].toDouble();
 //       return {grads[0] * x * x * (3 * scale), Tensor()};  // one per argument of forward
 //     }
 //   };
@@ -32,9 +32,28 @@ namespace mytorch::autograd {
 
 class FunctionNode;
 
+using tensor_list = std::vector<Tensor>;
+
+// Any value that forward keeps for backward: a std::any with libtorch's accessors. Numbers convert
+// to each other. The accessors throw Error(kType) if the value does not convert.
+class SavedValue : public std::any {
+ public:
+  using std::any::any;
+  bool toBool() const;
+  int64_t toInt() const;
+  double toDouble() const;
+  std::string toString() const;
+  std::vector<int64_t> toIntVector() const;
+  Tensor toTensor() const;
+};
+
 // The state shared by forward and backward of one call.
 class FunctionContext {
  public:
+  FunctionContext() = default;
+  FunctionContext(const FunctionContext&) = delete;
+  FunctionContext& operator=(const FunctionContext&) = delete;
+
   // In forward: saves tensors for backward, replacing any saved earlier. They must be arguments or
   // results of the call, or tensors that need no gradient.
   void save_for_backward(std::vector<Tensor> tensors) { to_save_ = std::move(tensors); }
@@ -57,8 +76,12 @@ class FunctionContext {
   // receives them; each tensor of a list counts as one argument.
   bool needs_input_grad(size_t i) const;
 
-  // Any other data for backward.
-  std::unordered_map<std::string, std::any> data;
+  // libtorch's name of saved_tensors.
+  std::vector<Tensor> get_saved_variables() const { return saved_tensors(); }
+
+  // Other values for backward. Tensors that need a gradient belong in save_for_backward.
+  std::unordered_map<std::string, SavedValue> saved_data;
+  std::unordered_map<std::string, SavedValue>& data = saved_data;  // the same, by a shorter name
 
  private:
   friend class FunctionNode;
@@ -73,6 +96,7 @@ class FunctionContext {
   bool materialize_ = true;
   bool once_differentiable_ = false;
 };
+using AutogradContext = FunctionContext;  // libtorch's name
 
 using FunctionBackward = std::vector<Tensor> (*)(FunctionContext*, const std::vector<Tensor>&);
 
@@ -105,14 +129,16 @@ class FunctionCall {
 // The base of custom operations, with the derived class as its parameter. Self defines the static
 // functions forward and backward and, optionally, `static constexpr const char* kName` for
 // messages. forward runs without recording and returns a Tensor or a std::vector<Tensor>. backward
-// receives one gradient per result and returns one per argument of forward (undefined for arguments
-// that are not tensors or need no gradient).
+// receives one gradient per result, as a `const tensor_list&` or a `tensor_list`, and returns one
+// per argument of forward (undefined for arguments that are not tensors or need no gradient).
 template <class Self>
 class Function {
  public:
   template <class... Args>
   static auto apply(const Args&... args) {
-    FunctionCall call(name(), &Self::backward);
+    FunctionCall call(name(), [](FunctionContext* context, const tensor_list& grads) {
+      return tensor_list(Self::backward(context, grads));
+    });
     (call.add(args), ...);
     FunctionContext* context = call.begin();
     using Result = decltype(Self::forward(context, args...));

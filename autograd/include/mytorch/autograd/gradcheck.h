@@ -2,15 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "mytorch/autograd/functional.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::autograd {
-
-using TensorFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
 struct GradcheckOptions {
   double eps = 1e-6;   // the step of the central differences

@@ -8,8 +8,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "mytorch/nn/data/collate.h"
 #include "mytorch/nn/data/dataset.h"
 #include "mytorch/nn/data/sampler.h"
+#include "mytorch/nn/serialize.h"
 
 namespace mytorch::nn::data {
 
@@ -22,6 +24,15 @@ struct DataLoaderOptions {
   int prefetch = 2;        // number of batches per worker to load ahead
   // The order of the examples; replaces `shuffle`.
   std::shared_ptr<const Sampler> sampler = nullptr;
+  // Makes a batch of the examples; empty: Dataset::get_batch does, which stacks them.
+  Collate collate = nullptr;
+};
+
+// The batch that a DataLoader yields next.
+struct DataPosition {
+  uint64_t epoch = 0;
+  int64_t batch = 0;
+  bool operator==(const DataPosition&) const = default;
 };
 
 // Iterates over a dataset in batches:
@@ -31,9 +42,11 @@ struct DataLoaderOptions {
 //     for (const auto& [images, labels] : loader) { ... }
 //   }
 //
-// Each begin() starts the next epoch. The batches and their order do not depend on the number of
+// Each begin() starts the next epoch, at its first batch unless set_position names another. The
+// batches and their order do not depend on the number of
 // workers, even if the dataset draws random numbers: while an example is loaded, the thread's
-// default_generator() is one that is derived from the seed, the epoch and the example's index. An
+// default_generator() is one that is derived from the seed, the epoch and the example's
+// position in the epoch. An
 // exception thrown by the dataset is rethrown to the consumer when it reaches that batch, and ends
 // the epoch. A loop may end early: the iterator owns the worker threads and joins them. Gradient
 // recording is disabled while a batch is loaded.
@@ -76,13 +89,24 @@ class DataLoader {
   const Dataset& dataset() const { return *dataset_; }
   const DataLoaderOptions& options() const { return options_; }
   // The number of the epoch that the next begin() starts. Set it to resume training.
-  uint64_t epoch() const { return epoch_; }
-  void set_epoch(uint64_t epoch) { epoch_ = epoch; }
+  uint64_t epoch() const { return next_.epoch; }
+  void set_epoch(uint64_t epoch) { next_ = {epoch, 0}; }
+  // Returns the batch after the one that the latest iterator is at; once that iterator has reached
+  // the end or is gone, the batch that the next begin() starts with.
+  DataPosition position() const;
+  // Lets the next begin() start with this batch. Throws Error(kValue) unless 0 <= batch <= size().
+  void set_position(DataPosition position);
+  // The position, and what the order depends on: seed, batch size and numbers of examples.
+  TensorMap state_dict() const;
+  // Sets the position. Throws Error(kValue), and changes nothing, if the order of this loader
+  // differs.
+  void load_state_dict(const TensorMap& state);
 
  private:
   std::shared_ptr<const Dataset> dataset_;
   DataLoaderOptions options_;
-  uint64_t epoch_ = 0;
+  DataPosition next_;
+  std::weak_ptr<const Epoch> latest_;
 };
 
 }  // namespace mytorch::nn::data

@@ -39,4 +39,24 @@ class RandomSampler final : public Sampler {
   uint64_t seed_;
 };
 
+// Draws `num_samples` indices per epoch with probabilities proportional to `weights`. Without
+// replacement, no index occurs twice in an epoch, and none of weight 0 occurs at all. Depends on
+// the arguments and the epoch only.
+class WeightedRandomSampler final : public Sampler {
+ public:
+  // Throws Error(kValue) if a weight is negative or not finite, if no weight is positive, and, if
+  // drawing without replacement, if fewer than `num_samples` weights are positive.
+  WeightedRandomSampler(std::vector<double> weights, int64_t num_samples, bool replacement = true,
+                        uint64_t seed = 0);
+  int64_t size() const override { return num_samples_; }
+  std::vector<int64_t> indices(uint64_t epoch) const override;
+
+ private:
+  std::vector<double> weights_;
+  std::vector<double> sums_;  // of the weights up to and including each
+  int64_t num_samples_;
+  bool replacement_;
+  uint64_t seed_;
+};
+
 }  // namespace mytorch::nn::data
