@@ -9,9 +9,13 @@
 #include "dispatcher/loader/library_check.h"
 #include "dispatcher/table/defaults.h"
 #include "mytorch/mytorch.h"
+#include "mytorch/nn/data/cifar.h"
+#include "mytorch/nn/data/image_folder.h"
 #include "mytorch/nn/data/mnist.h"
+#include "mytorch/nn/data/text_lines.h"
 #include "mytorch/nn/serialize.h"
 #include "tests/nn/data/idx_bytes.h"
+#include "tests/nn/data/image_bytes.h"
 #include "tests/nn/data/temp_directory.h"
 
 namespace mytorch::testing {
@@ -145,6 +149,59 @@ Format library(const std::string& folder) {
   return {"library", {bytes, sealed}, sizeof(header) + sizeof(segment), read};
 }
 
+// A format that mytorch may have been built without is refused then.
+Format image(const std::string& folder, const std::string& name, const std::string& sample) {
+  const std::string path = folder + "/" + name;
+  const auto read = [path](const std::string& bytes) {
+    write_file(path, bytes);
+    try {
+      const Tensor pixels = nn::data::read_image(path);
+      require(pixels.dim() == 3 && pixels.size(0) == 3 && pixels.numel() > 0, "no image");
+    } catch (const Error& error) {
+      const bool expected =
+          error.code() == ErrorCode::kIo || error.code() == ErrorCode::kUnsupported;
+      require(expected, std::string("refused with another code: ") + error.what());
+      throw;
+    }
+  };
+  return {name, {sample}, 64, read};
+}
+
+Format cifar(const std::string& folder, bool packed) {
+  const std::string name = packed ? "CIFAR, gzip" : "CIFAR";
+  const std::string path = folder + "/" + (packed ? "packed" : "records");
+  std::filesystem::create_directory(path);
+  std::string records;
+  for (const char label : {3, 9}) records += std::string(1, label) + std::string(3072, 'x');
+  const auto read = [path](const std::string& bytes) {
+    write_file(path + "/test_batch.bin", bytes);
+    read_named(path, [&] {
+      const nn::data::CIFAR10 data(path, nn::data::Split::kTest);
+      for (int64_t i = 0; i < data.size(); ++i) {
+        require(data.labels().const_data<int64_t>()[i] < 10, "a label of 10 or more");
+        require(data.get(i).data.numel() == 3072, "another number of pixels");
+      }
+    });
+  };
+  return {name, {packed ? gzip(records) : records}, 100, read};
+}
+
+Format text_lines(const std::string& folder) {
+  const std::string path = folder + "/lines.txt";
+  const std::string text = "one\ntwo\r\n\nthree";
+  const auto read = [path](const std::string& bytes) {
+    write_file(path, bytes);
+    read_named(path, [&] {
+      const nn::data::TextLines lines(path);
+      for (int64_t i = 0; i < lines.size(); ++i) {
+        require(lines.get(i).data.numel() == static_cast<int64_t>(lines.line(i).size()),
+                "another length");
+      }
+    });
+  };
+  return {"text lines", {text, gzip(text)}, 40, read};
+}
+
 // ---- texts ----
 
 void read_schema(const std::string& text) {
@@ -209,7 +266,12 @@ std::vector<Format> all_formats(const std::string& folder) {
                              devices(),
                              types(),
                              equations()};
+  all.push_back(image(folder, "PPM", ppm(5, 4)));
+  all.push_back(image(folder, "PNG", from_hex(kPng)));
+  all.push_back(image(folder, "JPEG", from_hex(kJpeg)));
+  all.push_back(text_lines(folder));
   for (const bool packed : {false, true}) {
+    all.push_back(cifar(folder, packed));
     for (const bool images : {false, true}) all.push_back(idx(folder, packed, images));
   }
   return all;
