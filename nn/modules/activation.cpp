@@ -1,31 +1,8 @@
 #include "mytorch/nn/activation.h"
 
-#include <vector>
-
-#include "core/types/errors.h"
-#include "mytorch/ops/celu.h"
-#include "mytorch/ops/elu.h"
+#include "mytorch/nn/functional.h"
 #include "mytorch/ops/full.h"
-#include "mytorch/ops/gelu.h"
-#include "mytorch/ops/hardsigmoid.h"
-#include "mytorch/ops/hardswish.h"
-#include "mytorch/ops/hardtanh.h"
-#include "mytorch/ops/leaky_relu.h"
-#include "mytorch/ops/log_sigmoid.h"
-#include "mytorch/ops/log_softmax.h"
-#include "mytorch/ops/mish.h"
-#include "mytorch/ops/mul.h"
-#include "mytorch/ops/neg.h"
-#include "mytorch/ops/relu.h"
-#include "mytorch/ops/relu6.h"
-#include "mytorch/ops/selu.h"
-#include "mytorch/ops/sigmoid.h"
-#include "mytorch/ops/silu.h"
-#include "mytorch/ops/softmax.h"
-#include "mytorch/ops/softplus.h"
-#include "mytorch/ops/softsign.h"
-#include "mytorch/ops/sub.h"
-#include "mytorch/ops/tanh.h"
+#include "nn/functional/options.h"
 
 namespace mytorch::nn {
 
@@ -50,19 +27,7 @@ PReLU::PReLU(int64_t num_parameters, double init) : weight(full({num_parameters}
   register_parameter("weight", weight);
 }
 
-Tensor PReLU::forward(const Tensor& input) {
-  Tensor slope = weight;
-  if (weight.numel() != 1) {
-    if (input.dim() < 2 || input.size(1) != weight.numel()) {
-      fail(ErrorCode::kShape, "[PReLU] input ", shape_str(input.sizes()), " does not have ",
-           weight.numel(), " channels in dimension 1, one for each weight");
-    }
-    std::vector<int64_t> sizes(static_cast<size_t>(input.dim() - 1), 1);
-    sizes[0] = weight.numel();
-    slope = weight.view(sizes);
-  }
-  return sub(relu(input), mul(slope, relu(neg(input))));
-}
+Tensor PReLU::forward(const Tensor& input) { return functional::prelu(input, weight); }
 
 std::string PReLU::describe() const {
   return absl::StrCat("PReLU(num_parameters=", weight.numel(), ")");
@@ -74,11 +39,21 @@ std::string ELU::describe() const { return absl::StrCat("ELU(alpha=", alpha_, ")
 Tensor CELU::forward(const Tensor& input) { return celu(input, alpha_); }
 std::string CELU::describe() const { return absl::StrCat("CELU(alpha=", alpha_, ")"); }
 
-Tensor GELU::forward(const Tensor& input) {
-  return gelu(input, kind_ == Gelu::kTanh ? "tanh" : "none");
+namespace {
+
+constexpr const char* kGelus[] = {"none", "tanh"};
+
+}  // namespace
+
+Gelu from_name(Str name, Gelu /*type*/) {
+  return static_cast<Gelu>(index_of_name("GELU", name, kGelus));
 }
+
+const char* name_of(Gelu kind) { return kGelus[static_cast<size_t>(kind)]; }
+
+Tensor GELU::forward(const Tensor& input) { return gelu(input, name_of(kind_)); }
 std::string GELU::describe() const {
-  return absl::StrCat("GELU(approximate=", kind_ == Gelu::kTanh ? "tanh" : "none", ")");
+  return absl::StrCat("GELU(approximate=", name_of(kind_), ")");
 }
 
 Tensor Softplus::forward(const Tensor& input) { return softplus(input, beta_, threshold_); }
@@ -101,5 +76,47 @@ std::string Softmax::describe() const { return absl::StrCat("Softmax(dim=", dim_
 
 Tensor LogSoftmax::forward(const Tensor& input) { return log_softmax(input, dim_); }
 std::string LogSoftmax::describe() const { return absl::StrCat("LogSoftmax(dim=", dim_, ")"); }
+
+Tensor Softmin::forward(const Tensor& input) { return functional::softmin(input, dim_); }
+std::string Softmin::describe() const { return absl::StrCat("Softmin(dim=", dim_, ")"); }
+
+Tensor Softmax2d::forward(const Tensor& input) {
+  if (input.dim() != 3 && input.dim() != 4) {
+    fail(ErrorCode::kShape, "[Softmax2d] input ", shape_str(input.sizes()),
+         " is neither (N, C, H, W) nor (C, H, W)");
+  }
+  return softmax(input, -3);
+}
+
+Tensor Tanhshrink::forward(const Tensor& input) { return tanhshrink(input); }
+
+Tensor Hardshrink::forward(const Tensor& input) { return hardshrink(input, lambd_); }
+std::string Hardshrink::describe() const { return absl::StrCat("Hardshrink(lambd=", lambd_, ")"); }
+
+Softshrink::Softshrink(double lambd) : lambd_(lambd) {
+  if (!(lambd >= 0)) fail(ErrorCode::kValue, "[Softshrink] lambd is ", lambd, ": give 0 or more");
+}
+Tensor Softshrink::forward(const Tensor& input) { return softshrink(input, lambd_); }
+std::string Softshrink::describe() const { return absl::StrCat("Softshrink(lambd=", lambd_, ")"); }
+
+Tensor Threshold::forward(const Tensor& input) { return threshold(input, threshold_, value_); }
+std::string Threshold::describe() const {
+  return absl::StrCat("Threshold(threshold=", threshold_, ", value=", value_, ")");
+}
+
+Tensor GLU::forward(const Tensor& input) { return functional::glu(input, dim_); }
+std::string GLU::describe() const { return absl::StrCat("GLU(dim=", dim_, ")"); }
+
+RReLU::RReLU(double lower, double upper) : lower_(lower), upper_(upper) {
+  if (!(lower <= upper)) {
+    fail(ErrorCode::kValue, "[RReLU] lower ", lower, " is greater than upper ", upper);
+  }
+}
+Tensor RReLU::forward(const Tensor& input) {
+  return functional::rrelu(input, {.lower = lower_, .upper = upper_, .training = training()});
+}
+std::string RReLU::describe() const {
+  return absl::StrCat("RReLU(lower=", lower_, ", upper=", upper_, ")");
+}
 
 }  // namespace mytorch::nn

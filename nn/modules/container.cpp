@@ -1,14 +1,37 @@
 #include "mytorch/nn/container.h"
 
+#include <algorithm>
+
 #include "core/types/errors.h"
 
 namespace mytorch::nn {
+namespace {
+
+[[noreturn]] void fail_index(const char* list, size_t index, size_t size, const char* elements) {
+  fail(ErrorCode::kValue, "[", list, "] index ", index, " is out of range for ", size, " ",
+       elements);
+}
+
+// Returns the index of a name. Throws Error(kValue) if it does not exist.
+size_t find_key(const char* dict, std::string_view name, const std::vector<std::string>& keys) {
+  const auto found = std::find(keys.begin(), keys.end(), name);
+  if (found == keys.end()) {
+    fail(ErrorCode::kValue, "[", dict, "] there is no '", name, "' among ", keys.size(), " names",
+         keys.empty() ? "" : ": ", absl::StrJoin(keys, ", "));
+  }
+  return static_cast<size_t>(found - keys.begin());
+}
+
+bool has_key(std::string_view name, const std::vector<std::string>& keys) {
+  return std::find(keys.begin(), keys.end(), name) != keys.end();
+}
+
+}  // namespace
+
+// ---- modules ----
 
 Module& ModuleList::operator[](size_t index) {
-  if (index >= size()) {
-    fail(ErrorCode::kValue, "[ModuleList] index ", index, " is out of range for ", size(),
-         " modules");
-  }
+  if (index >= size()) fail_index("ModuleList", index, size(), "modules");
   return child(index);
 }
 
@@ -18,9 +41,64 @@ void ModuleList::fail_type(size_t index, const Module& module) {
 
 Tensor Sequential::forward(const Tensor& input) {
   if (empty()) return input;
-  Tensor x = child(0).forward(input);
-  for (size_t i = 1; i < size(); ++i) x = child(i).forward(x);
+  Tensor x = child(0)(input);
+  for (size_t i = 1; i < size(); ++i) x = child(i)(x);
   return x;
+}
+
+std::vector<std::string> ModuleDict::keys() const {
+  std::vector<std::string> keys;
+  for (size_t i = 0; i < size(); ++i) keys.push_back(child_name(i));
+  return keys;
+}
+
+bool ModuleDict::contains(std::string_view name) const { return has_key(name, keys()); }
+
+Module& ModuleDict::operator[](std::string_view name) {
+  return child(find_key("ModuleDict", name, keys()));
+}
+
+void ModuleDict::fail_type(std::string_view name, const Module& module) {
+  fail(ErrorCode::kType, "[ModuleDict] module '", name, "' has another type: ", module.describe());
+}
+
+// ---- parameters ----
+
+ParameterList::ParameterList(const std::vector<Tensor>& parameters) {
+  for (const Tensor& parameter : parameters) push_back(parameter);
+}
+
+void ParameterList::push_back(Tensor parameter) {
+  hold_parameter(std::to_string(size()), std::move(parameter));
+}
+
+Tensor& ParameterList::operator[](size_t index) {
+  if (index >= size()) fail_index("ParameterList", index, size(), "parameters");
+  return held_parameter(index);
+}
+
+std::string ParameterList::describe() const {
+  return absl::StrCat("ParameterList(", size(), " parameters)");
+}
+
+void ParameterDict::insert(std::string name, Tensor parameter) {
+  hold_parameter(std::move(name), std::move(parameter));
+}
+
+std::vector<std::string> ParameterDict::keys() const {
+  std::vector<std::string> keys;
+  for (size_t i = 0; i < size(); ++i) keys.push_back(held_name(i));
+  return keys;
+}
+
+bool ParameterDict::contains(std::string_view name) const { return has_key(name, keys()); }
+
+Tensor& ParameterDict::operator[](std::string_view name) {
+  return held_parameter(find_key("ParameterDict", name, keys()));
+}
+
+std::string ParameterDict::describe() const {
+  return absl::StrCat("ParameterDict(", absl::StrJoin(keys(), ", "), ")");
 }
 
 }  // namespace mytorch::nn

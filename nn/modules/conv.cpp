@@ -1,17 +1,27 @@
 #include "mytorch/nn/conv.h"
 
 #include <cmath>
+#include <vector>
 
+#include "mytorch/nn/functional.h"
 #include "mytorch/nn/init.h"
-#include "mytorch/ops/conv1d.h"
-#include "mytorch/ops/conv2d.h"
 #include "mytorch/ops/empty.h"
-#include "nn/modules/options.h"
+#include "mytorch/ops/pad.h"
+#include "nn/functional/options.h"
 
 namespace mytorch::nn {
 namespace {
 
-void check_channels(const char* module, int64_t in, int64_t out, int64_t groups) {
+template <size_t n>
+constexpr const char* kConv = n == 1   ? "Conv1d"
+                              : n == 2 ? "Conv2d"
+                                       : "Conv3d";
+template <size_t n>
+constexpr const char* kConvTranspose = n == 1   ? "ConvTranspose1d"
+                                       : n == 2 ? "ConvTranspose2d"
+                                                : "ConvTranspose3d";
+
+void check_groups(const char* module, int64_t in, int64_t out, int64_t groups) {
   check_at_least(module, 1, {{"in_channels", in}, {"out_channels", out}, {"groups", groups}});
   if (in % groups != 0 || out % groups != 0) {
     fail(ErrorCode::kValue, "[", module, "] ", groups, " groups do not divide ", in,
@@ -19,7 +29,16 @@ void check_channels(const char* module, int64_t in, int64_t out, int64_t groups)
   }
 }
 
-void reset(const Tensor& weight, const Tensor& bias) {
+// Returns a parameter of shape (outer, inner, kernel...).
+template <size_t n>
+Tensor empty_weight(int64_t outer, int64_t inner, const Sizes<n>& kernel) {
+  std::vector<int64_t> sizes = {outer, inner};
+  for (size_t i = 0; i < n; ++i) sizes.push_back(kernel[i]);
+  return empty(sizes, kFloat32);
+}
+
+// Both numbers of fans that PyTorch uses here are those of dimension 1.
+void reset_conv(const Tensor& weight, const Tensor& bias) {
   const double bound = 1 / std::sqrt(static_cast<double>(init::fans(weight).in));
   init::uniform_(weight, -bound, bound);
   if (bias.defined()) init::uniform_(bias, -bound, bound);
@@ -30,75 +49,191 @@ std::string extras(const std::string& padding, const std::string& dilation, int6
                    bool bias) {
   return absl::StrCat(
       padding == "0" ? "" : ", padding=" + padding, dilation == "1" ? "" : ", dilation=" + dilation,
-      groups == 1 ? "" : absl::StrCat(", groups=", groups), bias ? "" : ", bias=false", ")");
+      groups == 1 ? "" : absl::StrCat(", groups=", groups), bias ? "" : ", bias=false");
 }
 
 }  // namespace
 
-Conv1d::Conv1d(int64_t in_channels, int64_t out_channels, int64_t kernel_size,
-               Conv1dOptions options)
-    : options_(options) {
-  check_channels("Conv1d", in_channels, out_channels, options.groups);
-  check_at_least(
-      "Conv1d", 1,
-      {{"kernel_size", kernel_size}, {"stride", options.stride}, {"dilation", options.dilation}});
-  check_at_least("Conv1d", 0, {{"padding", options.padding}});
-  weight = empty({out_channels, in_channels / options.groups, kernel_size}, kFloat32);
-  if (options.bias) bias = empty({out_channels}, kFloat32);
+template <size_t n>
+ConvNd<n>::ConvNd(int64_t out_channels, const Sizes<n>& kernel_size, const ConvOptions<n>& options,
+                  int64_t in_channels)
+    : out_channels_(out_channels), kernel_size_(kernel_size), options_(options) {
+  check_groups(kConv<n>, in_channels, out_channels, options.groups);
+  check_sizes(kConv<n>, 1, "kernel_size", kernel_size);
+  check_sizes(kConv<n>, 1, "stride", options.stride);
+  check_sizes(kConv<n>, 1, "dilation", options.dilation);
+  check_sizes(kConv<n>, 0, "padding", options.padding.sizes());
+  if (options.padding.same() && !(options.stride == Sizes<n>(1))) {
+    fail(ErrorCode::kValue, "[", kConv<n>, "] padding is \"same\", which needs stride 1, not ",
+         text(options.stride));
+  }
+}
+
+template <size_t n>
+ConvNd<n>::ConvNd(int64_t in_channels, int64_t out_channels, Sizes<n> kernel_size,
+                  ConvOptions<n> options)
+    : ConvNd(out_channels, kernel_size, options, in_channels) {
+  create(in_channels);
   register_parameter("weight", weight);
   register_parameter("bias", bias);
+}
+
+template <size_t n>
+ConvNd<n>::ConvNd(int64_t out_channels, Sizes<n> kernel_size, ConvOptions<n> options)
+    : ConvNd(out_channels, kernel_size, options, options.groups) {
+  register_parameter("weight", weight);
+  register_parameter("bias", bias);
+  set_lazy();
+}
+
+template <size_t n>
+void ConvNd<n>::create(int64_t in_channels) {
+  check_groups(kConv<n>, in_channels, out_channels_, options_.groups);
+  weight = empty_weight(out_channels_, in_channels / options_.groups, kernel_size_);
+  if (options_.bias) bias = empty({out_channels_}, kFloat32);
   reset_parameters();
 }
 
-void Conv1d::reset_parameters() { reset(weight, bias); }
-
-Tensor Conv1d::forward(const Tensor& input) {
-  return conv1d(input, weight, bias, options_.stride, options_.padding, options_.dilation,
-                options_.groups);
+template <size_t n>
+void ConvNd<n>::reset_parameters() {
+  reset_conv(weight, bias);
 }
 
-std::string Conv1d::describe() const {
-  return absl::StrCat("Conv1d(", weight.size(1) * options_.groups, ", ", weight.size(0),
-                      ", kernel_size=", weight.size(2), ", stride=", options_.stride,
-                      extras(absl::StrCat(options_.padding), absl::StrCat(options_.dilation),
-                             options_.groups, bias.defined()));
+template <size_t n>
+Tensor ConvNd<n>::forward(const Tensor& input) {
+  if (lazy()) {
+    create(lazy_size(input, -static_cast<int64_t>(n) - 1));
+    finish_lazy(input);
+  }
+  functional::ConvFuncOptions<n> options{.bias = bias,
+                                         .stride = options_.stride,
+                                         .padding = options_.padding,
+                                         .dilation = options_.dilation,
+                                         .groups = options_.groups};
+  if (options_.padding_mode == PaddingMode::kZeros) {
+    return functional::conv(input, weight, options);
+  }
+  std::vector<int64_t> pairs;  // the last dimension's first
+  for (size_t i = n; i-- > 0;) {
+    const int64_t total = options_.padding.same() ? options_.dilation[i] * (kernel_size_[i] - 1)
+                                                  : 2 * options_.padding.sizes()[i];
+    pairs.push_back(total / 2);
+    pairs.push_back(total - total / 2);
+  }
+  options.padding = 0;
+  return functional::conv(pad(input, pairs, name_of(options_.padding_mode)), weight, options);
 }
 
-Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, Size2 kernel_size, Conv2dOptions options)
-    : options_(options) {
-  check_channels("Conv2d", in_channels, out_channels, options.groups);
-  check_at_least("Conv2d", 1,
-                 {{"the height of kernel_size", kernel_size.height()},
-                  {"the width of kernel_size", kernel_size.width()},
-                  {"the height of stride", options.stride.height()},
-                  {"the width of stride", options.stride.width()},
-                  {"the height of dilation", options.dilation.height()},
-                  {"the width of dilation", options.dilation.width()}});
-  check_at_least("Conv2d", 0,
-                 {{"the height of padding", options.padding.height()},
-                  {"the width of padding", options.padding.width()}});
-  weight =
-      empty({out_channels, in_channels / options.groups, kernel_size.height(), kernel_size.width()},
-            kFloat32);
-  if (options.bias) bias = empty({out_channels}, kFloat32);
-  register_parameter("weight", weight);
-  register_parameter("bias", bias);
-  reset_parameters();
+template <size_t n>
+double ConvNd<n>::flops(const Tensor& /*input*/, const Tensor& output) const {
+  return 2.0 * static_cast<double>(output.numel()) *
+         static_cast<double>(weight.numel() / weight.size(0));
 }
 
-void Conv2d::reset_parameters() { reset(weight, bias); }
-
-Tensor Conv2d::forward(const Tensor& input) {
-  return conv2d(input, weight, bias, options_.stride, options_.padding, options_.dilation,
-                options_.groups);
-}
-
-std::string Conv2d::describe() const {
+template <size_t n>
+std::string ConvNd<n>::describe() const {
+  const PaddingMode mode = options_.padding_mode;
   return absl::StrCat(
-      "Conv2d(", weight.size(1) * options_.groups, ", ", weight.size(0),
-      ", kernel_size=", text(Size2(weight.size(2), weight.size(3))),
-      ", stride=", text(options_.stride),
-      extras(text(options_.padding), text(options_.dilation), options_.groups, bias.defined()));
+      lazy() ? "Lazy" : "", kConv<n>, "(",
+      lazy() ? "" : absl::StrCat(weight.size(1) * options_.groups, ", "), out_channels_,
+      ", kernel_size=", text(kernel_size_), ", stride=", text(options_.stride),
+      extras(text(options_.padding), text(options_.dilation), options_.groups, options_.bias),
+      mode == PaddingMode::kZeros ? "" : absl::StrCat(", padding_mode=", name_of(mode)), ")");
 }
+
+template class ConvNd<1>;
+template class ConvNd<2>;
+template class ConvNd<3>;
+
+// ---- transposed ----
+
+template <size_t n>
+ConvTransposeNd<n>::ConvTransposeNd(int64_t in_channels, int64_t out_channels, Sizes<n> kernel_size,
+                                    ConvTransposeOptions<n> options)
+    : options_(options) {
+  const char* module = kConvTranspose<n>;
+  check_groups(module, in_channels, out_channels, options.groups);
+  check_sizes(module, 1, "kernel_size", kernel_size);
+  check_sizes(module, 1, "stride", options.stride);
+  check_sizes(module, 1, "dilation", options.dilation);
+  check_sizes(module, 0, "padding", options.padding);
+  check_sizes(module, 0, "output_padding", options.output_padding);
+  weight = empty_weight(in_channels, out_channels / options.groups, kernel_size);
+  if (options.bias) bias = empty({out_channels}, kFloat32);
+  register_parameter("weight", weight);
+  register_parameter("bias", bias);
+  reset_parameters();
+}
+
+template <size_t n>
+void ConvTransposeNd<n>::reset_parameters() {
+  reset_conv(weight, bias);
+}
+
+namespace {
+
+template <size_t n>
+functional::ConvTransposeFuncOptions<n> options_of(const Tensor& bias,
+                                                   const ConvTransposeOptions<n>& options) {
+  return {.bias = bias,
+          .stride = options.stride,
+          .padding = options.padding,
+          .output_padding = options.output_padding,
+          .groups = options.groups,
+          .dilation = options.dilation};
+}
+
+}  // namespace
+
+template <size_t n>
+Tensor ConvTransposeNd<n>::forward(const Tensor& input) {
+  return functional::conv_transpose(input, weight, options_of(bias, options_));
+}
+
+template <size_t n>
+Tensor ConvTransposeNd<n>::forward(const Tensor& input, Sizes<n> output_size) {
+  if (input.dim() <= static_cast<int64_t>(n)) return forward(input);  // throws
+  functional::ConvTransposeFuncOptions<n> options = options_of(bias, options_);
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t size = input.size(static_cast<int64_t>(i) - static_cast<int64_t>(n));
+    const int64_t kernel = weight.size(static_cast<int64_t>(i) + 2);
+    const int64_t least = (size - 1) * options_.stride[i] - 2 * options_.padding[i] +
+                          options_.dilation[i] * (kernel - 1) + 1;
+    const int64_t most = least + options_.stride[i] - 1;
+    if (output_size[i] < least || output_size[i] > most) {
+      fail(ErrorCode::kValue, "[", kConvTranspose<n>, "] output_size ", shape_str(output_size),
+           " is impossible for input ", shape_str(input.sizes()), ": give ", least, " to ", most,
+           " for spatial dimension ", i);
+    }
+    options.output_padding.set(i, output_size[i] - least);
+  }
+  return functional::conv_transpose(input, weight, options);
+}
+
+template <size_t n>
+double ConvTransposeNd<n>::flops(const Tensor& input, const Tensor& /*output*/) const {
+  return 2.0 * static_cast<double>(input.numel()) *
+         static_cast<double>(weight.numel() / weight.size(0));
+}
+
+template <size_t n>
+std::string ConvTransposeNd<n>::describe() const {
+  std::vector<int64_t> kernel = weight.sizes().vec();
+  kernel.erase(kernel.begin(), kernel.begin() + 2);
+  const bool uniform = kernel == std::vector<int64_t>(n, kernel[0]);
+  return absl::StrCat(
+      kConvTranspose<n>, "(", weight.size(0), ", ", weight.size(1) * options_.groups,
+      ", kernel_size=", uniform ? absl::StrCat(kernel[0]) : shape_str(kernel),
+      ", stride=", text(options_.stride),
+      extras(text(options_.padding), text(options_.dilation), options_.groups, bias.defined()),
+      text(options_.output_padding) == "0"
+          ? ""
+          : absl::StrCat(", output_padding=", text(options_.output_padding)),
+      ")");
+}
+
+template class ConvTransposeNd<1>;
+template class ConvTransposeNd<2>;
+template class ConvTransposeNd<3>;
 
 }  // namespace mytorch::nn

@@ -1,21 +1,39 @@
 #include "mytorch/nn/dropout.h"
 
-#include "core/types/errors.h"
-#include "mytorch/ops/dropout.h"
+#include "mytorch/nn/functional.h"
+#include "nn/functional/options.h"
 
 namespace mytorch::nn {
 
-Dropout::Dropout(double p, std::optional<Generator> generator)
-    : p_(p), generator_(std::move(generator)) {
-  if (!(p >= 0 && p <= 1)) {
-    fail(ErrorCode::kValue, "[Dropout] p is ", p, ": give a probability, from 0 to 1");
-  }
+DropoutBase::DropoutBase(const char* name, double p, std::optional<Generator> generator)
+    : name_(name), p_(p), generator_(std::move(generator)) {
+  check_probability(name, p);
 }
+
+std::string DropoutBase::describe() const { return absl::StrCat(name_, "(p=", p_, ")"); }
 
 Tensor Dropout::forward(const Tensor& input) {
-  return training() && p_ != 0 ? dropout(input, p_, true, generator_) : input;
+  return drops() ? dropout(input, p_, true, generator_) : input;
 }
 
-std::string Dropout::describe() const { return absl::StrCat("Dropout(p=", p_, ")"); }
+Tensor Dropout1d::forward(const Tensor& input) {
+  return functional::dropout1d(input, p_, training(), generator_);
+}
+
+Tensor Dropout2d::forward(const Tensor& input) {
+  return functional::dropout2d(input, p_, training(), generator_);
+}
+
+Tensor Dropout3d::forward(const Tensor& input) {
+  return functional::dropout3d(input, p_, training(), generator_);
+}
+
+Tensor AlphaDropout::forward(const Tensor& input) {
+  return functional::alpha_dropout(input, p_, training(), generator_);
+}
+
+Tensor FeatureAlphaDropout::forward(const Tensor& input) {
+  return functional::feature_alpha_dropout(input, p_, training(), generator_);
+}
 
 }  // namespace mytorch::nn

@@ -2,37 +2,109 @@
 
 #include <cmath>
 
+#include "mytorch/nn/functional.h"
 #include "mytorch/nn/init.h"
-#include "mytorch/ops/embedding.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/flatten.h"
-#include "mytorch/ops/linear.h"
-#include "nn/modules/options.h"
+#include "mytorch/ops/unflatten.h"
+#include "nn/functional/options.h"
 
 namespace mytorch::nn {
 
-Linear::Linear(int64_t in_features, int64_t out_features, bool with_bias) {
-  check_at_least("Linear", 0, {{"in_features", in_features}, {"out_features", out_features}});
-  weight = empty({out_features, in_features}, kFloat32);
-  if (with_bias) bias = empty({out_features}, kFloat32);
-  register_parameter("weight", weight);
-  register_parameter("bias", bias);
-  reset_parameters();
-}
+namespace {
 
 // PyTorch's initialization: kaiming_uniform_ with negative slope sqrt(5) has this bound.
-void Linear::reset_parameters() {
+void reset_linear(const Tensor& weight, const Tensor& bias) {
   const int64_t in = weight.size(1);
   const double bound = in > 0 ? 1 / std::sqrt(static_cast<double>(in)) : 0;
   init::uniform_(weight, -bound, bound);
   if (bias.defined()) init::uniform_(bias, -bound, bound);
 }
 
+void reset_embedding(const Tensor& weight, int64_t padding_idx) {
+  init::normal_(weight);
+  if (padding_idx >= 0) init::zeros_(weight.detach().select(0, padding_idx));
+}
+
+Tensor embedding_table(const char* module, int64_t rows, int64_t width, int64_t padding_idx) {
+  check_at_least(module, 0, {{"num_embeddings", rows}, {"width", width}});
+  if (padding_idx < -1 || padding_idx >= rows) {
+    fail(ErrorCode::kValue, "[", module, "] padding_idx ", padding_idx, " is not a row of ", rows,
+         ": give one from 0 to ", rows - 1, ", or -1 for none");
+  }
+  return empty({rows, width}, kFloat32);
+}
+
+}  // namespace
+
+Linear::Linear(int64_t in_features, int64_t out_features, bool with_bias)
+    : out_features_(out_features), with_bias_(with_bias) {
+  check_at_least("Linear", 0, {{"out_features", out_features}});
+  if (in_features != kLazy) create(in_features);
+  register_parameter("weight", weight);
+  register_parameter("bias", bias);
+}
+
+void Linear::create(int64_t in_features) {
+  check_at_least("Linear", 0, {{"in_features", in_features}});
+  weight = empty({out_features_, in_features}, kFloat32);
+  if (with_bias_) bias = empty({out_features_}, kFloat32);
+  reset_parameters();
+}
+
+void Linear::reset_parameters() { reset_linear(weight, bias); }
+
 Tensor Linear::forward(const Tensor& input) { return linear(input, weight, bias); }
 
+double Linear::flops(const Tensor& /*input*/, const Tensor& output) const {
+  return 2.0 * static_cast<double>(output.numel()) * static_cast<double>(weight.size(1));
+}
+
 std::string Linear::describe() const {
-  return absl::StrCat("Linear(in_features=", weight.size(1), ", out_features=", weight.size(0),
-                      ", bias=", text(bias.defined()), ")");
+  return absl::StrCat(lazy() ? "LazyLinear(" : "Linear(",
+                      lazy() ? "" : absl::StrCat("in_features=", weight.size(1), ", "),
+                      "out_features=", out_features_, ", bias=", text(with_bias_), ")");
+}
+
+LazyLinear::LazyLinear(int64_t out_features, bool bias) : Linear(kLazy, out_features, bias) {
+  set_lazy();
+}
+
+Tensor LazyLinear::forward(const Tensor& input) {
+  if (lazy()) {
+    create(lazy_size(input, -1));
+    finish_lazy(input);
+  }
+  return Linear::forward(input);
+}
+
+Bilinear::Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features,
+                   bool with_bias) {
+  check_at_least("Bilinear", 1,
+                 {{"in1_features", in1_features},
+                  {"in2_features", in2_features},
+                  {"out_features", out_features}});
+  weight = empty({out_features, in1_features, in2_features}, kFloat32);
+  if (with_bias) bias = empty({out_features}, kFloat32);
+  register_parameter("weight", weight);
+  register_parameter("bias", bias);
+  reset_parameters();
+}
+
+void Bilinear::reset_parameters() { reset_linear(weight, bias); }
+
+Tensor Bilinear::forward(const Tensor& input1, const Tensor& input2) {
+  return functional::bilinear(input1, input2, weight, bias);
+}
+
+double Bilinear::flops(const Tensor& /*input*/, const Tensor& output) const {
+  return 2.0 * static_cast<double>(output.numel()) *
+         static_cast<double>(weight.size(1) * weight.size(2));
+}
+
+std::string Bilinear::describe() const {
+  return absl::StrCat("Bilinear(in1_features=", weight.size(1), ", in2_features=", weight.size(2),
+                      ", out_features=", weight.size(0), ", bias=", text(bias.defined()), ")");
 }
 
 Tensor Flatten::forward(const Tensor& input) { return flatten(input, start_dim_, end_dim_); }
@@ -41,22 +113,22 @@ std::string Flatten::describe() const {
   return absl::StrCat("Flatten(start_dim=", start_dim_, ", end_dim=", end_dim_, ")");
 }
 
+Tensor Unflatten::forward(const Tensor& input) { return unflatten(input, dim_, sizes_); }
+
+std::string Unflatten::describe() const {
+  return absl::StrCat("Unflatten(dim=", dim_, ", sizes=", shape_str(sizes_), ")");
+}
+
+// ---- embeddings ----
+
 Embedding::Embedding(int64_t num_embeddings, int64_t width, EmbeddingOptions options)
     : options_(options) {
-  check_at_least("Embedding", 0, {{"num_embeddings", num_embeddings}, {"width", width}});
-  if (options.padding_idx < -1 || options.padding_idx >= num_embeddings) {
-    fail(ErrorCode::kValue, "[Embedding] padding_idx ", options.padding_idx, " is not a row of ",
-         num_embeddings, ": give one from 0 to ", num_embeddings - 1, ", or -1 for none");
-  }
-  weight = empty({num_embeddings, width}, kFloat32);
+  weight = embedding_table("Embedding", num_embeddings, width, options.padding_idx);
   register_parameter("weight", weight);
   reset_parameters();
 }
 
-void Embedding::reset_parameters() {
-  init::normal_(weight);
-  if (options_.padding_idx >= 0) init::zeros_(weight.detach().select(0, options_.padding_idx));
-}
+void Embedding::reset_parameters() { reset_embedding(weight, options_.padding_idx); }
 
 Tensor Embedding::forward(const Tensor& indices) {
   return embedding(weight, indices, options_.padding_idx, options_.scale_grad_by_freq);
@@ -65,6 +137,44 @@ Tensor Embedding::forward(const Tensor& indices) {
 std::string Embedding::describe() const {
   return absl::StrCat(
       "Embedding(", weight.size(0), ", ", weight.size(1),
+      options_.padding_idx < 0 ? "" : absl::StrCat(", padding_idx=", options_.padding_idx), ")");
+}
+
+EmbeddingBag::EmbeddingBag(int64_t num_embeddings, int64_t width, EmbeddingBagOptions options)
+    : options_(options) {
+  weight = embedding_table("EmbeddingBag", num_embeddings, width, options.padding_idx);
+  register_parameter("weight", weight);
+  reset_parameters();
+}
+
+void EmbeddingBag::reset_parameters() { reset_embedding(weight, options_.padding_idx); }
+
+Tensor EmbeddingBag::forward(const Tensor& indices, const Tensor& offsets,
+                             const Tensor& per_sample_weights) {
+  return functional::embedding_bag(indices, weight,
+                                   {.offsets = offsets,
+                                    .per_sample_weights = per_sample_weights,
+                                    .mode = options_.mode,
+                                    .padding_idx = options_.padding_idx,
+                                    .scale_grad_by_freq = options_.scale_grad_by_freq,
+                                    .include_last_offset = options_.include_last_offset});
+}
+
+namespace {
+
+constexpr const char* kBagModes[] = {"sum", "mean", "max"};
+
+}  // namespace
+
+EmbeddingBagMode from_name(Str name, EmbeddingBagMode /*type*/) {
+  return static_cast<EmbeddingBagMode>(index_of_name("EmbeddingBag", name, kBagModes));
+}
+
+std::string EmbeddingBag::describe() const {
+  const EmbeddingBagMode mode = options_.mode;
+  return absl::StrCat(
+      "EmbeddingBag(", weight.size(0), ", ", weight.size(1),
+      ", mode=", kBagModes[static_cast<size_t>(mode)],
       options_.padding_idx < 0 ? "" : absl::StrCat(", padding_idx=", options_.padding_idx), ")");
 }
 

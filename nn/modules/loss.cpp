@@ -1,100 +1,161 @@
 #include "mytorch/nn/loss.h"
 
-#include "mytorch/ops/binary_cross_entropy.h"
-#include "mytorch/ops/binary_cross_entropy_with_logits.h"
-#include "mytorch/ops/cross_entropy.h"
-#include "mytorch/ops/huber_loss.h"
-#include "mytorch/ops/kl_div.h"
-#include "mytorch/ops/l1_loss.h"
-#include "mytorch/ops/mse_loss.h"
-#include "mytorch/ops/nll_loss.h"
-#include "mytorch/ops/smooth_l1_loss.h"
+#include "mytorch/nn/functional.h"
+#include "nn/functional/options.h"
 
 namespace mytorch::nn {
 namespace {
 
-const char* name(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::kNone:
-      return "none";
-    case Reduction::kSum:
-      return "sum";
-    case Reduction::kMean:
-      break;
-  }
-  return "mean";
-}
-
-const char* name(KLReduction reduction) {
-  switch (reduction) {
-    case KLReduction::kNone:
-      return "none";
-    case KLReduction::kSum:
-      return "sum";
-    case KLReduction::kBatchMean:
-      return "batchmean";
-    case KLReduction::kMean:
-      break;
-  }
-  return "mean";
-}
+constexpr const char* kReductions[] = {"none", "mean", "sum"};
+constexpr const char* kKLReductions[] = {"none", "mean", "sum", "batchmean"};
 
 }  // namespace
 
-Tensor MSELoss::forward(const Tensor& input, const Tensor& target) {
-  return mse_loss(input, target, name(reduction_));
+Reduction from_name(Str name, Reduction /*type*/) {
+  return static_cast<Reduction>(index_of_name("reduction", name, kReductions));
 }
 
-Tensor L1Loss::forward(const Tensor& input, const Tensor& target) {
-  return l1_loss(input, target, name(reduction_));
+const char* name_of(Reduction reduction) { return kReductions[static_cast<size_t>(reduction)]; }
+
+KLReduction from_name(Str name, KLReduction /*type*/) {
+  return static_cast<KLReduction>(index_of_name("reduction", name, kKLReductions));
 }
 
-Tensor SmoothL1Loss::forward(const Tensor& input, const Tensor& target) {
-  return smooth_l1_loss(input, target, name(reduction_), beta_);
+const char* name_of(KLReduction reduction) { return kKLReductions[static_cast<size_t>(reduction)]; }
+
+Tensor Loss::operator()(const Tensor& input, const Tensor& target) {
+  try {
+    if (!has_hooks()) return forward(input, target);
+    const Tensor hooked = before_forward(input);
+    return after_forward(hooked, forward(hooked, target));
+  } catch (const Error&) {
+    rethrow_with_path();
+  }
 }
 
-Tensor HuberLoss::forward(const Tensor& input, const Tensor& target) {
-  return huber_loss(input, target, name(reduction_), delta_);
-}
+// ---- constructors of losses with buffers ----
 
-CrossEntropyLoss::CrossEntropyLoss(CrossEntropyOptions options) : options_(std::move(options)) {
+CrossEntropyLoss::CrossEntropyLoss(CrossEntropyOptions options) : LossWith(std::move(options)) {
   register_buffer("weight", options_.weight);
 }
 
-Tensor CrossEntropyLoss::forward(const Tensor& input, const Tensor& target) {
-  return cross_entropy(input, target, options_.weight, name(options_.reduction),
-                       options_.ignore_index, options_.label_smoothing);
-}
-
-NLLLoss::NLLLoss(NLLOptions options) : options_(std::move(options)) {
+NLLLoss::NLLLoss(NLLOptions options) : LossWith(std::move(options)) {
   register_buffer("weight", options_.weight);
 }
 
-Tensor NLLLoss::forward(const Tensor& input, const Tensor& target) {
-  return nll_loss(input, target, options_.weight, name(options_.reduction), options_.ignore_index);
+BCELoss::BCELoss(BCEOptions options) : LossWith(std::move(options)) {
+  register_buffer("weight", options_.weight);
 }
 
-BCELoss::BCELoss(Tensor weight, Reduction reduction)
-    : weight_(std::move(weight)), reduction_(reduction) {
-  register_buffer("weight", weight_);
-}
-
-Tensor BCELoss::forward(const Tensor& input, const Tensor& target) {
-  return binary_cross_entropy(input, target, weight_, name(reduction_));
-}
-
-BCEWithLogitsLoss::BCEWithLogitsLoss(BCEWithLogitsOptions options) : options_(std::move(options)) {
+BCEWithLogitsLoss::BCEWithLogitsLoss(BCEWithLogitsOptions options) : LossWith(std::move(options)) {
   register_buffer("weight", options_.weight);
   register_buffer("pos_weight", options_.pos_weight);
 }
 
+MultiMarginLoss::MultiMarginLoss(MultiMarginOptions options) : LossWith(std::move(options)) {
+  register_buffer("weight", options_.weight);
+}
+
+MultiLabelSoftMarginLoss::MultiLabelSoftMarginLoss(MultiLabelSoftMarginOptions options)
+    : LossWith(std::move(options)) {
+  register_buffer("weight", options_.weight);
+}
+
+// ---- forward ----
+
+Tensor MSELoss::forward(const Tensor& input, const Tensor& target) {
+  return functional::mse_loss(input, target, options_);
+}
+
+Tensor L1Loss::forward(const Tensor& input, const Tensor& target) {
+  return functional::l1_loss(input, target, options_);
+}
+
+Tensor SmoothL1Loss::forward(const Tensor& input, const Tensor& target) {
+  return functional::smooth_l1_loss(input, target, options_);
+}
+
+Tensor HuberLoss::forward(const Tensor& input, const Tensor& target) {
+  return functional::huber_loss(input, target, options_);
+}
+
+Tensor PoissonNLLLoss::forward(const Tensor& input, const Tensor& target) {
+  return functional::poisson_nll_loss(input, target, options_);
+}
+
+Tensor GaussianNLLLoss::forward(const Tensor& input, const Tensor& target, const Tensor& var) {
+  return functional::gaussian_nll_loss(input, target, var, options_);
+}
+
+Tensor CrossEntropyLoss::forward(const Tensor& input, const Tensor& target) {
+  return functional::cross_entropy(input, target, options_);
+}
+
+Tensor NLLLoss::forward(const Tensor& input, const Tensor& target) {
+  return functional::nll_loss(input, target, options_);
+}
+
+Tensor BCELoss::forward(const Tensor& input, const Tensor& target) {
+  return functional::binary_cross_entropy(input, target, options_);
+}
+
 Tensor BCEWithLogitsLoss::forward(const Tensor& input, const Tensor& target) {
-  return binary_cross_entropy_with_logits(input, target, options_.weight, options_.pos_weight,
-                                          name(options_.reduction));
+  return functional::binary_cross_entropy_with_logits(input, target, options_);
 }
 
 Tensor KLDivLoss::forward(const Tensor& input, const Tensor& target) {
-  return kl_div(input, target, name(reduction_), log_target_);
+  return functional::kl_div(input, target, options_);
+}
+
+Tensor MultiMarginLoss::forward(const Tensor& input, const Tensor& target) {
+  return functional::multi_margin_loss(input, target, options_);
+}
+
+Tensor MultiLabelMarginLoss::forward(const Tensor& input, const Tensor& target) {
+  return functional::multilabel_margin_loss(input, target, options_);
+}
+
+Tensor MultiLabelSoftMarginLoss::forward(const Tensor& input, const Tensor& target) {
+  return functional::multilabel_soft_margin_loss(input, target, options_);
+}
+
+Tensor SoftMarginLoss::forward(const Tensor& input, const Tensor& target) {
+  return functional::soft_margin_loss(input, target, options_);
+}
+
+Tensor HingeEmbeddingLoss::forward(const Tensor& input, const Tensor& target) {
+  return functional::hinge_embedding_loss(input, target, options_);
+}
+
+Tensor MarginRankingLoss::forward(const Tensor& input1, const Tensor& input2,
+                                  const Tensor& target) {
+  return functional::margin_ranking_loss(input1, input2, target, options_);
+}
+
+Tensor CosineEmbeddingLoss::forward(const Tensor& input1, const Tensor& input2,
+                                    const Tensor& target) {
+  return functional::cosine_embedding_loss(input1, input2, target, options_);
+}
+
+Tensor TripletMarginLoss::forward(const Tensor& anchor, const Tensor& positive,
+                                  const Tensor& negative) {
+  return functional::triplet_margin_loss(anchor, positive, negative, options_);
+}
+
+Tensor PairwiseDistance::forward(const Tensor& x1, const Tensor& x2) {
+  return functional::pairwise_distance(x1, x2, {.p = p_, .eps = eps_, .keepdim = keepdim_});
+}
+
+std::string PairwiseDistance::describe() const {
+  return absl::StrCat("PairwiseDistance(p=", p_, ")");
+}
+
+Tensor CosineSimilarity::forward(const Tensor& x1, const Tensor& x2) {
+  return functional::cosine_similarity(x1, x2, {.dim = dim_, .eps = eps_});
+}
+
+std::string CosineSimilarity::describe() const {
+  return absl::StrCat("CosineSimilarity(dim=", dim_, ")");
 }
 
 }  // namespace mytorch::nn

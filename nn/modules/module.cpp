@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <ostream>
 #include <set>
 #include <unordered_set>
+#include <utility>
 
 #include "core/types/errors.h"
+#include "mytorch/autograd.h"
 #include "mytorch/grad_mode.h"
+#include "mytorch/ops/alias.h"
 #include "mytorch/ops/clone.h"
 #include "mytorch/ops/to.h"
 
@@ -81,7 +85,200 @@ Tensor Forwards::forward(Tensor /*input*/) const {
        "nn::Callable if forward takes other arguments");
 }
 
+struct Hooks {
+  template <class F>
+  using List = std::vector<std::pair<int64_t, std::function<F>>>;
+  List<Tensor(Module&, const Tensor&)> before;
+  List<Tensor(Module&, const Tensor&, const Tensor&)> after;
+  List<Tensor(const Tensor&, const Tensor&)> backward;
+  int64_t last_id = 0;
+};
+
 }  // namespace detail
+
+namespace {
+
+// An Error with the path of the module that threw it.
+class LocatedError final : public Error {
+ public:
+  // `path` is that of the module, relative to `root`.
+  LocatedError(const Error& original, const Module* root, std::string path, std::string thrower)
+      : Error(original.code(), message(original, *root, path, thrower)),
+        original_(original),
+        root_(root),
+        path_(std::move(path)),
+        thrower_(std::move(thrower)) {}
+  const Module* root() const { return root_; }
+  // Returns the same error, seen from a module that contains the root at `path`.
+  LocatedError from(const Module* outer, const std::string& path) const {
+    return {original_, outer, path_.empty() ? path : join(path, path_), thrower_};
+  }
+
+ private:
+  static std::string message(const Error& original, const Module& root, const std::string& path,
+                             const std::string& thrower) {
+    if (path.empty()) return absl::StrCat(original.what(), " (in ", thrower, ")");
+    return absl::StrCat(original.what(), " (in ", class_name(root), ".", path, ": ", thrower, ")");
+  }
+
+  Error original_;
+  const Module* root_;
+  std::string path_;
+  std::string thrower_;
+};
+
+// In anomaly mode, makes the call of a module a scope: by its class, or within the call of another
+// module by its path there.
+class CallScope {
+ public:
+  explicit CallScope(Module& module) {
+    if (autograd::AnomalyMode::is_enabled()) [[unlikely]]
+      enter(module);
+  }
+  ~CallScope() {
+    if (scope_.has_value()) running_ = outer_;
+  }
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+
+ private:
+  void enter(Module& module) {
+    name_ = class_name(module);
+    if (running_ != nullptr) {
+      for (auto& [path, part] : running_->named_modules()) {
+        if (part == &module && !path.empty()) name_ = path;
+      }
+    }
+    scope_.emplace(name_);
+    outer_ = std::exchange(running_, &module);
+  }
+
+  std::string name_;
+  std::optional<autograd::NameScope> scope_;
+  Module* outer_ = nullptr;
+  static thread_local Module* running_;
+};
+thread_local Module* CallScope::running_ = nullptr;
+
+}  // namespace
+
+Tensor Module::operator()(const Tensor& input) {
+  const CallScope scope(*this);
+  try {
+    if (hooks_ == nullptr) return call_forward(input);
+    const Tensor hooked = before_forward(input);
+    return after_forward(hooked, call_forward(hooked));
+  } catch (const Error&) {
+    rethrow_with_path();
+  }
+}
+
+bool Module::find_path(const Module* module, std::string& path) const {
+  for (const ChildEntry& entry : children_) {
+    const Module& child = resolve(entry);
+    std::string rest;
+    if (&child == module || child.find_path(module, rest)) {
+      path = rest.empty() ? entry.name : join(entry.name, rest);
+      return true;
+    }
+  }
+  return false;
+}
+
+void Module::rethrow_with_path() const {
+  try {
+    throw;
+  } catch (const LocatedError& error) {
+    std::string path;
+    if (!find_path(error.root(), path)) throw;  // of a module that is not a part of this one
+    throw error.from(this, path);
+  } catch (const Error& error) {
+    throw LocatedError(error, this, "", children_.empty() ? describe() : class_name(*this));
+  }
+}
+
+// ---- hooks ----
+
+void HookHandle::remove() {
+  const std::shared_ptr<detail::Hooks> hooks = hooks_.lock();
+  if (hooks == nullptr) return;
+  const auto drop = [this](auto& list) {
+    std::erase_if(list, [this](const auto& hook) { return hook.first == id_; });
+  };
+  drop(hooks->before);
+  drop(hooks->after);
+  drop(hooks->backward);
+}
+
+detail::Hooks& Module::own_hooks() {
+  if (hooks_ == nullptr) hooks_ = std::make_shared<detail::Hooks>();
+  return *hooks_;
+}
+
+HookHandle Module::add_pre_hook(std::function<Tensor(Module&, const Tensor&)> hook) {
+  const int64_t id = ++own_hooks().last_id;
+  hooks_->before.emplace_back(id, std::move(hook));
+  return {hooks_, id};
+}
+
+HookHandle Module::add_forward_hook(
+    std::function<Tensor(Module&, const Tensor&, const Tensor&)> hook) {
+  const int64_t id = ++own_hooks().last_id;
+  hooks_->after.emplace_back(id, std::move(hook));
+  return {hooks_, id};
+}
+
+HookHandle Module::add_backward_hook(std::function<Tensor(const Tensor&, const Tensor&)> hook) {
+  const int64_t id = ++own_hooks().last_id;
+  hooks_->backward.emplace_back(id, std::move(hook));
+  return {hooks_, id};
+}
+
+// Hooks may remove themselves or each other while they run, so copies of the lists run. An input
+// with backward hooks becomes a view, whose gradient is that of this call alone.
+Tensor Module::before_forward(const Tensor& input) {
+  const std::shared_ptr<detail::Hooks> hooks = hooks_;
+  Tensor result = input;
+  for (const auto& [id, hook] : std::vector(hooks->before)) {
+    if (Tensor replaced = hook(*this, result); replaced.defined()) result = std::move(replaced);
+  }
+  const bool view = !hooks->backward.empty() && result.defined() && result.requires_grad();
+  return view && grad_enabled() ? alias(result) : result;
+}
+
+Tensor Module::after_forward(const Tensor& input, const Tensor& output) {
+  const std::shared_ptr<detail::Hooks> hooks = hooks_;
+  Tensor result = output;
+  for (const auto& [id, hook] : std::vector(hooks->after)) {
+    if (Tensor replaced = hook(*this, input, result); replaced.defined()) {
+      result = std::move(replaced);
+    }
+  }
+  if (hooks->backward.empty() || !result.defined() || !result.requires_grad()) return result;
+  if (result.is_leaf() || result.is_same(input)) result = alias(result);
+  const auto run = [hooks](const Tensor& grad_input, const Tensor& grad_output) {
+    Tensor grad = grad_input;
+    for (const auto& [id, hook] : std::vector(hooks->backward)) {
+      if (Tensor replaced = hook(grad, grad_output); replaced.defined()) grad = std::move(replaced);
+    }
+    return grad;
+  };
+  if (!input.defined() || !input.requires_grad()) {
+    result.register_hook([run](const Tensor& grad_output) {
+      run({}, grad_output);
+      return Tensor();
+    });
+    return result;
+  }
+  const auto grad_output = std::make_shared<Tensor>();
+  result.register_hook([grad_output](const Tensor& grad) {
+    *grad_output = grad;
+    return Tensor();
+  });
+  input.register_hook(
+      [run, grad_output](const Tensor& grad_input) { return run(grad_input, *grad_output); });
+  return result;
+}
 
 // ---- members ----
 
@@ -110,7 +307,9 @@ Module::Module(const Module& other)
       tensors_(other.tensors_),
       children_(other.children_),
       copies_(other.copies_),
-      training_(other.training_) {
+      hooks_(other.hooks_),
+      training_(other.training_),
+      lazy_(other.lazy_) {
   if (copies_ != nullptr) copies_->add(this);
 }
 
@@ -133,7 +332,9 @@ Module& Module::operator=(const Module& other) {
   }
   tensors_ = other.tensors_;
   children_ = std::move(children);
+  hooks_ = other.hooks_;
   training_ = other.training_;
+  lazy_ = other.lazy_;
   return *this;
 }
 
@@ -172,7 +373,9 @@ void Module::check_within(const void* object, size_t bytes) const {
       fail_outside(entry.name);
     }
   };
-  for (const TensorEntry& entry : tensors_) check(entry);
+  for (const TensorEntry& entry : tensors_) {
+    if (!entry.held) check(entry);
+  }
   for (const ChildEntry& entry : children_) {
     if (entry.shared == nullptr) check(entry);
   }
@@ -183,6 +386,16 @@ void Module::register_parameter(std::string name, Tensor& member) {
   check_near(name, &member);
   if (member.defined()) member.requires_grad_();
   tensors_.push_back({std::move(name), distance(this, &member), Role::kParameter});
+}
+
+void Module::hold_parameter(std::string name, Tensor parameter) {
+  check_name(name);
+  if (parameter.defined()) parameter.requires_grad_();
+  tensors_.push_back({.name = std::move(name),
+                      .place = 0,
+                      .role = Role::kParameter,
+                      .held = true,
+                      .tensor = std::move(parameter)});
 }
 
 void Module::register_buffer(std::string name, Tensor& member, bool persistent) {
@@ -221,7 +434,9 @@ void Module::add_shared(std::string name, std::shared_ptr<Module> module, Copy c
   children_.push_back(std::move(entry));
 }
 
+// As a member, a held tensor may be assigned through any reference to its module.
 Tensor& Module::resolve(const TensorEntry& entry) const {
+  if (entry.held) return const_cast<Tensor&>(entry.tensor);
   return at_distance<Tensor>(this, entry.place);
 }
 
@@ -239,6 +454,12 @@ Module& Module::resolve(const ChildEntry& entry) const {
 // ---- lists ----
 
 void Module::visit(const std::string& prefix, const Visit& visit) const {
+  if (lazy_) {
+    fail(ErrorCode::kValue, "[", class_name(*this), "] ",
+         prefix.empty() ? "the module" : absl::StrCat("'", prefix, "'"),
+         " has no parameters yet, because it takes their sizes from its first input: call the "
+         "model with an example input first");
+  }
   for (const TensorEntry& entry : tensors_) {
     Tensor& tensor = resolve(entry);
     if (tensor.defined()) visit(join(prefix, entry.name), tensor, entry.role);
@@ -260,6 +481,12 @@ std::vector<NamedTensor> Module::unique(bool parameters) const {
 
 std::vector<NamedTensor> Module::named_parameters() const { return unique(true); }
 std::vector<NamedTensor> Module::named_buffers() const { return unique(false); }
+
+std::vector<Tensor> Module::buffers() const {
+  std::vector<Tensor> list;
+  for (NamedTensor& named : unique(false)) list.push_back(std::move(named.second));
+  return list;
+}
 
 std::vector<Tensor> Module::parameters() const {
   std::vector<Tensor> list;
@@ -300,6 +527,26 @@ int64_t Module::num_parameters(bool trainable_only) const {
     if (!trainable_only || parameter.requires_grad()) count += parameter.numel();
   }
   return count;
+}
+
+// ---- lazy modules ----
+
+int64_t Module::lazy_size(const Tensor& input, int64_t dim) const {
+  if (dim < -input.dim() || dim >= input.dim()) {
+    fail(ErrorCode::kShape, "[", class_name(*this), "] input ", shape_str(input.sizes()),
+         " has no dimension ", dim, ", the number of input features");
+  }
+  return input.size(dim);
+}
+
+void Module::finish_lazy(const Tensor& input) {
+  lazy_ = false;
+  for (const TensorEntry& entry : tensors_) {
+    Tensor& tensor = resolve(entry);
+    if (entry.role == Role::kParameter && tensor.defined()) tensor.requires_grad_();
+  }
+  to(input.device());
+  if (input.is_floating_point()) to(input.dtype());
 }
 
 // ---- modes and conversions ----
@@ -391,6 +638,8 @@ void Module::unshare(CloneMemo& memo) {
     entry.shared = at->second;
   }
 }
+
+double Module::flops(const Tensor& /*input*/, const Tensor& /*output*/) const { return 0; }
 
 // ---- text ----
 

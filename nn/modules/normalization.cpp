@@ -1,55 +1,102 @@
 #include "mytorch/nn/normalization.h"
 
 #include "mytorch/grad_mode.h"
+#include "mytorch/nn/functional.h"
 #include "mytorch/nn/init.h"
 #include "mytorch/ops/add.h"
-#include "mytorch/ops/batch_norm.h"
 #include "mytorch/ops/empty.h"
-#include "mytorch/ops/layer_norm.h"
-#include "nn/modules/options.h"
+#include "nn/functional/options.h"
 
 namespace mytorch::nn {
+namespace {
 
-BatchNorm::BatchNorm(const char* name, int64_t num_features, BatchNormOptions options,
-                     int64_t min_dim, int64_t max_dim)
-    : name_(name),
-      num_features_(num_features),
-      options_(options),
-      min_dim_(min_dim),
-      max_dim_(max_dim) {
-  check_at_least(name, 0, {{"num_features", num_features}});
-  if (options.affine) {
-    weight = empty({num_features}, kFloat32);
-    bias = empty({num_features}, kFloat32);
+void check_shape_of_norm(const char* module, const std::vector<int64_t>& shape) {
+  if (shape.empty()) {
+    fail(ErrorCode::kValue, "[", module,
+         "] normalized_shape is empty: give the last sizes of inputs");
   }
-  if (options.track_running_stats) {
-    running_mean = empty({num_features}, kFloat32);
-    running_var = empty({num_features}, kFloat32);
-    num_batches_tracked = empty(IntList(), kInt64);
+  for (int64_t size : shape) check_at_least(module, 0, {{"a size", size}});
+}
+
+}  // namespace
+
+// ---- channels ----
+
+ChannelNorm::ChannelNorm(const char* name, int64_t num_features, const BatchNormOptions& options)
+    : name_(name), num_features_(num_features), options_(options) {
+  if (num_features == kLazy) {
+    set_lazy();
+  } else {
+    check_at_least(name, 0, {{"num_features", num_features}});
+    create();
   }
   register_parameter("weight", weight);
   register_parameter("bias", bias);
   register_buffer("running_mean", running_mean);
   register_buffer("running_var", running_var);
   register_buffer("num_batches_tracked", num_batches_tracked);
+}
+
+void ChannelNorm::create() {
+  if (options_.affine) {
+    weight = empty({num_features_}, kFloat32);
+    bias = empty({num_features_}, kFloat32);
+  }
+  if (options_.track_running_stats) {
+    running_mean = empty({num_features_}, kFloat32);
+    running_var = empty({num_features_}, kFloat32);
+    num_batches_tracked = empty(IntList(), kInt64);
+  }
   reset_parameters();
 }
 
-void BatchNorm::reset_parameters() {
-  if (weight.defined()) init::ones_(weight);
-  if (bias.defined()) init::zeros_(bias);
-  if (running_mean.defined()) {
-    init::zeros_(running_mean);
-    init::ones_(running_var);
-    init::zeros_(num_batches_tracked);
-  }
+void ChannelNorm::finish(const Tensor& input, int64_t channel_dim) {
+  num_features_ = lazy_size(input, channel_dim);
+  create();
+  finish_lazy(input);
+  name_ += std::string_view("Lazy").size();  // from here on, an ordinary module
 }
 
+void ChannelNorm::reset_parameters() {
+  if (weight.defined()) init::ones_(weight);
+  if (bias.defined()) init::zeros_(bias);
+  reset_running_stats();
+}
+
+void ChannelNorm::reset_running_stats() {
+  if (!running_mean.defined()) return;
+  init::zeros_(running_mean);
+  init::ones_(running_var);
+  init::zeros_(num_batches_tracked);
+}
+
+double ChannelNorm::track() {
+  if (!training() || !running_mean.defined()) return options_.momentum.value_or(0);
+  NoGradGuard no_grad;
+  num_batches_tracked.add_(1);
+  return options_.momentum.has_value() ? *options_.momentum
+                                       : 1 / num_batches_tracked.item<double>();
+}
+
+std::string ChannelNorm::describe() const {
+  return absl::StrCat(
+      name_, "(", lazy() ? "" : absl::StrCat(num_features_, ", "), "eps=", options_.eps,
+      ", momentum=", options_.momentum.has_value() ? absl::StrCat(*options_.momentum) : "none",
+      ", affine=", text(options_.affine),
+      ", track_running_stats=", text(options_.track_running_stats), ")");
+}
+
+BatchNorm::BatchNorm(const char* name, int64_t num_features, BatchNormOptions options,
+                     int64_t min_dim, int64_t max_dim)
+    : ChannelNorm(name, num_features, options), min_dim_(min_dim), max_dim_(max_dim) {}
+
 Tensor BatchNorm::forward(const Tensor& input) {
-  if (input.dim() < min_dim_ || input.dim() > max_dim_ || input.size(1) != num_features_) {
+  const bool dims = input.dim() >= min_dim_ && input.dim() <= max_dim_;
+  if (lazy() && dims) finish(input, 1);
+  if (!dims || input.size(1) != num_features_) {
     fail(ErrorCode::kShape, "[", name_, "] input ", shape_str(input.sizes()), " does not have ",
-         min_dim_, min_dim_ == max_dim_ ? "" : absl::StrCat(" to ", max_dim_), " dimensions with ",
-         num_features_, " channels in dimension 1");
+         min_dim_, min_dim_ == max_dim_ ? "" : absl::StrCat(" to ", max_dim_), " dimensions",
+         lazy() ? "" : absl::StrCat(" with ", num_features_, " channels in dimension 1"));
   }
   const bool tracks = running_mean.defined();
   if (training() && input.numel() == num_features_) {
@@ -57,29 +104,44 @@ Tensor BatchNorm::forward(const Tensor& input) {
          shape_str(input.sizes()),
          " is that of one value per channel: give a larger batch, or call eval()");
   }
-  double momentum = options_.momentum.value_or(0);
-  if (training() && tracks) {
-    NoGradGuard no_grad;
-    num_batches_tracked.add_(1);
-    if (!options_.momentum.has_value()) momentum = 1 / num_batches_tracked.item<double>();
-  }
+  const double momentum = track();
   return batch_norm(input, weight, bias, running_mean, running_var, training() || !tracks, momentum,
                     options_.eps);
 }
 
-std::string BatchNorm::describe() const {
-  return absl::StrCat(name_, "(", num_features_, ", eps=", options_.eps, ", momentum=",
-                      options_.momentum.has_value() ? absl::StrCat(*options_.momentum) : "none",
-                      ", affine=", text(options_.affine),
-                      ", track_running_stats=", text(options_.track_running_stats), ")");
+InstanceNorm::InstanceNorm(const char* name, int64_t num_features, InstanceNormOptions options,
+                           int64_t dims)
+    : ChannelNorm(name, num_features,
+                  {.eps = options.eps,
+                   .momentum = options.momentum,
+                   .affine = options.affine,
+                   .track_running_stats = options.track_running_stats}),
+      dims_(dims) {}
+
+Tensor InstanceNorm::forward(const Tensor& input) {
+  const bool batched = input.dim() == dims_ + 2;
+  if ((!batched && input.dim() != dims_ + 1) || input.size(batched ? 1 : 0) != num_features_) {
+    fail(ErrorCode::kShape, "[", name_, "] input ", shape_str(input.sizes()), " does not have ",
+         dims_ + 2, " dimensions, or ", dims_ + 1, " without a batch, with ", num_features_,
+         " channels");
+  }
+  const bool tracks = running_mean.defined();
+  if ((training() || !tracks) && input.numel() == num_features_ * (batched ? input.size(0) : 1)) {
+    fail(ErrorCode::kValue, "[", name_, "] the variance of input ", shape_str(input.sizes()),
+         " is that of one value per channel and sample: give more than one spatial element");
+  }
+  const double momentum = track();
+  const Tensor batch = batched ? input : input.unsqueeze(0);
+  const Tensor result = instance_norm(batch, weight, bias, running_mean, running_var,
+                                      training() || !tracks, momentum, options_.eps);
+  return batched ? result : result.squeeze(0);
 }
+
+// ---- last dimensions ----
 
 LayerNorm::LayerNorm(IntList normalized_shape, LayerNormOptions options)
     : shape_(normalized_shape.vec()), options_(options) {
-  if (shape_.empty()) {
-    fail(ErrorCode::kValue, "[LayerNorm] normalized_shape is empty: give the last sizes of inputs");
-  }
-  for (int64_t size : shape_) check_at_least("LayerNorm", 0, {{"a size", size}});
+  check_shape_of_norm("LayerNorm", shape_);
   if (options.elementwise_affine) {
     weight = empty(shape_, kFloat32);
     if (options.bias) bias = empty(shape_, kFloat32);
@@ -101,6 +163,78 @@ Tensor LayerNorm::forward(const Tensor& input) {
 std::string LayerNorm::describe() const {
   return absl::StrCat("LayerNorm(", shape_str(shape_), ", eps=", options_.eps,
                       ", elementwise_affine=", text(options_.elementwise_affine), ")");
+}
+
+RMSNorm::RMSNorm(IntList normalized_shape, RMSNormOptions options)
+    : shape_(normalized_shape.vec()), options_(options) {
+  check_shape_of_norm("RMSNorm", shape_);
+  if (options.elementwise_affine) weight = empty(shape_, kFloat32);
+  register_parameter("weight", weight);
+  reset_parameters();
+}
+
+void RMSNorm::reset_parameters() {
+  if (weight.defined()) init::ones_(weight);
+}
+
+Tensor RMSNorm::forward(const Tensor& input) {
+  return rms_norm(input, shape_, weight, options_.eps);
+}
+
+std::string RMSNorm::describe() const {
+  return absl::StrCat("RMSNorm(", shape_str(shape_),
+                      ", eps=", options_.eps.has_value() ? absl::StrCat(*options_.eps) : "none",
+                      ", elementwise_affine=", text(options_.elementwise_affine), ")");
+}
+
+// ---- groups ----
+
+GroupNorm::GroupNorm(int64_t num_groups, int64_t num_channels, GroupNormOptions options)
+    : num_groups_(num_groups), num_channels_(num_channels), options_(options) {
+  check_at_least("GroupNorm", 1, {{"num_groups", num_groups}, {"num_channels", num_channels}});
+  if (num_channels % num_groups != 0) {
+    fail(ErrorCode::kValue, "[GroupNorm] ", num_groups, " groups do not divide ", num_channels,
+         " channels");
+  }
+  if (options.affine) {
+    weight = empty({num_channels}, kFloat32);
+    bias = empty({num_channels}, kFloat32);
+  }
+  register_parameter("weight", weight);
+  register_parameter("bias", bias);
+  reset_parameters();
+}
+
+void GroupNorm::reset_parameters() {
+  if (weight.defined()) init::ones_(weight);
+  if (bias.defined()) init::zeros_(bias);
+}
+
+Tensor GroupNorm::forward(const Tensor& input) {
+  if (input.dim() < 2 || input.size(1) != num_channels_) {
+    fail(ErrorCode::kShape, "[GroupNorm] input ", shape_str(input.sizes()), " does not have ",
+         num_channels_, " channels in dimension 1");
+  }
+  return group_norm(input, num_groups_, weight, bias, options_.eps);
+}
+
+std::string GroupNorm::describe() const {
+  return absl::StrCat("GroupNorm(", num_groups_, ", ", num_channels_, ", eps=", options_.eps,
+                      ", affine=", text(options_.affine), ")");
+}
+
+LocalResponseNorm::LocalResponseNorm(int64_t size, LocalResponseNormOptions options)
+    : size_(size), options_(options) {
+  check_at_least("LocalResponseNorm", 1, {{"size", size}});
+}
+
+Tensor LocalResponseNorm::forward(const Tensor& input) {
+  return functional::local_response_norm(input, size_, options_);
+}
+
+std::string LocalResponseNorm::describe() const {
+  return absl::StrCat("LocalResponseNorm(", size_, ", alpha=", options_.alpha,
+                      ", beta=", options_.beta, ", k=", options_.k, ")");
 }
 
 }  // namespace mytorch::nn

@@ -1,57 +1,144 @@
 #include "mytorch/nn/pooling.h"
 
-#include "mytorch/ops/adaptive_avg_pool2d.h"
-#include "mytorch/ops/avg_pool2d.h"
-#include "mytorch/ops/max_pool2d.h"
-#include "nn/modules/options.h"
+#include "mytorch/nn/functional.h"
+#include "nn/functional/options.h"
 
 namespace mytorch::nn {
+namespace {
 
-MaxPool2d::MaxPool2d(Size2 kernel_size, MaxPool2dOptions options)
-    : kernel_size_(kernel_size), stride_(options.stride.value_or(kernel_size)), options_(options) {
-  check_at_least("MaxPool2d", 1,
-                 {{"the height of kernel_size", kernel_size.height()},
-                  {"the width of kernel_size", kernel_size.width()},
-                  {"the height of stride", stride_.height()},
-                  {"the width of stride", stride_.width()}});
+// Returns "MaxPool2d", say.
+template <size_t n>
+std::string pool_name(const char* family) {
+  return absl::StrCat(family, n, "d");
 }
 
-Tensor MaxPool2d::forward(const Tensor& input) {
-  return max_pool2d(input, kernel_size_, stride_, options_.padding, options_.dilation,
-                    options_.ceil_mode);
+template <size_t n>
+void check_pool(const char* family, const Sizes<n>& kernel_size, const OptionalSizes<n>& stride) {
+  const std::string name = pool_name<n>(family);
+  check_sizes(name.c_str(), 1, "kernel_size", kernel_size);
+  check_sizes(name.c_str(), 1, "stride", stride.value_or(kernel_size));
 }
 
-std::string MaxPool2d::describe() const {
-  return absl::StrCat("MaxPool2d(kernel_size=", text(kernel_size_), ", stride=", text(stride_),
+}  // namespace
+
+template <size_t n>
+MaxPoolNd<n>::MaxPoolNd(Sizes<n> kernel_size, MaxPoolOptions<n> options)
+    : kernel_size_(kernel_size), options_(options) {
+  check_pool("MaxPool", kernel_size, options.stride);
+}
+
+template <size_t n>
+Tensor MaxPoolNd<n>::forward(const Tensor& input) {
+  return functional::max_pool(input, kernel_size_, options_);
+}
+
+template <size_t n>
+std::string MaxPoolNd<n>::describe() const {
+  return absl::StrCat(pool_name<n>("MaxPool"), "(kernel_size=", text(kernel_size_),
+                      ", stride=", text(options_.stride.value_or(kernel_size_)),
                       ", padding=", text(options_.padding), ", dilation=", text(options_.dilation),
                       ", ceil_mode=", text(options_.ceil_mode), ")");
 }
 
-AvgPool2d::AvgPool2d(Size2 kernel_size, AvgPool2dOptions options)
-    : kernel_size_(kernel_size), stride_(options.stride.value_or(kernel_size)), options_(options) {
-  check_at_least("AvgPool2d", 1,
-                 {{"the height of kernel_size", kernel_size.height()},
-                  {"the width of kernel_size", kernel_size.width()},
-                  {"the height of stride", stride_.height()},
-                  {"the width of stride", stride_.width()}});
+template <size_t n>
+AvgPoolNd<n>::AvgPoolNd(Sizes<n> kernel_size, AvgPoolOptions<n> options)
+    : kernel_size_(kernel_size), options_(options) {
+  check_pool("AvgPool", kernel_size, options.stride);
 }
 
-Tensor AvgPool2d::forward(const Tensor& input) {
-  return avg_pool2d(input, kernel_size_, stride_, options_.padding, options_.ceil_mode,
-                    options_.count_include_pad);
+template <size_t n>
+Tensor AvgPoolNd<n>::forward(const Tensor& input) {
+  return functional::avg_pool(input, kernel_size_, options_);
 }
 
-std::string AvgPool2d::describe() const {
-  return absl::StrCat("AvgPool2d(kernel_size=", text(kernel_size_), ", stride=", text(stride_),
+template <size_t n>
+std::string AvgPoolNd<n>::describe() const {
+  return absl::StrCat(pool_name<n>("AvgPool"), "(kernel_size=", text(kernel_size_),
+                      ", stride=", text(options_.stride.value_or(kernel_size_)),
                       ", padding=", text(options_.padding), ")");
 }
 
-Tensor AdaptiveAvgPool2d::forward(const Tensor& input) {
-  return adaptive_avg_pool2d(input, output_size_);
+template <size_t n>
+LPPoolNd<n>::LPPoolNd(double norm_type, Sizes<n> kernel_size, LPPoolOptions<n> options)
+    : norm_type_(norm_type), kernel_size_(kernel_size), options_(options) {
+  check_pool("LPPool", kernel_size, options.stride);
 }
 
-std::string AdaptiveAvgPool2d::describe() const {
-  return absl::StrCat("AdaptiveAvgPool2d(output_size=", text(output_size_), ")");
+template <size_t n>
+Tensor LPPoolNd<n>::forward(const Tensor& input) {
+  if constexpr (n == 1) {
+    return functional::lp_pool1d(input, norm_type_, kernel_size_, options_);
+  } else if constexpr (n == 2) {
+    return functional::lp_pool2d(input, norm_type_, kernel_size_, options_);
+  } else {
+    return functional::lp_pool3d(input, norm_type_, kernel_size_, options_);
+  }
 }
+
+template <size_t n>
+std::string LPPoolNd<n>::describe() const {
+  return absl::StrCat(pool_name<n>("LPPool"), "(norm_type=", norm_type_,
+                      ", kernel_size=", text(kernel_size_),
+                      ", stride=", text(options_.stride.value_or(kernel_size_)),
+                      ", ceil_mode=", text(options_.ceil_mode), ")");
+}
+
+template <size_t n>
+AdaptiveAvgPoolNd<n>::AdaptiveAvgPoolNd(Sizes<n> output_size) : output_size_(output_size) {
+  check_sizes(pool_name<n>("AdaptiveAvgPool").c_str(), 0, "output_size", output_size);
+}
+
+template <size_t n>
+Tensor AdaptiveAvgPoolNd<n>::forward(const Tensor& input) {
+  if constexpr (n == 1) {
+    return adaptive_avg_pool1d(input, output_size_);
+  } else if constexpr (n == 2) {
+    return adaptive_avg_pool2d(input, output_size_);
+  } else {
+    return functional::adaptive_avg_pool3d(input, output_size_);
+  }
+}
+
+template <size_t n>
+std::string AdaptiveAvgPoolNd<n>::describe() const {
+  return absl::StrCat(pool_name<n>("AdaptiveAvgPool"), "(output_size=", text(output_size_), ")");
+}
+
+template <size_t n>
+AdaptiveMaxPoolNd<n>::AdaptiveMaxPoolNd(Sizes<n> output_size) : output_size_(output_size) {
+  check_sizes(pool_name<n>("AdaptiveMaxPool").c_str(), 0, "output_size", output_size);
+}
+
+template <size_t n>
+Tensor AdaptiveMaxPoolNd<n>::forward(const Tensor& input) {
+  if constexpr (n == 1) {
+    return functional::adaptive_max_pool1d(input, output_size_);
+  } else if constexpr (n == 2) {
+    return functional::adaptive_max_pool2d(input, output_size_);
+  } else {
+    return functional::adaptive_max_pool3d(input, output_size_);
+  }
+}
+
+template <size_t n>
+std::string AdaptiveMaxPoolNd<n>::describe() const {
+  return absl::StrCat(pool_name<n>("AdaptiveMaxPool"), "(output_size=", text(output_size_), ")");
+}
+
+template class MaxPoolNd<1>;
+template class MaxPoolNd<2>;
+template class MaxPoolNd<3>;
+template class AvgPoolNd<1>;
+template class AvgPoolNd<2>;
+template class AvgPoolNd<3>;
+template class LPPoolNd<1>;
+template class LPPoolNd<2>;
+template class LPPoolNd<3>;
+template class AdaptiveAvgPoolNd<1>;
+template class AdaptiveAvgPoolNd<2>;
+template class AdaptiveAvgPoolNd<3>;
+template class AdaptiveMaxPoolNd<1>;
+template class AdaptiveMaxPoolNd<2>;
+template class AdaptiveMaxPoolNd<3>;
 
 }  // namespace mytorch::nn

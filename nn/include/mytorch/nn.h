@@ -14,5 +14,9 @@
 #include "mytorch/nn/module.h"         // IWYU pragma: export
 #include "mytorch/nn/normalization.h"  // IWYU pragma: export
 #include "mytorch/nn/optim.h"          // IWYU pragma: export
+#include "mytorch/nn/padding.h"        // IWYU pragma: export
 #include "mytorch/nn/pooling.h"        // IWYU pragma: export
+#include "mytorch/nn/recurrent.h"      // IWYU pragma: export
 #include "mytorch/nn/serialize.h"      // IWYU pragma: export
+#include "mytorch/nn/summary.h"        // IWYU pragma: export
+#include "mytorch/nn/upsampling.h"     // IWYU pragma: export

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "mytorch/nn/module.h"
+#include "mytorch/nn/options.h"
 
 namespace mytorch::nn {
 
@@ -105,10 +106,12 @@ class CELU final : public Module {
 };
 
 enum class Gelu { kExact, kTanh };
+Gelu from_name(Str name, Gelu);  // NOLINT: named by its type
+const char* name_of(Gelu kind);  // PyTorch's: "none" or "tanh"
 
 class GELU final : public Module {
  public:
-  explicit GELU(Gelu kind = Gelu::kExact) : kind_(kind) {}
+  explicit GELU(OneOf<Gelu> approximate = Gelu::kExact) : kind_(approximate) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
@@ -138,6 +141,66 @@ class Hardtanh final : public Module {
   double max_;
 };
 
+class Tanhshrink final : public Module {
+ public:
+  Tensor forward(const Tensor& input) override;
+};
+
+class Hardshrink final : public Module {
+ public:
+  explicit Hardshrink(double lambd = 0.5) : lambd_(lambd) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  double lambd_;
+};
+
+class Softshrink final : public Module {
+ public:
+  explicit Softshrink(double lambd = 0.5);
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  double lambd_;
+};
+
+// The input if it is greater than `threshold`, else `value`.
+class Threshold final : public Module {
+ public:
+  Threshold(double threshold, double value) : threshold_(threshold), value_(value) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  double threshold_;
+  double value_;
+};
+
+// The first half of dimension `dim`, times the sigmoid of the second half.
+class GLU final : public Module {
+ public:
+  explicit GLU(int64_t dim = -1) : dim_(dim) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  int64_t dim_;
+};
+
+// LeakyReLU with a slope for each element, in training uniform in [lower, upper), else their mean.
+class RReLU final : public Module {
+ public:
+  explicit RReLU(double lower = 1.0 / 8, double upper = 1.0 / 3);
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  double lower_;
+  double upper_;
+};
+
 class Softmax final : public Module {
  public:
   explicit Softmax(int64_t dim = -1) : dim_(dim) {}
@@ -156,6 +219,22 @@ class LogSoftmax final : public Module {
 
  private:
   int64_t dim_;
+};
+
+class Softmin final : public Module {
+ public:
+  explicit Softmin(int64_t dim = -1) : dim_(dim) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  int64_t dim_;
+};
+
+// softmax over the channels of (N, C, H, W) or (C, H, W).
+class Softmax2d final : public Module {
+ public:
+  Tensor forward(const Tensor& input) override;
 };
 
 }  // namespace mytorch::nn

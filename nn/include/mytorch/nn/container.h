@@ -5,8 +5,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "mytorch/nn/module.h"
 
@@ -23,7 +25,44 @@ class Lambda final : public Module {
   Function function_;
 };
 
+template <class M>
+void Module::register_any(std::string name, M&& module) {
+  using Value = std::decay_t<M>;
+  if constexpr (std::is_base_of_v<Module, Value>) {
+    register_module(std::move(name), std::make_shared<Value>(std::forward<M>(module)));
+  } else if constexpr (std::is_convertible_v<Value, std::shared_ptr<Module>>) {
+    register_module(std::move(name), std::forward<M>(module));
+  } else {
+    static_assert(std::is_convertible_v<Value, Lambda::Function>,
+                  "give a module, a shared_ptr to one, or a function from Tensor to Tensor");
+    register_module(std::move(name), std::make_shared<Lambda>(std::forward<M>(module)));
+  }
+}
+
+namespace detail {
+
+// Visits the elements list[0], list[1], ... of a container.
+template <class List>
+class IndexIterator {
+ public:
+  IndexIterator(List& list, size_t index) : list_(list), index_(index) {}
+  decltype(auto) operator*() const { return list_.element(index_); }
+  IndexIterator& operator++() {
+    ++index_;
+    return *this;
+  }
+  bool operator==(const IndexIterator& other) const { return index_ == other.index_; }
+
+ private:
+  List& list_;
+  size_t index_;
+};
+
+}  // namespace detail
+
 // An indexed list of modules, named "0", "1", ... Copies of the list share the modules.
+//
+//   for (nn::Module& layer : layers) x = layer(x);
 class ModuleList : public Module {
  public:
   ModuleList() = default;
@@ -41,16 +80,7 @@ class ModuleList : public Module {
   }
   template <class M>
   void push_back(std::string name, M&& module) {
-    using Value = std::decay_t<M>;
-    if constexpr (std::is_base_of_v<Module, Value>) {
-      register_module(std::move(name), std::make_shared<Value>(std::forward<M>(module)));
-    } else if constexpr (std::is_convertible_v<Value, std::shared_ptr<Module>>) {
-      register_module(std::move(name), std::forward<M>(module));
-    } else {
-      static_assert(std::is_convertible_v<Value, Lambda::Function>,
-                    "give a module, a shared_ptr to one, or a function from Tensor to Tensor");
-      register_module(std::move(name), std::make_shared<Lambda>(std::forward<M>(module)));
-    }
+    register_any(std::move(name), std::forward<M>(module));
   }
 
   size_t size() const { return num_children(); }
@@ -64,9 +94,98 @@ class ModuleList : public Module {
     if (M* typed = dynamic_cast<M*>(&module)) return *typed;
     fail_type(index, module);
   }
+  using Iterator = detail::IndexIterator<ModuleList>;
+  Iterator begin() { return {*this, 0}; }
+  Iterator end() { return {*this, size()}; }
 
  private:
+  friend Iterator;
+  Module& element(size_t index) { return child(index); }
   [[noreturn]] static void fail_type(size_t index, const Module& module);
+};
+
+// Modules by name, in the order of insertion. Copies of the dictionary share the modules.
+//
+//   nn::ModuleDict heads;
+//   heads.insert("age", nn::Linear(8, 1));
+//   for (auto [name, head] : heads) ...
+class ModuleDict final : public Module {
+ public:
+  // Adds a module given by value, a shared_ptr to a module, or a function from Tensor to Tensor.
+  // Throws Error(kValue) if the name exists.
+  template <class M>
+  void insert(std::string name, M&& module) {
+    register_any(std::move(name), std::forward<M>(module));
+  }
+
+  size_t size() const { return num_children(); }
+  bool empty() const { return size() == 0; }
+  bool contains(std::string_view name) const;
+  std::vector<std::string> keys() const;
+  // Throws Error(kValue), listing the names, if there is no such module.
+  Module& operator[](std::string_view name);
+  // Returns the module as type M. Throws Error(kType) if it has another type.
+  template <class M>
+  M& at(std::string_view name) {
+    Module& module = (*this)[name];
+    if (M* typed = dynamic_cast<M*>(&module)) return *typed;
+    fail_type(name, module);
+  }
+  using Iterator = detail::IndexIterator<ModuleDict>;
+  Iterator begin() { return {*this, 0}; }
+  Iterator end() { return {*this, size()}; }
+
+ private:
+  friend Iterator;
+  std::pair<const std::string&, Module&> element(size_t index) {
+    return {child_name(index), child(index)};
+  }
+  [[noreturn]] static void fail_type(std::string_view name, const Module& module);
+};
+
+// An indexed list of parameters, named "0", "1", ...
+class ParameterList final : public Module {
+ public:
+  ParameterList() = default;
+  explicit ParameterList(const std::vector<Tensor>& parameters);
+  void push_back(Tensor parameter);
+  size_t size() const { return num_held(); }
+  bool empty() const { return size() == 0; }
+  // Returns a reference that is valid until the next push_back. Throws Error(kValue) if index >=
+  // size().
+  Tensor& operator[](size_t index);
+  using Iterator = detail::IndexIterator<ParameterList>;
+  Iterator begin() { return {*this, 0}; }
+  Iterator end() { return {*this, size()}; }
+  std::string describe() const override;
+
+ private:
+  friend Iterator;
+  Tensor& element(size_t index) { return held_parameter(index); }
+};
+
+// Parameters by name, in the order of insertion.
+class ParameterDict final : public Module {
+ public:
+  // Throws Error(kValue) if the name exists.
+  void insert(std::string name, Tensor parameter);
+  size_t size() const { return num_held(); }
+  bool empty() const { return size() == 0; }
+  bool contains(std::string_view name) const;
+  std::vector<std::string> keys() const;
+  // Returns a reference that is valid until the next insertion. Throws Error(kValue), listing the
+  // names, if there is no such parameter.
+  Tensor& operator[](std::string_view name);
+  using Iterator = detail::IndexIterator<ParameterDict>;
+  Iterator begin() { return {*this, 0}; }
+  Iterator end() { return {*this, size()}; }
+  std::string describe() const override;
+
+ private:
+  friend Iterator;
+  std::pair<const std::string&, Tensor&> element(size_t index) {
+    return {held_name(index), held_parameter(index)};
+  }
 };
 
 // Calls modules one after the other: Sequential(Linear(784, 32), ReLU(), Linear(32, 10)).

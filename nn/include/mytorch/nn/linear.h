@@ -2,17 +2,50 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "mytorch/nn/module.h"
+#include "mytorch/nn/options.h"
 
 namespace mytorch::nn {
 
 // Computes x @ weight.T + bias over the last dimension: (..., in) to (..., out). weight is (out,
 // in), bias is (out); both are initialized uniformly in +-1 / sqrt(in).
-class Linear final : public Module {
+class Linear : public Module {
  public:
   Linear(int64_t in_features, int64_t out_features, bool bias = true);
   Tensor forward(const Tensor& input) override;
+  double flops(const Tensor& input, const Tensor& output) const override;
+  std::string describe() const override;
+  void reset_parameters();
+
+  Tensor weight;
+  Tensor bias;  // undefined without bias
+
+ protected:
+  static constexpr int64_t kLazy = INT64_MIN;  // in_features of the first input
+  void create(int64_t in_features);
+
+ private:
+  int64_t out_features_;
+  bool with_bias_;
+};
+
+// A Linear that takes in_features from its first input. Until then parameters() throws.
+class LazyLinear final : public Linear {
+ public:
+  explicit LazyLinear(int64_t out_features, bool bias = true);
+  Tensor forward(const Tensor& input) override;
+};
+
+// Computes x1 @ weight[k] @ x2 + bias[k] for each output k: (..., in1) and (..., in2) to (...,
+// out). weight is (out, in1, in2), bias is (out); both are initialized uniformly in +-1 /
+// sqrt(in1).
+class Bilinear final : public Callable<Bilinear> {
+ public:
+  Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features, bool bias = true);
+  Tensor forward(const Tensor& input1, const Tensor& input2);
+  double flops(const Tensor& input, const Tensor& output) const override;
   std::string describe() const override;
   void reset_parameters();
 
@@ -38,6 +71,18 @@ class Flatten final : public Module {
   int64_t end_dim_;
 };
 
+// Splits dimension `dim` into dimensions of `sizes`, one of which may be -1.
+class Unflatten final : public Module {
+ public:
+  Unflatten(int64_t dim, IntList sizes) : dim_(dim), sizes_(sizes.vec()) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  int64_t dim_;
+  std::vector<int64_t> sizes_;
+};
+
 struct EmbeddingOptions {
   int64_t padding_idx = -1;  // a row that stays zero and gets no gradient; -1 for none
   bool scale_grad_by_freq = false;
@@ -56,6 +101,34 @@ class Embedding final : public Module {
 
  private:
   EmbeddingOptions options_;
+};
+
+enum class EmbeddingBagMode { kSum, kMean, kMax };
+EmbeddingBagMode from_name(Str name, EmbeddingBagMode);  // NOLINT: named by its type
+
+struct EmbeddingBagOptions {
+  OneOf<EmbeddingBagMode> mode = EmbeddingBagMode::kMean;  // or "sum", "mean", "max"
+  int64_t padding_idx = -1;  // indices that are left out of the bags; -1 for none
+  bool scale_grad_by_freq = false;
+  bool include_last_offset = false;  // whether the last offset is the number of indices
+};
+
+// Looks up rows of a table and combines those of each bag into one: (bags, n) to (bags, width), or
+// (n) with the index of each bag's first element in `offsets` to (bags, width). An empty bag gives
+// zeros. weight is initialized from the standard normal distribution.
+class EmbeddingBag final : public Callable<EmbeddingBag> {
+ public:
+  EmbeddingBag(int64_t num_embeddings, int64_t width, EmbeddingBagOptions options = {});
+  // `per_sample_weights`, in the shape of `indices`, scale the rows; only for the mode kSum.
+  Tensor forward(const Tensor& indices, const Tensor& offsets = {},
+                 const Tensor& per_sample_weights = {});
+  std::string describe() const override;
+  void reset_parameters();
+
+  Tensor weight;  // (num_embeddings, width)
+
+ private:
+  EmbeddingBagOptions options_;
 };
 
 }  // namespace mytorch::nn

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
@@ -50,7 +51,47 @@ class Forwards {
   Tensor call_forward(const Tensor& input);
 };
 
+struct Hooks;
+
+// Makes a hook of a function that returns a Tensor or nothing.
+template <class... Args, class F>
+std::function<Tensor(Args...)> as_hook(F function) {
+  if constexpr (std::is_void_v<std::invoke_result_t<F&, Args...>>) {
+    return [function = std::move(function)](Args... args) mutable {
+      function(args...);
+      return Tensor();
+    };
+  } else {
+    return function;
+  }
+}
+
+// Returns the first tensor of a module's result, or null.
+template <class Result>
+Tensor* first_tensor(Result& result) {
+  if constexpr (std::is_same_v<Result, Tensor>) {
+    return &result;
+  } else if constexpr (requires { std::get<0>(result); }) {
+    return first_tensor(std::get<0>(result));
+  } else {
+    return nullptr;
+  }
+}
+
 }  // namespace detail
+
+// Removes a hook of a module. Destroying the handle does not.
+class HookHandle {
+ public:
+  HookHandle() = default;
+  void remove();  // does nothing if the hook or the module no longer exists
+
+ private:
+  friend class Module;
+  HookHandle(std::weak_ptr<detail::Hooks> hooks, int64_t id) : hooks_(std::move(hooks)), id_(id) {}
+  std::weak_ptr<detail::Hooks> hooks_;
+  int64_t id_ = 0;
+};
 
 // A part of a model. It consists of named parameters (trained tensors), buffers (tensors that are
 // not trained) and children (other modules). Modules are ordinary classes, and their parts are
@@ -81,7 +122,9 @@ class Module : private detail::Forwards {
   // keeps this function from being one of those that modules override.
   Tensor forward(const Tensor& input, Unused /*unused*/ = {}) { return call_forward(input); }
 #pragma GCC diagnostic pop
-  Tensor operator()(const Tensor& input) { return call_forward(input); }
+  // Calls forward and the hooks. Errors name the path of the module that throws: "(in Net.layer2.0,
+  // Conv2d(3, 16, kernel_size=3, stride=1))".
+  Tensor operator()(const Tensor& input);
   template <class... Args>
   requires(sizeof...(Args) != 1) void operator()(Args&&...) {
     static_assert(sizeof...(Args) == 1,
@@ -92,6 +135,7 @@ class Module : private detail::Forwards {
   // -- contents, in the order of registration: own members first, then those of children. A tensor
   // that occurs more than once is listed once, under its first name ("hidden.weight") --
   std::vector<Tensor> parameters() const;
+  std::vector<Tensor> buffers() const;
   std::vector<NamedTensor> named_parameters() const;
   std::vector<NamedTensor> named_buffers() const;
   std::vector<std::pair<std::string, Module*>> named_children();
@@ -127,6 +171,39 @@ class Module : private detail::Forwards {
   void to(ScalarType dtype);
   void to(Device device, ScalarType dtype);
 
+  // -- hooks: functions that operator() calls. They may return a tensor, which replaces the input,
+  // the output or the gradient of the input. A copy of the module shares its hooks. For forwards of
+  // other types, the input is the first argument and the output the first element of the result;
+  // each is undefined if it is not a tensor --
+  // hook(Module& module, const Tensor& input), before forward.
+  template <class F>
+  HookHandle register_forward_pre_hook(F hook) {
+    static_assert(std::is_invocable_v<F&, Module&, const Tensor&>,
+                  "a forward pre-hook takes (nn::Module& module, const Tensor& input)");
+    return add_pre_hook(detail::as_hook<Module&, const Tensor&>(std::move(hook)));
+  }
+  // hook(Module& module, const Tensor& input, const Tensor& output), after forward.
+  template <class F>
+  HookHandle register_forward_hook(F hook) {
+    static_assert(std::is_invocable_v<F&, Module&, const Tensor&, const Tensor&>,
+                  "a forward hook takes (nn::Module& module, const Tensor& input, const Tensor& "
+                  "output)");
+    return add_forward_hook(
+        detail::as_hook<Module&, const Tensor&, const Tensor&>(std::move(hook)));
+  }
+  // hook(const Tensor& grad_input, const Tensor& grad_output), in backward. grad_input is undefined
+  // if the input requires no gradient.
+  template <class F>
+  HookHandle register_full_backward_hook(F hook) {
+    static_assert(std::is_invocable_v<F&, const Tensor&, const Tensor&>,
+                  "a backward hook takes (const Tensor& grad_input, const Tensor& grad_output)");
+    return add_backward_hook(detail::as_hook<const Tensor&, const Tensor&>(std::move(hook)));
+  }
+
+  // Returns the floating-point operations of one forward of this module alone, without its
+  // children's, for nn::summary. A multiplication and its addition are two.
+  virtual double flops(const Tensor& input, const Tensor& output) const;
+
   // -- printing --
   std::string str() const;  // the tree of modules
   // Returns one line for str(): the class name and, if overridden, the options.
@@ -155,9 +232,37 @@ class Module : private detail::Forwards {
     if (module != nullptr) check_parts<M>(*module);
     add_shared(std::move(name), std::move(module), copier<M>());
   }
+  // Registers a module given by value, a shared_ptr to a module, or a function from Tensor to
+  // Tensor. (Containers; defined in mytorch/nn/container.h.)
+  template <class M>
+  void register_any(std::string name, M&& module);
+  // Registers a parameter that is not a member, for containers of parameters. References to it are
+  // valid until the next registration.
+  void hold_parameter(std::string name, Tensor parameter);
+  Tensor& held_parameter(size_t index) { return resolve(tensors_[index]); }
+  const std::string& held_name(size_t index) const { return tensors_[index].name; }
+  size_t num_held() const { return tensors_.size(); }
+  const std::string& child_name(size_t index) const { return children_[index].name; }
   Module& child(size_t index) { return resolve(children_[index]); }
   const Module& child(size_t index) const { return resolve(children_[index]); }
   size_t num_children() const { return children_.size(); }
+
+  // A lazy module registers undefined parameters, and defines them in the first forward, as float32
+  // tensors on the CPU; finish_lazy converts them to the type and device of the input. Until then,
+  // whatever needs the parameters throws Error(kValue).
+  void set_lazy() { lazy_ = true; }
+  bool lazy() const { return lazy_; }
+  void finish_lazy(const Tensor& input);
+  // Returns the size of a dimension, counted from the end if negative. Throws Error(kShape) if it
+  // does not exist.
+  int64_t lazy_size(const Tensor& input, int64_t dim) const;
+
+  // For operator() of derived classes.
+  bool has_hooks() const { return hooks_ != nullptr; }
+  Tensor before_forward(const Tensor& input);
+  Tensor after_forward(const Tensor& input, const Tensor& output);
+  // Throws the Error that is being handled, with the path of the module that threw it.
+  [[noreturn]] void rethrow_with_path() const;
 
  private:
   template <class M>
@@ -168,6 +273,8 @@ class Module : private detail::Forwards {
     std::string name;
     std::ptrdiff_t place;  // offset of the member from this Module, in bytes
     Role role;
+    bool held = false;  // not a member, but `tensor`
+    Tensor tensor = {};
   };
   using Copy = std::shared_ptr<Module> (*)(const Module&);
   // The addresses of a registered member and of the modules that were copied or moved from it.
@@ -206,6 +313,11 @@ class Module : private detail::Forwards {
   void check_within(const void* object, size_t bytes) const;
   void check_near(const std::string& name, const void* member) const;
   [[noreturn]] void fail_outside(const std::string& name) const;
+  HookHandle add_pre_hook(std::function<Tensor(Module&, const Tensor&)> hook);
+  HookHandle add_forward_hook(std::function<Tensor(Module&, const Tensor&, const Tensor&)> hook);
+  HookHandle add_backward_hook(std::function<Tensor(const Tensor&, const Tensor&)> hook);
+  detail::Hooks& own_hooks();
+  bool find_path(const Module* module, std::string& path) const;
   void add_member(std::string name, Module& member);
   void add_shared(std::string name, std::shared_ptr<Module> module, Copy copy);
   void check_name(const std::string& name) const;
@@ -221,7 +333,9 @@ class Module : private detail::Forwards {
   std::vector<TensorEntry> tensors_;
   std::vector<ChildEntry> children_;
   std::shared_ptr<Copies> copies_;  // null unless this is, or is a copy of, a registered member
+  std::shared_ptr<detail::Hooks> hooks_;  // null without hooks
   bool training_ = true;
+  bool lazy_ = false;
 };
 
 // The base of modules whose forward takes other arguments than one tensor. Gives them operator():
@@ -230,12 +344,48 @@ class Module : private detail::Forwards {
 //     Tensor forward(const Tensor& query, const Tensor& key, const Tensor& mask = {});
 //   };
 //   attention(x, y)
-template <class M>
-class Callable : public Module {
+template <class M, class Base = Module>
+class Callable : public Base {
  public:
+  using Base::Base;
   template <class... Args>
   decltype(auto) operator()(Args&&... args) {
-    return static_cast<M&>(*this).forward(std::forward<Args>(args)...);
+    try {
+      if (this->has_hooks()) return call_hooked(std::forward<Args>(args)...);
+      return static_cast<M&>(*this).forward(std::forward<Args>(args)...);
+    } catch (const Error&) {
+      this->rethrow_with_path();
+    }
+  }
+
+ private:
+  template <class... Args>
+  decltype(auto) call_hooked(Args&&... args) {
+    M& self = static_cast<M&>(*this);
+    using Result = decltype(self.forward(std::forward<Args>(args)...));
+    if constexpr (std::is_void_v<Result> || std::is_reference_v<Result> || sizeof...(Args) == 0) {
+      return self.forward(std::forward<Args>(args)...);
+    } else {
+      return call_hooked_with<Result>(std::forward<Args>(args)...);
+    }
+  }
+  template <class Result, class First, class... Rest>
+  Result call_hooked_with(First&& first, Rest&&... rest) {
+    M& self = static_cast<M&>(*this);
+    constexpr bool is_tensor = std::is_same_v<std::decay_t<First>, Tensor>;
+    Tensor input;
+    if constexpr (is_tensor) input = this->before_forward(first);
+    std::remove_const_t<Result> result = [&]() -> Result {
+      if constexpr (is_tensor) {
+        return self.forward(input, std::forward<Rest>(rest)...);
+      } else {
+        return self.forward(std::forward<First>(first), std::forward<Rest>(rest)...);
+      }
+    }();
+    Tensor* output = detail::first_tensor(result);
+    Tensor replaced = this->after_forward(input, output != nullptr ? *output : Tensor());
+    if (output != nullptr) *output = std::move(replaced);
+    return result;
   }
 };
 

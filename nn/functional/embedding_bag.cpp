@@ -1,0 +1,115 @@
+// Sums, means and maxima of the rows of a table.
+#include <vector>
+
+#include "mytorch/nn/functional.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/amax.h"
+#include "mytorch/ops/arange.h"
+#include "mytorch/ops/clamp_min.h"
+#include "mytorch/ops/div.h"
+#include "mytorch/ops/index_add.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/ne.h"
+#include "mytorch/ops/ones_like.h"
+#include "mytorch/ops/stack.h"
+#include "mytorch/ops/sub.h"
+#include "mytorch/ops/zeros.h"
+#include "nn/functional/named.h"
+#include "nn/functional/options.h"
+
+namespace mytorch::nn::functional {
+namespace {
+
+constexpr const char* kBag = "embedding_bag";
+
+struct Bags {
+  Tensor rows;                  // (n, width)
+  Tensor counted;               // (n), of the rows' type: 0 for padding, else 1
+  Tensor bag;                   // (n): the bag of each row
+  std::vector<int64_t> starts;  // of each bag, and the end
+};
+
+Tensor largest(const Bags& bags, int64_t padding_idx) {
+  std::vector<Tensor> results;
+  for (size_t i = 0; i + 1 < bags.starts.size(); ++i) {
+    const int64_t start = bags.starts[i], length = bags.starts[i + 1] - start;
+    Tensor rows = bags.rows.narrow(0, start, length);
+    if (padding_idx >= 0) {
+      rows = rows.index_select(0, bags.counted.narrow(0, start, length).nonzero().squeeze(1));
+    }
+    results.push_back(rows.size(0) == 0 ? zeros({rows.size(1)}, rows.dtype(), rows.device())
+                                        : std::get<0>(rows.max(0)));
+  }
+  return stack(results);
+}
+
+// Returns the first index of each bag, and the number of indices.
+std::vector<int64_t> starts_of(const Tensor& indices, const Tensor& offsets, bool include_last) {
+  std::vector<int64_t> starts;
+  const Tensor host = offsets.to(kCPU).to(kInt64).contiguous();
+  for (int64_t i = 0; i < host.numel(); ++i) starts.push_back(host.const_data<int64_t>()[i]);
+  if (!include_last) starts.push_back(indices.numel());
+  if (starts.empty() || starts[0] != 0 || starts.back() != indices.numel()) {
+    fail(ErrorCode::kValue, "[", kBag, "] offsets must begin with 0",
+         include_last ? absl::StrCat(" and end with ", indices.numel()) : "");
+  }
+  for (size_t i = 1; i < starts.size(); ++i) {
+    if (starts[i] < starts[i - 1]) {
+      fail(ErrorCode::kValue, "[", kBag, "] offset ", starts[i - 1], " precedes ", starts[i],
+           ": give offsets from 0 to ", indices.numel(), " in ascending order");
+    }
+  }
+  return starts;
+}
+
+}  // namespace
+
+Tensor embedding_bag(const Tensor& indices, const Tensor& weight,
+                     const EmbeddingBagFuncOptions& options) {
+  const EmbeddingBagMode mode = options.mode;
+  const bool flat = indices.dim() == 1;
+  if (indices.dim() != 1 && indices.dim() != 2) {
+    fail(ErrorCode::kShape, "[", kBag, "] indices have shape ", shape_str(indices.sizes()),
+         ": give (bags, n), or (n) with offsets");
+  }
+  if (flat != options.offsets.defined()) {
+    fail(ErrorCode::kValue, "[", kBag,
+         flat ? "] indices of one dimension need offsets" : "] indices (bags, n) need no offsets");
+  }
+  const Tensor& scales = options.per_sample_weights;
+  if (scales.defined() && mode != EmbeddingBagMode::kSum) {
+    fail(ErrorCode::kValue, "[", kBag, "] per_sample_weights need the mode \"sum\"");
+  }
+  if (scales.defined() && !(scales.sizes() == indices.sizes())) {
+    fail(ErrorCode::kShape, "[", kBag, "] per_sample_weights have shape ",
+         shape_str(scales.sizes()), ", but indices have shape ", shape_str(indices.sizes()));
+  }
+  return named(kBag, [&] {
+    Bags bags;
+    if (flat) {
+      bags.starts = starts_of(indices, options.offsets, options.include_last_offset);
+    } else {
+      for (int64_t i = 0; i <= indices.size(0); ++i) bags.starts.push_back(i * indices.size(1));
+    }
+    const Tensor all = indices.flatten();
+    bags.rows = mytorch::embedding(weight, all, options.padding_idx, options.scale_grad_by_freq);
+    bags.counted = ne(all, options.padding_idx).to(weight.dtype());
+    const int64_t n = static_cast<int64_t>(bags.starts.size()) - 1;
+    if (n == 0) return zeros({0, weight.size(1)}, weight.dtype(), weight.device());
+    if (mode == EmbeddingBagMode::kMax) return largest(bags, options.padding_idx);
+    std::vector<int64_t> bag;
+    for (int64_t i = 0; i < n; ++i) bag.resize(static_cast<size_t>(bags.starts[i + 1]), i);
+    const Tensor owner = tensor(bag).to(indices.device());
+    Tensor factors = bags.counted;
+    if (scales.defined()) factors = mul(factors, scales.flatten());
+    const Tensor rows = mul(bags.rows, factors.unsqueeze(1));
+    const Tensor sums =
+        index_add(zeros({n, weight.size(1)}, weight.dtype(), weight.device()), 0, owner, rows);
+    if (mode == EmbeddingBagMode::kSum) return sums;
+    const Tensor counts =
+        index_add(zeros({n}, weight.dtype(), weight.device()), 0, owner, bags.counted);
+    return div(sums, clamp_min(counts, 1).unsqueeze(1));
+  });
+}
+
+}  // namespace mytorch::nn::functional

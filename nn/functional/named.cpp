@@ -1,0 +1,20 @@
+#include "nn/functional/named.h"
+
+#include <string>
+
+#include "core/types/errors.h"
+
+namespace mytorch::nn {
+
+void rethrow_as(const char* op) {
+  try {
+    throw;
+  } catch (const Error& error) {
+    std::string text = error.what();
+    const size_t end = text.find("] ");
+    if (!text.empty() && text[0] == '[' && end != std::string::npos) text.erase(0, end + 2);
+    throw Error(error.code(), absl::StrCat("[", op, "] ", text));
+  }
+}
+
+}  // namespace mytorch::nn

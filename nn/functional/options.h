@@ -1,0 +1,54 @@
+// Formatting and checking of module options.
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/types/errors.h"
+#include "mytorch/nn/options.h"
+
+namespace mytorch::nn {
+
+inline const char* text(bool value) { return value ? "true" : "false"; }
+
+// Formats sizes as "3", or as "(3, 5)" if they differ.
+template <size_t n>
+std::string text(const Sizes<n>& sizes) {
+  return sizes == Sizes<n>(sizes[0]) ? absl::StrCat(sizes[0]) : shape_str(sizes);
+}
+
+template <size_t n>
+std::string text(const ConvPadding<n>& padding) {
+  return padding.same() ? "same" : text(padding.sizes());
+}
+
+// Returns the index of `name` among `names`. Throws Error(kValue), listing them, if it is none.
+size_t index_of_name(const char* option, Str name, std::span<const char* const> names);
+
+using NamedNumber = std::pair<const char*, int64_t>;
+
+// Throws Error(kValue) for a number below `least`.
+inline void check_at_least(const char* module, int64_t least,
+                           std::initializer_list<NamedNumber> numbers) {
+  for (const auto& [name, value] : numbers) {
+    if (value < least) {
+      fail(ErrorCode::kValue, "[", module, "] ", name, " is ", value, ": give at least ", least);
+    }
+  }
+}
+
+template <size_t n>
+void check_sizes(const char* module, int64_t least, const char* name, const Sizes<n>& sizes) {
+  for (size_t i = 0; i < n; ++i) check_at_least(module, least, {{name, sizes[i]}});
+}
+
+// Throws Error(kValue) unless p is a probability.
+inline void check_probability(const char* module, double p) {
+  if (!(p >= 0 && p <= 1)) {
+    fail(ErrorCode::kValue, "[", module, "] p is ", p, ": give a probability, from 0 to 1");
+  }
+}
+
+}  // namespace mytorch::nn

@@ -1,0 +1,109 @@
+// Padding of the last 1, 2 or 3 dimensions of (N, C, ...) or (C, ...).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <type_traits>
+
+#include "mytorch/nn/module.h"
+#include "mytorch/nn/options.h"
+
+namespace mytorch::nn {
+
+// How elements outside of the input are made: a constant, the mirrored input without its edge, its
+// edge repeated, or its other end.
+enum class PadMode { kConstant, kReflect, kReplicate, kCircular };
+PadMode from_name(Str name, PadMode);  // NOLINT: named by its type
+const char* name_of(PadMode mode);
+
+// One padding for all sides, or a pair (before, after) for each dimension, the last one's first, as
+// in PyTorch: ZeroPad2d({left, right, top, bottom}).
+template <size_t n, PadMode mode>
+class PadNd : public Module {
+ public:
+  explicit PadNd(Sizes<2 * n> padding) : padding_(padding) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ protected:
+  double value_ = 0;  // for kConstant
+
+ private:
+  Sizes<2 * n> padding_;
+};
+
+extern template class PadNd<1, PadMode::kConstant>;
+extern template class PadNd<2, PadMode::kConstant>;
+extern template class PadNd<3, PadMode::kConstant>;
+extern template class PadNd<1, PadMode::kReflect>;
+extern template class PadNd<2, PadMode::kReflect>;
+extern template class PadNd<3, PadMode::kReflect>;
+extern template class PadNd<1, PadMode::kReplicate>;
+extern template class PadNd<2, PadMode::kReplicate>;
+extern template class PadNd<3, PadMode::kReplicate>;
+extern template class PadNd<1, PadMode::kCircular>;
+extern template class PadNd<2, PadMode::kCircular>;
+extern template class PadNd<3, PadMode::kCircular>;
+
+class ZeroPad1d final : public PadNd<1, PadMode::kConstant> {
+ public:
+  using PadNd::PadNd;
+};
+class ZeroPad2d final : public PadNd<2, PadMode::kConstant> {
+ public:
+  using PadNd::PadNd;
+};
+class ZeroPad3d final : public PadNd<3, PadMode::kConstant> {
+ public:
+  using PadNd::PadNd;
+};
+class ConstantPad1d final : public PadNd<1, PadMode::kConstant> {
+ public:
+  ConstantPad1d(Sizes<2> padding, double value) : PadNd(padding) { value_ = value; }
+};
+class ConstantPad2d final : public PadNd<2, PadMode::kConstant> {
+ public:
+  ConstantPad2d(Sizes<4> padding, double value) : PadNd(padding) { value_ = value; }
+};
+class ConstantPad3d final : public PadNd<3, PadMode::kConstant> {
+ public:
+  ConstantPad3d(Sizes<6> padding, double value) : PadNd(padding) { value_ = value; }
+};
+class ReflectionPad1d final : public PadNd<1, PadMode::kReflect> {
+ public:
+  using PadNd::PadNd;
+};
+class ReflectionPad2d final : public PadNd<2, PadMode::kReflect> {
+ public:
+  using PadNd::PadNd;
+};
+class ReflectionPad3d final : public PadNd<3, PadMode::kReflect> {
+ public:
+  using PadNd::PadNd;
+};
+class ReplicationPad1d final : public PadNd<1, PadMode::kReplicate> {
+ public:
+  using PadNd::PadNd;
+};
+class ReplicationPad2d final : public PadNd<2, PadMode::kReplicate> {
+ public:
+  using PadNd::PadNd;
+};
+class ReplicationPad3d final : public PadNd<3, PadMode::kReplicate> {
+ public:
+  using PadNd::PadNd;
+};
+class CircularPad1d final : public PadNd<1, PadMode::kCircular> {
+ public:
+  using PadNd::PadNd;
+};
+class CircularPad2d final : public PadNd<2, PadMode::kCircular> {
+ public:
+  using PadNd::PadNd;
+};
+class CircularPad3d final : public PadNd<3, PadMode::kCircular> {
+ public:
+  using PadNd::PadNd;
+};
+
+}  // namespace mytorch::nn

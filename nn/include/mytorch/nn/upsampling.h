@@ -1,0 +1,110 @@
+// Layers that resize or rearrange planes: Upsample, PixelShuffle, Fold, ...
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "mytorch/nn/module.h"
+#include "mytorch/nn/options.h"
+
+namespace mytorch::nn {
+
+enum class InterpolateMode {
+  kNearest,
+  kLinear,
+  kBilinear,
+  kBicubic,
+  kTrilinear,
+  kArea,
+  kNearestExact
+};
+InterpolateMode from_name(Str name, InterpolateMode);  // NOLINT: named by its type
+const char* name_of(InterpolateMode mode);
+
+// Give either `size` or `scale_factor`, one number or one for each spatial dimension.
+struct UpsampleOptions {
+  OneOrMore<int64_t> size = {};
+  OneOrMore<double> scale_factor = {};
+  OneOf<InterpolateMode> mode = InterpolateMode::kNearest;  // or "nearest", "bilinear", ...
+  bool align_corners = false;  // whether the corners of input and output have the same centers
+};
+
+// Resizes the spatial dimensions of (N, C, ...), which are 1 for "linear", 2 for "bilinear" and
+// "bicubic", and 3 for "trilinear".
+class Upsample final : public Module {
+ public:
+  explicit Upsample(UpsampleOptions options);
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  UpsampleOptions options_;
+};
+
+// Moves channels into planes: (..., C * r^2, H, W) to (..., C, H * r, W * r).
+class PixelShuffle final : public Module {
+ public:
+  explicit PixelShuffle(int64_t upscale_factor) : factor_(upscale_factor) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  int64_t factor_;
+};
+
+// The inverse: (..., C, H * r, W * r) to (..., C * r^2, H, W).
+class PixelUnshuffle final : public Module {
+ public:
+  explicit PixelUnshuffle(int64_t downscale_factor) : factor_(downscale_factor) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  int64_t factor_;
+};
+
+// Divides the channels (dimension 1) into groups and interleaves these.
+class ChannelShuffle final : public Module {
+ public:
+  explicit ChannelShuffle(int64_t groups) : groups_(groups) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  int64_t groups_;
+};
+
+struct FoldOptions {
+  Sizes<2> dilation = 1;
+  Sizes<2> padding = 0;
+  Sizes<2> stride = 1;
+};
+using UnfoldOptions = FoldOptions;
+
+// Extracts the windows of (N, C, H, W): (N, C * kernel, windows). Without a batch, (C, H, W).
+class Unfold final : public Module {
+ public:
+  explicit Unfold(Sizes<2> kernel_size, UnfoldOptions options = {});
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  Sizes<2> kernel_size_;
+  UnfoldOptions options_;
+};
+
+// Adds windows (N, C * kernel, windows) up to planes (N, C, *output_size).
+class Fold final : public Module {
+ public:
+  Fold(Sizes<2> output_size, Sizes<2> kernel_size, FoldOptions options = {});
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  Sizes<2> output_size_;
+  Sizes<2> kernel_size_;
+  FoldOptions options_;
+};
+
+}  // namespace mytorch::nn

@@ -1,0 +1,405 @@
+// Modules and losses, compared with PyTorch 2.x: the sums of the output and of the gradients of the
+// inputs, weighted by waves, for parameters and inputs that are waves.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mytorch/grad_mode.h"
+#include "mytorch/nn/activation.h"
+#include "mytorch/nn/functional.h"
+#include "mytorch/nn/recurrent.h"
+#include "mytorch/ops/abs.h"
+#include "mytorch/ops/arange.h"
+#include "mytorch/ops/cat.h"
+#include "mytorch/ops/exp.h"
+#include "mytorch/ops/gt.h"
+#include "mytorch/ops/sum.h"
+#include "mytorch/ops/where.h"
+#include "tests/nn/data/expect_error.h"
+#include "tests/nn/values.h"
+
+namespace mytorch::nn {
+namespace {
+
+namespace F = functional;
+using mytorch::testing::expect_error;
+using mytorch::testing::filled;
+using mytorch::testing::values;
+using Shape = std::vector<int64_t>;
+
+Tensor wave(const Shape& sizes, double phase) {
+  int64_t numel = 1;
+  for (int64_t size : sizes) numel *= size;
+  std::vector<double> numbers;
+  for (int64_t i = 0; i < numel; ++i) {
+    const double at = static_cast<double>(i);
+    numbers.push_back(std::sin(0.7 * at + phase + 0.3 * std::sin(1.9 * at)));
+  }
+  return filled(sizes, numbers, kFloat64);
+}
+
+// Returns a copy in float64 whose parameters are waves.
+template <class M>
+M filled_module(const M& module) {
+  M copy = clone(module);
+  copy.to(kFloat64);
+  NoGradGuard no_grad;
+  double phase = 1;
+  for (const Tensor& parameter : copy.parameters()) {
+    parameter.copy_(wave(parameter.sizes().vec(), phase++));
+  }
+  return copy;
+}
+
+Tensor signs(const Shape& sizes) {
+  const Tensor ones = wave(sizes, 7) * 0 + 1;
+  return where(gt(wave(sizes, 7), 0), ones, -ones);
+}
+
+Tensor counts() { return arange(12, kFloat64).view({3, 4}); }
+
+Tensor bag(const Tensor& weight, const char* mode) {
+  return F::embedding_bag(
+      tensor(std::vector<int64_t>{0, 2, 5, 1, 1, 2, 3}), weight,
+      {.offsets = tensor(std::vector<int64_t>{0, 3, 3, 6}), .mode = mode, .padding_idx = 2});
+}
+
+struct Expected {
+  Shape shape;
+  double output;
+  double gradient;
+};
+
+using Function = std::function<Tensor(const std::vector<Tensor>&)>;
+
+void expect_golden(const char* name, const Function& function, const std::vector<Shape>& shapes,
+                   const Expected& expected) {
+  SCOPED_TRACE(name);
+  std::vector<Tensor> inputs;
+  for (const Shape& shape : shapes) {
+    inputs.push_back(wave(shape, static_cast<double>(inputs.size())).requires_grad_());
+  }
+  const Tensor output = function(inputs);
+  ASSERT_EQ(output.sizes().vec(), expected.shape);
+  const Tensor sum = (output * wave(expected.shape, 2.5)).sum();
+  EXPECT_NEAR(sum.item<double>(), expected.output, 1e-6 * (1 + std::abs(expected.output)));
+  sum.backward();
+  double gradient = 0, phase = 3.5;
+  for (const Tensor& input : inputs) {
+    gradient += (input.grad() * wave(input.sizes().vec(), phase++)).sum().item<double>();
+  }
+  EXPECT_NEAR(gradient, expected.gradient, 1e-6 * (1 + std::abs(expected.gradient)));
+}
+
+// Also expects a copy, a clone and a module with the same state to compute the same.
+template <class M>
+void expect_module(const char* name, const M& made, const Shape& shape, const Expected& expected) {
+  M module = filled_module(made);
+  expect_golden(
+      name, [&](const std::vector<Tensor>& x) { return module(x[0]); }, {shape}, expected);
+  SCOPED_TRACE(name);
+  module.eval();
+  const Tensor x = wave(shape, 0);
+  const std::vector<double> output = values(module(x));
+  M copy = module;
+  EXPECT_EQ(values(copy(x)), output);
+  M moved = std::move(copy);
+  EXPECT_EQ(values(moved(x)), output);
+  M loaded = clone(made);
+  loaded.to(kFloat64);
+  loaded.eval();
+  loaded.load_state_dict(module.state_dict());
+  EXPECT_EQ(values(loaded(x)), output);
+  EXPECT_NE(module.describe().find('('), std::string::npos);
+}
+
+TEST(Golden, ModulesAgreeWithPyTorch) {
+  expect_module("Conv1d", Conv1d(4, 6, 3, {.stride = 2, .padding = 2, .dilation = 2, .groups = 2}),
+                {2, 4, 9}, {{2, 6, 5}, -2.82126318431, 2.71890690959});
+  expect_module("Conv3d", Conv3d(2, 3, {1, 2, 3}, {.padding = {0, 1, 2}}), {2, 2, 3, 4, 5},
+                {{2, 3, 3, 5, 7}, -1.64134559321, -2.76587121279});
+  expect_module("Conv2d same", Conv2d(2, 3, {2, 4}, {.padding = "same", .dilation = {1, 2}}),
+                {2, 2, 5, 6}, {{2, 3, 5, 6}, -5.29763068659, 0.6513527022});
+  expect_module("Conv2d reflect",
+                Conv2d(2, 3, 3, {.padding = {1, 2}, .padding_mode = PaddingMode::kReflect}),
+                {2, 2, 5, 6}, {{2, 3, 5, 8}, -12.468169186, 7.08290016709});
+  expect_module("Conv2d replicate",
+                Conv2d(2, 3, 4, {.padding = "same", .padding_mode = "replicate"}), {2, 2, 5, 6},
+                {{2, 3, 5, 6}, -8.36587546347, 12.1146516676});
+  expect_module("Conv1d circular", Conv1d(2, 3, 3, {.padding = 2, .padding_mode = "circular"}),
+                {2, 2, 5}, {{2, 3, 7}, -6.96464090695, 7.30335740107});
+  expect_module(
+      "ConvTranspose1d",
+      ConvTranspose1d(4, 6, 3, {.stride = 2, .padding = 1, .output_padding = 1, .groups = 2}),
+      {2, 4, 5}, {{2, 6, 10}, 3.367110892, 0.920885766085});
+  expect_module(
+      "ConvTranspose2d",
+      ConvTranspose2d(3, 2, {2, 3}, {.stride = {2, 1}, .bias = false, .dilation = {1, 2}}),
+      {2, 3, 4, 5}, {{2, 2, 8, 9}, 2.25900967399, -1.48366172486});
+  expect_module("ConvTranspose3d", ConvTranspose3d(2, 3, 2, {.stride = 2}), {1, 2, 2, 3, 2},
+                {{1, 3, 4, 6, 4}, 0.1274876606, 0.902922083967});
+  expect_module("MaxPool1d", MaxPool1d(3, {.stride = 2, .padding = 1, .dilation = 2}), {2, 3, 9},
+                {{2, 3, 4}, -1.48418374224, 0.711909661241});
+  expect_module(
+      "MaxPool3d",
+      MaxPool3d({2, 3, 2}, {.stride = {1, 2, 2}, .padding = {1, 1, 0}, .ceil_mode = true}),
+      {2, 2, 4, 5, 5}, {{2, 2, 5, 3, 3}, -2.36264978239, 4.34529953355});
+  expect_module("AvgPool1d", AvgPool1d(3, {.stride = 2, .padding = 1, .count_include_pad = false}),
+                {2, 3, 8}, {{2, 3, 4}, 1.27204161559, -1.62755962692});
+  expect_module(
+      "AvgPool3d",
+      AvgPool3d({2, 3, 2},
+                {.stride = 2, .padding = {1, 1, 0}, .ceil_mode = true, .count_include_pad = false}),
+      {2, 2, 4, 5, 5}, {{2, 2, 3, 3, 3}, -0.416246475049, 0.351152880824});
+  expect_module("AvgPool3d divisor", AvgPool3d(2, {.divisor_override = 5}), {2, 2, 4, 5, 5},
+                {{2, 2, 2, 2, 2}, 1.05301821557, -0.953820768496});
+  expect_module("LPPool1d", LPPool1d(2, 3, {.stride = 2}), {2, 3, 8},
+                {{2, 3, 3}, -0.183787467526, -0.0369609382907});
+  expect_module("LPPool2d", LPPool2d(2, {2, 3}, {.stride = 1}), {2, 3, 5, 6},
+                {{2, 3, 4, 4}, -6.58383627073, 6.03899983639});
+  expect_module("LPPool3d", LPPool3d(2, 2), {2, 3, 4, 4, 4},
+                {{2, 3, 2, 2, 2}, -2.13188207021, 2.08910311852});
+  expect_module("AdaptiveAvgPool1d", AdaptiveAvgPool1d(4), {2, 3, 7},
+                {{2, 3, 4}, -0.773432565692, 0.680359210531});
+  expect_module("AdaptiveAvgPool3d", AdaptiveAvgPool3d({2, 3, 1}), {2, 3, 5, 4, 6},
+                {{2, 3, 2, 3, 1}, -0.0119376492818, 0.0220077019488});
+  expect_module("AdaptiveMaxPool1d", AdaptiveMaxPool1d(4), {2, 3, 7},
+                {{2, 3, 4}, -2.175078169, 1.48888880419});
+  expect_module("AdaptiveMaxPool2d", AdaptiveMaxPool2d({3, 5}), {2, 3, 7, 6},
+                {{2, 3, 3, 5}, -0.134116434895, 1.39136046157});
+  expect_module("AdaptiveMaxPool3d", AdaptiveMaxPool3d({2, 3, 1}), {2, 3, 5, 4, 6},
+                {{2, 3, 2, 3, 1}, 0.0179251420934, 0.11881512385});
+  expect_module("ZeroPad2d", ZeroPad2d({1, 2, 0, 3}), {1, 2, 3, 4},
+                {{1, 2, 6, 7}, -1.50236230069, 1.47727477518});
+  expect_module("ConstantPad1d", ConstantPad1d({2, 1}, 0.5), {1, 2, 3},
+                {{1, 2, 6}, -0.352224948971, 1.23667387437});
+  expect_module("ReflectionPad3d", ReflectionPad3d(1), {1, 2, 3, 2, 4},
+                {{1, 2, 5, 4, 6}, -3.36429604784, 4.91991746446});
+  expect_module("ReplicationPad2d", ReplicationPad2d({3, 1, 0, 2}), {1, 2, 3, 4},
+                {{1, 2, 5, 8}, -14.0283443289, 13.3736176173});
+  expect_module("CircularPad1d", CircularPad1d({2, 3}), {2, 2, 4},
+                {{2, 2, 9}, 0.207283058223, -0.296930516393});
+  expect_module("BatchNorm3d", BatchNorm3d(3), {2, 3, 2, 2, 3},
+                {{2, 3, 2, 2, 3}, -34.9324136645, -9.13495312761});
+  expect_module("InstanceNorm1d", InstanceNorm1d(3, {.affine = true}), {2, 3, 5},
+                {{2, 3, 5}, -7.81583013716, -4.34573508692});
+  expect_module("InstanceNorm2d unbatched", InstanceNorm2d(3), {3, 4, 5},
+                {{3, 4, 5}, -32.7368879597, -9.29217705609});
+  expect_module("GroupNorm", GroupNorm(2, 4), {2, 4, 3, 3},
+                {{2, 4, 3, 3}, -28.618893074, -7.5025900541});
+  expect_module("RMSNorm", RMSNorm({3, 4}, {.eps = 1e-3}), {2, 3, 4},
+                {{2, 3, 4}, -4.39378221637, -0.742116557762});
+  expect_module("LocalResponseNorm", LocalResponseNorm(3, {.alpha = 0.5, .k = 2}), {2, 5, 3, 2},
+                {{2, 5, 3, 2}, -12.5750621927, 6.50384880953});
+  expect_module("Unflatten", Unflatten(1, {2, -1}), {2, 6, 3},
+                {{2, 2, 3, 3}, -14.1152185365, 9.42507742153});
+  expect_module("Upsample nearest 1d", Upsample({.scale_factor = 1.7}), {1, 2, 5},
+                {{1, 2, 8}, -0.240330359087, 1.33531572699});
+  expect_module("Upsample nearest", Upsample({.size = {5, 7}}), {1, 2, 3, 4},
+                {{1, 2, 5, 7}, 2.61800329815, -3.58008104295});
+  expect_module("Upsample nearest-exact", Upsample({.size = 8, .mode = "nearest-exact"}), {1, 2, 5},
+                {{1, 2, 8}, -0.634077357702, 2.06950645005});
+  expect_module("Upsample linear", Upsample({.size = 8, .mode = "linear"}), {1, 2, 5},
+                {{1, 2, 8}, -0.96526355524, 2.2300483606});
+  expect_module("Upsample bilinear", Upsample({.scale_factor = {2, 1.5}, .mode = "bilinear"}),
+                {1, 2, 3, 4}, {{1, 2, 6, 6}, 2.4631084862, -2.51431319789});
+  expect_module("Upsample bilinear corners",
+                Upsample({.size = {5, 7}, .mode = "bilinear", .align_corners = true}), {1, 2, 3, 4},
+                {{1, 2, 5, 7}, 1.73370928283, -1.59000365439});
+  expect_module("Upsample bicubic", Upsample({.size = {7, 3}, .mode = InterpolateMode::kBicubic}),
+                {1, 2, 4, 5}, {{1, 2, 7, 3}, -6.05002641667, 5.76352385537});
+  expect_module("Upsample bicubic corners",
+                Upsample({.size = {7, 3}, .mode = "bicubic", .align_corners = true}), {1, 2, 4, 5},
+                {{1, 2, 7, 3}, -4.45531338557, 4.17388770317});
+  expect_module("Upsample trilinear", Upsample({.size = {3, 5, 6}, .mode = "trilinear"}),
+                {1, 2, 2, 3, 4}, {{1, 2, 3, 5, 6}, -0.771947241635, 3.30352867866});
+  expect_module("Upsample area", Upsample({.size = {3, 4}, .mode = "area"}), {1, 2, 5, 6},
+                {{1, 2, 3, 4}, -2.80917228391, 1.93454845805});
+  expect_module("PixelShuffle", PixelShuffle(2), {2, 8, 2, 3},
+                {{2, 2, 4, 6}, 1.68853261765, -1.48435741049});
+  expect_module("PixelUnshuffle", PixelUnshuffle(2), {2, 2, 4, 6},
+                {{2, 8, 2, 3}, 1.70551897663, -1.50824077475});
+  expect_module("ChannelShuffle", ChannelShuffle(2), {2, 6, 2, 3},
+                {{2, 6, 2, 3}, -0.0455440181393, -1.5359721655});
+  expect_module("Unfold", Unfold({2, 3}, {.dilation = {2, 1}, .padding = 1, .stride = {1, 2}}),
+                {2, 2, 5, 6}, {{2, 12, 15}, 0.708838050339, -0.203223558985});
+  expect_module("Fold", Fold({5, 6}, {2, 3}, {.dilation = {2, 1}, .padding = 1, .stride = {1, 2}}),
+                {2, 12, 15}, {{2, 2, 5, 6}, 3.03304471431, -3.47113249961});
+  expect_module("Tanhshrink", Tanhshrink(), {2, 4, 3, 2},
+                {{2, 4, 3, 2}, -3.52209422622, 7.43972475368});
+  expect_module("Hardshrink", Hardshrink(0.3), {2, 4, 3, 2},
+                {{2, 4, 3, 2}, -18.1008622642, 14.0232723757});
+  expect_module("Softshrink", Softshrink(0.3), {2, 4, 3, 2},
+                {{2, 4, 3, 2}, -11.5760218176, 14.0232723757});
+  expect_module("Threshold", Threshold(0.1, -2), {2, 4, 3, 2},
+                {{2, 4, 3, 2}, -32.4514117106, 7.56739856202});
+  expect_module("GLU", GLU(1), {2, 4, 3, 2}, {{2, 2, 3, 2}, 0.875343841141, -2.05482516715});
+  expect_module("Softmin", Softmin(1), {2, 4, 3, 2}, {{2, 4, 3, 2}, 3.88577232086, -1.83996190814});
+  expect_module("Softmax2d", Softmax2d(), {2, 4, 3, 2},
+                {{2, 4, 3, 2}, -4.1562432627, 2.09871113243});
+}
+
+TEST(Golden, FunctionsAgreeWithPyTorch) {
+  expect_golden("ConvTranspose2d output_size",
+                [](const std::vector<Tensor>& x) {
+                  ConvTranspose2d up = filled_module(ConvTranspose2d(3, 2, 3, {.stride = 3}));
+                  return up(x[0], {13, 14});
+                },
+                {{1, 3, 4, 4}}, {{1, 2, 13, 14}, -2.85314207446, 1.7466795093});
+  expect_golden("InstanceNorm3d tracked",
+                [](const std::vector<Tensor>& x) {
+                  InstanceNorm3d norm(2, {.track_running_stats = true});
+                  norm.to(kFloat64);
+                  norm.eval();
+                  return norm(x[0]);
+                },
+                {{1, 2, 2, 2, 3}}, {{1, 2, 2, 2, 3}, -8.68874758336, 5.53539636102});
+  expect_golden(
+      "Bilinear",
+      [](const std::vector<Tensor>& x) { return filled_module(Bilinear(3, 4, 2))(x[0], x[1]); },
+      {{5, 2, 3}, {5, 2, 4}}, {{5, 2, 2}, 0.554904613416, 0.421112877797});
+  expect_golden("EmbeddingBag sum", [](const std::vector<Tensor>& x) { return bag(x[0], "sum"); },
+                {{6, 4}}, {{4, 4}, -1.59010634057, 1.74365381851});
+  expect_golden("EmbeddingBag mean", [](const std::vector<Tensor>& x) { return bag(x[0], "mean"); },
+                {{6, 4}}, {{4, 4}, -1.60012156606, 1.46959553962});
+  expect_golden("EmbeddingBag max", [](const std::vector<Tensor>& x) { return bag(x[0], "max"); },
+                {{6, 4}}, {{4, 4}, -2.03205850889, 2.26390796912});
+  expect_golden(
+      "EmbeddingBag weighted",
+      [](const std::vector<Tensor>& x) {
+        const Tensor ids = tensor(std::vector<int64_t>{0, 2, 5, 1, 1, 3}).view({2, 3});
+        return F::embedding_bag(ids, x[0], {.per_sample_weights = wave({2, 3}, 1), .mode = "sum"});
+      },
+      {{6, 4}}, {{2, 4}, -0.377990643584, -0.042571562835});
+  expect_golden("RReLU",
+                [](const std::vector<Tensor>& x) {
+                  RReLU rrelu;
+                  rrelu.eval();
+                  return rrelu(x[0]);
+                },
+                {{2, 4, 3, 2}}, {{2, 4, 3, 2}, -11.9079686, 8.38884620027});
+  expect_golden("PairwiseDistance",
+                [](const std::vector<Tensor>& x) { return PairwiseDistance(3)(x[0], x[1]); },
+                {{5, 4}, {5, 4}}, {{5}, -2.23720434582, 2.02238077515});
+  expect_golden("CosineSimilarity",
+                [](const std::vector<Tensor>& x) { return CosineSimilarity()(x[0], x[1]); },
+                {{5, 4, 2}, {5, 4, 2}}, {{5, 2}, 0.689044340055, -0.0562041907442});
+  expect_golden("normalize",
+                [](const std::vector<Tensor>& x) { return F::normalize(x[0], {.p = 3, .dim = 0}); },
+                {{3, 4}}, {{3, 4}, -3.98727051455, -1.29922164225});
+  expect_golden(
+      "PoissonNLLLoss",
+      [](const std::vector<Tensor>& x) { return PoissonNLLLoss({.full = true})(x[0], counts()); },
+      {{3, 4}}, {{}, 4.68264273366, -0.0681318550363});
+  expect_golden("PoissonNLLLoss rate",
+                [](const std::vector<Tensor>& x) {
+                  return PoissonNLLLoss({.log_input = false})(exp(x[0]), counts());
+                },
+                {{3, 4}}, {{}, 0.622995788314, -0.0681318446673});
+  expect_golden("GaussianNLLLoss",
+                [](const std::vector<Tensor>& x) {
+                  return GaussianNLLLoss({.full = true, .reduction = "sum"})(x[0], wave({3, 4}, 5),
+                                                                             exp(x[1]));
+                },
+                {{3, 4}, {3, 4}}, {{}, 10.8375695136, -7.15552491536});
+  expect_golden("GaussianNLLLoss rows",
+                [](const std::vector<Tensor>& x) {
+                  return GaussianNLLLoss()(x[0], wave({3, 4}, 5), exp(x[1]));
+                },
+                {{3, 4}, {3, 1}}, {{}, 0.355071655942, -0.285913710409});
+  expect_golden("SoftMarginLoss",
+                [](const std::vector<Tensor>& x) {
+                  return SoftMarginLoss()(x[0], signs({3, 4}));
+                },
+                {{3, 4}}, {{}, 0.311952908285, 0.11823598632});
+  expect_golden(
+      "HingeEmbeddingLoss",
+      [](const std::vector<Tensor>& x) {
+        return HingeEmbeddingLoss({.margin = 0.6, .reduction = "none"})(x[0], signs({3, 4}));
+      },
+      {{3, 4}}, {{3, 4}, -2.29017630302, 1.90776232531});
+  expect_golden("MarginRankingLoss",
+                [](const std::vector<Tensor>& x) {
+                  return MarginRankingLoss({.margin = 0.3})(x[0], x[1], signs({5}));
+                },
+                {{5}, {5}}, {{}, 0.341061845601, -0.0681748547441});
+  expect_golden("CosineEmbeddingLoss",
+                [](const std::vector<Tensor>& x) {
+                  return CosineEmbeddingLoss({.margin = -0.5})(x[0], x[1], signs({5}));
+                },
+                {{5, 4}, {5, 4}}, {{}, 0.316650506843, -0.00590269223458});
+  expect_golden("TripletMarginLoss",
+                [](const std::vector<Tensor>& x) {
+                  return TripletMarginLoss({.margin = 2, .swap = true})(x[0], x[1], x[2]);
+                },
+                {{5, 4}, {5, 4}, {5, 4}}, {{}, 1.216249041, 0.038102843159});
+  expect_golden("MultiMarginLoss",
+                [](const std::vector<Tensor>& x) {
+                  return MultiMarginLoss({.p = 2, .weight = abs(wave({4}, 1))})(
+                      x[0], tensor(std::vector<int64_t>{1, 3, 0}));
+                },
+                {{3, 4}}, {{}, 0.725014984521, -0.437596369396});
+  expect_golden(
+      "MultiLabelMarginLoss",
+      [](const std::vector<Tensor>& x) {
+        const Tensor labels =
+            tensor(std::vector<int64_t>{1, 3, -1, 0, 2, -1, 2, 2, -1, 1, 1, 1}).view({3, 4});
+        return MultiLabelMarginLoss()(x[0], labels);
+      },
+      {{3, 4}}, {{}, 0.311853120679, -0.0151742787913});
+  expect_golden("MultiLabelSoftMarginLoss",
+                [](const std::vector<Tensor>& x) {
+                  const Tensor labels = gt(wave({3, 4}, 7), 0).to(kFloat64);
+                  return MultiLabelSoftMarginLoss({.weight = abs(wave({4}, 1))})(x[0], labels);
+                },
+                {{3, 4}}, {{}, 0.235444724161, 0.0789068731297});
+}
+
+// Joins the elements of the output and of the last states.
+Tensor joined(const std::tuple<Tensor, Tensor>& result) {
+  return cat({std::get<0>(result).flatten(), std::get<1>(result).flatten()});
+}
+
+Tensor joined(const std::tuple<Tensor, LSTM::State>& result) {
+  const auto& [hidden, cell] = std::get<1>(result);
+  return cat({std::get<0>(result).flatten(), hidden.flatten(), cell.flatten()});
+}
+
+TEST(Golden, RecurrentLayersAgreeWithPyTorch) {
+  using Inputs = std::vector<Tensor>;
+  RNN rnn = filled_module(RNN(3, 4, {.nonlinearity = "relu"}));
+  expect_golden("RNN", [&](const Inputs& x) { return joined(rnn(x[0])); }, {{5, 2, 3}},
+                {{48}, 2.39251066312, -4.28337577258});
+  RNN both = filled_module(RNN(3, 4, {.num_layers = 2, .bias = false, .bidirectional = true}));
+  expect_golden("RNN bidirectional", [&](const Inputs& x) { return joined(both(x[0], x[1])); },
+                {{5, 2, 3}, {4, 2, 4}}, {{112}, 2.57197584123, 0.948530665068});
+  GRU gru = filled_module(GRU(3, 4, {.num_layers = 2, .batch_first = true}));
+  expect_golden("GRU", [&](const Inputs& x) { return joined(gru(x[0], x[1])); },
+                {{2, 5, 3}, {2, 2, 4}}, {{56}, 0.527742231395, -1.32057592301});
+  GRU one = filled_module(GRU(3, 4, {.bidirectional = true}));
+  expect_golden("GRU unbatched", [&](const Inputs& x) { return joined(one(x[0])); }, {{5, 3}},
+                {{48}, -2.22669820299, -1.22612439109});
+  LSTM lstm = filled_module(LSTM(3, 4, {.num_layers = 2, .bidirectional = true}));
+  expect_golden("LSTM",
+                [&](const Inputs& x) {
+                  return joined(lstm(x[0], {x[1], x[2]}));
+                },
+                {{5, 2, 3}, {4, 2, 4}, {4, 2, 4}}, {{144}, 0.254607341546, 0.507953159436});
+  LSTM small = filled_module(LSTM(3, 4, {.num_layers = 2, .batch_first = true, .proj_size = 2}));
+  expect_golden("LSTM projected", [&](const Inputs& x) { return joined(small(x[0])); }, {{2, 5, 3}},
+                {{44}, -0.201635793056, -0.249347140472});
+  EXPECT_EQ(small.named_parameters()[9].first, "weight_hr_l1");
+  EXPECT_EQ(both.named_parameters()[3].first, "weight_hh_l0_reverse");
+  EXPECT_EQ(small.describe(), "LSTM(3, 4, num_layers=2, batch_first=true, proj_size=2)");
+  expect_error(ErrorCode::kShape, {"[LSTM]", "hidden", "(4, 2, 4)"}, [&] {
+    lstm(wave({5, 2, 3}, 0), {wave({4, 1, 4}, 0), Tensor()});
+  });
+  expect_error(ErrorCode::kShape, {"[RNN]", "(5, 2)"}, [&] { rnn(wave({5, 2}, 0)); });
+  expect_error(ErrorCode::kValue, {"[LSTM]", "proj_size"}, [] { LSTM(3, 4, {.proj_size = 4}); });
+}
+
+}  // namespace
+}  // namespace mytorch::nn
