@@ -119,15 +119,16 @@ class Printer {
     const bool cut = edge_ >= 0 && size > 2 * edge_;
     const bool last = dim + 1 == sizes_.size();
     // Blocks of two dimensions or more are set apart by empty lines.
-    const std::string line = "\n" + std::string(indent_ + dim + 1, ' ');
+    const std::string line = absl::StrCat("\n", std::string(indent_ + dim + 1, ' '));
     const std::string between =
-        last ? ", " : "," + std::string(sizes_.size() - dim - 2, '\n') + line;
+        last ? ", " : absl::StrCat(",", std::string(sizes_.size() - dim - 2, '
+'), line);
     std::string text = "[";
     size_t on_line = 0;
     const auto put = [&](const std::string& part) {
       if (text.size() > 1) {
         if (last && on_line == per_line_) {
-          text += "," + line;
+          absl::StrAppend(&text, ",", line);
           on_line = 0;
         } else {
           text += between;
