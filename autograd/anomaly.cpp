@@ -29,6 +29,8 @@ AnomalyMode::~AnomalyMode() {
   thread_data.check_nan = saved_check_;
 }
 
+bool AnomalyMode::is_enabled() { return thread_data.anomaly; }
+
 thread_local constinit const NameScope* NameScope::innermost_
     __attribute__((tls_model("initial-exec"))) = nullptr;
 

@@ -16,6 +16,7 @@
 #include "mytorch/backends.h"
 #include "mytorch/device_memory.h"
 #include "mytorch/error.h"
+#include "mytorch/grad_mode.h"
 
 namespace mytorch::conformance {
 namespace {
@@ -52,15 +53,41 @@ void read_all(const Tensor& result) {
   if (!copy.device().is_cpu()) call("to.device", {copy, kCPU});
 }
 
-void differentiate(const std::vector<Tensor>& results) {
+void zero_all(const Arguments& arguments) {
+  const NoGradGuard guard;
+  for (const auto& [name, value] : arguments.values) {
+    const auto* t = std::get_if<Tensor>(&value.variant());
+    if (t != nullptr && t->defined()) call("zero_", {*t});
+  }
+}
+
+void differentiate(const HostileCall& made, const std::vector<Tensor>& results) {
   std::vector<Tensor> outputs;
   std::vector<Tensor> gradients;
   for (const Tensor& each : results) {
     if (!each.defined() || !each.requires_grad() || each.numel() > kReadable) continue;
     outputs.push_back(each);
+    gradients.push_back(made.with_gradient ? made.gradient : call("ones_like", {each})[0].tensor());
+  }
+  if (outputs.empty() || made.leaves.empty()) return;
+  if (made.backward == Backward::kAfterZero) zero_all(made.arguments);
+  const bool twice = made.backward == Backward::kTwice;
+  const std::vector<Tensor> first = autograd::grad(outputs, made.leaves, gradients,
+                                                   {.create_graph = twice, .allow_unused = true});
+  std::vector<Tensor> differentiable;
+  for (const Tensor& each : first) {
+    if (each.defined()) read_all(each.detach());
+    if (each.defined() && each.requires_grad()) differentiable.push_back(each);
+  }
+  if (!twice || differentiable.empty()) return;
+  gradients.clear();
+  for (const Tensor& each : differentiable) {
     gradients.push_back(call("ones_like", {each})[0].tensor());
   }
-  if (!outputs.empty()) autograd::backward(outputs, gradients);
+  for (const Tensor& each :
+       autograd::grad(differentiable, made.leaves, gradients, {.allow_unused = true})) {
+    if (each.defined()) read_all(each);
+  }
 }
 
 void run(const HostileCall& made) {
@@ -75,7 +102,7 @@ void run(const HostileCall& made) {
   for (const Tensor& each : results) {
     if (left-- > 0) read_all(each);
   }
-  if (made.backward) differentiate(results);
+  if (made.backward != Backward::kNone) differentiate(made, results);
 }
 
 // Returns "returned", "refused", or what was found.
@@ -220,7 +247,13 @@ std::string Fuzzer::describe_call(uint64_t number) const {
         std::ostringstream all;
         all << made.name << "(" << describe(made.arguments);
         for (const Tensor& out : made.outs) all << ", out " << describe({{{"", out}}});
-        all << ")" << (made.backward ? ", and its gradient" : "");
+        all << ")";
+        if (made.backward != Backward::kNone) {
+          static const char* const kNames[] = {"", "its gradient", "its second derivative",
+                                               "its gradient after its arguments were set to 0"};
+          all << ", and " << kNames[static_cast<int>(made.backward)];
+        }
+        if (made.with_gradient) all << ", weighted by " << describe({{{"", made.gradient}}});
         tell("made " + all.str());
       },
       [&](const std::string& line) {

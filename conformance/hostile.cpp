@@ -45,6 +45,8 @@ class Hostile {
   Value instead_of(const OpArg& arg, const Value& value);
   Value by_type(const OpArg& arg);
   const Tensor* some_tensor() const;
+  void misname();
+  void differentiate(HostileCall& made);
 
   const OpRecord& op_;
   Random& random_;
@@ -167,6 +169,11 @@ std::vector<int64_t> Hostile::shape() {
                                                  {1, 2, 3, 2, 1},
                                                  {1, 1, 1, 1, 1, 1, 1, 2},
                                                  {100, 3}};
+  if (chance(60)) {
+    std::vector<int64_t> many(static_cast<size_t>(random_.integer(9, 67)), 1);
+    many[static_cast<size_t>(random_.integer(0, 9))] = random_.integer(0, 4);
+    return many;
+  }
   return one_of(kShapes);
 }
 
@@ -328,6 +335,46 @@ Value Hostile::instead_of(const OpArg& arg, const Value& value) {
   return by_type(arg);
 }
 
+// Leaves arguments out, gives unknown ones, and gives one twice.
+void Hostile::misname() {
+  auto& values = arguments_.values;
+  if (!values.empty()) {
+    const auto at = values.begin() + random_.integer(0, static_cast<int64_t>(values.size()));
+    if (chance(2)) {
+      values.erase(at);
+    } else {
+      values.push_back(*at);
+    }
+  }
+  if (chance(3)) values.emplace_back(chance(2) ? "" : "other_than_known", any_kind());
+}
+
+// Makes some floating arguments require gradients.
+void Hostile::differentiate(HostileCall& made) {
+  static constexpr Backward kAll[] = {Backward::kOnce, Backward::kOnce, Backward::kTwice,
+                                      Backward::kAfterZero};
+  made.backward = one_of(kAll);
+  for (auto& [name, value] : arguments_.values) {
+    const auto* t = std::get_if<Tensor>(&value.variant());
+    if (t == nullptr || !t->defined() || !is_floating_point(t->dtype()) || chance(3)) continue;
+    Tensor leaf = t->detach();
+    leaf.requires_grad_();
+    made.leaves.push_back(leaf);
+    switch (random_.integer(0, 4)) {
+      case 0:
+        value = view_of(leaf);
+        break;
+      case 1:  // which may be written
+        value = call("clone", {leaf})[0].tensor();
+        break;
+      default:
+        value = leaf;
+    }
+  }
+  made.with_gradient = chance(6);
+  if (made.with_gradient) made.gradient = tensor({});
+}
+
 HostileCall Hostile::make() {
   const std::vector<Case> cases = cases_of(op_);
   if (!cases.empty() && !chance(10)) {
@@ -352,27 +399,23 @@ HostileCall Hostile::make() {
       arguments_.values.emplace_back(arg.name, by_type(arg));
     }
   }
-  HostileCall made{&op_, op_.name, {}, {}, false};
-  if (op_.differentiable() && chance(4)) {
-    made.backward = true;
-    for (auto& [name, value] : arguments_.values) {
-      const auto* t = std::get_if<Tensor>(&value.variant());
-      if (t == nullptr || !t->defined() || !is_floating_point(t->dtype()) || chance(3)) continue;
-      Tensor leaf = t->detach();
-      leaf.requires_grad_();
-      value = chance(3) ? view_of(leaf) : leaf;
-    }
-  }
+  HostileCall made;
+  made.op = &op_;
+  made.name = op_.name;
+  if (op_.differentiable() && chance(4)) differentiate(made);
   const size_t dot = op_.name.find('.');
   if (op_.inplace && chance(4)) {
     made.name =
         op_.name.substr(0, dot) + "_" + (dot == std::string::npos ? "" : op_.name.substr(dot));
   } else if (op_.out && chance(4)) {
-    for (size_t i = 0; i < std::max<size_t>(op_.result_names.size(), 1); ++i) {
+    size_t outs = std::max<size_t>(op_.result_names.size(), 1);
+    if (chance(20)) outs += chance(2) ? 1 : -1;
+    for (size_t i = 0; i < outs; ++i) {
       const Tensor* like = some_tensor();
       made.outs.push_back(tensor(like != nullptr ? *like : Tensor()));
     }
   }
+  if (chance(30)) misname();
   made.arguments = arguments_;
   return made;
 }

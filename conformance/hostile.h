@@ -12,13 +12,24 @@
 
 namespace mytorch::conformance {
 
+// What to do with the results of a call.
+enum class Backward {
+  kNone,
+  kOnce,
+  kTwice,     // gradients of the gradients, too
+  kAfterZero  // after setting every tensor that the call read to zero
+};
+
 // A call of any form of an operator.
 struct HostileCall {
   const OpRecord* op = nullptr;
   std::string name;  // of the form: "add.Tensor", "add_.Tensor"
   Arguments arguments;
   std::vector<Tensor> outs;  // of the out= form
-  bool backward = false;     // compute gradients of the results
+  Backward backward = Backward::kNone;
+  std::vector<Tensor> leaves;  // that require gradients
+  bool with_gradient = false;  // of the results: this tensor instead of ones
+  Tensor gradient;
 };
 
 // Makes a call of `op`: one of its samples, of which a few arguments are replaced.

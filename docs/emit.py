@@ -24,8 +24,8 @@ KINDS = {
 }
 MEANINGS = {
     "view": "A view: the result shares the memory of `{0}`.",
-    "composite": "Made of other operators, by `{1}` in `ops/`.",
-    "primitive": "A primitive: its meaning is its kernel, and every backend has to bring one.",
+    "composite": "Decomposes into other operators: `{1}` in `ops/`.",
+    "primitive": "A primitive: defined by its kernel, which every backend provides.",
 }
 _SECTION = re.compile(r"^# ====+ (.+?) =+$")
 
@@ -86,12 +86,12 @@ def _meaning(op: Op) -> list[str]:
         title = "For every element:" if op.meaning == "pointwise" else "Folds the elements of the reduced dimensions:"
         lines += [title, "", "```", *text, "```"]
     elif op.formula is not None:
-        lines.append(f"Made of other operators: `{op.formula.text}`.")
+        lines.append(f"Decomposes into other operators: `{op.formula.text}`.")
     else:
         first = op.schema.args[0].name if op.schema.args else ""
         lines.append(MEANINGS[op.meaning].format(first, op.function))
     if op.kernel_optional:
-        lines.append("A backend may do it in one kernel.")
+        lines.append("Backends may compute it in one kernel.")
     return [*lines, ""]
 
 
@@ -101,7 +101,7 @@ def _gradient(op: Op, derived: dict[str, Op]) -> list[str]:
         return ["**Gradient:** none.", ""]
     lines = []
     if grad.kind == "decompose":
-        lines.append("**Gradient:** through the operators it is made of.")
+        lines.append("**Gradient:** through the operators into which it decomposes.")
     elif grad.kind == "derived" and grad.derived:
         own = derived[grad.derived]
         lines.append(f"**Gradient:** derived from the definition, as one operator, `{own.schema}`.")
@@ -120,7 +120,7 @@ def _gradient(op: Op, derived: dict[str, Op]) -> list[str]:
 
 
 def _sample(value: object) -> str:
-    """Returns an argument of a sample in short form."""
+    """Abbreviates an argument of a sample."""
     if isinstance(value, dict) and "shape" in value:
         shape = ", ".join(map(str, value["shape"])) + ("," if len(value["shape"]) == 1 else "")
         return f"{value['dtype']}({shape})" if "dtype" in value else f"({shape})"
@@ -137,7 +137,7 @@ def _refused(samples: list[dict]) -> list[str]:
         if "error" in case:
             args = ", ".join(f"{name}={_sample(value)}" for name, value in case.get("args", {}).items())
             lines.append(f"- `{args}`: \"{case['error']}\"")
-    return ["**Refused**, with a message that says:", "", *lines, ""] if lines else []
+    return ["**Errors:** these calls throw, with messages that contain:", "", *lines, ""] if lines else []
 
 
 def _section(op: Op, samples: list[dict], derived: dict[str, Op], example: list[str] | None) -> list[str]:
@@ -194,8 +194,10 @@ def pages(
     index = [
         "# Operators",
         "",
-        f"{len(operators)} operators with {count} overloads. What is called primitive has no meaning but "
-        "a kernel; everything else decomposes into primitives and elementwise operations.",
+        f"{len(operators)} operators with {count} overloads, by family. A primitive is defined by its kernel, which "
+        "every backend provides; all other operators decompose into primitives and elementwise operations. Each page "
+        "has an operator's C++ declarations, meaning, types, gradient and errors, and an example. `mytorch ops NAME` "
+        "prints the same in a terminal, with the kernels of each backend.",
         "",
     ]
     for title, names in families.items():

@@ -22,6 +22,7 @@
 #include "mytorch/dtype.h"
 #include "mytorch/error.h"
 #include "tools/commands.h"
+#include "tools/suggest.h"
 
 namespace mytorch::tools {
 namespace {
@@ -43,9 +44,7 @@ void check_names(const std::vector<conformance::OpRecord>& catalog,
     const bool known = std::any_of(catalog.begin(), catalog.end(), [&](const auto& op) {
       return op.name == name || op.name.substr(0, op.name.find('.')) == name;
     });
-    if (!known) {
-      throw Error(ErrorCode::kValue, "unknown operator '" + name + "': `mytorch ops` lists them");
-    }
+    if (!known) throw Error(ErrorCode::kValue, explain_unknown(name, catalog));
   }
 }
 

@@ -64,14 +64,18 @@ std::vector<std::string> similar_names(const std::string& name,
   return names;
 }
 
-std::string explain_unknown(const std::string& name, const std::vector<std::string>& known,
-                            const std::string& folder) {
-  const std::optional<std::string> instead = find_in_pytorch(name, folder);
+std::string explain_unknown(const std::string& name,
+                            const std::vector<conformance::OpRecord>& records) {
+  std::set<std::string> known;
+  for (const conformance::OpRecord& op : records) {
+    if (!op.derived) known.insert(op.name.substr(0, op.name.find('.')));
+  }
+  const std::optional<std::string> instead = find_in_pytorch(name, conformance::share_folder());
   std::string text = "unknown operator '" + name + "'";
   if (instead.has_value()) text += ": PyTorch has it, mytorch has no record of it";
   if (instead.has_value() && !instead->empty()) text += "\n  use instead: " + *instead;
   std::string list;
-  for (const std::string& other : similar_names(name, known)) {
+  for (const std::string& other : similar_names(name, {known.begin(), known.end()})) {
     list += (list.empty() ? "" : ", ") + other;
   }
   if (!list.empty()) text += "\n  similar names: " + list;

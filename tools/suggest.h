@@ -4,12 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "conformance/catalog.h"
+
 namespace mytorch::tools {
 
-// Explains that there is no operator `name`: whether PyTorch has one, what to use instead, and
-// which of `known` have similar names. `folder` holds pytorch_names.txt.
-std::string explain_unknown(const std::string& name, const std::vector<std::string>& known,
-                            const std::string& folder);
+// Explains that none of the records is named `name`: whether PyTorch has such an operator
+// (pytorch_names.txt), what to use instead, and which operators have similar names.
+std::string explain_unknown(const std::string& name,
+                            const std::vector<conformance::OpRecord>& records);
 
 // Returns the names most similar to `name`, the best first: those within a few typing errors, and
 // those that contain it or that it contains. At most `most`.

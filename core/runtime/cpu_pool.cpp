@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/runtime/host_memory.h"
+
 namespace mytorch::cpu_pool {
 
 namespace detail {
@@ -23,6 +25,8 @@ using detail::FreeBlock;
 constexpr size_t kAlignment = 64;
 constexpr size_t kThreadCacheBytes = 1 << 20;  // per thread, over all size classes
 constexpr size_t kLargeCacheBytes = size_t{4} << 30;
+// Clearing the pages of a larger block costs far more than asking how much memory is available.
+constexpr size_t kCheckedBytes = size_t{1} << 30;
 constexpr int kNumClasses = kFineClasses + 1 + 4 * 40;
 
 uint16_t class_of(size_t bytes) {
@@ -67,7 +71,10 @@ LargeCache& large() {
   return *instance;
 }
 
+// Returns null if the block exceeds the available memory. The system would grant such a block, and
+// end the process when it is written.
 void* fresh_block(size_t bytes) {
+  if (bytes >= kCheckedBytes && bytes > available_host_memory()) return nullptr;
   // Align large blocks to huge pages and request them: this saves nine tenths of the faults and TLB
   // misses.
   constexpr size_t kHugePage = size_t{2} << 20;
@@ -124,7 +131,7 @@ void* detail::allocate_slow(size_t bytes, uint16_t* size_class) {
   if (bytes > (size_t{1} << 46)) return nullptr;
   const uint16_t c = class_of(bytes);
   *size_class = c;
-  if (!kPooled) return std::aligned_alloc(kAlignment, (bytes + 63) / 64 * 64);
+  if (!kPooled) return fresh_block((bytes + 63) / 64 * 64);
   if (c >= kNumSmallClasses) return allocate_large(bytes_of(c), c);
   if (FreeBlock* block = cache.free[c]; block != nullptr) {
     cache.free[c] = block->next;

@@ -6,6 +6,7 @@
 #include "core/runtime/cpu_block.h"
 #include "core/runtime/cpu_pool.h"
 #include "core/runtime/device_registry.h"
+#include "core/runtime/host_memory.h"
 #include "core/types/errors.h"
 #include "mytorch/thread_state.h"
 
@@ -49,7 +50,9 @@ uint64_t first_storage_id_of_block() {
 void destroy_cpu_block(Storage* storage) { cpu_pool::release(storage, storage->size_class); }
 
 void fail_cpu_memory(Device device, uint64_t bytes) {
-  fail_out_of_memory(device, bytes, absl::StrCat(" (", cpu_pool::stats().large_in_use, " in use)"));
+  fail_out_of_memory(device, bytes,
+                     absl::StrCat(" (", cpu_pool::stats().large_in_use, " in use, ",
+                                  available_host_memory(), " available)"));
 }
 
 Storage* allocate_storage(Device device, int device_slot, uint64_t bytes) {

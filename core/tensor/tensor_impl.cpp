@@ -217,13 +217,15 @@ TensorImpl* new_tensor_strided(IntList sizes, IntList strides, ScalarType dtype,
 TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t offset) {
   TensorImpl* impl = blank(static_cast<int>(sizes.size()));
   impl->abi.storage = of->abi.storage;
-  impl->abi.dl.data = static_cast<char*>(of->abi.dl.data) + offset * element_size(of->dtype);
   impl->abi.dl.device = of->abi.dl.device;
   impl->abi.dl.dtype = of->abi.dl.dtype;
   impl->storage = of->storage;
   impl->dtype = of->dtype;
   impl->device_slot = of->device_slot;
   set_geometry(impl, sizes, strides);
+  // The offset of a view without elements may lie anywhere: its base's strides may exceed int64.
+  const int64_t elements = impl->numel == 0 ? 0 : offset;
+  impl->abi.dl.data = static_cast<char*>(of->abi.dl.data) + elements * element_size(of->dtype);
   if (of->inference || thread_state.inference_mode) {
     // Untracked: it holds the storage, not the base.
     impl->inference = of->inference;
@@ -358,10 +360,11 @@ bool same_geometry(const mt_tensor& a, const mt_tensor& b) {
 }  // namespace
 
 Extent extent(const mt_tensor& t) {
+  // The strides of a tensor without elements may be arbitrary.
+  if (std::find(t.dl.shape, t.dl.shape + t.dl.ndim, 0) != t.dl.shape + t.dl.ndim) return {};
   int64_t low = 0;
   int64_t high = 0;
   for (int i = 0; i < t.dl.ndim; ++i) {
-    if (t.dl.shape[i] == 0) return {};
     const int64_t reach = (t.dl.shape[i] - 1) * t.dl.strides[i];
     (reach < 0 ? low : high) += reach;
   }

@@ -8,6 +8,7 @@
 
 #include "core/types/errors.h"
 #include "core/types/fnv.h"
+#include "dispatcher/table/defaults.h"
 
 namespace mytorch {
 namespace {
@@ -167,12 +168,22 @@ class Parser {
     arg.optional = info.optional;
     arg.kw_only = by_name;
     if (equals != piece.npos) arg.default_text = keep(trimmed(piece.substr(equals + 1)));
+    check_default(arg);
     arg.offset = place(info.field);
     schema_.args.push_back(arg);
     schema_.num_inputs += info.type == ArgType::kTensor || info.type == ArgType::kOperand ||
                           info.type == ArgType::kTensorList;
     absl::StrAppend(&signature_, ",", by_name ? "*" : "", mytorch::piece(type), " ",
                     mytorch::piece(name));
+  }
+
+  void check_default(const ArgInfo& arg) {
+    if (arg.default_text == nullptr) return;
+    try {
+      default_value(arg);
+    } catch (const Error& error) {
+      refuse(error.what());
+    }
   }
 
   void read_results(std::string_view text) {

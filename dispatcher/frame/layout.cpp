@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/types/checked.h"
 #include "dispatcher/frame/call.h"
 
 namespace mytorch {
@@ -27,7 +28,7 @@ bool is_channels_last(IntList sizes, IntList strides) {
     if (sizes[d] == 0 || strides[d] < least) return false;
     // If all sizes but the first are 1, the strides of both layouts are the same.
     if (d == 0 && least == strides[1]) return false;
-    least = strides[d] * std::max<int64_t>(sizes[d], 1);
+    least = wrapping_mul(strides[d], std::max<int64_t>(sizes[d], 1));
     return true;
   });
 }
@@ -40,7 +41,7 @@ Tensor make_output(const TensorSpec& spec, bool channels_last) {
   int64_t step = 1;
   all_from_fastest(ndim, [&](int64_t d) {
     result.strides[d] = step;
-    step *= std::max<int64_t>(result.sizes[d], 1);
+    step = wrapping_mul(step, std::max<int64_t>(result.sizes[d], 1));
     return true;
   });
   return make_output(result);

@@ -6,7 +6,8 @@
 
 namespace mytorch {
 
-// Parses the default of an argument that has one.
+// Returns the default of an argument that has one. Throws Error(kValue) if the text is no value of
+// the argument's type.
 Value default_value(const ArgInfo& arg);
 
 }  // namespace mytorch

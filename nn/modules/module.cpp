@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <ostream>
 #include <set>
 #include <unordered_set>
+#include <utility>
 
 #include "core/types/errors.h"
+#include "mytorch/autograd.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/alias.h"
 #include "mytorch/ops/clone.h"
@@ -124,9 +127,43 @@ class LocatedError final : public Error {
   std::string thrower_;
 };
 
+// In anomaly mode, makes the call of a module a scope: by its class, or within the call of another
+// module by its path there.
+class CallScope {
+ public:
+  explicit CallScope(Module& module) {
+    if (autograd::AnomalyMode::is_enabled()) [[unlikely]]
+      enter(module);
+  }
+  ~CallScope() {
+    if (scope_.has_value()) running_ = outer_;
+  }
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+
+ private:
+  void enter(Module& module) {
+    name_ = class_name(module);
+    if (running_ != nullptr) {
+      for (auto& [path, part] : running_->named_modules()) {
+        if (part == &module && !path.empty()) name_ = path;
+      }
+    }
+    scope_.emplace(name_);
+    outer_ = std::exchange(running_, &module);
+  }
+
+  std::string name_;
+  std::optional<autograd::NameScope> scope_;
+  Module* outer_ = nullptr;
+  static thread_local Module* running_;
+};
+thread_local Module* CallScope::running_ = nullptr;
+
 }  // namespace
 
 Tensor Module::operator()(const Tensor& input) {
+  const CallScope scope(*this);
   try {
     if (hooks_ == nullptr) return call_forward(input);
     const Tensor hooked = before_forward(input);
@@ -601,6 +638,8 @@ void Module::unshare(CloneMemo& memo) {
     entry.shared = at->second;
   }
 }
+
+double Module::flops(const Tensor& /*input*/, const Tensor& /*output*/) const { return 0; }
 
 // ---- text ----
 

@@ -96,6 +96,12 @@ TEST(CustomSchemaTest, ErrorsNameTheUnparsedPart) {
       {"a::f(Tensor(a!) x) -> Tensor", "only operators of ops.yaml"},
       {"a::f(Tensor 1x) -> Tensor", "'1x' is no name"},
       {"a::f(x) -> Tensor", "not of the form Type name"},
+      {"a::f(Tensor x, int n=) -> Tensor", "the default '' of argument 'n'"},
+      {"a::f(Tensor x, int n=9223372036854775808) -> Tensor", "does not fit its type"},
+      {"a::f(Tensor x, float y=large) -> Tensor", "the default 'large' of argument 'y'"},
+      {"a::f(Tensor x, int[] dims=) -> Tensor", "the default '' of argument 'dims'"},
+      {"a::f(Tensor x, int[] dims=[x]) -> Tensor", "the default '[x]' of argument 'dims'"},
+      {"a::f(Tensor x, int[] dims=[1) -> Tensor", "the default '[1' of argument 'dims'"},
   };
   for (const auto& [schema, why] : wrong) {
     expect_error(ErrorCode::kValue, {schema, why}, [s = schema] { parse_schema(s); });

@@ -88,6 +88,15 @@ TEST(DtypeTest, VisitAndNames) {
   EXPECT_EQ(sdk::visit_floating(sdk::dtype_of<float>, [](auto) { return 3; }), 3);
 }
 
+TEST(DtypeTest, WrappingSumsKeepTheLowBits) {
+  EXPECT_EQ(sdk::wrapping_add(INT32_MAX, 1), INT32_MIN);
+  EXPECT_EQ(sdk::wrapping_add(INT64_MIN, INT64_MIN), 0);
+  EXPECT_EQ(sdk::wrapping_add<uint8_t>(200, 100), 44);
+  EXPECT_EQ(sdk::wrapping_add<int8_t>(-128, -1), 127);
+  EXPECT_EQ(sdk::wrapping_add(true, true), true);
+  EXPECT_EQ(sdk::wrapping_add(0.5f, 1.5f), 2.0f);
+}
+
 TEST(DtypeTest, ConversionsNeverOverflow) {
   EXPECT_EQ(sdk::convert<uint8_t>(-1.0f), 255);
   EXPECT_EQ(sdk::convert<int64_t>(std::nan("")), std::numeric_limits<int64_t>::min());

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/runtime/device_registry.h"
+#include "core/runtime/host_memory.h"
 #include "mytorch/tensor.h"
 #include "tests/nn/data/expect_error.h"
 
@@ -123,6 +124,15 @@ TEST(OutOfMemoryTest, ImpossibleSizesAreErrors) {
   });
   EXPECT_EQ(cpu_pool::stats().large_in_use, before.large_in_use);
   EXPECT_EQ(tensor({1, 2}).numel(), 2);
+}
+
+// The system grants somewhat more than the available memory, and ends the process that writes it.
+TEST(OutOfMemoryTest, MoreThanTheAvailableMemoryIsAnError) {
+  const auto available = static_cast<int64_t>(available_host_memory());
+  ASSERT_GT(available, int64_t{1} << 20);
+  const int64_t size = available + (int64_t{1} << 30);
+  expect_error(ErrorCode::kOutOfMemory, {"cpu", " available)"},
+               [&] { Tensor::adopt(new_tensor(&size, 1, kUInt8, kCPU, 0)); });
 }
 
 // Runs in a separate process with limited memory: existing tensors stay intact, and freed memory

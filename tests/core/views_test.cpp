@@ -42,6 +42,20 @@ TEST(ViewTest, ViewOfAViewIsAViewOfTheRoot) {
   EXPECT_EQ(a.impl()->refs.load(), 1u);
 }
 
+TEST(ViewTest, TheOffsetOfAnEmptyViewMayExceedItsStorage) {
+  const Tensor x = tensor({0, 1, 2, 3});
+  const Tensor none = view_of(x, {0}, {1}, INT64_MAX);
+  EXPECT_EQ(none.numel(), 0);
+  EXPECT_EQ(none.storage_offset(), 0);
+}
+
+TEST(ViewTest, AnEmptyTensorReachesNoMemoryWhateverItsStrides) {
+  const Tensor x = tensor({0, 1, 2, 3});
+  const Tensor none = view_of(x, {INT64_MAX, 0}, {INT64_MAX, 1}, 0);
+  EXPECT_EQ(extent(none.impl()->abi).begin, nullptr);
+  EXPECT_EQ(overlap(none.impl()->abi, x.impl()->abi), Overlap::kNone);
+}
+
 TEST(ViewTest, StridesOfUnitDimensionsDoNotMatterForContiguity) {
   const Tensor x = tensor({0, 1, 2, 3, 4, 5});
   EXPECT_TRUE(view_of(x, {1, 6}, {99, 1}, 0).is_contiguous());

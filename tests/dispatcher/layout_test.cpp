@@ -87,6 +87,13 @@ TEST(Layout, PoolingFollowsTheInput) {
   expect_last(adaptive_avg_pool2d(last, {3, 5}), adaptive_avg_pool2d(x, {3, 5}));
 }
 
+TEST(Layout, SizesThatExceedAnyMemoryAreRefused) {
+  const Tensor grad = channels_last(rand({1, 2, 2, 2}));
+  const Tensor places = channels_last(zeros({1, 2, 2, 2}, kInt64));
+  const int64_t size = int64_t{1} << 40;
+  EXPECT_THROW(max_pool2d_with_indices_backward(grad, {1, 2, size, size}, places), Error);
+}
+
 TEST(Layout, BatchNormFollowsTheInput) {
   const Tensor x = rand({2, 3, 6, 5}), last = channels_last(x), w = rand({3});
   const auto [y, mean, var] = batch_norm_training(x, w, {}, 1e-5);

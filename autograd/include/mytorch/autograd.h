@@ -81,12 +81,14 @@ class NameScope {
 
 // Enables anomaly detection on this thread for the lifetime of this object. Backward then throws
 // Error(kValue) at the first gradient that contains NaN. The message names the operation, the scope
-// and the functions that recorded it, and the operations that computed its operands. Functions of
-// a program have names only if it is linked with -rdynamic. Slow; for debugging.
+// and the functions that recorded it, and the operations that computed its operands. Calls of
+// nn::Modules are scopes, by their registered names. Functions of a program have names only if it
+// is linked with -rdynamic. Slow; for debugging.
 class AnomalyMode {
  public:
   explicit AnomalyMode(bool check_nan = true);
   ~AnomalyMode();
+  static bool is_enabled();  // on this thread
   AnomalyMode(const AnomalyMode&) = delete;
   AnomalyMode& operator=(const AnomalyMode&) = delete;
 

@@ -73,7 +73,7 @@ void col2im(const sdk::ConvolutionGeometry& g, const T* columns, int64_t c0, int
                      const T* from = columns + row * pitch + (r - r0) * width;
                      for (int64_t i = x.first; i < x.last; ++i) {
                        T& to = input[at + i * stride];
-                       to = static_cast<T>(to + from[i]);
+                       to = sdk::wrapping_add(to, from[i]);
                      }
                    });
 }

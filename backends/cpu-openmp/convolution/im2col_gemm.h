@@ -186,7 +186,7 @@ void im2col_backward_weight(mt_ctx& ctx, const sdk::ConvolutionGeometry& g, cons
     std::copy(sums + begin, sums + end, weight + begin);
     for (int64_t part = 1; part < parts; ++part) {
       const T* more = sums + part * total;
-      for (int64_t i = begin; i < end; ++i) weight[i] = static_cast<T>(weight[i] + more[i]);
+      for (int64_t i = begin; i < end; ++i) weight[i] = sdk::wrapping_add(weight[i], more[i]);
     }
   });
 }

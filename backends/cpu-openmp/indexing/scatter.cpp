@@ -35,14 +35,7 @@ struct Set {
 struct Add {
   template <class T>
   static void put(T& to, T value) {
-    if constexpr (std::is_same_v<T, bool>) {
-      to = to || value;
-    } else if constexpr (std::is_integral_v<T>) {
-      using U = std::make_unsigned_t<T>;
-      to = static_cast<T>(static_cast<U>(static_cast<U>(to) + static_cast<U>(value)));
-    } else {
-      to += value;
-    }
+    to = sdk::wrapping_add(to, value);
   }
 };
 

@@ -157,7 +157,10 @@ void set_operands(const PointwiseCall& call, ComputeType compute_type, Job& job,
 bool make_line(Job& job, const mt_tensor* const* tensors, const mt_tensor* shaped, int64_t n) {
   for (int k = 0; k < job.num_operands(); ++k) {
     const mt_tensor* t = tensors[k];
-    if (t == nullptr) continue;
+    if (t == nullptr) {  // has an unused offset
+      job.loop.set_stride(k, 0, 0);
+      continue;
+    }
     const bool contiguous = (t->flags & MT_TENSOR_CONTIGUOUS) != 0 && same_sizes(t, shaped);
     if (!contiguous && (job.is_output(k) || sdk::TensorView(t).numel() != 1)) return false;
     job.loop.set_stride(k, 0, contiguous ? job.operands[k].itemsize : 0);

@@ -90,7 +90,7 @@ void max_backward_channels_last(mt_ctx& ctx, const sdk::TensorView& grad,
       for (int64_t i = 0; i < pooled; ++i) {
         for (int64_t c = c0; c < c1; ++c) {
           T& sum = to[checked_place(which[i * channels + c], size) * channels + c];
-          sum = static_cast<T>(sum + from[i * channels + c]);
+          sum = sdk::wrapping_add(sum, from[i * channels + c]);
         }
       }
     }

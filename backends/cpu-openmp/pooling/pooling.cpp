@@ -119,7 +119,7 @@ void max_pool2d_backward(mt_ctx& ctx, const mt_args_max_pool2d_with_indices_back
               if constexpr (std::is_same_v<T, bool>) {
                 to[index] |= g[i];
               } else {
-                to[index] = static_cast<W>(to[index] + g[i]);
+                to[index] = sdk::wrapping_add(to[index], g[i]);
               }
             }
             out.finish(plane, staged_out);

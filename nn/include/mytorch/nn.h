@@ -14,6 +14,10 @@
 #include "mytorch/nn/module.h"         // IWYU pragma: export
 #include "mytorch/nn/normalization.h"  // IWYU pragma: export
 #include "mytorch/nn/optim.h"          // IWYU pragma: export
+#include "mytorch/nn/padding.h"        // IWYU pragma: export
 #include "mytorch/nn/pooling.h"        // IWYU pragma: export
+#include "mytorch/nn/recurrent.h"      // IWYU pragma: export
 #include "mytorch/nn/serialize.h"      // IWYU pragma: export
+#include "mytorch/nn/summary.h"        // IWYU pragma: export
 #include "mytorch/nn/training.h"       // IWYU pragma: export
+#include "mytorch/nn/upsampling.h"     // IWYU pragma: export

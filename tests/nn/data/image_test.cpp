@@ -11,7 +11,7 @@
 #include "mytorch/nn/data/text_lines.h"
 #include "tests/nn/data/expect_error.h"
 #include "tests/nn/data/idx_bytes.h"
-#include "tests/nn/data/mutate.h"
+#include "tests/nn/data/image_bytes.h"
 #include "tests/nn/data/temp_directory.h"
 #include "tests/nn/values.h"
 
@@ -20,43 +20,14 @@ namespace {
 
 using mytorch::testing::expect_error;
 using mytorch::testing::expect_values;
+using mytorch::testing::from_hex;
 using mytorch::testing::gzip;
-using mytorch::testing::Mutator;
+using mytorch::testing::kJpeg;
+using mytorch::testing::kPng;
+using mytorch::testing::ppm;
 using mytorch::testing::TempDirectory;
 using mytorch::testing::values;
 using mytorch::testing::write_file;
-
-// 2 x 3 pixels (10 x + y, 100 + x, 200 + y) with alpha.
-constexpr char kPng[] =
-    "89504e470d0a1a0a0000000d49484452000000030000000208060000009d74661a00000022494441"
-    "5478da63604839d1c0957aa24124ed44030363cac906eed4930da269271b0080070a513e84956600"
-    "00000049454e44ae426082";
-
-// 8 x 16 pixels: (200, 100, 30) on the left, (10, 100, 240) on the right.
-constexpr char kJpeg[] =
-    "ffd8ffe000104a46494600010100000100010000ffdb004300020101010101020101010202020202"
-    "0403020202020504040304060506060605060606070908060709070606080b08090a0a0a0a0a0608"
-    "0b0c0b0a0c090a0a0affdb004301020202020202050303050a0706070a0a0a0a0a0a0a0a0a0a0a0a"
-    "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0affc0"
-    "0011080008001003011100021101031101ffc4001500010100000000000000000000000000000508"
-    "ffc40014100100000000000000000000000000000000ffc400160101010100000000000000000000"
-    "00000008090affc40014110100000000000000000000000000000000ffda000c0301000211031100"
-    "3f001c2f3813db44887effd9";
-
-std::string from_hex(const std::string& hex) {
-  std::string bytes;
-  for (size_t i = 0; i < hex.size(); i += 2) {
-    bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
-  }
-  return bytes;
-}
-
-std::string ppm(int width, int height) {
-  std::string bytes =
-      "P6\n# a comment\n" + std::to_string(width) + " " + std::to_string(height) + "\n255\n";
-  for (int i = 0; i < 3 * width * height; ++i) bytes += static_cast<char>(i);
-  return bytes;
-}
 
 class ImageFileTest : public ::testing::Test {
  protected:
@@ -142,24 +113,6 @@ TEST_F(ImageFileTest, RefusesOtherAndDamagedFiles) {
     huge.replace(frame + 5, 4, "\x3f\xff\x3f\xff");
     expect_refused(ErrorCode::kIo, huge, "16383 x 16383 pixels");
   }
-}
-
-TEST_F(ImageFileTest, MutatedFilesAreReadOrRefused) {
-  const std::string originals[] = {ppm(5, 4), from_hex(kPng), from_hex(kJpeg)};
-  Mutator mutator(11);
-  int refused = 0;
-  for (int i = 0; i < 3000; ++i) {
-    write_file(path_, mutator.mutate(originals[i % 3], 64));
-    try {
-      const Tensor image = read_image(path_);
-      ASSERT_EQ(image.size(0), 3);
-    } catch (const Error& error) {
-      ASSERT_TRUE(error.code() == ErrorCode::kIo || error.code() == ErrorCode::kUnsupported)
-          << error.what();
-      ++refused;
-    }
-  }
-  EXPECT_GT(refused, 500);
 }
 
 TEST(ImageFolder, TakesClassesFromTheFoldersNames) {

@@ -19,8 +19,8 @@
 #include "mytorch/ops/ones.h"
 #include "mytorch/ops/rand.h"
 #include "mytorch/ops/randn.h"
+#include "tests/formats/mutate.h"
 #include "tests/nn/data/expect_error.h"
-#include "tests/nn/data/mutate.h"
 #include "tests/nn/data/temp_directory.h"
 #include "tests/nn/values.h"
 

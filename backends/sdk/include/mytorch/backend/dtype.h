@@ -242,6 +242,18 @@ decltype(auto) visit_itemsize(int64_t bytes, F&& f) {
 template <class T>
 using Widened = std::conditional_t<is_reduced_float<T>, float, T>;
 
+// Returns a + b. Integers wrap around, for bool it is "or".
+template <class T>
+inline T wrapping_add(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return a || b;
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  } else {
+    return static_cast<T>(static_cast<Widened<T>>(a) + static_cast<Widened<T>>(b));
+  }
+}
+
 // Returns the number converted as ATen converts element types. This is the definition for every
 // in-tree backend:
 //  * to bool: whether the number differs from zero (NaN does);

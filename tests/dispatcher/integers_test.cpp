@@ -1,0 +1,51 @@
+// Integers wrap around in every kernel that adds them; signed overflow would be undefined.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "mytorch/mytorch.h"
+
+namespace mytorch {
+namespace {
+
+std::vector<int64_t> values(const Tensor& x) {
+  const Tensor flat = x.to(kInt64).contiguous();
+  return {flat.const_data<int64_t>(), flat.const_data<int64_t>() + flat.numel()};
+}
+
+TEST(Integers, ScatteredSumsWrapAround) {
+  const Tensor most = full({3}, INT64_MAX, kInt64);
+  const Tensor sum = zeros({2}, kInt64).scatter_add(0, zeros({3}, kInt64), most);
+  EXPECT_EQ(values(sum), (std::vector<int64_t>{INT64_MAX - 2, 0}));
+}
+
+TEST(Integers, GradientsOfMaxPoolingWrapAround) {
+  const Tensor most = full({1, 2, 2, 2}, INT64_MAX, kInt64);
+  const Tensor places = zeros({1, 2, 2, 2}, kInt64);
+  const auto last = [](const Tensor& x) {
+    return x.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
+  };
+  const std::vector<int64_t> expected = {-4, 0, 0, 0, -4, 0, 0, 0};
+  EXPECT_EQ(values(max_pool2d_with_indices_backward(most, {1, 2, 2, 2}, places)), expected);
+  EXPECT_EQ(values(max_pool2d_with_indices_backward(last(most), {1, 2, 2, 2}, last(places))),
+            expected);
+}
+
+TEST(Integers, GradientsOfConvolutionsWrapAround) {
+  const auto gradients = [](ScalarType type) {
+    const Tensor x = full({4, 2, 40, 40}, INT32_MAX, type), w = full({2, 2, 3, 3}, 3, type);
+    const Tensor y = full({4, 2, 38, 38}, INT32_MAX, type);
+    std::vector<Tensor> both;
+    both.push_back(convolution_backward_weight(y, x, w.sizes(), {1, 1}, {0, 0}, {1, 1}, false,
+                                               {0, 0}, 1, w.strides()));
+    both.push_back(conv_transpose2d(y, w));
+    return both;
+  };
+  const std::vector<Tensor> narrow = gradients(kInt32), wide = gradients(kInt64);
+  for (size_t i = 0; i < narrow.size(); ++i) {
+    EXPECT_EQ(values(narrow[i]), values(wide[i].to(kInt32)));
+  }
+}
+
+}  // namespace
+}  // namespace mytorch
