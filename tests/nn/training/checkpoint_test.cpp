@@ -186,7 +186,7 @@ TEST(Checkpoint, DamagedFilesAreRefusedWhole) {
   const auto before = other.state();
   Mutator mutator(5);
   for (int i = 0; i < 300; ++i) {
-    const std::string damaged = mutator.mutate(original, original.size() / 2);
+    const std::string damaged = mutator.mutate({original}, original.size() / 2);
     if (damaged == original) continue;
     write_file(path, damaged);
     try {
