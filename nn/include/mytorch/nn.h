@@ -1,5 +1,5 @@
-// Umbrella header for neural networks: modules, losses, optimizers, data and serialization. For
-// programs; sources of mytorch include the individual headers.
+// Umbrella header for neural networks: modules, losses, optimizers, data, serialization and
+// training. For programs; sources of mytorch include the individual headers.
 #pragma once
 
 #include "mytorch/nn/activation.h"     // IWYU pragma: export
@@ -19,4 +19,6 @@
 #include "mytorch/nn/recurrent.h"      // IWYU pragma: export
 #include "mytorch/nn/serialize.h"      // IWYU pragma: export
 #include "mytorch/nn/summary.h"        // IWYU pragma: export
+#include "mytorch/nn/training.h"       // IWYU pragma: export
+#include "mytorch/nn/transformer.h"    // IWYU pragma: export
 #include "mytorch/nn/upsampling.h"     // IWYU pragma: export
