@@ -197,6 +197,7 @@ Tensor ConvTransposeNd<n>::forward(const Tensor& input, Sizes<n> output_size) {
   for (size_t i = 0; i < n; ++i) {
     const int64_t size = input.size(static_cast<int64_t>(i) - static_cast<int64_t>(n));
     const int64_t kernel = weight.size(static_cast<int64_t>(i) + 2);
+    if (size < 1 || size > INT32_MAX) return forward(input);  // throws
     const int64_t least = (size - 1) * options_.stride[i] - 2 * options_.padding[i] +
                           options_.dilation[i] * (kernel - 1) + 1;
     const int64_t most = least + options_.stride[i] - 1;
