@@ -37,7 +37,7 @@ Tensor empty_weight(int64_t outer, int64_t inner, const Sizes<n>& kernel) {
   return empty(sizes, kFloat32);
 }
 
-// Both numbers of fans that PyTorch uses here are those of dimension 1.
+// PyTorch's bound, which takes dimension 1 for the inputs of transposed convolutions, too.
 void reset_conv(const Tensor& weight, const Tensor& bias) {
   const double bound = 1 / std::sqrt(static_cast<double>(init::fans(weight).in));
   init::uniform_(weight, -bound, bound);
