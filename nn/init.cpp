@@ -1,13 +1,21 @@
 #include "mytorch/nn/init.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
+#include <numeric>
 #include <utility>
 
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
+#include "mytorch/ops/empty.h"
+#include "mytorch/ops/eye.h"
 #include "mytorch/ops/fill_.h"
+#include "mytorch/ops/mm.h"
 #include "mytorch/ops/normal_.h"
+#include "mytorch/ops/randperm.h"
 #include "mytorch/ops/uniform_.h"
+#include "nn/functional/options.h"
 
 namespace mytorch::nn::init {
 
@@ -39,8 +47,24 @@ Fans fans(const Tensor& tensor) {
   return {tensor.size(1) * window, tensor.size(0) * window};
 }
 
-double gain(Nonlinearity nonlinearity, double negative_slope) {
-  switch (nonlinearity) {
+namespace {
+
+constexpr const char* kNonlinearities[] = {"linear", "sigmoid",    "tanh",
+                                           "relu",   "leaky_relu", "selu"};
+constexpr const char* kFanModes[] = {"fan_in", "fan_out"};
+
+}  // namespace
+
+Nonlinearity from_name(Str name, Nonlinearity /*type*/) {
+  return static_cast<Nonlinearity>(index_of_name("nonlinearity", name, kNonlinearities));
+}
+
+FanMode from_name(Str name, FanMode /*type*/) {
+  return static_cast<FanMode>(index_of_name("mode", name, kFanModes));
+}
+
+double gain(OneOf<Nonlinearity> nonlinearity, double negative_slope) {
+  switch (static_cast<Nonlinearity>(nonlinearity)) {
     case Nonlinearity::kTanh:
       return 5.0 / 3;
     case Nonlinearity::kReLU:
@@ -99,6 +123,145 @@ const Tensor& kaiming_uniform_(const Tensor& tensor, KaimingOptions options,
 const Tensor& kaiming_normal_(const Tensor& tensor, KaimingOptions options,
                               MaybeGenerator generator) {
   return centered_normal(tensor, kaiming_deviation(tensor, options), std::move(generator));
+}
+
+// ---- distributions that are made on the host ----
+
+namespace {
+
+void check_matrix(const char* function, const Tensor& tensor) {
+  if (tensor.dim() != 2) {
+    fail(ErrorCode::kShape, "[", function, "] a tensor of shape ", shape_str(tensor.sizes()),
+         " is no matrix");
+  }
+}
+
+// Copies float64 numbers into a tensor of any type, device and strides.
+const Tensor& assign(const Tensor& tensor, const Tensor& values) {
+  NoGradGuard no_grad;
+  tensor.copy_(values.view(tensor.sizes()));
+  return tensor;
+}
+
+double cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
+
+// Returns the x in [a, b] of cdf(x) = p by bisection, which needs no care at the tails.
+double quantile(double p, double a, double b) {
+  for (int i = 0; i < 60 && a < b; ++i) {
+    const double middle = a + (b - a) / 2;
+    (cdf(middle) < p ? a : b) = middle;
+  }
+  return a;
+}
+
+// Makes `count` consecutive vectors of `length` elements orthogonal and of norm 1. Subtracts the
+// projections on the vectors before it twice, because once is not accurate.
+void orthogonalize(double* vectors, int64_t count, int64_t length) {
+  for (int64_t i = 0; i < count; ++i) {
+    double* v = vectors + i * length;
+    for (int64_t j = 0; j < 2 * i; ++j) {
+      const double* u = vectors + (j % i) * length;
+      const double common = std::inner_product(u, u + length, v, 0.0);
+      for (int64_t k = 0; k < length; ++k) v[k] -= common * u[k];
+    }
+    const double norm = std::sqrt(std::inner_product(v, v + length, v, 0.0));
+    for (int64_t k = 0; k < length; ++k) v[k] /= norm;
+  }
+}
+
+}  // namespace
+
+const Tensor& trunc_normal_(const Tensor& tensor, double mean, double std, double a, double b,
+                            MaybeGenerator generator) {
+  if (!(std > 0)) fail(ErrorCode::kValue, "[trunc_normal_] std is ", std, ": give one above 0");
+  if (!(a <= b)) fail(ErrorCode::kValue, "[trunc_normal_] a ", a, " is greater than b ", b);
+  NoGradGuard no_grad;
+  const Tensor values = empty({tensor.numel()}, kFloat64);
+  values.uniform_(0, 1, std::move(generator));
+  // Beyond 40 standard deviations, no double has a probability above 0.
+  const double low = std::clamp((a - mean) / std, -40.0, 40.0);
+  const double high = std::clamp((b - mean) / std, -40.0, 40.0);
+  // The tail above 0 is computed as that below, where cdf is accurate.
+  const bool mirror = low > 0;
+  const double from = mirror ? -high : low, to = mirror ? -low : high;
+  const double first = cdf(from), last = cdf(to);
+  double* data = values.data<double>();
+  for (int64_t i = 0; i < tensor.numel(); ++i) {
+    const double x = quantile(first + (last - first) * data[i], from, to);
+    data[i] = std::clamp(mean + std * (mirror ? -x : x), a, b);
+  }
+  return assign(tensor, values);
+}
+
+const Tensor& orthogonal_(const Tensor& tensor, double gain, MaybeGenerator generator) {
+  if (tensor.dim() < 2) {
+    fail(ErrorCode::kShape, "[orthogonal_] a tensor of shape ", shape_str(tensor.sizes()),
+         " is no weight: give 2 or more dimensions");
+  }
+  if (tensor.numel() == 0) return tensor;
+  NoGradGuard no_grad;
+  const int64_t rows = tensor.size(0), columns = tensor.numel() / rows;
+  const int64_t count = std::min(rows, columns), length = std::max(rows, columns);
+  const Tensor vectors = empty({count, length}, kFloat64);
+  vectors.normal_(0, 1, std::move(generator));
+  constexpr int64_t kBlock =
+      64;  // vectors at a time, which matrix products make orthogonal to others
+  for (int64_t start = 0; start < count; start += kBlock) {
+    const Tensor block = vectors.narrow(0, start, std::min(kBlock, count - start));
+    if (start > 0) {
+      const Tensor done = vectors.narrow(0, 0, start);
+      for (int twice = 0; twice < 2; ++twice) block.sub_(mm(mm(block, done.t()), done));
+    }
+    orthogonalize(block.data<double>(), block.size(0), length);
+  }
+  vectors.mul_(gain);
+  return assign(tensor, (rows <= columns ? vectors : vectors.t()).contiguous());
+}
+
+const Tensor& eye_(const Tensor& tensor) {
+  check_matrix("eye_", tensor);
+  return assign(tensor, eye(tensor.size(0), tensor.size(1), kFloat64));
+}
+
+const Tensor& dirac_(const Tensor& tensor, int64_t groups) {
+  if (tensor.dim() < 3 || tensor.dim() > 5) {
+    fail(ErrorCode::kShape, "[dirac_] a tensor of shape ", shape_str(tensor.sizes()),
+         " is no weight of a convolution: give 3 to 5 dimensions");
+  }
+  if (groups < 1 || tensor.size(0) % groups != 0) {
+    fail(ErrorCode::kValue, "[dirac_] ", groups, " groups do not divide ", tensor.size(0),
+         " output channels");
+  }
+  zeros_(tensor);
+  NoGradGuard no_grad;
+  const int64_t outputs = tensor.size(0) / groups;
+  for (int64_t g = 0; g < groups; ++g) {
+    for (int64_t i = 0; i < std::min(outputs, tensor.size(1)); ++i) {
+      Tensor place = tensor.detach().select(0, g * outputs + i).select(0, i);
+      while (place.dim() > 0) place = place.select(0, place.size(0) / 2);
+      place.fill_(1);
+    }
+  }
+  return tensor;
+}
+
+const Tensor& sparse_(const Tensor& tensor, double sparsity, double std, MaybeGenerator generator) {
+  check_matrix("sparse_", tensor);
+  if (!(sparsity >= 0 && sparsity <= 1)) {
+    fail(ErrorCode::kValue, "[sparse_] sparsity is ", sparsity, ": give a fraction from 0 to 1");
+  }
+  NoGradGuard no_grad;
+  const int64_t rows = tensor.size(0), columns = tensor.size(1);
+  const int64_t zeros = static_cast<int64_t>(std::ceil(sparsity * static_cast<double>(rows)));
+  const Tensor values = empty({rows, columns}, kFloat64);
+  values.normal_(0, std, generator);
+  for (int64_t c = 0; c < columns; ++c) {
+    const Tensor order = randperm(rows, kInt64, kCPU, generator);
+    for (int64_t i = 0; i < zeros; ++i) {
+      values.data<double>()[order.const_data<int64_t>()[i] * columns + c] = 0;
+    }
+  }
+  return assign(tensor, values);
 }
 
 }  // namespace mytorch::nn::init

@@ -59,21 +59,20 @@ Dims target_sizes(IntList scores) {
 }
 
 void check_targets(IntList scores, ScalarType dtype, const Tensor& target, const Tensor& weight,
-                   Str reduction) {
-  check_reduction(reduction, "nll_loss");
-  check_shape(!scores.empty(), "nll_loss",
-              "a 0-dim input has no classes: give (C,) or (N, C, ...)");
-  check_type(target.dtype() == kInt64, "nll_loss", "target is ", target.dtype(),
+                   Str reduction, const char* op) {
+  check_reduction(reduction, op);
+  check_shape(!scores.empty(), op, "a 0-dim input has no classes: give (C,) or (N, C, ...)");
+  check_type(target.dtype() == kInt64, op, "target is ", target.dtype(),
              ": class indices are int64");
   const Dims expected = target_sizes(scores);
-  check_shape(target.sizes() == as_list(expected), "nll_loss", "input ", scores, " expects target ",
+  check_shape(target.sizes() == as_list(expected), op, "input ", scores, " expects target ",
               as_list(expected), ", not ", target.sizes());
   if (!weight.defined()) return;
   const int64_t classes = scores[class_dim(scores.size())];
-  check_shape(weight.dim() == 1 && weight.size(0) == classes, "nll_loss", "weight has shape ",
+  check_shape(weight.dim() == 1 && weight.size(0) == classes, op, "weight has shape ",
               weight.sizes(), ", but there are ", classes, " classes");
-  check_type(weight.dtype() == dtype, "nll_loss", "weight is ", weight.dtype(), " and input ",
-             dtype, ": convert one with to()");
+  check_type(weight.dtype() == dtype, op, "weight is ", weight.dtype(), " and input ", dtype,
+             ": convert one with to()");
 }
 
 struct Targets {
@@ -107,7 +106,7 @@ Specs<2> nll_loss_forward(const Tensor& self, const Tensor& target, const Tensor
                           Str reduction, int64_t) {
   check_type(self.is_floating_point(), "nll_loss", "input is ", self.dtype(),
              ": log-probabilities are floats");
-  check_targets(self.sizes(), self.dtype(), target, weight, reduction);
+  check_targets(self.sizes(), self.dtype(), target, weight, reduction, "nll_loss");
   return {like(self, reduction == "none" ? target_sizes(self.sizes()) : Dims()),
           like(self, {}, wide_type(self.dtype()))};
 }
@@ -115,7 +114,7 @@ Specs<2> nll_loss_forward(const Tensor& self, const Tensor& target, const Tensor
 TensorSpec nll_loss_backward(const Tensor& grad_output, IntList input_size, const Tensor& target,
                              const Tensor& weight, Str reduction, int64_t,
                              const Tensor& total_weight) {
-  check_targets(input_size, grad_output.dtype(), target, weight, reduction);
+  check_targets(input_size, grad_output.dtype(), target, weight, reduction, "nll_loss");
   const IntList expected = reduction == "none" ? target.sizes() : IntList();
   check_shape(grad_output.sizes() == expected && total_weight.dim() == 0, "nll_loss_backward",
               "grad_output has shape ", grad_output.sizes(), " and total_weight ",
@@ -127,7 +126,7 @@ Specs<3> cross_entropy_forward(const Tensor& self, const Tensor& target, const T
                                Str reduction, int64_t, double) {
   check_type(self.is_floating_point(), "cross_entropy", "input is ", self.dtype(),
              ": scores are floats");
-  check_targets(self.sizes(), self.dtype(), target, weight, reduction);
+  check_targets(self.sizes(), self.dtype(), target, weight, reduction, "cross_entropy");
   const Dims sizes = target_sizes(self.sizes());
   const ScalarType wide = wide_type(self.dtype());  // sums over a batch overflow 16-bit floats
   return {like(self, reduction == "none" ? sizes : Dims()), like(self, sizes, wide),
@@ -139,7 +138,7 @@ TensorSpec cross_entropy_backward(const Tensor& grad_output, const Tensor& self,
                                   const Tensor& total_weight, Str reduction, int64_t, double) {
   check_type(self.is_floating_point(), "cross_entropy_backward", "self is ", self.dtype(),
              ": scores are floats");
-  check_targets(self.sizes(), self.dtype(), target, weight, reduction);
+  check_targets(self.sizes(), self.dtype(), target, weight, reduction, "cross_entropy");
   const IntList expected = reduction == "none" ? target.sizes() : IntList();
   check_shape(grad_output.sizes() == expected && total_weight.dim() == 0 &&
                   log_sum.sizes() == target.sizes(),

@@ -125,6 +125,12 @@ Tensor ConvNd<n>::forward(const Tensor& input) {
 }
 
 template <size_t n>
+double ConvNd<n>::flops(const Tensor& /*input*/, const Tensor& output) const {
+  return 2.0 * static_cast<double>(output.numel()) *
+         static_cast<double>(weight.numel() / weight.size(0));
+}
+
+template <size_t n>
 std::string ConvNd<n>::describe() const {
   const PaddingMode mode = options_.padding_mode;
   return absl::StrCat(
@@ -202,6 +208,12 @@ Tensor ConvTransposeNd<n>::forward(const Tensor& input, Sizes<n> output_size) {
     options.output_padding.set(i, output_size[i] - least);
   }
   return functional::conv_transpose(input, weight, options);
+}
+
+template <size_t n>
+double ConvTransposeNd<n>::flops(const Tensor& input, const Tensor& /*output*/) const {
+  return 2.0 * static_cast<double>(input.numel()) *
+         static_cast<double>(weight.numel() / weight.size(0));
 }
 
 template <size_t n>

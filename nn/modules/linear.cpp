@@ -56,6 +56,10 @@ void Linear::reset_parameters() { reset_linear(weight, bias); }
 
 Tensor Linear::forward(const Tensor& input) { return linear(input, weight, bias); }
 
+double Linear::flops(const Tensor& /*input*/, const Tensor& output) const {
+  return 2.0 * static_cast<double>(output.numel()) * static_cast<double>(weight.size(1));
+}
+
 std::string Linear::describe() const {
   return absl::StrCat(lazy() ? "LazyLinear(" : "Linear(",
                       lazy() ? "" : absl::StrCat("in_features=", weight.size(1), ", "),
@@ -91,6 +95,11 @@ void Bilinear::reset_parameters() { reset_linear(weight, bias); }
 
 Tensor Bilinear::forward(const Tensor& input1, const Tensor& input2) {
   return functional::bilinear(input1, input2, weight, bias);
+}
+
+double Bilinear::flops(const Tensor& /*input*/, const Tensor& output) const {
+  return 2.0 * static_cast<double>(output.numel()) *
+         static_cast<double>(weight.size(1) * weight.size(2));
 }
 
 std::string Bilinear::describe() const {

@@ -639,6 +639,8 @@ void Module::unshare(CloneMemo& memo) {
   }
 }
 
+double Module::flops(const Tensor& /*input*/, const Tensor& /*output*/) const { return 0; }
+
 // ---- text ----
 
 std::string Module::describe() const { return absl::StrCat(class_name(*this), "()"); }

@@ -54,16 +54,20 @@ void ChannelNorm::finish(const Tensor& input, int64_t channel_dim) {
   num_features_ = lazy_size(input, channel_dim);
   create();
   finish_lazy(input);
+  name_ += std::string_view("Lazy").size();  // from here on, an ordinary module
 }
 
 void ChannelNorm::reset_parameters() {
   if (weight.defined()) init::ones_(weight);
   if (bias.defined()) init::zeros_(bias);
-  if (running_mean.defined()) {
-    init::zeros_(running_mean);
-    init::ones_(running_var);
-    init::zeros_(num_batches_tracked);
-  }
+  reset_running_stats();
+}
+
+void ChannelNorm::reset_running_stats() {
+  if (!running_mean.defined()) return;
+  init::zeros_(running_mean);
+  init::ones_(running_var);
+  init::zeros_(num_batches_tracked);
 }
 
 double ChannelNorm::track() {

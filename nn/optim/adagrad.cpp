@@ -29,6 +29,10 @@ Optimizer::Numbers Adagrad::numbers(size_t group) {
           {"eps", &options.eps}};
 }
 
+Optimizer::Flags Adagrad::flags(size_t group) const {
+  return {{"maximize", options_[group].maximize}};
+}
+
 void Adagrad::update(const Batch& batch) {
   const AdagradOptions& options = options_[batch.group];
   adagrad_steps_(batch.parameters, batch.gradients, batch.state(0, options.initial_accumulator),

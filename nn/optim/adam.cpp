@@ -36,6 +36,12 @@ Optimizer::Numbers AdamOf<Options, decoupled>::numbers(size_t group) {
 }
 
 template <class Options, bool decoupled>
+Optimizer::Flags AdamOf<Options, decoupled>::flags(size_t group) const {
+  const Options& options = this->options_[group];
+  return {{"amsgrad", options.amsgrad}, {"maximize", options.maximize}};
+}
+
+template <class Options, bool decoupled>
 void AdamOf<Options, decoupled>::update(const Optimizer::Batch& batch) {
   const Options& options = this->options_[batch.group];
   adam_steps_(batch.parameters, batch.gradients, batch.state(0), batch.state(1),

@@ -56,6 +56,58 @@ LRCurve linear(double from, double to, int64_t steps) {
   };
 }
 
+LRCurve warm_restarts(int64_t period, int64_t factor, double min_lr) {
+  check_steps("CosineAnnealingWarmRestarts", "period", period);
+  check_steps("CosineAnnealingWarmRestarts", "factor", factor);
+  return [=](double base, int64_t step) {
+    int64_t length = period, at = step;
+    if (factor == 1) {
+      at %= length;
+    } else {
+      while (at >= length) {
+        at -= length;
+        length *= factor;
+      }
+    }
+    const double angle = std::numbers::pi * static_cast<double>(at) / static_cast<double>(length);
+    return min_lr + (base - min_lr) * (1 + std::cos(angle)) / 2;
+  };
+}
+
+LRCurve constant(double factor, int64_t steps) {
+  check_steps("ConstantLR", "steps", steps);
+  return [=](double base, int64_t step) { return step < steps ? base * factor : base; };
+}
+
+LRCurve polynomial(int64_t steps, double power) {
+  check_steps("PolynomialLR", "steps", steps);
+  return [=](double base, int64_t step) {
+    const double part = static_cast<double>(std::min(step, steps)) / static_cast<double>(steps);
+    return base * std::pow(1 - part, power);
+  };
+}
+
+LRCurve cyclic(double low, double high, int64_t up, int64_t down,
+               std::function<double(int64_t)> scale) {
+  check_steps("CyclicLR", "up", up);
+  check_steps("CyclicLR", "down", down);
+  return [=](double /*base*/, int64_t step) {
+    const int64_t cycle = step / (up + down), at = step % (up + down);
+    const double part = at <= up ? static_cast<double>(at) / static_cast<double>(up)
+                                 : static_cast<double>(up + down - at) / static_cast<double>(down);
+    return low + (high - low) * part * (scale ? scale(cycle) : 1);
+  };
+}
+
+LRCurve swa(double swa_lr, int64_t steps, bool cosine) {
+  check_steps("SWALR", "steps", steps);
+  return [=](double base, int64_t step) {
+    double part = static_cast<double>(std::min(step, steps)) / static_cast<double>(steps);
+    if (cosine) part = (1 - std::cos(std::numbers::pi * part)) / 2;
+    return base + (swa_lr - base) * part;
+  };
+}
+
 LRCurve lambda(std::function<double(int64_t)> factor) {
   return [factor = std::move(factor)](double base, int64_t step) { return base * factor(step); };
 }

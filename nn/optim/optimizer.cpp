@@ -1,8 +1,8 @@
 #include "mytorch/nn/optim/optimizer.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
+#include <ostream>
 #include <utility>
 
 #include "core/types/errors.h"
@@ -13,6 +13,7 @@
 #include "mytorch/ops/fill_.h"
 #include "mytorch/ops/full.h"
 #include "mytorch/ops/full_like.h"
+#include "mytorch/ops/zero_.h"
 #include "mytorch/ops/zeros_like.h"
 
 namespace mytorch::nn::optim {
@@ -68,6 +69,7 @@ void Optimizer::follow(Slot& slot) {
 
 void Optimizer::step() {
   NoGradGuard no_grad;
+  for (size_t g = 0; g < groups_.size(); ++g) check_group_options(g);
   for (size_t g = 0; g < groups_.size(); ++g) {
     std::vector<Batch> batches;
     for (Slot& slot : groups_[g]) {
@@ -92,6 +94,16 @@ void Optimizer::step() {
       update(batch);
     }
   }
+}
+
+Tensor Optimizer::step(const std::function<Tensor()>& closure) {
+  Tensor loss;
+  {
+    EnableGradGuard grad;
+    loss = closure();
+  }
+  step();
+  return loss;
 }
 
 // ---- values that captured steps read from the device
@@ -156,9 +168,17 @@ std::vector<Tensor> Optimizer::Batch::state(size_t i, double value) const {
   return list;
 }
 
-void Optimizer::zero_grad() {
+void Optimizer::zero_grad(bool set_to_none) {
+  NoGradGuard no_grad;
   for (std::vector<Slot>& group : groups_) {
-    for (Slot& slot : group) slot.parameter.set_grad({});
+    for (Slot& slot : group) {
+      const Tensor grad = slot.parameter.grad();
+      if (set_to_none) {
+        slot.parameter.set_grad({});
+      } else if (grad.defined()) {
+        grad.detach().zero_();
+      }
+    }
   }
 }
 
@@ -181,11 +201,53 @@ Optimizer::Numbers Optimizer::numbers_of(size_t group) const {
   return const_cast<Optimizer*>(this)->numbers(group);
 }
 
-double* Optimizer::find(size_t group, const char* a, const char* b) const {
+double* Optimizer::find(size_t group, std::string_view a, std::string_view b) const {
   for (const Number& number : numbers_of(group)) {
-    if (std::strcmp(number.name, a) == 0 || std::strcmp(number.name, b) == 0) return number.value;
+    if (number.name == a || number.name == b) return number.value;
   }
   return nullptr;
+}
+
+double* Optimizer::need(size_t group, std::string_view name) const {
+  double* place = find(group, name, name);
+  if (place != nullptr) return place;
+  const auto append = [](std::string* out, const Number& number) { *out += number.name; };
+  fail(ErrorCode::kValue, "[", name_, "] has no option '", name, "': its numeric options are ",
+       absl::StrJoin(numbers_of(group), ", ", append));
+}
+
+double Optimizer::option(size_t group, std::string_view name) const { return *need(group, name); }
+
+void Optimizer::set_option(size_t group, std::string_view name, double value) {
+  if (name == "lr") return set_lr(group, value);
+  double* place = need(group, name);
+  const double before = std::exchange(*place, value);
+  try {
+    check_group_options(group);
+  } catch (const Error&) {
+    *place = before;
+    throw;
+  }
+}
+
+Optimizer::Flags Optimizer::flags(size_t /*group*/) const { return {}; }
+
+std::string Optimizer::str() const {
+  std::string text = absl::StrCat(name_, " (\n");
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    absl::StrAppend(&text, "Parameter Group ", g, " (", groups_[g].size(), " tensors)\n");
+    for (const Number& number : numbers_of(g)) {
+      absl::StrAppend(&text, "    ", number.name, ": ", *number.value, "\n");
+    }
+    for (const auto& [name, on] : flags(g)) {
+      absl::StrAppend(&text, "    ", name, ": ", on ? "true" : "false", "\n");
+    }
+  }
+  return text + ")";
+}
+
+std::ostream& operator<<(std::ostream& out, const Optimizer& optimizer) {
+  return out << optimizer.str();
 }
 
 double Optimizer::lr(size_t group) const { return *find(group, "lr", "lr"); }

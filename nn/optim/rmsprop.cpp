@@ -34,6 +34,10 @@ Optimizer::Numbers RMSprop::numbers(size_t group) {
           {"momentum", &options.momentum}};
 }
 
+Optimizer::Flags RMSprop::flags(size_t group) const {
+  return {{"centered", options_[group].centered}, {"maximize", options_[group].maximize}};
+}
+
 void RMSprop::update(const Batch& batch) {
   const RMSpropOptions& options = options_[batch.group];
   const std::vector<Tensor> squares = batch.state(0);

@@ -30,6 +30,10 @@ Optimizer::Numbers SGD::numbers(size_t group) {
           {"weight_decay", &options.weight_decay}};
 }
 
+Optimizer::Flags SGD::flags(size_t group) const {
+  return {{"nesterov", options_[group].nesterov}, {"maximize", options_[group].maximize}};
+}
+
 void SGD::update(const Batch& batch) {
   const SGDOptions& options = options_[batch.group];
   const bool momentum = options.momentum != 0;

@@ -3,6 +3,7 @@
 #include "mytorch/autograd/functional.h"
 
 #include <cmath>
+#include <functional>
 #include <tuple>
 
 #include "mytorch/autograd.h"
@@ -141,6 +142,24 @@ TEST_F(Functional, StructuresOfInputsAndOutputs) {
       vjp([](const Tensor& x) { return std::tuple(mul(x, x), sum(x)); }, a, {b, sum(plain({10}))});
   EXPECT_EQ(values(std::get<1>(outputs)), (Values{3}));
   EXPECT_EQ(values(gradient), (Values{16, 26}));
+}
+
+Tensor squares(const Tensor& x) { return mul(x, x); }
+
+TEST_F(Functional, AnythingThatCanBeCalledIsAFunction) {
+  struct Scale {
+    int calls = 0;
+    Tensor operator()(Tensor x) {
+      ++calls;
+      return mul(x, 2.0);
+    }
+  } scale;
+  EXPECT_EQ(values(jacobian(scale, plain({1, 2}))), (Values{2, 0, 0, 2}));
+  EXPECT_EQ(scale.calls, 1);
+  EXPECT_EQ(values(jacobian(squares, plain({1, 2}))), (Values{2, 0, 0, 4}));
+  EXPECT_EQ(values(jacobian(&squares, plain({1, 2}))), (Values{2, 0, 0, 4}));
+  const std::function<Tensor(const Tensor&)> function = squares;
+  EXPECT_EQ(values(jacobian(function, plain({1, 2}))), (Values{2, 0, 0, 4}));
 }
 
 TEST_F(Functional, ScalarsNeedNoVector) {

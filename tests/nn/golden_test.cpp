@@ -10,18 +10,22 @@
 #include "mytorch/grad_mode.h"
 #include "mytorch/nn/activation.h"
 #include "mytorch/nn/functional.h"
+#include "mytorch/nn/recurrent.h"
 #include "mytorch/ops/abs.h"
 #include "mytorch/ops/arange.h"
+#include "mytorch/ops/cat.h"
 #include "mytorch/ops/exp.h"
 #include "mytorch/ops/gt.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/where.h"
+#include "tests/nn/data/expect_error.h"
 #include "tests/nn/values.h"
 
 namespace mytorch::nn {
 namespace {
 
 namespace F = functional;
+using mytorch::testing::expect_error;
 using mytorch::testing::filled;
 using mytorch::testing::values;
 using Shape = std::vector<int64_t>;
@@ -352,6 +356,49 @@ TEST(Golden, FunctionsAgreeWithPyTorch) {
                   return MultiLabelSoftMarginLoss({.weight = abs(wave({4}, 1))})(x[0], labels);
                 },
                 {{3, 4}}, {{}, 0.235444724161, 0.0789068731297});
+}
+
+// Joins the elements of the output and of the last states.
+Tensor joined(const std::tuple<Tensor, Tensor>& result) {
+  return cat({std::get<0>(result).flatten(), std::get<1>(result).flatten()});
+}
+
+Tensor joined(const std::tuple<Tensor, LSTM::State>& result) {
+  const auto& [hidden, cell] = std::get<1>(result);
+  return cat({std::get<0>(result).flatten(), hidden.flatten(), cell.flatten()});
+}
+
+TEST(Golden, RecurrentLayersAgreeWithPyTorch) {
+  using Inputs = std::vector<Tensor>;
+  RNN rnn = filled_module(RNN(3, 4, {.nonlinearity = "relu"}));
+  expect_golden("RNN", [&](const Inputs& x) { return joined(rnn(x[0])); }, {{5, 2, 3}},
+                {{48}, 2.39251066312, -4.28337577258});
+  RNN both = filled_module(RNN(3, 4, {.num_layers = 2, .bias = false, .bidirectional = true}));
+  expect_golden("RNN bidirectional", [&](const Inputs& x) { return joined(both(x[0], x[1])); },
+                {{5, 2, 3}, {4, 2, 4}}, {{112}, 2.57197584123, 0.948530665068});
+  GRU gru = filled_module(GRU(3, 4, {.num_layers = 2, .batch_first = true}));
+  expect_golden("GRU", [&](const Inputs& x) { return joined(gru(x[0], x[1])); },
+                {{2, 5, 3}, {2, 2, 4}}, {{56}, 0.527742231395, -1.32057592301});
+  GRU one = filled_module(GRU(3, 4, {.bidirectional = true}));
+  expect_golden("GRU unbatched", [&](const Inputs& x) { return joined(one(x[0])); }, {{5, 3}},
+                {{48}, -2.22669820299, -1.22612439109});
+  LSTM lstm = filled_module(LSTM(3, 4, {.num_layers = 2, .bidirectional = true}));
+  expect_golden("LSTM",
+                [&](const Inputs& x) {
+                  return joined(lstm(x[0], {x[1], x[2]}));
+                },
+                {{5, 2, 3}, {4, 2, 4}, {4, 2, 4}}, {{144}, 0.254607341546, 0.507953159436});
+  LSTM small = filled_module(LSTM(3, 4, {.num_layers = 2, .batch_first = true, .proj_size = 2}));
+  expect_golden("LSTM projected", [&](const Inputs& x) { return joined(small(x[0])); }, {{2, 5, 3}},
+                {{44}, -0.201635793056, -0.249347140472});
+  EXPECT_EQ(small.named_parameters()[9].first, "weight_hr_l1");
+  EXPECT_EQ(both.named_parameters()[3].first, "weight_hh_l0_reverse");
+  EXPECT_EQ(small.describe(), "LSTM(3, 4, num_layers=2, batch_first=true, proj_size=2)");
+  expect_error(ErrorCode::kShape, {"[LSTM]", "hidden", "(4, 2, 4)"}, [&] {
+    lstm(wave({5, 2, 3}, 0), {wave({4, 1, 4}, 0), Tensor()});
+  });
+  expect_error(ErrorCode::kShape, {"[RNN]", "(5, 2)"}, [&] { rnn(wave({5, 2}, 0)); });
+  expect_error(ErrorCode::kValue, {"[LSTM]", "proj_size"}, [] { LSTM(3, 4, {.proj_size = 4}); });
 }
 
 }  // namespace

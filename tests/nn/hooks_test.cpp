@@ -217,6 +217,9 @@ TEST(Errors, NameThePathOfTheModule) {
   Linear other(2, 2);
   free.other = &other;
   expect_error(ErrorCode::kShape, {"[linear]", "(in Linear("}, [&] { free(ones({3})); });
+  expect_error(ErrorCode::kShape, {"[cross_entropy]"}, [] {
+    F::cross_entropy(ones({2, 3}), tensor(std::vector<int64_t>{1}));
+  });
   expect_error(ErrorCode::kShape, {"(in Pair"}, [] { Pair()(ones({2}), ones({3})); });
 }
 

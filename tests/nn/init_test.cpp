@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/mm.h"
 #include "tests/nn/data/expect_error.h"
 #include "tests/nn/values.h"
 
@@ -89,6 +90,59 @@ TEST_F(InitTest, ConstantsAndGains) {
   EXPECT_EQ(gain(Nonlinearity::kLinear), 1);
   EXPECT_EQ(gain(Nonlinearity::kReLU), std::sqrt(2.0));
   EXPECT_DOUBLE_EQ(gain(Nonlinearity::kLeakyReLU, 0.5), std::sqrt(2 / 1.25));
+}
+
+TEST_F(InitTest, TruncatedNormalStaysWithinItsBounds) {
+  trunc_normal_(weight_, 1, 2, -1, 1.5, generator_);
+  double mean = 0;
+  for (double x : values(weight_)) {
+    ASSERT_TRUE(x >= -1 && x <= 1.5) << x;
+    mean += x / static_cast<double>(weight_.numel());
+  }
+  // The mean of the distribution: mean + std * (density(a) - density(b)) / (cdf(b) - cdf(a)).
+  const auto density = [](double x) { return std::exp(-x * x / 2) / std::sqrt(2 * M_PI); };
+  const auto cdf = [](double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); };
+  const double expected = 1 + 2 * (density(-1) - density(0.25)) / (cdf(0.25) - cdf(-1));
+  EXPECT_NEAR(mean, expected, 6 * 0.72 / std::sqrt(30720.0));
+  trunc_normal_(weight_, 0, 1, 30, 31, generator_);  // far in the tail
+  for (double x : values(weight_)) ASSERT_TRUE(x >= 30 && x <= 31) << x;
+  expect_error(ErrorCode::kValue, {"[trunc_normal_]", "std"},
+               [&] { trunc_normal_(weight_, 0, 0); });
+}
+
+TEST_F(InitTest, OrthogonalRowsOrColumns) {
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{70, 150}, {150, 70}, {3, 2, 2, 2}, {1, 1}}) {
+    const Tensor w = empty(shape, kFloat64);
+    orthogonal_(w, 3, generator_);
+    const Tensor matrix = w.flatten(1);
+    const Tensor rows = matrix.size(0) <= matrix.size(1) ? matrix : matrix.t();
+    const std::vector<double> products = values(mm(rows, rows.t()));
+    const size_t n = static_cast<size_t>(rows.size(0));
+    for (size_t i = 0; i < n * n; ++i) ASSERT_NEAR(products[i], i % (n + 1) == 0 ? 9 : 0, 1e-9);
+  }
+  expect_error(ErrorCode::kShape, {"[orthogonal_]", "(3,)"}, [] { orthogonal_(empty({3})); });
+}
+
+TEST_F(InitTest, IdentitiesAndSparseMatrices) {
+  const Tensor matrix = empty({2, 3}).requires_grad_();
+  EXPECT_EQ(values(eye_(matrix)), (std::vector<double>{1, 0, 0, 0, 1, 0}));
+  const Tensor kernel = empty({4, 2, 3});
+  EXPECT_EQ(values(dirac_(kernel, 2)), (std::vector<double>{0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0,
+                                                            0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0}));
+  const Tensor sparse = empty({10, 7});
+  sparse_(sparse, 0.25, 1, generator_);
+  for (int64_t c = 0; c < 7; ++c) {
+    int zeros = 0;
+    for (double x : values(sparse.select(1, c))) zeros += x == 0;
+    EXPECT_EQ(zeros, 3);
+  }
+  expect_error(ErrorCode::kShape, {"[eye_]", "(3,)"}, [] { eye_(empty({3})); });
+  expect_error(ErrorCode::kValue, {"[dirac_]", "3 groups"}, [&] { dirac_(kernel, 3); });
+  expect_error(ErrorCode::kValue, {"[sparse_]", "1.5"}, [&] { sparse_(sparse, 1.5); });
+  EXPECT_EQ(calculate_gain("tanh"), 5.0 / 3);
+  kaiming_normal_(matrix, {.mode = "fan_out", .nonlinearity = "relu"});
+  expect_error(ErrorCode::kValue, {"'relu6'", "leaky_relu"}, [] { calculate_gain("relu6"); });
 }
 
 TEST_F(InitTest, FewDimensionsAndNoElements) {

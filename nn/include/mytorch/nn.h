@@ -1,5 +1,5 @@
-// Umbrella header for neural networks: modules, losses, optimizers, data and serialization. For
-// programs; sources of mytorch include the individual headers.
+// Umbrella header for neural networks: modules, losses, optimizers, data, serialization and
+// training. For programs; sources of mytorch include the individual headers.
 #pragma once
 
 #include "mytorch/nn/activation.h"     // IWYU pragma: export
@@ -14,5 +14,10 @@
 #include "mytorch/nn/module.h"         // IWYU pragma: export
 #include "mytorch/nn/normalization.h"  // IWYU pragma: export
 #include "mytorch/nn/optim.h"          // IWYU pragma: export
+#include "mytorch/nn/padding.h"        // IWYU pragma: export
 #include "mytorch/nn/pooling.h"        // IWYU pragma: export
+#include "mytorch/nn/recurrent.h"      // IWYU pragma: export
 #include "mytorch/nn/serialize.h"      // IWYU pragma: export
+#include "mytorch/nn/summary.h"        // IWYU pragma: export
+#include "mytorch/nn/training.h"       // IWYU pragma: export
+#include "mytorch/nn/upsampling.h"     // IWYU pragma: export

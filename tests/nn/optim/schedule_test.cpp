@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <numbers>
+#include <vector>
 
 #include "mytorch/nn/optim/adam.h"
 #include "mytorch/nn/optim/sgd.h"
@@ -55,6 +56,38 @@ TEST_F(ScheduleTest, CosineFallsToTheMinimumAndRises) {
   expect_factors(schedule, 9, [](int t) { return 0.5 + 0.5 * std::cos(std::numbers::pi * t / 4); });
   EXPECT_NEAR(curves::cosine(4, 0.1)(0.5, 4), 0.1, 1e-12);
   EXPECT_NEAR(curves::cosine(4, 0.1)(0.5, 2), 0.3, 1e-12);
+}
+
+TEST_F(ScheduleTest, WarmRestartsLengthenTheirPeriods) {
+  CosineAnnealingWarmRestarts schedule(sgd_, 2, 2);
+  const auto half = [](int at, int length) {
+    return 0.5 + 0.5 * std::cos(std::numbers::pi * at / length);
+  };
+  expect_factors(schedule, 16, [&](int t) {
+    return t < 2 ? half(t, 2) : t < 6 ? half(t - 2, 4) : t < 14 ? half(t - 6, 8) : half(t - 14, 16);
+  });
+  EXPECT_NEAR(curves::warm_restarts(3, 1, 0.1)(0.5, 3'000'000'000'001), half(1, 3) * 0.4 + 0.1,
+              1e-12);
+}
+
+TEST_F(ScheduleTest, ConstantPolynomialAndSwa) {
+  {
+    ConstantLR schedule(sgd_, 0.5, 3);
+    expect_factors(schedule, 5, [](int t) { return t < 3 ? 0.5 : 1; });
+  }
+  EXPECT_NEAR(curves::polynomial(4, 2)(0.5, 1), 0.5 * 0.5625, 1e-12);
+  EXPECT_EQ(curves::polynomial(4, 2)(0.5, 9), 0);
+  EXPECT_NEAR(curves::swa(0.1, 4, false)(0.5, 1), 0.4, 1e-12);
+  EXPECT_NEAR(curves::swa(0.1, 4)(0.5, 2), 0.3, 1e-12);
+  EXPECT_NEAR(curves::swa(0.1, 4)(0.5, 9), 0.1, 1e-12);
+}
+
+TEST_F(ScheduleTest, CyclesRiseAndFall) {
+  const LRCurve curve = curves::cyclic(1, 2, 2, 4, [](int64_t n) { return std::pow(0.5, n); });
+  const std::vector<double> expected = {1, 1.5, 2, 1.75, 1.5, 1.25, 1, 1.25, 1.5, 1.375};
+  for (size_t t = 0; t < expected.size(); ++t) {
+    EXPECT_NEAR(curve(7, static_cast<int64_t>(t)), expected[t], 1e-12) << t;
+  }
 }
 
 TEST_F(ScheduleTest, LinearReachesTheEndFactor) {

@@ -39,7 +39,17 @@ struct FunctionalOptions {
 
 // Tensors, std::tuples of them and std::vector<Tensor>: the structures of inputs and outputs.
 template <class S>
-struct Structure;
+struct Structure {
+  static_assert(
+      sizeof(S) == 0,
+      "inputs and outputs are a Tensor, a std::tuple of Tensors or a std::vector<Tensor>");
+};
+template <>
+struct Structure<Tensor>;
+template <>
+struct Structure<std::vector<Tensor>>;
+template <class... T>
+struct Structure<std::tuple<T...>>;
 
 namespace functional {
 

@@ -30,6 +30,7 @@ class ConvNd : public Module {
   ConvNd(int64_t in_channels, int64_t out_channels, Sizes<n> kernel_size,
          ConvOptions<n> options = {});
   Tensor forward(const Tensor& input) override;
+  double flops(const Tensor& input, const Tensor& output) const override;
   std::string describe() const override;
   void reset_parameters();
 
@@ -118,6 +119,7 @@ class ConvTransposeNd : public Module {
   Tensor operator()(const Tensor& input, Sizes<n> output_size) {
     return forward(input, output_size);
   }
+  double flops(const Tensor& input, const Tensor& output) const override;
   std::string describe() const override;
   void reset_parameters();
 

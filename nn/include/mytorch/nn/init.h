@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "mytorch/generator.h"
+#include "mytorch/nn/options.h"
 #include "mytorch/scalar.h"
 #include "mytorch/tensor.h"
 
@@ -33,9 +34,14 @@ struct Fans {
 Fans fans(const Tensor& tensor);
 
 enum class Nonlinearity { kLinear, kSigmoid, kTanh, kReLU, kLeakyReLU, kSELU };
+Nonlinearity from_name(Str name, Nonlinearity);  // NOLINT: named by its type
 // Returns the factor on the standard deviation of the weights that preserves the variance of the
 // activations through a nonlinearity.
-double gain(Nonlinearity nonlinearity, double negative_slope = 0.01);
+double gain(OneOf<Nonlinearity> nonlinearity, double negative_slope = 0.01);
+// PyTorch's name: calculate_gain("relu").
+inline double calculate_gain(OneOf<Nonlinearity> nonlinearity, double negative_slope = 0.01) {
+  return gain(nonlinearity, negative_slope);
+}
 
 // Sets the standard deviation to gain * sqrt(2 / (fan_in + fan_out)). Throws Error(kShape) for
 // fewer than two dimensions, as do the functions below.
@@ -43,15 +49,34 @@ const Tensor& xavier_uniform_(const Tensor& tensor, double gain = 1, MaybeGenera
 const Tensor& xavier_normal_(const Tensor& tensor, double gain = 1, MaybeGenerator generator = {});
 
 enum class FanMode { kIn, kOut };
+FanMode from_name(Str name, FanMode);  // NOLINT: named by its type
 struct KaimingOptions {
-  double negative_slope = 0;  // for kLeakyReLU
-  FanMode mode = FanMode::kIn;
-  Nonlinearity nonlinearity = Nonlinearity::kLeakyReLU;
+  double negative_slope = 0;                                    // for kLeakyReLU
+  OneOf<FanMode> mode = FanMode::kIn;                           // or "fan_in", "fan_out"
+  OneOf<Nonlinearity> nonlinearity = Nonlinearity::kLeakyReLU;  // or "relu", "tanh", ...
 };
 // Sets the standard deviation to gain / sqrt(fan).
 const Tensor& kaiming_uniform_(const Tensor& tensor, KaimingOptions options = {},
                                MaybeGenerator generator = {});
 const Tensor& kaiming_normal_(const Tensor& tensor, KaimingOptions options = {},
                               MaybeGenerator generator = {});
+
+// Draws from the normal distribution, limited to [a, b]. Throws Error(kValue) unless a <= b and std
+// > 0.
+const Tensor& trunc_normal_(const Tensor& tensor, double mean = 0, double std = 1, double a = -2,
+                            double b = 2, MaybeGenerator generator = {});
+// Makes the rows of the matrix (out, in * window...), or its columns if these are fewer,
+// orthogonal vectors of length `gain` (Saxe et al., "Exact solutions to the nonlinear dynamics of
+// learning in deep linear neural networks", ICLR 2014).
+const Tensor& orthogonal_(const Tensor& tensor, double gain = 1, MaybeGenerator generator = {});
+// Sets a matrix to the identity.
+const Tensor& eye_(const Tensor& tensor);
+// Makes a convolution of 3 to 5 dimensions, with an odd window, copy as many input channels as it
+// has output channels, in each of `groups` groups.
+const Tensor& dirac_(const Tensor& tensor, int64_t groups = 1);
+// Draws a matrix from the normal distribution, and zeros the fraction `sparsity` of each column
+// (Martens, "Deep learning via Hessian-free optimization", ICML 2010).
+const Tensor& sparse_(const Tensor& tensor, double sparsity, double std = 0.01,
+                      MaybeGenerator generator = {});
 
 }  // namespace mytorch::nn::init

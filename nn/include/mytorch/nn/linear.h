@@ -15,6 +15,7 @@ class Linear : public Module {
  public:
   Linear(int64_t in_features, int64_t out_features, bool bias = true);
   Tensor forward(const Tensor& input) override;
+  double flops(const Tensor& input, const Tensor& output) const override;
   std::string describe() const override;
   void reset_parameters();
 
@@ -44,6 +45,7 @@ class Bilinear final : public Callable<Bilinear> {
  public:
   Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features, bool bias = true);
   Tensor forward(const Tensor& input1, const Tensor& input2);
+  double flops(const Tensor& input, const Tensor& output) const override;
   std::string describe() const override;
   void reset_parameters();
 

@@ -200,6 +200,10 @@ class Module : private detail::Forwards {
     return add_backward_hook(detail::as_hook<const Tensor&, const Tensor&>(std::move(hook)));
   }
 
+  // Returns the floating-point operations of one forward of this module alone, without its
+  // children's, for nn::summary. A multiplication and its addition are two.
+  virtual double flops(const Tensor& input, const Tensor& output) const;
+
   // -- printing --
   std::string str() const;  // the tree of modules
   // Returns one line for str(): the class name and, if overridden, the options.
@@ -340,9 +344,10 @@ class Module : private detail::Forwards {
 //     Tensor forward(const Tensor& query, const Tensor& key, const Tensor& mask = {});
 //   };
 //   attention(x, y)
-template <class M>
-class Callable : public Module {
+template <class M, class Base = Module>
+class Callable : public Base {
  public:
+  using Base::Base;
   template <class... Args>
   decltype(auto) operator()(Args&&... args) {
     try {

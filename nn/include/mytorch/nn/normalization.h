@@ -29,6 +29,9 @@ class ChannelNorm : public Module {
  public:
   std::string describe() const override;
   void reset_parameters();
+  void reset_running_stats();
+  std::optional<double> momentum() const { return options_.momentum; }
+  void set_momentum(std::optional<double> momentum) { options_.momentum = momentum; }
 
   Tensor weight;               // (channels), ones; undefined without `affine`
   Tensor bias;                 // (channels), zeros; undefined without `affine`

@@ -28,6 +28,7 @@ class Adagrad final : public OptimizerWith<AdagradOptions> {
   void check(const AdagradOptions& options) const override;
   void update(const Batch& batch) override;
   Numbers numbers(size_t group) override;
+  Flags flags(size_t group) const override;
 };
 
 }  // namespace mytorch::nn::optim

@@ -38,6 +38,7 @@ class AdamOf final : public OptimizerWith<Options> {
   void check(const Options& options) const override;
   void update(const Optimizer::Batch& batch) override;
   Optimizer::Numbers numbers(size_t group) override;
+  Optimizer::Flags flags(size_t group) const override;
 };
 extern template class AdamOf<AdamOptions, false>;
 extern template class AdamOf<AdamWOptions, true>;

@@ -30,6 +30,7 @@ class RMSprop final : public OptimizerWith<RMSpropOptions> {
   void check(const RMSpropOptions& options) const override;
   void update(const Batch& batch) override;
   Numbers numbers(size_t group) override;
+  Flags flags(size_t group) const override;
 };
 
 }  // namespace mytorch::nn::optim

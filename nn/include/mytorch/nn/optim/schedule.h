@@ -27,6 +27,19 @@ LRCurve exponential(double gamma);
 LRCurve cosine(int64_t half_period, double min_lr = 0);
 // From base * from to base * to in `steps` steps, constant afterwards. Serves as a warm-up.
 LRCurve linear(double from, double to, int64_t steps);
+// Half a cosine from base to `min_lr` in `period` steps, again and again, each time over a period
+// that is `factor` times as long (Loshchilov and Hutter, "SGDR", ICLR 2017).
+LRCurve warm_restarts(int64_t period, int64_t factor = 1, double min_lr = 0);
+// base * factor for `steps` steps, base afterwards.
+LRCurve constant(double factor = 1.0 / 3, int64_t steps = 5);
+// base * (1 - step / steps)^power for `steps` steps, 0 afterwards.
+LRCurve polynomial(int64_t steps = 5, double power = 1);
+// Linearly from `low` to `high` in `up` steps and back in `down` steps, again and again, with the
+// height multiplied by scale(cycle) (Smith, "Cyclical learning rates", WACV 2017).
+LRCurve cyclic(double low, double high, int64_t up = 2000, int64_t down = 2000,
+               std::function<double(int64_t)> scale = {});
+// From base to `swa_lr` in `steps` steps, along half a cosine or linearly, and constant afterwards.
+LRCurve swa(double swa_lr, int64_t steps = 10, bool cosine = true);
 // base * factor(step).
 LRCurve lambda(std::function<double(int64_t)> factor);
 // Several curves in succession, each for its number of steps, counting its own steps from 0; the
@@ -82,6 +95,38 @@ class CosineAnnealingLR final : public LRScheduler {
  public:
   CosineAnnealingLR(Optimizer& optimizer, int64_t half_period, double min_lr = 0)
       : LRScheduler(optimizer, curves::cosine(half_period, min_lr)) {}
+};
+
+class CosineAnnealingWarmRestarts final : public LRScheduler {
+ public:
+  CosineAnnealingWarmRestarts(Optimizer& optimizer, int64_t period, int64_t factor = 1,
+                              double min_lr = 0)
+      : LRScheduler(optimizer, curves::warm_restarts(period, factor, min_lr)) {}
+};
+
+class ConstantLR final : public LRScheduler {
+ public:
+  explicit ConstantLR(Optimizer& optimizer, double factor = 1.0 / 3, int64_t steps = 5)
+      : LRScheduler(optimizer, curves::constant(factor, steps)) {}
+};
+
+class PolynomialLR final : public LRScheduler {
+ public:
+  explicit PolynomialLR(Optimizer& optimizer, int64_t steps = 5, double power = 1)
+      : LRScheduler(optimizer, curves::polynomial(steps, power)) {}
+};
+
+class CyclicLR final : public LRScheduler {
+ public:
+  CyclicLR(Optimizer& optimizer, double low, double high, int64_t up = 2000, int64_t down = 2000,
+           std::function<double(int64_t)> scale = {})
+      : LRScheduler(optimizer, curves::cyclic(low, high, up, down, std::move(scale))) {}
+};
+
+class SWALR final : public LRScheduler {
+ public:
+  SWALR(Optimizer& optimizer, double swa_lr, int64_t steps = 10, bool cosine = true)
+      : LRScheduler(optimizer, curves::swa(swa_lr, steps, cosine)) {}
 };
 
 class LinearLR final : public LRScheduler {

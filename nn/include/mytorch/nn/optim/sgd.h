@@ -31,6 +31,7 @@ class SGD final : public OptimizerWith<SGDOptions> {
   void check(const SGDOptions& options) const override;
   void update(const Batch& batch) override;
   Numbers numbers(size_t group) override;
+  Flags flags(size_t group) const override;
 };
 
 }  // namespace mytorch::nn::optim

@@ -1,0 +1,84 @@
+#include "mytorch/nn/summary.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "mytorch/nn/activation.h"
+#include "mytorch/nn/container.h"
+#include "mytorch/nn/conv.h"
+#include "mytorch/nn/dropout.h"
+#include "mytorch/nn/linear.h"
+#include "mytorch/nn/normalization.h"
+#include "mytorch/ops/zeros.h"
+#include "tests/nn/data/expect_error.h"
+#include "tests/nn/values.h"
+
+namespace mytorch::nn {
+namespace {
+
+using mytorch::testing::expect_error;
+using mytorch::testing::values;
+
+struct Body : Module {
+  Sequential layers{Conv2d(2, 4, 3, {.groups = 2, .bias = false}), BatchNorm2d(4), ReLU()};
+  Dropout dropout{1.0};
+  LazyLinear head{3};
+  Body() {
+    register_module("layers", layers);
+    register_module("dropout", dropout);
+    register_module("head", head);
+  }
+  Tensor forward(const Tensor& x) override {
+    return head(dropout(layers(layers[2](x))).flatten(1));
+  }
+};
+
+TEST(Summary, ListsLayersShapesParametersAndWork) {
+  Body model;
+  model.layers[1].requires_grad(false);
+  const Summary all = summary(model, zeros({5, 2, 6, 6}));
+  ASSERT_EQ(all.layers.size(), 7u);
+  EXPECT_EQ(all.layers[0].type, "Body");
+  const LayerSummary& conv = all.layers[2];
+  EXPECT_EQ(conv.path, "layers.0");
+  EXPECT_EQ(conv.output_shape, (std::vector<int64_t>{5, 4, 4, 4}));
+  EXPECT_EQ(conv.parameters, 36);
+  EXPECT_EQ(conv.flops, 2.0 * 5 * 4 * 4 * 4 * 9);
+  EXPECT_EQ(conv.output_bytes, 5 * 4 * 4 * 4 * 4);
+  EXPECT_EQ(all.layers[4].calls, 2);
+  EXPECT_EQ(all.layers[6].type, "Linear");  // no longer lazy
+  EXPECT_EQ(all.layers[6].flops, 2.0 * 5 * 3 * 64);
+  EXPECT_EQ(all.parameters, 36 + 8 + 3 * 64 + 3);
+  EXPECT_EQ(all.trainable_parameters, all.parameters - 8);
+  EXPECT_EQ(all.parameter_bytes, 4 * all.parameters);
+  EXPECT_EQ(all.flops, conv.flops + all.layers[6].flops);
+  EXPECT_TRUE(model.dropout.training());
+  EXPECT_EQ(values(static_cast<BatchNorm2d&>(model.layers[1]).num_batches_tracked),
+            (std::vector<double>{0}));
+  std::ostringstream out;
+  out << all;
+  EXPECT_NE(
+      out.str().find("    0: Conv2d         (5, 4, 4, 4)          36  5.76 K       1.25 KiB\n"),
+      std::string::npos)
+      << out.str();
+  EXPECT_NE(out.str().find("2: ReLU (x2)"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("Total: 239 parameters (231 trainable, 956 B), 7.68 K FLOPs"),
+            std::string::npos)
+      << out.str();
+}
+
+TEST(Summary, RemovesItsHooksIfTheModelThrows) {
+  Sequential model(Linear(2, 2), Dropout(1.0));
+  expect_error(ErrorCode::kShape, {"Sequential.0"}, [&] { summary(model, zeros({1, 3})); });
+  EXPECT_TRUE(model[1].training());
+  int calls = 0;
+  model[0].register_forward_hook([&](Module&, const Tensor&, const Tensor&) { ++calls; });
+  model(zeros({1, 2}));
+  EXPECT_EQ(calls, 1);
+}
+
+}  // namespace
+}  // namespace mytorch::nn
