@@ -36,8 +36,8 @@ std::optional<int64_t> parse_step(std::string_view digits) {
   return good ? std::optional(step) : std::nullopt;
 }
 
-// A checksum of names, types, shapes and bytes, all in host memory.
-std::string checksum_of(const TensorMap& tensors) {
+// A checksum of names, types, shapes and bytes, all in host memory, and of the other metadata.
+std::string checksum_of(const TensorMap& tensors, const Metadata& metadata) {
   uLong sum = crc32(0, nullptr, 0);
   const auto add = [&sum](const void* data, size_t bytes) {
     constexpr size_t kPiece = size_t{1} << 30;  // zlib counts in 32 bits
@@ -54,6 +54,11 @@ std::string checksum_of(const TensorMap& tensors) {
         absl::StrCat(name, ":", dtype_name(tensor.dtype()), shape_str(tensor.sizes()));
     add(head.data(), head.size());
     add(tensor.raw_data(), static_cast<size_t>(tensor.numel() * tensor.element_size()));
+  }
+  for (const auto& [key, value] : metadata) {
+    if (key == kChecksumKey) continue;
+    const std::string entry = absl::StrCat(key.size(), ":", key, value.size(), ":", value);
+    add(entry.data(), entry.size());
   }
   return absl::StrFormat("%08x", static_cast<uint32_t>(sum));
 }
@@ -173,9 +178,9 @@ std::string Checkpoint::save(int64_t step, const Metadata& metadata) const {
                       host.is_contiguous() ? host : host.contiguous());
     }
   }
-  Metadata all{
-      {kFormatKey, kFormat}, {kStepKey, absl::StrCat(step)}, {kChecksumKey, checksum_of(tensors)}};
+  Metadata all{{kFormatKey, kFormat}, {kStepKey, absl::StrCat(step)}};
   for (const auto& [key, value] : metadata) all.emplace(kUserPrefix + key, value);
+  all.emplace(kChecksumKey, checksum_of(tensors, all));
   std::error_code error;
   std::filesystem::create_directories(directory_, error);
   if (error) {
@@ -233,7 +238,7 @@ CheckpointInfo Checkpoint::load(const std::string& path) const {
   }
   TensorMap tensors;
   for (const auto& found : file.entries()) tensors.emplace(found.name, file.load(found.name));
-  if (checksum_of(tensors) != entry(kChecksumKey)) {
+  if (checksum_of(tensors, metadata) != entry(kChecksumKey)) {
     fail_checkpoint(ErrorCode::kIo, path,
                     "it is damaged, since its checksum differs: load an older one");
   }

@@ -11,12 +11,15 @@
 #include "mytorch/nn/activation.h"
 #include "mytorch/nn/functional.h"
 #include "mytorch/nn/recurrent.h"
+#include "mytorch/nn/transformer.h"
 #include "mytorch/ops/abs.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/exp.h"
 #include "mytorch/ops/gt.h"
+#include "mytorch/ops/ones.h"
 #include "mytorch/ops/sum.h"
+#include "mytorch/ops/triu.h"
 #include "mytorch/ops/where.h"
 #include "tests/nn/data/expect_error.h"
 #include "tests/nn/values.h"
@@ -399,6 +402,63 @@ TEST(Golden, RecurrentLayersAgreeWithPyTorch) {
   });
   expect_error(ErrorCode::kShape, {"[RNN]", "(5, 2)"}, [&] { rnn(wave({5, 2}, 0)); });
   expect_error(ErrorCode::kValue, {"[LSTM]", "proj_size"}, [] { LSTM(3, 4, {.proj_size = 4}); });
+}
+
+TEST(Golden, AttentionAgreesWithPyTorch) {
+  using Inputs = std::vector<Tensor>;
+  const Tensor later = triu(ones({5, 5}, kBool), 1);
+  const Tensor padding = tensor({0, 0, 0, 0, 0, 0, 0, 0, 1, 1}).view({2, 5}).to(kBool);
+  MultiheadAttention attention = filled_module(MultiheadAttention(8, 2));
+  const auto masked = [&](const AttentionMasks& masks) {
+    return
+        [&attention, masks](const Inputs& x) { return joined(attention(x[0], x[0], x[0], masks)); };
+  };
+  const Expected both{{130}, -106.567177931, 103.651401786};
+  expect_golden("self", masked({.key_padding_mask = padding, .attn_mask = later}), {{5, 2, 8}},
+                both);
+  expect_golden("causal", masked({.key_padding_mask = padding, .is_causal = true}), {{5, 2, 8}},
+                both);
+  expect_golden("cross",
+                [&](const Inputs& x) {
+                  return joined(attention(x[0], x[1], x[2], {.average_attn_weights = false}));
+                },
+                {{3, 2, 8}, {5, 2, 8}, {5, 2, 8}}, {{108}, -339.39888007, 350.546912972});
+  expect_golden("unbatched",
+                [&](const Inputs& x) {
+                  return std::get<0>(attention(
+                      x[0], x[0], x[0], {.attn_mask = wave({5, 5}, 4), .need_weights = false}));
+                },
+                {{5, 8}}, {{5, 8}, -76.8155432054, 146.184275705});
+  TransformerEncoderLayer layer = filled_module(TransformerEncoderLayer(8, 2,
+                                                                        {.dim_feedforward = 16,
+                                                                         .dropout = 0,
+                                                                         .activation = "gelu",
+                                                                         .batch_first = true,
+                                                                         .norm_first = true}));
+  const Expected pre{{2, 5, 8}, -21.0123173699, 6.39022377913};
+  expect_golden(
+      "mask", [&](const Inputs& x) { return layer(x[0], {.attn_mask = later}); }, {{2, 5, 8}}, pre);
+  expect_golden(
+      "is_causal", [&](const Inputs& x) { return layer(x[0], {.is_causal = true}); }, {{2, 5, 8}},
+      pre);
+  const TransformerEncoderLayer post(8, 2, {.dim_feedforward = 16, .dropout = 0});
+  TransformerEncoder encoder = filled_module(TransformerEncoder(post, 2, LayerNorm(8)));
+  expect_golden("encoder",
+                [&](const Inputs& x) { return encoder(x[0], {.key_padding_mask = padding}); },
+                {{5, 2, 8}}, {{5, 2, 8}, -0.628900568865, -2.47845113295e-05});
+  EXPECT_EQ(encoder.named_parameters()[0].first, "layers.0.self_attn.in_proj_weight");
+  EXPECT_EQ(encoder.named_parameters().back().first, "norm.bias");
+  TransformerEncoder other = clone(encoder);
+  {
+    NoGradGuard no_grad;
+    for (const Tensor& parameter : encoder.parameters()) parameter.fill_(0);
+  }
+  EXPECT_NE(values(other(wave({5, 1, 8}, 0)))[0], 0);
+  expect_error(ErrorCode::kShape, {"[MultiheadAttention]", "attn_mask", "(4, 4)", "(5, 5)"}, [&] {
+    attention(wave({5, 8}, 0), wave({5, 8}, 0), wave({5, 8}, 0), {.attn_mask = wave({4, 4}, 0)});
+  });
+  expect_error(ErrorCode::kValue, {"[MultiheadAttention]", "3 heads"},
+               [] { MultiheadAttention(8, 3); });
 }
 
 }  // namespace

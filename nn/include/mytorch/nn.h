@@ -20,4 +20,5 @@
 #include "mytorch/nn/serialize.h"      // IWYU pragma: export
 #include "mytorch/nn/summary.h"        // IWYU pragma: export
 #include "mytorch/nn/training.h"       // IWYU pragma: export
+#include "mytorch/nn/transformer.h"    // IWYU pragma: export
 #include "mytorch/nn/upsampling.h"     // IWYU pragma: export
