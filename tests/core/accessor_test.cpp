@@ -41,8 +41,8 @@ TEST(Accessor, PackedHoldsItsSizes) {
 
 TEST(Accessor, ChecksIndicesIfAsked) {
   const Tensor x = zeros({2, 3});
-  const int64_t* const sizes = x.sizes().data();
-  const int64_t* const strides = x.strides().data();
+  const int64_t* const sizes = x.impl()->abi.dl.shape;
+  const int64_t* const strides = x.impl()->abi.dl.strides;
   const TensorAccessor<float, 2, true> a(x.data<float>(), sizes, strides);
   const PackedTensorAccessor<float, 2, int32_t, true> packed(x.data<float>(), sizes, strides);
   expect_error(ErrorCode::kValue, {"index 2", "size 2", "dimension -2"}, [&] { (void)a[2]; });

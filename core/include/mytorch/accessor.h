@@ -143,21 +143,22 @@ class PackedTensorAccessor {
 template <class T, size_t n>
 auto Tensor::accessor() const {
   T* const data = checked_elements<T>(n, "accessor");
-  return TensorAccessor<T, n, detail::kCheckAccess>(data, sizes().data(), strides().data());
+  return TensorAccessor<T, n, detail::kCheckAccess>(data, impl()->abi.dl.shape,
+                                                    impl()->abi.dl.strides);
 }
 
 template <class T, size_t n>
 auto Tensor::packed_accessor64() const {
   T* const data = checked_elements<T>(n, "packed_accessor64");
-  return PackedTensorAccessor<T, n, int64_t, detail::kCheckAccess>(data, sizes().data(),
-                                                                   strides().data());
+  return PackedTensorAccessor<T, n, int64_t, detail::kCheckAccess>(data, impl()->abi.dl.shape,
+                                                                   impl()->abi.dl.strides);
 }
 
 template <class T, size_t n>
 auto Tensor::packed_accessor32() const {
   T* const data = checked_elements<T>(n, "packed_accessor32");
-  return PackedTensorAccessor<T, n, int32_t, detail::kCheckAccess>(data, sizes().data(),
-                                                                   strides().data());
+  return PackedTensorAccessor<T, n, int32_t, detail::kCheckAccess>(data, impl()->abi.dl.shape,
+                                                                   impl()->abi.dl.strides);
 }
 
 }  // namespace mytorch

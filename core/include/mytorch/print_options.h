@@ -12,7 +12,7 @@ struct PrintOptions {
   int64_t edge_items = 3;    // elements shown at either end of an abbreviated dimension
   int line_width = 0;        // in characters; 0: that of the terminal, else 80
   // Scientific notation; if absent, it is chosen by the range of the values.
-  std::optional<bool> sci_mode;
+  std::optional<bool> sci_mode = {};
 };
 
 // Set and get the format for all threads. Throws Error(kValue) for negative numbers.
