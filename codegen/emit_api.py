@@ -39,10 +39,29 @@ def comment(op: Op, indent: str = "") -> list[str]:
     return [f"{indent}// {op.schema}", *lines, line]
 
 
+def with_options(op: Op) -> list[str]:
+    """Emits the form of a function that creates a tensor in which TensorOptions replace dtype and device."""
+    args = list(op.schema.args)
+    names = [a.name for a in args]
+    if "dtype" not in names or "device" not in names or op.meaning == "view" or not cpp.has_out(op):
+        return []
+    at = names.index("dtype")
+    rest = args[at + 2 :]
+    params = [cpp.params(args[:at], False), "const O& options", cpp.params(rest, True)]
+    call = [*names[:at], "o.dtype_opt()", "o.device_opt()", *names[at + 2 :]]
+    return [
+        "template <detail::Options O>",
+        f"Tensor {op.schema.name}({', '.join(p for p in params if p)}) {{",
+        "  const TensorOptions o = options;",
+        f"  return o.finish({op.schema.name}({', '.join(call)}));",
+        "}",
+    ]
+
+
 def op_header(name: str, ops: list[Op]) -> str:
     lines = ["", "namespace mytorch {", ""]
     for op in ops:
-        lines += [*comment(op), *describe.declarations(op), ""]
+        lines += [*comment(op), *describe.declarations(op), *with_options(op), ""]
     lines.append("}  // namespace mytorch")
     return cpp.header(f"{name}: {ops[0].doc}", ["mytorch/tensor.h"], lines)
 

@@ -75,7 +75,7 @@ bool OpRecord::writes() const {
 
 bool OpRecord::random() const { return arg("generator") != nullptr; }
 
-bool OpRecord::unspecified() const { return name.starts_with("empty"); }
+bool OpRecord::unspecified() const { return name.starts_with("empty") || name == "new_empty"; }
 
 const OpArg* OpRecord::arg(const std::string& arg_name) const {
   for (const OpArg& a : args) {

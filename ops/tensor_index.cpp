@@ -17,16 +17,18 @@
 #include "ops/geometry.h"
 
 namespace mytorch {
-namespace {
 
-using indexing::Slice;
-using indexing::TensorIndex;
-
-struct Indexed {
+struct IndexedTensor::Source {
   Tensor view;
   std::vector<Tensor> tensors;  // for mytorch::index(view, tensors)
   bool selects = false;         // whether `tensors` has a defined one
 };
+
+namespace {
+
+using Indexed = IndexedTensor::Source;
+using indexing::Slice;
+using indexing::TensorIndex;
 
 bool is_mask(const Tensor& index) { return index.dtype() == kBool || index.dtype() == kUInt8; }
 
@@ -84,8 +86,7 @@ class Indexer {
       case TensorIndex::kSlice:
         return slice(index.slice());
       case TensorIndex::kBool:
-        return select_new(index.integer() != 0 ? tensor(std::vector<int64_t>{0})
-                                               : tensor(std::vector<int64_t>{}));
+        return select_new(index.integer() != 0 ? tensor({0}) : tensor({}, kInt64));
       case TensorIndex::kTensor:
         return select(index.tensor());
     }
@@ -149,26 +150,31 @@ class Indexer {
   Indexed result_;
 };
 
-Tensor read(const Tensor& self, const TensorIndex* indices, size_t n) {
-  const Indexed indexed = Indexer(self, indices, n, "index").take();
-  return indexed.selects ? mytorch::index(indexed.view, indexed.tensors) : indexed.view;
+IndexedTensor read(const Tensor& self, const TensorIndex* indices, size_t n) {
+  Indexed indexed = Indexer(self, indices, n, "index").take();
+  if (!indexed.selects) return {indexed.view, nullptr};
+  const Tensor values = mytorch::index(indexed.view, indexed.tensors);
+  return {values, std::make_shared<const Indexed>(std::move(indexed))};
 }
 
-void write(const Tensor& self, const TensorIndex* indices, size_t n, const Tensor& values,
-           bool accumulate) {
-  const Indexed indexed = Indexer(self, indices, n, "index_put_").take();
-  if (indexed.selects) {
-    mytorch::index_put_(indexed.view, indexed.tensors, values, accumulate);
+void write(const Indexed& to, const Tensor& values, bool accumulate) {
+  if (to.selects) {
+    mytorch::index_put_(to.view, to.tensors, values, accumulate);
     return;
   }
   // As in NumPy, the values may have more dimensions than the view if their sizes are 1.
   Tensor source = values;
-  while (source.dim() > indexed.view.dim() && source.sizes()[0] == 1) source = source.squeeze(0);
+  while (source.dim() > to.view.dim() && source.sizes()[0] == 1) source = source.squeeze(0);
   if (accumulate) {
-    indexed.view.add_(source);
+    to.view.add_(source);
   } else {
-    indexed.view.copy_(source);
+    to.view.copy_(source);
   }
+}
+
+void write(const Tensor& self, const TensorIndex* indices, size_t n, const Tensor& values,
+           bool accumulate) {
+  write(Indexer(self, indices, n, "index_put_").take(), values, accumulate);
 }
 
 void write(const Tensor& self, const TensorIndex* indices, size_t n, const Scalar& value,
@@ -178,15 +184,49 @@ void write(const Tensor& self, const TensorIndex* indices, size_t n, const Scala
 
 }  // namespace
 
-Tensor Tensor::index(std::initializer_list<TensorIndex> indices) const {
+IndexedTensor::IndexedTensor(Tensor values, std::shared_ptr<const Source> source)
+    : Tensor(std::move(values)), source_(std::move(source)) {}
+
+const IndexedTensor& IndexedTensor::operator=(const Tensor& values) && {
+  if (source_ == nullptr) {
+    static_cast<Tensor&&>(*this) = values;
+  } else if (values.defined()) {
+    write(*source_, values.to(dtype()), false);
+  } else {
+    fail(ErrorCode::kValue, "[=] the assigned tensor is undefined");
+  }
+  return *this;
+}
+
+// NOLINTNEXTLINE(bugprone-unhandled-self-assignment): copies elements
+const IndexedTensor& IndexedTensor::operator=(const IndexedTensor& values) && {
+  return std::move(*this) = static_cast<const Tensor&>(values);
+}
+
+const IndexedTensor& IndexedTensor::operator=(const Scalar& value) && {
+  if (source_ == nullptr) {
+    static_cast<Tensor&&>(*this) = value;
+  } else {
+    write(*source_, scalar_tensor(value, dtype(), device()), false);
+  }
+  return *this;
+}
+
+IndexedTensor& IndexedTensor::operator=(const Tensor& other) & {
+  static_cast<Tensor&>(*this) = other;
+  source_ = nullptr;
+  return *this;
+}
+
+IndexedTensor Tensor::index(std::initializer_list<TensorIndex> indices) const {
   return read(*this, indices.begin(), indices.size());
 }
 
-Tensor Tensor::index(const std::vector<TensorIndex>& indices) const {
+IndexedTensor Tensor::index(const std::vector<TensorIndex>& indices) const {
   return read(*this, indices.data(), indices.size());
 }
 
-Tensor Tensor::operator[](const TensorIndex& index) const { return read(*this, &index, 1); }
+IndexedTensor Tensor::operator[](const TensorIndex& index) const { return read(*this, &index, 1); }
 
 const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> indices, const Tensor& values,
                                  bool accumulate) const {

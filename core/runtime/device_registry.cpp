@@ -39,6 +39,14 @@ std::string known_names() {
 
 }  // namespace
 
+int device_count(int32_t type) {
+  if (discover_devices != nullptr) discover_devices();
+  for (int slot = 0; slot < num_device_types(); ++slot) {
+    if (device_type(slot).type == type) return device_type(slot).count;
+  }
+  return 0;
+}
+
 int num_device_types() { return registry().count.load(std::memory_order_acquire); }
 const DeviceType& device_type(int slot) { return registry().rows[slot]; }
 

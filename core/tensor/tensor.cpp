@@ -1,9 +1,10 @@
 #include "mytorch/tensor.h"
 
-#include <algorithm>
 #include <cstring>
+#include <limits>
+#include <ostream>
+#include <string_view>
 
-#include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
 #include "mytorch/thread_state.h"
 
@@ -38,7 +39,11 @@ void* Tensor::data_checked(ScalarType type) const {
 }
 
 void* Tensor::raw_mutable_data() const {
-  checked()->storage->abi.flags |= MT_STORAGE_ESCAPED;
+  if (checked()->read_only) {
+    fail(ErrorCode::kValue,
+         "[data] the tensor is over `const` memory (from_blob): read const_data, or clone() it");
+  }
+  impl_->storage->abi.flags |= MT_STORAGE_ESCAPED;
   return impl_->abi.dl.data;
 }
 
@@ -48,105 +53,42 @@ indexing::TensorIndex::TensorIndex(const char* text) : kind_(kEllipsis) {
   }
 }
 
-namespace {
-
-template <class T>
-Tensor from_values(const T* values, size_t n) {
-  const int64_t size = static_cast<int64_t>(n);
-  Tensor result = Tensor::adopt(new_tensor(&size, 1, scalar_type_of<T>(), kCPU, kCpuSlot));
-  if (n != 0) std::memcpy(result.impl()->abi.dl.data, values, n * sizeof(T));
-  return result;
-}
-
-template <class T>
-void store(void* to, const double* from, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-      static_cast<T*>(to)[i] = T(static_cast<float>(from[i]));
-    } else if constexpr (std::is_same_v<T, bool>) {
-      static_cast<T*>(to)[i] = from[i] != 0;
-    } else {
-      static_cast<T*>(to)[i] = static_cast<T>(from[i]);
-    }
+void Tensor::check_accessor(ScalarType type, size_t n, const char* op) const {
+  const TensorImpl& t = *checked();
+  if (t.dtype != type) {
+    fail(ErrorCode::kType, "[", op, "] the tensor holds ", dtype_name(t.dtype), ", not ",
+         dtype_name(type), ": convert it with to(), or access ", dtype_name(t.dtype));
+  }
+  if (t.abi.dl.ndim != static_cast<int>(n)) {
+    fail(ErrorCode::kShape, "[", op, "] an accessor of ", n, " dimensions of a tensor of shape ",
+         shape_str(t.sizes()), ": give its number of dimensions, ", t.abi.dl.ndim);
+  }
+  const std::string_view name = op;
+  if (name == "accessor" && !t.device().is_cpu()) {
+    fail(ErrorCode::kDevice, "[accessor] the tensor is on ", t.device().str(),
+         ": copy it with cpu(), or pass a packed accessor to a kernel");
+  }
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (name == "packed_accessor32" &&
+      extent(t.abi).bytes() / static_cast<uint64_t>(element_size()) > uint64_t{kMost}) {
+    fail(ErrorCode::kShape, "[packed_accessor32] shape ", shape_str(t.sizes()), " and strides ",
+         shape_str(t.strides()), " exceed 32 bits: use packed_accessor64");
   }
 }
 
-void store(ScalarType type, void* to, const double* from, int64_t n) {
-  switch (type) {
-    case kBool:
-      return store<bool>(to, from, n);
-    case kUInt8:
-      return store<uint8_t>(to, from, n);
-    case kInt8:
-      return store<int8_t>(to, from, n);
-    case kInt16:
-      return store<int16_t>(to, from, n);
-    case kInt32:
-      return store<int32_t>(to, from, n);
-    case kInt64:
-      return store<int64_t>(to, from, n);
-    case kFloat16:
-      return store<Half>(to, from, n);
-    case kBFloat16:
-      return store<BFloat16>(to, from, n);
-    case kFloat32:
-      return store<float>(to, from, n);
-    case kFloat64:
-      return store<double>(to, from, n);
-  }
+namespace detail {
+
+void fail_access(int64_t index, int64_t size, size_t dims_left) {
+  fail(ErrorCode::kValue, "[accessor] index ", index, " is out of range for size ", size,
+       " of dimension ", -static_cast<int64_t>(dims_left));
 }
 
-Tensor from_doubles(const double* values, int64_t n, ScalarType dtype) {
-  Tensor result = Tensor::adopt(new_tensor(&n, 1, dtype, kCPU, kCpuSlot));
-  store(dtype, result.impl()->abi.dl.data, values, n);
-  return result;
-}
+}  // namespace detail
 
-void run_release(void* context) {
-  auto* release = static_cast<std::function<void()>*>(context);
-  (*release)();
-  delete release;
-}
-
-}  // namespace
-
-Tensor tensor(std::initializer_list<double> values, ScalarType dtype) {
-  return from_doubles(values.begin(), static_cast<int64_t>(values.size()), dtype);
-}
-Tensor tensor(const std::vector<float>& values) {
-  return from_values(values.data(), values.size());
-}
-Tensor tensor(const std::vector<double>& values, ScalarType dtype) {
-  return from_doubles(values.data(), static_cast<int64_t>(values.size()), dtype);
-}
-Tensor tensor(const std::vector<int64_t>& values) {
-  return from_values(values.data(), values.size());
-}
-
-Tensor from_blob(void* data, IntList sizes, ScalarType dtype, Device device,
-                 OptionalIntList strides, std::function<void()> release) {
-  checked_device_slot(device);
-  std::vector<int64_t> contiguous(sizes.size());
-  contiguous_strides(sizes.data(), static_cast<int>(sizes.size()), contiguous.data());
-  const IntList steps = strides.has_value() ? *strides : IntList(contiguous);
-  if (steps.size() != sizes.size()) {
-    fail(ErrorCode::kShape, "[from_blob] ", sizes.size(), " sizes but ", steps.size(),
-         " strides: give one stride for each size");
-  }
-  int64_t last = 0;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] < 0 || steps[i] < 0) {
-      fail(ErrorCode::kShape, "[from_blob] sizes ", shape_str(sizes), " and strides ",
-           shape_str(steps), " must not be negative");
-    }
-    last += std::max<int64_t>(sizes[i] - 1, 0) * steps[i];
-  }
-  const uint64_t bytes = count(sizes) == 0 ? 0 : (last + 1) * mytorch::element_size(dtype);
-  Storage* storage = release != nullptr
-                         ? wrap_storage(device, data, bytes, run_release,
-                                        new std::function<void()>(std::move(release)))
-                         : wrap_storage(device, data, bytes, nullptr, nullptr);
-  return Tensor::adopt(new_tensor_over(storage, sizes, steps, dtype, 0));
+std::ostream& operator<<(std::ostream& out, ScalarType type) { return out << dtype_name(type); }
+std::ostream& operator<<(std::ostream& out, const Device& device) { return out << device.str(); }
+std::ostream& operator<<(std::ostream& out, const IntList& list) {
+  return out << absl::StrCat("[", absl::StrJoin(list, ", "), "]");
 }
 
 }  // namespace mytorch

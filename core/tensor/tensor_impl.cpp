@@ -222,6 +222,7 @@ TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t off
   impl->storage = of->storage;
   impl->dtype = of->dtype;
   impl->device_slot = of->device_slot;
+  impl->read_only = of->read_only;
   set_geometry(impl, sizes, strides);
   // The offset of a view without elements may lie anywhere: its base's strides may exceed int64.
   const int64_t elements = impl->numel == 0 ? 0 : offset;
@@ -246,6 +247,7 @@ TensorImpl* new_alias(TensorImpl* of) {
   const int64_t bytes =
       static_cast<const char*>(of->abi.dl.data) - static_cast<const char*>(of->storage->data);
   set_storage(impl, of->storage, of->dtype, bytes);
+  impl->read_only = of->read_only;
   set_geometry(impl, of->sizes(), of->strides());
   return impl;
 }
@@ -320,6 +322,7 @@ void replace_data(TensorImpl* impl, const TensorImpl& data) {
   impl->abi.dl.dtype = data.abi.dl.dtype;
   impl->dtype = data.dtype;
   impl->device_slot = data.device_slot;
+  impl->read_only = data.read_only;
   std::copy_n(data.abi.dl.strides, data.abi.dl.ndim, impl->abi.dl.strides);
 }
 

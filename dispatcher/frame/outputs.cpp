@@ -39,6 +39,10 @@ void check_writable(const OpInfo& op, const TensorImpl* self) {
          shape_str(self->sizes()), " and strides ", shape_str(self->strides()),
          ", has elements that share memory (an expanded tensor?): clone() it first");
   }
+  if (self->read_only) {
+    fail(ErrorCode::kValue, "[", op.base,
+         "] the tensor to write is over `const` memory (from_blob): clone() it first");
+  }
   if (self->inference && !thread_state.inference_mode) {
     fail(ErrorCode::kValue, "[", op.base,
          "] a tensor made in inference mode cannot be written outside of it: clone() it first");

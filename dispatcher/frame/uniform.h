@@ -89,7 +89,10 @@ template <int n>
 [[gnu::always_inline]] inline bool uniform_into(const OpInfo& op,
                                                 const mt_tensor* const (&inputs)[n],
                                                 const TensorImpl* out) {
-  if (op.outputs[0].dtype >= 0 || !is_contiguous_here(&out->abi) || out->inference) return false;
+  if (op.outputs[0].dtype >= 0 || !is_contiguous_here(&out->abi) || out->inference ||
+      out->read_only) {
+    return false;
+  }
   Uniform all{&out->abi};
   const auto apart = [&](const mt_tensor* t) {
     return t->storage != out->abi.storage || t->dl.data == out->abi.dl.data;

@@ -49,7 +49,8 @@ std::vector<int64_t> starts_of(const Tensor& indices, const Tensor& offsets, boo
   const Tensor host = offsets.to(kCPU).to(kInt64).contiguous();
   for (int64_t i = 0; i < host.numel(); ++i) starts.push_back(host.const_data<int64_t>()[i]);
   if (!include_last) starts.push_back(indices.numel());
-  if (starts.empty() || starts[0] != 0 || starts.back() != indices.numel()) {
+  if (starts.empty() || starts[0] != 0 || starts.back() < starts[0] ||
+      (include_last && starts.back() != indices.numel())) {
     fail(ErrorCode::kValue, "[", kBag, "] offsets must begin with 0",
          include_last ? absl::StrCat(" and end with ", indices.numel()) : "");
   }
@@ -75,6 +76,10 @@ Tensor embedding_bag(const Tensor& indices, const Tensor& weight,
   if (flat != options.offsets.defined()) {
     fail(ErrorCode::kValue, "[", kBag,
          flat ? "] indices of one dimension need offsets" : "] indices (bags, n) need no offsets");
+  }
+  if (flat && options.offsets.dim() != 1) {
+    fail(ErrorCode::kShape, "[", kBag, "] offsets have shape ", shape_str(options.offsets.sizes()),
+         ": give one number for each bag");
   }
   const Tensor& scales = options.per_sample_weights;
   if (scales.defined() && mode != EmbeddingBagMode::kSum) {

@@ -1,5 +1,6 @@
 #include "nn/functional/named.h"
 
+#include <exception>
 #include <string>
 
 #include "core/types/errors.h"
@@ -14,6 +15,8 @@ void rethrow_as(const char* op) {
     const size_t end = text.find("] ");
     if (!text.empty() && text[0] == '[' && end != std::string::npos) text.erase(0, end + 2);
     throw Error(error.code(), absl::StrCat("[", op, "] ", text));
+  } catch (const std::exception&) {  // of a std::vector of indices
+    fail(ErrorCode::kOutOfMemory, "[", op, "] the result does not fit into memory");
   }
 }
 

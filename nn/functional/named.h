@@ -1,11 +1,12 @@
 // Names of functions in error messages.
 #pragma once
 
-#include "mytorch/error.h"
+#include <exception>
 
 namespace mytorch::nn {
 
-// Throws the Error that is being handled, with "[op]" in place of the name that begins its message.
+// Throws the Error that is being handled, with "[op]" in place of the name that begins its message;
+// for an exception of the standard library, Error(kOutOfMemory).
 [[noreturn]] void rethrow_as(const char* op);
 
 // Calls `function`, whose errors name `op` instead of the operators that it calls.
@@ -13,7 +14,7 @@ template <class F>
 auto named(const char* op, const F& function) {
   try {
     return function();
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     rethrow_as(op);
   }
 }

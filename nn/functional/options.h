@@ -1,6 +1,7 @@
 // Formatting and checking of module options.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -39,9 +40,25 @@ inline void check_at_least(const char* module, int64_t least,
   }
 }
 
+// Throws Error(kValue) for a size below `least`, or so large that products of two overflow.
 template <size_t n>
 void check_sizes(const char* module, int64_t least, const char* name, const Sizes<n>& sizes) {
-  for (size_t i = 0; i < n; ++i) check_at_least(module, least, {{name, sizes[i]}});
+  for (size_t i = 0; i < n; ++i) {
+    check_at_least(module, least, {{name, sizes[i]}});
+    if (sizes[i] > INT32_MAX) {
+      fail(ErrorCode::kValue, "[", module, "] ", name, " is ", sizes[i], ": give at most ",
+           INT32_MAX);
+    }
+  }
+}
+
+// Throws Error(kOutOfMemory) for more indices than a dimension can reasonably have.
+inline void check_index_count(const char* op, int64_t count) {
+  constexpr int64_t kMost = int64_t{1} << 28;
+  if (count > kMost) {
+    fail(ErrorCode::kOutOfMemory, "[", op, "] a dimension of ", count,
+         " elements is larger than 2^28");
+  }
 }
 
 // Throws Error(kValue) unless p is a probability.

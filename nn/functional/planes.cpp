@@ -151,6 +151,7 @@ Tensor interpolate(const Tensor& input, const UpsampleOptions& options) {
         fail(ErrorCode::kShape, "[", kInterpolate, "] input ", shape_str(input.sizes()),
              " cannot be resized to size ", out.back(), ": sizes must be positive");
       }
+      check_index_count(kInterpolate, out.back());
       if (options.align_corners) {
         step =
             out.back() > 1 ? static_cast<double>(in - 1) / static_cast<double>(out.back() - 1) : 0;
@@ -179,10 +180,11 @@ Tensor interpolate(const Tensor& input, const UpsampleOptions& options) {
 namespace {
 
 // Checks that the last three dimensions exist, and that a factor divides them.
-void check_planes(const char* op, const Tensor& input, int64_t factor, int64_t channels,
-                  int64_t plane) {
-  if (input.dim() < 3 || factor < 1 || factor > 1 << 20 || input.size(-3) % channels != 0 ||
-      input.size(-2) % plane != 0 || input.size(-1) % plane != 0) {
+void check_planes(const char* op, const Tensor& input, int64_t factor, bool shuffle) {
+  constexpr int64_t kMost = 1 << 20;
+  if (input.dim() < 3 || factor < 1 || factor > kMost ||
+      (shuffle ? input.size(-3) % (factor * factor) != 0
+               : input.size(-2) % factor != 0 || input.size(-1) % factor != 0)) {
     fail(ErrorCode::kShape, "[", op, "] the factor ", factor, " does not divide the dimensions of ",
          shape_str(input.sizes()));
   }
@@ -191,7 +193,7 @@ void check_planes(const char* op, const Tensor& input, int64_t factor, int64_t c
 }  // namespace
 
 Tensor pixel_shuffle(const Tensor& input, int64_t r) {
-  check_planes("pixel_shuffle", input, r, r * r, 1);
+  check_planes("pixel_shuffle", input, r, true);
   const std::vector<int64_t> sizes = input.sizes().vec();
   const int64_t c = input.size(-3) / (r * r), h = input.size(-2), w = input.size(-1);
   const Tensor parts =
@@ -202,7 +204,7 @@ Tensor pixel_shuffle(const Tensor& input, int64_t r) {
 }
 
 Tensor pixel_unshuffle(const Tensor& input, int64_t r) {
-  check_planes("pixel_unshuffle", input, r, 1, r);
+  check_planes("pixel_unshuffle", input, r, false);
   const std::vector<int64_t> sizes = input.sizes().vec();
   const int64_t c = input.size(-3), h = input.size(-2) / r, w = input.size(-1) / r;
   const Tensor parts =
@@ -236,6 +238,8 @@ Windows windows_of(const char* op, int64_t padded, int64_t kernel, int64_t strid
          padded);
   }
   Windows windows{(padded - reach) / stride + 1, {}};
+  check_index_count(op, windows.count);
+  check_index_count(op, windows.count * kernel);
   for (int64_t i = 0; i < windows.count; ++i) {
     for (int64_t k = 0; k < kernel; ++k) windows.index.push_back(i * stride + k * dilation);
   }

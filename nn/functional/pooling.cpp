@@ -40,6 +40,8 @@ Tensor adaptive_max(const Tensor& x, int64_t dim, int64_t out) {
   const int64_t size = x.size(dim);
   if (out < 0) fail(ErrorCode::kValue, "[pool] output_size ", out, " is negative");
   if (out == 0) return x.narrow(dim, 0, 0).clone();
+  check_index_count("pool", size);
+  check_index_count("pool", out);
   if (size == 0) fail(ErrorCode::kShape, "[pool] input ", shape_str(x.sizes()), " is empty");
   const auto begin = [&](int64_t i) { return i * size / out; };
   const auto end = [&](int64_t i) { return ((i + 1) * size + out - 1) / out; };

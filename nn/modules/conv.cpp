@@ -37,7 +37,7 @@ Tensor empty_weight(int64_t outer, int64_t inner, const Sizes<n>& kernel) {
   return empty(sizes, kFloat32);
 }
 
-// Both numbers of fans that PyTorch uses here are those of dimension 1.
+// PyTorch's bound, which takes dimension 1 for the inputs of transposed convolutions, too.
 void reset_conv(const Tensor& weight, const Tensor& bias) {
   const double bound = 1 / std::sqrt(static_cast<double>(init::fans(weight).in));
   init::uniform_(weight, -bound, bound);
@@ -197,6 +197,7 @@ Tensor ConvTransposeNd<n>::forward(const Tensor& input, Sizes<n> output_size) {
   for (size_t i = 0; i < n; ++i) {
     const int64_t size = input.size(static_cast<int64_t>(i) - static_cast<int64_t>(n));
     const int64_t kernel = weight.size(static_cast<int64_t>(i) + 2);
+    if (size < 1 || size > INT32_MAX) return forward(input);  // throws
     const int64_t least = (size - 1) * options_.stride[i] - 2 * options_.padding[i] +
                           options_.dilation[i] * (kernel - 1) + 1;
     const int64_t most = least + options_.stride[i] - 1;

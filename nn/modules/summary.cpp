@@ -20,7 +20,7 @@ std::string type_of(const Module& module) {
 // Formats 1234567 as "1,234,567".
 std::string grouped(int64_t number) {
   std::string digits = absl::StrCat(number);
-  for (size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
+  for (size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
   return digits;
 }
 

@@ -66,7 +66,7 @@ LRCurve warm_restarts(int64_t period, int64_t factor, double min_lr) {
     } else {
       while (at >= length) {
         at -= length;
-        length *= factor;
+        length = length > INT64_MAX / factor ? INT64_MAX : length * factor;
       }
     }
     const double angle = std::numbers::pi * static_cast<double>(at) / static_cast<double>(length);
@@ -91,6 +91,7 @@ LRCurve cyclic(double low, double high, int64_t up, int64_t down,
                std::function<double(int64_t)> scale) {
   check_steps("CyclicLR", "up", up);
   check_steps("CyclicLR", "down", down);
+  if (up > INT64_MAX - down) fail(ErrorCode::kValue, "[CyclicLR] a cycle has too many steps");
   return [=](double /*base*/, int64_t step) {
     const int64_t cycle = step / (up + down), at = step % (up + down);
     const double part = at <= up ? static_cast<double>(at) / static_cast<double>(up)

@@ -25,7 +25,7 @@ std::vector<double> values(const Tensor& x) {
   const Tensor flat = x.detach().to(kFloat64).contiguous().view({-1});
   return {flat.const_data<double>(), flat.const_data<double>() + flat.numel()};
 }
-Tensor leaf(std::initializer_list<double> elements) {
+Tensor leaf(const std::vector<double>& elements) {
   Tensor x = tensor(elements, kFloat64);
   x.requires_grad_(true);
   return x;

@@ -25,8 +25,8 @@ inline std::vector<double> values(const Tensor& t) {
 }
 using Values = std::vector<double>;
 
-inline Tensor plain(std::initializer_list<double> list) { return tensor(list, kFloat64); }
-inline Tensor leaf(std::initializer_list<double> list) { return plain(list).requires_grad_(); }
+inline Tensor plain(const std::vector<double>& list) { return tensor(list, kFloat64); }
+inline Tensor leaf(const std::vector<double>& list) { return plain(list).requires_grad_(); }
 // Returns 0, 1, 2, ... in the given shape.
 inline Tensor counting(IntList sizes) {
   return mytorch::clone(mytorch::view(mytorch::arange(count(sizes), kFloat64), sizes));

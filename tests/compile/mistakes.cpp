@@ -13,7 +13,7 @@ void mistakes(Tensor x, Attention attention) {
   x.reshape('a');                 // write 1, or name another argument
   x.mean(0.5);                    // IntList(NotAnInteger) = delete
   x.reshape({true, false});       // std::initializer_list<NotAnInteger>) = delete
-  cat({0, 1});                    // write {tensor({0, 1})}
+  cat({0, 1});                    // write {tensor({0.0, 1})}
   x.index({0, 1.5});              // give an integer, bool, Slice, None, "..." or Tensor
   x.index_put_({nullptr, 1}, 2);  // use None
   x = 3.0;                        // use fill_(value), or scalar_tensor(value)

@@ -123,7 +123,7 @@ TEST(OutOfMemoryTest, ImpossibleSizesAreErrors) {
     Tensor::adopt(new_tensor_strided({big, big}, {big, 1}, kFloat32, kCPU));
   });
   EXPECT_EQ(cpu_pool::stats().large_in_use, before.large_in_use);
-  EXPECT_EQ(tensor({1, 2}).numel(), 2);
+  EXPECT_EQ(tensor({1.0, 2}).numel(), 2);
 }
 
 // The system grants somewhat more than the available memory, and ends the process that writes it.
@@ -161,7 +161,7 @@ TEST(OutOfMemoryTest, MoreThanTheAvailableMemoryIsAnError) {
   for (const Tensor& x : all) {
     if (x.const_data<float>()[999] != 32) return 6;
   }
-  if (tensor({1, 2}).numel() != 2) return 7;
+  if (tensor({1.0, 2}).numel() != 2) return 7;
   all.clear();
   try {
     make(200);  // requires releasing the cached blocks of 32 MiB

@@ -65,7 +65,7 @@ TEST(TensorIndex, AnEllipsisStandsForTheOtherDimensions) {
 }
 
 TEST(TensorIndex, BoolsSelectAllOrNothingInANewDimension) {
-  const Tensor x = tensor({1, 2, 3});
+  const Tensor x = tensor({1.0, 2, 3});
   expect(x.index({true}), {1, 3}, {1, 2, 3});
   expect(x.index({false}), {0, 3}, {});
 }
@@ -107,11 +107,11 @@ TEST(TensorIndex, BracketsAndParenthesesIndexToo) {
 TEST(TensorIndex, PutsNumbersAndTensors) {
   const Tensor x = zeros({2, 3});
   x.index_put_({0, 1}, 3.0);
-  x.index_put_({1}, tensor({1, 2, 3}).reshape({1, 1, 3}));
+  x.index_put_({1}, tensor({1.0, 2, 3}).reshape({1, 1, 3}));
   expect(x, {2, 3}, {0, 3, 0, 1, 2, 3});
   x.index_put_({x > 2}, 9);
   expect(x, {2, 3}, {0, 9, 0, 1, 2, 9});
-  x.index_put_({0, tensor(std::vector<int64_t>{0, 0})}, tensor({1, 1}), /*accumulate=*/true);
+  x.index_put_({0, tensor(std::vector<int64_t>{0, 0})}, tensor({1.0, 1}), /*accumulate=*/true);
   x.index_put_({Slice(), 2}, 1, /*accumulate=*/true);
   expect(x, {2, 3}, {2, 9, 1, 1, 2, 10});
   const std::vector<TensorIndex> indices{1, "...", 0};

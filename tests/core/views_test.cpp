@@ -16,7 +16,7 @@ Tensor view_of(const Tensor& x, IntList sizes, IntList strides, int64_t offset) 
 }
 
 TEST(ViewTest, SharesMemoryAndItsVersion) {
-  const Tensor x = tensor({0, 1, 2, 3, 4, 5});
+  const Tensor x = tensor({0.0, 1, 2, 3, 4, 5});
   const Tensor odd = view_of(x, {3}, {2}, 1);
   EXPECT_TRUE(odd.is_view());
   EXPECT_FALSE(odd.is_contiguous());
@@ -31,7 +31,7 @@ TEST(ViewTest, SharesMemoryAndItsVersion) {
 }
 
 TEST(ViewTest, ViewOfAViewIsAViewOfTheRoot) {
-  const Tensor x = tensor({0, 1, 2, 3, 4, 5, 6, 7});
+  const Tensor x = tensor({0.0, 1, 2, 3, 4, 5, 6, 7});
   const Tensor a = view_of(x, {4}, {2}, 0);
   const Tensor b = view_of(a, {2}, {4}, 2);
   EXPECT_EQ(b.impl()->base, x.impl());
@@ -57,7 +57,7 @@ TEST(ViewTest, AnEmptyTensorReachesNoMemoryWhateverItsStrides) {
 }
 
 TEST(ViewTest, StridesOfUnitDimensionsDoNotMatterForContiguity) {
-  const Tensor x = tensor({0, 1, 2, 3, 4, 5});
+  const Tensor x = tensor({0.0, 1, 2, 3, 4, 5});
   EXPECT_TRUE(view_of(x, {1, 6}, {99, 1}, 0).is_contiguous());
   EXPECT_TRUE(view_of(x, {0, 3}, {5, 7}, 0).is_contiguous());
   EXPECT_FALSE(view_of(x, {3, 2}, {1, 3}, 0).is_contiguous());
@@ -70,7 +70,7 @@ TEST(ViewTest, OutlivesItsRoot) {
   int released = 0;
   Tensor view;
   {
-    const Tensor x = from_blob(memory, {4}, kFloat32, kCPU, {}, [&] { ++released; });
+    const Tensor x = from_blob(memory, {4}, [&](void*) { ++released; });
     view = view_of(x, {2}, {1}, 2);
   }
   EXPECT_EQ(released, 0);
@@ -82,7 +82,7 @@ TEST(ViewTest, OutlivesItsRoot) {
 }
 
 TEST(ViewTest, DetachDropsTheBase) {
-  const Tensor x = tensor({0, 1, 2, 3});
+  const Tensor x = tensor({0.0, 1, 2, 3});
   const Tensor view = view_of(x, {2}, {2}, 1);
   const Tensor alias = view.detach();
   EXPECT_FALSE(alias.is_view());
@@ -97,7 +97,7 @@ TEST(ViewTest, DetachDropsTheBase) {
 }
 
 TEST(ViewTest, UntrackedInInferenceMode) {
-  const Tensor x = tensor({0, 1, 2, 3});
+  const Tensor x = tensor({0.0, 1, 2, 3});
   Tensor view, made;
   {
     const InferenceMode inference;
@@ -114,7 +114,7 @@ TEST(ViewTest, UntrackedInInferenceMode) {
 }
 
 TEST(ViewTest, RecordsTheGradientModeOfItsCreation) {
-  const Tensor x = tensor({0, 1, 2, 3});
+  const Tensor x = tensor({0.0, 1, 2, 3});
   const Tensor recorded = view_of(x, {2}, {1}, 0);
   EXPECT_FALSE(recorded.impl()->no_grad_view);
   const NoGradGuard no_grad;
@@ -125,7 +125,7 @@ TEST(ViewTest, RecordsTheGradientModeOfItsCreation) {
 }
 
 TEST(ViewTest, FollowsTheLayersOfItsBase) {
-  const Tensor x = tensor({0, 1});
+  const Tensor x = tensor({0.0, 1});
   const Tensor view = view_of(x, {1}, {1}, 0);
   EXPECT_EQ(layer_flags(view.impl()), 0u);
   x.impl()->layer_flags = kLayerCapture;

@@ -38,7 +38,7 @@ TEST(ValueTest, ReportsItsType) {
 }
 
 TEST(CallTest, PositionalNamedAndDefaultArguments) {
-  const Tensor x = tensor({1, 2});
+  const Tensor x = tensor({1.0, 2});
   EXPECT_EQ(result(call("add", {x, x})), (Values{2, 4}));
   EXPECT_EQ(result(call("add", {x, 10})), (Values{11, 12}));
   EXPECT_EQ(result(call("add.Tensor", {x, x}, {{"alpha", 3}})), (Values{4, 8}));
@@ -53,7 +53,7 @@ TEST(CallTest, PositionalNamedAndDefaultArguments) {
 }
 
 TEST(CallTest, TriesTheOverloadsInOrder) {
-  const Tensor x = tensor({3, 1, 2}).view({1, 3});
+  const Tensor x = tensor({3.0, 1, 2}).view({1, 3});
   EXPECT_EQ(call("max", {x}).size(), 1u);
   const std::vector<Value> two = call("max", {x, 1});
   ASSERT_EQ(two.size(), 2u);
@@ -66,12 +66,12 @@ TEST(CallTest, TriesTheOverloadsInOrder) {
 }
 
 TEST(CallTest, RunsInPlaceAndOutForms) {
-  const Tensor x = tensor({1, 2});
+  const Tensor x = tensor({1.0, 2});
   EXPECT_TRUE(call("add_", {x, 10})[0].tensor().is_same(x));
   EXPECT_EQ(values(x), (Values{11, 12}));
   call("mul_.Tensor", {x, 2});
   EXPECT_EQ(values(x), (Values{22, 24}));
-  const Tensor out = tensor({0, 0});
+  const Tensor out = tensor({0.0, 0});
   EXPECT_TRUE(call("add", {x, x}, {{"out", out}})[0].tensor().is_same(out));
   EXPECT_EQ(values(out), (Values{44, 48}));
   call("copy_", {x, out});  // an operator, not an in-place form
@@ -81,8 +81,8 @@ TEST(CallTest, RunsInPlaceAndOutForms) {
 }
 
 TEST(CallTest, TakesSeveralOutputsAsAListOrByName) {
-  const Tensor x = tensor({3, 1, 2});
-  const Tensor sorted = tensor({0, 0, 0});
+  const Tensor x = tensor({3.0, 1, 2});
+  const Tensor sorted = tensor({0.0, 0, 0});
   const Tensor order = tensor(std::vector<int64_t>{0, 0, 0});
   auto clear = [&] {
     sorted.zero_();
@@ -115,7 +115,7 @@ TEST(CallTest, TakesSeveralOutputsAsAListOrByName) {
 }
 
 TEST(CallTest, NamesUnknownOperators) {
-  const Tensor x = tensor({1, 2});
+  const Tensor x = tensor({1.0, 2});
   expect_error(ErrorCode::kValue, {"[call] there is no operator 'ad'", "mytorch ops"},
                [&] { call("ad", {x}); });
   expect_error(ErrorCode::kValue, {"no operator 'add.Foo'", "add.Tensor"}, [&] {
@@ -131,7 +131,7 @@ TEST(CallTest, NamesUnknownOperators) {
 }
 
 TEST(CallTest, ArgumentsThatMatchNoOverload) {
-  const Tensor x = tensor({1, 2});
+  const Tensor x = tensor({1.0, 2});
   expect_error(ErrorCode::kType,
                {"[mm] no overload takes these arguments:",
                 "\n  mm(Tensor self, Tensor mat2) -> Tensor: 'mat2' is missing"},
@@ -160,7 +160,7 @@ TEST(CallTest, ArgumentsThatMatchNoOverload) {
 }
 
 TEST(CallTest, IsRecorded) {
-  const Tensor x = tensor({1, 2}).requires_grad_();
+  const Tensor x = tensor({1.0, 2}).requires_grad_();
   call("sum", {call("mul", {x, x})[0]})[0].tensor().backward();
   EXPECT_EQ(values(x.grad()), (Values{2, 4}));
 }

@@ -98,7 +98,7 @@ TEST(ChoiceTest, ErrorNamesEveryKernelAndItsReason) {
        {"remainder.Tensor", "simple", -1, 0, [](mt_ctx*, const void*) { return int{MT_OK}; }}});
   add_backend_with("reasons-reference", "bare", {gives("remainder.Tensor", "definition", 7)},
                    MT_BACKEND_REFERENCE);
-  const Tensor two = tensor({1, 2, 3, 4}).to(bare().device());
+  const Tensor two = tensor({1.0, 2, 3, 4}).to(bare().device());
   const Tensor strided = Tensor::adopt(new_view(two.impl(), {2}, {2}, 0));
   expect_error(
       ErrorCode::kUnsupported,

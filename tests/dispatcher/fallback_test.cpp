@@ -35,7 +35,7 @@ class FallbackTest : public ::testing::Test {
 };
 
 TEST_F(FallbackTest, IsForbiddenByDefault) {
-  const Tensor x = on_device(tensor({-1, 2}));
+  const Tensor x = on_device(tensor({-1.0, 2}));
   allow_fallback(false);
   expect_error(ErrorCode::kUnsupported, {"[neg]", "bare", "allow_fallback(true)"}, [&] { neg(x); });
   allow_fallback(true);
@@ -45,7 +45,7 @@ TEST_F(FallbackTest, IsForbiddenByDefault) {
 }
 
 TEST_F(FallbackTest, IsCountedAndWarnsOnce) {
-  const Tensor x = on_device(tensor({4, 9}));
+  const Tensor x = on_device(tensor({4.0, 9}));
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(values(sqrt(x)), (Values{2, 3}));
   exp(x);
@@ -62,7 +62,7 @@ TEST_F(FallbackTest, IsCountedAndWarnsOnce) {
 }
 
 TEST_F(FallbackTest, StridesViewsAndNumbers) {
-  const Tensor memory = on_device(tensor({1, 2, 3, 4, 5, 6}));
+  const Tensor memory = on_device(tensor({1.0, 2, 3, 4, 5, 6}));
   const Tensor odd = Tensor::adopt(new_view(memory.impl(), {3}, {2}, 1));
   EXPECT_EQ(values(add(odd, 10).contiguous()), (Values{12, 14, 16}));
   odd.mul_(100);
@@ -111,14 +111,14 @@ TEST_F(FallbackTest, DropoutIntoOutputsIsTheSame) {
 }
 
 TEST_F(FallbackTest, GradientsStayOnTheDevice) {
-  const Tensor x = on_device(tensor({1, 2, 3})).requires_grad_();
+  const Tensor x = on_device(tensor({1.0, 2, 3})).requires_grad_();
   (x * x).sum().backward();
   EXPECT_EQ(x.grad().device(), bare().device());
   EXPECT_EQ(values(x.grad()), (Values{2, 4, 6}));
 }
 
 TEST_F(FallbackTest, FailedCopiesAreErrors) {
-  const Tensor x = on_device(tensor({1, 2}));
+  const Tensor x = on_device(tensor({1.0, 2}));
   for (const char* function : {"copy", "synchronize"}) {
     bare().let_fail(function);
     expect_error(ErrorCode::kDevice, {"bare", "failed"}, [&] { neg(x); });
@@ -128,14 +128,14 @@ TEST_F(FallbackTest, FailedCopiesAreErrors) {
 }
 
 TEST_F(FallbackTest, DoesNotChangeTheLayout) {
-  const Tensor memory = on_device(tensor({1, 2, 3, 4, 5, 6}));
+  const Tensor memory = on_device(tensor({1.0, 2, 3, 4, 5, 6}));
   const Tensor turned = Tensor::adopt(new_view(memory.impl(), {3, 2}, {1, 3}, 0));
   EXPECT_EQ(neg(turned).strides().vec(), turned.strides().vec());
 }
 
 int by_environment() {
   setenv("MYTORCH_FALLBACK", "1", 1);
-  const Tensor x = tensor({1, 2}).to(bare().device());
+  const Tensor x = tensor({1.0, 2}).to(bare().device());
   return values(neg(x)) == Values{-1, -2} ? 0 : 1;
 }
 

@@ -96,14 +96,14 @@ TEST_F(LoaderTest, RejectsBackendsWithInvalidOperators) {
   refused(ErrorCode::kValue, odd("bad_operator"), "odd::bad");
   refused(ErrorCode::kValue, odd("bad_operator"),
           "odd::bad");  // rather than an error about a duplicate name
-  EXPECT_THROW(call("odd::good", {tensor({1})}), Error);
+  EXPECT_THROW(call("odd::good", {tensor({1.0})}), Error);
   for (const BackendInfo& info : backend_infos()) EXPECT_NE(info.name, "bad-operator");
 }
 
 TEST_F(LoaderTest, AcceptsNewerBackends) {
   load_backend(odd("newer"));
   load_backend(odd("newer"));  // already loaded
-  const Tensor x = tensor({1, 2});
+  const Tensor x = tensor({1.0, 2});
   const Prefer newer("cpu", "newer");
   EXPECT_EQ(values(heaviside(x, x)), (Values{42, 42}));
   EXPECT_EQ(values(x + x), (Values{2, 4}));  // by another backend
@@ -139,7 +139,7 @@ void finds_files_and_folders() {
   const std::string list = "/nonexistent:" + odd("newer") + "::" + odd("no_hardware") + ":" +
                            odd("no_symbol") + ":" + build_folder() + "/lib/mytorch/backends";
   setenv("MYTORCH_BACKEND_PATH", list.c_str(), 1);
-  EXPECT_EQ(values(tensor({1, 2}) + 1), (Values{2, 3}));
+  EXPECT_EQ(values(tensor({1.0, 2}) + 1), (Values{2, 3}));
   std::vector<std::string> names;
   std::string failed;
   for (const BackendInfo& info : backend_infos()) {
@@ -166,11 +166,11 @@ void says_that_there_is_none(const char* path, const char* part) {
   setenv("MYTORCH_BACKEND_PATH", path, 1);
   expect_error(ErrorCode::kUnsupported,
                {"no kernel", "none is loaded", "MYTORCH_BACKEND_PATH", part}, [] {
-                 tensor({1, 2}) + 1;
+                 tensor({1.0, 2}) + 1;
                });
-  expect_error(ErrorCode::kUnsupported, {"none is loaded"}, [] { tensor({1, 2}) + 1; });
+  expect_error(ErrorCode::kUnsupported, {"none is loaded"}, [] { tensor({1.0, 2}) + 1; });
   // Operators without kernels still work.
-  EXPECT_EQ(tensor({1, 2}).view({2, 1}).numel(), 2);
+  EXPECT_EQ(tensor({1.0, 2}).view({2, 1}).numel(), 2);
 }
 
 TEST_F(BackendPathDeathTest, ReportsThatNoneIsLoaded) {

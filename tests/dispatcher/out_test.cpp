@@ -29,8 +29,8 @@ Tensor slice(const Tensor& x, int64_t first, int64_t n) {
 }
 
 TEST(OutTest, MustHaveTheResultsShape) {
-  const Tensor x = tensor({1, 2, 3});
-  const Tensor out = tensor({7, 7});
+  const Tensor x = tensor({1.0, 2, 3});
+  const Tensor out = tensor({7.0, 7});
   const uint64_t version = out.version();
   expect_error(ErrorCode::kShape, {"[add]", "(3,)", "out has shape (2,)", "give an out"},
                [&] { add_out(out, x, x); });
@@ -43,11 +43,13 @@ TEST(OutTest, MustHaveTheResultsShape) {
   EXPECT_EQ(out.version(), version);
   // Shapes that would broadcast are also rejected: `out` is not resized, and results are not
   // repeated.
-  expect_error(ErrorCode::kShape, {"[add]"}, [&] { add_out(tensor({0, 0, 0}), tensor({1.0}), 1); });
+  expect_error(ErrorCode::kShape, {"[add]"}, [&] {
+    add_out(tensor({0.0, 0, 0}), tensor({1.0}), 1);
+  });
 }
 
 TEST(OutTest, InPlaceFormsKeepTheirShape) {
-  const Tensor x = tensor({1, 2, 3});
+  const Tensor x = tensor({1.0, 2, 3});
   const Tensor one = tensor({1.0});
   one.add_(1);
   EXPECT_EQ(values(one), Values{2});
@@ -86,7 +88,7 @@ TEST(OutTest, TypesMayWidenButNotChangeCategory) {
 }
 
 TEST(OutTest, DevicesMustAgree) {
-  const Tensor x = tensor({1, 2});
+  const Tensor x = tensor({1.0, 2});
   const Tensor far = x.to(testing::full().device());
   expect_error(ErrorCode::kDevice, {"[add]", "different devices", "cpu", "full:0"},
                [&] { add(x, far); });
@@ -104,7 +106,7 @@ TEST(OutTest, DevicesMustAgree) {
 }
 
 TEST(OutTest, RejectsOutputsThatOverlapThemselves) {
-  const Tensor x = tensor({1, 2, 3});
+  const Tensor x = tensor({1.0, 2, 3});
   const Tensor wide = tensor({7.0}).expand({3});
   expect_error(ErrorCode::kValue, {"[add]", "share memory", "(3,)", "clone()"},
                [&] { add_out(wide, x, x); });
@@ -119,14 +121,14 @@ TEST(OutTest, RejectsOutputsThatOverlapThemselves) {
 }
 
 TEST(OutTest, MayBeExactlyAnInput) {
-  const Tensor x = tensor({1, 2, 3});
+  const Tensor x = tensor({1.0, 2, 3});
   const uint64_t version = x.version();
   add_out(x, x, x);
   EXPECT_EQ(values(x), (Values{2, 4, 6}));
   EXPECT_EQ(x.version(), version + 1);
   x.mul_(x);
   EXPECT_EQ(values(x), (Values{4, 16, 36}));
-  const Tensor m = tensor({1, 1, 0, 1}).view({2, 2});
+  const Tensor m = tensor({1.0, 1, 0, 1}).view({2, 2});
   mm_out(m, m, m);
   EXPECT_EQ(values(m), (Values{1, 2, 0, 1}));
   cumsum_out(x, x, 0);
@@ -135,36 +137,36 @@ TEST(OutTest, MayBeExactlyAnInput) {
 
 TEST(OutTest, PartialOverlapGoesThroughATemporary) {
   for (const bool forward : {false, true}) {
-    const Tensor memory = tensor({1, 2, 3, 4, 5});
+    const Tensor memory = tensor({1.0, 2, 3, 4, 5});
     const Tensor low = slice(memory, 0, 4);
     const Tensor high = slice(memory, 1, 4);
     add_out(forward ? high : low, forward ? low : high, 10);
     EXPECT_EQ(values(memory), forward ? (Values{1, 11, 12, 13, 14}) : (Values{12, 13, 14, 15, 5}));
   }
   {
-    const Tensor memory = tensor({1, 2, 3, 4, 5});
+    const Tensor memory = tensor({1.0, 2, 3, 4, 5});
     slice(memory, 1, 4).add_(slice(memory, 0, 4));
     EXPECT_EQ(values(memory), (Values{1, 3, 5, 7, 9}));
   }
   {  // transposed: each element is read where another is written
-    const Tensor m = tensor({1, 2, 3, 4}).view({2, 2});
+    const Tensor m = tensor({1.0, 2, 3, 4}).view({2, 2});
     add_out(m, m.t(), m);
     EXPECT_EQ(values(m), (Values{2, 5, 5, 8}));
     neg_out(m, m.t());
     EXPECT_EQ(values(m), (Values{-2, -5, -5, -8}));
   }
   {
-    const Tensor memory = tensor({1, 2, 3, 4, 5});
+    const Tensor memory = tensor({1.0, 2, 3, 4, 5});
     cumsum_out(slice(memory, 1, 4), slice(memory, 0, 4), 0);
     EXPECT_EQ(values(memory), (Values{1, 1, 3, 6, 10}));
   }
   {
-    const Tensor memory = tensor({1, 2, 3, 4, 5});
+    const Tensor memory = tensor({1.0, 2, 3, 4, 5});
     cat_out(slice(memory, 1, 4), {slice(memory, 0, 2), slice(memory, 3, 2)});
     EXPECT_EQ(values(memory), (Values{1, 1, 2, 4, 5}));
   }
   {  // the same memory with another broadcast
-    const Tensor memory = tensor({1, 2, 3, 4});
+    const Tensor memory = tensor({1.0, 2, 3, 4});
     add_out(memory, memory, slice(memory, 0, 1));
     EXPECT_EQ(values(memory), (Values{2, 3, 4, 5}));
   }
@@ -189,7 +191,7 @@ TEST(OutTest, CopiesBetweenOverlappingParts) {
       }
     }
   }
-  const Tensor m = tensor({1, 2, 3, 4}).view({2, 2});
+  const Tensor m = tensor({1.0, 2, 3, 4}).view({2, 2});
   m.copy_(m.t());
   EXPECT_EQ(values(m), (Values{1, 3, 2, 4}));
   m.copy_(m);
@@ -197,12 +199,12 @@ TEST(OutTest, CopiesBetweenOverlappingParts) {
 }
 
 TEST(OutTest, StridedOutsAreWrittenInPlace) {
-  const Tensor memory = tensor({0, 0, 0, 0, 0, 0});
+  const Tensor memory = tensor({0.0, 0, 0, 0, 0, 0});
   const Tensor even = Tensor::adopt(new_view(memory.impl(), {3}, {2}, 0));
-  const Tensor x = tensor({1, 2, 3});
+  const Tensor x = tensor({1.0, 2, 3});
   add_out(even, x, x);
   EXPECT_EQ(values(memory), (Values{2, 0, 4, 0, 6, 0}));
-  sum_out(even, tensor({1, 2, 3, 4, 5, 6}).view({3, 2}), IntList(1));
+  sum_out(even, tensor({1.0, 2, 3, 4, 5, 6}).view({3, 2}), IntList(1));
   EXPECT_EQ(values(memory), (Values{3, 0, 7, 0, 11, 0}));
   mm_out(even.view({3, 1}), x.view({3, 1}), tensor({2.0}).view({1, 1}));
   EXPECT_EQ(values(memory), (Values{2, 0, 4, 0, 6, 0}));
@@ -213,11 +215,11 @@ TEST(OutTest, InferenceTensorsAreWritableInInferenceModeOnly) {
   Tensor made;
   {
     const InferenceMode inference;
-    made = tensor({1, 2});
+    made = tensor({1.0, 2});
     made.add_(1);
   }
   EXPECT_EQ(values(made), (Values{2, 3}));
-  const Tensor x = tensor({1, 2});
+  const Tensor x = tensor({1.0, 2});
   expect_error(ErrorCode::kValue, {"[add]", "inference mode"}, [&] { made.add_(1); });
   expect_error(ErrorCode::kValue, {"[mul]", "inference mode"}, [&] { mul_out(made, x, x); });
   expect_error(ErrorCode::kValue, {"[copy_]", "inference mode"}, [&] { made.copy_(x); });
@@ -225,7 +227,7 @@ TEST(OutTest, InferenceTensorsAreWritableInInferenceModeOnly) {
 }
 
 TEST(OutTest, UndefinedTensorsAreNamed) {
-  const Tensor x = tensor({1, 2});
+  const Tensor x = tensor({1.0, 2});
   const Tensor none;
   expect_error(ErrorCode::kValue, {"[add] argument 'self'", "undefined"}, [&] { add(none, x); });
   expect_error(ErrorCode::kValue, {"[add] argument 'other'"}, [&] { add(x, none); });
@@ -238,13 +240,13 @@ TEST(OutTest, UndefinedTensorsAreNamed) {
 }
 
 TEST(OutTest, WritesSeveralOutputs) {
-  const Tensor x = tensor({3, 1, 2});
-  const Tensor sorted = tensor({0, 0, 0});
+  const Tensor x = tensor({3.0, 1, 2});
+  const Tensor sorted = tensor({0.0, 0, 0});
   const Tensor order = tensor(std::vector<int64_t>{0, 0, 0});
   sort_out(sorted, order, x);
   EXPECT_EQ(values(sorted), (Values{1, 2, 3}));
   EXPECT_EQ(values(order), (Values{1, 2, 0}));
-  const Tensor wrong = tensor({7, 7, 7});
+  const Tensor wrong = tensor({7.0, 7, 7});
   expect_error(ErrorCode::kType, {"[sort]", "int64"}, [&] {
     sort_out(sorted, tensor({0, 0, 0}, kInt32).to(kBool), x);
   });
@@ -259,8 +261,8 @@ TEST(OutTest, WritesSeveralOutputs) {
 }
 
 TEST(OutTest, GradientsAreNotLostSilently) {
-  const Tensor x = tensor({1, 2}).requires_grad_();
-  const Tensor out = tensor({0, 0});
+  const Tensor x = tensor({1.0, 2}).requires_grad_();
+  const Tensor out = tensor({0.0, 0});
   expect_error(ErrorCode::kValue, {"[add]", "not differentiable", "NoGradGuard"},
                [&] { add_out(out, x, x); });
   const NoGradGuard no_grad;
@@ -303,11 +305,11 @@ TEST(OutTest, SeveralResultsReplaceTheirInputs) {
 
 TEST(OutTest, SeveralResultsMustNotOverlap) {
   const NoGradGuard no_grad;
-  const Tensor x = tensor({1, 2, 3}), y = tensor({4, 5, 6});
+  const Tensor x = tensor({1.0, 2, 3}), y = tensor({4.0, 5, 6});
   expect_error(ErrorCode::kValue, {"[sgd_step] two of the outputs overlap"},
                [&] { sgd_step_out(x, x, x, y, y, 0.5, 0.25); });
   expect_error(ErrorCode::kShape, {"[sgd_step]", "out has shape (2,)"}, [&] {
-    sgd_step_out(tensor({0, 0}), y, x, y, y, 0.5, 0.25);
+    sgd_step_out(tensor({0.0, 0}), y, x, y, y, 0.5, 0.25);
   });
   expect_error(ErrorCode::kValue, {"[sgd_step]", "new_momentum_buffer"},
                [&] { sgd_step_out(x, Tensor(), x, y, y, 0.5, 0.25); });

@@ -5,7 +5,8 @@
 #include "mytorch/tensor.h"
 
 int main() {
-  const mytorch::Tensor x = mytorch::tensor({1, 2, 3, 4});
+  float memory[] = {1, 2, 3, 4};
+  const mytorch::Tensor x = mytorch::from_blob(memory, {4});
   const mytorch::Tensor half = mytorch::Tensor::adopt(mytorch::new_view(x.impl(), {2}, {2}, 1));
   if (half.const_data<float>()[2] != 4 || x.numel() != 4) return 1;
   try {

@@ -14,7 +14,7 @@ int main() {
   setenv("MYTORCH_BACKEND_PATH", "", 1);
   mytorch::register_backend(&mytorch_reference_init);
   const mytorch::Prefer reference("cpu", "reference");
-  const mytorch::Tensor x = mytorch::tensor({1, 2, 3}).requires_grad_();
+  const mytorch::Tensor x = mytorch::tensor({1.0, 2, 3}).requires_grad_();
   mytorch::sum(x * x).backward();
   const float* grad = x.grad().const_data<float>();
   std::printf("%g %g %g\n", grad[0], grad[1], grad[2]);

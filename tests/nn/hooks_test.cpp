@@ -1,6 +1,8 @@
 // Hooks, lazy modules, containers of parameters, and the paths in errors.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -13,6 +15,7 @@
 #include "mytorch/nn/linear.h"
 #include "mytorch/nn/normalization.h"
 #include "mytorch/nn/optim/sgd.h"
+#include "mytorch/nn/padding.h"
 #include "mytorch/ops/ones.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/zeros.h"
@@ -251,6 +254,69 @@ TEST(Functional, TakesOptionsByName) {
   expect_error(ErrorCode::kValue, {"[reduction]", "'avg'", "'mean'"},
                [&] { F::mse_loss(x, x, {.reduction = "avg"}); });
   expect_error(ErrorCode::kShape, {"[max_pool3d]"}, [&] { F::max_pool3d(x, 2); });
+}
+
+TEST(Functional, RefusesSizesWithoutMeaning) {
+  const Tensor x = ones({1, 4, 4, 4});
+  const int64_t huge = INT64_MAX;
+  int number = 0;
+  for (const std::function<void()>& call : std::vector<std::function<void()>>{
+           [&] { F::interpolate(x, {.size = huge}); },
+           [&] { F::interpolate(x, {.scale_factor = 1e300}); },
+           [&] { F::interpolate(x, {.scale_factor = -1}); },
+           [&] {
+             F::interpolate(x, {.size = {2, 2, 2}});
+           },
+           [&] { F::interpolate(x, {.size = 2, .mode = "linear"}); },
+           [&] { F::pixel_shuffle(x, huge); },
+           [&] { F::pixel_shuffle(x, 0); },
+           [&] { F::pixel_unshuffle(x, 3); },
+           [&] { F::channel_shuffle(x, -1); },
+           [&] {
+             F::unfold(x, {huge, 1});
+           },
+           [&] { F::unfold(x, 2, {.dilation = INT32_MAX}); },
+           [&] { F::unfold(x, 2, {.stride = 0}); },
+           [&] { F::fold(x, 4, 2); },
+           [&] {
+             F::fold(ones({1, 4, 9}), INT32_MAX, 2);
+           },
+           [&] {
+             F::adaptive_max_pool2d(x, {huge, 1});
+           },
+           [&] {
+             F::adaptive_max_pool2d(x, {-1, 1});
+           },
+           [&] { F::avg_pool3d(x, 0); },
+           [&] { F::max_pool3d(x, 2, {.stride = 0}); },
+           [&] {
+             F::lp_pool2d(x, 2, {1, 9});
+           },
+           [&] { F::glu(x, 7); },
+           [&] {
+             F::glu(ones({1, 3}));
+           },
+           [&] { F::local_response_norm(x, 0); },
+           [&] { Conv2d(1, 1, 1, {.padding = "same", .dilation = huge}); },
+           [&] { Conv2d(1, 1, 1, {.stride = 2, .padding = "same"}); },
+           [&] { Conv2d(1, 1, 1, {.padding = "some"}); },
+           [&] {
+             F::embedding_bag(tensor(std::vector<int64_t>{0}), ones({2, 2}), {});
+           },
+           [&] {
+             ConvTranspose2d(4, 1, 3, {.stride = 2})(x, {huge, 9});
+           },
+           [&] { ReflectionPad2d(4)(x); },
+           [&] { GroupNorm(3, 4); }}) {
+    EXPECT_THROW(call(), Error) << "call " << number;
+    ++number;
+  }
+  EXPECT_EQ(F::pixel_shuffle(ones({0, 4, 2, 2}), 2).sizes().vec(),
+            (std::vector<int64_t>{0, 1, 4, 4}));
+  EXPECT_EQ(F::adaptive_max_pool2d(ones({0, 2, 3, 3}), 2).sizes().vec(),
+            (std::vector<int64_t>{0, 2, 2, 2}));
+  EXPECT_EQ(F::max_pool3d(ones({2, 0, 2, 2, 2}), 2).sizes().vec(),
+            (std::vector<int64_t>{2, 0, 1, 1, 1}));
 }
 
 }  // namespace

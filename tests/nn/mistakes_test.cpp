@@ -36,12 +36,12 @@ TEST(BatchNorm, OfOneValuePerChannelIsRefusedInTraining) {
 }
 
 TEST(BinaryCrossEntropy, RefusesWhatIsNoProbability) {
-  const Tensor target = tensor({0, 1});
+  const Tensor target = tensor({0.0, 1});
   for (const Tensor& input : {tensor({0.5, 1.5}), tensor({-0.5, 0.5}), tensor({NAN, 0.5})}) {
     expect_error(ErrorCode::kValue, {"[binary_cross_entropy]", "[0, 1]", "with_logits"},
                  [&] { BCELoss()(input, target); });
   }
-  expect_values(BCELoss()(tensor({0, 1}), target), {0});
+  expect_values(BCELoss()(tensor({0.0, 1}), target), {0});
   F::binary_cross_entropy(zeros({0}), zeros({0}), {}, "sum");
 }
 

@@ -13,6 +13,9 @@ using mytorch::Graph;
 using mytorch::TimedEvent;
 
 inline Device device(int index = 0) { return Device(MT_DEVICE_CUDA, index); }
+// Returns the number of devices that a loaded backend serves; 0 without a backend or a GPU.
+inline int device_count() { return mytorch::device_count(MT_DEVICE_CUDA); }
+inline bool is_available() { return device_count() > 0; }
 inline MemoryStats memory_stats(int index = 0) { return mytorch::memory_stats(device(index)); }
 inline std::string memory_summary(int index = 0) { return mytorch::memory_summary(device(index)); }
 inline void empty_cache(int index = 0) { mytorch::empty_cache(device(index)); }

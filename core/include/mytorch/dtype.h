@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <type_traits>
 
 #include "mytorch/abi.h"
@@ -32,6 +33,17 @@ inline constexpr ScalarType kFloat16 = ScalarType::kFloat16;
 inline constexpr ScalarType kBFloat16 = ScalarType::kBFloat16;
 inline constexpr ScalarType kFloat32 = ScalarType::kFloat32;
 inline constexpr ScalarType kFloat64 = ScalarType::kFloat64;
+
+// The names of libtorch.
+using Dtype = ScalarType;
+inline constexpr ScalarType kByte = kUInt8;
+inline constexpr ScalarType kChar = kInt8;
+inline constexpr ScalarType kShort = kInt16;
+inline constexpr ScalarType kInt = kInt32;
+inline constexpr ScalarType kLong = kInt64;
+inline constexpr ScalarType kHalf = kFloat16;
+inline constexpr ScalarType kFloat = kFloat32;
+inline constexpr ScalarType kDouble = kFloat64;
 
 // Storage types of the two 16-bit floats. They hold bits only; convert to float for arithmetic.
 struct Half {
@@ -72,6 +84,9 @@ constexpr const char* dtype_name(ScalarType type) {
 // Returns the size of one element in bytes.
 constexpr int64_t element_size(ScalarType type) { return to_abi(type).bits / 8; }
 constexpr bool is_floating_point(ScalarType type) { return type >= ScalarType::kFloat16; }
+constexpr bool is_signed(ScalarType type) {
+  return type != ScalarType::kBool && type != ScalarType::kUInt8;
+}
 constexpr bool is_integral(ScalarType type, bool include_bool = false) {
   return type < ScalarType::kFloat16 && (include_bool || type != ScalarType::kBool);
 }
@@ -81,6 +96,8 @@ constexpr bool same_dtype(mt_dtype a, mt_dtype b) { return a.code == b.code && a
 ScalarType from_abi(mt_dtype dtype);
 // Parses a name such as "float32". Throws Error(kType) for an unknown one.
 ScalarType dtype_from_name(const char* name);
+
+std::ostream& operator<<(std::ostream& out, ScalarType type);  // the name
 
 // Returns the result type of `a op b` for two tensors of at least one dimension, by ATen's
 // promotion table.

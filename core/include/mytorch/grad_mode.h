@@ -30,6 +30,24 @@ class EnableGradGuard {
   bool saved_;
 };
 
+// Enables or disables gradient recording in its scope.
+class AutoGradMode {
+ public:
+  explicit AutoGradMode(bool enabled) : saved_(grad_enabled()) { set_grad_enabled(enabled); }
+  ~AutoGradMode() { set_grad_enabled(saved_); }
+  AutoGradMode(const AutoGradMode&) = delete;
+  AutoGradMode& operator=(const AutoGradMode&) = delete;
+
+ private:
+  bool saved_;
+};
+
+// libtorch's name of grad_enabled and set_grad_enabled.
+struct GradMode {
+  static bool is_enabled() { return grad_enabled(); }
+  static void set_enabled(bool enabled) { set_grad_enabled(enabled); }
+};
+
 // Disables gradient recording in its scope. In addition, tensors created in the scope can never
 // take part in differentiation: their views are not tracked and their writes are not counted, which
 // makes operations cheaper than under NoGradGuard.

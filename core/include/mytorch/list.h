@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iosfwd>
 #include <optional>
 #include <string_view>
 #include <type_traits>
@@ -71,6 +72,9 @@ class IntList {
   uint32_t size_;
   Kind kind_;
 };
+
+using IntArrayRef = IntList;                                       // libtorch's name
+std::ostream& operator<<(std::ostream& out, const IntList& list);  // as [2, 3]
 
 // An `int[]?` argument: a list or absent.
 class OptionalIntList {

@@ -35,6 +35,22 @@ class Scalar {
     return is_float() ? static_cast<int64_t>(abi_.v.d) : abi_.v.i;
   }
   constexpr bool to_bool() const { return is_float() ? abi_.v.d != 0 : abi_.v.i != 0; }
+  template <class T>
+  constexpr T to() const {
+    if constexpr (std::is_same_v<T, bool>) {
+      return to_bool();
+    } else if constexpr (std::is_floating_point_v<T>) {
+      return static_cast<T>(to_double());
+    } else {
+      return static_cast<T>(to_int());
+    }
+  }
+  // The names of libtorch.
+  constexpr double toDouble() const { return to_double(); }
+  constexpr float toFloat() const { return to<float>(); }
+  constexpr int64_t toLong() const { return to_int(); }
+  constexpr int toInt() const { return to<int>(); }
+  constexpr bool toBool() const { return to_bool(); }
   // Returns the type of this number in promotion: bool, int64 or the default float type (float32).
   constexpr ScalarType type() const { return is_float() ? kFloat32 : is_int() ? kInt64 : kBool; }
   constexpr const mt_scalar& abi() const { return abi_; }

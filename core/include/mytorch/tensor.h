@@ -22,6 +22,13 @@
 namespace mytorch {
 
 class Tensor;
+class IndexedTensor;
+class TensorIterator;
+class TensorOptions;
+template <class T, size_t n, bool checked>
+class TensorAccessor;
+template <class T, size_t n, class Index, bool checked>
+class PackedTensorAccessor;
 namespace indexing {
 class TensorIndex;
 }
@@ -100,6 +107,7 @@ class Tensor {
 
   // -- shape, type and device --
   int64_t dim() const { return checked()->abi.dl.ndim; }
+  int64_t ndimension() const { return dim(); }
   IntList sizes() const { return checked()->sizes(); }
   IntList strides() const { return checked()->strides(); }  // in elements
   // Negative dimensions count from the end. Throws Error(kShape) if out of range.
@@ -107,12 +115,20 @@ class Tensor {
   int64_t stride(int64_t dim) const;
   int64_t numel() const { return checked()->numel; }
   ScalarType dtype() const { return checked()->dtype; }
+  ScalarType scalar_type() const { return dtype(); }
   Device device() const { return checked()->device(); }
+  bool is_cpu() const { return device().is_cpu(); }
+  bool is_cuda() const { return device().is_cuda(); }
+  TensorOptions options()
+      const;  // this tensor's dtype and device, for functions that create others
   bool is_contiguous() const { return checked()->contiguous(); }
   bool is_view() const { return checked()->base != nullptr; }
   bool is_floating_point() const { return mytorch::is_floating_point(dtype()); }
   int64_t storage_offset() const { return checked()->offset(); }
   int64_t element_size() const { return mytorch::element_size(dtype()); }
+  int64_t itemsize() const { return element_size(); }
+  int64_t nbytes() const { return numel() * element_size(); }
+  bool is_signed() const { return mytorch::is_signed(dtype()); }
   // Returns how many times operators have written the memory; shared by all views.
   uint64_t version() const { return checked()->storage->abi.version; }
   std::string str() const;  // values and type, as printed by `operator<<`
@@ -131,16 +147,48 @@ class Tensor {
   }
   const void* raw_data() const { return checked()->abi.dl.data; }
   void* raw_mutable_data() const;
+  void* data_ptr() const { return raw_mutable_data(); }
+  template <class T>
+  T* data_ptr() const {
+    return data<T>();
+  }
+  template <class T>
+  T* mutable_data_ptr() const {
+    return data<T>();
+  }
+  template <class T>
+  const T* const_data_ptr() const {
+    return const_data<T>();
+  }
+  // Return element access by `n` indices, a[i][j] or a(i, j), to the memory of a CPU tensor;
+  // include mytorch/accessor.h. `const T` only reads. A packed accessor holds the sizes itself, so
+  // that kernels can take it by value, and serves memory of any device. Throw Error(kType) and
+  // Error(kShape) if T or n does not match.
+  template <class T, size_t n>
+  auto accessor() const;
+  template <class T, size_t n>
+  auto packed_accessor32() const;
+  template <class T, size_t n>
+  auto packed_accessor64() const;
   // Returns the value of a one-element tensor. Throws Error(kShape) for other tensors.
   Scalar item() const;
   template <class T>
   T item() const {
-    if constexpr (std::is_same_v<T, bool>)
-      return item().to_bool();
-    else if constexpr (std::is_floating_point_v<T>)
-      return static_cast<T>(item().to_double());
-    else
-      return static_cast<T>(item().to_int());
+    return item().to<T>();
+  }
+  bool is_nonzero() const { return item().to_bool(); }
+  // Returns the elements in row-major order, converted to T.
+  template <class T>
+  std::vector<T> to_vector() const {
+    std::vector<T> values(static_cast<size_t>(numel()));
+    if constexpr (std::is_same_v<T, bool>) {
+      std::vector<uint8_t> bytes(values.size());
+      copy_values(bytes.data(), kBool);
+      values.assign(bytes.begin(), bytes.end());
+    } else {
+      copy_values(values.data(), scalar_type_of<T>());
+    }
+    return values;
   }
 
   // -- differentiation (the autograd library must be linked) --
@@ -148,6 +196,9 @@ class Tensor {
   // Makes a floating-point leaf require gradients, or not; throws Error otherwise. Returns this
   // tensor.
   const Tensor& requires_grad_(bool requires_grad = true) const;
+  const Tensor& set_requires_grad(bool requires_grad) const {
+    return requires_grad_(requires_grad);
+  }
   bool is_leaf() const;
   // Returns the accumulated gradient; undefined before the first backward().
   Tensor grad() const;
@@ -166,6 +217,7 @@ class Tensor {
   std::string grad_fn() const;
   // Returns a tensor that shares this memory but takes no part in differentiation.
   Tensor detach() const;
+  Tensor data() const { return detach(); }  // libtorch's name
   // Makes this leaf, and all copies of it, share the memory, type and device of `data`, of the same
   // shape. Whoever holds the tensor, such as an optimizer, sees the new data. Throws Error(kValue)
   // for a view and for the result of an operation.
@@ -175,15 +227,14 @@ class Tensor {
   // Returns a view of element `index` of the first dimension.
   Tensor operator[](int64_t index) const;
   // Reads and writes elements by indices of several kinds, as x[1, :, mask] does in Python:
-  // `x.index({1, Slice(), mask})`. Returns a view if no index is a tensor or bool, else a copy.
-  Tensor index(std::initializer_list<indexing::TensorIndex> indices) const;
-  Tensor index(const std::vector<indexing::TensorIndex>& indices) const;
+  // `x.index({1, Slice(), mask})`. Returns a view if no index is a tensor or bool, else a copy,
+  // which assignment writes back: `x.index({mask}) = 0`. index_put_ does so without reading first.
+  IndexedTensor index(std::initializer_list<indexing::TensorIndex> indices) const;
+  IndexedTensor index(const std::vector<indexing::TensorIndex>& indices) const;
   // The same as index({indices...}): x[mask], x[Slice(1, 3)], x(0, 1).
-  Tensor operator[](const indexing::TensorIndex& index) const;
+  IndexedTensor operator[](const indexing::TensorIndex& index) const;
   template <class... Indices>
-  Tensor operator()(const Indices&... indices) const {
-    return index({indices...});
-  }
+  IndexedTensor operator()(const Indices&... indices) const;
   // `values` broadcasts to the shape of index(indices). Returns this tensor.
   const Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices,
                            const Tensor& values, bool accumulate = false) const;
@@ -193,6 +244,20 @@ class Tensor {
                            bool accumulate = false) const;
   const Tensor& index_put_(const std::vector<indexing::TensorIndex>& indices, const Scalar& value,
                            bool accumulate = false) const;
+  // Iterate over views of the elements of the first dimension: `for (Tensor row : x)`. begin throws
+  // Error(kShape) for a 0-dim tensor.
+  TensorIterator begin() const;
+  TensorIterator end() const;
+
+  // -- conversion; `to` is among the operators below --
+  Tensor to(const TensorOptions& options) const;
+  Tensor cpu() const;
+  Tensor cuda() const;
+  Tensor toType(ScalarType dtype) const;
+  Tensor type_as(const Tensor& other) const;  // of other's type and device
+
+  // Returns where(condition, *this, other).
+  Tensor where(const Tensor& condition, const Operand& other) const;
 
 #include "mytorch/tensor_methods.inc"  // generated from the records with `forms: [method]`
 
@@ -205,56 +270,21 @@ class Tensor {
   [[noreturn]] static void fail_undefined();
   const void* const_data_checked(ScalarType type) const;
   void* data_checked(ScalarType type) const;
+  void check_accessor(ScalarType type, size_t n, const char* op) const;
+  template <class T>
+  T* checked_elements(size_t n, const char* op) const {
+    using Value = std::remove_const_t<T>;
+    check_accessor(scalar_type_of<Value>(), n, op);
+    if constexpr (std::is_const_v<T>) {
+      return const_data<Value>();
+    } else {
+      return data<Value>();
+    }
+  }
+  void copy_values(void* to, ScalarType type) const;
 
   TensorImpl* impl_;
 };
-
-// The indices that Tensor::index and index_put_ take.
-namespace indexing {
-
-// A range of a dimension, with negative positions counting from the end: Slice(1, None, 2) is
-// Python's 1::2, and Slice() the whole dimension.
-struct Slice {
-  constexpr Slice(std::optional<int64_t> start = {}, std::optional<int64_t> stop = {},  // NOLINT
-                  std::optional<int64_t> step = {})
-      : start(start), stop(stop), step(step.value_or(1)) {}
-  std::optional<int64_t> start;
-  std::optional<int64_t> stop;
-  int64_t step;
-};
-
-inline constexpr std::nullopt_t None = std::nullopt;  // NOLINT: Python's and libtorch's name
-struct EllipsisType {};
-inline constexpr EllipsisType Ellipsis;  // NOLINT
-
-class TensorIndex {
- public:
-  enum Kind : uint8_t { kNone, kEllipsis, kInteger, kBool, kSlice, kTensor };
-
-  TensorIndex(std::nullopt_t) : kind_(kNone) {}                     // NOLINT: a new dimension
-  TensorIndex(EllipsisType) : kind_(kEllipsis) {}                   // NOLINT: the others, whole
-  TensorIndex(const char* text);                                    // NOLINT: "..." as Ellipsis
-  TensorIndex(std::nullptr_t) = delete;                             // use None
-  TensorIndex(Slice slice) : kind_(kSlice), slice_(slice) {}        // NOLINT
-  TensorIndex(Tensor t) : kind_(kTensor), tensor_(std::move(t)) {}  // NOLINT: mask or positions
-  template <detail::Integer T>
-  TensorIndex(T at) : kind_(kInteger), slice_(static_cast<int64_t>(at)) {}  // NOLINT
-  TensorIndex(bool on) : kind_(kBool), slice_(on) {}  // NOLINT: a new dimension, of 1 or 0
-  template <detail::NonInteger NotAnIndex>  // give an integer, bool, Slice, None, "..." or Tensor
-  TensorIndex(NotAnIndex) = delete;
-
-  Kind kind() const { return kind_; }
-  int64_t integer() const { return *slice_.start; }  // kInteger, kBool
-  const Slice& slice() const { return slice_; }
-  const Tensor& tensor() const { return tensor_; }  // undefined: the whole dimension
-
- private:
-  Kind kind_;
-  Slice slice_;
-  Tensor tensor_;
-};
-
-}  // namespace indexing
 
 // A number as an operand of a kernel, flagged MT_TENSOR_HOST. Its type is int64, double or bool
 // according to its category.
@@ -278,51 +308,6 @@ class HostScalar {
   mt_tensor abi_{};
 };
 
-// -- tensors from values --
-//
-// Returns a 1-dim tensor of the values. The dtype defaults to that of the values; double becomes
-// float32, the default float type.
-Tensor tensor(std::initializer_list<double> values, ScalarType dtype = kFloat32);
-Tensor tensor(const std::vector<float>& values);
-Tensor tensor(const std::vector<double>& values, ScalarType dtype = kFloat32);
-Tensor tensor(const std::vector<int64_t>& values);
-Tensor scalar_tensor(const Scalar& value, std::optional<ScalarType> dtype = {},
-                     Device device = kCPU);
-// Wraps the caller's memory, row-major unless strides are given. The memory must outlive the
-// tensor; `release`, if given, is called when the last tensor that shares the memory is destroyed.
-Tensor from_blob(void* data, IntList sizes, ScalarType dtype, Device device = kCPU,
-                 OptionalIntList strides = {}, std::function<void()> release = {});
-
-std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
-
-Tensor operator+(const Tensor& a, const Operand& b);
-Tensor operator-(const Tensor& a, const Operand& b);
-Tensor operator*(const Tensor& a, const Operand& b);
-Tensor operator/(const Tensor& a, const Operand& b);
-Tensor operator+(const Scalar& a, const Tensor& b);
-Tensor operator-(const Scalar& a, const Tensor& b);
-Tensor operator*(const Scalar& a, const Tensor& b);
-Tensor operator/(const Scalar& a, const Tensor& b);
-Tensor operator-(const Tensor& a);
-// For two tensors, the reversed forms of == and != would be as good as the others.
-Tensor operator==(const Tensor& a, const Tensor& b);
-Tensor operator==(const Tensor& a, const Operand& b);
-Tensor operator!=(const Tensor& a, const Tensor& b);
-Tensor operator!=(const Tensor& a, const Operand& b);
-Tensor operator<(const Tensor& a, const Operand& b);
-Tensor operator<=(const Tensor& a, const Operand& b);
-Tensor operator>(const Tensor& a, const Operand& b);
-Tensor operator>=(const Tensor& a, const Operand& b);
-const Tensor& operator+=(const Tensor& a, const Operand& b);
-const Tensor& operator-=(const Tensor& a, const Operand& b);
-const Tensor& operator*=(const Tensor& a, const Operand& b);
-const Tensor& operator/=(const Tensor& a, const Operand& b);
-// For temporaries: `x[0] += 1`. Throw Error(kValue) where assignment to a temporary does.
-const Tensor& operator+=(Tensor&& a, const Operand& b);
-const Tensor& operator-=(Tensor&& a, const Operand& b);
-const Tensor& operator*=(Tensor&& a, const Operand& b);
-const Tensor& operator/=(Tensor&& a, const Operand& b);
-
 inline Operand::Operand(const Tensor& tensor) : impl_(tensor.impl()) {}
 inline Tensor Operand::tensor() const { return Tensor::share(impl_); }
 
@@ -336,3 +321,9 @@ inline const Tensor* TensorList::end() const { return data_ + size_; }
 inline const Tensor& TensorList::operator[](size_t i) const { return data_[i]; }
 
 }  // namespace mytorch
+
+#include "mytorch/accessor.h"
+#include "mytorch/tensor_index.h"
+#include "mytorch/tensor_operators.h"
+#include "mytorch/tensor_options.h"
+#include "mytorch/tensor_values.h"

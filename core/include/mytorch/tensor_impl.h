@@ -33,6 +33,7 @@ struct TensorImpl {
   ScalarType dtype = ScalarType::kFloat32;
   uint8_t device_slot = 0;
   bool inference = false;     // created in inference mode: no version, no view tracking
+  bool read_only = false;     // over memory that must not be written
   bool no_grad_view = false;  // a view created while gradient recording was disabled
   uint16_t size_class = 0;    // in the pool that it came from
   bool has_views = false;     // of a root: views of it were created

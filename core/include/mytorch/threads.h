@@ -7,6 +7,7 @@ namespace mytorch {
 // MYTORCH_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors available to the
 // process.
 int num_threads();
-void set_num_threads(int n);  // throws Error(kValue) below 1
+inline int get_num_threads() { return num_threads(); }  // libtorch's name
+void set_num_threads(int n);                            // throws Error(kValue) below 1
 
 }  // namespace mytorch

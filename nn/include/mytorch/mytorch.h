@@ -3,6 +3,7 @@
 
 #include "mytorch/autograd.h"
 #include "mytorch/backends.h"
+#include "mytorch/cuda.h"
 #include "mytorch/nn.h"
 #include "mytorch/ops.h"
 #include "mytorch/tensor.h"

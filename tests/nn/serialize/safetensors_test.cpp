@@ -120,7 +120,7 @@ TEST_F(SafetensorsTest, WritesExactlyTheFormat) {
 }
 
 TEST_F(SafetensorsTest, WritesTensorsThatAreNotContiguous) {
-  const Tensor base = tensor({0, 1, 2, 3, 4, 5});
+  const Tensor base = tensor({0.0, 1, 2, 3, 4, 5});
   const TensorMap tensors{{"transposed", Tensor::adopt(new_view(base.impl(), {3, 2}, {1, 3}, 0))},
                           {"expanded", Tensor::adopt(new_view(base.impl(), {2, 3}, {0, 1}, 3))},
                           {"part", Tensor::adopt(new_view(base.impl(), {2}, {1}, 4))}};
@@ -135,7 +135,7 @@ TEST_F(SafetensorsTest, WritesTensorsThatAreNotContiguous) {
 }
 
 TEST_F(SafetensorsTest, LoadsIntoOrdinaryMemory) {
-  const Tensor x = tensor({1, 2, 3});
+  const Tensor x = tensor({1.0, 2, 3});
   save_safetensors(path(), {{"a", x}, {"b", x}});
   const TensorMap loaded = load_safetensors(path());
   // Not escaped, so that kernels may cache data derived from loaded weights.

@@ -9,7 +9,7 @@
 
 namespace mytorch::nn {
 
-// What all dropouts have in common. Constructors throw Error(kValue) unless p is in [0, 1].
+// The base of all dropouts. Constructors throw Error(kValue) unless p is in [0, 1].
 class DropoutBase : public Module {
  public:
   std::string describe() const override;

@@ -122,8 +122,8 @@ class Module : private detail::Forwards {
   // keeps this function from being one of those that modules override.
   Tensor forward(const Tensor& input, Unused /*unused*/ = {}) { return call_forward(input); }
 #pragma GCC diagnostic pop
-  // Calls forward and the hooks. Errors name the path of the module that throws: "(in Net.layer2.0,
-  // Conv2d(3, 16, kernel_size=3, stride=1))".
+  // Calls forward and the hooks. The message of an Error ends with the path of the module that
+  // threw it: "(in Net.layer2.0.conv1: Conv2d(3, 16, kernel_size=3, stride=1))".
   Tensor operator()(const Tensor& input);
   template <class... Args>
   requires(sizeof...(Args) != 1) void operator()(Args&&...) {
@@ -338,7 +338,8 @@ class Module : private detail::Forwards {
   bool lazy_ = false;
 };
 
-// The base of modules whose forward takes other arguments than one tensor. Gives them operator():
+// The base of modules whose forward takes other arguments than one tensor. Derives them from Base,
+// and gives them operator():
 //
 //   struct Attention : nn::Callable<Attention> {
 //     Tensor forward(const Tensor& query, const Tensor& key, const Tensor& mask = {});

@@ -24,7 +24,7 @@ struct InstanceNormOptions {
   bool track_running_stats = false;
 };
 
-// What batch and instance norms have in common.
+// The parameters and statistics of batch and instance norms.
 class ChannelNorm : public Module {
  public:
   std::string describe() const override;

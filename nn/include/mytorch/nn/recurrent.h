@@ -41,7 +41,7 @@ struct LSTMOptions {
 
 namespace detail {
 
-// What recurrent layers have in common. The parameters have PyTorch's names: weight_ih_l0 (gates *
+// The base of recurrent layers. The parameters have PyTorch's names: weight_ih_l0 (gates *
 // hidden, input), weight_hh_l0 (gates * hidden, hidden), bias_ih_l0, bias_hh_l0, then those of the
 // other direction (weight_ih_l0_reverse) and of the other layers (weight_ih_l1). All are
 // initialized uniformly in +-1 / sqrt(hidden).

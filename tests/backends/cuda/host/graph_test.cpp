@@ -149,7 +149,7 @@ TEST_F(Graphs, RefuseToWaitForTheHostDuringACapture) {
   };
   refused("[item]", [&] { F::sum(x).item(); });
   refused("[copy_]", [&] { x.to(kCPU); });
-  refused("[copy_]", [&] { tensor({1, 2, 3}).to("cuda"); });
+  refused("[copy_]", [&] { tensor({1.0, 2, 3}).to("cuda"); });
   refused("[nonzero]", [&] { F::nonzero(x); });
   expect_error(ErrorCode::kValue, {"being captured already"},
                [&] { graph.capture([] { Graph().capture([] {}); }); });

@@ -1,0 +1,78 @@
+// The dtype and device of a new tensor, as one argument.
+#pragma once
+
+#include <optional>
+#include <type_traits>
+
+#include "mytorch/device.h"
+#include "mytorch/dtype.h"
+#include "mytorch/tensor.h"
+
+namespace mytorch {
+
+// Settings of a new tensor, in any order; what is not set has the function's default:
+//
+//   zeros({2, 3}, dtype(kFloat64).device("cuda").requires_grad(true))
+//   ones({3}, x.options())
+//
+// Functions that create tensors take options in place of their dtype and device, or a device alone.
+class TensorOptions {
+ public:
+  constexpr TensorOptions() = default;
+  constexpr TensorOptions(ScalarType dtype) : dtype_(dtype) {}          // NOLINT
+  constexpr TensorOptions(Device device) : device_(device) {}           // NOLINT
+  TensorOptions(const char* device) : TensorOptions(Device(device)) {}  // NOLINT
+
+  constexpr TensorOptions dtype(ScalarType dtype) const {
+    TensorOptions result = *this;
+    result.dtype_ = dtype;
+    return result;
+  }
+  constexpr TensorOptions device(Device device) const {
+    TensorOptions result = *this;
+    result.device_ = device;
+    return result;
+  }
+  constexpr TensorOptions device(Device type, int index) const {
+    return device(Device(type, index));
+  }
+  constexpr TensorOptions requires_grad(bool requires_grad = true) const {
+    TensorOptions result = *this;
+    result.requires_grad_ = requires_grad;
+    return result;
+  }
+
+  constexpr ScalarType dtype() const { return dtype_.value_or(kFloat32); }
+  constexpr Device device() const { return device_.value_or(kCPU); }
+  constexpr bool requires_grad() const { return requires_grad_; }
+  constexpr std::optional<ScalarType> dtype_opt() const { return dtype_; }
+  constexpr std::optional<Device> device_opt() const { return device_; }
+
+  // Returns the new tensor, which requires a gradient if the options say so.
+  Tensor finish(Tensor made) const {
+    if (requires_grad_) made.requires_grad_();
+    return made;
+  }
+
+ private:
+  std::optional<ScalarType> dtype_;
+  std::optional<Device> device_;
+  bool requires_grad_ = false;
+};
+
+constexpr TensorOptions dtype(ScalarType dtype) { return TensorOptions(dtype); }
+constexpr TensorOptions device(Device device) { return TensorOptions(device); }
+constexpr TensorOptions requires_grad(bool requires_grad = true) {
+  return TensorOptions().requires_grad(requires_grad);
+}
+
+namespace detail {
+// What a function that creates tensors takes in place of its dtype and device. Deduced, so that
+// `{}` still leaves the dtype out.
+template <class T>
+concept Options = std::is_same_v<T, TensorOptions> || std::is_same_v<T, Device>;
+}  // namespace detail
+
+inline TensorOptions Tensor::options() const { return TensorOptions(dtype()).device(device()); }
+
+}  // namespace mytorch
