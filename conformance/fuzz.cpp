@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <exception>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -132,10 +133,18 @@ std::string make_call(const OpRecord& op, Random& random, const Device& device) 
   return outcome == "returned" ? later : outcome;
 }
 
+// Limits the memory that this process can write to what it has and `bytes` more. Drivers of GPUs
+// and sanitizers reserve far more addresses than they write, so a limit of addresses would stop
+// them.
 void limit_memory(int64_t bytes) {
   if (bytes <= 0) return;
-  const rlimit limit{static_cast<rlim_t>(bytes), static_cast<rlim_t>(bytes)};
-  setrlimit(RLIMIT_AS, &limit);
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with("VmData:")) continue;
+    const rlim_t most = std::stoull(line.substr(7)) * 1024 + static_cast<rlim_t>(bytes);
+    const rlimit limit{most, most};
+    setrlimit(RLIMIT_DATA, &limit);
+  }
 }
 
 class Fuzzer {

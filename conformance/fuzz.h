@@ -25,7 +25,7 @@ struct FuzzOptions {
   uint64_t calls = 0;        // 0: no limit
   double seconds = 0;        // 0: no limit
   double call_seconds = 30;  // a call that takes longer hangs
-  int64_t memory = 0;        // bytes of address space for a child; 0: no limit
+  int64_t memory = 0;        // bytes that a child may allocate; 0: no limit
 };
 
 struct Finding {

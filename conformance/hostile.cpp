@@ -45,6 +45,7 @@ class Hostile {
   Value instead_of(const OpArg& arg, const Value& value);
   Value by_type(const OpArg& arg);
   const Tensor* some_tensor() const;
+  void enlarge();
   void misname();
   void differentiate(HostileCall& made);
 
@@ -335,6 +336,17 @@ Value Hostile::instead_of(const OpArg& arg, const Value& value) {
   return by_type(arg);
 }
 
+// Makes all lists of integers large in the same way, so that they may fit each other: a window of
+// 2^31 with a padding of 2^30.
+void Hostile::enlarge() {
+  const int64_t size = integer(1);
+  for (auto& [name, value] : arguments_.values) {
+    const auto* list = std::get_if<std::vector<int64_t>>(&value.variant());
+    if (list == nullptr || chance(4)) continue;
+    value = std::vector<int64_t>(list->size(), chance(2) ? size : size / 2);
+  }
+}
+
 // Leaves arguments out, gives unknown ones, and gives one twice.
 void Hostile::misname() {
   auto& values = arguments_.values;
@@ -399,6 +411,7 @@ HostileCall Hostile::make() {
       arguments_.values.emplace_back(arg.name, by_type(arg));
     }
   }
+  if (chance(12)) enlarge();
   HostileCall made;
   made.op = &op_;
   made.name = op_.name;

@@ -121,8 +121,7 @@ class Printer {
     // Blocks of two dimensions or more are set apart by empty lines.
     const std::string line = absl::StrCat("\n", std::string(indent_ + dim + 1, ' '));
     const std::string between =
-        last ? ", " : absl::StrCat(",", std::string(sizes_.size() - dim - 2, '
-'), line);
+        last ? ", " : absl::StrCat(",", std::string(sizes_.size() - dim - 2, '\n'), line);
     std::string text = "[";
     size_t on_line = 0;
     const auto put = [&](const std::string& part) {

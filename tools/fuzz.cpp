@@ -72,7 +72,8 @@ Run add_fuzz(CLI::App& app) {
   app.add_option("--seconds", options->seconds, "time to spend (60, or no limit with --calls)");
   app.add_option("--call-seconds", options->call_seconds, "time limit for one call (30)")
       ->check(CLI::Range(0.1, 1e6));
-  app.add_option("--memory", given->megabytes, "address space of a process in MiB; 0: no limit (0)")
+  app.add_option("--memory", given->megabytes,
+                 "memory that a process may allocate, in MiB; 0: no limit (0)")
       ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 30));
   return [given] {
     if (given->options.calls == 0 && given->options.seconds == 0) given->options.seconds = 60;

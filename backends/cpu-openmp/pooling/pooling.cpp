@@ -91,6 +91,7 @@ void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
 }
 
 void max_pool2d_backward(mt_ctx& ctx, const mt_args_max_pool2d_with_indices_backward& args) {
+  if (TensorView(args.out).numel() == 0) return;
   const IndexOperand operand(ctx, args.indices);
   sdk::visit_dtype(TensorView(args.out).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
