@@ -9,7 +9,7 @@ build_packages=(
   libabsl-dev libhwy-dev libdnnl-dev nlohmann-json3-dev zlib1g-dev libcli11-dev libjpeg62-turbo-dev libpng-dev
 )
 test_packages=(
-  git libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy black make pkg-config
+  git libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy black make pkg-config libeigen3-dev
 )
 docs_packages=(python3 python3-yaml python3-pygments mkdocs)
 
