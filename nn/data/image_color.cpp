@@ -51,14 +51,20 @@ float gray_at(const ImageView& image, int64_t i) {
 }
 
 // Computes factor * image + (1 - factor) * other(pixel), where `other` is a number for each pixel.
+// Works on pieces that stay in the cache, so that the loop over a channel is contiguous.
 template <class T, class Other>
 void blend(const ImageView& image, Tensor& out, float factor, Other other) {
-  const T* from = image.tensor.const_data<T>();
-  T* to = fresh_data<T>(out);
-  for (int64_t i = 0; i < image.plane(); ++i) {
-    const float added = (1 - factor) * other(i);
-    for (int64_t at = i; at < image.tensor.numel(); at += image.plane()) {
-      to[at] = clamped<T>(factor * static_cast<float>(from[at]) + added);
+  constexpr int64_t kPiece = 1024;
+  float added[kPiece];
+  for (int64_t begin = 0; begin < image.plane(); begin += kPiece) {
+    const int64_t n = std::min(kPiece, image.plane() - begin);
+    for (int64_t i = 0; i < n; ++i) added[i] = (1 - factor) * other(begin + i);
+    for (int64_t c = 0; c < image.channels; ++c) {
+      const T* from = image.tensor.const_data<T>() + c * image.plane() + begin;
+      T* to = fresh_data<T>(out) + c * image.plane() + begin;
+      for (int64_t i = 0; i < n; ++i) {
+        to[i] = clamped<T>(factor * static_cast<float>(from[i]) + added[i]);
+      }
     }
   }
 }

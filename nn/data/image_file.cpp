@@ -1,6 +1,7 @@
 #include "nn/data/image_file.h"
 
 #include <cstring>
+#include <new>
 
 #include "core/types/errors.h"
 #include "mytorch/nn/data/image_folder.h"
@@ -112,7 +113,7 @@ Tensor decode_pnm(const ImageFile& file) {
                    channels);
 }
 
-Tensor read_image(const std::string& path) {
+Tensor read_image(const std::string& path) try {
   const ImageFile file{path, read_whole_file(path, kMostFileBytes)};
   const std::string_view bytes = file.bytes;
   if (bytes.substr(0, 2) == "\xff\xd8") return decode_jpeg(file);
@@ -120,6 +121,8 @@ Tensor read_image(const std::string& path) {
   if (bytes.substr(0, 2) == "P5" || bytes.substr(0, 2) == "P6") return decode_pnm(file);
   fail(ErrorCode::kUnsupported, "[read_image] file ", path,
        " is neither JPEG, PNG nor binary PPM or PGM: convert it to one of these");
+} catch (const std::bad_alloc&) {
+  fail(ErrorCode::kOutOfMemory, "[read_image] out of memory for the pixels of ", path);
 }
 
 }  // namespace mytorch::nn::data

@@ -34,8 +34,10 @@ Taps taps_of(int64_t in, int64_t out) {
   taps.runs.reserve(static_cast<size_t>(out));
   for (int64_t i = 0; i < out; ++i) {
     const double center = scale * (static_cast<double>(i) + 0.5);
-    const int64_t begin = std::max<int64_t>(static_cast<int64_t>(center - reach + 0.5), 0);
-    const int64_t end = std::min<int64_t>(static_cast<int64_t>(center + reach + 0.5), in);
+    const int64_t begin =
+        std::max<int64_t>(static_cast<int64_t>(std::floor(center - reach + 0.5)), 0);
+    const int64_t end =
+        std::min<int64_t>(static_cast<int64_t>(std::floor(center + reach + 0.5)), in);
     taps.runs.push_back({begin, end - begin, taps.weights.size()});
     double sum = 0;
     for (int64_t j = begin; j < end; ++j) {

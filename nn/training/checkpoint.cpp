@@ -187,8 +187,7 @@ std::string Checkpoint::save(int64_t step, const Metadata& metadata) const {
     fail(ErrorCode::kIo, "[Checkpoint] directory ", directory_,
          " cannot be made: ", error.message());
   }
-  const std::string path =
-      absl::StrCat(directory_, "/", options_.prefix, "-", number(step), kEnding);
+  std::string path = absl::StrCat(directory_, "/", options_.prefix, "-", number(step), kEnding);
   save_safetensors(path, tensors, all);
   std::vector<std::string> old = paths();
   old.erase(std::remove(old.begin(), old.end(), path), old.end());

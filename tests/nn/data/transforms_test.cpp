@@ -83,6 +83,17 @@ TEST(Adjust, EqualsTorchvision) {
                 2e-6);
 }
 
+TEST(Adjust, TreatsLargeImagesAsSmallOnes) {
+  std::vector<double> list(3 * 3000);
+  for (size_t i = 0; i < list.size(); ++i) list[i] = static_cast<double>(i * 7 % 256);
+  const Tensor wide = filled({3, 1, 3000}, list, kUInt8);
+  const Tensor adjusted = adjust_saturation(wide, 1.6);
+  for (int64_t x : {0, 1023, 1024, 2999}) {
+    EXPECT_EQ(values(adjusted.narrow(2, x, 1)),
+              values(adjust_saturation(wide.narrow(2, x, 1), 1.6)));
+  }
+}
+
 TEST(ToTensor, ConvertsInterleavedBytes) {
   const Tensor image = filled({1, 2, 3}, {0, 51, 102, 153, 204, 255}, kUInt8);
   const Tensor converted = ToTensor()(image);
