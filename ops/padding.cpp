@@ -48,8 +48,8 @@ Tensor constant_pad_nd(const Tensor& self, IntList pad, const Scalar& value) {
     const int64_t size = sizes[dim];
     sizes[dim] = padded(size, before, after);
     check_padding(sizes[dim] >= 0, self, pad, dim, "constant");
-    const int64_t first = std::min(std::max<int64_t>(-before, 0), size);
-    const int64_t last = std::max(first, size - std::max<int64_t>(-after, 0));
+    const int64_t first = -std::clamp<int64_t>(before, -size, 0);
+    const int64_t last = std::max(first, size + std::clamp<int64_t>(after, -size, 0));
     from = from.slice(dim, first, last);
   }
   Tensor result = mytorch::full(as_list(sizes), value, self.dtype(), self.device());

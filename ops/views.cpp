@@ -287,16 +287,18 @@ Tensor unfold_backward(const Tensor& grad_in, IntList input_sizes, int64_t dim, 
   const int64_t ndim = static_cast<int64_t>(input_sizes.size());
   if (ndim == 0)
     return size == 0 ? grads::zeros_like_shape(grad_in, input_sizes) : grad_in.reshape(IntList());
-  dim = wrap_dim(dim, ndim, "unfold_backward");
+  const char* op = "unfold_backward";
+  dim = wrap_dim(dim, ndim, op);
+  check_shape(grad_in.dim() == ndim + 1, op, "grad_in has shape ", grad_in.sizes(),
+              ": unfolding gives one dimension more than input_sizes ", input_sizes);
   // Element e of window w is at w * step + e.
   const int64_t windows = grad_in.sizes()[dim];
-  const Tensor first =
-      mytorch::arange(0, checked(Wide{windows} * step, "unfold_backward", "the size"), step, kInt64,
-                      grad_in.device());
+  const Tensor first = mytorch::arange(0, checked(Wide{windows} * step, op, "the size"), step,
+                                       kInt64, grad_in.device());
   const Tensor within = mytorch::arange(size, kInt64, grad_in.device());
   const Tensor index = (first.unsqueeze(1) + within).reshape(-1);
   Dims sizes = to_dims(input_sizes);
-  sizes[dim] = windows * size;
+  sizes[dim] = checked(Wide{windows} * size, op, "the size");
   return mytorch::index_add(grads::zeros_like_shape(grad_in, input_sizes), dim, index,
                             grad_in.movedim(-1, dim + 1).reshape(as_list(sizes)));
 }
