@@ -150,7 +150,7 @@ TensorIterator Tensor::begin() const {
 
 TensorIterator Tensor::end() const { return {*this, dim() == 0 ? 0 : sizes()[0]}; }
 
-Tensor Tensor::to(const TensorOptions& options) const {
+Tensor Tensor::to_options(const TensorOptions& options) const {
   return mytorch::to(*this, options.device_opt().value_or(device()), options.dtype_opt());
 }
 

@@ -156,6 +156,8 @@ TEST(TensorOptionsTest, ReplaceDtypeAndDevice) {
   EXPECT_EQ(scalar_tensor(2, dtype(kInt32)).dtype(), kInt32);
   EXPECT_EQ(ones({2}).to(dtype(kInt8)).dtype(), kInt8);
   EXPECT_EQ(zeros({2}, {}).dtype(), kFloat32);
+  EXPECT_EQ(ones({2}).to("cpu").device(), kCPU);
+  EXPECT_EQ(tensor({1}, "cpu").device(), kCPU);
 }
 
 TEST(Names, OfLibtorch) {

@@ -250,7 +250,10 @@ class Tensor {
   TensorIterator end() const;
 
   // -- conversion; `to` is among the operators below --
-  Tensor to(const TensorOptions& options) const;
+  // A template, so that a device's name converts to Device alone.
+  template <class O>
+  requires(std::is_same_v<O, TensorOptions>) Tensor to(const O& options)
+  const { return to_options(options); }
   Tensor cpu() const;
   Tensor cuda() const;
   Tensor toType(ScalarType dtype) const;
@@ -282,6 +285,7 @@ class Tensor {
     }
   }
   void copy_values(void* to, ScalarType type) const;
+  Tensor to_options(const TensorOptions& options) const;
 
   TensorImpl* impl_;
 };
