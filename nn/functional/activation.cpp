@@ -70,7 +70,7 @@ Tensor gumbel_softmax(const Tensor& logits, const GumbelSoftmaxOptions& options)
     // -log(u) is exponentially distributed; the least u above 0 keeps it finite.
     noise.uniform_(1e-10, 1, options.generator);
     const Tensor gumbel = neg(log(neg(log(noise))));
-    const Tensor soft = mytorch::softmax(div(add(logits, gumbel), options.tau), options.dim);
+    Tensor soft = mytorch::softmax(div(add(logits, gumbel), options.tau), options.dim);
     if (!options.hard) return soft;
     const Tensor index = soft.argmax(options.dim, true);
     const Tensor hard = scatter(zeros_like(logits.detach()), options.dim, index, 1.0);

@@ -108,7 +108,7 @@ Tensor embedding_bag(const Tensor& indices, const Tensor& weight,
     Tensor factors = bags.counted;
     if (scales.defined()) factors = mul(factors, scales.flatten());
     const Tensor rows = mul(bags.rows, factors.unsqueeze(1));
-    const Tensor sums =
+    Tensor sums =
         index_add(zeros({n, weight.size(1)}, weight.dtype(), weight.device()), 0, owner, rows);
     if (mode == EmbeddingBagMode::kSum) return sums;
     const Tensor counts =

@@ -126,8 +126,8 @@ Tensor ConvNd<n>::forward(const Tensor& input) {
 
 template <size_t n>
 double ConvNd<n>::flops(const Tensor& /*input*/, const Tensor& output) const {
-  return 2.0 * static_cast<double>(output.numel()) *
-         static_cast<double>(weight.numel() / weight.size(0));
+  const int64_t products = weight.numel() / weight.size(0);  // for one element of the output
+  return 2.0 * static_cast<double>(output.numel()) * static_cast<double>(products);
 }
 
 template <size_t n>
@@ -213,8 +213,8 @@ Tensor ConvTransposeNd<n>::forward(const Tensor& input, Sizes<n> output_size) {
 
 template <size_t n>
 double ConvTransposeNd<n>::flops(const Tensor& input, const Tensor& /*output*/) const {
-  return 2.0 * static_cast<double>(input.numel()) *
-         static_cast<double>(weight.numel() / weight.size(0));
+  const int64_t products = weight.numel() / weight.size(0);  // for one element of the input
+  return 2.0 * static_cast<double>(input.numel()) * static_cast<double>(products);
 }
 
 template <size_t n>

@@ -226,8 +226,8 @@ LSTM::LSTM(int64_t input_size, int64_t hidden_size, LSTMOptions options)
     : Callable(Kind::kLSTM, input_size, hidden_size, options) {}
 
 std::tuple<Tensor, LSTM::State> LSTM::forward(const Tensor& input, const State& state) {
-  Result result = run(input, {std::get<0>(state), std::get<1>(state)});
-  return {std::move(result.output), {std::move(result.last.hidden), std::move(result.last.cell)}};
+  const Result result = run(input, {std::get<0>(state), std::get<1>(state)});
+  return {result.output, {result.last.hidden, result.last.cell}};
 }
 
 }  // namespace mytorch::nn

@@ -31,7 +31,8 @@ std::string scaled(double number, double factor, const std::array<const char*, 5
     number /= factor;
     ++unit;
   }
-  return absl::StrFormat(unit == 0 ? "%.0f%s" : "%.2f%s", number, units[unit]);
+  return unit == 0 ? absl::StrFormat("%.0f%s", number, units[unit])
+                   : absl::StrFormat("%.2f%s", number, units[unit]);
 }
 
 std::string bytes_str(int64_t bytes) {
