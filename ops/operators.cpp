@@ -110,6 +110,7 @@ Tensor operator>=(const Scalar& a, const Tensor& b) { return le(b, a); }
   const Tensor& operator op(const Tensor& a, const Operand& b) { return function(a, b); }  \
   const Tensor& operator op(Tensor&& a, const Operand& b) { return function(kept(a), b); } \
   const Tensor& operator op(IndexedTensor&& a, const Operand& b) {                         \
+    if (!a.is_selection()) return function(kept(a), b);                                    \
     const Tensor changed = a;                                                              \
     return std::move(a) = function(changed, b);                                            \
   }

@@ -1,39 +1,21 @@
 #include "mytorch/nn/module.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
-#include <optional>
 #include <ostream>
 #include <set>
 #include <unordered_set>
 #include <utility>
 
 #include "core/types/errors.h"
-#include "mytorch/autograd.h"
 #include "mytorch/grad_mode.h"
-#include "mytorch/ops/alias.h"
 #include "mytorch/ops/clone.h"
 #include "mytorch/ops/to.h"
+#include "nn/modules/names.h"
 
 namespace mytorch::nn {
 namespace {
-
-// Returns the name of a class without namespaces.
-std::string class_name(const std::type_info& type) {
-  const char* mangled = type.name();
-  int status = 0;
-  char* text = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
-  std::string name = text != nullptr ? text : mangled;
-  std::free(text);
-  const size_t arguments = name.find('<');  // template arguments have namespaces of their own
-  const size_t colon = name.rfind("::", arguments);
-  return colon == std::string::npos ? name : name.substr(colon + 2);
-}
-
-std::string class_name(const Module& module) { return class_name(typeid(module)); }
 
 // Computed with integers, because a member of a derived class lies outside its Module base.
 std::ptrdiff_t distance(const void* from, const void* to) {
@@ -46,10 +28,6 @@ T& at_distance(const void* from, std::ptrdiff_t place) {
   return *reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(place));
 }
 
-std::string join(const std::string& prefix, const std::string& name) {
-  return prefix.empty() ? name : absl::StrCat(prefix, ".", name);
-}
-
 // Makes a converted tensor a leaf that requires grad if the original did.
 Tensor as_leaf(Tensor tensor, bool requires_grad) {
   if (requires_grad) tensor.requires_grad_();
@@ -57,228 +35,6 @@ Tensor as_leaf(Tensor tensor, bool requires_grad) {
 }
 
 }  // namespace
-
-// ---- forward ----
-
-namespace detail {
-
-// A pointer to a member selects one of the functions; the call is virtual.
-Tensor Forwards::call_forward(const Tensor& input) {
-  return (this->*static_cast<Tensor (Forwards::*)(const Tensor&)>(&Forwards::forward))(input);
-}
-
-Tensor Forwards::forward(const Tensor& input) {
-  return (this->*static_cast<Tensor (Forwards::*)(Tensor)>(&Forwards::forward))(input);
-}
-
-Tensor Forwards::forward(Tensor input) {
-  return (this->*static_cast<Tensor (Forwards::*)(const Tensor&) const>(&Forwards::forward))(input);
-}
-
-Tensor Forwards::forward(const Tensor& input) const {
-  return (this->*static_cast<Tensor (Forwards::*)(Tensor) const>(&Forwards::forward))(input);
-}
-
-Tensor Forwards::forward(Tensor /*input*/) const {
-  fail(ErrorCode::kUnsupported, "[", class_name(typeid(*this)),
-       "] has no forward of one tensor: declare `Tensor forward(const Tensor& x)`, or derive from "
-       "nn::Callable if forward takes other arguments");
-}
-
-struct Hooks {
-  template <class F>
-  using List = std::vector<std::pair<int64_t, std::function<F>>>;
-  List<Tensor(Module&, const Tensor&)> before;
-  List<Tensor(Module&, const Tensor&, const Tensor&)> after;
-  List<Tensor(const Tensor&, const Tensor&)> backward;
-  int64_t last_id = 0;
-};
-
-}  // namespace detail
-
-namespace {
-
-// An Error with the path of the module that threw it.
-class LocatedError final : public Error {
- public:
-  // `path` is that of the module, relative to `root`.
-  LocatedError(const Error& original, const Module* root, std::string path, std::string thrower)
-      : Error(original.code(), message(original, *root, path, thrower)),
-        original_(original),
-        root_(root),
-        path_(std::move(path)),
-        thrower_(std::move(thrower)) {}
-  const Module* root() const { return root_; }
-  // Returns the same error, seen from a module that contains the root at `path`.
-  LocatedError from(const Module* outer, const std::string& path) const {
-    return {original_, outer, path_.empty() ? path : join(path, path_), thrower_};
-  }
-
- private:
-  static std::string message(const Error& original, const Module& root, const std::string& path,
-                             const std::string& thrower) {
-    if (path.empty()) return absl::StrCat(original.what(), " (in ", thrower, ")");
-    return absl::StrCat(original.what(), " (in ", class_name(root), ".", path, ": ", thrower, ")");
-  }
-
-  Error original_;
-  const Module* root_;
-  std::string path_;
-  std::string thrower_;
-};
-
-// In anomaly mode, makes the call of a module a scope: by its class, or within the call of another
-// module by its path there.
-class CallScope {
- public:
-  explicit CallScope(Module& module) {
-    if (autograd::AnomalyMode::is_enabled()) [[unlikely]]
-      enter(module);
-  }
-  ~CallScope() {
-    if (scope_.has_value()) running_ = outer_;
-  }
-  CallScope(const CallScope&) = delete;
-  CallScope& operator=(const CallScope&) = delete;
-
- private:
-  void enter(Module& module) {
-    name_ = class_name(module);
-    if (running_ != nullptr) {
-      for (auto& [path, part] : running_->named_modules()) {
-        if (part == &module && !path.empty()) name_ = path;
-      }
-    }
-    scope_.emplace(name_);
-    outer_ = std::exchange(running_, &module);
-  }
-
-  std::string name_;
-  std::optional<autograd::NameScope> scope_;
-  Module* outer_ = nullptr;
-  static thread_local Module* running_;
-};
-thread_local Module* CallScope::running_ = nullptr;
-
-}  // namespace
-
-Tensor Module::operator()(const Tensor& input) {
-  const CallScope scope(*this);
-  try {
-    if (hooks_ == nullptr) return call_forward(input);
-    const Tensor hooked = before_forward(input);
-    return after_forward(hooked, call_forward(hooked));
-  } catch (const Error&) {
-    rethrow_with_path();
-  }
-}
-
-bool Module::find_path(const Module* module, std::string& path) const {
-  for (const ChildEntry& entry : children_) {
-    const Module& child = resolve(entry);
-    std::string rest;
-    if (&child == module || child.find_path(module, rest)) {
-      path = rest.empty() ? entry.name : join(entry.name, rest);
-      return true;
-    }
-  }
-  return false;
-}
-
-void Module::rethrow_with_path() const {
-  try {
-    throw;
-  } catch (const LocatedError& error) {
-    std::string path;
-    if (!find_path(error.root(), path)) throw;  // of a module that is not a part of this one
-    throw error.from(this, path);
-  } catch (const Error& error) {
-    throw LocatedError(error, this, "", children_.empty() ? describe() : class_name(*this));
-  }
-}
-
-// ---- hooks ----
-
-void HookHandle::remove() {
-  const std::shared_ptr<detail::Hooks> hooks = hooks_.lock();
-  if (hooks == nullptr) return;
-  const auto drop = [this](auto& list) {
-    std::erase_if(list, [this](const auto& hook) { return hook.first == id_; });
-  };
-  drop(hooks->before);
-  drop(hooks->after);
-  drop(hooks->backward);
-}
-
-detail::Hooks& Module::own_hooks() {
-  if (hooks_ == nullptr) hooks_ = std::make_shared<detail::Hooks>();
-  return *hooks_;
-}
-
-HookHandle Module::add_pre_hook(std::function<Tensor(Module&, const Tensor&)> hook) {
-  const int64_t id = ++own_hooks().last_id;
-  hooks_->before.emplace_back(id, std::move(hook));
-  return {hooks_, id};
-}
-
-HookHandle Module::add_forward_hook(
-    std::function<Tensor(Module&, const Tensor&, const Tensor&)> hook) {
-  const int64_t id = ++own_hooks().last_id;
-  hooks_->after.emplace_back(id, std::move(hook));
-  return {hooks_, id};
-}
-
-HookHandle Module::add_backward_hook(std::function<Tensor(const Tensor&, const Tensor&)> hook) {
-  const int64_t id = ++own_hooks().last_id;
-  hooks_->backward.emplace_back(id, std::move(hook));
-  return {hooks_, id};
-}
-
-// Hooks may remove themselves or each other while they run, so copies of the lists run. An input
-// with backward hooks becomes a view, whose gradient is that of this call alone.
-Tensor Module::before_forward(const Tensor& input) {
-  const std::shared_ptr<detail::Hooks> hooks = hooks_;
-  Tensor result = input;
-  for (const auto& [id, hook] : std::vector(hooks->before)) {
-    if (Tensor replaced = hook(*this, result); replaced.defined()) result = std::move(replaced);
-  }
-  const bool view = !hooks->backward.empty() && result.defined() && result.requires_grad();
-  return view && grad_enabled() ? alias(result) : result;
-}
-
-Tensor Module::after_forward(const Tensor& input, const Tensor& output) {
-  const std::shared_ptr<detail::Hooks> hooks = hooks_;
-  Tensor result = output;
-  for (const auto& [id, hook] : std::vector(hooks->after)) {
-    if (Tensor replaced = hook(*this, input, result); replaced.defined()) {
-      result = std::move(replaced);
-    }
-  }
-  if (hooks->backward.empty() || !result.defined() || !result.requires_grad()) return result;
-  if (result.is_leaf() || result.is_same(input)) result = alias(result);
-  const auto run = [hooks](const Tensor& grad_input, const Tensor& grad_output) {
-    Tensor grad = grad_input;
-    for (const auto& [id, hook] : std::vector(hooks->backward)) {
-      if (Tensor replaced = hook(grad, grad_output); replaced.defined()) grad = std::move(replaced);
-    }
-    return grad;
-  };
-  if (!input.defined() || !input.requires_grad()) {
-    result.register_hook([run](const Tensor& grad_output) {
-      run({}, grad_output);
-      return Tensor();
-    });
-    return result;
-  }
-  const auto grad_output = std::make_shared<Tensor>();
-  result.register_hook([grad_output](const Tensor& grad) {
-    *grad_output = grad;
-    return Tensor();
-  });
-  input.register_hook(
-      [run, grad_output](const Tensor& grad_input) { return run(grad_input, *grad_output); });
-  return result;
-}
 
 // ---- members ----
 

@@ -69,6 +69,9 @@ class IndexedTensor : public Tensor {
   IndexedTensor(const IndexedTensor&) = default;
   IndexedTensor(IndexedTensor&&) = default;
 
+  // Returns whether the elements are a copy, selected by tensors.
+  bool is_selection() const { return source_ != nullptr; }
+
   // As for the elements of Tensor, which are views, values broadcast and are converted.
   const IndexedTensor& operator=(const Tensor& values) &&;
   const IndexedTensor& operator=(const IndexedTensor& values) &&;
