@@ -36,6 +36,7 @@ TEST(Operators, Arithmetic) {
   EXPECT_EQ(values(-a()), (Numbers{-7, 7, -5}));
   EXPECT_EQ(values(1 - b()), (Numbers{-1, -1, 4}));
   EXPECT_EQ(values(7 % b()), (Numbers{1, 1, -2}));
+  EXPECT_EQ((0.1 % tensor(1, kFloat64)).item<double>(), 0.1);  // not rounded to float32
   EXPECT_EQ(values(1.0 / tensor({2.0, 4.0})), (Numbers{0.5, 0.25}));
 }
 
@@ -49,6 +50,7 @@ TEST(Operators, Bits) {
   EXPECT_EQ(values(tensor({-8, 9}) >> tensor({1, 3})), (Numbers{-4, 1}));
   EXPECT_EQ(values(1 << tensor({0, 5})), (Numbers{1, 32}));
   EXPECT_EQ((1 << tensor({0, 5}, kInt16)).dtype(), kInt16);
+  EXPECT_EQ((1 << tensor(5, kInt16)).dtype(), kInt16);
   expect_error(ErrorCode::kType, {"bitwise_and"}, [] { tensor({1.5}) & 1; });
 }
 

@@ -40,6 +40,8 @@ TEST_F(Print, InfinitiesAndNaNHaveNoPoint) {
 TEST_F(Print, AWideRangeIsScientific) {
   EXPECT_EQ(tensor({1e-6, 1.0}).str(),
             "tensor([1.0000e-06, 1.0000e+00], shape=(2,), dtype=float32)");
+  EXPECT_EQ(tensor({0.5, 2000.0}).str(),
+            "tensor([5.0000e-01, 2.0000e+03], shape=(2,), dtype=float32)");
   EXPECT_EQ(tensor({1e9}).str(), "tensor([1.0000e+09], shape=(1,), dtype=float32)");
   set_print_options({.precision = 2, .sci_mode = false});
   EXPECT_EQ(tensor({1e-6, 1.5}).str(), "tensor([0.00, 1.50], shape=(2,), dtype=float32)");
