@@ -105,7 +105,9 @@ const char* reason(const Args& args) {
 }
 template <>
 const char* reason(const mt_args_convolution& args) {
-  if (const char* why = Problem(args).reason()) return why;
+  const Problem p(args);
+  if (const char* why = p.reason()) return why;
+  if (const char* why = args.transposed != 0 ? p.backward_data_reason() : nullptr) return why;
   const TensorView bias = args.bias, out = args.out;
   if (!bias) return nullptr;
   if (!sdk::same_dtype(bias.dtype(), out.dtype())) return "[dtype] the operands' types differ";
@@ -115,6 +117,13 @@ const char* reason(const mt_args_convolution& args) {
            "channels-last";
   }
   return nullptr;
+}
+
+template <>
+const char* reason(const mt_args_convolution_backward_input& args) {
+  const Problem p(args);
+  if (const char* why = p.reason()) return why;
+  return args.transposed != 0 ? nullptr : p.backward_data_reason();
 }
 
 // Returns whether oneDNN, including its reorders, is faster than cpu-openmp: by 3 % to 3 times,

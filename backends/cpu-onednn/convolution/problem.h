@@ -60,7 +60,18 @@ struct Problem {
       }
       if (!is_packed(operand)) return "an operand has gaps or overlaps in memory";
     }
+    // oneDNN computes addresses from these in 32 bits, also for windows that do not exist.
+    for (const Dims& values : {windows.stride, windows.dilation, windows.before, windows.after}) {
+      if (exceeds(values, 65535)) return "a stride, dilation or padding exceeds 65535";
+    }
     return nullptr;
+  }
+
+  // Returns the reason why the gradient of the input is not supported. With AMX, oneDNN 2.6 writes
+  // out of bounds in bfloat16 if the stride is about 64 or more.
+  const char* backward_data_reason() const {
+    return exceeds(windows.stride, 32) && weight.dtype().bits == 16 ? "a stride exceeds 32"
+                                                                    : nullptr;
   }
 
   // The key of the operands and the arguments.
@@ -73,6 +84,11 @@ struct Problem {
     key.numbers(args.dilation);
     key.number(args.transposed << 32 | args.groups);
     return key;
+  }
+
+ private:
+  static bool exceeds(const Dims& values, int64_t most) {
+    return std::any_of(values.begin(), values.end(), [&](int64_t v) { return v > most; });
   }
 };
 
