@@ -1,5 +1,8 @@
 #include "dispatcher/frame/call.h"
 
+#include <string_view>
+#include <typeinfo>
+
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
 #include "dispatcher/table/layers.h"
@@ -87,6 +90,17 @@ void refuse_list_gradient(const OpInfo& op) {
   fail(ErrorCode::kValue, "[", op.base,
        "] it writes tensors that require a gradient, and is not differentiable: call it inside "
        "NoGradGuard");
+}
+
+void rethrow_from(const OpInfo& composite, const Error& error) {
+  const std::string_view message = error.what();
+  const size_t end = message.find("] ");
+  // Classes derived from Error know where they come from.
+  if (typeid(error) != typeid(Error) || !message.starts_with('[') || end == message.npos) throw;
+  const std::string_view name = message.substr(1, end - 1);
+  if (name == composite.base) throw;
+  throw Error(error.code(), absl::StrCat("[", composite.base, "] ", std::string(name), ": ",
+                                         std::string(message.substr(end + 2))));
 }
 
 uint16_t refuse_arguments(const OpInfo& op, const char* why) {

@@ -141,6 +141,10 @@ void assign_out(const OpInfo& op, const Tensor& out, const Tensor& result);
 void assign_outs(const OpInfo& op, std::initializer_list<Tensor> outs,
                  std::initializer_list<Tensor> results);
 
+// Throws `error`, which an operator called by a composite threw, with the name of the composite in
+// front: "[nll_loss] target 5 ..." becomes "[cross_entropy] nll_loss: target 5 ...".
+[[noreturn, gnu::cold]] void rethrow_from(const OpInfo& composite, const Error& error);
+
 // Throws Error(kValue): no body of the record covers the arguments of the call.
 [[noreturn]] uint16_t refuse_arguments(const OpInfo& op, const char* why);
 

@@ -177,6 +177,19 @@ void assign_all(Outs<n> outs, const Result& results, std::index_sequence<i...>) 
   }
 }
 
+// ---- composites ----
+
+// Runs the record's composite. The message of an Error begins with the operator that was called,
+// also if one that the composite calls threw it.
+template <class Op, class... H>
+[[gnu::always_inline]] inline auto composed(const H&... held) {
+  try {
+    return Traits<Op>::compute(held.value...);
+  } catch (const Error& error) {
+    rethrow_from(Op::info, error);
+  }
+}
+
 // ---- pointwise ----
 
 struct Defaults {
@@ -410,7 +423,7 @@ struct KernelForms : Defaults {
     const auto indices = std::make_index_sequence<T::Outputs::size>();
     args.header.compute = to_abi(nth(std::index_sequence<0>(), specs).dtype);
     if (!on_one_device(Op::info, &args)) [[unlikely]] {
-      if constexpr (has_composite) return T::compute(held.value...);
+      if constexpr (has_composite) return composed<Op>(held...);
       fail_devices(Op::info, &args);
     }
     if constexpr (T::dynamic) {
@@ -422,7 +435,7 @@ struct KernelForms : Defaults {
       if constexpr (has_composite) {
         if (!try_kernel(Op::entry, out, &args)) {
           const Substitution substitution(Op::entry, out, &args);
-          return T::compute(held.value...);
+          return composed<Op>(held...);
         }
       } else {
         run_primitive(Op::entry, out, &args);
@@ -509,7 +522,7 @@ struct KernelForms : Defaults {
         // A random number was already drawn for this call. The composite draws another one and must
         // not use a kernel.
         if constexpr ((is_generator<H> || ...)) {
-          copy_all(into, T::compute(held.value...), std::index_sequence<i...>());
+          copy_all(into, composed<Op>(held...), std::index_sequence<i...>());
         } else {
           copy_all(into, Below<Op, kFunction>::call(held.value...), std::index_sequence<i...>());
         }
@@ -553,10 +566,10 @@ struct WritingForms : Defaults {
     const bool one_device = on_one_device(Op::info, &args);
     if constexpr (has_composite) {
       if (!one_device) {
-        T::compute(held.value...);
+        composed<Op>(held...);
       } else if (!try_kernel(Op::entry, written.impl(), &args)) {
         const Substitution substitution(Op::entry, written.impl(), &args);
-        T::compute(held.value...);
+        composed<Op>(held...);
       }
     } else {
       if (!one_device) [[unlikely]]
@@ -595,7 +608,7 @@ using WritingKernelComposite = WritingForms<true>;
 struct WritingComposite : Defaults {
   template <class Op, class... H>
   [[gnu::always_inline]] static const Tensor& function(const H&... held) {
-    Traits<Op>::compute(held.value...);
+    composed<Op>(held...);
     return first_tensor(held...);
   }
 };
@@ -625,7 +638,7 @@ struct ListWriting : Defaults {
       return;
     }
     const Substitution substitution(Op::entry, first, &args);
-    T::compute(held.value...);
+    composed<Op>(held...);
   }
 
  private:
@@ -660,7 +673,7 @@ struct View : Defaults {
 struct Composite : Defaults {
   template <class Op, class... H>
   [[gnu::always_inline]] static auto function(const H&... held) {
-    return Traits<Op>::compute(held.value...);
+    return composed<Op>(held...);
   }
 
   // Computes the results through the layers, then copies them.

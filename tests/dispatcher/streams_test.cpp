@@ -216,10 +216,10 @@ TEST_F(StreamsTest, FailingEventsAreErrors) {
 TEST_F(StreamsTest, FailingCopiesAreErrors) {
   const Tensor x = on_device(tensor({1.0, 2}));
   full().let_fail("copy");
-  expect_error(ErrorCode::kDevice, {"[copy_]", "full:0", "failed"}, [&] { x.to(kCPU); });
-  expect_error(ErrorCode::kDevice, {"[copy_]"}, [] { on_device(tensor({1.0})); });
+  expect_error(ErrorCode::kDevice, {"[to] copy_:", "full:0", "failed"}, [&] { x.to(kCPU); });
+  expect_error(ErrorCode::kDevice, {"[to] copy_:"}, [] { on_device(tensor({1.0})); });
   full().let_fail("synchronize");
-  expect_error(ErrorCode::kDevice, {"[copy_]", "waiting"}, [&] { x.to(kCPU); });
+  expect_error(ErrorCode::kDevice, {"[to] copy_:", "waiting"}, [&] { x.to(kCPU); });
   full().let_fail("allocate");
   expect_error(ErrorCode::kOutOfMemory, {"full:0", "8 bytes"}, [&] { x * 2; });
   full().let_fail("");
