@@ -38,6 +38,7 @@ struct AttentionMasks {
 //   auto [y, weights] = attention(x, x, x, {.attn_mask = mask});
 class MultiheadAttention final : public Callable<MultiheadAttention> {
  public:
+  using Callable::Callable;
   MultiheadAttention(int64_t embed_dim, int64_t num_heads, MultiheadAttentionArgs options = {});
   std::tuple<Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                      const AttentionMasks& masks = {});
@@ -51,10 +52,10 @@ class MultiheadAttention final : public Callable<MultiheadAttention> {
 
   Tensor in_proj_weight;  // (3 * E, E), of queries, keys and values
   Tensor in_proj_bias;    // (3 * E); undefined without bias
-  Linear out_proj;
+  Linear out_proj{nullptr};
 
  private:
-  int64_t num_heads_;
+  int64_t num_heads_ = 0;
   MultiheadAttentionArgs options_;
 };
 
@@ -76,6 +77,7 @@ using TransformerEncoderLayerOptions = Options<TransformerEncoderLayerArgs, int6
 // shape of its input, (L, N, E).
 class TransformerEncoderLayer final : public Callable<TransformerEncoderLayer> {
  public:
+  using Callable::Callable;
   TransformerEncoderLayer(int64_t d_model, int64_t nhead, TransformerEncoderLayerArgs options = {});
   Tensor forward(const Tensor& src, const AttentionMasks& masks = {});
   using Callable::operator();
@@ -83,14 +85,14 @@ class TransformerEncoderLayer final : public Callable<TransformerEncoderLayer> {
     return Callable::operator()(src, masks);
   }
 
-  MultiheadAttention self_attn;
-  Linear linear1;
-  Dropout dropout;
-  Linear linear2;
-  LayerNorm norm1;
-  LayerNorm norm2;
-  Dropout dropout1;
-  Dropout dropout2;
+  MultiheadAttention self_attn{nullptr};
+  Linear linear1{nullptr};
+  Dropout dropout{nullptr};
+  Linear linear2{nullptr};
+  LayerNorm norm1{nullptr};
+  LayerNorm norm2{nullptr};
+  Dropout dropout1{nullptr};
+  Dropout dropout2{nullptr};
 
  private:
   TransformerEncoderLayerArgs options_;
@@ -100,6 +102,7 @@ class TransformerEncoderLayer final : public Callable<TransformerEncoderLayer> {
 // given.
 class TransformerEncoder final : public Callable<TransformerEncoder> {
  public:
+  using Callable::Callable;
   TransformerEncoder(const TransformerEncoderLayer& layer, int64_t num_layers,
                      std::optional<LayerNorm> norm = {});
   Tensor forward(const Tensor& src, const AttentionMasks& masks = {});
