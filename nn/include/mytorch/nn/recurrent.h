@@ -52,6 +52,7 @@ class RecurrentBase : public Module {
  public:
   using Module::Module;
   void reset_parameters();
+  double flops(const Tensor& input, const Tensor& output) const override;
   std::string describe() const override;
 
  protected:

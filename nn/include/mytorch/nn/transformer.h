@@ -47,6 +47,7 @@ class MultiheadAttention final : public Callable<MultiheadAttention> {
                                         const AttentionMasks& masks) {
     return Callable::operator()(query, key, value, masks);
   }
+  double flops(const Tensor& input, const Tensor& output) const override;
   std::string describe() const override;
   void reset_parameters();
 
@@ -56,6 +57,7 @@ class MultiheadAttention final : public Callable<MultiheadAttention> {
 
  private:
   int64_t num_heads_ = 0;
+  double flops_ = 0;  // of the last forward with hooks: flops() does not see the keys
   MultiheadAttentionArgs options_;
 };
 
