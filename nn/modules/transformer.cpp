@@ -60,7 +60,7 @@ class CombinedMask {
 }  // namespace
 
 MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads,
-                                       MultiheadAttentionOptions options)
+                                       MultiheadAttentionArgs options)
     : out_proj(embed_dim, embed_dim, options.bias), num_heads_(num_heads), options_(options) {
   check_at_least("MultiheadAttention", 1, {{"embed_dim", embed_dim}, {"num_heads", num_heads}});
   check_probability("MultiheadAttention", options.dropout);
@@ -116,6 +116,11 @@ std::tuple<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, cons
          shape_str(key.sizes()), " have different numbers of samples");
   }
 
+  if (has_hooks()) {
+    flops_ = static_cast<double>(2 * n * e) *
+             static_cast<double>((length + 2 * keys) * e + 2 * length * keys);
+  }
+
   CombinedMask mask(q.dtype());
   if (const Tensor& given = masks.attn_mask; given.defined()) {
     const bool each = given.dim() == 3;
@@ -161,6 +166,10 @@ std::tuple<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, cons
           weights};
 }
 
+double MultiheadAttention::flops(const Tensor& /*input*/, const Tensor& /*output*/) const {
+  return flops_;
+}
+
 std::string MultiheadAttention::describe() const {
   return absl::StrCat("MultiheadAttention(", in_proj_weight.size(1), ", num_heads=", num_heads_,
                       options_.dropout == 0 ? "" : absl::StrCat(", dropout=", options_.dropout),
@@ -175,7 +184,7 @@ TransformerActivation from_name(Str name, TransformerActivation /*type*/) {
 }
 
 TransformerEncoderLayer::TransformerEncoderLayer(int64_t d_model, int64_t nhead,
-                                                 TransformerEncoderLayerOptions options)
+                                                 TransformerEncoderLayerArgs options)
     : self_attn(
           d_model, nhead,
           {.dropout = options.dropout, .bias = options.bias, .batch_first = options.batch_first}),
@@ -219,7 +228,7 @@ Tensor TransformerEncoderLayer::forward(const Tensor& src, const AttentionMasks&
 TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, int64_t num_layers,
                                        std::optional<LayerNorm> norm) {
   check_at_least("TransformerEncoder", 1, {{"num_layers", num_layers}});
-  for (int64_t i = 0; i < num_layers; ++i) layers.push_back(clone(layer));
+  for (int64_t i = 0; i < num_layers; ++i) layers.push_back(nn::clone(layer));
   register_module("layers", layers);
   if (norm.has_value()) register_module("norm", std::make_shared<LayerNorm>(std::move(*norm)));
 }

@@ -3,11 +3,13 @@
 #pragma once
 
 #include "mytorch/nn/activation.h"     // IWYU pragma: export
+#include "mytorch/nn/constants.h"      // IWYU pragma: export
 #include "mytorch/nn/container.h"      // IWYU pragma: export
 #include "mytorch/nn/conv.h"           // IWYU pragma: export
 #include "mytorch/nn/data.h"           // IWYU pragma: export
 #include "mytorch/nn/dropout.h"        // IWYU pragma: export
 #include "mytorch/nn/functional.h"     // IWYU pragma: export
+#include "mytorch/nn/impl.h"           // IWYU pragma: export
 #include "mytorch/nn/init.h"           // IWYU pragma: export
 #include "mytorch/nn/linear.h"         // IWYU pragma: export
 #include "mytorch/nn/loss.h"           // IWYU pragma: export
@@ -22,3 +24,4 @@
 #include "mytorch/nn/training.h"       // IWYU pragma: export
 #include "mytorch/nn/transformer.h"    // IWYU pragma: export
 #include "mytorch/nn/upsampling.h"     // IWYU pragma: export
+#include "mytorch/nn/utils.h"          // IWYU pragma: export
