@@ -165,6 +165,11 @@ TEST(CallTest, IsRecorded) {
   EXPECT_EQ(values(x.grad()), (Values{2, 4}));
 }
 
+TEST(CallTest, ErrorsNameTheOperatorThatWasCalledFirst) {
+  expect_error(ErrorCode::kValue, {"[cross_entropy] nll_loss", "5"},
+               [] { call("cross_entropy", {tensor({{1.0, 2.0, 3.0}}), tensor({5})}); });
+}
+
 TEST(CallTest, NamesEveryOperator) {
   const std::vector<std::string> names = operator_names();
   EXPECT_GT(names.size(), 150u);
