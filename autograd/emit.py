@@ -13,11 +13,12 @@ from codegen.lock import Lock
 from codegen.model import GradFormula, Op
 from codegen.schema import Arg
 
+# recording.h is first: the generic layer_flags of layers.h, if declared before, would take over its calls.
 INCLUDES = """\
 #include <limits>
 
-#include "autograd/autocast/wrappers.h"
 #include "autograd/recording.h"
+#include "autograd/autocast/wrappers.h"
 #include "mytorch/ops/t.h"
 #include "mytorch/ops/transpose.h"
 #include "ops/gradients.h"
