@@ -11,6 +11,7 @@
 #include "mytorch/nn/data.h"           // IWYU pragma: export
 #include "mytorch/nn/dropout.h"        // IWYU pragma: export
 #include "mytorch/nn/functional.h"     // IWYU pragma: export
+#include "mytorch/nn/impl.h"           // IWYU pragma: export
 #include "mytorch/nn/init.h"           // IWYU pragma: export
 #include "mytorch/nn/linear.h"         // IWYU pragma: export
 #include "mytorch/nn/loss.h"           // IWYU pragma: export
