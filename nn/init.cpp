@@ -87,7 +87,7 @@ double xavier_deviation(const Tensor& tensor, double gain) {
   return gain * std::sqrt(2.0 / static_cast<double>(fan.in + fan.out));
 }
 
-double kaiming_deviation(const Tensor& tensor, const KaimingOptions& options) {
+double kaiming_deviation(const Tensor& tensor, const KaimingArgs& options) {
   const Fans fan = fans(tensor);
   const int64_t count = options.mode == FanMode::kIn ? fan.in : fan.out;
   return gain(options.nonlinearity, options.negative_slope) / std::sqrt(static_cast<double>(count));
@@ -115,13 +115,12 @@ const Tensor& xavier_normal_(const Tensor& tensor, double gain, MaybeGenerator g
   return centered_normal(tensor, xavier_deviation(tensor, gain), std::move(generator));
 }
 
-const Tensor& kaiming_uniform_(const Tensor& tensor, KaimingOptions options,
+const Tensor& kaiming_uniform_(const Tensor& tensor, KaimingArgs options,
                                MaybeGenerator generator) {
   return symmetric_uniform(tensor, kaiming_deviation(tensor, options), std::move(generator));
 }
 
-const Tensor& kaiming_normal_(const Tensor& tensor, KaimingOptions options,
-                              MaybeGenerator generator) {
+const Tensor& kaiming_normal_(const Tensor& tensor, KaimingArgs options, MaybeGenerator generator) {
   return centered_normal(tensor, kaiming_deviation(tensor, options), std::move(generator));
 }
 

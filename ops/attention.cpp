@@ -1,30 +1,68 @@
-// Scaled dot-product attention.
-#include "mytorch/ops/attention.h"
-
+// Attention: scaled_dot_product_attention, and the records with kernels below it. Formulas compute
+// in float32 or double, in the shape (B, K, G, L, ...), where G query heads share each of the K
+// heads of key and value.
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 
+#include "core/runtime/capture.h"
 #include "mytorch/generated/bodies.h"
-#include "mytorch/ops/dropout.h"
+#include "mytorch/ops/abs.h"
+#include "mytorch/ops/arange.h"
+#include "mytorch/ops/attention_backward.h"
+#include "mytorch/ops/attention_forward.h"
+#include "mytorch/ops/copy_.h"
+#include "mytorch/ops/empty.h"
+#include "mytorch/ops/exp.h"
+#include "mytorch/ops/full.h"
+#include "mytorch/ops/log.h"
 #include "mytorch/ops/matmul.h"
-#include "mytorch/ops/ones.h"
-#include "mytorch/ops/softmax_backward.h"
-#include "ops/composites.h"
+#include "mytorch/ops/stack.h"
+#include "mytorch/ops/tanh.h"
+#include "mytorch/ops/where.h"
+#include "mytorch/ops/zeros.h"
+#include "ops/creation.h"
 #include "ops/geometry.h"
 #include "ops/gradients.h"
+#include "ops/precision.h"
 
 namespace mytorch {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// The largest distance of a band, so that sums of distances and positions do not overflow.
+constexpr int64_t kFarthest = int64_t{1} << 48;
+// The largest index of a random element that dropout draws.
+constexpr int64_t kDrawn = int64_t{1} << 50;
 
-void check_operands(const Tensor& query, const Tensor& key, const Tensor& value,
-                    const Tensor& attn_mask, const char* op) {
-  check_shape(query.dim() >= 2 && key.dim() >= 2 && value.dim() >= 2 &&
-                  query.size(-1) == key.size(-1) && key.size(-2) == value.size(-2),
-              op, "query ", query.sizes(), ", key ", key.sizes(), " and value ", value.sizes(),
-              " are not (..., L, E), (..., S, E) and (..., S, V)");
+// The arguments that attention_forward and attention_backward share.
+struct Arguments {
+  const Tensor& query;
+  const Tensor& key;
+  const Tensor& value;
+  const Tensor& attn_mask;
+  const Tensor& slopes;
+  int64_t left;
+  int64_t right;
+  int64_t diagonal;
+  double softcap;
+  double scale;
+  double dropout_p;
+
+  int64_t batch() const { return query.size(0); }
+  int64_t heads() const { return query.size(1); }
+  int64_t rows() const { return query.size(2); }
+  int64_t keys() const { return key.size(2); }
+  bool has_float_mask() const { return attn_mask.defined() && attn_mask.dtype() != kBool; }
+  Dims output_sizes() const { return {batch(), heads(), rows(), value.size(3)}; }
+  Dims row_sizes() const { return {batch(), heads(), rows()}; }
+};
+
+// ---- checks and shapes ----
+
+void check_types(const Tensor& query, const Tensor& key, const Tensor& value,
+                 const Tensor& attn_mask, const char* op) {
   check_type(
       query.is_floating_point() && query.dtype() == key.dtype() && query.dtype() == value.dtype(),
       op, "query, key and value are ", query.dtype(), ", ", key.dtype(), " and ", value.dtype(),
@@ -36,106 +74,526 @@ void check_operands(const Tensor& query, const Tensor& key, const Tensor& value,
   }
 }
 
-Dims batch_sizes(const Tensor& x) { return geometry::leading_sizes(x, 2); }
+void check_probability(double p, const char* op) {
+  check_value(p >= 0 && p <= 1, op, "dropout_p is ", p, ": give one in [0, 1]");
+}
 
-// Repeats the heads of key or value for the groups of query heads that share them.
-Tensor repeat_heads(const Tensor& x, int64_t heads) {
-  const int64_t own = x.dim() < 3 ? 0 : x.size(-3);
-  check_shape(own != 0 && heads % own == 0, "scaled_dot_product_attention", heads,
-              " query heads do not divide among the heads of shape ", x.sizes());
-  return own == heads ? x : x.repeat_interleave(heads / own, -3);
+void check_band(int64_t distance, const char* name, const char* op) {
+  check_value(distance >= -1 && distance < kFarthest, op, name, " is ", distance,
+              ": give a number of keys, or -1 to see all keys on that side");
+}
+
+void check_arguments(const Arguments& a, const char* op) {
+  check_types(a.query, a.key, a.value, a.attn_mask, op);
+  check_shape(a.query.dim() == 4 && a.key.dim() == 4 && a.value.dim() == 4, op, "query ",
+              a.query.sizes(), ", key ", a.key.sizes(), " and value ", a.value.sizes(),
+              " are not (B, H, L, D), (B, K, S, D) and (B, K, S, V)");
+  const IntList q = a.query.sizes(), k = a.key.sizes(), v = a.value.sizes();
+  check_shape(q[0] == k[0] && q[0] == v[0] && k[1] == v[1] && k[2] == v[2] && q[3] == k[3], op,
+              "query ", q, ", key ", k, " and value ", v,
+              " are not (B, H, L, D), (B, K, S, D) and (B, K, S, V)");
+  check_shape(k[1] == 0 ? q[1] == 0 : q[1] % k[1] == 0, op, q[1],
+              " query heads do not divide among ", k[1], " key heads");
+  const ScalarType wide = wide_type(a.query.dtype());
+  if (a.attn_mask.defined()) {
+    const Dims scores = {q[0], q[1], q[2], k[2]};
+    const IntList mask = a.attn_mask.sizes();
+    check_shape(mask.size() == 4 && broadcasts_to(mask, as_list(scores)), op,
+                "attn_mask, of shape ", mask, ", must have 4 dimensions that broadcast to ",
+                as_list(scores));
+  }
+  if (a.slopes.defined()) {
+    const IntList sizes = a.slopes.sizes();
+    check_shape((sizes.size() == 1 && sizes[0] == q[1]) ||
+                    (sizes.size() == 2 && sizes[0] == q[0] && sizes[1] == q[1]),
+                op, "slopes have shape ", sizes, ": give one per head, (", q[1], ") or (", q[0],
+                ", ", q[1], ")");
+    check_type(a.slopes.dtype() == wide, op, "slopes are ", a.slopes.dtype(), ": for ",
+               a.query.dtype(), " queries they must be ", wide);
+  }
+  check_band(a.left, "left", op);
+  check_band(a.right, "right", op);
+  check_value(a.diagonal > -kFarthest && a.diagonal < kFarthest, op, "diagonal is ", a.diagonal,
+              ", farther than any key");
+  check_value(a.softcap >= 0 && std::isfinite(a.softcap), op, "softcap is ", a.softcap,
+              ": give a positive number, or 0 for none");
+  check_value(std::isfinite(a.scale), op, "scale is ", a.scale, ": it must be finite");
+  check_probability(a.dropout_p, op);
+  if (a.dropout_p != 0) {
+    const Wide rows = Wide{checked(Wide{q[0]} * q[1], op, "the number of rows")} * q[2];
+    const Wide drawn = Wide{checked(rows, op, "the number of rows")} * (k[2] + 3);
+    check_shape(drawn <= kDrawn, op, "dropout draws at most 2^50 numbers: query ", q, " and key ",
+                k, " need more");
+  }
+}
+
+// Returns strides in the order of `like`, but with the elements of each row adjacent.
+Dims row_strides(IntList sizes, const Tensor& like) {
+  Dims order = to_dims(like.strides());
+  for (size_t d = 0; d + 1 < order.size(); ++d) {
+    order[d] = 2 * std::min(order[d], std::numeric_limits<int64_t>::max() / 4);
+  }
+  order.back() = 1;
+  return packed_like(sizes, as_list(order));
+}
+
+TensorSpec rows_like(const Tensor& x, Dims sizes) {
+  TensorSpec spec = like(x, std::move(sizes));
+  spec.strides = row_strides(as_list(spec.sizes), x);
+  return spec;
+}
+
+// Returns `x` in the type of `as`, with strides as rows_like gives them.
+Tensor placed(const Tensor& x, const Tensor& as) {
+  const Tensor typed = x.to(as.dtype());
+  const Dims strides = row_strides(typed.sizes(), as);
+  if (typed.strides() == as_list(strides)) return typed;
+  Tensor result = Tensor::adopt(
+      new_tensor_strided(typed.sizes(), as_list(strides), typed.dtype(), typed.device()));
+  mytorch::copy_(result, typed);
+  return result;
+}
+
+// ---- scores ----
+
+int64_t group_size(const Arguments& a) {
+  return a.key.size(1) == 0 ? 1 : a.heads() / a.key.size(1);
+}
+
+// Splits the heads of a tensor of query heads, (b, H, ...), into (b, K, G, ...); one head becomes
+// (b, 1, 1, ...).
+Tensor split_heads(const Tensor& x, const Arguments& a) {
+  if (x.size(1) == 1) return x.unsqueeze(1);
+  return x.unflatten(1, {a.key.size(1), group_size(a)});
+}
+// Undoes split_heads, for all heads.
+Tensor join_heads(const Tensor& x) { return x.flatten(1, 2); }
+
+// The operands in the compute type.
+struct Operands {
+  Tensor q, k, v;  // (B, K, G, L, D), (B, K, 1, S, D), (B, K, 1, S, V)
+
+  explicit Operands(const Arguments& a)
+      : q(widened(a.query).unflatten(1, {a.key.size(1), group_size(a)})),
+        k(widened(a.key).unsqueeze(2)),
+        v(widened(a.value).unsqueeze(2)) {}
+};
+
+// Returns (i + diagonal) - j for row i and column j, of shape (L, S).
+Tensor distances(const Arguments& a) {
+  const Device device = a.query.device();
+  return mytorch::arange(a.diagonal, a.diagonal + a.rows(), kInt64, device).unsqueeze(1) -
+         mytorch::arange(a.keys(), kInt64, device);
+}
+
+// The scores before and after everything that changes them.
+struct Scores {
+  Tensor slope;  // the derivative of softcap; undefined without it
+  Tensor capped;
+  Tensor masked;
+
+  Scores(const Arguments& a, const Operands& x) {
+    Tensor s = mytorch::matmul(x.q * a.scale, x.k.mT());
+    if (a.softcap != 0) {
+      const Tensor t = mytorch::tanh(s / a.softcap);
+      slope = 1 - t * t;
+      s = t * a.softcap;
+    }
+    capped = s;
+    if (a.slopes.defined()) {
+      const Tensor slopes = a.slopes.dim() == 1 ? a.slopes.unsqueeze(0) : a.slopes;
+      const Tensor by_head = slopes.unflatten(1, {a.key.size(1), group_size(a)});
+      s = s - by_head.unsqueeze(-1).unsqueeze(-1) * mytorch::abs(distances(a)).to(s.dtype());
+    }
+    if (a.attn_mask.defined()) {
+      const Tensor mask = split_heads(a.attn_mask, a);
+      s = mask.dtype() == kBool ? s.masked_fill(mask.logical_not(), -kInfinity) : s + widened(mask);
+    }
+    if (a.left >= 0 || a.right >= 0) {
+      const Tensor distance = distances(a);
+      if (a.left >= 0) s = s.masked_fill(distance > a.left, -kInfinity);
+      if (a.right >= 0) s = s.masked_fill(distance < -a.right, -kInfinity);
+    }
+    masked = s;
+  }
+};
+
+// Returns the softmax of scores whose logsumexp, (B, K, G, L), is known; 0 in rows without keys.
+Tensor weights_of(const Tensor& scores, const Tensor& logsumexp) {
+  const Tensor sums = logsumexp.unsqueeze(-1);
+  return mytorch::exp(scores - sums.masked_fill(sums == -kInfinity, kInfinity));
+}
+
+// ---- dropout ----
+
+double kept_scale(double p) { return p == 1 ? 0 : 1 / (1 - p); }
+
+// Returns the seed and the number of the call that the generator counted last, on the device.
+Tensor last_draw(const std::optional<Generator>& generator, Device device) {
+  if (find_capture(device) != nullptr) {
+    refuse(ErrorCode::kUnsupported, "attention_forward",
+           "no kernel of this device takes this call with dropout, so that a graph cannot draw "
+           "anew when it is replayed: set dropout_p to 0");
+  }
+  const Generator& used = generator.has_value() ? *generator : default_generator();
+  Tensor draw = mytorch::empty({2}, kInt64, kCPU);
+  draw.data<int64_t>()[0] = static_cast<int64_t>(used.seed());
+  draw.data<int64_t>()[1] = static_cast<int64_t>(used.call() - 1);
+  return draw.to(device);
+}
+
+// Returns the factors of dropout, 0 or 1 / (1 - p), of shape (B, K, G, L, S): the Philox blocks of
+// mytorch/backend/philox.h, by operators on int64, so that the host does not read `draw`.
+Tensor dropout_factors(const Arguments& a, const Tensor& draw, ScalarType type) {
+  constexpr int64_t kLow = 0xFFFFFFFF;
+  const Device device = draw.device();
+  const int64_t rows = a.batch() * a.heads() * a.rows(), blocks = (a.keys() + 3) / 4;
+  const auto high = [](const Tensor& x) { return (x >> 32) & kLow; };
+  const Tensor seed = draw.select(0, 0), call = draw.select(0, 1);
+  const Tensor number = mytorch::arange(rows * blocks, kInt64, device);
+  Tensor c0 = number & kLow, c1 = (number >> 32) & 0xFFFF, c2 = call & kLow, c3 = high(call);
+  Tensor key0 = seed & kLow, key1 = high(seed);
+  for (int round = 0; round < 10; ++round) {
+    const Tensor x = c0 * int64_t{0xD2511F53}, y = c2 * int64_t{0xCD9E8D57};
+    c0 = high(y) ^ c1 ^ key0;
+    c1 = y & kLow;
+    c2 = high(x) ^ c3 ^ key1;
+    c3 = x & kLow;
+    key0 = (key0 + int64_t{0x9E3779B9}) & kLow;
+    key1 = (key1 + int64_t{0xBB67AE85}) & kLow;
+  }
+  const Tensor bits =
+      mytorch::stack({c0, c1.expand(c0.sizes()), c2.expand(c0.sizes()), c3.expand(c0.sizes())}, -1);
+  const Tensor drawn = bits.reshape({rows, 4 * blocks}).narrow(1, 0, a.keys()) >> 8;
+  const auto limit = static_cast<int64_t>(
+      std::ceil(static_cast<double>(static_cast<float>(1 - a.dropout_p)) * (int64_t{1} << 24)));
+  const Tensor kept =
+      (drawn < limit).reshape({a.batch(), a.key.size(1), group_size(a), a.rows(), a.keys()});
+  return kept.to(type) * kept_scale(a.dropout_p);
+}
+
+// ---- gradients ----
+
+// The intermediate values of the gradient, each (B, K, G, L, S) unless it says otherwise.
+struct Backward {
+  Operands x;
+  Scores scores;
+  Tensor p;        // the weights before dropout
+  Tensor factors;  // of dropout; undefined without it
+  Tensor d_out;    // (B, K, G, L, V)
+  Tensor inner;    // the gradient of p, less what the sum of the row subtracts
+  Tensor d_masked, d_product;
+
+  Backward(const Arguments& a, const Tensor& grad_output, const Tensor& grad_logsumexp,
+           const Tensor& output, const Tensor& logsumexp, const Tensor& draw)
+      : x(a), scores(a, x) {
+    const auto split = [&](const Tensor& t) {
+      return widened(t).unflatten(1, {a.key.size(1), group_size(a)});
+    };
+    p = weights_of(scores.masked, split(logsumexp));
+    if (a.dropout_p != 0) factors = dropout_factors(a, draw, p.dtype());
+    d_out = split(grad_output);
+    Tensor delta = (d_out * split(output)).sum(-1, true);
+    if (grad_logsumexp.defined()) delta = delta - split(grad_logsumexp).unsqueeze(-1);
+    inner = dropped(mytorch::matmul(d_out, x.v.mT())) - delta;
+    d_masked = p * inner;
+    // A row that sees nothing has no gradient, even if infinities were masked there.
+    d_product = through_cap(d_masked);
+  }
+
+  Tensor dropped(const Tensor& t) const { return factors.defined() ? t * factors : t; }
+  Tensor through_cap(const Tensor& t) const {
+    return scores.slope.defined() ? t * scores.slope : t;
+  }
+};
+
+// Sums over the query heads that share a key head.
+Tensor over_group(const Tensor& x) { return x.sum(2); }
+
+// Returns the gradient of the mask from that of the masked scores.
+Tensor mask_gradient(const Tensor& d_masked, const Tensor& attn_mask) {
+  return grads::sum_to(join_heads(d_masked), attn_mask.sizes());
 }
 
 }  // namespace
 
 namespace shape {
 
-TensorSpec attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                     const Tensor& attn_mask, bool /*is_causal*/, double /*scale*/) {
-  check_operands(query, key, value, attn_mask, "attention");
-  check_shape(batch_sizes(query) == batch_sizes(key) && batch_sizes(query) == batch_sizes(value),
-              "attention", "query ", query.sizes(), ", key ", key.sizes(), " and value ",
-              value.sizes(), " differ in their leading dimensions");
-  Dims scores = batch_sizes(query);
-  scores.insert(scores.end(), {query.size(-2), key.size(-2)});
-  if (attn_mask.defined()) {
-    check_shape(broadcasts_to(attn_mask.sizes(), as_list(scores)), "attention",
-                "attn_mask, of shape ", attn_mask.sizes(), ", does not broadcast to ",
-                as_list(scores));
+Specs<3> attention_forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                           const Tensor& attn_mask, const Tensor& slopes, int64_t left,
+                           int64_t right, int64_t diagonal, double softcap, double scale,
+                           double dropout_p, std::optional<Generator>) {
+  const Arguments a{query, key,      value,   attn_mask, slopes,   left,
+                    right, diagonal, softcap, scale,     dropout_p};
+  check_arguments(a, "attention_forward");
+  return {rows_like(query, a.output_sizes()), like(query, a.row_sizes(), wide_type(query.dtype())),
+          like(query, {dropout_p != 0 ? 2 : 0}, kInt64)};
+}
+
+Specs<4> attention_backward(const Tensor& grad_output, const Tensor& grad_logsumexp,
+                            const Tensor& query, const Tensor& key, const Tensor& value,
+                            const Tensor& attn_mask, const Tensor& slopes, const Tensor& output,
+                            const Tensor& logsumexp, const Tensor& draw, int64_t left,
+                            int64_t right, int64_t diagonal, double softcap, double scale,
+                            double dropout_p, IntList output_mask) {
+  const char* op = "attention_backward";
+  const Arguments a{query, key,      value,   attn_mask, slopes,   left,
+                    right, diagonal, softcap, scale,     dropout_p};
+  check_arguments(a, op);
+  const ScalarType wide = wide_type(query.dtype());
+  const auto check_like_result = [&](const Tensor& x, const char* name, const Dims& sizes,
+                                     ScalarType type) {
+    check_shape(x.sizes() == as_list(sizes), op, name, " has shape ", x.sizes(), ", expected ",
+                as_list(sizes));
+    check_type(x.dtype() == type, op, name, " is ", x.dtype(), ", expected ", type);
+  };
+  check_like_result(grad_output, "grad_output", a.output_sizes(), query.dtype());
+  check_like_result(output, "output", a.output_sizes(), query.dtype());
+  check_like_result(logsumexp, "logsumexp", a.row_sizes(), wide);
+  if (grad_logsumexp.defined()) {
+    check_like_result(grad_logsumexp, "grad_logsumexp", a.row_sizes(), wide);
   }
-  scores.back() = value.size(-1);
-  return like(query, std::move(scores));
+  check_like_result(draw, "draw", {dropout_p != 0 ? 2 : 0}, kInt64);
+  check_shape(output_mask.size() == 4, op, "output_mask has ",
+              static_cast<int64_t>(output_mask.size()), " elements, expected 4");
+  const auto spec = [&](bool wanted, const Tensor& of) {
+    return wanted ? rows_like(of, to_dims(of.sizes())) : like(query, {0});
+  };
+  const bool wants_mask = output_mask[3] != 0 && a.has_float_mask();
+  return {spec(output_mask[0] != 0, query), spec(output_mask[1] != 0, key),
+          spec(output_mask[2] != 0, value), wants_mask ? like(attn_mask) : like(query, {0})};
 }
 
 }  // namespace shape
 
 namespace composite {
 
-Tensor attention_weights(const Tensor& query, const Tensor& key, const Tensor& attn_mask,
-                         bool is_causal, double scale) {
-  // Each operand takes the square root of the scale, so that 16-bit products do not overflow.
-  const double root = std::sqrt(std::abs(scale));
-  Tensor scores =
-      mytorch::matmul(query * (scale < 0 ? -root : root), (key * root).transpose(-2, -1));
-  if (is_causal) {
-    const Tensor all = mytorch::ones({query.size(-2), key.size(-2)}, kBool, query.device());
-    scores = scores.masked_fill(all.triu(1), -kInfinity);
+Tensors<3> attention_forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                             const Tensor& attn_mask, const Tensor& slopes, int64_t left,
+                             int64_t right, int64_t diagonal, double softcap, double scale,
+                             double dropout_p, std::optional<Generator> generator) {
+  const Arguments a{query, key,      value,   attn_mask, slopes,   left,
+                    right, diagonal, softcap, scale,     dropout_p};
+  const ScalarType wide = wide_type(query.dtype());
+  const Device device = query.device();
+  const Tensor draw =
+      dropout_p != 0 ? last_draw(generator, device) : mytorch::empty({0}, kInt64, device);
+  if (a.keys() == 0 || a.batch() * a.heads() * a.rows() == 0) {
+    const Dims sizes = a.output_sizes(), rows = a.row_sizes();
+    return {placed(mytorch::zeros(as_list(sizes), query.dtype(), device), query),
+            mytorch::full(as_list(rows), -kInfinity, wide, device), draw};
   }
-  if (!attn_mask.defined()) return scores.softmax(-1);
-  scores = attn_mask.dtype() == kBool ? scores.masked_fill(attn_mask.logical_not(), -kInfinity)
-                                      : scores + attn_mask;
-  Tensor result = scores.softmax(-1);
-  if (scores.numel() == 0) return result;
-  // A row that is masked everywhere attends to nothing; its softmax would be 0 / 0.
-  const Tensor nothing = scores.amax(-1, true) == -kInfinity;
-  return result.masked_fill(nothing, 0);
+  const Operands x(a);
+  const Tensor scores = Scores(a, x).masked;
+  const Tensor top = scores.amax(-1, true);
+  const Tensor finite = top.masked_fill(top == -kInfinity, 0);
+  const Tensor logsumexp =
+      (mytorch::log(mytorch::exp(scores - finite).sum(-1, true)) + finite).squeeze(-1);
+  Tensor p = weights_of(scores, logsumexp);
+  if (dropout_p != 0) p = p * dropout_factors(a, draw, wide);
+  return {placed(join_heads(mytorch::matmul(p, x.v)), query), join_heads(logsumexp).contiguous(),
+          draw};
+}
+
+Tensors<4> attention_backward(const Tensor& grad_output, const Tensor& grad_logsumexp,
+                              const Tensor& query, const Tensor& key, const Tensor& value,
+                              const Tensor& attn_mask, const Tensor& slopes, const Tensor& output,
+                              const Tensor& logsumexp, const Tensor& draw, int64_t left,
+                              int64_t right, int64_t diagonal, double softcap, double scale,
+                              double dropout_p, IntList mask) {
+  const Arguments a{query, key,      value,   attn_mask, slopes,   left,
+                    right, diagonal, softcap, scale,     dropout_p};
+  const Backward b(a, grad_output, grad_logsumexp, output, logsumexp, draw);
+  const auto none = [&] { return mytorch::empty({0}, query.dtype(), query.device()); };
+  Tensors<4> result{none(), none(), none(), none()};
+  const auto& [q, k, v] = b.x;
+  const Tensor d_product = b.d_product * scale;
+  if (mask[0] != 0) std::get<0>(result) = placed(join_heads(mytorch::matmul(d_product, k)), query);
+  if (mask[1] != 0) {
+    std::get<1>(result) = placed(over_group(mytorch::matmul(d_product.mT(), q)), key);
+  }
+  if (mask[2] != 0) {
+    std::get<2>(result) = placed(over_group(mytorch::matmul(b.dropped(b.p).mT(), b.d_out)), value);
+  }
+  if (mask[3] != 0 && a.has_float_mask()) {
+    std::get<3>(result) = mask_gradient(b.d_masked, attn_mask).to(attn_mask.dtype()).contiguous();
+  }
+  return result;
 }
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const Tensor& attn_mask, double dropout_p, bool is_causal,
                                     std::optional<double> scale, bool enable_gqa) {
   const char* op = "scaled_dot_product_attention";
-  check_operands(query, key, value, attn_mask, op);
+  check_shape(query.dim() >= 2 && key.dim() >= 2 && value.dim() >= 2 &&
+                  query.size(-1) == key.size(-1) && key.size(-2) == value.size(-2),
+              op, "query ", query.sizes(), ", key ", key.sizes(), " and value ", value.sizes(),
+              " are not (..., L, E), (..., S, E) and (..., S, V)");
+  check_types(query, key, value, attn_mask, op);
   check_value(!is_causal || !attn_mask.defined(), op, "give either attn_mask or is_causal");
-  const Tensor k = enable_gqa && query.dim() >= 3 ? repeat_heads(key, query.size(-3)) : key;
-  const Tensor v = enable_gqa && query.dim() >= 3 ? repeat_heads(value, query.size(-3)) : value;
+  check_probability(dropout_p, op);
+
+  // The leading dimensions broadcast. The heads, the last of them, may be grouped instead.
+  const auto leading = [](const Tensor& x, int64_t n) {
+    return x.dim() > n ? geometry::leading_sizes(x, n) : Dims();
+  };
+  const auto heads = [](const Tensor& x) { return x.dim() > 2 ? x.size(-3) : 1; };
+  int64_t query_heads = heads(query), key_heads = heads(key);
+  if (enable_gqa && query.dim() > 2) {
+    check_shape(heads(value) == key_heads && key_heads != 0 && query_heads % key_heads == 0, op,
+                query_heads, " query heads do not divide among the heads of key ", key.sizes(),
+                " and value ", value.sizes());
+  } else {
+    const Dims all = broadcast_shapes(
+        {query_heads}, as_list(broadcast_shapes({key_heads}, {heads(value)}, op)), op);
+    query_heads = all[0];
+    // One head of keys and values for all queries needs no expansion.
+    if (key_heads != 1 || heads(value) != 1 || query_heads == 0) key_heads = query_heads;
+  }
+  Dims batch = broadcast_shapes(as_list(leading(query, 3)), as_list(leading(key, 3)), op);
+  batch = broadcast_shapes(as_list(batch), as_list(leading(value, 3)), op);
+  // Returns `x` as (B, heads, rows, columns), expanded by strides of 0.
+  const auto canonical = [&](Tensor x, int64_t n, int64_t rows, int64_t columns) {
+    while (x.dim() < 4) x = x.unsqueeze(0);
+    Dims sizes = batch;
+    if (sizes.empty()) sizes = {1};
+    sizes.insert(sizes.end(), {n, rows, columns});
+    if (x.sizes() != as_list(sizes)) x = x.expand(as_list(sizes));
+    if (x.dim() == 4) return x;
+    int64_t b = 1;
+    for (const int64_t size : batch) b *= size;
+    return x.reshape({b, n, rows, columns});
+  };
+  const int64_t rows = query.size(-2), keys = key.size(-2);
+  const Tensor q = canonical(query, query_heads, rows, query.size(-1));
+  const Tensor k = canonical(key, key_heads, keys, key.size(-1));
+  const Tensor v = canonical(value, key_heads, keys, value.size(-1));
+  Tensor mask = attn_mask;
+  if (mask.defined()) {
+    Dims scores = batch;
+    scores.insert(scores.end(), {query_heads, rows, keys});
+    if (static_cast<size_t>(mask.dim()) > scores.size() ||
+        !broadcasts_to(mask.sizes(), as_list(scores))) {
+      refuse(ErrorCode::kShape, op, "attn_mask, of shape ", mask.sizes(),
+             ", does not broadcast to ", as_list(scores));
+    }
+    while (mask.dim() < 4) mask = mask.unsqueeze(0);
+    if (mask.dim() > 4) {
+      mask = canonical(mask, mask.size(-3), mask.size(-2), mask.size(-1));
+    }
+  }
   const double factor =
       scale.value_or(1 / std::sqrt(static_cast<double>(std::max<int64_t>(query.size(-1), 1))));
-  Dims batch = broadcast_shapes(as_list(batch_sizes(query)), as_list(batch_sizes(k)), op);
-  batch = broadcast_shapes(as_list(batch), as_list(batch_sizes(v)), op);
-  const auto expanded = [&](const Tensor& x) {
-    Dims sizes = batch;
-    sizes.insert(sizes.end(), x.sizes().end() - 2, x.sizes().end());
-    return x.sizes() == as_list(sizes) ? x : x.expand(as_list(sizes));
-  };
-  const Tensor q = expanded(query);
-  if (dropout_p == 0) {
-    return mytorch::attention(q, expanded(k), expanded(v), attn_mask, is_causal, factor);
-  }
-  // The gradient needs the dropped weights, so every step is an operator of its own.
-  return mytorch::matmul(
-      mytorch::dropout(attention_weights(q, expanded(k), attn_mask, is_causal, factor), dropout_p,
-                       true),
-      expanded(v));
+  // Without dropout, the default generator does not count the call.
+  static const Generator* const unused = new Generator(0);
+  const std::optional<Generator> generator =
+      dropout_p == 0 ? std::optional<Generator>(*unused) : std::nullopt;
+  const Tensor result = std::get<0>(mytorch::attention_forward(
+      q, k, v, mask, {}, -1, is_causal ? 0 : -1, 0, 0, factor, dropout_p, generator));
+  Dims sizes = query.dim() > 2 || key.dim() > 2 || value.dim() > 2 ? batch : Dims();
+  if (query.dim() > 2 || key.dim() > 2 || value.dim() > 2) sizes.push_back(query_heads);
+  sizes.insert(sizes.end(), {rows, value.size(-1)});
+  return result.sizes() == as_list(sizes) ? result : result.reshape(as_list(sizes));
 }
 
 }  // namespace composite
 
 namespace grads {
 
-// Recomputes the weights: they are larger than all other tensors together.
-Tensors<4> attention_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
-                              const Tensor& value, const Tensor& attn_mask, bool is_causal,
-                              double scale) {
-  const Tensor p = composite::attention_weights(query, key, attn_mask, is_causal, scale);
-  const Tensor d_value = mytorch::matmul(p.transpose(-2, -1), grad);
-  const Tensor d_scores = mytorch::softmax_backward(grad.matmul(value.transpose(-2, -1)), p, -1);
-  const Tensor scaled = d_scores * scale;
-  Tensor d_mask;
-  if (attn_mask.defined() && attn_mask.dtype() != kBool) {
-    d_mask = sum_to(d_scores, attn_mask.sizes());
+Tensors<4> attention_gradient(const Tensor* grads, const Tensor& query, const Tensor& key,
+                              const Tensor& value, const Tensor& attn_mask, const Tensor& slopes,
+                              const Tensor& output, const Tensor& logsumexp, const Tensor& draw,
+                              int64_t left, int64_t right, int64_t diagonal, double softcap,
+                              double scale, double dropout_p, const bool* wanted) {
+  const Tensor grad_output = grads[0].defined()
+                                 ? grads[0]
+                                 : mytorch::zeros(output.sizes(), output.dtype(), output.device());
+  const bool wants_mask = wanted[3] && attn_mask.defined() && attn_mask.dtype() != kBool;
+  Tensors<4> result = mytorch::attention_backward(
+      grad_output, grads[1], query, key, value, attn_mask, slopes, output, logsumexp, draw.detach(),
+      left, right, diagonal, softcap, scale, dropout_p,
+      {int64_t{wanted[0]}, int64_t{wanted[1]}, int64_t{wanted[2]}, int64_t{wants_mask}});
+  if (!wanted[0]) std::get<0>(result) = Tensor();
+  if (!wanted[1]) std::get<1>(result) = Tensor();
+  if (!wanted[2]) std::get<2>(result) = Tensor();
+  if (!wants_mask) std::get<3>(result) = Tensor();
+  return result;
+}
+
+Tensors<8> attention_double_backward(const Tensor* grads, const Tensor& grad_output,
+                                     const Tensor& grad_logsumexp, const Tensor& query,
+                                     const Tensor& key, const Tensor& value,
+                                     const Tensor& attn_mask, const Tensor& slopes,
+                                     const Tensor& output, const Tensor& logsumexp,
+                                     const Tensor& draw, int64_t left, int64_t right,
+                                     int64_t diagonal, double softcap, double scale,
+                                     double dropout_p, IntList mask) {
+  const Arguments a{query, key,      value,   attn_mask, slopes,   left,
+                    right, diagonal, softcap, scale,     dropout_p};
+  const Backward b(a, grad_output, grad_logsumexp, output, logsumexp, draw);
+  const auto& [q, k, v] = b.x;
+  const auto split = [&](const Tensor& t) {
+    return widened(t).unflatten(1, {a.key.size(1), group_size(a)});
+  };
+  const auto given = [&](int i) { return mask[i] != 0 && grads[i].defined(); };
+  const auto add = [](Tensor& sum, const Tensor& term) { sum = sum.defined() ? sum + term : term; };
+  const Tensor zero = mytorch::zeros(b.p.sizes(), b.p.dtype(), b.p.device());
+  Tensor to_q, to_k, to_v, to_out;  // gradients of the operands, with split heads
+  Tensor to_product = zero, to_masked = zero, to_p = zero;
+
+  // grad_query = d_product @ k * scale and grad_key = d_product.mT @ q * scale
+  if (given(0)) {
+    const Tensor g = split(grads[0]) * scale;
+    to_product = to_product + mytorch::matmul(g, k.mT());
+    add(to_k, mytorch::matmul(b.d_product.mT(), g));
   }
-  return {scaled.matmul(key), mytorch::matmul(scaled.transpose(-2, -1), query), d_value, d_mask};
+  if (given(1)) {
+    const Tensor g = widened(grads[1]).unsqueeze(2) * scale;
+    to_product = to_product + mytorch::matmul(q, g.mT());
+    add(to_q, mytorch::matmul(b.d_product, g));
+  }
+  // grad_value = dropped(p).mT @ d_out
+  if (given(2)) {
+    const Tensor g = widened(grads[2]).unsqueeze(2);
+    to_p = to_p + b.dropped(mytorch::matmul(b.d_out, g.mT()));
+    add(to_out, mytorch::matmul(b.dropped(b.p), g));
+  }
+  if (given(3) && a.has_float_mask()) to_masked = to_masked + split_heads(widened(grads[3]), a);
+
+  // d_masked = p * inner; d_product = d_masked * slope
+  to_masked = to_masked + b.through_cap(to_product);
+  to_p = to_p + to_masked * b.inner;
+  const Tensor to_inner = b.p * to_masked;
+  const Tensor of_rows = to_inner.sum(-1, true);
+  add(to_out, mytorch::matmul(b.dropped(to_inner), v) - of_rows * split(output));
+  add(to_v, mytorch::matmul(b.dropped(to_inner).mT(), b.d_out));
+  const Tensor to_output = -(of_rows * b.d_out);
+
+  // p = exp(masked - logsumexp)
+  const Tensor to_scores = b.p * to_p;
+  Tensor to_raw = b.through_cap(to_scores);
+  if (softcap != 0) {  // the derivative of slope is -2 * capped / softcap^2 * slope
+    to_raw = to_raw +
+             b.through_cap(to_product * b.d_masked * b.scores.capped) * (-2 / (softcap * softcap));
+  }
+  to_raw = to_raw * scale;
+  add(to_q, mytorch::matmul(to_raw, k));
+  add(to_k, mytorch::matmul(to_raw.mT(), q));
+
+  const ScalarType type = query.dtype();
+  const auto joined = [&](const Tensor& t) { return join_heads(t).to(type); };
+  const Tensor to_grad_logsumexp =
+      grad_logsumexp.defined() ? join_heads(of_rows.squeeze(-1)) : Tensor();
+  const Tensor to_mask =
+      a.has_float_mask() ? mask_gradient(to_scores, attn_mask).to(attn_mask.dtype()) : Tensor();
+  return {joined(to_out),
+          to_grad_logsumexp,
+          joined(to_q),
+          over_group(to_k).to(type),
+          over_group(to_v).to(type),
+          to_mask,
+          joined(to_output),
+          -join_heads(to_scores.sum(-1))};
 }
 
 }  // namespace grads

@@ -39,8 +39,4 @@ Tensor convolve_padded(const Tensor& input, const Tensor& weight, const Tensor& 
                        IntList stride, Str padding, IntList dilation, int64_t groups, int64_t n,
                        const char* op);
 
-// Returns softmax(query @ key.mT * scale + mask), of shape (..., L, S). (attention.cpp)
-Tensor attention_weights(const Tensor& query, const Tensor& key, const Tensor& attn_mask,
-                         bool is_causal, double scale);
-
 }  // namespace mytorch::composite

@@ -127,8 +127,19 @@ Tensors<3> cross_entropy_double_backward(const Tensor& grad, const Tensor& grad_
 Tensor embedding_dense_double_backward(const Tensor& grad, const Tensor& indices,
                                        int64_t num_weights, int64_t padding_idx,
                                        bool scale_grad_by_freq);
-Tensors<4> attention_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
-                              const Tensor& value, const Tensor& attn_mask, bool is_causal,
-                              double scale);
+// `grads` has the gradients of output and logsumexp, undefined for unused results.
+Tensors<4> attention_gradient(const Tensor* grads, const Tensor& query, const Tensor& key,
+                              const Tensor& value, const Tensor& attn_mask, const Tensor& slopes,
+                              const Tensor& output, const Tensor& logsumexp, const Tensor& draw,
+                              int64_t left, int64_t right, int64_t diagonal, double softcap,
+                              double scale, double dropout_p, const bool* wanted);
+Tensors<8> attention_double_backward(const Tensor* grads, const Tensor& grad_output,
+                                     const Tensor& grad_logsumexp, const Tensor& query,
+                                     const Tensor& key, const Tensor& value,
+                                     const Tensor& attn_mask, const Tensor& slopes,
+                                     const Tensor& output, const Tensor& logsumexp,
+                                     const Tensor& draw, int64_t left, int64_t right,
+                                     int64_t diagonal, double softcap, double scale,
+                                     double dropout_p, IntList mask);
 
 }  // namespace mytorch::grads

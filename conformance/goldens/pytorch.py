@@ -150,14 +150,81 @@ def linear_gelu_forward(x, weight, bias, approximate, keep):
     return F.gelu(product, approximate=approximate), product if keep else product.new_empty(0)
 
 
-def attention(query, key, value, mask, causal, scale):
-    scores = query @ key.mT * scale
-    if causal:
-        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -math.inf)
+def attention_keeps(draw, p, shape):
+    """Returns which weights dropout keeps, by the Philox 4x32-10 of mytorch/backend/philox.h."""
+    b, h, length, keys = shape
+    row = 4 * -(-keys // 4)
+    limit = math.ceil(torch.tensor(1 - p, dtype=torch.float32).item() * 2**24)
+
+    def keeps(index):
+        number, (seed, call) = index // 4, draw
+        c = [number & 0xFFFFFFFF, number >> 32 & 0xFFFF, call & 0xFFFFFFFF, call >> 32]
+        k = [seed & 0xFFFFFFFF, seed >> 32]
+        for _ in range(10):
+            x, y = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
+            c = [y >> 32 ^ c[1] ^ k[0], y & 0xFFFFFFFF, x >> 32 ^ c[3] ^ k[1], x & 0xFFFFFFFF]
+            k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+        return c[index % 4] >> 8 < limit
+
+    rows = [[keeps(r * row + j) for j in range(keys)] for r in range(b * h * length)]
+    return torch.tensor(rows, dtype=torch.bool).reshape(shape)
+
+
+def attention_scores(query, key, mask, slopes, left, right, diagonal, softcap, scale):
+    scores = query @ key.repeat_interleave(query.shape[1] // max(key.shape[1], 1), 1).mT * scale
+    if softcap != 0:
+        scores = softcap * torch.tanh(scores / softcap)
+    i, j = torch.arange(query.shape[2])[:, None] + diagonal, torch.arange(key.shape[2])
+    if slopes is not None:
+        scores = scores - slopes[..., None, None] * (i - j).abs()
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    if left >= 0:
+        scores = scores.masked_fill(j < i - left, -math.inf)
+    if right >= 0:
+        scores = scores.masked_fill(j > i + right, -math.inf)
+    return scores
+
+
+def attention_forward(
+    query, key, value, mask, slopes, left, right, diagonal, softcap, scale, dropout_p, generator=None
+):
+    if dropout_p != 0:
+        raise Missing("random")
+    type_ = query.dtype
+    query, key, value = wide(query), wide(key), wide(value)
+    mask = wide(mask) if mask is not None else None
+    scores = attention_scores(query, key, mask, slopes, left, right, diagonal, softcap, scale)
     empty = (scores == -math.inf).all(-1, keepdim=True)
-    return F.softmax(scores.masked_fill(empty, 0), -1).masked_fill(empty, 0) @ value
+    p = F.softmax(scores.masked_fill(empty, 0), -1).masked_fill(empty, 0)
+    value = value.repeat_interleave(query.shape[1] // max(key.shape[1], 1), 1)
+    draw = torch.zeros(0, dtype=torch.int64)
+    return (p @ value).to(type_), scores.logsumexp(-1), draw
+
+
+def attention_backward(
+    grad, grad_sum, q, k, v, mask, slopes, out, sums, draw, left, right, diagonal, softcap, scale, dropout_p, wanted
+):
+    types = [x if x is None else x.dtype for x in (q, k, v, mask)]
+    grad, grad_sum, q, k, v, mask, out = (None if x is None else wide(x) for x in (grad, grad_sum, q, k, v, mask, out))
+    group = q.shape[1] // max(k.shape[1], 1)
+    p = torch.exp(attention_scores(q, k, mask, slopes, left, right, diagonal, softcap, scale) - sums[..., None])
+    p = torch.where(sums[..., None] == -math.inf, 0, p)
+    keep = 1 if dropout_p == 0 else attention_keeps(draw.tolist(), dropout_p, p.shape) / (1 - dropout_p)
+    inner = keep * (grad @ v.repeat_interleave(group, 1).mT) - (grad * out).sum(-1, keepdim=True)
+    inner = inner if grad_sum is None else inner + grad_sum[..., None]
+    d_mask = d_scores = p * inner
+    keys = k.repeat_interleave(group, 1)
+    if softcap != 0:
+        d_scores = d_scores * (1 - torch.tanh(q @ keys.mT * (scale / softcap)) ** 2)
+    results = [d_scores @ keys * scale]
+    for x in (d_scores.mT @ q * scale, (keep * p).mT @ grad):
+        results.append(x.unflatten(1, (k.shape[1], group)).sum(2))
+    float_mask = mask is not None and mask.dtype != torch.bool
+    results.append(d_mask.sum_to_size(mask.shape) if float_mask else None)
+    return tuple(
+        x.to(t) if x is not None and w else torch.zeros(0, dtype=types[0]) for x, t, w in zip(results, types, wanted)
+    )
 
 
 def binary_cross_entropy_terms(x, y, weight):
@@ -189,9 +256,12 @@ def by_dimension(name):
 def scaled_dot_product_attention(query, key, value, mask, dropout_p, causal, scale, enable_gqa):
     if dropout_p != 0:
         raise Missing("random")
-    if enable_gqa:
-        key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
-    return attention(query, key, value, mask, causal, query.shape[-1] ** -0.5 if scale is None else scale)
+    empty = mask is not None and mask.dtype == torch.bool and not mask.any(-1).all()
+    if empty:
+        mask = torch.zeros(mask.shape, dtype=query.dtype).masked_fill(~mask, -math.inf)
+    return F.scaled_dot_product_attention(
+        query, key, value, mask, dropout_p, causal, scale=scale, enable_gqa=enable_gqa
+    )
 
 
 def wide(x):
@@ -363,7 +433,8 @@ TWINS = {
     "linear_gelu_forward": linear_gelu_forward,
     "squeeze.dims": squeeze_dims,
     "as_strided_relative": lambda x, size, stride, offset: x.as_strided(size, stride, x.storage_offset() + offset),
-    "attention": attention,
+    "attention_backward": attention_backward,
+    "attention_forward": attention_forward,
     "scaled_dot_product_attention": scaled_dot_product_attention,
     # PyTorch returns wrong results for operands that are not contiguous.
     "softmax_backward": lambda grad, out, dim: aten._softmax_backward_data(

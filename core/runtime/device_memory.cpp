@@ -2,7 +2,7 @@
 
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
-#include "core/types/errors.h"
+#include "core/types/checked.h"
 
 namespace mytorch {
 namespace {
@@ -93,7 +93,13 @@ Tensor empty_pinned(IntList sizes, ScalarType dtype, Device device) {
   const DeviceType& type = type_with("empty_pinned", device, [](const mt_device_ops& ops) {
     return ops.allocate_pinned != nullptr && ops.release_pinned != nullptr;
   });
-  const size_t bytes = static_cast<size_t>(count(sizes) * element_size(dtype));
+  for (const int64_t size : sizes) {
+    if (size < 0) {
+      fail(ErrorCode::kShape, "[empty_pinned] shape ", shape_str(sizes), " has a negative size");
+    }
+  }
+  const auto bytes =
+      static_cast<size_t>(checked_product(sizes, "empty_pinned") * element_size(dtype));
   void* data = type.ops->allocate_pinned(type.self, bytes);
   if (data == nullptr && bytes != 0) {
     fail(ErrorCode::kOutOfMemory, "[empty_pinned] cannot pin ", bytes,

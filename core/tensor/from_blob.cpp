@@ -50,7 +50,8 @@ uint64_t bytes_of(IntList sizes, IntList strides, ScalarType dtype) {
            shape_str(strides), " reach beyond any memory");
     }
   }
-  return count(sizes) == 0 ? 0 : static_cast<uint64_t>(last + 1) * element_size(dtype);
+  const int64_t elements = checked_product(sizes, "from_blob");
+  return elements == 0 ? 0 : static_cast<uint64_t>(last + 1) * element_size(dtype);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "core/runtime/cpu_block.h"
 #include "core/runtime/cpu_pool.h"
 #include "core/runtime/device_registry.h"
-#include "core/types/errors.h"
+#include "core/types/checked.h"
 #include "mytorch/autograd_table.h"
 #include "mytorch/thread_state.h"
 
@@ -70,43 +70,39 @@ void set_storage(TensorImpl* impl, Storage* storage, ScalarType dtype, int64_t o
               static_cast<char*>(storage->data) + offset, dtype);
 }
 
-inline void set_geometry(TensorImpl* impl, IntList sizes, IntList strides) {
+// Returns whether a tensor can have these sizes (see kMaxExtent).
+[[nodiscard]] inline bool set_geometry(TensorImpl* impl, IntList sizes, IntList strides) {
   int64_t* const shape = impl->abi.dl.shape;
   int64_t* const steps = impl->abi.dl.strides;
   const int64_t* const from_sizes = sizes.data();
   const int64_t* const from_strides = strides.data();
   int64_t expected = 1;
   bool contiguous = true;
+  bool empty = false;
+  bool overflow = false;
   for (int64_t i = static_cast<int64_t>(sizes.size()) - 1; i >= 0; --i) {
     const int64_t size = shape[i] = from_sizes[i];
     const int64_t step = steps[i] = from_strides[i];
     contiguous = contiguous && (size == 1 || step == expected);
-    expected = static_cast<int64_t>(static_cast<uint64_t>(expected) * static_cast<uint64_t>(size));
+    const bool none = size == 0;
+    empty = empty || none;
+    overflow |= __builtin_mul_overflow(expected, size + static_cast<int64_t>(none), &expected);
   }
-  impl->numel = expected;
-  if (contiguous || expected == 0) impl->abi.flags |= MT_TENSOR_CONTIGUOUS;
+  impl->numel = empty ? 0 : expected;
+  if (contiguous || empty) impl->abi.flags |= MT_TENSOR_CONTIGUOUS;
+  return !overflow && expected <= kMaxExtent;
 }
 
 // Returns the size of an array in bytes. Checked: a shape from a file or a user must not overflow.
 uint64_t checked_bytes(const int64_t* sizes, int ndim, ScalarType dtype) {
-  __int128 bytes = element_size(dtype);
-  bool empty = false;
-  for (int i = 0; i < ndim; ++i) {
-    if (sizes[i] < 0) {
-      fail(ErrorCode::kShape, "[empty] shape ", shape_str({sizes, static_cast<size_t>(ndim)}),
-           " has a negative size");
-    }
-    empty |= sizes[i] == 0;
-  }
-  if (empty) return 0;
-  for (int i = 0; i < ndim; ++i) {
-    bytes *= sizes[i];
-    if (bytes > (__int128{1} << 62)) {
-      fail(ErrorCode::kOutOfMemory, "[empty] shape ", shape_str({sizes, static_cast<size_t>(ndim)}),
-           " has more elements than any memory");
+  const IntList shape{sizes, static_cast<size_t>(ndim)};
+  for (const int64_t size : shape) {
+    if (size < 0) {
+      fail(ErrorCode::kShape, "[empty] shape ", shape_str(shape), " has a negative size");
     }
   }
-  return static_cast<uint64_t>(bytes);
+  return static_cast<uint64_t>(checked_product(shape, "empty")) *
+         static_cast<uint64_t>(element_size(dtype));
 }
 
 }  // namespace
@@ -121,9 +117,7 @@ void contiguous_strides(const int64_t* sizes, int ndim, int64_t* strides) {
   int64_t stride = 1;
   for (int i = ndim - 1; i >= 0; --i) {
     strides[i] = stride;
-    // Unsigned: the product of the other sizes of an empty tensor may overflow an int64.
-    stride = static_cast<int64_t>(static_cast<uint64_t>(stride) *
-                                  static_cast<uint64_t>(std::max<int64_t>(sizes[i], 1)));
+    stride = wrapping_mul(stride, std::max<int64_t>(sizes[i], 1));
   }
 }
 
@@ -140,8 +134,8 @@ bool is_contiguous(IntList sizes, IntList strides) {
 }
 
 TensorImpl* new_tensor(const int64_t* sizes, int ndim, ScalarType dtype, Device device, int slot) {
-  // The number of elements of ordinary shapes; falls back to the checked computation if this could
-  // overflow.
+  // The number of elements of ordinary shapes; falls back to the checked computation if this, or
+  // the product of the other sizes of an empty shape, could overflow.
   uint64_t elements = 1;
   bool ordinary = true;
   for (int i = 0; i < ndim; ++i) {
@@ -149,7 +143,7 @@ TensorImpl* new_tensor(const int64_t* sizes, int ndim, ScalarType dtype, Device 
     elements *= static_cast<uint64_t>(sizes[i]);
   }
   uint64_t bytes = elements * static_cast<uint64_t>(element_size(dtype));
-  if (!ordinary) [[unlikely]] {
+  if (!ordinary || elements == 0) [[unlikely]] {
     bytes = checked_bytes(sizes, ndim, dtype);
     if (bytes == 0) elements = 0;
   }
@@ -171,8 +165,7 @@ TensorImpl* new_tensor(const int64_t* sizes, int ndim, ScalarType dtype, Device 
     const int64_t size = sizes[i];
     shape[i] = size;
     shape[ndim + i] = stride;
-    stride = static_cast<int64_t>(static_cast<uint64_t>(stride) *
-                                  static_cast<uint64_t>(size > 1 ? size : 1));
+    stride *= size > 1 ? size : 1;
   }
   return impl;
 }
@@ -210,7 +203,7 @@ TensorImpl* new_tensor_strided(IntList sizes, IntList strides, ScalarType dtype,
   Storage* storage = allocate_storage(device, slot, bytes);
   TensorImpl* impl = blank(static_cast<int>(sizes.size()));
   set_storage(impl, storage, dtype, 0);
-  set_geometry(impl, sizes, strides);
+  (void)set_geometry(impl, sizes, strides);  // checked_bytes accepted the sizes
   return impl;
 }
 
@@ -223,7 +216,11 @@ TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t off
   impl->dtype = of->dtype;
   impl->device_slot = of->device_slot;
   impl->read_only = of->read_only;
-  set_geometry(impl, sizes, strides);
+  if (!set_geometry(impl, sizes, strides)) [[unlikely]] {
+    impl->storage = nullptr;  // not counted yet
+    destroy_tensor(impl);
+    checked_product(sizes, "view");
+  }
   // The offset of a view without elements may lie anywhere: its base's strides may exceed int64.
   const int64_t elements = impl->numel == 0 ? 0 : offset;
   impl->abi.dl.data = static_cast<char*>(of->abi.dl.data) + elements * element_size(of->dtype);
@@ -248,7 +245,7 @@ TensorImpl* new_alias(TensorImpl* of) {
       static_cast<const char*>(of->abi.dl.data) - static_cast<const char*>(of->storage->data);
   set_storage(impl, of->storage, of->dtype, bytes);
   impl->read_only = of->read_only;
-  set_geometry(impl, of->sizes(), of->strides());
+  (void)set_geometry(impl, of->sizes(), of->strides());
   return impl;
 }
 
@@ -256,7 +253,7 @@ TensorImpl* new_tensor_over(Storage* storage, IntList sizes, IntList strides, Sc
                             int64_t offset) {
   TensorImpl* impl = blank(static_cast<int>(sizes.size()));
   set_storage(impl, storage, dtype, offset * element_size(dtype));
-  set_geometry(impl, sizes, strides);
+  (void)set_geometry(impl, sizes, strides);  // the caller checked the sizes
   return impl;
 }
 

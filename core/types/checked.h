@@ -20,25 +20,31 @@ inline int64_t checked(Wide value, const char* op, const char* what) {
   return narrow;
 }
 
-// Returns a * b modulo 2^64. Products of a tensor's sizes exceed int64 only if another size is 0,
-// and the tensor then has no elements.
+// Returns a * b modulo 2^64, for strides of shapes that are not checked yet: the allocation of the
+// tensor refuses those that overflow.
 inline int64_t wrapping_mul(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
 
-// Returns the number of elements of a shape without negative sizes. Throws Error(kShape) if it
-// exceeds int64.
+// The largest product of the sizes of a tensor, its zeros taken as ones: it fits int64 in bytes of
+// any type. Kernels and strides rely on it, also for tensors without elements.
+inline constexpr int64_t kMaxExtent = INT64_MAX / 16;
+
+// Returns the number of elements of a shape without negative sizes. Throws Error(kShape) if no
+// tensor can have that shape (see kMaxExtent).
 inline int64_t checked_product(IntList sizes, const char* op) {
   int64_t n = 1;
+  bool empty = false;
   bool overflow = false;
   for (const int64_t size : sizes) {
-    if (size == 0) return 0;
-    overflow = overflow || __builtin_mul_overflow(n, size, &n);
+    empty = empty || size == 0;
+    overflow = overflow || __builtin_mul_overflow(n, size == 0 ? 1 : size, &n);
   }
-  if (overflow) [[unlikely]] {
-    fail(ErrorCode::kShape, "[", op, "] shape ", shape_str(sizes), " has too many elements");
+  if (overflow || n > kMaxExtent) [[unlikely]] {
+    fail(ErrorCode::kShape, "[", op, "] shape ", shape_str(sizes), " has too many elements",
+         empty ? ", were its zeros ones" : "");
   }
-  return n;
+  return empty ? 0 : n;
 }
 
 }  // namespace mytorch

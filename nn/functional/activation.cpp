@@ -51,7 +51,7 @@ Tensor prelu(const Tensor& input, const Tensor& weight) {
   return sub(mytorch::relu(input), mul(slope, mytorch::relu(neg(input))));
 }
 
-Tensor rrelu(const Tensor& input, const RReLUOptions& options) {
+Tensor rrelu(const Tensor& input, const RReLUFuncArgs& options) {
   if (!options.training) {
     return mytorch::leaky_relu(input, (options.lower + options.upper) / 2);
   }
@@ -64,7 +64,7 @@ Tensor rrelu(const Tensor& input, const RReLUOptions& options) {
   return sub(mytorch::relu(input), mul(slope, mytorch::relu(neg(input))));
 }
 
-Tensor gumbel_softmax(const Tensor& logits, const GumbelSoftmaxOptions& options) {
+Tensor gumbel_softmax(const Tensor& logits, const GumbelSoftmaxArgs& options) {
   return named("gumbel_softmax", [&] {
     const Tensor noise = empty_like(logits.detach());
     // -log(u) is exponentially distributed; the least u above 0 keeps it finite.
@@ -93,7 +93,7 @@ Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight
 }
 
 Tensor local_response_norm(const Tensor& input, int64_t size,
-                           const LocalResponseNormOptions& options) {
+                           const LocalResponseNormArgs& options) {
   const char* op = "local_response_norm";
   if (input.dim() < 3) {
     fail(ErrorCode::kShape, "[", op, "] input ", shape_str(input.sizes()),

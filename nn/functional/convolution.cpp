@@ -5,7 +5,7 @@ namespace mytorch::nn::functional {
 namespace {
 
 template <size_t n, class Padding>
-Tensor conv_padded(const Tensor& input, const Tensor& weight, const ConvFuncOptions<n>& o,
+Tensor conv_padded(const Tensor& input, const Tensor& weight, const ConvFuncArgs<n>& o,
                    const Padding& padding) {
   if constexpr (n == 1) {
     return mytorch::conv1d(input, weight, o.bias, o.stride, padding, o.dilation, o.groups);
@@ -19,7 +19,7 @@ Tensor conv_padded(const Tensor& input, const Tensor& weight, const ConvFuncOpti
 }  // namespace
 
 template <size_t n>
-Tensor conv(const Tensor& input, const Tensor& weight, const ConvFuncOptions<n>& options) {
+Tensor conv(const Tensor& input, const Tensor& weight, const ConvFuncArgs<n>& options) {
   return options.padding.same()
              ? conv_padded(input, weight, options, Str("same"))
              : conv_padded(input, weight, options, IntList(options.padding.sizes()));
@@ -27,7 +27,7 @@ Tensor conv(const Tensor& input, const Tensor& weight, const ConvFuncOptions<n>&
 
 template <size_t n>
 Tensor conv_transpose(const Tensor& input, const Tensor& weight,
-                      const ConvTransposeFuncOptions<n>& o) {
+                      const ConvTransposeFuncArgs<n>& o) {
   if constexpr (n == 1) {
     return mytorch::conv_transpose1d(input, weight, o.bias, o.stride, o.padding, o.output_padding,
                                      o.groups, o.dilation);
@@ -40,11 +40,11 @@ Tensor conv_transpose(const Tensor& input, const Tensor& weight,
   }
 }
 
-template Tensor conv(const Tensor&, const Tensor&, const ConvFuncOptions<1>&);
-template Tensor conv(const Tensor&, const Tensor&, const ConvFuncOptions<2>&);
-template Tensor conv(const Tensor&, const Tensor&, const ConvFuncOptions<3>&);
-template Tensor conv_transpose(const Tensor&, const Tensor&, const ConvTransposeFuncOptions<1>&);
-template Tensor conv_transpose(const Tensor&, const Tensor&, const ConvTransposeFuncOptions<2>&);
-template Tensor conv_transpose(const Tensor&, const Tensor&, const ConvTransposeFuncOptions<3>&);
+template Tensor conv(const Tensor&, const Tensor&, const ConvFuncArgs<1>&);
+template Tensor conv(const Tensor&, const Tensor&, const ConvFuncArgs<2>&);
+template Tensor conv(const Tensor&, const Tensor&, const ConvFuncArgs<3>&);
+template Tensor conv_transpose(const Tensor&, const Tensor&, const ConvTransposeFuncArgs<1>&);
+template Tensor conv_transpose(const Tensor&, const Tensor&, const ConvTransposeFuncArgs<2>&);
+template Tensor conv_transpose(const Tensor&, const Tensor&, const ConvTransposeFuncArgs<3>&);
 
 }  // namespace mytorch::nn::functional

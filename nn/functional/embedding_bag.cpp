@@ -65,8 +65,16 @@ std::vector<int64_t> starts_of(const Tensor& indices, const Tensor& offsets, boo
 
 }  // namespace
 
+Tensor embedding(const Tensor& input, const Tensor& weight, const EmbeddingArgs& options) {
+  if (input.is_floating_point()) {
+    fail(ErrorCode::kType, "[embedding] the indices have type ", dtype_name(input.dtype()),
+         ": give embedding(indices, weight) integers and then the table");
+  }
+  return mytorch::embedding(weight, input, options.padding_idx, options.scale_grad_by_freq);
+}
+
 Tensor embedding_bag(const Tensor& indices, const Tensor& weight,
-                     const EmbeddingBagFuncOptions& options) {
+                     const EmbeddingBagFuncArgs& options) {
   const EmbeddingBagMode mode = options.mode;
   const bool flat = indices.dim() == 1;
   if (indices.dim() != 1 && indices.dim() != 2) {

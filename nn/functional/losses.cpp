@@ -66,15 +66,13 @@ void check_scores(const char* op, const Tensor& input) {
 
 }  // namespace
 
-Tensor pairwise_distance(const Tensor& x1, const Tensor& x2,
-                         const PairwiseDistanceOptions& options) {
+Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, const PairwiseDistanceArgs& options) {
   return named("pairwise_distance", [&] {
     return linalg_vector_norm(add(sub(x1, x2), options.eps), options.p, -1, options.keepdim);
   });
 }
 
-Tensor cosine_similarity(const Tensor& x1, const Tensor& x2,
-                         const CosineSimilarityOptions& options) {
+Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, const CosineSimilarityArgs& options) {
   return named("cosine_similarity", [&] {
     const auto normal = [&](const Tensor& x) {
       return div(x, clamp_min(linalg_vector_norm(x, 2, options.dim, true), options.eps));
@@ -83,15 +81,14 @@ Tensor cosine_similarity(const Tensor& x1, const Tensor& x2,
   });
 }
 
-Tensor normalize(const Tensor& input, const NormalizeOptions& options) {
+Tensor normalize(const Tensor& input, const NormalizeArgs& options) {
   return named("normalize", [&] {
     return div(input,
                clamp_min(linalg_vector_norm(input, options.p, options.dim, true), options.eps));
   });
 }
 
-Tensor poisson_nll_loss(const Tensor& input, const Tensor& target,
-                        const PoissonNLLOptions& options) {
+Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, const PoissonNLLArgs& options) {
   return named("poisson_nll_loss", [&] {
     Tensor terms = options.log_input ? sub(exp(input), mul(target, input))
                                      : sub(input, mul(target, log(add(input, options.eps))));
@@ -105,7 +102,7 @@ Tensor poisson_nll_loss(const Tensor& input, const Tensor& target,
 }
 
 Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor& var,
-                         const GaussianNLLOptions& options) {
+                         const GaussianNLLArgs& options) {
   const char* op = "gaussian_nll_loss";
   return named(op, [&] {
     const Tensor rows = var.dim() == input.dim() - 1 ? var.unsqueeze(-1) : var;
@@ -121,14 +118,13 @@ Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor
   });
 }
 
-Tensor soft_margin_loss(const Tensor& input, const Tensor& target,
-                        const SoftMarginOptions& options) {
+Tensor soft_margin_loss(const Tensor& input, const Tensor& target, const SoftMarginArgs& options) {
   check_target("soft_margin_loss", input, target);
   return reduced(softplus(neg(mul(target, input))), options.reduction);
 }
 
 Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target,
-                            const HingeEmbeddingOptions& options) {
+                            const HingeEmbeddingArgs& options) {
   return named("hinge_embedding_loss", [&] {
     const Tensor zero = zeros_like(input);
     const Tensor far = where(ne(target, 1), relu(add(neg(input), options.margin)), zero);
@@ -137,7 +133,7 @@ Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target,
 }
 
 Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Tensor& target,
-                           const MarginRankingOptions& options) {
+                           const MarginRankingArgs& options) {
   return named("margin_ranking_loss", [&] {
     return reduced(relu(add(mul(neg(target), sub(input1, input2)), options.margin)),
                    options.reduction);
@@ -145,7 +141,7 @@ Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Ten
 }
 
 Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const Tensor& target,
-                             const CosineEmbeddingOptions& options) {
+                             const CosineEmbeddingArgs& options) {
   const char* op = "cosine_embedding_loss";
   if (target.dim() > 1 || input1.dim() != target.dim() + 1) {
     fail(ErrorCode::kShape, "[", op, "] inputs of shape ", shape_str(input1.sizes()),
@@ -164,7 +160,7 @@ Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const T
 }
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
-                           const TripletMarginOptions& options) {
+                           const TripletMarginArgs& options) {
   return named("triplet_margin_loss", [&] {
     const auto distance = [&](const Tensor& a, const Tensor& b) {
       return pairwise_distance(a, b, {.p = options.p, .eps = options.eps});
@@ -177,7 +173,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
 }
 
 Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target,
-                                   const MultiLabelSoftMarginOptions& options) {
+                                   const MultiLabelSoftMarginArgs& options) {
   const char* op = "multilabel_soft_margin_loss";
   check_target(op, input, target);
   return named(op, [&] {
@@ -189,7 +185,7 @@ Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target,
 }
 
 Tensor multi_margin_loss(const Tensor& input, const Tensor& target,
-                         const MultiMarginOptions& options) {
+                         const MultiMarginArgs& options) {
   const char* op = "multi_margin_loss";
   check_scores(op, input);
   if (target.dim() != input.dim() - 1) {
@@ -213,7 +209,7 @@ Tensor multi_margin_loss(const Tensor& input, const Tensor& target,
 }
 
 Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target,
-                              const MultiLabelMarginOptions& options) {
+                              const MultiLabelMarginArgs& options) {
   const char* op = "multilabel_margin_loss";
   check_scores(op, input);
   check_target(op, input, target);

@@ -106,7 +106,7 @@ T one_of_each(const std::vector<T>& values, int64_t i, int64_t dims, const char*
 
 }  // namespace
 
-Tensor interpolate(const Tensor& input, const UpsampleOptions& options) {
+Tensor interpolate(const Tensor& input, const UpsampleArgs& options) {
   const InterpolateMode mode = options.mode;
   const int64_t dims = input.dim() - 2, wanted = spatial_dims(mode);
   const std::vector<int64_t>& size = options.size.values();
@@ -246,7 +246,7 @@ Windows windows_of(const char* op, int64_t padded, int64_t kernel, int64_t strid
   return windows;
 }
 
-void check_fold(const char* op, const Sizes<2>& kernel, const FoldOptions& options) {
+void check_fold(const char* op, const Sizes<2>& kernel, const FoldArgs& options) {
   check_sizes(op, 1, "kernel_size", kernel);
   check_sizes(op, 1, "stride", options.stride);
   check_sizes(op, 1, "dilation", options.dilation);
@@ -255,7 +255,7 @@ void check_fold(const char* op, const Sizes<2>& kernel, const FoldOptions& optio
 
 }  // namespace
 
-Tensor unfold(const Tensor& input, Sizes<2> kernel_size, const UnfoldOptions& options) {
+Tensor unfold(const Tensor& input, Sizes<2> kernel_size, const UnfoldArgs& options) {
   const char* op = "unfold";
   check_fold(op, kernel_size, options);
   if (input.dim() == 3) return unfold(input.unsqueeze(0), kernel_size, options).squeeze(0);
@@ -282,7 +282,7 @@ Tensor unfold(const Tensor& input, Sizes<2> kernel_size, const UnfoldOptions& op
 }
 
 Tensor fold(const Tensor& input, Sizes<2> output_size, Sizes<2> kernel_size,
-            const FoldOptions& options) {
+            const FoldArgs& options) {
   const char* op = "fold";
   check_fold(op, kernel_size, options);
   check_sizes(op, 1, "output_size", output_size);

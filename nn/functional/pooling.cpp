@@ -73,13 +73,13 @@ Tensor adaptive_max_pool(const char* op, const Tensor& input, const Sizes<n>& ou
 
 template <size_t n>
 Tensor lp_pool(const char* op, const Tensor& input, double norm_type, const Sizes<n>& kernel_size,
-               const LPPoolOptions<n>& options) {
+               const LPPoolArgs<n>& options) {
   return named(op, [&] {
     double count = 1;
     for (size_t i = 0; i < n; ++i) count *= static_cast<double>(kernel_size[i]);
     const Tensor means =
         avg_pool(pow(input, norm_type), kernel_size,
-                 AvgPoolOptions<n>{.stride = options.stride, .ceil_mode = options.ceil_mode});
+                 AvgPoolArgs<n>{.stride = options.stride, .ceil_mode = options.ceil_mode});
     return pow(mul(mul(sign(means), relu(abs(means))), count), 1 / norm_type);
   });
 }
@@ -87,8 +87,7 @@ Tensor lp_pool(const char* op, const Tensor& input, double norm_type, const Size
 }  // namespace
 
 template <size_t n>
-Tensor max_pool(const Tensor& input, const Sizes<n>& kernel_size,
-                const MaxPoolOptions<n>& options) {
+Tensor max_pool(const Tensor& input, const Sizes<n>& kernel_size, const MaxPoolArgs<n>& options) {
   const Sizes<n> stride = options.stride.value_or(kernel_size);
   const Sizes<n>&p = options.padding, &d = options.dilation;
   if constexpr (n == 1) {
@@ -113,8 +112,7 @@ Tensor max_pool(const Tensor& input, const Sizes<n>& kernel_size,
 }
 
 template <size_t n>
-Tensor avg_pool(const Tensor& input, const Sizes<n>& kernel_size,
-                const AvgPoolOptions<n>& options) {
+Tensor avg_pool(const Tensor& input, const Sizes<n>& kernel_size, const AvgPoolArgs<n>& options) {
   const Sizes<n> stride = options.stride.value_or(kernel_size);
   const Sizes<n>& p = options.padding;
   const bool ceil = options.ceil_mode, pads = options.count_include_pad;
@@ -143,25 +141,25 @@ Tensor avg_pool(const Tensor& input, const Sizes<n>& kernel_size,
   }
 }
 
-template Tensor max_pool(const Tensor&, const Sizes<1>&, const MaxPoolOptions<1>&);
-template Tensor max_pool(const Tensor&, const Sizes<2>&, const MaxPoolOptions<2>&);
-template Tensor max_pool(const Tensor&, const Sizes<3>&, const MaxPoolOptions<3>&);
-template Tensor avg_pool(const Tensor&, const Sizes<1>&, const AvgPoolOptions<1>&);
-template Tensor avg_pool(const Tensor&, const Sizes<2>&, const AvgPoolOptions<2>&);
-template Tensor avg_pool(const Tensor&, const Sizes<3>&, const AvgPoolOptions<3>&);
+template Tensor max_pool(const Tensor&, const Sizes<1>&, const MaxPoolArgs<1>&);
+template Tensor max_pool(const Tensor&, const Sizes<2>&, const MaxPoolArgs<2>&);
+template Tensor max_pool(const Tensor&, const Sizes<3>&, const MaxPoolArgs<3>&);
+template Tensor avg_pool(const Tensor&, const Sizes<1>&, const AvgPoolArgs<1>&);
+template Tensor avg_pool(const Tensor&, const Sizes<2>&, const AvgPoolArgs<2>&);
+template Tensor avg_pool(const Tensor&, const Sizes<3>&, const AvgPoolArgs<3>&);
 
 Tensor lp_pool1d(const Tensor& input, double norm_type, Sizes<1> kernel_size,
-                 const LPPool1dOptions& options) {
+                 const LPPoolArgs<1>& options) {
   return lp_pool("lp_pool1d", input, norm_type, kernel_size, options);
 }
 
 Tensor lp_pool2d(const Tensor& input, double norm_type, Sizes<2> kernel_size,
-                 const LPPool2dOptions& options) {
+                 const LPPoolArgs<2>& options) {
   return lp_pool("lp_pool2d", input, norm_type, kernel_size, options);
 }
 
 Tensor lp_pool3d(const Tensor& input, double norm_type, Sizes<3> kernel_size,
-                 const LPPool3dOptions& options) {
+                 const LPPoolArgs<3>& options) {
   return lp_pool("lp_pool3d", input, norm_type, kernel_size, options);
 }
 

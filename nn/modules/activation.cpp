@@ -18,12 +18,14 @@ Tensor Softsign::forward(const Tensor& input) { return softsign(input); }
 Tensor Hardsigmoid::forward(const Tensor& input) { return hardsigmoid(input); }
 Tensor Hardswish::forward(const Tensor& input) { return hardswish(input); }
 
-Tensor LeakyReLU::forward(const Tensor& input) { return leaky_relu(input, negative_slope_); }
+Tensor LeakyReLU::forward(const Tensor& input) {
+  return leaky_relu(input, options_.negative_slope);
+}
 std::string LeakyReLU::describe() const {
-  return absl::StrCat("LeakyReLU(negative_slope=", negative_slope_, ")");
+  return absl::StrCat("LeakyReLU(negative_slope=", options_.negative_slope, ")");
 }
 
-PReLU::PReLU(int64_t num_parameters, double init) : weight(full({num_parameters}, init, kFloat32)) {
+PReLU::PReLU(PReLUArgs options) : weight(full({options.num_parameters}, options.init, kFloat32)) {
   register_parameter("weight", weight);
 }
 
@@ -33,11 +35,11 @@ std::string PReLU::describe() const {
   return absl::StrCat("PReLU(num_parameters=", weight.numel(), ")");
 }
 
-Tensor ELU::forward(const Tensor& input) { return elu(input, alpha_); }
-std::string ELU::describe() const { return absl::StrCat("ELU(alpha=", alpha_, ")"); }
+Tensor ELU::forward(const Tensor& input) { return elu(input, options_.alpha); }
+std::string ELU::describe() const { return absl::StrCat("ELU(alpha=", options_.alpha, ")"); }
 
-Tensor CELU::forward(const Tensor& input) { return celu(input, alpha_); }
-std::string CELU::describe() const { return absl::StrCat("CELU(alpha=", alpha_, ")"); }
+Tensor CELU::forward(const Tensor& input) { return celu(input, options_.alpha); }
+std::string CELU::describe() const { return absl::StrCat("CELU(alpha=", options_.alpha, ")"); }
 
 namespace {
 
@@ -51,34 +53,41 @@ Gelu from_name(Str name, Gelu /*type*/) {
 
 const char* name_of(Gelu kind) { return kGelus[static_cast<size_t>(kind)]; }
 
-Tensor GELU::forward(const Tensor& input) { return gelu(input, name_of(kind_)); }
+Tensor GELU::forward(const Tensor& input) { return gelu(input, name_of(options_.approximate)); }
 std::string GELU::describe() const {
-  return absl::StrCat("GELU(approximate=", name_of(kind_), ")");
+  return absl::StrCat("GELU(approximate=", name_of(options_.approximate), ")");
 }
 
-Tensor Softplus::forward(const Tensor& input) { return softplus(input, beta_, threshold_); }
+Tensor Softplus::forward(const Tensor& input) {
+  return softplus(input, options_.beta, options_.threshold);
+}
 std::string Softplus::describe() const {
-  return absl::StrCat("Softplus(beta=", beta_, ", threshold=", threshold_, ")");
+  return absl::StrCat("Softplus(beta=", options_.beta, ", threshold=", options_.threshold, ")");
 }
 
-Hardtanh::Hardtanh(double min, double max) : min_(min), max_(max) {
-  if (!(min <= max)) {
-    fail(ErrorCode::kValue, "[Hardtanh] min ", min, " is not below max ", max);
+Hardtanh::Hardtanh(HardtanhArgs options) : LayerWith(options) {
+  if (!(options.min_val <= options.max_val)) {
+    fail(ErrorCode::kValue, "[Hardtanh] min_val ", options.min_val, " is not below max_val ",
+         options.max_val);
   }
 }
-Tensor Hardtanh::forward(const Tensor& input) { return hardtanh(input, min_, max_); }
+Tensor Hardtanh::forward(const Tensor& input) {
+  return hardtanh(input, options_.min_val, options_.max_val);
+}
 std::string Hardtanh::describe() const {
-  return absl::StrCat("Hardtanh(min=", min_, ", max=", max_, ")");
+  return absl::StrCat("Hardtanh(min_val=", options_.min_val, ", max_val=", options_.max_val, ")");
 }
 
-Tensor Softmax::forward(const Tensor& input) { return softmax(input, dim_); }
-std::string Softmax::describe() const { return absl::StrCat("Softmax(dim=", dim_, ")"); }
+Tensor Softmax::forward(const Tensor& input) { return softmax(input, options_.dim); }
+std::string Softmax::describe() const { return absl::StrCat("Softmax(dim=", options_.dim, ")"); }
 
-Tensor LogSoftmax::forward(const Tensor& input) { return log_softmax(input, dim_); }
-std::string LogSoftmax::describe() const { return absl::StrCat("LogSoftmax(dim=", dim_, ")"); }
+Tensor LogSoftmax::forward(const Tensor& input) { return log_softmax(input, options_.dim); }
+std::string LogSoftmax::describe() const {
+  return absl::StrCat("LogSoftmax(dim=", options_.dim, ")");
+}
 
-Tensor Softmin::forward(const Tensor& input) { return functional::softmin(input, dim_); }
-std::string Softmin::describe() const { return absl::StrCat("Softmin(dim=", dim_, ")"); }
+Tensor Softmin::forward(const Tensor& input) { return functional::softmin(input, options_.dim); }
+std::string Softmin::describe() const { return absl::StrCat("Softmin(dim=", options_.dim, ")"); }
 
 Tensor Softmax2d::forward(const Tensor& input) {
   if (input.dim() != 3 && input.dim() != 4) {
@@ -90,33 +99,43 @@ Tensor Softmax2d::forward(const Tensor& input) {
 
 Tensor Tanhshrink::forward(const Tensor& input) { return tanhshrink(input); }
 
-Tensor Hardshrink::forward(const Tensor& input) { return hardshrink(input, lambd_); }
-std::string Hardshrink::describe() const { return absl::StrCat("Hardshrink(lambd=", lambd_, ")"); }
-
-Softshrink::Softshrink(double lambd) : lambd_(lambd) {
-  if (!(lambd >= 0)) fail(ErrorCode::kValue, "[Softshrink] lambd is ", lambd, ": give 0 or more");
+Tensor Hardshrink::forward(const Tensor& input) { return hardshrink(input, options_.lambd); }
+std::string Hardshrink::describe() const {
+  return absl::StrCat("Hardshrink(lambd=", options_.lambd, ")");
 }
-Tensor Softshrink::forward(const Tensor& input) { return softshrink(input, lambd_); }
-std::string Softshrink::describe() const { return absl::StrCat("Softshrink(lambd=", lambd_, ")"); }
 
-Tensor Threshold::forward(const Tensor& input) { return threshold(input, threshold_, value_); }
+Softshrink::Softshrink(SoftshrinkArgs options) : LayerWith(options) {
+  if (!(options.lambd >= 0)) {
+    fail(ErrorCode::kValue, "[Softshrink] lambd is ", options.lambd, ": give 0 or more");
+  }
+}
+Tensor Softshrink::forward(const Tensor& input) { return softshrink(input, options_.lambd); }
+std::string Softshrink::describe() const {
+  return absl::StrCat("Softshrink(lambd=", options_.lambd, ")");
+}
+
+Tensor Threshold::forward(const Tensor& input) {
+  return threshold(input, options_.threshold, options_.value);
+}
 std::string Threshold::describe() const {
-  return absl::StrCat("Threshold(threshold=", threshold_, ", value=", value_, ")");
+  return absl::StrCat("Threshold(threshold=", options_.threshold, ", value=", options_.value, ")");
 }
 
-Tensor GLU::forward(const Tensor& input) { return functional::glu(input, dim_); }
-std::string GLU::describe() const { return absl::StrCat("GLU(dim=", dim_, ")"); }
+Tensor GLU::forward(const Tensor& input) { return functional::glu(input, options_.dim); }
+std::string GLU::describe() const { return absl::StrCat("GLU(dim=", options_.dim, ")"); }
 
-RReLU::RReLU(double lower, double upper) : lower_(lower), upper_(upper) {
-  if (!(lower <= upper)) {
-    fail(ErrorCode::kValue, "[RReLU] lower ", lower, " is greater than upper ", upper);
+RReLU::RReLU(RReLUArgs options) : LayerWith(options) {
+  if (!(options.lower <= options.upper)) {
+    fail(ErrorCode::kValue, "[RReLU] lower ", options.lower, " is greater than upper ",
+         options.upper);
   }
 }
 Tensor RReLU::forward(const Tensor& input) {
-  return functional::rrelu(input, {.lower = lower_, .upper = upper_, .training = training()});
+  return functional::rrelu(
+      input, {.lower = options_.lower, .upper = options_.upper, .training = training()});
 }
 std::string RReLU::describe() const {
-  return absl::StrCat("RReLU(lower=", lower_, ", upper=", upper_, ")");
+  return absl::StrCat("RReLU(lower=", options_.lower, ", upper=", options_.upper, ")");
 }
 
 }  // namespace mytorch::nn

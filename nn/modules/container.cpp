@@ -30,6 +30,18 @@ bool has_key(std::string_view name, const std::vector<std::string>& keys) {
 
 // ---- modules ----
 
+void Module::register_any(NamedAny module) {
+  add_shared(std::move(module.name_), std::move(module.module_), module.copy_);
+}
+
+ModuleList::ModuleList(std::initializer_list<NamedAny> modules) {
+  for (const NamedAny& module : modules) register_any(module);
+}
+
+void ModuleDict::update(std::initializer_list<NamedAny> modules) {
+  for (const NamedAny& module : modules) register_any(module);
+}
+
 Module& ModuleList::operator[](size_t index) {
   if (index >= size()) fail_index("ModuleList", index, size(), "modules");
   return child(index);

@@ -55,7 +55,7 @@ std::string extras(const std::string& padding, const std::string& dilation, int6
 }  // namespace
 
 template <size_t n>
-ConvNd<n>::ConvNd(int64_t out_channels, const Sizes<n>& kernel_size, const ConvOptions<n>& options,
+ConvNd<n>::ConvNd(int64_t out_channels, const Sizes<n>& kernel_size, const ConvArgs<n>& options,
                   int64_t in_channels)
     : out_channels_(out_channels), kernel_size_(kernel_size), options_(options) {
   check_groups(kConv<n>, in_channels, out_channels, options.groups);
@@ -71,7 +71,7 @@ ConvNd<n>::ConvNd(int64_t out_channels, const Sizes<n>& kernel_size, const ConvO
 
 template <size_t n>
 ConvNd<n>::ConvNd(int64_t in_channels, int64_t out_channels, Sizes<n> kernel_size,
-                  ConvOptions<n> options)
+                  ConvArgs<n> options)
     : ConvNd(out_channels, kernel_size, options, in_channels) {
   create(in_channels);
   register_parameter("weight", weight);
@@ -79,7 +79,7 @@ ConvNd<n>::ConvNd(int64_t in_channels, int64_t out_channels, Sizes<n> kernel_siz
 }
 
 template <size_t n>
-ConvNd<n>::ConvNd(int64_t out_channels, Sizes<n> kernel_size, ConvOptions<n> options)
+ConvNd<n>::ConvNd(int64_t out_channels, Sizes<n> kernel_size, ConvArgs<n> options)
     : ConvNd(out_channels, kernel_size, options, options.groups) {
   register_parameter("weight", weight);
   register_parameter("bias", bias);
@@ -105,11 +105,11 @@ Tensor ConvNd<n>::forward(const Tensor& input) {
     create(lazy_size(input, -static_cast<int64_t>(n) - 1));
     finish_lazy(input);
   }
-  functional::ConvFuncOptions<n> options{.bias = bias,
-                                         .stride = options_.stride,
-                                         .padding = options_.padding,
-                                         .dilation = options_.dilation,
-                                         .groups = options_.groups};
+  functional::ConvFuncArgs<n> options{.bias = bias,
+                                      .stride = options_.stride,
+                                      .padding = options_.padding,
+                                      .dilation = options_.dilation,
+                                      .groups = options_.groups};
   if (options_.padding_mode == PaddingMode::kZeros) {
     return functional::conv(input, weight, options);
   }
@@ -149,7 +149,7 @@ template class ConvNd<3>;
 
 template <size_t n>
 ConvTransposeNd<n>::ConvTransposeNd(int64_t in_channels, int64_t out_channels, Sizes<n> kernel_size,
-                                    ConvTransposeOptions<n> options)
+                                    ConvTransposeArgs<n> options)
     : options_(options) {
   const char* module = kConvTranspose<n>;
   check_groups(module, in_channels, out_channels, options.groups);
@@ -173,8 +173,8 @@ void ConvTransposeNd<n>::reset_parameters() {
 namespace {
 
 template <size_t n>
-functional::ConvTransposeFuncOptions<n> options_of(const Tensor& bias,
-                                                   const ConvTransposeOptions<n>& options) {
+functional::ConvTransposeFuncArgs<n> options_of(const Tensor& bias,
+                                                const ConvTransposeArgs<n>& options) {
   return {.bias = bias,
           .stride = options.stride,
           .padding = options.padding,
@@ -193,7 +193,7 @@ Tensor ConvTransposeNd<n>::forward(const Tensor& input) {
 template <size_t n>
 Tensor ConvTransposeNd<n>::forward(const Tensor& input, Sizes<n> output_size) {
   if (input.dim() <= static_cast<int64_t>(n)) return forward(input);  // throws
-  functional::ConvTransposeFuncOptions<n> options = options_of(bias, options_);
+  functional::ConvTransposeFuncArgs<n> options = options_of(bias, options_);
   for (size_t i = 0; i < n; ++i) {
     const int64_t size = input.size(static_cast<int64_t>(i) - static_cast<int64_t>(n));
     const int64_t kernel = weight.size(static_cast<int64_t>(i) + 2);

@@ -66,7 +66,7 @@ std::string Linear::describe() const {
                       "out_features=", out_features_, ", bias=", text(with_bias_), ")");
 }
 
-LazyLinear::LazyLinear(int64_t out_features, bool bias) : Linear(kLazy, out_features, bias) {
+LazyLinear::LazyLinear(int64_t out_features, bool bias) : Layer(kLazy, out_features, bias) {
   set_lazy();
 }
 
@@ -107,10 +107,13 @@ std::string Bilinear::describe() const {
                       ", out_features=", weight.size(0), ", bias=", text(bias.defined()), ")");
 }
 
-Tensor Flatten::forward(const Tensor& input) { return flatten(input, start_dim_, end_dim_); }
+Tensor Flatten::forward(const Tensor& input) {
+  return flatten(input, options_.start_dim, options_.end_dim);
+}
 
 std::string Flatten::describe() const {
-  return absl::StrCat("Flatten(start_dim=", start_dim_, ", end_dim=", end_dim_, ")");
+  return absl::StrCat("Flatten(start_dim=", options_.start_dim, ", end_dim=", options_.end_dim,
+                      ")");
 }
 
 Tensor Unflatten::forward(const Tensor& input) { return unflatten(input, dim_, sizes_); }
@@ -121,7 +124,7 @@ std::string Unflatten::describe() const {
 
 // ---- embeddings ----
 
-Embedding::Embedding(int64_t num_embeddings, int64_t width, EmbeddingOptions options)
+Embedding::Embedding(int64_t num_embeddings, int64_t width, EmbeddingArgs options)
     : options_(options) {
   weight = embedding_table("Embedding", num_embeddings, width, options.padding_idx);
   register_parameter("weight", weight);
@@ -140,7 +143,7 @@ std::string Embedding::describe() const {
       options_.padding_idx < 0 ? "" : absl::StrCat(", padding_idx=", options_.padding_idx), ")");
 }
 
-EmbeddingBag::EmbeddingBag(int64_t num_embeddings, int64_t width, EmbeddingBagOptions options)
+EmbeddingBag::EmbeddingBag(int64_t num_embeddings, int64_t width, EmbeddingBagArgs options)
     : options_(options) {
   weight = embedding_table("EmbeddingBag", num_embeddings, width, options.padding_idx);
   register_parameter("weight", weight);

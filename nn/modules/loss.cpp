@@ -35,29 +35,29 @@ Tensor Loss::operator()(const Tensor& input, const Tensor& target) {
 
 // ---- constructors of losses with buffers ----
 
-CrossEntropyLoss::CrossEntropyLoss(CrossEntropyOptions options) : LossWith(std::move(options)) {
+CrossEntropyLoss::CrossEntropyLoss(CrossEntropyArgs options) : LayerWith(std::move(options)) {
   register_buffer("weight", options_.weight);
 }
 
-NLLLoss::NLLLoss(NLLOptions options) : LossWith(std::move(options)) {
+NLLLoss::NLLLoss(NLLArgs options) : LayerWith(std::move(options)) {
   register_buffer("weight", options_.weight);
 }
 
-BCELoss::BCELoss(BCEOptions options) : LossWith(std::move(options)) {
+BCELoss::BCELoss(BCEArgs options) : LayerWith(std::move(options)) {
   register_buffer("weight", options_.weight);
 }
 
-BCEWithLogitsLoss::BCEWithLogitsLoss(BCEWithLogitsOptions options) : LossWith(std::move(options)) {
+BCEWithLogitsLoss::BCEWithLogitsLoss(BCEWithLogitsArgs options) : LayerWith(std::move(options)) {
   register_buffer("weight", options_.weight);
   register_buffer("pos_weight", options_.pos_weight);
 }
 
-MultiMarginLoss::MultiMarginLoss(MultiMarginOptions options) : LossWith(std::move(options)) {
+MultiMarginLoss::MultiMarginLoss(MultiMarginArgs options) : LayerWith(std::move(options)) {
   register_buffer("weight", options_.weight);
 }
 
-MultiLabelSoftMarginLoss::MultiLabelSoftMarginLoss(MultiLabelSoftMarginOptions options)
-    : LossWith(std::move(options)) {
+MultiLabelSoftMarginLoss::MultiLabelSoftMarginLoss(MultiLabelSoftMarginArgs options)
+    : LayerWith(std::move(options)) {
   register_buffer("weight", options_.weight);
 }
 
@@ -143,19 +143,19 @@ Tensor TripletMarginLoss::forward(const Tensor& anchor, const Tensor& positive,
 }
 
 Tensor PairwiseDistance::forward(const Tensor& x1, const Tensor& x2) {
-  return functional::pairwise_distance(x1, x2, {.p = p_, .eps = eps_, .keepdim = keepdim_});
+  return functional::pairwise_distance(x1, x2, options_);
 }
 
 std::string PairwiseDistance::describe() const {
-  return absl::StrCat("PairwiseDistance(p=", p_, ")");
+  return absl::StrCat("PairwiseDistance(p=", options_.p, ")");
 }
 
 Tensor CosineSimilarity::forward(const Tensor& x1, const Tensor& x2) {
-  return functional::cosine_similarity(x1, x2, {.dim = dim_, .eps = eps_});
+  return functional::cosine_similarity(x1, x2, options_);
 }
 
 std::string CosineSimilarity::describe() const {
-  return absl::StrCat("CosineSimilarity(dim=", dim_, ")");
+  return absl::StrCat("CosineSimilarity(dim=", options_.dim, ")");
 }
 
 }  // namespace mytorch::nn

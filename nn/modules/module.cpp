@@ -225,50 +225,79 @@ void Module::visit(const std::string& prefix, const Visit& visit) const {
   }
 }
 
-std::vector<NamedTensor> Module::unique(bool parameters) const {
-  std::vector<NamedTensor> list;
+template <class T>
+bool NamedList<T>::contains(std::string_view name) const {
+  return std::any_of(this->begin(), this->end(),
+                     [&](const auto& item) { return item.first == name; });
+}
+
+template <class T>
+T& NamedList<T>::operator[](std::string_view name) {
+  for (NamedItem<T>& item : *this) {
+    if (item.first == name) return item.second;
+  }
+  fail(ErrorCode::kValue, "[named list] there is no '", name, "' among ", this->size(), " names",
+       this->empty() ? "" : ": ", absl::StrJoin(keys(), ", "));
+}
+
+template <class T>
+std::vector<std::string> NamedList<T>::keys() const {
+  std::vector<std::string> list;
+  for (const NamedItem<T>& item : *this) list.push_back(item.first);
+  return list;
+}
+
+template <class T>
+std::vector<T> NamedList<T>::values() const {
+  std::vector<T> list;
+  for (const NamedItem<T>& item : *this) list.push_back(item.second);
+  return list;
+}
+
+template class NamedList<Tensor>;
+template class NamedList<Module*>;
+
+NamedList<Tensor> Module::unique(bool parameters) const {
+  NamedList<Tensor> list;
   std::set<const void*> seen;
   visit("", [&](const std::string& name, Tensor& tensor, Role role) {
     if ((role == Role::kParameter) != parameters) return;
-    if (seen.insert(tensor.impl()).second) list.emplace_back(name, tensor);
+    if (seen.insert(tensor.impl()).second) list.push_back({name, tensor});
   });
   return list;
 }
 
-std::vector<NamedTensor> Module::named_parameters() const { return unique(true); }
-std::vector<NamedTensor> Module::named_buffers() const { return unique(false); }
+NamedList<Tensor> Module::named_parameters() const { return unique(true); }
+NamedList<Tensor> Module::named_buffers() const { return unique(false); }
+std::vector<Tensor> Module::parameters() const { return unique(true).values(); }
+std::vector<Tensor> Module::buffers() const { return unique(false).values(); }
 
-std::vector<Tensor> Module::buffers() const {
-  std::vector<Tensor> list;
-  for (NamedTensor& named : unique(false)) list.push_back(std::move(named.second));
+NamedList<Module*> Module::named_children() {
+  NamedList<Module*> list;
+  for (const ChildEntry& entry : children_) list.push_back({entry.name, &resolve(entry)});
   return list;
 }
 
-std::vector<Tensor> Module::parameters() const {
-  std::vector<Tensor> list;
-  for (NamedTensor& named : unique(true)) list.push_back(std::move(named.second));
-  return list;
-}
+std::vector<Module*> Module::children() { return named_children().values(); }
 
-std::vector<std::pair<std::string, Module*>> Module::named_children() {
-  std::vector<std::pair<std::string, Module*>> list;
-  for (const ChildEntry& entry : children_) list.emplace_back(entry.name, &resolve(entry));
-  return list;
-}
-
-void Module::list_modules(const std::string& prefix,
-                          std::vector<std::pair<std::string, Module*>>& list) {
+void Module::list_modules(const std::string& prefix, NamedList<Module*>& list) {
   const auto is_this = [this](const auto& named) { return named.second == this; };
   if (std::any_of(list.begin(), list.end(), is_this)) return;
-  list.emplace_back(prefix, this);
+  list.push_back({prefix, this});
   for (const ChildEntry& entry : children_) {
     resolve(entry).list_modules(join(prefix, entry.name), list);
   }
 }
 
-std::vector<std::pair<std::string, Module*>> Module::named_modules() {
-  std::vector<std::pair<std::string, Module*>> list;
+NamedList<Module*> Module::named_modules() {
+  NamedList<Module*> list;
   list_modules("", list);
+  return list;
+}
+
+std::vector<Module*> Module::modules(bool include_self) {
+  std::vector<Module*> list = named_modules().values();
+  if (!include_self) list.erase(list.begin());
   return list;
 }
 
@@ -398,6 +427,8 @@ void Module::unshare(CloneMemo& memo) {
 double Module::flops(const Tensor& /*input*/, const Tensor& /*output*/) const { return 0; }
 
 // ---- text ----
+
+std::string Module::name() const { return class_name(*this); }
 
 std::string Module::describe() const { return absl::StrCat(class_name(*this), "()"); }
 

@@ -22,7 +22,7 @@ void check_shape_of_norm(const char* module, const std::vector<int64_t>& shape) 
 
 // ---- channels ----
 
-ChannelNorm::ChannelNorm(const char* name, int64_t num_features, const BatchNormOptions& options)
+ChannelNorm::ChannelNorm(const char* name, int64_t num_features, const BatchNormArgs& options)
     : name_(name), num_features_(num_features), options_(options) {
   if (num_features == kLazy) {
     set_lazy();
@@ -86,8 +86,8 @@ std::string ChannelNorm::describe() const {
       ", track_running_stats=", text(options_.track_running_stats), ")");
 }
 
-BatchNorm::BatchNorm(const char* name, int64_t num_features, BatchNormOptions options,
-                     int64_t min_dim, int64_t max_dim)
+BatchNorm::BatchNorm(const char* name, int64_t num_features, BatchNormArgs options, int64_t min_dim,
+                     int64_t max_dim)
     : ChannelNorm(name, num_features, options), min_dim_(min_dim), max_dim_(max_dim) {}
 
 Tensor BatchNorm::forward(const Tensor& input) {
@@ -109,7 +109,7 @@ Tensor BatchNorm::forward(const Tensor& input) {
                     options_.eps);
 }
 
-InstanceNorm::InstanceNorm(const char* name, int64_t num_features, InstanceNormOptions options,
+InstanceNorm::InstanceNorm(const char* name, int64_t num_features, InstanceNormArgs options,
                            int64_t dims)
     : ChannelNorm(name, num_features,
                   {.eps = options.eps,
@@ -139,7 +139,7 @@ Tensor InstanceNorm::forward(const Tensor& input) {
 
 // ---- last dimensions ----
 
-LayerNorm::LayerNorm(IntList normalized_shape, LayerNormOptions options)
+LayerNorm::LayerNorm(IntList normalized_shape, LayerNormArgs options)
     : shape_(normalized_shape.vec()), options_(options) {
   check_shape_of_norm("LayerNorm", shape_);
   if (options.elementwise_affine) {
@@ -165,7 +165,7 @@ std::string LayerNorm::describe() const {
                       ", elementwise_affine=", text(options_.elementwise_affine), ")");
 }
 
-RMSNorm::RMSNorm(IntList normalized_shape, RMSNormOptions options)
+RMSNorm::RMSNorm(IntList normalized_shape, RMSNormArgs options)
     : shape_(normalized_shape.vec()), options_(options) {
   check_shape_of_norm("RMSNorm", shape_);
   if (options.elementwise_affine) weight = empty(shape_, kFloat32);
@@ -189,7 +189,7 @@ std::string RMSNorm::describe() const {
 
 // ---- groups ----
 
-GroupNorm::GroupNorm(int64_t num_groups, int64_t num_channels, GroupNormOptions options)
+GroupNorm::GroupNorm(int64_t num_groups, int64_t num_channels, GroupNormArgs options)
     : num_groups_(num_groups), num_channels_(num_channels), options_(options) {
   check_at_least("GroupNorm", 1, {{"num_groups", num_groups}, {"num_channels", num_channels}});
   if (num_channels % num_groups != 0) {
@@ -223,7 +223,7 @@ std::string GroupNorm::describe() const {
                       ", affine=", text(options_.affine), ")");
 }
 
-LocalResponseNorm::LocalResponseNorm(int64_t size, LocalResponseNormOptions options)
+LocalResponseNorm::LocalResponseNorm(int64_t size, LocalResponseNormArgs options)
     : size_(size), options_(options) {
   check_at_least("LocalResponseNorm", 1, {{"size", size}});
 }

@@ -22,7 +22,7 @@ void check_pool(const char* family, const Sizes<n>& kernel_size, const OptionalS
 }  // namespace
 
 template <size_t n>
-MaxPoolNd<n>::MaxPoolNd(Sizes<n> kernel_size, MaxPoolOptions<n> options)
+MaxPoolNd<n>::MaxPoolNd(Sizes<n> kernel_size, MaxPoolArgs<n> options)
     : kernel_size_(kernel_size), options_(options) {
   check_pool("MaxPool", kernel_size, options.stride);
 }
@@ -41,7 +41,7 @@ std::string MaxPoolNd<n>::describe() const {
 }
 
 template <size_t n>
-AvgPoolNd<n>::AvgPoolNd(Sizes<n> kernel_size, AvgPoolOptions<n> options)
+AvgPoolNd<n>::AvgPoolNd(Sizes<n> kernel_size, AvgPoolArgs<n> options)
     : kernel_size_(kernel_size), options_(options) {
   check_pool("AvgPool", kernel_size, options.stride);
 }
@@ -59,7 +59,7 @@ std::string AvgPoolNd<n>::describe() const {
 }
 
 template <size_t n>
-LPPoolNd<n>::LPPoolNd(double norm_type, Sizes<n> kernel_size, LPPoolOptions<n> options)
+LPPoolNd<n>::LPPoolNd(double norm_type, Sizes<n> kernel_size, LPPoolArgs<n> options)
     : norm_type_(norm_type), kernel_size_(kernel_size), options_(options) {
   check_pool("LPPool", kernel_size, options.stride);
 }

@@ -31,23 +31,23 @@ RNNNonlinearity from_name(Str name, RNNNonlinearity /*type*/) {
 
 namespace detail {
 
-const char* RecurrentBase::name() const {
+const char* RecurrentBase::kind_name() const {
   return kind_ == Kind::kRNN ? "RNN" : kind_ == Kind::kGRU ? "GRU" : "LSTM";
 }
 
 RecurrentBase::RecurrentBase(Kind kind, int64_t input_size, int64_t hidden_size,
-                             const LSTMOptions& options, RNNNonlinearity nonlinearity)
+                             const LSTMArgs& options, RNNNonlinearity nonlinearity)
     : kind_(kind),
       input_size_(input_size),
       hidden_size_(hidden_size),
       options_(options),
       nonlinearity_(nonlinearity) {
-  check_at_least(name(), 1,
+  check_at_least(kind_name(), 1,
                  {{"input_size", input_size},
                   {"hidden_size", hidden_size},
                   {"num_layers", options.num_layers}});
-  check_at_least(name(), 0, {{"proj_size", options.proj_size}});
-  check_probability(name(), options.dropout);
+  check_at_least(kind_name(), 0, {{"proj_size", options.proj_size}});
+  check_probability(kind_name(), options.dropout);
   if (options.proj_size >= hidden_size) {
     fail(ErrorCode::kValue, "[LSTM] proj_size ", options.proj_size,
          " is not smaller than hidden_size ", hidden_size);
@@ -119,7 +119,7 @@ void RecurrentBase::check(const Tensor& input, const Tensor& state, const char* 
   const int64_t rows = options_.num_layers * (options_.bidirectional ? 2 : 1);
   const std::vector<int64_t> expected = {rows, input.size(1), width};
   if (!(state.sizes() == IntList(expected))) {
-    fail(ErrorCode::kShape, "[", name(), "] the ", what, " state has shape ",
+    fail(ErrorCode::kShape, "[", kind_name(), "] the ", what, " state has shape ",
          shape_str(state.sizes()),
          ", expected (layers * directions, N, size) = ", shape_str(expected));
   }
@@ -128,7 +128,7 @@ void RecurrentBase::check(const Tensor& input, const Tensor& state, const char* 
 RecurrentBase::Result RecurrentBase::run(const Tensor& input, const State& initial) {
   const bool batched = input.dim() == 3;
   if ((!batched && input.dim() != 2) || input.size(-1) != input_size_) {
-    fail(ErrorCode::kShape, "[", name(), "] input ", shape_str(input.sizes()),
+    fail(ErrorCode::kShape, "[", kind_name(), "] input ", shape_str(input.sizes()),
          " does not have 3 dimensions, or 2 without a batch, the last of size ", input_size_);
   }
   const auto with_batch = [&](const Tensor& x) {
@@ -138,7 +138,8 @@ RecurrentBase::Result RecurrentBase::run(const Tensor& input, const State& initi
   Tensor x = swapped ? input.transpose(0, 1) : with_batch(input);
   const int64_t length = x.size(0), directions = options_.bidirectional ? 2 : 1;
   if (length == 0) {
-    fail(ErrorCode::kShape, "[", name(), "] input ", shape_str(input.sizes()), " has no steps");
+    fail(ErrorCode::kShape, "[", kind_name(), "] input ", shape_str(input.sizes()),
+         " has no steps");
   }
   const int64_t width = options_.proj_size > 0 ? options_.proj_size : hidden_size_;
   const State first{with_batch(initial.hidden), with_batch(initial.cell)};
@@ -185,7 +186,7 @@ RecurrentBase::Result RecurrentBase::run(const Tensor& input, const State& initi
 
 std::string RecurrentBase::describe() const {
   return absl::StrCat(
-      name(), "(", input_size_, ", ", hidden_size_,
+      kind_name(), "(", input_size_, ", ", hidden_size_,
       options_.num_layers == 1 ? "" : absl::StrCat(", num_layers=", options_.num_layers),
       options_.bias ? "" : ", bias=false", options_.batch_first ? ", batch_first=true" : "",
       options_.dropout == 0 ? "" : absl::StrCat(", dropout=", options_.dropout),
@@ -195,13 +196,13 @@ std::string RecurrentBase::describe() const {
 
 }  // namespace detail
 
-RNN::RNN(int64_t input_size, int64_t hidden_size, RNNOptions options)
+RNN::RNN(int64_t input_size, int64_t hidden_size, RNNArgs options)
     : Callable(Kind::kRNN, input_size, hidden_size,
-               LSTMOptions{.num_layers = options.num_layers,
-                           .bias = options.bias,
-                           .batch_first = options.batch_first,
-                           .dropout = options.dropout,
-                           .bidirectional = options.bidirectional},
+               LSTMArgs{.num_layers = options.num_layers,
+                        .bias = options.bias,
+                        .batch_first = options.batch_first,
+                        .dropout = options.dropout,
+                        .bidirectional = options.bidirectional},
                options.nonlinearity) {}
 
 std::tuple<Tensor, Tensor> RNN::forward(const Tensor& input, const Tensor& hidden) {
@@ -209,20 +210,20 @@ std::tuple<Tensor, Tensor> RNN::forward(const Tensor& input, const Tensor& hidde
   return {std::move(result.output), std::move(result.last.hidden)};
 }
 
-GRU::GRU(int64_t input_size, int64_t hidden_size, GRUOptions options)
+GRU::GRU(int64_t input_size, int64_t hidden_size, GRUArgs options)
     : Callable(Kind::kGRU, input_size, hidden_size,
-               LSTMOptions{.num_layers = options.num_layers,
-                           .bias = options.bias,
-                           .batch_first = options.batch_first,
-                           .dropout = options.dropout,
-                           .bidirectional = options.bidirectional}) {}
+               LSTMArgs{.num_layers = options.num_layers,
+                        .bias = options.bias,
+                        .batch_first = options.batch_first,
+                        .dropout = options.dropout,
+                        .bidirectional = options.bidirectional}) {}
 
 std::tuple<Tensor, Tensor> GRU::forward(const Tensor& input, const Tensor& hidden) {
   Result result = run(input, {hidden, {}});
   return {std::move(result.output), std::move(result.last.hidden)};
 }
 
-LSTM::LSTM(int64_t input_size, int64_t hidden_size, LSTMOptions options)
+LSTM::LSTM(int64_t input_size, int64_t hidden_size, LSTMArgs options)
     : Callable(Kind::kLSTM, input_size, hidden_size, options) {}
 
 std::tuple<Tensor, LSTM::State> LSTM::forward(const Tensor& input, const State& state) {

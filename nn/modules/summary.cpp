@@ -54,11 +54,11 @@ class Evaluation {
   }
   Evaluation(const Evaluation&) = delete;
   Evaluation& operator=(const Evaluation&) = delete;
-  const std::vector<std::pair<std::string, Module*>>& modules() const { return modules_; }
+  const NamedList<Module*>& modules() const { return modules_; }
   void keep(HookHandle handle) { handles_.push_back(std::move(handle)); }
 
  private:
-  std::vector<std::pair<std::string, Module*>> modules_;
+  NamedList<Module*> modules_;
   std::vector<bool> modes_;
   std::vector<HookHandle> handles_;
 };

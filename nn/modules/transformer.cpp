@@ -60,7 +60,7 @@ class CombinedMask {
 }  // namespace
 
 MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads,
-                                       MultiheadAttentionOptions options)
+                                       MultiheadAttentionArgs options)
     : out_proj(embed_dim, embed_dim, options.bias), num_heads_(num_heads), options_(options) {
   check_at_least("MultiheadAttention", 1, {{"embed_dim", embed_dim}, {"num_heads", num_heads}});
   check_probability("MultiheadAttention", options.dropout);
@@ -175,7 +175,7 @@ TransformerActivation from_name(Str name, TransformerActivation /*type*/) {
 }
 
 TransformerEncoderLayer::TransformerEncoderLayer(int64_t d_model, int64_t nhead,
-                                                 TransformerEncoderLayerOptions options)
+                                                 TransformerEncoderLayerArgs options)
     : self_attn(
           d_model, nhead,
           {.dropout = options.dropout, .bias = options.bias, .batch_first = options.batch_first}),
@@ -219,7 +219,7 @@ Tensor TransformerEncoderLayer::forward(const Tensor& src, const AttentionMasks&
 TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, int64_t num_layers,
                                        std::optional<LayerNorm> norm) {
   check_at_least("TransformerEncoder", 1, {{"num_layers", num_layers}});
-  for (int64_t i = 0; i < num_layers; ++i) layers.push_back(clone(layer));
+  for (int64_t i = 0; i < num_layers; ++i) layers.push_back(nn::clone(layer));
   register_module("layers", layers);
   if (norm.has_value()) register_module("norm", std::make_shared<LayerNorm>(std::move(*norm)));
 }

@@ -17,7 +17,7 @@ InterpolateMode from_name(Str name, InterpolateMode /*type*/) {
 
 const char* name_of(InterpolateMode mode) { return kInterpolateModes[static_cast<size_t>(mode)]; }
 
-Upsample::Upsample(UpsampleOptions options) : options_(std::move(options)) {
+Upsample::Upsample(UpsampleArgs options) : options_(std::move(options)) {
   if (options_.size.values().empty() == options_.scale_factor.values().empty()) {
     fail(ErrorCode::kValue, "[Upsample] give either size or scale_factor");
   }
@@ -56,7 +56,7 @@ std::string ChannelShuffle::describe() const {
   return absl::StrCat("ChannelShuffle(groups=", groups_, ")");
 }
 
-Unfold::Unfold(Sizes<2> kernel_size, UnfoldOptions options)
+Unfold::Unfold(Sizes<2> kernel_size, UnfoldArgs options)
     : kernel_size_(kernel_size), options_(options) {
   check_sizes("Unfold", 1, "kernel_size", kernel_size);
 }
@@ -69,7 +69,7 @@ std::string Unfold::describe() const {
                       ", stride=", text(options_.stride), ")");
 }
 
-Fold::Fold(Sizes<2> output_size, Sizes<2> kernel_size, FoldOptions options)
+Fold::Fold(Sizes<2> output_size, Sizes<2> kernel_size, FoldArgs options)
     : output_size_(output_size), kernel_size_(kernel_size), options_(options) {
   check_sizes("Fold", 1, "kernel_size", kernel_size);
 }

@@ -107,19 +107,22 @@ TEST(OutOfMemoryTest, ImpossibleSizesAreErrors) {
   auto make = [](const std::vector<int64_t>& sizes) {
     Tensor::adopt(new_tensor(sizes.data(), static_cast<int>(sizes.size()), kFloat32, kCPU, 0));
   };
-  // 2^62 bytes, and products that overflow 64 bits to a small number and to 0.
-  expect_error(ErrorCode::kOutOfMemory, {"cpu", "4611686018427387904 bytes"},
-               [&] { make({int64_t{1} << 60}); });
+  // 2^60 bytes, and products that overflow 64 bits to a small number and to 0.
+  expect_error(ErrorCode::kOutOfMemory, {"cpu", "1152921504606846976 bytes"},
+               [&] { make({int64_t{1} << 58}); });
   const int64_t big = int64_t{1} << 32;
-  expect_error(ErrorCode::kOutOfMemory, {"(4294967296, 4294967296, 2)", "any memory"}, [&] {
+  expect_error(ErrorCode::kShape, {"(4294967296, 4294967296, 2) has too many elements"}, [&] {
     make({big, big, 2});
   });
-  expect_error(ErrorCode::kOutOfMemory, {"any memory"}, [&] { make({big, big + 1}); });
-  expect_error(ErrorCode::kOutOfMemory, {"any memory"}, [&] { make({INT64_MAX}); });
+  expect_error(ErrorCode::kShape, {"too many"}, [&] { make({big, big + 1}); });
+  expect_error(ErrorCode::kShape, {"too many"}, [&] { make({INT64_MAX}); });
+  expect_error(ErrorCode::kShape, {"too many", "were its zeros ones"}, [&] {
+    make({big, 0, big});
+  });
   expect_error(ErrorCode::kShape, {"(3, -2)", "negative"}, [&] { make({3, -2}); });
   expect_error(ErrorCode::kShape, {"negative"}, [&] { make({0, -2}); });
   expect_error(ErrorCode::kShape, {"negative"}, [&] { make({-2, -2}); });
-  expect_error(ErrorCode::kOutOfMemory, {"any memory"}, [&] {
+  expect_error(ErrorCode::kShape, {"too many"}, [&] {
     Tensor::adopt(new_tensor_strided({big, big}, {big, 1}, kFloat32, kCPU));
   });
   EXPECT_EQ(cpu_pool::stats().large_in_use, before.large_in_use);

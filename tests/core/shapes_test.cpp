@@ -6,6 +6,7 @@
 #include "core/types/broadcast.h"
 #include "core/types/checked.h"
 #include "core/types/strides.h"
+#include "mytorch/mytorch.h"
 #include "tests/nn/data/expect_error.h"
 
 namespace mytorch {
@@ -27,9 +28,28 @@ TEST(Checked, NamesTheValueThatOverflows) {
                [] { checked(-Wide{kMost} - 2, "f", "the size"); });
 }
 
-TEST(CheckedProduct, OfAnEmptyShapeDoesNotOverflow) {
-  EXPECT_EQ(checked_product({kMost, kMost, 0}, "f"), 0);
+TEST(CheckedProduct, OfAnEmptyShapeIsZero) {
+  EXPECT_EQ(checked_product({int64_t{1} << 40, 0, 3}, "f"), 0);
   EXPECT_EQ(checked_product({}, "f"), 1);
+}
+
+TEST(CheckedProduct, RefusesEmptyShapesWhoseStridesOverflow) {
+  expect_error(ErrorCode::kShape, {"has too many elements, were its zeros ones"}, [] {
+    checked_product({kMost, kMost, 0}, "f");
+  });
+}
+
+TEST(Views, CannotHaveMoreElementsThanInt64Counts) {
+  const int64_t big = int64_t{1} << 33;
+  const Tensor x = zeros({1, 1});
+  expect_error(ErrorCode::kShape, {"(8589934592, 8589934592) has too many elements"}, [&] {
+    x.expand({big, big});
+  });
+  const Tensor none = zeros({1, 0, 1});
+  expect_error(ErrorCode::kShape, {"has too many elements, were its zeros ones"}, [&] {
+    none.expand({big, 0, big});
+  });
+  EXPECT_EQ(none.expand({big, 0, 4}).numel(), 0);
 }
 
 TEST(CheckedProduct, RefusesShapesWithMoreElementsThanInt64Counts) {

@@ -51,7 +51,7 @@ TEST(ViewTest, TheOffsetOfAnEmptyViewMayExceedItsStorage) {
 
 TEST(ViewTest, AnEmptyTensorReachesNoMemoryWhateverItsStrides) {
   const Tensor x = tensor({0, 1, 2, 3});
-  const Tensor none = view_of(x, {INT64_MAX, 0}, {INT64_MAX, 1}, 0);
+  const Tensor none = view_of(x, {INT64_MAX / 16, 0}, {INT64_MAX, 1}, 0);
   EXPECT_EQ(extent(none.impl()->abi).begin, nullptr);
   EXPECT_EQ(overlap(none.impl()->abi, x.impl()->abi), Overlap::kNone);
 }

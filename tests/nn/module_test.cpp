@@ -43,7 +43,7 @@ struct Net : Module {
   Tensor forward(const Tensor& x) override { return output(norm(relu(hidden(x)))); }
 };
 
-std::vector<std::string> names(const std::vector<NamedTensor>& list) {
+std::vector<std::string> names(const NamedList<Tensor>& list) {
   std::vector<std::string> names;
   for (const NamedTensor& named : list) names.push_back(named.first);
   return names;

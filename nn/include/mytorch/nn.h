@@ -3,6 +3,7 @@
 #pragma once
 
 #include "mytorch/nn/activation.h"     // IWYU pragma: export
+#include "mytorch/nn/constants.h"      // IWYU pragma: export
 #include "mytorch/nn/container.h"      // IWYU pragma: export
 #include "mytorch/nn/conv.h"           // IWYU pragma: export
 #include "mytorch/nn/data.h"           // IWYU pragma: export
@@ -22,3 +23,4 @@
 #include "mytorch/nn/training.h"       // IWYU pragma: export
 #include "mytorch/nn/transformer.h"    // IWYU pragma: export
 #include "mytorch/nn/upsampling.h"     // IWYU pragma: export
+#include "mytorch/nn/utils.h"          // IWYU pragma: export

@@ -9,230 +9,275 @@
 
 namespace mytorch::nn {
 
-class ReLU final : public Module {
+class ReLU final : public Layer<ReLU> {
  public:
   Tensor forward(const Tensor& input) override;
 };
 
-class ReLU6 final : public Module {
+class ReLU6 final : public Layer<ReLU6> {
  public:
   Tensor forward(const Tensor& input) override;
 };
 
-class SELU final : public Module {
+class SELU final : public Layer<SELU> {
  public:
   Tensor forward(const Tensor& input) override;
 };
 
-class SiLU final : public Module {
+class SiLU final : public Layer<SiLU> {
  public:
   Tensor forward(const Tensor& input) override;
 };
 
-class Mish final : public Module {
+class Mish final : public Layer<Mish> {
  public:
   Tensor forward(const Tensor& input) override;
 };
 
-class Tanh final : public Module {
+class Tanh final : public Layer<Tanh> {
  public:
   Tensor forward(const Tensor& input) override;
 };
 
-class Sigmoid final : public Module {
+class Sigmoid final : public Layer<Sigmoid> {
  public:
   Tensor forward(const Tensor& input) override;
 };
 
-class LogSigmoid final : public Module {
+class LogSigmoid final : public Layer<LogSigmoid> {
  public:
   Tensor forward(const Tensor& input) override;
 };
 
-class Softsign final : public Module {
+class Softsign final : public Layer<Softsign> {
  public:
   Tensor forward(const Tensor& input) override;
 };
 
-class Hardsigmoid final : public Module {
+class Hardsigmoid final : public Layer<Hardsigmoid> {
  public:
   Tensor forward(const Tensor& input) override;
 };
 
-class Hardswish final : public Module {
+class Hardswish final : public Layer<Hardswish> {
  public:
   Tensor forward(const Tensor& input) override;
 };
 
-class LeakyReLU final : public Module {
+struct LeakyReLUArgs {
+  double negative_slope = 0.01;
+};
+using LeakyReLUOptions = Options<LeakyReLUArgs>;
+
+class LeakyReLU final : public LayerWith<LeakyReLU, LeakyReLUArgs> {
  public:
-  explicit LeakyReLU(double negative_slope = 0.01) : negative_slope_(negative_slope) {}
+  using LayerWith::LayerWith;
+  explicit LeakyReLU(double negative_slope) : LayerWith({negative_slope}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  double negative_slope_;
 };
+
+struct PReLUArgs {
+  int64_t num_parameters = 1;  // or one per channel
+  double init = 0.25;
+};
+using PReLUOptions = Options<PReLUArgs>;
 
 // max(x, 0) + weight * min(x, 0), with one trained weight for all channels or one per channel
 // (dimension 1).
-class PReLU final : public Module {
+class PReLU final : public Layer<PReLU> {
  public:
-  explicit PReLU(int64_t num_parameters = 1, double init = 0.25);
+  explicit PReLU(PReLUArgs options = {});
+  explicit PReLU(int64_t num_parameters, double init = 0.25)
+      : PReLU(PReLUArgs{num_parameters, init}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
   Tensor weight;
 };
 
-class ELU final : public Module {
+struct ELUArgs {
+  double alpha = 1;
+};
+using ELUOptions = Options<ELUArgs>;
+
+class ELU final : public LayerWith<ELU, ELUArgs> {
  public:
-  explicit ELU(double alpha = 1) : alpha_(alpha) {}
+  using LayerWith::LayerWith;
+  explicit ELU(double alpha) : LayerWith({alpha}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  double alpha_;
 };
 
-class CELU final : public Module {
+struct CELUArgs {
+  double alpha = 1;
+};
+using CELUOptions = Options<CELUArgs>;
+
+class CELU final : public LayerWith<CELU, CELUArgs> {
  public:
-  explicit CELU(double alpha = 1) : alpha_(alpha) {}
+  using LayerWith::LayerWith;
+  explicit CELU(double alpha) : LayerWith({alpha}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  double alpha_;
 };
 
 enum class Gelu { kExact, kTanh };
 Gelu from_name(Str name, Gelu);  // NOLINT: named by its type
 const char* name_of(Gelu kind);  // PyTorch's: "none" or "tanh"
 
-class GELU final : public Module {
+struct GELUArgs {
+  OneOf<Gelu> approximate = Gelu::kExact;  // or "none", "tanh"
+};
+using GELUOptions = Options<GELUArgs>;
+
+class GELU final : public LayerWith<GELU, GELUArgs> {
  public:
-  explicit GELU(OneOf<Gelu> approximate = Gelu::kExact) : kind_(approximate) {}
+  using LayerWith::LayerWith;
+  explicit GELU(OneOf<Gelu> approximate) : LayerWith({approximate}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  Gelu kind_;
 };
 
-class Softplus final : public Module {
+struct SoftplusArgs {
+  double beta = 1;
+  double threshold = 20;
+};
+using SoftplusOptions = Options<SoftplusArgs>;
+
+class Softplus final : public LayerWith<Softplus, SoftplusArgs> {
  public:
-  explicit Softplus(double beta = 1, double threshold = 20) : beta_(beta), threshold_(threshold) {}
+  using LayerWith::LayerWith;
+  explicit Softplus(double beta, double threshold = 20) : LayerWith({beta, threshold}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  double beta_;
-  double threshold_;
 };
 
-class Hardtanh final : public Module {
+struct HardtanhArgs {
+  double min_val = -1;
+  double max_val = 1;
+};
+using HardtanhOptions = Options<HardtanhArgs>;
+
+class Hardtanh final : public LayerWith<Hardtanh, HardtanhArgs> {
  public:
-  explicit Hardtanh(double min = -1, double max = 1);
+  explicit Hardtanh(HardtanhArgs options = {});
+  explicit Hardtanh(double min_val, double max_val = 1)
+      : Hardtanh(HardtanhArgs{min_val, max_val}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  double min_;
-  double max_;
 };
 
-class Tanhshrink final : public Module {
+class Tanhshrink final : public Layer<Tanhshrink> {
  public:
   Tensor forward(const Tensor& input) override;
 };
 
-class Hardshrink final : public Module {
- public:
-  explicit Hardshrink(double lambd = 0.5) : lambd_(lambd) {}
-  Tensor forward(const Tensor& input) override;
-  std::string describe() const override;
-
- private:
-  double lambd_;
+struct HardshrinkArgs {
+  double lambd = 0.5;
 };
+using HardshrinkOptions = Options<HardshrinkArgs>;
 
-class Softshrink final : public Module {
+class Hardshrink final : public LayerWith<Hardshrink, HardshrinkArgs> {
  public:
-  explicit Softshrink(double lambd = 0.5);
+  using LayerWith::LayerWith;
+  explicit Hardshrink(double lambd) : LayerWith({lambd}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  double lambd_;
 };
+
+struct SoftshrinkArgs {
+  double lambd = 0.5;
+};
+using SoftshrinkOptions = Options<SoftshrinkArgs>;
+
+class Softshrink final : public LayerWith<Softshrink, SoftshrinkArgs> {
+ public:
+  explicit Softshrink(SoftshrinkArgs options = {});
+  explicit Softshrink(double lambd) : Softshrink(SoftshrinkArgs{lambd}) {}
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+};
+
+struct ThresholdArgs {
+  double threshold = 0;
+  double value = 0;
+};
+using ThresholdOptions = Options<ThresholdArgs>;
 
 // The input if it is greater than `threshold`, else `value`.
-class Threshold final : public Module {
+class Threshold final : public LayerWith<Threshold, ThresholdArgs> {
  public:
-  Threshold(double threshold, double value) : threshold_(threshold), value_(value) {}
+  using LayerWith::LayerWith;
+  Threshold(double threshold, double value) : LayerWith({threshold, value}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  double threshold_;
-  double value_;
 };
+
+struct GLUArgs {
+  int64_t dim = -1;
+};
+using GLUOptions = Options<GLUArgs>;
 
 // The first half of dimension `dim`, times the sigmoid of the second half.
-class GLU final : public Module {
+class GLU final : public LayerWith<GLU, GLUArgs> {
  public:
-  explicit GLU(int64_t dim = -1) : dim_(dim) {}
+  using LayerWith::LayerWith;
+  explicit GLU(int64_t dim) : LayerWith({dim}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  int64_t dim_;
 };
+
+struct RReLUArgs {
+  double lower = 1.0 / 8;
+  double upper = 1.0 / 3;
+};
+using RReLUOptions = Options<RReLUArgs>;
 
 // LeakyReLU with a slope for each element, in training uniform in [lower, upper), else their mean.
-class RReLU final : public Module {
+class RReLU final : public LayerWith<RReLU, RReLUArgs> {
  public:
-  explicit RReLU(double lower = 1.0 / 8, double upper = 1.0 / 3);
+  explicit RReLU(RReLUArgs options = {});
+  explicit RReLU(double lower, double upper = 1.0 / 3) : RReLU(RReLUArgs{lower, upper}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  double lower_;
-  double upper_;
 };
 
-class Softmax final : public Module {
+struct SoftmaxArgs {
+  int64_t dim = -1;
+};
+using SoftmaxOptions = Options<SoftmaxArgs>;
+
+class Softmax final : public LayerWith<Softmax, SoftmaxArgs> {
  public:
-  explicit Softmax(int64_t dim = -1) : dim_(dim) {}
+  using LayerWith::LayerWith;
+  explicit Softmax(int64_t dim) : LayerWith({dim}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  int64_t dim_;
 };
 
-class LogSoftmax final : public Module {
+using LogSoftmaxOptions = Options<SoftmaxArgs>;
+
+class LogSoftmax final : public LayerWith<LogSoftmax, SoftmaxArgs> {
  public:
-  explicit LogSoftmax(int64_t dim = -1) : dim_(dim) {}
+  using LayerWith::LayerWith;
+  explicit LogSoftmax(int64_t dim) : LayerWith({dim}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  int64_t dim_;
 };
 
-class Softmin final : public Module {
+using SoftminOptions = Options<SoftmaxArgs>;
+
+class Softmin final : public LayerWith<Softmin, SoftmaxArgs> {
  public:
-  explicit Softmin(int64_t dim = -1) : dim_(dim) {}
+  using LayerWith::LayerWith;
+  explicit Softmin(int64_t dim) : LayerWith({dim}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  int64_t dim_;
 };
 
 // softmax over the channels of (N, C, H, W) or (C, H, W).
-class Softmax2d final : public Module {
+class Softmax2d final : public Layer<Softmax2d> {
  public:
   Tensor forward(const Tensor& input) override;
 };

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,31 +16,43 @@
 namespace mytorch::nn {
 
 // Wraps a function as a module.
-class Lambda final : public Module {
+class Lambda final : public Layer<Lambda> {
  public:
   using Function = std::function<Tensor(const Tensor&)>;
-  explicit Lambda(Function function) : function_(std::move(function)) {}
+  template <class F>
+  requires(std::is_convertible_v<F, Function> &&
+           !std::is_base_of_v<Module, F>) explicit Lambda(F function)
+      : function_(std::move(function)) {}
+  explicit Lambda(Tensor (*function)(const Tensor&)) : function_(function) {}  // for overload sets
   Tensor forward(const Tensor& input) override { return function_(input); }
 
  private:
   Function function_;
 };
 
+// libtorch's name: Functional(torch::relu).
+using Functional = Lambda;
+
+namespace detail {
+
+// Returns a shared_ptr to a module given by value, by pointer, or as a function.
 template <class M>
-void Module::register_any(std::string name, M&& module) {
+auto share(M&& module) {
   using Value = std::decay_t<M>;
   if constexpr (std::is_base_of_v<Module, Value>) {
-    register_module(std::move(name), std::make_shared<Value>(std::forward<M>(module)));
-  } else if constexpr (std::is_convertible_v<Value, std::shared_ptr<Module>>) {
-    register_module(std::move(name), std::forward<M>(module));
+    return std::make_shared<Value>(std::forward<M>(module));
+  } else if constexpr (requires { typename Value::element_type; }) {
+    static_assert(std::is_convertible_v<Value, std::shared_ptr<Module>>,
+                  "give a module, a shared_ptr to one, or a function from Tensor to Tensor");
+    return std::forward<M>(module);
+  } else if constexpr (requires(Value & holder) { holder.ptr(); }) {
+    return module.ptr();
   } else {
     static_assert(std::is_convertible_v<Value, Lambda::Function>,
                   "give a module, a shared_ptr to one, or a function from Tensor to Tensor");
-    register_module(std::move(name), std::make_shared<Lambda>(std::forward<M>(module)));
+    return std::make_shared<Lambda>(std::forward<M>(module));
   }
 }
-
-namespace detail {
 
 // Visits the elements list[0], list[1], ... of a container.
 template <class List>
@@ -60,10 +73,30 @@ class IndexIterator {
 
 }  // namespace detail
 
+// A module for a container, with its name: Sequential({{"fc", Linear(4, 8)}, {"act", ReLU()}}).
+class NamedAny {
+ public:
+  // Takes a module by value, a shared_ptr to one, or a function from Tensor to Tensor.
+  template <class M>
+  NamedAny(std::string name, M&& module) : name_(std::move(name)) {
+    auto shared = detail::share(std::forward<M>(module));
+    using Value = typename decltype(shared)::element_type;
+    if (shared != nullptr) Module::check_parts<Value>(*shared);
+    copy_ = Module::copier<Value>();
+    module_ = std::move(shared);
+  }
+
+ private:
+  friend class Module;
+  std::string name_;
+  std::shared_ptr<Module> module_;
+  std::shared_ptr<Module> (*copy_)(const Module&);
+};
+
 // An indexed list of modules, named "0", "1", ... Copies of the list share the modules.
 //
 //   for (nn::Module& layer : layers) x = layer(x);
-class ModuleList : public Module {
+class ModuleList : public Layer<ModuleList> {
  public:
   ModuleList() = default;
   template <class... Modules, class = std::enable_if_t<
@@ -72,6 +105,7 @@ class ModuleList : public Module {
   explicit ModuleList(Modules&&... modules) {
     (push_back(std::forward<Modules>(modules)), ...);
   }
+  explicit ModuleList(std::initializer_list<NamedAny> modules);
 
   // Appends a module given by value, a shared_ptr to a module, or a function from Tensor to Tensor.
   template <class M>
@@ -80,7 +114,7 @@ class ModuleList : public Module {
   }
   template <class M>
   void push_back(std::string name, M&& module) {
-    register_any(std::move(name), std::forward<M>(module));
+    register_any(NamedAny(std::move(name), std::forward<M>(module)));
   }
 
   size_t size() const { return num_children(); }
@@ -109,14 +143,16 @@ class ModuleList : public Module {
 //   nn::ModuleDict heads;
 //   heads.insert("age", nn::Linear(8, 1));
 //   for (auto [name, head] : heads) ...
-class ModuleDict final : public Module {
+class ModuleDict final : public Layer<ModuleDict> {
  public:
   // Adds a module given by value, a shared_ptr to a module, or a function from Tensor to Tensor.
   // Throws Error(kValue) if the name exists.
   template <class M>
   void insert(std::string name, M&& module) {
-    register_any(std::move(name), std::forward<M>(module));
+    register_any(NamedAny(std::move(name), std::forward<M>(module)));
   }
+  // Adds modules: dict.update({{"fc", Linear(4, 8)}, {"act", ReLU()}}).
+  void update(std::initializer_list<NamedAny> modules);
 
   size_t size() const { return num_children(); }
   bool empty() const { return size() == 0; }
@@ -144,7 +180,7 @@ class ModuleDict final : public Module {
 };
 
 // An indexed list of parameters, named "0", "1", ...
-class ParameterList final : public Module {
+class ParameterList final : public Layer<ParameterList> {
  public:
   ParameterList() = default;
   explicit ParameterList(const std::vector<Tensor>& parameters);
@@ -165,7 +201,7 @@ class ParameterList final : public Module {
 };
 
 // Parameters by name, in the order of insertion.
-class ParameterDict final : public Module {
+class ParameterDict final : public Layer<ParameterDict> {
  public:
   // Throws Error(kValue) if the name exists.
   void insert(std::string name, Tensor parameter);
@@ -189,9 +225,9 @@ class ParameterDict final : public Module {
 };
 
 // Calls modules one after the other: Sequential(Linear(784, 32), ReLU(), Linear(32, 10)).
-class Sequential final : public ModuleList {
+class Sequential final : public Layer<Sequential, ModuleList> {
  public:
-  using ModuleList::ModuleList;
+  using Layer::Layer;
   Tensor forward(const Tensor& input) override;
 };
 

@@ -7,16 +7,21 @@
 //   F::conv2d(x, weight, {.bias = bias, .padding = "same"});
 //   F::max_pool2d(x, 3, {.stride = 2, .padding = 1});
 //
-// All other functions are compositions of operators, and take options by name alone.
+// All other functions are compositions of operators, and take options by name alone. So do
+// batch_norm, instance_norm and embedding, whose first arguments are in PyTorch's order, not
+// ATen's. Every function with options also takes libtorch's: F::elu(x,
+// F::ELUFuncOptions().alpha(0.4)).
 #pragma once
 
 #include <concepts>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "mytorch/generator.h"
 #include "mytorch/nn/activation.h"
 #include "mytorch/nn/conv.h"
+#include "mytorch/nn/dropout.h"
 #include "mytorch/nn/linear.h"
 #include "mytorch/nn/loss.h"
 #include "mytorch/nn/normalization.h"
@@ -87,7 +92,6 @@ using mytorch::adaptive_avg_pool1d;
 using mytorch::adaptive_avg_pool2d;
 using mytorch::avg_pool1d;
 using mytorch::avg_pool2d;
-using mytorch::batch_norm;
 using mytorch::binary_cross_entropy;
 using mytorch::binary_cross_entropy_with_logits;
 using mytorch::celu;
@@ -100,7 +104,6 @@ using mytorch::conv_transpose3d;
 using mytorch::cross_entropy;
 using mytorch::dropout;
 using mytorch::elu;
-using mytorch::embedding;
 using mytorch::gelu;
 using mytorch::group_norm;
 using mytorch::hardshrink;
@@ -108,7 +111,6 @@ using mytorch::hardsigmoid;
 using mytorch::hardswish;
 using mytorch::hardtanh;
 using mytorch::huber_loss;
-using mytorch::instance_norm;
 using mytorch::kl_div;
 using mytorch::l1_loss;
 using mytorch::layer_norm;
@@ -143,91 +145,61 @@ using mytorch::upsample_nearest2d;
 
 // ---- activations ----
 
-struct GELUOptions {
-  OneOf<Gelu> approximate = Gelu::kExact;
-};
-template <std::same_as<GELUOptions> O = GELUOptions>
+template <std::same_as<GELUArgs> O = GELUArgs>
 Tensor gelu(const Tensor& input, const O& options) {
   return mytorch::gelu(input, name_of(options.approximate));
 }
 
-struct LeakyReLUOptions {
-  double negative_slope = 0.01;
-};
-template <std::same_as<LeakyReLUOptions> O = LeakyReLUOptions>
+template <std::same_as<LeakyReLUArgs> O = LeakyReLUArgs>
 Tensor leaky_relu(const Tensor& input, const O& options) {
   return mytorch::leaky_relu(input, options.negative_slope);
 }
 
-struct ELUOptions {
-  double alpha = 1;
-};
-template <std::same_as<ELUOptions> O = ELUOptions>
+template <std::same_as<ELUArgs> O = ELUArgs>
 Tensor elu(const Tensor& input, const O& options) {
   return mytorch::elu(input, options.alpha);
 }
 
-struct CELUOptions {
-  double alpha = 1;
-};
-template <std::same_as<CELUOptions> O = CELUOptions>
+template <std::same_as<CELUArgs> O = CELUArgs>
 Tensor celu(const Tensor& input, const O& options) {
   return mytorch::celu(input, options.alpha);
 }
 
-struct SoftplusOptions {
-  double beta = 1;
-  double threshold = 20;
-};
-template <std::same_as<SoftplusOptions> O = SoftplusOptions>
+template <std::same_as<SoftplusArgs> O = SoftplusArgs>
 Tensor softplus(const Tensor& input, const O& options) {
   return mytorch::softplus(input, options.beta, options.threshold);
 }
 
-struct HardtanhOptions {
-  double min_val = -1;
-  double max_val = 1;
-};
-template <std::same_as<HardtanhOptions> O = HardtanhOptions>
+template <std::same_as<HardtanhArgs> O = HardtanhArgs>
 Tensor hardtanh(const Tensor& input, const O& options) {
   return mytorch::hardtanh(input, options.min_val, options.max_val);
 }
 
-struct HardshrinkOptions {
-  double lambd = 0.5;
-};
-template <std::same_as<HardshrinkOptions> O = HardshrinkOptions>
+template <std::same_as<HardshrinkArgs> O = HardshrinkArgs>
 Tensor hardshrink(const Tensor& input, const O& options) {
   return mytorch::hardshrink(input, options.lambd);
 }
 
-struct SoftshrinkOptions {
-  double lambd = 0.5;
-};
-template <std::same_as<SoftshrinkOptions> O = SoftshrinkOptions>
+template <std::same_as<SoftshrinkArgs> O = SoftshrinkArgs>
 Tensor softshrink(const Tensor& input, const O& options) {
   return mytorch::softshrink(input, options.lambd);
 }
 
-struct ThresholdOptions {
-  double threshold = 0;
-  double value = 0;
-};
-template <std::same_as<ThresholdOptions> O = ThresholdOptions>
+template <std::same_as<ThresholdArgs> O = ThresholdArgs>
 Tensor threshold(const Tensor& input, const O& options) {
   return mytorch::threshold(input, options.threshold, options.value);
 }
 
-struct SoftmaxOptions {
+struct SoftmaxFuncArgs {
   int64_t dim = -1;
   std::optional<ScalarType> dtype = {};
 };
-template <std::same_as<SoftmaxOptions> O = SoftmaxOptions>
+template <std::same_as<SoftmaxFuncArgs> O = SoftmaxFuncArgs>
 Tensor softmax(const Tensor& input, const O& options) {
   return mytorch::softmax(input, options.dim, options.dtype);
 }
 
-template <std::same_as<SoftmaxOptions> O = SoftmaxOptions>
+template <std::same_as<SoftmaxFuncArgs> O = SoftmaxFuncArgs>
 Tensor log_softmax(const Tensor& input, const O& options) {
   return mytorch::log_softmax(input, options.dim, options.dtype);
 }
@@ -236,28 +208,32 @@ Tensor log_softmax(const Tensor& input, const O& options) {
 inline Tensor logsigmoid(const Tensor& input) { return mytorch::log_sigmoid(input); }
 // The first half of dimension `dim`, times the sigmoid of the second half.
 Tensor glu(const Tensor& input, int64_t dim = -1);
+inline Tensor glu(const Tensor& input, const GLUArgs& options) { return glu(input, options.dim); }
 // softmax(-input, dim).
 Tensor softmin(const Tensor& input, int64_t dim, std::optional<ScalarType> dtype = {});
+inline Tensor softmin(const Tensor& input, const SoftmaxArgs& options) {
+  return softmin(input, options.dim);
+}
 // max(x, 0) + weight * min(x, 0), with one weight, or one for each channel (dimension 1).
 Tensor prelu(const Tensor& input, const Tensor& weight);
 
-struct RReLUOptions {
+struct RReLUFuncArgs {
   double lower = 1.0 / 8;
   double upper = 1.0 / 3;
   bool training = false;
   std::optional<Generator> generator = {};
 };
 // leaky_relu with a slope for each element, in training uniform in [lower, upper), else their mean.
-Tensor rrelu(const Tensor& input, const RReLUOptions& options = {});
+Tensor rrelu(const Tensor& input, const RReLUFuncArgs& options = {});
 
-struct GumbelSoftmaxOptions {
+struct GumbelSoftmaxArgs {
   double tau = 1;
   bool hard = false;  // whether to return one-hot vectors, with the gradient of the soft ones
   int64_t dim = -1;
   std::optional<Generator> generator = {};
 };
 // Samples from the Gumbel-softmax distribution (Jang et al., ICLR 2017).
-Tensor gumbel_softmax(const Tensor& logits, const GumbelSoftmaxOptions& options = {});
+Tensor gumbel_softmax(const Tensor& logits, const GumbelSoftmaxArgs& options = {});
 
 // ---- linear maps, distances, embeddings ----
 
@@ -265,28 +241,23 @@ Tensor gumbel_softmax(const Tensor& logits, const GumbelSoftmaxOptions& options 
 Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight,
                 const Tensor& bias = {});
 
-struct PairwiseDistanceOptions {
-  double p = 2;
-  double eps = 1e-6;
-  bool keepdim = false;
-};
 Tensor pairwise_distance(const Tensor& x1, const Tensor& x2,
-                         const PairwiseDistanceOptions& options = {});
-struct CosineSimilarityOptions {
-  int64_t dim = 1;
-  double eps = 1e-8;
-};
+                         const PairwiseDistanceArgs& options = {});
 Tensor cosine_similarity(const Tensor& x1, const Tensor& x2,
-                         const CosineSimilarityOptions& options = {});
-struct NormalizeOptions {
+                         const CosineSimilarityArgs& options = {});
+struct NormalizeArgs {
   double p = 2;
   int64_t dim = 1;
   double eps = 1e-12;
 };
 // Divides by the norm along a dimension, or by `eps` if the norm is smaller.
-Tensor normalize(const Tensor& input, const NormalizeOptions& options = {});
+Tensor normalize(const Tensor& input, const NormalizeArgs& options = {});
 
-struct EmbeddingBagFuncOptions {
+// Looks up rows of `weight` by index. PyTorch's order; that of mytorch::embedding is ATen's, with
+// the table first.
+Tensor embedding(const Tensor& input, const Tensor& weight, const EmbeddingArgs& options = {});
+
+struct EmbeddingBagFuncArgs {
   Tensor offsets = {};
   Tensor per_sample_weights = {};
   OneOf<EmbeddingBagMode> mode = EmbeddingBagMode::kMean;
@@ -296,16 +267,16 @@ struct EmbeddingBagFuncOptions {
 };
 // See EmbeddingBag.
 Tensor embedding_bag(const Tensor& indices, const Tensor& weight,
-                     const EmbeddingBagFuncOptions& options = {});
+                     const EmbeddingBagFuncArgs& options = {});
 
-struct AttentionOptions {
+struct AttentionArgs {
   Tensor attn_mask = {};
   double dropout_p = 0;
   bool is_causal = false;
   std::optional<double> scale = {};  // defaults to 1 / sqrt(width)
   bool enable_gqa = false;
 };
-template <std::same_as<AttentionOptions> O = AttentionOptions>
+template <std::same_as<AttentionArgs> O = AttentionArgs>
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const O& options) {
   return mytorch::scaled_dot_product_attention(query, key, value, options.attn_mask,
@@ -316,7 +287,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
 // ---- convolutions ----
 
 template <size_t n>
-struct ConvFuncOptions {
+struct ConvFuncArgs {
   Tensor bias = {};
   Sizes<n> stride = 1;
   ConvPadding<n> padding = 0;  // or "same" or "valid"
@@ -324,7 +295,7 @@ struct ConvFuncOptions {
   int64_t groups = 1;
 };
 template <size_t n>
-struct ConvTransposeFuncOptions {
+struct ConvTransposeFuncArgs {
   Tensor bias = {};
   Sizes<n> stride = 1;
   Sizes<n> padding = 0;
@@ -332,39 +303,33 @@ struct ConvTransposeFuncOptions {
   int64_t groups = 1;
   Sizes<n> dilation = 1;
 };
-using Conv1dFuncOptions = ConvFuncOptions<1>;
-using ConvTranspose1dFuncOptions = ConvTransposeFuncOptions<1>;
-using Conv2dFuncOptions = ConvFuncOptions<2>;
-using ConvTranspose2dFuncOptions = ConvTransposeFuncOptions<2>;
-using Conv3dFuncOptions = ConvFuncOptions<3>;
-using ConvTranspose3dFuncOptions = ConvTransposeFuncOptions<3>;
 // Call conv1d, conv2d or conv3d, or their transposes.
 template <size_t n>
-Tensor conv(const Tensor& input, const Tensor& weight, const ConvFuncOptions<n>& options);
+Tensor conv(const Tensor& input, const Tensor& weight, const ConvFuncArgs<n>& options);
 template <size_t n>
 Tensor conv_transpose(const Tensor& input, const Tensor& weight,
-                      const ConvTransposeFuncOptions<n>& options);
-template <std::same_as<Conv1dFuncOptions> O = Conv1dFuncOptions>
+                      const ConvTransposeFuncArgs<n>& options);
+template <std::same_as<ConvFuncArgs<1>> O = ConvFuncArgs<1>>
 Tensor conv1d(const Tensor& input, const Tensor& weight, const O& options) {
   return functional::conv(input, weight, options);
 }
-template <std::same_as<ConvTranspose1dFuncOptions> O = ConvTranspose1dFuncOptions>
+template <std::same_as<ConvTransposeFuncArgs<1>> O = ConvTransposeFuncArgs<1>>
 Tensor conv_transpose1d(const Tensor& input, const Tensor& weight, const O& options) {
   return functional::conv_transpose(input, weight, options);
 }
-template <std::same_as<Conv2dFuncOptions> O = Conv2dFuncOptions>
+template <std::same_as<ConvFuncArgs<2>> O = ConvFuncArgs<2>>
 Tensor conv2d(const Tensor& input, const Tensor& weight, const O& options) {
   return functional::conv(input, weight, options);
 }
-template <std::same_as<ConvTranspose2dFuncOptions> O = ConvTranspose2dFuncOptions>
+template <std::same_as<ConvTransposeFuncArgs<2>> O = ConvTransposeFuncArgs<2>>
 Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const O& options) {
   return functional::conv_transpose(input, weight, options);
 }
-template <std::same_as<Conv3dFuncOptions> O = Conv3dFuncOptions>
+template <std::same_as<ConvFuncArgs<3>> O = ConvFuncArgs<3>>
 Tensor conv3d(const Tensor& input, const Tensor& weight, const O& options) {
   return functional::conv(input, weight, options);
 }
-template <std::same_as<ConvTranspose3dFuncOptions> O = ConvTranspose3dFuncOptions>
+template <std::same_as<ConvTransposeFuncArgs<3>> O = ConvTransposeFuncArgs<3>>
 Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const O& options) {
   return functional::conv_transpose(input, weight, options);
 }
@@ -373,82 +338,81 @@ Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const O& opti
 
 // Call the pooling of n spatial dimensions.
 template <size_t n>
-Tensor max_pool(const Tensor& input, const Sizes<n>& kernel_size, const MaxPoolOptions<n>& options);
+Tensor max_pool(const Tensor& input, const Sizes<n>& kernel_size, const MaxPoolArgs<n>& options);
 template <size_t n>
-Tensor avg_pool(const Tensor& input, const Sizes<n>& kernel_size, const AvgPoolOptions<n>& options);
-template <std::same_as<MaxPool1dOptions> O = MaxPool1dOptions>
+Tensor avg_pool(const Tensor& input, const Sizes<n>& kernel_size, const AvgPoolArgs<n>& options);
+template <std::same_as<MaxPoolArgs<1>> O = MaxPoolArgs<1>>
 Tensor max_pool1d(const Tensor& input, Sizes<1> kernel_size, const O& options) {
   return functional::max_pool(input, kernel_size, options);
 }
-template <std::same_as<AvgPool1dOptions> O = AvgPool1dOptions>
+template <std::same_as<AvgPoolArgs<1>> O = AvgPoolArgs<1>>
 Tensor avg_pool1d(const Tensor& input, Sizes<1> kernel_size, const O& options) {
   return functional::avg_pool(input, kernel_size, options);
 }
-template <std::same_as<MaxPool2dOptions> O = MaxPool2dOptions>
+template <std::same_as<MaxPoolArgs<2>> O = MaxPoolArgs<2>>
 Tensor max_pool2d(const Tensor& input, Sizes<2> kernel_size, const O& options) {
   return functional::max_pool(input, kernel_size, options);
 }
-template <std::same_as<AvgPool2dOptions> O = AvgPool2dOptions>
+template <std::same_as<AvgPoolArgs<2>> O = AvgPoolArgs<2>>
 Tensor avg_pool2d(const Tensor& input, Sizes<2> kernel_size, const O& options) {
   return functional::avg_pool(input, kernel_size, options);
 }
 inline Tensor max_pool3d(const Tensor& input, Sizes<3> kernel_size,
-                         const MaxPool3dOptions& options = {}) {
+                         const MaxPoolArgs<3>& options = {}) {
   return functional::max_pool(input, kernel_size, options);
 }
 inline Tensor avg_pool3d(const Tensor& input, Sizes<3> kernel_size,
-                         const AvgPool3dOptions& options = {}) {
+                         const AvgPoolArgs<3>& options = {}) {
   return functional::avg_pool(input, kernel_size, options);
 }
 Tensor lp_pool1d(const Tensor& input, double norm_type, Sizes<1> kernel_size,
-                 const LPPool1dOptions& options = {});
+                 const LPPoolArgs<1>& options = {});
 Tensor adaptive_max_pool1d(const Tensor& input, Sizes<1> output_size);
 Tensor lp_pool2d(const Tensor& input, double norm_type, Sizes<2> kernel_size,
-                 const LPPool2dOptions& options = {});
+                 const LPPoolArgs<2>& options = {});
 Tensor adaptive_max_pool2d(const Tensor& input, Sizes<2> output_size);
 Tensor lp_pool3d(const Tensor& input, double norm_type, Sizes<3> kernel_size,
-                 const LPPool3dOptions& options = {});
+                 const LPPoolArgs<3>& options = {});
 Tensor adaptive_max_pool3d(const Tensor& input, Sizes<3> output_size);
 Tensor adaptive_avg_pool3d(const Tensor& input, Sizes<3> output_size);
 
 // ---- padding, resizing and rearranging ----
 
-struct PadOptions {
+struct PadArgs {
   OneOf<PadMode> mode = PadMode::kConstant;  // or "reflect", "replicate", "circular"
   double value = 0;                          // for kConstant
 };
-template <std::same_as<PadOptions> O = PadOptions>
+template <std::same_as<PadArgs> O = PadArgs>
 Tensor pad(const Tensor& input, IntList pad, const O& options) {
   return mytorch::pad(input, pad, name_of(options.mode), options.value);
 }
 
-// Resizes the spatial dimensions of (N, C, ...). See UpsampleOptions.
-Tensor interpolate(const Tensor& input, const UpsampleOptions& options);
+// Resizes the spatial dimensions of (N, C, ...). See UpsampleArgs.
+Tensor interpolate(const Tensor& input, const UpsampleArgs& options);
 
 Tensor pixel_shuffle(const Tensor& input, int64_t upscale_factor);
 Tensor pixel_unshuffle(const Tensor& input, int64_t downscale_factor);
 Tensor channel_shuffle(const Tensor& input, int64_t groups);
-Tensor unfold(const Tensor& input, Sizes<2> kernel_size, const UnfoldOptions& options = {});
+Tensor unfold(const Tensor& input, Sizes<2> kernel_size, const UnfoldArgs& options = {});
 Tensor fold(const Tensor& input, Sizes<2> output_size, Sizes<2> kernel_size,
-            const FoldOptions& options = {});
+            const FoldArgs& options = {});
 
 // ---- normalization ----
 
-struct BatchNormFuncOptions {
+struct BatchNormFuncArgs {
   Tensor weight = {};
   Tensor bias = {};
   bool training = false;
   double momentum = 0.1;
   double eps = 1e-5;
 };
-template <std::same_as<BatchNormFuncOptions> O = BatchNormFuncOptions>
-Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
-                  const O& options) {
+inline Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                         const BatchNormFuncArgs& options = {}) {
   return mytorch::batch_norm(input, options.weight, options.bias, running_mean, running_var,
                              options.training, options.momentum, options.eps);
 }
 
-struct InstanceNormFuncOptions {
+struct InstanceNormFuncArgs {
   Tensor running_mean = {};
   Tensor running_var = {};
   Tensor weight = {};
@@ -457,46 +421,45 @@ struct InstanceNormFuncOptions {
   double momentum = 0.1;
   double eps = 1e-5;
 };
-template <std::same_as<InstanceNormFuncOptions> O = InstanceNormFuncOptions>
-Tensor instance_norm(const Tensor& input, const O& options) {
+inline Tensor instance_norm(const Tensor& input, const InstanceNormFuncArgs& options = {}) {
   return mytorch::instance_norm(input, options.weight, options.bias, options.running_mean,
                                 options.running_var, options.use_input_stats, options.momentum,
                                 options.eps);
 }
 
-struct LayerNormFuncOptions {
+struct LayerNormFuncArgs {
   Tensor weight = {};
   Tensor bias = {};
   double eps = 1e-5;
 };
-using GroupNormFuncOptions = LayerNormFuncOptions;
-struct RMSNormFuncOptions {
+using GroupNormFuncArgs = LayerNormFuncArgs;
+struct RMSNormFuncArgs {
   Tensor weight = {};
   std::optional<double> eps = {};
 };
-template <std::same_as<LayerNormFuncOptions> O = LayerNormFuncOptions>
+template <std::same_as<LayerNormFuncArgs> O = LayerNormFuncArgs>
 Tensor layer_norm(const Tensor& input, IntList normalized_shape, const O& options) {
   return mytorch::layer_norm(input, normalized_shape, options.weight, options.bias, options.eps);
 }
-template <std::same_as<GroupNormFuncOptions> O = GroupNormFuncOptions>
+template <std::same_as<GroupNormFuncArgs> O = GroupNormFuncArgs>
 Tensor group_norm(const Tensor& input, int64_t num_groups, const O& options) {
   return mytorch::group_norm(input, num_groups, options.weight, options.bias, options.eps);
 }
-template <std::same_as<RMSNormFuncOptions> O = RMSNormFuncOptions>
+template <std::same_as<RMSNormFuncArgs> O = RMSNormFuncArgs>
 Tensor rms_norm(const Tensor& input, IntList normalized_shape, const O& options) {
   return mytorch::rms_norm(input, normalized_shape, options.weight, options.eps);
 }
 Tensor local_response_norm(const Tensor& input, int64_t size,
-                           const LocalResponseNormOptions& options = {});
+                           const LocalResponseNormArgs& options = {});
 
 // ---- dropout ----
 
-struct DropoutOptions {
+struct DropoutFuncArgs {
   double p = 0.5;
   bool training = true;
   std::optional<Generator> generator = {};
 };
-template <std::same_as<DropoutOptions> O = DropoutOptions>
+template <std::same_as<DropoutFuncArgs> O = DropoutFuncArgs>
 Tensor dropout(const Tensor& input, const O& options) {
   return mytorch::dropout(input, options.p, options.training, options.generator);
 }
@@ -514,65 +477,192 @@ Tensor feature_alpha_dropout(const Tensor& input, double p = 0.5, bool training 
 
 // ---- losses. Those of mytorch also take their arguments in order, with texts ----
 
-template <std::same_as<MSEOptions> O = MSEOptions>
+template <std::same_as<MSEArgs> O = MSEArgs>
 Tensor mse_loss(const Tensor& input, const Tensor& target, const O& options) {
   return mytorch::mse_loss(input, target, name_of(options.reduction));
 }
-template <std::same_as<L1Options> O = L1Options>
+template <std::same_as<L1Args> O = L1Args>
 Tensor l1_loss(const Tensor& input, const Tensor& target, const O& options) {
   return mytorch::l1_loss(input, target, name_of(options.reduction));
 }
-template <std::same_as<SmoothL1Options> O = SmoothL1Options>
+template <std::same_as<SmoothL1Args> O = SmoothL1Args>
 Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const O& options) {
   return mytorch::smooth_l1_loss(input, target, name_of(options.reduction), options.beta);
 }
-template <std::same_as<HuberOptions> O = HuberOptions>
+template <std::same_as<HuberArgs> O = HuberArgs>
 Tensor huber_loss(const Tensor& input, const Tensor& target, const O& options) {
   return mytorch::huber_loss(input, target, name_of(options.reduction), options.delta);
 }
-template <std::same_as<CrossEntropyOptions> O = CrossEntropyOptions>
+template <std::same_as<CrossEntropyArgs> O = CrossEntropyArgs>
 Tensor cross_entropy(const Tensor& input, const Tensor& target, const O& options) {
   return mytorch::cross_entropy(input, target, options.weight, name_of(options.reduction),
                                 options.ignore_index, options.label_smoothing);
 }
-template <std::same_as<NLLOptions> O = NLLOptions>
+template <std::same_as<NLLArgs> O = NLLArgs>
 Tensor nll_loss(const Tensor& input, const Tensor& target, const O& options) {
   return mytorch::nll_loss(input, target, options.weight, name_of(options.reduction),
                            options.ignore_index);
 }
-template <std::same_as<BCEOptions> O = BCEOptions>
+template <std::same_as<BCEArgs> O = BCEArgs>
 Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const O& options) {
   return mytorch::binary_cross_entropy(input, target, options.weight, name_of(options.reduction));
 }
-template <std::same_as<BCEWithLogitsOptions> O = BCEWithLogitsOptions>
+template <std::same_as<BCEWithLogitsArgs> O = BCEWithLogitsArgs>
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
                                         const O& options) {
   return mytorch::binary_cross_entropy_with_logits(input, target, options.weight,
                                                    options.pos_weight, name_of(options.reduction));
 }
-template <std::same_as<KLDivOptions> O = KLDivOptions>
+template <std::same_as<KLDivArgs> O = KLDivArgs>
 Tensor kl_div(const Tensor& input, const Tensor& target, const O& options) {
   return mytorch::kl_div(input, target, name_of(options.reduction), options.log_target);
 }
 Tensor poisson_nll_loss(const Tensor& input, const Tensor& target,
-                        const PoissonNLLOptions& options = {});
+                        const PoissonNLLArgs& options = {});
 Tensor soft_margin_loss(const Tensor& input, const Tensor& target,
-                        const SoftMarginOptions& options = {});
+                        const SoftMarginArgs& options = {});
 Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target,
-                            const HingeEmbeddingOptions& options = {});
+                            const HingeEmbeddingArgs& options = {});
 Tensor multi_margin_loss(const Tensor& input, const Tensor& target,
-                         const MultiMarginOptions& options = {});
+                         const MultiMarginArgs& options = {});
 Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target,
-                              const MultiLabelMarginOptions& options = {});
+                              const MultiLabelMarginArgs& options = {});
 Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target,
-                                   const MultiLabelSoftMarginOptions& options = {});
+                                   const MultiLabelSoftMarginArgs& options = {});
 Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor& var,
-                         const GaussianNLLOptions& options = {});
+                         const GaussianNLLArgs& options = {});
 Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Tensor& target,
-                           const MarginRankingOptions& options = {});
+                           const MarginRankingArgs& options = {});
 Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const Tensor& target,
-                             const CosineEmbeddingOptions& options = {});
+                             const CosineEmbeddingArgs& options = {});
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
-                           const TripletMarginOptions& options = {});
+                           const TripletMarginArgs& options = {});
+
+// ---- libtorch's options: F::max_pool2d(x, F::MaxPool2dFuncOptions(3).stride(2)) ----
+
+using LeakyReLUFuncOptions = LeakyReLUOptions;
+using ELUFuncOptions = ELUOptions;
+using CELUFuncOptions = CELUOptions;
+using GELUFuncOptions = GELUOptions;
+using SoftplusFuncOptions = SoftplusOptions;
+using HardtanhFuncOptions = HardtanhOptions;
+using HardshrinkFuncOptions = HardshrinkOptions;
+using SoftshrinkFuncOptions = SoftshrinkOptions;
+using ThresholdFuncOptions = ThresholdOptions;
+using GLUFuncOptions = GLUOptions;
+using PairwiseDistanceFuncOptions = PairwiseDistanceOptions;
+using CosineSimilarityFuncOptions = CosineSimilarityOptions;
+using RReLUFuncOptions = Options<RReLUFuncArgs>;
+using GumbelSoftmaxFuncOptions = Options<GumbelSoftmaxArgs>;
+using SoftmaxFuncOptions = Options<SoftmaxFuncArgs>;
+using NormalizeFuncOptions = Options<NormalizeArgs>;
+using DropoutFuncOptions = Options<DropoutFuncArgs>;
+using LogSoftmaxFuncOptions = SoftmaxFuncOptions;
+using SoftminFuncOptions = SoftmaxOptions;
+using EmbeddingFuncOptions = Options<EmbeddingArgs>;
+using EmbeddingBagFuncOptions = Options<EmbeddingBagFuncArgs>;
+using Conv1dFuncOptions = Options<ConvFuncArgs<1>>;
+using ConvTranspose1dFuncOptions = Options<ConvTransposeFuncArgs<1>>;
+using Conv2dFuncOptions = Options<ConvFuncArgs<2>>;
+using ConvTranspose2dFuncOptions = Options<ConvTransposeFuncArgs<2>>;
+using Conv3dFuncOptions = Options<ConvFuncArgs<3>>;
+using ConvTranspose3dFuncOptions = Options<ConvTransposeFuncArgs<3>>;
+using MaxPool1dFuncOptions = MaxPool1dOptions;
+using AvgPool1dFuncOptions = AvgPool1dOptions;
+using LPPool1dFuncOptions = LPPool1dOptions;
+using AdaptiveAvgPool1dFuncOptions = AdaptiveAvgPool1dOptions;
+using AdaptiveMaxPool1dFuncOptions = AdaptiveMaxPool1dOptions;
+using MaxPool2dFuncOptions = MaxPool2dOptions;
+using AvgPool2dFuncOptions = AvgPool2dOptions;
+using LPPool2dFuncOptions = LPPool2dOptions;
+using AdaptiveAvgPool2dFuncOptions = AdaptiveAvgPool2dOptions;
+using AdaptiveMaxPool2dFuncOptions = AdaptiveMaxPool2dOptions;
+using MaxPool3dFuncOptions = MaxPool3dOptions;
+using AvgPool3dFuncOptions = AvgPool3dOptions;
+using LPPool3dFuncOptions = LPPool3dOptions;
+using AdaptiveAvgPool3dFuncOptions = AdaptiveAvgPool3dOptions;
+using AdaptiveMaxPool3dFuncOptions = AdaptiveMaxPool3dOptions;
+using PadFuncOptions = Options<PadArgs, std::vector<int64_t>>;
+using InterpolateFuncOptions = UpsampleOptions;
+using FoldFuncOptions = FoldOptions;
+using UnfoldFuncOptions = UnfoldOptions;
+using PixelShuffleFuncOptions = PixelShuffleOptions;
+using PixelUnshuffleFuncOptions = PixelUnshuffleOptions;
+using BatchNormFuncOptions = Options<BatchNormFuncArgs>;
+using InstanceNormFuncOptions = Options<InstanceNormFuncArgs>;
+using LayerNormFuncOptions = Options<LayerNormFuncArgs, std::vector<int64_t>>;
+using RMSNormFuncOptions = Options<RMSNormFuncArgs, std::vector<int64_t>>;
+using GroupNormFuncOptions = Options<GroupNormFuncArgs, int64_t>;
+using LocalResponseNormFuncOptions = LocalResponseNormOptions;
+using MSELossFuncOptions = MSELossOptions;
+using L1LossFuncOptions = L1LossOptions;
+using SmoothL1LossFuncOptions = SmoothL1LossOptions;
+using HuberLossFuncOptions = HuberLossOptions;
+using PoissonNLLLossFuncOptions = PoissonNLLLossOptions;
+using GaussianNLLLossFuncOptions = GaussianNLLLossOptions;
+using NLLLossFuncOptions = NLLLossOptions;
+using MultiMarginLossFuncOptions = MultiMarginLossOptions;
+using SoftMarginLossFuncOptions = SoftMarginLossOptions;
+using HingeEmbeddingLossFuncOptions = HingeEmbeddingLossOptions;
+using MarginRankingLossFuncOptions = MarginRankingLossOptions;
+using CosineEmbeddingLossFuncOptions = CosineEmbeddingLossOptions;
+using TripletMarginLossFuncOptions = TripletMarginLossOptions;
+using KLDivFuncOptions = KLDivLossOptions;
+using CrossEntropyFuncOptions = CrossEntropyLossOptions;
+using BinaryCrossEntropyFuncOptions = BCELossOptions;
+using BinaryCrossEntropyWithLogitsFuncOptions = BCEWithLogitsLossOptions;
+using MultilabelMarginLossFuncOptions = MultiLabelMarginLossOptions;
+using MultilabelSoftMarginLossFuncOptions = MultiLabelSoftMarginLossOptions;
+
+// Overloads that take a builder after one, two or three tensors.
+#define MYTORCH_BUILDER_1(function)                                            \
+  template <class Args, class... First>                                        \
+  Tensor function(const Tensor& a, const Options<Args, First...>& options) {   \
+    return options.apply([&](const auto&... o) { return function(a, o...); }); \
+  }
+#define MYTORCH_BUILDER_2(function)                                                           \
+  template <class Args, class... First>                                                       \
+  Tensor function(const Tensor& a, const Tensor& b, const Options<Args, First...>& options) { \
+    return options.apply([&](const auto&... o) { return function(a, b, o...); });             \
+  }
+#define MYTORCH_BUILDER_3(function)                                                  \
+  template <class Args, class... First>                                              \
+  Tensor function(const Tensor& a, const Tensor& b, const Tensor& c,                 \
+                  const Options<Args, First...>& options) {                          \
+    return options.apply([&](const auto&... o) { return function(a, b, c, o...); }); \
+  }
+// clang-format off
+MYTORCH_BUILDER_1(leaky_relu) MYTORCH_BUILDER_1(elu) MYTORCH_BUILDER_1(celu) MYTORCH_BUILDER_1(gelu)
+MYTORCH_BUILDER_1(softplus) MYTORCH_BUILDER_1(hardtanh) MYTORCH_BUILDER_1(hardshrink)
+MYTORCH_BUILDER_1(softshrink) MYTORCH_BUILDER_1(threshold) MYTORCH_BUILDER_1(glu)
+MYTORCH_BUILDER_1(rrelu) MYTORCH_BUILDER_1(softmax) MYTORCH_BUILDER_1(log_softmax)
+MYTORCH_BUILDER_1(softmin) MYTORCH_BUILDER_1(gumbel_softmax) MYTORCH_BUILDER_1(normalize)
+MYTORCH_BUILDER_1(dropout) MYTORCH_BUILDER_1(max_pool1d) MYTORCH_BUILDER_1(max_pool2d)
+MYTORCH_BUILDER_1(max_pool3d) MYTORCH_BUILDER_1(avg_pool1d) MYTORCH_BUILDER_1(avg_pool2d)
+MYTORCH_BUILDER_1(avg_pool3d) MYTORCH_BUILDER_1(lp_pool1d) MYTORCH_BUILDER_1(lp_pool2d)
+MYTORCH_BUILDER_1(lp_pool3d) MYTORCH_BUILDER_1(adaptive_avg_pool1d)
+MYTORCH_BUILDER_1(adaptive_avg_pool2d) MYTORCH_BUILDER_1(adaptive_avg_pool3d)
+MYTORCH_BUILDER_1(adaptive_max_pool1d) MYTORCH_BUILDER_1(adaptive_max_pool2d)
+MYTORCH_BUILDER_1(adaptive_max_pool3d) MYTORCH_BUILDER_1(pad) MYTORCH_BUILDER_1(interpolate)
+MYTORCH_BUILDER_1(fold) MYTORCH_BUILDER_1(unfold) MYTORCH_BUILDER_1(pixel_shuffle)
+MYTORCH_BUILDER_1(pixel_unshuffle) MYTORCH_BUILDER_1(instance_norm) MYTORCH_BUILDER_1(layer_norm)
+MYTORCH_BUILDER_1(rms_norm) MYTORCH_BUILDER_1(group_norm) MYTORCH_BUILDER_1(local_response_norm)
+MYTORCH_BUILDER_2(pairwise_distance) MYTORCH_BUILDER_2(cosine_similarity)
+MYTORCH_BUILDER_2(embedding) MYTORCH_BUILDER_2(embedding_bag) MYTORCH_BUILDER_2(conv1d)
+MYTORCH_BUILDER_2(conv2d) MYTORCH_BUILDER_2(conv3d) MYTORCH_BUILDER_2(conv_transpose1d)
+MYTORCH_BUILDER_2(conv_transpose2d) MYTORCH_BUILDER_2(conv_transpose3d) MYTORCH_BUILDER_2(mse_loss)
+MYTORCH_BUILDER_2(l1_loss) MYTORCH_BUILDER_2(smooth_l1_loss) MYTORCH_BUILDER_2(huber_loss)
+MYTORCH_BUILDER_2(poisson_nll_loss) MYTORCH_BUILDER_2(cross_entropy) MYTORCH_BUILDER_2(nll_loss)
+MYTORCH_BUILDER_2(binary_cross_entropy) MYTORCH_BUILDER_2(binary_cross_entropy_with_logits)
+MYTORCH_BUILDER_2(kl_div) MYTORCH_BUILDER_2(soft_margin_loss)
+MYTORCH_BUILDER_2(hinge_embedding_loss) MYTORCH_BUILDER_2(multi_margin_loss)
+MYTORCH_BUILDER_2(multilabel_margin_loss) MYTORCH_BUILDER_2(multilabel_soft_margin_loss)
+MYTORCH_BUILDER_3(batch_norm) MYTORCH_BUILDER_3(gaussian_nll_loss)
+MYTORCH_BUILDER_3(margin_ranking_loss) MYTORCH_BUILDER_3(cosine_embedding_loss)
+MYTORCH_BUILDER_3(triplet_margin_loss)
+// clang-format on
+#undef MYTORCH_BUILDER_1
+#undef MYTORCH_BUILDER_2
+#undef MYTORCH_BUILDER_3
 
 }  // namespace mytorch::nn::functional

@@ -50,16 +50,27 @@ const Tensor& xavier_normal_(const Tensor& tensor, double gain = 1, MaybeGenerat
 
 enum class FanMode { kIn, kOut };
 FanMode from_name(Str name, FanMode);  // NOLINT: named by its type
-struct KaimingOptions {
+struct KaimingArgs {
   double negative_slope = 0;                                    // for kLeakyReLU
   OneOf<FanMode> mode = FanMode::kIn;                           // or "fan_in", "fan_out"
   OneOf<Nonlinearity> nonlinearity = Nonlinearity::kLeakyReLU;  // or "relu", "tanh", ...
 };
 // Sets the standard deviation to gain / sqrt(fan).
-const Tensor& kaiming_uniform_(const Tensor& tensor, KaimingOptions options = {},
+const Tensor& kaiming_uniform_(const Tensor& tensor, KaimingArgs options = {},
                                MaybeGenerator generator = {});
-const Tensor& kaiming_normal_(const Tensor& tensor, KaimingOptions options = {},
+const Tensor& kaiming_normal_(const Tensor& tensor, KaimingArgs options = {},
                               MaybeGenerator generator = {});
+// The same with libtorch's arguments: kaiming_uniform_(w, std::sqrt(5), kFanOut, kReLU).
+inline const Tensor& kaiming_uniform_(const Tensor& tensor, double negative_slope,
+                                      OneOf<FanMode> mode = FanMode::kIn,
+                                      OneOf<Nonlinearity> nonlinearity = Nonlinearity::kLeakyReLU) {
+  return kaiming_uniform_(tensor, KaimingArgs{negative_slope, mode, nonlinearity});
+}
+inline const Tensor& kaiming_normal_(const Tensor& tensor, double negative_slope,
+                                     OneOf<FanMode> mode = FanMode::kIn,
+                                     OneOf<Nonlinearity> nonlinearity = Nonlinearity::kLeakyReLU) {
+  return kaiming_normal_(tensor, KaimingArgs{negative_slope, mode, nonlinearity});
+}
 
 // Draws from the normal distribution, limited to [a, b]. Throws Error(kValue) unless a <= b and std
 // > 0.

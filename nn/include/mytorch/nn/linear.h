@@ -9,11 +9,19 @@
 
 namespace mytorch::nn {
 
+struct LinearArgs {
+  bool bias = true;
+};
+using LinearOptions = Options<LinearArgs, int64_t, int64_t>;
+using BilinearOptions = Options<LinearArgs, int64_t, int64_t, int64_t>;
+
 // Computes x @ weight.T + bias over the last dimension: (..., in) to (..., out). weight is (out,
 // in), bias is (out); both are initialized uniformly in +-1 / sqrt(in).
-class Linear : public Module {
+class Linear : public Layer<Linear> {
  public:
   Linear(int64_t in_features, int64_t out_features, bool bias = true);
+  Linear(int64_t in_features, int64_t out_features, LinearArgs options)
+      : Linear(in_features, out_features, options.bias) {}
   Tensor forward(const Tensor& input) override;
   double flops(const Tensor& input, const Tensor& output) const override;
   std::string describe() const override;
@@ -32,7 +40,7 @@ class Linear : public Module {
 };
 
 // A Linear that takes in_features from its first input. Until then parameters() throws.
-class LazyLinear final : public Linear {
+class LazyLinear final : public Layer<LazyLinear, Linear> {
  public:
   explicit LazyLinear(int64_t out_features, bool bias = true);
   Tensor forward(const Tensor& input) override;
@@ -44,6 +52,8 @@ class LazyLinear final : public Linear {
 class Bilinear final : public Callable<Bilinear> {
  public:
   Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features, bool bias = true);
+  Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features, LinearArgs options)
+      : Bilinear(in1_features, in2_features, out_features, options.bias) {}
   Tensor forward(const Tensor& input1, const Tensor& input2);
   double flops(const Tensor& input, const Tensor& output) const override;
   std::string describe() const override;
@@ -53,26 +63,30 @@ class Bilinear final : public Callable<Bilinear> {
   Tensor bias;  // undefined without bias
 };
 
-class Identity final : public Module {
+class Identity final : public Layer<Identity> {
  public:
   Tensor forward(const Tensor& input) override { return input; }
 };
 
+struct FlattenArgs {
+  int64_t start_dim = 1;
+  int64_t end_dim = -1;
+};
+using FlattenOptions = Options<FlattenArgs>;
+
 // Collapses dimensions `start_dim` to `end_dim`, inclusive, into one.
-class Flatten final : public Module {
+class Flatten final : public LayerWith<Flatten, FlattenArgs> {
  public:
-  explicit Flatten(int64_t start_dim = 1, int64_t end_dim = -1)
-      : start_dim_(start_dim), end_dim_(end_dim) {}
+  using LayerWith::LayerWith;
+  explicit Flatten(int64_t start_dim, int64_t end_dim = -1) : LayerWith({start_dim, end_dim}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  int64_t start_dim_;
-  int64_t end_dim_;
 };
 
+using UnflattenOptions = Options<NoArgs, int64_t, std::vector<int64_t>>;
+
 // Splits dimension `dim` into dimensions of `sizes`, one of which may be -1.
-class Unflatten final : public Module {
+class Unflatten final : public Layer<Unflatten> {
  public:
   Unflatten(int64_t dim, IntList sizes) : dim_(dim), sizes_(sizes.vec()) {}
   Tensor forward(const Tensor& input) override;
@@ -83,16 +97,17 @@ class Unflatten final : public Module {
   std::vector<int64_t> sizes_;
 };
 
-struct EmbeddingOptions {
+struct EmbeddingArgs {
   int64_t padding_idx = -1;  // a row that stays zero and gets no gradient; -1 for none
   bool scale_grad_by_freq = false;
 };
+using EmbeddingOptions = Options<EmbeddingArgs, int64_t, int64_t>;
 
 // Looks up rows of a table by int64 index: (...) to (..., width). weight is initialized from the
 // standard normal distribution.
-class Embedding final : public Module {
+class Embedding final : public Layer<Embedding> {
  public:
-  Embedding(int64_t num_embeddings, int64_t width, EmbeddingOptions options = {});
+  Embedding(int64_t num_embeddings, int64_t width, EmbeddingArgs options = {});
   Tensor forward(const Tensor& indices) override;
   std::string describe() const override;
   void reset_parameters();
@@ -100,25 +115,26 @@ class Embedding final : public Module {
   Tensor weight;  // (num_embeddings, width)
 
  private:
-  EmbeddingOptions options_;
+  EmbeddingArgs options_;
 };
 
 enum class EmbeddingBagMode { kSum, kMean, kMax };
 EmbeddingBagMode from_name(Str name, EmbeddingBagMode);  // NOLINT: named by its type
 
-struct EmbeddingBagOptions {
+struct EmbeddingBagArgs {
   OneOf<EmbeddingBagMode> mode = EmbeddingBagMode::kMean;  // or "sum", "mean", "max"
   int64_t padding_idx = -1;  // indices that are left out of the bags; -1 for none
   bool scale_grad_by_freq = false;
   bool include_last_offset = false;  // whether the last offset is the number of indices
 };
+using EmbeddingBagOptions = Options<EmbeddingBagArgs, int64_t, int64_t>;
 
 // Looks up rows of a table and combines those of each bag into one: (bags, n) to (bags, width), or
 // (n) with the index of each bag's first element in `offsets` to (bags, width). An empty bag gives
 // zeros. weight is initialized from the standard normal distribution.
 class EmbeddingBag final : public Callable<EmbeddingBag> {
  public:
-  EmbeddingBag(int64_t num_embeddings, int64_t width, EmbeddingBagOptions options = {});
+  EmbeddingBag(int64_t num_embeddings, int64_t width, EmbeddingBagArgs options = {});
   // `per_sample_weights`, in the shape of `indices`, scale the rows; only for the mode kSum.
   Tensor forward(const Tensor& indices, const Tensor& offsets = {},
                  const Tensor& per_sample_weights = {});
@@ -128,7 +144,7 @@ class EmbeddingBag final : public Callable<EmbeddingBag> {
   Tensor weight;  // (num_embeddings, width)
 
  private:
-  EmbeddingBagOptions options_;
+  EmbeddingBagArgs options_;
 };
 
 }  // namespace mytorch::nn

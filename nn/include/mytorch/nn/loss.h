@@ -22,162 +22,152 @@ class Loss : public Module {
   Tensor operator()(const Tensor& input, const Tensor& target);
 };
 
-// A loss with options.
-template <class Options>
-class LossWith : public Loss {
- public:
-  explicit LossWith(Options options = {}) : options_(std::move(options)) {}
-  using Loss::forward;
-
- protected:
-  Options options_;
-};
-
-// A loss of more tensors.
-template <class M, class Options>
-class CallableLossWith : public Callable<M> {
- public:
-  explicit CallableLossWith(Options options = {}) : options_(std::move(options)) {}
-
- protected:
-  Options options_;
-};
-
 // ---- regression ----
 
-struct MSEOptions {
+struct MSEArgs {
   OneOf<Reduction> reduction = Reduction::kMean;  // or "none", "mean", "sum"
 };
+using MSELossOptions = Options<MSEArgs>;
 
 // (input - target)^2.
-class MSELoss final : public LossWith<MSEOptions> {
+class MSELoss final : public LayerWith<MSELoss, MSEArgs, Loss> {
  public:
-  using LossWith::LossWith;
-  explicit MSELoss(OneOf<Reduction> reduction) : LossWith({reduction}) {}
+  using LayerWith::LayerWith;
+  explicit MSELoss(OneOf<Reduction> reduction) : LayerWith({reduction}) {}
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
-struct L1Options {
+struct L1Args {
   OneOf<Reduction> reduction = Reduction::kMean;
 };
+using L1LossOptions = Options<L1Args>;
 
 // |input - target|.
-class L1Loss final : public LossWith<L1Options> {
+class L1Loss final : public LayerWith<L1Loss, L1Args, Loss> {
  public:
-  using LossWith::LossWith;
-  explicit L1Loss(OneOf<Reduction> reduction) : LossWith({reduction}) {}
+  using LayerWith::LayerWith;
+  explicit L1Loss(OneOf<Reduction> reduction) : LayerWith({reduction}) {}
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
-struct SmoothL1Options {
+struct SmoothL1Args {
   double beta = 1;
   OneOf<Reduction> reduction = Reduction::kMean;
 };
+using SmoothL1LossOptions = Options<SmoothL1Args>;
 
 // Quadratic for differences below `beta`, linear above.
-class SmoothL1Loss final : public LossWith<SmoothL1Options> {
+class SmoothL1Loss final : public LayerWith<SmoothL1Loss, SmoothL1Args, Loss> {
  public:
-  using LossWith::LossWith;
+  using LayerWith::LayerWith;
   explicit SmoothL1Loss(double beta, OneOf<Reduction> reduction = Reduction::kMean)
-      : LossWith({beta, reduction}) {}
+      : LayerWith({beta, reduction}) {}
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
-struct HuberOptions {
+struct HuberArgs {
   double delta = 1;
   OneOf<Reduction> reduction = Reduction::kMean;
 };
+using HuberLossOptions = Options<HuberArgs>;
 
 // `delta` times SmoothL1Loss with beta = `delta`.
-class HuberLoss final : public LossWith<HuberOptions> {
+class HuberLoss final : public LayerWith<HuberLoss, HuberArgs, Loss> {
  public:
-  using LossWith::LossWith;
+  using LayerWith::LayerWith;
   explicit HuberLoss(double delta, OneOf<Reduction> reduction = Reduction::kMean)
-      : LossWith({delta, reduction}) {}
+      : LayerWith({delta, reduction}) {}
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
-struct PoissonNLLOptions {
+struct PoissonNLLArgs {
   bool log_input = true;  // whether the input is the logarithm of the rate
   bool full = false;      // whether to add Stirling's approximation of log(target!)
   double eps = 1e-8;      // avoids log(0) without log_input
   OneOf<Reduction> reduction = Reduction::kMean;
 };
+using PoissonNLLLossOptions = Options<PoissonNLLArgs>;
 
 // The negative log likelihood of counts from Poisson distributions of rate exp(input).
-class PoissonNLLLoss final : public LossWith<PoissonNLLOptions> {
+class PoissonNLLLoss final : public LayerWith<PoissonNLLLoss, PoissonNLLArgs, Loss> {
  public:
-  using LossWith::LossWith;
+  using LayerWith::LayerWith;
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
-struct GaussianNLLOptions {
+struct GaussianNLLArgs {
   bool full = false;  // whether to add the constant log(2 pi) / 2
   double eps = 1e-6;  // the least variance
   OneOf<Reduction> reduction = Reduction::kMean;
 };
+using GaussianNLLLossOptions = Options<GaussianNLLArgs>;
 
 // The negative log likelihood of targets from normal distributions of mean `input` and variance
 // `var`, of the input's shape or one number for each row.
-class GaussianNLLLoss final : public CallableLossWith<GaussianNLLLoss, GaussianNLLOptions> {
+class GaussianNLLLoss final
+    : public LayerWith<GaussianNLLLoss, GaussianNLLArgs, Callable<GaussianNLLLoss>> {
  public:
-  using CallableLossWith::CallableLossWith;
+  using LayerWith::LayerWith;
   Tensor forward(const Tensor& input, const Tensor& target, const Tensor& var);
 };
 
 // ---- classification ----
 
-struct CrossEntropyOptions {
+struct CrossEntropyArgs {
   Tensor weight = {};  // per class; undefined means all 1
   OneOf<Reduction> reduction = Reduction::kMean;
   int64_t ignore_index = -100;
   double label_smoothing = 0;
 };
+using CrossEntropyLossOptions = Options<CrossEntropyArgs>;
 
 // Takes logits (N, C, ...) and either class indices (N, ...) or probabilities (N, C, ...).
-class CrossEntropyLoss final : public LossWith<CrossEntropyOptions> {
+class CrossEntropyLoss final : public LayerWith<CrossEntropyLoss, CrossEntropyArgs, Loss> {
  public:
-  explicit CrossEntropyLoss(CrossEntropyOptions options = {});
+  explicit CrossEntropyLoss(CrossEntropyArgs options = {});
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
-struct NLLOptions {
+struct NLLArgs {
   Tensor weight = {};  // per class; undefined means all 1
   OneOf<Reduction> reduction = Reduction::kMean;
   int64_t ignore_index = -100;
 };
+using NLLLossOptions = Options<NLLArgs>;
 
 // Takes log-probabilities (N, C, ...) and class indices (N, ...).
-class NLLLoss final : public LossWith<NLLOptions> {
+class NLLLoss final : public LayerWith<NLLLoss, NLLArgs, Loss> {
  public:
-  explicit NLLLoss(NLLOptions options = {});
+  explicit NLLLoss(NLLArgs options = {});
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
-struct BCEOptions {
+struct BCEArgs {
   Tensor weight = {};
   OneOf<Reduction> reduction = Reduction::kMean;
 };
+using BCELossOptions = Options<BCEArgs>;
 
 // Takes probabilities and targets in [0, 1].
-class BCELoss final : public LossWith<BCEOptions> {
+class BCELoss final : public LayerWith<BCELoss, BCEArgs, Loss> {
  public:
-  explicit BCELoss(BCEOptions options = {});
+  explicit BCELoss(BCEArgs options = {});
   explicit BCELoss(Tensor weight, OneOf<Reduction> reduction = Reduction::kMean)
-      : BCELoss(BCEOptions{std::move(weight), reduction}) {}
+      : BCELoss(BCEArgs{std::move(weight), reduction}) {}
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
-struct BCEWithLogitsOptions {
+struct BCEWithLogitsArgs {
   Tensor weight = {};
   Tensor pos_weight = {};  // factor on the terms of positive targets
   OneOf<Reduction> reduction = Reduction::kMean;
 };
+using BCEWithLogitsLossOptions = Options<BCEWithLogitsArgs>;
 
 // Takes logits and targets in [0, 1].
-class BCEWithLogitsLoss final : public LossWith<BCEWithLogitsOptions> {
+class BCEWithLogitsLoss final : public LayerWith<BCEWithLogitsLoss, BCEWithLogitsArgs, Loss> {
  public:
-  explicit BCEWithLogitsLoss(BCEWithLogitsOptions options = {});
+  explicit BCEWithLogitsLoss(BCEWithLogitsArgs options = {});
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
@@ -185,150 +175,171 @@ enum class KLReduction { kNone, kMean, kSum, kBatchMean };
 KLReduction from_name(Str name, KLReduction);  // NOLINT: named by its type
 const char* name_of(KLReduction reduction);
 
-struct KLDivOptions {
+struct KLDivArgs {
   OneOf<KLReduction> reduction = KLReduction::kMean;
   bool log_target = false;
 };
+using KLDivLossOptions = Options<KLDivArgs>;
 
 // Takes log-probabilities and either target probabilities or, with `log_target`, their logarithms.
-class KLDivLoss final : public LossWith<KLDivOptions> {
+class KLDivLoss final : public LayerWith<KLDivLoss, KLDivArgs, Loss> {
  public:
-  using LossWith::LossWith;
+  using LayerWith::LayerWith;
   explicit KLDivLoss(OneOf<KLReduction> reduction, bool log_target = false)
-      : LossWith({reduction, log_target}) {}
+      : LayerWith({reduction, log_target}) {}
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
-struct MultiMarginOptions {
+struct MultiMarginArgs {
   int64_t p = 1;  // 1 or 2
   double margin = 1;
   Tensor weight = {};  // per class; undefined means all 1
   OneOf<Reduction> reduction = Reduction::kMean;
 };
+using MultiMarginLossOptions = Options<MultiMarginArgs>;
 
 // The mean over the classes i other than y of max(0, margin - x[y] + x[i])^p. Takes scores (N, C)
 // or (C) and class indices (N) or ().
-class MultiMarginLoss final : public LossWith<MultiMarginOptions> {
+class MultiMarginLoss final : public LayerWith<MultiMarginLoss, MultiMarginArgs, Loss> {
  public:
-  explicit MultiMarginLoss(MultiMarginOptions options = {});
+  explicit MultiMarginLoss(MultiMarginArgs options = {});
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
-struct MultiLabelMarginOptions {
+struct MultiLabelMarginArgs {
   OneOf<Reduction> reduction = Reduction::kMean;
 };
+using MultiLabelMarginLossOptions = Options<MultiLabelMarginArgs>;
 
 // The hinge loss between the scores of the labels and of all other classes, for scores (N, C) or
 // (C) and labels of the same shape, each row of which ends at its first -1.
-class MultiLabelMarginLoss final : public LossWith<MultiLabelMarginOptions> {
+class MultiLabelMarginLoss final
+    : public LayerWith<MultiLabelMarginLoss, MultiLabelMarginArgs, Loss> {
  public:
-  using LossWith::LossWith;
+  using LayerWith::LayerWith;
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
-struct MultiLabelSoftMarginOptions {
+struct MultiLabelSoftMarginArgs {
   Tensor weight = {};  // per class; undefined means all 1
   OneOf<Reduction> reduction = Reduction::kMean;
 };
+using MultiLabelSoftMarginLossOptions = Options<MultiLabelSoftMarginArgs>;
 
 // The mean over the classes of the binary cross entropy of logits (..., C) with targets 0 or 1.
-class MultiLabelSoftMarginLoss final : public LossWith<MultiLabelSoftMarginOptions> {
+class MultiLabelSoftMarginLoss final
+    : public LayerWith<MultiLabelSoftMarginLoss, MultiLabelSoftMarginArgs, Loss> {
  public:
-  explicit MultiLabelSoftMarginLoss(MultiLabelSoftMarginOptions options = {});
+  explicit MultiLabelSoftMarginLoss(MultiLabelSoftMarginArgs options = {});
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
-struct SoftMarginOptions {
+struct SoftMarginArgs {
   OneOf<Reduction> reduction = Reduction::kMean;
 };
+using SoftMarginLossOptions = Options<SoftMarginArgs>;
 
 // log(1 + exp(-target * input)), for targets 1 and -1.
-class SoftMarginLoss final : public LossWith<SoftMarginOptions> {
+class SoftMarginLoss final : public LayerWith<SoftMarginLoss, SoftMarginArgs, Loss> {
  public:
-  using LossWith::LossWith;
+  using LayerWith::LayerWith;
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
 // ---- distances and ranks ----
 
-struct HingeEmbeddingOptions {
+struct HingeEmbeddingArgs {
   double margin = 1;
   OneOf<Reduction> reduction = Reduction::kMean;
 };
+using HingeEmbeddingLossOptions = Options<HingeEmbeddingArgs>;
 
 // The input if the target is 1, max(0, margin - input) if it is -1.
-class HingeEmbeddingLoss final : public LossWith<HingeEmbeddingOptions> {
+class HingeEmbeddingLoss final : public LayerWith<HingeEmbeddingLoss, HingeEmbeddingArgs, Loss> {
  public:
-  using LossWith::LossWith;
+  using LayerWith::LayerWith;
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
-struct MarginRankingOptions {
+struct MarginRankingArgs {
   double margin = 0;
   OneOf<Reduction> reduction = Reduction::kMean;
 };
+using MarginRankingLossOptions = Options<MarginRankingArgs>;
 
 // max(0, -target * (input1 - input2) + margin): a target of 1 ranks input1 higher, -1 lower.
-class MarginRankingLoss final : public CallableLossWith<MarginRankingLoss, MarginRankingOptions> {
+class MarginRankingLoss final
+    : public LayerWith<MarginRankingLoss, MarginRankingArgs, Callable<MarginRankingLoss>> {
  public:
-  using CallableLossWith::CallableLossWith;
+  using LayerWith::LayerWith;
   Tensor forward(const Tensor& input1, const Tensor& input2, const Tensor& target);
 };
 
-struct CosineEmbeddingOptions {
+struct CosineEmbeddingArgs {
   double margin = 0;
   OneOf<Reduction> reduction = Reduction::kMean;
 };
+using CosineEmbeddingLossOptions = Options<CosineEmbeddingArgs>;
 
 // 1 - cos(input1, input2) if the target is 1, max(0, cos - margin) if it is -1. Takes (N, D) and
 // (N), or (D) and ().
 class CosineEmbeddingLoss final
-    : public CallableLossWith<CosineEmbeddingLoss, CosineEmbeddingOptions> {
+    : public LayerWith<CosineEmbeddingLoss, CosineEmbeddingArgs, Callable<CosineEmbeddingLoss>> {
  public:
-  using CallableLossWith::CallableLossWith;
+  using LayerWith::LayerWith;
   Tensor forward(const Tensor& input1, const Tensor& input2, const Tensor& target);
 };
 
-struct TripletMarginOptions {
+struct TripletMarginArgs {
   double margin = 1;
   double p = 2;
   double eps = 1e-6;
   bool swap = false;  // whether to use the distance of positive and negative if that is smaller
   OneOf<Reduction> reduction = Reduction::kMean;
 };
+using TripletMarginLossOptions = Options<TripletMarginArgs>;
 
 // max(0, |anchor - positive| - |anchor - negative| + margin), with norms of order p over the last
 // dimension.
-class TripletMarginLoss final : public CallableLossWith<TripletMarginLoss, TripletMarginOptions> {
+class TripletMarginLoss final
+    : public LayerWith<TripletMarginLoss, TripletMarginArgs, Callable<TripletMarginLoss>> {
  public:
-  using CallableLossWith::CallableLossWith;
+  using LayerWith::LayerWith;
   Tensor forward(const Tensor& anchor, const Tensor& positive, const Tensor& negative);
 };
 
-// The distance of vectors along a dimension: the norm of order `p` of x1 - x2 + eps.
-class PairwiseDistance final : public Callable<PairwiseDistance> {
+struct PairwiseDistanceArgs {
+  double p = 2;
+  double eps = 1e-6;
+  bool keepdim = false;
+};
+using PairwiseDistanceOptions = Options<PairwiseDistanceArgs>;
+
+// The distance of vectors along the last dimension: the norm of order `p` of x1 - x2 + eps.
+class PairwiseDistance final
+    : public LayerWith<PairwiseDistance, PairwiseDistanceArgs, Callable<PairwiseDistance>> {
  public:
-  explicit PairwiseDistance(double p = 2, double eps = 1e-6, bool keepdim = false)
-      : p_(p), eps_(eps), keepdim_(keepdim) {}
+  using LayerWith::LayerWith;
+  explicit PairwiseDistance(double p, double eps = 1e-6, bool keepdim = false)
+      : LayerWith({p, eps, keepdim}) {}
   Tensor forward(const Tensor& x1, const Tensor& x2);
   std::string describe() const override;
-
- private:
-  double p_;
-  double eps_;
-  bool keepdim_;
 };
 
+struct CosineSimilarityArgs {
+  int64_t dim = 1;
+  double eps = 1e-8;
+};
+using CosineSimilarityOptions = Options<CosineSimilarityArgs>;
+
 // The cosine of the angle between vectors along dimension `dim`.
-class CosineSimilarity final : public Callable<CosineSimilarity> {
+class CosineSimilarity final
+    : public LayerWith<CosineSimilarity, CosineSimilarityArgs, Callable<CosineSimilarity>> {
  public:
-  explicit CosineSimilarity(int64_t dim = 1, double eps = 1e-8) : dim_(dim), eps_(eps) {}
+  using LayerWith::LayerWith;
+  explicit CosineSimilarity(int64_t dim, double eps = 1e-8) : LayerWith({dim, eps}) {}
   Tensor forward(const Tensor& x1, const Tensor& x2);
   std::string describe() const override;
-
- private:
-  int64_t dim_;
-  double eps_;
 };
 
 }  // namespace mytorch::nn

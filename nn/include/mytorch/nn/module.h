@@ -22,7 +22,34 @@
 
 namespace mytorch::nn {
 
-using NamedTensor = std::pair<std::string, Tensor>;
+class Module;
+class NamedAny;
+
+// A parameter, buffer or module with its name: `auto [name, tensor] = item`.
+template <class T>
+struct NamedItem {
+  std::string first;
+  T second;
+  const std::string& key() const { return first; }  // libtorch's names
+  T& value() { return second; }
+  const T& value() const { return second; }
+};
+using NamedTensor = NamedItem<Tensor>;
+using NamedModule = NamedItem<Module*>;
+
+// Named items in order. They are found by their index or name.
+template <class T>
+class NamedList : public std::vector<NamedItem<T>> {
+ public:
+  using std::vector<NamedItem<T>>::operator[];
+  // Throws Error(kValue), listing the names, if there is no such item.
+  T& operator[](std::string_view name);
+  bool contains(std::string_view name) const;
+  std::vector<std::string> keys() const;
+  std::vector<T> values() const;
+};
+extern template class NamedList<Tensor>;
+extern template class NamedList<Module*>;
 
 // Names that load_state_dict found on one side only.
 struct LoadReport {
@@ -136,11 +163,13 @@ class Module : private detail::Forwards {
   // that occurs more than once is listed once, under its first name ("hidden.weight") --
   std::vector<Tensor> parameters() const;
   std::vector<Tensor> buffers() const;
-  std::vector<NamedTensor> named_parameters() const;
-  std::vector<NamedTensor> named_buffers() const;
-  std::vector<std::pair<std::string, Module*>> named_children();
-  // Returns this module, as "", and all its descendants.
-  std::vector<std::pair<std::string, Module*>> named_modules();
+  NamedList<Tensor> named_parameters() const;
+  NamedList<Tensor> named_buffers() const;
+  NamedList<Module*> named_children();
+  std::vector<Module*> children();
+  // Return this module, as "", and all its descendants.
+  NamedList<Module*> named_modules();
+  std::vector<Module*> modules(bool include_self = true);
   void apply(const std::function<void(Module&)>& function);   // children first
   int64_t num_parameters(bool trainable_only = false) const;  // number of elements
 
@@ -162,8 +191,9 @@ class Module : private detail::Forwards {
   void train(bool on = true);
   void eval() { train(false); }
   bool training() const { return training_; }
-  void requires_grad(bool on);  // sets requires_grad of all parameters
-  void zero_grad();             // clears the gradients of all parameters
+  bool is_training() const { return training_; }  // libtorch's name
+  void requires_grad(bool on);                    // sets requires_grad of all parameters
+  void zero_grad();                               // clears the gradients of all parameters
   // Move or convert parameters, their gradients, and buffers, in place: the tensors stay the same
   // and take other data (Tensor::set_data), so optimizers go on training them. A dtype applies to
   // floating-point tensors only.
@@ -204,8 +234,19 @@ class Module : private detail::Forwards {
   // children's, for nn::summary. A multiplication and its addition are two.
   virtual double flops(const Tensor& input, const Tensor& output) const;
 
+  // Returns this module as class M, or null if it is none.
+  template <class M>
+  M* as() {
+    return dynamic_cast<M*>(this);
+  }
+  template <class M>
+  const M* as() const {
+    return dynamic_cast<const M*>(this);
+  }
+
   // -- printing --
-  std::string str() const;  // the tree of modules
+  std::string str() const;   // the tree of modules
+  std::string name() const;  // the class name
   // Returns one line for str(): the class name and, if overridden, the options.
   virtual std::string describe() const;
 
@@ -232,10 +273,7 @@ class Module : private detail::Forwards {
     if (module != nullptr) check_parts<M>(*module);
     add_shared(std::move(name), std::move(module), copier<M>());
   }
-  // Registers a module given by value, a shared_ptr to a module, or a function from Tensor to
-  // Tensor. (Containers; defined in mytorch/nn/container.h.)
-  template <class M>
-  void register_any(std::string name, M&& module);
+  void register_any(NamedAny module);  // for containers
   // Registers a parameter that is not a member, for containers of parameters. References to it are
   // valid until the next registration.
   void hold_parameter(std::string name, Tensor parameter);
@@ -265,6 +303,7 @@ class Module : private detail::Forwards {
   [[noreturn]] void rethrow_with_path() const;
 
  private:
+  friend class NamedAny;
   template <class M>
   friend M clone(const M& module);
 
@@ -324,8 +363,8 @@ class Module : private detail::Forwards {
   Tensor& resolve(const TensorEntry& entry) const;
   Module& resolve(const ChildEntry& entry) const;
   void visit(const std::string& prefix, const Visit& visit) const;
-  std::vector<NamedTensor> unique(bool parameters) const;
-  void list_modules(const std::string& prefix, std::vector<std::pair<std::string, Module*>>& list);
+  NamedList<Tensor> unique(bool parameters) const;
+  void list_modules(const std::string& prefix, NamedList<Module*>& list);
   void unshare(CloneMemo& memo);
   void convert(const std::function<Tensor(const Tensor&)>& function);
   void print(std::string& out, int depth) const;
@@ -338,6 +377,36 @@ class Module : private detail::Forwards {
   bool lazy_ = false;
 };
 
+template <class M>
+M clone(const M& module);
+
+// Gives the class M of a module what libtorch's programs expect of a pointer to it: in
+// `fc->forward(x)`, the layer `fc` is a value. All layers of mytorch derive from this class.
+template <class M, class Base = Module>
+class Layer : public Base {
+ public:
+  using Base::Base;
+  M* operator->() { return static_cast<M*>(this); }
+  const M* operator->() const { return static_cast<const M*>(this); }
+  M& operator*() { return static_cast<M&>(*this); }
+  const M& operator*() const { return static_cast<const M&>(*this); }
+  // Returns a copy of the layer, which shares its parameters.
+  std::shared_ptr<M> ptr() const { return std::make_shared<M>(**this); }
+  // Returns a copy with its own parameters, as the function nn::clone does.
+  std::shared_ptr<M> clone() const { return std::make_shared<M>(nn::clone(**this)); }
+};
+
+// A layer whose constructor takes options.
+template <class M, class Args, class Base = Module>
+class LayerWith : public Layer<M, Base> {
+ public:
+  using Layer<M, Base>::Layer;
+  explicit LayerWith(Args options = {}) : options_(std::move(options)) {}
+
+ protected:
+  Args options_;
+};
+
 // The base of modules whose forward takes other arguments than one tensor. Derives them from Base,
 // and gives them operator():
 //
@@ -346,9 +415,9 @@ class Module : private detail::Forwards {
 //   };
 //   attention(x, y)
 template <class M, class Base = Module>
-class Callable : public Base {
+class Callable : public Layer<M, Base> {
  public:
-  using Base::Base;
+  using Layer<M, Base>::Layer;
   template <class... Args>
   decltype(auto) operator()(Args&&... args) {
     try {

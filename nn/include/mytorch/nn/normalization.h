@@ -6,23 +6,32 @@
 #include <vector>
 
 #include "mytorch/nn/module.h"
+#include "mytorch/nn/options.h"
 
 namespace mytorch::nn {
 
-struct BatchNormOptions {
+struct BatchNormArgs {
   double eps = 1e-5;
   std::optional<double> momentum =
       0.1;                          // of the running statistics; absent: use cumulative averages
   bool affine = true;               // whether weight and bias exist
   bool track_running_stats = true;  // if false, evaluation also uses the statistics of the input
 };
+using BatchNormOptions = Options<BatchNormArgs, int64_t>;
+using BatchNorm1dOptions = BatchNormOptions;
+using BatchNorm2dOptions = BatchNormOptions;
+using BatchNorm3dOptions = BatchNormOptions;
 
-struct InstanceNormOptions {
+struct InstanceNormArgs {
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;
   bool affine = false;
   bool track_running_stats = false;
 };
+using InstanceNormOptions = Options<InstanceNormArgs, int64_t>;
+using InstanceNorm1dOptions = InstanceNormOptions;
+using InstanceNorm2dOptions = InstanceNormOptions;
+using InstanceNorm3dOptions = InstanceNormOptions;
 
 // The parameters and statistics of batch and instance norms.
 class ChannelNorm : public Module {
@@ -41,14 +50,14 @@ class ChannelNorm : public Module {
 
  protected:
   static constexpr int64_t kLazy = INT64_MIN;  // num_features of the first input
-  ChannelNorm(const char* name, int64_t num_features, const BatchNormOptions& options);
+  ChannelNorm(const char* name, int64_t num_features, const BatchNormArgs& options);
   void finish(const Tensor& input, int64_t channel_dim);  // of a lazy module
   // Counts a batch. Returns the momentum of this batch.
   double track();
 
   const char* name_;
   int64_t num_features_;
-  BatchNormOptions options_;
+  BatchNormArgs options_;
 
  private:
   void create();
@@ -61,7 +70,7 @@ class BatchNorm : public ChannelNorm {
   Tensor forward(const Tensor& input) override;
 
  protected:
-  BatchNorm(const char* name, int64_t num_features, BatchNormOptions options, int64_t min_dim,
+  BatchNorm(const char* name, int64_t num_features, BatchNormArgs options, int64_t min_dim,
             int64_t max_dim);
 
  private:
@@ -70,41 +79,41 @@ class BatchNorm : public ChannelNorm {
 };
 
 // Takes (N, C) or (N, C, L).
-class BatchNorm1d final : public BatchNorm {
+class BatchNorm1d final : public Layer<BatchNorm1d, BatchNorm> {
  public:
-  explicit BatchNorm1d(int64_t num_features, BatchNormOptions options = {})
-      : BatchNorm("BatchNorm1d", num_features, options, 2, 3) {}
+  explicit BatchNorm1d(int64_t num_features, BatchNormArgs options = {})
+      : Layer("BatchNorm1d", num_features, options, 2, 3) {}
 };
 
 // Takes (N, C, H, W).
-class BatchNorm2d final : public BatchNorm {
+class BatchNorm2d final : public Layer<BatchNorm2d, BatchNorm> {
  public:
-  explicit BatchNorm2d(int64_t num_features, BatchNormOptions options = {})
-      : BatchNorm("BatchNorm2d", num_features, options, 4, 4) {}
+  explicit BatchNorm2d(int64_t num_features, BatchNormArgs options = {})
+      : Layer("BatchNorm2d", num_features, options, 4, 4) {}
 };
 
 // Takes (N, C, D, H, W).
-class BatchNorm3d final : public BatchNorm {
+class BatchNorm3d final : public Layer<BatchNorm3d, BatchNorm> {
  public:
-  explicit BatchNorm3d(int64_t num_features, BatchNormOptions options = {})
-      : BatchNorm("BatchNorm3d", num_features, options, 5, 5) {}
+  explicit BatchNorm3d(int64_t num_features, BatchNormArgs options = {})
+      : Layer("BatchNorm3d", num_features, options, 5, 5) {}
 };
 
 // Batch norms that take num_features from their first input. Until then parameters() throws.
-class LazyBatchNorm1d final : public BatchNorm {
+class LazyBatchNorm1d final : public Layer<LazyBatchNorm1d, BatchNorm> {
  public:
-  explicit LazyBatchNorm1d(BatchNormOptions options = {})
-      : BatchNorm("LazyBatchNorm1d", kLazy, options, 2, 3) {}
+  explicit LazyBatchNorm1d(BatchNormArgs options = {})
+      : Layer("LazyBatchNorm1d", kLazy, options, 2, 3) {}
 };
-class LazyBatchNorm2d final : public BatchNorm {
+class LazyBatchNorm2d final : public Layer<LazyBatchNorm2d, BatchNorm> {
  public:
-  explicit LazyBatchNorm2d(BatchNormOptions options = {})
-      : BatchNorm("LazyBatchNorm2d", kLazy, options, 4, 4) {}
+  explicit LazyBatchNorm2d(BatchNormArgs options = {})
+      : Layer("LazyBatchNorm2d", kLazy, options, 4, 4) {}
 };
-class LazyBatchNorm3d final : public BatchNorm {
+class LazyBatchNorm3d final : public Layer<LazyBatchNorm3d, BatchNorm> {
  public:
-  explicit LazyBatchNorm3d(BatchNormOptions options = {})
-      : BatchNorm("LazyBatchNorm3d", kLazy, options, 5, 5) {}
+  explicit LazyBatchNorm3d(BatchNormArgs options = {})
+      : Layer("LazyBatchNorm3d", kLazy, options, 5, 5) {}
 };
 
 // Normalizes each channel of each sample by its own statistics or, in evaluation with
@@ -114,43 +123,44 @@ class InstanceNorm : public ChannelNorm {
   Tensor forward(const Tensor& input) override;
 
  protected:
-  InstanceNorm(const char* name, int64_t num_features, InstanceNormOptions options, int64_t dims);
+  InstanceNorm(const char* name, int64_t num_features, InstanceNormArgs options, int64_t dims);
 
  private:
   int64_t dims_;  // spatial dimensions
 };
 
 // Takes (N, C, L) or (C, L).
-class InstanceNorm1d final : public InstanceNorm {
+class InstanceNorm1d final : public Layer<InstanceNorm1d, InstanceNorm> {
  public:
-  explicit InstanceNorm1d(int64_t num_features, InstanceNormOptions options = {})
-      : InstanceNorm("InstanceNorm1d", num_features, options, 1) {}
+  explicit InstanceNorm1d(int64_t num_features, InstanceNormArgs options = {})
+      : Layer("InstanceNorm1d", num_features, options, 1) {}
 };
 
 // Takes (N, C, H, W) or (C, H, W).
-class InstanceNorm2d final : public InstanceNorm {
+class InstanceNorm2d final : public Layer<InstanceNorm2d, InstanceNorm> {
  public:
-  explicit InstanceNorm2d(int64_t num_features, InstanceNormOptions options = {})
-      : InstanceNorm("InstanceNorm2d", num_features, options, 2) {}
+  explicit InstanceNorm2d(int64_t num_features, InstanceNormArgs options = {})
+      : Layer("InstanceNorm2d", num_features, options, 2) {}
 };
 
 // Takes (N, C, D, H, W) or (C, D, H, W).
-class InstanceNorm3d final : public InstanceNorm {
+class InstanceNorm3d final : public Layer<InstanceNorm3d, InstanceNorm> {
  public:
-  explicit InstanceNorm3d(int64_t num_features, InstanceNormOptions options = {})
-      : InstanceNorm("InstanceNorm3d", num_features, options, 3) {}
+  explicit InstanceNorm3d(int64_t num_features, InstanceNormArgs options = {})
+      : Layer("InstanceNorm3d", num_features, options, 3) {}
 };
 
-struct LayerNormOptions {
+struct LayerNormArgs {
   double eps = 1e-5;
   bool elementwise_affine = true;  // whether weight and bias exist
   bool bias = true;
 };
+using LayerNormOptions = Options<LayerNormArgs, std::vector<int64_t>>;
 
 // Normalizes over the last dimensions, whose sizes must equal `normalized_shape`.
-class LayerNorm final : public Module {
+class LayerNorm final : public Layer<LayerNorm> {
  public:
-  explicit LayerNorm(IntList normalized_shape, LayerNormOptions options = {});
+  explicit LayerNorm(IntList normalized_shape, LayerNormArgs options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
   void reset_parameters();
@@ -160,19 +170,20 @@ class LayerNorm final : public Module {
 
  private:
   std::vector<int64_t> shape_;
-  LayerNormOptions options_;
+  LayerNormArgs options_;
 };
 
-struct RMSNormOptions {
+struct RMSNormArgs {
   std::optional<double> eps = {};  // defaults to the epsilon of the input's type
   bool elementwise_affine = true;  // whether weight exists
 };
+using RMSNormOptions = Options<RMSNormArgs, std::vector<int64_t>>;
 
 // Divides by the root of the mean square over the last dimensions, whose sizes must equal
 // `normalized_shape`.
-class RMSNorm final : public Module {
+class RMSNorm final : public Layer<RMSNorm> {
  public:
-  explicit RMSNorm(IntList normalized_shape, RMSNormOptions options = {});
+  explicit RMSNorm(IntList normalized_shape, RMSNormArgs options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
   void reset_parameters();
@@ -181,18 +192,19 @@ class RMSNorm final : public Module {
 
  private:
   std::vector<int64_t> shape_;
-  RMSNormOptions options_;
+  RMSNormArgs options_;
 };
 
-struct GroupNormOptions {
+struct GroupNormArgs {
   double eps = 1e-5;
   bool affine = true;  // whether weight and bias exist
 };
+using GroupNormOptions = Options<GroupNormArgs, int64_t, int64_t>;
 
 // Normalizes each of `num_groups` groups of the channels (dimension 1) of each sample.
-class GroupNorm final : public Module {
+class GroupNorm final : public Layer<GroupNorm> {
  public:
-  GroupNorm(int64_t num_groups, int64_t num_channels, GroupNormOptions options = {});
+  GroupNorm(int64_t num_groups, int64_t num_channels, GroupNormArgs options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
   void reset_parameters();
@@ -203,26 +215,27 @@ class GroupNorm final : public Module {
  private:
   int64_t num_groups_;
   int64_t num_channels_;
-  GroupNormOptions options_;
+  GroupNormArgs options_;
 };
 
-struct LocalResponseNormOptions {
+struct LocalResponseNormArgs {
   double alpha = 1e-4;
   double beta = 0.75;
   double k = 1;
 };
+using LocalResponseNormOptions = Options<LocalResponseNormArgs, int64_t>;
 
 // Divides by (k + alpha * mean)^beta, with the mean of the squares of `size` neighboring channels
 // (dimension 1).
-class LocalResponseNorm final : public Module {
+class LocalResponseNorm final : public Layer<LocalResponseNorm> {
  public:
-  explicit LocalResponseNorm(int64_t size, LocalResponseNormOptions options = {});
+  explicit LocalResponseNorm(int64_t size, LocalResponseNormArgs options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
   int64_t size_;
-  LocalResponseNormOptions options_;
+  LocalResponseNormArgs options_;
 };
 
 }  // namespace mytorch::nn

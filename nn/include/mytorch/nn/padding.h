@@ -45,65 +45,82 @@ extern template class PadNd<1, PadMode::kCircular>;
 extern template class PadNd<2, PadMode::kCircular>;
 extern template class PadNd<3, PadMode::kCircular>;
 
-class ZeroPad1d final : public PadNd<1, PadMode::kConstant> {
+class ZeroPad1d final : public Layer<ZeroPad1d, PadNd<1, PadMode::kConstant>> {
  public:
-  using PadNd::PadNd;
+  using Layer::Layer;
 };
-class ZeroPad2d final : public PadNd<2, PadMode::kConstant> {
+class ZeroPad2d final : public Layer<ZeroPad2d, PadNd<2, PadMode::kConstant>> {
  public:
-  using PadNd::PadNd;
+  using Layer::Layer;
 };
-class ZeroPad3d final : public PadNd<3, PadMode::kConstant> {
+class ZeroPad3d final : public Layer<ZeroPad3d, PadNd<3, PadMode::kConstant>> {
  public:
-  using PadNd::PadNd;
+  using Layer::Layer;
 };
-class ConstantPad1d final : public PadNd<1, PadMode::kConstant> {
+class ConstantPad1d final : public Layer<ConstantPad1d, PadNd<1, PadMode::kConstant>> {
  public:
-  ConstantPad1d(Sizes<2> padding, double value) : PadNd(padding) { value_ = value; }
+  ConstantPad1d(Sizes<2> padding, double value) : Layer(padding) { value_ = value; }
 };
-class ConstantPad2d final : public PadNd<2, PadMode::kConstant> {
+class ConstantPad2d final : public Layer<ConstantPad2d, PadNd<2, PadMode::kConstant>> {
  public:
-  ConstantPad2d(Sizes<4> padding, double value) : PadNd(padding) { value_ = value; }
+  ConstantPad2d(Sizes<4> padding, double value) : Layer(padding) { value_ = value; }
 };
-class ConstantPad3d final : public PadNd<3, PadMode::kConstant> {
+class ConstantPad3d final : public Layer<ConstantPad3d, PadNd<3, PadMode::kConstant>> {
  public:
-  ConstantPad3d(Sizes<6> padding, double value) : PadNd(padding) { value_ = value; }
+  ConstantPad3d(Sizes<6> padding, double value) : Layer(padding) { value_ = value; }
 };
-class ReflectionPad1d final : public PadNd<1, PadMode::kReflect> {
+class ReflectionPad1d final : public Layer<ReflectionPad1d, PadNd<1, PadMode::kReflect>> {
  public:
-  using PadNd::PadNd;
+  using Layer::Layer;
 };
-class ReflectionPad2d final : public PadNd<2, PadMode::kReflect> {
+class ReflectionPad2d final : public Layer<ReflectionPad2d, PadNd<2, PadMode::kReflect>> {
  public:
-  using PadNd::PadNd;
+  using Layer::Layer;
 };
-class ReflectionPad3d final : public PadNd<3, PadMode::kReflect> {
+class ReflectionPad3d final : public Layer<ReflectionPad3d, PadNd<3, PadMode::kReflect>> {
  public:
-  using PadNd::PadNd;
+  using Layer::Layer;
 };
-class ReplicationPad1d final : public PadNd<1, PadMode::kReplicate> {
+class ReplicationPad1d final : public Layer<ReplicationPad1d, PadNd<1, PadMode::kReplicate>> {
  public:
-  using PadNd::PadNd;
+  using Layer::Layer;
 };
-class ReplicationPad2d final : public PadNd<2, PadMode::kReplicate> {
+class ReplicationPad2d final : public Layer<ReplicationPad2d, PadNd<2, PadMode::kReplicate>> {
  public:
-  using PadNd::PadNd;
+  using Layer::Layer;
 };
-class ReplicationPad3d final : public PadNd<3, PadMode::kReplicate> {
+class ReplicationPad3d final : public Layer<ReplicationPad3d, PadNd<3, PadMode::kReplicate>> {
  public:
-  using PadNd::PadNd;
+  using Layer::Layer;
 };
-class CircularPad1d final : public PadNd<1, PadMode::kCircular> {
+class CircularPad1d final : public Layer<CircularPad1d, PadNd<1, PadMode::kCircular>> {
  public:
-  using PadNd::PadNd;
+  using Layer::Layer;
 };
-class CircularPad2d final : public PadNd<2, PadMode::kCircular> {
+class CircularPad2d final : public Layer<CircularPad2d, PadNd<2, PadMode::kCircular>> {
  public:
-  using PadNd::PadNd;
+  using Layer::Layer;
 };
-class CircularPad3d final : public PadNd<3, PadMode::kCircular> {
+class CircularPad3d final : public Layer<CircularPad3d, PadNd<3, PadMode::kCircular>> {
  public:
-  using PadNd::PadNd;
+  using Layer::Layer;
 };
+
+// ZeroPad2dOptions({left, right, top, bottom})
+using ZeroPad1dOptions = Options<NoArgs, Sizes<2>>;
+using ZeroPad2dOptions = Options<NoArgs, Sizes<4>>;
+using ZeroPad3dOptions = Options<NoArgs, Sizes<6>>;
+using ReflectionPad1dOptions = Options<NoArgs, Sizes<2>>;
+using ReflectionPad2dOptions = Options<NoArgs, Sizes<4>>;
+using ReflectionPad3dOptions = Options<NoArgs, Sizes<6>>;
+using ReplicationPad1dOptions = Options<NoArgs, Sizes<2>>;
+using ReplicationPad2dOptions = Options<NoArgs, Sizes<4>>;
+using ReplicationPad3dOptions = Options<NoArgs, Sizes<6>>;
+using CircularPad1dOptions = Options<NoArgs, Sizes<2>>;
+using CircularPad2dOptions = Options<NoArgs, Sizes<4>>;
+using CircularPad3dOptions = Options<NoArgs, Sizes<6>>;
+using ConstantPad1dOptions = Options<NoArgs, Sizes<2>, double>;
+using ConstantPad2dOptions = Options<NoArgs, Sizes<4>, double>;
+using ConstantPad3dOptions = Options<NoArgs, Sizes<6>, double>;
 
 }  // namespace mytorch::nn

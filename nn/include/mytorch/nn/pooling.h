@@ -10,76 +10,80 @@
 namespace mytorch::nn {
 
 template <size_t n>
-struct MaxPoolOptions {
+struct MaxPoolArgs {
   OptionalSizes<n> stride = {};  // defaults to the kernel size
   Sizes<n> padding = 0;
   Sizes<n> dilation = 1;
   bool ceil_mode = false;
 };
-using MaxPool1dOptions = MaxPoolOptions<1>;
-using MaxPool2dOptions = MaxPoolOptions<2>;
-using MaxPool3dOptions = MaxPoolOptions<3>;
+using MaxPool1dOptions = Options<MaxPoolArgs<1>, Sizes<1>>;
+using MaxPool2dOptions = Options<MaxPoolArgs<2>, Sizes<2>>;
+using MaxPool3dOptions = Options<MaxPoolArgs<3>, Sizes<3>>;
 
 // The largest element of each window.
 template <size_t n>
 class MaxPoolNd : public Module {
  public:
-  explicit MaxPoolNd(Sizes<n> kernel_size, MaxPoolOptions<n> options = {});
+  explicit MaxPoolNd(Sizes<n> kernel_size, MaxPoolArgs<n> options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
   Sizes<n> kernel_size_;
-  MaxPoolOptions<n> options_;
+  MaxPoolArgs<n> options_;
 };
 
 template <size_t n>
-struct AvgPoolOptions {
+struct AvgPoolArgs {
   OptionalSizes<n> stride = {};  // defaults to the kernel size
   Sizes<n> padding = 0;
   bool ceil_mode = false;
   bool count_include_pad = true;
   std::optional<int64_t> divisor_override = {};
 };
-using AvgPool1dOptions = AvgPoolOptions<1>;
-using AvgPool2dOptions = AvgPoolOptions<2>;
-using AvgPool3dOptions = AvgPoolOptions<3>;
+using AvgPool1dOptions = Options<AvgPoolArgs<1>, Sizes<1>>;
+using AvgPool2dOptions = Options<AvgPoolArgs<2>, Sizes<2>>;
+using AvgPool3dOptions = Options<AvgPoolArgs<3>, Sizes<3>>;
 
 // The mean of each window.
 template <size_t n>
 class AvgPoolNd : public Module {
  public:
-  explicit AvgPoolNd(Sizes<n> kernel_size, AvgPoolOptions<n> options = {});
+  explicit AvgPoolNd(Sizes<n> kernel_size, AvgPoolArgs<n> options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
   Sizes<n> kernel_size_;
-  AvgPoolOptions<n> options_;
+  AvgPoolArgs<n> options_;
 };
 
 template <size_t n>
-struct LPPoolOptions {
+struct LPPoolArgs {
   OptionalSizes<n> stride = {};  // defaults to the kernel size
   bool ceil_mode = false;
 };
-using LPPool1dOptions = LPPoolOptions<1>;
-using LPPool2dOptions = LPPoolOptions<2>;
-using LPPool3dOptions = LPPoolOptions<3>;
+using LPPool1dOptions = Options<LPPoolArgs<1>, double, Sizes<1>>;
+using LPPool2dOptions = Options<LPPoolArgs<2>, double, Sizes<2>>;
+using LPPool3dOptions = Options<LPPoolArgs<3>, double, Sizes<3>>;
 
 // The norm of each window, sum(x^p)^(1/p).
 template <size_t n>
 class LPPoolNd : public Module {
  public:
-  LPPoolNd(double norm_type, Sizes<n> kernel_size, LPPoolOptions<n> options = {});
+  LPPoolNd(double norm_type, Sizes<n> kernel_size, LPPoolArgs<n> options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
   double norm_type_;
   Sizes<n> kernel_size_;
-  LPPoolOptions<n> options_;
+  LPPoolArgs<n> options_;
 };
+
+using AdaptiveAvgPool1dOptions = Options<NoArgs, Sizes<1>>;
+using AdaptiveAvgPool2dOptions = Options<NoArgs, Sizes<2>>;
+using AdaptiveAvgPool3dOptions = Options<NoArgs, Sizes<3>>;
 
 // Averages over windows that divide the input into `output_size` parts as evenly as possible.
 template <size_t n>
@@ -92,6 +96,10 @@ class AdaptiveAvgPoolNd : public Module {
  private:
   Sizes<n> output_size_;
 };
+
+using AdaptiveMaxPool1dOptions = Options<NoArgs, Sizes<1>>;
+using AdaptiveMaxPool2dOptions = Options<NoArgs, Sizes<2>>;
+using AdaptiveMaxPool3dOptions = Options<NoArgs, Sizes<3>>;
 
 // The largest element of each of these windows.
 template <size_t n>
@@ -121,65 +129,65 @@ extern template class AdaptiveMaxPoolNd<1>;
 extern template class AdaptiveMaxPoolNd<2>;
 extern template class AdaptiveMaxPoolNd<3>;
 
-class MaxPool1d final : public MaxPoolNd<1> {
+class MaxPool1d final : public Layer<MaxPool1d, MaxPoolNd<1>> {
  public:
-  using MaxPoolNd::MaxPoolNd;
+  using Layer::Layer;
 };
-class MaxPool2d final : public MaxPoolNd<2> {
+class MaxPool2d final : public Layer<MaxPool2d, MaxPoolNd<2>> {
  public:
-  using MaxPoolNd::MaxPoolNd;
+  using Layer::Layer;
 };
-class MaxPool3d final : public MaxPoolNd<3> {
+class MaxPool3d final : public Layer<MaxPool3d, MaxPoolNd<3>> {
  public:
-  using MaxPoolNd::MaxPoolNd;
+  using Layer::Layer;
 };
-class AvgPool1d final : public AvgPoolNd<1> {
+class AvgPool1d final : public Layer<AvgPool1d, AvgPoolNd<1>> {
  public:
-  using AvgPoolNd::AvgPoolNd;
+  using Layer::Layer;
 };
-class AvgPool2d final : public AvgPoolNd<2> {
+class AvgPool2d final : public Layer<AvgPool2d, AvgPoolNd<2>> {
  public:
-  using AvgPoolNd::AvgPoolNd;
+  using Layer::Layer;
 };
-class AvgPool3d final : public AvgPoolNd<3> {
+class AvgPool3d final : public Layer<AvgPool3d, AvgPoolNd<3>> {
  public:
-  using AvgPoolNd::AvgPoolNd;
+  using Layer::Layer;
 };
-class LPPool1d final : public LPPoolNd<1> {
+class LPPool1d final : public Layer<LPPool1d, LPPoolNd<1>> {
  public:
-  using LPPoolNd::LPPoolNd;
+  using Layer::Layer;
 };
-class LPPool2d final : public LPPoolNd<2> {
+class LPPool2d final : public Layer<LPPool2d, LPPoolNd<2>> {
  public:
-  using LPPoolNd::LPPoolNd;
+  using Layer::Layer;
 };
-class LPPool3d final : public LPPoolNd<3> {
+class LPPool3d final : public Layer<LPPool3d, LPPoolNd<3>> {
  public:
-  using LPPoolNd::LPPoolNd;
+  using Layer::Layer;
 };
-class AdaptiveAvgPool1d final : public AdaptiveAvgPoolNd<1> {
+class AdaptiveAvgPool1d final : public Layer<AdaptiveAvgPool1d, AdaptiveAvgPoolNd<1>> {
  public:
-  using AdaptiveAvgPoolNd::AdaptiveAvgPoolNd;
+  using Layer::Layer;
 };
-class AdaptiveAvgPool2d final : public AdaptiveAvgPoolNd<2> {
+class AdaptiveAvgPool2d final : public Layer<AdaptiveAvgPool2d, AdaptiveAvgPoolNd<2>> {
  public:
-  using AdaptiveAvgPoolNd::AdaptiveAvgPoolNd;
+  using Layer::Layer;
 };
-class AdaptiveAvgPool3d final : public AdaptiveAvgPoolNd<3> {
+class AdaptiveAvgPool3d final : public Layer<AdaptiveAvgPool3d, AdaptiveAvgPoolNd<3>> {
  public:
-  using AdaptiveAvgPoolNd::AdaptiveAvgPoolNd;
+  using Layer::Layer;
 };
-class AdaptiveMaxPool1d final : public AdaptiveMaxPoolNd<1> {
+class AdaptiveMaxPool1d final : public Layer<AdaptiveMaxPool1d, AdaptiveMaxPoolNd<1>> {
  public:
-  using AdaptiveMaxPoolNd::AdaptiveMaxPoolNd;
+  using Layer::Layer;
 };
-class AdaptiveMaxPool2d final : public AdaptiveMaxPoolNd<2> {
+class AdaptiveMaxPool2d final : public Layer<AdaptiveMaxPool2d, AdaptiveMaxPoolNd<2>> {
  public:
-  using AdaptiveMaxPoolNd::AdaptiveMaxPoolNd;
+  using Layer::Layer;
 };
-class AdaptiveMaxPool3d final : public AdaptiveMaxPoolNd<3> {
+class AdaptiveMaxPool3d final : public Layer<AdaptiveMaxPool3d, AdaptiveMaxPoolNd<3>> {
  public:
-  using AdaptiveMaxPoolNd::AdaptiveMaxPoolNd;
+  using Layer::Layer;
 };
 
 }  // namespace mytorch::nn

@@ -13,7 +13,7 @@ namespace mytorch::nn {
 enum class RNNNonlinearity { kTanh, kReLU };
 RNNNonlinearity from_name(Str name, RNNNonlinearity);  // NOLINT: named by its type
 
-struct RNNOptions {
+struct RNNArgs {
   int64_t num_layers = 1;
   OneOf<RNNNonlinearity> nonlinearity = RNNNonlinearity::kTanh;  // or "tanh", "relu"
   bool bias = true;
@@ -21,16 +21,18 @@ struct RNNOptions {
   double dropout = 0;        // of the outputs of all layers but the last, in training
   bool bidirectional = false;
 };
+using RNNOptions = Options<RNNArgs, int64_t, int64_t>;
 
-struct GRUOptions {
+struct GRUArgs {
   int64_t num_layers = 1;
   bool bias = true;
   bool batch_first = false;
   double dropout = 0;
   bool bidirectional = false;
 };
+using GRUOptions = Options<GRUArgs, int64_t, int64_t>;
 
-struct LSTMOptions {
+struct LSTMArgs {
   int64_t num_layers = 1;
   bool bias = true;
   bool batch_first = false;
@@ -38,6 +40,7 @@ struct LSTMOptions {
   bool bidirectional = false;
   int64_t proj_size = 0;  // size of a projection of the hidden state; 0 for none
 };
+using LSTMOptions = Options<LSTMArgs, int64_t, int64_t>;
 
 namespace detail {
 
@@ -60,7 +63,7 @@ class RecurrentBase : public Module {
     Tensor output;
     State last;
   };
-  RecurrentBase(Kind kind, int64_t input_size, int64_t hidden_size, const LSTMOptions& options,
+  RecurrentBase(Kind kind, int64_t input_size, int64_t hidden_size, const LSTMArgs& options,
                 RNNNonlinearity nonlinearity = RNNNonlinearity::kTanh);
   Result run(const Tensor& input, const State& initial);
 
@@ -68,12 +71,12 @@ class RecurrentBase : public Module {
   size_t per_direction() const;
   State step(const Tensor& gates, const State& state, size_t first_weight);
   void check(const Tensor& input, const Tensor& state, const char* name, int64_t width) const;
-  const char* name() const;
+  const char* kind_name() const;
 
   Kind kind_;
   int64_t input_size_;
   int64_t hidden_size_;
-  LSTMOptions options_;
+  LSTMArgs options_;
   RNNNonlinearity nonlinearity_;
 };
 
@@ -84,13 +87,13 @@ class RecurrentBase : public Module {
 // N, directions * hidden), and the last hidden states.
 class RNN final : public Callable<RNN, detail::RecurrentBase> {
  public:
-  RNN(int64_t input_size, int64_t hidden_size, RNNOptions options = {});
+  RNN(int64_t input_size, int64_t hidden_size, RNNArgs options = {});
   std::tuple<Tensor, Tensor> forward(const Tensor& input, const Tensor& hidden = {});
 };
 
 class GRU final : public Callable<GRU, detail::RecurrentBase> {
  public:
-  GRU(int64_t input_size, int64_t hidden_size, GRUOptions options = {});
+  GRU(int64_t input_size, int64_t hidden_size, GRUArgs options = {});
   std::tuple<Tensor, Tensor> forward(const Tensor& input, const Tensor& hidden = {});
 };
 
@@ -98,7 +101,7 @@ class GRU final : public Callable<GRU, detail::RecurrentBase> {
 class LSTM final : public Callable<LSTM, detail::RecurrentBase> {
  public:
   using State = std::tuple<Tensor, Tensor>;
-  LSTM(int64_t input_size, int64_t hidden_size, LSTMOptions options = {});
+  LSTM(int64_t input_size, int64_t hidden_size, LSTMArgs options = {});
   std::tuple<Tensor, State> forward(const Tensor& input, const State& state = {});
   using Callable::operator();
   std::tuple<Tensor, State> operator()(const Tensor& input, const State& state) {  // for {h, c}

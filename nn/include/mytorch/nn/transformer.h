@@ -14,11 +14,12 @@
 
 namespace mytorch::nn {
 
-struct MultiheadAttentionOptions {
+struct MultiheadAttentionArgs {
   double dropout = 0;  // of the weights, in training
   bool bias = true;
   bool batch_first = false;  // whether tensors are (N, L, E) instead of (L, N, E)
 };
+using MultiheadAttentionOptions = Options<MultiheadAttentionArgs, int64_t, int64_t>;
 
 // As in PyTorch, and unlike in scaled_dot_product_attention, a bool mask is true for what is left
 // out. A floating-point mask is added to the scores.
@@ -37,7 +38,7 @@ struct AttentionMasks {
 //   auto [y, weights] = attention(x, x, x, {.attn_mask = mask});
 class MultiheadAttention final : public Callable<MultiheadAttention> {
  public:
-  MultiheadAttention(int64_t embed_dim, int64_t num_heads, MultiheadAttentionOptions options = {});
+  MultiheadAttention(int64_t embed_dim, int64_t num_heads, MultiheadAttentionArgs options = {});
   std::tuple<Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                      const AttentionMasks& masks = {});
   using Callable::operator();
@@ -54,13 +55,13 @@ class MultiheadAttention final : public Callable<MultiheadAttention> {
 
  private:
   int64_t num_heads_;
-  MultiheadAttentionOptions options_;
+  MultiheadAttentionArgs options_;
 };
 
 enum class TransformerActivation { kReLU, kGELU };
 TransformerActivation from_name(Str name, TransformerActivation);  // NOLINT: named by its type
 
-struct TransformerEncoderLayerOptions {
+struct TransformerEncoderLayerArgs {
   int64_t dim_feedforward = 2048;
   double dropout = 0.1;
   OneOf<TransformerActivation> activation = TransformerActivation::kReLU;  // or "relu", "gelu"
@@ -69,13 +70,13 @@ struct TransformerEncoderLayerOptions {
   bool norm_first = false;  // whether norms precede attention and feed-forward layers
   bool bias = true;
 };
+using TransformerEncoderLayerOptions = Options<TransformerEncoderLayerArgs, int64_t, int64_t>;
 
 // Self-attention and a feed-forward layer, each with dropout, a residual and a norm. Keeps the
 // shape of its input, (L, N, E).
 class TransformerEncoderLayer final : public Callable<TransformerEncoderLayer> {
  public:
-  TransformerEncoderLayer(int64_t d_model, int64_t nhead,
-                          TransformerEncoderLayerOptions options = {});
+  TransformerEncoderLayer(int64_t d_model, int64_t nhead, TransformerEncoderLayerArgs options = {});
   Tensor forward(const Tensor& src, const AttentionMasks& masks = {});
   using Callable::operator();
   Tensor operator()(const Tensor& src, const AttentionMasks& masks) {
@@ -92,7 +93,7 @@ class TransformerEncoderLayer final : public Callable<TransformerEncoderLayer> {
   Dropout dropout2;
 
  private:
-  TransformerEncoderLayerOptions options_;
+  TransformerEncoderLayerArgs options_;
 };
 
 // `num_layers` copies of a layer, with their own parameters of the same values, and a norm if

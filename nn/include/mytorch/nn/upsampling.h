@@ -23,27 +23,32 @@ InterpolateMode from_name(Str name, InterpolateMode);  // NOLINT: named by its t
 const char* name_of(InterpolateMode mode);
 
 // Give either `size` or `scale_factor`, one number or one for each spatial dimension.
-struct UpsampleOptions {
+struct UpsampleArgs {
   OneOrMore<int64_t> size = {};
   OneOrMore<double> scale_factor = {};
   OneOf<InterpolateMode> mode = InterpolateMode::kNearest;  // or "nearest", "bilinear", ...
   bool align_corners = false;  // whether the corners of input and output have the same centers
 };
+using UpsampleOptions = Options<UpsampleArgs>;
 
 // Resizes the spatial dimensions of (N, C, ...), which are 1 for "linear", 2 for "bilinear" and
 // "bicubic", and 3 for "trilinear".
-class Upsample final : public Module {
+class Upsample final : public Layer<Upsample> {
  public:
-  explicit Upsample(UpsampleOptions options);
+  explicit Upsample(UpsampleArgs options);
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
-  UpsampleOptions options_;
+  UpsampleArgs options_;
 };
 
+using PixelShuffleOptions = Options<NoArgs, int64_t>;
+using PixelUnshuffleOptions = Options<NoArgs, int64_t>;
+using ChannelShuffleOptions = Options<NoArgs, int64_t>;
+
 // Moves channels into planes: (..., C * r^2, H, W) to (..., C, H * r, W * r).
-class PixelShuffle final : public Module {
+class PixelShuffle final : public Layer<PixelShuffle> {
  public:
   explicit PixelShuffle(int64_t upscale_factor) : factor_(upscale_factor) {}
   Tensor forward(const Tensor& input) override;
@@ -54,7 +59,7 @@ class PixelShuffle final : public Module {
 };
 
 // The inverse: (..., C, H * r, W * r) to (..., C * r^2, H, W).
-class PixelUnshuffle final : public Module {
+class PixelUnshuffle final : public Layer<PixelUnshuffle> {
  public:
   explicit PixelUnshuffle(int64_t downscale_factor) : factor_(downscale_factor) {}
   Tensor forward(const Tensor& input) override;
@@ -65,7 +70,7 @@ class PixelUnshuffle final : public Module {
 };
 
 // Divides the channels (dimension 1) into groups and interleaves these.
-class ChannelShuffle final : public Module {
+class ChannelShuffle final : public Layer<ChannelShuffle> {
  public:
   explicit ChannelShuffle(int64_t groups) : groups_(groups) {}
   Tensor forward(const Tensor& input) override;
@@ -75,36 +80,38 @@ class ChannelShuffle final : public Module {
   int64_t groups_;
 };
 
-struct FoldOptions {
+struct FoldArgs {
   Sizes<2> dilation = 1;
   Sizes<2> padding = 0;
   Sizes<2> stride = 1;
 };
-using UnfoldOptions = FoldOptions;
+using UnfoldArgs = FoldArgs;
+using FoldOptions = Options<FoldArgs, Sizes<2>, Sizes<2>>;
+using UnfoldOptions = Options<UnfoldArgs, Sizes<2>>;
 
 // Extracts the windows of (N, C, H, W): (N, C * kernel, windows). Without a batch, (C, H, W).
-class Unfold final : public Module {
+class Unfold final : public Layer<Unfold> {
  public:
-  explicit Unfold(Sizes<2> kernel_size, UnfoldOptions options = {});
+  explicit Unfold(Sizes<2> kernel_size, UnfoldArgs options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
   Sizes<2> kernel_size_;
-  UnfoldOptions options_;
+  UnfoldArgs options_;
 };
 
 // Adds windows (N, C * kernel, windows) up to planes (N, C, *output_size).
-class Fold final : public Module {
+class Fold final : public Layer<Fold> {
  public:
-  Fold(Sizes<2> output_size, Sizes<2> kernel_size, FoldOptions options = {});
+  Fold(Sizes<2> output_size, Sizes<2> kernel_size, FoldArgs options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
   Sizes<2> output_size_;
   Sizes<2> kernel_size_;
-  FoldOptions options_;
+  FoldArgs options_;
 };
 
 }  // namespace mytorch::nn
