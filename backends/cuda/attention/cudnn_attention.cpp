@@ -20,6 +20,8 @@ using Forward = mt_args_attention_forward;
 using Backward = mt_args_attention_backward;
 
 constexpr int64_t kPack = 8;  // elements of 16 bytes
+constexpr int64_t kLongest = int64_t{1} << 24;
+constexpr int64_t kMostBlocks = 65535;  // of a grid, in its second and third dimension
 
 bool is_aligned(const TensorView& x) { return reinterpret_cast<uintptr_t>(x.raw()) % 16 == 0; }
 
@@ -78,13 +80,26 @@ const char* refusal(const Args& args) {
     return "cuDNN's attention needs head widths that are multiples of 8";
   }
   if (width > 256 || value.size(3) > 256) return "a head is wider than 256";
-  if (queries > INT32_MAX || keys > INT32_MAX) return "a sequence is longer than 2^31 - 1";
+  // The window's width is a float32 number.
+  if (queries > kLongest || keys > kLongest) return "a sequence is longer than 2^24";
+  if (query.size(0) > kMostBlocks || query.size(1) > kMostBlocks) {
+    return "the batch or the number of heads is larger than 65535";
+  }
+  for (const mt_tensor* operand : {args.query, args.key, args.value, args.attn_mask}) {
+    if (operand != nullptr && TensorView(operand).numel() > INT32_MAX) {
+      return "an operand has 2^31 elements or more";
+    }
+  }
   if (queries == 1) return "cuDNN's logsumexp of a single query is wrong if it is negative";
   if (args.dropout_p != 0) return "cuDNN cannot draw the dropout that the record defines";
   if (args.softcap != 0) return "no cuDNN graph with softcap";
   if (args.slopes != nullptr) return "no cuDNN graph with slopes";
   if (args.attn_mask != nullptr && queries % 128 == 64) {
     return "cuDNN's masks are wrong if the number of queries % 128 is 64";
+  }
+  const Band band(args);
+  if (band.highest.value_or(0) <= -queries || band.lowest.value_or(0) >= keys) {
+    return "the band hides all keys";
   }
   return nullptr;
 }

@@ -30,8 +30,12 @@ class Builder {
   // A tensor, by its index.
   enum class Value : size_t {};
 
-  Value operand(int64_t id, cudnnDataType_t type, const Layout4& layout) {
-    return add(id, type, layout, Kind::kOperand);
+  // `alignment` is in bytes.
+  Value operand(int64_t id, cudnnDataType_t type, const Layout4& layout, int64_t alignment = 16) {
+    return add(id, type, layout, Kind::kOperand, alignment);
+  }
+  Value logsumexp(const Layout4& layout) {
+    return operand(kLogsumexp, CUDNN_DATA_FLOAT, layout, sizeof(float));
   }
   // A number in host memory that the caller sets in each execution.
   Value number(int64_t id) { return add(id, CUDNN_DATA_FLOAT, kNumber, Kind::kNumber); }
@@ -131,14 +135,15 @@ class Builder {
   static size_t index(Value value) { return static_cast<size_t>(value); }
   const Descriptor& at(Value value) const { return tensors_[index(value)].descriptor; }
 
-  Value add(int64_t id, cudnnDataType_t type, const Layout4& layout, Kind kind) {
+  Value add(int64_t id, cudnnDataType_t type, const Layout4& layout, Kind kind,
+            int64_t alignment = 16) {
     Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     const bool yes = true;
     tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
     tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, layout.size.data());
     tensor.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, layout.stride.data());
     tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
-    tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, int64_t{16});
+    tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
     if (kind == Kind::kVirtual) {
       tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &yes);
     }
@@ -240,7 +245,7 @@ CudnnGraph build_forward(cudnnHandle_t handle, const CudnnAttention& call) {
   const Value sum = graph.intermediate(row_layout(call));
   graph.reduce(CUDNN_REDUCE_TENSOR_ADD, weights, sum);
   const Value log = graph.pointwise(CUDNN_POINTWISE_LOG, {sum});
-  const Value logsumexp = graph.operand(kLogsumexp, CUDNN_DATA_FLOAT, row_layout(call));
+  const Value logsumexp = graph.logsumexp(row_layout(call));
   graph.pointwise_to(CUDNN_POINTWISE_ADD, {highest, log}, logsumexp);
   const Value shares = graph.intermediate(contiguous(score_sizes(call)), call.type);
   graph.pointwise_to(CUDNN_POINTWISE_DIV, {weights, sum}, shares);
@@ -274,7 +279,7 @@ CudnnGraph build_backward(cudnnHandle_t handle, const CudnnAttention& call) {
   const Value value = graph.operand(kValue, call.type, transposed(call.value));
   const Value output = graph.operand(kOutput, call.type, call.output);
   const Value grad = graph.operand(kGradOutput, call.type, call.grad_output);
-  const Value logsumexp = graph.operand(kLogsumexp, CUDNN_DATA_FLOAT, row_layout(call));
+  const Value logsumexp = graph.logsumexp(row_layout(call));
 
   // The sum over a row of probability * gradient.
   const Value products = graph.pointwise(CUDNN_POINTWISE_MUL, {grad, output});
