@@ -121,6 +121,7 @@ const char* common_refusal(const Args& args) {
 const char* forward_supports(const Forward& args) {
   if (const char* reason = common_refusal(args)) return reason;
   if (!is_usable(args.output)) return "the output's rows are not aligned to 16 bytes";
+  if (!TensorView(args.logsumexp).is_contiguous()) return "logsumexp is not contiguous";
   return nullptr;
 }
 
@@ -137,6 +138,14 @@ const char* backward_supports(const Backward& args) {
   const Properties& device = properties(args.query->dl.device.index);
   if (device.major != 9 && (query.size(3) > 128 || value.size(3) > 128)) {
     return "cuDNN's gradient for heads wider than 128 needs compute capability 9.0";
+  }
+  const std::array<const mt_tensor*, 3> gradients = {args.grad_query, args.grad_key,
+                                                     args.grad_value};
+  for (size_t i = 0; i < 3; ++i) {
+    const auto* gradient = sdk::wanted(args.output_mask, static_cast<int64_t>(i), gradients[i]);
+    if (gradient != nullptr && !is_usable(gradient)) {
+      return "a gradient's rows are not aligned to 16 bytes";
+    }
   }
   if (wants_mask(args)) {
     const TensorView mask = args.attn_mask, grad = args.grad_mask;
@@ -169,10 +178,9 @@ class Operands {
     data[id] = copy.view().raw();
     layout = layout_of(copy.view());
   }
-  // An absent result is computed into scratch memory.
+  // An unwanted result is computed into scratch memory.
   void write(CudnnOperand id, const mt_tensor* x, const TensorView& like, Layout4& layout) {
     if (x != nullptr) {
-      if (!is_usable(x)) throw sdk::Declined{};
       data[id] = TensorView(x).raw();
       layout = layout_of(x);
       return;
