@@ -120,6 +120,7 @@ thread_local Module* CallScope::running_ = nullptr;
 Tensor Module::operator()(const Tensor& input) {
   const CallScope scope(*this);
   try {
+    check_not_empty();
     if (hooks_ == nullptr) return call_forward(input);
     const Tensor hooked = before_forward(input);
     return after_forward(hooked, call_forward(hooked));
@@ -148,7 +149,7 @@ void Module::rethrow_with_path() const {
     if (!find_path(error.root(), path)) throw;  // of a module that is not a part of this one
     throw error.from(this, path);
   } catch (const Error& error) {
-    throw LocatedError(error, this, "", children_.empty() ? describe() : class_name(*this));
+    throw LocatedError(error, this, "", children_.empty() ? label() : class_name(*this));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <ostream>
 #include <set>
@@ -52,6 +53,19 @@ class Module::Copies {
     std::lock_guard<std::mutex> lock(mutex_);
     return modules_.count(module) != 0;
   }
+  // Returns the copy that is registered in `owner` by value, or null. Members lie after their
+  // owner, so if a copy is a member, so is the nearest copy behind the owner.
+  Module* nearest(const Module* owner) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto rank = [owner](const Module* module) {
+      const std::ptrdiff_t place = distance(owner, module);
+      return std::pair(place < 0, std::abs(place));
+    };
+    const auto found =
+        std::min_element(modules_.begin(), modules_.end(),
+                         [&](const Module* a, const Module* b) { return rank(a) < rank(b); });
+    return found == modules_.end() ? nullptr : const_cast<Module*>(*found);
+  }
 
  private:
   std::mutex mutex_;
@@ -65,7 +79,8 @@ Module::Module(const Module& other)
       copies_(other.copies_),
       hooks_(other.hooks_),
       training_(other.training_),
-      lazy_(other.lazy_) {
+      lazy_(other.lazy_),
+      empty_(other.empty_) {
   if (copies_ != nullptr) copies_->add(this);
 }
 
@@ -83,7 +98,8 @@ Module& Module::operator=(const Module& other) {
   std::vector<ChildEntry> children = other.children_;
   for (ChildEntry& entry : children) {
     for (const ChildEntry& own : children_) {
-      if (own.copies != nullptr && own.place == entry.place) entry.copies = own.copies;
+      const bool same = entry.shared == nullptr ? own.place == entry.place : own.name == entry.name;
+      if (own.copies != nullptr && entry.copies != nullptr && same) entry.copies = own.copies;
     }
   }
   tensors_ = other.tensors_;
@@ -91,6 +107,11 @@ Module& Module::operator=(const Module& other) {
   hooks_ = other.hooks_;
   training_ = other.training_;
   lazy_ = other.lazy_;
+  empty_ = other.empty_;
+  if (copies_ == nullptr && other.copies_ != nullptr) {  // as a copy; see Copies::nearest
+    copies_ = other.copies_;
+    copies_->add(this);
+  }
   return *this;
 }
 
@@ -144,14 +165,29 @@ void Module::register_parameter(std::string name, Tensor& member) {
   tensors_.push_back({std::move(name), distance(this, &member), Role::kParameter});
 }
 
-void Module::hold_parameter(std::string name, Tensor parameter) {
+Module::TensorEntry& Module::add_tensor(std::string name, Tensor value, Role role) {
   check_name(name);
-  if (parameter.defined()) parameter.requires_grad_();
   tensors_.push_back({.name = std::move(name),
                       .place = 0,
-                      .role = Role::kParameter,
+                      .role = role,
                       .held = true,
-                      .tensor = std::move(parameter)});
+                      .tensor = std::move(value)});
+  return tensors_.back();
+}
+
+void Module::hold_parameter(std::string name, Tensor parameter) {
+  if (parameter.defined()) parameter.requires_grad_();
+  add_tensor(std::move(name), std::move(parameter), Role::kParameter);
+}
+
+Tensor Module::register_parameter(std::string name, const Tensor& value, bool requires_grad) {
+  if (value.defined()) value.requires_grad_(requires_grad);
+  return add_tensor(std::move(name), value, Role::kParameter).tensor;
+}
+
+Tensor Module::register_buffer(std::string name, const Tensor& value, bool persistent) {
+  const Role role = persistent ? Role::kBuffer : Role::kTransientBuffer;
+  return add_tensor(std::move(name), value, role).tensor;
 }
 
 void Module::register_buffer(std::string name, Tensor& member, bool persistent) {
@@ -190,6 +226,15 @@ void Module::add_shared(std::string name, std::shared_ptr<Module> module, Copy c
   children_.push_back(std::move(entry));
 }
 
+// The record of copies is filled by the copies of `module`, but does not have the module itself.
+void Module::add_value(std::string name, std::shared_ptr<Module> module, Copy copy) {
+  if (module->copies_ != nullptr) module->copies_->remove(module.get());
+  module->copies_ = std::make_shared<Copies>();
+  const std::shared_ptr<Copies> copies = module->copies_;
+  add_shared(std::move(name), std::move(module), copy);
+  children_.back().copies = copies;
+}
+
 // As a member, a held tensor may be assigned through any reference to its module.
 Tensor& Module::resolve(const TensorEntry& entry) const {
   if (entry.held) return const_cast<Tensor&>(entry.tensor);
@@ -197,7 +242,10 @@ Tensor& Module::resolve(const TensorEntry& entry) const {
 }
 
 Module& Module::resolve(const ChildEntry& entry) const {
-  if (entry.shared != nullptr) return *entry.shared;
+  if (entry.shared != nullptr) {
+    Module* copy = entry.copies != nullptr ? entry.copies->nearest(this) : nullptr;
+    return copy != nullptr ? *copy : *entry.shared;
+  }
   Module& member = at_distance<Module>(this, entry.place);
   if (!entry.copies->contains(&member)) {
     fail(ErrorCode::kValue, "[", class_name(*this), "] the module registered as '", entry.name,
@@ -397,28 +445,56 @@ void Module::to(Device device, ScalarType dtype) {
   to(device);
 }
 
-void Module::unshare(CloneMemo& memo) {
+bool Module::Extent::contains(const void* place) const {
+  const std::ptrdiff_t offset = distance(begin, place);
+  return offset >= 0 && offset < static_cast<std::ptrdiff_t>(bytes);
+}
+
+// A tensor registered by value is also a member, which no entry leads to. It is found in the object
+// by its identity.
+void Module::replace_members(const Extent& extent, const Tensor& from, const Tensor& to) {
+  static_assert(sizeof(Tensor) == sizeof(void*));
+  for (size_t offset = 0; offset + sizeof(Tensor) <= extent.bytes; offset += alignof(Tensor)) {
+    const auto place = static_cast<std::ptrdiff_t>(offset);
+    const void* word = &at_distance<const char>(extent.begin, place);
+    if (std::memcmp(word, &from, sizeof(Tensor)) == 0)
+      at_distance<Tensor>(extent.begin, place) = to;
+  }
+}
+
+// `extent` is the object that this module is a part of.
+void Module::unshare(CloneMemo& memo, const Extent& extent) {
   NoGradGuard no_grad;
   for (const TensorEntry& entry : tensors_) {
     Tensor& tensor = resolve(entry);
     if (!tensor.defined()) continue;
+    const Tensor original = tensor;
     const auto [at, is_new] = memo.tensors.try_emplace(tensor.impl());
     if (is_new) at->second = as_leaf(mytorch::clone(tensor).detach(), tensor.requires_grad());
     tensor = at->second;
+    if (entry.held) replace_members(extent, original, tensor);
   }
   for (ChildEntry& entry : children_) {
-    if (entry.shared == nullptr) {
-      resolve(entry).unshare(memo);
+    Module& child = resolve(entry);
+    if (entry.shared == nullptr || (entry.copies != nullptr && extent.contains(&child))) {
+      entry.place = distance(this, &child);
+      entry.shared = nullptr;
+      child.unshare(memo, extent);
       continue;
+    }
+    if (&child != entry.shared.get()) {
+      fail(ErrorCode::kUnsupported, "[clone] ", class_name(*this), " registered '", entry.name,
+           "' by value, but it is not a member: hold modules in a ModuleList or a shared_ptr");
     }
     const auto [at, is_new] = memo.modules.try_emplace(entry.shared.get());
     if (is_new) {
-      at->second = entry.copy != nullptr ? entry.copy(*entry.shared) : nullptr;
-      if (at->second == nullptr) {
+      const Copied copied = entry.copy != nullptr ? entry.copy(*entry.shared) : Copied();
+      if (copied.module == nullptr) {
         fail(ErrorCode::kUnsupported, "[clone] ", class_name(*entry.shared), " '", entry.name,
              "' cannot be copied: register it as a shared_ptr to its own, copyable class");
       }
-      at->second->unshare(memo);
+      at->second = copied.module;
+      copied.module->unshare(memo, copied.extent);
     }
     entry.shared = at->second;
   }
@@ -428,12 +504,27 @@ double Module::flops(const Tensor& /*input*/, const Tensor& /*output*/) const { 
 
 // ---- text ----
 
+// Empty modules have no options to describe.
+std::string Module::label() const {
+  return empty_ ? absl::StrCat(class_name(*this), "(nullptr)") : describe();
+}
+
+void Module::fail_empty() const {
+  fail(ErrorCode::kValue, "[", class_name(*this),
+       "] the module is empty, because it was made from nullptr: assign a layer before its use");
+}
+
+void detail::fail_empty_holder(const std::type_info& type) {
+  fail(ErrorCode::kValue, "[", class_name(type),
+       "] the holder is empty, because it was made from nullptr: assign a module before its use");
+}
+
 std::string Module::name() const { return class_name(*this); }
 
 std::string Module::describe() const { return absl::StrCat(class_name(*this), "()"); }
 
 void Module::print(std::string& out, int depth) const {
-  std::string line = describe();
+  std::string line = label();
   if (children_.empty()) {
     out += line;
     return;

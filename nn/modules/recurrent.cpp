@@ -184,6 +184,15 @@ RecurrentBase::Result RecurrentBase::run(const Tensor& input, const State& initi
   return result;
 }
 
+// Each step multiplies each row by all matrices; pointwise operators are left out.
+double RecurrentBase::flops(const Tensor& /*input*/, const Tensor& output) const {
+  int64_t weights = 0;
+  for (const Tensor& parameter : parameters()) {
+    if (parameter.dim() == 2) weights += parameter.numel();
+  }
+  return 2.0 * static_cast<double>(weights) * static_cast<double>(output.numel() / output.size(-1));
+}
+
 std::string RecurrentBase::describe() const {
   return absl::StrCat(
       kind_name(), "(", input_size_, ", ", hidden_size_,

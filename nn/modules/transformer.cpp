@@ -116,6 +116,11 @@ std::tuple<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, cons
          shape_str(key.sizes()), " have different numbers of samples");
   }
 
+  if (has_hooks()) {
+    flops_ = static_cast<double>(2 * n * e) *
+             static_cast<double>((length + 2 * keys) * e + 2 * length * keys);
+  }
+
   CombinedMask mask(q.dtype());
   if (const Tensor& given = masks.attn_mask; given.defined()) {
     const bool each = given.dim() == 3;
@@ -159,6 +164,10 @@ std::tuple<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, cons
           : options_.batch_first ? result
                                  : result.transpose(0, 1),
           weights};
+}
+
+double MultiheadAttention::flops(const Tensor& /*input*/, const Tensor& /*output*/) const {
+  return flops_;
 }
 
 std::string MultiheadAttention::describe() const {

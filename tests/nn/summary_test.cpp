@@ -12,6 +12,8 @@
 #include "mytorch/nn/dropout.h"
 #include "mytorch/nn/linear.h"
 #include "mytorch/nn/normalization.h"
+#include "mytorch/nn/recurrent.h"
+#include "mytorch/nn/transformer.h"
 #include "mytorch/ops/zeros.h"
 #include "tests/nn/data/expect_error.h"
 #include "tests/nn/values.h"
@@ -78,6 +80,21 @@ TEST(Summary, RemovesItsHooksIfTheModelThrows) {
   model[0].register_forward_hook([&](Module&, const Tensor&, const Tensor&) { ++calls; });
   model(zeros({1, 2}));
   EXPECT_EQ(calls, 1);
+}
+
+TEST(Summary, CountsAttentionAndRecurrentLayers) {
+  constexpr double kLength = 5, kKeys = 7, kBatch = 2, kWidth = 4;
+  MultiheadAttention attention(4, 2);
+  const Tensor query = zeros({5, 2, 4}), keys = zeros({7, 2, 4});
+  const double projections = 2 * kBatch * (kLength + 2 * kKeys) * kWidth * kWidth;
+  const double scores = 2 * kBatch * kLength * kKeys * kWidth;
+  const Summary all = summary(attention, query, keys, keys);
+  EXPECT_EQ(all.layers[0].flops, projections + 2 * scores);  // scores and weighted values
+  EXPECT_EQ(all.layers[1].flops, 2 * kBatch * kLength * kWidth * kWidth);
+
+  LSTM lstm(4, 3, {.num_layers = 2, .bidirectional = true});
+  const double gates = 2 * (4 * 3 * (4 + 3) + 4 * 3 * (6 + 3));
+  EXPECT_EQ(summary(lstm, query).flops, 2 * kBatch * kLength * gates);
 }
 
 }  // namespace

@@ -2,13 +2,16 @@
 // training. For programs; sources of mytorch include the individual headers.
 #pragma once
 
+#include "mytorch/data.h"              // IWYU pragma: export
 #include "mytorch/nn/activation.h"     // IWYU pragma: export
+#include "mytorch/nn/archive.h"        // IWYU pragma: export
 #include "mytorch/nn/constants.h"      // IWYU pragma: export
 #include "mytorch/nn/container.h"      // IWYU pragma: export
 #include "mytorch/nn/conv.h"           // IWYU pragma: export
 #include "mytorch/nn/data.h"           // IWYU pragma: export
 #include "mytorch/nn/dropout.h"        // IWYU pragma: export
 #include "mytorch/nn/functional.h"     // IWYU pragma: export
+#include "mytorch/nn/impl.h"           // IWYU pragma: export
 #include "mytorch/nn/init.h"           // IWYU pragma: export
 #include "mytorch/nn/linear.h"         // IWYU pragma: export
 #include "mytorch/nn/loss.h"           // IWYU pragma: export

@@ -11,56 +11,67 @@ namespace mytorch::nn {
 
 class ReLU final : public Layer<ReLU> {
  public:
+  using Layer::Layer;
   Tensor forward(const Tensor& input) override;
 };
 
 class ReLU6 final : public Layer<ReLU6> {
  public:
+  using Layer::Layer;
   Tensor forward(const Tensor& input) override;
 };
 
 class SELU final : public Layer<SELU> {
  public:
+  using Layer::Layer;
   Tensor forward(const Tensor& input) override;
 };
 
 class SiLU final : public Layer<SiLU> {
  public:
+  using Layer::Layer;
   Tensor forward(const Tensor& input) override;
 };
 
 class Mish final : public Layer<Mish> {
  public:
+  using Layer::Layer;
   Tensor forward(const Tensor& input) override;
 };
 
 class Tanh final : public Layer<Tanh> {
  public:
+  using Layer::Layer;
   Tensor forward(const Tensor& input) override;
 };
 
 class Sigmoid final : public Layer<Sigmoid> {
  public:
+  using Layer::Layer;
   Tensor forward(const Tensor& input) override;
 };
 
 class LogSigmoid final : public Layer<LogSigmoid> {
  public:
+  using Layer::Layer;
   Tensor forward(const Tensor& input) override;
 };
 
 class Softsign final : public Layer<Softsign> {
  public:
+  using Layer::Layer;
   Tensor forward(const Tensor& input) override;
 };
 
 class Hardsigmoid final : public Layer<Hardsigmoid> {
  public:
+  using Layer::Layer;
   Tensor forward(const Tensor& input) override;
 };
 
 class Hardswish final : public Layer<Hardswish> {
  public:
+  using Layer::Layer;
   Tensor forward(const Tensor& input) override;
 };
 
@@ -87,6 +98,7 @@ using PReLUOptions = Options<PReLUArgs>;
 // (dimension 1).
 class PReLU final : public Layer<PReLU> {
  public:
+  using Layer::Layer;
   explicit PReLU(PReLUArgs options = {});
   explicit PReLU(int64_t num_parameters, double init = 0.25)
       : PReLU(PReLUArgs{num_parameters, init}) {}
@@ -161,6 +173,7 @@ using HardtanhOptions = Options<HardtanhArgs>;
 
 class Hardtanh final : public LayerWith<Hardtanh, HardtanhArgs> {
  public:
+  using LayerWith::LayerWith;
   explicit Hardtanh(HardtanhArgs options = {});
   explicit Hardtanh(double min_val, double max_val = 1)
       : Hardtanh(HardtanhArgs{min_val, max_val}) {}
@@ -170,6 +183,7 @@ class Hardtanh final : public LayerWith<Hardtanh, HardtanhArgs> {
 
 class Tanhshrink final : public Layer<Tanhshrink> {
  public:
+  using Layer::Layer;
   Tensor forward(const Tensor& input) override;
 };
 
@@ -193,6 +207,7 @@ using SoftshrinkOptions = Options<SoftshrinkArgs>;
 
 class Softshrink final : public LayerWith<Softshrink, SoftshrinkArgs> {
  public:
+  using LayerWith::LayerWith;
   explicit Softshrink(SoftshrinkArgs options = {});
   explicit Softshrink(double lambd) : Softshrink(SoftshrinkArgs{lambd}) {}
   Tensor forward(const Tensor& input) override;
@@ -237,6 +252,7 @@ using RReLUOptions = Options<RReLUArgs>;
 // LeakyReLU with a slope for each element, in training uniform in [lower, upper), else their mean.
 class RReLU final : public LayerWith<RReLU, RReLUArgs> {
  public:
+  using LayerWith::LayerWith;
   explicit RReLU(RReLUArgs options = {});
   explicit RReLU(double lower, double upper = 1.0 / 3) : RReLU(RReLUArgs{lower, upper}) {}
   Tensor forward(const Tensor& input) override;
@@ -279,6 +295,7 @@ class Softmin final : public LayerWith<Softmin, SoftmaxArgs> {
 // softmax over the channels of (N, C, H, W) or (C, H, W).
 class Softmax2d final : public Layer<Softmax2d> {
  public:
+  using Layer::Layer;
   Tensor forward(const Tensor& input) override;
 };
 

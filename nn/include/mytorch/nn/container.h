@@ -90,7 +90,7 @@ class NamedAny {
   friend class Module;
   std::string name_;
   std::shared_ptr<Module> module_;
-  std::shared_ptr<Module> (*copy_)(const Module&);
+  Module::Copy copy_;
 };
 
 // An indexed list of modules, named "0", "1", ... Copies of the list share the modules.
@@ -98,6 +98,7 @@ class NamedAny {
 //   for (nn::Module& layer : layers) x = layer(x);
 class ModuleList : public Layer<ModuleList> {
  public:
+  using Layer::Layer;
   ModuleList() = default;
   template <class... Modules, class = std::enable_if_t<
                                   (sizeof...(Modules) > 1) ||
@@ -145,6 +146,7 @@ class ModuleList : public Layer<ModuleList> {
 //   for (auto [name, head] : heads) ...
 class ModuleDict final : public Layer<ModuleDict> {
  public:
+  using Layer::Layer;
   // Adds a module given by value, a shared_ptr to a module, or a function from Tensor to Tensor.
   // Throws Error(kValue) if the name exists.
   template <class M>
@@ -182,6 +184,7 @@ class ModuleDict final : public Layer<ModuleDict> {
 // An indexed list of parameters, named "0", "1", ...
 class ParameterList final : public Layer<ParameterList> {
  public:
+  using Layer::Layer;
   ParameterList() = default;
   explicit ParameterList(const std::vector<Tensor>& parameters);
   void push_back(Tensor parameter);
@@ -203,6 +206,7 @@ class ParameterList final : public Layer<ParameterList> {
 // Parameters by name, in the order of insertion.
 class ParameterDict final : public Layer<ParameterDict> {
  public:
+  using Layer::Layer;
   // Throws Error(kValue) if the name exists.
   void insert(std::string name, Tensor parameter);
   size_t size() const { return num_held(); }

@@ -28,6 +28,7 @@ using Conv3dOptions = Options<ConvArgs<3>, int64_t, int64_t, Sizes<3>>;
 template <size_t n>
 class ConvNd : public Module {
  public:
+  using Module::Module;
   ConvNd(int64_t in_channels, int64_t out_channels, Sizes<n> kernel_size, ConvArgs<n> options = {});
   Tensor forward(const Tensor& input) override;
   double flops(const Tensor& input, const Tensor& output) const override;
@@ -46,8 +47,8 @@ class ConvNd : public Module {
          int64_t in_channels);
   void create(int64_t in_channels);
 
-  int64_t out_channels_;
-  Sizes<n> kernel_size_;
+  int64_t out_channels_ = 0;
+  Sizes<n> kernel_size_ = 0;
   ConvArgs<n> options_;
 };
 extern template class ConvNd<1>;
@@ -103,6 +104,7 @@ using ConvTranspose3dOptions = Options<ConvTransposeArgs<3>, int64_t, int64_t, S
 template <size_t n>
 class ConvTransposeNd : public Module {
  public:
+  using Module::Module;
   ConvTransposeNd(int64_t in_channels, int64_t out_channels, Sizes<n> kernel_size,
                   ConvTransposeArgs<n> options = {});
   Tensor forward(const Tensor& input) override;

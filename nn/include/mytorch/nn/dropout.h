@@ -24,19 +24,21 @@ using FeatureAlphaDropoutOptions = DropoutOptions;
 // The base of all dropouts. Constructors throw Error(kValue) unless p is in [0, 1].
 class DropoutBase : public Module {
  public:
+  using Module::Module;
   std::string describe() const override;
 
  protected:
   DropoutBase(const char* name, DropoutArgs options);
   bool drops() const { return training() && options_.p != 0; }
 
-  const char* name_;
+  const char* name_ = "";
   DropoutArgs options_;
 };
 
 // Zeros each element with probability `p` and scales the others by 1 / (1 - p).
 class Dropout final : public Layer<Dropout, DropoutBase> {
  public:
+  using Layer::Layer;
   explicit Dropout(DropoutArgs options = {}) : Layer("Dropout", std::move(options)) {}
   explicit Dropout(double p, std::optional<Generator> generator = {})
       : Dropout(DropoutArgs{p, std::move(generator)}) {}
@@ -46,6 +48,7 @@ class Dropout final : public Layer<Dropout, DropoutBase> {
 // Zeros whole channels of (N, C, L) or (C, L).
 class Dropout1d final : public Layer<Dropout1d, DropoutBase> {
  public:
+  using Layer::Layer;
   explicit Dropout1d(DropoutArgs options = {}) : Layer("Dropout1d", std::move(options)) {}
   explicit Dropout1d(double p, std::optional<Generator> generator = {})
       : Dropout1d(DropoutArgs{p, std::move(generator)}) {}
@@ -55,6 +58,7 @@ class Dropout1d final : public Layer<Dropout1d, DropoutBase> {
 // Zeros whole channels of (N, C, H, W) or (N, C, L).
 class Dropout2d final : public Layer<Dropout2d, DropoutBase> {
  public:
+  using Layer::Layer;
   explicit Dropout2d(DropoutArgs options = {}) : Layer("Dropout2d", std::move(options)) {}
   explicit Dropout2d(double p, std::optional<Generator> generator = {})
       : Dropout2d(DropoutArgs{p, std::move(generator)}) {}
@@ -64,6 +68,7 @@ class Dropout2d final : public Layer<Dropout2d, DropoutBase> {
 // Zeros whole channels of (N, C, D, H, W) or (C, D, H, W).
 class Dropout3d final : public Layer<Dropout3d, DropoutBase> {
  public:
+  using Layer::Layer;
   explicit Dropout3d(DropoutArgs options = {}) : Layer("Dropout3d", std::move(options)) {}
   explicit Dropout3d(double p, std::optional<Generator> generator = {})
       : Dropout3d(DropoutArgs{p, std::move(generator)}) {}
@@ -74,6 +79,7 @@ class Dropout3d final : public Layer<Dropout3d, DropoutBase> {
 // variance stay (Klambauer et al., "Self-normalizing neural networks", NeurIPS 2017).
 class AlphaDropout final : public Layer<AlphaDropout, DropoutBase> {
  public:
+  using Layer::Layer;
   explicit AlphaDropout(DropoutArgs options = {}) : Layer("AlphaDropout", std::move(options)) {}
   explicit AlphaDropout(double p, std::optional<Generator> generator = {})
       : AlphaDropout(DropoutArgs{p, std::move(generator)}) {}
@@ -83,6 +89,7 @@ class AlphaDropout final : public Layer<AlphaDropout, DropoutBase> {
 // The same for whole channels (dimension 1).
 class FeatureAlphaDropout final : public Layer<FeatureAlphaDropout, DropoutBase> {
  public:
+  using Layer::Layer;
   explicit FeatureAlphaDropout(DropoutArgs options = {})
       : Layer("FeatureAlphaDropout", std::move(options)) {}
   explicit FeatureAlphaDropout(double p, std::optional<Generator> generator = {})

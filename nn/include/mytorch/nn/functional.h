@@ -615,21 +615,33 @@ using MultilabelMarginLossFuncOptions = MultiLabelMarginLossOptions;
 using MultilabelSoftMarginLossFuncOptions = MultiLabelSoftMarginLossOptions;
 
 // Overloads that take a builder after one, two or three tensors.
-#define MYTORCH_BUILDER_1(function)                                            \
-  template <class Args, class... First>                                        \
-  Tensor function(const Tensor& a, const Options<Args, First...>& options) {   \
-    return options.apply([&](const auto&... o) { return function(a, o...); }); \
+#define MYTORCH_BUILDER_1(function)                                                      \
+  template <class Args, class... First>                                                  \
+  Tensor function(const Tensor& a, const Options<Args, First...>& options) {             \
+    return options.apply([&](const auto&... o) {                                         \
+      static_assert(                                                                     \
+          requires { function(a, o...); }, "these are the options of another function"); \
+      return function(a, o...);                                                          \
+    });                                                                                  \
   }
 #define MYTORCH_BUILDER_2(function)                                                           \
   template <class Args, class... First>                                                       \
   Tensor function(const Tensor& a, const Tensor& b, const Options<Args, First...>& options) { \
-    return options.apply([&](const auto&... o) { return function(a, b, o...); });             \
+    return options.apply([&](const auto&... o) {                                              \
+      static_assert(                                                                          \
+          requires { function(a, b, o...); }, "these are the options of another function");   \
+      return function(a, b, o...);                                                            \
+    });                                                                                       \
   }
-#define MYTORCH_BUILDER_3(function)                                                  \
-  template <class Args, class... First>                                              \
-  Tensor function(const Tensor& a, const Tensor& b, const Tensor& c,                 \
-                  const Options<Args, First...>& options) {                          \
-    return options.apply([&](const auto&... o) { return function(a, b, c, o...); }); \
+#define MYTORCH_BUILDER_3(function)                                                            \
+  template <class Args, class... First>                                                        \
+  Tensor function(const Tensor& a, const Tensor& b, const Tensor& c,                           \
+                  const Options<Args, First...>& options) {                                    \
+    return options.apply([&](const auto&... o) {                                               \
+      static_assert(                                                                           \
+          requires { function(a, b, c, o...); }, "these are the options of another function"); \
+      return function(a, b, c, o...);                                                          \
+    });                                                                                        \
   }
 // clang-format off
 MYTORCH_BUILDER_1(leaky_relu) MYTORCH_BUILDER_1(elu) MYTORCH_BUILDER_1(celu) MYTORCH_BUILDER_1(gelu)

@@ -19,6 +19,7 @@ using BilinearOptions = Options<LinearArgs, int64_t, int64_t, int64_t>;
 // in), bias is (out); both are initialized uniformly in +-1 / sqrt(in).
 class Linear : public Layer<Linear> {
  public:
+  using Layer::Layer;
   Linear(int64_t in_features, int64_t out_features, bool bias = true);
   Linear(int64_t in_features, int64_t out_features, LinearArgs options)
       : Linear(in_features, out_features, options.bias) {}
@@ -35,8 +36,8 @@ class Linear : public Layer<Linear> {
   void create(int64_t in_features);
 
  private:
-  int64_t out_features_;
-  bool with_bias_;
+  int64_t out_features_ = 0;
+  bool with_bias_ = false;
 };
 
 // A Linear that takes in_features from its first input. Until then parameters() throws.
@@ -51,6 +52,7 @@ class LazyLinear final : public Layer<LazyLinear, Linear> {
 // sqrt(in1).
 class Bilinear final : public Callable<Bilinear> {
  public:
+  using Callable::Callable;
   Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features, bool bias = true);
   Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features, LinearArgs options)
       : Bilinear(in1_features, in2_features, out_features, options.bias) {}
@@ -65,6 +67,7 @@ class Bilinear final : public Callable<Bilinear> {
 
 class Identity final : public Layer<Identity> {
  public:
+  using Layer::Layer;
   Tensor forward(const Tensor& input) override { return input; }
 };
 
@@ -88,12 +91,13 @@ using UnflattenOptions = Options<NoArgs, int64_t, std::vector<int64_t>>;
 // Splits dimension `dim` into dimensions of `sizes`, one of which may be -1.
 class Unflatten final : public Layer<Unflatten> {
  public:
+  using Layer::Layer;
   Unflatten(int64_t dim, IntList sizes) : dim_(dim), sizes_(sizes.vec()) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
-  int64_t dim_;
+  int64_t dim_ = 0;
   std::vector<int64_t> sizes_;
 };
 
@@ -107,6 +111,7 @@ using EmbeddingOptions = Options<EmbeddingArgs, int64_t, int64_t>;
 // standard normal distribution.
 class Embedding final : public Layer<Embedding> {
  public:
+  using Layer::Layer;
   Embedding(int64_t num_embeddings, int64_t width, EmbeddingArgs options = {});
   Tensor forward(const Tensor& indices) override;
   std::string describe() const override;
@@ -134,6 +139,7 @@ using EmbeddingBagOptions = Options<EmbeddingBagArgs, int64_t, int64_t>;
 // zeros. weight is initialized from the standard normal distribution.
 class EmbeddingBag final : public Callable<EmbeddingBag> {
  public:
+  using Callable::Callable;
   EmbeddingBag(int64_t num_embeddings, int64_t width, EmbeddingBagArgs options = {});
   // `per_sample_weights`, in the shape of `indices`, scale the rows; only for the mode kSum.
   Tensor forward(const Tensor& indices, const Tensor& offsets = {},

@@ -18,6 +18,7 @@ const char* name_of(Reduction reduction);  // PyTorch's: "none", "mean" or "sum"
 class Loss : public Module {
  public:
   using Module::forward;
+  using Module::Module;
   virtual Tensor forward(const Tensor& input, const Tensor& target) = 0;
   Tensor operator()(const Tensor& input, const Tensor& target);
 };
@@ -124,6 +125,7 @@ using CrossEntropyLossOptions = Options<CrossEntropyArgs>;
 // Takes logits (N, C, ...) and either class indices (N, ...) or probabilities (N, C, ...).
 class CrossEntropyLoss final : public LayerWith<CrossEntropyLoss, CrossEntropyArgs, Loss> {
  public:
+  using LayerWith::LayerWith;
   explicit CrossEntropyLoss(CrossEntropyArgs options = {});
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
@@ -138,6 +140,7 @@ using NLLLossOptions = Options<NLLArgs>;
 // Takes log-probabilities (N, C, ...) and class indices (N, ...).
 class NLLLoss final : public LayerWith<NLLLoss, NLLArgs, Loss> {
  public:
+  using LayerWith::LayerWith;
   explicit NLLLoss(NLLArgs options = {});
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
@@ -151,6 +154,7 @@ using BCELossOptions = Options<BCEArgs>;
 // Takes probabilities and targets in [0, 1].
 class BCELoss final : public LayerWith<BCELoss, BCEArgs, Loss> {
  public:
+  using LayerWith::LayerWith;
   explicit BCELoss(BCEArgs options = {});
   explicit BCELoss(Tensor weight, OneOf<Reduction> reduction = Reduction::kMean)
       : BCELoss(BCEArgs{std::move(weight), reduction}) {}
@@ -167,6 +171,7 @@ using BCEWithLogitsLossOptions = Options<BCEWithLogitsArgs>;
 // Takes logits and targets in [0, 1].
 class BCEWithLogitsLoss final : public LayerWith<BCEWithLogitsLoss, BCEWithLogitsArgs, Loss> {
  public:
+  using LayerWith::LayerWith;
   explicit BCEWithLogitsLoss(BCEWithLogitsArgs options = {});
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
@@ -202,6 +207,7 @@ using MultiMarginLossOptions = Options<MultiMarginArgs>;
 // or (C) and class indices (N) or ().
 class MultiMarginLoss final : public LayerWith<MultiMarginLoss, MultiMarginArgs, Loss> {
  public:
+  using LayerWith::LayerWith;
   explicit MultiMarginLoss(MultiMarginArgs options = {});
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
@@ -230,6 +236,7 @@ using MultiLabelSoftMarginLossOptions = Options<MultiLabelSoftMarginArgs>;
 class MultiLabelSoftMarginLoss final
     : public LayerWith<MultiLabelSoftMarginLoss, MultiLabelSoftMarginArgs, Loss> {
  public:
+  using LayerWith::LayerWith;
   explicit MultiLabelSoftMarginLoss(MultiLabelSoftMarginArgs options = {});
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };

@@ -20,10 +20,17 @@
 #include "mytorch/nn/serialize.h"
 #include "mytorch/tensor.h"
 
+namespace mytorch::serialize {
+class InputArchive;
+class OutputArchive;
+}  // namespace mytorch::serialize
+
 namespace mytorch::nn {
 
 class Module;
 class NamedAny;
+template <class M, class Base = Module>
+class Callable;
 
 // A parameter, buffer or module with its name: `auto [name, tensor] = item`.
 template <class T>
@@ -79,6 +86,9 @@ class Forwards {
 };
 
 struct Hooks;
+
+class AnyHolder {};
+[[noreturn]] void fail_empty_holder(const std::type_info& type);
 
 // Makes a hook of a function that returns a Tensor or nothing.
 template <class... Args, class F>
@@ -140,8 +150,16 @@ class HookHandle {
 // the two. Modules that are not members, such as the elements of a std::vector, belong in a
 // ModuleList or a shared_ptr: any function that needs a registered module throws Error(kValue) if
 // it was destroyed, or was not copied together with this object.
+//
+// Members may also be assigned what they are registered with, as in libtorch:
+//
+//   nn::Linear hidden{nullptr};
+//   Net() { hidden = register_module("hidden", nn::Linear(784, 32)); }
 class Module : private detail::Forwards {
  public:
+  // An empty module, to be assigned before it is used: `nn::Linear hidden{nullptr};`.
+  Module(std::nullptr_t) : empty_(true) {}  // NOLINT: as libtorch's
+  bool is_empty() const { return empty_; }
   ~Module() override;
 
   // Computes the module's output. A module declares forward with `const Tensor&` or `Tensor`, const
@@ -184,6 +202,9 @@ class Module : private detail::Forwards {
   // unchanged.
   void save(const std::string& path) const;
   LoadReport load(const std::string& path, bool strict = true);
+  // The same with a libtorch archive.
+  void save(serialize::OutputArchive& archive) const;
+  void load(const serialize::InputArchive& archive);
 
   // -- modes and conversion --
   // Sets training or evaluation mode of this module and its descendants; affects Dropout and
@@ -262,16 +283,38 @@ class Module : private detail::Forwards {
   // too far from this object to be a member.
   void register_parameter(std::string name, Tensor& member);  // also calls requires_grad_()
   void register_buffer(std::string name, Tensor& member, bool persistent = true);
+  // Register a tensor and return it, for a member: `scale = register_parameter("scale", ones(4))`.
+  // The member is not to be assigned another tensor, which would not be registered.
+  Tensor register_parameter(std::string name, const Tensor& value, bool requires_grad = true);
+  Tensor register_buffer(std::string name, const Tensor& value, bool persistent = true);
   template <class M>
   requires(std::is_base_of_v<Module, M>) void register_module(std::string name, M& member) {
     check_parts<M>(member);
     add_member(std::move(name), member);
   }
-  // Registers a child held by pointer, which copies of this module share.
+  // Registers a module and returns it, for a member: `fc = register_module("fc", Linear(4, 8))`.
+  // The member that is assigned or initialized becomes the registered one. If none is, this object
+  // holds the module, as if by a shared_ptr.
   template <class M>
-  void register_module(std::string name, std::shared_ptr<M> module) {
+  requires(std::is_base_of_v<Module, M> && !std::is_const_v<M>) M
+      register_module(std::string name, M&& module) {
+    auto held = std::make_shared<M>(std::move(module));
+    check_parts<M>(*held);
+    add_value(std::move(name), held, copier<M>());
+    return M(*held);
+  }
+  // Register a child held by pointer, which copies of this module share, and return the pointer.
+  template <class M>
+  std::shared_ptr<M> register_module(std::string name, std::shared_ptr<M> module) {
     if (module != nullptr) check_parts<M>(*module);
-    add_shared(std::move(name), std::move(module), copier<M>());
+    add_shared(std::move(name), module, copier<M>());
+    return module;
+  }
+  template <class Holder>
+  requires(std::is_base_of_v<detail::AnyHolder, Holder>) Holder
+      register_module(std::string name, Holder holder) {
+    register_module(std::move(name), holder.ptr());
+    return holder;
   }
   void register_any(NamedAny module);  // for containers
   // Registers a parameter that is not a member, for containers of parameters. References to it are
@@ -297,8 +340,13 @@ class Module : private detail::Forwards {
 
   // For operator() of derived classes.
   bool has_hooks() const { return hooks_ != nullptr; }
+  void check_not_empty() const {
+    if (empty_) [[unlikely]]
+      fail_empty();
+  }
   Tensor before_forward(const Tensor& input);
   Tensor after_forward(const Tensor& input, const Tensor& output);
+  [[noreturn]] void fail_empty() const;
   // Throws the Error that is being handled, with the path of the module that threw it.
   [[noreturn]] void rethrow_with_path() const;
 
@@ -315,14 +363,24 @@ class Module : private detail::Forwards {
     bool held = false;  // not a member, but `tensor`
     Tensor tensor = {};
   };
-  using Copy = std::shared_ptr<Module> (*)(const Module&);
+  // The bytes of the object that a module is a part of.
+  struct Extent {
+    const void* begin = nullptr;
+    size_t bytes = 0;
+    bool contains(const void* place) const;
+  };
+  struct Copied {
+    std::shared_ptr<Module> module;
+    Extent extent = {};
+  };
+  using Copy = Copied (*)(const Module&);
   // The addresses of a registered member and of the modules that were copied or moved from it.
   class Copies;
   struct ChildEntry {
     std::string name;
     std::ptrdiff_t place = 0;        // offset, for a member
-    std::shared_ptr<Copies> copies;  // of a member
-    std::shared_ptr<Module> shared;  // set for a child held by pointer
+    std::shared_ptr<Copies> copies;  // of a member, or of a module registered by value
+    std::shared_ptr<Module> shared;  // set for a child held by pointer or registered by value
     Copy copy = nullptr;             // copies such a child
   };
   struct CloneMemo {
@@ -335,9 +393,11 @@ class Module : private detail::Forwards {
   template <class M>
   static Copy copier() {
     if constexpr (std::is_copy_constructible_v<M> && !std::is_abstract_v<M>) {
-      return [](const Module& module) -> std::shared_ptr<Module> {
-        if (typeid(module) != typeid(M)) return nullptr;
-        return std::make_shared<M>(static_cast<const M&>(module));
+      return [](const Module& module) -> Copied {
+        if (typeid(module) != typeid(M)) return {};
+        auto copy = std::make_shared<M>(static_cast<const M&>(module));
+        const Extent extent{copy.get(), sizeof(M)};
+        return {std::move(copy), extent};
       };
     } else {
       return nullptr;
@@ -359,14 +419,18 @@ class Module : private detail::Forwards {
   bool find_path(const Module* module, std::string& path) const;
   void add_member(std::string name, Module& member);
   void add_shared(std::string name, std::shared_ptr<Module> module, Copy copy);
+  void add_value(std::string name, std::shared_ptr<Module> module, Copy copy);
+  TensorEntry& add_tensor(std::string name, Tensor value, Role role);
   void check_name(const std::string& name) const;
   Tensor& resolve(const TensorEntry& entry) const;
   Module& resolve(const ChildEntry& entry) const;
   void visit(const std::string& prefix, const Visit& visit) const;
   NamedList<Tensor> unique(bool parameters) const;
   void list_modules(const std::string& prefix, NamedList<Module*>& list);
-  void unshare(CloneMemo& memo);
+  void unshare(CloneMemo& memo, const Extent& extent);
+  static void replace_members(const Extent& extent, const Tensor& from, const Tensor& to);
   void convert(const std::function<Tensor(const Tensor&)>& function);
+  std::string label() const;
   void print(std::string& out, int depth) const;
 
   std::vector<TensorEntry> tensors_;
@@ -375,6 +439,7 @@ class Module : private detail::Forwards {
   std::shared_ptr<detail::Hooks> hooks_;  // null without hooks
   bool training_ = true;
   bool lazy_ = false;
+  bool empty_ = false;
 };
 
 template <class M>
@@ -414,13 +479,14 @@ class LayerWith : public Layer<M, Base> {
 //     Tensor forward(const Tensor& query, const Tensor& key, const Tensor& mask = {});
 //   };
 //   attention(x, y)
-template <class M, class Base = Module>
+template <class M, class Base>
 class Callable : public Layer<M, Base> {
  public:
   using Layer<M, Base>::Layer;
   template <class... Args>
   decltype(auto) operator()(Args&&... args) {
     try {
+      this->check_not_empty();
       if (this->has_hooks()) return call_hooked(std::forward<Args>(args)...);
       return static_cast<M&>(*this).forward(std::forward<Args>(args)...);
     } catch (const Error&) {
@@ -467,10 +533,59 @@ M clone(const M& module) {
   Module::check_parts<M>(module);
   M copy(module);
   Module::CloneMemo memo;
-  static_cast<Module&>(copy).unshare(memo);
+  static_cast<Module&>(copy).unshare(memo, {&copy, sizeof(M)});
   return copy;
 }
 
 std::ostream& operator<<(std::ostream& out, const Module& module);
+
+// A shared pointer to a module that calls it, as in libtorch. MYTORCH_MODULE(Net) defines Net, the
+// holder of NetImpl:
+//
+//   struct NetImpl : nn::Module { ... };
+//   MYTORCH_MODULE(Net);
+//   Net net(784, 10);
+//   net->forward(x);
+template <class Impl>
+class ModuleHolder : public detail::AnyHolder {
+ public:
+  using ContainedType = Impl;
+  ModuleHolder(std::nullptr_t) {}                                           // NOLINT: as a pointer
+  ModuleHolder(std::shared_ptr<Impl> module) : impl_(std::move(module)) {}  // NOLINT
+  template <class... Args>
+  requires(std::is_constructible_v<Impl, Args...> &&
+           !(std::is_base_of_v<AnyHolder, std::decay_t<Args>> ||
+             ...)) explicit ModuleHolder(Args&&... args)
+      : impl_(std::make_shared<Impl>(std::forward<Args>(args)...)) {}
+
+  // These throw Error(kValue) if the holder is empty.
+  Impl* get() const {
+    if (impl_ == nullptr) detail::fail_empty_holder(typeid(Impl));
+    return impl_.get();
+  }
+  Impl* operator->() const { return get(); }
+  Impl& operator*() const { return *get(); }
+  template <class... Args>
+  decltype(auto) operator()(Args&&... args) const {
+    if constexpr (sizeof...(Args) == 1 || std::is_base_of_v<Callable<Impl>, Impl>) {
+      return (*get())(std::forward<Args>(args)...);
+    } else {
+      return get()->forward(std::forward<Args>(args)...);
+    }
+  }
+  const std::shared_ptr<Impl>& ptr() const { return impl_; }
+  bool is_empty() const { return impl_ == nullptr; }
+  explicit operator bool() const { return impl_ != nullptr; }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+#define MYTORCH_MODULE_IMPL(Name, Impl)                    \
+  class Name : public ::mytorch::nn::ModuleHolder<Impl> {  \
+   public:                                                 \
+    using ::mytorch::nn::ModuleHolder<Impl>::ModuleHolder; \
+  }
+#define MYTORCH_MODULE(Name) MYTORCH_MODULE_IMPL(Name, Name##Impl)
 
 }  // namespace mytorch::nn

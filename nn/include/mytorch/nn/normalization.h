@@ -36,6 +36,7 @@ using InstanceNorm3dOptions = InstanceNormOptions;
 // The parameters and statistics of batch and instance norms.
 class ChannelNorm : public Module {
  public:
+  using Module::Module;
   std::string describe() const override;
   void reset_parameters();
   void reset_running_stats();
@@ -55,8 +56,8 @@ class ChannelNorm : public Module {
   // Counts a batch. Returns the momentum of this batch.
   double track();
 
-  const char* name_;
-  int64_t num_features_;
+  const char* name_ = "";
+  int64_t num_features_ = 0;
   BatchNormArgs options_;
 
  private:
@@ -67,6 +68,7 @@ class ChannelNorm : public Module {
 // the running statistics; in evaluation, uses the running statistics.
 class BatchNorm : public ChannelNorm {
  public:
+  using ChannelNorm::ChannelNorm;
   Tensor forward(const Tensor& input) override;
 
  protected:
@@ -74,13 +76,14 @@ class BatchNorm : public ChannelNorm {
             int64_t max_dim);
 
  private:
-  int64_t min_dim_;
-  int64_t max_dim_;
+  int64_t min_dim_ = 0;
+  int64_t max_dim_ = 0;
 };
 
 // Takes (N, C) or (N, C, L).
 class BatchNorm1d final : public Layer<BatchNorm1d, BatchNorm> {
  public:
+  using Layer::Layer;
   explicit BatchNorm1d(int64_t num_features, BatchNormArgs options = {})
       : Layer("BatchNorm1d", num_features, options, 2, 3) {}
 };
@@ -88,6 +91,7 @@ class BatchNorm1d final : public Layer<BatchNorm1d, BatchNorm> {
 // Takes (N, C, H, W).
 class BatchNorm2d final : public Layer<BatchNorm2d, BatchNorm> {
  public:
+  using Layer::Layer;
   explicit BatchNorm2d(int64_t num_features, BatchNormArgs options = {})
       : Layer("BatchNorm2d", num_features, options, 4, 4) {}
 };
@@ -95,6 +99,7 @@ class BatchNorm2d final : public Layer<BatchNorm2d, BatchNorm> {
 // Takes (N, C, D, H, W).
 class BatchNorm3d final : public Layer<BatchNorm3d, BatchNorm> {
  public:
+  using Layer::Layer;
   explicit BatchNorm3d(int64_t num_features, BatchNormArgs options = {})
       : Layer("BatchNorm3d", num_features, options, 5, 5) {}
 };
@@ -120,18 +125,20 @@ class LazyBatchNorm3d final : public Layer<LazyBatchNorm3d, BatchNorm> {
 // `track_running_stats`, by the running ones.
 class InstanceNorm : public ChannelNorm {
  public:
+  using ChannelNorm::ChannelNorm;
   Tensor forward(const Tensor& input) override;
 
  protected:
   InstanceNorm(const char* name, int64_t num_features, InstanceNormArgs options, int64_t dims);
 
  private:
-  int64_t dims_;  // spatial dimensions
+  int64_t dims_ = 0;  // spatial dimensions
 };
 
 // Takes (N, C, L) or (C, L).
 class InstanceNorm1d final : public Layer<InstanceNorm1d, InstanceNorm> {
  public:
+  using Layer::Layer;
   explicit InstanceNorm1d(int64_t num_features, InstanceNormArgs options = {})
       : Layer("InstanceNorm1d", num_features, options, 1) {}
 };
@@ -139,6 +146,7 @@ class InstanceNorm1d final : public Layer<InstanceNorm1d, InstanceNorm> {
 // Takes (N, C, H, W) or (C, H, W).
 class InstanceNorm2d final : public Layer<InstanceNorm2d, InstanceNorm> {
  public:
+  using Layer::Layer;
   explicit InstanceNorm2d(int64_t num_features, InstanceNormArgs options = {})
       : Layer("InstanceNorm2d", num_features, options, 2) {}
 };
@@ -146,6 +154,7 @@ class InstanceNorm2d final : public Layer<InstanceNorm2d, InstanceNorm> {
 // Takes (N, C, D, H, W) or (C, D, H, W).
 class InstanceNorm3d final : public Layer<InstanceNorm3d, InstanceNorm> {
  public:
+  using Layer::Layer;
   explicit InstanceNorm3d(int64_t num_features, InstanceNormArgs options = {})
       : Layer("InstanceNorm3d", num_features, options, 3) {}
 };
@@ -160,6 +169,7 @@ using LayerNormOptions = Options<LayerNormArgs, std::vector<int64_t>>;
 // Normalizes over the last dimensions, whose sizes must equal `normalized_shape`.
 class LayerNorm final : public Layer<LayerNorm> {
  public:
+  using Layer::Layer;
   explicit LayerNorm(IntList normalized_shape, LayerNormArgs options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
@@ -183,6 +193,7 @@ using RMSNormOptions = Options<RMSNormArgs, std::vector<int64_t>>;
 // `normalized_shape`.
 class RMSNorm final : public Layer<RMSNorm> {
  public:
+  using Layer::Layer;
   explicit RMSNorm(IntList normalized_shape, RMSNormArgs options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
@@ -204,6 +215,7 @@ using GroupNormOptions = Options<GroupNormArgs, int64_t, int64_t>;
 // Normalizes each of `num_groups` groups of the channels (dimension 1) of each sample.
 class GroupNorm final : public Layer<GroupNorm> {
  public:
+  using Layer::Layer;
   GroupNorm(int64_t num_groups, int64_t num_channels, GroupNormArgs options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
@@ -213,8 +225,8 @@ class GroupNorm final : public Layer<GroupNorm> {
   Tensor bias;    // (channels), zeros; undefined without `affine`
 
  private:
-  int64_t num_groups_;
-  int64_t num_channels_;
+  int64_t num_groups_ = 0;
+  int64_t num_channels_ = 0;
   GroupNormArgs options_;
 };
 
@@ -229,12 +241,13 @@ using LocalResponseNormOptions = Options<LocalResponseNormArgs, int64_t>;
 // (dimension 1).
 class LocalResponseNorm final : public Layer<LocalResponseNorm> {
  public:
+  using Layer::Layer;
   explicit LocalResponseNorm(int64_t size, LocalResponseNormArgs options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
-  int64_t size_;
+  int64_t size_ = 0;
   LocalResponseNormArgs options_;
 };
 

@@ -21,6 +21,7 @@ const char* name_of(PadMode mode);
 template <size_t n, PadMode mode>
 class PadNd : public Module {
  public:
+  using Module::Module;
   explicit PadNd(Sizes<2 * n> padding) : padding_(padding) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
@@ -29,7 +30,7 @@ class PadNd : public Module {
   double value_ = 0;  // for kConstant
 
  private:
-  Sizes<2 * n> padding_;
+  Sizes<2 * n> padding_ = 0;
 };
 
 extern template class PadNd<1, PadMode::kConstant>;
@@ -59,14 +60,17 @@ class ZeroPad3d final : public Layer<ZeroPad3d, PadNd<3, PadMode::kConstant>> {
 };
 class ConstantPad1d final : public Layer<ConstantPad1d, PadNd<1, PadMode::kConstant>> {
  public:
+  using Layer::Layer;
   ConstantPad1d(Sizes<2> padding, double value) : Layer(padding) { value_ = value; }
 };
 class ConstantPad2d final : public Layer<ConstantPad2d, PadNd<2, PadMode::kConstant>> {
  public:
+  using Layer::Layer;
   ConstantPad2d(Sizes<4> padding, double value) : Layer(padding) { value_ = value; }
 };
 class ConstantPad3d final : public Layer<ConstantPad3d, PadNd<3, PadMode::kConstant>> {
  public:
+  using Layer::Layer;
   ConstantPad3d(Sizes<6> padding, double value) : Layer(padding) { value_ = value; }
 };
 class ReflectionPad1d final : public Layer<ReflectionPad1d, PadNd<1, PadMode::kReflect>> {

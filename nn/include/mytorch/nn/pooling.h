@@ -24,12 +24,13 @@ using MaxPool3dOptions = Options<MaxPoolArgs<3>, Sizes<3>>;
 template <size_t n>
 class MaxPoolNd : public Module {
  public:
+  using Module::Module;
   explicit MaxPoolNd(Sizes<n> kernel_size, MaxPoolArgs<n> options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
-  Sizes<n> kernel_size_;
+  Sizes<n> kernel_size_ = 0;
   MaxPoolArgs<n> options_;
 };
 
@@ -49,12 +50,13 @@ using AvgPool3dOptions = Options<AvgPoolArgs<3>, Sizes<3>>;
 template <size_t n>
 class AvgPoolNd : public Module {
  public:
+  using Module::Module;
   explicit AvgPoolNd(Sizes<n> kernel_size, AvgPoolArgs<n> options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
-  Sizes<n> kernel_size_;
+  Sizes<n> kernel_size_ = 0;
   AvgPoolArgs<n> options_;
 };
 
@@ -71,13 +73,14 @@ using LPPool3dOptions = Options<LPPoolArgs<3>, double, Sizes<3>>;
 template <size_t n>
 class LPPoolNd : public Module {
  public:
+  using Module::Module;
   LPPoolNd(double norm_type, Sizes<n> kernel_size, LPPoolArgs<n> options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
-  double norm_type_;
-  Sizes<n> kernel_size_;
+  double norm_type_ = 0;
+  Sizes<n> kernel_size_ = 0;
   LPPoolArgs<n> options_;
 };
 
@@ -89,12 +92,13 @@ using AdaptiveAvgPool3dOptions = Options<NoArgs, Sizes<3>>;
 template <size_t n>
 class AdaptiveAvgPoolNd : public Module {
  public:
+  using Module::Module;
   explicit AdaptiveAvgPoolNd(Sizes<n> output_size);
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
-  Sizes<n> output_size_;
+  Sizes<n> output_size_ = 0;
 };
 
 using AdaptiveMaxPool1dOptions = Options<NoArgs, Sizes<1>>;
@@ -105,12 +109,13 @@ using AdaptiveMaxPool3dOptions = Options<NoArgs, Sizes<3>>;
 template <size_t n>
 class AdaptiveMaxPoolNd : public Module {
  public:
+  using Module::Module;
   explicit AdaptiveMaxPoolNd(Sizes<n> output_size);
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
-  Sizes<n> output_size_;
+  Sizes<n> output_size_ = 0;
 };
 
 extern template class MaxPoolNd<1>;

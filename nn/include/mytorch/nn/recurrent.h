@@ -50,7 +50,9 @@ namespace detail {
 // initialized uniformly in +-1 / sqrt(hidden).
 class RecurrentBase : public Module {
  public:
+  using Module::Module;
   void reset_parameters();
+  double flops(const Tensor& input, const Tensor& output) const override;
   std::string describe() const override;
 
  protected:
@@ -74,8 +76,8 @@ class RecurrentBase : public Module {
   const char* kind_name() const;
 
   Kind kind_;
-  int64_t input_size_;
-  int64_t hidden_size_;
+  int64_t input_size_ = 0;
+  int64_t hidden_size_ = 0;
   LSTMArgs options_;
   RNNNonlinearity nonlinearity_;
 };
@@ -87,12 +89,14 @@ class RecurrentBase : public Module {
 // N, directions * hidden), and the last hidden states.
 class RNN final : public Callable<RNN, detail::RecurrentBase> {
  public:
+  using Callable::Callable;
   RNN(int64_t input_size, int64_t hidden_size, RNNArgs options = {});
   std::tuple<Tensor, Tensor> forward(const Tensor& input, const Tensor& hidden = {});
 };
 
 class GRU final : public Callable<GRU, detail::RecurrentBase> {
  public:
+  using Callable::Callable;
   GRU(int64_t input_size, int64_t hidden_size, GRUArgs options = {});
   std::tuple<Tensor, Tensor> forward(const Tensor& input, const Tensor& hidden = {});
 };
@@ -100,6 +104,7 @@ class GRU final : public Callable<GRU, detail::RecurrentBase> {
 // The state is the pair of hidden and cell states. Returns the outputs and the last state.
 class LSTM final : public Callable<LSTM, detail::RecurrentBase> {
  public:
+  using Callable::Callable;
   using State = std::tuple<Tensor, Tensor>;
   LSTM(int64_t input_size, int64_t hidden_size, LSTMArgs options = {});
   std::tuple<Tensor, State> forward(const Tensor& input, const State& state = {});

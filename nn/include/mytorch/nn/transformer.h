@@ -38,6 +38,7 @@ struct AttentionMasks {
 //   auto [y, weights] = attention(x, x, x, {.attn_mask = mask});
 class MultiheadAttention final : public Callable<MultiheadAttention> {
  public:
+  using Callable::Callable;
   MultiheadAttention(int64_t embed_dim, int64_t num_heads, MultiheadAttentionArgs options = {});
   std::tuple<Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                      const AttentionMasks& masks = {});
@@ -46,15 +47,17 @@ class MultiheadAttention final : public Callable<MultiheadAttention> {
                                         const AttentionMasks& masks) {
     return Callable::operator()(query, key, value, masks);
   }
+  double flops(const Tensor& input, const Tensor& output) const override;
   std::string describe() const override;
   void reset_parameters();
 
   Tensor in_proj_weight;  // (3 * E, E), of queries, keys and values
   Tensor in_proj_bias;    // (3 * E); undefined without bias
-  Linear out_proj;
+  Linear out_proj{nullptr};
 
  private:
-  int64_t num_heads_;
+  int64_t num_heads_ = 0;
+  double flops_ = 0;  // of the last forward with hooks: flops() does not see the keys
   MultiheadAttentionArgs options_;
 };
 
@@ -76,6 +79,7 @@ using TransformerEncoderLayerOptions = Options<TransformerEncoderLayerArgs, int6
 // shape of its input, (L, N, E).
 class TransformerEncoderLayer final : public Callable<TransformerEncoderLayer> {
  public:
+  using Callable::Callable;
   TransformerEncoderLayer(int64_t d_model, int64_t nhead, TransformerEncoderLayerArgs options = {});
   Tensor forward(const Tensor& src, const AttentionMasks& masks = {});
   using Callable::operator();
@@ -83,14 +87,14 @@ class TransformerEncoderLayer final : public Callable<TransformerEncoderLayer> {
     return Callable::operator()(src, masks);
   }
 
-  MultiheadAttention self_attn;
-  Linear linear1;
-  Dropout dropout;
-  Linear linear2;
-  LayerNorm norm1;
-  LayerNorm norm2;
-  Dropout dropout1;
-  Dropout dropout2;
+  MultiheadAttention self_attn{nullptr};
+  Linear linear1{nullptr};
+  Dropout dropout{nullptr};
+  Linear linear2{nullptr};
+  LayerNorm norm1{nullptr};
+  LayerNorm norm2{nullptr};
+  Dropout dropout1{nullptr};
+  Dropout dropout2{nullptr};
 
  private:
   TransformerEncoderLayerArgs options_;
@@ -100,6 +104,7 @@ class TransformerEncoderLayer final : public Callable<TransformerEncoderLayer> {
 // given.
 class TransformerEncoder final : public Callable<TransformerEncoder> {
  public:
+  using Callable::Callable;
   TransformerEncoder(const TransformerEncoderLayer& layer, int64_t num_layers,
                      std::optional<LayerNorm> norm = {});
   Tensor forward(const Tensor& src, const AttentionMasks& masks = {});

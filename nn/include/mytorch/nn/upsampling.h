@@ -35,6 +35,7 @@ using UpsampleOptions = Options<UpsampleArgs>;
 // "bicubic", and 3 for "trilinear".
 class Upsample final : public Layer<Upsample> {
  public:
+  using Layer::Layer;
   explicit Upsample(UpsampleArgs options);
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
@@ -50,34 +51,37 @@ using ChannelShuffleOptions = Options<NoArgs, int64_t>;
 // Moves channels into planes: (..., C * r^2, H, W) to (..., C, H * r, W * r).
 class PixelShuffle final : public Layer<PixelShuffle> {
  public:
+  using Layer::Layer;
   explicit PixelShuffle(int64_t upscale_factor) : factor_(upscale_factor) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
-  int64_t factor_;
+  int64_t factor_ = 0;
 };
 
 // The inverse: (..., C, H * r, W * r) to (..., C * r^2, H, W).
 class PixelUnshuffle final : public Layer<PixelUnshuffle> {
  public:
+  using Layer::Layer;
   explicit PixelUnshuffle(int64_t downscale_factor) : factor_(downscale_factor) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
-  int64_t factor_;
+  int64_t factor_ = 0;
 };
 
 // Divides the channels (dimension 1) into groups and interleaves these.
 class ChannelShuffle final : public Layer<ChannelShuffle> {
  public:
+  using Layer::Layer;
   explicit ChannelShuffle(int64_t groups) : groups_(groups) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
-  int64_t groups_;
+  int64_t groups_ = 0;
 };
 
 struct FoldArgs {
@@ -92,25 +96,27 @@ using UnfoldOptions = Options<UnfoldArgs, Sizes<2>>;
 // Extracts the windows of (N, C, H, W): (N, C * kernel, windows). Without a batch, (C, H, W).
 class Unfold final : public Layer<Unfold> {
  public:
+  using Layer::Layer;
   explicit Unfold(Sizes<2> kernel_size, UnfoldArgs options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
-  Sizes<2> kernel_size_;
+  Sizes<2> kernel_size_ = 0;
   UnfoldArgs options_;
 };
 
 // Adds windows (N, C * kernel, windows) up to planes (N, C, *output_size).
 class Fold final : public Layer<Fold> {
  public:
+  using Layer::Layer;
   Fold(Sizes<2> output_size, Sizes<2> kernel_size, FoldArgs options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
  private:
-  Sizes<2> output_size_;
-  Sizes<2> kernel_size_;
+  Sizes<2> output_size_ = 0;
+  Sizes<2> kernel_size_ = 0;
   FoldArgs options_;
 };
 
