@@ -28,7 +28,8 @@
   FAMILY(batch_norm)                  \
   FAMILY(group_norm)                  \
   FAMILY(nll_loss)                    \
-  FAMILY(cross_entropy)
+  FAMILY(cross_entropy)               \
+  FAMILY(attention_sm90)
 
 namespace mytorch::cuda {
 

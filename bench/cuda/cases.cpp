@@ -276,6 +276,17 @@ int main(int argc, char** argv) try {
   // From here on, the last column is TFLOP/s.
   const char* tf32 = std::getenv("MYTORCH_CUDA_TF32");
   const char* f32 = tf32 != nullptr && std::string(tf32) == "1" ? "tf32" : "f32";
+  for (const int64_t width : {32, 64, 96, 128, 256}) {
+    if (!any_wanted({"attention"})) continue;
+    const Tensor q = uniform({8, 16, 4096, width}, kBFloat16).sub(0.5).mul(4);
+    for (const bool causal : {false, true}) {
+      const std::string name =
+          "attention bf16 " + std::to_string(width) + (causal ? " causal" : "");
+      const double flops = 4.0 * 8 * 16 * 4096 * 4096 * static_cast<double>(width);
+      report(name.c_str(), 1e-3 * flops / (causal ? 2 : 1),
+             [&] { mytorch::scaled_dot_product_attention(q, q, q, {}, 0.0, causal); });
+    }
+  }
   for (const auto& [dtype, name] : {std::pair{kBFloat16, "bf16"}, {kFloat32, f32}}) {
     for (const int64_t side : {4096, 8192}) {
       if (!any_wanted({"matmul"})) continue;

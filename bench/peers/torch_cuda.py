@@ -8,6 +8,7 @@ import time
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 CUDA = torch.device("cuda")
 WANTED = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -167,6 +168,16 @@ def main() -> None:
         lambda: torch.ops.aten.embedding_dense_backward(grad, index, 50304, -1, False),
     )
     # From here on, the last column is TFLOP/s.
+    for width in (32, 64, 96, 128, 256):
+        q = 4 * (torch.rand(8, 16, 4096, width, device=CUDA).bfloat16() - 0.5)
+        for causal in (False, True):
+            flops = 4 * 8 * 16 * 4096**2 * width / (2 if causal else 1)
+            with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):  # the fastest one
+                report(
+                    f"attention bf16 {width}{' causal' if causal else ''}",
+                    1e-3 * flops,
+                    lambda q=q, causal=causal: F.scaled_dot_product_attention(q, q, q, is_causal=causal),
+                )
     for dtype, name in ((torch.bfloat16, "bf16"), (torch.float32, "f32"), (torch.float32, "tf32")):
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
         for side in (4096, 8192):
