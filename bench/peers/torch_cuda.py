@@ -7,8 +7,8 @@ import sys
 import time
 
 import torch
+import torch.nn.attention
 import torch.nn.functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 CUDA = torch.device("cuda")
 WANTED = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -168,16 +168,6 @@ def main() -> None:
         lambda: torch.ops.aten.embedding_dense_backward(grad, index, 50304, -1, False),
     )
     # From here on, the last column is TFLOP/s.
-    for width in (32, 64, 96, 128, 256):
-        q = 4 * (torch.rand(8, 16, 4096, width, device=CUDA).bfloat16() - 0.5)
-        for causal in (False, True):
-            flops = 4 * 8 * 16 * 4096**2 * width / (2 if causal else 1)
-            with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):  # the fastest one
-                report(
-                    f"attention bf16 {width}{' causal' if causal else ''}",
-                    1e-3 * flops,
-                    lambda q=q, causal=causal: F.scaled_dot_product_attention(q, q, q, is_causal=causal),
-                )
     for dtype, name in ((torch.bfloat16, "bf16"), (torch.float32, "f32"), (torch.float32, "tf32")):
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
         for side in (4096, 8192):
@@ -216,6 +206,33 @@ def main() -> None:
         if channels != 3:
             report(f"{name} input gradient", flops, lambda: backward([True, False, False]))
         report(f"{name} weight gradient", flops, lambda: backward([False, True, False]))
+    for batch, heads, key_heads, length, width, causal in (
+        (8, 16, 16, 4096, 128, False),
+        (8, 16, 16, 4096, 128, True),
+        (2, 64, 8, 8192, 128, True),
+        (8, 16, 16, 4096, 64, False),
+        (8, 16, 16, 4096, 64, True),
+        (4, 48, 48, 4096, 32, True),
+        (8, 16, 16, 4096, 96, False),
+        (8, 8, 8, 4096, 256, False),
+    ):
+        name = f"attention {batch}x{heads}x{length}x{width}" + (" causal" if causal else "")
+        if WANTED not in f"{name} forward" and WANTED not in f"{name} backward":
+            continue
+        q, k, v = (
+            torch.rand(batch, h, length, width, device=CUDA).bfloat16().requires_grad_()
+            for h in (heads, key_heads, key_heads)
+        )
+        flops = (2e-3 if causal else 4e-3) * q.numel() * length
+        with torch.enable_grad(), torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
+
+            def forward() -> torch.Tensor:
+                return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != key_heads)
+
+            report(f"{name} forward", flops, forward)
+            y = forward()
+            grad = torch.rand_like(y)
+            report(f"{name} backward", 2.5 * flops, lambda: torch.autograd.grad(y, (q, k, v), grad, retain_graph=True))
     with torch.enable_grad():
         parameters = [torch.rand(*s, device=CUDA).requires_grad_() for _ in range(116) for s in ((1024, 1024), (1024,))]
     for p in parameters:

@@ -21,6 +21,7 @@ using Args = mt_args_attention_forward;
 
 constexpr int64_t kLongest = 1 << 29;  // keeps positions plus bounds of the band within int
 constexpr int64_t kPack = 8;           // elements of 16 bytes
+constexpr int32_t kPriority = 1;       // before cuDNN, which has 0
 
 // Calls f(width) with the width as a constant, or returns false if no kernel has it.
 template <class F>
@@ -54,7 +55,7 @@ struct FastestShape<T, 96> : hopper::Shape<T, 96, 2, 160, 2, true> {};
 template <class T>
 struct FastestShape<T, 128> : hopper::Shape<T, 128, 2, 128, 2, false> {};
 template <class T>
-struct FastestShape<T, 256> : hopper::Shape<T, 256, 2, 80, 2, true> {};
+struct FastestShape<T, 256> : hopper::Shape<T, 256, 2, 64, 2, true> {};
 
 // Whether packs of 16 bytes along the rows are aligned, and no dimension is broadcast or reversed.
 bool is_aligned(const TensorView& x) {
@@ -196,7 +197,7 @@ void forward(mt_ctx& ctx, const Args& args) {
 }  // namespace
 
 void register_attention_sm90(KernelEntries& kernels) {
-  kernels.push_back(sdk::kernel<&forward, &supports>("sm90", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&forward, &supports>("sm90", MT_TAKES_STRIDED, kPriority));
 }
 
 }  // namespace mytorch::cuda
