@@ -19,6 +19,7 @@
   FAMILY(pooling)                    \
   FAMILY(convolution)                \
   FAMILY(matrix)                     \
+  FAMILY(attention)                  \
   FAMILY(softmax)                    \
   FAMILY(layer_norm)                 \
   FAMILY(batch_norm)                 \

@@ -1,0 +1,282 @@
+// The kernels of attention: operands are staged in parallel, then threads take blocks of rows
+// (forward), or heads of keys and chunks of their blocks (backward).
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "backends/cpu-openmp/attention/blocks.h"
+#include "backends/cpu-openmp/registry.h"
+#include "mytorch/abi_ops/attention_backward.h"
+#include "mytorch/abi_ops/attention_forward.h"
+#include "mytorch/backend.h"
+#include "mytorch/backend/philox.h"
+
+namespace mytorch::cpu {
+namespace {
+
+using sdk::TensorView;
+
+// Each item of a parallel loop that stages operands has at least this many elements.
+constexpr int64_t kStagedElements = 1 << 15;
+
+HeadRows head_rows(const TensorView& x) {
+  if (!x) return {};
+  const auto stride = [&](int d) { return x.ndim() > d && x.size(d) != 1 ? x.stride(d) : 0; };
+  return {x.raw(), x.dtype(), stride(0), stride(1), stride(2), stride(3)};
+}
+
+template <class Args>
+AttentionJob job_of(const Args& args) {
+  const TensorView q = args.query, k = args.key, v = args.value, slopes = args.slopes;
+  AttentionJob job{};
+  job.batch = q.size(0);
+  job.heads = q.size(1);
+  job.key_heads = k.size(1);
+  job.rows = q.size(2);
+  job.keys = k.size(2);
+  job.width = q.size(3);
+  job.value_width = v.size(3);
+  job.query = head_rows(q);
+  job.key = head_rows(k);
+  job.value = head_rows(v);
+  job.mask = head_rows(args.attn_mask);
+  if (slopes) {
+    job.slopes = {slopes.raw(),
+                  slopes.dtype(),
+                  slopes.ndim() == 2 ? slopes.stride(0) : 0,
+                  slopes.stride(-1),
+                  0,
+                  0};
+  }
+  job.left = args.left;
+  job.right = args.right;
+  job.diagonal = args.diagonal;
+  job.softcap = static_cast<float>(args.softcap);
+  job.scale = static_cast<float>(args.scale);
+  job.dropout_p = static_cast<float>(args.dropout_p);
+  return job;
+}
+
+template <class Args>
+const char* supports(const Args& args) {
+  if (sdk::is_dtype<double>(TensorView(args.query).dtype())) return "computes in float32";
+  if (TensorView(args.query).size(-1) == 0) return "only for a positive width";
+  return nullptr;
+}
+
+const char* backward_supports(const mt_args_attention_backward& args) {
+  const TensorView mask = args.attn_mask;
+  if (mask && !sdk::is_dtype<bool>(mask.dtype()) &&
+      sdk::wanted(args.output_mask, 3, args.grad_mask) != nullptr) {
+    return "does not compute the gradient of a mask";
+  }
+  return supports(args);
+}
+
+// Calls body(item, thread) for items [0, count), in order of their start. Each thread takes the
+// next item when it is done with one, because items differ in their work.
+template <class F>
+void for_each_item(mt_ctx& ctx, int64_t count, F&& body) {
+  std::atomic<int64_t> next{0};
+  sdk::parallel_for(ctx, 0, std::max<int64_t>(1, ctx.num_threads), 1,
+                    [&](int64_t begin, int64_t end) noexcept {
+                      for (int64_t t = begin; t < end; ++t) {
+                        while (true) {
+                          const int64_t item = next.fetch_add(1, std::memory_order_relaxed);
+                          if (item >= count) break;
+                          body(item, t);
+                        }
+                      }
+                    });
+}
+
+// The operands of a call in the memory of the context.
+class Stage {
+ public:
+  Stage(mt_ctx& ctx, const AttentionFns& fns) : ctx_(ctx), fns_(fns) {}
+
+  int64_t padded(int64_t width) const { return padded_to(width, fns_.lanes); }
+
+  float* rows(const HeadRows& x, int64_t batch, int64_t heads, int64_t n, int64_t width,
+              float scale) {
+    const int64_t step = padded(width);
+    float* to = sdk::scratch<float>(ctx_, checked(batch * heads, n, step));
+    const int64_t grain = 1 + kStagedElements / std::max<int64_t>(1, step);
+    sdk::parallel_for(ctx_, 0, batch * heads * n, grain, [&](int64_t begin, int64_t end) noexcept {
+      while (begin < end) {
+        const int64_t head = begin / n, row = begin % n, count = std::min(n - row, end - begin);
+        fns_.stage_rows(at(x, head / heads, head % heads, row), x.dtype, x.row, x.col, count, width,
+                        step, scale, to + begin * step);
+        begin += count;
+      }
+    });
+    return to;
+  }
+
+  float* panels(const HeadRows& x, int64_t batch, int64_t heads, int64_t n, int64_t width) {
+    const int64_t count = (n + fns_.panel - 1) / fns_.panel, size = fns_.panel * width;
+    float* to = sdk::scratch<float>(ctx_, checked(batch * heads, count, size));
+    const int64_t grain = 1 + kStagedElements / std::max<int64_t>(1, size);
+    sdk::parallel_for(
+        ctx_, 0, batch * heads * count, grain, [&](int64_t begin, int64_t end) noexcept {
+          for (int64_t i = begin; i < end; ++i) {
+            const int64_t head = i / count, row = i % count * fns_.panel;
+            fns_.stage_panel(at(x, head / heads, head % heads, row), x.dtype, x.row, x.col,
+                             std::min(fns_.panel, n - row), width, to + i * size);
+          }
+        });
+    return to;
+  }
+
+  static const void* at(const HeadRows& x, int64_t batch, int64_t head, int64_t row) {
+    return static_cast<const char*>(x.data) +
+           (batch * x.batch + head * x.head + row * x.row) * sdk::itemsize(x.dtype);
+  }
+  static int64_t checked(int64_t a, int64_t b, int64_t c) {
+    return sdk::checked_mul(sdk::checked_mul(a, b), c);
+  }
+
+ private:
+  mt_ctx& ctx_;
+  const AttentionFns& fns_;
+};
+
+// The results without keys: every row sees nothing.
+void fill_empty(const AttentionJob& job) {
+  const std::vector<float> zeros(static_cast<size_t>(job.value_width));
+  const HeadRows& lse = job.logsumexp;
+  for (int64_t i = 0; i < job.batch * job.heads * job.rows; ++i) {
+    const int64_t b = i / job.rows / job.heads, h = i / job.rows % job.heads, row = i % job.rows;
+    store_row(zeros.data(), job.output, b, h, row, job.value_width);
+    static_cast<float*>(lse.data)[b * lse.batch + h * lse.head + row * lse.row] =
+        -std::numeric_limits<float>::infinity();
+  }
+}
+
+void attention_forward(mt_ctx& ctx, const mt_args_attention_forward& args) {
+  const AttentionFns& fns = *attention_fns();
+  AttentionJob job = job_of(args);
+  job.output = head_rows(args.output);
+  job.logsumexp = head_rows(args.logsumexp);
+  if (job.dropout_p != 0) {
+    const sdk::philox::Stream stream(args.generator);
+    job.seed = stream.seed;
+    job.call = stream.call;
+    const TensorView draw = args.draw;
+    draw.data<int64_t>()[0] = static_cast<int64_t>(stream.seed);
+    draw.data<int64_t>()[draw.stride(0)] = static_cast<int64_t>(stream.call);
+  }
+  if (job.batch * job.heads * job.rows == 0) return;
+  if (job.keys == 0) return fill_empty(job);
+  Stage stage(ctx, fns);
+  StagedHeads staged;
+  staged.key_panels = stage.panels(job.key, job.batch, job.key_heads, job.keys, job.width);
+  staged.value = stage.rows(job.value, job.batch, job.key_heads, job.keys, job.value_width, 1);
+  const int64_t size = padded_to(forward_room(fns, job.width, job.value_width), 16);
+  float* room =
+      sdk::scratch<float>(ctx, sdk::checked_mul(size, std::max<int64_t>(1, ctx.num_threads)));
+  const int64_t blocks = (job.rows + fns.row_block - 1) / fns.row_block;
+  const int64_t heads = job.batch * job.heads;
+  for_each_item(ctx, heads * blocks, [&](int64_t item, int64_t thread) {
+    // The last rows first: with a causal band they see the most keys.
+    const int64_t head = item / blocks, block = blocks - 1 - item % blocks;
+    const int64_t first = block * job.rows / blocks, end = (block + 1) * job.rows / blocks;
+    fns.forward(job, staged, head / job.heads, head % job.heads, first, end - first,
+                room + thread * size);
+  });
+}
+
+void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
+  const AttentionFns& fns = *attention_fns();
+  AttentionJob job = job_of(args);
+  const auto gradient = [&](int64_t i, const mt_tensor* to) {
+    return head_rows(sdk::wanted(args.output_mask, i, to));
+  };
+  job.grad_query = gradient(0, args.grad_query);
+  job.grad_key = gradient(1, args.grad_key);
+  job.grad_value = gradient(2, args.grad_value);
+  if (job.dropout_p != 0) {
+    const TensorView draw = args.draw;
+    job.seed = static_cast<uint64_t>(draw.data<int64_t>()[0]);
+    job.call = static_cast<uint64_t>(draw.data<int64_t>()[draw.stride(0)]);
+  }
+  const int64_t heads = job.batch * job.heads, key_heads = job.batch * job.key_heads;
+  Stage stage(ctx, fns);
+  StagedHeads staged;
+  const int64_t padded = stage.padded(job.width), padded_values = stage.padded(job.value_width);
+  staged.query = stage.rows(job.query, job.batch, job.heads, job.rows, job.width, job.scale);
+  staged.grad_output =
+      stage.rows(head_rows(args.grad_output), job.batch, job.heads, job.rows, job.value_width, 1);
+  staged.key = stage.rows(job.key, job.batch, job.key_heads, job.keys, job.width, 1);
+  staged.key_panels = stage.panels(job.key, job.batch, job.key_heads, job.keys, job.width);
+  staged.value_panels =
+      stage.panels(job.value, job.batch, job.key_heads, job.keys, job.value_width);
+  const float* output =
+      stage.rows(head_rows(args.output), job.batch, job.heads, job.rows, job.value_width, 1);
+  // Numbers of each row, (batch, head, row).
+  const auto numbers = [&](const TensorView& x) {
+    HeadRows of{x.raw(), x.dtype(), 0, x.stride(0), x.stride(1), x.stride(2)};
+    float* to = sdk::scratch<float>(ctx, sdk::checked_mul(heads, job.rows));
+    for (int64_t h = 0; h < heads; ++h) {
+      const int64_t b = h / job.heads;
+      fns.stage_rows(static_cast<const float*>(of.data) + b * of.head + h % job.heads * of.row,
+                     of.dtype, 0, of.col, 1, job.rows, job.rows, 1, to + h * job.rows);
+    }
+    return to;
+  };
+  job.logsumexp = {numbers(args.logsumexp), {}, 0, 0, 0, 0};
+  staged.delta = sdk::scratch<float>(ctx, sdk::checked_mul(heads, job.rows));
+  const float* more = args.grad_logsumexp != nullptr ? numbers(args.grad_logsumexp) : nullptr;
+  sdk::parallel_for(ctx, 0, heads * job.rows, 512, [&](int64_t begin, int64_t end) noexcept {
+    fns.row_dots(staged.grad_output + begin * padded_values, output + begin * padded_values,
+                 end - begin, padded_values, staged.delta + begin);
+    for (int64_t i = begin; more != nullptr && i < end; ++i) staged.delta[i] -= more[i];
+  });
+
+  // Threads share the keys of a head if there are fewer heads than threads, or if the last heads
+  // would leave threads idle. Each chunk of keys sums grad_query on its own, so that the order of
+  // additions does not depend on the threads' speed.
+  const int64_t threads = std::max<int64_t>(1, ctx.num_threads);
+  const int64_t key_blocks = (job.keys + fns.key_block / 2 - 1) / (fns.key_block / 2);
+  int64_t chunks = key_heads >= 4 * threads || key_heads % threads == 0 ? 1 : threads;
+  chunks = std::max<int64_t>(1, std::min(chunks, key_blocks));
+  const int64_t sum = heads * job.rows * padded;
+  if (job.grad_query.data != nullptr) {
+    staged.grad_query = sdk::scratch<float>(ctx, sdk::checked_mul(sum, chunks));
+    sdk::parallel_for(ctx, 0, sum * chunks, kStagedElements,
+                      [&](int64_t begin, int64_t end) noexcept {
+                        std::fill(staged.grad_query + begin, staged.grad_query + end, 0.0f);
+                      });
+  }
+  const int64_t size = padded_to(backward_room(fns, job.width, job.value_width), 16);
+  float* room = sdk::scratch<float>(ctx, sdk::checked_mul(size, threads));
+  for_each_item(ctx, key_heads * chunks, [&](int64_t item, int64_t thread) {
+    const int64_t head = item / chunks;
+    fns.backward(job, staged, head / job.key_heads, head % job.key_heads, item % chunks, chunks,
+                 room + thread * size);
+  });
+  if (job.grad_query.data == nullptr) return;
+  sdk::parallel_for(ctx, 0, heads * job.rows, 1 + kStagedElements / padded,
+                    [&](int64_t begin, int64_t end) noexcept {
+                      for (int64_t i = begin; i < end; ++i) {
+                        const int64_t head = i / job.rows;
+                        float* row = staged.grad_query + i * padded;
+                        fns.sum_scaled(row, sum, chunks, job.scale, padded, row);
+                        store_row(row, job.grad_query, head / job.heads, head % job.heads,
+                                  i % job.rows, job.width);
+                      }
+                    });
+}
+
+}  // namespace
+
+void register_attention(KernelEntries& kernels) {
+  constexpr uint32_t kTakes = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES;
+  kernels.push_back(
+      sdk::kernel<&attention_forward, &supports<mt_args_attention_forward>>("blocks", kTakes));
+  kernels.push_back(sdk::kernel<&attention_backward, &backward_supports>("blocks", kTakes));
+}
+
+}  // namespace mytorch::cpu
