@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "autograd/access.h"
+#include "autograd/autocast/state.h"
 #include "core/types/errors.h"
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/record.h"
@@ -46,7 +47,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
  public:
   Frame(std::function<std::vector<Tensor>(const std::vector<Tensor>&)> function,
         const std::vector<Tensor>& inputs, const CheckpointOptions& options)
-      : function_(std::move(function)), layers_(thread_state.layers), wanted_(thread_state.wanted) {
+      : function_(std::move(function)), autocast_(autocast::state) {
     generators_.emplace_back(default_generator());
     for (const Generator& generator : options.generators) generators_.emplace_back(generator);
     for (const Tensor& input : inputs) {
@@ -105,21 +106,16 @@ class Frame : public std::enable_shared_from_this<Frame> {
     std::vector<GeneratorState> now;
     for (const GeneratorState& state : generators_) now.emplace_back(state.generator);
     for (const GeneratorState& state : generators_) state.restore();
-    const uint32_t layers = thread_state.layers;
-    const uint32_t wanted = thread_state.wanted;
     struct Restore {
       std::function<void()> restore;
       ~Restore() { restore(); }
     } restore{[&] {
       for (const GeneratorState& state : now) state.restore();
-      thread_state.layers = layers;
-      thread_state.wanted = wanted;
     }};
 
     values_.clear();
     EnableGradGuard grad;
-    thread_state.layers = layers_;
-    thread_state.wanted = wanted_;
+    const AutocastScope autocast(autocast_);
     SavedTensorHooks hooks(
         [this](const Tensor& value) -> SavedTensorHooks::Packed {
           const size_t index = values_.size();
@@ -147,8 +143,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::vector<SavedTensor> saved_inputs_;
   std::vector<bool> requires_;
   std::vector<GeneratorState> generators_;
-  uint32_t layers_;
-  uint32_t wanted_;
+  autocast::State autocast_;  // of the forward
   std::vector<Form> forms_;
   bool in_forward_ = false;
   std::recursive_mutex mutex_;  // several threads may run its backward, which may nest

@@ -1,20 +1,24 @@
-"""The backward node of every differentiable operator: data for autograd/recording.h, and gradient formulas."""
+"""The backward node of every differentiable operator: data for autograd/recording.h, and gradient formulas. The policy
+of every operator that autocast changes: data for autograd/autocast/wrappers.h."""
 
 from __future__ import annotations
 
 import ast
 
 from codegen import cpp, emit_api
+from codegen.autocast import is_masked
 from codegen.formula import Save
 from codegen.formula_cpp import Translator, fact
 from codegen.lock import Lock
 from codegen.model import GradFormula, Op
 from codegen.schema import Arg
 
+# recording.h is first: the generic layer_flags of layers.h, if declared before, would take over its calls.
 INCLUDES = """\
 #include <limits>
 
 #include "autograd/recording.h"
+#include "autograd/autocast/wrappers.h"
 #include "mytorch/ops/t.h"
 #include "mytorch/ops/transpose.h"
 #include "ops/gradients.h"
@@ -394,11 +398,10 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     installers = []
     for number, group in emit_api.buckets(ops).items():
         found = [op for op in group if has_wrapper(op) or op.derived]
-        if not found:
-            continue
+        cast = [op for op in group if is_masked(op)]
         calls = {c for op in found for f in op.grad.formulas for c in f.formula.calls if c in names}
         below = found + [by_full[op.grad.derived] for op in found if op.grad.kind == "derived" and op.grad.derived]
-        lines = [INCLUDES.strip(), *emit_api.below_includes(below)]
+        lines = [INCLUDES.strip(), *emit_api.below_includes(below + cast)]
         lines += [f'#include "mytorch/ops/{c}.h"' for c in sorted(calls)]
         lines += ["", "namespace mytorch {"]
         lines += ["namespace autograd {", "namespace {", ""]
@@ -414,6 +417,9 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
             lines.append(f"  install<{node_type(op)}, ops::{sid}, kFunction>();")
             if cpp.has_inplace(op):
                 lines.append(f"  install<{node_type(op)}, ops::{sid}, kInplace>();")
+        for op in cast:
+            policy = op.autocast.capitalize()
+            lines.append(f"  autocast::install<ops::{op.schema.struct_id}, autocast::Policy::k{policy}>();")
         lines += ["}", "", "}  // namespace autograd", "}  // namespace mytorch"]
         files[f"autograd/autograd_{number:02d}.cpp"] = cpp.source(lines)
         installers.append(f"install_{number:02d}")
@@ -421,7 +427,7 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
         [
             "namespace mytorch::autograd {",
             *[f"void {i}();" for i in installers],
-            "// Fills autograd's column of the operator table.",
+            "// Fills the columns of autograd and autocast in the operator table.",
             "void install_wrappers() {",
             *[f"  {i}();" for i in installers],
             "}",

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "autograd/autocast/state.h"
 #include "autograd/meta.h"
 #include "autograd/view.h"
 #include "core/types/errors.h"
@@ -29,6 +30,7 @@ class FunctionNode final : public Node {
   const char* name_;
   FunctionBackward backward_;
   std::unique_ptr<FunctionContext> context_;
+  autocast::State autocast_ = autocast::state;  // of the forward, in which backward runs, too
 };
 
 namespace {
@@ -199,6 +201,8 @@ void FunctionNode::apply(Tensor* grads, Tensor* out) {
     }
   }
   const bool differentiated = grad_enabled();
+  std::optional<AutocastScope> autocast;
+  if (autocast_.enabled()) autocast.emplace(autocast_);
   std::vector<Tensor> results;
   if (context.once_differentiable_) {
     NoGradGuard no_grad;

@@ -198,7 +198,7 @@ auto given(const T& kept) {
   }
 }
 
-// Fills autograd's column of the operator table. Generated.
+// Fills the columns of autograd and autocast in the operator table. Generated.
 void install_wrappers();
 
 }  // namespace mytorch::autograd

@@ -57,6 +57,9 @@ class GradFormula:
     saves: tuple[Save, ...]
 
 
+POLICIES = ("lower", "float32", "widest", "none")  # mytorch/autocast.h explains them
+
+
 @dataclass(frozen=True)
 class Gradient:
     """The gradient of a record.
@@ -91,6 +94,7 @@ class Op:
     types: for every tensor argument `same`, `bool`, `index` or `any`.
     accepts: for arguments of type `same`, the class of allowed types, one of ACCEPTS.
     layout_of: the arguments that `layout: follow(...)` names.
+    autocast: the autocast policy, one of POLICIES.
     parent: for a derived op, the full name of the op whose gradient it computes.
     """
 
@@ -116,6 +120,7 @@ class Op:
     dynamic: bool = False
     samples: str = ""
     tolerance: dict[str, float] = field(default_factory=dict)
+    autocast: str = "none"
     derived: bool = False
     parent: str = ""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Iterator
 
+from codegen.autocast import default_policy
 from codegen.cost import FUNCTIONS, cost_tree
 from codegen.expr import Body, Names, arity, build_pointwise
 from codegen.formula import Formula, parse_formula
@@ -25,7 +26,7 @@ from codegen.gradients import (
     formulas,
     gradient_names,
 )
-from codegen.model import ACCEPTS, GradFormula, Gradient, GradOutput, Op, Result
+from codegen.model import ACCEPTS, POLICIES, GradFormula, Gradient, GradOutput, Op, Result
 from codegen.nodes import BOOL, ELEMENTARY, INDEX, NodeOp
 from codegen.reduce import build_reduce
 from codegen.schema import SCALAR_TYPES, Schema, SchemaError, parse_schema
@@ -52,6 +53,7 @@ KEYS = (
     "dynamic",
     "samples",
     "tolerance",
+    "autocast",
 )
 PROMOTE = ("same", "float", "compare", "widen", "first", "none")
 FORMS = ("method", "inplace")
@@ -176,6 +178,8 @@ class _Record:
         self._meaning(op)
         self._results(op)
         self._cost(op)
+        policy = self.text("autocast", POLICIES)
+        op.autocast = policy.text if policy else default_policy(op)
         if self.record.get("grad") is None:
             raise self.refuse(head.line, "has no gradient decision: `grad: auto`, `grad: none` or formulas")
         if len(self.errors.messages) > before:

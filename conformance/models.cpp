@@ -53,7 +53,7 @@ Training mlp(Device device, int64_t batch) {
   const Images images(device, batch);
   const Tensor wanted = eye(10).to(device).index_select(0, images.labels);
   return training<optim::SGD>(
-      network->parameters(), optim::SGDOptions{.lr = 0.5},
+      network->parameters(), optim::SGDArgs{.lr = 0.5},
       [network, images, wanted] { return mse_loss((*network)(images.pixels), wanted); });
 }
 
@@ -65,7 +65,7 @@ Training cnn(Device device, int64_t batch) {
   network->to(device);
   const Images images(device, batch);
   return training<optim::AdamW>(
-      network->parameters(), optim::AdamWOptions{.lr = 0.004},
+      network->parameters(), optim::AdamWArgs{.lr = 0.004},
       [network, images] { return cross_entropy((*network)(images.pixels), images.labels); });
 }
 
@@ -104,8 +104,7 @@ Training transformer(Device device, int64_t batch) {
   auto block = std::make_shared<TransformerBlock>(device);
   const Tensor tokens =
       randint(TransformerBlock::kTokens, {batch, TransformerBlock::kLength}).to(kInt64).to(device);
-  return training<
-      optim::AdamW>(block->parameters, optim::AdamWOptions{.lr = 0.01}, [block, tokens] {
+  return training<optim::AdamW>(block->parameters, optim::AdamWArgs{.lr = 0.01}, [block, tokens] {
     return cross_entropy((*block)(tokens).view({-1, TransformerBlock::kTokens}), tokens.view({-1}));
   });
 }

@@ -150,6 +150,8 @@ def _section(op: Op, samples: list[dict], derived: dict[str, Op], example: list[
     if accepted := types(op):
         lines += [f"**Types:** {accepted}", ""]
     lines += _gradient(op, derived)
+    if op.autocast != "none":
+        lines += [f"**Autocast:** {op.autocast}.", ""]
     if op.cost:
         lines += ["**Cost:** " + ", ".join(f"{k} `{f.text}`" for k, f in op.cost.items()), ""]
     if example is not None:

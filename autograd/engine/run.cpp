@@ -1,8 +1,10 @@
 // Executes a task: on the calling thread alone, or together with the workers of other devices.
 #include <cmath>
 #include <exception>
+#include <optional>
 
 #include "autograd/anomaly.h"
+#include "autograd/autocast/state.h"
 #include "autograd/engine/gradients.h"
 #include "autograd/engine/streams.h"
 #include "autograd/engine/task.h"
@@ -68,6 +70,7 @@ class TaskScope {
         executing_(thread_data.executing),
         grad_mode_(grad_enabled()) {
     set_grad_enabled(create_graph);
+    if ((thread_state.wanted & kLayerAutocast) != 0) autocast_.emplace(autocast::State());
   }
   ~TaskScope() {
     thread_data.task = task_;
@@ -77,6 +80,7 @@ class TaskScope {
   }
 
  private:
+  std::optional<AutocastScope> autocast_;  // disabled: gradients run in the types of the forward
   const Task* task_;
   const Task* pruned_;
   const Node* executing_;

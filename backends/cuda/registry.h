@@ -28,7 +28,8 @@
   FAMILY(batch_norm)                  \
   FAMILY(group_norm)                  \
   FAMILY(nll_loss)                    \
-  FAMILY(cross_entropy)
+  FAMILY(cross_entropy)               \
+  FAMILY(cudnn_attention)
 
 namespace mytorch::cuda {
 

@@ -342,6 +342,35 @@ int main(int argc, char** argv) try {
     report((name + " weight gradient").c_str(), flops, [&] { weight_gradient(y, x); });
     compare([&] { return weight_gradient(y, x); }, [&] { return weight_gradient(wide_y, wide_x); });
   }
+  struct Heads {
+    int64_t batch, heads, key_heads, length, width;
+    bool causal;
+  };
+  for (const Heads& c : {Heads{8, 16, 16, 4096, 128, false},
+                         {8, 16, 16, 4096, 128, true},
+                         {2, 64, 8, 8192, 128, true},
+                         {8, 16, 16, 4096, 64, false},
+                         {8, 16, 16, 4096, 64, true}}) {
+    if (!any_wanted({"attention"})) continue;
+    const std::string name = "attention " + std::to_string(c.batch) + "x" +
+                             std::to_string(c.heads) + "x" + std::to_string(c.length) + "x" +
+                             std::to_string(c.width) + (c.causal ? " causal" : "");
+    const Tensor q = uniform({c.batch, c.heads, c.length, c.width}, kBFloat16);
+    const Tensor k = uniform({c.batch, c.key_heads, c.length, c.width}, kBFloat16);
+    const Tensor v = uniform({c.batch, c.key_heads, c.length, c.width}, kBFloat16);
+    const double flops = (c.causal ? 2e-3 : 4e-3) * static_cast<double>(q.numel()) * c.length;
+    const int64_t right = c.causal ? 0 : -1;
+    const auto forward = [&] {
+      return mytorch::attention_forward(q, k, v, {}, {}, -1, right, 0, 0.0, 0.088, 0.0);
+    };
+    report((name + " forward").c_str(), flops, [&] { forward(); });
+    const auto [output, logsumexp, draw] = forward();
+    const Tensor grad = uniform(q.sizes(), kBFloat16);
+    report((name + " backward").c_str(), 2.5 * flops, [&, &o = output, &l = logsumexp, &d = draw] {
+      mytorch::attention_backward(grad, {}, q, k, v, {}, {}, o, l, d, -1, right, 0, 0.0, 0.088, 0.0,
+                                  {1, 1, 1, 1});
+    });
+  }
   if (any_wanted({"AdamW"})) {
     std::vector<Tensor> parameters;
     for (int i = 0; i < 116; ++i) {  // 122 M parameters

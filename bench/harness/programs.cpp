@@ -142,13 +142,12 @@ std::vector<Program> all_programs() {
   namespace optim = nn::optim;
   // Each step reads the parameters, gradients and state, and writes the parameters and state.
   all.push_back({"sgd_10M", 5 * 4 * kParameters, 0, 1, [](Device d) {
-                   return step_of<optim::SGD>(optim::SGDOptions{.lr = 1e-3, .momentum = 0.9}, d);
+                   return step_of<optim::SGD>(optim::SGDArgs{.lr = 1e-3, .momentum = 0.9}, d);
                  }});
   all.push_back({"adam_10M", 7 * 4 * kParameters, 0, 1,
-                 [](Device d) { return step_of<optim::Adam>(optim::AdamOptions{.lr = 1e-3}, d); }});
-  all.push_back({"adamw_10M", 7 * 4 * kParameters, 0, 1, [](Device d) {
-                   return step_of<optim::AdamW>(optim::AdamWOptions{.lr = 1e-3}, d);
-                 }});
+                 [](Device d) { return step_of<optim::Adam>(optim::AdamArgs{.lr = 1e-3}, d); }});
+  all.push_back({"adamw_10M", 7 * 4 * kParameters, 0, 1,
+                 [](Device d) { return step_of<optim::AdamW>(optim::AdamWArgs{.lr = 1e-3}, d); }});
   return all;
 }
 

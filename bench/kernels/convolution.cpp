@@ -194,7 +194,7 @@ void add_step(const std::string& name, int threads, std::vector<std::vector<int6
       parameters.push_back(parameter);
     }
     auto sgd = std::make_shared<nn::optim::SGD>(parameters,
-                                                nn::optim::SGDOptions{.lr = 0.01, .momentum = 0.9});
+                                                nn::optim::SGDArgs{.lr = 0.01, .momentum = 0.9});
     return [sgd] { sgd->step(); };
   });
 }

@@ -7,6 +7,7 @@ import sys
 import time
 
 import torch
+import torch.nn.attention
 import torch.nn.functional as F
 
 CUDA = torch.device("cuda")
@@ -205,6 +206,30 @@ def main() -> None:
         if channels != 3:
             report(f"{name} input gradient", flops, lambda: backward([True, False, False]))
         report(f"{name} weight gradient", flops, lambda: backward([False, True, False]))
+    for batch, heads, key_heads, length, width, causal in (
+        (8, 16, 16, 4096, 128, False),
+        (8, 16, 16, 4096, 128, True),
+        (2, 64, 8, 8192, 128, True),
+        (8, 16, 16, 4096, 64, False),
+        (8, 16, 16, 4096, 64, True),
+    ):
+        name = f"attention {batch}x{heads}x{length}x{width}" + (" causal" if causal else "")
+        if WANTED not in f"{name} forward" and WANTED not in f"{name} backward":
+            continue
+        q, k, v = (
+            torch.rand(batch, h, length, width, device=CUDA).bfloat16().requires_grad_()
+            for h in (heads, key_heads, key_heads)
+        )
+        flops = (2e-3 if causal else 4e-3) * q.numel() * length
+        with torch.enable_grad(), torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
+
+            def forward() -> torch.Tensor:
+                return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != key_heads)
+
+            report(f"{name} forward", flops, forward)
+            y = forward()
+            grad = torch.rand_like(y)
+            report(f"{name} backward", 2.5 * flops, lambda: torch.autograd.grad(y, (q, k, v), grad, retain_graph=True))
     with torch.enable_grad():
         parameters = [torch.rand(*s, device=CUDA).requires_grad_() for _ in range(116) for s in ((1024, 1024), (1024,))]
     for p in parameters:

@@ -321,6 +321,29 @@ class LoadTest(unittest.TestCase):
                 self.assertEqual([p.hash for p in op.body.variants], [p.hash for p in again[name].body.variants])
 
 
+class AutocastTest(unittest.TestCase):
+    def policy(self, record: str) -> str:
+        return load_text(record)[0].autocast
+
+    def test_products_lower_by_default(self):
+        record = "- op: mm(Tensor self, Tensor mat2) -> Tensor\n  doc: Multiplies.\n  primitive: mm\n  grad: none\n"
+        self.assertEqual(self.policy(record), "none")
+        self.assertEqual(self.policy(record + "  cost: {flops: 2 * numel(result)}\n"), "lower")
+
+    def test_a_record_may_state_its_policy(self):
+        record = "- op: exp(Tensor self) -> Tensor\n  doc: Exp.\n  promote: float\n  grad: auto\n"
+        self.assertEqual(self.policy(record), "float32")
+        self.assertEqual(self.policy(record + "  autocast: none\n"), "none")
+
+    def test_gradients_have_no_policy(self):
+        ops = {op.full_name: op for op in load_text(OPS)}
+        self.assertEqual(ops["exp_grad"].autocast, "none")
+
+    def test_refuses_other_policies(self):
+        with self.assertRaisesRegex(RecordErrors, "`autocast: half` is none of lower, float32, widest, none"):
+            self.policy("- op: exp(Tensor self) -> Tensor\n  doc: Exp.\n  grad: auto\n  autocast: half\n")
+
+
 class RefusalTest(unittest.TestCase):
     HEAD = "- op: f(Tensor self) -> Tensor\n"
 

@@ -18,6 +18,7 @@
 namespace mytorch {
 
 CustomWrapper record_custom = nullptr;
+CustomWrapper cast_custom = nullptr;
 
 namespace {
 
@@ -197,6 +198,16 @@ std::vector<Value> record(const CustomOperator& op, const std::vector<Value>& ar
   return record_custom(op, args);
 }
 
+// Autocast's wrapper.
+std::vector<Value> cast(const CustomOperator& op, const std::vector<Value>& args) {
+  if (cast_custom == nullptr) return next_custom(kLayerAutocast, op, args);
+  return cast_custom(op, args);
+}
+
+void set_wrapper(OpEntry& entry, uint32_t layer, CustomWrapper wrapper) {
+  entry.wrappers[std::countr_zero(layer)][kFunction] = reinterpret_cast<void*>(wrapper);
+}
+
 }  // namespace
 
 CustomOperator::CustomOperator(OperatorSpec given)
@@ -239,8 +250,14 @@ CustomOperator::CustomOperator(OperatorSpec given)
                           "': register the gradient's first"));
     }
     check_gradient(*this);
-    entry.wrappers[std::countr_zero(uint32_t{kLayerAutograd})][kFunction] =
-        reinterpret_cast<void*>(record);
+    set_wrapper(entry, kLayerAutograd, record);
+  }
+  if (spec.autocast != "none") {
+    if (spec.autocast != "lower" && spec.autocast != "float32" && spec.autocast != "widest") {
+      refuse(absl::StrCat("its autocast policy is '", spec.autocast,
+                          "', which is none of \"none\", \"lower\", \"float32\", \"widest\""));
+    }
+    set_wrapper(entry, kLayerAutocast, cast);
   }
 }
 

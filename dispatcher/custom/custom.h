@@ -41,6 +41,8 @@ void run_custom_into(const CustomOperator& op, const std::vector<Value>& args,
 
 // Autograd's wrapper of operators with a gradient; null until its library is initialized.
 extern CustomWrapper record_custom;
+// Autocast's wrapper of operators with a policy; null like the above.
+extern CustomWrapper cast_custom;
 
 // Registers the operators of a backend. Their kernels may leave the hash 0.
 void add_operators_of(const Backend& backend);

@@ -663,9 +663,11 @@ struct Composite : Defaults {
     return Traits<Op>::compute(held.value...);
   }
 
-  // Computes the results through the layers, then copies them.
+  // Computes the results through the layers, then copies them. Autocast does not change the types
+  // of a form that writes.
   template <class Op, size_t n, class... H>
   [[gnu::always_inline]] static void into(Outs<n> outs, bool inplace, const H&... held) {
+    const LayerMask masked(kLayerAutocast);
     const auto results = Layered<Op, kFunction>::call(held.value...);
     if (inplace) {
       if constexpr (n == 1) assign_inplace(Op::info, *outs[0], results);

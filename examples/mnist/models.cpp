@@ -31,7 +31,7 @@ class Mlp final : public Task {
     return mytorch::mse_loss(network_(images), one_hot_.index_select(0, labels));
   }
   void begin(double lr, int64_t steps) override {
-    sgd_.emplace(network_.parameters(), optim::SGDOptions{.lr = lr});
+    sgd_.emplace(network_.parameters(), optim::SGDArgs{.lr = lr});
     const int64_t rising = (3 * steps + 9) / 10, falling = steps - rising + 1;
     schedule_.emplace(*sgd_, std::vector<std::pair<optim::LRCurve, int64_t>>{
                                  {optim::curves::linear(0.02, 1, rising), rising},
@@ -62,7 +62,7 @@ class Cnn final : public Task {
     return mytorch::cross_entropy(network_(images), labels);
   }
   void begin(double lr, int64_t steps) override {
-    adam_.emplace(network_.parameters(), optim::AdamWOptions{.lr = lr});
+    adam_.emplace(network_.parameters(), optim::AdamWArgs{.lr = lr});
     schedule_.emplace(*adam_, lr, steps);
     left_ = steps;
   }

@@ -62,6 +62,12 @@ Batch stack_examples(const std::vector<Example>& examples) {
   return stack_examples(examples, numbers_of(examples));
 }
 
+Batch keep_examples(const std::vector<Example>& examples) {
+  Batch batch;
+  batch.examples = examples;
+  return batch;
+}
+
 Tensor pad_sequence(const std::vector<Tensor>& sequences, double padding_value) {
   check_not_empty(sequences.empty(), "pad_sequence");
   NoGradGuard no_grad;

@@ -4,6 +4,7 @@
 
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
+#include "mytorch/nn/archive.h"
 #include "mytorch/nn/module.h"
 
 namespace mytorch::nn {
@@ -78,5 +79,11 @@ LoadReport Module::load(const std::string& path, bool strict) {
     throw Error(error.code(), absl::StrCat(error.what(), " (file ", path, ")"));
   }
 }
+
+void Module::save(serialize::OutputArchive& archive) const {
+  for (const auto& [name, tensor] : state_dict()) archive.write(name, tensor);
+}
+
+void Module::load(const serialize::InputArchive& archive) { load_state_dict(archive.tensors()); }
 
 }  // namespace mytorch::nn

@@ -6,38 +6,25 @@
 
 namespace mytorch::nn::optim {
 
-Adagrad::Adagrad(std::vector<Tensor> parameters, AdagradOptions options)
-    : OptimizerWith("Adagrad", {"sum"}) {
-  add_group(std::move(parameters), options);
+Adagrad::Adagrad(ParamGroups parameters, AdagradArgs options)
+    : OptimizerWith("Adagrad", {"sum"}, options) {
+  add_param_groups(std::move(parameters));
 }
 
-void Adagrad::check(const AdagradOptions& options) const {
+void Adagrad::check(const AdagradArgs& options) const {
   check_option(options.lr >= 0, "lr", options.lr, "a rate that is not negative");
   check_option(options.lr_decay >= 0, "lr_decay", options.lr_decay, "0 or more");
   check_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
-  check_option(options.initial_accumulator >= 0, "initial_accumulator", options.initial_accumulator,
-               "0 or more");
+  check_option(options.initial_accumulator_value >= 0, "initial_accumulator_value",
+               options.initial_accumulator_value, "0 or more");
   check_option(options.eps >= 0, "eps", options.eps, "0 or more");
 }
 
-Optimizer::Numbers Adagrad::numbers(size_t group) {
-  AdagradOptions& options = options_[group];
-  return {{"lr", &options.lr},
-          {"lr_decay", &options.lr_decay},
-          {"weight_decay", &options.weight_decay},
-          {"initial_accumulator", &options.initial_accumulator},
-          {"eps", &options.eps}};
-}
-
-Optimizer::Flags Adagrad::flags(size_t group) const {
-  return {{"maximize", options_[group].maximize}};
-}
-
 void Adagrad::update(const Batch& batch) {
-  const AdagradOptions& options = options_[batch.group];
-  adagrad_steps_(batch.parameters, batch.gradients, batch.state(0, options.initial_accumulator),
-                 batch.lr, batch.step, options.eps, options.lr_decay, options.weight_decay,
-                 options.maximize);
+  const AdagradArgs& options = this->options(batch.group);
+  adagrad_steps_(batch.parameters, batch.gradients,
+                 batch.state(0, options.initial_accumulator_value), batch.lr, batch.step,
+                 options.eps, options.lr_decay, options.weight_decay, options.maximize);
 }
 
 }  // namespace mytorch::nn::optim

@@ -18,14 +18,63 @@
 
 namespace mytorch::nn::optim {
 
-Optimizer::Optimizer(const char* name, std::vector<const char*> state_names)
-    : name_(name), state_names_(std::move(state_names)) {}
+void OptionList::add(const char* name, double& value) { numbers.push_back({name, &value}); }
+void OptionList::add(const char* /*name*/, Betas& value) {
+  add("beta1", std::get<0>(value));
+  add("beta2", std::get<1>(value));
+}
+void OptionList::add(const char* name, bool& value) {
+  others.emplace_back(name, value ? "true" : "false");
+}
+void OptionList::add(const char* name, int64_t& value) {
+  others.emplace_back(name, std::to_string(value));
+}
+void OptionList::add(const char* name, std::optional<int64_t>& value) {
+  others.emplace_back(name, value ? std::to_string(*value) : "none");
+}
+void OptionList::add(const char* name, std::optional<std::string>& value) {
+  others.emplace_back(name, value.value_or("none"));
+}
+
+OptimizerOptions& OptimizerParamGroup::options() {
+  if (options_ == nullptr) {
+    fail(ErrorCode::kValue,
+         "[OptimizerParamGroup] the group has no options: give them, or add it to an optimizer");
+  }
+  return *options_;
+}
+const OptimizerOptions& OptimizerParamGroup::options() const {
+  return const_cast<OptimizerParamGroup*>(this)->options();
+}
+
+Optimizer::Optimizer(const char* name, std::vector<const char*> state_names,
+                     std::unique_ptr<OptimizerOptions> defaults)
+    : name_(name), state_names_(std::move(state_names)), defaults_(std::move(defaults)) {}
 
 void Optimizer::check_option(bool good, const char* option, double value, const char* bound) const {
   if (!good) fail(ErrorCode::kValue, "[", name_, "] ", option, " is ", value, ": give ", bound);
 }
 
-void Optimizer::append_group(std::vector<Tensor> parameters) {
+void Optimizer::refuse_options() const {
+  fail(ErrorCode::kValue, "[", name_, "] the group has options of another optimizer: give ", name_,
+       "Options");
+}
+
+void Optimizer::add_param_groups(ParamGroups groups) {
+  if (groups.groups().empty()) {
+    fail(ErrorCode::kValue, "[", name_, "] there are no parameters to optimize");
+  }
+  for (OptimizerParamGroup& group : groups.groups()) add_param_group(std::move(group));
+}
+
+void Optimizer::add_param_group(OptimizerParamGroup group) {
+  if (!group.has_options()) group.set_options(defaults_->clone());
+  check_options(group.options());
+  groups_.push_back(slots_of(group.params()));
+  param_groups_.push_back(std::move(group));
+}
+
+std::vector<Optimizer::Slot> Optimizer::slots_of(const std::vector<Tensor>& parameters) const {
   if (parameters.empty()) {
     fail(ErrorCode::kValue, "[", name_, "] there are no parameters to optimize");
   }
@@ -34,7 +83,7 @@ void Optimizer::append_group(std::vector<Tensor> parameters) {
     return std::any_of(group.begin(), group.end(),
                        [&](const Slot& slot) { return slot.parameter.is_same(parameter); });
   };
-  for (Tensor& parameter : parameters) {
+  for (const Tensor& parameter : parameters) {
     const auto refuse = [&](const char* reason) {
       fail(ErrorCode::kValue, "[", name_, "] parameter ", slots.size(), " of group ",
            groups_.size(), " ", reason);
@@ -48,9 +97,9 @@ void Optimizer::append_group(std::vector<Tensor> parameters) {
     for (const std::vector<Slot>& group : groups_) {
       if (holds(group, parameter)) refuse("is already in another group");
     }
-    slots.push_back(Slot{.parameter = std::move(parameter), .state = {}});
+    slots.push_back(Slot{.parameter = parameter, .state = {}});
   }
-  groups_.push_back(std::move(slots));
+  return slots;
 }
 
 // Converts the state of a parameter that has changed its type or device. Slots share counters, so
@@ -69,7 +118,7 @@ void Optimizer::follow(Slot& slot) {
 
 void Optimizer::step() {
   NoGradGuard no_grad;
-  for (size_t g = 0; g < groups_.size(); ++g) check_group_options(g);
+  for (size_t g = 0; g < groups_.size(); ++g) check_options(param_groups_[g].options());
   for (size_t g = 0; g < groups_.size(); ++g) {
     std::vector<Batch> batches;
     for (Slot& slot : groups_[g]) {
@@ -96,7 +145,7 @@ void Optimizer::step() {
   }
 }
 
-Tensor Optimizer::step(const std::function<Tensor()>& closure) {
+Tensor Optimizer::step(const LossClosure& closure) {
   Tensor loss;
   {
     EnableGradGuard grad;
@@ -190,19 +239,28 @@ void Optimizer::check_group(size_t group) const {
 
 std::vector<Tensor> Optimizer::parameters(size_t group) const {
   check_group(group);
+  return param_groups_[group].params();
+}
+
+std::vector<Tensor> Optimizer::parameters() const {
   std::vector<Tensor> list;
-  for (const Slot& slot : groups_[group]) list.push_back(slot.parameter);
+  for (const OptimizerParamGroup& group : param_groups_) {
+    list.insert(list.end(), group.params().begin(), group.params().end());
+  }
   return list;
 }
 
-// `numbers` returns writable pointers; const callers only read them.
-Optimizer::Numbers Optimizer::numbers_of(size_t group) const {
+// The list has writable pointers; const callers only read them.
+OptionList Optimizer::list(size_t group) const {
   check_group(group);
-  return const_cast<Optimizer*>(this)->numbers(group);
+  OptionList list;
+  const_cast<Optimizer*>(this)->param_groups_[group].options().list(list);
+  return list;
 }
 
 double* Optimizer::find(size_t group, std::string_view a, std::string_view b) const {
-  for (const Number& number : numbers_of(group)) {
+  const OptionList options = list(group);
+  for (const OptionList::Number& number : options.numbers) {
     if (number.name == a || number.name == b) return number.value;
   }
   return nullptr;
@@ -211,9 +269,11 @@ double* Optimizer::find(size_t group, std::string_view a, std::string_view b) co
 double* Optimizer::need(size_t group, std::string_view name) const {
   double* place = find(group, name, name);
   if (place != nullptr) return place;
-  const auto append = [](std::string* out, const Number& number) { *out += number.name; };
+  const auto append = [](std::string* out, const OptionList::Number& number) {
+    *out += number.name;
+  };
   fail(ErrorCode::kValue, "[", name_, "] has no option '", name, "': its numeric options are ",
-       absl::StrJoin(numbers_of(group), ", ", append));
+       absl::StrJoin(list(group).numbers, ", ", append));
 }
 
 double Optimizer::option(size_t group, std::string_view name) const { return *need(group, name); }
@@ -223,24 +283,23 @@ void Optimizer::set_option(size_t group, std::string_view name, double value) {
   double* place = need(group, name);
   const double before = std::exchange(*place, value);
   try {
-    check_group_options(group);
+    check_options(param_groups_[group].options());
   } catch (const Error&) {
     *place = before;
     throw;
   }
 }
 
-Optimizer::Flags Optimizer::flags(size_t /*group*/) const { return {}; }
-
 std::string Optimizer::str() const {
   std::string text = absl::StrCat(name_, " (\n");
   for (size_t g = 0; g < groups_.size(); ++g) {
     absl::StrAppend(&text, "Parameter Group ", g, " (", groups_[g].size(), " tensors)\n");
-    for (const Number& number : numbers_of(g)) {
-      absl::StrAppend(&text, "    ", number.name, ": ", *number.value, "\n");
+    const OptionList options = list(g);
+    for (const auto& [name, value] : options.numbers) {
+      absl::StrAppend(&text, "    ", name, ": ", *value, "\n");
     }
-    for (const auto& [name, on] : flags(g)) {
-      absl::StrAppend(&text, "    ", name, ": ", on ? "true" : "false", "\n");
+    for (const auto& [name, value] : options.others) {
+      absl::StrAppend(&text, "    ", name, ": ", value, "\n");
     }
   }
   return text + ")";
@@ -278,7 +337,8 @@ TensorMap Optimizer::state_dict() const {
   TensorMap state;
   size_t index = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
-    for (const Number& number : numbers_of(g)) {
+    const OptionList options = list(g);
+    for (const OptionList::Number& number : options.numbers) {
       state[absl::StrCat("group", g, ".", number.name)] = scalar_tensor(*number.value, kFloat64);
     }
     for (const Slot& slot : groups_[g]) {
@@ -320,7 +380,8 @@ void Optimizer::load_state_dict(const TensorMap& state) {
   std::vector<std::vector<Slot>> groups = groups_;
   size_t index = 0;
   for (size_t g = 0; g < groups.size(); ++g) {
-    for (const Number& number : numbers_of(g)) {
+    const OptionList options = list(g);
+    for (const OptionList::Number& number : options.numbers) {
       const std::string name = absl::StrCat("group", g, ".", number.name);
       const Tensor value = take_number(name);
       if (!value.defined()) {

@@ -12,12 +12,12 @@
 
 namespace mytorch::nn::optim {
 
-RMSprop::RMSprop(std::vector<Tensor> parameters, RMSpropOptions options)
-    : OptimizerWith("RMSprop", {"square_avg", "momentum", "grad_avg"}) {
-  add_group(std::move(parameters), options);
+RMSprop::RMSprop(ParamGroups parameters, RMSpropArgs options)
+    : OptimizerWith("RMSprop", {"square_avg", "momentum", "grad_avg"}, options) {
+  add_param_groups(std::move(parameters));
 }
 
-void RMSprop::check(const RMSpropOptions& options) const {
+void RMSprop::check(const RMSpropArgs& options) const {
   check_option(options.lr >= 0, "lr", options.lr, "a rate that is not negative");
   check_option(options.alpha >= 0, "alpha", options.alpha, "0 or more");
   check_option(options.eps >= 0, "eps", options.eps, "0 or more");
@@ -25,21 +25,8 @@ void RMSprop::check(const RMSpropOptions& options) const {
   check_option(options.momentum >= 0, "momentum", options.momentum, "0 or more");
 }
 
-Optimizer::Numbers RMSprop::numbers(size_t group) {
-  RMSpropOptions& options = options_[group];
-  return {{"lr", &options.lr},
-          {"alpha", &options.alpha},
-          {"eps", &options.eps},
-          {"weight_decay", &options.weight_decay},
-          {"momentum", &options.momentum}};
-}
-
-Optimizer::Flags RMSprop::flags(size_t group) const {
-  return {{"centered", options_[group].centered}, {"maximize", options_[group].maximize}};
-}
-
 void RMSprop::update(const Batch& batch) {
-  const RMSpropOptions& options = options_[batch.group];
+  const RMSpropArgs& options = this->options(batch.group);
   const std::vector<Tensor> squares = batch.state(0);
   if (!options.centered && options.momentum == 0) {
     rmsprop_steps_(batch.parameters, batch.gradients, squares, batch.lr, options.alpha, options.eps,

@@ -8,11 +8,11 @@
 
 namespace mytorch::nn::optim {
 
-SGD::SGD(std::vector<Tensor> parameters, SGDOptions options) : OptimizerWith("SGD", {"momentum"}) {
-  add_group(std::move(parameters), options);
+SGD::SGD(ParamGroups parameters, SGDArgs options) : OptimizerWith("SGD", {"momentum"}, options) {
+  add_param_groups(std::move(parameters));
 }
 
-void SGD::check(const SGDOptions& options) const {
+void SGD::check(const SGDArgs& options) const {
   check_option(options.lr >= 0, "lr", options.lr, "a rate that is not negative");
   check_option(options.momentum >= 0, "momentum", options.momentum, "0 or more");
   check_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
@@ -22,20 +22,8 @@ void SGD::check(const SGDOptions& options) const {
   }
 }
 
-Optimizer::Numbers SGD::numbers(size_t group) {
-  SGDOptions& options = options_[group];
-  return {{"lr", &options.lr},
-          {"momentum", &options.momentum},
-          {"dampening", &options.dampening},
-          {"weight_decay", &options.weight_decay}};
-}
-
-Optimizer::Flags SGD::flags(size_t group) const {
-  return {{"nesterov", options_[group].nesterov}, {"maximize", options_[group].maximize}};
-}
-
 void SGD::update(const Batch& batch) {
-  const SGDOptions& options = options_[batch.group];
+  const SGDArgs& options = this->options(batch.group);
   const bool momentum = options.momentum != 0;
   if (batch.first && momentum && options.dampening != 0 &&
       is_capturing(batch.parameters[0].device())) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <istream>
+#include <iterator>
 
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
@@ -16,6 +18,7 @@ namespace mytorch::nn {
 
 struct SafetensorsFile::State {
   explicit State(const std::string& path);
+  explicit State(std::istream& stream);
   ~State() { close(); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -24,13 +27,15 @@ struct SafetensorsFile::State {
   Tensor load(const Entry& entry, Device device) const;
 
   std::string path;
-  int fd = -1;
+  int fd = -1;        // -1: the bytes are in memory
+  std::string bytes;  // of a stream
   uint64_t data_begin = 0;
   SafetensorsHeader header;
 
  private:
   [[noreturn]] void fail_file(const std::string& reason) const;
   void close();
+  uint64_t size() const;
   void read_header();
   void read_at(void* to, uint64_t bytes, uint64_t offset) const;
 };
@@ -55,10 +60,21 @@ SafetensorsFile::State::State(const std::string& path) : path(path) {
   }
 }
 
-void SafetensorsFile::State::read_header() {
+SafetensorsFile::State::State(std::istream& stream) : path("(stream)") {
+  bytes.assign(std::istreambuf_iterator<char>(stream), {});
+  if (stream.bad()) fail_file("cannot be read");
+  read_header();
+}
+
+uint64_t SafetensorsFile::State::size() const {
+  if (fd < 0) return bytes.size();
   struct stat info;
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) fail_file("is not a regular file");
-  const auto size = static_cast<uint64_t>(info.st_size);
+  return static_cast<uint64_t>(info.st_size);
+}
+
+void SafetensorsFile::State::read_header() {
+  const uint64_t size = this->size();
   if (size < kPrefixBytes) {
     fail_file(absl::StrCat("has ", size,
                            " bytes, fewer than the format's first field: it is "
@@ -81,6 +97,10 @@ void SafetensorsFile::State::read_header() {
 }
 
 void SafetensorsFile::State::read_at(void* to, uint64_t bytes, uint64_t offset) const {
+  if (fd < 0) {  // the header was checked against the size
+    std::memcpy(to, this->bytes.data() + offset, bytes);
+    return;
+  }
   constexpr uint64_t kPiece = uint64_t{1} << 30;  // Linux reads at most 2 GiB per call
   char* next = static_cast<char*>(to);
   while (bytes > 0) {
@@ -121,6 +141,7 @@ Tensor SafetensorsFile::State::load(const Entry& entry, Device device) const {
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : state_(std::make_unique<State>(path)) {}
+SafetensorsFile::SafetensorsFile(std::istream& stream) : state_(std::make_unique<State>(stream)) {}
 SafetensorsFile::SafetensorsFile(SafetensorsFile&&) noexcept = default;
 SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&&) noexcept = default;
 SafetensorsFile::~SafetensorsFile() = default;
@@ -144,13 +165,24 @@ Tensor SafetensorsFile::load(const std::string& name, Device device) const {
   return state_->load(*entry, device);
 }
 
-TensorMap load_safetensors(const std::string& path, Device device) {
-  const SafetensorsFile file(path);
+namespace {
+
+TensorMap load_all(const SafetensorsFile& file, Device device) {
   TensorMap tensors;
   for (const auto& entry : file.entries()) {
     tensors.emplace_hint(tensors.end(), entry.name, file.load(entry.name, device));
   }
   return tensors;
+}
+
+}  // namespace
+
+TensorMap load_safetensors(const std::string& path, Device device) {
+  return load_all(SafetensorsFile(path), device);
+}
+
+TensorMap load_safetensors(std::istream& stream, Device device) {
+  return load_all(SafetensorsFile(stream), device);
 }
 
 }  // namespace mytorch::nn

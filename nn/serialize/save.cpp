@@ -1,5 +1,8 @@
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <optional>
+#include <ostream>
 
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
@@ -54,24 +57,40 @@ Tensor host_contiguous(const Tensor& tensor) {
   return host.is_contiguous() ? host : host.contiguous();
 }
 
-}  // namespace
-
-void save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata) {
+void write(const TensorMap& tensors, const Metadata& metadata,
+           const std::function<void(const void* data, size_t bytes)>& write) {
   SafetensorsHeader header{lay_out(tensors), metadata};
   const std::string json = format_header(header);
-  AtomicFile file("save_safetensors", path);
   const uint64_t length = json.size();
   static_assert(sizeof(length) == kPrefixBytes);
-  file.write(&length, sizeof(length));
-  file.write(json.data(), json.size());
+  write(&length, sizeof(length));
+  write(json.data(), json.size());
   std::sort(header.entries.begin(), header.entries.end(), [](const Entry& a, const Entry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
   for (const Entry& entry : header.entries) {
     const Tensor host = host_contiguous(tensors.at(entry.name));
-    file.write(host.raw_data(), static_cast<size_t>(entry.end - entry.begin));
+    write(host.raw_data(), static_cast<size_t>(entry.end - entry.begin));
   }
-  file.commit();
+}
+
+}  // namespace
+
+void save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata) {
+  std::optional<AtomicFile> file;  // opened after the tensors are checked
+  write(tensors, metadata, [&](const void* data, size_t bytes) {
+    if (!file) file.emplace("save_safetensors", path);
+    file->write(data, bytes);
+  });
+  file->commit();
+}
+
+void save_safetensors(std::ostream& stream, const TensorMap& tensors, const Metadata& metadata) {
+  write(tensors, metadata, [&](const void* data, size_t bytes) {
+    if (bytes > 0)
+      stream.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
+  });
+  if (!stream) fail(ErrorCode::kIo, "[save_safetensors] the stream cannot be written");
 }
 
 }  // namespace mytorch::nn

@@ -62,19 +62,6 @@ constexpr Names kBackwardWeight = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_
 
 }  // namespace
 
-cudnnDataType_t cudnn_type_of(mt_dtype dtype) {
-  switch (sdk::dtype_key(dtype)) {
-    case sdk::dtype_key(sdk::dtype_of<double>):
-      return CUDNN_DATA_DOUBLE;
-    case sdk::dtype_key(sdk::dtype_of<float>):
-      return CUDNN_DATA_FLOAT;
-    case sdk::dtype_key(sdk::dtype_of<sdk::Half>):
-      return CUDNN_DATA_HALF;
-    default:
-      return CUDNN_DATA_BFLOAT16;
-  }
-}
-
 std::optional<Descriptor> graph_of(cudnnHandle_t handle, const Convolution& call,
                                    const Layout& input, const Layout& weight, const Layout& output,
                                    const std::array<int64_t, 3>& alignment) {

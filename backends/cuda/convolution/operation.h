@@ -5,13 +5,11 @@
 #include <cstdint>
 #include <optional>
 
+#include "backends/cuda/common/cudnn.h"
 #include "backends/cuda/convolution/convolution.h"
-#include "backends/cuda/convolution/descriptor.h"
 #include "backends/cuda/convolution/layout.h"
 
 namespace mytorch::cuda {
-
-cudnnDataType_t cudnn_type_of(mt_dtype dtype);
 
 // Returns the graph, or nothing if the library does not support it. `alignment` is in bytes, of
 // input, weight and output.

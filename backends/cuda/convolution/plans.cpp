@@ -24,22 +24,10 @@ constexpr size_t kMostTimed = 32;  // plans per shape
 // Returns whether an engine is deterministic and as precise as the types. float32 on tensor cores
 // is TF32.
 bool acceptable(const Descriptor& config, cudnnDataType_t type) {
-  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  cudnnBackendDescriptor_t to = engine.get();
-  int64_t count = 0;
-  if (cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
-                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
-                               &to) != CUDNN_STATUS_SUCCESS) {
-    return false;
-  }
-  cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-  if (cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                               CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count,
-                               notes) != CUDNN_STATUS_SUCCESS) {
-    return false;
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    switch (notes[i]) {
+  const auto notes = numerical_notes(config);
+  if (!notes) return false;
+  for (const cudnnBackendNumericalNote_t note : *notes) {
+    switch (note) {
       case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
       case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
       case CUDNN_NUMERICAL_NOTE_FFT:
@@ -57,52 +45,19 @@ bool acceptable(const Descriptor& config, cudnnDataType_t type) {
   return true;
 }
 
-// Returns the proposals of one heuristic mode, best first.
-std::vector<Descriptor> configs_of(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
-  std::vector<Descriptor> configs;
-  Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-  if (!heuristic.finalize()) return configs;
-  int64_t count = 0;
-  if (cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count,
-                               nullptr) != CUDNN_STATUS_SUCCESS) {
-    return configs;
-  }
-  std::vector<cudnnBackendDescriptor_t> raw;
-  for (int64_t i = 0; i < count; ++i) {
-    configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    raw.push_back(configs.back().get());
-  }
-  int64_t found = 0;
-  if (count > 0 && cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &found,
-                                            raw.data()) != CUDNN_STATUS_SUCCESS) {
-    found = 0;
-  }
-  while (static_cast<int64_t>(configs.size()) > found) configs.pop_back();
-  return configs;
-}
-
 // Returns up to `most` usable plans in the library's order, which is deterministic.
 std::vector<Plan> proposals(cudnnHandle_t handle, const Descriptor& graph, cudnnDataType_t type,
                             size_t most) {
   std::vector<Plan> plans;
   for (const cudnnBackendHeurMode_t mode :
        {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
-    for (const Descriptor& config : configs_of(graph, mode)) {
+    for (const Descriptor& config : proposed_engines(graph, mode)) {
       if (plans.size() >= most) return plans;
       if (!acceptable(config, type)) continue;
-      Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-      if (!plan.finalize()) continue;
-      int64_t workspace = 0, count = 0;
-      CUDNN(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                     CUDNN_TYPE_INT64, 1, &count, &workspace));
-      if (workspace > kMostWorkspace) continue;
-      plans.push_back({std::move(plan), workspace});
+      std::optional<ExecutionPlan> made = execution_plan(handle, config);
+      if (made && made->workspace <= kMostWorkspace) {
+        plans.push_back({std::move(made->plan), made->workspace});
+      }
     }
   }
   return plans;

@@ -45,11 +45,13 @@ struct OperatorSpec {
   std::function<std::vector<Value>(const std::vector<Value>& args)> body = nullptr;
   // Returns the shape, dtype and device of each result. Required if kernels are to be registered.
   std::function<std::vector<ResultSpec>(const std::vector<Value>& args)> infer = nullptr;
+  // The autocast policy: "none", "lower", "float32" or "widest" (mytorch/autocast.h).
+  std::string autocast = "none";
 };
 
 // Registers an operator for the life of the process; `call`, `mytorch ops` and every backend then
-// know it. Throws Error(kValue) if the schema does not parse, the name is taken, or `gradient` is
-// missing.
+// know it. Throws Error(kValue) if the schema does not parse, the name is taken, `gradient` is
+// missing, or `autocast` is not a policy.
 void register_operator(OperatorSpec spec);
 
 }  // namespace mytorch

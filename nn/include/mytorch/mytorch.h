@@ -1,6 +1,7 @@
 // Umbrella header for model code: tensors, operators, autograd, nn, optimizers and data.
 #pragma once
 
+#include "mytorch/autocast.h"
 #include "mytorch/autograd.h"
 #include "mytorch/backends.h"
 #include "mytorch/cuda.h"

@@ -2,7 +2,9 @@
 // training. For programs; sources of mytorch include the individual headers.
 #pragma once
 
+#include "mytorch/data.h"              // IWYU pragma: export
 #include "mytorch/nn/activation.h"     // IWYU pragma: export
+#include "mytorch/nn/archive.h"        // IWYU pragma: export
 #include "mytorch/nn/constants.h"      // IWYU pragma: export
 #include "mytorch/nn/container.h"      // IWYU pragma: export
 #include "mytorch/nn/conv.h"           // IWYU pragma: export

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "mytorch/nn/optim/adagrad.h"
@@ -59,7 +61,7 @@ void expect_follows(Optimizer& optimizer, const std::function<Rule()>& make_rule
   }
 }
 
-Rule sgd_rule(SGDOptions o) {
+Rule sgd_rule(SGDArgs o) {
   return [o, b = 0.0](double p, double g, int t) mutable {
     if (o.maximize) g = -g;
     g += o.weight_decay * p;
@@ -70,14 +72,14 @@ Rule sgd_rule(SGDOptions o) {
 }
 
 TEST(SGDTest, MatchesItsFormula) {
-  for (const SGDOptions& options : {
-           SGDOptions{.lr = 0.1},
-           SGDOptions{.lr = 0.1, .weight_decay = 0.3},
-           SGDOptions{.lr = 0.1, .momentum = 0.9},
-           SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.3},
-           SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.4, .weight_decay = 0.3},
-           SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.3, .nesterov = true},
-           SGDOptions{.lr = 0.1, .momentum = 0.5, .weight_decay = 0.2, .maximize = true},
+  for (const SGDArgs& options : {
+           SGDArgs{.lr = 0.1},
+           SGDArgs{.lr = 0.1, .weight_decay = 0.3},
+           SGDArgs{.lr = 0.1, .momentum = 0.9},
+           SGDArgs{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.3},
+           SGDArgs{.lr = 0.1, .momentum = 0.9, .dampening = 0.4, .weight_decay = 0.3},
+           SGDArgs{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.3, .nesterov = true},
+           SGDArgs{.lr = 0.1, .momentum = 0.5, .weight_decay = 0.2, .maximize = true},
        }) {
     SGD sgd({parameter()}, options);
     expect_follows(sgd, [&] { return sgd_rule(options); });
@@ -86,28 +88,30 @@ TEST(SGDTest, MatchesItsFormula) {
 
 template <class Options>
 Rule adam_rule(Options o, bool decoupled) {
-  return [=, m = 0.0, v = 0.0, largest = 0.0](double p, double g, int t) mutable {
+  const auto [beta1, beta2] = o.betas;
+  return [=, beta1 = beta1, beta2 = beta2, m = 0.0, v = 0.0, largest = 0.0](double p, double g,
+                                                                            int t) mutable {
     if (o.maximize) g = -g;
     if (decoupled) {
       p -= o.lr * o.weight_decay * p;
     } else {
       g += o.weight_decay * p;
     }
-    m = o.beta1 * m + (1 - o.beta1) * g;
-    v = o.beta2 * v + (1 - o.beta2) * g * g;
+    m = beta1 * m + (1 - beta1) * g;
+    v = beta2 * v + (1 - beta2) * g * g;
     largest = std::max(largest, v);
-    const double m_hat = m / (1 - std::pow(o.beta1, t));
-    const double v_hat = (o.amsgrad ? largest : v) / (1 - std::pow(o.beta2, t));
+    const double m_hat = m / (1 - std::pow(beta1, t));
+    const double v_hat = (o.amsgrad ? largest : v) / (1 - std::pow(beta2, t));
     return p - o.lr * m_hat / (std::sqrt(v_hat) + o.eps);
   };
 }
 
 TEST(AdamTest, MatchesItsFormula) {
-  for (const AdamOptions& options : {
-           AdamOptions{},
-           AdamOptions{.lr = 0.1, .beta1 = 0.8, .beta2 = 0.7, .eps = 0.1, .weight_decay = 0.3},
-           AdamOptions{.lr = 0.1, .beta2 = 0.5, .amsgrad = true},
-           AdamOptions{.lr = 0.1, .beta1 = 0, .beta2 = 0, .eps = 0.5, .maximize = true},
+  for (const AdamArgs& options : {
+           AdamArgs{},
+           AdamArgs{.lr = 0.1, .betas = {0.8, 0.7}, .eps = 0.1, .weight_decay = 0.3},
+           AdamArgs{.lr = 0.1, .betas = {0.9, 0.5}, .amsgrad = true},
+           AdamArgs{.lr = 0.1, .betas = {0, 0}, .eps = 0.5, .maximize = true},
        }) {
     Adam adam({parameter()}, options);
     expect_follows(adam, [&] { return adam_rule(options, false); });
@@ -116,14 +120,14 @@ TEST(AdamTest, MatchesItsFormula) {
 
 TEST(AdamWTest, MatchesItsFormula) {
   EXPECT_EQ(AdamW({parameter()}).options().weight_decay, 0.01);
-  for (const AdamWOptions& options : {AdamWOptions{}, AdamWOptions{.lr = 0.1, .weight_decay = 0.3},
-                                      AdamWOptions{.lr = 0.1, .amsgrad = true}}) {
+  for (const AdamWArgs& options : {AdamWArgs{}, AdamWArgs{.lr = 0.1, .weight_decay = 0.3},
+                                   AdamWArgs{.lr = 0.1, .amsgrad = true}}) {
     AdamW adamw({parameter()}, options);
     expect_follows(adamw, [&] { return adam_rule(options, true); });
   }
 }
 
-Rule rmsprop_rule(RMSpropOptions o) {
+Rule rmsprop_rule(RMSpropArgs o) {
   return [o, v = 0.0, a = 0.0, b = 0.0](double p, double g, int) mutable {
     g += o.weight_decay * p;
     v = o.alpha * v + (1 - o.alpha) * g * g;
@@ -134,11 +138,11 @@ Rule rmsprop_rule(RMSpropOptions o) {
 }
 
 TEST(RMSpropTest, MatchesItsFormula) {
-  for (const RMSpropOptions& options : {
-           RMSpropOptions{},
-           RMSpropOptions{.lr = 0.05, .alpha = 0.7, .eps = 0.01, .weight_decay = 0.2},
-           RMSpropOptions{.lr = 0.05, .alpha = 0.7, .momentum = 0.6},
-           RMSpropOptions{.lr = 0.05, .alpha = 0.7, .momentum = 0.6, .centered = true},
+  for (const RMSpropArgs& options : {
+           RMSpropArgs{},
+           RMSpropArgs{.lr = 0.05, .alpha = 0.7, .eps = 0.01, .weight_decay = 0.2},
+           RMSpropArgs{.lr = 0.05, .alpha = 0.7, .momentum = 0.6},
+           RMSpropArgs{.lr = 0.05, .alpha = 0.7, .momentum = 0.6, .centered = true},
        }) {
     RMSprop rmsprop({parameter()}, options);
     expect_follows(rmsprop, [&] { return rmsprop_rule(options); });
@@ -146,17 +150,18 @@ TEST(RMSpropTest, MatchesItsFormula) {
 }
 
 TEST(AdagradTest, MatchesItsFormula) {
-  for (const AdagradOptions& options :
-       {AdagradOptions{},
-        AdagradOptions{
-            .lr = 0.2, .lr_decay = 0.5, .weight_decay = 0.1, .initial_accumulator = 2}}) {
+  for (const AdagradArgs& options :
+       {AdagradArgs{},
+        AdagradArgs{
+            .lr = 0.2, .lr_decay = 0.5, .weight_decay = 0.1, .initial_accumulator_value = 2}}) {
     Adagrad adagrad({parameter()}, options);
     expect_follows(adagrad, [&]() -> Rule {
-      return [o = options, s = options.initial_accumulator](double p, double g, int t) mutable {
-        g += o.weight_decay * p;
-        s += g * g;
-        return p - o.lr / (1 + (t - 1) * o.lr_decay) * g / (std::sqrt(s) + o.eps);
-      };
+      return
+          [o = options, s = options.initial_accumulator_value](double p, double g, int t) mutable {
+            g += o.weight_decay * p;
+            s += g * g;
+            return p - o.lr / (1 + (t - 1) * o.lr_decay) * g / (std::sqrt(s) + o.eps);
+          };
     });
   }
 }
@@ -177,6 +182,55 @@ TEST(OptimizerTest, GroupsHaveTheirOwnOptions) {
   expect_error(ErrorCode::kValue, {"lr", "-1"}, [&] { sgd.set_lr(0, -1); });
   sgd.zero_grad();
   EXPECT_FALSE(a.grad().defined() || b.grad().defined());
+}
+
+TEST(OptimizerTest, TakesLibtorchsSpellings) {
+  const Tensor a = parameter(), b = parameter();
+  EXPECT_EQ(SGD({a}, 0.25).lr(), 0.25);
+  EXPECT_EQ(SGD({a}, SGDOptions(0.5).momentum(0.9).nesterov(true)).momentum(), 0.9);
+  const Adam adam(std::vector<Tensor>{a}, AdamOptions().betas(std::make_tuple(0.5, 0.75)));
+  EXPECT_EQ(adam.option(0, "beta1"), 0.5);
+  EXPECT_EQ(adam.option(0, "beta2"), 0.75);
+  EXPECT_EQ(adam.lr(), 1e-3);
+
+  std::vector<OptimizerParamGroup> groups;
+  groups.emplace_back(std::vector<Tensor>{a}, std::make_unique<SGDOptions>(0.5));
+  groups.emplace_back(std::vector<Tensor>{b});
+  SGD sgd(groups, SGDOptions(0.125).momentum(0.5));
+  EXPECT_EQ(sgd.lr(0), 0.5);
+  EXPECT_EQ(sgd.momentum(0), 0);
+  EXPECT_EQ(sgd.lr(1), 0.125);
+  EXPECT_EQ(sgd.momentum(1), 0.5);
+  EXPECT_EQ(sgd.defaults().get_lr(), 0.125);
+  EXPECT_EQ(sgd.parameters().size(), 2u);
+  EXPECT_FALSE(groups[1].has_options());
+  expect_error(ErrorCode::kValue, {"no options"}, [&] { groups[1].options(); });
+
+  for (OptimizerParamGroup& group : sgd.param_groups()) {
+    group.options().set_lr(group.options().get_lr() * 2);
+    static_cast<SGDOptions&>(group.options()).dampening(0.25);
+  }
+  EXPECT_EQ(sgd.lr(0), 1);
+  EXPECT_EQ(sgd.options(1).lr, 0.25);
+  EXPECT_EQ(sgd.options(1).dampening, 0.25);
+}
+
+TEST(OptimizerTest, RefusesOptionsOfAnotherOptimizer) {
+  const Tensor a = parameter(), b = parameter();
+  SGD sgd({a});
+  expect_error(ErrorCode::kValue, {"[SGD]", "another optimizer", "SGDOptions"}, [&] {
+    sgd.add_param_group({std::vector<Tensor>{b}, std::make_unique<AdamOptions>(0.5)});
+  });
+  expect_error(ErrorCode::kValue, {"[SGD]", "lr"}, [&] { sgd.add_group({b}, {.lr = -1}); });
+  EXPECT_EQ(sgd.num_groups(), 1u);
+}
+
+TEST(OptimizerTest, GroupsWithoutOptionsUseTheDefaults) {
+  const Tensor a = parameter(), b = parameter();
+  SGD sgd({a}, {.lr = 0.5});
+  sgd.set_lr(0, 0.25);
+  sgd.add_param_group({b});
+  EXPECT_EQ(sgd.lr(1), 0.5);
 }
 
 TEST(OptimizerTest, SkipsParametersWithoutGradient) {
@@ -208,7 +262,7 @@ TEST(OptimizerTest, RejectsTensorsThatAreNotParameters) {
   expect_error(ErrorCode::kValue, {"floating"}, [] { SGD({zeros({1}, kInt64)}); });
   expect_error(ErrorCode::kValue, {"[SGD]", "lr", "nan"}, [&] { SGD({p}, {.lr = NAN}); });
   expect_error(ErrorCode::kValue, {"nesterov"}, [&] { SGD({p}, {.nesterov = true}); });
-  expect_error(ErrorCode::kValue, {"[Adam]", "beta2"}, [&] { Adam({p}, {.beta2 = 1}); });
+  expect_error(ErrorCode::kValue, {"[Adam]", "beta2"}, [&] { Adam({p}, {.betas = {0.9, 1}}); });
   SGD sgd({p});
   expect_error(ErrorCode::kValue, {"another group"}, [&] { sgd.add_group({p}, {}); });
   EXPECT_EQ(sgd.num_groups(), 1u);
@@ -242,11 +296,11 @@ void expect_resumes(Options options) {
 }
 
 TEST(OptimizerStateTest, TrainingResumesExactly) {
-  expect_resumes<SGD>(SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1});
-  expect_resumes<Adam>(AdamOptions{.lr = 0.1, .weight_decay = 0.1});
-  expect_resumes<AdamW>(AdamWOptions{.lr = 0.1});
-  expect_resumes<RMSprop>(RMSpropOptions{.lr = 0.1, .momentum = 0.5});
-  expect_resumes<Adagrad>(AdagradOptions{.lr = 0.1, .lr_decay = 0.5});
+  expect_resumes<SGD>(SGDArgs{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1});
+  expect_resumes<Adam>(AdamArgs{.lr = 0.1, .weight_decay = 0.1});
+  expect_resumes<AdamW>(AdamWArgs{.lr = 0.1});
+  expect_resumes<RMSprop>(RMSpropArgs{.lr = 0.1, .momentum = 0.5});
+  expect_resumes<Adagrad>(AdagradArgs{.lr = 0.1, .lr_decay = 0.5});
 }
 
 TEST(OptimizerStateTest, RejectsOtherStatesAndChangesNothing) {

@@ -20,6 +20,11 @@
 #include "mytorch/nn/serialize.h"
 #include "mytorch/tensor.h"
 
+namespace mytorch::serialize {
+class InputArchive;
+class OutputArchive;
+}  // namespace mytorch::serialize
+
 namespace mytorch::nn {
 
 class Module;
@@ -197,6 +202,9 @@ class Module : private detail::Forwards {
   // unchanged.
   void save(const std::string& path) const;
   LoadReport load(const std::string& path, bool strict = true);
+  // The same with a libtorch archive.
+  void save(serialize::OutputArchive& archive) const;
+  void load(const serialize::InputArchive& archive);
 
   // -- modes and conversion --
   // Sets training or evaluation mode of this module and its descendants; affects Dropout and

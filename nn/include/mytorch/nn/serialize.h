@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,9 +29,14 @@ using Metadata = std::map<std::string, std::string>;
 // named "__metadata__"; throws Error(kIo) if writing fails.
 void save_safetensors(const std::string& path, const TensorMap& tensors,
                       const Metadata& metadata = {});
+// Writes to a stream, under the same conditions.
+void save_safetensors(std::ostream& stream, const TensorMap& tensors,
+                      const Metadata& metadata = {});
 
 // Reads all tensors of a file to a device, each into its own memory. Throws Error(kIo).
 TensorMap load_safetensors(const std::string& path, Device device = kCPU);
+// Reads a stream to its end.
+TensorMap load_safetensors(std::istream& stream, Device device = kCPU);
 
 // An open file whose tensors can be read one by one, for models larger than memory and for
 // inspection. The constructor checks the header and throws Error(kIo). Safe to read from several
@@ -46,6 +52,7 @@ class SafetensorsFile {
   };
 
   explicit SafetensorsFile(const std::string& path);
+  explicit SafetensorsFile(std::istream& stream);  // reads it to its end
   SafetensorsFile(SafetensorsFile&&) noexcept;
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
   ~SafetensorsFile();

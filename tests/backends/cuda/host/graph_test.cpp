@@ -321,21 +321,20 @@ void expect_same(const Options& options) {
 }
 
 TEST_F(Graphs, TrainLikeEagerWithAdamW) {
-  expect_same<nn::optim::AdamW>(nn::optim::AdamWOptions{.lr = 0.01});
+  expect_same<nn::optim::AdamW>(nn::optim::AdamWArgs{.lr = 0.01});
 }
 TEST_F(Graphs, TrainLikeEagerWithAmsgrad) {
   expect_same<nn::optim::Adam>(
-      nn::optim::AdamOptions{.lr = 0.01, .weight_decay = 0.01, .amsgrad = true});
+      nn::optim::AdamArgs{.lr = 0.01, .weight_decay = 0.01, .amsgrad = true});
 }
 TEST_F(Graphs, TrainLikeEagerWithSgd) {
-  expect_same<nn::optim::SGD>(
-      nn::optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4});
+  expect_same<nn::optim::SGD>(nn::optim::SGDArgs{.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4});
 }
 TEST_F(Graphs, TrainLikeEagerWithRmsprop) {
-  expect_same<nn::optim::RMSprop>(nn::optim::RMSpropOptions{.lr = 0.001, .momentum = 0.5});
+  expect_same<nn::optim::RMSprop>(nn::optim::RMSpropArgs{.lr = 0.001, .momentum = 0.5});
 }
 TEST_F(Graphs, TrainLikeEagerWithAdagrad) {
-  expect_same<nn::optim::Adagrad>(nn::optim::AdagradOptions{.lr = 0.05, .lr_decay = 0.01});
+  expect_same<nn::optim::Adagrad>(nn::optim::AdagradArgs{.lr = 0.05, .lr_decay = 0.01});
 }
 
 }  // namespace

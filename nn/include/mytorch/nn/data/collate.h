@@ -16,6 +16,12 @@ using Collate = std::function<Batch(const std::vector<Example>&)>;
 // differ.
 Batch stack_examples(const std::vector<Example>& examples);
 
+// Leaves the examples, whose tensors may have any shapes, in the batch's `examples`:
+//
+//   DataLoader loader(images, {.batch_size = 8, .collate = keep_examples});
+//   for (const Batch& batch : loader) for (const auto& [image, boxes] : batch.examples) { ... }
+Batch keep_examples(const std::vector<Example>& examples);
+
 // Stacks tensors whose first dimensions may differ: each is filled up at its end with
 // `padding_value`, to the longest. Returns (n, longest, ...). Throws Error(kShape) if the tensors
 // are 0-dim or differ in other dimensions; Error(kType or kDevice) if types or devices differ.

@@ -38,12 +38,17 @@ struct Example {
   void check_count(size_t n) const;  // throws Error(kValue) unless there are n tensors
 };
 
-// Several examples, each tensor stacked along a new first dimension.
+// Several examples, each tensor stacked along a new first dimension; or, from keep_examples, a list
+// of them.
 struct Batch : Example {
+  std::vector<Example> examples = {};  // only from keep_examples
+
   Batch() = default;
   Batch(Tensor data, Tensor target = {}, std::vector<Tensor> others = {})  // NOLINT(explicit)
       : Example{std::move(data), std::move(target), std::move(others)} {}
-  int64_t size() const { return data.size(0); }
+  int64_t size() const {
+    return data.defined() ? data.size(0) : static_cast<int64_t>(examples.size());
+  }
 };
 
 // An indexed collection of examples. The workers of a DataLoader call the functions below from

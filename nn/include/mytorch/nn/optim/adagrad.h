@@ -1,20 +1,16 @@
 // Adagrad.
 #pragma once
 
-#include <vector>
+#include <concepts>
+#include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
 namespace mytorch::nn::optim {
 
-struct AdagradOptions {
-  double lr = 1e-2;
-  double lr_decay = 0;
-  double weight_decay = 0;
-  double initial_accumulator = 0;
-  double eps = 1e-10;
-  bool maximize = false;
-};
+MYTORCH_OPTIMIZER_OPTIONS(Adagrad, (double, lr, 1e-2), (double, lr_decay, 0),
+                          (double, weight_decay, 0), (double, initial_accumulator_value, 0),
+                          (double, eps, 1e-10), (bool, maximize, false))
 
 // Duchi et al., "Adaptive subgradient methods for online learning and stochastic optimization"
 // (JMLR 2011). With g the gradient plus weight_decay * p, in step t = 1, 2, ...:
@@ -22,13 +18,14 @@ struct AdagradOptions {
 //   s = s + g^2,   p = p - lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)
 class Adagrad final : public OptimizerWith<AdagradOptions> {
  public:
-  explicit Adagrad(std::vector<Tensor> parameters, AdagradOptions options = {});
+  explicit Adagrad(ParamGroups parameters, AdagradArgs options = {});
+  template <std::convertible_to<AdagradOptions> Options>
+  Adagrad(ParamGroups parameters, const Options& options)
+      : Adagrad(std::move(parameters), AdagradOptions(options).args()) {}
 
  private:
-  void check(const AdagradOptions& options) const override;
+  void check(const AdagradArgs& options) const override;
   void update(const Batch& batch) override;
-  Numbers numbers(size_t group) override;
-  Flags flags(size_t group) const override;
 };
 
 }  // namespace mytorch::nn::optim

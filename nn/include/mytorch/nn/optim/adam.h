@@ -1,44 +1,36 @@
 // Adam and AdamW.
 #pragma once
 
-#include <vector>
+#include <concepts>
+#include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
 namespace mytorch::nn::optim {
 
-struct AdamOptions {
-  double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
-  bool amsgrad = false;  // divides by the largest second moment so far (Reddi et al., ICLR 2018)
-  bool maximize = false;
-};
+MYTORCH_OPTIMIZER_OPTIONS(Adam, (double, lr, 1e-3), (Betas, betas, Betas(0.9, 0.999)),
+                          (double, eps, 1e-8), (double, weight_decay, 0),
+                          // divides by the largest second moment so far (Reddi et al., ICLR 2018)
+                          (bool, amsgrad, false), (bool, maximize, false))
 
 // A separate type because the default of weight_decay differs.
-struct AdamWOptions {
-  double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 1e-2;
-  bool amsgrad = false;
-  bool maximize = false;
-};
+MYTORCH_OPTIMIZER_OPTIONS(AdamW, (double, lr, 1e-3), (Betas, betas, Betas(0.9, 0.999)),
+                          (double, eps, 1e-8), (double, weight_decay, 1e-2), (bool, amsgrad, false),
+                          (bool, maximize, false))
 
 // Adam, or AdamW, which has its weight decay `decoupled` from the gradient.
 template <class Options, bool decoupled>
 class AdamOf final : public OptimizerWith<Options> {
  public:
-  explicit AdamOf(std::vector<Tensor> parameters, Options options = {});
+  using Args = typename Options::Args;
+  explicit AdamOf(ParamGroups parameters, Args options = {});
+  template <std::convertible_to<Options> O>
+  AdamOf(ParamGroups parameters, const O& options)
+      : AdamOf(std::move(parameters), Options(options).args()) {}
 
  private:
-  void check(const Options& options) const override;
+  void check(const Args& options) const override;
   void update(const Optimizer::Batch& batch) override;
-  Optimizer::Numbers numbers(size_t group) override;
-  Optimizer::Flags flags(size_t group) const override;
 };
 extern template class AdamOf<AdamOptions, false>;
 extern template class AdamOf<AdamWOptions, true>;

@@ -2,19 +2,64 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <iosfwd>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "mytorch/nn/optim/options.h"
 #include "mytorch/nn/serialize.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::nn::optim {
+
+// Parameters with options of their own; without options, those of the optimizer's defaults().
+class OptimizerParamGroup {
+ public:
+  OptimizerParamGroup(std::vector<Tensor> params,  // NOLINT(google-explicit-constructor)
+                      std::unique_ptr<OptimizerOptions> options = nullptr)
+      : params_(std::move(params)), options_(std::move(options)) {}
+  OptimizerParamGroup(std::initializer_list<Tensor> params) : params_(params) {}  // NOLINT
+  OptimizerParamGroup(const OptimizerParamGroup& other)
+      : params_(other.params_), options_(other.options_ ? other.options_->clone() : nullptr) {}
+  OptimizerParamGroup(OptimizerParamGroup&&) = default;
+  OptimizerParamGroup& operator=(OptimizerParamGroup other) {
+    params_ = std::move(other.params_);
+    options_ = std::move(other.options_);
+    return *this;
+  }
+
+  const std::vector<Tensor>& params() const { return params_; }
+  bool has_options() const { return options_ != nullptr; }
+  // Throw Error(kValue) if there are no options.
+  OptimizerOptions& options();
+  const OptimizerOptions& options() const;
+  void set_options(std::unique_ptr<OptimizerOptions> options) { options_ = std::move(options); }
+
+ private:
+  std::vector<Tensor> params_;
+  std::unique_ptr<OptimizerOptions> options_;
+};
+
+// The argument of an optimizer: a list of parameters, or groups of them.
+class ParamGroups {
+ public:
+  ParamGroups(std::vector<Tensor> params) { groups_.emplace_back(std::move(params)); }  // NOLINT
+  ParamGroups(std::initializer_list<Tensor> params) { groups_.emplace_back(params); }   // NOLINT
+  ParamGroups(std::vector<OptimizerParamGroup> groups) : groups_(std::move(groups)) {}  // NOLINT
+  ParamGroups(std::initializer_list<OptimizerParamGroup> groups) : groups_(groups) {}   // NOLINT
+  std::vector<OptimizerParamGroup>& groups() { return groups_; }
+
+ private:
+  std::vector<OptimizerParamGroup> groups_;
+};
 
 // Updates parameters from their gradients:
 //
@@ -24,6 +69,9 @@ namespace mytorch::nn::optim {
 //     cross_entropy(model(x), y).backward();
 //     sgd.step();
 //   }
+//
+// or, as in libtorch, SGD(model.parameters(), 0.1) and SGD(model.parameters(),
+// SGDOptions(0.1).momentum(0.9)).
 //
 // Parameters belong to groups, each with its own options: `sgd.add_group(head.parameters(), {.lr =
 // 0.01})`. Options may be changed between steps: `sgd.options(1).weight_decay = 0`. Parameters are
@@ -43,13 +91,26 @@ class Optimizer {
   void step();
   // Calls `closure`, which clears the gradients, computes the loss and calls backward(); performs
   // one update, and returns the loss.
-  virtual Tensor step(const std::function<Tensor()>& closure);
+  using LossClosure = std::function<Tensor()>;
+  virtual Tensor step(const LossClosure& closure);
   // Clears the gradients, so that the next backward sets them; or, unless `set_to_none`, fills them
   // with zeros.
   void zero_grad(bool set_to_none = true);
 
   size_t num_groups() const { return groups_.size(); }
+  std::vector<Tensor> parameters() const;  // of all groups
   std::vector<Tensor> parameters(size_t group) const;
+  // Appends a group. Throws Error(kValue), and adds nothing, if a tensor cannot be optimized, or if
+  // the options are invalid or of another optimizer.
+  void add_param_group(OptimizerParamGroup group);
+  // The groups and their options, which may be changed between steps: `group.options().set_lr(0.1)`
+  // or `static_cast<SGDOptions&>(group.options()).momentum(0.9)`. A learning rate that a captured
+  // step reads changes by Optimizer::set_lr alone.
+  std::vector<OptimizerParamGroup>& param_groups() { return param_groups_; }
+  const std::vector<OptimizerParamGroup>& param_groups() const { return param_groups_; }
+  // The options of groups that are added without options.
+  OptimizerOptions& defaults() { return *defaults_; }
+  const OptimizerOptions& defaults() const { return *defaults_; }
   // The options that schedules change. `momentum` is beta1 for Adam and AdamW. Optimizers without
   // momentum return 0 and throw Error(kUnsupported) from set_momentum.
   double lr(size_t group = 0) const;
@@ -65,10 +126,10 @@ class Optimizer {
 
   // Returns the numeric options of each group ("group0.lr") and the state of each parameter,
   // numbered across all groups ("parameter0.momentum").
-  TensorMap state_dict() const;
+  virtual TensorMap state_dict() const;
   // Throws Error(kValue or kShape) and changes nothing if the names and shapes do not match those
   // of an optimizer of this class with these parameters.
-  void load_state_dict(const TensorMap& state);
+  virtual void load_state_dict(const TensorMap& state);
 
  protected:
   static constexpr size_t kMaxState = 3;
@@ -93,31 +154,25 @@ class Optimizer {
     // Returns state i of each slot, creating it with the given value if missing.
     std::vector<Tensor> state(size_t i, double value = 0) const;
   };
-  struct Number {
-    const char* name;
-    double* value;
-  };
-  using Numbers = std::vector<Number>;
-  using Flags = std::vector<std::pair<const char*, bool>>;
 
   // `state_names` names the elements of Slot::state that are used.
-  Optimizer(const char* name, std::vector<const char*> state_names);
-  // Throws Error(kValue), and adds nothing, if a tensor cannot be optimized.
-  void append_group(std::vector<Tensor> parameters);
+  Optimizer(const char* name, std::vector<const char*> state_names,
+            std::unique_ptr<OptimizerOptions> defaults);
+  void add_param_groups(ParamGroups groups);
   // Throws Error(kValue), naming option, value and bound, unless `good`.
   void check_group(size_t group) const;
   void check_option(bool good, const char* option, double value, const char* bound) const;
 
   // Updates the parameters of a batch. Called under NoGradGuard.
   virtual void update(const Batch& batch) = 0;
-  virtual Numbers numbers(size_t group) = 0;
-  virtual Flags flags(size_t group) const;
-  // Throws Error(kValue) if an option has no meaning.
-  virtual void check_group_options(size_t group) const = 0;
+  // Throws Error(kValue) if the options are of another optimizer, or if one has no meaning.
+  virtual void check_options(const OptimizerOptions& options) const = 0;
+  [[noreturn]] void refuse_options() const;
 
  private:
   using Rates = std::vector<Tensor>;  // a group's learning rate, on each device that reads it
 
+  std::vector<Slot> slots_of(const std::vector<Tensor>& parameters) const;
   static void follow(Slot& slot);
   void count(Batch& batch);
   Operand rate(size_t group, Device device);
@@ -125,47 +180,56 @@ class Optimizer {
   void adopt(std::vector<std::vector<Slot>> groups);
   double* find(size_t group, std::string_view a, std::string_view b) const;
   double* need(size_t group, std::string_view name) const;
-  Numbers numbers_of(size_t group) const;
+  OptionList list(size_t group) const;
 
   const char* name_;
   std::vector<const char*> state_names_;
-  std::vector<std::vector<Slot>> groups_;
+  std::unique_ptr<OptimizerOptions> defaults_;
+  std::vector<OptimizerParamGroup> param_groups_;
+  std::vector<std::vector<Slot>> groups_;  // the state of each parameter
   std::vector<Rates> rates_;
 };
 
-// Stores the options of each group.
+// An optimizer with its class of options.
 template <class Options>
 class OptimizerWith : public Optimizer {
  public:
-  void add_group(std::vector<Tensor> parameters, Options options) {
-    check(options);
-    append_group(std::move(parameters));
-    options_.push_back(std::move(options));
+  using Args = typename Options::Args;
+
+  void add_group(std::vector<Tensor> parameters, Args options) {
+    Optimizer::add_param_group(
+        {std::move(parameters), std::make_unique<Options>(std::move(options))});
   }
-  // Uses the options of the first group.
-  void add_group(std::vector<Tensor> parameters) { add_group(std::move(parameters), options_[0]); }
+  // Uses the defaults.
+  void add_group(std::vector<Tensor> parameters) {
+    Optimizer::add_param_group(std::move(parameters));
+  }
   // PyTorch's name of add_group.
-  void add_param_group(std::vector<Tensor> parameters, Options options) {
+  using Optimizer::add_param_group;
+  void add_param_group(std::vector<Tensor> parameters, Args options) {
     add_group(std::move(parameters), std::move(options));
   }
-  void add_param_group(std::vector<Tensor> parameters) { add_group(std::move(parameters)); }
 
   // The options of a group. Changes take effect in the next step(), which throws Error(kValue) if
   // they have no meaning; a learning rate that a captured step reads changes by set_lr alone.
-  const Options& options(size_t group = 0) const {
+  const Args& options(size_t group = 0) const {
     check_group(group);
-    return options_[group];
+    return static_cast<const Options&>(param_groups()[group].options()).args();
   }
-  Options& options(size_t group = 0) {
+  Args& options(size_t group = 0) {
     check_group(group);
-    return options_[group];
+    return static_cast<Options&>(param_groups()[group].options()).args();
   }
 
  protected:
-  using Optimizer::Optimizer;
-  virtual void check(const Options& options) const = 0;
-  void check_group_options(size_t group) const final { check(options_[group]); }
-  std::vector<Options> options_;
+  OptimizerWith(const char* name, std::vector<const char*> state_names, Args defaults)
+      : Optimizer(name, std::move(state_names), std::make_unique<Options>(std::move(defaults))) {}
+  virtual void check(const Args& options) const = 0;
+  void check_options(const OptimizerOptions& options) const final {
+    const auto* own = dynamic_cast<const Options*>(&options);
+    if (own == nullptr) refuse_options();
+    check(own->args());
+  }
 };
 
 std::ostream& operator<<(std::ostream& out, const Optimizer& optimizer);

@@ -1,21 +1,16 @@
 // RMSprop.
 #pragma once
 
-#include <vector>
+#include <concepts>
+#include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
 namespace mytorch::nn::optim {
 
-struct RMSpropOptions {
-  double lr = 1e-2;
-  double alpha = 0.99;
-  double eps = 1e-8;
-  double weight_decay = 0;
-  double momentum = 0;
-  bool centered = false;
-  bool maximize = false;
-};
+MYTORCH_OPTIMIZER_OPTIONS(RMSprop, (double, lr, 1e-2), (double, alpha, 0.99), (double, eps, 1e-8),
+                          (double, weight_decay, 0), (double, momentum, 0), (bool, centered, false),
+                          (bool, maximize, false))
 
 // Hinton's lectures (Coursera, 2012), and Graves, "Generating sequences with recurrent neural
 // networks" (2013), for `centered`. With g the gradient plus weight_decay * p:
@@ -24,13 +19,14 @@ struct RMSpropOptions {
 //   b = momentum * b + g / (sqrt(v - a^2) + eps),   p = p - lr * b
 class RMSprop final : public OptimizerWith<RMSpropOptions> {
  public:
-  explicit RMSprop(std::vector<Tensor> parameters, RMSpropOptions options = {});
+  explicit RMSprop(ParamGroups parameters, RMSpropArgs options = {});
+  template <std::convertible_to<RMSpropOptions> Options>
+  RMSprop(ParamGroups parameters, const Options& options)
+      : RMSprop(std::move(parameters), RMSpropOptions(options).args()) {}
 
  private:
-  void check(const RMSpropOptions& options) const override;
+  void check(const RMSpropArgs& options) const override;
   void update(const Batch& batch) override;
-  Numbers numbers(size_t group) override;
-  Flags flags(size_t group) const override;
 };
 
 }  // namespace mytorch::nn::optim

@@ -1,20 +1,17 @@
 // Stochastic gradient descent.
 #pragma once
 
-#include <vector>
+#include <concepts>
+#include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
 namespace mytorch::nn::optim {
 
-struct SGDOptions {
-  double lr = 1e-3;
-  double momentum = 0;
-  double dampening = 0;
-  double weight_decay = 0;
-  bool nesterov = false;  // requires momentum, and no dampening
-  bool maximize = false;
-};
+MYTORCH_OPTIMIZER_OPTIONS(SGD, (double, lr, 1e-3), (double, momentum, 0), (double, dampening, 0),
+                          (double, weight_decay, 0),
+                          (bool, nesterov, false),  // requires momentum, and no dampening
+                          (bool, maximize, false))
 
 // With g the gradient plus weight_decay * p:
 //
@@ -25,13 +22,14 @@ struct SGDOptions {
 // learning", ICML 2013, but with lr outside of b).
 class SGD final : public OptimizerWith<SGDOptions> {
  public:
-  explicit SGD(std::vector<Tensor> parameters, SGDOptions options = {});
+  explicit SGD(ParamGroups parameters, SGDArgs options = {});
+  template <std::convertible_to<SGDOptions> Options>
+  SGD(ParamGroups parameters, const Options& options)
+      : SGD(std::move(parameters), SGDOptions(options).args()) {}
 
  private:
-  void check(const SGDOptions& options) const override;
+  void check(const SGDArgs& options) const override;
   void update(const Batch& batch) override;
-  Numbers numbers(size_t group) override;
-  Flags flags(size_t group) const override;
 };
 
 }  // namespace mytorch::nn::optim

@@ -1,10 +1,13 @@
-// Handles of cuDNN, and owned descriptors of its graph API.
+// cuDNN's handles, owned descriptors of its graph API, and the engines that it proposes for a
+// graph.
 #pragma once
 
 #include <cudnn.h>
 
 #include <cstdint>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "mytorch/backend.h"
 
@@ -15,6 +18,8 @@ void check(cudnnStatus_t status, const char* what);
 
 // Returns this thread's handle for the context's device, set to its stream.
 cudnnHandle_t cudnn_handle_of(const mt_ctx& ctx);
+
+cudnnDataType_t cudnn_type_of(mt_dtype dtype);
 
 // An owned descriptor.
 class Descriptor {
@@ -48,5 +53,19 @@ class Descriptor {
  private:
   cudnnBackendDescriptor_t it_ = nullptr;
 };
+
+// Returns the configurations of engines that one heuristic mode proposes for a graph, best first.
+std::vector<Descriptor> proposed_engines(const Descriptor& graph, cudnnBackendHeurMode_t mode);
+
+// Returns the numerical notes of a configuration's engine, or nothing if the library has none.
+std::optional<std::vector<cudnnBackendNumericalNote_t>> numerical_notes(const Descriptor& config);
+
+// An execution plan and the bytes of its workspace.
+struct ExecutionPlan {
+  Descriptor plan;
+  int64_t workspace;
+};
+// Returns nothing if the engine cannot run.
+std::optional<ExecutionPlan> execution_plan(cudnnHandle_t handle, const Descriptor& config);
 
 }  // namespace mytorch::cuda
