@@ -29,6 +29,7 @@
   FAMILY(group_norm)                  \
   FAMILY(nll_loss)                    \
   FAMILY(cross_entropy)               \
+  FAMILY(attention_sm90)              \
   FAMILY(cudnn_attention)
 
 namespace mytorch::cuda {

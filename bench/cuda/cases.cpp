@@ -350,7 +350,10 @@ int main(int argc, char** argv) try {
                          {8, 16, 16, 4096, 128, true},
                          {2, 64, 8, 8192, 128, true},
                          {8, 16, 16, 4096, 64, false},
-                         {8, 16, 16, 4096, 64, true}}) {
+                         {8, 16, 16, 4096, 64, true},
+                         {4, 48, 48, 4096, 32, true},
+                         {8, 16, 16, 4096, 96, false},
+                         {8, 8, 8, 4096, 256, false}}) {
     if (!any_wanted({"attention"})) continue;
     const std::string name = "attention " + std::to_string(c.batch) + "x" +
                              std::to_string(c.heads) + "x" + std::to_string(c.length) + "x" +

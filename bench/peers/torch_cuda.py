@@ -212,6 +212,9 @@ def main() -> None:
         (2, 64, 8, 8192, 128, True),
         (8, 16, 16, 4096, 64, False),
         (8, 16, 16, 4096, 64, True),
+        (4, 48, 48, 4096, 32, True),
+        (8, 16, 16, 4096, 96, False),
+        (8, 8, 8, 4096, 256, False),
     ):
         name = f"attention {batch}x{heads}x{length}x{width}" + (" causal" if causal else "")
         if WANTED not in f"{name} forward" and WANTED not in f"{name} backward":

@@ -168,6 +168,16 @@ EXCEPTIONS = {
             [True, True, True],
         ],
     ),
+    "attention_forward": lambda a, out: (
+        "scaled_dot_product_attention",
+        [a["query"], a["key"], a["value"], None, 0.0, a["right"] == 0],
+        {"scale": a["scale"], "enable_gqa": a["query"].shape[1] != a["key"].shape[1]},
+    ),
+    "attention_backward": lambda a, out: (
+        "_scaled_dot_product_flash_attention_for_cpu_backward",
+        [*(a[x] for x in ("grad_output", "query", "key", "value", "output", "logsumexp")), 0.0, a["right"] == 0],
+        {"scale": a["scale"]},
+    ),
     "cross_entropy": lambda a, out: ("cross_entropy_loss", [a["self"], a["target"], None, 1, -100, 0.0]),
 }
 
@@ -176,7 +186,7 @@ def aten_call(case: dict, args: dict) -> tuple[str, list, dict]:
     """Returns ATen's name, its positional arguments with defaults, and its keyword-only arguments."""
     op = case["op"]
     if op in EXCEPTIONS and (found := EXCEPTIONS[op](args, case.get("form") == "out")) is not None:
-        return (*found, {})
+        return found if len(found) == 3 else (*found, {})
     base, _, overload = op.partition(".")
     schema = getattr(getattr(torch.ops.aten, base), overload or "default")._schema
     values, named = [], {}

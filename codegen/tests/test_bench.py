@@ -53,7 +53,8 @@ class SuitesTest(unittest.TestCase):
     def test_suites_of_the_project(self):
         cases = json.loads(emitter(ROOT / "bench" / "emit.py").suites(self.ops))
         self.assertEqual(
-            {c["suite"] for c in cases}, {"overhead", "pointwise", "reduce", "matmul", "conv", "norm", "index", "optim"}
+            {c["suite"] for c in cases},
+            {"overhead", "pointwise", "reduce", "matmul", "conv", "norm", "attention", "index", "optim"},
         )
 
     def test_a_case(self):

@@ -5,10 +5,19 @@
 #include "nn/functional/options.h"
 
 namespace mytorch::nn {
+namespace {
 
-Tensor ReLU::forward(const Tensor& input) { return relu(input); }
+std::string describe_inplace(const char* name, bool inplace) {
+  return absl::StrCat(name, inplace ? "(inplace=true)" : "()");
+}
+
+}  // namespace
+
+Tensor ReLU::forward(const Tensor& input) { return functional::relu(input, options_); }
+std::string ReLU::describe() const { return describe_inplace("ReLU", options_.inplace); }
 Tensor ReLU6::forward(const Tensor& input) { return relu6(input); }
-Tensor SELU::forward(const Tensor& input) { return selu(input); }
+Tensor SELU::forward(const Tensor& input) { return functional::selu(input, options_); }
+std::string SELU::describe() const { return describe_inplace("SELU", options_.inplace); }
 Tensor SiLU::forward(const Tensor& input) { return silu(input); }
 Tensor Mish::forward(const Tensor& input) { return mish(input); }
 Tensor Tanh::forward(const Tensor& input) { return tanh(input); }
@@ -18,9 +27,7 @@ Tensor Softsign::forward(const Tensor& input) { return softsign(input); }
 Tensor Hardsigmoid::forward(const Tensor& input) { return hardsigmoid(input); }
 Tensor Hardswish::forward(const Tensor& input) { return hardswish(input); }
 
-Tensor LeakyReLU::forward(const Tensor& input) {
-  return leaky_relu(input, options_.negative_slope);
-}
+Tensor LeakyReLU::forward(const Tensor& input) { return functional::leaky_relu(input, options_); }
 std::string LeakyReLU::describe() const {
   return absl::StrCat("LeakyReLU(negative_slope=", options_.negative_slope, ")");
 }
@@ -35,10 +42,10 @@ std::string PReLU::describe() const {
   return absl::StrCat("PReLU(num_parameters=", weight.numel(), ")");
 }
 
-Tensor ELU::forward(const Tensor& input) { return elu(input, options_.alpha); }
+Tensor ELU::forward(const Tensor& input) { return functional::elu(input, options_); }
 std::string ELU::describe() const { return absl::StrCat("ELU(alpha=", options_.alpha, ")"); }
 
-Tensor CELU::forward(const Tensor& input) { return celu(input, options_.alpha); }
+Tensor CELU::forward(const Tensor& input) { return functional::celu(input, options_); }
 std::string CELU::describe() const { return absl::StrCat("CELU(alpha=", options_.alpha, ")"); }
 
 namespace {

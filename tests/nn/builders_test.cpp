@@ -94,6 +94,26 @@ TEST(Builders, AreTheLastArgumentOfFunctions) {
        F::batch_norm(x, zeros({3}), ones({3}), {.eps = 1}));
 }
 
+TEST(Inplace, OverwritesTheInput) {
+  const auto run = [](auto activation, double expected) {
+    const Tensor x = tensor({-1.0f, 2.0f});
+    const Tensor y = activation(x);
+    EXPECT_TRUE(y.is_same(x)) << activation.str();
+    expect_values(x, {expected, 2});
+  };
+  run(ReLU(ReLUOptions().inplace(true)), 0);
+  run(LeakyReLU(LeakyReLUOptions().negative_slope(0.5).inplace(true)), -0.5);
+  run(ELU(ELUOptions().alpha(0).inplace(true)), 0);
+  EXPECT_EQ(ReLU(true).str(), "ReLU(inplace=true)");
+  const Tensor x = tensor({-1.0f, 2.0f}), kept = ReLU()(x);
+  expect_values(x, {-1, 2});
+  F::relu(x, F::ReLUFuncOptions().inplace(true));
+  expect_values(x, {0, 2});
+  Linear fc(2, 2);
+  ReLU(true)(fc(x)).sum().backward();
+  EXPECT_TRUE(fc.weight.grad().defined());
+}
+
 TEST(Functional, TakesIndicesBeforeTheTable) {
   const Tensor table = tensor({{0, 1}, {2, 3}, {4, 5}});
   expect_values(F::embedding(tensor({2, 0}), table), {4, 5, 0, 1});

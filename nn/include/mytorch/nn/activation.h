@@ -9,10 +9,18 @@
 
 namespace mytorch::nn {
 
-class ReLU final : public Layer<ReLU> {
+// Activations with the option `inplace` may overwrite their input, which saves memory.
+struct InplaceArgs {
+  bool inplace = false;
+};
+using ReLUOptions = Options<InplaceArgs>;
+
+class ReLU final : public LayerWith<ReLU, InplaceArgs> {
  public:
-  using Layer::Layer;
+  using LayerWith::LayerWith;
+  explicit ReLU(bool inplace) : LayerWith({inplace}) {}
   Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
 };
 
 class ReLU6 final : public Layer<ReLU6> {
@@ -21,10 +29,14 @@ class ReLU6 final : public Layer<ReLU6> {
   Tensor forward(const Tensor& input) override;
 };
 
-class SELU final : public Layer<SELU> {
+using SELUOptions = Options<InplaceArgs>;
+
+class SELU final : public LayerWith<SELU, InplaceArgs> {
  public:
-  using Layer::Layer;
+  using LayerWith::LayerWith;
+  explicit SELU(bool inplace) : LayerWith({inplace}) {}
   Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
 };
 
 class SiLU final : public Layer<SiLU> {
@@ -77,6 +89,7 @@ class Hardswish final : public Layer<Hardswish> {
 
 struct LeakyReLUArgs {
   double negative_slope = 0.01;
+  bool inplace = false;
 };
 using LeakyReLUOptions = Options<LeakyReLUArgs>;
 
@@ -110,6 +123,7 @@ class PReLU final : public Layer<PReLU> {
 
 struct ELUArgs {
   double alpha = 1;
+  bool inplace = false;
 };
 using ELUOptions = Options<ELUArgs>;
 
@@ -123,6 +137,7 @@ class ELU final : public LayerWith<ELU, ELUArgs> {
 
 struct CELUArgs {
   double alpha = 1;
+  bool inplace = false;
 };
 using CELUOptions = Options<CELUArgs>;
 

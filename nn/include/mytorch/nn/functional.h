@@ -150,19 +150,30 @@ Tensor gelu(const Tensor& input, const O& options) {
   return mytorch::gelu(input, name_of(options.approximate));
 }
 
+template <std::same_as<InplaceArgs> O = InplaceArgs>
+Tensor relu(const Tensor& input, const O& options) {
+  return options.inplace ? input.relu_() : mytorch::relu(input);
+}
+
+template <std::same_as<InplaceArgs> O = InplaceArgs>
+Tensor selu(const Tensor& input, const O& options) {
+  return options.inplace ? input.selu_() : mytorch::selu(input);
+}
+
 template <std::same_as<LeakyReLUArgs> O = LeakyReLUArgs>
 Tensor leaky_relu(const Tensor& input, const O& options) {
-  return mytorch::leaky_relu(input, options.negative_slope);
+  return options.inplace ? input.leaky_relu_(options.negative_slope)
+                         : mytorch::leaky_relu(input, options.negative_slope);
 }
 
 template <std::same_as<ELUArgs> O = ELUArgs>
 Tensor elu(const Tensor& input, const O& options) {
-  return mytorch::elu(input, options.alpha);
+  return options.inplace ? input.elu_(options.alpha) : mytorch::elu(input, options.alpha);
 }
 
 template <std::same_as<CELUArgs> O = CELUArgs>
 Tensor celu(const Tensor& input, const O& options) {
-  return mytorch::celu(input, options.alpha);
+  return options.inplace ? input.celu_(options.alpha) : mytorch::celu(input, options.alpha);
 }
 
 template <std::same_as<SoftplusArgs> O = SoftplusArgs>
@@ -540,6 +551,8 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
 
 // ---- libtorch's options: F::max_pool2d(x, F::MaxPool2dFuncOptions(3).stride(2)) ----
 
+using ReLUFuncOptions = ReLUOptions;
+using SELUFuncOptions = SELUOptions;
 using LeakyReLUFuncOptions = LeakyReLUOptions;
 using ELUFuncOptions = ELUOptions;
 using CELUFuncOptions = CELUOptions;
@@ -644,7 +657,7 @@ using MultilabelSoftMarginLossFuncOptions = MultiLabelSoftMarginLossOptions;
     });                                                                                        \
   }
 // clang-format off
-MYTORCH_BUILDER_1(leaky_relu) MYTORCH_BUILDER_1(elu) MYTORCH_BUILDER_1(celu) MYTORCH_BUILDER_1(gelu)
+MYTORCH_BUILDER_1(relu) MYTORCH_BUILDER_1(selu) MYTORCH_BUILDER_1(leaky_relu) MYTORCH_BUILDER_1(elu) MYTORCH_BUILDER_1(celu) MYTORCH_BUILDER_1(gelu)
 MYTORCH_BUILDER_1(softplus) MYTORCH_BUILDER_1(hardtanh) MYTORCH_BUILDER_1(hardshrink)
 MYTORCH_BUILDER_1(softshrink) MYTORCH_BUILDER_1(threshold) MYTORCH_BUILDER_1(glu)
 MYTORCH_BUILDER_1(rrelu) MYTORCH_BUILDER_1(softmax) MYTORCH_BUILDER_1(log_softmax)

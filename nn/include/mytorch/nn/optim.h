@@ -5,6 +5,7 @@
 #include "mytorch/nn/optim/adam.h"       // IWYU pragma: export
 #include "mytorch/nn/optim/averaging.h"  // IWYU pragma: export
 #include "mytorch/nn/optim/clip.h"       // IWYU pragma: export
+#include "mytorch/nn/optim/lbfgs.h"      // IWYU pragma: export
 #include "mytorch/nn/optim/optimizer.h"  // IWYU pragma: export
 #include "mytorch/nn/optim/rmsprop.h"    // IWYU pragma: export
 #include "mytorch/nn/optim/schedule.h"   // IWYU pragma: export

@@ -165,7 +165,7 @@ class Options {
   MYTORCH_OPTION(dtype) MYTORCH_OPTION(elementwise_affine) MYTORCH_OPTION(enable_gqa)
   MYTORCH_OPTION(end_dim) MYTORCH_OPTION(eps) MYTORCH_OPTION(full) MYTORCH_OPTION(generator)
   MYTORCH_OPTION(groups) MYTORCH_OPTION(hard) MYTORCH_OPTION(ignore_index)
-  MYTORCH_OPTION(include_last_offset) MYTORCH_OPTION(init) MYTORCH_OPTION(is_causal)
+  MYTORCH_OPTION(include_last_offset) MYTORCH_OPTION(init) MYTORCH_OPTION(inplace) MYTORCH_OPTION(is_causal)
   MYTORCH_OPTION(k) MYTORCH_OPTION(keepdim) MYTORCH_OPTION(label_smoothing) MYTORCH_OPTION(lambd)
   MYTORCH_OPTION(layer_norm_eps) MYTORCH_OPTION(log_input) MYTORCH_OPTION(log_target)
   MYTORCH_OPTION(lower) MYTORCH_OPTION(margin) MYTORCH_OPTION(max_val) MYTORCH_OPTION(min_val)

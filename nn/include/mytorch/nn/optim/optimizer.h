@@ -126,10 +126,10 @@ class Optimizer {
 
   // Returns the numeric options of each group ("group0.lr") and the state of each parameter,
   // numbered across all groups ("parameter0.momentum").
-  TensorMap state_dict() const;
+  virtual TensorMap state_dict() const;
   // Throws Error(kValue or kShape) and changes nothing if the names and shapes do not match those
   // of an optimizer of this class with these parameters.
-  void load_state_dict(const TensorMap& state);
+  virtual void load_state_dict(const TensorMap& state);
 
  protected:
   static constexpr size_t kMaxState = 3;

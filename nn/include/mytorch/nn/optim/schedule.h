@@ -184,7 +184,7 @@ struct PlateauOptions {
 
 // Multiplies the rates by `factor` when a metric stops improving. NaN does not count as
 // improvement.
-class ReduceLROnPlateau final {
+class ReduceLROnPlateau {
  public:
   explicit ReduceLROnPlateau(Optimizer& optimizer, PlateauOptions options = {});
   void step(double metric);
@@ -200,6 +200,25 @@ class ReduceLROnPlateau final {
   double best_;
   int64_t bad_steps_ = 0;
   int64_t cooling_ = 0;
+};
+
+// libtorch's spelling of it.
+class ReduceLROnPlateauScheduler final : public ReduceLROnPlateau {
+ public:
+  enum SchedulerMode { min, max };
+  enum ThresholdMode { rel, abs };
+  explicit ReduceLROnPlateauScheduler(Optimizer& optimizer, SchedulerMode mode = min,
+                                      double factor = 0.1, int64_t patience = 10,
+                                      double threshold = 1e-4, ThresholdMode threshold_mode = rel,
+                                      int64_t cooldown = 0, double min_lr = 0, double eps = 1e-8)
+      : ReduceLROnPlateau(optimizer, {.maximize = mode == max,
+                                      .factor = factor,
+                                      .patience = patience,
+                                      .threshold = threshold,
+                                      .relative = threshold_mode == rel,
+                                      .cooldown = cooldown,
+                                      .min_lr = min_lr,
+                                      .eps = eps}) {}
 };
 
 }  // namespace mytorch::nn::optim

@@ -1,0 +1,166 @@
+// Attention at its edges: long rows, rows that see nothing, slices of packed projections, and
+// repeated calls.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <tuple>
+
+#include "mytorch/generator.h"
+#include "mytorch/ops/all.h"
+#include "mytorch/ops/attention_backward.h"
+#include "mytorch/ops/attention_forward.h"
+#include "mytorch/ops/eq.h"
+#include "mytorch/ops/exp.h"
+#include "mytorch/ops/full.h"
+#include "mytorch/ops/isfinite.h"
+#include "mytorch/ops/isnan.h"
+#include "mytorch/ops/matmul.h"
+#include "mytorch/ops/ones.h"
+#include "mytorch/ops/randn.h"
+#include "mytorch/ops/scaled_dot_product_attention.h"
+#include "mytorch/ops/zeros.h"
+
+namespace mytorch::nn {
+namespace {
+
+bool close(const Tensor& a, const Tensor& b, double tolerance = 1e-5) {
+  return (a.to(kFloat64) - b.to(kFloat64)).abs().max().item<double>() <= tolerance;
+}
+bool same(const Tensor& a, const Tensor& b) { return (a == b).all().item<bool>(); }
+
+// attention_forward with what these tests leave at its default.
+std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                           double dropout_p = 0,
+                                           std::optional<Generator> generator = {}) {
+  return attention_forward(q, k, v, {}, {}, -1, -1, 0, 0, 0.25, dropout_p, generator);
+}
+std::tuple<Tensor, Tensor, Tensor, Tensor> backward(const Tensor& grad, const Tensor& q,
+                                                    const Tensor& k, const Tensor& v,
+                                                    const Tensor& out, const Tensor& lse,
+                                                    const Tensor& draw, double dropout_p = 0) {
+  return attention_backward(grad, {}, q, k, v, {}, {}, out, lse, draw, -1, -1, 0, 0, 0.25,
+                            dropout_p);
+}
+
+TEST(Attention, LongRowsEqualASoftmaxInDouble) {
+  const Tensor q = randn({1, 2, 3, 16}), k = randn({1, 1, 65537, 16}), v = randn({1, 1, 65537, 5});
+  const auto [out, lse, draw] = forward(q, k, v);
+  const Tensor scores =
+      matmul(q.to(kFloat64) * 0.25, k.to(kFloat64).transpose(-2, -1).expand({1, 2, 16, 65537}));
+  EXPECT_TRUE(close(out, matmul(scores.softmax(-1), v.to(kFloat64).expand({1, 2, 65537, 5}))));
+  EXPECT_TRUE(close(lse, exp(scores).sum(-1).log(), 1e-4));
+}
+
+TEST(Attention, SumsOf16BitOperandsAreFloat32) {
+  // The sum of 4096 equal weights in bfloat16 would stop at 256.
+  const Tensor q = zeros({1, 1, 2, 8}, kBFloat16), k = zeros({1, 1, 4096, 8}, kBFloat16);
+  const Tensor v = ones({1, 1, 4096, 8}, kBFloat16);
+  const auto [out, lse, draw] = forward(q, k, v);
+  EXPECT_TRUE(close(out, ones({1, 1, 2, 8}), 0));
+  EXPECT_TRUE(close(lse, full({1, 1, 2}, std::log(4096.0)), 1e-5));
+}
+
+TEST(Attention, RowsThatSeeNothingAreZeroAndHaveNoGradient) {
+  for (const bool causal : {false, true}) {
+    Tensor q = randn({1, 2, 300, 16}).requires_grad_(), k = randn({1, 2, 200, 16}).requires_grad_();
+    Tensor v = randn({1, 2, 200, 16}).requires_grad_();
+    Tensor mask = ones({1, 1, 300, 200}, kBool);
+    mask.narrow(2, 0, 150).fill_(false);
+    const Tensor out =
+        std::get<0>(causal ? attention_forward(q, k, v, {}, {}, -1, 0, -150, 0, 1, 0)
+                           : attention_forward(q, k, v, mask, {}, -1, -1, 0, 0, 1, 0));
+    EXPECT_TRUE((out.narrow(2, 0, 150) == 0).all().item<bool>());
+    EXPECT_TRUE((out.narrow(2, 150, 150) != 0).all().item<bool>());
+    out.sum().backward();
+    EXPECT_TRUE((q.grad().narrow(2, 0, 150) == 0).all().item<bool>());
+    for (const Tensor& x : {q, k, v}) EXPECT_TRUE(isfinite(x.grad()).all().item<bool>());
+  }
+}
+
+TEST(Attention, MasksOfMinusInfinityEqualBools) {
+  const Tensor q = randn({1, 2, 70, 16}), k = randn({1, 2, 140, 16}), v = randn({1, 2, 140, 16});
+  const Tensor keep = randn({1, 2, 70, 140}) > 0.5;
+  const Tensor added =
+      zeros({1, 2, 70, 140})
+          .masked_fill(keep.logical_not(), -std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(same(scaled_dot_product_attention(q, k, v, keep),
+                   scaled_dot_product_attention(q, k, v, added)));
+}
+
+TEST(Attention, NaNAndInfinityStayInTheirHead) {
+  for (const double bad :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    Tensor q = randn({2, 3, 130, 16}), k = randn({2, 3, 130, 16}), v = randn({2, 3, 130, 16});
+    const Tensor before = scaled_dot_product_attention(q, k, v);
+    k.select(0, 1).select(0, 1).fill_(bad);
+    const Tensor out = scaled_dot_product_attention(q, k, v);
+    EXPECT_TRUE(isnan(out.select(0, 1).select(0, 1)).all().item<bool>());
+    out.select(0, 1).select(0, 1).copy_(before.select(0, 1).select(0, 1));
+    EXPECT_TRUE(same(out, before));
+  }
+}
+
+TEST(Attention, ASingleRowAndNoKeys) {
+  const Tensor q = randn({2, 4, 1, 32}), k = randn({2, 4, 77, 32}), v = randn({2, 4, 77, 32});
+  const Tensor expected = matmul((matmul(q, k.transpose(-2, -1)) / std::sqrt(32.0)).softmax(-1), v);
+  EXPECT_TRUE(close(scaled_dot_product_attention(q, k, v), expected));
+  const Tensor none = scaled_dot_product_attention(q, k.narrow(2, 0, 0), v.narrow(2, 0, 0));
+  EXPECT_TRUE((none == 0).all().item<bool>());
+}
+
+TEST(Attention, SlicesOfAPackedProjectionEqualCopiesAndGiveTheirOrder) {
+  const Tensor packed = randn({2, 65, 3, 4, 16});  // (batch, time, which, head, width)
+  const auto part = [&](int64_t which) { return packed.select(2, which).transpose(1, 2); };
+  const Tensor out = scaled_dot_product_attention(part(0), part(1), part(2), {}, 0, true);
+  EXPECT_TRUE(same(out, scaled_dot_product_attention(part(0).contiguous(), part(1).contiguous(),
+                                                     part(2).contiguous(), {}, 0, true)));
+  EXPECT_TRUE(out.transpose(1, 2).is_contiguous());
+}
+
+TEST(Attention, GroupedHeadsEqualRepeatedOnes) {
+  const Tensor q = randn({2, 6, 20, 16}), k = randn({2, 2, 30, 16}), v = randn({2, 2, 30, 16});
+  EXPECT_TRUE(
+      same(scaled_dot_product_attention(q, k, v, {}, 0, false, std::nullopt, true),
+           scaled_dot_product_attention(q, k.repeat_interleave(3, 1), v.repeat_interleave(3, 1))));
+}
+
+TEST(Attention, HundredCallsGiveTheSameBits) {
+  const Tensor q = randn({1, 1, 300, 16}), k = randn({1, 1, 520, 16}), v = randn({1, 1, 520, 16});
+  const Tensor grad = randn({1, 1, 300, 16});
+  const auto [out, lse, draw] = forward(q, k, v, 0.2, Generator(5));
+  const auto [dq, dk, dv, dm] = backward(grad, q, k, v, out, lse, draw, 0.2);
+  for (int i = 0; i < 100; ++i) {
+    const auto [out2, lse2, draw2] = forward(q, k, v, 0.2, Generator(5));
+    const auto [dq2, dk2, dv2, dm2] = backward(grad, q, k, v, out, lse, draw, 0.2);
+    ASSERT_TRUE(same(out, out2) && same(lse, lse2) && same(draw, draw2)) << "call " << i;
+    ASSERT_TRUE(same(dq, dq2) && same(dk, dk2) && same(dv, dv2)) << "call " << i;
+  }
+}
+
+TEST(Attention, WithoutDropoutTheGeneratorCountsNoCall) {
+  const Tensor x = randn({1, 2, 3, 8});
+  const uint64_t before = default_generator().call();
+  scaled_dot_product_attention(x, x, x);
+  EXPECT_EQ(default_generator().call(), before);
+  scaled_dot_product_attention(x, x, x, {}, 0.5);
+  EXPECT_EQ(default_generator().call(), before + 1);
+}
+
+TEST(Attention, MemoryGrowsWithTheLengthAndNotItsSquare) {
+  const Tensor x = randn({1, 1, 12288, 8});  // its scores would take 576 MiB
+  const auto peak_kib = [] {
+    rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  const long before = peak_kib();
+  const auto [out, lse, draw] = forward(x, x, x);
+  backward(out, x, x, x, out, lse, draw);
+  EXPECT_LT(peak_kib() - before, 100 * 1024);
+}
+
+}  // namespace
+}  // namespace mytorch::nn
