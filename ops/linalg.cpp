@@ -1,16 +1,20 @@
 // Matrix products. All decompose into bmm; backends may have kernels for mm, addmm, baddbmm, linear
 // and linear_gelu.
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
+#include "core/types/broadcast.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/addmm.h"
 #include "mytorch/ops/bmm.h"
+#include "mytorch/ops/diagonal_backward.h"
 #include "mytorch/ops/dot.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/gelu.h"
 #include "mytorch/ops/gelu_grad.h"
+#include "mytorch/ops/linalg_vector_norm.h"
 #include "mytorch/ops/linear.h"
 #include "mytorch/ops/linear_gelu_forward.h"
 #include "mytorch/ops/mm.h"
@@ -279,6 +283,51 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, Int
 Tensor trace(const Tensor& self) {
   check_shape(self.dim() == 2, "trace", "shape ", self.sizes(), " is not a matrix");
   return mytorch::sum(self.diagonal());
+}
+
+Tensor diag(const Tensor& self, int64_t diagonal) {
+  check_shape(self.dim() == 1 || self.dim() == 2, "diag", "shape ", self.sizes(),
+              " is neither a vector nor a matrix");
+  if (self.dim() == 2) return self.diagonal(diagonal).clone();
+  const int64_t size = checked(
+      Wide{self.size(0)} + (diagonal < 0 ? -Wide{diagonal} : Wide{diagonal}), "diag", "the size");
+  return mytorch::diagonal_backward(self, {size, size}, diagonal, 0, 1);
+}
+
+Tensor linalg_norm(const Tensor& self, std::optional<Scalar> ord, OptionalIntList dim, bool keepdim,
+                   std::optional<ScalarType> dtype) {
+  const bool matrix = ord.has_value() && (dim.has_value() ? dim->size() == 2 : self.dim() == 2);
+  if (!matrix) return mytorch::linalg_vector_norm(self, ord.value_or(2), dim, keepdim, dtype);
+  const double order = ord->to<double>();
+  check_value(std::abs(order) == 1 || std::isinf(order), "linalg_norm", "order ", order,
+              " of a matrix needs its singular values, which are not available: give 1, -1, inf, "
+              "-inf, or no order for the Frobenius norm");
+  Dims dims = dim.has_value() ? Dims(dim->begin(), dim->end()) : Dims{-2, -1};
+  for (int64_t& each : dims) each = wrap_dim(each, self.dim(), "linalg_norm");
+  check_value(dims[0] != dims[1], "linalg_norm", "the two dimensions are the same");
+  // Order 1 sums columns, so it sums over the rows' dimension; inf sums rows.
+  const int64_t summed = std::isinf(order) ? dims[1] : dims[0];
+  const int64_t compared = std::isinf(order) ? dims[0] : dims[1];
+  const Tensor sums = mytorch::linalg_vector_norm(self, 1, {summed}, true, dtype);
+  const Tensor norm = order > 0 ? sums.amax({compared}, true) : sums.amin({compared}, true);
+  return keepdim ? norm : norm.squeeze(as_list(dims));
+}
+
+Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {
+  check_shape(x1.dim() >= 2 && x2.dim() >= 2 && x1.size(-1) == x2.size(-1), "cdist", "x1 ",
+              x1.sizes(), " and x2 ", x2.sizes(), " are not (..., P, M) and (..., R, M)");
+  check_value(p >= 0, "cdist", "p is ", p, ": it must not be negative");
+  return mytorch::linalg_vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, {-1});
+}
+
+Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double eps) {
+  check_floating(x1, "x1", "cosine_similarity");
+  check_floating(x2, "x2", "cosine_similarity");
+  const auto unit = [&](const Tensor& x) {
+    return x / mytorch::linalg_vector_norm(x, 2, {dim}, true).clamp_min(eps);
+  };
+  const Dims sizes = broadcast_shapes(x1.sizes(), x2.sizes(), "cosine_similarity");
+  return mytorch::sum(unit(x1.expand(as_list(sizes))) * unit(x2.expand(as_list(sizes))), {dim});
 }
 
 }  // namespace composite

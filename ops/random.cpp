@@ -8,14 +8,19 @@
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/dropout.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/isfinite.h"
+#include "mytorch/ops/log.h"
+#include "mytorch/ops/logical_and.h"
 #include "mytorch/ops/native_dropout.h"
 #include "mytorch/ops/native_dropout_backward.h"
 #include "mytorch/ops/normal_.h"
 #include "mytorch/ops/ones_like.h"
 #include "mytorch/ops/rand.h"
+#include "mytorch/ops/rand_like.h"
 #include "mytorch/ops/random_.h"
 #include "mytorch/ops/sort.h"
 #include "mytorch/ops/to.h"
+#include "mytorch/ops/topk.h"
 #include "mytorch/ops/uniform_.h"
 #include "mytorch/ops/zeros_like.h"
 #include "ops/creation.h"
@@ -167,6 +172,43 @@ Tensors<2> native_dropout(const Tensor& input, double p, std::optional<bool> tra
   Tensor mask = draw_below(1 - p, input, kFloat32, before_last_call(generator));
   Tensor output = native_dropout_backward(input, mask, grads::dropout_scale(p, train));
   return {std::move(output), std::move(mask)};
+}
+
+Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement,
+                   std::optional<Generator> generator) {
+  const char* op = "multinomial";
+  check_shape(self.dim() == 1 || self.dim() == 2, op, "self has shape ", self.sizes(),
+              ": it must be a vector or a matrix of weights");
+  check_floating(self, "self", op);
+  check_value(num_samples > 0, op, "num_samples is ", num_samples, ": it must be positive");
+  const int64_t categories = self.size(-1);
+  check_value(categories > 0 && (replacement || num_samples <= categories), op, "cannot draw ",
+              num_samples, " of ", categories,
+              " categories: give replacement = true, or fewer num_samples");
+  const Tensor weights = self.detach().to(self.dtype() == kFloat64 ? kFloat64 : kFloat32);
+  // NaN fails the comparisons, too.
+  const Tensor valid = mytorch::logical_and(weights >= 0, weights.isfinite()).all();
+  const Tensor enough = ((weights > 0).sum({-1}) >= (replacement ? 1 : num_samples)).all();
+  check_value(mytorch::logical_and(valid, enough).item().to<bool>(), op,
+              "weights must be finite and not negative, and each row needs ",
+              replacement ? int64_t{1} : num_samples, " positive ones");
+  if (!replacement || num_samples == 1) {
+    // The largest of w / E, E exponentially distributed, are distributed like draws without
+    // replacement (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006).
+    const double smallest = weights.dtype() == kFloat64 ? 1e-300 : 1e-37;
+    const Tensor uniform = mytorch::rand_like(weights, {}, {}, generator);
+    const Tensor draws = weights / uniform.neg().log1p().neg().clamp_min(smallest);
+    // Overflow to infinity must not tie with other draws.
+    return std::get<1>(mytorch::topk(mytorch::log(draws), num_samples, -1));
+  }
+  const Tensor sums = weights.cumsum(-1);
+  const Tensor bounds = (sums / sums.narrow(-1, categories - 1, 1)).unsqueeze(-2);
+  Dims sizes(weights.sizes().begin(), weights.sizes().end());
+  sizes.back() = num_samples;
+  sizes.push_back(1);
+  const Tensor uniform =
+      mytorch::rand(as_list(sizes), weights.dtype(), weights.device(), generator);
+  return (bounds <= uniform).sum({-1});
 }
 
 }  // namespace composite

@@ -1,6 +1,10 @@
 // Sorting and selection by rank.
 #include "mytorch/generated/bodies.h"
+#include "mytorch/ops/kthvalue.h"
+#include "mytorch/ops/median.h"
 #include "mytorch/ops/sort.h"
+#include "mytorch/ops/where.h"
+#include "mytorch/ops/zeros.h"
 #include "ops/geometry.h"
 
 namespace mytorch {
@@ -57,6 +61,27 @@ Tensors<2> kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
     return keepdim ? picked.contiguous() : picked.squeeze(along).contiguous();
   };
   return {pick(values), pick(indices)};
+}
+
+Tensors<2> median(const Tensor& self, int64_t dim, bool keepdim) {
+  const int64_t along = wrap_dim(dim, self.dim(), "median");
+  const int64_t size = size_along(self, along);
+  check_value(size > 0, "median", "dimension ", along, " of shape ", self.sizes(),
+              " is empty: it has no median");
+  if (self.dim() == 0) return {self.clone(), mytorch::zeros({}, kInt64, self.device())};
+  Tensor index = std::get<1>(mytorch::kthvalue(self.detach(), (size + 1) / 2, along, true));
+  if (self.is_floating_point()) {
+    const Tensor nan = self.detach().isnan();
+    index = mytorch::where(nan.any({along}, true), nan.to(kUInt8).argmax(along, true), index);
+  }
+  const Tensor values = self.gather(along, index);
+  if (keepdim) return {values, index};
+  return {values.squeeze(along), index.squeeze(along)};
+}
+
+Tensor median(const Tensor& self) {
+  check_value(self.numel() > 0, "median", "shape ", self.sizes(), " is empty: it has no median");
+  return std::get<0>(mytorch::median(self.reshape({-1}), 0));
 }
 
 }  // namespace composite

@@ -166,8 +166,9 @@ TEST(CallTest, IsRecorded) {
 }
 
 TEST(CallTest, ErrorsNameTheOperatorThatWasCalledFirst) {
-  expect_error(ErrorCode::kValue, {"[cross_entropy] nll_loss", "5"},
-               [] { call("cross_entropy", {tensor({{1.0, 2.0, 3.0}}), tensor({5})}); });
+  expect_error(ErrorCode::kValue, {"[cross_entropy] nll_loss", "5"}, [] {
+    call("cross_entropy", {tensor({{1.0, 2.0, 3.0}}), tensor({5})});
+  });
 }
 
 TEST(CallTest, NamesEveryOperator) {

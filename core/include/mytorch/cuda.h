@@ -4,6 +4,7 @@
 #include <string>
 
 #include "mytorch/device_memory.h"
+#include "mytorch/generator.h"
 #include "mytorch/graph.h"
 #include "mytorch/timed_event.h"
 
@@ -20,6 +21,9 @@ inline MemoryStats memory_stats(int index = 0) { return mytorch::memory_stats(de
 inline std::string memory_summary(int index = 0) { return mytorch::memory_summary(device(index)); }
 inline void empty_cache(int index = 0) { mytorch::empty_cache(device(index)); }
 inline void reset_peak_memory(int index = 0) { mytorch::reset_peak_memory(device(index)); }
+// A seed serves every device.
+inline void manual_seed(uint64_t seed) { mytorch::manual_seed(seed); }
+inline void manual_seed_all(uint64_t seed) { mytorch::manual_seed(seed); }
 inline void synchronize(int index = 0) { mytorch::synchronize(device(index)); }
 
 }  // namespace mytorch::cuda

@@ -44,6 +44,15 @@ inline constexpr ScalarType kLong = kInt64;
 inline constexpr ScalarType kHalf = kFloat16;
 inline constexpr ScalarType kFloat = kFloat32;
 inline constexpr ScalarType kDouble = kFloat64;
+inline constexpr ScalarType kU8 = kUInt8;
+inline constexpr ScalarType kI8 = kInt8;
+inline constexpr ScalarType kI16 = kInt16;
+inline constexpr ScalarType kI32 = kInt32;
+inline constexpr ScalarType kI64 = kInt64;
+inline constexpr ScalarType kF16 = kFloat16;
+inline constexpr ScalarType kBF16 = kBFloat16;
+inline constexpr ScalarType kF32 = kFloat32;
+inline constexpr ScalarType kF64 = kFloat64;
 
 // Storage types of the two 16-bit floats. They hold bits only; convert to float for arithmetic.
 struct Half {
@@ -90,6 +99,13 @@ constexpr bool is_signed(ScalarType type) {
 constexpr bool is_integral(ScalarType type, bool include_bool = false) {
   return type < ScalarType::kFloat16 && (include_bool || type != ScalarType::kBool);
 }
+
+// libtorch's names.
+constexpr bool isFloatingType(ScalarType type) { return is_floating_point(type); }
+constexpr bool isIntegralType(ScalarType type, bool include_bool) {
+  return is_integral(type, include_bool);
+}
+constexpr const char* toString(ScalarType type) { return dtype_name(type); }
 
 constexpr bool same_dtype(mt_dtype a, mt_dtype b) { return a.code == b.code && a.bits == b.bits; }
 // Converts a dtype of the C contract. Throws Error(kType) for an unknown one.

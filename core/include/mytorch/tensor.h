@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -212,6 +213,15 @@ class Tensor {
   // Calls `hook` with this tensor's gradient each time it is computed; a defined return value
   // replaces the gradient. Returns a handle for remove_hook.
   int64_t register_hook(std::function<Tensor(const Tensor&)> hook) const;
+  // The same for a hook that returns nothing.
+  template <class F>
+  requires(std::is_void_v<std::invoke_result_t<F&, const Tensor&>>) int64_t register_hook(F hook)
+  const {
+    return register_hook([hook = std::move(hook)](const Tensor& gradient) mutable {
+      hook(gradient);
+      return Tensor();
+    });
+  }
   void remove_hook(int64_t hook) const;
   // Returns the name of the operation that produced this tensor, such as "AddBackward", or "".
   std::string grad_fn() const;

@@ -4,6 +4,7 @@
 #include "mytorch/autocast.h"
 #include "mytorch/autograd.h"
 #include "mytorch/backends.h"
+#include "mytorch/check.h"
 #include "mytorch/cuda.h"
 #include "mytorch/nn.h"
 #include "mytorch/ops.h"

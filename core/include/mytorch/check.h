@@ -1,0 +1,71 @@
+// Checks of arguments in programs, and text made of parts.
+//
+//   MYTORCH_CHECK(x.dim() == 2, "x has shape ", x.sizes(), ": it must be a matrix");
+//
+// Parts are text, numbers, shapes, types, devices and tensors.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "mytorch/device.h"
+#include "mytorch/dtype.h"
+#include "mytorch/error.h"
+#include "mytorch/list.h"
+#include "mytorch/tensor.h"
+#include "mytorch/version.h"
+
+namespace mytorch {
+namespace detail {
+
+void append(std::string& text, double part);  // six digits, as streams write them
+void append(std::string& text, IntList part);
+
+template <class T>
+void append_part(std::string& text, const T& part) {
+  if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+    text += std::string_view(part);
+  } else if constexpr (std::is_same_v<T, char>) {
+    text += part;
+  } else if constexpr (std::is_integral_v<T>) {
+    text += std::to_string(part);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    append(text, static_cast<double>(part));
+  } else if constexpr (std::is_same_v<T, ScalarType>) {
+    text += dtype_name(part);
+  } else if constexpr (requires {
+                         { part.str() } -> std::convertible_to<std::string>;
+                       }) {
+    text += part.str();
+  } else {
+    append(text, IntList(part));
+  }
+}
+
+void warn(const std::string& text);
+
+}  // namespace detail
+
+// Returns the parts as one text.
+template <class... Parts>
+std::string str(const Parts&... parts) {
+  std::string text;
+  (detail::append_part(text, parts), ...);
+  return text;
+}
+
+}  // namespace mytorch
+
+// Throws Error(kValue) with the text of the parts unless the condition holds.
+#define MYTORCH_CHECK(condition, ...)                                                         \
+  do {                                                                                        \
+    if (!(condition)) [[unlikely]]                                                            \
+      throw ::mytorch::Error(::mytorch::ErrorCode::kValue,                                    \
+                             ::mytorch::str("[" #condition "] " __VA_OPT__(, ) __VA_ARGS__)); \
+  } while (false)
+
+// Writes a warning to the standard error stream.
+#define MYTORCH_WARN(...) ::mytorch::detail::warn(::mytorch::str(__VA_ARGS__))
