@@ -53,7 +53,8 @@ void for_each_index(const char* op, const sdk::TensorView& indexed, int64_t dim,
   }
   const int along = sdk::wrap_dim(dim, indexed.ndim());
   std::vector<int64_t> to = contiguous_strides(indexed.shape());
-  const std::vector<int64_t> from = contiguous_strides(beside);
+  std::vector<int64_t> from = contiguous_strides(beside);
+  from.resize(to.size(), 1);  // of a 0-dim tensor beside a vector
   // Along `dim`, the index value takes the place of the index.
   const int64_t step = std::exchange(to[static_cast<size_t>(along)], 0);
   const sdk::StridedLoop<2> loop(index.shape(), {to.data(), from.data()}, sdk::Order::kRowMajor);
