@@ -1,5 +1,6 @@
 #include "nn/data/idx_file.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -45,14 +46,18 @@ Tensor read_idx(const std::string& path, int ndim) {
   check_magic(source, magic, ndim);
   std::vector<int64_t> sizes;
   uint64_t bytes = 1;
+  uint64_t extent = 1;  // bytes, if zeros were ones: no tensor is larger than 2^59
   for (int i = 0; i < ndim; ++i) {
     uint8_t size[4];
     read_exactly(source, size, sizeof(size), "header");
     sizes.push_back(big_endian(size));
-    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(sizes.back()), &bytes)) {
+    const auto next = static_cast<uint64_t>(sizes.back());
+    if (__builtin_mul_overflow(extent, std::max<uint64_t>(next, 1), &extent) ||
+        extent > uint64_t{1} << 58) {
       bytes = UINT64_MAX;
       break;
     }
+    bytes *= next;
   }
   if (bytes > source.limit()) {
     source.fail_file(absl::StrCat("is cut short: its header promises an array of ",

@@ -2,6 +2,7 @@
 #include "bench/harness/runner.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <sstream>
@@ -151,7 +152,8 @@ TEST(Report, DurationsHaveThreeDigitsAndAUnit) {
 class Results : public ::testing::Test {
  protected:
   std::string write(const std::string& text) {
-    const std::string path = ::testing::TempDir() + "mytorch_bench_results.json";
+    const std::string path =
+        ::testing::TempDir() + "mytorch_bench_" + std::to_string(getpid()) + ".json";
     std::ofstream(path) << text;
     return path;
   }

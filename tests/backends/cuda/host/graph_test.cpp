@@ -148,8 +148,8 @@ TEST_F(Graphs, RefuseToWaitForTheHostDuringACapture) {
     EXPECT_EQ(F::sum(x).item<double>(), 4) << "the stream is usable again";
   };
   refused("[item]", [&] { F::sum(x).item(); });
-  refused("[copy_]", [&] { x.to(kCPU); });
-  refused("[copy_]", [&] { tensor({1.0, 2, 3}).to("cuda"); });
+  refused("[to] copy_:", [&] { x.to(kCPU); });
+  refused("[to] copy_:", [&] { tensor({1.0, 2, 3}).to("cuda"); });
   refused("[nonzero]", [&] { F::nonzero(x); });
   expect_error(ErrorCode::kValue, {"being captured already"},
                [&] { graph.capture([] { Graph().capture([] {}); }); });
