@@ -47,7 +47,7 @@ TEST(MakeDataLoader, StacksTheExamplesInOrder) {
   const std::vector<std::vector<double>> expected{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9}};
   EXPECT_EQ(batches_of(loader), expected);
   EXPECT_EQ(batches_of(loader), expected);
-  Example<>& first = *loader->begin();
+  const Example<> first = *loader->begin();  // the iterator owns the batch
   EXPECT_EQ(values(first.target), (std::vector<double>{0, 1, 4, 9}));
 }
 
