@@ -33,6 +33,9 @@ set(MYTORCH_WARNINGS -Wall -Wextra -Wno-unused-parameter)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 reports these for inlined containers without cause.
   list(APPEND MYTORCH_WARNINGS -Wno-stringop-overflow -Wno-array-bounds -Wno-maybe-uninitialized)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # libstdc++ 12 calls a deprecated function of its own in std::stable_sort. GCC reports deprecated names of ours.
+  list(APPEND MYTORCH_WARNINGS -Wno-deprecated-declarations)
 endif()
 
 if(MYTORCH_SANITIZE)

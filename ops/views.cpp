@@ -217,9 +217,11 @@ ViewSpec as_strided_relative(const Tensor& self, IntList size, IntList stride, i
     empty = empty || size[i] == 0;
   }
   const Wide first = Wide{self.storage_offset()} + offset;
-  Wide end = first + (empty ? 0 : 1);
-  for (size_t i = 0; i < size.size() && !empty; ++i) end += Wide{size[i] - 1} * stride[i];
   const auto capacity = static_cast<int64_t>(self.impl()->storage->bytes) / self.element_size();
+  Wide end = first + (empty ? 0 : 1);
+  for (size_t i = 0; i < size.size() && !empty && end <= capacity; ++i) {
+    end += Wide{size[i] - 1} * stride[i];
+  }
   check_shape(first >= 0 && end <= capacity, "as_strided", "size ", size, ", stride ", stride,
               " and relative offset ", offset, " reach outside of the storage, of ", capacity,
               " elements");

@@ -46,7 +46,8 @@ inline Windows windows_on_input(const sdk::ConvolutionGeometry& g) {
   Windows w;
   w.source = g.input;
   w.grid = w.target = g.output;
-  w.step = g.stride;
+  // The stride of a single window does not matter, and may be huge.
+  for (size_t d = 0; d < 3; ++d) w.step[d] = g.output[d] == 1 ? 1 : g.stride[d];
   w.origin = {-g.padding[0], -g.padding[1], -g.padding[2]};
   w.first = {0, 0, 0};
   w.apart = {1, 1, 1};

@@ -59,9 +59,10 @@ class Call {
     }
     dim_ = dim < 0 ? dim + this->out().ndim() : dim;
     // The output starts as self: copied here if the index does not cover all lines, else line by
-    // line.
+    // line. An empty index may have any sizes.
     for (int d = 0; d < this->out().ndim(); ++d) {
-      if (d == dim_ || this->index().size(d) == this->out().size(d)) continue;
+      const bool covers = d == dim_ || this->index().size(d) == this->out().size(d);
+      if (covers && index.numel() != 0) continue;
       if (self.raw() != out.raw()) move(ctx, self, out);
       tensors_[2] = tensors_[3];
       break;
@@ -158,7 +159,7 @@ void scatter_lines(mt_ctx& ctx, const Call& call) {
       }
     });
   };
-  const int64_t count = lines.count();
+  const int64_t count = call.index().numel() == 0 ? 0 : lines.count();
   // Of a line. Sizes may be absurd if there is none.
   const int64_t work = count == 0 ? 0 : length + (copies || kBeside ? size : 0);
   if (count == 1 && work >= 65536 && size >= 4096) {

@@ -63,13 +63,14 @@ void max_plane_by(const Pool& pool, const W* x, W* best, int64_t* which, int64_t
   for (int64_t i = 0; i < pitch; ++i) {
     start[i] = i < pool.ow ? static_cast<int32_t>(pool.ww.first(i)) : 0;
   }
-  int64_t done = 0;  // completed rows
+  int64_t done = 0;  // the row after the last completed one
   for (int64_t oy = 0; oy < pool.oh; ++oy) {
     int64_t count = 0;
     for (int64_t ky = 0; ky < pool.wh.kernel; ++ky) {
       const int64_t y = pool.wh.place(oy, ky);
       if (y < 0 || y >= pool.h) continue;
-      for (done = std::max(done, count == 0 ? y : 0); done <= y; ++done) {
+      // No later window reads a row above this window's first, which may lie in the padding.
+      for (done = std::max(done, pool.wh.place(oy, 0)); done <= y; ++done) {
         Ops::split(phases, x + done * pool.w, apart);
         const int64_t to = done % ring * pitch;
         Ops::max_taps(apart, taps, pool.ww, done * pool.w, start, pool.ow, row_best + to,
