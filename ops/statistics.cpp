@@ -1,9 +1,15 @@
 // Statistics that consist of other operators.
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "mytorch/generated/bodies.h"
+#include "mytorch/ops/amax.h"
+#include "mytorch/ops/amin.h"
+#include "mytorch/ops/bincount.h"
+#include "mytorch/ops/isnan.h"
 #include "mytorch/ops/mean.h"
+#include "mytorch/ops/nansum.h"
 #include "mytorch/ops/ones.h"
 #include "mytorch/ops/std.h"
 #include "mytorch/ops/zeros.h"
@@ -39,6 +45,39 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
   return counts.scatter_add(
       0, index,
       weights.defined() ? weights.to(type) : mytorch::ones(self.sizes(), type, self.device()));
+}
+
+Tensor nanmean(const Tensor& self, OptionalIntList dim, bool keepdim,
+               std::optional<ScalarType> dtype) {
+  check_floating(self, "self", "nanmean");
+  const Tensor count = mytorch::isnan(self.detach()).logical_not().sum(dim, keepdim);
+  return mytorch::nansum(self, dim, keepdim, dtype) / count;
+}
+
+Tensors<2> aminmax(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
+  if (!dim) return {mytorch::amin(self, {}, keepdim), mytorch::amax(self, {}, keepdim)};
+  return {mytorch::amin(self, *dim, keepdim), mytorch::amax(self, *dim, keepdim)};
+}
+
+Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
+  const char* op = "histc";
+  check_floating(self, "self", op);
+  check_value(bins > 0, op, "bins is ", bins, ": it must be positive");
+  constexpr int64_t kMost = int64_t{1} << 31;
+  check_value(bins <= kMost, op, "bins is ", bins, ", more than ", kMost);
+  const Tensor x = self.detach().reshape({-1}).to(kFloat64);
+  double low = min.to<double>(), high = max.to<double>();
+  if (low == high && x.numel() > 0) {
+    low = x.min().item<double>();
+    high = x.max().item<double>();
+  }
+  if (low == high) low -= 1, high += 1;
+  check_value(low < high && high - low < HUGE_VAL, op, "the range from ", low, " to ", high,
+              " is not finite and ascending");
+  const Tensor inside = x.masked_select((x >= low).logical_and(x <= high));
+  const Tensor bin = ((inside - low) / (high - low) * static_cast<double>(bins)).floor();
+  return mytorch::bincount(bin.clamp_max(static_cast<double>(bins - 1)).to(kInt64), {}, bins)
+      .to(self.dtype());
 }
 
 }  // namespace mytorch::composite

@@ -1,6 +1,7 @@
 // Composites of views.
 #include <algorithm>
 
+#include "core/types/broadcast.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/as_strided_relative.h"
 #include "ops/geometry.h"
@@ -30,6 +31,47 @@ int64_t checked_pieces(int64_t n, const char* op) {
 int64_t split_dim(const Tensor& self, int64_t dim, const char* op) {
   check_shape(self.dim() != 0, op, "a 0-dim tensor cannot be split");
   return wrap_dim(dim, self.dim(), op);
+}
+
+// Returns the pieces between the positions `cuts`, which mean what they mean in a slice.
+std::vector<Tensor> cut(const Tensor& self, IntList cuts, int64_t dim, const char* op) {
+  dim = split_dim(self, dim, op);
+  std::vector<Tensor> result;
+  int64_t start = 0;
+  for (const int64_t end : cuts) {
+    result.push_back(self.slice(dim, start, end));
+    start = end;
+  }
+  result.push_back(self.slice(dim, start));
+  return result;
+}
+
+std::vector<Tensor> cut_sections(const Tensor& self, int64_t sections, int64_t dim,
+                                 const char* op) {
+  dim = split_dim(self, dim, op);
+  check_value(sections > 0, op, "sections ", sections, " is not positive");
+  const int64_t size = self.sizes()[dim];
+  std::vector<int64_t> sizes(checked_pieces(sections, op), size / sections);
+  for (int64_t i = 0; i < size % sections; ++i) ++sizes[i];
+  return pieces(self, sizes, dim);
+}
+
+std::vector<Tensor> cut_evenly(const Tensor& self, int64_t sections, int64_t dim, const char* op) {
+  check_value(sections > 0 && self.size(dim) % sections == 0, op, sections,
+              " equal sections do not divide dimension ", dim, " of shape ", self.sizes());
+  return cut_sections(self, sections, dim, op);
+}
+
+int64_t horizontal(const Tensor& self) {
+  check_shape(self.dim() >= 1, "hsplit", "a 0-dim tensor cannot be split");
+  return self.dim() == 1 ? 0 : 1;
+}
+
+// Returns `dim`, which tensors of at least `ndim` dimensions have.
+int64_t dim_of(const Tensor& self, int64_t dim, int64_t ndim, const char* op) {
+  check_shape(self.dim() >= ndim, op, "shape ", self.sizes(), " has fewer than ", ndim,
+              " dimensions");
+  return dim;
 }
 
 }  // namespace
@@ -162,6 +204,59 @@ Tensor movedim(const Tensor& self, IntList source, IntList destination) {
     dim = next++;
   }
   return self.permute(as_list(order));
+}
+
+Tensor positive(const Tensor& self) {
+  check_type(self.dtype() != kBool, "positive", "self is bool: convert it to a number type");
+  return self;
+}
+
+std::vector<Tensor> tensor_split_sections(const Tensor& self, int64_t sections, int64_t dim) {
+  return cut_sections(self, sections, dim, "tensor_split");
+}
+std::vector<Tensor> tensor_split_indices(const Tensor& self, IntList indices, int64_t dim) {
+  return cut(self, indices, dim, "tensor_split");
+}
+std::vector<Tensor> hsplit_sections(const Tensor& self, int64_t sections) {
+  return cut_evenly(self, sections, horizontal(self), "hsplit");
+}
+std::vector<Tensor> hsplit_indices(const Tensor& self, IntList indices) {
+  return cut(self, indices, horizontal(self), "hsplit");
+}
+std::vector<Tensor> vsplit_sections(const Tensor& self, int64_t sections) {
+  return cut_evenly(self, sections, dim_of(self, 0, 2, "vsplit"), "vsplit");
+}
+std::vector<Tensor> vsplit_indices(const Tensor& self, IntList indices) {
+  return cut(self, indices, dim_of(self, 0, 2, "vsplit"), "vsplit");
+}
+std::vector<Tensor> dsplit_sections(const Tensor& self, int64_t sections) {
+  return cut_evenly(self, sections, dim_of(self, 2, 3, "dsplit"), "dsplit");
+}
+std::vector<Tensor> dsplit_indices(const Tensor& self, IntList indices) {
+  return cut(self, indices, dim_of(self, 2, 3, "dsplit"), "dsplit");
+}
+
+Tensor atleast_1d(const Tensor& self) { return self.dim() == 0 ? self.reshape({1}) : self; }
+
+Tensor atleast_2d(const Tensor& self) {
+  if (self.dim() == 0) return self.reshape({1, 1});
+  return self.dim() == 1 ? self.unsqueeze(0) : self;
+}
+
+Tensor atleast_3d(const Tensor& self) {
+  if (self.dim() == 0) return self.reshape({1, 1, 1});
+  if (self.dim() == 1) return self.unsqueeze(0).unsqueeze(-1);
+  return self.dim() == 2 ? self.unsqueeze(-1) : self;
+}
+
+std::vector<Tensor> broadcast_tensors(TensorList tensors) {
+  Dims sizes;
+  for (const Tensor& tensor : tensors) {
+    sizes = broadcast_shapes(as_list(sizes), tensor.sizes(), "broadcast_tensors");
+  }
+  std::vector<Tensor> result;
+  for (const Tensor& tensor : tensors) result.push_back(tensor.expand(as_list(sizes)));
+  return result;
 }
 
 }  // namespace mytorch::composite

@@ -1,67 +1,34 @@
-// Activations and linear maps that are compositions of operators.
-#include <cmath>
-#include <vector>
-
-#include "mytorch/grad_mode.h"
+// Activations and linear maps by the options of functions and modules.
 #include "mytorch/nn/functional.h"
 #include "mytorch/ops/add.h"
-#include "mytorch/ops/clamp_min.h"
+#include "mytorch/ops/bilinear.h"
 #include "mytorch/ops/div.h"
-#include "mytorch/ops/einsum.h"
 #include "mytorch/ops/empty_like.h"
+#include "mytorch/ops/glu.h"
+#include "mytorch/ops/local_response_norm.h"
 #include "mytorch/ops/log.h"
-#include "mytorch/ops/mul.h"
 #include "mytorch/ops/neg.h"
-#include "mytorch/ops/pow.h"
+#include "mytorch/ops/prelu.h"
+#include "mytorch/ops/rrelu.h"
 #include "mytorch/ops/scatter.h"
-#include "mytorch/ops/square.h"
+#include "mytorch/ops/softmin.h"
 #include "mytorch/ops/sub.h"
 #include "mytorch/ops/uniform_.h"
 #include "mytorch/ops/zeros_like.h"
 #include "nn/functional/named.h"
-#include "nn/functional/options.h"
 
 namespace mytorch::nn::functional {
 
-Tensor glu(const Tensor& input, int64_t dim) {
-  const int64_t at = wrap_dim(dim, input.dim(), "glu");
-  if (input.dim() == 0 || input.size(at) % 2 != 0) {
-    fail(ErrorCode::kShape, "[glu] dimension ", dim, " of input ", shape_str(input.sizes()),
-         " cannot be halved");
-  }
-  const int64_t half = input.size(at) / 2;
-  return mul(input.narrow(at, 0, half), input.narrow(at, half, half).sigmoid());
-}
+Tensor glu(const Tensor& input, int64_t dim) { return mytorch::glu(input, dim); }
 
 Tensor softmin(const Tensor& input, int64_t dim, std::optional<ScalarType> dtype) {
-  return named("softmin", [&] { return mytorch::softmax(neg(input), dim, dtype); });
+  return mytorch::softmin(input, dim, dtype);
 }
 
-Tensor prelu(const Tensor& input, const Tensor& weight) {
-  Tensor slope = weight;
-  if (weight.numel() != 1) {
-    if (input.dim() < 2 || input.size(1) != weight.numel()) {
-      fail(ErrorCode::kShape, "[PReLU] input ", shape_str(input.sizes()), " does not have ",
-           weight.numel(), " channels in dimension 1, one for each weight");
-    }
-    std::vector<int64_t> sizes(static_cast<size_t>(input.dim() - 1), 1);
-    sizes[0] = weight.numel();
-    slope = weight.view(sizes);
-  }
-  return sub(mytorch::relu(input), mul(slope, mytorch::relu(neg(input))));
-}
+Tensor prelu(const Tensor& input, const Tensor& weight) { return mytorch::prelu(input, weight); }
 
 Tensor rrelu(const Tensor& input, const RReLUFuncArgs& options) {
-  if (!options.training) {
-    return mytorch::leaky_relu(input, (options.lower + options.upper) / 2);
-  }
-  if (!(options.lower <= options.upper)) {
-    fail(ErrorCode::kValue, "[rrelu] lower ", options.lower, " is greater than upper ",
-         options.upper);
-  }
-  const Tensor slope = empty_like(input.detach());
-  slope.uniform_(options.lower, options.upper, options.generator);
-  return sub(mytorch::relu(input), mul(slope, mytorch::relu(neg(input))));
+  return mytorch::rrelu(input, options.lower, options.upper, options.training, options.generator);
 }
 
 Tensor gumbel_softmax(const Tensor& logits, const GumbelSoftmaxArgs& options) {
@@ -80,34 +47,12 @@ Tensor gumbel_softmax(const Tensor& logits, const GumbelSoftmaxArgs& options) {
 
 Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight,
                 const Tensor& bias) {
-  if (weight.dim() != 3 || input1.dim() == 0 || input1.dim() != input2.dim() ||
-      input1.size(-1) != weight.size(1) || input2.size(-1) != weight.size(2)) {
-    fail(ErrorCode::kShape, "[bilinear] inputs ", shape_str(input1.sizes()), " and ",
-         shape_str(input2.sizes()), " do not fit weight ", shape_str(weight.sizes()),
-         ": give (..., in1), (..., in2) and (out, in1, in2)");
-  }
-  return named("bilinear", [&] {
-    const Tensor result = einsum("...i,oij,...j->...o", {input1, weight, input2});
-    return bias.defined() ? add(result, bias) : result;
-  });
+  return mytorch::bilinear(input1, input2, weight, bias);
 }
 
 Tensor local_response_norm(const Tensor& input, int64_t size,
                            const LocalResponseNormArgs& options) {
-  const char* op = "local_response_norm";
-  if (input.dim() < 3) {
-    fail(ErrorCode::kShape, "[", op, "] input ", shape_str(input.sizes()),
-         " has less than 3 dimensions: give (N, C, ...)");
-  }
-  check_at_least(op, 1, {{"size", size}});
-  return named(op, [&] {
-    // One plane (C, rest) for each sample, with windows of `size` channels.
-    const Tensor planes = square(input).flatten(2).unsqueeze(1);
-    const Tensor padded = mytorch::pad(planes, {0, 0, size / 2, (size - 1) / 2});
-    const Tensor mean =
-        mytorch::avg_pool2d(padded, {size, 1}, {1, 1}).squeeze(1).reshape(input.sizes());
-    return div(input, pow(add(mul(mean, options.alpha), options.k), options.beta));
-  });
+  return mytorch::local_response_norm(input, size, options.alpha, options.beta, options.k);
 }
 
 }  // namespace mytorch::nn::functional

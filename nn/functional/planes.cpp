@@ -6,10 +6,13 @@
 
 #include "mytorch/nn/functional.h"
 #include "mytorch/ops/add.h"
-#include "mytorch/ops/index_add.h"
+#include "mytorch/ops/channel_shuffle.h"
+#include "mytorch/ops/col2im.h"
+#include "mytorch/ops/im2col.h"
 #include "mytorch/ops/index_select.h"
 #include "mytorch/ops/mul.h"
-#include "mytorch/ops/zeros.h"
+#include "mytorch/ops/pixel_shuffle.h"
+#include "mytorch/ops/pixel_unshuffle.h"
 #include "nn/functional/named.h"
 #include "nn/functional/options.h"
 
@@ -177,141 +180,27 @@ Tensor interpolate(const Tensor& input, const UpsampleArgs& options) {
   });
 }
 
-namespace {
-
-// Checks that the last three dimensions exist, and that a factor divides them.
-void check_planes(const char* op, const Tensor& input, int64_t factor, bool shuffle) {
-  constexpr int64_t kMost = 1 << 20;
-  if (input.dim() < 3 || factor < 1 || factor > kMost ||
-      (shuffle ? input.size(-3) % (factor * factor) != 0
-               : input.size(-2) % factor != 0 || input.size(-1) % factor != 0)) {
-    fail(ErrorCode::kShape, "[", op, "] the factor ", factor, " does not divide the dimensions of ",
-         shape_str(input.sizes()));
-  }
-}
-
-}  // namespace
-
-Tensor pixel_shuffle(const Tensor& input, int64_t r) {
-  check_planes("pixel_shuffle", input, r, true);
-  const std::vector<int64_t> sizes = input.sizes().vec();
-  const int64_t c = input.size(-3) / (r * r), h = input.size(-2), w = input.size(-1);
-  const Tensor parts =
-      input.reshape({input.numel() == 0 ? 0 : input.numel() / (c * r * r * h * w), c, r, r, h, w});
-  std::vector<int64_t> out(sizes.begin(), sizes.end() - 3);
-  out.insert(out.end(), {c, h * r, w * r});
-  return parts.permute({0, 1, 4, 2, 5, 3}).reshape(out);
-}
+Tensor pixel_shuffle(const Tensor& input, int64_t r) { return mytorch::pixel_shuffle(input, r); }
 
 Tensor pixel_unshuffle(const Tensor& input, int64_t r) {
-  check_planes("pixel_unshuffle", input, r, false);
-  const std::vector<int64_t> sizes = input.sizes().vec();
-  const int64_t c = input.size(-3), h = input.size(-2) / r, w = input.size(-1) / r;
-  const Tensor parts =
-      input.reshape({input.numel() == 0 ? 0 : input.numel() / (c * r * r * h * w), c, h, r, w, r});
-  std::vector<int64_t> out(sizes.begin(), sizes.end() - 3);
-  out.insert(out.end(), {c * r * r, h, w});
-  return parts.permute({0, 1, 3, 5, 2, 4}).reshape(out);
+  return mytorch::pixel_unshuffle(input, r);
 }
 
 Tensor channel_shuffle(const Tensor& input, int64_t groups) {
-  if (input.dim() < 3 || groups < 1 || input.size(1) % groups != 0) {
-    fail(ErrorCode::kShape, "[channel_shuffle] ", groups, " groups do not divide the channels of ",
-         shape_str(input.sizes()));
-  }
-  return input.unflatten(1, {groups, input.size(1) / groups}).transpose(1, 2).flatten(1, 2);
+  return mytorch::channel_shuffle(input, groups);
 }
-
-namespace {
-
-// The windows of one dimension: element k of window i is at i * stride + k * dilation.
-struct Windows {
-  int64_t count;
-  std::vector<int64_t> index;  // (count, kernel), row-major
-};
-
-Windows windows_of(const char* op, int64_t padded, int64_t kernel, int64_t stride,
-                   int64_t dilation) {
-  const int64_t reach = dilation * (kernel - 1) + 1;
-  if (padded < reach) {
-    fail(ErrorCode::kShape, "[", op, "] a window of ", reach, " elements does not fit into ",
-         padded);
-  }
-  Windows windows{(padded - reach) / stride + 1, {}};
-  check_index_count(op, windows.count);
-  check_index_count(op, windows.count * kernel);
-  for (int64_t i = 0; i < windows.count; ++i) {
-    for (int64_t k = 0; k < kernel; ++k) windows.index.push_back(i * stride + k * dilation);
-  }
-  return windows;
-}
-
-void check_fold(const char* op, const Sizes<2>& kernel, const FoldArgs& options) {
-  check_sizes(op, 1, "kernel_size", kernel);
-  check_sizes(op, 1, "stride", options.stride);
-  check_sizes(op, 1, "dilation", options.dilation);
-  check_sizes(op, 0, "padding", options.padding);
-}
-
-}  // namespace
 
 Tensor unfold(const Tensor& input, Sizes<2> kernel_size, const UnfoldArgs& options) {
-  const char* op = "unfold";
-  check_fold(op, kernel_size, options);
-  if (input.dim() == 3) return unfold(input.unsqueeze(0), kernel_size, options).squeeze(0);
-  if (input.dim() != 4) {
-    fail(ErrorCode::kShape, "[", op, "] input ", shape_str(input.sizes()),
-         " is neither (N, C, H, W) nor (C, H, W)");
-  }
-  return named(op, [&] {
-    const Sizes<2>&k = kernel_size, &p = options.padding;
-    const Tensor padded = mytorch::pad(input, {p[1], p[1], p[0], p[0]});
-    const Windows rows =
-        windows_of(op, padded.size(2), k[0], options.stride[0], options.dilation[0]);
-    const Windows columns =
-        windows_of(op, padded.size(3), k[1], options.stride[1], options.dilation[1]);
-    const auto index = [&](const Windows& windows) {
-      return tensor(windows.index).to(input.device());
-    };
-    return padded.index_select(2, index(rows))
-        .index_select(3, index(columns))
-        .reshape({input.size(0), input.size(1), rows.count, k[0], columns.count, k[1]})
-        .permute({0, 1, 3, 5, 2, 4})
-        .reshape({input.size(0), input.size(1) * k[0] * k[1], rows.count * columns.count});
+  return named("unfold", [&] {
+    return mytorch::im2col(input, kernel_size, options.dilation, options.padding, options.stride);
   });
 }
 
 Tensor fold(const Tensor& input, Sizes<2> output_size, Sizes<2> kernel_size,
             const FoldArgs& options) {
-  const char* op = "fold";
-  check_fold(op, kernel_size, options);
-  check_sizes(op, 1, "output_size", output_size);
-  if (input.dim() == 2) {
-    return fold(input.unsqueeze(0), output_size, kernel_size, options).squeeze(0);
-  }
-  return named(op, [&] {
-    const Sizes<2>&k = kernel_size, &p = options.padding;
-    const int64_t h = output_size[0] + 2 * p[0], w = output_size[1] + 2 * p[1];
-    const Windows rows = windows_of(op, h, k[0], options.stride[0], options.dilation[0]);
-    const Windows columns = windows_of(op, w, k[1], options.stride[1], options.dilation[1]);
-    if (input.dim() != 3 || input.size(1) % (k[0] * k[1]) != 0 ||
-        input.size(2) != rows.count * columns.count) {
-      fail(ErrorCode::kShape, "[", op, "] input ", shape_str(input.sizes()), " is not (N, C * ",
-           k[0] * k[1], ", ", rows.count * columns.count, "), the windows of output_size ",
-           shape_str(output_size));
-    }
-    const int64_t n = input.size(0), c = input.size(1) / (k[0] * k[1]);
-    const Tensor parts = input.reshape({n, c, k[0], k[1], rows.count, columns.count})
-                             .permute({0, 1, 4, 2, 5, 3})
-                             .reshape({n, c, rows.count * k[0], columns.count * k[1]});
-    const auto spread = [&](const Tensor& from, int64_t dim, int64_t size, const Windows& windows) {
-      std::vector<int64_t> sizes = from.sizes().vec();
-      sizes[static_cast<size_t>(dim)] = size;
-      return index_add(zeros(sizes, from.dtype(), from.device()), dim,
-                       tensor(windows.index).to(from.device()), from);
-    };
-    const Tensor planes = spread(spread(parts, 2, h, rows), 3, w, columns);
-    return planes.narrow(2, p[0], output_size[0]).narrow(3, p[1], output_size[1]).contiguous();
+  return named("fold", [&] {
+    return mytorch::col2im(input, output_size, kernel_size, options.dilation, options.padding,
+                           options.stride);
   });
 }
 

@@ -183,7 +183,7 @@ TEST(ActivationTest, ComputesItsFunction) {
   PReLU prelu(2);
   set(prelu.weight, {0.5, 2});
   expect_values(prelu(filled({1, 2, 2}, {-4, 4, -1, 1})), {-2, 4, -2, 1});
-  expect_error(ErrorCode::kShape, {"[PReLU]", "2 channels"}, [&] { prelu(x); });
+  expect_error(ErrorCode::kShape, {"[prelu]", "2 channels"}, [&] { prelu(x); });
 }
 
 TEST(LossTest, ReducesItsTerms) {

@@ -1,0 +1,242 @@
+// Products and norms that consist of other operators.
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "core/types/broadcast.h"
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/arange.h"
+#include "mytorch/ops/cdist.h"
+#include "mytorch/ops/clamp.h"
+#include "mytorch/ops/cross.h"
+#include "mytorch/ops/diagonal.h"
+#include "mytorch/ops/einsum.h"
+#include "mytorch/ops/eye.h"
+#include "mytorch/ops/linalg_cross.h"
+#include "mytorch/ops/linalg_vander.h"
+#include "mytorch/ops/linalg_vector_norm.h"
+#include "mytorch/ops/matmul.h"
+#include "mytorch/ops/mm.h"
+#include "mytorch/ops/pow.h"
+#include "mytorch/ops/sqrt.h"
+#include "mytorch/ops/sub.h"
+#include "mytorch/ops/tensordot.h"
+#include "mytorch/ops/triu_indices.h"
+#include "mytorch/ops/where.h"
+#include "ops/check.h"
+#include "ops/composites.h"
+#include "ops/geometry.h"
+
+namespace mytorch::composite {
+
+Tensor addbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,
+              const Scalar& alpha) {
+  check_shape(batch1.dim() == 3 && batch2.dim() == 3 && batch1.size(0) == batch2.size(0) &&
+                  batch1.size(2) == batch2.size(1),
+              "addbmm", "shapes ", batch1.sizes(), " and ", batch2.sizes(),
+              " are not batches (b, n, m) and (b, m, p)");
+  // One product, whose inner dimension is that of all matrices.
+  const int64_t inner = checked_product(IntList{batch2.size(0), batch2.size(1)}, "addbmm");
+  const Tensor rows = batch1.transpose(0, 1).reshape({batch1.size(1), inner});
+  return scaled_sum(self, mytorch::mm(rows, batch2.reshape({inner, batch2.size(2)})), beta, alpha);
+}
+
+Tensor inner(const Tensor& self, const Tensor& other) {
+  if (self.dim() == 0 || other.dim() == 0) return self * other;
+  check_shape(self.size(-1) == other.size(-1), "inner", "the last dimensions of shapes ",
+              self.sizes(), " and ", other.sizes(), " differ");
+  return mytorch::tensordot(self, other, {-1}, {-1});
+}
+
+Tensor kron(const Tensor& self, const Tensor& other) {
+  const int64_t ndim = std::max(self.dim(), other.dim());
+  Dims left, right, sizes;
+  for (int64_t d = 0; d < ndim; ++d) {
+    const auto size_of = [&](const Tensor& x) {
+      const int64_t at = d - (ndim - x.dim());
+      return at < 0 ? 1 : x.sizes()[at];
+    };
+    const int64_t a = size_of(self), b = size_of(other);
+    left.insert(left.end(), {a, 1});
+    right.insert(right.end(), {1, b});
+    sizes.push_back(checked(Wide{a} * b, "kron", "the size"));
+  }
+  return (self.reshape(as_list(left)) * other.reshape(as_list(right))).reshape(as_list(sizes));
+}
+
+Tensor linalg_cross(const Tensor& self, const Tensor& other, int64_t dim) {
+  const char* op = "linalg_cross";
+  const int64_t ndim = std::max(self.dim(), other.dim());
+  check_shape(self.dim() == other.dim() && ndim > 0, op, "shapes ", self.sizes(), " and ",
+              other.sizes(), " do not have the same, positive number of dimensions");
+  const int64_t at = wrap_dim(dim, ndim, op);
+  check_shape(self.size(at) == 3 && other.size(at) == 3, op, "dimension ", at, " of shapes ",
+              self.sizes(), " and ", other.sizes(), " does not have size 3");
+  const auto rolled = [&](const Tensor& x, int64_t by) { return x.roll({by}, {at}); };
+  return rolled(self, -1) * rolled(other, -2) - rolled(self, -2) * rolled(other, -1);
+}
+
+Tensor cross(const Tensor& self, const Tensor& other, std::optional<int64_t> dim) {
+  if (dim) return mytorch::linalg_cross(self, other, *dim);
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (self.size(d) == 3) return mytorch::linalg_cross(self, other, d);
+  }
+  refuse(ErrorCode::kShape, "cross", "no dimension of shape ", self.sizes(), " has size 3");
+}
+
+Tensor linalg_multi_dot(TensorList tensors) {
+  const char* op = "linalg_multi_dot";
+  check_value(!tensors.empty(), op, "the list of tensors is empty");
+  std::vector<Tensor> chain(tensors.begin(), tensors.end());
+  const auto n = static_cast<int64_t>(chain.size());
+  for (int64_t i = 0; i < n; ++i) {
+    const bool may_be_vector = n > 1 && (i == 0 || i == n - 1);
+    check_shape(chain[i].dim() == 2 || (may_be_vector && chain[i].dim() == 1), op, "tensor ", i,
+                " has shape ", chain[i].sizes(),
+                ": give matrices, of which the first and the last may be vectors");
+  }
+  if (n == 1) return chain[0].clone();
+  const bool row = chain.front().dim() == 1, column = chain.back().dim() == 1;
+  if (row) chain.front() = chain.front().unsqueeze(0);
+  if (column) chain.back() = chain.back().unsqueeze(1);
+  for (int64_t i = 0; i + 1 < n; ++i) {
+    check_shape(chain[i].size(1) == chain[i + 1].size(0), op, "the inner dimensions of tensors ", i,
+                ", ", chain[i].sizes(), ", and ", i + 1, ", ", chain[i + 1].sizes(), ", differ");
+  }
+  // The matrix chain problem: the least number of products for each part of the chain.
+  const auto at = [&](int64_t i, int64_t j) { return static_cast<size_t>(i * n + j); };
+  std::vector<double> least(static_cast<size_t>(n * n), 0);
+  std::vector<int64_t> cut(static_cast<size_t>(n * n), 0);
+  const auto size = [&](int64_t i) {
+    return static_cast<double>(i < n ? chain[i].size(0) : chain[n - 1].size(1));
+  };
+  for (int64_t length = 1; length < n; ++length) {
+    for (int64_t i = 0; i + length < n; ++i) {
+      const int64_t j = i + length;
+      least[at(i, j)] = std::numeric_limits<double>::infinity();
+      for (int64_t k = i; k < j; ++k) {
+        const double work =
+            least[at(i, k)] + least[at(k + 1, j)] + size(i) * size(k + 1) * size(j + 1);
+        if (work < least[at(i, j)]) least[at(i, j)] = work, cut[at(i, j)] = k;
+      }
+    }
+  }
+  const auto product = [&](const auto& self, int64_t i, int64_t j) -> Tensor {
+    if (i == j) return chain[i];
+    const int64_t k = cut[at(i, j)];
+    return mytorch::mm(self(self, i, k), self(self, k + 1, j));
+  };
+  Tensor result = product(product, 0, n - 1);
+  if (column) result = result.squeeze(1);
+  return row ? result.squeeze(0) : result;
+}
+
+Tensor linalg_matrix_power(const Tensor& self, int64_t n) {
+  const char* op = "linalg_matrix_power";
+  check_shape(self.dim() >= 2 && self.size(-1) == self.size(-2), op, "shape ", self.sizes(),
+              " is not that of square matrices");
+  check_value(n >= 0, op, "n is ", n, ": inverses are not computed");
+  if (n == 0)
+    return mytorch::eye(self.size(-1), self.dtype(), self.device()).expand(self.sizes()).clone();
+  Tensor result, power = self;
+  for (;;) {
+    if (n % 2 == 1) result = result.defined() ? mytorch::matmul(result, power) : power;
+    if ((n /= 2) == 0) break;
+    power = mytorch::matmul(power, power);
+  }
+  return result.is_same(self) ? self.clone() : result;
+}
+
+Tensor linalg_vander(const Tensor& x, std::optional<int64_t> n) {
+  const char* op = "linalg_vander";
+  check_shape(x.dim() >= 1, op, "x is 0-dim: its last dimension is that of the elements");
+  const int64_t count = n.value_or(x.size(-1));
+  check_value(count >= 0, op, "N is ", count, ": it must not be negative");
+  const Tensor base = x.dtype() == kBool ? x.to(kInt64) : x;
+  return mytorch::pow(base.unsqueeze(-1), mytorch::arange(count, kInt64, x.device()));
+}
+
+Tensor vander(const Tensor& x, std::optional<int64_t> n, bool increasing) {
+  check_shape(x.dim() == 1, "vander", "x has shape ", x.sizes(), ": it must be a vector");
+  const Tensor powers = mytorch::linalg_vander(x, n);
+  return increasing ? powers : powers.flip({1});
+}
+
+Tensor pdist(const Tensor& self, double p) {
+  check_shape(self.dim() == 2, "pdist", "self has shape ", self.sizes(), ": it must be a matrix");
+  check_floating(self, "self", "pdist");
+  check_value(p >= 0, "pdist", "p is ", p, ": it must not be negative");
+  const int64_t n = self.size(0);
+  const Tensor pairs = mytorch::triu_indices(n, n, 1, {}, self.device());
+  const Tensor difference =
+      self.index_select(0, pairs.select(0, 0)) - self.index_select(0, pairs.select(0, 1));
+  return mytorch::linalg_vector_norm(difference, p, -1);
+}
+
+Tensor renorm(const Tensor& self, const Scalar& p, int64_t dim, const Scalar& maxnorm) {
+  const char* op = "renorm";
+  check_shape(self.dim() >= 2, op, "shape ", self.sizes(), " has fewer than two dimensions");
+  check_floating(self, "self", op);
+  const double limit = maxnorm.to<double>();
+  check_value(p.to<double>() > 0 && limit >= 0, op, "p is ", p.to<double>(), " and maxnorm ", limit,
+              ": p must be positive, and maxnorm must not be negative");
+  const Dims others = geometry::all_dims_but(wrap_dim(dim, self.dim(), op), self.dim());
+  const Tensor norm = mytorch::linalg_vector_norm(self, p, as_list(others), true);
+  return self * mytorch::where(norm > limit, limit / (norm + 1e-7), 1.0);
+}
+
+Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight,
+                const Tensor& bias) {
+  check_shape(weight.dim() == 3 && input1.dim() != 0 && input1.dim() == input2.dim() &&
+                  input1.size(-1) == weight.size(1) && input2.size(-1) == weight.size(2),
+              "bilinear", "inputs ", input1.sizes(), " and ", input2.sizes(), " do not fit weight ",
+              weight.sizes(), ": give (..., in1), (..., in2) and (out, in1, in2)");
+  const Tensor result = mytorch::einsum("...i,oij,...j->...o", {input1, weight, input2});
+  return bias.defined() ? result + bias : result;
+}
+
+Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const Tensor& aweights) {
+  const char* op = "cov";
+  check_shape(self.dim() <= 2, op, "shape ", self.sizes(), " has more than two dimensions");
+  check_type(self.dtype() != kBool, op, "self is bool: convert it to a number type");
+  const Tensor matrix = self.dim() == 2 ? self : self.reshape({1, self.numel()});
+  const Tensor x = matrix.is_floating_point() ? matrix : matrix.to(kFloat32);
+  const int64_t count = x.size(1);
+  Tensor weights;
+  const auto check_weights = [&](const Tensor& w, const char* name, bool integral) {
+    check_shape(w.dim() <= 1 && w.numel() == count, op, name, " has shape ", w.sizes(),
+                ": give one number for each of ", count, " observations");
+    check_type(is_integral(w.dtype()) == integral && w.dtype() != kBool, op, name, " is ",
+               w.dtype(), integral ? ": it must be integral" : ": it must be of a floating type");
+    weights = weights.defined() ? weights * w.to(x.dtype()) : w.to(x.dtype());
+  };
+  if (fweights.defined()) check_weights(fweights, "fweights", true);
+  if (aweights.defined()) check_weights(aweights, "aweights", false);
+  const double c = static_cast<double>(correction);
+  Tensor average, factor;
+  if (!weights.defined()) {
+    average = x.mean({1}, true);
+    factor = mytorch::clamp(
+        mytorch::eye(1, x.dtype(), x.device()).reshape({}) * static_cast<double>(count) - c, 0.0);
+  } else {
+    const Tensor total = weights.sum();
+    average = (x * weights).sum({1}, true) / total;
+    Tensor bias =
+        aweights.defined() ? (weights * aweights.to(x.dtype())).sum() / total * c : total * 0 + c;
+    factor = mytorch::clamp(total - bias, 0.0);
+  }
+  const Tensor centered = x - average;
+  const Tensor weighted = weights.defined() ? centered * weights : centered;
+  const Tensor result = mytorch::mm(weighted, centered.transpose(0, 1)) / factor;
+  return self.dim() == 2 ? result : result.reshape({});
+}
+
+Tensor corrcoef(const Tensor& self) {
+  check_shape(self.dim() <= 2, "corrcoef", "shape ", self.sizes(), " has more than two dimensions");
+  const Tensor c = cov(self, 1, {}, {});
+  if (c.dim() == 0) return c / c;
+  const Tensor deviation = mytorch::sqrt(mytorch::diagonal(c));
+  return mytorch::clamp(c / deviation.unsqueeze(1) / deviation, -1.0, 1.0);
+}
+
+}  // namespace mytorch::composite
