@@ -4,14 +4,9 @@
 #include <cmath>
 #include <numbers>
 
-#include "mytorch/ops/add.h"
-#include "mytorch/ops/cat.h"
-#include "mytorch/ops/index_select.h"
 #include "mytorch/ops/max.h"
 #include "mytorch/ops/min.h"
-#include "mytorch/ops/mul.h"
-#include "mytorch/ops/stack.h"
-#include "mytorch/ops/sub.h"
+#include "mytorch/ops/rotary_embedding.h"
 #include "nn/functional/options.h"
 #include "nn/modules/lasting.h"
 
@@ -113,38 +108,10 @@ const RotaryEmbedding::Table& RotaryEmbedding::table(int64_t positions, const Te
   return *found = std::move(made);
 }
 
-Tensor RotaryEmbedding::rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) const {
-  const int64_t half = dim_ / 2;
-  const Tensor rotated = x.narrow(-1, 0, dim_).to(cos.dtype());
-  Tensor first, second;
-  if (options_.interleaved) {
-    const Tensor pairs = rotated.unflatten(-1, {half, 2});
-    first = pairs.select(-1, 0);
-    second = pairs.select(-1, 1);
-  } else {
-    first = rotated.narrow(-1, 0, half);
-    second = rotated.narrow(-1, half, half);
-  }
-  const Tensor a = sub(mul(first, cos), mul(second, sin));
-  const Tensor b = add(mul(second, cos), mul(first, sin));
-  const Tensor result =
-      (options_.interleaved ? stack({a, b}, -1).flatten(-2) : cat({a, b}, -1)).to(x.dtype());
-  if (x.size(-1) == dim_) return result;
-  return cat({result, x.narrow(-1, dim_, x.size(-1) - dim_)}, -1);
-}
-
-Tensor RotaryEmbedding::rotate_by(const Tensor& x, const Tensor& positions, int64_t most) {
+Tensor RotaryEmbedding::rotate(const Tensor& x, const Tensor& positions, int64_t most) {
   const Table& all = table(most + 1, x);
-  const auto rows = [&](const Tensor& table) {
-    Tensor chosen = table.index_select(0, positions.to(x.device()).to(kInt64).flatten())
-                        .unflatten(0, positions.sizes());
-    // (N, L, dim / 2) to (N, 1, ..., L, dim / 2).
-    for (int64_t d = chosen.dim(); positions.dim() == 2 && d < x.dim(); ++d) {
-      chosen = chosen.unsqueeze(1);
-    }
-    return chosen;
-  };
-  return rotate(x, rows(all.cos), rows(all.sin));
+  return rotary_embedding(x, all.cos, all.sin, positions.to(x.device()).to(kInt64),
+                          options_.interleaved);
 }
 
 Tensor RotaryEmbedding::forward(const Tensor& x, int64_t offset) {
@@ -152,7 +119,8 @@ Tensor RotaryEmbedding::forward(const Tensor& x, int64_t offset) {
   check_at_least("RotaryEmbedding", 0, {{"offset", offset}});
   check_index_count("RotaryEmbedding", offset);
   const Table& all = table(offset + length, x);
-  return rotate(x, all.cos.narrow(0, offset, length), all.sin.narrow(0, offset, length));
+  return rotary_embedding(x, all.cos.narrow(0, offset, length), all.sin.narrow(0, offset, length),
+                          {}, options_.interleaved);
 }
 
 Tensor RotaryEmbedding::forward(const Tensor& x, const Tensor& positions) {
@@ -172,7 +140,7 @@ Tensor RotaryEmbedding::forward(const Tensor& x, const Tensor& positions) {
   if (least < 0) {
     fail(ErrorCode::kValue, "[RotaryEmbedding] a position is ", least, ": give positions from 0");
   }
-  return rotate_by(x, positions, positions.max().item<int64_t>());
+  return rotate(x, positions, positions.max().item<int64_t>());
 }
 
 Tensor RotaryEmbedding::forward(const Tensor& x, const KVCache* cache) {
@@ -184,7 +152,7 @@ Tensor RotaryEmbedding::forward(const Tensor& x, const KVCache* cache) {
          ": the cache has ", cache->batch_size(), " sequences, so give (", cache->batch_size(),
          ", ..., length, features)");
   }
-  return rotate_by(x, cache->positions(length, x.device()), cache->max_length() + length - 1);
+  return rotate(x, cache->positions(length, x.device()), cache->max_length() + length - 1);
 }
 
 std::string RotaryEmbedding::describe() const {

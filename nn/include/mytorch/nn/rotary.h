@@ -65,8 +65,7 @@ class RotaryEmbedding final : public Callable<RotaryEmbedding> {
     Tensor cos, sin;  // (positions, dim / 2)
   };
   const Table& table(int64_t positions, const Tensor& like);
-  Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) const;
-  Tensor rotate_by(const Tensor& x, const Tensor& positions, int64_t most);
+  Tensor rotate(const Tensor& x, const Tensor& positions, int64_t most);
   int64_t length_of(const Tensor& x) const;
 
   int64_t dim_ = 0;

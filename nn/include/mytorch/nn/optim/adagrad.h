@@ -8,9 +8,18 @@
 
 namespace mytorch::nn::optim {
 
-MYTORCH_OPTIMIZER_OPTIONS(Adagrad, (double, lr, 1e-2), (double, lr_decay, 0),
-                          (double, weight_decay, 0), (double, initial_accumulator_value, 0),
-                          (double, eps, 1e-10), (bool, maximize, false))
+struct AdagradArgs {
+  double lr = 1e-2;
+  double lr_decay = 0;
+  double weight_decay = 0;
+  double initial_accumulator_value = 0;
+  double eps = 1e-10;
+  bool maximize = false;
+};
+class AdagradOptions final : public OptimizerOptionsOf<AdagradOptions, AdagradArgs> {
+ public:
+  using OptimizerOptionsOf::OptimizerOptionsOf;
+};
 
 // Duchi et al., "Adaptive subgradient methods for online learning and stochastic optimization"
 // (JMLR 2011). With g the gradient plus weight_decay * p, in step t = 1, 2, ...:

@@ -8,15 +8,32 @@
 
 namespace mytorch::nn::optim {
 
-MYTORCH_OPTIMIZER_OPTIONS(Adam, (double, lr, 1e-3), (Betas, betas, Betas(0.9, 0.999)),
-                          (double, eps, 1e-8), (double, weight_decay, 0),
-                          // divides by the largest second moment so far (Reddi et al., ICLR 2018)
-                          (bool, amsgrad, false), (bool, maximize, false))
+struct AdamArgs {
+  double lr = 1e-3;
+  Betas betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool amsgrad = false;  // divides by the largest second moment so far (Reddi et al., ICLR 2018)
+  bool maximize = false;
+};
+class AdamOptions final : public OptimizerOptionsOf<AdamOptions, AdamArgs> {
+ public:
+  using OptimizerOptionsOf::OptimizerOptionsOf;
+};
 
 // A separate type because the default of weight_decay differs.
-MYTORCH_OPTIMIZER_OPTIONS(AdamW, (double, lr, 1e-3), (Betas, betas, Betas(0.9, 0.999)),
-                          (double, eps, 1e-8), (double, weight_decay, 1e-2), (bool, amsgrad, false),
-                          (bool, maximize, false))
+struct AdamWArgs {
+  double lr = 1e-3;
+  Betas betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 1e-2;
+  bool amsgrad = false;
+  bool maximize = false;
+};
+class AdamWOptions final : public OptimizerOptionsOf<AdamWOptions, AdamWArgs> {
+ public:
+  using OptimizerOptionsOf::OptimizerOptionsOf;
+};
 
 // Adam, or AdamW, which has its weight decay `decoupled` from the gradient.
 template <class Options, bool decoupled>

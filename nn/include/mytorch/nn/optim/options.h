@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "mytorch/nn/option_list.h"
+#include "mytorch/nn/options.h"
 
 namespace mytorch::nn::optim {
 
@@ -32,6 +32,11 @@ struct OptionList {
   void add(const char* name, std::optional<std::string>& value);
 };
 
+// Appends the options that the aggregate declares. Defined in list_fields.h, which the file that
+// defines an optimizer includes.
+template <class Args>
+void list_fields(OptionList& list, Args& args);
+
 // The options of any optimizer.
 class OptimizerOptions {
  public:
@@ -42,9 +47,10 @@ class OptimizerOptions {
   virtual void list(OptionList& list) = 0;
 };
 
-// Options that are built by setters of class `Self`, and stored in the aggregate `Aggregate`.
+// The options of one optimizer: libtorch's builder of the aggregate Aggregate, in which the options
+// are declared. The class Self derives from it: AdamOptions, of AdamArgs.
 template <class Self, class Aggregate>
-class OptimizerOptionsOf : public OptimizerOptions {
+class OptimizerOptionsOf : public OptimizerOptions, public OptionSetters<Self, Aggregate> {
  public:
   using Args = Aggregate;
   OptimizerOptionsOf() = default;
@@ -57,23 +63,10 @@ class OptimizerOptionsOf : public OptimizerOptions {
   std::unique_ptr<OptimizerOptions> clone() const final {
     return std::make_unique<Self>(static_cast<const Self&>(*this));
   }
+  void list(OptionList& list) final { list_fields(list, args_); }
 
  private:
   Args args_;
 };
-
-// Defines the options of an optimizer from a list of (type, name, default): the aggregate NameArgs,
-// for designated initializers, and the class NameOptions, libtorch's builder of it.
-#define MYTORCH_OPTIMIZER_OPTIONS(Name, ...)                                                       \
-  struct Name##Args {                                                                              \
-    MYTORCH_FIELDS(__VA_ARGS__)                                                                    \
-  };                                                                                               \
-  class Name##Options final : public OptimizerOptionsOf<Name##Options, Name##Args> {               \
-   public:                                                                                         \
-    using OptimizerOptionsOf::OptimizerOptionsOf;                                                  \
-    MYTORCH_SETTERS(__VA_ARGS__)                                                                   \
-    void list(OptionList& list) override { MYTORCH_FOR_EACH(MYTORCH_OPTIMIZER_LIST, __VA_ARGS__) } \
-  };
-#define MYTORCH_OPTIMIZER_LIST(type, name, value) list.add(#name, args().name);
 
 }  // namespace mytorch::nn::optim

@@ -8,10 +8,18 @@
 
 namespace mytorch::nn::optim {
 
-MYTORCH_OPTIMIZER_OPTIONS(SGD, (double, lr, 1e-3), (double, momentum, 0), (double, dampening, 0),
-                          (double, weight_decay, 0),
-                          (bool, nesterov, false),  // requires momentum, and no dampening
-                          (bool, maximize, false))
+struct SGDArgs {
+  double lr = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;  // requires momentum, and no dampening
+  bool maximize = false;
+};
+class SGDOptions final : public OptimizerOptionsOf<SGDOptions, SGDArgs> {
+ public:
+  using OptimizerOptionsOf::OptimizerOptionsOf;
+};
 
 // With g the gradient plus weight_decay * p:
 //
