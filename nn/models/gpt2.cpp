@@ -85,10 +85,9 @@ GPT2Attention::GPT2Attention(const GPT2Config& config)
 }
 
 Tensor GPT2Attention::forward(const Tensor& x) {
-  const std::vector<Tensor> qkv = c_attn(x).chunk(3, -1);
-  const Tensor y = scaled_dot_product_attention(
-      split_heads(qkv[0], n_head_), split_heads(qkv[1], n_head_), split_heads(qkv[2], n_head_), {},
-      training() ? attn_pdrop_ : 0, /*is_causal=*/true);
+  const std::vector<Tensor> qkv = split_qkv(c_attn(x), n_head_);
+  const Tensor y = scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {},
+                                                training() ? attn_pdrop_ : 0, /*is_causal=*/true);
   return resid_dropout(c_proj(join_heads(y)));
 }
 

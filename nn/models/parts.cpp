@@ -3,7 +3,10 @@
 #include <utility>
 
 #include "core/types/errors.h"
+#include "mytorch/autograd/function.h"
 #include "mytorch/nn/init.h"
+#include "mytorch/ops/cat.h"
+#include "mytorch/ops/chunk.h"
 #include "mytorch/ops/cross_entropy.h"
 #include "mytorch/ops/flatten.h"
 #include "mytorch/ops/gelu.h"
@@ -20,6 +23,20 @@ Tensor exact_gelu(const Tensor& x) { return gelu(x); }
 Tensor tanh_gelu(const Tensor& x) { return gelu(x, "tanh"); }
 Tensor plain_relu(const Tensor& x) { return relu(x); }
 Tensor plain_silu(const Tensor& x) { return silu(x); }
+
+struct SplitQkv : autograd::Function<SplitQkv> {
+  static autograd::tensor_list forward(autograd::AutogradContext* /*ctx*/, const Tensor& packed,
+                                       int64_t heads) {
+    autograd::tensor_list parts = chunk(packed, 3, -1);
+    for (Tensor& part : parts) part = split_heads(part, heads);
+    return parts;
+  }
+  static autograd::tensor_list backward(autograd::AutogradContext* /*ctx*/,
+                                        autograd::tensor_list grads) {
+    for (Tensor& grad : grads) grad = join_heads(grad);
+    return {cat(grads, -1), Tensor()};
+  }
+};
 
 constexpr std::pair<const char*, Activation> kActivations[] = {
     {"gelu", exact_gelu},     {"gelu_new", tanh_gelu}, {"gelu_pytorch_tanh", tanh_gelu},
@@ -68,6 +85,10 @@ Tensor split_heads(const Tensor& x, int64_t heads) {
 }
 
 Tensor join_heads(const Tensor& x) { return flatten(transpose(x, 1, 2), 2); }
+
+std::vector<Tensor> split_qkv(const Tensor& packed, int64_t heads) {
+  return SplitQkv::apply(packed, heads);
+}
 
 Tensor token_loss(const char* what, const Tensor& logits, const Tensor& targets) {
   if (targets.dim() != 2 || targets.size(0) != logits.size(0) ||

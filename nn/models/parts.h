@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "mytorch/nn/linear.h"
 #include "mytorch/tensor.h"
@@ -27,6 +28,9 @@ void reset_normal(Linear& linear, double std);
 // Splits the features of (N, L, heads * D) into (N, heads, L, D), and joins them.
 Tensor split_heads(const Tensor& x, int64_t heads);
 Tensor join_heads(const Tensor& x);
+// Splits (N, L, 3 * heads * D) into queries, keys and values (N, heads, L, D). Unlike that of
+// chunk, the gradient is one concatenation, and fills no memory with zeros.
+std::vector<Tensor> split_qkv(const Tensor& packed, int64_t heads);
 
 // Returns the mean cross entropy of logits (N, L, V) and targets (N, L).
 Tensor token_loss(const char* what, const Tensor& logits, const Tensor& targets);
