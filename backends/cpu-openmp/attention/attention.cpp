@@ -99,23 +99,26 @@ class Stage {
 
   int64_t padded(int64_t width) const { return padded_to(width, fns_.lanes); }
 
-  float* rows(const HeadRows& x, int64_t batch, int64_t heads, int64_t n, int64_t width,
-              float scale) {
+  StagedRows rows(const HeadRows& x, int64_t batch, int64_t heads, int64_t n, int64_t width) {
     const int64_t step = padded(width);
+    if (sdk::is_dtype<float>(x.dtype) && x.col == 1 && step == width) {
+      return {static_cast<const float*>(x.data), x.batch, x.head, x.row};
+    }
     float* to = sdk::scratch<float>(ctx_, checked(batch * heads, n, step));
     const int64_t grain = 1 + kStagedElements / std::max<int64_t>(1, step);
     sdk::parallel_for(ctx_, 0, batch * heads * n, grain, [&](int64_t begin, int64_t end) noexcept {
       while (begin < end) {
         const int64_t head = begin / n, row = begin % n, count = std::min(n - row, end - begin);
         fns_.stage_rows(at(x, head / heads, head % heads, row), x.dtype, x.row, x.col, count, width,
-                        step, scale, to + begin * step);
+                        step, to + begin * step);
         begin += count;
       }
     });
-    return to;
+    return {to, heads * n * step, n * step, step};
   }
 
-  float* panels(const HeadRows& x, int64_t batch, int64_t heads, int64_t n, int64_t width) {
+  float* panels(const HeadRows& x, int64_t batch, int64_t heads, int64_t n, int64_t width,
+                float scale) {
     const int64_t count = (n + fns_.panel - 1) / fns_.panel, size = fns_.panel * width;
     float* to = sdk::scratch<float>(ctx_, checked(batch * heads, count, size));
     const int64_t grain = 1 + kStagedElements / std::max<int64_t>(1, size);
@@ -124,7 +127,7 @@ class Stage {
           for (int64_t i = begin; i < end; ++i) {
             const int64_t head = i / count, row = i % count * fns_.panel;
             fns_.stage_panel(at(x, head / heads, head % heads, row), x.dtype, x.row, x.col,
-                             std::min(fns_.panel, n - row), width, to + i * size);
+                             std::min(fns_.panel, n - row), width, scale, to + i * size);
           }
         });
     return to;
@@ -172,8 +175,9 @@ void attention_forward(mt_ctx& ctx, const mt_args_attention_forward& args) {
   if (job.keys == 0) return fill_empty(job);
   Stage stage(ctx, fns);
   StagedHeads staged;
-  staged.key_panels = stage.panels(job.key, job.batch, job.key_heads, job.keys, job.width);
-  staged.value = stage.rows(job.value, job.batch, job.key_heads, job.keys, job.value_width, 1);
+  staged.key_panels =
+      stage.panels(job.key, job.batch, job.key_heads, job.keys, job.width, job.scale);
+  staged.value = stage.rows(job.value, job.batch, job.key_heads, job.keys, job.value_width);
   const int64_t size = padded_to(forward_room(fns, job.width, job.value_width), 16);
   float* room =
       sdk::scratch<float>(ctx, sdk::checked_mul(size, std::max<int64_t>(1, ctx.num_threads)));
@@ -206,15 +210,16 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
   Stage stage(ctx, fns);
   StagedHeads staged;
   const int64_t padded = stage.padded(job.width), padded_values = stage.padded(job.value_width);
-  staged.query = stage.rows(job.query, job.batch, job.heads, job.rows, job.width, job.scale);
+  staged.query = stage.rows(job.query, job.batch, job.heads, job.rows, job.width);
   staged.grad_output =
-      stage.rows(head_rows(args.grad_output), job.batch, job.heads, job.rows, job.value_width, 1);
-  staged.key = stage.rows(job.key, job.batch, job.key_heads, job.keys, job.width, 1);
-  staged.key_panels = stage.panels(job.key, job.batch, job.key_heads, job.keys, job.width);
+      stage.rows(head_rows(args.grad_output), job.batch, job.heads, job.rows, job.value_width);
+  staged.key = stage.rows(job.key, job.batch, job.key_heads, job.keys, job.width);
+  staged.key_panels =
+      stage.panels(job.key, job.batch, job.key_heads, job.keys, job.width, job.scale);
   staged.value_panels =
-      stage.panels(job.value, job.batch, job.key_heads, job.keys, job.value_width);
-  const float* output =
-      stage.rows(head_rows(args.output), job.batch, job.heads, job.rows, job.value_width, 1);
+      stage.panels(job.value, job.batch, job.key_heads, job.keys, job.value_width, 1);
+  const StagedRows output =
+      stage.rows(head_rows(args.output), job.batch, job.heads, job.rows, job.value_width);
   // Numbers of each row, (batch, head, row).
   const auto numbers = [&](const TensorView& x) {
     HeadRows of{x.raw(), x.dtype(), 0, x.stride(0), x.stride(1), x.stride(2)};
@@ -222,7 +227,7 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
     for (int64_t h = 0; h < heads; ++h) {
       const int64_t b = h / job.heads;
       fns.stage_rows(static_cast<const float*>(of.data) + b * of.head + h % job.heads * of.row,
-                     of.dtype, 0, of.col, 1, job.rows, job.rows, 1, to + h * job.rows);
+                     of.dtype, 0, of.col, 1, job.rows, job.rows, to + h * job.rows);
     }
     return to;
   };
@@ -230,9 +235,12 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
   staged.delta = sdk::scratch<float>(ctx, sdk::checked_mul(heads, job.rows));
   const float* more = args.grad_logsumexp != nullptr ? numbers(args.grad_logsumexp) : nullptr;
   sdk::parallel_for(ctx, 0, heads * job.rows, 512, [&](int64_t begin, int64_t end) noexcept {
-    fns.row_dots(staged.grad_output + begin * padded_values, output + begin * padded_values,
-                 end - begin, padded_values, staged.delta + begin);
-    for (int64_t i = begin; more != nullptr && i < end; ++i) staged.delta[i] -= more[i];
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t b = i / job.rows / job.heads, h = i / job.rows % job.heads, row = i % job.rows;
+      staged.delta[i] =
+          fns.row_dot(staged.grad_output.at(b, h, row), output.at(b, h, row), padded_values) -
+          (more != nullptr ? more[i] : 0.0f);
+    }
   });
 
   // Threads share the keys of a head if there are fewer heads than threads, or if the last heads

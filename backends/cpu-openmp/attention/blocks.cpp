@@ -87,33 +87,39 @@ const void* At(const void* from, mt_dtype dtype, int64_t offset) {
 }
 
 void StageRows(const void* from, mt_dtype dtype, int64_t row, int64_t col, int64_t n, int64_t width,
-               int64_t padded, float scale, float* to) {
-  const D d;
-  const V by = hn::Set(d, scale);
+               int64_t padded, float* to) {
   for (int64_t i = 0; i < n; ++i) {
     float* out = to + i * padded;
     if (width != 0) StageRow(At(from, dtype, i * row), dtype, col, width, out);
     for (int64_t j = width; j < padded; ++j) out[j] = 0;
-    if (scale == 1) continue;
-    for (int64_t j = 0; j < padded; j += kWidth) {
-      hn::StoreU(hn::Mul(hn::LoadU(d, out + j), by), d, out + j);
-    }
   }
 }
 
 void StagePanel(const void* from, mt_dtype dtype, int64_t row, int64_t col, int64_t n,
-                int64_t width, float* to) {
+                int64_t width, float scale, float* to) {
   constexpr int64_t kPiece = 64;
-  float piece[kPiece];
-  for (int64_t j = 0; j < kPanel; ++j) {
+  HWY_ALIGN float pieces[4][kPiece];
+  for (int64_t j = 0; j < kPanel; j += 4) {
     for (int64_t p = 0; p < width; p += kPiece) {
       const int64_t count = std::min(kPiece, width - p);
-      if (j < n) {
-        StageRow(At(from, dtype, j * row + p * col), dtype, col, count, piece);
-      } else {
-        std::fill(piece, piece + count, 0.0f);
+      const float* rows[4];
+      for (int64_t r = 0; r < 4; ++r) {
+        rows[r] = pieces[r];
+        if (j + r >= n) {
+          std::fill(pieces[r], pieces[r] + count, 0.0f);
+          continue;
+        }
+        const void* row_from = At(from, dtype, (j + r) * row + p * col);
+        if (sdk::is_dtype<float>(dtype) && col == 1) {
+          rows[r] = static_cast<const float*>(row_from);
+        } else {
+          StageRow(row_from, dtype, col, count, pieces[r]);
+        }
       }
-      for (int64_t i = 0; i < count; ++i) to[(p + i) * kPanel + j] = piece[i];
+      float* out = to + p * kPanel + j;
+      for (int64_t i = 0; i < count; ++i, out += kPanel) {
+        for (int64_t r = 0; r < 4; ++r) out[r] = rows[r][i] * scale;
+      }
     }
   }
 }
@@ -299,11 +305,13 @@ void Forward(const AttentionJob& job, const StagedHeads& staged, int64_t batch, 
   const int64_t key_head = batch * job.key_heads + head / (job.heads / job.key_heads);
   const float* key =
       staged.key_panels + key_head * ((job.keys + kPanel - 1) / kPanel * kPanel) * job.width;
-  const float* value = staged.value + key_head * job.keys * padded;
+  const float* value = staged.value.at(batch, head / (job.heads / job.key_heads), 0);
   const HeadRows& q = job.query;
-  StageRows(At(q.data, q.dtype, batch * q.batch + head * q.head + first * q.row), q.dtype, q.row,
-            q.col, n, job.width, job.width, 1, room.query);
-  for (int64_t j = 0; j < n * job.width; ++j) room.query[j] *= job.scale;
+  const void* rows = At(q.data, q.dtype, batch * q.batch + head * q.head + first * q.row);
+  const bool in_place = sdk::is_dtype<float>(q.dtype) && q.col == 1;
+  const float* query = in_place ? static_cast<const float*>(rows) : room.query;
+  const int64_t query_row = in_place ? q.row : job.width;
+  if (!in_place) StageRows(rows, q.dtype, q.row, q.col, n, job.width, job.width, room.query);
   std::fill(room.most, room.most + padded_to(kRowBlock), kNever);
   std::fill(room.total, room.total + padded_to(kRowBlock), 0.0f);
   std::fill(room.sums, room.sums + n * padded, 0.0f);
@@ -317,8 +325,8 @@ void Forward(const AttentionJob& job, const StagedHeads& staged, int64_t batch, 
     Block at{batch, head, first, n, j, std::min(kKeyBlock, end - j), 0};
     at.cols = (at.keys + kPanel - 1) / kPanel * kPanel;
     if (job.width != 0) {
-      ProductOfPanels(n, at.cols, job.width, room.query, job.width, key + j * job.width,
-                      room.scores, kScoreStep);
+      ProductOfPanels(n, at.cols, job.width, query, query_row, key + j * job.width, room.scores,
+                      kScoreStep);
     } else {
       for (int64_t r = 0; r < n; ++r) {
         std::fill(room.scores + r * kScoreStep, room.scores + r * kScoreStep + at.cols, 0.0f);
@@ -327,8 +335,8 @@ void Forward(const AttentionJob& job, const StagedHeads& staged, int64_t batch, 
     Adjust(job, at, room.scores, nullptr);
     Weigh(job, at, room);
     if (started) Rescale(room.sums, padded, n, room.next);
-    Product(n, padded, at.keys, room.scores, kScoreStep, 1, value + j * padded, padded, room.sums,
-            padded, started);
+    Product(n, padded, at.keys, room.scores, kScoreStep, 1, value + j * staged.value.row,
+            staged.value.row, room.sums, padded, started);
     started = true;
   }
 
@@ -399,6 +407,16 @@ void Differentiate(const AttentionJob& job, const Block& at, const float* logsum
   }
 }
 
+void SumScaled(const float* from, int64_t step, int64_t count, float scale, int64_t n, float* to) {
+  const D d;
+  const V by = hn::Set(d, scale);
+  for (int64_t j = 0; j < n; j += kWidth) {  // rows are padded
+    V sum = hn::LoadU(d, from + j);
+    for (int64_t c = 1; c < count; ++c) sum = hn::Add(sum, hn::LoadU(d, from + c * step + j));
+    hn::StoreU(hn::Mul(sum, by), d, to + j);
+  }
+}
+
 void StoreRows(const HeadRows& to, int64_t batch, int64_t head, int64_t first, int64_t n,
                int64_t width, const float* from, int64_t padded) {
   if (to.data == nullptr) return;
@@ -417,7 +435,7 @@ void Backward(const AttentionJob& job, const StagedHeads& staged, int64_t batch,
     const int64_t cols = (keys + kPanel - 1) / kPanel * kPanel;
     const float* key_panels = staged.key_panels + (kv * all_keys + key) * job.width;
     const float* value_panels = staged.value_panels + (kv * all_keys + key) * job.value_width;
-    const float* key_rows = staged.key + (kv * job.keys + key) * padded;
+    const float* key_rows = staged.key.at(batch, key_head, key);
     std::fill(room.grad_key, room.grad_key + keys * padded, 0.0f);
     std::fill(room.grad_value, room.grad_value + keys * padded_values, 0.0f);
     int64_t begin = 0, end = job.rows;  // the rows that see any of the keys
@@ -428,20 +446,21 @@ void Backward(const AttentionJob& job, const StagedHeads& staged, int64_t batch,
       for (int64_t row = begin; row < end; row += kRowBlock) {
         const int64_t n = std::min(kRowBlock, end - row);
         const Block at{batch, head, row, n, key, keys, cols};
-        const float* q = staged.query + (first_row + row) * padded;
-        const float* g = staged.grad_output + (first_row + row) * padded_values;
-        ProductOfPanels(n, cols, job.width, q, padded, key_panels, room.weights, kScoreStep);
-        ProductOfPanels(n, cols, job.value_width, g, padded_values, value_panels, room.gradients,
+        const float* q = staged.query.at(batch, head, row);
+        const float* g = staged.grad_output.at(batch, head, row);
+        const int64_t q_row = staged.query.row, g_row = staged.grad_output.row;
+        ProductOfPanels(n, cols, job.width, q, q_row, key_panels, room.weights, kScoreStep);
+        ProductOfPanels(n, cols, job.value_width, g, g_row, value_panels, room.gradients,
                         kScoreStep);
         Adjust(job, at, room.weights, room.slopes);
         Differentiate(job, at, static_cast<const float*>(job.logsumexp.data) + first_row + row,
                       staged.delta + first_row + row, room);
         if (job.grad_value.data != nullptr) {
-          Product(keys, padded_values, n, room.weights, 1, kScoreStep, g, padded_values,
-                  room.grad_value, padded_values, true);
+          Product(keys, padded_values, n, room.weights, 1, kScoreStep, g, g_row, room.grad_value,
+                  padded_values, true);
         }
         if (job.grad_key.data != nullptr) {
-          Product(keys, padded, n, room.gradients, 1, kScoreStep, q, padded, room.grad_key, padded,
+          Product(keys, padded, n, room.gradients, 1, kScoreStep, q, q_row, room.grad_key, padded,
                   true);
         }
         if (job.grad_query.data != nullptr) {
@@ -449,41 +468,30 @@ void Backward(const AttentionJob& job, const StagedHeads& staged, int64_t batch,
               staged.grad_query +
               ((chunk * job.batch * job.heads + batch * job.heads + head) * job.rows + row) *
                   padded;
-          Product(n, padded, keys, room.gradients, kScoreStep, 1, key_rows, padded, to, padded,
-                  true);
+          Product(n, padded, keys, room.gradients, kScoreStep, 1, key_rows, staged.key.row, to,
+                  padded, true);
         }
       }
     }
+    SumScaled(room.grad_key, 0, 1, job.scale, keys * padded, room.grad_key);
     StoreRows(job.grad_key, batch, key_head, key, keys, job.width, room.grad_key, padded);
     StoreRows(job.grad_value, batch, key_head, key, keys, job.value_width, room.grad_value,
               padded_values);
   }
 }
 
-void RowDots(const float* a, const float* b, int64_t n, int64_t padded, float* to) {
+float RowDot(const float* a, const float* b, int64_t padded) {
   const D d;
-  for (int64_t r = 0; r < n; ++r) {
-    V sum = hn::Zero(d);
-    for (int64_t j = 0; j < padded; j += kWidth) {
-      sum = hn::MulAdd(hn::LoadU(d, a + r * padded + j), hn::LoadU(d, b + r * padded + j), sum);
-    }
-    to[r] = hn::GetLane(hn::SumOfLanes(d, sum));
+  V sum = hn::Zero(d);
+  for (int64_t j = 0; j < padded; j += kWidth) {
+    sum = hn::MulAdd(hn::LoadU(d, a + j), hn::LoadU(d, b + j), sum);
   }
-}
-
-void SumScaled(const float* from, int64_t step, int64_t count, float scale, int64_t n, float* to) {
-  const D d;
-  const V by = hn::Set(d, scale);
-  for (int64_t j = 0; j < n; j += kWidth) {  // rows are padded
-    V sum = hn::LoadU(d, from + j);
-    for (int64_t c = 1; c < count; ++c) sum = hn::Add(sum, hn::LoadU(d, from + c * step + j));
-    hn::StoreU(hn::Mul(sum, by), d, to + j);
-  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 const AttentionFns* AttentionTable() {
   static constexpr AttentionFns table = {kWidth,      kPanel,   kRowBlock, kKeyBlock, &StageRows,
-                                         &StagePanel, &Forward, &Backward, &RowDots,  &SumScaled};
+                                         &StagePanel, &Forward, &Backward, &RowDot,   &SumScaled};
   return &table;
 }
 
