@@ -58,6 +58,15 @@ struct StagedHeads {
   float* grad_query = nullptr;  // rows, before the scale; one sum per chunk of keys
 };
 
+// The keys of sequences in pages: key j of a sequence is row j % slots of page table[j / slots].
+// Strides of pages are those of `batch` in the operands.
+struct KeyPages {
+  int64_t slots;
+  int64_t columns;         // of the table
+  const int64_t* table;    // (batch, columns)
+  const int64_t* lengths;  // (batch)
+};
+
 struct AttentionFns {
   int64_t lanes;      // of a vector of floats
   int64_t panel;      // keys
@@ -73,6 +82,16 @@ struct AttentionFns {
   // Computes rows [first, first + n) of a head of queries. `room` has forward_room() floats.
   void (*forward)(const AttentionJob& job, const StagedHeads& staged, int64_t batch, int64_t head,
                   int64_t first, int64_t n, float* room);
+  // Attends with `n` <= kFewRows rows of all heads that share `key_head` to keys [begin, end), in
+  // place. Writes for each row, (batch, head, row), the maximum of its scores, their sum, and the
+  // sum of values, from float kSumsBegin on, to partial_size() floats; `step` is the distance
+  // between rows. `room` has few_room() floats. `pages` may be NULL.
+  void (*few)(const AttentionJob& job, const KeyPages* pages, int64_t batch, int64_t key_head,
+              int64_t first, int64_t n, int64_t begin, int64_t end, float* room, float* partial,
+              int64_t step);
+  // Combines the results of `few` over `count` ranges of keys, and stores the row.
+  void (*combine)(const AttentionJob& job, int64_t batch, int64_t head, int64_t row, int64_t count,
+                  float* partial);
   // Computes the gradients of every `chunks`-th block of keys of a head of keys, and adds to the
   // sum of grad_query of this chunk. `room` has backward_room() floats.
   void (*backward)(const AttentionJob& job, const StagedHeads& staged, int64_t batch,
@@ -86,6 +105,12 @@ struct AttentionFns {
 
 const AttentionFns* attention_fns();
 
+// With this many rows attention is bound by the memory of the keys, which `few` reads once.
+inline constexpr int64_t kFewRows = 8;
+inline constexpr int64_t kSumsBegin = 16;
+// Ranges of keys begin at multiples of this.
+inline constexpr int64_t kFewKeys = 128;
+
 // Rounds `width` numbers to the type of a row and stores them there.
 void store_row(const float* from, const HeadRows& to, int64_t batch, int64_t head, int64_t row,
                int64_t width);
@@ -94,6 +119,8 @@ inline int64_t padded_to(int64_t n, int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 int64_t forward_room(const AttentionFns& fns, int64_t width, int64_t value_width);
+int64_t few_room(const AttentionFns& fns, int64_t width, int64_t value_width);
+int64_t partial_size(const AttentionFns& fns, int64_t value_width);
 int64_t backward_room(const AttentionFns& fns, int64_t width, int64_t value_width);
 
 }  // namespace mytorch::cpu
