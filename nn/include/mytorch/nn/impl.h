@@ -11,6 +11,7 @@
 #include "mytorch/nn/padding.h"
 #include "mytorch/nn/pooling.h"
 #include "mytorch/nn/recurrent.h"
+#include "mytorch/nn/rotary.h"
 #include "mytorch/nn/transformer.h"
 #include "mytorch/nn/upsampling.h"
 
@@ -55,7 +56,7 @@ MYTORCH_IMPL(RNN) MYTORCH_IMPL(GRU) MYTORCH_IMPL(LSTM) MYTORCH_IMPL(MultiheadAtt
 MYTORCH_IMPL(TransformerEncoderLayer) MYTORCH_IMPL(TransformerEncoder) MYTORCH_IMPL(Upsample)
 MYTORCH_IMPL(PixelShuffle) MYTORCH_IMPL(PixelUnshuffle) MYTORCH_IMPL(ChannelShuffle)
 MYTORCH_IMPL(Unfold) MYTORCH_IMPL(Fold)
-MYTORCH_IMPL(Functional)
+MYTORCH_IMPL(Functional) MYTORCH_IMPL(RotaryEmbedding)
 // clang-format on
 #undef MYTORCH_IMPL
 
