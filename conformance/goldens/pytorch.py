@@ -227,6 +227,21 @@ def attention_backward(
     )
 
 
+def attention_paged(query, key_pages, value_pages, table, lengths, slopes, left, right, softcap, scale):
+    outputs, sums = [], []
+    for b, length in enumerate(lengths.tolist()):
+        used = table[b, : -(-length // key_pages.shape[1])].long()
+        k, v = (x[used].flatten(0, 1)[:length].transpose(0, 1)[None] for x in (key_pages, value_pages))
+        slope = slopes[b : b + 1] if slopes is not None and slopes.dim() == 2 else slopes
+        diagonal = length - query.shape[2]
+        out, total, _ = attention_forward(
+            query[b : b + 1], k, v, None, slope, left, right, diagonal, softcap, scale, 0.0
+        )
+        outputs.append(out)
+        sums.append(total)
+    return torch.cat(outputs), torch.cat(sums)
+
+
 def binary_cross_entropy_terms(x, y, weight):
     terms = F.binary_cross_entropy(x, y, reduction="none")
     return terms if weight is None else weight * terms  # PyTorch has no gradient of the weight
@@ -435,6 +450,7 @@ TWINS = {
     "as_strided_relative": lambda x, size, stride, offset: x.as_strided(size, stride, x.storage_offset() + offset),
     "attention_backward": attention_backward,
     "attention_forward": attention_forward,
+    "attention_paged": attention_paged,
     "scaled_dot_product_attention": scaled_dot_product_attention,
     # PyTorch returns wrong results for operands that are not contiguous.
     "softmax_backward": lambda grad, out, dim: aten._softmax_backward_data(
