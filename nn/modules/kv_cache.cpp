@@ -10,6 +10,7 @@
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/attention_forward.h"
+#include "mytorch/ops/attention_paged.h"
 #include "mytorch/ops/gather.h"
 #include "mytorch/ops/gt.h"
 #include "mytorch/ops/index_put.h"
@@ -367,46 +368,50 @@ KVCache::Step& KVCache::begin(int64_t layer, const Tensor& key, const Tensor& va
     step_.sources = indices(sources, key.device());
   }
   if (paged()) {
-    const int64_t width = divide_up(longest(count), options_.block_size);
+    // The padding of the longest sequence may pass its table. Its rows read block 0, for nothing.
+    const int64_t width = divide_up(max_length() + count, options_.block_size);
     std::vector<int64_t> blocks;
     for (const auto& table : tables_) {
       for (size_t i = 0; i < static_cast<size_t>(width); ++i) {
         blocks.push_back(i < table.size() ? table[i] : 0);
       }
     }
-    step_.blocks = indices(blocks, key.device());
+    step_.blocks = indices(blocks, key.device()).view({batch_size(), width});
+    step_.ends = add(indices(lengths_, key.device()), count);
   }
   return step_;
 }
 
-// Writes the tokens of a layer, and returns all of its keys and values.
-std::pair<Tensor, Tensor> KVCache::write(int64_t layer, const Tensor& key, const Tensor& value) {
+const KVCache::Layer& KVCache::write(int64_t layer, const Tensor& key, const Tensor& value) {
   const Step& step = begin(layer, key, value);
   const NoGradGuard no_grad;
-  const int64_t count = step.count, total = longest(count);
-  const int64_t width = paged() ? divide_up(total, options_.block_size) : 0;
   const auto put = [&](const Tensor& memory, const Tensor& x) {
     if (!step.rows.defined()) {
       const int64_t begin = *common_length();
       // Padding that does not fit is left out.
-      const int64_t written = std::min(count, capacity_ - begin);
+      const int64_t written = std::min(step.count, capacity_ - begin);
       memory.narrow(2, begin, written).copy_(x.narrow(2, 0, written));
-      return memory.narrow(2, 0, total);
+      return;
     }
     Tensor tokens = x.transpose(1, 2).flatten(0, 1);  // (N * L, H, D)
     if (step.sources.defined()) tokens = tokens.index_select(0, step.sources);
-    if (!paged()) {
-      index_put_(memory.transpose(1, 2), {step.rows, step.columns}, tokens);
-      return memory.narrow(2, 0, total);
-    }
-    index_put_(memory, {step.rows, step.columns}, tokens);
-    return memory.index_select(0, step.blocks)
-        .view({batch_size(), width * options_.block_size, memory.size(2), memory.size(3)})
-        .narrow(1, 0, total)
-        .transpose(1, 2);
+    index_put_(paged() ? memory : memory.transpose(1, 2), {step.rows, step.columns}, tokens);
   };
   const Layer& stored = layers_[static_cast<size_t>(layer)];
-  return {put(stored.keys, key), put(stored.values, value)};
+  put(stored.keys, key);
+  put(stored.values, value);
+  return stored;
+}
+
+// Returns the tokens of a contiguous cache, or copies those of a paged one.
+Tensor KVCache::all(const Tensor& memory) const {
+  const int64_t total = longest(step_.count);
+  if (!paged()) return memory.narrow(2, 0, total);
+  return memory.index_select(0, step_.blocks.flatten())
+      .view({batch_size(), step_.blocks.size(1) * options_.block_size, memory.size(2),
+             memory.size(3)})
+      .narrow(1, 0, total)
+      .transpose(1, 2);
 }
 
 void KVCache::finish(int64_t layer) {
@@ -418,9 +423,10 @@ void KVCache::finish(int64_t layer) {
 }
 
 std::pair<Tensor, Tensor> KVCache::append(int64_t layer, const Tensor& key, const Tensor& value) {
-  std::pair<Tensor, Tensor> all = write(layer, key, value);
+  const Layer& stored = write(layer, key, value);
+  std::pair<Tensor, Tensor> both{all(stored.keys), all(stored.values)};
   finish(layer);
-  return all;
+  return both;
 }
 
 Tensor KVCache::attend(int64_t layer, const Tensor& query, const Tensor& key, const Tensor& value,
@@ -432,25 +438,31 @@ Tensor KVCache::attend(int64_t layer, const Tensor& query, const Tensor& key, co
     fail(ErrorCode::kShape, "[KVCache] query ", shape_str(query.sizes()), " and key ",
          shape_str(key.sizes()), " are not (N, Q, L, D) and (N, H, L, D) with Q a multiple of H");
   }
-  const auto [keys, values] = write(layer, key, value);
+  const Layer& stored = write(layer, key, value);
   const int64_t left = options.window == 0 ? -1 : options.window - 1;
-  const int64_t count = step_.count;
-  Tensor visible;
-  if (!common_length().has_value()) {
-    if (!step_.key_mask.defined() || step_.key_mask_window != options.window) {
-      step_.key_mask = mask(count, query.device(), options.window);
-      step_.key_mask_window = options.window;
-    }
-    visible = step_.key_mask;
-  }
   const double scale = options.scale.value_or(
       1 / std::sqrt(static_cast<double>(std::max<int64_t>(query.size(3), 1))));
-  const bool banded = !visible.defined();
-  // Slopes subtract a multiple of the distance i + max_length() - j. In shorter sequences it is too
-  // large by the same number for all keys, which the softmax ignores.
-  Tensor result = std::get<0>(attention_forward(query, keys, values, visible, options.slopes,
-                                                banded ? left : -1, banded ? 0 : -1, max_length(),
-                                                options.softcap, scale, 0));
+  Tensor result;
+  if (paged()) {
+    result =
+        std::get<0>(attention_paged(query, stored.keys, stored.values, step_.blocks, step_.ends,
+                                    options.slopes, left, 0, options.softcap, scale));
+  } else {
+    const bool band = common_length().has_value();
+    Tensor visible;
+    if (!band) {
+      if (!step_.key_mask.defined() || step_.key_mask_window != options.window) {
+        step_.key_mask = mask(step_.count, query.device(), options.window);
+        step_.key_mask_window = options.window;
+      }
+      visible = step_.key_mask;
+    }
+    // Slopes subtract a multiple of the distance i + max_length() - j. In shorter sequences it is
+    // too large by the same number for all keys, which the softmax ignores.
+    result = std::get<0>(attention_forward(query, all(stored.keys), all(stored.values), visible,
+                                           options.slopes, band ? left : -1, band ? 0 : -1,
+                                           max_length(), options.softcap, scale, 0));
+  }
   finish(layer);
   return result;
 }

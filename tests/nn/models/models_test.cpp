@@ -342,6 +342,16 @@ TEST(Config, ErrorsNameFileFieldAndValue) {
          {"scale_attn_by_inverse_layer_idx is true", "not supported"});
 }
 
+TEST(Config, BertTakesAbsolutePositionsAlone) {
+  TempDirectory folder;
+  const std::string file = folder.file("config.json");
+  write_file(file, R"({"model_type": "bert", "position_embedding_type": "absolute"})");
+  EXPECT_EQ(BertConfig::read(file).hidden_size, 768);
+  write_file(file, R"({"model_type": "bert", "position_embedding_type": "relative_key"})");
+  expect_error(ErrorCode::kValue, {"position_embedding_type is \"relative_key\"", "\"absolute\""},
+               [&] { BertConfig::read(file); });
+}
+
 TEST(Config, SizesThatDoNotFitAreRefused) {
   GPT2Config config{.vocab_size = 5, .n_positions = 4, .n_embd = 6, .n_layer = 1, .n_head = 4};
   expect_error(ErrorCode::kValue, {"n_head 4 does not divide n_embd 6"},

@@ -70,11 +70,12 @@ class KVCache {
   Tensor attend(int64_t layer, const Tensor& query, const Tensor& key, const Tensor& value,
                 const CachedAttentionArgs& options = {});
   // Appends without attending. Returns the keys (N, H, S, D) and values (N, H, S, V) of the layer,
-  // where S is the largest length: views of the memory, or copies of a paged cache. What follows
-  // the tokens of a shorter sequence is undefined, as `mask` tells.
+  // where S is the largest length: views of the memory, or copies of a paged cache. Elements past
+  // the length of a sequence are undefined; `mask` excludes them.
   std::pair<Tensor, Tensor> append(int64_t layer, const Tensor& key, const Tensor& value);
-  // Returns which keys the next `count` tokens see: a bool mask (N, 1, count, S) of the keys that
-  // the next append returns.
+  // Returns a bool mask (N, 1, count, S), true for the keys of the next `append` that each of the
+  // next `count` tokens sees: those of its sequence, up to its own token, the last `window` of them
+  // unless it is 0.
   Tensor mask(int64_t count, Device device = kCPU, int64_t window = 0) const;
   // Returns the last token of each sequence in the output (N, L, E) of the current forward, as (N,
   // 1, E): padding follows the tokens if `set_counts` says so. The head of a language model need
@@ -90,8 +91,9 @@ class KVCache {
   // Forgets all tokens, or those of one sequence.
   void reset();
   void reset(int64_t sequence);
-  // Makes sequence n a copy of what sequence sources[n] was, as beam search does. The batch takes
-  // the size of `sources`. A paged cache shares blocks until one of the sequences writes them.
+  // Replaces sequence n by a copy of sequence sources[n], as beam search does, for all n at once.
+  // The batch takes the size of `sources`. A paged cache shares blocks until a sequence writes
+  // them.
   void reorder(IntList sources);
 
  private:
@@ -99,19 +101,21 @@ class KVCache {
     Tensor keys;  // (N, H, capacity, D), or the pool (blocks, block_size, H, D)
     Tensor values;
   };
-  // What all layers of a forward share.
+  // State that all layers of a forward share.
   struct Step {
-    int64_t count = 0;        // tokens of each sequence, with padding
-    Tensor rows, columns;     // of the memory, for each token if the lengths differ or in blocks
-    Tensor sources;           // of these tokens, if there is padding
-    Tensor blocks, key_mask;  // the blocks of all sequences; which keys are seen
+    int64_t count = 0;     // tokens of each sequence, with padding
+    Tensor rows, columns;  // of the memory, for each token if the lengths differ or in blocks
+    Tensor sources;        // of these tokens, if there is padding
+    Tensor blocks, ends;   // (N, blocks) and (N): the blocks and lengths after the forward
+    Tensor key_mask;       // which keys are seen, if the lengths differ
     int64_t key_mask_window = 0;
   };
   Step& begin(int64_t layer, const Tensor& key, const Tensor& value);
   void allocate(const Tensor& key, const Tensor& value);
   void reserve_blocks(int64_t count);
   void release_blocks(size_t sequence, int64_t keep);
-  std::pair<Tensor, Tensor> write(int64_t layer, const Tensor& key, const Tensor& value);
+  const Layer& write(int64_t layer, const Tensor& key, const Tensor& value);
+  Tensor all(const Tensor& memory) const;
   void finish(int64_t layer);
   int64_t real(size_t sequence, int64_t count) const;
   int64_t longest(int64_t count) const;
