@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/types/errors.h"
 #include "mytorch/nn/functional.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/cat.h"
