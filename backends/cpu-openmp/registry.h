@@ -16,6 +16,7 @@
   FAMILY(scatter)                    \
   FAMILY(gather)                     \
   FAMILY(embedding)                  \
+  FAMILY(rotary)                     \
   FAMILY(pooling)                    \
   FAMILY(convolution)                \
   FAMILY(matrix)                     \

@@ -2,9 +2,12 @@
 
 #include <utility>
 
+#include "mytorch/nn/optim/list_fields.h"
 #include "mytorch/ops/adagrad_steps_.h"
 
 namespace mytorch::nn::optim {
+
+template void list_fields(OptionList&, AdagradArgs&);
 
 Adagrad::Adagrad(ParamGroups parameters, AdagradArgs options)
     : OptimizerWith("Adagrad", {"sum"}, options) {

@@ -4,9 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "mytorch/nn/optim/list_fields.h"
 #include "mytorch/ops/adam_steps_.h"
 
 namespace mytorch::nn::optim {
+
+template void list_fields(OptionList&, AdamArgs&);
+template void list_fields(OptionList&, AdamWArgs&);
 
 template <class Options, bool decoupled>
 AdamOf<Options, decoupled>::AdamOf(ParamGroups parameters, Args options)

@@ -6,12 +6,15 @@
 
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
+#include "mytorch/nn/optim/list_fields.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/dot.h"
 #include "mytorch/ops/stack.h"
 #include "mytorch/ops/zeros_like.h"
 
 namespace mytorch::nn::optim {
+
+template void list_fields(OptionList&, LBFGSArgs&);
 namespace {
 
 double inner(const Tensor& a, const Tensor& b) { return dot(a, b).item<double>(); }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "mytorch/nn/optim/list_fields.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/addcmul.h"
 #include "mytorch/ops/div.h"
@@ -11,6 +12,8 @@
 #include "mytorch/ops/sqrt.h"
 
 namespace mytorch::nn::optim {
+
+template void list_fields(OptionList&, RMSpropArgs&);
 
 RMSprop::RMSprop(ParamGroups parameters, RMSpropArgs options)
     : OptimizerWith("RMSprop", {"square_avg", "momentum", "grad_avg"}, options) {

@@ -4,9 +4,12 @@
 
 #include "core/types/errors.h"
 #include "mytorch/graph.h"
+#include "mytorch/nn/optim/list_fields.h"
 #include "mytorch/ops/sgd_steps_.h"
 
 namespace mytorch::nn::optim {
+
+template void list_fields(OptionList&, SGDArgs&);
 
 SGD::SGD(ParamGroups parameters, SGDArgs options) : OptimizerWith("SGD", {"momentum"}, options) {
   add_param_groups(std::move(parameters));

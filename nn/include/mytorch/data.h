@@ -32,7 +32,6 @@
 #include "mytorch/nn/data/mnist.h"
 #include "mytorch/nn/data/sampler.h"
 #include "mytorch/nn/data/transforms.h"
-#include "mytorch/nn/option_list.h"
 #include "mytorch/nn/options.h"
 
 namespace mytorch {
@@ -287,21 +286,20 @@ class SequentialSampler final : public Sampler {
 
 // ---- loaders ----
 
-#define MYTORCH_DATA_LOADER_OPTIONS                                                        \
-  (size_t, batch_size, 1), (size_t, workers, 0), /* 0: the consumer loads the batches */   \
-      (std::optional<size_t>, max_jobs, {}),     /* batches to load ahead; 2 per worker */ \
-      (bool, enforce_ordering, true),            /* the order is always kept */            \
-      (bool, drop_last, false)
+struct DataLoaderArgs {
+  size_t batch_size = 1;
+  size_t workers = 0;                   // 0: the consumer loads the batches
+  std::optional<size_t> max_jobs = {};  // batches to load ahead; 2 per worker
+  bool enforce_ordering = true;         // the order is always kept
+  bool drop_last = false;
+};
 
-class DataLoaderOptions {
+class DataLoaderOptions : public nn::OptionSetters<DataLoaderOptions, DataLoaderArgs> {
  public:
-  struct Args {
-    MYTORCH_FIELDS(MYTORCH_DATA_LOADER_OPTIONS)
-  };
+  using Args = DataLoaderArgs;
   DataLoaderOptions(size_t batch_size = 1) { args_.batch_size = batch_size; }  // NOLINT
   Args& args() { return args_; }
   const Args& args() const { return args_; }
-  MYTORCH_SETTERS(MYTORCH_DATA_LOADER_OPTIONS)
 
  private:
   Args args_;

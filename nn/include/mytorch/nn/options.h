@@ -1,4 +1,4 @@
-// Types of module options, and the builders that set them by name.
+// Types of options, and the builders that set options by name.
 #pragma once
 
 #include <array>
@@ -103,16 +103,66 @@ class OneOrMore {
 
 class Module;
 
+// The names of all options, of layers, functions, optimizers and data loaders.
+// clang-format off
+#define MYTORCH_OPTION_NAMES(X)                                                                   \
+  X(activation) X(add_bias_kv) X(add_zero_attn) X(adjust_lr_fn) X(affine) X(align_corners)        \
+  X(alpha) X(amsgrad) X(approximate) X(attn_mask) X(average_attn_weights) X(base) X(batch_first)  \
+  X(batch_size) X(beta) X(beta2_decay) X(betas) X(bias) X(bidirectional) X(blank) X(block_size)   \
+  X(ceil_mode) X(centered) X(count_include_pad) X(custom_decoder) X(custom_encoder) X(d)          \
+  X(dampening) X(decoupled_weight_decay) X(delta) X(dilation) X(dim) X(dim_feedforward)           \
+  X(divisor_override) X(drop_last) X(dropout) X(dropout_p) X(dtype) X(elementwise_affine)         \
+  X(enable_gqa) X(end_dim) X(enforce_ordering) X(eps) X(full) X(generator) X(groups) X(hard)      \
+  X(history_size) X(ignore_index) X(include_last_offset) X(init) X(initial_accumulator_value)     \
+  X(inplace) X(interleaved) X(is_causal) X(k) X(kdim) X(keepdim) X(key_padding_mask)              \
+  X(label_smoothing) X(lambd) X(layer_norm_eps) X(line_search_fn) X(log_input) X(log_target)      \
+  X(lower) X(lr) X(lr_decay) X(margin) X(master_weights) X(max_eval) X(max_iter) X(max_jobs)      \
+  X(max_val) X(maximize) X(min_val) X(mode) X(momentum) X(momentum_decay) X(need_weights)         \
+  X(negative_slope) X(nesterov) X(nonlinearity) X(norm) X(norm_first) X(ns_coefficients)          \
+  X(ns_steps) X(num_blocks) X(num_decoder_layers) X(num_encoder_layers) X(num_layers)             \
+  X(num_parameters) X(offsets) X(output_padding) X(p) X(padding) X(padding_idx) X(padding_mode)   \
+  X(per_sample_weights) X(pos_weight) X(proj_size) X(reduction) X(rho) X(running_mean)            \
+  X(running_var) X(scale) X(scale_factor) X(scale_grad_by_freq) X(scaling) X(size) X(start_dim)   \
+  X(state_dtype) X(stride) X(swap) X(t0) X(tau) X(threshold) X(tolerance_change)                  \
+  X(tolerance_grad) X(track_running_stats) X(training) X(upper) X(use_input_stats) X(value)       \
+  X(vdim) X(weight) X(weight_decay) X(workers) X(zero_infinity)
+// clang-format on
+
+// The setters of the class Self, libtorch's builder of the aggregate Args: every option has a
+// function of its name that sets it, and one that returns it. Self has a member function args(),
+// which returns a reference to the aggregate.
+template <class Self, class Args>
+class OptionSetters {
+ public:
+// Templates, so that they exist only if Args has the field.
+#define MYTORCH_OPTION(name)                            \
+  template <class A = Args>                             \
+  Self& name(decltype(A::name) value) {                 \
+    auto& self = static_cast<Self&>(*this);             \
+    self.args().name = std::move(value);                \
+    return self;                                        \
+  }                                                     \
+  template <class A = Args>                             \
+  const decltype(A::name)& name() const {               \
+    return static_cast<const Self&>(*this).args().name; \
+  }                                                     \
+  template <class A = Args>                             \
+  decltype(A::name)& name() {                           \
+    return static_cast<Self&>(*this).args().name;       \
+  }
+  MYTORCH_OPTION_NAMES(MYTORCH_OPTION)
+#undef MYTORCH_OPTION
+};
+
 // Options in libtorch's spelling, built by functions in place of designated initializers:
 //
 //   Conv2d(Conv2dOptions(3, 16, 3).stride(2))         is Conv2d(3, 16, 3, {.stride = 2})
 //   F::elu(x, F::ELUFuncOptions().alpha(0.4))         is F::elu(x, {.alpha = 0.4})
 //
 // Args is the aggregate that declares the options. The constructor takes the arguments First that
-// precede it or, if there are none, values of the first options. Every option has a function of its
-// name that sets it, and one that returns it.
+// precede it or, if there are none, values of the first options.
 template <class Args, class... First>
-class Options {
+class Options : public OptionSetters<Options<Args, First...>, Args> {
  public:
   Options(First... first)  // NOLINT: {} is a value
       requires(sizeof...(First) > 0)
@@ -121,6 +171,8 @@ class Options {
   requires(sizeof...(First) == 0 &&
            requires(Values... values) { Args{values...}; }) explicit Options(Values... values)
       : args_{std::move(values)...} {}
+  Args& args() { return args_; }
+  const Args& args() const { return args_; }
 
   // Calls the function with the arguments that a layer's constructor takes.
   template <class Function>
@@ -144,47 +196,8 @@ class Options {
     });
   }
 
-// A template, so that it exists only if Args has the field.
-#define MYTORCH_OPTION(name)               \
-  template <class A = Args>                \
-  Options& name(decltype(A::name) value) { \
-    args_.name = std::move(value);         \
-    return *this;                          \
-  }                                        \
-  template <class A = Args>                \
-  const decltype(A::name)& name() const {  \
-    return args_.name;                     \
-  }
-  // clang-format off
-  MYTORCH_OPTION(activation) MYTORCH_OPTION(affine) MYTORCH_OPTION(align_corners)
-  MYTORCH_OPTION(alpha) MYTORCH_OPTION(approximate) MYTORCH_OPTION(attn_mask)
-  MYTORCH_OPTION(batch_first) MYTORCH_OPTION(beta) MYTORCH_OPTION(bias)
-  MYTORCH_OPTION(bidirectional) MYTORCH_OPTION(ceil_mode) MYTORCH_OPTION(count_include_pad)
-  MYTORCH_OPTION(delta) MYTORCH_OPTION(dilation) MYTORCH_OPTION(dim) MYTORCH_OPTION(dim_feedforward)
-  MYTORCH_OPTION(divisor_override) MYTORCH_OPTION(dropout) MYTORCH_OPTION(dropout_p)
-  MYTORCH_OPTION(dtype) MYTORCH_OPTION(elementwise_affine) MYTORCH_OPTION(enable_gqa)
-  MYTORCH_OPTION(end_dim) MYTORCH_OPTION(eps) MYTORCH_OPTION(full) MYTORCH_OPTION(generator)
-  MYTORCH_OPTION(groups) MYTORCH_OPTION(hard) MYTORCH_OPTION(ignore_index)
-  MYTORCH_OPTION(include_last_offset) MYTORCH_OPTION(init) MYTORCH_OPTION(inplace) MYTORCH_OPTION(is_causal)
-  MYTORCH_OPTION(k) MYTORCH_OPTION(keepdim) MYTORCH_OPTION(label_smoothing) MYTORCH_OPTION(lambd)
-  MYTORCH_OPTION(layer_norm_eps) MYTORCH_OPTION(log_input) MYTORCH_OPTION(log_target)
-  MYTORCH_OPTION(lower) MYTORCH_OPTION(margin) MYTORCH_OPTION(max_val) MYTORCH_OPTION(min_val)
-  MYTORCH_OPTION(mode) MYTORCH_OPTION(momentum) MYTORCH_OPTION(negative_slope)
-  MYTORCH_OPTION(nonlinearity) MYTORCH_OPTION(norm_first) MYTORCH_OPTION(num_layers)
-  MYTORCH_OPTION(num_parameters) MYTORCH_OPTION(offsets) MYTORCH_OPTION(output_padding)
-  MYTORCH_OPTION(p) MYTORCH_OPTION(padding) MYTORCH_OPTION(padding_idx) MYTORCH_OPTION(padding_mode)
-  MYTORCH_OPTION(per_sample_weights) MYTORCH_OPTION(pos_weight) MYTORCH_OPTION(proj_size)
-  MYTORCH_OPTION(reduction) MYTORCH_OPTION(running_mean) MYTORCH_OPTION(running_var)
-  MYTORCH_OPTION(scale) MYTORCH_OPTION(scale_factor) MYTORCH_OPTION(scale_grad_by_freq)
-  MYTORCH_OPTION(size) MYTORCH_OPTION(start_dim) MYTORCH_OPTION(stride) MYTORCH_OPTION(swap)
-  MYTORCH_OPTION(tau) MYTORCH_OPTION(threshold) MYTORCH_OPTION(track_running_stats)
-  MYTORCH_OPTION(training) MYTORCH_OPTION(upper) MYTORCH_OPTION(use_input_stats)
-  MYTORCH_OPTION(value) MYTORCH_OPTION(weight)
-  // clang-format on
-#undef MYTORCH_OPTION
-
-                                                                                          private
-      : std::tuple<First...> first_;
+ private:
+  std::tuple<First...> first_;
   Args args_ = {};
 };
 

@@ -2,15 +2,27 @@
 #pragma once
 
 #include <concepts>
+#include <optional>
 #include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
 namespace mytorch::nn::optim {
 
-MYTORCH_OPTIMIZER_OPTIONS(Adagrad, (double, lr, 1e-2), (double, lr_decay, 0),
-                          (double, weight_decay, 0), (double, initial_accumulator_value, 0),
-                          (double, eps, 1e-10), (bool, maximize, false))
+struct AdagradArgs {
+  double lr = 1e-2;
+  double lr_decay = 0;
+  double weight_decay = 0;
+  double initial_accumulator_value = 0;
+  double eps = 1e-10;
+  bool maximize = false;
+  bool master_weights = true;  // of 16-bit parameters; see Optimizer
+  std::optional<ScalarType> state_dtype = {};
+};
+class AdagradOptions final : public OptimizerOptionsOf<AdagradOptions, AdagradArgs> {
+ public:
+  using OptimizerOptionsOf::OptimizerOptionsOf;
+};
 
 // Duchi et al., "Adaptive subgradient methods for online learning and stochastic optimization"
 // (JMLR 2011). With g the gradient plus weight_decay * p, in step t = 1, 2, ...:

@@ -2,21 +2,43 @@
 #pragma once
 
 #include <concepts>
+#include <optional>
 #include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
 namespace mytorch::nn::optim {
 
-MYTORCH_OPTIMIZER_OPTIONS(Adam, (double, lr, 1e-3), (Betas, betas, Betas(0.9, 0.999)),
-                          (double, eps, 1e-8), (double, weight_decay, 0),
-                          // divides by the largest second moment so far (Reddi et al., ICLR 2018)
-                          (bool, amsgrad, false), (bool, maximize, false))
+struct AdamArgs {
+  double lr = 1e-3;
+  Betas betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool amsgrad = false;  // divides by the largest second moment so far (Reddi et al., ICLR 2018)
+  bool maximize = false;
+  bool master_weights = true;  // of 16-bit parameters; see Optimizer
+  std::optional<ScalarType> state_dtype = {};
+};
+class AdamOptions final : public OptimizerOptionsOf<AdamOptions, AdamArgs> {
+ public:
+  using OptimizerOptionsOf::OptimizerOptionsOf;
+};
 
 // A separate type because the default of weight_decay differs.
-MYTORCH_OPTIMIZER_OPTIONS(AdamW, (double, lr, 1e-3), (Betas, betas, Betas(0.9, 0.999)),
-                          (double, eps, 1e-8), (double, weight_decay, 1e-2), (bool, amsgrad, false),
-                          (bool, maximize, false))
+struct AdamWArgs {
+  double lr = 1e-3;
+  Betas betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 1e-2;
+  bool amsgrad = false;
+  bool maximize = false;
+  bool master_weights = true;  // of 16-bit parameters; see Optimizer
+  std::optional<ScalarType> state_dtype = {};
+};
+class AdamWOptions final : public OptimizerOptionsOf<AdamWOptions, AdamWArgs> {
+ public:
+  using OptimizerOptionsOf::OptimizerOptionsOf;
+};
 
 // Adam, or AdamW, which has its weight decay `decoupled` from the gradient.
 template <class Options, bool decoupled>

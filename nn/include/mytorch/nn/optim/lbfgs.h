@@ -12,13 +12,19 @@
 
 namespace mytorch::nn::optim {
 
-MYTORCH_OPTIMIZER_OPTIONS(LBFGS, (double, lr, 1), (int64_t, max_iter, 20),  // iterations per step
-                          (std::optional<int64_t>, max_eval, {}),  // calls of the closure per step;
-                                                                   // absent: max_iter * 5 / 4
-                          (double, tolerance_grad, 1e-7),          // of the largest magnitude
-                          (double, tolerance_change, 1e-9),        // of the loss and parameters
-                          (int64_t, history_size, 100),
-                          (std::optional<std::string>, line_search_fn, {}))  // or "strong_wolfe"
+struct LBFGSArgs {
+  double lr = 1;
+  int64_t max_iter = 20;                 // iterations per step
+  std::optional<int64_t> max_eval = {};  // calls of the closure per step; absent: max_iter * 5 / 4
+  double tolerance_grad = 1e-7;          // of the largest magnitude
+  double tolerance_change = 1e-9;        // of the loss and parameters
+  int64_t history_size = 100;
+  std::optional<std::string> line_search_fn = {};  // or "strong_wolfe"
+};
+class LBFGSOptions final : public OptimizerOptionsOf<LBFGSOptions, LBFGSArgs> {
+ public:
+  using OptimizerOptionsOf::OptimizerOptionsOf;
+};  // or "strong_wolfe"
 
 // Nocedal, "Updating quasi-Newton matrices with limited storage" (1980), as in PyTorch: minimizes
 // the loss of a closure by several iterations per step, each along the direction that the last

@@ -9,7 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "mytorch/nn/option_list.h"
+#include "mytorch/dtype.h"
+#include "mytorch/nn/options.h"
 
 namespace mytorch::nn::optim {
 
@@ -30,7 +31,15 @@ struct OptionList {
   void add(const char* name, int64_t& value);
   void add(const char* name, std::optional<int64_t>& value);
   void add(const char* name, std::optional<std::string>& value);
+  void add(const char* name, std::optional<ScalarType>& value);
+  void add(const char* name, std::tuple<std::optional<double>, double>& value);
+  void add(const char* name, std::tuple<double, double, double>& value);
 };
+
+// Appends the options that the aggregate declares. Defined in list_fields.h, which the file that
+// defines an optimizer includes.
+template <class Args>
+void list_fields(OptionList& list, Args& args);
 
 // The options of any optimizer.
 class OptimizerOptions {
@@ -40,11 +49,16 @@ class OptimizerOptions {
   virtual void set_lr(double lr) = 0;
   virtual std::unique_ptr<OptimizerOptions> clone() const = 0;
   virtual void list(OptionList& list) = 0;
+  // Whether float32 copies of 16-bit parameters are updated, and the type in which state is stored;
+  // absent: the type of the updated parameters.
+  virtual bool get_master_weights() const = 0;
+  virtual std::optional<ScalarType> get_state_dtype() const = 0;
 };
 
-// Options that are built by setters of class `Self`, and stored in the aggregate `Aggregate`.
+// The options of one optimizer: libtorch's builder of the aggregate Aggregate, in which the options
+// are declared. The class Self derives from it: AdamOptions, of AdamArgs.
 template <class Self, class Aggregate>
-class OptimizerOptionsOf : public OptimizerOptions {
+class OptimizerOptionsOf : public OptimizerOptions, public OptionSetters<Self, Aggregate> {
  public:
   using Args = Aggregate;
   OptimizerOptionsOf() = default;
@@ -57,23 +71,18 @@ class OptimizerOptionsOf : public OptimizerOptions {
   std::unique_ptr<OptimizerOptions> clone() const final {
     return std::make_unique<Self>(static_cast<const Self&>(*this));
   }
+  void list(OptionList& list) final { list_fields(list, args_); }
+  bool get_master_weights() const final {
+    if constexpr (requires { args_.master_weights; }) return args_.master_weights;
+    return false;
+  }
+  std::optional<ScalarType> get_state_dtype() const final {
+    if constexpr (requires { args_.state_dtype; }) return args_.state_dtype;
+    return {};
+  }
 
  private:
   Args args_;
 };
-
-// Defines the options of an optimizer from a list of (type, name, default): the aggregate NameArgs,
-// for designated initializers, and the class NameOptions, libtorch's builder of it.
-#define MYTORCH_OPTIMIZER_OPTIONS(Name, ...)                                                       \
-  struct Name##Args {                                                                              \
-    MYTORCH_FIELDS(__VA_ARGS__)                                                                    \
-  };                                                                                               \
-  class Name##Options final : public OptimizerOptionsOf<Name##Options, Name##Args> {               \
-   public:                                                                                         \
-    using OptimizerOptionsOf::OptimizerOptionsOf;                                                  \
-    MYTORCH_SETTERS(__VA_ARGS__)                                                                   \
-    void list(OptionList& list) override { MYTORCH_FOR_EACH(MYTORCH_OPTIMIZER_LIST, __VA_ARGS__) } \
-  };
-#define MYTORCH_OPTIMIZER_LIST(type, name, value) list.add(#name, args().name);
 
 }  // namespace mytorch::nn::optim

@@ -2,15 +2,28 @@
 #pragma once
 
 #include <concepts>
+#include <optional>
 #include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
 namespace mytorch::nn::optim {
 
-MYTORCH_OPTIMIZER_OPTIONS(RMSprop, (double, lr, 1e-2), (double, alpha, 0.99), (double, eps, 1e-8),
-                          (double, weight_decay, 0), (double, momentum, 0), (bool, centered, false),
-                          (bool, maximize, false))
+struct RMSpropArgs {
+  double lr = 1e-2;
+  double alpha = 0.99;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;
+  bool centered = false;
+  bool maximize = false;
+  bool master_weights = true;  // of 16-bit parameters; see Optimizer
+  std::optional<ScalarType> state_dtype = {};
+};
+class RMSpropOptions final : public OptimizerOptionsOf<RMSpropOptions, RMSpropArgs> {
+ public:
+  using OptimizerOptionsOf::OptimizerOptionsOf;
+};
 
 // Hinton's lectures (Coursera, 2012), and Graves, "Generating sequences with recurrent neural
 // networks" (2013), for `centered`. With g the gradient plus weight_decay * p:

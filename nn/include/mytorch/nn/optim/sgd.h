@@ -2,16 +2,27 @@
 #pragma once
 
 #include <concepts>
+#include <optional>
 #include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
 namespace mytorch::nn::optim {
 
-MYTORCH_OPTIMIZER_OPTIONS(SGD, (double, lr, 1e-3), (double, momentum, 0), (double, dampening, 0),
-                          (double, weight_decay, 0),
-                          (bool, nesterov, false),  // requires momentum, and no dampening
-                          (bool, maximize, false))
+struct SGDArgs {
+  double lr = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;  // requires momentum, and no dampening
+  bool maximize = false;
+  bool master_weights = true;  // of 16-bit parameters; see Optimizer
+  std::optional<ScalarType> state_dtype = {};
+};
+class SGDOptions final : public OptimizerOptionsOf<SGDOptions, SGDArgs> {
+ public:
+  using OptimizerOptionsOf::OptimizerOptionsOf;
+};
 
 // With g the gradient plus weight_decay * p:
 //

@@ -1,0 +1,105 @@
+#include "nn/models/parts.h"
+
+#include <utility>
+
+#include "core/types/errors.h"
+#include "mytorch/autograd/function.h"
+#include "mytorch/nn/init.h"
+#include "mytorch/ops/cat.h"
+#include "mytorch/ops/chunk.h"
+#include "mytorch/ops/cross_entropy.h"
+#include "mytorch/ops/flatten.h"
+#include "mytorch/ops/gelu.h"
+#include "mytorch/ops/relu.h"
+#include "mytorch/ops/silu.h"
+#include "mytorch/ops/transpose.h"
+#include "mytorch/ops/unflatten.h"
+#include "nn/serialize/safetensors_header.h"
+
+namespace mytorch::nn::models {
+namespace {
+
+Tensor exact_gelu(const Tensor& x) { return gelu(x); }
+Tensor tanh_gelu(const Tensor& x) { return gelu(x, "tanh"); }
+Tensor plain_relu(const Tensor& x) { return relu(x); }
+Tensor plain_silu(const Tensor& x) { return silu(x); }
+
+struct SplitQkv : autograd::Function<SplitQkv> {
+  static autograd::tensor_list forward(autograd::AutogradContext* /*ctx*/, const Tensor& packed,
+                                       int64_t heads) {
+    autograd::tensor_list parts = chunk(packed, 3, -1);
+    for (Tensor& part : parts) part = split_heads(part, heads);
+    return parts;
+  }
+  static autograd::tensor_list backward(autograd::AutogradContext* /*ctx*/,
+                                        autograd::tensor_list grads) {
+    for (Tensor& grad : grads) grad = join_heads(grad);
+    return {cat(grads, -1), Tensor()};
+  }
+};
+
+constexpr std::pair<const char*, Activation> kActivations[] = {
+    {"gelu", exact_gelu},     {"gelu_new", tanh_gelu}, {"gelu_pytorch_tanh", tanh_gelu},
+    {"gelu_fast", tanh_gelu}, {"relu", plain_relu},    {"silu", plain_silu},
+    {"swish", plain_silu},
+};
+
+}  // namespace
+
+Activation activation_of(const char* what, const std::string& name) {
+  std::string known;
+  for (const auto& [own, function] : kActivations) {
+    if (name == own) return function;
+    absl::StrAppend(&known, known.empty() ? "" : ", ", own);
+  }
+  fail(ErrorCode::kValue, "[", what, "] there is no activation '", shown(name), "': give one of ",
+       known);
+}
+
+void check_heads(const char* what, const char* width_name, int64_t width, const char* heads_name,
+                 int64_t heads) {
+  if (width % heads != 0) {
+    fail(ErrorCode::kValue, "[", what, "] ", heads_name, " ", heads, " does not divide ",
+         width_name, " ", width);
+  }
+}
+
+void check_ids(const char* what, const Tensor& ids) {
+  if (ids.dim() != 2) {
+    fail(ErrorCode::kShape, "[", what, "] input_ids has shape ", shape_str(ids.sizes()),
+         ", expected (sequences, tokens)");
+  }
+}
+
+void check_length(const char* what, int64_t count, const char* limit, int64_t longest) {
+  if (count > longest) {
+    fail(ErrorCode::kShape, "[", what, "] a sequence has ", count, " tokens, but ", limit, " is ",
+         longest, ": cut it");
+  }
+}
+
+void reset_normal(Linear& linear, double std) {
+  init::normal_(linear.weight, 0, std);
+  if (linear.bias.defined()) init::zeros_(linear.bias);
+}
+
+Tensor split_heads(const Tensor& x, int64_t heads) {
+  return transpose(unflatten(x, -1, {heads, x.size(-1) / heads}), 1, 2);
+}
+
+Tensor join_heads(const Tensor& x) { return flatten(transpose(x, 1, 2), 2); }
+
+std::vector<Tensor> split_qkv(const Tensor& packed, int64_t heads) {
+  return SplitQkv::apply(packed, heads);
+}
+
+Tensor token_loss(const char* what, const Tensor& logits, const Tensor& targets) {
+  if (targets.dim() != 2 || targets.size(0) != logits.size(0) ||
+      targets.size(1) != logits.size(1)) {
+    fail(ErrorCode::kShape, "[", what, "] targets has shape ", shape_str(targets.sizes()),
+         ", expected that of input_ids, (", logits.size(0), ", ", logits.size(1), ")");
+  }
+  return cross_entropy(flatten(logits, 0, 1), flatten(targets));
+}
+
+}  // namespace mytorch::nn::models

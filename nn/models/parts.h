@@ -1,0 +1,40 @@
+// What the models have in common.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "mytorch/nn/linear.h"
+#include "mytorch/tensor.h"
+
+namespace mytorch::nn::models {
+
+using Activation = Tensor (*)(const Tensor&);
+
+// Returns the function with Hugging Face's name. Throws Error(kValue), listing the names, for
+// another one.
+Activation activation_of(const char* what, const std::string& name);
+
+// Throws Error(kValue) unless `heads` divide `width`.
+void check_heads(const char* what, const char* width_name, int64_t width, const char* heads_name,
+                 int64_t heads);
+// Throws Error(kShape) unless `ids` has two dimensions.
+void check_ids(const char* what, const Tensor& ids);
+// Throws Error(kShape) if `count` tokens are more than `longest`.
+void check_length(const char* what, int64_t count, const char* limit, int64_t longest);
+
+// Draws the weight from the normal distribution, and zeros the bias.
+void reset_normal(Linear& linear, double std);
+
+// Splits the features of (N, L, heads * D) into (N, heads, L, D), and joins them.
+Tensor split_heads(const Tensor& x, int64_t heads);
+Tensor join_heads(const Tensor& x);
+// Splits (N, L, 3 * heads * D) into queries, keys and values (N, heads, L, D). Unlike that of
+// chunk, the gradient is one concatenation, and fills no memory with zeros.
+std::vector<Tensor> split_qkv(const Tensor& packed, int64_t heads);
+
+// Returns the mean cross entropy of logits (N, L, V) and targets (N, L).
+Tensor token_loss(const char* what, const Tensor& logits, const Tensor& targets);
+
+}  // namespace mytorch::nn::models
