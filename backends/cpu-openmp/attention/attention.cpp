@@ -68,15 +68,6 @@ const char* supports(const Args& args) {
   return nullptr;
 }
 
-const char* backward_supports(const mt_args_attention_backward& args) {
-  const TensorView mask = args.attn_mask;
-  if (mask && !sdk::is_dtype<bool>(mask.dtype()) &&
-      sdk::wanted(args.output_mask, 3, args.grad_mask) != nullptr) {
-    return "does not compute the gradient of a mask";
-  }
-  return supports(args);
-}
-
 // Calls body(item, thread) for items [0, count), in order of their start. Each thread takes the
 // next item when it is done with one, because items differ in their work.
 template <class F>
@@ -238,6 +229,27 @@ void attention_forward(mt_ctx& ctx, const mt_args_attention_forward& args) {
   });
 }
 
+// Returns where the gradient of a float mask goes, or nothing if it is not wanted.
+TensorView wanted_mask(const mt_args_attention_backward& args) {
+  const TensorView mask = args.attn_mask;
+  if (!mask || sdk::is_dtype<bool>(mask.dtype())) return TensorView(nullptr);
+  return sdk::wanted(args.output_mask, 3, args.grad_mask);
+}
+
+void store_mask_gradient(const AttentionFns& fns, const AttentionJob& job, const TensorView& to,
+                         int64_t chunks) {
+  const HeadRows out = head_rows(to);
+  const int64_t rows = to.size(2), width = to.size(3);
+  float* sums = static_cast<float*>(job.mask_sums.data);
+  for (int64_t i = 0; i < to.size(0) * to.size(1) * rows; ++i) {
+    float* row = sums + i * width;
+    if (job.mask_chunk != 0) {
+      for (int64_t c = 1; c < chunks; ++c) row[0] += row[c * job.mask_chunk];
+    }
+    store_row(row, out, i / rows / to.size(1), i / rows % to.size(1), i % rows, width);
+  }
+}
+
 void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
   const AttentionFns& fns = *attention_fns();
   AttentionJob job = job_of(args);
@@ -293,9 +305,30 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
   // would leave threads idle. Each chunk of keys sums grad_query on its own, so that the order of
   // additions does not depend on the threads' speed.
   const int64_t threads = std::max<int64_t>(1, ctx.num_threads);
+  const TensorView grad_mask = wanted_mask(args);
+  // Heads that share elements of the mask follow one another in a thread.
+  const bool shares_mask = grad_mask && ((grad_mask.size(0) == 1 && job.batch > 1) ||
+                                         (grad_mask.size(1) == 1 && job.key_heads > 1));
+  const int64_t parallel_heads = shares_mask ? 1 : key_heads;
   const int64_t key_blocks = (job.keys + fns.key_block / 2 - 1) / (fns.key_block / 2);
-  int64_t chunks = key_heads >= 4 * threads || key_heads % threads == 0 ? 1 : threads;
+  int64_t chunks = parallel_heads >= 4 * threads || parallel_heads % threads == 0 ? 1 : threads;
   chunks = std::max<int64_t>(1, std::min(chunks, key_blocks));
+  if (grad_mask) {
+    const auto size = [&](int d) { return grad_mask.size(d); };
+    const auto stride = [&](int d, int64_t step) { return size(d) == 1 ? 0 : step; };
+    const int64_t plane = Stage::checked(size(2), size(3), 1);
+    const int64_t count = Stage::checked(size(0), size(1), plane);
+    job.mask_chunk = size(3) == 1 ? count : 0;
+    const int64_t copies = size(3) == 1 ? chunks : 1;
+    float* sums = sdk::scratch<float>(ctx, sdk::checked_mul(count, copies));
+    std::fill(sums, sums + count * copies, 0.0f);
+    job.mask_sums = {sums,
+                     sdk::dtype_of<float>,
+                     stride(0, size(1) * plane),
+                     stride(1, plane),
+                     stride(2, size(3)),
+                     stride(3, 1)};
+  }
   const int64_t sum = heads * job.rows * padded;
   if (job.grad_query.data != nullptr) {
     staged.grad_query = sdk::scratch<float>(ctx, sdk::checked_mul(sum, chunks));
@@ -306,11 +339,15 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
   }
   const int64_t size = padded_to(backward_room(fns, job.width, job.value_width), 16);
   float* room = sdk::scratch<float>(ctx, sdk::checked_mul(size, threads));
-  for_each_item(ctx, key_heads * chunks, [&](int64_t item, int64_t thread) {
-    const int64_t head = item / chunks;
-    fns.backward(job, staged, head / job.key_heads, head % job.key_heads, item % chunks, chunks,
-                 room + thread * size);
+  for_each_item(ctx, parallel_heads * chunks, [&](int64_t item, int64_t thread) {
+    const int64_t first = item / chunks;
+    const int64_t end = shares_mask ? key_heads : first + 1;
+    for (int64_t head = first; head < end; ++head) {
+      fns.backward(job, staged, head / job.key_heads, head % job.key_heads, item % chunks, chunks,
+                   room + thread * size);
+    }
   });
+  if (grad_mask) store_mask_gradient(fns, job, grad_mask, chunks);
   if (job.grad_query.data == nullptr) return;
   sdk::parallel_for(ctx, 0, heads * job.rows, 1 + kStagedElements / padded,
                     [&](int64_t begin, int64_t end) noexcept {
@@ -381,7 +418,8 @@ void register_attention(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES;
   kernels.push_back(
       sdk::kernel<&attention_forward, &supports<mt_args_attention_forward>>("blocks", kTakes));
-  kernels.push_back(sdk::kernel<&attention_backward, &backward_supports>("blocks", kTakes));
+  kernels.push_back(
+      sdk::kernel<&attention_backward, &supports<mt_args_attention_backward>>("blocks", kTakes));
   kernels.push_back(sdk::kernel<&attention_paged, &paged_supports>("pages", kTakes));
 }
 

@@ -599,10 +599,29 @@ struct BackwardRoom {
   }
 };
 
+// Adds the gradients of a row of scores to that of the mask.
+void AddToMask(const float* gradients, int64_t keys, int64_t col, float* to) {
+  const D d;
+  if (col == 0) {
+    V sum = hn::Zero(d);
+    int64_t j = 0;
+    for (; j + kWidth <= keys; j += kWidth) sum = hn::Add(sum, hn::LoadU(d, gradients + j));
+    float total = hn::GetLane(hn::SumOfLanes(d, sum));
+    for (; j < keys; ++j) total += gradients[j];
+    *to += total;
+    return;
+  }
+  int64_t j = 0;
+  for (; j + kWidth <= keys; j += kWidth) {
+    hn::StoreU(hn::Add(hn::LoadU(d, to + j), hn::LoadU(d, gradients + j)), d, to + j);
+  }
+  for (; j < keys; ++j) to[j] += gradients[j];
+}
+
 // Replaces scores by weights, after dropout, and the gradients of the weights by those of the
-// scores.
+// scores. `mask` points at the mask's sums of the first row and key, or is NULL.
 void Differentiate(const AttentionJob& job, const Block& at, const float* logsumexp,
-                   const float* delta, const BackwardRoom& room) {
+                   const float* delta, const BackwardRoom& room, float* mask) {
   const D d;
   for (int64_t r = 0; r < at.rows; ++r) {
     float* s = room.weights + r * kScoreStep;
@@ -623,6 +642,9 @@ void Differentiate(const AttentionJob& job, const Block& at, const float* logsum
         hn::StoreU(hn::Mul(p, hn::MulSub(hn::LoadU(d, g + j), f, less)), d, g + j);
         hn::StoreU(hn::Mul(p, f), d, s + j);
       }
+    }
+    if (mask != nullptr) {
+      AddToMask(g, at.keys, job.mask_sums.col, mask + r * job.mask_sums.row);
     }
     if (job.softcap != 0) {
       const float* slope = room.slopes + r * kScoreStep;
@@ -669,8 +691,14 @@ void Backward(const AttentionJob& job, const StagedHeads& staged, int64_t batch,
         ProductOfPanels(n, cols, job.value_width, g, g_row, value_panels, room.gradients,
                         kScoreStep);
         Adjust(job, at, room.weights, room.slopes);
+        const HeadRows& sums = job.mask_sums;
+        float* mask = static_cast<float*>(sums.data);
+        if (mask != nullptr) {
+          mask += chunk * job.mask_chunk + batch * sums.batch + head * sums.head + row * sums.row +
+                  key * sums.col;
+        }
         Differentiate(job, at, static_cast<const float*>(job.logsumexp.data) + first_row + row,
-                      staged.delta + first_row + row, room);
+                      staged.delta + first_row + row, room, mask);
         if (job.grad_value.data != nullptr) {
           Product(keys, padded_values, n, room.weights, 1, kScoreStep, g, g_row, room.grad_value,
                   padded_values, true);

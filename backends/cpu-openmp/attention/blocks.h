@@ -36,6 +36,11 @@ struct AttentionJob {
   // Backward only.
   HeadRows grad_output, grad_logsumexp;       // the latter may be NULL
   HeadRows grad_query, grad_key, grad_value;  // data is NULL for unwanted ones
+  // Sums of the gradient of a float mask, in float and of the mask's shape. If the keys are
+  // broadcast, each chunk of keys has its own, `mask_chunk` apart; otherwise mask_chunk is 0. Calls
+  // that run at the same time must not share elements.
+  HeadRows mask_sums;
+  int64_t mask_chunk;
 };
 
 // Rows of floats, which are followed by zeros up to a whole vector: staged, or an operand in place.
