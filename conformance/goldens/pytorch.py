@@ -392,6 +392,96 @@ def adagrad_step(p, g, total, lr, eps, weight_decay=0.0, scale=1.0):
     return p.addcdiv(g, total.sqrt().add_(eps), value=-lr), total
 
 
+def added(norm):
+    """Returns a norm of the sum of two operands, which also returns the sum."""
+
+    def call(x, residual, *rest):
+        total = x + residual
+        out, *statistics = norm(total, *rest)
+        return out, total, *statistics
+
+    return call
+
+
+def added_backward(norm_backward):
+    def call(grad, grad_sum, *rest):
+        dx, *parameters = norm_backward(grad, *rest)
+        return dx + grad_sum if rest[-1][0] else dx, *parameters
+
+    return call
+
+
+def rotary_embedding(x, cos, sin, positions, interleaved, inverse):
+    n, rows = cos.shape[1], x.shape[-2]
+
+    def placed(table):
+        table = wide(table[:rows] if positions is None else table[positions.long()])
+        if positions is not None and positions.dim() == 2:
+            table = table.reshape(x.shape[0], *[1] * (x.dim() - 3), rows, n)
+        return table
+
+    c, s = placed(cos), placed(sin) * (-1 if inverse else 1)
+    rotated = wide(x[..., : 2 * n])
+    if interleaved:
+        a, b = rotated[..., ::2], rotated[..., 1::2]
+        turned = torch.stack([a * c - b * s, b * c + a * s], -1).flatten(-2)
+    else:
+        a, b = rotated[..., :n], rotated[..., n:]
+        turned = torch.cat([a * c - b * s, b * c + a * s], -1)
+    return torch.cat([turned.to(x.dtype), x[..., 2 * n :]], -1)
+
+
+def gated(activation):
+    """Returns a gated activation, its gradients, and that of one packed operand."""
+
+    def pair(gate, up, *mode):
+        return activation(wide(gate), *mode).mul(wide(up)).to(torch.promote_types(gate.dtype, up.dtype))
+
+    def backward(grad, gate, up, *mode):
+        a = wide(gate).detach().requires_grad_()
+        with torch.enable_grad():
+            act = activation(a, *mode)
+            (slope,) = torch.autograd.grad(act.sum(), a, create_graph=True)
+        return (wide(grad) * wide(up) * slope).to(grad.dtype), (wide(grad) * act).to(grad.dtype)
+
+    return pair, backward, lambda x, dim, *mode: pair(*x.chunk(2, dim), *mode)
+
+
+swiglu, swiglu_backward, swiglu_packed = gated(F.silu)
+geglu, geglu_backward, geglu_packed = gated(lambda x, mode: F.gelu(x, approximate=mode))
+
+
+def linear_cross_entropy(x, matrix, target, bias, weight, reduction, ignore_index, smoothing, cap):
+    scores = wide(F.linear(x, matrix, bias)).flatten(0, -2)
+    scores = torch.tanh(scores / cap) * cap if cap != 0 else scores
+    weight = None if weight is None else wide(weight)
+    loss = cross_entropy(scores, target.flatten(), weight, reduction, ignore_index, smoothing)
+    return loss.reshape(target.shape) if reduction == "none" else loss
+
+
+def linear_cross_entropy_forward(x, matrix, target, bias, weight, reduce, ignore_index, smoothing, cap, mask):
+    leaves = [None if t is None else t.detach().requires_grad_() for t in (x, matrix, bias)]
+    with torch.enable_grad():
+        loss = linear_cross_entropy(
+            *leaves[:2], target, leaves[2], weight, "sum" if reduce else "none", ignore_index, smoothing, cap
+        )
+    wanted = [leaf for leaf, want in zip(leaves, mask) if want and leaf is not None]
+    found = list(torch.autograd.grad(loss, wanted)) if wanted else []
+    results = [found.pop(0) if want else x.new_zeros(0) for want in mask]
+    return loss.detach(), results[0], wide(results[1]), wide(results[2])
+
+
+def get_total_norm(tensors, order):
+    kind = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
+    norms = [torch.linalg.vector_norm(t, order, dtype=kind) for t in tensors]
+    return torch.linalg.vector_norm(torch.stack(norms), order)
+
+
+def clip_grads_with_norm_(tensors, total, limit):
+    for t in tensors:
+        t.mul_(torch.clamp(limit / (total + 1e-6), max=1.0))
+
+
 # By full name; each takes the record's arguments in order.
 TWINS = {
     "sgd_step": sgd_step,
@@ -443,6 +533,24 @@ TWINS = {
     "log_softmax_backward": lambda grad, out, dim: aten._log_softmax_backward_data(
         grad.contiguous(), out.contiguous(), dim, out.dtype
     ),
+    "native_add_layer_norm": added(native_layer_norm),
+    "native_add_layer_norm_backward": added_backward(native_layer_norm_backward),
+    "native_add_rms_norm": added(native_rms_norm),
+    "native_add_rms_norm_backward": added_backward(native_rms_norm_backward),
+    "add_layer_norm": lambda x, residual, *rest: added(native_layer_norm)(x, residual, *rest)[:2],
+    "add_rms_norm": lambda x, residual, shape, weight, eps: (rms_norm(x + residual, shape, weight, eps), x + residual),
+    "rotary_embedding": rotary_embedding,
+    "swiglu": swiglu,
+    "swiglu_backward": swiglu_backward,
+    "swiglu.packed": swiglu_packed,
+    "geglu": geglu,
+    "geglu_backward": geglu_backward,
+    "geglu.packed": geglu_packed,
+    "softcap": lambda x, cap: torch.tanh(x / cap) * cap,
+    "linear_cross_entropy": linear_cross_entropy,
+    "linear_cross_entropy_forward": linear_cross_entropy_forward,
+    "get_total_norm": get_total_norm,
+    "clip_grads_with_norm_": clip_grads_with_norm_,
     "native_layer_norm": native_layer_norm,
     "native_layer_norm_backward": native_layer_norm_backward,
     "native_rms_norm": native_rms_norm,
