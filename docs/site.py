@@ -18,7 +18,18 @@ ROOT = Path(__file__).resolve().parent.parent
 # The order of the navigation. A page that is not listed here comes last; a listed page that does not exist is left out.
 SECTIONS = {
     "Start": ["guide", "coming-from-libtorch"],
-    "Use": ["tensors", "indexing", "autograd", "modules", "optimizers", "training", "data", "saving", "devices"],
+    "Use": [
+        "tensors",
+        "indexing",
+        "autograd",
+        "modules",
+        "models",
+        "optimizers",
+        "training",
+        "data",
+        "saving",
+        "devices",
+    ],
     "Performance": ["performance", "profiling", "choice", "bench", "cuda"],
     "Extend": ["custom_operators", "records", "backends", "contributing"],
     "Reference": ["architecture", "settings", "dependencies"],

@@ -8,6 +8,8 @@
 
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
+#include "mytorch/nn/linear.h"
+#include "mytorch/nn/transformer.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/eye.h"
 #include "mytorch/ops/fill_.h"
@@ -261,6 +263,53 @@ const Tensor& sparse_(const Tensor& tensor, double sparsity, double std, MaybeGe
     }
   }
   return assign(tensor, values);
+}
+
+void transformer_(Module& model, const TransformerInitArgs& options) {
+  if (!(options.std >= 0) || !std::isfinite(options.std)) {
+    fail(ErrorCode::kValue, "[transformer_] std is ", options.std,
+         ": give a number that is not negative, such as 0.02");
+  }
+  if (!options.residual.empty()) {
+    check_at_least("transformer_", 1, {{"num_layers", options.num_layers}});
+  }
+  std::vector<bool> found(options.residual.size());
+  const auto draw = [&](const std::string& name, const Tensor& weight) {
+    if (!weight.defined()) return;
+    double std = options.std;
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (!name.ends_with(options.residual[i])) continue;
+      found[i] = true;
+      std = options.std / std::sqrt(2 * static_cast<double>(options.num_layers));
+    }
+    init::normal_(weight, 0, std, options.generator);
+  };
+  const auto zero = [](const Tensor& bias) {
+    if (bias.defined()) zeros_(bias);
+  };
+  for (const auto& [path, module] : model.named_modules()) {
+    const std::string prefix = path.empty() ? "" : path + ".";
+    if (const auto* linear = module->as<Linear>()) {
+      draw(prefix + "weight", linear->weight);
+      zero(linear->bias);
+    } else if (const auto* embedding = module->as<Embedding>()) {
+      draw(prefix + "weight", embedding->weight);
+      if (const int64_t row = embedding->padding_idx(); row >= 0) {
+        zeros_(embedding->weight.detach().select(0, row));
+      }
+    } else if (const auto* attention = module->as<MultiheadAttention>()) {
+      draw(prefix + "in_proj_weight", attention->in_proj_weight);
+      draw(prefix + "q_proj_weight", attention->q_proj_weight);
+      draw(prefix + "k_proj_weight", attention->k_proj_weight);
+      draw(prefix + "v_proj_weight", attention->v_proj_weight);
+      zero(attention->in_proj_bias);
+    }
+  }
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i]) continue;
+    fail(ErrorCode::kValue, "[transformer_] no weight of the model has a name that ends with \"",
+         options.residual[i], "\": give the ends of names in named_parameters()");
+  }
 }
 
 }  // namespace mytorch::nn::init

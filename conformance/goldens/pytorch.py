@@ -227,6 +227,21 @@ def attention_backward(
     )
 
 
+def attention_paged(query, key_pages, value_pages, table, lengths, slopes, left, right, softcap, scale):
+    outputs, sums = [], []
+    for b, length in enumerate(lengths.tolist()):
+        used = table[b, : -(-length // key_pages.shape[1])].long()
+        k, v = (x[used].flatten(0, 1)[:length].transpose(0, 1)[None] for x in (key_pages, value_pages))
+        slope = slopes[b : b + 1] if slopes is not None and slopes.dim() == 2 else slopes
+        diagonal = length - query.shape[2]
+        out, total, _ = attention_forward(
+            query[b : b + 1], k, v, None, slope, left, right, diagonal, softcap, scale, 0.0
+        )
+        outputs.append(out)
+        sums.append(total)
+    return torch.cat(outputs), torch.cat(sums)
+
+
 def binary_cross_entropy_terms(x, y, weight):
     terms = F.binary_cross_entropy(x, y, reduction="none")
     return terms if weight is None else weight * terms  # PyTorch has no gradient of the weight
@@ -482,12 +497,71 @@ def clip_grads_with_norm_(tensors, total, limit):
         t.mul_(torch.clamp(limit / (total + 1e-6), max=1.0))
 
 
+def need_floats(x):
+    if not x.is_floating_point():
+        raise RuntimeError("steps of optimizers only support floating-point types")
+
+
+def averages(g, m, v, rate1, rate2):
+    need_floats(g)
+    return m.clone().mul_(1 - rate1).add_(g, alpha=rate1), v.clone().mul_(1 - rate2).addcmul_(g, g, value=rate2)
+
+
+def nadam_step(p, g, m, v, grad_rate, mean_rate, correction, shrink, rate1, rate2, eps, weight_decay=0.0, scale=1.0):
+    g = (g * scale).add(p, alpha=weight_decay)
+    m, v = averages(g, m, v, rate1, rate2)
+    denominator = v.div(correction).sqrt().add_(eps)
+    return p.mul(shrink).sub_(g * grad_rate / denominator).sub_(m * mean_rate / denominator), m, v
+
+
+def radam_step(p, g, m, v, plain_rate, adaptive_rate, shrink, rate1, rate2, eps, weight_decay=0.0, scale=1.0):
+    g = (g * scale).add(p, alpha=weight_decay)
+    m, v = averages(g, m, v, rate1, rate2)
+    adaptive = torch.as_tensor(adaptive_rate)
+    rate = torch.where(adaptive == 0, plain_rate, adaptive / v.sqrt().add_(eps))
+    return p.mul(shrink).sub_(m * rate), m, v
+
+
+def adamax_step(p, g, m, bound, lr, rate1, beta2, eps, weight_decay=0.0, scale=1.0):
+    need_floats(p)
+    g = (g * scale).add(p, alpha=weight_decay)
+    m, bound = m.mul(1 - rate1).add_(g, alpha=rate1), torch.maximum(bound * beta2, g.abs().add_(eps))
+    return p.sub(m / bound * lr), m, bound
+
+
+def adadelta_step(p, g, v, acc, lr, rho, eps, weight_decay=0.0, scale=1.0):
+    need_floats(p)
+    g = (g * scale).add(p, alpha=weight_decay)
+    v = v.clamp(min=0).mul(rho).addcmul_(g, g, value=1 - rho)
+    delta = acc.clamp(min=0).add(eps).sqrt_().div_(v.add(eps).sqrt_()).mul_(g)
+    return p.sub(delta * lr), v, acc.mul(rho).addcmul_(delta, delta, value=1 - rho)
+
+
+def asgd_step(p, g, ax, eta, mu, lambd, weight_decay=0.0, scale=1.0):
+    need_floats(p)
+    g = (g * scale).add(p, alpha=weight_decay)
+    p = p.mul(1 - lambd * eta).sub_(g * eta)
+    return p, ax.add(p.sub(ax).mul_(mu))
+
+
+def lion_step(p, g, m, lr, beta1, beta2, weight_decay=0.0, scale=1.0):
+    need_floats(p)
+    g = g * scale
+    return p.mul(1 - lr * weight_decay).sub_(m.lerp(g, 1 - beta1).sign_() * lr), m.mul(beta2).add_(g, alpha=1 - beta2)
+
+
 # By full name; each takes the record's arguments in order.
 TWINS = {
     "sgd_step": sgd_step,
     "adam_step": adam_step,
     "rmsprop_step": rmsprop_step,
     "adagrad_step": adagrad_step,
+    "nadam_step": nadam_step,
+    "radam_step": radam_step,
+    "adamax_step": adamax_step,
+    "adadelta_step": adadelta_step,
+    "asgd_step": asgd_step,
+    "lion_step": lion_step,
     "trunc_divide": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
     "masked_fill.Tensor": lambda x, mask, value: (
         torch.where(mask, value, x)
@@ -525,6 +599,7 @@ TWINS = {
     "as_strided_relative": lambda x, size, stride, offset: x.as_strided(size, stride, x.storage_offset() + offset),
     "attention_backward": attention_backward,
     "attention_forward": attention_forward,
+    "attention_paged": attention_paged,
     "scaled_dot_product_attention": scaled_dot_product_attention,
     # PyTorch returns wrong results for operands that are not contiguous.
     "softmax_backward": lambda grad, out, dim: aten._softmax_backward_data(

@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "options.h"
+#include "sample.h"
 #include "train.h"
 
 int main(int argc, char** argv) {
@@ -18,6 +19,7 @@ int main(int argc, char** argv) {
   try {
     const std::optional<Options> options = parse_options(argc, argv, &status);
     if (options.has_value() && options->train) train(*options->train);
+    if (options.has_value() && options->sample) sample(*options->sample);
     std::fflush(stdout);
     if (std::ferror(stdout) != 0) throw std::runtime_error("cannot write to standard output");
   } catch (const std::exception& error) {

@@ -205,7 +205,9 @@ BertModel::BertModel(const BertConfig& config, bool add_pooling_layer)
 }
 
 BertOutput BertModel::forward(const Tensor& input_ids, const BertInputs& inputs) {
-  check_ids("BertModel", input_ids, "max_position_embeddings", config_.max_position_embeddings);
+  check_ids("BertModel", input_ids);
+  check_length("BertModel", input_ids.size(1), "max_position_embeddings",
+               config_.max_position_embeddings);
   check_like("attention_mask", inputs.attention_mask, input_ids);
   check_like("token_type_ids", inputs.token_type_ids, input_ids);
   Tensor mask;

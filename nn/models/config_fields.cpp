@@ -155,7 +155,7 @@ void ConfigFields::refuse_unless(const char* name, bool value) {
   }
 }
 
-void ConfigFields::refuse_unless(const char* name, const std::string& value) {
+void ConfigFields::refuse_unless(const char* name, const char* value) {
   std::string found = value;
   if (reading()) (*this)(name, found);
   if (found != value) {

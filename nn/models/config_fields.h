@@ -33,7 +33,7 @@ class ConfigFields {
   // Throws Error(kValue) if the field is present and is not `value`: other values are not
   // implemented.
   void refuse_unless(const char* name, bool value);
-  void refuse_unless(const char* name, const std::string& value);
+  void refuse_unless(const char* name, const char* value);
 
   bool has(const char* name) const;  // false for null
   // Returns the fields of an object in a field, for reading; `has` must be true.

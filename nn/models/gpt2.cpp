@@ -49,7 +49,7 @@ const GPT2Config& checked(const GPT2Config& config) {
 }
 
 // Files store the weights of all linear layers but the head as (in, out).
-WeightLayout layout() {
+WeightLayout gpt2_layout() {
   return {.prefix = "transformer.",
           .transposed = {".c_attn.weight", ".c_proj.weight", ".c_fc.weight"},
           .ignored = {".attn.bias", ".attn.masked_bias"}};
@@ -84,10 +84,12 @@ GPT2Attention::GPT2Attention(const GPT2Config& config)
   register_module("resid_dropout", resid_dropout);
 }
 
-Tensor GPT2Attention::forward(const Tensor& x) {
+Tensor GPT2Attention::forward(const Tensor& x, KVCache* cache, int64_t layer) {
   const std::vector<Tensor> qkv = split_qkv(c_attn(x), n_head_);
-  const Tensor y = scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {},
-                                                training() ? attn_pdrop_ : 0, /*is_causal=*/true);
+  const Tensor y = cache != nullptr ? cache->attend(layer, qkv[0], qkv[1], qkv[2])
+                                    : scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {},
+                                                                   training() ? attn_pdrop_ : 0,
+                                                                   /*is_causal=*/true);
   return resid_dropout(c_proj(join_heads(y)));
 }
 
@@ -114,8 +116,8 @@ GPT2Block::GPT2Block(const GPT2Config& config)
   register_module("mlp", mlp);
 }
 
-Tensor GPT2Block::forward(const Tensor& x) {
-  const Tensor y = add(x, attn(ln_1(x)));
+Tensor GPT2Block::forward(const Tensor& x, KVCache* cache, int64_t layer) {
+  const Tensor y = add(x, attn(ln_1(x), cache, layer));
   return add(y, mlp(ln_2(y)));
 }
 
@@ -145,14 +147,20 @@ GPT2Model::GPT2Model(const GPT2Config& config)
   }
 }
 
-Tensor GPT2Model::forward(const Tensor& input_ids) {
-  check_ids("GPT2Model", input_ids, "n_positions", config_.n_positions);
-  Tensor x = drop(add(wte(input_ids), narrow(wpe.weight, 0, 0, input_ids.size(1))));
-  for (size_t i = 0; i < h.size(); ++i) x = h.at<GPT2Block>(i)(x);
+Tensor GPT2Model::forward(const Tensor& input_ids, KVCache* cache) {
+  check_ids("GPT2Model", input_ids);
+  const int64_t length = input_ids.size(1), before = cache != nullptr ? cache->max_length() : 0;
+  check_length("GPT2Model", before + length, "n_positions", config_.n_positions);
+  const Tensor positions = cache != nullptr ? wpe(cache->positions(length, input_ids.device()))
+                                            : narrow(wpe.weight, 0, 0, length);
+  Tensor x = drop(add(wte(input_ids), positions));
+  for (size_t i = 0; i < h.size(); ++i) {
+    x = h.at<GPT2Block>(i)(x, cache, static_cast<int64_t>(i));
+  }
   return ln_f(x);
 }
 
-WeightLayout GPT2Model::weight_layout() const { return layout(); }
+WeightLayout GPT2Model::weight_layout() const { return gpt2_layout(); }
 std::string GPT2Model::config_json() const { return json_of(config_, "GPT2Model"); }
 
 GPT2Model GPT2Model::from_pretrained(const std::string& folder, const PretrainedArgs& options) {
@@ -170,13 +178,16 @@ GPT2LMHeadModel::GPT2LMHeadModel(const GPT2Config& config)
   register_module("lm_head", lm_head);
 }
 
-Tensor GPT2LMHeadModel::forward(const Tensor& input_ids) { return lm_head(transformer(input_ids)); }
+Tensor GPT2LMHeadModel::forward(const Tensor& input_ids, KVCache* cache) {
+  const Tensor x = transformer(input_ids, cache);
+  return lm_head(cache != nullptr ? cache->last(x) : x);
+}
 
 Tensor GPT2LMHeadModel::loss(const Tensor& input_ids, const Tensor& targets) {
   return token_loss("GPT2LMHeadModel", (*this)(input_ids), targets);
 }
 
-WeightLayout GPT2LMHeadModel::weight_layout() const { return layout(); }
+WeightLayout GPT2LMHeadModel::weight_layout() const { return gpt2_layout(); }
 std::string GPT2LMHeadModel::config_json() const { return json_of(config(), "GPT2LMHeadModel"); }
 
 GPT2LMHeadModel GPT2LMHeadModel::from_pretrained(const std::string& folder,

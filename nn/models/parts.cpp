@@ -64,14 +64,17 @@ void check_heads(const char* what, const char* width_name, int64_t width, const 
   }
 }
 
-void check_ids(const char* what, const Tensor& ids, const char* limit, int64_t longest) {
+void check_ids(const char* what, const Tensor& ids) {
   if (ids.dim() != 2) {
     fail(ErrorCode::kShape, "[", what, "] input_ids has shape ", shape_str(ids.sizes()),
          ", expected (sequences, tokens)");
   }
-  if (ids.size(1) > longest) {
-    fail(ErrorCode::kShape, "[", what, "] a sequence has ", ids.size(1), " tokens, but ", limit,
-         " is ", longest, ": cut it");
+}
+
+void check_length(const char* what, int64_t count, const char* limit, int64_t longest) {
+  if (count > longest) {
+    fail(ErrorCode::kShape, "[", what, "] a sequence has ", count, " tokens, but ", limit, " is ",
+         longest, ": cut it");
   }
 }
 

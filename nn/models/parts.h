@@ -19,8 +19,10 @@ Activation activation_of(const char* what, const std::string& name);
 // Throws Error(kValue) unless `heads` divide `width`.
 void check_heads(const char* what, const char* width_name, int64_t width, const char* heads_name,
                  int64_t heads);
-// Throws Error(kShape) unless `ids` has two dimensions and at most `longest` tokens in a sequence.
-void check_ids(const char* what, const Tensor& ids, const char* limit, int64_t longest);
+// Throws Error(kShape) unless `ids` has two dimensions.
+void check_ids(const char* what, const Tensor& ids);
+// Throws Error(kShape) if `count` tokens are more than `longest`.
+void check_length(const char* what, int64_t count, const char* limit, int64_t longest);
 
 // Draws the weight from the normal distribution, and zeros the bias.
 void reset_normal(Linear& linear, double std);

@@ -3,12 +3,15 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "mytorch/nn/functional.h"
 #include "mytorch/nn/init.h"
 #include "mytorch/ops/add.h"
+#include "mytorch/ops/cat.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/full.h"
 #include "mytorch/ops/logical_not.h"
 #include "mytorch/ops/logical_or.h"
 #include "mytorch/ops/matmul.h"
@@ -21,8 +24,6 @@
 
 namespace mytorch::nn {
 namespace {
-
-constexpr const char* kTransformerActivations[] = {"relu", "gelu"};
 
 // The masks of all heads and samples as one, which broadcasts to (N, heads, L, S): bool, true for
 // what is left out, or numbers to add. Undefined without masks.
@@ -39,6 +40,13 @@ class CombinedMask {
     }
   }
   bool defined() const { return mask_.defined(); }
+  // Adds keys that are not left out.
+  void append_keys(int64_t count) {
+    if (!mask_.defined() || count == 0) return;
+    std::vector<int64_t> sizes = mask_.sizes().vec();
+    sizes.back() = count;
+    mask_ = cat({mask_, zeros(sizes, mask_.dtype(), mask_.device())}, -1);
+  }
   Tensor numbers() const { return as_numbers(mask_); }
   // As scaled_dot_product_attention takes it, where a bool mask keeps what is true.
   Tensor kept() const {
@@ -61,24 +69,50 @@ class CombinedMask {
 
 MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads,
                                        MultiheadAttentionArgs options)
-    : out_proj(embed_dim, embed_dim, options.bias), num_heads_(num_heads), options_(options) {
-  check_at_least("MultiheadAttention", 1, {{"embed_dim", embed_dim}, {"num_heads", num_heads}});
+    : out_proj(embed_dim, embed_dim, options.bias),
+      embed_dim_(embed_dim),
+      num_heads_(num_heads),
+      options_(options) {
+  const int64_t kdim = options.kdim.value_or(embed_dim), vdim = options.vdim.value_or(embed_dim);
+  check_at_least(
+      "MultiheadAttention", 1,
+      {{"embed_dim", embed_dim}, {"num_heads", num_heads}, {"kdim", kdim}, {"vdim", vdim}});
   check_probability("MultiheadAttention", options.dropout);
   if (embed_dim % num_heads != 0) {
     fail(ErrorCode::kValue, "[MultiheadAttention] ", num_heads, " heads do not divide embed_dim ",
          embed_dim);
   }
-  in_proj_weight = empty({3 * embed_dim, embed_dim}, kFloat32);
+  if (kdim == embed_dim && vdim == embed_dim) {
+    in_proj_weight = empty({3 * embed_dim, embed_dim}, kFloat32);
+  } else {
+    q_proj_weight = empty({embed_dim, embed_dim}, kFloat32);
+    k_proj_weight = empty({embed_dim, kdim}, kFloat32);
+    v_proj_weight = empty({embed_dim, vdim}, kFloat32);
+  }
   if (options.bias) in_proj_bias = empty({3 * embed_dim}, kFloat32);
+  if (options.add_bias_kv) {
+    bias_k = empty({1, 1, embed_dim}, kFloat32);
+    bias_v = empty({1, 1, embed_dim}, kFloat32);
+  }
   register_parameter("in_proj_weight", in_proj_weight);
+  register_parameter("q_proj_weight", q_proj_weight);
+  register_parameter("k_proj_weight", k_proj_weight);
+  register_parameter("v_proj_weight", v_proj_weight);
   register_parameter("in_proj_bias", in_proj_bias);
+  register_parameter("bias_k", bias_k);
+  register_parameter("bias_v", bias_v);
   register_module("out_proj", out_proj);
   reset_parameters();
 }
 
 void MultiheadAttention::reset_parameters() {
-  init::xavier_uniform_(in_proj_weight);
+  for (const Tensor& weight : {in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight}) {
+    if (weight.defined()) init::xavier_uniform_(weight);
+  }
   out_proj.reset_parameters();
+  for (const Tensor& bias : {bias_k, bias_v}) {
+    if (bias.defined()) init::xavier_normal_(bias);
+  }
   if (!in_proj_bias.defined()) return;
   init::zeros_(in_proj_bias);
   init::zeros_(out_proj.bias);
@@ -86,39 +120,69 @@ void MultiheadAttention::reset_parameters() {
 
 std::tuple<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const Tensor& key,
                                                        const Tensor& value,
+                                                       const Tensor& key_padding_mask,
+                                                       bool need_weights, const Tensor& attn_mask,
+                                                       bool average_attn_weights) {
+  return forward(query, key, value,
+                 AttentionMasks{.key_padding_mask = key_padding_mask,
+                                .attn_mask = attn_mask,
+                                .need_weights = need_weights,
+                                .average_attn_weights = average_attn_weights});
+}
+
+std::tuple<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const Tensor& key,
+                                                       const Tensor& value,
                                                        const AttentionMasks& masks) {
-  const int64_t e = in_proj_weight.size(1), dim = query.dim();
-  if ((dim != 2 && dim != 3) || key.dim() != dim || !(key.sizes() == value.sizes()) ||
-      query.size(-1) != e || key.size(-1) != e) {
+  const int64_t e = embed_dim_, dim = query.dim();
+  const int64_t kdim = options_.kdim.value_or(e), vdim = options_.vdim.value_or(e);
+  const auto leading = [](const Tensor& x) {
+    return IntList(x.sizes().data(), x.sizes().size() - 1);
+  };
+  if ((dim != 2 && dim != 3) || key.dim() != dim || value.dim() != dim ||
+      !(leading(key) == leading(value)) || query.size(-1) != e || key.size(-1) != kdim ||
+      value.size(-1) != vdim) {
     fail(ErrorCode::kShape, "[MultiheadAttention] query ", shape_str(query.sizes()), ", key ",
-         shape_str(key.sizes()), " and value ", shape_str(value.sizes()),
-         " are not (L, N, E), (S, N, E) and (S, N, E), or the same without N, for E = ", e);
+         shape_str(key.sizes()), " and value ", shape_str(value.sizes()), " are not (L, N, ", e,
+         "), (S, N, ", kdim, ") and (S, N, ", vdim, "), or the same without N",
+         options_.batch_first ? ", where N precedes L and S" : "");
   }
-  // The inputs as (N, length, E), and back.
+  // The inputs as (N, length, features), and back.
   const auto batch = [&](const Tensor& x) {
     return dim == 2 ? x.unsqueeze(0) : options_.batch_first ? x : x.transpose(0, 1);
   };
-  const auto project = [&](const Tensor& x, int64_t part) {
-    return linear(batch(x), in_proj_weight.narrow(0, part * e, e),
-                  in_proj_bias.defined() ? in_proj_bias.narrow(0, part * e, e) : Tensor());
-  };
   std::vector<Tensor> projected;
-  if (query.is_same(key) && query.is_same(value)) {
+  if (in_proj_weight.defined() && query.is_same(key) && query.is_same(value)) {
     projected = linear(batch(query), in_proj_weight, in_proj_bias).chunk(3, -1);
   } else {
-    projected = {project(query, 0), project(key, 1), project(value, 2)};
+    const auto project = [&](const Tensor& x, const Tensor& weight, int64_t part) {
+      return linear(batch(x),
+                    in_proj_weight.defined() ? in_proj_weight.narrow(0, part * e, e) : weight,
+                    in_proj_bias.defined() ? in_proj_bias.narrow(0, part * e, e) : Tensor());
+    };
+    projected = {project(query, q_proj_weight, 0), project(key, k_proj_weight, 1),
+                 project(value, v_proj_weight, 2)};
   }
-  for (Tensor& x : projected) x = x.unflatten(-1, {num_heads_, e / num_heads_}).transpose(1, 2);
-  const Tensor &q = projected[0], &k = projected[1], &v = projected[2];
-  const int64_t n = q.size(0), length = q.size(2), keys = k.size(2);
-  if (k.size(0) != n) {
+  const int64_t n = projected[0].size(0), length = projected[0].size(1);
+  const int64_t keys = projected[1].size(1);
+  if (projected[1].size(0) != n) {
     fail(ErrorCode::kShape, "[MultiheadAttention] query ", shape_str(query.sizes()), " and key ",
          shape_str(key.sizes()), " have different numbers of samples");
   }
+  for (const size_t i : {1, 2}) {
+    std::vector<Tensor> parts{projected[i]};
+    if (bias_k.defined()) parts.push_back((i == 1 ? bias_k : bias_v).expand({n, 1, e}));
+    if (options_.add_zero_attn) {
+      parts.push_back(zeros({n, 1, e}, projected[i].dtype(), projected[i].device()));
+    }
+    if (parts.size() > 1) projected[i] = cat(parts, 1);
+  }
+  for (Tensor& x : projected) x = x.unflatten(-1, {num_heads_, e / num_heads_}).transpose(1, 2);
+  const Tensor &q = projected[0], &k = projected[1], &v = projected[2];
+  const int64_t appended = k.size(2) - keys;
 
   if (has_hooks()) {
     flops_ = static_cast<double>(2 * n * e) *
-             static_cast<double>((length + 2 * keys) * e + 2 * length * keys);
+             static_cast<double>(length * e + keys * (kdim + vdim) + 2 * length * k.size(2));
   }
 
   CombinedMask mask(q.dtype());
@@ -141,10 +205,11 @@ std::tuple<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, cons
     mask.combine(rows.unsqueeze(1).unsqueeze(1));
   }
   bool causal = masks.is_causal;
-  if (causal && (mask.defined() || masks.need_weights)) {
+  if (causal && (mask.defined() || masks.need_weights || appended > 0)) {
     mask.combine(triu(ones({length, keys}, kBool, q.device()), 1));
     causal = false;
   }
+  mask.append_keys(appended);
 
   const double dropout_p = training() ? options_.dropout : 0;
   Tensor result, weights;
@@ -171,31 +236,57 @@ double MultiheadAttention::flops(const Tensor& /*input*/, const Tensor& /*output
 }
 
 std::string MultiheadAttention::describe() const {
-  return absl::StrCat("MultiheadAttention(", in_proj_weight.size(1), ", num_heads=", num_heads_,
-                      options_.dropout == 0 ? "" : absl::StrCat(", dropout=", options_.dropout),
-                      options_.batch_first ? ", batch_first=true" : "", ")");
+  std::string out =
+      absl::StrCat("MultiheadAttention(", embed_dim_, ", num_heads=", num_heads_,
+                   options_.dropout == 0 ? "" : absl::StrCat(", dropout=", options_.dropout));
+  if (options_.add_bias_kv) out += ", add_bias_kv=true";
+  if (options_.add_zero_attn) out += ", add_zero_attn=true";
+  if (options_.kdim.has_value()) absl::StrAppend(&out, ", kdim=", *options_.kdim);
+  if (options_.vdim.has_value()) absl::StrAppend(&out, ", vdim=", *options_.vdim);
+  if (options_.batch_first) out += ", batch_first=true";
+  return out + ")";
 }
 
-// ---- encoder ----
+// ---- layers ----
 
-TransformerActivation from_name(Str name, TransformerActivation /*type*/) {
-  return static_cast<TransformerActivation>(
-      index_of_name("TransformerEncoderLayer", name, kTransformerActivations));
+TransformerActivation::TransformerActivation(Str name) {
+  constexpr const char* kNames[] = {"relu", "gelu"};
+  if (index_of_name("activation", name, kNames) == 0) {
+    function_ = [](const Tensor& x) { return relu(x); };
+  } else {
+    function_ = [](const Tensor& x) { return gelu(x); };
+  }
 }
+
+namespace {
+
+MultiheadAttentionArgs attention_options(const TransformerEncoderLayerArgs& options) {
+  return {.dropout = options.dropout, .bias = options.bias, .batch_first = options.batch_first};
+}
+
+LayerNormArgs norm_options(const TransformerEncoderLayerArgs& options) {
+  return {.eps = options.layer_norm_eps, .bias = options.bias};
+}
+
+// Adds a sublayer and its norm.
+template <class Sublayer>
+Tensor residual(const Tensor& x, LayerNorm& norm, bool norm_first, const Sublayer& sublayer) {
+  return norm_first ? add(x, sublayer(norm(x))) : norm(add(x, sublayer(x)));
+}
+
+}  // namespace
 
 TransformerEncoderLayer::TransformerEncoderLayer(int64_t d_model, int64_t nhead,
                                                  TransformerEncoderLayerArgs options)
-    : self_attn(
-          d_model, nhead,
-          {.dropout = options.dropout, .bias = options.bias, .batch_first = options.batch_first}),
+    : self_attn(d_model, nhead, attention_options(options)),
       linear1(d_model, options.dim_feedforward, options.bias),
       dropout(options.dropout),
       linear2(options.dim_feedforward, d_model, options.bias),
-      norm1(d_model, {.eps = options.layer_norm_eps, .bias = options.bias}),
-      norm2(d_model, {.eps = options.layer_norm_eps, .bias = options.bias}),
+      norm1(d_model, norm_options(options)),
+      norm2(d_model, norm_options(options)),
       dropout1(options.dropout),
       dropout2(options.dropout),
-      options_(options) {
+      options_(std::move(options)) {
   register_module("self_attn", self_attn);
   register_module("linear1", linear1);
   register_module("dropout", dropout);
@@ -213,24 +304,81 @@ Tensor TransformerEncoderLayer::forward(const Tensor& src, const AttentionMasks&
     return dropout1(std::get<0>(self_attn(x, x, x, without_weights)));
   };
   const auto feed = [&](const Tensor& x) {
-    const Tensor inner = linear1(x);
-    const bool exact = options_.activation == TransformerActivation::kGELU;
-    return dropout2(linear2(dropout(exact ? gelu(inner) : relu(inner))));
+    return dropout2(linear2(dropout(options_.activation(linear1(x)))));
   };
-  if (options_.norm_first) {
-    const Tensor x = add(src, attend(norm1(src)));
-    return add(x, feed(norm2(x)));
-  }
-  const Tensor x = norm1(add(src, attend(src)));
-  return norm2(add(x, feed(x)));
+  const Tensor x = residual(src, norm1, options_.norm_first, attend);
+  return residual(x, norm2, options_.norm_first, feed);
 }
 
+Tensor TransformerEncoderLayer::forward(const Tensor& src, const Tensor& src_mask,
+                                        const Tensor& src_key_padding_mask, bool is_causal) {
+  return forward(src, AttentionMasks{src_key_padding_mask, src_mask, is_causal});
+}
+
+TransformerDecoderLayer::TransformerDecoderLayer(int64_t d_model, int64_t nhead,
+                                                 TransformerDecoderLayerArgs options)
+    : self_attn(d_model, nhead, attention_options(options)),
+      multihead_attn(d_model, nhead, attention_options(options)),
+      linear1(d_model, options.dim_feedforward, options.bias),
+      dropout(options.dropout),
+      linear2(options.dim_feedforward, d_model, options.bias),
+      norm1(d_model, norm_options(options)),
+      norm2(d_model, norm_options(options)),
+      norm3(d_model, norm_options(options)),
+      dropout1(options.dropout),
+      dropout2(options.dropout),
+      dropout3(options.dropout),
+      options_(std::move(options)) {
+  register_module("self_attn", self_attn);
+  register_module("multihead_attn", multihead_attn);
+  register_module("linear1", linear1);
+  register_module("dropout", dropout);
+  register_module("linear2", linear2);
+  register_module("norm1", norm1);
+  register_module("norm2", norm2);
+  register_module("norm3", norm3);
+  register_module("dropout1", dropout1);
+  register_module("dropout2", dropout2);
+  register_module("dropout3", dropout3);
+}
+
+Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory,
+                                        const DecoderMasks& masks) {
+  const auto attend = [&](const Tensor& x) {
+    const AttentionMasks own{masks.tgt_key_padding_mask, masks.tgt_mask, masks.tgt_is_causal,
+                             /*need_weights=*/false};
+    return dropout1(std::get<0>(self_attn(x, x, x, own)));
+  };
+  const auto attend_to_memory = [&](const Tensor& x) {
+    const AttentionMasks other{masks.memory_key_padding_mask, masks.memory_mask,
+                               masks.memory_is_causal, /*need_weights=*/false};
+    return dropout2(std::get<0>(multihead_attn(x, memory, memory, other)));
+  };
+  const auto feed = [&](const Tensor& x) {
+    return dropout3(linear2(dropout(options_.activation(linear1(x)))));
+  };
+  Tensor x = residual(tgt, norm1, options_.norm_first, attend);
+  x = residual(x, norm2, options_.norm_first, attend_to_memory);
+  return residual(x, norm3, options_.norm_first, feed);
+}
+
+Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory,
+                                        const Tensor& tgt_mask, const Tensor& memory_mask,
+                                        const Tensor& tgt_key_padding_mask,
+                                        const Tensor& memory_key_padding_mask) {
+  return forward(
+      tgt, memory,
+      DecoderMasks{tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask});
+}
+
+// ---- stacks of layers ----
+
 TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, int64_t num_layers,
-                                       std::optional<LayerNorm> norm) {
+                                       TransformerEncoderArgs options) {
   check_at_least("TransformerEncoder", 1, {{"num_layers", num_layers}});
   for (int64_t i = 0; i < num_layers; ++i) layers.push_back(nn::clone(layer));
   register_module("layers", layers);
-  if (norm.has_value()) register_module("norm", std::make_shared<LayerNorm>(std::move(*norm)));
+  if (options.norm) register_module("norm", std::make_shared<LayerNorm>(*std::move(options.norm)));
 }
 
 Tensor TransformerEncoder::forward(const Tensor& src, const AttentionMasks& masks) {
@@ -239,6 +387,99 @@ Tensor TransformerEncoder::forward(const Tensor& src, const AttentionMasks& mask
     x = layers.at<TransformerEncoderLayer>(i)(x, masks);
   }
   return num_children() > 1 ? child(1)(x) : x;
+}
+
+Tensor TransformerEncoder::forward(const Tensor& src, const Tensor& src_mask,
+                                   const Tensor& src_key_padding_mask, bool is_causal) {
+  return forward(src, AttentionMasks{src_key_padding_mask, src_mask, is_causal});
+}
+
+TransformerDecoder::TransformerDecoder(const TransformerDecoderLayer& layer, int64_t num_layers,
+                                       TransformerDecoderArgs options) {
+  check_at_least("TransformerDecoder", 1, {{"num_layers", num_layers}});
+  for (int64_t i = 0; i < num_layers; ++i) layers.push_back(nn::clone(layer));
+  register_module("layers", layers);
+  if (options.norm) register_module("norm", std::make_shared<LayerNorm>(*std::move(options.norm)));
+}
+
+Tensor TransformerDecoder::forward(const Tensor& tgt, const Tensor& memory,
+                                   const DecoderMasks& masks) {
+  Tensor x = tgt;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    x = layers.at<TransformerDecoderLayer>(i)(x, memory, masks);
+  }
+  return num_children() > 1 ? child(1)(x) : x;
+}
+
+Tensor TransformerDecoder::forward(const Tensor& tgt, const Tensor& memory, const Tensor& tgt_mask,
+                                   const Tensor& memory_mask, const Tensor& tgt_key_padding_mask,
+                                   const Tensor& memory_key_padding_mask) {
+  return forward(
+      tgt, memory,
+      DecoderMasks{tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask});
+}
+
+// ---- transformer ----
+
+Transformer::Transformer(int64_t d_model, int64_t nhead, TransformerArgs options)
+    : d_model_(d_model), batch_first_(options.batch_first) {
+  const TransformerEncoderLayerArgs layer{.dim_feedforward = options.dim_feedforward,
+                                          .dropout = options.dropout,
+                                          .activation = options.activation,
+                                          .layer_norm_eps = options.layer_norm_eps,
+                                          .batch_first = options.batch_first,
+                                          .norm_first = options.norm_first,
+                                          .bias = options.bias};
+  const auto norm = [&] { return LayerNorm(d_model, norm_options(layer)); };
+  encoder = options.custom_encoder.has_value()
+                ? *options.custom_encoder
+                : TransformerEncoder(TransformerEncoderLayer(d_model, nhead, layer),
+                                     options.num_encoder_layers, norm());
+  decoder = options.custom_decoder.has_value()
+                ? *options.custom_decoder
+                : TransformerDecoder(TransformerDecoderLayer(d_model, nhead, layer),
+                                     options.num_decoder_layers, norm());
+  register_module("encoder", encoder);
+  register_module("decoder", decoder);
+  reset_parameters();
+}
+
+void Transformer::reset_parameters() {
+  for (const Tensor& parameter : parameters()) {
+    if (parameter.dim() > 1) init::xavier_uniform_(parameter);
+  }
+}
+
+Tensor Transformer::forward(const Tensor& src, const Tensor& tgt, const TransformerMasks& masks) {
+  const bool batched = src.dim() == 3;
+  const int64_t batch_dim = batch_first_ ? 0 : 1;
+  if ((src.dim() != 2 && !batched) || tgt.dim() != src.dim() || src.size(-1) != d_model_ ||
+      tgt.size(-1) != d_model_ || (batched && src.size(batch_dim) != tgt.size(batch_dim))) {
+    fail(ErrorCode::kShape, "[Transformer] src ", shape_str(src.sizes()), " and tgt ",
+         shape_str(tgt.sizes()), " are not ",
+         batch_first_ ? "(N, S, E) and (N, T, E)" : "(S, N, E) and (T, N, E)",
+         ", or the same without N, for E = ", d_model_);
+  }
+  const Tensor memory =
+      encoder(src, AttentionMasks{masks.src_key_padding_mask, masks.src_mask, masks.src_is_causal});
+  return decoder(
+      tgt, memory,
+      DecoderMasks{masks.tgt_mask, masks.memory_mask, masks.tgt_key_padding_mask,
+                   masks.memory_key_padding_mask, masks.tgt_is_causal, masks.memory_is_causal});
+}
+
+Tensor Transformer::forward(const Tensor& src, const Tensor& tgt, const Tensor& src_mask,
+                            const Tensor& tgt_mask, const Tensor& memory_mask,
+                            const Tensor& src_key_padding_mask, const Tensor& tgt_key_padding_mask,
+                            const Tensor& memory_key_padding_mask) {
+  return forward(src, tgt,
+                 TransformerMasks{src_mask, tgt_mask, memory_mask, src_key_padding_mask,
+                                  tgt_key_padding_mask, memory_key_padding_mask});
+}
+
+Tensor Transformer::generate_square_subsequent_mask(int64_t size, Device device, ScalarType dtype) {
+  check_at_least("generate_square_subsequent_mask", 0, {{"size", size}});
+  return triu(full({size, size}, -std::numeric_limits<double>::infinity(), dtype, device), 1);
 }
 
 }  // namespace mytorch::nn

@@ -10,11 +10,15 @@
 #include "mytorch/graph.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/clone.h"
+#include "mytorch/ops/copy_.h"
+#include "mytorch/ops/empty.h"
+#include "mytorch/ops/empty_like.h"
+#include "mytorch/ops/eq.h"
 #include "mytorch/ops/fill_.h"
 #include "mytorch/ops/full.h"
-#include "mytorch/ops/full_like.h"
+#include "mytorch/ops/to.h"
+#include "mytorch/ops/where.h"
 #include "mytorch/ops/zero_.h"
-#include "mytorch/ops/zeros_like.h"
 
 namespace mytorch::nn::optim {
 
@@ -34,6 +38,18 @@ void OptionList::add(const char* name, std::optional<int64_t>& value) {
 }
 void OptionList::add(const char* name, std::optional<std::string>& value) {
   others.emplace_back(name, value.value_or("none"));
+}
+void OptionList::add(const char* name, std::optional<ScalarType>& value) {
+  others.emplace_back(name, value ? dtype_name(*value) : "none");
+}
+void OptionList::add(const char* name, std::tuple<std::optional<double>, double>& value) {
+  const auto& [first, second] = value;
+  others.emplace_back(name,
+                      absl::StrCat("(", first ? absl::StrCat(*first) : "none", ", ", second, ")"));
+}
+void OptionList::add(const char* name, std::tuple<double, double, double>& value) {
+  const auto& [a, b, c] = value;
+  others.emplace_back(name, absl::StrCat("(", a, ", ", b, ", ", c, ")"));
 }
 
 OptimizerOptions& OptimizerParamGroup::options() {
@@ -93,6 +109,7 @@ std::vector<Optimizer::Slot> Optimizer::slots_of(const std::vector<Tensor>& para
       refuse("is not a leaf: pass the leaves that it was computed from, or its detach()");
     }
     if (!parameter.is_floating_point()) refuse("does not have a floating-point type");
+    if (const char* reason = refusal(parameter); reason != nullptr) refuse(reason);
     if (holds(slots, parameter)) refuse("occurs twice");
     for (const std::vector<Slot>& group : groups_) {
       if (holds(group, parameter)) refuse("is already in another group");
@@ -102,18 +119,75 @@ std::vector<Optimizer::Slot> Optimizer::slots_of(const std::vector<Tensor>& para
   return slots;
 }
 
+namespace {
+
+bool has_16_bits(ScalarType dtype) { return dtype == kBFloat16 || dtype == kFloat16; }
+
+// Steps with conversions process batches of at most this number of elements, so that little memory
+// is needed for the converted tensors.
+constexpr int64_t kMaxConverted = int64_t{1} << 22;
+
+constexpr const char* kMasterName = "master_weight";  // in state_dict
+
+}  // namespace
+
+Optimizer::StateLayout Optimizer::state_layout(size_t, const Tensor& parameter) const {
+  const IntList sizes = parameter.sizes();
+  return {.shape = {sizes.begin(), sizes.end()}};
+}
+
+Optimizer::Types Optimizer::types(size_t group, const Tensor& parameter) const {
+  const OptimizerOptions& options = param_groups_[group].options();
+  ScalarType update = parameter.dtype();
+  if (has_16_bits(update) && options.get_master_weights()) update = kFloat32;
+  const ScalarType state = options.get_state_dtype().value_or(update);
+  return {.update = promote_types(update, state), .state = state};
+}
+
 // Converts the state of a parameter that has changed its type or device. Slots share counters, so
 // these stay the same tensors.
-void Optimizer::follow(Slot& slot) {
-  const ScalarType dtype = slot.parameter.dtype();
+void Optimizer::follow(size_t group, Slot& slot) const {
   const Device device = slot.parameter.device();
-  for (Tensor& state : slot.state) {
-    if (!state.defined() || (state.dtype() == dtype && state.device() == device)) continue;
-    state.set_data(state.to(device, dtype));
+  const Types types = this->types(group, slot.parameter);
+  const auto move = [&](Tensor& tensor, ScalarType dtype) {
+    if (!tensor.defined() || (tensor.dtype() == dtype && tensor.device() == device)) return;
+    tensor.set_data(tensor.to(device, dtype));
+  };
+  for (size_t i = 0; i < state_names_.size(); ++i) {
+    move(slot.state[i], state_layout(i, slot.parameter).number ? kFloat64 : types.state);
   }
-  if (slot.counter.defined() && !(slot.counter.device() == device)) {
-    slot.counter.set_data(slot.counter.to(device));
+  if (slot.counter.defined()) move(slot.counter, slot.counter.dtype());
+  if (!has_16_bits(slot.parameter.dtype()) ||
+      !param_groups_[group].options().get_master_weights()) {
+    slot.master = {};
+    return;
   }
+  if (slot.master.defined()) {
+    move(slot.master, kFloat32);
+    if (slot.version == slot.parameter.version()) return;
+    const Tensor same = eq(slot.master.to(slot.parameter.dtype()), slot.parameter.detach());
+    slot.master.copy_(where(same, slot.master, slot.parameter.detach().to(kFloat32)));
+  } else {
+    run_uncaptured(device, [&] { slot.master = slot.parameter.detach().to(kFloat32); });
+  }
+}
+
+// Adds a slot to the batch, in the type of the update.
+void Optimizer::take(Batch& batch, Slot& slot) const {
+  const ScalarType update = types(batch.group, slot.parameter).update;
+  Tensor parameter = slot.parameter;
+  if (slot.master.defined()) {
+    batch.conversions.emplace_back(slot.master, slot.parameter);
+    parameter = slot.master;
+  }
+  if (parameter.dtype() != update) {
+    const Tensor converted = parameter.detach().to(update);
+    batch.conversions.insert(batch.conversions.begin(), {converted, parameter});
+    parameter = converted;
+  }
+  batch.slots.push_back(&slot);
+  batch.gradients.push_back(slot.parameter.grad().to(update));
+  batch.parameters.push_back(std::move(parameter));
 }
 
 void Optimizer::step() {
@@ -122,26 +196,44 @@ void Optimizer::step() {
   for (size_t g = 0; g < groups_.size(); ++g) {
     std::vector<Batch> batches;
     for (Slot& slot : groups_[g]) {
-      Tensor gradient = slot.parameter.grad();
-      if (!gradient.defined()) continue;
-      follow(slot);
+      if (!slot.parameter.grad().defined()) continue;
+      follow(g, slot);
       const Device device = slot.parameter.device();
+      const auto [update, state] = types(g, slot.parameter);
+      const bool converted = update != state || update != slot.parameter.dtype();
       auto batch = std::find_if(batches.begin(), batches.end(), [&](const Batch& known) {
         const Slot& other = *known.slots[0];
         return other.step == slot.step && other.counter.is_same(slot.counter) &&
-               other.parameter.device() == device;
+               other.parameter.device() == device && known.converted == converted;
       });
       if (batch == batches.end()) {
-        batch = batches.insert(batch, {.group = g, .lr = rate(g, device)});
+        batch = batches.insert(
+            batch, {.optimizer = this, .group = g, .lr = rate(g, device), .converted = converted});
       }
       batch->slots.push_back(&slot);
-      batch->parameters.push_back(slot.parameter);
-      batch->gradients.push_back(std::move(gradient));
     }
-    for (Batch& batch : batches) {
-      count(batch);
-      update(batch);
+    for (Batch& batch : batches) run(batch);
+  }
+}
+
+// Updates the slots of the batch, in parts if there are conversions.
+void Optimizer::run(Batch& batch) {
+  count(batch);
+  const std::vector<Slot*> slots = std::move(batch.slots);
+  for (size_t done = 0; done < slots.size();) {
+    batch.slots.clear();
+    batch.parameters.clear();
+    batch.gradients.clear();
+    batch.conversions.clear();
+    for (int64_t elements = 0; done < slots.size(); ++done) {
+      Slot& slot = *slots[done];
+      elements += slot.parameter.numel();
+      if (batch.converted && !batch.slots.empty() && elements > kMaxConverted) break;
+      take(batch, slot);
     }
+    update(batch);
+    for (const auto& [from, to] : batch.conversions) to.detach().copy_(from);
+    for (Slot* slot : batch.slots) slot->version = slot->parameter.version();
   }
 }
 
@@ -159,8 +251,8 @@ Tensor Optimizer::step(const LossClosure& closure) {
 
 // Counts one step of the batch.
 void Optimizer::count(Batch& batch) {
-  const Device device = batch.parameters[0].device();
   Slot& one = *batch.slots[0];
+  const Device device = one.parameter.device();
   batch.first = !one.counter.defined() && one.step == 0;
   if (!one.counter.defined() && !is_capturing(device)) {
     for (Slot* slot : batch.slots) ++slot->step;
@@ -205,16 +297,32 @@ void Optimizer::refresh_rates(size_t group) {
 
 std::vector<Tensor> Optimizer::Batch::state(size_t i, double value) const {
   std::vector<Tensor> list;
-  for (Slot* slot : slots) {
-    Tensor& state = slot->state[i];
-    if (!state.defined()) {
-      run_uncaptured(slot->parameter.device(), [&] {
-        state = value == 0 ? zeros_like(slot->parameter) : full_like(slot->parameter, value);
-      });
-    }
-    list.push_back(state);
-  }
+  for (size_t slot = 0; slot < slots.size(); ++slot) list.push_back(state_of(slot, i, value));
   return list;
+}
+
+Tensor Optimizer::Batch::state_of(size_t slot, size_t i, double value) const {
+  Tensor& state = slots[slot]->state[i];
+  if (!state.defined()) {
+    const Tensor& parameter = slots[slot]->parameter;
+    run_uncaptured(parameter.device(), [&] {
+      state = optimizer->empty_state(group, i, parameter);
+      state.fill_(value);
+    });
+  }
+  const ScalarType update = parameters[slot].dtype();
+  if (!converted || state.dtype() == update || state.dtype() == kFloat64) return state;
+  Tensor taken = state.to(update);
+  conversions.emplace_back(taken, state);
+  return taken;
+}
+
+// Returns the tensor of state i, uninitialized.
+Tensor Optimizer::empty_state(size_t group, size_t i, const Tensor& parameter) const {
+  const StateLayout layout = state_layout(i, parameter);
+  const ScalarType dtype = layout.number ? kFloat64 : types(group, parameter).state;
+  if (IntList(layout.shape) == parameter.sizes()) return empty_like(parameter.detach(), dtype);
+  return empty(layout.shape, dtype, parameter.device());
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -349,6 +457,7 @@ TensorMap Optimizer::state_dict() const {
       for (size_t i = 0; i < state_names_.size(); ++i) {
         if (slot.state[i].defined()) state[prefix + state_names_[i]] = slot.state[i].detach();
       }
+      if (slot.master.defined()) state[prefix + kMasterName] = slot.master.detach();
     }
   }
   return state;
@@ -393,18 +502,28 @@ void Optimizer::load_state_dict(const TensorMap& state) {
       const std::string prefix = absl::StrCat("parameter", index++, ".");
       const Tensor step = take_number(prefix + "step");
       slot.step = step.defined() ? step.item<int64_t>() : 0;
-      for (size_t i = 0; i < state_names_.size(); ++i) {
-        const std::string name = prefix + state_names_[i];
+      const auto load = [&](const char* state_name, IntList shape, const auto& make) {
+        const std::string name = prefix + state_name;
         const Tensor saved = take(name);
-        slot.state[i] = {};
-        if (!saved.defined()) continue;
-        if (!(saved.sizes() == slot.parameter.sizes())) {
+        Tensor loaded;
+        if (!saved.defined()) return loaded;
+        if (!(saved.sizes() == shape)) {
           fail(ErrorCode::kShape, "[", name_, "] the state's '", name, "' has shape ",
-               shape_str(saved.sizes()), ", the parameter's is ",
-               shape_str(slot.parameter.sizes()));
+               shape_str(saved.sizes()), ", the parameter's is ", shape_str(shape));
         }
-        slot.state[i] = zeros_like(slot.parameter);
-        slot.state[i].copy_(saved);
+        loaded = make();
+        loaded.copy_(saved);
+        return loaded;
+      };
+      for (size_t i = 0; i < state_names_.size(); ++i) {
+        slot.state[i] = load(state_names_[i], state_layout(i, slot.parameter).shape,
+                             [&] { return empty_state(g, i, slot.parameter); });
+      }
+      slot.master = {};
+      if (has_16_bits(slot.parameter.dtype()) && param_groups_[g].options().get_master_weights()) {
+        slot.master = load(kMasterName, slot.parameter.sizes(),
+                           [&] { return empty_like(slot.parameter.detach(), kFloat32); });
+        slot.version = slot.parameter.version() - 1;  // compares the parameter with its master
       }
     }
   }
@@ -424,12 +543,13 @@ void Optimizer::adopt(std::vector<std::vector<Slot>> groups) {
   for (size_t g = 0; g < groups.size(); ++g) {
     for (size_t s = 0; s < groups[g].size(); ++s) {
       Slot& slot = groups[g][s];
-      for (size_t i = 0; i < kMaxState; ++i) {
-        const Tensor& there = groups_[g][s].state[i];
-        if (!there.defined() || !slot.state[i].defined()) continue;
-        there.copy_(slot.state[i]);
-        slot.state[i] = there;
-      }
+      const auto keep = [](const Tensor& there, Tensor& loaded) {
+        if (!there.defined() || !loaded.defined()) return;
+        there.copy_(loaded);
+        loaded = there;
+      };
+      for (size_t i = 0; i < kMaxState; ++i) keep(groups_[g][s].state[i], slot.state[i]);
+      keep(groups_[g][s].master, slot.master);
       if (!slot.counter.defined()) continue;
       const bool together = std::all_of(groups[g].begin(), groups[g].end(), [&](const Slot& other) {
         return !other.counter.is_same(slot.counter) || other.step == slot.step;

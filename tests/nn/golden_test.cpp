@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "mytorch/grad_mode.h"
@@ -459,6 +460,186 @@ TEST(Golden, AttentionAgreesWithPyTorch) {
   });
   expect_error(ErrorCode::kValue, {"[MultiheadAttention]", "3 heads"},
                [] { MultiheadAttention(8, 3); });
+}
+
+// The values of both results, as one vector.
+Tensor both(const std::tuple<Tensor, Tensor>& results) {
+  return cat({std::get<0>(results).flatten(), std::get<1>(results).flatten()});
+}
+
+std::string keys(const Module& module) {
+  std::string names;
+  for (const auto& item : module.named_parameters()) names += item.first + " ";
+  return names;
+}
+
+TEST(Golden, AttentionWithOtherWidthsAndAppendedKeys) {
+  using Inputs = std::vector<Tensor>;
+  const Tensor later = triu(ones({5, 5}, kBool), 1);
+  const Tensor padding = tensor({{0, 0, 0, 0, 0}, {0, 0, 0, 1, 1}}).to(kBool);
+  MultiheadAttention wide = filled_module(
+      MultiheadAttention(8, 2, {.add_bias_kv = true, .add_zero_attn = true, .kdim = 6, .vdim = 4}));
+  EXPECT_EQ(keys(wide),
+            "q_proj_weight k_proj_weight v_proj_weight in_proj_bias bias_k bias_v out_proj.weight "
+            "out_proj.bias ");
+  expect_golden("kdim and vdim", [&](const Inputs& x) { return both(wide(x[0], x[1], x[2])); },
+                {{3, 2, 8}, {5, 2, 6}, {5, 2, 4}}, {{90}, -5.45066918197, 11.7477224397});
+  MultiheadAttention plain =
+      filled_module(MultiheadAttention(8, 2, {.bias = false, .kdim = 6, .batch_first = true}));
+  EXPECT_EQ(keys(plain), "q_proj_weight k_proj_weight v_proj_weight out_proj.weight ");
+  expect_golden("without bias",
+                [&](const Inputs& x) {
+                  return both(plain(x[0], x[1], x[2], {.average_attn_weights = false}));
+                },
+                {{2, 3, 8}, {2, 5, 6}, {2, 5, 8}}, {{108}, 140.184733645, -130.89854175});
+  MultiheadAttention more =
+      filled_module(MultiheadAttention(8, 2, {.add_bias_kv = true, .add_zero_attn = true}));
+  EXPECT_EQ(keys(more), "in_proj_weight in_proj_bias bias_k bias_v out_proj.weight out_proj.bias ");
+  expect_golden(
+      "appended keys and masks",
+      [&](const Inputs& x) {
+        return std::get<0>(more(
+            x[0], x[0], x[0],
+            {.key_padding_mask = padding, .attn_mask = wave({4, 5, 5}, 4), .need_weights = false}));
+      },
+      {{5, 2, 8}}, {{5, 2, 8}, 387.061378774, -351.081374315});
+  const Expected weights{{150}, 370.297948666, -345.900759476};
+  expect_golden(
+      "appended keys, weights",
+      [&](const Inputs& x) { return both(more(x[0], x[0], x[0], padding, true, later)); },
+      {{5, 2, 8}}, weights);
+  expect_golden(
+      "appended keys, is_causal",
+      [&](const Inputs& x) {
+        return both(more(x[0], x[0], x[0], {.key_padding_mask = padding, .is_causal = true}));
+      },
+      {{5, 2, 8}}, weights);
+  expect_golden("unbatched",
+                [&](const Inputs& x) {
+                  return both(more(x[0], x[1], x[1], {.key_padding_mask = padding[1]}));
+                },
+                {{3, 8}, {5, 8}}, {{45}, 136.523090782, -131.113553466});
+  expect_error(ErrorCode::kShape, {"key (5, 2, 8)", "(S, N, 6)", "(S, N, 4)"}, [&] {
+    wide(wave({3, 2, 8}, 0), wave({5, 2, 8}, 0), wave({5, 2, 4}, 0));
+  });
+  expect_error(ErrorCode::kValue, {"kdim is 0"}, [] { MultiheadAttention(8, 2, {.kdim = 0}); });
+}
+
+TEST(Golden, Decoders) {
+  using Inputs = std::vector<Tensor>;
+  const Tensor later = triu(ones({5, 5}, kBool), 1);
+  DecoderMasks masks{.tgt_mask = later};
+  masks.memory_mask = tensor({{0, 0, 1}, {0, 0, 0}, {1, 0, 0}, {0, 0, 0}, {0, 0, 0}}).to(kBool);
+  masks.tgt_key_padding_mask = tensor({{0, 0, 0, 0, 0}, {0, 0, 0, 1, 1}}).to(kBool);
+  masks.memory_key_padding_mask = tensor({{0, 1, 0}, {0, 0, 0}}).to(kBool);
+  const std::vector<Shape> shapes{{5, 2, 8}, {3, 2, 8}};
+  TransformerDecoderLayerArgs options{.dim_feedforward = 16, .dropout = 0, .layer_norm_eps = 1e-3};
+  const auto expect_layer = [&](const char* name, const Expected& expected) {
+    TransformerDecoderLayer layer = filled_module(TransformerDecoderLayer(8, 2, options));
+    expect_golden(
+        name, [&](const Inputs& x) { return layer(x[0], x[1], masks); }, shapes, expected);
+    expect_golden(
+        name,
+        [&](const Inputs& x) {
+          return layer(x[0], x[1], masks.tgt_mask, masks.memory_mask, masks.tgt_key_padding_mask,
+                       masks.memory_key_padding_mask);
+        },
+        shapes, expected);
+    masks.tgt_is_causal = true;
+    expect_golden(
+        name, [&](const Inputs& x) { return layer(x[0], x[1], masks); }, shapes, expected);
+    masks.tgt_is_causal = false;
+  };
+  expect_layer("relu", {{5, 2, 8}, -0.546392726941, -2.01248540466});
+  options.activation = [](const Tensor& x) { return x * x.sigmoid(); };
+  expect_layer("a function", {{5, 2, 8}, -0.599733032793, -2.27049011035});
+  options.activation = "gelu";
+  options.norm_first = true;
+  expect_layer("norms first", {{5, 2, 8}, 65.8914732149, -53.1758123859});
+  const TransformerDecoderLayer layer(
+      8, 2, {.dim_feedforward = 16, .dropout = 0, .batch_first = true, .bias = false});
+  TransformerDecoder decoder = filled_module(TransformerDecoder(layer, 2, LayerNorm(8)));
+  EXPECT_EQ(keys(decoder),
+            "layers.0.self_attn.in_proj_weight layers.0.self_attn.out_proj.weight "
+            "layers.0.multihead_attn.in_proj_weight layers.0.multihead_attn.out_proj.weight "
+            "layers.0.linear1.weight layers.0.linear2.weight layers.0.norm1.weight "
+            "layers.0.norm2.weight layers.0.norm3.weight "
+            "layers.1.self_attn.in_proj_weight layers.1.self_attn.out_proj.weight "
+            "layers.1.multihead_attn.in_proj_weight layers.1.multihead_attn.out_proj.weight "
+            "layers.1.linear1.weight layers.1.linear2.weight layers.1.norm1.weight "
+            "layers.1.norm2.weight layers.1.norm3.weight norm.weight norm.bias ");
+  expect_golden("decoder",
+                [&](const Inputs& x) { return decoder(x[0], x[1], {.tgt_is_causal = true}); },
+                {{2, 5, 8}, {2, 3, 8}}, {{2, 5, 8}, -8.71916846316, 5.52853128181});
+}
+
+TEST(Golden, Transformers) {
+  using Inputs = std::vector<Tensor>;
+  TransformerMasks masks;
+  masks.src_mask = tensor({{0, 0, 1}, {0, 0, 0}, {0, 0, 0}}).to(kBool);
+  masks.tgt_mask = Transformer::generate_square_subsequent_mask(5, kCPU, kFloat64);
+  masks.memory_mask =
+      tensor({{0., 0., 0.}, {0., 0.5, 0.}, {0., 0., 0.}, {0., 0., 0.}, {0., 0., 0.}}, kFloat64);
+  masks.src_key_padding_mask = tensor({{0, 1, 0}, {0, 0, 0}}).to(kBool);
+  masks.tgt_key_padding_mask = tensor({{0, 0, 0, 0, 0}, {0, 0, 0, 1, 1}}).to(kBool);
+  masks.memory_key_padding_mask = masks.src_key_padding_mask;
+  TransformerArgs options{.num_encoder_layers = 2,
+                          .num_decoder_layers = 1,
+                          .dim_feedforward = 16,
+                          .dropout = 0,
+                          .activation = "gelu"};
+  Transformer model = filled_module(Transformer(8, 2, options));
+  const std::string names = keys(model);
+  EXPECT_EQ(names.substr(0, 33), "encoder.layers.0.self_attn.in_pro");
+  EXPECT_NE(names.find(" encoder.norm.weight encoder.norm.bias decoder.layers.0.self_attn."),
+            std::string::npos);
+  EXPECT_EQ(model.state_dict().size(), 46u);
+  expect_golden("transformer", [&](const Inputs& x) { return model(x[0], x[1], masks); },
+                {{3, 2, 8}, {5, 2, 8}}, {{5, 2, 8}, 1.78618970446, -0.029748749003});
+  options.norm_first = options.batch_first = true;
+  model = filled_module(Transformer(8, 2, options));
+  expect_golden("norms and batch first",
+                [&](const Inputs& x) {
+                  return model(x[0], x[1], masks.src_mask, masks.tgt_mask, masks.memory_mask,
+                               masks.src_key_padding_mask, masks.tgt_key_padding_mask,
+                               masks.memory_key_padding_mask);
+                },
+                {{2, 3, 8}, {2, 5, 8}}, {{2, 5, 8}, 1.18094866304, 0.185072063152});
+  expect_golden("unbatched", [&](const Inputs& x) { return model(x[0], x[1]); }, {{3, 8}, {5, 8}},
+                {{5, 8}, 13.8609410657, 0.117368964362});
+  expect_error(ErrorCode::kShape, {"[Transformer]", "(2, 3, 8)", "(3, 5, 8)", "(N, S, E)"}, [&] {
+    model(wave({2, 3, 8}, 0), wave({3, 5, 8}, 0));
+  });
+  // Custom parts are used as they are.
+  const TransformerEncoder encoder(TransformerEncoderLayer(8, 2), 3);
+  const TransformerDecoder decoder(TransformerDecoderLayer(8, 2), 1);
+  const Transformer custom(8, 2, {.custom_encoder = encoder, .custom_decoder = decoder});
+  EXPECT_EQ(custom.encoder.layers.size(), 3u);
+  EXPECT_EQ(custom.state_dict().count("encoder.norm.weight"), 0u);
+  EXPECT_EQ(Transformer().encoder.layers.size(), 6u);
+}
+
+TEST(Golden, TransformersDropInTrainingOnly) {
+  Transformer model(8, 2,
+                    {.num_encoder_layers = 1, .num_decoder_layers = 1, .dim_feedforward = 16});
+  const Tensor src = ones({3, 2, 8}), tgt = ones({5, 2, 8});
+  EXPECT_NE(values(model(src, tgt)), values(model(src, tgt)));
+  model.eval();
+  EXPECT_EQ(values(model(src, tgt)), values(model(src, tgt)));
+}
+
+TEST(Golden, BuildersOfTransformersEqualDesignatedInitializers) {
+  const auto same = [](const Module& a, const Module& b) { EXPECT_EQ(a.str(), b.str()); };
+  same(MultiheadAttention(MultiheadAttentionOptions(8, 2).kdim(6).add_bias_kv(true).dropout(0.1)),
+       MultiheadAttention(8, 2, {.dropout = 0.1, .add_bias_kv = true, .kdim = 6}));
+  const auto layer = TransformerEncoderLayerOptions(8, 2).dim_feedforward(16).activation("gelu");
+  same(TransformerEncoder(TransformerEncoderOptions(layer, 2).norm(LayerNorm(8))),
+       TransformerEncoder(TransformerEncoderLayer(layer), 2, LayerNorm(8)));
+  same(
+      Transformer(TransformerOptions(8, 2, 1, 3).dim_feedforward(16)),
+      Transformer(8, 2, {.num_encoder_layers = 1, .num_decoder_layers = 3, .dim_feedforward = 16}));
+  expect_error(ErrorCode::kValue, {"tanh", "relu", "gelu"},
+               [] { TransformerDecoderLayer(8, 2, {.activation = "tanh"}); });
 }
 
 }  // namespace

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
+#include "mytorch/nn/linear.h"
+#include "mytorch/nn/transformer.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/mm.h"
 #include "tests/nn/data/expect_error.h"
@@ -148,6 +151,40 @@ TEST_F(InitTest, IdentitiesAndSparseMatrices) {
 TEST_F(InitTest, FewDimensionsAndNoElements) {
   expect_error(ErrorCode::kShape, {"[init]", "(3,)"}, [] { xavier_normal_(empty({3})); });
   EXPECT_EQ(kaiming_uniform_(empty({3, 0})).numel(), 0);
+}
+
+TEST(TransformerInit, DrawsMatricesZerosBiasesAndScalesResiduals) {
+  Transformer model(64, 4,
+                    {.num_encoder_layers = 2, .num_decoder_layers = 2, .dim_feedforward = 128});
+  for (const Tensor& parameter : model.parameters()) constant_(parameter, 7);
+  transformer_(model, {.residual = {"out_proj.weight", "linear2.weight"},
+                       .num_layers = 8,
+                       .generator = Generator(3)});
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    SCOPED_TRACE(name);
+    const Moments m = moments(parameter);
+    if (name.find("norm") != std::string::npos) {
+      EXPECT_EQ(m.mean, 7);
+    } else if (name.ends_with("bias")) {
+      EXPECT_EQ(m.largest, 0);
+    } else {
+      const bool residual = name.ends_with("out_proj.weight") || name.ends_with("linear2.weight");
+      EXPECT_NEAR(std::sqrt(m.variance), residual ? 0.005 : 0.02, residual ? 0.0005 : 0.002);
+      EXPECT_NEAR(m.mean, 0, 0.002);
+    }
+  }
+}
+
+TEST(TransformerInit, KeepsPaddingRowsZeroAndNamesTextsThatMatchNothing) {
+  Embedding embedding(5, 3, {.padding_idx = 2});
+  transformer_(embedding, {.std = 1});
+  const std::vector<double> found = values(embedding.weight);
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i] == 0, i / 3 == 2);
+  expect_error(ErrorCode::kValue, {"[transformer_]", "c_proj.weight", "named_parameters"},
+               [&] { transformer_(embedding, {.residual = {"c_proj.weight"}, .num_layers = 2}); });
+  expect_error(ErrorCode::kValue, {"num_layers is 0"},
+               [&] { transformer_(embedding, {.residual = {"weight"}}); });
+  expect_error(ErrorCode::kValue, {"std is -1"}, [&] { transformer_(embedding, {.std = -1}); });
 }
 
 }  // namespace

@@ -11,8 +11,10 @@
 #include "mytorch/nn/data.h"           // IWYU pragma: export
 #include "mytorch/nn/dropout.h"        // IWYU pragma: export
 #include "mytorch/nn/functional.h"     // IWYU pragma: export
+#include "mytorch/nn/generate.h"       // IWYU pragma: export
 #include "mytorch/nn/impl.h"           // IWYU pragma: export
 #include "mytorch/nn/init.h"           // IWYU pragma: export
+#include "mytorch/nn/kv_cache.h"       // IWYU pragma: export
 #include "mytorch/nn/linear.h"         // IWYU pragma: export
 #include "mytorch/nn/loss.h"           // IWYU pragma: export
 #include "mytorch/nn/module.h"         // IWYU pragma: export
@@ -21,6 +23,7 @@
 #include "mytorch/nn/padding.h"        // IWYU pragma: export
 #include "mytorch/nn/pooling.h"        // IWYU pragma: export
 #include "mytorch/nn/recurrent.h"      // IWYU pragma: export
+#include "mytorch/nn/rotary.h"         // IWYU pragma: export
 #include "mytorch/nn/serialize.h"      // IWYU pragma: export
 #include "mytorch/nn/summary.h"        // IWYU pragma: export
 #include "mytorch/nn/training.h"       // IWYU pragma: export

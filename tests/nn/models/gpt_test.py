@@ -50,6 +50,22 @@ with tempfile.TemporaryDirectory() as name:
     for options in [["--tokens", "bytes"], ["--autocast", "bfloat16"], ["--autocast", "float16"]]:
         train("_".join(options), 3, *options)
 
+    def sample(*options: object) -> str:
+        done = run("sample", before, "--length", 100, *options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    said = sample("--prompt", "grün owls", "--seed", 1)
+    assert said.startswith("grün owls") and len(said) == 110, said
+    assert any(word in said[10:] for word in words), said
+    assert said == sample("--prompt", "grün owls", "--seed", 1)
+    assert said != sample("--prompt", "grün owls", "--seed", 2)
+    assert sample("--temperature", 0, "--seed", 1) == sample("--temperature", 0, "--seed", 2)
+    refused = run("sample", before, "--prompt", "Z")
+    assert refused.returncode == 1 and "'Z' does not occur" in refused.stderr, refused.stderr
+    refused = run("sample", folder / "x")
+    assert refused.returncode == 1 and "vocabulary cannot be read" in refused.stderr, refused.stderr
+
     refused = run("train", before, "--text", text, "--layers", 3)
     assert refused.returncode == 1 and "another model" in refused.stderr, refused.stderr
     short = folder / "short"

@@ -1,5 +1,5 @@
-// GPT-2 and BERT against transformers: scripts/make-model-goldens writes the tiny random models,
-// their outputs and gradients.
+// GPT-2, Llama and BERT against transformers: scripts/make-model-goldens writes the tiny random
+// models, their outputs and gradients.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,11 +7,14 @@
 #include <vector>
 
 #include "mytorch/grad_mode.h"
+#include "mytorch/nn/generate.h"
 #include "mytorch/nn/models/bert.h"
 #include "mytorch/nn/models/gpt2.h"
+#include "mytorch/nn/models/llama.h"
 #include "mytorch/nn/serialize.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/mul.h"
+#include "mytorch/ops/stack.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/unsqueeze.h"
 #include "mytorch/ops/zeros.h"
@@ -63,6 +66,61 @@ void expect_language_model(const std::string& name, const std::vector<std::strin
   expect_values(loss, values(golden_values.at("loss")), 1e-5);
   loss.backward();
   expect_gradients(model, golden_values, transposed);
+  // Greedy continuation with a cache equals that of transformers.
+  const int64_t count = golden_values.at("input_ids").size(1);
+  std::vector<int64_t> prompt;
+  for (const double id : values(golden_values.at("input_ids").narrow(0, 0, 1))) {
+    prompt.push_back(static_cast<int64_t>(id));
+  }
+  KVCache cache(2, 1, count + 6);
+  const TokenLists made = generate(model, {prompt}, cache, {.max_new_tokens = 6});
+  const Tensor generated = golden_values.at("generated");
+  EXPECT_EQ(std::vector<double>(made[0].begin(), made[0].end()), values(generated));
+}
+
+// Compares the logits of sequences of unequal lengths, token by token and in pieces, with those
+// without a cache.
+template <class Model>
+void expect_cached_logits(const std::string& name) {
+  const NoGradGuard no_grad;
+  auto model = Model::from_pretrained(golden(name));
+  const Tensor ids = expected(name).at("input_ids");
+  const Tensor full = model(ids);
+  KVCache cache(2, 2, 16);
+  cache.set_counts({2, 3});
+  const Tensor first = model(ids.narrow(1, 0, 3), &cache);
+  ASSERT_TRUE(first.sizes() == IntList({2, 1, 24}));
+  expect_values(first.select(0, 0), values(full.select(0, 0).narrow(0, 1, 1)), 1e-5);
+  expect_values(first.select(0, 1), values(full.select(0, 1).narrow(0, 2, 1)), 1e-5);
+  for (int64_t step = 0; step < 3; ++step) {
+    const Tensor next =
+        stack({ids.select(0, 0).narrow(0, 2 + step, 1), ids.select(0, 1).narrow(0, 3 + step, 1)});
+    const Tensor logits = model(next, &cache);
+    expect_values(logits.select(0, 0), values(full.select(0, 0).narrow(0, 2 + step, 1)), 1e-5);
+    expect_values(logits.select(0, 1), values(full.select(0, 1).narrow(0, 3 + step, 1)), 1e-5);
+  }
+}
+
+TEST(GPT2, CachedLogitsEqualFullOnes) { expect_cached_logits<GPT2LMHeadModel>("gpt2"); }
+TEST(Llama, CachedLogitsEqualFullOnes) { expect_cached_logits<LlamaForCausalLM>("llama"); }
+
+TEST(Llama, ShardsLogitsLossAndGradientsEqualTransformers) {
+  expect_language_model<LlamaForCausalLM>("llama", {});
+}
+
+TEST(Llama, ScaledFrequenciesBiasesAndTiesEqualTransformers) {
+  expect_language_model<LlamaForCausalLM>("llama3", {});
+}
+
+TEST(GPT2, ACacheCountsPositions) {
+  const NoGradGuard no_grad;
+  auto model = GPT2LMHeadModel::from_pretrained(golden("gpt2"));
+  KVCache cache(2, 1, 100);
+  model(zeros({1, 10}, kInt64), &cache);
+  expect_error(ErrorCode::kShape, {"17 tokens", "n_positions is 16"}, [&] {
+    model(zeros({1, 7}, kInt64), &cache);
+  });
+  model(zeros({1, 6}, kInt64), &cache);
 }
 
 TEST(GPT2, LogitsLossAndGradientsEqualTransformers) {
@@ -247,6 +305,23 @@ TEST(Config, WritesWhatItReads) {
   EXPECT_EQ(again.json(), config.json());
 }
 
+TEST(Config, LlamaReadsBothSpellingsOfRope) {
+  TempDirectory folder;
+  const std::string file = folder.file("config.json");
+  const LlamaConfig newer = LlamaConfig::read(golden("llama3"));
+  EXPECT_EQ(newer.rope_theta, 500);
+  EXPECT_EQ(newer.rope_scaling.type, RotaryScalingType::kLlama3);
+  EXPECT_EQ(newer.rope_scaling.factor, 8);
+  EXPECT_TRUE(newer.mlp_bias);
+  write_file(file, newer.json());  // the older spelling
+  EXPECT_NE(newer.json().find("rope_scaling"), std::string::npos);
+  const LlamaConfig older = LlamaConfig::read(file);
+  EXPECT_EQ(older.json(), newer.json());
+  EXPECT_EQ(older.rope_scaling.original_max_position_embeddings, 8);
+  write_file(file, R"({"model_type": "llama", "rope_scaling": {"type": "yarn", "factor": 2}})");
+  expect_error(ErrorCode::kValue, {"type is \"yarn\"", "llama3"}, [&] { LlamaConfig::read(file); });
+}
+
 TEST(Config, ErrorsNameFileFieldAndValue) {
   TempDirectory folder;
   const std::string file = folder.file("config.json");
@@ -265,6 +340,16 @@ TEST(Config, ErrorsNameFileFieldAndValue) {
   expect(R"({"model_type": "gpt2", "resid_pdrop": true})", {"resid_pdrop is true, not a number"});
   expect(R"({"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": true})",
          {"scale_attn_by_inverse_layer_idx is true", "not supported"});
+}
+
+TEST(Config, BertTakesAbsolutePositionsAlone) {
+  TempDirectory folder;
+  const std::string file = folder.file("config.json");
+  write_file(file, R"({"model_type": "bert", "position_embedding_type": "absolute"})");
+  EXPECT_EQ(BertConfig::read(file).hidden_size, 768);
+  write_file(file, R"({"model_type": "bert", "position_embedding_type": "relative_key"})");
+  expect_error(ErrorCode::kValue, {"position_embedding_type is \"relative_key\"", "\"absolute\""},
+               [&] { BertConfig::read(file); });
 }
 
 TEST(Config, SizesThatDoNotFitAreRefused) {

@@ -110,7 +110,8 @@ TEST(Options, ArePrinted) {
   EXPECT_EQ(
       out.str(),
       "Adam (\nParameter Group 0 (1 tensors)\n    beta1: 0.9\n    beta2: 0.999\n    eps: 1e-08\n"
-      "    lr: 0.5\n    weight_decay: 0\n    amsgrad: true\n    maximize: false\n)");
+      "    lr: 0.5\n    weight_decay: 0\n    amsgrad: true\n    master_weights: true\n"
+      "    maximize: false\n    state_dtype: none\n)");
 }
 
 }  // namespace

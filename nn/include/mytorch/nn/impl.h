@@ -11,6 +11,7 @@
 #include "mytorch/nn/padding.h"
 #include "mytorch/nn/pooling.h"
 #include "mytorch/nn/recurrent.h"
+#include "mytorch/nn/rotary.h"
 #include "mytorch/nn/transformer.h"
 #include "mytorch/nn/upsampling.h"
 
@@ -52,10 +53,11 @@ MYTORCH_IMPL(AvgPool3d) MYTORCH_IMPL(LPPool1d) MYTORCH_IMPL(LPPool2d) MYTORCH_IM
 MYTORCH_IMPL(AdaptiveAvgPool1d) MYTORCH_IMPL(AdaptiveAvgPool2d) MYTORCH_IMPL(AdaptiveAvgPool3d)
 MYTORCH_IMPL(AdaptiveMaxPool1d) MYTORCH_IMPL(AdaptiveMaxPool2d) MYTORCH_IMPL(AdaptiveMaxPool3d)
 MYTORCH_IMPL(RNN) MYTORCH_IMPL(GRU) MYTORCH_IMPL(LSTM) MYTORCH_IMPL(MultiheadAttention)
-MYTORCH_IMPL(TransformerEncoderLayer) MYTORCH_IMPL(TransformerEncoder) MYTORCH_IMPL(Upsample)
+MYTORCH_IMPL(TransformerEncoderLayer) MYTORCH_IMPL(TransformerEncoder) MYTORCH_IMPL(TransformerDecoderLayer)
+MYTORCH_IMPL(TransformerDecoder) MYTORCH_IMPL(Transformer) MYTORCH_IMPL(Upsample)
 MYTORCH_IMPL(PixelShuffle) MYTORCH_IMPL(PixelUnshuffle) MYTORCH_IMPL(ChannelShuffle)
 MYTORCH_IMPL(Unfold) MYTORCH_IMPL(Fold)
-MYTORCH_IMPL(Functional)
+MYTORCH_IMPL(Functional) MYTORCH_IMPL(RotaryEmbedding)
 // clang-format on
 #undef MYTORCH_IMPL
 

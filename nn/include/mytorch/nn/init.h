@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "mytorch/generator.h"
 #include "mytorch/nn/options.h"
@@ -89,5 +91,21 @@ const Tensor& dirac_(const Tensor& tensor, int64_t groups = 1);
 // (Martens, "Deep learning via Hessian-free optimization", ICML 2010).
 const Tensor& sparse_(const Tensor& tensor, double sparsity, double std = 0.01,
                       MaybeGenerator generator = {});
+
+// Initialization of language models, as of GPT-2 (Radford et al., "Language models are unsupervised
+// multitask learners", 2019).
+struct TransformerInitArgs {
+  double std = 0.02;
+  // The ends of the names of weights that end a residual branch, such as "out_proj.weight" and
+  // "linear2.weight". Their standard deviation is std / sqrt(2 * num_layers), so that the sum of
+  // all branches does not grow with the number of layers.
+  std::vector<std::string> residual = {};
+  int64_t num_layers = 0;
+  MaybeGenerator generator = {};
+};
+// Draws the weights of each Linear, Embedding and MultiheadAttention of a model from the normal
+// distribution, zeros their biases and the padding rows of embeddings, and changes nothing else.
+// Throws Error(kValue) if a text of `residual` ends the name of no such weight.
+void transformer_(Module& model, const TransformerInitArgs& options = {});
 
 }  // namespace mytorch::nn::init

@@ -116,6 +116,7 @@ class Embedding final : public Layer<Embedding> {
   Tensor forward(const Tensor& indices) override;
   std::string describe() const override;
   void reset_parameters();
+  int64_t padding_idx() const { return options_.padding_idx; }
 
   Tensor weight;  // (num_embeddings, width)
 

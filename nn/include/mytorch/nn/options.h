@@ -106,21 +106,26 @@ class Module;
 // The names of all options, of layers, functions, optimizers and data loaders.
 // clang-format off
 #define MYTORCH_OPTION_NAMES(X)                                                                   \
-  X(activation) X(affine) X(align_corners) X(alpha) X(amsgrad) X(approximate) X(attn_mask)        \
-  X(batch_first) X(batch_size) X(beta) X(betas) X(bias) X(bidirectional) X(ceil_mode)             \
-  X(centered) X(count_include_pad) X(dampening) X(delta) X(dilation) X(dim) X(dim_feedforward)    \
+  X(activation) X(add_bias_kv) X(add_zero_attn) X(adjust_lr_fn) X(affine) X(align_corners)        \
+  X(alpha) X(amsgrad) X(approximate) X(attn_mask) X(average_attn_weights) X(base) X(batch_first)  \
+  X(batch_size) X(beta) X(beta2_decay) X(betas) X(bias) X(bidirectional) X(blank) X(block_size)   \
+  X(ceil_mode) X(centered) X(count_include_pad) X(custom_decoder) X(custom_encoder) X(d)          \
+  X(dampening) X(decoupled_weight_decay) X(delta) X(dilation) X(dim) X(dim_feedforward)           \
   X(divisor_override) X(drop_last) X(dropout) X(dropout_p) X(dtype) X(elementwise_affine)         \
   X(enable_gqa) X(end_dim) X(enforce_ordering) X(eps) X(full) X(generator) X(groups) X(hard)      \
   X(history_size) X(ignore_index) X(include_last_offset) X(init) X(initial_accumulator_value)     \
-  X(inplace) X(is_causal) X(k) X(keepdim) X(label_smoothing) X(lambd) X(layer_norm_eps)           \
-  X(line_search_fn) X(log_input) X(log_target) X(lower) X(lr) X(lr_decay) X(margin) X(max_eval)   \
-  X(max_iter) X(max_jobs) X(max_val) X(maximize) X(min_val) X(mode) X(momentum)                   \
-  X(negative_slope) X(nesterov) X(nonlinearity) X(norm_first) X(num_layers) X(num_parameters)     \
-  X(offsets) X(output_padding) X(p) X(padding) X(padding_idx) X(padding_mode)                     \
-  X(per_sample_weights) X(pos_weight) X(proj_size) X(reduction) X(running_mean) X(running_var)    \
-  X(scale) X(scale_factor) X(scale_grad_by_freq) X(size) X(start_dim) X(stride) X(swap) X(tau)    \
-  X(threshold) X(tolerance_change) X(tolerance_grad) X(track_running_stats) X(training) X(upper)  \
-  X(use_input_stats) X(value) X(weight) X(weight_decay) X(workers)
+  X(inplace) X(interleaved) X(is_causal) X(k) X(kdim) X(keepdim) X(key_padding_mask)              \
+  X(label_smoothing) X(lambd) X(layer_norm_eps) X(line_search_fn) X(log_input) X(log_target)      \
+  X(lower) X(lr) X(lr_decay) X(margin) X(master_weights) X(max_eval) X(max_iter) X(max_jobs)      \
+  X(max_val) X(maximize) X(min_val) X(mode) X(momentum) X(momentum_decay) X(need_weights)         \
+  X(negative_slope) X(nesterov) X(nonlinearity) X(norm) X(norm_first) X(ns_coefficients)          \
+  X(ns_steps) X(num_blocks) X(num_decoder_layers) X(num_encoder_layers) X(num_layers)             \
+  X(num_parameters) X(offsets) X(output_padding) X(p) X(padding) X(padding_idx) X(padding_mode)   \
+  X(per_sample_weights) X(pos_weight) X(proj_size) X(reduction) X(rho) X(running_mean)            \
+  X(running_var) X(scale) X(scale_factor) X(scale_grad_by_freq) X(scaling) X(size) X(start_dim)   \
+  X(state_dtype) X(stride) X(swap) X(t0) X(tau) X(threshold) X(tolerance_change)                  \
+  X(tolerance_grad) X(track_running_stats) X(training) X(upper) X(use_input_stats) X(value)       \
+  X(vdim) X(weight) X(weight_decay) X(workers) X(zero_infinity)
 // clang-format on
 
 // The setters of the class Self, libtorch's builder of the aggregate Args: every option has a

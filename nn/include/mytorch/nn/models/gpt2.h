@@ -8,6 +8,7 @@
 
 #include "mytorch/nn/container.h"
 #include "mytorch/nn/dropout.h"
+#include "mytorch/nn/kv_cache.h"
 #include "mytorch/nn/linear.h"
 #include "mytorch/nn/models/pretrained.h"
 #include "mytorch/nn/normalization.h"
@@ -41,7 +42,7 @@ class GPT2Attention final : public Callable<GPT2Attention> {
  public:
   using Callable::Callable;
   explicit GPT2Attention(const GPT2Config& config);
-  Tensor forward(const Tensor& x);
+  Tensor forward(const Tensor& x, KVCache* cache = nullptr, int64_t layer = 0);
 
   Linear c_attn{nullptr};  // queries, keys and values
   Linear c_proj{nullptr};
@@ -70,7 +71,7 @@ class GPT2Block final : public Callable<GPT2Block> {
  public:
   using Callable::Callable;
   explicit GPT2Block(const GPT2Config& config);
-  Tensor forward(const Tensor& x);
+  Tensor forward(const Tensor& x, KVCache* cache = nullptr, int64_t layer = 0);
 
   LayerNorm ln_1{nullptr};
   GPT2Attention attn{nullptr};
@@ -84,8 +85,9 @@ class GPT2Model final : public Callable<GPT2Model, PretrainedModel> {
   using Callable::Callable;
   explicit GPT2Model(const GPT2Config& config);
   static GPT2Model from_pretrained(const std::string& folder, const PretrainedArgs& options = {});
-  // Throws Error(kShape) for sequences longer than n_positions.
-  Tensor forward(const Tensor& input_ids);
+  // With a cache, the ids continue its sequences. Throws Error(kShape) for sequences longer than
+  // n_positions.
+  Tensor forward(const Tensor& input_ids, KVCache* cache = nullptr);
   const GPT2Config& config() const { return config_; }
 
   Embedding wte{nullptr};  // of tokens
@@ -111,7 +113,9 @@ class GPT2LMHeadModel final : public Callable<GPT2LMHeadModel, PretrainedModel> 
   explicit GPT2LMHeadModel(const GPT2Config& config);
   static GPT2LMHeadModel from_pretrained(const std::string& folder,
                                          const PretrainedArgs& options = {});
-  Tensor forward(const Tensor& input_ids);
+  // With a cache, returns the logits after the last token of each sequence alone, (N, 1,
+  // vocab_size), as nn::generate expects.
+  Tensor forward(const Tensor& input_ids, KVCache* cache = nullptr);
   // Returns the mean cross entropy of the logits and `targets` (N, L), int64, the token that
   // follows each input. Targets of -100 do not count.
   Tensor loss(const Tensor& input_ids, const Tensor& targets);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <optional>
 #include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
@@ -15,6 +16,8 @@ struct AdagradArgs {
   double initial_accumulator_value = 0;
   double eps = 1e-10;
   bool maximize = false;
+  bool master_weights = true;  // of 16-bit parameters; see Optimizer
+  std::optional<ScalarType> state_dtype = {};
 };
 class AdagradOptions final : public OptimizerOptionsOf<AdagradOptions, AdagradArgs> {
  public:

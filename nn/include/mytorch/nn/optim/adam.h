@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <optional>
 #include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
@@ -15,6 +16,8 @@ struct AdamArgs {
   double weight_decay = 0;
   bool amsgrad = false;  // divides by the largest second moment so far (Reddi et al., ICLR 2018)
   bool maximize = false;
+  bool master_weights = true;  // of 16-bit parameters; see Optimizer
+  std::optional<ScalarType> state_dtype = {};
 };
 class AdamOptions final : public OptimizerOptionsOf<AdamOptions, AdamArgs> {
  public:
@@ -29,6 +32,8 @@ struct AdamWArgs {
   double weight_decay = 1e-2;
   bool amsgrad = false;
   bool maximize = false;
+  bool master_weights = true;  // of 16-bit parameters; see Optimizer
+  std::optional<ScalarType> state_dtype = {};
 };
 class AdamWOptions final : public OptimizerOptionsOf<AdamWOptions, AdamWArgs> {
  public:

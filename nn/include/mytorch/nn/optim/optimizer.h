@@ -78,6 +78,15 @@ class ParamGroups {
 // updated in place. The state follows them when Module::to moves or converts them; a captured step
 // must then be captured again.
 //
+// Parameters of 16 bits have too few digits for small updates: a bfloat16 keeps no change below
+// 1/256 of its value. Unless the option `master_weights` is false, the optimizer therefore updates
+// a float32 copy of each, keeps its state in float32, and rounds the copy to the parameter after
+// each step. Elements of the parameter that are changed otherwise, between steps, are copied back
+// to the master weights; between the replays of a captured step they are not. With the option
+// `state_dtype`, state is stored in another type and converted in each step, for a bounded number
+// of elements at a time: bfloat16 halves the memory of Adam's state, but an average that moves by
+// less than 1/256 per step, as with beta2 = 0.999, no longer decays.
+//
 // step() may be captured in a Graph. Each replay counts as a step and reads the current learning
 // rate, as set by set_lr or by a schedule between replays. All other options keep the values they
 // had during capture.
@@ -135,8 +144,12 @@ class Optimizer {
   static constexpr size_t kMaxState = 3;
   struct Slot {
     Tensor parameter;
-    std::array<Tensor, kMaxState> state;  // with the parameter's shape and type
-    int64_t step = 0;                     // number of steps so far
+    std::array<Tensor, kMaxState> state;
+    int64_t step = 0;  // number of steps so far
+    // The parameter in float32, if it has 16 bits and the option master_weights is on, and the
+    // parameter's version() after the last step.
+    Tensor master = {};
+    uint64_t version = 0;
     // The step count in device memory, in place of `step`, once a step was captured. Shared by all
     // slots that step together.
     Tensor counter = {};
@@ -144,16 +157,28 @@ class Optimizer {
   };
   // Slots of one group on one device with the same step count.
   struct Batch {
+    const Optimizer* optimizer;
     size_t group;
     Operand lr;
+    bool converted;  // whether parameters or state are stored in another type than they are updated
     std::vector<Slot*> slots = {};
-    std::vector<Tensor> parameters = {};
-    std::vector<Tensor> gradients = {};
-    Operand step = {};   // including this one
-    bool first = false;  // whether this is the first step
-    // Returns state i of each slot, creating it with the given value if missing.
+    std::vector<Tensor> parameters = {};  // or their master weights
+    std::vector<Tensor> gradients = {};   // of the parameters' types
+    Operand step = {};                    // including this one
+    bool first = false;                   // whether this is the first step
+    // Tensors in the type of the update, and where they are stored.
+    mutable std::vector<std::pair<Tensor, Tensor>> conversions = {};
+    // Returns state i of each slot, of the parameter's type, creating it with the given value if
+    // missing.
     std::vector<Tensor> state(size_t i, double value = 0) const;
+    Tensor state_of(size_t slot, size_t i, double value = 0) const;
   };
+  struct StateLayout {
+    std::vector<int64_t> shape;
+    bool number = false;  // float64, of any parameter
+  };
+  // Returns the shape of state i: by default, the parameter's.
+  virtual StateLayout state_layout(size_t i, const Tensor& parameter) const;
 
   // `state_names` names the elements of Slot::state that are used.
   Optimizer(const char* name, std::vector<const char*> state_names,
@@ -168,12 +193,22 @@ class Optimizer {
   // Throws Error(kValue) if the options are of another optimizer, or if one has no meaning.
   virtual void check_options(const OptimizerOptions& options) const = 0;
   [[noreturn]] void refuse_options() const;
+  // Returns why a parameter cannot be optimized, or null.
+  virtual const char* refusal(const Tensor& /*parameter*/) const { return nullptr; }
 
  private:
   using Rates = std::vector<Tensor>;  // a group's learning rate, on each device that reads it
 
   std::vector<Slot> slots_of(const std::vector<Tensor>& parameters) const;
-  static void follow(Slot& slot);
+  // The type in which a parameter is updated, and the type in which its state is stored.
+  struct Types {
+    ScalarType update, state;
+  };
+  Types types(size_t group, const Tensor& parameter) const;
+  void follow(size_t group, Slot& slot) const;
+  void take(Batch& batch, Slot& slot) const;
+  void run(Batch& batch);
+  Tensor empty_state(size_t group, size_t i, const Tensor& parameter) const;
   void count(Batch& batch);
   Operand rate(size_t group, Device device);
   void refresh_rates(size_t group);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "mytorch/dtype.h"
 #include "mytorch/nn/options.h"
 
 namespace mytorch::nn::optim {
@@ -30,6 +31,9 @@ struct OptionList {
   void add(const char* name, int64_t& value);
   void add(const char* name, std::optional<int64_t>& value);
   void add(const char* name, std::optional<std::string>& value);
+  void add(const char* name, std::optional<ScalarType>& value);
+  void add(const char* name, std::tuple<std::optional<double>, double>& value);
+  void add(const char* name, std::tuple<double, double, double>& value);
 };
 
 // Appends the options that the aggregate declares. Defined in list_fields.h, which the file that
@@ -45,6 +49,10 @@ class OptimizerOptions {
   virtual void set_lr(double lr) = 0;
   virtual std::unique_ptr<OptimizerOptions> clone() const = 0;
   virtual void list(OptionList& list) = 0;
+  // Whether float32 copies of 16-bit parameters are updated, and the type in which state is stored;
+  // absent: the type of the updated parameters.
+  virtual bool get_master_weights() const = 0;
+  virtual std::optional<ScalarType> get_state_dtype() const = 0;
 };
 
 // The options of one optimizer: libtorch's builder of the aggregate Aggregate, in which the options
@@ -64,6 +72,14 @@ class OptimizerOptionsOf : public OptimizerOptions, public OptionSetters<Self, A
     return std::make_unique<Self>(static_cast<const Self&>(*this));
   }
   void list(OptionList& list) final { list_fields(list, args_); }
+  bool get_master_weights() const final {
+    if constexpr (requires { args_.master_weights; }) return args_.master_weights;
+    return false;
+  }
+  std::optional<ScalarType> get_state_dtype() const final {
+    if constexpr (requires { args_.state_dtype; }) return args_.state_dtype;
+    return {};
+  }
 
  private:
   Args args_;

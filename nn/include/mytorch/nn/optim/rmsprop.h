@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <optional>
 #include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
@@ -16,6 +17,8 @@ struct RMSpropArgs {
   double momentum = 0;
   bool centered = false;
   bool maximize = false;
+  bool master_weights = true;  // of 16-bit parameters; see Optimizer
+  std::optional<ScalarType> state_dtype = {};
 };
 class RMSpropOptions final : public OptimizerOptionsOf<RMSpropOptions, RMSpropArgs> {
  public:

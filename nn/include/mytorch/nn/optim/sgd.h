@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <optional>
 #include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
@@ -15,6 +16,8 @@ struct SGDArgs {
   double weight_decay = 0;
   bool nesterov = false;  // requires momentum, and no dampening
   bool maximize = false;
+  bool master_weights = true;  // of 16-bit parameters; see Optimizer
+  std::optional<ScalarType> state_dtype = {};
 };
 class SGDOptions final : public OptimizerOptionsOf<SGDOptions, SGDArgs> {
  public:

@@ -1,0 +1,56 @@
+// Muon.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "mytorch/nn/optim/optimizer.h"
+
+namespace mytorch::nn::optim {
+
+struct MuonArgs {
+  double lr = 1e-3;
+  double weight_decay = 0.1;
+  double momentum = 0.95;
+  bool nesterov = true;
+  std::tuple<double, double, double> ns_coefficients = {3.4445, -4.775, 2.0315};
+  double eps = 1e-7;
+  int64_t ns_steps = 5;
+  // How the rate depends on the shape: "original" (the default), by sqrt(max(1, rows / columns)),
+  // or "match_rms_adamw", by 0.2 * sqrt(max(rows, columns)), for which AdamW's rates fit.
+  std::optional<std::string> adjust_lr_fn = {};
+  bool master_weights = true;  // of 16-bit parameters; see Optimizer
+  std::optional<ScalarType> state_dtype = {};
+};
+class MuonOptions final : public OptimizerOptionsOf<MuonOptions, MuonArgs> {
+ public:
+  using OptimizerOptionsOf::OptimizerOptionsOf;
+};
+
+// Jordan et al., "Muon: an optimizer for hidden layers in neural networks" (2024), for parameters
+// of two dimensions; others belong in an optimizer of their own, such as AdamW. With g the
+// gradient:
+//
+//   m = momentum * m + (1 - momentum) * g,   u = m   (nesterov: g + momentum * (m - g))
+//   p = p * (1 - lr * weight_decay) - adjusted lr * orthogonalize(u)
+//
+// where orthogonalize replaces the singular values of u / |u| by numbers near 1: `ns_steps` times
+// x = a * x + (b * x x^T + c * (x x^T)^2) x, with the coefficients a, b, c; in bfloat16.
+class Muon final : public OptimizerWith<MuonOptions> {
+ public:
+  explicit Muon(ParamGroups parameters, MuonArgs options = {});
+  template <std::convertible_to<MuonOptions> Options>
+  Muon(ParamGroups parameters, const Options& options)
+      : Muon(std::move(parameters), MuonOptions(options).args()) {}
+
+ private:
+  void check(const MuonArgs& options) const override;
+  void update(const Batch& batch) override;
+  const char* refusal(const Tensor& parameter) const override;
+};
+
+}  // namespace mytorch::nn::optim
