@@ -137,6 +137,11 @@ Tensor CosineEmbeddingLoss::forward(const Tensor& input1, const Tensor& input2,
   return functional::cosine_embedding_loss(input1, input2, target, options_);
 }
 
+Tensor CTCLoss::forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                        const Tensor& target_lengths) {
+  return functional::ctc_loss(log_probs, targets, input_lengths, target_lengths, options_);
+}
+
 Tensor TripletMarginLoss::forward(const Tensor& anchor, const Tensor& positive,
                                   const Tensor& negative) {
   return functional::triplet_margin_loss(anchor, positive, negative, options_);

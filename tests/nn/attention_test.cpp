@@ -3,15 +3,18 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "mytorch/generator.h"
 #include "mytorch/ops/all.h"
 #include "mytorch/ops/attention_backward.h"
 #include "mytorch/ops/attention_forward.h"
+#include "mytorch/ops/attention_paged.h"
 #include "mytorch/ops/eq.h"
 #include "mytorch/ops/exp.h"
 #include "mytorch/ops/full.h"
@@ -125,6 +128,80 @@ TEST(Attention, GroupedHeadsEqualRepeatedOnes) {
   EXPECT_TRUE(
       same(scaled_dot_product_attention(q, k, v, {}, 0, false, std::nullopt, true),
            scaled_dot_product_attention(q, k.repeat_interleave(3, 1), v.repeat_interleave(3, 1))));
+}
+
+TEST(Attention, FewRowsEqualTheSameRowsAmongMany) {
+  // Calls of up to 8 rows have a kernel of their own, with and without shared heads of keys.
+  const Tensor k = randn({2, 2, 1500, 24}), v = randn({2, 2, 1500, 20});
+  const Tensor q = randn({2, 6, 40, 24});
+  const Tensor slopes = ones({6}) * 0.01;
+  for (const ScalarType type : {kFloat32, kBFloat16, kFloat16}) {
+    const auto call = [&](int64_t first, int64_t rows, int64_t left, int64_t right) {
+      return attention_forward(q.narrow(2, first, rows).to(type), k.to(type), v.to(type), {},
+                               slopes, left, right, 1460 + first, 3, 0.25, 0);
+    };
+    for (const int64_t rows : {1, 3, 8}) {
+      for (const auto& [left, right] : {std::pair{-1, -1}, {-1, 0}, {700, 0}, {0, 3}}) {
+        const auto [all, all_sums, all_draw] = call(0, 40, left, right);
+        const auto [out, sums, draw] = call(17, rows, left, right);
+        EXPECT_TRUE(close(out, all.narrow(2, 17, rows), type == kFloat32 ? 1e-5 : 1e-2));
+        EXPECT_TRUE(close(sums, all_sums.narrow(2, 17, rows)));
+      }
+    }
+  }
+}
+
+TEST(Attention, ARowAndAMaskThatHidesItsFirstKeys) {
+  const Tensor q = randn({1, 4, 1, 16}), k = randn({1, 2, 1000, 16}), v = randn({1, 2, 1000, 16});
+  Tensor mask = ones({1, 1, 1, 1000}, kBool);
+  mask.narrow(3, 0, 700).fill_(false);
+  const auto attend = [&](const Tensor& mask, const Tensor& k, const Tensor& v) {
+    return scaled_dot_product_attention(q, k, v, mask, 0, false, std::nullopt, true);
+  };
+  EXPECT_TRUE(close(attend(mask, k, v), attend({}, k.narrow(2, 700, 300), v.narrow(2, 700, 300))));
+  mask.fill_(false);
+  EXPECT_TRUE((attend(mask, k, v) == 0).all().item<bool>());
+}
+
+TEST(Attention, PagesEqualContiguousKeysWhateverTheirOrder) {
+  const int64_t slots = 16, heads = 2;
+  Tensor k = randn({2, heads, 100, 32}), v = randn({2, heads, 100, 32});
+  const Tensor q = randn({2, 6, 5, 32});
+  for (const ScalarType type : {kFloat32, kBFloat16}) {
+    Tensor key_pages = full({20, slots, heads, 32}, std::nan(""), type);
+    Tensor value_pages = full({20, slots, heads, 32}, std::nan(""), type);
+    Tensor table = full({2, 7}, -1, kInt32);
+    const int64_t lengths[] = {100, 37};
+    for (int64_t b = 0, next = 19; b < 2; ++b) {
+      for (int64_t first = 0; first < lengths[b]; first += slots, next -= 2) {
+        const int64_t n = std::min(slots, lengths[b] - first);
+        table.select(0, b).select(0, first / slots).fill_(next);
+        const auto put = [&](const Tensor& pages, const Tensor& x) {
+          pages.select(0, next).narrow(0, 0, n).copy_(
+              x.select(0, b).narrow(1, first, n).transpose(0, 1));
+        };
+        put(key_pages, k);
+        put(value_pages, v);
+      }
+    }
+    const Tensor counts = tensor({100, 37}).to(kInt32);
+    const auto [out, sums] =
+        attention_paged(q.to(type), key_pages, value_pages, table, counts, {}, 60, 0, 0, 0.25);
+    for (int64_t b = 0; b < 2; ++b) {
+      const auto one = [&](const Tensor& x, int64_t n) {
+        return x.narrow(0, b, 1).narrow(2, 0, n).to(type);
+      };
+      const auto [expected, expected_sums, draw] =
+          attention_forward(one(q, 5), one(k, lengths[b]), one(v, lengths[b]), {}, {}, 60, 0,
+                            lengths[b] - 5, 0, 0.25, 0);
+      EXPECT_TRUE(close(out.narrow(0, b, 1), expected, type == kFloat32 ? 1e-5 : 1e-2));
+      EXPECT_TRUE(close(sums.narrow(0, b, 1), expected_sums));
+    }
+    table.select(0, 1).select(0, 2).fill_(20);
+    EXPECT_THROW(
+        attention_paged(q.to(type), key_pages, value_pages, table, counts, {}, -1, 0, 0, 0.25),
+        Error);
+  }
 }
 
 TEST(Attention, HundredCallsGiveTheSameBits) {

@@ -4,12 +4,15 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "backends/cpu-openmp/attention/blocks.h"
+#include "backends/cpu-openmp/common/index_range.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/attention_backward.h"
 #include "mytorch/abi_ops/attention_forward.h"
+#include "mytorch/abi_ops/attention_paged.h"
 #include "mytorch/backend.h"
 #include "mytorch/backend/philox.h"
 
@@ -20,11 +23,17 @@ using sdk::TensorView;
 
 // Each item of a parallel loop that stages operands has at least this many elements.
 constexpr int64_t kStagedElements = 1 << 15;
+// Longer sequences count as this long, so that sums of positions do not overflow.
+constexpr int64_t kFarthest = int64_t{1} << 48;
 
 HeadRows head_rows(const TensorView& x) {
   if (!x) return {};
   const auto stride = [&](int d) { return x.ndim() > d && x.size(d) != 1 ? x.stride(d) : 0; };
   return {x.raw(), x.dtype(), stride(0), stride(1), stride(2), stride(3)};
+}
+
+HeadRows slopes_of(const TensorView& x) {
+  return {x.raw(), x.dtype(), x.ndim() == 2 ? x.stride(0) : 0, x.stride(-1), 0, 0};
 }
 
 template <class Args>
@@ -42,14 +51,7 @@ AttentionJob job_of(const Args& args) {
   job.key = head_rows(k);
   job.value = head_rows(v);
   job.mask = head_rows(args.attn_mask);
-  if (slopes) {
-    job.slopes = {slopes.raw(),
-                  slopes.dtype(),
-                  slopes.ndim() == 2 ? slopes.stride(0) : 0,
-                  slopes.stride(-1),
-                  0,
-                  0};
-  }
+  if (slopes) job.slopes = slopes_of(slopes);
   job.left = args.left;
   job.right = args.right;
   job.diagonal = args.diagonal;
@@ -64,15 +66,6 @@ const char* supports(const Args& args) {
   if (sdk::is_dtype<double>(TensorView(args.query).dtype())) return "computes in float32";
   if (TensorView(args.query).size(-1) == 0) return "only for a positive width";
   return nullptr;
-}
-
-const char* backward_supports(const mt_args_attention_backward& args) {
-  const TensorView mask = args.attn_mask;
-  if (mask && !sdk::is_dtype<bool>(mask.dtype()) &&
-      sdk::wanted(args.output_mask, 3, args.grad_mask) != nullptr) {
-    return "does not compute the gradient of a mask";
-  }
-  return supports(args);
 }
 
 // Calls body(item, thread) for items [0, count), in order of their start. Each thread takes the
@@ -99,23 +92,26 @@ class Stage {
 
   int64_t padded(int64_t width) const { return padded_to(width, fns_.lanes); }
 
-  float* rows(const HeadRows& x, int64_t batch, int64_t heads, int64_t n, int64_t width,
-              float scale) {
+  StagedRows rows(const HeadRows& x, int64_t batch, int64_t heads, int64_t n, int64_t width) {
     const int64_t step = padded(width);
+    if (sdk::is_dtype<float>(x.dtype) && x.col == 1 && step == width) {
+      return {static_cast<const float*>(x.data), x.batch, x.head, x.row};
+    }
     float* to = sdk::scratch<float>(ctx_, checked(batch * heads, n, step));
     const int64_t grain = 1 + kStagedElements / std::max<int64_t>(1, step);
     sdk::parallel_for(ctx_, 0, batch * heads * n, grain, [&](int64_t begin, int64_t end) noexcept {
       while (begin < end) {
         const int64_t head = begin / n, row = begin % n, count = std::min(n - row, end - begin);
         fns_.stage_rows(at(x, head / heads, head % heads, row), x.dtype, x.row, x.col, count, width,
-                        step, scale, to + begin * step);
+                        step, to + begin * step);
         begin += count;
       }
     });
-    return to;
+    return {to, heads * n * step, n * step, step};
   }
 
-  float* panels(const HeadRows& x, int64_t batch, int64_t heads, int64_t n, int64_t width) {
+  float* panels(const HeadRows& x, int64_t batch, int64_t heads, int64_t n, int64_t width,
+                float scale) {
     const int64_t count = (n + fns_.panel - 1) / fns_.panel, size = fns_.panel * width;
     float* to = sdk::scratch<float>(ctx_, checked(batch * heads, count, size));
     const int64_t grain = 1 + kStagedElements / std::max<int64_t>(1, size);
@@ -124,7 +120,7 @@ class Stage {
           for (int64_t i = begin; i < end; ++i) {
             const int64_t head = i / count, row = i % count * fns_.panel;
             fns_.stage_panel(at(x, head / heads, head % heads, row), x.dtype, x.row, x.col,
-                             std::min(fns_.panel, n - row), width, to + i * size);
+                             std::min(fns_.panel, n - row), width, scale, to + i * size);
           }
         });
     return to;
@@ -155,6 +151,49 @@ void fill_empty(const AttentionJob& job) {
   }
 }
 
+// Attention of few rows: bound by the memory of the keys, which are read in place. Threads share
+// the keys of a head if there are few heads.
+void attend_few(mt_ctx& ctx, const AttentionJob& job, const KeyPages* pages) {
+  const AttentionFns& fns = *attention_fns();
+  const int64_t threads = std::max<int64_t>(1, ctx.num_threads);
+  int64_t most_keys = job.keys;
+  for (int64_t b = 0; pages != nullptr && b < job.batch; ++b) {
+    most_keys = std::max(most_keys, std::min(pages->lengths[b], pages->slots * pages->columns));
+  }
+  const int64_t pieces = (job.rows + kFewRows - 1) / kFewRows;
+  const int64_t items = job.batch * job.key_heads * pieces;
+  int64_t ranges = (4 * threads + items - 1) / items;
+  const int64_t blocks = std::max<int64_t>(1, (most_keys + kFewKeys - 1) / kFewKeys);
+  ranges = std::clamp<int64_t>(blocks / 4, 1, ranges);
+  const int64_t range = (blocks + ranges - 1) / ranges * kFewKeys;
+  const int64_t size = partial_size(fns, job.value_width), rows = job.batch * job.heads * job.rows;
+  float* partial = sdk::scratch<float>(ctx, Stage::checked(rows, ranges, size));
+  const int64_t room_size = padded_to(few_room(fns, job.width, job.value_width), 16);
+  float* room = sdk::scratch<float>(ctx, sdk::checked_mul(room_size, threads));
+  const auto of_sequence = [&](int64_t b) {
+    AttentionJob one = job;
+    if (pages != nullptr) {
+      one.keys = std::min(pages->lengths[b], pages->slots * pages->columns);
+      one.diagonal = pages->lengths[b] - job.rows;
+    }
+    return one;
+  };
+  for_each_item(ctx, items * ranges, [&](int64_t item, int64_t thread) {
+    const int64_t r = item % ranges, piece = item / ranges % pieces, head = item / ranges / pieces;
+    const int64_t b = head / job.key_heads, first = piece * kFewRows;
+    const AttentionJob one = of_sequence(b);
+    fns.few(one, pages, b, head % job.key_heads, first, std::min(kFewRows, job.rows - first),
+            r * range, std::min((r + 1) * range, one.keys), room + thread * room_size,
+            partial + r * size, ranges * size);
+  });
+  sdk::parallel_for(ctx, 0, rows, 64, [&](int64_t begin, int64_t end) noexcept {
+    for (int64_t i = begin; i < end; ++i) {
+      fns.combine(job, i / job.rows / job.heads, i / job.rows % job.heads, i % job.rows, ranges,
+                  partial + i * ranges * size);
+    }
+  });
+}
+
 void attention_forward(mt_ctx& ctx, const mt_args_attention_forward& args) {
   const AttentionFns& fns = *attention_fns();
   AttentionJob job = job_of(args);
@@ -170,10 +209,12 @@ void attention_forward(mt_ctx& ctx, const mt_args_attention_forward& args) {
   }
   if (job.batch * job.heads * job.rows == 0) return;
   if (job.keys == 0) return fill_empty(job);
+  if (job.rows <= kFewRows && job.dropout_p == 0) return attend_few(ctx, job, nullptr);
   Stage stage(ctx, fns);
   StagedHeads staged;
-  staged.key_panels = stage.panels(job.key, job.batch, job.key_heads, job.keys, job.width);
-  staged.value = stage.rows(job.value, job.batch, job.key_heads, job.keys, job.value_width, 1);
+  staged.key_panels =
+      stage.panels(job.key, job.batch, job.key_heads, job.keys, job.width, job.scale);
+  staged.value = stage.rows(job.value, job.batch, job.key_heads, job.keys, job.value_width);
   const int64_t size = padded_to(forward_room(fns, job.width, job.value_width), 16);
   float* room =
       sdk::scratch<float>(ctx, sdk::checked_mul(size, std::max<int64_t>(1, ctx.num_threads)));
@@ -186,6 +227,27 @@ void attention_forward(mt_ctx& ctx, const mt_args_attention_forward& args) {
     fns.forward(job, staged, head / job.heads, head % job.heads, first, end - first,
                 room + thread * size);
   });
+}
+
+// Returns where the gradient of a float mask goes, or nothing if it is not wanted.
+TensorView wanted_mask(const mt_args_attention_backward& args) {
+  const TensorView mask = args.attn_mask;
+  if (!mask || sdk::is_dtype<bool>(mask.dtype())) return TensorView(nullptr);
+  return sdk::wanted(args.output_mask, 3, args.grad_mask);
+}
+
+void store_mask_gradient(const AttentionFns& fns, const AttentionJob& job, const TensorView& to,
+                         int64_t chunks) {
+  const HeadRows out = head_rows(to);
+  const int64_t rows = to.size(2), width = to.size(3);
+  float* sums = static_cast<float*>(job.mask_sums.data);
+  for (int64_t i = 0; i < to.size(0) * to.size(1) * rows; ++i) {
+    float* row = sums + i * width;
+    if (job.mask_chunk != 0) {
+      for (int64_t c = 1; c < chunks; ++c) row[0] += row[c * job.mask_chunk];
+    }
+    store_row(row, out, i / rows / to.size(1), i / rows % to.size(1), i % rows, width);
+  }
 }
 
 void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
@@ -206,15 +268,16 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
   Stage stage(ctx, fns);
   StagedHeads staged;
   const int64_t padded = stage.padded(job.width), padded_values = stage.padded(job.value_width);
-  staged.query = stage.rows(job.query, job.batch, job.heads, job.rows, job.width, job.scale);
+  staged.query = stage.rows(job.query, job.batch, job.heads, job.rows, job.width);
   staged.grad_output =
-      stage.rows(head_rows(args.grad_output), job.batch, job.heads, job.rows, job.value_width, 1);
-  staged.key = stage.rows(job.key, job.batch, job.key_heads, job.keys, job.width, 1);
-  staged.key_panels = stage.panels(job.key, job.batch, job.key_heads, job.keys, job.width);
+      stage.rows(head_rows(args.grad_output), job.batch, job.heads, job.rows, job.value_width);
+  staged.key = stage.rows(job.key, job.batch, job.key_heads, job.keys, job.width);
+  staged.key_panels =
+      stage.panels(job.key, job.batch, job.key_heads, job.keys, job.width, job.scale);
   staged.value_panels =
-      stage.panels(job.value, job.batch, job.key_heads, job.keys, job.value_width);
-  const float* output =
-      stage.rows(head_rows(args.output), job.batch, job.heads, job.rows, job.value_width, 1);
+      stage.panels(job.value, job.batch, job.key_heads, job.keys, job.value_width, 1);
+  const StagedRows output =
+      stage.rows(head_rows(args.output), job.batch, job.heads, job.rows, job.value_width);
   // Numbers of each row, (batch, head, row).
   const auto numbers = [&](const TensorView& x) {
     HeadRows of{x.raw(), x.dtype(), 0, x.stride(0), x.stride(1), x.stride(2)};
@@ -222,7 +285,7 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
     for (int64_t h = 0; h < heads; ++h) {
       const int64_t b = h / job.heads;
       fns.stage_rows(static_cast<const float*>(of.data) + b * of.head + h % job.heads * of.row,
-                     of.dtype, 0, of.col, 1, job.rows, job.rows, 1, to + h * job.rows);
+                     of.dtype, 0, of.col, 1, job.rows, job.rows, to + h * job.rows);
     }
     return to;
   };
@@ -230,18 +293,42 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
   staged.delta = sdk::scratch<float>(ctx, sdk::checked_mul(heads, job.rows));
   const float* more = args.grad_logsumexp != nullptr ? numbers(args.grad_logsumexp) : nullptr;
   sdk::parallel_for(ctx, 0, heads * job.rows, 512, [&](int64_t begin, int64_t end) noexcept {
-    fns.row_dots(staged.grad_output + begin * padded_values, output + begin * padded_values,
-                 end - begin, padded_values, staged.delta + begin);
-    for (int64_t i = begin; more != nullptr && i < end; ++i) staged.delta[i] -= more[i];
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t b = i / job.rows / job.heads, h = i / job.rows % job.heads, row = i % job.rows;
+      staged.delta[i] =
+          fns.row_dot(staged.grad_output.at(b, h, row), output.at(b, h, row), padded_values) -
+          (more != nullptr ? more[i] : 0.0f);
+    }
   });
 
   // Threads share the keys of a head if there are fewer heads than threads, or if the last heads
   // would leave threads idle. Each chunk of keys sums grad_query on its own, so that the order of
   // additions does not depend on the threads' speed.
   const int64_t threads = std::max<int64_t>(1, ctx.num_threads);
+  const TensorView grad_mask = wanted_mask(args);
+  // Heads that share elements of the mask follow one another in a thread.
+  const bool shares_mask = grad_mask && ((grad_mask.size(0) == 1 && job.batch > 1) ||
+                                         (grad_mask.size(1) == 1 && job.key_heads > 1));
+  const int64_t parallel_heads = shares_mask ? 1 : key_heads;
   const int64_t key_blocks = (job.keys + fns.key_block / 2 - 1) / (fns.key_block / 2);
-  int64_t chunks = key_heads >= 4 * threads || key_heads % threads == 0 ? 1 : threads;
+  int64_t chunks = parallel_heads >= 4 * threads || parallel_heads % threads == 0 ? 1 : threads;
   chunks = std::max<int64_t>(1, std::min(chunks, key_blocks));
+  if (grad_mask) {
+    const auto size = [&](int d) { return grad_mask.size(d); };
+    const auto stride = [&](int d, int64_t step) { return size(d) == 1 ? 0 : step; };
+    const int64_t plane = Stage::checked(size(2), size(3), 1);
+    const int64_t count = Stage::checked(size(0), size(1), plane);
+    job.mask_chunk = size(3) == 1 ? count : 0;
+    const int64_t copies = size(3) == 1 ? chunks : 1;
+    float* sums = sdk::scratch<float>(ctx, sdk::checked_mul(count, copies));
+    std::fill(sums, sums + count * copies, 0.0f);
+    job.mask_sums = {sums,
+                     sdk::dtype_of<float>,
+                     stride(0, size(1) * plane),
+                     stride(1, plane),
+                     stride(2, size(3)),
+                     stride(3, 1)};
+  }
   const int64_t sum = heads * job.rows * padded;
   if (job.grad_query.data != nullptr) {
     staged.grad_query = sdk::scratch<float>(ctx, sdk::checked_mul(sum, chunks));
@@ -252,11 +339,15 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
   }
   const int64_t size = padded_to(backward_room(fns, job.width, job.value_width), 16);
   float* room = sdk::scratch<float>(ctx, sdk::checked_mul(size, threads));
-  for_each_item(ctx, key_heads * chunks, [&](int64_t item, int64_t thread) {
-    const int64_t head = item / chunks;
-    fns.backward(job, staged, head / job.key_heads, head % job.key_heads, item % chunks, chunks,
-                 room + thread * size);
+  for_each_item(ctx, parallel_heads * chunks, [&](int64_t item, int64_t thread) {
+    const int64_t first = item / chunks;
+    const int64_t end = shares_mask ? key_heads : first + 1;
+    for (int64_t head = first; head < end; ++head) {
+      fns.backward(job, staged, head / job.key_heads, head % job.key_heads, item % chunks, chunks,
+                   room + thread * size);
+    }
   });
+  if (grad_mask) store_mask_gradient(fns, job, grad_mask, chunks);
   if (job.grad_query.data == nullptr) return;
   sdk::parallel_for(ctx, 0, heads * job.rows, 1 + kStagedElements / padded,
                     [&](int64_t begin, int64_t end) noexcept {
@@ -270,13 +361,66 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
                     });
 }
 
+const char* paged_supports(const mt_args_attention_paged& args) { return supports(args); }
+
+void attention_paged(mt_ctx& ctx, const mt_args_attention_paged& args) {
+  const TensorView q = args.query, k = args.key_pages, v = args.value_pages;
+  const TensorView table = args.block_table, lengths = args.lengths, slopes = args.slopes;
+  AttentionJob job{};
+  job.batch = q.size(0);
+  job.heads = q.size(1);
+  job.key_heads = k.size(2);
+  job.rows = q.size(2);
+  job.width = q.size(3);
+  job.value_width = v.size(3);
+  job.query = head_rows(q);
+  // (page, slot, head, column) as (batch, row, head, column)
+  const auto pages_of = [](const TensorView& x) {
+    HeadRows rows = head_rows(x);
+    std::swap(rows.head, rows.row);
+    return rows;
+  };
+  job.key = pages_of(k);
+  job.value = pages_of(v);
+  if (slopes) job.slopes = slopes_of(slopes);
+  job.left = args.left;
+  job.right = args.right;
+  job.softcap = static_cast<float>(args.softcap);
+  job.scale = static_cast<float>(args.scale);
+  job.output = head_rows(args.output);
+  job.logsumexp = head_rows(args.logsumexp);
+  if (job.batch * job.heads * job.rows == 0) return;
+
+  const int64_t columns = table.size(1), slots = k.size(1);
+  const auto integer = [](const TensorView& x, int64_t offset) -> int64_t {
+    return sdk::is_dtype<int32_t>(x.dtype()) ? static_cast<const int32_t*>(x.raw())[offset]
+                                             : static_cast<const int64_t*>(x.raw())[offset];
+  };
+  int64_t* numbers = sdk::scratch<int64_t>(ctx, Stage::checked(job.batch, columns + 1, 1));
+  int64_t* entries = numbers + job.batch;
+  for (int64_t b = 0; b < job.batch; ++b) {
+    numbers[b] = std::clamp(integer(lengths, b * lengths.stride(0)), -kFarthest, kFarthest);
+    for (int64_t c = 0; c < columns; ++c) {
+      int64_t& page = entries[b * columns + c];
+      page = 0;
+      if (slots == 0 || c * slots >= numbers[b]) continue;  // not read
+      page = integer(table, b * table.stride(0) + c * table.stride(1));
+      if (!in_range(page, k.size(0))) fail_index("attention_paged", page, 0, k.size(0));
+    }
+  }
+  const KeyPages pages{slots, columns, entries, numbers};
+  attend_few(ctx, job, &pages);
+}
+
 }  // namespace
 
 void register_attention(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES;
   kernels.push_back(
       sdk::kernel<&attention_forward, &supports<mt_args_attention_forward>>("blocks", kTakes));
-  kernels.push_back(sdk::kernel<&attention_backward, &backward_supports>("blocks", kTakes));
+  kernels.push_back(
+      sdk::kernel<&attention_backward, &supports<mt_args_attention_backward>>("blocks", kTakes));
+  kernels.push_back(sdk::kernel<&attention_paged, &paged_supports>("pages", kTakes));
 }
 
 }  // namespace mytorch::cpu

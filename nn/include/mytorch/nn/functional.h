@@ -562,6 +562,20 @@ Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const T
                              const CosineEmbeddingArgs& options = {});
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletMarginArgs& options = {});
+// Returns -log P(target | input), summed over all alignments of a target of S labels with an input
+// of T steps: labels in order, each repeated any number of times, with blanks between them. Takes
+// log_probs (T, N, C) or (T, C), as log_softmax returns them, and integers: targets (N, S), or all
+// targets in succession, and input_lengths and target_lengths (N). Lengths and targets are read on
+// the host. The mean is that of the losses divided by their targets' lengths.
+//
+// The loss of a target that does not fit its input is infinity, with gradient 0, unless
+// zero_infinity. Gradients are those with respect to log_probs; PyTorch's differ by exp(log_probs),
+// which log_softmax removes. Throws Error(kShape, kType or kValue).
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                const Tensor& target_lengths, const CTCArgs& options = {});
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets,
+                const std::vector<int64_t>& input_lengths,
+                const std::vector<int64_t>& target_lengths, const CTCArgs& options = {});
 
 // ---- libtorch's options: F::max_pool2d(x, F::MaxPool2dFuncOptions(3).stride(2)) ----
 
@@ -634,6 +648,7 @@ using HingeEmbeddingLossFuncOptions = HingeEmbeddingLossOptions;
 using MarginRankingLossFuncOptions = MarginRankingLossOptions;
 using CosineEmbeddingLossFuncOptions = CosineEmbeddingLossOptions;
 using TripletMarginLossFuncOptions = TripletMarginLossOptions;
+using CTCLossFuncOptions = CTCLossOptions;
 using KLDivFuncOptions = KLDivLossOptions;
 using CrossEntropyFuncOptions = CrossEntropyLossOptions;
 using BinaryCrossEntropyFuncOptions = BCELossOptions;
@@ -699,7 +714,12 @@ MYTORCH_BUILDER_2(multilabel_margin_loss) MYTORCH_BUILDER_2(multilabel_soft_marg
 MYTORCH_BUILDER_3(batch_norm) MYTORCH_BUILDER_3(gaussian_nll_loss)
 MYTORCH_BUILDER_3(margin_ranking_loss) MYTORCH_BUILDER_3(cosine_embedding_loss)
 MYTORCH_BUILDER_3(triplet_margin_loss)
-// clang-format on
+    // clang-format on
+    inline Tensor
+    ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+             const Tensor& target_lengths, const CTCLossFuncOptions& options) {
+  return ctc_loss(log_probs, targets, input_lengths, target_lengths, options.args());
+}
 #undef MYTORCH_BUILDER_1
 #undef MYTORCH_BUILDER_2
 #undef MYTORCH_BUILDER_3

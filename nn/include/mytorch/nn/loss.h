@@ -297,6 +297,21 @@ class CosineEmbeddingLoss final
   Tensor forward(const Tensor& input1, const Tensor& input2, const Tensor& target);
 };
 
+struct CTCArgs {
+  int64_t blank = 0;  // the class that stands for no label
+  OneOf<Reduction> reduction = Reduction::kMean;
+  bool zero_infinity = false;  // whether a target that does not fit its input has loss 0
+};
+using CTCLossOptions = Options<CTCArgs>;
+
+// Connectionist temporal classification (Graves et al., ICML 2006); see functional::ctc_loss.
+class CTCLoss final : public LayerWith<CTCLoss, CTCArgs, Callable<CTCLoss>> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                 const Tensor& target_lengths);
+};
+
 struct TripletMarginArgs {
   double margin = 1;
   double p = 2;
