@@ -420,6 +420,8 @@ def added(norm):
 
 def added_backward(norm_backward):
     def call(grad, grad_sum, *rest):
+        if wide(grad) is not grad:
+            raise Missing("rounds in other places")
         dx, *parameters = norm_backward(grad, *rest)
         return dx + grad_sum if rest[-1][0] else dx, *parameters
 
@@ -428,6 +430,8 @@ def added_backward(norm_backward):
 
 def rotary_embedding(x, cos, sin, positions, interleaved, inverse):
     n, rows = cos.shape[1], x.shape[-2]
+    if {cos.dtype, sin.dtype} - {x.dtype, wide(x).dtype}:
+        raise Missing("other types")
 
     def placed(table):
         table = wide(table[:rows] if positions is None else table[positions.long()])
@@ -453,11 +457,12 @@ def gated(activation):
         return activation(wide(gate), *mode).mul(wide(up)).to(torch.promote_types(gate.dtype, up.dtype))
 
     def backward(grad, gate, up, *mode):
-        a = wide(gate).detach().requires_grad_()
+        a = wide(gate) if gate.requires_grad else wide(gate).detach().requires_grad_()
         with torch.enable_grad():
             act = activation(a, *mode)
             (slope,) = torch.autograd.grad(act.sum(), a, create_graph=True)
-        return (wide(grad) * wide(up) * slope).to(grad.dtype), (wide(grad) * act).to(grad.dtype)
+        kind = torch.promote_types(torch.promote_types(grad.dtype, gate.dtype), up.dtype)
+        return (wide(grad) * wide(up) * slope).to(kind), (wide(grad) * act).to(kind)
 
     return pair, backward, lambda x, dim, *mode: pair(*x.chunk(2, dim), *mode)
 
