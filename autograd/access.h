@@ -54,9 +54,14 @@ struct NodeExtras {
   Origin origin;
 };
 
+namespace batch {
+struct Batched;
+}
+
 struct MetaExtras {
   std::vector<std::shared_ptr<Hook>> hooks;
   std::shared_ptr<RetainedGrad> retained;
+  std::shared_ptr<const batch::Batched> batched;  // inside vmap
 };
 
 struct NodeAccess {

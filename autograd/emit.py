@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 
-from codegen import cpp, emit_api
+from codegen import cpp, emit_api, emit_stubs
 from codegen.autocast import is_masked
 from codegen.formula import Save
 from codegen.formula_cpp import Translator, fact
@@ -391,8 +391,49 @@ def has_wrapper(op: Op) -> bool:
     return not op.derived and op.grad.kind in ("derived", "formulas")
 
 
-def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
+def batching(ops: list[Op]) -> dict[str, str]:
+    """Emits the wrappers of the layer of vmap, with the bodies of composites."""
     files = {}
+    buckets = list(emit_api.buckets(ops).values())
+    for number in range(4):
+        group = [op for bucket in buckets[number::4] for op in bucket]
+        lines = ["#include <tuple>", '#include "autograd/vmap/wrappers.h"', '#include "mytorch/generated/bodies.h"']
+        lines += [*emit_api.below_includes(group), "", "namespace mytorch::autograd::batch {", ""]
+        for op in group:
+            if op.meaning == "primitive" or op.kernel_optional:
+                lines += [
+                    f"template <> struct Shapes<ops::{op.schema.struct_id}> {{",
+                    f"  static void check(const auto&... args) {{ (void)shape::{op.function}(args...); }}",
+                    "};",
+                ]
+            if op.meaning != "composite":
+                continue
+            lines += [
+                f"template <> struct Body<ops::{op.schema.struct_id}> {{",
+                "  static constexpr bool exists = true;",
+                f"  static auto call(const auto&... args) {{ return composite::{op.function}(args...); }}",
+                "};",
+            ]
+        lines += ["", f"void install_{number}() {{"]
+        for op in group:
+            lines += [f"  install<ops::{op.schema.struct_id}, {form}>();" for form in emit_stubs.forms(op)]
+        lines += ["}", "", "}  // namespace mytorch::autograd::batch"]
+        files[f"autograd/vmap_{number}.cpp"] = cpp.source(lines)
+    files["autograd/vmap.cpp"] = cpp.source(
+        [
+            "namespace mytorch::autograd::batch {",
+            *[f"void install_{number}();" for number in range(4)],
+            "void install_wrappers() {",
+            *[f"  install_{number}();" for number in range(4)],
+            "}",
+            "}  // namespace mytorch::autograd::batch",
+        ]
+    )
+    return files
+
+
+def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
+    files = batching(ops)
     by_full = {op.full_name: op for op in ops}
     names = emit_api.by_name(ops)
     installers = []

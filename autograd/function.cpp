@@ -7,6 +7,7 @@
 #include "autograd/autocast/state.h"
 #include "autograd/meta.h"
 #include "autograd/view.h"
+#include "autograd/vmap/batched.h"
 #include "core/types/errors.h"
 #include "mytorch/autograd/record.h"
 
@@ -122,6 +123,11 @@ FunctionCall::FunctionCall(const char* name, FunctionBackward backward)
 FunctionContext* FunctionCall::begin() {
   for (const Tensor& argument : arguments_) {
     context_->needs_.push_back(any_requires_grad(argument));
+    if (batch::inside() && thread_state.grad_mode && batch::has_outer_history(argument)) {
+      fail(ErrorCode::kUnsupported, "[", name_,
+           "] a Function inside vmap computes gradients inside it only, and an argument requires "
+           "gradients outside: call it outside of vmap, or build it from operators");
+    }
   }
   return context_.get();
 }

@@ -3,9 +3,12 @@
 #include <algorithm>
 
 #include "autograd/operators.h"
+#include "autograd/vmap/batched.h"
 #include "core/types/errors.h"
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/record.h"
+#include "mytorch/autograd/vmap.h"
+#include "mytorch/ops/eye.h"
 #include "mytorch/ops/fill_.h"
 #include "mytorch/ops/narrow.h"
 #include "mytorch/ops/reshape.h"
@@ -16,6 +19,18 @@ namespace mytorch::autograd::functional {
 namespace {
 
 Tensor zeros_like(const Tensor& t) { return op::zeros(t.sizes(), t.dtype(), t.device()); }
+
+// Returns a tensor with the values of an input, which requires gradients. Part of the graph of the
+// input if `connected`.
+Tensor variable(const Tensor& input, bool connected) {
+  const bool batched = batch::is_batched_here(input);
+  if (connected && requires_grad(input) && (batched || !batch::inside())) {
+    return mytorch::view(input, input.sizes());
+  }
+  if (!batch::inside()) return input.detach().requires_grad_();
+  // A batched tensor has a history of its own, beside that of its value.
+  return batch::lift(connected ? input : input.detach()).requires_grad_();
+}
 
 std::vector<int64_t> joined(IntList first, IntList second) {
   std::vector<int64_t> sizes = first.vec();
@@ -38,8 +53,7 @@ class Call {
         fail(ErrorCode::kType, "[", op_, "] input ", i, " is ", dtype_name(input.dtype()),
              ": only floating types have derivatives; capture constants in the function instead");
       }
-      const bool connected = options.create_graph && requires_grad(input);
-      input = connected ? mytorch::view(input, input.sizes()) : input.detach().requires_grad_();
+      input = variable(input, options.create_graph);
     }
     outputs_ = f(inputs_);
     if (outputs_.empty()) fail(ErrorCode::kValue, "[", op_, "] the function returned no outputs");
@@ -162,48 +176,76 @@ class Call {
     return found;
   }
 
-  // Returns the derivatives of each of `of` with respect to the inputs, by one backward per
-  // element.
+  // Returns the derivatives of each of `of` with respect to the inputs.
   Blocks blocks(const std::vector<Tensor>& of) const {
     Blocks all;
     for (size_t k = 0; k < of.size(); ++k) {
       const Tensor& output = of[k];
-      std::vector<std::vector<Tensor>> rows(inputs_.size());
-      bool depends = false;
-      for (int64_t e = 0; e < output.numel() && requires_grad(output); ++e) {
-        Tensor seed = op::zeros(IntList(output.numel()), output.dtype(), output.device());
-        mytorch::fill_(mytorch::narrow(seed, 0, e, 1), 1);
-        seed = mytorch::view(seed, output.sizes());
-        std::vector<Tensor> row = gradients({output}, inputs_, {seed}, options_.create_graph);
-        for (size_t i = 0; i < row.size(); ++i) {
-          if (!row[i].defined() && !options_.strict) row[i] = zeros_like(inputs_[i]);
-          rows[i].push_back(std::move(row[i]));
-        }
-        depends = true;
+      Rows rows;
+      rows.stacked.resize(inputs_.size());
+      rows.missing.assign(inputs_.size(), true);
+      if (output.numel() > 0 && requires_grad(output)) {
+        rows = options_.vectorize ? rows_at_once(output) : rows_in_turn(output);
       }
       std::vector<Tensor> found;
-      for (size_t i = 0; i < inputs_.size(); ++i) {
-        found.push_back(block(k, i, output, depends, rows[i]));
-      }
+      for (size_t i = 0; i < inputs_.size(); ++i) found.push_back(block(k, i, output, rows));
       all.push_back(result(std::move(found)));
     }
     return all;
   }
 
  private:
-  Tensor block(size_t k, size_t i, const Tensor& output, bool depends,
-               const std::vector<Tensor>& rows) const {
+  // The derivatives of the elements of an output, stacked, for each input.
+  struct Rows {
+    std::vector<Tensor> stacked;
+    std::vector<bool> missing;  // the output does not depend on the input
+  };
+
+  // Returns the gradients for one weight of the output; zeros, noted as missing, if there is none.
+  std::vector<Tensor> row(const Tensor& output, const Tensor& seed,
+                          std::vector<bool>* missing) const {
+    std::vector<Tensor> found = gradients({output}, inputs_, {seed}, options_.create_graph);
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (found[i].defined()) continue;
+      (*missing)[i] = true;
+      found[i] = zeros_like(inputs_[i]);
+    }
+    return found;
+  }
+
+  Rows rows_in_turn(const Tensor& output) const {
+    Rows rows{{}, std::vector<bool>(inputs_.size(), false)};
+    std::vector<std::vector<Tensor>> columns(inputs_.size());
+    for (int64_t e = 0; e < output.numel(); ++e) {
+      Tensor seed = op::zeros(IntList(output.numel()), output.dtype(), output.device());
+      mytorch::fill_(mytorch::narrow(seed, 0, e, 1), 1);
+      std::vector<Tensor> found = row(output, mytorch::view(seed, output.sizes()), &rows.missing);
+      for (size_t i = 0; i < found.size(); ++i) columns[i].push_back(std::move(found[i]));
+    }
+    for (const std::vector<Tensor>& column : columns)
+      rows.stacked.push_back(mytorch::stack(column));
+    return rows;
+  }
+
+  Rows rows_at_once(const Tensor& output) const {
+    Rows rows{{}, std::vector<bool>(inputs_.size(), false)};
+    const Tensor one = mytorch::eye(output.numel(), output.dtype(), output.device());
+    const Tensor seeds = mytorch::view(one, joined(IntList(output.numel()), output.sizes()));
+    rows.stacked =
+        vmap([&](const std::vector<Tensor>& seed) { return row(output, seed[0], &rows.missing); },
+             {seeds}, 0, 0, {});
+    return rows;
+  }
+
+  Tensor block(size_t k, size_t i, const Tensor& output, const Rows& rows) const {
     const Tensor& input = inputs_[i];
-    const std::vector<int64_t> sizes = joined(output.sizes(), input.sizes());
-    const bool independent =
-        !depends ||
-        std::any_of(rows.begin(), rows.end(), [](const Tensor& row) { return !row.defined(); });
-    if (independent && options_.strict && output.numel() > 0) {
+    if (rows.missing[i] && options_.strict && output.numel() > 0) {
       fail(ErrorCode::kValue, "[", op_, "] output ", k, " does not depend on input ", i,
            ", which strict = true refuses");
     }
-    if (!depends) return op::zeros(sizes, input.dtype(), input.device());
-    Tensor found = mytorch::reshape(mytorch::stack(rows), sizes);
+    const std::vector<int64_t> sizes = joined(output.sizes(), input.sizes());
+    if (!rows.stacked[i].defined()) return op::zeros(sizes, input.dtype(), input.device());
+    Tensor found = mytorch::reshape(rows.stacked[i], sizes);
     if (options_.strict && options_.create_graph && !requires_grad(found)) {
       fail(ErrorCode::kValue, "[", op_, "] the derivative of output ", k, " for input ", i,
            " is constant, so it has no graph, which strict = true refuses with create_graph");
@@ -223,7 +265,7 @@ class Call {
 std::vector<Tensor> variables_like(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> variables;
   for (const Tensor& tensor : tensors) {
-    Tensor zeros = zeros_like(tensor);
+    const Tensor zeros = batch::lift(zeros_like(tensor));
     variables.push_back(is_floating_point(tensor.dtype()) ? zeros.requires_grad_() : zeros);
   }
   return variables;

@@ -7,6 +7,7 @@
 #include "autograd/meta.h"
 #include "autograd/operators.h"
 #include "autograd/view.h"
+#include "autograd/vmap/batched.h"
 #include "autograd/writers.h"
 #include "core/types/errors.h"
 #include "mytorch/autograd.h"
@@ -35,9 +36,16 @@ class Quietly {
   SavedTensorHooks* hooks_;
 };
 
+// Returns an alias without history, batched if the values are.
+TensorImpl* alias_of(TensorImpl* values) {
+  if (is_batched(values)) [[unlikely]]
+    return batch::new_alias(values);
+  return new_alias(values);
+}
+
 // Returns an alias of the values whose gradient goes along an edge.
 Tensor with_edge(TensorImpl* values, Edge edge) {
-  Tensor tensor = Tensor::adopt(new_alias(values));
+  Tensor tensor = Tensor::adopt(alias_of(values));
   set_node(tensor.impl(), edge.node, edge.input);
   tensor.impl()->layer_flags |= kLayerAutograd;
   return tensor;
@@ -74,7 +82,7 @@ void SavedTensor::save_input_slow(TensorImpl* input) {
   check_savable(input);
   extra_ = new Extra;
   extra_->edge = CountedEdge(edge_of(input));
-  pack(Tensor::adopt(new_alias(input)));
+  pack(Tensor::adopt(alias_of(input)));
 }
 
 void SavedTensor::pack(const Tensor& values) {
@@ -113,7 +121,7 @@ SavedTensor SavedTensor::output(const Tensor& result, const Node*, uint32_t outp
   if (!result.defined()) return saved;
   check_savable(result.impl());
   saved.output_ = output;
-  TensorImpl* alias = new_alias(result.impl());
+  TensorImpl* alias = alias_of(result.impl());
   if (thread_data.hooks != nullptr) {
     saved.extra_ = new Extra;
     saved.extra_->is_output = true;

@@ -7,6 +7,7 @@
 
 #include "autograd/meta.h"
 #include "autograd/operators.h"
+#include "autograd/vmap/batched.h"
 #include "autograd/writers.h"
 #include "core/types/errors.h"
 
@@ -86,7 +87,7 @@ Tensor as_strided_backward(const Tensor& grad, IntList input_sizes, IntList inpu
   if (view_empty || input_empty) return op::zeros(input.sizes, grad.dtype(), grad.device());
   const int64_t low = std::min(input.low(), view.low());
   const int64_t extent = std::max(input.high(), view.high()) - low;
-  Tensor buffer = op::zeros(IntList(extent), grad.dtype(), grad.device());
+  Tensor buffer = batch::own_memory(op::zeros(IntList(extent), grad.dtype(), grad.device()));
   if (view.overlaps()) {
     buffer =
         op::index_add(buffer, positions(view, low, extent, grad.device()), op::flatten(gradient));
@@ -115,8 +116,8 @@ void CopySlices::apply(Tensor* grads, Tensor* out) {
   const int64_t low = std::min(base_.low(), view_.low());
   const int64_t extent = std::max(base_.high(), view_.high()) - low;
   const bool covered = extent == count(base_.sizes);
-  const Tensor memory =
-      (covered ? op::empty : op::zeros)(IntList(extent), grads[0].dtype(), grads[0].device());
+  const Tensor memory = batch::own_memory(
+      (covered ? op::empty : op::zeros)(IntList(extent), grads[0].dtype(), grads[0].device()));
   Tensor all = op::as_strided(memory, base_.sizes, base_.strides, base_.offset - low);
   op::copy_(all, grads[0]);
   grads[0] = Tensor();

@@ -4,6 +4,7 @@
 #include "core/runtime/capture.h"
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
+#include "core/tensor/batched.h"
 #include "dispatcher/frame/outputs.h"
 #include "mytorch/device_memory.h"
 #include "mytorch/generated/bodies.h"
@@ -158,6 +159,7 @@ Tensor contiguous(const Tensor& self) {
 }
 
 Scalar item(const Tensor& self) {
+  check_not_batched(self, "item");
   check_shape(self.numel() == 1, "item", "a tensor of shape ", self.sizes(), " has ", self.numel(),
               " elements, not one");
   const LayerMask below(~0u);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "core/tensor/batched.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/amax.h"
 #include "mytorch/ops/amin.h"
@@ -168,7 +169,7 @@ Tensor loss_of_probabilities(const Tensor& self, const Tensor& target, const Ten
                              Str reduction, const char* op) {
   check_reduction(reduction, op);
   if (self.device().is_cpu() && self.numel() != 0) {
-    const Tensor values = self.detach();
+    const Tensor values = all_examples(self.detach());
     const double least = mytorch::amin(values).item<double>();
     const double greatest = mytorch::amax(values).item<double>();
     if (!(least >= 0 && greatest <= 1)) {

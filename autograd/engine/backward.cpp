@@ -9,6 +9,7 @@
 #include "autograd/engine/task.h"
 #include "autograd/meta.h"
 #include "autograd/operators.h"
+#include "autograd/vmap/batched.h"
 #include "core/types/errors.h"
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/record.h"
@@ -34,7 +35,9 @@ void run_task(Task& task) {
   std::exception_ptr error;
   const ThreadState state = thread_state;
   const ThreadData data = thread_data;
+  const batch::State batching = batch::state;
   std::thread([&] {
+    batch::state = batching;
     thread_state.layers = state.layers;
     thread_state.wanted = state.wanted;
     thread_state.grad_mode = state.grad_mode;
@@ -112,6 +115,11 @@ Edge input_edge(const char* op, size_t i, const Tensor& input) {
 
 void backward(TensorList outputs, TensorList grad_outputs, std::optional<bool> retain_graph,
               bool create_graph, TensorList inputs) {
+  if (batch::inside()) {
+    fail(ErrorCode::kUnsupported,
+         "[backward] inside vmap: the gradients of the examples differ, and cannot all be the grad "
+         "of one tensor: use grad or vjp, which return them");
+  }
   Task task({retain_graph.value_or(false) || create_graph, create_graph});
   add_roots("backward", &task, outputs, grad_outputs);
   std::vector<std::pair<size_t, int32_t>> captures;  // inputs that are not leaves

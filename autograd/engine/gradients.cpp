@@ -1,16 +1,20 @@
 #include "autograd/engine/gradients.h"
 
 #include "autograd/operators.h"
+#include "core/tensor/batched.h"
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
+#include "mytorch/thread_state.h"
 
 namespace mytorch::autograd {
 namespace {
 
+// Inside vmap a gradient that all examples share cannot take one that differs between them.
 bool writable(const Tensor& gradient) {
   const TensorImpl* impl = gradient.impl();
   return impl->refs.load(std::memory_order_acquire) == 1 && impl->base == nullptr &&
-         impl->contiguous() && impl->storage->refs.load(std::memory_order_acquire) == 1;
+         impl->contiguous() && impl->storage->refs.load(std::memory_order_acquire) == 1 &&
+         (thread_state.wanted & kLayerBatch) == 0;
 }
 
 }  // namespace

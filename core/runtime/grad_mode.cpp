@@ -1,16 +1,19 @@
 #include "mytorch/grad_mode.h"
 
+#include "core/runtime/grad_layer.h"
 #include "mytorch/thread_state.h"
 
 namespace mytorch {
+
+thread_local constinit bool grad_layer_masked = false;
 
 bool grad_enabled() { return thread_state.grad_mode; }
 
 void set_grad_enabled(bool enabled) {
   thread_state.grad_mode = enabled;
-  if (enabled) {
+  if (enabled && !grad_layer_masked) {
     thread_state.layers |= kLayerAutograd;
-  } else {
+  } else if (!enabled) {
     thread_state.layers &= ~uint32_t{kLayerAutograd};
   }
 }

@@ -1,6 +1,7 @@
 // The methods of Tensor that the autograd library implements.
 #include <utility>
 
+#include "core/tensor/batched.h"
 #include "core/types/errors.h"
 #include "mytorch/autograd_table.h"
 #include "mytorch/tensor.h"
@@ -8,6 +9,7 @@
 namespace mytorch {
 
 constinit const AutogradTable* autograd_table = nullptr;
+constinit const BatchTable* batch_table = nullptr;
 
 namespace {
 
@@ -57,6 +59,8 @@ std::string Tensor::grad_fn() const { return table(*this, "grad_fn").grad_fn(*th
 // is no other connection for autograd.
 Tensor Tensor::detach() const {
   if (!defined()) fail(ErrorCode::kValue, "[detach] called on an undefined tensor");
+  if (is_batched(impl_)) [[unlikely]]
+    return batch_table->detach(*this);
   return adopt(new_alias(impl_));
 }
 
@@ -77,6 +81,8 @@ void Tensor::set_data(const Tensor& data) const {
     fail(ErrorCode::kType, "[set_data] data of type ", dtype_name(data.dtype()),
          " for a tensor that requires grad: give a floating-point type");
   }
+  check_not_batched(*this, "set_data");
+  check_not_batched(data, "set_data");
   replace_data(impl_, *data.impl());
   if (impl_->autograd != nullptr) autograd_table->data_replaced(impl_);
 }

@@ -5,6 +5,7 @@
 #include <ostream>
 #include <string_view>
 
+#include "core/tensor/batched.h"
 #include "core/types/errors.h"
 #include "mytorch/thread_state.h"
 
@@ -30,6 +31,7 @@ const void* Tensor::const_data_checked(ScalarType type) const {
     fail(ErrorCode::kType, "[data] the tensor holds ", dtype_name(impl_->dtype), ", not ",
          dtype_name(type), ": convert it with to(", dtype_name(type), ")");
   }
+  check_not_batched(*this, "data");
   return impl_->abi.dl.data;
 }
 
@@ -43,6 +45,7 @@ void* Tensor::raw_mutable_data() const {
     fail(ErrorCode::kValue,
          "[data] the tensor is over `const` memory (from_blob): read const_data, or clone() it");
   }
+  check_not_batched(*this, "data");
   impl_->storage->abi.flags |= MT_STORAGE_ESCAPED;
   return impl_->abi.dl.data;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/runtime/device_registry.h"
+#include "core/tensor/batched.h"
 #include "core/types/errors.h"
 #include "core/types/status.h"
 #include "dispatcher/frame/call.h"
@@ -19,6 +20,7 @@ namespace mytorch {
 
 CustomWrapper record_custom = nullptr;
 CustomWrapper cast_custom = nullptr;
+CustomWrapper batch_custom = nullptr;
 
 namespace {
 
@@ -204,6 +206,12 @@ std::vector<Value> cast(const CustomOperator& op, const std::vector<Value>& args
   return cast_custom(op, args);
 }
 
+// The wrapper of vmap.
+std::vector<Value> batch(const CustomOperator& op, const std::vector<Value>& args) {
+  if (batch_custom == nullptr) return next_custom(kLayerBatch, op, args);
+  return batch_custom(op, args);
+}
+
 void set_wrapper(OpEntry& entry, uint32_t layer, CustomWrapper wrapper) {
   entry.wrappers[std::countr_zero(layer)][kFunction] = reinterpret_cast<void*>(wrapper);
 }
@@ -252,6 +260,7 @@ CustomOperator::CustomOperator(OperatorSpec given)
     check_gradient(*this);
     set_wrapper(entry, kLayerAutograd, record);
   }
+  set_wrapper(entry, kLayerBatch, batch);
   if (spec.autocast != "none") {
     if (spec.autocast != "lower" && spec.autocast != "float32" && spec.autocast != "widest") {
       refuse(absl::StrCat("its autocast policy is '", spec.autocast,

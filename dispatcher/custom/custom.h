@@ -43,6 +43,8 @@ void run_custom_into(const CustomOperator& op, const std::vector<Value>& args,
 extern CustomWrapper record_custom;
 // Autocast's wrapper of operators with a policy; null like the above.
 extern CustomWrapper cast_custom;
+// The wrapper of vmap; null like the above.
+extern CustomWrapper batch_custom;
 
 // Registers the operators of a backend. Their kernels may leave the hash 0.
 void add_operators_of(const Backend& backend);

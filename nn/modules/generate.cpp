@@ -183,7 +183,7 @@ Tensor next_logits(const CachedModel& model, const TokenLists& fed, KVCache& cac
     expected.push_back(cache.lengths()[n] + (cache.num_layers() > 0 ? counts[n] : 0));
   }
   cache.set_counts(counts);
-  const Tensor ids = matrix(fed, 0, options.device);
+  const Tensor ids = matrix(fed, 0, options.device.value_or(kCPU));
   const Tensor all = model(ids, cache);
   if (cache.lengths() != expected) {
     fail(ErrorCode::kValue,
@@ -229,10 +229,16 @@ std::vector<int64_t> choose(Tensor scores, const TokenLists& tokens, const Gener
 
 }  // namespace
 
-void check_evaluating(const Module& model) {
-  if (!model.training()) return;
-  fail(ErrorCode::kValue, "[generate] ", class_name(model),
-       " is in training mode, in which dropout is random: call eval() first");
+GenerateArgs options_for(const Module& model, GenerateArgs options) {
+  if (model.training()) {
+    fail(ErrorCode::kValue, "[generate] ", class_name(model),
+         " is in training mode, in which dropout is random: call eval() first");
+  }
+  if (!options.device.has_value()) {
+    const std::vector<Tensor> parameters = model.parameters();
+    if (!parameters.empty()) options.device = parameters[0].device();
+  }
+  return options;
 }
 
 TokenLists generate_with(const CachedModel& model, const TokenLists& prompts, KVCache& cache,

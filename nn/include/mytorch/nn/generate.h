@@ -56,7 +56,8 @@ struct GenerateArgs {
   // Receives each new token, in the order of steps, then of sequences. Returns whether the sequence
   // goes on.
   std::function<bool(int64_t sequence, int64_t token)> on_token = nullptr;
-  Device device = kCPU;  // of the model
+  // The model's device: by default that of a Module's first parameter, or the CPU.
+  std::optional<Device> device = {};
 };
 
 namespace detail {
@@ -64,7 +65,8 @@ namespace detail {
 using CachedModel = std::function<Tensor(const Tensor& ids, KVCache& cache)>;
 TokenLists generate_with(const CachedModel& model, const TokenLists& prompts, KVCache& cache,
                          const GenerateArgs& options);
-void check_evaluating(const Module& model);
+// Returns the options with the device of the model. Throws Error(kValue) in training mode.
+GenerateArgs options_for(const Module& model, GenerateArgs options);
 
 // Whether a model takes the cache by reference. operator() of modules takes anything.
 template <class Model>
@@ -100,7 +102,6 @@ TokenLists generate(Model&& model, const TokenLists& prompts, KVCache& cache,
   if constexpr (std::is_base_of_v<detail::AnyHolder, M>) {
     return generate(*model, prompts, cache, options);
   } else {
-    if constexpr (std::is_base_of_v<Module, M>) detail::check_evaluating(model);
     const auto call = [&](const Tensor& ids, KVCache& c) {
       if constexpr (detail::takes_reference<M>()) {
         return model(ids, c);
@@ -108,7 +109,11 @@ TokenLists generate(Model&& model, const TokenLists& prompts, KVCache& cache,
         return model(ids, &c);  // generate calls model(ids, cache) with a KVCache& or KVCache*
       }
     };
-    return detail::generate_with(call, prompts, cache, options);
+    if constexpr (std::is_base_of_v<Module, M>) {
+      return detail::generate_with(call, prompts, cache, detail::options_for(model, options));
+    } else {
+      return detail::generate_with(call, prompts, cache, options);
+    }
   }
 }
 
