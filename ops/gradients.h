@@ -157,6 +157,13 @@ Tensors<4> attention_gradient(const Tensor* grads, const Tensor& query, const Te
                               const Tensor& output, const Tensor& logsumexp, const Tensor& draw,
                               int64_t left, int64_t right, int64_t diagonal, double softcap,
                               double scale, double dropout_p, const bool* wanted);
+Tensors<3> attention_varlen_gradient(const Tensor* grads, const Tensor& query, const Tensor& key,
+                                     const Tensor& value, const Tensor& cu_seqlens_q,
+                                     const Tensor& cu_seqlens_k, int64_t max_q, int64_t max_k,
+                                     const Tensor& slopes, const Tensor& output,
+                                     const Tensor& logsumexp, int64_t left, int64_t right,
+                                     bool bottom_right, double softcap, double scale,
+                                     const bool* wanted);
 Tensors<8> attention_double_backward(const Tensor* grads, const Tensor& grad_output,
                                      const Tensor& grad_logsumexp, const Tensor& query,
                                      const Tensor& key, const Tensor& value,

@@ -242,6 +242,26 @@ def attention_paged(query, key_pages, value_pages, table, lengths, slopes, left,
     return torch.cat(outputs), torch.cat(sums)
 
 
+def packed(x, offsets, b):
+    return x[offsets[b] : offsets[b + 1]].transpose(0, 1)[None]
+
+
+def attention_varlen_forward(q, k, v, cu_q, cu_k, max_q, max_k, slopes, left, right, bottom, softcap, scale):
+    out = q.new_zeros(q.shape[0], q.shape[1], v.shape[2])
+    sums = wide(q).new_zeros(q.shape[1], q.shape[0])
+    if cu_q[0] != 0 or cu_q[-1] != q.shape[0] or (cu_q.diff() < 0).any():
+        raise ValueError("offsets")
+    outs, totals = [out[:0]], [sums[:, :0]]
+    for b in range(len(cu_q) - 1):
+        one, keys, values = packed(q, cu_q, b), packed(k, cu_k, b), packed(v, cu_k, b)
+        slope = slopes[b : b + 1] if slopes is not None and slopes.dim() == 2 else slopes
+        diagonal = keys.shape[2] - one.shape[2] if bottom else 0
+        o, s, _ = attention_forward(one, keys, values, None, slope, left, right, diagonal, softcap, scale, 0.0)
+        outs.append(o[0].transpose(0, 1))
+        totals.append(s[0])
+    return torch.cat(outs), torch.cat(totals, 1)
+
+
 def binary_cross_entropy_terms(x, y, weight):
     terms = F.binary_cross_entropy(x, y, reduction="none")
     return terms if weight is None else weight * terms  # PyTorch has no gradient of the weight
@@ -605,6 +625,7 @@ TWINS = {
     "attention_backward": attention_backward,
     "attention_forward": attention_forward,
     "attention_paged": attention_paged,
+    "attention_varlen_forward": attention_varlen_forward,
     "scaled_dot_product_attention": scaled_dot_product_attention,
     # PyTorch returns wrong results for operands that are not contiguous.
     "softmax_backward": lambda grad, out, dim: aten._softmax_backward_data(
