@@ -14,6 +14,7 @@ _FLOAT32 = set(
     "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus "
     "square softmax log_softmax logsumexp cumsum cumprod prod sum norm linalg_vector_norm "
     "layer_norm native_layer_norm rms_norm native_rms_norm group_norm native_group_norm "
+    "add_layer_norm native_add_layer_norm add_rms_norm native_add_rms_norm "
     "cross_entropy cross_entropy_forward nll_loss_forward kl_div binary_cross_entropy "
     "binary_cross_entropy_with_logits cosine_similarity".split()
 )

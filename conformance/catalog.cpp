@@ -33,6 +33,7 @@ OpRecord record(const Json& json) {
   op.accepts = json.at("accepts");
   op.meaning = json.at("meaning");
   op.promote = json.at("promote");
+  op.autocast = json.at("autocast");
   op.fold = json.at("fold");
   op.gradient = json.at("grad").at("kind");
   op.derived_gradient = json.at("grad").at("derived");

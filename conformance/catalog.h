@@ -35,6 +35,7 @@ struct OpRecord {
   std::string accepts;  // the types, in sentences
   std::string meaning;
   std::string promote;
+  std::string autocast;  // the policy: none, lower, float32 or widest
   std::string fold;      // of a reduction
   std::string gradient;  // none, derived, formulas or decompose
   std::string derived_gradient;

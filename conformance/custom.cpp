@@ -116,6 +116,7 @@ OpRecord record_of(const Schema& schema, const Json& description) {
   op.doc = description.at("doc");
   op.meaning = "custom";
   op.promote = "none";
+  op.autocast = description.at("autocast");
   op.has_kernel = description.at("has_kernel");
   op.gradient = description.at("gradient");
   op.derived_gradient = description.at("by");
@@ -274,6 +275,7 @@ std::vector<OpRecord> custom_records() {
     records.push_back(
         record_of(op->schema, {{"schema", op->spec.schema},
                                {"doc", op->spec.doc},
+                               {"autocast", op->spec.autocast},
                                {"has_kernel", entry->info->has_kernel},
                                {"gradient", by_operator ? "derived" : op->spec.gradient},
                                {"by", by_operator ? op->spec.gradient : ""},
@@ -289,9 +291,10 @@ std::vector<OpRecord> all_records(const std::string& folder) {
 }
 
 Json describe_custom(const OpRecord& record) {
-  return {{"schema", record.schema},         {"doc", record.doc},
-          {"has_kernel", record.has_kernel}, {"gradient", record.gradient},
-          {"by", record.derived_gradient},   {"once", record.once_differentiable}};
+  return {{"schema", record.schema},           {"doc", record.doc},
+          {"autocast", record.autocast},       {"has_kernel", record.has_kernel},
+          {"gradient", record.gradient},       {"by", record.derived_gradient},
+          {"once", record.once_differentiable}};
 }
 
 OpRecord custom_record(const Json& description) {

@@ -31,6 +31,7 @@ def record(op: Op) -> dict:
         "accepts": describe.types(op),
         "meaning": op.meaning,
         "promote": op.promote,
+        "autocast": op.autocast,
         "function": op.function,
         "kernel_optional": op.kernel_optional,
         "has_kernel": op.has_kernel,

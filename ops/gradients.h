@@ -46,6 +46,10 @@ Tensor var_mean_backward(const Tensor& grad_variance, const Tensor& grad_average
 Tensor norm_backward(const Tensor& grad, const Tensor& self, const Scalar& ord,
                      const Tensor& result, OptionalIntList dim, bool keepdim);
 
+// ---- gated activations (gated.cpp) ----
+Tensor swiglu_packed_backward(const Tensor& grad, const Tensor& self, int64_t dim);
+Tensor geglu_packed_backward(const Tensor& grad, const Tensor& self, int64_t dim, Str approximate);
+
 // ---- random (random.cpp) ----
 // Returns the factor by which dropout scales the elements that it keeps.
 double dropout_scale(double p, std::optional<bool> train);
@@ -97,6 +101,18 @@ Tensors<2> rms_norm_backward(const Tensor* grads, const Tensor& input, IntList n
 Tensors<4> rms_norm_double_backward(const Tensor* grads, const Tensor& grad_out,
                                     const Tensor& input, IntList normalized_shape,
                                     const Tensor& rstd, const Tensor& weight, IntList mask);
+Tensors<4> add_layer_norm_backward(const Tensor* grads, const Tensor& sum, IntList normalized_shape,
+                                   const Tensor& mean, const Tensor& rstd, const Tensor& weight,
+                                   const bool* wanted);
+Tensors<6> add_layer_norm_double_backward(const Tensor* grads, const Tensor& grad_out,
+                                          const Tensor& sum, IntList normalized_shape,
+                                          const Tensor& mean, const Tensor& rstd,
+                                          const Tensor& weight, IntList mask);
+Tensors<3> add_rms_norm_backward(const Tensor* grads, const Tensor& sum, IntList normalized_shape,
+                                 const Tensor& rstd, const Tensor& weight, const bool* wanted);
+Tensors<5> add_rms_norm_double_backward(const Tensor* grads, const Tensor& grad_out,
+                                        const Tensor& sum, IntList normalized_shape,
+                                        const Tensor& rstd, const Tensor& weight, IntList mask);
 Tensors<3> group_norm_backward(const Tensor* grads, const Tensor& input, const Tensor& mean,
                                const Tensor& rstd, const Tensor& weight, int64_t group,
                                const bool* wanted);
@@ -122,6 +138,14 @@ Tensors<3> cross_entropy_double_backward(const Tensor& grad, const Tensor& grad_
                                          const Tensor& weight, const Tensor& log_sum,
                                          const Tensor& total_weight, Str reduction,
                                          int64_t ignore_index, double label_smoothing);
+// Scales the gradients that the forward operator computed, or computes them again.
+Tensors<3> linear_cross_entropy_gradient(const Tensor* grads, const Tensor& input,
+                                         const Tensor& linear_weight, const Tensor& target,
+                                         const Tensor& linear_bias, const Tensor& weight,
+                                         const Tensor& grad_input, const Tensor& grad_weight,
+                                         const Tensor& grad_bias, bool reduce, int64_t ignore_index,
+                                         double label_smoothing, double softcap,
+                                         IntList output_mask, const bool* wanted);
 
 // ---- embedding (embedding.cpp) and attention (attention.cpp) ----
 Tensor embedding_dense_double_backward(const Tensor& grad, const Tensor& indices,
@@ -133,6 +157,13 @@ Tensors<4> attention_gradient(const Tensor* grads, const Tensor& query, const Te
                               const Tensor& output, const Tensor& logsumexp, const Tensor& draw,
                               int64_t left, int64_t right, int64_t diagonal, double softcap,
                               double scale, double dropout_p, const bool* wanted);
+Tensors<3> attention_varlen_gradient(const Tensor* grads, const Tensor& query, const Tensor& key,
+                                     const Tensor& value, const Tensor& cu_seqlens_q,
+                                     const Tensor& cu_seqlens_k, int64_t max_q, int64_t max_k,
+                                     const Tensor& slopes, const Tensor& output,
+                                     const Tensor& logsumexp, int64_t left, int64_t right,
+                                     bool bottom_right, double softcap, double scale,
+                                     const bool* wanted);
 Tensors<8> attention_double_backward(const Tensor* grads, const Tensor& grad_output,
                                      const Tensor& grad_logsumexp, const Tensor& query,
                                      const Tensor& key, const Tensor& value,

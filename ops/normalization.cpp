@@ -10,6 +10,10 @@
 #include "mytorch/ops/batch_norm_training.h"
 #include "mytorch/ops/batch_norm_training_backward.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/native_add_layer_norm.h"
+#include "mytorch/ops/native_add_layer_norm_backward.h"
+#include "mytorch/ops/native_add_rms_norm.h"
+#include "mytorch/ops/native_add_rms_norm_backward.h"
 #include "mytorch/ops/native_group_norm_backward.h"
 #include "mytorch/ops/native_layer_norm.h"
 #include "mytorch/ops/native_layer_norm_backward.h"
@@ -86,6 +90,25 @@ Dims last_dims(IntList shape) {
   Dims dims;
   for (int64_t d = -static_cast<int64_t>(shape.size()); d < 0; ++d) dims.push_back(d);
   return dims;
+}
+
+double epsilon_of(ScalarType type) {
+  return type == kFloat64    ? std::numeric_limits<double>::epsilon()
+         : type == kFloat32  ? std::numeric_limits<float>::epsilon()
+         : type == kBFloat16 ? 0x1p-7
+                             : 0x1p-10;
+}
+
+void check_residual(const Tensor& input, const Tensor& residual, const char* op) {
+  check_shape(input.sizes() == residual.sizes(), op, "input has shape ", input.sizes(),
+              " and residual ", residual.sizes(), ": they must be equal");
+  check_same_type(input, "input", residual, "residual", op);
+}
+
+void check_grad_sum(const Tensor& grad_sum, const Tensor& sum, const char* op) {
+  check_shape(grad_sum.sizes() == sum.sizes(), op, "grad_sum has shape ", grad_sum.sizes(),
+              ", but sum has shape ", sum.sizes());
+  check_same_type(grad_sum, "grad_sum", sum, "sum", op);
 }
 
 // Returns the specs of the gradients of the input and of parameters of shape `sizes`, in the
@@ -404,6 +427,53 @@ Specs<3> native_group_norm_backward(const Tensor& grad_out, const Tensor& input,
   return gradient_specs<3>(grad_out, input, weight, channels, output_mask, op);
 }
 
+Specs<4> native_add_layer_norm(const Tensor& input, const Tensor& residual,
+                               IntList normalized_shape, const Tensor& weight, const Tensor& bias,
+                               double /*eps*/) {
+  const char* op = "add_layer_norm";
+  check_floating(input, "input", op);
+  check_residual(input, residual, op);
+  check_trailing(input, normalized_shape, op);
+  check_parameters({{"weight", weight}, {"bias", bias}}, normalized_shape, input, op);
+  const TensorSpec stats = row_statistics(input, normalized_shape);
+  return {spec_like(input), spec_like(input), stats, stats};
+}
+
+Specs<3> native_add_layer_norm_backward(const Tensor& grad_out, const Tensor& grad_sum,
+                                        const Tensor& sum, IntList normalized_shape,
+                                        const Tensor& mean, const Tensor& rstd,
+                                        const Tensor& weight, IntList output_mask) {
+  const char* op = "native_add_layer_norm_backward";
+  check_floating(sum, "sum", op);
+  check_trailing(sum, normalized_shape, op);
+  check_statistics({{"mean", mean}, {"rstd", rstd}}, row_statistics(sum, normalized_shape), sum,
+                   op);
+  check_grad_sum(grad_sum, sum, op);
+  return gradient_specs<3>(grad_out, sum, weight, normalized_shape, output_mask, op);
+}
+
+Specs<3> native_add_rms_norm(const Tensor& input, const Tensor& residual, IntList normalized_shape,
+                             const Tensor& weight, double /*eps*/) {
+  const char* op = "add_rms_norm";
+  check_floating(input, "input", op);
+  check_residual(input, residual, op);
+  check_trailing(input, normalized_shape, op);
+  check_parameters({{"weight", weight}}, normalized_shape, input, op);
+  return {spec_like(input), spec_like(input), row_statistics(input, normalized_shape)};
+}
+
+Specs<2> native_add_rms_norm_backward(const Tensor& grad_out, const Tensor& grad_sum,
+                                      const Tensor& sum, IntList normalized_shape,
+                                      const Tensor& rstd, const Tensor& weight,
+                                      IntList output_mask) {
+  const char* op = "native_add_rms_norm_backward";
+  check_floating(sum, "sum", op);
+  check_trailing(sum, normalized_shape, op);
+  check_statistics({{"rstd", rstd}}, row_statistics(sum, normalized_shape), sum, op);
+  check_grad_sum(grad_sum, sum, op);
+  return gradient_specs<2>(grad_out, sum, weight, normalized_shape, output_mask, op);
+}
+
 }  // namespace shape
 
 namespace composite {
@@ -446,12 +516,56 @@ Tensors<2> native_rms_norm_backward(const Tensor& grad_out, const Tensor& input,
 
 Tensor rms_norm(const Tensor& input, IntList normalized_shape, const Tensor& weight,
                 std::optional<double> eps) {
-  const double epsilon = input.dtype() == kFloat64    ? std::numeric_limits<double>::epsilon()
-                         : input.dtype() == kFloat32  ? std::numeric_limits<float>::epsilon()
-                         : input.dtype() == kBFloat16 ? 0x1p-7
-                                                      : 0x1p-10;
-  return std::get<0>(
-      mytorch::native_rms_norm(input, normalized_shape, weight, eps.value_or(epsilon)));
+  return std::get<0>(mytorch::native_rms_norm(input, normalized_shape, weight,
+                                              eps.value_or(epsilon_of(input.dtype()))));
+}
+
+Tensors<4> native_add_layer_norm(const Tensor& input, const Tensor& residual,
+                                 IntList normalized_shape, const Tensor& weight, const Tensor& bias,
+                                 double eps) {
+  const Tensor sum = input + residual;
+  auto [out, mean, rstd] = mytorch::native_layer_norm(sum, normalized_shape, weight, bias, eps);
+  return {out, sum, mean, rstd};
+}
+
+Tensors<3> native_add_layer_norm_backward(const Tensor& grad_out, const Tensor& grad_sum,
+                                          const Tensor& sum, IntList normalized_shape,
+                                          const Tensor& mean, const Tensor& rstd,
+                                          const Tensor& weight, IntList mask) {
+  auto [dx, dw, db] = mytorch::native_layer_norm_backward(grad_out, sum, normalized_shape, mean,
+                                                          rstd, weight, mask);
+  return {mask[0] != 0 ? dx + grad_sum : dx, dw, db};
+}
+
+std::tuple<Tensor, Tensor> add_layer_norm(const Tensor& input, const Tensor& residual,
+                                          IntList normalized_shape, const Tensor& weight,
+                                          const Tensor& bias, double eps) {
+  const auto results =
+      mytorch::native_add_layer_norm(input, residual, normalized_shape, weight, bias, eps);
+  return {std::get<0>(results), std::get<1>(results)};
+}
+
+Tensors<3> native_add_rms_norm(const Tensor& input, const Tensor& residual,
+                               IntList normalized_shape, const Tensor& weight, double eps) {
+  const Tensor sum = input + residual;
+  auto [out, rstd] = mytorch::native_rms_norm(sum, normalized_shape, weight, eps);
+  return {out, sum, rstd};
+}
+
+Tensors<2> native_add_rms_norm_backward(const Tensor& grad_out, const Tensor& grad_sum,
+                                        const Tensor& sum, IntList normalized_shape,
+                                        const Tensor& rstd, const Tensor& weight, IntList mask) {
+  auto [dx, dw] =
+      mytorch::native_rms_norm_backward(grad_out, sum, normalized_shape, rstd, weight, mask);
+  return {mask[0] != 0 ? dx + grad_sum : dx, dw};
+}
+
+std::tuple<Tensor, Tensor> add_rms_norm(const Tensor& input, const Tensor& residual,
+                                        IntList normalized_shape, const Tensor& weight,
+                                        std::optional<double> eps) {
+  const auto results = mytorch::native_add_rms_norm(input, residual, normalized_shape, weight,
+                                                    eps.value_or(epsilon_of(input.dtype())));
+  return {std::get<0>(results), std::get<1>(results)};
 }
 
 Tensors<3> batch_norm_training(const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -617,6 +731,67 @@ Tensors<4> rms_norm_double_backward(const Tensor* grads, const Tensor& grad_out,
   const auto d = double_backward(terms, widened(grad_out), incoming(grads, mask, 0),
                                  incoming(grads, mask, 1), {});
   return {d.grad, d.x, d.rstd, reshaped(d.weight, weight)};
+}
+
+// The input and the residual have the same gradient.
+Tensors<4> add_layer_norm_backward(const Tensor* grads, const Tensor& sum, IntList normalized_shape,
+                                   const Tensor& mean, const Tensor& rstd, const Tensor& weight,
+                                   const bool* wanted) {
+  const bool want[] = {wanted[0] || wanted[1], wanted[2], wanted[3]};
+  Tensors<3> all;
+  const Tensor of_norm[] = {grads[0], grads[2], grads[3]};
+  if (grads[0].defined() && grads[1].defined() && want[0]) {
+    all = only(want, mytorch::native_add_layer_norm_backward(
+                         grads[0], grads[1], sum, normalized_shape, mean, rstd, weight,
+                         {1, int64_t{want[1]}, int64_t{want[2]}}));
+    const Tensor rest[] = {Tensor(), grads[2], grads[3]};
+    const bool input_only[] = {true, false, false};
+    Tensor& dx = std::get<0>(all);
+    dx = plus(dx, std::get<0>(layer_norm_backward(rest, sum, normalized_shape, mean, rstd, weight,
+                                                  input_only)));
+  } else {
+    all = layer_norm_backward(of_norm, sum, normalized_shape, mean, rstd, weight, want);
+    if (want[0]) std::get<0>(all) = plus(std::get<0>(all), grads[1]);
+  }
+  const auto& [dx, dw, db] = all;
+  return {if_wanted(dx, wanted[0]), if_wanted(dx, wanted[1]), dw, db};
+}
+
+Tensors<6> add_layer_norm_double_backward(const Tensor* grads, const Tensor& grad_out,
+                                          const Tensor& sum, IntList normalized_shape,
+                                          const Tensor& mean, const Tensor& rstd,
+                                          const Tensor& weight, IntList mask) {
+  auto [d_grad, d_sum, d_mean, d_rstd, d_weight] =
+      layer_norm_double_backward(grads, grad_out, sum, normalized_shape, mean, rstd, weight, mask);
+  return {d_grad, if_wanted(grads[0], mask[0] != 0), d_sum, d_mean, d_rstd, d_weight};
+}
+
+Tensors<3> add_rms_norm_backward(const Tensor* grads, const Tensor& sum, IntList normalized_shape,
+                                 const Tensor& rstd, const Tensor& weight, const bool* wanted) {
+  const bool want[] = {wanted[0] || wanted[1], wanted[2]};
+  Tensor dx, dw;
+  if (grads[0].defined() && grads[1].defined() && want[0]) {
+    const auto [x, w] = mytorch::native_add_rms_norm_backward(
+        grads[0], grads[1], sum, normalized_shape, rstd, weight, {1, int64_t{want[1]}});
+    const Tensor rest[] = {Tensor(), grads[2]};
+    const bool input_only[] = {true, false};
+    dx = plus(
+        x, std::get<0>(rms_norm_backward(rest, sum, normalized_shape, rstd, weight, input_only)));
+    dw = if_wanted(w, want[1]);
+  } else {
+    const Tensor of_norm[] = {grads[0], grads[2]};
+    std::tie(dx, dw) = rms_norm_backward(of_norm, sum, normalized_shape, rstd, weight, want);
+    if (want[0]) dx = plus(dx, grads[1]);
+  }
+  return {if_wanted(dx, wanted[0]), if_wanted(dx, wanted[1]), dw};
+}
+
+Tensors<5> add_rms_norm_double_backward(const Tensor* grads, const Tensor& grad_out,
+                                        const Tensor& sum, IntList normalized_shape,
+                                        const Tensor& rstd, const Tensor& weight, IntList mask) {
+  auto [d_grad, d_sum, d_rstd, d_weight] =
+      rms_norm_double_backward(grads, grad_out, sum, normalized_shape, rstd, weight, mask);
+  return {d_grad, if_wanted(grads[0], mask[0] != 0), d_sum, d_rstd, d_weight};
 }
 
 Tensors<3> group_norm_backward(const Tensor* grads, const Tensor& input, const Tensor& mean,

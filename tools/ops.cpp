@@ -108,7 +108,7 @@ void print_one(const conformance::OpRecord& op) {
   if (const std::string example = example_of(op); !example.empty()) {
     std::cout << "\n  shapes, for example: " << example;
   }
-  std::cout << "\n  gradient: ";
+  std::cout << "\n  autocast: " << op.autocast << "\n  gradient: ";
   if (op.gradient == "derived") {
     std::cout << (op.derived_gradient.empty() ? "zero" : "derived, " + op.derived_gradient);
   } else if (op.gradient == "decompose") {

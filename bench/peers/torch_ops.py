@@ -4,7 +4,7 @@
     torch_ops.py [--suite NAME] [--case NAME ...] [--device cpu|cuda] [--threads N] [--seconds S] [--json FILE]
                  [--suites build/release/generated/share/suites.json]
 
-Operators are those of ATen with the same names, except for EXCEPTIONS. A TorchScript loop repeats the call, so
+Operators are those of ATen with the same names, except for EXCEPTIONS and COMPOSED. A TorchScript loop repeats the call, so
 that no Python runs between calls. If TorchScript cannot do so, Python repeats it, and the line of the case says so.
 `mytorch bench --suite NAME --compare FILE` prints the ratios. For the suite `overhead`,
 bench/peers/overhead_libtorch has the same cases in C++.
@@ -182,6 +182,76 @@ EXCEPTIONS = {
 }
 
 
+# ---- operators that ATen lacks: compositions, which Python calls --------------------------------------
+
+
+def rotated(a: dict) -> torch.Tensor:
+    x, cos, sin = a["self"], a["cos"], a["sin"]
+    if a.get("interleaved"):
+        first, second = x[..., ::2], x[..., 1::2]
+        return torch.stack([first * cos - second * sin, second * cos + first * sin], -1).flatten(-2)
+    first, second = x.chunk(2, -1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+
+
+def layer_norm_gradients(a: dict) -> tuple:
+    ones = torch.zeros_like(a["weight"])
+    args = [a[x] for x in ("grad_out", "sum", "normalized_shape", "mean", "rstd", "weight")]
+    dx, dw, db = torch.ops.aten.native_layer_norm_backward(*args, ones, [True, True, True])
+    return dx + a["grad_sum"], dw, db
+
+
+def rms_norm_gradients(a: dict) -> tuple:
+    args = [a[x] for x in ("grad_out", "sum", "normalized_shape", "rstd", "weight")]
+    dx, dw = torch.ops.aten._fused_rms_norm_backward(*args, [True, True])
+    return dx + a["grad_sum"], dw
+
+
+def add_layer_norm(a: dict) -> tuple:
+    total = a["input"] + a["residual"]
+    return torch.nn.functional.layer_norm(total, a["normalized_shape"], a["weight"], a["bias"], a["eps"]), total
+
+
+def add_rms_norm(a: dict) -> tuple:
+    total = a["input"] + a["residual"]
+    return torch.nn.functional.rms_norm(total, a["normalized_shape"], a["weight"], a["eps"]), total
+
+
+def linear_cross_entropy(a: dict) -> tuple:
+    """Forward and backward, by linear and cross_entropy."""
+    x, weight = (a[name].detach().requires_grad_() for name in ("input", "linear_weight"))
+    with torch.enable_grad():
+        loss = torch.nn.functional.cross_entropy(torch.nn.functional.linear(x, weight), a["target"], reduction="sum")
+        return loss, *torch.autograd.grad(loss, [x, weight])
+
+
+def silu_gradients(a: dict) -> tuple:
+    grad, gate, up = a["grad_output"], a["gate"], a["up"]
+    return torch.ops.aten.silu_backward(grad * up, gate), grad * torch.nn.functional.silu(gate)
+
+
+def halves(f):
+    return lambda a: f(*a["self"].chunk(2, a["dim"]))
+
+
+def silu_mul(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.silu(gate) * up
+
+
+COMPOSED = {
+    "rotary_embedding": rotated,
+    "swiglu": lambda a: silu_mul(a["gate"], a["up"]),
+    "swiglu.packed": halves(silu_mul),
+    "swiglu_backward": silu_gradients,
+    "geglu": lambda a: torch.nn.functional.gelu(a["gate"]) * a["up"],
+    "native_add_layer_norm": add_layer_norm,
+    "native_add_layer_norm_backward": layer_norm_gradients,
+    "native_add_rms_norm": add_rms_norm,
+    "native_add_rms_norm_backward": rms_norm_gradients,
+    "linear_cross_entropy_forward": linear_cross_entropy,
+}
+
+
 def aten_call(case: dict, args: dict) -> tuple[str, list, dict]:
     """Returns ATen's name, its positional arguments with defaults, and its keyword-only arguments."""
     op = case["op"]
@@ -260,6 +330,15 @@ def check_repeats(loop, by_python) -> None:
 
 def loop_of(case: dict, args: dict):
     """Returns a function that repeats the call n times, and a remark."""
+    if case["op"] in COMPOSED:
+        composition = COMPOSED[case["op"]]
+
+        def composed_loop(n: int):
+            for _ in range(n):
+                composition(args)
+
+        composed_loop(1)
+        return composed_loop, "a composition, by Python"
     op, values, named = aten_call(case, args)
     call = getattr(torch.ops.aten, op)
     results = call(*values, **named)

@@ -61,6 +61,15 @@ class GPT(nn.Module):
         return F.cross_entropy(self.lm_head(self.ln_f(x)).flatten(0, 1), targets.flatten())
 
 
+def learning_rate(step: int, steps: int) -> float:
+    """A linear warm-up, and half a cosine to a tenth."""
+    warmup = min(100, steps)
+    if step < warmup:
+        return 2e-3 * (step + 1) / warmup
+    progress = (step - warmup) / max(steps - warmup, 1)
+    return 2e-3 * (0.1 + 0.45 * (1 + math.cos(math.pi * progress)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--text", required=True)
@@ -96,7 +105,7 @@ def main() -> None:
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for group in adam.param_groups:
-            group["lr"] = 2e-3 * min(1.0, step / 100)
+            group["lr"] = learning_rate(step - 1, options.steps)
         adam.step()
         total += loss.detach()
         if step % options.log_every == 0:

@@ -242,6 +242,26 @@ def attention_paged(query, key_pages, value_pages, table, lengths, slopes, left,
     return torch.cat(outputs), torch.cat(sums)
 
 
+def packed(x, offsets, b):
+    return x[offsets[b] : offsets[b + 1]].transpose(0, 1)[None]
+
+
+def attention_varlen_forward(q, k, v, cu_q, cu_k, max_q, max_k, slopes, left, right, bottom, softcap, scale):
+    out = q.new_zeros(q.shape[0], q.shape[1], v.shape[2])
+    sums = wide(q).new_zeros(q.shape[1], q.shape[0])
+    if cu_q[0] != 0 or cu_q[-1] != q.shape[0] or (cu_q.diff() < 0).any():
+        raise ValueError("offsets")
+    outs, totals = [out[:0]], [sums[:, :0]]
+    for b in range(len(cu_q) - 1):
+        one, keys, values = packed(q, cu_q, b), packed(k, cu_k, b), packed(v, cu_k, b)
+        slope = slopes[b : b + 1] if slopes is not None and slopes.dim() == 2 else slopes
+        diagonal = keys.shape[2] - one.shape[2] if bottom else 0
+        o, s, _ = attention_forward(one, keys, values, None, slope, left, right, diagonal, softcap, scale, 0.0)
+        outs.append(o[0].transpose(0, 1))
+        totals.append(s[0])
+    return torch.cat(outs), torch.cat(totals, 1)
+
+
 def binary_cross_entropy_terms(x, y, weight):
     terms = F.binary_cross_entropy(x, y, reduction="none")
     return terms if weight is None else weight * terms  # PyTorch has no gradient of the weight
@@ -407,6 +427,101 @@ def adagrad_step(p, g, total, lr, eps, weight_decay=0.0, scale=1.0):
     return p.addcdiv(g, total.sqrt().add_(eps), value=-lr), total
 
 
+def added(norm):
+    """Returns a norm of the sum of two operands, which also returns the sum."""
+
+    def call(x, residual, *rest):
+        total = x + residual
+        out, *statistics = norm(total, *rest)
+        return out, total, *statistics
+
+    return call
+
+
+def added_backward(norm_backward):
+    def call(grad, grad_sum, *rest):
+        if wide(grad) is not grad:
+            raise Missing("rounds in other places")
+        dx, *parameters = norm_backward(grad, *rest)
+        return dx + grad_sum if rest[-1][0] else dx, *parameters
+
+    return call
+
+
+def rotary_embedding(x, cos, sin, positions, interleaved, inverse):
+    n, rows = cos.shape[1], x.shape[-2]
+    if {cos.dtype, sin.dtype} - {x.dtype, wide(x).dtype}:
+        raise Missing("other types")
+
+    def placed(table):
+        table = wide(table[:rows] if positions is None else table[positions.long()])
+        if positions is not None and positions.dim() == 2:
+            table = table.reshape(x.shape[0], *[1] * (x.dim() - 3), rows, n)
+        return table
+
+    c, s = placed(cos), placed(sin) * (-1 if inverse else 1)
+    rotated = wide(x[..., : 2 * n])
+    if interleaved:
+        a, b = rotated[..., ::2], rotated[..., 1::2]
+        turned = torch.stack([a * c - b * s, b * c + a * s], -1).flatten(-2)
+    else:
+        a, b = rotated[..., :n], rotated[..., n:]
+        turned = torch.cat([a * c - b * s, b * c + a * s], -1)
+    return torch.cat([turned.to(x.dtype), x[..., 2 * n :]], -1)
+
+
+def gated(activation):
+    """Returns a gated activation, its gradients, and that of one packed operand."""
+
+    def pair(gate, up, *mode):
+        return activation(wide(gate), *mode).mul(wide(up)).to(torch.promote_types(gate.dtype, up.dtype))
+
+    def backward(grad, gate, up, *mode):
+        a = wide(gate) if gate.requires_grad else wide(gate).detach().requires_grad_()
+        with torch.enable_grad():
+            act = activation(a, *mode)
+            (slope,) = torch.autograd.grad(act.sum(), a, create_graph=True)
+        kind = torch.promote_types(torch.promote_types(grad.dtype, gate.dtype), up.dtype)
+        return (wide(grad) * wide(up) * slope).to(kind), (wide(grad) * act).to(kind)
+
+    return pair, backward, lambda x, dim, *mode: pair(*x.chunk(2, dim), *mode)
+
+
+swiglu, swiglu_backward, swiglu_packed = gated(F.silu)
+geglu, geglu_backward, geglu_packed = gated(lambda x, mode: F.gelu(x, approximate=mode))
+
+
+def linear_cross_entropy(x, matrix, target, bias, weight, reduction, ignore_index, smoothing, cap):
+    scores = wide(F.linear(x, matrix, bias)).flatten(0, -2)
+    scores = torch.tanh(scores / cap) * cap if cap != 0 else scores
+    weight = None if weight is None else wide(weight)
+    loss = cross_entropy(scores, target.flatten(), weight, reduction, ignore_index, smoothing)
+    return loss.reshape(target.shape) if reduction == "none" else loss
+
+
+def linear_cross_entropy_forward(x, matrix, target, bias, weight, reduce, ignore_index, smoothing, cap, mask):
+    leaves = [None if t is None else t.detach().requires_grad_() for t in (x, matrix, bias)]
+    with torch.enable_grad():
+        loss = linear_cross_entropy(
+            *leaves[:2], target, leaves[2], weight, "sum" if reduce else "none", ignore_index, smoothing, cap
+        )
+    wanted = [leaf for leaf, want in zip(leaves, mask) if want and leaf is not None]
+    found = list(torch.autograd.grad(loss, wanted)) if wanted else []
+    results = [found.pop(0) if want else x.new_zeros(0) for want in mask]
+    return loss.detach(), results[0], wide(results[1]), wide(results[2])
+
+
+def get_total_norm(tensors, order):
+    kind = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
+    norms = [torch.linalg.vector_norm(t, order, dtype=kind) for t in tensors]
+    return torch.linalg.vector_norm(torch.stack(norms), order)
+
+
+def clip_grads_with_norm_(tensors, total, limit):
+    for t in tensors:
+        t.mul_(torch.clamp(limit / (total + 1e-6), max=1.0))
+
+
 def need_floats(x):
     if not x.is_floating_point():
         raise RuntimeError("steps of optimizers only support floating-point types")
@@ -510,6 +625,7 @@ TWINS = {
     "attention_backward": attention_backward,
     "attention_forward": attention_forward,
     "attention_paged": attention_paged,
+    "attention_varlen_forward": attention_varlen_forward,
     "scaled_dot_product_attention": scaled_dot_product_attention,
     # PyTorch returns wrong results for operands that are not contiguous.
     "softmax_backward": lambda grad, out, dim: aten._softmax_backward_data(
@@ -518,6 +634,24 @@ TWINS = {
     "log_softmax_backward": lambda grad, out, dim: aten._log_softmax_backward_data(
         grad.contiguous(), out.contiguous(), dim, out.dtype
     ),
+    "native_add_layer_norm": added(native_layer_norm),
+    "native_add_layer_norm_backward": added_backward(native_layer_norm_backward),
+    "native_add_rms_norm": added(native_rms_norm),
+    "native_add_rms_norm_backward": added_backward(native_rms_norm_backward),
+    "add_layer_norm": lambda x, residual, *rest: added(native_layer_norm)(x, residual, *rest)[:2],
+    "add_rms_norm": lambda x, residual, shape, weight, eps: (rms_norm(x + residual, shape, weight, eps), x + residual),
+    "rotary_embedding": rotary_embedding,
+    "swiglu": swiglu,
+    "swiglu_backward": swiglu_backward,
+    "swiglu.packed": swiglu_packed,
+    "geglu": geglu,
+    "geglu_backward": geglu_backward,
+    "geglu.packed": geglu_packed,
+    "softcap": lambda x, cap: torch.tanh(x / cap) * cap,
+    "linear_cross_entropy": linear_cross_entropy,
+    "linear_cross_entropy_forward": linear_cross_entropy_forward,
+    "get_total_norm": get_total_norm,
+    "clip_grads_with_norm_": clip_grads_with_norm_,
     "native_layer_norm": native_layer_norm,
     "native_layer_norm_backward": native_layer_norm_backward,
     "native_rms_norm": native_rms_norm,

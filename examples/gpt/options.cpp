@@ -14,7 +14,7 @@ std::optional<Options> parse_options(int argc, char** argv, int* status) {
   training->add_option("run", train.run, "Folder of the checkpoints, the log and the model")
       ->required();
   training->add_option("--text", train.text, "File or folder of texts")->capture_default_str();
-  training->add_option("--tokens", train.tokens, "chars, bytes, or the path of a tokenizer.json")
+  training->add_option("--tokens", train.tokens, "chars (the characters of the text) or bytes")
       ->capture_default_str();
   training->add_option("--layers", train.layers, "Layers")->check(natural)->capture_default_str();
   training->add_option("--width", train.width, "Features of a token")

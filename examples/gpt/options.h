@@ -8,7 +8,7 @@
 struct TrainOptions {
   std::string run;                                  // the folder of the run
   std::string text = "/usr/share/common-licenses";  // a file or a folder
-  std::string tokens = "chars";                     // or "bytes", or the path of a tokenizer.json
+  std::string tokens = "chars";                     // or "bytes"
   int64_t layers = 4;
   int64_t width = 128;
   int64_t heads = 4;

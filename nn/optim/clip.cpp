@@ -6,10 +6,8 @@
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/clamp.h"
-#include "mytorch/ops/linalg_vector_norm.h"
-#include "mytorch/ops/mul.h"
-#include "mytorch/ops/stack.h"
-#include "mytorch/ops/to.h"
+#include "mytorch/ops/clip_grads_with_norm_.h"
+#include "mytorch/ops/get_total_norm.h"
 #include "mytorch/ops/zeros.h"
 
 namespace mytorch::nn::optim {
@@ -23,9 +21,6 @@ std::vector<Tensor> gradients(TensorList parameters) {
   return list;
 }
 
-// Norms of 16-bit gradients are computed in float32, in which their squares do not overflow.
-ScalarType norm_type_of(ScalarType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
-
 }  // namespace
 
 Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type,
@@ -36,17 +31,7 @@ Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type,
   NoGradGuard no_grad;
   const std::vector<Tensor> grads = gradients(parameters);
   if (grads.empty()) return zeros(IntList(nullptr, 0));
-  const Device device = grads[0].device();
-  ScalarType dtype = kFloat32;
-  for (const Tensor& grad : grads) {
-    if (norm_type_of(grad.dtype()) == kFloat64) dtype = kFloat64;
-  }
-  std::vector<Tensor> norms;
-  norms.reserve(grads.size());
-  for (const Tensor& grad : grads) {
-    norms.push_back(to(linalg_vector_norm(grad, norm_type, {}, false, dtype), device));
-  }
-  Tensor total = norms.size() == 1 ? norms[0] : linalg_vector_norm(stack(norms), norm_type);
+  const Tensor total = mytorch::get_total_norm(grads, norm_type);
   if (error_if_nonfinite) {
     const double value = total.item<double>();
     if (!std::isfinite(value)) {
@@ -54,9 +39,7 @@ Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type,
            " of the gradients is ", value, ", so they cannot be scaled to ", max_norm);
     }
   }
-  // PyTorch adds 1e-6 so that a norm of zero does not cause a division by zero.
-  const Tensor factor = clamp(max_norm / (total + 1e-6), {}, 1.0);
-  for (const Tensor& grad : grads) grad.mul_(to(factor, grad.device()));
+  mytorch::clip_grads_with_norm_(grads, total, max_norm);
   return total;
 }
 

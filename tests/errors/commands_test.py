@@ -106,6 +106,11 @@ class ToolsTest(ProgramTest):
     def bench(self, args, says):
         self.refused("mytorch", "bench", *args, says=says)
 
+    def test_ops_states_the_autocast_policy(self):
+        for op, policy in (("matmul", "lower"), ("exp", "float32"), ("cat", "widest"), ("neg", "none")):
+            done = self.run_program("mytorch", "ops", op)
+            self.assertIn(f"\n  autocast: {policy}\n", done.stdout)
+
     def test_bench_refuses_results_of_another_form(self):
         results = self.folder / "results.json"
         results.write_text("[]")

@@ -15,6 +15,7 @@
 #include "mytorch/ops/attention_backward.h"
 #include "mytorch/ops/attention_forward.h"
 #include "mytorch/ops/attention_paged.h"
+#include "mytorch/ops/attention_varlen_forward.h"
 #include "mytorch/ops/eq.h"
 #include "mytorch/ops/exp.h"
 #include "mytorch/ops/full.h"
@@ -201,6 +202,51 @@ TEST(Attention, PagesEqualContiguousKeysWhateverTheirOrder) {
     EXPECT_THROW(
         attention_paged(q.to(type), key_pages, value_pages, table, counts, {}, -1, 0, 0, 0.25),
         Error);
+  }
+}
+
+TEST(Attention, GradientsOfMasksEqualThoseInDouble) {
+  const Tensor q = randn({2, 4, 150, 16}), k = randn({2, 2, 300, 16}), v = randn({2, 2, 300, 16});
+  const Tensor grad = randn({2, 4, 150, 16});
+  const int64_t shapes[][4] = {{2, 4, 150, 300}, {1, 1, 150, 300}, {2, 1, 150, 300},
+                               {1, 4, 1, 300},   {2, 4, 150, 1},   {1, 1, 1, 1}};
+  for (const auto& shape : shapes) {
+    const Tensor mask = randn({shape[0], shape[1], shape[2], shape[3]});
+    const auto gradient = [&](ScalarType type) {
+      const auto [out, sums, draw] = attention_forward(q.to(type), k.to(type), v.to(type),
+                                                       mask.to(type), {}, 90, -1, 10, 2, 0.25, 0);
+      return std::get<3>(attention_backward(grad.to(type), {}, q.to(type), k.to(type), v.to(type),
+                                            mask.to(type), {}, out, sums, draw, 90, -1, 10, 2, 0.25,
+                                            0));
+    };
+    const Tensor found = gradient(kFloat32);
+    EXPECT_EQ(found.sizes(), mask.sizes());
+    EXPECT_TRUE(close(found, gradient(kFloat64), 1e-3)) << mask.sizes();
+  }
+}
+
+TEST(Attention, PackedSequencesEqualSeparateOnes) {
+  const int64_t offsets[] = {0, 70, 70, 71, 200};
+  Tensor q = randn({200, 4, 16}).requires_grad_(), k = randn({200, 2, 16}).requires_grad_();
+  Tensor v = randn({200, 2, 8}).requires_grad_();
+  const Tensor cu = tensor({0, 70, 70, 71, 200}).to(kInt32);
+  const Tensor grad = randn({200, 4, 8});
+  const Tensor out =
+      std::get<0>(attention_varlen_forward(q, k, v, cu, cu, 129, 129, {}, 40, 0, true, 0, 0.25));
+  (out * grad).sum().backward();
+  const Tensor found[] = {q.grad(), k.grad(), v.grad()};
+  for (int64_t b = 0; b < 4; ++b) {
+    const int64_t n = offsets[b + 1] - offsets[b];
+    const auto one = [&](const Tensor& x) {
+      return x.detach().narrow(0, offsets[b], n).transpose(0, 1).unsqueeze(0);
+    };
+    Tensor x[] = {one(q).requires_grad_(), one(k).requires_grad_(), one(v).requires_grad_()};
+    const Tensor expected =
+        std::get<0>(attention_forward(x[0], x[1], x[2], {}, {}, 40, 0, 0, 0, 0.25, 0));
+    EXPECT_TRUE(n == 0 || close(one(out), expected));
+    if (n == 0) continue;
+    (expected * one(grad)).sum().backward();
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(close(one(found[i]), x[i].grad()));
   }
 }
 

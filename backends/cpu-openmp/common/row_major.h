@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "backends/cpu-openmp/simd/convert.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {
@@ -27,11 +28,22 @@ class RowMajor {
   explicit RowMajor(const sdk::TensorView& tensor)
       : tensor_(tensor),
         loop_(sdk::make_loop<1>(tensor.shape(), {tensor}, sdk::Order::kRowMajor)),
-        direct_(tensor.is<W>() && tensor.is_contiguous()) {}
+        direct_(tensor.is<W>() && tensor.is_contiguous()) {
+    if (direct_ || loop_.inner_stride(0) != 1) return;
+    load_ = simd::get_convert(tensor.dtype(), sdk::dtype_of<W>);
+    store_ = simd::get_convert(sdk::dtype_of<W>, tensor.dtype());
+  }
 
   bool direct() const { return direct_; }
   const W* read(int64_t first, int64_t n, W* buffer) const {
     if (direct_) return tensor_.data<W>() + first;
+    if (load_ != nullptr) {
+      loop_.for_each_run(first, first + n, [&, to = buffer](const auto& at, int64_t count) mutable {
+        load_(address(at[0]), to, count);
+        to += count;
+      });
+      return buffer;
+    }
     visit(first, n, buffer, [](auto& element, W& staged) { staged = sdk::convert<W>(element); });
     return buffer;
   }
@@ -41,12 +53,21 @@ class RowMajor {
     if (!direct_) put(first, n, buffer);
   }
   void put(int64_t first, int64_t n, W* values) const {
+    if (store_ != nullptr) {
+      loop_.for_each_run(first, first + n,
+                         [&, from = values](const auto& at, int64_t count) mutable {
+                           store_(from, address(at[0]), count);
+                           from += count;
+                         });
+      return;
+    }
     visit(first, n, values, [](auto& element, W& staged) {
       element = sdk::convert<std::remove_reference_t<decltype(element)>>(staged);
     });
   }
 
  private:
+  char* address(int64_t at) const { return tensor_.data<char>() + at * tensor_.itemsize(); }
   template <class F>
   void visit(int64_t first, int64_t n, W* buffer, F&& f) const {
     sdk::visit_dtype(tensor_.dtype(), [&](auto tag) {
@@ -58,6 +79,8 @@ class RowMajor {
   sdk::TensorView tensor_;
   sdk::StridedLoop<1> loop_;
   bool direct_;
+  // Convert runs of adjacent elements; NULL if elements are apart.
+  simd::ConvertFn load_ = nullptr, store_ = nullptr;
 };
 
 // Returns all n elements of an optional parameter, or NULL if it is absent.

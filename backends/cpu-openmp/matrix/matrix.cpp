@@ -107,6 +107,11 @@ void blend(mt_ctx& ctx, const TensorView& self, const TensorView& out, const mt_
 void added(mt_ctx& ctx, const TensorView& self, GemmProblem p, const TensorView& out,
            const mt_scalar& beta, const mt_scalar& alpha, const char* op) {
   const bool plain = equals(alpha, 1) || p.k == 0;
+  // A product replaces its output, so it cannot read it, except to add to it.
+  if (out.numel() == 0) return;
+  const bool in_place = self.raw() == out.raw();
+  if (out.raw() == p.a.data || out.raw() == p.b.data) throw sdk::Declined{};
+  if (in_place && !equals(beta, 0) && (!plain || !equals(beta, 1))) throw sdk::Declined{};
   // With beta 0, a NaN in self has no effect.
   if (equals(beta, 0)) {
     check(gemm(&ctx, p), op);
@@ -122,7 +127,9 @@ void added(mt_ctx& ctx, const TensorView& self, GemmProblem p, const TensorView&
   sdk::broadcast_strides(self, out.shape(), strides.data());
   const int ndim = out.ndim();
   const bool one_batch = ndim == 2 || p.batch == 1 || strides[0] == 0;
-  if (one_batch && (strides[ndim - 2] == 0 || p.m == 1)) {
+  if (in_place) {
+    p.accumulate = true;
+  } else if (one_batch && (strides[ndim - 2] == 0 || p.m == 1)) {
     p.bias = self.raw();
     p.bias_stride = strides[ndim - 1];
   } else if (one_batch && (strides[ndim - 1] == 0 || p.n == 1)) {
@@ -205,8 +212,8 @@ void register_matrix(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
   kernels.push_back(sdk::kernel<&bmm>("packed_gemm", kTakes));
   kernels.push_back(sdk::kernel<&mm>("packed_gemm", kTakes));
-  kernels.push_back(sdk::kernel<&addmm>("packed_gemm", kTakes));
-  kernels.push_back(sdk::kernel<&baddbmm>("packed_gemm", kTakes));
+  kernels.push_back(sdk::kernel<&addmm>("packed_gemm", kTakes | MT_TAKES_ALIAS));
+  kernels.push_back(sdk::kernel<&baddbmm>("packed_gemm", kTakes | MT_TAKES_ALIAS));
   kernels.push_back(sdk::kernel<&linear>("packed_gemm", kTakes));
 }
 

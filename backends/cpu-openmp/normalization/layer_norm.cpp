@@ -1,15 +1,21 @@
-// Layer and root-mean-square normalization. A row is read from memory once; its mean, variance and
-// result are computed while it is in the L1 and the next row is prefetched. The same holds for both
-// sums of a gradient and for its contribution to the gradients of the parameters. These are summed
-// over a fixed number of parts of the rows, and then over the parts in order.
+// Layer and root-mean-square normalization, also of the sum of two operands. A row is read from
+// memory once; its mean, variance and result are computed while it is in the L1 and the next row is
+// prefetched. The same holds for both sums of a gradient and for its contribution to the gradients
+// of the parameters. These are summed over a fixed number of parts of the rows, and then over the
+// parts in order.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "backends/cpu-openmp/common/lines.h"
 #include "backends/cpu-openmp/common/row_major.h"
 #include "backends/cpu-openmp/common/stream.h"
 #include "backends/cpu-openmp/normalization/rows.h"
 #include "backends/cpu-openmp/registry.h"
+#include "mytorch/abi_ops/native_add_layer_norm.h"
+#include "mytorch/abi_ops/native_add_layer_norm_backward.h"
+#include "mytorch/abi_ops/native_add_rms_norm.h"
+#include "mytorch/abi_ops/native_add_rms_norm_backward.h"
 #include "mytorch/abi_ops/native_layer_norm.h"
 #include "mytorch/abi_ops/native_layer_norm_backward.h"
 #include "mytorch/abi_ops/native_rms_norm.h"
@@ -48,6 +54,42 @@ struct Normalization {
   double eps;
   const mt_tensor *out, *mean, *rstd;  // or NULL
   bool centered;
+  // The rows that are normalized are the sums of both, which are also written; or NULL.
+  const mt_tensor *residual = nullptr, *sum = nullptr;
+};
+
+// Adds rows of two operands into a third.
+template <class W>
+class Sums {
+ public:
+  Sums(const Normalization& call, bool non_temporal)
+      : x_(call.input), residual_(call.residual), sum_(call.sum), non_temporal_(non_temporal) {}
+
+  // Returns the sum, rounded to the type of the operands. `memory` has space for 2 * n elements, of
+  // which the result may use the first n. Sets the rows that
+  // `context` prefetches.
+  const W* row(const RowKernels<W>& kernels, int64_t row, int64_t end, int64_t n, W* memory,
+               RowContext<W>* context) const {
+    const int64_t first = row * n;
+    const W* x = x_.read(first, n, memory);
+    const W* other = residual_.read(first, n, memory + n);
+    context->next = after(x_, row, end, n);
+    context->next_other = after(residual_, row, end, n);
+    if (non_temporal_) {
+      // The sum is read again, so it does not leave the cache before it is normalized.
+      kernels.add(x, other, n, memory);
+      stream_copy(sum_.write(first, nullptr), memory, n * int64_t{sizeof(W)});
+      return memory;
+    }
+    W* to = sum_.write(first, memory);
+    kernels.add(x, other, n, to);
+    sum_.finish(first, n, memory);
+    return sum_.read(first, n, memory);
+  }
+
+ private:
+  RowMajor<W> x_, residual_, sum_;
+  bool non_temporal_;
 };
 
 void forward(mt_ctx& ctx, const Normalization& call) {
@@ -65,19 +107,31 @@ void forward(mt_ctx& ctx, const Normalization& call) {
     const RowMajor<W> means(call.mean != nullptr ? call.mean : call.input);
     const RowMajor<W> rstds(call.rstd != nullptr ? call.rstd : call.input);
     const bool non_temporal = call.out != nullptr && stores_non_temporal(out, rows, n);
+    std::optional<Sums<W>> sums;
+    if (call.sum != nullptr) {
+      const RowMajor<W> to(call.sum);
+      sums.emplace(call, stores_non_temporal(to, rows, n));
+    }
     parallel_with_scratch<W>(
-        ctx, rows, 1 + 8192 / n, 2 * n, [&](W* part, int64_t begin, int64_t end) {
+        ctx, rows, 1 + 8192 / n, 3 * n, [&](W* part, int64_t begin, int64_t end) {
           for (int64_t row = begin; row < end; ++row) {
             W mean, rstd;
-            W* to = call.out != nullptr ? out.write(row * n, part + n) : nullptr;
-            kernels.layer_norm(x.read(row * n, n, part), n, static_cast<W>(call.eps), weight, bias,
-                               to, call.centered ? &mean : nullptr, &rstd,
-                               {after(x, row, end, n), nullptr, non_temporal});
-            if (to != nullptr) out.finish(row * n, n, part + n);
+            W* to = call.out != nullptr ? out.write(row * n, part + 2 * n) : nullptr;
+            RowContext<W> context{nullptr, nullptr, non_temporal};
+            const W* line;
+            if (sums) {
+              line = sums->row(kernels, row, end, n, part, &context);
+            } else {
+              line = x.read(row * n, n, part);
+              context.next = after(x, row, end, n);
+            }
+            kernels.layer_norm(line, n, static_cast<W>(call.eps), weight, bias, to,
+                               call.centered ? &mean : nullptr, &rstd, context);
+            if (to != nullptr) out.finish(row * n, n, part + 2 * n);
             if (call.mean != nullptr) means.put(row, 1, &mean);
             if (call.rstd != nullptr) rstds.put(row, 1, &rstd);
           }
-          if (non_temporal) stream_fence();
+          if (non_temporal || sums) stream_fence();
         });
   });
 }
@@ -90,6 +144,14 @@ void rms_norm(mt_ctx& ctx, const mt_args_native_rms_norm& args) {
   forward(ctx, {args.input, args.weight, nullptr, product(args.normalized_shape), args.eps,
                 args.out, nullptr, args.rstd, false});
 }
+void add_layer_norm(mt_ctx& ctx, const mt_args_native_add_layer_norm& args) {
+  forward(ctx, {args.input, args.weight, args.bias, product(args.normalized_shape), args.eps,
+                args.out, args.mean, args.rstd, true, args.residual, args.sum});
+}
+void add_rms_norm(mt_ctx& ctx, const mt_args_native_add_rms_norm& args) {
+  forward(ctx, {args.input, args.weight, nullptr, product(args.normalized_shape), args.eps,
+                args.out, nullptr, args.rstd, false, args.residual, args.sum});
+}
 
 // The operands of a gradient. Gradients that are NULL are not computed; `mean` is NULL if rows are
 // not centered.
@@ -97,6 +159,7 @@ struct Gradients {
   const mt_tensor *grad, *input, *mean, *rstd, *weight;
   int64_t n;
   const mt_tensor *to_input, *to_weight, *to_bias;
+  const mt_tensor* added = nullptr;  // to the gradient of the input; or NULL
 };
 
 void backward(mt_ctx& ctx, const Gradients& call) {
@@ -114,6 +177,7 @@ void backward(mt_ctx& ctx, const Gradients& call) {
     const W* rstds = parameter<W>(ctx, call.rstd, rows);
     const RowMajor<W> x(input);
     const RowMajor<W> grad(call.grad);
+    const RowMajor<W> added(call.added != nullptr ? call.added : call.input);
     const RowMajor<W> out(want_x ? call.to_input : call.input);
     const bool sums = call.to_weight != nullptr || call.to_bias != nullptr;
     const int64_t each = (centered ? 2 : 1) * n;  // of the sums of a part: for the weight, the bias
@@ -121,7 +185,7 @@ void backward(mt_ctx& ctx, const Gradients& call) {
     W* partial = sums ? sdk::scratch<W>(ctx, parts * each) : nullptr;
     const int64_t grain = 1 + 8192 * parts / input.numel();
     const bool non_temporal = want_x && stores_non_temporal(out, rows, n);
-    parallel_with_scratch<W>(ctx, parts, grain, 3 * n, [&](W* memory, int64_t begin, int64_t end) {
+    parallel_with_scratch<W>(ctx, parts, grain, 4 * n, [&](W* memory, int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part) {
         W* own = sums ? partial + part * each : nullptr;
         if (sums) std::fill(own, own + each, W{});
@@ -137,6 +201,9 @@ void backward(mt_ctx& ctx, const Gradients& call) {
           line.weight_sum = own;
           if (sums && centered) line.bias_sum = own + n;
           if (want_x) line.to = out.write(row * n, memory + 2 * n);
+          if (want_x && call.added != nullptr) {
+            line.added = added.read(row * n, n, memory + 3 * n);
+          }
           kernels.norm_gradient(line, n,
                                 {after(grad, row, last, n), after(x, row, last, n), non_temporal});
           if (want_x) out.finish(row * n, n, memory + 2 * n);
@@ -164,6 +231,17 @@ void rms_norm_backward(mt_ctx& ctx, const mt_args_native_rms_norm_backward& args
                  product(args.normalized_shape), wanted(args.output_mask, 0, args.grad_input),
                  wanted(args.output_mask, 1, args.grad_weight), nullptr});
 }
+void add_layer_norm_backward(mt_ctx& ctx, const mt_args_native_add_layer_norm_backward& args) {
+  backward(ctx, {args.grad_out, args.sum, args.mean, args.rstd, args.weight,
+                 product(args.normalized_shape), wanted(args.output_mask, 0, args.grad_input),
+                 wanted(args.output_mask, 1, args.grad_weight),
+                 wanted(args.output_mask, 2, args.grad_bias), args.grad_sum});
+}
+void add_rms_norm_backward(mt_ctx& ctx, const mt_args_native_add_rms_norm_backward& args) {
+  backward(ctx, {args.grad_out, args.sum, nullptr, args.rstd, args.weight,
+                 product(args.normalized_shape), wanted(args.output_mask, 0, args.grad_input),
+                 wanted(args.output_mask, 1, args.grad_weight), nullptr, args.grad_sum});
+}
 
 }  // namespace
 
@@ -173,6 +251,10 @@ void register_layer_norm(KernelEntries& kernels) {
   kernels.push_back(sdk::kernel<&layer_norm_backward>("rows", kTakes));
   kernels.push_back(sdk::kernel<&rms_norm>("rows", kTakes));
   kernels.push_back(sdk::kernel<&rms_norm_backward>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&add_layer_norm>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&add_layer_norm_backward>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&add_rms_norm>("rows", kTakes));
+  kernels.push_back(sdk::kernel<&add_rms_norm_backward>("rows", kTakes));
 }
 
 }  // namespace mytorch::cpu

@@ -60,6 +60,13 @@ HWY_INLINE void Combine(const T* g, const T* x, int64_t n, T mean, T a, T b, T c
 }
 
 template <class T>
+HWY_INLINE void AddRows(const T* x, const T* y, int64_t n, T* to) {
+  ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
+    part.store(hn::Add(part.load(x, T(0)), part.load(y, T(0))), to);
+  });
+}
+
+template <class T>
 HWY_INLINE void LayerNorm(const T* x, int64_t n, T eps, const T* weight, const T* bias, T* to,
                           T* mean, T* rstd, const RowContext<T>& context) {
   const hn::ScalableTag<T> d;
@@ -81,9 +88,11 @@ HWY_INLINE void LayerNorm(const T* x, int64_t n, T eps, const T* weight, const T
   if (to == nullptr) return;
   const Vec<T> middle = hn::Set(d, center + off), scale = hn::Set(d, *rstd);
   const T* next = context.next;
+  const T* next_other = context.next_other;
   const bool non_temporal = context.non_temporal;
   ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
     if (next != nullptr) part.prefetch(next);
+    if (next_other != nullptr) part.prefetch(next_other);
     Vec<T> v = hn::Mul(hn::Sub(part.load(x, T(0)), middle), scale);
     if (weight != nullptr) v = hn::Mul(v, part.load(weight, T(0)));
     if (bias != nullptr) v = hn::Add(v, part.load(bias, T(0)));
@@ -122,6 +131,7 @@ HWY_INLINE void NormGradientRow(const NormGradient<T>& row, int64_t n,
   const Vec<T> shift = hn::Set(d, row.centered ? -rstd * (SumOf<T>(sums.a) / count) : T(0));
   const T* next_g = context.next;
   const T* next_x = context.next_other;
+  const T* const added = row.added;
   const bool non_temporal = context.non_temporal;
   ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
     if (next_g != nullptr) {
@@ -131,14 +141,15 @@ HWY_INLINE void NormGradientRow(const NormGradient<T>& row, int64_t n,
     Vec<T> v = part.load(g, T(0));
     if (weight != nullptr) v = hn::Mul(v, part.load(weight, T(0)));
     const Vec<T> rest = hn::MulAdd(along, hn::Sub(part.load(x, T(0)), center), shift);
-    const Vec<T> out = hn::MulAdd(scale, v, rest);
+    Vec<T> out = hn::MulAdd(scale, v, rest);
+    if (added != nullptr) out = hn::Add(out, part.load(added, T(0)));
     part.store(out, to, non_temporal);
   });
 }
 
 template <class T>
-constexpr RowKernels<T> kRowKernels = {&Moments<T>, &Sums<T>,      &Scale<T>,
-                                       &Combine<T>, &LayerNorm<T>, &NormGradientRow<T>};
+constexpr RowKernels<T> kRowKernels = {&Moments<T>, &Sums<T>,      &Scale<T>,          &Combine<T>,
+                                       &AddRows<T>, &LayerNorm<T>, &NormGradientRow<T>};
 
 const RowKernels<float>& FloatRows() { return kRowKernels<float>; }
 const RowKernels<double>& DoubleRows() { return kRowKernels<double>; }

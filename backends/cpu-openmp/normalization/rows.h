@@ -41,7 +41,8 @@ struct NormGradient {
   // `bias_sum` alone may be NULL.
   T* weight_sum;
   T* bias_sum;
-  T* to;  // the gradient of the input, or NULL
+  T* to;           // the gradient of the input, or NULL
+  const T* added;  // to the gradient of the input; or NULL
 };
 
 template <class T>
@@ -54,6 +55,8 @@ struct RowKernels {
   void (*scale)(const T* x, int64_t n, T mean, T scale, T shift, T* to);
   // to = a * g + b * (x - mean) + c
   void (*combine)(const T* g, const T* x, int64_t n, T mean, T a, T b, T c, T* to);
+  // to = x + y
+  void (*add)(const T* x, const T* y, int64_t n, T* to);
   // to = (x - mean) * rstd * weight + bias; `weight`, `bias` and `to` may be NULL. Root mean square
   // normalization passes NULL for `mean`, which is then 0.
   void (*layer_norm)(const T* x, int64_t n, T eps, const T* weight, const T* bias, T* to, T* mean,

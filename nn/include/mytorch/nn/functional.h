@@ -30,6 +30,8 @@
 #include "mytorch/nn/upsampling.h"
 #include "mytorch/ops/adaptive_avg_pool1d.h"
 #include "mytorch/ops/adaptive_avg_pool2d.h"
+#include "mytorch/ops/add_layer_norm.h"
+#include "mytorch/ops/add_rms_norm.h"
 #include "mytorch/ops/avg_pool1d.h"
 #include "mytorch/ops/avg_pool2d.h"
 #include "mytorch/ops/batch_norm.h"
@@ -46,6 +48,7 @@
 #include "mytorch/ops/dropout.h"
 #include "mytorch/ops/elu.h"
 #include "mytorch/ops/embedding.h"
+#include "mytorch/ops/geglu.h"
 #include "mytorch/ops/gelu.h"
 #include "mytorch/ops/group_norm.h"
 #include "mytorch/ops/hardshrink.h"
@@ -59,6 +62,7 @@
 #include "mytorch/ops/layer_norm.h"
 #include "mytorch/ops/leaky_relu.h"
 #include "mytorch/ops/linear.h"
+#include "mytorch/ops/linear_cross_entropy.h"
 #include "mytorch/ops/linear_gelu.h"
 #include "mytorch/ops/log_sigmoid.h"
 #include "mytorch/ops/log_softmax.h"
@@ -72,15 +76,18 @@
 #include "mytorch/ops/relu.h"
 #include "mytorch/ops/relu6.h"
 #include "mytorch/ops/rms_norm.h"
+#include "mytorch/ops/rotary_embedding.h"
 #include "mytorch/ops/scaled_dot_product_attention.h"
 #include "mytorch/ops/selu.h"
 #include "mytorch/ops/sigmoid.h"
 #include "mytorch/ops/silu.h"
 #include "mytorch/ops/smooth_l1_loss.h"
+#include "mytorch/ops/softcap.h"
 #include "mytorch/ops/softmax.h"
 #include "mytorch/ops/softplus.h"
 #include "mytorch/ops/softshrink.h"
 #include "mytorch/ops/softsign.h"
+#include "mytorch/ops/swiglu.h"
 #include "mytorch/ops/tanh.h"
 #include "mytorch/ops/tanhshrink.h"
 #include "mytorch/ops/threshold.h"
@@ -90,6 +97,8 @@ namespace mytorch::nn::functional {
 
 using mytorch::adaptive_avg_pool1d;
 using mytorch::adaptive_avg_pool2d;
+using mytorch::add_layer_norm;
+using mytorch::add_rms_norm;
 using mytorch::avg_pool1d;
 using mytorch::avg_pool2d;
 using mytorch::binary_cross_entropy;
@@ -104,6 +113,7 @@ using mytorch::conv_transpose3d;
 using mytorch::cross_entropy;
 using mytorch::dropout;
 using mytorch::elu;
+using mytorch::geglu;
 using mytorch::gelu;
 using mytorch::group_norm;
 using mytorch::hardshrink;
@@ -116,6 +126,7 @@ using mytorch::l1_loss;
 using mytorch::layer_norm;
 using mytorch::leaky_relu;
 using mytorch::linear;
+using mytorch::linear_cross_entropy;
 using mytorch::linear_gelu;
 using mytorch::log_sigmoid;
 using mytorch::log_softmax;
@@ -129,15 +140,18 @@ using mytorch::pad;
 using mytorch::relu;
 using mytorch::relu6;
 using mytorch::rms_norm;
+using mytorch::rotary_embedding;
 using mytorch::scaled_dot_product_attention;
 using mytorch::selu;
 using mytorch::sigmoid;
 using mytorch::silu;
 using mytorch::smooth_l1_loss;
+using mytorch::softcap;
 using mytorch::softmax;
 using mytorch::softplus;
 using mytorch::softshrink;
 using mytorch::softsign;
+using mytorch::swiglu;
 using mytorch::tanh;
 using mytorch::tanhshrink;
 using mytorch::threshold;

@@ -5,10 +5,14 @@
 
 #include "mytorch/list.h"
 #include "mytorch/nn/optim/clip.h"
+#include "mytorch/ops/clip_grads_with_norm_.h"
+#include "mytorch/ops/get_total_norm.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::nn::utils {
 
+using mytorch::clip_grads_with_norm_;
+using mytorch::get_total_norm;
 using nn::optim::clip_grad_norm_;
 using nn::optim::clip_grad_value_;
 
