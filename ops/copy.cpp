@@ -10,7 +10,9 @@
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/empty_like.h"
 #include "mytorch/ops/fill_.h"
+#include "mytorch/ops/new_empty.h"
 #include "ops/composites.h"
 #include "ops/creation.h"
 
@@ -126,7 +128,8 @@ namespace composite {
 Tensor converted(const Tensor& self, ScalarType dtype, Device device, bool non_blocking,
                  bool copy) {
   if (!copy && dtype == self.dtype() && device == self.device()) return self;
-  Tensor out = new_like(self, dtype, device);
+  Tensor out = is_batched(self.impl()) ? mytorch::empty_like(self, dtype, device)
+                                       : new_like(self, dtype, device);
   mytorch::copy_(out, self, non_blocking);
   return out;
 }
@@ -153,7 +156,8 @@ void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
 
 Tensor contiguous(const Tensor& self) {
   if (self.is_contiguous()) return self;
-  Tensor out = mytorch::empty(self.sizes(), self.dtype(), self.device());
+  Tensor out = is_batched(self.impl()) ? mytorch::new_empty(self, self.sizes())
+                                       : mytorch::empty(self.sizes(), self.dtype(), self.device());
   mytorch::copy_(out, self);
   return out;
 }

@@ -143,9 +143,11 @@ void Call::check_randomness() const {
 }
 
 std::vector<Value> Call::run(Rule rule) {
+  if (recorded_by_body && body != nullptr) rule = nullptr;
   const bool draws = rule != nullptr && this->draws();
   if (draws) check_randomness();
-  if (!any_dim_ && !draws && (body == nullptr || originals_.empty() || rule != nullptr)) {
+  if (!any_dim_ && !draws && !recorded_by_body &&
+      (body == nullptr || originals_.empty() || rule != nullptr)) {
     {
       const Scope scope(outside());
       invoke_parts();
@@ -171,6 +173,9 @@ std::vector<Value> Call::run(Rule rule) {
     } catch (const Error& error) {
       rethrow_from(op, error);
     }
+  }
+  if (recorded_by_body) {
+    refuse("has no batching rule that is differentiable inside vmap: compute its gradient outside");
   }
   return loop();
 }

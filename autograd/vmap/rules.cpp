@@ -461,7 +461,14 @@ bool embedding_dense_backward(Call& call) {
 }
 
 bool embedding(Call& call) {
-  if (call.part("weight").batched) return false;
+  if (call.part("weight").batched) {
+    // The gradient of the body lacks these two.
+    if (call.integer(call.find("padding_idx")) >= 0 ||
+        call.args[call.find("scale_grad_by_freq")].scalar().to_bool()) {
+      call.body = nullptr;
+    }
+    return false;
+  }
   call.invoke_parts();
   return true;
 }

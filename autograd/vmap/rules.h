@@ -92,6 +92,8 @@ class Call {
 
   std::function<void(const Value* args, std::vector<Value>* results)> invoke;
   std::function<void(std::vector<Value>* results)> body;  // empty if there is none
+  // Gradients inside vmap need the body, since neither a rule nor a loop records at this level.
+  bool recorded_by_body = false;
 
  private:
   bool draws() const;

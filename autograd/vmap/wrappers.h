@@ -143,7 +143,8 @@ struct Wrapper<Op, form, R(P...)> {
           return reinterpret_cast<Type>(wrapper)(static_cast<P&&>(args)...);
         }
       }
-      return compute(args...);
+      // Without a wrapper of its own, the operators of its body are recorded.
+      return compute(seen.recorded && !state.recorded && grad_enabled(), args...);
     }
   }
 
@@ -161,7 +162,7 @@ struct Wrapper<Op, form, R(P...)> {
     if constexpr (!std::is_same_v<T, const bool*>) values.push_back(box(arg));
   }
 
-  static R compute(const P&... args) {
+  static R compute(bool recorded_by_body, const P&... args) {
     static const Rule rule = find_rule(Op::info);
     Shapes<Op>::check(args...);
     Call call(Op::info, boxed_args(args...));
@@ -171,6 +172,7 @@ struct Wrapper<Op, form, R(P...)> {
         Derived<Op>::call(wanted, values, found);
       };
     }
+    call.recorded_by_body = recorded_by_body && Op::info.differentiable;
     if constexpr (Body<Op>::exists) {
       call.body = [&](std::vector<Value>* found) {
         if constexpr (std::is_void_v<decltype(Body<Op>::call(args...))>) {

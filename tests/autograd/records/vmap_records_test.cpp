@@ -13,6 +13,7 @@
 #include "mytorch/autograd/functional.h"
 #include "mytorch/autograd/vmap.h"
 #include "mytorch/error.h"
+#include "mytorch/mytorch.h"
 #include "mytorch/ops/select.h"
 #include "mytorch/ops/stack.h"
 
@@ -205,6 +206,89 @@ TEST(VmapOfRecords, TakesAnyBatchDimension) {
       return;
     check_forward(c, batched, -1);
   });
+}
+
+// Returns the product of the floating results with fixed weights, or an undefined tensor.
+Tensor weighted_sum(const std::vector<Tensor>& results) {
+  Tensor sum;
+  for (const Tensor& result : results) {
+    if (!result.defined() || !result.is_floating_point() || result.numel() == 0) continue;
+    const Tensor weights = cos(arange(result.numel(), result.dtype())).reshape(result.sizes());
+    const Tensor term = (result * weights).sum();
+    sum = sum.defined() ? sum + term : term;
+  }
+  return sum;
+}
+
+// Compares the gradients of the examples, computed inside of vmap and outside of it, with a loop.
+void check_gradients(const Case& c) {
+  const OpRecord& op = *c.op;
+  const size_t count = tensors_of(make_arguments(c, 1, kCPU, c.dtype)).size();
+  Batch batch = batch_of(c, std::vector<bool>(count, true), 0);
+  std::vector<Tensor> leaves;
+  for (Tensor& input : batch.inputs) {
+    input = input.clone();
+    if (input.is_floating_point()) leaves.push_back(input.requires_grad_());
+  }
+  for (const Tensor& leaf : leaves) {
+    if (leaf.element_size() == 2) return;  // its rounding exceeds the tolerance
+  }
+  const auto f = [&](const std::vector<Tensor>& inputs) {
+    return weighted_sum(results_of(op, with_tensors(batch.examples[0], inputs)));
+  };
+  const auto gradients = [&](const Tensor& sum) {
+    return autograd::grad({sum}, leaves, {}, {.allow_unused = true, .materialize_grads = true});
+  };
+  std::vector<Tensor> expected;
+  try {
+    Tensor total;
+    for (int64_t b = 0; b < kExamples; ++b) {
+      std::vector<Tensor> example;
+      for (const Tensor& input : batch.inputs) example.push_back(select(input, 0, b));
+      const Tensor sum = f(example);
+      if (!sum.defined() || !sum.requires_grad()) return;
+      total = total.defined() ? total + sum : sum;
+    }
+    expected = gradients(total);
+  } catch (const Error&) {
+    return;
+  }
+  const auto compare = [&](const std::vector<Tensor>& found, const char* where) {
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_TRUE(allclose(found[i], expected[i], 1e-3, 1e-4, true))
+          << where << " " << op.name << " case " << c.number << " input " << i << " "
+          << c.sample->dump();
+    }
+  };
+  try {
+    compare(gradients(autograd::vmap(f, batch.dims)(batch.inputs).sum()), "outside");
+    const auto inside = [&](const std::vector<Tensor>& inputs) {
+      std::vector<Tensor> own, all;
+      for (const Tensor& input : inputs) {
+        all.push_back(input.is_floating_point() ? input.detach().requires_grad_() : input);
+        if (input.is_floating_point()) own.push_back(all.back());
+      }
+      return autograd::grad({f(all)}, own, {}, {.allow_unused = true, .materialize_grads = true});
+    };
+    // Boolean masks read values, and are not differentiable inside.
+    if (c.sample->dump().find("\"bool\"") != std::string::npos) return;
+    for (Tensor& input : batch.inputs) input = input.detach();
+    compare(autograd::vmap(inside, batch.dims)(batch.inputs), "inside");
+  } catch (const Error& error) {
+    if (std::string(error.what()).find("which vmap cannot stack") != std::string::npos) return;
+    ADD_FAILURE() << op.name << " case " << c.number << " " << c.sample->dump() << "\n  "
+                  << error.what();
+  }
+}
+
+TEST(VmapOfRecords, HasTheGradientsOfALoop) {
+  for (const OpRecord& op : load_catalog(share_folder())) {
+    if (excluded(op) || !op.differentiable() || op.writes()) continue;
+    for (const Case& c : cases_of(op)) {
+      if (!c.error().empty() || c.may_fail() || c.special() || c.dtype != kFloat32) continue;
+      if (!tensors_of(make_arguments(c, 1, kCPU, c.dtype)).empty()) check_gradients(c);
+    }
+  }
 }
 
 }  // namespace
