@@ -122,10 +122,12 @@ std::map<std::string, std::vector<Tensor>> track(const OpRecord& op, const Json&
   return leaves;
 }
 
-// Returns the sum of the results with weights 1, 1.25, 1.5, ..., or an undefined tensor if no
-// result requires a gradient.
+// Returns the sum of the results that require a gradient, the first one with weights 1, 1.25, 1.5,
+// ..., each further one that has elements with weights that start 0.5 higher; an undefined tensor
+// if there are none.
 Tensor weighted_sum(const std::vector<Value>& results) {
   Tensor total;
+  double first = 1;
   for (const Value& result : results) {
     std::vector<Tensor> tensors;
     if (const auto* one = std::get_if<Tensor>(&result.variant())) tensors = {*one};
@@ -133,7 +135,9 @@ Tensor weighted_sum(const std::vector<Value>& results) {
     for (const Tensor& t : tensors) {
       if (!t.defined() || !t.requires_grad()) continue;
       std::vector<double> weights(static_cast<size_t>(t.numel()));
-      for (size_t i = 0; i < weights.size(); ++i) weights[i] = 1 + 0.25 * static_cast<double>(i);
+      for (size_t i = 0; i < weights.size(); ++i)
+        weights[i] = first + 0.25 * static_cast<double>(i);
+      if (t.numel() != 0) first += 0.5;
       Tensor w = tensor(weights, kFloat64);
       w = call("view", {w, t.sizes().vec()})[0].tensor();
       if (!t.device().is_cpu()) w = call("to.device", {w, t.device()})[0].tensor();

@@ -209,7 +209,7 @@ std::vector<Tensor> unravel_index(const Tensor& indices, IntList shape) {
     check_value(size >= 0, op, "shape ", shape, " has the negative ", size);
   }
   const int64_t numel = checked_product(shape, op);
-  if (indices.numel() > 0 && indices.device().is_cpu()) {
+  if (indices.numel() > 0) {
     const int64_t low = indices.min().item().to<int64_t>(),
                   high = indices.max().item().to<int64_t>();
     check_value(low >= -numel && high < numel, op, "positions ", low, " to ", high,

@@ -576,7 +576,19 @@ def lion_step(p, g, m, lr, beta1, beta2, weight_decay=0.0, scale=1.0):
 
 
 # By full name; each takes the record's arguments in order.
+def sinc(x):
+    """Returns torch.sinc, exact at integers and accurate far from 0."""
+    x = x if x.is_floating_point() else x.to(torch.float32)
+    n = x.round()
+    sine = (1 - 2 * n.remainder(2)) * (math.pi * (x - n)).sin()
+    return torch.where(x == 0, 1.0, sine / (math.pi * torch.where(x == 0, 1.0, x)))
+
+
 TWINS = {
+    "sinc": sinc,
+    "logit_terms": torch.logit,
+    "prelu_terms": lambda x, weight: torch.where(x > 0, x, x * weight),
+    "normalize": lambda x, p=2, dim=(1,), eps=1e-12: x / torch.linalg.vector_norm(x, p, dim, True).clamp_min(eps),
     "sgd_step": sgd_step,
     "adam_step": adam_step,
     "rmsprop_step": rmsprop_step,

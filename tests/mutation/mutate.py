@@ -302,7 +302,7 @@ class GoldenGradient(Golden):
         outputs = [o for o in self.op.grad.outputs if o.arg in self.gradients]
         sums = {o.arg: [0.0] * math.prod(self.shapes[o.arg]) for o in outputs}
         for k, group in enumerate(self.groups):
-            weights = dict.fromkeys(incoming(self.op), 1 + 0.25 * k)
+            weights = {name: 1 + 0.5 * r + 0.25 * k for r, name in enumerate(incoming(self.op))}
             try:
                 found = run(
                     program, mutant, needed(program, with_results(self.op, {**self.values, **group}) | weights), False
