@@ -14,6 +14,7 @@
 #include "mytorch/ops/native_add_layer_norm_backward.h"
 #include "mytorch/ops/native_add_rms_norm.h"
 #include "mytorch/ops/native_add_rms_norm_backward.h"
+#include "mytorch/ops/native_batch_norm.h"
 #include "mytorch/ops/native_group_norm_backward.h"
 #include "mytorch/ops/native_layer_norm.h"
 #include "mytorch/ops/native_layer_norm_backward.h"
@@ -646,6 +647,14 @@ Tensors<3> native_group_norm_backward(const Tensor& grad_out, const Tensor& inpu
   Tensor& dx = std::get<0>(results);
   if (dx.numel() != 0) dx = grads::in_layout_of(dx, input.sizes(), input.strides());
   return results;
+}
+
+Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                  const Tensor& running_mean, const Tensor& running_var, bool training,
+                  double momentum, double eps, bool /*cudnn_enabled*/) {
+  if (input.dim() == 1 && input.numel() == 0) return input.clone();
+  return std::get<0>(mytorch::native_batch_norm(input, weight, bias, running_mean, running_var,
+                                                training, momentum, eps));
 }
 
 Tensor instance_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,

@@ -71,9 +71,19 @@ Tensor pad(const Tensor& self, IntList pad, Str mode, std::optional<double> valu
   Tensor result = self;
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     const int64_t dim = self.dim() - 1 - static_cast<int64_t>(i);
-    const int64_t before = pad[2 * i], after = pad[2 * i + 1];
+    int64_t before = pad[2 * i], after = pad[2 * i + 1];
     if (before == 0 && after == 0) continue;
-    const int64_t size = self.sizes()[dim];
+    if (mode == "circular" && std::min(before, after) < 0) {
+      // The elements that remain after cropping wrap around.
+      const int64_t first = -std::max(std::min<int64_t>(before, 0), -self.sizes()[dim]);
+      const int64_t last =
+          self.sizes()[dim] + std::max(std::min<int64_t>(after, 0), -self.sizes()[dim]);
+      check_padding(first <= last, self, pad, dim, mode);
+      result = result.slice(dim, first, last);
+      before = std::max<int64_t>(before, 0);
+      after = std::max<int64_t>(after, 0);
+    }
+    const int64_t size = result.sizes()[dim];
     const int64_t most = mode == "reflect" ? size - 1 : mode == "circular" ? size : INT64_MAX;
     check_padding(before <= most && after <= most && size != 0 && padded(size, before, after) >= 0,
                   self, pad, dim, mode);

@@ -216,8 +216,12 @@ ViewSpec as_strided_relative(const Tensor& self, IntList size, IntList stride, i
                 " is negative");
     empty = empty || size[i] == 0;
   }
-  const Wide first = Wide{self.storage_offset()} + offset;
+  Wide first = Wide{self.storage_offset()} + offset;
   const auto capacity = static_cast<int64_t>(self.impl()->storage->bytes) / self.element_size();
+  if (empty && first > capacity) {  // A view of no elements may lie anywhere: it begins at the end.
+    first = capacity;
+    offset = capacity - self.storage_offset();
+  }
   Wide end = first + (empty ? 0 : 1);
   for (size_t i = 0; i < size.size() && !empty && end <= capacity; ++i) {
     end += Wide{size[i] - 1} * stride[i];
@@ -288,7 +292,8 @@ Tensor unfold_backward(const Tensor& grad_in, IntList input_sizes, int64_t dim, 
                        int64_t step) {
   const int64_t ndim = static_cast<int64_t>(input_sizes.size());
   if (ndim == 0)
-    return size == 0 ? grads::zeros_like_shape(grad_in, input_sizes) : grad_in.reshape(IntList());
+    return size == 0 ? grads::zeros_like_shape(grad_in, input_sizes)
+                     : grad_in.reshape(IntList()).clone();
   const char* op = "unfold_backward";
   dim = wrap_dim(dim, ndim, op);
   check_shape(grad_in.dim() == ndim + 1, op, "grad_in has shape ", grad_in.sizes(),
@@ -322,6 +327,7 @@ Tensor permute_backward(const Tensor& grad, IntList dims) {
 // the gradient.
 Tensor as_strided_backward(const Tensor& grad, IntList input_sizes, IntList input_strides,
                            IntList size, IntList stride, int64_t offset) {
+  if (grad.numel() == 0) return grads::zeros_like_shape(grad, input_sizes);
   const int64_t low = std::min<int64_t>(0, offset);
   const int64_t length =
       std::max(extent(input_sizes, input_strides) - low, offset - low + extent(size, stride));

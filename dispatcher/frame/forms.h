@@ -391,8 +391,8 @@ struct Reduce : Defaults {
     typename T::Args args;
     prepare<Op>(args, held...);
     const Tensor& self = first_tensor(held...);
-    const ReduceSpec spec =
-        reduce_spec(Op::info, self, T::dims(held.value...), dtype_among(held...));
+    const ReduceSpec spec = reduce_spec(Op::info, args.header.variant, self, T::dims(held.value...),
+                                        dtype_among(held...));
     args.header.compute = to_abi(spec.compute);
     KernelInto into[] = {KernelInto(Op::entry, given_output<Op>(outs, i, inplace),
                                     as_list(spec.sizes), spec.type_of(Op::info.outputs[i]),

@@ -8,9 +8,9 @@
 namespace mytorch {
 namespace {
 
-// Returns whether the fold is undefined for zero elements.
-bool needs_elements(const OpInfo& op) {
-  const char* fold = op.programs[0]->fold;
+// Returns whether the fold of a variant is undefined for zero elements.
+bool needs_elements(const OpInfo& op, uint16_t variant) {
+  const char* fold = op.programs[variant]->fold;
   for (const char* name : {"max", "min", "argmax", "argmin"}) {
     if (std::strcmp(fold, name) == 0) return true;
   }
@@ -19,8 +19,8 @@ bool needs_elements(const OpInfo& op) {
 
 }  // namespace
 
-ReduceSpec reduce_spec(const OpInfo& op, const Tensor& self, const ReduceDims& dims,
-                       std::optional<ScalarType> dtype) {
+ReduceSpec reduce_spec(const OpInfo& op, uint16_t variant, const Tensor& self,
+                       const ReduceDims& dims, std::optional<ScalarType> dtype) {
   required(self, op, "self");
   const TensorImpl& impl = *self.impl();
   const int64_t ndim = impl.abi.dl.ndim;
@@ -70,7 +70,7 @@ ReduceSpec reduce_spec(const OpInfo& op, const Tensor& self, const ReduceDims& d
       spec.sizes.push_back(size);
     }
   }
-  if (count == 0 && !empty_result && needs_elements(op)) {
+  if (count == 0 && !empty_result && needs_elements(op, variant)) {
     fail(ErrorCode::kShape, "[", op.base, "] a tensor of shape ", shape_str(impl.sizes()),
          " has no elements to reduce, and ", op.base, " of nothing is not defined");
   }
@@ -79,7 +79,7 @@ ReduceSpec reduce_spec(const OpInfo& op, const Tensor& self, const ReduceDims& d
 
 void reduce_outputs(const OpInfo& op, const Tensor& self, const ReduceDims& dims,
                     std::optional<ScalarType> dtype, mt_args_header* header, TensorImpl** outputs) {
-  const ReduceSpec spec = reduce_spec(op, self, dims, dtype);
+  const ReduceSpec spec = reduce_spec(op, header->variant, self, dims, dtype);
   header->compute = to_abi(spec.compute);
   for (int i = 0; i < op.num_outputs; ++i) {
     outputs[i] = new_tensor(spec.sizes.data(), static_cast<int>(spec.sizes.size()),

@@ -14,8 +14,8 @@ struct ReduceDims {
   bool keepdim = false;
 };
 
-// Checks the dimensions, sets header->compute, and makes the outputs. `dtype` overrides the compute
-// type and the result type.
+// Checks the dimensions, sets header->compute, and makes the outputs. Reads header->variant.
+// `dtype` overrides the compute type and the result type.
 void reduce_outputs(const OpInfo& op, const Tensor& self, const ReduceDims& dims,
                     std::optional<ScalarType> dtype, mt_args_header* header, TensorImpl** outputs);
 
@@ -29,7 +29,7 @@ struct ReduceSpec {
     return output.dtype >= 0 ? static_cast<ScalarType>(output.dtype) : result;
   }
 };
-ReduceSpec reduce_spec(const OpInfo& op, const Tensor& self, const ReduceDims& dims,
-                       std::optional<ScalarType> dtype);
+ReduceSpec reduce_spec(const OpInfo& op, uint16_t variant, const Tensor& self,
+                       const ReduceDims& dims, std::optional<ScalarType> dtype);
 
 }  // namespace mytorch
