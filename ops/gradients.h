@@ -46,6 +46,15 @@ Tensor var_mean_backward(const Tensor& grad_variance, const Tensor& grad_average
 Tensor norm_backward(const Tensor& grad, const Tensor& self, const Scalar& ord,
                      const Tensor& result, OptionalIntList dim, bool keepdim);
 
+// ---- scans and scattered reductions (scan.cpp, scattering.cpp) ----
+Tensor cumprod_backward(const Tensor& grad, const Tensor& self, const Tensor& result, int64_t dim);
+Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result,
+                             int64_t dim);
+Tensor scatter_reduce_self(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& index,
+                           const Tensor& src, Str reduce, bool include_self, const Tensor& result);
+Tensor scatter_reduce_src(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& index,
+                          const Tensor& src, Str reduce, bool include_self, const Tensor& result);
+
 // ---- gated activations (gated.cpp) ----
 Tensor swiglu_packed_backward(const Tensor& grad, const Tensor& self, int64_t dim);
 Tensor geglu_packed_backward(const Tensor& grad, const Tensor& self, int64_t dim, Str approximate);

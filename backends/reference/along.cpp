@@ -1,7 +1,10 @@
-// Kernels along one dimension: cat, cumsum, sort.
+// Kernels along one dimension: cat, scans, sort.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "backends/reference/exact.h"
@@ -33,23 +36,106 @@ void cat(mt_ctx& /*ctx*/, const mt_args_cat& args) {
   }
 }
 
-void cumsum(mt_ctx& /*ctx*/, const mt_args_cumsum& args) {
+namespace {
+
+// Folds each line; `add(state, x)` returns the result so far.
+template <class State, class Args, class Add>
+void scan(const Args& args, Add add) {
+  using E = decltype(add(std::declval<State&>(), 0));
   const sdk::TensorView out = args.out;
   const Along along(args.self, args.dim);
-  visit_domain(out.dtype(), [&](auto tag) {
+  std::vector<E> values = read_exact<E>(args.self, out.dtype());
+  for (int64_t o = 0; o < along.outer; ++o) {
+    for (int64_t i = 0; i < along.inner; ++i) {
+      State state;
+      for (int64_t k = 0; k < along.size; ++k) {
+        E& value = values[static_cast<size_t>((o * along.size + k) * along.inner + i)];
+        value = add(state, value);
+      }
+    }
+  }
+  write_exact(values, out);
+}
+
+// The last of equal elements, and of NaN, gives the index.
+template <class Args, class Wins>
+void scan_extrema(const Args& args, Wins wins) {
+  const sdk::TensorView self = args.self;
+  const Along along(self, args.dim);
+  visit_domain(self.dtype(), [&](auto tag) {
     using E = typename decltype(tag)::type;
-    std::vector<E> values = read_exact<E>(args.self, out.dtype());
+    std::vector<E> values = read_exact<E>(self, self.dtype());
+    std::vector<int64_t> indices(values.size());
     for (int64_t o = 0; o < along.outer; ++o) {
       for (int64_t i = 0; i < along.inner; ++i) {
-        Sum<E> sum;
-        for (int64_t k = 0; k < along.size; ++k) {
-          E& value = values[static_cast<size_t>((o * along.size + k) * along.inner + i)];
-          sum.add(value);
-          value = sum.value();
+        const auto at = [&](int64_t k) {
+          return static_cast<size_t>((o * along.size + k) * along.inner + i);
+        };
+        for (int64_t k = 1; k < along.size; ++k) {
+          const E x = values[at(k)], best = values[at(k - 1)];
+          const bool taken = x != x || wins(x, best);
+          values[at(k)] = taken ? x : best;
+          indices[at(k)] = taken ? k : indices[at(k - 1)];
         }
       }
     }
-    write_exact(values, out);
+    write_exact(values, args.values);
+    write_exact(indices, args.indices);
+  });
+}
+
+template <class E>
+struct Product {
+  E value = 1;
+};
+
+// The sum of exp(x - max).
+struct LogSum {
+  double max = -std::numeric_limits<double>::infinity();
+  double sum = 0;
+};
+
+}  // namespace
+
+void cumsum(mt_ctx& /*ctx*/, const mt_args_cumsum& args) {
+  visit_domain(sdk::TensorView(args.out).dtype(), [&](auto tag) {
+    using E = typename decltype(tag)::type;
+    scan<Sum<E>>(args, [](Sum<E>& sum, E x) -> E {
+      sum.add(x);
+      return sum.value();
+    });
+  });
+}
+
+void cumprod(mt_ctx& /*ctx*/, const mt_args_cumprod& args) {
+  visit_domain(sdk::TensorView(args.out).dtype(), [&](auto tag) {
+    using E = typename decltype(tag)::type;
+    scan<Product<E>>(args, [](Product<E>& product, E x) -> E {
+      product.value = mul(product.value, x);
+      return product.value;
+    });
+  });
+}
+
+void cummax(mt_ctx& /*ctx*/, const mt_args_cummax& args) {
+  scan_extrema(args, [](auto x, auto best) { return x >= best; });
+}
+
+void cummin(mt_ctx& /*ctx*/, const mt_args_cummin& args) {
+  scan_extrema(args, [](auto x, auto best) { return x <= best; });
+}
+
+void logcumsumexp(mt_ctx& /*ctx*/, const mt_args_logcumsumexp& args) {
+  scan<LogSum>(args, [](LogSum& state, double x) -> double {
+    if (x == state.max) {
+      state.sum += 1;
+    } else if (x > state.max) {
+      state.sum = state.sum * std::exp(state.max - x) + 1;
+      state.max = x;
+    } else {
+      state.sum += std::exp(x - state.max);
+    }
+    return state.max + std::log(state.sum);
   });
 }
 

@@ -47,6 +47,10 @@ constexpr mt_kernel_entry kKernels[] = {
     entry<&nonzero>(),
     entry<&cat>(),
     entry<&cumsum>(),
+    entry<&cummax>(),
+    entry<&cummin>(),
+    entry<&cumprod>(),
+    entry<&logcumsumexp>(),
     entry<&sort>(),
 };
 

@@ -11,9 +11,13 @@
 #include "mytorch/abi_ops/convolution_backward_input.h"
 #include "mytorch/abi_ops/convolution_backward_weight.h"
 #include "mytorch/abi_ops/copy_.h"
+#include "mytorch/abi_ops/cummax.h"
+#include "mytorch/abi_ops/cummin.h"
+#include "mytorch/abi_ops/cumprod.h"
 #include "mytorch/abi_ops/cumsum.h"
 #include "mytorch/abi_ops/fill_.h"
 #include "mytorch/abi_ops/gather.h"
+#include "mytorch/abi_ops/logcumsumexp.h"
 #include "mytorch/abi_ops/max_pool2d_with_indices.h"
 #include "mytorch/abi_ops/max_pool2d_with_indices_backward.h"
 #include "mytorch/abi_ops/nonzero.h"
@@ -51,6 +55,10 @@ void nonzero(mt_ctx& ctx, const mt_args_nonzero& args);
 
 void cat(mt_ctx& ctx, const mt_args_cat& args);
 void cumsum(mt_ctx& ctx, const mt_args_cumsum& args);
+void cummax(mt_ctx& ctx, const mt_args_cummax& args);
+void cummin(mt_ctx& ctx, const mt_args_cummin& args);
+void cumprod(mt_ctx& ctx, const mt_args_cumprod& args);
+void logcumsumexp(mt_ctx& ctx, const mt_args_logcumsumexp& args);
 void sort(mt_ctx& ctx, const mt_args_sort_stable& args);
 
 }  // namespace mytorch::reference

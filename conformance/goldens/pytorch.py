@@ -585,6 +585,9 @@ def sinc(x):
 
 
 TWINS = {
+    **{f"upsample_nearest_exact{n}d": getattr(aten, f"_upsample_nearest_exact{n}d") for n in (1, 2, 3)},
+    "upsample_bilinear2d_aa": lambda *args: aten._upsample_bilinear2d_aa(*args),
+    "upsample_bicubic2d_aa": lambda *args: aten._upsample_bicubic2d_aa(*args),
     "sinc": sinc,
     "logit_terms": torch.logit,
     "prelu_terms": lambda x, weight: torch.where(x > 0, x, x * weight),

@@ -1,13 +1,20 @@
-// Running sums. Floating types accumulate in double, as in ATen, because the rounding errors of a
-// running sum accumulate.
+// Running sums, products, extrema and logarithms of sums. Floating types accumulate in double, as
+// in ATen, because the rounding errors of a running sum accumulate.
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <type_traits>
 
 #include "backends/cpu-openmp/common/lines.h"
 #include "backends/cpu-openmp/common/move.h"
 #include "backends/cpu-openmp/registry.h"
+#include "mytorch/abi_ops/cummax.h"
+#include "mytorch/abi_ops/cummin.h"
+#include "mytorch/abi_ops/cumprod.h"
 #include "mytorch/abi_ops/cumsum.h"
+#include "mytorch/abi_ops/logcumsumexp.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {
@@ -15,64 +22,159 @@ namespace {
 
 using sdk::TensorView;
 
-// Sums kLines lines at once, whose additions are independent of each other. Not inlined, so that
-// the loop has all registers.
-template <int64_t kLines, class T>
+template <class T>
+using Wide = std::conditional_t<sdk::is_float_type<T>, double, int64_t>;
+
+// A fold starts as `Fold<T>()`, takes elements with add(), and gives the result so far as value().
+// Unsigned numbers wrap on overflow; signed ones are undefined.
+template <class T>
+struct Sum {
+  using State = std::conditional_t<sdk::is_float_type<T>, double, uint64_t>;
+  State state = 0;
+
+  void add(Wide<T> x) { state += static_cast<State>(x); }
+  Wide<T> value() const { return static_cast<Wide<T>>(state); }
+};
+
+template <class T>
+struct Product {
+  using State = std::conditional_t<sdk::is_float_type<T>, double, uint64_t>;
+  State state = 1;
+
+  void add(Wide<T> x) { state *= static_cast<State>(x); }
+  Wide<T> value() const { return static_cast<Wide<T>>(state); }
+};
+
+// The sum is relative to the maximum.
+template <class T>
+struct LogSumExp {
+  double max = -std::numeric_limits<double>::infinity(), sum = 0;
+
+  void add(double x) {
+    if (x == max) {
+      sum += 1;
+    } else if (x > max) {
+      sum = sum * std::exp(max - x) + 1;
+      max = x;
+    } else {
+      sum += std::exp(x - max);
+    }
+  }
+  double value() const { return max + std::log(sum); }
+};
+
+// Scans kLines lines at once, whose folds are independent of each other. Not inlined, so that the
+// loop has all registers.
+template <class Fold, int64_t kLines, class T>
 [[gnu::noinline]] void scan_lines(const T* in, int64_t in_step, int64_t in_next, T* out,
                                   int64_t out_step, int64_t out_next, int64_t size) {
-  // Unsigned sums wrap; signed ones are undefined.
-  using Sum = std::conditional_t<sdk::is_float_type<T>, double, uint64_t>;
-  using Wide = std::conditional_t<sdk::is_float_type<T>, double, int64_t>;
-  Sum sums[kLines] = {};
+  Fold folds[kLines] = {};
   for (int64_t k = 0; k < size; ++k) {
 #pragma GCC unroll 4
     for (int64_t i = 0; i < kLines; ++i) {
-      sums[i] += static_cast<Sum>(sdk::convert<Wide>(in[k * in_step + i * in_next]));
-      out[k * out_step + i * out_next] = sdk::convert<T>(static_cast<Wide>(sums[i]));
+      folds[i].add(sdk::convert<Wide<T>>(in[k * in_step + i * in_next]));
+      out[k * out_step + i * out_next] = sdk::convert<T>(folds[i].value());
     }
   }
 }
 
+int64_t grain_of(int64_t size) { return 1 + 16384 / std::max<int64_t>(size, 1); }
+
 // In place if the operands are one tensor.
-template <class T>
+template <class Fold, class T>
 void scan(mt_ctx& ctx, const TensorView& from, const TensorView& to, int64_t dim) {
   const auto lines = sdk::make_lines<2>({to, from}, dim);
   const int64_t size = lines.size[0];
   const int64_t out_step = lines.step[0], in_step = lines.step[1];
   const int64_t out_next = lines.loop.inner_stride(0), in_next = lines.loop.inner_stride(1);
-  const int64_t grain = 1 + 16384 / std::max<int64_t>(size, 1);
-  sdk::parallel_for(ctx, 0, lines.count(), grain, [&](int64_t begin, int64_t end) noexcept {
-    for_each_group(lines, begin, end, [&](const std::array<int64_t, 2>& at, int64_t n) {
-      T* out = to.data<T>() + at[0];
-      const T* in = from.data<const T>() + at[1];
-      int64_t i = 0;
-      const auto run = [&](auto count) {
-        scan_lines<decltype(count)::value>(in + i * in_next, in_step, in_next, out + i * out_next,
-                                           out_step, out_next, size);
-        i += count;
-      };
-      if (n == kLinesTogether && std::abs(in_next) < std::abs(in_step)) {
-        run(std::integral_constant<int64_t, kLinesTogether>());  // the columns of a cache line
-      }
-      while (i + 4 <= n) run(std::integral_constant<int64_t, 4>());
-      while (i < n) run(std::integral_constant<int64_t, 1>());
-    });
-  });
+  sdk::parallel_for(
+      ctx, 0, lines.count(), grain_of(size), [&](int64_t begin, int64_t end) noexcept {
+        for_each_group(lines, begin, end, [&](const std::array<int64_t, 2>& at, int64_t n) {
+          T* out = to.data<T>() + at[0];
+          const T* in = from.data<const T>() + at[1];
+          int64_t i = 0;
+          const auto run = [&](auto count) {
+            scan_lines<Fold, decltype(count)::value>(in + i * in_next, in_step, in_next,
+                                                     out + i * out_next, out_step, out_next, size);
+            i += count;
+          };
+          if (n == kLinesTogether && std::abs(in_next) < std::abs(in_step)) {
+            run(std::integral_constant<int64_t, kLinesTogether>());  // the columns of a cache line
+          }
+          while (i + 4 <= n) run(std::integral_constant<int64_t, 4>());
+          while (i < n) run(std::integral_constant<int64_t, 1>());
+        });
+      });
 }
 
-void cumsum(mt_ctx& ctx, const mt_args_cumsum& args) {
+template <template <class> class Fold, class Args>
+void scan_converted(mt_ctx& ctx, const Args& args) {
   const TensorView out = args.out;
   const bool same = sdk::same_dtype(TensorView(args.self).dtype(), out.dtype());
   if (!same) move(ctx, args.self, out);
   sdk::visit_dtype(out.dtype(), [&](auto tag) {
-    scan<typename decltype(tag)::type>(ctx, same ? TensorView(args.self) : out, out, args.dim);
+    using T = typename decltype(tag)::type;
+    scan<Fold<T>, T>(ctx, same ? TensorView(args.self) : out, out, args.dim);
   });
 }
+
+void cumsum(mt_ctx& ctx, const mt_args_cumsum& args) { scan_converted<Sum>(ctx, args); }
+
+void cumprod(mt_ctx& ctx, const mt_args_cumprod& args) { scan_converted<Product>(ctx, args); }
+
+void logcumsumexp(mt_ctx& ctx, const mt_args_logcumsumexp& args) {
+  const TensorView out = args.out;
+  sdk::visit_floating(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    scan<LogSumExp<T>, T>(ctx, args.self, out, args.dim);
+  });
+}
+
+// The last of equal elements, and of NaN, gives the index.
+template <bool largest, class Args>
+void extremum(mt_ctx& ctx, const Args& args) {
+  const TensorView self = args.self, values = args.values, indices = args.indices;
+  const auto lines = sdk::make_lines<3>({values, self, indices}, args.dim);
+  const int64_t size = lines.size[0];
+  sdk::visit_dtype(self.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    sdk::parallel_for(
+        ctx, 0, lines.count(), grain_of(size), [&](int64_t begin, int64_t end) noexcept {
+          for_each_group(lines, begin, end, [&](const std::array<int64_t, 3>& at, int64_t n) {
+            for (int64_t i = 0; i < n; ++i) {
+              T* out = values.data<T>() + at[0] + i * lines.loop.inner_stride(0);
+              const T* in = self.data<const T>() + at[1] + i * lines.loop.inner_stride(1);
+              int64_t* index = indices.data<int64_t>() + at[2] + i * lines.loop.inner_stride(2);
+              Wide<T> best = 0;
+              int64_t best_at = 0;
+              for (int64_t k = 0; k < size; ++k) {
+                const auto x = sdk::convert<Wide<T>>(in[k * lines.step[1]]);
+                const bool wins = (largest ? x >= best : x <= best) || x != x;
+                if (k == 0 || wins) {
+                  best = x;
+                  best_at = k;
+                }
+                out[k * lines.step[0]] = sdk::convert<T>(best);
+                index[k * lines.step[2]] = best_at;
+              }
+            }
+          });
+        });
+  });
+}
+
+void cummax(mt_ctx& ctx, const mt_args_cummax& args) { extremum<true>(ctx, args); }
+
+void cummin(mt_ctx& ctx, const mt_args_cummin& args) { extremum<false>(ctx, args); }
 
 }  // namespace
 
 void register_scan(KernelEntries& kernels) {
   kernels.push_back(sdk::kernel<&cumsum>("lines", MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES));
+  kernels.push_back(sdk::kernel<&cumprod>("lines", MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES));
+  kernels.push_back(sdk::kernel<&cummax>("lines", MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES));
+  kernels.push_back(sdk::kernel<&cummin>("lines", MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES));
+  kernels.push_back(sdk::kernel<&logcumsumexp>("lines", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cpu
