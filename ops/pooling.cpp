@@ -1,4 +1,4 @@
-// Pooling over windows, and resizing.
+// Pooling over windows.
 #include <algorithm>
 #include <cmath>
 
@@ -6,7 +6,12 @@
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/adaptive_avg_pool2d.h"
 #include "mytorch/ops/avg_pool2d.h"
+#include "mytorch/ops/floor_divide.h"
+#include "mytorch/ops/max.h"
 #include "mytorch/ops/max_pool2d_with_indices.h"
+#include "mytorch/ops/max_pool3d_with_indices.h"
+#include "mytorch/ops/scatter.h"
+#include "mytorch/ops/zeros.h"
 #include "ops/geometry.h"
 #include "ops/gradients.h"
 #include "ops/indexing.h"
@@ -70,7 +75,7 @@ void check_average(const Tensor& self, std::optional<int64_t> divisor_override, 
 }
 
 void check_adaptive(const Tensor& self, IntList output_size, int64_t n, const char* op) {
-  check_average(self, {}, op);
+  check_floating(self, "input", op);
   bool fits = self.dim() == n + 1 || self.dim() == n + 2;
   for (int64_t i = 1; fits && i <= n; ++i) fits = self.size(-i) > 0;
   check_shape(fits, op, "input has shape ", self.sizes(), ": it must have ", n + 2,
@@ -111,6 +116,73 @@ Tensor adaptive_mean(const Tensor& x, int64_t dim, int64_t out) {
   const Tensor picked = x.index_select(dim, index).reshape(as_list(windows));
   const Tensor kept = picked.masked_fill(along(beyond, {out, width}).to(kBool), 0);
   return kept.sum(dim + 1) / along(counts, out).to(x.dtype());
+}
+
+// Computes the maxima of `n` dimensions over windows as adaptive_mean has them, and their indices
+// in the flattened plane.
+Tensors<2> adaptive_max(const Tensor& self, IntList output_size, int64_t n, const char* op) {
+  const Dims out = geometry::for_each_dim(output_size, n, op, "output_size");
+  check_adaptive(self, as_list(out), n, op);
+  Tensor values = self, indices;
+  int64_t stride = 1;
+  // The last dimension first, so that ties go to the first element in row-major order.
+  for (int64_t i = n - 1; i >= 0; --i) {
+    const int64_t dim = self.dim() - n + i, size = self.size(dim), count = out[i];
+    const auto begin = [&](int64_t k) { return static_cast<int64_t>(Wide{k} * size / count); };
+    const auto end = [&](int64_t k) {
+      return static_cast<int64_t>(((Wide{k} + 1) * size + count - 1) / count);
+    };
+    const int64_t width = count == 0 ? 1 : std::min(size, size / count + 2);
+    const int64_t total = checked(Wide{count} * width, op, "the number of windows");
+    constexpr int64_t kMost = int64_t{1} << 31;
+    check_value(total <= kMost, op, "output_size ", output_size, " takes more than ", kMost,
+                " indices");
+    const Tensor index = indexing::index_of(total, self.device(), [&](int64_t k) {
+      return std::min(begin(k / width) + k % width, end(k / width) - 1);
+    });
+    Dims windows = to_dims(values.sizes());
+    windows[dim] = count;
+    windows.insert(windows.begin() + dim + 1, width);
+    Dims along(windows.size(), 1);
+    along[dim] = count;
+    along[dim + 1] = width;
+    const Tensor places = (index * stride).reshape(as_list(along));
+    Tensor picked = values.index_select(dim, index).reshape(as_list(windows));
+    const Tensor all = indices.defined()
+                           ? indices.index_select(dim, index).reshape(as_list(windows)) + places
+                           : places.expand(as_list(windows)).contiguous();
+    if (picked.numel() == 0) {
+      windows.erase(windows.begin() + dim + 1);
+      values = picked.sum(dim + 1);
+      indices = mytorch::zeros(as_list(windows), kInt64, self.device());
+    } else {
+      auto [largest, at] = mytorch::max(picked, dim + 1, true);
+      values = largest.squeeze(dim + 1);
+      indices = all.gather(dim + 1, at).squeeze(dim + 1);
+    }
+    stride *= size;
+  }
+  return {values, indices};
+}
+
+Tensor unpooled(const Tensor& self, const Tensor& indices, IntList output_size, int64_t n,
+                const char* op) {
+  const Dims out = geometry::for_each_dim(output_size, n, op, "output_size");
+  check_shape(self.dim() == n + 1 || self.dim() == n + 2, op, "self has shape ", self.sizes(),
+              ": it must have ", n + 2, " dimensions, or ", n + 1, " without a batch");
+  check_shape(self.sizes() == indices.sizes(), op, "indices ", indices.sizes(),
+              " do not have the shape of self, ", self.sizes());
+  for (const int64_t size : out)
+    check_value(size >= 0, op, "output_size ", output_size, " is negative");
+  Dims sizes = to_dims(self.sizes());
+  sizes.erase(sizes.end() - n, sizes.end());
+  Dims flat = sizes;
+  flat.push_back(checked_product(as_list(out), op));
+  sizes.insert(sizes.end(), out.begin(), out.end());
+  checked_product(as_list(sizes), op);
+  const Tensor planes = mytorch::zeros(as_list(flat), self.dtype(), self.device());
+  return mytorch::scatter(planes, -1, indices.flatten(-n), self.flatten(-n))
+      .reshape(as_list(sizes));
 }
 
 }  // namespace
@@ -214,30 +286,82 @@ Tensor adaptive_avg_pool1d(const Tensor& self, IntList output_size) {
   return mytorch::adaptive_avg_pool2d(self.unsqueeze(-2), {1, out[0]}).squeeze(-2);
 }
 
-Tensor upsample_nearest2d(const Tensor& self, IntList output_size, std::optional<double> scales_h,
-                          std::optional<double> scales_w) {
-  const char* op = "upsample_nearest2d";
-  const Dims out = geometry::for_each_dim(output_size, 2, op, "output_size");
-  check_shape(
-      self.dim() == 4 && self.size(-2) != 0 && self.size(-1) != 0 && out[0] > 0 && out[1] > 0, op,
-      "cannot resize input of shape ", self.sizes(), " to ", as_list(out),
-      ": input is (N, C, H, W), and no size is 0");
-  const auto resize = [&](const Tensor& x, int64_t dim, int64_t to, std::optional<double> scale) {
-    const int64_t from = x.size(dim);
-    if (from == to && !scale.has_value()) return x;
-    // In float, as in ATen, so that both choose the same elements.
-    const float step = scale.has_value() && *scale > 0
-                           ? static_cast<float>(1.0 / *scale)
-                           : static_cast<float>(from) / static_cast<float>(to);
-    // Compare as float, because the product may exceed int64.
-    const auto last = static_cast<float>(from - 1);
-    const Tensor index = indexing::index_of(to, x.device(), [&](int64_t i) {
-      const float at = std::floor(static_cast<float>(i) * step);
-      return at < last ? static_cast<int64_t>(at) : from - 1;
-    });
-    return x.index_select(dim, index);
-  };
-  return resize(resize(self, 2, out[0], scales_h), 3, out[1], scales_w);
+// ---- three dimensions ----
+
+Tensors<2> max_pool3d_with_indices(const Tensor& self, IntList kernel_size, IntList stride,
+                                   IntList padding, IntList dilation, bool ceil_mode) {
+  const char* op = "max_pool3d";
+  const Window w = window(kernel_size, stride, padding, dilation, ceil_mode, 3, op);
+  const Dims sizes = pooled_sizes(self.sizes(), w, 3, op);
+  const int64_t lead = self.dim() == 5 ? self.size(0) * self.size(1) : self.size(0);
+  const int64_t d = self.size(-3), plane = self.size(-2) * self.size(-1);
+  const int64_t area = sizes[sizes.size() - 2] * sizes.back();
+  // A window is the product of a plane's and a depth: each plane first, then along the depth.
+  const auto [planes, within] = mytorch::max_pool2d_with_indices(
+      self.reshape({lead * d, self.size(-2), self.size(-1)}), {w.kernel[1], w.kernel[2]},
+      {w.stride[1], w.stride[2]}, {w.padding[1], w.padding[2]}, {w.dilation[1], w.dilation[2]},
+      ceil_mode);
+  const auto [out, place] = mytorch::max_pool2d_with_indices(
+      planes.reshape({lead, d, area}), {w.kernel[0], 1}, {w.stride[0], 1}, {w.padding[0], 0},
+      {w.dilation[0], 1}, ceil_mode);
+  const Tensor index = within.reshape({lead, d * area}).gather(1, place.reshape({lead, -1}));
+  const Tensor depth = mytorch::floor_divide(place.reshape({lead, -1}), area);
+  return {out.reshape(as_list(sizes)), (depth * plane + index).reshape(as_list(sizes))};
+}
+
+Tensor max_pool3d(const Tensor& self, IntList kernel_size, IntList stride, IntList padding,
+                  IntList dilation, bool ceil_mode) {
+  return std::get<0>(
+      mytorch::max_pool3d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode));
+}
+
+Tensor avg_pool3d(const Tensor& self, IntList kernel_size, IntList stride, IntList padding,
+                  bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor_override) {
+  const char* op = "avg_pool3d";
+  check_average(self, divisor_override, op);
+  const Window w = window(kernel_size, stride, padding, 1, ceil_mode, 3, op);
+  const Dims sizes = pooled_sizes(self.sizes(), w, 3, op);
+  const int64_t lead = self.dim() == 5 ? self.size(0) * self.size(1) : self.size(0);
+  const int64_t d = self.size(-3), area = sizes[sizes.size() - 2] * sizes.back();
+  // The number of elements of a window is the product of its sides, so that the mean of means is
+  // the mean.
+  const std::optional<int64_t> sum = divisor_override ? std::optional<int64_t>(1) : std::nullopt;
+  const Tensor planes = mytorch::avg_pool2d(
+      self.reshape({lead * d, self.size(-2), self.size(-1)}), {w.kernel[1], w.kernel[2]},
+      {w.stride[1], w.stride[2]}, {w.padding[1], w.padding[2]}, ceil_mode, count_include_pad, sum);
+  return mytorch::avg_pool2d(planes.reshape({lead, d, area}), {w.kernel[0], 1}, {w.stride[0], 1},
+                             {w.padding[0], 0}, ceil_mode, count_include_pad, divisor_override)
+      .reshape(as_list(sizes));
+}
+
+Tensor adaptive_avg_pool3d(const Tensor& self, IntList output_size) {
+  const char* op = "adaptive_avg_pool3d";
+  const Dims out = geometry::for_each_dim(output_size, 3, op, "output_size");
+  check_adaptive(self, as_list(out), 3, op);
+  Tensor result = self;
+  for (int64_t i = 0; i < 3; ++i) result = adaptive_mean(result, i - 3, out[i]);
+  return result;
+}
+
+Tensors<2> adaptive_max_pool1d(const Tensor& self, IntList output_size) {
+  return adaptive_max(self, output_size, 1, "adaptive_max_pool1d");
+}
+
+Tensors<2> adaptive_max_pool2d(const Tensor& self, IntList output_size) {
+  return adaptive_max(self, output_size, 2, "adaptive_max_pool2d");
+}
+
+Tensors<2> adaptive_max_pool3d(const Tensor& self, IntList output_size) {
+  return adaptive_max(self, output_size, 3, "adaptive_max_pool3d");
+}
+
+Tensor max_unpool2d(const Tensor& self, const Tensor& indices, IntList output_size) {
+  return unpooled(self, indices, output_size, 2, "max_unpool2d");
+}
+
+Tensor max_unpool3d(const Tensor& self, const Tensor& indices, IntList output_size,
+                    IntList /*stride*/, IntList /*padding*/) {
+  return unpooled(self, indices, output_size, 3, "max_unpool3d");
 }
 
 }  // namespace composite
