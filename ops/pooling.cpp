@@ -304,9 +304,10 @@ Tensors<2> max_pool3d_with_indices(const Tensor& self, IntList kernel_size, IntL
   const auto [out, place] = mytorch::max_pool2d_with_indices(
       planes.reshape({lead, d, area}), {w.kernel[0], 1}, {w.stride[0], 1}, {w.padding[0], 0},
       {w.dilation[0], 1}, ceil_mode);
-  const Tensor index = within.reshape({lead, d * area}).gather(1, place.reshape({lead, -1}));
-  const Tensor depth = mytorch::floor_divide(place.reshape({lead, -1}), area);
-  return {out.reshape(as_list(sizes)), (depth * plane + index).reshape(as_list(sizes))};
+  const Tensor places = place.flatten(-2);
+  const Tensor index = within.reshape({lead, d * area}).gather(1, places);
+  const Tensor indices = mytorch::floor_divide(places, area) * plane + index;
+  return {out.reshape(as_list(sizes)), indices.reshape(as_list(sizes))};
 }
 
 Tensor max_pool3d(const Tensor& self, IntList kernel_size, IntList stride, IntList padding,
