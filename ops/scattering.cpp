@@ -11,6 +11,7 @@
 #include "mytorch/ops/index_put.h"
 #include "mytorch/ops/isnan.h"
 #include "mytorch/ops/ones.h"
+#include "mytorch/ops/ones_like.h"
 #include "mytorch/ops/scatter.h"
 #include "mytorch/ops/scatter_add.h"
 #include "mytorch/ops/scatter_reduce.h"
@@ -70,7 +71,11 @@ Tensor reduced_into(const Tensor& self, int64_t dim, const Tensor& index, const 
                            mytorch::where(together, combined(later, earlier, reduce), later)},
                           dim);
   }
-  return mytorch::scatter(self, dim, places, values);
+  // Only the last elements get a gradient: that of scatter would reach all of them.
+  const Tensor next = places.narrow(dim, 1, size - 1) != places.narrow(dim, 0, size - 1);
+  const Tensor end = mytorch::ones_like(places.narrow(dim, 0, 1), kBool);
+  const Tensor last = mytorch::cat({next, end}, dim);
+  return mytorch::scatter(self, dim, places, mytorch::where(last, values, values.detach()));
 }
 
 Tensor ones_of(const Tensor& index, ScalarType type) {
