@@ -1,11 +1,9 @@
 // Resizing of planes, and sampling at given points.
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/abs.h"
-#include "mytorch/ops/cat.h"
 #include "mytorch/ops/clamp.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/floor.h"
@@ -17,6 +15,7 @@
 #include "mytorch/ops/stack.h"
 #include "mytorch/ops/where.h"
 #include "mytorch/ops/zeros.h"
+#include "mytorch/ops/zeros_like.h"
 #include "ops/check.h"
 #include "ops/geometry.h"
 #include "ops/precision.h"

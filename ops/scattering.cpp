@@ -268,6 +268,47 @@ Tensor segment_reduce(const Tensor& data, Str reduce, const Tensor& lengths, con
   return mytorch::where(some, means, initial ? result : mytorch::full_like(result, std::nan("")));
 }
 
+Tensor scatter_src_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                          Str reduce) {
+  check_value(reduce == "add" || reduce == "multiply", "scatter", "reduce '", reduce,
+              "' is neither 'add' nor 'multiply'");
+  return mytorch::scatter_reduce(self, dim, index, src, reduce == "add" ? "sum" : "prod", true);
+}
+
+Tensor scatter_value_reduce(const Tensor& self, int64_t dim, const Tensor& index,
+                            const Scalar& value, Str reduce) {
+  const Tensor src = mytorch::full(index.sizes(), value, self.dtype(), self.device());
+  return scatter_src_reduce(self, dim, index, src, reduce);
+}
+
+Tensor repeat_interleave_indices(const Tensor& repeats, std::optional<int64_t> output_size) {
+  const char* op = "repeat_interleave";
+  check_shape(repeats.dim() == 1, op, "repeats ", repeats.sizes(), " is not a vector");
+  const Tensor ends = repeats.cumsum(0);
+  const int64_t n = repeats.numel();
+  if (!output_size.has_value()) {
+    check_value(n == 0 || repeats.min().item<int64_t>() >= 0, op, "repeats has a negative number");
+    output_size = n == 0 ? 0 : ends.select(0, n - 1).item<int64_t>();
+  }
+  constexpr int64_t kMost = int64_t{1} << 31;
+  check_value(*output_size >= 0 && *output_size <= kMost, op, "output_size ", *output_size,
+              " is not in [0, ", kMost, "]");
+  const Tensor places = mytorch::arange(*output_size, kInt64, repeats.device());
+  return mytorch::searchsorted(ends, places, false, true);
+}
+
+Tensor repeat_interleave_each(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim,
+                              std::optional<int64_t> output_size) {
+  const char* op = "repeat_interleave";
+  const Tensor x = dim.has_value() && self.dim() != 0 ? self : self.reshape({-1});
+  const int64_t at = wrap_dim(dim.value_or(0), x.dim(), op), size = x.size(at);
+  check_shape(repeats.dim() <= 1 && (repeats.numel() == 1 || repeats.numel() == size), op,
+              "repeats ", repeats.sizes(), " has neither one number nor one for each of the ", size,
+              " slices");
+  const Tensor each = repeats.reshape({-1}).expand({size}).contiguous();
+  return x.index_select(at, repeat_interleave_indices(each, output_size));
+}
+
 }  // namespace composite
 
 namespace grads {

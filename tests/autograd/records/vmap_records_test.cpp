@@ -76,7 +76,8 @@ bool excluded(const OpRecord& op) {
   return op.unspecified() || op.random() || op.derived || op.name.starts_with("new_empty") ||
          op.name.starts_with("as_strided") ||  // depends on the memory, which stacking changes
          op.name == "empty_like" || op.name == "empty_strided" || op.name == "nonzero" ||
-         op.name == "where.nonzero" || op.name == "masked_select";
+         op.name == "where.nonzero" || op.name == "masked_select" ||
+         op.name == "repeat_interleave.Tensor" || op.name == "repeat_interleave.self_Tensor";
 }
 
 std::string describe_batch(const Case& c, const std::vector<bool>& batched) {
