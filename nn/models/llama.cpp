@@ -2,7 +2,6 @@
 
 #include "mytorch/nn/init.h"
 #include "mytorch/ops/add.h"
-#include "mytorch/ops/mul.h"
 #include "mytorch/ops/scaled_dot_product_attention.h"
 #include "nn/functional/options.h"
 #include "nn/models/config_fields.h"
@@ -180,7 +179,7 @@ LlamaMLP::LlamaMLP(const LlamaConfig& config)
 }
 
 Tensor LlamaMLP::forward(const Tensor& x) {
-  return down_proj(mul(activation_(gate_proj(x)), up_proj(x)));
+  return down_proj(gated(activation_, gate_proj(x), up_proj(x)));
 }
 
 LlamaDecoderLayer::LlamaDecoderLayer(const LlamaConfig& config)

@@ -10,8 +10,10 @@
 #include "mytorch/ops/cross_entropy.h"
 #include "mytorch/ops/flatten.h"
 #include "mytorch/ops/gelu.h"
+#include "mytorch/ops/mul.h"
 #include "mytorch/ops/relu.h"
 #include "mytorch/ops/silu.h"
+#include "mytorch/ops/swiglu.h"
 #include "mytorch/ops/transpose.h"
 #include "mytorch/ops/unflatten.h"
 #include "nn/serialize/safetensors_header.h"
@@ -54,6 +56,10 @@ Activation activation_of(const char* what, const std::string& name) {
   }
   fail(ErrorCode::kValue, "[", what, "] there is no activation '", shown(name), "': give one of ",
        known);
+}
+
+Tensor gated(Activation activation, const Tensor& gate, const Tensor& up) {
+  return activation == plain_silu ? swiglu(gate, up) : mul(activation(gate), up);
 }
 
 void check_heads(const char* what, const char* width_name, int64_t width, const char* heads_name,

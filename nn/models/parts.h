@@ -16,6 +16,9 @@ using Activation = Tensor (*)(const Tensor&);
 // another one.
 Activation activation_of(const char* what, const std::string& name);
 
+// Returns activation(gate) * up, in one pass if the activation is SiLU.
+Tensor gated(Activation activation, const Tensor& gate, const Tensor& up);
+
 // Throws Error(kValue) unless `heads` divide `width`.
 void check_heads(const char* what, const char* width_name, int64_t width, const char* heads_name,
                  int64_t heads);
