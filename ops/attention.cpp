@@ -148,7 +148,7 @@ TensorSpec rows_like(const Tensor& x, Dims sizes) {
 
 // Returns `x` in the type of `as`, with strides as rows_like gives them.
 Tensor placed(const Tensor& x, const Tensor& as) {
-  const Tensor typed = x.to(as.dtype());
+  Tensor typed = x.to(as.dtype());
   const Dims strides = row_strides(typed.sizes(), as);
   if (typed.strides() == as_list(strides)) return typed;
   Tensor result = Tensor::adopt(
@@ -702,8 +702,8 @@ Tensors<3> attention_varlen_backward(const Tensor& grad_output, const Tensor& gr
     return wanted ? mytorch::zeros(x.sizes(), x.dtype(), x.device())
                   : mytorch::empty({0}, query.dtype(), query.device());
   };
-  const Tensors<3> results{result(mask[0] != 0, query), result(mask[1] != 0, key),
-                           result(mask[2] != 0, value)};
+  Tensors<3> results{result(mask[0] != 0, query), result(mask[1] != 0, key),
+                     result(mask[2] != 0, value)};
   const Tensor draw = mytorch::empty({0}, kInt64, query.device());
   for_each_sequence(
       a, "attention_varlen_backward",

@@ -5,6 +5,7 @@
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
 #include "core/tensor/batched.h"
+#include "core/types/broadcast.h"
 #include "dispatcher/frame/outputs.h"
 #include "mytorch/device_memory.h"
 #include "mytorch/generated/bodies.h"

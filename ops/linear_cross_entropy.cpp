@@ -250,7 +250,7 @@ Tensor linear_cross_entropy(const Tensor& input, const Tensor& linear_weight, co
   const auto wanted = [&](const Tensor& x) {
     return int64_t{reduce && x.defined() && grad_enabled() && x.requires_grad()};
   };
-  const Tensor loss = std::get<0>(mytorch::linear_cross_entropy_forward(
+  Tensor loss = std::get<0>(mytorch::linear_cross_entropy_forward(
       input, linear_weight, target, linear_bias, weight, reduce, ignore_index, label_smoothing,
       softcap, {wanted(input), wanted(linear_weight), wanted(linear_bias)}));
   if (reduction != "mean") return loss;

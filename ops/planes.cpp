@@ -12,7 +12,7 @@
 namespace mytorch::composite {
 namespace {
 
-constexpr int64_t kMostIndices = int64_t{1} << 31;
+constexpr int64_t kMostIndices = int64_t{1} << 28;
 
 // Checks that the last three dimensions exist, and that a factor divides them.
 void check_planes(const Tensor& self, int64_t factor, bool shuffle, const char* op) {

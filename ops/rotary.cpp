@@ -21,7 +21,7 @@ void check_table(const Tensor& table, const char* name, const Tensor& self) {
 // (B, 1, ..., T, R / 2), in the compute type.
 Tensor rows_of(const Tensor& table, const Tensor& positions, int64_t rows, int64_t ndim) {
   if (!positions.defined()) return widened(table.narrow(0, 0, rows));
-  const Tensor taken = widened(table.index_select(0, positions.reshape(-1)));
+  Tensor taken = widened(table.index_select(0, positions.reshape(-1)));
   if (positions.dim() == 1) return taken;
   Dims sizes(ndim, 1);
   sizes[0] = positions.size(0);
@@ -78,7 +78,7 @@ Tensor rotary_embedding(const Tensor& self, const Tensor& cos, const Tensor& sin
     const Tensor pairs = rotated.unflatten(-1, {n, 2});
     return {pairs.select(-1, 0), pairs.select(-1, 1)};
   };
-  const Tensor result = new_like(self, self.dtype(), self.device());
+  Tensor result = new_like(self, self.dtype(), self.device());
   const auto [x, y] = halves(widened(self));
   const auto [to_x, to_y] = halves(result);
   mytorch::copy_(to_x, inverse ? x * c + y * s : x * c - y * s);

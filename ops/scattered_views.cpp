@@ -11,7 +11,7 @@ namespace {
 // Returns a copy of `self` in which the view that `view(copy)` returns holds `src`.
 template <class View>
 Tensor written(const Tensor& self, const Tensor& src, const char* op, const View& view) {
-  const Tensor result = self.clone();
+  Tensor result = self.clone();
   const Tensor part = view(result);
   check_shape(part.sizes() == src.sizes(), op, "src has shape ", src.sizes(),
               ", but the elements that it replaces have shape ", part.sizes());

@@ -25,7 +25,7 @@ namespace {
 
 // NaN is the largest, as in sort.
 Tensor below(const Tensor& a, const Tensor& b) {
-  const Tensor less = a < b;
+  Tensor less = a < b;
   if (!a.is_floating_point()) return less;
   return mytorch::where(mytorch::isnan(b), mytorch::isnan(a).logical_not(), less);
 }
@@ -35,7 +35,7 @@ Tensor not_above(const Tensor& a, const Tensor& b) { return below(b, a).logical_
 // Returns whether each slice of dimension 0 but the first differs from the one before.
 Tensor starts_of_runs(const Tensor& rows) {
   const int64_t n = rows.size(0);
-  const Tensor first = mytorch::ones({std::min<int64_t>(n, 1)}, kBool, rows.device());
+  Tensor first = mytorch::ones({std::min<int64_t>(n, 1)}, kBool, rows.device());
   if (n < 2) return first;
   Tensor differ = rows.narrow(0, 1, n - 1) != rows.narrow(0, 0, n - 1);
   if (differ.dim() > 1) differ = differ.flatten(1).any({1});

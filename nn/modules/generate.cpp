@@ -72,7 +72,7 @@ Tensor temperature(const Tensor& logits, double temperature) {
 }
 
 Tensor top_k(const Tensor& logits, int64_t k) {
-  const Tensor wide = checked("top_k", logits);
+  Tensor wide = checked("top_k", logits);
   check_at_least("top_k", 1, {{"k", k}});
   if (k >= wide.size(1)) return wide;
   const Tensor smallest = std::get<0>(topk(wide, k, 1)).narrow(1, k - 1, 1);
@@ -80,7 +80,7 @@ Tensor top_k(const Tensor& logits, int64_t k) {
 }
 
 Tensor top_p(const Tensor& logits, double p) {
-  const Tensor wide = checked("top_p", logits);
+  Tensor wide = checked("top_p", logits);
   check_fraction("top_p", p);
   if (p == 1 || wide.size(1) == 0) return wide;
   const auto [sorted, order] = sort(wide, /*stable=*/true, 1, /*descending=*/true);
@@ -93,7 +93,7 @@ Tensor top_p(const Tensor& logits, double p) {
 }
 
 Tensor min_p(const Tensor& logits, double p) {
-  const Tensor wide = checked("min_p", logits);
+  Tensor wide = checked("min_p", logits);
   check_fraction("min_p", p);
   if (p == 0 || wide.size(1) == 0) return wide;
   const Tensor least = add(wide.amax({1}, true), std::log(p));

@@ -12,7 +12,7 @@ namespace mytorch::nn::optim {
 template void list_fields(OptionList&, AdadeltaArgs&);
 
 Adadelta::Adadelta(ParamGroups parameters, AdadeltaArgs options)
-    : OptimizerWith("Adadelta", {"square_avg", "acc_delta"}, std::move(options)) {
+    : OptimizerWith("Adadelta", {"square_avg", "acc_delta"}, options) {
   add_param_groups(std::move(parameters));
 }
 

@@ -13,7 +13,7 @@ namespace mytorch::nn::optim {
 template void list_fields(OptionList&, ASGDArgs&);
 
 ASGD::ASGD(ParamGroups parameters, ASGDArgs options)
-    : OptimizerWith("ASGD", {"ax", "eta", "mu"}, std::move(options)) {
+    : OptimizerWith("ASGD", {"ax", "eta", "mu"}, options) {
   add_param_groups(std::move(parameters));
 }
 

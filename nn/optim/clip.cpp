@@ -31,7 +31,7 @@ Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type,
   NoGradGuard no_grad;
   const std::vector<Tensor> grads = gradients(parameters);
   if (grads.empty()) return zeros(IntList(nullptr, 0));
-  const Tensor total = mytorch::get_total_norm(grads, norm_type);
+  Tensor total = mytorch::get_total_norm(grads, norm_type);
   if (error_if_nonfinite) {
     const double value = total.item<double>();
     if (!std::isfinite(value)) {

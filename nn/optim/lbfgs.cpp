@@ -193,7 +193,7 @@ Tensor LBFGS::step(const LossClosure& closure) {
     ++evaluations;
     return closure();
   };
-  const Tensor first = call();
+  Tensor first = call();
   double loss = first.item<double>();
   Tensor gradient = flat_gradient();
   if (largest(gradient) <= options.tolerance_grad) return first;

@@ -236,8 +236,7 @@ TensorView wanted_mask(const mt_args_attention_backward& args) {
   return sdk::wanted(args.output_mask, 3, args.grad_mask);
 }
 
-void store_mask_gradient(const AttentionFns& fns, const AttentionJob& job, const TensorView& to,
-                         int64_t chunks) {
+void store_mask_gradient(const AttentionJob& job, const TensorView& to, int64_t chunks) {
   const HeadRows out = head_rows(to);
   const int64_t rows = to.size(2), width = to.size(3);
   float* sums = static_cast<float*>(job.mask_sums.data);
@@ -347,7 +346,7 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
                    room + thread * size);
     }
   });
-  if (grad_mask) store_mask_gradient(fns, job, grad_mask, chunks);
+  if (grad_mask) store_mask_gradient(job, grad_mask, chunks);
   if (job.grad_query.data == nullptr) return;
   sdk::parallel_for(ctx, 0, heads * job.rows, 1 + kStagedElements / padded,
                     [&](int64_t begin, int64_t end) noexcept {

@@ -298,7 +298,7 @@ class Module : private detail::Forwards {
   template <class M>
   requires(std::is_base_of_v<Module, M> && !std::is_const_v<M>) M
       register_module(std::string name, M&& module) {
-    auto held = std::make_shared<M>(std::move(module));
+    auto held = std::make_shared<M>(std::forward<M>(module));
     check_parts<M>(*held);
     add_value(std::move(name), held, copier<M>());
     return M(*held);
