@@ -42,7 +42,7 @@ def arg_type(arg: Arg) -> str:
         return "std::optional<Generator>"
     if arg.list:
         if arg.type == "float":
-            return "std::optional<FloatList>" if arg.optional else "FloatList"
+            return "OptionalFloatList" if arg.optional else "FloatList"
         return "OptionalIntList" if arg.optional else "IntList"
     plain = _PLAIN[arg.type]
     return f"std::optional<{plain}>" if arg.optional else plain
@@ -60,7 +60,7 @@ def value_type(arg: Arg) -> str:
         "IntList": "Dims",
         "OptionalIntList": "std::optional<Dims>",
         "FloatList": "std::vector<double>",
-        "std::optional<FloatList>": "std::optional<std::vector<double>>",
+        "OptionalFloatList": "std::optional<std::vector<double>>",
     }
     kind = arg_type(arg)
     return kinds.get(kind, kind)

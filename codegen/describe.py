@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from codegen import cpp
 from codegen.model import Op
 
@@ -26,6 +28,11 @@ def declarations(op: Op) -> list[str]:
         outs = ", ".join(f"const Tensor& {o}" for o in cpp.out_args(op))
         lines.append(f"void {s.name}_out({outs}{', ' if params else ''}{params});")
     return lines
+
+
+def renamed(op: Op, name: str) -> Op:
+    """Returns the operator under another function name."""
+    return replace(op, schema=replace(op.schema, name=name))
 
 
 def methods(op: Op) -> list[str]:

@@ -227,10 +227,12 @@ def saved_by_output(programs: tuple[Program, ...]) -> list[frozenset[str]]:
     found: list[set[str]] = [set() for _ in programs[0].outputs]
     for program in programs:
         for names, output in zip(found, program.outputs):
-            stack = [output.node]
+            stack, visited = [output.node], {output.node}
             while stack:
                 node = program.nodes[stack.pop()]
                 if node.op == "input":
                     names.add(node.name)
-                stack += node.args
+                new = set(node.args) - visited
+                visited |= new
+                stack += new
     return [frozenset(names) for names in found]

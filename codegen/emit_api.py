@@ -49,11 +49,41 @@ def with_options(op: Op) -> list[str]:
     rest = args[at + 2 :]
     params = [cpp.params(args[:at], False), "const O& options", cpp.params(rest, True)]
     call = [*names[:at], "o.dtype_opt()", "o.device_opt()", *names[at + 2 :]]
-    return [
+    lines = [
         "template <detail::Options O>",
         f"Tensor {op.schema.name}({', '.join(p for p in params if p)}) {{",
         "  const TensorOptions o = options;",
         f"  return o.finish({op.schema.name}({', '.join(call)}));",
+        "}",
+    ]
+    return lines + by_size(op.schema.name, names[at + 2 :]) if names[:at] == ["size"] else lines
+
+
+def by_size(name: str, rest: list[str]) -> list[str]:
+    """Emits libtorch's forms of a function whose only positional argument is a size, and those of mistakes."""
+    lines = []
+    if rest == ["generator"]:
+        lines += [
+            "template <class G>",
+            f"requires(std::is_same_v<G, Generator>) Tensor {name}(IntList size, const G& generator) {{",
+            f"  return {name}(size, {{}}, {{}}, generator);",
+            "}",
+            "template <class G, detail::Options O>",
+            "requires(std::is_same_v<G, Generator>)",
+            f"    Tensor {name}(IntList size, const G& generator, const O& options) {{",
+            f"  return {name}(size, options, generator);",
+            "}",
+        ]
+    return lines + [
+        "template <detail::Integer... Sizes>",
+        f"requires(sizeof...(Sizes) > 1) Tensor {name}(Sizes...) {{",
+        f'  static_assert(sizeof...(Sizes) == 1, "sizes are one list: write {name}({{2, 3}})");',
+        "  return {};",
+        "}",
+        "template <size_t n>",
+        f"Tensor {name}(IntList, const char (&)[n]) {{",
+        '  static_assert(n == 0, "write a type as kFloat32, and a device as Device(\\"cuda\\")");',
+        "  return {};",
         "}",
     ]
 
@@ -66,10 +96,36 @@ def op_header(name: str, ops: list[Op]) -> str:
     return cpp.header(f"{name}: {ops[0].doc}", ["mytorch/tensor.h"], lines)
 
 
+def forwarding(op: Op, alias: str) -> list[str]:
+    """Emits the inline functions of an alias, which call those of the operator."""
+    s = op.schema
+    lines = []
+    for line in describe.declarations(describe.renamed(op, alias)):
+        suffix = line[line.index(f" {alias}") + 1 + len(alias) :].split("(")[0]
+        outs = cpp.out_args(op) if suffix == "_out" else []
+        call = ", ".join([*outs, *(a.name for a in s.args)])
+        line = line.removesuffix(";")
+        lines.append(f"inline {line} {{ return mytorch::{s.name}{suffix}({call}); }}")
+    return lines + with_options(describe.renamed(op, alias))
+
+
+def alias_header(alias: str, name: str, ops: list[Op]) -> str:
+    lines = ["", "namespace mytorch {", ""]
+    for op in ops:
+        lines += forwarding(op, alias)
+    lines += ["", "}  // namespace mytorch"]
+    return cpp.header(f"{alias}: another name of {name}.", [f"mytorch/ops/{name}.h"], lines)
+
+
+def with_aliases(ops: list[Op]) -> list[tuple[Op, str]]:
+    """Returns each operator with each of its function names."""
+    return [(op, name) for op in ops for name in (op.schema.name, *op.aliases)]
+
+
 def methods(ops: list[Op]) -> str:
     lines = ["// Methods of Tensor: operators whose record says `forms: [method]`."]
-    for op in ops:
-        lines += [f"  {line}" for line in describe.methods(op)]
+    for op, name in with_aliases(ops):
+        lines += [f"  {line}" for line in describe.methods(describe.renamed(op, name))]
     return cpp.source(lines)
 
 
@@ -77,16 +133,15 @@ def method_bodies(ops: list[Op]) -> str:
     found = [op for op in ops if "method" in op.forms]
     lines = [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.name for op in found})]
     lines += ["", "namespace mytorch {", ""]
-    for op in found:
+    for op, name in with_aliases(found):
         s = op.schema
         rest = [a for a in s.args if a.name != "self"]
         call = ", ".join("*this" if a.name == "self" else a.name for a in s.args)
         result = cpp.result_type(s)
-        lines.append(f"{result} Tensor::{s.name}({cpp.params(rest)}) const {{ " f"return mytorch::{s.name}({call}); }}")
+        lines.append(f"{result} Tensor::{name}({cpp.params(rest)}) const {{ return mytorch::{s.name}({call}); }}")
         if cpp.has_inplace(op):
             lines.append(
-                f"const Tensor& Tensor::{s.name}_({cpp.params(rest)}) const {{ "
-                f"return mytorch::{s.name}_({call}); }}"
+                f"const Tensor& Tensor::{name}_({cpp.params(rest)}) const {{ " f"return mytorch::{s.name}_({call}); }}"
             )
     return cpp.source([*lines, "", "}  // namespace mytorch"])
 
@@ -156,7 +211,9 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     for name, overloads in names.items():
         files[f"include/mytorch/ops/{name}.h"] = op_header(name, overloads)
         files[f"private/mytorch/generated/below/{name}.h"] = below(name, overloads)
-    public = sorted({op.schema.name for op in ops if not op.derived})
+        for alias in overloads[0].aliases:
+            files[f"include/mytorch/ops/{alias}.h"] = alias_header(alias, name, overloads)
+    public = sorted({name for op, name in with_aliases(ops) if not op.derived})
     files["include/mytorch/ops.h"] = cpp.header("Every operator.", [f"mytorch/ops/{name}.h" for name in public], [])
     files["include/mytorch/tensor_methods.inc"] = methods(ops)
     files["private/mytorch/generated/bodies.h"] = bodies(ops)

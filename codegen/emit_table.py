@@ -189,6 +189,7 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
             lines += describe(op, lock)
         files[f"src/table_{number:02d}.cpp"] = cpp.source([*lines, "}  // namespace mytorch"])
     rows = ", ".join(f"&entries::{op.schema.struct_id}" for op in ops)
+    aliases = {alias: op.schema.name for op in ops for alias in op.aliases}
     files["src/table.cpp"] = cpp.source(
         [
             '#include "dispatcher/table/op.h"',
@@ -199,7 +200,10 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
             "}  // namespace entries",
             "",
             f"static OpEntry* const kEntries[] = {{{rows}}};",
-            f"const OpTable kGeneratedOps = {{kEntries, {len(ops)}}};",
+            "static constexpr OpAlias kAliases[] = {",
+            *(f"    {{{cpp.text(alias)}, {cpp.text(name)}}}," for alias, name in sorted(aliases.items())),
+            "};",
+            f"const OpTable kGeneratedOps = {{kEntries, {len(ops)}, kAliases, {len(aliases)}}};",
             "}  // namespace mytorch",
         ]
     )

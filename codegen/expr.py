@@ -18,6 +18,7 @@ from codegen.graph import Graph, Node, TypeMismatch
 from codegen.nodes import BOOL, COMPUTE, HIDDEN_SUGAR, NODE_OPS, SUGAR
 from codegen.program import Program, finish
 from codegen.schema import Arg
+from codegen.special import COEFFICIENTS, FUNCTIONS
 from codegen.syntax import ExprError, parse, substitute
 
 MAX_VARIANTS = 8
@@ -165,6 +166,8 @@ def arity(function: str) -> int:
     """Returns the number of operands of a function of the body language; -1 if there is no such function."""
     if function in NODE_OPS:
         return NODE_OPS[function].arity
+    if function in FUNCTIONS and not function.startswith("_"):
+        return len(FUNCTIONS[function].operands)
     return len(_sugar(function)[0]) if function in SUGAR else -1
 
 
@@ -421,6 +424,8 @@ class Builder:
             return self._conditional(
                 ast.copy_location(ast.IfExp(test=node.args[0], body=node.args[1], orelse=node.args[2]), node)
             )
+        if name in ("polynomial", "chebyshev"):
+            return self._series(node)
         args = [self.value(a) for a in node.args]
         if name in NODE_OPS:
             return self.graph.make(name, *args)
@@ -438,7 +443,34 @@ class Builder:
                 raise self.error(node, f"{name} takes {len(parameters)} operands, not {len(args)}")
             numbers = [self.graph.number(a) for a in args]
             return Builder(self.graph, env=dict(zip(parameters, numbers))).value(body)
+        if name in FUNCTIONS:
+            function = FUNCTIONS[name]
+            if len(function.operands) != len(args):
+                raise self.error(node, f"{name} takes {len(function.operands)} operands, not {len(args)}")
+            inner = Builder(self.graph, env=dict(zip(function.operands, map(self.graph.number, args))))
+            for let, tree in function.let.items():
+                inner.env[let] = inner.value(tree)
+            return inner.value(function.value)
         raise self.error(node, f"unknown function `{name}`")
+
+    def _series(self, node: ast.Call) -> int:
+        """Builds polynomial(x, c) by Horner's scheme, or chebyshev(t, c) by Clenshaw's."""
+        name = node.func.id
+        if len(node.args) != 2 or getattr(node.args[1], "id", "") not in COEFFICIENTS:
+            raise self.error(node, f"{name} takes an operand and the name of a list of codegen/special.yaml")
+        make, const = self.graph.make, self.graph.const
+        x = self.graph.number(self.value(node.args[0]))
+        *rest, last = COEFFICIENTS[node.args[1].id]
+        if name == "polynomial":
+            sum_ = const(last)
+            for c in reversed(rest):
+                sum_ = make("add", make("mul", sum_, x), const(c))
+            return sum_
+        twice = make("add", x, x)
+        after, sum_ = const(0.0), const(last)
+        for c in reversed(rest[1:]):
+            after, sum_ = sum_, make("add", make("sub", make("mul", twice, sum_), after), const(c))
+        return make("add", make("sub", make("mul", x, sum_), after), const(rest[0]))
 
     def _reject(self, node: ast.Call) -> int:
         if len(node.args) != 1 or not isinstance(getattr(node.args[0], "value", None), str):

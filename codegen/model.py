@@ -96,6 +96,7 @@ class Op:
     layout_of: the arguments that `layout: follow(...)` names.
     autocast: the autocast policy, one of POLICIES.
     parent: for a derived op, the full name of the op whose gradient it computes.
+    aliases: other names of the function.
     """
 
     schema: Schema
@@ -123,6 +124,7 @@ class Op:
     autocast: str = "none"
     derived: bool = False
     parent: str = ""
+    aliases: tuple[str, ...] = ()
 
     @property
     def full_name(self) -> str:

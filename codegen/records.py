@@ -571,6 +571,21 @@ def _expanded(document: List) -> Iterator[Value]:
             yield record
 
 
+def _add_aliases(ops: list[Op], aliases: list[tuple[Text, Value]], errors: _Errors) -> None:
+    """Adds the rows `alias: name` of `aliases` tables to all overloads of the name."""
+    names = {op.schema.name for op in ops}
+    for alias, name in aliases:
+        if not isinstance(name, Text) or name.text not in names:
+            errors.add(alias.line, alias.text, "an alias of no operator")
+        elif alias.text in names or not _IDENTIFIER.fullmatch(alias.text):
+            errors.add(alias.line, alias.text, "the alias is no name, or the name of another operator")
+        else:
+            names.add(alias.text)
+            for op in ops:
+                if op.schema.name == name.text and not op.derived:
+                    op.aliases += (alias.text,)
+
+
 def load_text(text: str, path: str = "ops.yaml") -> list[Op]:
     """Returns the ops of a file's text. Raises RecordErrors with every error."""
     errors = _Errors(path)
@@ -584,9 +599,13 @@ def load_text(text: str, path: str = "ops.yaml") -> list[Op]:
         raise RecordErrors([f"{path}:{document.line}: [?] a file is a list of records"])
     ops: list[Op] = []
     names: dict[str, Op] = {}
+    aliases: list[tuple[Text, Value]] = []
     for record in _expanded(document):
         if not isinstance(record, Map):
             errors.add(record.line, "?", "a record is a mapping")
+            continue
+        if isinstance(table := record.get("aliases"), Map) and len(record.items) == 1:
+            aliases += table.items
             continue
         found = _Record(record, errors).read()
         for op in found or ():
@@ -601,6 +620,7 @@ def load_text(text: str, path: str = "ops.yaml") -> list[Op]:
                     f"{what} `{op.full_name}` is already defined at line {other.line}",
                 )
             ops.append(op)
+    _add_aliases(ops, aliases, errors)
     if errors.messages:
         raise RecordErrors(errors.texts())
     return ops

@@ -27,6 +27,7 @@ OpRecord record(const Json& json) {
   OpRecord op;
   op.name = json.at("name");
   op.schema = json.at("schema");
+  op.aliases = json.at("aliases").get<std::vector<std::string>>();
   op.declarations = json.at("declarations").get<std::vector<std::string>>();
   op.methods = json.at("methods").get<std::vector<std::string>>();
   op.doc = json.at("doc");

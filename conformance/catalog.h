@@ -29,6 +29,7 @@ struct OpArg {
 struct OpRecord {
   std::string name;  // "add.Tensor"
   std::string schema;
+  std::vector<std::string> aliases;       // of the function's name
   std::vector<std::string> declarations;  // in C++; empty for custom operators
   std::vector<std::string> methods;       // of Tensor
   std::string doc;

@@ -25,6 +25,7 @@ def record(op: Op) -> dict:
     return {
         "name": op.full_name,
         "schema": str(s),
+        "aliases": list(op.aliases),
         "declarations": describe.declarations(op),
         "methods": describe.methods(op),
         "doc": op.doc,

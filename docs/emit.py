@@ -208,6 +208,8 @@ def pages(
         index += [f"## [{title}]({page})", "", "| operator | kind | gradient | |", "|---|---|---|---|"]
         for name in names:
             lines += [f"## {name}", "", f'`#include "mytorch/ops/{name}.h"`', ""]
+            if aliases := operators[name][0].aliases:
+                lines += [f"Also named {', '.join(f'`{alias}`' for alias in aliases)}.", ""]
             for op in operators[name]:
                 lines += _section(op, samples.get(op.full_name, []), derived, examples.get(op.full_name))
             index.append(_row(name, operators[name], page))

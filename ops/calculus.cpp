@@ -1,4 +1,7 @@
 // Differences and integrals along a dimension.
+#include <algorithm>
+#include <vector>
+
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/logical_xor.h"
@@ -47,7 +50,95 @@ Tensor areas_dx(const Tensor& y, const Scalar& dx, int64_t dim) {
   return y.size(dim) == 0 ? y * 0.5 : areas(y, dx, dim);
 }
 
+// Returns the derivative of `y` along `dim` between points at `x`, or `step` apart if it is
+// undefined: with the distances p and q to the neighbors, those of the parabola through the three.
+Tensor derivative(const Tensor& y, const Tensor& x, double step, int64_t dim, int64_t edge_order) {
+  const int64_t n = y.size(dim);
+  const auto points = [&](int64_t start, int64_t length = 1) {
+    return y.narrow(dim, start, length);
+  };
+  const Tensor last = points(2, n - 2), mid = points(1, n - 2), first = points(0, n - 2);
+  const int64_t end = n - 1;
+  if (!x.defined()) {
+    const Tensor inner = (last - first) / (2 * step);
+    if (edge_order == 1) {
+      return mytorch::cat(
+          {(points(1) - points(0)) / step, inner, (points(end) - points(end - 1)) / step}, dim);
+    }
+    const Tensor left = (points(1) * 4 - points(0) * 3 - points(2)) / (2 * step);
+    const Tensor right = (points(end) * 3 - points(end - 1) * 4 + points(end - 2)) / (2 * step);
+    return mytorch::cat({left, inner, right}, dim);
+  }
+  Dims sizes(y.dim(), 1);
+  sizes[dim] = n - 1;
+  const Tensor widths = (x.narrow(0, 1, n - 1) - x.narrow(0, 0, n - 1)).reshape(as_list(sizes));
+  const auto width = [&](int64_t start, int64_t length) {
+    return widths.narrow(dim, start, length);
+  };
+  const Tensor p = width(0, n - 2), q = width(1, n - 2);
+  const Tensor inner = (last - mid) / q * (p / (p + q)) + (mid - first) / p * (q / (p + q));
+  Tensor left = (points(1) - points(0)) / width(0, 1);
+  Tensor right = (points(end) - points(end - 1)) / width(end - 1, 1);
+  if (edge_order == 2) {
+    // The slope of the parabola at its end is the chord's minus its curvature times the distance.
+    const Tensor p0 = width(0, 1), q0 = width(1, 1);
+    const Tensor p1 = width(end - 2, 1), q1 = width(end - 1, 1);
+    left = left - ((points(2) - points(1)) / q0 - left) * (p0 / (p0 + q0));
+    right = right + (right - (points(end - 1) - points(end - 2)) / p1) * (q1 / (p1 + q1));
+  }
+  return mytorch::cat({left, inner, right}, dim);
+}
+
+Dims gradient_dims(const Tensor& self, OptionalIntList dim, size_t given, int64_t edge_order) {
+  const char* op = "gradient";
+  check_type(self.dtype() != kBool, op, "self is bool: convert it to a number type");
+  check_value(edge_order == 1 || edge_order == 2, op, "edge_order is ", edge_order,
+              ": it must be 1 or 2");
+  Dims dims;
+  if (dim.has_value()) {
+    for (const int64_t d : *dim) dims.push_back(wrap_dim(d, self.dim(), op));
+  } else {
+    for (int64_t d = 0; d < self.dim(); ++d) dims.push_back(d);
+  }
+  for (const int64_t d : dims) {
+    check_shape(self.dim() > 0 && self.size(d) > edge_order, op, "dimension ", d, " of shape ",
+                self.sizes(), " has too few points: edge_order ", edge_order, " needs ",
+                edge_order + 1);
+    check_value(std::count(dims.begin(), dims.end(), d) == 1, op, "dim has ", d, " twice");
+  }
+  check_value(given == dims.size() || given == 1, op, "spacing has ", given, " entries for ",
+              dims.size(), " dimensions: give one for each");
+  return dims;
+}
+
 }  // namespace
+
+std::vector<Tensor> gradient_spacing(const Tensor& self, OptionalFloatList spacing,
+                                     OptionalIntList dim, int64_t edge_order) {
+  const Dims dims = gradient_dims(self, dim, spacing ? spacing->size() : 1, edge_order);
+  const Tensor y = self.is_floating_point() ? self : self.to(kFloat32);
+  std::vector<Tensor> results;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const double step = !spacing ? 1 : (*spacing)[spacing->size() == 1 ? 0 : i];
+    results.push_back(derivative(y, {}, step, dims[i], edge_order));
+  }
+  return results;
+}
+
+std::vector<Tensor> gradient_coordinates(const Tensor& self, TensorList spacing,
+                                         OptionalIntList dim, int64_t edge_order) {
+  const Dims dims = gradient_dims(self, dim, spacing.size(), edge_order);
+  const Tensor y = self.is_floating_point() ? self : self.to(kFloat32);
+  std::vector<Tensor> results;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const Tensor& x = spacing[spacing.size() == 1 ? 0 : i];
+    check_shape(x.dim() == 1 && x.size(0) == y.size(dims[i]), "gradient",
+                "the coordinates of shape ", x.sizes(), " do not match dimension ", dims[i],
+                " of shape ", y.sizes());
+    results.push_back(derivative(y, x, 1, dims[i], edge_order));
+  }
+  return results;
+}
 
 Tensor diff(const Tensor& self, int64_t n, int64_t dim, const Tensor& prepend,
             const Tensor& append) {

@@ -60,7 +60,10 @@ Dims result_sizes(IntList input, IntList weight, const Window& w, const char* op
   const int64_t per_weight = checked(Wide{weight[1]} * w.groups, op, "the number of channels");
   const int64_t channels = w.transposed ? weight[0] : per_weight;
   check_shape(input[1] == channels, op, "input has ", input[1], " channels, but weight ", weight,
-              " with groups ", w.groups, " expects ", channels);
+              " with groups ", w.groups, " expects ", channels,
+              input.back() == channels
+                  ? ": move the channels of the input behind its first dimension, by movedim(-1, 1)"
+                  : ": make the layer for the channels of the input");
   Dims sizes = {input[0], w.transposed ? per_weight : weight[0]};
   for (int64_t i = 0; i < n; ++i) {
     const int64_t size = input[2 + i], kernel = weight[2 + i];

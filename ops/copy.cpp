@@ -128,6 +128,7 @@ namespace composite {
 
 Tensor converted(const Tensor& self, ScalarType dtype, Device device, bool non_blocking,
                  bool copy) {
+  if (!self.defined()) fail(ErrorCode::kValue, "[to] argument 'self' is an undefined tensor");
   if (!copy && dtype == self.dtype() && device == self.device()) return self;
   Tensor out = is_batched(self.impl()) ? mytorch::empty_like(self, dtype, device)
                                        : new_like(self, dtype, device);

@@ -4,11 +4,14 @@
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/abs.h"
 #include "mytorch/ops/all.h"
+#include "mytorch/ops/copysign.h"
 #include "mytorch/ops/full.h"
 #include "mytorch/ops/isclose.h"
 #include "mytorch/ops/isneginf.h"
 #include "mytorch/ops/isposinf.h"
 #include "mytorch/ops/logical_and.h"
+#include "mytorch/ops/lt.h"
+#include "mytorch/ops/ones_like.h"
 #include "mytorch/ops/pow.h"
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/trunc_divide.h"
@@ -41,6 +44,11 @@ ScalarType power_type(const Scalar& base, ScalarType exponent) {
 }  // namespace
 
 namespace composite {
+
+Tensor signbit(const Tensor& self) {
+  if (!self.is_floating_point()) return mytorch::lt(self, 0);
+  return mytorch::lt(mytorch::copysign(mytorch::ones_like(self), self), 0);
+}
 
 Tensor div_mode(const Tensor& self, const Operand& other,
                 std::optional<std::string_view> rounding_mode) {

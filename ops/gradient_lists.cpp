@@ -75,7 +75,8 @@ void clip_grads_with_norm_(TensorList self, const Tensor& total_norm, double max
     for (const Tensor& each : self) each.mul_(factor);
     return;
   }
-  const Tensor factor = mytorch::clamp(max_norm / (total_norm + 1e-6), {}, 1.0);
+  const Tensor norm = mytorch::to(total_norm, kFloat64);  // as on the CPU
+  const Tensor factor = mytorch::clamp(max_norm / (norm + 1e-6), {}, 1.0);
   for (const Tensor& each : self) each.mul_(mytorch::to(factor, each.device()));
 }
 

@@ -55,6 +55,20 @@ Tensor scatter_reduce_self(const Tensor& grad, const Tensor& self, int64_t dim, 
 Tensor scatter_reduce_src(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& index,
                           const Tensor& src, Str reduce, bool include_self, const Tensor& result);
 
+// ---- recurrent networks (recurrent.cpp) ----
+// `wanted` has one entry for each gradient; `grads` are those of all results.
+Tensors<4> lstm_layer_backward(const Tensor* grads, const Tensor& hx, const Tensor& cx,
+                               const Tensor& weight_hh, const Tensor& output, const Tensor& cells,
+                               const Tensor& sums, IntList batch_sizes, bool reverse,
+                               const bool* wanted);
+Tensors<4> gru_layer_backward(const Tensor* grads, const Tensor& gates, const Tensor& hx,
+                              const Tensor& weight_hh, const Tensor& bias_hh, const Tensor& output,
+                              const Tensor& sums, IntList batch_sizes, bool reverse,
+                              const bool* wanted);
+Tensors<3> rnn_layer_backward(const Tensor& grad, const Tensor& hx, const Tensor& weight_hh,
+                              const Tensor& output, IntList batch_sizes, bool relu, bool reverse,
+                              const bool* wanted);
+
 // ---- gated activations (gated.cpp) ----
 Tensor swiglu_packed_backward(const Tensor& grad, const Tensor& self, int64_t dim);
 Tensor geglu_packed_backward(const Tensor& grad, const Tensor& self, int64_t dim, Str approximate);

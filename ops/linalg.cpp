@@ -110,7 +110,8 @@ TensorSpec linear(const Tensor& input, const Tensor& weight, const Tensor& bias)
               ": it must be (out, in) or (in)");
   check_shape(input.dim() != 0 && input.sizes().back() == weight.sizes().back(), "linear",
               "input of shape ", input.sizes(), " does not end in the ", weight.sizes().back(),
-              " features of weight, of shape ", weight.sizes());
+              " features of weight, of shape ", weight.sizes(),
+              ": flatten or reshape the input, or make the layer for its features");
   check_types(input, weight, "linear");
   Dims sizes = linear_sizes(input, weight);
   if (bias.defined()) {

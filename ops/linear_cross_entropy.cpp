@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/tensor/batched.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/addmm.h"
@@ -17,6 +18,7 @@
 #include "mytorch/ops/linear.h"
 #include "mytorch/ops/linear_cross_entropy_forward.h"
 #include "mytorch/ops/mm.h"
+#include "mytorch/ops/mul.h"
 #include "mytorch/ops/ones.h"
 #include "mytorch/ops/softcap.h"
 #include "mytorch/ops/where.h"
@@ -136,7 +138,11 @@ Tensor plus(const Tensor& a, const Tensor& b) { return a.defined() ? a + b : b; 
 // Returns `grad` * `x` in the type of `like`. `grad` is the 0-dim gradient of the sum of all terms.
 Tensor scaled(const Tensor& x, const Tensor& grad, const Tensor& like) {
   // One element of one dimension takes part in promotion, so that it is not rounded to 16 bits.
-  return (x * widened(grad).reshape(1)).to(like.dtype());
+  const Tensor factor = widened(grad).reshape(1);
+  if (is_batched(x.impl()) || is_batched(grad.impl())) return (x * factor).to(like.dtype());
+  const Tensor result = mytorch::empty(x.sizes(), like.dtype(), x.device());
+  mytorch::mul_out(result, x, factor);  // no float32 copy of a weight's gradient
+  return result;
 }
 
 // Returns the gradients, given that of each term; computes the scores again.

@@ -17,6 +17,7 @@
 #include "mytorch/ops/ones_like.h"
 #include "mytorch/ops/rand.h"
 #include "mytorch/ops/rand_like.h"
+#include "mytorch/ops/randint.h"
 #include "mytorch/ops/random_.h"
 #include "mytorch/ops/sort.h"
 #include "mytorch/ops/to.h"
@@ -115,6 +116,18 @@ Specs<2> native_dropout(const Tensor& input, double p, std::optional<bool>,
 }  // namespace shape
 
 namespace composite {
+
+Tensor randint_like_low(const Tensor& self, int64_t low, int64_t high,
+                        std::optional<ScalarType> dtype, std::optional<Device> device,
+                        std::optional<Generator> generator) {
+  return mytorch::randint(low, high, self.sizes(), dtype.value_or(self.dtype()),
+                          device.value_or(self.device()), generator);
+}
+
+Tensor randint_like(const Tensor& self, int64_t high, std::optional<ScalarType> dtype,
+                    std::optional<Device> device, std::optional<Generator> generator) {
+  return randint_like_low(self, 0, high, dtype, device, generator);
+}
 
 Tensor randint_low(int64_t low, int64_t high, IntList size, std::optional<ScalarType> dtype,
                    std::optional<Device> device, std::optional<Generator> generator) {

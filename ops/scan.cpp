@@ -52,7 +52,8 @@ Tensors<n> scan(Tensors<n> x, int64_t dim, Combine combine) {
 
 template <class Combine>
 Tensor scan_one(const Tensor& self, int64_t dim, Combine combine) {
-  if (self.dim() == 0 || self.numel() == 0) return self.clone();
+  // A line of one element is its own scan, in memory of its own.
+  if (self.dim() == 0 || self.size(dim) <= 1 || self.numel() == 0) return self.clone();
   return std::get<0>(scan<2>({self, self}, wrap_dim(dim, self.dim(), "scan"),
                              [&](const Tensors<2>& later, const Tensors<2>& earlier) {
                                const Tensor both =
@@ -70,7 +71,7 @@ Tensors<2> extrema(const Tensor& self, int64_t dim, bool largest) {
   Dims along(self.dim(), 1);
   along[dim] = self.size(dim);
   const Tensor indices = positions.reshape(as_list(along)).expand(self.sizes()).contiguous();
-  if (self.numel() == 0) return {self.clone(), indices};
+  if (self.size(dim) <= 1 || self.numel() == 0) return {self.clone(), indices};
   return scan<2>({self, indices}, dim, [&](const Tensors<2>& later, const Tensors<2>& earlier) {
     const auto& [x, i] = later;
     const auto& [y, j] = earlier;

@@ -1,10 +1,13 @@
 // Sorting and selection by rank.
 #include "mytorch/generated/bodies.h"
+#include "mytorch/ops/arange.h"
+#include "mytorch/ops/cat.h"
 #include "mytorch/ops/kthvalue.h"
 #include "mytorch/ops/median.h"
 #include "mytorch/ops/sort.h"
 #include "mytorch/ops/where.h"
 #include "mytorch/ops/zeros.h"
+#include "mytorch/ops/zeros_like.h"
 #include "ops/geometry.h"
 
 namespace mytorch {
@@ -61,6 +64,33 @@ Tensors<2> kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
     return keepdim ? picked.contiguous() : picked.squeeze(along).contiguous();
   };
   return {pick(values), pick(indices)};
+}
+
+Tensors<2> mode(const Tensor& self, int64_t dim, bool keepdim) {
+  const int64_t along = wrap_dim(dim, self.dim(), "mode");
+  const int64_t size = size_along(self, along);
+  check_value(size > 0 || self.numel() == 0, "mode", "dimension ", along, " of shape ",
+              self.sizes(), " is empty: it has no mode");
+  if (self.dim() == 0) return {self.clone(), mytorch::zeros({}, kInt64, self.device())};
+  if (size == 0) {
+    const Tensor none = self.sum({along}, keepdim).to(self.dtype());
+    return {none, none.to(kInt64)};
+  }
+  const auto [sorted, order] = mytorch::sort(self.detach(), true, along, false);
+  // The length of the run of equal elements that ends at each position of the sorted line; the
+  // first of the longest runs is that of the smallest element.
+  Dims line(self.dim(), 1);
+  line[along] = size;
+  const Tensor position = mytorch::arange(size, kInt64, self.device()).reshape(as_list(line));
+  const Tensor changes = sorted.narrow(along, 1, size - 1).ne(sorted.narrow(along, 0, size - 1));
+  const Tensor first = mytorch::zeros_like(sorted.narrow(along, 0, 1), kInt64);
+  const Tensor starts =
+      mytorch::cat({first, mytorch::where(changes, position.narrow(along, 1, size - 1), 0)}, along);
+  const Tensor run = position - std::get<0>(starts.cummax(along));
+  const Tensor index = order.gather(along, run.argmax(along, true));
+  const Tensor values = self.gather(along, index);
+  if (keepdim) return {values, index};
+  return {values.squeeze(along), index.squeeze(along)};
 }
 
 Tensors<2> median(const Tensor& self, int64_t dim, bool keepdim) {

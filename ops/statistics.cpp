@@ -7,11 +7,14 @@
 #include "mytorch/ops/amax.h"
 #include "mytorch/ops/amin.h"
 #include "mytorch/ops/bincount.h"
+#include "mytorch/ops/bucketize.h"
 #include "mytorch/ops/isnan.h"
+#include "mytorch/ops/linspace.h"
 #include "mytorch/ops/mean.h"
 #include "mytorch/ops/nansum.h"
 #include "mytorch/ops/ones.h"
 #include "mytorch/ops/std.h"
+#include "mytorch/ops/where.h"
 #include "mytorch/ops/zeros.h"
 #include "ops/check.h"
 
@@ -57,6 +60,53 @@ Tensor nanmean(const Tensor& self, OptionalIntList dim, bool keepdim,
 Tensors<2> aminmax(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
   if (!dim) return {mytorch::amin(self, {}, keepdim), mytorch::amax(self, {}, keepdim)};
   return {mytorch::amin(self, *dim, keepdim), mytorch::amax(self, *dim, keepdim)};
+}
+
+Tensors<2> histogram_edges(const Tensor& self, const Tensor& bins, const Tensor& weight,
+                           bool density) {
+  const char* op = "histogram";
+  check_floating(self, "self", op);
+  check_same_type(self, "self", bins, "bins", op);
+  check_shape(bins.dim() == 1 && bins.numel() >= 2, op, "bins has shape ", bins.sizes(),
+              ": it must be a vector of at least two edges");
+  const Tensor x = self.detach().reshape({-1}), edges = bins.detach();
+  const int64_t n = edges.numel() - 1;
+  Tensor amount = mytorch::ones({x.numel()}, self.dtype(), self.device());
+  if (weight.defined()) {
+    check_same_type(self, "self", weight, "weight", op);
+    check_shape(weight.sizes() == self.sizes(), op, "weight of shape ", weight.sizes(),
+                " does not match self, of shape ", self.sizes());
+    amount = weight.detach().reshape({-1});
+  }
+  const Tensor first = edges.narrow(0, 0, 1), last = edges.narrow(0, n, 1);
+  const Tensor inside = (x >= first).logical_and(x <= last);
+  // The last bin includes its upper edge.
+  const Tensor bin = mytorch::bucketize(x, edges.contiguous(), false, true).sub(1).clamp(0, n - 1);
+  Tensor hist = mytorch::zeros({n}, self.dtype(), self.device())
+                    .scatter_add(0, bin, mytorch::where(inside, amount, 0));
+  if (density) hist = hist / hist.sum() / (edges.narrow(0, 1, n) - edges.narrow(0, 0, n));
+  return {hist, edges.clone()};
+}
+
+Tensors<2> histogram_count(const Tensor& self, int64_t bins, OptionalFloatList range,
+                           const Tensor& weight, bool density) {
+  const char* op = "histogram";
+  check_floating(self, "self", op);
+  constexpr int64_t kMost = int64_t{1} << 31;
+  check_value(bins > 0 && bins <= kMost, op, "bins is ", bins, ": it must be in [1, ", kMost, "]");
+  double low = 0, high = 1;
+  if (range) {
+    check_value(range->size() == 2, op, "range has ", range->size(), " numbers: give two");
+    low = (*range)[0], high = (*range)[1];
+  } else if (self.numel() > 0) {
+    low = self.detach().min().to(kFloat64).item<double>();
+    high = self.detach().max().to(kFloat64).item<double>();
+  }
+  if (low == high) low -= 0.5, high += 0.5;
+  check_value(low < high && high - low < HUGE_VAL, op, "the range from ", low, " to ", high,
+              " is not finite and ascending");
+  const Tensor edges = mytorch::linspace(low, high, bins + 1, self.dtype(), self.device());
+  return histogram_edges(self, edges, weight, density);
 }
 
 Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {

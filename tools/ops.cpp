@@ -100,6 +100,7 @@ std::string example_of(const conformance::OpRecord& op) {
 
 void print_one(const conformance::OpRecord& op) {
   std::cout << op.schema << "\n  " << op.doc << "\n";
+  for (const std::string& alias : op.aliases) std::cout << "  also named " << alias << "\n";
   for (const std::string& line : op.declarations) std::cout << "  mytorch::  " << line << "\n";
   for (const std::string& line : op.methods) std::cout << "  Tensor::   " << line << "\n";
   std::cout << "  meaning: " << op.meaning
@@ -139,7 +140,8 @@ int one(const std::string& name) {
   const std::vector<conformance::OpRecord> records = all_records();
   bool found = false;
   for (const auto& op : records) {
-    if (op.name != name && op.name.substr(0, op.name.find('.')) != name) continue;
+    const bool alias = std::find(op.aliases.begin(), op.aliases.end(), name) != op.aliases.end();
+    if (op.name != name && op.name.substr(0, op.name.find('.')) != name && !alias) continue;
     print_one(op);
     found = true;
   }

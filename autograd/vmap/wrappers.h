@@ -54,6 +54,7 @@ inline Value box(const TensorList& x) { return Value(std::vector<Tensor>(x.begin
 inline Value box(const IntList& x) { return Value(x.vec()); }
 inline Value box(const OptionalIntList& x) { return x.has_value() ? Value(x->vec()) : Value(); }
 inline Value box(const FloatList& x) { return Value(std::vector<double>(x.begin(), x.end())); }
+inline Value box(const OptionalFloatList& x) { return x.has_value() ? box(*x) : Value(); }
 inline Value box(const std::string_view& x) { return Value(std::string(x)); }
 inline Value box(const Str& x) { return Value(std::string(x)); }
 template <class T>

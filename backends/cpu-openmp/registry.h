@@ -17,6 +17,7 @@
   FAMILY(gather)                     \
   FAMILY(embedding)                  \
   FAMILY(rotary)                     \
+  FAMILY(steps)                      \
   FAMILY(pooling)                    \
   FAMILY(convolution)                \
   FAMILY(matrix)                     \

@@ -22,6 +22,7 @@
   FAMILY(scan)                        \
   FAMILY(sorting)                     \
   FAMILY(steps)                       \
+  FAMILY(total_norm)                  \
   FAMILY(softmax)                     \
   FAMILY(layer_norm)                  \
   FAMILY(layer_norm_backward)         \
@@ -29,7 +30,11 @@
   FAMILY(group_norm)                  \
   FAMILY(nll_loss)                    \
   FAMILY(cross_entropy)               \
+  FAMILY(linear_cross_entropy)        \
+  FAMILY(rotary)                      \
   FAMILY(attention_sm90)              \
+  FAMILY(attention_decode)            \
+  FAMILY(attention_tiles)             \
   FAMILY(cudnn_attention)
 
 namespace mytorch::cuda {

@@ -92,6 +92,130 @@ Tensor uniform(mytorch::IntList sizes, mytorch::ScalarType dtype = mytorch::kFlo
   return mytorch::rand(sizes, mytorch::kFloat32, "cuda").to(dtype);
 }
 
+// Prints the most device memory that a call needs beyond `before`, which was allocated before the
+// first call.
+void report_peak(uint64_t before, const std::function<void()>& run) {
+  if (!reported) return;
+  mytorch::synchronize();
+  mytorch::reset_peak_memory();
+  run();
+  mytorch::synchronize();
+  const uint64_t peak = mytorch::memory_stats().allocated_peak;
+  std::printf("%-30s %10.1f MiB\n", "    peak memory",
+              static_cast<double>(peak - before) / (1 << 20));
+  std::fflush(stdout);
+}
+
+void fused_norms(int64_t rows, int64_t n) {
+  using namespace mytorch;
+  const std::string size = std::to_string(rows) + "x" + std::to_string(n);
+  const Tensor x = uniform({rows, n}, kBFloat16), residual = uniform({rows, n}, kBFloat16);
+  const Tensor grad = uniform({rows, n}, kBFloat16), grad_sum = uniform({rows, n}, kBFloat16);
+  const Tensor weight = uniform({n}, kBFloat16), bias = uniform({n}, kBFloat16);
+  const double all = 2.0 * static_cast<double>(rows * n);
+  const auto forward = [&] {
+    return mytorch::native_add_layer_norm(x, residual, {n}, weight, bias, 1e-5);
+  };
+  const auto [y, sum, mean, rstd] = forward();
+  const auto backward = [&, &sum = sum, &mean = mean, &rstd = rstd] {
+    return mytorch::native_add_layer_norm_backward(grad, grad_sum, sum, {n}, mean, rstd, weight);
+  };
+  report(("fused add + layer_norm " + size).c_str(), 4 * all, [&] { forward(); });
+  compare([&] { return std::get<0>(forward()); },
+          [&] {
+            return mytorch::layer_norm(mytorch::add(x, residual).to(kFloat32), {n},
+                                       weight.to(kFloat32), bias.to(kFloat32));
+          });
+  report(("fused add + layer_norm gradient " + size).c_str(), 4 * all, [&] { backward(); });
+  compare([&] { return std::get<0>(backward()); },
+          [&, &sum = sum, &mean = mean, &rstd = rstd] {
+            const Tensor dx = std::get<0>(mytorch::native_layer_norm_backward(
+                grad.to(kFloat32), sum.to(kFloat32), {n}, mean, rstd, weight.to(kFloat32)));
+            return mytorch::add(dx, grad_sum);
+          });
+  report(("fused add + layer_norm both " + size).c_str(), 8 * all, [&] {
+    forward();
+    backward();
+  });
+  const Tensor inverse = std::get<2>(mytorch::native_add_rms_norm(x, residual, {n}, weight, 1e-5));
+  report(("fused add + rms_norm both " + size).c_str(), 8 * all, [&, &sum = sum] {
+    mytorch::native_add_rms_norm(x, residual, {n}, weight, 1e-5);
+    mytorch::native_add_rms_norm_backward(grad, grad_sum, sum, {n}, inverse, weight);
+  });
+}
+
+// From here on, the last column is TFLOP/s.
+void fused_cross_entropy(int64_t rows, int64_t width, int64_t classes) {
+  using namespace mytorch;
+  const EnableGradGuard gradients;
+  const std::string name = "fused linear_cross_entropy " + std::to_string(rows) + "x" +
+                           std::to_string(width) + "x" + std::to_string(classes);
+  const Tensor x = mytorch::sub(uniform({rows, width}, kBFloat16), 0.5).detach().requires_grad_();
+  const Tensor weight = mytorch::mul(mytorch::sub(uniform({classes, width}, kBFloat16), 0.5), 0.125)
+                            .detach()
+                            .requires_grad_();
+  const Tensor target = mytorch::randint(classes, {rows}, kInt64, kCPU).to("cuda");
+  const auto loss = [&] { return mytorch::linear_cross_entropy(x, weight, target); };
+  const auto step = [&] {
+    loss().backward();
+    x.set_grad({});
+    weight.set_grad({});
+  };
+  const uint64_t before = mytorch::memory_stats().allocated;
+  report(name.c_str(), 6e-3 * static_cast<double>(rows * width) * static_cast<double>(classes),
+         step);
+  report_peak(before, step);
+  if (rows > 16384) return;
+  const auto gradient = [&](const Tensor& of, bool fused) {
+    const Tensor value = fused ? loss()
+                               : mytorch::cross_entropy(
+                                     mytorch::linear(x.to(kFloat32), weight.to(kFloat32)), target);
+    value.backward();
+    const Tensor result = of.grad();
+    x.set_grad({});
+    weight.set_grad({});
+    return mytorch::mul(result.to(kFloat32), 1e4);
+  };
+  const auto plain = [](const Tensor& t) { return t.detach(); };
+  compare([&] { return plain(gradient(x, true)); }, [&] { return plain(gradient(x, false)); });
+  compare([&] { return plain(gradient(weight, true)); },
+          [&] { return plain(gradient(weight, false)); });
+}
+
+void fused_cases() {
+  using namespace mytorch;
+  fused_norms(16384, 768);
+  fused_norms(8192, 4096);
+  {
+    const Tensor x = uniform({8, 32, 4096, 128}, kBFloat16);
+    const Tensor cos = uniform({4096, 64}), sin = uniform({4096, 64});
+    report("fused rotary 8x32x4096x128", 4.0 * static_cast<double>(x.numel()),
+           [&] { mytorch::rotary_embedding_(x, cos, sin); });
+    const Tensor up = uniform({16384, 11008}, kBFloat16), gate = uniform({16384, 11008}, kBFloat16);
+    report("fused swiglu 16384x11008", 6.0 * 16384 * 11008, [&] { mytorch::swiglu(gate, up); });
+    report("fused swiglu gradient", 10.0 * 16384 * 11008,
+           [&] { mytorch::swiglu_backward(up, gate, up); });
+  }
+  {
+    std::vector<Tensor> parameters;
+    for (int i = 0; i < 116; ++i) {  // 122 M parameters
+      for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{1024, 1024}, {1024}}) {
+        parameters.push_back(uniform(sizes).requires_grad_());
+        parameters.back().set_grad(uniform(sizes));
+      }
+    }
+    double most = 1;
+    report("fused clip_grad_norm 122 M", 12.0 * 116 * 1025 * 1024,
+           [&] { nn::optim::clip_grad_norm_(parameters, most *= 0.99); });
+    report("fused clip_grad_norm, none cut", 4.0 * 116 * 1025 * 1024,
+           [&] { nn::optim::clip_grad_norm_(parameters, 1e9); });
+  }
+  if (!any_wanted({"fused linear_cross_entropy"})) return;
+  mytorch::empty_cache();
+  fused_cross_entropy(16384, 768, 50304);
+  fused_cross_entropy(8192, 4096, 128256);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -374,6 +498,46 @@ int main(int argc, char** argv) try {
                                   {1, 1, 1, 1});
     });
   }
+  for (const auto& [type, type_name] : {std::pair{kBFloat16, "bf16"}, {kFloat32, "float32"}}) {
+    if (!any_wanted({"attention decode"})) continue;
+    // 64 sequences of 8192 keys in shuffled pages, and the same number of keys without pages.
+    const Tensor k = uniform({32768, 16, 8, 128}, type), v = uniform({32768, 16, 8, 128}, type);
+    const Tensor q = uniform({64, 64, 1, 128}, type);
+    const Tensor table =
+        mytorch::arange(32768, kInt64, "cuda").mul(12345).remainder(32768).reshape({64, 512});
+    const Tensor lengths = mytorch::full({64}, 8192, kInt64, "cuda");
+    const double bytes = 2.0 * static_cast<double>(k.numel()) * (type == kFloat32 ? 4 : 2);
+    const auto name = [&, named = type_name](const char* part) {
+      return std::string("attention decode ") + part + " " + named;
+    };
+    report(name("paged").c_str(), bytes,
+           [&] { mytorch::attention_paged(q, k, v, table, lengths, {}, -1, 0, 0.0, 0.088); });
+    const auto heads = [](const Tensor& x) { return x.view({64, 8, 8192, 128}); };
+    report(name("one tensor").c_str(), bytes, [&] {
+      mytorch::attention_forward(q, heads(k), heads(v), {}, {}, -1, -1, 0, 0.0, 0.088, 0.0);
+    });
+  }
+  for (const std::string mask : {"bool mask", "additive mask", "dropout"}) {
+    if (!any_wanted({"attention 8x16x2048x128"})) continue;
+    const std::string name = "attention 8x16x2048x128 " + mask;
+    const Tensor q = uniform({8, 16, 2048, 128}, kBFloat16), k = uniform(q.sizes(), kBFloat16),
+                 v = uniform(q.sizes(), kBFloat16), grad = uniform(q.sizes(), kBFloat16);
+    const double p = mask == "dropout" ? 0.1 : 0;
+    Tensor m;
+    if (mask == "bool mask") m = uniform({8, 1, 2048, 2048}).gt(0.1);
+    if (mask == "additive mask") m = uniform({1, 16, 2048, 2048}, kBFloat16);
+    const double flops = 4e-3 * static_cast<double>(q.numel()) * 2048;
+    const auto forward = [&] {
+      return mytorch::attention_forward(q, k, v, m, {}, -1, -1, 0, 0.0, 0.088, p);
+    };
+    report((name + " forward").c_str(), flops, [&] { forward(); });
+    const auto [output, logsumexp, draw] = forward();
+    report((name + " backward").c_str(), 2.5 * flops, [&, &o = output, &l = logsumexp, &d = draw] {
+      mytorch::attention_backward(grad, {}, q, k, v, m, {}, o, l, d, -1, -1, 0, 0.0, 0.088, p,
+                                  {1, 1, 1, 1});
+    });
+  }
+  if (any_wanted({"fused"})) fused_cases();
   if (any_wanted({"AdamW"})) {
     std::vector<Tensor> parameters;
     for (int i = 0; i < 116; ++i) {  // 122 M parameters

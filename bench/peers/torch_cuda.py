@@ -40,6 +40,102 @@ def report(name: str, size: float, run) -> None:
     print(f"{name:30} {us:10.2f} {size / us / 1e3:9.1f}", flush=True)
 
 
+def report_peak(name: str, run) -> None:
+    """Prints the most device memory that a call needs beyond what is allocated before it."""
+    if WANTED not in name:
+        return
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    run()
+    torch.cuda.synchronize()
+    print(f"{'    peak memory':30} {(torch.cuda.max_memory_allocated() - before) / 2**20:10.1f} MiB", flush=True)
+
+
+def fused_norms(rows: int, n: int) -> None:
+    size = f"{rows}x{n}"
+    x, residual, grad, grad_sum = (torch.rand(rows, n, device=CUDA).bfloat16() for _ in range(4))
+    weight, bias = (torch.rand(n, device=CUDA).bfloat16() for _ in range(2))
+    count = 2 * rows * n
+
+    def forward():
+        total = x + residual
+        return total, *torch.native_layer_norm(total, [n], weight, bias, 1e-5)
+
+    total, _, mean, rstd = forward()
+
+    def backward() -> None:
+        dx, _, _ = torch.ops.aten.native_layer_norm_backward(
+            grad, total, [n], mean, rstd, weight, bias, [True, True, True]
+        )
+        dx + grad_sum
+
+    def both() -> None:
+        forward()
+        backward()
+
+    report(f"fused add + layer_norm {size}", 4 * count, forward)
+    report(f"fused add + layer_norm gradient {size}", 4 * count, backward)
+    report(f"fused add + layer_norm both {size}", 8 * count, both)
+    inverse = total.float().square().mean(-1, keepdim=True).rsqrt()
+
+    def rms() -> None:
+        F.rms_norm(x + residual, [n], weight, 1e-5)
+        dx, _ = torch.ops.aten._fused_rms_norm_backward(grad, total, [n], inverse, weight, [True, True])
+        dx + grad_sum
+
+    report(f"fused add + rms_norm both {size}", 8 * count, rms)
+
+
+def fused_cross_entropy(rows: int, width: int, classes: int) -> None:
+    """The last column is TFLOP/s."""
+    name = f"fused linear_cross_entropy {rows}x{width}x{classes}"
+    if WANTED not in name:
+        return
+    x = (torch.rand(rows, width, device=CUDA).bfloat16() - 0.5).requires_grad_()
+    weight = ((torch.rand(classes, width, device=CUDA).bfloat16() - 0.5) * 0.125).requires_grad_()
+    target = torch.randint(classes, (rows,), device=CUDA)
+
+    def step() -> None:
+        with torch.enable_grad():
+            F.cross_entropy(F.linear(x, weight), target).backward()
+        x.grad = weight.grad = None
+
+    report(name, 6e-3 * rows * width * classes, step)
+    report_peak(name, step)
+
+
+def fused_cases() -> None:
+    fused_norms(16384, 768)
+    fused_norms(8192, 4096)
+    x = torch.rand(8, 32, 4096, 128, device=CUDA).bfloat16()
+    cos, sin = (torch.rand(4096, 64, device=CUDA).bfloat16().repeat(1, 2) for _ in range(2))
+
+    def rotary() -> None:
+        half = x.shape[-1] // 2
+        x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
+
+    report("fused rotary 8x32x4096x128", 4 * x.numel(), rotary)
+    up, gate = (torch.rand(16384, 11008, device=CUDA).bfloat16() for _ in range(2))
+    report("fused swiglu 16384x11008", 6 * up.numel(), lambda: F.silu(gate) * up)
+
+    def swiglu_gradient() -> None:  # autograd's operations; silu(gate) is saved
+        torch.ops.aten.silu_backward(up * up, gate)
+        up * gate
+
+    report("fused swiglu gradient", 10 * up.numel(), swiglu_gradient)
+    with torch.enable_grad():
+        parameters = [torch.rand(*s, device=CUDA).requires_grad_() for _ in range(116) for s in ((1024, 1024), (1024,))]
+    for p in parameters:
+        p.grad = torch.rand_like(p)
+    size = 116 * 1025 * 1024
+    report("fused clip_grad_norm 122 M", 12 * size, lambda: torch.nn.utils.clip_grad_norm_(parameters, 0.5))
+    report("fused clip_grad_norm, none cut", 4 * size, lambda: torch.nn.utils.clip_grad_norm_(parameters, 1e9))
+    del parameters, up, gate, x
+    fused_cross_entropy(16384, 768, 50304)
+    fused_cross_entropy(8192, 4096, 128256)
+
+
 def host_cost(run) -> float:
     batches = []
     for _ in range(200):
@@ -233,6 +329,38 @@ def main() -> None:
             y = forward()
             grad = torch.rand_like(y)
             report(f"{name} backward", 2.5 * flops, lambda: torch.autograd.grad(y, (q, k, v), grad, retain_graph=True))
+    for dtype, dtype_name in ((torch.bfloat16, "bf16"), (torch.float32, "float32")):
+        name = f"attention decode one tensor {dtype_name}"
+        if WANTED not in name:
+            continue
+        q = torch.rand(64, 64, 1, 128, device=CUDA).to(dtype)
+        k, v = (torch.rand(64, 8, 8192, 128, device=CUDA).to(dtype) for _ in range(2))
+        bytes_read = 2 * k.numel() * k.element_size()
+        report(name, bytes_read, lambda: F.scaled_dot_product_attention(q, k, v, enable_gqa=True))
+    for mask in ("bool mask", "additive mask", "dropout"):
+        name = f"attention 8x16x2048x128 {mask}"
+        if WANTED not in f"{name} forward" and WANTED not in f"{name} backward":
+            continue
+        q, k, v = (torch.rand(8, 16, 2048, 128, device=CUDA).bfloat16().requires_grad_() for _ in range(3))
+        m, inputs = None, [q, k, v]
+        if mask == "bool mask":
+            m = torch.rand(8, 1, 2048, 2048, device=CUDA) > 0.1
+        if mask == "additive mask":
+            m = torch.rand(1, 16, 2048, 2048, device=CUDA).bfloat16().requires_grad_()
+            inputs.append(m)
+        p = 0.1 if mask == "dropout" else 0.0
+        flops = 4e-3 * q.numel() * 2048
+        with torch.enable_grad():
+
+            def forward() -> torch.Tensor:
+                return F.scaled_dot_product_attention(q, k, v, m, dropout_p=p)
+
+            report(f"{name} forward", flops, forward)
+            y = forward()
+            grad = torch.rand_like(y)
+            report(f"{name} backward", 2.5 * flops, lambda: torch.autograd.grad(y, inputs, grad, retain_graph=True))
+    if WANTED in "fused" or "fused" in WANTED:
+        fused_cases()
     with torch.enable_grad():
         parameters = [torch.rand(*s, device=CUDA).requires_grad_() for _ in range(116) for s in ((1024, 1024), (1024,))]
     for p in parameters:

@@ -306,6 +306,19 @@ class LoadTest(unittest.TestCase):
         op = by_name("- op: f.x(Tensor self) -> Tensor\n  doc: d\n  composite: exp(-self)\n  grad: auto\n")["f.x"]
         self.assertEqual((op.function, op.formula.calls, op.written), ("f_x", {"exp"}, "exp(-self)"))
 
+    def test_aliases_name_all_overloads_of_a_function(self):
+        two = """
+- aliases: {absolute: mag}
+- grad: none
+  ops:
+    mag(Tensor self) -> Tensor: {doc: d, pointwise: abs(self)}
+    mag.more(Tensor self, Tensor other) -> Tensor: {doc: d, pointwise: abs(self - other)}
+"""
+        self.assertEqual([op.aliases for op in load_text(two)], [("absolute",), ("absolute",)])
+        for table, message in (("{absolute: magnitude}", "no operator"), ("{mag: mag}", "another operator")):
+            with self.assertRaisesRegex(RecordErrors, message):
+                load_text(two.replace("{absolute: mag}", table))
+
     def test_load_reads_a_file(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "ops.yaml"

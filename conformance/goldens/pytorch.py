@@ -5,6 +5,7 @@ in PyTorch 1.13, or do not exist there, TWINS has an equivalent made of PyTorch'
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -491,6 +492,83 @@ swiglu, swiglu_backward, swiglu_packed = gated(F.silu)
 geglu, geglu_backward, geglu_packed = gated(lambda x, mode: F.gelu(x, approximate=mode))
 
 
+def common_type(*tensors):
+    kind = functools.reduce(torch.promote_types, [x.dtype for x in tensors])
+    return kind if kind.is_floating_point else torch.float32
+
+
+def lstm_gates(*gates):
+    i, f, g, o, cell = map(wide, gates)
+    state = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+    kind = common_type(*gates)
+    return (torch.sigmoid(o) * torch.tanh(state)).to(kind), state.to(kind)
+
+
+def gru_gates(*gates):
+    r, z, candidate, product, hidden = map(wide, gates)
+    n = torch.tanh(candidate + torch.sigmoid(r) * product)
+    return (torch.sigmoid(z) * hidden + (1 - torch.sigmoid(z)) * n).to(common_type(*gates))
+
+
+def backward_of(function, results):
+    """Returns the gradients of the last arguments, given those of the results."""
+
+    def backward(*args):
+        kind = common_type(*args)
+        all_ = [wide(x.to(kind)) for x in torch.broadcast_tensors(*args)]
+        inputs = [x.detach().requires_grad_() for x in all_[results:]]
+        with torch.enable_grad():
+            found = torch.autograd.grad(function(*inputs), inputs, all_[:results])
+        return tuple(x.to(kind) for x in found)
+
+    return backward
+
+
+def recurrent_rows(batch_sizes, reverse):
+    """Yields the first row, the rows, and the rows with an earlier state of each step, in the order of computation."""
+    order = list(zip(itertools.accumulate([0, *batch_sizes]), batch_sizes))
+    order = order[::-1] if reverse else order
+    for i, (first, rows) in enumerate(order):
+        yield first, rows, order[i - 1][0] if i else 0, min(rows, order[i - 1][1]) if i else 0
+
+
+def recurrent_layer(step, gates, states, batch_sizes, reverse):
+    """Returns the results of `step`, given the rows of gates and the states before, joined in the order of rows. Its
+    first results are the states."""
+    done = {}
+    for first, rows, before, carried in recurrent_rows(batch_sizes, reverse):
+        now = [
+            torch.cat([done[before][k][:carried], states[k][carried:rows]]) if carried else states[k][:rows]
+            for k in range(len(states))
+        ]
+        done[first] = step(gates[first : first + rows], *now)
+    return tuple(torch.cat([done[first][k] for first in sorted(done)]) for k in range(len(done[0])))
+
+
+def lstm_layer(gates, hx, cx, weight, batch_sizes, reverse=False):
+    def step(rows, h, c):
+        sums = rows + h @ weight.T
+        return (*lstm_gates(*sums.chunk(4, 1), c), sums)
+
+    return recurrent_layer(step, gates, [hx, cx], batch_sizes, reverse)
+
+
+def gru_layer(gates, hx, weight, bias, batch_sizes, reverse=False):
+    def step(rows, h):
+        n = h.shape[1]
+        product = h @ weight.T
+        last = product[:, 2 * n :] if bias is None else product[:, 2 * n :] + bias
+        sums = torch.cat([rows[:, : 2 * n] + product[:, : 2 * n], last], 1)
+        return gru_gates(sums[:, :n], sums[:, n : 2 * n], rows[:, 2 * n :], last, h), sums
+
+    return recurrent_layer(step, gates, [hx], batch_sizes, reverse)
+
+
+def rnn_layer(gates, hx, weight, batch_sizes, relu=False, reverse=False):
+    act = torch.relu if relu else torch.tanh
+    return recurrent_layer(lambda rows, h: (act(rows + h @ weight.T),), gates, [hx], batch_sizes, reverse)[0]
+
+
 def linear_cross_entropy(x, matrix, target, bias, weight, reduction, ignore_index, smoothing, cap):
     scores = wide(F.linear(x, matrix, bias)).flatten(0, -2)
     scores = torch.tanh(scores / cap) * cap if cap != 0 else scores
@@ -662,6 +740,13 @@ TWINS = {
     "geglu": geglu,
     "geglu_backward": geglu_backward,
     "geglu.packed": geglu_packed,
+    "lstm_gates": lstm_gates,
+    "lstm_gates_backward": backward_of(lstm_gates, 2),
+    "gru_gates": gru_gates,
+    "gru_gates_backward": backward_of(gru_gates, 1),
+    "lstm_layer": lstm_layer,
+    "gru_layer": gru_layer,
+    "rnn_layer": rnn_layer,
     "softcap": lambda x, cap: torch.tanh(x / cap) * cap,
     "linear_cross_entropy": linear_cross_entropy,
     "linear_cross_entropy_forward": linear_cross_entropy_forward,

@@ -357,6 +357,30 @@ bool same_geometry(const mt_tensor& a, const mt_tensor& b) {
   return true;
 }
 
+// Whether the rows of two tensors, dimensions of the same stride, are at a distance at which no
+// element of one lies in the other: two slices of the columns of a matrix. False if in doubt.
+bool rows_interleave(const mt_tensor& a, const mt_tensor& b) {
+  if (a.dl.ndim != b.dl.ndim || a.dl.dtype.bits != b.dl.dtype.bits) return false;
+  int row = 0;
+  for (int i = 0; i < a.dl.ndim; ++i) {
+    if (a.dl.strides[i] < 0 || b.dl.strides[i] < 0) return false;
+    if (a.dl.strides[i] > a.dl.strides[row]) row = i;
+  }
+  if (a.dl.ndim == 0 || a.dl.strides[row] != b.dl.strides[row]) return false;
+  const int64_t bytes = a.dl.dtype.bits / 8, distance = a.dl.strides[row] * bytes;
+  const auto width = [&](const mt_tensor& t) {  // from the first byte of a row to its last
+    int64_t reach = 0;
+    for (int i = 0; i < t.dl.ndim; ++i) {
+      if (i != row) reach += (t.dl.shape[i] - 1) * t.dl.strides[i];
+    }
+    return (reach + 1) * bytes;
+  };
+  if (distance == 0) return false;
+  const auto offset = static_cast<const char*>(b.dl.data) - static_cast<const char*>(a.dl.data);
+  const int64_t from = (offset % distance + distance) % distance;
+  return width(a) <= from && from + width(b) <= distance;
+}
+
 }  // namespace
 
 Extent extent(const mt_tensor& t) {
@@ -400,7 +424,8 @@ Overlap overlap(const mt_tensor& a, const mt_tensor& b) {
   if (x.begin == nullptr || y.begin == nullptr || x.end <= y.begin || y.end <= x.begin) {
     return Overlap::kNone;
   }
-  return same_geometry(a, b) ? Overlap::kExact : Overlap::kPartial;
+  if (same_geometry(a, b)) return Overlap::kExact;
+  return rows_interleave(a, b) ? Overlap::kNone : Overlap::kPartial;
 }
 
 }  // namespace mytorch

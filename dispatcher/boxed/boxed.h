@@ -59,6 +59,13 @@ struct As<FloatList> {
   static FloatList get(const Value& v) { return std::get<std::vector<double>>(v.variant()); }
 };
 template <>
+struct As<OptionalFloatList> {
+  static OptionalFloatList get(const Value& v) {
+    if (v.is_none()) return {};
+    return OptionalFloatList(As<FloatList>::get(v));
+  }
+};
+template <>
 struct As<TensorList> {
   static TensorList get(const Value& v) { return v.tensors(); }
 };

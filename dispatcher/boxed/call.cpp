@@ -234,6 +234,7 @@ std::vector<Value> call(std::string_view name, std::vector<Value> args,
     fail(ErrorCode::kValue, "[call] there is no operator '", name, "': see `mytorch ops`");
   }
   if (dot != std::string_view::npos) {
+    base = overloads.front()->info->base;  // not an alias
     const std::string full = overload.empty() ? base : absl::StrCat(base, ".", overload);
     std::vector<OpEntry*> named_so;
     std::string known;

@@ -41,7 +41,7 @@ inline mt_int_list abi_value(const OptionalIntList& x) {
   return x.has_value() ? abi_value(*x) : mt_int_list{};
 }
 inline mt_float_list abi_value(FloatList x) { return {x.data(), static_cast<int64_t>(x.size())}; }
-inline mt_float_list abi_value(const std::optional<FloatList>& x) {
+inline mt_float_list abi_value(const OptionalFloatList& x) {
   return x.has_value() ? abi_value(*x) : mt_float_list{};
 }
 inline mt_dtype abi_value(ScalarType x) { return to_abi(x); }

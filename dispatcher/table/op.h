@@ -144,17 +144,25 @@ struct OpEntry {
   static const BoundKernel kDeclines;  // returns MT_DECLINED
 };
 
+struct OpAlias {
+  const char* alias;
+  const char* name;
+};
+
 // The generated table: every operator of ops.yaml.
 struct OpTable {
   OpEntry* const* entries;
   int32_t size;
+  const OpAlias* aliases;
+  int32_t num_aliases;
 };
 extern const OpTable kGeneratedOps;
 
 // Returns the operator of a name ("add.Tensor"), including those registered at run time; null if
 // there is none.
 OpEntry* find_op(std::string_view full_name);
-// Returns all overloads of a base name such as "add", in the order of the records.
+// Returns all overloads of a base name such as "add", or of an alias such as "absolute", in the
+// order of the records.
 std::vector<OpEntry*> find_overloads(std::string_view base);
 std::vector<OpEntry*> all_ops();
 // Adds an operator for the life of the process. Throws Error(kValue) if the name is taken.

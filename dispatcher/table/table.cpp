@@ -13,6 +13,7 @@ struct Index {
   std::shared_mutex mutex;
   absl::flat_hash_map<std::string_view, OpEntry*> by_name;
   absl::flat_hash_map<std::string_view, std::vector<OpEntry*>> by_base;
+  absl::flat_hash_map<std::string_view, std::string_view> aliases;
   std::vector<OpEntry*> all;
 
   void add(OpEntry* entry) {
@@ -26,6 +27,9 @@ Index& index() {
   static Index* const built = [] {
     auto* made = new Index;
     for (int i = 0; i < kGeneratedOps.size; ++i) made->add(kGeneratedOps.entries[i]);
+    for (int i = 0; i < kGeneratedOps.num_aliases; ++i) {
+      made->aliases.emplace(kGeneratedOps.aliases[i].alias, kGeneratedOps.aliases[i].name);
+    }
     return made;
   }();
   return *built;
@@ -43,7 +47,11 @@ OpEntry* find_op(std::string_view full_name) {
 std::vector<OpEntry*> find_overloads(std::string_view base) {
   Index& known = index();
   std::shared_lock<std::shared_mutex> lock(known.mutex);
-  const auto it = known.by_base.find(base);
+  auto it = known.by_base.find(base);
+  if (it == known.by_base.end()) {
+    const auto alias = known.aliases.find(base);
+    if (alias != known.aliases.end()) it = known.by_base.find(alias->second);
+  }
   return it != known.by_base.end() ? it->second : std::vector<OpEntry*>{};
 }
 

@@ -288,4 +288,37 @@ Tensor ColorJitter::operator()(const Tensor& image) const {
   return result;
 }
 
+namespace {
+
+Tensor gray(const ImageView& view, int64_t channels) {
+  Tensor out = fresh_host_tensor({channels, view.height, view.width}, view.tensor.dtype());
+  with_element(view, [&](auto element) {
+    using T = decltype(element);
+    T* to = fresh_data<T>(out);
+    for (int64_t i = 0; i < view.plane(); ++i) to[i] = static_cast<T>(gray_at<T>(view, i));
+    for (int64_t c = 1; c < channels; ++c) std::copy_n(to, view.plane(), to + c * view.plane());
+  });
+  return out;
+}
+
+}  // namespace
+
+Grayscale::Grayscale(int64_t num_output_channels) : channels_(num_output_channels) {
+  if (num_output_channels != 1 && num_output_channels != 3) {
+    fail(ErrorCode::kValue, "[Grayscale] num_output_channels is ", num_output_channels,
+         ": give 1 or 3");
+  }
+}
+
+Tensor Grayscale::operator()(const Tensor& image) const {
+  return gray(view_color_image("Grayscale", image), channels_);
+}
+
+RandomGrayscale::RandomGrayscale(double p) : p_(checked_probability("RandomGrayscale", p)) {}
+
+Tensor RandomGrayscale::operator()(const Tensor& image) const {
+  const ImageView view = view_color_image("RandomGrayscale", image);
+  return drawn_from(default_generator()).uniform() < p_ ? gray(view, view.channels) : view.tensor;
+}
+
 }  // namespace mytorch::nn::data::transforms

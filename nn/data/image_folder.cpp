@@ -50,7 +50,9 @@ ImageFolder::ImageFolder(const std::string& directory) try : classes_(class_name
     for (std::string& path : paths) files_.emplace_back(std::move(path), static_cast<int64_t>(i));
   }
 } catch (const fs::filesystem_error& error) {
-  fail(ErrorCode::kIo, "[ImageFolder] directory ", directory, " cannot be listed: ", error.what());
+  fail(ErrorCode::kIo, "[ImageFolder] directory ", directory,
+       " cannot be listed: ", error.code().message(),
+       ": give one that has a folder of images for each class");
 }
 
 Example ImageFolder::get(int64_t index) const {

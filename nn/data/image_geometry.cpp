@@ -1,7 +1,6 @@
 // Transforms that move pixels.
 #include <cmath>
 #include <cstring>
-#include <numbers>
 #include <vector>
 
 #include "core/types/errors.h"
@@ -99,20 +98,6 @@ void check_size2(const char* what, Sizes<2> size) {
   check_side(what, "width", size[1]);
 }
 
-double checked_probability(const char* what, double p) {
-  if (!(p >= 0 && p <= 1)) {
-    fail(ErrorCode::kValue, "[", what, "] probability ", p, " is out of range: give 0 to 1");
-  }
-  return p;
-}
-
-void check_interval(const char* what, const char* name, double low, double high, double least) {
-  if (!(low >= least && low <= high) || !std::isfinite(high)) {
-    fail(ErrorCode::kValue, "[", what, "] ", name, " from ", low, " to ", high,
-         ": give a finite interval above ", least);
-  }
-}
-
 // Draws a rectangle of random area and ratio that fits; returns false if ten attempts fail.
 bool draw_region(SplitMix64& random, const ImageView& image, double min_scale, double max_scale,
                  double min_ratio, double max_ratio, Region* region) {
@@ -156,24 +141,21 @@ Tensor flip(const ImageView& image, bool vertically) {
   return out;
 }
 
-// Interpolates at (y, x) in a plane whose surroundings have the value `fill`.
-template <class T>
-float sample(const T* plane, const ImageView& image, double y, double x, float fill) {
-  const double top = std::floor(y), left = std::floor(x);
-  const auto at = [&](double row, double column) {
-    if (row < 0 || column < 0 || row >= static_cast<double>(image.height) ||
-        column >= static_cast<double>(image.width)) {
-      return fill;
-    }
-    return static_cast<float>(
-        plane[static_cast<int64_t>(row) * image.width + static_cast<int64_t>(column)]);
-  };
-  const auto dy = static_cast<float>(y - top), dx = static_cast<float>(x - left);
-  return (1 - dy) * ((1 - dx) * at(top, left) + dx * at(top, left + 1)) +
-         dy * ((1 - dx) * at(top + 1, left) + dx * at(top + 1, left + 1));
+}  // namespace
+
+double checked_probability(const char* what, double p) {
+  if (!(p >= 0 && p <= 1)) {
+    fail(ErrorCode::kValue, "[", what, "] probability ", p, " is out of range: give 0 to 1");
+  }
+  return p;
 }
 
-}  // namespace
+void check_interval(const char* what, const char* name, double low, double high, double least) {
+  if (!(low >= least && low <= high) || !std::isfinite(high)) {
+    fail(ErrorCode::kValue, "[", what, "] ", name, " from ", low, " to ", high,
+         ": give a finite interval above ", least);
+  }
+}
 
 ImageView view_image(const char* what, const Tensor& image) {
   if (image.dim() != 3 || image.numel() == 0) {
@@ -242,6 +224,26 @@ Tensor Compose::operator()(const Tensor& image) const {
   Tensor result = image;
   for (const Transform& transform : transforms_) result = transform(result);
   return result;
+}
+
+RandomApply::RandomApply(std::vector<Transform> transforms, double p)
+    : transforms_(std::move(transforms)), p_(checked_probability("RandomApply", p)) {}
+
+Tensor RandomApply::operator()(const Tensor& image) const {
+  if (drawn_from(default_generator()).uniform() >= p_) return image;
+  Tensor result = image;
+  for (const Transform& transform : transforms_) result = transform(result);
+  return result;
+}
+
+RandomChoice::RandomChoice(std::vector<Transform> transforms) : transforms_(std::move(transforms)) {
+  if (transforms_.empty()) {
+    fail(ErrorCode::kValue, "[RandomChoice] there are no transforms: give at least one");
+  }
+}
+
+Tensor RandomChoice::operator()(const Tensor& image) const {
+  return transforms_[drawn_from(default_generator()).below(transforms_.size())](image);
 }
 
 Resize::Resize(int64_t shorter_side) : height_(shorter_side), width_(0) {
@@ -343,38 +345,6 @@ RandomVerticalFlip::RandomVerticalFlip(double p)
 Tensor RandomVerticalFlip::operator()(const Tensor& image) const {
   const ImageView view = view_image("RandomVerticalFlip", image);
   return drawn_from(default_generator()).uniform() < p_ ? flip(view, true) : view.tensor;
-}
-
-RandomRotation::RandomRotation(double min_degrees, double max_degrees, double fill)
-    : min_degrees_(min_degrees), max_degrees_(max_degrees), fill_(fill) {
-  check_interval("RandomRotation", "degrees", min_degrees, max_degrees, -1e6);
-}
-
-Tensor RandomRotation::operator()(const Tensor& image) const {
-  const ImageView view = view_image("RandomRotation", image);
-  SplitMix64 random = drawn_from(default_generator());
-  const double angle = random.uniform(min_degrees_, max_degrees_) * std::numbers::pi / 180;
-  const double cosine = std::cos(angle), sine = std::sin(angle);
-  const double middle_y = static_cast<double>(view.height - 1) / 2;
-  const double middle_x = static_cast<double>(view.width - 1) / 2;
-  Tensor out = image_like(view, view.height, view.width);
-  with_element(view, [&](auto element) {
-    using T = decltype(element);
-    const auto fill = static_cast<float>(fill_);
-    T* to = fresh_data<T>(out);
-    for (int64_t c = 0; c < view.channels; ++c) {
-      const T* plane = view.tensor.const_data<T>() + c * view.plane();
-      for (int64_t y = 0; y < view.height; ++y) {
-        const double dy = static_cast<double>(y) - middle_y;
-        for (int64_t x = 0; x < view.width; ++x) {
-          const double dx = static_cast<double>(x) - middle_x;
-          *to++ = nearest<T>(sample(plane, view, middle_y + sine * dx + cosine * dy,
-                                    middle_x + cosine * dx - sine * dy, fill));
-        }
-      }
-    }
-  });
-  return out;
 }
 
 RandomErasing::RandomErasing(RandomErasingOptions options) : options_(options) {

@@ -63,4 +63,10 @@ Tensor resize_region(const ImageView& image, Region region, int64_t height, int6
 // Copies a region, which may exceed the image; `fill` is the value outside.
 Tensor crop_region(const ImageView& image, Region region, double fill);
 
+// Returns p. Throws Error(kValue) unless it is a probability.
+double checked_probability(const char* what, double p);
+
+// Throws Error(kValue) unless `low` to `high` is a finite interval above `least`.
+void check_interval(const char* what, const char* name, double low, double high, double least);
+
 }  // namespace mytorch::nn::data

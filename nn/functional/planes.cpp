@@ -7,13 +7,17 @@
 #include "mytorch/ops/adaptive_avg_pool1d.h"
 #include "mytorch/ops/adaptive_avg_pool2d.h"
 #include "mytorch/ops/adaptive_avg_pool3d.h"
+#include "mytorch/ops/affine_grid_generator.h"
 #include "mytorch/ops/channel_shuffle.h"
 #include "mytorch/ops/col2im.h"
+#include "mytorch/ops/grid_sampler.h"
 #include "mytorch/ops/im2col.h"
 #include "mytorch/ops/pixel_shuffle.h"
 #include "mytorch/ops/pixel_unshuffle.h"
 #include "mytorch/ops/upsample_bicubic2d.h"
+#include "mytorch/ops/upsample_bicubic2d_aa.h"
 #include "mytorch/ops/upsample_bilinear2d.h"
+#include "mytorch/ops/upsample_bilinear2d_aa.h"
 #include "mytorch/ops/upsample_linear1d.h"
 #include "mytorch/ops/upsample_nearest1d.h"
 #include "mytorch/ops/upsample_nearest2d.h"
@@ -78,6 +82,11 @@ Tensor interpolate(const Tensor& input, const UpsampleArgs& options) {
     fail(ErrorCode::kValue, "[", kInterpolate, "] mode \"", name_of(mode),
          "\" takes no align_corners");
   }
+  if (options.antialias && mode != InterpolateMode::kBilinear &&
+      mode != InterpolateMode::kBicubic) {
+    fail(ErrorCode::kValue, "[", kInterpolate, "] mode \"", name_of(mode),
+         "\" takes no antialias: use \"bilinear\" or \"bicubic\"");
+  }
   return named(kInterpolate, [&] {
     std::vector<int64_t> out;
     std::optional<double> scales[3];
@@ -115,11 +124,13 @@ Tensor interpolate(const Tensor& input, const UpsampleArgs& options) {
       case InterpolateMode::kLinear:
         return mytorch::upsample_linear1d(input, out, align, a);
       case InterpolateMode::kBilinear:
-        return mytorch::upsample_bilinear2d(input, out, align, a, b);
+        return options.antialias ? mytorch::upsample_bilinear2d_aa(input, out, align, a, b)
+                                 : mytorch::upsample_bilinear2d(input, out, align, a, b);
       case InterpolateMode::kTrilinear:
         return mytorch::upsample_trilinear3d(input, out, align, a, b, c);
       case InterpolateMode::kBicubic:
-        return mytorch::upsample_bicubic2d(input, out, align, a, b);
+        return options.antialias ? mytorch::upsample_bicubic2d_aa(input, out, align, a, b)
+                                 : mytorch::upsample_bicubic2d(input, out, align, a, b);
       case InterpolateMode::kArea:
         break;
     }
@@ -127,6 +138,19 @@ Tensor interpolate(const Tensor& input, const UpsampleArgs& options) {
     if (dims == 2) return mytorch::adaptive_avg_pool2d(input, out);
     return mytorch::adaptive_avg_pool3d(input, out);
   });
+}
+
+Tensor grid_sample(const Tensor& input, const Tensor& grid, const GridSampleArgs& options) {
+  return named("grid_sample", [&] {
+    return mytorch::grid_sampler(input, grid, static_cast<int64_t>(GridSampleMode(options.mode)),
+                                 static_cast<int64_t>(GridPadding(options.padding_mode)),
+                                 options.align_corners);
+  });
+}
+
+Tensor affine_grid(const Tensor& theta, IntList size, bool align_corners) {
+  return named("affine_grid",
+               [&] { return mytorch::affine_grid_generator(theta, size, align_corners); });
 }
 
 Tensor pixel_shuffle(const Tensor& input, int64_t r) { return mytorch::pixel_shuffle(input, r); }

@@ -1,6 +1,7 @@
 #include "mytorch/nn/models/bert.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "mytorch/nn/init.h"
 #include "mytorch/ops/add.h"
@@ -144,7 +145,7 @@ BertResidual::BertResidual(int64_t in_features, const BertConfig& config)
 }
 
 Tensor BertResidual::forward(const Tensor& x, const Tensor& residual) {
-  return layer_norm(add(dropout(dense(x)), residual));
+  return std::get<0>(layer_norm(dropout(dense(x)), residual));
 }
 
 BertAttention::BertAttention(const BertConfig& config)

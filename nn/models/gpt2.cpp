@@ -117,8 +117,8 @@ GPT2Block::GPT2Block(const GPT2Config& config)
 }
 
 Tensor GPT2Block::forward(const Tensor& x, KVCache* cache, int64_t layer) {
-  const Tensor y = add(x, attn(ln_1(x), cache, layer));
-  return add(y, mlp(ln_2(y)));
+  const auto [normed, y] = ln_2(attn(ln_1(x), cache, layer), x);
+  return add(y, mlp(normed));
 }
 
 GPT2Model::GPT2Model(const GPT2Config& config)
@@ -183,7 +183,11 @@ Tensor GPT2LMHeadModel::forward(const Tensor& input_ids, KVCache* cache) {
   return lm_head(cache != nullptr ? cache->last(x) : x);
 }
 
-Tensor GPT2LMHeadModel::loss(const Tensor& input_ids, const Tensor& targets) {
+Tensor GPT2LMHeadModel::loss(const Tensor& input_ids, const Tensor& targets,
+                             const TokenLossArgs& options) {
+  if (options.chunked) {
+    return chunked_token_loss("GPT2LMHeadModel", transformer(input_ids), lm_head, targets);
+  }
   return token_loss("GPT2LMHeadModel", (*this)(input_ids), targets);
 }
 

@@ -194,8 +194,8 @@ LlamaDecoderLayer::LlamaDecoderLayer(const LlamaConfig& config)
 }
 
 Tensor LlamaDecoderLayer::forward(const Tensor& x, KVCache* cache, int64_t layer) {
-  const Tensor y = add(x, self_attn(input_layernorm(x), cache, layer));
-  return add(y, mlp(post_attention_layernorm(y)));
+  const auto [normed, y] = post_attention_layernorm(self_attn(input_layernorm(x), cache, layer), x);
+  return add(y, mlp(normed));
 }
 
 LlamaModel::LlamaModel(const LlamaConfig& config)
@@ -242,7 +242,11 @@ Tensor LlamaForCausalLM::forward(const Tensor& input_ids, KVCache* cache) {
   return lm_head(cache != nullptr ? cache->last(x) : x);
 }
 
-Tensor LlamaForCausalLM::loss(const Tensor& input_ids, const Tensor& targets) {
+Tensor LlamaForCausalLM::loss(const Tensor& input_ids, const Tensor& targets,
+                              const TokenLossArgs& options) {
+  if (options.chunked) {
+    return chunked_token_loss("LlamaForCausalLM", model(input_ids), lm_head, targets);
+  }
   return token_loss("LlamaForCausalLM", (*this)(input_ids), targets);
 }
 

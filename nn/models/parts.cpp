@@ -10,6 +10,7 @@
 #include "mytorch/ops/cross_entropy.h"
 #include "mytorch/ops/flatten.h"
 #include "mytorch/ops/gelu.h"
+#include "mytorch/ops/linear_cross_entropy.h"
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/relu.h"
 #include "mytorch/ops/silu.h"
@@ -99,13 +100,28 @@ std::vector<Tensor> split_qkv(const Tensor& packed, int64_t heads) {
   return SplitQkv::apply(packed, heads);
 }
 
-Tensor token_loss(const char* what, const Tensor& logits, const Tensor& targets) {
-  if (targets.dim() != 2 || targets.size(0) != logits.size(0) ||
-      targets.size(1) != logits.size(1)) {
+namespace {
+
+// `outputs` is (N, L, ...).
+void check_targets(const char* what, const Tensor& outputs, const Tensor& targets) {
+  if (targets.dim() != 2 || targets.size(0) != outputs.size(0) ||
+      targets.size(1) != outputs.size(1)) {
     fail(ErrorCode::kShape, "[", what, "] targets has shape ", shape_str(targets.sizes()),
-         ", expected that of input_ids, (", logits.size(0), ", ", logits.size(1), ")");
+         ", expected that of input_ids, (", outputs.size(0), ", ", outputs.size(1), ")");
   }
+}
+
+}  // namespace
+
+Tensor token_loss(const char* what, const Tensor& logits, const Tensor& targets) {
+  check_targets(what, logits, targets);
   return cross_entropy(flatten(logits, 0, 1), flatten(targets));
+}
+
+Tensor chunked_token_loss(const char* what, const Tensor& features, const Linear& head,
+                          const Tensor& targets) {
+  check_targets(what, features, targets);
+  return linear_cross_entropy(features, head.weight, targets, head.bias);
 }
 
 }  // namespace mytorch::nn::models

@@ -39,5 +39,8 @@ std::vector<Tensor> split_qkv(const Tensor& packed, int64_t heads);
 
 // Returns the mean cross entropy of logits (N, L, V) and targets (N, L).
 Tensor token_loss(const char* what, const Tensor& logits, const Tensor& targets);
+// Returns the same of the logits head(features), which never exist as a whole.
+Tensor chunked_token_loss(const char* what, const Tensor& features, const Linear& head,
+                          const Tensor& targets);
 
 }  // namespace mytorch::nn::models

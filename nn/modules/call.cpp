@@ -121,6 +121,7 @@ Tensor Module::operator()(const Tensor& input) {
   const CallScope scope(*this);
   try {
     check_not_empty();
+    compute_parametrized();
     if (hooks_ == nullptr) return call_forward(input);
     const Tensor hooked = before_forward(input);
     return after_forward(hooked, call_forward(hooked));

@@ -49,6 +49,10 @@ class Module::Copies {
     std::lock_guard<std::mutex> lock(mutex_);
     modules_.erase(module);
   }
+  bool empty() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return modules_.empty();
+  }
   bool contains(const Module* module) {
     std::lock_guard<std::mutex> lock(mutex_);
     return modules_.count(module) != 0;
@@ -72,6 +76,61 @@ class Module::Copies {
   std::unordered_set<const Module*> modules_;
 };
 
+// The log has the modules in the order in which they were copied: a module, then its members.
+class Module::CloneMemo {
+ public:
+  CloneMemo() : outer_(std::exchange(running_, this)) {}
+  ~CloneMemo() { running_ = outer_; }
+  CloneMemo(const CloneMemo&) = delete;
+  CloneMemo& operator=(const CloneMemo&) = delete;
+
+  static void note(Module* copy) {
+    for (CloneMemo* memo = running_; memo != nullptr; memo = memo->outer_) {
+      memo->log_.push_back(copy);
+    }
+  }
+  static void forget(const Module* copy) {
+    for (CloneMemo* memo = running_; memo != nullptr; memo = memo->outer_) {
+      std::erase(memo->log_, copy);
+    }
+  }
+
+  // Returns the copies of the module registered as `entry` that were made with `owner`.
+  std::vector<Module*> copies(const Module* owner, const ChildEntry& entry) const {
+    std::vector<Module*> found;
+    const auto& copies = record(entry);
+    const auto has_entry = [&](const ChildEntry& other) { return record(other) == copies; };
+    auto at = std::find(log_.begin(), log_.end(), owner);
+    for (at += at == log_.end() ? 0 : 1; at != log_.end(); ++at) {
+      const std::vector<ChildEntry>& children = (*at)->children_;
+      if ((*at)->copies_ == copies) {
+        found.push_back(*at);
+      } else if (std::any_of(children.begin(), children.end(), has_entry)) {
+        break;  // the copies that follow are those of this module
+      }
+    }
+    return found;
+  }
+
+  std::map<const void*, Tensor> tensors;
+  std::map<const void*, std::shared_ptr<Module>> modules;
+  std::set<const Module*> done;
+
+ private:
+  CloneMemo* outer_;
+  std::vector<Module*> log_;
+  static thread_local CloneMemo* running_;
+};
+thread_local Module::CloneMemo* Module::CloneMemo::running_ = nullptr;
+
+Module::Cloning::Cloning() : memo_(std::make_unique<CloneMemo>()) {}
+Module::Cloning::~Cloning() = default;
+
+void Module::Cloning::finish(Module& copy, const Extent& extent) const {
+  NoGradGuard no_grad;
+  copy.unshare(*memo_, extent);
+}
+
 Module::Module(const Module& other)
     : Forwards(),
       tensors_(other.tensors_),
@@ -80,8 +139,10 @@ Module::Module(const Module& other)
       hooks_(other.hooks_),
       training_(other.training_),
       lazy_(other.lazy_),
-      empty_(other.empty_) {
+      empty_(other.empty_),
+      parametrized_(other.parametrized_) {
   if (copies_ != nullptr) copies_->add(this);
+  CloneMemo::note(this);
 }
 
 // A copy: the members of `other` stay registered, because they may be assigned again.
@@ -89,6 +150,7 @@ Module::Module(const Module& other)
 Module::Module(Module&& other) noexcept : Module(std::as_const(other)) {}
 
 Module::~Module() {
+  CloneMemo::forget(this);
   if (copies_ != nullptr) copies_->remove(this);
 }
 
@@ -99,7 +161,9 @@ Module& Module::operator=(const Module& other) {
   for (ChildEntry& entry : children) {
     for (const ChildEntry& own : children_) {
       const bool same = entry.shared == nullptr ? own.place == entry.place : own.name == entry.name;
-      if (own.copies != nullptr && entry.copies != nullptr && same) entry.copies = own.copies;
+      if (own.copies == nullptr || entry.copies == nullptr || !same) continue;
+      entry.assigned = record(entry);
+      entry.copies = own.copies;
     }
   }
   tensors_ = other.tensors_;
@@ -108,6 +172,7 @@ Module& Module::operator=(const Module& other) {
   training_ = other.training_;
   lazy_ = other.lazy_;
   empty_ = other.empty_;
+  parametrized_ = other.parametrized_;
   if (copies_ == nullptr && other.copies_ != nullptr) {  // as a copy; see Copies::nearest
     copies_ = other.copies_;
     copies_->add(this);
@@ -116,6 +181,12 @@ Module& Module::operator=(const Module& other) {
 }
 
 Module& Module::operator=(Module&& other) noexcept { return *this = other; }
+
+// A vector that is assigned may have elements of the other object's vector in place of its own.
+const std::shared_ptr<Module::Copies>& Module::record(const ChildEntry& entry) {
+  const bool moved = entry.assigned != nullptr && entry.shared != nullptr && entry.copies->empty();
+  return moved ? entry.assigned : entry.copies;
+}
 
 // ---- registration ----
 
@@ -127,7 +198,8 @@ void Module::check_name(const std::string& name) const {
   const auto named = [&](const auto& entry) { return entry.name == name; };
   if (std::any_of(tensors_.begin(), tensors_.end(), named) ||
       std::any_of(children_.begin(), children_.end(), named)) {
-    fail(ErrorCode::kValue, "[", class_name(*this), "] already has a member named '", name, "'");
+    fail(ErrorCode::kValue, "[", class_name(*this), "] already has a member named '", name,
+         "': give each member a name of its own");
   }
 }
 
@@ -227,12 +299,21 @@ void Module::add_shared(std::string name, std::shared_ptr<Module> module, Copy c
 }
 
 // The record of copies is filled by the copies of `module`, but does not have the module itself.
+void Module::start_copies(Module& module) {
+  if (module.copies_ != nullptr) module.copies_->remove(&module);
+  module.copies_ = std::make_shared<Copies>();
+}
+
 void Module::add_value(std::string name, std::shared_ptr<Module> module, Copy copy) {
-  if (module->copies_ != nullptr) module->copies_->remove(module.get());
-  module->copies_ = std::make_shared<Copies>();
+  start_copies(*module);
   const std::shared_ptr<Copies> copies = module->copies_;
   add_shared(std::move(name), std::move(module), copy);
   children_.back().copies = copies;
+}
+
+void Module::set_computed(TensorEntry& entry, const Tensor& value) {
+  resolve(entry) = value;
+  for (const std::ptrdiff_t place : entry.members) at_distance<Tensor>(this, place) = value;
 }
 
 // As a member, a held tensor may be assigned through any reference to its module.
@@ -243,7 +324,7 @@ Tensor& Module::resolve(const TensorEntry& entry) const {
 
 Module& Module::resolve(const ChildEntry& entry) const {
   if (entry.shared != nullptr) {
-    Module* copy = entry.copies != nullptr ? entry.copies->nearest(this) : nullptr;
+    Module* copy = entry.copies != nullptr ? record(entry)->nearest(this) : nullptr;
     return copy != nullptr ? *copy : *entry.shared;
   }
   Module& member = at_distance<Module>(this, entry.place);
@@ -265,6 +346,7 @@ void Module::visit(const std::string& prefix, const Visit& visit) const {
          "model with an example input first");
   }
   for (const TensorEntry& entry : tensors_) {
+    if (entry.computed) continue;
     Tensor& tensor = resolve(entry);
     if (tensor.defined()) visit(join(prefix, entry.name), tensor, entry.role);
   }
@@ -396,6 +478,14 @@ void Module::zero_grad() {
   for (const Tensor& parameter : parameters()) parameter.set_grad({});
 }
 
+// The values of parametrized members, until they are computed again.
+void Module::convert_computed(const std::function<Tensor(const Tensor&)>& function) {
+  for (TensorEntry& entry : tensors_) {
+    if (entry.computed) set_computed(entry, function(resolve(entry).detach()));
+  }
+  for (const ChildEntry& entry : children_) resolve(entry).convert_computed(function);
+}
+
 // Makes all data before replacing the first, so that an error changes nothing.
 void Module::convert(const std::function<Tensor(const Tensor&)>& function) {
   NoGradGuard no_grad;
@@ -413,6 +503,7 @@ void Module::convert(const std::function<Tensor(const Tensor&)>& function) {
     converted.data = function(tensor);
     if (const Tensor grad = tensor.grad(); grad.defined()) converted.grad = function(grad);
   });
+  convert_computed(function);
   for (auto& [impl, converted] : all) {
     Tensor& tensor = *converted.places[0];
     if (converted.data.is_same(tensor)) continue;
@@ -464,40 +555,77 @@ void Module::replace_members(const Extent& extent, const Tensor& from, const Ten
 
 // `extent` is the object that this module is a part of.
 void Module::unshare(CloneMemo& memo, const Extent& extent) {
-  NoGradGuard no_grad;
+  if (!memo.done.insert(this).second) return;
   for (const TensorEntry& entry : tensors_) {
     Tensor& tensor = resolve(entry);
     if (!tensor.defined()) continue;
     const Tensor original = tensor;
     const auto [at, is_new] = memo.tensors.try_emplace(tensor.impl());
-    if (is_new) at->second = as_leaf(mytorch::clone(tensor).detach(), tensor.requires_grad());
+    if (is_new) {
+      const bool requires_grad = tensor.requires_grad() && !entry.computed;
+      at->second = as_leaf(mytorch::clone(tensor).detach(), requires_grad);
+    }
     tensor = at->second;
     if (entry.held) replace_members(extent, original, tensor);
   }
-  for (ChildEntry& entry : children_) {
-    Module& child = resolve(entry);
-    if (entry.shared == nullptr || (entry.copies != nullptr && extent.contains(&child))) {
-      entry.place = distance(this, &child);
-      entry.shared = nullptr;
-      child.unshare(memo, extent);
-      continue;
+  for (ChildEntry& entry : children_) unshare_child(memo, extent, entry);
+}
+
+void Module::unshare_child(CloneMemo& memo, const Extent& extent, ChildEntry& entry) {
+  const auto copied = [&](const Module& module) {
+    Copied copy = entry.copy != nullptr ? entry.copy(module) : Copied();
+    if (copy.module == nullptr) {
+      fail(ErrorCode::kUnsupported, "[clone] ", class_name(module), " '", entry.name,
+           "' cannot be copied: register it as a shared_ptr to its own, copyable class");
     }
-    if (&child != entry.shared.get()) {
-      fail(ErrorCode::kUnsupported, "[clone] ", class_name(*this), " registered '", entry.name,
-           "' by value, but it is not a member: hold modules in a ModuleList or a shared_ptr");
-    }
+    return copy;
+  };
+  Module& child = resolve(entry);
+  const std::vector<Module*> copies =
+      entry.copies != nullptr ? memo.copies(this, entry) : std::vector<Module*>();
+  const bool is_member =
+      entry.shared == nullptr || (entry.copies != nullptr && extent.contains(&child));
+  if (is_member) {
+    entry.place = distance(this, &child);
+    entry.shared = nullptr;
+    child.unshare(memo, extent);
+  } else if (!copies.empty()) {
+    entry.copies = std::make_shared<Copies>();
+    entry.assigned = nullptr;
+  } else if (&child != entry.shared.get()) {
+    fail(ErrorCode::kUnsupported, "[clone] ", class_name(*this), " registered '", entry.name,
+         "' by value, but the module in use is not copied with the object: hold modules in a "
+         "member, a std::vector, a ModuleList or a registered shared_ptr");
+  } else {
     const auto [at, is_new] = memo.modules.try_emplace(entry.shared.get());
     if (is_new) {
-      const Copied copied = entry.copy != nullptr ? entry.copy(*entry.shared) : Copied();
-      if (copied.module == nullptr) {
-        fail(ErrorCode::kUnsupported, "[clone] ", class_name(*entry.shared), " '", entry.name,
-             "' cannot be copied: register it as a shared_ptr to its own, copyable class");
-      }
-      at->second = copied.module;
-      copied.module->unshare(memo, copied.extent);
+      const Copied copy = copied(*entry.shared);
+      at->second = copy.module;
+      if (entry.copies != nullptr) start_copies(*copy.module);
+      copy.module->unshare(memo, copy.extent);
     }
     entry.shared = at->second;
+    if (entry.copies != nullptr) entry.copies = entry.shared->copies_;
+    entry.assigned = nullptr;
+    return;
   }
+  // Copies of the registered module: members, or elements of a vector, which lie elsewhere.
+  for (Module* copy : copies) {
+    if (extent.contains(copy)) {
+      copy->unshare(memo, extent);
+    } else if (entry.copy != nullptr) {
+      const Copied measured = copied(*copy);
+      const std::ptrdiff_t begin = distance(measured.module.get(), measured.extent.begin);
+      copy->unshare(memo, {&at_distance<const char>(copy, begin), measured.extent.bytes});
+    }
+    if (is_member) continue;
+    copy->copies_->remove(copy);
+    copy->copies_ = entry.copies;
+    entry.copies->add(copy);
+  }
+  if (is_member) return;
+  entry.shared = copied(*copies[0]).module;
+  entry.copies->remove(entry.shared.get());
 }
 
 double Module::flops(const Tensor& /*input*/, const Tensor& /*output*/) const { return 0; }

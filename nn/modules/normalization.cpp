@@ -1,9 +1,15 @@
 #include "mytorch/nn/normalization.h"
 
+#include <tuple>
+
+#include "mytorch/autocast.h"
+#include "mytorch/autograd.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/nn/functional.h"
 #include "mytorch/nn/init.h"
 #include "mytorch/ops/add.h"
+#include "mytorch/ops/add_layer_norm.h"
+#include "mytorch/ops/add_rms_norm.h"
 #include "mytorch/ops/empty.h"
 #include "nn/functional/options.h"
 
@@ -139,6 +145,24 @@ Tensor InstanceNorm::forward(const Tensor& input) {
 
 // ---- last dimensions ----
 
+std::tuple<Tensor, Tensor> detail::ResidualNorm::operator()(const Tensor& input,
+                                                            const Tensor& residual) {
+  // The module is called with the sum if hooks or the names of anomaly mode need the call, or if
+  // the fused operator does not take the operands. Autocast would convert both of them.
+  if (has_hooks() || autograd::AnomalyMode::is_enabled() || input.dtype() != residual.dtype() ||
+      !(input.sizes() == residual.sizes()) || autocast::is_autocast_enabled(input.device())) {
+    Tensor sum = add(input, residual);
+    return {(*this)(sum), sum};
+  }
+  try {
+    check_not_empty();
+    compute_parametrized();
+    return add_and_normalize(input, residual);
+  } catch (const Error&) {
+    rethrow_with_path();
+  }
+}
+
 LayerNorm::LayerNorm(IntList normalized_shape, LayerNormArgs options)
     : shape_(normalized_shape.vec()), options_(options) {
   check_shape_of_norm("LayerNorm", shape_);
@@ -160,6 +184,11 @@ Tensor LayerNorm::forward(const Tensor& input) {
   return layer_norm(input, shape_, weight, bias, options_.eps);
 }
 
+std::tuple<Tensor, Tensor> LayerNorm::add_and_normalize(const Tensor& input,
+                                                        const Tensor& residual) {
+  return add_layer_norm(input, residual, shape_, weight, bias, options_.eps);
+}
+
 std::string LayerNorm::describe() const {
   return absl::StrCat("LayerNorm(", shape_str(shape_), ", eps=", options_.eps,
                       ", elementwise_affine=", text(options_.elementwise_affine), ")");
@@ -179,6 +208,10 @@ void RMSNorm::reset_parameters() {
 
 Tensor RMSNorm::forward(const Tensor& input) {
   return rms_norm(input, shape_, weight, options_.eps);
+}
+
+std::tuple<Tensor, Tensor> RMSNorm::add_and_normalize(const Tensor& input, const Tensor& residual) {
+  return add_rms_norm(input, residual, shape_, weight, options_.eps);
 }
 
 std::string RMSNorm::describe() const {

@@ -4,17 +4,18 @@
 #include <vector>
 
 #include "mytorch/nn/init.h"
-#include "mytorch/ops/add.h"
-#include "mytorch/ops/cat.h"
-#include "mytorch/ops/dropout.h"
 #include "mytorch/ops/empty.h"
-#include "mytorch/ops/linear.h"
-#include "mytorch/ops/mul.h"
-#include "mytorch/ops/relu.h"
-#include "mytorch/ops/sigmoid.h"
-#include "mytorch/ops/stack.h"
-#include "mytorch/ops/sub.h"
-#include "mytorch/ops/tanh.h"
+#include "mytorch/ops/gru.h"
+#include "mytorch/ops/gru_cell.h"
+#include "mytorch/ops/index_select.h"
+#include "mytorch/ops/lstm.h"
+#include "mytorch/ops/lstm_cell.h"
+#include "mytorch/ops/rnn_relu.h"
+#include "mytorch/ops/rnn_relu_cell.h"
+#include "mytorch/ops/rnn_tanh.h"
+#include "mytorch/ops/rnn_tanh_cell.h"
+#include "mytorch/ops/squeeze.h"
+#include "mytorch/ops/unsqueeze.h"
 #include "mytorch/ops/zeros.h"
 #include "nn/functional/options.h"
 
@@ -82,47 +83,80 @@ size_t RecurrentBase::per_direction() const {
   return 2 + (options_.bias ? 2u : 0u) + (options_.proj_size > 0 ? 1u : 0u);
 }
 
-// Returns the next state, given the part of the gates that the input determines.
-RecurrentBase::State RecurrentBase::step(const Tensor& gates, const State& state,
-                                         size_t first_weight) {
-  const Tensor recurrent = linear(state.hidden, held_parameter(first_weight + 1),
-                                  options_.bias ? held_parameter(first_weight + 3) : Tensor());
-  switch (kind_) {
-    case Kind::kRNN: {
-      const Tensor sum = add(gates, recurrent);
-      return {nonlinearity_ == RNNNonlinearity::kReLU ? relu(sum) : tanh(sum), {}};
-    }
-    case Kind::kGRU: {
-      const int64_t h = hidden_size_;
-      const Tensor both = sigmoid(add(gates.narrow(-1, 0, 2 * h), recurrent.narrow(-1, 0, 2 * h)));
-      const Tensor reset = both.narrow(-1, 0, h), keep = both.narrow(-1, h, h);
-      const Tensor proposed =
-          tanh(add(gates.narrow(-1, 2 * h, h), mul(reset, recurrent.narrow(-1, 2 * h, h))));
-      return {add(proposed, mul(keep, sub(state.hidden, proposed))), {}};
-    }
-    case Kind::kLSTM:
-      break;
+std::vector<Tensor> RecurrentBase::weights() {
+  std::vector<Tensor> list;
+  const int64_t rows = options_.num_layers * (options_.bidirectional ? 2 : 1);
+  for (size_t i = 0; i < static_cast<size_t>(rows) * per_direction(); ++i) {
+    list.push_back(held_parameter(i));
   }
-  const std::vector<Tensor> parts = add(gates, recurrent).chunk(4, -1);
-  const Tensor cell =
-      add(mul(sigmoid(parts[1]), state.cell), mul(sigmoid(parts[0]), tanh(parts[2])));
-  Tensor hidden = mul(sigmoid(parts[3]), tanh(cell));
-  if (options_.proj_size > 0) {
-    hidden = linear(hidden, held_parameter(first_weight + per_direction() - 1));
-  }
-  return {hidden, cell};
+  return list;
 }
 
-void RecurrentBase::check(const Tensor& input, const Tensor& state, const char* what,
-                          int64_t width) const {
-  if (!state.defined()) return;
+std::vector<std::vector<Tensor>> RecurrentBase::all_weights() {
+  const std::vector<Tensor> list = weights();
+  const auto each = static_cast<std::ptrdiff_t>(per_direction());
+  std::vector<std::vector<Tensor>> result;
+  for (auto at = list.begin(); at != list.end(); at += each) result.emplace_back(at, at + each);
+  return result;
+}
+
+// Returns the initial states (layers * directions, batch, size), zeros if they are undefined.
+RecurrentBase::State RecurrentBase::checked_state(const State& initial, int64_t batch,
+                                                  const Tensor& like) const {
   const int64_t rows = options_.num_layers * (options_.bidirectional ? 2 : 1);
-  const std::vector<int64_t> expected = {rows, input.size(1), width};
-  if (!(state.sizes() == IntList(expected))) {
-    fail(ErrorCode::kShape, "[", kind_name(), "] the ", what, " state has shape ",
-         shape_str(state.sizes()),
-         ", expected (layers * directions, N, size) = ", shape_str(expected));
+  const auto checked = [&](const Tensor& state, const char* what, int64_t width) {
+    const std::vector<int64_t> expected = {rows, batch, width};
+    if (!state.defined()) return zeros(expected, like.dtype(), like.device());
+    if (!(state.sizes() == IntList(expected))) {
+      fail(ErrorCode::kShape, "[", kind_name(), "] the ", what, " state has shape ",
+           shape_str(state.sizes()),
+           ", expected (layers * directions, N, size) = ", shape_str(expected));
+    }
+    return state;
+  };
+  State state;
+  state.hidden =
+      checked(initial.hidden, "hidden", options_.proj_size > 0 ? options_.proj_size : hidden_size_);
+  if (kind_ == Kind::kLSTM) state.cell = checked(initial.cell, "cell", hidden_size_);
+  return state;
+}
+
+// Calls the operator over sequences of equal lengths, or over packed ones if `batch_sizes` is
+// defined.
+RecurrentBase::Result RecurrentBase::call(const Tensor& input, const Tensor& batch_sizes,
+                                          const State& state) {
+  const std::vector<Tensor> params = weights();
+  const LSTMArgs& o = options_;
+  const bool packed = batch_sizes.defined();
+  if (kind_ == Kind::kLSTM) {
+    const std::vector<Tensor> hx = {state.hidden, state.cell};
+    const auto [output, hidden, cell] =
+        packed ? lstm(input, batch_sizes, hx, params, o.bias, o.num_layers, o.dropout, training(),
+                      o.bidirectional)
+               : lstm(input, hx, params, o.bias, o.num_layers, o.dropout, training(),
+                      o.bidirectional, o.batch_first);
+    return {output, {hidden, cell}};
   }
+  using Results = std::tuple<Tensor, Tensor>;
+  using OverInput = Results (*)(const Tensor&, const Tensor&, TensorList, bool, int64_t, double,
+                                bool, bool, bool);
+  using OverPacked = Results (*)(const Tensor&, const Tensor&, const Tensor&, TensorList, bool,
+                                 int64_t, double, bool, bool);
+  OverInput over_input = gru;
+  OverPacked over_packed = gru;
+  if (kind_ == Kind::kRNN && nonlinearity_ == RNNNonlinearity::kTanh) {
+    over_input = rnn_tanh;
+    over_packed = rnn_tanh;
+  } else if (kind_ == Kind::kRNN) {
+    over_input = rnn_relu;
+    over_packed = rnn_relu;
+  }
+  const auto [output, hidden] =
+      packed ? over_packed(input, batch_sizes, state.hidden, params, o.bias, o.num_layers,
+                           o.dropout, training(), o.bidirectional)
+             : over_input(input, state.hidden, params, o.bias, o.num_layers, o.dropout, training(),
+                          o.bidirectional, o.batch_first);
+  return {output, {hidden, {}}};
 }
 
 RecurrentBase::Result RecurrentBase::run(const Tensor& input, const State& initial) {
@@ -131,57 +165,44 @@ RecurrentBase::Result RecurrentBase::run(const Tensor& input, const State& initi
     fail(ErrorCode::kShape, "[", kind_name(), "] input ", shape_str(input.sizes()),
          " does not have 3 dimensions, or 2 without a batch, the last of size ", input_size_);
   }
-  const auto with_batch = [&](const Tensor& x) {
-    return batched || !x.defined() ? x : x.unsqueeze(1);
-  };
-  const bool swapped = batched && options_.batch_first;
-  Tensor x = swapped ? input.transpose(0, 1) : with_batch(input);
-  const int64_t length = x.size(0), directions = options_.bidirectional ? 2 : 1;
-  if (length == 0) {
-    fail(ErrorCode::kShape, "[", kind_name(), "] input ", shape_str(input.sizes()),
-         " has no steps");
+  if (batched) {
+    const int64_t batch = input.size(options_.batch_first ? 0 : 1);
+    return call(input, {}, checked_state(initial, batch, input));
   }
-  const int64_t width = options_.proj_size > 0 ? options_.proj_size : hidden_size_;
-  const State first{with_batch(initial.hidden), with_batch(initial.cell)};
-  check(x, first.hidden, "hidden", width);
-  check(x, first.cell, "cell", hidden_size_);
-  const auto state_of = [&](const Tensor& all, int64_t row, int64_t size) {
-    return all.defined() ? all.select(0, row) : zeros({x.size(1), size}, x.dtype(), x.device());
-  };
-  std::vector<Tensor> hidden, cells;
-  for (int64_t layer = 0; layer < options_.num_layers; ++layer) {
-    std::vector<Tensor> outputs;
-    for (int64_t direction = 0; direction < directions; ++direction) {
-      const int64_t row = layer * directions + direction;
-      const size_t weight = static_cast<size_t>(row) * per_direction();
-      const std::vector<Tensor> gates =
-          linear(x, held_parameter(weight), options_.bias ? held_parameter(weight + 2) : Tensor())
-              .unbind(0);
-      State state{state_of(first.hidden, row, width), {}};
-      if (kind_ == Kind::kLSTM) state.cell = state_of(first.cell, row, hidden_size_);
-      std::vector<Tensor> steps(gates.size());
-      for (size_t t = 0; t < gates.size(); ++t) {
-        const size_t at = direction == 0 ? t : gates.size() - 1 - t;
-        state = step(gates[at], state, weight);
-        steps[at] = state.hidden;
-      }
-      outputs.push_back(stack(steps));
-      hidden.push_back(state.hidden);
-      if (kind_ == Kind::kLSTM) cells.push_back(state.cell);
-    }
-    x = outputs.size() == 1 ? outputs[0] : cat(outputs, -1);
-    if (options_.dropout > 0 && training() && layer + 1 < options_.num_layers) {
-      x = dropout(x, options_.dropout, true);
-    }
-  }
-  Result result{swapped ? x.transpose(0, 1) : x, {stack(hidden), {}}};
-  if (!cells.empty()) result.last.cell = stack(cells);
-  if (!batched) {
-    result.output = result.output.squeeze(1);
-    result.last.hidden = result.last.hidden.squeeze(1);
-    if (!cells.empty()) result.last.cell = result.last.cell.squeeze(1);
-  }
+  const auto with_batch = [](const Tensor& x) { return x.defined() ? x.unsqueeze(1) : x; };
+  const State state{with_batch(initial.hidden), with_batch(initial.cell)};
+  const int64_t batch_dim = options_.batch_first ? 0 : 1;
+  Result result = call(input.unsqueeze(batch_dim), {}, checked_state(state, 1, input));
+  result.output = result.output.squeeze(batch_dim);
+  result.last.hidden = result.last.hidden.squeeze(1);
+  if (result.last.cell.defined()) result.last.cell = result.last.cell.squeeze(1);
   return result;
+}
+
+RecurrentBase::Result RecurrentBase::run(const PackedSequence& input, const State& initial) {
+  const Tensor& data = input.data();
+  if (!data.defined() || data.dim() != 2 || data.size(1) != input_size_) {
+    fail(ErrorCode::kShape, "[", kind_name(), "] the packed sequences have data ",
+         data.defined() ? shape_str(data.sizes()) : "undefined", ", expected (rows, ", input_size_,
+         ")");
+  }
+  const Tensor& sizes = input.batch_sizes();
+  const int64_t batch = sizes.numel() > 0 ? sizes.const_data<int64_t>()[0] : 0;
+  const auto reordered = [](const Tensor& state, const Tensor& order) {
+    return state.defined() && order.defined() ? index_select(state, 1, order) : state;
+  };
+  const State given = checked_state(initial, batch, data);
+  Result result = call(data, sizes,
+                       {reordered(given.hidden, input.sorted_indices()),
+                        reordered(given.cell, input.sorted_indices())});
+  result.last.hidden = reordered(result.last.hidden, input.unsorted_indices());
+  result.last.cell = reordered(result.last.cell, input.unsorted_indices());
+  return result;
+}
+
+RecurrentBase::PackedSequence RecurrentBase::repacked(const PackedSequence& input,
+                                                      const Result& result) {
+  return {result.output, input.batch_sizes(), input.sorted_indices(), input.unsorted_indices()};
 }
 
 // Each step multiplies each row by all matrices; pointwise operators are left out.
@@ -203,6 +224,54 @@ std::string RecurrentBase::describe() const {
       options_.proj_size == 0 ? "" : absl::StrCat(", proj_size=", options_.proj_size), ")");
 }
 
+CellBase::CellBase(const char* name, int64_t gates, int64_t input_size, int64_t hidden_size,
+                   bool bias)
+    : name_(name), input_size_(input_size), hidden_size_(hidden_size) {
+  check_at_least(name, 1, {{"input_size", input_size}, {"hidden_size", hidden_size}});
+  weight_ih = empty({gates * hidden_size, input_size}, kFloat32);
+  weight_hh = empty({gates * hidden_size, hidden_size}, kFloat32);
+  if (bias) {
+    bias_ih = empty({gates * hidden_size}, kFloat32);
+    bias_hh = empty({gates * hidden_size}, kFloat32);
+  }
+  register_parameter("weight_ih", weight_ih);
+  register_parameter("weight_hh", weight_hh);
+  register_parameter("bias_ih", bias_ih);
+  register_parameter("bias_hh", bias_hh);
+  CellBase::reset_parameters();
+}
+
+void CellBase::reset_parameters() {
+  const double bound = 1 / std::sqrt(static_cast<double>(hidden_size_));
+  for (const Tensor& parameter : parameters()) init::uniform_(parameter, -bound, bound);
+}
+
+Tensor CellBase::checked_state(const Tensor& input, const Tensor& state, const char* name) const {
+  if ((input.dim() != 1 && input.dim() != 2) || input.size(-1) != input_size_) {
+    fail(ErrorCode::kShape, "[", name_, "] input ", shape_str(input.sizes()), " is not (N, ",
+         input_size_, ") or (", input_size_, ")");
+  }
+  std::vector<int64_t> expected = input.sizes().vec();
+  expected.back() = hidden_size_;
+  if (!state.defined()) return zeros(expected, input.dtype(), input.device());
+  if (!(state.sizes() == IntList(expected))) {
+    fail(ErrorCode::kShape, "[", name_, "] the ", name, " state has shape ",
+         shape_str(state.sizes()), ", but input ", shape_str(input.sizes()), " takes ",
+         shape_str(expected));
+  }
+  return state;
+}
+
+double CellBase::flops(const Tensor& input, const Tensor& /*output*/) const {
+  const double rows = input.dim() == 1 ? 1 : static_cast<double>(input.size(0));
+  return 2 * rows * static_cast<double>(weight_ih.numel() + weight_hh.numel());
+}
+
+std::string CellBase::describe() const {
+  return absl::StrCat(name_, "(", input_size_, ", ", hidden_size_,
+                      bias_ih.defined() ? "" : ", bias=false", ")");
+}
+
 }  // namespace detail
 
 RNN::RNN(int64_t input_size, int64_t hidden_size, RNNArgs options)
@@ -215,8 +284,14 @@ RNN::RNN(int64_t input_size, int64_t hidden_size, RNNArgs options)
                options.nonlinearity) {}
 
 std::tuple<Tensor, Tensor> RNN::forward(const Tensor& input, const Tensor& hidden) {
-  Result result = run(input, {hidden, {}});
-  return {std::move(result.output), std::move(result.last.hidden)};
+  const Result result = run(input, {hidden, {}});
+  return {result.output, result.last.hidden};
+}
+
+std::tuple<RNN::PackedSequence, Tensor> RNN::forward(const PackedSequence& input,
+                                                     const Tensor& hidden) {
+  const Result result = run(input, {hidden, {}});
+  return {repacked(input, result), result.last.hidden};
 }
 
 GRU::GRU(int64_t input_size, int64_t hidden_size, GRUArgs options)
@@ -228,8 +303,14 @@ GRU::GRU(int64_t input_size, int64_t hidden_size, GRUArgs options)
                         .bidirectional = options.bidirectional}) {}
 
 std::tuple<Tensor, Tensor> GRU::forward(const Tensor& input, const Tensor& hidden) {
-  Result result = run(input, {hidden, {}});
-  return {std::move(result.output), std::move(result.last.hidden)};
+  const Result result = run(input, {hidden, {}});
+  return {result.output, result.last.hidden};
+}
+
+std::tuple<GRU::PackedSequence, Tensor> GRU::forward(const PackedSequence& input,
+                                                     const Tensor& hidden) {
+  const Result result = run(input, {hidden, {}});
+  return {repacked(input, result), result.last.hidden};
 }
 
 LSTM::LSTM(int64_t input_size, int64_t hidden_size, LSTMArgs options)
@@ -238,6 +319,42 @@ LSTM::LSTM(int64_t input_size, int64_t hidden_size, LSTMArgs options)
 std::tuple<Tensor, LSTM::State> LSTM::forward(const Tensor& input, const State& state) {
   const Result result = run(input, {std::get<0>(state), std::get<1>(state)});
   return {result.output, {result.last.hidden, result.last.cell}};
+}
+
+std::tuple<LSTM::PackedSequence, LSTM::State> LSTM::forward(const PackedSequence& input,
+                                                            const State& state) {
+  const Result result = run(input, {std::get<0>(state), std::get<1>(state)});
+  return {repacked(input, result), {result.last.hidden, result.last.cell}};
+}
+
+// ---- cells ----
+
+RNNCell::RNNCell(int64_t input_size, int64_t hidden_size, RNNCellArgs options)
+    : Callable("RNNCell", 1, input_size, hidden_size, options.bias),
+      nonlinearity_(options.nonlinearity) {}
+
+Tensor RNNCell::forward(const Tensor& input, const Tensor& hidden) {
+  const Tensor state = checked_state(input, hidden, "hidden");
+  return nonlinearity_ == RNNNonlinearity::kReLU
+             ? rnn_relu_cell(input, state, weight_ih, weight_hh, bias_ih, bias_hh)
+             : rnn_tanh_cell(input, state, weight_ih, weight_hh, bias_ih, bias_hh);
+}
+
+GRUCell::GRUCell(int64_t input_size, int64_t hidden_size, GRUCellArgs options)
+    : Callable("GRUCell", 3, input_size, hidden_size, options.bias) {}
+
+Tensor GRUCell::forward(const Tensor& input, const Tensor& hidden) {
+  return gru_cell(input, checked_state(input, hidden, "hidden"), weight_ih, weight_hh, bias_ih,
+                  bias_hh);
+}
+
+LSTMCell::LSTMCell(int64_t input_size, int64_t hidden_size, LSTMCellArgs options)
+    : Callable("LSTMCell", 4, input_size, hidden_size, options.bias) {}
+
+LSTMCell::State LSTMCell::forward(const Tensor& input, const State& state) {
+  const std::vector<Tensor> hx = {checked_state(input, std::get<0>(state), "hidden"),
+                                  checked_state(input, std::get<1>(state), "cell")};
+  return lstm_cell(input, hx, weight_ih, weight_hh, bias_ih, bias_hh);
 }
 
 }  // namespace mytorch::nn

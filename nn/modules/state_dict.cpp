@@ -1,5 +1,6 @@
 // The state of a module by name, in memory and in files.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/types/errors.h"
@@ -21,6 +22,26 @@ std::string some_names(const std::vector<std::string>& names) {
   return text;
 }
 
+// Returns the name that PyTorch's earlier weight_norm and spectral_norm give an original:
+// "fc.weight_g" for "fc.parametrizations.weight.original0"; "" for other names.
+std::string earlier_name(const std::string& name) {
+  constexpr const char* kEndings[][2] = {{".original", "_orig"},
+                                         {".original0", "_g"},
+                                         {".original1", "_v"},
+                                         {".0._u", "_u"},
+                                         {".0._v", "_v"}};
+  const std::string folder = "parametrizations.";
+  const size_t at = name.rfind(folder);
+  if (at == std::string::npos) return "";
+  std::string parameter = name.substr(at + folder.size());
+  for (const auto& [ending, earlier] : kEndings) {
+    if (!parameter.ends_with(ending)) continue;
+    parameter.resize(parameter.size() - std::char_traits<char>::length(ending));
+    return absl::StrCat(name.substr(0, at), parameter, earlier);
+  }
+  return "";
+}
+
 }  // namespace
 
 TensorMap Module::state_dict() const {
@@ -39,7 +60,11 @@ LoadReport Module::load_state_dict(const TensorMap& state, bool strict) {
   visit("", [&](const std::string& name, Tensor& tensor, Role role) {
     if (role == Role::kTransientBuffer) return;
     known[name] = true;
-    const auto found = state.find(name);
+    auto found = state.find(name);
+    if (found == state.end()) {
+      found = state.find(earlier_name(name));
+      if (found != state.end()) known[found->first] = true;
+    }
     if (found == state.end()) {
       report.missing.push_back(name);
     } else if (!found->second.defined()) {

@@ -4,9 +4,12 @@
 #include <array>
 #include <map>
 #include <ostream>
+#include <string_view>
 
 #include "absl/strings/str_format.h"
 #include "core/types/errors.h"
+#include "dispatcher/choice/observe.h"
+#include "dispatcher/table/op.h"
 #include "mytorch/grad_mode.h"
 
 namespace mytorch::nn {
@@ -41,6 +44,52 @@ std::string bytes_str(int64_t bytes) {
 
 std::string flops_str(double flops) { return scaled(flops, 1000, {"", " K", " M", " G", " T"}); }
 
+template <class T>
+const T& field_at(const void* args, uint32_t offset) {
+  return *reinterpret_cast<const T*>(static_cast<const char*>(args) + offset);
+}
+
+uint32_t offset_of(const OpInfo& op, std::string_view argument) {
+  return std::find_if(op.args, op.args + op.num_args,
+                      [&](const ArgInfo& arg) { return arg.name == argument; })
+      ->offset;
+}
+
+double size_at(const mt_tensor* tensor, int dim) {
+  return static_cast<double>(tensor->dl.shape[dim < 0 ? dim + tensor->dl.ndim : dim]);
+}
+
+double numel(const mt_tensor* tensor) {
+  double count = 1;
+  for (int d = 0; d < tensor->dl.ndim; ++d) count *= size_at(tensor, d);
+  return count;
+}
+
+// Returns the operations of a kernel that computes products: of matrices, a convolution or
+// attention. Others return 0.
+double product_flops(const OpInfo& op, const void* args) {
+  const std::string_view name = op.base;
+  const auto tensor = [&](uint32_t offset) { return field_at<const mt_tensor*>(args, offset); };
+  const auto given = [&](const char* argument) { return tensor(offset_of(op, argument)); };
+  const auto result = [&] { return tensor(op.outputs[0].offset); };
+  if (name == "mm" || name == "bmm") return 2 * numel(result()) * size_at(given("self"), -1);
+  if (name == "addmm") return 2 * numel(result()) * size_at(given("mat1"), -1);
+  if (name == "baddbmm") return 2 * numel(result()) * size_at(given("batch1"), -1);
+  if (name == "linear" || name == "linear_gelu_forward") {
+    return 2 * numel(result()) * size_at(given("input"), -1);
+  }
+  if (name == "convolution") {
+    const bool transposed = field_at<int64_t>(args, offset_of(op, "transposed")) != 0;
+    const mt_tensor* weight = given("weight");
+    const mt_tensor* factors = transposed ? given("input") : result();
+    return 2 * numel(factors) * numel(weight) / size_at(weight, 0);
+  }
+  if (name == "attention_forward") {
+    return 2 * (numel(given("query")) + numel(result())) * size_at(given("key"), 2);
+  }
+  return 0;
+}
+
 // Puts a model into evaluation mode, and back.
 class Evaluation {
  public:
@@ -70,13 +119,26 @@ Summary summarize(Module& model, const std::function<void()>& run) {
   Evaluation evaluation(model);
   Summary summary;
   summary.layers.resize(evaluation.modules().size());
+  // The products in the calls that are running, without those of their children. A kernel that is
+  // missing is substituted by others, which are observed instead.
+  std::vector<double> products(1, 0.0);
+  const Observe observe([&products](const KernelCall& call) {
+    if (call.entry->slots[call.slot].load() == &OpEntry::kDeclines) return;
+    products.back() += product_flops(*call.entry->info, call.args);
+  });
   for (size_t i = 0; i < summary.layers.size(); ++i) {
     const auto& [path, module] = evaluation.modules()[i];
     summary.layers[i].path = path;
+    evaluation.keep(module->register_forward_pre_hook(
+        [&products](Module&, const Tensor&) { products.push_back(0); }));
     evaluation.keep(module->register_forward_hook(
-        [layer = &summary.layers[i]](Module& called, const Tensor& input, const Tensor& output) {
+        [layer = &summary.layers[i], &products](Module& called, const Tensor& input,
+                                                const Tensor& output) {
           ++layer->calls;
-          if (input.defined() && output.defined()) layer->flops += called.flops(input, output);
+          const double observed = products.back();
+          products.pop_back();
+          const double own = input.defined() && output.defined() ? called.flops(input, output) : 0;
+          layer->flops += own > 0 ? own : observed;
           if (!output.defined()) return;
           layer->output_shape = output.sizes().vec();
           layer->output_bytes += output.numel() * output.element_size();
@@ -99,8 +161,12 @@ Summary summarize(Module& model, const std::function<void()>& run) {
     summary.parameters += parameter.numel();
     summary.parameter_bytes += parameter.numel() * parameter.element_size();
     if (!parameter.requires_grad()) continue;
+    summary.gradient_bytes += parameter.numel() * parameter.element_size();
     layer.trainable_parameters += parameter.numel();
     summary.trainable_parameters += parameter.numel();
+  }
+  for (const Tensor& buffer : model.buffers()) {
+    summary.buffer_bytes += buffer.numel() * buffer.element_size();
   }
   return summary;
 }
@@ -142,6 +208,11 @@ std::string Summary::str() const {
   absl::StrAppend(&text, "Total: ", grouped(parameters), " parameters (",
                   grouped(trainable_parameters), " trainable, ", bytes_str(parameter_bytes), "), ",
                   flops_str(flops), " FLOPs, ", bytes_str(output_bytes), " of outputs\n");
+  absl::StrAppend(&text, "Memory in training: ", bytes_str(parameter_bytes), " of parameters, ",
+                  bytes_str(buffer_bytes), " of buffers, ", bytes_str(gradient_bytes),
+                  " of gradients, ", bytes_str(output_bytes), " of outputs; state of SGD ",
+                  bytes_str(0), ", with momentum ", bytes_str(gradient_bytes), ", of Adam ",
+                  bytes_str(2 * gradient_bytes), "\n");
   return text;
 }
 

@@ -8,11 +8,21 @@ namespace {
 
 constexpr const char* kInterpolateModes[] = {"nearest",   "linear", "bilinear",     "bicubic",
                                              "trilinear", "area",   "nearest-exact"};
+constexpr const char* kGridSampleModes[] = {"bilinear", "nearest", "bicubic"};
+constexpr const char* kGridPaddings[] = {"zeros", "border", "reflection"};
 
 }  // namespace
 
 InterpolateMode from_name(Str name, InterpolateMode /*type*/) {
   return static_cast<InterpolateMode>(index_of_name("interpolate", name, kInterpolateModes));
+}
+
+GridSampleMode from_name(Str name, GridSampleMode /*type*/) {
+  return static_cast<GridSampleMode>(index_of_name("grid_sample", name, kGridSampleModes));
+}
+
+GridPadding from_name(Str name, GridPadding /*type*/) {
+  return static_cast<GridPadding>(index_of_name("grid_sample", name, kGridPaddings));
 }
 
 const char* name_of(InterpolateMode mode) { return kInterpolateModes[static_cast<size_t>(mode)]; }

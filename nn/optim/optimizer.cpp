@@ -78,7 +78,9 @@ void Optimizer::refuse_options() const {
 
 void Optimizer::add_param_groups(ParamGroups groups) {
   if (groups.groups().empty()) {
-    fail(ErrorCode::kValue, "[", name_, "] there are no parameters to optimize");
+    fail(ErrorCode::kValue, "[", name_,
+         "] there are no parameters to optimize: register the layers of the model, as in "
+         "register_module(\"fc\", fc)");
   }
   for (OptimizerParamGroup& group : groups.groups()) add_param_group(std::move(group));
 }
@@ -92,7 +94,9 @@ void Optimizer::add_param_group(OptimizerParamGroup group) {
 
 std::vector<Optimizer::Slot> Optimizer::slots_of(const std::vector<Tensor>& parameters) const {
   if (parameters.empty()) {
-    fail(ErrorCode::kValue, "[", name_, "] there are no parameters to optimize");
+    fail(ErrorCode::kValue, "[", name_,
+         "] there are no parameters to optimize: register the layers of the model, as in "
+         "register_module(\"fc\", fc)");
   }
   std::vector<Slot> slots;
   const auto holds = [](const std::vector<Slot>& group, const Tensor& parameter) {

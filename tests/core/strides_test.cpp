@@ -137,6 +137,22 @@ TEST_F(OverlapTest, BetweenTwoTensorsIsNeverMissed) {
   for (int n : counts) EXPECT_GT(n, 500);
 }
 
+TEST_F(OverlapTest, SlicesOfColumnsAreApart) {
+  const auto columns = [&](int64_t first, int64_t count) {  // of an 8 x 8 matrix
+    return make({{8, count}, {8, 1}, first});
+  };
+  const auto between = [](const Tensor& a, const Tensor& b) {
+    EXPECT_EQ(overlap(a.impl()->abi, b.impl()->abi), overlap(b.impl()->abi, a.impl()->abi));
+    return overlap(a.impl()->abi, b.impl()->abi);
+  };
+  EXPECT_EQ(between(columns(0, 4), columns(4, 4)), Overlap::kNone);
+  EXPECT_EQ(between(columns(0, 3), columns(3, 5)), Overlap::kNone);
+  EXPECT_EQ(between(columns(0, 4), columns(3, 4)), Overlap::kPartial);
+  EXPECT_EQ(between(columns(2, 2), columns(2, 2)), Overlap::kExact);
+  // The last rows of some columns, and the first rows of others.
+  EXPECT_EQ(between(make({{4, 2}, {8, 1}, 32}), make({{8, 2}, {8, 1}, 6})), Overlap::kNone);
+}
+
 TEST_F(OverlapTest, OtherMemoryAndOtherTypesAreNotExact) {
   const Tensor other = tensor(std::vector<float>(64));
   EXPECT_EQ(overlap(memory_.impl()->abi, other.impl()->abi), Overlap::kNone);

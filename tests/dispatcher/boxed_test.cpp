@@ -1,6 +1,7 @@
 // Calls by name with values whose types are known only at run time.
 #include "mytorch/call.h"
 #include "mytorch/grad_mode.h"
+#include "mytorch/ops/equal.h"
 #include "mytorch/tensor.h"
 #include "tests/dispatcher/util.h"
 
@@ -112,6 +113,15 @@ TEST(CallTest, TakesSeveralOutputsAsAListOrByName) {
     call("sort", {x}, {{"values", sorted}, {"out0", sorted}});
   });
   EXPECT_EQ(values(sorted), (Values{0, 0, 0}));
+}
+
+TEST(CallTest, AliasesAreNamesOfTheirOperators) {
+  const Tensor x = tensor({-2.0f, 0.5f});
+  EXPECT_TRUE(equal(call("clip", {x, 0, 1}).front().tensor(), x.clamp(0, 1)));
+  call("clip_", {x, 0, 1});
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{0, 0.5}));
+  EXPECT_TRUE(equal(x.absolute(), x.abs()));
+  EXPECT_TRUE(equal(x.greater_equal(0.5), x.ge(0.5)));
 }
 
 TEST(CallTest, NamesUnknownOperators) {

@@ -9,6 +9,7 @@
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/equal.h"
 #include "mytorch/ops/ones.h"
+#include "mytorch/ops/rand.h"
 #include "mytorch/ops/randn.h"
 #include "mytorch/ops/relu.h"
 #include "mytorch/ops/zeros.h"
@@ -86,6 +87,9 @@ TEST(Builders, AreTheLastArgumentOfFunctions) {
   same(F::layer_norm(x, F::LayerNormFuncOptions({6})), F::layer_norm(x, {6}));
   same(F::interpolate(x, F::InterpolateFuncOptions().size(std::vector<int64_t>{3, 3})),
        F::interpolate(x, {.size = {3, 3}}));
+  const Tensor grid = rand({2, 4, 5, 2}) * 2 - 1;
+  same(F::grid_sample(x, grid, F::GridSampleFuncOptions().mode(kNearest).padding_mode(kBorder)),
+       F::grid_sample(x, grid, {.mode = "nearest", .padding_mode = "border"}));
   same(F::mse_loss(x, x + 1, F::MSELossFuncOptions(kSum)), F::mse_loss(x, x + 1, "sum"));
   same(
       F::triplet_margin_loss(flat, flat + 1, flat * 2, F::TripletMarginLossFuncOptions().margin(3)),

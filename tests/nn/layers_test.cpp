@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "mytorch/autograd.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/nn/activation.h"
 #include "mytorch/nn/conv.h"
@@ -13,7 +14,10 @@
 #include "mytorch/nn/loss.h"
 #include "mytorch/nn/normalization.h"
 #include "mytorch/nn/pooling.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/neg.h"
 #include "mytorch/ops/ones.h"
+#include "mytorch/ops/randn.h"
 #include "mytorch/ops/sum.h"
 #include "tests/nn/data/expect_error.h"
 #include "tests/nn/values.h"
@@ -129,6 +133,56 @@ TEST(LayerNormTest, NormalizesTheLastDimensions) {
   const double a = 1 / std::sqrt(1 + 1e-5), b = 2 / std::sqrt(4 + 1e-5);
   expect_values(norm(filled({2, 2}, {1, 3, 9, 5})), {-a, 1 + 3 * a, b, 1 - 3 * b}, 1e-5);
   EXPECT_EQ(LayerNorm({2, 3}, {.elementwise_affine = false}).num_parameters(), 0);
+}
+
+// The results and gradients of norm(x, residual) equal those of norm(x + residual).
+template <class Norm>
+void expect_residual_norm(Norm norm) {
+  manual_seed(1);
+  init::uniform_(norm.weight, 0.5, 1.5);
+  const Tensor x = randn({3, 5}).requires_grad_(), residual = randn({3, 5}).requires_grad_();
+  const Tensor weights = randn({3, 5}), sum_weights = randn({3, 5});
+  // Returns y, sum, and the gradients of the operands and the weight.
+  const auto run = [&](const Tensor& y, const Tensor& sum) -> std::vector<Tensor> {
+    const std::vector<Tensor> grads =
+        autograd::grad({(y * weights + sum * sum_weights).sum()}, {x, residual, norm.weight});
+    return {y, sum, grads[0], grads[1], grads[2]};
+  };
+  const Tensor added = x + residual;
+  const std::vector<Tensor> unfused = run(norm(added), added);
+  const auto [y, sum] = norm(x, residual);
+  const std::vector<Tensor> fused = run(y, sum);
+  for (size_t i = 0; i < fused.size(); ++i) expect_values(fused[i], values(unfused[i]), 1e-5);
+
+  // Operands that broadcast, or have two types.
+  const auto [row_y, row_sum] = norm(x, residual[0]);
+  expect_values(row_y, values(norm(x + residual[0])), 1e-5);
+  const auto [mixed_y, mixed_sum] = norm(x, residual.to(kBFloat16));
+  EXPECT_EQ(mixed_sum.dtype(), kFloat32);
+  expect_values(mixed_y, values(norm(x + residual.to(kBFloat16))), 1e-5);
+
+  // Hooks see the sum and the norm, and may replace both.
+  int calls = 0;
+  norm.register_forward_pre_hook([&](Module&, const Tensor& input) {
+    expect_values(input, values(added));
+    ++calls;
+    return input * 2;
+  });
+  norm.register_forward_hook([&](Module&, const Tensor&, const Tensor& output) { return -output; });
+  const auto [hooked_y, hooked_sum] = norm(x, residual);
+  EXPECT_EQ(calls, 1);
+  expect_values(hooked_sum, values(added));
+  expect_values(hooked_y, values(-norm.forward(added * 2)));
+}
+
+TEST(LayerNormTest, AResidualIsAddedFirst) { expect_residual_norm(LayerNorm(5)); }
+TEST(RMSNormTest, AResidualIsAddedFirst) { expect_residual_norm(RMSNorm(5)); }
+
+TEST(RMSNormTest, ErrorsOfAResidualNameTheModule) {
+  RMSNorm norm(4);
+  expect_error(ErrorCode::kShape, {"(2, 3)", "RMSNorm"}, [&] { norm(ones({2, 3}), ones({2, 3})); });
+  RMSNorm empty{nullptr};
+  expect_error(ErrorCode::kValue, {"assign a layer"}, [&] { empty(ones({2, 3}), ones({2, 3})); });
 }
 
 TEST(DropoutTest, ZeroesAndScales) {

@@ -143,21 +143,92 @@ TEST(RegisteredValues, MayContainRegisteredValues) {
 }
 
 struct WithVector : Module {
-  std::vector<Dropout> layers;
+  std::vector<Linear> layers;
   WithVector() {
     for (int i = 0; i < 3; ++i) {
-      layers.push_back(register_module("l" + std::to_string(i), Dropout(0.5)));
+      layers.push_back(register_module("l" + std::to_string(i), Linear(2, 2)));
     }
     register_module("unnamed", Linear(2, 2));
   }
+  Tensor forward(const Tensor& x) override { return layers[2](layers[1](layers[0](x))); }
 };
 
-TEST(RegisteredValues, InAVectorAreReachedButNotCloned) {
+TEST(RegisteredValues, InAVectorAreCloned) {
   WithVector net;
   net.eval();
-  for (const Dropout& layer : net.layers) EXPECT_FALSE(layer.training());
-  EXPECT_EQ(net.parameters().size(), 2u);
-  expect_error(ErrorCode::kUnsupported, {"'l0'", "ModuleList"}, [&] { clone(net); });
+  for (const Linear& layer : net.layers) EXPECT_FALSE(layer.training());
+  EXPECT_EQ(net.parameters().size(), 8u);
+  WithVector copy = clone(net);
+  for (size_t i = 0; i < 3; ++i) {
+    const std::string name = "l" + std::to_string(i) + ".weight";
+    EXPECT_TRUE(equal(copy.layers[i].weight, net.layers[i].weight));
+    EXPECT_FALSE(copy.layers[i].weight.is_same(net.layers[i].weight));
+    EXPECT_TRUE(copy.named_parameters()[name].is_same(copy.layers[i].weight));
+    EXPECT_TRUE(net.named_parameters()[name].is_same(net.layers[i].weight));
+  }
+  EXPECT_FALSE(
+      copy.named_parameters()["unnamed.weight"].is_same(net.named_parameters()["unnamed.weight"]));
+  copy.train();
+  EXPECT_TRUE(copy.layers[1].training());
+  EXPECT_FALSE(net.layers[1].training());
+  copy(ones({1, 2})).sum().backward();
+  EXPECT_TRUE(copy.parameters()[4].grad().defined());
+  EXPECT_FALSE(net.parameters()[4].grad().defined());
+  const WithVector second = clone(copy);
+  EXPECT_FALSE(second.layers[0].weight.is_same(copy.layers[0].weight));
+}
+
+TEST(RegisteredValues, InAVectorStayReachableIfTheObjectIsAssigned) {
+  WithVector net, other;
+  net = WithVector();
+  other = net;
+  net.eval();
+  for (const Linear& layer : net.layers) EXPECT_FALSE(layer.training());
+  for (const Linear& layer : other.layers) EXPECT_TRUE(layer.training());
+  EXPECT_TRUE(net.named_parameters()["l0.weight"].is_same(net.layers[0].weight));
+}
+
+struct ManyVectors : Module {
+  std::vector<WithVector> nets;
+  WithVector first, same;
+  ManyVectors() {
+    for (int i = 0; i < 2; ++i) {
+      nets.push_back(register_module("n" + std::to_string(i), WithVector()));
+    }
+    first = register_module("first", WithVector());
+    same = first;
+  }
+};
+
+TEST(RegisteredValues, InVectorsOfVectorsAreCloned) {
+  ManyVectors net;
+  ManyVectors copy = clone(net);
+  const auto expect_apart = [](const char* what, WithVector& a, WithVector& b) {
+    SCOPED_TRACE(what);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_FALSE(a.layers[i].weight.is_same(b.layers[i].weight)) << i;
+      EXPECT_TRUE(equal(a.layers[i].weight, b.layers[i].weight)) << i;
+    }
+  };
+  for (size_t i = 0; i < 2; ++i) expect_apart("nets", copy.nets[i], net.nets[i]);
+  expect_apart("first", copy.first, net.first);
+  expect_apart("same", copy.same, net.same);
+  EXPECT_TRUE(copy.same.layers[1].weight.is_same(copy.first.layers[1].weight));
+  EXPECT_EQ(copy.parameters().size(), net.parameters().size());
+  for (const auto& [name, parameter] : copy.named_parameters()) {
+    EXPECT_FALSE(parameter.is_same(net.named_parameters()[name])) << name;
+  }
+  EXPECT_TRUE(copy.named_parameters()["n1.l2.bias"].is_same(copy.nets[1].layers[2].bias));
+}
+
+// The copies of the object use the same module, which clone cannot replace.
+struct WithPointer : Module {
+  std::shared_ptr<Linear> layer = std::make_shared<Linear>(register_module("layer", Linear(2, 2)));
+};
+
+TEST(RegisteredValues, BehindAPointerAreNotCloned) {
+  WithPointer net;
+  expect_error(ErrorCode::kUnsupported, {"'layer'", "registered shared_ptr"}, [&] { clone(net); });
 }
 
 TEST(EmptyModules, AreRefusedUntilTheyAreAssigned) {

@@ -14,6 +14,10 @@
 #include "mytorch/nn/normalization.h"
 #include "mytorch/nn/recurrent.h"
 #include "mytorch/nn/transformer.h"
+#include "mytorch/ops/conv2d.h"
+#include "mytorch/ops/conv_transpose2d.h"
+#include "mytorch/ops/matmul.h"
+#include "mytorch/ops/scaled_dot_product_attention.h"
 #include "mytorch/ops/zeros.h"
 #include "tests/nn/data/expect_error.h"
 #include "tests/nn/values.h"
@@ -70,6 +74,47 @@ TEST(Summary, ListsLayersShapesParametersAndWork) {
   EXPECT_NE(out.str().find("Total: 239 parameters (231 trainable, 956 B), 7.68 K FLOPs"),
             std::string::npos)
       << out.str();
+}
+
+// Products in the forward of a module, beside those of its children.
+struct Products : Module {
+  Linear fc{4, 3};
+  Tensor weight = zeros({5, 3, 7});
+  Products() { register_module("fc", fc); }
+  Tensor forward(const Tensor& x) override {
+    const Tensor rows = fc(x);                                   // (5, 2, 3)
+    const Tensor scores = matmul(rows, weight);                  // (5, 2, 7)
+    const Tensor square = rows[0].mm(weight[0]);                 // (2, 7)
+    const Tensor image = scores.unsqueeze(1);                    // (5, 1, 2, 7)
+    const Tensor filtered = conv2d(image, zeros({6, 1, 1, 3}));  // (5, 6, 2, 5)
+    const Tensor attended = scaled_dot_product_attention(image, image, image);
+    const Tensor back = conv_transpose2d(filtered, zeros({6, 2, 1, 3}));  // (5, 2, 2, 7)
+    return back.sum() + filtered.sum() + attended.sum() + square.sum();
+  }
+};
+
+TEST(Summary, CountsTheProductsOfAForward) {
+  Products model;
+  const Summary all = summary(model, zeros({5, 2, 4}));
+  EXPECT_EQ(all.layers[1].flops, 2.0 * 5 * 2 * 3 * 4);
+  const double matrices = 2.0 * 5 * 2 * 7 * 3 + 2.0 * 2 * 7 * 3;
+  const double convolution = 2.0 * 5 * 6 * 2 * 5 * 3 + 2.0 * 5 * 6 * 2 * 5 * 2 * 3;
+  const double attention = 2.0 * 2 * 5 * 2 * 7 * 2;
+  EXPECT_EQ(all.layers[0].flops, matrices + convolution + attention);
+  EXPECT_EQ(all.flops, all.layers[0].flops + all.layers[1].flops);
+}
+
+TEST(Summary, TellsTheMemoryOfTraining) {
+  Sequential model(Linear(3, 4), BatchNorm1d(4));
+  model[1].requires_grad(false);
+  const Summary all = summary(model, zeros({2, 3}));
+  EXPECT_EQ(all.parameter_bytes, 4 * (16 + 8));
+  EXPECT_EQ(all.buffer_bytes, 4 * 8 + 8);
+  EXPECT_EQ(all.gradient_bytes, 4 * 16);
+  EXPECT_NE(all.str().find("96 B of parameters, 40 B of buffers, 64 B of gradients"),
+            std::string::npos)
+      << all.str();
+  EXPECT_NE(all.str().find("of Adam 128 B"), std::string::npos) << all.str();
 }
 
 TEST(Summary, RemovesItsHooksIfTheModelThrows) {

@@ -49,6 +49,14 @@ std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList grad_
 std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList grad_outputs,
                          std::optional<bool> retain_graph, bool create_graph = false,
                          bool allow_unused = false);
+template <class Model>
+requires requires(const Model& model) { model.parameters(); }
+std::vector<Tensor> grad(TensorList outputs, const Model& /*model*/, TensorList = {}, ...) {
+  static_assert(
+      !requires(const Model& model) { model.parameters(); },
+      "grad takes tensors: write grad({loss}, model.parameters())");
+  return {};
+}
 
 // Calls `hook` with a leaf each time its grad has been accumulated, so that optimizers and
 // communication can overlap with backward. Returns a handle for Tensor::remove_hook.

@@ -1,8 +1,6 @@
 // attention_forward of 16-bit types on compute capability 9.0.
 #include <algorithm>
 #include <cstdint>
-#include <map>
-#include <utility>
 
 #include "backends/cuda/attention/forward_sm90.cuh"
 #include "backends/cuda/common/counters.h"
@@ -129,17 +127,6 @@ CUtensorMap map_of(const TensorView& x, int width, int rows, int chunk) {
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) throw sdk::Declined{};
   return map;
-}
-
-// Allows a kernel to use `bytes` bytes of shared memory; once for each device.
-void allow_shared(const mt_ctx& ctx, const void* kernel, size_t bytes) {
-  thread_local std::map<std::pair<const void*, int32_t>, bool> allowed;
-  bool& known = allowed[{kernel, ctx.device.index}];
-  if (known) return;
-  use_device(ctx);
-  CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                            static_cast<int>(bytes)));
-  known = true;
 }
 
 template <class S>

@@ -29,13 +29,16 @@ template <int kPacks>
 inline constexpr int kRowBlocks = kPacks <= 4 ? 2 : 1;
 
 // `whole`: rows consist of whole 16-byte packs. The result has width 0 if a row does not fit in
-// registers.
-template <class T, int kFew = kFewPacks, int kMany = kManyPacks>
+// registers. Threads have kLeast, kFew or kMany packs.
+template <class T, int kFew = kFewPacks, int kMany = kManyPacks, int kLeast = kFew>
 RowShape row_shape(int64_t rows, int64_t n, bool whole) {
   RowShape shape{};
   const int width = whole ? kPack<T> : 1;
   const int64_t packs = (n + width - 1) / width;
-  const int each = whole && packs <= kFew * kRowThreads<kFew> ? kFew : kMany;
+  const int each = !whole                                  ? kMany
+                   : packs <= kLeast * kRowThreads<kLeast> ? kLeast
+                   : packs <= kFew * kRowThreads<kFew>     ? kFew
+                                                           : kMany;
   const int64_t threads = ((packs + each - 1) / each + 31) / 32 * 32;
   if (threads > kRowThreads<kMany>) return shape;
   shape.width = width;
@@ -47,10 +50,12 @@ RowShape row_shape(int64_t rows, int64_t n, bool whole) {
 }
 
 // Calls f(width, packs) with both as integral constants.
-template <class T, int kFew = kFewPacks, int kMany = kManyPacks, class F>
+template <class T, int kFew = kFewPacks, int kMany = kManyPacks, int kLeast = kFew, class F>
 void with_row_shape(const RowShape& shape, F&& f) {
   if (shape.width == 1) {
     f(std::integral_constant<int, 1>{}, std::integral_constant<int, kMany>{});
+  } else if (shape.packs == kLeast) {
+    f(std::integral_constant<int, kPack<T>>{}, std::integral_constant<int, kLeast>{});
   } else if (shape.packs == kFew) {
     f(std::integral_constant<int, kPack<T>>{}, std::integral_constant<int, kFew>{});
   } else {
@@ -139,6 +144,24 @@ struct OwnRow {
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
       if (holds(p, n)) pack[p] = *reinterpret_cast<const Pack<T, kWidth>*>(row + place(p));
+    }
+  }
+  // Adds another row, element by element, in the element's own type.
+  __device__ __forceinline__ void add(const T* other, int64_t n) {
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      if (!holds(p, n)) continue;
+      const auto more = *reinterpret_cast<const Pack<T, kWidth>*>(other + place(p));
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        pack[p].at[k] = convert<T>(widen(pack[p].at[k]) + widen(more.at[k]));
+      }
+    }
+  }
+  __device__ __forceinline__ void store(T* row, int64_t n) const {
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      if (holds(p, n)) *reinterpret_cast<Pack<T, kWidth>*>(row + place(p)) = pack[p];
     }
   }
   // Makes the compiler recompute values derived from the elements rather than keep them in

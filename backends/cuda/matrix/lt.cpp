@@ -188,7 +188,7 @@ Key key_of(const mt_ctx& ctx, const Call& call) {
            p.b.batch, p.c.batch, p.self.batch,
            call.a.transposed | call.b.transposed << 1 | (call.bias != nullptr) << 2 |
                (p.self.absent() ? 0 : 1) << 3 | (p.self.data == p.c.data ? 1 : 0) << 4 |
-               (p.gelu ? 1 : 0) << 5 | (p.before != nullptr ? 1 : 0) << 6,
+               (p.gelu ? 1 : 0) << 5 | (p.before != nullptr ? 1 : 0) << 6 | (p.wide ? 1 : 0) << 7,
            p.rank, int64_t{alignment(p.a.data)} << 32 | alignment(p.b.data),
            int64_t{alignment(p.c.data)} << 32 | alignment(p.self.absent() ? p.c.data : p.self.data),
            int64_t{p.before == nullptr ? 0 : alignment(p.before)} << 32 |
@@ -255,9 +255,10 @@ void make_plan(mt_ctx& ctx, const Call& call, Plan& plan) {
   factor(&plan.a, call.b, p.k, p.n, p.b.batch);
   factor(&plan.b, call.a, p.m, p.k, p.a.batch);
   const bool own = !p.self.absent();
-  make_layout(&plan.c, types.element, p.n, p.m, own ? call.self_leading : call.c_leading, p.batch,
+  const cudaDataType_t result = p.wide ? CUDA_R_32F : types.element;
+  make_layout(&plan.c, result, p.n, p.m, own ? call.self_leading : call.c_leading, p.batch,
               own ? p.self.batch : p.c.batch);
-  make_layout(&plan.d, types.element, p.n, p.m, call.c_leading, p.batch, p.c.batch);
+  make_layout(&plan.d, result, p.n, p.m, call.c_leading, p.batch, p.c.batch);
 
   struct Preference {
     cublasLtMatmulPreference_t it = nullptr;
@@ -358,6 +359,7 @@ bool multiply_lt(mt_ctx& ctx, const Product& given) {
     c = Layout{false, c->leading};
   }
   const bool direct = c.has_value() && (p.batch == 1 || p.c.batch != 0);
+  if (p.wide && !direct) return false;
   const Matrix out = p.c;
   if (!direct) {
     const Operand like(ctx, p.dtype, {nullptr, p.n, 1, p.m * p.n}, p.batch, p.m, p.n);
@@ -369,8 +371,9 @@ bool multiply_lt(mt_ctx& ctx, const Product& given) {
   if (!p.self.absent()) {
     const bool repeats = p.batch == 1 || p.self.batch == 0;
     const auto own = layout_of(p.self, p.m, p.n);
-    if (is_number(p.beta, 1) && repeats && p.dtype.bits != 64 && (p.self.row == 0 || p.m == 1) &&
-        (p.self.col == 1 || p.n == 1) && alignment(p.self.data) >= 16) {
+    if (is_number(p.beta, 1) && repeats && p.dtype.bits != 64 && !p.wide &&
+        (p.self.row == 0 || p.m == 1) && (p.self.col == 1 || p.n == 1) &&
+        alignment(p.self.data) >= 16) {
       call.bias = p.self.data;
       p.self = {};
     } else if (p.gelu) {
@@ -378,6 +381,8 @@ bool multiply_lt(mt_ctx& ctx, const Product& given) {
     } else if (own && (!own->transposed || (p.n == 1 && p.self.row >= 1)) &&
                (p.batch == 1 || p.self.batch != 0)) {
       call.self_leading = own->transposed ? p.self.row : own->leading;
+    } else if (p.wide) {
+      return false;
     } else {
       const Operand from(ctx, p.dtype, p.self, p.batch, p.m, p.n);
       const Operand to(ctx, p.dtype, p.c, p.batch, p.m, p.n);
@@ -408,7 +413,7 @@ void multiply(mt_ctx& ctx, const Product& given) {
   // With beta = 0, `self` is not read, so a NaN in it has no effect.
   if (is_number(p.beta, 0)) p.self = {};
   if (sdk::is_floating(p.dtype) && p.k > 0 && multiply_lt(ctx, p)) return;
-  if (p.rank > 0) throw sdk::Declined{};
+  if (p.rank > 0 || p.wide) throw sdk::Declined{};
   multiply_tiles(ctx, p);
 }
 

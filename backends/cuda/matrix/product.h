@@ -21,7 +21,8 @@ struct Product {
   Matrix self;     // (m, n), any strides; not read if absent or if beta is 0
   mt_scalar alpha{{.i = 1}, MT_SCALAR_INT, 0};
   mt_scalar beta{{.i = 0}, MT_SCALAR_INT, 0};
-  int rank = 0;  // index among the library's proposals, best first
+  bool wide = false;  // `c` and `self` are float32, and `a` and `b` of a 16-bit type
+  int rank = 0;       // index among the library's proposals, best first
   // Applies the tanh gelu to the sum. If `before` is not NULL, the sum is also stored there,
   // contiguous.
   bool gelu = false;
@@ -34,7 +35,8 @@ struct Product {
   }
 };
 
-// Throws sdk::Declined if rank > 0 and the library has fewer proposals.
+// Throws sdk::Declined if rank > 0 and the library has fewer proposals, or if it has none for a
+// `wide` product, whose `c` and `self` must have contiguous rows.
 void multiply(mt_ctx& ctx, const Product& product);
 
 // Runs cuBLASLt, for floating-point types and k > 0. Returns false if it has no algorithm for this

@@ -1,4 +1,5 @@
-// Layer and root-mean-square normalization of rows held in registers.
+// Layer and root-mean-square normalization of rows held in registers, also of the sum of an input
+// and a residual.
 #include <cstdint>
 
 #include "backends/cuda/common/element.cuh"
@@ -8,6 +9,8 @@
 #include "backends/cuda/normalization/prefetch.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
+#include "mytorch/abi_ops/native_add_layer_norm.h"
+#include "mytorch/abi_ops/native_add_rms_norm.h"
 #include "mytorch/abi_ops/native_layer_norm.h"
 #include "mytorch/abi_ops/native_rms_norm.h"
 #include "mytorch/backend.h"
@@ -99,15 +102,19 @@ __device__ __forceinline__ void moments(OwnRow<T, kWidth, kPacks, kFull> (&row)[
 }
 
 // With few packs per row, a thread processes kRowsAtOnce rows: this puts enough loads in flight,
-// and the parameters are read once for all of them.
+// and the parameters are read once for all of them. With a residual, half as many elements of each
+// row do this.
 constexpr int kFewNormal = 2, kRowsAtOnce = 2;
+template <bool kAdds>
+constexpr int kLeastNormal = kAdds ? 1 : kFewNormal;
 
 // kCentered: (x - mean) / deviation; otherwise x / root mean square. `kFull`: rows fill the packs
-// of all threads, and the parameters are plain() and present. `share` is 1 / n.
-template <bool kCentered, bool kFull, class T, int kWidth, int kPacks, int kRows>
+// of all threads, and the parameters are plain() and present. `share` is 1 / n. `kAdds`: `residual`
+// is added to x, and the sum stored.
+template <bool kCentered, bool kAdds, bool kFull, class T, int kWidth, int kPacks, int kRows>
 __global__ void __launch_bounds__(kRowThreads<kPacks>, kRowBlocks<kPacks>)
-    normalize(int64_t rows, int n, Wide<T> share, Wide<T> eps, const T* x, Vector weight,
-              Vector bias, T* y, Wide<T>* means, Wide<T>* rstds) {
+    normalize(int64_t rows, int n, Wide<T> share, Wide<T> eps, const T* x, const T* residual,
+              T* sum, Vector weight, Vector bias, T* y, Wide<T>* means, Wide<T>* rstds) {
   using W = Wide<T>;
   using Row = OwnRow<T, kWidth, kPacks, kFull>;
   int turn = 0;
@@ -120,6 +127,12 @@ __global__ void __launch_bounds__(kRowThreads<kPacks>, kRowBlocks<kPacks>)
     for (int i = 0; i < kRows; ++i) {
       own[i] = r + i < rows ? r + i : rows - 1;
       row[i].load(x + own[i] * n, n);
+    }
+    if constexpr (kAdds) {
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) row[i].add(residual + own[i] * n, n);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) row[i].store(sum + own[i] * n, n);
     }
     W mean[kRows], spread[kRows], rstd[kRows];
     if constexpr (kCentered) {
@@ -174,47 +187,67 @@ struct Normalization {
   int64_t n;
   double eps;
   const mt_tensor *out, *mean, *rstd;
+  const mt_tensor *residual = nullptr, *sum = nullptr;  // both or none
 };
 
-template <bool kCentered>
+template <bool kCentered, bool kAdds>
 void forward(mt_ctx& ctx, const Normalization& call) {
-  const TensorView input = call.input, out = call.out;
+  const TensorView input = call.input, out = call.out, residual = call.residual, sum = call.sum;
   const int64_t n = call.n;
   if (n == 0 || input.numel() == 0) throw sdk::Declined{};
-  check_contiguous(input);
-  check_contiguous(out);
+  for (const TensorView& each : {input, out, residual, sum}) {
+    check_contiguous(each);
+    if (each && !sdk::same_dtype(each.dtype(), input.dtype())) throw sdk::Declined{};
+  }
   const int64_t rows = input.numel() / n;
   visit_floating(input.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if (out && !sdk::same_dtype(out.dtype(), input.dtype())) throw sdk::Declined{};
-    const bool whole = n % kPack<T> == 0 && aligned(input.raw()) && (!out || aligned(out.raw()));
-    RowShape shape = row_shape<T, kFewNormal>(rows, n, whole);
+    bool whole = n % kPack<T> == 0;
+    for (const TensorView& each : {input, out, residual, sum}) {
+      whole = whole && (!each || aligned(each.raw()));
+    }
+    constexpr int kLeast = kLeastNormal<kAdds>;
+    RowShape shape = row_shape<T, kFewNormal, kManyPacks, kLeast>(rows, n, whole);
     if (shape.width == 0) throw sdk::Declined{};
     const mt_dtype wide = wide_of(input.dtype());
     const Vector weight(call.weight, input.dtype(), wide), bias(call.bias, input.dtype(), wide);
     Wide<T>* const means = statistic<Wide<T>>(call.mean);
     Wide<T>* const rstds = statistic<Wide<T>>(call.rstd);
-    with_row_shape<T, kFewNormal>(shape, [&](auto width, auto packs) {
-      constexpr int kRows = packs() == kFewNormal ? kRowsAtOnce : 1;
+    with_row_shape<T, kFewNormal, kManyPacks, kLeast>(shape, [&](auto width, auto packs) {
+      constexpr int kRows = packs() == kLeast ? kRowsAtOnce : 1;
       shape.grid.blocks.x = (shape.grid.blocks.x + kRows - 1) / kRows;
       const bool full = weight.plain() && (!kCentered || bias.plain()) && is_full(shape, n);
-      const auto kernel = full ? normalize<kCentered, true, T, width(), packs(), kRows>
-                               : normalize<kCentered, false, T, width(), packs(), kRows>;
+      const auto kernel = full ? normalize<kCentered, kAdds, true, T, width(), packs(), kRows>
+                               : normalize<kCentered, kAdds, false, T, width(), packs(), kRows>;
       const auto share = static_cast<Wide<T>>(1.0 / static_cast<double>(n));
       launch(ctx, call.name, kernel, shape.grid, rows, static_cast<int>(n), share,
-             static_cast<Wide<T>>(call.eps), static_cast<const T*>(input.raw()), weight, bias,
-             out ? out.data<T>() : nullptr, means, rstds);
+             static_cast<Wide<T>>(call.eps), static_cast<const T*>(input.raw()),
+             residual ? static_cast<const T*>(residual.raw()) : nullptr,
+             sum ? sum.data<T>() : nullptr, weight, bias, out ? out.data<T>() : nullptr, means,
+             rstds);
     });
   });
 }
 
 void layer_norm(mt_ctx& ctx, const mt_args_native_layer_norm& args) {
-  forward<true>(ctx, {"native_layer_norm", args.input, args.weight, args.bias,
-                      product(args.normalized_shape), args.eps, args.out, args.mean, args.rstd});
+  forward<true, false>(
+      ctx, {"native_layer_norm", args.input, args.weight, args.bias, product(args.normalized_shape),
+            args.eps, args.out, args.mean, args.rstd});
 }
 void rms_norm(mt_ctx& ctx, const mt_args_native_rms_norm& args) {
-  forward<false>(ctx, {"native_rms_norm", args.input, args.weight, nullptr,
-                       product(args.normalized_shape), args.eps, args.out, nullptr, args.rstd});
+  forward<false, false>(
+      ctx, {"native_rms_norm", args.input, args.weight, nullptr, product(args.normalized_shape),
+            args.eps, args.out, nullptr, args.rstd});
+}
+void add_layer_norm(mt_ctx& ctx, const mt_args_native_add_layer_norm& args) {
+  forward<true, true>(ctx, {"native_add_layer_norm", args.input, args.weight, args.bias,
+                            product(args.normalized_shape), args.eps, args.out, args.mean,
+                            args.rstd, args.residual, args.sum});
+}
+void add_rms_norm(mt_ctx& ctx, const mt_args_native_add_rms_norm& args) {
+  forward<false, true>(
+      ctx, {"native_add_rms_norm", args.input, args.weight, nullptr, product(args.normalized_shape),
+            args.eps, args.out, nullptr, args.rstd, args.residual, args.sum});
 }
 
 }  // namespace
@@ -222,6 +255,8 @@ void rms_norm(mt_ctx& ctx, const mt_args_native_rms_norm& args) {
 void register_layer_norm(KernelEntries& kernels) {
   kernels.push_back(sdk::kernel<&layer_norm>("rows", MT_TAKES_STRIDED));
   kernels.push_back(sdk::kernel<&rms_norm>("rows", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&add_layer_norm>("rows", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&add_rms_norm>("rows", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cuda

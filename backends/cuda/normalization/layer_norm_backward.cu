@@ -1,4 +1,5 @@
-// The gradients of layer and root-mean-square normalization. Each block goes from row to row and
+// The gradients of layer and root-mean-square normalization, to which that of the residual stream
+// may be added. Each block goes from row to row and
 // prefetches the next ones. The parameters' gradients are sums over rows: every block accumulates
 // its rows in registers, column by column, and a second kernel adds the blocks' sums in order.
 #include <algorithm>
@@ -13,6 +14,8 @@
 #include "backends/cuda/normalization/prefetch.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
+#include "mytorch/abi_ops/native_add_layer_norm_backward.h"
+#include "mytorch/abi_ops/native_add_rms_norm_backward.h"
 #include "mytorch/abi_ops/native_layer_norm_backward.h"
 #include "mytorch/abi_ops/native_rms_norm_backward.h"
 #include "mytorch/backend.h"
@@ -31,13 +34,15 @@ constexpr int kManySums = 4;
 // `partial`: for each block and each row of its threads, n sums for the weight and, if centered, n
 // for the bias; NULL if not wanted. `kFull`: rows fill the packs of all threads, the weight is
 // plain(), and each thread keeps the weights of its columns; a block has one row at a time, so that
-// values that depend only on the row need no per-thread registers.
-template <bool kCentered, bool kFull, class T, int kWidth, int kPacks>
+// values that depend only on the row need no per-thread registers. `kAdds`: `added` is added to the
+// gradient of the input.
+template <bool kCentered, bool kAdds, bool kFull, class T, int kWidth, int kPacks>
 __global__ void __launch_bounds__(kRowThreads<kPacks>, kPacks == 1 ? 2 : 1)
-    gradients(int64_t rows, int n, const T* grad, const T* x, const Wide<T>* means,
+    gradients(int64_t rows, int n, const T* grad, const T* x, const T* added, const Wide<T>* means,
               const Wide<T>* rstds, Vector weight, T* to, Wide<T>* partial) {
   using W = Wide<T>;
-  using Prefetcher = RowPrefetcher<T, kWidth, kPacks, 2, kFull>;
+  constexpr int kOperands = kAdds ? 3 : 2;
+  using Prefetcher = RowPrefetcher<T, kWidth, kPacks, kOperands, kFull>;
   using Row = typename Prefetcher::Row;
   W weights[kPacks][kWidth] = {}, biases[kCentered ? kPacks : 1][kWidth] = {};
   const int64_t owner =
@@ -45,8 +50,13 @@ __global__ void __launch_bounds__(kRowThreads<kPacks>, kPacks == 1 ? 2 : 1)
   const int64_t step = kFull ? gridDim.x : static_cast<int64_t>(gridDim.x) * blockDim.y;
   Prefetcher prefetcher(n);
   const auto fetch = [&](int64_t r) {
-    const T* const from[] = {grad + r * n, x + r * n};
-    prefetcher.fetch(from, r < rows);
+    if constexpr (kAdds) {
+      const T* const from[] = {grad + r * n, x + r * n, added + r * n};
+      prefetcher.fetch(from, r < rows);
+    } else {
+      const T* const from[] = {grad + r * n, x + r * n};
+      prefetcher.fetch(from, r < rows);
+    }
   };
 #pragma unroll
   for (int k = 0; k + 1 < Prefetcher::kRows; ++k) fetch(owner + k * step);
@@ -63,7 +73,7 @@ __global__ void __launch_bounds__(kRowThreads<kPacks>, kPacks == 1 ? 2 : 1)
   statistics_of(owner, mean, rstd);
   for (int64_t r = owner; r < rows; r += step) {
     fetch(r + (Prefetcher::kRows - 1) * step);
-    Row taken[2];
+    Row taken[kOperands];
     prefetcher.take(taken);
     const Row &g = taken[0], &row = taken[1];
     W next_mean = 0, next_rstd = 0;
@@ -125,7 +135,9 @@ __global__ void __launch_bounds__(kRowThreads<kPacks>, kPacks == 1 ? 2 : 1)
             h = widen(g.pack[p].at[k]) * factor(p, k, storage);
             normal = (widen(row.pack[p].at[k]) - mean) * rstd;
           }
-          result.at[k] = convert<T>(h * rstd + (normal * along + sum));
+          W value = h * rstd + (normal * along + sum);
+          if constexpr (kAdds) value += widen(taken[2].pack[p].at[k]);
+          result.at[k] = convert<T>(value);
         }
         *reinterpret_cast<Pack<T, kWidth>*>(to + r * n + Row::place(p)) = result;
       }
@@ -157,6 +169,7 @@ void keep_busy(const mt_ctx& ctx, Kernel kernel, RowShape& shape, size_t bytes) 
     int resident = 0;
   };
   Grid& grid = shape.grid;
+  if (bytes > properties(ctx.device.index).shared) throw sdk::Declined{};
   grid.shared = bytes;
   const auto* const function = reinterpret_cast<const void*>(kernel);
   const auto threads = static_cast<int>(grid.threads.x * grid.threads.y);
@@ -183,27 +196,27 @@ struct Gradients {
   const mt_tensor *grad, *input, *mean, *rstd, *weight;
   int64_t n;
   const mt_tensor *to_input, *to_weight, *to_bias;
+  const mt_tensor* added = nullptr;  // to the gradient of the input
 };
 
-template <bool kCentered>
+template <bool kCentered, bool kAdds>
 void backward(mt_ctx& ctx, const Gradients& call) {
-  const TensorView input = call.input, grad = call.grad, out = call.to_input;
+  const TensorView input = call.input, grad = call.grad, out = call.to_input, added = call.added;
   const int64_t n = call.n;
   if (n == 0 || input.numel() == 0) throw sdk::Declined{};
   const int64_t rows = input.numel() / n;
-  check_contiguous(input);
-  check_contiguous(grad);
-  check_contiguous(out);
-  if (!sdk::same_dtype(grad.dtype(), input.dtype()) ||
-      (out && !sdk::same_dtype(out.dtype(), input.dtype()))) {
-    throw sdk::Declined{};
+  for (const TensorView& each : {input, grad, out, added}) {
+    check_contiguous(each);
+    if (each && !sdk::same_dtype(each.dtype(), input.dtype())) throw sdk::Declined{};
   }
   const bool sums = call.to_weight != nullptr || call.to_bias != nullptr;
   visit_floating(input.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using W = Wide<T>;
-    const bool whole = n % kPack<T> == 0 && aligned(input.raw()) && aligned(grad.raw()) &&
-                       (!out || aligned(out.raw()));
+    bool whole = n % kPack<T> == 0;
+    for (const TensorView& each : {input, grad, out, added}) {
+      whole = whole && (!each || aligned(each.raw()));
+    }
     constexpr int kFew = kFewSums<kCentered>;
     RowShape shape = row_shape<T, kFew, kManySums>(rows, n, whole);
     if (shape.width == 0) throw sdk::Declined{};
@@ -216,14 +229,16 @@ void backward(mt_ctx& ctx, const Gradients& call) {
     W* partial = nullptr;
     with_row_shape<T, kFew, kManySums>(shape, [&](auto width, auto packs) {
       const bool full = weight.plain() && shape.grid.threads.y == 1 && is_full(shape, n);
-      const auto kernel = full ? gradients<kCentered, true, T, width(), packs()>
-                               : gradients<kCentered, false, T, width(), packs()>;
-      keep_busy(ctx, kernel, shape, prefetch_bytes<T, width(), packs(), 2>(shape.grid));
+      const auto kernel = full ? gradients<kCentered, kAdds, true, T, width(), packs()>
+                               : gradients<kCentered, kAdds, false, T, width(), packs()>;
+      keep_busy(ctx, kernel, shape, prefetch_bytes < T, width(), packs(),
+                kAdds ? 3 : 2 > (shape.grid));
       owners = int64_t{shape.grid.blocks.x} * shape.grid.threads.y;
       if (sums) partial = scratch<W>(ctx, owners * columns);
       launch(ctx, call.name, kernel, shape.grid, rows, static_cast<int>(n),
-             static_cast<const T*>(grad.raw()), static_cast<const T*>(input.raw()), means, rstds,
-             weight, out ? out.data<T>() : nullptr, partial);
+             static_cast<const T*>(grad.raw()), static_cast<const T*>(input.raw()),
+             added ? static_cast<const T*>(added.raw()) : nullptr, means, rstds, weight,
+             out ? out.data<T>() : nullptr, partial);
     });
     if (!sums) return;
     Grid grid;
@@ -235,17 +250,31 @@ void backward(mt_ctx& ctx, const Gradients& call) {
 }
 
 void layer_norm_backward(mt_ctx& ctx, const mt_args_native_layer_norm_backward& args) {
-  backward<true>(
+  backward<true, false>(
       ctx,
       {"native_layer_norm_backward", args.grad_out, args.input, args.mean, args.rstd, args.weight,
        product(args.normalized_shape), wanted(args.output_mask, 0, args.grad_input),
        wanted(args.output_mask, 1, args.grad_weight), wanted(args.output_mask, 2, args.grad_bias)});
 }
 void rms_norm_backward(mt_ctx& ctx, const mt_args_native_rms_norm_backward& args) {
-  backward<false>(
+  backward<false, false>(
       ctx, {"native_rms_norm_backward", args.grad_out, args.input, nullptr, args.rstd, args.weight,
             product(args.normalized_shape), wanted(args.output_mask, 0, args.grad_input),
             wanted(args.output_mask, 1, args.grad_weight), nullptr});
+}
+void add_layer_norm_backward(mt_ctx& ctx, const mt_args_native_add_layer_norm_backward& args) {
+  backward<true, true>(ctx, {"native_add_layer_norm_backward", args.grad_out, args.sum, args.mean,
+                             args.rstd, args.weight, product(args.normalized_shape),
+                             wanted(args.output_mask, 0, args.grad_input),
+                             wanted(args.output_mask, 1, args.grad_weight),
+                             wanted(args.output_mask, 2, args.grad_bias), args.grad_sum});
+}
+void add_rms_norm_backward(mt_ctx& ctx, const mt_args_native_add_rms_norm_backward& args) {
+  backward<false, true>(
+      ctx,
+      {"native_add_rms_norm_backward", args.grad_out, args.sum, nullptr, args.rstd, args.weight,
+       product(args.normalized_shape), wanted(args.output_mask, 0, args.grad_input),
+       wanted(args.output_mask, 1, args.grad_weight), nullptr, args.grad_sum});
 }
 
 }  // namespace
@@ -253,6 +282,8 @@ void rms_norm_backward(mt_ctx& ctx, const mt_args_native_rms_norm_backward& args
 void register_layer_norm_backward(KernelEntries& kernels) {
   kernels.push_back(sdk::kernel<&layer_norm_backward>("rows", MT_TAKES_STRIDED));
   kernels.push_back(sdk::kernel<&rms_norm_backward>("rows", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&add_layer_norm_backward>("rows", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&add_rms_norm_backward>("rows", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cuda

@@ -11,9 +11,9 @@ namespace mytorch::cuda {
 // How many rows of each operand a thread has loaded or in flight. 1 if packs are not 16 bytes or
 // too many: rows are then loaded by fetch().
 template <class T, int kWidth, int kPacks, int kOperands>
-inline constexpr int kPrefetchedRows = kWidth != kPack<T> || kPacks* kOperands > 8 ? 1
-                                       : kPacks* kOperands > 2                     ? 2
-                                                                                   : 3;
+inline constexpr int kPrefetchedRows = kWidth != kPack<T> || kPacks* kOperands > 12 ? 1
+                                       : kPacks* kOperands > 3                      ? 2
+                                                                                    : 3;
 // Returns the shared memory that a block needs for prefetched rows.
 template <class T, int kWidth, int kPacks, int kOperands>
 size_t prefetch_bytes(const Grid& grid) {

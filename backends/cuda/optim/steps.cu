@@ -1,18 +1,18 @@
-// Optimizer steps for all tensors of a network in one launch. The table of their addresses is a
-// kernel parameter, in which a block finds its part of a tensor. Values that depend on the learning
-// rate and the step number, which may be in device memory, are computed once per block.
-#include <algorithm>
+// Optimizer steps, and clipping of gradients, for all tensors of a network in one launch. Values
+// that depend on the learning rate, the step number and the norm, which may be in device memory,
+// are computed once per block.
 #include <cstdint>
-#include <string>
 #include <type_traits>
 #include <vector>
 
 #include "backends/cuda/common/element.cuh"
 #include "backends/cuda/common/pack.cuh"
+#include "backends/cuda/optim/lists.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/abi_ops/adagrad_steps_.h"
 #include "mytorch/abi_ops/adam_steps_.h"
+#include "mytorch/abi_ops/clip_grads_with_norm_.h"
 #include "mytorch/abi_ops/rmsprop_steps_.h"
 #include "mytorch/abi_ops/sgd_steps_.h"
 #include "mytorch/backend.h"
@@ -22,11 +22,7 @@ namespace {
 
 using sdk::TensorView;
 
-constexpr int kThreads = 256;
 constexpr int kUnroll = 2;  // 16-byte loads of each list in flight per thread
-// Elements per block.
-template <class T>
-constexpr int64_t kChunk = int64_t{kThreads} * kPack<T>* kUnroll * 4;
 
 // A number on the host or in device memory.
 struct Number {
@@ -198,55 +194,55 @@ struct Adagrad {
   }
 };
 
-// ---- the kernel
+// Multiplies by max_norm / (total_norm + 1e-6), unless that is 1 or more.
+template <class T>
+struct Clip {
+  using W = Wide<T>;
+  static constexpr int kLists = 1;
+  static constexpr int kWritten = 1;
+  struct Numbers {
+    W factor;
+  };
+  Number total_norm;
+  double max_norm;
 
-// Tables fit the 32 KiB of kernel parameters; small networks use a smaller table.
-constexpr int kManyTensors = 512;
-constexpr int kFewTensors = 24;
-
-template <int kLists, int kTensors>
-struct Table {
-  void* data[kLists][kTensors];
-  int64_t numel[kTensors];
-  uint32_t first[kTensors];  // the first block of each tensor
-  int32_t count;
+  __device__ Numbers numbers() const {
+    const double factor = __ddiv_rn(max_norm, __dadd_rn(total_norm.get(), 1e-6));
+    return {static_cast<W>(factor >= 1 ? 1.0 : factor)};  // keeps NaN
+  }
+  __device__ static bool changes(const Numbers& n) { return n.factor != W(1); }
+  __device__ static void apply(const Numbers& n, W (&at)[kLists]) { at[0] *= n.factor; }
 };
 
+// ---- the kernel
+
 template <class T, class Rule, int kTensors>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kListThreads)
     step_all(const __grid_constant__ Table<Rule::kLists, kTensors> table,
              const __grid_constant__ Rule rule) {
   using W = Wide<T>;
   constexpr int kLists = Rule::kLists;
   __shared__ typename Rule::Numbers shared;
   if (threadIdx.x == 0) shared = rule.numbers();
-  // Binary search for the last tensor that begins at or before this block.
-  int low = 0, high = table.count;
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    if (table.first[middle] <= blockIdx.x) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  const int64_t begin = int64_t{blockIdx.x - table.first[low]} * kChunk<T>;
-  const int64_t rest = table.numel[low] - begin;
-  const int n = static_cast<int>(rest < kChunk<T> ? rest : kChunk<T>);
+  const Part part = part_of<T>(table);
+  const int n = part.n;
   T* lists[kLists];
   uintptr_t addresses = 0;
 #pragma unroll
   for (int k = 0; k < kLists; ++k) {
-    lists[k] = static_cast<T*>(table.data[k][low]) + begin;
+    lists[k] = static_cast<T*>(table.data[k][part.tensor]) + part.begin;
     addresses |= reinterpret_cast<uintptr_t>(lists[k]);
   }
   __syncthreads();
   const typename Rule::Numbers numbers = shared;
+  if constexpr (requires { rule.changes(numbers); }) {
+    if (!rule.changes(numbers)) return;
+  }
   constexpr int kRun = kPack<T>;
   using Run = Pack<T, kRun>;
   int done = 0;
   if (addresses % 16 == 0) {
-    constexpr int kStep = kThreads * kRun;
+    constexpr int kStep = kListThreads * kRun;
     const int whole = n / kRun * kRun;
     for (int base = threadIdx.x * kRun; base < whole; base += kStep * kUnroll) {
       Run runs[kUnroll][kLists];
@@ -278,7 +274,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     done = whole;
   }
-  for (int i = done + threadIdx.x; i < n; i += kThreads) {
+  for (int i = done + threadIdx.x; i < n; i += kListThreads) {
     W at[kLists];
 #pragma unroll
     for (int k = 0; k < kLists; ++k) at[k] = widen(lists[k][i]);
@@ -290,100 +286,21 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---- the calls
 
-// Whether both have the same shape and element i of both has the same offset in memory without
-// gaps.
-bool alike(const mt_tensor* t, const mt_tensor* like) {
-  const int32_t ndim = like->dl.ndim;
-  if (t->dl.ndim != ndim || !std::equal(t->dl.shape, t->dl.shape + ndim, like->dl.shape)) {
-    return false;
-  }
-  if ((t->flags & like->flags & MT_TENSOR_CONTIGUOUS) != 0) return true;
-  int64_t last = 0, numel = 1;
-  for (int32_t d = 0; d < ndim; ++d) {
-    const int64_t size = like->dl.shape[d];
-    if (size != 1 && t->dl.strides[d] != like->dl.strides[d]) return false;
-    last += (size - 1) * like->dl.strides[d];
-    numel *= size;
-  }
-  return numel == 0 || last + 1 == numel;
-}
-
-// The lists of a call, written lists first. Throws sdk::Declined if the tensors of a parameter are
-// not dense in the same order or differ in type.
-class Lists {
- public:
-  explicit Lists(std::initializer_list<mt_tensor_list> lists) : lists_(lists) {
-    for (int64_t i = 0; i < size(); ++i) {
-      for (const mt_tensor_list& list : lists_) {
-        const mt_tensor* like = lists_[0].data[i];
-        if (list.data[i]->dl.dtype.code != like->dl.dtype.code ||
-            list.data[i]->dl.dtype.bits != like->dl.dtype.bits || !alike(list.data[i], like)) {
-          throw sdk::Declined{};
-        }
-      }
-    }
-  }
-  int64_t size() const { return lists_[0].size; }
-  TensorView first(int64_t i) const { return lists_[0].data[i]; }
-  void* data(size_t list, int64_t i) const { return TensorView(lists_[list].data[i]).raw(); }
-
- private:
-  std::vector<mt_tensor_list> lists_;
-};
-
-template <class T, int kTensors, class Rule>
-void launch_table(mt_ctx& ctx, const char* name, const Lists& lists,
-                  const std::vector<int64_t>& which, const Rule& rule) {
-  Table<Rule::kLists, kTensors> table;
-  size_t next = 0;
-  while (next < which.size()) {
-    uint32_t blocks = 0;
-    int count = 0;
-    for (; next < which.size() && count < kTensors; ++next) {
-      const int64_t i = which[next];
-      const int64_t numel = lists.first(i).numel();
-      const int64_t more = (numel + kChunk<T> - 1) / kChunk<T>;
-      if (more > (int64_t{1} << 31) - 1 - blocks) break;
-      for (int k = 0; k < Rule::kLists; ++k) {
-        table.data[k][count] = lists.data(static_cast<size_t>(k), i);
-      }
-      table.numel[count] = numel;
-      table.first[count] = blocks;
-      blocks += static_cast<uint32_t>(more);
-      ++count;
-    }
-    table.count = count;
-    Grid grid;
-    grid.blocks = dim3(blocks);
-    grid.threads = dim3(kThreads);
-    launch(ctx, name, step_all<T, Rule, kTensors>, grid, table, rule);
-  }
-}
-
 // `make(tag)` returns the rule for elements of a type. There is one launch for each type.
 template <class Make>
 void step(mt_ctx& ctx, const char* name, const Lists& lists, Make&& make) {
-  std::vector<int64_t> left;
-  for (int64_t i = 0; i < lists.size(); ++i) {
-    if (lists.first(i).numel() != 0) left.push_back(i);
-  }
-  while (!left.empty()) {
-    const mt_dtype dtype = lists.first(left[0]).dtype();
-    const auto rest = std::stable_partition(left.begin(), left.end(), [&](int64_t i) {
-      return sdk::dtype_key(lists.first(i).dtype()) == sdk::dtype_key(dtype);
-    });
-    const std::vector<int64_t> which(left.begin(), rest);
-    left.erase(left.begin(), rest);
+  for_each_type(lists, [&](mt_dtype dtype, const std::vector<int64_t>& which) {
     visit_floating(dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
       const auto rule = make(tag);
-      if (which.size() <= kFewTensors) {
-        launch_table<T, kFewTensors>(ctx, name, lists, which, rule);
-      } else {
-        launch_table<T, kManyTensors>(ctx, name, lists, which, rule);
-      }
+      using Rule = std::decay_t<decltype(rule)>;
+      for_each_table<T, Rule::kLists>(
+          lists, which,
+          [&]<int kTensors>(const Table<Rule::kLists, kTensors>& table, const Grid& grid) {
+            launch(ctx, name, step_all<T, Rule, kTensors>, grid, table, rule);
+          });
     });
-  }
+  });
 }
 
 void adam_steps_(mt_ctx& ctx, const mt_args_adam_steps_& args) {
@@ -432,6 +349,12 @@ void adagrad_steps_(mt_ctx& ctx, const mt_args_adagrad_steps_& args) {
   });
 }
 
+void clip_grads_with_norm_(mt_ctx& ctx, const mt_args_clip_grads_with_norm_& args) {
+  step(ctx, "clip_grads_with_norm_", Lists({args.self}), [&](auto tag) {
+    return Clip<typename decltype(tag)::type>{Number(args.total_norm), args.max_norm};
+  });
+}
+
 }  // namespace
 
 void register_steps(KernelEntries& kernels) {
@@ -440,6 +363,7 @@ void register_steps(KernelEntries& kernels) {
   kernels.push_back(sdk::kernel<&sgd_steps_>("one_launch", kTakes));
   kernels.push_back(sdk::kernel<&rmsprop_steps_>("one_launch", kTakes));
   kernels.push_back(sdk::kernel<&adagrad_steps_>("one_launch", kTakes));
+  kernels.push_back(sdk::kernel<&clip_grads_with_norm_>("one_launch", kTakes));
 }
 
 }  // namespace mytorch::cuda

@@ -161,18 +161,23 @@ struct Bits<i64> {
 
 namespace node {
 
-#define ARITHMETIC(name, op)                                       \
-  FN float name(float a, float b) { return a op b; }               \
-  FN double name(double a, double b) { return a op b; }            \
-  template <class I>                                               \
-  FN I name(I a, I b) {                                            \
-    typedef typename Bits<I>::type U;                              \
-    return static_cast<I>(static_cast<U>(a) op static_cast<U>(b)); \
+// The compiler never contracts these intrinsics to fused operations, which it would choose
+// differently in the kernels of one program. Program::text() chooses for all of them.
+#define ARITHMETIC(name, op)                                          \
+  FN float name(float a, float b) { return __f##name##_rn(a, b); }    \
+  FN double name(double a, double b) { return __d##name##_rn(a, b); } \
+  template <class I>                                                  \
+  FN I name(I a, I b) {                                               \
+    typedef typename Bits<I>::type U;                                 \
+    return static_cast<I>(static_cast<U>(a) op static_cast<U>(b));    \
   }
 ARITHMETIC(add, +)
 ARITHMETIC(sub, -)
 ARITHMETIC(mul, *)
 #undef ARITHMETIC
+// Returns a * b + c, rounded once.
+FN float multiply_add(float a, float b, float c) { return ::fmaf(a, b, c); }
+FN double multiply_add(double a, double b, double c) { return ::fma(a, b, c); }
 
 template <class I>
 FN I neg(I a) {

@@ -185,6 +185,22 @@ std::vector<bool> Program::needed(std::span<const int32_t> roots) const {
   return needed;
 }
 
+// Returns the expression of a sum or difference of which one operand is a product, as one fused
+// operation; empty for other nodes.
+std::string Program::fused_text(const mt_node& node) const {
+  const bool difference = std::string_view(node.op) == "sub";
+  if (!difference && std::string_view(node.op) != "add") return {};
+  for (int side = 0; side < 2; ++side) {
+    const mt_node& product = nodes[static_cast<size_t>(node.a[side])];
+    if (std::string_view(product.op) != "mul") continue;
+    const std::string other = "v" + std::to_string(node.a[1 - side]);
+    return std::string("node::multiply_add(") + (difference && side == 1 ? "-v" : "v") +
+           std::to_string(product.a[0]) + ", v" + std::to_string(product.a[1]) + ", " +
+           (difference && side == 0 ? "-" : "") + other + ")";
+  }
+  return {};
+}
+
 std::string Program::text(const std::vector<bool>& wanted, Code compute) const {
   std::string text;
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -200,6 +216,8 @@ std::string Program::text(const std::vector<bool>& wanted, Code compute) const {
       const std::string from = "v" + std::to_string(node.a[0]);
       right = node.type == MT_TYPE_COMPUTE ? "cast<" + c + ">(" + from + ")"
                                            : "convert<" + value + ">(" + from + ")";
+    } else if (node.type == MT_TYPE_COMPUTE && is_float(compute) && !fused_text(node).empty()) {
+      right = fused_text(node);
     } else {
       if (among(op, kDivisions) && (node.type != MT_TYPE_COMPUTE || !is_float(compute))) {
         text += "  if (v" + std::to_string(node.a[1]) + " == 0) p.faults.note();\n";

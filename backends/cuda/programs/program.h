@@ -60,6 +60,7 @@ class Program {
   std::string text(const std::vector<bool>& wanted, Code compute) const;
 
  private:
+  std::string fused_text(const mt_node& node) const;
   std::vector<std::string> ops_;  // nodes[i].op points into these strings
 };
 

@@ -8,8 +8,8 @@
 
 #include "backends/cuda/common/element.cuh"
 #include "backends/cuda/common/pack.cuh"
+#include "backends/cuda/common/philox.cuh"
 #include "backends/cuda/common/strided.cuh"
-#include "backends/cuda/random/philox.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/abi_ops/native_dropout.h"

@@ -1,7 +1,9 @@
 #include "backends/cuda/runtime/launch.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/cuda/runtime/capture.h"
@@ -61,6 +63,16 @@ void queued(const mt_ctx& ctx, const char* what) {
   if (const std::string fault = take_fault(ctx.stream); !fault.empty()) {
     throw sdk::Error(MT_ERROR_VALUE, fault);
   }
+}
+
+void allow_shared(const mt_ctx& ctx, const void* kernel, size_t bytes) {
+  thread_local std::map<std::pair<const void*, int32_t>, size_t> allowed;
+  size_t& known = allowed[{kernel, ctx.device.index}];
+  if (known >= bytes) return;
+  use_device(ctx);
+  CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                            static_cast<int>(bytes)));
+  known = bytes;
 }
 
 Grid grid_for(const mt_ctx& ctx, int64_t n, int threads, int waves) {

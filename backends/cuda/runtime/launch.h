@@ -52,6 +52,10 @@ struct Grid {
 // times the blocks that the device holds at once; kernels use a grid-stride loop.
 Grid grid_for(const mt_ctx& ctx, int64_t n, int threads, int waves = 8);
 
+// Allows a kernel to use `bytes` bytes of dynamic shared memory. A kernel that uses more than 48
+// KiB needs it before each launch; only the first call for a kernel and device has a cost.
+void allow_shared(const mt_ctx& ctx, const void* kernel, size_t bytes);
+
 // Queues `kernel` on the context's stream. `name` appears in error messages.
 template <class... Params, class... Args>
 void launch(mt_ctx& ctx, const char* name, void (*kernel)(Params...), const Grid& grid,

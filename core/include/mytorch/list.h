@@ -131,6 +131,14 @@ class FloatList {
   size_t size_ = 0;
 };
 
+// A `float[]?` argument: a list or absent.
+class OptionalFloatList : public std::optional<FloatList> {
+ public:
+  using std::optional<FloatList>::optional;
+  OptionalFloatList(std::initializer_list<double> list) : optional(list) {}          // NOLINT
+  OptionalFloatList(const std::vector<double>& list) : optional(FloatList(list)) {}  // NOLINT
+};
+
 class Tensor;
 
 class TensorList {

@@ -21,6 +21,7 @@
 #include "mytorch/nn/normalization.h"  // IWYU pragma: export
 #include "mytorch/nn/optim.h"          // IWYU pragma: export
 #include "mytorch/nn/padding.h"        // IWYU pragma: export
+#include "mytorch/nn/parametrize.h"    // IWYU pragma: export
 #include "mytorch/nn/pooling.h"        // IWYU pragma: export
 #include "mytorch/nn/recurrent.h"      // IWYU pragma: export
 #include "mytorch/nn/rotary.h"         // IWYU pragma: export

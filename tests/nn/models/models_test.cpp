@@ -13,6 +13,7 @@
 #include "mytorch/nn/models/llama.h"
 #include "mytorch/nn/serialize.h"
 #include "mytorch/ops/add.h"
+#include "mytorch/ops/layer_norm.h"
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/stack.h"
 #include "mytorch/ops/sum.h"
@@ -66,6 +67,17 @@ void expect_language_model(const std::string& name, const std::vector<std::strin
   expect_values(loss, values(golden_values.at("loss")), 1e-5);
   loss.backward();
   expect_gradients(model, golden_values, transposed);
+  // The chunked loss equals it, with its gradients.
+  model.zero_grad();
+  const Tensor chunked =
+      model.loss(golden_values.at("input_ids"), golden_values.at("targets"), {.chunked = true});
+  expect_values(chunked, values(golden_values.at("loss")), 1e-5);
+  chunked.backward();
+  expect_gradients(model, golden_values, transposed);
+  expect_error(ErrorCode::kShape, {"targets", "expected that of input_ids"}, [&] {
+    model.loss(golden_values.at("input_ids"), golden_values.at("targets").narrow(1, 0, 1),
+               {.chunked = true});
+  });
   // Greedy continuation with a cache equals that of transformers.
   const int64_t count = golden_values.at("input_ids").size(1);
   std::vector<int64_t> prompt;
@@ -110,6 +122,24 @@ TEST(Llama, ShardsLogitsLossAndGradientsEqualTransformers) {
 
 TEST(Llama, ScaledFrequenciesBiasesAndTiesEqualTransformers) {
   expect_language_model<LlamaForCausalLM>("llama3", {});
+}
+
+TEST(GPT2, HooksOfANormSeeTheResidualSum) {
+  auto model = GPT2LMHeadModel::from_pretrained(golden("gpt2"));
+  const Tensor ids = expected("gpt2").at("input_ids");
+  const Tensor before = model(ids);
+  Tensor sum, normed;
+  LayerNorm* norm = model.named_modules()["transformer.h.0.ln_2"]->as<LayerNorm>();
+  ASSERT_NE(norm, nullptr);
+  norm->register_forward_hook([&](Module&, const Tensor& input, const Tensor& output) {
+    sum = input;
+    normed = output;
+  });
+  expect_values(model(ids), values(before), 1e-6);
+  ASSERT_TRUE(sum.defined());
+  expect_values(
+      layer_norm(sum, {sum.size(-1)}, norm->weight, norm->bias, model.config().layer_norm_epsilon),
+      values(normed), 1e-6);
 }
 
 TEST(GPT2, ACacheCountsPositions) {

@@ -14,6 +14,8 @@ inline constexpr char kConstant[] = "constant";
 inline constexpr char kReflect[] = "reflect";
 inline constexpr char kReplicate[] = "replicate";
 inline constexpr char kCircular[] = "circular";
+inline constexpr char kBorder[] = "border";
+inline constexpr char kReflection[] = "reflection";
 inline constexpr char kSame[] = "same";
 inline constexpr char kValid[] = "valid";
 

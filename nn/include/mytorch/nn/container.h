@@ -88,6 +88,7 @@ class NamedAny {
 
  private:
   friend class Module;
+  friend class utils::parametrize::Registration;
   std::string name_;
   std::shared_ptr<Module> module_;
   Module::Copy copy_;
@@ -232,6 +233,14 @@ class ParameterDict final : public Layer<ParameterDict> {
 class Sequential final : public Layer<Sequential, ModuleList> {
  public:
   using Layer::Layer;
+  Sequential() = default;
+  // As that of ModuleList, so that the messages for other arguments name the caller's line.
+  template <class... Modules, class = std::enable_if_t<
+                                  (sizeof...(Modules) > 1) ||
+                                  (!std::is_base_of_v<ModuleList, std::decay_t<Modules>> && ...)>>
+  explicit Sequential(Modules&&... modules) {
+    (push_back(std::forward<Modules>(modules)), ...);
+  }
   Tensor forward(const Tensor& input) override;
 };
 

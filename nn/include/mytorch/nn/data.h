@@ -1,6 +1,7 @@
 // Everything for loading data, for programs; inside the project include the parts.
 #pragma once
 
+#include "mytorch/nn/data/augment.h"       // IWYU pragma: export
 #include "mytorch/nn/data/cifar.h"         // IWYU pragma: export
 #include "mytorch/nn/data/collate.h"       // IWYU pragma: export
 #include "mytorch/nn/data/combine.h"       // IWYU pragma: export

@@ -415,6 +415,14 @@ Tensor pad(const Tensor& input, IntList pad, const O& options) {
 // Resizes the spatial dimensions of (N, C, ...). See UpsampleArgs.
 Tensor interpolate(const Tensor& input, const UpsampleArgs& options);
 
+// Returns the elements of an input (N, C, H, W) at the points (x, y) of a grid (N, OH, OW, 2), as
+// (N, C, OH, OW), or of (N, C, D, H, W) at the points (x, y, z) of (N, OD, OH, OW, 3). The input
+// spans [-1, 1] in each dimension.
+Tensor grid_sample(const Tensor& input, const Tensor& grid, const GridSampleArgs& options = {});
+// Returns the grid that samples a tensor of shape `size`, (N, C, H, W) or (N, C, D, H, W), at the
+// affine images of its points under `theta`, (N, 2, 3) or (N, 3, 4).
+Tensor affine_grid(const Tensor& theta, IntList size, bool align_corners = false);
+
 Tensor pixel_shuffle(const Tensor& input, int64_t upscale_factor);
 Tensor pixel_unshuffle(const Tensor& input, int64_t downscale_factor);
 Tensor channel_shuffle(const Tensor& input, int64_t groups);
@@ -487,6 +495,9 @@ struct DropoutFuncArgs {
 template <std::same_as<DropoutFuncArgs> O = DropoutFuncArgs>
 Tensor dropout(const Tensor& input, const O& options) {
   return mytorch::dropout(input, options.p, options.training, options.generator);
+}
+inline Tensor dropout(const Tensor& input, double p = 0.5) {
+  return dropout(input, DropoutFuncArgs{.p = p});
 }
 // See the modules of the same names.
 Tensor dropout1d(const Tensor& input, double p = 0.5, bool training = true,
@@ -625,6 +636,7 @@ using AdaptiveAvgPool3dFuncOptions = AdaptiveAvgPool3dOptions;
 using AdaptiveMaxPool3dFuncOptions = AdaptiveMaxPool3dOptions;
 using PadFuncOptions = Options<PadArgs, std::vector<int64_t>>;
 using InterpolateFuncOptions = UpsampleOptions;
+using GridSampleFuncOptions = GridSampleOptions;
 using FoldFuncOptions = FoldOptions;
 using UnfoldFuncOptions = UnfoldOptions;
 using PixelShuffleFuncOptions = PixelShuffleOptions;
@@ -685,43 +697,107 @@ using MultilabelSoftMarginLossFuncOptions = MultiLabelSoftMarginLossOptions;
       return function(a, b, c, o...);                                                          \
     });                                                                                        \
   }
+// A misspelt name in braces, or another argument that the function does not take, selects the
+// deleted overload, whose message has the type of the options.
+#define MYTORCH_NAMED_1(function, Args)  \
+  MYTORCH_BUILDER_1(function)            \
+  template <class TakesOptionsOf = Args> \
+  void function(const Tensor&, ...) = delete;
+#define MYTORCH_NAMED_2(function, Args)  \
+  MYTORCH_BUILDER_2(function)            \
+  template <class TakesOptionsOf = Args> \
+  void function(const Tensor&, const Tensor&, ...) = delete;
+#define MYTORCH_NAMED_3(function, Args)  \
+  MYTORCH_BUILDER_3(function)            \
+  template <class TakesOptionsOf = Args> \
+  void function(const Tensor&, const Tensor&, const Tensor&, ...) = delete;
 // clang-format off
-MYTORCH_BUILDER_1(relu) MYTORCH_BUILDER_1(selu) MYTORCH_BUILDER_1(leaky_relu) MYTORCH_BUILDER_1(elu) MYTORCH_BUILDER_1(celu) MYTORCH_BUILDER_1(gelu)
-MYTORCH_BUILDER_1(softplus) MYTORCH_BUILDER_1(hardtanh) MYTORCH_BUILDER_1(hardshrink)
-MYTORCH_BUILDER_1(softshrink) MYTORCH_BUILDER_1(threshold) MYTORCH_BUILDER_1(glu)
-MYTORCH_BUILDER_1(rrelu) MYTORCH_BUILDER_1(softmax) MYTORCH_BUILDER_1(log_softmax)
-MYTORCH_BUILDER_1(softmin) MYTORCH_BUILDER_1(gumbel_softmax) MYTORCH_BUILDER_1(normalize)
-MYTORCH_BUILDER_1(dropout) MYTORCH_BUILDER_1(max_pool1d) MYTORCH_BUILDER_1(max_pool2d)
-MYTORCH_BUILDER_1(max_pool3d) MYTORCH_BUILDER_1(avg_pool1d) MYTORCH_BUILDER_1(avg_pool2d)
-MYTORCH_BUILDER_1(avg_pool3d) MYTORCH_BUILDER_1(lp_pool1d) MYTORCH_BUILDER_1(lp_pool2d)
-MYTORCH_BUILDER_1(lp_pool3d) MYTORCH_BUILDER_1(adaptive_avg_pool1d)
-MYTORCH_BUILDER_1(adaptive_avg_pool2d) MYTORCH_BUILDER_1(adaptive_avg_pool3d)
-MYTORCH_BUILDER_1(adaptive_max_pool1d) MYTORCH_BUILDER_1(adaptive_max_pool2d)
-MYTORCH_BUILDER_1(adaptive_max_pool3d) MYTORCH_BUILDER_1(pad) MYTORCH_BUILDER_1(interpolate)
-MYTORCH_BUILDER_1(fold) MYTORCH_BUILDER_1(unfold) MYTORCH_BUILDER_1(pixel_shuffle)
-MYTORCH_BUILDER_1(pixel_unshuffle) MYTORCH_BUILDER_1(instance_norm) MYTORCH_BUILDER_1(layer_norm)
-MYTORCH_BUILDER_1(rms_norm) MYTORCH_BUILDER_1(group_norm) MYTORCH_BUILDER_1(local_response_norm)
-MYTORCH_BUILDER_2(pairwise_distance) MYTORCH_BUILDER_2(cosine_similarity)
-MYTORCH_BUILDER_2(embedding) MYTORCH_BUILDER_2(embedding_bag) MYTORCH_BUILDER_2(conv1d)
-MYTORCH_BUILDER_2(conv2d) MYTORCH_BUILDER_2(conv3d) MYTORCH_BUILDER_2(conv_transpose1d)
-MYTORCH_BUILDER_2(conv_transpose2d) MYTORCH_BUILDER_2(conv_transpose3d) MYTORCH_BUILDER_2(mse_loss)
-MYTORCH_BUILDER_2(l1_loss) MYTORCH_BUILDER_2(smooth_l1_loss) MYTORCH_BUILDER_2(huber_loss)
-MYTORCH_BUILDER_2(poisson_nll_loss) MYTORCH_BUILDER_2(cross_entropy) MYTORCH_BUILDER_2(nll_loss)
-MYTORCH_BUILDER_2(binary_cross_entropy) MYTORCH_BUILDER_2(binary_cross_entropy_with_logits)
-MYTORCH_BUILDER_2(kl_div) MYTORCH_BUILDER_2(soft_margin_loss)
-MYTORCH_BUILDER_2(hinge_embedding_loss) MYTORCH_BUILDER_2(multi_margin_loss)
-MYTORCH_BUILDER_2(multilabel_margin_loss) MYTORCH_BUILDER_2(multilabel_soft_margin_loss)
-MYTORCH_BUILDER_3(batch_norm) MYTORCH_BUILDER_3(gaussian_nll_loss)
-MYTORCH_BUILDER_3(margin_ranking_loss) MYTORCH_BUILDER_3(cosine_embedding_loss)
-MYTORCH_BUILDER_3(triplet_margin_loss)
-    // clang-format on
-    inline Tensor
-    ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-             const Tensor& target_lengths, const CTCLossFuncOptions& options) {
+MYTORCH_NAMED_1(relu, InplaceArgs)
+MYTORCH_NAMED_1(selu, InplaceArgs)
+MYTORCH_NAMED_1(leaky_relu, LeakyReLUArgs)
+MYTORCH_NAMED_1(elu, ELUArgs)
+MYTORCH_NAMED_1(celu, CELUArgs)
+MYTORCH_NAMED_1(gelu, GELUArgs)
+MYTORCH_NAMED_1(softplus, SoftplusArgs)
+MYTORCH_NAMED_1(hardtanh, HardtanhArgs)
+MYTORCH_NAMED_1(hardshrink, HardshrinkArgs)
+MYTORCH_NAMED_1(softshrink, SoftshrinkArgs)
+MYTORCH_NAMED_1(threshold, ThresholdArgs)
+MYTORCH_NAMED_1(glu, GLUArgs)
+MYTORCH_NAMED_1(rrelu, RReLUFuncArgs)
+MYTORCH_NAMED_1(softmax, SoftmaxFuncArgs)
+MYTORCH_NAMED_1(log_softmax, SoftmaxFuncArgs)
+MYTORCH_NAMED_1(softmin, SoftmaxArgs)
+MYTORCH_NAMED_1(gumbel_softmax, GumbelSoftmaxArgs)
+MYTORCH_NAMED_1(normalize, NormalizeArgs)
+MYTORCH_NAMED_1(dropout, DropoutFuncArgs)
+MYTORCH_NAMED_1(max_pool1d, MaxPoolArgs<1>)
+MYTORCH_NAMED_1(max_pool2d, MaxPoolArgs<2>)
+MYTORCH_NAMED_1(max_pool3d, MaxPoolArgs<3>)
+MYTORCH_NAMED_1(avg_pool1d, AvgPoolArgs<1>)
+MYTORCH_NAMED_1(avg_pool2d, AvgPoolArgs<2>)
+MYTORCH_NAMED_1(avg_pool3d, AvgPoolArgs<3>)
+MYTORCH_NAMED_1(lp_pool1d, LPPoolArgs<1>)
+MYTORCH_NAMED_1(lp_pool2d, LPPoolArgs<2>)
+MYTORCH_NAMED_1(lp_pool3d, LPPoolArgs<3>)
+MYTORCH_BUILDER_1(adaptive_avg_pool1d)
+MYTORCH_BUILDER_1(adaptive_avg_pool2d)
+MYTORCH_BUILDER_1(adaptive_avg_pool3d)
+MYTORCH_BUILDER_1(adaptive_max_pool1d)
+MYTORCH_BUILDER_1(adaptive_max_pool2d)
+MYTORCH_BUILDER_1(adaptive_max_pool3d)
+MYTORCH_NAMED_1(pad, PadArgs)
+MYTORCH_NAMED_1(interpolate, UpsampleArgs)
+MYTORCH_NAMED_1(fold, FoldArgs)
+MYTORCH_NAMED_1(unfold, UnfoldArgs)
+MYTORCH_BUILDER_1(pixel_shuffle)
+MYTORCH_BUILDER_1(pixel_unshuffle)
+MYTORCH_NAMED_1(instance_norm, InstanceNormFuncArgs)
+MYTORCH_NAMED_1(layer_norm, LayerNormFuncArgs)
+MYTORCH_NAMED_1(rms_norm, RMSNormFuncArgs)
+MYTORCH_NAMED_1(group_norm, GroupNormFuncArgs)
+MYTORCH_NAMED_1(local_response_norm, LocalResponseNormArgs)
+MYTORCH_NAMED_2(pairwise_distance, PairwiseDistanceArgs)
+MYTORCH_NAMED_2(cosine_similarity, CosineSimilarityArgs)
+MYTORCH_NAMED_2(embedding, EmbeddingArgs)
+MYTORCH_NAMED_2(grid_sample, GridSampleArgs)
+MYTORCH_NAMED_2(embedding_bag, EmbeddingBagFuncArgs)
+MYTORCH_NAMED_2(conv1d, ConvFuncArgs<1>)
+MYTORCH_NAMED_2(conv2d, ConvFuncArgs<2>)
+MYTORCH_NAMED_2(conv3d, ConvFuncArgs<3>)
+MYTORCH_NAMED_2(conv_transpose1d, ConvTransposeFuncArgs<1>)
+MYTORCH_NAMED_2(conv_transpose2d, ConvTransposeFuncArgs<2>)
+MYTORCH_NAMED_2(conv_transpose3d, ConvTransposeFuncArgs<3>)
+MYTORCH_NAMED_2(mse_loss, MSEArgs)
+MYTORCH_NAMED_2(l1_loss, L1Args)
+MYTORCH_NAMED_2(smooth_l1_loss, SmoothL1Args)
+MYTORCH_NAMED_2(huber_loss, HuberArgs)
+MYTORCH_NAMED_2(poisson_nll_loss, PoissonNLLArgs)
+MYTORCH_NAMED_2(cross_entropy, CrossEntropyArgs)
+MYTORCH_NAMED_2(nll_loss, NLLArgs)
+MYTORCH_NAMED_2(binary_cross_entropy, BCEArgs)
+MYTORCH_NAMED_2(binary_cross_entropy_with_logits, BCEWithLogitsArgs)
+MYTORCH_NAMED_2(kl_div, KLDivArgs)
+MYTORCH_NAMED_2(soft_margin_loss, SoftMarginArgs)
+MYTORCH_NAMED_2(hinge_embedding_loss, HingeEmbeddingArgs)
+MYTORCH_NAMED_2(multi_margin_loss, MultiMarginArgs)
+MYTORCH_NAMED_2(multilabel_margin_loss, MultiLabelMarginArgs)
+MYTORCH_NAMED_2(multilabel_soft_margin_loss, MultiLabelSoftMarginArgs)
+MYTORCH_NAMED_3(batch_norm, BatchNormFuncArgs)
+MYTORCH_NAMED_3(gaussian_nll_loss, GaussianNLLArgs)
+MYTORCH_NAMED_3(margin_ranking_loss, MarginRankingArgs)
+MYTORCH_NAMED_3(cosine_embedding_loss, CosineEmbeddingArgs)
+MYTORCH_NAMED_3(triplet_margin_loss, TripletMarginArgs)
+// clang-format on
+inline Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                       const Tensor& target_lengths, const CTCLossFuncOptions& options) {
   return ctc_loss(log_probs, targets, input_lengths, target_lengths, options.args());
 }
 #undef MYTORCH_BUILDER_1
 #undef MYTORCH_BUILDER_2
 #undef MYTORCH_BUILDER_3
+#undef MYTORCH_NAMED_1
+#undef MYTORCH_NAMED_2
+#undef MYTORCH_NAMED_3
 
 }  // namespace mytorch::nn::functional

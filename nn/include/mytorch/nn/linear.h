@@ -23,6 +23,14 @@ class Linear : public Layer<Linear> {
   Linear(int64_t in_features, int64_t out_features, bool bias = true);
   Linear(int64_t in_features, int64_t out_features, LinearArgs options)
       : Linear(in_features, out_features, options.bias) {}
+  template <mytorch::detail::Integer Size>
+  explicit Linear(Size /*features*/) {
+    static_assert(!mytorch::detail::Integer<Size>,
+                  "Linear takes two sizes, Linear(in_features, out_features): LazyLinear takes "
+                  "in_features from its first input");
+  }
+  template <class TakesOptionsOf = LinearArgs>  // chosen for a misspelt option
+  Linear(int64_t, int64_t, ...) = delete;
   Tensor forward(const Tensor& input) override;
   double flops(const Tensor& input, const Tensor& output) const override;
   std::string describe() const override;

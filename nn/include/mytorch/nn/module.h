@@ -29,6 +29,9 @@ namespace mytorch::nn {
 
 class Module;
 class NamedAny;
+namespace utils::parametrize {
+class Registration;
+}  // namespace utils::parametrize
 template <class M, class Base = Module>
 class Callable;
 
@@ -165,16 +168,23 @@ class Module : private detail::Forwards {
   // Computes the module's output. A module declares forward with `const Tensor&` or `Tensor`, const
   // or not. Modules whose forward takes other arguments derive from Callable. The second parameter
   // keeps this function from being one of those that modules override.
-  Tensor forward(const Tensor& input, Unused /*unused*/ = {}) { return call_forward(input); }
+  Tensor forward(const Tensor& input, Unused /*unused*/ = {}) {
+    compute_parametrized();
+    return call_forward(input);
+  }
 #pragma GCC diagnostic pop
   // Calls forward and the hooks. The message of an Error ends with the path of the module that
   // threw it: "(in Net.layer2.0.conv1: Conv2d(3, 16, kernel_size=3, stride=1))".
   Tensor operator()(const Tensor& input);
   template <class... Args>
-  requires(sizeof...(Args) != 1) void operator()(Args&&...) {
+  requires(sizeof...(Args) != 1 || !(std::is_convertible_v<Args&&, const Tensor&> && ...)) void
+  operator()(Args&&...) {
     static_assert(sizeof...(Args) == 1,
                   "operator() of a Module takes one tensor: derive the class from "
                   "nn::Callable<Class> to call its forward of other arguments");
+    static_assert(sizeof...(Args) != 1,
+                  "operator() of a Module takes a tensor: write tensor(3) for a number, or derive "
+                  "the class from nn::Callable<Class> to call its forward of another type");
   }
 
   // -- contents, in the order of registration: own members first, then those of children. A tensor
@@ -249,6 +259,13 @@ class Module : private detail::Forwards {
     static_assert(std::is_invocable_v<F&, const Tensor&, const Tensor&>,
                   "a backward hook takes (const Tensor& grad_input, const Tensor& grad_output)");
     return add_backward_hook(detail::as_hook<const Tensor&, const Tensor&>(std::move(hook)));
+  }
+
+  // Computes the parametrized members from their originals (nn/parametrize.h). operator() and the
+  // arrow of a layer call it.
+  void compute_parametrized() {
+    if (parametrized_) [[unlikely]]
+      compute_members();
   }
 
   // Returns the floating-point operations of one forward of this module alone, without its
@@ -352,6 +369,7 @@ class Module : private detail::Forwards {
 
  private:
   friend class NamedAny;
+  friend class utils::parametrize::Registration;
   template <class M>
   friend M clone(const M& module);
 
@@ -362,6 +380,10 @@ class Module : private detail::Forwards {
     Role role;
     bool held = false;  // not a member, but `tensor`
     Tensor tensor = {};
+    // Whether a parametrization computes the tensor, which then is no part of the state; if it is
+    // held, the offsets of the members that have it, too.
+    bool computed = false;
+    std::vector<std::ptrdiff_t> members = {};
   };
   // The bytes of the object that a module is a part of.
   struct Extent {
@@ -378,14 +400,25 @@ class Module : private detail::Forwards {
   class Copies;
   struct ChildEntry {
     std::string name;
-    std::ptrdiff_t place = 0;        // offset, for a member
-    std::shared_ptr<Copies> copies;  // of a member, or of a module registered by value
-    std::shared_ptr<Module> shared;  // set for a child held by pointer or registered by value
-    Copy copy = nullptr;             // copies such a child
+    std::ptrdiff_t place = 0;          // offset, for a member
+    std::shared_ptr<Copies> copies;    // of a member, or of a module registered by value
+    std::shared_ptr<Copies> assigned;  // as `copies`, of an object that this one was assigned
+    std::shared_ptr<Module> shared;    // set for a child held by pointer or registered by value
+    Copy copy = nullptr;               // copies such a child
   };
-  struct CloneMemo {
-    std::map<const void*, Tensor> tensors;
-    std::map<const void*, std::shared_ptr<Module>> modules;
+  // Notes the modules that this thread copies during its lifetime.
+  class CloneMemo;
+  class Cloning {
+   public:
+    Cloning();
+    ~Cloning();
+    Cloning(const Cloning&) = delete;
+    Cloning& operator=(const Cloning&) = delete;
+    // Gives `copy`, which was copied since, parameters of its own.
+    void finish(Module& copy, const Extent& extent) const;
+
+   private:
+    std::unique_ptr<CloneMemo> memo_;
   };
   using Visit = std::function<void(const std::string& name, Tensor& tensor, Role role)>;
 
@@ -420,6 +453,8 @@ class Module : private detail::Forwards {
   void add_member(std::string name, Module& member);
   void add_shared(std::string name, std::shared_ptr<Module> module, Copy copy);
   void add_value(std::string name, std::shared_ptr<Module> module, Copy copy);
+  static void start_copies(Module& module);
+  static const std::shared_ptr<Copies>& record(const ChildEntry& entry);
   TensorEntry& add_tensor(std::string name, Tensor value, Role role);
   void check_name(const std::string& name) const;
   Tensor& resolve(const TensorEntry& entry) const;
@@ -428,8 +463,12 @@ class Module : private detail::Forwards {
   NamedList<Tensor> unique(bool parameters) const;
   void list_modules(const std::string& prefix, NamedList<Module*>& list);
   void unshare(CloneMemo& memo, const Extent& extent);
+  void unshare_child(CloneMemo& memo, const Extent& extent, ChildEntry& entry);
+  void compute_members();
   static void replace_members(const Extent& extent, const Tensor& from, const Tensor& to);
   void convert(const std::function<Tensor(const Tensor&)>& function);
+  void convert_computed(const std::function<Tensor(const Tensor&)>& function);
+  void set_computed(TensorEntry& entry, const Tensor& value);
   std::string label() const;
   void print(std::string& out, int depth) const;
 
@@ -440,6 +479,7 @@ class Module : private detail::Forwards {
   bool training_ = true;
   bool lazy_ = false;
   bool empty_ = false;
+  bool parametrized_ = false;  // whether an entry of tensors_ is computed
 };
 
 template <class M>
@@ -451,7 +491,10 @@ template <class M, class Base = Module>
 class Layer : public Base {
  public:
   using Base::Base;
-  M* operator->() { return static_cast<M*>(this); }
+  M* operator->() {
+    this->Module::compute_parametrized();
+    return static_cast<M*>(this);
+  }
   const M* operator->() const { return static_cast<const M*>(this); }
   M& operator*() { return static_cast<M&>(*this); }
   const M& operator*() const { return static_cast<const M&>(*this); }
@@ -487,6 +530,7 @@ class Callable : public Layer<M, Base> {
   decltype(auto) operator()(Args&&... args) {
     try {
       this->check_not_empty();
+      this->Module::compute_parametrized();
       if (this->has_hooks()) return call_hooked(std::forward<Args>(args)...);
       return static_cast<M&>(*this).forward(std::forward<Args>(args)...);
     } catch (const Error&) {
@@ -529,11 +573,12 @@ class Callable : public Layer<M, Base> {
 // tensors stay tied.
 template <class M>
 M clone(const M& module) {
-  static_assert(std::is_base_of_v<Module, M>, "clone takes a module");
+  static_assert(std::is_base_of_v<Module, M>,
+                "nn::clone takes a module: write x.clone() for a tensor");
   Module::check_parts<M>(module);
+  const Module::Cloning cloning;
   M copy(module);
-  Module::CloneMemo memo;
-  static_cast<Module&>(copy).unshare(memo, {&copy, sizeof(M)});
+  cloning.finish(copy, {&copy, sizeof(M)});
   return copy;
 }
 
@@ -561,6 +606,7 @@ class ModuleHolder : public detail::AnyHolder {
   // These throw Error(kValue) if the holder is empty.
   Impl* get() const {
     if (impl_ == nullptr) detail::fail_empty_holder(typeid(Impl));
+    if constexpr (std::is_base_of_v<Module, Impl>) impl_->Module::compute_parametrized();
     return impl_.get();
   }
   Impl* operator->() const { return get(); }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "mytorch/nn/module.h"
@@ -159,6 +160,28 @@ class InstanceNorm3d final : public Layer<InstanceNorm3d, InstanceNorm> {
       : Layer("InstanceNorm3d", num_features, options, 3) {}
 };
 
+namespace detail {
+
+// A norm that takes a residual.
+class ResidualNorm : public Module {
+ public:
+  using Module::Module;
+  Tensor operator()(const Tensor& input) { return Module::operator()(input); }
+  // Returns the norm of input + residual, and this sum: `auto [y, sum] = norm(branch, x)`. One
+  // operator computes both if the types and shapes of the operands are equal, and no hook or
+  // autocast is in effect. Hooks see the sum and the norm.
+  std::tuple<Tensor, Tensor> operator()(const Tensor& input, const Tensor& residual);
+
+ protected:
+  ResidualNorm() = default;
+
+ private:
+  virtual std::tuple<Tensor, Tensor> add_and_normalize(const Tensor& input,
+                                                       const Tensor& residual) = 0;
+};
+
+}  // namespace detail
+
 struct LayerNormArgs {
   double eps = 1e-5;
   bool elementwise_affine = true;  // whether weight and bias exist
@@ -167,7 +190,7 @@ struct LayerNormArgs {
 using LayerNormOptions = Options<LayerNormArgs, std::vector<int64_t>>;
 
 // Normalizes over the last dimensions, whose sizes must equal `normalized_shape`.
-class LayerNorm final : public Layer<LayerNorm> {
+class LayerNorm final : public Layer<LayerNorm, detail::ResidualNorm> {
  public:
   using Layer::Layer;
   explicit LayerNorm(IntList normalized_shape, LayerNormArgs options = {});
@@ -179,6 +202,9 @@ class LayerNorm final : public Layer<LayerNorm> {
   Tensor bias;    // zeros; undefined without `elementwise_affine` or `bias`
 
  private:
+  std::tuple<Tensor, Tensor> add_and_normalize(const Tensor& input,
+                                               const Tensor& residual) override;
+
   std::vector<int64_t> shape_;
   LayerNormArgs options_;
 };
@@ -191,7 +217,7 @@ using RMSNormOptions = Options<RMSNormArgs, std::vector<int64_t>>;
 
 // Divides by the root of the mean square over the last dimensions, whose sizes must equal
 // `normalized_shape`.
-class RMSNorm final : public Layer<RMSNorm> {
+class RMSNorm final : public Layer<RMSNorm, detail::ResidualNorm> {
  public:
   using Layer::Layer;
   explicit RMSNorm(IntList normalized_shape, RMSNormArgs options = {});
@@ -202,6 +228,9 @@ class RMSNorm final : public Layer<RMSNorm> {
   Tensor weight;  // ones; undefined without `elementwise_affine`
 
  private:
+  std::tuple<Tensor, Tensor> add_and_normalize(const Tensor& input,
+                                               const Tensor& residual) override;
+
   std::vector<int64_t> shape_;
   RMSNormArgs options_;
 };

@@ -107,7 +107,7 @@ class Module;
 // clang-format off
 #define MYTORCH_OPTION_NAMES(X)                                                                   \
   X(activation) X(add_bias_kv) X(add_zero_attn) X(adjust_lr_fn) X(affine) X(align_corners)        \
-  X(alpha) X(amsgrad) X(approximate) X(attn_mask) X(average_attn_weights) X(base) X(batch_first)  \
+  X(alpha) X(amsgrad) X(antialias) X(approximate) X(attn_mask) X(average_attn_weights) X(base) X(batch_first)  \
   X(batch_size) X(beta) X(beta2_decay) X(betas) X(bias) X(bidirectional) X(blank) X(block_size)   \
   X(ceil_mode) X(centered) X(count_include_pad) X(custom_decoder) X(custom_encoder) X(d)          \
   X(dampening) X(decoupled_weight_decay) X(delta) X(dilation) X(dim) X(dim_feedforward)           \

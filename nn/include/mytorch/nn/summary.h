@@ -18,7 +18,9 @@ struct LayerSummary {
   std::vector<int64_t> output_shape;  // of the last call whose result is a tensor
   int64_t parameters = 0;             // elements of its own parameters, without its children's
   int64_t trainable_parameters = 0;
-  double flops = 0;          // of its own, as Module::flops counts them
+  // Of its own: as Module::flops counts them, or, if that is 0, those of the products of matrices,
+  // convolutions and attention that its forward computes outside of its children.
+  double flops = 0;
   int64_t output_bytes = 0;  // of all calls
 };
 
@@ -28,6 +30,8 @@ struct Summary {
   int64_t parameters = 0;
   int64_t trainable_parameters = 0;
   int64_t parameter_bytes = 0;
+  int64_t buffer_bytes = 0;
+  int64_t gradient_bytes = 0;  // of the trainable parameters; Adam keeps twice as much
   double flops = 0;
   int64_t output_bytes = 0;  // of the layers without children
 

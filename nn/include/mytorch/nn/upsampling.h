@@ -28,8 +28,21 @@ struct UpsampleArgs {
   OneOrMore<double> scale_factor = {};
   OneOf<InterpolateMode> mode = InterpolateMode::kNearest;  // or "nearest", "bilinear", ...
   bool align_corners = false;  // whether the corners of input and output have the same centers
+  bool antialias = false;      // averages when it shrinks; for "bilinear" and "bicubic"
 };
 using UpsampleOptions = Options<UpsampleArgs>;
+
+enum class GridSampleMode { kBilinear, kNearest, kBicubic };
+enum class GridPadding { kZeros, kBorder, kReflection };
+GridSampleMode from_name(Str name, GridSampleMode);  // NOLINT: named by its type
+GridPadding from_name(Str name, GridPadding);        // NOLINT: named by its type
+
+struct GridSampleArgs {
+  OneOf<GridSampleMode> mode = GridSampleMode::kBilinear;  // or "nearest", "bicubic"
+  OneOf<GridPadding> padding_mode = GridPadding::kZeros;   // or "border", "reflection"
+  bool align_corners = false;  // whether -1 and 1 are the centers of the outermost elements
+};
+using GridSampleOptions = Options<GridSampleArgs>;
 
 // Resizes the spatial dimensions of (N, C, ...), which are 1 for "linear", 2 for "bilinear" and
 // "bicubic", and 3 for "trilinear".

@@ -7,15 +7,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "backends/cuda/common/counters.h"
+#include "backends/cuda/common/move.h"
 #include "backends/cuda/programs/kernels.h"
 #include "backends/cuda/runtime/faults.h"
 #include "mytorch/backend/error.h"
@@ -72,12 +77,13 @@ struct Block {
   std::vector<int>
       met[2];  // per thread, the barriers that it has reached: of the block, of the warp
   size_t current = 0;
-  Run run;
-  const void* params;
   Index index;
   Index dim;
   Index grid;
-  std::vector<uint32_t> places;
+  std::function<void(Index thread)> run;
+
+  explicit Block(size_t n, size_t stack = kStack)
+      : threads(n), stacks(n, std::vector<char>(stack)), done(n) {}
 };
 Block* block = nullptr;
 
@@ -99,8 +105,7 @@ void meet_others(bool warp) {
 void thread_main() {
   Block& b = *block;
   const unsigned i = static_cast<unsigned>(b.current);
-  b.run(b.params, {i % b.dim.x, i / b.dim.x, 0}, b.index, b.dim, b.grid, &meet_others,
-        b.places.data());
+  b.run({i % b.dim.x, i / b.dim.x, 0});
   b.done[b.current] = true;
 }
 
@@ -111,7 +116,7 @@ void run_block(Block& b) {
   for (size_t i = 0; i < n; ++i) {
     getcontext(&b.threads[i]);
     b.threads[i].uc_stack.ss_sp = b.stacks[i].data();
-    b.threads[i].uc_stack.ss_size = kStack;
+    b.threads[i].uc_stack.ss_size = b.stacks[i].size();
     b.threads[i].uc_link = &b.scheduler;
     makecontext(&b.threads[i], &thread_main, 0);
     b.done[i] = false;
@@ -130,6 +135,61 @@ void run_block(Block& b) {
 }  // namespace
 
 int texts_compiled = 0;
+
+namespace emulated {
+namespace {
+
+constexpr size_t kLargeStack = 256 * 1024;
+std::vector<std::array<char, kMostGathered>> places;
+std::vector<char> shared_memory;
+std::exception_ptr thrown;
+
+}  // namespace
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+char* exchanged(unsigned lane) { return places[threadIdx.x / 32 * 32 + lane].data(); }
+
+char* dynamic_shared() {
+  const auto at = reinterpret_cast<uintptr_t>(shared_memory.data());
+  return shared_memory.data() + (1024 - at % 1024) % 1024;
+}
+
+void meet(bool warp) {
+  const uint3 mine = threadIdx;
+  meet_others(warp);
+  threadIdx = mine;
+}
+
+void run_grid(dim3 blocks, dim3 threads, size_t shared, const std::function<void()>& kernel) {
+  Block b(threads.x, kLargeStack);
+  places.resize(threads.x + 31);
+  thrown = nullptr;
+  b.run = [&](Index thread) {
+    threadIdx = {thread.x, 0, 0};
+    try {
+      kernel();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  };
+  b.dim = {threads.x, 1, 1};
+  blockDim = threads;
+  gridDim = blocks;
+  for (unsigned z = 0; z < blocks.z; ++z) {
+    for (unsigned y = 0; y < blocks.y; ++y) {
+      for (unsigned x = 0; x < blocks.x; ++x) {
+        blockIdx = {x, y, z};
+        shared_memory.assign(shared + 1024, static_cast<char>(0xFF));
+        run_block(b);
+        if (thrown) std::rethrow_exception(thrown);
+      }
+    }
+  }
+}
+
+}  // namespace emulated
 
 Function load_function(const std::string& text, int32_t /*device*/) {
   namespace fs = std::filesystem;
@@ -159,14 +219,13 @@ int resident_blocks(Function /*function*/, int64_t threads) {
 
 void launch_function(const mt_ctx& /*ctx*/, const char* /*what*/, Function function, dim3 blocks,
                      dim3 threads, Params& params) {
-  Block b;
   const size_t n = size_t{threads.x} * threads.y;
-  b.threads.resize(n);
-  b.stacks.assign(n, std::vector<char>(kStack));
-  b.done.resize(n);
-  b.places.resize(n + 32);
-  b.run = reinterpret_cast<Run>(function);
-  b.params = params.data();
+  Block b(n);
+  std::vector<uint32_t> places(n + 32);
+  b.run = [&](Index thread) {
+    reinterpret_cast<Run>(function)(params.data(), thread, b.index, b.dim, b.grid, &meet_others,
+                                    places.data());
+  };
   b.dim = {threads.x, threads.y, 1};
   b.grid = {blocks.x, blocks.y, 1};
   for (unsigned y = 0; y < blocks.y; ++y) {
@@ -198,6 +257,42 @@ Fault* fault_of(const mt_ctx& /*ctx*/) {
 }
 uint32_t fault_site(const char* /*op*/, const char* /*message*/) { return 7; }
 
+void allow_shared(const mt_ctx& /*ctx*/, const void* /*kernel*/, size_t bytes) {
+  if (bytes > 227 * 1024) throw std::runtime_error("a block has at most 227 KiB of shared memory");
+}
+
+Grid grid_for(const mt_ctx& /*ctx*/, int64_t n, int threads, int /*waves*/) {
+  Grid grid;
+  grid.blocks = dim3(static_cast<unsigned>(std::min<int64_t>((n + threads - 1) / threads, 3)));
+  grid.threads = dim3(static_cast<unsigned>(threads));
+  return grid;
+}
+
 void* scratch_bytes(mt_ctx& ctx, size_t bytes) { return ctx.scratch(&ctx, bytes); }
+
+void move(mt_ctx& /*ctx*/, const sdk::TensorView& from, const sdk::TensorView& to) {
+  const auto size = static_cast<size_t>(sdk::itemsize(to.dtype()));
+  for (int64_t i = 0; i < to.numel(); ++i) {
+    int64_t rest = i, in = 0, out = 0;
+    for (int d = to.ndim() - 1; d >= 0; --d) {
+      in += rest % to.size(d) * from.stride(d);
+      out += rest % to.size(d) * to.stride(d);
+      rest /= to.size(d);
+    }
+    std::memcpy(static_cast<char*>(to.raw()) + out * size,
+                static_cast<const char*>(from.raw()) + in * size, size);
+  }
+}
+
+ContiguousScratch::ContiguousScratch(mt_ctx& ctx, const sdk::TensorView& like, mt_dtype dtype)
+    : tensor_(*like.get()) {
+  int64_t stride = 1;
+  for (int d = like.ndim() - 1; d >= 0; --d) {
+    strides_[d] = stride;
+    stride *= like.size(d);
+  }
+  tensor_.dl.strides = strides_;
+  tensor_.dl.data = scratch_bytes(ctx, static_cast<size_t>(stride * sdk::itemsize(dtype)));
+}
 
 }  // namespace mytorch::cuda

@@ -1,17 +1,26 @@
-// attention_forward of 16-bit types, compared with float32 on the CPU.
+// attention_forward of 16-bit types and attention_paged, compared with float32 on the CPU.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "mytorch/call.h"
 #include "mytorch/choice.h"
+#include "mytorch/error.h"
 #include "mytorch/generator.h"
+#include "mytorch/ops/arange.h"
 #include "mytorch/ops/attention_forward.h"
+#include "mytorch/ops/attention_paged.h"
 #include "mytorch/ops/contiguous.h"
+#include "mytorch/ops/copy_.h"
+#include "mytorch/ops/empty.h"
 #include "mytorch/ops/fill_.h"
+#include "mytorch/ops/narrow.h"
+#include "mytorch/ops/rand.h"
 #include "mytorch/ops/randn.h"
+#include "mytorch/ops/reshape.h"
 #include "mytorch/ops/select.h"
 #include "mytorch/ops/slice.h"
 #include "mytorch/ops/to.h"
@@ -27,6 +36,21 @@ struct Call {
   int64_t left = -1, right = -1, diagonal = 0;
   double scale = 0.125;
 };
+
+// The largest difference; infinite if an element is NaN or infinite in only one of them.
+double distance(const Tensor& found, const Tensor& expected) {
+  const Tensor a = found.to(kCPU).to(kFloat32), b = expected.to(kCPU).to(kFloat32);
+  double most = 0;
+  const Tensor x = a.contiguous(), y = b.contiguous();
+  const float* p = x.data<float>();
+  const float* q = y.data<float>();
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    if (p[i] == q[i] || (std::isnan(p[i]) && std::isnan(q[i]))) continue;
+    const double d = std::abs(static_cast<double>(p[i]) - q[i]);
+    most = std::isnan(d) ? std::numeric_limits<double>::infinity() : std::max(most, d);
+  }
+  return most;
+}
 
 class Attention : public Gpu, public ::testing::WithParamInterface<int> {
  protected:
@@ -51,21 +75,6 @@ class Attention : public Gpu, public ::testing::WithParamInterface<int> {
     return false;
   }
 
-  // The largest difference; infinite if an element is NaN or infinite in only one of them.
-  static double distance(const Tensor& found, const Tensor& expected) {
-    const Tensor a = found.to(kCPU).to(kFloat32), b = expected.to(kCPU).to(kFloat32);
-    double most = 0;
-    const Tensor x = a.contiguous(), y = b.contiguous();
-    const float* p = x.data<float>();
-    const float* q = y.data<float>();
-    for (int64_t i = 0; i < x.numel(); ++i) {
-      if (p[i] == q[i] || (std::isnan(p[i]) && std::isnan(q[i]))) continue;
-      const double d = std::abs(static_cast<double>(p[i]) - q[i]);
-      most = std::isnan(d) ? std::numeric_limits<double>::infinity() : std::max(most, d);
-    }
-    return most;
-  }
-
   static void compare(const Tensor& q, const Tensor& k, const Tensor& v, const Call& c) {
     const auto attend = [&](const Tensor& a, const Tensor& b, const Tensor& d) {
       return attention_forward(a, b, d, {}, {}, c.left, c.right, c.diagonal, 0.0, c.scale, 0.0);
@@ -81,7 +90,6 @@ class Attention : public Gpu, public ::testing::WithParamInterface<int> {
 
 TEST_P(Attention, MatchesFloat32) {
   const Call calls[] = {
-      {1, 1, 1, 1, 1},
       {2, 3, 3, 130, 333},                  // blocks that are not full
       {2, 4, 2, 257, 200},                  // grouped heads
       {1, 2, 1, 300, 300, -1, 0},           // causal
@@ -89,7 +97,6 @@ TEST_P(Attention, MatchesFloat32) {
       {1, 2, 2, 300, 100, -1, 0, -200},     // rows that see nothing
       {1, 2, 2, 500, 500, 150, 0},          // a window
       {1, 2, 2, 500, 500, 20, 30, 7, 0.5},  // on both sides
-      {3, 2, 2, 1, 700},
   };
   for (const ScalarType dtype : {kBFloat16, kFloat16}) {
     for (const Call& c : calls) {
@@ -132,6 +139,131 @@ TEST_P(Attention, DeclinesUnalignedRows) {
   const Tensor k = randn({1, 1, 64, width}, kBFloat16, "cuda");
   EXPECT_TRUE(runs("sm90", slice(q, 3, 8), k, k, Call{}));
   EXPECT_FALSE(runs("sm90", slice(q, 3, 4, width + 4), k, k, Call{}));
+}
+
+// ---- few rows
+
+struct Pages {
+  std::vector<int64_t> lengths;
+  int64_t heads, key_heads, queries, width, value_width, slots;
+  int64_t left = -1, right = 0;
+  double softcap = 0;
+  bool slopes = false;
+};
+
+class PagedAttention : public Gpu {
+ protected:
+  void SetUp() override {
+    Gpu::SetUp();
+    if (!IsSkipped()) manual_seed(4);
+  }
+
+  // Compares a call, in pages that are shuffled. Slots that are not in use are NaN, and entries of
+  // the table past a length point nowhere.
+  static void compare(const Pages& c, ScalarType dtype, ScalarType index) {
+    const auto batch = static_cast<int64_t>(c.lengths.size());
+    int64_t columns = 0, used = 0;
+    for (const int64_t n : c.lengths) columns = std::max(columns, (n + c.slots - 1) / c.slots + 1);
+    const int64_t pages = batch * columns + 1;
+    const Tensor key = empty({pages, c.slots, c.key_heads, c.width});
+    const Tensor value = empty({pages, c.slots, c.key_heads, c.value_width});
+    const Tensor table = empty({batch, columns}, kInt64), lengths = empty({batch}, kInt64);
+    key.fill_(std::numeric_limits<double>::quiet_NaN());
+    value.fill_(std::numeric_limits<double>::quiet_NaN());
+    table.fill_(-1234567);
+    for (int64_t b = 0; b < batch; ++b) {
+      const int64_t length = c.lengths[static_cast<size_t>(b)];
+      lengths.data<int64_t>()[b] = length;
+      for (int64_t m = 0; m * c.slots < length; ++m) {
+        const int64_t page = pages - 1 - used++;
+        table.data<int64_t>()[b * columns + m] = page;
+        const int64_t n = std::min(c.slots, length - m * c.slots);
+        key.select(0, page).narrow(0, 0, n).copy_(randn({n, c.key_heads, c.width}));
+        value.select(0, page).narrow(0, 0, n).copy_(randn({n, c.key_heads, c.value_width}));
+      }
+    }
+    const Tensor slopes = c.slopes ? rand({c.heads}) : Tensor();
+    const Tensor query = randn({batch, c.heads, c.queries, c.width});
+    const auto attend = [&](Device device, ScalarType type) {
+      const auto typed = [&](const Tensor& x) { return x.to(dtype).to(type).to(device); };
+      return attention_paged(typed(query), typed(key), typed(value), table.to(index).to(device),
+                             lengths.to(index).to(device), c.slopes ? slopes.to(device) : slopes,
+                             c.left, c.right, c.softcap, 0.125);
+    };
+    const auto [out, sums] = attend("cuda", dtype);
+    const auto [expected, expected_sums] = attend(kCPU, kFloat32);
+    EXPECT_LT(distance(out, expected), dtype == kFloat32 ? 1e-5 : dtype == kFloat16 ? 3e-3 : 2e-2);
+    EXPECT_LT(distance(sums, expected_sums), dtype == kFloat32 ? 1e-5 : 1e-3);
+  }
+};
+
+TEST_F(PagedAttention, MatchesTheCpu) {
+  const Pages calls[] = {
+      {{1, 17, 0, 700}, 8, 1, 1, 128, 128, 16},  // eight heads share a key head; an empty sequence
+      {{333, 40}, 8, 8, 1, 64, 64, 1},           // pages of one slot
+      {{3000}, 16, 2, 1, 128, 128, 256},         // several splits
+      {{900, 31}, 12, 1, 1, 64, 64, 48},         // 12 rows: two tiles
+      {{500, 2}, 8, 2, 5, 128, 128, 16},         // 20 rows; a sequence shorter than its queries
+      {{500, 65}, 4, 2, 3, 128, 128, 32, 100, 0},          // a window
+      {{500, 65}, 4, 2, 3, 64, 64, 32, 20, 2, 1.5, true},  // all that changes scores
+      {{300, 7}, 6, 2, 2, 40, 24, 16},                     // other widths
+      {{300, 7}, 6, 3, 1, 33, 5, 7},                       // rows that are not aligned
+      {{600, 70}, 3, 1, 4, 192, 256, 16},
+      {{2000}, 1, 1, 1, 96, 96, 64},
+  };
+  for (const ScalarType dtype : {kBFloat16, kFloat16, kFloat32}) {
+    for (const Pages& c : calls) {
+      SCOPED_TRACE(std::to_string(c.lengths[0]) + " keys of " + std::to_string(c.width));
+      compare(c, dtype, kInt32);
+      compare(c, dtype, kInt64);
+    }
+  }
+}
+
+TEST_F(PagedAttention, ReportsPagesThatDoNotExist) {
+  const Tensor q = randn({1, 2, 1, 64}, kBFloat16, "cuda");
+  const Tensor k = randn({4, 16, 2, 64}, kBFloat16, "cuda");
+  const Tensor table = tensor({1, 4}).to(kInt64).reshape({1, 2}).to("cuda");
+  const auto last = [&](int64_t length) {
+    const Tensor lengths = tensor({length}).to(kInt64).to("cuda");
+    return std::get<0>(attention_paged(q, k, k, table, lengths, {}, -1, 0, 0.0, 0.125)).to(kCPU);
+  };
+  EXPECT_NO_THROW(last(16));
+  EXPECT_THROW(last(17), Error);
+}
+
+TEST_F(PagedAttention, RepeatsItsBits) {
+  const Tensor q = randn({3, 16, 1, 128}, kBFloat16, "cuda");
+  const Tensor k = randn({300, 16, 2, 128}, kBFloat16, "cuda");
+  const Tensor table = arange(300, kInt64, "cuda").reshape({3, 100});
+  const Tensor lengths = tensor({1600, 1000, 33}).to(kInt64).to("cuda");
+  const auto attend = [&] {
+    return std::get<0>(attention_paged(q, k, k, table, lengths, {}, -1, 0, 0.0, 0.125));
+  };
+  const Tensor first = attend();
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(distance(attend(), first), 0);
+}
+
+TEST_F(PagedAttention, HasTheKernelOfFewRowsOfOneTensor) {
+  for (const ScalarType dtype : {kBFloat16, kFloat32}) {
+    for (const Call& c : {Call{3, 8, 1, 1, 700},
+                          {2, 4, 2, 5, 333, -1, 0, 328},
+                          {2, 4, 2, 5, 300, 30, 40, 100},
+                          {1, 2, 2, 3, 100, -1, 0, -200}}) {
+      const Tensor q = randn({c.batch, c.heads, c.queries, 128}, dtype, "cuda");
+      const Tensor packed = randn({c.batch, c.keys, 2, c.key_heads, 128}, dtype, "cuda");
+      const Tensor k = transpose(select(packed, 2, 0), 1, 2),
+                   v = transpose(select(packed, 2, 1), 1, 2);
+      const auto attend = [&](const Tensor& a, const Tensor& b, const Tensor& d) {
+        return attention_forward(a, b, d, {}, {}, c.left, c.right, c.diagonal, 0.0, c.scale, 0.0);
+      };
+      const auto wide = [](const Tensor& x) { return x.to(kCPU).to(kFloat32); };
+      const auto [out, sums, draw] = attend(q, k, v);
+      const auto [expected, expected_sums, none] = attend(wide(q), wide(k), wide(v));
+      EXPECT_LT(distance(out, expected), dtype == kFloat32 ? 1e-5 : 2e-2);
+      EXPECT_LT(distance(sums, expected_sums), 1e-3);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Widths, Attention, ::testing::Values(32, 64, 96, 128, 256));

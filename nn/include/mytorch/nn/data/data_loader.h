@@ -60,6 +60,14 @@ class DataLoader {
   template <class D, class = std::enable_if_t<std::is_base_of_v<Dataset, D>>>
   DataLoader(D dataset, DataLoaderOptions options = {})
       : DataLoader(std::make_shared<const D>(std::move(dataset)), std::move(options)) {}
+  template <class D>
+  requires(!std::is_base_of_v<Dataset, D> &&
+           !std::is_convertible_v<D, std::shared_ptr<const Dataset>>)
+      DataLoader(const D& /*data*/, const DataLoaderOptions& /*options*/ = {}) {
+    static_assert(std::is_base_of_v<Dataset, D>,
+                  "a DataLoader takes a dataset: write TensorDataset(x, y) for tensors, or derive "
+                  "the class from nn::data::Dataset");
+  }
 
   // A single-pass iterator. Copies share its position.
   class Iterator {

@@ -17,13 +17,16 @@
 //                                                              {0.229, 0.224, 0.225})});
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "mytorch/dtype.h"
+#include "mytorch/list.h"
 #include "mytorch/nn/options.h"
 #include "mytorch/tensor.h"
 
@@ -36,6 +39,29 @@ class Compose {
  public:
   Compose(std::initializer_list<Transform> transforms) : transforms_(transforms) {}
   explicit Compose(std::vector<Transform> transforms) : transforms_(std::move(transforms)) {}
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  std::vector<Transform> transforms_;
+};
+
+// Apply the transforms in succession with probability p, and one of the transforms.
+class RandomApply {
+ public:
+  RandomApply(std::initializer_list<Transform> transforms, double p = 0.5)
+      : RandomApply(std::vector<Transform>(transforms), p) {}
+  explicit RandomApply(std::vector<Transform> transforms, double p = 0.5);
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  std::vector<Transform> transforms_;
+  double p_;
+};
+class RandomChoice {
+ public:
+  RandomChoice(std::initializer_list<Transform> transforms)
+      : RandomChoice(std::vector<Transform>(transforms)) {}
+  explicit RandomChoice(std::vector<Transform> transforms);
   Tensor operator()(const Tensor& image) const;
 
  private:
@@ -148,20 +174,90 @@ class RandomVerticalFlip {
   double p_;
 };
 
-// Rotates counterclockwise around the center by an angle from [-degrees, degrees], or from
-// [min_degrees, max_degrees], with bilinear interpolation. The size stays; `fill` is the value
-// outside of the image.
+// The values between pixels: that of the nearest one, or linear interpolation.
+enum class Interpolation { kNearest, kBilinear };
+Interpolation from_name(Str name, Interpolation type);  // "nearest" or "bilinear"
+
+struct WarpOptions {
+  OneOf<Interpolation> interpolation = Interpolation::kBilinear;
+  double fill = 0;  // value outside of the image
+};
+struct Point {
+  double x = 0;  // pixels from the left
+  double y = 0;  // pixels from the top
+};
+struct AffineOptions {
+  double angle = 0;   // degrees, clockwise
+  Point translate{};  // pixels
+  double scale = 1;
+  Point shear{};                  // degrees
+  std::optional<Point> center{};  // the point that stays before the translation; else the middle
+  OneOf<Interpolation> interpolation = Interpolation::kBilinear;
+  double fill = 0;
+};
+
+// Move the pixels of an image, whose size stays.
+Tensor rotate(const Tensor& image, double degrees, WarpOptions options = {});  // counterclockwise
+Tensor affine(const Tensor& image, AffineOptions options);  // shears, scales, rotates, translates
+// Moves the four corners `from`, and all else accordingly, to `to`. Throws Error(kValue) if three
+// of the points lie on a line.
+Tensor perspective(const Tensor& image, const std::array<Point, 4>& from,
+                   const std::array<Point, 4>& to, WarpOptions options = {});
+
+// Rotates counterclockwise by an angle from [-degrees, degrees], or from [min_degrees,
+// max_degrees].
 class RandomRotation {
  public:
-  explicit RandomRotation(double degrees, double fill = 0)
-      : RandomRotation(-degrees, degrees, fill) {}
-  RandomRotation(double min_degrees, double max_degrees, double fill);
+  explicit RandomRotation(double degrees, WarpOptions options = {})
+      : RandomRotation(-degrees, degrees, options) {}
+  RandomRotation(double degrees, double fill)
+      : RandomRotation(degrees, WarpOptions{.fill = fill}) {}
+  RandomRotation(double min_degrees, double max_degrees, WarpOptions options);
+  RandomRotation(double min_degrees, double max_degrees, double fill)
+      : RandomRotation(min_degrees, max_degrees, WarpOptions{.fill = fill}) {}
   Tensor operator()(const Tensor& image) const;
 
  private:
   double min_degrees_;
   double max_degrees_;
-  double fill_;
+  WarpOptions options_;
+};
+
+struct RandomAffineOptions {
+  Point translate{};  // at most, relative to width and height
+  double min_scale = 1;
+  double max_scale = 1;
+  Point shear{};  // at most, in degrees
+  OneOf<Interpolation> interpolation = Interpolation::kBilinear;
+  double fill = 0;
+};
+
+// Rotates by an angle from [-degrees, degrees], translates, scales and shears.
+class RandomAffine {
+ public:
+  explicit RandomAffine(double degrees, RandomAffineOptions options = {});
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  double degrees_;
+  RandomAffineOptions options_;
+};
+
+struct RandomPerspectiveOptions {
+  double distortion_scale = 0.5;  // the part of half a side that a corner moves by, at most
+  double p = 0.5;
+  OneOf<Interpolation> interpolation = Interpolation::kBilinear;
+  double fill = 0;
+};
+
+// Moves the corners of the image inwards with probability p.
+class RandomPerspective {
+ public:
+  explicit RandomPerspective(RandomPerspectiveOptions options = {});
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  RandomPerspectiveOptions options_;
 };
 
 // ---- colors ----
@@ -189,6 +285,58 @@ class ColorJitter {
 
  private:
   ColorJitterOptions options_;
+};
+
+// Inverts the values: 255 - x, or 1 - x.
+Tensor invert(const Tensor& image);
+// Inverts the values that are not below the threshold.
+Tensor solarize(const Tensor& image, double threshold);
+// Keeps the highest bits, 0 to 8, of each byte. Images are uint8.
+Tensor posterize(const Tensor& image, int64_t bits);
+// Stretches the values of each channel to the whole range.
+Tensor autocontrast(const Tensor& image);
+// Spreads the bytes of each channel so that all are about equally frequent. Images are uint8.
+Tensor equalize(const Tensor& image);
+
+// Computes luminances, which 3 channels of the result repeat. A single channel stays.
+class Grayscale {
+ public:
+  explicit Grayscale(int64_t num_output_channels = 1);  // or 3
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  int64_t channels_;
+};
+
+// Replaces each channel by luminances with probability p.
+class RandomGrayscale {
+ public:
+  explicit RandomGrayscale(double p = 0.1);
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  double p_;
+};
+
+// ---- filters ----
+
+// Blends the image with a smoothed copy: factor 0 gives that copy, 1 the image, 2 a sharper one.
+Tensor adjust_sharpness(const Tensor& image, double factor);
+// Convolves with a normal distribution of standard deviation `sigma` in pixels, mirroring the image
+// at its borders. The kernel's sides are odd; each half must be shorter than the image's side, or
+// Error(kShape) is thrown.
+Tensor gaussian_blur(const Tensor& image, Sizes<2> kernel_size, double sigma);
+
+// Blurs with a standard deviation from [min_sigma, max_sigma].
+class GaussianBlur {
+ public:
+  explicit GaussianBlur(Sizes<2> kernel_size, double min_sigma = 0.1, double max_sigma = 2);
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  Sizes<2> kernel_size_;
+  double min_sigma_;
+  double max_sigma_;
 };
 
 struct RandomErasingOptions {

@@ -118,7 +118,7 @@ class GPT2LMHeadModel final : public Callable<GPT2LMHeadModel, PretrainedModel> 
   Tensor forward(const Tensor& input_ids, KVCache* cache = nullptr);
   // Returns the mean cross entropy of the logits and `targets` (N, L), int64, the token that
   // follows each input. Targets of -100 do not count.
-  Tensor loss(const Tensor& input_ids, const Tensor& targets);
+  Tensor loss(const Tensor& input_ids, const Tensor& targets, const TokenLossArgs& options = {});
   const GPT2Config& config() const { return transformer.config(); }
 
   GPT2Model transformer{nullptr};

@@ -123,7 +123,7 @@ class LlamaForCausalLM final : public Callable<LlamaForCausalLM, PretrainedModel
   Tensor forward(const Tensor& input_ids, KVCache* cache = nullptr);
   // Returns the mean cross entropy of the logits and `targets` (N, L), int64, the token that
   // follows each input. Targets of -100 do not count.
-  Tensor loss(const Tensor& input_ids, const Tensor& targets);
+  Tensor loss(const Tensor& input_ids, const Tensor& targets, const TokenLossArgs& options = {});
   const LlamaConfig& config() const { return model.config(); }
 
   LlamaModel model{nullptr};

@@ -18,6 +18,13 @@ struct PretrainedArgs {
   bool strict = true;  // whether names without a counterpart are an error
 };
 
+struct TokenLossArgs {
+  // Computes logits and loss in chunks of tokens (linear_cross_entropy): the logits of all tokens
+  // never exist at once, and the loss is float32 in 16-bit models. The head's forward and hooks do
+  // not run.
+  bool chunked = false;
+};
+
 // How the tensors of a model's files differ from its parameters.
 struct WeightLayout {
   std::string prefix;                        // of the body's names, which files may lack or add

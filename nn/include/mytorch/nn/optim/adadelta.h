@@ -31,6 +31,8 @@ class AdadeltaOptions final : public OptimizerOptionsOf<AdadeltaOptions, Adadelt
 class Adadelta final : public OptimizerWith<AdadeltaOptions> {
  public:
   explicit Adadelta(ParamGroups parameters, AdadeltaArgs options = {});
+  template <class TakesOptionsOf = AdadeltaArgs>
+  Adadelta(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<AdadeltaOptions> Options>
   Adadelta(ParamGroups parameters, const Options& options)
       : Adadelta(std::move(parameters), AdadeltaOptions(options).args()) {}

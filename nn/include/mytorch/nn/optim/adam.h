@@ -46,6 +46,8 @@ class AdamOf final : public OptimizerWith<Options> {
  public:
   using Args = typename Options::Args;
   explicit AdamOf(ParamGroups parameters, Args options = {});
+  template <class TakesOptionsOf = Args>
+  AdamOf(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<Options> O>
   AdamOf(ParamGroups parameters, const O& options)
       : AdamOf(std::move(parameters), Options(options).args()) {}

@@ -31,6 +31,8 @@ class AdamaxOptions final : public OptimizerOptionsOf<AdamaxOptions, AdamaxArgs>
 class Adamax final : public OptimizerWith<AdamaxOptions> {
  public:
   explicit Adamax(ParamGroups parameters, AdamaxArgs options = {});
+  template <class TakesOptionsOf = AdamaxArgs>
+  Adamax(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<AdamaxOptions> Options>
   Adamax(ParamGroups parameters, const Options& options)
       : Adamax(std::move(parameters), AdamaxOptions(options).args()) {}

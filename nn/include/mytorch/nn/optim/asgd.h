@@ -34,6 +34,8 @@ class ASGDOptions final : public OptimizerOptionsOf<ASGDOptions, ASGDArgs> {
 class ASGD final : public OptimizerWith<ASGDOptions> {
  public:
   explicit ASGD(ParamGroups parameters, ASGDArgs options = {});
+  template <class TakesOptionsOf = ASGDArgs>
+  ASGD(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<ASGDOptions> Options>
   ASGD(ParamGroups parameters, const Options& options)
       : ASGD(std::move(parameters), ASGDOptions(options).args()) {}

@@ -40,6 +40,8 @@ class LBFGSOptions final : public OptimizerOptionsOf<LBFGSOptions, LBFGSArgs> {
 class LBFGS final : public OptimizerWith<LBFGSOptions> {
  public:
   explicit LBFGS(ParamGroups parameters, LBFGSArgs options = {});
+  template <class TakesOptionsOf = LBFGSArgs>
+  LBFGS(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<LBFGSOptions> Options>
   LBFGS(ParamGroups parameters, const Options& options)
       : LBFGS(std::move(parameters), LBFGSOptions(options).args()) {}

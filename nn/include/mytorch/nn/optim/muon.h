@@ -43,6 +43,8 @@ class MuonOptions final : public OptimizerOptionsOf<MuonOptions, MuonArgs> {
 class Muon final : public OptimizerWith<MuonOptions> {
  public:
   explicit Muon(ParamGroups parameters, MuonArgs options = {});
+  template <class TakesOptionsOf = MuonArgs>
+  Muon(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<MuonOptions> Options>
   Muon(ParamGroups parameters, const Options& options)
       : Muon(std::move(parameters), MuonOptions(options).args()) {}

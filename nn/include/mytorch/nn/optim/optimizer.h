@@ -55,11 +55,27 @@ class ParamGroups {
   ParamGroups(std::initializer_list<Tensor> params) { groups_.emplace_back(params); }   // NOLINT
   ParamGroups(std::vector<OptimizerParamGroup> groups) : groups_(std::move(groups)) {}  // NOLINT
   ParamGroups(std::initializer_list<OptimizerParamGroup> groups) : groups_(groups) {}   // NOLINT
+  template <class Model>
+  requires requires(const Model& model) { model.parameters(); }
+  ParamGroups(const Model& /*model*/) {  // NOLINT
+    static_assert(
+        !requires(const Model& model) { model.parameters(); },
+        "an optimizer takes a model's parameters: write model.parameters()");
+  }
   std::vector<OptimizerParamGroup>& groups() { return groups_; }
 
  private:
   std::vector<OptimizerParamGroup> groups_;
 };
+
+namespace detail {
+// What converts to ParamGroups, for the deleted constructors of optimizers. They are chosen for
+// misspelt options, and their messages have the type of the options.
+struct AnyParamGroups {
+  template <std::convertible_to<ParamGroups> Parameters>
+  AnyParamGroups(const Parameters& parameters);  // NOLINT(google-explicit-constructor)
+};
+}  // namespace detail
 
 // Updates parameters from their gradients:
 //

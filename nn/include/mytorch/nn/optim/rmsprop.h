@@ -33,6 +33,8 @@ class RMSpropOptions final : public OptimizerOptionsOf<RMSpropOptions, RMSpropAr
 class RMSprop final : public OptimizerWith<RMSpropOptions> {
  public:
   explicit RMSprop(ParamGroups parameters, RMSpropArgs options = {});
+  template <class TakesOptionsOf = RMSpropArgs>
+  RMSprop(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<RMSpropOptions> Options>
   RMSprop(ParamGroups parameters, const Options& options)
       : RMSprop(std::move(parameters), RMSpropOptions(options).args()) {}

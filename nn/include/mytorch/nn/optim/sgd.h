@@ -34,6 +34,8 @@ class SGDOptions final : public OptimizerOptionsOf<SGDOptions, SGDArgs> {
 class SGD final : public OptimizerWith<SGDOptions> {
  public:
   explicit SGD(ParamGroups parameters, SGDArgs options = {});
+  template <class TakesOptionsOf = SGDArgs>
+  SGD(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<SGDOptions> Options>
   SGD(ParamGroups parameters, const Options& options)
       : SGD(std::move(parameters), SGDOptions(options).args()) {}
