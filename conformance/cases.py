@@ -24,7 +24,7 @@ from codegen.program import evaluate
 from codegen.schema import Arg
 
 FOLDER = Path(__file__).parent / "samples"
-KEYS = {"shape", "dtype", "low", "high", "away", "values", "layout", "unique", "sorted", "grad"}
+KEYS = {"shape", "dtype", "low", "high", "away", "values", "layout", "unique", "sorted", "grad", "device"}
 CASE_KEYS = {"op", "args", "error"}
 COMBINATIONS = 6  # the most informative combinations of non-tensor arguments, which get a few cases each
 
@@ -59,6 +59,8 @@ def _check(op: Op, case: dict, where: str) -> None:
                     raise SampleError(f"{where}: unknown key {sorted(set(tensor) - KEYS)[0]!r} of {name}")
                 if "shape" not in tensor and "values" not in tensor:
                     raise SampleError(f"{where}: {name} has neither shape nor values")
+                if tensor.get("device", "cpu") != "cpu":
+                    raise SampleError(f"{where}: {name} can only be put on the cpu")
 
 
 def special(ops: list[Op], folder: Path = FOLDER) -> dict[str, list[dict]]:

@@ -185,7 +185,8 @@ Tensor make_tensor(const Json& spec, ScalarType dtype, Source& source, Device de
     }
   }
   ++source.tensors;
-  return place(shape, g, dtype, elements, device);
+  // The only device that a sample can name is the CPU.
+  return place(shape, g, dtype, elements, spec.contains("device") ? kCPU : device);
 }
 
 Value make_value(const OpRecord& op, const OpArg& arg, const Json& json, Source& source,

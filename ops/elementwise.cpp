@@ -110,7 +110,7 @@ Tensor gcd(const Tensor& self, const Tensor& other) {
   }
   auto [divisor, rest] = mytorch::gcd_steps(mytorch::abs(self), mytorch::abs(other));
   // Consecutive Fibonacci numbers take the most steps: 1.44 per bit, of which a call does eight.
-  const int64_t bits = 8 * static_cast<int64_t>(itemsize(divisor.dtype()));
+  const int64_t bits = 8 * divisor.element_size();
   for (int64_t steps = 8; steps < bits * 3 / 2; steps += 8) {
     std::tie(divisor, rest) = mytorch::gcd_steps(divisor, rest);
   }

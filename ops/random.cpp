@@ -24,6 +24,7 @@
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/topk.h"
 #include "mytorch/ops/uniform_.h"
+#include "mytorch/ops/where.h"
 #include "mytorch/ops/zeros_like.h"
 #include "ops/creation.h"
 #include "ops/gradients.h"
@@ -74,6 +75,10 @@ Tensor draw(const Tensor& like, const std::optional<Generator>& generator) {
   drawn.uniform_(0, 1, generator);
   return drawn;
 }
+
+// Returns half of the smallest positive number that is drawn, which stands for 0 where that has no
+// density.
+double least_draw(ScalarType type) { return type == kFloat64 ? 0x1p-54 : 0x1p-25; }
 
 // Returns the generator before it took its last call number.
 Generator before_last_call(const std::optional<Generator>& generator) {
@@ -180,15 +185,18 @@ void bernoulli_tensor_(const Tensor& self, const Tensor& p, std::optional<Genera
 void cauchy_(const Tensor& self, double median, double sigma, std::optional<Generator> generator) {
   check_floating(self, "self", "cauchy_");
   check_value(sigma > 0, "cauchy_", "sigma is ", sigma, ": it must be positive");
-  copy_(self, draw(self, generator).sub(0.5).mul(std::numbers::pi).tan() * sigma + median);
+  // tan(pi * (u - 0.5)), accurate at both poles, which are not drawn.
+  const Tensor u = draw(self, generator);
+  const Tensor nearest = mytorch::where(u < 0.5, u, 1 - u).clamp_min(least_draw(self.dtype()));
+  const Tensor cotangent = (nearest * std::numbers::pi).tan().reciprocal();
+  copy_(self, mytorch::where(u < 0.5, -cotangent, cotangent) * sigma + median);
 }
 
 void exponential_(const Tensor& self, double lambd, std::optional<Generator> generator) {
   check_floating(self, "self", "exponential_");
   check_value(lambd > 0, "exponential_", "lambd is ", lambd, ": it must be positive");
-  // 0 is drawn, but has no density.
-  const double least = self.dtype() == kFloat64 ? 0x1p-54 : 0x1p-25;
-  copy_(self, draw(self, generator).neg().log1p().neg().clamp_min(least) / lambd);
+  const Tensor standard = draw(self, generator).neg().log1p().neg();
+  copy_(self, standard.clamp_min(least_draw(self.dtype())) / lambd);
 }
 
 void geometric_(const Tensor& self, double p, std::optional<Generator> generator) {

@@ -60,7 +60,7 @@ Tensor kaiser(const Positions& at, double beta, const std::optional<Device>& dev
 // Returns the sum of factors[i] cos(i y), y from -pi to pi.
 Tensor sum_of_cosines(int64_t length, FloatList factors, bool sym, std::optional<ScalarType> dtype,
                       const std::optional<Device>& device, const char* op) {
-  check_value(!factors.empty(), op, "a is empty: give the factor of each cosine");
+  check_value(factors.size() > 0, op, "a is empty: give the factor of each cosine");
   const Positions at = signal_positions(length, sym, dtype, device, op);
   if (!at.x.defined()) return ones(length, at.dtype, device);
   const Tensor y = at.x * (2 * std::numbers::pi / at.end) - std::numbers::pi;

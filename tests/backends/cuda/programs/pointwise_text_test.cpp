@@ -90,7 +90,7 @@ struct P {
 FN void body(const P& p, const float v0, const float v1, float& o0) {
   const float v2 = p.s2.value;
   const float v3 = node::mul(v2, v1);
-  const float v4 = node::add(v0, v3);
+  const float v4 = node::multiply_add(v2, v1, v0);
   o0 = v4;
 }
 extern "C" __global__ void __launch_bounds__(128, 10) kernel(const __grid_constant__ P p) {
