@@ -77,7 +77,9 @@ bool OpRecord::writes() const {
 
 bool OpRecord::random() const { return arg("generator") != nullptr; }
 
-bool OpRecord::unspecified() const { return name.starts_with("empty") || name == "new_empty"; }
+bool OpRecord::unspecified() const {
+  return name.starts_with("empty") || name.starts_with("new_empty");
+}
 
 const OpArg* OpRecord::arg(const std::string& arg_name) const {
   for (const OpArg& a : args) {

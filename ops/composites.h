@@ -10,6 +10,9 @@ namespace mytorch::composite {
 // (copy.cpp)
 Tensor converted(const Tensor& self, ScalarType dtype, Device device, bool non_blocking, bool copy);
 
+// Returns a row-major copy, which shares no memory with `self`. (copy.cpp)
+Tensor contiguous_copy(const Tensor& self);
+
 // Returns the terms of a loss, their mean or their sum, by `reduction`. Throws Error(kValue),
 // naming `op`, for other reductions. (losses.cpp)
 Tensor reduced(const Tensor& terms, Str reduction, const char* op);

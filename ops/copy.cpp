@@ -164,6 +164,10 @@ Tensor contiguous(const Tensor& self) {
   return out;
 }
 
+Tensor contiguous_copy(const Tensor& self) {
+  return self.is_contiguous() ? self.clone() : self.contiguous();
+}
+
 Scalar item(const Tensor& self) {
   check_not_batched(self, "item");
   check_shape(self.numel() == 1, "item", "a tensor of shape ", self.sizes(), " has ", self.numel(),

@@ -11,6 +11,7 @@
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/empty_strided.h"
 #include "mytorch/ops/fill_.h"
 #include "mytorch/ops/full.h"
 #include "mytorch/ops/reshape.h"
@@ -123,6 +124,26 @@ Tensor empty_strided(IntList size, IntList stride, std::optional<ScalarType> dty
   }
   return Tensor::adopt(
       new_tensor_strided(size, stride, dtype.value_or(kFloat32), device.value_or(kCPU)));
+}
+
+Tensor empty_permuted(IntList size, IntList physical_layout, std::optional<ScalarType> dtype,
+                      std::optional<Device> device) {
+  const char* op = "empty_permuted";
+  const int64_t ndim = static_cast<int64_t>(size.size());
+  check_shape(physical_layout.size() == size.size(), op, "size ", size, " and physical_layout ",
+              physical_layout, " differ in length");
+  Dims strides(ndim, -1);
+  Wide stride = 1;
+  for (int64_t i = ndim; i-- > 0;) {
+    const int64_t dim = physical_layout[i];
+    check_shape(dim >= 0 && dim < ndim && strides[dim] < 0, op, "physical_layout ",
+                physical_layout, " is no permutation of the dimensions 0 to ", ndim - 1);
+    check_shape(size[dim] >= 0, op, "size ", size, " has a negative element");
+    strides[dim] = checked(stride, op, "the number of elements");
+    stride *= std::max<int64_t>(size[dim], 1);
+    checked(stride, op, "the number of elements");
+  }
+  return mytorch::empty_strided(size, as_list(strides), dtype, device);
 }
 
 Tensor empty_like(const Tensor& self, std::optional<ScalarType> dtype,

@@ -1,11 +1,15 @@
 // Elementwise composites.
 #include <limits>
+#include <tuple>
 
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/abs.h"
 #include "mytorch/ops/all.h"
 #include "mytorch/ops/copysign.h"
+#include "mytorch/ops/frexp_parts.h"
 #include "mytorch/ops/full.h"
+#include "mytorch/ops/gcd.h"
+#include "mytorch/ops/gcd_steps.h"
 #include "mytorch/ops/isclose.h"
 #include "mytorch/ops/isneginf.h"
 #include "mytorch/ops/isposinf.h"
@@ -97,6 +101,32 @@ Tensor nan_to_num(const Tensor& self, std::optional<double> nan, std::optional<d
   const Tensor above = where(isposinf(self), posinf.value_or(limit), self);
   const Tensor bounded = where(isneginf(self), neginf.value_or(-limit), above);
   return where(self.isnan(), nan.value_or(0), bounded);
+}
+
+Tensor gcd(const Tensor& self, const Tensor& other) {
+  for (const Tensor* x : {&self, &other}) {
+    check_type(!x->is_floating_point() && x->dtype() != kBool, "gcd", "an operand is ", x->dtype(),
+               ": it must be of an integer type");
+  }
+  auto [divisor, rest] = mytorch::gcd_steps(mytorch::abs(self), mytorch::abs(other));
+  // Consecutive Fibonacci numbers take the most steps: 1.44 per bit, of which a call does eight.
+  const int64_t bits = 8 * divisor.element_size();
+  for (int64_t steps = 8; steps < bits * 3 / 2; steps += 8) {
+    std::tie(divisor, rest) = mytorch::gcd_steps(divisor, rest);
+  }
+  return divisor;
+}
+
+Tensor lcm(const Tensor& self, const Tensor& other) {
+  const Tensor divisor = mytorch::gcd(self, other);
+  const Tensor nonzero = mytorch::where(divisor.eq(0), 1, divisor);
+  return mytorch::abs(mytorch::trunc_divide(self, nonzero) * other);
+}
+
+Tensors<2> frexp(const Tensor& self) {
+  check_floating(self, "self", "frexp");
+  auto [mantissa, exponent] = mytorch::frexp_parts(self);
+  return {std::move(mantissa), exponent.to(kInt32)};
 }
 
 }  // namespace composite

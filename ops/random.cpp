@@ -2,6 +2,7 @@
 // element's row-major index, never on strides, threads or the backend.
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <tuple>
 
 #include "mytorch/generated/bodies.h"
@@ -23,6 +24,7 @@
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/topk.h"
 #include "mytorch/ops/uniform_.h"
+#include "mytorch/ops/where.h"
 #include "mytorch/ops/zeros_like.h"
 #include "ops/creation.h"
 #include "ops/gradients.h"
@@ -66,6 +68,17 @@ Tensor draw_below(const Operand& p, const Tensor& like, ScalarType type,
 }
 
 ScalarType uniform_type(ScalarType type) { return type == kFloat64 ? kFloat64 : kFloat32; }
+
+// Returns numbers, uniform in [0, 1), in the layout of `like`.
+Tensor draw(const Tensor& like, const std::optional<Generator>& generator) {
+  Tensor drawn = new_like(like, uniform_type(like.dtype()), like.device());
+  drawn.uniform_(0, 1, generator);
+  return drawn;
+}
+
+// Returns half of the smallest positive number that is drawn, which stands for 0 where that has no
+// density.
+double least_draw(ScalarType type) { return type == kFloat64 ? 0x1p-54 : 0x1p-25; }
 
 // Returns the generator before it took its last call number.
 Generator before_last_call(const std::optional<Generator>& generator) {
@@ -167,6 +180,38 @@ void bernoulli_float_(const Tensor& self, double p, std::optional<Generator> gen
 void bernoulli_tensor_(const Tensor& self, const Tensor& p, std::optional<Generator> generator) {
   check_drawable(p, "bernoulli_");
   copy_(self, draw_below(p, self, uniform_type(p.dtype()), generator));
+}
+
+void cauchy_(const Tensor& self, double median, double sigma, std::optional<Generator> generator) {
+  check_floating(self, "self", "cauchy_");
+  check_value(sigma > 0, "cauchy_", "sigma is ", sigma, ": it must be positive");
+  // tan(pi * (u - 0.5)), accurate at both poles, which are not drawn.
+  const Tensor u = draw(self, generator);
+  const Tensor nearest = mytorch::where(u < 0.5, u, 1 - u).clamp_min(least_draw(self.dtype()));
+  const Tensor cotangent = (nearest * std::numbers::pi).tan().reciprocal();
+  copy_(self, mytorch::where(u < 0.5, -cotangent, cotangent) * sigma + median);
+}
+
+void exponential_(const Tensor& self, double lambd, std::optional<Generator> generator) {
+  check_floating(self, "self", "exponential_");
+  check_value(lambd > 0, "exponential_", "lambd is ", lambd, ": it must be positive");
+  const Tensor standard = draw(self, generator).neg().log1p().neg();
+  copy_(self, standard.clamp_min(least_draw(self.dtype())) / lambd);
+}
+
+void geometric_(const Tensor& self, double p, std::optional<Generator> generator) {
+  check_type(self.dtype() != kBool, "geometric_", "self is bool: give a type of numbers");
+  check_value(p > 0 && p <= 1, "geometric_", "p is ", p, ": it must be in (0, 1]");
+  const Tensor trials = draw(self, generator).neg().log1p() / std::log1p(-p);
+  copy_(self, trials.floor() + 1);
+}
+
+void log_normal_(const Tensor& self, double mean, double std, std::optional<Generator> generator) {
+  check_floating(self, "self", "log_normal_");
+  check_value(std > 0, "log_normal_", "std is ", std, ": it must be positive");
+  Tensor normal = new_like(self, uniform_type(self.dtype()), self.device());
+  normal.normal_(mean, std, generator);
+  copy_(self, normal.exp());
 }
 
 Tensor dropout(const Tensor& input, double p, bool train, std::optional<Generator> generator) {

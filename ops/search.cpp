@@ -1,4 +1,5 @@
 // Binary search, and the different elements of a tensor.
+#include <algorithm>
 #include <cmath>
 
 #include "mytorch/generated/bodies.h"
@@ -10,6 +11,7 @@
 #include "mytorch/ops/isnan.h"
 #include "mytorch/ops/linspace.h"
 #include "mytorch/ops/logical_and.h"
+#include "mytorch/ops/nonzero.h"
 #include "mytorch/ops/ones.h"
 #include "mytorch/ops/pow.h"
 #include "mytorch/ops/searchsorted.h"
@@ -89,6 +91,15 @@ Tensor indices_of(int64_t row, int64_t col, std::optional<ScalarType> dtype,
 }
 
 }  // namespace
+
+Tensor nonzero_static(const Tensor& self, int64_t size, int64_t fill_value) {
+  check_value(size >= 0, "nonzero_static", "size is ", size, ": it must not be negative");
+  const Tensor found = mytorch::nonzero(self);
+  const int64_t rows = std::min(found.size(0), size);
+  Tensor result = mytorch::full({size, self.dim()}, fill_value, kInt64, self.device());
+  result.narrow(0, 0, rows).copy_(found.narrow(0, 0, rows));
+  return result;
+}
 
 Tensor tril_indices(int64_t row, int64_t col, int64_t offset, std::optional<ScalarType> dtype,
                     std::optional<Device> device) {

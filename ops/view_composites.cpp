@@ -4,6 +4,7 @@
 #include "core/types/broadcast.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/as_strided_relative.h"
+#include "ops/composites.h"
 #include "ops/geometry.h"
 
 namespace mytorch::composite {
@@ -19,6 +20,11 @@ std::vector<Tensor> pieces(const Tensor& self, IntList sizes, int64_t dim) {
     start += size;
   }
   return result;
+}
+
+std::vector<Tensor> contiguous_copies(std::vector<Tensor> views) {
+  for (Tensor& view : views) view = contiguous_copy(view);
+  return views;
 }
 
 // Throws Error(kValue) if a list cannot have so many views.
@@ -209,6 +215,35 @@ Tensor movedim(const Tensor& self, IntList source, IntList destination) {
 Tensor positive(const Tensor& self) {
   check_type(self.dtype() != kBool, "positive", "self is bool: convert it to a number type");
   return self;
+}
+
+Tensor sum_to_size(const Tensor& self, IntList size) {
+  const char* op = "sum_to_size";
+  const int64_t lead = self.dim() - static_cast<int64_t>(size.size());
+  check_shape(lead >= 0, op, "size ", size, " has more dimensions than self of shape ",
+              self.sizes());
+  Dims summed;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    const int64_t wanted = d < lead ? 1 : size[d - lead];
+    check_shape(d < lead || wanted == 1 || wanted == self.size(d), op, "size ", size,
+                " does not broadcast to the shape ", self.sizes(), " of self");
+    if (d < lead || wanted != self.size(d)) summed.push_back(d);
+  }
+  return summed.empty() ? self : self.sum(as_list(summed), true).reshape(size);
+}
+
+Tensor whole(const Tensor& self) { return self; }
+
+Tensor squeezed_copy(const Tensor& self, IntList dim) { return contiguous_copy(self.squeeze(dim)); }
+
+std::vector<Tensor> split_copy(const Tensor& self, int64_t split_size, int64_t dim) {
+  return contiguous_copies(self.split(split_size, dim));
+}
+std::vector<Tensor> split_with_sizes_copy(const Tensor& self, IntList split_sizes, int64_t dim) {
+  return contiguous_copies(self.split_with_sizes(split_sizes, dim));
+}
+std::vector<Tensor> unbind_copy(const Tensor& self, int64_t dim) {
+  return contiguous_copies(self.unbind(dim));
 }
 
 std::vector<Tensor> tensor_split_sections(const Tensor& self, int64_t sections, int64_t dim) {

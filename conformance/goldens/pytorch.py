@@ -662,7 +662,40 @@ def sinc(x):
     return torch.where(x == 0, 1.0, sine / (math.pi * torch.where(x == 0, 1.0, x)))
 
 
+def gcd_steps(a, b):
+    torch.gcd(a, b)  # refuses other types
+    for _ in range(8):
+        ended = b == 0
+        a, b = torch.where(ended, a, b), torch.where(ended, 0, a.remainder(torch.where(ended, 1, b)))
+    return a, b
+
+
+def frexp_parts(x):
+    mantissa, exponent = torch.frexp(x)
+    return mantissa, torch.where(x.isfinite(), exponent, 0).to(x.dtype)
+
+
+def signal_window(name):
+    """Returns a function of torch.signal.windows that takes the record's arguments in order."""
+
+    def call(length, *args):
+        *shape, sym, dtype, device = args
+        names = {"exponential": ("center", "tau"), "gaussian": ("std",), "general_cosine": ("a",)}
+        names |= {"general_hamming": ("alpha",), "kaiser": ("beta",)}
+        options = dict(zip(names.get(name, ()), shape))
+        return getattr(torch.signal.windows, name)(length, **options, sym=sym, dtype=dtype or torch.float32)
+
+    return call
+
+
+SIGNAL_WINDOWS = (
+    "bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming hann kaiser nuttall"
+)
+
 TWINS = {
+    **{f"signal_windows_{name}": signal_window(name) for name in SIGNAL_WINDOWS.split()},
+    "gcd_steps": gcd_steps,
+    "frexp_parts": frexp_parts,
     **{f"upsample_nearest_exact{n}d": getattr(aten, f"_upsample_nearest_exact{n}d") for n in (1, 2, 3)},
     "upsample_bilinear2d_aa": lambda *args: aten._upsample_bilinear2d_aa(*args),
     "upsample_bicubic2d_aa": lambda *args: aten._upsample_bicubic2d_aa(*args),

@@ -73,7 +73,7 @@ bool excluded(const OpRecord& op) {
   for (const OpArg& arg : op.args) {
     if (arg.written && arg.is_tensor_list()) return true;
   }
-  return op.unspecified() || op.random() || op.derived || op.name.starts_with("new_empty") ||
+  return op.unspecified() || op.random() || op.derived ||
          op.name.starts_with("as_strided") ||  // depends on the memory, which stacking changes
          op.name == "empty_like" || op.name == "empty_strided" || op.name == "nonzero" ||
          op.name == "where.nonzero" || op.name == "masked_select" ||
