@@ -136,8 +136,8 @@ Tensor empty_permuted(IntList size, IntList physical_layout, std::optional<Scala
   Wide stride = 1;
   for (int64_t i = ndim; i-- > 0;) {
     const int64_t dim = physical_layout[i];
-    check_shape(dim >= 0 && dim < ndim && strides[dim] < 0, op, "physical_layout ",
-                physical_layout, " is no permutation of the dimensions 0 to ", ndim - 1);
+    check_shape(dim >= 0 && dim < ndim && strides[dim] < 0, op, "physical_layout ", physical_layout,
+                " is no permutation of the dimensions 0 to ", ndim - 1);
     check_shape(size[dim] >= 0, op, "size ", size, " has a negative element");
     strides[dim] = checked(stride, op, "the number of elements");
     stride *= std::max<int64_t>(size[dim], 1);

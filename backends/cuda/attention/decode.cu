@@ -21,7 +21,7 @@ using Forward = mt_args_attention_forward;
 constexpr int kMostWidth = 256;
 constexpr int kMostSplits = 64;
 constexpr int kLeastKeys = 256;  // per split
-constexpr int kWaves = 10;  // of thread blocks, so that the last ones of a device differ little
+constexpr int kWaves = 2;        // of thread blocks: sequences may differ in length
 constexpr int64_t kLongest = 1 << 29;
 constexpr int64_t kMostBlocks = 65535;  // of a grid, in its second and third dimension
 constexpr int64_t kMostRows = 64;       // of attention_forward, per key head
@@ -68,9 +68,10 @@ bool is_whole(const void* data, const int64_t (&stride)[4], int64_t width) {
          stride[1] % kEach == 0 && stride[2] % kEach == 0;
 }
 
-// Launches `kernel`, whose blocks compute `rows` rows, and `merge` if it splits the keys.
-void run(mt_ctx& ctx, Call& p, int64_t batch, int rows, int blocks_at_once, void (*kernel)(Call),
-         void (*merge)(Call)) {
+// Launches `kernel`, whose blocks compute `rows` rows in `shared` bytes of dynamic shared memory,
+// and `merge` if it splits the keys.
+void run(mt_ctx& ctx, Call& p, int64_t batch, int rows, int blocks_at_once, size_t shared,
+         void (*kernel)(Call), void (*merge)(Call)) {
   const int64_t tiles = (p.rows + rows - 1) / rows, items = batch * p.key_heads * tiles;
   const int64_t at_once = int64_t{blocks_at_once} * properties(ctx.device.index).multiprocessors;
   const int64_t wanted = (kWaves * at_once + items - 1) / items;
@@ -82,6 +83,7 @@ void run(mt_ctx& ctx, Call& p, int64_t batch, int rows, int blocks_at_once, void
   grid.blocks = dim3(static_cast<unsigned>(p.splits), static_cast<unsigned>(p.key_heads * tiles),
                      static_cast<unsigned>(batch));
   grid.threads = dim3(decode::kThreads);
+  grid.shared = shared;
   launch(ctx, "attention_decode", kernel, grid, p);
   if (p.splits == 1) return;
   grid.blocks = dim3(static_cast<unsigned>(all_rows));
@@ -96,11 +98,14 @@ void run_type(mt_ctx& ctx, Call& p, int64_t batch) {
   if constexpr (is_half<T>) {
     if (whole && p.width == p.value_width && is_whole<T>(p.query, p.query_stride, p.width)) {
       const auto with_width = [&](auto width) {
-        if (p.rows <= 8) {
-          run(ctx, p, batch, 8, 3, decode::decode_products<T, width(), 1>, merge);
-        } else {
-          run(ctx, p, batch, 16, 2, decode::decode_products<T, width(), 2>, merge);
-        }
+        const auto with_tiles = [&](auto tiles) {
+          const auto kernel = decode::decode_products<T, width(), tiles()>;
+          constexpr size_t kShared = decode::kProductsShared<T, width()>;
+          allow_shared(ctx, reinterpret_cast<const void*>(kernel), kShared);
+          run(ctx, p, batch, 8 * tiles(), width() * tiles() <= 64 ? 3 : 2, kShared, kernel, merge);
+        };
+        if (p.rows <= 8) return with_tiles(std::integral_constant<int, 1>());
+        with_tiles(std::integral_constant<int, 2>());
       };
       if (p.width == 64) return with_width(std::integral_constant<int, 64>());
       if (p.width == 128) return with_width(std::integral_constant<int, 128>());
@@ -108,10 +113,10 @@ void run_type(mt_ctx& ctx, Call& p, int64_t batch) {
   }
   const auto with_lanes = [&](auto lanes) {
     if (!whole)
-      return run(ctx, p, batch, 4, 4, decode::decode_columns<T, lanes(), 4, false>, merge);
+      return run(ctx, p, batch, 4, 4, 0, decode::decode_columns<T, lanes(), 4, false>, merge);
     if (p.rows == 1)
-      return run(ctx, p, batch, 1, 8, decode::decode_columns<T, lanes(), 1, true>, merge);
-    run(ctx, p, batch, 8, 2, decode::decode_columns<T, lanes(), 8, true>, merge);
+      return run(ctx, p, batch, 1, 8, 0, decode::decode_columns<T, lanes(), 1, true>, merge);
+    run(ctx, p, batch, 8, 2, 0, decode::decode_columns<T, lanes(), 8, true>, merge);
   };
   if (std::max(p.width, p.value_width) <= 128) {
     with_lanes(std::integral_constant<int, 16>());
