@@ -15,7 +15,7 @@ from codegen.model import Op
 
 FILE = Path(__file__).parent / "suites.yaml"
 KEYS = {"name", "op", "form", "args", "dtype", "program"}
-TENSOR_KEYS = {"shape", "dtype", "low", "high", "layout", "of"}
+TENSOR_KEYS = {"shape", "dtype", "low", "high", "layout", "of", "raised"}
 LAYOUTS = ("contiguous", "transposed", "sliced", "broadcast", "channels_last")
 FORMS = ("function", "out", "inplace")
 

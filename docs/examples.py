@@ -108,7 +108,14 @@ def _value(arg: Arg, value: object, dtype: str, name: str, lines: list[str]) -> 
 
 
 def _value_of_tensor(spec: dict, dtype: str, name: str, lines: list[str]) -> str:
-    lines.append(f"const Tensor {name} = {_tensor(spec, dtype)};")
+    text, kind = _tensor(spec, dtype), spec.get("matrix")
+    if kind in ("positive", "symmetric"):
+        lines.append(f"const Tensor random = {text};")
+        product = "mytorch::matmul(random, random.mT())" if kind == "positive" else "random + random.mT()"
+        text = product + (f" + mytorch::eye({spec['shape'][-1]})" if kind == "positive" else "")
+    elif kind:
+        text += f" + mytorch::eye({spec['shape'][-2]}, {spec['shape'][-1]}) * 4"
+    lines.append(f"const Tensor {name} = {text};")
     return name
 
 

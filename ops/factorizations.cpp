@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/tensor/batched.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/add.h"
@@ -18,6 +19,7 @@
 #include "mytorch/ops/eye.h"
 #include "mytorch/ops/gather.h"
 #include "mytorch/ops/linalg_det.h"
+#include "mytorch/ops/linalg_eigh_forward.h"
 #include "mytorch/ops/linalg_lu_permutation.h"
 #include "mytorch/ops/linalg_lu_solve.h"
 #include "mytorch/ops/linalg_matrix_exp.h"
@@ -132,6 +134,16 @@ TensorSpec linalg_lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor&
 
 TensorSpec linalg_solve_triangular(const Tensor& self, const Tensor& b, bool, bool left, bool) {
   return solution_of(self, "self", b, left, "linalg_solve_triangular");
+}
+
+Specs<2> linalg_qr(const Tensor& a, Str mode) {
+  const char* op = "linalg_qr";
+  check_value(mode == "reduced" || mode == "complete" || mode == "r", op, "mode is '", mode,
+              "': it must be reduced, complete or r");
+  check_factorizable(a, "A", op);
+  const int64_t m = a.size(-2), columns = mode == "complete" ? m : smaller_side(a);
+  return {mode == "r" ? like(a, {0}) : in_columns(a, with_matrix(batch_of(a), m, columns)),
+          in_columns(a, with_matrix(batch_of(a), columns, a.size(-1)))};
 }
 
 Specs<2> geqrf(const Tensor& self) {
@@ -347,25 +359,30 @@ Tensors<2> householder_product_backward(const Tensor& grad, const Tensor& input,
           k == 0 ? zeros_like_shape(tau, tau.sizes()) : mytorch::cat(of_factors, -1)};
 }
 
-Tensor eigh_backward(const Tensor* grads, const Tensor& values, const Tensor& vectors) {
-  check_value(vectors.numel() != 0 || values.numel() == 0, "linalg_eigh_forward",
-              "the gradient needs the eigenvectors: call it with compute_v");
-  const Tensor& v = vectors;
-  if (!grads[1].defined()) return product_of(v * grads[0].unsqueeze(-2), flipped(v));
+Tensor eigh_backward(const Tensor* grads, const Tensor& a, Str uplo, const Tensor& values,
+                     const Tensor& vectors) {
+  const bool computed = vectors.dim() == a.dim();
+  const Tensor v = computed ? vectors : std::get<1>(mytorch::linalg_eigh_forward(a, uplo, true));
+  if (!grads[1].defined() || !computed) return product_of(v * grads[0].unsqueeze(-2), flipped(v));
   const Tensor one = unit_of(v, v.size(-1));
   const Tensor gaps = values.unsqueeze(-2) - values.unsqueeze(-1) + one;
   Tensor inner = product_of(flipped(v), grads[1]) / gaps * (1.0 - one);
   if (grads[0].defined()) inner = inner + as_diagonal(grads[0]);
-  return product_of(product_of(v, inner), flipped(v));
+  // Only the symmetric part of a change of the matrix matters.
+  return product_of(product_of(v, (inner + flipped(inner)) * 0.5), flipped(v));
 }
 
-Tensor svd_backward(const Tensor* grads, const Tensor& u_all, const Tensor& s,
-                    const Tensor& vh_all) {
+Tensor svd_backward(const Tensor* grads, const Tensor& a, const Tensor& u_given, const Tensor& s,
+                    const Tensor& vh_given) {
   const int64_t k = s.size(-1);
-  check_value(u_all.numel() != 0 || s.numel() == 0, "linalg_svd_forward",
-              "the gradient needs the singular vectors: call it with compute_uv");
+  Tensor u_all = u_given, vh_all = vh_given;
+  const bool computed = u_given.dim() == a.dim();
+  if (!computed) {
+    std::tie(u_all, std::ignore, vh_all) = mytorch::linalg_svd_forward(a, false, true);
+  }
   const Tensor u = mytorch::narrow(u_all, -1, 0, k), vh = mytorch::narrow(vh_all, -2, 0, k);
-  if (!grads[0].defined() && !grads[2].defined()) {
+  if (k == 0) return product_of(u, vh);  // without elements
+  if ((!grads[0].defined() && !grads[2].defined()) || !computed) {
     return product_of(u * grads[1].unsqueeze(-2), vh);
   }
   check_value(u_all.size(-1) == k && vh_all.size(-2) == k, "linalg_svd",
@@ -401,6 +418,7 @@ Tensor qr_backward(const Tensor* grads, const Tensor& q, const Tensor& r, Str mo
   check_value(mode != "r", op,
               "the gradient needs Q, which mode 'r' does not compute: use reduced");
   const int64_t m = q.size(-2), n = r.size(-1), k = std::min(m, n);
+  if (k == 0) return product_of(q, r);  // without elements
   check_value(mode == "reduced" || m <= n, op,
               "mode 'complete' has no gradient for matrices with more rows than columns: the added "
               "columns of Q are not unique. Use reduced");
@@ -426,12 +444,18 @@ Tensor qr_backward(const Tensor* grads, const Tensor& q, const Tensor& r, Str mo
   return n > k ? mytorch::cat({result, of_rest}, -1) : result;
 }
 
+// Whether an element is true, of any example inside of vmap.
+static bool any_of(Tensor x) {
+  while (is_batched(x.impl())) x = all_examples(x);
+  return mytorch::any(x).item<bool>();
+}
+
 // The matrix of cofactors. It exists for singular matrices, too, whose inverse does not.
 Tensor det_backward(const Tensor& grad, const Tensor& a, const Tensor& det) {
   if (a.numel() == 0) return zeros_like_shape(a, a.sizes());
   const Tensor one = unit_of(a, a.size(-1));
   const Tensor g = grad.unsqueeze(-1).unsqueeze(-1);
-  if (!mytorch::any(mytorch::eq(det, 0)).item<bool>()) {
+  if (!any_of(mytorch::eq(det, 0))) {
     const Tensor right = g * det.unsqueeze(-1).unsqueeze(-1) * one;
     return std::get<0>(mytorch::linalg_solve_forward(flipped(a), right, true));
   }
@@ -448,7 +472,7 @@ Tensor slogdet_backward(const Tensor* grads, const Tensor& a) {
 }
 
 // G. H. Golub, V. Pereyra, The differentiation of pseudo-inverses, 1973, for constant rank.
-Tensor pinv_backward(const Tensor& grad, const Tensor& inverse, const Tensor& a) {
+static Tensor pinv_gradient(const Tensor& grad, const Tensor& inverse, const Tensor& a) {
   const Tensor g = flipped(grad), p = flipped(inverse);
   if (a.size(-2) <= a.size(-1)) {
     const Tensor k = product_of(g, inverse), kp = product_of(k, p);
@@ -461,6 +485,11 @@ Tensor pinv_backward(const Tensor& grad, const Tensor& inverse, const Tensor& a)
          product_of(product_of(pk, inverse), a);
 }
 
+Tensor pinv_backward(const Tensor& grad, const Tensor& inverse, const Tensor& a, bool hermitian) {
+  const Tensor result = pinv_gradient(grad, inverse, a);
+  return hermitian ? (result + flipped(result)) * 0.5 : result;
+}
+
 // The gradient of the residuals R = A X - B has no part through X, where it vanishes.
 Tensors<2> lstsq_backward(const Tensor* grads, const Tensor& a, const Tensor& b,
                           std::optional<double> rcond, const Tensor& solution, const bool* wanted) {
@@ -470,7 +499,7 @@ Tensors<2> lstsq_backward(const Tensor* grads, const Tensor& a, const Tensor& b,
   if (grads[0].defined()) {
     const Tensor inverse = mytorch::linalg_pinv(a, std::nullopt, rcond, false);
     const Tensor g = as_matrix(grads[0]);
-    if (wanted[0]) of_a = pinv_backward(product_of(g, flipped(as_matrix(b))), inverse, a);
+    if (wanted[0]) of_a = pinv_gradient(product_of(g, flipped(as_matrix(b))), inverse, a);
     if (wanted[1]) of_b = product_of(flipped(inverse), g);
   }
   if (grads[1].defined() && grads[1].numel() != 0) {

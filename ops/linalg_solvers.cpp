@@ -6,6 +6,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "core/tensor/batched.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/abs.h"
@@ -21,7 +22,6 @@
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/eq.h"
 #include "mytorch/ops/eye.h"
-#include "mytorch/ops/geqrf.h"
 #include "mytorch/ops/linalg_cholesky_ex.h"
 #include "mytorch/ops/linalg_eigh_forward.h"
 #include "mytorch/ops/linalg_eigvalsh.h"
@@ -78,10 +78,17 @@ Tensor nothing(const Tensor& like, ScalarType type) {
   return mytorch::empty({0}, type, like.device());
 }
 
+// Returns the values on the host of all examples, inside of vmap too.
+Tensor every_example(Tensor x) {
+  while (is_batched(x.impl())) x = all_examples(x);
+  return x;
+}
+
 // Throws Error(kValue) for the first matrix whose `info` is not 0. `explain` gives the reason of an
 // info.
 template <class F>
-void check_info(const Tensor& info, const char* op, F explain) {
+void check_info(const Tensor& infos, const char* op, F explain) {
+  const Tensor info = every_example(infos);
   if (info.numel() == 0 || !mytorch::any(info).item<bool>()) return;
   const Tensor all = info.reshape({-1});
   for (int64_t i = 0; i < all.numel(); ++i) {
@@ -290,25 +297,6 @@ Tensor logdet(const Tensor& self) {
 // ---- QR, eigenvalues, singular values
 // ---------------------------------------------------------------
 
-Tensors<2> linalg_qr(const Tensor& a, Str mode) {
-  const char* op = "linalg_qr";
-  check_value(mode == "reduced" || mode == "complete" || mode == "r", op, "mode is '", mode,
-              "': it must be reduced, complete or r");
-  check_factorizable(a, "A", op);
-  const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
-  const auto [packed, factors] = mytorch::geqrf(a);
-  const int64_t columns = mode == "complete" ? m : k;
-  Tensor r = mytorch::triu(mytorch::narrow(packed, -2, 0, columns));
-  if (mode == "r") return {nothing(a, a.dtype()), std::move(r)};
-  Tensor vectors = mytorch::narrow(packed, -1, 0, k);
-  if (columns > k) {
-    Dims sizes = to_dims(a.sizes());
-    sizes.back() = columns - k;
-    vectors = mytorch::cat({vectors, mytorch::zeros(as_list(sizes), a.dtype(), a.device())}, -1);
-  }
-  return {mytorch::linalg_householder_product(vectors, factors), std::move(r)};
-}
-
 Tensors<2> qr(const Tensor& self, bool some) {
   return mytorch::linalg_qr(self, some ? "reduced" : "complete");
 }
@@ -433,7 +421,7 @@ Tensors<4> linalg_lstsq(const Tensor& self, const Tensor& b, std::optional<doubl
       x = mytorch::matmul(transposed(vh), inner);
     }
     if (way != "gelsy") values = s;
-    full = !mytorch::any(mytorch::ne(rank, std::min(m, n))).item<bool>();
+    full = !mytorch::any(every_example(mytorch::ne(rank, std::min(m, n)))).item<bool>();
   }
   if (m > n && full && way != "gelsy") {
     const Tensor difference = mytorch::matmul(self, x) - right;
@@ -522,7 +510,7 @@ Tensor linalg_matrix_exp(const Tensor& self) {
   const double radius = self.dtype() == kFloat64 ? 0.8 : 2.5;
   const Tensor norm = mytorch::amax(mytorch::sum(mytorch::abs(self), {-2}), {-1});
   const Tensor squarings = mytorch::clamp_min(mytorch::ceil(mytorch::log2(norm / radius)), 0.0);
-  const double most = mytorch::amax(squarings).item<double>();
+  const double most = mytorch::amax(every_example(squarings)).item<double>();
   const auto by_matrix = [](const Tensor& x) { return x.unsqueeze(-1).unsqueeze(-1); };
   const Tensor a = std::isfinite(most) ? self * by_matrix(mytorch::pow(2.0, -squarings)) : self;
   const Tensor one = unit_matrix(self, self.size(-1));

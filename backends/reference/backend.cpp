@@ -60,6 +60,7 @@ constexpr mt_kernel_entry kKernels[] = {
     entry<&linalg_lu_solve>(kMatrices),
     entry<&linalg_solve_triangular>(kMatrices),
     entry<&linalg_lu_permutation>(kMatrices),
+    entry<&linalg_qr>(kMatrices),
     entry<&geqrf>(kMatrices),
     entry<&linalg_householder_product>(kMatrices),
     entry<&linalg_eigh>(kMatrices),

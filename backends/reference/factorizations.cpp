@@ -359,6 +359,33 @@ void linalg_solve_triangular(mt_ctx& /*ctx*/, const mt_args_linalg_solve_triangu
   });
 }
 
+void linalg_qr(mt_ctx& /*ctx*/, const mt_args_linalg_qr& args) {
+  const auto batch = sdk::batch_shape(args.A);
+  const bool wants_q = std::string_view(args.mode) != "r";
+  visit_matrix_type(TensorView(args.A).dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Matrices<const T> from(args.A, batch);
+    const Matrices<T> to_r(args.R, batch);
+    for (int64_t b = 0; b < from.count(); ++b) {
+      Matrix a = read(from, b);
+      std::vector<double> tau;
+      qr(a, tau);
+      Matrix r(to_r.rows(), a.columns);
+      for (int64_t i = 0; i < r.rows; ++i) {
+        for (int64_t j = i; j < r.columns; ++j) r(i, j) = a(i, j);
+      }
+      write(to_r, b, r);
+      if (!wants_q) continue;
+      Matrix q(a.rows, r.rows);
+      for (int64_t i = 0; i < q.columns; ++i) q(i, i) = 1;
+      for (int64_t i = static_cast<int64_t>(tau.size()); i-- > 0;) {
+        reflect(a, i, tau[static_cast<size_t>(i)], q, 0);
+      }
+      write(Matrices<T>(args.Q, batch), b, q);
+    }
+  });
+}
+
 void geqrf(mt_ctx& /*ctx*/, const mt_args_geqrf& args) {
   const auto batch = sdk::batch_shape(args.self);
   visit_matrix_type(TensorView(args.self).dtype(), [&](auto tag) {

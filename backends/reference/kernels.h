@@ -24,6 +24,7 @@
 #include "mytorch/abi_ops/linalg_lu_factor_ex.h"
 #include "mytorch/abi_ops/linalg_lu_permutation.h"
 #include "mytorch/abi_ops/linalg_lu_solve.h"
+#include "mytorch/abi_ops/linalg_qr.h"
 #include "mytorch/abi_ops/linalg_solve_triangular.h"
 #include "mytorch/abi_ops/linalg_svd_forward.h"
 #include "mytorch/abi_ops/logcumsumexp.h"
@@ -75,6 +76,7 @@ void linalg_lu_factor_ex(mt_ctx& ctx, const mt_args_linalg_lu_factor_ex& args);
 void linalg_lu_solve(mt_ctx& ctx, const mt_args_linalg_lu_solve& args);
 void linalg_solve_triangular(mt_ctx& ctx, const mt_args_linalg_solve_triangular& args);
 void linalg_lu_permutation(mt_ctx& ctx, const mt_args_linalg_lu_permutation& args);
+void linalg_qr(mt_ctx& ctx, const mt_args_linalg_qr& args);
 void geqrf(mt_ctx& ctx, const mt_args_geqrf& args);
 void linalg_householder_product(mt_ctx& ctx, const mt_args_linalg_householder_product& args);
 void linalg_eigh(mt_ctx& ctx, const mt_args_linalg_eigh_forward& args);

@@ -86,6 +86,11 @@ class Maker {
         first_.empty() ? 2 : static_cast<double>(*std::min_element(first_.begin(), first_.end()));
     Tensor memory =
         filled(spec, g.memory, dtype, dtype == kInt64 ? high : 10, c_.device, generator_);
+    if (spec.contains("raised")) {
+      const Tensor diagonal =
+          call("diagonal", {memory, int64_t{0}, int64_t{-2}, int64_t{-1}})[0].tensor();
+      call("add_", {diagonal, spec.at("raised").get<double>()});
+    }
     if (layout == "contiguous") return memory;
     return Tensor::adopt(new_view(memory.impl(), shape, g.strides, 0));
   }

@@ -73,6 +73,8 @@ def tensor(spec: dict, dtype: str, made: dict) -> torch.Tensor:
         whole = torch.empty(memory, dtype=kind).uniform_(spec.get("low", -1), spec.get("high", 1))
     else:
         whole = torch.randint(int(spec.get("low", 0)), int(spec.get("high", 2)), memory, dtype=kind)
+    if "raised" in spec:
+        whole.diagonal(0, -2, -1).add_(spec["raised"])
     if layout == "transposed":
         return whole.transpose(-1, -2)
     if layout == "sliced":
@@ -131,6 +133,17 @@ EXCEPTIONS = {
     ),
     "convolution_backward_weight": lambda a, out: _convolution(
         a, a["input"], torch.empty(a["weight_size"]), [False, True, False]
+    ),
+    "linalg_eigh_forward": lambda a, out: ("_linalg_eigh", [a["self"], a["UPLO"], a["compute_v"]]),
+    "linalg_svd_forward": lambda a, out: (
+        "_linalg_svd",
+        [a["self"], a["full_matrices"], a["compute_uv"]],
+        {"driver": None},
+    ),
+    "linalg_solve_forward": lambda a, out: (
+        "_linalg_solve_ex",
+        [a["A"], a["B"]],
+        {"left": a["left"], "check_errors": False},
     ),
     "softmax_backward": lambda a, out: (
         "_softmax_backward_data",

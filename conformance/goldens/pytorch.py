@@ -692,7 +692,61 @@ SIGNAL_WINDOWS = (
     "bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming hann kaiser nuttall"
 )
 
+# ---- linear algebra ------------------------------------------------------------------------------------
+
+
+def signs(vectors):
+    """Returns the factors that make the first element of each column that is near its largest one positive."""
+    size = vectors.detach().abs()
+    near = size >= 0.9 * size.amax(-2, keepdim=True) if vectors.numel() else size > 0
+    first = near & (near.cumsum(-2) == 1)
+    return (first * vectors.detach().sign()).sum(-2, keepdim=True)
+
+
+def eigh_forward(x, triangle, compute=True):
+    if not compute:
+        return torch.linalg.eigvalsh(x, triangle), x.new_empty(0)
+    values, vectors = torch.linalg.eigh(x, triangle)
+    return values, vectors * signs(vectors)
+
+
+def svd_forward(x, full, compute=True):
+    if not compute:
+        return x.new_empty(0), torch.linalg.svdvals(x), x.new_empty(0)
+    u, s, vh = torch.linalg.svd(x, full_matrices=full)
+    factors, k = signs(u), s.shape[-1]
+    ones = torch.ones_like(factors)
+    own = torch.cat([factors[..., :k], ones[..., k:]], -1)
+    rows = torch.ones(vh.shape[:-1], dtype=vh.dtype)
+    rows[..., :k] = factors[..., 0, :k]
+    return u * own, s, vh * rows.unsqueeze(-1)
+
+
+def svd(x, some, compute):
+    if not compute:
+        return tuple(torch.svd(x, some, False))
+    u, s, vh = svd_forward(x, not some)
+    return u, s, vh.mT
+
+
+def lu_permutation(pivots, size):
+    if pivots.dtype != torch.int32:
+        raise Missing("pivots are int32")
+    order = torch.arange(size).expand(*pivots.shape[:-1], size).clone()
+    for row, own in zip(order.reshape(-1, size), pivots.reshape(-1, pivots.shape[-1])):
+        for i, pivot in enumerate(own.tolist()):
+            row[i], row[pivot - 1] = row[pivot - 1].clone(), row[i].clone()
+    return order
+
+
 TWINS = {
+    "linalg_eigh_forward": eigh_forward,
+    "linalg_eigh": eigh_forward,
+    "linalg_svd_forward": svd_forward,
+    "linalg_svd": lambda x, full, driver: svd_forward(x, full),
+    "svd": svd,
+    "linalg_lu_permutation": lu_permutation,
+    "linalg_solve_forward": lambda a, b, left: aten._linalg_solve_ex(a, b, left=left),
     **{f"signal_windows_{name}": signal_window(name) for name in SIGNAL_WINDOWS.split()},
     "gcd_steps": gcd_steps,
     "frexp_parts": frexp_parts,
