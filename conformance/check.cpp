@@ -68,6 +68,14 @@ bool is_refusal(const Answer& outcome) {
          outcome.error == ErrorCode::kShape;
 }
 
+// Whether the call needs a kernel that the backend may lack.
+bool is_missing(const Options& options, const Answer& outcome) {
+  return outcome.error == ErrorCode::kUnsupported &&
+         std::any_of(options.missing.begin(), options.missing.end(), [&](const std::string& name) {
+           return outcome.message.find("no kernel of " + name + " on ") != std::string::npos;
+         });
+}
+
 // Whether a call writes to an argument: one that its schema marks, or a running statistic of ATen's
 // batch normalization, which the schema does not mark.
 bool changes(const OpRecord& op, const std::string& arg) {
@@ -171,6 +179,8 @@ bool Checker::run_case(const Case& c, const Fail& fail) {
   const Ways before_call = ways_taken(c.op->name);
   const Answer found = run(c, arguments);
   outcome_.route = route_of(*c.op, before_call, ways_taken(c.op->name));
+  outcome_.missing = is_missing(options_, found);
+  if (outcome_.missing) return true;
 
   if (c.sample->contains("error")) {
     const std::pair<const char*, const Answer*> both[] = {{"error (reference)", &expected},
@@ -300,6 +310,7 @@ Report Checker::run_all(const std::vector<OpRecord>& catalog) {
     const Score& score = report_.scores[op.name];
     report_.cases += score.cases;
     report_.failed += score.failed;
+    report_.missing += score.missing;
     if (options_.verbose) {
       out_ << op.name << ": " << score.cases << " cases, " << score.cases - score.failed
            << " passed, " << score.failed << " failed, " << score.refused << " refused"
@@ -308,6 +319,9 @@ Report Checker::run_all(const std::vector<OpRecord>& catalog) {
   }
   out_ << report_.cases << " cases, " << std::max(0, report_.cases - report_.failed) << " passed, "
        << report_.failed << " failed (seed " << options_.seed << ")" << std::endl;
+  if (report_.missing > 0) {
+    out_ << report_.missing << " of them need a kernel that may be missing" << std::endl;
+  }
   return report_;
 }
 
@@ -317,7 +331,8 @@ void Score::add(const Outcome& outcome) {
   if (outcome.number >= 0) {
     ++cases;
     refused += outcome.refused ? 1 : 0;
-    ++routes[static_cast<int>(outcome.refused ? Route::kNone : outcome.route)];
+    missing += outcome.missing ? 1 : 0;
+    ++routes[static_cast<int>(outcome.refused || outcome.missing ? Route::kNone : outcome.route)];
   }
   failed += outcome.failures.empty() ? 0 : 1;
   worst = std::max(worst, outcome.worst);

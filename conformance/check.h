@@ -22,6 +22,7 @@ struct Outcome {
   Route route = Route::kNone;
   double worst = 0;  // the largest error as a fraction of the allowed error
   std::vector<Failure> failures = {};
+  bool missing = false;  // needs a kernel that Options::missing lists
 };
 
 // The outcomes of one operator's cases.
@@ -29,6 +30,7 @@ struct Score {
   int cases = 0;
   int failed = 0;
   int refused = 0;
+  int missing = 0;
   int routes[5] = {};  // by Route
   double worst = 0;
   std::vector<Failure> failures;
@@ -41,6 +43,8 @@ struct Options {
   std::string backend;   // "": the one that the dispatcher chooses on `device`
   std::string plugin;    // path of the backend's library, if the backend was given as one
   bool fallback = true;  // of a plug-in: operators without a kernel run on the CPU
+  // Primitives without which the backend is complete: calls that need their kernels are counted.
+  std::vector<std::string> missing;
   std::string device = "cpu";
   std::vector<std::string> only;  // full or base names of operators; empty: all
   std::string dtype;              // "": every type
@@ -65,6 +69,7 @@ struct Report {
   std::vector<Failure> failures;
   int cases = 0;
   int failed = 0;
+  int missing = 0;
   bool ok() const { return failed == 0 && cases > 0; }
 };
 

@@ -28,6 +28,25 @@ def shape_of(spec: dict) -> list[int]:
     return shape
 
 
+def as_matrices(kind: str, found: list[float], m: int, n: int) -> list[float]:
+    """Returns row-major matrices (m, n) of a kind of conformance/samples/README.md, made of the elements."""
+    k = min(m, n)
+    for at in range(0, len(found), max(m * n, 1)):
+        x = found[at : at + m * n]
+        for i in range(m):
+            for j in range(n):
+                here = at + i * n + j
+                if kind == "positive":
+                    found[here] = sum(x[i * n + l] * x[j * n + l] for l in range(n)) + (i == j)
+                elif kind == "symmetric":
+                    found[here] = (x[i * n + j] + x[j * n + i]) / 2 + (3 * i if i == j else 0)
+                elif kind == "well_conditioned":
+                    found[here] = x[i * n + j] + (2 * k + 2 * i if i + j == k - 1 else 0)
+                elif kind == "dominant":
+                    found[here] = x[i * n + j] + (2 if i == j else 0)
+    return found
+
+
 def elements(spec: dict, dtype: str, tensor: int) -> list:
     """Returns the elements of the call's `tensor`-th tensor, counted from 0, in row-major order. For an expanded
     tensor, returns the elements of its memory."""
@@ -51,6 +70,8 @@ def elements(spec: dict, dtype: str, tensor: int) -> list:
             high = math.ceil(number(spec["high"])) if "high" in spec else 2
             low = max(low, 0) if dtype == "uint8" else low
             found.append(low + (r if spec.get("unique") else r % max(high - low, 1)))
+    if "matrix" in spec:
+        found = as_matrices(spec["matrix"], found, *shape[-2:])
     if spec.get("sorted") and shape and shape[-1] > 0:
         rows = [sorted(found[i : i + shape[-1]]) for i in range(0, count, shape[-1])]
         found = [x for row in rows for x in row]

@@ -28,6 +28,20 @@ bool opts_out(const Json& sample, const std::string& arg, int item) {
   return one.is_object() && !one.value("grad", true);
 }
 
+// Whether the sample makes symmetric matrices, of which a function may read one triangle.
+bool is_symmetric(const Json& sample, const std::string& arg, int item) {
+  const Json& spec = sample.at("args").at(arg);
+  const Json& one = item < 0 ? spec : spec.at(item);
+  const std::string kind = one.is_object() ? one.value("matrix", "") : "";
+  return kind == "positive" || kind == "symmetric";
+}
+
+Tensor symmetric_part(const Tensor& x) {
+  const Tensor mirrored = call("transpose.int", {x, int64_t{-2}, int64_t{-1}})[0].tensor();
+  const Tensor sum = call("add", {x, mirrored})[0].tensor();
+  return call("mul", {sum, Scalar(0.5)})[0].tensor();
+}
+
 // Returns the gradients of the sum of all outputs with respect to the leaves marked in `wanted`.
 // The other leaves do not require gradients, so kernels get no output for them.
 std::vector<Tensor> gradients_of(
@@ -143,7 +157,8 @@ bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fai
     for (size_t k = 0; k < places.size(); ++k) {
       Value& value = own.values[places[k].argument].second;
       const OpArg* arg = op.arg(own.values[places[k].argument].first);
-      const Tensor input = arg->written ? call("clone", {inputs[k]})[0].tensor() : inputs[k];
+      Tensor input = arg->written ? call("clone", {inputs[k]})[0].tensor() : inputs[k];
+      if (is_symmetric(*c.sample, arg->name, places[k].item)) input = symmetric_part(input);
       if (places[k].item < 0) {
         value = input;
       } else {

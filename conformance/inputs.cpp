@@ -143,6 +143,42 @@ std::vector<Element> draw(const Json& spec, ScalarType dtype, int64_t count, Sou
   return elements;
 }
 
+// Makes row-major matrices of a kind of conformance/samples/README.md of the elements, as
+// conformance/golden.py does.
+void make_matrices(const std::string& kind, const std::vector<int64_t>& shape,
+                   std::vector<Element>* elements) {
+  const int64_t m = shape.at(shape.size() - 2), n = shape.back(), k = std::min(m, n);
+  const auto count = static_cast<int64_t>(elements->size());
+  for (int64_t at = 0; at < count; at += m * n) {
+    std::vector<double> x;
+    for (int64_t i = 0; i < m * n; ++i) {
+      x.push_back((*elements)[static_cast<size_t>(at + i)].as_double());
+    }
+    const auto of = [&](int64_t i, int64_t j) { return x[static_cast<size_t>(i * n + j)]; };
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        double value = of(i, j);
+        if (kind == "positive") {
+          value = 0;
+          for (int64_t l = 0; l < n; ++l) value += of(i, l) * of(j, l);
+          value += i == j ? 1 : 0;
+        } else if (kind == "symmetric") {
+          value = (of(i, j) + of(j, i)) / 2 + (i == j ? 3 * static_cast<double>(i) : 0);
+        } else if (kind == "well_conditioned") {
+          value += i + j == k - 1 ? static_cast<double>(2 * k + 2 * i) : 0;
+        } else if (kind == "dominant") {
+          value += i == j ? 2 : 0;
+        } else {
+          throw Error(ErrorCode::kValue, "[check] unknown kind of matrix '" + kind + "'");
+        }
+        Element& element = (*elements)[static_cast<size_t>(at + i * n + j)];
+        element = element.is_float ? Element::of_float(value)
+                                   : Element::of_int(static_cast<int64_t>(value));
+      }
+    }
+  }
+}
+
 int64_t product(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
@@ -178,6 +214,7 @@ Tensor make_tensor(const Json& spec, ScalarType dtype, Source& source, Device de
                              : Element::of_int(value.get<int64_t>()));
     }
   }
+  if (spec.contains("matrix")) make_matrices(spec.at("matrix"), shape, &elements);
   if (spec.value("sorted", false) && !shape.empty() && shape.back() > 0) {
     for (int64_t row = 0; row < count; row += shape.back()) {
       std::sort(elements.begin() + row, elements.begin() + row + shape.back(),

@@ -77,6 +77,7 @@ Json to_json(const Outcome& o) {
   // JSON has no infinity.
   return {{"number", o.number},
           {"refused", o.refused},
+          {"missing", o.missing},
           {"route", static_cast<int>(o.route)},
           {"worst", std::min(o.worst, 1e300)},
           {"failures", failures}};
@@ -85,6 +86,7 @@ Json to_json(const Outcome& o) {
 Outcome outcome_of(const std::string& op, const Json& json) {
   Outcome o{op, json.at("number"), json.at("refused"), static_cast<Route>(json.at("route")),
             json.at("worst")};
+  o.missing = json.at("missing");
   for (const Json& f : json.at("failures")) {
     o.failures.push_back({op, o.number, f.at(0), f.at(1), f.at(2), o.route});
   }
@@ -216,6 +218,7 @@ Report check_in_children(const std::vector<OpRecord>& catalog, const Options& op
   for (const auto& [name, score] : report.scores) {
     report.cases += score.cases;
     report.failed += score.failed;
+    report.missing += score.missing;
   }
   return report;
 }

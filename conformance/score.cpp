@@ -12,10 +12,14 @@ std::string routes_text(const Score& score) {
   std::string text;
   for (const Route route :
        {Route::kNative, Route::kView, Route::kComposite, Route::kFallback, Route::kNone}) {
-    const int n = score.routes[static_cast<int>(route)];
+    const int n =
+        score.routes[static_cast<int>(route)] - (route == Route::kNone ? score.missing : 0);
     if (n == 0) continue;
     text += (text.empty() ? "" : ", ") + std::to_string(n) + " " +
             (route == Route::kNone ? "refused" : route_name(route));
+  }
+  if (score.missing > 0) {
+    text += (text.empty() ? "" : ", ") + std::to_string(score.missing) + " missing";
   }
   return text;
 }
@@ -38,7 +42,7 @@ Summary summary(const Report& report) {
   for (const auto& [op, score] : report.scores) {
     ++s.ops;
     s.passed += score.failed == 0 ? 1 : 0;
-    ++s.routes[static_cast<int>(score.route())];
+    ++s.routes[static_cast<int>(score.missing > 0 ? Route::kFallback : score.route())];
   }
   return s;
 }

@@ -105,6 +105,31 @@ Tensor sum_to_channel(const Tensor& grad);
 // gradient of a vector of features is row-major. Copies only if a plane has several elements.
 Tensor in_layout_of(const Tensor& grad, IntList input_shape, IntList input_strides);
 
+// ---- factorizations and solvers (factorizations.cpp) ----
+Tensor cholesky_backward(const Tensor& grad, const Tensor& factor, bool upper);
+Tensor lu_factor_backward(const Tensor& grad, const Tensor& lu, const Tensor& pivots);
+Tensors<2> lu_solve_backward(const Tensor& grad, const Tensor& lu, const Tensor& pivots,
+                             IntList b_shape, const Tensor& solution, bool left, bool adjoint,
+                             const bool* wanted);
+Tensors<2> solve_triangular_backward(const Tensor& grad, const Tensor& a, IntList b_shape,
+                                     const Tensor& solution, bool upper, bool left, bool unit,
+                                     const bool* wanted);
+Tensors<2> solve_forward_backward(const Tensor* grads, const Tensor& a, IntList b_shape,
+                                  const Tensor& solution, const Tensor& lu, const Tensor& pivots,
+                                  bool left, const bool* wanted);
+Tensors<2> householder_product_backward(const Tensor& grad, const Tensor& input, const Tensor& tau,
+                                        const Tensor& result, const bool* wanted);
+Tensor eigh_backward(const Tensor* grads, const Tensor& values, const Tensor& vectors);
+Tensor svd_backward(const Tensor* grads, const Tensor& u_all, const Tensor& s,
+                    const Tensor& vh_all);
+Tensor qr_backward(const Tensor* grads, const Tensor& q, const Tensor& r, Str mode);
+Tensor det_backward(const Tensor& grad, const Tensor& a, const Tensor& det);
+Tensor slogdet_backward(const Tensor* grads, const Tensor& a);
+Tensor pinv_backward(const Tensor& grad, const Tensor& inverse, const Tensor& a);
+Tensors<2> lstsq_backward(const Tensor* grads, const Tensor& a, const Tensor& b,
+                          std::optional<double> rcond, const Tensor& solution, const bool* wanted);
+Tensor matrix_exp_backward(const Tensor& grad, const Tensor& a);
+
 // ---- softmax and normalization (softmax.cpp, normalization.cpp) ----
 // `grads` has the gradients of all results, undefined for unused results.
 Tensor softmax_backward_output(const Tensor& grad, const Tensor& grad_output, const Tensor& output,

@@ -14,6 +14,7 @@
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/gelu.h"
 #include "mytorch/ops/gelu_grad.h"
+#include "mytorch/ops/linalg_matrix_norm.h"
 #include "mytorch/ops/linalg_vector_norm.h"
 #include "mytorch/ops/linear.h"
 #include "mytorch/ops/linear_gelu_forward.h"
@@ -299,19 +300,8 @@ Tensor linalg_norm(const Tensor& self, std::optional<Scalar> ord, OptionalIntLis
                    std::optional<ScalarType> dtype) {
   const bool matrix = ord.has_value() && (dim.has_value() ? dim->size() == 2 : self.dim() == 2);
   if (!matrix) return mytorch::linalg_vector_norm(self, ord.value_or(2), dim, keepdim, dtype);
-  const double order = ord->to<double>();
-  check_value(std::abs(order) == 1 || std::isinf(order), "linalg_norm", "order ", order,
-              " of a matrix needs its singular values, which are not available: give 1, -1, inf, "
-              "-inf, or no order for the Frobenius norm");
-  Dims dims = dim.has_value() ? Dims(dim->begin(), dim->end()) : Dims{-2, -1};
-  for (int64_t& each : dims) each = wrap_dim(each, self.dim(), "linalg_norm");
-  check_value(dims[0] != dims[1], "linalg_norm", "the two dimensions are the same");
-  // Order 1 sums columns, so it sums over the rows' dimension; inf sums rows.
-  const int64_t summed = std::isinf(order) ? dims[1] : dims[0];
-  const int64_t compared = std::isinf(order) ? dims[0] : dims[1];
-  const Tensor sums = mytorch::linalg_vector_norm(self, 1, {summed}, true, dtype);
-  const Tensor norm = order > 0 ? sums.amax({compared}, true) : sums.amin({compared}, true);
-  return keepdim ? norm : norm.squeeze(as_list(dims));
+  return mytorch::linalg_matrix_norm(self, *ord, dim.has_value() ? *dim : IntList({-2, -1}),
+                                     keepdim, dtype);
 }
 
 Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {

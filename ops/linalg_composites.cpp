@@ -13,6 +13,8 @@
 #include "mytorch/ops/einsum.h"
 #include "mytorch/ops/eye.h"
 #include "mytorch/ops/linalg_cross.h"
+#include "mytorch/ops/linalg_inv.h"
+#include "mytorch/ops/linalg_matrix_power.h"
 #include "mytorch/ops/linalg_vander.h"
 #include "mytorch/ops/linalg_vector_norm.h"
 #include "mytorch/ops/matmul.h"
@@ -135,7 +137,10 @@ Tensor linalg_matrix_power(const Tensor& self, int64_t n) {
   const char* op = "linalg_matrix_power";
   check_shape(self.dim() >= 2 && self.size(-1) == self.size(-2), op, "shape ", self.sizes(),
               " is not that of square matrices");
-  check_value(n >= 0, op, "n is ", n, ": inverses are not computed");
+  if (n < 0) {
+    check_value(n != std::numeric_limits<int64_t>::min(), op, "n is out of range");
+    return mytorch::linalg_matrix_power(mytorch::linalg_inv(self), -n);
+  }
   if (n == 0)
     return mytorch::eye(self.size(-1), self.dtype(), self.device()).expand(self.sizes()).clone();
   Tensor result, power = self;

@@ -133,7 +133,7 @@ void add_product(Tensor& sum, const Tensor& a, const Tensor& b, ScalarType wide,
   }
 }
 
-Tensor plus(const Tensor& a, const Tensor& b) { return a.defined() ? a + b : b; }
+Tensor sum_if_any(const Tensor& a, const Tensor& b) { return a.defined() ? a + b : b; }
 
 // Returns `grad` * `x` in the type of `like`. `grad` is the 0-dim gradient of the sum of all terms.
 Tensor scaled(const Tensor& x, const Tensor& grad, const Tensor& like) {
@@ -155,7 +155,7 @@ Tensors<3> recomputed(const Problem& p, const Tensor& grad, const bool* wanted) 
     const Tensor d = chunk.gradient(grad.narrow(0, first, n).to(chunk.scores.dtype()));
     if (wanted[0]) rows.push_back(mytorch::mm(d, p.matrix));
     if (wanted[1]) add_product(dw, d, chunk.input, p.wide(), recording);
-    if (wanted[2]) db = plus(db, d.sum(0, false, p.wide()));
+    if (wanted[2]) db = sum_if_any(db, d.sum(0, false, p.wide()));
   });
   Tensor dx;
   if (wanted[0])
@@ -237,7 +237,7 @@ Tensors<4> linear_cross_entropy_forward(const Tensor& input, const Tensor& linea
     const Tensor d = chunk.gradient(mytorch::ones(IntList(), chunk.scores.dtype(), device));
     if (want_x) mytorch::mm_out(dx.narrow(0, first, n), d, p.matrix);
     if (want_w) add_product(dw, d, chunk.input, p.wide(), false);
-    if (want_b) db = plus(db, d.sum(0, false, p.wide()));
+    if (want_b) db = sum_if_any(db, d.sum(0, false, p.wide()));
   });
   const auto result = [&](const Tensor& x, bool want, IntList sizes) {
     return x.defined() ? x : mytorch::zeros(want ? sizes : IntList{0}, p.wide(), device);

@@ -237,6 +237,9 @@ Run add_check(CLI::App& app) {
           ->expected(0, -1);
   app.add_flag("--fallback,!--no-fallback", options->fallback,
                "let the library's missing kernels run on the CPU");
+  app.add_option("--missing", options->missing,
+                 "with --no-fallback, primitives whose kernels the library may lack: cases that "
+                 "need one are counted, not failed");
   app.add_option("--seconds", given->seconds, "time limit for one case of a library")
       ->check(CLI::Range(0.1, 1e6));
   app.add_option(

@@ -21,6 +21,9 @@ constexpr uint32_t kTakes = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES | MT_TAKES_
 // output would be overwritten before it is read.
 constexpr uint32_t kCopies = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES;
 
+// Factorizations read single matrices of a batch before they write them, so a result is no operand.
+constexpr uint32_t kMatrices = MT_TAKES_STRIDED;
+
 template <auto kernel_fn>
 constexpr mt_kernel_entry entry(uint32_t flags = kTakes) {
   return sdk::kernel<kernel_fn>("definition", flags);
@@ -52,6 +55,15 @@ constexpr mt_kernel_entry kKernels[] = {
     entry<&cumprod>(),
     entry<&logcumsumexp>(),
     entry<&sort>(),
+    entry<&linalg_cholesky_ex>(kMatrices),
+    entry<&linalg_lu_factor_ex>(kMatrices),
+    entry<&linalg_lu_solve>(kMatrices),
+    entry<&linalg_solve_triangular>(kMatrices),
+    entry<&linalg_lu_permutation>(kMatrices),
+    entry<&geqrf>(kMatrices),
+    entry<&linalg_householder_product>(kMatrices),
+    entry<&linalg_eigh>(kMatrices),
+    entry<&linalg_svd>(kMatrices),
 };
 
 const char* describe(void* /*self*/) { return "one thread, double and int64, no vector code"; }

@@ -17,6 +17,15 @@
 #include "mytorch/abi_ops/cumsum.h"
 #include "mytorch/abi_ops/fill_.h"
 #include "mytorch/abi_ops/gather.h"
+#include "mytorch/abi_ops/geqrf.h"
+#include "mytorch/abi_ops/linalg_cholesky_ex.h"
+#include "mytorch/abi_ops/linalg_eigh_forward.h"
+#include "mytorch/abi_ops/linalg_householder_product.h"
+#include "mytorch/abi_ops/linalg_lu_factor_ex.h"
+#include "mytorch/abi_ops/linalg_lu_permutation.h"
+#include "mytorch/abi_ops/linalg_lu_solve.h"
+#include "mytorch/abi_ops/linalg_solve_triangular.h"
+#include "mytorch/abi_ops/linalg_svd_forward.h"
 #include "mytorch/abi_ops/logcumsumexp.h"
 #include "mytorch/abi_ops/max_pool2d_with_indices.h"
 #include "mytorch/abi_ops/max_pool2d_with_indices_backward.h"
@@ -60,5 +69,15 @@ void cummin(mt_ctx& ctx, const mt_args_cummin& args);
 void cumprod(mt_ctx& ctx, const mt_args_cumprod& args);
 void logcumsumexp(mt_ctx& ctx, const mt_args_logcumsumexp& args);
 void sort(mt_ctx& ctx, const mt_args_sort_stable& args);
+
+void linalg_cholesky_ex(mt_ctx& ctx, const mt_args_linalg_cholesky_ex& args);
+void linalg_lu_factor_ex(mt_ctx& ctx, const mt_args_linalg_lu_factor_ex& args);
+void linalg_lu_solve(mt_ctx& ctx, const mt_args_linalg_lu_solve& args);
+void linalg_solve_triangular(mt_ctx& ctx, const mt_args_linalg_solve_triangular& args);
+void linalg_lu_permutation(mt_ctx& ctx, const mt_args_linalg_lu_permutation& args);
+void geqrf(mt_ctx& ctx, const mt_args_geqrf& args);
+void linalg_householder_product(mt_ctx& ctx, const mt_args_linalg_householder_product& args);
+void linalg_eigh(mt_ctx& ctx, const mt_args_linalg_eigh_forward& args);
+void linalg_svd(mt_ctx& ctx, const mt_args_linalg_svd_forward& args);
 
 }  // namespace mytorch::reference

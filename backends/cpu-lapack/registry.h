@@ -1,0 +1,19 @@
+// The families of kernels: each file of kernels defines the register_NAME of its family.
+#pragma once
+
+#include "mytorch/backend.h"
+#include "mytorch/backend/registry.h"
+
+#define MYTORCH_LAPACK_FAMILIES(FAMILY) \
+  FAMILY(cholesky)                      \
+  FAMILY(lu)                            \
+  FAMILY(triangular)                    \
+  FAMILY(qr)                            \
+  FAMILY(eigenvalues)                   \
+  FAMILY(singular_values)
+
+namespace mytorch::lapack {
+
+MYTORCH_KERNEL_FAMILIES(MYTORCH_LAPACK_FAMILIES)
+
+}  // namespace mytorch::lapack
