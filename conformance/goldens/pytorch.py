@@ -754,6 +754,8 @@ TWINS = {
     "upsample_bilinear2d_aa": lambda *args: aten._upsample_bilinear2d_aa(*args),
     "upsample_bicubic2d_aa": lambda *args: aten._upsample_bicubic2d_aa(*args),
     "sinc": sinc,
+    # PyTorch's gradient is a number below 1, where the function is NaN.
+    "special_zeta": lambda x, q: torch.special.zeta(x, q * torch.where(torch.as_tensor(x) < 1, math.nan, 1)),
     "logit_terms": torch.logit,
     "prelu_terms": lambda x, weight: torch.where(x > 0, x, x * weight),
     "normalize": lambda x, p=2, dim=(1,), eps=1e-12: x / torch.linalg.vector_norm(x, p, dim, True).clamp_min(eps),
