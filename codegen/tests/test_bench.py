@@ -54,7 +54,19 @@ class SuitesTest(unittest.TestCase):
         cases = json.loads(emitter(ROOT / "bench" / "emit.py").suites(self.ops))
         self.assertEqual(
             {c["suite"] for c in cases},
-            {"overhead", "pointwise", "reduce", "matmul", "conv", "norm", "attention", "fused", "index", "optim"},
+            {
+                "overhead",
+                "pointwise",
+                "reduce",
+                "matmul",
+                "conv",
+                "norm",
+                "attention",
+                "fused",
+                "linalg",
+                "index",
+                "optim",
+            },
         )
 
     def test_a_case(self):
