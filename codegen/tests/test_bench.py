@@ -54,19 +54,7 @@ class SuitesTest(unittest.TestCase):
         cases = json.loads(emitter(ROOT / "bench" / "emit.py").suites(self.ops))
         self.assertEqual(
             {c["suite"] for c in cases},
-            {
-                "overhead",
-                "pointwise",
-                "reduce",
-                "matmul",
-                "conv",
-                "norm",
-                "attention",
-                "fused",
-                "linalg",
-                "index",
-                "optim",
-            },
+            set("overhead pointwise reduce matmul conv norm attention fused index optim linalg".split()),
         )
 
     def test_a_case(self):
