@@ -78,7 +78,8 @@ Json parse_tensor(const std::string& text) {
     const std::string& word = words[i];
     if (std::find(std::begin(kLayouts), std::end(kLayouts), word) != std::end(kLayouts)) {
       spec["layout"] = word;
-    } else if (word.starts_with("low=") || word.starts_with("high=")) {
+    } else if (word.starts_with("low=") || word.starts_with("high=") ||
+               word.starts_with("raised=")) {
       const size_t at = word.find('=');
       spec[word.substr(0, at)] = number(word.substr(at + 1), text);
     } else if (word.starts_with("of=")) {
@@ -89,7 +90,7 @@ Json parse_tensor(const std::string& text) {
       } catch (const Error&) {
         refuse("--shapes: '" + word + "' in '" + text +
                "' is not a type, a layout (transposed, sliced, broadcast, channels_last), "
-               "low=N, high=N or of=ARGUMENT");
+               "low=N, high=N, raised=N or of=ARGUMENT");
       }
       spec["dtype"] = word;
     }
@@ -113,7 +114,7 @@ std::string tensor_text(const Json& spec) {
   for (const char* key : {"dtype", "layout"}) {
     if (spec.contains(key)) text += ":" + spec.at(key).get<std::string>();
   }
-  for (const char* key : {"low", "high"}) {
+  for (const char* key : {"low", "high", "raised"}) {
     if (spec.contains(key)) text += std::string(":") + key + "=" + number_text(spec.at(key));
   }
   if (spec.contains("of")) text += ":of=" + spec.at("of").get<std::string>();
