@@ -91,7 +91,7 @@ TEST(MaxUnpool, RefusesSizesThatDoNotFit) {
   expect_error(ErrorCode::kShape, {"[max_unpool2d]", "give 4 dimensions"}, [] {
     MaxUnpool2d(2)(ones({2, 2}), ones({2, 2}, kInt64));
   });
-  expect_error(ErrorCode::kValue, {"[MaxUnpool3d]", "kernel_size"}, [] { MaxUnpool3d(0); });
+  expect_error(ErrorCode::kValue, {"[MaxUnpool3d]", "kernel_size"}, [] { MaxUnpool3d(-1); });
 }
 
 TEST(FractionalMaxPool, TakesMaximaOfTheGivenNumberOfWindows) {

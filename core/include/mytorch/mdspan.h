@@ -7,7 +7,6 @@
 // and, where the standard library has <mdspan>, as_mdspan<float, 2>(x) is the same.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -47,7 +46,7 @@ Mdspan as_mdspan(const Tensor& tensor) {
   std::array<Index, n> sizes{}, strides{};
   for (size_t d = 0; d < n; ++d) {
     const int64_t size = a.size(d);
-    const int64_t stride = size > 1 ? a.stride(d) : std::max<int64_t>(a.stride(d), 1);
+    const int64_t stride = size > 1 ? a.stride(d) : 1;
     const size_t fixed = Extents::static_extent(d);
     if (fixed != static_cast<size_t>(-1) && !std::cmp_equal(fixed, size)) {
       detail::fail_mdspan(tensor, d, "the view has another static extent");
