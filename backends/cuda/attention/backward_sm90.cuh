@@ -1,10 +1,10 @@
 // The gradient of attention for compute capability 9.0a. A thread block takes blocks of 128 keys.
 // Two warpgroups hold the gradients of 64 keys and values each, in registers, and go through the
 // tiles of queries that see them: they compute P^T and dS^T by products whose rows are keys, so that
-// both are operands of the next products as they lie in registers. A third warpgroup loads, and
-// multiplies dS with the keys. What it gets is a part of the gradient of the queries; the thread
-// blocks that have parts of a tile add them in the order of their keys, each in its turn, so that
-// the result does not depend on timing. The first one stores, and the last one writes the sum.
+// both are operands of the next products as they lie in registers. dS goes through shared memory and
+// gives the block's part of the gradient of the queries. Thread blocks that have parts of the same
+// tile add them in global memory in the order of their keys, each in its turn, so that the result
+// does not depend on timing. The third warpgroup loads and adds.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace mytorch::cuda::hopper {
 struct Backward {
   RowsOut grad_query, grad_key, grad_value;  // null: not wanted
   const float* rows;  // (query heads, row tiles, 2, rows of a tile): see prepare_backward
-  float* sums;        // (query heads, row tiles, rows of a tile * width), in the order of fragments
+  float* sums;        // (query heads, row tiles, rows of a tile * width), see finish_backward
   uint32_t* turns;    // (query heads, row tiles): how many parts of a sum there are
   int heads, queries, keys;
   int group;  // query heads per key head
@@ -30,6 +30,7 @@ struct Backward {
   int row_tiles, key_tiles;
   int pairs;           // batch * key heads
   int section;         // pairs whose queries stay in the L2 cache together
+  bool ascends;        // in queries, see Loader
   uint32_t* counters;  // two, 0 before and after
 };
 
@@ -53,32 +54,48 @@ __device__ inline TileRange key_tiles_of(const Backward& p, int row) {
   return {begin / kKeys, end / kKeys + 1};
 }
 
-template <class Element, int kWidthOf, int kRowsOf, int kStagesOf>
+template <class Element, int kWidthOf, int kRowsOf, int kStagesOf, int kSumsOf, bool kEarlyOf>
 struct BackwardShape {
   using T = Element;
   static constexpr int kWidth = kWidthOf;  // of a head
   static constexpr int kRows = kRowsOf;    // queries of a tile
   static constexpr int kKeys = 128;
-  static constexpr int kStages = kStagesOf;  // tiles of queries in shared memory
+  static constexpr int kStages = kStagesOf;    // tiles of queries in shared memory
+  static constexpr int kSums = kSumsOf;        // parts of their gradients in shared memory
+  static constexpr bool kEarly = kEarlyOf;     // the values' gradient comes before dS
   static constexpr int kChunk = kWidth % 64 == 0 ? 64 : 32;
   static constexpr int kThreads = 3 * 128;
-  static constexpr int kRegisters = 208, kAdderRegisters = 88;
+  static constexpr int kRegisters = 240, kLoaderRegisters = 24;
+  // Each warpgroup computes the gradient of 64 queries of a tile of 128. Of a tile of 64, the
+  // second one computes the columns from 64 on.
+  static constexpr bool kSplitsRows = kRows == 128;
+  static constexpr int kColumns = kSplitsRows || kWidth == 32 ? kWidth : 64;  // of the first
+  static constexpr int kColumns2 = kSplitsRows ? kWidth : kWidth - kColumns;
 };
+
+constexpr int kAdders = 3;  // threads, see add_parts
 
 // What a step is about: one tile of queries and one block of keys.
 struct Step {
-  int row, key;       // the first ones; row -1 ends the work
-  int head, batch;    // query head
-  bool first, final;  // of the steps with these keys
+  int row, key;     // the first ones; row -1 ends the work
+  int head, batch;  // query head
+  int turn;         // when the part of the gradient is added
+  bool final;       // of the steps with these keys
+};
+
+// A part of the gradient of a tile of queries; turn -1 ends the work.
+struct Part {
+  int64_t tile;
+  int turn;
 };
 
 // What will be loaded next. One thread has it; shared memory saves its registers.
 struct NextStep {
   int key, key_head, batch;
-  int member;             // of the group of query heads
-  int tile, begin, end;   // tiles of queries, the last one first
+  int member;            // of the group of query heads
+  int count, begin, end;  // steps left, tiles of queries
   bool first, done;
-  uint32_t index;         // of the block of keys that follows
+  uint32_t index;  // of the block of keys that follows
 };
 
 template <class S>
@@ -89,15 +106,21 @@ struct alignas(1024) BackwardBuffers {
   typename S::T grad[S::kStages][S::kRows * S::kWidth];  // of the output
   // dS^T: chunks of 64 queries, each with all keys.
   typename S::T slope[2][S::kRows * S::kKeys];
+  float part[S::kSums][S::kRows * S::kWidth];
   float rows[S::kStages][2 * S::kRows];
-  Barrier keys_full;
+  Barrier keys_full, keys_empty;
   Barrier full[S::kStages], empty[S::kStages];
-  Barrier slope_full[2], slope_empty[2];
+  Barrier part_full[kAdders], part_empty[S::kSums];
   Step step[S::kStages];
+  Part part_of[S::kSums];
   NextStep next;
 };
 
-// ---- loads, by one thread of the warpgroup that adds
+// ---- loads, by one thread. Either blocks of keys come in ascending order and each goes through its
+// queries from the last one down, or the other way round. In both orders a tile of queries meets
+// its blocks of keys in the order in which they start, which is the order of turns, so that a
+// thread block waits only for work that started before its own. If queries do not see later keys,
+// blocks of keys that ascend in queries start at different tiles and do not wait for each other.
 
 template <class S>
 struct Loader {
@@ -105,15 +128,8 @@ struct Loader {
   const CUtensorMap &query, &key, &value, &grad;
   const Backward& p;
 
-  __device__ void start() const {
-    shared.next.index = blockIdx.x;
-    shared.next.tile = shared.next.begin = 0;
-    shared.next.member = p.group;
-    shared.next.done = false;
-  }
-
-  // Moves to the next block of keys that some query sees. Blocks with lower keys come first, which
-  // the order of turns needs; within a section, all heads come before the next keys.
+  // Moves to the next block of keys that some query sees. Within a section, all heads come before
+  // the next keys.
   __device__ bool take_keys() const {
     NextStep& next = shared.next;
     const auto total = static_cast<uint32_t>(p.key_tiles) * p.pairs;
@@ -125,8 +141,9 @@ struct Loader {
       const int section = static_cast<int>(index / per_section);
       const int within = static_cast<int>(index - section * per_section);
       const int pairs = min(p.section, p.pairs - section * p.section);
-      const int tile = within / pairs;
-      const int pair = section * p.section + within - tile * pairs;
+      const int place = within / pairs;
+      const int tile = p.ascends ? p.key_tiles - 1 - place : place;
+      const int pair = section * p.section + within - place * pairs;
       const TileRange rows = row_tiles_of<S::kRows, S::kKeys>(p, tile * S::kKeys);
       if (rows.begin >= rows.end) continue;
       const int key_heads = p.heads / p.group;
@@ -134,36 +151,46 @@ struct Loader {
       next.key_head = pair - next.batch * key_heads;
       next.key = tile * S::kKeys;
       next.begin = rows.begin;
-      next.end = next.tile = rows.end;
+      next.end = rows.end;
+      next.count = rows.end - rows.begin;
       next.member = 0;
       next.first = true;
       return true;
     }
   }
 
-  // Loads what the next step needs but its keys.
-  __device__ void load_rows(int stage) const {
+  __device__ void load_keys() const {
+    const NextStep& next = shared.next;
+    constexpr uint32_t kBytes = S::kKeys * S::kWidth * 2;
+    shared.keys_full.arrive_and_expect(2 * kBytes);
+    load_tile(shared.key, key, shared.keys_full, next.key, next.key_head, next.batch);
+    load_tile(shared.value, value, shared.keys_full, next.key, next.key_head, next.batch);
+  }
+
+  // Loads what the next step needs but its keys. Returns false after the last one.
+  __device__ bool load_rows(int stage) const {
     NextStep& next = shared.next;
-    if (next.done) return;
-    if (next.tile == next.begin) {
+    if (next.count == 0) {
       ++next.member;
-      next.tile = next.end;
+      next.count = next.end - next.begin;
       if (next.member >= p.group && !take_keys()) {
-        next.done = true;
         shared.step[stage].row = -1;
         shared.full[stage].arrive();
-        return;
+        return false;
       }
     }
-    const int tile = --next.tile, row = tile * S::kRows;
-    const int head = next.key_head * p.group + next.member;
-    shared.step[stage] = {row,
-                          next.key,
-                          head,
-                          next.batch,
-                          next.first,
-                          tile == next.begin && next.member == p.group - 1};
-    next.first = false;
+    const int tile = p.ascends ? next.end - next.count : next.begin + next.count - 1;
+    --next.count;
+    const int row = tile * S::kRows, head = next.key_head * p.group + next.member;
+    const TileRange keys = key_tiles_of<S::kRows, S::kKeys>(p, row);
+    const int block = next.key / S::kKeys;
+    Step& step = shared.step[stage];
+    step.row = row;
+    step.key = next.key;
+    step.head = head;
+    step.batch = next.batch;
+    step.turn = p.ascends ? keys.end - 1 - block : block - keys.begin;
+    step.final = next.count == 0 && next.member == p.group - 1;
     constexpr uint32_t kTileBytes = S::kRows * S::kWidth * 2, kRowsBytes = 2 * S::kRows * 4;
     Barrier& full = shared.full[stage];
     full.arrive_and_expect(2 * kTileBytes + kRowsBytes);
@@ -171,14 +198,28 @@ struct Loader {
     load_tile(shared.grad[stage], grad, full, row, head, next.batch);
     const int64_t at = (static_cast<int64_t>(next.batch) * p.heads + head) * p.row_tiles + tile;
     load_bytes(shared.rows[stage], p.rows + at * (2 * S::kRows), kRowsBytes, full);
+    return true;
   }
 
-  __device__ void load_keys(const Step& step) const {
-    constexpr uint32_t kBytes = S::kKeys * S::kWidth * 2;
-    shared.keys_full.arrive_and_expect(2 * kBytes);
-    const int head = step.head / p.group;
-    load_tile(shared.key, key, shared.keys_full, step.key, head, step.batch);
-    load_tile(shared.value, value, shared.keys_full, step.key, head, step.batch);
+  __device__ void run() const {
+    NextStep& next = shared.next;
+    next.index = blockIdx.x;
+    next.count = next.begin = next.end = 0;
+    next.member = p.group;
+    next.first = false;
+    Position<S::kStages> at;
+    uint32_t keys_phase = 0;
+    for (;; at.advance()) {
+      shared.empty[at.stage].wait(at.phase ^ 1);
+      if (!load_rows(at.stage)) break;
+      if (next.first) {
+        next.first = false;
+        shared.keys_empty.wait(keys_phase ^ 1);
+        keys_phase ^= 1;
+        load_keys();
+      }
+    }
+    finish();
   }
 
   // The last block to finish resets the counters.
@@ -200,6 +241,7 @@ struct Keys {
   float slopes[S::kRows / 2];   // dP^T
   uint32_t rounded_weights[S::kRows / 4], rounded_slopes[S::kRows / 4];
   uint32_t bit_words[2][S::kRows / 32];
+  float part[S::kColumns / 2];  // of the gradient of queries
   float to_key[S::kWidth / 2], to_value[S::kWidth / 2];
 
   // result = A B^T, with A the warpgroup's rows of a block of keys.
@@ -274,6 +316,19 @@ struct Keys {
   }
 
   template <BitsAre kBits>
+  __device__ void round_weights() {
+#pragma unroll
+    for (int i = 0; i < S::kRows / 4; ++i) {
+      float left = weights[2 * i], right = weights[2 * i + 1];
+      if constexpr (kBits == BitsAre::kDropout) {
+        left = bit(i / 2, i % 2, 0) ? left : 0.f;
+        right = bit(i / 2, i % 2, 1) ? right : 0.f;
+      }
+      rounded_weights[i] = pack<T>(left, right);
+    }
+  }
+
+  template <BitsAre kBits>
   __device__ void take_slopes(const float* deltas, float kept) {
 #pragma unroll
     for (int k = 0; k < S::kRows / 8; ++k) {
@@ -281,20 +336,34 @@ struct Keys {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int at = 4 * k + 2 * r;
-        float left = weights[at], right = weights[at + 1];
-        float left_slope = slopes[at], right_slope = slopes[at + 1];
+        float left = slopes[at], right = slopes[at + 1];
         if constexpr (kBits == BitsAre::kDropout) {
-          left_slope = bit(k, r, 0) ? left_slope * kept : 0.f;
-          right_slope = bit(k, r, 1) ? right_slope * kept : 0.f;
+          left = bit(k, r, 0) ? left * kept : 0.f;
+          right = bit(k, r, 1) ? right * kept : 0.f;
         }
         rounded_slopes[at / 2] =
-            pack<T>(left * (left_slope - delta.x), right * (right_slope - delta.y));
-        if constexpr (kBits == BitsAre::kDropout) {
-          left = bit(k, r, 0) ? left : 0.f;
-          right = bit(k, r, 1) ? right : 0.f;
-        }
-        rounded_weights[at / 2] = pack<T>(left, right);
+            pack<T>(weights[at] * (left - delta.x), weights[at + 1] * (right - delta.y));
       }
+    }
+  }
+
+  // part = dS K, for kColumns columns of the keys.
+  template <int kColumns>
+  __device__ void multiply_slopes(uint64_t slopes_at, uint64_t keys_at) {
+    auto& to = reinterpret_cast<float(&)[kColumns / 2]>(part);
+#pragma unroll
+    for (int k = 0; k < S::kKeys / 16; ++k) {
+      Multiply<T, kColumns>::outer(to, descriptor_after(slopes_at, k * (16 * 64 * 2)),
+                                   descriptor_after(keys_at, k * 16 * S::kChunk * 2), k != 0);
+    }
+  }
+  template <int kColumns>
+  __device__ void store_part(float* to) {
+    pin_registers(part);
+#pragma unroll
+    for (int i = 0; i < kColumns / 8; ++i) {
+      *reinterpret_cast<float4*>(to + (i * 128 + threadIdx.x % 128) * 4) =
+          make_float4(part[4 * i], part[4 * i + 1], part[4 * i + 2], part[4 * i + 3]);
     }
   }
 
@@ -319,13 +388,21 @@ __device__ void differentiate(BackwardBuffers<S>& shared, const Backward& p) {
   const uint64_t key = descriptor<S::kChunk>(shared.key + group * 64 * S::kChunk, 16);
   const uint64_t value = descriptor<S::kChunk>(shared.value + group * 64 * S::kChunk, 16);
   constexpr uint32_t kPart = S::kRows * S::kChunk * 2;  // bytes of a chunk of queries
+  const auto together = [] { named_wait(1, 256); };
+  // The operands and the place of this warpgroup's part.
+  const uint64_t part_keys = descriptor<S::kChunk>(
+      shared.key + (S::kSplitsRows ? 0 : group * 64 * S::kKeys), S::kKeys * S::kChunk * 2);
+  const int part_rows = S::kSplitsRows ? group * 64 * S::kKeys : 0;  // of dS
+  const int part_at = group * S::kColumns * 64;
   Position<S::kStages> at;
-  Position<2> to;
+  Position<S::kSums> part;
+  Position<kAdders> adder;
+  int buffer = 0;  // of dS
   uint32_t keys_phase = 0;
   int own_key, head, batch;
   for (;;) {
     shared.full[at.stage].wait(at.phase);
-    if (shared.step[at.stage].row < 0) return;
+    if (shared.step[at.stage].row < 0) break;
     shared.keys_full.wait(keys_phase);
     keys_phase ^= 1;
     Keys<S> keys;
@@ -342,15 +419,15 @@ __device__ void differentiate(BackwardBuffers<S>& shared, const Backward& p) {
       products_begin();
       keys.multiply_rows(keys.slopes, value, descriptor<S::kChunk>(shared.grad[at.stage], kPart));
       products_commit();
-      const int row = shared.step[at.stage].row;
-      const int block = shared.step[at.stage].key + group * 64;
-      const bool final = shared.step[at.stage].final;
+      const Step& step = shared.step[at.stage];
+      const int row = step.row;
+      const int block = step.key + group * 64;
+      const bool final = step.final;
       // Whether some query of the tile does not see some key of the warpgroup.
       const bool is_partial = block + 64 > p.keys || row + S::kRows > p.queries ||
                               block + 63 > row + p.last || block < row + S::kRows - 1 + p.first;
       const int own = block + 16 * warp + lane / 4;
       if constexpr (kBits != BitsAre::kNone) {
-        const Step& step = shared.step[at.stage];
         keys.load_bits(p.bits.at(step.batch, step.head), p.bits.row, row, own, p.keys - 1);
       }
       products_wait<1>();
@@ -360,31 +437,71 @@ __device__ void differentiate(BackwardBuffers<S>& shared, const Backward& p) {
         keys.for_hidden(p, row, own, [&](int i) { keys.weights[i] = -INFINITY; });
       }
       keys.take_powers(shared.rows[at.stage], p.scale_log2);
-      products_wait<0>();
+      const auto multiply_weights = [&] {
+        products_begin();
+        keys.add_products(keys.to_value, keys.rounded_weights,
+                          descriptor<S::kChunk>(shared.grad[at.stage], kPart));
+        products_commit();
+      };
+      if constexpr (S::kEarly) {
+        keys.template round_weights<kBits>();
+        multiply_weights();
+        products_wait<1>();
+      } else {
+        products_wait<0>();
+      }
       pin_registers(keys.slopes);
       if (is_partial) keys.for_hidden(p, row, own, [&](int i) { keys.slopes[i] = 0; });
       keys.template take_slopes<kBits>(shared.rows[at.stage] + S::kRows, p.kept);
-      shared.slope_empty[to.stage].wait(to.phase ^ 1);
-      keys.store_slopes(shared.slope[to.stage], group * 64 + 16 * warp);
+      if constexpr (!S::kEarly) keys.template round_weights<kBits>();
+      // The other warpgroup has read the previous dS of this buffer: it has waited for its part
+      // before it came to the last barrier.
+      keys.store_slopes(shared.slope[buffer], group * 64 + 16 * warp);
       publish_stores();
-      __syncwarp();
-      if (lane == 0) shared.slope_full[to.stage].arrive();
-      to.advance();
+      if constexpr (!S::kEarly) multiply_weights();
+      together();
+      const uint64_t slopes = descriptor<64>(shared.slope[buffer] + part_rows, 16);
+      buffer ^= 1;
       products_begin();
-      keys.add_products(keys.to_value, keys.rounded_weights,
-                        descriptor<S::kChunk>(shared.grad[at.stage], kPart));
+      if (S::kColumns == S::kColumns2 || group == 0) {
+        keys.template multiply_slopes<S::kColumns>(slopes, part_keys);
+      } else if constexpr (S::kColumns2 > 0) {
+        keys.template multiply_slopes<S::kColumns2>(slopes, part_keys);
+      }
+      products_commit();
       keys.add_products(keys.to_key, keys.rounded_slopes,
                         descriptor<S::kChunk>(shared.query[at.stage], kPart));
       products_commit();
+      products_wait<1>();
+      shared.part_empty[part.stage].wait(part.phase ^ 1);
+      float* const to = shared.part[part.stage] + part_at;
+      if (S::kColumns == S::kColumns2 || group == 0) {
+        keys.template store_part<S::kColumns>(to);
+      } else if constexpr (S::kColumns2 > 0) {
+        keys.template store_part<S::kColumns2>(to);
+      }
+      if (threadIdx.x == 0) {
+        shared.part_of[part.stage] = {
+            (static_cast<int64_t>(step.batch) * p.heads + step.head) * p.row_tiles + row / S::kRows,
+            step.turn};
+      }
+      publish_stores();
+      __syncwarp();
+      if (lane == 0) shared.part_full[adder.stage].arrive();
+      part.advance();
+      adder.advance();
       Barrier& empty = shared.empty[at.stage];
       if (final) {
-        head = shared.step[at.stage].head;
-        batch = shared.step[at.stage].batch;
+        head = step.head;
+        batch = step.batch;
         own_key = own;
         __syncwarp();
         at.advance();
         products_wait<0>();
-        if (lane == 0) empty.arrive();
+        if (lane == 0) {
+          empty.arrive();
+          shared.keys_empty.arrive();
+        }
         break;
       }
       at.advance();
@@ -403,118 +520,46 @@ __device__ void differentiate(BackwardBuffers<S>& shared, const Backward& p) {
     write(p.grad_value, keys.to_value, kBits == BitsAre::kDropout ? p.kept : 1.f);
     write(p.grad_key, keys.to_key, p.scale);
   }
+  // One end for each warp that adds.
+  for (int i = 0; i < kAdders; ++i) {
+    shared.part_empty[part.stage].wait(part.phase ^ 1);
+    if (threadIdx.x == 0) shared.part_of[part.stage].turn = -1;
+    __syncwarp();
+    if (lane == 0) shared.part_full[adder.stage].arrive();
+    part.advance();
+    adder.advance();
+  }
 }
 
-// ---- the warpgroup that loads, and adds up the gradients of queries
+// ---- threads that add parts of the gradient of queries, in turns: the first one of a tile stores.
+// While one awaits its turn or the end of its addition, the next one has the next part.
 
 template <class S>
-__device__ void add_parts(BackwardBuffers<S>& shared, const Loader<S>& loader, const Backward& p) {
-  using T = typename S::T;
-  constexpr int kParts = S::kRows / 64, kPacks = S::kWidth / 8;
-  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-  const bool loads = thread == 96, takes_turns = thread == 0;
-  const auto together = [] { named_wait(1, 128); };
-  Position<S::kStages> at;
-  Position<2> from;
-  uint32_t keys_phase = 0;
-  if (loads) {
-    loader.start();
-    for (int i = 0; i < S::kStages; ++i) loader.load_rows(i);
-    if (shared.step[0].row >= 0) loader.load_keys(shared.step[0]);
-  }
-  for (;;) {
-    shared.full[at.stage].wait(at.phase);
-    const Step step = shared.step[at.stage];
-    if (step.row < 0) break;
-    if (step.first) {
-      shared.keys_full.wait(keys_phase);
-      keys_phase ^= 1;
+__device__ void add_parts(BackwardBuffers<S>& shared, const Backward& p, int adder) {
+  constexpr uint32_t kBytes = S::kRows * S::kWidth * 4;
+  for (int i = adder;; i += kAdders) {
+    const int stage = i % S::kSums;
+    shared.part_full[adder].wait(i / kAdders % 2);
+    const Part part = shared.part_of[stage];
+    if (part.turn < 0) {
+      shared.part_empty[stage].arrive();
+      return;
     }
-    const TileRange tiles = key_tiles_of<S::kRows, S::kKeys>(p, step.row);
-    const int turn = step.key / S::kKeys - tiles.begin;
-    const bool is_last = step.key / S::kKeys == tiles.end - 1;
-    const int64_t tile = (static_cast<int64_t>(step.batch) * p.heads + step.head) * p.row_tiles +
-                         step.row / S::kRows;
-    float* const sums = p.sums + tile * (S::kRows * S::kWidth) + 4 * thread;
-    float parts[kParts][S::kWidth / 2];
-#pragma unroll
-    for (auto& part : parts) {
-#pragma unroll
-      for (float& x : part) x = 0;
-    }
-    if (turn > 0) {
-      if (takes_turns) await_turn(p.turns + tile, static_cast<uint32_t>(turn));
-      together();
-      if (is_last) {
-#pragma unroll
-        for (int i = 0; i < kParts * kPacks; ++i) {
-          const float4 x = __ldcg(reinterpret_cast<const float4*>(sums + i * 512));
-          float* const part = parts[i / kPacks] + i % kPacks * 4;
-          part[0] = x.x;
-          part[1] = x.y;
-          part[2] = x.z;
-          part[3] = x.w;
-        }
-      }
-    }
-    shared.slope_full[from.stage].wait(from.phase);
-    const uint64_t slopes = descriptor<64>(shared.slope[from.stage], 16);
-    const uint64_t keys = descriptor<S::kChunk>(shared.key, S::kKeys * S::kChunk * 2);
-#pragma unroll
-    for (auto& part : parts) pin_registers(part);
-    products_begin();
-#pragma unroll
-    for (int i = 0; i < kParts; ++i) {
-#pragma unroll
-      for (int k = 0; k < S::kKeys / 16; ++k) {
-        Multiply<T, S::kWidth>::outer(
-            parts[i], descriptor_after(slopes, i * (64 * S::kKeys * 2) + k * (16 * 64 * 2)),
-            descriptor_after(keys, k * 16 * S::kChunk * 2), 1);
-      }
-    }
-    products_commit();
-    products_wait<0>();
-#pragma unroll
-    for (auto& part : parts) pin_registers(part);
-    if (lane == 0) shared.slope_empty[from.stage].arrive();
-    from.advance();
-    if (is_last) {
-      if (p.grad_query.data != nullptr) {
-        T* const to = p.grad_query.at<T>(step.batch, step.head);
-#pragma unroll
-        for (int i = 0; i < kParts; ++i) {
-          write_rows<T, S::kWidth>(to, p.grad_query.row, step.row + 64 * i + 16 * warp + lane / 4,
-                                   p.queries, parts[i], {p.scale, p.scale});
-        }
-      }
+    float* const to = p.sums + part.tile * (S::kRows * S::kWidth);
+    if (part.turn > 0) {
+      await_turn(p.turns + part.tile, static_cast<uint32_t>(part.turn));
+      publish_turn();
+      add_bytes(to, shared.part[stage], kBytes);
     } else {
-#pragma unroll
-      for (int i = 0; i < kParts * kPacks; ++i) {
-        const float* const part = parts[i / kPacks] + i % kPacks * 4;
-        float* const sum = sums + i * 512;
-        if (turn == 0) {
-          *reinterpret_cast<float4*>(sum) = make_float4(part[0], part[1], part[2], part[3]);
-        } else {
-          add_to_global(sum, part[0], part[1], part[2], part[3]);
-        }
-      }
+      store_bytes(to, shared.part[stage], kBytes);
     }
-    together();
-    if (takes_turns && !is_last) {
-      __threadfence();
-      pass_turn(p.turns + tile);
-    }
-    if (loads) {
-      shared.empty[at.stage].wait(at.phase);
-      if (step.final) {
-        const Step& next = shared.step[(at.stage + 1) % S::kStages];
-        if (next.row >= 0) loader.load_keys(next);
-      }
-      loader.load_rows(at.stage);
-    }
-    at.advance();
+    bytes_commit();
+    bytes_wait_read();
+    shared.part_empty[stage].arrive();
+    bytes_wait();
+    publish_turn();
+    pass_turn(p.turns + part.tile);
   }
-  if (loads) loader.finish();
 }
 
 template <class S, BitsAre kBits>
@@ -532,16 +577,15 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     prefetch_map(key);
     prefetch_map(value);
     prefetch_map(grad);
-    constexpr int kWarps = 8;  // that hold gradients of keys
+    constexpr int kWarps = 8;  // that multiply
     shared.keys_full.initialize(1);
+    shared.keys_empty.initialize(kWarps);
     for (int i = 0; i < S::kStages; ++i) {
       shared.full[i].initialize(1);
       shared.empty[i].initialize(kWarps);
     }
-    for (int i = 0; i < 2; ++i) {
-      shared.slope_full[i].initialize(kWarps);
-      shared.slope_empty[i].initialize(4);
-    }
+    for (auto& full : shared.part_full) full.initialize(kWarps);
+    for (auto& empty : shared.part_empty) empty.initialize(1);
     publish_barriers();
   }
   __syncthreads();
@@ -549,8 +593,14 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     take_registers<S::kRegisters>();
     differentiate<S, kBits>(shared, p);
   } else {
-    give_registers<S::kAdderRegisters>();
-    add_parts<S>(shared, Loader<S>{shared, query, key, value, grad, p}, p);
+    give_registers<S::kLoaderRegisters>();
+    const int warp = threadIdx.x / 32 - 8;
+    if (threadIdx.x % 32 != 0) return;
+    if (warp == 0) {
+      Loader<S>{shared, query, key, value, grad, p}.run();
+    } else {
+      add_parts<S>(shared, p, warp - 1);
+    }
   }
 }
 
@@ -656,6 +706,47 @@ __global__ void __launch_bounds__(256)
     }
     to[i] = shift;
     to[S::kRows + i] = sum;
+  }
+}
+
+// ---- what follows
+
+// Writes the gradients of the queries from their sums. A sum has, for each warpgroup, packs of four
+// values of each thread; see fragments.cuh. A thread writes 16 columns of two rows. One thread block
+// per tile.
+template <class S>
+__global__ void __launch_bounds__(256) finish_backward(const __grid_constant__ Backward p) {
+  using T = typename S::T;
+  const int tile = static_cast<int>(blockIdx.x) % p.row_tiles;
+  const int pair = static_cast<int>(blockIdx.x) / p.row_tiles;
+  const int row = tile * S::kRows;
+  const TileRange seen = key_tiles_of<S::kRows, S::kKeys>(p, row);
+  if (seen.begin >= seen.end) return;
+  const float4* const sums = reinterpret_cast<const float4*>(
+      p.sums + static_cast<int64_t>(blockIdx.x) * (S::kRows * S::kWidth));
+  T* const to = p.grad_query.at<T>(pair / p.heads, pair % p.heads);
+#pragma unroll
+  for (int i = threadIdx.x; i < S::kRows * S::kWidth / 32; i += 256) {
+    const int quad_row = i % 32, pack_pair = i / 32;  // 32 groups of four threads
+    constexpr int kPacks = S::kWidth / 8;
+    const int pack_at = pack_pair * 2;  // the warpgroups' packs, one after the other
+    const int group = S::kSplitsRows ? pack_at / kPacks : 0;
+    const int first = row + group * 64 + quad_row / 8 * 16 + quad_row % 8;
+    const int column = (pack_at - group * kPacks) * 8;
+    uint32_t words[2][8];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      const float4 x = __ldcs(sums + (pack_at + k / 4) * 128 + quad_row * 4 + k % 4);
+      words[0][k] = pack<T>(x.x * p.scale, x.y * p.scale);
+      words[1][k] = pack<T>(x.z * p.scale, x.w * p.scale);
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (first + 8 * r >= p.queries) continue;
+      auto* const line = reinterpret_cast<uint4*>(to + (first + 8 * r) * p.grad_query.row + column);
+      line[0] = make_uint4(words[r][0], words[r][1], words[r][2], words[r][3]);
+      line[1] = make_uint4(words[r][4], words[r][5], words[r][6], words[r][7]);
+    }
   }
 }
 

@@ -141,11 +141,27 @@ __device__ inline void await_turn(const uint32_t* turn, uint32_t value) {
 __device__ inline void pass_turn(uint32_t* turn) {
   asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(turn) : "memory");
 }
-__device__ inline void add_to_global(float* to, float x, float y, float z, float w) {
-  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x),
-               "f"(y), "f"(z), "f"(w)
+// Orders what precedes a turn, or follows one, with copies and additions of bytes.
+__device__ inline void publish_turn() { asm volatile("fence.proxy.async;" ::: "memory"); }
+
+// Stores to global memory, or adds float32 to it, from shared memory.
+__device__ inline void store_bytes(void* to, const void* from, uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+               "r"(shared_address(from)), "r"(bytes)
                : "memory");
 }
+__device__ inline void add_bytes(float* to, const float* from, uint32_t bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(
+                   to),
+               "r"(shared_address(from)), "r"(bytes)
+               : "memory");
+}
+__device__ inline void bytes_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Waits until shared memory has been read, or all is done.
+__device__ inline void bytes_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+__device__ inline void bytes_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 // ---- matrix products
 
