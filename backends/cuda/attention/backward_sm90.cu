@@ -36,17 +36,18 @@ bool with_width(int64_t width, F&& f) {
   }
 }
 
-// The queries of a tile, and the tiles in shared memory.
+// The shape for each width that was measured to be fastest: queries of a tile, tiles of queries and
+// parts of their gradient in shared memory, and whether the gradient of values comes before dS.
 template <class T, int kWidth>
 struct FastestShape;
 template <class T>
-struct FastestShape<T, 32> : hopper::BackwardShape<T, 32, 128, 3> {};
+struct FastestShape<T, 32> : hopper::BackwardShape<T, 32, 128, 3, 2, false> {};
 template <class T>
-struct FastestShape<T, 64> : hopper::BackwardShape<T, 64, 128, 3> {};
+struct FastestShape<T, 64> : hopper::BackwardShape<T, 64, 128, 2, 1, false> {};
 template <class T>
-struct FastestShape<T, 96> : hopper::BackwardShape<T, 96, 64, 3> {};
+struct FastestShape<T, 96> : hopper::BackwardShape<T, 96, 64, 3, 2, false> {};
 template <class T>
-struct FastestShape<T, 128> : hopper::BackwardShape<T, 128, 64, 3> {};
+struct FastestShape<T, 128> : hopper::BackwardShape<T, 128, 64, 2, 2, false> {};
 
 const char* supports(const Args& args) {
   if (const char* reason = hopper::refusal(args)) return reason;
@@ -65,7 +66,7 @@ const char* supports(const Args& args) {
       return "a gradient's rows are not aligned to 16 bytes";
     }
   }
-  return nullptr;
+  return hopper::refusal_of_device(*args.query);
 }
 
 hopper::RowsIn rows_in(const TensorView& x) {
@@ -103,8 +104,9 @@ void run(mt_ctx& ctx, const Args& args) {
   p.key_tiles = (p.keys + S::kKeys - 1) / S::kKeys;
   p.pairs = static_cast<int>(key.size(0) * key.size(1));
   const Properties& device = properties(ctx.device.index);
-  // Per row the query, its gradient's sum, and the gradient of the output.
-  p.section = hopper::section_of(device, int64_t{p.queries} * S::kWidth * 8, p.pairs);
+  // Half as many heads as thread blocks, or an eighth if all blocks of keys take equally long.
+  const bool is_full = band.first <= -p.queries && band.last >= p.keys;
+  p.section = std::min(p.pairs, std::max(1, device.multiprocessors / (is_full ? 8 : 2)));
   p.counters = counters_of(ctx);
   const int64_t tiles = int64_t{p.pairs} * p.group * p.row_tiles;
   auto* const rows = scratch<float>(ctx, tiles * 2 * S::kRows);
@@ -152,6 +154,11 @@ void run(mt_ctx& ctx, const Args& args) {
   grid.shared = hopper::kBackwardShared<S>;
   allow_shared(ctx, reinterpret_cast<const void*>(kernel), grid.shared);
   launch(ctx, "attention_backward", kernel, grid, of_query, of_key, of_value, of_grad, p);
+  if (p.grad_query.data == nullptr) return;
+  Grid finish;
+  finish.blocks = dim3(static_cast<unsigned>(tiles));
+  finish.threads = dim3(256);
+  launch(ctx, "attention_backward", hopper::finish_backward<S>, finish, p);
 }
 
 void backward(mt_ctx& ctx, const Args& args) {

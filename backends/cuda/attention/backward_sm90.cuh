@@ -29,8 +29,7 @@ struct Backward {
   float kept;               // the factor of weights that dropout keeps
   int row_tiles, key_tiles;
   int pairs;           // batch * key heads
-  int section;         // pairs whose queries stay in the L2 cache together
-  bool ascends;        // in queries, see Loader
+  int section;         // pairs of batch and key head whose blocks of keys alternate, see Loader
   uint32_t* counters;  // two, 0 before and after
 };
 
@@ -74,19 +73,20 @@ struct BackwardShape {
 };
 
 constexpr int kAdders = 3;  // threads, see add_parts
+// The loader is ahead of the threads that add by as many steps as fit in shared memory, and some.
+constexpr int kTurns = 8;
 
 // What a step is about: one tile of queries and one block of keys.
 struct Step {
   int row, key;     // the first ones; row -1 ends the work
   int head, batch;  // query head
-  int turn;         // when the part of the gradient is added
   bool final;       // of the steps with these keys
 };
 
-// A part of the gradient of a tile of queries; turn -1 ends the work.
-struct Part {
+// Where and when a part of the gradient of queries is added; place -1 ends the work.
+struct Turn {
   int64_t tile;
-  int turn;
+  int place;
 };
 
 // What will be loaded next. One thread has it; shared memory saves its registers.
@@ -95,7 +95,6 @@ struct NextStep {
   int member;            // of the group of query heads
   int count, begin, end;  // steps left, tiles of queries
   bool first, done;
-  uint32_t index;  // of the block of keys that follows
 };
 
 template <class S>
@@ -111,16 +110,18 @@ struct alignas(1024) BackwardBuffers {
   Barrier keys_full, keys_empty;
   Barrier full[S::kStages], empty[S::kStages];
   Barrier part_full[kAdders], part_empty[S::kSums];
+  Barrier turn_full[kTurns];
   Step step[S::kStages];
-  Part part_of[S::kSums];
+  Turn turn[kTurns];
   NextStep next;
 };
 
-// ---- loads, by one thread. Either blocks of keys come in ascending order and each goes through its
-// queries from the last one down, or the other way round. In both orders a tile of queries meets
-// its blocks of keys in the order in which they start, which is the order of turns, so that a
-// thread block waits only for work that started before its own. If queries do not see later keys,
-// blocks of keys that ascend in queries start at different tiles and do not wait for each other.
+// ---- loads, by one thread. Blocks of keys come in ascending order, and each goes through its
+// queries from the last one down. So a tile of queries meets its blocks of keys in the order in which
+// they start, which is the order of turns: a thread block waits only for work that started before
+// its own. Within a section, all heads come before the next keys, so that few thread blocks work
+// on a head at a time: additions take their time, and the next block of keys would wait for them.
+// With the heads of a section grows what the L2 cache has to hold.
 
 template <class S>
 struct Loader {
@@ -128,22 +129,20 @@ struct Loader {
   const CUtensorMap &query, &key, &value, &grad;
   const Backward& p;
 
-  // Moves to the next block of keys that some query sees. Within a section, all heads come before
-  // the next keys.
+  // Moves to the next block of keys that some query sees.
   __device__ bool take_keys() const {
     NextStep& next = shared.next;
     const auto total = static_cast<uint32_t>(p.key_tiles) * p.pairs;
     for (;;) {
-      const uint32_t index = next.index;
+      // Not ahead of time: others wait for what a thread block has taken.
+      const uint32_t index = atomicAdd(p.counters, 1u);
       if (index >= total) return false;
-      next.index = gridDim.x + atomicAdd(p.counters, 1u);
       const uint32_t per_section = static_cast<uint32_t>(p.section) * p.key_tiles;
       const int section = static_cast<int>(index / per_section);
       const int within = static_cast<int>(index - section * per_section);
       const int pairs = min(p.section, p.pairs - section * p.section);
-      const int place = within / pairs;
-      const int tile = p.ascends ? p.key_tiles - 1 - place : place;
-      const int pair = section * p.section + within - place * pairs;
+      const int tile = within / pairs;
+      const int pair = section * p.section + within - tile * pairs;
       const TileRange rows = row_tiles_of<S::kRows, S::kKeys>(p, tile * S::kKeys);
       if (rows.begin >= rows.end) continue;
       const int key_heads = p.heads / p.group;
@@ -167,8 +166,14 @@ struct Loader {
     load_tile(shared.value, value, shared.keys_full, next.key, next.key_head, next.batch);
   }
 
+  __device__ void announce(Position<kTurns>& turns, const Turn& turn) const {
+    shared.turn[turns.stage] = turn;
+    shared.turn_full[turns.stage].arrive();
+    turns.advance();
+  }
+
   // Loads what the next step needs but its keys. Returns false after the last one.
-  __device__ bool load_rows(int stage) const {
+  __device__ bool load_rows(int stage, Position<kTurns>& turns) const {
     NextStep& next = shared.next;
     if (next.count == 0) {
       ++next.member;
@@ -176,42 +181,40 @@ struct Loader {
       if (next.member >= p.group && !take_keys()) {
         shared.step[stage].row = -1;
         shared.full[stage].arrive();
+        for (int i = 0; i < kAdders; ++i) announce(turns, {0, -1});
         return false;
       }
     }
-    const int tile = p.ascends ? next.end - next.count : next.begin + next.count - 1;
-    --next.count;
+    const int tile = next.begin + --next.count;
     const int row = tile * S::kRows, head = next.key_head * p.group + next.member;
-    const TileRange keys = key_tiles_of<S::kRows, S::kKeys>(p, row);
-    const int block = next.key / S::kKeys;
+    const int64_t at = (static_cast<int64_t>(next.batch) * p.heads + head) * p.row_tiles + tile;
+    announce(turns, {at, next.key / S::kKeys - key_tiles_of<S::kRows, S::kKeys>(p, row).begin});
     Step& step = shared.step[stage];
     step.row = row;
     step.key = next.key;
     step.head = head;
     step.batch = next.batch;
-    step.turn = p.ascends ? keys.end - 1 - block : block - keys.begin;
     step.final = next.count == 0 && next.member == p.group - 1;
     constexpr uint32_t kTileBytes = S::kRows * S::kWidth * 2, kRowsBytes = 2 * S::kRows * 4;
     Barrier& full = shared.full[stage];
     full.arrive_and_expect(2 * kTileBytes + kRowsBytes);
     load_tile(shared.query[stage], query, full, row, head, next.batch);
     load_tile(shared.grad[stage], grad, full, row, head, next.batch);
-    const int64_t at = (static_cast<int64_t>(next.batch) * p.heads + head) * p.row_tiles + tile;
     load_bytes(shared.rows[stage], p.rows + at * (2 * S::kRows), kRowsBytes, full);
     return true;
   }
 
   __device__ void run() const {
     NextStep& next = shared.next;
-    next.index = blockIdx.x;
     next.count = next.begin = next.end = 0;
     next.member = p.group;
     next.first = false;
     Position<S::kStages> at;
+    Position<kTurns> turns;
     uint32_t keys_phase = 0;
     for (;; at.advance()) {
       shared.empty[at.stage].wait(at.phase ^ 1);
-      if (!load_rows(at.stage)) break;
+      if (!load_rows(at.stage, turns)) break;
       if (next.first) {
         next.first = false;
         shared.keys_empty.wait(keys_phase ^ 1);
@@ -382,8 +385,10 @@ struct Keys {
 template <class S, BitsAre kBits>
 __device__ void differentiate(BackwardBuffers<S>& shared, const Backward& p) {
   using T = typename S::T;
-  const int group = threadIdx.x / 128;
-  const int warp = threadIdx.x / 32 % 4;
+  // The same for all threads of a warp, which the compiler does not see otherwise.
+  const int warps = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+  const int group = warps / 4;
+  const int warp = warps % 4;
   const int lane = threadIdx.x % 32;
   const uint64_t key = descriptor<S::kChunk>(shared.key + group * 64 * S::kChunk, 16);
   const uint64_t value = descriptor<S::kChunk>(shared.value + group * 64 * S::kChunk, 16);
@@ -402,7 +407,7 @@ __device__ void differentiate(BackwardBuffers<S>& shared, const Backward& p) {
   int own_key, head, batch;
   for (;;) {
     shared.full[at.stage].wait(at.phase);
-    if (shared.step[at.stage].row < 0) break;
+    if (shared.step[at.stage].row < 0) return;
     shared.keys_full.wait(keys_phase);
     keys_phase ^= 1;
     Keys<S> keys;
@@ -480,11 +485,6 @@ __device__ void differentiate(BackwardBuffers<S>& shared, const Backward& p) {
       } else if constexpr (S::kColumns2 > 0) {
         keys.template store_part<S::kColumns2>(to);
       }
-      if (threadIdx.x == 0) {
-        shared.part_of[part.stage] = {
-            (static_cast<int64_t>(step.batch) * p.heads + step.head) * p.row_tiles + row / S::kRows,
-            step.turn};
-      }
       publish_stores();
       __syncwarp();
       if (lane == 0) shared.part_full[adder.stage].arrive();
@@ -520,15 +520,6 @@ __device__ void differentiate(BackwardBuffers<S>& shared, const Backward& p) {
     write(p.grad_value, keys.to_value, kBits == BitsAre::kDropout ? p.kept : 1.f);
     write(p.grad_key, keys.to_key, p.scale);
   }
-  // One end for each warp that adds.
-  for (int i = 0; i < kAdders; ++i) {
-    shared.part_empty[part.stage].wait(part.phase ^ 1);
-    if (threadIdx.x == 0) shared.part_of[part.stage].turn = -1;
-    __syncwarp();
-    if (lane == 0) shared.part_full[adder.stage].arrive();
-    part.advance();
-    adder.advance();
-  }
 }
 
 // ---- threads that add parts of the gradient of queries, in turns: the first one of a tile stores.
@@ -538,17 +529,15 @@ template <class S>
 __device__ void add_parts(BackwardBuffers<S>& shared, const Backward& p, int adder) {
   constexpr uint32_t kBytes = S::kRows * S::kWidth * 4;
   for (int i = adder;; i += kAdders) {
-    const int stage = i % S::kSums;
+    shared.turn_full[i % kTurns].wait(i / kTurns % 2);
+    const Turn turn = shared.turn[i % kTurns];
+    if (turn.place < 0) return;
+    if (turn.place > 0) await_turn(p.turns + turn.tile, static_cast<uint32_t>(turn.place));
+    publish_turn();
     shared.part_full[adder].wait(i / kAdders % 2);
-    const Part part = shared.part_of[stage];
-    if (part.turn < 0) {
-      shared.part_empty[stage].arrive();
-      return;
-    }
-    float* const to = p.sums + part.tile * (S::kRows * S::kWidth);
-    if (part.turn > 0) {
-      await_turn(p.turns + part.tile, static_cast<uint32_t>(part.turn));
-      publish_turn();
+    const int stage = i % S::kSums;
+    float* const to = p.sums + turn.tile * (S::kRows * S::kWidth);
+    if (turn.place > 0) {
       add_bytes(to, shared.part[stage], kBytes);
     } else {
       store_bytes(to, shared.part[stage], kBytes);
@@ -558,7 +547,7 @@ __device__ void add_parts(BackwardBuffers<S>& shared, const Backward& p, int add
     shared.part_empty[stage].arrive();
     bytes_wait();
     publish_turn();
-    pass_turn(p.turns + part.tile);
+    pass_turn(p.turns + turn.tile);
   }
 }
 
@@ -586,6 +575,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     }
     for (auto& full : shared.part_full) full.initialize(kWarps);
     for (auto& empty : shared.part_empty) empty.initialize(1);
+    for (auto& full : shared.turn_full) full.initialize(1);
     publish_barriers();
   }
   __syncthreads();

@@ -39,8 +39,6 @@ const char* refusal(const Args& args) {
   if (!sdk::is_dtype<sdk::BFloat16>(dtype) && !sdk::is_dtype<sdk::Half>(dtype)) {
     return "it takes bfloat16 and float16 only";
   }
-  const Properties& device = properties(args.query->dl.device.index);
-  if (device.major != 9 || device.minor != 0) return "it needs compute capability 9.0";
   if (query.numel() == 0 || key.numel() == 0) return "an operand is empty";
   if (args.slopes != nullptr) return "it takes no slopes";
   if (args.softcap != 0) return "it takes no softcap";
@@ -54,6 +52,11 @@ const char* refusal(const Args& args) {
     return "it needs rows aligned to 16 bytes, and none that are broadcast";
   }
   return nullptr;
+}
+
+inline const char* refusal_of_device(const mt_tensor& x) {
+  const Properties& device = properties(x.dl.device.index);
+  return device.major == 9 && device.minor == 0 ? nullptr : "it needs compute capability 9.0";
 }
 
 // Row i sees the keys i + first <= j <= i + last.
@@ -78,13 +81,6 @@ void with_type(mt_dtype dtype, F&& f) {
   } else {
     f(__nv_bfloat16());
   }
-}
-
-// How many pairs of batch and head, with `bytes` bytes each, fit in half of the L2 cache: the rest
-// is for what passes through, and for the end of the previous section.
-inline int section_of(const Properties& device, int64_t bytes, int64_t pairs) {
-  const int64_t cached = std::max<int64_t>(1, static_cast<int64_t>(device.l2 / 2) / bytes);
-  return static_cast<int>(std::min(pairs, cached));
 }
 
 // The map of a tensor (batch, heads, rows, width) for boxes of `rows` rows of a head. Rows are

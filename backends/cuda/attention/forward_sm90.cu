@@ -58,7 +58,8 @@ const char* supports(const Args& args) {
   if (value.size(3) != query.size(3) || !with_width(query.size(3), [](auto) {})) {
     return "it takes heads of width 32, 64, 96, 128 or 256, the same for values";
   }
-  return hopper::refusal_of_bits(args);
+  if (const char* reason = hopper::refusal_of_bits(args)) return reason;
+  return hopper::refusal_of_device(*args.query);
 }
 
 template <class S, hopper::BitsAre kBits>
@@ -79,8 +80,10 @@ void run(mt_ctx& ctx, const Args& args) {
   p.row_tiles = (p.queries + S::kRows - 1) / S::kRows;
   p.pairs = static_cast<int>(query.size(0)) * p.heads;
   const Properties& device = properties(ctx.device.index);
-  const int key_pairs = p.pairs / p.group;
-  p.section = p.group * hopper::section_of(device, int64_t{p.keys} * S::kWidth * 4, key_pairs);
+  // Half of the L2 cache, because the queries, and the end of the previous section, pass through.
+  const auto head_bytes = static_cast<int64_t>(p.keys) * S::kWidth * 4;
+  const int64_t cached = std::max<int64_t>(1, static_cast<int64_t>(device.l2 / 2) / head_bytes);
+  p.section = static_cast<int>(std::min<int64_t>(p.pairs, cached * p.group));
   p.counters = counters_of(ctx);
 
   const int padded = (p.keys + S::kKeys - 1) / S::kKeys * S::kKeys;
