@@ -36,18 +36,18 @@ bool with_width(int64_t width, F&& f) {
   }
 }
 
-// The shape for each width that was measured to be fastest: queries of a tile, tiles of queries and
-// parts of their gradient in shared memory, and whether the gradient of values comes before dS.
+// The shape for each width that was measured to be fastest: queries of a tile, and how many tiles
+// and parts of their gradients are in shared memory.
 template <class T, int kWidth>
 struct FastestShape;
 template <class T>
-struct FastestShape<T, 32> : hopper::BackwardShape<T, 32, 128, 3, 2, false> {};
+struct FastestShape<T, 32> : hopper::BackwardShape<T, 32, 128, 3, 2> {};
 template <class T>
-struct FastestShape<T, 64> : hopper::BackwardShape<T, 64, 128, 2, 1, false> {};
+struct FastestShape<T, 64> : hopper::BackwardShape<T, 64, 128, 2, 1> {};
 template <class T>
-struct FastestShape<T, 96> : hopper::BackwardShape<T, 96, 64, 3, 2, false> {};
+struct FastestShape<T, 96> : hopper::BackwardShape<T, 96, 64, 3, 2> {};
 template <class T>
-struct FastestShape<T, 128> : hopper::BackwardShape<T, 128, 64, 2, 2, false> {};
+struct FastestShape<T, 128> : hopper::BackwardShape<T, 128, 64, 2, 2> {};
 
 const char* supports(const Args& args) {
   if (const char* reason = hopper::refusal(args)) return reason;
@@ -104,9 +104,10 @@ void run(mt_ctx& ctx, const Args& args) {
   p.key_tiles = (p.keys + S::kKeys - 1) / S::kKeys;
   p.pairs = static_cast<int>(key.size(0) * key.size(1));
   const Properties& device = properties(ctx.device.index);
-  // Half as many heads as thread blocks, or an eighth if all blocks of keys take equally long.
+  // Measured: a quarter as many heads as thread blocks, and half of that if all blocks of keys take
+  // equally long.
   const bool is_full = band.first <= -p.queries && band.last >= p.keys;
-  p.section = std::min(p.pairs, std::max(1, device.multiprocessors / (is_full ? 8 : 2)));
+  p.section = std::min(p.pairs, std::max(1, device.multiprocessors / (is_full ? 8 : 4)));
   p.counters = counters_of(ctx);
   const int64_t tiles = int64_t{p.pairs} * p.group * p.row_tiles;
   auto* const rows = scratch<float>(ctx, tiles * 2 * S::kRows);

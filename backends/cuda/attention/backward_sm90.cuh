@@ -53,22 +53,21 @@ __device__ inline TileRange key_tiles_of(const Backward& p, int row) {
   return {begin / kKeys, end / kKeys + 1};
 }
 
-template <class Element, int kWidthOf, int kRowsOf, int kStagesOf, int kSumsOf, bool kEarlyOf>
+template <class Element, int kWidthOf, int kRowsOf, int kStagesOf, int kSumsOf>
 struct BackwardShape {
   using T = Element;
   static constexpr int kWidth = kWidthOf;  // of a head
   static constexpr int kRows = kRowsOf;    // queries of a tile
   static constexpr int kKeys = 128;
-  static constexpr int kStages = kStagesOf;    // tiles of queries in shared memory
-  static constexpr int kSums = kSumsOf;        // parts of their gradients in shared memory
-  static constexpr bool kEarly = kEarlyOf;     // the values' gradient comes before dS
+  static constexpr int kStages = kStagesOf;  // tiles of queries in shared memory
+  static constexpr int kSums = kSumsOf;      // parts of their gradients in shared memory
   static constexpr int kChunk = kWidth % 64 == 0 ? 64 : 32;
   static constexpr int kThreads = 3 * 128;
   static constexpr int kRegisters = 240, kLoaderRegisters = 24;
   // Each warpgroup computes the gradient of 64 queries of a tile of 128. Of a tile of 64, the
   // second one computes the columns from 64 on.
   static constexpr bool kSplitsRows = kRows == 128;
-  static constexpr int kColumns = kSplitsRows || kWidth == 32 ? kWidth : 64;  // of the first
+  static constexpr int kColumns = kSplitsRows ? kWidth : 64;  // of the first
   static constexpr int kColumns2 = kSplitsRows ? kWidth : kWidth - kColumns;
 };
 
@@ -94,7 +93,7 @@ struct NextStep {
   int key, key_head, batch;
   int member;            // of the group of query heads
   int count, begin, end;  // steps left, tiles of queries
-  bool first, done;
+  bool first;
 };
 
 template <class S>
@@ -442,28 +441,19 @@ __device__ void differentiate(BackwardBuffers<S>& shared, const Backward& p) {
         keys.for_hidden(p, row, own, [&](int i) { keys.weights[i] = -INFINITY; });
       }
       keys.take_powers(shared.rows[at.stage], p.scale_log2);
-      const auto multiply_weights = [&] {
-        products_begin();
-        keys.add_products(keys.to_value, keys.rounded_weights,
-                          descriptor<S::kChunk>(shared.grad[at.stage], kPart));
-        products_commit();
-      };
-      if constexpr (S::kEarly) {
-        keys.template round_weights<kBits>();
-        multiply_weights();
-        products_wait<1>();
-      } else {
-        products_wait<0>();
-      }
+      products_wait<0>();
       pin_registers(keys.slopes);
       if (is_partial) keys.for_hidden(p, row, own, [&](int i) { keys.slopes[i] = 0; });
       keys.template take_slopes<kBits>(shared.rows[at.stage] + S::kRows, p.kept);
-      if constexpr (!S::kEarly) keys.template round_weights<kBits>();
+      keys.template round_weights<kBits>();
       // The other warpgroup has read the previous dS of this buffer: it has waited for its part
       // before it came to the last barrier.
       keys.store_slopes(shared.slope[buffer], group * 64 + 16 * warp);
       publish_stores();
-      if constexpr (!S::kEarly) multiply_weights();
+      products_begin();
+      keys.add_products(keys.to_value, keys.rounded_weights,
+                        descriptor<S::kChunk>(shared.grad[at.stage], kPart));
+      products_commit();
       together();
       const uint64_t slopes = descriptor<64>(shared.slope[buffer] + part_rows, 16);
       buffer ^= 1;
