@@ -165,9 +165,10 @@ void run(mt_ctx& ctx, const Args& args) {
 void backward(mt_ctx& ctx, const Args& args) {
   const TensorView query = args.query;
   with_width(query.size(3), [&](auto width) {
+    constexpr int kWidth = decltype(width)::value;
     hopper::with_type(query.dtype(), [&](auto type) {
       hopper::with_bits(args, [&](auto bits) {
-        run<FastestShape<decltype(type), width()>, bits()>(ctx, args);
+        run<FastestShape<decltype(type), kWidth>, bits()>(ctx, args);
       });
     });
   });

@@ -585,7 +585,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
 }
 
 template <class S>
-constexpr size_t kBackwardShared = sizeof(BackwardBuffers<S>) + 1024;
+constexpr size_t kBackwardShared = sizeof(BackwardBuffers<S>) + 1024;  // to align
 
 // ---- what precedes
 
