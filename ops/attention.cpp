@@ -840,10 +840,10 @@ Tensors<4> attention_gradient(const Tensor* grads, const Tensor& query, const Te
     const auto part = [&](int64_t i) { return packed.select(2, i).transpose(1, 2); };
     Tensors<4> result{part(0), part(1), part(2), {}};
     mytorch::attention_backward_out(std::get<0>(result), std::get<1>(result), std::get<2>(result),
-                                    mytorch::empty({0}, query.dtype(), query.device()),
-                                    grad_output, grads[1], query, key, value, attn_mask, slopes,
-                                    output, logsumexp, draw.detach(), left, right, diagonal,
-                                    softcap, scale, dropout_p, {1, 1, 1, 0});
+                                    mytorch::empty({0}, query.dtype(), query.device()), grad_output,
+                                    grads[1], query, key, value, attn_mask, slopes, output,
+                                    logsumexp, draw.detach(), left, right, diagonal, softcap, scale,
+                                    dropout_p, {1, 1, 1, 0});
     return result;
   }
   Tensors<4> result = mytorch::attention_backward(

@@ -375,7 +375,8 @@ Tensors<3> linear_gelu_gradient(const Tensor* grads, const Tensor& input, const 
   const bool other = grads[1].defined() && product.numel() != 0;
   if (grads[0].defined()) {
     const bool kept = product.numel() != 0 || grads[0].numel() == 0;
-    const Tensor at = (kept ? product : mytorch::linear(input, weight, bias)).view(grads[0].sizes());
+    const Tensor at =
+        (kept ? product : mytorch::linear(input, weight, bias)).view(grads[0].sizes());
     const bool sums = wanted[2] && !other && weight.dim() == 2;
     Tensor of_bias;
     std::tie(grad, of_bias) =

@@ -626,8 +626,8 @@ Tensors<3> normalize_batch(const Tensor& input, const Tensor& weight, const Tens
 Tensors<3> native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
                              const Tensor& running_mean, const Tensor& running_var, bool training,
                              double momentum, double eps) {
-  auto [out, mean, var] = normalize_batch(input, weight, bias, running_mean, running_var, training,
-                                          momentum, eps);
+  auto [out, mean, var] =
+      normalize_batch(input, weight, bias, running_mean, running_var, training, momentum, eps);
   if (training) return {out, mean, (var + eps).rsqrt()};
   const Tensor none = mytorch::empty(0, wide_type(input.dtype()), input.device());
   return {out, none, none};

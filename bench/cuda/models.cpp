@@ -116,11 +116,12 @@ void report(const Case& c, const char* mode, const Options& options,
   reset_peak_memory();
   const auto [seconds, host] = measure(step, options.seconds);
   const double tflops = c.flops / seconds * 1e-12;
-  std::printf("%-8s %-8s %-5s %9.3f ms %10.0f /s %7.1f TFLOP/s %5.1f %% host %8.3f ms peak %6.2f GiB "
-              "loss %.4f %.4f\n",
-              c.name.c_str(), c.precision.c_str(), mode, seconds * 1e3, c.items / seconds, tflops,
-              100 * tflops / peak_tflops(), host * 1e3,
-              static_cast<double>(memory_stats().allocated_peak) / (1 << 30), first, last());
+  std::printf(
+      "%-8s %-8s %-5s %9.3f ms %10.0f /s %7.1f TFLOP/s %5.1f %% host %8.3f ms peak %6.2f GiB "
+      "loss %.4f %.4f\n",
+      c.name.c_str(), c.precision.c_str(), mode, seconds * 1e3, c.items / seconds, tflops,
+      100 * tflops / peak_tflops(), host * 1e3,
+      static_cast<double>(memory_stats().allocated_peak) / (1 << 30), first, last());
   std::fflush(stdout);
 }
 
@@ -131,7 +132,8 @@ void run(const Case& c, const Options& options) try {
   for (int i = 0; i < 3; ++i) loss = c.step();
   synchronize();
   if (options.eager) {
-    report(c, "eager", options, [&] { loss = c.step(); }, first, [&] { return number(loss); });
+    report(
+        c, "eager", options, [&] { loss = c.step(); }, first, [&] { return number(loss); });
   }
   if (options.profile) {
     profiler::Profile profile({.wait = true});
@@ -143,7 +145,8 @@ void run(const Case& c, const Options& options) try {
     Graph graph(kGpu);
     loss = {};
     graph.capture([&] { loss = c.step(); });
-    report(c, "graph", options, [&] { graph.replay(); }, first, [&] { return number(loss); });
+    report(
+        c, "graph", options, [&] { graph.replay(); }, first, [&] { return number(loss); });
   }
 } catch (const Error& error) {
   std::printf("%s %s failed: %s\n", c.name.c_str(), c.precision.c_str(), error.what());
@@ -250,8 +253,8 @@ void bert(const Options& options) {
     const Tensor x = ids(config.vocab_size, kBatch, kLength),
                  y = ids(config.vocab_size, kBatch, kLength);
     const Tensor& table = model.embeddings.word_embeddings.weight;
-    const auto products = static_cast<double>(
-        model.num_parameters() - model.embeddings.position_embeddings.weight.numel());
+    const auto products = static_cast<double>(model.num_parameters() -
+                                              model.embeddings.position_embeddings.weight.numel());
     run({"bert", precision, kBatch * kLength,
          transformer_flops(products, config.num_hidden_layers, kBatch, kLength, config.hidden_size,
                            false),
@@ -303,7 +306,11 @@ void minilm(const Options& options, int64_t parts) {
       const double scale = parameter.dim() > 1 ? 0.08 : 0.02;
       const double middle = name.ends_with("LayerNorm.weight") ? 1 : 0;
       place += parameter.numel();
-      parameter.copy_(mytorch::sin(at.mul(12.9898)).mul(43758.5453).frac().mul(scale).add(middle)
+      parameter.copy_(mytorch::sin(at.mul(12.9898))
+                          .mul(43758.5453)
+                          .frac()
+                          .mul(scale)
+                          .add(middle)
                           .view(parameter.sizes()));
     }
     model.to(kGpu, precision == "bfloat16" ? kBFloat16 : kFloat32);
@@ -320,12 +327,12 @@ void minilm(const Options& options, int64_t parts) {
     };
     std::vector<Part> batches;
     for (int64_t first = 0; first < kBatch; first += kBatch / parts) {
-      const std::vector<int64_t> rows(order.begin() + first, order.begin() + first + kBatch / parts);
+      const std::vector<int64_t> rows(order.begin() + first,
+                                      order.begin() + first + kBatch / parts);
       const int64_t longest = parts > 1 ? length(rows.back()) : kLength;
       const Tensor row = tensor(rows).unsqueeze(1), column = arange(longest);
-      batches.push_back(
-          {row.mul(7919).add(column.mul(104729)).remainder(30000).add(100).to(kGpu),
-           column.lt(row.mul(37).remainder(113).add(16)).to(kGpu)});
+      batches.push_back({row.mul(7919).add(column.mul(104729)).remainder(30000).add(100).to(kGpu),
+                         column.lt(row.mul(37).remainder(113).add(16)).to(kGpu)});
     }
     const Tensor places = tensor(order).to(kGpu);
     Tensor embeddings;
@@ -386,9 +393,12 @@ Options parse(int argc, char** argv) {
 int main(int argc, char** argv) try {
   const Options options = parse(argc, argv);
   load_default_backends();
-  const std::pair<const char*, void (*)(const Options&)> cases[] = {
-      {"gpt2", gpt2}, {"bert", bert}, {"llama", llama}, {"resnet50", resnet50}, {"minilm", minilm_in_one},
-      {"minilm4", minilm_sorted}};
+  const std::pair<const char*, void (*)(const Options&)> cases[] = {{"gpt2", gpt2},
+                                                                    {"bert", bert},
+                                                                    {"llama", llama},
+                                                                    {"resnet50", resnet50},
+                                                                    {"minilm", minilm_in_one},
+                                                                    {"minilm4", minilm_sorted}};
   for (const std::string& name : options.cases) {
     if (std::none_of(std::begin(cases), std::end(cases),
                      [&](const auto& known) { return name == known.first; })) {

@@ -49,8 +49,8 @@ struct SplitQkv : autograd::Function<SplitQkv> {
     for (Tensor& grad : grads) grad = join_heads(grad);
     return {cat(grads, -1), Tensor()};
   }
-  // Whether gradients (N, heads, L, D) already lie side by side in one tensor (N, L, 3 * heads * D),
-  // as attention leaves them.
+  // Whether gradients (N, heads, L, D) already lie side by side in one tensor (N, L, 3 * heads *
+  // D), as attention leaves them.
   static bool are_packed(const autograd::tensor_list& grads) {
     const Tensor& first = grads[0];
     const int64_t width = first.size(1) * first.size(3), row = 3 * width;

@@ -18,8 +18,8 @@ int64_t expansion(bool bottleneck) { return bottleneck ? 4 : 1; }
 Conv2d conv_of(int64_t in_channels, int64_t out_channels, int64_t kernel, int64_t stride) {
   Conv2d conv(in_channels, out_channels, kernel,
               {.stride = stride, .padding = kernel / 2, .bias = false});
-  init::kaiming_normal_(conv.weight, {.mode = init::FanMode::kOut,
-                                      .nonlinearity = init::Nonlinearity::kReLU});
+  init::kaiming_normal_(conv.weight,
+                        {.mode = init::FanMode::kOut, .nonlinearity = init::Nonlinearity::kReLU});
   return conv;
 }
 
@@ -38,7 +38,8 @@ const ResNetConfig& checked(const ResNetConfig& config) {
 }  // namespace
 
 ResNetBlock::ResNetBlock(int64_t in_channels, int64_t width, int64_t stride, bool bottleneck)
-    : conv1(bottleneck ? conv_of(in_channels, width, 1, 1) : conv_of(in_channels, width, 3, stride)),
+    : conv1(bottleneck ? conv_of(in_channels, width, 1, 1)
+                       : conv_of(in_channels, width, 3, stride)),
       bn1(width),
       conv2(conv_of(width, width, 3, bottleneck ? stride : 1)),
       bn2(width) {

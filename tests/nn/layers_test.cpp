@@ -66,12 +66,13 @@ TEST(LinearTest, GeluIsThatOfTheResult) {
           seen = output;
           return mytorch::neg(output);
         });
-    expect_values(linear.gelu(x, approximate), values(mytorch::gelu(mytorch::neg(seen), approximate)),
-                  1e-6);
+    expect_values(linear.gelu(x, approximate),
+                  values(mytorch::gelu(mytorch::neg(seen), approximate)), 1e-6);
     hook.remove();
   }
-  expect_error(ErrorCode::kShape, {"(in ", "Linear(in_features=4"},
-               [&] { linear.gelu(ones({2, 3})); });
+  expect_error(ErrorCode::kShape, {"(in ", "Linear(in_features=4"}, [&] {
+    linear.gelu(ones({2, 3}));
+  });
 }
 
 TEST(LinearTest, JoinedLayersGiveTheirResultsSideBySide) {

@@ -1,7 +1,7 @@
-// Matrices with a row per place and a column per channel, in passes that sum or change columns: NHWC
-// images, and features of tokens. A thread owns the few channels of one 16-byte pack. Blocks that
-// share columns take rows in turn, so that all of them read one region of memory at a time. A second
-// pass in the opposite order finds in the L2 cache what the first one read last.
+// Matrices with a row per place and a column per channel, in passes that sum or change columns:
+// NHWC images, and features of tokens. A thread owns the few channels of one 16-byte pack. Blocks
+// that share columns take rows in turn, so that all of them read one region of memory at a time. A
+// second pass in the opposite order finds in the L2 cache what the first one read last.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,8 @@ struct ChannelRows {
   int pieces = 1;  // blocks that share columns
 };
 
-// Whether a tensor (N, C, ...), with more than one dimension, is a contiguous matrix of rows of C channels, in whole packs of T.
+// Whether a tensor (N, C, ...), with more than one dimension, is a contiguous matrix of rows of C
+// channels, in whole packs of T.
 template <class T>
 bool is_channel_rows(const sdk::TensorView& x) {
   const int64_t channels = x.size(1);
@@ -42,13 +43,15 @@ bool is_channel_rows(const sdk::TensorView& x) {
 template <class T>
 Grid rows_grid(const mt_ctx& ctx, ChannelRows& at) {
   const int64_t packs = at.channels / kPack<T>;
-  const auto across = static_cast<unsigned>(std::bit_ceil(static_cast<uint64_t>(packs < 32 ? packs : 32)));
+  const auto across =
+      static_cast<unsigned>(std::bit_ceil(static_cast<uint64_t>(packs < 32 ? packs : 32)));
   Grid grid;
   grid.threads = dim3(across, kRowThreads / across);
   grid.blocks.x = static_cast<unsigned>((packs + across - 1) / across);
   const int64_t busy = 4 * properties(ctx.device.index).multiprocessors;
   const int64_t most = (at.rows + 4 * grid.threads.y - 1) / (4 * grid.threads.y);
-  at.pieces = static_cast<int>(std::clamp<int64_t>((busy + grid.blocks.x - 1) / grid.blocks.x, 1, most));
+  at.pieces =
+      static_cast<int>(std::clamp<int64_t>((busy + grid.blocks.x - 1) / grid.blocks.x, 1, most));
   grid.blocks.y = static_cast<unsigned>(at.pieces);
   return grid;
 }

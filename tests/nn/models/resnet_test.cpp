@@ -64,13 +64,16 @@ struct Composed {
   bool bottleneck;
 
   Tensor norm(const std::string& name, const Tensor& x) const {
-    const auto of = [&](const char* part) { return state.at(name + "." + part).view({1, -1, 1, 1}); };
+    const auto of = [&](const char* part) {
+      return state.at(name + "." + part).view({1, -1, 1, 1});
+    };
     return (x - of("running_mean")) / mytorch::sqrt(of("running_var") + 1e-5) * of("weight") +
            of("bias");
   }
   Tensor conv(const std::string& name, const Tensor& x, int64_t stride) const {
     const Tensor& weight = state.at(name + ".weight");
-    return mytorch::conv2d(x, weight, {}, {stride, stride}, {weight.size(2) / 2, weight.size(2) / 2});
+    return mytorch::conv2d(x, weight, {}, {stride, stride},
+                           {weight.size(2) / 2, weight.size(2) / 2});
   }
   Tensor block(const std::string& name, const Tensor& x, int64_t stride) const {
     Tensor y = conv(name + ".conv1", x, bottleneck ? 1 : stride);

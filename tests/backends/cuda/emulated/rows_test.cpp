@@ -94,8 +94,8 @@ void expect_batch_norm(const Place& at, bool planes, double tolerance) {
   constexpr double kEps = 1e-3;
   const int64_t rows = at.n * at.hw, count = rows * at.c;
   const auto n = static_cast<double>(rows);
-  const Values x = numbers(count, 1, 2, 4), g = numbers(count, 2), weight = numbers(at.c, 3, 0.5, 2),
-               bias = numbers(at.c, 4);
+  const Values x = numbers(count, 1, 2, 4), g = numbers(count, 2),
+               weight = numbers(at.c, 3, 0.5, 2), bias = numbers(at.c, 4);
   Values mean(at.c), var(at.c), y(count), dx(count), dw(at.c), db(at.c);
   for (int64_t c = 0; c < at.c; ++c) {
     for (int64_t r = 0; r < rows; ++r) mean[c] += x[r * at.c + c] / n;
@@ -171,15 +171,16 @@ double gelu_slope(double x, bool tanh) {
     return 0.5 * std::erfc(-x / std::sqrt(2.0)) +
            x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0));
   }
-  const double scale = std::sqrt(2 / std::acos(-1.0)), t = std::tanh(scale * (x + 0.044715 * x * x * x));
+  const double scale = std::sqrt(2 / std::acos(-1.0)),
+               t = std::tanh(scale * (x + 0.044715 * x * x * x));
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * scale * (1 + 3 * 0.044715 * x * x);
 }
 
 template <class T>
 void expect_gelu(int64_t rows, int64_t channels, const char* approximate, std::vector<int64_t> mask,
                  double tolerance) {
-  SCOPED_TRACE(::testing::Message() << rows << " x " << channels << " " << approximate << " bytes "
-                                    << sizeof(T));
+  SCOPED_TRACE(::testing::Message()
+               << rows << " x " << channels << " " << approximate << " bytes " << sizeof(T));
   Values x = numbers(rows * channels, 1, -7, 7);
   const Values g = numbers(rows * channels, 2);
   // Far from 0 the slope is 0 or 1.
@@ -188,7 +189,8 @@ void expect_gelu(int64_t rows, int64_t channels, const char* approximate, std::v
   Values dx, db(channels);
   for (size_t i = 0; i < x.size(); ++i) {
     const bool far = std::abs(x[i]) > 100;
-    const double slope = far ? double(x[i] > 0) : gelu_slope(x[i], std::string(approximate) == "tanh");
+    const double slope =
+        far ? double(x[i] > 0) : gelu_slope(x[i], std::string(approximate) == "tanh");
     dx.push_back(g[i] * slope);
     db[i % channels] += dx.back();
   }
@@ -203,8 +205,8 @@ void expect_gelu(int64_t rows, int64_t channels, const char* approximate, std::v
   args.output_mask = {mask.data(), 2};
   args.grad_linear = out;
   args.grad_bias = bias;
-  const std::string error = run(cuda::register_linear_gelu_backward, "linear_gelu_backward", args,
-                                sdk::dtype_of<T>);
+  const std::string error =
+      run(cuda::register_linear_gelu_backward, "linear_gelu_backward", args, sdk::dtype_of<T>);
   if (channels % (16 / sizeof(T)) != 0) {
     EXPECT_NE(error, "");
     return;

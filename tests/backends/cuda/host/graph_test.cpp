@@ -340,7 +340,6 @@ TEST_F(Graphs, TrainLikeEagerWithAdagrad) {
   expect_same<nn::optim::Adagrad>(nn::optim::AdagradArgs{.lr = 0.05, .lr_decay = 0.01});
 }
 
-
 // ---- training steps of models
 
 enum class Precision { kFloat32, kAutocast, kBFloat16 };
@@ -407,7 +406,8 @@ TEST_P(GraphsOfModels, AStepOfGpt2) {
       place(model);
       const Tensor x = F::randint(96, {2, 64}, kInt64, "cuda");
       const Tensor y = F::randint(96, {2, 64}, kInt64, "cuda");
-      return train(model, GetParam(), [&] { return model.loss(x, y, {.chunked = chunked}); }, warm);
+      return train(
+          model, GetParam(), [&] { return model.loss(x, y, {.chunked = chunked}); }, warm);
     });
   }
 }
@@ -420,7 +420,8 @@ TEST_P(GraphsOfModels, AStepOfAResNet) {
     place(model);
     const Tensor images = F::randn({4, 32, 32, 3}, kFloat32, "cuda").permute({0, 3, 1, 2});
     const Tensor y = F::randint(10, {4}, kInt64, "cuda");
-    return train(model, GetParam(), [&] { return F::cross_entropy(model(images), y); }, warm);
+    return train(
+        model, GetParam(), [&] { return F::cross_entropy(model(images), y); }, warm);
   });
 }
 
