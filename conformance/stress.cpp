@@ -20,9 +20,9 @@
 namespace mytorch::conformance {
 namespace {
 
-constexpr int64_t kSmall = 10'000;     // past blocks of 4096 elements; odd sizes leave a tail
-constexpr int64_t kLarge = 160'000;    // past 2^17 elements
-constexpr int64_t kLongest = 400'000;  // past 2^16 rows
+constexpr int64_t kSmallElements = 10'000;   // past blocks of 4096 elements; odd sizes leave a tail
+constexpr int64_t kLargeElements = 160'000;  // past 2^17 elements
+constexpr int64_t kLongestElements = 400'000;  // past 2^16 rows
 
 // Whether a sample is ordinary, and its sizes are of tensors that are not empty.
 bool is_ordinary(const OpRecord& op, const Json& sample) {
@@ -118,15 +118,15 @@ std::vector<Case> stress_cases(const OpRecord& op, int first) {
     cases.push_back(c);
   };
   if (custom) {
-    for (const Case& base : bases) add(base, Kind::kThreads, kSmall);
+    for (const Case& base : bases) add(base, Kind::kThreads, kSmallElements);
     return cases;
   }
   if (op.unspecified()) return cases;
-  for (const Case& base : bases) add(base, Kind::kLarge, kSmall);
+  for (const Case& base : bases) add(base, Kind::kLarge, kSmallElements);
   for (const Case& base : bases) add(base, Kind::kSpecial, 0);
   // Operators without kernels run those of others.
   for (size_t i = 0; i < bases.size() && i < 2 && op.has_kernel; ++i) {
-    add(bases[i], Kind::kThreads, kSmall);
+    add(bases[i], Kind::kThreads, kSmallElements);
   }
   if (bases.empty()) return cases;
   // The sample with the fewest elements can grow most along one dimension.
@@ -143,15 +143,15 @@ std::vector<Case> stress_cases(const OpRecord& op, int first) {
       smallest = i;
     }
   }
-  add(bases[0], Kind::kLarge, kLarge);
-  add(bases[0], Kind::kSpecial, kSmall);
+  add(bases[0], Kind::kLarge, kLargeElements);
+  add(bases[0], Kind::kSpecial, kSmallElements);
   const size_t sizes = sizes_of(op, *bases[smallest].sample).size();
   for (size_t k = 0; k < sizes && k < 7; ++k) {
-    add(bases[smallest], Kind::kLarge, kLongest, static_cast<int>(k));
+    add(bases[smallest], Kind::kLarge, kLongestElements, static_cast<int>(k));
   }
   if (bases[0].typed) {
     for (const ScalarType dtype : {kBFloat16, kFloat64, kInt64}) {
-      add(bases[0], Kind::kLarge, kSmall, -1, dtype);
+      add(bases[0], Kind::kLarge, kSmallElements, -1, dtype);
     }
     for (const ScalarType dtype : {kBFloat16, kFloat64}) {
       add(bases[0], Kind::kSpecial, 0, -1, dtype);

@@ -2,12 +2,14 @@
 // how `mytorch check` reports each fault. Without a fault, MYTORCH_ENTRIES ("copy_,compile")
 // restricts the backend to the listed entries, to measure the worth of the others (entries.py).
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "mytorch/abi_ops/add.h"
@@ -253,6 +255,8 @@ int shared_buffer(Inner inner, mt_ctx* ctx, const void* given) {
     for (size_t i = 0; i < values.size(); ++i) {
       if (static_cast<int64_t>(i) % from.size(1) != 0) buffer[i] += buffer[i - 1];
     }
+    // Long enough for another thread to write to the buffer on a busy machine, too.
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
     std::copy_n(buffer, values.size(), values.begin());
     npu::write(values, out);
   });
@@ -265,8 +269,7 @@ int own_shared_buffer(Inner inner, mt_ctx* ctx, const void* given) {
   if (const int status = inner.run(inner.self, ctx, given); status != MT_OK) return status;
   change_after(ctx, args.out, [](auto& values) {
     std::copy(values.begin(), values.end(), buffer);
-    for (size_t i = 0; i < values.size(); ++i) buffer[i] += 1;
-    for (size_t i = 0; i < values.size(); ++i) buffer[i] -= 1;
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
     std::copy_n(buffer, values.size(), values.begin());
   });
   return MT_OK;
