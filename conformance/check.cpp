@@ -290,6 +290,7 @@ void Checker::run_op(const OpRecord& op) {
     if (op.name == options_.after_op && c.number <= options_.after_number) continue;
     if (options_.begins) options_.begins(op.name, c.number);
     outcome_ = {op.name, c.number};
+    outcome_.dtype = dtype_name(c.dtype);
     const Fail fail = [&](const std::string& check, const std::string& what) {
       report(c, check, what);
     };
@@ -358,7 +359,7 @@ Report Checker::run_all(const std::vector<OpRecord>& catalog) {
 
 }  // namespace
 
-void Score::add(const Outcome& outcome) {
+void Counts::count(const Outcome& outcome) {
   if (outcome.number >= 0) {
     ++cases;
     refused += outcome.refused ? 1 : 0;
@@ -367,6 +368,11 @@ void Score::add(const Outcome& outcome) {
   }
   failed += outcome.failures.empty() ? 0 : 1;
   worst = std::max(worst, outcome.worst);
+}
+
+void Score::add(const Outcome& outcome) {
+  count(outcome);
+  if (!outcome.dtype.empty()) types[outcome.dtype].count(outcome);
   failures.insert(failures.end(), outcome.failures.begin(), outcome.failures.end());
 }
 
