@@ -42,31 +42,48 @@ float luminance(T red, T green, T blue) {
   return static_cast<float>(static_cast<T>(gray));
 }
 
-// Returns luminance of pixel i.
+// Computes the luminances of the pixels [begin, begin + n).
 template <class T>
-float gray_at(const ImageView& image, int64_t i) {
-  const T* data = image.tensor.const_data<T>();
-  if (image.channels == 1) return static_cast<float>(data[i]);
-  return luminance(data[i], data[image.plane() + i], data[2 * image.plane() + i]);
+void luminances(const ImageView& image, int64_t begin, int64_t n, float* __restrict to) {
+  const T* __restrict red = image.tensor.const_data<T>() + begin;
+  if (image.channels == 1) {
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(red[i]);
+    return;
+  }
+  const T* __restrict green = red + image.plane();
+  const T* __restrict blue = green + image.plane();
+  for (int64_t i = 0; i < n; ++i) to[i] = luminance(red[i], green[i], blue[i]);
 }
 
-// Computes factor * image + (1 - factor) * other(pixel), where `other` is a number for each pixel.
-// Works on pieces that stay in the cache, so that the loop over a channel is contiguous.
+// The pixels of a piece stay in the cache, and loops over a channel are contiguous.
+constexpr int64_t kPiece = 1024;
+
+// Computes factor * image + (1 - factor) * other, where other(begin, n, to) gives a number for each
+// pixel.
 template <class T, class Other>
 void blend(const ImageView& image, Tensor& out, float factor, Other other) {
-  constexpr int64_t kPiece = 1024;
   float added[kPiece];
+  const T* source = image.tensor.const_data<T>();
+  T* result = fresh_data<T>(out);
   for (int64_t begin = 0; begin < image.plane(); begin += kPiece) {
     const int64_t n = std::min(kPiece, image.plane() - begin);
-    for (int64_t i = 0; i < n; ++i) added[i] = (1 - factor) * other(begin + i);
+    other(begin, n, added);
+    for (int64_t i = 0; i < n; ++i) added[i] *= 1 - factor;
     for (int64_t c = 0; c < image.channels; ++c) {
-      const T* from = image.tensor.const_data<T>() + c * image.plane() + begin;
-      T* to = fresh_data<T>(out) + c * image.plane() + begin;
+      const T* __restrict from = source + c * image.plane() + begin;
+      T* __restrict to = result + c * image.plane() + begin;
       for (int64_t i = 0; i < n; ++i) {
         to[i] = clamped<T>(factor * static_cast<float>(from[i]) + added[i]);
       }
     }
   }
+}
+
+// The same with one number for all pixels.
+template <class T>
+void blend(const ImageView& image, Tensor& out, float factor, float other) {
+  blend<T>(image, out, factor,
+           [other](int64_t, int64_t n, float* to) { std::fill_n(to, n, other); });
 }
 
 // Turns the hue of a color with components in [0, 1].
@@ -77,15 +94,16 @@ std::array<float, 3> turned(float r, float g, float b, float turn) {
   const float saturation = range / most;
   const float rc = (most - r) / range, gc = (most - g) / range, bc = (most - b) / range;
   float hue = most == r ? bc - gc : most == g ? 2 + rc - bc : 4 + gc - rc;
-  hue = hue / 6 + turn;
-  hue -= std::floor(hue);
-  const float sector = std::floor(hue * 6);
-  const float fraction = hue * 6 - sector;
+  hue = hue / 6 + turn;  // from -1 to 2
+  if (hue < 0) hue += 1;
+  if (hue >= 1) hue -= 1;
+  const int sector = static_cast<int>(hue * 6);
+  const float fraction = hue * 6 - static_cast<float>(sector);
   const auto unit = [](float x) { return std::min(std::max(x, 0.0f), 1.0f); };
   const float p = unit(most * (1 - saturation));
   const float q = unit(most * (1 - saturation * fraction));
   const float t = unit(most * (1 - saturation * (1 - fraction)));
-  switch (static_cast<int>(sector) % 6) {
+  switch (sector % 6) {
     case 0:
       return {most, t, p};
     case 1:
@@ -184,12 +202,14 @@ Tensor Normalize::operator()(const Tensor& image) const {
          view.channels, " channels: give one, or one for each channel");
   }
   Tensor out = image_like(view, view.height, view.width);
-  const float* from = view.tensor.const_data<float>();
-  float* to = fresh_data<float>(out);
+  const float* __restrict from = view.tensor.const_data<float>();
+  float* __restrict to = fresh_data<float>(out);
   for (int64_t c = 0; c < view.channels; ++c) {
     const size_t which = mean_.size() == 1 ? 0 : static_cast<size_t>(c);
     const float mean = mean_[which], std = std_[which];
-    for (int64_t i = 0; i < view.plane(); ++i) *to++ = (*from++ - mean) / std;
+    for (int64_t i = 0; i < view.plane(); ++i) to[i] = (from[i] - mean) / std;
+    from += view.plane();
+    to += view.plane();
   }
   return out;
 }
@@ -200,7 +220,7 @@ Tensor adjust_brightness(const Tensor& image, double factor) {
   Tensor out = image_like(view, view.height, view.width);
   with_element(view, [&](auto element) {
     using T = decltype(element);
-    blend<T>(view, out, static_cast<float>(factor), [](int64_t) { return 0.0f; });
+    blend<T>(view, out, static_cast<float>(factor), 0.0f);
   });
   return out;
 }
@@ -212,9 +232,14 @@ Tensor adjust_contrast(const Tensor& image, double factor) {
   with_element(view, [&](auto element) {
     using T = decltype(element);
     double sum = 0;
-    for (int64_t i = 0; i < view.plane(); ++i) sum += static_cast<double>(gray_at<T>(view, i));
-    const auto mean = static_cast<float>(sum / static_cast<double>(view.plane()));
-    blend<T>(view, out, static_cast<float>(factor), [mean](int64_t) { return mean; });
+    float gray[kPiece];
+    for (int64_t begin = 0; begin < view.plane(); begin += kPiece) {
+      const int64_t n = std::min(kPiece, view.plane() - begin);
+      luminances<T>(view, begin, n, gray);
+      for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(gray[i]);
+    }
+    blend<T>(view, out, static_cast<float>(factor),
+             static_cast<float>(sum / static_cast<double>(view.plane())));
   });
   return out;
 }
@@ -226,7 +251,8 @@ Tensor adjust_saturation(const Tensor& image, double factor) {
   Tensor out = image_like(view, view.height, view.width);
   with_element(view, [&](auto element) {
     using T = decltype(element);
-    blend<T>(view, out, static_cast<float>(factor), [&](int64_t i) { return gray_at<T>(view, i); });
+    blend<T>(view, out, static_cast<float>(factor),
+             [&](int64_t begin, int64_t n, float* to) { luminances<T>(view, begin, n, to); });
   });
   return out;
 }
@@ -295,7 +321,12 @@ Tensor gray(const ImageView& view, int64_t channels) {
   with_element(view, [&](auto element) {
     using T = decltype(element);
     T* to = fresh_data<T>(out);
-    for (int64_t i = 0; i < view.plane(); ++i) to[i] = static_cast<T>(gray_at<T>(view, i));
+    float values[kPiece];
+    for (int64_t begin = 0; begin < view.plane(); begin += kPiece) {
+      const int64_t n = std::min(kPiece, view.plane() - begin);
+      luminances<T>(view, begin, n, values);
+      for (int64_t i = 0; i < n; ++i) to[begin + i] = static_cast<T>(values[i]);
+    }
     for (int64_t c = 1; c < channels; ++c) std::copy_n(to, view.plane(), to + c * view.plane());
   });
   return out;

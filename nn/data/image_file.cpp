@@ -81,14 +81,14 @@ void ImageFile::check_size(uint64_t width, uint64_t height, uint64_t pixels_per_
 Tensor to_planes(const uint8_t* pixels, int64_t height, int64_t width, int channels) {
   Tensor image = fresh_host_tensor({3, height, width}, kUInt8);
   const int64_t n = height * width;
-  for (int64_t c = 0; c < 3; ++c) {
-    uint8_t* plane = fresh_data<uint8_t>(image) + c * n;
-    const uint8_t* from = pixels + (channels == 1 ? 0 : c);
-    if (channels == 3) {
-      for (int64_t i = 0; i < n; ++i) plane[i] = from[3 * i];
-    } else {
-      for (int64_t i = 0; i < n; ++i) plane[i] = from[channels * i];
-    }
+  uint8_t* red = fresh_data<uint8_t>(image);
+  uint8_t* green = red + n;
+  uint8_t* blue = green + n;
+  const int64_t second = channels == 1 ? 0 : 1, third = channels == 1 ? 0 : 2;
+  for (int64_t i = 0; i < n; ++i, pixels += channels) {
+    red[i] = pixels[0];
+    green[i] = pixels[second];
+    blue[i] = pixels[third];
   }
   return image;
 }

@@ -65,23 +65,47 @@ void resize_row(const T* __restrict from, const Taps& taps, float* __restrict to
   }
 }
 
+// Adds up the rows of a run, each `stride` elements after the one before.
 template <class T>
-void resize_plane(const T* from, int64_t stride, int64_t height, const Taps& rows,
+void sum_rows(const T* from, int64_t stride, const Taps& rows, const Taps::Run& run,
+              std::vector<float>& sum) {
+  std::fill(sum.begin(), sum.end(), 0.0f);
+  float* __restrict to = sum.data();
+  for (int64_t j = 0; j < run.count; ++j) {
+    const float weight = rows.weights[run.weights + static_cast<size_t>(j)];
+    const T* __restrict row = from + (run.begin + j) * stride;
+    for (size_t x = 0; x < sum.size(); ++x) to[x] += weight * static_cast<float>(row[x]);
+  }
+}
+
+template <class T>
+void round_row(const float* __restrict from, size_t n, T* __restrict to) {
+  for (size_t x = 0; x < n; ++x) to[x] = nearest<T>(from[x]);
+}
+
+// The loop over columns is the slower one, since the compiler vectorizes only that over rows: it
+// runs over the fewer rows, those of the output or of the input.
+template <class T>
+void resize_plane(const T* from, int64_t stride, Region region, const Taps& rows,
                   const Taps& columns, T* to) {
   const size_t width = columns.runs.size();
-  std::vector<float> narrow(static_cast<size_t>(height) * width);
-  for (int64_t y = 0; y < height; ++y) {
+  if (static_cast<int64_t>(rows.runs.size()) < region.height) {
+    std::vector<float> sum(static_cast<size_t>(region.width)), narrow(width);
+    for (const Taps::Run& run : rows.runs) {
+      sum_rows(from, stride, rows, run, sum);
+      resize_row(sum.data(), columns, narrow.data());
+      round_row(narrow.data(), width, to);
+      to += width;
+    }
+    return;
+  }
+  std::vector<float> narrow(static_cast<size_t>(region.height) * width), sum(width);
+  for (int64_t y = 0; y < region.height; ++y) {
     resize_row(from + y * stride, columns, narrow.data() + static_cast<size_t>(y) * width);
   }
-  std::vector<float> sum(width);
   for (const Taps::Run& run : rows.runs) {
-    std::fill(sum.begin(), sum.end(), 0.0f);
-    for (int64_t j = 0; j < run.count; ++j) {
-      const float weight = rows.weights[run.weights + static_cast<size_t>(j)];
-      const float* row = narrow.data() + static_cast<size_t>(run.begin + j) * width;
-      for (size_t x = 0; x < width; ++x) sum[x] += weight * row[x];
-    }
-    for (size_t x = 0; x < width; ++x) to[x] = nearest<T>(sum[x]);
+    sum_rows(narrow.data(), static_cast<int64_t>(width), rows, run, sum);
+    round_row(sum.data(), width, to);
     to += width;
   }
 }
@@ -187,7 +211,7 @@ Tensor resize_region(const ImageView& image, Region region, int64_t height, int6
     using T = decltype(element);
     const T* from = image.tensor.const_data<T>() + region.top * image.width + region.left;
     for (int64_t c = 0; c < image.channels; ++c) {
-      resize_plane(from + c * image.plane(), image.width, region.height, rows, columns,
+      resize_plane(from + c * image.plane(), image.width, region, rows, columns,
                    fresh_data<T>(out) + c * height * width);
     }
   });

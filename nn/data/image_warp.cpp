@@ -22,82 +22,133 @@ double radians(double degrees) { return degrees * std::numbers::pi / 180; }
 // / (m6 x + m7 y + m8).
 using Map = std::array<double, 9>;
 
-// The pixels of one row of the output, in the input.
-struct Row {
-  explicit Row(int64_t width) : x(static_cast<size_t>(width)), y(static_cast<size_t>(width)) {}
-  void find(const Map& m, int64_t row) {
+// Rounds half to even. Exact for magnitudes below 2^51, and without a call of the C library, which
+// std::nearbyint is before SSE 4.1.
+double rounded(double x) {
+  constexpr double kWhole = 6755399441055744;  // 1.5 * 2^52
+  return (x + kWhole) - kWhole;
+}
+
+// The pixels of one row of the output, in the input. What does not depend on the channel is
+// computed once for all of them.
+class Row {
+ public:
+  explicit Row(const ImageView& image)
+      : width_(image.width),
+        height_(image.height),
+        x_(static_cast<size_t>(image.width)),
+        y_(x_.size()),
+        at_(x_.size()),
+        dx_(x_.size()),
+        dy_(x_.size()) {}
+
+  void find(const Map& m, int64_t row, Interpolation interpolation) {
     const auto down = static_cast<double>(row);
     const bool affine = m[6] == 0 && m[7] == 0 && m[8] == 1;
     const double x0 = m[1] * down + m[2], y0 = m[4] * down + m[5], z0 = m[7] * down + m[8];
-    for (size_t i = 0; i < x.size(); ++i) {
+    for (size_t i = 0; i < x_.size(); ++i) {
       const auto right = static_cast<double>(i);
-      x[i] = m[0] * right + x0;
-      y[i] = m[3] * right + y0;
+      x_[i] = m[0] * right + x0;
+      y_[i] = m[3] * right + y0;
       if (affine) continue;
       const double scale = 1 / (m[6] * right + z0);
-      x[i] *= scale;
-      y[i] *= scale;
+      x_[i] *= scale;
+      y_[i] *= scale;
+    }
+    if (interpolation == Interpolation::kNearest) {
+      find_nearest();
+    } else {
+      find_corners();
     }
   }
-  std::vector<double> x, y;
-};
-
-// Comparisons are written so that NaN is outside.
-template <class T>
-T nearest_pixel(const T* plane, const ImageView& image, double x, double y, T fill) {
-  const double column = std::nearbyint(x), row = std::nearbyint(y);
-  if (!(column >= 0 && row >= 0 && column < static_cast<double>(image.width) &&
-        row < static_cast<double>(image.height))) {
-    return fill;
+  template <class T>
+  void nearest_pixels(const T* plane, T fill, T* to) const {
+    for (size_t i = 0; i < at_.size(); ++i) to[i] = at_[i] < 0 ? fill : plane[at_[i]];
   }
-  return plane[static_cast<int64_t>(row) * image.width + static_cast<int64_t>(column)];
-}
-
-// The surroundings of the image have the value `fill`.
-template <class T>
-T interpolated(const T* plane, const ImageView& image, double x, double y, float fill) {
-  if (!(x > -1 && y > -1 && x < static_cast<double>(image.width) &&
-        y < static_cast<double>(image.height))) {
-    return nearest<T>(fill);
+  // The surroundings of the image have the value `fill`.
+  template <class T>
+  void interpolate(const T* plane, float fill, T* to) const {
+    for (size_t i = 0; i < at_.size(); ++i) {
+      if (at_[i] >= 0) [[likely]] {
+        const T* at = plane + at_[i];
+        to[i] = mixed<T>(i, static_cast<float>(at[0]), static_cast<float>(at[1]),
+                         static_cast<float>(at[width_]), static_cast<float>(at[width_ + 1]));
+      } else {
+        to[i] = at_[i] == kOutside ? nearest<T>(fill) : at_border(plane, i, fill);
+      }
+    }
   }
-  const int64_t left = static_cast<int64_t>(x + 1) - 1, top = static_cast<int64_t>(y + 1) - 1;
-  const auto dx = static_cast<float>(x - static_cast<double>(left));
-  const auto dy = static_cast<float>(y - static_cast<double>(top));
-  const T* at = plane + top * image.width + left;
-  const auto mix = [&](float a, float b, float c, float d) {
+
+ private:
+  static constexpr int64_t kOutside = -1, kBorder = -2;
+
+  // Comparisons are written so that NaN is outside.
+  void find_nearest() {
+    for (size_t i = 0; i < at_.size(); ++i) {
+      const double column = rounded(x_[i]), row = rounded(y_[i]);
+      const bool inside = column >= 0 && row >= 0 && column < static_cast<double>(width_) &&
+                          row < static_cast<double>(height_);
+      at_[i] =
+          inside ? static_cast<int64_t>(row) * width_ + static_cast<int64_t>(column) : kOutside;
+    }
+  }
+  // Finds the upper left one of the four pixels around each place.
+  void find_corners() {
+    for (size_t i = 0; i < at_.size(); ++i) {
+      const double x = x_[i], y = y_[i];
+      at_[i] = kOutside;
+      if (!(x > -1 && y > -1 && x < static_cast<double>(width_) &&
+            y < static_cast<double>(height_))) {
+        continue;
+      }
+      const int64_t left = whole(x), top = whole(y);
+      dx_[i] = static_cast<float>(x - static_cast<double>(left));
+      dy_[i] = static_cast<float>(y - static_cast<double>(top));
+      const bool inside = left >= 0 && top >= 0 && left + 1 < width_ && top + 1 < height_;
+      at_[i] = inside ? top * width_ + left : kBorder;
+    }
+  }
+  static int64_t whole(double place) { return static_cast<int64_t>(place + 1) - 1; }  // of > -1
+
+  template <class T>
+  T mixed(size_t i, float a, float b, float c, float d) const {
+    const float dx = dx_[i], dy = dy_[i];
     return nearest<T>((1 - dy) * ((1 - dx) * a + dx * b) + dy * ((1 - dx) * c + dx * d));
-  };
-  if (left >= 0 && top >= 0 && left + 1 < image.width && top + 1 < image.height) [[likely]] {
-    return mix(static_cast<float>(at[0]), static_cast<float>(at[1]),
-               static_cast<float>(at[image.width]), static_cast<float>(at[image.width + 1]));
   }
-  const auto value = [&](int64_t row, int64_t column) {
-    const bool inside = row >= 0 && column >= 0 && row < image.height && column < image.width;
-    return inside ? static_cast<float>(plane[row * image.width + column]) : fill;
-  };
-  return mix(value(top, left), value(top, left + 1), value(top + 1, left),
-             value(top + 1, left + 1));
-}
+  template <class T>
+  T at_border(const T* plane, size_t i, float fill) const {
+    const int64_t left = whole(x_[i]), top = whole(y_[i]);
+    const auto value = [&](int64_t row, int64_t column) {
+      const bool inside = row >= 0 && column >= 0 && row < height_ && column < width_;
+      return inside ? static_cast<float>(plane[row * width_ + column]) : fill;
+    };
+    return mixed<T>(i, value(top, left), value(top, left + 1), value(top + 1, left),
+                    value(top + 1, left + 1));
+  }
+
+  int64_t width_, height_;
+  std::vector<double> x_, y_;
+  std::vector<int64_t> at_;  // of a pixel in its plane, kOutside or kBorder
+  std::vector<float> dx_, dy_;
+};
 
 Tensor warp(const ImageView& image, const Map& map, Interpolation interpolation, double fill) {
   Tensor out = image_like(image, image.height, image.width);
-  Row row(image.width);
+  Row row(image);
   with_element(image, [&](auto element) {
     using T = decltype(element);
     const auto value = static_cast<float>(fill);
+    const T* from = image.tensor.const_data<T>();
+    T* to = fresh_data<T>(out);
     for (int64_t y = 0; y < image.height; ++y) {
-      row.find(map, y);
+      row.find(map, y, interpolation);
       for (int64_t c = 0; c < image.channels; ++c) {
-        const T* plane = image.tensor.const_data<T>() + c * image.plane();
-        T* to = fresh_data<T>(out) + c * image.plane() + y * image.width;
+        const T* plane = from + c * image.plane();
+        T* line = to + c * image.plane() + y * image.width;
         if (interpolation == Interpolation::kNearest) {
-          for (size_t x = 0; x < row.x.size(); ++x) {
-            to[x] = nearest_pixel<T>(plane, image, row.x[x], row.y[x], nearest<T>(value));
-          }
+          row.nearest_pixels(plane, nearest<T>(value), line);
         } else {
-          for (size_t x = 0; x < row.x.size(); ++x) {
-            to[x] = interpolated<T>(plane, image, row.x[x], row.y[x], value);
-          }
+          row.interpolate(plane, value, line);
         }
       }
     }

@@ -1,6 +1,10 @@
 #include "mytorch/nn/pooling.h"
 
 #include "mytorch/nn/functional.h"
+#include "mytorch/nn/unpooling.h"
+#include "mytorch/ops/adaptive_max_pool1d.h"
+#include "mytorch/ops/adaptive_max_pool2d.h"
+#include "mytorch/ops/adaptive_max_pool3d.h"
 #include "nn/functional/options.h"
 
 namespace mytorch::nn {
@@ -30,6 +34,11 @@ MaxPoolNd<n>::MaxPoolNd(Sizes<n> kernel_size, MaxPoolArgs<n> options)
 template <size_t n>
 Tensor MaxPoolNd<n>::forward(const Tensor& input) {
   return functional::max_pool(input, kernel_size_, options_);
+}
+
+template <size_t n>
+std::tuple<Tensor, Tensor> MaxPoolNd<n>::forward_with_indices(const Tensor& input) {
+  return functional::max_pool_with_indices(input, kernel_size_, options_);
 }
 
 template <size_t n>
@@ -111,12 +120,17 @@ AdaptiveMaxPoolNd<n>::AdaptiveMaxPoolNd(Sizes<n> output_size) : output_size_(out
 
 template <size_t n>
 Tensor AdaptiveMaxPoolNd<n>::forward(const Tensor& input) {
+  return std::get<0>(forward_with_indices(input));
+}
+
+template <size_t n>
+std::tuple<Tensor, Tensor> AdaptiveMaxPoolNd<n>::forward_with_indices(const Tensor& input) {
   if constexpr (n == 1) {
-    return functional::adaptive_max_pool1d(input, output_size_);
+    return mytorch::adaptive_max_pool1d(input, output_size_);
   } else if constexpr (n == 2) {
-    return functional::adaptive_max_pool2d(input, output_size_);
+    return mytorch::adaptive_max_pool2d(input, output_size_);
   } else {
-    return functional::adaptive_max_pool3d(input, output_size_);
+    return mytorch::adaptive_max_pool3d(input, output_size_);
   }
 }
 

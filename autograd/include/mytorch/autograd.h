@@ -51,7 +51,7 @@ std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList grad_
                          bool allow_unused = false);
 template <class Model>
 requires requires(const Model& model) { model.parameters(); }
-std::vector<Tensor> grad(TensorList outputs, const Model& /*model*/, TensorList = {}, ...) {
+std::vector<Tensor> grad(TensorList /*outputs*/, const Model& /*model*/, TensorList = {}, ...) {
   static_assert(
       !requires(const Model& model) { model.parameters(); },
       "grad takes tensors: write grad({loss}, model.parameters())");

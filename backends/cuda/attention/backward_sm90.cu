@@ -167,9 +167,8 @@ void backward(mt_ctx& ctx, const Args& args) {
   with_width(query.size(3), [&](auto width) {
     constexpr int kWidth = decltype(width)::value;
     hopper::with_type(query.dtype(), [&](auto type) {
-      hopper::with_bits(args, [&](auto bits) {
-        run<FastestShape<decltype(type), kWidth>, bits()>(ctx, args);
-      });
+      hopper::with_bits(
+          args, [&](auto bits) { run<FastestShape<decltype(type), kWidth>, bits()>(ctx, args); });
     });
   });
 }

@@ -1,10 +1,10 @@
 // The gradient of attention for compute capability 9.0a. A thread block takes blocks of 128 keys.
 // Two warpgroups hold the gradients of 64 keys and values each, in registers, and go through the
-// tiles of queries that see them: they compute P^T and dS^T by products whose rows are keys, so that
-// both are operands of the next products as they lie in registers. dS goes through shared memory and
-// gives the block's part of the gradient of the queries. Thread blocks that have parts of the same
-// tile add them in global memory in the order of their keys, each in its turn, so that the result
-// does not depend on timing. The third warpgroup loads and adds.
+// tiles of queries that see them: they compute P^T and dS^T by products whose rows are keys, so
+// that both are operands of the next products as they lie in registers. dS goes through shared
+// memory and gives the block's part of the gradient of the queries. Thread blocks that have parts
+// of the same tile add them in global memory in the order of their keys, each in its turn, so that
+// the result does not depend on timing. The third warpgroup loads and adds.
 #pragma once
 
 #include <cmath>
@@ -91,7 +91,7 @@ struct Turn {
 // What will be loaded next. One thread has it; shared memory saves its registers.
 struct NextStep {
   int key, key_head, batch;
-  int member;            // of the group of query heads
+  int member;             // of the group of query heads
   int count, begin, end;  // steps left, tiles of queries
   bool first;
 };
@@ -116,11 +116,11 @@ struct alignas(1024) BackwardBuffers {
 };
 
 // ---- loads, by one thread. Blocks of keys come in ascending order, and each goes through its
-// queries from the last one down. So a tile of queries meets its blocks of keys in the order in which
-// they start, which is the order of turns: a thread block waits only for work that started before
-// its own. Within a section, all heads come before the next keys, so that few thread blocks work
-// on a head at a time: additions take their time, and the next block of keys would wait for them.
-// With the heads of a section grows what the L2 cache has to hold.
+// queries from the last one down. So a tile of queries meets its blocks of keys in the order in
+// which they start, which is the order of turns: a thread block waits only for work that started
+// before its own. Within a section, all heads come before the next keys, so that few thread blocks
+// work on a head at a time: additions take their time, and the next block of keys would wait for
+// them. With the heads of a section grows what the L2 cache has to hold.
 
 template <class S>
 struct Loader {
@@ -414,8 +414,7 @@ __device__ void differentiate(BackwardBuffers<S>& shared, const Backward& p) {
     for (int i = 0; i < S::kWidth / 2; ++i) keys.to_key[i] = keys.to_value[i] = 0;
     const auto multiply_scores = [&] {
       products_begin();
-      keys.multiply_rows(keys.weights, key,
-                         descriptor<S::kChunk>(shared.query[at.stage], kPart));
+      keys.multiply_rows(keys.weights, key, descriptor<S::kChunk>(shared.query[at.stage], kPart));
       products_commit();
     };
     multiply_scores();
@@ -620,9 +619,9 @@ __device__ void clear_rows(const RowsOut& x, int b, int h, int row, int count, i
 }
 
 // For each row, the logarithm of its sum times log2(e), or infinity if it sees no key, and
-// sum(dO O) - dLogsumexp; rows are padded to whole tiles. Resets the turns, and clears the gradients
-// that no step writes. One thread block per tile of queries, and then, if some keys are seen by no
-// query, one per block of keys.
+// sum(dO O) - dLogsumexp; rows are padded to whole tiles. Resets the turns, and clears the
+// gradients that no step writes. One thread block per tile of queries, and then, if some keys are
+// seen by no query, one per block of keys.
 template <class S>
 __global__ void __launch_bounds__(256)
     prepare_backward(const __grid_constant__ Backward p, const __grid_constant__ Prepare q) {
@@ -656,8 +655,8 @@ __global__ void __launch_bounds__(256)
     const int at = row + i;
     float sum = 0;
     if (at < p.queries && lane < S::kWidth / 8) {
-      const uint4 x = __ldg(reinterpret_cast<const uint4*>(q.output.at<T>(b, h) +
-                                                           at * q.output.row + lane * 8));
+      const uint4 x = __ldg(
+          reinterpret_cast<const uint4*>(q.output.at<T>(b, h) + at * q.output.row + lane * 8));
       const uint4 y = __ldg(reinterpret_cast<const uint4*>(q.grad_output.at<T>(b, h) +
                                                            at * q.grad_output.row + lane * 8));
       const T* const xs = reinterpret_cast<const T*>(&x);
@@ -692,8 +691,8 @@ __global__ void __launch_bounds__(256)
 // ---- what follows
 
 // Writes the gradients of the queries from their sums. A sum has, for each warpgroup, packs of four
-// values of each thread; see fragments.cuh. A thread writes 16 columns of two rows. One thread block
-// per tile.
+// values of each thread; see fragments.cuh. A thread writes 16 columns of two rows. One thread
+// block per tile.
 template <class S>
 __global__ void __launch_bounds__(256) finish_backward(const __grid_constant__ Backward p) {
   using T = typename S::T;

@@ -21,7 +21,8 @@ struct PackMask {
 // Packs a mask; columns past the end are hidden. One warp per 32 words. If kAlong, the columns are
 // adjacent in memory, and the warp reads 32 of them at a time; otherwise, 32 rows.
 template <bool kAlong>
-__global__ void __launch_bounds__(128) pack_mask(const __grid_constant__ PackMask p, int64_t total) {
+__global__ void __launch_bounds__(128)
+    pack_mask(const __grid_constant__ PackMask p, int64_t total) {
   const int lane = threadIdx.x % 32;
   const int row_groups = (p.rows + 31) / 32;
   for (int64_t i = (int64_t{blockIdx.x} * 128 + threadIdx.x) / 32; i < total;
@@ -64,7 +65,8 @@ struct DrawBits {
 // Draws which weights are kept. A random block has the numbers of four adjacent keys of a query.
 // Each thread draws eight: for a word of 32 keys, or for eight queries of four words.
 template <bool kOfKeys>
-__global__ void __launch_bounds__(128) draw_bits(const __grid_constant__ DrawBits p, int64_t total) {
+__global__ void __launch_bounds__(128)
+    draw_bits(const __grid_constant__ DrawBits p, int64_t total) {
   philox::Stream random = p.random;
   random.start();
   if constexpr (kOfKeys) {

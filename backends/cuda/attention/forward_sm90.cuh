@@ -424,8 +424,8 @@ __device__ void multiply_tiles(Buffers<S>& shared, const Forward& p) {
                     8 * r] = is_empty ? -INFINITY : rows.most[r] * p.scale + logf(sum);
       }
     }
-    write_rows<typename S::T, S::kWidth>(p.out.at<typename S::T>(tile.batch, tile.head),
-                                         p.out.row, row, p.queries, rows.out, factor);
+    write_rows<typename S::T, S::kWidth>(p.out.at<typename S::T>(tile.batch, tile.head), p.out.row,
+                                         row, p.queries, rows.out, factor);
   }
 }
 

@@ -51,8 +51,8 @@ struct RowsOut {
 // Writes the rows `row` and `row + 8` of this thread, times a factor of each, unless they are
 // past the end. Threads of a quad exchange values, so that each writes 16 bytes.
 template <class T, int kWidth>
-__device__ void write_rows(T* to, int64_t stride, int row, int rows,
-                           const float (&out)[kWidth / 2], const float (&factor)[2]) {
+__device__ void write_rows(T* to, int64_t stride, int row, int rows, const float (&out)[kWidth / 2],
+                           const float (&factor)[2]) {
   const int quad = threadIdx.x % 4;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {

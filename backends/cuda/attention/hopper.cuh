@@ -120,10 +120,10 @@ __device__ inline void load_bytes(void* to, const void* from, uint32_t bytes, Ba
 
 // Stores four matrices of 8 x 8 from fragments. Lane 8 m + r has the address of row r of matrix m.
 __device__ inline void store_matrices(void* row, const uint32_t* matrices) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                   shared_address(row)),
-               "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
-               : "memory");
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+      "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
+      : "memory");
 }
 // Makes this thread's stores to shared memory visible to products.
 __device__ inline void publish_stores() {
@@ -151,10 +151,10 @@ __device__ inline void store_bytes(void* to, const void* from, uint32_t bytes) {
                : "memory");
 }
 __device__ inline void add_bytes(float* to, const float* from, uint32_t bytes) {
-  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(
-                   to),
-               "r"(shared_address(from)), "r"(bytes)
-               : "memory");
+  asm volatile(
+      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+      "r"(shared_address(from)), "r"(bytes)
+      : "memory");
 }
 __device__ inline void bytes_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Waits until shared memory has been read, or all is done.

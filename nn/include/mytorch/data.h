@@ -294,7 +294,13 @@ struct DataLoaderArgs {
   bool drop_last = false;
 };
 
-class DataLoaderOptions : public nn::OptionSetters<DataLoaderOptions, DataLoaderArgs> {
+// clang-format off
+#define MYTORCH_LOADER_OPTION_NAMES(X)                                                            \
+  X(batch_size) X(drop_last) X(enforce_ordering) X(max_jobs) X(workers)
+// clang-format on
+MYTORCH_DEFINE_SETTERS(LoaderOptionSetters, MYTORCH_LOADER_OPTION_NAMES)
+
+class DataLoaderOptions : public LoaderOptionSetters<DataLoaderOptions, DataLoaderArgs> {
  public:
   using Args = DataLoaderArgs;
   DataLoaderOptions(size_t batch_size = 1) { args_.batch_size = batch_size; }  // NOLINT

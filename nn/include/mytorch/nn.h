@@ -29,5 +29,6 @@
 #include "mytorch/nn/summary.h"        // IWYU pragma: export
 #include "mytorch/nn/training.h"       // IWYU pragma: export
 #include "mytorch/nn/transformer.h"    // IWYU pragma: export
+#include "mytorch/nn/unpooling.h"      // IWYU pragma: export
 #include "mytorch/nn/upsampling.h"     // IWYU pragma: export
 #include "mytorch/nn/utils.h"          // IWYU pragma: export

@@ -17,10 +17,10 @@
 #pragma once
 
 #include <any>
+#include <map>
 #include <memory>
 #include <string>
 #include <type_traits>
-#include <unordered_map>
 #include <vector>
 
 #include "mytorch/autograd/node.h"
@@ -80,8 +80,8 @@ class FunctionContext {
   std::vector<Tensor> get_saved_variables() const { return saved_tensors(); }
 
   // Other values for backward. Tensors that need a gradient belong in save_for_backward.
-  std::unordered_map<std::string, SavedValue> saved_data;
-  std::unordered_map<std::string, SavedValue>& data = saved_data;  // the same, by a shorter name
+  std::map<std::string, SavedValue> saved_data;
+  std::map<std::string, SavedValue>& data = saved_data;  // the same, by a shorter name
 
  private:
   friend class FunctionNode;
@@ -91,7 +91,7 @@ class FunctionContext {
   std::vector<Tensor> dirty_;
   std::vector<Tensor> non_differentiable_;
   std::vector<SavedTensor> saved_;
-  std::vector<bool> needs_;  // before backward
+  std::vector<char> needs_;  // before backward
   const FunctionNode* node_ = nullptr;
   bool materialize_ = true;
   bool once_differentiable_ = false;

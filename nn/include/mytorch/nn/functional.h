@@ -233,11 +233,13 @@ Tensor log_softmax(const Tensor& input, const O& options) {
 inline Tensor logsigmoid(const Tensor& input) { return mytorch::log_sigmoid(input); }
 // The first half of dimension `dim`, times the sigmoid of the second half.
 Tensor glu(const Tensor& input, int64_t dim = -1);
-inline Tensor glu(const Tensor& input, const GLUArgs& options) { return glu(input, options.dim); }
+inline Tensor glu(const Tensor& input, const GLUArgs& options) {
+  return functional::glu(input, options.dim);
+}
 // softmax(-input, dim).
 Tensor softmin(const Tensor& input, int64_t dim, std::optional<ScalarType> dtype = {});
 inline Tensor softmin(const Tensor& input, const SoftmaxArgs& options) {
-  return softmin(input, options.dim);
+  return functional::softmin(input, options.dim);
 }
 // max(x, 0) + weight * min(x, 0), with one weight, or one for each channel (dimension 1).
 Tensor prelu(const Tensor& input, const Tensor& weight);

@@ -13,6 +13,7 @@
 #include "mytorch/nn/recurrent.h"
 #include "mytorch/nn/rotary.h"
 #include "mytorch/nn/transformer.h"
+#include "mytorch/nn/unpooling.h"
 #include "mytorch/nn/upsampling.h"
 
 namespace mytorch::nn {
@@ -53,6 +54,8 @@ MYTORCH_IMPL(MaxPool2d) MYTORCH_IMPL(MaxPool3d) MYTORCH_IMPL(AvgPool1d) MYTORCH_
 MYTORCH_IMPL(AvgPool3d) MYTORCH_IMPL(LPPool1d) MYTORCH_IMPL(LPPool2d) MYTORCH_IMPL(LPPool3d)
 MYTORCH_IMPL(AdaptiveAvgPool1d) MYTORCH_IMPL(AdaptiveAvgPool2d) MYTORCH_IMPL(AdaptiveAvgPool3d)
 MYTORCH_IMPL(AdaptiveMaxPool1d) MYTORCH_IMPL(AdaptiveMaxPool2d) MYTORCH_IMPL(AdaptiveMaxPool3d)
+MYTORCH_IMPL(MaxUnpool1d) MYTORCH_IMPL(MaxUnpool2d) MYTORCH_IMPL(MaxUnpool3d)
+MYTORCH_IMPL(FractionalMaxPool2d) MYTORCH_IMPL(FractionalMaxPool3d)
 MYTORCH_IMPL(RNN) MYTORCH_IMPL(GRU) MYTORCH_IMPL(LSTM) MYTORCH_IMPL(RNNCell) MYTORCH_IMPL(GRUCell)
 MYTORCH_IMPL(LSTMCell) MYTORCH_IMPL(MultiheadAttention)
 MYTORCH_IMPL(TransformerEncoderLayer) MYTORCH_IMPL(TransformerEncoder) MYTORCH_IMPL(TransformerDecoderLayer)

@@ -14,6 +14,14 @@
 
 namespace mytorch::nn {
 
+namespace detail {
+// Text for the constructor of Self. What is compared first spares the compiler the conversion for
+// each copy of a Self.
+template <class T, class Self>
+concept TextOtherThan =
+    !std::is_same_v<T, Self> && !std::is_enum_v<T> && std::is_convertible_v<const T&, Str>;
+}  // namespace detail
+
 // One number for each of `n` spatial dimensions: `3`, which sets all of them, or `{3, 5}`.
 template <size_t n>
 class Sizes {
@@ -61,7 +69,7 @@ class ConvPadding {
       : sizes_(sizes...) {}
   // Throws Error(kValue) for any other text.
   template <class T>
-  requires(std::is_convertible_v<const T&, Str>) ConvPadding(const T& text)  // NOLINT
+  requires(detail::TextOtherThan<T, ConvPadding>) ConvPadding(const T& text)  // NOLINT
       : ConvPadding(Str(text)) {}
   ConvPadding(Str text);  // NOLINT
   constexpr bool same() const { return same_; }
@@ -79,7 +87,7 @@ class OneOf {
  public:
   constexpr OneOf(Enum value) : value_(value) {}  // NOLINT
   template <class T>
-  requires(std::is_convertible_v<const T&, Str>) OneOf(const T& text)  // NOLINT
+  requires(detail::TextOtherThan<T, OneOf>) OneOf(const T& text)  // NOLINT
       : value_(from_name(Str(text), Enum{})) {}
   constexpr operator Enum() const { return value_; }  // NOLINT
 
@@ -103,39 +111,39 @@ class OneOrMore {
 
 class Module;
 
-// The names of all options, of layers, functions, optimizers and data loaders.
+// The options of layers and functions.
 // clang-format off
 #define MYTORCH_OPTION_NAMES(X)                                                                   \
-  X(activation) X(add_bias_kv) X(add_zero_attn) X(adjust_lr_fn) X(affine) X(align_corners)        \
-  X(alpha) X(amsgrad) X(antialias) X(approximate) X(attn_mask) X(average_attn_weights) X(base) X(batch_first)  \
-  X(batch_size) X(beta) X(beta2_decay) X(betas) X(bias) X(bidirectional) X(blank) X(block_size)   \
-  X(ceil_mode) X(centered) X(count_include_pad) X(custom_decoder) X(custom_encoder) X(d)          \
-  X(dampening) X(decoupled_weight_decay) X(delta) X(dilation) X(dim) X(dim_feedforward)           \
-  X(divisor_override) X(drop_last) X(dropout) X(dropout_p) X(dtype) X(elementwise_affine)         \
-  X(enable_gqa) X(end_dim) X(enforce_ordering) X(eps) X(full) X(generator) X(groups) X(hard)      \
-  X(history_size) X(ignore_index) X(include_last_offset) X(init) X(initial_accumulator_value)     \
-  X(inplace) X(interleaved) X(is_causal) X(k) X(kdim) X(keepdim) X(key_padding_mask)              \
-  X(label_smoothing) X(lambd) X(layer_norm_eps) X(line_search_fn) X(log_input) X(log_target)      \
-  X(lower) X(lr) X(lr_decay) X(margin) X(master_weights) X(max_eval) X(max_iter) X(max_jobs)      \
-  X(max_val) X(maximize) X(min_val) X(mode) X(momentum) X(momentum_decay) X(need_weights)         \
-  X(negative_slope) X(nesterov) X(nonlinearity) X(norm) X(norm_first) X(ns_coefficients)          \
-  X(ns_steps) X(num_blocks) X(num_decoder_layers) X(num_encoder_layers) X(num_layers)             \
-  X(num_parameters) X(offsets) X(output_padding) X(p) X(padding) X(padding_idx) X(padding_mode)   \
-  X(per_sample_weights) X(pos_weight) X(proj_size) X(reduction) X(rho) X(running_mean)            \
-  X(running_var) X(scale) X(scale_factor) X(scale_grad_by_freq) X(scaling) X(size) X(start_dim)   \
-  X(state_dtype) X(stride) X(swap) X(t0) X(tau) X(threshold) X(tolerance_change)                  \
-  X(tolerance_grad) X(track_running_stats) X(training) X(upper) X(use_input_stats) X(value)       \
-  X(vdim) X(weight) X(weight_decay) X(workers) X(zero_infinity)
+  X(activation) X(add_bias_kv) X(add_zero_attn) X(affine) X(align_corners) X(alpha) X(antialias)  \
+  X(approximate) X(attn_mask) X(average_attn_weights) X(base) X(batch_first) X(beta) X(bias)      \
+  X(bidirectional) X(blank) X(block_size) X(ceil_mode) X(count_include_pad) X(custom_decoder)     \
+  X(custom_encoder) X(delta) X(dilation) X(dim) X(dim_feedforward) X(divisor_override)            \
+  X(dropout) X(dropout_p) X(dtype) X(elementwise_affine) X(enable_gqa) X(end_dim) X(eps) X(full)  \
+  X(generator) X(groups) X(hard) X(ignore_index) X(include_last_offset) X(init) X(inplace)        \
+  X(interleaved) X(is_causal) X(k) X(kdim) X(keepdim) X(key_padding_mask) X(label_smoothing)      \
+  X(lambd) X(layer_norm_eps) X(log_input) X(log_target) X(lower) X(margin) X(max_val) X(min_val)  \
+  X(mode) X(momentum) X(need_weights) X(negative_slope) X(nonlinearity) X(norm) X(norm_first)     \
+  X(num_blocks) X(num_decoder_layers) X(num_encoder_layers) X(num_layers) X(num_parameters)       \
+  X(offsets) X(output_padding) X(output_ratio) X(output_size) X(p) X(padding) X(padding_idx) X(padding_mode)                     \
+  X(per_sample_weights) X(pos_weight) X(proj_size) X(reduction) X(running_mean) X(running_var)    \
+  X(scale) X(scale_factor) X(scale_grad_by_freq) X(scaling) X(size) X(start_dim) X(stride)        \
+  X(swap) X(tau) X(threshold) X(track_running_stats) X(training) X(upper) X(use_input_stats)      \
+  X(value) X(vdim) X(weight) X(zero_infinity)
 // clang-format on
 
-// The setters of the class Self, libtorch's builder of the aggregate Args: every option has a
-// function of its name that sets it, and one that returns it. Self has a member function args(),
-// which returns a reference to the aggregate.
-template <class Self, class Args>
-class OptionSetters {
- public:
-// Templates, so that they exist only if Args has the field.
-#define MYTORCH_OPTION(name)                            \
+// Defines the class template `Setters<Self, Args>`, the functions of libtorch's builders: for each
+// name of the list NAMES that the aggregate Args declares, one that sets the option and one that
+// returns it. Self derives from Setters<Self, Args> and has a member function args(), which returns
+// a reference to the aggregate. The functions are templates, so that they exist only if Args has
+// the field. Every class of options costs the compiler a declaration for each name, hence the lists
+// for layers, optimizers and loaders.
+#define MYTORCH_DEFINE_SETTERS(Setters, NAMES) \
+  template <class Self, class Args>            \
+  class Setters {                              \
+   public:                                     \
+    NAMES(MYTORCH_DEFINE_SETTER)               \
+  };
+#define MYTORCH_DEFINE_SETTER(name)                     \
   template <class A = Args>                             \
   Self& name(decltype(A::name) value) {                 \
     auto& self = static_cast<Self&>(*this);             \
@@ -150,9 +158,8 @@ class OptionSetters {
   decltype(A::name)& name() {                           \
     return static_cast<Self&>(*this).args().name;       \
   }
-  MYTORCH_OPTION_NAMES(MYTORCH_OPTION)
-#undef MYTORCH_OPTION
-};
+
+MYTORCH_DEFINE_SETTERS(OptionSetters, MYTORCH_OPTION_NAMES)
 
 // Options in libtorch's spelling, built by functions in place of designated initializers:
 //

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <tuple>
 
 #include "mytorch/nn/module.h"
 #include "mytorch/nn/options.h"
@@ -27,6 +28,8 @@ class MaxPoolNd : public Module {
   using Module::Module;
   explicit MaxPoolNd(Sizes<n> kernel_size, MaxPoolArgs<n> options = {});
   Tensor forward(const Tensor& input) override;
+  // Returns the indices in the flattened window dimensions of the input, too.
+  std::tuple<Tensor, Tensor> forward_with_indices(const Tensor& input);
   std::string describe() const override;
 
  private:
@@ -112,6 +115,8 @@ class AdaptiveMaxPoolNd : public Module {
   using Module::Module;
   explicit AdaptiveMaxPoolNd(Sizes<n> output_size);
   Tensor forward(const Tensor& input) override;
+  // Returns the indices in the flattened window dimensions of the input, too.
+  std::tuple<Tensor, Tensor> forward_with_indices(const Tensor& input);
   std::string describe() const override;
 
  private:

@@ -86,11 +86,12 @@ class TransformerActivation {
  public:
   // Throws Error(kValue) for any other text.
   template <class T>
-  requires(std::is_convertible_v<const T&, Str>) TransformerActivation(const T& name)  // NOLINT
+  requires(detail::TextOtherThan<T, TransformerActivation>)
+      TransformerActivation(const T& name)  // NOLINT
       : TransformerActivation(Str(name)) {}
   TransformerActivation(Str name);  // NOLINT
   template <class F>
-  requires(!std::is_convertible_v<const F&, Str> &&
+  requires(!std::is_same_v<F, TransformerActivation> && !std::is_convertible_v<const F&, Str> &&
            std::is_invocable_r_v<Tensor, F&, const Tensor&>) TransformerActivation(F f)  // NOLINT
       : function_(std::move(f)) {}
   Tensor operator()(const Tensor& x) const { return function_(x); }

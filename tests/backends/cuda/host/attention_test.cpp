@@ -1,5 +1,5 @@
-// attention_forward and attention_backward of 16-bit types and attention_paged, compared with float32
-// on the CPU.
+// attention_forward and attention_backward of 16-bit types and attention_paged, compared with
+// float32 on the CPU.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -96,12 +96,10 @@ class Attention : public Gpu, public ::testing::WithParamInterface<int> {
                                 const Tensor& mask = {}, bool of_logsumexp = true) {
     const auto wide = [](const Tensor& x) { return x.to(kCPU).to(kFloat32); };
     const Tensor masked = mask.defined() ? mask.to(kCPU) : mask;
-    const auto [out, sums, draw] =
-        attention_forward(wide(q), wide(k), wide(v), masked, {}, c.left, c.right, c.diagonal, 0.0,
-                          c.scale, 0.0);
+    const auto [out, sums, draw] = attention_forward(wide(q), wide(k), wide(v), masked, {}, c.left,
+                                                     c.right, c.diagonal, 0.0, c.scale, 0.0);
     const Tensor grad = randn(q.sizes(), q.dtype(), "cuda");
-    const Tensor grad_sums =
-        of_logsumexp ? randn(sums.sizes(), kFloat32, "cuda") : Tensor();
+    const Tensor grad_sums = of_logsumexp ? randn(sums.sizes(), kFloat32, "cuda") : Tensor();
     const auto differentiate = [&](const Tensor& g, const Tensor& gs, const Tensor& a,
                                    const Tensor& b, const Tensor& d, const Tensor& m,
                                    const Tensor& o, const Tensor& l, const Tensor& r) {
@@ -111,11 +109,10 @@ class Attention : public Gpu, public ::testing::WithParamInterface<int> {
     const Tensor output = out.to(q.dtype()).to("cuda"), logsumexp = sums.to("cuda");
     bool found = false;
     for (const Explanation& e :
-         explain("attention_backward",
-                 {grad, of_logsumexp ? Value(grad_sums) : Value(), q, k, v,
-                  mask.defined() ? Value(mask) : Value(), Value(), output, logsumexp,
-                  draw.to("cuda"), c.left, c.right, c.diagonal, 0.0, c.scale, 0.0,
-                  std::vector<int64_t>{1, 1, 1, 0}})) {
+         explain("attention_backward", {grad, of_logsumexp ? Value(grad_sums) : Value(), q, k, v,
+                                        mask.defined() ? Value(mask) : Value(), Value(), output,
+                                        logsumexp, draw.to("cuda"), c.left, c.right, c.diagonal,
+                                        0.0, c.scale, 0.0, std::vector<int64_t>{1, 1, 1, 0}})) {
       for (const ExplainedKernel& one : e.kernels) {
         if (one.kernel != "sm90") continue;
         EXPECT_EQ(one.reason, "");
@@ -213,8 +210,7 @@ TEST_P(Attention, RepeatsTheBitsOfGradients) {
   const int64_t width = GetParam();
   const Tensor q = randn({3, 4, 1000, width}, kBFloat16, "cuda");
   const Tensor k = randn({3, 2, 1000, width}, kBFloat16, "cuda");
-  const auto [out, sums, draw] =
-      attention_forward(q, k, k, {}, {}, -1, 0, 0, 0.0, 0.125, 0.0);
+  const auto [out, sums, draw] = attention_forward(q, k, k, {}, {}, -1, 0, 0, 0.0, 0.125, 0.0);
   const auto differentiate = [&, &o = out, &l = sums, &d = draw] {
     return attention_backward(q, {}, q, k, k, {}, {}, o, l, d, -1, 0, 0, 0.0, 0.125, 0.0,
                               {1, 1, 1, 0});

@@ -9,7 +9,7 @@ template <class Args>
 void list_fields(OptionList& list, Args& args) {
 #define MYTORCH_LIST_FIELD(name) \
   if constexpr (requires { args.name; }) list.add(#name, args.name);
-  MYTORCH_OPTION_NAMES(MYTORCH_LIST_FIELD)
+  MYTORCH_OPTIMIZER_OPTION_NAMES(MYTORCH_LIST_FIELD)
 #undef MYTORCH_LIST_FIELD
 }
 

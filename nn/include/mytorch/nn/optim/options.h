@@ -55,10 +55,21 @@ class OptimizerOptions {
   virtual std::optional<ScalarType> get_state_dtype() const = 0;
 };
 
+// The options of optimizers.
+// clang-format off
+#define MYTORCH_OPTIMIZER_OPTION_NAMES(X)                                                         \
+  X(adjust_lr_fn) X(alpha) X(amsgrad) X(beta2_decay) X(betas) X(centered) X(d) X(dampening)       \
+  X(decoupled_weight_decay) X(eps) X(history_size) X(initial_accumulator_value) X(lambd)          \
+  X(line_search_fn) X(lr) X(lr_decay) X(master_weights) X(max_eval) X(max_iter) X(maximize)       \
+  X(momentum) X(momentum_decay) X(nesterov) X(ns_coefficients) X(ns_steps) X(rho) X(state_dtype)  \
+  X(t0) X(tolerance_change) X(tolerance_grad) X(weight_decay)
+// clang-format on
+MYTORCH_DEFINE_SETTERS(OptimizerOptionSetters, MYTORCH_OPTIMIZER_OPTION_NAMES)
+
 // The options of one optimizer: libtorch's builder of the aggregate Aggregate, in which the options
 // are declared. The class Self derives from it: AdamOptions, of AdamArgs.
 template <class Self, class Aggregate>
-class OptimizerOptionsOf : public OptimizerOptions, public OptionSetters<Self, Aggregate> {
+class OptimizerOptionsOf : public OptimizerOptions, public OptimizerOptionSetters<Self, Aggregate> {
  public:
   using Args = Aggregate;
   OptimizerOptionsOf() = default;
@@ -69,7 +80,7 @@ class OptimizerOptionsOf : public OptimizerOptions, public OptionSetters<Self, A
   double get_lr() const final { return args_.lr; }
   void set_lr(double lr) final { args_.lr = lr; }
   std::unique_ptr<OptimizerOptions> clone() const final {
-    return std::make_unique<Self>(static_cast<const Self&>(*this));
+    return std::unique_ptr<OptimizerOptions>(new Self(static_cast<const Self&>(*this)));
   }
   void list(OptionList& list) final { list_fields(list, args_); }
   bool get_master_weights() const final {
