@@ -2,6 +2,8 @@
 # symbols, against the SDK alone. Static and sanitizer builds link its objects instead: the target
 # mytorch_backend_NAME_objects, with the init function mytorch_NAME_init (dashes become underscores).
 #
+# mytorch_backend_on_host_threads(NAME) makes the OpenMP regions of its libraries run on the host's threads.
+#
 # mytorch_backend_options(NAME DEFINITIONS ... INCLUDES ... LIBRARIES ...) adds requirements of its sources.
 
 function(mytorch_backend name)
@@ -27,7 +29,7 @@ MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
   target_link_libraries(mytorch_backend_${id} PRIVATE ${objects})
   # Hidden visibility does not cover instantiated templates of the standard library.
   target_link_options(mytorch_backend_${id} PRIVATE
-    -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/backend.exports)
+    -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/backend$<$<BOOL:$<TARGET_PROPERTY:ON_HOST_THREADS>>:_openmp>.exports)
   set_target_properties(mytorch_backend_${id} PROPERTIES
     PREFIX "" OUTPUT_NAME mytorch_${id} LINKER_LANGUAGE CXX C_VISIBILITY_PRESET hidden
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/mytorch/backends)
@@ -36,6 +38,13 @@ MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
   add_custom_command(TARGET mytorch_backend_${id} POST_BUILD VERBATIM
     COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/cmake/seal.py $<TARGET_FILE:mytorch_backend_${id}>)
   set_property(GLOBAL APPEND PROPERTY MYTORCH_BACKENDS mytorch_backend_${id})
+endfunction()
+
+# The regions of libraries that were built for OpenMP run on the host's threads (mytorch/backend/openmp.h).
+function(mytorch_backend_on_host_threads name)
+  string(REPLACE "-" "_" id ${name})
+  target_sources(mytorch_backend_${id} PRIVATE ${CMAKE_SOURCE_DIR}/backends/sdk/openmp/entries.cpp)
+  set_target_properties(mytorch_backend_${id} PROPERTIES ON_HOST_THREADS ON CXX_VISIBILITY_PRESET hidden)
 endfunction()
 
 function(mytorch_backend_options name)

@@ -5,40 +5,17 @@
 #include <memory>
 #include <optional>
 
+#include "conformance/answer.h"
 #include "conformance/compare.h"
 #include "conformance/custom.h"
 #include "conformance/elements.h"
+#include "conformance/stress.h"
 #include "dispatcher/choice/choice.h"
 #include "mytorch/backends.h"
 #include "mytorch/error.h"
 
 namespace mytorch::conformance {
 namespace {
-
-// The results of a call, or its error.
-struct Answer {
-  std::vector<Value> results;
-  std::optional<ErrorCode> error;
-  std::string message;
-};
-
-Answer run(const Case& c, const Arguments& arguments) {
-  Answer outcome;
-  try {
-    outcome.results = call_named(c.op->name, arguments);
-    // Errors that a device finds are reported when it is synchronized.
-    for (const Value& result : outcome.results) {
-      const auto* tensor = std::get_if<Tensor>(&result.variant());
-      if (tensor == nullptr || !tensor->defined() || tensor->device().is_cpu()) continue;
-      call("to.device", {*tensor, kCPU});
-      break;
-    }
-  } catch (const Error& error) {
-    outcome.error = error.code();
-    outcome.message = error.what();
-  }
-  return outcome;
-}
 
 // The number of times so far that the operator decomposed, and that any operator fell back.
 struct Ways {
@@ -62,12 +39,6 @@ Route route_of(const OpRecord& op, const Ways& before, const Ways& after) {
   return Route::kNative;
 }
 
-// Whether the operator rejected its arguments, as opposed to a missing kernel or a crash.
-bool is_refusal(const Answer& outcome) {
-  return outcome.error == ErrorCode::kType || outcome.error == ErrorCode::kValue ||
-         outcome.error == ErrorCode::kShape;
-}
-
 // Whether the call needs a kernel that the backend may lack.
 bool is_missing(const Options& options, const Answer& outcome) {
   return outcome.error == ErrorCode::kUnsupported &&
@@ -82,6 +53,12 @@ bool changes(const OpRecord& op, const std::string& arg) {
   return op.arg(arg)->written || arg.starts_with("running_");
 }
 
+// Random bits are equal on every backend; functions of them, whose records state a tolerance, may
+// round differently.
+bool is_random_bits(const OpRecord& op) {
+  return op.random() && !op.differentiable() && op.tolerance.empty();
+}
+
 class Checker {
  public:
   Checker(const Options& options, std::ostream& out)
@@ -93,10 +70,15 @@ class Checker {
   void run_op(const OpRecord& op);
   // Returns true if the case ran, false if both the backend and the reference refused it.
   bool run_case(const Case& c, const Fail& fail);
+  // The same for the cases of stress.h.
+  bool run_stress_case(const Case& c);
   bool run_custom_case(const Case& c, const Fail& fail);
   void compare(const Case& c, const Arguments& arguments, const Answer& found,
                const Answer& expected, const Tolerance& tolerance, const std::string& check,
                const Fail& fail);
+  // Compares the arguments that the call changes.
+  void compare_written(const Case& c, const Arguments& arguments, const Arguments& expected,
+                       const Tolerance& tolerance, const std::string& check, const Fail& fail);
   void check_inputs_unchanged(const Case& c, const Arguments& arguments, const Arguments& before,
                               const Fail& fail);
   void report(const Case& c, const std::string& check, const std::string& what);
@@ -147,6 +129,18 @@ void Checker::compare(const Case& c, const Arguments& arguments, const Answer& f
   }
 }
 
+void Checker::compare_written(const Case& c, const Arguments& arguments, const Arguments& expected,
+                              const Tolerance& tolerance, const std::string& check,
+                              const Fail& fail) {
+  for (size_t i = 0; i < arguments.values.size(); ++i) {
+    const auto& [name, value] = arguments.values[i];
+    if (!changes(*c.op, name) || value.is_none()) continue;
+    const std::string what =
+        difference(*c.op, expected, value, expected.values[i].second, tolerance);
+    if (!what.empty()) fail(check, "argument '" + name + "' " + what);
+  }
+}
+
 void Checker::check_inputs_unchanged(const Case& c, const Arguments& arguments,
                                      const Arguments& before, const Fail& fail) {
   for (size_t i = 0; i < arguments.values.size(); ++i) {
@@ -163,17 +157,10 @@ bool Checker::run_case(const Case& c, const Fail& fail) {
   const Arguments reference_arguments = make_arguments(c, options_.seed, kCPU, c.dtype);
   const Arguments arguments = make_arguments(c, options_.seed, device_, c.dtype);
   const Arguments before = copy_of(arguments);
-  // Random bits are equal on every backend; functions of them, whose records state a tolerance, may
-  // round differently.
-  const bool bits = c.op->random() && !c.op->differentiable() && c.op->tolerance.empty();
+  const bool bits = is_random_bits(*c.op);
   const Tolerance tolerance{bits, 1};
 
-  Answer expected;
-  {
-    Prefer ref("cpu", "reference");
-    RestrictKernels alone(Kernels::kPreferred);
-    expected = run(c, reference_arguments);
-  }
+  const Answer expected = run_reference(c, reference_arguments);
   std::optional<Prefer> pin;
   if (!options_.backend.empty()) pin.emplace(options_.device, options_.backend);
   const Ways before_call = ways_taken(c.op->name);
@@ -200,20 +187,14 @@ bool Checker::run_case(const Case& c, const Fail& fail) {
     }
     return true;
   }
-  if (expected.error.has_value() && (!c.may_fail() || !is_refusal(expected))) {
+  if (expected.error.has_value() && (!c.may_fail() || !expected.is_refusal())) {
     // The reference may refuse a type. run_op checks that each sample runs with some type.
-    if (!c.typed || !is_refusal(expected)) fail("reference", "failed: " + expected.message);
+    if (!c.typed || !expected.is_refusal()) fail("reference", "failed: " + expected.message);
   }
   compare(c, reference_arguments, found, expected, tolerance, "functional", fail);
   check_inputs_unchanged(c, arguments, before, fail);
   if (found.error.has_value()) return false;
-  for (size_t i = 0; i < arguments.values.size(); ++i) {
-    const auto& [name, value] = arguments.values[i];
-    if (!changes(*c.op, name) || value.is_none()) continue;
-    const std::string what = difference(*c.op, reference_arguments, value,
-                                        reference_arguments.values[i].second, tolerance);
-    if (!what.empty()) fail("functional", "argument '" + name + "' " + what);
-  }
+  compare_written(c, arguments, reference_arguments, tolerance, "functional", fail);
   if (expected.error.has_value()) return true;
 
   check_geometry(c, before, found.results, fail);
@@ -226,6 +207,49 @@ bool Checker::run_case(const Case& c, const Fail& fail) {
     compare(c, reference_arguments, run(c, own), expected, {bits, 16}, "composite", fail);
   }
   if (options_.gradients) check_gradient(c, options_.seed, device_, fail);
+  return true;
+}
+
+bool Checker::run_stress_case(const Case& given) {
+  const std::optional<Case> c = resolve(given, options_.seed, device_);
+  if (!c.has_value()) return false;
+  const Fail fail = [&](const std::string& check, const std::string& what) {
+    report(*c, check, what);
+  };
+  std::optional<Prefer> pin;
+  const auto prefer = [&] {
+    if (!options_.backend.empty()) pin.emplace(options_.device, options_.backend);
+  };
+  if (c->kind == Kind::kThreads) {
+    prefer();
+    return check_threads(*c, options_.seed, device_, fail);
+  }
+  const bool large = c->kind == Kind::kLarge;
+  const std::string check = large ? "large" : "special";
+  const bool bits = is_random_bits(*c->op);
+  Tolerance tolerance{bits, 1, large && is_floating_point(c->dtype)};
+  for (const Variation& variation : variations_of(*c, options_.seed)) {
+    const auto make = [&](Device device) {
+      return make_arguments(*c, options_.seed, device, c->dtype, variation.twist);
+    };
+    tolerance.infinities = std::isinf(variation.twist.value) && c->op->meaning != "pointwise";
+    const Arguments reference_arguments = make(kCPU);
+    const Arguments arguments = make(device_);
+    pin.reset();
+    const Answer expected = run_reference(*c, reference_arguments);
+    prefer();
+    const Ways before = ways_taken(c->op->name);
+    const Answer found = run(*c, arguments);
+    outcome_.route = route_of(*c->op, before, ways_taken(c->op->name));
+    outcome_.missing = is_missing(options_, found);
+    if (outcome_.missing) return true;
+    const Fail with = [&](const std::string& name, const std::string& what) {
+      fail(name, variation.what + what);
+    };
+    compare(*c, reference_arguments, found, expected, tolerance, check, with);
+    if (found.error.has_value() || expected.error.has_value()) continue;
+    compare_written(*c, arguments, reference_arguments, tolerance, check, with);
+  }
   return true;
 }
 
@@ -244,13 +268,17 @@ void Checker::run_op(const OpRecord& op) {
   std::map<const Json*, std::pair<int, int>> taken;  // by sample: types that ran, types refused
   std::map<const Json*, Case> example;
   std::map<int, int> kinds;  // with `quick`: kinds of types that were tried
-  const std::vector<Case> cases = cases_of(op);
+  std::vector<Case> cases = cases_of(op);
+  if (options_.stress || options_.number >= static_cast<int>(cases.size())) {
+    for (Case& c : stress_cases(op, static_cast<int>(cases.size()))) cases.push_back(std::move(c));
+  }
   for (const Case& c : cases) {
     if (options_.number >= 0 && c.number != options_.number) continue;
     if (!options_.dtype.empty() && options_.dtype != dtype_name(c.dtype)) continue;
     int* kind_of_case = nullptr;
     if (options_.quick) {
-      const int kind = c.sample->contains("error")                   ? 4
+      const int kind = c.kind != Kind::kSample                       ? 5 + static_cast<int>(c.kind)
+                       : c.sample->contains("error")                 ? 4
                        : c.dtype == kFloat16 || c.dtype == kBFloat16 ? 3
                        : is_floating_point(c.dtype)                  ? 2
                        : c.dtype == kBool                            ? 0
@@ -262,21 +290,25 @@ void Checker::run_op(const OpRecord& op) {
     if (op.name == options_.after_op && c.number <= options_.after_number) continue;
     if (options_.begins) options_.begins(op.name, c.number);
     outcome_ = {op.name, c.number};
+    outcome_.dtype = dtype_name(c.dtype);
     const Fail fail = [&](const std::string& check, const std::string& what) {
       report(c, check, what);
     };
     bool ran = true;
     try {
-      ran = custom ? run_custom_case(c, fail) : run_case(c, fail);
+      ran = c.kind != Kind::kSample ? run_stress_case(c)
+            : custom                ? run_custom_case(c, fail)
+                                    : run_case(c, fail);
     } catch (const std::exception& error) {
       fail("harness", error.what());
     }
     outcome_.refused = !ran;
     close();
-    any = any || ran;
-    // The operator may accept another of the samples that its schema suggests.
-    if (!ran && c.suggested() && kind_of_case != nullptr) *kind_of_case = 0;
-    if (c.typed && !c.may_fail() && !c.suggested()) {
+    any = any || (ran && c.kind == Kind::kSample);
+    // The operator may accept another sample that its schema suggests, or in a larger form.
+    if (!ran && (c.suggested() || c.kind != Kind::kSample) && kind_of_case != nullptr)
+      *kind_of_case = 0;
+    if (c.typed && !c.may_fail() && !c.suggested() && c.kind == Kind::kSample) {
       ++(ran ? taken[c.sample].first : taken[c.sample].second);
       example.insert({c.sample, c});
     }
@@ -327,7 +359,7 @@ Report Checker::run_all(const std::vector<OpRecord>& catalog) {
 
 }  // namespace
 
-void Score::add(const Outcome& outcome) {
+void Counts::count(const Outcome& outcome) {
   if (outcome.number >= 0) {
     ++cases;
     refused += outcome.refused ? 1 : 0;
@@ -336,6 +368,11 @@ void Score::add(const Outcome& outcome) {
   }
   failed += outcome.failures.empty() ? 0 : 1;
   worst = std::max(worst, outcome.worst);
+}
+
+void Score::add(const Outcome& outcome) {
+  count(outcome);
+  if (!outcome.dtype.empty()) types[outcome.dtype].count(outcome);
   failures.insert(failures.end(), outcome.failures.begin(), outcome.failures.end());
 }
 

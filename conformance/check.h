@@ -23,17 +23,25 @@ struct Outcome {
   double worst = 0;  // the largest error as a fraction of the allowed error
   std::vector<Failure> failures = {};
   bool missing = false;  // needs a kernel that Options::missing lists
+  std::string dtype = {};
 };
 
-// The outcomes of one operator's cases.
-struct Score {
+// The outcomes of some cases.
+struct Counts {
   int cases = 0;
   int failed = 0;
   int refused = 0;
   int missing = 0;
   int routes[5] = {};  // by Route
   double worst = 0;
+
+  void count(const Outcome& outcome);
+};
+
+// The outcomes of one operator's cases.
+struct Score : Counts {
   std::vector<Failure> failures;
+  std::map<std::string, Counts> types;  // of the cases of each type
 
   void add(const Outcome& outcome);
   Route route() const;  // the slowest one of any case
@@ -53,6 +61,7 @@ struct Options {
   int number = -1;     // of the only case to run; -1: all
   bool quick = false;  // one case for each operator and kind of type
   bool gradients = true;
+  bool stress = false;   // also runs the cases of stress.h
   bool verbose = false;  // prints a line for each operator
   // Called before and after each case. The number is -1 for an outcome of an operator as a whole.
   std::function<void(const std::string& op, int number)> begins;

@@ -16,6 +16,12 @@ namespace mytorch::conformance {
 struct Tolerance {
   bool exact = false;
   double factor = 1;  // scales both, for a program that rounds after each operation
+  // Relates rounding errors to the largest element of the result instead of the operands, for data
+  // whose sums are exact (Twist::coarse). A mean of many must notice one of them.
+  bool by_result = false;
+  // Any two non-finite elements are equal: whether sums of infinities are infinite or NaN depends
+  // on the order of additions.
+  bool infinities = false;
 
   // Returns the largest allowed difference for each element of one result.
   std::vector<double> allowed(const OpRecord& op, const Arguments& arguments,

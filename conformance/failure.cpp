@@ -30,6 +30,9 @@ constexpr std::pair<const char*, const char*> kCauses[] = {
     {"results (strided)", "the kernel ignores the strides of its output"},
     {"transposed", "the kernel ignores the strides of its input"},
     {"sliced", "the kernel ignores the strides of its input"},
+    {"large", "the kernel's blocks: their last, odd part, or an index that is too narrow"},
+    {"special", "a shortcut that skips elements, or a comparison that is false for NaN"},
+    {"threads", "memory that calls share, such as a static buffer"},
     {"cpu", "the kernels of the device and of the CPU compute different functions"},
 };
 

@@ -74,6 +74,7 @@ Element special_element(ScalarType dtype, bool tame, Random& random) {
 struct Source {
   Random random;
   bool golden = false;
+  Twist twist = {};
   int64_t tensors = 0;  // made so far
 };
 
@@ -128,8 +129,12 @@ std::vector<Element> draw(const Json& spec, ScalarType dtype, int64_t count, Sou
       to = std::max(to, from + 1);
       e = Element::of_int(random.integer(from, to));
     } else {
-      double value = random.uniform(low, high);
-      while (std::abs(value) < away) value = random.uniform(low, high);
+      const bool coarse = source.twist.coarse && !spec.value("unique", false);
+      double value = 0;
+      do {
+        value = random.uniform(low, high);
+        if (coarse) value = std::max(low, std::floor(value * 64) / 64);
+      } while (std::abs(value) < away);
       e = Element::of_float(value);
     }
     if (spec.value("unique", false) && dtype != kBool) {
@@ -179,6 +184,30 @@ void make_matrices(const std::string& kind, const std::vector<int64_t>& shape,
   }
 }
 
+// Changes the elements of the next tensor as the source's twist says.
+void apply_twist(const Source& source, const Json& spec, ScalarType dtype,
+                 std::vector<Element>* elements) {
+  const Twist& twist = source.twist;
+  if (!is_floating_point(dtype) || elements->empty()) return;
+  Random random(twist.place + static_cast<uint64_t>(source.tensors));
+  const size_t count = elements->size();
+  const auto any = static_cast<size_t>(random.integer(0, static_cast<int64_t>(count)));
+  const double low = spec.contains("low") ? number(spec.at("low")) : -1;
+  // A range without negative numbers is often the domain of the operator.
+  if (twist.spikes && low < 0 && !spec.contains("values") && !spec.contains("matrix") &&
+      !spec.value("sorted", false)) {
+    const double size = 64 * std::max(-low, spec.contains("high") ? number(spec.at("high")) : 1);
+    elements->front() = Element::of_float(-size);
+    (*elements)[any] = Element::of_float(1.5 * size);
+    elements->back() = Element::of_float(size);
+  }
+  if (twist.tensor == source.tensors) {
+    (*elements)[any] = Element::of_float(twist.value);
+  } else if (twist.zeros) {
+    std::fill(elements->begin(), elements->end(), Element::of_float(0));
+  }
+}
+
 int64_t product(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
@@ -221,6 +250,7 @@ Tensor make_tensor(const Json& spec, ScalarType dtype, Source& source, Device de
                 [](const Element& a, const Element& b) { return a.as_double() < b.as_double(); });
     }
   }
+  apply_twist(source, spec, dtype, &elements);
   ++source.tensors;
   // The only device that a sample can name is the CPU.
   return place(shape, g, dtype, elements, spec.contains("device") ? kCPU : device);
@@ -335,11 +365,12 @@ Arguments make(const Case& c, Source source, uint64_t seed, Device device, Scala
 
 }  // namespace
 
-Arguments make_arguments(const Case& c, uint64_t seed, Device device, ScalarType dtype) {
+Arguments make_arguments(const Case& c, uint64_t seed, Device device, ScalarType dtype,
+                         const Twist& twist) {
   uint64_t mixed = seed * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(c.number);
   for (char letter : c.op->name)
     mixed = (mixed ^ static_cast<unsigned char>(letter)) * 0x100000001b3u;
-  return make(c, {Random(mixed)}, mixed, device, dtype);
+  return make(c, {Random(mixed), false, twist}, mixed, device, dtype);
 }
 
 Arguments make_golden_arguments(const Case& c, Device device) {

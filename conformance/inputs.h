@@ -24,6 +24,9 @@ class Random {
   uint64_t state_;
 };
 
+// What is checked with a sample (stress.h has the checks other than the first).
+enum class Kind { kSample, kLarge, kSpecial, kThreads };
+
 // A call to test: a sample, and the type of the tensors whose type the sample leaves open.
 struct Case {
   const OpRecord* op = nullptr;
@@ -31,6 +34,10 @@ struct Case {
   int number = 0;      // index among the operator's cases, for `--case`
   bool typed = false;  // whether the sample leaves types open
   ScalarType dtype = kFloat32;
+  Kind kind = Kind::kSample;
+  int64_t elements = 0;  // limit for an enlarged sample's largest tensor; 0: the sample as it is
+  int longest = -1;      // which of the sample's sizes is enlarged; -1: all of them
+  std::shared_ptr<const Json> own = nullptr;  // holds an enlarged sample
   std::string error() const { return sample->value("error", ""); }
   bool may_fail() const { return sample->value("may_fail", false); }
   bool suggested() const { return sample->value("suggested", false); }  // see custom.h
@@ -48,10 +55,24 @@ struct Arguments {
   const Value* find(const std::string& name) const;
 };
 
-// Makes the arguments on a device; they depend only on the case and the seed. Memory outside of the
-// tensors holds a pattern, which reveals reads out of bounds. `dtype` replaces the type of the
-// case.
-Arguments make_arguments(const Case& c, uint64_t seed, Device device, ScalarType dtype);
+// Changes of the elements that a sample describes.
+struct Twist {
+  // Floats are multiples of 1/64, so that sums of many, and of their products, are exact.
+  bool coarse = false;
+  // The first, the last and another element of each tensor are so large that even a mean of many
+  // shows whether it counts them.
+  bool spikes = false;
+  int tensor = -1;     // the floating tensor of which one element is `value`
+  double value = 0;    // NaN, an infinity or -0
+  bool zeros = false;  // all elements of the other floating tensors are 0
+  uint64_t place = 0;  // chooses the element
+};
+
+// Makes the arguments on a device; they depend only on the case, the seed and the twist. Memory
+// outside of the tensors holds a pattern, which reveals reads out of bounds. `dtype` replaces the
+// type of the case.
+Arguments make_arguments(const Case& c, uint64_t seed, Device device, ScalarType dtype,
+                         const Twist& twist = {});
 
 // Makes the arguments with the elements of golden cases, by the rule of conformance/golden.py.
 Arguments make_golden_arguments(const Case& c, Device device);

@@ -78,6 +78,7 @@ Json to_json(const Outcome& o) {
   return {{"number", o.number},
           {"refused", o.refused},
           {"missing", o.missing},
+          {"dtype", o.dtype},
           {"route", static_cast<int>(o.route)},
           {"worst", std::min(o.worst, 1e300)},
           {"failures", failures}};
@@ -87,6 +88,7 @@ Outcome outcome_of(const std::string& op, const Json& json) {
   Outcome o{op, json.at("number"), json.at("refused"), static_cast<Route>(json.at("route")),
             json.at("worst")};
   o.missing = json.at("missing");
+  o.dtype = json.at("dtype");
   for (const Json& f : json.at("failures")) {
     o.failures.push_back({op, o.number, f.at(0), f.at(1), f.at(2), o.route});
   }

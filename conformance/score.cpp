@@ -24,6 +24,12 @@ std::string routes_text(const Score& score) {
   return text;
 }
 
+Json routes_json(const Counts& counts) {
+  Json json;
+  for (int i = 0; i < 5; ++i) json[route_name(static_cast<Route>(i))] = counts.routes[i];
+  return json;
+}
+
 std::string number_text(double value) {
   std::ostringstream text;
   text << std::setprecision(2) << value;
@@ -89,7 +95,15 @@ Json to_json(const std::vector<ContractResult>& contract, const Report& report,
                 {"cases", score.cases},
                 {"failed", score.failed},
                 {"worst", std::min(score.worst, 1e300)}};
-    for (int i = 0; i < 5; ++i) row["routes"][route_name(static_cast<Route>(i))] = score.routes[i];
+    row["routes"] = routes_json(score);
+    row["types"] = Json::object();
+    for (const auto& [type, counts] : score.types) {
+      row["types"][type] = {{"cases", counts.cases},
+                            {"failed", counts.failed},
+                            {"refused", counts.refused},
+                            {"worst", std::min(counts.worst, 1e300)},
+                            {"routes", routes_json(counts)}};
+    }
     row["failures"] = Json::array();
     for (const Failure& f : score.failures) {
       row["failures"].push_back({{"case", f.number},

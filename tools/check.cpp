@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -15,12 +16,14 @@
 #include "conformance/isolate.h"
 #include "conformance/missing.h"
 #include "conformance/models.h"
+#include "conformance/page.h"
 #include "conformance/score.h"
 #include "core/runtime/device_registry.h"
 #include "dispatcher/choice/choice.h"
 #include "mytorch/backends.h"
 #include "mytorch/dtype.h"
 #include "mytorch/error.h"
+#include "mytorch/version.h"
 #include "tools/commands.h"
 #include "tools/suggest.h"
 
@@ -36,6 +39,8 @@ struct CheckArguments {
   double seconds = 120;
   std::string model;  // network for the ranking of missing kernels
   std::string json;
+  std::string report;
+  std::vector<std::string> backends;
 };
 
 void check_names(const std::vector<conformance::OpRecord>& catalog,
@@ -76,39 +81,62 @@ void use_backend(conformance::Options& options) {
               "no backend '" + options.backend + "' is loaded: see `mytorch info`");
 }
 
-void write_json(const CheckArguments& given,
-                const std::vector<conformance::ContractResult>& contract,
-                const conformance::Report& report,
-                const std::optional<conformance::Ranking>& ranking = {}) {
-  if (given.json.empty()) return;
-  conformance::Json json = conformance::to_json(contract, report, given.options);
-  if (ranking.has_value()) json["model"] = conformance::to_json(*ranking);
-  std::ofstream file(given.json);
-  file << json.dump(1) << "\n";
-  if (!file) throw Error(ErrorCode::kIo, "[check] cannot write " + given.json);
+// Writes the results of each backend to the files that the arguments name.
+void write_results(const CheckArguments& given, const std::vector<conformance::Json>& runs) {
+  if (!given.json.empty()) {
+    std::ofstream file(given.json);
+    file << (runs.size() == 1 ? runs.front() : conformance::Json(runs)).dump(1) << "\n";
+    if (!file.flush()) throw Error(ErrorCode::kIo, "[check] cannot write " + given.json);
+  }
+  if (given.report.empty()) return;
+  char date[64] = "";
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  std::strftime(date, sizeof(date), "%F %R", localtime_r(&now, &local));
+  conformance::write_page("check", "mytorch check",
+                          {{"runs", runs}, {"date", date}, {"version", MYTORCH_VERSION_STRING}},
+                          given.report);
 }
 
-// Checks a backend that the default search finds.
+void write_result(const CheckArguments& given,
+                  const std::vector<conformance::ContractResult>& contract,
+                  const conformance::Report& report,
+                  const std::optional<conformance::Ranking>& ranking = {}) {
+  conformance::Json json = conformance::to_json(contract, report, given.options);
+  if (ranking.has_value()) json["model"] = conformance::to_json(*ranking);
+  write_results(given, {json});
+}
+
+// Checks backends that the default search finds.
 int check_loaded(CheckArguments given) {
   load_default_backends();
-  conformance::Options& options = given.options;
-  if (!options.backend.empty()) use_backend(options);
-  auto catalog = conformance::load_catalog(conformance::share_folder());
-  add_custom(custom_on(options.device), options, &catalog);
-  const auto report = given.goldens ? conformance::check_goldens(catalog, options, std::cout)
-                                    : conformance::check(catalog, options, std::cout);
-  if (report.cases == 0) {
-    throw Error(ErrorCode::kValue, "nothing to check: no operator has a matching case");
+  if (given.backends.empty()) given.backends = {""};  // the dispatcher's choice
+  std::vector<conformance::Json> runs;
+  bool ok = true;
+  for (const std::string& backend : given.backends) {
+    conformance::Options options = given.options;
+    options.backend = backend;
+    if (!backend.empty()) use_backend(options);
+    if (given.backends.size() > 1) std::cout << backend << ":\n";
+    auto catalog = conformance::load_catalog(conformance::share_folder());
+    add_custom(custom_on(options.device), options, &catalog);
+    const auto report = given.goldens ? conformance::check_goldens(catalog, options, std::cout)
+                                      : conformance::check(catalog, options, std::cout);
+    if (report.cases == 0) {
+      throw Error(ErrorCode::kValue, "nothing to check: no operator has a matching case");
+    }
+    runs.push_back(conformance::to_json({}, report, options));
+    ok = ok && report.ok();
   }
-  write_json(given, {}, report);
-  return report.ok() ? 0 : 1;
+  write_results(given, runs);
+  return ok ? 0 : 1;
 }
 
 // Checks a library. Each promise of the contract and each operator runs in a separate process,
 // which may crash.
 int check_library(CheckArguments given) {
   conformance::Options& options = given.options;
-  if (given.goldens || !options.backend.empty()) {
+  if (given.goldens || !given.backends.empty()) {
     throw Error(ErrorCode::kValue, "[check] --backend and --goldens do not apply to a library");
   }
   options.plugin = std::filesystem::absolute(options.plugin).string();
@@ -130,12 +158,12 @@ int check_library(CheckArguments given) {
     }
     std::cout << std::endl;
     if (!contract.empty() && contract[0].name == "load" && !contract[0].passed()) {
-      write_json(given, contract, {});
+      write_result(given, contract, {});
       return 1;
     }
   }
   if (given.contract_only && given.model.empty()) {
-    write_json(given, contract, {});
+    write_result(given, contract, {});
     return kept ? 0 : 1;
   }
   // A child loads the library and reports its name, device and operators.
@@ -184,7 +212,7 @@ int check_library(CheckArguments given) {
                                          given.seconds);
     conformance::print_ranking(*ranking, std::cout);
   }
-  write_json(given, contract, report, ranking);
+  write_result(given, contract, report, ranking);
   return kept && (given.contract_only || report.ok()) ? 0 : 1;
 }
 
@@ -197,8 +225,10 @@ Run add_check(CLI::App& app) {
       "library", options->plugin,
       "a backend's shared library: test its contract and its operators, isolated in child "
       "processes");
-  app.add_option("--backend", options->backend,
-                 "the backend to test (default: the dispatcher's choice)");
+  app.add_option("--backend", given->backends,
+                 "the backends to test (default: the dispatcher's choice)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--device", options->device, "the device type, if no backend is named");
   app.add_option("--only", options->only, "only these operators, by full or base name");
   app.add_option("--dtype", options->dtype, "only this type, such as float32")
@@ -227,6 +257,8 @@ Run add_check(CLI::App& app) {
   app.add_flag("--quick", options->quick, "run one case per operator and kind of type");
   app.add_flag("--gradients,!--no-gradients", options->gradients,
                "compare gradients with finite differences");
+  app.add_flag("--stress", options->stress,
+               "also check large odd sizes, special values in each operand, and several threads");
   app.add_flag("--verbose", options->verbose, "print a line per operator");
   app.add_flag("--goldens", given->goldens,
                "compare with recorded results of PyTorch instead of the reference");
@@ -248,12 +280,16 @@ Run add_check(CLI::App& app) {
          "each could save; with --contract, without checking operators")
       ->check(CLI::IsMember(conformance::model_names()));
   app.add_option("--json", given->json, "also write the results to this file, as JSON");
+  app.add_option("--report", given->report,
+                 "write a page for a browser to this file: operators by type and route");
   return [given, contract] {
     given->contract_only = contract->count() > 0;
     // CLI11 reports --contract without a name as an empty name.
     std::erase(given->promises, "");
     given->options.seed =
         given->seed == "random" ? std::random_device()() : std::stoull(given->seed);
+    conformance::check_writable("check", given->json);
+    conformance::check_writable("check", given->report);
     return given->options.plugin.empty() ? check_loaded(*given) : check_library(*given);
   };
 }

@@ -33,9 +33,18 @@
   FAMILY(linear_cross_entropy)        \
   FAMILY(rotary)                      \
   FAMILY(attention_sm90)              \
+  FAMILY(attention_backward_sm90)     \
   FAMILY(attention_decode)            \
   FAMILY(attention_tiles)             \
-  FAMILY(cudnn_attention)
+  FAMILY(cudnn_attention)             \
+  FAMILY(cholesky)                    \
+  FAMILY(lu)                          \
+  FAMILY(solve)                       \
+  FAMILY(qr)                          \
+  FAMILY(eigenvalues)                 \
+  FAMILY(singular_values)             \
+  FAMILY(cusolver_factors)            \
+  FAMILY(cusolver_spectra)
 
 namespace mytorch::cuda {
 

@@ -138,9 +138,7 @@ HWY_AFTER_NAMESPACE();
 #include <new>
 #include <set>
 #include <string>
-#ifndef _OPENMP
 #include <thread>
-#endif
 
 namespace mytorch::bench {
 namespace {
@@ -150,6 +148,8 @@ HWY_EXPORT(copy_non_temporal);
 HWY_EXPORT(fill_non_temporal);
 HWY_EXPORT(sum_two_streams);
 HWY_EXPORT(multiply_adds);
+
+void (*thread_runner)(int, const std::function<void(int)>&) = nullptr;
 
 volatile float sink;  // keeps results that nothing else reads
 
@@ -199,15 +199,14 @@ size_t rounded(size_t bytes) {
 
 void on_threads(int threads, const std::function<void(int)>& body) {
   if (threads == 1) return body(0);
-#ifdef _OPENMP
-    // The kernels' loops use the same threads, so they are warm.
-#pragma omp parallel for schedule(static, 1) num_threads(threads)
-  for (int t = 0; t < threads; ++t) body(t);
-#else
+  if (thread_runner != nullptr) return thread_runner(threads, body);
   std::vector<std::jthread> others;
   for (int t = 1; t < threads; ++t) others.emplace_back(body, t);
   body(0);
-#endif
+}
+
+void set_thread_runner(void (*run)(int threads, const std::function<void(int)>& body)) {
+  thread_runner = run;
 }
 
 double seconds_of(const std::function<void()>& run) {

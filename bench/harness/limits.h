@@ -13,6 +13,8 @@ namespace mytorch::bench {
 
 // Runs body(thread) on each of `threads` threads and waits for them.
 void on_threads(int threads, const std::function<void(int)>& body);
+// Makes on_threads call `run`. By default it creates threads, which takes tens of microseconds.
+void set_thread_runner(void (*run)(int threads, const std::function<void(int)>& body));
 
 // Returns the wall-clock seconds that run() takes.
 double seconds_of(const std::function<void()>& run);

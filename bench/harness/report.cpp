@@ -70,6 +70,11 @@ double unit_seconds(const std::string& unit) {
 
 }  // namespace
 
+std::string row_command(const Row& row) {
+  return reproducer(row.what, row.threads, row.backend == "-" ? "" : row.backend) +
+         (row.cache == "cold" ? " --cache cold" : "");
+}
+
 std::string duration_text(double seconds) {
   const double ns = seconds * 1e9;
   if (ns == 0) return "0 ns";
@@ -117,9 +122,8 @@ void Table::row(const Row& row) {
   } else {
     for (int i = 0; i < 3; ++i) number("-");
   }
-  out_ << "\n    " << reproducer(row.what, row.threads, row.backend == "-" ? "" : row.backend)
-       << (row.cache == "cold" ? " --cache cold" : "")
-       << (row.kernels.empty() ? "" : "  # " + row.kernels) << std::endl;
+  out_ << "\n    " << row_command(row) << (row.kernels.empty() ? "" : "  # " + row.kernels)
+       << std::endl;
 }
 
 ordered_json to_json(const std::vector<Row>& rows, const Machine& machine, int threads) {
@@ -162,6 +166,7 @@ ordered_json to_json(const std::vector<Row>& rows, const Machine& machine, int t
                           {"backend", row.backend},
                           {"cache", row.cache},
                           {"dtype", row.what.dtype},
+                          {"device", row.what.device.str()},
                           {"deviation", row.time.mad * 1e9},
                           {"least", row.time.least * 1e9},
                           {"outliers", row.time.outliers}};
@@ -188,9 +193,9 @@ void write_json(const ordered_json& json, const std::string& path) {
   if (!file.flush()) throw Error(ErrorCode::kIo, "[bench] cannot write " + path);
 }
 
-std::vector<Other> read_results(const std::string& path) {
+std::vector<Other> read_results(const std::string& path, const std::string& option) {
   std::ifstream file(path);
-  if (!file) throw Error(ErrorCode::kIo, "[bench] --compare: cannot read " + path);
+  if (!file) throw Error(ErrorCode::kIo, "[bench] " + option + ": cannot read " + path);
   struct Found {
     Other other;
     std::vector<double> times;
@@ -217,11 +222,13 @@ std::vector<Other> read_results(const std::string& path) {
                    entry.value("cache", ""),
                    entry.value("dtype", ""),
                    is_ours ? entry.value("threads", 0) : 0,
-                   0};
+                   0,
+                   1e-9 * entry.value("deviation", 0.0),
+                   entry.value("device", "")};
     }
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorCode::kValue,
-                "[bench] --compare: " + path +
+                "[bench] " + option + ": " + path +
                     " is not in Google Benchmark's JSON format: " + error.what());
   }
   std::vector<Other> others;

@@ -11,6 +11,9 @@
 
 namespace mytorch::bench {
 
+// Returns the command line that measures only this row.
+std::string row_command(const Row& row);
+
 // Returns three significant digits and a unit: "4.21 ms".
 std::string duration_text(double seconds);
 
@@ -41,11 +44,14 @@ struct Other {
   std::string dtype;
   int threads = 0;
   double seconds = 0;
+  double deviation = 0;  // the median absolute deviation; 0 if the file has none
+  std::string device;    // "" if the file has none
 };
 
-// Reads results in Google Benchmark's format. Of several repetitions it takes the median: the
-// aggregate of that name, or the median of the iterations. Throws Error(kIo) and Error(kValue).
-std::vector<Other> read_results(const std::string& path);
+// Reads results in Google Benchmark's format; errors name the option that gave the file. Of several
+// repetitions it takes the median: the aggregate of that name, or the median of the iterations.
+// Throws Error(kIo) and Error(kValue).
+std::vector<Other> read_results(const std::string& path, const std::string& option = "--compare");
 
 // Prints the speedup of each row over each result for the same case, and the geometric mean over
 // the cases, for which the fastest row of each case counts.

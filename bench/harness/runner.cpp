@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <set>
 
@@ -11,9 +12,11 @@
 #include "bench/harness/probe.h"
 #include "bench/harness/subject.h"
 #include "core/runtime/device_registry.h"
+#include "mytorch/abi_threads.h"
 #include "mytorch/backends.h"
 #include "mytorch/error.h"
 #include "mytorch/grad_mode.h"
+#include "mytorch/thread_state.h"
 #include "mytorch/threads.h"
 
 namespace mytorch::bench {
@@ -257,12 +260,27 @@ std::vector<Contender> contenders_of(const std::vector<OpRecord>& catalog, const
   return found;
 }
 
+// The limits are measured on the threads that kernels run on.
+void use_kernel_threads() {
+  set_thread_runner([](int threads, const std::function<void(int)>& body) {
+    using Body = const std::function<void(int)>;
+    mt_ctx* const ctx = context(kCpuSlot, {MT_DEVICE_CPU, 0});
+    ctx->parallel_for(
+        ctx, 0, threads, MT_TOGETHER,
+        [](void* user, int64_t begin, int64_t end) {
+          for (int64_t t = begin; t < end; ++t) (*static_cast<Body*>(user))(static_cast<int>(t));
+        },
+        const_cast<void*>(static_cast<const void*>(&body)));
+  });
+}
+
 }  // namespace
 
 std::vector<Row> measure(const std::vector<OpRecord>& catalog, const Case& c,
                          const Options& options, std::ostream& notes) {
   const NoGradGuard no_grad;
   set_num_threads(options.threads);
+  use_kernel_threads();
   if (!options.device.is_cpu()) return measure_on_device(catalog, c, options, notes);
   const auto subject = make_subject(c);
   std::vector<Contender> contenders = contenders_of(catalog, c, *subject, options, notes);
@@ -306,6 +324,7 @@ std::vector<Row> measure(const std::vector<OpRecord>& catalog, const Case& c,
 }
 
 Machine measure_machine(int threads) {
+  use_kernel_threads();
   const auto best = [](Limit limit) {
     double rate = 0;
     for (int i = 0; i < 9; ++i) rate = std::max(rate, limit.sample());

@@ -2,7 +2,7 @@
 """Times the cases of `mytorch bench --suite` in the PyTorch of this Python interpreter.
 
     torch_ops.py [--suite NAME] [--case NAME ...] [--device cpu|cuda] [--threads N] [--seconds S] [--json FILE]
-                 [--suites build/release/generated/share/suites.json]
+                 [--suites build/release/generated/share/suites.json] [--unordered]
 
 Operators are those of ATen with the same names, except for EXCEPTIONS and COMPOSED. A TorchScript loop repeats the call, so
 that no Python runs between calls. If TorchScript cannot do so, Python repeats it, and the line of the case says so.
@@ -10,7 +10,9 @@ that no Python runs between calls. If TorchScript cannot do so, Python repeats i
 bench/peers/overhead_libtorch has the same cases in C++.
 
 On a GPU, as in `mytorch bench --device cuda`, calls are queued and waited for in batches. Successive calls use
-different sets of arguments, which together exceed the caches; Python switches between the sets.
+different sets of arguments, which together exceed the caches; Python switches between the sets. As in mytorch, float32
+is not rounded to TF32, and sums have a fixed order (torch.use_deterministic_algorithms); --unordered allows PyTorch's
+default algorithms, some of which add with atomic operations.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ parser.add_argument("--case", action="append", default=[])
 parser.add_argument("--device", default="cpu")
 parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
 parser.add_argument("--seconds", type=float, default=0.4)
+parser.add_argument("--unordered", action="store_true")
 parser.add_argument("--json")
 parser.add_argument(
     "--suites", type=Path, default=Path(__file__).resolve().parents[2] / "build/release/generated/share/suites.json"
@@ -39,6 +42,8 @@ options = parser.parse_args()
 # Each BLAS has its own thread pool, which set_num_threads does not affect.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = str(options.threads)
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic products
 
 try:
     import torch
@@ -478,6 +483,9 @@ def main() -> None:
     if ON_GPU:
         torch.set_default_device(options.device)
         torch.backends.cudnn.allow_tf32 = False  # the default of matrix products, and of mytorch
+        if not options.unordered:
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            torch.utils.deterministic.fill_uninitialized_memory = False
     # Fused and specialized graphs would no longer measure single operators.
     for switch in (
         "_jit_set_profiling_executor",
@@ -495,7 +503,9 @@ def main() -> None:
     if not cases:
         sys.exit(f"torch_ops.py: no case of suite {options.suite!r} has such a name")
     results = []
-    print(f"{LABEL}, " + (torch.cuda.get_device_name() if ON_GPU else f"{options.threads} threads, {blas_library()}"))
+    order = "any order of sums" if options.unordered else "sums in a fixed order"
+    gpu = f"{torch.cuda.get_device_name()}, no TF32, {order}" if ON_GPU else ""
+    print(f"{LABEL}, " + (gpu or f"{options.threads} threads, {blas_library()}"))
     for case in cases:
         name = case["name"]
         if "program" in case and name not in OPTIMIZERS:

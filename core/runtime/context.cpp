@@ -1,7 +1,5 @@
 #include "core/runtime/context.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +10,7 @@
 #include "core/runtime/cpu_pool.h"
 #include "core/runtime/device_registry.h"
 #include "core/runtime/parallel.h"
+#include "core/runtime/processors.h"
 #include "core/types/errors.h"
 #include "mytorch/version.h"
 
@@ -26,8 +25,7 @@ int default_threads() {
     const char* text = std::getenv(name);
     if (text != nullptr && std::atoi(text) > 0) return std::min(std::atoi(text), 1024);
   }
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+  return available_processors();
 }
 
 thread_local int thread_count = 0;  // 0: not determined yet

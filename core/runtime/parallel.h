@@ -5,6 +5,7 @@
 
 namespace mytorch {
 
+// The special grains are in mytorch/abi_threads.h.
 void parallel_for(mt_ctx* ctx, int64_t begin, int64_t end, int64_t grain, mt_range_fn body,
                   void* user);
 

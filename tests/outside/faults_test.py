@@ -53,6 +53,24 @@ OPERATORS = {
     "negative-dim": ("cat", None),
     "crash": ("gather", "process"),
     "hang": ("cumsum", "process"),
+    # Only of large operands.
+    "one-element": ("maximum", "large"),
+    "block-tail": ("sub.Tensor", "large"),
+    "odd-sum": ("sum.dim_IntList", "large"),
+    "odd-mean": ("mean.dim", "large"),
+    "short-index": ("argmax", "large"),
+    "rows-65536": ("cumsum", "large"),
+    "deep-product": ("bmm", "large"),
+    "channel-32": ("convolution", "large"),
+    "sorted-blocks": ("sort.stable", "large"),
+    "wide-pool": ("avg_pool2d", "large"),
+    # Only of special values in one operand.
+    "hidden-nan": ("mul.Tensor", "special"),
+    "skipped-zeros": ("bmm", "special"),
+    "hidden-weight-nan": ("convolution", "special"),
+    # Only of calls at the same time.
+    "shared-buffer": ("cumsum", "threads"),
+    "own-shared-buffer": ("npu::rms_norm", "threads"),
     # Faults in the backend's own operator, which has no reference.
     "own-unwritten": ("npu::rms_norm", None),
     "own-overrun": ("npu::rms_norm", "results"),
@@ -61,6 +79,8 @@ OPERATORS = {
     "own-state": ("npu::rms_norm", "again"),
     "own-gradient": ("npu::rms_norm", "gradcheck"),
 }
+# The checks that `--stress` adds.
+STRESS = {"large", "special", "threads"}
 # By fault: the operator, and the finding of `mytorch fuzz`.
 FUZZED = {
     "crash": ("gather", "the process crashed: Segmentation fault"),
@@ -93,7 +113,7 @@ def of_contract(fault: str) -> str:
 
 def of_operator(fault: str) -> str:
     op, kind = OPERATORS[fault]
-    status, found, said = check(fault, "--only", op)
+    status, found, said = check(fault, "--only", op, *(["--stress"] if kind in STRESS else []))
     named = [failure for row in found.get("ops", []) if row["op"] == op for failure in row["failures"]]
     if kind is not None:
         named = [failure for failure in named if failure["check"] == kind]
@@ -118,10 +138,13 @@ def of_fuzzer(fault: str) -> str:
 
 def sound() -> str:
     """Checks the backend without a fault; returns the output if the check fails."""
-    ops = sorted({op for op, _ in OPERATORS.values()})
+    ops = sorted({op for op, kind in OPERATORS.values() if kind not in STRESS})
+    stressed = sorted({op for op, kind in OPERATORS.values() if kind in STRESS})
     status, _, said = check("", "--contract")
     if status == 0:
         status, _, said = check("", "--only", *ops)
+    if status == 0:
+        status, _, said = check("", "--stress", "--only", *stressed)
     return said if status != 0 else ""
 
 

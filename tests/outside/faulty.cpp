@@ -1,27 +1,36 @@
 // The backend of examples/backend-npu with the fault that MYTORCH_FAULT names. faults_test.py lists
 // how `mytorch check` reports each fault. Without a fault, MYTORCH_ENTRIES ("copy_,compile")
 // restricts the backend to the listed entries, to measure the worth of the others (entries.py).
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "mytorch/abi_ops/add.h"
+#include "mytorch/abi_ops/argmax.h"
 #include "mytorch/abi_ops/avg_pool2d.h"
+#include "mytorch/abi_ops/bmm.h"
 #include "mytorch/abi_ops/cat.h"
 #include "mytorch/abi_ops/convolution.h"
 #include "mytorch/abi_ops/copy_.h"
+#include "mytorch/abi_ops/cumsum.h"
 #include "mytorch/abi_ops/fill_.h"
 #include "mytorch/abi_ops/gather.h"
 #include "mytorch/abi_ops/maximum.h"
+#include "mytorch/abi_ops/mean.h"
 #include "mytorch/abi_ops/mul.h"
 #include "mytorch/abi_ops/sort.h"
 #include "mytorch/abi_ops/sub.h"
 #include "mytorch/abi_ops/sum.h"
 #include "mytorch/abi_ops/uniform_.h"
 #include "mytorch/backend.h"
+#include "operand.h"
 
 extern "C" int npu_init(const mt_host* host, mt_backend* backend);
 
@@ -205,6 +214,149 @@ int own_gradient(Inner inner, mt_ctx* ctx, const void* given) {
   return run(inner, ctx, args);
 }
 
+// ---- kernels that are wrong only for large operands, special values or several threads
+// ------------
+
+using npu::Operand;
+
+// Changes the elements of a result; change(values) gets them in row-major order.
+template <class F>
+void change_after(mt_ctx* ctx, const mt_tensor* result, F change) {
+  npu::launch(*ctx, [out = Operand(result), change]() mutable {
+    npu::visit_domain(out.dtype, [&](auto zero) {
+      auto values = npu::read<decltype(zero)>(out);
+      change(values);
+      npu::write(values, out);
+    });
+  });
+}
+
+// The grid of a GPU has at most 65535 blocks in two of its dimensions.
+int rows_65536(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<mt_args_cumsum>(given);
+  Changed self(args.self);
+  Changed out(args.out);
+  if (self.last() >= 1 && self.shape[0] > 65536) self.shape[0] = out.shape[0] = 65536;
+  args.self = &self.tensor;
+  args.out = &out.tensor;
+  return run(inner, ctx, args);
+}
+int shared_buffer(Inner inner, mt_ctx* ctx, const void* given) {
+  static double buffer[1 << 16];
+  const auto& args = *static_cast<const mt_args_cumsum*>(given);
+  const Operand from = args.self;
+  const bool fits = from.numel() <= std::ssize(buffer) && from.shape.size() == 2;
+  if (!fits || (args.dim != 1 && args.dim != -1) || !npu::sdk::is_floating(from.dtype)) {
+    return inner.run(inner.self, ctx, given);
+  }
+  npu::launch(*ctx, [from, out = Operand(args.out)]() mutable {
+    std::vector<double> values = npu::read<double>(from);
+    std::copy(values.begin(), values.end(), buffer);
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (static_cast<int64_t>(i) % from.size(1) != 0) buffer[i] += buffer[i - 1];
+    }
+    // Long enough for another thread to write to the buffer on a busy machine, too.
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+    std::copy_n(buffer, values.size(), values.begin());
+    npu::write(values, out);
+  });
+  return MT_OK;
+}
+int own_shared_buffer(Inner inner, mt_ctx* ctx, const void* given) {
+  static double buffer[1 << 16];
+  const auto& args = *static_cast<const RmsNorm*>(given);
+  if (Operand(args.x).numel() > std::ssize(buffer)) return inner.run(inner.self, ctx, given);
+  if (const int status = inner.run(inner.self, ctx, given); status != MT_OK) return status;
+  change_after(ctx, args.out, [](auto& values) {
+    std::copy(values.begin(), values.end(), buffer);
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+    std::copy_n(buffer, values.size(), values.begin());
+  });
+  return MT_OK;
+}
+int deep_product(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<mt_args_bmm>(given);
+  Changed self(args.self);
+  Changed mat2(args.mat2);
+  if (self.shape[2] > 16 && self.shape[2] % 2 == 1) --self.shape[2], --mat2.shape[1];
+  args.self = &self.tensor;
+  args.mat2 = &mat2.tensor;
+  return run(inner, ctx, args);
+}
+// Skips the terms whose first factor is 0.
+int skipped_zeros(Inner inner, mt_ctx* ctx, const void* given) {
+  const auto& args = *static_cast<const mt_args_bmm*>(given);
+  if (!npu::sdk::is_floating(Operand(args.self).dtype)) return inner.run(inner.self, ctx, given);
+  npu::launch(*ctx,
+              [a = Operand(args.self), b = Operand(args.mat2), out = Operand(args.out)]() mutable {
+                const std::vector<double> left = npu::read<double>(a);
+                const std::vector<double> right = npu::read<double>(b);
+                std::vector<double> sums(static_cast<size_t>(out.numel()), 0.0);
+                const int64_t rows = a.size(1);
+                const int64_t depth = a.size(2);
+                const int64_t columns = b.size(2);
+                for (int64_t row = 0; row < a.size(0) * rows; ++row) {
+                  for (int64_t k = 0; k < depth; ++k) {
+                    const double x = left[static_cast<size_t>(row * depth + k)];
+                    if (x == 0) continue;
+                    for (int64_t j = 0; j < columns; ++j) {
+                      sums[static_cast<size_t>(row * columns + j)] +=
+                          x * right[static_cast<size_t>((row / rows * depth + k) * columns + j)];
+                    }
+                  }
+                }
+                npu::write(sums, out);
+              });
+  return MT_OK;
+}
+int hidden_weight_nan(Inner inner, mt_ctx* ctx, const void* given) {
+  const auto& args = *static_cast<const mt_args_convolution*>(given);
+  if (const int status = inner.run(inner.self, ctx, given); status != MT_OK) return status;
+  npu::launch(*ctx, [x = Operand(args.input), out = Operand(args.out)]() mutable {
+    const std::vector<double> input = npu::read<double>(x);
+    std::vector<double> values = npu::read<double>(out);
+    const auto finite = [](double v) { return std::isfinite(v); };
+    if (!std::all_of(input.begin(), input.end(), finite)) return;
+    for (double& value : values) value = std::isnan(value) ? 0 : value;
+    if (npu::sdk::is_floating(out.dtype)) npu::write(values, out);
+  });
+  return MT_OK;
+}
+int channel_32(Inner inner, mt_ctx* ctx, const void* given) {
+  const auto& args = *static_cast<const mt_args_convolution*>(given);
+  if (const int status = inner.run(inner.self, ctx, given); status != MT_OK) return status;
+  const Operand out = args.out;
+  const int64_t channels = out.shape.size() > 2 ? out.size(1) : 0;
+  if (channels <= 32 || out.size(0) == 0) return MT_OK;
+  const int64_t plane = out.numel() / out.size(0) / channels;
+  change_after(ctx, args.out, [=](auto& values) {
+    for (int64_t i = 0; i < plane; ++i) values[static_cast<size_t>(32 * plane + i)] *= 2;
+  });
+  return MT_OK;
+}
+int sorted_blocks(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<mt_args_sort_stable>(given);
+  Changed self(args.self);
+  Changed values(args.values);
+  Changed indices(args.indices);
+  const int64_t dim = args.dim < 0 ? args.dim + self.last() + 1 : args.dim;
+  if (self.last() >= 0 && self.shape[dim] > 4096) {
+    self.shape[dim] = values.shape[dim] = indices.shape[dim] = 4096;
+  }
+  args.self = &self.tensor;
+  args.values = &values.tensor;
+  args.indices = &indices.tensor;
+  return run(inner, ctx, args);
+}
+int wide_pool(Inner inner, mt_ctx* ctx, const void* given) {
+  const auto& args = *static_cast<const mt_args_avg_pool2d*>(given);
+  if (const int status = inner.run(inner.self, ctx, given); status != MT_OK) return status;
+  const Operand out = args.out;
+  if (out.size(-1) <= 8 || out.size(-1) % 8 == 0) return MT_OK;
+  change_after(ctx, args.out, [](auto& values) { values.back() += values.back() + 1; });
+  return MT_OK;
+}
+
 constexpr struct {
   const char* fault;
   const char* op;
@@ -227,6 +379,15 @@ constexpr struct {
     {"own-stride", "npu::rms_norm", own_stride},
     {"own-state", "npu::rms_norm", own_state},
     {"own-gradient", "npu::rms_norm_backward", own_gradient},
+    {"own-shared-buffer", "npu::rms_norm", own_shared_buffer},
+    {"rows-65536", "cumsum", rows_65536},
+    {"shared-buffer", "cumsum", shared_buffer},
+    {"deep-product", "bmm", deep_product},
+    {"skipped-zeros", "bmm", skipped_zeros},
+    {"hidden-weight-nan", "convolution", hidden_weight_nan},
+    {"channel-32", "convolution", channel_32},
+    {"sorted-blocks", "sort.stable", sorted_blocks},
+    {"wide-pool", "avg_pool2d", wide_pool},
 };
 
 // ---- programs ----------------------------------------------------------------------------------
@@ -284,6 +445,54 @@ int null_output(Inner inner, mt_ctx* ctx, const void* given) {
   return inner.run(inner.self, ctx, given);
 }
 
+// Drops the last element of a long line of odd length.
+template <class Args>
+int odd_tail(Inner inner, mt_ctx* ctx, const void* given) {
+  auto args = copy_of<Args>(given);
+  Changed self(args.self);
+  const int64_t dim = args.dim.size > 0 ? args.dim.data[0] : 0;
+  const int64_t at = dim < 0 ? dim + self.tensor.dl.ndim : dim;
+  if (self.last() >= 0 && self.shape[at] > 2000 && self.shape[at] % 2 == 1) --self.shape[at];
+  args.self = &self.tensor;
+  return run(inner, ctx, args);
+}
+int one_element(Inner inner, mt_ctx* ctx, const void* given) {
+  if (const int status = inner.run(inner.self, ctx, given); status != MT_OK) return status;
+  change_after(ctx, static_cast<const mt_args_maximum*>(given)->out, [](auto& values) {
+    if (values.size() > 131072) values[131072] += 1;
+  });
+  return MT_OK;
+}
+int block_tail(Inner inner, mt_ctx* ctx, const void* given) {
+  if (const int status = inner.run(inner.self, ctx, given); status != MT_OK) return status;
+  change_after(ctx, static_cast<const mt_args_sub_Tensor*>(given)->out, [](auto& values) {
+    const size_t whole_blocks = values.size() / 4096 * 4096;
+    for (size_t i = whole_blocks; i < values.size() && whole_blocks > 0; ++i) values[i] = 0;
+  });
+  return MT_OK;
+}
+int hidden_nan(Inner inner, mt_ctx* ctx, const void* given) {
+  const auto& args = *static_cast<const mt_args_mul_Tensor*>(given);
+  if (args.out->dl.data == args.self->dl.data) return inner.run(inner.self, ctx, given);
+  if (const int status = inner.run(inner.self, ctx, given); status != MT_OK) return status;
+  npu::launch(*ctx, [b = Operand(args.other), out = Operand(args.out)]() mutable {
+    if (!npu::sdk::is_floating(out.dtype)) return;
+    const std::vector<double> other = npu::read<double>(b, out.shape);
+    std::vector<double> values = npu::read<double>(out);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = std::isnan(other[i]) ? 0 : values[i];
+    npu::write(values, out);
+  });
+  return MT_OK;
+}
+int short_index(Inner inner, mt_ctx* ctx, const void* given) {
+  if (const int status = inner.run(inner.self, ctx, given); status != MT_OK) return status;
+  change_after(ctx, static_cast<const mt_args_argmax*>(given)->out, [](auto& values) {
+    using E = std::decay_t<decltype(values[0])>;
+    for (E& value : values) value = static_cast<E>(static_cast<int16_t>(value));
+  });
+  return MT_OK;
+}
+
 constexpr struct {
   const char* fault;
   const char* op;
@@ -295,6 +504,12 @@ constexpr struct {
     {"broadcast", "maximum", broadcast},
     {"reduce-tail", "sum.dim_IntList", reduce_tail},
     {"null-output", "mul_grad.Tensor", null_output},
+    {"odd-sum", "sum.dim_IntList", odd_tail<mt_args_sum_dim_IntList>},
+    {"odd-mean", "mean.dim", odd_tail<mt_args_mean_dim>},
+    {"one-element", "maximum", one_element},
+    {"block-tail", "sub.Tensor", block_tail},
+    {"hidden-nan", "mul.Tensor", hidden_nan},
+    {"short-index", "argmax", short_index},
 };
 
 int compile(void* self, const mt_program* given, mt_dtype compute, const mt_dtype* types,

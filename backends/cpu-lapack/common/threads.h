@@ -2,13 +2,12 @@
 // thread; few large ones one after the other, each with all threads of OpenBLAS.
 #pragma once
 
-#include <omp.h>
-
 #include <cstdint>
 #include <memory>
 #include <mutex>
 
 #include "mytorch/backend.h"
+#include "mytorch/backend/openmp.h"
 
 namespace mytorch::lapack {
 
@@ -18,20 +17,13 @@ const char* describe_library();
 // Whether OpenBLAS runs on OpenMP. If it has threads of its own, every call uses one thread.
 bool runs_on_openmp();
 
-// Sets the number of OpenMP's threads for the calls in its scope.
-class ThreadScope {
- public:
-  explicit ThreadScope(int threads) : saved_(omp_get_max_threads()), set_(saved_ != threads) {
-    if (set_) omp_set_num_threads(threads);
-  }
-  ~ThreadScope() {
-    if (set_) omp_set_num_threads(saved_);
-  }
-  ThreadScope(const ThreadScope&) = delete;
+// Whether the parallel regions of OpenBLAS run on the host's threads.
+bool runs_on_host();
 
- private:
-  int saved_;
-  bool set_;
+// Sets the number of OpenMP's threads for the calls of this thread in its scope.
+class ThreadScope : sdk::openmp::Scope {
+ public:
+  ThreadScope(mt_ctx& ctx, int threads) : Scope(ctx, threads, runs_on_host()) {}
 };
 
 // Held around calls of several threads. OpenBLAS would make a second one wait anyway, and changes
@@ -47,19 +39,18 @@ void each_matrix(mt_ctx& ctx, int64_t count, int64_t side, int64_t elements, F&&
   // The work for which a further thread pays, in matrices.
   const int64_t work = side * side * side;
   const int64_t grain = work >= 20000 ? 1 : 1 + 20000 / (work < 1 ? 1 : work);
-  const auto run = [&](int64_t begin, int64_t end) {
+  const auto run = [&](int64_t begin, int64_t end, int threads) {
+    const ThreadScope scope(ctx, threads);
     const std::unique_ptr<T[]> memory(new T[static_cast<size_t>(elements)]);
     for (int64_t b = begin; b < end; ++b) f(b, memory.get());
   };
-  const bool can = runs_on_openmp() && ctx.num_threads > 1 && omp_in_parallel() == 0;
-  if (!can || side < kSmall || count >= ctx.num_threads) {
-    const ThreadScope one(1);
-    sdk::parallel_for(ctx, 0, count, grain, run);
+  const int threads = runs_on_openmp() ? sdk::openmp::threads_of(ctx, runs_on_host()) : 1;
+  if (threads == 1 || side < kSmall || count >= threads) {
+    sdk::parallel_for(ctx, 0, count, grain, [&](int64_t b, int64_t e) { run(b, e, 1); });
     return;
   }
   const std::scoped_lock lock(many_threads());
-  const ThreadScope all(ctx.num_threads);
-  run(0, count);
+  run(0, count, threads);
 }
 
 }  // namespace mytorch::lapack

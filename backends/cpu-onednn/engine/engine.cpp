@@ -4,6 +4,7 @@
 
 #include "backends/cpu-onednn/engine/dnnl.h"
 #include "backends/cpu-onednn/engine/operand.h"
+#include "backends/cpu-onednn/engine/threads.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::onednn {
@@ -50,6 +51,11 @@ const dnnl::engine& engine() {
   return *engine;
 }
 
+bool runs_on_host() {
+  static const bool runs = sdk::openmp::arrives([] { multiplies(sdk::dtype_of<float>); });
+  return runs;
+}
+
 dnnl_stream_t stream() {
   thread_local const dnnl::stream own(engine());
   return own.get();
@@ -77,7 +83,7 @@ const char* describe_engine() {
     const dnnl_version_t* v = dnnl_version();
     return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
            std::to_string(v->patch) + " with " + instruction_set() +
-           ", on the host's OpenMP threads";
+           (runs_on_host() ? ", on the host's threads" : ", on libgomp's threads");
   }();
   return text.c_str();
 }

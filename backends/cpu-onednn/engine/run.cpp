@@ -26,7 +26,7 @@ using Places = std::array<std::unique_ptr<Bound>, 256>;
 void run(mt_ctx& ctx, Key key, std::initializer_list<Data> data, Make make) {
   thread_local Places places;
   const int threads = threads_of(ctx);
-  const ThreadScope scope(threads);
+  const ThreadScope scope(ctx, threads);
   key.number(int64_t{threads});
   std::unique_ptr<Bound>& place = places[key.hash() % std::tuple_size_v<Places>];
   if (place == nullptr || !(place->key == key)) {

@@ -1,38 +1,24 @@
-// One pool of threads. oneDNN and the host's parallel_for use the same OpenMP library, so only the
-// number of threads must agree. oneDNN asks OpenMP for that number, which is a property of the
-// calling thread, so it is set around all calls of oneDNN. (Measured: 10 ns if it must be changed
-// and restored, 4 ns otherwise.)
+// The threads of oneDNN's parallel regions: the host's, or libgomp's in programs that have loaded
+// libgomp before (mytorch/backend/openmp.h). oneDNN asks OpenMP for their number, which is a
+// property of the calling thread, so it is set around all calls of oneDNN.
 #pragma once
 
-#include <omp.h>
-
-#include <algorithm>
-
 #include "mytorch/abi.h"
+#include "mytorch/backend/openmp.h"
 
 namespace mytorch::onednn {
 
+// Whether oneDNN's regions run on the host's threads.
+bool runs_on_host();
+
 // Returns the number of threads for a primitive. A primitive divides its work among the threads
 // that it was made for, so fewer threads must never run it. Returns 1 inside a parallel region, or
-// if OpenMP may provide fewer threads than requested.
-inline int threads_of(const mt_ctx& ctx) {
-  if (ctx.num_threads <= 1 || omp_in_parallel() != 0 || omp_get_dynamic() != 0) return 1;
-  return std::min<int>(ctx.num_threads, omp_get_thread_limit());
-}
+// if there may be fewer threads than requested.
+inline int threads_of(mt_ctx& ctx) { return sdk::openmp::threads_of(ctx, runs_on_host()); }
 
-class ThreadScope {
+class ThreadScope : sdk::openmp::Scope {
  public:
-  explicit ThreadScope(int threads) : saved_(omp_get_max_threads()), set_(saved_ != threads) {
-    if (set_) omp_set_num_threads(threads);
-  }
-  ~ThreadScope() {
-    if (set_) omp_set_num_threads(saved_);
-  }
-  ThreadScope(const ThreadScope&) = delete;
-
- private:
-  int saved_;
-  bool set_;
+  ThreadScope(mt_ctx& ctx, int threads) : Scope(ctx, threads, runs_on_host()) {}
 };
 
 }  // namespace mytorch::onednn

@@ -235,8 +235,9 @@ void backward(mt_ctx& ctx, const mt_args_cross_entropy_backward& args) {
                       ? W(0)
                       : static_cast<W>(g[at[kEach] + i * targets.loop.inner_stride(kEach)]) / total;
               own[i] = (W(1) - smoothing) * scale * (weight == nullptr || t < 0 ? W(1) : weight[t]);
-              factor[i] = own[i] + smoothing * scale;
-              every[i] = smoothing / static_cast<W>(n) * scale;
+              const W spread = smoothing == 0 ? W(0) : smoothing * scale;  // scale may be infinite
+              factor[i] = own[i] + spread;
+              every[i] = spread / static_cast<W>(n);
             }
             kernels.powers(rows, results, count, n, shift, factor, every, non_temporal);
             for (int64_t i = 0; i < count; ++i) {

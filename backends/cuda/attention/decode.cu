@@ -86,6 +86,7 @@ void run(mt_ctx& ctx, Call& p, int64_t batch, int rows, int blocks_at_once, size
   grid.shared = shared;
   launch(ctx, "attention_decode", kernel, grid, p);
   if (p.splits == 1) return;
+  grid.shared = 0;
   grid.blocks = dim3(static_cast<unsigned>(all_rows));
   launch(ctx, "attention_merge", merge, grid, p);
 }

@@ -5,11 +5,14 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "backends/cuda/common/move.h"
 #include "backends/cuda/convolution/convolution.h"
 #include "backends/cuda/convolution/layout.h"
 #include "backends/cuda/convolution/operation.h"
+#include "backends/cuda/convolution/own.h"
 #include "backends/cuda/convolution/plans.h"
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/backend.h"
@@ -29,20 +32,24 @@ bool run(mt_ctx& ctx, const Convolution& call, bool channels_last) {
   for (size_t i = 0; i < 3; ++i) alignment[i] = alignment_of(operands.data[i]);
   const ConvolutionKey key = key_of(ctx, call, channels_last, alignment);
   const Plan* plan = known_plan(ctx, key);
-  if (plan != nullptr && !plan->plan) return false;
+  if (plan != nullptr && !plan->exists()) return false;
   input.copy_in();
   weight.copy_in();
   output.copy_in();
   if (plan == nullptr) {
-    plan = &choose_plan(ctx, handle, call, key, operands, [&] {
+    std::vector<const OwnKernel*> own;
+    for (const OwnKernel* kernel : {&kFewChannelsInput, &kSplitWeight, &kFlippedInput}) {
+      if (!channels_last && is_large(call) && kernel->takes(call)) own.push_back(kernel);
+    }
+    plan = &choose_plan(ctx, handle, call, key, operands, own, [&] {
       return graph_of(handle, call, input.layout(), weight.layout(), output.layout(), alignment);
     });
-    if (!plan->plan) return false;
+    if (!plan->exists()) return false;
   }
   if (plan->workspace != 0) {
     operands.workspace = scratch_bytes(ctx, static_cast<size_t>(plan->workspace));
   }
-  if (!operands.run(handle, *plan->plan)) {
+  if (!plan->run(ctx, handle, call, operands)) {
     throw sdk::Error(MT_ERROR_INTERNAL, std::string("cudnnBackendExecute: ") +
                                             cudnnGetErrorString(CUDNN_STATUS_EXECUTION_FAILED));
   }
@@ -112,6 +119,63 @@ bool run_unfolded(mt_ctx& ctx, const Convolution& call, int64_t channels) {
   return true;
 }
 
+// ---- gradients of the input as convolutions
+
+// A contiguous operand with two spatial dimensions.
+struct Contiguous {
+  int64_t shape[4], strides[4];
+  mt_tensor tensor{};
+
+  Contiguous(const TensorView& like, void* data, std::array<int64_t, 4> sizes)
+      : shape{sizes[0], sizes[1], sizes[2], sizes[3]},
+        strides{sizes[1] * sizes[2] * sizes[3], sizes[2] * sizes[3], sizes[3], 1},
+        tensor(*like.get()) {
+    tensor.dl.data = data;
+    tensor.dl.byte_offset = 0;
+    tensor.dl.ndim = 4;
+    tensor.dl.shape = shape;
+    tensor.dl.strides = strides;
+    tensor.flags = MT_TENSOR_CONTIGUOUS;
+  }
+  Contiguous(const Contiguous&) = delete;
+};
+
+// The padding of the convolution that computes a gradient, along a dimension.
+int64_t flipped_padding(const sdk::ConvolutionGeometry& g, size_t d) {
+  return g.dilation[d] * (g.kernel[d] - 1) - g.padding[d];
+}
+
+bool takes_flipped(const Convolution& call) {
+  const sdk::ConvolutionGeometry& g = call.geometry;
+  return call.computed == Convolution::kInput && call.rank == 0 && g.dims == 2 && g.groups == 1 &&
+         call.result().is<float>() && g.stride[1] == 1 && g.stride[2] == 1 &&
+         flipped_padding(g, 1) >= 0 && flipped_padding(g, 2) >= 0;
+}
+
+int64_t flipped_workspace(const mt_ctx& /*ctx*/, const Convolution& call) {
+  return call.weight.numel() * call.weight.itemsize();
+}
+
+bool run_flipped(mt_ctx& ctx, const Convolution& call, const std::array<void*, 3>& data,
+                 void* workspace) {
+  const sdk::ConvolutionGeometry& g = call.geometry;
+  flip_weight(ctx, g, call.weight.dtype(), data[1], workspace);
+  const Contiguous input(call.output, data[2], {g.batch, g.out_channels, g.output[1], g.output[2]});
+  const Contiguous weight(call.weight, workspace,
+                          {g.in_channels, g.out_channels, g.kernel[1], g.kernel[2]});
+  const Contiguous output(call.input, data[0], {g.batch, g.in_channels, g.input[1], g.input[2]});
+  Convolution turned = call;
+  turned.computed = Convolution::kOutput;
+  turned.input = &input.tensor;
+  turned.weight = &weight.tensor;
+  turned.output = &output.tensor;
+  turned.bias = nullptr;
+  std::swap(turned.geometry.in_channels, turned.geometry.out_channels);
+  std::swap(turned.geometry.input, turned.geometry.output);
+  for (size_t d = 1; d < 3; ++d) turned.geometry.padding[d] = flipped_padding(g, d);
+  return run(ctx, turned, false);
+}
+
 // The library computes positions in 32 bits.
 bool fits_32_bits(const sdk::ConvolutionGeometry& g) {
   for (const sdk::Spatial& numbers : {g.stride, g.padding, g.dilation}) {
@@ -123,6 +187,8 @@ bool fits_32_bits(const sdk::ConvolutionGeometry& g) {
 }
 
 }  // namespace
+
+const OwnKernel kFlippedInput = {&takes_flipped, &flipped_workspace, &run_flipped};
 
 bool convolve_cudnn(mt_ctx& ctx, const Convolution& call) {
   if (!sdk::is_floating(call.result().dtype()) || call.geometry.empty()) return false;

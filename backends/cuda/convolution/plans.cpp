@@ -45,22 +45,20 @@ bool acceptable(const Descriptor& config, cudnnDataType_t type) {
   return true;
 }
 
-// Returns up to `most` usable plans in the library's order, which is deterministic.
-std::vector<Plan> proposals(cudnnHandle_t handle, const Descriptor& graph, cudnnDataType_t type,
-                            size_t most) {
-  std::vector<Plan> plans;
+// Adds usable plans of the library in its order, which is deterministic, until there are `most`.
+void add_proposals(cudnnHandle_t handle, const Descriptor& graph, cudnnDataType_t type, size_t most,
+                   std::vector<Plan>& plans) {
   for (const cudnnBackendHeurMode_t mode :
        {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
     for (const Descriptor& config : proposed_engines(graph, mode)) {
-      if (plans.size() >= most) return plans;
+      if (plans.size() >= most) return;
       if (!acceptable(config, type)) continue;
       std::optional<ExecutionPlan> made = execution_plan(handle, config);
       if (made && made->workspace <= kMostWorkspace) {
-        plans.push_back({std::move(made->plan), made->workspace});
+        plans.push_back({nullptr, std::move(made->plan), made->workspace});
       }
     }
   }
-  return plans;
 }
 
 // MYTORCH_CUDA_CONVOLUTION=first: use the first proposal, untimed.
@@ -84,23 +82,27 @@ std::optional<size_t> known_best(const ConvolutionKey& key, std::optional<size_t
 
 // `operands` are set, except for `workspace`.
 Plan make_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
-               const ConvolutionKey& key, const Descriptor& graph, Operands operands) {
+               const ConvolutionKey& key, std::span<const OwnKernel* const> own,
+               const std::optional<Descriptor>& graph, Operands operands) {
   const cudnnDataType_t type = cudnn_type_of(call.result().dtype());
   const size_t rank = static_cast<size_t>(call.rank);
   const bool timed = rank == 0 && timing_allowed() && is_large(call);
   std::optional<size_t> best = timed ? known_best(key, std::nullopt) : rank;
   const bool can_be_timed = timed && !best && !is_captured(ctx);
-  std::vector<Plan> plans = proposals(handle, graph, type,
-                                      best           ? *best + 1
-                                      : can_be_timed ? kMostTimed
-                                                     : 1);
+  std::vector<Plan> plans;
+  for (const OwnKernel* kernel : own) {
+    plans.push_back({kernel, std::nullopt, kernel->workspace(ctx, call)});
+  }
+  const size_t most = best ? *best + 1 : can_be_timed ? kMostTimed : 1;
+  if (graph) add_proposals(handle, *graph, type, most, plans);
   if (can_be_timed && plans.size() > 1) {
     int64_t workspace = 0;
     for (const Plan& plan : plans) workspace = std::max(workspace, plan.workspace);
     operands.workspace =
         workspace == 0 ? nullptr : scratch_bytes(ctx, static_cast<size_t>(workspace));
-    best = known_best(key, fastest(ctx, plans.size(),
-                                   [&](size_t i) { return operands.run(handle, *plans[i].plan); }));
+    best = known_best(key, fastest(ctx, plans.size(), [&](size_t i) {
+                        return plans[i].run(ctx, handle, call, operands);
+                      }));
   }
   const size_t chosen = best.value_or(0);
   if (chosen >= plans.size()) return {};
@@ -115,6 +117,12 @@ std::unordered_map<ConvolutionKey, Plan, PlanKeyHash>& plans() {
 }
 
 }  // namespace
+
+bool Plan::run(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
+               const Operands& operands) const {
+  if (own != nullptr) return own->run(ctx, call, operands.data, operands.workspace);
+  return operands.run(handle, *plan);
+}
 
 int64_t alignment_of(const void* data) {
   const auto address = reinterpret_cast<uintptr_t>(data) | 16;
@@ -161,12 +169,13 @@ const Plan* known_plan(const mt_ctx& ctx, const ConvolutionKey& key) {
 
 const Plan& choose_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
                         const ConvolutionKey& key, const Operands& operands,
+                        std::span<const OwnKernel* const> own,
                         const std::function<std::optional<Descriptor>()>& graph) {
+  std::optional<Descriptor> made;
   Plan plan;
   try {
-    if (const std::optional<Descriptor> made = graph()) {
-      plan = make_plan(ctx, handle, call, key, *made, operands);
-    }
+    made = graph();
+    if (made || !own.empty()) plan = make_plan(ctx, handle, call, key, own, made, operands);
   } catch (const sdk::Error& error) {
     // A size or attribute that the library does not support is the same as having no engine.
     if (error.status() != MT_ERROR_INTERNAL) throw;

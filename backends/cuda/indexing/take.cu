@@ -1,10 +1,13 @@
 // gather, index_select and embedding are one loop over the output: the source has stride 0 along
 // the indexed dimension, and the index, broadcast to the output, gives the offset there. If rows
 // are contiguous in both, elements are combined into accesses of up to 16 bytes.
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
 #include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/pack.cuh"
 #include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/faults.h"
@@ -19,16 +22,71 @@ namespace {
 
 using sdk::TensorView;
 
-// Stores to[o] = from[f + index[i] * along] for the offsets (o, i, f) of each element.
-template <class T>
-__global__ void __launch_bounds__(256)
+// The elements that a thread takes at a time: their indices are loaded together, then what these
+// name.
+constexpr int kTogether = 4;
+constexpr int kThreads = 256;
+
+// Stores to[o] = from[f + index[i] * along] for the offsets (o, i, f) of each element. Index is the
+// type of the indices, or void if only its key is known.
+template <class T, class Index>
+__global__ void __launch_bounds__(kThreads)
     take(Strided<3> loop, T* to, const void* index, uint32_t index_key, const T* from,
          int64_t along, Faults faults) {
-  for (int64_t i = first_element(); i < loop.numel; i += grid_step()) {
-    int64_t at[3];
+  const int64_t first = int64_t{blockIdx.x} * kThreads * kTogether + threadIdx.x;
+  for (int64_t base = first; base < loop.numel; base += int64_t{gridDim.x} * kThreads * kTogether) {
+    int64_t at[kTogether][3], value[kTogether];
+    T taken[kTogether];
+#pragma unroll
+    for (int u = 0; u < kTogether; ++u) {
+      const int64_t i = base + u * kThreads;
+      if (i >= loop.numel) continue;
+      loop.offsets(i, at[u]);
+      if constexpr (std::is_void_v<Index>) {
+        value[u] = load_index(index, at[u][1], index_key);
+      } else {
+        value[u] = static_cast<const Index*>(index)[at[u][1]];
+      }
+    }
+    bool found[kTogether];
+#pragma unroll
+    for (int u = 0; u < kTogether; ++u) {
+      found[u] = base + u * kThreads < loop.numel && faults.check(value[u]);
+      if (found[u]) taken[u] = from[at[u][2] + value[u] * along];
+    }
+#pragma unroll
+    for (int u = 0; u < kTogether; ++u) {
+      if (found[u]) to[at[u][0]] = taken[u];
+    }
+  }
+}
+
+// The same for runs of kTogether adjacent elements, whose indices are adjacent, too. The loop is
+// over runs; `inner` is between elements of `from` but for the index.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    take_runs(Strided<3> loop, T* to, const int64_t* index, const T* from, int64_t inner,
+              int64_t along, Faults faults) {
+  using Indices = Pack<int64_t, 2>;
+  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < loop.numel;
+       i += int64_t{gridDim.x} * kThreads) {
+    int64_t at[3], value[kTogether];
     loop.offsets(i, at);
-    const int64_t value = load_index(index, at[1], index_key);
-    if (faults.check(value)) to[at[0]] = from[at[2] + value * along];
+#pragma unroll
+    for (int u = 0; u < kTogether; u += 2) {
+      const Indices pair = *reinterpret_cast<const Indices*>(index + at[1] + u);
+      value[u] = pair.at[0], value[u + 1] = pair.at[1];
+    }
+    Pack<T, kTogether> taken;
+#pragma unroll
+    for (int u = 0; u < kTogether; ++u) {
+      if (!faults.check(value[u])) value[u] = 0;
+    }
+#pragma unroll
+    for (int u = 0; u < kTogether; ++u) {
+      taken.at[u] = from[at[2] + u * inner + value[u] * along];
+    }
+    *reinterpret_cast<Pack<T, kTogether>*>(to + at[0]) = taken;
   }
 }
 
@@ -53,9 +111,42 @@ void start(mt_ctx& ctx, const Call& call, Strided<3> loop, int64_t joined, const
     loop.finish();
     along /= joined;
   }
-  launch(ctx, "take", take<T>, grid_for(ctx, loop.numel, 256), loop, call.out.data<T>(),
+  const auto kernel = call.index.is<int64_t>()   ? take<T, int64_t>
+                      : call.index.is<int32_t>() ? take<T, int32_t>
+                                                 : take<T, void>;
+  const int64_t threads = (loop.numel + kTogether - 1) / kTogether;
+  launch(ctx, "take", kernel, grid_for(ctx, threads, kThreads), loop, call.out.data<T>(),
          static_cast<const void*>(call.index.raw()), sdk::dtype_key(call.index.dtype()),
          static_cast<const T*>(call.from.raw()), along, faults);
+}
+
+// Takes runs of elements, if the operands consist of them. Returns false otherwise.
+bool start_runs(mt_ctx& ctx, const Call& call, Strided<3> loop, const Faults& faults) {
+  const int64_t size = call.out.itemsize();
+  const auto fits = [&](int k, int64_t itemsize, const void* data) {
+    bool whole = loop.stride[0][k] == 1 && divides(std::min<int64_t>(16, kTogether * itemsize),
+                                                   reinterpret_cast<intptr_t>(data));
+    for (int d = 1; d < loop.ndim; ++d) whole = whole && divides(kTogether, loop.stride[d][k]);
+    return whole;
+  };
+  if (loop.ndim == 0 || faults.size == 0 || size > 4 || !call.index.is<int64_t>() ||
+      !divides(kTogether, loop.size[0]) || !fits(0, size, call.out.raw()) ||
+      !fits(1, 8, call.index.raw())) {
+    return false;
+  }
+  const int64_t inner = loop.stride[0][2];
+  loop.size[0] /= kTogether;
+  for (int64_t& stride : loop.stride[0]) stride *= kTogether;
+  loop.finish();
+  sdk::visit_itemsize(size, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (sizeof(T) <= 4) {
+      launch(ctx, "take", take_runs<T>, grid_for(ctx, loop.numel, kThreads), loop,
+             call.out.data<T>(), static_cast<const int64_t*>(call.index.raw()),
+             static_cast<const T*>(call.from.raw()), inner, call.along, faults);
+    }
+  });
+  return true;
 }
 
 void run(mt_ctx& ctx, const Call& call, const Faults& faults) {
@@ -81,6 +172,7 @@ void run(mt_ctx& ctx, const Call& call, const Faults& faults) {
   if (in_pieces(16)) return start<uint4>(ctx, call, loop, 16 / size, faults);
   if (size < 8 && in_pieces(8)) return start<uint64_t>(ctx, call, loop, 8 / size, faults);
   if (size < 4 && in_pieces(4)) return start<uint32_t>(ctx, call, loop, 4 / size, faults);
+  if (start_runs(ctx, call, loop, faults)) return;
   sdk::visit_itemsize(
       size, [&](auto tag) { start<typename decltype(tag)::type>(ctx, call, loop, 1, faults); });
 }

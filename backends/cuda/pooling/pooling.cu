@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <type_traits>
 
 #include "backends/cuda/common/add_along.h"
 #include "backends/cuda/common/divisor.h"
@@ -89,7 +90,134 @@ struct Order {
 #endif
 };
 
+// Positions and sizes in 32 bits, which large planes do not have.
+struct Window32 {
+  int stride, padding;
+};
+struct Planes32 {
+  int c, h, w, sn, sc, sh, sw;
+
+  explicit Planes32(const Planes& x)
+      : c(static_cast<int>(x.c)),
+        h(static_cast<int>(x.h)),
+        w(static_cast<int>(x.w)),
+        sn(static_cast<int>(x.sn)),
+        sc(static_cast<int>(x.sc)),
+        sh(static_cast<int>(x.sh)),
+        sw(static_cast<int>(x.sw)) {}
+};
+// Whether offsets of all elements fit in 32 bits.
+bool fits_32_bits(const Planes& x) {
+  constexpr int64_t kMost = INT32_MAX;
+  int64_t last = 0;
+  const auto add = [&](int64_t size, int64_t stride) {
+    if (size > kMost || stride < 0 || stride > kMost) return last = kMost + 1;
+    return last += (size - 1) * stride;
+  };
+  add(x.n, x.sn), add(x.c, x.sc), add(x.h, x.sh), add(x.w, x.sw);
+  return last <= kMost;
+}
+
+// Square windows of kTaps x kTaps adjacent elements, which are loaded together.
+struct SmallWindows {
+  Order order;
+  Planes32 in, out;
+  Window32 h, w;
+  int numel;
+
+  static bool fit(const PlaneWindows& windows, const Planes& in, const Planes& out) {
+    const auto small = [](const sdk::Window& w, int64_t size) {
+      constexpr int64_t kMost = 1 << 28;
+      return w.dilation == 1 && w.stride * size < kMost && w.padding < kMost;
+    };
+    return (windows.h.kernel == 2 || windows.h.kernel == 3) &&
+           windows.h.kernel == windows.w.kernel && fits_32_bits(in) && fits_32_bits(out) &&
+           out.numel() < INT32_MAX / 2 && small(windows.h, out.h) && small(windows.w, out.w);
+  }
+  SmallWindows(const PlaneWindows& windows, const Planes& input, const Planes& output)
+      : order(output), in(input), out(output), h(window(windows.h)), w(window(windows.w)) {
+    numel = static_cast<int>(output.numel());
+  }
+  static Window32 window(const sdk::Window& w) {
+    return {static_cast<int>(w.stride), static_cast<int>(w.padding)};
+  }
+#ifdef __CUDACC__
+  // Loads the window of output element i, at (n, c, oy, ox). Calls f(value, y, x) for what lies in
+  // the input, in order.
+  template <int kTaps, class T, class F>
+  __device__ __forceinline__ void each(const T* x, int n, int c, int oy, int ox, F&& f) const {
+    const T* const plane = x + n * in.sn + c * in.sc;
+    const int y0 = oy * h.stride - h.padding, x0 = ox * w.stride - w.padding;
+    T values[kTaps][kTaps];
+    const auto inside = [&](int y, int at) {
+      return static_cast<unsigned>(y) < static_cast<unsigned>(in.h) &&
+             static_cast<unsigned>(at) < static_cast<unsigned>(in.w);
+    };
+#pragma unroll
+    for (int i = 0; i < kTaps; ++i) {
+#pragma unroll
+      for (int j = 0; j < kTaps; ++j) {
+        const int y = y0 + i, at = x0 + j;
+        if (inside(y, at)) values[i][j] = plane[y * in.sh + at * in.sw];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kTaps; ++i) {
+#pragma unroll
+      for (int j = 0; j < kTaps; ++j) {
+        const int y = y0 + i, at = x0 + j;
+        if (inside(y, at)) f(values[i][j], y, at);
+      }
+    }
+  }
+  __device__ __forceinline__ void place(int i, int& n, int& c, int& y, int& x) const {
+    int64_t at[4];
+    order.place(i, at[0], at[1], at[2], at[3]);
+    n = static_cast<int>(at[0]), c = static_cast<int>(at[1]);
+    y = static_cast<int>(at[2]), x = static_cast<int>(at[3]);
+  }
+#endif
+};
+
+// Calls f with the constant number of taps.
+template <class F>
+void with_taps(const PlaneWindows& windows, F&& f) {
+  if (windows.h.kernel == 2) return f(std::integral_constant<int, 2>());
+  f(std::integral_constant<int, 3>());
+}
+
 // ---- max pooling
+
+template <class T, int kTaps>
+__global__ void __launch_bounds__(256)
+    max_small_windows(SmallWindows windows, Planes32 places, const T* x, T* best_of,
+                      int64_t* index_of) {
+  using W = Wide<T>;
+  using Limits = std::numeric_limits<W>;
+  const int step = static_cast<int>(gridDim.x * blockDim.x);
+  for (int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); i < windows.numel;
+       i += step) {
+    int n, c, oy, ox;
+    windows.place(i, n, c, oy, ox);
+    W best = Limits::has_infinity ? static_cast<W>(-Limits::infinity()) : Limits::lowest();
+    // The first position inside of the input.
+    int index = -1;
+    windows.each<kTaps>(x, n, c, oy, ox, [&](T element, int y, int at) {
+      const W value = widen(element);
+      // The first maximum, but the last NaN, as in ATen.
+      if (index < 0 || value > best || value != value) {
+        best = value;
+        index = y * windows.in.w + at;
+      }
+    });
+    const int at =
+        n * windows.out.sn + c * windows.out.sc + oy * windows.out.sh + ox * windows.out.sw;
+    if (best_of != nullptr) best_of[at] = convert<T>(best);
+    if (index_of != nullptr) {
+      index_of[n * places.sn + c * places.sc + oy * places.sh + ox * places.sw] = index;
+    }
+  }
+}
 
 template <class T>
 __global__ void __launch_bounds__(256)
@@ -129,13 +257,23 @@ void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
   const TensorView out = args.out, indices = args.indices;
   const TensorView some = out ? out : indices;
   if (!some || some.numel() == 0) return;
-  const Planes shape(some);
+  const Planes shape(some), places = indices ? Planes(indices) : shape;
+  const PlaneWindows windows = sdk::pooling_windows(args, self, some);
   visit_type(self.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
+    if (out && SmallWindows::fit(windows, Planes(self), shape) && fits_32_bits(places)) {
+      with_taps(windows, [&](auto taps) {
+        launch(ctx, "max_windows", max_small_windows<T, taps()>, grid_for(ctx, shape.numel(), 256),
+               SmallWindows(windows, Planes(self), shape), Planes32(places),
+               static_cast<const T*>(self.raw()), out.data<T>(),
+               indices ? indices.data<int64_t>() : nullptr);
+      });
+      return;
+    }
     launch(ctx, "max_windows", max_windows<T>, grid_for(ctx, shape.numel(), 256), Order(shape),
-           Planes(self), out ? Planes(out) : shape, indices ? Planes(indices) : shape,
-           sdk::pooling_windows(args, self, some), shape.numel(), static_cast<const T*>(self.raw()),
-           out ? out.data<T>() : nullptr, indices ? indices.data<int64_t>() : nullptr);
+           Planes(self), out ? Planes(out) : shape, places, windows, shape.numel(),
+           static_cast<const T*>(self.raw()), out ? out.data<T>() : nullptr,
+           indices ? indices.data<int64_t>() : nullptr);
   });
 }
 
@@ -232,6 +370,23 @@ __global__ void __launch_bounds__(256)
   }
 }
 
+template <class T, int kTaps>
+__global__ void __launch_bounds__(256)
+    mean_small_windows(SmallWindows windows, Mean mean, Planes large, const T* x, T* to) {
+  using W = Wide<T>;
+  const int step = static_cast<int>(gridDim.x * blockDim.x);
+  for (int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); i < windows.numel;
+       i += step) {
+    int n, c, oy, ox;
+    windows.place(i, n, c, oy, ox);
+    W sum = 0;
+    windows.each<kTaps>(x, n, c, oy, ox, [&](T element, int, int) { sum += widen(element); });
+    const W value = sum == 0 ? W(0) : sum / mean.divisor<W>(oy, ox, large);
+    to[n * windows.out.sn + c * windows.out.sc + oy * windows.out.sh + ox * windows.out.sw] =
+        convert<T>(value);
+  }
+}
+
 template <class T>
 __global__ void __launch_bounds__(256) mean_gradient(Order order, Planes grad, Planes out,
                                                      Mean mean, int64_t numel, const T* g, T* to) {
@@ -255,12 +410,21 @@ __global__ void __launch_bounds__(256) mean_gradient(Order order, Planes grad, P
 void avg_pool2d(mt_ctx& ctx, const mt_args_avg_pool2d& args) {
   const TensorView out = args.out;
   if (out.numel() == 0) return;
-  const Planes shape(out);
+  const Planes shape(out), in(args.self);
+  const Mean mean = mean_of(args, args.self, out);
   visit_floating(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
+    if (SmallWindows::fit(mean.windows, in, shape)) {
+      with_taps(mean.windows, [&](auto taps) {
+        launch(ctx, "mean_windows", mean_small_windows<T, taps()>,
+               grid_for(ctx, shape.numel(), 256), SmallWindows(mean.windows, in, shape), mean, in,
+               static_cast<const T*>(TensorView(args.self).raw()), out.data<T>());
+      });
+      return;
+    }
     launch(ctx, "mean_windows", mean_windows<T>, grid_for(ctx, shape.numel(), 256), Order(shape),
-           Planes(args.self), shape, mean_of(args, args.self, out), shape.numel(),
-           static_cast<const T*>(TensorView(args.self).raw()), out.data<T>());
+           in, shape, mean, shape.numel(), static_cast<const T*>(TensorView(args.self).raw()),
+           out.data<T>());
   });
 }
 

@@ -75,6 +75,13 @@ uint32_t fault_site(const char* op, const char* message) {
 
 namespace {
 
+// Replaces each `name` in `text` by a number.
+void fill_in(std::string& text, const std::string& name, int64_t number) {
+  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name)) {
+    text.replace(at, name.size(), std::to_string(number));
+  }
+}
+
 std::string take(State& s, void* stream) {
   const Known* known = find(s, stream);
   if (known == nullptr) return "";
@@ -83,7 +90,12 @@ std::string take(State& s, void* stream) {
   const Fault fault{word->site, word->dim, word->index, word->size};
   word->site = 0;
   const Site& site = s.sites[fault.site - 1];
-  if (!site.message.empty()) return "[" + site.op + "] " + site.message;
+  if (!site.message.empty()) {
+    std::string text = "[" + site.op + "] " + site.message;
+    fill_in(text, "{index}", fault.index);
+    fill_in(text, "{size}", fault.size);
+    return text;
+  }
   return "[" + site.op + "] index " + std::to_string(fault.index) +
          " is out of range for dimension " + std::to_string(fault.dim) + " of size " +
          std::to_string(fault.size);

@@ -27,7 +27,8 @@ struct Fault {
 // use.
 Fault* fault_of(const mt_ctx& ctx);
 // Registers an operator ("gather") and returns its permanent number. `message` is the error text
-// for faults that are not about an index ("integer division by zero").
+// for faults that are not about an index ("integer division by zero"); {index} and {size} in it
+// become the fault's numbers.
 uint32_t fault_site(const char* op, const char* message = nullptr);
 
 // Makes waits for `stream` also report the faults of `other`: the stream on which a graph, now

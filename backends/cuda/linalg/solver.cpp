@@ -1,0 +1,105 @@
+#if __has_include(<cusolverDn.h>)
+
+#include "backends/cuda/linalg/solver.h"
+
+#include <dlfcn.h>
+
+#include <string>
+
+#include "backends/cuda/common/handles.h"
+#include "backends/cuda/runtime/launch.h"
+
+namespace mytorch::cuda {
+namespace {
+
+#define MYTORCH_TEXT_OF(x) #x
+#define MYTORCH_TEXT(x) MYTORCH_TEXT_OF(x)
+constexpr const char* kLibrary = "libcusolver.so." MYTORCH_TEXT(CUSOLVER_VER_MAJOR);
+
+struct Opened {
+  Solver routines;
+  std::string reason;
+
+  Opened() {
+    void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      const char* error = dlerror();
+      reason = std::string(kLibrary) + " cannot be opened: " + (error != nullptr ? error : "");
+      return;
+    }
+#define MYTORCH_SOLVER_FIND(name)                                                   \
+  routines.name = reinterpret_cast<decltype(routines.name)>(dlsym(library, #name)); \
+  if (routines.name == nullptr) reason = std::string(kLibrary) + " lacks " #name;
+    MYTORCH_SOLVER_ROUTINES(MYTORCH_SOLVER_FIND)
+#undef MYTORCH_SOLVER_FIND
+  }
+};
+
+const Opened& opened() {
+  static const auto* const instance = new Opened;
+  return *instance;
+}
+
+}  // namespace
+
+const char* solver_reason() { return opened().reason.empty() ? nullptr : opened().reason.c_str(); }
+const Solver& solver() { return opened().routines; }
+
+void check(cusolverStatus_t status, const char* what) {
+  if (status == CUSOLVER_STATUS_SUCCESS) return;
+  throw sdk::Error(
+      status == CUSOLVER_STATUS_ALLOC_FAILED ? MT_ERROR_OUT_OF_MEMORY : MT_ERROR_INTERNAL,
+      std::string(what) + ": status " + std::to_string(static_cast<int>(status)) + " of cuSOLVER");
+}
+void check(cublasStatus_t status, const char* what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw sdk::Error(
+      status == CUBLAS_STATUS_ALLOC_FAILED ? MT_ERROR_OUT_OF_MEMORY : MT_ERROR_INTERNAL,
+      std::string(what) + ": " + cublasGetStatusString(status));
+}
+
+cusolverDnHandle_t solver_handle_of(const mt_ctx& ctx) {
+  use_device(ctx);
+  const auto handle = handle_for<cusolverDnHandle_t>(ctx.device.index, [] {
+    cusolverDnHandle_t made = nullptr;
+    check(solver().cusolverDnCreate(&made), "cusolverDnCreate");
+    return made;
+  });
+  check(solver().cusolverDnSetStream(handle, stream_of(ctx)), "cusolverDnSetStream");
+  return handle;
+}
+
+cublasHandle_t blas_handle_of(mt_ctx& ctx) {
+  constexpr size_t kWorkspace = size_t{8} << 20, kAligned = 256;
+  use_device(ctx);
+  const auto handle = handle_for<cublasHandle_t>(ctx.device.index, [] {
+    cublasHandle_t made = nullptr;
+    check(cublasCreate(&made), "cublasCreate");
+    return made;
+  });
+  check(cublasSetStream(handle, stream_of(ctx)), "cublasSetStream");
+  const auto address = reinterpret_cast<uintptr_t>(scratch_bytes(ctx, kWorkspace + kAligned));
+  void* const memory = reinterpret_cast<void*>((address + kAligned - 1) / kAligned * kAligned);
+  check(cublasSetWorkspace(handle, memory, kWorkspace), "cublasSetWorkspace");
+  return handle;
+}
+
+cusolverDnParams_t solver_params() {
+  static const cusolverDnParams_t params = [] {
+    cusolverDnParams_t made = nullptr;
+    check(solver().cusolverDnCreateParams(&made), "cusolverDnCreateParams");
+    return made;
+  }();
+  return params;
+}
+
+const char* library_reason(const sdk::TensorView& x) {
+  constexpr int64_t kMost = int64_t{1} << 28;
+  const int64_t m = x.size(-2), n = x.size(-1);
+  if (m > kMost || n > kMost || m * n > kMost) return "a matrix has more than 2^28 elements";
+  return solver_reason();
+}
+
+}  // namespace mytorch::cuda
+
+#endif  // cusolver_absent.cpp otherwise

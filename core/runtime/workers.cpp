@@ -1,0 +1,411 @@
+#include "core/runtime/workers.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/runtime/processors.h"
+
+namespace mytorch::workers {
+namespace {
+
+// How long a thread spins before it sleeps: on a quiet machine, longer than the serial parts of a
+// training step; on a busy one, about as long as it takes to sleep and to be woken.
+constexpr int64_t kQuietSpin = 2'000'000;  // ns
+constexpr int64_t kBusySpin = 3'000;
+// A spinning thread that does not see the clock for this long was not running. The system gives
+// processors for a millisecond or more; interrupts are shorter.
+constexpr int64_t kGap = 200'000;
+// How long the machine counts as busy after that. Doubles while it happens again and again.
+constexpr int64_t kShortestBusy = 100'000'000;
+constexpr int64_t kLongestBusy = 1'600'000'000;
+// A worker that was woken for nothing is not woken for the next 1, 3, 7 and then 15 loops.
+constexpr uint32_t kMostLate = 4;
+constexpr int64_t kMaxWorkers = 4096;
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+void futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+void futex_wake(std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
+// ---- whether other programs want the processors ----
+
+std::atomic<int64_t> busy_until{0};
+std::atomic<int64_t> busy_length{kShortestBusy};
+
+// Called by a thread that has not run for a while. Virtual machines and long interrupts make gaps,
+// too, so asks the system whether it gave the processor to somebody else.
+void check_preempted(int64_t time) {
+  thread_local int64_t seen = 0;
+  rusage usage;
+  if (getrusage(RUSAGE_THREAD, &usage) != 0 || usage.ru_nivcsw == seen) return;
+  seen = usage.ru_nivcsw;
+  const int64_t until = busy_until.load(std::memory_order_relaxed);
+  int64_t length = busy_length.load(std::memory_order_relaxed);
+  if (time < until) return;
+  length = time - until < length ? std::min(2 * length, kLongestBusy) : kShortestBusy;
+  busy_length.store(length, std::memory_order_relaxed);
+  busy_until.store(time + length, std::memory_order_relaxed);
+}
+
+// Spins until done() returns true. Returns false if it is time to sleep.
+template <class Done>
+bool spin(Done done) {
+  if (done()) return true;
+  const int64_t start = now();
+  for (int64_t last = start;;) {
+    for (int i = 0; i < 16; ++i) {
+      pause();
+      if (done()) return true;
+    }
+    const int64_t time = now();
+    if (time - last > kGap) check_preempted(time);
+    last = time;
+    const bool busy = time < busy_until.load(std::memory_order_relaxed);
+    if (time - start > (busy ? kBusySpin : kQuietSpin)) return false;
+  }
+}
+
+// ---- loops and workers ----
+
+// The loop of a calling thread. Loops are reused, never freed: a worker may still wake the caller
+// of a loop that has ended.
+struct Loop {
+  static constexpr uint32_t kSleeps = 1u << 31;  // the caller sleeps until pending becomes 0
+
+  Piece run = nullptr;
+  void* user = nullptr;
+  bool together = false;
+  std::vector<int64_t> piece_of;                 // by worker
+  std::vector<int64_t> offered;                  // the caller's list of workers
+  alignas(64) std::atomic<uint32_t> pending{0};  // pieces that are not done, without the caller's
+
+  void finish(uint32_t pieces) {
+    if (pending.fetch_sub(pieces, std::memory_order_acq_rel) - pieces == kSleeps) {
+      futex_wake(pending);
+    }
+  }
+
+  void wait() {
+    if (spin([this] { return pending.load(std::memory_order_acquire) == 0; })) return;
+    for (;;) {
+      const uint32_t value = pending.fetch_or(kSleeps, std::memory_order_acq_rel) | kSleeps;
+      if (value == kSleeps) break;
+      futex_wait(pending, value);
+    }
+  }
+};
+
+struct alignas(64) Worker {
+  static constexpr uintptr_t kIdle = 0;
+  static constexpr uintptr_t kRunning = 1;
+
+  std::atomic<uintptr_t> job{kIdle};  // or a Loop*, which offers a piece
+  std::atomic<uint32_t> asleep{0};    // what the worker sleeps on
+  std::atomic<bool> waking{false};    // woken, and not running yet
+  std::atomic<uint32_t> late{0};      // how many times in a row it came too late for its piece
+  std::atomic<uint32_t> left_out{0};  // for how many loops it is not woken
+  std::atomic<uint64_t> begun{0};
+
+  // Offers a piece of the loop. Returns whether the worker was idle. `must`: wakes it also if it
+  // often came too late.
+  bool offer(Loop& loop, bool must) {
+    if (job.load(std::memory_order_relaxed) != kIdle) return false;
+    if (!must && asleep.load(std::memory_order_relaxed) != 0) {
+      const uint32_t left = left_out.load(std::memory_order_relaxed);
+      if (left > 0) {
+        left_out.store(left - 1, std::memory_order_relaxed);
+        return false;
+      }
+    }
+    uintptr_t idle = kIdle;
+    if (!job.compare_exchange_strong(idle, reinterpret_cast<uintptr_t>(&loop))) return false;
+    // The worker announces its sleep before it looks for a job the last time.
+    if (asleep.load() != 0) {
+      waking.store(true, std::memory_order_relaxed);
+      asleep.store(0);
+      futex_wake(asleep);
+    }
+    return true;
+  }
+
+  // Takes the piece back. Returns false if the worker has begun it.
+  bool take_back(Loop& loop) {
+    auto offered = reinterpret_cast<uintptr_t>(&loop);
+    if (job.load(std::memory_order_relaxed) != offered ||
+        !job.compare_exchange_strong(offered, kIdle, std::memory_order_acq_rel)) {
+      return false;
+    }
+    if (waking.load(std::memory_order_relaxed)) {
+      const uint32_t times = std::min(late.load(std::memory_order_relaxed) + 1, kMostLate);
+      late.store(times, std::memory_order_relaxed);
+      left_out.store((1u << times) - 1, std::memory_order_relaxed);
+    }
+    return true;
+  }
+
+  // Waits for an offer and accepts it.
+  Loop& next() {
+    for (;;) {
+      const auto offered = [this] { return job.load(std::memory_order_relaxed) != kIdle; };
+      if (!spin(offered)) {
+        asleep.store(1);
+        while (job.load() == kIdle && asleep.load(std::memory_order_acquire) != 0) {
+          futex_wait(asleep, 1);
+        }
+        asleep.store(0, std::memory_order_relaxed);
+        waking.store(false, std::memory_order_relaxed);
+      }
+      uintptr_t loop = job.load(std::memory_order_relaxed);
+      if (loop != kIdle && job.compare_exchange_strong(loop, kRunning, std::memory_order_acquire)) {
+        if (late.load(std::memory_order_relaxed) != 0) late.store(0, std::memory_order_relaxed);
+        return *reinterpret_cast<Loop*>(loop);
+      }
+    }
+  }
+};
+
+class Pool {
+ public:
+  int64_t count() const { return count_.load(std::memory_order_acquire); }
+  Worker& worker(int64_t i) { return *workers_[static_cast<size_t>(i)]; }
+
+  // Creates workers until there are `wanted`. Returns how many there are.
+  int64_t grow(int64_t wanted) {
+    wanted = std::min(wanted, kMaxWorkers);
+    if (count() >= wanted || full_.load(std::memory_order_relaxed)) return count();
+    const std::scoped_lock lock(mutex_);
+    // Signals are for the program's threads.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+      while (count() < wanted) {
+        const int64_t i = count();
+        workers_[static_cast<size_t>(i)] = std::make_unique<Worker>();
+        std::thread([this, i] { work(i); }).detach();
+        count_.store(i + 1, std::memory_order_release);
+      }
+    } catch (const std::exception&) {  // no memory, or no more threads
+      full_.store(true, std::memory_order_relaxed);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return count();
+  }
+
+  Loop* take_loop() {
+    const std::scoped_lock lock(mutex_);
+    if (loops_.empty()) return new Loop;
+    Loop* loop = loops_.back();
+    loops_.pop_back();
+    return loop;
+  }
+  void give_loop(Loop* loop) {
+    const std::scoped_lock lock(mutex_);
+    loops_.push_back(loop);
+  }
+
+  // Waits until the pool has a thread for each piece of the loops that run together, this one
+  // included: each must get all of its threads, or two loops could wait for each other's.
+  void admit(int64_t workers) {
+    std::unique_lock<std::mutex> lock(admission_mutex_);
+    admission_.wait(
+        lock, [&] { return admitted_ == 0 || grow(admitted_ + workers) >= admitted_ + workers; });
+    admitted_ += workers;
+  }
+  void leave(int64_t workers) {
+    {
+      const std::scoped_lock lock(admission_mutex_);
+      admitted_ -= workers;
+      if (!full_.load(std::memory_order_relaxed)) return;
+    }
+    admission_.notify_all();
+  }
+
+  void add_taken(uint64_t pieces) { taken_.fetch_add(pieces, std::memory_order_relaxed); }
+
+  Stats stats() {
+    Stats all;
+    all.threads = count();
+    all.taken = taken_.load(std::memory_order_relaxed);
+    for (int64_t i = 0; i < all.threads; ++i) {
+      all.begun += worker(i).begun.load(std::memory_order_relaxed);
+    }
+    return all;
+  }
+
+ private:
+  void work(int64_t i) {
+    pthread_setname_np(pthread_self(), "mytorch");
+    Worker& self = *workers_[static_cast<size_t>(i)];
+    for (;;) {
+      Loop& loop = self.next();
+      loop.run(loop.user, loop.piece_of[static_cast<size_t>(i)]);
+      uint32_t done = 1;
+      // Helps the next workers, whose processors may be taken, as long as they have not begun.
+      if (!loop.together) {
+        for (int64_t next = i + 1; next < count() && worker(next).take_back(loop); ++next) {
+          loop.run(loop.user, loop.piece_of[static_cast<size_t>(next)]);
+          ++done;
+        }
+        if (done > 1) add_taken(done - 1);
+      }
+      self.begun.store(self.begun.load(std::memory_order_relaxed) + done,
+                       std::memory_order_relaxed);
+      self.job.store(Worker::kIdle, std::memory_order_release);
+      loop.finish(done);  // the last access to the loop
+    }
+  }
+
+  std::mutex mutex_;
+  std::array<std::unique_ptr<Worker>, kMaxWorkers> workers_;
+  std::atomic<int64_t> count_{0};
+  std::atomic<bool> full_{false};
+  std::atomic<uint64_t> taken_{0};
+  std::vector<Loop*> loops_;
+  std::mutex admission_mutex_;
+  std::condition_variable admission_;
+  int64_t admitted_ = 0;
+};
+
+// Never destroyed: its threads run until the process ends. After a fork the child has none of them
+// and begins with a new pool.
+std::atomic<Pool*> current{nullptr};
+
+Pool& pool() {
+  if (Pool* const known = current.load(std::memory_order_acquire)) [[likely]]
+    return *known;
+  static Pool* const first = [] {
+    auto* const created = new Pool;
+    current.store(created, std::memory_order_release);
+    pthread_atfork(nullptr, nullptr, [] { current.store(new Pool, std::memory_order_release); });
+    return created;
+  }();
+  return *first;
+}
+
+struct ThreadLoop {
+  Loop* loop = pool().take_loop();
+  ~ThreadLoop() { pool().give_loop(loop); }
+};
+
+Loop& thread_loop() {
+  thread_local ThreadLoop own;
+  return *own.loop;
+}
+
+// Offers pieces 1 and up of the loop to idle workers. Returns the first piece that none was
+// offered.
+int64_t offer_pieces(Loop& loop, int64_t pieces) {
+  Pool& threads = pool();
+  static const int64_t processors = available_processors();
+  int64_t count = threads.grow(pieces - 1);
+  int64_t piece = 1;
+  for (int64_t w = 0; piece < pieces; ++w) {
+    if (w == count) {
+      // Other callers' loops are running: there may be a thread for each processor, and there must
+      // be one for each piece that others may wait for.
+      const int64_t wanted = count + pieces - piece;
+      count = threads.grow(loop.together ? wanted : std::min(wanted, processors - 1));
+      if (w >= count) break;
+    }
+    if (loop.piece_of.size() < static_cast<size_t>(count)) {
+      loop.piece_of.resize(static_cast<size_t>(count));
+    }
+    loop.piece_of[static_cast<size_t>(w)] = piece;
+    if (!threads.worker(w).offer(loop, loop.together)) continue;
+    loop.offered.push_back(w);
+    ++piece;
+  }
+  return piece;
+}
+
+void begin_loop(Loop& loop, int64_t pieces, Piece run, void* user, bool together) {
+  loop.run = run;
+  loop.user = user;
+  loop.together = together;
+  loop.offered.clear();
+  loop.pending.store(static_cast<uint32_t>(pieces - 1), std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void run_pieces(int64_t pieces, Piece run, void* user) {
+  Loop& loop = thread_loop();
+  begin_loop(loop, pieces, run, user, false);
+  const int64_t not_offered = offer_pieces(loop, pieces);
+  run(user, 0);
+  for (int64_t piece = not_offered; piece < pieces; ++piece) run(user, piece);
+  auto own = static_cast<uint32_t>(pieces - not_offered);
+  // The last first: workers help the other way round.
+  for (size_t i = loop.offered.size(); i-- > 0;) {
+    const int64_t w = loop.offered[i];
+    if (!pool().worker(w).take_back(loop)) continue;
+    run(user, loop.piece_of[static_cast<size_t>(w)]);
+    pool().add_taken(1);
+    ++own;
+  }
+  if (own > 0) loop.pending.fetch_sub(own, std::memory_order_acq_rel);
+  loop.wait();
+}
+
+void run_together(int64_t pieces, Piece run, void* user) {
+  Loop& loop = thread_loop();
+  begin_loop(loop, pieces, run, user, true);
+  pool().admit(pieces - 1);
+  int64_t piece = offer_pieces(loop, pieces);
+  // The system creates no more threads, and ordinary loops still run on those that there are.
+  for (int64_t w = 0; piece < pieces; w = (w + 1) % pool().count()) {
+    if (std::find(loop.offered.begin(), loop.offered.end(), w) != loop.offered.end()) continue;
+    loop.piece_of[static_cast<size_t>(w)] = piece;
+    if (!pool().worker(w).offer(loop, true)) {
+      std::this_thread::yield();
+      continue;
+    }
+    loop.offered.push_back(w);
+    ++piece;
+  }
+  run(user, 0);
+  loop.wait();
+  pool().leave(pieces - 1);
+}
+
+int64_t ensure(int64_t threads) { return std::min(threads, pool().grow(threads - 1) + 1); }
+
+Stats stats() { return pool().stats(); }
+
+void pretend_busy(int64_t milliseconds) {
+  busy_until.store(now() + milliseconds * 1'000'000, std::memory_order_relaxed);
+}
+
+}  // namespace mytorch::workers
