@@ -76,8 +76,8 @@ class Reports(unittest.TestCase):
         fast = self.baseline("fast.json", {"cpu-openmp": 0.01, "reference": 100})
         done = run(*BENCH, "--baseline", fast)
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertRegex(done.stdout, r"slower: gelu +cpu-openmp")
-        self.assertRegex(done.stdout, r"faster: gelu +reference")
+        self.assertRegex(done.stdout, r"slower: gelu/4096 +cpu-openmp")
+        self.assertRegex(done.stdout, r"faster: gelu/4096 +reference")
         self.assertIn("baseline: 1 slower, 1 faster, 0 within their spread, 0 not in the file", done.stdout)
         self.assertIn("measured again", done.stderr)
         slow = self.baseline("slow.json", {"cpu-openmp": 100, "reference": 100})
@@ -97,7 +97,7 @@ class Reports(unittest.TestCase):
 
     def test_bench(self):
         peer = self.folder / "peer.json"
-        entry = {"name": "gelu", "real_time": 7, "time_unit": "us"}
+        entry = {"name": "gelu/4096", "real_time": 7, "time_unit": "us"}
         peer.write_text(json.dumps({"context": {"label": HOSTILE}, "benchmarks": [entry]}))
         report = self.folder / "bench.html"
         old = self.baseline("old.json", {"cpu-openmp": 0.01, "reference": 1000})
