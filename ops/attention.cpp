@@ -9,6 +9,7 @@
 
 #include "core/runtime/capture.h"
 #include "mytorch/generated/bodies.h"
+#include "mytorch/grad_mode.h"
 #include "mytorch/ops/abs.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/attention_backward.h"
@@ -798,6 +799,27 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
 
 }  // namespace composite
 
+namespace {
+
+// Whether queries, keys and values lie side by side in the rows of one tensor (B, L, 3, H, D), as a
+// linear layer that computes all three leaves them.
+bool is_packed(const Tensor& query, const Tensor& key, const Tensor& value) {
+  const int64_t row = 3 * query.size(1) * query.size(3);
+  const Dims strides{query.size(2) * row, query.size(3), row, 1};
+  const Tensor* all[] = {&query, &key, &value};
+  for (int64_t i = 0; i < 3; ++i) {
+    const Tensor& x = *all[i];
+    if (x.impl()->storage != query.impl()->storage || x.dtype() != query.dtype() ||
+        x.sizes() != query.sizes() || x.strides() != as_list(strides) ||
+        x.storage_offset() != query.storage_offset() + i * row / 3) {
+      return false;
+    }
+  }
+  return query.numel() != 0;
+}
+
+}  // namespace
+
 namespace grads {
 
 Tensors<4> attention_gradient(const Tensor* grads, const Tensor& query, const Tensor& key,
@@ -809,6 +831,21 @@ Tensors<4> attention_gradient(const Tensor* grads, const Tensor& query, const Te
                                  ? grads[0]
                                  : mytorch::zeros(output.sizes(), output.dtype(), output.device());
   const bool wants_mask = wanted[3] && attn_mask.defined() && attn_mask.dtype() != kBool;
+  if (wanted[0] && wanted[1] && wanted[2] && !wants_mask && !grad_enabled() &&
+      is_packed(query, key, value)) {
+    // The gradients are packed, too, so that joining them copies nothing.
+    const Tensor packed =
+        mytorch::empty({query.size(0), query.size(2), 3, query.size(1), query.size(3)},
+                       query.dtype(), query.device());
+    const auto part = [&](int64_t i) { return packed.select(2, i).transpose(1, 2); };
+    Tensors<4> result{part(0), part(1), part(2), {}};
+    mytorch::attention_backward_out(std::get<0>(result), std::get<1>(result), std::get<2>(result),
+                                    mytorch::empty({0}, query.dtype(), query.device()), grad_output,
+                                    grads[1], query, key, value, attn_mask, slopes, output,
+                                    logsumexp, draw.detach(), left, right, diagonal, softcap, scale,
+                                    dropout_p, {1, 1, 1, 0});
+    return result;
+  }
   Tensors<4> result = mytorch::attention_backward(
       grad_output, grads[1], query, key, value, attn_mask, slopes, output, logsumexp, draw.detach(),
       left, right, diagonal, softcap, scale, dropout_p,

@@ -98,6 +98,9 @@ Tensor maybe_multiply(const Tensor& x, const Scalar& factor);
 Tensor linear_backward_input(const Tensor& grad, const Tensor& weight);
 Tensor linear_backward_weight(const Tensor& grad, const Tensor& input, IntList weight_shape);
 // `product` is linear(input, weight, bias), or empty if it was not saved.
+Tensors<2> linear_gelu_double_backward(const Tensor* grads, const Tensor& grad_output,
+                                       const Tensor& linear, Str approximate, IntList output_mask,
+                                       const bool* wanted);
 Tensors<3> linear_gelu_gradient(const Tensor* grads, const Tensor& input, const Tensor& weight,
                                 const Tensor& bias, const Tensor& product, Str approximate,
                                 const bool* wanted);

@@ -12,18 +12,22 @@
 #include "mytorch/ops/diagonal_backward.h"
 #include "mytorch/ops/dot.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/exp.h"
 #include "mytorch/ops/gelu.h"
 #include "mytorch/ops/gelu_grad.h"
 #include "mytorch/ops/linalg_matrix_norm.h"
 #include "mytorch/ops/linalg_vector_norm.h"
 #include "mytorch/ops/linear.h"
+#include "mytorch/ops/linear_gelu_backward.h"
 #include "mytorch/ops/linear_gelu_forward.h"
 #include "mytorch/ops/mm.h"
 #include "mytorch/ops/mv.h"
 #include "mytorch/ops/sum.h"
+#include "mytorch/ops/tanh.h"
 #include "ops/composites.h"
 #include "ops/geometry.h"
 #include "ops/gradients.h"
+#include "ops/precision.h"
 
 namespace mytorch {
 namespace {
@@ -138,6 +142,20 @@ Specs<2> linear_gelu_forward(const Tensor& input, const Tensor& weight, const Te
   return {std::move(output), std::move(kept)};
 }
 
+Specs<2> linear_gelu_backward(const Tensor& grad_output, const Tensor& linear, Str,
+                              IntList output_mask) {
+  const char* op = "linear_gelu_backward";
+  check_floating(linear, "linear", op);
+  check_shape(linear.dim() > 0 && grad_output.sizes() == linear.sizes(), op,
+              "grad_output has shape ", grad_output.sizes(), ", and linear ", linear.sizes(),
+              ": they must be the same, with a last dimension");
+  check_types(grad_output, linear, op);
+  check_value(output_mask.size() == 2, op, "output_mask has ", output_mask.size(),
+              " elements: give 2");
+  return {output_mask[0] != 0 ? like(linear) : like(linear, {0}),
+          like(linear, {output_mask[1] != 0 ? linear.size(-1) : 0})};
+}
+
 }  // namespace shape
 
 namespace composite {
@@ -165,6 +183,14 @@ Tensors<2> linear_gelu_forward(const Tensor& input, const Tensor& weight, const 
   Tensor output = mytorch::gelu(product, approximate);
   if (!keep) product = mytorch::empty({0}, product.dtype(), product.device());
   return {std::move(output), std::move(product)};
+}
+
+Tensors<2> linear_gelu_backward(const Tensor& grad_output, const Tensor& linear, Str approximate,
+                                IntList output_mask) {
+  const Tensor grad = mytorch::gelu_grad(grad_output, linear, approximate);
+  const Tensor none = mytorch::empty({0}, linear.dtype(), linear.device());
+  return {output_mask[0] != 0 ? grad : none,
+          output_mask[1] != 0 ? grads::sum_to(grad, {linear.size(-1)}) : none};
 }
 
 Tensor linear_gelu(const Tensor& input, const Tensor& weight, const Tensor& bias, Str approximate) {
@@ -348,19 +374,56 @@ Tensors<3> linear_gelu_gradient(const Tensor* grads, const Tensor& input, const 
                                 const Tensor& bias, const Tensor& product, Str approximate,
                                 const bool* wanted) {
   Tensor grad;  // with respect to the product
+  Tensors<3> result;
+  const bool other = grads[1].defined() && product.numel() != 0;
   if (grads[0].defined()) {
     const bool kept = product.numel() != 0 || grads[0].numel() == 0;
-    const Tensor at = kept ? product : mytorch::linear(input, weight, bias);
-    grad = mytorch::gelu_grad(grads[0], at.view(grads[0].sizes()), approximate);
+    const Tensor at =
+        (kept ? product : mytorch::linear(input, weight, bias)).view(grads[0].sizes());
+    const bool sums = wanted[2] && !other && weight.dim() == 2;
+    Tensor of_bias;
+    std::tie(grad, of_bias) =
+        mytorch::linear_gelu_backward(grads[0], at, approximate, {1, int64_t{sums}});
+    if (sums) std::get<2>(result) = of_bias.reshape(bias.sizes());
   }
-  if (grads[1].defined() && product.numel() != 0) {
-    grad = grad.defined() ? grad + grads[1] : grads[1];
-  }
-  Tensors<3> result;
+  if (other) grad = grad.defined() ? grad + grads[1] : grads[1];
   if (!grad.defined()) return result;
   if (wanted[0]) std::get<0>(result) = linear_backward_input(grad, weight);
   if (wanted[1]) std::get<1>(result) = linear_backward_weight(grad, input, weight.sizes());
-  if (wanted[2]) std::get<2>(result) = sum_to(grad, bias.sizes());
+  if (wanted[2] && !std::get<2>(result).defined()) {
+    std::get<2>(result) = sum_to(grad, bias.sizes());
+  }
+  return result;
+}
+
+Tensors<2> linear_gelu_double_backward(const Tensor* grads, const Tensor& grad_output,
+                                       const Tensor& linear, Str approximate, IntList output_mask,
+                                       const bool* wanted) {
+  Tensor grad;  // with respect to grad_output * slope
+  if (output_mask[0] != 0 && grads[0].defined()) grad = grads[0];
+  if (output_mask[1] != 0 && grads[1].defined()) {
+    const Tensor all = grads[1].expand(linear.sizes());
+    grad = grad.defined() ? grad + all : all;
+  }
+  if (!grad.defined()) return {};
+  Tensors<2> result;
+  if (wanted[0]) std::get<0>(result) = mytorch::gelu_grad(grad, linear, approximate);
+  if (wanted[1]) {
+    const Tensor x = widened(linear), square = x * x;
+    Tensor bend;  // the second derivative of gelu
+    if (approximate == "tanh") {
+      constexpr double kScale = 0.79788456080286535588, kCube = 0.044715;
+      const Tensor t = mytorch::tanh(x * (square * kCube + 1) * kScale);
+      const Tensor slope = (square * (3 * kCube) + 1) * kScale;
+      const Tensor inner = x * (6 * kCube * kScale) - t * slope * slope * 2;
+      bend = (t * t * -1 + 1) * (slope + x * inner * 0.5);
+    } else {
+      constexpr double kDensity = 0.39894228040143267794;
+      bend = mytorch::exp(square * -0.5) * (square * -1 + 2) * kDensity;
+    }
+    const Tensor of_linear = widened(grad) * widened(grad_output) * bend;
+    std::get<1>(result) = of_linear.to(linear.dtype());
+  }
   return result;
 }
 

@@ -14,7 +14,6 @@
 #include "mytorch/ops/native_add_layer_norm_backward.h"
 #include "mytorch/ops/native_add_rms_norm.h"
 #include "mytorch/ops/native_add_rms_norm_backward.h"
-#include "mytorch/ops/native_batch_norm.h"
 #include "mytorch/ops/native_group_norm_backward.h"
 #include "mytorch/ops/native_layer_norm.h"
 #include "mytorch/ops/native_layer_norm_backward.h"
@@ -76,11 +75,13 @@ Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return bias.defined() ? x + bias : x;
 }
 
-// Updates a running statistic, without recording a gradient.
-void update_running(const Tensor& running, const Tensor& value, double momentum) {
+// Moves a running statistic towards `value` * `factor`, without recording a gradient.
+void update_running(const Tensor& running, const Tensor& value, double momentum,
+                    double factor = 1) {
   if (!running.defined()) return;
   NoGradGuard no_grad;
-  running.copy_(running * (1 - momentum) + value.detach() * momentum);
+  running.mul_(1 - momentum);
+  running.add_(value.detach(), momentum * factor);
 }
 
 double unbiasing(int64_t count) {
@@ -586,9 +587,13 @@ Tensors<3> batch_norm_training_backward(const Tensor& grad_out, const Tensor& in
                     input, weight, mean.sizes());
 }
 
-Tensors<3> native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                             const Tensor& running_mean, const Tensor& running_var, bool training,
-                             double momentum, double eps) {
+namespace {
+
+// The first result of native_batch_norm, and the mean and variance with which it was computed;
+// without `training` those of the input are not needed, and undefined.
+Tensors<3> normalize_batch(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                           const Tensor& running_mean, const Tensor& running_var, bool training,
+                           double momentum, double eps) {
   const int64_t channels = check_channels(input, "batch_norm");
   check_parameters({{"weight", weight},
                     {"bias", bias},
@@ -599,9 +604,9 @@ Tensors<3> native_batch_norm(const Tensor& input, const Tensor& weight, const Te
     auto [out, mean, var] = mytorch::batch_norm_training(input, weight, bias, eps);
     if (input.numel() != 0) {
       update_running(running_mean, mean, momentum);
-      update_running(running_var, var.detach() * unbiasing(input.numel() / channels), momentum);
+      update_running(running_var, var, momentum, unbiasing(input.numel() / channels));
     }
-    return {out, mean, (var + eps).rsqrt()};
+    return {out, mean, var};
   }
   check_value(running_mean.defined() && running_var.defined(), "batch_norm",
               "running_mean and running_var must be given if training is false");
@@ -613,8 +618,19 @@ Tensors<3> native_batch_norm(const Tensor& input, const Tensor& weight, const Te
   const Tensor shift = bias.defined() ? widened(bias) - moved : moved * -1;
   const Tensor out =
       mytorch::addcmul(per_channel(shift, ndim), widened(input), per_channel(scale, ndim));
+  return {out.to(input.dtype()), {}, {}};
+}
+
+}  // namespace
+
+Tensors<3> native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                             const Tensor& running_mean, const Tensor& running_var, bool training,
+                             double momentum, double eps) {
+  auto [out, mean, var] =
+      normalize_batch(input, weight, bias, running_mean, running_var, training, momentum, eps);
+  if (training) return {out, mean, (var + eps).rsqrt()};
   const Tensor none = mytorch::empty(0, wide_type(input.dtype()), input.device());
-  return {out.to(input.dtype()), none, none};
+  return {out, none, none};
 }
 
 Tensors<3> native_group_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -653,8 +669,8 @@ Tensor batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
                   const Tensor& running_mean, const Tensor& running_var, bool training,
                   double momentum, double eps, bool /*cudnn_enabled*/) {
   if (input.dim() == 1 && input.numel() == 0) return input.clone();
-  return std::get<0>(mytorch::native_batch_norm(input, weight, bias, running_mean, running_var,
-                                                training, momentum, eps));
+  return std::get<0>(
+      normalize_batch(input, weight, bias, running_mean, running_var, training, momentum, eps));
 }
 
 Tensor instance_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -681,7 +697,7 @@ Tensor instance_norm(const Tensor& input, const Tensor& weight, const Tensor& bi
     const auto average = [&](const Tensor& x) { return x.detach().reshape({n, channels}).mean(0); };
     const int64_t plane = input.numel() / (n * channels);
     update_running(running_mean, average(mean), momentum);
-    update_running(running_var, average(var) * unbiasing(plane), momentum);
+    update_running(running_var, average(var), momentum, unbiasing(plane));
   }
   return affine_by_channel(normal.reshape(input.sizes()), weight, bias, input);
 }

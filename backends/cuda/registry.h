@@ -33,6 +33,7 @@
   FAMILY(linear_cross_entropy)        \
   FAMILY(rotary)                      \
   FAMILY(attention_sm90)              \
+  FAMILY(attention_backward_sm90)     \
   FAMILY(attention_decode)            \
   FAMILY(attention_tiles)             \
   FAMILY(cudnn_attention)

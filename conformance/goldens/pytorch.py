@@ -151,6 +151,12 @@ def linear_gelu_forward(x, weight, bias, approximate, keep):
     return F.gelu(product, approximate=approximate), product if keep else product.new_empty(0)
 
 
+def linear_gelu_backward(grad, x, approximate, mask):
+    of_linear = torch.ops.aten.gelu_backward(grad, x, approximate=approximate)
+    of_bias = of_linear.reshape(-1, x.shape[-1]).sum(0)
+    return tuple(y if wanted else x.new_empty(0) for y, wanted in zip((of_linear, of_bias), mask, strict=True))
+
+
 def attention_keeps(draw, p, shape):
     """Returns which weights dropout keeps, by the Philox 4x32-10 of mytorch/backend/philox.h."""
     b, h, length, keys = shape
@@ -801,6 +807,7 @@ TWINS = {
     "cross_entropy_forward": cross_entropy_forward,
     "cross_entropy_backward": cross_entropy_backward,
     "linear_gelu": lambda x, weight, bias, approximate: linear_gelu_forward(x, weight, bias, approximate, True)[0],
+    "linear_gelu_backward": linear_gelu_backward,
     "linear_gelu_forward": linear_gelu_forward,
     "squeeze.dims": squeeze_dims,
     "as_strided_relative": lambda x, size, stride, offset: x.as_strided(size, stride, x.storage_offset() + offset),

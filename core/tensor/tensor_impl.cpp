@@ -358,28 +358,50 @@ bool same_geometry(const mt_tensor& a, const mt_tensor& b) {
   return true;
 }
 
-// Whether the rows of two tensors, dimensions of the same stride, are at a distance at which no
-// element of one lies in the other: two slices of the columns of a matrix. False if in doubt.
-bool rows_interleave(const mt_tensor& a, const mt_tensor& b) {
-  if (a.dl.ndim != b.dl.ndim || a.dl.dtype.bits != b.dl.dtype.bits) return false;
-  int row = 0;
-  for (int i = 0; i < a.dl.ndim; ++i) {
-    if (a.dl.strides[i] < 0 || b.dl.strides[i] < 0) return false;
-    if (a.dl.strides[i] > a.dl.strides[row]) row = i;
+// A dimension of two tensors that have the same strides, and what the dimensions of smaller strides
+// reach in each.
+struct SharedDim {
+  int64_t stride, size_a, size_b, reach_a, reach_b;
+};
+
+int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+
+// Whether an element of a lies `distance` behind one of b, where dimensions before `dim` are
+// decided. True if in doubt.
+bool may_meet(const std::vector<SharedDim>& dims, size_t dim, int64_t distance) {
+  if (dim == dims.size()) return distance == 0;
+  const auto& [stride, size_a, size_b, reach_a, reach_b] = dims[dim];
+  const int64_t first = -floor_div(reach_a - distance, stride);
+  const int64_t last = floor_div(distance + reach_b, stride);
+  if (last - first > 1) return true;
+  for (int64_t steps = first; steps <= last; ++steps) {
+    const bool exist = -size_b < steps && steps < size_a;
+    if (exist && may_meet(dims, dim + 1, distance - steps * stride)) return true;
   }
-  if (a.dl.ndim == 0 || a.dl.strides[row] != b.dl.strides[row]) return false;
-  const int64_t bytes = a.dl.dtype.bits / 8, distance = a.dl.strides[row] * bytes;
-  const auto width = [&](const mt_tensor& t) {  // from the first byte of a row to its last
-    int64_t reach = 0;
-    for (int i = 0; i < t.dl.ndim; ++i) {
-      if (i != row) reach += (t.dl.shape[i] - 1) * t.dl.strides[i];
-    }
-    return (reach + 1) * bytes;
-  };
-  if (distance == 0) return false;
+  return false;
+}
+
+// Whether two tensors of the same strides share no element although their extents overlap: slices
+// of the columns of a matrix, or of the middle of a packed tensor. False if in doubt.
+bool interleave(const mt_tensor& a, const mt_tensor& b) {
+  if (a.dl.ndim != b.dl.ndim || a.dl.dtype.bits != b.dl.dtype.bits) return false;
+  std::vector<SharedDim> dims;
+  for (int i = 0; i < a.dl.ndim; ++i) {
+    const int64_t size_a = a.dl.shape[i], size_b = b.dl.shape[i];
+    if (size_a == 1 && size_b == 1) continue;
+    const int64_t stride = size_a == 1 ? b.dl.strides[i] : a.dl.strides[i];
+    if (stride <= 0 || (size_b != 1 && b.dl.strides[i] != stride)) return false;
+    dims.push_back({stride, size_a, size_b, 0, 0});
+  }
+  std::sort(dims.begin(), dims.end(),
+            [](const SharedDim& x, const SharedDim& y) { return x.stride > y.stride; });
+  for (size_t i = dims.size(); i-- > 1;) {
+    dims[i - 1].reach_a = dims[i].reach_a + (dims[i].size_a - 1) * dims[i].stride;
+    dims[i - 1].reach_b = dims[i].reach_b + (dims[i].size_b - 1) * dims[i].stride;
+  }
+  const int64_t bytes = a.dl.dtype.bits / 8;
   const auto offset = static_cast<const char*>(b.dl.data) - static_cast<const char*>(a.dl.data);
-  const int64_t from = (offset % distance + distance) % distance;
-  return width(a) <= from && from + width(b) <= distance;
+  return offset % bytes == 0 && !may_meet(dims, 0, offset / bytes);
 }
 
 }  // namespace
@@ -426,7 +448,7 @@ Overlap overlap(const mt_tensor& a, const mt_tensor& b) {
     return Overlap::kNone;
   }
   if (same_geometry(a, b)) return Overlap::kExact;
-  return rows_interleave(a, b) ? Overlap::kNone : Overlap::kPartial;
+  return interleave(a, b) ? Overlap::kNone : Overlap::kPartial;
 }
 
 }  // namespace mytorch

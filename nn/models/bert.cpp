@@ -130,9 +130,9 @@ BertSelfAttention::BertSelfAttention(const BertConfig& config)
 }
 
 Tensor BertSelfAttention::forward(const Tensor& x, const Tensor& mask) {
-  return join_heads(scaled_dot_product_attention(
-      split_heads(query(x), num_heads_), split_heads(key(x), num_heads_),
-      split_heads(value(x), num_heads_), mask, training() ? dropout_ : 0));
+  const std::vector<Tensor> qkv = split_qkv(Linear::joined({&query, &key, &value}, x), num_heads_);
+  return join_heads(
+      scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], mask, training() ? dropout_ : 0));
 }
 
 BertResidual::BertResidual(int64_t in_features, const BertConfig& config)
@@ -164,7 +164,7 @@ BertIntermediate::BertIntermediate(const BertConfig& config)
   register_module("dense", dense);
 }
 
-Tensor BertIntermediate::forward(const Tensor& x) { return activation_(dense(x)); }
+Tensor BertIntermediate::forward(const Tensor& x) { return activated(activation_, dense, x); }
 
 BertLayer::BertLayer(const BertConfig& config)
     : attention(config), intermediate(config), output(config.intermediate_size, config) {

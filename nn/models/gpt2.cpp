@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "mytorch/autograd.h"
 #include "mytorch/nn/init.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/narrow.h"
@@ -103,7 +104,9 @@ GPT2MLP::GPT2MLP(const GPT2Config& config)
   register_module("dropout", dropout);
 }
 
-Tensor GPT2MLP::forward(const Tensor& x) { return dropout(c_proj(activation_(c_fc(x)))); }
+Tensor GPT2MLP::forward(const Tensor& x) {
+  return dropout(c_proj(activated(activation_, c_fc, x)));
+}
 
 GPT2Block::GPT2Block(const GPT2Config& config)
     : ln_1(config.n_embd, {.eps = config.layer_norm_epsilon}),
@@ -117,8 +120,29 @@ GPT2Block::GPT2Block(const GPT2Config& config)
 }
 
 Tensor GPT2Block::forward(const Tensor& x, KVCache* cache, int64_t layer) {
-  const auto [normed, y] = ln_2(attn(ln_1(x), cache, layer), x);
-  return add(y, mlp(normed));
+  ResidualStream stream{x};
+  extend(stream, cache, layer);
+  return stream.sum();
+}
+
+void GPT2Block::advance(ResidualStream& stream, KVCache* cache, int64_t layer) {
+  // Hooks see sums, and anomaly mode names the blocks.
+  if (has_hooks() || autograd::AnomalyMode::is_enabled()) {
+    stream = {(*this)(stream.sum(), cache, layer)};
+    return;
+  }
+  try {
+    check_not_empty();
+    compute_parametrized();
+    extend(stream, cache, layer);
+  } catch (const Error&) {
+    rethrow_with_path();
+  }
+}
+
+void GPT2Block::extend(ResidualStream& stream, KVCache* cache, int64_t layer) {
+  stream.branch = attn(stream.normalized(ln_1), cache, layer);
+  stream.branch = mlp(stream.normalized(ln_2));
 }
 
 GPT2Model::GPT2Model(const GPT2Config& config)
@@ -153,11 +177,11 @@ Tensor GPT2Model::forward(const Tensor& input_ids, KVCache* cache) {
   check_length("GPT2Model", before + length, "n_positions", config_.n_positions);
   const Tensor positions = cache != nullptr ? wpe(cache->positions(length, input_ids.device()))
                                             : narrow(wpe.weight, 0, 0, length);
-  Tensor x = drop(add(wte(input_ids), positions));
+  ResidualStream stream{drop(add(wte(input_ids), positions))};
   for (size_t i = 0; i < h.size(); ++i) {
-    x = h.at<GPT2Block>(i)(x, cache, static_cast<int64_t>(i));
+    h.at<GPT2Block>(i).advance(stream, cache, static_cast<int64_t>(i));
   }
-  return ln_f(x);
+  return stream.normalized(ln_f);
 }
 
 WeightLayout GPT2Model::weight_layout() const { return gpt2_layout(); }

@@ -1,7 +1,7 @@
 #include "mytorch/nn/models/llama.h"
 
+#include "mytorch/autograd.h"
 #include "mytorch/nn/init.h"
-#include "mytorch/ops/add.h"
 #include "mytorch/ops/scaled_dot_product_attention.h"
 #include "nn/functional/options.h"
 #include "nn/models/config_fields.h"
@@ -194,8 +194,29 @@ LlamaDecoderLayer::LlamaDecoderLayer(const LlamaConfig& config)
 }
 
 Tensor LlamaDecoderLayer::forward(const Tensor& x, KVCache* cache, int64_t layer) {
-  const auto [normed, y] = post_attention_layernorm(self_attn(input_layernorm(x), cache, layer), x);
-  return add(y, mlp(normed));
+  ResidualStream stream{x};
+  extend(stream, cache, layer);
+  return stream.sum();
+}
+
+void LlamaDecoderLayer::advance(ResidualStream& stream, KVCache* cache, int64_t layer) {
+  // Hooks see sums, and anomaly mode names the blocks.
+  if (has_hooks() || autograd::AnomalyMode::is_enabled()) {
+    stream = {(*this)(stream.sum(), cache, layer)};
+    return;
+  }
+  try {
+    check_not_empty();
+    compute_parametrized();
+    extend(stream, cache, layer);
+  } catch (const Error&) {
+    rethrow_with_path();
+  }
+}
+
+void LlamaDecoderLayer::extend(ResidualStream& stream, KVCache* cache, int64_t layer) {
+  stream.branch = self_attn(stream.normalized(input_layernorm), cache, layer);
+  stream.branch = mlp(stream.normalized(post_attention_layernorm));
 }
 
 LlamaModel::LlamaModel(const LlamaConfig& config)
@@ -212,11 +233,11 @@ LlamaModel::LlamaModel(const LlamaConfig& config)
 
 Tensor LlamaModel::forward(const Tensor& input_ids, KVCache* cache) {
   check_ids("LlamaModel", input_ids);
-  Tensor x = embed_tokens(input_ids);
+  ResidualStream stream{embed_tokens(input_ids)};
   for (size_t i = 0; i < layers.size(); ++i) {
-    x = layers.at<LlamaDecoderLayer>(i)(x, cache, static_cast<int64_t>(i));
+    layers.at<LlamaDecoderLayer>(i).advance(stream, cache, static_cast<int64_t>(i));
   }
-  return norm(x);
+  return stream.normalized(norm);
 }
 
 WeightLayout LlamaModel::weight_layout() const { return llama_layout(); }

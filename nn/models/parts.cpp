@@ -5,6 +5,9 @@
 #include "core/types/errors.h"
 #include "mytorch/autograd/function.h"
 #include "mytorch/nn/init.h"
+#include "mytorch/nn/models/residual_stream.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/as_strided.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/chunk.h"
 #include "mytorch/ops/cross_entropy.h"
@@ -36,8 +39,32 @@ struct SplitQkv : autograd::Function<SplitQkv> {
   }
   static autograd::tensor_list backward(autograd::AutogradContext* /*ctx*/,
                                         autograd::tensor_list grads) {
+    if (are_packed(grads)) {
+      const Tensor& first = grads[0];
+      const int64_t row = first.stride(2);
+      return {as_strided(first, {first.size(0), first.size(2), row}, {first.stride(0), row, 1},
+                         first.storage_offset()),
+              Tensor()};
+    }
     for (Tensor& grad : grads) grad = join_heads(grad);
     return {cat(grads, -1), Tensor()};
+  }
+  // Whether gradients (N, heads, L, D) already lie side by side in one tensor (N, L, 3 * heads *
+  // D), as attention leaves them.
+  static bool are_packed(const autograd::tensor_list& grads) {
+    const Tensor& first = grads[0];
+    const int64_t width = first.size(1) * first.size(3), row = 3 * width;
+    const std::vector<int64_t> strides{first.size(2) * row, first.size(3), row, 1};
+    int64_t offset = first.storage_offset();
+    for (const Tensor& grad : grads) {
+      if (grad.impl()->storage != first.impl()->storage || !(grad.strides() == IntList(strides)) ||
+          grad.sizes() != first.sizes() || grad.storage_offset() != offset ||
+          grad.requires_grad()) {
+        return false;
+      }
+      offset += width;
+    }
+    return first.numel() != 0;
   }
 };
 
@@ -57,6 +84,14 @@ Activation activation_of(const char* what, const std::string& name) {
   }
   fail(ErrorCode::kValue, "[", what, "] there is no activation '", shown(name), "': give one of ",
        known);
+}
+
+Tensor ResidualStream::sum() const { return branch.defined() ? add(x, branch) : x; }
+
+Tensor activated(Activation activation, Linear& linear, const Tensor& x) {
+  if (activation == exact_gelu) return linear.gelu(x);
+  if (activation == tanh_gelu) return linear.gelu(x, "tanh");
+  return activation(linear(x));
 }
 
 Tensor gated(Activation activation, const Tensor& gate, const Tensor& up) {

@@ -16,6 +16,8 @@ using Activation = Tensor (*)(const Tensor&);
 // another one.
 Activation activation_of(const char* what, const std::string& name);
 
+// Returns activation(linear(x)), in one operator if the activation is GELU.
+Tensor activated(Activation activation, Linear& linear, const Tensor& x);
 // Returns activation(gate) * up, in one pass if the activation is SiLU.
 Tensor gated(Activation activation, const Tensor& gate, const Tensor& up);
 
@@ -34,7 +36,8 @@ void reset_normal(Linear& linear, double std);
 Tensor split_heads(const Tensor& x, int64_t heads);
 Tensor join_heads(const Tensor& x);
 // Splits (N, L, 3 * heads * D) into queries, keys and values (N, heads, L, D). Unlike that of
-// chunk, the gradient is one concatenation, and fills no memory with zeros.
+// chunk, the gradient is one concatenation, which copies nothing after attention, and fills no
+// memory with zeros.
 std::vector<Tensor> split_qkv(const Tensor& packed, int64_t heads);
 
 // Returns the mean cross entropy of logits (N, L, V) and targets (N, L).

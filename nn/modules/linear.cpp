@@ -1,11 +1,16 @@
 #include "mytorch/nn/linear.h"
 
 #include <cmath>
+#include <vector>
 
+#include "mytorch/autograd.h"
 #include "mytorch/nn/functional.h"
 #include "mytorch/nn/init.h"
+#include "mytorch/ops/cat.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/flatten.h"
+#include "mytorch/ops/gelu.h"
+#include "mytorch/ops/linear_gelu.h"
 #include "mytorch/ops/unflatten.h"
 #include "nn/functional/options.h"
 
@@ -55,6 +60,45 @@ void Linear::create(int64_t in_features) {
 void Linear::reset_parameters() { reset_linear(weight, bias); }
 
 Tensor Linear::forward(const Tensor& input) { return linear(input, weight, bias); }
+
+Tensor Linear::gelu(const Tensor& input, Str approximate) {
+  // Hooks see the result of the module, and anomaly mode has its name.
+  if (has_hooks() || lazy() || autograd::AnomalyMode::is_enabled()) {
+    return mytorch::gelu((*this)(input), approximate);
+  }
+  try {
+    check_not_empty();
+    compute_parametrized();
+    return linear_gelu(input, weight, bias, approximate);
+  } catch (const Error&) {
+    rethrow_with_path();
+  }
+}
+
+Tensor Linear::joined(const std::vector<Linear*>& layers, const Tensor& input) {
+  bool apart = layers.empty() || autograd::AnomalyMode::is_enabled();
+  for (Linear* layer : layers) {
+    layer->check_not_empty();
+    layer->compute_parametrized();
+    // Few rows cost less than a copy of the weights.
+    apart = apart || layer->has_hooks() || layer->lazy() ||
+            layer->bias.defined() != layers[0]->bias.defined() ||
+            layer->weight.dtype() != layers[0]->weight.dtype() ||
+            layer->weight.size(1) != layers[0]->weight.size(1) ||
+            input.numel() < layer->weight.numel();
+  }
+  std::vector<Tensor> weights, biases, results;
+  for (Linear* layer : layers) {
+    if (apart) {
+      results.push_back((*layer)(input));
+    } else {
+      weights.push_back(layer->weight);
+      biases.push_back(layer->bias);
+    }
+  }
+  if (apart) return cat(results, -1);
+  return linear(input, cat(weights), layers[0]->bias.defined() ? cat(biases) : Tensor());
+}
 
 double Linear::flops(const Tensor& /*input*/, const Tensor& output) const {
   return 2.0 * static_cast<double>(output.numel()) * static_cast<double>(weight.size(1));

@@ -137,6 +137,23 @@ TEST_F(OverlapTest, BetweenTwoTensorsIsNeverMissed) {
   for (int n : counts) EXPECT_GT(n, 500);
 }
 
+// Queries, keys and values in one tensor (B, L, 3, H, D), each as (B, H, L, D).
+TEST_F(OverlapTest, PartsOfAPackedTensorAreApart) {
+  const auto part = [&](int64_t offset, int64_t width = 2) {  // B = 2, L = 3, H = 2, D = 2
+    return make({{2, 2, 3, width}, {30, 2, 10, 1}, offset});
+  };
+  const auto between = [](const Tensor& a, const Tensor& b) {
+    EXPECT_EQ(overlap(a.impl()->abi, b.impl()->abi), overlap(b.impl()->abi, a.impl()->abi));
+    return overlap(a.impl()->abi, b.impl()->abi);
+  };
+  EXPECT_EQ(between(part(0), part(4)), Overlap::kNone);
+  EXPECT_EQ(between(part(0), part(6)), Overlap::kNone);
+  EXPECT_EQ(between(part(0, 1), part(1, 1)), Overlap::kNone);
+  EXPECT_EQ(between(part(0), part(3)), Overlap::kPartial);
+  EXPECT_EQ(between(part(0), part(10)), Overlap::kPartial);
+  EXPECT_EQ(between(part(0), part(0)), Overlap::kExact);
+}
+
 TEST_F(OverlapTest, SlicesOfColumnsAreApart) {
   const auto columns = [&](int64_t first, int64_t count) {  // of an 8 x 8 matrix
     return make({{8, count}, {8, 1}, first});

@@ -14,10 +14,13 @@
 #include "mytorch/nn/loss.h"
 #include "mytorch/nn/normalization.h"
 #include "mytorch/nn/pooling.h"
+#include "mytorch/ops/cat.h"
+#include "mytorch/ops/gelu.h"
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/neg.h"
 #include "mytorch/ops/ones.h"
 #include "mytorch/ops/randn.h"
+#include "mytorch/ops/square.h"
 #include "mytorch/ops/sum.h"
 #include "tests/nn/data/expect_error.h"
 #include "tests/nn/values.h"
@@ -47,6 +50,62 @@ TEST(LinearTest, IsAnAffineMapOfTheLastDimension) {
   EXPECT_EQ(linear(filled({0, 2}, {})).sizes().vec(), (std::vector<int64_t>{0, 3}));
   EXPECT_FALSE(Linear(2, 3, false).bias.defined());
   expect_error(ErrorCode::kValue, {"[Linear]", "in_features", "-1"}, [] { Linear(-1, 2); });
+}
+
+TEST(LinearTest, GeluIsThatOfTheResult) {
+  manual_seed(3);
+  Linear linear(4, 5);
+  const Tensor x = randn({2, 3, 4});
+  for (const char* approximate : {"none", "tanh"}) {
+    const Tensor expected = mytorch::gelu(linear(x), approximate);
+    expect_values(linear.gelu(x, approximate), values(expected), 1e-6);
+    // A hook sees the result of the linear layer, and replaces it.
+    Tensor seen;
+    HookHandle hook =
+        linear.register_forward_hook([&](Module&, const Tensor& /*input*/, const Tensor& output) {
+          seen = output;
+          return mytorch::neg(output);
+        });
+    expect_values(linear.gelu(x, approximate),
+                  values(mytorch::gelu(mytorch::neg(seen), approximate)), 1e-6);
+    hook.remove();
+  }
+  expect_error(ErrorCode::kShape, {"(in ", "Linear(in_features=4"}, [&] {
+    linear.gelu(ones({2, 3}));
+  });
+}
+
+TEST(LinearTest, JoinedLayersGiveTheirResultsSideBySide) {
+  manual_seed(4);
+  for (const bool bias : {true, false}) {
+    Linear a(3, 4, bias), b(3, 5, bias);
+    // Many rows are one product, few are not.
+    for (const int64_t rows : {40, 1}) {
+      const Tensor x = randn({rows, 3});
+      const Tensor expected = cat({a(x), b(x)}, -1);
+      expect_values(Linear::joined({&a, &b}, x), values(expected), 1e-6);
+      a.zero_grad();
+      b.zero_grad();
+      sum(square(expected)).backward();
+      std::vector<std::vector<double>> gradients;
+      for (const Tensor& p : {a.weight, b.weight}) gradients.push_back(values(p.grad()));
+      a.zero_grad();
+      b.zero_grad();
+      sum(square(Linear::joined({&a, &b}, x))).backward();
+      expect_values(a.weight.grad(), gradients[0], 1e-5);
+      expect_values(b.weight.grad(), gradients[1], 1e-5);
+    }
+  }
+  // Hooks are called, and layers that do not fit together computed one by one.
+  Linear a(3, 4), b(3, 5, false);
+  int calls = 0;
+  a.register_forward_hook([&](Module&, const Tensor&, const Tensor&) { ++calls; });
+  const Tensor x = randn({40, 3});
+  expect_values(Linear::joined({&a, &b}, x), values(cat({a(x), b(x)}, -1)), 1e-6);
+  EXPECT_EQ(calls, 2);
+  Linear empty(nullptr);
+  expect_error(ErrorCode::kValue, {"empty"}, [&] { Linear::joined({&a, &empty}, x); });
+  expect_error(ErrorCode::kValue, {"cat"}, [&] { Linear::joined({}, x); });
 }
 
 TEST(LinearTest, InitializesWithinPyTorchsBound) {

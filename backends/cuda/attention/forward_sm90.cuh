@@ -7,19 +7,22 @@
 
 #include <cmath>
 
+#include "backends/cuda/attention/bits.cuh"
+#include "backends/cuda/attention/fragments.cuh"
 #include "backends/cuda/attention/hopper.cuh"
 
 namespace mytorch::cuda::hopper {
 
 struct Forward {
-  void* out;  // strides in elements
-  int64_t out_batch, out_head, out_row;
+  RowsOut out;
   float* logsumexp;  // (batch, heads, queries), or null
   int heads, queries, keys;
   int group;  // query heads per key head
   // Row i sees the keys i + first <= j <= i + last.
   int first, last;
   float scale, scale_log2;  // scale * log2(e)
+  Bits bits;                // of keys, per query
+  float kept;               // the factor of weights that dropout keeps
   int row_tiles;
   int pairs;    // batch * heads
   int section;  // pairs of batch and head whose keys and values stay in the L2 cache together
@@ -66,32 +69,6 @@ __device__ inline void finish_before_wait(float sum, void* unused) {
       "%0;\n}\n" ::"f"(sum),
       "r"(shared_address(unused))
       : "memory");
-}
-
-template <class T>
-__device__ inline uint32_t pack(float low, float high) {
-  if constexpr (std::is_same_v<T, __half>) {
-    const __half2 both = __floats2half2_rn(low, high);
-    return reinterpret_cast<const uint32_t&>(both);
-  } else {
-    const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-    return reinterpret_cast<const uint32_t&>(both);
-  }
-}
-
-__device__ inline float power_of_2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-__device__ inline float quad_max(float x) {
-  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-__device__ inline float quad_sum(float x) {
-  x += __shfl_xor_sync(0xffffffffu, x, 1);
-  return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
 template <class Element, int kWidthOf, int kGroupsOf, int kKeysOf, int kStagesOf, bool kAlternateOf>
@@ -188,6 +165,7 @@ struct Rows {
   float out[S::kWidth / 2];
   float most[2];  // of the scores seen, before the scale; may lag behind, see update()
   float sum[2];
+  uint32_t bit_words[2][S::kKeys / 32];
 
   __device__ void multiply_scores(uint64_t query, uint64_t key) {
     constexpr int kSteps = S::kChunk / 16;
@@ -220,6 +198,31 @@ struct Rows {
           if (8 * k + c < first || 8 * k + c > last) scores[4 * k + 2 * r + c] = -INFINITY;
         }
       }
+    }
+  }
+
+  // Loads the bits of a block of keys.
+  __device__ void load_bits(const uint32_t* bits, int64_t stride, int row, int key, int queries) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const uint32_t* const words = bits + min(row + 8 * r, queries - 1) * stride + key / 32;
+#pragma unroll
+      for (int i = 0; i < S::kKeys / 32; ++i) bit_words[r][i] = own_bits(__ldg(words + i));
+    }
+  }
+  __device__ bool bit(int k, int r, int c) const {
+    return bit_words[r][k / 4] >> (k % 4 * 2 + c) & 1;
+  }
+  __device__ void hide() {
+#pragma unroll
+    for (int i = 0; i < S::kKeys / 2; ++i) {
+      if (!bit(i / 4, i / 2 % 2, i % 2)) scores[i] = -INFINITY;
+    }
+  }
+  __device__ void drop() {
+#pragma unroll
+    for (int i = 0; i < S::kKeys / 2; ++i) {
+      if (!bit(i / 4, i / 2 % 2, i % 2)) scores[i] = 0;
     }
   }
 
@@ -293,54 +296,7 @@ struct Rows {
   }
 };
 
-// Writes 64 rows. Threads of a quad exchange values, so that each writes 16 bytes.
-template <class S>
-__device__ void write_rows(const Forward& p, const Tile& tile, int row,
-                           const float (&out)[S::kWidth / 2], const float (&factor)[2]) {
-  using T = typename S::T;
-  const int quad = threadIdx.x % 4;
-  T* const to = static_cast<T*>(p.out) + tile.batch * p.out_batch + tile.head * p.out_head;
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    T* const line = to + (row + 8 * r) * p.out_row;
-    const bool inside = row + 8 * r < p.queries;
-#pragma unroll
-    for (int k = 0; k < S::kWidth / 32; ++k) {
-      uint32_t own[4];  // columns 32 k + 8 i + 2 quad
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int at = 4 * (4 * k + i) + 2 * r;
-        own[i] = pack<T>(out[at] * factor[r], out[at + 1] * factor[r]);
-      }
-      // A transposition of 4 x 4: in step s, a thread exchanges with the thread quad ^ s.
-      uint32_t got[4];
-#pragma unroll
-      for (int s = 0; s < 4; ++s) {
-        // own[quad ^ s] goes to the thread quad ^ s.
-        const int at = quad ^ s;
-        const uint32_t low = at & 1 ? own[1] : own[0];
-        const uint32_t high = at & 1 ? own[3] : own[2];
-        const uint32_t given = at & 2 ? high : low;
-        const uint32_t received = s == 0 ? given : __shfl_xor_sync(0xffffffffu, given, s);
-        got[s] = received;  // columns 32 k + 8 quad + 2 (quad ^ s)
-      }
-      uint4 line_part;
-      const auto part = [&](int i) {
-        const int s = quad ^ i;
-        const uint32_t low = s & 1 ? got[1] : got[0];
-        const uint32_t high = s & 1 ? got[3] : got[2];
-        return s & 2 ? high : low;
-      };
-      line_part.x = part(0);
-      line_part.y = part(1);
-      line_part.z = part(2);
-      line_part.w = part(3);
-      if (inside) *reinterpret_cast<uint4*>(line + 32 * k + 8 * quad) = line_part;
-    }
-  }
-}
-
-template <class S>
+template <class S, BitsAre kBits>
 __device__ void multiply_tiles(Buffers<S>& shared, const Forward& p) {
   const int group = threadIdx.x / 128 - 1;
   const int warp = threadIdx.x / 32 % 4;
@@ -366,7 +322,10 @@ __device__ void multiply_tiles(Buffers<S>& shared, const Forward& p) {
     shared.tile_full[tiles.stage].wait(tiles.phase);
     const int index = shared.tile[tiles.stage];
     if (index >= p.row_tiles * p.pairs) return;
-    int first_row = tile_at<S::kRows>(p, index).row;
+    const Tile current = tile_at<S::kRows>(p, index);
+    int first_row = current.row;
+    const uint32_t* bits = nullptr;
+    if constexpr (kBits != BitsAre::kNone) bits = p.bits.at(current.batch, current.head);
     const Range blocks = visible_blocks<S::kRows, S::kKeys>(p, first_row);
     first_row += 64 * group;
     Rows<S> rows;
@@ -382,7 +341,22 @@ __device__ void multiply_tiles(Buffers<S>& shared, const Forward& p) {
         return key + S::kKeys > p.keys || key + S::kKeys - 1 > first_row + p.last ||
                key < first_row + 63 + p.first;
       };
+      const auto load_bits = [&](int block) {
+        if constexpr (kBits != BitsAre::kNone) {
+          rows.load_bits(bits, p.bits.row, first_row + 16 * warp + lane / 4, block * S::kKeys,
+                         p.queries);
+        }
+      };
+      const auto hide = [&](int block) {
+        if constexpr (kBits == BitsAre::kMask) rows.hide();
+        if (is_partial(block)) rows.mask(p, first_row + 16 * warp + lane / 4, block * S::kKeys);
+      };
+      const auto round_powers = [&] {
+        if constexpr (kBits == BitsAre::kDropout) rows.drop();
+        rows.round_powers();
+      };
       int block = blocks.end - 1;
+      load_bits(block);
       shared.query_full.wait(query_phase);
       query_phase ^= 1;
       shared.key_full[keys.stage].wait(keys.phase);
@@ -393,11 +367,12 @@ __device__ void multiply_tiles(Buffers<S>& shared, const Forward& p) {
       pin_registers(rows.scores);
       if (lane == 0) shared.key_empty[keys.stage].arrive();
       keys.advance();
-      if (is_partial(block)) rows.mask(p, first_row + 16 * warp + lane / 4, block * S::kKeys);
+      hide(block);
       rows.start(p.scale_log2);
-      rows.round_powers();
+      round_powers();
 
       for (--block; block >= blocks.begin; --block) {
+        load_bits(block);
         shared.key_full[keys.stage].wait(keys.phase);
         await_turn();
         products_begin();
@@ -412,7 +387,7 @@ __device__ void multiply_tiles(Buffers<S>& shared, const Forward& p) {
         pin_registers(rows.scores);
         if (lane == 0) shared.key_empty[keys.stage].arrive();
         keys.advance();
-        if (is_partial(block)) rows.mask(p, first_row + 16 * warp + lane / 4, block * S::kKeys);
+        hide(block);
         float factor[2];
         const bool changed = rows.update(p.scale_log2, factor);
         finish_before_wait(rows.sum[0] + rows.sum[1], &shared.unused);
@@ -421,7 +396,7 @@ __device__ void multiply_tiles(Buffers<S>& shared, const Forward& p) {
         if (lane == 0) shared.value_empty[values.stage].arrive();
         values.advance();
         if (changed) rows.rescale(factor);
-        rows.round_powers();
+        round_powers();
       }
       if (lane == 0) shared.query_empty.arrive();
       shared.value_full[values.stage].wait(values.phase);
@@ -443,17 +418,18 @@ __device__ void multiply_tiles(Buffers<S>& shared, const Forward& p) {
     for (int r = 0; r < 2; ++r) {
       const float sum = quad_sum(rows.sum[r]);
       const bool is_empty = rows.most[r] == -INFINITY && sum == sum;
-      factor[r] = is_empty ? 0.f : 1.f / sum;
+      factor[r] = is_empty ? 0.f : (kBits == BitsAre::kDropout ? p.kept : 1.f) / sum;
       if (p.logsumexp != nullptr && lane % 4 == 0 && row + 8 * r < p.queries) {
         p.logsumexp[(static_cast<int64_t>(tile.batch) * p.heads + tile.head) * p.queries + row +
                     8 * r] = is_empty ? -INFINITY : rows.most[r] * p.scale + logf(sum);
       }
     }
-    write_rows<S>(p, tile, row, rows.out, factor);
+    write_rows<typename S::T, S::kWidth>(p.out.at<typename S::T>(tile.batch, tile.head),
+                                         p.out.row, row, p.queries, rows.out, factor);
   }
 }
 
-template <class S>
+template <class S, BitsAre kBits>
 __global__ void __launch_bounds__(S::kThreads, 1)
     attention_forward_sm90(const __grid_constant__ CUtensorMap query,
                            const __grid_constant__ CUtensorMap key,
@@ -487,7 +463,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     if (threadIdx.x == 0) load_tiles<S>(shared, query, key, value, p);
   } else {
     take_registers<S::kRegisters>();
-    multiply_tiles<S>(shared, p);
+    multiply_tiles<S, kBits>(shared, p);
   }
 }
 

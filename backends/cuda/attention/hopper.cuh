@@ -107,6 +107,62 @@ __device__ inline void load_tile(void* to, const CUtensorMap& map, Barrier& barr
       : "memory");
 }
 
+// Loads `bytes` contiguous bytes, a multiple of 16.
+__device__ inline void load_bytes(void* to, const void* from, uint32_t bytes, Barrier& barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+      "[%3];" ::"r"(shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(&barrier.word))
+      : "memory");
+}
+
+// ---- stores that matrix products read
+
+// Stores four matrices of 8 x 8 from fragments. Lane 8 m + r has the address of row r of matrix m.
+__device__ inline void store_matrices(void* row, const uint32_t* matrices) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                   shared_address(row)),
+               "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
+               : "memory");
+}
+// Makes this thread's stores to shared memory visible to products.
+__device__ inline void publish_stores() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// ---- sums in global memory that several thread blocks add to, in turns
+
+__device__ inline void await_turn(const uint32_t* turn, uint32_t value) {
+  uint32_t now;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(turn) : "memory");
+  } while (now != value);
+}
+__device__ inline void pass_turn(uint32_t* turn) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(turn) : "memory");
+}
+// Orders what precedes a turn, or follows one, with copies and additions of bytes.
+__device__ inline void publish_turn() { asm volatile("fence.proxy.async;" ::: "memory"); }
+
+// Stores to global memory, or adds float32 to it, from shared memory.
+__device__ inline void store_bytes(void* to, const void* from, uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+               "r"(shared_address(from)), "r"(bytes)
+               : "memory");
+}
+__device__ inline void add_bytes(float* to, const float* from, uint32_t bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(
+                   to),
+               "r"(shared_address(from)), "r"(bytes)
+               : "memory");
+}
+__device__ inline void bytes_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Waits until shared memory has been read, or all is done.
+__device__ inline void bytes_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+__device__ inline void bytes_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
 // ---- matrix products
 
 // Orders accesses to registers before the products that follow.
@@ -144,6 +200,7 @@ __device__ inline uint64_t descriptor_after(uint64_t descriptor, uint32_t bytes)
 
 // Multiply<T, N>::rows: D (64 x N) = A (64 x 16) B^T (N x 16) [+ D], both from shared memory.
 // Multiply<T, N>::columns: D (64 x N) = A (64 x 16, four registers) B (16 x N) [+ D].
+// Multiply<T, N>::outer: D (64 x N) = A^T (16 x 64) B (16 x N) [+ D], both from shared memory.
 template <class T, int kN>
 struct Multiply;
 
@@ -178,6 +235,14 @@ struct Multiply;
                    ", 0;\n"                                                                     \
                    "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" NAMES   \
                    "}, " P0 ", " P1 ", p, 1, 1, 0, 0;\n}\n"                                     \
+                   : __VA_ARGS__                                                                \
+                   : "l"(a), "l"(b), "r"(add));                                                 \
+    }                                                                                           \
+    __device__ static void outer(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {          \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P2                                       \
+                   ", 0;\n"                                                                     \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" NAMES   \
+                   "}, " P0 ", " P1 ", p, 1, 1, 1, 1;\n}\n"                                     \
                    : __VA_ARGS__                                                                \
                    : "l"(a), "l"(b), "r"(add));                                                 \
     }                                                                                           \

@@ -166,6 +166,7 @@ void register_matrix(KernelEntries& kernels) {
   register_rank<1>(kernels, "cublaslt_2");
   register_rank<2>(kernels, "cublaslt_3");
   register_rank<3>(kernels, "cublaslt_4");
+  register_linear_gelu_backward(kernels);
 }
 
 }  // namespace mytorch::cuda

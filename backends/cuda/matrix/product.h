@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "mytorch/backend.h"
 
@@ -43,6 +44,8 @@ void multiply(mt_ctx& ctx, const Product& product);
 // product. With `gelu` it has nearly none except for 16-bit types with a bias and contiguous
 // results.
 bool multiply_lt(mt_ctx& ctx, const Product& product);
+// Registers the gradient of gelu after a linear layer.
+void register_linear_gelu_backward(std::vector<mt_kernel_entry>& kernels);
 // Runs a tiled kernel for any type, any strides and any k.
 void multiply_tiles(mt_ctx& ctx, const Product& product);
 

@@ -1,13 +1,15 @@
-// Batch normalization. A channel's elements are split into pieces of a fixed length, whose sums are
-// added in order. Values are taken relative to the channel's first element, so that a large mean
-// does not cost precision. Threads are assigned to channels if these are contiguous (NHWC), else to
-// the other dimensions.
+// Batch normalization. A channel's elements are split into pieces, whose sums are added in order.
+// Values are taken relative to the channel's first element, so that a large mean does not cost
+// precision. Channels that are contiguous (NHWC) have kernels of their own
+// (batch_norm_rows.cuh); for other strides, threads are assigned to channels if these are adjacent,
+// else to the other dimensions.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 
 #include "backends/cuda/common/element.cuh"
 #include "backends/cuda/common/strided.cuh"
+#include "backends/cuda/normalization/batch_norm_rows.cuh"
 #include "backends/cuda/normalization/operands.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
@@ -81,16 +83,33 @@ __device__ __forceinline__ void put_partial(int64_t channel, int64_t channels, d
     __syncthreads();
   }
   if (threadIdx.y == 0 && channel < channels) {
-    partial[channel * gridDim.y + blockIdx.y] = parts[own];
+    partial[blockIdx.y * channels + channel] = parts[own];
   }
 }
 
+// The kernels that follow have blocks of 32 channels; kShares threads add the pieces of each.
+Grid finish_grid(int64_t channels) {
+  return {dim3(static_cast<unsigned>((channels + 31) / 32)), dim3(32, kShares)};
+}
+
+// Returns the sums of a channel, in the threads with threadIdx.y == 0. All threads must call it.
 __device__ __forceinline__ double2 sum_of_pieces(const double2* partial, int64_t channel,
-                                                 int pieces) {
+                                                 int64_t channels, int pieces) {
+  __shared__ double2 parts[kShares][32];
   double2 sum = make_double2(0, 0);
-  for (int p = 0; p < pieces; ++p) {
-    sum.x += partial[channel * pieces + p].x;
-    sum.y += partial[channel * pieces + p].y;
+  if (channel < channels) {
+#pragma unroll 4
+    for (int p = threadIdx.y; p < pieces; p += kShares) {
+      const double2 part = partial[p * channels + channel];
+      sum.x += part.x;
+      sum.y += part.y;
+    }
+  }
+  parts[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  for (int share = 1; threadIdx.y == 0 && share < kShares; ++share) {
+    sum.x += parts[share][threadIdx.x].x;
+    sum.y += parts[share][threadIdx.x].y;
   }
   return sum;
 }
@@ -117,26 +136,27 @@ __global__ void __launch_bounds__(kThreads)
   put_partial(c, channels.count, static_cast<double>(sum), static_cast<double>(squares), partial);
 }
 
-// Computes means and variances, and from them the terms of apply().
+// Computes means and variances, and from them the terms of apply(). `n` is the number of elements
+// of each of `count` channels, `x` their first elements, `step` apart.
 template <class T>
-__global__ void finish_statistics(Channels<2> channels, int pieces, const T* x,
-                                  const double2* partial, PerChannel weight, PerChannel bias,
-                                  double eps, PerChannel means, PerChannel vars, Wide<T>* terms) {
+__global__ void __launch_bounds__(32 * kShares)
+    finish_statistics(int64_t count, double n, int pieces, const T* x, int64_t step,
+                      const double2* partial, PerChannel weight, PerChannel bias, double eps,
+                      PerChannel means, PerChannel vars, Wide<T>* terms) {
   using W = Wide<T>;
-  for (int64_t c = first_element(); c < channels.count; c += grid_step()) {
-    const double2 sums = sum_of_pieces(partial, c, pieces);
-    const double n = static_cast<double>(channels.rest.numel);
-    const double shifted = sums.x / n;
-    const double spread = sums.y / n - shifted * shifted;
-    // keeps a NaN
-    const W var = static_cast<W>(spread < 0 ? 0 : spread);
-    const W mean = static_cast<W>(static_cast<double>(widen(x[c * channels.stride[0]])) + shifted);
-    means.put(c, mean);
-    vars.put(c, var);
-    terms[3 * c] = mean;
-    terms[3 * c + 1] = weight.get<W>(c, W(1)) / sqrt(var + static_cast<W>(eps));
-    terms[3 * c + 2] = bias.get<W>(c, W(0));
-  }
+  const int64_t c = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
+  const double2 sums = sum_of_pieces(partial, c, count, pieces);
+  if (threadIdx.y != 0 || c >= count) return;
+  const double shifted = sums.x / n;
+  const double spread = sums.y / n - shifted * shifted;
+  // keeps a NaN
+  const W var = static_cast<W>(spread < 0 ? 0 : spread);
+  const W mean = static_cast<W>(static_cast<double>(widen(x[c * step])) + shifted);
+  means.put(c, mean);
+  vars.put(c, var);
+  terms[3 * c] = mean;
+  terms[3 * c + 1] = weight.get<W>(c, W(1)) / sqrt(var + static_cast<W>(eps));
+  terms[3 * c + 2] = bias.get<W>(c, W(0));
 }
 
 template <class T>
@@ -173,19 +193,32 @@ void forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
   }
   visit_floating(input.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
+    const char* name = "batch_norm_training";
+    const T* x = static_cast<const T*>(input.raw());
+    const int64_t count = input.size(1), n = input.numel() / count;
+    Wide<T>* terms = scratch<Wide<T>>(ctx, 3 * count);
+    const auto finish = [&](int pieces, int64_t step, const double2* partial) {
+      launch(ctx, name, finish_statistics<T>, finish_grid(count), count, static_cast<double>(n),
+             pieces, x, step, partial, PerChannel(args.weight), PerChannel(args.bias), args.eps,
+             PerChannel(args.mean), PerChannel(args.var), terms);
+    };
+    const Wide<T>* const factors = terms;
+    if (is_channel_rows<T>(input) && (!out || is_channel_rows<T>(out))) {
+      ChannelRows rows{n, count};
+      const Grid grid = rows_grid<T>(ctx, rows);
+      double2* partial = scratch<double2>(ctx, count * rows.pieces);
+      launch(ctx, name, sum_rows<T>, grid, rows, x, &partial->x);
+      finish(rows.pieces, 1, partial);
+      if (out) launch(ctx, name, apply_rows<T>, grid, rows, x, factors, out.data<T>());
+      return;
+    }
     Channels<2> channels({input, out ? out : input});
     const Grid grid = grid_of(ctx, channels);
     const int pieces = static_cast<int>(grid.blocks.y);
-    double2* partial = scratch<double2>(ctx, channels.count * pieces);
-    Wide<T>* terms = scratch<Wide<T>>(ctx, 3 * channels.count);
-    const T* x = static_cast<const T*>(input.raw());
-    launch(ctx, "batch_norm_training", sum_squares<T>, grid, channels, x, partial);
-    launch(ctx, "batch_norm_training", finish_statistics<T>, grid_for(ctx, channels.count, 64),
-           channels, pieces, x, static_cast<const double2*>(partial), PerChannel(args.weight),
-           PerChannel(args.bias), args.eps, PerChannel(args.mean), PerChannel(args.var), terms);
-    if (!out) return;
-    launch(ctx, "batch_norm_training", apply<T>, grid, channels, x,
-           static_cast<const Wide<T>*>(terms), out.data<T>());
+    double2* partial = scratch<double2>(ctx, count * pieces);
+    launch(ctx, name, sum_squares<T>, grid, channels, x, partial);
+    finish(pieces, channels.stride[0], partial);
+    if (out) launch(ctx, name, apply<T>, grid, channels, x, factors, out.data<T>());
   });
 }
 
@@ -212,21 +245,22 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class W>
-__global__ void finish_gradients(int64_t count, int pieces, double n, const double2* partial,
-                                 PerChannel weight, PerChannel vars, double eps,
-                                 PerChannel weight_grad, PerChannel bias_grad, W* terms) {
-  for (int64_t c = first_element(); c < count; c += grid_step()) {
-    const double2 sums = sum_of_pieces(partial, c, pieces);
-    const W rstd = W(1) / sqrt(vars.get<W>(c, W(1)) + static_cast<W>(eps));
-    const W for_weight = static_cast<W>(sums.y) * rstd;
-    const W for_bias = static_cast<W>(sums.x);
-    weight_grad.put(c, for_weight);
-    bias_grad.put(c, for_bias);
-    const W scale = rstd * weight.get<W>(c, W(1));
-    terms[3 * c] = scale;
-    terms[3 * c + 1] = -scale * rstd * (for_weight / static_cast<W>(n));
-    terms[3 * c + 2] = -scale * (for_bias / static_cast<W>(n));
-  }
+__global__ void __launch_bounds__(32 * kShares)
+    finish_gradients(int64_t count, int pieces, double n, const double2* partial, PerChannel weight,
+                     PerChannel vars, double eps, PerChannel weight_grad, PerChannel bias_grad,
+                     W* terms) {
+  const int64_t c = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
+  const double2 sums = sum_of_pieces(partial, c, count, pieces);
+  if (threadIdx.y != 0 || c >= count) return;
+  const W rstd = W(1) / sqrt(vars.get<W>(c, W(1)) + static_cast<W>(eps));
+  const W for_weight = static_cast<W>(sums.y) * rstd;
+  const W for_bias = static_cast<W>(sums.x);
+  weight_grad.put(c, for_weight);
+  bias_grad.put(c, for_bias);
+  const W scale = rstd * weight.get<W>(c, W(1));
+  terms[3 * c] = scale;
+  terms[3 * c + 1] = -scale * rstd * (for_weight / static_cast<W>(n));
+  terms[3 * c + 2] = -scale * (for_bias / static_cast<W>(n));
 }
 
 template <class T>
@@ -256,25 +290,36 @@ void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
   visit_floating(input.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using W = Wide<T>;
-    Channels<3> channels({input, grad, out ? out : input});
-    const Grid grid = grid_of(ctx, channels);
-    const int pieces = static_cast<int>(grid.blocks.y);
-    double2* partial = scratch<double2>(ctx, channels.count * pieces);
-    W* terms = scratch<W>(ctx, 3 * channels.count);
+    const char* name = "batch_norm_training_backward";
+    const int64_t count = input.size(1), n = input.numel() / count;
+    W* terms = scratch<W>(ctx, 3 * count);
     const T* x = static_cast<const T*>(input.raw());
     const T* g = static_cast<const T*>(grad.raw());
     const PerChannel means(args.mean);
-    launch(ctx, "batch_norm_training_backward", sum_gradients<T>, grid, channels, x, g, means,
-           partial);
-    launch(ctx, "batch_norm_training_backward", finish_gradients<W>,
-           grid_for(ctx, channels.count, 64), channels.count, pieces,
-           static_cast<double>(channels.rest.numel), static_cast<const double2*>(partial),
-           PerChannel(args.weight), PerChannel(args.var), args.eps,
-           PerChannel(wanted(args.output_mask, 1, args.grad_weight)),
-           PerChannel(wanted(args.output_mask, 2, args.grad_bias)), terms);
-    if (!out) return;
-    launch(ctx, "batch_norm_training_backward", combine<T>, grid, channels, x, g, means,
-           static_cast<const W*>(terms), out.data<T>());
+    const auto finish = [&](int pieces, const double2* partial) {
+      launch(ctx, name, finish_gradients<W>, finish_grid(count), count, pieces,
+             static_cast<double>(n), partial, PerChannel(args.weight), PerChannel(args.var),
+             args.eps, PerChannel(wanted(args.output_mask, 1, args.grad_weight)),
+             PerChannel(wanted(args.output_mask, 2, args.grad_bias)), terms);
+    };
+    const W* const factors = terms;
+    if (is_channel_rows<T>(input) && is_channel_rows<T>(grad) &&
+        (!out || is_channel_rows<T>(out))) {
+      ChannelRows rows{n, count};
+      const Grid grid = rows_grid<T>(ctx, rows);
+      double2* partial = scratch<double2>(ctx, count * rows.pieces);
+      launch(ctx, name, sum_gradient_rows<T>, grid, rows, x, g, means, &partial->x);
+      finish(rows.pieces, partial);
+      if (out) launch(ctx, name, combine_rows<T>, grid, rows, x, g, means, factors, out.data<T>());
+      return;
+    }
+    Channels<3> channels({input, grad, out ? out : input});
+    const Grid grid = grid_of(ctx, channels);
+    const int pieces = static_cast<int>(grid.blocks.y);
+    double2* partial = scratch<double2>(ctx, count * pieces);
+    launch(ctx, name, sum_gradients<T>, grid, channels, x, g, means, partial);
+    finish(pieces, partial);
+    if (out) launch(ctx, name, combine<T>, grid, channels, x, g, means, factors, out.data<T>());
   });
 }
 

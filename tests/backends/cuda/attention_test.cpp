@@ -89,6 +89,96 @@ TEST(CudnnAttention, DeclinesWhatTheLibraryComputesWrongly) {
 
 TEST(CudnnAttention, DeclinesEmptyOperands) { EXPECT_TRUE(names(Call(kType, 0), "empty")); }
 
+// ---- the kernels of compute capability 9.0
+
+struct Sm90Call {
+  Tensor4 query, key, value, sums, draw;
+  mt_args_attention_forward forward{};
+  mt_args_attention_backward backward{};
+
+  explicit Sm90Call(int64_t width = 64, mt_dtype dtype = kType)
+      : query({2, 4, 40, width}, dtype),
+        key({2, 2, 60, width}, dtype),
+        value({2, 2, 60, width}, dtype),
+        sums({1, 2, 4, 40}, sdk::dtype_of<float>),
+        draw({1, 1, 1, 2}, sdk::dtype_of<int64_t>) {
+    set(forward);
+    set(backward);
+    backward.grad_output = &query.tensor;
+    backward.grad_query = &query.tensor;
+    backward.grad_key = &key.tensor;
+    backward.grad_value = &value.tensor;
+  }
+  template <class Args>
+  void set(Args& args) {
+    args.header.size = sizeof(args);
+    args.query = args.output = &query.tensor;
+    args.key = &key.tensor;
+    args.value = &value.tensor;
+    args.logsumexp = &sums.tensor;
+    args.draw = &draw.tensor;
+    args.left = args.right = -1;
+    args.scale = 1;
+  }
+  template <class F>
+  void change(F&& f) {
+    f(forward);
+    f(backward);
+  }
+  // Whether both kernels give a reason that contains the words.
+  testing::AssertionResult names(const char* part) const {
+    KernelEntries kernels;
+    register_attention_sm90(kernels);
+    register_attention_backward_sm90(kernels);
+    const void* calls[] = {&forward, &backward};
+    for (size_t i = 0; i < 2; ++i) {
+      const char* text = kernels[i].supports(nullptr, calls[i]);
+      if (text == nullptr || std::string(text).find(part) == std::string::npos) {
+        return testing::AssertionFailure() << (text != nullptr ? text : "no reason") << ": " << i;
+      }
+    }
+    return testing::AssertionSuccess();
+  }
+};
+
+TEST(AttentionSm90, DeclinesWhatItsTilesDoNotTake) {
+  EXPECT_TRUE(Sm90Call(64, sdk::dtype_of<float>).names("bfloat16 and float16"));
+  EXPECT_TRUE(Sm90Call(72).names("heads of width"));
+  Sm90Call call;
+  call.query.stride[2] = 68;
+  EXPECT_TRUE(call.names("aligned to 16 bytes"));
+  call.query.stride[2] = 0;
+  EXPECT_TRUE(call.names("broadcast"));
+}
+
+TEST(AttentionSm90, DeclinesWhatTheRecordAddsToTheScores) {
+  Sm90Call call;
+  call.change([](auto& args) { args.softcap = 1; });
+  EXPECT_TRUE(call.names("softcap"));
+  call.change([](auto& args) {
+    args.softcap = 0;
+    args.slopes = args.query;
+  });
+  EXPECT_TRUE(call.names("slopes"));
+  call.change([](auto& args) {
+    args.slopes = nullptr;
+    args.scale = -1;
+  });
+  EXPECT_TRUE(call.names("positive scale"));
+}
+
+TEST(AttentionSm90, DeclinesAdditiveMasksAndMasksWithDropout) {
+  Sm90Call call;
+  const Tensor4 added({1, 1, 40, 60}, kType), seen({1, 1, 40, 60}, sdk::dtype_of<bool>);
+  call.change([&](auto& args) { args.attn_mask = &added.tensor; });
+  EXPECT_TRUE(call.names("additive mask"));
+  call.change([&](auto& args) {
+    args.attn_mask = &seen.tensor;
+    args.dropout_p = 0.5;
+  });
+  EXPECT_TRUE(call.names("together with dropout"));
+}
+
 // ---- graphs
 
 Layout4 layout(int64_t batch, int64_t heads, int64_t rows, int64_t width) {

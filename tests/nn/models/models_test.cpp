@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "mytorch/autograd.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/nn/generate.h"
 #include "mytorch/nn/models/bert.h"
@@ -19,6 +20,7 @@
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/unsqueeze.h"
 #include "mytorch/ops/zeros.h"
+#include "mytorch/profiler.h"
 #include "tests/nn/data/expect_error.h"
 #include "tests/nn/data/temp_directory.h"
 #include "tests/nn/values.h"
@@ -140,6 +142,46 @@ TEST(GPT2, HooksOfANormSeeTheResidualSum) {
   expect_values(
       layer_norm(sum, {sum.size(-1)}, norm->weight, norm->bias, model.config().layer_norm_epsilon),
       values(normed), 1e-6);
+}
+
+TEST(GPT2, HooksOfABlockSeeTheResidualSum) {
+  auto model = GPT2LMHeadModel::from_pretrained(golden("gpt2"));
+  const Tensor ids = expected("gpt2").at("input_ids");
+  const Tensor before = model(ids);
+  Tensor in, out;
+  auto& block = model.transformer.h.at<GPT2Block>(1);
+  HookHandle hook =
+      block.register_forward_hook([&](Module&, const Tensor& input, const Tensor& output) {
+        in = input;
+        out = output;
+      });
+  expect_values(model(ids), values(before), 1e-6);
+  hook.remove();
+  ASSERT_TRUE(in.defined() && out.defined());
+  expect_values(block(in), values(out), 1e-6);
+  // The second block is the last.
+  expect_values(model.lm_head(model.transformer.ln_f(out)), values(before), 1e-6);
+}
+
+// Queries, keys and values are slices of one tensor, and so are their gradients.
+TEST(GPT2, TheGradientOfAttentionIsJoinedWithoutCopies) {
+  auto model = GPT2LMHeadModel::from_pretrained(golden("gpt2"));
+  const TensorMap golden_values = expected("gpt2");
+  const Tensor loss = model.loss(golden_values.at("input_ids"), golden_values.at("targets"));
+  profiler::Profile profile;
+  loss.backward();
+  int found = 0;
+  for (const profiler::KernelTime& time : profile.times()) {
+    EXPECT_NE(time.op, "cat");
+    found += time.op == "attention_backward" ? static_cast<int>(time.calls) : 0;
+  }
+  EXPECT_EQ(found, 2);
+  // With a recorded gradient they are joined by an operator that has one.
+  const Tensor again = model.loss(golden_values.at("input_ids"), golden_values.at("targets"));
+  const std::vector<Tensor> weights{model.transformer.h.at<GPT2Block>(0).attn.c_attn.weight};
+  const Tensor grad = autograd::grad({again}, weights, {}, std::nullopt, /*create_graph=*/true)[0];
+  expect_values(grad, values(weights[0].grad()), 1e-6);
+  EXPECT_TRUE(grad.requires_grad());
 }
 
 TEST(GPT2, ACacheCountsPositions) {

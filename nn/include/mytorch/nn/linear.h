@@ -32,6 +32,12 @@ class Linear : public Layer<Linear> {
   template <class TakesOptionsOf = LinearArgs>  // chosen for a misspelt option
   Linear(int64_t, int64_t, ...) = delete;
   Tensor forward(const Tensor& input) override;
+  // Returns gelu((*this)(input), approximate), in one operator unless a hook is in effect.
+  Tensor gelu(const Tensor& input, Str approximate = "none");
+  // Returns the results of layers that take the same input, side by side in the last dimension:
+  // cat({a(input), b(input)}, -1). If they are alike and no hook is in effect, one product computes
+  // them, with their weights joined.
+  static Tensor joined(const std::vector<Linear*>& layers, const Tensor& input);
   double flops(const Tensor& input, const Tensor& output) const override;
   std::string describe() const override;
   void reset_parameters();

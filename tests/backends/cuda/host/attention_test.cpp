@@ -1,4 +1,5 @@
-// attention_forward of 16-bit types and attention_paged, compared with float32 on the CPU.
+// attention_forward and attention_backward of 16-bit types and attention_paged, compared with float32
+// on the CPU.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,12 +12,14 @@
 #include "mytorch/error.h"
 #include "mytorch/generator.h"
 #include "mytorch/ops/arange.h"
+#include "mytorch/ops/attention_backward.h"
 #include "mytorch/ops/attention_forward.h"
 #include "mytorch/ops/attention_paged.h"
 #include "mytorch/ops/contiguous.h"
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/fill_.h"
+#include "mytorch/ops/gt.h"
 #include "mytorch/ops/narrow.h"
 #include "mytorch/ops/rand.h"
 #include "mytorch/ops/randn.h"
@@ -52,6 +55,19 @@ double distance(const Tensor& found, const Tensor& expected) {
   return most;
 }
 
+// The norm of the difference, relative to that of what is expected.
+double error_of(const Tensor& found, const Tensor& expected) {
+  const Tensor x = found.to(kCPU).to(kFloat32).contiguous(),
+               y = expected.to(kCPU).to(kFloat32).contiguous();
+  double difference = 0, norm = 0;
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const double a = x.data<float>()[i], b = y.data<float>()[i];
+    difference += (a - b) * (a - b);
+    norm += b * b;
+  }
+  return std::sqrt(difference / std::max(norm, 1e-12));
+}
+
 class Attention : public Gpu, public ::testing::WithParamInterface<int> {
  protected:
   void SetUp() override {
@@ -73,6 +89,49 @@ class Attention : public Gpu, public ::testing::WithParamInterface<int> {
       }
     }
     return false;
+  }
+
+  // The gradients on the GPU, by the kernel of capability 9.0, and those in float32 on the CPU.
+  static void compare_gradients(const Tensor& q, const Tensor& k, const Tensor& v, const Call& c,
+                                const Tensor& mask = {}, bool of_logsumexp = true) {
+    const auto wide = [](const Tensor& x) { return x.to(kCPU).to(kFloat32); };
+    const Tensor masked = mask.defined() ? mask.to(kCPU) : mask;
+    const auto [out, sums, draw] =
+        attention_forward(wide(q), wide(k), wide(v), masked, {}, c.left, c.right, c.diagonal, 0.0,
+                          c.scale, 0.0);
+    const Tensor grad = randn(q.sizes(), q.dtype(), "cuda");
+    const Tensor grad_sums =
+        of_logsumexp ? randn(sums.sizes(), kFloat32, "cuda") : Tensor();
+    const auto differentiate = [&](const Tensor& g, const Tensor& gs, const Tensor& a,
+                                   const Tensor& b, const Tensor& d, const Tensor& m,
+                                   const Tensor& o, const Tensor& l, const Tensor& r) {
+      return attention_backward(g, gs, a, b, d, m, {}, o, l, r, c.left, c.right, c.diagonal, 0.0,
+                                c.scale, 0.0, {1, 1, 1, 0});
+    };
+    const Tensor output = out.to(q.dtype()).to("cuda"), logsumexp = sums.to("cuda");
+    bool found = false;
+    for (const Explanation& e :
+         explain("attention_backward",
+                 {grad, of_logsumexp ? Value(grad_sums) : Value(), q, k, v,
+                  mask.defined() ? Value(mask) : Value(), Value(), output, logsumexp,
+                  draw.to("cuda"), c.left, c.right, c.diagonal, 0.0, c.scale, 0.0,
+                  std::vector<int64_t>{1, 1, 1, 0}})) {
+      for (const ExplainedKernel& one : e.kernels) {
+        if (one.kernel != "sm90") continue;
+        EXPECT_EQ(one.reason, "");
+        found = true;
+      }
+    }
+    EXPECT_TRUE(found);
+    const auto [dq, dk, dv, none] =
+        differentiate(grad, grad_sums, q, k, v, mask, output, logsumexp, draw.to("cuda"));
+    const auto [eq, ek, ev, none2] =
+        differentiate(wide(grad), of_logsumexp ? wide(grad_sums) : grad_sums, wide(q), wide(k),
+                      wide(v), masked, out, sums, draw);
+    const double most = q.dtype() == kFloat16 ? 2e-3 : 1e-2;
+    EXPECT_LT(error_of(dq, eq), most);
+    EXPECT_LT(error_of(dk, ek), most);
+    EXPECT_LT(error_of(dv, ev), most);
   }
 
   static void compare(const Tensor& q, const Tensor& k, const Tensor& v, const Call& c) {
@@ -106,6 +165,66 @@ TEST_P(Attention, MatchesFloat32) {
               randn({c.batch, c.key_heads, c.keys, width}, dtype, "cuda"),
               randn({c.batch, c.key_heads, c.keys, width}, dtype, "cuda"), c);
     }
+  }
+}
+
+TEST_P(Attention, HasTheGradientsOfFloat32) {
+  const int64_t width = GetParam();
+  if (width > 128) GTEST_SKIP() << "the gradient of wider heads is the library's";
+  const Call calls[] = {
+      {2, 3, 3, 130, 333},                  // blocks that are not full
+      {2, 4, 2, 257, 200},                  // grouped heads
+      {1, 2, 1, 300, 300, -1, 0},           // causal
+      {1, 2, 2, 70, 300, -1, 0, 230},       // causal from the bottom right
+      {1, 2, 2, 300, 100, -1, 0, -200},     // rows that see nothing
+      {1, 2, 2, 100, 600, -1, 0},           // keys that nothing sees
+      {1, 2, 2, 500, 500, 150, 0},          // a window
+      {1, 2, 2, 500, 500, 20, 30, 7, 0.5},  // on both sides
+      {1, 1, 1, 1, 1},
+  };
+  for (const ScalarType dtype : {kBFloat16, kFloat16}) {
+    for (const Call& c : calls) {
+      SCOPED_TRACE(std::to_string(c.queries) + " x " + std::to_string(c.keys));
+      compare_gradients(randn({c.batch, c.heads, c.queries, width}, dtype, "cuda"),
+                        randn({c.batch, c.key_heads, c.keys, width}, dtype, "cuda"),
+                        randn({c.batch, c.key_heads, c.keys, width}, dtype, "cuda"), c);
+    }
+  }
+}
+
+TEST_P(Attention, HasTheGradientsOfSlicesAndMasks) {
+  const int64_t width = GetParam();
+  if (width > 128) GTEST_SKIP() << "the gradient of wider heads is the library's";
+  const Tensor packed = randn({2, 150, 9, width}, kBFloat16, "cuda");  // (B, T, 3 H, D)
+  const auto part = [&](int64_t i) { return transpose(slice(packed, 2, 3 * i, 3 * i + 3), 1, 2); };
+  const Call causal{2, 3, 3, 150, 150, -1, 0};
+  compare_gradients(part(0), part(1), part(2), causal, {}, false);
+  for (const std::vector<int64_t>& sizes :
+       {std::vector<int64_t>{2, 3, 150, 150}, {2, 1, 150, 150}, {1, 3, 1, 150}, {1, 1, 150, 1}}) {
+    // Column 0 stays, so that rows see something.
+    Tensor mask = rand(sizes, kFloat32, "cuda").gt(0.3);
+    if (sizes[3] > 1) select(mask, 3, 0).fill_(true);
+    compare_gradients(part(0), part(1), part(2), causal, mask);
+    compare_gradients(part(0), part(1), part(2), {2, 3, 3, 150, 150}, mask);
+  }
+}
+
+TEST_P(Attention, RepeatsTheBitsOfGradients) {
+  const int64_t width = GetParam();
+  const Tensor q = randn({3, 4, 1000, width}, kBFloat16, "cuda");
+  const Tensor k = randn({3, 2, 1000, width}, kBFloat16, "cuda");
+  const auto [out, sums, draw] =
+      attention_forward(q, k, k, {}, {}, -1, 0, 0, 0.0, 0.125, 0.0);
+  const auto differentiate = [&, &o = out, &l = sums, &d = draw] {
+    return attention_backward(q, {}, q, k, k, {}, {}, o, l, d, -1, 0, 0, 0.0, 0.125, 0.0,
+                              {1, 1, 1, 0});
+  };
+  const auto first = differentiate();
+  for (int i = 0; i < 100; ++i) {
+    const auto again = differentiate();
+    ASSERT_EQ(distance(std::get<0>(again), std::get<0>(first)), 0);
+    ASSERT_EQ(distance(std::get<1>(again), std::get<1>(first)), 0);
+    ASSERT_EQ(distance(std::get<2>(again), std::get<2>(first)), 0);
   }
 }
 

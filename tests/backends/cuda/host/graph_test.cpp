@@ -4,11 +4,14 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "mytorch/generator.h"
 #include "mytorch/mytorch.h"
+#include "mytorch/nn/models/gpt2.h"
+#include "mytorch/nn/models/resnet.h"
 #include "tests/backends/cuda/gpu.h"
 #include "tests/nn/data/expect_error.h"
 
@@ -336,6 +339,100 @@ TEST_F(Graphs, TrainLikeEagerWithRmsprop) {
 TEST_F(Graphs, TrainLikeEagerWithAdagrad) {
   expect_same<nn::optim::Adagrad>(nn::optim::AdagradArgs{.lr = 0.05, .lr_decay = 0.01});
 }
+
+// ---- training steps of models
+
+enum class Precision { kFloat32, kAutocast, kBFloat16 };
+
+// Returns the losses of eight steps, of which the first `warm` are eager, and the parameters.
+std::vector<std::string> train(nn::Module& model, Precision precision,
+                               const std::function<Tensor()>& loss_of, int64_t warm) {
+  nn::optim::AdamW adam(model.parameters(), {.lr = 1e-3});
+  Tensor loss;
+  const auto step = [&] {
+    adam.zero_grad();
+    {
+      std::optional<AutocastGuard> autocast;
+      if (precision == Precision::kAutocast) autocast.emplace(Device("cuda"), kBFloat16);
+      loss = loss_of();
+    }
+    loss.backward();
+    adam.step();
+  };
+  constexpr int64_t kSteps = 8;
+  Graph graph;
+  std::vector<std::string> found;
+  for (int64_t i = 0; i < kSteps; ++i) {
+    if (i == warm) graph.capture(step);
+    if (i < warm) {
+      step();
+    } else {
+      graph.replay();
+    }
+    found.push_back(bytes_of(loss));
+  }
+  for (const Tensor& parameter : model.parameters()) found.push_back(bytes_of(parameter));
+  return found;
+}
+
+class GraphsOfModels : public Gpu, public ::testing::WithParamInterface<Precision> {
+ protected:
+  // Expects that replays give the bits of eager steps. `train_model` builds the model anew and
+  // returns the results of train().
+  static void expect_same(const std::function<std::vector<std::string>(int64_t)>& train_model) {
+    const auto eager = train_model(8);
+    ASSERT_TRUE(train_model(8) == eager) << "not even two eager runs agree";
+    EXPECT_NE(eager[0], eager[7]) << "it learns";
+    const auto replayed = train_model(2);
+    ASSERT_EQ(replayed.size(), eager.size());
+    for (size_t i = 0; i < eager.size(); ++i) EXPECT_TRUE(replayed[i] == eager[i]) << i;
+  }
+  static void place(nn::Module& model) {
+    model.to("cuda", GetParam() == Precision::kBFloat16 ? kBFloat16 : kFloat32);
+  }
+};
+
+TEST_P(GraphsOfModels, AStepOfGpt2) {
+  for (const bool chunked : {true, false}) {
+    expect_same([&](int64_t warm) {
+      manual_seed(7);
+      nn::models::GPT2Config config;
+      config.vocab_size = 96;
+      config.n_positions = 64;
+      config.n_embd = 128;
+      config.n_layer = config.n_head = 2;
+      config.attn_pdrop = 0;  // the other dropouts stay on
+      nn::models::GPT2LMHeadModel model(config);
+      place(model);
+      const Tensor x = F::randint(96, {2, 64}, kInt64, "cuda");
+      const Tensor y = F::randint(96, {2, 64}, kInt64, "cuda");
+      return train(
+          model, GetParam(), [&] { return model.loss(x, y, {.chunked = chunked}); }, warm);
+    });
+  }
+}
+
+TEST_P(GraphsOfModels, AStepOfAResNet) {
+  if (GetParam() == Precision::kBFloat16) GTEST_SKIP() << "statistics are float32";
+  expect_same([&](int64_t warm) {
+    manual_seed(7);
+    nn::models::ResNet model({.layers = {1, 1, 1, 1}, .num_classes = 10, .width = 16});
+    place(model);
+    const Tensor images = F::randn({4, 32, 32, 3}, kFloat32, "cuda").permute({0, 3, 1, 2});
+    const Tensor y = F::randint(10, {4}, kInt64, "cuda");
+    return train(
+        model, GetParam(), [&] { return F::cross_entropy(model(images), y); }, warm);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, GraphsOfModels,
+                         ::testing::Values(Precision::kFloat32, Precision::kAutocast,
+                                           Precision::kBFloat16),
+                         [](const auto& info) {
+                           return info.param == Precision::kFloat32    ? "Float32"
+                                  : info.param == Precision::kAutocast ? "Autocast"
+                                                                       : "BFloat16";
+                         });
 
 }  // namespace
 }  // namespace mytorch::testing

@@ -11,6 +11,7 @@
 #include "mytorch/nn/kv_cache.h"
 #include "mytorch/nn/linear.h"
 #include "mytorch/nn/models/pretrained.h"
+#include "mytorch/nn/models/residual_stream.h"
 #include "mytorch/nn/normalization.h"
 
 namespace mytorch::nn::models {
@@ -72,11 +73,16 @@ class GPT2Block final : public Callable<GPT2Block> {
   using Callable::Callable;
   explicit GPT2Block(const GPT2Config& config);
   Tensor forward(const Tensor& x, KVCache* cache = nullptr, int64_t layer = 0);
+  // The same of the sum of a stream, whose branch afterwards is that of the MLP.
+  void advance(ResidualStream& stream, KVCache* cache = nullptr, int64_t layer = 0);
 
   LayerNorm ln_1{nullptr};
   GPT2Attention attn{nullptr};
   LayerNorm ln_2{nullptr};
   GPT2MLP mlp{nullptr};
+
+ private:
+  void extend(ResidualStream& stream, KVCache* cache, int64_t layer);
 };
 
 // The body: token ids (N, L), int64, to features (N, L, n_embd).

@@ -10,6 +10,7 @@
 #include "mytorch/nn/kv_cache.h"
 #include "mytorch/nn/linear.h"
 #include "mytorch/nn/models/pretrained.h"
+#include "mytorch/nn/models/residual_stream.h"
 #include "mytorch/nn/normalization.h"
 #include "mytorch/nn/rotary.h"
 
@@ -81,11 +82,16 @@ class LlamaDecoderLayer final : public Callable<LlamaDecoderLayer> {
   using Callable::Callable;
   explicit LlamaDecoderLayer(const LlamaConfig& config);
   Tensor forward(const Tensor& x, KVCache* cache = nullptr, int64_t layer = 0);
+  // The same of the sum of a stream, whose branch afterwards is that of the MLP.
+  void advance(ResidualStream& stream, KVCache* cache = nullptr, int64_t layer = 0);
 
   RMSNorm input_layernorm{nullptr};
   LlamaAttention self_attn{nullptr};
   RMSNorm post_attention_layernorm{nullptr};
   LlamaMLP mlp{nullptr};
+
+ private:
+  void extend(ResidualStream& stream, KVCache* cache, int64_t layer);
 };
 
 // The body: token ids (N, L), int64, to features (N, L, hidden_size).
