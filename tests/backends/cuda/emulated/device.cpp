@@ -163,18 +163,19 @@ void meet(bool warp) {
 }
 
 void run_grid(dim3 blocks, dim3 threads, size_t shared, const std::function<void()>& kernel) {
-  Block b(threads.x, kLargeStack);
-  places.resize(threads.x + 31);
+  const unsigned count = threads.x * threads.y;
+  Block b(count, kLargeStack);
+  places.resize(count + 31);
   thrown = nullptr;
   b.run = [&](Index thread) {
-    threadIdx = {thread.x, 0, 0};
+    threadIdx = {thread.x % threads.x, thread.x / threads.x, 0};
     try {
       kernel();
     } catch (...) {
       thrown = std::current_exception();
     }
   };
-  b.dim = {threads.x, 1, 1};
+  b.dim = {count, 1, 1};
   blockDim = threads;
   gridDim = blocks;
   for (unsigned z = 0; z < blocks.z; ++z) {

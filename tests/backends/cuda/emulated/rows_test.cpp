@@ -40,7 +40,8 @@ std::string run(void (*registers)(cuda::KernelEntries&), const char* op, Args& a
   for (const mt_kernel_entry& kernel : kernels) {
     if (std::string(op) != kernel.op) continue;
     TestContext context;
-    return kernel.run(kernel.self, context.get(), &args) == MT_OK ? "" : context.error;
+    const int status = kernel.run(kernel.self, context.get(), &args);
+    return status == MT_OK ? "" : status == MT_DECLINED ? "declined" : context.error;
   }
   return "no kernel";
 }
